@@ -21,6 +21,7 @@
 #include "capi/engine/runtime.h"
 #include "capi/engine/saving.h"
 #include "capi/engine/scorer.h"
+#include "capi/engine/serving/engine.h"
 #include "capi/engine/shared_model.h"
 #include "capi/engine/trainer.h"
 #include "graph/graph.h"
@@ -107,6 +108,10 @@ struct tsr_saving {
 struct tsr_generator {
   std::unique_ptr<tessera::Generator> value;
   std::string text;  // of the last piece
+};
+struct tsr_engine {
+  std::unique_ptr<tessera::Engine> value;
+  std::string text, details;  // of the last event
 };
 struct tsr_embedder {
   std::unique_ptr<tessera::Embedder> value;

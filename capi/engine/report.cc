@@ -196,6 +196,26 @@ std::string scorer_json(const ScorerReport& report, const PlanRecord& plan) {
                    {"devices", memory_array(report.memory)}});
 }
 
+std::string engine_json(const EngineReport& report, const PlanRecord& plan) {
+  return dump(Json{{"requests", report.requests},
+                   {"running", report.running},
+                   {"waiting", report.waiting},
+                   {"steps", report.steps},
+                   {"tokens", report.tokens},
+                   {"cached_tokens", report.cached_tokens},
+                   {"generated", report.generated},
+                   {"preemptions", report.preemptions},
+                   {"cache_tokens", report.cache_tokens},
+                   {"free_cache_tokens", report.free_cache_tokens},
+                   {"context", report.context},
+                   {"sequences", report.sequences},
+                   {"batch_invariant", report.batch_invariant},
+                   {"seconds", report.seconds},
+                   {"recommended", {{"not_obeyed", report.not_obeyed}}},
+                   {"plan", plan_object(plan)},
+                   {"devices", memory_array(report.memory)}});
+}
+
 std::string embedder_json(const EmbedderReport& report, const PlanRecord& plan) {
   Json json = {
       {"texts", report.texts},         {"tokens", report.tokens},   {"truncated", report.truncated},

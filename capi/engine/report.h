@@ -64,6 +64,17 @@ struct EmbedderReport {
 };
 std::string embedder_json(const EmbedderReport& report, const PlanRecord& plan);
 
+struct EngineReport {
+  int64_t requests = 0, generated = 0, running = 0, waiting = 0;
+  int64_t steps = 0, tokens = 0, cached_tokens = 0, preemptions = 0;
+  int64_t cache_tokens = 0, free_cache_tokens = 0, context = 0, sequences = 0;
+  bool batch_invariant = false;
+  double seconds = 0;
+  std::vector<std::string> not_obeyed;  // of the settings that the model's file recommends
+  std::vector<MemoryReport> memory;
+};
+std::string engine_json(const EngineReport& report, const PlanRecord& plan);
+
 Result<std::string> graph_profile_json(const Graph& graph, const Options& options);
 
 // A trace in Chrome's format, which Perfetto and chrome://tracing open: a process for each rank, a thread for

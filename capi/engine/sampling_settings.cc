@@ -74,7 +74,8 @@ Result<std::vector<TokenBias>> parse_logit_bias(const std::string& text) {
   return biases;
 }
 
-// Values that are allowed one by one, and not together; and those that are too many.
+}  // namespace
+
 Status check_together(const SamplingSettings& settings) {
   const auto invalid = [](std::string message) {
     return Status(StatusCode::kInvalidArgument, std::move(message));
@@ -122,8 +123,6 @@ SamplingSettings read_sampling(OptionReader& reader, const SamplingSettings& oth
   settings.ignore_eos = reader.flag("ignore_eos", otherwise.ignore_eos);
   return settings;
 }
-
-}  // namespace
 
 TextSettings read_text(OptionReader& reader, const TextSettings& otherwise) {
   TextSettings text = otherwise;

@@ -41,6 +41,9 @@ struct SamplingSettings : TextSettings {
 
 // Options of one request; what they leave out is as in `otherwise`. kInvalidArgument names what was found and wanted.
 Result<SamplingSettings> read_sampling_settings(const Options& options, const SamplingSettings& otherwise);
+// The same as part of a larger set of options; then what is allowed one by one, and not together.
+SamplingSettings read_sampling(OptionReader& reader, const SamplingSettings& otherwise);
+Status check_together(const SamplingSettings& settings);
 // The names of those options.
 const std::vector<std::string>& sampling_option_names();
 

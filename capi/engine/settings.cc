@@ -13,26 +13,6 @@
 namespace tessera {
 namespace {
 
-ComputeSettings read_compute(OptionReader& reader) {
-  ComputeSettings compute;
-  compute.devices = reader.text("devices", compute.devices);
-  compute.parallel = reader.text("parallel");
-  compute.plan_file = reader.text("plan_file");
-  compute.profile = reader.text("profile");
-  if (const std::string pins = reader.text("pins"); !pins.empty()) {
-    Result<PlanPins> read = plan_pins_from_json(pins);
-    if (read.ok())
-      compute.pins = std::move(read).value();
-    else
-      reader.fail(read.status());
-  }
-  compute.measure = reader.i64("measure", 0, 0, 64);
-  compute.tune = reader.flag("tune", false);
-  compute.memory_limit = reader.bytes("memory_limit", 0);
-  compute.host_memory_limit = reader.bytes("host_memory_limit", 0);
-  return compute;
-}
-
 TrainingOptions read_step(OptionReader& reader) {
   TrainingOptions step;
   step.optimizer.name = reader.choice("optimizer", "adamw", {"adamw", "sgd"});
@@ -97,19 +77,6 @@ Activations read_activations(OptionReader& reader, const std::string& otherwise)
                                  : Activations::kAuto;
 }
 
-InferenceSettings read_inference(OptionReader& reader, std::string_view consumer) {
-  InferenceSettings settings;
-  const std::string precision = reader.choice("precision", "f32", {"f32", "tf32", "bf16"});
-  settings.precision = precision == "bf16" ? DType::kBF16 : DType::kF32;
-  settings.tf32_matmuls = precision == "tf32";
-  settings.weights = read_kept_type(reader, consumer);
-  // Casting every weight in every step would cost more than it saves.
-  if (settings.precision == DType::kBF16 && !settings.weights) settings.weights = DType::kBF16;
-  settings.activations = read_activations(reader, "auto");
-  settings.repack = reader.choice("repack", "auto", {"auto", "off"}) == "auto";
-  return settings;
-}
-
 ScorerSettings::Bos read_bos(OptionReader& reader) {
   const std::string bos = reader.choice("bos", "auto", {"auto", "always", "none"});
   return bos == "auto"     ? ScorerSettings::Bos::kAuto
@@ -124,6 +91,39 @@ int64_t default_context(int64_t longest) {
 }
 
 }  // namespace
+
+ComputeSettings read_compute(OptionReader& reader) {
+  ComputeSettings compute;
+  compute.devices = reader.text("devices", compute.devices);
+  compute.parallel = reader.text("parallel");
+  compute.plan_file = reader.text("plan_file");
+  compute.profile = reader.text("profile");
+  if (const std::string pins = reader.text("pins"); !pins.empty()) {
+    Result<PlanPins> read = plan_pins_from_json(pins);
+    if (read.ok())
+      compute.pins = std::move(read).value();
+    else
+      reader.fail(read.status());
+  }
+  compute.measure = reader.i64("measure", 0, 0, 64);
+  compute.tune = reader.flag("tune", false);
+  compute.memory_limit = reader.bytes("memory_limit", 0);
+  compute.host_memory_limit = reader.bytes("host_memory_limit", 0);
+  return compute;
+}
+
+InferenceSettings read_inference(OptionReader& reader, std::string_view consumer) {
+  InferenceSettings settings;
+  const std::string precision = reader.choice("precision", "f32", {"f32", "tf32", "bf16"});
+  settings.precision = precision == "bf16" ? DType::kBF16 : DType::kF32;
+  settings.tf32_matmuls = precision == "tf32";
+  settings.weights = read_kept_type(reader, consumer);
+  // Casting every weight in every step would cost more than it saves.
+  if (settings.precision == DType::kBF16 && !settings.weights) settings.weights = DType::kBF16;
+  settings.activations = read_activations(reader, "auto");
+  settings.repack = reader.choice("repack", "auto", {"auto", "off"}) == "auto";
+  return settings;
+}
 
 Result<TrainerSettings> read_trainer_settings(const Options& options, int64_t dataset_seq) {
   OptionReader reader(options, "trainer");

@@ -143,6 +143,10 @@ struct ImportanceSettings {
   std::string name;   // of the text
 };
 
+// The options that readers of several kinds have in common; `consumer` names the reader in messages.
+ComputeSettings read_compute(OptionReader& reader);
+InferenceSettings read_inference(OptionReader& reader, std::string_view consumer);
+
 // `dataset_seq`: the dataset's, 0 without one.
 Result<TrainerSettings> read_trainer_settings(const Options& options, int64_t dataset_seq);
 Result<GeneratorSettings> read_generator_settings(const Options& options);

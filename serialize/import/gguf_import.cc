@@ -9,11 +9,13 @@
 #include "graph/models/encoder.h"
 #include "graph/models/model_family.h"
 #include "serialize/chat_template.h"
+#include "serialize/generation_config.h"
 #include "serialize/import/foreign_file.h"
 #include "serialize/import/gguf_encoder_hyperparameters.h"
 #include "serialize/import/gguf_file.h"
 #include "serialize/import/gguf_hyperparameters.h"
 #include "serialize/import/gguf_latent.h"
+#include "serialize/json.h"
 #include "serialize/model.h"
 #include "serialize/opened_model.h"
 
@@ -74,7 +76,27 @@ Status find_product_scales(const ForeignFile& file, const Graph& graph, ForeignP
   return {};
 }
 
+// Keys general.sampling.* as one JSON object.
+Status read_sampling(const GgufFile& file, Model& model) {
+  Json values = Json::object();
+  for (const auto& [key, value] : file.metadata()) {
+    if (!key.starts_with("general.sampling.")) continue;
+    if (std::holds_alternative<uint64_t>(value) || std::holds_alternative<int64_t>(value)) {
+      TSR_ASSIGN_OR_RETURN(values[key], file.integer(key));
+    } else if (std::holds_alternative<double>(value)) {
+      TSR_ASSIGN_OR_RETURN(values[key], file.real(key));
+    } else if (std::holds_alternative<bool>(value)) {
+      TSR_ASSIGN_OR_RETURN(values[key], file.flag(key));
+    } else if (std::holds_alternative<std::string>(value)) {
+      TSR_ASSIGN_OR_RETURN(values[key], file.text(key));
+    }
+  }
+  if (!values.empty()) model.metadata[std::string(kGenerationConfigKey)] = dump(values);
+  return {};
+}
+
 Status read_metadata(const GgufFile& file, Model& model) {
+  TSR_RETURN_IF_ERROR(read_sampling(file, model));
   for (const auto& [key, value] : file.metadata()) {
     // Chat templates: tokenizer.chat_template, and tokenizer.chat_template.NAME.
     constexpr std::string_view kGeneral = "general.", kTokenizer = "tokenizer.";

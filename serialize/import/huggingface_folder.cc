@@ -8,6 +8,7 @@
 #include "graph/base/quote.h"
 #include "graph/base/text.h"
 #include "graph/models/model_family.h"
+#include "serialize/generation_config.h"
 #include "serialize/import/foreign_file.h"
 #include "serialize/import/huggingface_config.h"
 #include "serialize/import/huggingface_encoder_config.h"
@@ -123,6 +124,14 @@ Status read_chat_templates(const std::string& folder, Model& model) {
       TSR_ASSIGN_OR_RETURN(model.metadata[key + "." + entry.path().stem().string()],
                            read_text(entry.path().string()));
     }
+  return {};
+}
+
+// What the folder recommends for drawing texts, as it is.
+Status read_generation_config(const std::string& folder, Model& model) {
+  const std::string file = in_folder(folder, "generation_config.json");
+  if (!exists(file)) return {};
+  TSR_ASSIGN_OR_RETURN(model.metadata[std::string(kGenerationConfigKey)], read_text(file));
   return {};
 }
 
@@ -248,6 +257,7 @@ Result<OpenedModel> open_huggingface(const std::shared_ptr<const ByteSource>& so
   if (!config.labels.empty()) model.metadata["labels"] = dump(Json(config.labels));
   if (!config.problem_type.empty()) model.metadata["problem_type"] = config.problem_type;
   TSR_RETURN_IF_ERROR(read_chat_templates(folder, model));
+  TSR_RETURN_IF_ERROR(read_generation_config(folder, model));
   TSR_RETURN_IF_ERROR(read_sentence_modules(folder.empty() ? std::string(".") : folder,
                                             config.config.sizes["C"], model.metadata));
   TSR_ASSIGN_OR_RETURN(model.tokenizer, hf_folder_tokenizer(folder.empty() ? std::string(".") : folder));

@@ -52,6 +52,15 @@ std::unique_ptr<ServingCore> new_core(const std::shared_ptr<Runtime>& runtime,
   return std::move(*core);
 }
 
+ServingRequest request_of(const Asked& asked) {
+  ServingRequest request;
+  request.prompt = asked.prompt;
+  request.sampling = std::make_shared<SamplingSettings>(asked.sampling);
+  request.seed = asked.seed;
+  request.priority = asked.priority;
+  return request;
+}
+
 std::vector<Given> serve(ServingCore& core, const std::vector<Asked>& asked) {
   std::vector<Given> given(asked.size());
   std::map<int64_t, size_t> numbers;
@@ -62,15 +71,14 @@ std::vector<Given> serve(ServingCore& core, const std::vector<Asked>& asked) {
     REQUIRE(step < 10000);
     for (size_t i = 0; i < asked.size(); ++i) {
       if (asked[i].arrives == step) {
-        const auto number =
-            core.submit({asked[i].prompt, std::make_shared<SamplingSettings>(asked[i].sampling),
-                         asked[i].seed, asked[i].priority});
-        REQUIRE_MESSAGE(number.ok(), number.status().to_string());
-        numbers[number_of[i] = *number] = i;
+        const auto number = static_cast<int64_t>(i);
+        auto texts = core.make_texts(request_of(asked[i]), number);
+        REQUIRE_MESSAGE(texts.ok(), texts.status().to_string());
+        core.add(std::move(*texts));
+        numbers[number_of[i] = number] = i;
       }
-      if (asked[i].cancelled == step) core.cancel(number_of[i]);
+      if (asked[i].cancelled == step) core.cancel(number_of[i], events);
     }
-    events.clear();
     const auto more = core.step(events);
     REQUIRE_MESSAGE(more.ok(), more.status().to_string());
     for (const ServingEvent& event : events) {
@@ -81,6 +89,7 @@ std::vector<Given> serve(ServingCore& core, const std::vector<Asked>& asked) {
       it.finish = event.finish;
       ++ended;
     }
+    events.clear();
   }
   const ServingCore::Counts counts = core.counts();
   CHECK(counts.running == 0);
@@ -231,13 +240,14 @@ TEST_CASE("serving: requests that cannot be served are refused, the others unhar
   ServingSettings settings;
   settings.rows = 2;
   const auto core = new_core(runtime, model, settings);
-  const auto sampling = std::make_shared<SamplingSettings>();
-  CHECK(core->submit({{}, sampling, 0, 0}).status().message().find("at least one token") !=
-        std::string_view::npos);
-  CHECK(core->submit({{1, 96}, sampling, 0, 0}).status().message().find("token id 96") !=
-        std::string_view::npos);
-  CHECK(core->submit({std::vector<int32_t>(128, 1), sampling, 0, 0}).status().message().find("128 tokens") !=
-        std::string_view::npos);
+  const auto refusal = [&](std::vector<int32_t> prompt) {
+    Asked asked;
+    asked.prompt = std::move(prompt);
+    return std::string(core->make_texts(request_of(asked), 0).status().message());
+  };
+  CHECK(refusal({}).find("at least one token") != std::string::npos);
+  CHECK(refusal({1, 96}).find("token id 96") != std::string::npos);
+  CHECK(refusal(std::vector<int32_t>(128, 1)).find("128 tokens") != std::string::npos);
   Asked fine;
   fine.prompt = {1, 2, 3};
   fine.sampling.max_tokens = 3;

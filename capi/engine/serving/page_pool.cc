@@ -23,6 +23,10 @@ void PagePool::forget(int32_t page) {
   known = known_.end();
 }
 
+void PagePool::forget_all() {
+  for (size_t page = 0; page < users_.size(); ++page) forget(static_cast<int32_t>(page));
+}
+
 std::optional<int32_t> PagePool::take() {
   if (idle_.empty()) return std::nullopt;
   const int32_t page = idle_.front();

@@ -40,6 +40,9 @@ class PagePool {
   // Says that `page`, of one user, holds that. Where another page is known for it already, that one stays known.
   Content remember(int32_t page, Content before, std::span<const int32_t> tokens);
 
+  // No page is known for anything from here on.
+  void forget_all();
+
  private:
   struct Known {
     Content content;

@@ -69,7 +69,10 @@ bool Scheduler::admit(Sequence& sequence) {
   const std::span<const int32_t> tokens(sequence.tokens);
   const auto size = static_cast<size_t>(pool_.page_size());
   // The last token is always computed, because its logits are wanted.
-  for (size_t at = 0; shares_ && at + size < tokens.size(); at += size) {
+  // So are those whose logits are wanted.
+  const size_t most = sequence.logits_begin < sequence.logits_end ? static_cast<size_t>(sequence.logits_begin)
+                                                                  : tokens.size() - 1;
+  for (size_t at = 0; shares_ && at + size <= most; at += size) {
     const auto found = pool_.find(before, tokens.subspan(at, size));
     if (!found) break;
     before = found->content;
@@ -89,12 +92,15 @@ bool Scheduler::admit(Sequence& sequence) {
   return true;
 }
 
-std::vector<StepPart> Scheduler::plan(int64_t budget) {
+std::vector<StepPart> Scheduler::plan(int64_t budget, int64_t logits) {
   std::vector<StepPart> parts;
   planned_.clear();
   const auto put = [&](Sequence& sequence, int64_t most) {
-    const int64_t count = std::min({most, budget, sequence.size() - sequence.computed});
+    int64_t count = std::min({most, budget, sequence.size() - sequence.computed});
+    const int64_t wanted_from = std::max(sequence.logits_begin, sequence.computed);
+    if (wanted_from < sequence.logits_end) count = std::min(count, wanted_from + logits - sequence.computed);
     if (count < 1 || !make_room(sequence, sequence.computed + count)) return;
+    logits -= std::max<int64_t>(0, std::min(sequence.computed + count, sequence.logits_end) - wanted_from);
     parts.push_back({&sequence, sequence.computed, count});
     planned_.push_back(&sequence);
     budget -= count;

@@ -29,8 +29,9 @@ class Scheduler {
   void remove(Sequence& sequence);
 
   // Parts of at most `budget` tokens in all, each sequence once; empty where there is nothing to compute. Every part has
-  // its pages. The sequences that run come first, in the order of their rows.
-  std::vector<StepPart> plan(int64_t budget);
+  // its pages. The sequences that run come first, in the order of their rows. `logits`: tokens in [logits_begin,
+  // logits_end) of their sequences, at most.
+  std::vector<StepPart> plan(int64_t budget, int64_t logits);
   // The parts that `plan` returned have been computed: their full pages can be found from here on.
   void computed(const std::vector<StepPart>& parts);
 

@@ -9,81 +9,76 @@
 #include <vector>
 
 #include "capi/engine/program_runner.h"
-#include "capi/engine/sampler.h"
 #include "capi/engine/serving/page_pool.h"
 #include "capi/engine/serving/scheduler.h"
+#include "capi/engine/serving/served_text.h"
 #include "capi/engine/serving/serving_settings.h"
-#include "capi/engine/text_stream.h"
 
 namespace tessera {
-
-struct ServingRequest {
-  std::vector<int32_t> prompt;
-  std::shared_ptr<const SamplingSettings> sampling;
-  uint64_t seed = 0;
-  int32_t priority = 0;  // the higher, the earlier
-};
-
-struct ServingEvent {
-  enum class Kind : int32_t { kToken, kEnd } kind = Kind::kToken;
-  enum class Finish : int32_t {
-    kNone,
-    kLength,
-    kStop,
-    kCancelled,
-    kFailed
-  } finish = Finish::kNone;  // of kEnd
-  int64_t request = 0;
-  int32_t token = -1;  // of kToken
-  Status failure;      // of kFailed
-};
 
 class ServingCore {
  public:
   static Result<std::unique_ptr<ServingCore>> create(std::shared_ptr<Runtime> runtime,
                                                      std::shared_ptr<SharedModel> model,
                                                      ServingSettings settings);
-  ~ServingCore();
 
-  // The request's number. kInvalidArgument for empty prompts, tokens outside the vocabulary, and what does not fit the
-  // context or the pages.
-  Result<int64_t> submit(ServingRequest request);
-  // Ends a request, which has an event then; no effect on one that has ended.
-  void cancel(int64_t request);
-  // Computes a step and adds its events, as far as there is one; whether there is more to do.
+  // The texts of a request, which its events call `number`. kInvalidArgument for empty prompts, tokens outside the
+  // vocabulary, and what does not fit the context or the pages. Any thread.
+  using Texts = std::vector<std::unique_ptr<ServedText>>;
+  Result<Texts> make_texts(const ServingRequest& request, int64_t number) const;
+  // From here on they are computed.
+  void add(Texts texts);
+  // Ends a request's texts, each of which has an event then; no effect on one that has ended.
+  void cancel(int64_t request, std::vector<ServingEvent>& events);
+  // The text draws its token from these logits (empty: from its own). kNotFound where it does not wait for that.
+  Status answer(int64_t request, int32_t index, std::span<const float> logits,
+                std::vector<ServingEvent>& events);
+  // Logits that a text waits with; empty where it does not.
+  std::span<const float> kept_logits(int64_t request, int32_t index) const;
+  // Computes a step and adds its events; false where there is nothing to compute.
   Result<bool> step(std::vector<ServingEvent>& events);
+  // Ends all texts with this failure, and makes the memory as it was at first.
+  Status recover(const Status& failure, std::vector<ServingEvent>& events);
+  bool is_idle() const { return texts_.empty(); }
+  // Whether what a request yields does not depend on who else is served: on CPU devices.
+  bool is_batch_invariant() const { return batch_invariant_; }
 
   struct Counts {
     int64_t steps = 0, tokens = 0, reused = 0, preemptions = 0;
     int64_t running = 0, waiting = 0, pages = 0, free_pages = 0;
   };
   Counts counts() const;
-  const ProgramRunner& runner() const { return *running_; }
+  ProgramRunner& runner() { return *running_; }
+  const ServingSettings& settings() const { return settings_; }
+  const ServedText::Model& model() const { return model_; }
 
  private:
-  struct Text;  // of a request
   explicit ServingCore(ServingSettings settings);
 
-  const ServingEntry& entry_for(int64_t tokens) const;
-  Status run(const std::vector<StepPart>& parts, std::vector<Text*>& wanted, std::vector<float>& logits);
-  void take_token(Text& text, std::span<const float> logits, std::vector<ServingEvent>& events);
-  void end(Text& text, ServingEvent::Finish finish, Status failure, std::vector<ServingEvent>& events);
+  const ServingEntry& entry_for(int64_t tokens, int64_t wanted) const;
+  // Rows of logits: one behind each of `count` tokens of a text from `first` on.
+  struct Wanted {
+    ServedText* text;
+    int64_t first, count;
+  };
+  Status run(const std::vector<StepPart>& parts, std::vector<Wanted>& wanted);
+  ServedText* find(int64_t request, int32_t index) const;
+  void remove_ended();
 
   const ServingSettings settings_;
   const std::vector<ServingEntry> entries_;
   std::unique_ptr<ProgramRunner> running_;
-  std::vector<int32_t> end_ids_;  // of the model
-  int64_t vocabulary_ = 0;
+  ServedText::Model model_;
+  bool batch_invariant_ = false;
   PagePool pool_;
   Scheduler scheduler_;
-  std::map<int64_t, std::unique_ptr<Text>> texts_;  // by number
-  std::vector<int64_t> cancelled_;
+  std::map<int64_t, std::unique_ptr<ServedText>> texts_;  // by their sequences' numbers
   int64_t next_ = 0;
   Counts counts_;
   // Memory that every step uses.
   std::vector<int32_t> table_;
   std::vector<float> logits_;
-  SamplerScratch scratch_;
+  ServedScratch scratch_;
 };
 
 }  // namespace tessera

@@ -25,14 +25,24 @@ ServingOptions serving_options(const ServingSettings& settings) {
           .cache = settings.cache};
 }
 
+int64_t serving_step_tokens(const ServingSettings& settings) {
+  return std::max(settings.step_tokens, settings.rows);
+}
+
 std::vector<ServingEntry> serving_entries(const ServingSettings& settings) {
-  constexpr int64_t kFactor = 4;
-  const int64_t largest = std::max(settings.step_tokens, settings.rows);
+  constexpr int64_t kFactor = 4, kFew = 16;
+  const int64_t largest = serving_step_tokens(settings);
   std::vector<ServingEntry> entries;
   for (int64_t tokens = 1;; tokens = std::min(tokens * kFactor, largest)) {
-    entries.push_back({format("serve.{}", tokens), tokens, std::min(tokens, settings.rows)});
-    if (tokens == largest) return entries;
+    // Of few tokens all logits cost little.
+    const int64_t wanted = tokens <= kFew ? tokens : std::min(tokens, settings.rows);
+    entries.push_back({format("serve.{}", tokens), tokens, wanted});
+    if (tokens == largest) break;
   }
+  const int64_t wanted = std::min(largest, settings.rows + kServingScoredTokens);
+  if (wanted > entries.back().wanted)
+    entries.push_back({format("serve.{}.{}", largest, wanted), largest, wanted});
+  return entries;
 }
 
 }  // namespace tessera

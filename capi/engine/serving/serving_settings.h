@@ -28,7 +28,11 @@ struct ServingSettings {
 Result<ServingSettings> finalized(ServingSettings settings, int64_t longest);
 ServingOptions serving_options(const ServingSettings& settings);
 
-// Entry points "serve.N" for steps of up to N tokens, the smallest first.
+// Tokens of a step at most; and of those at most whose logits are wanted beside each sequence's last.
+int64_t serving_step_tokens(const ServingSettings& settings);
+inline constexpr int64_t kServingScoredTokens = 64;
+
+// Entry points "serve.N" for steps of up to N tokens, the smallest first; the last is for many wanted logits.
 struct ServingEntry {
   std::string name;
   int64_t tokens = 0, wanted = 0;

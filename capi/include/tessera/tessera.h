@@ -12,6 +12,7 @@
  *     tsr_trainer_step     one optimizer step; call it in a loop
  *     tsr_trainer_store    trained values back into a model; tsr_model_save writes it
  *     tsr_generator_*      tokens out, streamed
+ *     tsr_engine_*         many requests at once, their events in one queue
  *     tsr_chat_*           conversations as the text and tokens that the model was trained on
  *     tsr_scorer_*         how likely given tokens are: perplexity, multiple choice
  *     tsr_embedder_*       vectors of texts, and the classes that a classifier finds in them
@@ -124,6 +125,7 @@ typedef struct tsr_session tsr_session;
 typedef struct tsr_trainer tsr_trainer;
 typedef struct tsr_saving tsr_saving;
 typedef struct tsr_generator tsr_generator;
+typedef struct tsr_engine tsr_engine;
 typedef struct tsr_scorer tsr_scorer;
 typedef struct tsr_embedder tsr_embedder;
 
@@ -224,7 +226,7 @@ typedef struct tsr_hooks {
   void (*deallocate)(void* context, void* memory, size_t bytes);
   /* The first that a thread which computes does, so that it can be pinned or named. role: "kernels" (number: 1 to threads - 1
    * of the pool), "rank" (the device's number; the first device's is the calling thread), "stream" (the device's number),
-   * "generator" (0), "work" (0: long work that a thread of its own does). */
+   * "generator" (0), "engine" (0), "work" (0: long work that a thread of its own does). */
   void (*thread_started)(void* context, const char* role, int32_t number);
   /* Called once nothing calls the others any more, also when the runtime is not made (where struct_size can be right). */
   void (*release)(void* context);
@@ -1383,6 +1385,143 @@ TSR_API tsr_status* tsr_generator_logits(tsr_generator* generator, tsr_tensor** 
 /* Any thread: the text in progress ends, with TSR_FINISH_CANCELLED. */
 TSR_API void tsr_generator_cancel(tsr_generator* generator);
 TSR_API void tsr_generator_free(tsr_generator* generator);
+
+/* ================================================================ engine */
+
+/* Serves many requests at once over one model: every step computes tokens of all of them together, new ones join between
+ * steps, and the keys and values of texts that begin alike are computed once. A thread of its own computes while there are
+ * requests. On CPU devices what a request yields does not depend on who else is served, bit for bit ("batch_invariant" of
+ * the report). Weights are shared with other handles over the model, as for a generator.
+ *
+ *     tsr_engine_new(runtime, model, NULL, &engine);
+ *     tsr_engine_submit(engine, options, "Once upon", TSR_TEXT_END, &request);
+ *     while (tsr_engine_next(engine, -1, &event) == NULL && event.kind != TSR_EVENT_END)
+ *       printf("%.*s", (int)event.text_size, event.text);
+ *
+ * Options
+ *   devices, profile, parallel, plan_file, memory_limit, host_memory_limit, measure, tune   as for the trainer
+ *   precision, weights, activations, repack   as for a generator
+ *   context         i64   tokens of a sequence at most, prompt included (default: the model's context, at most 2048)
+ *   sequences       i64   computed at once; further ones wait (default 16)
+ *   cache_tokens    i64   tokens whose keys and values are kept, of all sequences together and of those that ended, for
+ *                         prompts that begin alike; rounded up to pages of 64. Default: sequences * context. Where they
+ *                         run out, the sequence that came last among those of the lowest priority waits, to be
+ *                         computed again
+ *   cache_type      str   model (default: as they are computed) | f16 | bf16: element type of keys and values
+ *   prefix_cache    i64   0: every prompt is computed whole (default 1)
+ *   step_tokens     i64   computed in a step at most; longer prompts take several (default 256)
+ * and what requests have unless they say otherwise: the sampling options of tsr_engine_submit. Settings that the model's
+ * file recommends (a Hugging Face folder's generation_config.json, keys general.sampling.* of GGUF) are their defaults;
+ * "recommended" of the report names those that cannot be obeyed.
+ * The model needs the inputs "tokens" and "positions" and the output "logits".
+ *
+ * Threads: submit, cancel, report and descriptor from any thread; next by one thread at a time. */
+TSR_API tsr_status* tsr_engine_new(tsr_runtime* runtime, tsr_model* model, const tsr_options* options,
+                                   tsr_engine** out_engine);
+
+/* A request: a prompt that is continued. *out_request: its number, 0 for the first. What is wrong with it is an error here
+ * (TSR_INVALID_ARGUMENT), others are not touched: an empty prompt, one that does not fit the context or cache_tokens, token
+ * ids outside of the vocabulary, grammars that are none. Prompts as for tsr_generator_start and _start_tokens; messages
+ * are a conversation (see tsr_chat_render), by the model's chat template with the beginning of the assistant's message.
+ * Options of sampling
+ *   max_tokens           i64   tokens to generate (default 0: until the context is full)
+ *   min_tokens           i64   before which no end token comes (default 0)
+ *   temperature          f64   default 0.8; 0: always the likeliest token
+ *   top_k, top_p         i64, f64   as for a generator
+ *   min_p                f64   tokens at least this likely, of the likeliest's probability (default 0)
+ *   typical_p            f64   tokens whose surprise is nearest to the expected one, that sum to this (default 1)
+ *   repetition_penalty   f64   divides logits of tokens that came in prompt or text, above 0 (default 1)
+ *   presence_penalty, frequency_penalty   f64   taken from logits of tokens that came in the text, once, and for each
+ *                              time (default 0; -2 to 2)
+ *   penalty_last         i64   tokens of the history that penalties see (default 0: all)
+ *   logit_bias           str   JSON object {"token id": number}, added to logits
+ *   seed                 i64   of the sampling; default: drawn, "seed" of the end's details
+ *   ignore_eos           i64   1: the model's end tokens do not end a text (default 0)
+ *   stop, stop_ids       str   as for a generator; at most 10,000 bytes of texts and 4,096 ids
+ *   n                    i64   texts wanted, each an `index` of events (default 1; at most 128)
+ *   best_of              i64   texts that are made, the n likeliest of which are given, by the mean log probability of
+ *                              their tokens, once all have ended (default n)
+ *   logprobs             i64   log probabilities of each token and of so many likeliest, at most 20, in its event's
+ *                              details (default -1: none)
+ *   prompt_logprobs      i64   the same of the prompt's tokens, in events TSR_EVENT_PROMPT before all others
+ * and of the request
+ *   priority             i64   the higher, the earlier (default 0)
+ *   special              i64   as for a generator; for prompts that are text
+ *   json_schema          str   the text is JSON that this schema allows (docs/constraints.md says which it may be)
+ *   json                 i64   1: the text is JSON (default 0)
+ *   regex                str   the whole text matches
+ *   choices              str   JSON array: the text is one of them
+ *   grammar              str   GBNF: the rule "root" matches the text
+ *                              at most one of these five; needs a tokenizer
+ *   logits               i64   1: before each token comes an event TSR_EVENT_LOGITS, and the text goes on with
+ *                              tsr_engine_answer (default 0)
+ *   keep                 i64   1: when it ended its sequences can be had by tsr_engine_sequence (default 0)
+ * and of messages: name, template, tools, documents, variables, now, continue_final_message as for tsr_chat_new and
+ * tsr_chat_render.
+ * Where the cache has no room for all, or all `sequences` are taken, a request waits. */
+TSR_API tsr_status* tsr_engine_submit(tsr_engine* engine, const tsr_options* options, const char* prompt,
+                                      size_t size, int64_t* out_request);
+TSR_API tsr_status* tsr_engine_submit_tokens(tsr_engine* engine, const tsr_options* options, const int32_t* ids,
+                                             size_t count, int64_t* out_request);
+TSR_API tsr_status* tsr_engine_submit_messages(tsr_engine* engine, const tsr_options* options,
+                                               const char* messages, size_t size, int64_t* out_request);
+
+enum {
+  TSR_EVENT_TOKEN = 0,   /* a token, and the text that became certain with it (perhaps none yet) */
+  TSR_EVENT_PENDING = 1, /* nothing within the timeout, or nothing to wait for */
+  TSR_EVENT_END = 2,     /* a text is complete; `finish` says why. A request has n of them */
+  TSR_EVENT_PROMPT = 3,  /* log probabilities of a part of the prompt's tokens */
+  TSR_EVENT_LOGITS = 4   /* logits of the next token wait for tsr_engine_answer */
+};
+enum { TSR_FINISH_FAILED = 4 }; /* beside those of a generator: "error" of the details says why */
+
+typedef struct tsr_event {
+  size_t struct_size;
+  int32_t kind;         /* TSR_EVENT_* */
+  int32_t finish;       /* TSR_FINISH_*, with TSR_EVENT_END */
+  int64_t request;      /* -1 with TSR_EVENT_PENDING */
+  int32_t index;        /* of the request's texts */
+  int32_t token;        /* with TSR_EVENT_TOKEN; -1 for text alone */
+  const char* text;     /* with TSR_EVENT_TOKEN: whole UTF-8 characters (bytes that never become one are U+FFFD),
+                           NUL-terminated; valid until the next tsr_engine_next */
+  size_t text_size;     /* bytes without the NUL */
+  const char* details;  /* JSON object, or empty; likewise */
+  size_t details_size;
+} tsr_event;
+
+/* The next event of any request. Waits at most timeout_s seconds; negative: as long as there are requests in progress.
+ * Up to 4,096 events wait; then the engine waits for its caller.
+ * Details of TSR_EVENT_TOKEN, with logprobs: {"logprob", "top": [{"token", "logprob", "text"}]}; of TSR_EVENT_PROMPT
+ * {"first": place in the prompt, "tokens": [{"token", "logprob" (null for the first token), "top"}]}; of TSR_EVENT_END
+ * {"prompt_tokens", "cached_tokens": of those, not computed again, "tokens", "seed", "waited_seconds": before it was
+ * computed first, "first_token_seconds": from the submission on, "seconds": in all; "stop_token": that ended it, if one did,
+ * "logprob": sum over the text's tokens where logprobs or best_of asked for it, "error": {"code": TSR_*, "message"} where
+ * it failed}. null as a log probability: the token cannot come. */
+TSR_API tsr_status* tsr_engine_next(tsr_engine* engine, double timeout_s, tsr_event* out_event);
+
+/* A file descriptor that can be read while events wait: for poll, select and event loops. It stays the engine's: do not read
+ * from it, and do not close it. TSR_IO where the system gives none. */
+TSR_API tsr_status* tsr_engine_descriptor(tsr_engine* engine, int32_t* out_descriptor);
+
+/* After TSR_EVENT_LOGITS. logits: f32 [V] as the model gives them, "Arrays out". answer: those that the token is drawn from
+ * instead, by the request's sampling settings; items NULL and count 0: as they are. TSR_NOT_FOUND where that text does not
+ * wait. -inf excludes a token; TSR_INVALID_ARGUMENT for NaN, +inf, or none left. */
+TSR_API tsr_status* tsr_engine_logits(tsr_engine* engine, int64_t request, int32_t index, float* items,
+                                      size_t capacity, size_t* out_count);
+TSR_API tsr_status* tsr_engine_answer(tsr_engine* engine, int64_t request, int32_t index, const float* items,
+                                      size_t count);
+
+/* {"requests", "running", "waiting": sequences, "steps", "tokens": computed, "cached_tokens": not computed again, "generated",
+ * "preemptions", "cache_tokens", "free_cache_tokens", "context", "sequences", "batch_invariant", "recommended":
+ * {"not_obeyed": [texts]}, "seconds": computing, "plan": {as tsr_plan_info}, "devices": [as tsr_session_report]}.
+ * "devices" is as of the last time without requests. */
+TSR_API tsr_status* tsr_engine_report(tsr_engine* engine, tsr_text** out_text);
+
+/* Any thread: the request ends, with TSR_FINISH_CANCELLED for each text that has not ended. Nothing happens to one that
+ * has ended, or never was. */
+TSR_API void tsr_engine_cancel(tsr_engine* engine, int64_t request);
+/* Requests in progress end without events. */
+TSR_API void tsr_engine_free(tsr_engine* engine);
 
 /* ================================================================ scorer */
 

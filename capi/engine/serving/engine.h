@@ -1,0 +1,101 @@
+// Engine: serves requests of any threads. A worker computes while there are requests, and queues events; one thread
+// collects them. In a forked child everything is kFailedPrecondition.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "capi/engine/serving/best_of.h"
+#include "capi/engine/serving/engine_settings.h"
+#include "capi/engine/serving/event_queue.h"
+#include "capi/engine/serving/request_maker.h"
+#include "capi/engine/serving/serving_core.h"
+#include "runtime/on_call_threads.h"
+
+namespace tessera {
+
+class Engine {
+ public:
+  static Result<std::unique_ptr<Engine>> create(std::shared_ptr<Runtime> runtime,
+                                                std::shared_ptr<SharedModel> model, const Options& options);
+  ~Engine();
+
+  // The request's number. Any thread.
+  Result<int64_t> submit(std::string_view prompt, const Options& options);
+  Result<int64_t> submit_tokens(std::vector<int32_t> prompt, const Options& options);
+  Result<int64_t> submit_messages(std::string_view messages, const Options& options);
+
+  // The next event; kPending after `timeout_s`, or where it is negative and no request is in progress.
+  Result<ServingEvent> next(double timeout_s);
+  Result<int32_t> descriptor();
+  Result<std::vector<float>> logits(int64_t request, int32_t index);
+  // Empty: those that the model gave.
+  Status answer(int64_t request, int32_t index, std::vector<float> logits);
+  void cancel(int64_t request);
+  Result<std::string> report_json();
+  Runtime& runtime() { return *core_->runner().prepared()->runtime; }
+
+  // Details of an event as JSON; empty where there are none.
+  std::string details_json(const ServingEvent& event) const;
+
+ private:
+  // What the worker is asked for between steps.
+  struct Answer {
+    int64_t request;
+    int32_t index;
+    std::vector<float> logits;
+  };
+  struct Incoming {
+    struct Submitted {
+      ServingCore::Texts texts;
+      int64_t request, made, given;
+    };
+    std::vector<Submitted> requests;
+    std::vector<int64_t> cancelled;
+    std::vector<Answer> answers;
+    bool is_empty() const { return requests.empty() && cancelled.empty() && answers.empty(); }
+  };
+
+  Engine(std::unique_ptr<ServingCore> core, std::shared_ptr<SharedModel> model, EngineSettings settings);
+  Result<int64_t> submit(ServingRequest request);
+  void work();  // until there is nothing to do
+  void take_in(Incoming incoming, std::vector<ServingEvent>& events);
+  void hand_out(std::vector<ServingEvent> events);
+  void wake_worker();  // with mutex_ held
+  void refresh_report();
+
+  const std::shared_ptr<SharedModel> model_;
+  const EngineSettings settings_;
+  RequestMaker maker_;
+  std::unique_ptr<ServingCore> core_;  // the worker's; its constant parts are anyone's
+  BestOf best_of_;                     // the worker's
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  EventQueue queue_;
+  Incoming incoming_;
+  // Logits that texts wait with, from their events on.
+  std::map<std::pair<int64_t, int32_t>, std::vector<float>> waiting_logits_;
+  std::map<int64_t, int64_t> in_progress_;  // texts without an end in the queue, by request
+  int64_t next_request_ = 0, generated_ = 0;
+  double seconds_ = 0;
+  ServingCore::Counts counts_;
+  std::vector<MemoryReport> memory_;
+  bool busy_ = false, closing_ = false;
+  // Last: everything above exists while it runs.
+  OnCallThreads worker_{1, [this](int32_t) { work(); }, false,
+                        [this](int32_t) {
+                          const tsr_host_api& host = runtime().registry().host();
+                          host.thread_started(host.host, "engine", 0);
+                        }};
+};
+
+}  // namespace tessera

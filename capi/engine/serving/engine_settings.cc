@@ -1,0 +1,105 @@
+#include "capi/engine/serving/engine_settings.h"
+
+#include <utility>
+
+#include "capi/engine/recommended_sampling.h"
+#include "graph/base/text.h"
+#include "serialize/generation_config.h"
+
+namespace tessera {
+
+namespace {
+
+constexpr int64_t kMostTokens = int64_t{1} << 30;
+
+// Of what the model's file recommends a request's own limits are not a part: they are the caller's.
+RecommendedSampling recommended(const SharedModel& model) {
+  const std::string config = model.metadata(kGenerationConfigKey);
+  if (config.empty()) return {};
+  const Result<Options> values = generation_config_values(config);
+  if (!values.ok()) return {{}, {std::string(values.status().message())}};
+  RecommendedSampling found = recommend_sampling(*values, {});
+  found.settings.max_tokens = 0;
+  return found;
+}
+
+GrammarSource read_grammar(OptionReader& reader) {
+  using Kind = GrammarSource::Kind;
+  GrammarSource source;
+  const auto take = [&](const char* name, Kind kind, std::string text) {
+    if (source.kind != Kind::kNone)
+      reader.fail(Status(
+          StatusCode::kInvalidArgument,
+          format("request: option '{}' beside another that says which texts are allowed; wanted one of "
+                 "json_schema, json, regex, choices, grammar",
+                 name)));
+    source = {kind, std::move(text)};
+  };
+  for (const auto& [name, kind] :
+       {std::pair("json_schema", Kind::kJsonSchema), std::pair("regex", Kind::kRegex),
+        std::pair("choices", Kind::kChoices), std::pair("grammar", Kind::kGbnf)}) {
+    std::string text = reader.text(name);
+    if (reader.has(name)) take(name, kind, std::move(text));
+  }
+  if (reader.flag("json", false)) take("json", Kind::kJson, {});
+  return source;
+}
+
+}  // namespace
+
+Result<EngineSettings> read_engine_settings(const Options& options, const SharedModel& model) {
+  OptionReader reader(options, "engine");
+  EngineSettings settings;
+  ServingSettings& serving = settings.serving;
+  serving.compute = read_compute(reader);
+  serving.inference = read_inference(reader, "engine");
+  serving.context = reader.i64("context", 0, 0, 1 << 24);
+  serving.rows = reader.i64("sequences", serving.rows, 1, 4096);
+  serving.step_tokens = reader.i64("step_tokens", serving.step_tokens, 1, 1 << 16);
+  const int64_t tokens = reader.i64("cache_tokens", 0, 0, kMostTokens);
+  serving.pages = (tokens + serving.page_size - 1) / serving.page_size;
+  const std::string cache = reader.choice("cache_type", "model", {"model", "f16", "bf16"});
+  if (cache != "model") serving.cache = dtype_from_name(cache);
+  serving.shares_prefixes = reader.flag("prefix_cache", true);
+  RecommendedSampling from_file = recommended(model);
+  settings.not_obeyed = std::move(from_file.not_obeyed);
+  settings.sampling = read_sampling(reader, from_file.settings);
+  if (reader.has("echo"))
+    reader.fail(
+        Status(StatusCode::kInvalidArgument,
+               "engine: option 'echo' is a generator's; the caller of an engine has the prompt already"));
+  TSR_RETURN_IF_ERROR(reader.finish());
+  TSR_RETURN_IF_ERROR(check_together(settings.sampling));
+  return settings;
+}
+
+Result<RequestSettings> read_request_settings(const Options& options, const SamplingSettings& otherwise,
+                                              bool messages) {
+  OptionReader reader(options, "request");
+  RequestSettings settings;
+  settings.sampling = read_sampling(reader, otherwise);
+  settings.grammar = read_grammar(reader);
+  settings.priority = reader.i64("priority", 0, INT32_MIN, INT32_MAX);
+  settings.changes_logits = reader.flag("logits", false);
+  settings.keeps_sequence = reader.flag("keep", false);
+  if (reader.has("echo"))
+    reader.fail(
+        Status(StatusCode::kInvalidArgument,
+               "request: option 'echo' is a generator's; the caller of an engine has the prompt already"));
+  if (messages) {
+    reader.accept({"name", "template", "tools", "documents", "variables", "now", "continue_final_message"});
+    for (const auto& [key, value] : options) {
+      if (key == "name" || key == "template") settings.chat_template.emplace(key, value);
+      for (const std::string_view of_chat :
+           {"tools", "documents", "variables", "now", "continue_final_message"})
+        if (key == of_chat) settings.chat.emplace(key, value);
+    }
+    if (!settings.chat.contains("continue_final_message"))
+      settings.chat["add_generation_prompt"] = int64_t{1};
+  }
+  TSR_RETURN_IF_ERROR(reader.finish());
+  TSR_RETURN_IF_ERROR(check_together(settings.sampling));
+  return settings;
+}
+
+}  // namespace tessera

@@ -1,0 +1,41 @@
+// Settings of an engine and of its requests, read from Options; the keys are documented in tessera.h.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "capi/engine/options.h"
+#include "capi/engine/sampling_settings.h"
+#include "capi/engine/serving/serving_settings.h"
+#include "capi/engine/shared_model.h"
+
+namespace tessera {
+
+struct EngineSettings {
+  ServingSettings serving;
+  SamplingSettings sampling;            // of requests that say nothing else
+  std::vector<std::string> not_obeyed;  // that the model's file recommends
+};
+
+Result<EngineSettings> read_engine_settings(const Options& options, const SharedModel& model);
+
+// Which texts a request allows: at most one is set.
+struct GrammarSource {
+  enum class Kind { kNone, kJsonSchema, kJson, kRegex, kChoices, kGbnf } kind = Kind::kNone;
+  std::string text;
+  auto operator<=>(const GrammarSource&) const = default;
+};
+
+struct RequestSettings {
+  SamplingSettings sampling;
+  GrammarSource grammar;
+  int64_t priority = 0;
+  bool changes_logits = false, keeps_sequence = false;
+  Options chat, chat_template;  // of messages: those of a conversation, and which template
+};
+
+// `messages`: whether options of conversations are known.
+Result<RequestSettings> read_request_settings(const Options& options, const SamplingSettings& otherwise,
+                                              bool messages);
+
+}  // namespace tessera

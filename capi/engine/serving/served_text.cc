@@ -1,0 +1,160 @@
+#include "capi/engine/serving/served_text.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "serialize/jinja/text.h"
+
+namespace tessera {
+
+using Kind = ServingEvent::Kind;
+using Finish = ServingEvent::Finish;
+
+ServedText::ServedText(const Model& model, const ServingRequest& request, Sampler sampler)
+    : tokenizer_(model.tokenizer),
+      sampling_(request.sampling),
+      sampler_(std::move(sampler)),
+      constraint_(request.constraint),
+      decoder_(tokenizer_ ? tokenizer_->decoder() : nullptr),
+      stream_(TextStream::sharing(request.stops)),
+      changes_logits_(request.changes_logits) {}
+
+Result<std::unique_ptr<ServedText>> ServedText::create(const Model& model, const ServingRequest& request,
+                                                       int64_t number, int32_t index, int64_t most) {
+  const SamplerText about{.vocabulary = model.vocabulary,
+                          .prompt = request.prompt,
+                          .end_ids = model.end_ids,
+                          .seed = request.seed,
+                          .sequence = static_cast<uint64_t>(index)};
+  TSR_ASSIGN_OR_RETURN(Sampler sampler, Sampler::create(request.sampling, about));
+  std::unique_ptr<ServedText> text(new ServedText(model, request, std::move(sampler)));
+  const auto prompt = std::ssize(request.prompt);
+  const int64_t wanted = request.sampling->max_tokens > 0 ? prompt + request.sampling->max_tokens : most;
+  text->request_ = number;
+  text->index_ = index;
+  text->prompt_ = prompt;
+  text->most_ = std::min(wanted, most);
+  text->sequence.priority = request.priority;
+  text->sequence.tokens = request.prompt;
+  if (request.sampling->prompt_logprobs >= 0 && index == 0) text->sequence.logits_end = prompt;
+  text->usage_.prompt_tokens = prompt;
+  text->usage_.seed = request.seed;
+  // What a text begins with depends on the token before it.
+  if (text->decoder_) {
+    TextStream before({});
+    for (const int32_t token : request.prompt) (void)before.add(text->decoder_->add(token));
+    (void)text->stream_.add(before.finish());  // the beginning of a character, which the text may complete
+  }
+  return text;
+}
+
+ServingEvent ServedText::event(Kind kind) const {
+  ServingEvent event;
+  event.kind = kind;
+  event.request = request_;
+  event.index = index_;
+  return event;
+}
+
+void ServedText::begin() {
+  if (std::exchange(has_begun_, true)) return;
+  usage_.cached_tokens = sequence.reused;
+  usage_.waited_s = std::chrono::duration<double>(Clock::now() - came_).count();
+}
+
+void ServedText::take(std::span<const float> logits, ServedScratch& scratch,
+                      std::vector<ServingEvent>& events) {
+  if (waits_for_answer()) return;  // computed again after it had to give way
+  if (!changes_logits_) return draw(logits, scratch, events);
+  kept_logits_.assign(logits.begin(), logits.end());
+  events.push_back(event(Kind::kLogits));
+}
+
+void ServedText::answer(std::span<const float> logits, ServedScratch& scratch,
+                        std::vector<ServingEvent>& events) {
+  const std::vector<float> kept = std::exchange(kept_logits_, {});
+  draw(logits.empty() ? kept : logits, scratch, events);
+}
+
+void ServedText::take_prompt(std::span<const float> logits, int64_t first, int64_t rows,
+                             ServedScratch& scratch, std::vector<ServingEvent>& events) {
+  const auto width = static_cast<int64_t>(logits.size()) / rows;
+  ServingEvent told = event(Kind::kPrompt);
+  told.first = first == 0 ? 0 : first + 1;
+  if (first == 0 && told_ == 0)  // the first token has none
+    told.log_probabilities.push_back({{sequence.tokens[0], 0}, {}});
+  for (int64_t row = 0; row < rows; ++row) {
+    const int64_t place = first + row + 1;
+    if (place < told_ || place >= prompt_) continue;
+    if (told.log_probabilities.empty()) told.first = place;
+    told.log_probabilities.push_back(log_probabilities(
+        logits.subspan(static_cast<size_t>(row * width), static_cast<size_t>(width)),
+        sequence.tokens[static_cast<size_t>(place)], sampling_->prompt_logprobs, scratch.order));
+    told_ = place + 1;
+  }
+  sequence.logits_begin = first + rows;
+  if (!told.log_probabilities.empty()) events.push_back(std::move(told));
+}
+
+Result<int32_t> ServedText::draw_token(std::span<const float> logits, ServedScratch& scratch) const {
+  if (!constraint_) return sampler_.draw(logits, {}, sequence.size(), scratch.sampler);
+  // The tokenizer's vocabulary may be another one than the model's rows.
+  const size_t words = (logits.size() + 31) / 32;
+  scratch.mask.assign(std::max(words, constraint_->mask_words()), 0);
+  TSR_RETURN_IF_ERROR(constraint_->write_allowed(std::span(scratch.mask).first(constraint_->mask_words())));
+  return sampler_.draw(logits, std::span(scratch.mask).first(words), sequence.size(), scratch.sampler);
+}
+
+void ServedText::draw(std::span<const float> logits, ServedScratch& scratch,
+                      std::vector<ServingEvent>& events) {
+  const Result<int32_t> drawn = draw_token(logits, scratch);
+  if (!drawn.ok()) return finish(Finish::kFailed, drawn.status(), events);
+  const int32_t token = *drawn;
+  ServingEvent told = event(Kind::kToken);
+  if (sampling_->logprobs >= 0 || sampling_->best_of > sampling_->n) {
+    PositionLogProbabilities position =
+        log_probabilities(logits, token, std::max<int64_t>(0, sampling_->logprobs), scratch.order);
+    usage_.has_log_probability = true;
+    usage_.log_probability += position.own.log_probability;
+    if (sampling_->logprobs >= 0) told.log_probabilities.push_back(std::move(position));
+  }
+  if (sampler_.ends(token)) {
+    usage_.stop_token = token;
+    return finish(Finish::kStop, {}, events);
+  }
+  if (constraint_) {
+    const Status accepted = constraint_->accept(token);
+    if (!accepted.ok()) return finish(Finish::kFailed, accepted, events);
+  }
+  sampler_.accept(token);
+  sequence.tokens.push_back(token);
+  if (++usage_.tokens == 1)
+    usage_.first_token_s = std::chrono::duration<double>(Clock::now() - came_).count();
+  told.token = token;
+  if (decoder_) told.text = jinja::valid_utf8(stream_.add(decoder_->add(token)));
+  events.push_back(std::move(told));
+  if (stream_.stopped()) return finish(Finish::kStop, {}, events);
+  if (constraint_ && constraint_->must_end()) return finish(Finish::kStop, {}, events);
+  if (sequence.size() >= most_) finish(Finish::kLength, {}, events);
+}
+
+void ServedText::finish(Finish why, Status failure, std::vector<ServingEvent>& events) {
+  if (std::exchange(ended_, true)) return;
+  if (decoder_ && !stream_.stopped()) {
+    std::string rest = stream_.add(decoder_->finish());
+    rest += stream_.finish();
+    if (!rest.empty()) {
+      ServingEvent told = event(Kind::kToken);
+      told.text = jinja::valid_utf8(rest);
+      events.push_back(std::move(told));
+    }
+  }
+  ServingEvent end = event(Kind::kEnd);
+  end.finish = why;
+  usage_.total_s = std::chrono::duration<double>(Clock::now() - came_).count();
+  end.usage = usage_;
+  end.failure = std::move(failure);
+  events.push_back(std::move(end));
+}
+
+}  // namespace tessera

@@ -1,0 +1,84 @@
+// ServedText: one text of a request while it is made: its sequence, and what its tokens are drawn by and turn into. One
+// thread at a time.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "capi/engine/sampler.h"
+#include "capi/engine/serving/sequence.h"
+#include "capi/engine/serving/serving_event.h"
+#include "capi/engine/serving/serving_request.h"
+#include "capi/engine/text_stream.h"
+#include "serialize/tokenizer/tokenizer.h"
+
+namespace tessera {
+
+// Space that all texts of a server work in.
+struct ServedScratch {
+  SamplerScratch sampler;
+  std::vector<uint32_t> mask;
+  std::vector<int32_t> order;
+};
+
+class ServedText {
+ public:
+  // Of the model: what its texts are written with.
+  struct Model {
+    int64_t vocabulary = 0;
+    std::vector<int32_t> end_ids;
+    std::shared_ptr<const Tokenizer> tokenizer;  // null: events have no text
+  };
+  // Text `index` of the request; its sequence has at most `most` tokens. kInvalidArgument for tokens outside of the
+  // vocabulary.
+  static Result<std::unique_ptr<ServedText>> create(const Model& model, const ServingRequest& request,
+                                                    int64_t number, int32_t index, int64_t most);
+
+  Sequence sequence;
+  int64_t request() const { return request_; }
+  int32_t index() const { return index_; }
+
+  // The step that computes it first begins.
+  void begin();
+  // Takes the row of logits behind the last token, and adds what it brought: a token, or the end, or a wish for the
+  // caller's logits; then the row is kept until `answer`.
+  void take(std::span<const float> logits, ServedScratch& scratch, std::vector<ServingEvent>& events);
+  // Log probabilities of tokens of the prompt: rows behind tokens [first, first + rows).
+  void take_prompt(std::span<const float> logits, int64_t first, int64_t rows, ServedScratch& scratch,
+                   std::vector<ServingEvent>& events);
+  bool waits_for_answer() const { return !kept_logits_.empty(); }
+  std::span<const float> kept_logits() const { return kept_logits_; }
+  void answer(std::span<const float> logits, ServedScratch& scratch, std::vector<ServingEvent>& events);
+
+  void finish(ServingEvent::Finish why, Status failure, std::vector<ServingEvent>& events);
+  bool has_ended() const { return ended_; }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  ServedText(const Model& model, const ServingRequest& request, Sampler sampler);
+  void draw(std::span<const float> logits, ServedScratch& scratch, std::vector<ServingEvent>& events);
+  Result<int32_t> draw_token(std::span<const float> logits, ServedScratch& scratch) const;
+  ServingEvent event(ServingEvent::Kind kind) const;
+
+  const std::shared_ptr<const Tokenizer> tokenizer_;
+  const std::shared_ptr<const SamplingSettings> sampling_;
+  Sampler sampler_;
+  std::optional<grammar::Constraint> constraint_;
+  std::unique_ptr<TextDecoder> decoder_;  // null without a tokenizer
+  TextStream stream_;
+  const bool changes_logits_;
+  int64_t request_ = 0, prompt_ = 0, most_ = 0;  // tokens of the prompt, and of all at most
+  int64_t told_ = 0;                             // tokens of the prompt whose log probabilities were told
+  int32_t index_ = 0;
+  const Clock::time_point came_ = Clock::now();
+  std::vector<float> kept_logits_;
+  ServedUsage usage_;
+  bool has_begun_ = false, ended_ = false;
+};
+
+}  // namespace tessera

@@ -1,0 +1,26 @@
+// ServingRequest: a prompt and how it is continued.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "capi/engine/sampling_settings.h"
+#include "capi/engine/stop_automaton.h"
+#include "serialize/grammar/constraint.h"
+
+namespace tessera {
+
+struct ServingRequest {
+  std::vector<int32_t> prompt;
+  std::shared_ptr<const SamplingSettings> sampling;
+  uint64_t seed = 0;
+  int32_t priority = 0;                                          // the higher, the earlier
+  std::shared_ptr<const StopAutomaton> stops = nullptr;          // of sampling->stop; null: none
+  std::optional<grammar::Constraint> constraint = std::nullopt;  // of each text
+  bool changes_logits = false;  // the caller answers with logits for each token
+  bool keeps_sequence = false;  // the sequences can be had once their texts have ended
+};
+
+}  // namespace tessera

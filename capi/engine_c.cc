@@ -1,0 +1,121 @@
+// tsr_engine.
+#include "capi/guard.h"
+#include "capi/handles.h"
+#include "capi/public_structs.h"
+
+using namespace tessera;
+using namespace tessera::capi;
+
+static_assert(TSR_EVENT_TOKEN == static_cast<int>(ServingEvent::Kind::kToken));
+static_assert(TSR_EVENT_LOGITS == static_cast<int>(ServingEvent::Kind::kLogits));
+static_assert(TSR_FINISH_CANCELLED == static_cast<int>(ServingEvent::Finish::kCancelled));
+static_assert(TSR_FINISH_FAILED == static_cast<int>(ServingEvent::Finish::kFailed));
+
+namespace {
+
+const Options& options_or_none(const tsr_options* options) {
+  static const Options none;
+  return options ? options->value : none;
+}
+
+}  // namespace
+
+tsr_status* tsr_engine_new(tsr_runtime* runtime, tsr_model* model, const tsr_options* options,
+                           tsr_engine** out_engine) {
+  return guard([&]() -> Status {
+    TSR_RETURN_IF_ERROR(required({{runtime, "runtime"}, {model, "model"}, {out_engine, "out_engine"}}));
+    const CancelScope scope(runtime->value->cancel_signal());
+    TSR_ASSIGN_OR_RETURN(auto engine, Engine::create(runtime->value, model->value, options_or_none(options)));
+    *out_engine = new tsr_engine{std::move(engine), {}, {}};
+    return {};
+  });
+}
+
+tsr_status* tsr_engine_submit(tsr_engine* engine, const tsr_options* options, const char* prompt, size_t size,
+                              int64_t* out_request) {
+  return guard([&]() -> Status {
+    TSR_RETURN_IF_ERROR(required({{engine, "engine"}, {prompt, "prompt"}, {out_request, "out_request"}}));
+    TSR_ASSIGN_OR_RETURN(*out_request,
+                         engine->value->submit(text_of(prompt, size), options_or_none(options)));
+    return {};
+  });
+}
+
+tsr_status* tsr_engine_submit_tokens(tsr_engine* engine, const tsr_options* options, const int32_t* ids,
+                                     size_t count, int64_t* out_request) {
+  return guard([&]() -> Status {
+    TSR_RETURN_IF_ERROR(required({{engine, "engine"}, {ids, "ids"}, {out_request, "out_request"}}));
+    TSR_ASSIGN_OR_RETURN(*out_request, engine->value->submit_tokens(std::vector<int32_t>(ids, ids + count),
+                                                                    options_or_none(options)));
+    return {};
+  });
+}
+
+tsr_status* tsr_engine_submit_messages(tsr_engine* engine, const tsr_options* options, const char* messages,
+                                       size_t size, int64_t* out_request) {
+  return guard([&]() -> Status {
+    TSR_RETURN_IF_ERROR(required({{engine, "engine"}, {messages, "messages"}, {out_request, "out_request"}}));
+    TSR_ASSIGN_OR_RETURN(*out_request,
+                         engine->value->submit_messages(text_of(messages, size), options_or_none(options)));
+    return {};
+  });
+}
+
+tsr_status* tsr_engine_next(tsr_engine* engine, double timeout_s, tsr_event* out_event) {
+  return guard([&]() -> Status {
+    TSR_RETURN_IF_ERROR(required({{engine, "engine"}, {out_event, "out_event"}}));
+    TSR_RETURN_IF_ERROR(check_struct(out_event));
+    TSR_ASSIGN_OR_RETURN(ServingEvent event, engine->value->next(timeout_s));
+    engine->details = engine->value->details_json(event);
+    engine->text = std::move(event.text);
+    copy_struct({sizeof(tsr_event), static_cast<int32_t>(event.kind), static_cast<int32_t>(event.finish),
+                 event.request, event.index, event.token, engine->text.c_str(), engine->text.size(),
+                 engine->details.c_str(), engine->details.size()},
+                out_event);
+    return {};
+  });
+}
+
+tsr_status* tsr_engine_descriptor(tsr_engine* engine, int32_t* out_descriptor) {
+  return guard([&]() -> Status {
+    TSR_RETURN_IF_ERROR(required({{engine, "engine"}, {out_descriptor, "out_descriptor"}}));
+    TSR_ASSIGN_OR_RETURN(*out_descriptor, engine->value->descriptor());
+    return {};
+  });
+}
+
+tsr_status* tsr_engine_logits(tsr_engine* engine, int64_t request, int32_t index, float* items,
+                              size_t capacity, size_t* out_count) {
+  return guard([&]() -> Status {
+    TSR_RETURN_IF_ERROR(required({{engine, "engine"}, {out_count, "out_count"}}));
+    TSR_ASSIGN_OR_RETURN(const std::vector<float> logits, engine->value->logits(request, index));
+    return put_array<float>(logits, items, capacity, out_count);
+  });
+}
+
+tsr_status* tsr_engine_answer(tsr_engine* engine, int64_t request, int32_t index, const float* items,
+                              size_t count) {
+  return guard([&]() -> Status {
+    TSR_RETURN_IF_ERROR(required({{engine, "engine"}}));
+    if (items == nullptr && count > 0) TSR_RETURN_IF_ERROR(required({{items, "items"}}));
+    std::vector<float> logits;
+    if (items != nullptr) logits.assign(items, items + count);
+    return engine->value->answer(request, index, std::move(logits));
+  });
+}
+
+tsr_status* tsr_engine_report(tsr_engine* engine, tsr_text** out_text) {
+  return guard([&]() -> Status {
+    TSR_RETURN_IF_ERROR(required({{engine, "engine"}, {out_text, "out_text"}}));
+    TSR_ASSIGN_OR_RETURN(std::string report, engine->value->report_json());
+    return give_text(std::move(report), out_text);
+  });
+}
+
+void tsr_engine_cancel(tsr_engine* engine, int64_t request) {
+  if (engine) engine->value->cancel(request);
+}
+
+void tsr_engine_free(tsr_engine* engine) {
+  if (engine && engine->value->runtime().in_creating_process()) delete engine;
+}
