@@ -9,6 +9,7 @@
 #include "capi/engine/serving/serving_settings.h"
 #include "graph/base/text.h"
 #include "graph/transform/canonical_order.h"
+#include "graph/transform/serving_pages.h"
 #include "graph/transform/shared_angles.h"
 #include "parallel/pricing/host_tier.h"
 #include "parallel/pricing/simulator.h"
@@ -261,6 +262,17 @@ Result<CompiledProgram> compile_serving(const Graph& forward, const ServingSetti
   std::vector<GraphToPlan> graphs;
   for (const ServingEntry& entry : serving_entries(settings))
     graphs.push_back(GraphToPlan::create(entry.name, graph, {{"N", entry.tokens}, {"W", entry.wanted}}));
+  const auto add = [&](std::string_view name, Graph pages, int64_t slots) {
+    graphs.push_back(GraphToPlan::create(std::string(name), std::make_shared<const Graph>(std::move(pages)),
+                                         {{"N", slots}}));
+    graphs.back().moves_state_only = true;
+  };
+  TSR_ASSIGN_OR_RETURN(Graph copy, make_page_copy(*graph));
+  add(kPageCopyEntry, std::move(copy), copied_slots(settings));
+  TSR_ASSIGN_OR_RETURN(Graph read, make_page_read(*graph));
+  add(kPageReadEntry, std::move(read), stored_slots(settings));
+  TSR_ASSIGN_OR_RETURN(Graph write, make_page_write(*graph));
+  add(kPageWriteEntry, std::move(write), stored_slots(settings));
   return with_remedy(plan_all(graphs, settings.compute, 1, devices), inference.precision, *devices);
 }
 

@@ -12,13 +12,14 @@
 #include "parallel/lowering/lower.h"
 #include "parallel/planner/fewest_devices.h"
 #include "parallel/planner/plan_attempt.h"
+#include "parallel/strategy/state_plan.h"
 #include "parallel/strategy/strategy.h"
 
 namespace tessera {
 
 GraphToPlan GraphToPlan::create(std::string name, std::shared_ptr<const Graph> graph,
                             const std::vector<std::pair<std::string, int64_t>>& symbols) {
-  GraphToPlan made{std::move(name), std::move(graph), {}};
+  GraphToPlan made{std::move(name), std::move(graph), {}, false};
   for (const auto& value : symbols)
     for (const Symbol& symbol : made.graph->symbols())
       if (symbol.name == value.first) made.symbols.push_back(value);
@@ -89,6 +90,9 @@ Result<EntryPlans> plan_once(const PlanRequest& request, int64_t limit, const Cl
       TSR_ASSIGN_OR_RETURN(entry.plan, read_plan_file(compute.plan_file, *graph.graph));
       TSR_RETURN_IF_ERROR(check_followed(entry.plan, *graph.graph, request.batch, graph.symbols)
                               .with_context(format("plan '{}'", compute.plan_file)));
+    } else if (graph.moves_state_only) {
+      TSR_ASSIGN_OR_RETURN(entry.plan,
+                           plan_along_state(*graph.graph, graph.symbols, *entries[0].graph, entries[0].plan));
     } else {
       if (entries.empty()) {
         options.parallel = compute.parallel;

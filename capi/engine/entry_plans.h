@@ -26,6 +26,7 @@ struct GraphToPlan {
   std::string name;  // of the entry: "train_step"
   std::shared_ptr<const Graph> graph;
   std::vector<std::pair<std::string, int64_t>> symbols;
+  bool moves_state_only = false;  // follows the first entry's state (parallel/strategy/state_plan.h)
 
   // Binds those of `symbols` that the graph has.
   static GraphToPlan create(std::string name, std::shared_ptr<const Graph> graph,

@@ -1,7 +1,11 @@
 #include "capi/engine/serving/scheduler.h"
 
 #include <algorithm>
-#include <span>
+#include <cstddef>
+#include <optional>
+#include <utility>
+
+#include "graph/base/status.h"
 
 namespace tessera {
 
@@ -13,6 +17,26 @@ bool matters_more(const Sequence* a, const Sequence* b) {
 
 void insert(std::vector<Sequence*>& order, Sequence& sequence) {
   order.insert(std::ranges::upper_bound(order, &sequence, matters_more), &sequence);
+}
+
+// Whether the step computes, for a sequence that matters more, what this one needs after the `found` tokens that pages hold
+// of it (the first `full` in full pages of these contents); and enough of it to be worth the wait.
+bool is_being_computed(const Sequence& sequence, std::span<const PagePool::Content> contents, int64_t full,
+                       int64_t found, std::span<const StepPart> parts) {
+  constexpr int64_t kLeastAwaited = 16;
+  const int64_t end = found + kLeastAwaited;
+  if (end >= sequence.size()) return false;
+  const auto tokens_of = [&](const Sequence& it) {
+    return std::span(it.tokens).subspan(static_cast<size_t>(full), static_cast<size_t>(end - full));
+  };
+  return std::ranges::any_of(parts, [&](const StepPart& part) {
+    const Sequence& other = *part.sequence;
+    return !other.is_decoding() && other.computed < end && other.size() >= end &&
+           matters_more(&other, &sequence) && other.root == sequence.root &&
+           other.contents.size() >= contents.size() &&
+           (contents.empty() || other.contents[contents.size() - 1] == contents.back()) &&
+           std::ranges::equal(tokens_of(other), tokens_of(sequence));
+  });
 }
 
 }  // namespace
@@ -30,12 +54,23 @@ void Scheduler::remove(Sequence& sequence) {
 
 // Its pages become free, the last ones first: what begins texts is kept for longest.
 void Scheduler::stop(Sequence& sequence) {
+  remember_last_page(sequence);
   for (; !sequence.pages.empty(); sequence.pages.pop_back()) pool_.give_back(sequence.pages.back());
   sequence.contents.clear();
   sequence.computed = 0;
   free_rows_.push_back(*sequence.row);
   sequence.row.reset();
   std::erase(running_, &sequence);
+}
+
+// What is computed of the page after the full ones.
+void Scheduler::remember_last_page(const Sequence& sequence) {
+  const int64_t full = std::ssize(sequence.contents), first = full * pool_.page_size();
+  if (!shares_ || sequence.computed <= first) return;
+  pool_.remember_beginning(
+      sequence.pages[static_cast<size_t>(full)], sequence.content(),
+      std::span(sequence.tokens)
+          .subspan(static_cast<size_t>(first), static_cast<size_t>(sequence.computed - first)));
 }
 
 Sequence* Scheduler::least_important(const Sequence& than) const {
@@ -61,40 +96,61 @@ bool Scheduler::make_room(Sequence& sequence, int64_t tokens) {
   return true;
 }
 
-// Gives the sequence a row and shares the pages of its beginning that are computed already. False, and nothing changed,
-// where there is no row or there are too few pages for the rest.
-bool Scheduler::admit(Sequence& sequence) {
-  if (free_rows_.empty()) return false;
-  PagePool::Content before = PagePool::kNothing;
-  const std::span<const int32_t> tokens(sequence.tokens);
-  const auto size = static_cast<size_t>(pool_.page_size());
+// Gives the sequence a row and shares the pages of its beginning that are computed already. Nothing is changed where it
+// awaits what another one computes in this step, or where there are too few pages for the rest.
+Scheduler::Admission Scheduler::admit(Sequence& sequence, std::span<const StepPart> parts) {
+  CachedPrefix prefix;
   // The last token is always computed, because its logits are wanted.
   // So are those whose logits are wanted.
-  const size_t most = sequence.logits_begin < sequence.logits_end ? static_cast<size_t>(sequence.logits_begin)
-                                                                  : tokens.size() - 1;
-  for (size_t at = 0; shares_ && at + size <= most; at += size) {
-    const auto found = pool_.find(before, tokens.subspan(at, size));
-    if (!found) break;
-    before = found->content;
-    sequence.pages.push_back(found->page);
-    sequence.contents.push_back(before);
+  const int64_t most = sequence.logits_begin < sequence.logits_end ? sequence.logits_begin : sequence.size() - 1;
+  if (shares_)
+    prefix = CachedPrefix::find(pool_, PageIndex::root(sequence.root),
+                                std::span(sequence.tokens).first(static_cast<size_t>(most)));
+  const int64_t full = std::ssize(prefix.pages) * pool_.page_size();
+  const int64_t wanted =
+      (sequence.size() + pool_.page_size() - 1) / pool_.page_size() - std::ssize(prefix.pages);
+  const int64_t found = full + (prefix.rest ? prefix.rest->common : 0);
+  std::optional<Admission> refused;
+  if (wanted > pool_.available()) refused = Admission::kNoRoom;
+  if (shares_ && is_being_computed(sequence, prefix.contents, full, found, parts))
+    refused = Admission::kAwaits;
+  if (refused) {
+    prefix.give_back(pool_);
+    return *refused;
   }
-  const int64_t wanted = (sequence.size() + pool_.page_size() - 1) / pool_.page_size();
-  if (wanted - std::ssize(sequence.pages) > pool_.available()) {
-    for (; !sequence.pages.empty(); sequence.pages.pop_back()) pool_.give_back(sequence.pages.back());
-    sequence.contents.clear();
-    return false;
-  }
-  sequence.reused = sequence.computed = std::ssize(sequence.pages) * pool_.page_size();
+  sequence.pages = std::move(prefix.pages);
+  sequence.contents = std::move(prefix.contents);
+  sequence.computed = full;
+  if (prefix.rest) begin_page(sequence, *prefix.rest, wanted);
+  sequence.reused = sequence.computed;
   sequence.row = free_rows_.back();
   free_rows_.pop_back();
   insert(running_, sequence);
-  return true;
+  return Admission::kAdmitted;
+}
+
+// Gives the sequence, which wants so many pages more, its next one with the positions that another page begins with: that
+// page itself where nothing is lost by writing on it, or where there is none to copy them to; else a copy.
+void Scheduler::begin_page(Sequence& sequence, const PagePool::Beginning& beginning, int64_t wanted) {
+  const bool is_whole = beginning.common == beginning.known;
+  if (!pool_.has_user(beginning.page) && (is_whole || pool_.available() <= wanted)) {
+    pool_.take_over(beginning.page, beginning.common);
+    sequence.pages.push_back(beginning.page);
+  } else {
+    pool_.hold(beginning.page);  // so that it is not the one that is taken
+    const std::optional<int32_t> page = pool_.take();
+    pool_.give_back(beginning.page);
+    TSR_CHECK(page.has_value(), "there are as many pages as the sequence wants");
+    copies_.push_back({beginning.page, *page, beginning.common});
+    sequence.pages.push_back(*page);
+  }
+  sequence.computed += beginning.common;
 }
 
 std::vector<StepPart> Scheduler::plan(int64_t budget, int64_t logits) {
   std::vector<StepPart> parts;
   planned_.clear();
+  copies_.clear();
   const auto put = [&](Sequence& sequence, int64_t most) {
     int64_t count = std::min({most, budget, sequence.size() - sequence.computed});
     const int64_t wanted_from = std::max(sequence.logits_begin, sequence.computed);
@@ -115,11 +171,17 @@ std::vector<StepPart> Scheduler::plan(int64_t budget, int64_t logits) {
   each(running_, [&](Sequence& it) {
     if (it.row && !it.is_decoding()) put(it, budget);
   });
-  while (budget > 0 && !waiting_.empty()) {
-    Sequence& first = *waiting_.front();
-    if (!admit(first)) break;
-    waiting_.erase(waiting_.begin());
-    put(first, budget);
+  // Those that await others' tokens are passed over, as far as rows are left for them all.
+  for (size_t at = 0; budget > 0 && at < waiting_.size() && at < free_rows_.size();) {
+    Sequence& next = *waiting_[at];
+    const Admission admission = admit(next, parts);
+    if (admission == Admission::kNoRoom) break;
+    if (admission == Admission::kAwaits) {
+      ++at;
+      continue;
+    }
+    waiting_.erase(waiting_.begin() + static_cast<std::ptrdiff_t>(at));
+    put(next, budget);
   }
   std::ranges::sort(parts, {}, [](const StepPart& part) { return *part.sequence->row; });
   return parts;
@@ -129,14 +191,16 @@ void Scheduler::computed(const std::vector<StepPart>& parts) {
   const auto size = static_cast<size_t>(pool_.page_size());
   for (const StepPart& part : parts) {
     Sequence& sequence = *part.sequence;
+    const bool is_prompt = !sequence.is_decoding();
     sequence.computed += part.count;
     if (!shares_) continue;
     while ((sequence.contents.size() + 1) * size <= static_cast<size_t>(sequence.computed)) {
       const size_t page = sequence.contents.size();
-      const auto before = page == 0 ? PagePool::kNothing : sequence.contents.back();
-      sequence.contents.push_back(pool_.remember(sequence.pages[page], before,
+      sequence.contents.push_back(pool_.remember(sequence.pages[page], sequence.content(),
                                                  std::span(sequence.tokens).subspan(page * size, size)));
     }
+    // Others may have been waiting for it; what is decoded is remembered by whole pages, and at the end.
+    if (is_prompt) remember_last_page(sequence);
   }
 }
 

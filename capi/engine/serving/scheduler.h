@@ -1,12 +1,15 @@
 // Scheduler: which tokens of which sequences a step computes. Sequences that run go on, one token each; what is left of the
 // step's tokens goes to prompts, in chunks; then waiting ones are admitted, while there are rows and pages for all that they
 // have to compute. Where pages run out, the sequence that matters least gives back its own and waits, to be computed again
-// ("recompute" of vLLM; Kwon et al., 2023). One thread at a time.
+// ("recompute" of vLLM; Kwon et al., 2023). A sequence begins with what pages hold of it, to the token; one whose next
+// tokens are just being computed for another waits for them. One thread at a time.
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
+#include "capi/engine/serving/cached_prefix.h"
 #include "capi/engine/serving/page_pool.h"
 #include "capi/engine/serving/sequence.h"
 
@@ -16,6 +19,12 @@ namespace tessera {
 struct StepPart {
   Sequence* sequence;
   int64_t first, count;
+};
+
+// The first `count` positions of a page are wanted in another ("copy on write").
+struct PageCopy {
+  int32_t from, to;
+  int64_t count;
 };
 
 class Scheduler {
@@ -32,7 +41,9 @@ class Scheduler {
   // its pages. The sequences that run come first, in the order of their rows. `logits`: tokens in [logits_begin,
   // logits_end) of their sequences, at most.
   std::vector<StepPart> plan(int64_t budget, int64_t logits);
-  // The parts that `plan` returned have been computed: their full pages can be found from here on.
+  // Of that plan, in this order and before it is computed: a source may have been given to another use since.
+  std::span<const PageCopy> copies() const { return copies_; }
+  // The parts that `plan` returned have been computed: what is in their pages can be found from here on.
   void computed(const std::vector<StepPart>& parts);
 
   int64_t running() const { return static_cast<int64_t>(running_.size()); }
@@ -40,9 +51,12 @@ class Scheduler {
   int64_t preemptions() const { return preemptions_; }
 
  private:
+  enum class Admission : uint8_t { kAdmitted, kAwaits, kNoRoom };
   bool make_room(Sequence& sequence, int64_t tokens);
-  bool admit(Sequence& sequence);
+  Admission admit(Sequence& sequence, std::span<const StepPart> parts);
+  void begin_page(Sequence& sequence, const PagePool::Beginning& beginning, int64_t wanted);
   void stop(Sequence& sequence);
+  void remember_last_page(const Sequence& sequence);
   Sequence* least_important(const Sequence& than) const;
 
   PagePool& pool_;
@@ -51,6 +65,7 @@ class Scheduler {
   std::vector<Sequence*> running_;  // the most important first
   std::vector<Sequence*> waiting_;  // likewise
   std::vector<Sequence*> planned_;  // of the present plan: they keep their pages
+  std::vector<PageCopy> copies_;    // of the present plan
   int64_t preemptions_ = 0;
 };
 

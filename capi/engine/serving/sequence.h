@@ -12,6 +12,7 @@ namespace tessera {
 struct Sequence {
   int64_t number = 0;                       // in the order of arrival
   int32_t priority = 0;                     // the higher, the earlier
+  uint64_t root = 0;  // texts share pages where this is the same: model, adapter, versions
   std::vector<int32_t> tokens;              // prompt and text
   int64_t computed = 0;                     // tokens whose keys and values are in the pages
   std::vector<int32_t> pages;               // of the positions, in order
@@ -24,6 +25,8 @@ struct Sequence {
   int64_t size() const { return static_cast<int64_t>(tokens.size()); }
   // Whether what is left to compute is the last token: the next one follows from it.
   bool is_decoding() const { return computed + 1 == size(); }
+  // What is before its first page that is not full, or not computed.
+  PagePool::Content content() const { return contents.empty() ? PageIndex::root(root) : contents.back(); }
 };
 
 }  // namespace tessera

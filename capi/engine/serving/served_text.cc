@@ -35,6 +35,7 @@ Result<std::unique_ptr<ServedText>> ServedText::create(const Model& model, const
   text->prompt_ = prompt;
   text->most_ = std::min(wanted, most);
   text->sequence.priority = request.priority;
+  text->sequence.root = request.root;
   text->sequence.tokens = request.prompt;
   if (request.sampling->prompt_logprobs >= 0 && index == 0) text->sequence.logits_end = prompt;
   text->usage_.prompt_tokens = prompt;

@@ -36,6 +36,7 @@ Result<std::unique_ptr<ServingCore>> ServingCore::create(std::shared_ptr<Runtime
   std::unique_ptr<ServingCore> core(new ServingCore(std::move(settings)));
   TSR_ASSIGN_OR_RETURN(core->running_,
                        ProgramRunner::create(std::move(prepared), SessionOptions{}, model, model->seed()));
+  core->transfer_ = std::make_unique<PageTransfer>(*core->running_, core->settings_);
   const Shape& logits = forward.type(*forward.find_output("logits")).shape;
   core->model_.vocabulary = logits[logits.rank() - 1];
   core->model_.tokenizer = model->tokenizer();
@@ -187,6 +188,8 @@ Result<bool> ServingCore::step(std::vector<ServingEvent>& events) {
     texts_.find(part.sequence->number)->second->begin();
     counts_.reused += std::exchange(part.sequence->reused, -1);
   }
+  for (const PageCopy& copy : scheduler_.copies()) counts_.copied += copy.count;
+  TSR_RETURN_IF_ERROR(transfer_->copy(scheduler_.copies()));
   std::vector<Wanted> wanted;
   TSR_RETURN_IF_ERROR(run(parts, wanted));
   scheduler_.computed(parts);

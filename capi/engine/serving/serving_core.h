@@ -10,6 +10,7 @@
 
 #include "capi/engine/program_runner.h"
 #include "capi/engine/serving/page_pool.h"
+#include "capi/engine/serving/page_transfer.h"
 #include "capi/engine/serving/scheduler.h"
 #include "capi/engine/serving/served_text.h"
 #include "capi/engine/serving/serving_settings.h"
@@ -44,7 +45,9 @@ class ServingCore {
   bool is_batch_invariant() const { return batch_invariant_; }
 
   struct Counts {
-    int64_t steps = 0, tokens = 0, reused = 0, preemptions = 0;
+    int64_t steps = 0, tokens = 0, preemptions = 0;
+    int64_t reused = 0;  // tokens that were in pages already, and of these those copied to another page
+    int64_t copied = 0;
     int64_t running = 0, waiting = 0, pages = 0, free_pages = 0;
   };
   Counts counts() const;
@@ -68,6 +71,7 @@ class ServingCore {
   const ServingSettings settings_;
   const std::vector<ServingEntry> entries_;
   std::unique_ptr<ProgramRunner> running_;
+  std::unique_ptr<PageTransfer> transfer_;
   ServedText::Model model_;
   bool batch_invariant_ = false;
   PagePool pool_;

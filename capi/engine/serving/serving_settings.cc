@@ -45,4 +45,10 @@ std::vector<ServingEntry> serving_entries(const ServingSettings& settings) {
   return entries;
 }
 
+int64_t copied_slots(const ServingSettings& settings) {
+  return std::max(settings.step_tokens, settings.page_size);
+}
+
+int64_t stored_slots(const ServingSettings& settings) { return settings.page_size; }
+
 }  // namespace tessera

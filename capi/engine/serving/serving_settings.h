@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "capi/engine/compile.h"
@@ -38,6 +39,12 @@ struct ServingEntry {
   int64_t tokens = 0, wanted = 0;
 };
 std::vector<ServingEntry> serving_entries(const ServingSettings& settings);
+
+// Entry points over positions of pages (graph/transform/serving_pages.h), of so many slots at once.
+inline constexpr std::string_view kPageCopyEntry = "pages.copy", kPageReadEntry = "pages.read",
+                                  kPageWriteEntry = "pages.write";
+int64_t copied_slots(const ServingSettings& settings);
+int64_t stored_slots(const ServingSettings& settings);  // read and written: they cross to the host
 
 // The graph of a step. `settings` are finalized.
 Result<Graph> serving_of(const Graph& forward, const ServingSettings& settings);

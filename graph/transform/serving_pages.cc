@@ -1,0 +1,99 @@
+#include "graph/transform/serving_pages.h"
+
+#include <string>
+#include <string_view>
+
+namespace tessera {
+
+namespace {
+
+class PageGraph {
+ public:
+  explicit PageGraph(const Graph& serving) : serving_(serving) {}
+
+  Result<TensorId> add_input(std::string name, TensorType type) {
+    return graph_.add_tensor(std::move(name), std::move(type), TensorKind::kInput);
+  }
+
+  // Calls `body` with each state, in the scope of its attention.
+  template <class Body>
+  Status for_each_state(Body body) {
+    for (const TensorId id : serving_.tensors_of_kind(TensorKind::kState)) {
+      const Tensor& given = serving_.tensor(id);
+      TSR_ASSIGN_OR_RETURN(const TensorId pages,
+                           graph_.add_tensor(given.name, given.type, TensorKind::kState));
+      graph_.set_scope(given.name.substr(0, given.name.rfind('.')));
+      TSR_RETURN_IF_ERROR(body(pages));
+      graph_.set_scope("");
+    }
+    return {};
+  }
+
+  // pages [P, S, KV, D], from [N] -> [N, KV * D]
+  Result<TensorId> read(TensorId pages, TensorId from) {
+    TSR_ASSIGN_OR_RETURN(const TensorId flat, graph_.add("merge_dims", {pages}, {{"dim", int64_t{2}}}));
+    return graph_.add("select_rows", {flat, from});
+  }
+
+  // rows [N, 1, KV, D], slot [N, 1]
+  Status write(TensorId pages, TensorId rows, TensorId slot) {
+    TSR_ASSIGN_OR_RETURN(const TensorId written, graph_.add("kv_write", {pages, rows, slot}));
+    graph_.add_update(pages, written);
+    return {};
+  }
+
+  Graph& graph() { return graph_; }
+
+ private:
+  const Graph& serving_;
+  Graph graph_;
+};
+
+std::string rows_name(const Graph& graph, TensorId pages) { return graph.tensor(pages).name + ".rows"; }
+
+}  // namespace
+
+Result<Graph> make_page_copy(const Graph& serving) {
+  PageGraph made(serving);
+  Graph& graph = made.graph();
+  const int64_t N = graph.symbol("N");
+  TSR_ASSIGN_OR_RETURN(const TensorId from, made.add_input("from", {DType::kI32, {N}}));
+  TSR_ASSIGN_OR_RETURN(const TensorId slot, made.add_input("slot", {DType::kI32, {N, 1}}));
+  TSR_RETURN_IF_ERROR(made.for_each_state([&](TensorId pages) -> Status {
+    const int64_t D = graph.type(pages).shape[3];
+    TSR_ASSIGN_OR_RETURN(const TensorId flat, made.read(pages, from));  // [N, KV * D]
+    TSR_ASSIGN_OR_RETURN(const TensorId heads,
+                         graph.add("split_dim", {flat}, {{"dim", int64_t{1}}, {"inner", D}}));  // [N, KV, D]
+    TSR_ASSIGN_OR_RETURN(const TensorId rows,
+                         graph.add("split_dim", {heads}, {{"dim", int64_t{0}}, {"inner", int64_t{1}}}));
+    return made.write(pages, rows, slot);
+  }));
+  return std::move(graph);
+}
+
+Result<Graph> make_page_read(const Graph& serving) {
+  PageGraph made(serving);
+  Graph& graph = made.graph();
+  TSR_ASSIGN_OR_RETURN(const TensorId from, made.add_input("from", {DType::kI32, {graph.symbol("N")}}));
+  TSR_RETURN_IF_ERROR(made.for_each_state([&](TensorId pages) -> Status {
+    TSR_ASSIGN_OR_RETURN(const TensorId rows, made.read(pages, from));
+    return graph.add_output(rows_name(graph, pages), rows);
+  }));
+  return std::move(graph);
+}
+
+Result<Graph> make_page_write(const Graph& serving) {
+  PageGraph made(serving);
+  Graph& graph = made.graph();
+  const int64_t N = graph.symbol("N");
+  TSR_ASSIGN_OR_RETURN(const TensorId slot, made.add_input("slot", {DType::kI32, {N, 1}}));
+  TSR_RETURN_IF_ERROR(made.for_each_state([&](TensorId pages) -> Status {
+    const TensorType& type = graph.type(pages);
+    const TensorType per_slot{type.dtype, {N, 1, type.shape[2], type.shape[3]}};
+    TSR_ASSIGN_OR_RETURN(const TensorId rows, made.add_input(rows_name(graph, pages), per_slot));
+    return made.write(pages, rows, slot);
+  }));
+  return std::move(graph);
+}
+
+}  // namespace tessera

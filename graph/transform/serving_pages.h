@@ -1,0 +1,20 @@
+// Graph -> graph: what else a server does with the pages of a graph of make_serving: their positions are copied, read and
+// written, in all attentions at once. A slot is page * S + place in the page, as there; -1: none.
+#pragma once
+
+#include "graph/base/result.h"
+#include "graph/graph.h"
+
+namespace tessera {
+
+// Inputs "from" i32[N] and "slot" i32[N, 1]: slot[n, 0] takes what is at from[n], bit for bit. All are read before any is
+// written. State: that of `serving`. Symbol left: N, as below.
+Result<Graph> make_page_copy(const Graph& serving);
+
+// Input "from" i32[N]; for each state an output of its name and ".rows", [N, KV * D]: what is at from[n], 0 for none.
+Result<Graph> make_page_read(const Graph& serving);
+
+// Input "slot" i32[N, 1], and for each state one of its name and ".rows", [N, 1, KV, D], which goes there.
+Result<Graph> make_page_write(const Graph& serving);
+
+}  // namespace tessera
