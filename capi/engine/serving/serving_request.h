@@ -17,6 +17,8 @@ struct ServingRequest {
   std::shared_ptr<const SamplingSettings> sampling;
   uint64_t seed = 0;
   int32_t priority = 0;                                          // the higher, the earlier
+  // Requests share pages where this is the same: a number for model, adapter and their versions.
+  uint64_t root = 0;
   std::shared_ptr<const StopAutomaton> stops = nullptr;          // of sampling->stop; null: none
   std::optional<grammar::Constraint> constraint = std::nullopt;  // of each text
   bool changes_logits = false;  // the caller answers with logits for each token
