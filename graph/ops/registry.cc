@@ -7,7 +7,9 @@ namespace tessera {
 
 extern const OpDef kAdamwUpdate;
 extern const OpDef kAdamwUpdateStochastic;
+extern const OpDef kAdapterExpand;
 extern const OpDef kAdapterRowSquares;
+extern const OpDef kAdapterShrink;
 extern const OpDef kAdd;
 extern const OpDef kAddBias;
 extern const OpDef kAddLayerNorm;
@@ -132,7 +134,9 @@ std::span<const OpDef* const> table() {
   static const OpDef* const kOps[] = {
       &kAdamwUpdate,
       &kAdamwUpdateStochastic,
+      &kAdapterExpand,
       &kAdapterRowSquares,
+      &kAdapterShrink,
       &kAdd,
       &kAddBias,
       &kAddLayerNorm,

@@ -19,7 +19,9 @@ int64_t align_64(int64_t bytes) { return (bytes + 63) / 64 * 64; }
 
 // A weight of 16 bits, where an op's other operands may be f32.
 bool is_stored_weight(const KernelSpec& spec, int input) {
-  return input == 1 && (spec.op() == "quantized_matmul" || spec.op() == "quantized_matmul_grad");
+  constexpr std::string_view kOps[] = {"quantized_matmul", "quantized_matmul_grad", "adapter_shrink",
+                                       "adapter_expand"};
+  return input == 1 && std::ranges::find(kOps, spec.op()) != std::end(kOps);
 }
 
 // An operand or result that is converted, and where its f32 form is in the workspace.

@@ -7,7 +7,9 @@ namespace {
 constexpr KernelEntry kKernels[] = {
     {"adamw_update", "reference", prepare_adamw_update},
     {"adamw_update_stochastic", "reference", prepare_adamw_update_stochastic},
+    {"adapter_expand", "reference", prepare_adapter_expand},
     {"adapter_row_squares", "reference", prepare_adapter_row_squares},
+    {"adapter_shrink", "reference", prepare_adapter_shrink},
     {"add", "scalar", prepare_scalar_add},
     {"add", "reference", prepare_add},
     {"add_bias", "reference", prepare_add_bias},

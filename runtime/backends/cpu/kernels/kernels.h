@@ -8,7 +8,9 @@ namespace tessera::cpu {
 // Reference kernels: plain loops, wide accumulation; the oracle of every other variant.
 Result<PreparedKernel> prepare_adamw_update(const KernelSpec& spec);
 Result<PreparedKernel> prepare_adamw_update_stochastic(const KernelSpec& spec);
+Result<PreparedKernel> prepare_adapter_expand(const KernelSpec& spec);
 Result<PreparedKernel> prepare_adapter_row_squares(const KernelSpec& spec);
+Result<PreparedKernel> prepare_adapter_shrink(const KernelSpec& spec);
 Result<PreparedKernel> prepare_add(const KernelSpec& spec);
 Result<PreparedKernel> prepare_add_bias(const KernelSpec& spec);
 Result<PreparedKernel> prepare_attention(const KernelSpec& spec);
@@ -140,6 +142,8 @@ Result<PreparedKernel> prepare_zeros_like(const KernelSpec& spec);
 
 // Fast kernels: Highway, run-time dispatch.
 Result<PreparedKernel> prepare_adamw_update_simd(const KernelSpec& spec);
+Result<PreparedKernel> prepare_adapter_expand_grouped(const KernelSpec& spec);
+Result<PreparedKernel> prepare_adapter_shrink_grouped(const KernelSpec& spec);
 Result<PreparedKernel> prepare_add_bias_simd(const KernelSpec& spec);
 Result<PreparedKernel> prepare_add_simd(const KernelSpec& spec);
 Result<PreparedKernel> prepare_attention_cached_flash(const KernelSpec& spec);

@@ -7,7 +7,9 @@ namespace tessera::cuda {
 
 Result<PreparedKernel> prepare_adamw_update(const KernelSpec& spec);
 Result<PreparedKernel> prepare_adamw_update_stochastic(const KernelSpec& spec);
+Result<PreparedKernel> prepare_adapter_expand(const KernelSpec& spec);
 Result<PreparedKernel> prepare_adapter_row_squares(const KernelSpec& spec);
+Result<PreparedKernel> prepare_adapter_shrink(const KernelSpec& spec);
 Result<PreparedKernel> prepare_add(const KernelSpec& spec);
 Result<PreparedKernel> prepare_add_bias(const KernelSpec& spec);
 Result<PreparedKernel> prepare_attention(const KernelSpec& spec);
