@@ -395,6 +395,11 @@ Status Session::write(std::string_view name, const HostTensor& value) {
   return impl_->values.copy_in(*tensor, value);
 }
 
+Status Session::write_rows(std::string_view name, int64_t first, const HostTensor& value) {
+  TSR_ASSIGN_OR_RETURN(const SessionTensor* tensor, impl_->values.find_tensor(name));
+  return impl_->values.copy_rows_in(*tensor, first, value);
+}
+
 Status Session::read_into(std::string_view name, std::span<std::byte> out) {
   TSR_ASSIGN_OR_RETURN(const SessionTensor* tensor, impl_->values.find_tensor(name));
   return impl_->values.copy_out(*tensor, out);

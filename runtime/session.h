@@ -91,6 +91,9 @@ class Session {
   // part. State not written starts as zeros. Types must match exactly. A shared weight becomes one of its own
   // where the value is another.
   Status write(std::string_view name, const HostTensor& value);
+  // Rows [first, first + n) of a state, where value is [n, the state's other dims]; the other rows stay. For states that
+  // hold many things in slots along their first dim.
+  Status write_rows(std::string_view name, int64_t first, const HostTensor& value);
   // The global value of a parameter or state, assembled from its pieces (owner: the lowest rank listing a
   // box).
   Result<HostTensor> read(std::string_view name);

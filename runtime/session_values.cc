@@ -168,6 +168,39 @@ Status SessionValues::copy_in(SessionTensor& placed, const HostTensor& value) {
   return synchronize();
 }
 
+Status SessionValues::copy_rows_in(const SessionTensor& placed, int64_t first, const HostTensor& value) {
+  const TensorType& global = placed.global;
+  if (placed.kind != SlotKind::kState || global.shape.rank() < 1)
+    return Status(
+        StatusCode::kInvalidArgument,
+        format("rows of '{}' ({}) are written, wanted a state with rows", placed.name, to_text(global)));
+  const int64_t count = value.type.shape.rank() > 0 ? value.type.shape[0] : 0;
+  TensorType wanted = global;
+  wanted.shape.set(0, count);
+  if (value.type != wanted || value.data.size() != static_cast<size_t>(bytes(wanted)) || first < 0 ||
+      first + count > global.shape[0])
+    return Status(
+        StatusCode::kInvalidArgument,
+        format("rows {} to {} of '{}' are {} ({} bytes), the state is {}", first, first + count - 1,
+               placed.name, to_text(value.type), static_cast<uint64_t>(value.data.size()), to_text(global)));
+  for (const auto& [rank, binding] : placed.bindings) {
+    RankExecutor& executor = *ranks_[static_cast<size_t>(rank)];
+    for (const Piece& piece : binding->pieces) {
+      // The rows that this rank holds, as a piece of `value`.
+      const Range held = piece.box[0];
+      const int64_t begin = std::max(first, held.begin), end = std::min(first + count, held.end);
+      if (begin >= end) continue;
+      Piece part = piece;
+      part.box[0] = {begin - first, end - first};
+      const int64_t part_bytes = dtype_bytes(global.dtype, box_elements(part.box));
+      part.at.offset += part_bytes / (end - begin) * (begin - held.begin);
+      TSR_RETURN_IF_ERROR(executor.memory().write(executor.stream(), value.data.data(), value.type, part));
+      note_touched(rank, part.at, part_bytes);
+    }
+  }
+  return synchronize();
+}
+
 Status SessionValues::copy_out(const SessionTensor& placed, std::span<std::byte> out) {
   if (out.size() != static_cast<size_t>(bytes(placed.global)))
     return Status(StatusCode::kInvalidArgument,

@@ -62,6 +62,8 @@ class SessionValues {
   bool is_shared(const SessionTensor& tensor) const;  // on all ranks
 
   Status copy_in(SessionTensor& tensor, const HostTensor& value);
+  // Rows of a state, from `first` on.
+  Status copy_rows_in(const SessionTensor& tensor, int64_t first, const HostTensor& value);
   Status copy_out(const SessionTensor& tensor, std::span<std::byte> out);
   Result<HostTensor> read(const SessionTensor& tensor);
   Status zero_states();

@@ -47,6 +47,21 @@ struct Fixture {
   std::unique_ptr<Session> session;
 };
 
+TEST_CASE("rows_of_a_state_are_written_and_nothing_else_is") {
+  Fixture f(2);
+  const Shape shape = f.session->read("count")->type.shape;
+  const HostTensor before = f.session->read("count").value();
+  REQUIRE(shape.rank() == 1);
+  REQUIRE(f.session->write_rows("count", shape[0] - 1, values({1}, 41)).ok());
+  std::vector<float> wanted = floats(before);
+  wanted.back() = 41;
+  CHECK(floats(f.session->read("count").value()) == wanted);
+  CHECK(f.session->write_rows("count", shape[0], values({1}, 0)).message().find("of 'count'") !=
+        std::string_view::npos);
+  CHECK(f.session->write_rows("w", 0, values({1, 3}, 0)).message().find("wanted a state") !=
+        std::string_view::npos);
+}
+
 TEST_CASE("any_number_of_ranks_computes_the_same_step") {
   std::vector<float> y(15), total(3);
   for (size_t row = 0; row < 5; ++row)
