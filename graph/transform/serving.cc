@@ -9,6 +9,7 @@
 #include "graph/transform/decoding.h"
 #include "graph/transform/graph_copy.h"
 #include "graph/transform/language_model.h"
+#include "graph/transform/row_adapters.h"
 #include "graph/transform/wanted_rows.h"
 
 namespace tessera {
@@ -20,7 +21,10 @@ Status unsuitable(std::string message) { return Status(StatusCode::kInvalidArgum
 class Server {
  public:
   Server(const Graph& forward, const ServingOptions& options)
-      : options_(options), forward_(forward), copy_(forward) {}
+      : options_(options),
+        forward_(forward),
+        copy_(forward),
+        adapters_(forward, {options.adapter_slots, options.adapter_rank, options.adapter_type}) {}
 
   Result<Graph> run() {
     TSR_RETURN_IF_ERROR(check_options());
@@ -49,6 +53,10 @@ class Server {
          {std::pair("pages", options_.pages), std::pair("page_size", options_.page_size),
           std::pair("rows", options_.rows), std::pair("context", options_.context)})
       if (value < 1) return unsuitable(format("serving: {} is {}, wanted 1 or more", what, value));
+    if (options_.adapter_slots < 0 || (options_.adapter_slots > 0 && options_.adapter_rank < 1))
+      return unsuitable(
+          format("serving: adapter_slots is {} and adapter_rank {}, wanted 0 or more and 1 or more",
+                 options_.adapter_slots, options_.adapter_rank));
     return {};
   }
 
@@ -78,11 +86,16 @@ class Server {
     TSR_ASSIGN_OR_RETURN(table_, graph().add_tensor("page_table", table, TensorKind::kInput));
     const TensorType wanted{DType::kI32, {graph().symbol("W")}};
     TSR_ASSIGN_OR_RETURN(wanted_, graph().add_tensor("wanted", wanted, TensorKind::kInput));
+    if (options_.adapter_slots > 0) {
+      TSR_ASSIGN_OR_RETURN(adapter_, graph().add_tensor("adapter", per_token, TensorKind::kInput));
+    }
     return {};
   }
 
   Status add_node(NodeId id) {
     const Node& node = forward_.node(id);
+    if (adapter_ != kNoTensor && adapters_.applies_to(node))
+      return adapters_.add_product(copy_, id, adapter_);
     if (node.op->name == "moe_route") return copy_.copy_node(id, unbounded_routing(node));
     if (node.op->name == "rope_angles" && attr_i64(node.attrs, "switch_at") > 0) return add_angles(node);
     if (node.op->name != "attention") return copy_.copy_node(id);
@@ -166,10 +179,11 @@ class Server {
   const ServingOptions options_;
   const Graph& forward_;
   GraphCopy copy_;
+  RowAdapters adapters_;
   TensorId logits_ = kNoTensor, tokens_ = kNoTensor, positions_ = kNoTensor;  // of the forward graph
   TensorId selected_ = kNoTensor;
   TensorId row_ = kNoTensor, position_ = kNoTensor, slot_ = kNoTensor, table_ = kNoTensor;  // of the new one
-  TensorId wanted_ = kNoTensor;
+  TensorId wanted_ = kNoTensor, adapter_ = kNoTensor;
   std::map<TensorId, TensorId> factors_;  // of rotations: the row taken, by the forward graph's rows
   std::vector<uint32_t> uses_;            // operand uses, by forward tensor
 };

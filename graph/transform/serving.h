@@ -18,6 +18,10 @@ struct ServingOptions {
   int64_t context = 0;    // positions that a sequence may have
   std::optional<DType>
       cache;  // of keys and values: bf16 or f16 beside f32; nothing: as the model computes them
+  // Low-rank adapters by token (row_adapters.h): how many at once, their rank at most, and the type of their factors.
+  int64_t adapter_slots = 0;  // 0: none
+  int64_t adapter_rank = 0;
+  DType adapter_type = DType::kF32;
 };
 
 // The pages that a row's positions need at most: the columns of the table.
@@ -28,6 +32,7 @@ int64_t table_columns(const ServingOptions& options);
 // "wanted" i32[W] (numbers b * N + n of tokens whose logits are wanted; -1: none). A step writes the keys and values of all
 // its tokens before any attends. Attention nodes become kv_write + attention_paged with state "<scope>.k_pages" and
 // "<scope>.v_pages" [P, S, KV, D].
+// With adapters also "adapter" i32[B, N] (the slot of each token's adapter; -1: none), and states with the factors.
 // Outputs: "logits" [W, V], in f32 where the model computes in 16 bits.
 // Symbols left: B, N and W. What a token yields depends on its own sequence alone.
 // kUnsupported: rotations with two rows of factors (LongRoPE) where `context` is beyond the first row's.

@@ -11,10 +11,6 @@ namespace tessera {
 
 namespace {
 
-bool matters_more(const Sequence* a, const Sequence* b) {
-  return a->priority != b->priority ? a->priority > b->priority : a->number < b->number;
-}
-
 void insert(std::vector<Sequence*>& order, Sequence& sequence) {
   order.insert(std::ranges::upper_bound(order, &sequence, matters_more), &sequence);
 }

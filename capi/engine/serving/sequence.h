@@ -2,9 +2,11 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <vector>
 
+#include "capi/engine/serving/adapter_registry.h"
 #include "capi/engine/serving/page_pool.h"
 
 namespace tessera {
@@ -13,6 +15,8 @@ struct Sequence {
   int64_t number = 0;                       // in the order of arrival
   int32_t priority = 0;                     // the higher, the earlier
   uint64_t root = 0;  // texts share pages where this is the same: model, adapter, versions
+  std::shared_ptr<const LoadedAdapter> adapter = nullptr;  // null: none
+  int32_t adapter_slot = -1;                               // of the adapter, while the sequence is scheduled
   std::vector<int32_t> tokens;              // prompt and text
   int64_t computed = 0;                     // tokens whose keys and values are in the pages
   std::vector<int32_t> pages;               // of the positions, in order
@@ -28,5 +32,10 @@ struct Sequence {
   // What is before its first page that is not full, or not computed.
   PagePool::Content content() const { return contents.empty() ? PageIndex::root(root) : contents.back(); }
 };
+
+// Whether a sequence comes before another one, wherever they wait.
+inline bool matters_more(const Sequence* a, const Sequence* b) {
+  return a->priority != b->priority ? a->priority > b->priority : a->number < b->number;
+}
 
 }  // namespace tessera

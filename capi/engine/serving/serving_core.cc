@@ -36,6 +36,9 @@ Result<std::unique_ptr<ServingCore>> ServingCore::create(std::shared_ptr<Runtime
   std::unique_ptr<ServingCore> core(new ServingCore(std::move(settings)));
   TSR_ASSIGN_OR_RETURN(core->running_,
                        ProgramRunner::create(std::move(prepared), SessionOptions{}, model, model->seed()));
+  core->base_ = model;
+  core->adapter_slots_ = std::make_unique<AdapterSlots>(AdapterLayout::of(core->running_->states()));
+  core->adapter_queue_ = std::make_unique<AdapterQueue>(*core->adapter_slots_);
   core->transfer_ = std::make_unique<PageTransfer>(*core->running_, core->settings_);
   const Shape& logits = forward.type(*forward.find_output("logits")).shape;
   core->model_.vocabulary = logits[logits.rank() - 1];
@@ -46,6 +49,28 @@ Result<std::unique_ptr<ServingCore>> ServingCore::create(std::shared_ptr<Runtime
   core->batch_invariant_ = batch_invariant;
   core->counts_.pages = core->settings_.pages;
   return core;
+}
+
+Status ServingCore::check_adapters() const {
+  if (settings_.adapters > 0) return {};
+  return Status(StatusCode::kFailedPrecondition, "adapters: the server was made for none: set adapters");
+}
+
+Result<int64_t> ServingCore::load_adapter(const std::string& path) {
+  TSR_RETURN_IF_ERROR(check_adapters());
+  TSR_ASSIGN_OR_RETURN(AdapterFactors factors, read_adapter_file(path, *base_, adapter_slots_->layout()));
+  return adapters_.add(std::move(factors));
+}
+
+Result<int64_t> ServingCore::load_adapter(const SharedModel& adapted) {
+  TSR_RETURN_IF_ERROR(check_adapters());
+  TSR_ASSIGN_OR_RETURN(AdapterFactors factors, read_adapter(adapted, *base_, adapter_slots_->layout()));
+  return adapters_.add(std::move(factors));
+}
+
+Result<int64_t> ServingCore::load_adapter(AdapterFactors factors) {
+  TSR_RETURN_IF_ERROR(check_adapters());
+  return adapters_.add(std::move(factors));
 }
 
 Result<ServingCore::Texts> ServingCore::make_texts(const ServingRequest& request, int64_t number) const {
@@ -60,9 +85,18 @@ Result<ServingCore::Texts> ServingCore::make_texts(const ServingRequest& request
     if (token < 0 || token >= model_.vocabulary)
       return Status(StatusCode::kInvalidArgument,
                     format("the prompt has token id {}, the model has {} tokens", token, model_.vocabulary));
+  std::shared_ptr<const LoadedAdapter> adapter;
+  if (request.adapter >= 0) {
+    TSR_RETURN_IF_ERROR(check_adapters());
+    TSR_ASSIGN_OR_RETURN(adapter, adapters_.find(request.adapter));
+  }
   Texts texts;
   for (int32_t index = 0; index < request.sampling->best_of; ++index) {
     TSR_ASSIGN_OR_RETURN(auto text, ServedText::create(model_, request, number, index, most));
+    text->sequence.adapter = adapter;
+    // Keys and values are the adapter's too. An odd factor: other numbers, other roots.
+    if (adapter != nullptr)
+      text->sequence.root += 0x9e3779b97f4a7c15 * static_cast<uint64_t>(adapter->number + 1);
     texts.push_back(std::move(text));
   }
   return texts;
@@ -71,7 +105,10 @@ Result<ServingCore::Texts> ServingCore::make_texts(const ServingRequest& request
 void ServingCore::add(Texts texts) {
   for (std::unique_ptr<ServedText>& text : texts) {
     text->sequence.number = next_;
-    scheduler_.add(text->sequence);
+    if (text->sequence.adapter != nullptr)
+      adapter_queue_->add(text->sequence);
+    else
+      scheduler_.add(text->sequence);
     texts_.emplace(next_++, std::move(text));
   }
 }
@@ -87,6 +124,7 @@ void ServingCore::remove_ended() {
   for (auto it = texts_.begin(); it != texts_.end();) {
     if (it->second->has_ended()) {
       scheduler_.remove(it->second->sequence);
+      adapter_queue_->remove(it->second->sequence);
       it = texts_.erase(it);
     } else {
       ++it;
@@ -120,6 +158,7 @@ Status ServingCore::recover(const Status& failure, std::vector<ServingEvent>& ev
   for (const auto& [number, text] : texts_) text->finish(ServingEvent::Finish::kFailed, failure, events);
   remove_ended();
   pool_.forget_all();
+  adapter_slots_->forget();
   return running_->failed() ? running_->restore() : Status();
 }
 
@@ -146,7 +185,8 @@ Status ServingCore::run(const std::vector<StepPart>& parts, std::vector<Wanted>&
   }
   const ServingEntry& entry = entry_for(count, rows);
   const auto tokens = static_cast<size_t>(entry.tokens);
-  std::vector<int32_t> ids(tokens, 0), row(tokens, -1), position(tokens, 0), slot(tokens, -1);
+  std::vector<int32_t> ids(tokens, 0), row(tokens, -1), position(tokens, 0), slot(tokens, -1),
+      adapter(tokens, -1);
   std::vector<int32_t> chosen(static_cast<size_t>(entry.wanted), -1);
   const auto columns = static_cast<int64_t>(table_.size()) / settings_.rows;
   size_t at = 0, chosen_count = 0, next_wanted = 0;
@@ -161,6 +201,7 @@ Status ServingCore::run(const std::vector<StepPart>& parts, std::vector<Wanted>&
     for (int64_t i = part.first; i < part.first + part.count; ++i, ++at) {
       ids[at] = sequence.tokens[static_cast<size_t>(i)];
       row[at] = *sequence.row;
+      adapter[at] = sequence.adapter_slot;
       position[at] = static_cast<int32_t>(i);
       const int32_t page = sequence.pages[static_cast<size_t>(i / settings_.page_size)];
       slot[at] = static_cast<int32_t>(page * settings_.page_size + i % settings_.page_size);
@@ -171,6 +212,8 @@ Status ServingCore::run(const std::vector<StepPart>& parts, std::vector<Wanted>&
   TSR_RETURN_IF_ERROR(running_->feed(entry.name, "row", view(row, per_token)));
   TSR_RETURN_IF_ERROR(running_->feed(entry.name, "positions", view(position, per_token)));
   TSR_RETURN_IF_ERROR(running_->feed(entry.name, "slot", view(slot, per_token)));
+  if (settings_.adapters > 0)
+    TSR_RETURN_IF_ERROR(running_->feed(entry.name, "adapter", view(adapter, per_token)));
   TSR_RETURN_IF_ERROR(running_->feed(entry.name, "page_table", view(table_, Shape{settings_.rows, columns})));
   TSR_RETURN_IF_ERROR(running_->feed(entry.name, "wanted", view(chosen, Shape{entry.wanted})));
   TSR_RETURN_IF_ERROR(running_->run(entry.name));
@@ -181,6 +224,7 @@ Status ServingCore::run(const std::vector<StepPart>& parts, std::vector<Wanted>&
 }
 
 Result<bool> ServingCore::step(std::vector<ServingEvent>& events) {
+  TSR_RETURN_IF_ERROR(adapter_queue_->admit(scheduler_, running_->session()));
   const std::vector<StepPart> parts = scheduler_.plan(serving_step_tokens(settings_), kServingScoredTokens);
   if (parts.empty()) return false;
   for (const StepPart& part : parts) {
@@ -212,7 +256,9 @@ ServingCore::Counts ServingCore::counts() const {
   Counts counts = counts_;
   counts.preemptions = scheduler_.preemptions();
   counts.running = scheduler_.running();
-  counts.waiting = scheduler_.waiting();
+  counts.waiting = scheduler_.waiting() + adapter_queue_->waiting();
+  counts.adapters = adapters_.size();
+  counts.adapters_written = adapter_slots_->written();
   counts.free_pages = pool_.available();
   return counts;
 }

@@ -6,9 +6,13 @@
 #include <map>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "capi/engine/program_runner.h"
+#include "capi/engine/serving/adapter_queue.h"
+#include "capi/engine/serving/adapter_registry.h"
+#include "capi/engine/serving/adapter_slots.h"
 #include "capi/engine/serving/page_pool.h"
 #include "capi/engine/serving/page_transfer.h"
 #include "capi/engine/serving/scheduler.h"
@@ -23,8 +27,17 @@ class ServingCore {
                                                      std::shared_ptr<SharedModel> model,
                                                      ServingSettings settings);
 
+  // An adapter of the model for requests (adapter_factors.h says which are refused): the file of one, or a model with it. Its
+  // number is never another's; there may be as many as host memory holds. Any thread.
+  Result<int64_t> load_adapter(const std::string& path);
+  Result<int64_t> load_adapter(const SharedModel& adapted);
+  Result<int64_t> load_adapter(AdapterFactors factors);
+  // New requests may not use it from here on; it is freed when the last one that does has ended. kNotFound. Any thread.
+  Status drop_adapter(int64_t adapter) { return adapters_.drop(adapter); }
+  const AdapterRegistry& adapters() const { return adapters_; }
+
   // The texts of a request, which its events call `number`. kInvalidArgument for empty prompts, tokens outside the
-  // vocabulary, and what does not fit the context or the pages. Any thread.
+  // vocabulary, and what does not fit the context or the pages; kNotFound for adapters that are not there. Any thread.
   using Texts = std::vector<std::unique_ptr<ServedText>>;
   Result<Texts> make_texts(const ServingRequest& request, int64_t number) const;
   // From here on they are computed.
@@ -49,6 +62,7 @@ class ServingCore {
     int64_t reused = 0;  // tokens that were in pages already, and of these those copied to another page
     int64_t copied = 0;
     int64_t running = 0, waiting = 0, pages = 0, free_pages = 0;
+    int64_t adapters = 0, adapters_written = 0;  // loaded, and into slots since the beginning
   };
   Counts counts() const;
   ProgramRunner& runner() { return *running_; }
@@ -57,6 +71,7 @@ class ServingCore {
 
  private:
   explicit ServingCore(ServingSettings settings);
+  Status check_adapters() const;
 
   const ServingEntry& entry_for(int64_t tokens, int64_t wanted) const;
   // Rows of logits: one behind each of `count` tokens of a text from `first` on.
@@ -74,6 +89,10 @@ class ServingCore {
   std::unique_ptr<PageTransfer> transfer_;
   ServedText::Model model_;
   bool batch_invariant_ = false;
+  std::shared_ptr<const SharedModel> base_;
+  AdapterRegistry adapters_;
+  std::unique_ptr<AdapterSlots> adapter_slots_;
+  std::unique_ptr<AdapterQueue> adapter_queue_;
   PagePool pool_;
   Scheduler scheduler_;
   std::map<int64_t, std::unique_ptr<ServedText>> texts_;  // by their sequences' numbers

@@ -17,7 +17,8 @@ struct ServingRequest {
   std::shared_ptr<const SamplingSettings> sampling;
   uint64_t seed = 0;
   int32_t priority = 0;                                          // the higher, the earlier
-  // Requests share pages where this is the same: a number for model, adapter and their versions.
+  int64_t adapter = -1;                                          // of ServingCore::load_adapter; -1: none
+  // Requests of the same adapter share pages where this is the same: a number for the model's version.
   uint64_t root = 0;
   std::shared_ptr<const StopAutomaton> stops = nullptr;          // of sampling->stop; null: none
   std::optional<grammar::Constraint> constraint = std::nullopt;  // of each text

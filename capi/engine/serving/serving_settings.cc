@@ -22,7 +22,10 @@ ServingOptions serving_options(const ServingSettings& settings) {
           .page_size = settings.page_size,
           .rows = settings.rows,
           .context = settings.context,
-          .cache = settings.cache};
+          .cache = settings.cache,
+          .adapter_slots = settings.adapters,
+          .adapter_rank = settings.adapter_rank,
+          .adapter_type = settings.adapter_type};
 }
 
 int64_t serving_step_tokens(const ServingSettings& settings) {

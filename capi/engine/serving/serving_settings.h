@@ -23,6 +23,9 @@ struct ServingSettings {
   int64_t step_tokens = 256;  // of a step at most
   bool shares_prefixes = true;
   std::optional<DType> cache;  // of keys and values; nothing: as they are computed
+  int64_t adapters = 0;        // adapters of requests in use at once; 0: none
+  int64_t adapter_rank = 16;   // at most
+  DType adapter_type = DType::kF32;  // of their factors on the devices: f32, bf16 or f16
 };
 
 // With context and pages filled in; `longest`: the model's context, 0 where unknown.

@@ -1,0 +1,375 @@
+// Adapters per request: in one batch of several adapters and none each request has the tokens that it has alone, which are
+// those of a model with that adapter; slots are shared out; what cannot be served is refused.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "capi/engine/adapters.h"
+#include "capi/engine/generator.h"
+#include "capi/engine/serving/serving_core.h"
+#include "graph/base/text.h"
+
+namespace tessera {
+namespace {
+
+uint32_t next(uint32_t& seed) { return (seed = seed * 1664525u + 1013904223u) >> 8; }
+
+constexpr const char* kLlama = "llama:L=2,C=48,H=6,KV=3,F=48,V=96,T=256";
+
+std::shared_ptr<Runtime> new_runtime() {
+  auto runtime = Runtime::create({});
+  REQUIRE(runtime.ok());
+  return *runtime;
+}
+
+std::shared_ptr<SharedModel> new_model(const char* description) {
+  auto model = SharedModel::describe(description, {});
+  REQUIRE(model.ok());
+  return *model;
+}
+
+// An adapter whose second matrices are at random too.
+std::shared_ptr<SharedModel> with_adapter(const std::shared_ptr<SharedModel>& base, uint32_t seed,
+                                          int64_t rank, Options options = {}) {
+  options.insert_or_assign("rank", rank);
+  options.try_emplace("alpha", 2.0 * static_cast<double>(rank));
+  auto adapted = add_adapters(*base, options);
+  REQUIRE_MESSAGE(adapted.ok(), adapted.status().to_string());
+  for (const std::string& name : (*adapted)->parameter_names()) {
+    if (!name.ends_with(".lora_a") && !name.ends_with(".lora_b")) continue;
+    const auto value = (*adapted)->read(name);
+    REQUIRE(value.ok());
+    std::vector<float> numbers(value->as<float>().size());
+    for (float& number : numbers) number = static_cast<float>(next(seed)) / 8388608.0f * 0.3f - 0.3f;
+    REQUIRE((*adapted)->write(name, HostTensor::copy_of<float>(value->type, numbers)).ok());
+  }
+  return *adapted;
+}
+
+std::unique_ptr<ServingCore> new_core(const std::shared_ptr<Runtime>& runtime,
+                                      const std::shared_ptr<SharedModel>& model,
+                                      const ServingSettings& settings) {
+  auto core = ServingCore::create(runtime, model, settings);
+  REQUIRE_MESSAGE(core.ok(), core.status().to_string());
+  return std::move(*core);
+}
+
+int64_t loaded(ServingCore& core, const SharedModel& adapted) {
+  const auto adapter = core.load_adapter(adapted);
+  REQUIRE_MESSAGE(adapter.ok(), adapter.status().to_string());
+  return *adapter;
+}
+
+struct Asked {
+  std::vector<int32_t> prompt;
+  int64_t adapter = -1, tokens = 12, arrives = 0;
+};
+
+std::vector<int32_t> prompt_of(uint32_t seed, size_t size) {
+  std::vector<int32_t> prompt;
+  for (size_t i = 0; i < size; ++i) prompt.push_back(static_cast<int32_t>(next(seed) % 96));
+  return prompt;
+}
+
+std::shared_ptr<SamplingSettings> greedy(int64_t tokens) {
+  auto sampling = std::make_shared<SamplingSettings>();
+  sampling->max_tokens = tokens;
+  sampling->temperature = 0;
+  return sampling;
+}
+
+ServingRequest request_of(std::vector<int32_t> prompt, int64_t adapter, int64_t tokens,
+                          int32_t priority = 0) {
+  ServingRequest request;
+  request.prompt = std::move(prompt);
+  request.sampling = greedy(tokens);
+  request.priority = priority;
+  request.adapter = adapter;
+  return request;
+}
+
+void submit(ServingCore& core, const ServingRequest& request, int64_t number) {
+  auto texts = core.make_texts(request, number);
+  REQUIRE_MESSAGE(texts.ok(), texts.status().to_string());
+  core.add(std::move(*texts));
+}
+
+std::vector<std::vector<int32_t>> serve(ServingCore& core, const std::vector<Asked>& asked) {
+  std::vector<std::vector<int32_t>> given(asked.size());
+
+  std::vector<ServingEvent> events;
+  size_t ended = 0;
+  for (int64_t step = 0; ended < asked.size(); ++step) {
+    REQUIRE(step < 10000);
+    for (size_t i = 0; i < asked.size(); ++i) {
+      if (asked[i].arrives != step) continue;
+      submit(core, request_of(asked[i].prompt, asked[i].adapter, asked[i].tokens), static_cast<int64_t>(i));
+    }
+    events.clear();
+    const auto more = core.step(events);
+    REQUIRE_MESSAGE(more.ok(), more.status().to_string());
+    for (const ServingEvent& event : events) {
+      if (event.kind == ServingEvent::Kind::kToken)
+        given[static_cast<size_t>(event.request)].push_back(event.token);
+      if (event.kind == ServingEvent::Kind::kEnd) ++ended;
+    }
+  }
+  const ServingCore::Counts counts = core.counts();
+  CHECK(counts.running + counts.waiting == 0);
+  CHECK(counts.free_pages == counts.pages);
+  return given;
+}
+
+// A common beginning of more than a page, so that pages would be shared if adapters did not part them.
+std::vector<Asked> mixture(const std::vector<int64_t>& adapters, size_t count, uint32_t seed) {
+  std::vector<Asked> asked(count);
+  const std::vector<int32_t> common = prompt_of(99, 70);
+  for (size_t i = 0; i < count; ++i) {
+    asked[i].prompt = prompt_of(seed + static_cast<uint32_t>(i), 1 + next(seed) % 20);
+    if (i % 2 == 0) asked[i].prompt.insert(asked[i].prompt.begin(), common.begin(), common.end());
+    asked[i].adapter = adapters[i % adapters.size()];
+    asked[i].tokens = 4 + next(seed) % 12;
+    asked[i].arrives = next(seed) % 8;
+  }
+  return asked;
+}
+
+std::vector<int32_t> generated(const std::shared_ptr<Runtime>& runtime,
+                               const std::shared_ptr<SharedModel>& model, const Asked& asked) {
+  auto generator = Generator::create(runtime, model, {});
+  REQUIRE_MESSAGE(generator.ok(), generator.status().to_string());
+  REQUIRE((*generator)->start(asked.prompt, {{"max_tokens", asked.tokens}, {"temperature", 0.0}}).ok());
+  std::vector<int32_t> tokens;
+  for (;;) {
+    const auto piece = (*generator)->next(-1);
+    REQUIRE(piece.ok());
+    if (piece->kind == TextPiece::Kind::kEnd) return tokens;
+    if (piece->token >= 0) tokens.push_back(piece->token);
+  }
+}
+
+}  // namespace
+
+TEST_CASE(
+    "serving adapters: each request's tokens are those of its run alone, and of a model with its adapter") {
+  const auto runtime = new_runtime();
+  const auto model = new_model(kLlama);
+  const std::vector<std::shared_ptr<SharedModel>> adapted = {
+      with_adapter(model, 1, 4), with_adapter(model, 2, 8), with_adapter(model, 3, 1)};
+  std::vector<std::vector<int32_t>> wanted;  // of models with the adapters
+  for (const auto& [devices, parallel] : {std::pair("cpu:1", ""), std::pair("cpu:2", "tp=2"),
+                                          std::pair("cpu:3", "tp=3"), std::pair("cpu:2", "pp=2")}) {
+    CAPTURE(parallel);
+    ServingSettings settings;
+    settings.compute.devices = devices;
+    settings.compute.parallel = parallel;
+    settings.rows = 6;
+    settings.step_tokens = 48;
+    settings.adapters = 3;
+    settings.adapter_rank = 8;
+    const auto core = new_core(runtime, model, settings);
+    std::vector<int64_t> adapters;
+    for (const auto& each : adapted) adapters.push_back(loaded(*core, *each));
+    adapters.push_back(-1);
+    const std::vector<Asked> asked = mixture(adapters, 13, 5);
+    const auto together = serve(*core, asked);
+    if (wanted.empty())
+      for (const Asked& each : asked)
+        wanted.push_back(generated(
+            runtime, each.adapter < 0 ? model : adapted[static_cast<size_t>(each.adapter - adapters[0])],
+            each));
+    settings.shares_prefixes = false;
+    const auto apart = new_core(runtime, model, settings);
+    std::map<int64_t, int64_t> numbers = {{-1, -1}};
+    for (size_t i = adapted.size(); i-- > 0;)
+      numbers[adapters[i]] = loaded(*apart, *adapted[i]);  // in other slots
+    for (size_t i = 0; i < asked.size(); ++i) {
+      CAPTURE(i);
+      Asked alone = asked[i];
+      alone.arrives = 0;
+      alone.adapter = numbers.at(alone.adapter);
+      CHECK(together[i] == serve(*apart, {alone})[0]);
+      CHECK(together[i] == wanted[i]);
+    }
+  }
+}
+
+TEST_CASE("serving adapters: requests without an adapter have the tokens of a server without adapters") {
+  const auto runtime = new_runtime();
+  const auto model = new_model("gpt2:L=2,C=48,H=4,V=96,T=256");
+  ServingSettings settings;
+  settings.rows = 4;
+  const auto plain = new_core(runtime, model, settings);
+  settings.adapters = 2;
+  settings.adapter_rank = 4;
+  const auto core = new_core(runtime, model, settings);
+  const auto adapted = with_adapter(model, 4, 4);
+  const int64_t adapter = loaded(*core, *adapted);
+  const std::vector<Asked> asked = mixture({-1, adapter}, 6, 3);
+  const auto together = serve(*core, asked);
+  for (size_t i = 0; i < asked.size(); ++i) {
+    Asked alone = asked[i];
+    alone.arrives = 0;
+    if (alone.adapter < 0)
+      CHECK(together[i] == serve(*plain, {alone})[0]);
+    else
+      CHECK(together[i] == generated(runtime, adapted, alone));
+  }
+}
+
+TEST_CASE("serving adapters: the same over weights of blocks, in bf16, and with factors of 16 bits") {
+  const auto runtime = new_runtime();
+  const auto model = new_model("llama:L=2,C=64,H=4,KV=2,F=96,V=96,T=256");
+  const auto first = with_adapter(model, 1, 4), second = with_adapter(model, 2, 6);
+  struct Form {
+    std::optional<DType> weights;
+    DType precision, factors;
+  };
+  for (const Form& form :
+       {Form{DType::kQ8_0, DType::kF32, DType::kF32}, Form{DType::kQ4_0, DType::kF32, DType::kF16},
+        Form{DType::kBF16, DType::kF32, DType::kBF16}, Form{{}, DType::kBF16, DType::kBF16}}) {
+    CAPTURE(to_text(form.factors));
+    ServingSettings settings;
+    settings.inference.weights = form.weights;
+    settings.inference.precision = form.precision;
+    settings.rows = 5;
+    settings.adapters = 2;
+    settings.adapter_rank = 8;
+    settings.adapter_type = form.factors;
+    const auto core = new_core(runtime, model, settings);
+    const std::vector<Asked> asked = mixture({loaded(*core, *first), loaded(*core, *second), -1}, 7, 9);
+    const auto together = serve(*core, asked);
+    for (size_t i = 0; i < asked.size(); ++i) {
+      Asked alone = asked[i];
+      alone.arrives = 0;
+      CHECK(together[i] == serve(*core, {alone})[0]);
+      alone.adapter = -1;
+      CHECK((together[i] == serve(*core, {alone})[0]) == (asked[i].adapter < 0));
+    }
+  }
+}
+
+TEST_CASE("serving adapters: more of them than slots take turns, and one in use outlives its end") {
+  const char* const full = std::getenv("TESSERA_TEST_FULL");
+  const size_t count = full != nullptr && full[0] == '1' ? 100 : 9;
+  const auto runtime = new_runtime();
+  const auto model = new_model(kLlama);
+  ServingSettings settings;
+  settings.rows = 6;
+  settings.adapter_rank = 2;
+  settings.adapters = 16;
+  const auto many = new_core(runtime, model, settings);
+  settings.adapters = 3;
+  const auto few = new_core(runtime, model, settings);
+  std::vector<int64_t> adapters;
+  for (size_t i = 0; i < count; ++i) {
+    const auto adapted = with_adapter(model, static_cast<uint32_t>(100 + i), 2);
+    adapters.push_back(loaded(*many, *adapted));
+    CHECK(loaded(*few, *adapted) == adapters.back());
+  }
+  const std::vector<Asked> asked = mixture(adapters, 2 * count + 3, 21);
+  const auto given = serve(*few, asked);
+  CHECK(given == serve(*many, asked));
+  CHECK(few->counts().adapters_written >= static_cast<int64_t>(count));
+
+  // Dropped while two requests use it, one of which still waits for a slot.
+  ServingSettings one = settings;
+  one.adapters = 1;
+  const auto core = new_core(runtime, model, one);
+  const int64_t first = loaded(*core, *with_adapter(model, 1, 2)),
+                other = loaded(*core, *with_adapter(model, 2, 2));
+  const Asked use{prompt_of(4, 9), first, 8, 0};
+  const auto wanted = serve(*core, {use})[0];
+  std::vector<ServingEvent> events;
+  for (const auto& [number, adapter] : {std::pair(10, first), std::pair(11, other), std::pair(12, first)})
+    submit(*core, request_of(use.prompt, adapter, 8), number);
+  REQUIRE(core->step(events).ok());
+  const std::weak_ptr<const LoadedAdapter> held = *core->adapters().find(first);
+  CHECK(core->drop_adapter(first).ok());
+  CHECK_FALSE(held.expired());
+  const auto message = [&](int64_t adapter) {
+    return std::string(core->make_texts(request_of({1}, adapter, 1), 0).status().message());
+  };
+  CHECK(message(first) == "there is no adapter 0: it was dropped");
+  CHECK(message(7) == "there is no adapter 7");
+  CHECK_FALSE(core->drop_adapter(first).ok());
+  while (*core->step(events)) {
+  }
+  std::map<int64_t, std::vector<int32_t>> tokens;
+  for (const ServingEvent& event : events)
+    if (event.kind == ServingEvent::Kind::kToken) tokens[event.request].push_back(event.token);
+  CHECK(tokens[10] == wanted);
+  CHECK(tokens[12] == wanted);
+  CHECK(tokens[11] != wanted);
+  CHECK(held.expired());
+  CHECK(core->adapters().size() == 1);
+  CHECK(loaded(*core, *with_adapter(model, 3, 2)) == 2);  // numbers are not used again
+}
+
+TEST_CASE(
+    "serving adapters: a slot goes to the request that matters most, before those that have no row yet") {
+  const auto runtime = new_runtime();
+  const auto model = new_model(kLlama);
+  ServingSettings settings;
+  settings.rows = 1;
+  settings.adapters = 2;
+  settings.adapter_rank = 2;
+  const auto core = new_core(runtime, model, settings);
+  std::vector<int64_t> adapters;
+  for (uint32_t i = 0; i < 3; ++i) adapters.push_back(loaded(*core, *with_adapter(model, i, 2)));
+  std::vector<ServingEvent> events;
+  // The first runs; the second has a slot, and waits for the row; the third one has neither, and matters more.
+  submit(*core, request_of({1, 2, 3}, adapters[0], 4), 0);
+  submit(*core, request_of({1, 2, 3}, adapters[1], 4), 1);
+  REQUIRE(core->step(events).ok());
+  submit(*core, request_of({1, 2, 3}, adapters[2], 4, 1), 2);
+  std::vector<int64_t> ended;
+  for (bool more = true; more;) {
+    const auto step = core->step(events);
+    REQUIRE(step.ok());
+    more = *step;
+  }
+  for (const ServingEvent& event : events)
+    if (event.kind == ServingEvent::Kind::kEnd) ended.push_back(event.request);
+  CHECK(ended == std::vector<int64_t>{0, 2, 1});
+}
+
+TEST_CASE("serving adapters: what cannot be applied by request is refused by name") {
+  const auto runtime = new_runtime();
+  const auto model = new_model(kLlama);
+  ServingSettings settings;
+  settings.rows = 2;
+  const auto plain = new_core(runtime, model, settings);
+  CHECK(plain->load_adapter(AdapterFactors()).status().message().find("set adapters") !=
+        std::string_view::npos);
+  CHECK(plain->make_texts(request_of({1, 2}, 0, 2), 0).status().message().find("set adapters") !=
+        std::string_view::npos);
+  settings.adapters = 2;
+  settings.adapter_rank = 4;
+  const auto core = new_core(runtime, model, settings);
+  const auto message = [&](const SharedModel& adapted) {
+    return std::string(core->load_adapter(adapted).status().message());
+  };
+  CHECK(message(*model).find("no low-rank adapters") != std::string::npos);
+  CHECK(message(*with_adapter(model, 1, 5)).find("is 5, slots have room for 4: raise adapter_rank") !=
+        std::string::npos);
+  CHECK(message(*with_adapter(model, 1, 2, {{"dora", int64_t{1}}})).find("block.0.q.lora_magnitude") !=
+        std::string::npos);
+  CHECK(message(*with_adapter(model, 1, 2, {{"also", std::string("token_embedding")}}))
+            .find("'token_embedding', which trains") != std::string::npos);
+  const auto wider = new_model("llama:L=2,C=48,H=6,KV=3,F=64,V=96,T=256");
+  const std::string found = message(*with_adapter(wider, 1, 2));
+  CHECK(found.find("another model") != std::string::npos);
+  CHECK(found.find("[64, 48]") != std::string::npos);
+  CHECK(found.find("[48, 48]") != std::string::npos);
+  CHECK_FALSE(core->load_adapter(std::string("no/such/folder")).ok());
+}
+
+}  // namespace tessera
