@@ -8,6 +8,7 @@
 #include "serialize/checkpoint.h"
 #include "serialize/model.h"
 #include "serialize/plan_file.h"
+#include "serialize/sequence_file.h"
 #include "serialize/tokenizer/hugging_face.h"
 #include "tests/serialize/gguf_writer.h"
 #include "tests/serialize/plan_sample.h"
@@ -62,6 +63,24 @@ Status sample_bytes(std::string_view name, std::span<std::byte> out) {
   return {};
 }
 
+SequenceHeader sample_sequence() {
+  return {.model = 0x0123456789abcdef,
+          .root = 7,
+          .states = {{"block.0.attention.k_pages", DType::kF32, 2, 4},
+                     {"block.0.attention.v_pages", DType::kBF16, 2, 3}},
+          .tokens = {5, 1, 4, 0, 2},
+          .cached = 3};
+}
+
+Status save_sample_sequence(const std::string& path) {
+  const SequenceHeader header = sample_sequence();
+  std::vector<std::byte> rows(static_cast<size_t>(header.cached * header.row_bytes()));
+  TSR_RETURN_IF_ERROR(sample_bytes("rows", rows));
+  TSR_ASSIGN_OR_RETURN(SequenceFileWriter file, SequenceFileWriter::create(path, header));
+  TSR_RETURN_IF_ERROR(file.append(rows));
+  return file.commit();
+}
+
 }  // namespace
 
 TEST_CASE("samples_can_be_written_for_a_new_format" * doctest::test_suite("on request")) {
@@ -77,6 +96,24 @@ TEST_CASE("samples_can_be_written_for_a_new_format" * doctest::test_suite("on re
   CHECK(save_plan(sample_plan(), to + "plan-1.json").ok());
   CHECK(save_plan(larger_sample_plan(), to + "plan-2.plan").ok());
   CHECK(save_plan(larger_sample_plan(), to + "plan-2.json").ok());
+  CHECK(save_sample_sequence(to + "sequence-1.sequence").ok());
+}
+
+TEST_CASE("the_sample_of_a_sequence_loads") {
+  auto file = SequenceFileReader::open(sample("sequence-1.sequence"));
+  REQUIRE_MESSAGE(file.ok(), file.status().to_string());
+  const SequenceHeader wanted = sample_sequence();
+  CHECK(file->header().model == wanted.model);
+  CHECK(file->header().root == wanted.root);
+  CHECK(file->header().states == wanted.states);
+  CHECK(file->header().tokens == wanted.tokens);
+  CHECK(file->header().cached == wanted.cached);
+  std::vector<std::byte> rows(size_t{3} * (2 * 4 * 4 + 2 * 3 * 2)), expected(rows.size());
+  REQUIRE(sample_bytes("rows", expected).ok());
+  REQUIRE(file->read_rows(std::span(rows).first(50)).ok());
+  REQUIRE(file->read_rows(std::span(rows).subspan(50)).ok());
+  CHECK(file->check().ok());
+  CHECK(rows == expected);
 }
 
 TEST_CASE("samples_of_models_load") {

@@ -25,7 +25,7 @@ Result<std::unique_ptr<Engine>> Engine::create(std::shared_ptr<Runtime> runtime,
   TSR_RETURN_IF_ERROR(runtime->check_process());
   TSR_ASSIGN_OR_RETURN(EngineSettings settings, read_engine_settings(options, *model));
   TSR_ASSIGN_OR_RETURN(auto core, ServingCore::create(std::move(runtime), model, settings.serving));
-  TSR_RETURN_IF_ERROR(check_tokens(settings.sampling, core->model().vocabulary));
+  TSR_RETURN_IF_ERROR(check_tokens(settings.sampling, core->text_model().vocabulary));
   std::unique_ptr<Engine> engine(new Engine(std::move(core), std::move(model), std::move(settings)));
   engine->refresh_report();
   return engine;
@@ -106,7 +106,7 @@ Result<std::vector<float>> Engine::logits(int64_t request, int32_t index) {
 
 Status Engine::answer(int64_t request, int32_t index, std::vector<float> logits) {
   TSR_RETURN_IF_ERROR(runtime().check_process());
-  const int64_t vocabulary = core_->model().vocabulary;
+  const int64_t vocabulary = core_->text_model().vocabulary;
   if (!logits.empty() && std::ssize(logits) != vocabulary)
     return Status(
         StatusCode::kInvalidArgument,
@@ -220,7 +220,7 @@ void Engine::work() {
 }
 
 std::string Engine::details_json(const ServingEvent& event) const {
-  return event_details_json(event, core_->model().tokenizer.get());
+  return event_details_json(event, core_->text_model().tokenizer.get());
 }
 
 Result<std::string> Engine::report_json() {

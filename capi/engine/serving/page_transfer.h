@@ -5,24 +5,15 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <string>
+#include <string_view>
 #include <vector>
 
 #include "capi/engine/program_runner.h"
 #include "capi/engine/serving/scheduler.h"
 #include "capi/engine/serving/serving_settings.h"
-#include "graph/base/dtype.h"
+#include "graph/page_state.h"
 
 namespace tessera {
-
-// Keys or values of an attention; heads and width are those of all devices together.
-struct PageState {
-  std::string name;
-  DType dtype;
-  int64_t heads = 0, width = 0;
-  bool operator==(const PageState&) const = default;
-  int64_t row_bytes() const { return dtype_bytes(dtype, heads * width); }  // of a position
-};
 
 class PageTransfer {
  public:

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "capi/engine/serving/model_fingerprint.h"
 #include "graph/base/text.h"
 #include "runtime/arranged_weights.h"
 
@@ -36,14 +37,14 @@ Result<std::unique_ptr<ServingCore>> ServingCore::create(std::shared_ptr<Runtime
   std::unique_ptr<ServingCore> core(new ServingCore(std::move(settings)));
   TSR_ASSIGN_OR_RETURN(core->running_,
                        ProgramRunner::create(std::move(prepared), SessionOptions{}, model, model->seed()));
-  core->base_ = model;
+  core->model_ = model;
   core->adapter_slots_ = std::make_unique<AdapterSlots>(AdapterLayout::of(core->running_->states()));
   core->adapter_queue_ = std::make_unique<AdapterQueue>(*core->adapter_slots_);
   core->transfer_ = std::make_unique<PageTransfer>(*core->running_, core->settings_);
   const Shape& logits = forward.type(*forward.find_output("logits")).shape;
-  core->model_.vocabulary = logits[logits.rank() - 1];
-  core->model_.tokenizer = model->tokenizer();
-  if (core->model_.tokenizer) core->model_.end_ids = core->model_.tokenizer->data().end_ids;
+  core->text_model_.vocabulary = logits[logits.rank() - 1];
+  core->text_model_.tokenizer = model->tokenizer();
+  if (core->text_model_.tokenizer) core->text_model_.end_ids = core->text_model_.tokenizer->data().end_ids;
   core->table_.assign(
       static_cast<size_t>(core->settings_.rows * table_columns(serving_options(core->settings_))), -1);
   core->batch_invariant_ = batch_invariant;
@@ -58,19 +59,27 @@ Status ServingCore::check_adapters() const {
 
 Result<int64_t> ServingCore::load_adapter(const std::string& path) {
   TSR_RETURN_IF_ERROR(check_adapters());
-  TSR_ASSIGN_OR_RETURN(AdapterFactors factors, read_adapter_file(path, *base_, adapter_slots_->layout()));
+  TSR_ASSIGN_OR_RETURN(AdapterFactors factors, read_adapter_file(path, *model_, adapter_slots_->layout()));
   return adapters_.add(std::move(factors));
 }
 
 Result<int64_t> ServingCore::load_adapter(const SharedModel& adapted) {
   TSR_RETURN_IF_ERROR(check_adapters());
-  TSR_ASSIGN_OR_RETURN(AdapterFactors factors, read_adapter(adapted, *base_, adapter_slots_->layout()));
+  TSR_ASSIGN_OR_RETURN(AdapterFactors factors, read_adapter(adapted, *model_, adapter_slots_->layout()));
   return adapters_.add(std::move(factors));
 }
 
 Result<int64_t> ServingCore::load_adapter(AdapterFactors factors) {
   TSR_RETURN_IF_ERROR(check_adapters());
   return adapters_.add(std::move(factors));
+}
+
+Status ServingCore::check_tokens(std::span<const int32_t> tokens) const {
+  for (const int32_t token : tokens)
+    if (token < 0 || token >= text_model_.vocabulary)
+      return Status(StatusCode::kInvalidArgument,
+                    format("it has token id {}, the model has {} tokens", token, text_model_.vocabulary));
+  return {};
 }
 
 Result<ServingCore::Texts> ServingCore::make_texts(const ServingRequest& request, int64_t number) const {
@@ -81,10 +90,7 @@ Result<ServingCore::Texts> ServingCore::make_texts(const ServingRequest& request
     return Status(StatusCode::kInvalidArgument,
                   format("the prompt has {} tokens; with at least one more it must fit the {} that {} holds",
                          prompt, most, most == settings_.context ? "the context" : "the cache"));
-  for (const int32_t token : request.prompt)
-    if (token < 0 || token >= model_.vocabulary)
-      return Status(StatusCode::kInvalidArgument,
-                    format("the prompt has token id {}, the model has {} tokens", token, model_.vocabulary));
+  TSR_RETURN_IF_ERROR(check_tokens(request.prompt).with_context("the prompt"));
   std::shared_ptr<const LoadedAdapter> adapter;
   if (request.adapter >= 0) {
     TSR_RETURN_IF_ERROR(check_adapters());
@@ -92,7 +98,7 @@ Result<ServingCore::Texts> ServingCore::make_texts(const ServingRequest& request
   }
   Texts texts;
   for (int32_t index = 0; index < request.sampling->best_of; ++index) {
-    TSR_ASSIGN_OR_RETURN(auto text, ServedText::create(model_, request, number, index, most));
+    TSR_ASSIGN_OR_RETURN(auto text, ServedText::create(text_model_, request, number, index, most));
     text->sequence.adapter = adapter;
     // Keys and values are the adapter's too. An odd factor: other numbers, other roots.
     if (adapter != nullptr)
@@ -219,7 +225,7 @@ Status ServingCore::run(const std::vector<StepPart>& parts, std::vector<Wanted>&
   TSR_RETURN_IF_ERROR(running_->run(entry.name));
   ++counts_.steps;
   counts_.tokens += count;
-  logits_.resize(static_cast<size_t>(entry.wanted * model_.vocabulary));
+  logits_.resize(static_cast<size_t>(entry.wanted * text_model_.vocabulary));
   return running_->session().fetch_into(entry.name, "logits", std::as_writable_bytes(std::span(logits_)));
 }
 
@@ -237,7 +243,7 @@ Result<bool> ServingCore::step(std::vector<ServingEvent>& events) {
   std::vector<Wanted> wanted;
   TSR_RETURN_IF_ERROR(run(parts, wanted));
   scheduler_.computed(parts);
-  const auto width = static_cast<size_t>(model_.vocabulary);
+  const auto width = static_cast<size_t>(text_model_.vocabulary);
   std::span<const float> rows(logits_);
   for (const Wanted& it : wanted) {
     ServedText& text = *it.text;
@@ -250,6 +256,19 @@ Result<bool> ServingCore::step(std::vector<ServingEvent>& events) {
   }
   remove_ended();
   return true;
+}
+
+Status ServingCore::save_sequence(std::span<const int32_t> tokens, uint64_t root, const std::string& path) {
+  if (tokens.empty())
+    return Status(StatusCode::kInvalidArgument, "a sequence to save needs at least one token");
+  TSR_RETURN_IF_ERROR(check_tokens(tokens).with_context("the sequence"));
+  TSR_ASSIGN_OR_RETURN(const uint64_t model, model_fingerprint(*model_, settings_.inference));
+  return tessera::save_sequence({root, {tokens.begin(), tokens.end()}}, model, pool_, *transfer_, path);
+}
+
+Result<KeptSequence> ServingCore::restore_sequence(const std::string& path, std::optional<uint64_t> root) {
+  TSR_ASSIGN_OR_RETURN(const uint64_t model, model_fingerprint(*model_, settings_.inference));
+  return tessera::restore_sequence(path, {model, root, text_model_.vocabulary}, pool_, *transfer_);
 }
 
 ServingCore::Counts ServingCore::counts() const {

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -13,6 +14,7 @@
 #include "capi/engine/serving/adapter_queue.h"
 #include "capi/engine/serving/adapter_registry.h"
 #include "capi/engine/serving/adapter_slots.h"
+#include "capi/engine/serving/kept_sequence.h"
 #include "capi/engine/serving/page_pool.h"
 #include "capi/engine/serving/page_transfer.h"
 #include "capi/engine/serving/scheduler.h"
@@ -57,6 +59,12 @@ class ServingCore {
   // Whether what a request yields does not depend on who else is served: on CPU devices.
   bool is_batch_invariant() const { return batch_invariant_; }
 
+  // A sequence as a value (kept_sequence.h): tokens, of any request or none, whose pages are those of `root`. Between
+  // steps. kInvalidArgument for tokens outside the vocabulary, and files of other models.
+  Status save_sequence(std::span<const int32_t> tokens, uint64_t root, const std::string& path);
+  // root: what the file's is wanted to be; nothing: any. Pages in use keep what they hold.
+  Result<KeptSequence> restore_sequence(const std::string& path, std::optional<uint64_t> root = {});
+
   struct Counts {
     int64_t steps = 0, tokens = 0, preemptions = 0;
     int64_t reused = 0;  // tokens that were in pages already, and of these those copied to another page
@@ -67,7 +75,7 @@ class ServingCore {
   Counts counts() const;
   ProgramRunner& runner() { return *running_; }
   const ServingSettings& settings() const { return settings_; }
-  const ServedText::Model& model() const { return model_; }
+  const ServedText::Model& text_model() const { return text_model_; }
 
  private:
   explicit ServingCore(ServingSettings settings);
@@ -80,16 +88,17 @@ class ServingCore {
     int64_t first, count;
   };
   Status run(const std::vector<StepPart>& parts, std::vector<Wanted>& wanted);
+  Status check_tokens(std::span<const int32_t> tokens) const;
   ServedText* find(int64_t request, int32_t index) const;
   void remove_ended();
 
   const ServingSettings settings_;
   const std::vector<ServingEntry> entries_;
+  std::shared_ptr<const SharedModel> model_;
   std::unique_ptr<ProgramRunner> running_;
   std::unique_ptr<PageTransfer> transfer_;
-  ServedText::Model model_;
+  ServedText::Model text_model_;
   bool batch_invariant_ = false;
-  std::shared_ptr<const SharedModel> base_;
   AdapterRegistry adapters_;
   std::unique_ptr<AdapterSlots> adapter_slots_;
   std::unique_ptr<AdapterQueue> adapter_queue_;

@@ -1,0 +1,142 @@
+// A server that is asked and stepped by tests, and the layouts that they serve on.
+#pragma once
+
+#include <doctest/doctest.h>
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "capi/engine/serving/serving_core.h"
+
+namespace tessera::serving_tests {
+
+using Tokens = std::vector<int32_t>;
+
+inline uint32_t next(uint32_t& seed) { return (seed = seed * 1664525u + 1013904223u) >> 8; }
+
+inline Tokens random_tokens(uint32_t& seed, size_t count, uint32_t vocabulary) {
+  Tokens tokens(count);
+  for (int32_t& token : tokens) token = static_cast<int32_t>(next(seed) % vocabulary);
+  return tokens;
+}
+
+inline Tokens joined(Tokens tokens, const Tokens& more) {
+  tokens.insert(tokens.end(), more.begin(), more.end());
+  return tokens;
+}
+
+inline Tokens first(const Tokens& tokens, size_t count) {
+  return Tokens(tokens.begin(), tokens.begin() + count);
+}
+
+struct Asking {
+  Tokens prompt;
+  int64_t count = 4;  // tokens wanted
+  uint64_t root = 0;
+  int32_t priority = 0;
+};
+
+class TestServer {
+ public:
+  TestServer(const char* description, const ServingSettings& settings, int64_t seed = 0) {
+    auto runtime = Runtime::create({});
+    REQUIRE(runtime.ok());
+    auto model = SharedModel::describe(description, {{"seed", seed}});
+    REQUIRE(model.ok());
+    auto core = ServingCore::create(*runtime, *model, settings);
+    REQUIRE_MESSAGE(core.ok(), core.status().to_string());
+    core_ = std::move(*core);
+  }
+
+  ServingCore& core() { return *core_; }
+  void cancel(int64_t number) {
+    std::vector<ServingEvent> events;
+    core_->cancel(number, events);
+  }
+  ServingCore::Counts counts() const { return core_->counts(); }
+
+  int64_t submit(const Asking& asked) {
+    const auto sampling = std::make_shared<SamplingSettings>();
+    sampling->max_tokens = asked.count;
+    sampling->temperature = 0.9;
+    ServingRequest request;
+    request.prompt = asked.prompt;
+    request.sampling = sampling;
+    request.seed = 5;
+    request.priority = asked.priority;
+    request.root = asked.root;
+    auto texts = core_->make_texts(request, next_request_);
+    REQUIRE_MESSAGE(texts.ok(), texts.status().to_string());
+    core_->add(std::move(*texts));
+    given_[next_request_];
+    return next_request_++;
+  }
+
+  bool step() {
+    std::vector<ServingEvent> events;
+    const auto more = core_->step(events);
+    REQUIRE_MESSAGE(more.ok(), more.status().to_string());
+    for (const ServingEvent& event : events)
+      if (event.kind == ServingEvent::Kind::kToken) given_[event.request].push_back(event.token);
+    return *more;
+  }
+
+  void finish() {
+    int steps = 0;
+    while (step()) REQUIRE(++steps < 10000);
+    const ServingCore::Counts counts = core_->counts();
+    CHECK(counts.running == 0);
+    CHECK(counts.waiting == 0);
+    CHECK(counts.free_pages == counts.pages);  // none is lost
+  }
+
+  Tokens given(int64_t number) const { return given_.at(number); }
+
+  Tokens serve(const Asking& asked) {
+    const int64_t number = submit(asked);
+    finish();
+    return given(number);
+  }
+
+  // What it gives where no page is shared: under a root of its own.
+  Tokens serve_alone(Asking asked) {
+    asked.root = next_root_++;
+    return serve(asked);
+  }
+
+ private:
+  std::unique_ptr<ServingCore> core_;
+  std::map<int64_t, Tokens> given_;
+  int64_t next_request_ = 0;
+  uint64_t next_root_ = 1000;
+};
+
+inline constexpr const char* kServedModel = "llama:L=2,C=48,H=6,KV=3,F=48,V=96,T=256";
+
+struct ServingLayout {
+  const char *devices, *parallel;
+  std::optional<DType> cache;
+};
+inline const ServingLayout kServingLayouts[] = {{"cpu:1", "", {}},
+                                                {"cpu:1", "", DType::kF16},
+                                                {"cpu:3", "tp=3", DType::kBF16},
+                                                {"cpu:2", "tp=2", {}},  // one device has two heads
+                                                {"cpu:2", "pp=2", {}}};
+
+inline ServingSettings settings_of(const ServingLayout& layout, int64_t page_size = 8, int64_t pages = 512) {
+  ServingSettings settings;
+  settings.compute.devices = layout.devices;
+  settings.compute.parallel = layout.parallel;
+  settings.cache = layout.cache;
+  settings.rows = 4;
+  settings.step_tokens = 48;
+  settings.page_size = page_size;
+  settings.pages = pages;
+  return settings;
+}
+
+}  // namespace tessera::serving_tests

@@ -1,0 +1,82 @@
+#include <cstring>
+#include <vector>
+
+#include "serialize/envelope.h"
+#include "serialize/sequence_file.h"
+#include "tests/fuzz/loaders.h"
+#include "tests/fuzz/seeds.h"
+#include "tests/serialize/gguf_writer.h"
+
+namespace tessera::fuzz {
+namespace {
+
+using testing::source_of;
+
+Status use(const std::string& file) {
+  TSR_ASSIGN_OR_RETURN(SequenceFileReader reader, SequenceFileReader::open(source_of(file)));
+  std::vector<std::byte> row(static_cast<size_t>(reader.header().row_bytes()));
+  for (int64_t i = 0; i < reader.header().cached; ++i) TSR_RETURN_IF_ERROR(reader.read_rows(row));
+  return reader.check();
+}
+
+// Sequences of servers; most mutants have a checksum that is right again.
+class SequenceLoader final : public Loader {
+ public:
+  SequenceLoader() {
+    const auto put = [this](auto value) {
+      seed_.append(reinterpret_cast<const char*>(&value), sizeof value);
+    };
+    seed_ = "TSRSEQNC";
+    for (const uint32_t value : {1, 2}) put(value);           // version, states
+    for (const uint64_t value : {0, 9, 7, 3, 2}) put(value);  // bytes, model, root, tokens, cached
+    for (const char* const name : {"k_pages", "v_pages"}) {
+      put(static_cast<uint32_t>(std::strlen(name)));
+      put(uint32_t{3});
+      put(uint64_t{2});
+      put(uint64_t{4});
+      seed_ += name;
+      seed_ += "f32";
+    }
+    numbers_ = seed_.size();
+    for (const int32_t token : {5, 6, 7}) put(token);
+    seed_ += std::string(2 * 2 * 2 * 4 * sizeof(float) + sizeof(uint64_t), 'x');
+    set_size(seed_);
+    set_checksum(seed_);
+    check_ok(use(seed_));
+  }
+  std::string_view name() const override { return "sequence"; }
+  Outcome run(Random& random) override {
+    std::string file = seed_;
+    for (uint64_t left = 1 + random.below(3); left > 0; --left) {
+      const size_t at = random.below(random.one_in(4) ? file.size() : numbers_);
+      if (random.one_in(2))
+        file[at] = static_cast<char>(random.next());
+      else if (const uint64_t value = random.next() >> random.below(64); at + sizeof value <= file.size())
+        std::memcpy(file.data() + at, &value, sizeof value);
+    }
+    if (random.one_in(8)) file.resize(random.below(file.size()));
+    if (!random.one_in(4)) set_size(file);
+    if (!random.one_in(8)) set_checksum(file);
+    const Status status = use(file);
+    return {file.size() >= 56 && file.starts_with("TSRSEQNC"), status};
+  }
+
+ private:
+  static void set_size(std::string& file) {
+    if (const uint64_t size = file.size(); size >= 24) std::memcpy(file.data() + 16, &size, sizeof size);
+  }
+  static void set_checksum(std::string& file) {
+    if (file.size() < sizeof(uint64_t)) return;
+    const uint64_t hash = xxh3(std::as_bytes(std::span(file)).first(file.size() - sizeof(uint64_t)));
+    std::memcpy(file.data() + file.size() - sizeof hash, &hash, sizeof hash);
+  }
+
+  std::string seed_;
+  size_t numbers_ = 0;  // bytes before the tokens
+};
+
+}  // namespace
+
+std::unique_ptr<Loader> sequence_loader() { return std::make_unique<SequenceLoader>(); }
+
+}  // namespace tessera::fuzz
