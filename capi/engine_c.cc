@@ -2,6 +2,7 @@
 #include "capi/guard.h"
 #include "capi/handles.h"
 #include "capi/public_structs.h"
+#include "graph/base/text.h"
 
 using namespace tessera;
 using namespace tessera::capi;
@@ -58,6 +59,90 @@ tsr_status* tsr_engine_submit_messages(tsr_engine* engine, const tsr_options* op
     TSR_ASSIGN_OR_RETURN(*out_request,
                          engine->value->submit_messages(text_of(messages, size), options_or_none(options)));
     return {};
+  });
+}
+
+tsr_status* tsr_engine_submit_sequence(tsr_engine* engine, const tsr_options* options,
+                                       const tsr_sequence* sequence, const int32_t* ids, size_t count,
+                                       int64_t* out_request) {
+  return guard([&]() -> Status {
+    TSR_RETURN_IF_ERROR(required({{engine, "engine"}, {sequence, "sequence"}, {out_request, "out_request"}}));
+    if (count > 0) TSR_RETURN_IF_ERROR(required({{ids, "ids"}}));
+    TSR_ASSIGN_OR_RETURN(*out_request, engine->value->submit_sequence(sequence->value, {ids, count},
+                                                                      options_or_none(options)));
+    return {};
+  });
+}
+
+tsr_status* tsr_engine_sequence(tsr_engine* engine, int64_t request, int32_t index,
+                                tsr_sequence** out_sequence) {
+  return guard([&]() -> Status {
+    TSR_RETURN_IF_ERROR(required({{engine, "engine"}, {out_sequence, "out_sequence"}}));
+    TSR_ASSIGN_OR_RETURN(KeptSequence sequence, engine->value->take_sequence(request, index));
+    *out_sequence = new tsr_sequence{std::move(sequence)};
+    return {};
+  });
+}
+
+tsr_status* tsr_engine_save_sequence(tsr_engine* engine, const tsr_sequence* sequence, const char* path) {
+  return guard([&]() -> Status {
+    TSR_RETURN_IF_ERROR(required({{engine, "engine"}, {sequence, "sequence"}, {path, "path"}}));
+    return engine->value->save_sequence(sequence->value, path);
+  });
+}
+
+tsr_status* tsr_engine_restore_sequence(tsr_engine* engine, const char* path, tsr_sequence** out_sequence) {
+  return guard([&]() -> Status {
+    TSR_RETURN_IF_ERROR(required({{engine, "engine"}, {path, "path"}, {out_sequence, "out_sequence"}}));
+    TSR_ASSIGN_OR_RETURN(KeptSequence sequence, engine->value->restore_sequence(path));
+    *out_sequence = new tsr_sequence{std::move(sequence)};
+    return {};
+  });
+}
+
+tsr_status* tsr_sequence_fork(const tsr_sequence* sequence, tsr_sequence** out_sequence) {
+  return guard([&]() -> Status {
+    TSR_RETURN_IF_ERROR(required({{sequence, "sequence"}, {out_sequence, "out_sequence"}}));
+    *out_sequence = new tsr_sequence{sequence->value};
+    return {};
+  });
+}
+
+tsr_status* tsr_sequence_rewind(tsr_sequence* sequence, size_t count) {
+  return guard([&]() -> Status {
+    TSR_RETURN_IF_ERROR(required({{sequence, "sequence"}}));
+    std::vector<int32_t>& tokens = sequence->value.tokens;
+    if (count < 1 || count > tokens.size())
+      return Status(
+          StatusCode::kInvalidArgument,
+          format("count is {}, the sequence has {} tokens: wanted 1 to as many", count, tokens.size()));
+    tokens.resize(count);
+    return {};
+  });
+}
+
+tsr_status* tsr_sequence_tokens(const tsr_sequence* sequence, int32_t* items, size_t capacity,
+                                size_t* out_count) {
+  return guard([&]() -> Status {
+    TSR_RETURN_IF_ERROR(required({{sequence, "sequence"}}));
+    return put_array<int32_t>(sequence->value.tokens, items, capacity, out_count);
+  });
+}
+
+void tsr_sequence_free(tsr_sequence* sequence) { delete sequence; }
+
+tsr_status* tsr_engine_load_adapter(tsr_engine* engine, const char* path, int64_t* out_adapter) {
+  return guard([&]() -> Status {
+    TSR_RETURN_IF_ERROR(required({{engine, "engine"}, {path, "path"}, {out_adapter, "out_adapter"}}));
+    TSR_ASSIGN_OR_RETURN(*out_adapter, engine->value->load_adapter(path));
+    return {};
+  });
+}
+
+tsr_status* tsr_engine_drop_adapter(tsr_engine* engine, int64_t adapter) {
+  return guard([&]() -> Status {
+    TSR_RETURN_IF_ERROR(required({{engine, "engine"}}));
+    return engine->value->drop_adapter(adapter);
   });
 }
 

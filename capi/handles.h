@@ -113,6 +113,9 @@ struct tsr_engine {
   std::unique_ptr<tessera::Engine> value;
   std::string text, details;  // of the last event
 };
+struct tsr_sequence {
+  tessera::KeptSequence value;
+};
 struct tsr_embedder {
   std::unique_ptr<tessera::Embedder> value;
 };

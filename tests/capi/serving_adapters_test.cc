@@ -15,6 +15,7 @@
 #include "capi/engine/generator.h"
 #include "capi/engine/serving/serving_core.h"
 #include "graph/base/text.h"
+#include "tests/capi/random_adapter.h"
 
 namespace tessera {
 namespace {
@@ -33,24 +34,6 @@ std::shared_ptr<SharedModel> new_model(const char* description) {
   auto model = SharedModel::describe(description, {});
   REQUIRE(model.ok());
   return *model;
-}
-
-// An adapter whose second matrices are at random too.
-std::shared_ptr<SharedModel> with_adapter(const std::shared_ptr<SharedModel>& base, uint32_t seed,
-                                          int64_t rank, Options options = {}) {
-  options.insert_or_assign("rank", rank);
-  options.try_emplace("alpha", 2.0 * static_cast<double>(rank));
-  auto adapted = add_adapters(*base, options);
-  REQUIRE_MESSAGE(adapted.ok(), adapted.status().to_string());
-  for (const std::string& name : (*adapted)->parameter_names()) {
-    if (!name.ends_with(".lora_a") && !name.ends_with(".lora_b")) continue;
-    const auto value = (*adapted)->read(name);
-    REQUIRE(value.ok());
-    std::vector<float> numbers(value->as<float>().size());
-    for (float& number : numbers) number = static_cast<float>(next(seed)) / 8388608.0f * 0.3f - 0.3f;
-    REQUIRE((*adapted)->write(name, HostTensor::copy_of<float>(value->type, numbers)).ok());
-  }
-  return *adapted;
 }
 
 std::unique_ptr<ServingCore> new_core(const std::shared_ptr<Runtime>& runtime,

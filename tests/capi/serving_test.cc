@@ -11,6 +11,9 @@
 
 #include "capi/engine/generator.h"
 #include "capi/engine/serving/serving_core.h"
+#include "serialize/grammar/mask_cache.h"
+#include "tests/capi/random_adapter.h"
+#include "tests/capi/submit_request.h"
 
 namespace tessera {
 namespace {
@@ -22,6 +25,8 @@ struct Asked {
   SamplingSettings sampling;
   uint64_t seed = 0;
   int32_t priority = 0;
+  int64_t adapter = -1;
+  int32_t grammar = -1;    // of `grammars`; -1: none
   int64_t arrives = 0;     // before which step
   int64_t cancelled = -1;  // before which step; -1: never
 };
@@ -52,12 +57,35 @@ std::unique_ptr<ServingCore> new_core(const std::shared_ptr<Runtime>& runtime,
   return std::move(*core);
 }
 
+// Of a vocabulary of single characters and a few pairs; the last token ends a text.
+const std::vector<std::shared_ptr<grammar::MaskCache>>& grammars() {
+  static const auto made = [] {
+    std::vector<std::string> tokens;
+    for (int i = 0; i < 90; ++i) tokens.emplace_back(1, static_cast<char>(' ' + i));
+    for (const char* pair : {"ab", "12", "[]", "0.", ", "}) tokens.emplace_back(pair);
+    tokens.emplace_back();
+    const auto bytes = grammar::TokenBytes::create(std::move(tokens), {95});
+    REQUIRE(bytes.ok());
+    std::vector<std::shared_ptr<grammar::MaskCache>> caches;
+    for (const auto& grammar :
+         {grammar::Grammar::from_regex("[ab]+(12|3)[0-9]*"), grammar::Grammar::json(),
+          grammar::Grammar::from_choices(std::vector<std::string>{"ab12", "ab3", "b"})}) {
+      REQUIRE(grammar.ok());
+      caches.push_back(std::make_shared<grammar::MaskCache>(*grammar, *bytes));
+    }
+    return caches;
+  }();
+  return made;
+}
+
 ServingRequest request_of(const Asked& asked) {
   ServingRequest request;
   request.prompt = asked.prompt;
   request.sampling = std::make_shared<SamplingSettings>(asked.sampling);
   request.seed = asked.seed;
   request.priority = asked.priority;
+  request.adapter = asked.adapter;
+  if (asked.grammar >= 0) request.constraint.emplace(grammars()[static_cast<size_t>(asked.grammar)]);
   return request;
 }
 
@@ -71,11 +99,9 @@ std::vector<Given> serve(ServingCore& core, const std::vector<Asked>& asked) {
     REQUIRE(step < 10000);
     for (size_t i = 0; i < asked.size(); ++i) {
       if (asked[i].arrives == step) {
-        const auto number = static_cast<int64_t>(i);
-        auto texts = core.make_texts(request_of(asked[i]), number);
-        REQUIRE_MESSAGE(texts.ok(), texts.status().to_string());
-        core.add(std::move(*texts));
-        numbers[number_of[i] = number] = i;
+        const auto number = serving_tests::submit(core, request_of(asked[i]));
+        REQUIRE_MESSAGE(number.ok(), number.status().to_string());
+        numbers[number_of[i] = *number] = i;
       }
       if (asked[i].cancelled == step) core.cancel(number_of[i], events);
     }
@@ -98,7 +124,8 @@ std::vector<Given> serve(ServingCore& core, const std::vector<Asked>& asked) {
   return given;
 }
 
-std::vector<Asked> random_requests(uint32_t seed, size_t count, int64_t vocabulary, bool cancels) {
+std::vector<Asked> random_requests(uint32_t seed, size_t count, int64_t vocabulary, bool cancels,
+                                   int64_t adapters = 0) {
   std::vector<int32_t> common;
   for (int i = 0; i < 150; ++i) common.push_back(static_cast<int32_t>(next(seed) % vocabulary));
   std::vector<Asked> asked(count);
@@ -114,6 +141,11 @@ std::vector<Asked> random_requests(uint32_t seed, size_t count, int64_t vocabula
     it.seed = next(seed);
     it.priority = static_cast<int32_t>(next(seed) % 3);
     it.arrives = next(seed) % 20;
+    if (next(seed) % 4 == 0) {
+      it.grammar = static_cast<int32_t>(next(seed) % grammars().size());
+      it.sampling.stop_ids = {95};
+    }
+    if (adapters > 0) it.adapter = static_cast<int64_t>(next(seed) % static_cast<uint32_t>(adapters + 1)) - 1;
     if (cancels && next(seed) % 6 == 0) it.cancelled = it.arrives + next(seed) % 20;
   }
   return asked;
@@ -152,16 +184,23 @@ TEST_CASE("serving: each request's tokens are those of its run alone, in any com
     settings.compute.parallel = parallel;
     settings.rows = 5;
     settings.step_tokens = 48;
+    settings.adapters = 2;
+    settings.adapter_rank = 4;
     const auto alone = new_core(runtime, model, settings);
     settings.pages = 9;  // of 20: sequences preempt each other
+    settings.guesses = true;
     const auto core = new_core(runtime, model, settings);
+    for (uint32_t i = 0; i < 3; ++i)  // more than there are slots
+      for (ServingCore* it : {alone.get(), core.get()})
+        REQUIRE(it->load_adapter(*with_adapter(model, i, 4)).ok());
     for (uint32_t seed = 1; seed <= mixes; ++seed) {
       CAPTURE(seed);
-      const std::vector<Asked> asked = random_requests(seed, 14, 96, true);
+      const std::vector<Asked> asked = random_requests(seed, 14, 96, true, 3);
       const std::vector<Given> together = serve(*core, asked);
       check_each_alone(*alone, asked, together);
     }
     CHECK(core->counts().preemptions > 0);
+    CHECK(core->counts().adapters_written > 3);
     CHECK(core->counts().reused > 0);
   }
 }
@@ -194,6 +233,8 @@ TEST_CASE("serving: a request's text is a generator's") {
   REQUIRE_MESSAGE(generator.ok(), generator.status().to_string());
   for (Asked& asked : random_requests(11, 6, 96, false)) {
     asked.arrives = 0;
+    asked.grammar = -1;
+    asked.sampling.stop_ids.clear();
     asked.sampling.repetition_penalty = 1;  // which generators do not have
     const Given given = serve(*core, {asked})[0];
     const Options options = {{"max_tokens", asked.sampling.max_tokens},
@@ -232,6 +273,39 @@ TEST_CASE("serving: a common beginning is computed once") {
   // The last of the 151 tokens is computed; then four more, of which the last is not.
   CHECK(core->counts().reused == 150);
   CHECK(core->counts().tokens - before == 1 + 3);
+}
+
+TEST_CASE("serving: a memory limit is filled with pages, and kept to the byte") {
+  const auto runtime = new_runtime();
+  const auto model = new_model("llama:L=2,C=48,H=6,KV=3,F=48,V=96,T=256");
+  for (const auto& [devices, parallel] :
+       {std::pair("cpu:1", ""), std::pair("cpu:2", "tp=2"), std::pair("cpu:2", "pp=2")}) {
+    CAPTURE(parallel);
+    ServingSettings settings;
+    settings.compute.devices = devices;
+    settings.compute.parallel = parallel;
+    const auto memory = [](ServingCore& core) {
+      int64_t most = 0;
+      for (const MemoryReport& device : core.runner().session().memory()) {
+        CHECK(device.measured_bytes == device.predicted_bytes);
+        most = std::max(most, device.predicted_bytes);
+      }
+      return most;
+    };
+    const auto all = new_core(runtime, model, settings);
+    CHECK(all->counts().pages == 16 * 4);
+    settings.pages = 20;
+    const int64_t limit = memory(*new_core(runtime, model, settings));
+    settings.pages = 0;
+    settings.compute.memory_limit = limit;
+    const auto limited = new_core(runtime, model, settings);
+    CHECK(limited->counts().pages == 20);
+    CHECK(memory(*limited) == limit);
+    settings.compute.memory_limit = limit - 1;
+    CHECK(new_core(runtime, model, settings)->counts().pages == 19);
+    settings.compute.memory_limit = 1000;
+    CHECK(ServingCore::create(runtime, model, settings).status().code() == StatusCode::kOutOfMemory);
+  }
 }
 
 TEST_CASE("serving: requests that cannot be served are refused, the others unharmed") {

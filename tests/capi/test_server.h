@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "capi/engine/serving/serving_core.h"
+#include "tests/capi/submit_request.h"
 
 namespace tessera::serving_tests {
 
@@ -69,11 +70,10 @@ class TestServer {
     request.seed = 5;
     request.priority = asked.priority;
     request.root = asked.root;
-    auto texts = core_->make_texts(request, next_request_);
-    REQUIRE_MESSAGE(texts.ok(), texts.status().to_string());
-    core_->add(std::move(*texts));
-    given_[next_request_];
-    return next_request_++;
+    const auto number = serving_tests::submit(*core_, request);
+    REQUIRE_MESSAGE(number.ok(), number.status().to_string());
+    given_[*number];
+    return *number;
   }
 
   bool step() {
@@ -111,7 +111,6 @@ class TestServer {
  private:
   std::unique_ptr<ServingCore> core_;
   std::map<int64_t, Tokens> given_;
-  int64_t next_request_ = 0;
   uint64_t next_root_ = 1000;
 };
 

@@ -48,22 +48,22 @@ Engine::~Engine() {
 Result<int64_t> Engine::submit(std::string_view prompt, const Options& options) {
   TSR_RETURN_IF_ERROR(runtime().check_process());
   TSR_ASSIGN_OR_RETURN(ServingRequest request, maker_.of_text(prompt, options));
-  return submit(std::move(request));
+  return add(std::move(request));
 }
 
 Result<int64_t> Engine::submit_tokens(std::vector<int32_t> prompt, const Options& options) {
   TSR_RETURN_IF_ERROR(runtime().check_process());
   TSR_ASSIGN_OR_RETURN(ServingRequest request, maker_.of_tokens(std::move(prompt), options));
-  return submit(std::move(request));
+  return add(std::move(request));
 }
 
 Result<int64_t> Engine::submit_messages(std::string_view messages, const Options& options) {
   TSR_RETURN_IF_ERROR(runtime().check_process());
   TSR_ASSIGN_OR_RETURN(ServingRequest request, maker_.of_messages(messages, options));
-  return submit(std::move(request));
+  return add(std::move(request));
 }
 
-Result<int64_t> Engine::submit(ServingRequest request) {
+Result<int64_t> Engine::add(ServingRequest request) {
   int64_t number = 0;
   {
     const std::lock_guard lock(mutex_);
@@ -75,6 +75,75 @@ Result<int64_t> Engine::submit(ServingRequest request) {
   in_progress_[number] = request.sampling->n;
   incoming_.requests.push_back({std::move(texts), number, request.sampling->best_of, request.sampling->n});
   return number;
+}
+
+Result<int64_t> Engine::submit_sequence(const KeptSequence& sequence, std::span<const int32_t> more,
+                                        const Options& options) {
+  TSR_RETURN_IF_ERROR(runtime().check_process());
+  std::vector<int32_t> prompt = sequence.tokens;
+  prompt.insert(prompt.end(), more.begin(), more.end());
+  return submit_tokens(std::move(prompt), options);
+}
+
+Result<KeptSequence> Engine::take_sequence(int64_t request, int32_t index) {
+  TSR_RETURN_IF_ERROR(runtime().check_process());
+  const std::lock_guard lock(mutex_);
+  const auto found = kept_.find({request, index});
+  if (found == kept_.end())
+    return Status(
+        StatusCode::kNotFound,
+        format("text {} of request {} is not kept: wanted one that has ended, of a request with the option "
+               "'keep', and whose sequence was not taken yet",
+               index, request));
+  KeptSequence sequence = std::move(found->second);
+  kept_.erase(found);
+  return sequence;
+}
+
+Status Engine::save_sequence(const KeptSequence& sequence, const std::string& path) {
+  TSR_RETURN_IF_ERROR(runtime().check_process());
+  if (sequence.root != 0)
+    return Status(
+        StatusCode::kUnsupported,
+        "the sequence was computed with an adapter, whose number means nothing in a file: keep its tokens "
+        "(tsr_sequence_tokens) and submit them with the adapter");
+  return between_steps([&] { return core_->save_sequence(sequence.tokens, sequence.root, path); });
+}
+
+Result<KeptSequence> Engine::restore_sequence(const std::string& path) {
+  TSR_RETURN_IF_ERROR(runtime().check_process());
+  KeptSequence sequence;
+  TSR_RETURN_IF_ERROR(between_steps([&]() -> Status {
+    TSR_ASSIGN_OR_RETURN(sequence, core_->restore_sequence(path, 0));
+    return {};
+  }));
+  return sequence;
+}
+
+Result<int64_t> Engine::load_adapter(const std::string& path) {
+  TSR_RETURN_IF_ERROR(runtime().check_process());
+  return core_->load_adapter(path);
+}
+
+Status Engine::drop_adapter(int64_t adapter) {
+  TSR_RETURN_IF_ERROR(runtime().check_process());
+  return core_->drop_adapter(adapter);
+}
+
+Status Engine::between_steps(const std::function<Status()>& call) {
+  Status result;
+  bool done = false;
+  std::unique_lock lock(mutex_);
+  wake_worker();
+  incoming_.calls.push_back([&] {
+    Status called = catch_status(call);
+    const std::lock_guard inner(mutex_);
+    result = std::move(called);
+    done = true;
+    changed_.notify_all();
+  });
+  changed_.wait(lock, [&] { return done; });
+  return result;
 }
 
 void Engine::wake_worker() {
@@ -157,13 +226,14 @@ void Engine::take_in(Incoming incoming, std::vector<ServingEvent>& events) {
   for (const Answer& answer : incoming.answers)  // one that was cancelled meanwhile does not wait any more
     (void)core_->answer(answer.request, answer.index, answer.logits, events);
   for (const int64_t request : incoming.cancelled) core_->cancel(request, events);
+  for (const auto& call : incoming.calls) call();
 }
 
 // Into the queue; who is done is counted.
 void Engine::hand_out(std::vector<ServingEvent> events) {
   events = best_of_.filter(std::move(events));
   const std::lock_guard lock(mutex_);
-  for (const ServingEvent& event : events) {
+  for (ServingEvent& event : events) {
     if (event.kind == Kind::kToken) generated_ += event.token >= 0;
     if (event.kind == Kind::kLogits) {
       const std::span<const float> kept = core_->kept_logits(event.request, event.index);
@@ -171,6 +241,7 @@ void Engine::hand_out(std::vector<ServingEvent> events) {
     }
     if (event.kind != Kind::kEnd) continue;
     waiting_logits_.erase({event.request, event.index});
+    if (event.sequence) kept_[{event.request, event.index}] = std::move(*event.sequence);
     if (const auto at = in_progress_.find(event.request); at != in_progress_.end() && --at->second == 0)
       in_progress_.erase(at);
   }
@@ -236,6 +307,9 @@ Result<std::string> Engine::report_json() {
   report.tokens = counts_.tokens;
   report.cached_tokens = counts_.reused;
   report.preemptions = counts_.preemptions;
+  report.guessed = counts_.guessed;
+  report.right_guesses = counts_.right;
+  report.adapters = core_->adapters().size();
   report.cache_tokens = counts_.pages * serving.page_size;
   report.free_cache_tokens = counts_.free_pages * serving.page_size;
   report.context = serving.context;

@@ -5,12 +5,15 @@
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "capi/engine/serving/best_of.h"
@@ -32,6 +35,17 @@ class Engine {
   Result<int64_t> submit(std::string_view prompt, const Options& options);
   Result<int64_t> submit_tokens(std::vector<int32_t> prompt, const Options& options);
   Result<int64_t> submit_messages(std::string_view messages, const Options& options);
+
+  // A sequence of this engine, then these tokens.
+  Result<int64_t> submit_sequence(const KeptSequence& sequence, std::span<const int32_t> more,
+                                  const Options& options);
+
+  // Of a text that has ended and is kept; once.
+  Result<KeptSequence> take_sequence(int64_t request, int32_t index);
+  Status save_sequence(const KeptSequence& sequence, const std::string& path);
+  Result<KeptSequence> restore_sequence(const std::string& path);
+  Result<int64_t> load_adapter(const std::string& path);
+  Status drop_adapter(int64_t adapter);
 
   // The next event; kPending after `timeout_s`, or where it is negative and no request is in progress.
   Result<ServingEvent> next(double timeout_s);
@@ -61,15 +75,20 @@ class Engine {
     std::vector<Submitted> requests;
     std::vector<int64_t> cancelled;
     std::vector<Answer> answers;
-    bool is_empty() const { return requests.empty() && cancelled.empty() && answers.empty(); }
+    std::vector<std::function<void()>> calls;
+    bool is_empty() const {
+      return requests.empty() && cancelled.empty() && answers.empty() && calls.empty();
+    }
   };
 
   Engine(std::unique_ptr<ServingCore> core, std::shared_ptr<SharedModel> model, EngineSettings settings);
-  Result<int64_t> submit(ServingRequest request);
   void work();  // until there is nothing to do
   void take_in(Incoming incoming, std::vector<ServingEvent>& events);
   void hand_out(std::vector<ServingEvent> events);
   void wake_worker();  // with mutex_ held
+  // The worker calls it between two steps; its result.
+  Status between_steps(const std::function<Status()>& call);
+  Result<int64_t> add(ServingRequest request);
   void refresh_report();
 
   const std::shared_ptr<SharedModel> model_;
@@ -84,6 +103,7 @@ class Engine {
   Incoming incoming_;
   // Logits that texts wait with, from their events on.
   std::map<std::pair<int64_t, int32_t>, std::vector<float>> waiting_logits_;
+  std::map<std::pair<int64_t, int32_t>, KeptSequence> kept_;  // by request and index, until they are taken
   std::map<int64_t, int64_t> in_progress_;  // texts without an end in the queue, by request
   int64_t next_request_ = 0, generated_ = 0;
   double seconds_ = 0;

@@ -61,6 +61,9 @@ Result<EngineSettings> read_engine_settings(const Options& options, const Shared
   const std::string cache = reader.choice("cache_type", "model", {"model", "f16", "bf16"});
   if (cache != "model") serving.cache = dtype_from_name(cache);
   serving.shares_prefixes = reader.flag("prefix_cache", true);
+  serving.adapters = reader.i64("adapters", 0, 0, 4096);
+  serving.adapter_rank = reader.i64("adapter_rank", serving.adapter_rank, 1, 4096);
+  serving.guesses = reader.choice("speculation", "off", {"off", "ngram"}) == "ngram";
   RecommendedSampling from_file = recommended(model);
   settings.not_obeyed = std::move(from_file.not_obeyed);
   settings.sampling = read_sampling(reader, from_file.settings);
@@ -82,6 +85,7 @@ Result<RequestSettings> read_request_settings(const Options& options, const Samp
   settings.priority = reader.i64("priority", 0, INT32_MIN, INT32_MAX);
   settings.changes_logits = reader.flag("logits", false);
   settings.keeps_sequence = reader.flag("keep", false);
+  settings.adapter = reader.i64("adapter", -1, -1);
   if (reader.has("echo"))
     reader.fail(
         Status(StatusCode::kInvalidArgument,

@@ -29,7 +29,7 @@ struct GrammarSource {
 struct RequestSettings {
   SamplingSettings sampling;
   GrammarSource grammar;
-  int64_t priority = 0;
+  int64_t priority = 0, adapter = -1;
   bool changes_logits = false, keeps_sequence = false;
   Options chat, chat_template;  // of messages: those of a conversation, and which template
 };

@@ -105,6 +105,7 @@ Result<ServingRequest> RequestMaker::make(std::vector<int32_t> prompt, RequestSe
   if (settings.grammar.kind != GrammarSource::Kind::kNone) {
     TSR_ASSIGN_OR_RETURN(request.constraint, constraint(settings.grammar));
   }
+  request.adapter = settings.adapter;
   request.changes_logits = settings.changes_logits;
   request.keeps_sequence = settings.keeps_sequence;
   request.sampling = std::make_shared<const SamplingSettings>(std::move(settings.sampling));

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <iterator>
 #include <optional>
 #include <utility>
 
@@ -54,6 +55,7 @@ void Scheduler::stop(Sequence& sequence) {
   for (; !sequence.pages.empty(); sequence.pages.pop_back()) pool_.give_back(sequence.pages.back());
   sequence.contents.clear();
   sequence.computed = 0;
+  sequence.guesses.clear();
   free_rows_.push_back(*sequence.row);
   sequence.row.reset();
   std::erase(running_, &sequence);
@@ -143,6 +145,20 @@ void Scheduler::begin_page(Sequence& sequence, const PagePool::Beginning& beginn
   sequence.computed += beginning.common;
 }
 
+// Room for as many guesses of the sequence as fit without others giving way; the rest are dropped.
+int64_t Scheduler::add_guesses(Sequence& sequence, int64_t most) {
+  const int64_t wanted = std::min(std::ssize(sequence.guesses), most);
+  const auto room = [&] { return std::ssize(sequence.pages) * pool_.page_size() - sequence.size(); };
+  while (room() < wanted) {
+    const auto page = pool_.take();
+    if (!page) break;
+    sequence.pages.push_back(*page);
+  }
+  const int64_t guesses = std::clamp<int64_t>(room(), 0, wanted);
+  sequence.guesses.resize(static_cast<size_t>(guesses));
+  return guesses;
+}
+
 std::vector<StepPart> Scheduler::plan(int64_t budget, int64_t logits) {
   std::vector<StepPart> parts;
   planned_.clear();
@@ -162,7 +178,13 @@ std::vector<StepPart> Scheduler::plan(int64_t budget, int64_t logits) {
     for (Sequence* const sequence : std::vector<Sequence*>(order)) body(*sequence);
   };
   each(running_, [&](Sequence& it) {
-    if (it.row && it.is_decoding()) put(it, 1);
+    if (!it.row || !it.is_decoding()) return;
+    put(it, 1);
+    if (it.guesses.empty() || parts.empty() || parts.back().sequence != &it) return;
+    const int64_t guesses = add_guesses(it, std::min(budget, logits));
+    parts.back().count += guesses;
+    budget -= guesses;
+    logits -= guesses;
   });
   each(running_, [&](Sequence& it) {
     if (it.row && !it.is_decoding()) put(it, budget);
@@ -183,21 +205,42 @@ std::vector<StepPart> Scheduler::plan(int64_t budget, int64_t logits) {
   return parts;
 }
 
-void Scheduler::computed(const std::vector<StepPart>& parts) {
+void Scheduler::remember_full_pages(Sequence& sequence) {
   const auto size = static_cast<size_t>(pool_.page_size());
+  while ((sequence.contents.size() + 1) * size <= static_cast<size_t>(sequence.computed)) {
+    const size_t page = sequence.contents.size();
+    sequence.contents.push_back(pool_.remember(sequence.pages[page], sequence.content(),
+                                               std::span(sequence.tokens).subspan(page * size, size)));
+  }
+}
+
+void Scheduler::computed(const std::vector<StepPart>& parts) {
   for (const StepPart& part : parts) {
     Sequence& sequence = *part.sequence;
     const bool is_prompt = !sequence.is_decoding();
-    sequence.computed += part.count;
+    sequence.computed += part.count - std::ssize(sequence.guesses);
     if (!shares_) continue;
-    while ((sequence.contents.size() + 1) * size <= static_cast<size_t>(sequence.computed)) {
-      const size_t page = sequence.contents.size();
-      sequence.contents.push_back(pool_.remember(sequence.pages[page], sequence.content(),
-                                                 std::span(sequence.tokens).subspan(page * size, size)));
-    }
+    remember_full_pages(sequence);
     // Others may have been waiting for it; what is decoded is remembered by whole pages, and at the end.
     if (is_prompt) remember_last_page(sequence);
   }
+}
+
+void Scheduler::accept(Sequence& sequence, int64_t right) {
+  sequence.computed += right;
+  sequence.guesses.clear();
+  if (shares_) remember_full_pages(sequence);
+}
+
+std::vector<Sequence*> Scheduler::decoding() const {
+  const bool all = waiting_.empty() && std::ranges::all_of(running_, [](const Sequence* it) {
+                     return it->is_decoding() || it->computed == it->size();  // which waits for its caller
+                   });
+  std::vector<Sequence*> decoding;
+  if (all)
+    std::ranges::copy_if(running_, std::back_inserter(decoding),
+                         [](const Sequence* it) { return it->is_decoding(); });
+  return decoding;
 }
 
 }  // namespace tessera

@@ -15,7 +15,7 @@
 
 namespace tessera {
 
-// Tokens [first, first + count) of a sequence.
+// Tokens [first, first + count) of a sequence and of its guesses behind them.
 struct StepPart {
   Sequence* sequence;
   int64_t first, count;
@@ -45,6 +45,11 @@ class Scheduler {
   std::span<const PageCopy> copies() const { return copies_; }
   // The parts that `plan` returned have been computed: what is in their pages can be found from here on.
   void computed(const std::vector<StepPart>& parts);
+  // The first `right` guesses became tokens of the sequence, whose others are dropped.
+  void accept(Sequence& sequence, int64_t right);
+
+  // Sequences that are computed a token a step; empty where there are prompts to compute as well.
+  std::vector<Sequence*> decoding() const;
 
   int64_t running() const { return static_cast<int64_t>(running_.size()); }
   int64_t waiting() const { return static_cast<int64_t>(waiting_.size()); }
@@ -56,6 +61,8 @@ class Scheduler {
   Admission admit(Sequence& sequence, std::span<const StepPart> parts);
   void begin_page(Sequence& sequence, const PagePool::Beginning& beginning, int64_t wanted);
   void stop(Sequence& sequence);
+  void remember_full_pages(Sequence& sequence);
+  int64_t add_guesses(Sequence& sequence, int64_t most);
   void remember_last_page(const Sequence& sequence);
   Sequence* least_important(const Sequence& than) const;
 

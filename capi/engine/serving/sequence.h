@@ -24,6 +24,7 @@ struct Sequence {
   std::optional<int32_t> row;               // of the page table, while it runs
   int64_t logits_begin = 0,
           logits_end = 0;  // tokens still to compute behind which logits are wanted, beside the last
+  std::vector<int32_t> guesses;             // tokens that may come next, computed along in the next step
   int64_t reused = 0;                       // tokens that were in pages already when it began, the last time
 
   int64_t size() const { return static_cast<int64_t>(tokens.size()); }

@@ -17,7 +17,8 @@ ServedText::ServedText(const Model& model, const ServingRequest& request, Sample
       constraint_(request.constraint),
       decoder_(tokenizer_ ? tokenizer_->decoder() : nullptr),
       stream_(TextStream::sharing(request.stops)),
-      changes_logits_(request.changes_logits) {}
+      changes_logits_(request.changes_logits),
+      keeps_sequence_(request.keeps_sequence) {}
 
 Result<std::unique_ptr<ServedText>> ServedText::create(const Model& model, const ServingRequest& request,
                                                        int64_t number, int32_t index, int64_t most) {
@@ -97,6 +98,15 @@ void ServedText::take_prompt(std::span<const float> logits, int64_t first, int64
   if (!told.log_probabilities.empty()) events.push_back(std::move(told));
 }
 
+std::vector<int32_t> ServedText::guess(size_t most) {
+  const int64_t left = most_ - sequence.size() - 1;  // behind the next token
+  if (changes_logits_ || left < 1) return {};
+  const size_t wanted = std::min({record_.wanted(), most, static_cast<size_t>(left)});
+  if (wanted == 0) return {};
+  const std::span<const int32_t> guesses = drafts_.propose(sequence.tokens, wanted);
+  return {guesses.begin(), guesses.end()};
+}
+
 Result<int32_t> ServedText::draw_token(std::span<const float> logits, ServedScratch& scratch) const {
   if (!constraint_) return sampler_.draw(logits, {}, sequence.size(), scratch.sampler);
   // The tokenizer's vocabulary may be another one than the model's rows.
@@ -155,6 +165,7 @@ void ServedText::finish(Finish why, Status failure, std::vector<ServingEvent>& e
   usage_.total_s = std::chrono::duration<double>(Clock::now() - came_).count();
   end.usage = usage_;
   end.failure = std::move(failure);
+  if (keeps_sequence_) end.sequence = KeptSequence{sequence.root, sequence.tokens};
   events.push_back(std::move(end));
 }
 

@@ -11,6 +11,8 @@
 #include <vector>
 
 #include "capi/engine/sampler.h"
+#include "capi/engine/serving/draft_control.h"
+#include "capi/engine/serving/ngram_drafts.h"
 #include "capi/engine/serving/sequence.h"
 #include "capi/engine/serving/serving_event.h"
 #include "capi/engine/serving/serving_request.h"
@@ -55,6 +57,11 @@ class ServedText {
   std::span<const float> kept_logits() const { return kept_logits_; }
   void answer(std::span<const float> logits, ServedScratch& scratch, std::vector<ServingEvent>& events);
 
+  // Tokens that may come next, at most `most`; none where guessing has not paid. And which of them were right.
+  std::vector<int32_t> guess(size_t most);
+  void note_guesses(size_t guessed, size_t right) { record_.note(guessed, right); }
+  double expected_right(size_t guessed) const { return record_.expected(guessed); }
+
   void finish(ServingEvent::Finish why, Status failure, std::vector<ServingEvent>& events);
   bool has_ended() const { return ended_; }
 
@@ -71,12 +78,14 @@ class ServedText {
   std::optional<grammar::Constraint> constraint_;
   std::unique_ptr<TextDecoder> decoder_;  // null without a tokenizer
   TextStream stream_;
-  const bool changes_logits_;
+  const bool changes_logits_, keeps_sequence_;
   int64_t request_ = 0, prompt_ = 0, most_ = 0;  // tokens of the prompt, and of all at most
   int64_t told_ = 0;                             // tokens of the prompt whose log probabilities were told
   int32_t index_ = 0;
   const Clock::time_point came_ = Clock::now();
   std::vector<float> kept_logits_;
+  NgramDrafts drafts_;
+  DraftRecord record_;
   ServedUsage usage_;
   bool has_begun_ = false, ended_ = false;
 };

@@ -1,8 +1,10 @@
 #include "capi/engine/serving/serving_core.h"
 
 #include <algorithm>
+#include <chrono>
 #include <utility>
 
+#include "capi/engine/serving/fitted_pages.h"
 #include "capi/engine/serving/model_fingerprint.h"
 #include "graph/base/text.h"
 #include "runtime/arranged_weights.h"
@@ -26,12 +28,14 @@ ServingCore::ServingCore(ServingSettings settings)
 Result<std::unique_ptr<ServingCore>> ServingCore::create(std::shared_ptr<Runtime> runtime,
                                                          std::shared_ptr<SharedModel> model,
                                                          ServingSettings given) {
+  const bool chooses_pages = given.pages == 0 && given.compute.memory_limit > 0;
   TSR_ASSIGN_OR_RETURN(ServingSettings settings, finalized(std::move(given), model->context_length()));
   TSR_ASSIGN_OR_RETURN(std::shared_ptr<DeviceSet> devices,
                        runtime->open_devices(settings.compute.devices, settings.compute.profile));
   const Graph forward = model->graph();
   const bool batch_invariant = devices->cluster().shared_cores > 0;
-  TSR_ASSIGN_OR_RETURN(CompiledProgram compiled, compile_serving(forward, settings, devices));
+  TSR_ASSIGN_OR_RETURN(CompiledProgram compiled, chooses_pages ? compile_fitting(forward, settings, devices)
+                                                               : compile_serving(forward, settings, devices));
   if (settings.inference.repack) take_arranged_variants(compiled.program, *devices);
   TSR_ASSIGN_OR_RETURN(auto prepared, prepare(runtime, std::move(devices), std::move(compiled)));
   std::unique_ptr<ServingCore> core(new ServingCore(std::move(settings)));
@@ -181,10 +185,10 @@ Status ServingCore::run(const std::vector<StepPart>& parts, std::vector<Wanted>&
     const int64_t end = part.first + part.count;
     // Rows behind tokens whose logits are wanted, up to the last.
     int64_t from = std::max(part.first, sequence.logits_begin);
-    const int64_t to = end == sequence.size() ? end : std::min(end, sequence.logits_end);
+    const int64_t to = end >= sequence.size() ? end : std::min(end, sequence.logits_end);
     if (from >= sequence.logits_end) from = sequence.size() - 1;
     if (from < to) {
-      wanted.push_back({texts_.find(sequence.number)->second.get(), from, to - from});
+      wanted.push_back({&text_of(sequence), from, to - from});
       rows += to - from;
     }
     count += part.count;
@@ -205,7 +209,8 @@ Status ServingCore::run(const std::vector<StepPart>& parts, std::vector<Wanted>&
         chosen[chosen_count++] = static_cast<int32_t>(static_cast<int64_t>(at) + i - part.first);
     }
     for (int64_t i = part.first; i < part.first + part.count; ++i, ++at) {
-      ids[at] = sequence.tokens[static_cast<size_t>(i)];
+      const auto place = static_cast<size_t>(i), known = sequence.tokens.size();
+      ids[at] = place < known ? sequence.tokens[place] : sequence.guesses[place - known];
       row[at] = *sequence.row;
       adapter[at] = sequence.adapter_slot;
       position[at] = static_cast<int32_t>(i);
@@ -222,20 +227,70 @@ Status ServingCore::run(const std::vector<StepPart>& parts, std::vector<Wanted>&
     TSR_RETURN_IF_ERROR(running_->feed(entry.name, "adapter", view(adapter, per_token)));
   TSR_RETURN_IF_ERROR(running_->feed(entry.name, "page_table", view(table_, Shape{settings_.rows, columns})));
   TSR_RETURN_IF_ERROR(running_->feed(entry.name, "wanted", view(chosen, Shape{entry.wanted})));
+  const auto begin = std::chrono::steady_clock::now();
   TSR_RETURN_IF_ERROR(running_->run(entry.name));
+  step_times_.note(entry.name,
+                   std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
   ++counts_.steps;
   counts_.tokens += count;
   logits_.resize(static_cast<size_t>(entry.wanted * text_model_.vocabulary));
   return running_->session().fetch_into(entry.name, "logits", std::as_writable_bytes(std::span(logits_)));
 }
 
+// Guesses for those that are decoded, where the step is likely to be worth its time.
+void ServingCore::guess() {
+  const std::vector<Sequence*> decoding = scheduler_.decoding();
+  if (decoding.empty()) return;
+  const auto certain = std::ssize(decoding);
+  int64_t room = std::min(serving_step_tokens(settings_) - certain, kServingScoredTokens), guessed = 0;
+  double expected = 0;
+  for (Sequence* const sequence : decoding) {
+    ServedText& text = text_of(*sequence);
+    sequence->guesses = text.guess(static_cast<size_t>(room - guessed));
+    guessed += std::ssize(sequence->guesses);
+    expected += text.expected_right(sequence->guesses.size());
+  }
+  const std::string& plain = entry_for(certain, certain).name;
+  if (guessed > 0 && !step_times_.pays(plain, static_cast<double>(certain),
+                                       entry_for(certain + guessed, certain + guessed).name, expected))
+    for (Sequence* const sequence : decoding) sequence->guesses.clear();
+}
+
+// What a text takes of its rows of logits: the prompt's log probabilities, then its next token, and for each guess that
+// this turned out to be the one behind it.
+void ServingCore::take_rows(const Wanted& wanted, std::span<const float> rows,
+                            std::vector<ServingEvent>& events) {
+  ServedText& text = *wanted.text;
+  Sequence& sequence = text.sequence;
+  const auto width = static_cast<size_t>(text_model_.vocabulary), count = static_cast<size_t>(wanted.count);
+  if (wanted.first < sequence.logits_end)
+    text.take_prompt(rows, wanted.first, wanted.count, scratch_, events);
+  const std::vector<int32_t> guesses = sequence.guesses;
+  if (wanted.first + wanted.count < sequence.size() + std::ssize(guesses)) return;
+  size_t right = 0;
+  for (size_t row = count - guesses.size() - 1;; ++row, ++right) {
+    const size_t known = sequence.tokens.size();
+    text.take(rows.subspan(row * width, width), scratch_, events);
+    if (text.has_ended() || sequence.tokens.size() == known || right == guesses.size() ||
+        sequence.tokens.back() != guesses[right])
+      break;
+  }
+  if (guesses.empty()) return;
+  text.note_guesses(guesses.size(), right);
+  counts_.guessed += std::ssize(guesses);
+  counts_.right += static_cast<int64_t>(right);
+  scheduler_.accept(sequence, static_cast<int64_t>(right));
+}
+
 Result<bool> ServingCore::step(std::vector<ServingEvent>& events) {
   TSR_RETURN_IF_ERROR(adapter_queue_->admit(scheduler_, running_->session()));
+  for (const auto& [number, text] : texts_) text->sequence.guesses.clear();  // of a step that did not come
+  if (settings_.guesses) guess();
   const std::vector<StepPart> parts = scheduler_.plan(serving_step_tokens(settings_), kServingScoredTokens);
   if (parts.empty()) return false;
   for (const StepPart& part : parts) {
     if (part.first != part.sequence->reused) continue;
-    texts_.find(part.sequence->number)->second->begin();
+    text_of(*part.sequence).begin();
     counts_.reused += std::exchange(part.sequence->reused, -1);
   }
   for (const PageCopy& copy : scheduler_.copies()) counts_.copied += copy.count;
@@ -243,16 +298,11 @@ Result<bool> ServingCore::step(std::vector<ServingEvent>& events) {
   std::vector<Wanted> wanted;
   TSR_RETURN_IF_ERROR(run(parts, wanted));
   scheduler_.computed(parts);
-  const auto width = static_cast<size_t>(text_model_.vocabulary);
   std::span<const float> rows(logits_);
   for (const Wanted& it : wanted) {
-    ServedText& text = *it.text;
-    const auto count = static_cast<size_t>(it.count);
-    if (it.first < text.sequence.logits_end)
-      text.take_prompt(rows.first(count * width), it.first, it.count, scratch_, events);
-    if (it.first + it.count == text.sequence.size())
-      text.take(rows.subspan((count - 1) * width, width), scratch_, events);
-    rows = rows.subspan(count * width);
+    const auto size = static_cast<size_t>(it.count * text_model_.vocabulary);
+    take_rows(it, rows.first(size), events);
+    rows = rows.subspan(size);
   }
   remove_ended();
   return true;

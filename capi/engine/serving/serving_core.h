@@ -69,6 +69,7 @@ class ServingCore {
     int64_t steps = 0, tokens = 0, preemptions = 0;
     int64_t reused = 0;  // tokens that were in pages already, and of these those copied to another page
     int64_t copied = 0;
+    int64_t guessed = 0, right = 0;  // tokens computed along, and those that came true
     int64_t running = 0, waiting = 0, pages = 0, free_pages = 0;
     int64_t adapters = 0, adapters_written = 0;  // loaded, and into slots since the beginning
   };
@@ -88,6 +89,9 @@ class ServingCore {
     int64_t first, count;
   };
   Status run(const std::vector<StepPart>& parts, std::vector<Wanted>& wanted);
+  void guess();
+  void take_rows(const Wanted& wanted, std::span<const float> rows, std::vector<ServingEvent>& events);
+  ServedText& text_of(const Sequence& sequence) const { return *texts_.find(sequence.number)->second; }
   Status check_tokens(std::span<const int32_t> tokens) const;
   ServedText* find(int64_t request, int32_t index) const;
   void remove_ended();
@@ -107,6 +111,7 @@ class ServingCore {
   std::map<int64_t, std::unique_ptr<ServedText>> texts_;  // by their sequences' numbers
   int64_t next_ = 0;
   Counts counts_;
+  StepTimes step_times_;
   // Memory that every step uses.
   std::vector<int32_t> table_;
   std::vector<float> logits_;

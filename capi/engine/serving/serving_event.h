@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "capi/engine/log_probabilities.h"
+#include "capi/engine/serving/kept_sequence.h"
 #include "graph/base/status.h"
 
 namespace tessera {
@@ -46,6 +47,7 @@ struct ServingEvent {
   int64_t first = 0;                 // of kPrompt: the place of the first in the prompt
   std::optional<ServedUsage> usage;  // of kEnd
   Status failure;                    // of kFailed
+  std::optional<KeptSequence> sequence;  // of kEnd, where it is kept
 };
 
 }  // namespace tessera

@@ -22,6 +22,7 @@ struct ServingSettings {
   int64_t pages = 0;          // 0: as many as `rows` sequences of `context` tokens have
   int64_t step_tokens = 256;  // of a step at most
   bool shares_prefixes = true;
+  bool guesses = false;  // tokens that follow from what a text repeats are computed along ("speculation")
   std::optional<DType> cache;  // of keys and values; nothing: as they are computed
   int64_t adapters = 0;        // adapters of requests in use at once; 0: none
   int64_t adapter_rank = 16;   // at most

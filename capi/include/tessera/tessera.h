@@ -126,6 +126,7 @@ typedef struct tsr_trainer tsr_trainer;
 typedef struct tsr_saving tsr_saving;
 typedef struct tsr_generator tsr_generator;
 typedef struct tsr_engine tsr_engine;
+typedef struct tsr_sequence tsr_sequence;
 typedef struct tsr_scorer tsr_scorer;
 typedef struct tsr_embedder tsr_embedder;
 
@@ -1404,12 +1405,17 @@ TSR_API void tsr_generator_free(tsr_generator* generator);
  *   context         i64   tokens of a sequence at most, prompt included (default: the model's context, at most 2048)
  *   sequences       i64   computed at once; further ones wait (default 16)
  *   cache_tokens    i64   tokens whose keys and values are kept, of all sequences together and of those that ended, for
- *                         prompts that begin alike; rounded up to pages of 64. Default: sequences * context. Where they
- *                         run out, the sequence that came last among those of the lowest priority waits, to be
+ *                         prompts that begin alike; rounded up to pages of 64. Default: sequences * context, or what
+ *                         memory_limit leaves room for, one context at least (TSR_OUT_OF_MEMORY). Where they run out, the sequence that came last among those of the lowest priority waits, to be
  *                         computed again
  *   cache_type      str   model (default: as they are computed) | f16 | bf16: element type of keys and values
  *   prefix_cache    i64   0: every prompt is computed whole (default 1)
  *   step_tokens     i64   computed in a step at most; longer prompts take several (default 256)
+ *   speculation     str   off (default) | ngram: where a text repeats what it said before, tokens that followed then are
+ *                         computed along with the next one, as long as that pays. Which tokens come is not changed,
+ *                         sampled or not; "speculated" and "accepted" of the report count them
+ *   adapters        i64   LoRA adapters that a step can mix, of those loaded with tsr_engine_load_adapter (default 0)
+ *   adapter_rank    i64   of these, at most (default 16)
  * and what requests have unless they say otherwise: the sampling options of tsr_engine_submit. Settings that the model's
  * file recommends (a Hugging Face folder's generation_config.json, keys general.sampling.* of GGUF) are their defaults;
  * "recommended" of the report names those that cannot be obeyed.
@@ -1455,6 +1461,7 @@ TSR_API tsr_status* tsr_engine_new(tsr_runtime* runtime, tsr_model* model, const
  *                              at most one of these five; needs a tokenizer
  *   logits               i64   1: before each token comes an event TSR_EVENT_LOGITS, and the text goes on with
  *                              tsr_engine_answer (default 0)
+ *   adapter              i64   of tsr_engine_load_adapter (default -1: none)
  *   keep                 i64   1: when it ended its sequences can be had by tsr_engine_sequence (default 0)
  * and of messages: name, template, tools, documents, variables, now, continue_final_message as for tsr_chat_new and
  * tsr_chat_render.
@@ -1511,8 +1518,42 @@ TSR_API tsr_status* tsr_engine_logits(tsr_engine* engine, int64_t request, int32
 TSR_API tsr_status* tsr_engine_answer(tsr_engine* engine, int64_t request, int32_t index, const float* items,
                                       size_t count);
 
+/* Sequences are values: the tokens of a prompt and of its text, whose keys and values stay in the cache while it has room,
+ * and are computed again, on CPU devices to the same bits, where it has not. They hold nothing but their tokens: any
+ * number of them may be kept, with or without their engine. tsr_engine_sequence: of a request with the option keep, once
+ * that text has ended; TSR_NOT_FOUND else, and the second time. fork copies; rewind keeps the first `count` tokens,
+ * 1 to all; tokens: "Arrays out". A sequence is used by one thread at a time. */
+TSR_API tsr_status* tsr_engine_sequence(tsr_engine* engine, int64_t request, int32_t index,
+                                        tsr_sequence** out_sequence);
+TSR_API tsr_status* tsr_sequence_fork(const tsr_sequence* sequence, tsr_sequence** out_sequence);
+TSR_API tsr_status* tsr_sequence_rewind(tsr_sequence* sequence, size_t count);
+TSR_API tsr_status* tsr_sequence_tokens(const tsr_sequence* sequence, int32_t* items, size_t capacity,
+                                        size_t* out_count);
+TSR_API void tsr_sequence_free(tsr_sequence* sequence);
+
+/* A request whose prompt is the sequence, then these tokens (count may be 0), as tsr_engine_submit_tokens. */
+TSR_API tsr_status* tsr_engine_submit_sequence(tsr_engine* engine, const tsr_options* options,
+                                               const tsr_sequence* sequence, const int32_t* ids, size_t count,
+                                               int64_t* out_request);
+
+/* A sequence in a file, with the keys and values that are cached; and back, into the cache as far as it has room. Any thread;
+ * between two steps. TSR_CORRUPT for files that are damaged, TSR_INVALID_ARGUMENT for those of another model or other
+ * settings; TSR_UNSUPPORTED to save one that was computed with an adapter. */
+TSR_API tsr_status* tsr_engine_save_sequence(tsr_engine* engine, const tsr_sequence* sequence, const char* path);
+TSR_API tsr_status* tsr_engine_restore_sequence(tsr_engine* engine, const char* path,
+                                                tsr_sequence** out_sequence);
+
+/* A LoRA adapter for requests with the option `adapter`: a PEFT folder, a GGUF adapter, or a .tsr file with adapters over
+ * this model (docs/adapters.md). Any number may be loaded, as host memory holds them; `adapters` of them are mixed in a
+ * step, and requests of others wait. The model's weights are neither changed nor copied. Any thread, while others are
+ * served. TSR_INVALID_ARGUMENT for adapters of another model and ranks above adapter_rank, TSR_UNSUPPORTED for what is more
+ * than low-rank products of blocks' matrices, TSR_FAILED_PRECONDITION for an engine without the option adapters. drop:
+ * requests that use it go on, further ones are refused; TSR_NOT_FOUND the second time. */
+TSR_API tsr_status* tsr_engine_load_adapter(tsr_engine* engine, const char* path, int64_t* out_adapter);
+TSR_API tsr_status* tsr_engine_drop_adapter(tsr_engine* engine, int64_t adapter);
+
 /* {"requests", "running", "waiting": sequences, "steps", "tokens": computed, "cached_tokens": not computed again, "generated",
- * "preemptions", "cache_tokens", "free_cache_tokens", "context", "sequences", "batch_invariant", "recommended":
+ * "preemptions", "speculated", "accepted": tokens computed along, and those that came, "adapters": loaded, "cache_tokens", "free_cache_tokens", "context", "sequences", "batch_invariant", "recommended":
  * {"not_obeyed": [texts]}, "seconds": computing, "plan": {as tsr_plan_info}, "devices": [as tsr_session_report]}.
  * "devices" is as of the last time without requests. */
 TSR_API tsr_status* tsr_engine_report(tsr_engine* engine, tsr_text** out_text);

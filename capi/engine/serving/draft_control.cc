@@ -1,0 +1,52 @@
+#include "capi/engine/serving/draft_control.h"
+
+#include <algorithm>
+
+namespace tessera {
+
+size_t DraftRecord::wanted() {
+  if (pause_ > 0) {
+    --pause_;
+    return 0;
+  }
+  return rate_ > 0.75 ? 7 : rate_ > 0.4 ? 3 : 1;
+}
+
+void DraftRecord::note(size_t guessed, size_t right) {
+  constexpr double kNewest = 0.25;
+  // Guesses behind a wrong one say nothing.
+  const size_t seen = std::min(guessed, right + 1);
+  for (size_t i = 0; i < seen; ++i) rate_ += kNewest * ((i < right ? 1.0 : 0.0) - rate_);
+  if (right > 0) {
+    next_pause_ = kShortestPause;
+  } else if (rate_ < 0.3) {
+    pause_ = next_pause_;
+    next_pause_ = std::min(2 * next_pause_, kLongestPause);
+  }
+}
+
+double DraftRecord::expected(size_t guessed) const {
+  double sum = 0, chance = 1;
+  for (size_t i = 0; i < guessed; ++i) sum += chance *= rate_;
+  return sum;
+}
+
+void StepTimes::note(const std::string& entry, double seconds) {
+  constexpr double kNewest = 0.2;
+  const auto [at, is_new] = seconds_.try_emplace(entry, seconds);
+  if (!is_new) at->second += kNewest * (seconds - at->second);
+}
+
+bool StepTimes::pays(const std::string& plain, double certain, const std::string& with_guesses,
+                     double guessed) {
+  constexpr int64_t kTriedAgain = 256;
+  if (plain == with_guesses) return true;
+  const auto without = seconds_.find(plain), with = seconds_.find(with_guesses);
+  if (without == seconds_.end() || with == seconds_.end()) return true;
+  if (with->second * certain <= without->second * (certain + guessed)) return true;
+  if (++refused_ < kTriedAgain) return false;
+  refused_ = 0;
+  return true;
+}
+
+}  // namespace tessera

@@ -1,0 +1,41 @@
+// When guessed tokens are computed along with those that are certain, and how many: as long as they come true often enough
+// for the time that they take. Which tokens come out does not depend on it. One thread at a time.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <string>
+
+namespace tessera {
+
+// Of one text: how often its guesses came true.
+class DraftRecord {
+ public:
+  // Guesses wanted for the next step; 0 for a while after they failed.
+  size_t wanted();
+  // Of that many `guessed` tokens the first `right` were right.
+  void note(size_t guessed, size_t right);
+  // Tokens that so many guesses bring, on average.
+  double expected(size_t guessed) const;
+
+ private:
+  double rate_ = 0.7;  // of guesses that were right, lately
+  int64_t pause_ = 0, next_pause_ = kShortestPause;
+  static constexpr int64_t kShortestPause = 4, kLongestPause = 512;
+};
+
+// Of a server: what steps take, by their entry points.
+class StepTimes {
+ public:
+  void note(const std::string& entry, double seconds);
+  // Whether a step of `certain` tokens by one entry is slower, a token, than one with `guessed` more on average by the
+  // other. True while a time is not known, and now and then to see whether it still holds.
+  bool pays(const std::string& plain, double certain, const std::string& with_guesses, double guessed);
+
+ private:
+  std::map<std::string, double> seconds_;  // by entry; lately
+  int64_t refused_ = 0;
+};
+
+}  // namespace tessera

@@ -1,0 +1,155 @@
+// Engines through C: sequences as values, adapters of requests, and speculation, which changes no token.
+#include <filesystem>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "c_api.h"
+#include "serialize/json.h"
+
+using namespace capi_test;
+using tessera::Json;
+
+namespace {
+
+using Engine = Handle<tsr_engine, tsr_engine_free>;
+using Sequence = Handle<tsr_sequence, tsr_sequence_free>;
+using Tokens = std::vector<int32_t>;
+
+Model small_model() {
+  tsr_model* made = nullptr;
+  ok(tsr_model_new("llama:L=2,C=32,H=4,KV=2,F=48,V=96,T=256", options({{"seed", int64_t{3}}}).get(), &made));
+  return Model(made);
+}
+
+Engine engine(const Runtime& rt, const Model& model, std::initializer_list<Setting> settings = {}) {
+  tsr_engine* made = nullptr;
+  ok(tsr_engine_new(rt.get(), model.get(), options(settings).get(), &made));
+  return Engine(made);
+}
+
+std::map<std::pair<int64_t, int32_t>, Tokens> collect(const Engine& from) {
+  std::map<std::pair<int64_t, int32_t>, Tokens> tokens;
+  for (;;) {
+    tsr_event event{};
+    event.struct_size = sizeof event;
+    ok(tsr_engine_next(from.get(), -1, &event));
+    if (event.kind == TSR_EVENT_PENDING) return tokens;
+    if (event.kind == TSR_EVENT_TOKEN) tokens[{event.request, event.index}].push_back(event.token);
+    if (event.kind == TSR_EVENT_END) CHECK(event.finish != TSR_FINISH_FAILED);
+  }
+}
+
+int64_t submit(const Engine& to, const Tokens& prompt, std::initializer_list<Setting> settings) {
+  int64_t request = -1;
+  ok(tsr_engine_submit_tokens(to.get(), options(settings).get(), prompt.data(), prompt.size(), &request));
+  return request;
+}
+
+int64_t resume(const Engine& to, const Sequence& from, const Tokens& more, std::initializer_list<Setting> settings) {
+  int64_t request = -1;
+  ok(tsr_engine_submit_sequence(to.get(), options(settings).get(), from.get(), more.data(), more.size(), &request));
+  return request;
+}
+
+Sequence kept(const Engine& from, int64_t request) {
+  tsr_sequence* made = nullptr;
+  ok(tsr_engine_sequence(from.get(), request, 0, &made));
+  return Sequence(made);
+}
+
+Tokens tokens_of(const Sequence& sequence) {
+  size_t count = 0;
+  ok(tsr_sequence_tokens(sequence.get(), nullptr, 0, &count));
+  Tokens tokens(count);
+  ok(tsr_sequence_tokens(sequence.get(), tokens.data(), count, &count));
+  return tokens;
+}
+
+Json report(const Engine& from) {
+  return Json::parse(text([&](tsr_text** out) { return tsr_engine_report(from.get(), out); }));
+}
+
+const int64_t k1 = 1;
+
+}  // namespace
+
+TEST_CASE("engine: sequences are kept, forked, rewound, saved and restored, and go on as if nothing had been") {
+  const Runtime rt = runtime();
+  const Model model = small_model();
+  const Scratch scratch;
+  const std::string path = (scratch.path / "sequence.tsq").string();
+  Tokens prompt, all;
+  for (int i = 0; i < 80; ++i) prompt.push_back(i * 13 % 96);
+  {
+    const Engine whole = engine(rt, model);
+    submit(whole, prompt, {{"max_tokens", int64_t{60}}, {"seed", k1}, {"ignore_eos", k1}});
+    all = collect(whole).begin()->second;
+    REQUIRE(all.size() == 60);
+  }
+  const auto rest = [&](size_t from) { return Tokens(all.begin() + static_cast<std::ptrdiff_t>(from), all.end()); };
+  const Engine it = engine(rt, model);
+  const int64_t first =
+      submit(it, prompt, {{"max_tokens", int64_t{30}}, {"seed", k1}, {"ignore_eos", k1}, {"keep", k1}});
+  CHECK(collect(it).begin()->second == Tokens(all.begin(), all.begin() + 30));
+  const Sequence sequence = kept(it, first);
+  tsr_sequence* again = nullptr;
+  CHECK(take(tsr_engine_sequence(it.get(), first, 0, &again)).code == TSR_NOT_FOUND);
+  CHECK(tokens_of(sequence).size() == 110);
+  tsr_sequence* copy = nullptr;
+  ok(tsr_sequence_fork(sequence.get(), &copy));
+  const Sequence fork(copy);
+  ok(tsr_sequence_rewind(fork.get(), 90));
+  CHECK(take(tsr_sequence_rewind(fork.get(), 91)).code == TSR_INVALID_ARGUMENT);
+  CHECK(take(tsr_sequence_rewind(fork.get(), 0)).code == TSR_INVALID_ARGUMENT);
+  // A token depends on its position, so that the same seed gives the same text.
+  const int64_t before = report(it)["tokens"];
+  resume(it, sequence, {}, {{"max_tokens", int64_t{30}}, {"seed", k1}, {"ignore_eos", k1}});
+  CHECK(collect(it).begin()->second == rest(30));
+  CHECK(report(it)["tokens"].get<int64_t>() - before == 30);  // its last token, and 29 others
+  resume(it, fork, {}, {{"max_tokens", int64_t{50}}, {"seed", k1}, {"ignore_eos", k1}});
+  CHECK(collect(it).begin()->second == rest(10));
+  resume(it, fork, {all[10], all[11]}, {{"max_tokens", int64_t{48}}, {"seed", k1}, {"ignore_eos", k1}});
+  CHECK(collect(it).begin()->second == rest(12));
+  ok(tsr_engine_save_sequence(it.get(), sequence.get(), path.c_str()));
+  const Engine other = engine(rt, model);
+  tsr_sequence* read = nullptr;
+  ok(tsr_engine_restore_sequence(other.get(), path.c_str(), &read));
+  const Sequence restored(read);
+  CHECK(tokens_of(restored) == tokens_of(sequence));
+  resume(other, restored, {}, {{"max_tokens", int64_t{30}}, {"seed", k1}, {"ignore_eos", k1}});
+  CHECK(collect(other).begin()->second == rest(30));
+  CHECK(report(other)["tokens"] == 30);  // of the file's 110 none was computed but the last
+  CHECK(take(tsr_engine_restore_sequence(other.get(), (path + "x").c_str(), &read)).code == TSR_NOT_FOUND);
+}
+
+TEST_CASE("engine: speculation changes no token, and repeated text comes in fewer steps") {
+  const Runtime rt = runtime();
+  const Model model = small_model();
+  const Engine plain = engine(rt, model), guessing = engine(rt, model, {{"speculation", std::string("ngram")}});
+  uint32_t seed = 5;
+  std::map<int64_t, Tokens> wanted;
+  for (int round = 0; round < 4; ++round) {
+    for (const Engine* it : {&plain, &guessing}) {
+      uint32_t own = seed;
+      for (int i = 0; i < 12; ++i) {
+        const auto random = [&] { return (own = own * 1664525u + 1013904223u) >> 8; };
+        Tokens prompt;
+        for (uint32_t n = 8 + random() % 30, period = 3 + random() % 6; prompt.size() < n;)
+          prompt.push_back(static_cast<int32_t>(prompt.size() < period ? random() % 96 : prompt[prompt.size() - period]));
+        const double temperature = i % 3 == 0 ? 0.0 : i % 3 == 1 ? 0.05 : 0.9;
+        submit(*it, prompt, {{"max_tokens", int64_t{60}}, {"seed", int64_t{i}}, {"temperature", temperature},
+                             {"repetition_penalty", i % 4 == 3 ? 1.2 : 1.0}, {"logprobs", int64_t{i % 2}}});
+      }
+    }
+    seed = seed * 69069u + 1;
+    CHECK(collect(plain) == collect(guessing));
+  }
+  const Json told = report(guessing);
+  CHECK(told["accepted"].get<int64_t>() > 0);
+  CHECK(told["speculated"].get<int64_t>() >= told["accepted"].get<int64_t>());
+  CHECK(told["steps"].get<int64_t>() < report(plain)["steps"].get<int64_t>());
+  CHECK(told["free_cache_tokens"] == told["cache_tokens"]);
+  CHECK(report(plain)["speculated"] == 0);
+}
