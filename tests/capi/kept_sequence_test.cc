@@ -10,6 +10,7 @@
 #include <functional>
 #include <iterator>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "serialize/envelope.h"
@@ -112,16 +113,15 @@ TEST_CASE("kept sequences: a file fits pages of other sizes and other devices, b
     const Tokens text = serve_text(origin);
     save(origin, text, 0, folder / "a");
     const Bytes wanted = contents(folder / "a");
-    for (const char* const parallel : {"", "tp=2", "tp=3", "pp=2"})
-      for (const int64_t page_size : {5, 64}) {
-        CAPTURE(std::string(parallel));
-        CAPTURE(page_size);
-        const char* const devices = parallel[0] == '\0' ? "cpu:1" : parallel[3] == '2' ? "cpu:2" : "cpu:3";
-        TestServer other(kServedModel, settings_of({devices, parallel, cache}, page_size));
-        CHECK(restored(other, folder / "a").tokens == text);
-        save(other, text, 0, folder / "b");
-        CHECK(contents(folder / "b") == wanted);
-      }
+    const std::tuple<const char*, const char*, int64_t> others[] = {
+        {"cpu:1", "", 5}, {"cpu:2", "tp=2", 64}, {"cpu:3", "tp=3", 7}, {"cpu:2", "pp=2", 8}};
+    for (const auto& [devices, parallel, page_size] : others) {
+      CAPTURE(std::string(parallel));
+      TestServer other(kServedModel, settings_of({devices, parallel, cache}, page_size));
+      CHECK(restored(other, folder / "a").tokens == text);
+      save(other, text, 0, folder / "b");
+      CHECK(contents(folder / "b") == wanted);
+    }
   }
 }
 

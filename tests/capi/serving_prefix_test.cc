@@ -3,12 +3,14 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdlib>
 #include <map>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "tests/capi/c_api.h"
 #include "tests/capi/test_server.h"
 
 namespace tessera::serving_tests {
@@ -70,7 +72,14 @@ TEST_CASE("prefixes: two that go on from one page at once each have it as it was
     CHECK(after.reused - before.reused == 3 * 21);
     CHECK(after.copied - before.copied == 2 * 5);  // the first one writes on in the page itself
     CHECK(after.tokens - before.tokens == 3 * (6 + 7));
-    for (size_t i = 0; i < asked.size(); ++i) CHECK(server.given(numbers[i]) == server.serve_alone(asked[i]));
+    for (size_t i = 0; i < asked.size(); ++i) {
+      const Tokens given = server.given(numbers[i]), text = joined(asked[i].prompt, given);
+      CHECK(given == server.serve_alone(asked[i]));
+      if (i != 1) continue;
+      const std::vector<std::byte> rows = server.rows(text, 0);
+      CHECK(rows.size() > 0);
+      CHECK(rows == server.rows(text, server.last_root()));
+    }
   }
 }
 
@@ -182,9 +191,11 @@ TEST_CASE("prefixes: each turn of a conversation computes its new tokens and the
   }
 }
 
-TEST_CASE("prefixes: in random mixes of forks, roots and preemptions each has the tokens of its run alone") {
+TEST_CASE(
+    "prefixes: in random mixes of forks, roots, preemptions and files each has the tokens of its run alone") {
   const char* const full = std::getenv("TESSERA_TEST_FULL");
   const uint32_t mixes = full != nullptr && full[0] == '1' ? 60 : 3;  // of each layout
+  const capi_test::Scratch folder;
   for (const ServingLayout& layout : kServingLayouts) {
     CAPTURE(std::string(layout.parallel));
     TestServer server(kServedModel, settings_of(layout, 8, 30));
@@ -205,6 +216,8 @@ TEST_CASE("prefixes: in random mixes of forks, roots and preemptions each has th
         for (uint32_t steps = next(seed) % 4; steps > 0; --steps) server.step();
         const Tokens now = joined(it.prompt, server.given(number));
         if (now.size() < 200) texts.push_back(now);
+        if (asked.size() == 12) REQUIRE(server.core().save_sequence(now, it.root, folder / "text").ok());
+        if (asked.size() == 18) REQUIRE(server.core().restore_sequence(folder / "text").ok());
         if (next(seed) % 8 == 0) server.cancel(number), cancelled.push_back(number);
       }
       server.finish();

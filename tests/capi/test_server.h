@@ -3,6 +3,7 @@
 
 #include <doctest/doctest.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -11,6 +12,8 @@
 #include <vector>
 
 #include "capi/engine/serving/serving_core.h"
+#include "serialize/sequence_file.h"
+#include "tests/capi/c_api.h"
 #include "tests/capi/submit_request.h"
 
 namespace tessera::serving_tests {
@@ -106,6 +109,19 @@ class TestServer {
   Tokens serve_alone(Asking asked) {
     asked.root = next_root_++;
     return serve(asked);
+  }
+  uint64_t last_root() const { return next_root_ - 1; }  // of the last one served alone
+
+  // The keys and values that pages hold of it.
+  std::vector<std::byte> rows(const Tokens& tokens, uint64_t root) {
+    const capi_test::Scratch folder;
+    const Status saved = core_->save_sequence(tokens, root, folder / "rows");
+    REQUIRE_MESSAGE(saved.ok(), saved.to_string());
+    auto file = SequenceFileReader::open(folder / "rows");
+    REQUIRE_MESSAGE(file.ok(), file.status().to_string());
+    std::vector<std::byte> rows(static_cast<size_t>(file->header().cached * file->header().row_bytes()));
+    REQUIRE(file->read_rows(rows).ok());
+    return rows;
   }
 
  private:

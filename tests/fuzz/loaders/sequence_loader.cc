@@ -12,7 +12,7 @@ namespace {
 
 using testing::source_of;
 
-Status use(const std::string& file) {
+Status use_sequence(const std::string& file) {
   TSR_ASSIGN_OR_RETURN(SequenceFileReader reader, SequenceFileReader::open(source_of(file)));
   std::vector<std::byte> row(static_cast<size_t>(reader.header().row_bytes()));
   for (int64_t i = 0; i < reader.header().cached; ++i) TSR_RETURN_IF_ERROR(reader.read_rows(row));
@@ -42,7 +42,7 @@ class SequenceLoader final : public Loader {
     seed_ += std::string(2 * 2 * 2 * 4 * sizeof(float) + sizeof(uint64_t), 'x');
     set_size(seed_);
     set_checksum(seed_);
-    check_ok(use(seed_));
+    check_ok(use_sequence(seed_));
   }
   std::string_view name() const override { return "sequence"; }
   Outcome run(Random& random) override {
@@ -57,7 +57,7 @@ class SequenceLoader final : public Loader {
     if (random.one_in(8)) file.resize(random.below(file.size()));
     if (!random.one_in(4)) set_size(file);
     if (!random.one_in(8)) set_checksum(file);
-    const Status status = use(file);
+    const Status status = use_sequence(file);
     return {file.size() >= 56 && file.starts_with("TSRSEQNC"), status};
   }
 
