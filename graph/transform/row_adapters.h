@@ -17,6 +17,9 @@ namespace tessera {
 // Names of states, after the weight's: factors [slots, rank, K] and, times alpha / rank, [slots, rank, N] of a weight that
 // makes N numbers of K.
 inline constexpr std::string_view kAdapterA = ".adapter_a", kAdapterB = ".adapter_b";
+inline bool is_adapter_state(std::string_view name) {
+  return name.ends_with(kAdapterA) || name.ends_with(kAdapterB);
+}
 
 struct RowAdapterOptions {
   int64_t slots = 0, rank = 0;

@@ -3,6 +3,8 @@
 #include <string>
 #include <string_view>
 
+#include "graph/transform/row_adapters.h"
+
 namespace tessera {
 
 namespace {
@@ -15,11 +17,12 @@ class PageGraph {
     return graph_.add_tensor(std::move(name), std::move(type), TensorKind::kInput);
   }
 
-  // Calls `body` with each state, in the scope of its attention.
+  // Calls `body` with each state of pages, in the scope of its attention.
   template <class Body>
   Status for_each_state(Body body) {
     for (const TensorId id : serving_.tensors_of_kind(TensorKind::kState)) {
       const Tensor& given = serving_.tensor(id);
+      if (is_adapter_state(given.name)) continue;
       TSR_ASSIGN_OR_RETURN(const TensorId pages,
                            graph_.add_tensor(given.name, given.type, TensorKind::kState));
       graph_.set_scope(given.name.substr(0, given.name.rfind('.')));

@@ -11,10 +11,10 @@ namespace tessera {
 // written. State: that of `serving`. Symbol left: N, as below.
 Result<Graph> make_page_copy(const Graph& serving);
 
-// Input "from" i32[N]; for each state an output of its name and ".rows", [N, KV * D]: what is at from[n], 0 for none.
+// Input "from" i32[N]; for each state of pages an output of its name and ".rows", [N, KV * D]: what is at from[n], 0 for none.
 Result<Graph> make_page_read(const Graph& serving);
 
-// Input "slot" i32[N, 1], and for each state one of its name and ".rows", [N, 1, KV, D], which goes there.
+// Input "slot" i32[N, 1], and for each of these states one of its name and ".rows", [N, 1, KV, D], which goes there.
 Result<Graph> make_page_write(const Graph& serving);
 
 }  // namespace tessera

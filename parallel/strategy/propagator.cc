@@ -263,9 +263,8 @@ void Propagator::carry_sums(NodeId id, NodePlan& plan) const {
     const std::vector<int>& set = rule(id).linear[s];
     if (set.empty()) continue;
     std::vector<AxisId> carried;
-    int64_t in_elements = 0;
-    for (const int i : set)
-      in_elements = std::max(in_elements, graph_.type(it.inputs[static_cast<size_t>(i)]).shape.elements());
+    int64_t in_elements = 0;  // without carrying each of them is summed up
+    for (const int i : set) in_elements += graph_.type(it.inputs[static_cast<size_t>(i)]).shape.elements();
     // Beside other operands only where there is less to sum up afterwards.
     const int64_t out_elements = graph_.type(it.outputs[0]).shape.elements();
     const bool less =

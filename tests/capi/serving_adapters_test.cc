@@ -5,13 +5,17 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <filesystem>
 #include <map>
 #include <memory>
 #include <optional>
 #include <string>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 #include "capi/engine/adapters.h"
+#include "capi/engine/export.h"
 #include "capi/engine/generator.h"
 #include "capi/engine/serving/serving_core.h"
 #include "graph/base/text.h"
@@ -322,6 +326,39 @@ TEST_CASE(
   for (const ServingEvent& event : events)
     if (event.kind == ServingEvent::Kind::kEnd) ended.push_back(event.request);
   CHECK(ended == std::vector<int64_t>{0, 2, 1});
+}
+
+TEST_CASE("serving adapters: those of files are those of models") {
+  const auto runtime = new_runtime();
+  const auto model = new_model(kLlama);
+  ServingSettings settings;
+  settings.rows = 3;
+  settings.adapters = 3;
+  settings.adapter_rank = 4;
+  const auto core = new_core(runtime, model, settings);
+  const auto adapted = with_adapter(model, 6, 3, {{"on", std::string("block.*.q,block.1.down")}});
+  std::string pattern = (std::filesystem::temp_directory_path() / "tessera_adapters_XXXXXX").string();
+  REQUIRE(mkdtemp(pattern.data()) != nullptr);
+  std::vector<Asked> asked(3, Asked{prompt_of(3, 20), loaded(*core, *adapted), 12});
+  for (const auto& [i, name, adapters] :
+       {std::tuple(1, "peft", int64_t{0}), std::tuple(2, "gguf", int64_t{1})}) {
+    const std::string path = pattern + "/" + name;
+    Options options = {{"format", std::string(name)}};
+    if (adapters != 0) options.emplace("adapters", adapters);
+    auto work = Export::create(adapted, path, options);
+    REQUIRE_MESSAGE(work.ok(), work.status().to_string());
+    while ((*work)->done() < 1) REQUIRE((*work)->step().ok());
+    REQUIRE((*work)->finish().ok());
+    const auto adapter = core->load_adapter(path);
+    REQUIRE_MESSAGE(adapter.ok(), adapter.status().to_string());
+    asked[static_cast<size_t>(i)].adapter = *adapter;
+  }
+  const auto given = serve(*core, asked);
+  CHECK(given[1] == given[0]);
+  CHECK(given[2] == given[0]);
+  asked[0].adapter = -1;
+  CHECK(given[0] != serve(*core, {asked[0]})[0]);
+  std::filesystem::remove_all(pattern);
 }
 
 TEST_CASE("serving adapters: what cannot be applied by request is refused by name") {

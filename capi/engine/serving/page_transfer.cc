@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "graph/transform/row_adapters.h"
+
 namespace tessera {
 
 namespace {
@@ -17,6 +19,7 @@ PageTransfer::PageTransfer(ProgramRunner& runner, const ServingSettings& setting
       copied_(copied_slots(settings)),
       slots_(stored_slots(settings)) {
   for (const auto& [name, type] : runner.states()) {  // [P, S, KV, D]
+    if (is_adapter_state(name)) continue;
     states_.push_back({name, type.dtype, type.shape[2], type.shape[3]});
     row_bytes_ += states_.back().row_bytes();
   }
