@@ -1,3 +1,4 @@
+#include "serialize/answer/answer.h"
 #include "serialize/chat_template.h"
 #include "tests/fuzz/loaders.h"
 #include "tests/fuzz/seeds.h"
@@ -29,6 +30,10 @@ class ChatTemplateLoader final : public Loader {
     if (!request.continue_final_message && random.one_in(2)) {
       const auto spans = made.value()->render_with_spans(request);
       if (spans.ok()) check_ranges(spans.value().assistant, spans.value().text);
+    }
+    if (random.one_in(4)) {
+      const AnswerForm form = AnswerForm::of(*made.value());
+      (void)parse_answer(form, rendered.ok() ? rendered.value().text : text, {form.default_opening, Json()});
     }
     if (rendered.ok()) check_ranges(rendered.value().data, rendered.value().text);
     return {true, rendered.status()};

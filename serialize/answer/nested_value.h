@@ -1,0 +1,15 @@
+// Values whose parts are written as parameters are: <where><zip>75001</zip></where>, <at><item>1</item></at>.
+#pragma once
+
+#include <optional>
+#include <string_view>
+
+#include "serialize/answer/form.h"
+#include "serialize/json.h"
+
+namespace tessera::answer {
+
+// An array where all parts are called "item", else an object. nullopt for a text that is not made of such parts.
+std::optional<Json> parse_nested_value(std::string_view text, const ParameterForm& form, int depth = 0);
+
+}  // namespace tessera::answer

@@ -1,0 +1,454 @@
+// Answers: what a model wrote, taken apart as its chat template writes messages.
+#include <doctest/doctest.h>
+
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "serialize/answer/stream.h"
+#include "serialize/chat_template.h"
+#include "tests/ok.h"
+
+namespace tessera {
+namespace {
+
+using test::ok;
+
+// A conversation in ChatML with `calls` as the template's own loop over tool_calls.
+std::string chat_ml(std::string_view calls, std::string_view prompt = "") {
+  return "{% for m in messages %}<|im_start|>{{ m.role }}\n{% if m.reasoning_content %}<think>\n"
+         "{{ m.reasoning_content }}\n</think>\n\n{% endif %}{{ m.content }}" +
+         std::string(calls) +
+         "<|im_end|>\n{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n" +
+         std::string(prompt) + "{% endif %}";
+}
+
+struct Family {
+  const char* name;
+  std::string source;
+};
+
+const std::vector<Family>& families() {
+  static const std::vector<Family> all = {
+      {"objects", chat_ml("{% for c in m.tool_calls %}\n<tool_call>\n{\"name\": \"{{ c.function.name }}\", "
+                          "\"arguments\": {{ c.function.arguments | tojson }}}\n</tool_call>{% endfor %}")},
+      {"one array",
+       chat_ml(
+           "{% if m.tool_calls %}<TOOLS>[{% for c in m.tool_calls %}{\"tool\": {{ c.function.name | tojson "
+           "}}, \"call_id\": \"{{ c.id }}\", \"parameters\": {{ c.function.arguments | tojson }}}{% if not "
+           "loop.last %}, {% endif %}{% endfor %}]</TOOLS>{% endif %}")},
+      {"keyed by name",
+       chat_ml("{% if m.tool_calls %}<|tools_prefix|>[{% for c in m.tool_calls %}{{ '{' }}\"{{ "
+               "c.function.name }}\": {{ c.function.arguments | tojson }}{{ '}' }}{% if not loop.last "
+               "%}, {% endif %}{% endfor %}]<|tools_suffix|>{% endif %}")},
+      {"objects in a section",
+       chat_ml("{% if m.tool_calls %}<tool_calls>\n{% for c in m.tool_calls %}{{ c.function | tojson "
+               "}}\n{% endfor %}</tool_calls>{% endif %}")},
+      {"name before JSON",
+       chat_ml("{% for c in m.tool_calls %}[CALLS]{{ c.function.name }}[ID]{{ c.id }}[ARGS]{{ "
+               "c.function.arguments | tojson }}{% endfor %}")},
+      {"counted",
+       chat_ml(
+           "{% if m.tool_calls %}<|section|>{% for c in m.tool_calls %}<|call|>functions.{{ c.function.name "
+           "}}:{{ loop.index0 }}<|args|>{{ c.function.arguments | tojson }}<|/call|>{% endfor "
+           "%}<|/section|>{% endif %}")},
+      {"parameters",
+       chat_ml("{% for c in m.tool_calls %}\n<tool_call>\n<function={{ c.function.name }}>\n{% for k, v in "
+               "c.function.arguments.items() %}<parameter={{ k }}>\n{{ v if v is string else v | tojson "
+               "}}\n</parameter>\n{% endfor %}</function>\n</tool_call>{% endfor %}")},
+      {"keys and values",
+       chat_ml("{% for c in m.tool_calls %}<tool_call>{{ c.function.name }}{% for k, v in "
+               "c.function.arguments.items() %}<arg_key>{{ k }}</arg_key><arg_value>{{ v if v is string "
+               "else v | tojson }}</arg_value>{% endfor %}</tool_call>{% endfor %}",
+               "<think>")},
+      {"kinds",
+       chat_ml("{% if m.tool_calls %}<calls>\n{% for c in m.tool_calls %}<invoke name=\"{{ c.function.name "
+               "}}\">\n{% "
+               "for k, v in c.function.arguments.items() %}<parameter name=\"{{ k }}\" string=\"{{ 'true' if "
+               "v is "
+               "string else 'false' }}\">{{ v if v is string else v | tojson }}</parameter>\n{% endfor "
+               "%}</invoke>\n{% endfor %}</calls>{% endif %}")},
+      {"tags of keys",
+       chat_ml("{% for c in m.tool_calls %}<call name=\"{{ c.function.name }}\">{% for k, v in "
+               "c.function.arguments.items() %}<{{ k }}>{{ v if v is string else v | tojson }}</{{ k }}>{% "
+               "endfor %}</call>{% endfor %}")},
+      {"Python",
+       chat_ml(
+           "{% if m.tool_calls %}<|tool_call_start|>[{% for c in m.tool_calls %}{{ c.function.name }}({% for "
+           "k, v "
+           "in c.function.arguments.items() %}{{ k }}={{ v | tojson }}{% if not loop.last %}, {% endif %}{% "
+           "endfor %}){% if not loop.last %}, {% endif %}{% endfor %}]<|tool_call_end|>{% endif %}")},
+      {"quotes of its own",
+       chat_ml("{% for c in m.tool_calls %}<|tool_call>call:{{ c.function.name }}{{ '{' }}{% for k, v in "
+               "c.function.arguments.items() %}{{ k }}:{{ '<|\"|>' ~ v ~ '<|\"|>' if v is string else v | "
+               "tojson }}{% if not loop.last %},{% endif %}{% endfor %}{{ '}' }}<tool_call|>{% endfor %}")},
+  };
+  return all;
+}
+
+AnswerForm form_of(const std::string& source) {
+  return AnswerForm::of(*ok(ChatTemplate::create(source, {})));
+}
+
+const Json& tools() {
+  static const Json made =
+      Json::parse(R"([{"type": "function", "function": {"name": "look_up", "parameters": {"type":
+      "object", "properties": {"city": {"type": "string"}, "days": {"type": "number"}, "code": {"type": "string"}}}}}])");
+  return made;
+}
+
+const std::vector<Json>& messages() {
+  static const std::vector<Json> made = [] {
+    const auto call = [](std::string_view name, std::string_view arguments) {
+      return Json{{"id", "abcdefgh1"},
+                  {"type", "function"},
+                  {"function", {{"name", name}, {"arguments", Json::parse(arguments)}}}};
+    };
+    const Json warm = call("look_up", R"({"city": "Paris", "days": 4})");
+    const Json odd = call("look_up", R"j({"city": "007", "code": "if a < b:\n  f(\"x\", 'y')\n"})j");
+    const Json deep =
+        call("other_one", R"({"where": {"k": [1, "b", true, null, {"z": -2.5}], "e": {}}, "on": false})");
+    std::vector<Json> all;
+    for (const char* reasoning : {"", "Let me see.\n\nIt is <b>easy</b>."})
+      for (const char* content : {"", "Two lines\n\n  [x] {y} <z>."})
+        for (const std::vector<Json>& calls :
+             {std::vector<Json>{}, {warm}, {odd}, {deep}, {warm, odd, deep}}) {
+          Json message = {{"role", "assistant"}, {"content", content}};
+          if (*reasoning) message["reasoning_content"] = reasoning;
+          if (!calls.empty()) message["tool_calls"] = calls;
+          if (*reasoning || *content || !calls.empty()) all.push_back(message);
+        }
+    return all;
+  }();
+  return made;
+}
+
+struct Shown {
+  std::string opening, text;
+};
+
+// What the template has the assistant say behind its generation prompt, up to the end of the turn.
+Shown show(const ChatTemplate& chat, const AnswerForm& form, const Json& message) {
+  ChatRequest request;
+  request.tools = tools();
+  request.messages = Json::array();
+  request.messages.push_back({{"role", "user"}, {"content", "Hi"}});
+  request.add_generation_prompt = true;
+  const std::string prompt = ok(chat.render(request)).text;
+  request.add_generation_prompt = false;
+  request.messages.push_back(message);
+  const std::string whole = ok(chat.render(request)).text;
+  const bool goes_on = whole.starts_with(prompt);
+  const size_t begin = goes_on ? prompt.size() : prompt.rfind('\n') + 1;
+  return {goes_on ? form.opening_of(prompt) : "", whole.substr(begin, whole.rfind("<|im_end|>") - begin)};
+}
+
+Json plain(Json message) {
+  if (message.contains("tool_calls"))
+    for (Json& call : message["tool_calls"]) call.erase("id");
+  return message;
+}
+
+Answer stream_in(const AnswerForm& form, const AnswerContext& context, std::string_view text, size_t first,
+                 size_t size) {
+  AnswerStream stream(form, context);
+  std::string reasoning, content;
+  for (size_t at = 0; at < text.size();) {
+    const std::string_view piece = text.substr(at, at == 0 ? first : size);
+    const AnswerDelta delta = stream.add(piece);
+    reasoning += delta.reasoning;
+    content += delta.content;
+    at += piece.size();
+  }
+  Answer answer = stream.finish();
+  CHECK(answer.reasoning.starts_with(reasoning));
+  CHECK(answer.content.starts_with(content));
+  return answer;
+}
+
+Json parsed(const AnswerForm& form, std::string_view text, std::string opening = {}) {
+  const AnswerContext context{std::move(opening), Json()};
+  const Answer whole = parse_answer(form, text, context);
+  for (size_t first = 1; first < text.size(); ++first)
+    CHECK(message_json(stream_in(form, context, text, first, text.size())) == message_json(whole));
+  CHECK(message_json(stream_in(form, context, text, 1, 1)) == message_json(whole));
+  return message_json(whole);
+}
+
+std::string content_of(const Json& message) { return message["content"].get<std::string>(); }
+std::string calls_of(const Json& message) {
+  std::string text;
+  if (message.contains("tool_calls"))
+    for (const Json& call : message["tool_calls"])
+      text += call["function"]["name"].get<std::string>() + dump(call["function"]["arguments"]) + ";";
+  return text;
+}
+
+}  // namespace
+
+TEST_CASE(
+    "answers in every way that templates write calls come back as the messages they were rendered from") {
+  for (const Family& family : families()) {
+    CAPTURE(family.name);
+    const auto chat = ok(ChatTemplate::create(family.source, {}));
+    const AnswerForm form = AnswerForm::of(*chat);
+    REQUIRE(form.calls.size() == 1);
+    for (const Json& message : messages()) {
+      const Shown shown = show(*chat, form, message);
+      CAPTURE(shown.text);
+      const AnswerContext context{shown.opening, tools()};
+      const Answer answer = parse_answer(form, shown.text, context);
+      CHECK(answer.is_complete);
+      CHECK(plain(message_json(answer)) == plain(message));
+      CHECK(message_json(parse_answer(form, shown.text + "<|im_end|>", context)) == message_json(answer));
+      CHECK(message_json(stream_in(form, context, shown.text, 1, 1)) == message_json(answer));
+      for (size_t first = 1; first < shown.text.size(); first += 7)
+        CHECK(message_json(stream_in(form, context, shown.text, first, shown.text.size())) ==
+              message_json(answer));
+    }
+  }
+}
+
+TEST_CASE("ids of calls are kept where the form has them, and are made where it has none") {
+  const AnswerForm with = form_of(families()[1].source), without = form_of(families()[0].source);
+  CHECK(with.calls[0].id_key == "call_id");
+  const Json message = parsed(with, R"(<TOOLS>[{"tool": "f", "call_id": "x7", "parameters": {}}]</TOOLS>)");
+  CHECK(message["tool_calls"][0]["id"] == "x7");
+  const Json made =
+      parsed(without, "<tool_call>{\"name\": \"f\"}</tool_call><tool_call>{\"name\": \"g\"}</tool_call>");
+  CHECK(made["tool_calls"][1]["id"] == "call00001");
+}
+
+TEST_CASE("models may vary white space, the order of members, and arguments in a text") {
+  const AnswerForm form = form_of(families()[0].source);
+  CHECK(calls_of(parsed(form, "<tool_call>{\"arguments\":{\"a\" : 1},\"name\":\"f\"}</tool_call>")) ==
+        "f{\"a\":1};");
+  CHECK(calls_of(parsed(form,
+                        "Ok.\n\n\n<tool_call>  {\"name\": \"f\", \"arguments\": \"{\\\"a\\\": "
+                        "[2]}\"}\n\n</tool_call>\n")) == "f{\"a\":[2]};");
+  CHECK(calls_of(parsed(
+            form, "<tool_call>{\"function\": {\"name\": \"f\", \"parameters\": {}}}</tool_call>")) == "f{};");
+  CHECK(calls_of(parsed(form, "<tool_call>[{\"name\": \"f\"}, {\"name\": \"g\"}]</tool_call>")) ==
+        "f{};g{};");
+  const AnswerForm parameters = form_of(families()[6].source);
+  CHECK(
+      calls_of(parsed(parameters,
+                      "<tool_call><function=f><parameter=a>1</parameter><parameter=b>{'k': None}</parameter>"
+                      "<parameter=c>x</parameter></function></tool_call>")) ==
+      "f{\"a\":1,\"b\":{\"k\":null},\"c\":\"x\"};");
+}
+
+TEST_CASE("a closing mark within a text of code is of the text") {
+  const AnswerForm form = form_of(families()[6].source);
+  const Json message = parsed(form,
+                              "<tool_call>\n<function=f>\n<parameter=code>\n<x>\n</parameter> and "
+                              "on\n</parameter>\n</function>\n</tool_call>");
+  CHECK(calls_of(message) == R"(f{"code":"<x>\n</parameter> and on"};)");
+}
+
+TEST_CASE("what is no well-formed call is content as it is written") {
+  const AnswerForm form = form_of(families()[0].source);
+  for (const std::string text :
+       {"<tool_call>", "a <tool_call>\nnot JSON\n</tool_call> b", "<tool_call>{\"name\": 3}</tool_call>",
+        "<tool_call>{\"name\": \"f\", \"arguments\": [1]}</tool_call>",
+        "<tool_call>{\"name\": \"f\",}</tool_call>", "<tool_call>{\"name\": \"f\"} and", "<tool", "1 < 2 <",
+        "<tool_call>{\"name\": \"\xff\"}</tool_call>",
+        "<tool_call>{\"name\": \"f\", \"arguments\": {\"a\": 01}}</tool_call>", "<tool_call>{\"name\": \"f",
+        "x </think> y  \n "}) {
+    CAPTURE(text);
+    const Answer answer = parse_answer(form, text);
+    CHECK(answer.content == text);
+    CHECK(answer.calls.empty());
+    CHECK(stream_in(form, {}, text, 1, 1).content == text);
+  }
+  const Json message = parsed(form, "<tool_call>oh <tool_call>{\"name\": \"f\"}</tool_call>");
+  CHECK(content_of(message) == "<tool_call>oh");
+  CHECK(calls_of(message) == "f{};");
+}
+
+TEST_CASE("a text that ends before its last mark has the calls that are whole, and says that it is cut") {
+  const AnswerForm form = form_of(families()[0].source);
+  for (const char* text : {"<tool_call>{\"name\": \"f\"}", "<tool_call>{\"name\": \"f\"}\n</tool_"}) {
+    const Answer answer = parse_answer(form, text);
+    CHECK(answer.calls.size() == 1);
+    CHECK(answer.content.empty());
+    CHECK(!answer.is_complete);
+  }
+  const AnswerForm section = form_of(families()[5].source);
+  const Answer answer = parse_answer(
+      section, "<|section|><|call|>functions.f:0<|args|>{}<|/call|><|call|>functions.g:1<|args|>{\"a");
+  CHECK(answer.calls.size() == 1);
+  CHECK(answer.content == "<|call|>functions.g:1<|args|>{\"a");
+  CHECK(!answer.is_complete);
+}
+
+TEST_CASE("reasoning that the prompt began ends where its mark stands") {
+  const AnswerForm form = form_of(families()[7].source);
+  CHECK(form.default_opening == "<think>");
+  CHECK(form.opening_of("<|im_start|>assistant\n<think>\n") == "<think>");
+  CHECK(form.opening_of("<|im_start|>assistant\n<think>\n\n</think>\n\n") == "");
+  Json message = parsed(form, "\nhm\n</think>\n\nYes.", "<think>");
+  CHECK(message["reasoning_content"] == "hm");
+  CHECK(content_of(message) == "Yes.");
+  message = parsed(form, "<think>hm</think>Yes.", "<think>");
+  CHECK(message["reasoning_content"] == "hm");
+  CHECK(content_of(parsed(form, "</think>Yes.", "<think>")) == "Yes.");
+  CHECK(content_of(parsed(form, "A <think> in content.")) == "A <think> in content.");
+  const Answer cut = parse_answer(form, "hm", {"<think>", Json()});
+  CHECK(cut.reasoning == "hm");
+  CHECK(!cut.is_complete);
+}
+
+TEST_CASE("an answer streams word by word, and holds back only what may be a mark") {
+  const AnswerForm form = form_of(families()[0].source);
+  AnswerStream stream(form);
+  CHECK(stream.add("<think>I ").reasoning == "I");
+  CHECK(stream.add("see").reasoning == " see");
+  CHECK(stream.add("</thi").reasoning == "");
+  CHECK(stream.add("nk>\n\nOne").content == "One");
+  CHECK(stream.add(" two <").content == " two");
+  CHECK(stream.add("b> ").content == " <b>");
+  CHECK(stream.add("\n<tool_call>\n{\"name\": \"f\"}").content == "");
+  CHECK(stream.add("\n</tool_call>").content == "");
+  CHECK(stream.answer().calls.size() == 1);
+  const Answer answer = stream.finish();
+  CHECK(answer.content == "One two <b>");
+  CHECK(answer.is_complete);
+}
+
+TEST_CASE("calls without marks are objects at the beginning, and any other JSON is content") {
+  const AnswerForm form =
+      form_of(chat_ml("{% for c in m.tool_calls %}{\"name\": \"{{ c.function.name }}\", \"parameters\": {{ "
+                      "c.function.arguments | tojson }}}{% endfor %}{# <|python_tag|> #}"));
+  CHECK(calls_of(parsed(form, "{\"name\": \"f\", \"parameters\": {\"a\": 1}}")) == "f{\"a\":1};");
+  CHECK(calls_of(parsed(form, " {\"type\": \"function\", \"name\": \"f\", \"parameters\": {}}")) == "f{};");
+  CHECK(calls_of(parsed(form, "<|python_tag|>{\"name\": \"f\", \"parameters\": {}}")) == "f{};");
+  CHECK(calls_of(parsed(form, "<|python_tag|>search.call(query=\"x \\\"y\\\"\", n=2)")) ==
+        R"(search{"query":"x \"y\"","n":2};)");
+  for (const char* text : {"{\"name\": \"Ada\"}", "{\"city\": \"Rome\"}",
+                           "So: {\"name\": \"f\", \"parameters\": {}}", "{", "{ }"})
+    CHECK(content_of(parsed(form, text)) == text);
+  AnswerStream stream(form);
+  CHECK(stream.add("{\"city\"").content == "{\"city\"");
+}
+
+TEST_CASE("forms that templates do not show are known by their words") {
+  const auto of_words = [](std::string_view words) {
+    return form_of(chat_ml("{# " + std::string(words) + " #}"));
+  };
+  const AnswerForm harmony = of_words("<|start|> <|channel|>analysis<|message|>");
+  Json message = parsed(
+      harmony,
+      "<|channel|>analysis<|message|>hm<|end|><|start|>assistant<|channel|>commentary<|message|>I look."
+      "<|end|><|start|>assistant<|channel|>commentary to=functions.f <|constrain|>json<|message|>{\"a\": "
+      "1}<|call|>");
+  CHECK(message["reasoning_content"] == "hm");
+  CHECK(content_of(message) == "I look.");
+  CHECK(calls_of(message) == "f{\"a\":1};");
+  message =
+      parsed(harmony, "to=functions.f<|channel|>commentary json<|message|>{}<|call|>", "<|start|>assistant");
+  CHECK(calls_of(message) == "f{};");
+  CHECK(content_of(parsed(harmony, "<|channel|>final<|message|>Hello <b>.<|return|>",
+                          "<|start|>assistant")) == "Hello <b>.");
+  CHECK(calls_of(parsed(
+            of_words("<|tool_calls_section_begin|>"),
+            "<|tool_calls_section_begin|><|tool_call_begin|>functions.f:3<|tool_call_argument_begin|>{}"
+            "<|tool_call_end|><|tool_calls_section_end|>")) == "f{};");
+  CHECK(calls_of(parsed(of_words("available_tools"),
+                        "<|tool_call|>[{\"name\": \"f\", \"arguments\": {}}]")) == "f{};");
+  CHECK(calls_of(parsed(of_words("<|tool_list_start|>"),
+                        "<|tool_call_start|>[f(a='1', b=[None, 2.5])]<|tool_call_end|>")) ==
+        "f{\"a\":\"1\",\"b\":[null,2.5]};");
+  CHECK(calls_of(parsed(of_words("[TOOL_CALLS]"),
+                        "[TOOL_CALLS][{\"name\": \"f\", \"arguments\": {}, \"id\": \"123456789\"}]")) ==
+        "f{};");
+  CHECK(of_words("nothing of that").calls.empty());
+}
+
+TEST_CASE("the marks are told, so that their tokens are decoded as text") {
+  const std::vector<std::string> marks = form_of(families()[6].source).markers();
+  for (const char* mark : {"<think>", "</think>", "<tool_call>\n<function=", "</function>\n</tool_call>",
+                           "<parameter=", "</parameter>", "<|im_end|>"})
+    CHECK(std::ranges::find(marks, mark) != marks.end());
+}
+
+TEST_CASE("long texts of anything are read once, without recursion") {
+  const size_t count = size_t{1} << 18;
+  std::vector<std::string> texts;
+  for (const char* part : {"[",
+                           "{",
+                           "(",
+                           "<",
+                           "{\"name\":",
+                           "<tool_call>",
+                           "<tool_call>{",
+                           "<tool_call>[",
+                           "<tool_call>{\"name\": \"",
+                           "</think>",
+                           "<think>",
+                           " ",
+                           "\n<",
+                           "\xff",
+                           "\"",
+                           "\\",
+                           "<tool_call>\n<function=f>\n<parameter=a>\n",
+                           "</parameter>",
+                           "<arg_key>",
+                           "<tool_call>f<arg_key>a</arg_key><arg_value>",
+                           "[CALLS]f[ARGS]{\"a\":[",
+                           "<|tool_call_start|>[f(a='",
+                           "<|tool_call>call:f{a:<|\"|>",
+                           "<call name=\"f\"><a><a>"}) {
+    std::string text;
+    while (text.size() < count) text += part;
+    texts.push_back(std::move(text));
+  }
+  std::string members = "<tool_call>{\"name\": \"f\", \"arguments\": {";
+  for (int i = 0; i < 20000; ++i) members += "\"k" + std::to_string(i) + "\": 1, ";
+  texts.push_back(members + "\"z\": 1}}</tool_call>");
+  for (const Family& family : families()) {
+    CAPTURE(family.name);
+    const AnswerForm form = form_of(family.source);
+    for (const std::string& text : texts) {
+      const Answer whole = parse_answer(form, text);
+      const Answer pieces = stream_in(form, {}, text, 100, 100);
+      CHECK((whole.content == pieces.content && whole.reasoning == pieces.reasoning &&
+             whole.calls.size() == pieces.calls.size()));
+    }
+  }
+}
+
+TEST_CASE("three thousand broken answers give the same in one piece and in many") {
+  std::mt19937 random(7);
+  const auto below = [&random](size_t bound) {
+    return std::uniform_int_distribution<size_t>(0, bound - 1)(random);
+  };
+  for (const Family& family : families()) {
+    CAPTURE(family.name);
+    const auto chat = ok(ChatTemplate::create(family.source, {}));
+    const AnswerForm form = AnswerForm::of(*chat);
+    for (int i = 0; i < 250; ++i) {
+      const Shown shown = show(*chat, form, messages()[below(messages().size())]);
+      std::string text = shown.text;
+      for (size_t changes = 1 + below(5); changes > 0 && !text.empty(); --changes) {
+        const size_t at = below(text.size());
+        switch (below(5)) {
+          case 0: text.erase(at, 1 + below(9)); break;
+          case 1: text.insert(at, text.substr(below(text.size()), below(30))); break;
+          case 2: text[at] = static_cast<char>(below(256)); break;
+          case 3: text.insert(at, 1, "<>{}[]()\"'\\\n:,"[below(14)]); break;
+          default: text.resize(at);
+        }
+      }
+      CAPTURE(text);
+      const AnswerContext context{shown.opening, tools()};
+      const Answer whole = parse_answer(form, text, context),
+                   pieces = stream_in(form, context, text, 1, 1 + below(4));
+      CHECK(dump(message_json(whole)) == dump(message_json(pieces)));
+      CHECK(whole.is_complete == pieces.is_complete);
+    }
+  }
+}
+
+}  // namespace tessera
