@@ -1,22 +1,34 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <iostream>
 
 #include "command.h"
+#include "generate_file.h"
 #include "inference.h"
 #include "interruptible.h"
 #include "plan_text.h"
+#include "progress.h"
+#include "serving.h"
 
 namespace cli {
 
 namespace {
 struct Arguments : Common {
-  std::string model, prompt;
+  std::string model, prompt, prompts, output;
   Inference inference;
   Sampling sampling;
-  bool echo = false, special = false, stats = false;
+  Serving serving;
+  AllowedArguments allowed;
+  bool echo = false, special = false, stats = false, ids = false;
 };
+
+void print_memory(const Json& devices) {
+  for (const Json& device : devices)
+    std::cerr << "memory     " << device["name"].get<std::string>() << "  "
+              << bytes_text(device["arena_bytes"]["predicted"].get<int64_t>()) << '\n';
+}
 
 // "tokens     100 in 0.53 s (188 tokens/s, 5.31 ms a token)"
 void print_stats(const Json& report) {
@@ -37,21 +49,173 @@ void print_stats(const Json& report) {
             << bytes_text(report["token_reads"]["full_cache_bytes"].get<int64_t>()) << " of caches, launches "
             << counted(report["launches_per_token"].get<int64_t>(), "kernel") << '\n'
             << "plan       " << report["plan"]["strategy"].get<std::string>() << '\n';
-  for (const Json& device : report["devices"])
-    std::cerr << "memory     " << device["name"].get<std::string>() << "  "
-              << bytes_text(device["arena_bytes"]["predicted"].get<int64_t>()) << '\n';
+  print_memory(report["devices"]);
+}
+
+// Options of generators and engines.
+Options text_options(const Arguments& args) {
+  Options options = make<Options>(tsr_options_new);
+  set_placement(options, args);
+  set_sampling(options, args.sampling);
+  set(options, "special", int64_t{args.special});
+  set_inference(options, args.inference);
+  return options;
+}
+
+Engine new_engine(const Arguments& args, const Runtime& runtime, const Model& model) {
+  const Options options = text_options(args);
+  set_serving(options, args.serving);
+  if (args.prompts.empty()) set(options, "sequences", int64_t{1});
+  return make_interruptible<Engine>(tsr_engine_new, runtime, model.get(),
+                                    static_cast<const tsr_options*>(options.get()));
+}
+
+// Writes a text as it comes, and keeps it for --json.
+class TextOutput {
+ public:
+  explicit TextOutput(const Arguments& args) : args_(args) {}
+
+  void add(const char* text, size_t size, int32_t token) {
+    if (token >= 0) tokens_.push_back(token);
+    if (args_.json)
+      text_.append(text, size);
+    else
+      std::cout.write(text, static_cast<std::streamsize>(size)).flush();
+  }
+
+  // Ends the text; whether statistics follow.
+  bool end() const {
+    if (args_.json) return false;
+    const bool on_terminal = isatty(STDOUT_FILENO) == 1;
+    if (on_terminal) std::cout << std::endl;             // or the shell's prompt follows the text
+    if (args_.stats && !on_terminal) std::cerr << '\n';  // both may lead to the same place
+    return args_.stats;
+  }
+
+  Json json() const { return {{"text", text_}, {"tokens", tokens_}}; }
+
+ private:
+  const Arguments& args_;
+  std::string text_;
+  std::vector<int32_t> tokens_;
+};
+
+void generate_text(const Arguments& args, const Runtime& runtime, const Model& model) {
+  const Options options = text_options(args);
+  set(options, "echo", int64_t{args.echo});
+  const Generator generator =
+      make_interruptible<Generator>(tsr_generator_new, runtime, model.get(), options.get());
+  check(tsr_generator_start(generator.get(), args.prompt.data(), args.prompt.size()));
+  TextOutput output(args);
+  for (;;) {
+    tsr_piece piece{};
+    piece.struct_size = sizeof piece;
+    check(tsr_generator_next(generator.get(), -1, &piece));
+    if (piece.kind == TSR_END) break;
+    if (piece.kind == TSR_PIECE) output.add(piece.text, piece.text_size, piece.token);
+  }
+  const Json report = Json::parse(text(tsr_generator_report, generator.get()));
+  if (output.end()) print_stats(report);
+  if (!args.json) return;
+  Json result = output.json();
+  result["report"] = report;
+  print_json(result);
+}
+
+// One text that is JSON of a schema, or what else a grammar allows: by an engine, which knows grammars.
+void generate_allowed_text(const Arguments& args, const Allowed& allowed, const Runtime& runtime,
+                           const Model& model) {
+  const Engine engine = new_engine(args, runtime, model);
+  const Options options = make<Options>(tsr_options_new);
+  set(options, allowed->first.c_str(), allowed->second);
+  int64_t request = 0;
+  check(tsr_engine_submit(engine.get(), options.get(), args.prompt.data(), args.prompt.size(), &request));
+  TextOutput output(args);
+  if (args.echo) output.add(args.prompt.data(), args.prompt.size(), -1);
+  tsr_event event{};
+  event.struct_size = sizeof event;
+  for (;;) {
+    check(tsr_engine_next(engine.get(), -1, &event));
+    if (event.kind == TSR_EVENT_END) break;
+    if (event.kind == TSR_EVENT_TOKEN) output.add(event.text, event.text_size, event.token);
+  }
+  const Json end = Json::parse(std::string(event.details, event.details_size));
+  if (end.contains("error"))
+    throw Error(end["error"]["code"].get<tsr_code>(), end["error"]["message"].get<std::string>());
+  const Json report = Json::parse(text(tsr_engine_report, engine.get()));
+  if (output.end()) {
+    std::cerr << "prompt     " << counted(end["prompt_tokens"].get<int64_t>(), "token") << '\n'
+              << "generated  " << counted(end["tokens"].get<int64_t>(), "token") << ", all in "
+              << seconds_text(end["seconds"].get<double>()) << '\n'
+              << "seed       " << end["seed"].get<int64_t>() << '\n';
+    print_memory(report["devices"]);
+  }
+  if (!args.json) return;
+  Json result = output.json();
+  result["end"] = end;
+  result["report"] = report;
+  print_json(result);
+}
+
+// Options that would change nothing are refused.
+void refuse_idle_options(const CLI::App& command, bool file) {
+  const auto given = [&](std::initializer_list<const char*> names, const char* why) {
+    for (const char* name : names)
+      if (command.count(name) > 0) throw Error(TSR_INVALID_ARGUMENT, std::string(name) + ": " + why);
+  };
+  if (file)
+    given({"--prompt", "--echo"}, "belongs to one text, and --prompts to many: leave out one");
+  else
+    given({"--out", "--ids", "--sequences", "--cache-tokens", "--cache-type", "--step-tokens",
+           "--no-prefix-cache"},
+          "belongs to --prompts, which is missing");
+}
+
+std::string folder_of(const std::string& path) {
+  const std::string folder = std::filesystem::path(path).parent_path().string();
+  return path.empty() ? std::filesystem::temp_directory_path().string() : folder.empty() ? "." : folder;
+}
+
+void generate_texts(const Arguments& args, const Allowed& allowed) {
+  std::error_code ignored;
+  if (!args.output.empty() && std::filesystem::equivalent(args.prompts, args.output, ignored))
+    throw Error(TSR_INVALID_ARGUMENT, args.output + ": is the file of the prompts");
+  // Both are told before a model is loaded.
+  ResultFile results(args.output);
+  RequestFile requests(args.prompts, folder_of(args.output));
+  const Runtime runtime = open_runtime(args);
+  const Model model = open_model(args, args.model);
+  const Engine engine = new_engine(args, runtime, model);
+  generate_file(args, {.allowed = allowed, .ids = args.ids, .stats = args.stats}, requests, engine, results);
 }
 }  // namespace
 
 void register_generate(CLI::App& app) {
   auto args = std::make_shared<Arguments>();
-  CLI::App* command = app.add_subcommand("generate", "continue a text");
+  CLI::App* command = app.add_subcommand("generate", "continue a text, or a file of them");
   command->footer(
       "Example:\n  tessera generate model.tsr --prompt \"Once upon a time\" -n 200 --temp 0.7\n"
-      "Prints the decoded text as it comes, without BOS, and adds no newline (on a terminal one).");
+      "  tessera generate model.tsr --prompt \"A person: \" --json-schema person.json\n"
+      "  tessera generate model.tsr --prompts requests.jsonl --out texts.jsonl -n 200 --sequences 32\n"
+      "Prints the decoded text as it comes, without BOS, and adds no newline (on a terminal one).\n"
+      "A file of prompts has a JSON object a line: {\"prompt\": \"...\"}, {\"messages\": [{\"role\", "
+      "\"content\"}]} or {\"ids\": [...]}, with an\n\"id\" that is copied and options of its own, which "
+      "count "
+      "before those of the command:\n" +
+      RequestFile::known_keys() +
+      ".\n"
+      "A line of results, in the file's order: {\"line\", \"id\", \"text\", \"finish\": length or stop, "
+      "\"tokens\", \"seed\", \"prompt_tokens\"}; with n,\n\"texts\": [{\"text\", ...}]; \"error\" where it "
+      "failed. Until all are done they are in OUT.part, in the order in which they came.");
   command->add_option("model", args->model, ".tsr or GGUF file, or Hugging Face folder")->required();
   command->add_option("--prompt", args->prompt, "the text to continue; empty starts from BOS");
+  command->add_option("--prompts", args->prompts,
+                      "a file of prompts, a JSON object a line (- for standard input), many at once");
+  command->add_option("--out", args->output, "with --prompts: file of results (default: standard output)");
+  command->add_flag("--ids", args->ids, "with --prompts: token ids of texts, too");
   add_sampling(*command, args->sampling);
+  add_allowed(*command, args->allowed);
+  add_serving(*command, args->serving, "with --prompts: ");
   add_inference(*command, args->inference);
   command->add_flag("--echo", args->echo, "print the prompt too");
   command->add_flag("--special", args->special,
@@ -60,43 +224,15 @@ void register_generate(CLI::App& app) {
   add_adapter_file(*command, *args);
   add_placement(*command, *args);
   add_json(*command, *args);
-  command->callback([args] {
+  add_quiet(*command, *args);
+  command->callback([args, command] {
+    refuse_idle_options(*command, !args->prompts.empty());
+    const Allowed allowed = read_allowed(args->allowed);
+    if (!args->prompts.empty()) return generate_texts(*args, allowed);
     const Runtime runtime = open_runtime(*args);
     const Model model = open_model(*args, args->model);
     (void)model_tokenizer(model, args->model);  // its absence is told before anything is planned
-    Options options = make<Options>(tsr_options_new);
-    set_placement(options, *args);
-    set_sampling(options, args->sampling);
-    set(options, "echo", int64_t{args->echo});
-    set(options, "special", int64_t{args->special});
-    set_inference(options, args->inference);
-    const Generator generator =
-        make_interruptible<Generator>(tsr_generator_new, runtime, model.get(), options.get());
-    check(tsr_generator_start(generator.get(), args->prompt.data(), args->prompt.size()));
-    std::string all;
-    std::vector<int32_t> tokens;
-    for (;;) {
-      tsr_piece piece{};
-      piece.struct_size = sizeof piece;
-      check(tsr_generator_next(generator.get(), -1, &piece));
-      if (piece.kind == TSR_END) break;
-      if (piece.kind != TSR_PIECE) continue;
-      if (piece.token >= 0) tokens.push_back(piece.token);
-      if (args->json)
-        all.append(piece.text, piece.text_size);
-      else
-        std::cout.write(piece.text, static_cast<std::streamsize>(piece.text_size)).flush();
-    }
-    const Json report = Json::parse(text(tsr_generator_report, generator.get()));
-    const bool on_terminal = !args->json && isatty(STDOUT_FILENO) == 1;
-    if (on_terminal) std::cout << std::endl;  // or the shell's prompt follows the text
-    if (args->stats && !args->json) {
-      if (!on_terminal) std::cerr << '\n';  // both may lead to the same place
-      print_stats(report);
-    }
-    if (args->json) {
-      print_json({{"text", all}, {"tokens", tokens}, {"report", report}});
-    }
+    allowed ? generate_allowed_text(*args, allowed, runtime, model) : generate_text(*args, runtime, model);
   });
 }
 

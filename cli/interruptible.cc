@@ -38,4 +38,6 @@ void Interruptible::check(tsr_status* status) const {
   cli::check(status);
 }
 
+bool Interruptible::interrupted() const { return was_interrupted; }
+
 }  // namespace cli

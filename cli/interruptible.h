@@ -18,6 +18,8 @@ class Interruptible {
 
   // Throws for an error, and where Ctrl-C came.
   void check(tsr_status* status) const;
+  // Whether Ctrl-C came.
+  bool interrupted() const;
 
  private:
   explicit Interruptible(tsr_runtime* runtime);

@@ -22,19 +22,22 @@ size_t edit_distance(const std::string& a, const std::string& b) {
   return row[b.size()];
 }
 
+}  // namespace
+
 std::string nearest(const std::string& word, const std::vector<std::string>& known) {
   const auto found =
       std::ranges::min_element(known, {}, [&](const std::string& it) { return edit_distance(word, it); });
   return found == known.end() ? "" : *found;
 }
 
-// Quoted, on one line, and short enough to be read.
 std::string quoted(const std::string& word) {
   constexpr size_t kMost = 60;
   std::string text;
   for (const char c : word.substr(0, kMost)) text += static_cast<unsigned char>(c) < ' ' ? ' ' : c;
   return "'" + text + (word.size() > kMost ? "...'" : "'");
 }
+
+namespace {
 
 std::vector<std::string> option_names(const CLI::App& command) {
   std::vector<std::string> names;

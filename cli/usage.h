@@ -3,10 +3,16 @@
 
 #include <CLI/CLI.hpp>
 #include <string>
+#include <vector>
 
 namespace cli {
 
 // The message for `error`, which `app` threw while it read its words: one line, without "tessera:".
 std::string usage_message(const CLI::App& app, const CLI::ParseError& error);
+
+// The known word that is most like `word`; "" where there is none.
+std::string nearest(const std::string& word, const std::vector<std::string>& known);
+// Quoted, on one line, and short enough to be read.
+std::string quoted(const std::string& word);
 
 }  // namespace cli

@@ -19,7 +19,7 @@ WORDS = {"the", "and", "as", "a", "none"}  # that begin a description: no value
 def header_defaults(consumer):
     """{option: default} of the list of options above a function; those without a plain value are left out."""
     text = open(HEADER).read()
-    comment = text[: text.index(consumer + "(")].rsplit("/*", 1)[1]
+    comment = text[: text.index(f"TSR_API tsr_status* {consumer}(")].rsplit("/*", 1)[1]
     found = {}
     for match in re.finditer(r"^ \*   (\w[\w, ]*?)  +(?:i64|f64|str)\b(.*?)(?=^ \*   \w|\Z|^ \* \S)", comment, re.M | re.S):
         body = re.sub(r"\s*\n \* *", " ", match.group(2))
@@ -52,7 +52,7 @@ def same(a, b):
 
 
 LISTS = {"train": ["tsr_trainer_new", "tsr_dataset_new_file"], "eval": ["tsr_trainer_new", "tsr_dataset_new_file"],
-         "generate": ["tsr_generator_new"], "chat": ["tsr_generator_new"], "plan": ["tsr_trainer_new", "tsr_generator_new"], "bench": ["tsr_trainer_new"], "score": ["tsr_scorer_new"], "embed": ["tsr_embedder_new"], "classify": ["tsr_embedder_new"],
+         "generate": ["tsr_generator_new", "tsr_engine_new"], "chat": ["tsr_generator_new"], "plan": ["tsr_trainer_new", "tsr_generator_new"], "bench": ["tsr_trainer_new"], "score": ["tsr_scorer_new"], "embed": ["tsr_embedder_new"], "classify": ["tsr_embedder_new"],
          "quantize": ["tsr_conversion_new"], "export": ["tsr_export_new"], "imatrix": ["tsr_imatrix_new"]}
 compared = 0
 for command, consumers in LISTS.items():

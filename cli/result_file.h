@@ -1,0 +1,58 @@
+// ResultFile: lines that are done in any order, in a file that has them in the order of their numbers.
+#pragma once
+
+#include <cstdint>
+#include <cstdio>
+#include <map>
+#include <memory>
+#include <string>
+
+namespace cli {
+
+// OrderedLines: hands lines on in the order of their numbers, which begin at 1 and have no gaps.
+class OrderedLines {
+ public:
+  explicit OrderedLines(std::FILE* out) : out_(out) {}
+  void put(int64_t number, const std::string& line);
+
+ private:
+  std::FILE* const out_;
+  int64_t next_ = 1;
+  std::map<int64_t, std::string> early_;
+};
+
+// Lines go to PATH.part as they are done, at once, so that a process that is killed loses none; `finish` makes PATH of it.
+// Standard output (""), pipes, devices and links get them in order. Not more lines are in memory than are done early.
+class ResultFile {
+ public:
+  // Throws where nothing can be written, or PATH.part is there already.
+  explicit ResultFile(const std::string& path);
+  ~ResultFile();  // an empty PATH.part is removed
+  ResultFile(const ResultFile&) = delete;
+  ResultFile& operator=(const ResultFile&) = delete;
+
+  // `line` begins with {"line":number.
+  void put(int64_t number, const std::string& line);
+  void finish();
+  // The file that has what is done, "" where it has gone to the reader already.
+  const std::string& part() const { return part_; }
+
+ private:
+  struct Close {
+    void operator()(std::FILE* file) const {
+      if (file != stdout) std::fclose(file);
+    }
+  };
+  using File = std::unique_ptr<std::FILE, Close>;
+
+  void sort_into(const std::string& sorted);
+
+  const std::string path_;
+  std::string part_;
+  File file_;
+  std::unique_ptr<OrderedLines> ordered_;  // without a part
+  int64_t last_ = 0;
+  bool is_sorted_ = true;
+};
+
+}  // namespace cli

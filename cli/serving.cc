@@ -1,0 +1,30 @@
+#include "serving.h"
+
+namespace cli {
+
+void add_serving(CLI::App& command, Serving& serving, const std::string& where) {
+  command.add_option("--sequences", serving.sequences,
+                     where + "texts computed at once; further ones wait (default 16)");
+  command.add_option("--cache-tokens", serving.cache_tokens,
+                     where +
+                         "tokens whose keys and values are kept, of all texts together (default: as many "
+                         "as --sequences times --context)");
+  command.add_option("--cache-type", serving.cache_type,
+                     where +
+                         "element type of keys and values: f16, bf16, or model: as they are computed "
+                         "(default: model)");
+  command.add_option("--step-tokens", serving.step_tokens,
+                     where + "computed in a step at most; longer prompts take several (default 256)");
+  command.add_flag("--no-prefix-cache", serving.no_prefix_cache,
+                   where + "prompts that begin alike are each computed whole");
+}
+
+void set_serving(const Options& options, const Serving& serving) {
+  set(options, "sequences", serving.sequences);
+  set(options, "cache_tokens", serving.cache_tokens);
+  set(options, "cache_type", serving.cache_type);
+  set(options, "step_tokens", serving.step_tokens);
+  if (serving.no_prefix_cache) set(options, "prefix_cache", int64_t{0});
+}
+
+}  // namespace cli

@@ -1,0 +1,21 @@
+// Options of commands that serve many requests at once.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "command.h"
+
+namespace cli {
+
+struct Serving {
+  std::optional<int64_t> sequences, cache_tokens, step_tokens;  // absent: the library decides
+  std::optional<std::string> cache_type;
+  bool no_prefix_cache = false;
+};
+// `where` begins the descriptions: "with --prompts: ".
+void add_serving(CLI::App& command, Serving& serving, const std::string& where);
+void set_serving(const Options& options, const Serving& serving);
+
+}  // namespace cli
