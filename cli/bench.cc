@@ -6,6 +6,7 @@
 #include <optional>
 #include <random>
 
+#include "bench_serve.h"
 #include "command.h"
 #include "interruptible.h"
 #include "kernel_times.h"
@@ -19,6 +20,7 @@ struct Arguments : Common {
   int64_t batch = 8, seq = 128, steps = 7, tokens = 64;
   double peak_tflops = 0, product_tflops = 0, copy_gbs = 0;
   bool kernels = false;
+  ServeLoad load;
 };
 
 // Tables print so many kernels.
@@ -253,6 +255,36 @@ Json bench_decode(const Arguments& args, const Runtime& runtime, const Model& mo
   return result;
 }
 
+Json bench_serving(const Arguments& args, const Runtime& runtime, const Model& model, const Sizes& sizes) {
+  const Json devices = devices_info(args, runtime);
+  // Devices that share the cores share the memory.
+  const bool shared = devices["shared_cores"].get<int64_t>() > 0;
+  const double count = shared ? 1 : static_cast<double>(devices["devices"].size());
+  return bench_serve(args.load, {.runtime = runtime,
+                                 .model = model,
+                                 .options = [&] { return common_options(args, false); },
+                                 .vocabulary = sizes.vocabulary,
+                                 .memory_bytes_per_s = count * ceilings(args, devices).bytes_per_s,
+                                 .cache_element_bytes = args.precision == "bf16" ? 2 : 4});
+}
+
+// Options of another mode would change nothing.
+void refuse_idle_options(const CLI::App& command, const std::string& mode) {
+  const auto given = [&](std::initializer_list<const char*> names, const char* of) {
+    for (const char* name : names)
+      if (command.count(name) > 0)
+        throw Error(TSR_INVALID_ARGUMENT,
+                    std::string(name) + ": belongs to --mode " + of + ", and this is " + mode);
+  };
+  if (mode == "serve")
+    given({"--seq", "--tokens", "--steps", "--batch", "--kernels", "--fused-loss", "--peak-tflops"},
+          "train or decode");
+  else
+    given({"--clients", "--prompt", "--new", "--shared", "--requests", "--rate", "--sequences",
+           "--cache-tokens", "--cache-type", "--step-tokens", "--no-prefix-cache"},
+          "serve");
+}
+
 // "12.6 GB/s"; `unit` after the prefix: "FLOP/s", "B/s".
 std::string scaled_text(double value, const std::string& unit) {
   constexpr const char* kPrefixes[] = {"", "k", "M", "G", "T", "P"};
@@ -296,7 +328,9 @@ void print_decode(const Json& result) {
 }
 
 void print_result(const Json& result) {
-  result["mode"] == "train" ? print_train(result) : print_decode(result);
+  result["mode"] == "train"    ? print_train(result)
+  : result["mode"] == "decode" ? print_decode(result)
+                               : print_serve(result);
   for (const Json& device : result["devices"]) {
     std::cout << "memory     " << device["name"].get<std::string>() << "  arena "
               << bytes_text(device["arena_bytes"]["predicted"]);
@@ -311,19 +345,26 @@ void print_result(const Json& result) {
 
 void register_bench(CLI::App& app) {
   auto args = std::make_shared<Arguments>();
-  CLI::App* command = app.add_subcommand("bench", "time a training step, or prefill and decoding");
+  CLI::App* command = app.add_subcommand("bench", "time a training step, a text, or many clients");
   command->footer(
       "Example:\n  tessera bench gpt2:L=12,C=768,H=12,V=50257,T=1024 --batch 4 --seq 128\n"
       "  tessera bench gpt2:L=12,C=768,H=12,V=50257,T=1024 --devices cuda --batch 32 --seq 1024 --precision "
       "bf16 --kernels\n"
       "  tessera bench model.tsr --mode decode --seq 128 --tokens 64\n"
+      "  tessera bench model.tsr --mode serve --clients 16 --prompt 128 --new 128\n"
+      "  tessera bench model.tsr --mode serve --rate 2.5 --requests 100 --shared 64 --sequences 32 --json\n"
       "decode also prints how many launches a token takes, and its time outside of matrix products: other\n"
       "kernels, launches and the host between two tokens, from a few runs that are traced. Where the device\n"
-      "joins kernels in one launch, its time is that of the first of them.");
+      "joins kernels in one launch, its time is that of the first of them.\n"
+      "serve computes many requests at once: tokens a second by the clock, from the first request to the "
+      "last token;\n"
+      "times until the first token and between two; how many prompt tokens were cached; and a limit: were "
+      "each step\n"
+      "as fast as its weights and the keys and values of its sequences can be read.");
   command->add_option("model", args->model, ".tsr or GGUF file, Hugging Face folder, or a description")
       ->required();
-  command->add_option("--mode", args->mode, "train or decode")
-      ->check(CLI::IsMember({"train", "decode"}))
+  command->add_option("--mode", args->mode, "train, decode or serve")
+      ->check(CLI::IsMember({"train", "decode", "serve"}))
       ->capture_default_str();
   command->add_option("--batch", args->batch, "train: sequences in one step")->capture_default_str();
   command->add_option("--seq", args->seq, "train: tokens a sequence; decode: tokens of the prompt")
@@ -332,8 +373,9 @@ void register_bench(CLI::App& app) {
                       "f32, tf32 or bf16; train: also f16 and fp8 (default: f32)");
   command->add_option("--fused-loss", args->fused_loss,
                       "train: on, off or auto: output head and loss together (default: auto)");
-  command->add_option("--weights", args->weights,
-                      "bf16; decode: also f16 or a block type such as q8_0 (default: as the model has them)");
+  command->add_option(
+      "--weights", args->weights,
+      "bf16; decode, serve: also f16 or a block type such as q8_0 (default: as the model has them)");
   command->add_option("--tokens", args->tokens, "decode: tokens to generate")->capture_default_str();
   command->add_option("--steps", args->steps, "counted rounds, after one that is not")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 20))
@@ -342,18 +384,23 @@ void register_bench(CLI::App& app) {
                       "train: the peak of one device that mfu is a share of (default: of bf16, where known)");
   command->add_flag("--kernels", args->kernels,
                     "time by kernel beside its floor, from a few runs more that are traced");
-  command->add_option("--copy-gbs", args->copy_gbs,
-                      "floors: GB/s of a large copy on the device (default: as the backend states)");
+  add_serve_load(*command, args->load);
+  command->add_option(
+      "--copy-gbs", args->copy_gbs,
+      "floors and limit: GB/s of a large copy on the device (default: as the backend states)");
   command->add_option("--product-tflops", args->product_tflops,
                       "floors: TFLOP/s of a large product (default: as the backend states)");
   add_placement(*command, *args);
   add_json(*command, *args);
-  command->callback([args] {
+  command->callback([args, command] {
+    refuse_idle_options(*command, args->mode);
     const Runtime runtime = open_runtime(*args);
     const Model model = open_model(*args, args->model);
     const Sizes sizes = sizes_of(Json::parse(text(tsr_model_info, model.get())));
-    const Json result = args->mode == "train" ? bench_train(*args, runtime, model, sizes)
-                                              : bench_decode(*args, runtime, model, sizes);
+    const auto bench = args->mode == "train"    ? bench_train
+                       : args->mode == "decode" ? bench_decode
+                                                : bench_serving;
+    const Json result = bench(*args, runtime, model, sizes);
     if (args->json) return print_json(result);
     print_result(result);
   });

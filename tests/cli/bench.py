@@ -11,8 +11,8 @@ BLOCK_PRODUCTS = 2 * (2 * 64 * 64 + 2 * 32 * 64 + 3 * 64 * 96)
 PARAMETERS = BLOCK_PRODUCTS + 2 * 2 * 64 + 64 + 2 * 100 * 64
 
 
-def bench(*extra):
-    out = subprocess.run([sys.argv[1], "bench", MODEL, "--kernels", "--json", *map(str, extra)], check=True, capture_output=True, text=True)
+def bench(*extra, kernels=True):
+    out = subprocess.run([sys.argv[1], "bench", MODEL, *["--kernels"] * kernels, "--json", *map(str, extra)], check=True, capture_output=True, text=True)
     lines = out.stdout.strip().splitlines()
     assert len(lines) == 1, "--json is one line"
     return json.loads(lines[0])
@@ -54,4 +54,22 @@ assert result["kernels"]["entry"] == "decode" and result["kernels"]["runs"] == T
 # Several kernels may be one launch; a trace has each by itself.
 assert 0 < result["launches_per_token"] < result["kernels"]["launches"], result["launches_per_token"]
 assert result["microseconds_outside_products_per_token"] > 0
+
+# Clients: every token counts once, and a step reads what a token reads, with the keys and values of all sequences.
+for extra, cached, element in ([], 0, 4), (["--rate", 1000, "--shared", 30, "--cache-type", "f16"], None, 2):
+    result = bench("--mode", "serve", "--clients", 3, "--prompt", 40, "--new", 12, "--requests", 7, "--copy-gbs", 10, *extra, kernels=False)
+    near(result["tokens_per_second"] * result["seconds"], 7 * 12, "generated tokens")
+    near(result["prompt_tokens_per_second"] * result["seconds"], 7 * 40, "tokens of prompts")
+    assert 7 * 12 - 7 <= result["tokens_computed"] - 7 * 40 * (1 - result["cached_share"]) <= 7 * 12, result
+    assert result["cached_share"] == cached or cached is None, result["cached_share"]
+    near(result["parameter_bytes"], 4 * (PARAMETERS - 100 * 64 + 64 + 1), "parameters that a step reads")
+    near(result["cache_bytes_per_token"], element * 2 * 2 * 32, "keys and values of a token")
+    wanted = result["parameter_bytes"] + result["requests_at_once"] * (40 + 12 / 2) * result["cache_bytes_per_token"]
+    near(result["bytes_per_step"], wanted, "bytes a step")
+    near(result["share_of_limit"] * 10e9 * result["requests_at_once"], result["tokens_per_second"] * wanted, "share of the limit")
+    for key in ("first_token_milliseconds", "between_tokens_milliseconds"):
+        assert 0 < result[key]["median"] <= result[key]["p95"] <= result[key]["p99"], result[key]
+    assert 0 < result["requests_at_once"] <= 16 and result["preemptions"] == 0, result
+refused = subprocess.run([sys.argv[1], "bench", MODEL, "--mode", "serve", "--seq", "3"], capture_output=True, text=True)
+assert refused.returncode == 1 and "--seq: belongs to --mode train or decode, and this is serve" in refused.stderr, refused.stderr
 print("ok: bench: counts, floors and shares hold together")
