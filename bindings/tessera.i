@@ -6,6 +6,8 @@
 %}
 %include <stdint.i>
 %immutable tsr_piece::text;
+%immutable tsr_event::text;
+%immutable tsr_event::details;
 #define TSR_API
 
 #ifdef SWIGGO
@@ -45,6 +47,7 @@
 /* Sizes of the structs that begin with struct_size. */
 static size_t tsr_raw_step_size(void) { return sizeof(tsr_step); }
 static size_t tsr_raw_piece_size(void) { return sizeof(tsr_piece); }
+static size_t tsr_raw_event_size(void) { return sizeof(tsr_event); }
 
 /* The extent of a dimension; 0 for one that the tensor has not. */
 static int64_t tsr_raw_tensor_dims(const tsr_tensor* tensor, int32_t dimension) {

@@ -77,6 +77,37 @@ func ExampleGenerator_Stream() {
 	// Output: 5 length
 }
 
+// Many requests at once, each waited for where it was made.
+func ExampleEngine() {
+	runtime, err := tessera.NewRuntime(nil)
+	check(err)
+	engine, err := tessera.NewEngine(runtime, newModel(), tessera.Options{"max_tokens": 5, "temperature": 0.0})
+	check(err)
+	defer engine.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	first, err := engine.Submit("Once upon a time", nil)
+	check(err)
+	second, err := engine.Submit("To be or", tessera.Options{"max_tokens": 3})
+	check(err)
+	for _, request := range []*tessera.Request{second, first} {
+		tokens, finish := 0, tessera.FinishNone
+		stream := request.Stream(ctx)
+		for stream.Next() {
+			if event := stream.Event(); event.Token >= 0 {
+				tokens++ // and fmt.Print(event.Text)
+			} else if event.Kind == tessera.EventEnd {
+				finish = event.Finish
+			}
+		}
+		check(stream.Err())
+		fmt.Println(request.Number(), tokens, finish)
+	}
+	// Output:
+	// 1 3 length
+	// 0 5 length
+}
+
 func ExampleError() {
 	_, err := tessera.LoadModel("nowhere.tsr")
 	fmt.Println(errors.Is(err, tessera.ErrNotFound))

@@ -74,14 +74,15 @@ const (
 	FinishLength    Finish = 1 // max_tokens, or the context, is full
 	FinishStop      Finish = 2 // a token or text that ends it
 	FinishCancelled Finish = 3
+	FinishFailed    Finish = 4 // of an engine alone: Event.Failure says why
 )
 
 // String is the reason in a word.
 func (f Finish) String() string {
-	if f < FinishNone || f > FinishCancelled {
+	if f < FinishNone || f > FinishFailed {
 		return "unknown"
 	}
-	return [...]string{"none", "length", "stop", "cancelled"}[f]
+	return [...]string{"none", "length", "stop", "cancelled", "failed"}[f]
 }
 
 // Piece is what Next found of a text.

@@ -24,6 +24,12 @@
 %typemap(out) const char* tsr_piece::text {
   $result = Swig_AllocateString($1, $1 ? arg1->text_size : 0);
 }
+%typemap(out) const char* tsr_event::text {
+  $result = Swig_AllocateString($1, $1 ? arg1->text_size : 0);
+}
+%typemap(out) const char* tsr_event::details {
+  $result = Swig_AllocateString($1, $1 ? arg1->details_size : 0);
+}
 %typemap(out) const char* tsr_text_data {
   $result = Swig_AllocateString($1, tsr_text_size(arg1));
 }

@@ -40,7 +40,8 @@ static jbyteArray tsr_java_bytes(JNIEnv* jenv, const char* text, size_t size) {
 /* What becomes of the copy of an array: arrays that a call only reads are not written back. */
 #define TSR_JAVA_MODE(T)                                                                                      \
   _Generic((T*)0, const char*: JNI_ABORT, const uint8_t*: JNI_ABORT, const int32_t*: JNI_ABORT,               \
-           const uint32_t*: JNI_ABORT, const int64_t*: JNI_ABORT, const size_t*: JNI_ABORT, default: 0)
+           const uint32_t*: JNI_ABORT, const int64_t*: JNI_ABORT, const size_t*: JNI_ABORT,                   \
+           const float*: JNI_ABORT, default: 0)
 _Static_assert(sizeof(size_t) == sizeof(jlong) && sizeof(void*) == sizeof(jlong), "a system of 64 bits is needed");
 %}
 
@@ -180,8 +181,10 @@ TSR_JAVA_TYPE("jlongArray", "long[]", (COUNT_TYPE COUNT, T* NAME))
 /* Structs and addresses cross by functions of typemaps/java_functions.i. */
 %ignore tsr_step;
 %ignore tsr_piece;
+%ignore tsr_event;
 %ignore tsr_trainer_step;
 %ignore tsr_generator_next;
+%ignore tsr_engine_next;
 %ignore tsr_tensor_data;
 %ignore tsr_tensor_writable;
 

@@ -183,4 +183,23 @@ static tsr_status* tsr_raw_generator_next(JNIEnv* jenv, tsr_generator* generator
   }
   return status;
 }
+
+/* fields [4]: kind, finish, index, token; request [1]; texts [2]: the bytes of text and details. */
+static tsr_status* tsr_raw_engine_next(JNIEnv* jenv, tsr_engine* engine, double timeout_s, jintArray fields,
+                                       jlongArray request, jobjectArray texts) {
+  tsr_event event;
+  memset(&event, 0, sizeof event);
+  event.struct_size = sizeof event;
+  tsr_status* status = tsr_engine_next(engine, timeout_s, &event);
+  if (status != NULL) return status;
+  const jint found[4] = {event.kind, event.finish, event.index, event.token};
+  const jlong number = event.request;
+  (*jenv)->SetIntArrayRegion(jenv, fields, 0, 4, found);
+  (*jenv)->SetLongArrayRegion(jenv, request, 0, 1, &number);
+  const jbyteArray text = tsr_java_bytes(jenv, event.text, event.text_size);
+  if (text != NULL) (*jenv)->SetObjectArrayElement(jenv, texts, 0, text);
+  const jbyteArray details = text == NULL ? NULL : tsr_java_bytes(jenv, event.details, event.details_size);
+  if (details != NULL) (*jenv)->SetObjectArrayElement(jenv, texts, 1, details);
+  return NULL;
+}
 %}

@@ -8,9 +8,11 @@
 
 /* Written by the calls below into tuples. */
 %ignore tsr_piece;
+%ignore tsr_event;
 %ignore tsr_step;
 %ignore tsr_raw_step_size;
 %ignore tsr_raw_piece_size;
+%ignore tsr_raw_event_size;
 
 /* Views take their place. */
 %ignore tsr_raw_tensor_read;
@@ -39,7 +41,7 @@
 /* Whether the call writes items of type T. */
 #define TSR_PY_WRITABLE(T)                                                                                      \
   _Generic((T*)0, const uint8_t*: 0, const int32_t*: 0, const uint32_t*: 0, const int64_t*: 0, const size_t*: 0, \
-           default: 1)
+           const float*: 0, default: 1)
 
 /* The result of a wrapper and one more value, as a tuple. Takes both references; NULL is an exception. */
 static PyObject* tsr_py_append(PyObject* result, PyObject* value) {
@@ -202,6 +204,20 @@ static int tsr_py_items(PyObject* object, Py_buffer* view, int* held, int writab
   const Py_ssize_t text_size = $1->text == NULL ? 0 : (Py_ssize_t)$1->text_size;
   $result = tsr_py_append($result, Py_BuildValue("(iiiN)", (int)$1->kind, (int)$1->finish, (int)$1->token,
                                                  PyBytes_FromStringAndSize(text, text_size)));
+}
+
+/* (kind, finish, request, index, token, text as bytes, details as bytes) */
+%typemap(in, numinputs=0) tsr_event* out_event (tsr_event event) {
+  memset(&event, 0, sizeof event);
+  event.struct_size = sizeof event;
+  $1 = &event;
+}
+%typemap(argout) tsr_event* out_event {
+  $result = tsr_py_append($result, Py_BuildValue("(iiLiiy#y#)", (int)$1->kind, (int)$1->finish, (long long)$1->request,
+                                                 (int)$1->index, (int)$1->token, $1->text == NULL ? "" : $1->text,
+                                                 (Py_ssize_t)($1->text == NULL ? 0 : $1->text_size),
+                                                 $1->details == NULL ? "" : $1->details,
+                                                 (Py_ssize_t)($1->details == NULL ? 0 : $1->details_size)));
 }
 
 /* (step, loss, grad_norm, lr, seconds) */

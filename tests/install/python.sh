@@ -26,6 +26,7 @@ check test_memory "buffers and DLPack cross both ways without a copy, and are le
 check test_runtime "a function hears the log, hooks bring memory and are told of threads; what they raise does no harm"
 check test_texts "texts with NULs and other bytes cross whole; conversations become tokens"
 check test_generation "texts come in loops, asyncio and threads, and end when dropped, cancelled or interrupted"
+check test_engine "many requests at once have the texts of one at a time, in loops, asyncio and threads, and end as texts do"
 check test_training "training, plans, programs; cancels and Ctrl-C end them"
 check test_files "long work tells its progress; what that raises ends it and leaves nothing"
 check test_steps "so do datasets, plans, checkpoints and saved models, whose files are the same bytes"

@@ -29,6 +29,7 @@ from .chat import Chat, EncodedChat  # noqa: E402
 from .dataset import Dataset  # noqa: E402
 from .dtype import DType, dtype_name  # noqa: E402
 from .embedder import Embedder  # noqa: E402
+from .engine import Engine, Event, Request  # noqa: E402
 from .files import check_path, convert, export, imatrix, verify  # noqa: E402
 from .finetuning import finetune  # noqa: E402
 from .generator import Generator, Piece, Stream  # noqa: E402
@@ -56,10 +57,10 @@ __version__ = ".".join(map(str, version()))
 
 __all__ = [
     "AbortedError", "Calibration", "CancelledError", "Chat", "Code", "CorruptError", "DType", "Dataset", "Devices",
-    "Embedder", "Encoded", "EncodedChat", "FailedPreconditionError", "Generator", "Graph", "Hooks", "InternalError",
-    "InvalidArgumentError", "IoError", "LogLevel", "Model", "NotFoundError", "OutOfMemoryError", "Piece", "Plan", "Program",
-    "Runtime", "Scorer", "Scores", "Session", "Step", "Stream", "Tensor", "TesseraError", "TimedOutError", "Tokenizer",
-    "Trainer", "Type", "UnsupportedError", "check_certificate", "check_folder", "check_path", "checkpoint_info", "convert",
-    "default_runtime", "dtype_name", "estimate", "estimate_page", "export", "finetune", "imatrix", "load", "score", "verify",
-    "version",
+    "Embedder", "Encoded", "EncodedChat", "Engine", "Event", "FailedPreconditionError", "Generator", "Graph", "Hooks",
+    "InternalError", "InvalidArgumentError", "IoError", "LogLevel", "Model", "NotFoundError", "OutOfMemoryError", "Piece",
+    "Plan", "Program", "Request", "Runtime", "Scorer", "Scores", "Session", "Step", "Stream", "Tensor", "TesseraError",
+    "TimedOutError", "Tokenizer", "Trainer", "Type", "UnsupportedError", "check_certificate", "check_folder",
+    "check_path", "checkpoint_info", "convert", "default_runtime", "dtype_name", "estimate", "estimate_page", "export",
+    "finetune", "imatrix", "load", "score", "verify", "version",
 ]

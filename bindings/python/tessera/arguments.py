@@ -44,6 +44,16 @@ def path(name: str, value: Any) -> bytes:
     return data
 
 
+def seconds(name: str, value: Any) -> float:
+    try:
+        number = float(value)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise InvalidArgumentError(f"{name}: found {value!r}, wanted seconds") from error
+    if not number >= 0:
+        raise InvalidArgumentError(f"{name}: found {number}, wanted seconds, at least 0")
+    return number
+
+
 def describe(view: memoryview) -> str:
     """"int64 [3, 4]", of a buffer."""
     code = view.format.lstrip("@=<")

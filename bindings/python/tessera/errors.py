@@ -118,6 +118,14 @@ class InternalError(TesseraError, RuntimeError):
 _CLASSES: dict[int, type[TesseraError]] = {int(c.code): c for c in TesseraError.__subclasses__()}
 
 
+def error_of(code: int, message: str) -> TesseraError:
+    """The exception of a code."""
+    error = _CLASSES.get(code, TesseraError)(message)
+    if code not in _CLASSES:
+        error.code = code  # of a later library
+    return error
+
+
 def taken_error(status: int) -> TesseraError:
     """The exception of a status, which is freed."""
     code, message = raw.tsr_status_code(status), raw.tsr_status_message(status)
@@ -125,11 +133,9 @@ def taken_error(status: int) -> TesseraError:
     while key := raw.tsr_status_number_key(status, len(numbers)):
         numbers[key] = raw.tsr_status_number(status, key)[1]
     raw.tsr_status_free(status)
-    error = _CLASSES.get(code, TesseraError)(message)
+    error = error_of(code, message)
     if numbers:
         error.numbers = numbers
-    if code not in _CLASSES:
-        error.code = code  # of a later library
     return error
 
 

@@ -72,6 +72,11 @@ final class HostileTest {
     handle(new Session(program, null), new Session(program, null));
     handle(new Trainer(runtime, model, dataset, Map.of("batch", 2)), new Trainer(runtime, model, dataset, Map.of("batch", 2)));
     handle(new Generator(runtime, model, Map.of("max_tokens", 2)), new Generator(runtime, model, null));
+    Map<String, ?> few = Map.of("max_tokens", 3, "sequences", 2);
+    Engine engine = new Engine(runtime, model, few);
+    Engine closed = new Engine(runtime, model, few);
+    give(Request.class, engine.submit("a", null), closed.submit("a", null), null);
+    handle(engine, closed);
     handle(new Scorer(runtime, model, null), new Scorer(runtime, model, null));
     handle(new Embedder(runtime, model, null), new Embedder(runtime, model, null));
     Calibration calibration = new Calibration(runtime, null);
@@ -161,7 +166,7 @@ final class HostileTest {
   private void callAll(int times) {
     for (Class<?> type : List.of(Tessera.class, Runtime.class, Hooks.class, Devices.class, Calibration.class, Tensor.class,
         Graph.class, Tokenizer.class, Model.class, ModelFiles.class, Chat.class, Dataset.class, Plan.class, Program.class,
-        Session.class, Trainer.class, Generator.class, Scorer.class, Embedder.class, Json.class, Cancellation.class)) {
+        Session.class, Trainer.class, Generator.class, Engine.class, Request.class, Scorer.class, Embedder.class, Json.class, Cancellation.class)) {
       List<Executable> calls = new ArrayList<>(List.of(type.getConstructors()));
       calls.addAll(Arrays.asList(type.getDeclaredMethods()));
       calls.removeIf(call -> !Modifier.isPublic(call.getModifiers()) || call.isSynthetic());

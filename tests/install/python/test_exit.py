@@ -88,6 +88,23 @@ def texts():
 for _ in range(3):
     threading.Thread(target=texts, daemon=True).start()
 begun.wait()""",
+    "requests of an engine": """
+large = tessera.Model("llama:L=2,C=64,H=4,F=128,V=256,T=8192")
+large.tokenizer = model.tokenizer
+engine = tessera.Engine(large, context=4000, cache_tokens=20000)
+requests = [engine.submit("A", logits=i) for i in range(2)] + [engine.submit("B") for _ in range(3)]
+next(requests[0])
+assert next(requests[1]).kind == "logits"
+def waits(request):
+    for _ in request: pass
+for request in requests[1:4]:
+    threading.Thread(target=waits, args=(request,), daemon=True).start()
+other = tessera.Engine(large, context=4000)
+other.submit("A")
+def collects():
+    for _ in other.events(): pass
+threading.Thread(target=collects, daemon=True).start()
+time.sleep(0.02)""",
     "handles that end in a global's finaliser": """
 class Late:
     def __init__(self): self.model = model

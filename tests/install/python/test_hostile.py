@@ -35,8 +35,10 @@ class Hostile(unittest.TestCase):
         plan = tessera.Plan.for_graph(devices, graph)
         program = tessera.Program(devices, {"run": (graph, plan)})
         data = dataset(model)
+        engine = tessera.Engine(model, context=8, max_tokens=2)
         things = [tessera.Runtime(), devices, model, model.tokenizer, graph, plan, program, tessera.Session(program), data,
                   tessera.Tensor.zeros("f32", [2]), tessera.Trainer(model, data, batch=1), tessera.Generator(model, context=8),
+                  engine, engine.submit("a"),
                   tessera.Scorer(model, seq=8), tessera.Embedder(model, seq=8),
                   tessera.Chat(model, template="{{ messages }}"), tessera.Calibration(seconds=0.1)]
         closed = tessera.load(MODEL)
@@ -56,10 +58,11 @@ class Hostile(unittest.TestCase):
 
     def test_every_function_survives_every_value(self):
         for function in (tessera.load, tessera.Tensor, tessera.Tensor.zeros, tessera.Graph.parse, tessera.Tokenizer,
-                         tessera.Trainer, tessera.Generator, tessera.Plan, tessera.Model, tessera.Model.load_bytes,
-                         tessera.Model.load_reader, tessera.Model.from_graph, tessera.Dataset.from_tokens, tessera.Devices,
-                         tessera.check_path, tessera.verify, tessera.check_folder, tessera.checkpoint_info, tessera.estimate,
-                         tessera.estimate_page, tessera.check_certificate, tessera.dtype_name, tessera.Chat.from_text):
+                         tessera.Trainer, tessera.Generator, tessera.Engine, tessera.Plan, tessera.Model,
+                         tessera.Model.load_bytes, tessera.Model.load_reader, tessera.Model.from_graph,
+                         tessera.Dataset.from_tokens, tessera.Devices, tessera.check_path, tessera.verify,
+                         tessera.check_folder, tessera.checkpoint_info, tessera.estimate, tessera.estimate_page,
+                         tessera.check_certificate, tessera.dtype_name, tessera.Chat.from_text):
             for value in VALUES:
                 self.call(function, value)
         for function in (tessera.Tensor, tessera.Tensor.zeros, tessera.Tensor.of, tessera.Program, tessera.score,

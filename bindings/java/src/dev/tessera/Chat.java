@@ -39,7 +39,7 @@ public final class Chat extends Handle {
   }
 
   /** The JSON of messages. */
-  private static String json(List<?> messages) {
+  static String json(List<?> messages) {
     return Json.write(Native.required("messages", messages).stream()
         .map(given -> given instanceof Message message
             ? new java.util.TreeMap<>(Map.of("role", Native.required("role of a message", message.role()),

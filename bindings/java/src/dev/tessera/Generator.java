@@ -21,8 +21,8 @@ import java.util.stream.StreamSupport;
  * }</pre>
  */
 public final class Generator extends Handle {
-  /** Why a text is complete. NONE: it is not. */
-  public enum Finish { NONE, LENGTH, STOP, CANCELLED }
+  /** Why a text is complete. NONE: it is not. FAILED: of an {@link Engine} alone, {@link Event#failure} says why. */
+  public enum Finish { NONE, LENGTH, STOP, CANCELLED, FAILED }
 
   private static final double SLICE_S = 0.05;
 

@@ -90,15 +90,18 @@ public class TesseraException extends RuntimeException {
       return;
     }
     try {
-      int number = Raw.tsr_status_code(status);
-      Code code = number >= 1 && number <= Code.values().length ? Code.values()[number - 1] : Code.INTERNAL;
-      TesseraException thrown =
-          of(code, Text.string(Raw.tsr_status_message(status)), source == null ? null : source.takeFailure());
+      TesseraException thrown = of(code(Raw.tsr_status_code(status)), Text.string(Raw.tsr_status_message(status)),
+          source == null ? null : source.takeFailure());
       thrown.numbers = numbersOf(status);
       throw thrown;
     } finally {
       Raw.tsr_status_free(status);
     }
+  }
+
+  /** The code of a value of tsr_code. */
+  static Code code(int number) {
+    return number >= 1 && number <= Code.values().length ? Code.values()[number - 1] : Code.INTERNAL;
   }
 
   private static Map<String, Long> numbersOf(long status) {

@@ -1,0 +1,223 @@
+package dev.tessera;
+
+import dev.tessera.raw.Raw;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.Iterator;
+import java.util.List;
+import java.util.Map;
+import java.util.NoSuchElementException;
+import java.util.Optional;
+import java.util.concurrent.CancellationException;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.ExecutionException;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.TimeoutException;
+
+/**
+ * Serves many requests at once over one model; the header lists its options under tsr_engine_new, and those of a request under
+ * tsr_engine_submit. Its events are collected in one of two ways, and the first call of either decides which; the other is
+ * refused:
+ *
+ * <ul>
+ *   <li>each request's by the {@link Request}, on any number of threads;
+ *   <li>those of all requests by {@link #next} or {@link #events}, on one thread at a time.
+ * </ul>
+ *
+ * <pre>{@code
+ * CompletableFuture<String> first = engine.submit("Once upon a time", null).text();
+ * engine.submit("To be", Map.of("max_tokens", 20)).stream().map(Event::text).forEach(System.out::print);
+ * System.out.println(first.join());
+ * }</pre>
+ */
+public final class Engine extends Handle {
+  private final EventRouter router = new EventRouter(this);
+  private final long texts;  // of requests without an option n
+
+  /** Plans, and prepares the devices. options may be null. */
+  public Engine(Runtime runtime, Model model, Map<String, ?> options) {
+    super("engine", Raw::tsr_engine_free, false, source(model), make(runtime, model, options));
+    texts = texts(options, 1);
+  }
+
+  private static long make(Runtime runtime, Model model, Map<String, ?> options) {
+    try (Use r = use(runtime, "runtime"); Use m = use(model, "model"); OptionSet set = new OptionSet(options)) {
+      return Native.made(m, out -> Cancellation.guard(runtime::cancel,
+          () -> Raw.tsr_engine_new(r.pointer, m.pointer, set.pointer, out)));
+    }
+  }
+
+  /** The option n, which the library found to be an integer; otherwise where it is not given. */
+  private static long texts(Map<String, ?> options, long otherwise) {
+    Object n = options == null || options.isEmpty() ? null : options.get("n");
+    return n instanceof Number number ? number.longValue() : n instanceof Boolean ? 1 : otherwise;
+  }
+
+  EventRouter router() {
+    return router;
+  }
+
+  /** A request: a prompt that is continued. What is wrong with it is thrown here, and does no harm to others. */
+  public Request submit(String prompt, Map<String, ?> options) {
+    byte[] given = Text.bytes("prompt", prompt);
+    return submit(options, (engine, set, number) -> Raw.tsr_engine_submit(engine, set, given, number));
+  }
+
+  /** The same of token ids. */
+  public Request submit(int[] ids, Map<String, ?> options) {
+    Native.required("ids", ids);
+    return submit(options, (engine, set, number) -> Raw.tsr_engine_submit_tokens(engine, set, ids, number));
+  }
+
+  /** The same of a conversation, as {@link Chat} takes it: the request is the assistant's next message. */
+  public Request submitMessages(List<?> messages, Map<String, ?> options) {
+    return submitMessages(Chat.json(messages), options);
+  }
+
+  /** The same of JSON. */
+  public Request submitMessages(String messages, Map<String, ?> options) {
+    byte[] given = Text.bytes("messages", messages);
+    return submit(options, (engine, set, number) -> Raw.tsr_engine_submit_messages(engine, set, given, number));
+  }
+
+  private interface Submission {
+    long submit(long engine, long options, long[] number);
+  }
+
+  private Request submit(Map<String, ?> options, Submission submission) {
+    long[] number = new long[1];
+    try (Use use = share(); OptionSet set = new OptionSet(options)) {
+      use.check(submission.submit(use.pointer, set.pointer, number));
+    }
+    return new Request(this, number[0], router.add(number[0], texts(options, texts)));
+  }
+
+  /**
+   * Submits all prompts at once, and waits for their texts, in the order of the prompts. An interrupt, or a
+   * {@link Cancellation}, cancels what is left of them, as does a failure. options may be null.
+   */
+  public List<String> generate(List<String> prompts, Map<String, ?> options) {
+    List<CompletableFuture<String>> futures = new ArrayList<>();
+    List<String> made = new ArrayList<>();
+    try {
+      for (String prompt : Native.required("prompts", prompts)) {
+        futures.add(submit(prompt, options).text());
+      }
+      for (CompletableFuture<String> future : futures) {
+        made.add(wait(future));
+      }
+      return made;
+    } finally {
+      futures.forEach(future -> future.cancel(false));
+    }
+  }
+
+  private static String wait(CompletableFuture<String> future) {
+    for (;;) {
+      try {
+        Cancellation.check();
+        return future.get((long) (EventRouter.SLICE_S * 1e9), TimeUnit.NANOSECONDS);
+      } catch (TimeoutException e) {
+        // Another look at the cancellation.
+      } catch (InterruptedException e) {
+        Thread.currentThread().interrupt();
+      } catch (CancellationException e) {
+        throw TesseraException.of(TesseraException.Code.CANCELLED, "a request was cancelled", e);
+      } catch (ExecutionException e) {
+        if (e.getCause() instanceof TesseraException thrown) {
+          throw TesseraException.of(thrown.code(), thrown.getMessage(), thrown);
+        }
+        throw TesseraException.of(TesseraException.Code.INTERNAL, String.valueOf(e.getCause()), e);
+      }
+    }
+  }
+
+  /** Waits for the next event of any request; empty where no request is in progress any more. */
+  public Optional<Event> next() {
+    return next(Double.POSITIVE_INFINITY, true);
+  }
+
+  /** The same, also empty where nothing came within {@code timeout}, for which it waits in any case. */
+  public Optional<Event> next(Duration timeout) {
+    Native.required("timeout", timeout);
+    return next(timeout.getSeconds() + timeout.getNano() * 1e-9, false);
+  }
+
+  private Optional<Event> next(double timeout, boolean untilIdle) {
+    router.chooseAll();
+    for (double left = Math.max(timeout, 0);; left -= EventRouter.SLICE_S) {
+      Cancellation.check();
+      boolean busy = !untilIdle || router.isBusy();
+      Event event = router.take(this, busy ? Math.min(left, EventRouter.SLICE_S) : 0);
+      if (event != null || !busy || left <= EventRouter.SLICE_S) {
+        return Optional.ofNullable(event);
+      }
+    }
+  }
+
+  /** The events of all requests until none is in progress; requests may be submitted meanwhile. */
+  public Iterator<Event> events() {
+    return new Iterator<>() {
+      private Optional<Event> ready = Optional.empty();
+
+      @Override
+      public boolean hasNext() {
+        if (ready.isEmpty()) {
+          ready = Engine.this.next();
+        }
+        return ready.isPresent();
+      }
+
+      @Override
+      public Event next() {
+        if (!hasNext()) {
+          throw new NoSuchElementException("no request is in progress");
+        }
+        Event event = ready.get();
+        ready = Optional.empty();
+        return event;
+      }
+    };
+  }
+
+  /** A file descriptor that can be read while events wait, for {@link #next(Duration)}. It stays the engine's. */
+  public int descriptor() {
+    int[] descriptor = new int[1];
+    try (Use use = share()) {
+      use.check(Raw.tsr_engine_descriptor(use.pointer, descriptor));
+      return descriptor[0];
+    }
+  }
+
+  /** Ends a request, with {@link Generator.Finish#CANCELLED}. Nothing happens to one that has ended, or never was. Any thread. */
+  public void cancel(long request) {
+    cancelBy(pointer -> Raw.tsr_engine_cancel(pointer, request));
+  }
+
+  /** The logits that a text of a request waits with since its LOGITS: [V], as the model gives them. */
+  public float[] logits(long request, int index) {
+    long[] count = new long[1];
+    float[] items = null;
+    try (Use use = share()) {
+      do {
+        items = new float[Math.toIntExact(count[0])];
+        use.check(Raw.tsr_engine_logits(use.pointer, request, index, items, count));
+      } while (count[0] > items.length);
+      return items;
+    }
+  }
+
+  /** Lets that text go on with these logits, minus infinity excluding a token; null: as they are. */
+  public void answer(long request, int index, float[] logits) {
+    try (Use use = share()) {
+      use.check(Raw.tsr_engine_answer(use.pointer, request, index, logits));
+    }
+  }
+
+  /** JSON: requests, steps, tokens, what was cached, plan, memory. */
+  public String report() {
+    try (Use use = share()) {
+      return Native.text(use, out -> Raw.tsr_engine_report(use.pointer, out));
+    }
+  }
+}
