@@ -72,6 +72,22 @@ cd "$work"
 cmp small.tsr converted.tsr
 "${memcheck[@]}" ./plan small.tsr cpu:2
 "${memcheck[@]}" ./score tuned.tsr "A computer" " is a" " of a"
+# Users of a chat, the last message of each alone, so that it fits the small context; two of them make mistakes.
+cat >chat.txt <<'CODE'
+ann A computer
+bob is "x" \ y
+ann again
+noone
+
+zoe zzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzz
+bob more
+CODE
+last='{{ messages[-1].content }}'
+"${memcheck[@]}" ./chat_server small.tsr 8 cpu:2 0 "$last" <chat.txt | sort -s -k1,1 >chat_c.txt
+[ "$(cut -d: -f1 chat_c.txt | xargs)" = "ann ann bob bob noone zoe" ] && grep -q '^noone: a prompt needs at least one token$' chat_c.txt ||
+  { cat chat_c.txt; echo "FAILED: chat_server: wanted two answers to ann and bob, and errors to others"; exit 1; }
+printf 'ann A computer\nann again\nann /stop\nbob is\n' | ./chat_server --stream small.tsr 50 cpu:1 0 "$last" >stream.txt
+grep -q '^bob: ' stream.txt
 echo "ok: C samples: clean under valgrind"
 
 # What each language has to repeat.
@@ -80,6 +96,7 @@ mkdir expected
 ./generate expected/tuned.tsr "A computer" 8 >expected/generate.txt
 ./own_model >expected/own_model.txt
 ./plan small.tsr cpu:4 8 >expected/plan.txt
+mv chat_c.txt expected/chat_server.txt
 bash "$here/tests/install/go.sh" "$work"
 bash "$here/tests/install/java.sh" "$work"
 bash "$here/tests/install/python.sh" "$work"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # python.sh WORK: the Python binding against an installed library, which pkg-config and the dynamic linker find. WORK has
-# small.tsr, text.txt and, in expected/, what the C samples wrote. PYTHON: another interpreter than python3. TESSERA_PYTHON:
-# a folder with the package `tessera`, instead of one that build.sh makes.
+# small.tsr, text.txt, chat.txt and, in expected/, what the C samples wrote. PYTHON: another interpreter than python3.
+# TESSERA_PYTHON: a folder with the package `tessera`, instead of one that build.sh makes.
 set -euo pipefail
 here=$(cd "$(dirname "$0")/../.." && pwd)
 work=$(cd "$1" && pwd)
@@ -45,7 +45,12 @@ same() {  # same SAMPLE ARGUMENTS: it prints what the C sample printed
 same generate tuned_python.tsr "A computer" 8
 same own_model
 same plan small.tsr cpu:4 8
-for sample in finetune generate plan; do
+"$python" "$samples/chat_server.py" small.tsr 8 cpu:2 0 '{{ messages[-1].content }}' <chat.txt | sort -s -k1,1 |
+  diff expected/chat_server.txt - || { echo "FAILED: chat_server: C and Python differ"; exit 1; }
+printf 'ann A computer\nann again\nann /stop\nbob is\n' |
+  "$python" "$samples/chat_server.py" --stream small.tsr 50 cpu:1 0 '{{ messages[-1].content }}' >stream.txt
+grep -q '^bob: ' stream.txt
+for sample in chat_server finetune generate plan; do
   status=0
   "$python" "$samples/$sample.py" 2>/dev/null || status=$?
   [ "$status" = 2 ] || { echo "FAILED: $sample.py without arguments: status $status, wanted 2"; exit 1; }
