@@ -2,6 +2,7 @@ import dev.tessera.Cancellation;
 import dev.tessera.DType;
 import dev.tessera.Dataset;
 import dev.tessera.Embedder;
+import dev.tessera.Engine;
 import dev.tessera.Generator;
 import dev.tessera.Graph;
 import dev.tessera.Hooks;
@@ -177,6 +178,10 @@ public final class Cycles {
     if (RANDOM.nextBoolean()) {
       generator.rest().count();
     }
+    Engine engine = new Engine(runtime, loaded, Map.of("max_tokens", 4, "sequences", 2));
+    made.add(engine);
+    engine.generate(List.of("ab", "c", "abc"), null);
+    engine.submit("in progress", null).events().next();
     free(made);
   }
 

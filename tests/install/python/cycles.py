@@ -69,6 +69,16 @@ def runtimes(count, model, data):
             pass
 
 
+def engines(count, model):
+    """Engines that are closed, or not, while requests are in progress."""
+    for i in range(count):
+        engine = tessera.Engine(model, max_tokens=4, sequences=2)
+        engine.generate(["A", "b", "c"])
+        next(engine.submit("in progress"))
+        if i % 2:
+            engine.close()
+
+
 def steady(what, work, allowed_kib):
     """Runs work twice to warm up, and again: memory must not grow by more than what is allowed."""
     work()
@@ -94,6 +104,7 @@ def main():
         steady(f"10,000 handles on {threads} thread(s)", work, 4096)
     steady("100 trainings", lambda: trainings(100, model, data), 4096)
     steady("100 runtimes", lambda: runtimes(100, model, data), 4096)
+    steady("100 engines", lambda: engines(100, model), 4096)
     steady("200 texts", lambda: [str(model.generate("A", max_tokens=4)) for _ in range(200)], 4096)
     print("ok: Python: 10,000 handles, 100 trainings and cancels leave memory as it was")
 

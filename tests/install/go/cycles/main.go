@@ -65,9 +65,12 @@ func cycle(number int, file []byte, chance *rand.Rand) {
 		cancel()
 		for stream.Next() {
 		}
+		engine := must(tessera.NewEngine(r, read, tessera.Options{"max_tokens": 3, "context": 32, "sequences": 2}))
+		must(engine.Generate(context.Background(), []string{"ab", "c", "abc"}, nil))
+		must(engine.Submit("in progress", nil)).Stream(context.Background()).Next()
 		scorer := must(tessera.NewScorer(r, copied, tessera.Options{"seq": 16}))
 		must(scorer.Score([][]int32{{1, 2, 3}}, nil))
-		handles = append(handles, read, copied, generator, scorer)
+		handles = append(handles, read, copied, generator, engine, scorer)
 	}
 	_, err = tessera.LoadModelBytes(file[:len(file)/2])
 	if !errors.Is(err, tessera.ErrCorrupt) {
