@@ -54,7 +54,7 @@ class HashServer {
 
   // False where there is nothing to do.
   bool step(int64_t budget) {
-    const std::vector<StepPart> parts = scheduler_.plan(budget);
+    const std::vector<StepPart> parts = scheduler_.plan(budget, budget);
     CHECK(parts.empty() == texts_.empty());  // no deadlock
     for (const PageCopy& copy : scheduler_.copies())
       for (int64_t i = 0; i < copy.count; ++i)
