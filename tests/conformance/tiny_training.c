@@ -1,6 +1,7 @@
-/* A tiny training run on four ranks, dp=2,tp=2, with the long work around it on its own threads, and some generation: what
- * the thread sanitizer watches. */
+/* A tiny training run on four ranks, dp=2,tp=2, with the long work around it on its own threads, some generation, and an
+ * engine that several threads use at once: what the thread sanitizer watches. */
 #define _DEFAULT_SOURCE /* mkdtemp */
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -97,6 +98,52 @@ static void generate(tsr_runtime* runtime, tsr_model* model) {
   tsr_generator_free(generator);
 }
 
+enum { kClients = 3, kRequests = 6 };
+
+/* Requests of one thread, some of which it cancels. */
+static void* submit(void* context) {
+  tsr_engine* engine = context;
+  tsr_options* options = new_options();
+  check(tsr_options_set_i64(options, "max_tokens", 8));
+  check(tsr_options_set_i64(options, "logprobs", 2));
+  for (int i = 0; i < kRequests; ++i) {
+    int64_t request = -1;
+    if (i == 3) check(tsr_options_set_str(options, "regex", "[a-f]{1,9}"));
+    check(tsr_engine_submit(engine, options, "abc", 3, &request));
+    if (i % 3 == 2) tsr_engine_cancel(engine, request);
+    tsr_text* report = NULL;
+    check(tsr_engine_report(engine, &report));
+    tsr_text_free(report);
+  }
+  tsr_options_free(options);
+  return NULL;
+}
+
+static void serve(tsr_runtime* runtime, tsr_model* model) {
+  tsr_options* options = new_options();
+  tsr_engine* engine = NULL;
+  check(tsr_options_set_str(options, "devices", "cpu:2"));
+  check(tsr_options_set_str(options, "parallel", "tp=2"));
+  check(tsr_options_set_str(options, "speculation", "ngram"));
+  check(tsr_options_set_i64(options, "sequences", 4));
+  check(tsr_options_set_i64(options, "cache_tokens", 128)); /* two pages: they give way to one another */
+  check(tsr_engine_new(runtime, model, options, &engine));
+  tsr_options_free(options);
+  int32_t descriptor = -1;
+  check(tsr_engine_descriptor(engine, &descriptor));
+  pthread_t clients[kClients];
+  for (int i = 0; i < kClients; ++i)
+    if (pthread_create(&clients[i], NULL, submit, engine) != 0) exit(1);
+  tsr_event event;
+  memset(&event, 0, sizeof event);
+  event.struct_size = sizeof event;
+  for (int ended = 0; ended < kClients * kRequests; ended += event.kind == TSR_EVENT_END)
+    check(tsr_engine_next(engine, 10, &event));
+  for (int i = 0; i < kClients; ++i) pthread_join(clients[i], NULL);
+  submit(engine);
+  tsr_engine_free(engine); /* while it works */
+}
+
 int main(void) {
   tsr_options* options = new_options();
   tsr_runtime* runtime = NULL;
@@ -110,6 +157,7 @@ int main(void) {
   check(tsr_model_set_tokenizer(model, tokenizer));
   train(runtime, model, tokenizer);
   generate(runtime, model);
+  serve(runtime, model);
   tsr_tokenizer_free(tokenizer);
   tsr_model_free(model);
   tsr_runtime_free(runtime);
