@@ -67,4 +67,21 @@ tsr_status* tsr_chat_encode(const tsr_chat* chat, const tsr_options* options, co
   });
 }
 
+tsr_status* tsr_chat_parse(const tsr_chat* chat, const tsr_options* options, const char* text, size_t size,
+                           tsr_text** out_json) {
+  return guard([&]() -> Status {
+    TSR_RETURN_IF_ERROR(required({{chat, "chat"}, {text, "text"}, {out_json, "out_json"}}));
+    TSR_ASSIGN_OR_RETURN(std::string json, chat->value->parse(text_of(text, size), options_or_none(options)));
+    return give_text(std::move(json), out_json);
+  });
+}
+
+tsr_status* tsr_chat_markers(const tsr_chat* chat, tsr_text** out_json) {
+  return guard([&]() -> Status {
+    TSR_RETURN_IF_ERROR(required({{chat, "chat"}, {out_json, "out_json"}}));
+    TSR_ASSIGN_OR_RETURN(std::string json, chat->value->markers_json());
+    return give_text(std::move(json), out_json);
+  });
+}
+
 void tsr_chat_free(tsr_chat* chat) { delete chat; }

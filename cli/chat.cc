@@ -5,6 +5,7 @@
 #include <iostream>
 #include <map>
 
+#include "chat_answer.h"
 #include "command.h"
 #include "inference.h"
 #include "interruptible.h"
@@ -76,7 +77,9 @@ class Conversation {
     chat_options_ = make<Options>(tsr_options_new);
     set(chat_options_, "add_generation_prompt", int64_t{1});
     if (!args.variables.empty()) set(chat_options_, "variables", variables_of(args.variables).dump());
-    if (!args.tools_file.empty()) set(chat_options_, "tools", read_file(args.tools_file));
+    if (!args.tools_file.empty()) tools_ = read_file(args.tools_file);
+    if (!tools_.empty()) set(chat_options_, "tools", tools_);
+    find_markers();
     reset();
   }
 
@@ -88,15 +91,14 @@ class Conversation {
   const Runtime& runtime() const { return runtime_; }
   Json report() const { return Json::parse(text(tsr_generator_report, generator_.get())); }
 
-  // Streams the answer to standard output, unless `shown` is false. The messages are as before where it fails.
+  // Streams the answer, unless `shown` is false. Its content. The messages are as before where it fails.
   std::string ask(const std::string& message, bool shown) {
     messages_.push_back({{"role", "user"}, {"content", message}});
     try {
       const std::vector<int32_t> ids = encode();
       check(tsr_generator_start_tokens(generator_.get(), ids.data(), ids.size()));
-      const std::string answer = stream(shown);
-      messages_.push_back({{"role", "assistant"}, {"content", answer}});
-      return answer;
+      messages_.push_back(stream(shown));
+      return messages_.back()["content"].get<std::string>();
     } catch (const Error&) {
       messages_.erase(messages_.size() - 1);
       throw;
@@ -121,9 +123,23 @@ class Conversation {
     chat_ = Chat(made);
   }
 
+  void find_markers() {
+    const Json texts = Json::parse(text(tsr_chat_markers, static_cast<const tsr_chat*>(chat_.get())));
+    for (const auto& [token, letters] : texts.items())
+      markers_[std::stoi(token)] = letters.get<std::string>();
+  }
+
+  // A user's line may hold any bytes.
+  std::string messages_text() const { return messages_.dump(-1, ' ', false, Json::error_handler_t::replace); }
+
+  std::string prompt() const {
+    const std::string messages = messages_text();
+    return text(tsr_chat_render, static_cast<const tsr_chat*>(chat_.get()),
+                static_cast<const tsr_options*>(chat_options_.get()), messages.data(), messages.size());
+  }
+
   std::vector<int32_t> encode() const {
-    // An answer may end within a character.
-    const std::string messages = messages_.dump(-1, ' ', false, Json::error_handler_t::replace);
+    const std::string messages = messages_text();
     size_t count = 0;
     const auto run = [&](int32_t* ids, size_t capacity) {
       check(tsr_chat_encode(chat_.get(), chat_options_.get(), messages.data(), messages.size(), ids, capacity,
@@ -139,9 +155,9 @@ class Conversation {
     return ids;
   }
 
-  std::string stream(bool shown) {
+  Json stream(bool shown) {
     const StopOnInterrupt stop;
-    std::string answer;
+    ChatAnswer answer(chat_.get(), prompt(), tools_, shown, args_.quiet);
     bool cancelled = false;
     for (;;) {
       tsr_piece piece{};
@@ -154,11 +170,13 @@ class Conversation {
       if (piece.kind == TSR_END) {
         if (piece.finish == TSR_FINISH_LENGTH && !args_.quiet)
           std::cerr << "\ntessera: the answer was cut: --context or --max-tokens is reached\n";
-        return answer;
+        return answer.finish();
       }
-      if (piece.kind != TSR_PIECE || cancelled || (piece.token >= 0 && is_control(piece.token))) continue;
-      answer.append(piece.text, piece.text_size);
-      if (shown) std::cout.write(piece.text, static_cast<std::streamsize>(piece.text_size)).flush();
+      if (piece.kind != TSR_PIECE || cancelled) continue;
+      const auto marker = markers_.find(piece.token);
+      if (piece.token < 0 || marker != markers_.end() || !is_control(piece.token))
+        answer.add({piece.text, piece.text_size});
+      if (marker != markers_.end()) answer.add(marker->second);
     }
   }
 
@@ -187,6 +205,8 @@ class Conversation {
   Generator generator_;
   Json messages_;
   std::map<int32_t, bool> controls_;
+  std::map<int32_t, std::string> markers_;  // control tokens that mark reasoning and calls
+  std::string tools_;                       // JSON
 };
 
 void print_stats(const Json& report) {

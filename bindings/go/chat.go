@@ -72,6 +72,24 @@ func (c *Chat) ask(messages any, options Options, call func(uintptr, uintptr, st
 	return textWith(options, func(o uintptr, out *uintptr) uintptr { return call(h, o, given, out) })
 }
 
+// Parse gives the message that a model's answer is, as JSON: its content, its reasoning, the tools that it calls. answer is
+// what the pieces' texts make, with the control tokens of Markers written out. Options: prompt, in_thinking,
+// tools, partial.
+func (c *Chat) Parse(answer string, options Options) (message string, err error) {
+	h, done := (*handle)(c).use()
+	defer done()
+	return textWith(options, func(o uintptr, out *uintptr) uintptr { return raw.Tsr_chat_parse(h, o, answer, out) })
+}
+
+// Markers are the control tokens that Parse reads, and their texts. Their pieces have none.
+func (c *Chat) Markers() (texts map[int32]string, err error) {
+	made, err := (*handle)(c).text(raw.Tsr_chat_markers)
+	if err != nil {
+		return nil, err
+	}
+	return texts, json.Unmarshal([]byte(made), &texts)
+}
+
 // Encode gives the tokens of a conversation; Generator.StartTokens takes them.
 func (c *Chat) Encode(messages any, options Options) ([]int32, error) {
 	ids, _, err := c.encode(messages, options, false)

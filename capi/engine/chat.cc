@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "graph/base/text.h"
+#include "serialize/answer/stream.h"
 
 namespace tessera {
 namespace {
@@ -55,6 +56,17 @@ std::vector<uint8_t> mark_tokens(const Encoding& encoding, size_t size, const st
               marks.begin() + static_cast<ptrdiff_t>(last > first ? last : token), uint8_t{1});
   }
   return marks;
+}
+
+// Without a character that has only begun.
+std::string_view whole_characters(std::string_view text) {
+  for (size_t back = 1; back <= std::min<size_t>(3, text.size()); ++back) {
+    const auto byte = static_cast<unsigned char>(text[text.size() - back]);
+    if ((byte & 0xC0) == 0x80) continue;
+    const size_t wanted = byte >= 0xF0 ? 4 : byte >= 0xE0 ? 3 : byte >= 0xC0 ? 2 : 1;
+    return wanted > back ? text.substr(0, text.size() - back) : text;
+  }
+  return text;
 }
 
 }  // namespace
@@ -117,6 +129,55 @@ Result<ChatTokens> Chat::encode(std::string_view messages, const Options& option
     tokens.assistant = mark_tokens(encoding, rendered.text.size(), rendered.assistant, *tokenizer_);
   tokens.ids = std::move(encoding.ids);
   return tokens;
+}
+
+const AnswerForm& Chat::answer_form() const {
+  std::call_once(form_once_, [this] { form_ = AnswerForm::of(*template_); });
+  return form_;
+}
+
+Result<std::string> Chat::parse(std::string_view text, const Options& options) const {
+  OptionReader reader(options, "chat");
+  const AnswerForm& form = answer_form();
+  AnswerContext context;
+  TSR_ASSIGN_OR_RETURN(context.tools, read_json(reader, "tools", Json()));
+  context.opening = reader.has("prompt") ? form.opening_of(reader.text("prompt")) : form.default_opening;
+  if (reader.has("in_thinking")) {
+    const bool in_thinking = reader.flag("in_thinking", false);
+    context.opening = in_thinking && !form.reasoning.empty() ? form.reasoning[0].open : "";
+    if (in_thinking && form.reasoning.empty())
+      return Status(StatusCode::kInvalidArgument,
+                    "chat: option 'in_thinking' is 1, but the template knows no reasoning");
+  }
+  const bool is_partial = reader.flag("partial", false);
+  TSR_RETURN_IF_ERROR(reader.finish());
+  AnswerStream stream(form, std::move(context));
+  (void)stream.add(is_partial ? whole_characters(text) : text);
+  return dump(message_json(is_partial ? stream.answer() : stream.finish()));
+}
+
+Result<std::map<int32_t, std::string>> Chat::marker_tokens() const {
+  if (!tokenizer_)
+    return Status(StatusCode::kFailedPrecondition,
+                  "chat: there is no tokenizer: give the model one, or make the chat with one");
+  const std::vector<std::string> markers = answer_form().markers();
+  const TokenizerData& data = tokenizer_->data();
+  std::map<int32_t, std::string> tokens;
+  for (size_t id = 0; id < data.types.size(); ++id) {
+    const std::string& text = data.tokens[id];
+    if (data.types[id] != TokenType::kControl || text.empty()) continue;
+    if (std::ranges::any_of(markers,
+                            [&](const std::string& mark) { return mark.find(text) != std::string::npos; }))
+      tokens[static_cast<int32_t>(id)] = text;
+  }
+  return tokens;
+}
+
+Result<std::string> Chat::markers_json() const {
+  TSR_ASSIGN_OR_RETURN(const auto tokens, marker_tokens());
+  Json json = Json::object();
+  for (const auto& [id, text] : tokens) json[std::to_string(id)] = text;
+  return dump(json);
 }
 
 }  // namespace tessera

@@ -2,13 +2,16 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "capi/engine/options.h"
 #include "capi/engine/shared_model.h"
+#include "serialize/answer/form.h"
 #include "serialize/chat_template.h"
 
 namespace tessera {
@@ -35,8 +38,19 @@ class Chat {
   // Control tokens are recognised in what the template wrote, never in the caller's data.
   Result<ChatTokens> encode(std::string_view messages, const Options& options, bool with_assistant) const;
 
+  // How the model writes its turn; found when it is first asked for.
+  const AnswerForm& answer_form() const;
+  // The message that an answer is, as JSON. Options: prompt, in_thinking, tools, partial.
+  Result<std::string> parse(std::string_view text, const Options& options) const;
+  // The texts of control tokens that lie in the answer form's marks. Decoding leaves control tokens out; where one of these
+  // comes its text belongs into the answer.
+  Result<std::map<int32_t, std::string>> marker_tokens() const;
+  Result<std::string> markers_json() const;  // {"ID": text}
+
  private:
   Chat() = default;
+  mutable std::once_flag form_once_;
+  mutable AnswerForm form_;
   std::shared_ptr<const ChatTemplate> template_;
   std::shared_ptr<const Tokenizer> tokenizer_;
 };

@@ -156,6 +156,41 @@ TEST_CASE(
   CHECK(said == std::vector<int32_t>{3 + 'Y', 3 + 'o', kEnd});
 }
 
+TEST_CASE("an answer becomes a message, and the tokens of its marks are told") {
+  const Tokenizer tokenizer = chat_tokenizer();
+  const std::string words = std::string(kTemplate) + "{# <tool_call> </think> #}";
+  const Chat chat = chat_of(words.c_str(), tokenizer);
+  const auto parse = [&](const char* text, const Options& with) {
+    tsr_text* made = nullptr;
+    ok(tsr_chat_parse(chat.get(), with.get(), text, TSR_TEXT_END, &made));
+    std::string json(tsr_text_data(made), tsr_text_size(made));
+    tsr_text_free(made);
+    return json;
+  };
+  const char* answer =
+      "<think>hm</think>\n\nI look.\n<tool_call>{\"name\": \"f\", \"arguments\": {}}</tool_call><|end|>";
+  CHECK(parse(answer, options({})) ==
+        R"({"role":"assistant","content":"I look.","reasoning_content":"hm","tool_calls":[{"id":"call00000",)"
+        R"("type":"function","function":{"name":"f","arguments":{}}}]})");
+  const std::string yes = R"({"role":"assistant","content":"Yes","reasoning_content":"hm"})";
+  CHECK(parse("hm</think>Yes", options({{"in_thinking", int64_t{1}}})) == yes);
+  CHECK(parse("hm</think>Yes", options({{"prompt", "<|start|>assistant\n<think>\n"}})) == yes);
+  CHECK(parse("hm</think>Yes ", options({{"in_thinking", int64_t{1}}, {"partial", int64_t{1}}})) == yes);
+  CHECK(parse("A <tool", options({{"partial", int64_t{1}}})) == R"({"role":"assistant","content":"A"})");
+  CHECK(parse("A <tool", options({})) == R"({"role":"assistant","content":"A <tool"})");
+  CHECK(parse("A \xE2\x98", options({{"partial", int64_t{1}}})) == R"({"role":"assistant","content":"A"})");
+  tsr_text* made = nullptr;
+  CHECK(take(tsr_chat_parse(chat.get(), options({{"tool", "[]"}}).get(), "", 0, &made))
+            .message.find("nearest: tools") != std::string::npos);
+  CHECK(take(tsr_chat_parse(chat_of("x", tokenizer).get(), options({{"in_thinking", int64_t{1}}}).get(), "",
+                            0, &made))
+            .message.find("knows no reasoning") != std::string::npos);
+  ok(tsr_chat_markers(chat.get(), &made));
+  CHECK(std::string(tsr_text_data(made)) == R"({"260":"<|end|>"})");
+  tsr_text_free(made);
+  CHECK(take(tsr_chat_markers(chat_of("x", Tokenizer()).get(), &made)).code == TSR_FAILED_PRECONDITION);
+}
+
 TEST_CASE("a model brings its template, or says that it has none") {
   const Model model = small_model();
   tsr_chat* made = nullptr;

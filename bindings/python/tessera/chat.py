@@ -60,6 +60,20 @@ class Chat(Handle):
         with self._pointer as c, Options(options) as o:
             return json.loads(text(raw.tsr_chat_render_ranges(c, o, data)))
 
+    def parse(self, answer: str | bytes, **options: Any) -> dict[str, Any]:
+        """The message that a model's answer is: its content, its reasoning, the tools that it calls. The answer is what
+        the pieces' texts make, with the control tokens of markers() written out.
+
+        Options: prompt, in_thinking, tools, partial."""
+        data = arguments.text("answer", answer)
+        with self._pointer as c, Options(options) as o:
+            return json.loads(text(raw.tsr_chat_parse(c, o, data)))
+
+    def markers(self) -> dict[int, str]:
+        """The control tokens that parse reads, and their texts. Their pieces have none."""
+        with self._pointer as c:
+            return {int(token): letters for token, letters in json.loads(text(raw.tsr_chat_markers(c))).items()}
+
     def encode(self, messages: Any, **options: Any) -> array.array[int]:
         """Its tokens; Generator.generate takes them."""
         data = messages_json(messages)

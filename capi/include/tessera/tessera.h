@@ -827,6 +827,26 @@ TSR_API tsr_status* tsr_chat_render_ranges(const tsr_chat* chat, const tsr_optio
 TSR_API tsr_status* tsr_chat_encode(const tsr_chat* chat, const tsr_options* options, const char* messages,
                                     size_t size, int32_t* ids, size_t capacity, uint8_t* assistant,
                                     size_t* out_count);
+
+/* The message that a model's answer is, as JSON: {"role": "assistant", "content": a text, and where there are any
+ * "reasoning_content": a text, "tool_calls": [{"id", "type": "function", "function": {"name", "arguments": an object}}]}.
+ * How answers are written (the marks of reasoning and of calls, JSON or parameters) is read off the template. text is
+ * what the tokens' pieces give, with the control tokens of tsr_chat_markers written out. What is no well-formed call
+ * stays in the content as it is written; white space between the parts is dropped. A call that brings no id has that of
+ * its place, "call00000". Options
+ *   prompt       str  the text that the answer follows: where its end begins something, say <think>, the answer goes on
+ *                     within it (default: the generation prompt of the template without variables)
+ *   in_thinking  i64  1: the answer begins within its reasoning; 0: it does not (default: as the prompt says)
+ *   tools        str  JSON array of tools: says which arguments are texts where the template writes them bare
+ *   partial      i64  1: the answer goes on. There is what is certain: content and reasoning only grow from one call
+ *                     to the next with a longer text, and calls are those that are whole (default 0)
+ * TSR_INVALID_ARGUMENT for options. */
+TSR_API tsr_status* tsr_chat_parse(const tsr_chat* chat, const tsr_options* options, const char* text,
+                                   size_t size, tsr_text** out_json);
+/* {"ID": text}: the control tokens that tsr_chat_parse reads, such as <tool_call> and </think> where these are control
+ * tokens. A control token's piece has no text: where one of these comes, this one belongs into the answer.
+ * TSR_FAILED_PRECONDITION without a tokenizer. */
+TSR_API tsr_status* tsr_chat_markers(const tsr_chat* chat, tsr_text** out_json);
 TSR_API void tsr_chat_free(tsr_chat* chat);
 
 /* ================================================================ dataset */

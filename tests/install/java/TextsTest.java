@@ -96,6 +96,8 @@ final class TextsTest {
       assertEquals(3, said);
       assertEquals("user:x;", chat.render(List.of(Map.of("role", "user", "content", "x")), null));
       Given.invalid("", () -> chat.render("{", null));
+      assertEquals("{\"role\":\"assistant\",\"content\":\"yes\"}", chat.parse("yes", null));
+      assertEquals(Map.of(), chat.markers());
     }
     try (Chat chat = Chat.of("x", null)) {
       Given.refused(TesseraException.FailedPrecondition.class, "", () -> chat.encode("[]", null));

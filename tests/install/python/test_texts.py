@@ -68,6 +68,13 @@ class Texts(unittest.TestCase):
         self.assertEqual(bytes(i for i, mine in zip(ids, assistant) if mine)[:3], b"Yes")
         self.assertEqual(chat.render_ranges(messages)["text"], text)
         self.assertEqual(tessera.Chat.from_text(TEMPLATE).render(messages), text)
+        calls = tessera.Chat.from_text(TEMPLATE + "{# <tool_call> </think> #}")
+        message = calls.parse("<think>hm</think>Ok.<tool_call>{\"name\": \"f\", \"arguments\": {\"a\": 1}}</tool_call>")
+        self.assertEqual((message["reasoning_content"], message["content"]), ("hm", "Ok."))
+        self.assertEqual(message["tool_calls"][0]["function"], {"name": "f", "arguments": {"a": 1}})
+        self.assertEqual(calls.parse("hm</think>Ok.", in_thinking=True)["content"], "Ok.")
+        self.assertEqual(calls.parse("Ok <tool", partial=True)["content"], "Ok")
+        self.assertEqual(chat.markers(), {})
         with self.assertRaises(tessera.FailedPreconditionError):
             tessera.Chat.from_text(TEMPLATE).encode(messages)
         with self.assertRaisesRegex(ValueError, "messages: .*not JSON serializable"):

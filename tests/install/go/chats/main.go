@@ -47,6 +47,8 @@ func main() {
 	wanted("JSON", must(chat.Render(`[{"role": "user", "content": ""}]`, tessera.Options{"add_generation_prompt": true})),
 		"[user];[assistant]")
 	wanted("ranges", strings.Contains(must(chat.RenderRanges(messages, nil)), `"assistant":[[20,23]]`), true)
+	wanted("parsed", must(chat.Parse("Yo", tessera.Options{"tools": "[]"})), `{"role":"assistant","content":"Yo"}`)
+	wanted("markers", len(must(chat.Markers())), 0)
 	ids, assistant, err := chat.EncodeAssistant(messages, nil)
 	must(0, err)
 	said := 0

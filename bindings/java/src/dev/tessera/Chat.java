@@ -76,6 +76,28 @@ public final class Chat extends Handle {
     return renderRanges(json(messages), options);
   }
 
+  /**
+   * The message that a model's answer is, as JSON: its content, its reasoning, the tools that it calls. The answer is
+   * what the pieces' texts make, with the control tokens of {@link #markers} written out. Options: prompt, in_thinking,
+   * tools, partial.
+   */
+  public String parse(String answer, Map<String, ?> options) {
+    byte[] given = Text.bytes("answer", answer);
+    try (Use use = use(); OptionSet set = new OptionSet(options)) {
+      return Native.text(use, out -> Raw.tsr_chat_parse(use.pointer, set.pointer, given, out));
+    }
+  }
+
+  /** The control tokens that {@link #parse} reads, and their texts. Their pieces have none. */
+  public Map<Integer, String> markers() {
+    try (Use use = use()) {
+      Map<Integer, String> texts = new java.util.TreeMap<>();
+      Json.object(Native.text(use, out -> Raw.tsr_chat_markers(use.pointer, out)))
+          .forEach((token, text) -> texts.put(Integer.valueOf(token), (String) text));
+      return texts;
+    }
+  }
+
   /** The tokens of a conversation, for {@link Generator#start(int[])}. */
   public int[] encode(List<?> messages, Map<String, ?> options) {
     return encode(json(messages), options);
