@@ -48,7 +48,10 @@ AnswerStream::AnswerStream(const AnswerForm& form, AnswerContext context)
     }
   for (const std::string& mark : form.between) note(mark);
   for (const std::string& mark : form.ends) note(mark);
-  for (const CallForm& calls : form.calls) note(first_mark(calls).empty() ? "{" : first_mark(calls));
+  for (const CallForm& calls : form.calls) {
+    note(first_mark(calls).empty() ? "{" : first_mark(calls));
+    if (first_mark(calls).empty()) note(";");
+  }
 }
 
 AnswerDelta AnswerStream::add(std::string_view text) {
@@ -147,15 +150,18 @@ bool AnswerStream::try_open(size_t at, bool& is_undecided) {
   for (const CallForm& calls : form_.calls) {
     if (calls.only_at_start && !at_start) continue;
     const std::string_view mark = first_mark(calls);
+    size_t begin = at;
     if (mark.empty()) {
-      const Match match = match_object(calls, text_, at).match;
+      // Llama writes ";" between several.
+      if (!answer_.calls.empty() && text_[at] == ';') begin = answer::skip_bounded_space(text_, at + 1);
+      const Match match = match_object(calls, text_, begin).match;
       if (match == Match::kPartial && !is_final_) is_undecided = true;
       if (match != Match::kYes) continue;
     } else if (!matches(mark, end) || end < opened_end) {
       continue;
     }
     if (is_undecided) return false;
-    call_ = std::make_unique<CallParser>(calls, context_.tools, at);
+    call_ = std::make_unique<CallParser>(calls, context_.tools, begin);
     at_ = at;
     state_ = State::kCall;
     return true;

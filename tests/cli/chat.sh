@@ -34,6 +34,18 @@ text = "[system]Be brief.\n[user]hi\nfglad[assistant]"
 assert made["report"]["prompt_tokens"] == len(text), (made["report"], len(text))
 P
 
+# A prompt that begins the model's reasoning: the answer is within it, and apart from content.
+printf '%s' '{% for m in messages %}[{{ m.role }}]{{ m.content }}{% endfor %}{% if add_generation_prompt %}[assistant]<think>{% endif %}{# </think> #}' \
+  >"$work/thinking.jinja"
+chat --message hi --template "$work/thinking.jinja" --json
+python3 - "$work/out.txt" <<'P'
+import json, sys
+made = json.loads(open(sys.argv[1]).read())
+assert made["answer"] == "" and made["messages"][1]["reasoning_content"].strip(), made
+P
+chat --message hi --template "$work/thinking.jinja"
+[ -z "$(tr -d '[:space:]' <"$work/out.txt")" ] || { cat "$work/out.txt"; fail "reasoning is on standard output"; }
+
 # A pipe of messages and commands; what was computed is kept, and /reset forgets.
 printf 'one\n\n/help\n//two\n/save %s\n/reset\nthree\n/exit\nnever\n' "$work/saved.json" |
   "$tessera" chat "$model" -n 4 --temp 0 --template "$work/chat.jinja" --stats >"$work/out.txt" 2>"$work/err.txt"

@@ -326,6 +326,11 @@ TEST_CASE("calls without marks are objects at the beginning, and any other JSON 
   CHECK(calls_of(parsed(form, "<|python_tag|>{\"name\": \"f\", \"parameters\": {}}")) == "f{};");
   CHECK(calls_of(parsed(form, "<|python_tag|>search.call(query=\"x \\\"y\\\"\", n=2)")) ==
         R"(search{"query":"x \"y\"","n":2};)");
+  CHECK(calls_of(
+            parsed(form, "{\"name\": \"f\", \"parameters\": {}}; {\"name\": \"g\", \"parameters\": {}}")) ==
+        "f{};g{};");
+  const Json apart = parsed(form, "{\"name\": \"f\", \"parameters\": {}}; {\"name\": \"Ada\"}");
+  CHECK(content_of(apart) == "; {\"name\": \"Ada\"}");
   for (const char* text : {"{\"name\": \"Ada\"}", "{\"city\": \"Rome\"}",
                            "So: {\"name\": \"f\", \"parameters\": {}}", "{", "{ }"})
     CHECK(content_of(parsed(form, text)) == text);
