@@ -18,6 +18,15 @@ class Entry(ctypes.Structure):
     _fields_ = [("struct_size", ctypes.c_size_t), ("name", ctypes.c_char_p), ("graph", ctypes.c_void_p), ("plan", ctypes.c_void_p)]
 
 
+class Event(ctypes.Structure):
+    _fields_ = [("struct_size", ctypes.c_size_t), ("kind", ctypes.c_int32), ("finish", ctypes.c_int32), ("request", ctypes.c_int64),
+                ("index", ctypes.c_int32), ("token", ctypes.c_int32), ("text", ctypes.c_char_p), ("text_size", ctypes.c_size_t),
+                ("details", ctypes.c_char_p), ("details_size", ctypes.c_size_t)]
+
+
+TOKEN, PENDING, END = 0, 1, 2  # TSR_EVENT_*
+
+
 class Failed(Exception):
     """A status of the library, with its message."""
 
@@ -146,3 +155,16 @@ class Library:
                 return out
             if piece.token >= 0:
                 out.append(piece.token)
+
+    def engine(self, model, **options):
+        return self.make("engine", "tsr_engine_new", self.runtime, model, self.options(**options))
+
+    def submit_tokens(self, engine, ids, options=None):
+        request = ctypes.c_int64()
+        self.call("tsr_engine_submit_tokens", engine, options, (ctypes.c_int32 * len(ids))(*ids), ctypes.c_size_t(len(ids)), ctypes.byref(request))
+        return request.value
+
+    def next_event(self, engine, event, timeout_s=-1.0):
+        """Into `event`, an Event of the caller."""
+        event.struct_size = ctypes.sizeof(Event)
+        self.call("tsr_engine_next", engine, timeout_s, ctypes.byref(event))
