@@ -120,7 +120,7 @@ Result<ChatTokens> Chat::encode(std::string_view messages, const Options& option
     return Status(StatusCode::kFailedPrecondition,
                   "chat: there is no tokenizer: give the model one, or render text");
   TSR_ASSIGN_OR_RETURN(const ChatRequest request, read_request(messages, options));
-  TSR_ASSIGN_OR_RETURN(const RenderedChat rendered,
+  TSR_ASSIGN_OR_RETURN(RenderedChat rendered,
                        with_assistant ? template_->render_with_spans(request) : template_->render(request));
   const EncodeOptions encode_options{true, rendered.data};
   TSR_ASSIGN_OR_RETURN(Encoding encoding, tokenizer_->encode_with_begins(rendered.text, encode_options));
@@ -128,6 +128,7 @@ Result<ChatTokens> Chat::encode(std::string_view messages, const Options& option
   if (with_assistant)
     tokens.assistant = mark_tokens(encoding, rendered.text.size(), rendered.assistant, *tokenizer_);
   tokens.ids = std::move(encoding.ids);
+  tokens.text = std::move(rendered.text);
   return tokens;
 }
 

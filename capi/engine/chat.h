@@ -18,6 +18,7 @@ namespace tessera {
 
 // Token ids of a conversation, and for each whether the assistant says it.
 struct ChatTokens {
+  std::string text;  // that they are of
   std::vector<int32_t> ids;
   std::vector<uint8_t> assistant;  // empty where it was not asked for
 };

@@ -331,4 +331,56 @@ TEST_CASE("engine: a conversation by the model's template") {
   const Text answer = collect(it).begin()->second;
   submit(it, "user: Hi\nassistant:", {{"max_tokens", int64_t{8}}, {"temperature", int64_t{0}}});
   CHECK(collect(it).begin()->second.tokens == answer.tokens);
+  CHECK(answer.end["message"]["role"] == "assistant");
+  CHECK(answer.end["message"]["content"] == answer.text);
+}
+
+TEST_CASE("engine: answers are taken apart: reasoning, content, calls") {
+  const Runtime rt = runtime();
+  const Model model = bytes_model();
+  ok(tsr_model_set_metadata(
+      model.get(), "chat_template",
+      "{% for m in messages %}{{ m.role }}: {% if m.reasoning_content %}<think>{{ m.reasoning_content "
+      "}}</think>"
+      "{% endif %}{{ m.content }}{% for c in m.tool_calls %}<tool_call>{{ c.function | tojson }}</tool_call>"
+      "{% endfor %}\n{% endfor %}{% if add_generation_prompt %}assistant: {% endif %}"));
+  const Engine it = engine(rt, model);
+  const char* messages = R"([{"role":"user","content":"Hi"}])";
+  const std::string said =
+      R"(<think>hm</think>Well<tool_call>{"name": "add", "arguments": {"a": 1}}</tool_call>)";
+  // The model says what the caller's logits say.
+  const auto say = [&](std::initializer_list<Setting> settings) {
+    int64_t request = -1;
+    ok(tsr_engine_submit_messages(it.get(), options(settings).get(), messages, TSR_TEXT_END, &request));
+    Text text;
+    std::string reasoning;
+    for (size_t at = 0; text.finish == TSR_FINISH_NONE;) {
+      const tsr_event event = next(it);
+      if (event.kind == TSR_EVENT_LOGITS) {
+        std::vector<float> logits(256, 0);
+        logits[static_cast<unsigned char>(said[at++])] = 1000;
+        ok(tsr_engine_answer(it.get(), request, 0, logits.data(), logits.size()));
+      } else if (event.kind == TSR_EVENT_TOKEN) {
+        text.text.append(event.text, event.text_size);
+        const Json told = details(event);
+        if (told.contains("reasoning")) reasoning += told["reasoning"].get<std::string>();
+      } else if (event.kind == TSR_EVENT_END) {
+        text.finish = event.finish;
+        text.end = details(event);
+      }
+    }
+    return std::pair(text, reasoning);
+  };
+  const auto size = static_cast<int64_t>(said.size());
+  const auto [text, reasoning] = say({{"max_tokens", size}, {"logits", k1}});
+  CHECK(text.text == "Well");
+  CHECK(reasoning == "hm");
+  CHECK(text.end["message"]["content"] == "Well");
+  CHECK(text.end["message"]["reasoning_content"] == "hm");
+  CHECK(text.end["message"]["tool_calls"][0]["function"] ==
+        Json::parse(R"({"name":"add","arguments":{"a":1}})"));
+  const auto [whole, none] = say({{"max_tokens", size}, {"logits", k1}, {"parse", int64_t{0}}});
+  CHECK(whole.text == said);
+  CHECK(none.empty());
+  CHECK_FALSE(whole.end.contains("message"));
 }

@@ -31,6 +31,7 @@ struct RequestSettings {
   GrammarSource grammar;
   int64_t priority = 0, adapter = -1;
   bool changes_logits = false, keeps_sequence = false;
+  bool parses = false;          // answers to messages are taken apart
   Options chat, chat_template;  // of messages: those of a conversation, and which template
 };
 

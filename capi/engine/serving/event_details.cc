@@ -41,9 +41,13 @@ Json usage_json(const ServedUsage& usage) {
 
 std::string event_details_json(const ServingEvent& event, const Tokenizer* tokenizer) {
   switch (event.kind) {
-    case ServingEvent::Kind::kToken:
-      return event.log_probabilities.empty() ? std::string()
-                                             : dump(position_json(event.log_probabilities[0], tokenizer));
+    case ServingEvent::Kind::kToken: {
+      if (event.log_probabilities.empty() && event.reasoning.empty()) return {};
+      Json json = event.log_probabilities.empty() ? Json::object()
+                                                  : position_json(event.log_probabilities[0], tokenizer);
+      if (!event.reasoning.empty()) json["reasoning"] = event.reasoning;
+      return dump(json);
+    }
     case ServingEvent::Kind::kPrompt: {
       Json tokens = Json::array();
       for (size_t i = 0; i < event.log_probabilities.size(); ++i) {
@@ -56,6 +60,7 @@ std::string event_details_json(const ServingEvent& event, const Tokenizer* token
     }
     case ServingEvent::Kind::kEnd: {
       Json json = usage_json(*event.usage);
+      if (!event.message.empty()) json["message"] = Json::parse(event.message);
       if (!event.failure.ok())
         json["error"] = {{"code", static_cast<int32_t>(event.failure.code())},
                          {"message", jinja::valid_utf8(std::string(event.failure.message()))}};

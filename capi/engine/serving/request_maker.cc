@@ -137,7 +137,20 @@ Result<ServingRequest> RequestMaker::of_messages(std::string_view messages, cons
   if (!tokenizer_) return needs_tokenizer("a conversation");
   TSR_ASSIGN_OR_RETURN(const auto with, chat(settings.chat_template));
   TSR_ASSIGN_OR_RETURN(ChatTokens tokens, with->encode(messages, settings.chat, false));
-  return make(std::move(tokens.ids), std::move(settings));
+  std::shared_ptr<AnswerReading> answer;
+  if (settings.parses) {
+    answer = std::make_shared<AnswerReading>();
+    answer->chat = with;
+    TSR_ASSIGN_OR_RETURN(answer->markers, with->marker_tokens());
+    answer->context.opening = with->answer_form().opening_of(tokens.text);
+    if (const auto tools = settings.chat.find("tools"); tools != settings.chat.end())
+      if (const auto* text = std::get_if<std::string>(&tools->second)) {
+        TSR_ASSIGN_OR_RETURN(answer->context.tools, parse_json(*text, "tools"));
+      }
+  }
+  TSR_ASSIGN_OR_RETURN(ServingRequest request, make(std::move(tokens.ids), std::move(settings)));
+  request.answer = std::move(answer);
+  return request;
 }
 
 }  // namespace tessera

@@ -41,6 +41,7 @@ Result<std::unique_ptr<ServedText>> ServedText::create(const Model& model, const
   if (request.sampling->prompt_logprobs >= 0 && index == 0) text->sequence.logits_end = prompt;
   text->usage_.prompt_tokens = prompt;
   text->usage_.seed = request.seed;
+  if (request.answer) text->answer_.emplace(request.answer);
   // What a text begins with depends on the token before it.
   if (text->decoder_) {
     TextStream before({});
@@ -142,29 +143,51 @@ void ServedText::draw(std::span<const float> logits, ServedScratch& scratch,
   if (++usage_.tokens == 1)
     usage_.first_token_s = std::chrono::duration<double>(Clock::now() - came_).count();
   told.token = token;
-  if (decoder_) told.text = jinja::valid_utf8(stream_.add(decoder_->add(token)));
+  if (decoder_) tell(stream_.add(decode(token)), told);
   events.push_back(std::move(told));
   if (stream_.stopped()) return finish(Finish::kStop, {}, events);
   if (constraint_ && constraint_->must_end()) return finish(Finish::kStop, {}, events);
   if (sequence.size() >= most_) finish(Finish::kLength, {}, events);
 }
 
+// Its bytes; of control tokens those that lie in marks of answers have some.
+std::string ServedText::decode(int32_t token) {
+  std::string bytes = decoder_->add(token);
+  if (const std::string* const marker = answer_ ? answer_->marker(token) : nullptr) bytes += *marker;
+  return bytes;
+}
+
+void ServedText::tell(std::string text, ServingEvent& told) {
+  text = jinja::valid_utf8(text);
+  if (!answer_) {
+    told.text = std::move(text);
+    return;
+  }
+  AnswerDelta delta = answer_->add(text);
+  told.text = std::move(delta.content);
+  told.reasoning = std::move(delta.reasoning);
+}
+
 void ServedText::finish(Finish why, Status failure, std::vector<ServingEvent>& events) {
   if (std::exchange(ended_, true)) return;
+  ServingEvent rest = event(Kind::kToken);
   if (decoder_ && !stream_.stopped()) {
-    std::string rest = stream_.add(decoder_->finish());
-    rest += stream_.finish();
-    if (!rest.empty()) {
-      ServingEvent told = event(Kind::kToken);
-      told.text = jinja::valid_utf8(rest);
-      events.push_back(std::move(told));
-    }
+    std::string held = stream_.add(decoder_->finish());
+    held += stream_.finish();
+    tell(std::move(held), rest);
   }
+  if (answer_) {
+    const AnswerDelta last = answer_->finish();
+    rest.text += last.content;
+    rest.reasoning += last.reasoning;
+  }
+  if (!rest.text.empty() || !rest.reasoning.empty()) events.push_back(std::move(rest));
   ServingEvent end = event(Kind::kEnd);
   end.finish = why;
   usage_.total_s = std::chrono::duration<double>(Clock::now() - came_).count();
   end.usage = usage_;
   end.failure = std::move(failure);
+  if (answer_) end.message = answer_->message();
   if (keeps_sequence_) end.sequence = KeptSequence{sequence.root, sequence.tokens};
   events.push_back(std::move(end));
 }

@@ -14,6 +14,7 @@
 #include "capi/engine/serving/draft_control.h"
 #include "capi/engine/serving/ngram_drafts.h"
 #include "capi/engine/serving/sequence.h"
+#include "capi/engine/serving/served_answer.h"
 #include "capi/engine/serving/serving_event.h"
 #include "capi/engine/serving/serving_request.h"
 #include "capi/engine/text_stream.h"
@@ -71,6 +72,8 @@ class ServedText {
   void draw(std::span<const float> logits, ServedScratch& scratch, std::vector<ServingEvent>& events);
   Result<int32_t> draw_token(std::span<const float> logits, ServedScratch& scratch) const;
   ServingEvent event(ServingEvent::Kind kind) const;
+  std::string decode(int32_t token);
+  void tell(std::string text, ServingEvent& told);
 
   const std::shared_ptr<const Tokenizer> tokenizer_;
   const std::shared_ptr<const SamplingSettings> sampling_;
@@ -78,6 +81,7 @@ class ServedText {
   std::optional<grammar::Constraint> constraint_;
   std::unique_ptr<TextDecoder> decoder_;  // null without a tokenizer
   TextStream stream_;
+  std::optional<ServedAnswer> answer_;
   const bool changes_logits_, keeps_sequence_;
   int64_t request_ = 0, prompt_ = 0, most_ = 0;  // tokens of the prompt, and of all at most
   int64_t told_ = 0;                             // tokens of the prompt whose log probabilities were told

@@ -43,6 +43,8 @@ struct ServingEvent {
   int32_t index = 0;                                        // of the request's texts
   int32_t token = -1;                                       // of kToken; -1: text alone
   std::string text;                                         // of kToken: whole characters
+  std::string reasoning;  // of kToken, of answers that are taken apart; `text` is their content
+  std::string message;    // of kEnd: such an answer, as JSON
   std::vector<PositionLogProbabilities> log_probabilities;  // of kToken, where asked for; of kPrompt
   int64_t first = 0;                 // of kPrompt: the place of the first in the prompt
   std::optional<ServedUsage> usage;  // of kEnd

@@ -1484,7 +1484,10 @@ TSR_API tsr_status* tsr_engine_new(tsr_runtime* runtime, tsr_model* model, const
  *   adapter              i64   of tsr_engine_load_adapter (default -1: none)
  *   keep                 i64   1: when it ended its sequences can be had by tsr_engine_sequence (default 0)
  * and of messages: name, template, tools, documents, variables, now, continue_final_message as for tsr_chat_new and
- * tsr_chat_render.
+ * tsr_chat_render, and
+ *   parse                i64   1: the answer is taken apart as by tsr_chat_parse (default: 1 without a grammar, else 0):
+ *                              the text of events is its content, reasoning is in details, and the whole message, with
+ *                              calls of tools, in the details of the end
  * Where the cache has no room for all, or all `sequences` are taken, a request waits. */
 TSR_API tsr_status* tsr_engine_submit(tsr_engine* engine, const tsr_options* options, const char* prompt,
                                       size_t size, int64_t* out_request);
@@ -1518,12 +1521,13 @@ typedef struct tsr_event {
 
 /* The next event of any request. Waits at most timeout_s seconds; negative: as long as there are requests in progress.
  * Up to 4,096 events wait; then the engine waits for its caller.
- * Details of TSR_EVENT_TOKEN, with logprobs: {"logprob", "top": [{"token", "logprob", "text"}]}; of TSR_EVENT_PROMPT
+ * Details of TSR_EVENT_TOKEN: with logprobs {"logprob", "top": [{"token", "logprob", "text"}]}, with parse {"reasoning": text}
+ * where there is some; of TSR_EVENT_PROMPT
  * {"first": place in the prompt, "tokens": [{"token", "logprob" (null for the first token), "top"}]}; of TSR_EVENT_END
  * {"prompt_tokens", "cached_tokens": of those, not computed again, "tokens", "seed", "waited_seconds": before it was
  * computed first, "first_token_seconds": from the submission on, "seconds": in all; "stop_token": that ended it, if one did,
- * "logprob": sum over the text's tokens where logprobs or best_of asked for it, "error": {"code": TSR_*, "message"} where
- * it failed}. null as a log probability: the token cannot come. */
+ * "logprob": sum over the text's tokens where logprobs or best_of asked for it, "message": as
+ * tsr_chat_parse, with parse, "error": {"code": TSR_*, "message"} where it failed}. null as a log probability: the token cannot come. */
 TSR_API tsr_status* tsr_engine_next(tsr_engine* engine, double timeout_s, tsr_event* out_event);
 
 /* A file descriptor that can be read while events wait: for poll, select and event loops. It stays the engine's: do not read

@@ -1,0 +1,33 @@
+#include "capi/engine/serving/served_answer.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "serialize/json.h"
+
+namespace tessera {
+
+ServedAnswer::ServedAnswer(std::shared_ptr<const AnswerReading> reading)
+    : reading_(std::move(reading)), stream_(reading_->chat->answer_form(), reading_->context) {}
+
+const std::string* ServedAnswer::marker(int32_t token) const {
+  const auto found = reading_->markers.find(token);
+  return found == reading_->markers.end() ? nullptr : &found->second;
+}
+
+AnswerDelta ServedAnswer::add(std::string_view text) {
+  AnswerDelta delta = stream_.add(text);
+  content_ += delta.content.size();
+  reasoning_ += delta.reasoning.size();
+  return delta;
+}
+
+AnswerDelta ServedAnswer::finish() {
+  answer_ = stream_.finish();
+  return {answer_.reasoning.substr(std::min(reasoning_, answer_.reasoning.size())),
+          answer_.content.substr(std::min(content_, answer_.content.size()))};
+}
+
+std::string ServedAnswer::message() const { return dump(message_json(answer_)); }
+
+}  // namespace tessera
