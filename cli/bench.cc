@@ -281,7 +281,7 @@ void refuse_idle_options(const CLI::App& command, const std::string& mode) {
           "train or decode");
   else
     given({"--clients", "--prompt", "--new", "--shared", "--requests", "--rate", "--sequences",
-           "--cache-tokens", "--cache-type", "--step-tokens", "--no-prefix-cache"},
+           "--cache-tokens", "--cache-type", "--step-tokens", "--no-prefix-cache", "--speculation"},
           "serve");
 }
 

@@ -5,7 +5,9 @@
 
 #include "command.h"
 #include "plan_generate.h"
+#include "plan_serve.h"
 #include "plan_text.h"
+#include "serving.h"
 
 namespace cli {
 
@@ -22,6 +24,7 @@ struct Arguments : Common {
   std::string objective = "latency", kv_budget;
   std::string batch_words = "8";
   int64_t batch = 8, seq = 0, context = 0, prompt = 512, new_tokens = 128;
+  Serving serving;
 };
 
 void print_estimate(const Json& estimate) {
@@ -137,6 +140,39 @@ void refuse_idle_options(const CLI::App& command, const Arguments& args, bool tr
     given({"--batch"}, "without --cluster one sequence is generated: leave it out");
 }
 
+Json plan_serving(const CLI::App& command, const Arguments& args) {
+  for (const char* name :
+       {"--cluster",  "--seq",    "--batch",       "--optimizer", "--frozen",  "--fused-loss", "--trace",
+        "--features", "--within", "--certificate", "--objective", "--prompt",  "--new",        "--kv-budget",
+        "--pins",     "--out",    "--report",      "--plan",      "--measure", "--tune"})
+    if (command.count(name) > 0)
+      throw Error(TSR_INVALID_ARGUMENT, std::string(name) + ": belongs to another mode, and this is serve");
+  const Runtime runtime = open_runtime(args);
+  const Model model = adapted(open_model(args, args.model), args.adapters);
+  const auto options = [&] {
+    Options made = make<Options>(tsr_options_new);
+    set_placement(made, args);
+    if (!args.precision.empty()) set(made, "precision", args.precision);
+    if (!args.weights.empty()) set(made, "weights", args.weights);
+    if (args.context != 0) set(made, "context", args.context);
+    return made;
+  };
+  return plan_serve({.runtime = runtime,
+                     .model = model,
+                     .options = options,
+                     .serving = args.serving,
+                     .devices = args.devices,
+                     .memory_limit = args.memory_limit});
+}
+
+// Options of engines would change nothing elsewhere.
+void refuse_serving_options(const CLI::App& command, const std::string& mode) {
+  for (const char* name : {"--sequences", "--cache-tokens", "--cache-type", "--step-tokens",
+                           "--no-prefix-cache", "--speculation"})
+    if (command.count(name) > 0)
+      throw Error(TSR_INVALID_ARGUMENT, std::string(name) + ": belongs to --mode serve, and this is " + mode);
+}
+
 // "dp=2, tp=2" as "mesh dp=2, tp=2"; one device has none. Devices that hold nothing are idle.
 std::string mesh_text(const Json& plan) {
   const std::string mesh = plan["mesh"].get<std::string>();
@@ -198,14 +234,17 @@ void register_plan(CLI::App& app) {
       "  tessera plan llama:L=32,C=4096,H=32,KV=8,F=14336,V=128256,T=8192 --cluster dgx-h100:8 --mode "
       "generate\n"
       "      --objective throughput --prompt 512 --new 128\n"
-      "Nothing large is allocated: a description serves in place of a model. --json adds \"explanation\", "
+      "  tessera plan model.tsr --mode serve --sequences 32 --context 4096 --cache-type f16 --memory-limit "
+      "8GiB\n"
+      "Nothing large is allocated, except by serve, which reads the weights: a description serves in place "
+      "of a model. --json adds \"explanation\", "
       "whose keys\n"
       "tessera.h lists with tsr_plan_explain.");
   CLI::Option* model =
       command->add_option("model", args->model, ".tsr or GGUF file, Hugging Face folder, or a description");
-  command->add_option("--mode", args->mode, "train or generate")
+  command->add_option("--mode", args->mode, "train, generate, or serve: many sequences at once")
       ->capture_default_str()
-      ->check(CLI::IsMember({"train", "generate"}));
+      ->check(CLI::IsMember({"train", "generate", "serve"}));
   command
       ->add_option("--batch", args->batch_words,
                    "sequences in one step, over all devices; train, with --cluster: also auto, 256..4096 or "
@@ -214,7 +253,9 @@ void register_plan(CLI::App& app) {
   command->add_option(
       "--seq", args->seq,
       "train: tokens a sequence (default: 128, or a shorter context; with --cluster the description's T)");
-  command->add_option("--context", args->context, "generate: tokens that the cache holds");
+  command->add_option("--context", args->context,
+                      "generate, serve: tokens of a sequence that the cache holds");
+  add_serving(*command, args->serving, "serve: ");
   command->add_option("--optimizer", args->optimizer, "adamw or sgd")->capture_default_str();
   command->add_option("--cluster", args->cluster,
                       "plan for devices that need not be present (dgx-a100-80gb:512, a file NAME.json, or "
@@ -279,6 +320,12 @@ void register_plan(CLI::App& app) {
       return;
     }
     if (args->model.empty()) throw CLI::RequiredError("model, or --check");
+    if (args->mode == "serve") {
+      const Json plan = plan_serving(*command, *args);
+      args->json ? print_json(plan) : print_serve_plan(plan);
+      return;
+    }
+    refuse_serving_options(*command, args->mode);
     refuse_idle_options(*command, *args, args->mode == "train", !args->cluster.empty());
     const bool chosen = !args->cluster.empty() && args->mode == "train" &&
                         args->batch_words.find_first_not_of("0123456789") != std::string::npos;

@@ -15,6 +15,10 @@ void add_serving(CLI::App& command, Serving& serving, const std::string& where) 
                          "(default: model)");
   command.add_option("--step-tokens", serving.step_tokens,
                      where + "computed in a step at most; longer prompts take several (default 256)");
+  command.add_option("--speculation", serving.speculation,
+                     where +
+                         "ngram: tokens that followed before, where a text repeats itself, are computed "
+                         "along with the next one; off (default: off)");
   command.add_flag("--no-prefix-cache", serving.no_prefix_cache,
                    where + "prompts that begin alike are each computed whole");
 }
@@ -24,6 +28,7 @@ void set_serving(const Options& options, const Serving& serving) {
   set(options, "cache_tokens", serving.cache_tokens);
   set(options, "cache_type", serving.cache_type);
   set(options, "step_tokens", serving.step_tokens);
+  set(options, "speculation", serving.speculation);
   if (serving.no_prefix_cache) set(options, "prefix_cache", int64_t{0});
 }
 

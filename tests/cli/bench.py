@@ -72,4 +72,30 @@ for extra, cached, element in ([], 0, 4), (["--rate", 1000, "--shared", 30, "--c
     assert 0 < result["requests_at_once"] <= 16 and result["preemptions"] == 0, result
 refused = subprocess.run([sys.argv[1], "bench", MODEL, "--mode", "serve", "--seq", "3"], capture_output=True, text=True)
 assert refused.returncode == 1 and "--seq: belongs to --mode train or decode, and this is serve" in refused.stderr, refused.stderr
+
+
+# What `plan --mode serve` says of small engines is what the engine of that size has, to the byte.
+def plan_serve(*words):
+    out = subprocess.run([sys.argv[1], "plan", MODEL, "--mode", "serve", "--json", *map(str, words)], check=True, capture_output=True, text=True).stdout
+    return json.loads(out)
+
+
+def arenas(result):
+    return [it["arena_bytes"]["predicted"] for it in result["devices"]]
+
+
+for words in ["--sequences", 3], ["--sequences", 2, "--cache-tokens", 300, "--cache-type", "f16"], ["--sequences", 9, "--memory-limit", "3000KiB"]:
+    made = bench("--mode", "serve", "--clients", 1, "--prompt", 40, "--new", 24, "--requests", 1, *words, kernels=False)
+    planned = plan_serve("--context", 64, *words)
+    assert arenas(planned) == arenas(made), (words, arenas(planned), arenas(made))
+planned = plan_serve("--sequences", 3)
+assert planned["cache_bytes_per_token"] == 4 * 2 * 2 * 32 and planned["cache_tokens"] == 3 * 64 and planned["devices"][0]["fits"], planned
+# As many as fit, do; one more does not.
+limit = arenas(planned)[0] + 1000
+assert plan_serve("--sequences", 3, "--memory-limit", limit)["sequences_that_fit"] == 3
+assert plan_serve("--sequences", 3, "--memory-limit", limit - 2000)["sequences_that_fit"] == 2
+for sequences, fits in ((3, True), (4, False)):
+    planned = plan_serve("--sequences", sequences, "--cache-tokens", sequences * 64, "--memory-limit", limit)
+    assert planned["devices"][0]["fits"] == fits, planned
+assert plan_serve("--sequences", 9, "--memory-limit", limit)["cache_tokens"] <= 3 * 64
 print("ok: bench: counts, floors and shares hold together")
