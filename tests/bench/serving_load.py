@@ -52,7 +52,7 @@ def main():
     args = parser.parse_args()
     rng = random.Random(1)
     library = tessera_c.Library(args.build)
-    engine = library.engine(library.load(args.model), context=512, sequences=args.sequences, cache_tokens=1536, speculation="ngram")
+    engine = library.engine(library.load(args.model), context=512, sequences=args.sequences, cache_tokens=1024, speculation="ngram")
     common = [rng.randrange(3, 30000) for _ in range(200)]
     wanted, ended, counts, event = {}, collections.Counter(), collections.Counter(), tessera_c.Event()
     begin = shown = time.time()

@@ -1,6 +1,7 @@
 #include "capi/engine/serving/serving_settings.h"
 
 #include <algorithm>
+#include <set>
 
 #include "graph/base/text.h"
 
@@ -33,14 +34,16 @@ int64_t serving_step_tokens(const ServingSettings& settings) {
 }
 
 std::vector<ServingEntry> serving_entries(const ServingSettings& settings) {
-  constexpr int64_t kFactor = 4, kFew = 16;
+  // Padding costs the more the fewer tokens there are, so that small sizes lie closer. One size is that of all sequences.
+  constexpr int64_t kClose = 64, kFew = 16;
   const int64_t largest = serving_step_tokens(settings);
+  std::set<int64_t> sizes = {largest, settings.rows};
+  for (int64_t tokens = 1; tokens < largest; tokens *= tokens < kClose ? 2 : 4) sizes.insert(tokens);
   std::vector<ServingEntry> entries;
-  for (int64_t tokens = 1;; tokens = std::min(tokens * kFactor, largest)) {
+  for (const int64_t tokens : sizes) {
     // Of few tokens all logits cost little.
     const int64_t wanted = tokens <= kFew ? tokens : std::min(tokens, settings.rows);
     entries.push_back({format("serve.{}", tokens), tokens, wanted});
-    if (tokens == largest) break;
   }
   const int64_t wanted = std::min(largest, settings.rows + kServingScoredTokens);
   if (wanted > entries.back().wanted)
