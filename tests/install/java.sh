@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # java.sh WORK: the Java binding over an installed library, which PKG_CONFIG_PATH and LD_LIBRARY_PATH lead to: its JUnit tests
 # under -Xcheck:jni, the samples with the output of those in C, and how the library is found. WORK has small.tsr, text.txt,
-# and expected/, what the samples in C printed and wrote. Needs JUnit 5 (JUNIT_JARS: the folder of its jars).
+# chat.txt, and expected/, what the samples in C printed and wrote. Needs JUnit 5 (JUNIT_JARS: the folder of its jars).
 set -euo pipefail
 here=$(cd "$(dirname "$0")/../.." && pwd)
 work=$(cd "$1" && pwd)/java
@@ -54,6 +54,11 @@ env -u LD_LIBRARY_PATH "${java[@]}" -cp "$jar:$natives" Example.java >example.tx
 [ -s example.txt ] || fail "the example of bindings/java/README.md says nothing"
 same own_model "${installed[@]}" OwnModel
 same plan "${installed[@]}" Plan ../small.tsr cpu:4 8
+last='{{ messages[-1].content }}'
+"${alone[@]}" ChatServer ../small.tsr 8 cpu:2 0 "$last" <../chat.txt | sort -s -k1,1 >chat_server.txt
+cmp ../expected/chat_server.txt chat_server.txt || fail "chat_server: C and Java differ"
+printf 'ann A computer\nann again\nann /stop\nbob is\n' | "${installed[@]}" ChatServer --stream ../small.tsr 50 cpu:1 0 "$last" >stream.txt
+grep -q '^bob: ' stream.txt || fail "chat_server --stream: no answer to bob"
 echo "ok: Java: samples: $(tail -1 finetune.txt), every loss equal to the C sample's to the bit, the same model file, texts and plans"
 status=0
 "${installed[@]}" Plan nowhere.tsr cpu:4 >java.txt 2>error.txt || status=$?
