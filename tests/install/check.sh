@@ -96,6 +96,9 @@ mkdir expected
 ./generate expected/tuned.tsr "A computer" 8 >expected/generate.txt
 ./own_model >expected/own_model.txt
 ./plan small.tsr cpu:4 8 >expected/plan.txt
+cc -std=c11 "${strict[@]}" "$here/tests/install/sequences.c" $(pkg-config --cflags --libs tessera) -o sequences
+"${memcheck[@]}" ./sequences small.tsr sequence >sequences.txt
+./sequences small.tsr expected/sequence >expected/sequences.txt
 mv chat_c.txt expected/chat_server.txt
 bash "$here/tests/install/go.sh" "$work"
 bash "$here/tests/install/java.sh" "$work"

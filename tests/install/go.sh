@@ -36,6 +36,9 @@ echo "ok: Go: texts score in any batch as by themselves"
 echo "ok: Go: vectors of texts are the same in any batch"
 "$go/bin/chats" small.tsr
 echo "ok: Go: conversations become tokens, and their turns are computed once"
+"$go/bin/sequences" small.tsr "$go/sequence" | cmp - expected/sequences.txt
+cmp expected/sequence "$go/sequence"
+echo "ok: Go: sequences that are forked, rewound, saved and restored go on as in C; their file is the same"
 "$go/bin/handles" small.tsr text.txt
 echo "ok: Go: nil, zero and closed handles are refused; Close may meet other calls"
 "$go/bin/cycles" 100 2 >"$go/cycles.txt" || { cat "$go/cycles.txt"; exit 1; }

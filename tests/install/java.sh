@@ -27,14 +27,18 @@ cd "$work"
 # Small heaps and one compiler: many short runs.
 java=(java -XX:TieredStopAtLevel=1 -XX:+UseSerialGC "-Djava.io.tmpdir=$work/tmp")
 "${java[@]}" -Xcheck:jni "-Djava.library.path=$work/out/jni" -Dmodel=../small.tsr -Dtext=../text.txt -Dwork=written \
-  -cp "tests:$jar$junit" RunChecks TextsTest HandlesTest BuffersTest ReadersTest GenerationTest EngineTest TrainingTest GraphsTest WorkTest \
-  StepsTest CallbacksTest HostileTest >tests.txt || { cat tests.txt; exit 1; }
+  -cp "tests:$jar$junit" RunChecks TextsTest HandlesTest BuffersTest ReadersTest GenerationTest EngineTest SequencesTest TrainingTest GraphsTest \
+  WorkTest StepsTest CallbacksTest HostileTest >tests.txt || { cat tests.txt; exit 1; }
 cat tests.txt
 if grep -v '^ok: Java: ' tests.txt; then fail "-Xcheck:jni, or something else, said more than the tests"; fi
 "${java[@]}" -Xcheck:jni "-Djava.library.path=$work/out/jni" -Dmodel= -Dtext= -Dwork= -cp "tests:$jar$junit" Exits >exits.txt 2>&1 ||
   { cat exits.txt; fail "the end of a program with requests in progress: status $?"; }
 [ "$(cat exits.txt)" = ended ] || fail "the end of a program with requests in progress said: $(cat exits.txt)"
 echo "ok: Java: a program ends cleanly while requests are in progress"
+
+"${java[@]}" -Xcheck:jni "-Djava.library.path=$work/out/jni" -cp "tests:$jar" Sequences ../small.tsr sequence >sequences.txt
+cmp ../expected/sequences.txt sequences.txt && cmp ../expected/sequence sequence || fail "sequences: C and Java differ"
+echo "ok: Java: sequences that are forked, rewound, saved and restored go on as in C; their file is the same"
 
 # The samples, each from another place of the library, say what those in C say.
 installed=("${java[@]}" "-Ddev.tessera.library.path=$work/out/jni" -cp "samples:$jar")

@@ -27,11 +27,17 @@ check test_runtime "a function hears the log, hooks bring memory and are told of
 check test_texts "texts with NULs and other bytes cross whole; conversations become tokens"
 check test_generation "texts come in loops, asyncio and threads, and end when dropped, cancelled or interrupted"
 check test_engine "many requests at once have the texts of one at a time, in loops, asyncio and threads, and end as texts do"
+check test_sequences "sequences fork, rewind, go on in any engine and come back from files; requests have adapters"
 check test_training "training, plans, programs; cancels and Ctrl-C end them"
 check test_files "long work tells its progress; what that raises ends it and leaves nothing"
 check test_steps "so do datasets, plans, checkpoints and saved models, whose files are the same bytes"
 check test_hostile "whatever is passed, calls raise exceptions"
 check test_exit "the interpreter ends cleanly, whatever is alive or in progress"
+
+(cd "$work" && "$python" "$here/tests/install/python/sequences.py" small.tsr sequence_python >sequences_python.txt)
+cmp "$work/expected/sequences.txt" "$work/sequences_python.txt"
+cmp "$work/expected/sequence" "$work/sequence_python"
+echo "ok: Python: sequences that are forked, rewound, saved and restored go on as in C; their file is the same"
 
 samples=$here/samples/python
 cd "$work"

@@ -39,6 +39,7 @@ from .model import Model  # noqa: E402
 from .plan import Plan, check_certificate, estimate, estimate_page  # noqa: E402
 from .runtime import Devices, LogLevel, Runtime, default_runtime  # noqa: E402
 from .scorer import Scorer, Scores, score  # noqa: E402
+from .sequence import Sequence  # noqa: E402
 from .session import Program, Session  # noqa: E402
 from .tensor import Tensor  # noqa: E402
 from .tokenizer import Encoded, Tokenizer  # noqa: E402
@@ -59,8 +60,8 @@ __all__ = [
     "AbortedError", "Calibration", "CancelledError", "Chat", "Code", "CorruptError", "DType", "Dataset", "Devices",
     "Embedder", "Encoded", "EncodedChat", "Engine", "Event", "FailedPreconditionError", "Generator", "Graph", "Hooks",
     "InternalError", "InvalidArgumentError", "IoError", "LogLevel", "Model", "NotFoundError", "OutOfMemoryError", "Piece",
-    "Plan", "Program", "Request", "Runtime", "Scorer", "Scores", "Session", "Step", "Stream", "Tensor", "TesseraError",
-    "TimedOutError", "Tokenizer", "Trainer", "Type", "UnsupportedError", "check_certificate", "check_folder",
+    "Plan", "Program", "Request", "Runtime", "Scorer", "Scores", "Sequence", "Session", "Step", "Stream", "Tensor",
+    "TesseraError", "TimedOutError", "Tokenizer", "Trainer", "Type", "UnsupportedError", "check_certificate", "check_folder",
     "check_path", "checkpoint_info", "convert", "default_runtime", "dtype_name", "estimate", "estimate_page", "export",
     "finetune", "imatrix", "load", "score", "verify", "version",
 ]

@@ -129,7 +129,7 @@ def _list_option(key: str, values: Sequence[Any]) -> Any:
     return dims(f"option '{key}'", [operator.index(each) for each in values])
 
 
-def _integer(value: Any) -> int | None:
+def integer(value: Any) -> int | None:
     """Of an int or bool, also NumPy's; None for others."""
     try:
         return operator.index(value)
@@ -176,7 +176,7 @@ class Options:
             check(raw.tsr_options_set_str(self._pointer, name, path(what, value)))
         elif isinstance(value, array.array):
             check(raw.tsr_options_set_i64_list(self._pointer, name, value))
-        elif (number := _integer(value)) is not None:
+        elif (number := integer(value)) is not None:
             if not -(1 << 63) <= number < 1 << 63:
                 raise InvalidArgumentError(f"{what}: found {number}, wanted an integer of 64 bits")
             check(raw.tsr_options_set_i64(self._pointer, name, number))

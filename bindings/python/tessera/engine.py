@@ -15,6 +15,7 @@ from .errors import Code, InvalidArgumentError, NotFoundError, TesseraError, che
 from .event_router import SLICE_S, Entry, EventRouter
 from .handle import Handle, use
 from .runtime import Runtime, chosen_runtime
+from .sequence import Sequence
 from .work import interruptible
 
 if TYPE_CHECKING:
@@ -168,6 +169,11 @@ class Request:
         """Lets that text go on with these logits, -inf excluding a token; None: as they are."""
         self._engine.answer(self.number, index, logits)
 
+    def sequence(self, index: int = 0) -> Sequence:
+        """Of one of its texts, where the request has the option keep, once that text has ended; NotFoundError otherwise, and
+        the second time."""
+        return self._engine.sequence(self.number, index)
+
     def cancel(self) -> None:
         """Any thread: its texts end, with finish "cancelled"."""
         self._engine.cancel(self.number)
@@ -203,12 +209,17 @@ class Engine(Handle):
         reference = weakref.ref(self)
         self._router = EventRouter(lambda: _read(reference))
 
-    def submit(self, prompt: Any = None, *, ids: Any = None, messages: Any = None, **options: Any) -> Request:
-        """Continues a prompt, a str; or token ids as they are; or answers messages, a list of dicts or JSON. The header lists
-        the options under tsr_engine_submit. What is wrong with it is raised here, and does no harm to others."""
+    def submit(self, prompt: Any = None, *, ids: Any = None, messages: Any = None, sequence: Sequence | None = None,
+               **options: Any) -> Request:
+        """Continues a prompt, a str; or token ids as they are; or a sequence, and then ids where there are some; or answers
+        messages, a list of dicts or JSON. The header lists the options under tsr_engine_submit. What is wrong with it is raised
+        here, and does no harm to others."""
+        if sequence is not None:
+            return self._submit_sequence(sequence, ids, options, prompt is not None or messages is not None)
         given = [name for name, value in (("prompt", prompt), ("ids", ids), ("messages", messages)) if value is not None]
         if len(given) != 1:
-            raise InvalidArgumentError(f"found {' and '.join(given) or 'none'} of prompt, ids and messages, wanted one of them")
+            raise InvalidArgumentError(f"found {' and '.join(given) or 'none'} of prompt, ids, messages and sequence, "
+                                       "wanted one of them, or a sequence and ids")
         if messages is not None:
             value, submit = messages_json(messages), raw.tsr_engine_submit_messages
         elif ids is not None:
@@ -217,6 +228,14 @@ class Engine(Handle):
             value, submit = arguments.text("prompt", prompt), raw.tsr_engine_submit
         with self._pointer as c, Options(options) as o:
             number = result(submit(c, o, value))
+        return Request(self, number, self._router.add(number, _texts(options, self._n)))
+
+    def _submit_sequence(self, sequence: Sequence, ids: Any, options: dict[str, Any], others: bool) -> Request:
+        if others:
+            raise InvalidArgumentError("found a prompt or messages with a sequence, wanted ids or none")
+        more = arguments.ids("ids", () if ids is None else ids)
+        with use(sequence, Sequence, "sequence") as s, self._pointer as c, Options(options) as o:
+            number = result(raw.tsr_engine_submit_sequence(c, o, s, more))
         return Request(self, number, self._router.add(number, _texts(options, self._n)))
 
     def generate(self, prompts: Iterable[Any], **options: Any) -> list[str]:
@@ -289,6 +308,37 @@ class Engine(Handle):
         if not self.closed:
             with self._pointer as c:
                 raw.tsr_engine_cancel(c, request)
+
+    def sequence(self, request: int, index: int = 0) -> Sequence:
+        """Of a request by its number; see Request.sequence."""
+        with self._pointer as c:
+            return Sequence._own(raw.tsr_engine_sequence(c, request, index))
+
+    def save_sequence(self, sequence: Sequence, path: Any) -> None:
+        """Writes a sequence to a file, with the keys and values that are cached. UnsupportedError for one that was computed
+        with an adapter."""
+        name = arguments.path("path", path)
+        with use(sequence, Sequence, "sequence") as s, self._pointer as c:
+            check(raw.tsr_engine_save_sequence(c, s, name))
+
+    def restore_sequence(self, path: Any) -> Sequence:
+        """Reads it back, into the cache as far as that has room. CorruptError for a file that is damaged,
+        InvalidArgumentError for one of another model or other settings."""
+        name = arguments.path("path", path)
+        with self._pointer as c:
+            return Sequence._own(raw.tsr_engine_restore_sequence(c, name))
+
+    def load_adapter(self, path: Any) -> int:
+        """The number of a LoRA adapter, for the option `adapter` of requests: a PEFT folder, a GGUF adapter, or a .tsr file
+        with adapters over the engine's model. Others are served meanwhile. The engine needs the option `adapters`."""
+        name = arguments.path("path", path)
+        with self._pointer as c:
+            return result(raw.tsr_engine_load_adapter(c, name))
+
+    def drop_adapter(self, adapter: int) -> None:
+        """Further requests with the adapter are refused; those that use it go on. NotFoundError the second time."""
+        with self._pointer as c:
+            check(raw.tsr_engine_drop_adapter(c, adapter))
 
     def report(self) -> dict[str, Any]:
         """Requests, steps, tokens, what was cached, plan, memory."""

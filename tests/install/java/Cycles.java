@@ -9,8 +9,10 @@ import dev.tessera.Hooks;
 import dev.tessera.Model;
 import dev.tessera.ModelSource;
 import dev.tessera.Plan;
+import dev.tessera.Request;
 import dev.tessera.Runtime;
 import dev.tessera.Scorer;
+import dev.tessera.Sequence;
 import dev.tessera.Tensor;
 import dev.tessera.TesseraException;
 import dev.tessera.Tokenizer;
@@ -181,6 +183,11 @@ public final class Cycles {
     Engine engine = new Engine(runtime, loaded, Map.of("max_tokens", 4, "sequences", 2));
     made.add(engine);
     engine.generate(List.of("ab", "c", "abc"), null);
+    Request request = engine.submit("ab", Map.of("keep", true));
+    request.text().join();
+    Sequence sequence = request.sequence(0);
+    made.add(sequence);
+    made.add(sequence.fork());
     engine.submit("in progress", null).events().next();
     free(made);
   }

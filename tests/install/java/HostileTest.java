@@ -76,6 +76,10 @@ final class HostileTest {
     Engine engine = new Engine(runtime, model, few);
     Engine closed = new Engine(runtime, model, few);
     give(Request.class, engine.submit("a", null), closed.submit("a", null), null);
+    Request kept = engine.submit("a", Map.of("keep", true));
+    kept.text().join();
+    Sequence sequence = kept.sequence(0);
+    handle(sequence, sequence.fork());
     handle(engine, closed);
     handle(new Scorer(runtime, model, null), new Scorer(runtime, model, null));
     handle(new Embedder(runtime, model, null), new Embedder(runtime, model, null));
@@ -166,7 +170,8 @@ final class HostileTest {
   private void callAll(int times) {
     for (Class<?> type : List.of(Tessera.class, Runtime.class, Hooks.class, Devices.class, Calibration.class, Tensor.class,
         Graph.class, Tokenizer.class, Model.class, ModelFiles.class, Chat.class, Dataset.class, Plan.class, Program.class,
-        Session.class, Trainer.class, Generator.class, Engine.class, Request.class, Scorer.class, Embedder.class, Json.class, Cancellation.class)) {
+        Session.class, Trainer.class, Generator.class, Engine.class, Request.class, Sequence.class, Scorer.class, Embedder.class,
+        Json.class, Cancellation.class)) {
       List<Executable> calls = new ArrayList<>(List.of(type.getConstructors()));
       calls.addAll(Arrays.asList(type.getDeclaredMethods()));
       calls.removeIf(call -> !Modifier.isPublic(call.getModifiers()) || call.isSynthetic());

@@ -74,9 +74,13 @@ def engines(count, model):
     for i in range(count):
         engine = tessera.Engine(model, max_tokens=4, sequences=2)
         engine.generate(["A", "b", "c"])
+        kept = engine.submit("A", keep=1)
+        kept.text()
+        fork = kept.sequence().fork()
         next(engine.submit("in progress"))
         if i % 2:
             engine.close()
+            fork.close()
 
 
 def steady(what, work, allowed_kib):

@@ -36,9 +36,11 @@ class Hostile(unittest.TestCase):
         program = tessera.Program(devices, {"run": (graph, plan)})
         data = dataset(model)
         engine = tessera.Engine(model, context=8, max_tokens=2)
+        kept = engine.submit("a", keep=1)
+        kept.text()
         things = [tessera.Runtime(), devices, model, model.tokenizer, graph, plan, program, tessera.Session(program), data,
                   tessera.Tensor.zeros("f32", [2]), tessera.Trainer(model, data, batch=1), tessera.Generator(model, context=8),
-                  engine, engine.submit("a"),
+                  engine, engine.submit("a"), kept.sequence(),
                   tessera.Scorer(model, seq=8), tessera.Embedder(model, seq=8),
                   tessera.Chat(model, template="{{ messages }}"), tessera.Calibration(seconds=0.1)]
         closed = tessera.load(MODEL)

@@ -67,10 +67,13 @@ func cycle(number int, file []byte, chance *rand.Rand) {
 		}
 		engine := must(tessera.NewEngine(r, read, tessera.Options{"max_tokens": 3, "context": 32, "sequences": 2}))
 		must(engine.Generate(context.Background(), []string{"ab", "c", "abc"}, nil))
+		kept := must(engine.Submit("ab", tessera.Options{"keep": true}))
+		must(kept.Text(context.Background()))
+		sequence := must(kept.Sequence(0))
 		must(engine.Submit("in progress", nil)).Stream(context.Background()).Next()
 		scorer := must(tessera.NewScorer(r, copied, tessera.Options{"seq": 16}))
 		must(scorer.Score([][]int32{{1, 2, 3}}, nil))
-		handles = append(handles, read, copied, generator, engine, scorer)
+		handles = append(handles, read, copied, generator, engine, sequence, must(sequence.Fork()), scorer)
 	}
 	_, err = tessera.LoadModelBytes(file[:len(file)/2])
 	if !errors.Is(err, tessera.ErrCorrupt) {

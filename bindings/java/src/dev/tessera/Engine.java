@@ -1,6 +1,7 @@
 package dev.tessera;
 
 import dev.tessera.raw.Raw;
+import java.nio.file.Path;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Iterator;
@@ -67,6 +68,13 @@ public final class Engine extends Handle {
   public Request submit(int[] ids, Map<String, ?> options) {
     Native.required("ids", ids);
     return submit(options, (engine, set, number) -> Raw.tsr_engine_submit_tokens(engine, set, ids, number));
+  }
+
+  /** The same of a sequence's tokens and then these, where ids is not null. */
+  public Request submit(Sequence sequence, int[] ids, Map<String, ?> options) {
+    try (Use kept = use(sequence, "sequence")) {
+      return submit(options, (engine, set, number) -> Raw.tsr_engine_submit_sequence(engine, set, kept.pointer, ids, number));
+    }
   }
 
   /** The same of a conversation, as {@link Chat} takes it: the request is the assistant's next message. */
@@ -211,6 +219,58 @@ public final class Engine extends Handle {
   public void answer(long request, int index, float[] logits) {
     try (Use use = share()) {
       use.check(Raw.tsr_engine_answer(use.pointer, request, index, logits));
+    }
+  }
+
+  /**
+   * The sequence of a text of a request with the option keep, once that text has ended;
+   * {@link TesseraException.NotFound} otherwise, and the second time.
+   */
+  public Sequence sequence(long request, int index) {
+    try (Use use = share()) {
+      return new Sequence(Native.made(use, out -> Raw.tsr_engine_sequence(use.pointer, request, index, out)));
+    }
+  }
+
+  /**
+   * Writes a sequence to a file, with the keys and values that are cached. {@link TesseraException.Unsupported} for one that
+   * was computed with an adapter.
+   */
+  public void saveSequence(Sequence sequence, Path path) {
+    byte[] name = Text.path("path", path);
+    try (Use kept = use(sequence, "sequence"); Use use = share()) {
+      use.check(Raw.tsr_engine_save_sequence(use.pointer, kept.pointer, name));
+    }
+  }
+
+  /**
+   * Reads it back, into the cache as far as that has room. {@link TesseraException.Corrupt} for a file that is damaged,
+   * {@link TesseraException.InvalidArgument} for one of another model or other settings.
+   */
+  public Sequence restoreSequence(Path path) {
+    byte[] name = Text.path("path", path);
+    try (Use use = share()) {
+      return new Sequence(Native.made(use, out -> Raw.tsr_engine_restore_sequence(use.pointer, name, out)));
+    }
+  }
+
+  /**
+   * The number of a LoRA adapter, for the option adapter of requests: a PEFT folder, a GGUF adapter, or a .tsr file with
+   * adapters over the engine's model. Others are served meanwhile. The engine needs the option adapters.
+   */
+  public long loadAdapter(Path path) {
+    byte[] name = Text.path("path", path);
+    long[] number = new long[1];
+    try (Use use = share()) {
+      use.check(Raw.tsr_engine_load_adapter(use.pointer, name, number));
+      return number[0];
+    }
+  }
+
+  /** Refuses further requests with the adapter; those that use it go on. {@link TesseraException.NotFound} the next time. */
+  public void dropAdapter(long adapter) {
+    try (Use use = share()) {
+      use.check(Raw.tsr_engine_drop_adapter(use.pointer, adapter));
     }
   }
 

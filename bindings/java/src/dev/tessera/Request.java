@@ -139,6 +139,11 @@ public final class Request {
     engine.cancel(number);
   }
 
+  /** {@link Engine#sequence} of one of its texts. */
+  public Sequence sequence(int index) {
+    return engine.sequence(number, index);
+  }
+
   /** The logits that one of its texts waits with since its LOGITS: [V], as the model gives them. */
   public float[] logits(int index) {
     return engine.logits(number, index);
