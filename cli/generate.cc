@@ -167,7 +167,7 @@ void refuse_idle_options(const CLI::App& command, bool file) {
     given({"--prompt", "--echo"}, "belongs to one text, and --prompts to many: leave out one");
   else
     given({"--out", "--ids", "--sequences", "--cache-tokens", "--cache-type", "--step-tokens",
-           "--no-prefix-cache", "--speculation"},
+           "--no-prefix-cache", "--speculation", "--draft-model", "--draft-tokens"},
           "belongs to --prompts, which is missing");
 }
 

@@ -17,10 +17,12 @@ void add_serving(CLI::App& command, Serving& serving, const std::string& where) 
                      where + "computed in a step at most; longer prompts take several (default 256)");
   command.add_option("--speculation", serving.speculation,
                      where +
-                         "ngram: tokens that followed before, where a text repeats itself, are computed "
-                         "along with the next one; off (default: off)");
-  command.add_flag("--no-prefix-cache", serving.no_prefix_cache,
-                   where + "prompts that begin alike are each computed whole");
+                         "likely tokens are computed along, which changes no text: off, ngram (from what a "
+                         "text repeats) or draft (default: off; draft with --draft-model)");
+  command.add_option("--draft-model", serving.draft_model,
+                     where + "a smaller model of the same vocabulary, which guesses");
+  command.add_option("--draft-tokens", serving.draft_tokens,
+                     where + "guessed of a text in a step at most (default: 4 by a model, 7 by ngram)");
 }
 
 void set_serving(const Options& options, const Serving& serving) {
@@ -28,7 +30,10 @@ void set_serving(const Options& options, const Serving& serving) {
   set(options, "cache_tokens", serving.cache_tokens);
   set(options, "cache_type", serving.cache_type);
   set(options, "step_tokens", serving.step_tokens);
-  set(options, "speculation", serving.speculation);
+  if (serving.draft_model || serving.speculation)
+    set(options, "speculation", serving.speculation.value_or("draft"));
+  set(options, "draft_model", serving.draft_model);
+  set(options, "draft_tokens", serving.draft_tokens);
   if (serving.no_prefix_cache) set(options, "prefix_cache", int64_t{0});
 }
 

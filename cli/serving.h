@@ -11,7 +11,8 @@ namespace cli {
 
 struct Serving {
   std::optional<int64_t> sequences, cache_tokens, step_tokens;  // absent: the library decides
-  std::optional<std::string> cache_type, speculation;
+  std::optional<int64_t> draft_tokens;
+  std::optional<std::string> cache_type, speculation, draft_model;
   bool no_prefix_cache = false;
 };
 // `where` begins the descriptions: "with --prompts: ".

@@ -197,26 +197,29 @@ std::string scorer_json(const ScorerReport& report, const PlanRecord& plan) {
 }
 
 std::string engine_json(const EngineReport& report, const PlanRecord& plan) {
-  return dump(Json{{"requests", report.requests},
-                   {"running", report.running},
-                   {"waiting", report.waiting},
-                   {"steps", report.steps},
-                   {"tokens", report.tokens},
-                   {"cached_tokens", report.cached_tokens},
-                   {"generated", report.generated},
-                   {"preemptions", report.preemptions},
-                   {"speculated", report.guessed},
-                   {"accepted", report.right_guesses},
-                   {"adapters", report.adapters},
-                   {"cache_tokens", report.cache_tokens},
-                   {"free_cache_tokens", report.free_cache_tokens},
-                   {"context", report.context},
-                   {"sequences", report.sequences},
-                   {"batch_invariant", report.batch_invariant},
-                   {"seconds", report.seconds},
-                   {"recommended", {{"not_obeyed", report.not_obeyed}}},
-                   {"plan", plan_object(plan)},
-                   {"devices", memory_array(report.memory)}});
+  Json json = {{"requests", report.requests},
+               {"running", report.running},
+               {"waiting", report.waiting},
+               {"steps", report.steps},
+               {"tokens", report.tokens},
+               {"cached_tokens", report.cached_tokens},
+               {"generated", report.generated},
+               {"preemptions", report.preemptions},
+               {"speculated", report.guessed},
+               {"accepted", report.right_guesses},
+               {"adapters", report.adapters},
+               {"cache_tokens", report.cache_tokens},
+               {"free_cache_tokens", report.free_cache_tokens},
+               {"context", report.context},
+               {"sequences", report.sequences},
+               {"batch_invariant", report.batch_invariant},
+               {"seconds", report.seconds},
+               {"draft_seconds", report.draft_seconds},
+               {"recommended", {{"not_obeyed", report.not_obeyed}}},
+               {"plan", plan_object(plan)},
+               {"devices", memory_array(report.memory)}};
+  if (!report.draft_memory.empty()) json["draft_devices"] = memory_array(report.draft_memory);
+  return dump(json);
 }
 
 std::string embedder_json(const EmbedderReport& report, const PlanRecord& plan) {

@@ -70,9 +70,9 @@ struct EngineReport {
   int64_t guessed = 0, right_guesses = 0, adapters = 0;
   int64_t cache_tokens = 0, free_cache_tokens = 0, context = 0, sequences = 0;
   bool batch_invariant = false;
-  double seconds = 0;
+  double seconds = 0, draft_seconds = 0;
   std::vector<std::string> not_obeyed;  // of the settings that the model's file recommends
-  std::vector<MemoryReport> memory;
+  std::vector<MemoryReport> memory, draft_memory;  // the latter: of the draft model, where there is one
 };
 std::string engine_json(const EngineReport& report, const PlanRecord& plan);
 

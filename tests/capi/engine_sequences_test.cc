@@ -124,7 +124,7 @@ TEST_CASE("engine: sequences are kept, forked, rewound, saved and restored, and 
   CHECK(take(tsr_engine_restore_sequence(other.get(), (path + "x").c_str(), &read)).code == TSR_NOT_FOUND);
 }
 
-TEST_CASE("engine: speculation changes no token, and guesses come true") {
+TEST_CASE("engine: speculation changes no token, and some guesses are right") {
   const Runtime rt = runtime();
   const Model model = small_model();
   const Engine plain = engine(rt, model), guessing = engine(rt, model, {{"speculation", std::string("ngram")}});

@@ -65,6 +65,8 @@ assert re.fullmatch("[0-9]{2}:[0-9]{2}", results[23]["text"]), results[23]  # it
 # The same from standard input and to standard output, alone and many at once.
 assert run("--prompts", "-", "--quiet", "-n", 30, "--sequences", 1, *settings[2:], input=FILE.read_bytes()) == text
 assert run("--prompts", FILE, "--out", OUT, "--quiet", "-n", 30, "--sequences", 24, "--no-prefix-cache", *settings[2:]) == "" and OUT.read_text() == text
+assert run("--prompts", FILE, "--quiet", "-n", 30, "--draft-model", MODEL, "--draft-tokens", 2, *settings[2:]) == text
+assert run("--prompts", FILE, "--quiet", "-n", 30, "--speculation", "ngram", *settings[2:]) == text
 with_ids = [json.loads(line) for line in run("--prompts", FILE, "--ids", "--quiet", "-n", 30, *settings[2:]).splitlines()]
 assert bytes(with_ids[23]["ids"][:5]).decode() == results[23]["text"], with_ids[23]
 assert re.fullmatch("at [ab]{3}", run("--prompt", "at ", "--echo", "--regex", "[ab]{3}"))

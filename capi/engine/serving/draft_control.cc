@@ -4,12 +4,12 @@
 
 namespace tessera {
 
-size_t DraftRecord::wanted() {
+size_t DraftRecord::wanted(size_t most) {
   if (pause_ > 0) {
     --pause_;
     return 0;
   }
-  return rate_ > 0.75 ? 7 : rate_ > 0.4 ? 3 : 1;
+  return std::min<size_t>(most, rate_ > 0.75 ? most : rate_ > 0.4 ? 3 : 1);
 }
 
 void DraftRecord::note(size_t guessed, size_t right) {
@@ -33,17 +33,26 @@ double DraftRecord::expected(size_t guessed) const {
 
 void StepTimes::note(const std::string& entry, double seconds) {
   constexpr double kNewest = 0.2;
-  const auto [at, is_new] = seconds_.try_emplace(entry, seconds);
-  if (!is_new) at->second += kNewest * (seconds - at->second);
+  Time& time = times_[entry];
+  if (++time.runs <= 2)
+    time.seconds = seconds;
+  else  // one that was held up says little
+    time.seconds += kNewest * (std::min(seconds, 2 * time.seconds) - time.seconds);
+}
+
+std::optional<double> StepTimes::find(const std::string& entry) const {
+  const auto at = times_.find(entry);
+  if (at == times_.end() || at->second.runs < 2) return {};
+  return at->second.seconds;
 }
 
 bool StepTimes::pays(const std::string& plain, double certain, const std::string& with_guesses,
                      double guessed) {
   constexpr int64_t kTriedAgain = 256;
   if (plain == with_guesses) return true;
-  const auto without = seconds_.find(plain), with = seconds_.find(with_guesses);
-  if (without == seconds_.end() || with == seconds_.end()) return true;
-  if (with->second * certain <= without->second * (certain + guessed)) return true;
+  const std::optional<double> without = find(plain), with = find(with_guesses);
+  if (!without || !with) return true;
+  if (*with * certain <= *without * (certain + guessed)) return true;
   if (++refused_ < kTriedAgain) return false;
   refused_ = 0;
   return true;

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 
 namespace tessera {
@@ -12,8 +13,8 @@ namespace tessera {
 // Of one text: how often its guesses came true.
 class DraftRecord {
  public:
-  // Guesses wanted for the next step; 0 for a while after they failed.
-  size_t wanted();
+  // Guesses wanted for the next step, at most so many; 0 for a while after they failed.
+  size_t wanted(size_t most);
   // Of that many `guessed` tokens the first `right` were right.
   void note(size_t guessed, size_t right);
   // Tokens that so many guesses bring, on average.
@@ -29,12 +30,18 @@ class DraftRecord {
 class StepTimes {
  public:
   void note(const std::string& entry, double seconds);
+  // Nothing while it ran at most once: the first time is a slow one.
+  std::optional<double> find(const std::string& entry) const;
   // Whether a step of `certain` tokens by one entry is slower, a token, than one with `guessed` more on average by the
   // other. True while a time is not known, and now and then to see whether it still holds.
   bool pays(const std::string& plain, double certain, const std::string& with_guesses, double guessed);
 
  private:
-  std::map<std::string, double> seconds_;  // by entry; lately
+  struct Time {
+    double seconds = 0;  // lately
+    int64_t runs = 0;
+  };
+  std::map<std::string, Time> times_;  // by entry
   int64_t refused_ = 0;
 };
 

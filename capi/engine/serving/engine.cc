@@ -5,9 +5,11 @@
 #include <cmath>
 #include <utility>
 
+#include "capi/engine/loading.h"
 #include "capi/engine/report.h"
 #include "capi/engine/serving/event_details.h"
 #include "graph/base/text.h"
+#include "serialize/opened_model.h"
 
 namespace tessera {
 
@@ -18,12 +20,22 @@ constexpr size_t kEventsAhead = 4096;
 
 using Kind = ServingEvent::Kind;
 
+Result<std::shared_ptr<SharedModel>> load_draft(const std::string& path) {
+  TSR_ASSIGN_OR_RETURN(auto source, open_model_file(path));
+  return load_shared_model(std::move(source), path);
+}
+
 }  // namespace
 
 Result<std::unique_ptr<Engine>> Engine::create(std::shared_ptr<Runtime> runtime,
                                                std::shared_ptr<SharedModel> model, const Options& options) {
   TSR_RETURN_IF_ERROR(runtime->check_process());
   TSR_ASSIGN_OR_RETURN(EngineSettings settings, read_engine_settings(options, *model));
+  if (!settings.draft_model.empty()) {
+    auto draft = load_draft(settings.draft_model);
+    if (!draft.ok()) return draft.status().with_context("the draft model");
+    settings.serving.draft = std::move(*draft);
+  }
   TSR_ASSIGN_OR_RETURN(auto core, ServingCore::create(std::move(runtime), model, settings.serving));
   TSR_RETURN_IF_ERROR(check_tokens(settings.sampling, core->text_model().vocabulary));
   std::unique_ptr<Engine> engine(new Engine(std::move(core), std::move(model), std::move(settings)));
@@ -263,6 +275,7 @@ void Engine::work() {
       });
       if (closing_ || (incoming_.is_empty() && core_->is_idle())) {
         memory_ = core_->runner().session().memory();
+        draft_memory_ = core_->draft_memory();
         busy_ = false;
         changed_.notify_all();
         return;
@@ -318,12 +331,15 @@ Result<std::string> Engine::report_json() {
   report.seconds = seconds_;
   report.not_obeyed = settings_.not_obeyed;
   report.memory = memory_;
+  report.draft_seconds = counts_.draft_seconds;
+  report.draft_memory = draft_memory_;
   return engine_json(report, core_->runner().record());
 }
 
 void Engine::refresh_report() {
   const std::lock_guard lock(mutex_);
   memory_ = core_->runner().session().memory();
+  draft_memory_ = core_->draft_memory();
   counts_ = core_->counts();
 }
 

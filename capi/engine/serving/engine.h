@@ -108,7 +108,7 @@ class Engine {
   int64_t next_request_ = 0, generated_ = 0;
   double seconds_ = 0;
   ServingCore::Counts counts_;
-  std::vector<MemoryReport> memory_;
+  std::vector<MemoryReport> memory_, draft_memory_;
   bool busy_ = false, closing_ = false;
   // Last: everything above exists while it runs.
   OnCallThreads worker_{1, [this](int32_t) { work(); }, false,

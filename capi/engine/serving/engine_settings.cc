@@ -45,6 +45,22 @@ GrammarSource read_grammar(OptionReader& reader) {
   return source;
 }
 
+void read_speculation(OptionReader& reader, EngineSettings& settings) {
+  const std::string source = reader.choice("speculation", "off", {"off", "ngram", "draft"});
+  settings.draft_model = reader.text("draft_model");
+  settings.serving.guesses = source != "off";
+  settings.serving.most_guesses = reader.i64("draft_tokens", source == "draft" ? 4 : 7, 1, 15);
+  const auto refuse = [&](std::string what) {
+    reader.fail(Status(StatusCode::kInvalidArgument, std::move(what)));
+  };
+  if (source == "draft" && settings.draft_model.empty())
+    refuse("engine: option 'speculation' is draft without 'draft_model'; wanted the path of a model");
+  if (source != "draft" && reader.has("draft_model"))
+    refuse(format("engine: option 'draft_model' with 'speculation' {}; wanted draft", source));
+  if (source == "off" && reader.has("draft_tokens"))
+    refuse("engine: option 'draft_tokens' with 'speculation' off; wanted draft or ngram");
+}
+
 }  // namespace
 
 Result<EngineSettings> read_engine_settings(const Options& options, const SharedModel& model) {
@@ -63,7 +79,7 @@ Result<EngineSettings> read_engine_settings(const Options& options, const Shared
   serving.shares_prefixes = reader.flag("prefix_cache", true);
   serving.adapters = reader.i64("adapters", 0, 0, 4096);
   serving.adapter_rank = reader.i64("adapter_rank", serving.adapter_rank, 1, 4096);
-  serving.guesses = reader.choice("speculation", "off", {"off", "ngram"}) == "ngram";
+  read_speculation(reader, settings);
   RecommendedSampling from_file = recommended(model);
   settings.not_obeyed = std::move(from_file.not_obeyed);
   settings.sampling = read_sampling(reader, from_file.settings);

@@ -14,6 +14,7 @@ namespace tessera {
 struct EngineSettings {
   ServingSettings serving;
   SamplingSettings sampling;            // of requests that say nothing else
+  std::string draft_model;              // path; empty: none
   std::vector<std::string> not_obeyed;  // that the model's file recommends
 };
 

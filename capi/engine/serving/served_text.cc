@@ -99,10 +99,14 @@ void ServedText::take_prompt(std::span<const float> logits, int64_t first, int64
   if (!told.log_probabilities.empty()) events.push_back(std::move(told));
 }
 
-std::vector<int32_t> ServedText::guess(size_t most) {
+size_t ServedText::wanted_guesses(size_t most) {
   const int64_t left = most_ - sequence.size() - 1;  // behind the next token
-  if (changes_logits_ || left < 1) return {};
-  const size_t wanted = std::min({record_.wanted(), most, static_cast<size_t>(left)});
+  if (changes_logits_ || left < 1) return 0;
+  return record_.wanted(std::min(most, static_cast<size_t>(left)));
+}
+
+std::vector<int32_t> ServedText::guess(size_t most) {
+  const size_t wanted = wanted_guesses(most);
   if (wanted == 0) return {};
   const std::span<const int32_t> guesses = drafts_.propose(sequence.tokens, wanted);
   return {guesses.begin(), guesses.end()};

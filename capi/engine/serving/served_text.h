@@ -58,7 +58,9 @@ class ServedText {
   std::span<const float> kept_logits() const { return kept_logits_; }
   void answer(std::span<const float> logits, ServedScratch& scratch, std::vector<ServingEvent>& events);
 
-  // Tokens that may come next, at most `most`; none where guessing has not paid. And which of them were right.
+  // Tokens that may be guessed now, at most `most`; 0 where guesses failed lately.
+  size_t wanted_guesses(size_t most);
+  // Tokens that may come next, by what the text repeats; at most as many. And which of them were right.
   std::vector<int32_t> guess(size_t most);
   void note_guesses(size_t guessed, size_t right) { record_.note(guessed, right); }
   double expected_right(size_t guessed) const { return record_.expected(guessed); }

@@ -17,6 +17,23 @@ HostTensor view(std::span<const int32_t> values, Shape shape) {
   return HostTensor{{DType::kI32, shape}, std::as_bytes(values), nullptr};
 }
 
+// Its memory is taken from the limit.
+Result<std::unique_ptr<DraftModel>> create_draft(const std::shared_ptr<Runtime>& runtime,
+                                                 const std::shared_ptr<DeviceSet>& devices,
+                                                 const SharedModel& model, ServingSettings& settings) {
+  TSR_RETURN_IF_ERROR(check_draft_vocabulary(model, *settings.draft));
+  TSR_ASSIGN_OR_RETURN(auto draft, DraftModel::create(runtime, devices, settings.draft, settings));
+  int64_t& limit = settings.compute.memory_limit;
+  if (limit > 0) {
+    if (draft->arena_bytes() >= limit)
+      return Status(StatusCode::kOutOfMemory,
+                    format("it takes {} bytes of a device, memory_limit is {}: nothing is left for the model",
+                           draft->arena_bytes(), limit));
+    limit -= draft->arena_bytes();
+  }
+  return draft;
+}
+
 }  // namespace
 
 ServingCore::ServingCore(ServingSettings settings)
@@ -33,6 +50,12 @@ Result<std::unique_ptr<ServingCore>> ServingCore::create(std::shared_ptr<Runtime
   TSR_ASSIGN_OR_RETURN(std::shared_ptr<DeviceSet> devices,
                        runtime->open_devices(settings.compute.devices, settings.compute.profile));
   const Graph forward = model->graph();
+  std::unique_ptr<DraftSpeculation> draft;
+  if (settings.draft != nullptr) {
+    auto made = create_draft(runtime, devices, *model, settings);
+    if (!made.ok()) return made.status().with_context("the draft model");
+    draft = std::make_unique<DraftSpeculation>(std::move(*made), settings.guesses_always);
+  }
   const bool batch_invariant = devices->cluster().shared_cores > 0;
   TSR_ASSIGN_OR_RETURN(CompiledProgram compiled, chooses_pages ? compile_fitting(forward, settings, devices)
                                                                : compile_serving(forward, settings, devices));
@@ -42,6 +65,7 @@ Result<std::unique_ptr<ServingCore>> ServingCore::create(std::shared_ptr<Runtime
   TSR_ASSIGN_OR_RETURN(core->running_,
                        ProgramRunner::create(std::move(prepared), SessionOptions{}, model, model->seed()));
   core->model_ = model;
+  core->draft_ = std::move(draft);
   core->adapter_slots_ = std::make_unique<AdapterSlots>(AdapterLayout::of(core->running_->states()));
   core->adapter_queue_ = std::make_unique<AdapterQueue>(*core->adapter_slots_);
   core->transfer_ = std::make_unique<PageTransfer>(*core->running_, core->settings_);
@@ -169,7 +193,8 @@ Status ServingCore::recover(const Status& failure, std::vector<ServingEvent>& ev
   remove_ended();
   pool_.forget_all();
   adapter_slots_->forget();
-  return running_->failed() ? running_->restore() : Status();
+  if (running_->failed()) TSR_RETURN_IF_ERROR(running_->restore());
+  return draft_ != nullptr ? draft_->model().recover() : Status();
 }
 
 const ServingEntry& ServingCore::entry_for(int64_t tokens, int64_t wanted) const {
@@ -229,8 +254,8 @@ Status ServingCore::run(const std::vector<StepPart>& parts, std::vector<Wanted>&
   TSR_RETURN_IF_ERROR(running_->feed(entry.name, "wanted", view(chosen, Shape{entry.wanted})));
   const auto begin = std::chrono::steady_clock::now();
   TSR_RETURN_IF_ERROR(running_->run(entry.name));
-  step_times_.note(entry.name,
-                   std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
+  step_seconds_ = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  step_times_.note(entry.name, step_seconds_);
   ++counts_.steps;
   counts_.tokens += count;
   logits_.resize(static_cast<size_t>(entry.wanted * text_model_.vocabulary));
@@ -238,22 +263,27 @@ Status ServingCore::run(const std::vector<StepPart>& parts, std::vector<Wanted>&
 }
 
 // Guesses for those that are decoded, where the step is likely to be worth its time.
-void ServingCore::guess() {
-  const std::vector<Sequence*> decoding = scheduler_.decoding();
-  if (decoding.empty()) return;
+void ServingCore::guess(std::span<ServedText* const> decoding) {
   const auto certain = std::ssize(decoding);
   int64_t room = std::min(serving_step_tokens(settings_) - certain, kServingScoredTokens), guessed = 0;
   double expected = 0;
-  for (Sequence* const sequence : decoding) {
-    ServedText& text = text_of(*sequence);
-    sequence->guesses = text.guess(static_cast<size_t>(room - guessed));
-    guessed += std::ssize(sequence->guesses);
-    expected += text.expected_right(sequence->guesses.size());
+  for (ServedText* const text : decoding) {
+    std::vector<int32_t>& guesses = text->sequence.guesses;
+    guesses = text->guess(static_cast<size_t>(std::min(settings_.most_guesses, room - guessed)));
+    guessed += std::ssize(guesses);
+    expected += text->expected_right(guesses.size());
   }
   const std::string& plain = entry_for(certain, certain).name;
-  if (guessed > 0 && !step_times_.pays(plain, static_cast<double>(certain),
-                                       entry_for(certain + guessed, certain + guessed).name, expected))
-    for (Sequence* const sequence : decoding) sequence->guesses.clear();
+  if (guessed > 0 && !settings_.guesses_always &&
+      !step_times_.pays(plain, static_cast<double>(certain),
+                        entry_for(certain + guessed, certain + guessed).name, expected))
+    for (ServedText* const text : decoding) text->sequence.guesses.clear();
+}
+
+Status ServingCore::guess_by_draft(std::span<ServedText* const> decoding) {
+  const int64_t room = std::min(serving_step_tokens(settings_) - std::ssize(decoding), kServingScoredTokens);
+  return draft_->guess(decoding, static_cast<size_t>(settings_.most_guesses), static_cast<size_t>(room),
+                       [this](int64_t tokens) { return step_times_.find(entry_for(tokens, tokens).name); });
 }
 
 // What a text takes of its rows of logits: the prompt's log probabilities, then its next token, and for each guess that
@@ -285,7 +315,13 @@ void ServingCore::take_rows(const Wanted& wanted, std::span<const float> rows,
 Result<bool> ServingCore::step(std::vector<ServingEvent>& events) {
   TSR_RETURN_IF_ERROR(adapter_queue_->admit(scheduler_, running_->session()));
   for (const auto& [number, text] : texts_) text->sequence.guesses.clear();  // of a step that did not come
-  if (settings_.guesses) guess();
+  std::vector<ServedText*> decoding;
+  if (settings_.guesses)
+    for (const Sequence* sequence : scheduler_.decoding()) decoding.push_back(&text_of(*sequence));
+  if (!decoding.empty() && draft_ != nullptr)
+    TSR_RETURN_IF_ERROR(guess_by_draft(decoding));
+  else if (!decoding.empty())
+    guess(decoding);
   const std::vector<StepPart> parts = scheduler_.plan(serving_step_tokens(settings_), kServingScoredTokens);
   if (parts.empty()) return false;
   for (const StepPart& part : parts) {
@@ -299,11 +335,14 @@ Result<bool> ServingCore::step(std::vector<ServingEvent>& events) {
   TSR_RETURN_IF_ERROR(run(parts, wanted));
   scheduler_.computed(parts);
   std::span<const float> rows(logits_);
+  const int64_t right = counts_.right;
   for (const Wanted& it : wanted) {
     const auto size = static_cast<size_t>(it.count * text_model_.vocabulary);
     take_rows(it, rows.first(size), events);
     rows = rows.subspan(size);
   }
+  if (!decoding.empty() && draft_ != nullptr)
+    draft_->note_step(step_seconds_, std::ssize(parts), counts_.right - right);
   remove_ended();
   return true;
 }
@@ -329,7 +368,12 @@ ServingCore::Counts ServingCore::counts() const {
   counts.adapters = adapters_.size();
   counts.adapters_written = adapter_slots_->written();
   counts.free_pages = pool_.available();
+  if (draft_ != nullptr) counts.draft_seconds = draft_->seconds();
   return counts;
+}
+
+std::vector<MemoryReport> ServingCore::draft_memory() const {
+  return draft_ == nullptr ? std::vector<MemoryReport>() : draft_->model().runner().session().memory();
 }
 
 }  // namespace tessera

@@ -14,6 +14,7 @@
 #include "capi/engine/serving/adapter_queue.h"
 #include "capi/engine/serving/adapter_registry.h"
 #include "capi/engine/serving/adapter_slots.h"
+#include "capi/engine/serving/draft_speculation.h"
 #include "capi/engine/serving/kept_sequence.h"
 #include "capi/engine/serving/page_pool.h"
 #include "capi/engine/serving/page_transfer.h"
@@ -71,10 +72,12 @@ class ServingCore {
     int64_t copied = 0;
     int64_t guessed = 0, right = 0;  // tokens computed along, and those that came true
     int64_t running = 0, waiting = 0, pages = 0, free_pages = 0;
+    double draft_seconds = 0;                    // of the draft model
     int64_t adapters = 0, adapters_written = 0;  // loaded, and into slots since the beginning
   };
   Counts counts() const;
   ProgramRunner& runner() { return *running_; }
+  std::vector<MemoryReport> draft_memory() const;  // of the draft model; none without
   const ServingSettings& settings() const { return settings_; }
   const ServedText::Model& text_model() const { return text_model_; }
 
@@ -89,7 +92,8 @@ class ServingCore {
     int64_t first, count;
   };
   Status run(const std::vector<StepPart>& parts, std::vector<Wanted>& wanted);
-  void guess();
+  void guess(std::span<ServedText* const> decoding);
+  Status guess_by_draft(std::span<ServedText* const> decoding);
   void take_rows(const Wanted& wanted, std::span<const float> rows, std::vector<ServingEvent>& events);
   ServedText& text_of(const Sequence& sequence) const { return *texts_.find(sequence.number)->second; }
   Status check_tokens(std::span<const int32_t> tokens) const;
@@ -112,6 +116,8 @@ class ServingCore {
   int64_t next_ = 0;
   Counts counts_;
   StepTimes step_times_;
+  double step_seconds_ = 0;                  // of the last step
+  std::unique_ptr<DraftSpeculation> draft_;  // null without a draft model
   // Memory that every step uses.
   std::vector<int32_t> table_;
   std::vector<float> logits_;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -13,6 +14,8 @@
 
 namespace tessera {
 
+class SharedModel;
+
 struct ServingSettings {
   ComputeSettings compute;
   InferenceSettings inference;
@@ -22,7 +25,10 @@ struct ServingSettings {
   int64_t pages = 0;          // 0: as many as `rows` sequences of `context` tokens have
   int64_t step_tokens = 256;  // of a step at most
   bool shares_prefixes = true;
-  bool guesses = false;  // tokens that follow from what a text repeats are computed along ("speculation")
+  bool guesses = false;         // tokens that are likely to come next are computed along ("speculation")
+  int64_t most_guesses = 7;     // of a text in a step
+  bool guesses_always = false;  // whether that pays or not
+  std::shared_ptr<SharedModel> draft;  // which guesses them; null: they are what followed before in the text
   std::optional<DType> cache;  // of keys and values; nothing: as they are computed
   int64_t adapters = 0;        // adapters of requests in use at once; 0: none
   int64_t adapter_rank = 16;   // at most

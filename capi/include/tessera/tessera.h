@@ -1431,9 +1431,15 @@ TSR_API void tsr_generator_free(tsr_generator* generator);
  *   cache_type      str   model (default: as they are computed) | f16 | bf16: element type of keys and values
  *   prefix_cache    i64   0: every prompt is computed whole (default 1)
  *   step_tokens     i64   computed in a step at most; longer prompts take several (default 256)
- *   speculation     str   off (default) | ngram: where a text repeats what it said before, tokens that followed then are
- *                         computed along with the next one, as long as that pays. Which tokens come is not changed,
- *                         sampled or not; "speculated" and "accepted" of the report count them
+ *   speculation     str   off (default) | ngram | draft: tokens that are likely to come are computed along with the next
+ *                         one, as long as that pays. ngram: where a text repeats what it said before, what followed then;
+ *                         draft: what a smaller model finds likeliest. Which tokens come is not changed, sampled or not;
+ *                         "speculated" and "accepted" of the report count them
+ *   draft_model     str   with speculation=draft: path of that model, any that tsr_model_load takes. It has the same
+ *                         vocabulary (TSR_INVALID_ARGUMENT), the engine's devices, precision and weights, a plan of its own,
+ *                         and keys and values for `sequences` times `context` tokens, which count for memory_limit. Texts
+ *                         longer than its own context go on without guesses
+ *   draft_tokens    i64   tokens of a text that are guessed in a step at most, 1 to 15 (default 4 for draft, 7 for ngram)
  *   adapters        i64   LoRA adapters that a step can mix, of those loaded with tsr_engine_load_adapter (default 0)
  *   adapter_rank    i64   of these, at most (default 16)
  * and what requests have unless they say otherwise: the sampling options of tsr_engine_submit. Settings that the model's
@@ -1577,8 +1583,10 @@ TSR_API tsr_status* tsr_engine_load_adapter(tsr_engine* engine, const char* path
 TSR_API tsr_status* tsr_engine_drop_adapter(tsr_engine* engine, int64_t adapter);
 
 /* {"requests", "running", "waiting": sequences, "steps", "tokens": computed, "cached_tokens": not computed again, "generated",
- * "preemptions", "speculated", "accepted": tokens computed along, and those that came, "adapters": loaded, "cache_tokens", "free_cache_tokens", "context", "sequences", "batch_invariant", "recommended":
- * {"not_obeyed": [texts]}, "seconds": computing, "plan": {as tsr_plan_info}, "devices": [as tsr_session_report]}.
+ * "preemptions", "speculated", "accepted": tokens computed along, and those that came, "draft_seconds": of "seconds", those of
+ * the draft model, "adapters": loaded, "cache_tokens", "free_cache_tokens", "context", "sequences", "batch_invariant", "recommended":
+ * {"not_obeyed": [texts]}, "seconds": computing, "plan": {as tsr_plan_info}, "devices": [as tsr_session_report],
+ * "draft_devices": [the same of the draft model, where there is one]}.
  * "devices" is as of the last time without requests. */
 TSR_API tsr_status* tsr_engine_report(tsr_engine* engine, tsr_text** out_text);
 

@@ -1,0 +1,222 @@
+#include "capi/engine/serving/draft_model.h"
+
+#include <algorithm>
+#include <chrono>
+#include <numeric>
+#include <utility>
+
+#include "graph/base/text.h"
+#include "runtime/arranged_weights.h"
+
+namespace tessera {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// More tokens of a text than this are caught up with, once; fewer are what each step brings.
+constexpr size_t kCatchUp = 32;
+
+double seconds_since(Clock::time_point begin) {
+  return std::chrono::duration<double>(Clock::now() - begin).count();
+}
+
+HostTensor view(std::span<const int32_t> values, Shape shape) {
+  return HostTensor{{DType::kI32, shape}, std::as_bytes(values), nullptr};
+}
+
+Result<int64_t> vocabulary_of(const Graph& forward) {
+  const auto output = forward.find_output("logits");
+  if (!output)
+    return Status(StatusCode::kInvalidArgument, "it has no output 'logits': wanted a language model");
+  const Shape& shape = forward.type(*output).shape;
+  return shape[shape.rank() - 1];
+}
+
+ServingSettings draft_settings(const ServingSettings& server, int64_t longest) {
+  ServingSettings settings = server;
+  ComputeSettings compute;
+  compute.devices = server.compute.devices;
+  compute.profile = server.compute.profile;
+  compute.memory_limit = server.compute.memory_limit;
+  compute.host_memory_limit = server.compute.host_memory_limit;
+  settings.compute = std::move(compute);
+  if (longest > 0) settings.context = std::min(settings.context, longest);
+  settings.pages = settings.rows * table_columns(serving_options(settings));
+  settings.adapters = 0;
+  settings.guesses = false;
+  settings.draft = nullptr;
+  return settings;
+}
+
+}  // namespace
+
+DraftModel::DraftModel(ServingSettings settings)
+    : settings_(std::move(settings)),
+      entries_(serving_entries(settings_)),
+      table_(static_cast<size_t>(settings_.pages)),
+      held_(static_cast<size_t>(settings_.rows)) {
+  std::iota(table_.begin(), table_.end(), 0);
+}
+
+Result<std::unique_ptr<DraftModel>> DraftModel::create(std::shared_ptr<Runtime> runtime,
+                                                       std::shared_ptr<DeviceSet> devices,
+                                                       const std::shared_ptr<SharedModel>& draft,
+                                                       const ServingSettings& server) {
+  const ServingSettings settings = draft_settings(server, draft->context_length());
+  const Graph forward = draft->graph();
+  TSR_ASSIGN_OR_RETURN(const int64_t vocabulary, vocabulary_of(forward));
+  TSR_ASSIGN_OR_RETURN(CompiledProgram compiled, compile_serving(forward, settings, devices));
+  if (settings.inference.repack) take_arranged_variants(compiled.program, *devices);
+  TSR_ASSIGN_OR_RETURN(auto prepared, prepare(std::move(runtime), std::move(devices), std::move(compiled)));
+  std::unique_ptr<DraftModel> made(new DraftModel(settings));
+  TSR_ASSIGN_OR_RETURN(made->running_,
+                       ProgramRunner::create(std::move(prepared), SessionOptions{}, draft, draft->seed()));
+  made->vocabulary_ = vocabulary;
+  return made;
+}
+
+const ServingEntry& DraftModel::entry_for(int64_t tokens, int64_t wanted) const {
+  return *std::ranges::find_if(
+      entries_, [&](const ServingEntry& entry) { return entry.tokens >= tokens && entry.wanted >= wanted; });
+}
+
+Result<std::vector<int32_t>> DraftModel::run(std::span<const Part> parts) {
+  size_t count = 0;
+  for (const Part& part : parts) count += part.tokens.size();
+  const ServingEntry& entry = entry_for(static_cast<int64_t>(count), std::ssize(parts));
+  const auto size = static_cast<size_t>(entry.tokens);
+  std::vector<int32_t> ids(size, 0), row(size, -1), position(size, 0), slot(size, -1);
+  std::vector<int32_t> wanted(static_cast<size_t>(entry.wanted), -1);
+  const int64_t columns = std::ssize(table_) / settings_.rows;
+  size_t at = 0, next_wanted = 0;
+  for (const Part& part : parts) {
+    int64_t place = std::ssize(held_[static_cast<size_t>(part.row)]);
+    for (const int32_t token : part.tokens) {
+      ids[at] = token < vocabulary_ ? token : 0;  // of rows that only the other model has
+      row[at] = part.row;
+      position[at] = static_cast<int32_t>(place);
+      slot[at++] = static_cast<int32_t>(part.row * columns * settings_.page_size + place++);
+    }
+    wanted[next_wanted++] = static_cast<int32_t>(at - 1);
+  }
+  const Shape per_token{1, entry.tokens};
+  TSR_RETURN_IF_ERROR(running_->feed(entry.name, "tokens", view(ids, per_token)));
+  TSR_RETURN_IF_ERROR(running_->feed(entry.name, "row", view(row, per_token)));
+  TSR_RETURN_IF_ERROR(running_->feed(entry.name, "positions", view(position, per_token)));
+  TSR_RETURN_IF_ERROR(running_->feed(entry.name, "slot", view(slot, per_token)));
+  TSR_RETURN_IF_ERROR(running_->feed(entry.name, "page_table", view(table_, Shape{settings_.rows, columns})));
+  TSR_RETURN_IF_ERROR(running_->feed(entry.name, "wanted", view(wanted, Shape{entry.wanted})));
+  const auto begin = Clock::now();
+  TSR_RETURN_IF_ERROR(running_->run(entry.name));
+  logits_.resize(static_cast<size_t>(entry.wanted * vocabulary_));
+  TSR_RETURN_IF_ERROR(
+      running_->session().fetch_into(entry.name, "logits", std::as_writable_bytes(std::span(logits_))));
+  std::vector<int32_t> likeliest;
+  for (size_t i = 0; i < parts.size(); ++i) {
+    const auto logits =
+        std::span(logits_).subspan(i * static_cast<size_t>(vocabulary_), static_cast<size_t>(vocabulary_));
+    likeliest.push_back(static_cast<int32_t>(std::ranges::max_element(logits) - logits.begin()));
+    std::vector<int32_t>& held = held_[static_cast<size_t>(parts[i].row)];
+    held.insert(held.end(), parts[i].tokens.begin(), parts[i].tokens.end());
+  }
+  run_seconds_ = seconds_since(begin);
+  step_times_.note(entry.name, run_seconds_);
+  return likeliest;
+}
+
+Result<DraftModel::Proposal> DraftModel::propose(std::span<const Text> texts) {
+  const auto begin = Clock::now();
+  Proposal proposal;
+  proposal.guesses.resize(texts.size());
+  // The tokens that it has not seen: of those texts first that have few.
+  struct Unseen {
+    size_t text, wanted, count;
+  };
+  std::vector<Unseen> unseen;
+  for (size_t i = 0; i < texts.size(); ++i) {
+    const Text& text = texts[i];
+    // Behind the last guess nothing is computed.
+    const int64_t room = settings_.context - std::ssize(text.tokens) + 1;
+    const auto wanted = static_cast<size_t>(std::clamp<int64_t>(room, 0, static_cast<int64_t>(text.wanted)));
+    if (wanted == 0) continue;
+    std::vector<int32_t>& held = held_[static_cast<size_t>(text.row)];
+    const auto common = static_cast<size_t>(std::ranges::mismatch(held, text.tokens).in1 - held.begin());
+    held.resize(std::min(common, text.tokens.size() - 1));
+    unseen.push_back({i, wanted, text.tokens.size() - held.size()});
+  }
+  std::ranges::stable_sort(unseen, {}, &Unseen::count);
+  size_t budget = static_cast<size_t>(serving_step_tokens(settings_)), tokens = 0, caught_up = 0;
+  std::vector<Part> parts;
+  std::vector<Unseen> active;  // by part
+  for (const Unseen& it : unseen) {
+    const size_t count = std::min(it.count, budget);
+    if (count == 0) break;
+    const Text& text = texts[it.text];
+    parts.push_back({text.row, text.tokens.subspan(text.tokens.size() - it.count, count)});
+    active.push_back(it);
+    budget -= count;
+    tokens += count;
+    if (count > kCatchUp) caught_up += count;
+  }
+  if (parts.empty()) return proposal;
+  TSR_ASSIGN_OR_RETURN(std::vector<int32_t> likeliest, run(parts));
+  proposal.catch_up_seconds = run_seconds_ * static_cast<double>(caught_up) / static_cast<double>(tokens);
+  for (;;) {
+    std::vector<Unseen> going_on;
+    for (size_t i = 0; i < active.size(); ++i) {
+      std::vector<int32_t>& guesses = proposal.guesses[active[i].text];
+      if (guesses.empty() && parts[i].tokens.size() < active[i].count) continue;  // the rest comes next time
+      guesses.reserve(active[i].wanted);                                          // the parts see them
+      guesses.push_back(likeliest[i]);
+      if (guesses.size() < active[i].wanted) going_on.push_back(active[i]);
+    }
+    active = std::move(going_on);
+    if (active.empty()) break;
+    parts.clear();
+    for (const Unseen& it : active)
+      parts.push_back({texts[it.text].row, std::span(proposal.guesses[it.text]).last(1)});
+    TSR_ASSIGN_OR_RETURN(likeliest, run(parts));
+  }
+  proposal.seconds = seconds_since(begin);
+  return proposal;
+}
+
+std::optional<double> DraftModel::step_seconds(int64_t tokens) const {
+  return step_times_.find(entry_for(tokens, tokens).name);
+}
+
+int64_t DraftModel::arena_bytes() const {
+  int64_t most = 0;
+  for (const RankProgram& rank : running_->prepared()->executable->program().ranks)
+    most = std::max(most, rank.arena_bytes);
+  return most;
+}
+
+Status DraftModel::recover() {
+  for (std::vector<int32_t>& held : held_) held.clear();
+  return running_->failed() ? running_->restore() : Status();
+}
+
+Status check_draft_vocabulary(const SharedModel& model, const SharedModel& draft) {
+  const auto refused = [](std::string what) { return Status(StatusCode::kInvalidArgument, std::move(what)); };
+  const auto wanted = model.tokenizer(), found = draft.tokenizer();
+  if (!wanted || !found) {
+    TSR_ASSIGN_OR_RETURN(const int64_t wanted_size, vocabulary_of(model.graph()));
+    TSR_ASSIGN_OR_RETURN(const int64_t found_size, vocabulary_of(draft.graph()));
+    if (wanted_size == found_size) return {};
+    return refused(format("it has {} tokens, wanted the model's {}", found_size, wanted_size));
+  }
+  const std::vector<std::string>&wanted_tokens = wanted->data().tokens, &found_tokens = found->data().tokens;
+  const auto [at, other] = std::ranges::mismatch(wanted_tokens, found_tokens);
+  if (at != wanted_tokens.end() && other != found_tokens.end())
+    return refused(
+        format("its token {} is '{}', wanted '{}' as the model's: a draft model has the same vocabulary",
+               at - wanted_tokens.begin(), *other, *at));
+  if (wanted_tokens.size() == found_tokens.size()) return {};
+  return refused(format(
+      "its tokenizer has {} tokens, wanted the {} of the model's: a draft model has the same vocabulary",
+      found_tokens.size(), wanted_tokens.size()));
+}
+
+}  // namespace tessera
