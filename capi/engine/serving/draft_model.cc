@@ -183,7 +183,8 @@ Result<DraftModel::Proposal> DraftModel::propose(std::span<const Text> texts) {
 }
 
 std::optional<double> DraftModel::step_seconds(int64_t tokens) const {
-  return step_times_.find(entry_for(tokens, tokens).name);
+  const int64_t most = std::min(tokens, serving_step_tokens(settings_));
+  return step_times_.find(entry_for(most, std::min(most, settings_.rows)).name);
 }
 
 int64_t DraftModel::arena_bytes() const {

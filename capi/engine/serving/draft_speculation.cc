@@ -46,10 +46,19 @@ Status DraftSpeculation::guess(std::span<ServedText* const> texts, size_t most, 
   std::vector<DraftModel::Text> asked;
   for (size_t i = 0; i < texts.size(); ++i)
     asked.push_back({*texts[i]->sequence.row, texts[i]->sequence.tokens, std::min(wanted[i], most)});
+  // Its steps are of one token of each text, or of two where all guesses were right.
+  const bool is_draft_known =
+      model_->step_seconds(std::ssize(texts)) || model_->step_seconds(2 * std::ssize(texts));
   TSR_ASSIGN_OR_RETURN(DraftModel::Proposal proposal, model_->propose(asked));
-  for (size_t i = 0; i < texts.size(); ++i) texts[i]->sequence.guesses = std::move(proposal.guesses[i]);
+  int64_t tokens = std::ssize(texts);
+  for (size_t i = 0; i < texts.size(); ++i) {
+    tokens += std::ssize(proposal.guesses[i]);
+    texts[i]->sequence.guesses = std::move(proposal.guesses[i]);
+  }
   seconds_ += proposal.seconds;
-  drafted_ = {plain_s.value_or(0), proposal.seconds, proposal.catch_up_seconds};
+  // First runs of entry points are slow ones, and say nothing of others.
+  if (is_draft_known && step_seconds(tokens))
+    drafted_ = {plain_s.value_or(0), proposal.seconds, proposal.catch_up_seconds};
   return {};
 }
 
