@@ -281,7 +281,8 @@ void refuse_idle_options(const CLI::App& command, const std::string& mode) {
           "train or decode");
   else
     given({"--clients", "--prompt", "--new", "--shared", "--requests", "--rate", "--sequences",
-           "--cache-tokens", "--cache-type", "--step-tokens", "--no-prefix-cache", "--speculation"},
+           "--cache-tokens", "--cache-type", "--step-tokens", "--no-prefix-cache", "--speculation",
+           "--draft-model", "--draft-tokens"},
           "serve");
 }
 
