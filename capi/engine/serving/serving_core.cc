@@ -264,7 +264,11 @@ Status ServingCore::run(const std::vector<StepPart>& parts, std::vector<Wanted>&
 
 // Guesses for those that are decoded, where the step is likely to be worth its time.
 void ServingCore::guess(std::span<ServedText* const> decoding) {
+  guessed_over_.reset();
   const auto certain = std::ssize(decoding);
+  const std::string& plain = entry_for(certain, certain).name;
+  const std::optional<double> plain_s = step_times_.find(plain);
+  if (!settings_.guesses_always && (!plain_s || !ledger_.wants_guesses())) return;
   int64_t room = std::min(serving_step_tokens(settings_) - certain, kServingScoredTokens), guessed = 0;
   double expected = 0;
   for (ServedText* const text : decoding) {
@@ -273,17 +277,26 @@ void ServingCore::guess(std::span<ServedText* const> decoding) {
     guessed += std::ssize(guesses);
     expected += text->expected_right(guesses.size());
   }
-  const std::string& plain = entry_for(certain, certain).name;
-  if (guessed > 0 && !settings_.guesses_always &&
-      !step_times_.pays(plain, static_cast<double>(certain),
-                        entry_for(certain + guessed, certain + guessed).name, expected))
+  if (guessed == 0) return;
+  const std::string& with = entry_for(certain + guessed, certain + guessed).name;
+  if (!settings_.guesses_always && !step_times_.pays(plain, static_cast<double>(certain), with, expected)) {
     for (ServedText* const text : decoding) text->sequence.guesses.clear();
+  } else if (step_times_.find(with)) {
+    guessed_over_ = plain_s;
+  }
 }
 
 Status ServingCore::guess_by_draft(std::span<ServedText* const> decoding) {
   const int64_t room = std::min(serving_step_tokens(settings_) - std::ssize(decoding), kServingScoredTokens);
   return draft_->guess(decoding, static_cast<size_t>(settings_.most_guesses), static_cast<size_t>(room),
                        [this](int64_t tokens) { return step_times_.find(entry_for(tokens, tokens).name); });
+}
+
+void ServingCore::note_step(int64_t certain, int64_t right) {
+  if (draft_ != nullptr) return draft_->note_step(step_seconds_, certain, right);
+  if (!guessed_over_) return ledger_.note_plain(step_seconds_);
+  const double more = static_cast<double>(right) / static_cast<double>(certain);
+  ledger_.note_guessed(*guessed_over_ * (1 + more), step_seconds_, 0);
 }
 
 // What a text takes of its rows of logits: the prompt's log probabilities, then its next token, and for each guess that
@@ -341,8 +354,7 @@ Result<bool> ServingCore::step(std::vector<ServingEvent>& events) {
     take_rows(it, rows.first(size), events);
     rows = rows.subspan(size);
   }
-  if (!decoding.empty() && draft_ != nullptr)
-    draft_->note_step(step_seconds_, std::ssize(parts), counts_.right - right);
+  if (!decoding.empty()) note_step(std::ssize(parts), counts_.right - right);
   remove_ended();
   return true;
 }
