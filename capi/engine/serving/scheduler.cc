@@ -38,7 +38,8 @@ bool is_being_computed(const Sequence& sequence, std::span<const PagePool::Conte
 
 }  // namespace
 
-Scheduler::Scheduler(PagePool& pool, int64_t rows, bool shares) : pool_(pool), shares_(shares) {
+Scheduler::Scheduler(PagePool& pool, int64_t rows, bool shares, std::vector<int64_t> sizes)
+    : pool_(pool), shares_(shares), sizes_(std::move(sizes)) {
   for (int64_t row = rows; row > 0; --row) free_rows_.push_back(static_cast<int32_t>(row - 1));
 }
 
@@ -159,6 +160,28 @@ int64_t Scheduler::add_guesses(Sequence& sequence, int64_t most) {
   return guesses;
 }
 
+// Leaves tokens of prompts to the next step where two steps are padded to less than this one.
+void Scheduler::trim(std::vector<StepPart>& parts) const {
+  int64_t total = 0, singles = 0;
+  for (const StepPart& part : parts) {
+    total += part.count;
+    singles += part.sequence->is_decoding();
+  }
+  const auto padded = [&](int64_t tokens) { return *std::ranges::lower_bound(sizes_, tokens); };
+  const auto size = std::ranges::lower_bound(sizes_, total);
+  if (size == sizes_.begin() || size == sizes_.end()) return;
+  const int64_t below = *std::prev(size);
+  int64_t left = total - below;
+  if (below <= singles || below + padded(singles + left) >= *size) return;
+  for (auto part = parts.rbegin(); part != parts.rend() && left > 0; ++part) {
+    if (part->sequence->is_decoding()) continue;
+    const int64_t less = std::min(left, part->count);
+    part->count -= less;
+    left -= less;
+  }
+  std::erase_if(parts, [](const StepPart& part) { return part.count == 0; });
+}
+
 std::vector<StepPart> Scheduler::plan(int64_t budget, int64_t logits) {
   std::vector<StepPart> parts;
   planned_.clear();
@@ -201,6 +224,7 @@ std::vector<StepPart> Scheduler::plan(int64_t budget, int64_t logits) {
     waiting_.erase(waiting_.begin() + static_cast<std::ptrdiff_t>(at));
     put(next, budget);
   }
+  trim(parts);
   std::ranges::sort(parts, {}, [](const StepPart& part) { return *part.sequence->row; });
   return parts;
 }

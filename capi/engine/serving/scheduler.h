@@ -29,8 +29,9 @@ struct PageCopy {
 
 class Scheduler {
  public:
-  // rows: sequences at once. Prefixes are shared while `shares`.
-  Scheduler(PagePool& pool, int64_t rows, bool shares);
+  // rows: sequences at once. Prefixes are shared while `shares`. sizes: tokens of a step, ascending, to which it is padded;
+  // none: any number.
+  Scheduler(PagePool& pool, int64_t rows, bool shares, std::vector<int64_t> sizes = {});
 
   // From here on the sequence is scheduled, until it is removed; it must outlive that. Its tokens fit the pool alone.
   void add(Sequence& sequence);
@@ -64,10 +65,12 @@ class Scheduler {
   void remember_full_pages(Sequence& sequence);
   int64_t add_guesses(Sequence& sequence, int64_t most);
   void remember_last_page(const Sequence& sequence);
+  void trim(std::vector<StepPart>& parts) const;
   Sequence* least_important(const Sequence& than) const;
 
   PagePool& pool_;
   const bool shares_;
+  const std::vector<int64_t> sizes_;
   std::vector<int32_t> free_rows_;  // the last one is used next
   std::vector<Sequence*> running_;  // the most important first
   std::vector<Sequence*> waiting_;  // likewise

@@ -40,7 +40,7 @@ ServingCore::ServingCore(ServingSettings settings)
     : settings_(std::move(settings)),
       entries_(serving_entries(settings_)),
       pool_(settings_.pages, settings_.page_size),
-      scheduler_(pool_, settings_.rows, settings_.shares_prefixes) {}
+      scheduler_(pool_, settings_.rows, settings_.shares_prefixes, serving_step_sizes(settings_)) {}
 
 Result<std::unique_ptr<ServingCore>> ServingCore::create(std::shared_ptr<Runtime> runtime,
                                                          std::shared_ptr<SharedModel> model,

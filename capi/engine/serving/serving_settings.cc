@@ -33,18 +33,22 @@ int64_t serving_step_tokens(const ServingSettings& settings) {
   return std::max(settings.step_tokens, settings.rows);
 }
 
-std::vector<ServingEntry> serving_entries(const ServingSettings& settings) {
-  // Padding costs the more the fewer tokens there are, so that small sizes lie closer. One size is that of all sequences.
-  constexpr int64_t kClose = 64, kFew = 16;
+std::vector<int64_t> serving_step_sizes(const ServingSettings& settings) {
   const int64_t largest = serving_step_tokens(settings);
-  std::set<int64_t> sizes = {largest, settings.rows};
-  for (int64_t tokens = 1; tokens < largest; tokens *= tokens < kClose ? 2 : 4) sizes.insert(tokens);
+  std::set<int64_t> sizes = {largest, settings.rows};  // the last: a step of all sequences
+  for (int64_t tokens = 1; tokens < largest; tokens *= 2) sizes.insert(tokens);
+  return {sizes.begin(), sizes.end()};
+}
+
+std::vector<ServingEntry> serving_entries(const ServingSettings& settings) {
+  constexpr int64_t kFew = 16;
   std::vector<ServingEntry> entries;
-  for (const int64_t tokens : sizes) {
+  for (const int64_t tokens : serving_step_sizes(settings)) {
     // Of few tokens all logits cost little.
     const int64_t wanted = tokens <= kFew ? tokens : std::min(tokens, settings.rows);
     entries.push_back({format("serve.{}", tokens), tokens, wanted});
   }
+  const int64_t largest = entries.back().tokens;
   const int64_t wanted = std::min(largest, settings.rows + kServingScoredTokens);
   if (wanted > entries.back().wanted)
     entries.push_back({format("serve.{}.{}", largest, wanted), largest, wanted});

@@ -48,6 +48,7 @@ struct ServingEntry {
   std::string name;
   int64_t tokens = 0, wanted = 0;
 };
+std::vector<int64_t> serving_step_sizes(const ServingSettings& settings);  // ascending
 std::vector<ServingEntry> serving_entries(const ServingSettings& settings);
 
 // Entry points over positions of pages (graph/transform/serving_pages.h), of so many slots at once.

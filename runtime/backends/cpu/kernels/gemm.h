@@ -29,7 +29,8 @@ namespace tessera::cpu {
 // Numbers of k in a block. 256 x 48 floats of B are 48 KiB, the L1 of current cores; where L1 is 32 KiB the panel
 // streams from L2 at 16 bytes a cycle, which costs little.
 inline constexpr int64_t kGemmDepth = 256;
-inline constexpr int64_t kSkinnyRows = 8;  // up to this many rows B is read once, unpacked
+// Up to this many rows B is read once, unpacked: of f32, and of 16 bits, where more rows have products of their own.
+inline constexpr int64_t kSkinnyRows = 16, kSkinnyHalfRows = 8;
 
 enum class Activation : uint8_t { kNone, kRelu, kGeluTanh, kGeluErf, kSilu };
 

@@ -18,13 +18,16 @@
 namespace tessera::cpu {
 namespace {
 
+constexpr int64_t kPassRows = 8;  // that share what is loaded of B
+
 // Columns a task.
 int64_t skinny_grain(const Gemm& g) {
   return g.b_col == 1 ? 128 : std::clamp<int64_t>((1 << 15) / g.k / 32 * 32, 32, 1024);
 }
 bool is_skinny(const Gemm& g) {
   const bool has_kernel = g.b_type == DType::kF32 || g.b_col != 1;
-  return has_kernel && !g.adds && !g.tf32 && g.m <= kSkinnyRows && (g.a_col == 1 || g.m == 1);
+  return has_kernel && !g.adds && !g.tf32 &&
+         g.m <= (g.b_type == DType::kF32 ? kSkinnyRows : kSkinnyHalfRows) && (g.a_col == 1 || g.m == 1);
 }
 
 }  // namespace
@@ -339,7 +342,8 @@ void multiply_rows(const Gemm& g, const GemmBuffers& buffers, int64_t begin, int
   multiply_dots<F32Weights, MR>(g, buffers, begin, end);
 }
 
-void skinny_block(const Gemm& g, const GemmBuffers& buffers, int64_t begin, int64_t end) {
+// At most kPassRows rows.
+void skinny_pass(const Gemm& g, const GemmBuffers& buffers, int64_t begin, int64_t end) {
   switch (g.m) {
     case 1: multiply_rows<1>(g, buffers, begin, end); break;
     case 2: multiply_rows<2>(g, buffers, begin, end); break;
@@ -353,6 +357,19 @@ void skinny_block(const Gemm& g, const GemmBuffers& buffers, int64_t begin, int6
   if (buffers.bias == nullptr && g.activation == Activation::kNone && buffers.pre == nullptr) return;
   finish_tile(g.activation, buffers.c + begin, buffers.pre == nullptr ? nullptr : buffers.pre + begin,
               buffers.bias == nullptr ? nullptr : buffers.bias + begin, g.n, g.m, end - begin);
+}
+
+// More rows pass the same columns one lot after another; these lie in L2 after the first.
+void skinny_block(const Gemm& g, const GemmBuffers& buffers, int64_t begin, int64_t end) {
+  Gemm pass = g;
+  GemmBuffers at = buffers;
+  for (int64_t row = 0; row < g.m; row += kPassRows) {
+    pass.m = std::min(kPassRows, g.m - row);
+    at.a = buffers.a + row * g.a_row;
+    at.c = buffers.c + row * g.n;
+    at.pre = buffers.pre == nullptr ? nullptr : buffers.pre + row * g.n;
+    skinny_pass(pass, at, begin, end);
+  }
 }
 
 }  // namespace tessera::cpu::HWY_NAMESPACE

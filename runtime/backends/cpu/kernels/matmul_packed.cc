@@ -118,7 +118,7 @@ Result<PreparedKernel> prepare_matmul_packed(const KernelSpec& spec) {
   const tsr_abi_factor* k_factor = spec.find_factor('k');
   const bool bias = spec.input_count() > 2 && (k_factor == nullptr || k_factor->begin[0] == 0);
   const bool pre = spec.output_count() > 1;
-  const bool is_few = gemm.m <= kSkinnyRows && gemm.b_row == 1 && gemm.b_col != 1;
+  const bool is_few = gemm.m <= kSkinnyHalfRows && gemm.b_row == 1 && gemm.b_col != 1;
   if (bf16 && is_few && gemm.activation == Activation::kNone && !pre && gemm.m * gemm.n * gemm.k > 0)
     return prepared_few_bf16_rows(spec, gemm, bias);
   if (bf16) return prepared_bf16_gemm(gemm, 0, 1, bias, pre);

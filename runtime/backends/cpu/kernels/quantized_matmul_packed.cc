@@ -123,11 +123,11 @@ Result<PreparedKernel> prepare_quantized_matmul_packed(const KernelSpec& spec) {
   const QuantizedMatmulShape s = quantized_matmul_shape(spec);
   const bool is_bf16 = spec.input_dtype(0) == DType::kBF16;
   if (!is_bf16 && spec.string("activations") == "bf16") {
-    if (s.M > kSkinnyRows && has_bf16_products()) return prepare_rounding_gemm(spec, s);
+    if (s.M > kSkinnyHalfRows && has_bf16_products()) return prepare_rounding_gemm(spec, s);
     return Status(StatusCode::kUnsupported,
                   "few rows, or a CPU without products of bf16: rounded first, then as f32");
   }
-  if (is_bf16 && s.M <= kSkinnyRows)
+  if (is_bf16 && s.M <= kSkinnyHalfRows)
     return Status(StatusCode::kUnsupported, "few rows in bf16: widened rows read the weight as fast");
   if (is_bf16)
     return prepare_bf16_gemm(spec, s, {.m = s.M, .n = s.N, .k = s.K, .a_row = s.K, .b_row = 1, .b_col = s.K});
