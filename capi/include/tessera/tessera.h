@@ -1426,8 +1426,8 @@ TSR_API void tsr_generator_free(tsr_generator* generator);
  *   sequences       i64   computed at once; further ones wait (default 16)
  *   cache_tokens    i64   tokens whose keys and values are kept, of all sequences together and of those that ended, for
  *                         prompts that begin alike; rounded up to pages of 64. Default: sequences * context, or what
- *                         memory_limit leaves room for, one context at least (TSR_OUT_OF_MEMORY). Where they run out, the sequence that came last among those of the lowest priority waits, to be
- *                         computed again
+ *                         memory_limit leaves room for, one context at least (TSR_OUT_OF_MEMORY). Where they run out,
+ *                         the sequence that came last among those of the lowest priority waits, to be computed again
  *   cache_type      str   model (default: as they are computed) | f16 | bf16: element type of keys and values
  *   prefix_cache    i64   0: every prompt is computed whole (default 1)
  *   step_tokens     i64   computed in a step at most; longer prompts take several (default 256)
@@ -1453,7 +1453,8 @@ TSR_API tsr_status* tsr_engine_new(tsr_runtime* runtime, tsr_model* model, const
 
 /* A request: a prompt that is continued. *out_request: its number, 0 for the first. What is wrong with it is an error here
  * (TSR_INVALID_ARGUMENT), others are not touched: an empty prompt, one that does not fit the context or cache_tokens, token
- * ids outside of the vocabulary, grammars that are none. Prompts as for tsr_generator_start and _start_tokens; messages
+ * ids outside of the vocabulary, grammars that are none; TSR_NOT_FOUND for an adapter that is not loaded,
+ * TSR_FAILED_PRECONDITION for texts without a tokenizer. Prompts as for tsr_generator_start and _start_tokens; messages
  * are a conversation (see tsr_chat_render), by the model's chat template with the beginning of the assistant's message.
  * Options of sampling
  *   max_tokens           i64   tokens to generate (default 0: until the context is full)
@@ -1527,13 +1528,16 @@ typedef struct tsr_event {
 
 /* The next event of any request. Waits at most timeout_s seconds; negative: as long as there are requests in progress.
  * Up to 4,096 events wait; then the engine waits for its caller.
- * Details of TSR_EVENT_TOKEN: with logprobs {"logprob", "top": [{"token", "logprob", "text"}]}, with parse {"reasoning": text}
- * where there is some; of TSR_EVENT_PROMPT
- * {"first": place in the prompt, "tokens": [{"token", "logprob" (null for the first token), "top"}]}; of TSR_EVENT_END
- * {"prompt_tokens", "cached_tokens": of those, not computed again, "tokens", "seed", "waited_seconds": before it was
- * computed first, "first_token_seconds": from the submission on, "seconds": in all; "stop_token": that ended it, if one did,
- * "logprob": sum over the text's tokens where logprobs or best_of asked for it, "message": as
- * tsr_chat_parse, with parse, "error": {"code": TSR_*, "message"} where it failed}. null as a log probability: the token cannot come. */
+ * Details of
+ *   TSR_EVENT_TOKEN    with logprobs {"logprob", "top": [{"token", "logprob", "text"}]}, with parse {"reasoning": text} where
+ *                      there is some
+ *   TSR_EVENT_PROMPT   {"first": place in the prompt, "tokens": [{"token", "logprob" (null for the first token), "top"}]}
+ *   TSR_EVENT_END      {"prompt_tokens", "cached_tokens": of those, not computed again, "tokens", "seed", "waited_seconds":
+ *                      before it was computed first, "first_token_seconds": from the submission on, "seconds": in all,
+ *                      "stop_token": that ended it, if one did, "logprob": sum over the text's tokens, where logprobs or
+ *                      best_of asked for it, "message": as of tsr_chat_parse, with parse, "error": {"code": TSR_*, "message"}
+ *                      where it failed}
+ * null as a log probability: the token cannot come. */
 TSR_API tsr_status* tsr_engine_next(tsr_engine* engine, double timeout_s, tsr_event* out_event);
 
 /* A file descriptor that can be read while events wait: for poll, select and event loops. It stays the engine's: do not read
@@ -1573,8 +1577,8 @@ TSR_API tsr_status* tsr_engine_save_sequence(tsr_engine* engine, const tsr_seque
 TSR_API tsr_status* tsr_engine_restore_sequence(tsr_engine* engine, const char* path,
                                                 tsr_sequence** out_sequence);
 
-/* A LoRA adapter for requests with the option `adapter`: a PEFT folder, a GGUF adapter, or a .tsr file with adapters over
- * this model (docs/adapters.md). Any number may be loaded, as host memory holds them; `adapters` of them are mixed in a
+/* A LoRA adapter for requests with the option `adapter`: a PEFT folder or a GGUF adapter, made for this model
+ * (docs/adapters.md). Any number may be loaded, as host memory holds them; `adapters` of them are mixed in a
  * step, and requests of others wait. The model's weights are neither changed nor copied. Any thread, while others are
  * served. TSR_INVALID_ARGUMENT for adapters of another model and ranks above adapter_rank, TSR_UNSUPPORTED for what is more
  * than low-rank products of blocks' matrices, TSR_FAILED_PRECONDITION for an engine without the option adapters. drop:
