@@ -19,34 +19,17 @@
 #include "capi/engine/generator.h"
 #include "capi/engine/serving/serving_core.h"
 #include "graph/base/text.h"
+#include "tests/capi/new_core.h"
 #include "tests/capi/random_adapter.h"
 
 namespace tessera {
 namespace {
 
+using serving_tests::new_core, serving_tests::new_model, serving_tests::new_runtime;
+
 uint32_t next(uint32_t& seed) { return (seed = seed * 1664525u + 1013904223u) >> 8; }
 
 constexpr const char* kLlama = "llama:L=2,C=48,H=6,KV=3,F=48,V=96,T=256";
-
-std::shared_ptr<Runtime> new_runtime() {
-  auto runtime = Runtime::create({});
-  REQUIRE(runtime.ok());
-  return *runtime;
-}
-
-std::shared_ptr<SharedModel> new_model(const char* description) {
-  auto model = SharedModel::describe(description, {});
-  REQUIRE(model.ok());
-  return *model;
-}
-
-std::unique_ptr<ServingCore> new_core(const std::shared_ptr<Runtime>& runtime,
-                                      const std::shared_ptr<SharedModel>& model,
-                                      const ServingSettings& settings) {
-  auto core = ServingCore::create(runtime, model, settings);
-  REQUIRE_MESSAGE(core.ok(), core.status().to_string());
-  return std::move(*core);
-}
 
 int64_t loaded(ServingCore& core, const SharedModel& adapted) {
   const auto adapter = core.load_adapter(adapted);

@@ -12,11 +12,14 @@
 #include "capi/engine/generator.h"
 #include "capi/engine/serving/serving_core.h"
 #include "serialize/grammar/mask_cache.h"
+#include "tests/capi/new_core.h"
 #include "tests/capi/random_adapter.h"
 #include "tests/capi/submit_request.h"
 
 namespace tessera {
 namespace {
+
+using serving_tests::new_core, serving_tests::new_model, serving_tests::new_runtime;
 
 uint32_t next(uint32_t& seed) { return (seed = seed * 1664525u + 1013904223u) >> 8; }
 
@@ -36,26 +39,6 @@ struct Given {
   ServingEvent::Finish finish = ServingEvent::Finish::kNone;
   bool operator==(const Given&) const = default;
 };
-
-std::shared_ptr<Runtime> new_runtime() {
-  auto runtime = Runtime::create({});
-  REQUIRE(runtime.ok());
-  return *runtime;
-}
-
-std::shared_ptr<SharedModel> new_model(const char* description) {
-  auto model = SharedModel::describe(description, {});
-  REQUIRE(model.ok());
-  return *model;
-}
-
-std::unique_ptr<ServingCore> new_core(const std::shared_ptr<Runtime>& runtime,
-                                      const std::shared_ptr<SharedModel>& model,
-                                      const ServingSettings& settings) {
-  auto core = ServingCore::create(runtime, model, settings);
-  REQUIRE_MESSAGE(core.ok(), core.status().to_string());
-  return std::move(*core);
-}
 
 // Of a vocabulary of single characters and a few pairs; the last token ends a text.
 const std::vector<std::shared_ptr<grammar::MaskCache>>& grammars() {

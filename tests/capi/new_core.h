@@ -1,0 +1,33 @@
+// Servers of small models.
+#pragma once
+
+#include <doctest/doctest.h>
+
+#include <memory>
+#include <utility>
+
+#include "capi/engine/serving/serving_core.h"
+
+namespace tessera::serving_tests {
+
+inline std::shared_ptr<Runtime> new_runtime() {
+  auto runtime = Runtime::create({});
+  REQUIRE(runtime.ok());
+  return *runtime;
+}
+
+inline std::shared_ptr<SharedModel> new_model(const char* description) {
+  auto model = SharedModel::describe(description, {});
+  REQUIRE(model.ok());
+  return *model;
+}
+
+inline std::unique_ptr<ServingCore> new_core(const std::shared_ptr<Runtime>& runtime,
+                                             const std::shared_ptr<SharedModel>& model,
+                                             const ServingSettings& settings) {
+  auto core = ServingCore::create(runtime, model, settings);
+  REQUIRE_MESSAGE(core.ok(), core.status().to_string());
+  return std::move(*core);
+}
+
+}  // namespace tessera::serving_tests
