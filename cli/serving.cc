@@ -15,6 +15,8 @@ void add_serving(CLI::App& command, Serving& serving, const std::string& where) 
                          "(default: model)");
   command.add_option("--step-tokens", serving.step_tokens,
                      where + "computed in a step at most; longer prompts take several (default 256)");
+  command.add_flag("--no-prefix-cache", serving.no_prefix_cache,
+                   where + "prompts that begin alike are each computed whole");
   command.add_option("--speculation", serving.speculation,
                      where +
                          "likely tokens are computed along, which changes no text: off, ngram (from what a "
