@@ -15,7 +15,7 @@ struct CachedPrefix {
   std::vector<PagePool::Content> contents;  // of these pages
   std::optional<PagePool::Beginning> rest;  // of the page after them; it has no user more
 
-  // Of the `root` that the text begins with.
+  // The longest beginning that pages under `root` hold.
   static CachedPrefix find(PagePool& pool, PagePool::Content root, std::span<const int32_t> tokens);
   // The full pages have one user fewer, the last ones first: what begins texts is kept for longest.
   void give_back(PagePool& pool);

@@ -10,12 +10,12 @@
 
 namespace tessera {
 
-// Of one text: how often its guesses came true.
+// How often the guesses for one text came true.
 class DraftRecord {
  public:
   // Guesses wanted for the next step, at most so many; 0 for a while after they failed.
   size_t wanted(size_t most);
-  // Of that many `guessed` tokens the first `right` were right.
+  // So many tokens were guessed, and the first `right` of them came true.
   void note(size_t guessed, size_t right);
   // Tokens that so many guesses bring, on average.
   double expected(size_t guessed) const;
@@ -26,7 +26,7 @@ class DraftRecord {
   static constexpr int64_t kShortestPause = 4, kLongestPause = 512;
 };
 
-// Of a server: what steps take, by their entry points.
+// How long the steps of a server take, by entry point.
 class StepTimes {
  public:
   void note(const std::string& entry, double seconds);

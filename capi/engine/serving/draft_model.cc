@@ -5,6 +5,7 @@
 #include <numeric>
 #include <utility>
 
+#include "capi/engine/serving/serving_step.h"
 #include "graph/base/text.h"
 #include "runtime/arranged_weights.h"
 
@@ -19,10 +20,6 @@ constexpr size_t kCatchUp = 32;
 
 double seconds_since(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
-}
-
-HostTensor view(std::span<const int32_t> values, Shape shape) {
-  return HostTensor{{DType::kI32, shape}, std::as_bytes(values), nullptr};
 }
 
 Result<int64_t> vocabulary_of(const Graph& forward) {
@@ -76,42 +73,25 @@ Result<std::unique_ptr<DraftModel>> DraftModel::create(std::shared_ptr<Runtime> 
   return made;
 }
 
-const ServingEntry& DraftModel::entry_for(int64_t tokens, int64_t wanted) const {
-  return *std::ranges::find_if(
-      entries_, [&](const ServingEntry& entry) { return entry.tokens >= tokens && entry.wanted >= wanted; });
-}
-
 Result<std::vector<int32_t>> DraftModel::run(std::span<const Part> parts) {
   size_t count = 0;
   for (const Part& part : parts) count += part.tokens.size();
-  const ServingEntry& entry = entry_for(static_cast<int64_t>(count), std::ssize(parts));
-  const auto size = static_cast<size_t>(entry.tokens);
-  std::vector<int32_t> ids(size, 0), row(size, -1), position(size, 0), slot(size, -1);
-  std::vector<int32_t> wanted(static_cast<size_t>(entry.wanted), -1);
+  const ServingEntry& entry = serving_entry(entries_, static_cast<int64_t>(count), std::ssize(parts));
+  ServingStep step(entry);
   const int64_t columns = std::ssize(table_) / settings_.rows;
-  size_t at = 0, next_wanted = 0;
   for (const Part& part : parts) {
     int64_t place = std::ssize(held_[static_cast<size_t>(part.row)]);
     for (const int32_t token : part.tokens) {
-      ids[at] = token < vocabulary_ ? token : 0;  // of rows that only the other model has
-      row[at] = part.row;
-      position[at] = static_cast<int32_t>(place);
-      slot[at++] = static_cast<int32_t>(part.row * columns * settings_.page_size + place++);
+      step.add({.id = token < vocabulary_ ? token : 0,  // of rows that only the other model has
+                .row = part.row,
+                .position = static_cast<int32_t>(place),
+                .slot = static_cast<int32_t>(part.row * columns * settings_.page_size + place)});
+      ++place;
     }
-    wanted[next_wanted++] = static_cast<int32_t>(at - 1);
+    step.want();
   }
-  const Shape per_token{1, entry.tokens};
-  TSR_RETURN_IF_ERROR(running_->feed(entry.name, "tokens", view(ids, per_token)));
-  TSR_RETURN_IF_ERROR(running_->feed(entry.name, "row", view(row, per_token)));
-  TSR_RETURN_IF_ERROR(running_->feed(entry.name, "positions", view(position, per_token)));
-  TSR_RETURN_IF_ERROR(running_->feed(entry.name, "slot", view(slot, per_token)));
-  TSR_RETURN_IF_ERROR(running_->feed(entry.name, "page_table", view(table_, Shape{settings_.rows, columns})));
-  TSR_RETURN_IF_ERROR(running_->feed(entry.name, "wanted", view(wanted, Shape{entry.wanted})));
   const auto begin = Clock::now();
-  TSR_RETURN_IF_ERROR(running_->run(entry.name));
-  logits_.resize(static_cast<size_t>(entry.wanted * vocabulary_));
-  TSR_RETURN_IF_ERROR(
-      running_->session().fetch_into(entry.name, "logits", std::as_writable_bytes(std::span(logits_))));
+  TSR_RETURN_IF_ERROR(step.run(*running_, table_, settings_.rows, vocabulary_, logits_).status());
   std::vector<int32_t> likeliest;
   for (size_t i = 0; i < parts.size(); ++i) {
     const auto logits =
@@ -184,7 +164,7 @@ Result<DraftModel::Proposal> DraftModel::propose(std::span<const Text> texts) {
 
 std::optional<double> DraftModel::step_seconds(int64_t tokens) const {
   const int64_t most = std::min(tokens, serving_step_tokens(settings_));
-  return step_times_.find(entry_for(most, std::min(most, settings_.rows)).name);
+  return step_times_.find(serving_entry(entries_, most, std::min(most, settings_.rows)).name);
 }
 
 int64_t DraftModel::arena_bytes() const {

@@ -40,7 +40,7 @@ class DraftModel {
   // At most a step's tokens are caught up in a call.
   Result<Proposal> propose(std::span<const Text> texts);
 
-  // What a step of so many tokens takes; nothing while that is not known.
+  // Seconds of a step with so many tokens; nothing before one was measured.
   std::optional<double> step_seconds(int64_t tokens) const;
   int64_t arena_bytes() const;  // of a device, at most
   Status recover();             // after a failure
@@ -55,7 +55,6 @@ class DraftModel {
   };
   // The likeliest token behind each part.
   Result<std::vector<int32_t>> run(std::span<const Part> parts);
-  const ServingEntry& entry_for(int64_t tokens, int64_t wanted) const;
 
   const ServingSettings settings_;
   const std::vector<ServingEntry> entries_;

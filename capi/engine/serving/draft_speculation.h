@@ -21,7 +21,7 @@ class DraftSpeculation {
   DraftSpeculation(std::unique_ptr<DraftModel> model, bool always)
       : model_(std::move(model)), always_(always) {}
 
-  // What a step of so many tokens, with the logits of all, takes the server; nothing while that is not known.
+  // Seconds of the server's step with so many tokens and the logits of all; nothing before one was measured.
   using StepSeconds = std::function<std::optional<double>(int64_t)>;
   // Sets the guesses of sequences that are decoded: at most `most` each, `room` in all.
   Status guess(std::span<ServedText* const> texts, size_t most, size_t room, const StepSeconds& step_seconds);
@@ -39,7 +39,7 @@ class DraftSpeculation {
   const bool always_;
   DraftLedger ledger_;
   double seconds_ = 0;
-  // Of the step that comes next, where it has guesses: what it takes without, and what drafting took.
+  // For the next step, where it has guesses: the seconds of a step without them, and those that drafting took.
   struct Drafted {
     double plain_s, draft_s, catch_up_s;
   };

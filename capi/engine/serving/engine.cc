@@ -290,7 +290,7 @@ void Engine::work() {
     });
     if (!status.ok() && !closing_) {
       can_compute = true;
-      // What cannot be made as it was fails the next requests, too, each with its own error.
+      // Where that fails, too, every later request ends with an error of its own.
       const Status recovered = catch_status([&] { return core_->recover(status, events); });
       (void)recovered;
     }

@@ -40,7 +40,7 @@ class Engine {
   Result<int64_t> submit_sequence(const KeptSequence& sequence, std::span<const int32_t> more,
                                   const Options& options);
 
-  // Of a text that has ended and is kept; once.
+  // The sequence of a text that has ended, of a request that keeps it; each can be taken once.
   Result<KeptSequence> take_sequence(int64_t request, int32_t index);
   Status save_sequence(const KeptSequence& sequence, const std::string& path);
   Result<KeptSequence> restore_sequence(const std::string& path);
@@ -61,7 +61,7 @@ class Engine {
   std::string details_json(const ServingEvent& event) const;
 
  private:
-  // What the worker is asked for between steps.
+  // Wishes for the worker, which it takes in between steps.
   struct Answer {
     int64_t request;
     int32_t index;

@@ -12,7 +12,7 @@ namespace {
 
 constexpr int64_t kMostTokens = int64_t{1} << 30;
 
-// Of what the model's file recommends a request's own limits are not a part: they are the caller's.
+// Recommended limits of the length are not taken over: how long a text gets is up to the caller.
 RecommendedSampling recommended(const SharedModel& model) {
   const std::string config = model.metadata(kGenerationConfigKey);
   if (config.empty()) return {};

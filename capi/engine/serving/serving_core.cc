@@ -1,21 +1,17 @@
 #include "capi/engine/serving/serving_core.h"
 
 #include <algorithm>
-#include <chrono>
 #include <utility>
 
 #include "capi/engine/serving/fitted_pages.h"
 #include "capi/engine/serving/model_fingerprint.h"
+#include "capi/engine/serving/serving_step.h"
 #include "graph/base/text.h"
 #include "runtime/arranged_weights.h"
 
 namespace tessera {
 
 namespace {
-
-HostTensor view(std::span<const int32_t> values, Shape shape) {
-  return HostTensor{{DType::kI32, shape}, std::as_bytes(values), nullptr};
-}
 
 // Its memory is taken from the limit.
 Result<std::unique_ptr<DraftModel>> create_draft(const std::shared_ptr<Runtime>& runtime,
@@ -197,11 +193,6 @@ Status ServingCore::recover(const Status& failure, std::vector<ServingEvent>& ev
   return draft_ != nullptr ? draft_->model().recover() : Status();
 }
 
-const ServingEntry& ServingCore::entry_for(int64_t tokens, int64_t wanted) const {
-  return *std::ranges::find_if(
-      entries_, [&](const ServingEntry& entry) { return entry.tokens >= tokens && entry.wanted >= wanted; });
-}
-
 // Feeds and runs the parts; which rows of logits_ are whose.
 Status ServingCore::run(const std::vector<StepPart>& parts, std::vector<Wanted>& wanted) {
   int64_t count = 0, rows = 0;
@@ -218,55 +209,39 @@ Status ServingCore::run(const std::vector<StepPart>& parts, std::vector<Wanted>&
     }
     count += part.count;
   }
-  const ServingEntry& entry = entry_for(count, rows);
-  const auto tokens = static_cast<size_t>(entry.tokens);
-  std::vector<int32_t> ids(tokens, 0), row(tokens, -1), position(tokens, 0), slot(tokens, -1),
-      adapter(tokens, -1);
-  std::vector<int32_t> chosen(static_cast<size_t>(entry.wanted), -1);
+  const ServingEntry& entry = serving_entry(entries_, count, rows);
+  ServingStep step(entry);
   const auto columns = static_cast<int64_t>(table_.size()) / settings_.rows;
-  size_t at = 0, chosen_count = 0, next_wanted = 0;
+  size_t next_wanted = 0;
   for (const StepPart& part : parts) {
     const Sequence& sequence = *part.sequence;
     std::ranges::copy(sequence.pages, table_.begin() + *sequence.row * columns);
-    if (next_wanted < wanted.size() && &wanted[next_wanted].text->sequence == &sequence) {
-      const Wanted& it = wanted[next_wanted++];
-      for (int64_t i = it.first; i < it.first + it.count; ++i)
-        chosen[chosen_count++] = static_cast<int32_t>(static_cast<int64_t>(at) + i - part.first);
-    }
-    for (int64_t i = part.first; i < part.first + part.count; ++i, ++at) {
+    const bool is_wanted = next_wanted < wanted.size() && &wanted[next_wanted].text->sequence == &sequence;
+    const Wanted it = is_wanted ? wanted[next_wanted++] : Wanted{nullptr, 0, 0};
+    for (int64_t i = part.first; i < part.first + part.count; ++i) {
       const auto place = static_cast<size_t>(i), known = sequence.tokens.size();
-      ids[at] = place < known ? sequence.tokens[place] : sequence.guesses[place - known];
-      row[at] = *sequence.row;
-      adapter[at] = sequence.adapter_slot;
-      position[at] = static_cast<int32_t>(i);
       const int32_t page = sequence.pages[static_cast<size_t>(i / settings_.page_size)];
-      slot[at] = static_cast<int32_t>(page * settings_.page_size + i % settings_.page_size);
+      step.add({.id = place < known ? sequence.tokens[place] : sequence.guesses[place - known],
+                .row = *sequence.row,
+                .position = static_cast<int32_t>(i),
+                .slot = static_cast<int32_t>(page * settings_.page_size + i % settings_.page_size),
+                .adapter_slot = sequence.adapter_slot});
+      if (i >= it.first && i < it.first + it.count) step.want();
     }
   }
-  const Shape per_token{1, entry.tokens};
-  TSR_RETURN_IF_ERROR(running_->feed(entry.name, "tokens", view(ids, per_token)));
-  TSR_RETURN_IF_ERROR(running_->feed(entry.name, "row", view(row, per_token)));
-  TSR_RETURN_IF_ERROR(running_->feed(entry.name, "positions", view(position, per_token)));
-  TSR_RETURN_IF_ERROR(running_->feed(entry.name, "slot", view(slot, per_token)));
-  if (settings_.adapters > 0)
-    TSR_RETURN_IF_ERROR(running_->feed(entry.name, "adapter", view(adapter, per_token)));
-  TSR_RETURN_IF_ERROR(running_->feed(entry.name, "page_table", view(table_, Shape{settings_.rows, columns})));
-  TSR_RETURN_IF_ERROR(running_->feed(entry.name, "wanted", view(chosen, Shape{entry.wanted})));
-  const auto begin = std::chrono::steady_clock::now();
-  TSR_RETURN_IF_ERROR(running_->run(entry.name));
-  step_seconds_ = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  TSR_ASSIGN_OR_RETURN(step_seconds_,
+                       step.run(*running_, table_, settings_.rows, text_model_.vocabulary, logits_));
   step_times_.note(entry.name, step_seconds_);
   ++counts_.steps;
   counts_.tokens += count;
-  logits_.resize(static_cast<size_t>(entry.wanted * text_model_.vocabulary));
-  return running_->session().fetch_into(entry.name, "logits", std::as_writable_bytes(std::span(logits_)));
+  return {};
 }
 
 // Guesses for those that are decoded, where the step is likely to be worth its time.
 void ServingCore::guess(std::span<ServedText* const> decoding) {
   guessed_over_.reset();
   const auto certain = std::ssize(decoding);
-  const std::string& plain = entry_for(certain, certain).name;
+  const std::string& plain = serving_entry(entries_, certain, certain).name;
   const std::optional<double> plain_s = step_times_.find(plain);
   if (!settings_.guesses_always && (!plain_s || !ledger_.wants_guesses())) return;
   int64_t room = std::min(serving_step_tokens(settings_) - certain, kServingScoredTokens), guessed = 0;
@@ -278,7 +253,7 @@ void ServingCore::guess(std::span<ServedText* const> decoding) {
     expected += text->expected_right(guesses.size());
   }
   if (guessed == 0) return;
-  const std::string& with = entry_for(certain + guessed, certain + guessed).name;
+  const std::string& with = serving_entry(entries_, certain + guessed, certain + guessed).name;
   if (!settings_.guesses_always && !step_times_.pays(plain, static_cast<double>(certain), with, expected)) {
     for (ServedText* const text : decoding) text->sequence.guesses.clear();
   } else if (step_times_.find(with)) {
@@ -288,8 +263,9 @@ void ServingCore::guess(std::span<ServedText* const> decoding) {
 
 Status ServingCore::guess_by_draft(std::span<ServedText* const> decoding) {
   const int64_t room = std::min(serving_step_tokens(settings_) - std::ssize(decoding), kServingScoredTokens);
-  return draft_->guess(decoding, static_cast<size_t>(settings_.most_guesses), static_cast<size_t>(room),
-                       [this](int64_t tokens) { return step_times_.find(entry_for(tokens, tokens).name); });
+  return draft_->guess(
+      decoding, static_cast<size_t>(settings_.most_guesses), static_cast<size_t>(room),
+      [this](int64_t tokens) { return step_times_.find(serving_entry(entries_, tokens, tokens).name); });
 }
 
 void ServingCore::note_step(int64_t certain, int64_t right) {

@@ -86,7 +86,6 @@ class ServingCore {
   explicit ServingCore(ServingSettings settings);
   Status check_adapters() const;
 
-  const ServingEntry& entry_for(int64_t tokens, int64_t wanted) const;
   // Rows of logits: one behind each of `count` tokens of a text from `first` on.
   struct Wanted {
     ServedText* text;

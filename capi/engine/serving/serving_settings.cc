@@ -55,6 +55,11 @@ std::vector<ServingEntry> serving_entries(const ServingSettings& settings) {
   return entries;
 }
 
+const ServingEntry& serving_entry(std::span<const ServingEntry> entries, int64_t tokens, int64_t wanted) {
+  return *std::ranges::find_if(
+      entries, [&](const ServingEntry& entry) { return entry.tokens >= tokens && entry.wanted >= wanted; });
+}
+
 int64_t copied_slots(const ServingSettings& settings) {
   return std::max(settings.step_tokens, settings.page_size);
 }

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -50,6 +51,8 @@ struct ServingEntry {
 };
 std::vector<int64_t> serving_step_sizes(const ServingSettings& settings);  // ascending
 std::vector<ServingEntry> serving_entries(const ServingSettings& settings);
+// The first of them that has room for so many tokens and wanted logits.
+const ServingEntry& serving_entry(std::span<const ServingEntry> entries, int64_t tokens, int64_t wanted);
 
 // Entry points over positions of pages (graph/transform/serving_pages.h), of so many slots at once.
 inline constexpr std::string_view kPageCopyEntry = "pages.copy", kPageReadEntry = "pages.read",

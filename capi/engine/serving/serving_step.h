@@ -1,0 +1,38 @@
+// ServingStep: one run of a serving entry: tokens of any rows, and those of them behind which logits are wanted. One thread
+// at a time.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "capi/engine/program_runner.h"
+#include "capi/engine/serving/serving_settings.h"
+
+namespace tessera {
+
+class ServingStep {
+ public:
+  struct Token {
+    int32_t id, row, position;
+    int32_t slot;  // where its keys and values go
+    int32_t adapter_slot = -1;
+  };
+  // `entry` outlives the step and has room for what is added.
+  explicit ServingStep(const ServingEntry& entry);
+  void add(const Token& token);
+  // Logits behind the token that was added last are wanted.
+  void want();
+
+  // page_table [rows, columns]; logits [wanted, vocabulary], in the order in which they were wanted. Returns the seconds
+  // that the run took.
+  Result<double> run(ProgramRunner& runner, std::span<const int32_t> page_table, int64_t rows,
+                     int64_t vocabulary, std::vector<float>& logits) const;
+
+ private:
+  const ServingEntry& entry_;
+  std::vector<int32_t> ids_, row_, position_, slot_, adapter_, wanted_;
+  size_t tokens_ = 0, chosen_ = 0;  // added, and wanted
+};
+
+}  // namespace tessera
