@@ -111,7 +111,8 @@ for how, status in ((signal.SIGTERM, 130), (signal.SIGKILL, -signal.SIGKILL)):
     process.send_signal(how)
     told = process.communicate()[1].decode()
     assert process.returncode == status, (process.returncode, told)
-    done = [json.loads(line)["line"] for line in PART.read_text().splitlines()]
+    # The system cuts a write of a process that is killed at the end of a page: what has no end of line is not done.
+    done = [json.loads(line)["line"] for line in PART.read_bytes().split(b"\n")[:-1]]
     assert len(set(done)) == len(done) > 20, done
     if how == signal.SIGTERM:
         assert re.search(r"interrupted: \d+ of 100000 are done; their results are in .*\.part", told), told
