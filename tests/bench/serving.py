@@ -224,6 +224,7 @@ def main():
     parser.add_argument("build"), parser.add_argument("--model", default="134M"), parser.add_argument("--types", default="F32,Q8_0,Q4_K_M")
     parser.add_argument("--clients", default="1,4,16,64"), parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--per-client", type=int, default=2, help="requests of each client; four at least in all")
+    parser.add_argument("--files", help="folder in which the models are kept, for further runs")
     parser.add_argument("--side"), parser.add_argument("--file"), parser.add_argument("--requests", type=int)
     args = parser.parse_args()
     if args.side:
@@ -235,11 +236,14 @@ def main():
           "ms between tokens: ours; llama.cpp | anonymous MiB: ours, predicted, ratio; llama.cpp", flush=True)
     asked = []
     with tempfile.TemporaryDirectory() as folder:
+        folder = args.files or folder
         source = os.path.join(folder, "f32.gguf")
-        random_llama(source, args.model)
+        if not os.path.exists(source):
+            random_llama(source, args.model)
         for kind in args.types.split(","):
-            path = os.path.join(folder, f"{kind}.gguf")
-            quantize(source, path, kind)
+            path = source if kind == "F32" else os.path.join(folder, f"{kind}.gguf")
+            if not os.path.exists(path):
+                quantize(source, path, kind)
 
             def measure(side, clients):
                 requests = 4 if side == "one" else max(4, args.per_client * clients)
@@ -253,12 +257,16 @@ def main():
                 ones.append(measure("one", 1))
                 for clients in counts:
                     for side in ("ours", "llama", "llama-unified"):
+                        if side == "llama-unified" and clients > 16:
+                            continue  # there every token attends to the cells of all clients
                         found[clients][side].append(measure(side, clients))
-            os.remove(path)
+            if not args.files and path != source:
+                os.remove(path)
             one = median_of(ones)
             for clients in counts:
                 ours = median_of(found[clients]["ours"])
-                theirs = max((median_of(found[clients][side]) for side in ("llama", "llama-unified")), key=lambda it: it["tokens_per_second"])
+                theirs = max((median_of(found[clients][side]) for side in ("llama", "llama-unified") if found[clients][side]),
+                             key=lambda it: it["tokens_per_second"])
                 speeds = [it["tokens_per_second"] for it in (ours, theirs, one)]
                 memory = ours["anonymous"] / ours["predicted"]
 
