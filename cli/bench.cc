@@ -280,10 +280,9 @@ void refuse_idle_options(const CLI::App& command, const std::string& mode) {
     given({"--seq", "--tokens", "--steps", "--batch", "--kernels", "--fused-loss", "--peak-tflops"},
           "train or decode");
   else
-    given({"--clients", "--prompt", "--new", "--shared", "--requests", "--rate", "--sequences",
-           "--cache-tokens", "--cache-type", "--step-tokens", "--no-prefix-cache", "--speculation",
-           "--draft-model", "--draft-tokens"},
-          "serve");
+    given({"--clients", "--prompt", "--new", "--shared", "--requests", "--rate"}, "serve");
+  if (const std::string name = given_serving(command); mode != "serve" && !name.empty())
+    given({name.c_str()}, "serve");
 }
 
 // "12.6 GB/s"; `unit` after the prefix: "FLOP/s", "B/s".
@@ -353,6 +352,7 @@ void register_bench(CLI::App& app) {
       "bf16 --kernels\n"
       "  tessera bench model.tsr --mode decode --seq 128 --tokens 64\n"
       "  tessera bench model.tsr --mode serve --clients 16 --prompt 128 --new 128\n"
+      "  tessera bench model.tsr --mode serve --adapters 16 --adapter-rank 8\n"
       "  tessera bench model.tsr --mode serve --rate 2.5 --requests 100 --shared 64 --sequences 32 --json\n"
       "decode also prints how many launches a token takes, and its time outside of matrix products: other\n"
       "kernels, launches and the host between two tokens, from a few runs that are traced. Where the device\n"
@@ -361,7 +361,8 @@ void register_bench(CLI::App& app) {
       "last token;\n"
       "times until the first token and between two; how many prompt tokens were cached; and a limit: were "
       "each step\n"
-      "as fast as its weights and the keys and values of its sequences can be read.");
+      "as fast as its weights and the keys and values of its sequences can be read. With --adapters that\n"
+      "many random ones are made, in memory alone, and requests take them in turn.");
   command->add_option("model", args->model, ".tsr or GGUF file, Hugging Face folder, or a description")
       ->required();
   command->add_option("--mode", args->mode, "train, decode or serve")

@@ -11,6 +11,7 @@
 
 #include "interruptible.h"
 #include "plan_text.h"
+#include "random_adapter.h"
 
 namespace cli {
 
@@ -18,7 +19,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr int64_t kRequestsPerClient = 4, kWarmUpTokens = 4;
+constexpr int64_t kRequestsPerClient = 4, kWarmUpTokens = 4, kAdapterRank = 16;
 
 double seconds_between(Clock::time_point begin, Clock::time_point end) {
   return std::chrono::duration<double>(end - begin).count();
@@ -38,8 +39,11 @@ Json percentiles_json(std::vector<double> seconds) {
 // Clients: random prompts, greedy texts of a given length, and the times of their tokens.
 class Clients {
  public:
-  Clients(const ServeLoad& load, const Served& served, const Engine& engine)
-      : load_(load), vocabulary_(static_cast<uint64_t>(served.vocabulary)), engine_(engine) {
+  Clients(const ServeLoad& load, const Served& served, const Engine& engine, std::vector<int64_t> adapters)
+      : load_(load),
+        vocabulary_(static_cast<uint64_t>(served.vocabulary)),
+        engine_(engine),
+        adapters_(std::move(adapters)) {
     for (int64_t i = 0; i < load.shared; ++i) beginning_.push_back(draw_token());
   }
 
@@ -83,6 +87,7 @@ class Clients {
     set(options, "max_tokens", new_tokens);
     set(options, "temperature", 0.0);
     set(options, "ignore_eos", int64_t{1});
+    if (!adapters_.empty()) set(options, "adapter", adapters_[submitted_++ % adapters_.size()]);
     int64_t request = 0;
     check(tsr_engine_submit_tokens(engine_.get(), options.get(), prompt.data(), prompt.size(), &request));
     in_progress_[request] = {arrived, arrived};
@@ -144,6 +149,8 @@ class Clients {
   const ServeLoad& load_;
   const uint64_t vocabulary_;
   const Engine& engine_;
+  const std::vector<int64_t> adapters_;  // which requests take in turn
+  size_t submitted_ = 0;
   std::mt19937 random_{1};
   std::vector<int32_t> beginning_;  // of all prompts
   std::map<int64_t, InProgress> in_progress_;
@@ -170,6 +177,22 @@ Reads reads_of(const ServeLoad& load, const Served& served) {
   const double share = is_narrow ? 2.0 / static_cast<double>(served.cache_element_bytes) : 1.0;
   return {reads["parameter_bytes"].get<double>(),
           share * reads["full_cache_bytes"].get<double>() / static_cast<double>(context)};
+}
+
+// Adapters of the engine, and how many numbers each has. They are as one, loaded many times: each is read where it lies.
+struct LoadedAdapters {
+  std::vector<int64_t> numbers;
+  int64_t elements = 0;
+};
+
+LoadedAdapters load_adapters(const Serving& serving, const Model& model, const Engine& engine) {
+  LoadedAdapters loaded;
+  if (!serving.adapters) return loaded;
+  const RandomAdapter adapter(model, *serving.adapter_rank);
+  loaded.elements = adapter.elements();
+  for (int64_t i = 0; i < *serving.adapters; ++i)
+    check(tsr_engine_load_adapter(engine.get(), adapter.path().c_str(), &loaded.numbers.emplace_back()));
+  return loaded;
 }
 
 Json report_of(const Engine& engine) { return Json::parse(text(tsr_engine_report, engine.get())); }
@@ -204,14 +227,20 @@ Json bench_serve(const ServeLoad& load, const Served& served) {
     throw Error(TSR_INVALID_ARGUMENT, "--shared is " + std::to_string(load.shared) +
                                           ", wanted at most --prompt, which is " +
                                           std::to_string(load.prompt));
+  Serving serving = load.serving;
+  if (!serving.adapters && (serving.adapter_rank || serving.adapter_type))
+    throw Error(TSR_INVALID_ARGUMENT,
+                "--adapter-rank and --adapter-type belong to --adapters, which is missing");
+  if (serving.adapters && !serving.adapter_rank) serving.adapter_rank = kAdapterRank;
   const Reads reads = reads_of(load, served);
   const Options options = served.options();
   set(options, "context", load.prompt + load.new_tokens);
   if (!load.serving.sequences && load.rate == 0) set(options, "sequences", load.clients);
-  set_serving(options, load.serving);
+  set_serving(options, serving);
   const Engine engine = make_interruptible<Engine>(tsr_engine_new, served.runtime, served.model.get(),
                                                    static_cast<const tsr_options*>(options.get()));
-  Clients clients(load, served, engine);
+  const LoadedAdapters adapters = load_adapters(serving, served.model, engine);
+  Clients clients(load, served, engine, adapters.numbers);
   clients.warm_up();
   const Json before = report_of(engine);
   const int64_t requests = load.requests > 0 ? load.requests : kRequestsPerClient * load.clients;
@@ -224,7 +253,11 @@ Json bench_serve(const ServeLoad& load, const Served& served) {
   const double at_once = std::min(clients.total_s() / seconds, report["sequences"].get<double>());
   // Caches as full as they are in the middle of a text.
   const double kept = static_cast<double>(load.prompt) + static_cast<double>(load.new_tokens) / 2;
-  const double step_bytes = reads.parameter_bytes + at_once * kept * reads.token_bytes;
+  // Each adapter that a step has is read once.
+  const double adapter_bytes =
+      (serving.adapter_type.value_or("f32") == "f32" ? 4.0 : 2.0) * static_cast<double>(adapters.elements);
+  const double step_bytes = reads.parameter_bytes + at_once * kept * reads.token_bytes +
+                            std::min(at_once, static_cast<double>(adapters.numbers.size())) * adapter_bytes;
   Json result = {{"mode", "serve"},
                  {"clients", load.clients},
                  {"rate", load.rate},
@@ -245,6 +278,11 @@ Json bench_serve(const ServeLoad& load, const Served& served) {
                  {"parameter_bytes", reads.parameter_bytes},
                  {"cache_bytes_per_token", reads.token_bytes},
                  {"bytes_per_step", step_bytes}};
+  if (serving.adapters) {
+    result["adapters"] = *serving.adapters;
+    result["adapter_rank"] = *serving.adapter_rank;
+    result["adapter_bytes"] = adapter_bytes;
+  }
   if (served.memory_bytes_per_s > 0) {
     const double limit = at_once * served.memory_bytes_per_s / step_bytes;
     result["memory_bytes_per_second"] = served.memory_bytes_per_s;
@@ -282,7 +320,11 @@ void print_serve(const Json& result) {
             << " of prompt tokens; " << counted(result["preemptions"].get<int64_t>(), "preemption") << '\n'
             << "step       reads " << bytes_text(static_cast<int64_t>(real("bytes_per_step"))) << ": weights "
             << bytes_text(static_cast<int64_t>(real("parameter_bytes"))) << ", keys and values "
-            << bytes_text(static_cast<int64_t>(real("cache_bytes_per_token"))) << " a token\n";
+            << bytes_text(static_cast<int64_t>(real("cache_bytes_per_token"))) << " a token";
+  if (result.contains("adapters"))
+    std::cout << ", each of " << counted(result["adapters"].get<int64_t>(), "adapter") << ' '
+              << bytes_text(static_cast<int64_t>(real("adapter_bytes")));
+  std::cout << '\n';
   if (result.contains("share_of_limit"))
     std::cout << "limit      " << rate_text(real("limit_tokens_per_second"))
               << " tokens/s, were a step as fast as these are read; " << percent_text(real("share_of_limit"))

@@ -8,6 +8,7 @@
 #include "generate_file.h"
 #include "inference.h"
 #include "interruptible.h"
+#include "line_adapters.h"
 #include "plan_text.h"
 #include "progress.h"
 #include "serving.h"
@@ -21,6 +22,7 @@ struct Arguments : Common {
   Sampling sampling;
   Serving serving;
   AllowedArguments allowed;
+  std::vector<std::string> adapters;
   bool echo = false, special = false, stats = false, ids = false;
 };
 
@@ -62,10 +64,9 @@ Options text_options(const Arguments& args) {
   return options;
 }
 
-Engine new_engine(const Arguments& args, const Runtime& runtime, const Model& model) {
+Engine new_engine(const Arguments& args, const Serving& serving, const Runtime& runtime, const Model& model) {
   const Options options = text_options(args);
-  set_serving(options, args.serving);
-  if (args.prompts.empty()) set(options, "sequences", int64_t{1});
+  set_serving(options, serving);
   return make_interruptible<Engine>(tsr_engine_new, runtime, model.get(),
                                     static_cast<const tsr_options*>(options.get()));
 }
@@ -125,7 +126,9 @@ void generate_text(const Arguments& args, const Runtime& runtime, const Model& m
 // One text that is JSON of a schema, or what else a grammar allows: by an engine, which knows grammars.
 void generate_allowed_text(const Arguments& args, const Allowed& allowed, const Runtime& runtime,
                            const Model& model) {
-  const Engine engine = new_engine(args, runtime, model);
+  Serving one = args.serving;
+  one.sequences = 1;
+  const Engine engine = new_engine(args, one, runtime, model);
   const Options options = make<Options>(tsr_options_new);
   set(options, allowed->first.c_str(), allowed->second);
   int64_t request = 0;
@@ -163,12 +166,10 @@ void refuse_idle_options(const CLI::App& command, bool file) {
     for (const char* name : names)
       if (command.count(name) > 0) throw Error(TSR_INVALID_ARGUMENT, std::string(name) + ": " + why);
   };
-  if (file)
-    given({"--prompt", "--echo"}, "belongs to one text, and --prompts to many: leave out one");
-  else
-    given({"--out", "--ids", "--sequences", "--cache-tokens", "--cache-type", "--step-tokens",
-           "--no-prefix-cache", "--speculation", "--draft-model", "--draft-tokens"},
-          "belongs to --prompts, which is missing");
+  if (file) return given({"--prompt", "--echo"}, "belongs to one text, and --prompts to many: leave out one");
+  constexpr const char* kOfFile = "belongs to --prompts, which is missing";
+  given({"--out", "--ids"}, kOfFile);
+  if (const std::string name = given_serving(command); !name.empty()) given({name.c_str()}, kOfFile);
 }
 
 std::string folder_of(const std::string& path) {
@@ -176,7 +177,9 @@ std::string folder_of(const std::string& path) {
   return path.empty() ? std::filesystem::temp_directory_path().string() : folder.empty() ? "." : folder;
 }
 
-void generate_texts(const Arguments& args, const Allowed& allowed) {
+constexpr int64_t kSlots = 8;  // of adapters, where lines name more
+
+void generate_texts(const Arguments& args, const AdapterArguments& adapters, const Allowed& allowed) {
   std::error_code ignored;
   if (!args.output.empty() && std::filesystem::equivalent(args.prompts, args.output, ignored))
     throw Error(TSR_INVALID_ARGUMENT, args.output + ": is the file of the prompts");
@@ -185,8 +188,16 @@ void generate_texts(const Arguments& args, const Allowed& allowed) {
   RequestFile requests(args.prompts, folder_of(args.output));
   const Runtime runtime = open_runtime(args);
   const Model model = open_model(args, args.model);
-  const Engine engine = new_engine(args, runtime, model);
-  generate_file(args, {.allowed = allowed, .ids = args.ids, .stats = args.stats}, requests, engine, results);
+  LineAdapters of_lines(requests, adapters, model);
+  Serving serving = args.serving;
+  if (of_lines.count() > 0) {
+    if (!serving.adapters) serving.adapters = std::min(of_lines.count(), kSlots);
+    if (!serving.adapter_rank) serving.adapter_rank = of_lines.rank();
+  }
+  const Engine engine = new_engine(args, serving, runtime, model);
+  of_lines.load(engine);
+  generate_file(args, {.allowed = allowed, .ids = args.ids, .stats = args.stats}, requests, of_lines, engine,
+                results);
 }
 }  // namespace
 
@@ -197,13 +208,16 @@ void register_generate(CLI::App& app) {
       "Example:\n  tessera generate model.tsr --prompt \"Once upon a time\" -n 200 --temp 0.7\n"
       "  tessera generate model.tsr --prompt \"A person: \" --json-schema person.json\n"
       "  tessera generate model.tsr --prompts requests.jsonl --out texts.jsonl -n 200 --sequences 32\n"
+      "  tessera generate model.tsr --prompts requests.jsonl --adapter french=adapters/french --adapter "
+      "german=adapters/german\n"
       "Prints the decoded text as it comes, without BOS, and adds no newline (on a terminal one).\n"
       "A file of prompts has a JSON object a line: {\"prompt\": \"...\"}, {\"messages\": [{\"role\", "
       "\"content\"}]} or {\"ids\": [...]}, with an\n\"id\" that is copied and options of its own, which "
       "count "
       "before those of the command:\n" +
       RequestFile::known_keys() +
-      ".\n"
+      ".\nadapter is a folder of PEFT's or a GGUF adapter, from the file's folder, or a name that --adapter "
+      "NAME=PATH gives; a step mixes as many as lines\nname, at most 8 or --adapters.\n"
       "A line of results, in the file's order: {\"line\", \"id\", \"text\", \"finish\": length or stop, "
       "\"tokens\", \"seed\", \"prompt_tokens\"}; with n,\n\"texts\": [{\"text\", ...}]; \"error\" where it "
       "failed. Until all are done they are in OUT.part, in the order in which they came.");
@@ -221,14 +235,19 @@ void register_generate(CLI::App& app) {
   command->add_flag("--special", args->special,
                     "recognise control tokens written out in the prompt, such as <s>");
   command->add_flag("--stats", args->stats, "speed and memory on stderr (--json has them always)");
-  add_adapter_file(*command, *args);
+  add_adapters(*command, args->adapters);
   add_placement(*command, *args);
   add_json(*command, *args);
   add_quiet(*command, *args);
   command->callback([args, command] {
     refuse_idle_options(*command, !args->prompts.empty());
     const Allowed allowed = read_allowed(args->allowed);
-    if (!args->prompts.empty()) return generate_texts(*args, allowed);
+    const AdapterArguments adapters = read_adapters(args->adapters);
+    args->adapter = adapters.of_model;
+    if (!args->prompts.empty()) return generate_texts(*args, adapters, allowed);
+    if (!adapters.named.empty())
+      throw Error(TSR_INVALID_ARGUMENT, "--adapter " + adapters.named.begin()->first +
+                                            "=PATH: belongs to --prompts, which is missing");
     const Runtime runtime = open_runtime(*args);
     const Model model = open_model(*args, args->model);
     (void)model_tokenizer(model, args->model);  // its absence is told before anything is planned

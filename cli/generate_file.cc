@@ -52,9 +52,14 @@ Json head_of(int64_t line, const Json& id) {
 
 class FileRunner {
  public:
-  FileRunner(const Common& common, const FileRun& run, RequestFile& requests, const Engine& engine,
-             ResultFile& results)
-      : run_(run), requests_(requests), engine_(engine), results_(results), progress_(common) {}
+  FileRunner(const Common& common, const FileRun& run, RequestFile& requests, const LineAdapters& adapters,
+             const Engine& engine, ResultFile& results)
+      : run_(run),
+        requests_(requests),
+        adapters_(adapters),
+        engine_(engine),
+        results_(results),
+        progress_(common) {}
 
   void run() {
     const Interruptible interruptible;
@@ -120,6 +125,7 @@ class FileRunner {
     const tsr_options* const options = request.options.get();
     if (run_.allowed && !request.is_constrained)
       set(request.options, run_.allowed->first.c_str(), run_.allowed->second);
+    if (!request.adapter.empty()) set(request.options, "adapter", adapters_.number(request.adapter));
     int64_t number = 0;
     switch (request.kind) {
       case Request::Kind::kText:
@@ -220,6 +226,7 @@ class FileRunner {
 
   const FileRun& run_;
   RequestFile& requests_;
+  const LineAdapters& adapters_;
   const Engine& engine_;
   ResultFile& results_;
   Progress progress_;
@@ -271,9 +278,9 @@ Allowed read_allowed(const AllowedArguments& arguments) {
   return std::nullopt;
 }
 
-void generate_file(const Common& common, const FileRun& run, RequestFile& requests, const Engine& engine,
-                   ResultFile& results) {
-  FileRunner runner(common, run, requests, engine, results);
+void generate_file(const Common& common, const FileRun& run, RequestFile& requests,
+                   const LineAdapters& adapters, const Engine& engine, ResultFile& results) {
+  FileRunner runner(common, run, requests, adapters, engine, results);
   runner.run();
   const Json summary = runner.summary();
   if (common.json) print_json(summary);

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "command.h"
+#include "line_adapters.h"
 #include "request_file.h"
 #include "result_file.h"
 
@@ -26,8 +27,8 @@ struct FileRun {
   bool ids = false;  // token ids of the texts, too
   bool stats = false;
 };
-// Throws at the end where a request failed; its line says why, and the others are done.
-void generate_file(const Common& common, const FileRun& run, RequestFile& requests, const Engine& engine,
-                   ResultFile& results);
+// `adapters` are loaded. Throws at the end where a request failed; its line says why, and the others are done.
+void generate_file(const Common& common, const FileRun& run, RequestFile& requests,
+                   const LineAdapters& adapters, const Engine& engine, ResultFile& results);
 
 }  // namespace cli

@@ -167,10 +167,8 @@ Json plan_serving(const CLI::App& command, const Arguments& args) {
 
 // Options of engines would change nothing elsewhere.
 void refuse_serving_options(const CLI::App& command, const std::string& mode) {
-  for (const char* name : {"--sequences", "--cache-tokens", "--cache-type", "--step-tokens",
-                           "--no-prefix-cache", "--speculation"})
-    if (command.count(name) > 0)
-      throw Error(TSR_INVALID_ARGUMENT, std::string(name) + ": belongs to --mode serve, and this is " + mode);
+  if (const std::string name = given_serving(command); !name.empty())
+    throw Error(TSR_INVALID_ARGUMENT, name + ": belongs to --mode serve, and this is " + mode);
 }
 
 // "dp=2, tp=2" as "mesh dp=2, tp=2"; one device has none. Devices that hold nothing are idle.

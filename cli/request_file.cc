@@ -6,8 +6,10 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 #include <limits>
 #include <optional>
+#include <set>
 
 #include "usage.h"
 
@@ -22,12 +24,13 @@ constexpr int kMostDepth = 64;
 struct Known {
   const char* name;
   enum class Type { kInteger, kReal, kFlag, kText, kStop, kIds, kSchema, kArray, kObject } type;
-  enum class Of { kAll, kMessages, kConstraint } of = Of::kAll;
+  enum class Of { kAll, kMessages, kConstraint, kAdapter } of = Of::kAll;
 };
 using Type = Known::Type;
 using Of = Known::Of;
 
-// Options of tsr_engine_submit, except "logits" and "keep", which need a program that answers.
+// Options of tsr_engine_submit, except "logits" and "keep", which need a program that answers; of "adapter" the
+// path, or a name.
 constexpr Known kKnown[] = {
     {"max_tokens", Type::kInteger},
     {"min_tokens", Type::kInteger},
@@ -50,6 +53,7 @@ constexpr Known kKnown[] = {
     {"logprobs", Type::kInteger},
     {"prompt_logprobs", Type::kInteger},
     {"priority", Type::kInteger},
+    {"adapter", Type::kText, Of::kAdapter},
     {"special", Type::kFlag},
     {"json_schema", Type::kSchema, Of::kConstraint},
     {"json", Type::kFlag, Of::kConstraint},
@@ -207,6 +211,13 @@ void take_option(const std::string& key, const Json& value, Request& request) {
   if (!has_type(value, known->type))
     throw Error(TSR_INVALID_ARGUMENT,
                 "'" + key + "' is " + quoted(value.dump()) + ", wanted " + wanted(known->type));
+  if (known->of == Of::kAdapter) {
+    request.adapter = value.get<std::string>();
+    if (request.adapter.empty())
+      throw Error(TSR_INVALID_ARGUMENT,
+                  "'adapter' is empty, wanted a path, or a name that --adapter NAME=PATH gives");
+    return;
+  }
   set_option(request.options, *known, value);
   request.is_constrained |= known->of == Of::kConstraint;
   if (key == "n") request.texts = value.get<int64_t>();
@@ -250,6 +261,11 @@ RequestFile::RequestFile(const std::string& path, const std::string& folder)
 
 std::string RequestFile::place(int64_t line) const { return name_ + ": line " + std::to_string(line); }
 
+std::string RequestFile::folder() const {
+  const std::string folder = std::filesystem::path(name_).parent_path().string();
+  return folder.empty() ? "." : folder;
+}
+
 // A line without its end; false where there is none.
 bool RequestFile::read_line(std::FILE* file, std::string& line) {
   line.clear();
@@ -268,6 +284,7 @@ bool RequestFile::read_line(std::FILE* file, std::string& line) {
 
 void RequestFile::check_lines(std::FILE* input, std::FILE* copy) {
   std::optional<int64_t> empty;
+  std::set<std::string> said;  // of adapters
   for (std::string line; read_line(input, line);) {
     if (is_blank(line)) {
       if (!empty) empty = line_;
@@ -275,7 +292,9 @@ void RequestFile::check_lines(std::FILE* input, std::FILE* copy) {
     }
     // Result i is of line i.
     if (empty) throw Error(TSR_INVALID_ARGUMENT, place(*empty) + " is empty, wanted a JSON object");
-    (void)parse(line);
+    const Request request = parse(line);
+    if (!request.adapter.empty() && said.insert(request.adapter).second)
+      adapters_.emplace_back(request.adapter, line_);
     ++count_;
     if (copy != nullptr &&
         (std::fwrite(line.data(), 1, line.size(), copy) < line.size() || std::fputc('\n', copy) == EOF))

@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "command.h"
@@ -18,7 +19,8 @@ struct Request {
   enum class Kind { kText, kMessages, kIds } kind = Kind::kText;
   std::string text;  // the prompt, or the messages as JSON
   std::vector<int32_t> ids;
-  Options options;  // of tsr_engine_submit
+  Options options;      // of tsr_engine_submit, except "adapter"
+  std::string adapter;  // as the file has it; empty: none
   int64_t texts = 1;
   bool is_constrained = false;  // says which texts are allowed
 };
@@ -30,6 +32,10 @@ class RequestFile {
   RequestFile(const std::string& path, const std::string& folder);
 
   int64_t count() const { return count_; }
+  // The file's; "." of standard input.
+  std::string folder() const;
+  // What lines say under "adapter", each once with its first line, in the order of these.
+  const std::vector<std::pair<std::string, int64_t>>& adapters() const { return adapters_; }
   // False after the last.
   bool next(Request& request);
   // "requests.jsonl: line 7": where messages say what is wrong.
@@ -50,6 +56,7 @@ class RequestFile {
 
   std::string name_;
   File file_;
+  std::vector<std::pair<std::string, int64_t>> adapters_;
   int64_t count_ = 0, line_ = 0;
 };
 

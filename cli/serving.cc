@@ -25,6 +25,25 @@ void add_serving(CLI::App& command, Serving& serving, const std::string& where) 
                      where + "a smaller model of the same vocabulary, which guesses");
   command.add_option("--draft-tokens", serving.draft_tokens,
                      where + "guessed of a text in a step at most (default: 4 by a model, 7 by ngram)");
+  command
+      .add_option("--adapters", serving.adapters,
+                  where + "low-rank adapters that a step can mix; requests of further ones wait")
+      ->check(CLI::Range(1, 4096));
+  command
+      .add_option("--adapter-rank", serving.adapter_rank,
+                  where + "of these, at most; each takes the memory of this rank")
+      ->check(CLI::Range(1, 4096));
+  command.add_option(
+      "--adapter-type", serving.adapter_type,
+      where + "element type that their numbers are rounded to: f32, bf16 or f16 (default: f32)");
+}
+
+std::string given_serving(const CLI::App& command) {
+  for (const char* name :
+       {"--sequences", "--cache-tokens", "--cache-type", "--step-tokens", "--no-prefix-cache",
+        "--speculation", "--draft-model", "--draft-tokens", "--adapters", "--adapter-rank", "--adapter-type"})
+    if (command.count(name) > 0) return name;
+  return "";
 }
 
 void set_serving(const Options& options, const Serving& serving) {
@@ -36,6 +55,9 @@ void set_serving(const Options& options, const Serving& serving) {
     set(options, "speculation", serving.speculation.value_or("draft"));
   set(options, "draft_model", serving.draft_model);
   set(options, "draft_tokens", serving.draft_tokens);
+  set(options, "adapters", serving.adapters);
+  set(options, "adapter_rank", serving.adapter_rank);
+  set(options, "adapter_type", serving.adapter_type);
   if (serving.no_prefix_cache) set(options, "prefix_cache", int64_t{0});
 }
 

@@ -70,8 +70,15 @@ for extra, cached, element in ([], 0, 4), (["--rate", 1000, "--shared", 30, "--c
     for key in ("first_token_milliseconds", "between_tokens_milliseconds"):
         assert 0 < result[key]["median"] <= result[key]["p95"] <= result[key]["p99"], result[key]
     assert 0 < result["requests_at_once"] <= 16 and result["preemptions"] == 0, result
-refused = subprocess.run([sys.argv[1], "bench", MODEL, "--mode", "serve", "--seq", "3"], capture_output=True, text=True)
-assert refused.returncode == 1 and "--seq: belongs to --mode train or decode, and this is serve" in refused.stderr, refused.stderr
+# An adapter in turn for each request: of rank 3, beside q and o, k and v, gate and up, down of two layers.
+for extra, element in ([], 4), (["--adapter-type", "bf16"], 2):
+    result = bench("--mode", "serve", "--clients", 2, "--prompt", 8, "--new", 4, "--requests", 6, "--adapters", 5, "--adapter-rank", 3, *extra, kernels=False)
+    near(result["adapter_bytes"], element * 2 * 3 * (2 * (64 + 64) + 2 * (64 + 32) + 3 * (64 + 96)), "bytes of an adapter")
+    wanted = result["parameter_bytes"] + result["requests_at_once"] * ((8 + 4 / 2) * result["cache_bytes_per_token"] + result["adapter_bytes"])
+    near(result["bytes_per_step"], wanted, "bytes a step")
+for wanted, words in [("--seq: belongs to --mode train or decode, and this is serve", ["--seq", "3"]), ("belong to --adapters, which is missing", ["--adapter-rank", "3"])]:
+    refused = subprocess.run([sys.argv[1], "bench", MODEL, "--mode", "serve", *words], capture_output=True, text=True)
+    assert refused.returncode == 1 and wanted in refused.stderr, refused.stderr
 
 
 # What `plan --mode serve` says of small engines is what the engine of that size has, to the byte.
@@ -98,4 +105,10 @@ for sequences, fits in ((3, True), (4, False)):
     planned = plan_serve("--sequences", sequences, "--cache-tokens", sequences * 64, "--memory-limit", limit)
     assert planned["devices"][0]["fits"] == fits, planned
 assert plan_serve("--sequences", 9, "--memory-limit", limit)["cache_tokens"] <= 3 * 64
+# Slots for adapters count.
+more = arenas(plan_serve("--sequences", 3, "--adapters", 4, "--adapter-rank", 5))[0] - arenas(planned := plan_serve("--sequences", 3))[0]
+states = 4 * 2 * 5 * (2 * (64 + 64) + 2 * (64 + 32) + 3 * (64 + 96))
+assert 4 * states <= more < 4.2 * states, (more, states)
+half = arenas(plan_serve("--sequences", 3, "--adapters", 4, "--adapter-rank", 5, "--adapter-type", "f16"))[0] - arenas(planned)[0]
+assert more - 2.1 * states <= half <= more - 1.9 * states, (more, half, states)
 print("ok: bench: counts, floors and shares hold together")

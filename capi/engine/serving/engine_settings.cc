@@ -79,6 +79,8 @@ Result<EngineSettings> read_engine_settings(const Options& options, const Shared
   serving.shares_prefixes = reader.flag("prefix_cache", true);
   serving.adapters = reader.i64("adapters", 0, 0, 4096);
   serving.adapter_rank = reader.i64("adapter_rank", serving.adapter_rank, 1, 4096);
+  serving.adapter_type =
+      dtype_from_name(reader.choice("adapter_type", "f32", {"f32", "bf16", "f16"})).value_or(DType::kF32);
   read_speculation(reader, settings);
   RecommendedSampling from_file = recommended(model);
   settings.not_obeyed = std::move(from_file.not_obeyed);

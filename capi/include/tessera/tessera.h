@@ -1442,6 +1442,9 @@ TSR_API void tsr_generator_free(tsr_generator* generator);
  *   draft_tokens    i64   tokens of a text that are guessed in a step at most, 1 to 15 (default 4 for draft, 7 for ngram)
  *   adapters        i64   LoRA adapters that a step can mix, of those loaded with tsr_engine_load_adapter (default 0)
  *   adapter_rank    i64   of these, at most (default 16)
+ *   adapter_type    str   f32 (default) | bf16 | f16: element type of their numbers. Those of the second matrix times alpha/rank
+ *                         and those of the first are rounded to the nearest when an adapter is loaded; sums are f32. A text is
+ *                         the same alone and in a batch, and not the one of f32
  * and what requests have unless they say otherwise: the sampling options of tsr_engine_submit. Settings that the model's
  * file recommends (a Hugging Face folder's generation_config.json, keys general.sampling.* of GGUF) are their defaults;
  * "recommended" of the report names those that cannot be obeyed.
