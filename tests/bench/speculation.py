@@ -8,7 +8,6 @@ import os
 import random
 import statistics
 import sys
-import time
 
 sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "reference"))
 import tessera_c  # noqa: E402
@@ -22,17 +21,7 @@ def prompt_of(rng, repeats):
 
 
 def serve(library, engine, prompts, new, **options):
-    event, texts = tessera_c.Event(), {}
-    begin = time.perf_counter()
-    for number, ids in enumerate(prompts):
-        request = library.submit_tokens(engine, ids, library.options(max_tokens=new, seed=number, ignore_eos=1, **options))
-        texts[request] = []
-    while True:
-        library.next_event(engine, event)
-        if event.kind == tessera_c.PENDING:
-            return list(texts.values()), time.perf_counter() - begin
-        if event.kind == tessera_c.TOKEN and event.token >= 0:
-            texts[event.request].append(event.token)
+    return library.serve(engine, prompts, lambda number: {"max_tokens": new, "seed": number, "ignore_eos": 1, **options})
 
 
 def main():

@@ -2,6 +2,7 @@
 import ctypes
 import json
 import os
+import time
 
 import numpy as np
 
@@ -163,6 +164,19 @@ class Library:
         request = ctypes.c_int64()
         self.call("tsr_engine_submit_tokens", engine, options, (ctypes.c_int32 * len(ids))(*ids), ctypes.c_size_t(len(ids)), ctypes.byref(request))
         return request.value
+
+    def serve(self, engine, prompts, options):
+        """Texts of prompts submitted at once, each with options(its number), as token ids; and the seconds that all took."""
+        event, texts = Event(), {}
+        begin = time.perf_counter()
+        for number, ids in enumerate(prompts):
+            texts[self.submit_tokens(engine, ids, self.options(**options(number)))] = []
+        while True:
+            self.next_event(engine, event)
+            if event.kind == PENDING:
+                return list(texts.values()), time.perf_counter() - begin
+            if event.kind == TOKEN and event.token >= 0:
+                texts[event.request].append(event.token)
 
     def next_event(self, engine, event, timeout_s=-1.0):
         """Into `event`, an Event of the caller."""
