@@ -230,35 +230,76 @@ Result<CompiledProgram> compile_training(const Graph& forward, bool language_mod
                      settings.precision, *devices);
 }
 
-Result<CompiledProgram> compile_generation(const Graph& forward, const GeneratorSettings& given,
-                                           const std::shared_ptr<DeviceSet>& devices) {
-  GeneratorSettings settings = given;
+namespace {
+
+// The graph that all entries for texts have in common. `graph_of` makes it, from settings that say what activations are.
+template <class Settings>
+Result<std::shared_ptr<const Graph>> inference_graph(const Graph& forward, Settings settings,
+                                                     Result<Graph> (*graph_of)(const Graph&, const Settings&),
+                                                     const DeviceSet& devices) {
   InferenceSettings& inference = settings.inference;
-  inference.activations = finalized(inference.activations, inference.precision, *devices);
-  TSR_ASSIGN_OR_RETURN(Graph decoding, decoding_of(forward, settings));
-  const bool on_cores = devices->cluster().shared_cores > 0;
-  // Other devices have threads for angles by the thousand, and kernels that rope is part of.
-  if (on_cores) {
-    TSR_ASSIGN_OR_RETURN(decoding, with_shared_angles(decoding));
-  }
-  const auto graph = std::make_shared<const Graph>(std::move(decoding));
-  std::vector<GraphToPlan> graphs = {GraphToPlan::create("decode", graph, {{"T", 1}})};
-  for (const PrefillChunk& chunk : kPrefillChunks)
-    if (chunk.tokens <= settings.context && (chunk.tokens <= kLargestChunkOnCores || !on_cores))
-      graphs.push_back(GraphToPlan::create(std::string(chunk.entry), graph, {{"T", chunk.tokens}}));
-  return with_remedy(plan_all(graphs, settings.compute, 1, devices), inference.precision, *devices);
+  inference.activations = finalized(inference.activations, inference.precision, devices);
+  TSR_ASSIGN_OR_RETURN(Graph graph, graph_of(forward, settings));
+  return std::make_shared<const Graph>(std::move(graph));
 }
 
-Result<CompiledProgram> compile_serving(const Graph& forward, const ServingSettings& given,
+bool is_on_cores(const DeviceSet& devices) { return devices.cluster().shared_cores > 0; }
+
+// Other devices have threads for angles by the thousand, and kernels that rope is part of.
+Result<std::shared_ptr<const Graph>> with_angles_of(std::shared_ptr<const Graph> graph,
+                                                    const DeviceSet& devices) {
+  if (!is_on_cores(devices)) return graph;
+  TSR_ASSIGN_OR_RETURN(Graph shared, with_shared_angles(*graph));
+  return std::make_shared<const Graph>(std::move(shared));
+}
+
+// Plans the entries.
+template <class Settings>
+Result<CompiledProgram> compile_inference(std::span<const GraphToPlan> graphs, const Settings& settings,
+                                          int64_t batch, const std::shared_ptr<DeviceSet>& devices) {
+  return with_remedy(plan_all(graphs, settings.compute, batch, devices), settings.inference.precision,
+                     *devices);
+}
+
+// Entries for texts of up to so many tokens, of a graph with the symbol T.
+template <class Settings>
+Result<CompiledProgram> compile_windows(const Graph& forward, const Settings& settings,
+                                        Result<Graph> (*graph_of)(const Graph&, const Settings&),
+                                        std::vector<ScoreEntry> entries,
                                         const std::shared_ptr<DeviceSet>& devices) {
-  ServingSettings settings = given;
-  InferenceSettings& inference = settings.inference;
-  inference.activations = finalized(inference.activations, inference.precision, *devices);
-  TSR_ASSIGN_OR_RETURN(Graph serving, serving_of(forward, settings));
-  if (devices->cluster().shared_cores > 0) {
-    TSR_ASSIGN_OR_RETURN(serving, with_shared_angles(serving));
-  }
-  const auto graph = std::make_shared<const Graph>(std::move(serving));
+  TSR_ASSIGN_OR_RETURN(const auto graph, inference_graph(forward, settings, graph_of, *devices));
+  std::vector<GraphToPlan> graphs;
+  for (ScoreEntry& entry : entries)
+    graphs.push_back(GraphToPlan::create(std::move(entry.name), graph, {{"T", entry.tokens}}));
+  return compile_inference(graphs, settings, settings.batch, devices);
+}
+
+// "score.512", ..., each `factor` times shorter than the one before.
+std::vector<ScoreEntry> shorter_and_shorter(std::string_view name, int64_t longest, int64_t factor) {
+  constexpr int64_t kShortest = 32;
+  std::vector<ScoreEntry> entries;
+  for (int64_t tokens = longest; entries.empty() || tokens >= kShortest; tokens /= factor)
+    entries.push_back({format("{}.{}", name, tokens), tokens});
+  return entries;
+}
+
+}  // namespace
+
+Result<CompiledProgram> compile_generation(const Graph& forward, const GeneratorSettings& settings,
+                                           const std::shared_ptr<DeviceSet>& devices) {
+  TSR_ASSIGN_OR_RETURN(auto graph, inference_graph(forward, settings, decoding_of, *devices));
+  TSR_ASSIGN_OR_RETURN(graph, with_angles_of(std::move(graph), *devices));
+  std::vector<GraphToPlan> graphs = {GraphToPlan::create("decode", graph, {{"T", 1}})};
+  for (const PrefillChunk& chunk : kPrefillChunks)
+    if (chunk.tokens <= settings.context && (chunk.tokens <= kLargestChunkOnCores || !is_on_cores(*devices)))
+      graphs.push_back(GraphToPlan::create(std::string(chunk.entry), graph, {{"T", chunk.tokens}}));
+  return compile_inference(graphs, settings, 1, devices);
+}
+
+Result<CompiledProgram> compile_serving(const Graph& forward, const ServingSettings& settings,
+                                        const std::shared_ptr<DeviceSet>& devices) {
+  TSR_ASSIGN_OR_RETURN(auto graph, inference_graph(forward, settings, serving_of, *devices));
+  TSR_ASSIGN_OR_RETURN(graph, with_angles_of(std::move(graph), *devices));
   std::vector<GraphToPlan> graphs;
   for (const ServingEntry& entry : serving_entries(settings))
     graphs.push_back(GraphToPlan::create(entry.name, graph, {{"N", entry.tokens}, {"W", entry.wanted}}));
@@ -273,51 +314,25 @@ Result<CompiledProgram> compile_serving(const Graph& forward, const ServingSetti
   add(kPageReadEntry, std::move(read), stored_slots(settings));
   TSR_ASSIGN_OR_RETURN(Graph write, make_page_write(*graph));
   add(kPageWriteEntry, std::move(write), stored_slots(settings));
-  return with_remedy(plan_all(graphs, settings.compute, 1, devices), inference.precision, *devices);
+  return compile_inference(graphs, settings, 1, devices);
 }
 
 std::vector<ScoreEntry> score_entries(const ScorerSettings& settings) {
-  constexpr int64_t kFactor = 4, kShortest = 32;
-  std::vector<ScoreEntry> entries;
-  for (int64_t tokens = settings.seq; entries.empty() || tokens >= kShortest; tokens /= kFactor)
-    entries.push_back({format("score.{}", tokens), tokens});
-  return entries;
+  return shorter_and_shorter("score", settings.seq, 4);
 }
 
-Result<CompiledProgram> compile_scoring(const Graph& forward, const ScorerSettings& given,
+Result<CompiledProgram> compile_scoring(const Graph& forward, const ScorerSettings& settings,
                                         const std::shared_ptr<DeviceSet>& devices) {
-  ScorerSettings settings = given;
-  InferenceSettings& inference = settings.inference;
-  inference.activations = finalized(inference.activations, inference.precision, *devices);
-  TSR_ASSIGN_OR_RETURN(Graph scoring, scoring_of(forward, settings));
-  const auto graph = std::make_shared<const Graph>(std::move(scoring));
-  std::vector<GraphToPlan> graphs;
-  for (ScoreEntry& entry : score_entries(settings))
-    graphs.push_back(GraphToPlan::create(std::move(entry.name), graph, {{"T", entry.tokens}}));
-  return with_remedy(plan_all(graphs, settings.compute, settings.batch, devices), inference.precision,
-                     *devices);
+  return compile_windows(forward, settings, scoring_of, score_entries(settings), devices);
 }
 
 std::vector<ScoreEntry> embedding_entries(const EmbedderSettings& settings) {
-  constexpr int64_t kFactor = 2, kShortest = 32;
-  std::vector<ScoreEntry> entries;
-  for (int64_t tokens = settings.seq; entries.empty() || tokens >= kShortest; tokens /= kFactor)
-    entries.push_back({format("embed.{}", tokens), tokens});
-  return entries;
+  return shorter_and_shorter("embed", settings.seq, 2);
 }
 
-Result<CompiledProgram> compile_embedding(const Graph& forward, const EmbedderSettings& given,
+Result<CompiledProgram> compile_embedding(const Graph& forward, const EmbedderSettings& settings,
                                           const std::shared_ptr<DeviceSet>& devices) {
-  EmbedderSettings settings = given;
-  InferenceSettings& inference = settings.inference;
-  inference.activations = finalized(inference.activations, inference.precision, *devices);
-  TSR_ASSIGN_OR_RETURN(Graph embedding, embedding_of(forward, settings));
-  const auto graph = std::make_shared<const Graph>(std::move(embedding));
-  std::vector<GraphToPlan> graphs;
-  for (ScoreEntry& entry : embedding_entries(settings))
-    graphs.push_back(GraphToPlan::create(std::move(entry.name), graph, {{"T", entry.tokens}}));
-  return with_remedy(plan_all(graphs, settings.compute, settings.batch, devices), inference.precision,
-                     *devices);
+  return compile_windows(forward, settings, embedding_of, embedding_entries(settings), devices);
 }
 
 Result<CompiledProgram> compile_importance(const Graph& forward, const ImportanceSettings& settings,

@@ -84,12 +84,6 @@ ScorerSettings::Bos read_bos(OptionReader& reader) {
                            : ScorerSettings::Bos::kNone;
 }
 
-// Tokens that a model reads at once where nobody says; `longest`: its context, 0 where unknown.
-int64_t default_context(int64_t longest) {
-  constexpr int64_t kMost = 2048;
-  return longest > 0 ? std::min(longest, kMost) : kMost;
-}
-
 }  // namespace
 
 ComputeSettings read_compute(OptionReader& reader) {
@@ -206,14 +200,26 @@ Result<GeneratorSettings> read_generator_settings(const Options& options) {
   return settings;
 }
 
+namespace {
+
+constexpr int64_t kMostWindowTokens = 1 << 24;
+
+// Where, and how many tokens of how many texts at once.
+template <class Settings>
+void read_windows(OptionReader& reader, Settings& settings) {
+  settings.compute = read_compute(reader);
+  settings.seq = reader.i64("seq", 0, 0, kMostWindowTokens);
+  settings.batch = reader.i64("batch", 0, 0, kMostWindowTokens);
+}
+
+}  // namespace
+
 Result<EmbedderSettings> read_embedder_settings(const Options& options) {
   using Pooling = EmbedderSettings::Pooling;
   using Output = EmbedderSettings::Output;
   OptionReader reader(options, "embedder");
   EmbedderSettings settings;
-  settings.compute = read_compute(reader);
-  settings.seq = reader.i64("seq", 0, 0, 1 << 24);
-  settings.batch = reader.i64("batch", 0, 0, 1 << 24);
+  read_windows(reader, settings);
   const std::string pooling = reader.choice("pooling", "auto", {"auto", "mean", "cls", "last"});
   settings.pooling = pooling == "mean"   ? Pooling::kMean
                      : pooling == "cls"  ? Pooling::kCls
@@ -240,9 +246,7 @@ Result<EmbedderSettings> read_embedder_settings(const Options& options) {
 Result<ImportanceSettings> read_importance_settings(const Options& options) {
   OptionReader reader(options, "imatrix");
   ImportanceSettings settings;
-  settings.compute = read_compute(reader);
-  settings.seq = reader.i64("seq", 0, 0, 1 << 24);
-  settings.batch = reader.i64("batch", 0, 0, 1 << 24);
+  read_windows(reader, settings);
   settings.bos = read_bos(reader);
   settings.name = reader.text("name");
   TSR_RETURN_IF_ERROR(reader.finish());
@@ -252,10 +256,8 @@ Result<ImportanceSettings> read_importance_settings(const Options& options) {
 Result<ScorerSettings> read_scorer_settings(const Options& options) {
   OptionReader reader(options, "scorer");
   ScorerSettings settings;
-  settings.compute = read_compute(reader);
-  settings.seq = reader.i64("seq", 0, 0, 1 << 24);
-  settings.stride = reader.i64("stride", 0, 0, 1 << 24);
-  settings.batch = reader.i64("batch", 0, 0, 1 << 24);
+  read_windows(reader, settings);
+  settings.stride = reader.i64("stride", 0, 0, kMostWindowTokens);
   settings.bos = read_bos(reader);
   settings.inference = read_inference(reader, "scorer");
   settings.measure_memory = reader.flag("measure_memory", false);
@@ -280,21 +282,22 @@ const std::vector<std::string>& text_option_names() {
   return names;
 }
 
+Result<int64_t> tokens_at_once(int64_t given, int64_t longest, std::string_view what) {
+  constexpr int64_t kMost = 2048;
+  if (longest > 0 && given > longest)
+    return Status(StatusCode::kInvalidArgument,
+                  format("{} is {}, the model's context holds {}", what, given, longest));
+  return given > 0 ? given : longest > 0 ? std::min(longest, kMost) : kMost;
+}
+
 Status finalize_context(GeneratorSettings& settings, int64_t longest) {
-  if (settings.context == 0) settings.context = default_context(longest);
-  if (longest > 0 && settings.context > longest)
-    return Status(
-        StatusCode::kInvalidArgument,
-        format("generator: option 'context' is {}, the model's context holds {}", settings.context, longest));
+  TSR_ASSIGN_OR_RETURN(settings.context,
+                       tokens_at_once(settings.context, longest, "generator: option 'context'"));
   return {};
 }
 
 Status finalize_windows(ScorerSettings& settings, int64_t longest, int32_t devices) {
-  if (settings.seq == 0) settings.seq = default_context(longest);
-  if (longest > 0 && settings.seq > longest)
-    return Status(
-        StatusCode::kInvalidArgument,
-        format("scorer: option 'seq' is {}, the model's context holds {}", settings.seq, longest));
+  TSR_ASSIGN_OR_RETURN(settings.seq, tokens_at_once(settings.seq, longest, "scorer: option 'seq'"));
   if (settings.stride == 0) settings.stride = std::max<int64_t>(1, settings.seq / 2);
   if (settings.stride > settings.seq)
     return Status(StatusCode::kInvalidArgument,
@@ -307,12 +310,8 @@ Status finalize_windows(ScorerSettings& settings, int64_t longest, int32_t devic
 
 Status finalize_texts(EmbedderSettings& settings, int64_t longest, int64_t wanted, int32_t devices) {
   constexpr int64_t kTextsOfDevice = 8;
-  const int64_t context = default_context(longest);
-  if (settings.seq == 0) settings.seq = wanted > 0 ? std::min(wanted, context) : context;
-  if (longest > 0 && settings.seq > longest)
-    return Status(
-        StatusCode::kInvalidArgument,
-        format("embedder: option 'seq' is {}, the model's context holds {}", settings.seq, longest));
+  TSR_ASSIGN_OR_RETURN(const int64_t tokens, tokens_at_once(settings.seq, longest, "embedder: option 'seq'"));
+  settings.seq = settings.seq == 0 && wanted > 0 ? std::min(wanted, tokens) : tokens;
   if (settings.batch == 0) settings.batch = kTextsOfDevice * devices;
   return {};
 }

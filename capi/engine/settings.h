@@ -158,6 +158,10 @@ Result<TextSettings> read_text_settings(const Options& options, const TextSettin
 // The names of those options.
 const std::vector<std::string>& text_option_names();
 
+// Tokens that a model reads at once: those that are given or, for 0, the model's context (`longest`, 0: unknown), at most
+// 2048. kInvalidArgument when they exceed it; `what` begins the message: "generator: option 'context'".
+Result<int64_t> tokens_at_once(int64_t given, int64_t longest, std::string_view what);
+
 // Fills in a missing context length; kInvalidArgument when it exceeds the model's (`longest`, 0: unknown).
 Status finalize_context(GeneratorSettings& settings, int64_t longest);
 

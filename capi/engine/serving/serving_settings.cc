@@ -8,11 +8,8 @@
 namespace tessera {
 
 Result<ServingSettings> finalized(ServingSettings settings, int64_t longest) {
-  constexpr int64_t kMost = 2048;
-  if (settings.context == 0) settings.context = longest > 0 ? std::min(longest, kMost) : kMost;
-  if (longest > 0 && settings.context > longest)
-    return Status(StatusCode::kInvalidArgument,
-                  format("context is {}, the model's holds {} tokens", settings.context, longest));
+  TSR_ASSIGN_OR_RETURN(settings.context,
+                       tokens_at_once(settings.context, longest, "engine: option 'context'"));
   const int64_t columns = (settings.context + settings.page_size - 1) / settings.page_size;
   if (settings.pages == 0) settings.pages = settings.rows * columns;
   return settings;
