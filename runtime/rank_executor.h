@@ -122,4 +122,6 @@ class RankExecutor {
   WaitWord running_{0};  // streams with a thread that have not finished the run
 };
 
+using RankExecutors = std::vector<std::unique_ptr<RankExecutor>>;
+
 }  // namespace tessera

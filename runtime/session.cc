@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstddef>
 #include <mutex>
 #include <optional>
 #include <set>
@@ -14,10 +13,10 @@
 #include "graph/base/text.h"
 #include "graph/base/waiting.h"
 #include "runtime/host_services.h"
-#include "runtime/memory_probe.h"
 #include "runtime/on_call_threads.h"
 #include "runtime/rank_executor.h"
 #include "runtime/session_comms.h"
+#include "runtime/session_memory.h"
 #include "runtime/session_values.h"
 #include "runtime/watchdog.h"
 
@@ -39,7 +38,8 @@ struct Session::Impl {
         program(executable->program()),
         options(std::move(wanted)),
         comms(executable->impl(), options.perturbation_seed),
-        values(executable->impl(), ranks, probes) {}
+        memory(executable->impl(), ranks),
+        values(executable->impl(), ranks, memory) {}
   ~Impl() {
     watchdog.reset();
     others.reset();
@@ -73,9 +73,8 @@ struct Session::Impl {
   std::optional<DeviceRunLock::Guard> last_guard;  // ends after all that has memory of a device
   RankExecutors ranks;
   SessionComms comms;
-  MemoryProbes probes;  // of each rank's arenas; empty when not measuring
+  SessionMemory memory;
   SessionValues values;
-  std::vector<int64_t> used_before;  // of each rank's device, before the arenas; empty where unknown
   std::unique_ptr<Watchdog> watchdog;
 
   // The run in progress. The caller publishes it and calls the threads of the other ranks; the last rank
@@ -96,8 +95,6 @@ struct Session::Impl {
   bool in_forked_child() const { return pid != getpid(); }
 
   Status setup();
-  Status record_used_memory();
-  int64_t arenas_on_device_of(size_t rank) const;
   void run_rank(int32_t rank);
   Status run_all(const SessionEntry& entry);
   void fail(const Status& status);
@@ -141,44 +138,10 @@ Status Session::Impl::check_order() const {
   return {};
 }
 
-namespace {
-
-// Used memory of a rank's device; -1 where the backend does not tell.
-Result<int64_t> used_memory(const Executable::Impl& executable, size_t rank) {
-  const tsr_backend_api& api = executable.api();
-  if (api.struct_size < offsetof(tsr_backend_api, memory_info) + sizeof(api.memory_info) ||
-      api.memory_info == nullptr)
-    return int64_t{-1};
-  tsr_abi_memory_info info{};
-  info.struct_size = sizeof info;
-  TSR_RETURN_IF_ERROR(take_error(api.memory_info(executable.devices->impl().devices[rank], &info)));
-  return info.used_bytes;
-}
-
-}  // namespace
-
-// Called once kernels are prepared, and the libraries that they need are open.
-Status Session::Impl::record_used_memory() {
-  for (size_t rank = 0; rank < program.ranks.size(); ++rank) {
-    TSR_ASSIGN_OR_RETURN(const int64_t used, used_memory(executable->impl(), rank));
-    used_before.push_back(used);
-  }
-  return {};
-}
-
-// Device arenas of all ranks on this rank's device.
-int64_t Session::Impl::arenas_on_device_of(size_t rank) const {
-  const std::vector<int32_t>& ordinals = executable->impl().devices->impl().ordinals;
-  int64_t bytes = 0;
-  for (size_t other = 0; other < program.ranks.size(); ++other)
-    if (ordinals[other] == ordinals[rank]) bytes += program.ranks[other].arena_bytes;
-  return bytes;
-}
-
 Status Session::Impl::setup() {
   TSR_RETURN_IF_ERROR(check_host_memory());
   TSR_RETURN_IF_ERROR(check_order());
-  TSR_RETURN_IF_ERROR(record_used_memory());
+  TSR_RETURN_IF_ERROR(memory.note_used_before());
   signals.origin_ns = now_ns();
   signals.fail = [this](const Status& status) { fail(status); };
   for (int32_t rank = 0; rank < static_cast<int32_t>(program.ranks.size()); ++rank) {
@@ -186,17 +149,7 @@ Status Session::Impl::setup() {
                          RankExecutor::create(executable->impl(), rank, options, signals));
     ranks.push_back(std::move(made));
   }
-  if (options.measure_memory) {
-    for (const auto& rank : ranks) {
-      std::vector<MemoryProbe>& mine = probes.emplace_back();
-      for (const Tier tier : {Tier::kDevice, Tier::kHost}) {
-        if (rank->memory().arena(tier) == nullptr) continue;
-        mine.emplace_back(executable->impl().api(), rank->stream(), tier, rank->memory().arena(tier),
-                          rank->program(), tier == Tier::kDevice ? rank->memory().shared_bytes() : 0);
-        TSR_RETURN_IF_ERROR(mine.back().poison_all());
-      }
-    }
-  }
+  if (options.measure_memory) TSR_RETURN_IF_ERROR(memory.measure());
   values.note_shared();
   TSR_RETURN_IF_ERROR(connect());
   TSR_RETURN_IF_ERROR(values.zero_states());
@@ -326,10 +279,7 @@ Status Session::Impl::run_all(const SessionEntry& entry) {
 
 Status Session::Impl::run(const SessionEntry& entry) {
   TSR_RETURN_IF_ERROR(values.check_written(entry));
-  for (size_t rank = 0; rank < probes.size(); ++rank)
-    for (MemoryProbe& probe : probes[rank])
-      if (entry.index[rank] >= 0)
-        TSR_RETURN_IF_ERROR(probe.before_run(static_cast<size_t>(entry.index[rank])));
+  TSR_RETURN_IF_ERROR(memory.before_run(entry.index));
 
   {
     const std::lock_guard lock(mutex);
@@ -350,11 +300,7 @@ Status Session::Impl::run(const SessionEntry& entry) {
       return first_error;
     }
   }
-  for (size_t rank = 0; rank < probes.size(); ++rank)
-    for (MemoryProbe& probe : probes[rank])
-      if (entry.index[rank] >= 0)
-        TSR_RETURN_IF_ERROR(probe.after_run(static_cast<size_t>(entry.index[rank])));
-  return {};
+  return memory.after_run(entry.index);
 }
 
 Status Session::run(std::string_view entry) {
@@ -437,39 +383,7 @@ bool Session::is_shared(std::string_view name) const {
 
 // ---- reports
 
-std::vector<MemoryReport> Session::memory() {
-  std::vector<MemoryReport> reports;
-  for (size_t rank = 0; rank < impl_->ranks.size(); ++rank) {
-    const RankProgram& program = impl_->program.ranks[rank];
-    MemoryReport report;
-    report.device = impl_->executable->devices().device_name(static_cast<int32_t>(rank));
-    report.predicted_bytes = program.arena_bytes;
-    report.host_predicted_bytes = program.host_arena_bytes;
-    report.file_predicted_bytes = program.file_arena_bytes;
-    if (!impl_->probes.empty()) {
-      report.host_measured_bytes = 0;
-      for (const MemoryProbe& probe : impl_->probes[rank])
-        (probe.tier() == Tier::kDevice ? report.measured_bytes : report.host_measured_bytes) =
-            probe.highest();
-    }
-    if (const FileArena* file = impl_->ranks[rank]->memory().file(); file != nullptr)
-      report.file_measured_bytes = file->highest();
-    report.max_live_bytes = program.max_live_bytes;
-    report.shared_bytes = impl_->ranks[rank]->memory().shared_bytes();
-    if (impl_->options.weights != nullptr) {
-      const std::vector<SharedWeight>& weights = impl_->options.weights->of_rank(static_cast<int32_t>(rank));
-      for (size_t slot = 0; slot < weights.size(); ++slot)
-        if (weights[slot].is_copy) report.copied_bytes += program.slots[slot].bytes;
-    }
-    if (impl_->used_before[rank] >= 0) {
-      report.device_predicted_bytes = impl_->used_before[rank] + impl_->arenas_on_device_of(rank);
-      const Result<int64_t> used = used_memory(impl_->executable->impl(), rank);
-      report.device_measured_bytes = used.ok() ? *used : -1;
-    }
-    reports.push_back(std::move(report));
-  }
-  return reports;
-}
+std::vector<MemoryReport> Session::memory() { return impl_->memory.report(impl_->options.weights.get()); }
 
 std::vector<CommReport> Session::communication() const { return impl_->comms.report(); }
 void Session::reset_communication() { impl_->comms.reset_report(); }

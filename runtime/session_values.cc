@@ -37,8 +37,8 @@ Result<SessionTensor*> find_among(std::vector<SessionTensor>& list, std::string_
 
 }  // namespace
 
-SessionValues::SessionValues(Executable::Impl& executable, const RankExecutors& ranks, MemoryProbes& probes)
-    : executable_(executable), program_(executable.program), ranks_(ranks), probes_(probes) {
+SessionValues::SessionValues(Executable::Impl& executable, const RankExecutors& ranks, SessionMemory& memory)
+    : executable_(executable), program_(executable.program), ranks_(ranks), memory_(memory) {
   for (int32_t rank = 0; rank < static_cast<int32_t>(program_.ranks.size()); ++rank) {
     const RankProgram& part = program_.ranks[static_cast<size_t>(rank)];
     const std::pair<const std::vector<Binding>*, SlotKind> lists[] = {
@@ -118,13 +118,6 @@ Status SessionValues::synchronize() {
   return {};
 }
 
-void SessionValues::note_touched(int32_t rank, const SlotRef& at, int64_t bytes) {
-  if (probes_.empty() || at.slot < 0 || bytes == 0) return;
-  const Slot& slot = program_.ranks[static_cast<size_t>(rank)].slots[static_cast<size_t>(at.slot)];
-  for (MemoryProbe& probe : probes_[static_cast<size_t>(rank)])
-    if (probe.tier() == slot.tier) probe.touched(slot.offset + at.offset + bytes);
-}
-
 bool SessionValues::is_shared(const SessionTensor& tensor) const {
   return std::ranges::all_of(tensor.bindings, [this](const auto& at) {
     return std::ranges::all_of(at.second->pieces, [&](const Piece& piece) {
@@ -159,7 +152,7 @@ Status SessionValues::copy_in(SessionTensor& placed, const HostTensor& value) {
       }
       TSR_RETURN_IF_ERROR(
           executor.memory().write(executor.stream(), value.data.data(), placed.global, piece));
-      note_touched(rank, piece.at, dtype_bytes(placed.global.dtype, box_elements(piece.box)));
+      memory_.note_written(rank, piece.at, dtype_bytes(placed.global.dtype, box_elements(piece.box)));
     }
   }
   if (!placed.written && (placed.kind == SlotKind::kParameter || placed.kind == SlotKind::kConstant))
@@ -195,7 +188,7 @@ Status SessionValues::copy_rows_in(const SessionTensor& placed, int64_t first, c
       const int64_t part_bytes = dtype_bytes(global.dtype, box_elements(part.box));
       part.at.offset += part_bytes / (end - begin) * (begin - held.begin);
       TSR_RETURN_IF_ERROR(executor.memory().write(executor.stream(), value.data.data(), value.type, part));
-      note_touched(rank, part.at, part_bytes);
+      memory_.note_written(rank, part.at, part_bytes);
     }
   }
   return synchronize();
@@ -242,7 +235,7 @@ Status SessionValues::zero_states() {
       for (const Piece& piece : binding->pieces) {
         const int64_t count = dtype_bytes(placed.global.dtype, box_elements(piece.box));
         TSR_RETURN_IF_ERROR(executor.memory().zero(executor.stream(), piece.at, count));
-        note_touched(rank, piece.at, count);
+        memory_.note_written(rank, piece.at, count);
       }
     }
   }

@@ -4,7 +4,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -16,13 +15,10 @@
 #include "graph/host_tensor.h"
 #include "graph/program.h"
 #include "runtime/executable_impl.h"
-#include "runtime/memory_probe.h"
 #include "runtime/rank_executor.h"
+#include "runtime/session_memory.h"
 
 namespace tessera {
-
-using RankExecutors = std::vector<std::unique_ptr<RankExecutor>>;
-using MemoryProbes = std::vector<std::vector<MemoryProbe>>;  // by rank
 
 // A named tensor and its pieces on the ranks.
 struct SessionTensor {
@@ -43,9 +39,8 @@ struct SessionEntry {
 
 class SessionValues {
  public:
-  // Reads the bindings of the executable's program. `ranks` and `probes` are borrowed, and may be filled
-  // later.
-  SessionValues(Executable::Impl& executable, const RankExecutors& ranks, MemoryProbes& probes);
+  // Reads the bindings of the executable's program. `ranks`, which may be filled later, and `memory` are borrowed.
+  SessionValues(Executable::Impl& executable, const RankExecutors& ranks, SessionMemory& memory);
 
   // The error for an unknown name holds the nearest names.
   Result<SessionEntry*> find_entry(std::string_view name);
@@ -70,12 +65,11 @@ class SessionValues {
 
  private:
   Status synchronize();
-  void note_touched(int32_t rank, const SlotRef& at, int64_t bytes);
 
   Executable::Impl& executable_;
   const Program& program_;
   const RankExecutors& ranks_;
-  MemoryProbes& probes_;
+  SessionMemory& memory_;
   std::vector<SessionTensor> tensors_;  // parameters, states, constants
   std::unordered_map<std::string, size_t> tensor_index_;
   std::vector<SessionEntry> entries_;

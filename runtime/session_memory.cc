@@ -1,0 +1,120 @@
+#include "runtime/session_memory.h"
+
+#include <cstddef>
+#include <utility>
+
+#include "runtime/host_services.h"
+#include "runtime/shared_weights.h"
+
+namespace tessera {
+
+namespace {
+
+// Used memory of a rank's device; -1 where the backend does not tell.
+Result<int64_t> used_memory(const Executable::Impl& executable, size_t rank) {
+  const tsr_backend_api& api = executable.api();
+  if (api.struct_size < offsetof(tsr_backend_api, memory_info) + sizeof(api.memory_info) ||
+      api.memory_info == nullptr)
+    return int64_t{-1};
+  tsr_abi_memory_info info{};
+  info.struct_size = sizeof info;
+  TSR_RETURN_IF_ERROR(take_error(api.memory_info(executable.devices->impl().devices[rank], &info)));
+  return info.used_bytes;
+}
+
+// Of the weights that a rank reads elsewhere: those that are not the model's own memory, nor its file.
+int64_t copied_bytes(const SharedWeights& weights, int32_t rank, const RankProgram& program) {
+  int64_t bytes = 0;
+  const std::vector<SharedWeight>& all = weights.of_rank(rank);
+  for (size_t slot = 0; slot < all.size(); ++slot)
+    if (all[slot].is_copy) bytes += program.slots[slot].bytes;
+  return bytes;
+}
+
+}  // namespace
+
+Status SessionMemory::note_used_before() {
+  for (size_t rank = 0; rank < executable_.program.ranks.size(); ++rank) {
+    TSR_ASSIGN_OR_RETURN(const int64_t used, used_memory(executable_, rank));
+    used_before_.push_back(used);
+  }
+  return {};
+}
+
+Status SessionMemory::measure() {
+  for (const auto& rank : ranks_) {
+    std::vector<MemoryProbe>& mine = probes_.emplace_back();
+    for (const Tier tier : {Tier::kDevice, Tier::kHost}) {
+      if (rank->memory().arena(tier) == nullptr) continue;
+      mine.emplace_back(executable_.api(), rank->stream(), tier, rank->memory().arena(tier), rank->program(),
+                        tier == Tier::kDevice ? rank->memory().shared_bytes() : 0);
+      TSR_RETURN_IF_ERROR(mine.back().poison_all());
+    }
+  }
+  return {};
+}
+
+template <class Each>
+Status SessionMemory::for_each_probe(std::span<const int32_t> entry, const Each& each) {
+  for (size_t rank = 0; rank < probes_.size(); ++rank)
+    for (MemoryProbe& probe : probes_[rank])
+      if (entry[rank] >= 0) TSR_RETURN_IF_ERROR(each(probe, static_cast<size_t>(entry[rank])));
+  return {};
+}
+
+Status SessionMemory::before_run(std::span<const int32_t> entry) {
+  return for_each_probe(entry, [](MemoryProbe& probe, size_t number) { return probe.before_run(number); });
+}
+
+Status SessionMemory::after_run(std::span<const int32_t> entry) {
+  return for_each_probe(entry, [](MemoryProbe& probe, size_t number) { return probe.after_run(number); });
+}
+
+void SessionMemory::note_written(int32_t rank, const SlotRef& at, int64_t bytes) {
+  if (probes_.empty() || at.slot < 0 || bytes == 0) return;
+  const Slot& slot = executable_.program.ranks[static_cast<size_t>(rank)].slots[static_cast<size_t>(at.slot)];
+  for (MemoryProbe& probe : probes_[static_cast<size_t>(rank)])
+    if (probe.tier() == slot.tier) probe.touched(slot.offset + at.offset + bytes);
+}
+
+// Device arenas of all ranks on this rank's device.
+int64_t SessionMemory::arenas_on_device_of(size_t rank) const {
+  const std::vector<int32_t>& ordinals = executable_.devices->impl().ordinals;
+  int64_t bytes = 0;
+  for (size_t other = 0; other < executable_.program.ranks.size(); ++other)
+    if (ordinals[other] == ordinals[rank]) bytes += executable_.program.ranks[other].arena_bytes;
+  return bytes;
+}
+
+std::vector<MemoryReport> SessionMemory::report(const SharedWeights* weights) const {
+  std::vector<MemoryReport> reports;
+  for (size_t rank = 0; rank < ranks_.size(); ++rank) {
+    const RankProgram& program = executable_.program.ranks[rank];
+    const auto number = static_cast<int32_t>(rank);
+    MemoryReport report;
+    report.device = executable_.devices->device_name(number);
+    report.predicted_bytes = program.arena_bytes;
+    report.host_predicted_bytes = program.host_arena_bytes;
+    report.file_predicted_bytes = program.file_arena_bytes;
+    if (!probes_.empty()) {
+      report.host_measured_bytes = 0;
+      for (const MemoryProbe& probe : probes_[rank])
+        (probe.tier() == Tier::kDevice ? report.measured_bytes : report.host_measured_bytes) =
+            probe.highest();
+    }
+    if (const FileArena* file = ranks_[rank]->memory().file(); file != nullptr)
+      report.file_measured_bytes = file->highest();
+    report.max_live_bytes = program.max_live_bytes;
+    report.shared_bytes = ranks_[rank]->memory().shared_bytes();
+    if (weights != nullptr) report.copied_bytes = copied_bytes(*weights, number, program);
+    if (used_before_[rank] >= 0) {
+      report.device_predicted_bytes = used_before_[rank] + arenas_on_device_of(rank);
+      const Result<int64_t> used = used_memory(executable_, rank);
+      report.device_measured_bytes = used.ok() ? *used : -1;
+    }
+    reports.push_back(std::move(report));
+  }
+  return reports;
+}
+
+}  // namespace tessera
