@@ -4,34 +4,14 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
-#include <cmath>
-#include <cstdlib>
-#include <cstring>
-#include <memory>
+#include <tuple>
 #include <vector>
 
 #include "graph/base/half.h"
-#include "runtime/backends/cpu/kernels/kernels.h"
-#include "tests/kernels/kernel_host.h"
+#include "tests/kernels/one_launch.h"
 
 namespace tessera::cpu {
 namespace {
-
-uint32_t next(uint32_t& seed) { return seed = seed * 1664525u + 1013904223u; }
-
-std::vector<float> spread(int64_t count, uint32_t seed) {
-  std::vector<float> values(static_cast<size_t>(count));
-  for (float& value : values) value = static_cast<float>(next(seed) >> 8) / 8388608.0f - 1.0f;
-  return values;
-}
-
-tsr_abi_tensor tensor(DType dtype, std::vector<int64_t> dims) {
-  tsr_abi_tensor made = {};
-  made.dtype = static_cast<int32_t>(dtype);
-  made.rank = static_cast<int32_t>(dims.size());
-  std::copy(dims.begin(), dims.end(), made.dims);
-  return made;
-}
 
 // Adapters of slots with room for `room` rows, of which `rank` are not zeros.
 struct Adapters {
@@ -52,25 +32,6 @@ struct Adapters {
     for (int64_t s = 0; s < S; ++s)
       std::copy_n(rows.begin() + s * rank * columns, rank * columns, made.begin() + s * room * columns);
     return made;
-  }
-
-  static void launch(const char* op, PrepareFn prepare, std::vector<tsr_abi_tensor> in, tsr_abi_tensor out,
-                     std::vector<const void*> inputs, void* output, int threads) {
-    tsr_abi_kernel_desc desc = {};
-    desc.struct_size = sizeof desc;
-    desc.op = op;
-    desc.op_version = 1;
-    desc.input_count = static_cast<int32_t>(in.size());
-    desc.inputs = in.data();
-    desc.output_count = 1;
-    desc.outputs = &out;
-    auto prepared = prepare(KernelSpec(desc));
-    REQUIRE_MESSAGE(prepared.ok(), prepared.status().to_string());
-    const std::unique_ptr<void, decltype(&std::free)> workspace(
-        std::aligned_alloc(64, static_cast<size_t>(prepared->workspace_bytes + 63) / 64 * 64), &std::free);
-    std::memset(workspace.get(), 0xff, static_cast<size_t>(prepared->workspace_bytes));
-    const tsr_host_api host = host_with_threads(threads);
-    prepared->kernel->launch(LaunchArgs{inputs.data(), &output, workspace.get(), Pool(host)});
   }
 
   // base + the adapters' products for tokens `which` of x and base, whose slots are those of `slots`.
@@ -95,15 +56,17 @@ struct Adapters {
       for (const float value : b) b16.push_back(narrow(value));
     }
     std::vector<float> low(static_cast<size_t>(T * room), -1.0f);
-    launch("adapter_shrink", prepare_adapter_shrink_grouped,
-           {tensor(DType::kF32, {T, K}), tensor(stored, {S, room, K}), tensor(DType::kI32, {T})},
-           tensor(DType::kF32, {T, room}),
+    launch({"adapter_shrink",
+            prepare_adapter_shrink_grouped,
+            {tensor(DType::kF32, {T, K}), tensor(stored, {S, room, K}), tensor(DType::kI32, {T})},
+            tensor(DType::kF32, {T, room})},
            {tokens.data(), is_half ? static_cast<const void*>(a16.data()) : a.data(), adapter.data()},
            low.data(), threads);
-    launch("adapter_expand", prepare_adapter_expand_grouped,
-           {tensor(DType::kF32, {T, room}), tensor(stored, {S, room, N}), tensor(DType::kI32, {T}),
+    launch({"adapter_expand",
+            prepare_adapter_expand_grouped,
+            {tensor(DType::kF32, {T, room}), tensor(stored, {S, room, N}), tensor(DType::kI32, {T}),
+             tensor(DType::kF32, {T, N})},
             tensor(DType::kF32, {T, N})},
-           tensor(DType::kF32, {T, N}),
            {low.data(), is_half ? static_cast<const void*>(b16.data()) : b.data(), adapter.data(), y.data()},
            y.data(), threads);
     std::vector<std::vector<float>> rows;

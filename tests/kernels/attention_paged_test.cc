@@ -5,15 +5,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
-#include <cstring>
-#include <memory>
 #include <numeric>
 #include <vector>
 
 #include "graph/base/half.h"
-#include "runtime/backends/cpu/kernels/kernels.h"
-#include "tests/kernels/kernel_host.h"
+#include "tests/kernels/one_launch.h"
 
 namespace tessera::cpu {
 namespace {
@@ -30,22 +26,6 @@ struct Sizes {
 struct At {
   int32_t row, at;
 };
-
-uint32_t next(uint32_t& seed) { return seed = seed * 1664525u + 1013904223u; }
-
-std::vector<float> spread(int64_t count, uint32_t seed) {
-  std::vector<float> values(static_cast<size_t>(count));
-  for (float& value : values) value = static_cast<float>(next(seed) >> 8) / 8388608.0f - 1.0f;
-  return values;
-}
-
-tsr_abi_tensor tensor(DType dtype, std::vector<int64_t> dims) {
-  tsr_abi_tensor made = {};
-  made.dtype = static_cast<int32_t>(dtype);
-  made.rank = static_cast<int32_t>(dims.size());
-  std::copy(dims.begin(), dims.end(), made.dims);
-  return made;
-}
 
 // Keys, values and queries of every position of every sequence; the pages in an order that `seed` says.
 class Sequences {
@@ -92,44 +72,19 @@ class Sequences {
     }
     const tsr_abi_tensor of_pages = tensor(dtype_, {pages_, kPage, n.KV, n.D});
     const tsr_abi_tensor of_tokens = tensor(DType::kI32, {1, T});
-    const tsr_abi_tensor in[] = {tensor(DType::kF32, {1, T, n.H, n.D}),
-                                 of_pages,
-                                 of_pages,
-                                 tensor(DType::kI32, {std::ssize(n.lengths), columns_}),
-                                 of_tokens,
-                                 of_tokens};
-    tsr_abi_attr attrs[3] = {};
-    attrs[0].name = "scale";
-    attrs[1].name = "softcap";
-    attrs[0].type = attrs[1].type = 1;
-    attrs[2].name = "window";
-    attrs[2].i64 = n.window;
-    tsr_abi_kernel_desc desc = {};
-    desc.struct_size = sizeof desc;
-    desc.op = "attention_paged";
-    desc.op_version = 1;
-    desc.attr_count = 3;
-    desc.attrs = attrs;
-    desc.input_count = 6;
-    desc.inputs = in;
-    desc.output_count = 1;
-    desc.outputs = in;
-    auto prepared = prepare_attention_paged_flash(KernelSpec(desc));
-    REQUIRE_MESSAGE(prepared.ok(), prepared.status().to_string());
-    const std::unique_ptr<void, decltype(&std::free)> workspace(
-        std::aligned_alloc(64, static_cast<size_t>(prepared->workspace_bytes + 63) / 64 * 64), &std::free);
-    std::memset(workspace.get(), 0xff, static_cast<size_t>(prepared->workspace_bytes));
+    const std::vector<tsr_abi_tensor> in = {tensor(DType::kF32, {1, T, n.H, n.D}),
+                                            of_pages,
+                                            of_pages,
+                                            tensor(DType::kI32, {std::ssize(n.lengths), columns_}),
+                                            of_tokens,
+                                            of_tokens};
     const std::vector<uint16_t> k16 = halves(k_), v16 = halves(v_);
     const bool is_half = dtype_ != DType::kF32;
-    const void* inputs[] = {q.data(),
-                            is_half ? static_cast<const void*>(k16.data()) : k_.data(),
-                            is_half ? static_cast<const void*>(v16.data()) : v_.data(),
-                            table_.data(),
-                            rows.data(),
-                            positions.data()};
-    void* outputs[] = {out.data()};
-    const tsr_host_api host = host_with_threads(threads);
-    prepared->kernel->launch(LaunchArgs{inputs, outputs, workspace.get(), Pool(host)});
+    launch({"attention_paged", prepare_attention_paged_flash, in, in[0], attention_attrs(n.window)},
+           {q.data(), is_half ? static_cast<const void*>(k16.data()) : k_.data(),
+            is_half ? static_cast<const void*>(v16.data()) : v_.data(), table_.data(), rows.data(),
+            positions.data()},
+           out.data(), threads);
     std::vector<std::vector<float>> results;
     for (int64_t t = 0; t < T; ++t) results.emplace_back(out.begin() + t * row, out.begin() + (t + 1) * row);
     return results;

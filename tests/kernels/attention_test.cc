@@ -4,14 +4,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
-#include <cstring>
-#include <memory>
 #include <tuple>
 #include <vector>
 
-#include "runtime/backends/cpu/kernels/kernels.h"
-#include "tests/kernels/kernel_host.h"
+#include "tests/kernels/one_launch.h"
 
 namespace tessera::cpu {
 namespace {
@@ -21,66 +17,23 @@ struct Sizes {
   int64_t window = 0;
 };
 
-std::vector<float> spread(int64_t count, uint32_t seed) {
-  std::vector<float> values(static_cast<size_t>(count));
-  for (float& value : values) {
-    seed = seed * 1664525u + 1013904223u;
-    value = static_cast<float>(seed >> 8) / 8388608.0f - 1.0f;
-  }
-  return values;
-}
-
-tsr_abi_tensor tensor(DType dtype, std::vector<int64_t> dims) {
-  tsr_abi_tensor made = {};
-  made.dtype = static_cast<int32_t>(dtype);
-  made.rank = static_cast<int32_t>(dims.size());
-  std::copy(dims.begin(), dims.end(), made.dims);
-  return made;
-}
-
 // Queries [B, T, H, D] from position `start` on, of all sequences alike.
 std::vector<float> attend(const Sizes& n, const std::vector<float>& q, int64_t T, const std::vector<float>& k,
                           const std::vector<float>& v, int32_t start, int threads) {
-  const tsr_abi_tensor in[] = {tensor(DType::kF32, {n.B, T, n.H, n.D}),
-                               tensor(DType::kF32, {n.B, n.S, n.KV, n.D}),
-                               tensor(DType::kF32, {n.B, n.S, n.KV, n.D}), tensor(DType::kI32, {n.B})};
-  tsr_abi_attr attrs[3] = {};
-  attrs[0].name = "scale";
-  attrs[1].name = "softcap";
-  attrs[0].type = attrs[1].type = 1;
-  attrs[2].name = "window";
-  attrs[2].i64 = n.window;
-  tsr_abi_factor factors[2] = {};
+  const std::vector<tsr_abi_tensor> in = {
+      tensor(DType::kF32, {n.B, T, n.H, n.D}), tensor(DType::kF32, {n.B, n.S, n.KV, n.D}),
+      tensor(DType::kF32, {n.B, n.S, n.KV, n.D}), tensor(DType::kI32, {n.B})};
+  std::vector<tsr_abi_factor> factors(2);
   for (const auto& [at, name, extent] : {std::tuple(0, 't', T), std::tuple(1, 's', n.S)}) {
     factors[at].name = name;
     factors[at].range_count = 1;
     factors[at].global_extent = factors[at].end[0] = extent;
     factors[at].unit = 1;
   }
-  tsr_abi_kernel_desc desc = {};
-  desc.struct_size = sizeof desc;
-  desc.op = "attention_cached";
-  desc.op_version = 1;
-  desc.attr_count = 3;
-  desc.attrs = attrs;
-  desc.input_count = 4;
-  desc.inputs = in;
-  desc.output_count = 1;
-  desc.outputs = in;
-  desc.factor_count = 2;
-  desc.factors = factors;
-  auto prepared = prepare_attention_cached_flash(KernelSpec(desc));
-  REQUIRE_MESSAGE(prepared.ok(), prepared.status().to_string());
-
   const std::vector<int32_t> starts(static_cast<size_t>(n.B), start);
   std::vector<float> out(q.size(), -12345.0f);
-  const std::unique_ptr<void, decltype(&std::free)> workspace(
-      std::aligned_alloc(64, static_cast<size_t>(prepared->workspace_bytes + 63) / 64 * 64), &std::free);
-  std::memset(workspace.get(), 0xff, static_cast<size_t>(prepared->workspace_bytes));
-  const void* inputs[] = {q.data(), k.data(), v.data(), starts.data()};
-  void* outputs[] = {out.data()};
-  const tsr_host_api host = host_with_threads(threads);
-  prepared->kernel->launch(LaunchArgs{inputs, outputs, workspace.get(), Pool(host)});
+  launch({"attention_cached", prepare_attention_cached_flash, in, in[0], attention_attrs(n.window), factors},
+         {q.data(), k.data(), v.data(), starts.data()}, out.data(), threads);
   return out;
 }
 
