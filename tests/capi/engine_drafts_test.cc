@@ -29,12 +29,6 @@ using Engine = Handle<tsr_engine, tsr_engine_free>;
 
 constexpr const char* kOther = "llama:L=1,C=32,H=2,KV=1,F=32,V=96,T=256";
 
-std::shared_ptr<SharedModel> described(const char* description, int64_t seed) {
-  auto made = SharedModel::describe(description, {{"seed", seed}});
-  REQUIRE_MESSAGE(made.ok(), made.status().to_string());
-  return *made;
-}
-
 ServingSettings drafting(const ServingLayout& layout, std::shared_ptr<SharedModel> draft,
                          int64_t pages = 512) {
   ServingSettings settings = settings_of(layout, 8, pages);
@@ -100,7 +94,7 @@ void check_alike(const std::map<int64_t, Tokens>& given, const std::map<int64_t,
 std::unique_ptr<ServingCore> core_of(const ServingSettings& settings) {
   auto runtime = tessera::Runtime::create({});
   REQUIRE(runtime.ok());
-  auto core = ServingCore::create(*runtime, described(kServedModel, 0), settings);
+  auto core = ServingCore::create(*runtime, new_model(kServedModel, 0), settings);
   REQUIRE_MESSAGE(core.ok(), core.status().to_string());
   return std::move(*core);
 }
@@ -162,7 +156,7 @@ const int64_t k1 = 1;
 TEST_CASE("drafts: a model's own guesses are right, and its texts come in far fewer steps") {
   for (const ServingLayout& layout : {kServingLayouts[0], kServingLayouts[3]}) {
     const auto plain = core_of(drafting(layout, nullptr));
-    const auto guessing = core_of(drafting(layout, described(kServedModel, 0)));
+    const auto guessing = core_of(drafting(layout, new_model(kServedModel, 0)));
     CHECK(serve(*guessing, 0, false, 4) == serve(*plain, 0, false, 4));
     const ServingCore::Counts counts = guessing->counts();
     CHECK(counts.guessed > 100);
@@ -187,7 +181,7 @@ TEST_CASE("drafts: repeated text comes in fewer steps by what it said before") {
 TEST_CASE("drafts: wrong guesses change no token, whoever is preempted or cancelled") {
   for (const int64_t seed : {0, 1}) {
     // The first is the model itself, which guesses well what is drawn at random now and then.
-    const auto draft = seed == 0 ? described(kServedModel, 0) : described(kOther, seed);
+    const auto draft = seed == 0 ? new_model(kServedModel, 0) : new_model(kOther, seed);
     const auto plain = core_of(drafting(kServingLayouts[0], nullptr));
     const auto guessing = core_of(drafting(kServingLayouts[0], draft, 34));
     const auto wanted = serve(*plain, 0.9, false);
@@ -203,13 +197,13 @@ TEST_CASE("drafts: wrong guesses change no token, whoever is preempted or cancel
 TEST_CASE("drafts: a draft with a shorter context guesses as far as that") {
   const auto plain = core_of(drafting(kServingLayouts[0], nullptr));
   const auto guessing =
-      core_of(drafting(kServingLayouts[0], described("llama:L=1,C=32,H=2,KV=1,F=32,V=96,T=24", 1)));
+      core_of(drafting(kServingLayouts[0], new_model("llama:L=1,C=32,H=2,KV=1,F=32,V=96,T=24", 1)));
   CHECK(serve(*guessing, 0.5, false) == serve(*plain, 0.5, false));
   CHECK(guessing->counts().guessed > 0);
 }
 
 TEST_CASE("drafts: a model that is recovered after a failure guesses as before") {
-  const auto guessing = core_of(drafting(kServingLayouts[0], described(kServedModel, 0)));
+  const auto guessing = core_of(drafting(kServingLayouts[0], new_model(kServedModel, 0)));
   const auto wanted = serve(*guessing, 0, false);
   std::vector<ServingEvent> events;
   REQUIRE(guessing->recover(tessera::Status(tessera::StatusCode::kInternal, "lost"), events).ok());
@@ -359,7 +353,7 @@ TEST_CASE("drafts: vocabularies are compared token by token") {
     data.tokens.insert(data.tokens.end(), tokens.begin(), tokens.end());
     const auto tokenizer = tessera::Tokenizer::create(data);
     REQUIRE(tokenizer.ok());
-    const auto model = described(kOther, 0);
+    const auto model = new_model(kOther, 0);
     model->set_tokenizer(*tokenizer);
     return model;
   };

@@ -3,6 +3,7 @@
 
 #include <doctest/doctest.h>
 
+#include <cstdint>
 #include <memory>
 #include <utility>
 
@@ -10,14 +11,16 @@
 
 namespace tessera::serving_tests {
 
+inline constexpr const char* kServedModel = "llama:L=2,C=48,H=6,KV=3,F=48,V=96,T=256";
+
 inline std::shared_ptr<Runtime> new_runtime() {
   auto runtime = Runtime::create({});
   REQUIRE(runtime.ok());
   return *runtime;
 }
 
-inline std::shared_ptr<SharedModel> new_model(const char* description) {
-  auto model = SharedModel::describe(description, {});
+inline std::shared_ptr<SharedModel> new_model(const char* description, int64_t seed = 0) {
+  auto model = SharedModel::describe(description, {{"seed", seed}});
   REQUIRE(model.ok());
   return *model;
 }

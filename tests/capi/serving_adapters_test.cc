@@ -3,7 +3,6 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
-#include <cmath>
 #include <cstdlib>
 #include <filesystem>
 #include <map>
@@ -14,22 +13,19 @@
 #include <utility>
 #include <vector>
 
-#include "capi/engine/adapters.h"
 #include "capi/engine/export.h"
-#include "capi/engine/generator.h"
 #include "capi/engine/serving/serving_core.h"
 #include "graph/base/text.h"
-#include "tests/capi/new_core.h"
 #include "tests/capi/random_adapter.h"
+#include "tests/capi/served_together.h"
 
 namespace tessera {
 namespace {
 
+using serving_tests::Asked, serving_tests::Given, serving_tests::Tokens, serving_tests::greedy;
 using serving_tests::new_core, serving_tests::new_model, serving_tests::new_runtime;
-
-uint32_t next(uint32_t& seed) { return (seed = seed * 1664525u + 1013904223u) >> 8; }
-
-constexpr const char* kLlama = "llama:L=2,C=48,H=6,KV=3,F=48,V=96,T=256";
+using serving_tests::next, serving_tests::random_tokens, serving_tests::kServedModel;
+using serving_tests::serve, serving_tests::serve_alone, serving_tests::check_each_alone;
 
 int64_t loaded(ServingCore& core, const SharedModel& adapted) {
   const auto adapter = core.load_adapter(adapted);
@@ -37,32 +33,12 @@ int64_t loaded(ServingCore& core, const SharedModel& adapted) {
   return *adapter;
 }
 
-struct Asked {
-  std::vector<int32_t> prompt;
-  int64_t adapter = -1, tokens = 12, arrives = 0;
-};
+Tokens prompt_of(uint32_t seed, size_t size) { return random_tokens(seed, size, 96); }
 
-std::vector<int32_t> prompt_of(uint32_t seed, size_t size) {
-  std::vector<int32_t> prompt;
-  for (size_t i = 0; i < size; ++i) prompt.push_back(static_cast<int32_t>(next(seed) % 96));
-  return prompt;
-}
-
-std::shared_ptr<SamplingSettings> greedy(int64_t tokens) {
-  auto sampling = std::make_shared<SamplingSettings>();
-  sampling->max_tokens = tokens;
-  sampling->temperature = 0;
-  return sampling;
-}
-
-ServingRequest request_of(std::vector<int32_t> prompt, int64_t adapter, int64_t tokens,
-                          int32_t priority = 0) {
-  ServingRequest request;
-  request.prompt = std::move(prompt);
-  request.sampling = greedy(tokens);
-  request.priority = priority;
-  request.adapter = adapter;
-  return request;
+ServingRequest request_of(Tokens prompt, int64_t adapter, int64_t tokens, int32_t priority = 0) {
+  Asked asked = greedy(std::move(prompt), tokens, adapter);
+  asked.priority = priority;
+  return serving_tests::request_of(asked);
 }
 
 void submit(ServingCore& core, const ServingRequest& request, int64_t number) {
@@ -71,58 +47,22 @@ void submit(ServingCore& core, const ServingRequest& request, int64_t number) {
   core.add(std::move(*texts));
 }
 
-std::vector<std::vector<int32_t>> serve(ServingCore& core, const std::vector<Asked>& asked) {
-  std::vector<std::vector<int32_t>> given(asked.size());
-
-  std::vector<ServingEvent> events;
-  size_t ended = 0;
-  for (int64_t step = 0; ended < asked.size(); ++step) {
-    REQUIRE(step < 10000);
-    for (size_t i = 0; i < asked.size(); ++i) {
-      if (asked[i].arrives != step) continue;
-      submit(core, request_of(asked[i].prompt, asked[i].adapter, asked[i].tokens), static_cast<int64_t>(i));
-    }
-    events.clear();
-    const auto more = core.step(events);
-    REQUIRE_MESSAGE(more.ok(), more.status().to_string());
-    for (const ServingEvent& event : events) {
-      if (event.kind == ServingEvent::Kind::kToken)
-        given[static_cast<size_t>(event.request)].push_back(event.token);
-      if (event.kind == ServingEvent::Kind::kEnd) ++ended;
-    }
-  }
-  const ServingCore::Counts counts = core.counts();
-  CHECK(counts.running + counts.waiting == 0);
-  CHECK(counts.free_pages == counts.pages);
-  return given;
-}
-
 // A common beginning of more than a page, so that pages would be shared if adapters did not part them.
 std::vector<Asked> mixture(const std::vector<int64_t>& adapters, size_t count, uint32_t seed) {
-  std::vector<Asked> asked(count);
-  const std::vector<int32_t> common = prompt_of(99, 70);
+  std::vector<Asked> asked;
+  const Tokens common = prompt_of(99, 70);
   for (size_t i = 0; i < count; ++i) {
-    asked[i].prompt = prompt_of(seed + static_cast<uint32_t>(i), 1 + next(seed) % 20);
-    if (i % 2 == 0) asked[i].prompt.insert(asked[i].prompt.begin(), common.begin(), common.end());
-    asked[i].adapter = adapters[i % adapters.size()];
-    asked[i].tokens = 4 + next(seed) % 12;
-    asked[i].arrives = next(seed) % 8;
+    Tokens prompt = prompt_of(seed + static_cast<uint32_t>(i), 1 + next(seed) % 20);
+    if (i % 2 == 0) prompt.insert(prompt.begin(), common.begin(), common.end());
+    asked.push_back(greedy(std::move(prompt), 4 + next(seed) % 12, adapters[i % adapters.size()]));
+    asked.back().arrives = next(seed) % 8;
   }
   return asked;
 }
 
-std::vector<int32_t> generated(const std::shared_ptr<Runtime>& runtime,
-                               const std::shared_ptr<SharedModel>& model, const Asked& asked) {
-  auto generator = Generator::create(runtime, model, {});
-  REQUIRE_MESSAGE(generator.ok(), generator.status().to_string());
-  REQUIRE((*generator)->start(asked.prompt, {{"max_tokens", asked.tokens}, {"temperature", 0.0}}).ok());
-  std::vector<int32_t> tokens;
-  for (;;) {
-    const auto piece = (*generator)->next(-1);
-    REQUIRE(piece.ok());
-    if (piece->kind == TextPiece::Kind::kEnd) return tokens;
-    if (piece->token >= 0) tokens.push_back(piece->token);
-  }
+Tokens generated(const std::shared_ptr<Runtime>& runtime, const std::shared_ptr<SharedModel>& model,
+                 const Asked& asked) {
+  return serving_tests::generated(*serving_tests::new_generator(runtime, model), asked);
 }
 
 }  // namespace
@@ -130,44 +70,35 @@ std::vector<int32_t> generated(const std::shared_ptr<Runtime>& runtime,
 TEST_CASE(
     "serving adapters: each request's tokens are those of its run alone, and of a model with its adapter") {
   const auto runtime = new_runtime();
-  const auto model = new_model(kLlama);
+  const auto model = new_model(kServedModel);
   const std::vector<std::shared_ptr<SharedModel>> adapted = {
       with_adapter(model, 1, 4), with_adapter(model, 2, 8), with_adapter(model, 3, 1)};
-  std::vector<std::vector<int32_t>> wanted;  // of models with the adapters
-  for (const auto& [devices, parallel] : {std::pair("cpu:1", ""), std::pair("cpu:2", "tp=2"),
-                                          std::pair("cpu:3", "tp=3"), std::pair("cpu:2", "pp=2")}) {
-    CAPTURE(parallel);
-    ServingSettings settings;
-    settings.compute.devices = devices;
-    settings.compute.parallel = parallel;
+  std::vector<Tokens> wanted;  // of models with the adapters
+  for (const auto& layout : serving_tests::kTogetherLayouts) {
+    CAPTURE(layout.parallel);
+    ServingSettings settings = serving_tests::settings_on(layout);
     settings.rows = 6;
-    settings.step_tokens = 48;
     settings.adapters = 3;
     settings.adapter_rank = 8;
     const auto core = new_core(runtime, model, settings);
     std::vector<int64_t> adapters;
     for (const auto& each : adapted) adapters.push_back(loaded(*core, *each));
     adapters.push_back(-1);
-    const std::vector<Asked> asked = mixture(adapters, 13, 5);
-    const auto together = serve(*core, asked);
+    std::vector<Asked> asked = mixture(adapters, 13, 5);
+    const std::vector<Given> together = serve(*core, asked);
     if (wanted.empty())
       for (const Asked& each : asked)
         wanted.push_back(generated(
             runtime, each.adapter < 0 ? model : adapted[static_cast<size_t>(each.adapter - adapters[0])],
             each));
+    for (size_t i = 0; i < asked.size(); ++i) CHECK(together[i].tokens == wanted[i]);
     settings.shares_prefixes = false;
     const auto apart = new_core(runtime, model, settings);
     std::map<int64_t, int64_t> numbers = {{-1, -1}};
     for (size_t i = adapted.size(); i-- > 0;)
       numbers[adapters[i]] = loaded(*apart, *adapted[i]);  // in other slots
-    for (size_t i = 0; i < asked.size(); ++i) {
-      CAPTURE(i);
-      Asked alone = asked[i];
-      alone.arrives = 0;
-      alone.adapter = numbers.at(alone.adapter);
-      CHECK(together[i] == serve(*apart, {alone})[0]);
-      CHECK(together[i] == wanted[i]);
-    }
+    for (Asked& each : asked) each.adapter = numbers.at(each.adapter);
+    check_each_alone(*apart, asked, together);
   }
 }
 
@@ -184,14 +115,11 @@ TEST_CASE("serving adapters: requests without an adapter have the tokens of a se
   const int64_t adapter = loaded(*core, *adapted);
   const std::vector<Asked> asked = mixture({-1, adapter}, 6, 3);
   const auto together = serve(*core, asked);
-  for (size_t i = 0; i < asked.size(); ++i) {
-    Asked alone = asked[i];
-    alone.arrives = 0;
-    if (alone.adapter < 0)
-      CHECK(together[i] == serve(*plain, {alone})[0]);
+  for (size_t i = 0; i < asked.size(); ++i)
+    if (asked[i].adapter < 0)
+      CHECK(together[i] == serve_alone(*plain, asked[i]));
     else
-      CHECK(together[i] == generated(runtime, adapted, alone));
-  }
+      CHECK(together[i].tokens == generated(runtime, adapted, asked[i]));
 }
 
 TEST_CASE("serving adapters: the same over weights of blocks, in bf16, and with factors of 16 bits") {
@@ -216,12 +144,11 @@ TEST_CASE("serving adapters: the same over weights of blocks, in bf16, and with 
     const auto core = new_core(runtime, model, settings);
     const std::vector<Asked> asked = mixture({loaded(*core, *first), loaded(*core, *second), -1}, 7, 9);
     const auto together = serve(*core, asked);
+    check_each_alone(*core, asked, together);
     for (size_t i = 0; i < asked.size(); ++i) {
-      Asked alone = asked[i];
-      alone.arrives = 0;
-      CHECK(together[i] == serve(*core, {alone})[0]);
-      alone.adapter = -1;
-      CHECK((together[i] == serve(*core, {alone})[0]) == (asked[i].adapter < 0));
+      Asked plain = asked[i];
+      plain.adapter = -1;
+      CHECK((together[i] == serve_alone(*core, plain)) == (asked[i].adapter < 0));
     }
   }
 }
@@ -230,7 +157,7 @@ TEST_CASE("serving adapters: more of them than slots take turns, and one in use 
   const char* const full = std::getenv("TESSERA_TEST_FULL");
   const size_t count = full != nullptr && full[0] == '1' ? 100 : 9;
   const auto runtime = new_runtime();
-  const auto model = new_model(kLlama);
+  const auto model = new_model(kServedModel);
   ServingSettings settings;
   settings.rows = 6;
   settings.adapter_rank = 2;
@@ -255,8 +182,8 @@ TEST_CASE("serving adapters: more of them than slots take turns, and one in use 
   const auto core = new_core(runtime, model, one);
   const int64_t first = loaded(*core, *with_adapter(model, 1, 2)),
                 other = loaded(*core, *with_adapter(model, 2, 2));
-  const Asked use{prompt_of(4, 9), first, 8, 0};
-  const auto wanted = serve(*core, {use})[0];
+  const Asked use = greedy(prompt_of(4, 9), 8, first);
+  const Tokens wanted = serve(*core, {use})[0].tokens;
   std::vector<ServingEvent> events;
   for (const auto& [number, adapter] : {std::pair(10, first), std::pair(11, other), std::pair(12, first)})
     submit(*core, request_of(use.prompt, adapter, 8), number);
@@ -286,7 +213,7 @@ TEST_CASE("serving adapters: more of them than slots take turns, and one in use 
 TEST_CASE(
     "serving adapters: a slot goes to the request that matters most, before those that have no row yet") {
   const auto runtime = new_runtime();
-  const auto model = new_model(kLlama);
+  const auto model = new_model(kServedModel);
   ServingSettings settings;
   settings.rows = 1;
   settings.adapters = 2;
@@ -313,7 +240,7 @@ TEST_CASE(
 
 TEST_CASE("serving adapters: those of files are those of models") {
   const auto runtime = new_runtime();
-  const auto model = new_model(kLlama);
+  const auto model = new_model(kServedModel);
   ServingSettings settings;
   settings.rows = 3;
   settings.adapters = 3;
@@ -322,7 +249,7 @@ TEST_CASE("serving adapters: those of files are those of models") {
   const auto adapted = with_adapter(model, 6, 3, {{"on", std::string("block.*.q,block.1.down")}});
   std::string pattern = (std::filesystem::temp_directory_path() / "tessera_adapters_XXXXXX").string();
   REQUIRE(mkdtemp(pattern.data()) != nullptr);
-  std::vector<Asked> asked(3, Asked{prompt_of(3, 20), loaded(*core, *adapted), 12});
+  std::vector<Asked> asked(3, greedy(prompt_of(3, 20), 12, loaded(*core, *adapted)));
   for (const auto& [i, name, adapters] :
        {std::tuple(1, "peft", int64_t{0}), std::tuple(2, "gguf", int64_t{1})}) {
     const std::string path = pattern + "/" + name;
@@ -346,7 +273,7 @@ TEST_CASE("serving adapters: those of files are those of models") {
 
 TEST_CASE("serving adapters: what cannot be applied by request is refused by name") {
   const auto runtime = new_runtime();
-  const auto model = new_model(kLlama);
+  const auto model = new_model(kServedModel);
   ServingSettings settings;
   settings.rows = 2;
   const auto plain = new_core(runtime, model, settings);

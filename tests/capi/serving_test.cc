@@ -4,41 +4,21 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
-#include "capi/engine/generator.h"
 #include "capi/engine/serving/serving_core.h"
 #include "serialize/grammar/mask_cache.h"
-#include "tests/capi/new_core.h"
 #include "tests/capi/random_adapter.h"
-#include "tests/capi/submit_request.h"
+#include "tests/capi/served_together.h"
 
 namespace tessera {
 namespace {
 
+using serving_tests::Asked, serving_tests::Given, serving_tests::next;
 using serving_tests::new_core, serving_tests::new_model, serving_tests::new_runtime;
-
-uint32_t next(uint32_t& seed) { return (seed = seed * 1664525u + 1013904223u) >> 8; }
-
-struct Asked {
-  std::vector<int32_t> prompt;
-  SamplingSettings sampling;
-  uint64_t seed = 0;
-  int32_t priority = 0;
-  int64_t adapter = -1;
-  int32_t grammar = -1;    // of `grammars`; -1: none
-  int64_t arrives = 0;     // before which step
-  int64_t cancelled = -1;  // before which step; -1: never
-};
-
-struct Given {
-  std::vector<int32_t> tokens;
-  ServingEvent::Finish finish = ServingEvent::Finish::kNone;
-  bool operator==(const Given&) const = default;
-};
+using serving_tests::serve, serving_tests::check_each_alone, serving_tests::kServedModel;
 
 // Of a vocabulary of single characters and a few pairs; the last token ends a text.
 const std::vector<std::shared_ptr<grammar::MaskCache>>& grammars() {
@@ -61,52 +41,6 @@ const std::vector<std::shared_ptr<grammar::MaskCache>>& grammars() {
   return made;
 }
 
-ServingRequest request_of(const Asked& asked) {
-  ServingRequest request;
-  request.prompt = asked.prompt;
-  request.sampling = std::make_shared<SamplingSettings>(asked.sampling);
-  request.seed = asked.seed;
-  request.priority = asked.priority;
-  request.adapter = asked.adapter;
-  if (asked.grammar >= 0) request.constraint.emplace(grammars()[static_cast<size_t>(asked.grammar)]);
-  return request;
-}
-
-std::vector<Given> serve(ServingCore& core, const std::vector<Asked>& asked) {
-  std::vector<Given> given(asked.size());
-  std::map<int64_t, size_t> numbers;
-  std::vector<int64_t> number_of(asked.size(), -1);
-  std::vector<ServingEvent> events;
-  size_t ended = 0;
-  for (int64_t step = 0; ended < asked.size(); ++step) {
-    REQUIRE(step < 10000);
-    for (size_t i = 0; i < asked.size(); ++i) {
-      if (asked[i].arrives == step) {
-        const auto number = serving_tests::submit(core, request_of(asked[i]));
-        REQUIRE_MESSAGE(number.ok(), number.status().to_string());
-        numbers[number_of[i] = *number] = i;
-      }
-      if (asked[i].cancelled == step) core.cancel(number_of[i], events);
-    }
-    const auto more = core.step(events);
-    REQUIRE_MESSAGE(more.ok(), more.status().to_string());
-    for (const ServingEvent& event : events) {
-      Given& it = given[numbers.at(event.request)];
-      REQUIRE(it.finish == ServingEvent::Finish::kNone);  // nothing after the end
-      if (event.kind == ServingEvent::Kind::kToken) it.tokens.push_back(event.token);
-      if (event.kind != ServingEvent::Kind::kEnd) continue;
-      it.finish = event.finish;
-      ++ended;
-    }
-    events.clear();
-  }
-  const ServingCore::Counts counts = core.counts();
-  CHECK(counts.running == 0);
-  CHECK(counts.waiting == 0);
-  CHECK(counts.free_pages == counts.pages);  // none is lost
-  return given;
-}
-
 std::vector<Asked> random_requests(uint32_t seed, size_t count, int64_t vocabulary, bool cancels,
                                    int64_t adapters = 0) {
   std::vector<int32_t> common;
@@ -125,7 +59,7 @@ std::vector<Asked> random_requests(uint32_t seed, size_t count, int64_t vocabula
     it.priority = static_cast<int32_t>(next(seed) % 3);
     it.arrives = next(seed) % 20;
     if (next(seed) % 4 == 0) {
-      it.grammar = static_cast<int32_t>(next(seed) % grammars().size());
+      it.grammar = grammars()[next(seed) % grammars().size()];
       it.sampling.stop_ids = {95};
     }
     if (adapters > 0) it.adapter = static_cast<int64_t>(next(seed) % static_cast<uint32_t>(adapters + 1)) - 1;
@@ -134,39 +68,17 @@ std::vector<Asked> random_requests(uint32_t seed, size_t count, int64_t vocabula
   return asked;
 }
 
-// What each request was given is what it is given alone; of cancelled ones the beginning of that.
-void check_each_alone(ServingCore& alone, const std::vector<Asked>& asked,
-                      const std::vector<Given>& together) {
-  for (size_t i = 0; i < asked.size(); ++i) {
-    CAPTURE(i);
-    Asked single = asked[i];
-    single.arrives = 0;
-    single.cancelled = -1;
-    const Given wanted = serve(alone, {single})[0];
-    if (together[i].finish == ServingEvent::Finish::kCancelled) {
-      REQUIRE(together[i].tokens.size() <= wanted.tokens.size());
-      CHECK(std::equal(together[i].tokens.begin(), together[i].tokens.end(), wanted.tokens.begin()));
-    } else {
-      CHECK(together[i] == wanted);
-    }
-  }
-}
-
 }  // namespace
 
 TEST_CASE("serving: each request's tokens are those of its run alone, in any company") {
   const char* const full = std::getenv("TESSERA_TEST_FULL");
   const uint32_t mixes = full != nullptr && full[0] == '1' ? 125 : 5;  // of each form
   const auto runtime = new_runtime();
-  const auto model = new_model("llama:L=2,C=48,H=6,KV=3,F=48,V=96,T=256");
-  for (const auto& [devices, parallel] : {std::pair("cpu:1", ""), std::pair("cpu:2", "tp=2"),
-                                          std::pair("cpu:3", "tp=3"), std::pair("cpu:2", "pp=2")}) {
-    CAPTURE(parallel);
-    ServingSettings settings;
-    settings.compute.devices = devices;
-    settings.compute.parallel = parallel;
+  const auto model = new_model(kServedModel);
+  for (const auto& layout : serving_tests::kTogetherLayouts) {
+    CAPTURE(layout.parallel);
+    ServingSettings settings = serving_tests::settings_on(layout);
     settings.rows = 5;
-    settings.step_tokens = 48;
     settings.adapters = 2;
     settings.adapter_rank = 4;
     const auto alone = new_core(runtime, model, settings);
@@ -210,30 +122,15 @@ TEST_CASE("serving: the same over weights of blocks and keys and values of 16 bi
 
 TEST_CASE("serving: a request's text is a generator's") {
   const auto runtime = new_runtime();
-  const auto model = new_model("llama:L=2,C=48,H=6,KV=3,F=48,V=96,T=256");
+  const auto model = new_model(kServedModel);
   const auto core = new_core(runtime, model, {});
-  auto generator = Generator::create(runtime, model, {});
-  REQUIRE_MESSAGE(generator.ok(), generator.status().to_string());
+  const auto generator = serving_tests::new_generator(runtime, model);
   for (Asked& asked : random_requests(11, 6, 96, false)) {
     asked.arrives = 0;
-    asked.grammar = -1;
+    asked.grammar = nullptr;
     asked.sampling.stop_ids.clear();
     asked.sampling.repetition_penalty = 1;  // which generators do not have
-    const Given given = serve(*core, {asked})[0];
-    const Options options = {{"max_tokens", asked.sampling.max_tokens},
-                             {"temperature", asked.sampling.temperature},
-                             {"top_k", asked.sampling.top_k},
-                             {"seed", static_cast<int64_t>(asked.seed)}};
-    const Status started = (*generator)->start(asked.prompt, options);
-    REQUIRE_MESSAGE(started.ok(), started.to_string());
-    std::vector<int32_t> tokens;
-    for (;;) {
-      const auto piece = (*generator)->next(-1);
-      REQUIRE(piece.ok());
-      if (piece->kind == TextPiece::Kind::kEnd) break;
-      if (piece->token >= 0) tokens.push_back(piece->token);
-    }
-    CHECK(tokens == given.tokens);
+    CHECK(serving_tests::generated(*generator, asked) == serve(*core, {asked})[0].tokens);
   }
 }
 
@@ -260,7 +157,7 @@ TEST_CASE("serving: a common beginning is computed once") {
 
 TEST_CASE("serving: a memory limit is filled with pages, and kept to the byte") {
   const auto runtime = new_runtime();
-  const auto model = new_model("llama:L=2,C=48,H=6,KV=3,F=48,V=96,T=256");
+  const auto model = new_model(kServedModel);
   for (const auto& [devices, parallel] :
        {std::pair("cpu:1", ""), std::pair("cpu:2", "tp=2"), std::pair("cpu:2", "pp=2")}) {
     CAPTURE(parallel);
@@ -298,7 +195,7 @@ TEST_CASE("serving: requests that cannot be served are refused, the others unhar
   const auto refusal = [&](std::vector<int32_t> prompt) {
     Asked asked;
     asked.prompt = std::move(prompt);
-    return std::string(core->make_texts(request_of(asked), 0).status().message());
+    return std::string(core->make_texts(serving_tests::request_of(asked), 0).status().message());
   };
   CHECK(refusal({}).find("at least one token") != std::string::npos);
   CHECK(refusal({1, 96}).find("token id 96") != std::string::npos);

@@ -14,19 +14,11 @@
 #include "capi/engine/serving/serving_core.h"
 #include "serialize/sequence_file.h"
 #include "tests/capi/c_api.h"
+#include "tests/capi/new_core.h"
+#include "tests/capi/random_tokens.h"
 #include "tests/capi/submit_request.h"
 
 namespace tessera::serving_tests {
-
-using Tokens = std::vector<int32_t>;
-
-inline uint32_t next(uint32_t& seed) { return (seed = seed * 1664525u + 1013904223u) >> 8; }
-
-inline Tokens random_tokens(uint32_t& seed, size_t count, uint32_t vocabulary) {
-  Tokens tokens(count);
-  for (int32_t& token : tokens) token = static_cast<int32_t>(next(seed) % vocabulary);
-  return tokens;
-}
 
 inline Tokens joined(Tokens tokens, const Tokens& more) {
   tokens.insert(tokens.end(), more.begin(), more.end());
@@ -46,15 +38,8 @@ struct Asking {
 
 class TestServer {
  public:
-  TestServer(const char* description, const ServingSettings& settings, int64_t seed = 0) {
-    auto runtime = Runtime::create({});
-    REQUIRE(runtime.ok());
-    auto model = SharedModel::describe(description, {{"seed", seed}});
-    REQUIRE(model.ok());
-    auto core = ServingCore::create(*runtime, *model, settings);
-    REQUIRE_MESSAGE(core.ok(), core.status().to_string());
-    core_ = std::move(*core);
-  }
+  TestServer(const char* description, const ServingSettings& settings, int64_t seed = 0)
+      : core_(new_core(new_runtime(), new_model(description, seed), settings)) {}
 
   ServingCore& core() { return *core_; }
   void cancel(int64_t number) {
@@ -125,12 +110,10 @@ class TestServer {
   }
 
  private:
-  std::unique_ptr<ServingCore> core_;
+  const std::unique_ptr<ServingCore> core_;
   std::map<int64_t, Tokens> given_;
   uint64_t next_root_ = 1000;
 };
-
-inline constexpr const char* kServedModel = "llama:L=2,C=48,H=6,KV=3,F=48,V=96,T=256";
 
 struct ServingLayout {
   const char *devices, *parallel;
