@@ -1,4 +1,4 @@
-// DraftLedger: whether guesses of a draft model pay: what steps with them took, drafting included, against what their tokens
+// DraftLedger: whether guesses pay: what steps with them took, drafting included, against what their tokens
 // would have taken without. Where they do not, they pause until the loss is a small share of all time; each further
 // failure doubles that ("exponential back-off"). One thread at a time.
 #pragma once

@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "capi/engine/program_runner.h"
-#include "capi/engine/serving/draft_control.h"
 #include "capi/engine/serving/serving_settings.h"
+#include "capi/engine/serving/step_times.h"
 
 namespace tessera {
 

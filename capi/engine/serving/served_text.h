@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "capi/engine/sampler.h"
-#include "capi/engine/serving/draft_control.h"
+#include "capi/engine/serving/draft_record.h"
 #include "capi/engine/serving/ngram_drafts.h"
 #include "capi/engine/serving/sequence.h"
 #include "capi/engine/serving/served_answer.h"

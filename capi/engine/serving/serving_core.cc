@@ -46,11 +46,11 @@ Result<std::unique_ptr<ServingCore>> ServingCore::create(std::shared_ptr<Runtime
   TSR_ASSIGN_OR_RETURN(std::shared_ptr<DeviceSet> devices,
                        runtime->open_devices(settings.compute.devices, settings.compute.profile));
   const Graph forward = model->graph();
-  std::unique_ptr<DraftSpeculation> draft;
+  std::unique_ptr<DraftModel> draft;
   if (settings.draft != nullptr) {
     auto made = create_draft(runtime, devices, *model, settings);
     if (!made.ok()) return made.status().with_context("the draft model");
-    draft = std::make_unique<DraftSpeculation>(std::move(*made), settings.guesses_always);
+    draft = std::move(*made);
   }
   const bool batch_invariant = devices->cluster().shared_cores > 0;
   TSR_ASSIGN_OR_RETURN(CompiledProgram compiled, chooses_pages ? compile_fitting(forward, settings, devices)
@@ -61,7 +61,8 @@ Result<std::unique_ptr<ServingCore>> ServingCore::create(std::shared_ptr<Runtime
   TSR_ASSIGN_OR_RETURN(core->running_,
                        ProgramRunner::create(std::move(prepared), SessionOptions{}, model, model->seed()));
   core->model_ = model;
-  core->draft_ = std::move(draft);
+  if (core->settings_.guesses)
+    core->speculation_ = std::make_unique<Speculation>(std::move(draft), core->settings_.guesses_always);
   core->adapter_slots_ = std::make_unique<AdapterSlots>(AdapterLayout::of(core->running_->states()));
   core->adapter_queue_ = std::make_unique<AdapterQueue>(*core->adapter_slots_);
   core->transfer_ = std::make_unique<PageTransfer>(*core->running_, core->settings_);
@@ -190,7 +191,8 @@ Status ServingCore::recover(const Status& failure, std::vector<ServingEvent>& ev
   pool_.forget_all();
   adapter_slots_->forget();
   if (running_->failed()) TSR_RETURN_IF_ERROR(running_->restore());
-  return draft_ != nullptr ? draft_->model().recover() : Status();
+  DraftModel* const draft = draft_model();
+  return draft != nullptr ? draft->recover() : Status();
 }
 
 // Feeds and runs the parts; which rows of logits_ are whose.
@@ -237,42 +239,14 @@ Status ServingCore::run(const std::vector<StepPart>& parts, std::vector<Wanted>&
   return {};
 }
 
-// Guesses for those that are decoded, where the step is likely to be worth its time.
-void ServingCore::guess(std::span<ServedText* const> decoding) {
-  guessed_over_.reset();
-  const auto certain = std::ssize(decoding);
-  const std::string& plain = serving_entry(entries_, certain, certain).name;
-  const std::optional<double> plain_s = step_times_.find(plain);
-  if (!settings_.guesses_always && (!plain_s || !ledger_.wants_guesses())) return;
-  int64_t room = std::min(serving_step_tokens(settings_) - certain, kServingScoredTokens), guessed = 0;
-  double expected = 0;
-  for (ServedText* const text : decoding) {
-    std::vector<int32_t>& guesses = text->sequence.guesses;
-    guesses = text->guess(static_cast<size_t>(std::min(settings_.most_guesses, room - guessed)));
-    guessed += std::ssize(guesses);
-    expected += text->expected_right(guesses.size());
-  }
-  if (guessed == 0) return;
-  const std::string& with = serving_entry(entries_, certain + guessed, certain + guessed).name;
-  if (!settings_.guesses_always && !step_times_.pays(plain, static_cast<double>(certain), with, expected)) {
-    for (ServedText* const text : decoding) text->sequence.guesses.clear();
-  } else if (step_times_.find(with)) {
-    guessed_over_ = plain_s;
-  }
-}
+DraftModel* ServingCore::draft_model() const { return speculation_ ? speculation_->model() : nullptr; }
 
-Status ServingCore::guess_by_draft(std::span<ServedText* const> decoding) {
+// Guesses for those that are decoded.
+Status ServingCore::guess(std::span<ServedText* const> decoding) {
   const int64_t room = std::min(serving_step_tokens(settings_) - std::ssize(decoding), kServingScoredTokens);
-  return draft_->guess(
+  return speculation_->guess(
       decoding, static_cast<size_t>(settings_.most_guesses), static_cast<size_t>(room),
       [this](int64_t tokens) { return step_times_.find(serving_entry(entries_, tokens, tokens).name); });
-}
-
-void ServingCore::note_step(int64_t certain, int64_t right) {
-  if (draft_ != nullptr) return draft_->note_step(step_seconds_, certain, right);
-  if (!guessed_over_) return ledger_.note_plain(step_seconds_);
-  const double more = static_cast<double>(right) / static_cast<double>(certain);
-  ledger_.note_guessed(*guessed_over_ * (1 + more), step_seconds_, 0);
 }
 
 // What a text takes of its rows of logits: the prompt's log probabilities, then its next token, and for each guess that
@@ -305,12 +279,9 @@ Result<bool> ServingCore::step(std::vector<ServingEvent>& events) {
   TSR_RETURN_IF_ERROR(adapter_queue_->admit(scheduler_, running_->session()));
   for (const auto& [number, text] : texts_) text->sequence.guesses.clear();  // of a step that did not come
   std::vector<ServedText*> decoding;
-  if (settings_.guesses)
+  if (speculation_ != nullptr)
     for (const Sequence* sequence : scheduler_.decoding()) decoding.push_back(&text_of(*sequence));
-  if (!decoding.empty() && draft_ != nullptr)
-    TSR_RETURN_IF_ERROR(guess_by_draft(decoding));
-  else if (!decoding.empty())
-    guess(decoding);
+  if (!decoding.empty()) TSR_RETURN_IF_ERROR(guess(decoding));
   const std::vector<StepPart> parts = scheduler_.plan(serving_step_tokens(settings_), kServingScoredTokens);
   if (parts.empty()) return false;
   for (const StepPart& part : parts) {
@@ -330,7 +301,7 @@ Result<bool> ServingCore::step(std::vector<ServingEvent>& events) {
     take_rows(it, rows.first(size), events);
     rows = rows.subspan(size);
   }
-  if (!decoding.empty()) note_step(std::ssize(parts), counts_.right - right);
+  if (!decoding.empty()) speculation_->note_step(step_seconds_, std::ssize(parts), counts_.right - right);
   remove_ended();
   return true;
 }
@@ -356,12 +327,13 @@ ServingCore::Counts ServingCore::counts() const {
   counts.adapters = adapters_.size();
   counts.adapters_written = adapter_slots_->written();
   counts.free_pages = pool_.available();
-  if (draft_ != nullptr) counts.draft_seconds = draft_->seconds();
+  if (speculation_ != nullptr) counts.draft_seconds = speculation_->seconds();
   return counts;
 }
 
 std::vector<MemoryReport> ServingCore::draft_memory() const {
-  return draft_ == nullptr ? std::vector<MemoryReport>() : draft_->model().runner().session().memory();
+  DraftModel* const draft = draft_model();
+  return draft != nullptr ? draft->runner().session().memory() : std::vector<MemoryReport>();
 }
 
 }  // namespace tessera

@@ -14,14 +14,14 @@
 #include "capi/engine/serving/adapter_queue.h"
 #include "capi/engine/serving/adapter_registry.h"
 #include "capi/engine/serving/adapter_slots.h"
-#include "capi/engine/serving/draft_ledger.h"
-#include "capi/engine/serving/draft_speculation.h"
 #include "capi/engine/serving/kept_sequence.h"
 #include "capi/engine/serving/page_pool.h"
 #include "capi/engine/serving/page_transfer.h"
 #include "capi/engine/serving/scheduler.h"
 #include "capi/engine/serving/served_text.h"
 #include "capi/engine/serving/serving_settings.h"
+#include "capi/engine/serving/speculation.h"
+#include "capi/engine/serving/step_times.h"
 
 namespace tessera {
 
@@ -92,10 +92,8 @@ class ServingCore {
     int64_t first, count;
   };
   Status run(const std::vector<StepPart>& parts, std::vector<Wanted>& wanted);
-  void guess(std::span<ServedText* const> decoding);
-  Status guess_by_draft(std::span<ServedText* const> decoding);
-  // After a step of `certain` tokens, and `right` guesses that came true.
-  void note_step(int64_t certain, int64_t right);
+  DraftModel* draft_model() const;  // null without one
+  Status guess(std::span<ServedText* const> decoding);
   void take_rows(const Wanted& wanted, std::span<const float> rows, std::vector<ServingEvent>& events);
   ServedText& text_of(const Sequence& sequence) const { return *texts_.find(sequence.number)->second; }
   Status check_tokens(std::span<const int32_t> tokens) const;
@@ -118,10 +116,8 @@ class ServingCore {
   int64_t next_ = 0;
   Counts counts_;
   StepTimes step_times_;
-  double step_seconds_ = 0;                  // of the last step
-  std::unique_ptr<DraftSpeculation> draft_;  // null without a draft model
-  DraftLedger ledger_;                       // of guesses by what texts repeat
-  std::optional<double> guessed_over_;       // what the step that comes next takes without its guesses
+  double step_seconds_ = 0;                   // of the last step
+  std::unique_ptr<Speculation> speculation_;  // null without guesses
   // Memory that every step uses.
   std::vector<int32_t> table_;
   std::vector<float> logits_;

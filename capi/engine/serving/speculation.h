@@ -1,13 +1,15 @@
-// DraftSpeculation: guesses of a draft model for the texts of a server: for which steps, and how many, by what they cost and
-// bring. One thread at a time.
+// Speculation: tokens that are guessed for the texts of a server, by a draft model or by what they repeat: for which steps, and
+// how many, by what they cost and bring. Which tokens come out does not depend on it. One thread at a time.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <span>
 #include <utility>
+#include <vector>
 
 #include "capi/engine/serving/draft_ledger.h"
 #include "capi/engine/serving/draft_model.h"
@@ -15,11 +17,10 @@
 
 namespace tessera {
 
-class DraftSpeculation {
+class Speculation {
  public:
-  // always: guesses are made whether they pay or not.
-  DraftSpeculation(std::unique_ptr<DraftModel> model, bool always)
-      : model_(std::move(model)), always_(always) {}
+  // model: null: guesses are what followed before in a text. always: they are made whether they pay or not.
+  Speculation(std::unique_ptr<DraftModel> model, bool always) : model_(std::move(model)), always_(always) {}
 
   // Seconds of the server's step with so many tokens and the logits of all; nothing before one was measured.
   using StepSeconds = std::function<std::optional<double>(int64_t)>;
@@ -29,21 +30,29 @@ class DraftSpeculation {
   void note_step(double seconds, int64_t certain, int64_t right);
 
   double seconds() const { return seconds_; }  // of drafting, since the beginning
-  DraftModel& model() { return *model_; }
+  DraftModel* model() { return model_.get(); }
 
  private:
-  size_t choose_most(std::span<ServedText* const> texts, std::span<const size_t> wanted,
+  // What there is to guess, or was guessed already, of each text.
+  std::vector<size_t> on_offer(std::span<ServedText* const> texts, size_t most, size_t room) const;
+  size_t choose_most(std::span<ServedText* const> texts, std::span<const size_t> on_offer,
                      const StepSeconds& step_seconds) const;
+  // So many guesses for a text, and what the draft model took; nothing where the time says little of others.
+  struct Drafted {
+    double seconds = 0, catch_up_seconds = 0;
+  };
+  Result<std::optional<Drafted>> draft(std::span<ServedText* const> texts, std::span<const size_t> counts);
 
   const std::unique_ptr<DraftModel> model_;
   const bool always_;
   DraftLedger ledger_;
   double seconds_ = 0;
   // For the next step, where it has guesses: the seconds of a step without them, and those that drafting took.
-  struct Drafted {
-    double plain_s, draft_s, catch_up_s;
+  struct Guessed {
+    double plain_s;
+    Drafted drafted;
   };
-  std::optional<Drafted> drafted_;
+  std::optional<Guessed> guessed_;
 };
 
 }  // namespace tessera
