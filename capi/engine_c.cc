@@ -1,4 +1,6 @@
 // tsr_engine.
+#include <span>
+
 #include "capi/guard.h"
 #include "capi/handles.h"
 #include "capi/public_structs.h"
@@ -80,6 +82,37 @@ tsr_status* tsr_engine_sequence(tsr_engine* engine, int64_t request, int32_t ind
     TSR_RETURN_IF_ERROR(required({{engine, "engine"}, {out_sequence, "out_sequence"}}));
     TSR_ASSIGN_OR_RETURN(KeptSequence sequence, engine->value->take_sequence(request, index));
     *out_sequence = new tsr_sequence{std::move(sequence)};
+    return {};
+  });
+}
+
+tsr_status* tsr_engine_embedding(tsr_engine* engine, int64_t request, float* items, size_t capacity,
+                                 size_t* out_count) {
+  return guard([&]() -> Status {
+    TSR_RETURN_IF_ERROR(required({{engine, "engine"}}));
+    const std::span<float> out(items, items == nullptr ? 0 : capacity);
+    TSR_ASSIGN_OR_RETURN(const size_t count, engine->value->take_embedding(request, out));
+    if (out_count) *out_count = count;
+    return {};
+  });
+}
+
+tsr_status* tsr_engine_embedding_width(const tsr_engine* engine, size_t* out_count) {
+  return guard([&]() -> Status {
+    TSR_RETURN_IF_ERROR(required({{engine, "engine"}, {out_count, "out_count"}}));
+    TSR_ASSIGN_OR_RETURN(*out_count, engine->value->embedding_width());
+    return {};
+  });
+}
+
+tsr_status* tsr_engine_scores(tsr_engine* engine, int64_t request, float* items, size_t capacity,
+                              uint8_t* greedy, size_t* out_count) {
+  return guard([&]() -> Status {
+    TSR_RETURN_IF_ERROR(required({{engine, "engine"}}));
+    const size_t room = items == nullptr ? 0 : capacity;
+    TSR_ASSIGN_OR_RETURN(const size_t count,
+                         engine->value->take_scores(request, {items, room}, {greedy, greedy ? room : 0}));
+    if (out_count) *out_count = count;
     return {};
   });
 }

@@ -6,9 +6,11 @@
 #include <numeric>
 #include <utility>
 
+#include "capi/engine/pooling.h"
 #include "capi/engine/program_cache.h"
 #include "graph/base/text.h"
 #include "graph/models/model_family.h"
+#include "graph/transform/embedding.h"
 #include "runtime/arranged_weights.h"
 #include "serialize/import/sentence_modules.h"
 #include "serialize/json.h"
@@ -16,7 +18,6 @@
 namespace tessera {
 namespace {
 
-using Pooling = EmbedderSettings::Pooling;
 using Output = EmbedderSettings::Output;
 
 double seconds_since(std::chrono::steady_clock::time_point begin) {
@@ -26,10 +27,6 @@ double seconds_since(std::chrono::steady_clock::time_point begin) {
 // A view of memory that outlives the feed.
 HostTensor view(std::span<const int32_t> values, int64_t rows, int64_t columns) {
   return HostTensor{{DType::kI32, Shape{rows, columns}}, std::as_bytes(values), nullptr};
-}
-
-std::string_view name_of(Pooling pooling) {
-  return pooling == Pooling::kMean ? "mean" : pooling == Pooling::kCls ? "cls" : "last";
 }
 
 // The names of a classifier's classes: the model's, or numbered ones; empty for other models.
@@ -46,13 +43,6 @@ std::vector<std::string> labels_of(const SharedModel& model) {
   for (int64_t i = 0; count != config->sizes.end() && i < count->second; ++i)
     labels.push_back(format("LABEL_{}", i));
   return labels;
-}
-
-void scale_to_length_1(std::span<float> row) {
-  double squares = 0;
-  for (const float value : row) squares += static_cast<double>(value) * static_cast<double>(value);
-  const double factor = 1 / std::max(std::sqrt(squares), 1e-12);
-  for (float& value : row) value = static_cast<float>(static_cast<double>(value) * factor);
 }
 
 // Classes that exclude each other share 1; others, and one alone, have a probability each.
@@ -104,10 +94,6 @@ Result<std::unique_ptr<Embedder>> Embedder::create(std::shared_ptr<Runtime> runt
 Status Embedder::choose_output(const SharedModel& model, const Graph& forward) {
   const bool is_embedding = settings_.output == Output::kEmbedding;
   output_ = is_embedding ? "hidden" : "logits";
-  const auto bidirectional = [](const Node& node) {
-    return node.op->name == "attention" && attr_i64(node.attrs, "causal") == 0;
-  };
-  const bool is_bidirectional = std::ranges::any_of(forward.nodes(), bidirectional);
   for (const Node& node : forward.nodes()) {
     if (node.op->name != "embedding") continue;
     const auto rows = static_cast<int32_t>(forward.type(node.inputs[0]).shape[0]);
@@ -115,14 +101,9 @@ Status Embedder::choose_output(const SharedModel& model, const Graph& forward) {
     if (forward.tensor(node.inputs[1]).name == "token_types") second_type_ = rows > 1 ? 1 : 0;
   }
   if (is_embedding) {
-    const std::string own = model.metadata(kPoolingKey);
-    if (settings_.pooling == Pooling::kAuto)
-      settings_.pooling = own == "mean"      ? Pooling::kMean
-                          : own == "cls"     ? Pooling::kCls
-                          : own == "last"    ? Pooling::kLast
-                          : is_bidirectional ? Pooling::kMean
-                                             : Pooling::kLast;
-    if (!settings_.normalize) settings_.normalize = model.metadata(kNormalizeKey) == "1";
+    const EmbeddingForm own = embedding_form(model, is_bidirectional(forward));
+    if (settings_.pooling == Pooling::kAuto) settings_.pooling = own.pooling;
+    if (!settings_.normalize) settings_.normalize = own.normalize;
     report_.pooling = name_of(settings_.pooling);
     report_.output = "embedding";
     report_.normalize = *settings_.normalize;
@@ -287,21 +268,13 @@ Status Embedder::keep_rows(const Batch& batch) {
   values_.resize(static_cast<size_t>(settings_.batch) * columns * width());
   TSR_RETURN_IF_ERROR(
       running_->session().fetch_into(entry.name, output_, std::as_writable_bytes(std::span(values_))));
-  std::vector<double> sums(width());
   for (size_t i = 0; i < batch.count; ++i) {
     const size_t text = order_[batch.first + i], tokens = texts_[text].ids.size();
     const std::span<const float> values = std::span(values_).subspan(i * columns * width(), tokens * width());
     const std::span<float> row = std::span(rows_).subspan(text * width(), width());
-    if (settings_.pooling == Pooling::kMean) {
-      std::ranges::fill(sums, 0.0);
-      for (size_t t = 0; t < tokens; ++t)
-        for (size_t c = 0; c < width(); ++c) sums[c] += static_cast<double>(values[t * width() + c]);
-      for (size_t c = 0; c < width(); ++c) row[c] = static_cast<float>(sums[c] / static_cast<double>(tokens));
-    } else {
-      const size_t token = settings_.pooling == Pooling::kCls ? 0 : tokens - 1;
-      std::ranges::copy(values.subspan(token * width(), width()), row.begin());
-    }
-    if (!std::ranges::all_of(row, [](float value) { return std::isfinite(value); }))
+    PooledVector pooled(settings_.pooling, width());
+    pooled.add(values);
+    if (!pooled.write(row))
       return Status(StatusCode::kFailedPrecondition,
                     format("the numbers of text {} are not finite: the model's weights are not", text));
     if (*settings_.normalize) scale_to_length_1(row);

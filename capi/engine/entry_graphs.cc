@@ -144,6 +144,12 @@ Result<Graph> decoding_of(const Graph& given, const GeneratorSettings& settings)
 
 Result<Graph> serving_of(const Graph& given, const ServingSettings& settings) {
   TSR_ASSIGN_OR_RETURN(const LogicalGraph logical, with_logical_weights(given));
+  if (is_bidirectional(logical.graph))
+    return Status(
+        StatusCode::kInvalidArgument,
+        "serving: the model reads texts in both directions, so that every token changes those before it; "
+        "wanted a causal model. Vectors and classes of its texts: tsr_embedder (tessera embed, tessera "
+        "classify)");
   TSR_RETURN_IF_ERROR(require_language_model(logical.graph, "serving"));
   TSR_ASSIGN_OR_RETURN(const Graph computed, computed_in(logical.graph, settings.inference));
   TSR_ASSIGN_OR_RETURN(const Graph serving, make_serving(computed, serving_options(settings)));

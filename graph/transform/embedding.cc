@@ -18,12 +18,8 @@ constexpr std::string_view kHidden = "hidden";
 
 Status unsuitable(std::string message) { return Status(StatusCode::kFailedPrecondition, std::move(message)); }
 
-bool is_bidirectional(const Node& node) {
+bool sees_both_directions(const Node& node) {
   return node.op->name == "attention" && attr_i64(node.attrs, "causal") == 0;
-}
-
-bool is_bidirectional(const Graph& graph) {
-  return std::ranges::any_of(graph.nodes(), [](const Node& node) { return is_bidirectional(node); });
 }
 
 Status check_tokens(const Graph& graph) {
@@ -59,6 +55,10 @@ Result<TensorId> find_result(const Graph& graph, std::string_view name) {
 
 }  // namespace
 
+bool is_bidirectional(const Graph& graph) { return std::ranges::any_of(graph.nodes(), sees_both_directions); }
+
+Result<TensorId> find_hidden(const Graph& forward) { return find_result(forward, kHidden); }
+
 Result<Graph> with_segments(const Graph& graph) {
   TSR_RETURN_IF_ERROR(check_tokens(graph));
   if (graph.find_tensor("segments")) return graph;
@@ -75,7 +75,7 @@ Result<Graph> with_segments(const Graph& graph) {
     }
     if (tensor.output_index != 0) continue;
     const Node& node = graph.node(tensor.producer);
-    if (!is_bidirectional(node) || node.inputs.size() != 3) {
+    if (!sees_both_directions(node) || node.inputs.size() != 3) {
       TSR_RETURN_IF_ERROR(copy.copy_node(tensor.producer));
       continue;
     }

@@ -14,6 +14,13 @@ namespace tessera {
 // input "tokens" [B, T].
 Result<Graph> with_segments(const Graph& graph);
 
+// Whether some attention sees tokens after a token: vectors of such a model are of whole texts alone.
+bool is_bidirectional(const Graph& graph);
+
+// The hidden states [B, T, C] of a forward model: its output "hidden", or of a causal model what its logits are projected
+// from. kFailedPrecondition where it has neither.
+Result<TensorId> find_hidden(const Graph& forward);
+
 // One output of a forward model, in f32: `output` is "logits" [B, T, N], or "hidden" [B, T, C], which of a causal model
 // without that output is what its logits are projected from. With segments where attention is not causal, without
 // dropout, and experts drop no token: a text's values do not depend on other texts. kFailedPrecondition where the

@@ -52,11 +52,12 @@ Result<TensorId> add_scoped_state(Graph& graph, std::string_view scope, std::str
   return graph.add_tensor(std::move(name), type, TensorKind::kState);
 }
 
-Result<Graph> logits_alone(const Graph& forward) {
+Result<Graph> logits_alone(const Graph& forward, TensorId hidden) {
   Graph graph = forward;
   const auto logits = forward.find_output("logits");
   graph.clear_outputs();
   if (logits) TSR_RETURN_IF_ERROR(graph.add_output("logits", *logits));
+  if (hidden != kNoTensor) TSR_RETURN_IF_ERROR(graph.add_output("hidden", hidden));
   TSR_ASSIGN_OR_RETURN(const Graph sure, without_dropout(graph));
   TSR_ASSIGN_OR_RETURN(const Graph needed, prune(sure));
   return in_canonical_order(needed);

@@ -30,7 +30,8 @@ std::vector<Attr> unbounded_routing(const Node& node);
 Result<TensorId> add_scoped_state(Graph& graph, std::string_view scope, std::string_view which,
                                   const TensorType& type);
 
-// The graph of the logits alone, without dropout and what else a model may have, in canonical order.
-Result<Graph> logits_alone(const Graph& forward);
+// The graph of the logits alone, without dropout and what else a model may have, in canonical order; with `hidden` also of
+// that tensor, as output "hidden".
+Result<Graph> logits_alone(const Graph& forward, TensorId hidden = kNoTensor);
 
 }  // namespace tessera

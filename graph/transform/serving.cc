@@ -1,12 +1,15 @@
 #include "graph/transform/serving.h"
 
 #include <map>
+#include <string>
+#include <string_view>
 #include <utility>
 #include <variant>
 #include <vector>
 
 #include "graph/base/text.h"
 #include "graph/transform/decoding.h"
+#include "graph/transform/embedding.h"
 #include "graph/transform/graph_copy.h"
 #include "graph/transform/language_model.h"
 #include "graph/transform/row_adapters.h"
@@ -30,6 +33,10 @@ class Server {
     TSR_RETURN_IF_ERROR(check_options());
     TSR_RETURN_IF_ERROR(find_operands());
     uses_ = operand_uses(forward_);
+    if (options_.hidden) {
+      hidden_ = *forward_.find_output("hidden");
+      ++uses_[index(hidden_)];  // of every token: only what follows it is computed of the wanted ones alone
+    }
     selected_ = earliest_wanted(forward_, logits_, uses_);
     TSR_RETURN_IF_ERROR(add_inputs());
     for (size_t i = 0; i < forward_.tensors().size(); ++i) {
@@ -40,6 +47,7 @@ class Server {
       } else if (copy_.mapped(id) == kNoTensor && (uses_[i] > 0 || tensor.kind == TensorKind::kParameter)) {
         TSR_RETURN_IF_ERROR(copy_.copy_tensor(id));
       }
+      if (id == hidden_) hidden_result_ = copy_.mapped(id);
       if (id == selected_) TSR_RETURN_IF_ERROR(select_rows());
     }
     return add_results();
@@ -165,14 +173,18 @@ class Server {
     return {};
   }
 
-  Result<Graph> add_results() {
-    TensorId logits = copy_.mapped(logits_);
-    if (is_half_type(graph().type(logits).dtype)) {
+  Status add_result(std::string_view name, TensorId result) {
+    if (is_half_type(graph().type(result).dtype)) {
       graph().set_scope("output");
-      TSR_ASSIGN_OR_RETURN(logits, graph().add("cast", {logits}, {{"dtype", to_text(DType::kF32)}}));
+      TSR_ASSIGN_OR_RETURN(result, graph().add("cast", {result}, {{"dtype", to_text(DType::kF32)}}));
       graph().set_scope("");
     }
-    TSR_RETURN_IF_ERROR(graph().add_output("logits", logits));
+    return graph().add_output(std::string(name), result);
+  }
+
+  Result<Graph> add_results() {
+    TSR_RETURN_IF_ERROR(add_result("logits", copy_.mapped(logits_)));
+    if (options_.hidden) TSR_RETURN_IF_ERROR(add_result("hidden", hidden_result_));
     return std::move(graph());
   }
 
@@ -181,7 +193,8 @@ class Server {
   GraphCopy copy_;
   RowAdapters adapters_;
   TensorId logits_ = kNoTensor, tokens_ = kNoTensor, positions_ = kNoTensor;  // of the forward graph
-  TensorId selected_ = kNoTensor;
+  TensorId selected_ = kNoTensor, hidden_ = kNoTensor;
+  TensorId hidden_result_ = kNoTensor;                                                      // of the new one
   TensorId row_ = kNoTensor, position_ = kNoTensor, slot_ = kNoTensor, table_ = kNoTensor;  // of the new one
   TensorId wanted_ = kNoTensor, adapter_ = kNoTensor;
   std::map<TensorId, TensorId> factors_;  // of rotations: the row taken, by the forward graph's rows
@@ -195,7 +208,11 @@ int64_t table_columns(const ServingOptions& options) {
 }
 
 Result<Graph> make_serving(const Graph& forward, const ServingOptions& options) {
-  TSR_ASSIGN_OR_RETURN(const Graph ordered, logits_alone(forward));
+  TensorId hidden = kNoTensor;
+  if (options.hidden) {
+    TSR_ASSIGN_OR_RETURN(hidden, find_hidden(forward));
+  }
+  TSR_ASSIGN_OR_RETURN(const Graph ordered, logits_alone(forward, hidden));
   return Server(ordered, options).run();
 }
 

@@ -22,6 +22,7 @@ struct ServingOptions {
   int64_t adapter_slots = 0;  // 0: none
   int64_t adapter_rank = 0;
   DType adapter_type = DType::kF32;
+  bool hidden = false;  // hidden states of all tokens are an output, too
 };
 
 // The pages that a row's positions need at most: the columns of the table.
@@ -33,7 +34,8 @@ int64_t table_columns(const ServingOptions& options);
 // its tokens before any attends. Attention nodes become kv_write + attention_paged with state "<scope>.k_pages" and
 // "<scope>.v_pages" [P, S, KV, D].
 // With adapters also "adapter" i32[B, N] (the slot of each token's adapter; -1: none), and states with the factors.
-// Outputs: "logits" [W, V], in f32 where the model computes in 16 bits.
+// Outputs: "logits" [W, V], in f32 where the model computes in 16 bits; with `hidden` also "hidden" f32[B, N, C], the hidden
+// states of all tokens (find_hidden of embedding.h).
 // Symbols left: B, N and W. What a token yields depends on its own sequence alone.
 // kUnsupported: rotations with two rows of factors (LongRoPE) where `context` is beyond the first row's.
 Result<Graph> make_serving(const Graph& forward, const ServingOptions& options);

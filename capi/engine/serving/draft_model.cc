@@ -43,6 +43,8 @@ ServingSettings draft_settings(const ServingSettings& server, int64_t longest) {
   settings.adapters = 0;
   settings.guesses = false;
   settings.draft = nullptr;
+  settings.hidden = false;
+  settings.scored_tokens = ServingSettings().scored_tokens;
   return settings;
 }
 

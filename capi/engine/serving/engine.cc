@@ -112,6 +112,40 @@ Result<KeptSequence> Engine::take_sequence(int64_t request, int32_t index) {
   return sequence;
 }
 
+Result<size_t> Engine::take_result(int64_t request, bool scores, std::span<float> items,
+                                   std::span<uint8_t> greedy) {
+  TSR_RETURN_IF_ERROR(runtime().check_process());
+  const std::lock_guard lock(mutex_);
+  const auto found = results_.find(request);
+  if (found == results_.end() || found->second.is_scores != scores)
+    return Status(
+        StatusCode::kNotFound,
+        format("request {} has no {}: wanted one with the option '{}' that has ended, and whose result was "
+               "not taken yet",
+               request, scores ? "scores" : "embedding", scores ? "score_from" : "embed"));
+  const PromptResult& result = found->second;
+  const size_t count = result.values.size();
+  std::ranges::copy(std::span(result.values).first(std::min(count, items.size())), items.begin());
+  std::ranges::copy(std::span(result.greedy).first(std::min(result.greedy.size(), greedy.size())),
+                    greedy.begin());
+  if (items.size() >= count) results_.erase(found);
+  return count;
+}
+
+Result<size_t> Engine::take_embedding(int64_t request, std::span<float> items) {
+  return take_result(request, false, items, {});
+}
+
+Result<size_t> Engine::take_scores(int64_t request, std::span<float> items, std::span<uint8_t> greedy) {
+  return take_result(request, true, items, greedy);
+}
+
+Result<size_t> Engine::embedding_width() const {
+  if (const size_t width = core_->text_model().hidden_width; width > 0) return width;
+  return Status(StatusCode::kFailedPrecondition,
+                "the engine gives no embeddings: set its option 'embeddings' to 1");
+}
+
 Status Engine::save_sequence(const KeptSequence& sequence, const std::string& path) {
   TSR_RETURN_IF_ERROR(runtime().check_process());
   if (sequence.root != 0)
@@ -253,6 +287,7 @@ void Engine::hand_out(std::vector<ServingEvent> events) {
     }
     if (event.kind != Kind::kEnd) continue;
     waiting_logits_.erase({event.request, event.index});
+    if (event.result) results_[event.request] = std::move(*event.result);
     if (event.sequence) kept_[{event.request, event.index}] = std::move(*event.sequence);
     if (const auto at = in_progress_.find(event.request); at != in_progress_.end() && --at->second == 0)
       in_progress_.erase(at);

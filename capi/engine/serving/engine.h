@@ -57,6 +57,13 @@ class Engine {
   Result<std::string> report_json();
   Runtime& runtime() { return *core_->runner().prepared()->runtime; }
 
+  // What a request with a PromptTask computed, once it has ended: as much as fits is copied, and what fits whole is the
+  // caller's from here on. The count of all of it. greedy: as many as items, or empty.
+  Result<size_t> take_embedding(int64_t request, std::span<float> items);
+  Result<size_t> take_scores(int64_t request, std::span<float> items, std::span<uint8_t> greedy);
+  // Numbers of a vector; kFailedPrecondition without hidden states.
+  Result<size_t> embedding_width() const;
+
   // Details of an event as JSON; empty where there are none.
   std::string details_json(const ServingEvent& event) const;
 
@@ -89,6 +96,7 @@ class Engine {
   // The worker calls it between two steps; its result.
   Status between_steps(const std::function<Status()>& call);
   Result<int64_t> add(ServingRequest request);
+  Result<size_t> take_result(int64_t request, bool scores, std::span<float> items, std::span<uint8_t> greedy);
   void refresh_report();
 
   const std::shared_ptr<SharedModel> model_;
@@ -104,6 +112,7 @@ class Engine {
   // Logits that texts wait with, from their events on.
   std::map<std::pair<int64_t, int32_t>, std::vector<float>> waiting_logits_;
   std::map<std::pair<int64_t, int32_t>, KeptSequence> kept_;  // by request and index, until they are taken
+  std::map<int64_t, PromptResult> results_;                   // by request, likewise
   std::map<int64_t, int64_t> in_progress_;  // texts without an end in the queue, by request
   int64_t next_request_ = 0, generated_ = 0;
   double seconds_ = 0;

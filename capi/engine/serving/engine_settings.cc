@@ -1,5 +1,6 @@
 #include "capi/engine/serving/engine_settings.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "capi/engine/recommended_sampling.h"
@@ -61,6 +62,56 @@ void read_speculation(OptionReader& reader, EngineSettings& settings) {
     refuse("engine: option 'draft_tokens' with 'speculation' off; wanted draft or ngram");
 }
 
+void read_pooling(OptionReader& reader, RequestSettings& settings) {
+  const std::string pooling = reader.choice("pooling", "auto", {"auto", "mean", "cls", "last", "none"});
+  const bool normalize = reader.flag("normalize", false);
+  const auto refuse = [&](std::string_view name, std::string_view why) {
+    if (reader.has(name))
+      reader.fail(Status(StatusCode::kInvalidArgument, format("request: option '{}' {}", name, why)));
+  };
+  if (!settings.task || !settings.task->reads_hidden()) {
+    refuse("pooling", "without 'embed'; wanted embed 1");
+    refuse("normalize", "without 'embed'; wanted embed 1");
+    return;
+  }
+  if (pooling == "none") {
+    settings.task->kind = PromptTask::Kind::kHidden;
+    return refuse("normalize", "with 'pooling' none: hidden states are given as they are");
+  }
+  if (pooling == "mean") settings.pooling = Pooling::kMean;
+  if (pooling == "cls") settings.pooling = Pooling::kCls;
+  if (pooling == "last") settings.pooling = Pooling::kLast;
+  if (reader.has("normalize")) settings.normalize = normalize;
+}
+
+// A request that computes of its prompt alone has no options of texts.
+void read_task(OptionReader& reader, const Options& options, RequestSettings& settings) {
+  const bool embeds = reader.flag("embed", false);
+  const int64_t first = reader.i64("score_from", -1, -1);
+  if (embeds && first >= 0)
+    reader.fail(
+        Status(StatusCode::kInvalidArgument,
+               "request: options 'embed' and 'score_from' are both given; wanted one of them, and a request "
+               "for each"));
+  if (embeds) settings.task = PromptTask{PromptTask::Kind::kVector, {}, 0};
+  if (first >= 0) settings.task = PromptTask{PromptTask::Kind::kScores, {}, first};
+  read_pooling(reader, settings);
+  if (!settings.task) return;
+  std::vector<std::string> refused = sampling_option_names();
+  for (const char* name : {"json_schema", "json", "regex", "choices", "grammar", "logits", "keep", "parse"})
+    refused.emplace_back(name);
+  if (first >= 0) std::erase(refused, "special");
+  for (const auto& [key, value] : options)
+    if (std::ranges::find(refused, key) != refused.end())
+      reader.fail(
+          Status(StatusCode::kInvalidArgument,
+                 format("request: option '{}' beside '{}', which generates no text; wanted one of the two",
+                        key, embeds ? "embed" : "score_from")));
+  const bool special = settings.sampling.special;
+  settings.sampling = {};
+  settings.sampling.special = special && first >= 0;
+}
+
 }  // namespace
 
 Result<EngineSettings> read_engine_settings(const Options& options, const SharedModel& model) {
@@ -81,6 +132,8 @@ Result<EngineSettings> read_engine_settings(const Options& options, const Shared
   serving.adapter_rank = reader.i64("adapter_rank", serving.adapter_rank, 1, 4096);
   serving.adapter_type =
       dtype_from_name(reader.choice("adapter_type", "f32", {"f32", "bf16", "f16"})).value_or(DType::kF32);
+  serving.hidden = reader.flag("embeddings", false);
+  serving.scored_tokens = reader.i64("scored_tokens", serving.scored_tokens, 1, 1 << 16);
   read_speculation(reader, settings);
   RecommendedSampling from_file = recommended(model);
   settings.not_obeyed = std::move(from_file.not_obeyed);
@@ -104,6 +157,7 @@ Result<RequestSettings> read_request_settings(const Options& options, const Samp
   settings.changes_logits = reader.flag("logits", false);
   settings.keeps_sequence = reader.flag("keep", false);
   settings.adapter = reader.i64("adapter", -1, -1);
+  read_task(reader, options, settings);
   if (reader.has("echo"))
     reader.fail(
         Status(StatusCode::kInvalidArgument,
@@ -111,7 +165,8 @@ Result<RequestSettings> read_request_settings(const Options& options, const Samp
   if (messages) {
     reader.accept({"name", "template", "tools", "documents", "variables", "now", "continue_final_message"});
     // A text that a grammar allows is what its caller asked for, whatever it looks like.
-    settings.parses = reader.flag("parse", settings.grammar.kind == GrammarSource::Kind::kNone);
+    settings.parses =
+        reader.flag("parse", settings.grammar.kind == GrammarSource::Kind::kNone) && !settings.task;
     for (const auto& [key, value] : options) {
       if (key == "name" || key == "template") settings.chat_template.emplace(key, value);
       for (const std::string_view of_chat :

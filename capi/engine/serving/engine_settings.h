@@ -1,11 +1,13 @@
 // Settings of an engine and of its requests, read from Options; the keys are documented in tessera.h.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "capi/engine/options.h"
 #include "capi/engine/sampling_settings.h"
+#include "capi/engine/serving/prompt_reader.h"
 #include "capi/engine/serving/serving_settings.h"
 #include "capi/engine/shared_model.h"
 
@@ -33,6 +35,10 @@ struct RequestSettings {
   int64_t priority = 0, adapter = -1;
   bool changes_logits = false, keeps_sequence = false;
   bool parses = false;          // answers to messages are taken apart
+  // Nothing is generated; where these are absent, pooling and normalisation are as the model's file says.
+  std::optional<PromptTask> task;
+  std::optional<Pooling> pooling;
+  std::optional<bool> normalize;
   Options chat, chat_template;  // of messages: those of a conversation, and which template
 };
 

@@ -1,9 +1,12 @@
 #include "capi/engine/serving/request_maker.h"
 
 #include <algorithm>
+#include <cstdint>
+#include <optional>
 #include <span>
 
 #include "capi/engine/runtime.h"
+#include "capi/engine/text_ids.h"
 #include "graph/base/quote.h"
 #include "graph/base/text.h"
 #include "serialize/json.h"
@@ -64,7 +67,10 @@ auto find_kept(List& list, const Key& key) -> decltype(&list.front().second) {
 }  // namespace
 
 RequestMaker::RequestMaker(std::shared_ptr<SharedModel> model, SamplingSettings otherwise)
-    : model_(std::move(model)), tokenizer_(model_->tokenizer()), otherwise_(std::move(otherwise)) {}
+    : model_(std::move(model)),
+      tokenizer_(model_->tokenizer()),
+      otherwise_(std::move(otherwise)),
+      form_(embedding_form(*model_, false)) {}
 
 Result<grammar::Constraint> RequestMaker::constraint(const GrammarSource& source) {
   if (!tokenizer_) return needs_tokenizer("a grammar");
@@ -105,6 +111,10 @@ Result<ServingRequest> RequestMaker::make(std::vector<int32_t> prompt, RequestSe
   if (settings.grammar.kind != GrammarSource::Kind::kNone) {
     TSR_ASSIGN_OR_RETURN(request.constraint, constraint(settings.grammar));
   }
+  request.task = settings.task;
+  if (request.task && request.task->kind == PromptTask::Kind::kVector)
+    request.task->form = {settings.pooling.value_or(form_.pooling),
+                          settings.normalize.value_or(form_.normalize)};
   request.adapter = settings.adapter;
   request.changes_logits = settings.changes_logits;
   request.keeps_sequence = settings.keeps_sequence;
@@ -120,6 +130,10 @@ Result<ServingRequest> RequestMaker::of_tokens(std::vector<int32_t> prompt, cons
 Result<ServingRequest> RequestMaker::of_text(std::string_view prompt, const Options& options) {
   TSR_ASSIGN_OR_RETURN(RequestSettings settings, read_request_settings(options, otherwise_, false));
   if (!tokenizer_) return needs_tokenizer("a prompt that is text");
+  if (settings.task && settings.task->reads_hidden()) {
+    TSR_ASSIGN_OR_RETURN(TextIds read, text_ids(*tokenizer_, prompt, std::nullopt, INT32_MAX));
+    return make(std::move(read.ids), std::move(settings));
+  }
   const std::span<const int32_t> before = tokenizer_->before_text();
   std::vector<int32_t> ids(before.begin(), before.end());
   if (ids.empty() && prompt.empty() && tokenizer_->data().bos >= 0) ids.push_back(tokenizer_->data().bos);

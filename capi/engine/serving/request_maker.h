@@ -39,6 +39,7 @@ class RequestMaker {
   const std::shared_ptr<SharedModel> model_;
   const std::shared_ptr<const Tokenizer> tokenizer_;  // may be null
   const SamplingSettings otherwise_;
+  const EmbeddingForm form_;  // of the model's vectors
   std::mutex mutex_;  // of what follows
   std::shared_ptr<const grammar::TokenBytes> token_bytes_;
   std::list<std::pair<GrammarSource, std::shared_ptr<grammar::MaskCache>>> grammars_;  // the latest first

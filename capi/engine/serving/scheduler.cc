@@ -22,7 +22,7 @@ bool is_being_computed(const Sequence& sequence, std::span<const PagePool::Conte
                        int64_t found, std::span<const StepPart> parts) {
   constexpr int64_t kLeastAwaited = 16;
   const int64_t end = found + kLeastAwaited;
-  if (end >= sequence.size()) return false;
+  if (end > sequence.reusable()) return false;
   const auto tokens_of = [&](const Sequence& it) {
     return std::span(it.tokens).subspan(static_cast<size_t>(full), static_cast<size_t>(end - full));
   };
@@ -99,12 +99,9 @@ bool Scheduler::make_room(Sequence& sequence, int64_t tokens) {
 // awaits what another one computes in this step, or where there are too few pages for the rest.
 Scheduler::Admission Scheduler::admit(Sequence& sequence, std::span<const StepPart> parts) {
   CachedPrefix prefix;
-  // The last token is always computed, because its logits are wanted.
-  // So are those whose logits are wanted.
-  const int64_t most = sequence.logits_begin < sequence.logits_end ? sequence.logits_begin : sequence.size() - 1;
   if (shares_)
     prefix = CachedPrefix::find(pool_, PageIndex::root(sequence.root),
-                                std::span(sequence.tokens).first(static_cast<size_t>(most)));
+                                std::span(sequence.tokens).first(static_cast<size_t>(sequence.reusable())));
   const int64_t full = std::ssize(prefix.pages) * pool_.page_size();
   const int64_t wanted =
       (sequence.size() + pool_.page_size() - 1) / pool_.page_size() - std::ssize(prefix.pages);

@@ -1,6 +1,7 @@
 // Sequence: a text that a server computes: its tokens, how many of them have keys and values in pages, and which pages.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -24,10 +25,19 @@ struct Sequence {
   std::optional<int32_t> row;               // of the page table, while it runs
   int64_t logits_begin = 0,
           logits_end = 0;  // tokens still to compute behind which logits are wanted, beside the last
+  bool generates = true;   // logits behind the last token are wanted
+  int64_t hidden_begin = 0, hidden_end = 0;  // tokens still to compute whose hidden states are wanted
   std::vector<int32_t> guesses;             // tokens that may come next, computed along in the next step
   int64_t reused = 0;                       // tokens that were in pages already when it began, the last time
 
   int64_t size() const { return static_cast<int64_t>(tokens.size()); }
+  // Tokens that need not be computed where pages hold their keys and values.
+  int64_t reusable() const {
+    int64_t most = size() - 1;
+    if (logits_begin < logits_end) most = std::min(most, logits_begin);
+    if (hidden_begin < hidden_end) most = std::min(most, hidden_begin);
+    return most;
+  }
   // Whether what is left to compute is the last token: the next one follows from it.
   bool is_decoding() const { return computed + 1 == size(); }
   // What is before its first page that is not full, or not computed.

@@ -15,7 +15,7 @@ ServedText::ServedText(const Model& model, const ServingRequest& request, Sample
       sampling_(request.sampling),
       sampler_(std::move(sampler)),
       constraint_(request.constraint),
-      decoder_(tokenizer_ ? tokenizer_->decoder() : nullptr),
+      decoder_(tokenizer_ && !request.task ? tokenizer_->decoder() : nullptr),
       stream_(TextStream::sharing(request.stops)),
       changes_logits_(request.changes_logits),
       keeps_sequence_(request.keeps_sequence) {}
@@ -39,6 +39,11 @@ Result<std::unique_ptr<ServedText>> ServedText::create(const Model& model, const
   text->sequence.root = request.root;
   text->sequence.tokens = request.prompt;
   if (request.sampling->prompt_logprobs >= 0 && index == 0) text->sequence.logits_end = prompt;
+  if (request.task) {
+    text->reader_.emplace(*request.task, request.prompt, model.hidden_width);
+    text->reader_->prepare(text->sequence);
+    text->most_ = text->sequence.size();
+  }
   text->usage_.prompt_tokens = prompt;
   text->usage_.seed = request.seed;
   if (request.answer) text->answer_.emplace(request.answer);
@@ -97,6 +102,27 @@ void ServedText::take_prompt(std::span<const float> logits, int64_t first, int64
   }
   sequence.logits_begin = first + rows;
   if (!told.log_probabilities.empty()) events.push_back(std::move(told));
+}
+
+void ServedText::read_logits(std::span<const float> logits, int64_t first, int64_t rows,
+                             ServedScratch& scratch, std::vector<ServingEvent>& events) {
+  const Status taken = reader_->take_logits(logits, first, rows, scratch.order);
+  if (!taken.ok()) return finish(Finish::kFailed, taken, events);
+  sequence.logits_begin = first + rows;
+  if (sequence.logits_begin == sequence.logits_end) finish_reading(events);
+}
+
+void ServedText::read_hidden(std::span<const float> hidden, int64_t rows, std::vector<ServingEvent>& events) {
+  reader_->take_hidden(hidden);
+  sequence.hidden_begin += rows;
+  if (sequence.hidden_begin == sequence.hidden_end) finish_reading(events);
+}
+
+void ServedText::finish_reading(std::vector<ServingEvent>& events) {
+  Result<PromptResult> result = reader_->finish();
+  if (!result.ok()) return finish(Finish::kFailed, result.status(), events);
+  finish(Finish::kStop, {}, events);
+  events.back().result = std::move(*result);
 }
 
 size_t ServedText::wanted_guesses(size_t most) {

@@ -13,6 +13,7 @@
 #include "capi/engine/sampler.h"
 #include "capi/engine/serving/draft_record.h"
 #include "capi/engine/serving/ngram_drafts.h"
+#include "capi/engine/serving/prompt_reader.h"
 #include "capi/engine/serving/sequence.h"
 #include "capi/engine/serving/served_answer.h"
 #include "capi/engine/serving/serving_event.h"
@@ -34,6 +35,7 @@ class ServedText {
   // Of the model: what its texts are written with.
   struct Model {
     int64_t vocabulary = 0;
+    size_t hidden_width = 0;  // 0: hidden states cannot be had
     std::vector<int32_t> end_ids;
     std::shared_ptr<const Tokenizer> tokenizer;  // null: events have no text
   };
@@ -54,6 +56,12 @@ class ServedText {
   // Log probabilities of tokens of the prompt: rows behind tokens [first, first + rows).
   void take_prompt(std::span<const float> logits, int64_t first, int64_t rows, ServedScratch& scratch,
                    std::vector<ServingEvent>& events);
+  // Nothing is generated: rows of logits or of hidden states that the sequence wants, behind tokens [first, first + rows);
+  // with the last of them it ends.
+  bool reads_prompt() const { return reader_.has_value(); }
+  void read_logits(std::span<const float> logits, int64_t first, int64_t rows, ServedScratch& scratch,
+                   std::vector<ServingEvent>& events);
+  void read_hidden(std::span<const float> hidden, int64_t rows, std::vector<ServingEvent>& events);
   bool waits_for_answer() const { return !kept_logits_.empty(); }
   std::span<const float> kept_logits() const { return kept_logits_; }
   void answer(std::span<const float> logits, ServedScratch& scratch, std::vector<ServingEvent>& events);
@@ -76,6 +84,7 @@ class ServedText {
   ServingEvent event(ServingEvent::Kind kind) const;
   std::string decode(int32_t token);
   void tell(std::string text, ServingEvent& told);
+  void finish_reading(std::vector<ServingEvent>& events);
 
   const std::shared_ptr<const Tokenizer> tokenizer_;
   const std::shared_ptr<const SamplingSettings> sampling_;
@@ -84,6 +93,7 @@ class ServedText {
   std::unique_ptr<TextDecoder> decoder_;  // null without a tokenizer
   TextStream stream_;
   std::optional<ServedAnswer> answer_;
+  std::optional<PromptReader> reader_;
   const bool changes_logits_, keeps_sequence_;
   int64_t request_ = 0, prompt_ = 0, most_ = 0;  // tokens of the prompt, and of all at most
   int64_t told_ = 0;                             // tokens of the prompt whose log probabilities were told

@@ -70,6 +70,11 @@ Result<std::unique_ptr<ServingCore>> ServingCore::create(std::shared_ptr<Runtime
   core->text_model_.vocabulary = logits[logits.rank() - 1];
   core->text_model_.tokenizer = model->tokenizer();
   if (core->text_model_.tokenizer) core->text_model_.end_ids = core->text_model_.tokenizer->data().end_ids;
+  if (core->settings_.hidden) {
+    const Graph& step = *core->running_->record().entries.front().graph;
+    core->text_model_.hidden_width =
+        static_cast<size_t>(step.type(*step.find_output("hidden")).shape.dims().back());
+  }
   core->table_.assign(
       static_cast<size_t>(core->settings_.rows * table_columns(serving_options(core->settings_))), -1);
   core->batch_invariant_ = batch_invariant;
@@ -107,14 +112,38 @@ Status ServingCore::check_tokens(std::span<const int32_t> tokens) const {
   return {};
 }
 
-Result<ServingCore::Texts> ServingCore::make_texts(const ServingRequest& request, int64_t number) const {
-  const auto prompt = static_cast<int64_t>(request.prompt.size());
+// Of a sequence of `most` tokens at most.
+Status ServingCore::check_prompt(const ServingRequest& request, int64_t most) const {
+  const auto prompt = std::ssize(request.prompt);
   if (prompt == 0) return Status(StatusCode::kInvalidArgument, "a prompt needs at least one token");
-  const int64_t most = std::min(settings_.context, settings_.pages * settings_.page_size);
-  if (prompt >= most)
+  const std::string_view limit = most == settings_.context ? "context" : "cache";
+  if (!request.task && prompt >= most)
+    return Status(
+        StatusCode::kInvalidArgument,
+        format("the prompt has {} tokens; with at least one more it must fit the {} that the {} holds",
+               prompt, most, limit));
+  if (!request.task) return {};
+  const PromptTask& task = *request.task;
+  if (task.reads_hidden() && !settings_.hidden)
+    return Status(
+        StatusCode::kFailedPrecondition,
+        "request: option 'embed' is 1, and the engine was made without: set its option 'embeddings' to 1");
+  if (!task.reads_hidden() && (prompt < 2 || task.first >= prompt))
+    return Status(
+        StatusCode::kInvalidArgument,
+        format("request: option 'score_from' is {}, the prompt has {} tokens; wanted less than that, and "
+               "at least 2 tokens",
+               task.first, prompt));
+  // The last token of scores is not computed.
+  if (const int64_t room = most + (task.reads_hidden() ? 0 : 1); prompt > room)
     return Status(StatusCode::kInvalidArgument,
-                  format("the prompt has {} tokens; with at least one more it must fit the {} that {} holds",
-                         prompt, most, most == settings_.context ? "the context" : "the cache"));
+                  format("the prompt has {} tokens, at most {} fit the {}", prompt, room, limit));
+  return {};
+}
+
+Result<ServingCore::Texts> ServingCore::make_texts(const ServingRequest& request, int64_t number) const {
+  const int64_t most = std::min(settings_.context, settings_.pages * settings_.page_size);
+  TSR_RETURN_IF_ERROR(check_prompt(request, most));
   TSR_RETURN_IF_ERROR(check_tokens(request.prompt).with_context("the prompt"));
   std::shared_ptr<const LoadedAdapter> adapter;
   if (request.adapter >= 0) {
@@ -195,8 +224,9 @@ Status ServingCore::recover(const Status& failure, std::vector<ServingEvent>& ev
   return draft != nullptr ? draft->recover() : Status();
 }
 
-// Feeds and runs the parts; which rows of logits_ are whose.
-Status ServingCore::run(const std::vector<StepPart>& parts, std::vector<Wanted>& wanted) {
+// Feeds and runs the parts; which rows of logits_ and hidden_ are whose.
+Status ServingCore::run(const std::vector<StepPart>& parts, StepResults& results) {
+  std::vector<Wanted>& wanted = results.logits;
   int64_t count = 0, rows = 0;
   for (const StepPart& part : parts) {
     const Sequence& sequence = *part.sequence;
@@ -204,11 +234,14 @@ Status ServingCore::run(const std::vector<StepPart>& parts, std::vector<Wanted>&
     // Rows behind tokens whose logits are wanted, up to the last.
     int64_t from = std::max(part.first, sequence.logits_begin);
     const int64_t to = end >= sequence.size() ? end : std::min(end, sequence.logits_end);
-    if (from >= sequence.logits_end) from = sequence.size() - 1;
+    if (from >= sequence.logits_end) from = sequence.generates ? sequence.size() - 1 : to;
     if (from < to) {
       wanted.push_back({&text_of(sequence), from, to - from});
       rows += to - from;
     }
+    const int64_t hidden = std::max(part.first, sequence.hidden_begin);
+    if (const int64_t hidden_end = std::min(end, sequence.hidden_end); hidden < hidden_end)
+      results.hidden.push_back({&text_of(sequence), count + hidden - part.first, hidden_end - hidden});
     count += part.count;
   }
   const ServingEntry& entry = serving_entry(entries_, count, rows);
@@ -233,6 +266,8 @@ Status ServingCore::run(const std::vector<StepPart>& parts, std::vector<Wanted>&
   }
   TSR_ASSIGN_OR_RETURN(step_seconds_,
                        step.run(*running_, table_, settings_.rows, text_model_.vocabulary, logits_));
+  if (!results.hidden.empty())
+    TSR_RETURN_IF_ERROR(step.fetch_hidden(*running_, text_model_.hidden_width, hidden_));
   step_times_.note(entry.name, step_seconds_);
   ++counts_.steps;
   counts_.tokens += count;
@@ -243,7 +278,8 @@ DraftModel* ServingCore::draft_model() const { return speculation_ ? speculation
 
 // Guesses for those that are decoded.
 Status ServingCore::guess(std::span<ServedText* const> decoding) {
-  const int64_t room = std::min(serving_step_tokens(settings_) - std::ssize(decoding), kServingScoredTokens);
+  const int64_t room =
+      std::min(serving_step_tokens(settings_) - std::ssize(decoding), settings_.scored_tokens);
   return speculation_->guess(
       decoding, static_cast<size_t>(settings_.most_guesses), static_cast<size_t>(room),
       [this](int64_t tokens) { return step_times_.find(serving_entry(entries_, tokens, tokens).name); });
@@ -256,6 +292,7 @@ void ServingCore::take_rows(const Wanted& wanted, std::span<const float> rows,
   ServedText& text = *wanted.text;
   Sequence& sequence = text.sequence;
   const auto width = static_cast<size_t>(text_model_.vocabulary), count = static_cast<size_t>(wanted.count);
+  if (text.reads_prompt()) return text.read_logits(rows, wanted.first, wanted.count, scratch_, events);
   if (wanted.first < sequence.logits_end)
     text.take_prompt(rows, wanted.first, wanted.count, scratch_, events);
   const std::vector<int32_t> guesses = sequence.guesses;
@@ -275,6 +312,20 @@ void ServingCore::take_rows(const Wanted& wanted, std::span<const float> rows,
   scheduler_.accept(sequence, static_cast<int64_t>(right));
 }
 
+void ServingCore::take_results(const StepResults& results, std::vector<ServingEvent>& events) {
+  std::span<const float> rows(logits_);
+  for (const Wanted& it : results.logits) {
+    const auto size = static_cast<size_t>(it.count * text_model_.vocabulary);
+    take_rows(it, rows.first(size), events);
+    rows = rows.subspan(size);
+  }
+  const size_t width = text_model_.hidden_width;
+  for (const WantedHidden& it : results.hidden)
+    it.text->read_hidden(
+        std::span(hidden_).subspan(static_cast<size_t>(it.at) * width, static_cast<size_t>(it.count) * width),
+        it.count, events);
+}
+
 Result<bool> ServingCore::step(std::vector<ServingEvent>& events) {
   TSR_RETURN_IF_ERROR(adapter_queue_->admit(scheduler_, running_->session()));
   for (const auto& [number, text] : texts_) text->sequence.guesses.clear();  // of a step that did not come
@@ -282,7 +333,8 @@ Result<bool> ServingCore::step(std::vector<ServingEvent>& events) {
   if (speculation_ != nullptr)
     for (const Sequence* sequence : scheduler_.decoding()) decoding.push_back(&text_of(*sequence));
   if (!decoding.empty()) TSR_RETURN_IF_ERROR(guess(decoding));
-  const std::vector<StepPart> parts = scheduler_.plan(serving_step_tokens(settings_), kServingScoredTokens);
+  const std::vector<StepPart> parts =
+      scheduler_.plan(serving_step_tokens(settings_), settings_.scored_tokens);
   if (parts.empty()) return false;
   for (const StepPart& part : parts) {
     if (part.first != part.sequence->reused) continue;
@@ -291,16 +343,11 @@ Result<bool> ServingCore::step(std::vector<ServingEvent>& events) {
   }
   for (const PageCopy& copy : scheduler_.copies()) counts_.copied += copy.count;
   TSR_RETURN_IF_ERROR(transfer_->copy(scheduler_.copies()));
-  std::vector<Wanted> wanted;
-  TSR_RETURN_IF_ERROR(run(parts, wanted));
+  StepResults results;
+  TSR_RETURN_IF_ERROR(run(parts, results));
   scheduler_.computed(parts);
-  std::span<const float> rows(logits_);
   const int64_t right = counts_.right;
-  for (const Wanted& it : wanted) {
-    const auto size = static_cast<size_t>(it.count * text_model_.vocabulary);
-    take_rows(it, rows.first(size), events);
-    rows = rows.subspan(size);
-  }
+  take_results(results, events);
   if (!decoding.empty()) speculation_->note_step(step_seconds_, std::ssize(parts), counts_.right - right);
   remove_ended();
   return true;

@@ -85,16 +85,27 @@ class ServingCore {
  private:
   explicit ServingCore(ServingSettings settings);
   Status check_adapters() const;
+  Status check_prompt(const ServingRequest& request, int64_t most) const;
 
   // Rows of logits: one behind each of `count` tokens of a text from `first` on.
   struct Wanted {
     ServedText* text;
     int64_t first, count;
   };
-  Status run(const std::vector<StepPart>& parts, std::vector<Wanted>& wanted);
+  // Rows of hidden states: of `count` tokens of a text, which are tokens `at` and further of the step.
+  struct WantedHidden {
+    ServedText* text;
+    int64_t at, count;
+  };
+  struct StepResults {
+    std::vector<Wanted> logits;
+    std::vector<WantedHidden> hidden;
+  };
+  Status run(const std::vector<StepPart>& parts, StepResults& results);
   DraftModel* draft_model() const;  // null without one
   Status guess(std::span<ServedText* const> decoding);
   void take_rows(const Wanted& wanted, std::span<const float> rows, std::vector<ServingEvent>& events);
+  void take_results(const StepResults& results, std::vector<ServingEvent>& events);
   ServedText& text_of(const Sequence& sequence) const { return *texts_.find(sequence.number)->second; }
   Status check_tokens(std::span<const int32_t> tokens) const;
   ServedText* find(int64_t request, int32_t index) const;
@@ -120,7 +131,7 @@ class ServingCore {
   std::unique_ptr<Speculation> speculation_;  // null without guesses
   // Memory that every step uses.
   std::vector<int32_t> table_;
-  std::vector<float> logits_;
+  std::vector<float> logits_, hidden_;
   ServedScratch scratch_;
 };
 

@@ -8,6 +8,7 @@
 
 #include "capi/engine/log_probabilities.h"
 #include "capi/engine/serving/kept_sequence.h"
+#include "capi/engine/serving/prompt_reader.h"
 #include "graph/base/status.h"
 
 namespace tessera {
@@ -50,6 +51,7 @@ struct ServingEvent {
   std::optional<ServedUsage> usage;  // of kEnd
   Status failure;                    // of kFailed
   std::optional<KeptSequence> sequence;  // of kEnd, where it is kept
+  std::optional<PromptResult> result;    // of kEnd with kStop, of requests that compute of their prompt alone
 };
 
 }  // namespace tessera

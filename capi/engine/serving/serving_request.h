@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "capi/engine/sampling_settings.h"
+#include "capi/engine/serving/prompt_reader.h"
 #include "capi/engine/serving/served_answer.h"
 #include "capi/engine/stop_automaton.h"
 #include "serialize/grammar/constraint.h"
@@ -24,6 +25,7 @@ struct ServingRequest {
   std::shared_ptr<const StopAutomaton> stops = nullptr;          // of sampling->stop; null: none
   std::optional<grammar::Constraint> constraint = std::nullopt;  // of each text
   std::shared_ptr<const AnswerReading> answer = nullptr;  // texts are taken apart by it; null: as they are
+  std::optional<PromptTask> task = std::nullopt;  // nothing is generated, and this is computed of the prompt
   bool changes_logits = false;  // the caller answers with logits for each token
   bool keeps_sequence = false;  // the sequences can be had once their texts have ended
 };

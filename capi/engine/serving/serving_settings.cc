@@ -23,7 +23,8 @@ ServingOptions serving_options(const ServingSettings& settings) {
           .cache = settings.cache,
           .adapter_slots = settings.adapters,
           .adapter_rank = settings.adapter_rank,
-          .adapter_type = settings.adapter_type};
+          .adapter_type = settings.adapter_type,
+          .hidden = settings.hidden};
 }
 
 int64_t serving_step_tokens(const ServingSettings& settings) {
@@ -39,16 +40,17 @@ std::vector<int64_t> serving_step_sizes(const ServingSettings& settings) {
 
 std::vector<ServingEntry> serving_entries(const ServingSettings& settings) {
   constexpr int64_t kFew = 16;
+  const bool scores_much = settings.scored_tokens > ServingSettings().scored_tokens;
+  const int64_t largest = serving_step_tokens(settings);
   std::vector<ServingEntry> entries;
   for (const int64_t tokens : serving_step_sizes(settings)) {
     // Of few tokens all logits cost little.
-    const int64_t wanted = tokens <= kFew ? tokens : std::min(tokens, settings.rows);
-    entries.push_back({format("serve.{}", tokens), tokens, wanted});
+    const int64_t few = tokens <= kFew ? tokens : std::min(tokens, settings.rows);
+    const int64_t many = std::min(tokens, settings.rows + settings.scored_tokens);
+    entries.push_back({format("serve.{}", tokens), tokens, few});
+    if (many > few && (scores_much || tokens == largest))
+      entries.push_back({format("serve.{}.{}", tokens, many), tokens, many});
   }
-  const int64_t largest = entries.back().tokens;
-  const int64_t wanted = std::min(largest, settings.rows + kServingScoredTokens);
-  if (wanted > entries.back().wanted)
-    entries.push_back({format("serve.{}.{}", largest, wanted), largest, wanted});
   return entries;
 }
 

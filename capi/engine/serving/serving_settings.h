@@ -34,17 +34,20 @@ struct ServingSettings {
   int64_t adapters = 0;        // adapters of requests in use at once; 0: none
   int64_t adapter_rank = 16;   // at most
   DType adapter_type = DType::kF32;  // of their factors on the devices: f32, bf16 or f16
+  bool hidden = false;               // hidden states of tokens can be had
+  int64_t scored_tokens =
+      64;  // of a step at most, behind which logits are wanted beside each sequence's last
 };
 
 // With context and pages filled in; `longest`: the model's context, 0 where unknown.
 Result<ServingSettings> finalized(ServingSettings settings, int64_t longest);
 ServingOptions serving_options(const ServingSettings& settings);
 
-// Tokens of a step at most; and of those at most whose logits are wanted beside each sequence's last.
+// Tokens of a step at most.
 int64_t serving_step_tokens(const ServingSettings& settings);
-inline constexpr int64_t kServingScoredTokens = 64;
 
-// Entry points "serve.N" for steps of up to N tokens, the smallest first; the last is for many wanted logits.
+// Entry points "serve.N" for steps of up to N tokens, the smallest first; "serve.N.W" are for many wanted logits: one of
+// the largest steps, or of each size where more tokens than usual are scored.
 struct ServingEntry {
   std::string name;
   int64_t tokens = 0, wanted = 0;

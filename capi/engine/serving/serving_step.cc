@@ -50,10 +50,16 @@ Result<double> ServingStep::run(ProgramRunner& runner, std::span<const int32_t> 
   const auto begin = std::chrono::steady_clock::now();
   TSR_RETURN_IF_ERROR(runner.run(entry_.name));
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  if (chosen_ == 0) return seconds;
   logits.resize(static_cast<size_t>(entry_.wanted * vocabulary));
   TSR_RETURN_IF_ERROR(
       runner.session().fetch_into(entry_.name, "logits", std::as_writable_bytes(std::span(logits))));
   return seconds;
+}
+
+Status ServingStep::fetch_hidden(ProgramRunner& runner, size_t width, std::vector<float>& hidden) const {
+  hidden.resize(static_cast<size_t>(entry_.tokens) * width);
+  return runner.session().fetch_into(entry_.name, "hidden", std::as_writable_bytes(std::span(hidden)));
 }
 
 }  // namespace tessera

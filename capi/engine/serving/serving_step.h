@@ -29,6 +29,9 @@ class ServingStep {
   Result<double> run(ProgramRunner& runner, std::span<const int32_t> page_table, int64_t rows,
                      int64_t vocabulary, std::vector<float>& logits) const;
 
+  // Of the run: hidden [the entry's tokens, width], in the order in which they were added.
+  Status fetch_hidden(ProgramRunner& runner, size_t width, std::vector<float>& hidden) const;
+
  private:
   const ServingEntry& entry_;
   std::vector<int32_t> ids_, row_, position_, slot_, adapter_, wanted_;

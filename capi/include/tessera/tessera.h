@@ -1440,6 +1440,10 @@ TSR_API void tsr_generator_free(tsr_generator* generator);
  *                         and keys and values for `sequences` times `context` tokens, which count for memory_limit. Texts
  *                         longer than its own context go on without guesses
  *   draft_tokens    i64   tokens of a text that are guessed in a step at most, 1 to 15 (default 4 for draft, 7 for ngram)
+ *   embeddings      i64   1: requests may have the option embed (default 0). The last block is then computed of every token
+ *                         of a step, also of prompts whose texts go on
+ *   scored_tokens   i64   tokens of prompts in a step, at most, whose log probabilities are wanted (default 64); their
+ *                         logits take memory. More, such as step_tokens, is for engines that score much (score_from)
  *   adapters        i64   LoRA adapters that a step can mix, of those loaded with tsr_engine_load_adapter (default 0)
  *   adapter_rank    i64   of these, at most (default 16)
  *   adapter_type    str   f32 (default) | bf16 | f16: element type of their numbers. Those of the second matrix times alpha/rank
@@ -1493,6 +1497,17 @@ TSR_API tsr_status* tsr_engine_new(tsr_runtime* runtime, tsr_model* model, const
  *                              tsr_engine_answer (default 0)
  *   adapter              i64   of tsr_engine_load_adapter (default -1: none)
  *   keep                 i64   1: when it ended its sequences can be had by tsr_engine_sequence (default 0)
+ * and of requests that compute of their prompt alone: they generate nothing, have one TSR_EVENT_END and, beside these, the
+ * options priority, adapter and special (of scores); others are refused
+ *   embed                i64   1: vectors, for tsr_engine_embedding (default 0); a prompt that is text is encoded with what
+ *                              the tokenizer puts around texts, as by tsr_embedder_embed, and is not cut
+ *   pooling              str   auto (default), mean, cls, last: as for tsr_embedder_new | none: the hidden state of each
+ *                              token
+ *   normalize            i64   likewise
+ *   score_from           i64   the first token of the prompt whose log probability is wanted, for tsr_engine_scores
+ *                              (default -1: none). Tokens before it are shared with other requests: to score completions
+ *                              of a context, submit context and completion as a request each, with score_from the
+ *                              context's count of tokens
  * and of messages: name, template, tools, documents, variables, now, continue_final_message as for tsr_chat_new and
  * tsr_chat_render, and
  *   parse                i64   1: the answer is taken apart as by tsr_chat_parse (default: 1 without a grammar, else 0):
@@ -1567,6 +1582,18 @@ TSR_API tsr_status* tsr_sequence_rewind(tsr_sequence* sequence, size_t count);
 TSR_API tsr_status* tsr_sequence_tokens(const tsr_sequence* sequence, int32_t* items, size_t capacity,
                                         size_t* out_count);
 TSR_API void tsr_sequence_free(tsr_sequence* sequence);
+
+/* What requests with the options embed and score_from computed, once they have ended with TSR_FINISH_STOP: "Arrays out". When
+ * capacity holds all it is taken: TSR_NOT_FOUND from then on, as for other requests. Results that are not taken are kept
+ * until the engine is freed. Those of embed are f32 [width] of the prompt, or with pooling none [tokens, width]; width:
+ * tsr_engine_embedding_width (TSR_FAILED_PRECONDITION without the option embeddings). Scores are natural logarithms of the
+ * tokens' probabilities, given all before them, f32 [tokens - score_from]; NaN for a text's first token; greedy [capacity],
+ * or NULL: 1 where no token was likelier, 0 elsewhere. */
+TSR_API tsr_status* tsr_engine_embedding(tsr_engine* engine, int64_t request, float* items, size_t capacity,
+                                         size_t* out_count);
+TSR_API tsr_status* tsr_engine_embedding_width(const tsr_engine* engine, size_t* out_count);
+TSR_API tsr_status* tsr_engine_scores(tsr_engine* engine, int64_t request, float* items, size_t capacity,
+                                      uint8_t* greedy, size_t* out_count);
 
 /* A request whose prompt is the sequence, then these tokens (count may be 0), as tsr_engine_submit_tokens. */
 TSR_API tsr_status* tsr_engine_submit_sequence(tsr_engine* engine, const tsr_options* options,
