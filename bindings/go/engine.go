@@ -81,9 +81,16 @@ func (e *Engine) submit(options Options, call func(c, options uintptr, number *i
 	return &Request{engine: e, number: number, events: core.add(number, textsOf(options, core.texts))}, nil
 }
 
-// textsOf is the option n, which C found to be an integer; otherwise where it is not given.
+// textsOf is how many texts end, by options that C found to be integers; otherwise where n is not given.
 func textsOf(options Options, otherwise int64) int64 {
-	switch n := options["n"].(type) {
+	if integerOf(options["embed"], 0) == 1 || integerOf(options["score_from"], -1) >= 0 {
+		return 1
+	}
+	return integerOf(options["n"], otherwise)
+}
+
+func integerOf(value any, otherwise int64) int64 {
+	switch n := value.(type) {
 	case int:
 		return int64(n)
 	case int32:
@@ -91,7 +98,10 @@ func textsOf(options Options, otherwise int64) int64 {
 	case int64:
 		return n
 	case bool:
-		return 1
+		if n {
+			return 1
+		}
+		return 0
 	}
 	return otherwise
 }
@@ -231,6 +241,41 @@ func (e *Engine) Logits(request int64, index int) ([]float32, error) {
 // Answer lets that text go on with these logits, -inf excluding a token; nil: as they are.
 func (e *Engine) Answer(request int64, index int, logits []float32) error {
 	return e.inner().handle.call(func(c uintptr) uintptr { return raw.Tsr_engine_answer(c, request, index, logits) })
+}
+
+// Embedding takes what a request with the option embed computed, once it has ended: a row with its vector, or with pooling
+// none a row for each token of its prompt. ErrNotFound otherwise, and the second time.
+func (e *Engine) Embedding(request int64) ([][]float32, error) {
+	c, done := e.inner().handle.use()
+	defer done()
+	var width, count uint64
+	if err := failure(raw.Tsr_engine_embedding_width(c, &width)); err != nil {
+		return nil, err
+	}
+	if err := failure(raw.Tsr_engine_embedding(c, request, nil, &count)); err != nil {
+		return nil, err
+	}
+	values := make([]float32, count)
+	if err := failure(raw.Tsr_engine_embedding(c, request, values, &count)); err != nil {
+		return nil, err
+	}
+	return inRows(values, count, width)
+}
+
+// Scores takes those of a request with the option score_from, once it has ended: of the prompt's tokens from that one on.
+// ErrNotFound otherwise, and the second time.
+func (e *Engine) Scores(request int64) (Scores, error) {
+	c, done := e.inner().handle.use()
+	defer done()
+	var count uint64
+	if err := failure(raw.Tsr_engine_scores(c, request, nil, nil, &count)); err != nil {
+		return Scores{}, err
+	}
+	logprobs, greedy := make([]float32, count), make([]byte, count)
+	if err := failure(raw.Tsr_engine_scores(c, request, logprobs, &greedy[0], &count)); err != nil {
+		return Scores{}, err
+	}
+	return newScores(logprobs, greedy), nil
 }
 
 // Report is JSON: requests, steps, tokens, what was cached, plan, memory.

@@ -141,6 +141,24 @@ func (r *Request) Texts(ctx context.Context) ([]string, error) {
 	return texts, nil
 }
 
+// Embedding waits for the request's end, then it is Engine.Embedding. If the context ends, so does the request.
+func (r *Request) Embedding(ctx context.Context) ([][]float32, error) {
+	if _, err := r.Texts(ctx); err != nil {
+		return nil, err
+	}
+	r = r.some()
+	return r.engine.Embedding(r.number)
+}
+
+// Scores waits for the request's end, then it is Engine.Scores. If the context ends, so does the request.
+func (r *Request) Scores(ctx context.Context) (Scores, error) {
+	if _, err := r.Texts(ctx); err != nil {
+		return Scores{}, err
+	}
+	r = r.some()
+	return r.engine.Scores(r.number)
+}
+
 // requestEvents are those of a request that were not collected yet. The core's mutex guards it.
 type requestEvents struct {
 	events       []Event

@@ -100,11 +100,16 @@ func split(texts [][]int32, logprobs []float32, greedy []byte) []Scores {
 	begin := 0
 	for i, text := range texts {
 		end := begin + len(text)
-		scores[i] = Scores{LogProbs: logprobs[begin:end:end], Greedy: make([]bool, len(text))}
-		for j := range text {
-			scores[i].Greedy[j] = greedy[begin+j] != 0
-		}
+		scores[i] = newScores(logprobs[begin:end:end], greedy[begin:end])
 		begin = end
+	}
+	return scores
+}
+
+func newScores(logprobs []float32, greedy []byte) Scores {
+	scores := Scores{LogProbs: logprobs, Greedy: make([]bool, len(greedy))}
+	for i, likeliest := range greedy {
+		scores.Greedy[i] = likeliest != 0
 	}
 	return scores
 }

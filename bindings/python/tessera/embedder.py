@@ -46,7 +46,7 @@ class Embedder(Handle):
                 width = result(raw.tsr_embedder_width(c))
                 rows = array.array("f", bytes(4 * width * (len(lengths) // 2 if self._pairs else len(lengths))))
                 check(interruptible(lambda: raw.tsr_embedder_embed(c, data, lengths, rows), self.cancel))
-                return _shaped(rows, width)
+                return shaped(rows, width)
             check(raw.tsr_embedder_start(c, data, lengths))
             return self._compute(c, progress)
 
@@ -63,7 +63,7 @@ class Embedder(Handle):
             done = result(interruptible(lambda: raw.tsr_embedder_step(c), self.cancel))
             if progress is not None:
                 progress(done)
-        return _shaped(arguments.counted("f", lambda rows: raw.tsr_embedder_rows(c, rows)),
+        return shaped(arguments.counted("f", lambda rows: raw.tsr_embedder_rows(c, rows)),
                        result(raw.tsr_embedder_width(c)))
 
     @property
@@ -82,6 +82,6 @@ class Embedder(Handle):
             raw.tsr_embedder_cancel(c)
 
 
-def _shaped(rows: Any, width: int) -> memoryview[float]:
+def shaped(rows: Any, width: int) -> memoryview[float]:
     view: Any = memoryview(rows)
     return view.cast("B").cast("f", (len(rows) // width, width)) if rows else view

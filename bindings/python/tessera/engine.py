@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING, Any, Iterable, Iterator
 from . import arguments, raw
 from .arguments import Options
 from .chat import messages_json
+from .embedder import shaped
 from .errors import Code, InvalidArgumentError, NotFoundError, TesseraError, check, error_of, result, text
 from .event_router import SLICE_S, Entry, EventRouter
 from .handle import Handle, use
 from .runtime import Runtime, chosen_runtime
+from .scorer import Scores
 from .sequence import Sequence
 from .work import interruptible
 
@@ -169,6 +171,17 @@ class Request:
         """Lets that text go on with these logits, -inf excluding a token; None: as they are."""
         self._engine.answer(self.number, index, logits)
 
+    def embedding(self) -> memoryview[float]:
+        """Waits for its end and takes what a request with the option embed computed: a buffer of f32 [1, width], or with
+        pooling "none" [tokens, width]. NotFoundError for other requests, and the second time."""
+        self.texts()
+        return self._engine.embedding(self.number)
+
+    def scores(self) -> Scores:
+        """Likewise of a request with the option score_from: of the prompt's tokens from that one on."""
+        self.texts()
+        return self._engine.scores(self.number)
+
     def sequence(self, index: int = 0) -> Sequence:
         """Of one of its texts, where the request has the option keep, once that text has ended; NotFoundError otherwise, and
         the second time."""
@@ -309,6 +322,20 @@ class Engine(Handle):
             with self._pointer as c:
                 raw.tsr_engine_cancel(c, request)
 
+    def embedding(self, request: int) -> memoryview[float]:
+        """Of a request by its number, once it has ended; see Request.embedding."""
+        with self._pointer as c:
+            width = result(raw.tsr_engine_embedding_width(c))
+            return shaped(arguments.counted("f", lambda items: raw.tsr_engine_embedding(c, request, items)), width)
+
+    def scores(self, request: int) -> Scores:
+        """Of a request by its number, once it has ended; see Request.scores."""
+        with self._pointer as c:
+            count = result(raw.tsr_engine_scores(c, request, None, None))
+            scores = Scores(array.array("f", bytes(4 * count)), array.array("B", bytes(count)))
+            check(raw.tsr_engine_scores(c, request, scores.logprobs, scores.greedy)[0])
+            return scores
+
     def sequence(self, request: int, index: int = 0) -> Sequence:
         """Of a request by its number; see Request.sequence."""
         with self._pointer as c:
@@ -353,8 +380,10 @@ class Engine(Handle):
 
 
 def _texts(options: dict[str, Any], otherwise: int) -> int:
-    """The option n, which C found to be an integer."""
-    n = options.get("n")
+    """How many texts end, by options that C found to be integers."""
+    n, embed, score_from = (options.get(name) for name in ("n", "embed", "score_from"))
+    if int(embed or 0) == 1 or (score_from is not None and int(score_from) >= 0):
+        return 1
     return otherwise if n is None else int(n)
 
 

@@ -14,6 +14,7 @@ import dev.tessera.Json;
 import dev.tessera.Model;
 import dev.tessera.Request;
 import dev.tessera.Runtime;
+import dev.tessera.Scorer;
 import dev.tessera.TesseraException;
 import dev.tessera.Tokenizer;
 import java.time.Duration;
@@ -237,6 +238,28 @@ final class EngineTest {
         }
       }
       assertEquals("xxxxxx", text.toString());
+    }
+  }
+
+  @Test
+  @DisplayName("vectors and scores of prompts")
+  void prompts() {
+    try (Engine engine = engine("embeddings", 1, "n", 2)) {
+      Request vector = engine.submit("A computer", Map.of("embed", true, "normalize", 1));
+      Request scored = engine.submit("A computer", Map.of("score_from", 2));
+      float[][] rows = vector.embedding().join();
+      assertEquals(1, rows.length);
+      double squares = 0;
+      for (float value : rows[0]) {
+        squares += (double) value * value;
+      }
+      assertEquals(1, squares, 1e-5);
+      assertEquals(10, engine.submit("A computer", Map.of("embed", 1, "pooling", "none")).embedding().join().length);
+      Scorer.Scores scores = scored.scores().join();
+      assertEquals(8, scores.logProbs().length);
+      assertEquals(8, scores.greedy().length);
+      Given.refused(TesseraException.NotFound.class, "no scores", () -> engine.scores(scored.number()));
+      Given.invalid("max_tokens", () -> engine.submit("a", Map.of("embed", 1, "max_tokens", 3)));
     }
   }
 }

@@ -256,6 +256,27 @@ class Engines(unittest.TestCase):
                     request.answer(event.index, [value if i == ord("x") else float("-inf") for i, value in enumerate(logits)])
             self.assertEqual(text, "x" * 12)
 
+    def test_vectors_and_scores_of_prompts(self):
+        with tessera.Engine(self.model, embeddings=1, n=2, **GREEDY) as engine, tessera.Embedder(self.model) as embedder:
+            text, vector, scored = (engine.submit("A computer", max_tokens=3), engine.submit("A computer", embed=True),
+                                    engine.submit(ids=list(b"A computer"), score_from=2))
+            hidden = engine.submit(ids=list(b"A computer"), embed=1, pooling="none").embedding()
+            row = vector.embedding()
+            self.assertEqual(row.shape, (1, embedder.width))
+            for found, wanted in zip(row.tolist()[0], embedder.embed(["A computer"]).tolist()[0]):
+                self.assertAlmostEqual(found, wanted, delta=1e-4)
+            self.assertEqual(hidden.shape, (10, embedder.width))
+            scores = scored.scores()
+            wanted = tessera.score(self.model, [list(b"A computer")], bos="none")[0]
+            for found, other in zip(scores.logprobs, wanted.logprobs[2:]):
+                self.assertAlmostEqual(found, other, delta=1e-4)
+            self.assertEqual(scores.greedy, wanted.greedy[2:])
+            self.assertEqual(len(text.texts()), 2)
+            with self.assertRaises(tessera.NotFoundError):
+                vector.embedding()
+            with self.assertRaises(tessera.InvalidArgumentError):
+                engine.submit("a", embed=1, max_tokens=3)
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -233,3 +233,26 @@ func Test_logits_may_be_changed(t *testing.T) {
 	check(t, stream.Err())
 	wanted(t, "text", text, "xxxxxx")
 }
+
+func Test_vectors_and_scores_of_prompts(t *testing.T) {
+	engine := newEngine(t, tessera.Options{"temperature": 0, "max_tokens": 6, "embeddings": 1, "n": 2})
+	defer engine.Close()
+	ctx, prompt := context.Background(), []int32("A computer")
+	vector := must2(engine.SubmitTokens(prompt, tessera.Options{"embed": true, "normalize": true}))
+	scored := must2(engine.SubmitTokens(prompt, tessera.Options{"score_from": 2}))
+	rows := must2(vector.Embedding(ctx))
+	wanted(t, "rows", len(rows), 1)
+	squares := 0.0
+	for _, value := range rows[0] {
+		squares += float64(value) * float64(value)
+	}
+	wanted(t, "length 1", math.Abs(squares-1) < 1e-5, true)
+	hidden := must2(must2(engine.SubmitTokens(prompt, tessera.Options{"embed": 1, "pooling": "none"})).Embedding(ctx))
+	wanted(t, "hidden states", len(hidden), len(prompt))
+	scores := must2(scored.Scores(ctx))
+	wanted(t, "scores", len(scores.LogProbs), len(prompt)-2)
+	wanted(t, "greedy", len(scores.Greedy), len(prompt)-2)
+	wanted(t, "a logarithm", scores.LogProbs[0] < 0, true)
+	refused(t, second(engine.Scores(scored.Number())), tessera.ErrNotFound, "no scores")
+	refused(t, second(engine.Submit("a", tessera.Options{"embed": 1, "max_tokens": 3})), tessera.ErrInvalidArgument, "max_tokens")
+}

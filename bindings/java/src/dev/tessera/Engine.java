@@ -4,6 +4,7 @@ import dev.tessera.raw.Raw;
 import java.nio.file.Path;
 import java.time.Duration;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.Iterator;
 import java.util.List;
 import java.util.Map;
@@ -48,10 +49,18 @@ public final class Engine extends Handle {
     }
   }
 
-  /** The option n, which the library found to be an integer; otherwise where it is not given. */
+  /** How many texts end, by options that the library found to be integers; otherwise where n is not given. */
   private static long texts(Map<String, ?> options, long otherwise) {
-    Object n = options == null || options.isEmpty() ? null : options.get("n");
-    return n instanceof Number number ? number.longValue() : n instanceof Boolean ? 1 : otherwise;
+    boolean isText = integer(options, "embed", 0) != 1 && integer(options, "score_from", -1) < 0;
+    return isText ? integer(options, "n", otherwise) : 1;
+  }
+
+  private static long integer(Map<String, ?> options, String name, long otherwise) {
+    Object value = options == null || options.isEmpty() ? null : options.get(name);
+    if (value instanceof Boolean flag) {
+      return flag ? 1 : 0;
+    }
+    return value instanceof Number number ? number.longValue() : otherwise;
   }
 
   EventRouter router() {
@@ -219,6 +228,42 @@ public final class Engine extends Handle {
   public void answer(long request, int index, float[] logits) {
     try (Use use = share()) {
       use.check(Raw.tsr_engine_answer(use.pointer, request, index, logits));
+    }
+  }
+
+  /**
+   * Takes what a request with the option embed computed, once it has ended: a row with its vector, or with pooling none a row
+   * for each token of its prompt. {@link TesseraException.NotFound} otherwise, and the second time.
+   */
+  public float[][] embedding(long request) {
+    long[] count = new long[1];
+    long[] width = new long[1];
+    try (Use use = share()) {
+      use.check(Raw.tsr_engine_embedding_width(use.pointer, width));
+      use.check(Raw.tsr_engine_embedding(use.pointer, request, null, count));
+      float[] values = new float[Math.toIntExact(count[0])];
+      use.check(Raw.tsr_engine_embedding(use.pointer, request, values, count));
+      int columns = Math.toIntExact(width[0]);
+      float[][] rows = new float[values.length / columns][];
+      for (int i = 0; i < rows.length; ++i) {
+        rows[i] = Arrays.copyOfRange(values, i * columns, (i + 1) * columns);
+      }
+      return rows;
+    }
+  }
+
+  /**
+   * Takes the scores of a request with the option score_from, once it has ended: of the prompt's tokens from that one on.
+   * {@link TesseraException.NotFound} otherwise, and the second time.
+   */
+  public Scorer.Scores scores(long request) {
+    long[] count = new long[1];
+    try (Use use = share()) {
+      use.check(Raw.tsr_engine_scores(use.pointer, request, null, null, count));
+      float[] logProbs = new float[Math.toIntExact(count[0])];
+      byte[] greedy = new byte[logProbs.length];
+      use.check(Raw.tsr_engine_scores(use.pointer, request, logProbs, greedy, count));
+      return Scorer.scores(logProbs, greedy);
     }
   }
 

@@ -92,6 +92,20 @@ public final class Request {
     return all;
   }
 
+  /** {@link Engine#embedding} of this request, once it is complete. */
+  public CompletableFuture<float[][]> embedding() {
+    CompletableFuture<float[][]> rows = new CompletableFuture<>();
+    collect(rows, texts -> engine.embedding(number));
+    return rows;
+  }
+
+  /** {@link Engine#scores} of this request, once it is complete. */
+  public CompletableFuture<Scorer.Scores> scores() {
+    CompletableFuture<Scorer.Scores> scores = new CompletableFuture<>();
+    collect(scores, texts -> engine.scores(number));
+    return scores;
+  }
+
   private <T> void collect(CompletableFuture<T> future, java.util.function.Function<List<String>, T> result) {
     engine.router().collect(engine, queue, new Texts(future, result));
     future.whenComplete((value, thrown) -> {
@@ -112,7 +126,11 @@ public final class Request {
         if (thrown != null) {
           future.completeExceptionally(thrown);
         } else {
-          future.complete(result.apply(texts.stream().map(StringBuilder::toString).toList()));
+          try {
+            future.complete(result.apply(texts.stream().map(StringBuilder::toString).toList()));
+          } catch (RuntimeException none) {
+            future.completeExceptionally(none);
+          }
         }
       });
     }

@@ -77,14 +77,19 @@ public final class Scorer extends Handle {
     List<Scores> all = new ArrayList<>(lengths.length);
     int begin = 0;
     for (long length : lengths) {
-      boolean[] likeliest = new boolean[(int) length];
-      for (int i = 0; i < likeliest.length; ++i) {
-        likeliest[i] = greedy[begin + i] != 0;
-      }
-      all.add(new Scores(Arrays.copyOfRange(logProbs, begin, begin + likeliest.length), likeliest));
-      begin += likeliest.length;
+      int end = begin + (int) length;
+      all.add(scores(Arrays.copyOfRange(logProbs, begin, end), Arrays.copyOfRange(greedy, begin, end)));
+      begin = end;
     }
     return all;
+  }
+
+  static Scores scores(float[] logProbs, byte[] greedy) {
+    boolean[] likeliest = new boolean[greedy.length];
+    for (int i = 0; i < likeliest.length; ++i) {
+      likeliest[i] = greedy[i] != 0;
+    }
+    return new Scores(logProbs, likeliest);
   }
 
   /** JSON: tokens, windows, speed, plan, memory. */
