@@ -232,7 +232,7 @@ Json bench_serve(const ServeLoad& load, const Served& served) {
     throw Error(TSR_INVALID_ARGUMENT,
                 "--adapter-rank and --adapter-type belong to --adapters, which is missing");
   if (serving.adapters && !serving.adapter_rank) serving.adapter_rank = kAdapterRank;
-  const Reads reads = reads_of(load, served);
+  Reads reads = reads_of(load, served);
   const Options options = served.options();
   set(options, "context", load.prompt + load.new_tokens);
   if (!load.serving.sequences && load.rate == 0) set(options, "sequences", load.clients);
@@ -243,6 +243,10 @@ Json bench_serve(const ServeLoad& load, const Served& served) {
   Clients clients(load, served, engine, adapters.numbers);
   clients.warm_up();
   const Json before = report_of(engine);
+  // A generator with dp computes the same on the devices of each replica.
+  const auto replicas = before["replicas"].get<double>();
+  reads.parameter_bytes /= replicas;
+  reads.token_bytes /= replicas;
   const int64_t requests = load.requests > 0 ? load.requests : kRequestsPerClient * load.clients;
   const double seconds = clients.run(requests);
   const Json report = report_of(engine);
@@ -256,11 +260,13 @@ Json bench_serve(const ServeLoad& load, const Served& served) {
   // Each adapter that a step has is read once.
   const double adapter_bytes =
       (serving.adapter_type.value_or("f32") == "f32" ? 4.0 : 2.0) * static_cast<double>(adapters.elements);
-  const double step_bytes = reads.parameter_bytes + at_once * kept * reads.token_bytes +
-                            std::min(at_once, static_cast<double>(adapters.numbers.size())) * adapter_bytes;
+  const double step_bytes =
+      reads.parameter_bytes + at_once / replicas * kept * reads.token_bytes +
+      std::min(at_once / replicas, static_cast<double>(adapters.numbers.size())) * adapter_bytes;
   Json result = {{"mode", "serve"},
                  {"clients", load.clients},
                  {"rate", load.rate},
+                 {"replicas", before["replicas"]},
                  {"requests", requests},
                  {"prompt", load.prompt},
                  {"new", load.new_tokens},
@@ -284,12 +290,12 @@ Json bench_serve(const ServeLoad& load, const Served& served) {
     result["adapter_bytes"] = adapter_bytes;
   }
   if (served.memory_bytes_per_s > 0) {
-    const double limit = at_once * served.memory_bytes_per_s / step_bytes;
+    const double limit = at_once / replicas * served.memory_bytes_per_s / step_bytes;
     result["memory_bytes_per_second"] = served.memory_bytes_per_s;
     result["limit_tokens_per_second"] = limit;
     result["share_of_limit"] = tokens / seconds / limit;
   }
-  result["plan"] = report["plan"]["strategy"];
+  result["plan"] = report["plan"]["strategy"];  // of each replica
   result["devices"] = report["devices"];
   return result;
 }
@@ -311,6 +317,9 @@ void print_serve(const Json& result) {
               << " at once\n";
   else
     std::cout << counted(result["clients"].get<int64_t>(), "client") << '\n';
+  if (result["replicas"] > 1)
+    std::cout << "replicas   " << result["replicas"].get<int64_t>() << ", each with plan "
+              << result["plan"].get<std::string>() << '\n';
   std::cout << "speed      " << rate_text(real("tokens_per_second")) << " generated tokens/s, "
             << rate_text(real("prompt_tokens_per_second")) << " of prompts; "
             << counted(result["steps"].get<int64_t>(), "step") << " of "

@@ -32,8 +32,8 @@ int64_t bytes_of(const std::string& text) {
   return static_cast<int64_t>(number);
 }
 
-// An engine whose cache holds `tokens`, little enough to be made for its report. It is kept: weights in an order of their
-// own are then made once for all.
+// An engine whose replicas' caches hold few tokens, so that it can be made for its report. It is kept: weights in an order
+// of their own are then made once for all.
 struct SmallEngine {
   Engine engine;
   Json report;
@@ -65,17 +65,22 @@ std::vector<int64_t> limits_of(const ServePlan& plan, size_t devices) {
 
 }  // namespace
 
-// Bytes grow by the same amount with each token of the cache, and with each sequence: three small plans tell them.
+// Bytes grow by the same amount with each token of the cache, and with each sequence: three small plans tell them. Sequences
+// and tokens are those of a replica, until the result.
 Json plan_serve(const ServePlan& plan) {
-  const int64_t sequences = plan.serving.sequences.value_or(16);
-  const SmallEngine base = small_engine(plan, sequences, kPage);
-  const SmallEngine longer = small_engine(plan, sequences, 2 * kPage);
-  const int64_t further = std::min(sequences, kMostSequences - sequences);
+  const int64_t asked = plan.serving.sequences.value_or(16);
+  const SmallEngine base = small_engine(plan, asked, kPage);
+  const auto replicas = base.report["replicas"].get<int64_t>();
+  const int64_t sequences = base.report["sequences"].get<int64_t>() / replicas;
+  const SmallEngine longer = small_engine(plan, asked, 2 * kPage * replicas);
+  const int64_t further = std::min(sequences, kMostSequences / replicas - sequences);
   const std::vector<int64_t> wider =
-      further > 0 ? small_engine(plan, sequences + further, kPage).bytes : base.bytes;
+      further > 0 ? small_engine(plan, (sequences + further) * replicas, kPage).bytes : base.bytes;
   const auto context = base.report["context"].get<int64_t>();
   const std::vector<int64_t> limits = limits_of(plan, base.bytes.size());
-  int64_t tokens = whole_pages(plan.serving.cache_tokens.value_or(sequences * whole_pages(context)));
+  const int64_t pages = whole_pages(plan.serving.cache_tokens.value_or(0)) / kPage;
+  int64_t tokens = plan.serving.cache_tokens ? (pages + replicas - 1) / replicas * kPage
+                                             : sequences * whole_pages(context);
   // Engines then take what a limit leaves room for, one context at least.
   if (!plan.memory_limit.empty() && !plan.serving.cache_tokens)
     for (size_t i = 0; i < base.bytes.size(); ++i)
@@ -83,7 +88,7 @@ Json plan_serve(const ServePlan& plan) {
         tokens =
             std::clamp((1 + (limits[i] - base.bytes[i]) / of_page) * kPage, whole_pages(context), tokens);
   Json devices = Json::array();
-  int64_t token_bytes = 0, fitting = kMostSequences;
+  int64_t token_bytes = 0, fitting = kMostSequences / replicas;
   for (size_t i = 0; i < base.bytes.size(); ++i) {
     const int64_t of_page = longer.bytes[i] - base.bytes[i];
     const int64_t predicted = base.bytes[i] + (tokens / kPage - 1) * of_page;
@@ -104,10 +109,11 @@ Json plan_serve(const ServePlan& plan) {
   }
   Json result = {{"mode", "serve"},
                  {"plan", base.report["plan"]["strategy"]},
+                 {"replicas", replicas},
                  {"context", context},
-                 {"sequences", sequences},
-                 {"cache_tokens", tokens},
-                 {"cache_bytes_per_token", token_bytes},
+                 {"sequences", replicas * sequences},
+                 {"cache_tokens", replicas * tokens},
+                 {"cache_bytes_per_token", token_bytes / replicas},
                  {"cache_bytes", tokens * token_bytes}};
   int64_t weights = 0, copied = 0;
   for (const Json& device : base.report["devices"]) {
@@ -115,17 +121,19 @@ Json plan_serve(const ServePlan& plan) {
     copied += device.value("copied_weight_bytes", int64_t{0});
   }
   if (weights > 0) {
-    result["weight_bytes"] = weights;
-    result["copied_weight_bytes"] = copied;
+    result["weight_bytes"] = weights / replicas;  // which share them
+    result["copied_weight_bytes"] = copied / replicas;
   }
-  result["sequences_that_fit"] = fitting;
+  result["sequences_that_fit"] = replicas * fitting;
   result["devices"] = std::move(devices);
   return result;
 }
 
 void print_serve_plan(const Json& result) {
   const auto number = [&](const char* key) { return result[key].get<int64_t>(); };
-  std::cout << "plan       " << result["plan"].get<std::string>() << '\n'
+  std::cout << "plan       " << result["plan"].get<std::string>();
+  if (number("replicas") > 1) std::cout << " in each of " << counted(number("replicas"), "replica");
+  std::cout << '\n'
             << "sequences  " << number("sequences") << " at once, of at most "
             << counted(number("context"), "token") << "; " << number("sequences_that_fit")
             << " of that length fit the memory\n"

@@ -18,7 +18,7 @@ struct ServePlan {
   std::string devices, memory_limit;  // as given; limit "": what the devices have
 };
 
-// {"plan", "context", "sequences", "cache_tokens", "cache_bytes_per_token", "cache_bytes", "weight_bytes" where devices tell,
+// {"plan": of each replica, "replicas", "context", "sequences", "cache_tokens", "cache_bytes_per_token", "cache_bytes", "weight_bytes" where devices tell,
 //  "limit_bytes" of a device, "sequences_that_fit", "devices": [{"name", "arena_bytes": {"predicted"}, "fits"}]}
 Json plan_serve(const ServePlan& plan);
 void print_serve_plan(const Json& result);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <climits>
+#include <span>
 
 #include "graph/base/text.h"
 #include "runtime/device_set_impl.h"
@@ -50,12 +51,21 @@ Result<std::vector<int32_t>> parse_ordinals(std::string_view text, std::string_v
   return ordinals;
 }
 
+// What opens these devices, or as many virtual ones.
+std::string text_of(std::string_view backend, std::span<const int32_t> ordinals, bool is_virtual) {
+  if (is_virtual) return format("{}:{}", backend, ordinals.size());
+  std::vector<std::string> numbers;
+  for (const int32_t ordinal : ordinals) numbers.push_back(format("{}", ordinal));
+  return format("{}:{}", backend, join(numbers, ","));
+}
+
 }  // namespace
 
 DeviceSet::DeviceSet(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 DeviceSet::~DeviceSet() = default;
 
-Result<std::shared_ptr<DeviceSet>> DeviceSet::open(BackendRegistry& registry, std::string_view text) {
+Result<std::shared_ptr<DeviceSet>> DeviceSet::open(BackendRegistry& registry, std::string_view text,
+                                                   DeviceShare share) {
   const std::string_view trimmed = trim(text);
   const size_t colon = trimmed.find(':');
   const std::string_view backend = trimmed.substr(0, colon);
@@ -65,14 +75,21 @@ Result<std::shared_ptr<DeviceSet>> DeviceSet::open(BackendRegistry& registry, st
   const int32_t present = api->device_count();
   if (present < 1)
     return Status(StatusCode::kNotFound, format("devices '{}': backend '{}' finds no device", text, backend));
-  TSR_ASSIGN_OR_RETURN(std::vector<int32_t> ordinals,
+  TSR_ASSIGN_OR_RETURN(const std::vector<int32_t> all,
                        parse_ordinals(text, has_rest ? trimmed.substr(colon + 1) : "", has_rest, present));
+  TSR_CHECK(share.index >= 0 && share.index < share.count, "no such share of devices");
+  const auto count = static_cast<int32_t>(all.size()), own = count / share.count;
+  if (own * share.count != count)
+    return Status(StatusCode::kInvalidArgument,
+                  format("devices '{}' are {}, which make no {} equal parts: wanted a multiple of {} devices",
+                         text, count, share.count, share.count));
+  std::vector<int32_t> ordinals(all.begin() + share.index * own, all.begin() + (share.index + 1) * own);
 
   auto impl = std::make_unique<Impl>();
   impl->api = api;
   impl->host = &registry.host();
   impl->run_lock = &registry.run_lock();
-  impl->text = std::string(trimmed);
+  impl->text = share.count == 1 ? std::string(trimmed) : text_of(backend, ordinals, present == INT32_MAX);
   impl->threads = impl->host->thread_count(impl->host->host);
   impl->info.struct_size = sizeof(impl->info);
   TSR_RETURN_IF_ERROR(take_error(api->device_info(ordinals[0], &impl->info)).with_context(trimmed));
@@ -82,9 +99,16 @@ Result<std::shared_ptr<DeviceSet>> DeviceSet::open(BackendRegistry& registry, st
     TSR_RETURN_IF_ERROR(take_error(api->device_open(impl->host, ordinal, &device)).with_context(name));
     impl->devices.push_back(device);
     // Several ranks on one device are told apart by their rank.
-    if (std::ranges::count(ordinals, ordinal) > 1)
-      name += format("/{}", static_cast<int64_t>(impl->names.size()));
+    if (std::ranges::count(all, ordinal) > 1)
+      name += format("/{}", share.index * own + static_cast<int64_t>(impl->names.size()));
     impl->names.push_back(std::move(name));
+  }
+  // Ranks on the same physical device, and virtual devices on one host, divide its memory.
+  impl->sharing = count;
+  if (impl->info.shared_cores == 0) {
+    impl->sharing = 1;
+    for (const int32_t ordinal : ordinals)
+      impl->sharing = std::max<int64_t>(impl->sharing, std::ranges::count(all, ordinal));
   }
   impl->ordinals = std::move(ordinals);
   impl->catalog = std::make_unique<DeviceCatalog>(*api, impl->ordinals[0], 1.0 / impl->pool_share());
@@ -104,14 +128,7 @@ Cluster DeviceSet::cluster() const {
   Cluster cluster;
   DeviceKind kind;
   kind.name = info.name;
-  // Ranks on the same physical device, and virtual devices on one host, divide its memory.
-  int64_t sharing = size();
-  if (info.shared_cores == 0) {
-    sharing = 1;
-    for (const int32_t ordinal : impl_->ordinals)
-      sharing = std::max<int64_t>(sharing, std::ranges::count(impl_->ordinals, ordinal));
-  }
-  kind.memory_bytes = info.memory_bytes / sharing;
+  kind.memory_bytes = info.memory_bytes / impl_->sharing;
   kind.matmul_flops_per_s = info.matmul_flops_per_s * impl_->pool_share();
   kind.memory_bytes_per_s = info.memory_bytes_per_s * impl_->pool_share();
   kind.launch_s = info.launch_s;

@@ -14,15 +14,21 @@
 
 namespace tessera {
 
+// DeviceShare: one of `count` equal parts of a list of devices, each of neighbours.
+struct DeviceShare {
+  int32_t index = 0, count = 1;
+};
+
 class DeviceSet {
  public:
   // "cpu:4": four virtual devices; "cuda": every GPU; "cuda:0,1": those two; "cuda:0,0": two ranks on one GPU.
-  // The registry must outlive the set.
-  static Result<std::shared_ptr<DeviceSet>> open(BackendRegistry& registry, std::string_view text);
+  // The registry must outlive the set. kInvalidArgument where the devices cannot be shared out equally.
+  static Result<std::shared_ptr<DeviceSet>> open(BackendRegistry& registry, std::string_view text,
+                                                 DeviceShare share = {});
   ~DeviceSet();
 
   int32_t size() const;
-  const std::string& text() const;                // as opened: "cpu:4"
+  const std::string& text() const;  // as opened: "cpu:4"; of a share, what opens as many devices alike
   const std::string& device_name(int32_t rank) const;
   // Rates and limits as the backend reports them, with the profile when one was given.
   Cluster cluster() const;

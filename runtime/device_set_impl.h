@@ -25,6 +25,7 @@ struct DeviceSet::Impl {
   std::vector<std::string> names;
   tsr_abi_device_info info{};  // of the first
   int32_t threads = 1;
+  int64_t sharing = 1;  // devices of the whole list, of any share, that divide one memory
   std::unique_ptr<DeviceCatalog> catalog;
   std::shared_ptr<const DeviceProfile> profile;  // shared with the clusters made from this set
   std::string profile_path;

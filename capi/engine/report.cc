@@ -2,6 +2,7 @@
 
 #include <cinttypes>
 #include <cstdio>
+#include <utility>
 
 #include "graph/base/text.h"
 #include "serialize/json.h"
@@ -23,13 +24,7 @@ Json search_object(const PlanSearch& search) {
           {"closed", closed}};
 }
 
-Json plan_object(const PlanRecord& record) {
-  const Plan& plan = record.entries[0].plan;
-  Json symbols = Json::object(), devices = Json::array(), candidates = Json::array();
-  for (const auto& [name, value] : plan.symbols) symbols[name] = value;
-  char profile[24] = "";
-  if (plan.estimate.profile != 0)
-    std::snprintf(profile, sizeof profile, "%016" PRIx64, plan.estimate.profile);
+void add_devices(const PlanRecord& record, Json& devices) {
   for (const PlanRecord::Device& device : record.devices) {
     devices.push_back({{"name", device.name},
                        {"arena_bytes", {{"predicted", device.arena_bytes}}},
@@ -40,6 +35,16 @@ Json plan_object(const PlanRecord& record) {
     if (device.file_arena_bytes > 0)
       devices.back()["file_arena_bytes"] = Json{{"predicted", device.file_arena_bytes}};
   }
+}
+
+Json plan_object(const PlanRecord& record) {
+  const Plan& plan = record.entries[0].plan;
+  Json symbols = Json::object(), devices = Json::array(), candidates = Json::array();
+  for (const auto& [name, value] : plan.symbols) symbols[name] = value;
+  char profile[24] = "";
+  if (plan.estimate.profile != 0)
+    std::snprintf(profile, sizeof profile, "%016" PRIx64, plan.estimate.profile);
+  add_devices(record, devices);
   for (const Candidate& candidate : record.candidates)
     candidates.push_back({{"strategy", candidate.strategy},
                           {"step_seconds", candidate.step_time_s},
@@ -196,8 +201,11 @@ std::string scorer_json(const ScorerReport& report, const PlanRecord& plan) {
                    {"devices", memory_array(report.memory)}});
 }
 
-std::string engine_json(const EngineReport& report, const PlanRecord& plan) {
-  Json json = {{"requests", report.requests},
+std::string engine_json(const EngineReport& report, std::span<const PlanRecord* const> plans) {
+  Json plan = plan_object(*plans[0]);
+  for (const PlanRecord* const other : plans.subspan(1)) add_devices(*other, plan["devices"]);
+  Json json = {{"replicas", report.replicas},
+               {"requests", report.requests},
                {"running", report.running},
                {"waiting", report.waiting},
                {"steps", report.steps},
@@ -216,7 +224,7 @@ std::string engine_json(const EngineReport& report, const PlanRecord& plan) {
                {"seconds", report.seconds},
                {"draft_seconds", report.draft_seconds},
                {"recommended", {{"not_obeyed", report.not_obeyed}}},
-               {"plan", plan_object(plan)},
+               {"plan", std::move(plan)},
                {"devices", memory_array(report.memory)}};
   if (!report.draft_memory.empty()) json["draft_devices"] = memory_array(report.draft_memory);
   return dump(json);

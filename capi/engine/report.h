@@ -65,6 +65,7 @@ struct EmbedderReport {
 std::string embedder_json(const EmbedderReport& report, const PlanRecord& plan);
 
 struct EngineReport {
+  int64_t replicas = 1;
   int64_t requests = 0, generated = 0, running = 0, waiting = 0;
   int64_t steps = 0, tokens = 0, cached_tokens = 0, preemptions = 0;
   int64_t guessed = 0, right_guesses = 0, adapters = 0;
@@ -74,7 +75,8 @@ struct EngineReport {
   std::vector<std::string> not_obeyed;  // of the settings that the model's file recommends
   std::vector<MemoryReport> memory, draft_memory;  // the latter: of the draft model, where there is one
 };
-std::string engine_json(const EngineReport& report, const PlanRecord& plan);
+// plans: of the replicas, alike but on devices of their own.
+std::string engine_json(const EngineReport& report, std::span<const PlanRecord* const> plans);
 
 Result<std::string> graph_profile_json(const Graph& graph, const Options& options);
 

@@ -142,9 +142,10 @@ Status Runtime::check_process() const {
              process_, static_cast<int64_t>(getpid())));
 }
 
-Result<std::shared_ptr<DeviceSet>> Runtime::open_devices(std::string_view text, std::string_view profile) {
+Result<std::shared_ptr<DeviceSet>> Runtime::open_devices(std::string_view text, std::string_view profile,
+                                                         DeviceShare share) {
   TSR_RETURN_IF_ERROR(check_process());
-  TSR_ASSIGN_OR_RETURN(std::shared_ptr<DeviceSet> devices, DeviceSet::open(*registry_, text));
+  TSR_ASSIGN_OR_RETURN(std::shared_ptr<DeviceSet> devices, DeviceSet::open(*registry_, text, share));
   ProfileChoice choice{profile.empty() ? profile_ : std::string(profile), cache_folder_, {}, {}};
   TSR_ASSIGN_OR_RETURN(auto measured, find_profile(choice, *devices));
   if (!choice.ignored.empty()) log_.add(2, choice.ignored);

@@ -70,7 +70,8 @@ class Runtime {
   static int64_t draw_seed();
 
   // With the profile that `profile` names (capi/engine/device_profiles.h); nothing: the runtime's own.
-  Result<std::shared_ptr<DeviceSet>> open_devices(std::string_view text, std::string_view profile = {});
+  Result<std::shared_ptr<DeviceSet>> open_devices(std::string_view text, std::string_view profile = {},
+                                                  DeviceShare share = {});
   // The default folder of profiles; empty when there is none.
   const std::string& cache_folder() const { return cache_folder_; }
   BackendRegistry& registry() { return *registry_; }

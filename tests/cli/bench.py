@@ -56,7 +56,8 @@ assert 0 < result["launches_per_token"] < result["kernels"]["launches"], result[
 assert result["microseconds_outside_products_per_token"] > 0
 
 # Clients: every token counts once, and a step reads what a token reads, with the keys and values of all sequences.
-for extra, cached, element in ([], 0, 4), (["--rate", 1000, "--shared", 30, "--cache-type", "f16"], None, 2):
+for extra, cached, element in ([], 0, 4), (["--rate", 1000, "--shared", 30, "--cache-type", "f16"], None, 2), \
+        (["--devices", "cpu:2", "--parallel", "dp=2"], 0, 4):
     result = bench("--mode", "serve", "--clients", 3, "--prompt", 40, "--new", 12, "--requests", 7, "--copy-gbs", 10, *extra, kernels=False)
     near(result["tokens_per_second"] * result["seconds"], 7 * 12, "generated tokens")
     near(result["prompt_tokens_per_second"] * result["seconds"], 7 * 40, "tokens of prompts")
@@ -64,9 +65,11 @@ for extra, cached, element in ([], 0, 4), (["--rate", 1000, "--shared", 30, "--c
     assert result["cached_share"] == cached or cached is None, result["cached_share"]
     near(result["parameter_bytes"], 4 * (PARAMETERS - 100 * 64 + 64 + 1), "parameters that a step reads")
     near(result["cache_bytes_per_token"], element * 2 * 2 * 32, "keys and values of a token")
-    wanted = result["parameter_bytes"] + result["requests_at_once"] * (40 + 12 / 2) * result["cache_bytes_per_token"]
+    assert result["replicas"] == len(result["devices"]), result
+    at_once = result["requests_at_once"] / result["replicas"]
+    wanted = result["parameter_bytes"] + at_once * (40 + 12 / 2) * result["cache_bytes_per_token"]
     near(result["bytes_per_step"], wanted, "bytes a step")
-    near(result["share_of_limit"] * 10e9 * result["requests_at_once"], result["tokens_per_second"] * wanted, "share of the limit")
+    near(result["share_of_limit"] * 10e9 * at_once, result["tokens_per_second"] * wanted, "share of the limit")
     for key in ("first_token_milliseconds", "between_tokens_milliseconds"):
         assert 0 < result[key]["median"] <= result[key]["p95"] <= result[key]["p99"], result[key]
     assert 0 < result["requests_at_once"] <= 16 and result["preemptions"] == 0, result
@@ -91,12 +94,16 @@ def arenas(result):
     return [it["arena_bytes"]["predicted"] for it in result["devices"]]
 
 
-for words in ["--sequences", 3], ["--sequences", 2, "--cache-tokens", 300, "--cache-type", "f16"], ["--sequences", 9, "--memory-limit", "3000KiB"]:
+for words in ["--sequences", 3], ["--sequences", 2, "--cache-tokens", 300, "--cache-type", "f16"], ["--sequences", 9, "--memory-limit", "3000KiB"], \
+        ["--sequences", 5, "--cache-tokens", 300, "--devices", "cpu:2", "--parallel", "dp=2"]:
     made = bench("--mode", "serve", "--clients", 1, "--prompt", 40, "--new", 24, "--requests", 1, *words, kernels=False)
     planned = plan_serve("--context", 64, *words)
     assert arenas(planned) == arenas(made), (words, arenas(planned), arenas(made))
 planned = plan_serve("--sequences", 3)
 assert planned["cache_bytes_per_token"] == 4 * 2 * 2 * 32 and planned["cache_tokens"] == 3 * 64 and planned["devices"][0]["fits"], planned
+replicas = plan_serve("--sequences", 5, "--devices", "cpu:2", "--parallel", "dp=2")
+assert replicas["sequences"] == 6 and replicas["cache_tokens"] == 6 * 64 and replicas["replicas"] == 2, replicas
+assert replicas["cache_bytes"] == 2 * planned["cache_bytes"] and replicas["weight_bytes"] == planned["weight_bytes"], replicas
 # As many as fit, do; one more does not.
 limit = arenas(planned)[0] + 1000
 assert plan_serve("--sequences", 3, "--memory-limit", limit)["sequences_that_fit"] == 3

@@ -119,14 +119,14 @@ static void* submit(void* context) {
   return NULL;
 }
 
-static void serve(tsr_runtime* runtime, tsr_model* model) {
+static void serve(tsr_runtime* runtime, tsr_model* model, const char* parallel, int64_t cache_tokens) {
   tsr_options* options = new_options();
   tsr_engine* engine = NULL;
   check(tsr_options_set_str(options, "devices", "cpu:2"));
-  check(tsr_options_set_str(options, "parallel", "tp=2"));
+  check(tsr_options_set_str(options, "parallel", parallel));
   check(tsr_options_set_str(options, "speculation", "ngram"));
   check(tsr_options_set_i64(options, "sequences", 4));
-  check(tsr_options_set_i64(options, "cache_tokens", 128)); /* two pages: they give way to one another */
+  check(tsr_options_set_i64(options, "cache_tokens", cache_tokens));
   check(tsr_engine_new(runtime, model, options, &engine));
   tsr_options_free(options);
   int32_t descriptor = -1;
@@ -157,7 +157,8 @@ int main(void) {
   check(tsr_model_set_tokenizer(model, tokenizer));
   train(runtime, model, tokenizer);
   generate(runtime, model);
-  serve(runtime, model);
+  serve(runtime, model, "tp=2", 128); /* two pages: requests give way to one another */
+  serve(runtime, model, "dp=2", 128); /* replicas with a page each: one takes over what waits for the other */
   tsr_tokenizer_free(tokenizer);
   tsr_model_free(model);
   tsr_runtime_free(runtime);

@@ -26,6 +26,20 @@ TEST_CASE("virtual_devices_are_opened_by_count_and_share_cores_and_memory") {
   CHECK(cluster.link.bytes_per_s > 0);
 }
 
+TEST_CASE("shares_of_devices_are_neighbours_and_divide_the_memory_of_all") {
+  BackendRegistry registry(cpu_options());
+  const auto all = DeviceSet::open(registry, "cpu:6").value();
+  const auto second = DeviceSet::open(registry, "cpu:6", {.index = 1, .count = 3}).value();
+  CHECK(second->size() == 2);
+  CHECK(second->device_name(0) == "cpu:2");
+  CHECK(second->device_name(1) == "cpu:3");
+  CHECK(second->text() == "cpu:2");  // as many
+  CHECK(second->cluster().kinds[0].memory_bytes == all->cluster().kinds[0].memory_bytes);
+  const auto none = DeviceSet::open(registry, "cpu:6", {.index = 0, .count = 4});
+  CHECK(none.status().code() == StatusCode::kInvalidArgument);
+  CHECK(none.status().message().find("wanted a multiple of 4 devices") != std::string_view::npos);
+}
+
 TEST_CASE("device_texts_that_mean_nothing_are_refused_with_what_was_wanted") {
   BackendRegistry registry(cpu_options());
   for (const char* text : {"", "cpu:", "cpu:0", "cpu:-1", "cpu:two", "cpu:1,2", "cpu:99999", ":4"}) {

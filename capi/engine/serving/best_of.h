@@ -16,7 +16,7 @@ class BestOf {
   // Events without those that are held back, and with those whose request has all its texts: the `given` ones whose
   // tokens have the largest mean log probability, numbered by that; on a tie the lower index.
   std::vector<ServingEvent> filter(std::vector<ServingEvent> events);
-  void forget() { held_.clear(); }
+  void forget(int64_t request) { held_.erase(request); }
 
  private:
   struct Held {

@@ -5,6 +5,7 @@
 #include <numeric>
 #include <utility>
 
+#include "capi/engine/serving/replicated_program.h"
 #include "capi/engine/serving/serving_step.h"
 #include "graph/base/text.h"
 #include "runtime/arranged_weights.h"
@@ -68,9 +69,21 @@ Result<std::unique_ptr<DraftModel>> DraftModel::create(std::shared_ptr<Runtime> 
   TSR_ASSIGN_OR_RETURN(CompiledProgram compiled, compile_serving(forward, settings, devices));
   if (settings.inference.repack) take_arranged_variants(compiled.program, *devices);
   TSR_ASSIGN_OR_RETURN(auto prepared, prepare(std::move(runtime), std::move(devices), std::move(compiled)));
+  return create(std::move(prepared), draft, settings, vocabulary);
+}
+
+Result<std::unique_ptr<DraftModel>> DraftModel::replicate(std::shared_ptr<DeviceSet> devices) const {
+  TSR_ASSIGN_OR_RETURN(auto program, replicate_program(*running_->prepared(), std::move(devices)));
+  return create(std::move(program), model_, settings_, vocabulary_);
+}
+
+Result<std::unique_ptr<DraftModel>> DraftModel::create(std::shared_ptr<const LoadedProgram> program,
+                                                       std::shared_ptr<SharedModel> draft,
+                                                       const ServingSettings& settings, int64_t vocabulary) {
   std::unique_ptr<DraftModel> made(new DraftModel(settings));
   TSR_ASSIGN_OR_RETURN(made->running_,
-                       ProgramRunner::create(std::move(prepared), SessionOptions{}, draft, draft->seed()));
+                       ProgramRunner::create(std::move(program), SessionOptions{}, draft, draft->seed()));
+  made->model_ = std::move(draft);
   made->vocabulary_ = vocabulary;
   return made;
 }

@@ -26,6 +26,9 @@ class DraftModel {
                                                     const std::shared_ptr<SharedModel>& draft,
                                                     const ServingSettings& settings);
 
+  // One on other devices, with the plan of this one.
+  Result<std::unique_ptr<DraftModel>> replicate(std::shared_ptr<DeviceSet> devices) const;
+
   struct Text {
     int32_t row;  // its own until it ends; another text may have it then
     std::span<const int32_t> tokens;
@@ -48,6 +51,9 @@ class DraftModel {
 
  private:
   explicit DraftModel(ServingSettings settings);
+  static Result<std::unique_ptr<DraftModel>> create(std::shared_ptr<const LoadedProgram> program,
+                                                    std::shared_ptr<SharedModel> draft,
+                                                    const ServingSettings& settings, int64_t vocabulary);
   // Tokens that follow those that a row holds.
   struct Part {
     int32_t row;
@@ -58,6 +64,7 @@ class DraftModel {
 
   const ServingSettings settings_;
   const std::vector<ServingEntry> entries_;
+  std::shared_ptr<SharedModel> model_;
   std::unique_ptr<ProgramRunner> running_;
   int64_t vocabulary_ = 0;
   std::vector<int32_t> table_;              // [rows, pages of a context]

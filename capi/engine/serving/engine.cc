@@ -1,13 +1,15 @@
 #include "capi/engine/serving/engine.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
+#include <iterator>
 #include <utility>
 
 #include "capi/engine/loading.h"
 #include "capi/engine/report.h"
 #include "capi/engine/serving/event_details.h"
+#include "capi/engine/serving/replica_choice.h"
+#include "capi/engine/serving/replica_settings.h"
 #include "graph/base/text.h"
 #include "serialize/opened_model.h"
 
@@ -15,14 +17,15 @@ namespace tessera {
 
 namespace {
 
-// Events ahead of the caller; then the worker waits.
-constexpr size_t kEventsAhead = 4096;
-
-using Kind = ServingEvent::Kind;
-
 Result<std::shared_ptr<SharedModel>> load_draft(const std::string& path) {
   TSR_ASSIGN_OR_RETURN(auto source, open_model_file(path));
   return load_shared_model(std::move(source), path);
+}
+
+// Of the prompt that the texts have in common.
+int64_t count_cached(const ServingCore& core, const ServingCore::Texts& texts) {
+  const Sequence& sequence = texts[0]->sequence;
+  return core.count_cached(sequence.root, sequence.tokens);
 }
 
 }  // namespace
@@ -36,25 +39,38 @@ Result<std::unique_ptr<Engine>> Engine::create(std::shared_ptr<Runtime> runtime,
     if (!draft.ok()) return draft.status().with_context("the draft model");
     settings.serving.draft = std::move(*draft);
   }
-  TSR_ASSIGN_OR_RETURN(auto core, ServingCore::create(std::move(runtime), model, settings.serving));
+  TSR_ASSIGN_OR_RETURN(const int32_t replicas, count_replicas(settings.serving.compute.parallel));
+  TSR_ASSIGN_OR_RETURN(auto core, ServingCore::create(std::move(runtime), model,
+                                                      settings_of_replica(settings.serving, replicas),
+                                                      {.index = 0, .count = replicas}));
   TSR_RETURN_IF_ERROR(check_tokens(settings.sampling, core->text_model().vocabulary));
-  std::unique_ptr<Engine> engine(new Engine(std::move(core), std::move(model), std::move(settings)));
-  engine->refresh_report();
+  std::unique_ptr<Engine> engine(new Engine(std::move(model), std::move(settings)));
+  engine->add_replica(std::move(core), replicas > 1);
+  for (int32_t index = 1; index < replicas; ++index) {
+    TSR_ASSIGN_OR_RETURN(core, engine->core().replicate({.index = index, .count = replicas}));
+    engine->add_replica(std::move(core), true);
+  }
   return engine;
 }
 
-Engine::Engine(std::unique_ptr<ServingCore> core, std::shared_ptr<SharedModel> model, EngineSettings settings)
-    : model_(std::move(model)),
-      settings_(std::move(settings)),
-      maker_(model_, settings_.sampling),
-      core_(std::move(core)) {}
+Engine::Engine(std::shared_ptr<SharedModel> model, EngineSettings settings)
+    : model_(std::move(model)), settings_(std::move(settings)), maker_(model_, settings_.sampling) {}
 
-// The worker ends after its step.
+void Engine::add_replica(std::unique_ptr<ServingCore> core, bool has_others) {
+  Replica::Hooks hooks{
+      .has_room = [this] { return outbox_.has_room(); },
+      .put_events = [this](Replica& from,
+                           std::vector<ServingEvent> events) { put_events(from, std::move(events)); },
+      .rebalance = {}};
+  if (has_others) hooks.rebalance = [this](Replica& from) { rebalance(from); };
+  replicas_.push_back(
+      std::make_unique<Replica>(std::move(core), static_cast<int32_t>(replicas_.size()), std::move(hooks)));
+}
+
+// The workers end after their steps. Each may call the others until then.
 Engine::~Engine() {
-  const std::lock_guard lock(mutex_);
-  closing_ = true;
-  core_->runner().cancel();
-  changed_.notify_all();
+  for (const auto& replica : replicas_) replica->close();
+  for (const auto& replica : replicas_) replica->join();
 }
 
 Result<int64_t> Engine::submit(std::string_view prompt, const Options& options) {
@@ -75,18 +91,35 @@ Result<int64_t> Engine::submit_messages(std::string_view messages, const Options
   return add(std::move(request));
 }
 
+Replica& Engine::choose(const ServingCore::Texts& texts) {
+  if (replicas_.size() == 1) return *replicas_[0];
+  std::vector<ReplicaLoad> loads;
+  for (const auto& replica : replicas_)
+    loads.push_back({replica->expected_tokens(), count_cached(replica->core(), texts)});
+  const size_t chosen = choose_replica(loads);
+  texts[0]->expect_cached(loads[chosen].cached_tokens);
+  return *replicas_[chosen];
+}
+
 Result<int64_t> Engine::add(ServingRequest request) {
   int64_t number = 0;
   {
-    const std::lock_guard lock(mutex_);
+    const std::lock_guard lock(routes_mutex_);
     number = next_request_++;
   }
-  TSR_ASSIGN_OR_RETURN(ServingCore::Texts texts, core_->make_texts(request, number));
-  const std::lock_guard lock(mutex_);
-  wake_worker();
-  in_progress_[number] = request.sampling->n;
-  incoming_.requests.push_back({std::move(texts), number, request.sampling->best_of, request.sampling->n});
-  return number;
+  TSR_ASSIGN_OR_RETURN(ServingCore::Texts texts, core().make_texts(request, number));
+  const std::lock_guard lock(routes_mutex_);
+  Replica& replica = choose(texts);
+  outbox_.begin(number, request.sampling->best_of, request.sampling->n);
+  const Status submitted = catch_status([&]() -> Status {
+    routes_[number] = &replica;
+    replica.submit(texts);
+    return {};
+  });
+  if (submitted.ok()) return number;
+  routes_.erase(number);
+  outbox_.withdraw(number);
+  return submitted;
 }
 
 Result<int64_t> Engine::submit_sequence(const KeptSequence& sequence, std::span<const int32_t> more,
@@ -99,49 +132,21 @@ Result<int64_t> Engine::submit_sequence(const KeptSequence& sequence, std::span<
 
 Result<KeptSequence> Engine::take_sequence(int64_t request, int32_t index) {
   TSR_RETURN_IF_ERROR(runtime().check_process());
-  const std::lock_guard lock(mutex_);
-  const auto found = kept_.find({request, index});
-  if (found == kept_.end())
-    return Status(
-        StatusCode::kNotFound,
-        format("text {} of request {} is not kept: wanted one that has ended, of a request with the option "
-               "'keep', and whose sequence was not taken yet",
-               index, request));
-  KeptSequence sequence = std::move(found->second);
-  kept_.erase(found);
-  return sequence;
-}
-
-Result<size_t> Engine::take_result(int64_t request, bool scores, std::span<float> items,
-                                   std::span<uint8_t> greedy) {
-  TSR_RETURN_IF_ERROR(runtime().check_process());
-  const std::lock_guard lock(mutex_);
-  const auto found = results_.find(request);
-  if (found == results_.end() || found->second.is_scores != scores)
-    return Status(
-        StatusCode::kNotFound,
-        format("request {} has no {}: wanted one with the option '{}' that has ended, and whose result was "
-               "not taken yet",
-               request, scores ? "scores" : "embedding", scores ? "score_from" : "embed"));
-  const PromptResult& result = found->second;
-  const size_t count = result.values.size();
-  std::ranges::copy(std::span(result.values).first(std::min(count, items.size())), items.begin());
-  std::ranges::copy(std::span(result.greedy).first(std::min(result.greedy.size(), greedy.size())),
-                    greedy.begin());
-  if (items.size() >= count) results_.erase(found);
-  return count;
+  return outbox_.take_sequence(request, index);
 }
 
 Result<size_t> Engine::take_embedding(int64_t request, std::span<float> items) {
-  return take_result(request, false, items, {});
+  TSR_RETURN_IF_ERROR(runtime().check_process());
+  return outbox_.take_result(request, false, items, {});
 }
 
 Result<size_t> Engine::take_scores(int64_t request, std::span<float> items, std::span<uint8_t> greedy) {
-  return take_result(request, true, items, greedy);
+  TSR_RETURN_IF_ERROR(runtime().check_process());
+  return outbox_.take_result(request, true, items, greedy);
 }
 
 Result<size_t> Engine::embedding_width() const {
-  if (const size_t width = core_->text_model().hidden_width; width > 0) return width;
+  if (const size_t width = core().text_model().hidden_width; width > 0) return width;
   return Status(StatusCode::kFailedPrecondition,
                 "the engine gives no embeddings: set its option 'embeddings' to 1");
 }
@@ -153,14 +158,19 @@ Status Engine::save_sequence(const KeptSequence& sequence, const std::string& pa
         StatusCode::kUnsupported,
         "the sequence was computed with an adapter, whose number means nothing in a file: keep its tokens "
         "(tsr_sequence_tokens) and submit them with the adapter");
-  return between_steps([&] { return core_->save_sequence(sequence.tokens, sequence.root, path); });
+  const auto cached = [&](const auto& it) { return it->core().count_cached(sequence.root, sequence.tokens); };
+  Replica& holder = **std::ranges::max_element(replicas_, {}, cached);
+  return holder.between_steps(
+      [&] { return holder.core().save_sequence(sequence.tokens, sequence.root, path); });
 }
 
 Result<KeptSequence> Engine::restore_sequence(const std::string& path) {
   TSR_RETURN_IF_ERROR(runtime().check_process());
+  const auto free_pages = [](const auto& it) { return it->report().counts.free_pages; };
+  Replica& freest = **std::ranges::max_element(replicas_, {}, free_pages);
   KeptSequence sequence;
-  TSR_RETURN_IF_ERROR(between_steps([&]() -> Status {
-    TSR_ASSIGN_OR_RETURN(sequence, core_->restore_sequence(path, 0));
+  TSR_RETURN_IF_ERROR(freest.between_steps([&]() -> Status {
+    TSR_ASSIGN_OR_RETURN(sequence, freest.core().restore_sequence(path, 0));
     return {};
   }));
   return sequence;
@@ -168,60 +178,28 @@ Result<KeptSequence> Engine::restore_sequence(const std::string& path) {
 
 Result<int64_t> Engine::load_adapter(const std::string& path) {
   TSR_RETURN_IF_ERROR(runtime().check_process());
-  return core_->load_adapter(path);
+  return replicas_[0]->core().load_adapter(path);
 }
 
 Status Engine::drop_adapter(int64_t adapter) {
   TSR_RETURN_IF_ERROR(runtime().check_process());
-  return core_->drop_adapter(adapter);
-}
-
-Status Engine::between_steps(const std::function<Status()>& call) {
-  Status result;
-  bool done = false;
-  std::unique_lock lock(mutex_);
-  wake_worker();
-  incoming_.calls.push_back([&] {
-    Status called = catch_status(call);
-    const std::lock_guard inner(mutex_);
-    result = std::move(called);
-    done = true;
-    changed_.notify_all();
-  });
-  changed_.wait(lock, [&] { return done; });
-  return result;
-}
-
-void Engine::wake_worker() {
-  if (busy_) {
-    changed_.notify_all();
-    return;
-  }
-  worker_.call();
-  busy_ = true;
+  return replicas_[0]->core().drop_adapter(adapter);
 }
 
 void Engine::cancel(int64_t request) {
   if (!runtime().in_creating_process()) return;
-  const std::lock_guard lock(mutex_);
-  if (!in_progress_.contains(request)) return;
-  incoming_.cancelled.push_back(request);
-  changed_.notify_all();
+  const std::lock_guard lock(routes_mutex_);
+  if (const auto route = routes_.find(request); route != routes_.end()) route->second->cancel(request);
 }
 
 Result<std::vector<float>> Engine::logits(int64_t request, int32_t index) {
   TSR_RETURN_IF_ERROR(runtime().check_process());
-  const std::lock_guard lock(mutex_);
-  const auto found = waiting_logits_.find({request, index});
-  if (found == waiting_logits_.end())
-    return Status(StatusCode::kNotFound,
-                  format("text {} of request {} does not wait for logits", index, request));
-  return found->second;
+  return outbox_.logits(request, index);
 }
 
 Status Engine::answer(int64_t request, int32_t index, std::vector<float> logits) {
   TSR_RETURN_IF_ERROR(runtime().check_process());
-  const int64_t vocabulary = core_->text_model().vocabulary;
+  const int64_t vocabulary = core().text_model().vocabulary;
   if (!logits.empty() && std::ssize(logits) != vocabulary)
     return Status(
         StatusCode::kInvalidArgument,
@@ -234,148 +212,102 @@ Status Engine::answer(int64_t request, int32_t index, std::vector<float> logits)
     any |= std::isfinite(value);
   }
   if (!any) return Status(StatusCode::kInvalidArgument, "all logits are -inf: no token is left");
-  const std::lock_guard lock(mutex_);
-  if (waiting_logits_.erase({request, index}) == 0)
-    return Status(StatusCode::kNotFound,
-                  format("text {} of request {} does not wait for logits", index, request));
-  incoming_.answers.push_back({request, index, std::move(logits)});
-  changed_.notify_all();
+  TSR_RETURN_IF_ERROR(outbox_.take_logits(request, index));
+  const std::lock_guard lock(routes_mutex_);
+  if (const auto route = routes_.find(request); route != routes_.end())
+    route->second->answer(request, index, std::move(logits));
   return {};
 }
 
 Result<int32_t> Engine::descriptor() {
   TSR_RETURN_IF_ERROR(runtime().check_process());
-  const std::lock_guard lock(mutex_);
-  return queue_.descriptor();
+  return outbox_.descriptor();
 }
 
 Result<ServingEvent> Engine::next(double timeout_s) {
   TSR_RETURN_IF_ERROR(runtime().check_process());
   if (std::isnan(timeout_s)) return Status(StatusCode::kInvalidArgument, "the timeout is not a number");
-  std::unique_lock lock(mutex_);
-  if (timeout_s < 0) {
-    changed_.wait(lock, [this] { return queue_.size() > 0 || in_progress_.empty(); });
-  } else {
-    changed_.wait_for(lock, std::chrono::duration<double>(std::min(timeout_s, 1e6)),
-                      [this] { return queue_.size() > 0; });
-  }
-  std::optional<ServingEvent> event = queue_.take();
-  if (event && queue_.size() + 1 == kEventsAhead) changed_.notify_all();
-  return event ? std::move(*event) : ServingEvent{};
+  Outbox::Taken taken = outbox_.take(timeout_s);
+  // A worker that has just found no room holds its lock until it sleeps: `wake` waits for that.
+  if (taken.makes_room)
+    for (const auto& replica : replicas_) replica->wake();
+  return std::move(taken.event);
 }
 
-void Engine::take_in(Incoming incoming, std::vector<ServingEvent>& events) {
-  for (auto& request : incoming.requests) {
-    if (request.made > request.given) best_of_.watch(request.request, request.made, request.given);
-    core_->add(std::move(request.texts));
+void Engine::put_events(Replica& from, std::vector<ServingEvent> events) {
+  const std::vector<int64_t> ended = outbox_.put(std::move(events), from.core());
+  if (ended.empty()) return;
+  {
+    const std::lock_guard lock(routes_mutex_);
+    for (const int64_t request : ended) routes_.erase(request);
   }
-  for (const Answer& answer : incoming.answers)  // one that was cancelled meanwhile does not wait any more
-    (void)core_->answer(answer.request, answer.index, answer.logits, events);
-  for (const int64_t request : incoming.cancelled) core_->cancel(request, events);
-  for (const auto& call : incoming.calls) call();
+  // One that does not step, because its requests wait for their caller, would not see the room by itself.
+  for (const auto& replica : replicas_)
+    if (replica.get() != &from) replica->suggest_rebalance();
 }
 
-// Into the queue; who is done is counted.
-void Engine::hand_out(std::vector<ServingEvent> events) {
-  events = best_of_.filter(std::move(events));
-  const std::lock_guard lock(mutex_);
-  for (ServingEvent& event : events) {
-    if (event.kind == Kind::kToken) generated_ += event.token >= 0;
-    if (event.kind == Kind::kLogits) {
-      const std::span<const float> kept = core_->kept_logits(event.request, event.index);
-      waiting_logits_[{event.request, event.index}].assign(kept.begin(), kept.end());
-    }
-    if (event.kind != Kind::kEnd) continue;
-    waiting_logits_.erase({event.request, event.index});
-    if (event.result) results_[event.request] = std::move(*event.result);
-    if (event.sequence) kept_[{event.request, event.index}] = std::move(*event.sequence);
-    if (const auto at = in_progress_.find(event.request); at != in_progress_.end() && --at->second == 0)
-      in_progress_.erase(at);
-  }
-  counts_ = core_->counts();
-  queue_.put(std::move(events));
-  changed_.notify_all();
-}
-
-void Engine::work() {
-  std::vector<ServingEvent> events;
-  bool can_compute = true;  // there may be something to compute
-  for (;;) {
-    Incoming incoming;
-    {
-      std::unique_lock lock(mutex_);
-      changed_.wait(lock, [&] {
-        if (closing_ || !incoming_.is_empty()) return true;
-        return core_->is_idle() || (can_compute && queue_.size() < kEventsAhead);
-      });
-      if (closing_ || (incoming_.is_empty() && core_->is_idle())) {
-        memory_ = core_->runner().session().memory();
-        draft_memory_ = core_->draft_memory();
-        busy_ = false;
-        changed_.notify_all();
-        return;
-      }
-      incoming = std::exchange(incoming_, {});
-    }
-    const auto begin = std::chrono::steady_clock::now();
-    Status status = catch_status([&]() -> Status {
-      take_in(std::move(incoming), events);
-      TSR_ASSIGN_OR_RETURN(can_compute, core_->step(events));
-      return {};
-    });
-    if (!status.ok() && !closing_) {
-      can_compute = true;
-      // Where that fails, too, every later request ends with an error of its own.
-      const Status recovered = catch_status([&] { return core_->recover(status, events); });
-      (void)recovered;
-    }
-    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-    {
-      const std::lock_guard lock(mutex_);
-      seconds_ += seconds;
-    }
-    hand_out(std::exchange(events, {}));
-  }
+// The worker of `from` calls: its core is not used meanwhile. What another replica has may change as it likes.
+void Engine::rebalance(Replica& from) {
+  if (from.core().counts().waiting == 0) return;
+  const auto has_room = [&](const auto& it) { return it.get() != &from && it->free_rows() > 0; };
+  if (std::ranges::none_of(replicas_, has_room)) return;
+  const std::lock_guard lock(routes_mutex_);
+  // A wish may be that this request is cancelled.
+  const auto to = std::ranges::find_if(replicas_, has_room);
+  if (to == replicas_.end() || from.has_wishes()) return;
+  ServingCore::Texts texts = from.core().take_waiting();
+  if (texts.empty()) return;
+  const int64_t request = texts[0]->request();
+  texts[0]->expect_cached(count_cached((*to)->core(), texts));
+  const Status submitted = catch_status([&]() -> Status {
+    (*to)->submit(texts);
+    return {};
+  });
+  if (submitted.ok())
+    routes_[request] = to->get();
+  else
+    from.core().add(std::move(texts));
 }
 
 std::string Engine::details_json(const ServingEvent& event) const {
-  return event_details_json(event, core_->text_model().tokenizer.get());
+  return event_details_json(event, core().text_model().tokenizer.get());
 }
 
 Result<std::string> Engine::report_json() {
   TSR_RETURN_IF_ERROR(runtime().check_process());
-  const ServingSettings& serving = core_->settings();
-  const std::lock_guard lock(mutex_);
+  const ServingSettings& serving = core().settings();  // of each replica
   EngineReport report;
-  report.requests = next_request_;
-  report.generated = generated_;
-  report.running = counts_.running;
-  report.waiting = counts_.waiting;
-  report.steps = counts_.steps;
-  report.tokens = counts_.tokens;
-  report.cached_tokens = counts_.reused;
-  report.preemptions = counts_.preemptions;
-  report.guessed = counts_.guessed;
-  report.right_guesses = counts_.right;
-  report.adapters = core_->adapters().size();
-  report.cache_tokens = counts_.pages * serving.page_size;
-  report.free_cache_tokens = counts_.free_pages * serving.page_size;
+  {
+    const std::lock_guard lock(routes_mutex_);
+    report.requests = next_request_;
+  }
+  report.replicas = std::ssize(replicas_);
+  report.generated = outbox_.generated();
+  report.adapters = core().adapters().size();
   report.context = serving.context;
-  report.sequences = serving.rows;
-  report.batch_invariant = core_->is_batch_invariant();
-  report.seconds = seconds_;
+  report.sequences = report.replicas * serving.rows;
+  report.batch_invariant = core().is_batch_invariant();
   report.not_obeyed = settings_.not_obeyed;
-  report.memory = memory_;
-  report.draft_seconds = counts_.draft_seconds;
-  report.draft_memory = draft_memory_;
-  return engine_json(report, core_->runner().record());
-}
-
-void Engine::refresh_report() {
-  const std::lock_guard lock(mutex_);
-  memory_ = core_->runner().session().memory();
-  draft_memory_ = core_->draft_memory();
-  counts_ = core_->counts();
+  std::vector<const PlanRecord*> plans;
+  for (const auto& replica : replicas_) {
+    const Replica::Report own = replica->report();
+    report.running += own.counts.running;
+    report.waiting += own.counts.waiting;
+    report.steps += own.counts.steps;
+    report.tokens += own.counts.tokens;
+    report.cached_tokens += own.counts.reused;
+    report.preemptions += own.counts.preemptions;
+    report.guessed += own.counts.guessed;
+    report.right_guesses += own.counts.right;
+    report.cache_tokens += own.counts.pages * serving.page_size;
+    report.free_cache_tokens += own.counts.free_pages * serving.page_size;
+    report.seconds += own.seconds;
+    report.draft_seconds += own.counts.draft_seconds;
+    std::ranges::copy(own.memory, std::back_inserter(report.memory));
+    std::ranges::copy(own.draft_memory, std::back_inserter(report.draft_memory));
+    plans.push_back(&replica->core().runner().record());
+  }
+  return engine_json(report, plans);
 }
 
 }  // namespace tessera

@@ -1,27 +1,22 @@
-// Engine: serves requests of any threads. A worker computes while there are requests, and queues events; one thread
-// collects them. In a forked child everything is kFailedPrecondition.
+// Engine: serves requests of any threads by replicas over one model, each on a share of the devices. Their events come in one
+// queue; one thread collects them. In a forked child everything is kFailedPrecondition.
 #pragma once
 
-#include <atomic>
-#include <condition_variable>
 #include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
-#include "capi/engine/serving/best_of.h"
 #include "capi/engine/serving/engine_settings.h"
-#include "capi/engine/serving/event_queue.h"
+#include "capi/engine/serving/outbox.h"
+#include "capi/engine/serving/replica.h"
 #include "capi/engine/serving/request_maker.h"
 #include "capi/engine/serving/serving_core.h"
-#include "runtime/on_call_threads.h"
 
 namespace tessera {
 
@@ -55,7 +50,7 @@ class Engine {
   Status answer(int64_t request, int32_t index, std::vector<float> logits);
   void cancel(int64_t request);
   Result<std::string> report_json();
-  Runtime& runtime() { return *core_->runner().prepared()->runtime; }
+  Runtime& runtime() { return *replicas_[0]->core().runner().prepared()->runtime; }
 
   // What a request with a PromptTask computed, once it has ended: as much as fits is copied, and what fits whole is the
   // caller's from here on. The count of all of it. greedy: as many as items, or empty.
@@ -68,63 +63,28 @@ class Engine {
   std::string details_json(const ServingEvent& event) const;
 
  private:
-  // Wishes for the worker, which it takes in between steps.
-  struct Answer {
-    int64_t request;
-    int32_t index;
-    std::vector<float> logits;
-  };
-  struct Incoming {
-    struct Submitted {
-      ServingCore::Texts texts;
-      int64_t request, made, given;
-    };
-    std::vector<Submitted> requests;
-    std::vector<int64_t> cancelled;
-    std::vector<Answer> answers;
-    std::vector<std::function<void()>> calls;
-    bool is_empty() const {
-      return requests.empty() && cancelled.empty() && answers.empty() && calls.empty();
-    }
-  };
-
-  Engine(std::unique_ptr<ServingCore> core, std::shared_ptr<SharedModel> model, EngineSettings settings);
-  void work();  // until there is nothing to do
-  void take_in(Incoming incoming, std::vector<ServingEvent>& events);
-  void hand_out(std::vector<ServingEvent> events);
-  void wake_worker();  // with mutex_ held
-  // The worker calls it between two steps; its result.
-  Status between_steps(const std::function<Status()>& call);
+  Engine(std::shared_ptr<SharedModel> model, EngineSettings settings);
+  void add_replica(std::unique_ptr<ServingCore> core, bool has_others);
   Result<int64_t> add(ServingRequest request);
-  Result<size_t> take_result(int64_t request, bool scores, std::span<float> items, std::span<uint8_t> greedy);
-  void refresh_report();
+  // The replica that computes the texts of a new request. With routes_mutex_ held.
+  Replica& choose(const ServingCore::Texts& texts);
+  // The requests that have ended have no route any more.
+  void put_events(Replica& from, std::vector<ServingEvent> events);
+  // Another replica that has room takes over a request that `from` has not begun and has no room for.
+  void rebalance(Replica& from);
+  const ServingCore& core() const { return replicas_[0]->core(); }  // its constant parts are those of all
 
   const std::shared_ptr<SharedModel> model_;
   const EngineSettings settings_;
   RequestMaker maker_;
-  std::unique_ptr<ServingCore> core_;  // the worker's; its constant parts are anyone's
-  BestOf best_of_;                     // the worker's
+  Outbox outbox_;
+  std::vector<std::unique_ptr<Replica>> replicas_;  // at least one; none comes or goes
 
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  EventQueue queue_;
-  Incoming incoming_;
-  // Logits that texts wait with, from their events on.
-  std::map<std::pair<int64_t, int32_t>, std::vector<float>> waiting_logits_;
-  std::map<std::pair<int64_t, int32_t>, KeptSequence> kept_;  // by request and index, until they are taken
-  std::map<int64_t, PromptResult> results_;                   // by request, likewise
-  std::map<int64_t, int64_t> in_progress_;  // texts without an end in the queue, by request
-  int64_t next_request_ = 0, generated_ = 0;
-  double seconds_ = 0;
-  ServingCore::Counts counts_;
-  std::vector<MemoryReport> memory_, draft_memory_;
-  bool busy_ = false, closing_ = false;
-  // Last: everything above exists while it runs.
-  OnCallThreads worker_{1, [this](int32_t) { work(); }, false,
-                        [this](int32_t) {
-                          const tsr_host_api& host = runtime().registry().host();
-                          host.thread_started(host.host, "engine", 0);
-                        }};
+  // Taken before replicas' own locks, never with one of them held. A request changes its replica, and its replica is told
+  // anything about it, with this held: no word gets lost on the way.
+  mutable std::mutex routes_mutex_;
+  std::map<int64_t, Replica*> routes_;  // of requests in progress
+  int64_t next_request_ = 0;
 };
 
 }  // namespace tessera

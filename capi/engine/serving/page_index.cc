@@ -44,8 +44,23 @@ std::optional<PageIndex::Beginning> PageIndex::find_beginning(Content before,
   return best;
 }
 
+int64_t PageIndex::count_known(Content root, std::span<const int32_t> tokens, int64_t page_size) const {
+  const std::lock_guard lock(changing_);
+  const auto size = static_cast<size_t>(page_size);
+  int64_t known = 0;
+  Content before = root;
+  for (; tokens.size() >= size; tokens = tokens.subspan(size), known += page_size) {
+    const auto found = find(before, tokens.first(size));
+    if (!found) break;
+    before = found->content;
+  }
+  const auto rest = find_beginning(before, tokens.first(std::min(tokens.size(), size)));
+  return known + (rest ? rest->common : 0);
+}
+
 PageIndex::Content PageIndex::insert(int32_t page, Content before, std::span<const int32_t> tokens) {
-  erase(page);
+  const std::lock_guard lock(changing_);
+  erase_known(page);
   const auto [at, is_new] = following_[before].try_emplace(std::vector<int32_t>(tokens.begin(), tokens.end()),
                                                            Known{page, {next_, false}});
   if (is_new) {
@@ -56,6 +71,11 @@ PageIndex::Content PageIndex::insert(int32_t page, Content before, std::span<con
 }
 
 void PageIndex::erase(int32_t page) {
+  const std::lock_guard lock(changing_);
+  erase_known(page);
+}
+
+void PageIndex::erase_known(int32_t page) {
   std::optional<Place>& place = known_as_[static_cast<size_t>(page)];
   if (!place) return;
   const auto following = following_.find(place->before);

@@ -1,13 +1,14 @@
 // PageIndex: which page holds which tokens, and after what. A radix tree whose edges are pages: what follows a content is in
 // lexicographic order, so that the page that begins most like given tokens is next to where they would be. Looking up
 // costs the logarithm of what follows one content, whatever else is known. Hashes are of numbers alone; tokens are
-// compared. One thread at a time.
+// compared. One thread at a time, except for `count_known`.
 #pragma once
 
 #include <compare>
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <mutex>
 #include <optional>
 #include <span>
 #include <unordered_map>
@@ -42,6 +43,10 @@ class PageIndex {
   // Of the pages after `before` one with the longest common beginning; nothing where that is empty.
   std::optional<Beginning> find_beginning(Content before, std::span<const int32_t> tokens) const;
 
+  // How many of the first tokens after `root` pages hold, in full pages of `page_size` tokens and one more. Any thread: what
+  // is found may be gone when it is wanted.
+  int64_t count_known(Content root, std::span<const int32_t> tokens, int64_t page_size) const;
+
   // The page holds these tokens from here on, and nothing else. Where another page is known for them, that one stays.
   Content insert(int32_t page, Content before, std::span<const int32_t> tokens);
   void erase(int32_t page);
@@ -67,6 +72,10 @@ class PageIndex {
     Following::iterator at;
   };
 
+  void erase_known(int32_t page);  // with changing_ held
+
+  // Held by whoever changes what is known, and by `count_known`; the one thread that changes it reads without.
+  mutable std::mutex changing_;
   std::unordered_map<Content, Following, ContentHash> following_;
   std::vector<std::optional<Place>> known_as_;  // by page
   uint64_t next_ = 0;

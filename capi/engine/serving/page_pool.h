@@ -1,6 +1,6 @@
 // PagePool: which pages of keys and values are whose. Pages are shared by content: a page is known by its tokens, as far as
 // it is filled, and by what is before them, so that texts with a common beginning have its pages in common. One thread at
-// a time.
+// a time, except for `count_known`.
 #pragma once
 
 #include <cstdint>
@@ -42,6 +42,10 @@ class PagePool {
   // The page that begins most like `tokens`, fewer or more of them; it has no user more.
   std::optional<Beginning> find_beginning(Content before, std::span<const int32_t> tokens) const {
     return index_.find_beginning(before, tokens);
+  }
+  // How many of the first tokens pages hold. Any thread.
+  int64_t count_known(Content before, std::span<const int32_t> tokens) const {
+    return index_.count_known(before, tokens, page_size_);
   }
   // Says that `page`, of one user, holds that. Where another page is known for it already, that one stays known.
   Content remember(int32_t page, Content before, std::span<const int32_t> tokens);

@@ -183,6 +183,7 @@ std::vector<StepPart> Scheduler::plan(int64_t budget, int64_t logits) {
   std::vector<StepPart> parts;
   planned_.clear();
   copies_.clear();
+  lacks_pages_ = false;
   const auto put = [&](Sequence& sequence, int64_t most) {
     int64_t count = std::min({most, budget, sequence.size() - sequence.computed});
     const int64_t wanted_from = std::max(sequence.logits_begin, sequence.computed);
@@ -213,7 +214,10 @@ std::vector<StepPart> Scheduler::plan(int64_t budget, int64_t logits) {
   for (size_t at = 0; budget > 0 && at < waiting_.size() && at < free_rows_.size();) {
     Sequence& next = *waiting_[at];
     const Admission admission = admit(next, parts);
-    if (admission == Admission::kNoRoom) break;
+    if (admission == Admission::kNoRoom) {
+      lacks_pages_ = true;
+      break;
+    }
     if (admission == Admission::kAwaits) {
       ++at;
       continue;

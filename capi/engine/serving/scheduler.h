@@ -52,6 +52,8 @@ class Scheduler {
   // Sequences that are computed a token a step; empty where there are prompts to compute as well.
   std::vector<Sequence*> decoding() const;
 
+  // Whether, by the last plan, those that wait have no row or no pages to begin with.
+  bool is_full() const { return !waiting_.empty() && (free_rows_.empty() || lacks_pages_); }
   int64_t running() const { return static_cast<int64_t>(running_.size()); }
   int64_t waiting() const { return static_cast<int64_t>(waiting_.size()); }
   int64_t preemptions() const { return preemptions_; }
@@ -76,6 +78,7 @@ class Scheduler {
   std::vector<Sequence*> waiting_;  // likewise
   std::vector<Sequence*> planned_;  // of the present plan: they keep their pages
   std::vector<PageCopy> copies_;    // of the present plan
+  bool lacks_pages_ = false;        // likewise: for the next one that waits
   int64_t preemptions_ = 0;
 };
 

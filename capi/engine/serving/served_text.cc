@@ -70,6 +70,12 @@ void ServedText::begin() {
   usage_.waited_s = std::chrono::duration<double>(Clock::now() - came_).count();
 }
 
+int64_t ServedText::expected_tokens() const {
+  const int64_t to_come = most_ - sequence.size() - 1;  // the last one is not computed
+  const int64_t computed = has_begun_ ? sequence.computed : expected_cached_;
+  return sequence.size() - computed + std::clamp<int64_t>(to_come, 0, kMostExpected);
+}
+
 void ServedText::take(std::span<const float> logits, ServedScratch& scratch,
                       std::vector<ServingEvent>& events) {
   if (waits_for_answer()) return;  // computed again after it had to give way

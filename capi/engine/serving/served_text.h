@@ -50,6 +50,12 @@ class ServedText {
 
   // The step that computes it first begins.
   void begin();
+  bool has_begun() const { return has_begun_; }
+  // Tokens that are still to be computed, of its prompt and to come; of the latter at most kMostExpected are counted, since
+  // texts may end before. Until it has begun, so many of the prompt are taken for cached.
+  static constexpr int64_t kMostExpected = 256;
+  int64_t expected_tokens() const;
+  void expect_cached(int64_t tokens) { expected_cached_ = tokens; }
   // Takes the row of logits behind the last token, and adds what it brought: a token, or the end, or a wish for the
   // caller's logits; then the row is kept until `answer`.
   void take(std::span<const float> logits, ServedScratch& scratch, std::vector<ServingEvent>& events);
@@ -99,6 +105,7 @@ class ServedText {
   int64_t told_ = 0;                             // tokens of the prompt whose log probabilities were told
   int32_t index_ = 0;
   const Clock::time_point came_ = Clock::now();
+  int64_t expected_cached_ = 0;
   std::vector<float> kept_logits_;
   NgramDrafts drafts_;
   DraftRecord record_;

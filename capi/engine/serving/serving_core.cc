@@ -1,10 +1,12 @@
 #include "capi/engine/serving/serving_core.h"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "capi/engine/serving/fitted_pages.h"
 #include "capi/engine/serving/model_fingerprint.h"
+#include "capi/engine/serving/replicated_program.h"
 #include "capi/engine/serving/serving_step.h"
 #include "graph/base/text.h"
 #include "runtime/arranged_weights.h"
@@ -40,11 +42,11 @@ ServingCore::ServingCore(ServingSettings settings)
 
 Result<std::unique_ptr<ServingCore>> ServingCore::create(std::shared_ptr<Runtime> runtime,
                                                          std::shared_ptr<SharedModel> model,
-                                                         ServingSettings given) {
+                                                         ServingSettings given, DeviceShare share) {
   const bool chooses_pages = given.pages == 0 && given.compute.memory_limit > 0;
   TSR_ASSIGN_OR_RETURN(ServingSettings settings, finalized(std::move(given), model->context_length()));
   TSR_ASSIGN_OR_RETURN(std::shared_ptr<DeviceSet> devices,
-                       runtime->open_devices(settings.compute.devices, settings.compute.profile));
+                       runtime->open_devices(settings.compute.devices, settings.compute.profile, share));
   const Graph forward = model->graph();
   std::unique_ptr<DraftModel> draft;
   if (settings.draft != nullptr) {
@@ -52,17 +54,43 @@ Result<std::unique_ptr<ServingCore>> ServingCore::create(std::shared_ptr<Runtime
     if (!made.ok()) return made.status().with_context("the draft model");
     draft = std::move(*made);
   }
-  const bool batch_invariant = devices->cluster().shared_cores > 0;
   TSR_ASSIGN_OR_RETURN(CompiledProgram compiled, chooses_pages ? compile_fitting(forward, settings, devices)
                                                                : compile_serving(forward, settings, devices));
   if (settings.inference.repack) take_arranged_variants(compiled.program, *devices);
-  TSR_ASSIGN_OR_RETURN(auto prepared, prepare(runtime, std::move(devices), std::move(compiled)));
+  TSR_ASSIGN_OR_RETURN(auto prepared, prepare(std::move(runtime), std::move(devices), std::move(compiled)));
+  return create(std::move(prepared), std::move(model), std::move(settings), std::move(draft),
+                std::make_shared<AdapterRegistry>());
+}
+
+Result<std::unique_ptr<ServingCore>> ServingCore::replicate(DeviceShare share) const {
+  const LoadedProgram& own = *running_->prepared();
+  const ComputeSettings& compute = settings_.compute;
+  TSR_ASSIGN_OR_RETURN(std::shared_ptr<DeviceSet> devices,
+                       own.runtime->open_devices(compute.devices, compute.profile, share));
+  std::unique_ptr<DraftModel> draft;
+  if (DraftModel* const own_draft = draft_model(); own_draft != nullptr) {
+    auto made = own_draft->replicate(devices);
+    if (!made.ok()) return made.status().with_context("the draft model");
+    draft = std::move(*made);
+  }
+  TSR_ASSIGN_OR_RETURN(auto program, replicate_program(own, std::move(devices)));
+  return create(std::move(program), model_, settings_, std::move(draft), adapters_);
+}
+
+Result<std::unique_ptr<ServingCore>> ServingCore::create(std::shared_ptr<const LoadedProgram> program,
+                                                         std::shared_ptr<SharedModel> model,
+                                                         ServingSettings settings,
+                                                         std::unique_ptr<DraftModel> draft,
+                                                         std::shared_ptr<AdapterRegistry> adapters) {
+  const Graph forward = model->graph();
   std::unique_ptr<ServingCore> core(new ServingCore(std::move(settings)));
+  core->batch_invariant_ = program->record->cluster.shared_cores > 0;
   TSR_ASSIGN_OR_RETURN(core->running_,
-                       ProgramRunner::create(std::move(prepared), SessionOptions{}, model, model->seed()));
+                       ProgramRunner::create(std::move(program), SessionOptions{}, model, model->seed()));
   core->model_ = model;
   if (core->settings_.guesses)
     core->speculation_ = std::make_unique<Speculation>(std::move(draft), core->settings_.guesses_always);
+  core->adapters_ = std::move(adapters);
   core->adapter_slots_ = std::make_unique<AdapterSlots>(AdapterLayout::of(core->running_->states()));
   core->adapter_queue_ = std::make_unique<AdapterQueue>(*core->adapter_slots_);
   core->transfer_ = std::make_unique<PageTransfer>(*core->running_, core->settings_);
@@ -77,7 +105,6 @@ Result<std::unique_ptr<ServingCore>> ServingCore::create(std::shared_ptr<Runtime
   }
   core->table_.assign(
       static_cast<size_t>(core->settings_.rows * table_columns(serving_options(core->settings_))), -1);
-  core->batch_invariant_ = batch_invariant;
   core->counts_.pages = core->settings_.pages;
   return core;
 }
@@ -90,18 +117,18 @@ Status ServingCore::check_adapters() const {
 Result<int64_t> ServingCore::load_adapter(const std::string& path) {
   TSR_RETURN_IF_ERROR(check_adapters());
   TSR_ASSIGN_OR_RETURN(AdapterFactors factors, read_adapter_file(path, *model_, adapter_slots_->layout()));
-  return adapters_.add(std::move(factors));
+  return adapters_->add(std::move(factors));
 }
 
 Result<int64_t> ServingCore::load_adapter(const SharedModel& adapted) {
   TSR_RETURN_IF_ERROR(check_adapters());
   TSR_ASSIGN_OR_RETURN(AdapterFactors factors, read_adapter(adapted, *model_, adapter_slots_->layout()));
-  return adapters_.add(std::move(factors));
+  return adapters_->add(std::move(factors));
 }
 
 Result<int64_t> ServingCore::load_adapter(AdapterFactors factors) {
   TSR_RETURN_IF_ERROR(check_adapters());
-  return adapters_.add(std::move(factors));
+  return adapters_->add(std::move(factors));
 }
 
 Status ServingCore::check_tokens(std::span<const int32_t> tokens) const {
@@ -148,12 +175,13 @@ Result<ServingCore::Texts> ServingCore::make_texts(const ServingRequest& request
   std::shared_ptr<const LoadedAdapter> adapter;
   if (request.adapter >= 0) {
     TSR_RETURN_IF_ERROR(check_adapters());
-    TSR_ASSIGN_OR_RETURN(adapter, adapters_.find(request.adapter));
+    TSR_ASSIGN_OR_RETURN(adapter, adapters_->find(request.adapter));
   }
   Texts texts;
   for (int32_t index = 0; index < request.sampling->best_of; ++index) {
     TSR_ASSIGN_OR_RETURN(auto text, ServedText::create(text_model_, request, number, index, most));
     text->sequence.adapter = adapter;
+    if (index > 0 && settings_.shares_prefixes) text->expect_cached(prompt - 1);  // by the first one
     // Keys and values are the adapter's too. An odd factor: other numbers, other roots.
     if (adapter != nullptr)
       text->sequence.root += 0x9e3779b97f4a7c15 * static_cast<uint64_t>(adapter->number + 1);
@@ -190,6 +218,42 @@ void ServingCore::remove_ended() {
       ++it;
     }
   }
+}
+
+int64_t ServingCore::expected_tokens() const {
+  int64_t sum = 0;
+  for (const auto& [number, text] : texts_) sum += text->expected_tokens();
+  return sum;
+}
+
+ServingCore::Texts ServingCore::take_waiting() {
+  if (!scheduler_.is_full()) return {};
+  std::set<int64_t> begun;
+  for (const auto& [number, text] : texts_)
+    if (text->has_begun() || text->sequence.row) begun.insert(text->request());
+  const ServedText* first = nullptr;
+  for (const auto& [number, text] : texts_)
+    if (!begun.contains(text->request()) &&
+        (first == nullptr || matters_more(&text->sequence, &first->sequence)))
+      first = text.get();
+  Texts taken;
+  if (first == nullptr) return taken;
+  const int64_t request = first->request();
+  for (auto it = texts_.begin(); it != texts_.end();) {
+    if (it->second->request() != request) {
+      ++it;
+      continue;
+    }
+    scheduler_.remove(it->second->sequence);
+    adapter_queue_->remove(it->second->sequence);
+    taken.push_back(std::move(it->second));
+    it = texts_.erase(it);
+  }
+  return taken;
+}
+
+int64_t ServingCore::count_cached(uint64_t root, std::span<const int32_t> tokens) const {
+  return settings_.shares_prefixes ? pool_.count_known(PageIndex::root(root), tokens) : 0;
 }
 
 void ServingCore::cancel(int64_t request, std::vector<ServingEvent>& events) {
@@ -371,7 +435,7 @@ ServingCore::Counts ServingCore::counts() const {
   counts.preemptions = scheduler_.preemptions();
   counts.running = scheduler_.running();
   counts.waiting = scheduler_.waiting() + adapter_queue_->waiting();
-  counts.adapters = adapters_.size();
+  counts.adapters = adapters_->size();
   counts.adapters_written = adapter_slots_->written();
   counts.free_pages = pool_.available();
   if (speculation_ != nullptr) counts.draft_seconds = speculation_->seconds();

@@ -22,6 +22,7 @@
 #include "capi/engine/serving/serving_settings.h"
 #include "capi/engine/serving/speculation.h"
 #include "capi/engine/serving/step_times.h"
+#include "runtime/device_set.h"
 
 namespace tessera {
 
@@ -29,7 +30,9 @@ class ServingCore {
  public:
   static Result<std::unique_ptr<ServingCore>> create(std::shared_ptr<Runtime> runtime,
                                                      std::shared_ptr<SharedModel> model,
-                                                     ServingSettings settings);
+                                                     ServingSettings settings, DeviceShare share = {});
+  // A core on another share of the devices: with the settings, the plan and the adapters of this one, and pages of its own.
+  Result<std::unique_ptr<ServingCore>> replicate(DeviceShare share) const;
 
   // An adapter of the model for requests (adapter_factors.h says which are refused): the file of one, or a model with it. Its
   // number is never another's; there may be as many as host memory holds. Any thread.
@@ -37,8 +40,8 @@ class ServingCore {
   Result<int64_t> load_adapter(const SharedModel& adapted);
   Result<int64_t> load_adapter(AdapterFactors factors);
   // New requests may not use it from here on; it is freed when the last one that does has ended. kNotFound. Any thread.
-  Status drop_adapter(int64_t adapter) { return adapters_.drop(adapter); }
-  const AdapterRegistry& adapters() const { return adapters_; }
+  Status drop_adapter(int64_t adapter) { return adapters_->drop(adapter); }
+  const AdapterRegistry& adapters() const { return *adapters_; }
 
   // The texts of a request, which its events call `number`. kInvalidArgument for empty prompts, tokens outside the
   // vocabulary, and what does not fit the context or the pages; kNotFound for adapters that are not there. Any thread.
@@ -58,6 +61,14 @@ class ServingCore {
   // Ends all texts with this failure, and makes the memory as it was at first.
   Status recover(const Status& failure, std::vector<ServingEvent>& events);
   bool is_idle() const { return texts_.empty(); }
+  // Texts that have not ended, and the tokens that are likely to be computed of them still.
+  int64_t texts() const { return std::ssize(texts_); }
+  int64_t expected_tokens() const;
+  // Takes away the texts of the most important request none of which has begun; none where those that wait need no room.
+  // Another core over the model may `add` them. Between steps.
+  Texts take_waiting();
+  // How many of the first tokens pages hold, of texts of this root. Any thread: they may be gone afterwards.
+  int64_t count_cached(uint64_t root, std::span<const int32_t> tokens) const;
   // Whether what a request yields does not depend on who else is served: on CPU devices.
   bool is_batch_invariant() const { return batch_invariant_; }
 
@@ -84,6 +95,12 @@ class ServingCore {
 
  private:
   explicit ServingCore(ServingSettings settings);
+  // Around a program in memory.
+  static Result<std::unique_ptr<ServingCore>> create(std::shared_ptr<const LoadedProgram> program,
+                                                     std::shared_ptr<SharedModel> model,
+                                                     ServingSettings settings,
+                                                     std::unique_ptr<DraftModel> draft,
+                                                     std::shared_ptr<AdapterRegistry> adapters);
   Status check_adapters() const;
   Status check_prompt(const ServingRequest& request, int64_t most) const;
 
@@ -113,12 +130,12 @@ class ServingCore {
 
   const ServingSettings settings_;
   const std::vector<ServingEntry> entries_;
-  std::shared_ptr<const SharedModel> model_;
+  std::shared_ptr<SharedModel> model_;
   std::unique_ptr<ProgramRunner> running_;
   std::unique_ptr<PageTransfer> transfer_;
   ServedText::Model text_model_;
   bool batch_invariant_ = false;
-  AdapterRegistry adapters_;
+  std::shared_ptr<AdapterRegistry> adapters_;  // shared by the cores of an engine: one number everywhere
   std::unique_ptr<AdapterSlots> adapter_slots_;
   std::unique_ptr<AdapterQueue> adapter_queue_;
   PagePool pool_;

@@ -227,7 +227,7 @@ typedef struct tsr_hooks {
   void (*deallocate)(void* context, void* memory, size_t bytes);
   /* The first that a thread which computes does, so that it can be pinned or named. role: "kernels" (number: 1 to threads - 1
    * of the pool), "rank" (the device's number; the first device's is the calling thread), "stream" (the device's number),
-   * "generator" (0), "engine" (0), "work" (0: long work that a thread of its own does). */
+   * "generator" (0), "engine" (the replica's number), "work" (0: long work that a thread of its own does). */
   void (*thread_started)(void* context, const char* role, int32_t number);
   /* Called once nothing calls the others any more, also when the runtime is not made (where struct_size can be right). */
   void (*release)(void* context);
@@ -1411,7 +1411,7 @@ TSR_API void tsr_generator_free(tsr_generator* generator);
 
 /* Serves many requests at once over one model: every step computes tokens of all of them together, new ones join between
  * steps, and the keys and values of texts that begin alike are computed once. A thread of its own computes while there are
- * requests. On CPU devices what a request yields does not depend on who else is served, bit for bit ("batch_invariant" of
+ * requests; with parallel dp=K, K replicas compute, each on its share of the devices and with a thread of its own. On CPU devices what a request yields does not depend on who else is served, bit for bit ("batch_invariant" of
  * the report). Weights are shared with other handles over the model, as for a generator.
  *
  *     tsr_engine_new(runtime, model, NULL, &engine);
@@ -1420,17 +1420,26 @@ TSR_API void tsr_generator_free(tsr_generator* generator);
  *       printf("%.*s", (int)event.text_size, event.text);
  *
  * Options
- *   devices, profile, parallel, plan_file, memory_limit, host_memory_limit, measure, tune   as for the trainer
+ *   devices, profile, parallel, plan_file, memory_limit, host_memory_limit, measure, tune   as for the trainer, except for dp:
+ *                         with parallel "dp=K,..." the engine has K replicas of the model on equal shares of the devices, in
+ *                         order ("dp=2,tp=2" of cpu:4: devices 0 and 1, 2 and 3), which the other words and plan_file plan
+ *                         alike. Each has a cache of its own; CPU devices share one copy of the weights. Results are those
+ *                         of one replica. A request goes to the replica that has least to compute before its prompt is, where
+ *                         cached tokens of the prompt need not be; one that waits there goes on to any that has room. zero and
+ *                         owt, which spread parameters over dp, are TSR_INVALID_ARGUMENT with it. Without dp: one replica
  *   precision, weights, activations, repack   as for a generator
  *   context         i64   tokens of a sequence at most, prompt included (default: the model's context, at most 2048)
- *   sequences       i64   computed at once; further ones wait (default 16)
+ *   sequences       i64   computed at once by all replicas together, each of which has an equal share, rounded up; further
+ *                         ones wait (default 16)
  *   cache_tokens    i64   tokens whose keys and values are kept, of all sequences together and of those that ended, for
- *                         prompts that begin alike; rounded up to pages of 64. Default: sequences * context, or what
- *                         memory_limit leaves room for, one context at least (TSR_OUT_OF_MEMORY). Where they run out,
- *                         the sequence that came last among those of the lowest priority waits, to be computed again
+ *                         prompts that begin alike; rounded up to pages of 64, then divided over replicas, rounded up: a
+ *                         sequence has to fit one replica's share. Default: sequences * context, or what memory_limit (of
+ *                         each device, as for the trainer) leaves room for, one context of each replica at least
+ *                         (TSR_OUT_OF_MEMORY). Where they run out, the sequence that came last among those of the lowest
+ *                         priority waits, to be computed again
  *   cache_type      str   model (default: as they are computed) | f16 | bf16: element type of keys and values
  *   prefix_cache    i64   0: every prompt is computed whole (default 1)
- *   step_tokens     i64   computed in a step at most; longer prompts take several (default 256)
+ *   step_tokens     i64   computed in a replica's step at most; longer prompts take several (default 256)
  *   speculation     str   off (default) | ngram | draft: tokens that are likely to come are computed along with the next
  *                         one, as long as that pays. ngram: where a text repeats what it said before, what followed then;
  *                         draft: what a smaller model finds likeliest. Which tokens come is not changed, sampled or not;
@@ -1444,7 +1453,8 @@ TSR_API void tsr_generator_free(tsr_generator* generator);
  *                         of a step, also of prompts whose texts go on
  *   scored_tokens   i64   tokens of prompts in a step, at most, whose log probabilities are wanted (default 64); their
  *                         logits take memory. More, such as step_tokens, is for engines that score much (score_from)
- *   adapters        i64   LoRA adapters that a step can mix, of those loaded with tsr_engine_load_adapter (default 0)
+ *   adapters        i64   LoRA adapters that a step (of each replica) can mix, of those loaded with
+ *                         tsr_engine_load_adapter (default 0)
  *   adapter_rank    i64   of these, at most (default 16)
  *   adapter_type    str   f32 (default) | bf16 | f16: element type of their numbers. Those of the second matrix times alpha/rank
  *                         and those of the first are rounded to the nearest when an adapter is loaded; sums are f32. A text is
@@ -1600,8 +1610,8 @@ TSR_API tsr_status* tsr_engine_submit_sequence(tsr_engine* engine, const tsr_opt
                                                const tsr_sequence* sequence, const int32_t* ids, size_t count,
                                                int64_t* out_request);
 
-/* A sequence in a file, with the keys and values that are cached; and back, into the cache as far as it has room. Any thread;
- * between two steps. TSR_CORRUPT for files that are damaged, TSR_INVALID_ARGUMENT for those of another model or other
+/* A sequence in a file, with the keys and values that are cached; and back, into the cache as far as it has room. Of replicas
+ * the one whose cache has most of it, and the one whose cache is freest. Any thread; between two steps. TSR_CORRUPT for files that are damaged, TSR_INVALID_ARGUMENT for those of another model or other
  * settings; TSR_UNSUPPORTED to save one that was computed with an adapter. */
 TSR_API tsr_status* tsr_engine_save_sequence(tsr_engine* engine, const tsr_sequence* sequence, const char* path);
 TSR_API tsr_status* tsr_engine_restore_sequence(tsr_engine* engine, const char* path,
@@ -1616,11 +1626,12 @@ TSR_API tsr_status* tsr_engine_restore_sequence(tsr_engine* engine, const char* 
 TSR_API tsr_status* tsr_engine_load_adapter(tsr_engine* engine, const char* path, int64_t* out_adapter);
 TSR_API tsr_status* tsr_engine_drop_adapter(tsr_engine* engine, int64_t adapter);
 
-/* {"requests", "running", "waiting": sequences, "steps", "tokens": computed, "cached_tokens": not computed again, "generated",
+/* {"replicas", "requests", "running", "waiting": sequences, "steps", "tokens": computed, "cached_tokens": not computed again, "generated",
  * "preemptions", "speculated", "accepted": tokens computed along, and those that came, "draft_seconds": of "seconds", those of
  * the draft model, "adapters": loaded, "cache_tokens", "free_cache_tokens", "context", "sequences", "batch_invariant", "recommended":
  * {"not_obeyed": [texts]}, "seconds": computing, "plan": {as tsr_plan_info}, "devices": [as tsr_session_report],
- * "draft_devices": [the same of the draft model, where there is one]}.
+ * "draft_devices": [the same of the draft model, where there is one]}. Numbers are sums over the replicas, seconds too, which
+ * they spend at the same time; "plan" is that of each, with the devices of all.
  * "devices" is as of the last time without requests. */
 TSR_API tsr_status* tsr_engine_report(tsr_engine* engine, tsr_text** out_text);
 

@@ -1,0 +1,20 @@
+// Replicas of an engine, which `dp` of its option `parallel` asks for, and what each has of the whole.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include "capi/engine/serving/serving_settings.h"
+#include "graph/base/result.h"
+
+namespace tessera {
+
+// Replicas that the words want: 1 without dp. kInvalidArgument for words that are none, and for those that spread parameters
+// over dp, since each replica has all of them.
+Result<int32_t> count_replicas(std::string_view parallel);
+
+// Settings of each replica: sequences and pages are divided, rounded up; so is the limit of host memory, rounded down. The
+// limit of devices stays. Its plan has dp=1.
+ServingSettings settings_of_replica(ServingSettings whole, int32_t replicas);
+
+}  // namespace tessera
