@@ -181,7 +181,8 @@ Result<ServingCore::Texts> ServingCore::make_texts(const ServingRequest& request
   for (int32_t index = 0; index < request.sampling->best_of; ++index) {
     TSR_ASSIGN_OR_RETURN(auto text, ServedText::create(text_model_, request, number, index, most));
     text->sequence.adapter = adapter;
-    if (index > 0 && settings_.shares_prefixes) text->expect_cached(prompt - 1);  // by the first one
+    // The first one computes the prompt.
+    if (index > 0 && settings_.shares_prefixes) text->expect_cached(std::ssize(request.prompt) - 1);
     // Keys and values are the adapter's too. An odd factor: other numbers, other roots.
     if (adapter != nullptr)
       text->sequence.root += 0x9e3779b97f4a7c15 * static_cast<uint64_t>(adapter->number + 1);
