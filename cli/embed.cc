@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "command.h"
+#include "engine_vectors.h"
 #include "inference.h"
 #include "interruptible.h"
 #include "plan_text.h"
@@ -92,10 +93,34 @@ Texts read_texts(const Arguments& args) {
   return texts;
 }
 
+std::vector<std::string_view> views_of(const Texts& texts) {
+  std::vector<std::string_view> views;
+  size_t at = 0;
+  for (const size_t length : texts.lengths) {
+    views.push_back(std::string_view(texts.bytes).substr(at, length));
+    at += length;
+  }
+  return views;
+}
+
+// Of texts one by one, where nothing is said of batches and of how devices share the work, and an engine serves the model.
+std::optional<Rows> compute_by_engine(const Arguments& args, const Runtime& runtime, const Model& model,
+                                      const Texts& texts) {
+  if (reads_pairs(args) || args.batch || !args.parallel.empty() || !args.plan_file.empty()) return {};
+  VectorForm form{args.seq, args.pooling, {}};
+  if (args.normalize || args.raw) form.normalize = args.normalize;
+  std::optional<TextVectors> vectors =
+      embed_by_engine(args, args.inference, runtime, model, views_of(texts), form);
+  if (!vectors) return {};
+  return Rows{std::move(vectors->values), vectors->width, std::move(vectors->report)};
+}
+
 Rows compute(const Arguments& args, const std::string& output) {
   const Texts texts = read_texts(args);
   const Runtime runtime = open_runtime(args);
   const Model model = open_model(args, args.model);
+  if (output == "embedding")
+    if (std::optional<Rows> rows = compute_by_engine(args, runtime, model, texts)) return std::move(*rows);
   Options options = make<Options>(tsr_options_new);
   set_placement(options, args);
   set(options, "seq", args.seq);

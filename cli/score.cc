@@ -3,15 +3,18 @@
 #include <cmath>
 #include <csignal>
 #include <iostream>
+#include <iterator>
 #include <limits>
 #include <optional>
 #include <string_view>
 
 #include "command.h"
+#include "engine_scores.h"
 #include "inference.h"
 #include "interruptible.h"
 #include "plan_text.h"
 #include "progress.h"
+#include "scored_texts.h"
 
 namespace cli {
 
@@ -23,18 +26,6 @@ struct Arguments : Common {
   std::optional<int64_t> seq, stride, batch;
   std::string bos = "auto";
   bool lines = false, ids = false, special = false;
-};
-
-// Texts: what is scored, as tokens. Byte `begins[i]` of the input is the first of text i.
-struct Texts {
-  std::vector<int32_t> ids;
-  std::vector<size_t> lengths, begins;
-};
-
-// Scores: what came out, for each token.
-struct Scores {
-  std::vector<float> logprobs;  // NaN: not scored
-  std::vector<uint8_t> greedy;
 };
 
 // Totals: sums over all tokens that were scored.
@@ -91,8 +82,8 @@ std::vector<int32_t> parse_ids(std::string_view words) {
 }
 
 // `tokenizer` null: the input is token ids.
-Texts read_texts(const Arguments& args, const tsr_tokenizer* tokenizer, const std::string& input) {
-  Texts texts;
+TokenTexts read_texts(const Arguments& args, const tsr_tokenizer* tokenizer, const std::string& input) {
+  TokenTexts texts;
   const auto add = [&](size_t begin, size_t size) {
     const std::string_view words = std::string_view(input).substr(begin, size);
     const std::vector<int32_t> ids = args.ids ? parse_ids(words) : encode(tokenizer, words, args.special);
@@ -114,7 +105,7 @@ Texts read_texts(const Arguments& args, const tsr_tokenizer* tokenizer, const st
   return texts;
 }
 
-Scores score(const Arguments& args, tsr_scorer* scorer, const Texts& texts) {
+TokenScores score(const Arguments& args, tsr_scorer* scorer, const TokenTexts& texts) {
   using Clock = std::chrono::steady_clock;
   check(tsr_scorer_start(scorer, texts.ids.data(), texts.ids.size(), texts.lengths.data(),
                          texts.lengths.size()));
@@ -132,10 +123,47 @@ Scores score(const Arguments& args, tsr_scorer* scorer, const Texts& texts) {
     }
   }
   for (const int signal : {SIGINT, SIGTERM}) std::signal(signal, SIG_DFL);
-  Scores scores{std::vector<float>(texts.ids.size()), std::vector<uint8_t>(texts.ids.size())};
+  TokenScores scores{std::vector<float>(texts.ids.size()), std::vector<uint8_t>(texts.ids.size()), {}};
   check(tsr_scorer_logprobs(scorer, scores.logprobs.data(), scores.logprobs.size(), nullptr));
   check(tsr_scorer_greedy(scorer, scores.greedy.data(), scores.greedy.size(), nullptr));
+  scores.report = Json::parse(text(tsr_scorer_report, scorer));
   return scores;
+}
+
+TokenScores score_by_scorer(const Arguments& args, const Runtime& runtime, const Model& model,
+                            const TokenTexts& texts) {
+  const Options options = make<Options>(tsr_options_new);
+  set_placement(options, args);
+  set(options, "seq", args.seq);
+  set(options, "stride", args.stride);
+  set(options, "batch", args.batch);
+  set(options, "bos", args.bos);
+  set_inference(options, args.inference);
+  const Scorer scorer = make_interruptible<Scorer>(tsr_scorer_new, runtime, model.get(),
+                                                   static_cast<const tsr_options*>(options.get()));
+  return score(args, scorer.get(), texts);
+}
+
+// The token that stands before every text; -1: none.
+int32_t bos_of(const Arguments& args, const tsr_tokenizer* tokenizer) {
+  if (args.bos == "none") return -1;
+  const int32_t bos = tsr_tokenizer_bos(tokenizer);
+  int32_t around[8] = {-1};
+  size_t count = 0;
+  check(tsr_tokenizer_encode(tokenizer, "", 0, TSR_ENCODE_AROUND, around, std::size(around), &count));
+  return count > 0 && around[0] == bos ? bos : -1;
+}
+
+TokenScores score_texts(const Arguments& args, const Runtime& runtime, const Model& model,
+                        const tsr_tokenizer* tokenizer, const TokenTexts& texts) {
+  // Windows, and what else is said of them, are a scorer's.
+  const bool has_windows = args.stride || args.batch || !args.parallel.empty() || !args.plan_file.empty();
+  if (args.lines && !args.ids && !has_windows && args.bos != "always") {
+    std::optional<TokenScores> scores =
+        score_by_engine(args, args.inference, runtime, model, texts, {args.seq, bos_of(args, tokenizer)});
+    if (scores) return std::move(*scores);
+  }
+  return score_by_scorer(args, runtime, model, texts);
 }
 
 // The bytes that `id` adds to a text after `previous` (-1: at its begin).
@@ -152,7 +180,7 @@ std::string token_text(const tsr_tokenizer* tokenizer, int32_t previous, int32_t
 
 // Calls take(text, token, its bytes, its offset in the input) for each token.
 template <class Take>
-void for_each_token(const Texts& texts, const tsr_tokenizer* tokenizer, const Take& take) {
+void for_each_token(const TokenTexts& texts, const tsr_tokenizer* tokenizer, const Take& take) {
   size_t token = 0;
   for (size_t i = 0; i < texts.lengths.size(); ++i) {
     size_t offset = texts.begins[i];
@@ -166,7 +194,7 @@ void for_each_token(const Texts& texts, const tsr_tokenizer* tokenizer, const Ta
   }
 }
 
-Totals print_tokens(const Arguments& args, const Texts& texts, const Scores& scores,
+Totals print_tokens(const Arguments& args, const TokenTexts& texts, const TokenScores& scores,
                     const tsr_tokenizer* tokenizer) {
   Totals totals;
   for_each_token(texts, tokenizer, [&](size_t number, size_t token, const std::string& piece, size_t offset) {
@@ -232,7 +260,10 @@ void register_score(CLI::App& app) {
       "\"perplexity\", ...}.");
   command->add_option("model", args->model, ".tsr or GGUF file, or Hugging Face folder")->required();
   command->add_option("--file", args->file, "text file, UTF-8 (- for standard input)")->required();
-  command->add_flag("--lines", args->lines, "each line of the file is a text of its own");
+  command->add_flag(
+      "--lines", args->lines,
+      "each line of the file is a text of its own; what lines begin with alike is computed once, unless "
+      "--stride, --batch or --parallel is given");
   command->add_flag("--ids", args->ids, "the file holds token ids in place of text");
   command->add_option("--seq", args->seq,
                       "tokens of a window (default: the model's context length, at most 2048)");
@@ -261,23 +292,14 @@ void register_score(CLI::App& app) {
     Tokenizer tokenizer;
     if (!args->ids) tokenizer = model_tokenizer(model, args->model);
     const std::string input = read_file(args->file);
-    const Texts texts = read_texts(*args, tokenizer.get(), input);
-    Options options = make<Options>(tsr_options_new);
-    set_placement(options, *args);
-    set(options, "seq", args->seq);
-    set(options, "stride", args->stride);
-    set(options, "batch", args->batch);
-    set(options, "bos", args->bos);
-    set_inference(options, args->inference);
-    const Scorer scorer = make_interruptible<Scorer>(tsr_scorer_new, runtime, model.get(),
-                                                     static_cast<const tsr_options*>(options.get()));
-    const Scores scores = score(*args, scorer.get(), texts);
+    const TokenTexts texts = read_texts(*args, tokenizer.get(), input);
+    const TokenScores scores = score_texts(*args, runtime, model, tokenizer.get(), texts);
     if (std::ranges::all_of(scores.logprobs, [](float logprob) { return std::isnan(logprob); }))
       throw Error(TSR_INVALID_ARGUMENT,
                   args->file + " has " + counted(static_cast<int64_t>(texts.ids.size()), "token") +
                       ", and none with another before it; wanted at least two in a text, or --bos always");
     const Totals totals = print_tokens(*args, texts, scores, tokenizer.get());
-    const Json report = Json::parse(text(tsr_scorer_report, scorer.get()));
+    const Json& report = scores.report;
     if (!args->json) return print_totals(totals, report, !args->ids);
     Json result = {{"tokens", totals.tokens},
                    {"nll", totals.nll},

@@ -58,6 +58,23 @@ assert sorted({line["line"] for line in lines}) == [0, 2, 3] and sums["report"][
 alone, _ = scored("--file", WORK / "scored.last", *short)
 assert [line["logprob"] for line in alone] == [line["logprob"] for line in lines if line["line"] == 3]
 
+# So they are where an engine computes them, what they begin with alike once: each as by itself, and as in windows.
+context = text[:90].replace(b"\n", b" ")
+choices = [context + end for end in (b" first", b" second one", b"", b" first", b" third")] + [b"another", b"", b"x"]
+(WORK / "scored.choices").write_bytes(b"\n".join(choices))
+together, sums = scored("--file", WORK / "scored.choices", "--lines")
+windows, wanted = scored("--file", WORK / "scored.choices", "--lines", "--batch", 2)
+assert len(together) == len(windows) and sums["report"]["bos"] == wanted["report"]["bos"]
+assert sums["report"]["positions"] < wanted["report"]["tokens"] / 2 and "cached_tokens" in sums["report"], sums["report"]
+for a, b in zip(together, windows):
+    assert {**a, "logprob": 0} == {**b, "logprob": 0} and (a["logprob"] is None) == (b["logprob"] is None), (a, b)
+    assert math.isclose(a["logprob"] or 0, b["logprob"] or 0, abs_tol=1e-5), (a, b)
+(WORK / "scored.last").write_bytes(choices[-4])
+alone, _ = scored("--file", WORK / "scored.last", "--lines")
+assert [line["logprob"] for line in alone] == [line["logprob"] for line in together if line["line"] == 4]
+long, sums = scored("--file", WORK / "scored.choices", "--lines", "--seq", 16)  # texts in windows after all
+assert sums["report"]["windows"] > len(choices) and "cached_tokens" not in sums["report"]
+
 told = run("--file", file, *short)
 assert told.startswith("perplexity  ") and "bits a byte" in told and "window" in told, told
 for words, wanted in [(["--file", file, "--seq", 8, "--stride", 9], "option 'stride' is 9, a window has 8 tokens"),
