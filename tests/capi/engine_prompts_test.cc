@@ -20,8 +20,8 @@ using Tokens = std::vector<int32_t>;
 using Settings = std::vector<Setting>;
 
 constexpr int64_t k1 = 1;
-// An embedder's attention adds up a row's keys in other blocks than one over pages, and a scorer's sums are of f32: sums of
-// some hundred terms differ in their last bits.
+// Attention over pages is another kernel than an embedder's, and a scorer's sums are of f32: sums of some hundred terms may
+// differ in their last bits.
 constexpr double kOtherSums = 1e-5;
 
 struct Layout {
