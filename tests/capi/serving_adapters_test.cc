@@ -8,12 +8,16 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <tuple>
 #include <utility>
 #include <vector>
 
+#include "capi/engine/adapters.h"
+#include "capi/engine/embedder.h"
 #include "capi/engine/export.h"
+#include "capi/engine/scorer.h"
 #include "capi/engine/serving/serving_core.h"
 #include "graph/base/text.h"
 #include "tests/capi/random_adapter.h"
@@ -300,6 +304,48 @@ TEST_CASE("serving adapters: what cannot be applied by request is refused by nam
   CHECK(found.find("[64, 48]") != std::string::npos);
   CHECK(found.find("[48, 48]") != std::string::npos);
   CHECK_FALSE(core->load_adapter(std::string("no/such/folder")).ok());
+}
+
+TEST_CASE("adapters: vectors and scores of a request are those of the model with its adapter") {
+  const auto runtime = new_runtime();
+  const auto model = new_model(kLlama);
+  const auto adapted = with_adapter(model, 3, 4);
+  ServingSettings settings;
+  settings.adapters = 2;
+  settings.adapter_rank = 4;
+  settings.hidden = true;
+  const auto core = new_core(runtime, model, settings);
+  const int64_t adapter = loaded(*core, *adapted);
+  std::vector<int32_t> prompt = prompt_of(8, 70);
+  const auto compute = [&](const PromptTask& task, int64_t with) {
+    ServingRequest request = request_of(prompt, with, 0);
+    request.task = task;
+    submit(*core, request, 0);
+    std::vector<ServingEvent> events;
+    while (events.empty()) REQUIRE(core->step(events).ok());
+    REQUIRE(events.back().result);
+    return events.back().result->values;
+  };
+  // Low-rank products of requests are of other shapes than those of the model.
+  const auto check_near = [](std::span<const float> found, std::span<const float> wanted) {
+    REQUIRE(found.size() == wanted.size());
+    for (size_t i = 0; i < found.size(); ++i) CHECK(std::abs(found[i] - wanted[i]) < 1e-4);
+  };
+  const std::vector<size_t> lengths = {prompt.size()};
+  const PromptTask vector{PromptTask::Kind::kVector, {Pooling::kMean, false}, 0};
+  const std::vector<float> row = compute(vector, adapter);
+  const auto embedder = Embedder::create(runtime, adapted, {{"pooling", std::string("mean")}});
+  REQUIRE(embedder.ok());
+  REQUIRE((*embedder)->start_ids(prompt, lengths).ok());
+  REQUIRE((*embedder)->finish().ok());
+  check_near(row, *(*embedder)->rows());
+  CHECK(compute(vector, -1) != row);
+  const std::vector<float> scores = compute({PromptTask::Kind::kScores, {}, 1}, adapter);
+  const auto scorer = Scorer::create(runtime, adapted, {});
+  REQUIRE(scorer.ok());
+  REQUIRE((*scorer)->start(prompt, lengths).ok());
+  REQUIRE((*scorer)->finish().ok());
+  check_near(scores, (*scorer)->logprobs()->subspan(1));
 }
 
 }  // namespace tessera
