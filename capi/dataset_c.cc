@@ -3,6 +3,8 @@
 #include <functional>
 #include <string>
 
+#include "capi/engine/given_rows.h"
+#include "capi/engine/text_dataset.h"
 #include "capi/guard.h"
 #include "capi/handles.h"
 #include "graph/base/text.h"
@@ -26,11 +28,15 @@ tsr_status* make_dataset(const tsr_options* options, tsr_dataset** out_dataset, 
 using MadeDataset = Result<std::shared_ptr<const Dataset>>;
 using Reading = Background<std::shared_ptr<const Dataset>>;
 
-Status begin_reading(tsr_runtime* runtime, const tsr_options* options, tsr_reading** out_reading,
+MadeDataset general(Result<std::shared_ptr<const TextDataset>> made) {
+  if (!made.ok()) return made.status();
+  return std::shared_ptr<const Dataset>(std::move(*made));
+}
+
+Status begin_reading(tsr_runtime* runtime, const Options& chosen, Status checked, tsr_reading** out_reading,
                      std::function<MadeDataset(const Options&)> read) {
-  const Options chosen = options ? options->value : Options{};
   if (runtime) TSR_RETURN_IF_ERROR(runtime->value->check_process());
-  TSR_RETURN_IF_ERROR(Dataset::check_options(chosen));
+  TSR_RETURN_IF_ERROR(checked);
   *out_reading = new tsr_reading{std::make_unique<Reading>("reading", runtime ? runtime->value : nullptr,
                                                            [read, chosen] { return read(chosen); })};
   return {};
@@ -42,7 +48,7 @@ tsr_status* tsr_dataset_new_file(const char* path, const tsr_tokenizer* tokenize
                                  tsr_dataset** out_dataset) {
   return make_dataset(options, out_dataset, [&](const Options& chosen) -> MadeDataset {
     TSR_RETURN_IF_ERROR(required({{path, "path"}, {tokenizer, "tokenizer"}}));
-    return Dataset::from_file(path, *tokenizer->value, chosen);
+    return open_dataset(path, tokenizer->value, chosen);
   });
 }
 
@@ -50,7 +56,7 @@ tsr_status* tsr_dataset_new_text(const char* text, size_t size, const tsr_tokeni
                                  const tsr_options* options, tsr_dataset** out_dataset) {
   return make_dataset(options, out_dataset, [&](const Options& chosen) -> MadeDataset {
     TSR_RETURN_IF_ERROR(required({{text, "text"}, {tokenizer, "tokenizer"}}));
-    return Dataset::from_text(text_of(text, size), *tokenizer->value, chosen);
+    return general(TextDataset::from_text(text_of(text, size), *tokenizer->value, chosen));
   });
 }
 
@@ -58,7 +64,7 @@ tsr_status* tsr_dataset_new_tokens(const int32_t* ids, size_t count, const tsr_o
                                    tsr_dataset** out_dataset) {
   return make_dataset(options, out_dataset, [&](const Options& chosen) -> MadeDataset {
     if (count > 0) TSR_RETURN_IF_ERROR(required({{ids, "ids"}}));
-    return Dataset::create(std::vector<int32_t>(ids, ids + count), chosen);
+    return general(TextDataset::create(std::vector<int32_t>(ids, ids + count), chosen));
   });
 }
 
@@ -66,9 +72,10 @@ tsr_status* tsr_reading_new_file(tsr_runtime* runtime, const char* path, const t
                                  const tsr_options* options, tsr_reading** out_reading) {
   return guard([&]() -> Status {
     TSR_RETURN_IF_ERROR(required({{path, "path"}, {tokenizer, "tokenizer"}, {out_reading, "out_reading"}}));
-    return begin_reading(runtime, options, out_reading,
-                         [from = std::string(path), with = tokenizer->value](const Options& chosen) {
-                           return Dataset::from_file(from, *with, chosen);
+    const Options chosen = options ? options->value : Options{};
+    return begin_reading(runtime, chosen, check_dataset_options(path, chosen), out_reading,
+                         [from = std::string(path), with = tokenizer->value](const Options& with_options) {
+                           return open_dataset(from, with, with_options);
                          });
   });
 }
@@ -78,9 +85,12 @@ tsr_status* tsr_reading_new_text(tsr_runtime* runtime, const char* text, size_t 
                                  tsr_reading** out_reading) {
   return guard([&]() -> Status {
     TSR_RETURN_IF_ERROR(required({{text, "text"}, {tokenizer, "tokenizer"}, {out_reading, "out_reading"}}));
-    return begin_reading(runtime, options, out_reading,
-                         [given = std::string(text_of(text, size)), with = tokenizer->value](
-                             const Options& chosen) { return Dataset::from_text(given, *with, chosen); });
+    const Options chosen = options ? options->value : Options{};
+    return begin_reading(
+        runtime, chosen, TextDataset::check_options(chosen), out_reading,
+        [given = std::string(text_of(text, size)), with = tokenizer->value](const Options& with_options) {
+          return general(TextDataset::from_text(given, *with, with_options));
+        });
   });
 }
 
@@ -107,7 +117,62 @@ void tsr_reading_free(tsr_reading* reading) { delete reading; }
 tsr_status* tsr_dataset_info(const tsr_dataset* dataset, tsr_text** out_text) {
   return guard([&]() -> Status {
     TSR_RETURN_IF_ERROR(required({{dataset, "dataset"}, {out_text, "out_text"}}));
-    return give_text(dataset->value->info_json(), out_text);
+    TSR_ASSIGN_OR_RETURN(std::string info, dataset->value->info_json());
+    return give_text(std::move(info), out_text);
+  });
+}
+
+tsr_status* tsr_dataset_new_rows(int64_t rows, int64_t seq, const int32_t* tokens, const int32_t* labels,
+                                 const float* weights, const int32_t* segments, const int32_t* positions,
+                                 const tsr_options* options, tsr_dataset** out_dataset) {
+  return make_dataset(options, out_dataset, [&](const Options& chosen) -> MadeDataset {
+    TSR_RETURN_IF_ERROR(required({{tokens, "tokens"}}));
+    const RowArrays arrays{rows, seq, tokens, labels, segments, positions, weights};
+    return GivenRows::create(arrays, chosen);
+  });
+}
+
+tsr_status* tsr_dataset_example(const tsr_dataset* dataset, int64_t number, tsr_text** out_json) {
+  return guard([&]() -> Status {
+    TSR_RETURN_IF_ERROR(required({{dataset, "dataset"}, {out_json, "out_json"}}));
+    TSR_ASSIGN_OR_RETURN(std::string example, dataset->value->example_json(number));
+    return give_text(std::move(example), out_json);
+  });
+}
+
+namespace {
+
+Status check_batch(const Dataset& dataset, int64_t step, int64_t batch) {
+  if (step >= 0 && batch >= 1 && batch <= (1 << 24) && step <= INT64_MAX / batch - 1 &&
+      dataset.train_samples() > 0)
+    return {};
+  return Status(StatusCode::kInvalidArgument,
+                format("step {}, batch {}, {} training samples: wanted step >= 0, batch >= 1, their "
+                       "product below 2^63, and samples",
+                       step, batch, dataset.train_samples()));
+}
+
+}  // namespace
+
+tsr_status* tsr_dataset_rows(const tsr_dataset* dataset, int64_t step, int64_t batch, int32_t* tokens,
+                             int32_t* labels, int32_t* positions, int32_t* segments) {
+  return guard([&]() -> Status {
+    TSR_RETURN_IF_ERROR(required({{dataset, "dataset"}}));
+    const Dataset& data = *dataset->value;
+    TSR_RETURN_IF_ERROR(check_batch(data, step, batch));
+    const auto seq = static_cast<size_t>(data.seq());
+    std::vector<int32_t> unwanted(2 * seq);
+    for (int64_t row = 0; row < batch; ++row) {
+      const auto place = [&](int32_t* values, size_t otherwise) {
+        return values ? std::span(values + static_cast<size_t>(row) * seq, seq)
+                      : std::span(unwanted).subspan(otherwise, seq);
+      };
+      const DatasetRow out{place(tokens, 0), place(labels, seq),
+                           positions ? place(positions, 0) : std::span<int32_t>(),
+                           segments ? place(segments, 0) : std::span<int32_t>()};
+      TSR_RETURN_IF_ERROR(data.fill_training_row(step * batch + row, out));
+    }
+    return {};
   });
 }
 
@@ -115,18 +180,17 @@ tsr_status* tsr_dataset_batch(const tsr_dataset* dataset, int64_t step, int64_t 
                               size_t capacity, size_t* out_count) {
   return guard([&]() -> Status {
     TSR_RETURN_IF_ERROR(required({{dataset, "dataset"}}));
-    if (step < 0 || batch < 1 || batch > (1 << 24) || step > INT64_MAX / batch - 1 ||
-        dataset->value->train_samples() == 0)
-      return Status(StatusCode::kInvalidArgument,
-                    format("step {}, batch {}, {} training samples: wanted step >= 0, batch >= 1, their "
-                           "product below 2^63, and samples",
-                           step, batch, dataset->value->train_samples()));
+    TSR_RETURN_IF_ERROR(check_batch(*dataset->value, step, batch));
+    const auto* const text = dynamic_cast<const TextDataset*>(dataset->value.get());
+    if (text == nullptr)
+      return Status(StatusCode::kFailedPrecondition,
+                    "the dataset is not made of ids that were cut into samples: wanted tsr_dataset_rows");
     const int64_t width = dataset->value->seq() + 1;  // below 2^25, so that the product stays below 2^49
     const auto count = static_cast<size_t>(batch * width);
     const size_t fits = items ? std::min(capacity, count) : 0;
     for (size_t done = 0; done < fits;) {
       const auto row = static_cast<int64_t>(done) / width;
-      const std::span<const int32_t> sample = dataset->value->training_sample(step * batch + row);
+      const std::span<const int32_t> sample = text->training_sample(step * batch + row);
       const size_t part = std::min(fits - done, sample.size());
       std::copy_n(sample.begin(), part, items + done);
       done += part;

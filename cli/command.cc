@@ -182,7 +182,12 @@ Tokenizer model_tokenizer(const Model& model, const std::string& path) {
 }
 
 void add_data(CLI::App& command, std::string& path) {
-  command.add_option("--data", path, "text file, UTF-8 (- for standard input)")->required();
+  command
+      .add_option("--data", path,
+                  "text file, UTF-8 (- for standard input); .jsonl: rows of conversations, prompts with "
+                  "completions or "
+                  "texts (docs/training-data.md); several: [{\"path\": FILE, \"weight\": N}, ...]")
+      ->required();
 }
 
 Dataset open_dataset(const Common& common, const std::string& path, const Tokenizer& tokenizer,

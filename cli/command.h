@@ -37,6 +37,7 @@ void register_bench(CLI::App& app);
 void register_calibrate(CLI::App& app);
 void register_merge(CLI::App& app);
 void register_adapt(CLI::App& app);
+void register_data(CLI::App& app);
 
 // Options that several commands share.
 struct Common {

@@ -3,30 +3,33 @@
 #include <optional>
 
 #include "command.h"
+#include "data_options.h"
 #include "interruptible.h"
 
 namespace cli {
 
 namespace {
 struct Arguments : Common {
-  std::string model, data;
+  std::string model;
+  DataOptions data;
   std::optional<std::string> weights, precision, activations;
-  std::optional<int64_t> batch, seq;
-  bool special = false;
+  std::optional<int64_t> batch;
 };
 }  // namespace
 
 void register_eval(CLI::App& app) {
   auto args = std::make_shared<Arguments>();
-  CLI::App* command = app.add_subcommand("eval", "mean loss of a model on a text");
+  CLI::App* command =
+      app.add_subcommand("eval", "mean loss of a model on a text or on rows of training data");
   command->footer(
       "Example:\n  tessera eval model.tsr --data text.txt --seq 128\n"
       "  tessera eval model.tsr --data text.txt --weights q8_0     (what `generate --weights q8_0` computes "
       "with)");
   command->add_option("model", args->model, ".tsr or GGUF file, or Hugging Face folder")->required();
-  add_data(*command, args->data);
+  add_data(*command, args->data.path);
+  add_data_options(*command, args->data);
   command->add_option("--batch", args->batch, "sequences at once, over all devices (default 8)");
-  command->add_option("--seq", args->seq, "tokens a sequence (default 128)");
+  command->add_option("--seq", args->data.seq, "tokens a sequence (default 128)");
   command->add_option("--precision", args->precision,
                       "f32, tf32, bf16, f16 or fp8: what is computed in (default f32)");
   command->add_option("--activations", args->activations,
@@ -37,20 +40,14 @@ void register_eval(CLI::App& app) {
       "--weights", args->weights,
       "bf16, f16 or a block type such as q8_0 or q4_k: how wider matrices are kept (default model: as "
       "they are)");
-  command->add_flag("--special", args->special,
-                    "recognise control tokens written out in the text, such as </s>");
   add_adapter_file(*command, *args);
   add_placement(*command, *args);
   add_json(*command, *args);
   command->callback([args] {
     const Runtime runtime = open_runtime(*args);
     const Model model = open_model(*args, args->model);
-    const Tokenizer tokenizer = model_tokenizer(model, args->model);
-    Options data_options = make<Options>(tsr_options_new);
-    set(data_options, "seq", args->seq);
-    set(data_options, "special", int64_t{args->special});
-    set(data_options, "eval_fraction", 1.0);
-    const Dataset dataset = open_dataset(*args, args->data, tokenizer, data_options);
+    args->data.eval_fraction = 1;
+    const Dataset dataset = open_data(*args, args->data, model, args->model);
     Options options = make<Options>(tsr_options_new);
     set_placement(options, *args);
     set(options, "batch", args->batch);

@@ -6,6 +6,7 @@
 #include <system_error>
 
 #include "command.h"
+#include "data_options.h"
 #include "interruptible.h"
 #include "plan_text.h"
 #include "progress.h"
@@ -16,15 +17,14 @@ namespace cli {
 namespace {
 
 struct Arguments : Common {
-  std::string model, data, output, resume, checkpoint, frozen, trace, offload_folder, precision, weights,
+  std::string model, output, resume, checkpoint, frozen, trace, offload_folder, precision, weights,
       fused_loss;
   int64_t steps = 100;
-  double eval_fraction = 0;
-  bool special = false;
+  DataOptions data;
   // Absent: the library decides.
   std::optional<std::string> schedule, optimizer;
   std::optional<double> lr, lr_end, clip_norm, watchdog, loss_scaling, weight_decay, momentum, dropout;
-  std::optional<int64_t> batch, seq, warmup, checkpoint_every, eval_batches;
+  std::optional<int64_t> batch, warmup, checkpoint_every, eval_batches;
   Adapters adapters;
 };
 
@@ -36,21 +36,11 @@ void interrupt(int signal) {
   std::signal(signal, SIG_DFL);
 }
 
-Dataset training_data(const Arguments& args, const Model& model) {
-  const Tokenizer tokenizer = model_tokenizer(model, args.model);
-  Options options = make<Options>(tsr_options_new);
-  set(options, "seq", args.seq);
-  set(options, "eval_fraction", args.eval_fraction);
-  set(options, "special", int64_t{args.special});
-  set(options, "seed", args.seed);
-  return open_dataset(args, args.data, tokenizer, options);
-}
-
 Options trainer_options(const Arguments& args) {
   Options options = make<Options>(tsr_options_new);
   set_placement(options, args);
   set(options, "batch", args.batch);
-  set(options, "seq", args.seq);
+  set(options, "seq", args.data.seq);
   set(options, "steps", args.steps);
   set(options, "lr", args.lr);
   set(options, "lr_end", args.lr_end);
@@ -179,7 +169,7 @@ void train(const Arguments& args) {
                 << adapters.rank << ")\n";
   }
   const Model model = adapted(std::move(given), adapters);
-  const Dataset dataset = training_data(args, model);
+  const Dataset dataset = open_data(args, args.data, model, args.model);
   const Options options = trainer_options(args);
   const Trainer trainer = make_interruptible<Trainer>(tsr_trainer_new, runtime, model.get(),
                                                       static_cast<const tsr_dataset*>(dataset.get()),
@@ -246,7 +236,7 @@ void train(const Arguments& args) {
 
   Json result;
   result["losses"] = losses;
-  if (args.eval_fraction > 0) {
+  if (args.data.eval_fraction > 0 || args.data.eval_file) {
     double loss = 0;
     name_checkpoint([&] { check(tsr_trainer_evaluate(trainer.get(), &loss)); });
     result["eval_loss"] = loss;
@@ -274,7 +264,7 @@ void train(const Arguments& args) {
   if (!losses.empty()) std::cout << "loss       " << losses.front() << " -> " << losses.back() << '\n';
   if (!result["eval_loss"].is_null())
     std::cout << "held out   " << result["eval_loss"].get<double>()
-              << " nats a token (unigram entropy of the text " << result["unigram_entropy"].get<double>()
+              << " nats a token (unigram entropy of the data " << result["unigram_entropy"].get<double>()
               << ")\n";
   if (!seconds.empty())
     std::cout << "speed      " << rate_text(result["tokens_per_second"].get<double>()) << " tokens/s, "
@@ -295,7 +285,8 @@ void train(const Arguments& args) {
 
 void register_train(CLI::App& app) {
   auto args = std::make_shared<Arguments>();
-  CLI::App* command = app.add_subcommand("train", "fine-tune a model on a text, on every device given");
+  CLI::App* command = app.add_subcommand(
+      "train", "fine-tune a model on a text or on rows of training data, on every device given");
   command->footer(
       "Example:\n  tessera train model.tsr --data text.txt --steps 200 --devices cpu:2 --out tuned.tsr\n"
       "  tessera train model.tsr --data text.txt --steps 200 --resume tuned.tsr --out tuned.tsr     (goes "
@@ -305,13 +296,17 @@ void register_train(CLI::App& app) {
       "its checkpoint stay)\n"
       "  tessera train model.tsr --data text.txt --devices cpu:4 --parallel dp=2,tp=2,zero=1 --out tuned.tsr "
       "--json\n"
-      "  tessera train model.tsr --data text.txt --lora 8 --out adapted.tsr   (then: tessera merge)");
+      "  tessera train model.tsr --data text.txt --lora 8 --out adapted.tsr   (then: tessera merge)\n"
+      "  tessera train model.tsr --data chats.jsonl --seq 1024 --packing bfd --lora 8 --out adapted.tsr   "
+      "(first: "
+      "tessera data)");
   command->add_option("model", args->model, ".tsr or GGUF file, or Hugging Face folder")->required();
-  add_data(*command, args->data);
+  add_data(*command, args->data.path);
+  add_data_options(*command, args->data);
   command->add_option("--out", args->output, ".tsr file to write; checkpoints go to OUT.checkpoint");
   command->add_option("--steps", args->steps, "optimizer steps")->capture_default_str();
   command->add_option("--batch", args->batch, "sequences in one step, over all devices (default 8)");
-  command->add_option("--seq", args->seq, "tokens a sequence (default 128)");
+  command->add_option("--seq", args->data.seq, "tokens a sequence (default 128)");
   command->add_option("--lr", args->lr, "peak learning rate (default 1e-4; from scratch 1e-3 and more)");
   command->add_option("--schedule", args->schedule, "constant (default), cosine or linear");
   command->add_option("--warmup", args->warmup, "steps of linear rise (default 10; 0: none)");
@@ -336,9 +331,9 @@ void register_train(CLI::App& app) {
   command->add_option("--dropout", args->dropout, "probability for every dropout of the model");
   command->add_option("--frozen", args->frozen, "parameters to leave untrained: block.0.*,token_embedding");
   add_adapter_options(*command, args->adapters);
-  command->add_flag("--special", args->special,
-                    "recognise control tokens written out in the text, such as </s>");
-  command->add_option("--eval-fraction", args->eval_fraction, "last part of the text, held out")
+  command
+      ->add_option("--eval-fraction", args->data.eval_fraction,
+                   "last part of the text, or share of the rows, held out")
       ->capture_default_str();
   command->add_option("--eval-batches", args->eval_batches,
                       "most batches of it to evaluate (default 0: all)");

@@ -144,6 +144,33 @@ std::vector<TextRange> ranges(const std::vector<Run>& runs, Holds holds) {
   return found;
 }
 
+// Parts inside `{% generation %}` by message. A part without text of a message is the next answer's.
+std::vector<RenderedChat::Turn> generated_turns(const Json& messages, const Rendering& whole) {
+  std::vector<RenderedChat::Turn> turns;
+  size_t begin = 0;
+  bool is_open = false, is_known = false;
+  const auto next_answer = [&] {
+    size_t at = turns.empty() ? 0 : turns.back().message + 1;
+    while (at + 1 < messages.size() && !is_assistant(messages[at])) ++at;
+    return std::min(at, messages.size() - 1);
+  };
+  for (const Run& run : whole.runs) {
+    const bool is_own = run.origin.source >= jinja::kFirstMessage;
+    const size_t source = is_own ? static_cast<size_t>(run.origin.source - jinja::kFirstMessage) : 0;
+    if (!run.origin.generation) {
+      is_open = false;
+    } else if (!is_open || (is_own && is_known && turns.back().message != source)) {
+      turns.push_back({{begin, run.end}, is_own ? source : next_answer()});
+      is_open = true, is_known = is_own;
+    } else {
+      turns.back().range.end = run.end;
+      if (is_own) turns.back().message = source, is_known = true;
+    }
+    begin = run.end;
+  }
+  return turns;
+}
+
 bool is_data(const jinja::Origin& origin) { return origin.source != jinja::kTemplate; }
 
 size_t end_of_data(const Rendering& rendering) {
@@ -235,7 +262,7 @@ Result<RenderedChat> ChatTemplate::render(const ChatRequest& request) const {
   TSR_ASSIGN_OR_RETURN(Rendering rendering,
                        run(request, request.messages.size(), request.add_generation_prompt));
   std::vector<TextRange> data = ranges(rendering.runs, is_data);
-  return RenderedChat{std::move(rendering.text), std::move(data), {}};
+  return RenderedChat{std::move(rendering.text), std::move(data), {}, {}};
 }
 
 Result<RenderedChat> ChatTemplate::render_with_spans(const ChatRequest& request) const {
@@ -244,15 +271,18 @@ Result<RenderedChat> ChatTemplate::render_with_spans(const ChatRequest& request)
     return fail("spans of the assistant and continue_final_message exclude each other");
   TSR_ASSIGN_OR_RETURN(const Rendering whole,
                        run(request, request.messages.size(), request.add_generation_prompt));
-  RenderedChat chat{whole.text, ranges(whole.runs, is_data), {}};
+  RenderedChat chat{whole.text, ranges(whole.runs, is_data), {}, {}};
   if (has_generation()) {
     chat.assistant = ranges(whole.runs, [](const jinja::Origin& origin) { return origin.generation; });
+    chat.turns = generated_turns(request.messages, whole);
     return chat;
   }
   for (size_t i = 0; i < request.messages.size(); ++i) {
     if (!is_assistant(request.messages[i])) continue;
     TSR_ASSIGN_OR_RETURN(const TextRange answer, find_answer(request, whole, i));
     if (answer.begin >= answer.end) continue;
+    const size_t begin = std::max(answer.begin, chat.turns.empty() ? 0 : chat.turns.back().range.end);
+    if (begin < answer.end) chat.turns.push_back({{begin, answer.end}, i});
     if (!chat.assistant.empty() && answer.begin <= chat.assistant.back().end)
       chat.assistant.back().end = std::max(answer.end, chat.assistant.back().end);
     else

@@ -32,6 +32,12 @@ struct RenderedChat {
   std::string text;
   std::vector<TextRange> data;       // made of the caller's data; in order, apart
   std::vector<TextRange> assistant;  // what the assistant says; in order, apart
+  // The same by message; in order, disjoint.
+  struct Turn {
+    TextRange range;
+    size_t message;
+  };
+  std::vector<Turn> turns;
 };
 
 class ChatTemplate {
@@ -41,9 +47,9 @@ class ChatTemplate {
   static Result<std::shared_ptr<const ChatTemplate>> create(std::string_view text,
                                                             std::map<std::string, std::string> special);
 
-  // `assistant` stays empty. kInvalidArgument for messages that are none, and where the template fails.
+  // `assistant` and `turns` stay empty. kInvalidArgument for messages that are none, and where the template fails.
   Result<RenderedChat> render(const ChatRequest& request) const;
-  // With `assistant`: the spans of `{% generation %}` where the template has them. Where it has none, each answer is
+  // With `assistant` and `turns`: the spans of `{% generation %}` where the template has them. Where it has none, each answer is
   // what follows the generation prompt up to the end of its turn; kUnsupported, with the message, for a template that
   // shows an answer in another way than when it was the last.
   Result<RenderedChat> render_with_spans(const ChatRequest& request) const;

@@ -2,19 +2,21 @@ package tessera
 
 import (
 	"context"
+	"encoding/json"
 	"io"
 	"strings"
 
 	"tessera.dev/tessera/raw"
 )
 
-// Dataset is token ids cut into samples. Immutable; any goroutine. Options: seq, eval_fraction, shuffle, seed, and of texts
-// special.
+// Dataset is what a trainer reads: a text cut into samples, rows of training data (JSON lines), or rows of token ids.
+// Immutable; any goroutine. Options: seq, eval_fraction, shuffle, seed, of texts special, and of rows those of
+// docs/training-data.md: kind, template, mask, packing and others.
 type Dataset handle
 
 func newDataset(h *handle, err error) (*Dataset, error) { return (*Dataset)(h), err }
 
-// OpenDataset reads and tokenises a text file.
+// OpenDataset reads and tokenises a text file, or rows of training data (.jsonl).
 func OpenDataset(path string, tokenizer *Tokenizer, options Options) (*Dataset, error) {
 	if err := noNUL("path", path); err != nil {
 		return nil, err
@@ -74,6 +76,70 @@ func NewDatasetTokens(ids []int32, options Options) (*Dataset, error) {
 	return newDataset(holdWith(raw.Tsr_dataset_free, options, func(o uintptr, out *uintptr) uintptr {
 		return raw.Tsr_dataset_new_tokens(ids, o, out)
 	}))
+}
+
+// TokenRows are rows of as many tokens each, one after another. Of what is given to NewDatasetRows all but Tokens may be
+// nil.
+type TokenRows struct {
+	Tokens    []int32
+	Labels    []int32   // the token that should follow, or -1
+	Weights   []float32 // 1: the label counts, 0: it does not
+	Segments  []int32   // number of the document that a token is of
+	Positions []int32   // in its document
+}
+
+// NewDatasetRows takes rows of seq tokens, which are copied.
+func NewDatasetRows(rows TokenRows, seq int64, options Options) (*Dataset, error) {
+	if seq < 1 || len(rows.Tokens) == 0 || int64(len(rows.Tokens))%seq != 0 {
+		return nil, refuse("the tokens are no rows of seq")
+	}
+	for _, length := range []int{len(rows.Labels), len(rows.Weights), len(rows.Segments), len(rows.Positions)} {
+		if length != 0 && length != len(rows.Tokens) {
+			return nil, refuse("labels, weights, segments and positions are as many as tokens, or nil")
+		}
+	}
+	count := int64(len(rows.Tokens)) / seq
+	weights := (*float32)(nil)
+	if len(rows.Weights) > 0 {
+		weights = &rows.Weights[0]
+	}
+	return newDataset(holdWith(raw.Tsr_dataset_free, options, func(o uintptr, out *uintptr) uintptr {
+		return raw.Tsr_dataset_new_rows(count, seq, firstOf(rows.Tokens), firstOf(rows.Labels), weights,
+			firstOf(rows.Segments), firstOf(rows.Positions), o, out)
+	}))
+}
+
+func firstOf(values []int32) *int32 {
+	if len(values) == 0 {
+		return nil
+	}
+	return &values[0]
+}
+
+// Rows are what the trainer feeds at a global step, from 0: batch rows of seq tokens.
+func (d *Dataset) Rows(step, batch int64) (TokenRows, error) {
+	info, err := d.Info()
+	if err != nil {
+		return TokenRows{}, err
+	}
+	var known struct{ Seq int64 }
+	if err := json.Unmarshal([]byte(info), &known); err != nil {
+		return TokenRows{}, err
+	}
+	if batch < 1 || batch > 1<<24 {
+		return TokenRows{}, refuse("batch is not 1 to 2^24")
+	}
+	c, done := (*handle)(d).use()
+	defer done()
+	count := batch * known.Seq
+	rows := TokenRows{Tokens: make([]int32, count), Labels: make([]int32, count), Segments: make([]int32, count),
+		Positions: make([]int32, count)}
+	return rows, failure(raw.Tsr_dataset_rows(c, step, batch, &rows.Tokens[0], &rows.Labels[0], &rows.Positions[0], &rows.Segments[0]))
+}
+
+// Example is JSON: an example of rows of training data, by number from 0: its ids, and which of them are trained.
+func (d *Dataset) Example(number int64) (string, error) {
+	return (*handle)(d).text(func(c uintptr, out *uintptr) uintptr { return raw.Tsr_dataset_example(c, number, out) })
 }
 
 // Close frees it; see the package.

@@ -144,6 +144,7 @@ TSR_JAVA_TYPE(JNI, JAVA, T* NAME)
 %define TSR_ITEMS_size(T, NAME, COUNT) TSR_JAVA_ITEMS("jlongArray", "long[]", Long, T, NAME, COUNT) %enddef
 %define TSR_ITEMS_float32(T, NAME, COUNT) TSR_JAVA_ITEMS("jfloatArray", "float[]", Float, T, NAME, COUNT) %enddef
 %define TSR_ARRAY_uint8(T, NAME) TSR_JAVA_POINTER("jbyteArray", "byte[]", Byte, T, NAME) %enddef
+%define TSR_ARRAY_int32(T, NAME) TSR_JAVA_POINTER("jintArray", "int[]", Int, T, NAME) %enddef
 %define TSR_ARRAY_int64(T, NAME) TSR_JAVA_POINTER("jlongArray", "long[]", Long, T, NAME) %enddef
 %define TSR_ARRAY_size(T, NAME) TSR_JAVA_POINTER("jlongArray", "long[]", Long, T, NAME) %enddef
 %define TSR_ARRAY_float32(T, NAME) TSR_JAVA_POINTER("jfloatArray", "float[]", Float, T, NAME) %enddef

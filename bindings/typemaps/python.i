@@ -154,7 +154,9 @@ static int tsr_py_items(PyObject* object, Py_buffer* view, int* held, int writab
 %enddef
 %define TSR_PY_ARRAY(FORMATS, WANTED, T, NAME)
 %typemap(in) T* NAME (Py_buffer view, int held = 0) {
-  if (tsr_py_items($input, &view, &held, 1, FORMATS, sizeof(T), "$1_name", WANTED) != 0) SWIG_fail;
+  if (tsr_py_items($input, &view, &held, TSR_PY_WRITABLE(T), FORMATS, sizeof(T), "$1_name", WANTED) != 0) {
+    SWIG_fail;
+  }
   $1 = ($1_ltype)view.buf;
 }
 %typemap(argout) T* NAME ""
@@ -181,6 +183,7 @@ static int tsr_py_items(PyObject* object, Py_buffer* view, int* held, int writab
 %define TSR_ITEMS_size(T, NAME, COUNT) TSR_PY_ITEMS("QLN", "uint64", T, NAME, COUNT) %enddef
 %define TSR_ITEMS_float32(T, NAME, COUNT) TSR_PY_ITEMS("f", "float32", T, NAME, COUNT) %enddef
 %define TSR_ARRAY_uint8(T, NAME) TSR_PY_ARRAY("Bbc?", "uint8", T, NAME) %enddef
+%define TSR_ARRAY_int32(T, NAME) TSR_PY_ARRAY("il", "int32", T, NAME) %enddef
 %define TSR_ARRAY_int64(T, NAME) TSR_PY_ARRAY("ql", "int64", T, NAME) %enddef
 %define TSR_ARRAY_size(T, NAME) TSR_PY_ARRAY("QLN", "uint64", T, NAME) %enddef
 %define TSR_ARRAY_float32(T, NAME) TSR_PY_ARRAY("f", "float32", T, NAME) %enddef

@@ -4,6 +4,7 @@
 
 #include "graph/base/text.h"
 #include "serialize/answer/stream.h"
+#include "serialize/assistant_tokens.h"
 
 namespace tessera {
 namespace {
@@ -36,26 +37,6 @@ Json json_of(const std::vector<TextRange>& ranges) {
   Json list = Json::array();
   for (const TextRange& range : ranges) list.push_back({range.begin, range.end});
   return list;
-}
-
-// A token that overlaps a span is the assistant's. Behind the last token that ends a turn the template goes on.
-std::vector<uint8_t> mark_tokens(const Encoding& encoding, size_t size, const std::vector<TextRange>& spans,
-                                 const Tokenizer& tokenizer) {
-  std::vector<uint8_t> marks(encoding.ids.size(), 0);
-  size_t token = 0;
-  for (const TextRange& span : spans) {
-    const auto end_of = [&](size_t i) {
-      return i + 1 < encoding.begins.size() ? encoding.begins[i + 1] : size;
-    };
-    while (token < marks.size() && end_of(token) <= span.begin) ++token;
-    const size_t first = token;
-    while (token < marks.size() && encoding.begins[token] < span.end) ++token;
-    size_t last = token;
-    while (last > first && !tokenizer.ends_text(encoding.ids[last - 1])) --last;
-    std::fill(marks.begin() + static_cast<ptrdiff_t>(first),
-              marks.begin() + static_cast<ptrdiff_t>(last > first ? last : token), uint8_t{1});
-  }
-  return marks;
 }
 
 // Without a character that has only begun.
@@ -126,7 +107,7 @@ Result<ChatTokens> Chat::encode(std::string_view messages, const Options& option
   TSR_ASSIGN_OR_RETURN(Encoding encoding, tokenizer_->encode_with_begins(rendered.text, encode_options));
   ChatTokens tokens;
   if (with_assistant)
-    tokens.assistant = mark_tokens(encoding, rendered.text.size(), rendered.assistant, *tokenizer_);
+    tokens.assistant = mark_assistant_tokens(encoding, rendered.text.size(), rendered.assistant, *tokenizer_);
   tokens.ids = std::move(encoding.ids);
   tokens.text = std::move(rendered.text);
   return tokens;

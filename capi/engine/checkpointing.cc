@@ -110,7 +110,7 @@ Status check_settings(const CheckpointInfo& found, const CheckpointInfo& wanted)
       return Status(
           StatusCode::kInvalidArgument,
           "the checkpoint was made with other data: wanted the same tokens, and the dataset's options "
-          "seq, eval_fraction, shuffle and seed as they were");
+          "(seq, eval_fraction, shuffle, seed; of rows also packing, mask, template, ...) as they were");
     return Status(
         StatusCode::kInvalidArgument,
         format("the checkpoint was made with {} '{}', this trainer has '{}': wanted the same, as option "

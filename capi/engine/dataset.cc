@@ -1,190 +1,40 @@
 #include "capi/engine/dataset.h"
 
-#include <algorithm>
-#include <cmath>
-#include <map>
-#include <string_view>
-#include <unordered_map>
-
-#include "capi/engine/initialize.h"
-#include "capi/engine/text_file.h"
+#include "capi/engine/data_settings.h"
+#include "capi/engine/example_dataset.h"
+#include "capi/engine/text_dataset.h"
 #include "graph/base/text.h"
-#include "serialize/json.h"
 
 namespace tessera {
-
 namespace {
 
-using namespace std::string_view_literals;
-
-// Strips the UTF-8 byte-order mark that some editors write: no model should learn it. Text with a mark of 16
-// or 32 bits is refused, since bytes fe and ff never occur in UTF-8.
-Result<std::string_view> plain_text(std::string_view text) {
-  struct Mark {
-    std::string_view bytes, encoding;
-  };
-  // 32-bit marks first: the UTF-16 mark of little-endian machines is their prefix.
-  constexpr Mark kMarks[] = {{"\xff\xfe\0\0"sv, "UTF-32"},
-                             {"\0\0\xfe\xff"sv, "UTF-32"},
-                             {"\xff\xfe"sv, "UTF-16"},
-                             {"\xfe\xff"sv, "UTF-16"}};
-  for (const Mark& mark : kMarks)
-    if (text.starts_with(mark.bytes))
-      return Status(
-          StatusCode::kInvalidArgument,
-          format("dataset: the text begins with the byte-order mark of {}, wanted UTF-8; convert it "
-                 "(iconv -f {} -t UTF-8)",
-                 mark.encoding, mark.encoding));
-  for (const std::string_view magic : {"TSRMODEL"sv, "GGUF"sv})
-    if (text.starts_with(magic))
-      return Status(
-          StatusCode::kInvalidArgument,
-          format("dataset: the text begins with {}, as model files do, wanted plain text: were model and "
-                 "text given in the wrong order?",
-                 magic));
-  if (constexpr std::string_view kUtf8Mark = "\xef\xbb\xbf"; text.starts_with(kUtf8Mark))
-    text.remove_prefix(kUtf8Mark.size());
-  return text;
-}
-
-// Refuses one JSON object a line: trained on as it is, a model would learn braces and field names.
-Status check_format(std::string_view path) {
-  for (const std::string_view ending : {".jsonl"sv, ".ndjson"sv})
-    if (path.ends_with(ending))
-      return Status(
-          StatusCode::kInvalidArgument,
-          format("dataset '{}': JSON lines, of which no field can be chosen yet, wanted plain text; write "
-                 "the texts out (jq -r .text), or, where the JSON itself is to be learnt, name the file "
-                 "otherwise",
-                 path));
-  return {};
+bool holds_rows(const std::string& path, const Options& options) {
+  return path.ends_with(".jsonl") || path.ends_with(".ndjson") || options.contains("kind") ||
+         options.contains("files");
 }
 
 }  // namespace
 
-int64_t permuted(int64_t i, int64_t count, uint64_t key) {
-  int half_bits = 1;
-  while ((int64_t{1} << (2 * half_bits)) < count) ++half_bits;
-  const uint64_t mask = (uint64_t{1} << half_bits) - 1;
-  uint64_t value = static_cast<uint64_t>(i);
-  do {
-    uint64_t left = value >> half_bits, right = value & mask;
-    for (uint64_t round = 0; round < 4; ++round) {
-      const uint64_t next = left ^ (random_bits(key + round, right) & mask);
-      left = right;
-      right = next;
-    }
-    value = (left << half_bits) | right;
-  } while (value >= static_cast<uint64_t>(count));
-  return static_cast<int64_t>(value);
+Result<std::string> Dataset::example_json(int64_t) const {
+  return Status(StatusCode::kFailedPrecondition,
+                "the dataset is not made of examples of a file of training data");
 }
 
-Result<Dataset::Cut> Dataset::read_cut(const Options& options, bool of_text) {
-  OptionReader reader(options, "dataset");
-  Cut cut{};
-  cut.seq = reader.i64("seq", 128, 1, 1 << 24);
-  cut.eval_fraction = reader.f64("eval_fraction", 0, 0, 1);
-  cut.shuffle = reader.flag("shuffle", true);
-  cut.seed = static_cast<uint64_t>(reader.i64("seed", 0));
-  if (of_text) cut.special = reader.flag("special", false);
-  TSR_RETURN_IF_ERROR(reader.finish());
-  return cut;
+Status check_dataset_options(const std::string& path, const Options& options) {
+  return holds_rows(path, options) ? read_data_settings(path, options).status()
+                                   : TextDataset::check_options(options);
 }
 
-Result<std::shared_ptr<const Dataset>> Dataset::create(std::vector<int32_t> tokens, const Options& options) {
-  TSR_ASSIGN_OR_RETURN(const Cut cut, read_cut(options, false));
-  return cut_tokens(std::move(tokens), cut);
-}
-
-Result<std::shared_ptr<const Dataset>> Dataset::cut_tokens(std::vector<int32_t> tokens, const Cut& cut) {
-  std::shared_ptr<Dataset> dataset(new Dataset);
-  dataset->seq_ = cut.seq;
-  dataset->shuffle_ = cut.shuffle;
-  dataset->seed_ = cut.seed;
-  const double eval_fraction = cut.eval_fraction;
-  const int64_t count = static_cast<int64_t>(tokens.size());
-  const int64_t samples = std::max<int64_t>(0, (count - 1) / dataset->seq_);
-  // At least one sample when a fraction was asked for.
-  const int64_t eval = eval_fraction > 0 ? std::max<int64_t>(1, std::llround(samples * eval_fraction)) : 0;
-  if (samples < 1)
-    return Status(StatusCode::kInvalidArgument,
-                  format("dataset: {} tokens make 0 samples of seq {} + 1; give more text, or a smaller seq",
-                         count, dataset->seq_));
-  if (samples == eval && eval_fraction < 1)
-    return Status(
-        StatusCode::kInvalidArgument,
-        format("dataset: {} tokens make {} samples of seq {} + 1, {} of them for evaluation: none is left to "
-               "train on; give more text, or a smaller seq or eval_fraction",
-               count, samples, dataset->seq_, eval));
-  for (const int32_t token : tokens) {
-    if (token < 0)
-      return Status(StatusCode::kInvalidArgument, format("dataset: token id {} is negative", token));
-    dataset->largest_token_ = std::max(dataset->largest_token_, token);
+Result<std::shared_ptr<const Dataset>> open_dataset(const std::string& path,
+                                                    const std::shared_ptr<const Tokenizer>& tokenizer,
+                                                    const Options& options) {
+  if (!holds_rows(path, options)) {
+    TSR_ASSIGN_OR_RETURN(std::shared_ptr<const Dataset> text,
+                         TextDataset::from_file(path, *tokenizer, options));
+    return text;
   }
-  dataset->train_samples_ = samples - eval;
-  dataset->eval_samples_ = eval;
-  dataset->tokens_ = std::move(tokens);
-  return std::shared_ptr<const Dataset>(std::move(dataset));
-}
-
-Result<std::shared_ptr<const Dataset>> Dataset::from_text(std::string_view text, const Tokenizer& tokenizer,
-                                                          const Options& options) {
-  TSR_ASSIGN_OR_RETURN(const Cut cut, read_cut(options, true));
-  TSR_ASSIGN_OR_RETURN(const std::string_view plain, plain_text(text));
-  TSR_ASSIGN_OR_RETURN(std::vector<int32_t> ids, tokenizer.encode(plain, {.parse_special = cut.special}));
-  return cut_tokens(std::move(ids), cut);
-}
-
-Result<std::shared_ptr<const Dataset>> Dataset::from_file(const std::string& path, const Tokenizer& tokenizer,
-                                                          const Options& options) {
-  TSR_RETURN_IF_ERROR(check_format(path));
-  TSR_RETURN_IF_ERROR(read_cut(options, true).status());
-  TSR_ASSIGN_OR_RETURN(const std::string text, path == "-" ? read_standard_input("dataset")
-                                                           : read_text_file(path, "dataset", SIZE_MAX));
-  return from_text(text, tokenizer, options);
-}
-
-std::span<const int32_t> Dataset::sample(int64_t number) const {
-  return std::span(tokens_).subspan(static_cast<size_t>(number * seq_), static_cast<size_t>(seq_) + 1);
-}
-
-std::span<const int32_t> Dataset::training_sample(int64_t place) const {
-  const int64_t epoch = place / train_samples_, i = place % train_samples_;
-  if (!shuffle_) return sample(i);
-  return sample(permuted(i, train_samples_, random_bits(seed_, static_cast<uint64_t>(epoch))));
-}
-
-std::span<const int32_t> Dataset::eval_sample(int64_t number) const {
-  return sample(train_samples_ + number);
-}
-
-uint64_t Dataset::fingerprint() const {
-  uint64_t hash = random_bits(seed_ * 2 + shuffle_, static_cast<uint64_t>(seq_));
-  hash = random_bits(hash, static_cast<uint64_t>(train_samples_));
-  for (const int32_t token : tokens_) hash = (hash ^ static_cast<uint32_t>(token)) * 0x100000001b3u;
-  return hash;
-}
-
-double Dataset::unigram_entropy() const {
-  std::unordered_map<int32_t, int64_t> counted;  // ids may be any: no table as long as the largest
-  for (const int32_t token : tokens_) ++counted[token];
-  const std::map<int32_t, int64_t> counts(counted.begin(), counted.end());  // one order of addends
-  double entropy = 0;
-  for (const auto& [token, count] : counts) {
-    const double share = static_cast<double>(count) / static_cast<double>(tokens_.size());
-    entropy -= share * std::log(share);
-  }
-  return entropy;
-}
-
-std::string Dataset::info_json() const {
-  return dump(Json{{"tokens", tokens_.size()},
-                   {"seq", seq_},
-                   {"train_samples", train_samples_},
-                   {"eval_samples", eval_samples_},
-                   {"unigram_entropy", unigram_entropy()},
-                   {"seed", seed_},
-                   {"shuffle", shuffle_}});
+  TSR_ASSIGN_OR_RETURN(const DataSettings settings, read_data_settings(path, options));
+  return ExampleDataset::read(settings, tokenizer);
 }
 
 }  // namespace tessera

@@ -1,68 +1,67 @@
-// Dataset: token ids split into samples of seq + 1 (inputs and labels shifted by one), stride seq. Immutable;
-// any thread. The sample at place n of the training order is a pure function of (seed, n): nothing to save or
-// restore.
+// Dataset: what a training reads, row by row: texts cut into samples (text_dataset.h), examples of a file of training data
+// (example_dataset.h), or rows of a caller's memory (given_rows.h). Immutable; any thread.
 #pragma once
 
 #include <cstdint>
 #include <memory>
 #include <span>
 #include <string>
-#include <vector>
 
 #include "capi/engine/options.h"
+#include "capi/engine/sample_order.h"
 #include "serialize/tokenizer/tokenizer.h"
 
 namespace tessera {
 
-class Dataset {
- public:
-  // Options are checked before a text is read.
-  static Result<std::shared_ptr<const Dataset>> create(std::vector<int32_t> tokens, const Options& options);
-  static Result<std::shared_ptr<const Dataset>> from_text(std::string_view text, const Tokenizer& tokenizer,
-                                                          const Options& options);
-  static Result<std::shared_ptr<const Dataset>> from_file(const std::string& path, const Tokenizer& tokenizer,
-                                                          const Options& options);
-
-  // Whether these are options of a dataset of texts.
-  static Status check_options(const Options& options) { return read_cut(options, true).status(); }
-
-  int64_t seq() const { return seq_; }
-  int64_t train_samples() const { return train_samples_; }
-  int64_t eval_samples() const { return eval_samples_; }
-  int32_t largest_token() const { return largest_token_; }
-  // Entropy of the token frequencies of the whole text, nats a token: the loss of a model that knows only
-  // those.
-  double unigram_entropy() const;
-  uint64_t fingerprint() const;  // of tokens, cut and order
-
-  // Sample at place `place` (0, 1, ...) of the endless training order: seq + 1 ids.
-  std::span<const int32_t> training_sample(int64_t place) const;
-  std::span<const int32_t> eval_sample(int64_t number) const;
-  std::string info_json() const;
-
- private:
-  struct Cut {
-    int64_t seq;
-    double eval_fraction;
-    bool shuffle;
-    uint64_t seed;
-    bool special;  // control tokens written out in a text are read as such
-  };
-  static Result<Cut> read_cut(const Options& options, bool of_text);
-  static Result<std::shared_ptr<const Dataset>> cut_tokens(std::vector<int32_t> tokens, const Cut& cut);
-
-  Dataset() = default;
-  std::span<const int32_t> sample(int64_t number) const;
-
-  std::vector<int32_t> tokens_;
-  int64_t seq_ = 0, train_samples_ = 0, eval_samples_ = 0;
-  int32_t largest_token_ = 0;
-  bool shuffle_ = true;
-  uint64_t seed_ = 0;
+// Places for one row, [seq] each: tokens; for each the label, the token that should follow it or -1; its position in its
+// document, and the number of its document in the row. The last two may be empty: not wanted.
+struct DatasetRow {
+  std::span<int32_t> tokens, labels, positions, segments;
 };
 
-// Place i of a random permutation of 0..count-1 that depends on `key` alone, without storing it: a Feistel
-// network on the next power of four, repeated until the result is in range (at most 4 rounds on average).
-int64_t permuted(int64_t i, int64_t count, uint64_t key);
+class Dataset {
+ public:
+  // What attention has to keep apart: nothing; padding, which lies behind a text; documents that share a row.
+  enum class Layout : uint8_t { kWhole, kPadded, kPacked };
+
+  virtual ~Dataset() = default;
+  int64_t seq() const { return seq_; }
+  int64_t train_samples() const { return order_.count; }  // rows of an epoch
+  int64_t eval_samples() const { return eval_samples_; }
+  int32_t largest_token() const { return largest_token_; }
+  Layout layout() const { return layout_; }
+  virtual uint64_t fingerprint() const = 0;  // of tokens, rows and order
+
+  // The row at place `place` (0, 1, ...) of the endless training order.
+  Status fill_training_row(int64_t place, const DatasetRow& row) const { return fill(order_.at(place), row); }
+  Status fill_eval_row(int64_t number, const DatasetRow& row) const {
+    return fill(order_.count + number, row);
+  }
+  // Labels that count in the first `rows` rows for evaluation.
+  virtual Result<int64_t> count_eval_labels(int64_t rows) const = 0;
+  // kUnsupported for data that the token loss does not train on.
+  virtual Status check_trainable() const { return {}; }
+
+  virtual Result<std::string> info_json() const = 0;
+  // {"ids", "trained", ...} of example `number`; kNotFound past the last, kFailedPrecondition where there are none.
+  virtual Result<std::string> example_json(int64_t number) const;
+
+ protected:
+  // Row `number`: those for training, then those for evaluation.
+  virtual Status fill(int64_t number, const DatasetRow& row) const = 0;
+
+  int64_t seq_ = 0, eval_samples_ = 0;
+  int32_t largest_token_ = 0;
+  Layout layout_ = Layout::kWhole;
+  SampleOrder order_;
+};
+
+// The dataset of a file: rows of training data where its name ends so (.jsonl, .ndjson) or an option says so ("kind",
+// "files"), else a text.
+Result<std::shared_ptr<const Dataset>> open_dataset(const std::string& path,
+                                                    const std::shared_ptr<const Tokenizer>& tokenizer,
+                                                    const Options& options);
+// What `open_dataset` would say of its options.
+Status check_dataset_options(const std::string& path, const Options& options);
 
 }  // namespace tessera

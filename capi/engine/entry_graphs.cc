@@ -1,5 +1,6 @@
 #include "capi/engine/entry_graphs.h"
 
+#include <algorithm>
 #include <optional>
 #include <string_view>
 #include <utility>
@@ -41,6 +42,21 @@ Status check_positions(const Graph& graph, int64_t seq) {
                            graph.tensor(node.inputs[0]).name));
   }
   return {};
+}
+
+// Documents that share a row meet in attention alone: a model that mixes tokens otherwise cannot keep them apart.
+Result<Graph> segmented(const Graph& graph, SegmentUse use) {
+  if (use == SegmentUse::kDocuments && !has_op(graph, "attention"))
+    return Status(
+        StatusCode::kUnsupported,
+        "the dataset packs several documents into a row, and the model has no attention op that could keep "
+        "them apart: use packing off");
+  const bool is_causal = std::ranges::none_of(graph.nodes(), [](const Node& node) {
+    return node.op->name == "attention" && attr_i64(node.attrs, "causal") == 0;
+  });
+  // Padding lies behind the text, where causal attention does not look.
+  if (use == SegmentUse::kPadding && is_causal) return graph;
+  return with_segments(graph, use);
 }
 
 Result<Graph> with_parameters_as_set(Result<Graph> graph, const StoredTypes& stored,
@@ -92,6 +108,9 @@ Result<LogicalGraph> forward_with_loss(const Graph& given, bool language_model,
   TSR_RETURN_IF_ERROR(freeze(with_loss, settings.frozen));
   if (language_model) {
     TSR_RETURN_IF_ERROR(require(with_loss, TensorKind::kInput, "tokens", "training on a dataset"));
+    if (settings.segments) {
+      TSR_ASSIGN_OR_RETURN(with_loss, segmented(with_loss, *settings.segments));
+    }
     TSR_RETURN_IF_ERROR(require(with_loss, TensorKind::kActivation, "logits", "training on a dataset"));
     TSR_RETURN_IF_ERROR(add_token_loss(with_loss));
     if (settings.fused_loss == FusedLoss::kOn) {

@@ -10,6 +10,7 @@
 #include "capi/engine/options.h"
 #include "graph/base/dtype.h"
 #include "graph/plan_pins.h"
+#include "graph/transform/embedding.h"
 #include "graph/transform/training.h"
 
 namespace tessera {
@@ -52,6 +53,7 @@ enum class FusedLoss : uint8_t { kAuto, kOn, kOff };
 struct TrainerSettings {
   ComputeSettings compute;
   int64_t batch = 8, seq = 0;  // seq 0: no symbol T
+  std::optional<SegmentUse> segments;  // as the dataset's rows want
   std::vector<std::pair<std::string, int64_t>> symbols;
   LearningRate rate;
   TrainingOptions step;

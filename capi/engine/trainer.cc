@@ -65,6 +65,11 @@ Status check_vocabulary(const Graph& graph, const Dataset& dataset) {
           dataset.largest_token(), vocabulary));
 }
 
+std::optional<SegmentUse> segments_of(Dataset::Layout layout) {
+  if (layout == Dataset::Layout::kWhole) return std::nullopt;
+  return layout == Dataset::Layout::kPacked ? SegmentUse::kDocuments : SegmentUse::kPadding;
+}
+
 void warn_of_widening(const Graph& model, std::span<const std::string> widened, LogQueue& log) {
   if (widened.empty()) return;
   int64_t stored = 0, wide = 0;
@@ -103,6 +108,10 @@ Result<std::shared_ptr<Trainer>> Trainer::create(std::shared_ptr<Runtime> runtim
   std::shared_ptr<Trainer> trainer(new Trainer);
   TSR_ASSIGN_OR_RETURN(trainer->settings_, read_trainer_settings(options, dataset ? dataset->seq() : 0));
   const TrainerSettings& settings = trainer->settings_;
+  if (dataset) {
+    TSR_RETURN_IF_ERROR(dataset->check_trainable());
+    trainer->settings_.segments = segments_of(dataset->layout());
+  }
   const Graph forward = model->graph();
   trainer->adapters_ = adapter_summary(forward);
   if (dataset) {
@@ -137,18 +146,20 @@ Result<std::shared_ptr<Trainer>> Trainer::create(std::shared_ptr<Runtime> runtim
     const int64_t seq = dataset->seq();
     trainer->tokens_.resize(static_cast<size_t>(settings.batch * seq));
     trainer->labels_.resize(trainer->tokens_.size());
-    std::vector<int32_t> positions(trainer->tokens_.size());
-    for (size_t i = 0; i < positions.size(); ++i)
-      positions[i] = static_cast<int32_t>(static_cast<int64_t>(i) % seq);
-    for (const std::string_view entry : {kTrain, kEval})
-      if (trainer->running_->has_input(entry, "positions"))
-        TSR_RETURN_IF_ERROR(
-            trainer->running_->feed(entry, "positions", view(positions, settings.batch, seq)));
-    std::ranges::fill(positions, 0);
-    for (const std::string_view entry : {kTrain, kEval})
-      if (trainer->running_->has_input(entry, "token_types"))
-        TSR_RETURN_IF_ERROR(
-            trainer->running_->feed(entry, "token_types", view(positions, settings.batch, seq)));
+    std::vector<int32_t> values(trainer->tokens_.size());
+    for (size_t i = 0; i < values.size(); ++i)
+      values[i] = static_cast<int32_t>(static_cast<int64_t>(i) % seq);
+    const auto feed_all = [&](std::string_view input) -> Status {
+      for (const std::string_view entry : {kTrain, kEval})
+        if (trainer->running_->has_input(entry, input))
+          TSR_RETURN_IF_ERROR(trainer->running_->feed(entry, input, view(values, settings.batch, seq)));
+      return {};
+    };
+    TSR_RETURN_IF_ERROR(feed_all("positions"));
+    std::ranges::fill(values, 0);
+    TSR_RETURN_IF_ERROR(feed_all("token_types"));
+    if (dataset->layout() == Dataset::Layout::kPacked) trainer->positions_ = values;
+    if (dataset->layout() != Dataset::Layout::kWhole) trainer->segments_ = values;
   }
   trainer->dataset_ = std::move(dataset);
   if (!settings.evaluate_only)
@@ -176,7 +187,8 @@ Status Trainer::check_feed(std::string_view input, const HostTensor& value) cons
   if (input == "lr") return own("set the rate with the options lr, schedule and warmup");
   if (input == "step") return own("it is the number of the step");
   if (input == "seed") return own("it is drawn from the option seed");
-  if (dataset_ && (input == "tokens" || input == "labels" || input == "loss_scale"))
+  if (dataset_ && (input == "tokens" || input == "labels" || input == "loss_scale" || input == "segments" ||
+                   (input == "positions" && !positions_.empty())))
     return own("it comes from the dataset; to feed it, make a trainer without one of a graph with the output "
                "'loss' (tsr_graph_token_loss)");
   for (const IndexInput& index : index_inputs_)
@@ -205,21 +217,32 @@ Status Trainer::feed(std::string_view input, const HostTensor& value) {
                                               join(nearest_names(input, names), ", ")));
 }
 
-Status Trainer::feed_labelled(std::string_view entry) {
-  const int64_t seq = dataset_->seq();
-  TSR_RETURN_IF_ERROR(running_->feed(entry, "tokens", view(tokens_, settings_.batch, seq)));
-  return running_->feed(entry, "labels", view(labels_, settings_.batch, seq));
+// Positions begin anew with each document where several share a row, else they are fed once.
+Status Trainer::feed_rows(std::string_view entry) {
+  for (const auto& [input, values] : {std::pair("tokens", &tokens_),
+                                      {"labels", &labels_},
+                                      {"positions", &positions_},
+                                      {"segments", &segments_}})
+    if (!values->empty() && running_->has_input(entry, input))
+      TSR_RETURN_IF_ERROR(running_->feed(entry, input, view(*values, settings_.batch, dataset_->seq())));
+  return {};
+}
+
+DatasetRow Trainer::row_of_batch(int64_t row) {
+  const auto part = [&, seq = static_cast<size_t>(dataset_->seq())](std::vector<int32_t>& values) {
+    return values.empty() ? std::span<int32_t>()
+                          : std::span(values).subspan(static_cast<size_t>(row) * seq, seq);
+  };
+  return {part(tokens_), part(labels_), part(positions_), part(segments_)};
 }
 
 Status Trainer::feed_training_batch() {
-  const int64_t seq = dataset_->seq();
-  for (int64_t row = 0; row < settings_.batch; ++row) {
-    const std::span<const int32_t> sample = dataset_->training_sample(position_ * settings_.batch + row);
-    std::copy(sample.begin(), sample.end() - 1, tokens_.begin() + row * seq);
-    std::copy(sample.begin() + 1, sample.end(), labels_.begin() + row * seq);
-  }
-  TSR_RETURN_IF_ERROR(feed_labelled(kTrain));
-  return running_->feed_scalar(kTrain, "loss_scale", 1.0 / static_cast<double>(labels_.size()));
+  for (int64_t row = 0; row < settings_.batch; ++row)
+    TSR_RETURN_IF_ERROR(dataset_->fill_training_row(position_ * settings_.batch + row, row_of_batch(row)));
+  TSR_RETURN_IF_ERROR(feed_rows(kTrain));
+  const int64_t counted = std::ranges::count_if(labels_, [](int32_t label) { return label >= 0; });
+  return running_->feed_scalar(kTrain, "loss_scale",
+                               1.0 / static_cast<double>(std::max<int64_t>(1, counted)));
 }
 
 // One over the labels of the whole batch that count; of a loss without labels, or with several inputs of them,
@@ -320,17 +343,12 @@ void Trainer::record_touched_bytes() {
 }
 
 Status Trainer::feed_eval_batch(int64_t first, int64_t rows, double scale) {
-  const int64_t seq = dataset_->seq();
   for (int64_t row = 0; row < settings_.batch; ++row) {
-    const std::span<const int32_t> sample = dataset_->eval_sample(first + std::min(row, rows - 1));
-    std::copy(sample.begin(), sample.end() - 1, tokens_.begin() + row * seq);
-    if (row < rows) {
-      std::copy(sample.begin() + 1, sample.end(), labels_.begin() + row * seq);
-    } else {  // padding of the batch, without weight
-      std::fill_n(labels_.begin() + row * seq, seq, -1);
-    }
+    const DatasetRow values = row_of_batch(row);
+    TSR_RETURN_IF_ERROR(dataset_->fill_eval_row(first + std::min(row, rows - 1), values));
+    if (row >= rows) std::ranges::fill(values.labels, -1);  // padding of the batch, without weight
   }
-  TSR_RETURN_IF_ERROR(feed_labelled(kEval));
+  TSR_RETURN_IF_ERROR(feed_rows(kEval));
   return running_->feed_scalar(kEval, "loss_scale", scale);
 }
 
@@ -340,7 +358,8 @@ Result<double> Trainer::evaluate_dataset() {
   if (samples == 0)
     return Status(StatusCode::kFailedPrecondition,
                   "the dataset keeps no samples for evaluation: set its option eval_fraction");
-  const double scale = 1.0 / static_cast<double>(samples * dataset_->seq());
+  TSR_ASSIGN_OR_RETURN(const int64_t labels, dataset_->count_eval_labels(samples));
+  const double scale = 1.0 / static_cast<double>(std::max<int64_t>(1, labels));
   double sum = 0;
   for (int64_t first = 0; first < samples; first += settings_.batch) {
     TSR_RETURN_IF_ERROR(feed_eval_batch(first, std::min(settings_.batch, samples - first), scale));

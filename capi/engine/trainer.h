@@ -77,7 +77,8 @@ class Trainer {
   Status feed_loss_scale(std::string_view entry);  // unless the caller feeds it
   Status feed_training_batch();
   Status feed_eval_batch(int64_t first, int64_t rows, double scale);
-  Status feed_labelled(std::string_view entry);
+  Status feed_rows(std::string_view entry);
+  DatasetRow row_of_batch(int64_t row);
   Result<double> evaluate_dataset();
   CheckpointInfo checkpoint_info() const;  // its base without hashes, typed as in the program
   // Whether checkpoints leave the parameter out: no step changes it, and it has the model's own value.
@@ -105,7 +106,7 @@ class Trainer {
   BaseParameters base_;                         // those, or with evaluate_only all
   bool loss_scale_fed_ = false;           // by the caller
   std::optional<int64_t> label_count_;    // of the labels fed last, where the graph has one input of labels
-  std::vector<int32_t> tokens_, labels_;  // [batch, seq]
+  std::vector<int32_t> tokens_, labels_, positions_, segments_;  // [batch, seq]
   int64_t step_ = 0;                      // updates made
   int64_t position_ = 0;                  // batches taken from the dataset: steps and skipped steps
   int64_t skipped_ = 0;

@@ -59,7 +59,7 @@ bool is_bidirectional(const Graph& graph) { return std::ranges::any_of(graph.nod
 
 Result<TensorId> find_hidden(const Graph& forward) { return find_result(forward, kHidden); }
 
-Result<Graph> with_segments(const Graph& graph) {
+Result<Graph> with_segments(const Graph& graph, SegmentUse use) {
   TSR_RETURN_IF_ERROR(check_tokens(graph));
   if (graph.find_tensor("segments")) return graph;
   GraphCopy copy(graph);
@@ -75,7 +75,9 @@ Result<Graph> with_segments(const Graph& graph) {
     }
     if (tensor.output_index != 0) continue;
     const Node& node = graph.node(tensor.producer);
-    if (!sees_both_directions(node) || node.inputs.size() != 3) {
+    const bool is_kept_apart =
+        use == SegmentUse::kDocuments ? node.op->name == "attention" : sees_both_directions(node);
+    if (!is_kept_apart || node.inputs.size() != 3) {
       TSR_RETURN_IF_ERROR(copy.copy_node(tensor.producer));
       continue;
     }

@@ -2,6 +2,7 @@
 // once.
 #pragma once
 
+#include <cstdint>
 #include <string_view>
 
 #include "graph/base/result.h"
@@ -9,10 +10,12 @@
 
 namespace tessera {
 
-// The graph with an input "segments" i32 [B, T]: attention that is not causal sees tokens with the same number alone, so
-// that padding is told from text. Causal attention sees nothing after a token anyway, and stays. kFailedPrecondition: no
-// input "tokens" [B, T].
-Result<Graph> with_segments(const Graph& graph);
+// The graph with an input "segments" i32 [B, T]: attention sees tokens with the same number alone. kPadding: attention
+// that is not causal, so that padding is told from text; causal attention sees nothing after a token anyway, and stays.
+// kDocuments: all attention, so that documents that share a row are kept apart. kFailedPrecondition: no input "tokens"
+// [B, T].
+enum class SegmentUse : uint8_t { kPadding, kDocuments };
+Result<Graph> with_segments(const Graph& graph, SegmentUse use = SegmentUse::kPadding);
 
 // Whether some attention sees tokens after a token: vectors of such a model are of whole texts alone.
 bool is_bidirectional(const Graph& graph);

@@ -7,10 +7,10 @@
 #include <cstdint>
 #include <set>
 
-#include "capi/engine/dataset.h"
 #include "capi/engine/initialize.h"
 #include "capi/engine/rewrite.h"
 #include "capi/engine/settings.h"
+#include "capi/engine/text_dataset.h"
 #include "capi/engine/text_stream.h"
 #include "graph/base/text.h"
 
@@ -24,8 +24,8 @@ std::vector<int32_t> counting(int32_t count) {
   return tokens;
 }
 
-std::shared_ptr<const Dataset> dataset(int32_t tokens, const Options& options) {
-  auto made = Dataset::create(counting(tokens), options);
+std::shared_ptr<const TextDataset> dataset(int32_t tokens, const Options& options) {
+  auto made = TextDataset::create(counting(tokens), options);
   REQUIRE_MESSAGE(made.ok(), made.status().to_string());
   return *made;
 }
@@ -49,7 +49,9 @@ TEST_CASE("control tokens in a text are text, or with the option special these t
   const auto tokenizer = Tokenizer::create(data);
   REQUIRE(tokenizer.ok());
   const std::string_view text = "ab</s>cd</s>";
-  const auto made = [&](const Options& options) { return Dataset::from_text(text, **tokenizer, options); };
+  const auto made = [&](const Options& options) {
+    return TextDataset::from_text(text, **tokenizer, options);
+  };
   const auto plain = made({{"seq", int64_t{11}}});
   REQUIRE(plain.ok());
   CHECK((*plain)->largest_token() == 's');
@@ -58,9 +60,9 @@ TEST_CASE("control tokens in a text are text, or with the option special these t
   const std::vector<int32_t> wanted = {'a', 'b', 256, 'c', 'd', 256};
   CHECK(std::ranges::equal((*special)->training_sample(0), wanted));
   // Of ids there is nothing to recognise; and options are checked before a file is read.
-  const auto ids = Dataset::create(wanted, {{"seq", int64_t{5}}, {"special", int64_t{1}}});
+  const auto ids = TextDataset::create(wanted, {{"seq", int64_t{5}}, {"special", int64_t{1}}});
   CHECK(ids.status().message().find("special") != std::string_view::npos);
-  const auto unread = Dataset::from_file("/nowhere", **tokenizer, {{"sequence", int64_t{5}}});
+  const auto unread = TextDataset::from_file("/nowhere", **tokenizer, {{"sequence", int64_t{5}}});
   CHECK(unread.status().code() == StatusCode::kInvalidArgument);
   CHECK(unread.status().message().find("sequence") != std::string_view::npos);
 }
@@ -87,17 +89,17 @@ TEST_CASE("each epoch visits each training sample once, in an order of its own")
 }
 
 TEST_CASE("a text too short for one sample is refused with the counts") {
-  const auto made = Dataset::create(counting(4), {{"seq", int64_t{4}}});
+  const auto made = TextDataset::create(counting(4), {{"seq", int64_t{4}}});
   REQUIRE(!made.ok());
   CHECK(made.status().message().find("4 tokens make 0 samples of seq 4 + 1") != std::string::npos);
   CHECK(made.status().message().find("for evaluation") == std::string::npos);  // there is none
-  const auto evaluated = Dataset::create(counting(6), {{"seq", int64_t{4}}, {"eval_fraction", 0.5}});
+  const auto evaluated = TextDataset::create(counting(6), {{"seq", int64_t{4}}, {"eval_fraction", 0.5}});
   REQUIRE(!evaluated.ok());
   CHECK(evaluated.status().message().find("1 of them for evaluation") != std::string::npos);
 }
 
 TEST_CASE("the entropy of token frequencies takes memory by the tokens there are, not by the largest") {
-  const auto made = Dataset::create({0, 7, INT32_MAX, 7, 0, INT32_MAX, 7, 7}, {{"seq", int64_t{2}}});
+  const auto made = TextDataset::create({0, 7, INT32_MAX, 7, 0, INT32_MAX, 7, 7}, {{"seq", int64_t{2}}});
   REQUIRE_MESSAGE(made.ok(), made.status().to_string());
   struct rlimit before {};
   REQUIRE(getrlimit(RLIMIT_AS, &before) == 0);

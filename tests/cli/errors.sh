@@ -134,8 +134,8 @@ for encoding in UTF-16 UTF-16LE UTF-16BE UTF-32 UTF-32LE UTF-32BE; do
 done
 (printf '\357\273\277' && cat "$text") >"$work/marked.txt"
 [ "$(losses "$text")" = "$(losses "$work/marked.txt")" ] || { echo "FAILED: the mark of UTF-8 is trained on"; exit 1; }
-echo '{"text": "a text"}' >"$work/lines.jsonl"
-expect 'no field can be chosen yet, wanted plain text; .*jq -r .text' "$tessera" train "$model" --data "$work/lines.jsonl"
+echo '{"txt": "a text"}' >"$work/lines.jsonl"
+expect "lines.jsonl' line 1: the row has fields 'txt': wanted 'text', 'messages'" "$tessera" train "$model" --data "$work/lines.jsonl"
 expect "plan '.*' is a folder" "$tessera" train "$model" --data "$text" --plan "$work"
 expect "profile '.*' is a folder" "$tessera" plan "$model" --profile "$work"
 expect 'is a directory' "$tessera" tokenize bytes --file "$work"

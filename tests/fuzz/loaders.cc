@@ -7,7 +7,8 @@ std::vector<std::unique_ptr<Loader>> all_loaders() {
   for (const auto make :
        {model_loader, checkpoint_loader, plan_loader, plan_json_loader, gguf_loader, gguf_parts_loader,
         huggingface_loader, adapter_loader, importance_loader, tokenizer_loader, hf_tokenizer_loader,
-        graph_text_loader, plan_text_loader, device_profile_loader, chat_template_loader, sequence_loader})
+        graph_text_loader, plan_text_loader, device_profile_loader, chat_template_loader, sequence_loader,
+        training_row_loader, token_file_loader})
     loaders.push_back(make());
   return loaders;
 }

@@ -39,6 +39,8 @@ std::unique_ptr<Loader> plan_text_loader();
 std::unique_ptr<Loader> device_profile_loader();
 std::unique_ptr<Loader> chat_template_loader();
 std::unique_ptr<Loader> sequence_loader();
+std::unique_ptr<Loader> training_row_loader();
+std::unique_ptr<Loader> token_file_loader();
 
 std::vector<std::unique_ptr<Loader>> all_loaders();
 

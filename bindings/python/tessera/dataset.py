@@ -1,4 +1,4 @@
-"""Dataset: token ids cut into samples."""
+"""Dataset: what a trainer reads, as rows of tokens."""
 from __future__ import annotations
 
 import array
@@ -7,7 +7,7 @@ from typing import Any, Callable
 
 from . import arguments, raw
 from .arguments import Options
-from .errors import text
+from .errors import InvalidArgumentError, check, text
 from .handle import Handle, Pointer, use, use_optional
 from .runtime import Runtime
 from .tokenizer import Tokenizer
@@ -15,9 +15,10 @@ from .work import Progress, run_steps, signals_arrive
 
 
 class Dataset(Handle):
-    """Samples of seq + 1 tokens, inputs and labels shifted by one. Immutable; any thread.
+    """A text cut into samples, rows of training data (JSON lines), or rows of token ids. Immutable; any thread.
 
-    `Dataset(path, tokenizer)` reads a text file. `progress` is told the share that is done; what it raises ends the reading,
+    `Dataset(path, tokenizer)` reads a text file, or rows (.jsonl), whose options are those of docs/training-data.md: kind,
+    template, mask, packing and others. `progress` is told the share that is done; what it raises ends the reading,
     as does Ctrl-C, and cancel of a runtime that is given. Options: seq, eval_fraction, shuffle, seed, and of texts special."""
 
     _free = raw.tsr_dataset_free
@@ -56,6 +57,43 @@ class Dataset(Handle):
         """Of a buffer of int32, or ints."""
         with Options(options) as o:
             return cls._own(raw.tsr_dataset_new_tokens(arguments.ids("ids", ids), o))
+
+    @classmethod
+    def from_rows(cls, tokens: Any, seq: int, *, labels: Any = None, weights: Any = None, segments: Any = None,
+                  positions: Any = None, **options: Any) -> Dataset:
+        """Of rows of `seq` tokens: buffers of int32 (weights: float32), or numbers, one row after another.
+
+        labels: the token that should follow, or -1; weights: 1 where the label counts, 0 where it does not; segments: the
+        number of the document that a token is of; positions: its place in it."""
+        def given(name: str, values: Any, code: str = "i") -> Any:
+            return None if values is None else arguments.items(name, code, "float32" if code == "f" else "int32", values)
+
+        ids = arguments.ids("tokens", tokens)
+        arrays = [given("labels", labels), given("weights", weights, "f"), given("segments", segments),
+                  given("positions", positions)]
+        count = memoryview(ids).nbytes // 4
+        if seq < 1 or count == 0 or count % seq:
+            raise InvalidArgumentError(f"{count} tokens are no rows of {seq}")
+        for name, values in zip(("labels", "weights", "segments", "positions"), arrays):
+            if values is not None and memoryview(values).nbytes // 4 != count:
+                raise InvalidArgumentError(f"{name}: found {memoryview(values).nbytes // 4}, wanted {count}, as many as tokens")
+        with Options(options) as o:
+            return cls._own(raw.tsr_dataset_new_rows(count // seq, seq, ids, *arrays, o))
+
+    def rows(self, step: int, batch: int) -> dict[str, memoryview[int]]:
+        """What the trainer feeds at global step `step`, from 0: tokens, labels, positions and segments, int32 [batch, seq]."""
+        seq = self.info()["seq"]
+        if batch < 1:
+            raise InvalidArgumentError(f"batch is {batch}, wanted 1 or more")
+        arrays = {name: array.array("i", bytes(4 * batch * seq)) for name in ("tokens", "labels", "positions", "segments")}
+        with self._pointer as c:
+            check(raw.tsr_dataset_rows(c, step, batch, *arrays.values()))
+        return {name: memoryview(values).cast("B").cast("i", (batch, seq)) for name, values in arrays.items()}
+
+    def example(self, number: int) -> dict[str, Any]:
+        """Example `number` of rows of training data, from 0: its ids, and which of them are trained."""
+        with self._pointer as c:
+            return json.loads(text(raw.tsr_dataset_example(c, number)))
 
     def info(self) -> dict[str, Any]:
         """Tokens, samples, and the loss of a model that knows only how frequent each token is."""

@@ -7,7 +7,7 @@
  *     tsr_runtime_new      threads, plugins, log
  *     tsr_model_load       a .tsr or GGUF file, or a Hugging Face folder; tsr_model_new makes one from a description such as
  *                          "llama:L=2,C=64,..."
- *     tsr_dataset_*        text + tokenizer, or token ids
+ *     tsr_dataset_*        texts, conversations or token ids
  *     tsr_trainer_new      plans (or is told how) to use all devices; says how many bytes each will hold
  *     tsr_trainer_step     one optimizer step; call it in a loop
  *     tsr_trainer_store    trained values back into a model; tsr_model_save writes it
@@ -68,7 +68,8 @@
  *   TESSERA_PLUGIN_PATH  folder of backend plugins (option "plugin_path")
  *   TESSERA_LOG          debug | info | warning | error (option "log_level")
  *   TESSERA_PROFILE      device profile that prices plans: a file, "auto" or "none" (option "profile")
- *   XDG_CACHE_HOME       where profiles lie that nobody named a place for (else HOME/.cache); no option
+ *   XDG_CACHE_HOME       where profiles lie that nobody named a place for (else HOME/.cache), and tokens with option
+ *                        cache "auto"; no option
  * TMPDIR is where tensors offloaded to file go without the option "offload_folder".
  *
  * ## Stability
@@ -851,7 +852,11 @@ TSR_API void tsr_chat_free(tsr_chat* chat);
 
 /* ================================================================ dataset */
 
-/* Token ids cut into samples of seq + 1 tokens (inputs and labels shifted by one), stride seq. Immutable.
+/* What a trainer reads: rows of `seq` tokens with their labels. Immutable. Three kinds:
+ *   text      token ids cut into samples of seq + 1 tokens (inputs and labels shifted by one), stride seq
+ *   examples  rows of JSON lines (conversations, prompts with completions, preferences, texts), of which some tokens are
+ *             learnt; one example a row with padding, or several, which attention then keeps apart
+ *   rows      of your own: tsr_dataset_new_rows
  *
  * The sample at place j of global step n depends on (seed, n * batch + j) alone, never on the devices: a run
  * resumed on another device count sees the same data. Each epoch visits every training sample once, in an
@@ -859,23 +864,59 @@ TSR_API void tsr_chat_free(tsr_chat* chat);
  *
  * Options
  *   seq            i64   tokens a sample (default 128)
- *   eval_fraction  f64   the last part of the samples, kept for evaluation (default 0); 1: all of them
+ *   eval_fraction  f64   of texts the last part of the samples, of examples a share drawn by the seed, kept for
+ *                        evaluation (default 0); 1: all of them
  *   shuffle        i64   1 (default) or 0: in order
  *   seed           i64   of the order (default 0)
  *   special        i64   of texts. 1: control tokens written out in them are these tokens, so that </s> between
- *                        documents teaches where one ends; 0 (default): they are text like other text
- * Texts are plain UTF-8; a byte-order mark before it is skipped. Fields of JSON lines cannot be chosen yet:
- * a path that ends in .jsonl or .ndjson is TSR_INVALID_ARGUMENT. The path "-" is what remains of standard
+ *                        documents teaches where one ends; 0 (default): they are text like other text. In messages
+ *                        they always are text
+ * Further options of examples, which are read where the path ends in .jsonl or .ndjson, or where one of the first two is
+ * given (docs/training-data.md has all formats, and which fields are read)
+ *   kind           str   auto (default): by the fields | text | prompt | prompt_completion | messages | preference |
+ *                        unpaired
+ *   files          str   JSON: [{"path": text, "weight": number}], with the path "": an epoch has each example
+ *                        of a file `weight` times; of a fraction a share drawn by the seed (default weight 1)
+ *   template       str   the chat template's text (tsr_model_metadata "chat_template"); messages want one
+ *   mask           str   what is learnt: auto (default) | assistant | completion | all. auto: of messages the
+ *                        assistant's turns, of a prompt with a completion the completion, of texts all
+ *   max_length     i64   most tokens of an example (default: seq; with packing bfd_split and wrapped any number)
+ *   truncation     str   of longer ones: keep_start (default) | keep_end | drop | error
+ *   untrained      str   examples of which no token is learnt: drop (default), and count | error
+ *   skip_bad       i64   1: rows that are none are left out and counted; 0 (default): they are an error
+ *   append_end     i64   1 (default): the tokenizer's EOS ends texts and completions. Templates end messages themselves
+ *   packing        str   off (default): an example a row, padded | bfd (whole examples by best fit, what is longer than
+ *                        seq is cut off) | bfd_split (and what is longer goes on in another row) | wrapped (one after
+ *                        another, cut where a row ends). Attention and positions keep documents apart
+ *   eval_file      str   a file whose rows are for evaluation (default: none)
+ *   cache          str   a folder where tokens are kept for the next time, keyed by contents of the files, tokenizer,
+ *                        template and options; "auto": $XDG_CACHE_HOME/tessera, else ~/.cache/tessera (default: none;
+ *                        tokens are in a file without a name in $TMPDIR)
+ *   now            i64   the date that templates print, seconds since 1970 (default 1721952000, 26 July 2024: the same
+ *                        tokens on every day)
+ * Texts are plain UTF-8; a byte-order mark before it is skipped. The path "-" is what remains of standard
  * input.
  * TSR_INVALID_ARGUMENT when the text holds no whole sample for training or begins with the mark of UTF-16 or
- * UTF-32, when the path is a folder or a device without an end, and when a pipe has not ended after half of
- * the memory that the process may have. */
+ * UTF-32, when the path is a folder or a device without an end, when a pipe has not ended after half of
+ * the memory that the process may have; with file and line for a row that is none. */
 TSR_API tsr_status* tsr_dataset_new_file(const char* path, const tsr_tokenizer* tokenizer,
                                          const tsr_options* options, tsr_dataset** out_dataset);
 TSR_API tsr_status* tsr_dataset_new_text(const char* text, size_t size, const tsr_tokenizer* tokenizer,
                                          const tsr_options* options, tsr_dataset** out_dataset);
 TSR_API tsr_status* tsr_dataset_new_tokens(const int32_t* ids, size_t count, const tsr_options* options,
                                            tsr_dataset** out_dataset);
+
+/* `rows` rows of `seq` tokens that you have made; copied. Each pointer except tokens may be NULL.
+ * tokens     [rows, seq]  ids
+ * labels     [rows, seq]  the token that should follow, or -1 (NULL: the next token of the document)
+ * weights    [rows, seq]  1: the label counts, 0: it does not; other numbers are TSR_INVALID_ARGUMENT (NULL: all count)
+ * segments   [rows, seq]  number of the document that a token is of: attention sees tokens with the same number alone
+ *                         (NULL: a row is one)
+ * positions  [rows, seq]  of the token in its document, 0 to seq - 1 (NULL: from 0 wherever the number changes)
+ * Options: eval_fraction, shuffle, seed. TSR_INVALID_ARGUMENT names the row and the token. */
+TSR_API tsr_status* tsr_dataset_new_rows(int64_t rows, int64_t seq, const int32_t* tokens, const int32_t* labels,
+                                         const float* weights, const int32_t* segments, const int32_t* positions,
+                                         const tsr_options* options, tsr_dataset** out_dataset);
 
 /* The same as long work (see above): what takes long is to read a text and to find its tokens. The text given is copied.
  * runtime: whose tsr_runtime_cancel ends it; may be NULL. new fails where options are wrong, a step as tsr_dataset_new_*
@@ -893,11 +934,27 @@ TSR_API tsr_status* tsr_reading_finish(tsr_reading* reading, tsr_dataset** out_d
 TSR_API void tsr_reading_free(tsr_reading* reading);
 
 /* {"tokens", "seq", "train_samples", "eval_samples", "unigram_entropy", "seed", "shuffle"}; unigram_entropy
- * is that of the token frequencies of the whole text, nats a token: the loss of a model that knows only
- * those. */
+ * is that of the token frequencies of the whole text (of examples: of what is learnt), nats a token: the loss of a model
+ * that knows only those; not of rows of your own. Of examples also: "kinds" {kind: examples}, "rows", "examples",
+ * "trained_tokens", "prompt_tokens", "packing", "packed_tokens", "efficiency" (the share of places that hold a token),
+ * rows that were left out ("bad", "too_long", "untrained") with the first hundred as "omissions" [{"file", "line",
+ * "reason"}], "truncated" (examples), "ignored" (fields that changed nothing), "shortest", "median" and "longest"
+ * (tokens), "lengths" [[most tokens, examples]], "cache" (path or null). */
 TSR_API tsr_status* tsr_dataset_info(const tsr_dataset* dataset, tsr_text** out_text);
 
-/* The training batch of global step `step` (from 0): ids [batch, seq + 1] into items. */
+/* Example `number` of a file of training data, in the order of its rows: {"kind", "role" (plain, chosen, rejected,
+ * wanted, unwanted, prompt), "row", "file", "line", "prompt_tokens", "ids", "trained"}; trained has 1 for each token that
+ * is learnt. Examples of one row have the same "row". TSR_NOT_FOUND past the last, TSR_FAILED_PRECONDITION of other kinds of
+ * datasets. */
+TSR_API tsr_status* tsr_dataset_example(const tsr_dataset* dataset, int64_t number, tsr_text** out_json);
+
+/* What the trainer feeds at global step `step` (from 0), [batch, seq] each: tokens, labels (-1: none), positions and
+ * segments (numbers of documents). Each may be NULL. */
+TSR_API tsr_status* tsr_dataset_rows(const tsr_dataset* dataset, int64_t step, int64_t batch, int32_t* tokens,
+                                     int32_t* labels, int32_t* positions, int32_t* segments);
+
+/* The training batch of global step `step` (from 0) of a text: ids [batch, seq + 1] into items.
+ * TSR_FAILED_PRECONDITION of other kinds. */
 TSR_API tsr_status* tsr_dataset_batch(const tsr_dataset* dataset, int64_t step, int64_t batch, int32_t* items,
                                       size_t capacity, size_t* out_count);
 TSR_API void tsr_dataset_free(tsr_dataset* dataset);

@@ -5,13 +5,17 @@ import java.nio.file.Path;
 import java.util.Map;
 import java.util.function.DoubleConsumer;
 
-/** Token ids cut into samples. Immutable. Options: seq, eval_fraction, shuffle, seed, and of texts special. */
+/**
+ * What a trainer reads: a text cut into samples, rows of training data (JSON lines), or rows of token ids. Immutable.
+ * Options: seq, eval_fraction, shuffle, seed, of texts special, and of rows those of docs/training-data.md: kind, template,
+ * mask, packing and others.
+ */
 public final class Dataset extends Handle {
   private Dataset(long pointer) {
     super("dataset", Raw::tsr_dataset_free, false, null, pointer);
   }
 
-  /** Reads and tokenises a text file. */
+  /** Reads and tokenises a text file, or rows of training data (.jsonl). */
   public static Dataset open(Path path, Tokenizer tokenizer, Map<String, ?> options) {
     byte[] name = Text.path("path", path);
     try (Use use = use(tokenizer, "tokenizer"); OptionSet set = new OptionSet(options)) {
@@ -58,6 +62,53 @@ public final class Dataset extends Handle {
     Native.required("ids", ids);
     try (OptionSet set = new OptionSet(options)) {
       return new Dataset(Native.made(out -> Raw.tsr_dataset_new_tokens(ids, set.pointer, out)));
+    }
+  }
+
+  /**
+   * Rows of as many tokens each, one after another: tokens, labels (what should follow, or -1), weights (1: the label
+   * counts, 0: it does not), segments (number of the document that a token is of) and positions in it. Of what is given to
+   * {@link #ofRows} all but the tokens may be null.
+   */
+  public record Rows(int[] tokens, int[] labels, float[] weights, int[] segments, int[] positions) {}
+
+  /** Takes rows of {@code seq} tokens. */
+  public static Dataset ofRows(Rows rows, int seq, Map<String, ?> options) {
+    int[] tokens = rows.tokens();
+    Native.required("tokens", tokens);
+    if (seq < 1 || tokens.length == 0 || tokens.length % seq != 0) {
+      throw TesseraException.invalid("the tokens are no rows of " + seq);
+    }
+    for (Object values : new Object[] {rows.labels(), rows.weights(), rows.segments(), rows.positions()}) {
+      if (values != null && java.lang.reflect.Array.getLength(values) != tokens.length) {
+        throw TesseraException.invalid("labels, weights, segments and positions are as many as tokens, or null");
+      }
+    }
+    try (OptionSet set = new OptionSet(options)) {
+      return new Dataset(Native.made(out -> Raw.tsr_dataset_new_rows(tokens.length / seq, seq, tokens, rows.labels(),
+          rows.weights(), rows.segments(), rows.positions(), set.pointer, out)));
+    }
+  }
+
+  /** What the trainer feeds at a step, from 0: {@code batch} rows of seq tokens. */
+  public Rows rows(long step, int batch) {
+    long seq = (Long) Json.object(info()).get("seq");
+    if (batch < 1 || batch * seq > Integer.MAX_VALUE - 8) {
+      throw TesseraException.invalid("batch is " + batch + ", wanted 1 or more, and rows that fit into an array of Java");
+    }
+    int count = (int) (batch * seq);
+    Rows rows = new Rows(new int[count], new int[count], null, new int[count], new int[count]);
+    try (Use use = use()) {
+      use.check(Raw.tsr_dataset_rows(use.pointer, step, batch, rows.tokens(), rows.labels(), rows.positions(),
+          rows.segments()));
+    }
+    return rows;
+  }
+
+  /** JSON: an example of rows of training data, by number from 0: its ids, and which of them are trained. */
+  public String example(long number) {
+    try (Use use = use()) {
+      return Native.text(use, out -> Raw.tsr_dataset_example(use.pointer, number, out));
     }
   }
 

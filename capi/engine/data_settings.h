@@ -1,0 +1,40 @@
+// Settings of training data in rows, read from Options; the keys are documented in tessera.h.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "capi/engine/options.h"
+#include "serialize/training_data/example.h"
+#include "serialize/training_data/packing.h"
+#include "serialize/training_data/row.h"
+
+namespace tessera {
+
+struct DataFile {
+  std::string path;
+  double weight = 1;  // times that an epoch has its examples
+};
+
+struct DataSettings {
+  std::vector<DataFile> files;
+  std::string eval_file;  // "": none
+  std::optional<RowKind> kind;
+  std::string chat_template;
+  ExampleOptions examples;
+  bool skip_bad = false;
+  std::string cache;  // a folder; "": nothing is kept
+  int64_t seq = 128;
+  Packing packing = Packing::kOff;
+  double eval_fraction = 0;
+  bool shuffle = true;
+  uint64_t seed = 0;
+};
+
+// `path` may be "" where option `files` names them. kInvalidArgument for options that do not go together.
+Result<DataSettings> read_data_settings(const std::string& path, const Options& options);
+
+}  // namespace tessera

@@ -1,0 +1,78 @@
+#include "data_options.h"
+
+namespace cli {
+
+void add_data_options(CLI::App& command, DataOptions& data) {
+  command.add_option(
+      "--kind", data.kind,
+      "of rows: auto (default), text, prompt, prompt_completion, messages, preference or unpaired");
+  command.add_option(
+      "--mask", data.mask,
+      "what is learnt of rows: auto (default) (of messages the assistant's turns, of a prompt with a "
+      "completion the latter), assistant, completion or all");
+  command.add_option("--packing", data.packing,
+                     "rows that share a sequence: off (default), bfd, bfd_split or wrapped");
+  command.add_option("--max-length", data.max_length, "most tokens of a row (default: seq)");
+  command.add_option("--truncation", data.truncation,
+                     "of longer rows: keep_start (default), keep_end, drop or error");
+  command.add_option("--untrained", data.untrained,
+                     "rows of which nothing is learnt: drop (default) or error");
+  command.add_flag("--skip-bad", data.skip_bad, "leave out and count rows that are none");
+  command.add_flag("--no-append-end", data.no_append_end, "no EOS token behind texts and completions");
+  command.add_option("--template", data.template_file,
+                     "a file with a Jinja template in place of the model's");
+  command.add_option("--template-name", data.template_name,
+                     "another of the model's templates, such as tool_use");
+  command.add_option("--eval-file", data.eval_file, "a file of rows, held out");
+  command.add_option(
+      "--cache", data.cache,
+      "folder where tokens are kept for the next time, or auto: ~/.cache/tessera (default: none)");
+  command.add_flag("--special", data.special, "recognise control tokens written out in texts, such as </s>");
+}
+
+bool holds_rows(const DataOptions& data) {
+  return data.path.starts_with('[') || data.kind || data.path.ends_with(".jsonl") ||
+         data.path.ends_with(".ndjson");
+}
+
+namespace {
+
+// The model's template; "" where it has none, which texts do without.
+std::string template_text(const DataOptions& data, const Model& model) {
+  if (!data.template_file.empty()) return read_file(data.template_file);
+  const std::string key =
+      data.template_name.empty() ? "chat_template" : "chat_template." + data.template_name;
+  const std::string found = short_text(tsr_model_metadata, model.get(), key.c_str());
+  if (found.empty() && !data.template_name.empty())
+    throw Error(TSR_NOT_FOUND, "the model has no chat template '" + data.template_name + "'");
+  return found;
+}
+
+}  // namespace
+
+Dataset open_data(const Common& common, const DataOptions& data, const Model& model,
+                  const std::string& model_path) {
+  const Tokenizer tokenizer = model_tokenizer(model, model_path);
+  Options options = make<Options>(tsr_options_new);
+  set(options, "seq", data.seq);
+  set(options, "eval_fraction", data.eval_fraction);
+  set(options, "special", int64_t{data.special});
+  set(options, "seed", common.seed);
+  const bool has_files = data.path.starts_with('[');
+  if (has_files) set(options, "files", data.path);
+  set(options, "kind", data.kind);
+  set(options, "mask", data.mask);
+  set(options, "packing", data.packing);
+  set(options, "max_length", data.max_length);
+  set(options, "truncation", data.truncation);
+  set(options, "untrained", data.untrained);
+  set(options, "eval_file", data.eval_file);
+  set(options, "cache", data.cache);
+  if (data.skip_bad) set(options, "skip_bad", int64_t{1});
+  if (data.no_append_end) set(options, "append_end", int64_t{0});
+  if (holds_rows(data) || !data.template_file.empty() || !data.template_name.empty())
+    set(options, "template", template_text(data, model));
+  return open_dataset(common, has_files ? "" : data.path, tokenizer, options);
+}
+
+}  // namespace cli

@@ -1,0 +1,29 @@
+// Options of training data, which `train`, `eval` and `data` share.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "command.h"
+
+namespace cli {
+
+struct DataOptions {
+  std::string path;  // a file, or JSON of several
+  std::string template_file, template_name;
+  bool special = false, skip_bad = false, no_append_end = false;
+  // Absent: the library decides.
+  std::optional<std::string> kind, mask, truncation, untrained, packing, eval_file, cache;
+  std::optional<int64_t> seq, max_length;
+  double eval_fraction = 0;
+};
+
+// Without the path, --seq and --eval-fraction, which a command adds.
+void add_data_options(CLI::App& command, DataOptions& data);
+bool holds_rows(const DataOptions& data);  // not a plain text
+// The dataset, with the model's tokenizer and chat template. Shows its progress.
+Dataset open_data(const Common& common, const DataOptions& data, const Model& model,
+                  const std::string& model_path);
+
+}  // namespace cli

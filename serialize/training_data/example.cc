@@ -1,0 +1,249 @@
+#include "serialize/training_data/example.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "graph/base/text.h"
+#include "serialize/assistant_tokens.h"
+
+namespace tessera {
+namespace {
+
+constexpr std::array<std::string_view, kExampleRoles> kRoleNames = {"plain",  "chosen",   "rejected",
+                                                                    "wanted", "unwanted", "prompt"};
+
+Status fail(std::string message) { return Status(StatusCode::kInvalidArgument, std::move(message)); }
+
+std::string_view name_of(TrainedPart part) {
+  constexpr std::string_view kNames[] = {"default", "assistant", "completion", "all"};
+  return kNames[static_cast<size_t>(part)];
+}
+
+// What is learnt of a row of this kind. kInvalidArgument where it has no such part.
+Result<TrainedPart> part_of(const TrainingRow& row, TrainedPart asked) {
+  using enum TrainedPart;
+  const auto choose = [&](TrainedPart otherwise,
+                          std::initializer_list<TrainedPart> possible) -> Result<TrainedPart> {
+    if (asked == kDefault) return otherwise;
+    if (std::ranges::find(possible, asked) != possible.end()) return asked;
+    std::vector<std::string> names;
+    for (const TrainedPart part : possible) names.emplace_back(name_of(part));
+    return fail(format("option 'mask' is {}, and the row is of kind {}{}: wanted {}", name_of(asked),
+                       name_of(row.kind), row.is_chat ? "" : " without messages", join(names, " or ")));
+  };
+  switch (row.kind) {
+    case RowKind::kText: return choose(kAll, {kAll});
+    case RowKind::kMessages: return choose(kAssistant, {kAssistant, kAll});
+    case RowKind::kPromptCompletion:
+      return row.is_chat ? choose(kCompletion, {kCompletion, kAssistant, kAll})
+                         : choose(kCompletion, {kCompletion, kAll});
+    default: return choose(kCompletion, {kCompletion});
+  }
+}
+
+uint32_t common_prefix(const std::vector<int32_t>& a, const std::vector<int32_t>& b) {
+  return static_cast<uint32_t>(std::ranges::mismatch(a, b).in1 - a.begin());
+}
+
+void train_after(TokenExample& example, uint32_t prompt) {
+  example.prompt = prompt;
+  example.trained.assign(example.ids.size(), 1);
+  std::fill_n(example.trained.begin(), prompt, uint8_t{0});
+}
+
+// Both lists of messages, one after the other.
+Json joined(const Json& first, const Json& second) {
+  Json all = first.is_array() ? first : Json::array();
+  for (const Json& message : second) all.push_back(message);
+  return all;
+}
+
+}  // namespace
+
+std::string_view name_of(ExampleRole role) { return kRoleNames[static_cast<size_t>(role)]; }
+
+int64_t TokenExample::trained_tokens() const {
+  return trained.empty() ? 0 : std::count(trained.begin() + 1, trained.end(), uint8_t{1});
+}
+
+Result<std::shared_ptr<const ExampleMaker>> ExampleMaker::create(std::shared_ptr<const Tokenizer> tokenizer,
+                                                                 std::string_view chat_template,
+                                                                 const ExampleOptions& options) {
+  std::shared_ptr<ExampleMaker> maker(new ExampleMaker);
+  if (!chat_template.empty()) {
+    TSR_ASSIGN_OR_RETURN(maker->template_,
+                         ChatTemplate::create(chat_template, special_texts(tokenizer->data())));
+  }
+  maker->tokenizer_ = std::move(tokenizer);
+  maker->options_ = options;
+  return std::shared_ptr<const ExampleMaker>(std::move(maker));
+}
+
+Result<RenderedChat> ExampleMaker::render(const TrainingRow& row, Json messages, bool add_generation_prompt,
+                                          bool with_spans) const {
+  if (template_ == nullptr)
+    return fail(
+        "the row has messages, and there is no chat template: give the model's or another one as option "
+        "'template'");
+  ChatRequest request;
+  request.messages = std::move(messages);
+  request.tools = row.tools;
+  request.documents = row.documents;
+  if (!row.variables.is_null()) request.variables = row.variables;
+  request.add_generation_prompt = add_generation_prompt;
+  request.now_s = options_.now_s;
+  const auto rendered = [&] {
+    return with_spans ? template_->render_with_spans(request) : template_->render(request);
+  };
+  Result<RenderedChat> chat = rendered();
+  if (chat.ok() || !row.has_text_arguments) return chat;
+  request.messages = with_text_arguments(request.messages);
+  Result<RenderedChat> with_text = rendered();
+  return with_text.ok() ? std::move(with_text) : std::move(chat);
+}
+
+Result<Encoding> ExampleMaker::encode_chat(const RenderedChat& chat) const {
+  return tokenizer_->encode_with_begins(chat.text, {true, chat.data});
+}
+
+// `is_whole`: nothing follows.
+Result<std::vector<int32_t>> ExampleMaker::encode_text(std::string_view text, bool is_whole) const {
+  TSR_ASSIGN_OR_RETURN(std::vector<int32_t> ids,
+                       tokenizer_->encode(text, {.parse_special = options_.special, .literal = {}}));
+  const std::span<const int32_t> before = tokenizer_->before_text();
+  ids.insert(ids.begin(), before.begin(), before.end());
+  if (!is_whole || !options_.append_end) return ids;
+  const std::span<const int32_t> after = tokenizer_->after_text();
+  const int32_t end = tokenizer_->data().eos;
+  if (!after.empty() && after.back() == end && !ids.empty() && ids.back() == end) return ids;
+  ids.insert(ids.end(), after.begin(), after.end());
+  if (end >= 0 && (ids.empty() || ids.back() != end)) ids.push_back(end);
+  return ids;
+}
+
+Result<std::vector<int32_t>> ExampleMaker::encode_prompt(const TrainingRow& row) const {
+  if (!row.is_chat) return encode_text(row.prompt.get_ref<const std::string&>(), false);
+  TSR_ASSIGN_OR_RETURN(const RenderedChat chat, render(row, row.prompt, true, false));
+  TSR_ASSIGN_OR_RETURN(Encoding encoding, encode_chat(chat));
+  return std::move(encoding.ids);
+}
+
+Result<TokenExample> ExampleMaker::encode_completed(const TrainingRow& row, const Json& completion,
+                                                    TrainedPart part) const {
+  TokenExample example;
+  if (!row.is_chat) {
+    const std::string text = row.prompt.get<std::string>() + completion.get<std::string>();
+    TSR_ASSIGN_OR_RETURN(example.ids, encode_text(text, true));
+    return example;
+  }
+  const bool by_turn = part == TrainedPart::kAssistant;
+  TSR_ASSIGN_OR_RETURN(const RenderedChat chat, render(row, joined(row.prompt, completion), false, by_turn));
+  TSR_ASSIGN_OR_RETURN(Encoding encoding, encode_chat(chat));
+  if (by_turn) {
+    std::vector<TextRange> spans;
+    for (const RenderedChat::Turn& turn : chat.turns)
+      if (std::ranges::find(row.untrained, turn.message) == row.untrained.end()) spans.push_back(turn.range);
+    example.trained = mark_assistant_tokens(encoding, chat.text.size(), spans, *tokenizer_);
+  }
+  example.ids = std::move(encoding.ids);
+  return example;
+}
+
+Result<TokenExample> ExampleMaker::make_text(const TrainingRow& row) const {
+  TokenExample example;
+  TSR_ASSIGN_OR_RETURN(example.ids, encode_text(row.completion.get_ref<const std::string&>(), true));
+  train_after(example, 0);
+  return example;
+}
+
+Result<TokenExample> ExampleMaker::make_messages(const TrainingRow& row, TrainedPart part) const {
+  if (part == TrainedPart::kAll && !row.untrained.empty())
+    return fail("a message has weight 0, and option 'mask' is all: wanted mask assistant, or no weights");
+  TSR_ASSIGN_OR_RETURN(TokenExample example, encode_completed(row, row.completion, part));
+  if (part == TrainedPart::kAll) example.trained.assign(example.ids.size(), 1);
+  return example;
+}
+
+Result<std::vector<TokenExample>> ExampleMaker::make_whole(const TrainingRow& row) const {
+  std::vector<TokenExample> made;
+  TSR_ASSIGN_OR_RETURN(const TrainedPart part, part_of(row, options_.part));
+  if (row.kind == RowKind::kText || row.kind == RowKind::kMessages) {
+    TSR_ASSIGN_OR_RETURN(TokenExample example,
+                         row.kind == RowKind::kText ? make_text(row) : make_messages(row, part));
+    made.push_back(std::move(example));
+    return made;
+  }
+  TSR_ASSIGN_OR_RETURN(std::vector<int32_t> prompt, encode_prompt(row));
+  if (row.kind == RowKind::kPrompt) {
+    TokenExample example;
+    example.prompt = static_cast<uint32_t>(prompt.size());
+    example.trained.assign(prompt.size(), 0);
+    example.ids = std::move(prompt);
+    example.role = ExampleRole::kPrompt;
+    made.push_back(std::move(example));
+    return made;
+  }
+  TSR_ASSIGN_OR_RETURN(TokenExample first, encode_completed(row, row.completion, part));
+  uint32_t begin = common_prefix(prompt, first.ids);
+  if (row.kind == RowKind::kPreference) {
+    TSR_ASSIGN_OR_RETURN(TokenExample second, encode_completed(row, row.rejected, part));
+    begin = std::min(begin, common_prefix(prompt, second.ids));
+    train_after(first, begin), train_after(second, begin);
+    first.role = ExampleRole::kChosen, second.role = ExampleRole::kRejected;
+    made.push_back(std::move(first)), made.push_back(std::move(second));
+    return made;
+  }
+  const std::vector<uint8_t> spoken = std::move(first.trained);
+  train_after(first, begin);
+  if (part == TrainedPart::kAll) first.trained.assign(first.ids.size(), 1);
+  for (size_t i = 0; i < spoken.size(); ++i) first.trained[i] &= spoken[i];
+  if (row.kind == RowKind::kUnpaired) first.role = row.label ? ExampleRole::kWanted : ExampleRole::kUnwanted;
+  made.push_back(std::move(first));
+  return made;
+}
+
+// Cuts what is too long, and drops what teaches nothing; a pair goes as one.
+void ExampleMaker::limit(RowExamples& made, Status& refused) const {
+  const auto drop = [&](RowExamples::Dropped why, std::string reason) {
+    made.examples.clear(), made.dropped = why, made.reason = std::move(reason), made.truncated = 0;
+  };
+  const auto most = static_cast<size_t>(options_.max_length);
+  for (TokenExample& example : made.examples) {
+    if (most > 0 && example.ids.size() > most && options_.truncation != Truncation::kSplit) {
+      const std::string found =
+          format("it has {} tokens, wanted at most {} (option 'max_length')", example.ids.size(), most);
+      if (options_.truncation == Truncation::kError) {
+        refused = fail(found);
+        return;
+      }
+      if (options_.truncation == Truncation::kDrop) return drop(RowExamples::Dropped::kLong, found);
+      const size_t cut = options_.truncation == Truncation::kKeepEnd ? example.ids.size() - most : 0;
+      example.ids.erase(example.ids.begin(), example.ids.begin() + static_cast<ptrdiff_t>(cut));
+      example.trained.erase(example.trained.begin(), example.trained.begin() + static_cast<ptrdiff_t>(cut));
+      example.ids.resize(most), example.trained.resize(most);
+      example.prompt =
+          static_cast<uint32_t>(std::min(most, example.prompt - std::min<size_t>(cut, example.prompt)));
+      ++made.truncated;
+    }
+    if (example.role == ExampleRole::kPrompt || example.trained_tokens() > 0) continue;
+    const std::string found = format("none of its {} tokens is learnt{}", example.ids.size(),
+                                     made.truncated > 0 ? ", once it is cut to option 'max_length'" : "");
+    if (options_.refuses_untrained) {
+      refused = fail(found);
+      return;
+    }
+    return drop(RowExamples::Dropped::kUntrained, found);
+  }
+}
+
+Result<RowExamples> ExampleMaker::make(const TrainingRow& row) const {
+  RowExamples made;
+  TSR_ASSIGN_OR_RETURN(made.examples, make_whole(row));
+  Status refused;
+  limit(made, refused);
+  if (!refused.ok()) return refused;
+  return made;
+}
+
+}  // namespace tessera

@@ -1,0 +1,94 @@
+// TokenExample: token ids, and which of them are learnt. ExampleMaker: makes them of rows, with a model's tokenizer and
+// chat template. Immutable; any thread.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "serialize/chat_template.h"
+#include "serialize/tokenizer/tokenizer.h"
+#include "serialize/training_data/row.h"
+
+namespace tessera {
+
+// Stored in files of tokens: append, never renumber.
+enum class ExampleRole : uint8_t {
+  kPlain = 0,
+  kChosen = 1,
+  kRejected = 2,
+  kWanted = 3,
+  kUnwanted = 4,
+  kPrompt = 5
+};
+inline constexpr int kExampleRoles = 6;
+std::string_view name_of(ExampleRole role);
+
+struct TokenExample {
+  std::vector<int32_t> ids;
+  std::vector<uint8_t> trained;  // by token: 1 where it is learnt
+  uint32_t prompt = 0;           // first tokens, which are the prompt; of a pair the same in both
+  ExampleRole role = ExampleRole::kPlain;
+
+  int64_t trained_tokens() const;  // without the first token, which nothing foretells
+};
+
+// Which tokens are learnt. kDefault: of texts all, of messages the assistant's, of a prompt with a completion the latter.
+enum class TrainedPart : uint8_t { kDefault, kAssistant, kCompletion, kAll };
+// What becomes of an example with more than max_length tokens; kSplit leaves it whole, for packing to cut.
+enum class Truncation : uint8_t { kKeepStart, kKeepEnd, kDrop, kError, kSplit };
+
+struct ExampleOptions {
+  TrainedPart part = TrainedPart::kDefault;
+  int64_t max_length = 0;  // tokens; 0: any number
+  Truncation truncation = Truncation::kKeepStart;
+  bool special = false;  // control tokens written out in texts are recognised; never in messages
+  bool append_end =
+      true;  // the tokenizer's EOS ends texts and completions; templates end messages themselves
+  bool refuses_untrained = false;  // an example of which nothing is learnt is an error
+  int64_t now_s = 0;               // for templates that print the date
+};
+
+// The examples of a row: one, or two of a preference; none where it is dropped.
+struct RowExamples {
+  enum class Dropped : uint8_t { kNo, kLong, kUntrained };
+  std::vector<TokenExample> examples;
+  Dropped dropped = Dropped::kNo;
+  std::string reason;     // of dropping
+  int64_t truncated = 0;  // examples that were cut
+};
+
+class ExampleMaker {
+ public:
+  // `chat_template` may be empty: then messages are refused.
+  static Result<std::shared_ptr<const ExampleMaker>> create(std::shared_ptr<const Tokenizer> tokenizer,
+                                                            std::string_view chat_template,
+                                                            const ExampleOptions& options);
+  // kInvalidArgument where the template refuses the row, where the options do not fit its kind, and with
+  // Truncation::kError or refuses_untrained where one applies.
+  Result<RowExamples> make(const TrainingRow& row) const;
+
+ private:
+  ExampleMaker() = default;
+  Result<std::vector<TokenExample>> make_whole(const TrainingRow& row) const;
+  Result<TokenExample> make_text(const TrainingRow& row) const;
+  Result<TokenExample> make_messages(const TrainingRow& row, TrainedPart part) const;
+  // The prompt's tokens, and those of the prompt with a completion.
+  Result<std::vector<int32_t>> encode_prompt(const TrainingRow& row) const;
+  Result<TokenExample> encode_completed(const TrainingRow& row, const Json& completion,
+                                        TrainedPart part) const;
+  Result<RenderedChat> render(const TrainingRow& row, Json messages, bool add_generation_prompt,
+                              bool with_spans) const;
+  Result<Encoding> encode_chat(const RenderedChat& chat) const;
+  Result<std::vector<int32_t>> encode_text(std::string_view text, bool is_whole) const;
+  void limit(RowExamples& made, Status& refused) const;
+
+  std::shared_ptr<const Tokenizer> tokenizer_;
+  std::shared_ptr<const ChatTemplate> template_;  // null: none
+  ExampleOptions options_;
+};
+
+}  // namespace tessera

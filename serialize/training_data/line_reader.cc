@@ -1,0 +1,116 @@
+#include "serialize/training_data/line_reader.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "graph/base/cancellation.h"
+#include "graph/base/text.h"
+#include "serialize/json.h"
+
+namespace tessera {
+namespace {
+
+constexpr size_t kBlock = size_t{1} << 20;
+constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
+
+// Waits until a pipe has something to read or ends; passes cancellation points meanwhile.
+void wait_for_input(int descriptor) {
+  constexpr int kLookMs = 20;
+  pollfd waiting{descriptor, POLLIN, 0};
+  for (;;) {
+    const int ready = poll(&waiting, 1, kLookMs);
+    if (ready > 0 || (ready < 0 && errno != EINTR)) return;
+    cancellation_point();
+  }
+}
+
+}  // namespace
+
+Result<LineReader> LineReader::open(const std::string& path) {
+  const bool standard = path == "-";
+  const std::string name = standard ? "standard input" : format("'{}'", path);
+  const int descriptor = standard ? STDIN_FILENO : ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (descriptor < 0)
+    return Status(errno == ENOENT ? StatusCode::kNotFound : StatusCode::kIo,
+                  format("training data {}: cannot open: {}", name, std::strerror(errno)));
+  struct stat about {};
+  const bool known = fstat(descriptor, &about) == 0;
+  LineReader reader(name, descriptor, !standard,
+                    known && S_ISREG(about.st_mode) ? int64_t{about.st_size} : -1);
+  if (known && (S_ISDIR(about.st_mode) || (S_ISCHR(about.st_mode) && isatty(descriptor) == 0)))
+    return Status(StatusCode::kInvalidArgument, format("training data {} is a {}; give a file or a pipe",
+                                                       name, S_ISDIR(about.st_mode) ? "folder" : "device"));
+  return reader;
+}
+
+LineReader::LineReader(LineReader&& other) noexcept
+    : name_(std::move(other.name_)),
+      descriptor_(other.descriptor_),
+      is_owned_(std::exchange(other.is_owned_, false)),
+      size_(other.size_),
+      position_(other.position_),
+      line_(other.line_),
+      buffer_(std::move(other.buffer_)),
+      begin_(other.begin_) {}
+
+LineReader::~LineReader() {
+  if (is_owned_) close(descriptor_);
+}
+
+Result<bool> LineReader::fill() {
+  buffer_.erase(0, std::exchange(begin_, 0));
+  const size_t had = buffer_.size();
+  for (;;) {
+    cancellation_point();
+    if (size_ < 0) wait_for_input(descriptor_);
+    buffer_.resize(had + kBlock);
+    const ssize_t got = ::read(descriptor_, buffer_.data() + had, kBlock);
+    buffer_.resize(had + static_cast<size_t>(std::max<ssize_t>(got, 0)));
+    if (got < 0 && (errno == EINTR || errno == EAGAIN)) continue;
+    if (got < 0)
+      return Status(StatusCode::kIo,
+                    format("training data {}: cannot read: {}", name_, std::strerror(errno)));
+    if (position_ == 0 && line_ == 0 && had == 0 && std::string_view(buffer_).starts_with(kByteOrderMark))
+      begin_ = kByteOrderMark.size();
+    position_ += got;
+    return got > 0;
+  }
+}
+
+Result<std::vector<LineReader::Line>> LineReader::read(size_t bytes) {
+  std::vector<Line> lines;
+  size_t taken = 0;
+  while (taken < bytes || lines.empty()) {
+    size_t end = buffer_.find('\n', begin_);
+    bool is_last = false;
+    for (size_t looked = buffer_.size() - begin_; end == std::string::npos && !is_last;) {
+      if (looked > kMostJsonBytes)
+        return Status(StatusCode::kCorrupt,
+                      format("training data {} line {}: longer than {}, the most that a line may have", name_,
+                             line_ + 1, bytes_text(int64_t{kMostJsonBytes})));
+      TSR_ASSIGN_OR_RETURN(const bool more, fill());
+      is_last = !more;
+      end = buffer_.find('\n', begin_ + looked);
+      looked = buffer_.size() - begin_;
+    }
+    if (is_last && begin_ == buffer_.size()) break;
+    if (is_last) end = buffer_.size();
+    ++line_;
+    std::string_view text = std::string_view(buffer_).substr(begin_, end - begin_);
+    begin_ = std::min(end + 1, buffer_.size());
+    if (!text.empty() && text.back() == '\r') text.remove_suffix(1);
+    taken += text.size() + 1;
+    if (!trim(text).empty()) lines.push_back({line_, std::string(text)});
+    if (is_last) break;
+  }
+  return lines;
+}
+
+}  // namespace tessera

@@ -1,0 +1,46 @@
+// LineReader: the lines of a file or a pipe, read in blocks. One thread.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "graph/base/result.h"
+
+namespace tessera {
+
+class LineReader {
+ public:
+  // "-": standard input. kNotFound, kIo; kInvalidArgument for a folder.
+  static Result<LineReader> open(const std::string& path);
+  LineReader(LineReader&& other) noexcept;
+  LineReader& operator=(LineReader&&) = delete;
+  ~LineReader();
+
+  struct Line {
+    int64_t number = 0;  // from 1 on
+    std::string text;    // without its end
+  };
+  // Up to about `bytes` of further lines, at least one; none at the end. Empty lines are counted and left out, and so is a
+  // byte-order mark of UTF-8. kCorrupt for a line longer than kMostJsonBytes.
+  Result<std::vector<Line>> read(size_t bytes);
+
+  int64_t size() const { return size_; }  // of a file; -1: unknown
+  int64_t position() const { return position_; }
+
+ private:
+  LineReader(std::string name, int descriptor, bool is_owned, int64_t size)
+      : name_(std::move(name)), descriptor_(descriptor), is_owned_(is_owned), size_(size) {}
+  Result<bool> fill();  // false at the end
+
+  std::string name_;
+  int descriptor_ = -1;
+  bool is_owned_ = false;
+  int64_t size_ = -1, position_ = 0, line_ = 0;
+  std::string buffer_;
+  size_t begin_ = 0;  // of what is left in the buffer
+};
+
+}  // namespace tessera

@@ -1,0 +1,94 @@
+// Files of tokens: examples as ids with what is learnt of them, in the order of their rows. Little-endian: a header, the
+// tokens (u32: the id, and bit 31 where it is learnt), a record of each example, and a text about how it was made. The
+// format is described in COMPATIBILITY.md.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "graph/base/result.h"
+#include "serialize/atomic_file.h"
+#include "serialize/hash_stream.h"
+#include "serialize/training_data/example.h"
+
+namespace tessera {
+
+// One example in the file.
+struct TokenRecord {
+  uint64_t begin = 0;    // its first token among those of the file
+  uint32_t count = 0;    // tokens
+  uint32_t prompt = 0;   // first ones that are the prompt
+  uint32_t trained = 0;  // that are learnt, without the first
+  uint32_t row = 0;      // examples of one row have one number; ascending
+  uint32_t line = 0;     // of the row in its file; the last number stands for all beyond
+  uint8_t kind = 0;      // RowKind
+  uint8_t role = 0;      // ExampleRole
+  uint16_t file = 0;     // number of the file among those given
+};
+static_assert(sizeof(TokenRecord) == 32);
+
+inline constexpr uint32_t kTrainedBit = uint32_t{1} << 31;
+inline constexpr int32_t token_id(uint32_t token) { return static_cast<int32_t>(token & ~kTrainedBit); }
+inline constexpr bool is_trained(uint32_t token) { return (token & kTrainedBit) != 0; }
+
+// TokenFile: reads one. Immutable; any thread.
+class TokenFile {
+ public:
+  // Of an untrusted file: its numbers are checked against its size and its checksums against its bytes. kNotFound, kIo,
+  // kCorrupt.
+  static Result<std::shared_ptr<const TokenFile>> open(const std::string& path);
+  ~TokenFile();
+  TokenFile(const TokenFile&) = delete;
+  TokenFile& operator=(const TokenFile&) = delete;
+
+  std::span<const TokenRecord> records() const { return records_; }
+  // Tokens [begin, begin + out.size()) of an example. kIo, also where the file was cut meanwhile.
+  Status read(const TokenRecord& record, uint32_t begin, std::span<uint32_t> out) const;
+
+  int64_t tokens() const { return static_cast<int64_t>(tokens_); }
+  int32_t largest_token() const { return largest_; }
+  uint64_t fingerprint() const { return fingerprint_; }  // of tokens and records
+  const std::string& about() const { return about_; }
+
+ private:
+  TokenFile() = default;
+  Status load();
+
+  std::string path_;
+  int descriptor_ = -1;
+  uint64_t tokens_ = 0, fingerprint_ = 0;
+  int32_t largest_ = 0;
+  std::vector<TokenRecord> records_;
+  std::string about_;
+};
+
+// TokenFileWriter: makes one. Memory: 32 bytes an example, and a block. One thread.
+class TokenFileWriter {
+ public:
+  // The path keeps what it holds until `commit`.
+  static Result<TokenFileWriter> create(const std::string& path);
+  Status add(const TokenExample& example,
+             TokenRecord record);  // begin, count, prompt, trained and role are the example's
+  // Ends the file, and opens it. With `keep` it takes its name, else it has none from then on.
+  Result<std::shared_ptr<const TokenFile>> finish(std::string_view about, bool keep);
+  uint64_t tokens() const { return tokens_; }
+
+ private:
+  explicit TokenFileWriter(AtomicFile file, std::string path)
+      : file_(std::move(file)), path_(std::move(path)) {}
+  Status flush();
+
+  AtomicFile file_;
+  std::string path_;
+  std::vector<uint32_t> buffer_;
+  std::vector<TokenRecord> records_;
+  HashStream hash_;
+  uint64_t tokens_ = 0;
+};
+
+}  // namespace tessera

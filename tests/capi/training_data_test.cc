@@ -1,0 +1,299 @@
+// Training on rows of training data: packed as apart, on any devices, in an order that resumes.
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "small_training.h"
+#include "tests/number_after.h"
+
+using namespace capi_test;
+using tessera::test::number_after;
+
+namespace {
+
+constexpr const char* kLlama = "llama:L=2,C=32,H=4,KV=2,F=48,V=256,T=32";
+
+std::string write_rows(const Scratch& scratch, const char* name, const std::vector<std::string>& rows) {
+  const std::string path = scratch / name;
+  std::ofstream file(path);
+  for (const std::string& row : rows) file << row << '\n';
+  return path;
+}
+
+// Texts of so many bytes, a token each.
+std::vector<std::string> texts_of(const std::vector<int>& lengths) {
+  std::vector<std::string> rows;
+  for (size_t i = 0; i < lengths.size(); ++i) {
+    std::string text;
+    for (int k = 0; k < lengths[i]; ++k)
+      text += static_cast<char>('a' + (static_cast<int>(i) * 7 + k * k + 3 * k) % 26);
+    rows.push_back("{\"text\": \"" + text + "\", \"id\": " + std::to_string(i) + "}");
+  }
+  return rows;
+}
+
+Dataset data_of(const std::string& path, std::initializer_list<Setting> settings) {
+  tsr_dataset* made = nullptr;
+  ok(tsr_dataset_new_file(path.c_str(), byte_tokenizer().get(), options(settings).get(), &made));
+  return Dataset(made);
+}
+
+std::string refused(const std::string& path, std::initializer_list<Setting> settings) {
+  tsr_dataset* made = nullptr;
+  const Error error =
+      take(tsr_dataset_new_file(path.c_str(), byte_tokenizer().get(), options(settings).get(), &made));
+  CHECK(error.code == TSR_INVALID_ARGUMENT);
+  return error.message;
+}
+
+std::string info(const Dataset& data) {
+  return capi_test::text([&](auto... out) { return tsr_dataset_info(data.get(), out...); });
+}
+
+struct Rows {
+  std::vector<int32_t> tokens, labels, positions, segments;
+  bool operator==(const Rows&) const = default;
+};
+Rows rows_of(const Dataset& data, int64_t step, int64_t batch, int64_t seq) {
+  const auto count = static_cast<size_t>(batch * seq);
+  Rows rows{std::vector<int32_t>(count), std::vector<int32_t>(count), std::vector<int32_t>(count),
+            std::vector<int32_t>(count)};
+  ok(tsr_dataset_rows(data.get(), step, batch, rows.tokens.data(), rows.labels.data(), rows.positions.data(),
+                      rows.segments.data()));
+  return rows;
+}
+
+Trainer trainer_of(const Runtime& rt, const char* model, const Dataset& data, int64_t batch,
+                   const char* devices, const char* parallel) {
+  tsr_trainer* made = nullptr;
+  ok(tsr_trainer_new(rt.get(), described(model).get(), data.get(),
+                     options({{"devices", std::string(devices)},
+                              {"parallel", std::string(parallel)},
+                              {"batch", batch},
+                              {"optimizer", std::string("sgd")},
+                              {"momentum", 0.0},
+                              {"clip_norm", 0.0},
+                              {"warmup", 0},
+                              {"lr", 1.0}})
+                         .get(),
+                     &made));
+  return Trainer(made);
+}
+
+// Values after a step of plain gradient descent at rate 1: gradients, subtracted from where they began.
+std::vector<std::vector<float>> all_values(const Trainer& trainer, const Model& model) {
+  size_t count = 0;
+  ok(tsr_model_parameter_count(model.get(), &count));
+  std::vector<std::vector<float>> values;
+  for (size_t i = 0; i < count; ++i) {
+    const std::string name =
+        short_text([&](auto... out) { return tsr_model_parameter_name(model.get(), i, out...); });
+    tsr_tensor* value = nullptr;
+    ok(tsr_trainer_read(trainer.get(), name.c_str(), &value));
+    values.push_back(floats(Tensor(value).get()));
+  }
+  return values;
+}
+
+}  // namespace
+
+TEST_CASE("examples that share a row give the losses and gradients that they give apart, on any devices") {
+  const Scratch scratch;
+  const Runtime rt = runtime();
+  const std::string path = write_rows(scratch, "x.jsonl", texts_of({20, 12, 16, 16, 10, 10, 12, 32}));
+  for (const char* const model : {kLlama, "gpt2:L=2,C=32,H=4,V=256,T=32"}) {
+    const Dataset apart = data_of(path, {{"seq", 32}});
+    const Dataset packed = data_of(path, {{"seq", 32}, {"packing", std::string("bfd")}});
+    CHECK(number_after(info(packed), "\"train_samples\":") == 4);
+    CHECK(number_after(info(packed), "\"efficiency\":") == 1);
+    const Model shape = described(model);
+    const Trainer wanted = trainer_of(rt, model, apart, 8, "cpu:1", "");
+    const double loss = one_step(wanted);
+    const auto expected = all_values(wanted, shape);
+    struct Form {
+      const char *devices, *parallel;
+    };
+    for (const Form& form : {Form{"cpu:1", ""},
+                             {"cpu:2", "dp=2"},
+                             {"cpu:2", "tp=2"},
+                             {"cpu:2", "tp=2,sp"},
+                             {"cpu:2", "cp=ring:2"},
+                             {"cpu:2", "cp=ulysses:2"},
+                             {"cpu:2", "cp=gather:2"},
+                             {"cpu:2", "pp=2,mb=2"}}) {
+      CAPTURE(form.parallel);
+      const Trainer trainer = trainer_of(rt, model, packed, 4, form.devices, form.parallel);
+      CHECK(one_step(trainer) == doctest::Approx(loss).epsilon(1e-6));
+      const auto found = all_values(trainer, shape);
+      double largest = 0;
+      for (size_t p = 0; p < found.size(); ++p)
+        for (size_t i = 0; i < found[p].size(); ++i)
+          largest = std::max(largest, std::abs(double{expected[p][i]} - found[p][i]));
+      CHECK(largest < 1e-6);
+    }
+  }
+}
+
+TEST_CASE("rows of a batch keep documents apart, and nothing is learnt across their ends or of padding") {
+  const Scratch scratch;
+  const std::string path =
+      write_rows(scratch, "x.jsonl",
+                 {R"({"prompt": "ab", "completion": "cd"})", R"({"prompt": "x", "completion": "yz"})"});
+  const Dataset packed = data_of(path, {{"seq", 8}, {"packing", std::string("bfd")}, {"shuffle", 0}});
+  const Rows rows = rows_of(packed, 0, 1, 8);
+  CHECK(rows.tokens == std::vector<int32_t>{'a', 'b', 'c', 'd', 'x', 'y', 'z', 0});
+  CHECK(rows.labels == std::vector<int32_t>{-1, 'c', 'd', -1, 'y', 'z', -1, -1});
+  CHECK(rows.positions == std::vector<int32_t>{0, 1, 2, 3, 0, 1, 2, 0});
+  CHECK(rows.segments == std::vector<int32_t>{0, 0, 0, 0, 1, 1, 1, 2});
+  const std::string json =
+      capi_test::text([&](auto... out) { return tsr_dataset_example(packed.get(), 1, out...); });
+  CHECK(json.find(R"("line":2,"prompt_tokens":1,"ids":[120,121,122],"trained":[0,1,1])") !=
+        std::string::npos);
+  tsr_text* none = nullptr;
+  CHECK(take(tsr_dataset_example(packed.get(), 2, &none)).code == TSR_NOT_FOUND);
+  size_t count = 0;
+  CHECK(take(tsr_dataset_batch(packed.get(), 0, 1, nullptr, 0, &count)).code == TSR_FAILED_PRECONDITION);
+}
+
+TEST_CASE(
+    "the order of packed rows is that of its seed, each epoch has each once, and a training resumes in it") {
+  const Scratch scratch;
+  const std::string path =
+      write_rows(scratch, "x.jsonl", texts_of({9, 14, 21, 8, 30, 11, 17, 26, 5, 13, 19, 7}));
+  const auto packed = [&](int64_t seed, const char* packing) {
+    return data_of(path,
+                   {{"seq", 32}, {"packing", std::string(packing)}, {"seed", seed}, {"eval_fraction", 0.2}});
+  };
+  for (const char* const packing : {"off", "bfd", "bfd_split", "wrapped"}) {
+    const Dataset data = packed(3, packing);
+    const auto epoch = static_cast<int64_t>(number_after(info(data), "\"train_samples\":"));
+    const Rows first = rows_of(data, 0, epoch, 32), second = rows_of(data, 1, epoch, 32);
+    CHECK(rows_of(packed(3, packing), 1, epoch, 32) == second);
+    CHECK(first != second);
+    const auto sorted = [](const Rows& rows) {
+      std::vector<int32_t> tokens = rows.tokens;
+      std::sort(tokens.begin(), tokens.end());
+      return tokens;
+    };
+    CHECK(sorted(first) == sorted(second));
+  }
+  const Runtime rt = runtime();
+  const auto begun = [&] { return trainer_of(rt, kLlama, packed(3, "bfd"), 2, "cpu:1", ""); };
+  const Trainer whole = begun(), part = begun();
+  for (int i = 0; i < 2; ++i) one_step(whole), one_step(part);
+  const std::string folder = scratch / "c";
+  ok(tsr_trainer_save(part.get(), folder.c_str()));
+  const Trainer resumed = begun();
+  ok(tsr_trainer_resume(resumed.get(), folder.c_str()));
+  for (int i = 0; i < 3; ++i) CHECK(one_step(resumed) == one_step(whole));
+  CHECK(evaluated(resumed) == evaluated(whole));
+  const Trainer other = trainer_of(rt, kLlama, packed(4, "bfd"), 2, "cpu:1", "");
+  CHECK(take(tsr_trainer_resume(other.get(), folder.c_str())).message.find("other data") !=
+        std::string::npos);
+}
+
+TEST_CASE(
+    "a cache is taken while files, tokenizer and options are the same, and made again when it is broken") {
+  const Scratch scratch;
+  const std::string path = write_rows(scratch, "x.jsonl", texts_of({9, 14, 21}));
+  const std::string cache = scratch / "cache";
+  const auto read = [&](int64_t most) {
+    return info(data_of(path, {{"seq", 32}, {"cache", cache}, {"max_length", most}}));
+  };
+  const auto files = [&] {
+    std::vector<std::string> names;
+    for (const auto& entry : std::filesystem::directory_iterator(cache))
+      names.push_back(entry.path().string());
+    return names;
+  };
+  const std::string first = read(32);
+  REQUIRE(files().size() == 1);
+  const std::string kept = files()[0];
+  CHECK(first.find(kept) != std::string::npos);
+  const auto written = std::filesystem::last_write_time(kept);
+  CHECK(read(32) == first);
+  CHECK(std::filesystem::last_write_time(kept) == written);
+  read(20);
+  CHECK(files().size() == 2);
+  std::filesystem::resize_file(kept, 70);  // a cut one, and one of other rows under this name
+  CHECK(read(32) == first);
+  for (const std::string& name : files())
+    if (name != kept)
+      std::filesystem::copy_file(name, kept, std::filesystem::copy_options::overwrite_existing);
+  CHECK(read(32) == first);
+  std::ofstream(path, std::ios::app) << R"({"text": "more"})" << '\n';
+  CHECK(read(32) != first);
+  CHECK(files().size() == 3);
+}
+
+TEST_CASE("files are mixed by their weights, and held out by a share or by a file") {
+  const Scratch scratch;
+  const std::string a = write_rows(scratch, "a.jsonl", {R"({"text": "aaaa"})", R"({"text": "AAAA"})"});
+  const std::string b = write_rows(scratch, "b.jsonl", {R"({"prompt": "b", "completion": "bb"})"});
+  const std::string files = "[{\"path\": \"" + a + "\", \"weight\": 2}, \"" + b + "\"]";
+  const Dataset mixed = data_of("", {{"seq", 8}, {"files", files}});
+  CHECK(number_after(info(mixed), "\"train_samples\":") == 5);
+  CHECK(info(mixed).find(R"("kinds":{"prompt_completion":1,"text":2})") != std::string::npos);
+  const Dataset held = data_of(a, {{"seq", 8}, {"eval_file", b}});
+  CHECK(number_after(info(held), "\"train_samples\":") == 2);
+  CHECK(number_after(info(held), "\"eval_samples\":") == 1);
+  CHECK(refused(a, {{"files", files}}).find("not both") != std::string::npos);
+  CHECK(refused("", {{"files", std::string("[{\"path\": \"x\", \"weight\": 0}]")}}).find("above 0") !=
+        std::string::npos);
+  CHECK(refused(a, {{"eval_file", b}, {"eval_fraction", 0.5}}).find("not both") != std::string::npos);
+}
+
+TEST_CASE("a row that is none is an error with its file and line, or is counted") {
+  const Scratch scratch;
+  const std::string path = write_rows(scratch, "x.jsonl",
+                                      {R"({"text": "fine"})", "", R"({"text": 3})", "{", R"({"prompt": "p"})",
+                                       R"({"text": "as well", "id": 1})"});
+  const std::string message = refused(path, {{"seq", 8}});
+  CHECK(message.find("x.jsonl' line 3: field 'text' is 3, wanted a text") != std::string::npos);
+  const std::string counted = info(data_of(path, {{"seq", 8}, {"skip_bad", 1}}));
+  CHECK(number_after(counted, "\"bad\":") == 3);
+  CHECK(number_after(counted, "\"examples\":") == 2);
+  CHECK(counted.find("\"line\":4,\"reason\":\"the row: the text is not JSON") != std::string::npos);
+  CHECK(counted.find("the row is of kind prompt, those before it of kind text") != std::string::npos);
+  CHECK(counted.find("\"ignored\":[\"id\"]") != std::string::npos);
+  CHECK(refused(path, {{"packing", std::string("best")}}).find("bfd_split") != std::string::npos);
+  const std::string pairs =
+      write_rows(scratch, "p.jsonl", {R"({"prompt": "p", "chosen": "c", "rejected": "r"})"});
+  tsr_trainer* made = nullptr;
+  const Error error = take(tsr_trainer_new(runtime().get(), described(kLlama).get(),
+                                           data_of(pairs, {{"seq", 8}}).get(), nullptr, &made));
+  CHECK(error.code == TSR_UNSUPPORTED);
+  CHECK(error.message.find("kind preference") != std::string::npos);
+}
+
+TEST_CASE("rows of one's own are trained on as they are given") {
+  const Scratch scratch;
+  const Runtime rt = runtime();
+  const Dataset packed = data_of(write_rows(scratch, "x.jsonl", texts_of({20, 12, 16, 16})),
+                                 {{"seq", 32}, {"packing", std::string("bfd")}, {"shuffle", 0}});
+  const Rows rows = rows_of(packed, 0, 2, 32);
+  const auto given = [&](const int32_t* labels, const float* weights, const int32_t* positions) {
+    tsr_dataset* made = nullptr;
+    ok(tsr_dataset_new_rows(2, 32, rows.tokens.data(), labels, weights, rows.segments.data(), positions,
+                            options({{"shuffle", 0}}).get(), &made));
+    return Dataset(made);
+  };
+  const double wanted = one_step(trainer_of(rt, kLlama, packed, 2, "cpu:1", ""));
+  const Dataset same = given(rows.labels.data(), nullptr, rows.positions.data());
+  CHECK(rows_of(same, 0, 2, 32) == rows);
+  CHECK(rows_of(given(nullptr, nullptr, nullptr), 0, 2, 32) == rows);
+  CHECK(one_step(trainer_of(rt, kLlama, same, 2, "cpu:1", "")) == wanted);
+  std::vector<float> weights(64, 1);
+  weights[3] = 0;
+  Rows masked = rows;
+  masked.labels[3] = -1;
+  CHECK(rows_of(given(nullptr, weights.data(), nullptr), 0, 2, 32) == masked);
+  weights[35] = 0.5f;
+  tsr_dataset* made = nullptr;
+  const Error error = take(tsr_dataset_new_rows(2, 32, rows.tokens.data(), nullptr, weights.data(), nullptr,
+                                                nullptr, nullptr, &made));
+  CHECK(error.message.find("weights: row 1, token 3 is 0.5, wanted 0 or 1") != std::string::npos);
+}
