@@ -16,7 +16,7 @@ namespace {
 
 // `make` takes Options and returns Result<shared_ptr<const Dataset>>.
 template <class Make>
-tsr_status* make_dataset(const tsr_options* options, tsr_dataset** out_dataset, Make&& make) noexcept {
+tsr_status* give_dataset(const tsr_options* options, tsr_dataset** out_dataset, Make&& make) noexcept {
   return guard([&]() -> Status {
     TSR_RETURN_IF_ERROR(required({{out_dataset, "out_dataset"}}));
     TSR_ASSIGN_OR_RETURN(auto dataset, make(options ? options->value : Options{}));
@@ -27,11 +27,6 @@ tsr_status* make_dataset(const tsr_options* options, tsr_dataset** out_dataset, 
 
 using MadeDataset = Result<std::shared_ptr<const Dataset>>;
 using Reading = Background<std::shared_ptr<const Dataset>>;
-
-MadeDataset general(Result<std::shared_ptr<const TextDataset>> made) {
-  if (!made.ok()) return made.status();
-  return std::shared_ptr<const Dataset>(std::move(*made));
-}
 
 Status begin_reading(tsr_runtime* runtime, const Options& chosen, Status checked, tsr_reading** out_reading,
                      std::function<MadeDataset(const Options&)> read) {
@@ -46,7 +41,7 @@ Status begin_reading(tsr_runtime* runtime, const Options& chosen, Status checked
 
 tsr_status* tsr_dataset_new_file(const char* path, const tsr_tokenizer* tokenizer, const tsr_options* options,
                                  tsr_dataset** out_dataset) {
-  return make_dataset(options, out_dataset, [&](const Options& chosen) -> MadeDataset {
+  return give_dataset(options, out_dataset, [&](const Options& chosen) -> MadeDataset {
     TSR_RETURN_IF_ERROR(required({{path, "path"}, {tokenizer, "tokenizer"}}));
     return open_dataset(path, tokenizer->value, chosen);
   });
@@ -54,17 +49,19 @@ tsr_status* tsr_dataset_new_file(const char* path, const tsr_tokenizer* tokenize
 
 tsr_status* tsr_dataset_new_text(const char* text, size_t size, const tsr_tokenizer* tokenizer,
                                  const tsr_options* options, tsr_dataset** out_dataset) {
-  return make_dataset(options, out_dataset, [&](const Options& chosen) -> MadeDataset {
+  return give_dataset(options, out_dataset, [&](const Options& chosen) -> MadeDataset {
     TSR_RETURN_IF_ERROR(required({{text, "text"}, {tokenizer, "tokenizer"}}));
-    return general(TextDataset::from_text(text_of(text, size), *tokenizer->value, chosen));
+    return make_dataset(text_of(text, size), tokenizer->value, chosen);
   });
 }
 
 tsr_status* tsr_dataset_new_tokens(const int32_t* ids, size_t count, const tsr_options* options,
                                    tsr_dataset** out_dataset) {
-  return make_dataset(options, out_dataset, [&](const Options& chosen) -> MadeDataset {
+  return give_dataset(options, out_dataset, [&](const Options& chosen) -> MadeDataset {
     if (count > 0) TSR_RETURN_IF_ERROR(required({{ids, "ids"}}));
-    return general(TextDataset::create(std::vector<int32_t>(ids, ids + count), chosen));
+    TSR_ASSIGN_OR_RETURN(std::shared_ptr<const Dataset> made,
+                         TextDataset::create(std::vector<int32_t>(ids, ids + count), chosen));
+    return made;
   });
 }
 
@@ -87,9 +84,9 @@ tsr_status* tsr_reading_new_text(tsr_runtime* runtime, const char* text, size_t 
     TSR_RETURN_IF_ERROR(required({{text, "text"}, {tokenizer, "tokenizer"}, {out_reading, "out_reading"}}));
     const Options chosen = options ? options->value : Options{};
     return begin_reading(
-        runtime, chosen, TextDataset::check_options(chosen), out_reading,
+        runtime, chosen, check_text_options(chosen), out_reading,
         [given = std::string(text_of(text, size)), with = tokenizer->value](const Options& with_options) {
-          return general(TextDataset::from_text(given, *with, with_options));
+          return make_dataset(given, with, with_options);
         });
   });
 }
@@ -125,7 +122,7 @@ tsr_status* tsr_dataset_info(const tsr_dataset* dataset, tsr_text** out_text) {
 tsr_status* tsr_dataset_new_rows(int64_t rows, int64_t seq, const int32_t* tokens, const int32_t* labels,
                                  const float* weights, const int32_t* segments, const int32_t* positions,
                                  const tsr_options* options, tsr_dataset** out_dataset) {
-  return make_dataset(options, out_dataset, [&](const Options& chosen) -> MadeDataset {
+  return give_dataset(options, out_dataset, [&](const Options& chosen) -> MadeDataset {
     TSR_RETURN_IF_ERROR(required({{tokens, "tokens"}}));
     const RowArrays arrays{rows, seq, tokens, labels, segments, positions, weights};
     return GivenRows::create(arrays, chosen);

@@ -24,7 +24,10 @@ std::string decoded(const Tokenizer& tokenizer, const std::vector<int32_t>& ids)
 }
 
 // A control token has no text of its own: its name stands for it.
-std::string shown_token(const Tokenizer& tokenizer, int32_t id, const std::vector<int32_t>& before) {
+std::string shown_token(const Tokenizer& tokenizer, const Json& control, int32_t id,
+                        const std::vector<int32_t>& before) {
+  if (const auto found = control.find(std::to_string(id)); found != control.end())
+    return found->get<std::string>();
   std::vector<int32_t> with = before;
   with.push_back(id);
   const std::string prefix = decoded(tokenizer, before), all = decoded(tokenizer, with);
@@ -44,7 +47,7 @@ std::string marked(const Tokenizer& tokenizer, const Json& example, bool colours
     if (is_learnt != inside) out += is_learnt ? on : off;
     inside = is_learnt;
     const auto id = example["ids"][i].get<int32_t>();
-    out += shown_token(tokenizer, id, before);
+    out += shown_token(tokenizer, example["control"], id, before);
     before.push_back(id);
     if (before.size() > 8) before.erase(before.begin());
   }

@@ -1,5 +1,9 @@
 #include "data_options.h"
 
+#include <iostream>
+
+#include "progress.h"
+
 namespace cli {
 
 void add_data_options(CLI::App& command, DataOptions& data) {
@@ -73,6 +77,19 @@ Dataset open_data(const Common& common, const DataOptions& data, const Model& mo
   if (holds_rows(data) || !data.template_file.empty() || !data.template_name.empty())
     set(options, "template", template_text(data, model));
   return open_dataset(common, has_files ? "" : data.path, tokenizer, options);
+}
+
+void say_what_is_learnt(const Common& common, const DataOptions& data, const Dataset& dataset) {
+  if (!holds_rows(data) || is_quiet(common)) return;
+  const Json info = Json::parse(text(tsr_dataset_info, static_cast<const tsr_dataset*>(dataset.get())));
+  const auto count = [&](const char* key) { return info[key].get<int64_t>(); };
+  std::cerr << "data: " << count("examples") << " examples, " << count("trained_tokens") << " of "
+            << count("tokens") << " tokens are learnt";
+  if (count("truncated") > 0)
+    std::cerr << "; " << count("truncated") << " examples were cut (--max-length, --seq)";
+  if (const int64_t out = count("bad") + count("too_long") + count("untrained"); out > 0)
+    std::cerr << "; " << out << " rows were left out (`tessera data` says which)";
+  std::cerr << '\n';
 }
 
 }  // namespace cli

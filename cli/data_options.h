@@ -26,4 +26,7 @@ bool holds_rows(const DataOptions& data);  // not a plain text
 Dataset open_data(const Common& common, const DataOptions& data, const Model& model,
                   const std::string& model_path);
 
+// What became of rows, on standard error: nobody should find out after hours that half of them were cut.
+void say_what_is_learnt(const Common& common, const DataOptions& data, const Dataset& dataset);
+
 }  // namespace cli

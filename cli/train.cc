@@ -170,6 +170,7 @@ void train(const Arguments& args) {
   }
   const Model model = adapted(std::move(given), adapters);
   const Dataset dataset = open_data(args, args.data, model, args.model);
+  say_what_is_learnt(args, args.data, dataset);
   const Options options = trainer_options(args);
   const Trainer trainer = make_interruptible<Trainer>(tsr_trainer_new, runtime, model.get(),
                                                       static_cast<const tsr_dataset*>(dataset.get()),

@@ -21,6 +21,7 @@ struct DataFile {
 
 struct DataSettings {
   std::vector<DataFile> files;
+  std::optional<std::string> text;  // rows in memory, in place of the file's
   std::string eval_file;  // "": none
   std::optional<RowKind> kind;
   std::string chat_template;
@@ -34,7 +35,7 @@ struct DataSettings {
   uint64_t seed = 0;
 };
 
-// `path` may be "" where option `files` names them. kInvalidArgument for options that do not go together.
+// `path` may be "" where option `files` names them; of rows in memory it is a name for them. kInvalidArgument for options that do not go together.
 Result<DataSettings> read_data_settings(const std::string& path, const Options& options);
 
 }  // namespace tessera

@@ -13,6 +13,16 @@ bool holds_rows(const std::string& path, const Options& options) {
          options.contains("files");
 }
 
+// What messages call rows that lie in no file.
+constexpr const char* kInMemory = "text in memory";
+
+Result<DataSettings> read_text_settings(const Options& options) {
+  if (options.contains("files"))
+    return Status(StatusCode::kInvalidArgument,
+                  "dataset: option 'files' is for files: wanted the path \"\" and no text");
+  return read_data_settings(kInMemory, options);
+}
+
 }  // namespace
 
 Result<std::string> Dataset::example_json(int64_t) const {
@@ -35,6 +45,24 @@ Result<std::shared_ptr<const Dataset>> open_dataset(const std::string& path,
   }
   TSR_ASSIGN_OR_RETURN(const DataSettings settings, read_data_settings(path, options));
   return ExampleDataset::read(settings, tokenizer);
+}
+
+Result<std::shared_ptr<const Dataset>> make_dataset(std::string_view text,
+                                                    const std::shared_ptr<const Tokenizer>& tokenizer,
+                                                    const Options& options) {
+  if (!options.contains("kind")) {
+    TSR_ASSIGN_OR_RETURN(std::shared_ptr<const Dataset> made,
+                         TextDataset::from_text(text, *tokenizer, options));
+    return made;
+  }
+  TSR_ASSIGN_OR_RETURN(DataSettings settings, read_text_settings(options));
+  settings.text = text;
+  return ExampleDataset::read(settings, tokenizer);
+}
+
+Status check_text_options(const Options& options) {
+  return options.contains("kind") ? read_text_settings(options).status()
+                                  : TextDataset::check_options(options);
 }
 
 }  // namespace tessera

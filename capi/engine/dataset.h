@@ -6,6 +6,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 
 #include "capi/engine/options.h"
 #include "capi/engine/sample_order.h"
@@ -63,5 +64,11 @@ Result<std::shared_ptr<const Dataset>> open_dataset(const std::string& path,
                                                     const Options& options);
 // What `open_dataset` would say of its options.
 Status check_dataset_options(const std::string& path, const Options& options);
+
+// The same of a text in memory, which holds rows where option "kind" is given.
+Result<std::shared_ptr<const Dataset>> make_dataset(std::string_view text,
+                                                    const std::shared_ptr<const Tokenizer>& tokenizer,
+                                                    const Options& options);
+Status check_text_options(const Options& options);
 
 }  // namespace tessera

@@ -44,11 +44,14 @@ Result<std::shared_ptr<const Dataset>> ExampleDataset::read(
     const DataSettings& settings, const std::shared_ptr<const Tokenizer>& tokenizer) {
   std::shared_ptr<ExampleDataset> dataset(new ExampleDataset);
   dataset->settings_ = settings;
+  dataset->settings_.text.reset();
+  dataset->tokenizer_ = tokenizer;
   std::vector<std::string> paths;
   for (const DataFile& file : settings.files) paths.push_back(file.path);
-  TSR_ASSIGN_OR_RETURN(dataset->data_, tokenize(paths, settings, tokenizer));
+  TSR_ASSIGN_OR_RETURN(dataset->data_,
+                       tokenize(paths, settings.text ? &*settings.text : nullptr, settings, tokenizer));
   if (!settings.eval_file.empty()) {
-    TSR_ASSIGN_OR_RETURN(dataset->eval_data_, tokenize({settings.eval_file}, settings, tokenizer));
+    TSR_ASSIGN_OR_RETURN(dataset->eval_data_, tokenize({settings.eval_file}, nullptr, settings, tokenizer));
   }
   dataset->seq_ = settings.seq;
   dataset->layout_ = settings.packing == Packing::kOff ? Layout::kPadded : Layout::kPacked;
@@ -300,9 +303,13 @@ Result<std::string> ExampleDataset::example_json(int64_t number) const {
   const TokenRecord& record = records[static_cast<size_t>(number)];
   std::vector<uint32_t> stored(record.count);
   TSR_RETURN_IF_ERROR(train_.file->read(record, 0, stored));
-  Json ids = Json::array(), trained = Json::array();
+  Json ids = Json::array(), trained = Json::array(), control = Json::object();
+  const TokenizerData& words = tokenizer_->data();
   for (const uint32_t token : stored) {
-    ids.push_back(token_id(token));
+    const auto id = static_cast<size_t>(token_id(token));
+    ids.push_back(id);
+    if (id < words.types.size() && words.types[id] == TokenType::kControl)
+      control[std::to_string(id)] = words.tokens[id];
     trained.push_back(is_trained(token) ? 1 : 0);
   }
   return dump(Json{{"kind", name_of(static_cast<RowKind>(record.kind))},
@@ -312,7 +319,8 @@ Result<std::string> ExampleDataset::example_json(int64_t number) const {
                    {"line", record.line},
                    {"prompt_tokens", record.prompt},
                    {"ids", ids},
-                   {"trained", trained}});
+                   {"trained", trained},
+                   {"control", control}});
 }
 
 }  // namespace tessera

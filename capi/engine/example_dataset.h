@@ -45,6 +45,7 @@ class ExampleDataset final : public Dataset {
   TokenizedData data_;
   std::optional<TokenizedData> eval_data_;  // of option eval_file
   Part train_, eval_;
+  std::shared_ptr<const Tokenizer> tokenizer_;
   uint64_t fingerprint_ = 0;
 };
 

@@ -78,10 +78,14 @@ Result<std::string> fingerprint_of_file(const std::string& path) {
 }
 
 // All that the tokens depend on; null where a file can be read once only.
-Result<Json> key_of(const std::vector<std::string>& paths, const DataSettings& settings,
-                    const Tokenizer& tokenizer) {
+Result<Json> key_of(const std::vector<std::string>& paths, const std::string* text,
+                    const DataSettings& settings, const Tokenizer& tokenizer) {
   Json files = Json::array();
   for (const std::string& path : paths) {
+    if (text != nullptr) {
+      files.push_back(fingerprint_of(*text));
+      continue;
+    }
     std::error_code ignored;
     if (!std::filesystem::is_regular_file(path, ignored)) return Json();
     TSR_ASSIGN_OR_RETURN(const std::string fingerprint, fingerprint_of_file(path));
@@ -176,6 +180,9 @@ class Tokenizing {
 
   Status read_file(const std::string& path, size_t number, size_t files) {
     TSR_ASSIGN_OR_RETURN(LineReader reader, LineReader::open(path));
+    return read(std::move(reader), path, number, files);
+  }
+  Status read(LineReader reader, const std::string& path, size_t number, size_t files) {
     path_ = path, file_ = static_cast<uint16_t>(number);
     kind_.reset();
     const size_t threads = std::max(1u, std::thread::hardware_concurrency());
@@ -270,12 +277,13 @@ std::string temporary_path() {
 
 }  // namespace
 
-Result<TokenizedData> tokenize(const std::vector<std::string>& paths, const DataSettings& settings,
+Result<TokenizedData> tokenize(const std::vector<std::string>& paths, const std::string* text,
+                               const DataSettings& settings,
                                const std::shared_ptr<const Tokenizer>& tokenizer) {
   Json key;
   std::string path = temporary_path();
   if (!settings.cache.empty()) {
-    TSR_ASSIGN_OR_RETURN(key, key_of(paths, settings, *tokenizer));
+    TSR_ASSIGN_OR_RETURN(key, key_of(paths, text, settings, *tokenizer));
   }
   const bool keeps = !key.is_null();
   if (keeps) {
@@ -292,7 +300,9 @@ Result<TokenizedData> tokenize(const std::vector<std::string>& paths, const Data
   TSR_ASSIGN_OR_RETURN(TokenFileWriter writer, TokenFileWriter::create(path));
   Tokenizing tokenizing(settings, *maker, writer);
   for (size_t i = 0; i < paths.size(); ++i)
-    TSR_RETURN_IF_ERROR(tokenizing.read_file(paths[i], i, paths.size()));
+    TSR_RETURN_IF_ERROR(text != nullptr
+                            ? tokenizing.read(LineReader::of_text(*text), paths[i], i, paths.size())
+                            : tokenizing.read_file(paths[i], i, paths.size()));
   TokenizedData data;
   data.report = tokenizing.finish();
   const Json about = {{"key", key}, {"report", json_of(data.report)}};

@@ -30,8 +30,10 @@ struct TokenizedData {
   std::string cache;  // path of the kept file; "": none
 };
 
-// Of `paths`, with the settings' kind, examples and cache. kInvalidArgument with file and line for a row that is none.
-Result<TokenizedData> tokenize(const std::vector<std::string>& paths, const DataSettings& settings,
+// Of `paths`, or of `text` (null: none) in their place, with the settings' kind, examples and cache. kInvalidArgument with
+// file and line for a row that is none.
+Result<TokenizedData> tokenize(const std::vector<std::string>& paths, const std::string* text,
+                               const DataSettings& settings,
                                const std::shared_ptr<const Tokenizer>& tokenizer);
 
 }  // namespace tessera

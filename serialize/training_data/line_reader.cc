@@ -50,6 +50,14 @@ Result<LineReader> LineReader::open(const std::string& path) {
   return reader;
 }
 
+LineReader LineReader::of_text(std::string_view text) {
+  LineReader reader("in memory", -1, false, static_cast<int64_t>(text.size()));
+  reader.buffer_ = text;
+  reader.begin_ = text.starts_with(kByteOrderMark) ? kByteOrderMark.size() : 0;
+  reader.position_ = reader.size_;
+  return reader;
+}
+
 LineReader::LineReader(LineReader&& other) noexcept
     : name_(std::move(other.name_)),
       descriptor_(other.descriptor_),
@@ -65,6 +73,7 @@ LineReader::~LineReader() {
 }
 
 Result<bool> LineReader::fill() {
+  if (descriptor_ < 0) return false;
   buffer_.erase(0, std::exchange(begin_, 0));
   const size_t had = buffer_.size();
   for (;;) {

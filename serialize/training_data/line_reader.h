@@ -1,4 +1,4 @@
-// LineReader: the lines of a file or a pipe, read in blocks. One thread.
+// LineReader: the lines of a file or a pipe, read in blocks, or of a text in memory. One thread.
 #pragma once
 
 #include <cstddef>
@@ -15,6 +15,7 @@ class LineReader {
  public:
   // "-": standard input. kNotFound, kIo; kInvalidArgument for a folder.
   static Result<LineReader> open(const std::string& path);
+  static LineReader of_text(std::string_view text);  // which is copied
   LineReader(LineReader&& other) noexcept;
   LineReader& operator=(LineReader&&) = delete;
   ~LineReader();
@@ -27,7 +28,7 @@ class LineReader {
   // byte-order mark of UTF-8. kCorrupt for a line longer than kMostJsonBytes.
   Result<std::vector<Line>> read(size_t bytes);
 
-  int64_t size() const { return size_; }  // of a file; -1: unknown
+  int64_t size() const { return size_; }  // of a file or text; -1: unknown
   int64_t position() const { return position_; }
 
  private:

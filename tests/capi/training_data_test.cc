@@ -150,7 +150,7 @@ TEST_CASE("rows of a batch keep documents apart, and nothing is learnt across th
   CHECK(rows.segments == std::vector<int32_t>{0, 0, 0, 0, 1, 1, 1, 2});
   const std::string json =
       capi_test::text([&](auto... out) { return tsr_dataset_example(packed.get(), 1, out...); });
-  CHECK(json.find(R"("line":2,"prompt_tokens":1,"ids":[120,121,122],"trained":[0,1,1])") !=
+  CHECK(json.find(R"("line":2,"prompt_tokens":1,"ids":[120,121,122],"trained":[0,1,1],"control":{}})") !=
         std::string::npos);
   tsr_text* none = nullptr;
   CHECK(take(tsr_dataset_example(packed.get(), 2, &none)).code == TSR_NOT_FOUND);
@@ -269,6 +269,21 @@ TEST_CASE("a row that is none is an error with its file and line, or is counted"
   CHECK(error.message.find("kind preference") != std::string::npos);
 }
 
+TEST_CASE("rows in memory are those of a file") {
+  const Scratch scratch;
+  const std::vector<std::string> rows = texts_of({9, 14, 21});
+  const Dataset file = data_of(write_rows(scratch, "x.jsonl", rows), {{"seq", 32}});
+  std::string text;
+  for (const std::string& row : rows) text += row + "\n";
+  tsr_dataset* made = nullptr;
+  ok(tsr_dataset_new_text(text.data(), text.size(), byte_tokenizer().get(),
+                          options({{"seq", 32}, {"kind", std::string("text")}}).get(), &made));
+  CHECK(rows_of(Dataset(made), 0, 3, 32) == rows_of(file, 0, 3, 32));
+  const Error error = take(tsr_dataset_new_text("{", 1, byte_tokenizer().get(),
+                                                options({{"kind", std::string("text")}}).get(), &made));
+  CHECK(error.message.find("'text in memory' line 1") != std::string::npos);
+}
+
 TEST_CASE("rows of one's own are trained on as they are given") {
   const Scratch scratch;
   const Runtime rt = runtime();
@@ -286,6 +301,10 @@ TEST_CASE("rows of one's own are trained on as they are given") {
   CHECK(rows_of(same, 0, 2, 32) == rows);
   CHECK(rows_of(given(nullptr, nullptr, nullptr), 0, 2, 32) == rows);
   CHECK(one_step(trainer_of(rt, kLlama, same, 2, "cpu:1", "")) == wanted);
+  tsr_dataset* whole = nullptr;  // documents that see each other are another training
+  ok(tsr_dataset_new_rows(2, 32, rows.tokens.data(), rows.labels.data(), nullptr, nullptr, rows.positions.data(),
+                          options({{"shuffle", 0}}).get(), &whole));
+  CHECK(std::abs(one_step(trainer_of(rt, kLlama, Dataset(whole), 2, "cpu:1", "")) - wanted) > 1e-5);
   std::vector<float> weights(64, 1);
   weights[3] = 0;
   Rows masked = rows;

@@ -872,7 +872,7 @@ TSR_API void tsr_chat_free(tsr_chat* chat);
  *                        documents teaches where one ends; 0 (default): they are text like other text. In messages
  *                        they always are text
  * Further options of examples, which are read where the path ends in .jsonl or .ndjson, or where one of the first two is
- * given (docs/training-data.md has all formats, and which fields are read)
+ * given (of a text in memory: the first; docs/training-data.md has all formats, and which fields are read)
  *   kind           str   auto (default): by the fields | text | prompt | prompt_completion | messages | preference |
  *                        unpaired
  *   files          str   JSON: [{"path": text, "weight": number}], with the path "": an epoch has each example
@@ -943,8 +943,8 @@ TSR_API void tsr_reading_free(tsr_reading* reading);
 TSR_API tsr_status* tsr_dataset_info(const tsr_dataset* dataset, tsr_text** out_text);
 
 /* Example `number` of a file of training data, in the order of its rows: {"kind", "role" (plain, chosen, rejected,
- * wanted, unwanted, prompt), "row", "file", "line", "prompt_tokens", "ids", "trained"}; trained has 1 for each token that
- * is learnt. Examples of one row have the same "row". TSR_NOT_FOUND past the last, TSR_FAILED_PRECONDITION of other kinds of
+ * wanted, unwanted, prompt), "row", "file", "line", "prompt_tokens", "ids", "trained", "control"}; trained has 1 for each token that
+ * is learnt; "control" has the texts of control tokens by id. Examples of one row have the same "row". TSR_NOT_FOUND past the last, TSR_FAILED_PRECONDITION of other kinds of
  * datasets. */
 TSR_API tsr_status* tsr_dataset_example(const tsr_dataset* dataset, int64_t number, tsr_text** out_json);
 
