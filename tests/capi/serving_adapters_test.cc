@@ -308,7 +308,7 @@ TEST_CASE("serving adapters: what cannot be applied by request is refused by nam
 
 TEST_CASE("adapters: vectors and scores of a request are those of the model with its adapter") {
   const auto runtime = new_runtime();
-  const auto model = new_model(kLlama);
+  const auto model = new_model(kServedModel);
   const auto adapted = with_adapter(model, 3, 4);
   ServingSettings settings;
   settings.adapters = 2;
