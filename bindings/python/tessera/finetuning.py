@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 from typing import Any, Callable
 
@@ -12,7 +13,8 @@ from .model import Model
 from .runtime import Runtime
 from .trainer import Step, Trainer
 
-_DATASET_OPTIONS = ("seq", "eval_fraction", "shuffle", "special")
+_DATASET_OPTIONS = ("seq", "eval_fraction", "shuffle", "special", "kind", "files", "template", "mask", "max_length", "truncation",
+                    "untrained", "skip_bad", "append_end", "packing", "eval_file", "cache", "now")
 
 
 def finetune(model: Model | str | os.PathLike[str], data: Any, *, out: Any = None, steps: int = 100,
@@ -23,10 +25,11 @@ def finetune(model: Model | str | os.PathLike[str], data: Any, *, out: Any = Non
         tuned = tessera.finetune("small.tsr", "notes.txt", out="tuned.tsr", steps=200, devices="cpu:4",
                                  progress=lambda step: print(step.step, step.loss))
 
-    data: the path of a text, a Dataset, or token ids. lora: rank, or options of Model.add_adapters; then the result is
+    data: the path of a text or of rows (.jsonl: conversations, prompts with completions), rows as dicts, a Dataset, or token
+    ids. lora: rank, or options of Model.add_adapters; then the result is
     another model. progress: is told every step; what it raises ends the work and comes out. Options: seq (default
-    128, or the context length where that is shorter), eval_fraction, shuffle, special of the dataset; the others are those
-    of Trainer. seed is that of both."""
+    128, or the context length where that is shorter), eval_fraction, shuffle, special of the dataset, and of rows kind, mask,
+    packing and others (docs/training-data.md; template: the model's unless given); the others are those of Trainer. seed is that of both."""
     if out is not None:
         check_path(out)
     of_data = {key: options.pop(key) for key in _DATASET_OPTIONS if key in options}
@@ -56,9 +59,16 @@ def _dataset(model: Model, data: Any, options: dict[str, Any], seed: int | None)
             raise InvalidArgumentError(f"data: found a Dataset and {', '.join(options)}, which it has already; wanted one")
         return contextlib.nullcontext(data)
     options = {"seq": _default_seq(model), **options, "seed": seed}
-    if isinstance(data, (str, os.PathLike)):
-        tokenizer = model.tokenizer
-        if tokenizer is None:
-            raise FailedPreconditionError("the model has no tokenizer; wanted one, or data as token ids")
-        return Dataset(data, tokenizer, **options)
-    return Dataset.from_tokens(data, **options)
+    is_path = isinstance(data, (str, os.PathLike))
+    is_dicts = isinstance(data, (list, tuple)) and len(data) > 0 and isinstance(data[0], dict)
+    if not is_path and not is_dicts:
+        return Dataset.from_tokens(data, **options)
+    tokenizer = model.tokenizer
+    if tokenizer is None:
+        raise FailedPreconditionError("the model has no tokenizer; wanted one, or data as token ids")
+    is_rows = is_dicts or "kind" in options or "files" in options or str(data).endswith((".jsonl", ".ndjson"))
+    if is_rows and "template" not in options:
+        options["template"] = model.metadata("chat_template") or ""
+    if is_dicts:
+        return Dataset.from_text("\n".join(map(json.dumps, data)), tokenizer, **{"kind": "auto", **options})
+    return Dataset(data, tokenizer, **options)
