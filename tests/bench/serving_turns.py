@@ -34,7 +34,7 @@ def main():
     parser.add_argument("--new", type=int, default=100), parser.add_argument("--conversations", type=int, default=5)
     args = parser.parse_args()
     library, rng = tessera_c.Library(args.build), random.Random(5)
-    engine = library.engine(library.load(args.model), context=4096 if args.turns * args.new > 900 else 2048, sequences=16, cache_tokens=8192)
+    engine = library.engine(library.load(args.model), context=max(2 * args.turns * args.new, 1100), sequences=16, cache_tokens=8192)
 
     def random_ids(count):
         return [rng.randrange(3, 30000) for _ in range(count)]
