@@ -254,7 +254,7 @@ void register_plan(CLI::App& app) {
   command->add_option("--context", args->context,
                       "generate, serve: tokens of a sequence that the cache holds");
   add_serving(*command, args->serving, "serve: ");
-  command->add_option("--optimizer", args->optimizer, "adamw or sgd")->capture_default_str();
+  command->add_option("--optimizer", args->optimizer, "as for train")->capture_default_str();
   command->add_option("--cluster", args->cluster,
                       "plan for devices that need not be present (dgx-a100-80gb:512, a file NAME.json, or "
                       "several of them with + "

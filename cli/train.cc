@@ -22,8 +22,9 @@ struct Arguments : Common {
   int64_t steps = 100;
   DataOptions data;
   // Absent: the library decides.
-  std::optional<std::string> schedule, optimizer;
-  std::optional<double> lr, lr_end, clip_norm, watchdog, loss_scaling, weight_decay, momentum, dropout;
+  std::optional<std::string> schedule, decay_shape, optimizer, muon_scale, groups;
+  std::optional<double> lr, lr_end, decay_fraction, lora_plus_ratio, clip_norm, watchdog, loss_scaling,
+      weight_decay, momentum, dropout;
   std::optional<int64_t> batch, warmup, checkpoint_every, eval_batches;
   Adapters adapters;
 };
@@ -45,8 +46,13 @@ Options trainer_options(const Arguments& args) {
   set(options, "lr", args.lr);
   set(options, "lr_end", args.lr_end);
   set(options, "schedule", args.schedule);
+  set(options, "decay_fraction", args.decay_fraction);
+  set(options, "decay_shape", args.decay_shape);
   set(options, "warmup", args.warmup);
   set(options, "optimizer", args.optimizer);
+  set(options, "muon_scale", args.muon_scale);
+  set(options, "groups", args.groups);
+  set(options, "lora_plus_ratio", args.lora_plus_ratio);
   set(options, "clip_norm", args.clip_norm);
   set(options, "seed", args.seed);
   set(options, "weight_decay", args.weight_decay);
@@ -309,13 +315,27 @@ void register_train(CLI::App& app) {
   command->add_option("--batch", args->batch, "sequences in one step, over all devices (default 8)");
   command->add_option("--seq", args->data.seq, "tokens a sequence (default 128)");
   command->add_option("--lr", args->lr, "peak learning rate (default 1e-4; from scratch 1e-3 and more)");
-  command->add_option("--schedule", args->schedule, "constant (default), cosine or linear");
+  command->add_option("--schedule", args->schedule, "constant (default), cosine, linear or wsd");
+  command->add_option("--decay-fraction", args->decay_fraction,
+                      "of wsd: share of the steps, at the end, on the way down (default 0.1)");
+  command->add_option("--decay-shape", args->decay_shape, "of wsd: linear (default) or sqrt, 1 - sqrt(x)");
   command->add_option("--warmup", args->warmup, "steps of linear rise (default 10; 0: none)");
   command->add_option("--lr-end", args->lr_end,
                       "rate at the end of the schedule as a fraction of lr (default 0)");
-  command->add_option("--optimizer", args->optimizer, "adamw (default) or sgd");
-  command->add_option("--weight-decay", args->weight_decay, "default: 0.01 for adamw, 0 for sgd");
-  command->add_option("--momentum", args->momentum, "of sgd (default 0.9)");
+  command->add_option("--optimizer", args->optimizer,
+                      "adamw (default), adamw8 (moments in 8 bits), adafactor, lion, muon or sgd");
+  command->add_option(
+      "--weight-decay", args->weight_decay,
+      "of matrices, not of norms and biases (default: 0.01 for adamw and adamw8, 0.1 for muon, 0 for "
+      "others)");
+  command->add_option("--groups", args->groups,
+                      "rate and decay by name, the first match counts: "
+                      "'[{\"match\": \"block.0.*\", \"lr_factor\": 0.5, \"weight_decay\": 0.1}]'");
+  command->add_option("--lora-plus-ratio", args->lora_plus_ratio,
+                      "factor on the rate of *.lora_b (default 1)");
+  command->add_option("--momentum", args->momentum, "of sgd (default 0.9) and muon (default 0.95)");
+  command->add_option("--muon-scale", args->muon_scale,
+                      "of muon: match_rms_adamw (default: one rate serves all) or original");
   command->add_option("--clip-norm", args->clip_norm,
                       "bound on the global gradient norm (default 1.0); 0: none");
   command->add_option(

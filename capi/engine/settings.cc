@@ -8,34 +8,81 @@
 #include "graph/base/blocks/block_codec.h"
 #include "graph/base/quote.h"
 #include "graph/base/text.h"
+#include "serialize/parameter_groups_json.h"
 #include "serialize/plan_pins_json.h"
 
 namespace tessera {
 namespace {
 
-TrainingOptions read_step(OptionReader& reader) {
-  TrainingOptions step;
-  step.optimizer.name = reader.choice("optimizer", "adamw", {"adamw", "sgd"});
-  const bool adamw = step.optimizer.name == "adamw";
-  const auto hyper = [&](std::string_view key, double low, double high, bool applies) {
+OptimizerOptions read_optimizer(OptionReader& reader) {
+  OptimizerOptions options;
+  options.name = reader.choice("optimizer", "adamw", {"adafactor", "adamw", "adamw8", "lion", "muon", "sgd"});
+  const OptimizerDef* optimizer = find_optimizer(options.name);
+  const auto refuse = [&](std::string_view key) {
+    reader.fail(Status(StatusCode::kInvalidArgument,
+                       format("trainer: option '{}' means nothing to optimizer '{}'", key, options.name)));
+  };
+  const auto hyper = [&](std::string_view key, double low, double high) {
     if (!reader.has(key)) {
       (void)reader.f64(key, 0);
       return;
     }
     const double value = reader.f64(key, 0, low, high);
-    if (applies) {
-      step.optimizer.hyper[std::string(key)] = value;
+    if (optimizer == nullptr || optimizer->defaults().contains(std::string(key))) {
+      options.hyper[std::string(key)] = value;
     } else {
-      reader.fail(
-          Status(StatusCode::kInvalidArgument,
-                 format("trainer: option '{}' means nothing to optimizer '{}'", key, step.optimizer.name)));
+      refuse(key);
     }
   };
-  hyper("beta1", 0, 1, adamw);
-  hyper("beta2", 0, 1, adamw);
-  hyper("eps", 0, 1, adamw);
-  hyper("momentum", 0, 1, !adamw);
-  hyper("weight_decay", 0, 1e6, true);
+  hyper("beta1", 0, 1);
+  hyper("beta2", 0, 1);
+  hyper("eps", 0, 1);
+  hyper("momentum", 0, 1);
+  hyper("decay_rate", 0, 1);
+  hyper("clip_threshold", 1e-30, 1e30);
+  hyper("weight_decay", 0, 1e6);
+  const std::string scale = reader.choice("muon_scale", "match_rms_adamw", {"match_rms_adamw", "original"});
+  if (reader.has("muon_scale") && options.name != "muon") {
+    refuse("muon_scale");
+  } else if (scale == "original") {
+    options.hyper["original_scale"] = 1;
+  }
+  if (const std::string groups = reader.text("groups"); !groups.empty()) {
+    Result<std::vector<ParameterGroup>> read = parameter_groups_from_json(groups);
+    if (read.ok())
+      options.groups = std::move(read).value();
+    else
+      reader.fail(read.status());
+  }
+  options.lora_plus_ratio = reader.f64("lora_plus_ratio", 1, 0, 1e6);
+  return options;
+}
+
+LearningRate read_rate(OptionReader& reader) {
+  LearningRate rate;
+  rate.steps = reader.i64("steps", rate.steps, 1);
+  rate.peak = reader.f64("lr", rate.peak, 0, 1e6);
+  rate.warmup = reader.i64("warmup", rate.warmup, 0);
+  rate.end_fraction = reader.f64("lr_end", rate.end_fraction, 0, 1);
+  const std::string schedule = reader.choice("schedule", "constant", {"constant", "cosine", "linear", "wsd"});
+  rate.kind = schedule == "cosine"   ? LearningRate::Kind::kCosine
+              : schedule == "linear" ? LearningRate::Kind::kLinear
+              : schedule == "wsd"    ? LearningRate::Kind::kWsd
+                                     : LearningRate::Kind::kConstant;
+  rate.decay_fraction = reader.f64("decay_fraction", rate.decay_fraction, 0, 1);
+  if (reader.choice("decay_shape", "linear", {"linear", "sqrt"}) == "sqrt")
+    rate.decay_shape = LearningRate::DecayShape::kSqrt;
+  for (const std::string_view key : {"decay_fraction", "decay_shape"})
+    if (reader.has(key) && schedule != "wsd")
+      reader.fail(
+          Status(StatusCode::kInvalidArgument,
+                 format("trainer: option '{}' means nothing to schedule '{}': wanted wsd", key, schedule)));
+  return rate;
+}
+
+TrainingOptions read_step(OptionReader& reader) {
+  TrainingOptions step;
+  step.optimizer = read_optimizer(reader);
   step.clip_norm = reader.f64("clip_norm", 1.0, 0, 1e30);
   step.loss_scaling.initial = reader.f64("loss_scaling", 0, 0, 1e30);
   step.loss_scaling.interval = reader.i64("loss_scaling_interval", step.loss_scaling.interval, 1, 1 << 24);
@@ -132,14 +179,7 @@ Result<TrainerSettings> read_trainer_settings(const Options& options, int64_t da
   } else {
     reader.fail(symbols.status());
   }
-  settings.rate.steps = reader.i64("steps", settings.rate.steps, 1);
-  settings.rate.peak = reader.f64("lr", settings.rate.peak, 0, 1e6);
-  settings.rate.warmup = reader.i64("warmup", settings.rate.warmup, 0);
-  settings.rate.end_fraction = reader.f64("lr_end", settings.rate.end_fraction, 0, 1);
-  const std::string schedule = reader.choice("schedule", "constant", {"constant", "cosine", "linear"});
-  settings.rate.kind = schedule == "cosine"   ? LearningRate::Kind::kCosine
-                       : schedule == "linear" ? LearningRate::Kind::kLinear
-                                              : LearningRate::Kind::kConstant;
+  settings.rate = read_rate(reader);
   settings.seed = static_cast<uint64_t>(reader.i64("seed", 0));
   const double dropout = reader.f64("dropout", 0, 0, 0.999);
   if (reader.has("dropout")) settings.dropout = dropout;
@@ -323,9 +363,20 @@ Result<TrainingOptions> read_training_options(const Options& options) {
   return step;
 }
 
+// What is left of the way down from 1 to 0, whose last step is above its end as in other schedules.
+double LearningRate::wsd_left(int64_t step) const {
+  const int64_t down =
+      std::min<int64_t>(steps - warmup, std::llround(decay_fraction * static_cast<double>(steps)));
+  const int64_t before = std::min(step, steps) - 1 - (steps - down);  // steps on the way down before this one
+  if (before <= 0) return 1;
+  const double done = static_cast<double>(before) / static_cast<double>(down);
+  return decay_shape == DecayShape::kLinear ? 1 - done : 1 - std::sqrt(done);
+}
+
 double LearningRate::at(int64_t step) const {
   if (step <= warmup) return peak * static_cast<double>(step) / static_cast<double>(warmup);
   if (kind == Kind::kConstant || steps <= warmup) return peak;
+  if (kind == Kind::kWsd) return peak * (end_fraction + (1 - end_fraction) * wsd_left(step));
   // Step s lies at (s - 1 - warmup) / (steps - warmup) of the way down: the first step is at its beginning
   // and no step is at its end, where a rate of 0 would waste the step.
   const double done =

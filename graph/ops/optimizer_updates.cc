@@ -1,6 +1,6 @@
 // Updates: one optimizer step of one parameter. Element-wise, so any sharding of parameter and state is valid
 // (ZeRO).
-//   lr, step, gscale are scalars (f64 in an f64 graph, else f32), as are the elements of the state tensors.
+//   lr (times the attribute lr_scale), step, gscale are scalars (f64 in an f64 graph, else f32), as are the elements of the state tensors.
 //   gscale, when given, multiplies the gradient. gscale = 0 leaves parameter and state exactly as they are,
 //   so that a step whose gradient is not finite changes nothing. Stochastic updates keep a bf16 parameter
 //   without a wider copy. The new value (in the type of gradient and state, then f32) is between two
@@ -48,6 +48,16 @@ Status check_stochastic(std::string_view op, Types in, int states, int scalars) 
 }
 const AttrSpec kSalt = {"salt", AttrType::kI64, AttrValue(int64_t{0}),
                         "different for every parameter of a graph"};
+const AttrSpec kLrScale = {.name = "lr_scale",
+                           .type = AttrType::kF64,
+                           .default_value = AttrValue(1.0),
+                           .meaning = "factor on lr, of this parameter",
+                           .is_late = true};
+
+Status check_group(std::string_view op, Attrs attrs) {
+  TSR_RETURN_IF_ERROR(check_range(op, attrs, "weight_decay", 0, kUnbounded));
+  return check_range(op, attrs, "lr_scale", 0, kUnbounded);
+}
 }  // namespace
 
 // --- adamw_update (Loshchilov and Hutter, "Decoupled weight decay regularization", ICLR 2019)
@@ -62,6 +72,7 @@ const AttrSpec kAdamwAttrs[] = {
     {"beta2", AttrType::kF64, AttrValue(0.999), "decay of the mean of squared gradients"},
     {"eps", AttrType::kF64, AttrValue(1e-8), "added to the root of the second moment"},
     {"weight_decay", AttrType::kF64, AttrValue(0.01), "decoupled; times lr"},
+    kLrScale,
     kSalt,
 };
 
@@ -69,7 +80,7 @@ Inferred adamw_types(std::string_view op, Types in, Attrs attrs) {
   TSR_RETURN_IF_ERROR(check_range(op, attrs, "beta1", 0, 1));
   TSR_RETURN_IF_ERROR(check_range(op, attrs, "beta2", 0, 1));
   TSR_RETURN_IF_ERROR(check_range(op, attrs, "eps", 0, kUnbounded));
-  TSR_RETURN_IF_ERROR(check_range(op, attrs, "weight_decay", 0, kUnbounded));
+  TSR_RETURN_IF_ERROR(check_group(op, attrs));
   return std::vector<TensorType>{in[0], in[2], in[3]};
 }
 Inferred adamw_infer(Types in, Attrs attrs) {
@@ -112,12 +123,13 @@ namespace {
 const AttrSpec kSgdAttrs[] = {
     {"momentum", AttrType::kF64, AttrValue(0.9), "share of the last step kept"},
     {"weight_decay", AttrType::kF64, AttrValue(0.0), "added to the gradient, times the parameter"},
+    kLrScale,
     kSalt,
 };
 
 Inferred sgd_types(std::string_view op, Types in, Attrs attrs) {
   TSR_RETURN_IF_ERROR(check_range(op, attrs, "momentum", 0, 1));
-  TSR_RETURN_IF_ERROR(check_range(op, attrs, "weight_decay", 0, kUnbounded));
+  TSR_RETURN_IF_ERROR(check_group(op, attrs));
   return std::vector<TensorType>{in[0], in[2]};
 }
 Inferred sgd_infer(Types in, Attrs attrs) {
@@ -149,6 +161,57 @@ extern const OpDef kSgdUpdateStochastic = {
     .sharding = [](const OpView& v) { return pointwise_rule(v); },
     .cost = elementwise_cost<19>,
     .in_place = kSgdInPlace,
+};
+
+// --- lion_update (Chen et al., "Symbolic discovery of optimization algorithms", NeurIPS 2023, algorithm 2)
+//   p, g, m, lr, gscale optional -> p, m
+//   p = p - lr (sign(beta1 m + (1 - beta1) g) + weight_decay p),  m = beta2 m + (1 - beta2) g;  sign(0) = 0
+
+namespace {
+// The salt is for lion_update_stochastic only.
+const AttrSpec kLionAttrs[] = {
+    {"beta1", AttrType::kF64, AttrValue(0.9), "share of the mean in the direction"},
+    {"beta2", AttrType::kF64, AttrValue(0.99), "decay of the mean of gradients"},
+    {"weight_decay", AttrType::kF64, AttrValue(0.0), "decoupled; times lr"},
+    kLrScale,
+    kSalt,
+};
+
+Inferred lion_types(std::string_view op, Types in, Attrs attrs) {
+  TSR_RETURN_IF_ERROR(check_range(op, attrs, "beta1", 0, 1));
+  TSR_RETURN_IF_ERROR(check_range(op, attrs, "beta2", 0, 1));
+  TSR_RETURN_IF_ERROR(check_group(op, attrs));
+  return std::vector<TensorType>{in[0], in[2]};
+}
+Inferred lion_infer(Types in, Attrs attrs) {
+  TSR_RETURN_IF_ERROR(check_update("lion_update", in, 1, 1));
+  return lion_types("lion_update", in, attrs);
+}
+Inferred lion_stochastic_infer(Types in, Attrs attrs) {
+  TSR_RETURN_IF_ERROR(check_stochastic("lion_update_stochastic", in, 1, 1));
+  return lion_types("lion_update_stochastic", in, attrs);
+}
+
+constexpr int kLionInPlace[] = {0, 2};
+}  // namespace
+
+extern const OpDef kLionUpdate = {
+    .name = "lion_update",
+    .attrs = std::span(kLionAttrs).first(std::size(kLionAttrs) - 1),
+    .infer = lion_infer,
+    .sharding = [](const OpView& v) { return pointwise_rule(v); },
+    .cost = elementwise_cost<11>,
+    .in_place = kLionInPlace,
+};
+
+// p bf16, g, m, lr, gscale, seed i64 -> p, m
+extern const OpDef kLionUpdateStochastic = {
+    .name = "lion_update_stochastic",
+    .attrs = kLionAttrs,
+    .infer = lion_stochastic_infer,
+    .sharding = [](const OpView& v) { return pointwise_rule(v); },
+    .cost = elementwise_cost<24>,
+    .in_place = kLionInPlace,
 };
 
 }  // namespace tessera

@@ -5,6 +5,12 @@
 
 namespace tessera {
 
+extern const OpDef kAdafactorMoment;
+extern const OpDef kAdafactorSquares;
+extern const OpDef kAdafactorUpdate;
+extern const OpDef kAdafactorUpdateStochastic;
+extern const OpDef kAdamw8Update;
+extern const OpDef kAdamw8UpdateStochastic;
 extern const OpDef kAdamwUpdate;
 extern const OpDef kAdamwUpdateStochastic;
 extern const OpDef kAdapterExpand;
@@ -39,6 +45,7 @@ extern const OpDef kExpertMatmul;
 extern const OpDef kExpertMatmulWeightGrad;
 extern const OpDef kGelu;
 extern const OpDef kGeluGrad;
+extern const OpDef kInverseNorm;
 extern const OpDef kKvWrite;
 extern const OpDef kLayerNorm;
 extern const OpDef kLayerNormFinish;
@@ -53,6 +60,8 @@ extern const OpDef kLinearCrossEntropyGrad;
 extern const OpDef kLinearCrossEntropyGradFinish;
 extern const OpDef kLinearRowMax;
 extern const OpDef kLinearRowSums;
+extern const OpDef kLionUpdate;
+extern const OpDef kLionUpdateStochastic;
 extern const OpDef kLog;
 extern const OpDef kLogSumExp;
 extern const OpDef kLossScaling;
@@ -72,6 +81,9 @@ extern const OpDef kMoeRoute;
 extern const OpDef kMoeRouteGrad;
 extern const OpDef kMul;
 extern const OpDef kQuantizedMatmul, kQuantizedMatmulGrad;
+extern const OpDef kMuonMomentum;
+extern const OpDef kMuonUpdate;
+extern const OpDef kMuonUpdateStochastic;
 extern const OpDef kNeg;
 extern const OpDef kPad;
 extern const OpDef kPick;
@@ -118,6 +130,7 @@ extern const OpDef kSoftmaxGrad;
 extern const OpDef kSplitDim;
 extern const OpDef kSqrt;
 extern const OpDef kSquare;
+extern const OpDef kSquareSums;
 extern const OpDef kSub;
 extern const OpDef kSumLeading;
 extern const OpDef kSumSquares;
@@ -126,12 +139,19 @@ extern const OpDef kSwigluGrad;
 extern const OpDef kTanh;
 extern const OpDef kTanhGrad;
 extern const OpDef kTranspose;
+extern const OpDef kWeightedSum;
 extern const OpDef kZerosLike;
 
 namespace {
 // Sorted by name, for the binary search of find_op.
 std::span<const OpDef* const> table() {
   static const OpDef* const kOps[] = {
+      &kAdafactorMoment,
+      &kAdafactorSquares,
+      &kAdafactorUpdate,
+      &kAdafactorUpdateStochastic,
+      &kAdamw8Update,
+      &kAdamw8UpdateStochastic,
       &kAdamwUpdate,
       &kAdamwUpdateStochastic,
       &kAdapterExpand,
@@ -166,6 +186,7 @@ std::span<const OpDef* const> table() {
       &kExpertMatmulWeightGrad,
       &kGelu,
       &kGeluGrad,
+      &kInverseNorm,
       &kKvWrite,
       &kLayerNorm,
       &kLayerNormFinish,
@@ -180,6 +201,8 @@ std::span<const OpDef* const> table() {
       &kLinearCrossEntropyGradFinish,
       &kLinearRowMax,
       &kLinearRowSums,
+      &kLionUpdate,
+      &kLionUpdateStochastic,
       &kLog,
       &kLogSumExp,
       &kLossScaling,
@@ -198,6 +221,9 @@ std::span<const OpDef* const> table() {
       &kMoeRoute,
       &kMoeRouteGrad,
       &kMul,
+      &kMuonMomentum,
+      &kMuonUpdate,
+      &kMuonUpdateStochastic,
       &kNeg,
       &kPad,
       &kPick,
@@ -246,6 +272,7 @@ std::span<const OpDef* const> table() {
       &kSplitDim,
       &kSqrt,
       &kSquare,
+      &kSquareSums,
       &kSub,
       &kSumLeading,
       &kSumSquares,
@@ -254,6 +281,7 @@ std::span<const OpDef* const> table() {
       &kTanh,
       &kTanhGrad,
       &kTranspose,
+      &kWeightedSum,
       &kZerosLike,
   };
   return kOps;

@@ -10,7 +10,11 @@ namespace tessera {
 
 namespace {
 constexpr OptimizerDef kOptimizers[] = {
+    {"adafactor", adafactor_defaults, emit_adafactor},
     {"adamw", adamw_defaults, emit_adamw},
+    {"adamw8", adamw8_defaults, emit_adamw8},
+    {"lion", lion_defaults, emit_lion},
+    {"muon", muon_defaults, emit_muon},
     {"sgd", sgd_defaults, emit_sgd},
 };
 }  // namespace
@@ -23,10 +27,25 @@ const OptimizerDef* find_optimizer(std::string_view name) {
 }
 
 Result<TensorId> add_optimizer_state(const OptimizerContext& context, std::string_view slot) {
-  const Tensor& parameter = context.graph.tensor(context.parameter);
-  const DType dtype = parameter.type.dtype == DType::kF64 ? DType::kF64 : DType::kF32;
-  return context.graph.add_tensor(format("{}.{}", parameter.name, slot), {dtype, parameter.type.shape},
+  return add_optimizer_state(context, slot, Shape(context.graph.type(context.parameter).shape));
+}
+
+Result<TensorId> add_optimizer_state(const OptimizerContext& context, std::string_view slot,
+                                     const Shape& shape) {
+  const bool wide = context.graph.type(context.parameter).dtype == DType::kF64;
+  return add_optimizer_state(context, slot, TensorType{wide ? DType::kF64 : DType::kF32, shape});
+}
+
+Result<TensorId> add_optimizer_state(const OptimizerContext& context, std::string_view slot,
+                                     const TensorType& type) {
+  return context.graph.add_tensor(format("{}.{}", context.graph.tensor(context.parameter).name, slot), type,
                                   TensorKind::kState);
+}
+
+Status add_named_update(Graph& graph, TensorId target, TensorId value) {
+  TSR_RETURN_IF_ERROR(graph.rename(value, graph.tensor(target).name + ".new"));
+  graph.add_update(target, value);
+  return {};
 }
 
 Status emit_update(const OptimizerContext& context, std::string_view op, std::span<const TensorId> state,
@@ -46,10 +65,8 @@ Status emit_update(const OptimizerContext& context, std::string_view op, std::sp
   if (results.size() != targets.size())
     return Status(StatusCode::kInternal,
                   format("{} makes {} results for {} targets", op, results.size(), targets.size()));
-  for (size_t i = 0; i < targets.size(); ++i) {
-    TSR_RETURN_IF_ERROR(graph.rename(results[i], graph.tensor(targets[i]).name + ".new"));
-    graph.add_update(targets[i], results[i]);
-  }
+  for (size_t i = 0; i < targets.size(); ++i)
+    TSR_RETURN_IF_ERROR(add_named_update(graph, targets[i], results[i]));
   return {};
 }
 

@@ -6,15 +6,19 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "graph/base/result.h"
 #include "graph/graph.h"
+#include "graph/optim/parameter_groups.h"
 
 namespace tessera {
 
 struct OptimizerOptions {
-  std::string name = "adamw";               // "adamw", "sgd"
-  std::map<std::string, double> hyper;      // overrides: adamw beta1 .9 beta2 .999 eps 1e-8 weight_decay .01; sgd momentum .9 weight_decay 0
+  std::string name = "adamw";           // a row of the table in optimizer.cc
+  std::map<std::string, double> hyper;  // overrides of the row's defaults
+  std::vector<ParameterGroup> groups;   // the first that matches a parameter counts
+  double lora_plus_ratio = 1;           // factor on the rate of "*.lora_b", in addition to its group's
 };
 
 // OptimizerContext: the tensors of one parameter's update in the graph.

@@ -5,6 +5,7 @@
 
 #include "graph/autodiff.h"
 #include "graph/base/text.h"
+#include "graph/base/wildcard.h"
 #include "graph/transform/canonical_order.h"
 #include "graph/transform/fusion.h"
 #include "graph/transform/precision.h"
@@ -158,6 +159,24 @@ class LossScale {
   TensorId offset_ = kNoTensor, good_ = kNoTensor;
 };
 
+constexpr std::string_view kLoraPlusMatch = "*.lora_b";
+
+// The hyper-parameters of one parameter's update.
+std::map<std::string, double> hyper_of(const Tensor& parameter, const OptimizerOptions& options,
+                                       const std::map<std::string, double>& hyper) {
+  std::map<std::string, double> own = hyper;
+  const ParameterGroup* group = find_group(options.groups, parameter.name);
+  if (group != nullptr && group->weight_decay) {
+    own["weight_decay"] = *group->weight_decay;
+  } else if (!decays_by_default(parameter)) {
+    own["weight_decay"] = 0;
+  }
+  double factor = group == nullptr ? 1 : group->lr_factor;
+  if (matches_wildcard(kLoraPlusMatch, parameter.name)) factor *= options.lora_plus_ratio;
+  if (factor != 1) own["lr_scale"] = factor;
+  return own;
+}
+
 }  // namespace
 
 Result<Graph> make_training_step(const Graph& forward_with_loss, const TrainingOptions& options) {
@@ -172,6 +191,10 @@ Result<Graph> make_training_step(const Graph& forward_with_loss, const TrainingO
     return Status(StatusCode::kInvalidArgument,
                   format("clip_norm is {}, wanted 0 (no bound) or more", options.clip_norm));
   TSR_ASSIGN_OR_RETURN(const auto hyper, hyper_parameters(*optimizer, options.optimizer.hyper));
+  for (const ParameterGroup& group : options.optimizer.groups)
+    TSR_RETURN_IF_ERROR(check_matches("groups", group.match, forward_with_loss));
+  if (options.optimizer.lora_plus_ratio != 1)
+    TSR_RETURN_IF_ERROR(check_matches("lora_plus_ratio", kLoraPlusMatch, forward_with_loss));
   TSR_ASSIGN_OR_RETURN(const TensorId loss, find_loss(forward_with_loss));
 
   TSR_ASSIGN_OR_RETURN(Graph step, only_loss(forward_with_loss, loss));
@@ -206,9 +229,11 @@ Result<Graph> make_training_step(const Graph& forward_with_loss, const TrainingO
   TSR_ASSIGN_OR_RETURN(const std::vector<TensorId> scale_and_norm,
                        add_gradient_scale(step, options.clip_norm, factor));
   for (const Gradient& gradient : std::vector<Gradient>(step.gradients().begin(), step.gradients().end())) {
-    step.set_scope("update." + step.tensor(gradient.parameter).name);
+    const Tensor& parameter = step.tensor(gradient.parameter);
+    const std::map<std::string, double> own = hyper_of(parameter, options.optimizer, hyper);
+    step.set_scope("update." + parameter.name);
     TSR_RETURN_IF_ERROR(optimizer->emit(
-        {step, gradient.parameter, gradient.gradient, lr, step_number, scale_and_norm[0]}, hyper));
+        {step, gradient.parameter, gradient.gradient, lr, step_number, scale_and_norm[0]}, own));
   }
   if (loss_scale) TSR_RETURN_IF_ERROR(loss_scale->update(step, scale_and_norm[1]));
   step.set_scope("");

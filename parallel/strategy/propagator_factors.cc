@@ -475,9 +475,13 @@ void Propagator::assign_update(NodeId id, NodePlan& plan) {
     const ShardingSpec& spec = state_spec(parameter);
     for (size_t d = 0; d < spec.dims.size(); ++d) {
       const std::string& dim = rule(id).inputs[i][d];
-      const Factor* factor = dim.size() == 1 ? rule(id).find(dim[0]) : nullptr;
-      if (factor != nullptr && factor->kind != FactorKind::kReplicate)
+      const Factor* factor = dim.empty() ? nullptr : rule(id).find(dim[0]);
+      if (factor == nullptr || factor->kind == FactorKind::kReplicate) continue;
+      if (dim.size() == 1) {
         set(id, plan, *factor, spec.dims[d].axes, spec.dims[d].unit);
+      } else if (factor->extent >= parts(spec.dims[d].axes)) {  // a dim of blocks is split in whole ones
+        set(id, plan, *factor, spec.dims[d].axes);
+      }
     }
     return;
   }

@@ -225,8 +225,12 @@ class Cutter {
         break;
       }
       if (stage_[n] >= 0) continue;
-      for (const TensorId input : node.inputs)
-        if (const int32_t from = stage_of(input); from >= 0) stage_[n] = from;
+      // Tensors before scalars, such as the factor on gradients, which come from another stage.
+      for (const bool scalars : {true, false})
+        for (const TensorId input : node.inputs)
+          if (const int32_t from = stage_of(input);
+              from >= 0 && scalars == (graph_.type(input).shape.rank() == 0))
+            stage_[n] = from;
     }
     // What reads only inputs (a schedule of the learning rate) runs where it is wanted first.
     for (size_t n = stage_.size(); n-- > 0;) {

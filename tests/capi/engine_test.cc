@@ -127,9 +127,26 @@ TEST_CASE("the learning rate rises to its peak at the end of the warmup and fall
   CHECK(rate.at(500) == doctest::Approx(1.0));
 }
 
+TEST_CASE("the learning rate stays at its peak and falls over the last steps alone") {
+  LearningRate rate{LearningRate::Kind::kWsd, 1.0, 0.1, 10, 100, 0.2};
+  CHECK(rate.at(5) == doctest::Approx(0.5));
+  CHECK(rate.at(11) == 1);
+  CHECK(rate.at(81) == 1);  // as other schedules begin
+  CHECK(rate.at(86) == doctest::Approx(0.1 + 0.9 * 0.75));
+  CHECK(rate.at(100) == doctest::Approx(0.1 + 0.9 * 0.05));
+  CHECK(rate.at(200) == rate.at(100));
+  rate.decay_shape = LearningRate::DecayShape::kSqrt;
+  CHECK(rate.at(86) == doctest::Approx(0.1 + 0.9 * (1 - std::sqrt(0.25))));
+  rate.decay_fraction = 1;  // the warmup is not made shorter
+  CHECK(rate.at(10) == 1);
+  CHECK(rate.at(12) < 1);
+  rate.decay_fraction = 0;
+  CHECK(rate.at(100) == 1);
+}
+
 TEST_CASE("every step of every schedule has a rate, and none rises after the warmup") {
-  for (const auto kind :
-       {LearningRate::Kind::kConstant, LearningRate::Kind::kCosine, LearningRate::Kind::kLinear})
+  for (const auto kind : {LearningRate::Kind::kConstant, LearningRate::Kind::kCosine,
+                          LearningRate::Kind::kLinear, LearningRate::Kind::kWsd})
     for (const int64_t warmup : {0, 1, 7, 20, 30})
       for (const int64_t steps : {1, 2, 20}) {
         CAPTURE(warmup);

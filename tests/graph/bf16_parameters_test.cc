@@ -39,7 +39,7 @@ constexpr auto kModels = {"gpt2:L=2,C=32,H=4,V=65,T=16", "llama:L=2,C=32,H=4,KV=
 TEST_CASE("trained_parameters_are_bf16_and_gradients_and_state_stay_f32") {
   for (const char* model : kModels)
     for (const DType precision : {DType::kF32, DType::kBF16})
-      for (const char* optimizer : {"adamw", "sgd"}) {
+      for (const char* optimizer : {"adafactor", "adamw", "lion", "sgd"}) {
         CAPTURE(std::string(model));
         CAPTURE(to_text(precision));
         const Graph forward = with_loss(model, precision);

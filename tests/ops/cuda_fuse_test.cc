@@ -51,17 +51,21 @@ TEST_CASE("updates_of_many_tensors_are_one_launch_with_the_bits_of_many") {
         if (adamw) scalars.push_back(layout.scalar(wide, 3));
         scalars.push_back(layout.scalar(wide, scale));
         std::vector<Placed> placed;
-        const auto add = [&](int64_t count, size_t off, double decay) {
+        const auto add = [&](int64_t count, size_t off, double mean) {
           const Update update = place_update(layout, dtype, count, adamw ? 2 : 1, scalars, off);
-          placed.push_back(
-              {device.prepare(adamw ? "adamw_update" : "sgd_update", {{"weight_decay", decay}}, update.types),
-               update.inputs, update.outputs});
+          const double own = static_cast<double>(placed.size() % 3);  // a parameter's decay and rate
+          placed.push_back({device.prepare(adamw ? "adamw_update" : "sgd_update",
+                                           {{adamw ? "beta1" : "momentum", mean},
+                                            {"weight_decay", 0.125 * own},
+                                            {"lr_scale", 1 + own}},
+                                           update.types),
+                            update.inputs, update.outputs});
         };
         // Less than a pack, nothing, a chunk, a little more, several chunks, an address at no multiple of 16.
         for (const int64_t count : {3, 0, 8192, 8193, 20001}) add(count, 0, 0.125);
         add(37, dtype == DType::kF64 ? 8 : 4, 0.125);
         for (int i = 0; i < 60; ++i) add(1 + i, 0, 0.125);
-        add(5, 0, 0.5);  // another decay: another launch
+        add(5, 0, 0.5);  // another mean: another launch
         const Outcome out = compare(device, placed, layout.bytes());
         CHECK(out.launches == 2);
         CHECK(out.separate == out.fused);

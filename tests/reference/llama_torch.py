@@ -109,7 +109,9 @@ def main():
         batch = torch.tensor([ids[i * SEQ:(i + 1) * SEQ + 1] for i in range(samples)])
         ours = tessera("train", gguf, "--data", part.name, "--steps", str(STEPS), "--batch", str(samples), "--seq", str(SEQ),
                        "--lr", str(LR), "--clip-norm", "0", "--eval-fraction", "0")["losses"]
-    optimizer = torch.optim.AdamW(weights.values(), lr=LR, weight_decay=0.01)
+    # Matrices decay, norms do not.
+    decays = [[w for w in weights.values() if (w.dim() > 1) == matrices] for matrices in (True, False)]
+    optimizer = torch.optim.AdamW([{"params": decays[0], "weight_decay": 0.01}, {"params": decays[1], "weight_decay": 0.0}], lr=LR)
     worst = 0.0
     for step in range(STEPS):
         optimizer.zero_grad()

@@ -458,8 +458,8 @@ TSR_API tsr_status* tsr_graph_type(tsr_graph* graph, tsr_value value, tsr_dtype*
  *             for a graph with the output "logits" [B, T, V].
  * training:   forward with a scalar output "loss" -> the whole step: forward, backward, optimizer. Adds the
  *             inputs "lr" and "step" (f32 [], 1 for the first step) and the outputs "loss" and "grad_norm".
- *             Options: optimizer, beta1, beta2, eps, momentum, weight_decay, clip_norm,
- *             loss_scaling, loss_scaling_interval, as for tsr_trainer_new.
+ *             Options: optimizer, beta1, beta2, eps, momentum, decay_rate, clip_threshold, muon_scale, weight_decay,
+ *             groups, lora_plus_ratio, clip_norm, loss_scaling, loss_scaling_interval, as for tsr_trainer_new.
  * evaluation: forward with a scalar output "loss" -> that output alone.
  * segments:   adds the input "segments" i32 [B, T]: attention in both directions sees tokens with the same number
  *             alone, which tells padding from text in batches of unequal length. Before the loss and training.
@@ -1212,15 +1212,34 @@ TSR_API void tsr_session_free(tsr_session* session);
  *                        rate of its last step
  *   lr             f64   peak learning rate (default 1e-4: for weights that are trained already; from scratch
  *                        1e-3 and more is usual)
- *   schedule       str   constant (default) | cosine | linear: from lr down to lr * lr_end over `steps`. As
+ *   schedule       str   constant (default) | cosine | linear | wsd: from lr down to lr * lr_end over `steps`. As
  *                        is usual, the end lies one step after the last, whose rate thus is above it: step s
  *                        of a linear schedule has lr * (steps - s + 1) / (steps - warmup)
+ *                        wsd stays at lr and goes down over the last steps alone
+ *   decay_fraction f64   of wsd: share of `steps` that the way down takes (default 0.1)
+ *   decay_shape    str   of wsd: linear (default) | sqrt, which is 1 - sqrt(x) of the way down
  *   warmup         i64   steps of linear rise: step s of them has lr * s / warmup (default 10; 0: none)
- *   lr_end         f64   of cosine and linear: the rate at the end as a fraction of lr (default 0)
- *   optimizer      str   adamw (default) | sgd
- *   beta1 beta2 eps      f64   of adamw (0.9, 0.999, 1e-8)
- *   momentum       f64   of sgd (0.9)
- *   weight_decay   f64   (adamw 0.01, sgd 0)
+ *   lr_end         f64   of cosine, linear and wsd: the rate at the end as a fraction of lr (default 0)
+ *   optimizer      str   adamw (default) | adamw8 | adafactor | lion | muon | sgd. adamw8: moments in 8 bits, in
+ *                        blocks of 256 (128, 64: of what divides the last dim) with one f32 each; f32 for parameters
+ *                        below 4096 elements. adafactor: second moments of matrices as means of rows and columns, at
+ *                        the given rate. muon: matrices of blocks, which are those of two dims with a number in their
+ *                        names ("block.0.q.weight"), step along their orthogonalized momentum; others as adamw
+ *   beta1 beta2    f64   of adamw, adamw8 (0.9, 0.999), lion (0.9, 0.99), muon, for what it updates as adamw (0.9, 0.95)
+ *   eps            f64   of adamw, adamw8, muon (1e-8); of adafactor (1e-30), added to squares of gradients
+ *   momentum       f64   of sgd (0.9), muon (0.95)
+ *   decay_rate     f64   of adafactor: step t keeps 1 - t^-decay_rate of its means (0.8)
+ *   clip_threshold f64   of adafactor: bound on the root mean square of an update (1)
+ *   muon_scale     str   of muon: match_rms_adamw (default), 0.2 sqrt(max(in, out)) times the direction, so that one rate
+ *                        serves all parameters; original: sqrt(max(1, out / in))
+ *   weight_decay   f64   (adamw, adamw8 0.01, muon 0.1, others 0); of matrices alone: not of biases, and parameters of
+ *                        one dim
+ *   groups         str   parameters with a rate and decay of their own, as JSON: a list of {"match": "block.0.*",
+ *                        "lr_factor": 0.5, "weight_decay": 0.1}. Of those whose match ("*": any characters)
+ *                        describes a parameter's name the first counts: its rate is lr_factor (default 1) times
+ *                        the schedule's, its decay weight_decay, also of biases and norms (default: as without a
+ *                        group). A match of no parameter that trains is TSR_INVALID_ARGUMENT
+ *   lora_plus_ratio      f64   factor on the rate of "*.lora_b", in addition to groups (default 1)
  *   clip_norm      f64   bound on the global gradient norm (default 1.0); 0: no bound
  *   seed           i64   of dropout and, when given, of parameters not drawn yet (default 0, and the model's)
  *   dropout        f64   overrides the probability of every dropout op of the model, which must have one

@@ -1,10 +1,17 @@
 #include "runtime/backends/cpu/kernels/kernels.h"
+#include "runtime/backends/cpu/kernels/optimizer_kernels.h"
 
 namespace tessera::cpu {
 
 namespace {
 // Best first, reference last; prepare() may decline with a reason. Sorted by op.
 constexpr KernelEntry kKernels[] = {
+    {"adafactor_moment", "reference", prepare_adafactor_moment},
+    {"adafactor_squares", "reference", prepare_adafactor_squares},
+    {"adafactor_update", "reference", prepare_adafactor_update},
+    {"adafactor_update_stochastic", "reference", prepare_adafactor_update_stochastic},
+    {"adamw8_update", "reference", prepare_adamw8_update},
+    {"adamw8_update_stochastic", "reference", prepare_adamw8_update_stochastic},
     {"adamw_update", "simd", prepare_adamw_update_simd},
     {"adamw_update", "reference", prepare_adamw_update},
     {"adamw_update_stochastic", "reference", prepare_adamw_update_stochastic},
@@ -57,6 +64,7 @@ constexpr KernelEntry kKernels[] = {
     {"gelu", "reference", prepare_gelu},
     {"gelu_grad", "simd", prepare_gelu_grad_simd},
     {"gelu_grad", "reference", prepare_gelu_grad},
+    {"inverse_norm", "reference", prepare_inverse_norm},
     {"kv_write", "reference", prepare_kv_write},
     {"layer_norm", "simd", prepare_layer_norm_simd},
     {"layer_norm", "reference", prepare_layer_norm},
@@ -79,6 +87,9 @@ constexpr KernelEntry kKernels[] = {
     {"linear_row_max", "reference", prepare_linear_row_max},
     {"linear_row_sums", "packed", prepare_linear_row_sums_packed},
     {"linear_row_sums", "reference", prepare_linear_row_sums},
+    {"lion_update", "simd", prepare_lion_update_simd},
+    {"lion_update", "reference", prepare_lion_update},
+    {"lion_update_stochastic", "reference", prepare_lion_update_stochastic},
     {"log", "reference", prepare_log},
     {"log_sum_exp", "reference", prepare_log_sum_exp},
     {"loss_scaling", "reference", prepare_loss_scaling},
@@ -100,6 +111,9 @@ constexpr KernelEntry kKernels[] = {
     {"moe_route_grad", "reference", prepare_moe_route_grad},
     {"mul", "simd", prepare_mul_simd},
     {"mul", "reference", prepare_mul},
+    {"muon_momentum", "reference", prepare_muon_momentum},
+    {"muon_update", "reference", prepare_muon_update},
+    {"muon_update_stochastic", "reference", prepare_muon_update_stochastic},
     {"neg", "simd", prepare_neg_simd},
     {"neg", "reference", prepare_neg},
     {"pad", "reference", prepare_pad},
@@ -176,6 +190,7 @@ constexpr KernelEntry kKernels[] = {
     {"sqrt", "reference", prepare_sqrt},
     {"square", "simd", prepare_square_simd},
     {"square", "reference", prepare_square},
+    {"square_sums", "reference", prepare_square_sums},
     {"sub", "simd", prepare_sub_simd},
     {"sub", "reference", prepare_sub},
     {"sum_leading", "simd", prepare_sum_leading_simd},
@@ -191,6 +206,7 @@ constexpr KernelEntry kKernels[] = {
     {"tanh_grad", "simd", prepare_tanh_grad_simd},
     {"tanh_grad", "reference", prepare_tanh_grad},
     {"transpose", "reference", prepare_transpose},
+    {"weighted_sum", "reference", prepare_weighted_sum},
     {"zeros_like", "reference", prepare_zeros_like},
 };
 }  // namespace

@@ -1,10 +1,17 @@
 #include "runtime/backends/cuda/kernels/kernels.h"
+#include "runtime/backends/cuda/kernels/optimizer_kernels.h"
 
 namespace tessera::cuda {
 
 namespace {
 // Best first, reference last; prepare() may decline with a reason. Sorted by op.
 constexpr KernelEntry kKernels[] = {
+    {"adafactor_moment", "reference", prepare_adafactor_moment},
+    {"adafactor_squares", "reference", prepare_adafactor_squares},
+    {"adafactor_update", "reference", prepare_adafactor_update},
+    {"adafactor_update_stochastic", "reference", prepare_adafactor_update_stochastic},
+    {"adamw8_update", "reference", prepare_adamw8_update},
+    {"adamw8_update_stochastic", "reference", prepare_adamw8_update_stochastic},
     {"adamw_update", "reference", prepare_adamw_update},
     {"adamw_update_stochastic", "reference", prepare_adamw_update_stochastic},
     {"adapter_expand", "reference", prepare_adapter_expand},
@@ -54,6 +61,7 @@ constexpr KernelEntry kKernels[] = {
     {"expert_matmul_weight_grad", "reference", prepare_expert_matmul_weight_grad},
     {"gelu", "reference", prepare_gelu},
     {"gelu_grad", "reference", prepare_gelu_grad},
+    {"inverse_norm", "reference", prepare_inverse_norm},
     {"kv_write", "reference", prepare_kv_write},
     {"layer_norm", "reference", prepare_layer_norm},
     {"layer_norm_finish", "reference", prepare_layer_norm_finish},
@@ -73,6 +81,8 @@ constexpr KernelEntry kKernels[] = {
     {"linear_row_max", "reference", prepare_linear_row_max},
     {"linear_row_sums", "cublaslt", prepare_linear_row_sums_lt, true},
     {"linear_row_sums", "reference", prepare_linear_row_sums},
+    {"lion_update", "reference", prepare_lion_update},
+    {"lion_update_stochastic", "reference", prepare_lion_update_stochastic},
     {"log", "reference", prepare_log},
     {"log_sum_exp", "reference", prepare_log_sum_exp},
     {"loss_scaling", "reference", prepare_loss_scaling},
@@ -97,6 +107,9 @@ constexpr KernelEntry kKernels[] = {
     {"moe_route", "reference", prepare_moe_route},
     {"moe_route_grad", "reference", prepare_moe_route_grad},
     {"mul", "reference", prepare_mul},
+    {"muon_momentum", "reference", prepare_muon_momentum},
+    {"muon_update", "reference", prepare_muon_update},
+    {"muon_update_stochastic", "reference", prepare_muon_update_stochastic},
     {"neg", "reference", prepare_neg},
     {"pad", "reference", prepare_pad},
     {"pick", "reference", prepare_pick},
@@ -150,6 +163,7 @@ constexpr KernelEntry kKernels[] = {
     {"split_dim", "reference", prepare_split_dim},
     {"sqrt", "reference", prepare_sqrt},
     {"square", "reference", prepare_square},
+    {"square_sums", "reference", prepare_square_sums},
     {"sub", "reference", prepare_sub},
     {"sum_leading", "reference", prepare_sum_leading},
     {"sum_squares", "reference", prepare_sum_squares},
@@ -158,6 +172,7 @@ constexpr KernelEntry kKernels[] = {
     {"tanh", "reference", prepare_tanh},
     {"tanh_grad", "reference", prepare_tanh_grad},
     {"transpose", "reference", prepare_transpose},
+    {"weighted_sum", "reference", prepare_weighted_sum},
     {"zeros_like", "reference", prepare_zeros_like},
 };
 }  // namespace

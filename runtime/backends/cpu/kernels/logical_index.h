@@ -8,12 +8,14 @@
 
 namespace tessera::cpu {
 
-// Serves result 0 of an element-wise op, whose dims have factors a, b, ....
+// Serves result 0 of an element-wise op, whose dims have factors a, b, ..., or are products of such a factor and one that
+// is whole, as blocks are.
 struct LogicalIndex {
   int rank = 0;
   int64_t dims[TSR_ABI_MAX_RANK] = {};     // local
   int64_t strides[TSR_ABI_MAX_RANK] = {};  // global
   FactorIndex factors[TSR_ABI_MAX_RANK];
+  int64_t widths[TSR_ABI_MAX_RANK] = {};  // elements of a step of the factor
 
   explicit LogicalIndex(const KernelSpec& spec) {
     int64_t stride = 1;
@@ -21,16 +23,22 @@ struct LogicalIndex {
     for (int dim = rank - 1; dim >= 0; --dim) {
       const tsr_abi_factor& factor = spec.factor(static_cast<char>('a' + dim));
       dims[dim] = spec.output(0).dims[dim];
+      const int64_t steps =
+          factor.end[0] - factor.begin[0] + (factor.range_count > 1 ? factor.end[1] - factor.begin[1] : 0);
+      widths[dim] = steps > 0 ? dims[dim] / steps : 1;
       factors[dim] = FactorIndex(factor);
       strides[dim] = stride;
-      stride *= factor.global_extent;
+      stride *= factor.global_extent * widths[dim];
     }
   }
 
   uint64_t to_global(int64_t local) const {
     int64_t global = 0;
     for (int dim = rank - 1; dim >= 0; --dim) {
-      global += factors[dim].to_global(local % dims[dim]) * strides[dim];
+      const int64_t at = local % dims[dim], width = widths[dim];
+      global += (width == 1 ? factors[dim].to_global(at)
+                            : factors[dim].to_global(at / width) * width + at % width) *
+                strides[dim];
       local /= dims[dim];
     }
     return static_cast<uint64_t>(global);

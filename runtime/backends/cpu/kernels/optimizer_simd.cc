@@ -1,9 +1,10 @@
-// adamw_update, sgd_update and sum_squares in f32, vectorised: one pass over memory each.
+// adamw_update, sgd_update, lion_update and sum_squares in f32, vectorised: one pass over memory each.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
 
 #include "runtime/backends/cpu/kernels/kernels.h"
+#include "runtime/backends/cpu/kernels/optimizer_kernels.h"
 #include "runtime/backends/cpu/kernels/simd_targets.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -27,6 +28,12 @@ struct AdamwStep {
 
 struct SgdStep {
   float momentum, weight_decay, lr, gscale;
+};
+
+struct LionStep {
+  float beta1, beta2;
+  float fresh1, fresh2;  // 1 - beta, rounded once
+  float weight_decay, lr, gscale;
 };
 
 }  // namespace
@@ -91,6 +98,20 @@ struct SgdUpdate {
   }
 };
 
+// p, g, m -> p, m
+struct LionUpdate {
+  LionStep s;
+  HWY_INLINE void operator()(DU d, const VU* x, VU* y) const {
+    const VU g = hn::Mul(x[1], hn::Set(d, s.gscale)), zero = hn::Zero(d), one = hn::Set(d, 1.0f);
+    const VU mixed = hn::MulAdd(hn::Set(d, s.beta1), x[2], hn::Mul(hn::Set(d, s.fresh1), g));
+    const VU sign =
+        hn::Sub(hn::IfThenElseZero(hn::Gt(mixed, zero), one), hn::IfThenElseZero(hn::Lt(mixed, zero), one));
+    const VU direction = hn::MulAdd(hn::Set(d, s.weight_decay), x[0], sign);
+    y[0] = hn::NegMulAdd(hn::Set(d, s.lr), direction, x[0]);
+    y[1] = hn::MulAdd(hn::Set(d, s.beta2), x[2], hn::Mul(hn::Set(d, s.fresh2), g));
+  }
+};
+
 void adamw_elements(const AdamwStep& step, const float* const* in, float* const* out, int64_t begin,
                     int64_t end) {
   update_elements<4, 3>(in, out, begin, end, AdamwUpdate{step});
@@ -99,6 +120,11 @@ void adamw_elements(const AdamwStep& step, const float* const* in, float* const*
 void sgd_elements(const SgdStep& step, const float* const* in, float* const* out, int64_t begin,
                   int64_t end) {
   update_elements<3, 2>(in, out, begin, end, SgdUpdate{step});
+}
+
+void lion_elements(const LionStep& step, const float* const* in, float* const* out, int64_t begin,
+                   int64_t end) {
+  update_elements<3, 2>(in, out, begin, end, LionUpdate{step});
 }
 
 // Lanes sum at most 512 elements each in f32, then in double.
@@ -135,6 +161,7 @@ namespace tessera::cpu {
 
 HWY_EXPORT(adamw_elements);
 HWY_EXPORT(sgd_elements);
+HWY_EXPORT(lion_elements);
 HWY_EXPORT(sum_squares_elements);
 
 namespace {
@@ -152,6 +179,7 @@ Result<PreparedKernel> prepare_adamw_update_simd(const KernelSpec& spec) {
   const int64_t count = spec.output_elements(0);
   const double beta1 = spec.f64("beta1"), beta2 = spec.f64("beta2");
   const double eps = spec.f64("eps"), weight_decay = spec.f64("weight_decay");
+  const float lr_scale = static_cast<float>(spec.f64("lr_scale"));
   const bool clipped = spec.input_count() == 7;
   return simd_prepared(
       spec, 17 * static_cast<double>(count), make_kernel([=](const LaunchArgs& args) {
@@ -164,7 +192,7 @@ Result<PreparedKernel> prepare_adamw_update_simd(const KernelSpec& spec) {
                           .v_unbias = static_cast<float>(1 / (1 - std::pow(beta2, step))),
                           .eps = static_cast<float>(eps),
                           .weight_decay = static_cast<float>(weight_decay),
-                          .lr = *args.in<float>(4),
+                          .lr = lr_scale * *args.in<float>(4),
                           .gscale = clipped ? *args.in<float>(6) : 1.0f};
         const float* in[] = {args.in<float>(0), args.in<float>(1), args.in<float>(2), args.in<float>(3)};
         float* out[] = {args.out<float>(0), args.out<float>(1), args.out<float>(2)};
@@ -183,10 +211,12 @@ Result<PreparedKernel> prepare_sgd_update_simd(const KernelSpec& spec) {
   const int64_t count = spec.output_elements(0);
   const float momentum = static_cast<float>(spec.f64("momentum"));
   const float weight_decay = static_cast<float>(spec.f64("weight_decay"));
+  const float lr_scale = static_cast<float>(spec.f64("lr_scale"));
   const bool clipped = spec.input_count() == 5;
   return simd_prepared(
       spec, 6 * static_cast<double>(count), make_kernel([=](const LaunchArgs& args) {
-        const SgdStep s{momentum, weight_decay, *args.in<float>(3), clipped ? *args.in<float>(4) : 1.0f};
+        const SgdStep s{momentum, weight_decay, lr_scale * *args.in<float>(3),
+                        clipped ? *args.in<float>(4) : 1.0f};
         const float* in[] = {args.in<float>(0), args.in<float>(1), args.in<float>(2)};
         float* out[] = {args.out<float>(0), args.out<float>(1)};
         args.pool.parallel_ranges(count, kUpdateGrain, [&](int64_t begin, int64_t end) {
@@ -195,6 +225,33 @@ Result<PreparedKernel> prepare_sgd_update_simd(const KernelSpec& spec) {
           keep(in[2], out[1], begin, end);
         });
       }));
+}
+
+// p, g, m, lr, (gscale) -> p, m
+Result<PreparedKernel> prepare_lion_update_simd(const KernelSpec& spec) {
+  TSR_RETURN_IF_ERROR(require_simd_f32(spec));
+  const int64_t count = spec.output_elements(0);
+  const double beta1 = spec.f64("beta1"), beta2 = spec.f64("beta2");
+  const double weight_decay = spec.f64("weight_decay");
+  const float lr_scale = static_cast<float>(spec.f64("lr_scale"));
+  const bool clipped = spec.input_count() == 5;
+  return simd_prepared(spec, 11 * static_cast<double>(count), make_kernel([=](const LaunchArgs& args) {
+                         const LionStep s{.beta1 = static_cast<float>(beta1),
+                                          .beta2 = static_cast<float>(beta2),
+                                          .fresh1 = static_cast<float>(1 - beta1),
+                                          .fresh2 = static_cast<float>(1 - beta2),
+                                          .weight_decay = static_cast<float>(weight_decay),
+                                          .lr = lr_scale * *args.in<float>(3),
+                                          .gscale = clipped ? *args.in<float>(4) : 1.0f};
+                         const float* in[] = {args.in<float>(0), args.in<float>(1), args.in<float>(2)};
+                         float* out[] = {args.out<float>(0), args.out<float>(1)};
+                         args.pool.parallel_ranges(count, kUpdateGrain, [&](int64_t begin, int64_t end) {
+                           if (s.gscale != 0)
+                             return HWY_DYNAMIC_DISPATCH(lion_elements)(s, in, out, begin, end);
+                           keep(in[0], out[0], begin, end);
+                           keep(in[2], out[1], begin, end);
+                         });
+                       }));
 }
 
 // Partial sums stand in the workspace, one a task, added in order: the same bits for any number of threads.

@@ -32,7 +32,9 @@ struct ShardIndex {
       const int64_t extent = dims[static_cast<size_t>(dim)];
       if (factor.range_count > 1)
         return Status(StatusCode::kUnsupported, format("two ranges of dim {}: wanted one", dim));
-      made.begin += factor.begin[0] * stride;
+      // A dim may be a product of its factor and one that is whole, as blocks are.
+      const int64_t steps = factor.end[0] - factor.begin[0], width = steps > 0 ? extent / steps : 1;
+      made.begin += factor.begin[0] * width * stride;
       if (count == 0) levels[count++] = {1, 1};
       Level& last = levels[count - 1];
       if (last.extent * last.stride == stride) {
@@ -42,7 +44,7 @@ struct ShardIndex {
           return Status(StatusCode::kUnsupported, format("a shard cut along more than {} dims", kMost));
         levels[count++] = {extent, stride};
       }
-      stride *= factor.global_extent;
+      stride *= factor.global_extent * width;
     }
     if (count > 0) made.row = levels[0].extent;
     if (count > 1) {

@@ -48,6 +48,17 @@ struct StochasticRounding {
   }
 };
 
+// Of an update whose first result is the bf16 parameter; its gradient is f32.
+inline Result<StochasticRounding> stochastic_rounding(const KernelSpec& spec) {
+  if (spec.input_dtype(1) != DType::kF32)
+    return Status(StatusCode::kUnsupported,
+                  format("a gradient in {}: this kernel takes f32", to_text(spec.input_dtype(1))));
+  TSR_ASSIGN_OR_RETURN(const ShardIndex index, ShardIndex::create(spec));
+  StochasticRounding made;
+  made.take({static_cast<uint64_t>(spec.i64("salt")), index});
+  return made;
+}
+
 // The value unchanged: storing it rounds to nearest.
 struct NearestRounding {
   static constexpr bool kHasSeed = false;

@@ -1,0 +1,15 @@
+// Lion (Chen et al., "Symbolic discovery of optimization algorithms", NeurIPS 2023): state "<parameter>.m".
+#include "graph/optim/optimizers.h"
+
+namespace tessera {
+
+std::map<std::string, double> lion_defaults() {
+  return {{"beta1", 0.9}, {"beta2", 0.99}, {"weight_decay", 0.0}};
+}
+
+Status emit_lion(const OptimizerContext& context, const std::map<std::string, double>& hyper) {
+  TSR_ASSIGN_OR_RETURN(const TensorId m, add_optimizer_state(context, "m"));
+  return emit_update(context, "lion_update", {&m, 1}, {&context.lr, 1}, hyper);
+}
+
+}  // namespace tessera
