@@ -32,6 +32,7 @@ Inferred infer_update(std::string_view op, Types in, Attrs attrs, bool stochasti
   TSR_RETURN_IF_ERROR(check_rank_at_least(op, in, 0, "parameter", 1));
   if (stochastic) {
     TSR_RETURN_IF_ERROR(check_dtype(op, in, 0, "parameter", DType::kBF16));
+    TSR_RETURN_IF_ERROR(check_dtype(op, in, 1, "gradient", statistics_dtype(in[1].dtype)));
     TSR_RETURN_IF_ERROR(check_same_shape(op, in, 0, 1));
     TSR_RETURN_IF_ERROR(check_dtype(op, in, 9, "seed", DType::kI64));
     TSR_RETURN_IF_ERROR(check_shape(op, in, 9, "seed", Shape{}));

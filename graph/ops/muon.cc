@@ -136,6 +136,7 @@ Inferred infer_update(std::string_view op, Types in, Attrs attrs, bool stochasti
   TSR_RETURN_IF_ERROR(check_same_shape(op, in, 0, 1));
   if (stochastic) {
     TSR_RETURN_IF_ERROR(check_dtype(op, in, 0, "parameter", DType::kBF16));
+    TSR_RETURN_IF_ERROR(check_dtype(op, in, 1, "direction", statistics_dtype(in[1].dtype)));
     TSR_RETURN_IF_ERROR(check_dtype(op, in, 4, "seed", DType::kI64));
     TSR_RETURN_IF_ERROR(check_shape(op, in, 4, "seed", Shape{}));
   } else {
