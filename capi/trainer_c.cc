@@ -39,6 +39,14 @@ tsr_status* tsr_trainer_step(tsr_trainer* trainer, tsr_step* out_step) {
   });
 }
 
+tsr_status* tsr_trainer_set_lr(tsr_trainer* trainer, double lr) {
+  return guard([&]() -> Status {
+    TSR_RETURN_IF_ERROR(required({{trainer, "trainer"}}));
+    TSR_RETURN_IF_ERROR(trainer->value->usable());
+    return trainer->value->set_lr(lr);
+  });
+}
+
 tsr_status* tsr_trainer_evaluate(tsr_trainer* trainer, double* out_loss) {
   return guard([&]() -> Status {
     TSR_RETURN_IF_ERROR(required({{trainer, "trainer"}, {out_loss, "out_loss"}}));

@@ -71,6 +71,11 @@ func (t *Trainer) StepContext(ctx context.Context) (Step, error) {
 	return Step{out.GetStep(), out.GetLoss(), out.GetGrad_norm(), out.GetLr(), out.GetSeconds()}, nil
 }
 
+// SetLR is the rate of the next step and of those after it; below 0 the schedule's again.
+func (t *Trainer) SetLR(lr float64) error {
+	return (*handle)(t).call(func(c uintptr) uintptr { return raw.Tsr_trainer_set_lr(c, lr) })
+}
+
 // Evaluate is the mean loss over the dataset's evaluation part; of own graphs, of the inputs fed.
 func (t *Trainer) Evaluate() (float64, error) { return t.EvaluateContext(context.Background()) }
 

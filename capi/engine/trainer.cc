@@ -302,10 +302,18 @@ Result<StepInfo> Trainer::step() {
   return info;
 }
 
+Status Trainer::set_lr(double lr) {
+  if (!(lr <= 1e6))
+    return Status(StatusCode::kInvalidArgument,
+                  format("lr is {}, wanted at most 1e6, or below 0 for the schedule's", lr));
+  lr_ = lr < 0 ? std::nullopt : std::optional(lr);
+  return {};
+}
+
 Result<StepInfo> Trainer::run_step() {
   StepInfo info;
   info.step = step_ + 1;
-  info.lr = settings_.rate.at(info.step);
+  info.lr = lr_.value_or(settings_.rate.at(info.step));
   if (dataset_) {
     TSR_RETURN_IF_ERROR(feed_training_batch());
   } else {

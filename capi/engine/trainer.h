@@ -44,6 +44,8 @@ class Trainer {
   // as that may help.
   Result<StepInfo> step();
   Result<double> evaluate();
+  // The rate of steps to come, in place of the schedule's; below 0: the schedule's.
+  Status set_lr(double lr);
 
   Status save(const std::string& folder);
   // The checkpoint that `save` puts in its place, for whoever has the lease; `cancel` ends it from then on.
@@ -107,6 +109,7 @@ class Trainer {
   bool loss_scale_fed_ = false;           // by the caller
   std::optional<int64_t> label_count_;    // of the labels fed last, where the graph has one input of labels
   std::vector<int32_t> tokens_, labels_, positions_, segments_;  // [batch, seq]
+  std::optional<double> lr_;                                     // in place of the schedule's
   int64_t step_ = 0;                      // updates made
   int64_t position_ = 0;                  // batches taken from the dataset: steps and skipped steps
   int64_t skipped_ = 0;

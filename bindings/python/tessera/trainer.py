@@ -58,6 +58,11 @@ class Trainer(Handle):
         for _ in range(count):
             yield self.step()
 
+    def set_lr(self, lr: float) -> None:
+        """The rate of the next step and of those after it; below 0 the schedule's again."""
+        with self._pointer as c:
+            check(raw.tsr_trainer_set_lr(c, lr))
+
     def evaluate(self) -> float:
         """Mean loss over the dataset's evaluation part."""
         with self._pointer as c:

@@ -1309,6 +1309,10 @@ typedef struct tsr_step {
  * devices are lost: tsr_trainer_resume, or free. */
 TSR_API tsr_status* tsr_trainer_step(tsr_trainer* trainer, tsr_step* out_step);
 
+/* The rate of the next step and of those after it, in place of the schedule's; below 0: the schedule's again. Factors of
+ * groups apply to it. A checkpoint does not hold it. TSR_INVALID_ARGUMENT for no number, and above 1e6. */
+TSR_API tsr_status* tsr_trainer_set_lr(tsr_trainer* trainer, double lr);
+
 /* Mean loss over the dataset's evaluation part (own graphs: of the inputs fed), without dropout or update. */
 TSR_API tsr_status* tsr_trainer_evaluate(tsr_trainer* trainer, double* out_loss);
 

@@ -54,6 +54,13 @@ public final class Trainer extends Handle {
     return new Step(number[0], values[0], values[1], values[2], values[3]);
   }
 
+  /** The rate of the next step and of those after it; below 0 the schedule's again. */
+  public void setLr(double lr) {
+    try (Use use = use()) {
+      use.check(Raw.tsr_trainer_set_lr(use.pointer, lr));
+    }
+  }
+
   /** Mean loss over the dataset's evaluation part, or of the inputs fed. */
   public double evaluate() {
     double[] loss = new double[1];
