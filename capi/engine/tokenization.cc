@@ -5,15 +5,18 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <optional>
 #include <set>
 #include <system_error>
 #include <thread>
 #include <utility>
 
+#include "capi/engine/text_file.h"
 #include "graph/base/cancellation.h"
 #include "graph/base/progress.h"
 #include "graph/base/text.h"
@@ -173,14 +176,40 @@ std::vector<ReadRow> read_block(const std::vector<LineReader::Line>& lines, cons
   return rows;
 }
 
+// A text that is one JSON array as lines, one for each element.
+Result<std::string> lines_of_array(std::string_view text, std::string_view name) {
+  Result<Json> rows = parse_json(text, format("training data '{}'", name));
+  if (!rows.ok()) return Status(StatusCode::kInvalidArgument, std::string(rows.status().message()));
+  std::string lines;
+  for (const Json& row : *rows) lines += dump(row) + "\n";
+  return lines;
+}
+
+// Whether a file that is no pipe begins as an array does; rows begin with a brace.
+bool begins_array(const std::string& path) {
+  std::error_code ignored;
+  if (!std::filesystem::is_regular_file(path, ignored)) return false;
+  std::ifstream file(path, std::ios::binary);
+  return (file >> std::ws).peek() == '[';
+}
+
 class Tokenizing {
  public:
   Tokenizing(const DataSettings& settings, const ExampleMaker& maker, TokenFileWriter& writer)
       : settings_(settings), maker_(maker), writer_(writer) {}
 
   Status read_file(const std::string& path, size_t number, size_t files) {
+    if (begins_array(path)) {
+      TSR_ASSIGN_OR_RETURN(const std::string text, read_text_file(path, "training data", kMostJsonBytes));
+      return read_text(text, path, number, files);
+    }
     TSR_ASSIGN_OR_RETURN(LineReader reader, LineReader::open(path));
     return read(std::move(reader), path, number, files);
+  }
+  Status read_text(std::string_view text, const std::string& path, size_t number, size_t files) {
+    if (!trim(text).starts_with('[')) return read(LineReader::of_text(text), path, number, files);
+    TSR_ASSIGN_OR_RETURN(const std::string lines, lines_of_array(text, path));
+    return read(LineReader::of_text(lines), path, number, files);
   }
   Status read(LineReader reader, const std::string& path, size_t number, size_t files) {
     path_ = path, file_ = static_cast<uint16_t>(number);
@@ -269,10 +298,19 @@ std::optional<TokenizedData> cached(const std::string& path, const Json& key, si
   return TokenizedData{std::move(*file), std::move(*report), path};
 }
 
-std::string temporary_path() {
-  const char* const folder = std::getenv("TMPDIR");
-  return format("{}/tessera-{}-tokens", folder == nullptr || *folder == '\0' ? "/tmp" : folder,
-                static_cast<int64_t>(getuid()));
+// A folder below $TMPDIR that is this user's alone: texts may be private, and others may have put a link there.
+Result<std::string> temporary_path() {
+  const char* const given = std::getenv("TMPDIR");
+  const std::string folder = format("{}/tessera-{}", given == nullptr || *given == '\0' ? "/tmp" : given,
+                                    static_cast<int64_t>(getuid()));
+  if (mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) return io_error(folder, "make the folder");
+  struct stat about {};
+  if (lstat(folder.c_str(), &about) != 0) return io_error(folder, "look at");
+  if (!S_ISDIR(about.st_mode) || about.st_uid != getuid() || (about.st_mode & 022) != 0)
+    return Status(
+        StatusCode::kIo,
+        format("{}: wanted a folder that this user alone may write to; remove it, or set TMPDIR", folder));
+  return folder + "/data.tokens";
 }
 
 }  // namespace
@@ -281,7 +319,7 @@ Result<TokenizedData> tokenize(const std::vector<std::string>& paths, const std:
                                const DataSettings& settings,
                                const std::shared_ptr<const Tokenizer>& tokenizer) {
   Json key;
-  std::string path = temporary_path();
+  std::string path;
   if (!settings.cache.empty()) {
     TSR_ASSIGN_OR_RETURN(key, key_of(paths, text, settings, *tokenizer));
   }
@@ -290,19 +328,21 @@ Result<TokenizedData> tokenize(const std::vector<std::string>& paths, const std:
     path = format("{}/{}.tokens", settings.cache, fingerprint_of(dump(key)));
     if (std::optional<TokenizedData> found = cached(path, key, paths.size())) return std::move(*found);
     std::error_code failed;
-    std::filesystem::create_directories(settings.cache, failed);
+    if (std::filesystem::create_directories(settings.cache, failed))
+      std::filesystem::permissions(settings.cache, std::filesystem::perms::owner_all, failed);
     if (failed)
       return Status(StatusCode::kIo, format("dataset: option 'cache': cannot make folder '{}': {}",
                                             settings.cache, failed.message()));
+  } else {
+    TSR_ASSIGN_OR_RETURN(path, temporary_path());
   }
   TSR_ASSIGN_OR_RETURN(const auto maker,
                        ExampleMaker::create(tokenizer, settings.chat_template, settings.examples));
   TSR_ASSIGN_OR_RETURN(TokenFileWriter writer, TokenFileWriter::create(path));
   Tokenizing tokenizing(settings, *maker, writer);
   for (size_t i = 0; i < paths.size(); ++i)
-    TSR_RETURN_IF_ERROR(text != nullptr
-                            ? tokenizing.read(LineReader::of_text(*text), paths[i], i, paths.size())
-                            : tokenizing.read_file(paths[i], i, paths.size()));
+    TSR_RETURN_IF_ERROR(text != nullptr ? tokenizing.read_text(*text, paths[i], i, paths.size())
+                                        : tokenizing.read_file(paths[i], i, paths.size()));
   TokenizedData data;
   data.report = tokenizing.finish();
   const Json about = {{"key", key}, {"report", json_of(data.report)}};

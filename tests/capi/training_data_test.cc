@@ -279,6 +279,10 @@ TEST_CASE("rows in memory are those of a file") {
   ok(tsr_dataset_new_text(text.data(), text.size(), byte_tokenizer().get(),
                           options({{"seq", 32}, {"kind", std::string("text")}}).get(), &made));
   CHECK(rows_of(Dataset(made), 0, 3, 32) == rows_of(file, 0, 3, 32));
+  const Dataset array =
+      data_of(write_rows(scratch, "x.json", {"", " [" + rows[0] + ",", rows[1] + ",", rows[2], "]"}),
+              {{"seq", 32}, {"kind", std::string("auto")}});
+  CHECK(rows_of(array, 0, 3, 32) == rows_of(file, 0, 3, 32));
   const Error error = take(tsr_dataset_new_text("{", 1, byte_tokenizer().get(),
                                                 options({{"kind", std::string("text")}}).get(), &made));
   CHECK(error.message.find("'text in memory' line 1") != std::string::npos);
