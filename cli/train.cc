@@ -335,7 +335,7 @@ void register_train(CLI::App& app) {
                       "factor on the rate of *.lora_b (default 1)");
   command->add_option("--momentum", args->momentum, "of sgd (default 0.9) and muon (default 0.95)");
   command->add_option("--muon-scale", args->muon_scale,
-                      "of muon: match_rms_adamw (default: one rate serves all) or original");
+                      "of muon: match_rms_adamw (default), with which one rate serves all, or original");
   command->add_option("--clip-norm", args->clip_norm,
                       "bound on the global gradient norm (default 1.0); 0: none");
   command->add_option(
