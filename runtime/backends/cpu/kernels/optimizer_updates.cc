@@ -64,19 +64,25 @@ PreparedKernel adamw_update(const KernelSpec& spec, const Rounding& rounding) {
       }));
 }
 
-template <class T, class Rounding>
-PreparedKernel sgd_update(const KernelSpec& spec, const Rounding& rounding) {
+// What an optimizer of one state makes of an element.
+struct OneStateStep {
+  double direction, state;  // against the first, times the rate; and the new state
+};
+
+// step(parameter, gradient, state) of every element.
+template <class T, class Rounding, class Step>
+PreparedKernel one_state_update(const KernelSpec& spec, double flops, const Rounding& rounding,
+                                const Step& step) {
   using P = typename Rounding::Element;
   const int64_t count = spec.output_elements(0);
-  const double momentum = spec.f64("momentum"), weight_decay = spec.f64("weight_decay");
   const double lr_scale = spec.f64("lr_scale");
   const bool clipped = spec.input_count() >= 5;
   return reference_kernel(
-      spec, 6 * static_cast<double>(count), make_kernel([=](const LaunchArgs& args) {
+      spec, flops * static_cast<double>(count), make_kernel([=](const LaunchArgs& args) {
         const P* p_in = args.in<P>(0);
-        const T *g_in = args.in<T>(1), *buf_in = args.in<T>(2);
+        const T *g_in = args.in<T>(1), *state_in = args.in<T>(2);
         P* p_out = args.out<P>(0);
-        T* buf_out = args.out<T>(1);
+        T* state_out = args.out<T>(1);
         const double lr = lr_scale * static_cast<double>(*args.in<T>(3));
         const double gscale = scalar_or_one<T>(args, 4, clipped);
         args.pool.parallel_ranges(count, kElementGrain, [&](int64_t begin, int64_t end) {
@@ -89,46 +95,31 @@ PreparedKernel sgd_update(const KernelSpec& spec, const Rounding& rounding) {
           mine.bind(args);
           for (int64_t i = begin; i < end; ++i) {
             const double p = mine.value(p_in[i]), g = static_cast<double>(g_in[i]) * gscale;
-            const double buf = momentum * static_cast<double>(buf_in[i]) + g + weight_decay * p;
-            p_out[i] = mine.rounded(p - lr * buf, i);
-            buf_out[i] = static_cast<T>(buf);
+            const OneStateStep made = step(p, g, static_cast<double>(state_in[i]));
+            p_out[i] = mine.rounded(p - lr * made.direction, i);
+            state_out[i] = static_cast<T>(made.state);
           }
         });
       }));
 }
 
 template <class T, class Rounding>
+PreparedKernel sgd_update(const KernelSpec& spec, const Rounding& rounding) {
+  const double momentum = spec.f64("momentum"), weight_decay = spec.f64("weight_decay");
+  return one_state_update<T>(spec, 6, rounding, [=](double p, double g, double buf) {
+    const double direction = momentum * buf + g + weight_decay * p;
+    return OneStateStep{direction, direction};
+  });
+}
+
+template <class T, class Rounding>
 PreparedKernel lion_update(const KernelSpec& spec, const Rounding& rounding) {
-  using P = typename Rounding::Element;
-  const int64_t count = spec.output_elements(0);
-  const double beta1 = spec.f64("beta1"), beta2 = spec.f64("beta2");
-  const double weight_decay = spec.f64("weight_decay"), lr_scale = spec.f64("lr_scale");
-  const bool clipped = spec.input_count() >= 5;
-  return reference_kernel(
-      spec, 11 * static_cast<double>(count), make_kernel([=](const LaunchArgs& args) {
-        const P* p_in = args.in<P>(0);
-        const T *g_in = args.in<T>(1), *m_in = args.in<T>(2);
-        P* p_out = args.out<P>(0);
-        T* m_out = args.out<T>(1);
-        const double lr = lr_scale * static_cast<double>(*args.in<T>(3));
-        const double gscale = scalar_or_one<T>(args, 4, clipped);
-        args.pool.parallel_ranges(count, kElementGrain, [&](int64_t begin, int64_t end) {
-          if (gscale == 0) {
-            keep<P>(args, 0, 0, begin, end);
-            keep<T>(args, 2, 1, begin, end);
-            return;
-          }
-          Rounding mine = rounding;
-          mine.bind(args);
-          for (int64_t i = begin; i < end; ++i) {
-            const double p = mine.value(p_in[i]), g = static_cast<double>(g_in[i]) * gscale;
-            const double m = static_cast<double>(m_in[i]), mixed = beta1 * m + (1 - beta1) * g;
-            const double sign = mixed > 0 ? 1 : mixed < 0 ? -1 : 0;
-            p_out[i] = mine.rounded(p - lr * (sign + weight_decay * p), i);
-            m_out[i] = static_cast<T>(beta2 * m + (1 - beta2) * g);
-          }
-        });
-      }));
+  const double beta1 = spec.f64("beta1"), beta2 = spec.f64("beta2"), weight_decay = spec.f64("weight_decay");
+  return one_state_update<T>(spec, 11, rounding, [=](double p, double g, double m) {
+    const double mixed = beta1 * m + (1 - beta1) * g;
+    const double sign = mixed > 0 ? 1 : mixed < 0 ? -1 : 0;
+    return OneStateStep{sign + weight_decay * p, beta2 * m + (1 - beta2) * g};
+  });
 }
 
 }  // namespace
