@@ -90,6 +90,10 @@ final class HostileTest {
     handle(Tensor.of(new float[6], 2, 3), Tensor.of(new float[1]));
     give(Tensor.class, Tensor.borrow(DType.F32, ByteBuffer.allocateDirect(8), 2), new Tensor(DType.Q4_0, 32));
 
+    give(Dataset.Rows.class, null, new Dataset.Rows(null, null, null, null, null),
+        new Dataset.Rows(new int[] {1, 2, 3, 4}, null, null, null, null),
+        new Dataset.Rows(new int[] {1, -2}, new int[] {1}, new float[] {Float.NaN, 1}, new int[] {0, 0}, new int[] {Integer.MAX_VALUE, 0}));
+
     give(String.class, null, "", "\0", "x\0", "\uD800", "x", "cpu:2", "go", "y", "{", "[]", "ä\uD83D\uDE00", "%s%n", "x".repeat(100000));
     give(int.class, 0, 1, -1, Integer.MAX_VALUE, Integer.MIN_VALUE);
     give(long.class, 0L, 1L, -1L, 4L, Long.MAX_VALUE, Long.MIN_VALUE, 1L << 40);

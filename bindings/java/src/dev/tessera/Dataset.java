@@ -74,6 +74,7 @@ public final class Dataset extends Handle {
 
   /** Takes rows of {@code seq} tokens. */
   public static Dataset ofRows(Rows rows, int seq, Map<String, ?> options) {
+    Native.required("rows", rows);
     int[] tokens = rows.tokens();
     Native.required("tokens", tokens);
     if (seq < 1 || tokens.length == 0 || tokens.length % seq != 0) {
