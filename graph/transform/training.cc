@@ -1,6 +1,9 @@
 #include "graph/transform/training.h"
 
+#include <functional>
+#include <map>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "graph/autodiff.h"
@@ -8,8 +11,10 @@
 #include "graph/base/wildcard.h"
 #include "graph/transform/canonical_order.h"
 #include "graph/transform/fusion.h"
+#include "graph/transform/graph_copy.h"
 #include "graph/transform/precision.h"
 #include "graph/transform/prune.h"
+#include "graph/transform/token_loss.h"
 
 namespace tessera {
 
@@ -30,11 +35,13 @@ Result<TensorId> find_loss(const Graph& graph) {
   return *loss;
 }
 
-// The graph with `loss` as its only output, in canonical order.
-Result<Graph> only_loss(const Graph& forward_with_loss, TensorId loss) {
+// The graph with `loss` as its only output, in canonical order; with `logprobs` that is kept, too.
+Result<Graph> only_loss(const Graph& forward_with_loss, TensorId loss,
+                        std::optional<TensorId> logprobs = std::nullopt) {
   Graph graph = forward_with_loss;
   graph.clear_outputs();
   TSR_RETURN_IF_ERROR(graph.add_output("loss", loss));
+  if (logprobs) TSR_RETURN_IF_ERROR(graph.add_output(std::string(kLogprobs), *logprobs));
   return in_canonical_order(graph);
 }
 
@@ -52,11 +59,7 @@ Status add_token_loss(Graph& graph) {
   TSR_ASSIGN_OR_RETURN(const TensorId loss_scale,
                        graph.add_tensor("loss_scale", {scalar_dtype(type.dtype), {}}, TensorKind::kInput));
   graph.set_scope("loss");
-  TSR_ASSIGN_OR_RETURN(const TensorId max, graph.add("row_max", {*logits}));
-  TSR_ASSIGN_OR_RETURN(const TensorId sum, graph.add("row_sum_exp", {*logits, max}));
-  TSR_ASSIGN_OR_RETURN(const TensorId picked, graph.add("pick", {*logits, labels}));
-  TSR_ASSIGN_OR_RETURN(const TensorId losses,
-                       graph.add("cross_entropy", {*logits, labels, max, sum, picked}));
+  TSR_ASSIGN_OR_RETURN(const TensorId losses, add_cross_entropy(graph, *logits, labels));
   std::vector<int64_t> every_dim;
   for (int dim = 0; dim < tokens.rank(); ++dim) every_dim.push_back(dim);
   TSR_ASSIGN_OR_RETURN(const TensorId total, graph.add("reduce_sum", {losses}, {{"axes", every_dim}}));
@@ -92,21 +95,16 @@ Result<std::map<std::string, double>> hyper_parameters(const OptimizerDef& optim
 }
 
 // The factor on every gradient: 1 within the bound, less above it, 0 when the norm is not finite, which
-// leaves parameters and state as they are. 0 times the square of the loss is an addend: nothing where the loss is
-// finite, and where it is not, neither is the norm. (A square reads the loss whole, as the output does; an addend of
-// it would be reduced once more.)
-Result<std::vector<TensorId>> add_gradient_scale(Graph& graph, double clip_norm, TensorId loss_scale) {
+// leaves parameters and state as they are. `first` makes an addend of their squares' sum, of the type given.
+Result<std::vector<TensorId>> add_gradient_scale(Graph& graph, std::span<const Gradient> gradients,
+                                                 double clip_norm, TensorId loss_scale,
+                                                 const std::function<Result<TensorId>(DType)>& first) {
   graph.set_scope("clip");
-  TSR_ASSIGN_OR_RETURN(const TensorId loss, find_loss(graph));
   TensorId sum = kNoTensor;
-  for (const Gradient& gradient : std::vector<Gradient>(graph.gradients().begin(), graph.gradients().end())) {
+  for (const Gradient& gradient : gradients) {
     TSR_ASSIGN_OR_RETURN(const TensorId squares, graph.add("sum_squares", {gradient.gradient}));
     if (sum == kNoTensor) {
-      TSR_ASSIGN_OR_RETURN(const TensorId square, graph.add("square", {loss}));
-      TSR_ASSIGN_OR_RETURN(sum, graph.add("scale", {square}, {{"factor", 0.0}}));
-      if (const DType dtype = graph.type(squares).dtype; graph.type(sum).dtype != dtype) {
-        TSR_ASSIGN_OR_RETURN(sum, graph.add("cast", {sum}, {{"dtype", to_text(dtype)}}));
-      }
+      TSR_ASSIGN_OR_RETURN(sum, first(graph.type(squares).dtype));
     }
     TSR_ASSIGN_OR_RETURN(sum, graph.add("add", {sum, squares}));
   }
@@ -117,6 +115,16 @@ Result<std::vector<TensorId>> add_gradient_scale(Graph& graph, double clip_norm,
       graph.add_node("clip_scale", inputs, {{"max_norm", clip_norm > 0 ? clip_norm : kNoBound}}));
   TSR_RETURN_IF_ERROR(graph.add_output("grad_norm", scale_and_norm[1]));
   return scale_and_norm;
+}
+
+// 0 times the square of the loss: nothing where the loss is finite, and where it is not, neither is the norm. (A square
+// reads the loss whole, as the output does; an addend of it would be reduced once more.)
+Result<TensorId> add_zero_of_loss(Graph& graph, DType dtype) {
+  TSR_ASSIGN_OR_RETURN(const TensorId loss, find_loss(graph));
+  TSR_ASSIGN_OR_RETURN(const TensorId square, graph.add("square", {loss}));
+  TSR_ASSIGN_OR_RETURN(const TensorId zero, graph.add("scale", {square}, {{"factor", 0.0}}));
+  if (graph.type(zero).dtype == dtype) return zero;
+  return graph.add("cast", {zero}, {{"dtype", to_text(dtype)}});
 }
 
 // The factor on the loss, as state.
@@ -161,25 +169,30 @@ class LossScale {
 
 constexpr std::string_view kLoraPlusMatch = "*.lora_b";
 
-// The hyper-parameters of one parameter's update.
-std::map<std::string, double> hyper_of(const Tensor& parameter, const OptimizerOptions& options,
-                                       const std::map<std::string, double>& hyper) {
-  std::map<std::string, double> own = hyper;
-  const ParameterGroup* group = find_group(options.groups, parameter.name);
-  if (group != nullptr && group->weight_decay) {
-    own["weight_decay"] = *group->weight_decay;
-  } else if (!decays_by_default(parameter)) {
-    own["weight_decay"] = 0;
+// An optimizer with its hyper-parameters.
+struct ChosenOptimizer {
+  const OptimizerDef* optimizer = nullptr;
+  std::map<std::string, double> hyper;
+  const OptimizerOptions& options;
+
+  // Those of one parameter's update.
+  std::map<std::string, double> hyper_of(const Tensor& parameter) const {
+    std::map<std::string, double> own = hyper;
+    const ParameterGroup* group = find_group(options.groups, parameter.name);
+    if (group != nullptr && group->weight_decay) {
+      own["weight_decay"] = *group->weight_decay;
+    } else if (!decays_by_default(parameter)) {
+      own["weight_decay"] = 0;
+    }
+    double factor = group == nullptr ? 1 : group->lr_factor;
+    if (matches_wildcard(kLoraPlusMatch, parameter.name)) factor *= options.lora_plus_ratio;
+    if (factor != 1) own["lr_scale"] = factor;
+    return own;
   }
-  double factor = group == nullptr ? 1 : group->lr_factor;
-  if (matches_wildcard(kLoraPlusMatch, parameter.name)) factor *= options.lora_plus_ratio;
-  if (factor != 1) own["lr_scale"] = factor;
-  return own;
-}
+};
 
-}  // namespace
-
-Result<Graph> make_training_step(const Graph& forward_with_loss, const TrainingOptions& options) {
+// `forward`: whose parameters it updates. The options outlive it.
+Result<ChosenOptimizer> choose_optimizer(const Graph& forward, const TrainingOptions& options) {
   const OptimizerDef* optimizer = find_optimizer(options.optimizer.name);
   if (optimizer == nullptr) {
     std::vector<std::string> names;
@@ -190,14 +203,26 @@ Result<Graph> make_training_step(const Graph& forward_with_loss, const TrainingO
   if (!(options.clip_norm >= 0))
     return Status(StatusCode::kInvalidArgument,
                   format("clip_norm is {}, wanted 0 (no bound) or more", options.clip_norm));
-  TSR_ASSIGN_OR_RETURN(const auto hyper, hyper_parameters(*optimizer, options.optimizer.hyper));
+  TSR_ASSIGN_OR_RETURN(auto hyper, hyper_parameters(*optimizer, options.optimizer.hyper));
   for (const ParameterGroup& group : options.optimizer.groups)
-    TSR_RETURN_IF_ERROR(check_matches("groups", group.match, forward_with_loss));
+    TSR_RETURN_IF_ERROR(check_matches("groups", group.match, forward));
   if (options.optimizer.lora_plus_ratio != 1)
-    TSR_RETURN_IF_ERROR(check_matches("lora_plus_ratio", kLoraPlusMatch, forward_with_loss));
-  TSR_ASSIGN_OR_RETURN(const TensorId loss, find_loss(forward_with_loss));
+    TSR_RETURN_IF_ERROR(check_matches("lora_plus_ratio", kLoraPlusMatch, forward));
+  return ChosenOptimizer{optimizer, std::move(hyper), options.optimizer};
+}
 
-  TSR_ASSIGN_OR_RETURN(Graph step, only_loss(forward_with_loss, loss));
+// A graph of forward and backward, with the gradients of the loss.
+struct DifferentiatedGraph {
+  Graph graph;
+  TensorType scalar;  // of the loss
+  std::optional<LossScale> loss_scale;
+};
+
+Result<DifferentiatedGraph> differentiated(const Graph& forward_with_loss, const TrainingOptions& options,
+                                           std::optional<TensorId> logprobs = std::nullopt) {
+  TSR_ASSIGN_OR_RETURN(const TensorId loss, find_loss(forward_with_loss));
+  TSR_ASSIGN_OR_RETURN(Graph step, only_loss(forward_with_loss, loss, logprobs));
+  TSR_ASSIGN_OR_RETURN(step, with_constant_as_input(step));
   TensorId scaled_loss = *step.find_output("loss");
   const TensorType scalar{scalar_dtype(step.type(scaled_loss).dtype), {}};
   std::optional<LossScale> loss_scale;
@@ -209,6 +234,7 @@ Result<Graph> make_training_step(const Graph& forward_with_loss, const TrainingO
     step.set_scope("");
   }
   TSR_RETURN_IF_ERROR(differentiate(step, scaled_loss));
+  TSR_ASSIGN_OR_RETURN(step, with_constant_computed(step));
   TSR_ASSIGN_OR_RETURN(step, with_fused_loss_gradient(step));
   if (options.fp8_matmuls) {
     TSR_ASSIGN_OR_RETURN(step, with_fp8_matmuls(step));
@@ -216,10 +242,19 @@ Result<Graph> make_training_step(const Graph& forward_with_loss, const TrainingO
   if (options.fused_gelu_gradients) {
     TSR_ASSIGN_OR_RETURN(step, with_fused_gelu_gradients(step));
   }
-  if (loss_scale) TSR_RETURN_IF_ERROR(loss_scale->continue_in(step));
+  return DifferentiatedGraph{std::move(step), scalar, loss_scale};
+}
 
-  TSR_ASSIGN_OR_RETURN(const TensorId lr, step.add_tensor("lr", scalar, TensorKind::kInput));
-  TSR_ASSIGN_OR_RETURN(const TensorId step_number, step.add_tensor("step", scalar, TensorKind::kInput));
+// Adds the update from `gradients`, clipped. `first`: as for add_gradient_scale.
+Status add_update(DifferentiatedGraph& differentiated, std::span<const Gradient> gradients,
+                  const TrainingOptions& options, const ChosenOptimizer& chosen,
+                  const std::function<Result<TensorId>(DType)>& first) {
+  Graph& step = differentiated.graph;
+  std::optional<LossScale>& loss_scale = differentiated.loss_scale;
+  if (loss_scale) TSR_RETURN_IF_ERROR(loss_scale->continue_in(step));
+  TSR_ASSIGN_OR_RETURN(const TensorId lr, step.add_tensor("lr", differentiated.scalar, TensorKind::kInput));
+  TSR_ASSIGN_OR_RETURN(const TensorId step_number,
+                       step.add_tensor("step", differentiated.scalar, TensorKind::kInput));
   step.set_phase(Phase::kUpdate);
   TensorId factor = kNoTensor;
   if (loss_scale) {
@@ -227,29 +262,157 @@ Result<Graph> make_training_step(const Graph& forward_with_loss, const TrainingO
     TSR_ASSIGN_OR_RETURN(factor, loss_scale->factor(step));
   }
   TSR_ASSIGN_OR_RETURN(const std::vector<TensorId> scale_and_norm,
-                       add_gradient_scale(step, options.clip_norm, factor));
-  for (const Gradient& gradient : std::vector<Gradient>(step.gradients().begin(), step.gradients().end())) {
+                       add_gradient_scale(step, gradients, options.clip_norm, factor, first));
+  for (const Gradient& gradient : gradients) {
     const Tensor& parameter = step.tensor(gradient.parameter);
-    const std::map<std::string, double> own = hyper_of(parameter, options.optimizer, hyper);
+    const std::map<std::string, double> own = chosen.hyper_of(parameter);
     step.set_scope("update." + parameter.name);
-    TSR_RETURN_IF_ERROR(optimizer->emit(
+    TSR_RETURN_IF_ERROR(chosen.optimizer->emit(
         {step, gradient.parameter, gradient.gradient, lr, step_number, scale_and_norm[0]}, own));
   }
   if (loss_scale) TSR_RETURN_IF_ERROR(loss_scale->update(step, scale_and_norm[1]));
   step.set_scope("");
   step.set_phase(Phase::kForward);
-  return prune(step);
+  return {};
+}
+
+std::vector<Gradient> gradients_of(const Graph& graph) {
+  return {graph.gradients().begin(), graph.gradients().end()};
+}
+
+// State for the gradient to wait in; differentiation gives the gradient itself that name.
+Result<TensorId> add_gradient_state(Graph& graph, const Gradient& gradient) {
+  const std::string name = gradient_state_name(graph.tensor(gradient.parameter).name);
+  if (const auto taken = graph.find_tensor(name); taken)
+    TSR_RETURN_IF_ERROR(graph.rename(*taken, name + ".addend"));
+  return graph.add_tensor(name, graph.type(gradient.gradient), TensorKind::kState);
+}
+
+Status add_state_update(Graph& graph, TensorId state, TensorId value) {
+  TSR_RETURN_IF_ERROR(graph.rename(value, graph.tensor(state).name + ".new"));
+  graph.add_update(state, value);
+  return {};
+}
+
+// Without dropout, and with the matmuls of a step.
+Result<Graph> without_training(const Graph& forward, bool fp8_matmuls) {
+  TSR_ASSIGN_OR_RETURN(Graph sure, without_dropout(forward));
+  if (fp8_matmuls) {
+    TSR_ASSIGN_OR_RETURN(sure, with_fp8_matmuls(sure));
+  }
+  return prune(sure);
+}
+
+Result<Graph> without_unread_inputs(const Graph& graph) {
+  std::vector<bool> is_read(graph.tensors().size(), false);
+  for (const Node& node : graph.nodes())
+    for (const TensorId input : node.inputs) is_read[index(input)] = true;
+  GraphCopy copy(graph);
+  for (size_t t = 0; t < graph.tensors().size(); ++t) {
+    const TensorId id{static_cast<uint32_t>(t)};
+    const Tensor& tensor = graph.tensor(id);
+    if (tensor.producer == kNoNode) {
+      if (is_read[t] || tensor.kind != TensorKind::kInput) TSR_RETURN_IF_ERROR(copy.copy_tensor(id));
+    } else if (tensor.output_index == 0) {
+      TSR_RETURN_IF_ERROR(copy.copy_node(tensor.producer));
+    }
+  }
+  TSR_RETURN_IF_ERROR(copy.copy_results());
+  return std::move(copy.graph());
+}
+
+// The nodes of the update alone, and `gradients`, which are state.
+Result<Graph> only_update(const Graph& step, std::span<const Gradient> gradients) {
+  GraphCopy copy(step);
+  std::vector<bool> is_read(step.tensors().size(), false);
+  for (const Node& node : step.nodes())
+    if (node.phase == Phase::kUpdate)
+      for (const TensorId input : node.inputs) is_read[index(input)] = true;
+  for (size_t t = 0; t < step.tensors().size(); ++t) {
+    const TensorId id{static_cast<uint32_t>(t)};
+    const Tensor& tensor = step.tensor(id);
+    if (tensor.producer == kNoNode) {
+      if (is_read[t]) TSR_RETURN_IF_ERROR(copy.copy_tensor(id));
+    } else if (tensor.output_index == 0 && step.node(tensor.producer).phase == Phase::kUpdate) {
+      TSR_RETURN_IF_ERROR(copy.copy_node(tensor.producer));
+    }
+  }
+  TSR_RETURN_IF_ERROR(copy.copy_results());
+  for (const Gradient& gradient : gradients)
+    copy.graph().add_gradient(copy.mapped(gradient.parameter), copy.mapped(gradient.gradient));
+  return std::move(copy.graph());
+}
+
+}  // namespace
+
+std::string gradient_state_name(std::string_view parameter) { return format("{}.grad", parameter); }
+
+Result<Graph> make_training_step(const Graph& forward_with_loss, const TrainingOptions& options) {
+  TSR_ASSIGN_OR_RETURN(const ChosenOptimizer chosen, choose_optimizer(forward_with_loss, options));
+  TSR_ASSIGN_OR_RETURN(DifferentiatedGraph step, differentiated(forward_with_loss, options));
+  TSR_RETURN_IF_ERROR(add_update(step, gradients_of(step.graph), options, chosen,
+                                 [&](DType dtype) { return add_zero_of_loss(step.graph, dtype); }));
+  return prune(step.graph);
+}
+
+Result<Graph> make_accumulation(const Graph& forward_with_loss, const TrainingOptions& options) {
+  TSR_ASSIGN_OR_RETURN(DifferentiatedGraph made,
+                       differentiated(forward_with_loss, options, forward_with_loss.find_output(kLogprobs)));
+  Graph& graph = made.graph;
+  graph.set_phase(Phase::kUpdate);
+  for (const Gradient& gradient : gradients_of(graph)) {
+    graph.set_scope("accumulate." + graph.tensor(gradient.parameter).name);
+    TSR_ASSIGN_OR_RETURN(const TensorId state, add_gradient_state(graph, gradient));
+    TSR_ASSIGN_OR_RETURN(const TensorId sum, graph.add("add", {state, gradient.gradient}));
+    TSR_RETURN_IF_ERROR(add_state_update(graph, state, sum));
+  }
+  graph.set_scope("");
+  graph.set_phase(Phase::kForward);
+  return prune(graph);
+}
+
+Result<Graph> make_update(const Graph& forward_with_loss, const TrainingOptions& options) {
+  TSR_ASSIGN_OR_RETURN(const ChosenOptimizer chosen, choose_optimizer(forward_with_loss, options));
+  TSR_ASSIGN_OR_RETURN(DifferentiatedGraph made, differentiated(forward_with_loss, options));
+  Graph& graph = made.graph;
+  std::vector<Gradient> accumulated;
+  for (const Gradient& gradient : gradients_of(graph)) {
+    TSR_ASSIGN_OR_RETURN(const TensorId state, add_gradient_state(graph, gradient));
+    accumulated.push_back({gradient.parameter, state});
+  }
+  TSR_RETURN_IF_ERROR(add_update(made, accumulated, options, chosen, [&](DType dtype) {
+    return graph.add_tensor("norm_offset", {dtype, {}}, TensorKind::kInput);
+  }));
+  graph.set_phase(Phase::kUpdate);
+  for (const Gradient& gradient : accumulated) {
+    graph.set_scope("clear." + graph.tensor(gradient.parameter).name);
+    TSR_ASSIGN_OR_RETURN(const TensorId zero, graph.add("zeros_like", {gradient.gradient}));
+    TSR_RETURN_IF_ERROR(add_state_update(graph, gradient.gradient, zero));
+  }
+  graph.set_scope("");
+  graph.set_phase(Phase::kForward);
+  return only_update(graph, accumulated);
+}
+
+Result<Graph> make_forward(const Graph& forward_with_logprobs, bool fp8_matmuls) {
+  const auto logprobs = forward_with_logprobs.find_output(kLogprobs);
+  if (!logprobs)
+    return Status(StatusCode::kFailedPrecondition,
+                  format("the graph has no output \"{}\"; add_accumulated_loss makes it", kLogprobs));
+  Graph graph = forward_with_logprobs;
+  graph.clear_outputs();
+  TSR_RETURN_IF_ERROR(graph.add_output(std::string(kLogprobs), *logprobs));
+  TSR_ASSIGN_OR_RETURN(graph, in_canonical_order(graph));
+  TSR_ASSIGN_OR_RETURN(graph, prune(graph));
+  TSR_ASSIGN_OR_RETURN(graph, without_unread_inputs(graph));  // those of the loss
+  return without_training(graph, fp8_matmuls);
 }
 
 Result<Graph> make_evaluation(const Graph& forward_with_loss, bool fp8_matmuls) {
   TSR_ASSIGN_OR_RETURN(TensorId loss, find_loss(forward_with_loss));
   if (const auto of_tokens = forward_with_loss.find_output("token_loss")) loss = *of_tokens;
   TSR_ASSIGN_OR_RETURN(const Graph evaluation, only_loss(forward_with_loss, loss));
-  TSR_ASSIGN_OR_RETURN(Graph sure, without_dropout(evaluation));
-  if (fp8_matmuls) {
-    TSR_ASSIGN_OR_RETURN(sure, with_fp8_matmuls(sure));
-  }
-  return prune(sure);
+  return without_training(evaluation, fp8_matmuls);
 }
 
 }  // namespace tessera

@@ -1,0 +1,212 @@
+#include "graph/transform/token_loss.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "graph/base/text.h"
+#include "graph/transform/graph_copy.h"
+
+namespace tessera {
+
+namespace {
+
+constexpr std::pair<TokenLoss, std::string_view> kNames[] = {
+    {TokenLoss::kCrossEntropy, "cross_entropy"},
+    {TokenLoss::kImportanceSampling, "importance_sampling"},
+    {TokenLoss::kPpo, "ppo"},
+    {TokenLoss::kCispo, "cispo"},
+    {TokenLoss::kGradient, "gradient"},
+};
+constexpr TokenLoss kAll[] = {TokenLoss::kCrossEntropy, TokenLoss::kImportanceSampling, TokenLoss::kPpo,
+                              TokenLoss::kCispo, TokenLoss::kGradient};
+
+constexpr std::string_view kConstantInput = "loss.constant.input";
+
+class LossBuilder {
+ public:
+  // `logprobs` [B, T], in the type of all inputs that are made.
+  LossBuilder(Graph& graph, TensorId logprobs) : graph_(graph), p_(logprobs) {}
+
+  // The losses of tokens.
+  Result<TensorId> add(TokenLoss loss) {
+    switch (loss) {
+      case TokenLoss::kCrossEntropy: return add_weighted("weights", -1);
+      case TokenLoss::kGradient: return add_weighted("gradients", 1);
+      case TokenLoss::kImportanceSampling: return add_importance_sampling();
+      case TokenLoss::kPpo: return add_ppo();
+      case TokenLoss::kCispo: return add_cispo();
+    }
+    return Status(StatusCode::kInternal, "a loss that does not exist");
+  }
+  Result<TensorId> scalar(std::string_view name) {
+    return graph_.add_tensor(std::string(name), {graph_.type(p_).dtype, {}}, TensorKind::kInput);
+  }
+
+ private:
+  Result<TensorId> input(std::string_view name) {
+    return graph_.add_tensor(std::string(name), graph_.type(p_), TensorKind::kInput);
+  }
+  Result<TensorId> add_weighted(std::string_view factor, int sign) {
+    TSR_ASSIGN_OR_RETURN(const TensorId weights, input(factor));
+    if (sign > 0) return graph_.add("mul", {p_, weights});
+    TSR_ASSIGN_OR_RETURN(const TensorId loss, graph_.add("neg", {p_}));
+    return graph_.add("mul", {loss, weights});
+  }
+  Status add_ratio() {
+    TSR_ASSIGN_OR_RETURN(const TensorId sampler, input("sampler_logprobs"));
+    TSR_ASSIGN_OR_RETURN(advantages_, input("advantages"));
+    TSR_ASSIGN_OR_RETURN(const TensorId difference, graph_.add("sub", {p_, sampler}));
+    TSR_ASSIGN_OR_RETURN(ratio_, graph_.add("exp", {difference}));
+    return {};
+  }
+  Result<TensorId> spread(std::string_view name) {
+    TSR_ASSIGN_OR_RETURN(const TensorId value, scalar(name));
+    std::vector<int64_t> axes;
+    for (int dim = 0; dim < graph_.type(p_).shape.rank(); ++dim) axes.push_back(dim);
+    return graph_.add("broadcast", {value, p_}, {{"axes", axes}});
+  }
+  // min(x, y) = y - relu(y - x): its error is one of y, its gradient is exact, y's where both are equal.
+  Result<TensorId> minimum(TensorId x, TensorId y) {
+    TSR_ASSIGN_OR_RETURN(const TensorId above, graph_.add("sub", {y, x}));
+    TSR_ASSIGN_OR_RETURN(const TensorId excess, graph_.add("relu", {above}));
+    return graph_.add("sub", {y, excess});
+  }
+  Result<TensorId> clipped_ratio() {
+    TSR_ASSIGN_OR_RETURN(const TensorId low, spread("clip_low"));
+    TSR_ASSIGN_OR_RETURN(const TensorId high, spread("clip_high"));
+    TSR_ASSIGN_OR_RETURN(const TensorId above, graph_.add("sub", {ratio_, low}));
+    TSR_ASSIGN_OR_RETURN(const TensorId excess, graph_.add("relu", {above}));
+    TSR_ASSIGN_OR_RETURN(const TensorId at_least, graph_.add("add", {excess, low}));
+    return minimum(at_least, high);
+  }
+  Result<TensorId> add_importance_sampling() {
+    TSR_RETURN_IF_ERROR(add_ratio());
+    TSR_ASSIGN_OR_RETURN(const TensorId gain, graph_.add("mul", {ratio_, advantages_}));
+    return graph_.add("neg", {gain});
+  }
+  Result<TensorId> add_ppo() {
+    TSR_RETURN_IF_ERROR(add_ratio());
+    TSR_ASSIGN_OR_RETURN(const TensorId clipped, clipped_ratio());
+    TSR_ASSIGN_OR_RETURN(const TensorId gain, graph_.add("mul", {ratio_, advantages_}));
+    TSR_ASSIGN_OR_RETURN(const TensorId bounded, graph_.add("mul", {clipped, advantages_}));
+    TSR_ASSIGN_OR_RETURN(const TensorId least, minimum(gain, bounded));
+    return graph_.add("neg", {least});
+  }
+  Result<TensorId> add_cispo() {
+    TSR_RETURN_IF_ERROR(add_ratio());
+    TSR_ASSIGN_OR_RETURN(const TensorId clipped, clipped_ratio());
+    TSR_ASSIGN_OR_RETURN(const TensorId weight, graph_.add("mul", {clipped, advantages_}));
+    TSR_RETURN_IF_ERROR(graph_.rename(weight, std::string(kConstantOfLoss)));
+    TSR_ASSIGN_OR_RETURN(const TensorId gain, graph_.add("mul", {p_, weight}));
+    return graph_.add("neg", {gain});
+  }
+
+  Graph& graph_;
+  const TensorId p_;
+  TensorId ratio_ = kNoTensor, advantages_ = kNoTensor;
+};
+
+// The rest of the graph, once `copy` reads something else in place of a tensor.
+Status copy_others(GraphCopy& copy, TensorId from) {
+  const Graph& graph = copy.source();
+  for (size_t t = index(from); t < graph.tensors().size(); ++t) {
+    const TensorId id{static_cast<uint32_t>(t)};
+    const Tensor& tensor = graph.tensor(id);
+    if (tensor.producer == kNoNode) {
+      if (copy.mapped(id) == kNoTensor) TSR_RETURN_IF_ERROR(copy.copy_tensor(id));
+    } else if (tensor.output_index == 0) {
+      TSR_RETURN_IF_ERROR(copy.copy_node(tensor.producer));
+    }
+  }
+  return copy.copy_results();
+}
+
+Status copy_until(GraphCopy& copy, TensorId end) {
+  const Graph& graph = copy.source();
+  for (size_t t = 0; t < index(end); ++t) {
+    const TensorId id{static_cast<uint32_t>(t)};
+    const Tensor& tensor = graph.tensor(id);
+    if (tensor.producer == kNoNode) {
+      TSR_RETURN_IF_ERROR(copy.copy_tensor(id));
+    } else if (tensor.output_index == 0) {
+      TSR_RETURN_IF_ERROR(copy.copy_node(tensor.producer));
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+std::string_view name_of(TokenLoss loss) {
+  return std::ranges::find(kNames, loss, &std::pair<TokenLoss, std::string_view>::first)->second;
+}
+
+std::optional<TokenLoss> token_loss_from_name(std::string_view name) {
+  const auto at = std::ranges::find(kNames, name, &std::pair<TokenLoss, std::string_view>::second);
+  return at == std::end(kNames) ? std::nullopt : std::optional(at->first);
+}
+
+std::span<const TokenLoss> all_token_losses() { return kAll; }
+
+Result<TensorId> add_cross_entropy(Graph& graph, TensorId logits, TensorId labels) {
+  TSR_ASSIGN_OR_RETURN(const TensorId max, graph.add("row_max", {logits}));
+  TSR_ASSIGN_OR_RETURN(const TensorId sum, graph.add("row_sum_exp", {logits, max}));
+  TSR_ASSIGN_OR_RETURN(const TensorId picked, graph.add("pick", {logits, labels}));
+  return graph.add("cross_entropy", {logits, labels, max, sum, picked});
+}
+
+Status add_accumulated_loss(Graph& graph, TokenLoss loss) {
+  const auto logits = graph.find_output("logits");
+  if (!logits || graph.type(*logits).shape.rank() != 3)
+    return Status(
+        StatusCode::kFailedPrecondition,
+        format("the graph has no output \"logits\" [B, T, V] to make the loss '{}' from", name_of(loss)));
+  const Shape tokens(graph.type(*logits).shape.dims().first(2));
+  TSR_ASSIGN_OR_RETURN(const TensorId labels,
+                       graph.add_tensor("labels", {DType::kI32, tokens}, TensorKind::kInput));
+  graph.set_scope("loss");
+  TSR_ASSIGN_OR_RETURN(const TensorId nll, add_cross_entropy(graph, *logits, labels));
+  TSR_ASSIGN_OR_RETURN(const TensorId logprobs, graph.add("neg", {nll}));
+  LossBuilder builder(graph, logprobs);
+  TSR_ASSIGN_OR_RETURN(const TensorId losses, builder.add(loss));
+  TSR_ASSIGN_OR_RETURN(const TensorId total,
+                       graph.add("reduce_sum", {losses}, {{"axes", std::vector<int64_t>{0, 1}}}));
+  TSR_ASSIGN_OR_RETURN(const TensorId scale, builder.scalar("loss_scale"));
+  TSR_ASSIGN_OR_RETURN(TensorId whole, graph.add("scale_by", {total, scale}));
+  if (const auto auxiliary = graph.find_output("aux_loss")) {
+    TSR_ASSIGN_OR_RETURN(const TensorId aux_scale, builder.scalar("aux_scale"));
+    TSR_ASSIGN_OR_RETURN(const TensorId scaled, graph.add("scale_by", {*auxiliary, aux_scale}));
+    TSR_ASSIGN_OR_RETURN(whole, graph.add("add", {whole, scaled}));
+  }
+  graph.set_scope("");
+  TSR_RETURN_IF_ERROR(graph.add_output(std::string(kLogprobs), logprobs));
+  return graph.add_output("loss", whole);
+}
+
+Result<Graph> with_constant_as_input(const Graph& graph) {
+  const auto constant = graph.find_tensor(kConstantOfLoss);
+  if (!constant) return graph;
+  GraphCopy copy(graph);
+  const TensorId next{static_cast<uint32_t>(index(*constant) + 1)};
+  TSR_RETURN_IF_ERROR(copy_until(copy, next));
+  TSR_ASSIGN_OR_RETURN(
+      const TensorId input,
+      copy.graph().add_tensor(std::string(kConstantInput), graph.type(*constant), TensorKind::kInput));
+  copy.replace(*constant, input);
+  TSR_RETURN_IF_ERROR(copy_others(copy, next));
+  return std::move(copy.graph());
+}
+
+Result<Graph> with_constant_computed(const Graph& graph) {
+  const auto input = graph.find_tensor(kConstantInput), constant = graph.find_tensor(kConstantOfLoss);
+  if (!input || !constant) return graph;
+  GraphCopy copy(graph);
+  TSR_RETURN_IF_ERROR(copy_until(copy, *input));
+  copy.replace(*input, copy.mapped(*constant));
+  TSR_RETURN_IF_ERROR(copy_others(copy, *input));
+  return std::move(copy.graph());
+}
+
+}  // namespace tessera

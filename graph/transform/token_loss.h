@@ -1,0 +1,46 @@
+// Losses of accumulations (graph/transform/training.h): functions of the log probabilities of labels, token by token.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string_view>
+
+#include "graph/base/result.h"
+#include "graph/graph.h"
+
+namespace tessera {
+
+// The output with the log probability of each label, 0 where the label is ignored: [B, T].
+inline constexpr std::string_view kLogprobs = "logprobs";
+// The name of a tensor that differentiation takes as a constant.
+inline constexpr std::string_view kConstantOfLoss = "loss.constant";
+
+// With p the log probability of a label, q input "sampler_logprobs", A input "advantages", r = exp(p - q), and
+// clip(r) = min(max(r, clip_low), clip_high), inputs "clip_low" and "clip_high" []; all other inputs are [B, T]:
+enum class TokenLoss : uint8_t {
+  kCrossEntropy,        // -sum w p, w input "weights"
+  kImportanceSampling,  // -sum r A
+  kPpo,                 // -sum min(r A, clip(r) A)
+  kCispo,               // -sum clip(r) A p, with clip(r) A a constant
+  kGradient,            // sum g p, g input "gradients": the caller's gradient
+};
+std::string_view name_of(
+    TokenLoss loss);  // "cross_entropy", "importance_sampling", "ppo", "cispo", "gradient"
+std::optional<TokenLoss> token_loss_from_name(std::string_view name);
+std::span<const TokenLoss> all_token_losses();
+
+// Appends the loss to a language model: input "labels" i32[B, T] (-1: ignored), the loss's own inputs, and
+// "loss_scale" [], which the sum over tokens is multiplied by. Outputs "loss" and kLogprobs. A model's "aux_loss" is
+// added, times input "aux_scale" [].
+Status add_accumulated_loss(Graph& graph, TokenLoss loss);
+
+// Minus the log probability of each label, in phases that a split vocabulary admits.
+Result<TensorId> add_cross_entropy(Graph& graph, TensorId logits, TensorId labels);
+
+// The graph in which kConstantOfLoss is read as an input, and one of those, differentiated, in which it is read as
+// itself again. Graphs without that tensor stay as they are.
+Result<Graph> with_constant_as_input(const Graph& graph);
+Result<Graph> with_constant_computed(const Graph& graph);
+
+}  // namespace tessera
