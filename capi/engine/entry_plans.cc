@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <span>
 
 #include "capi/engine/device_profiles.h"
 #include "capi/engine/measured_run.h"
@@ -107,6 +108,8 @@ Result<EntryPlans> plan_once(const PlanRequest& request, int64_t limit, const Cl
       } else {  // parameters and state stay at the first entry's placement
         options.like = &entries[0].plan;
         options.like_graph = entries[0].graph.get();
+        for (const PlannedEntry& before : std::span(entries).subspan(1))
+          options.also_like.push_back({before.graph.get(), &before.plan});
         options.memory_limit = kNoLimit;  // the limit applies to all entries together
       }
       Result<PlanResult> made = make_plan(*graph.graph, cluster, catalog, options);

@@ -113,6 +113,7 @@ PlanAttempt PlanAttempts::planned(const SpaceNode& node) const {
   if (options_.like != nullptr) {
     options.stored = stored_like();
     options.owners = owners_of(*options_.like_graph, *options_.like);
+    for (const PlannedGraph& it : followed()) add_holders(*it.graph, *it.plan, options.holders);
   } else {
     options.owners = pinned_owners(graph_, options_.pins);
   }
@@ -260,13 +261,20 @@ Status PlanAttempts::take(PlanAttempt& it, const Program& program) const {
   return {};
 }
 
+std::vector<PlannedGraph> PlanAttempts::followed() const {
+  std::vector<PlannedGraph> all = {{options_.like_graph, options_.like}};
+  all.insert(all.end(), options_.also_like.begin(), options_.also_like.end());
+  return all;
+}
+
 std::map<std::string, ShardingSpec> PlanAttempts::stored_like() const {
   std::map<std::string, ShardingSpec> stored;
-  for (const StoredTensor& tensor : options_.like->stored) {
-    const Tensor& known = options_.like_graph->tensor(tensor.tensor);
-    if (known.kind != TensorKind::kInput && known.kind != TensorKind::kActivation)
-      stored[known.name] = tensor.placements[0].stored;
-  }
+  for (const PlannedGraph& it : followed())
+    for (const StoredTensor& tensor : it.plan->stored) {
+      const Tensor& known = it.graph->tensor(tensor.tensor);
+      if (known.kind != TensorKind::kInput && known.kind != TensorKind::kActivation)
+        stored.emplace(known.name, tensor.placements[0].stored);
+    }
   return stored;
 }
 

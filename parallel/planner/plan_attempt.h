@@ -86,6 +86,7 @@ class PlanAttempts {
   EntrySpec entry_of(const PlanAttempt& it) const;
   Status lower_all_alike(PlanAttempt& it) const;
   Status take(PlanAttempt& it, const Program& program) const;
+  std::vector<PlannedGraph> followed() const;  // with options_.like
   std::map<std::string, ShardingSpec> stored_like() const;
 
   const Graph& graph_;

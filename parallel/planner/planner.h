@@ -24,6 +24,12 @@ using MeasurePlans = std::function<Result<std::vector<double>>(std::span<const P
 // What was made of a question's strategies, for the same question under other limits (plan_attempt.h).
 class KnownAttempts;
 
+// A graph with its plan.
+struct PlannedGraph {
+  const Graph* graph = nullptr;
+  const Plan* plan = nullptr;
+};
+
 struct PlanOptions {
   int64_t global_batch = 1;                              // sequences per step
   std::vector<std::pair<std::string, int64_t>> symbols;  // every symbol but "B"
@@ -43,6 +49,8 @@ struct PlanOptions {
   // Whether anything fits is the question: the first plan found will do, unproved, and where none is, what
   // would do is not looked for.
   bool any_that_fits = false;
+  // Further entries beside `like`, for state that it has not.
+  std::vector<PlannedGraph> also_like;
 };
 
 struct Candidate {

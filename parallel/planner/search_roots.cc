@@ -9,13 +9,14 @@ namespace tessera {
 namespace {
 
 // The strategy that a plan names; of a plan edited by hand, one with its mesh.
-StrategySpec spec_like(const Plan& plan) {
+StrategySpec spec_like(const Plan& plan, bool trains) {
   const auto pins = parse_parallel(plan.strategy);
   const DeviceMesh mesh = plan.stages.empty() ? DeviceMesh{} : plan.stages[0].mesh;
   if (pins.ok() && pins->spec.devices() == mesh.size() * pins->spec.pp) {
     StrategySpec spec = pins->spec;
-    // Mesh and placements are kept, not what was computed again.
-    if (spec.recompute == RecomputeForm::kSome) spec.recompute = RecomputeForm::kNone;
+    // Mesh and placements are kept, not what was computed again: where backward passes need it, all is.
+    if (spec.recompute == RecomputeForm::kSome)
+      spec.recompute = trains ? RecomputeForm::kFull : RecomputeForm::kNone;
     return spec;
   }
   const auto size = [&](std::string_view name) {
@@ -46,7 +47,7 @@ Result<SearchRoots> search_roots(const SpaceOfGraph& space, const PlanOptions& o
   if (devices == 0) return Status(StatusCode::kInvalidArgument, "the cluster has no devices to plan for");
   SearchRoots roots;
   if (options.like != nullptr) {
-    StrategySpec spec = spec_like(*options.like);
+    StrategySpec spec = spec_like(*options.like, space.trains);
     // The same cut into micro-batches where this batch admits it: whole, a batch may hold more than what
     // the step keeps of its parts.
     const int32_t parts = options.like->micro_batches;

@@ -51,6 +51,7 @@ Result<Plan> propagate(const Graph& graph, const PropagationOptions& options) {
   cut.virtual_stages = options.spec.virtual_stages;
   cut.schedule = options.spec.schedule;
   cut.owners = options.owners;
+  cut.holders = options.holders;
   return cut_stages(bound, std::move(plan), cut);
 }
 

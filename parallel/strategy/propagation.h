@@ -18,6 +18,7 @@
 
 #include <map>
 #include <string>
+#include <vector>
 
 #include "graph/base/result.h"
 #include "parallel/strategy/strategy.h"
@@ -33,6 +34,8 @@ struct PropagationOptions {
   std::map<std::string, ShardingSpec> stored;
   // Stages that own parameters, by name, to keep; empty: stages are cut freely.
   std::map<std::string, int32_t> owners;
+  // Stages that hold parameters and state, by name, the owner's first, to keep where no forward node reads them.
+  std::map<std::string, std::vector<int32_t>> holders;
 };
 
 // In how many equal parts a step's batch passes: what `mb=` says; left open, a pipeline wants a few for every

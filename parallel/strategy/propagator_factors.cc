@@ -471,7 +471,8 @@ void Propagator::assign_update(NodeId id, NodePlan& plan) {
     const TensorId parameter = graph_.tensor(it.inputs[i]).kind == TensorKind::kParameter
                                    ? it.inputs[i]
                                    : gradient_of_[index(it.inputs[i])];
-    if (parameter == kNoTensor || !reads_input(it, i)) continue;
+    // The shape alone says it where there is nothing else (zeros).
+    if (parameter == kNoTensor || (!reads_input(it, i) && it.inputs.size() > 1)) continue;
     const ShardingSpec& spec = state_spec(parameter);
     for (size_t d = 0; d < spec.dims.size(); ++d) {
       const std::string& dim = rule(id).inputs[i][d];

@@ -20,12 +20,26 @@ const ShardingSpec& Propagator::parameter_spec(TensorId parameter) {
 const ShardingSpec& Propagator::state_spec(TensorId parameter) {
   const auto at = state_specs_.find(parameter);
   if (at != state_specs_.end()) return at->second;
+  if (const ShardingSpec* waiting = spec_of_waiting_gradient(parameter); waiting != nullptr)
+    return state_specs_.emplace(parameter, *waiting).first->second;
   const ShardingSpec& base = parameter_spec(parameter);
   std::vector<AxisId> axes;
   for (const AxisId axis : axes_.zero)
     if (!base.uses(axis)) axes.push_back(axis);
   ShardingSpec spec = spread(base, axes, graph_.type(parameter), mesh());
   return state_specs_.emplace(parameter, std::move(spec)).first->second;
+}
+
+// The place of a gradient that is state, filled by another entry; null where it is made here. No forward node says
+// here how the parameter is split.
+const ShardingSpec* Propagator::spec_of_waiting_gradient(TensorId parameter) const {
+  for (const Gradient& gradient : graph_.gradients()) {
+    const Tensor& waiting = graph_.tensor(gradient.gradient);
+    if (gradient.parameter != parameter || waiting.kind != TensorKind::kState) continue;
+    const auto kept = options_.stored.find(waiting.name);
+    return kept == options_.stored.end() ? nullptr : &kept->second;
+  }
+  return nullptr;
 }
 
 void Propagator::store() {

@@ -180,7 +180,9 @@ class Cutter {
 
   int32_t owner_of(TensorId parameter) const {
     const std::set<int32_t>& stages = reading_[index(parameter)];
-    return stages.empty() ? 0 : *stages.begin();
+    if (!stages.empty()) return *stages.begin();
+    const auto known = cut_.owners.find(graph_.tensor(parameter).name);
+    return known == cut_.owners.end() ? 0 : known->second;
   }
 
   int32_t stage_of(TensorId tensor) const {
@@ -249,6 +251,7 @@ class Cutter {
   // --- what is stored where ---
 
   void place() {
+    const std::vector<std::set<int32_t>> forward = reading_;
     for (size_t n = 0; n < stage_.size(); ++n) {
       const Node& node = graph_.nodes()[n];
       for (size_t i = 0; i < node.inputs.size(); ++i)
@@ -262,6 +265,12 @@ class Cutter {
       if (tensor.kind == TensorKind::kActivation) {
         owner = stage_of(stored.tensor);
         stages.clear();
+      }
+      if (const auto held = cut_.holders.find(tensor.name); held != cut_.holders.end() &&
+                                                            tensor.kind != TensorKind::kInput &&
+                                                            forward[index(stored.tensor)].empty()) {
+        owner = held->second.front();
+        stages.insert(held->second.begin(), held->second.end());
       }
       stored.placements.clear();
       std::set<int32_t> devices;
@@ -304,6 +313,16 @@ std::map<std::string, int32_t> owners_of(const Graph& graph, const Plan& plan) {
     if (graph.tensor(stored.tensor).kind == TensorKind::kParameter)
       owners[graph.tensor(stored.tensor).name] = stored.placements[0].mesh;
   return owners;
+}
+
+void add_holders(const Graph& graph, const Plan& plan, std::map<std::string, std::vector<int32_t>>& holders) {
+  for (const StoredTensor& stored : plan.stored) {
+    const Tensor& tensor = graph.tensor(stored.tensor);
+    if (tensor.kind != TensorKind::kParameter && tensor.kind != TensorKind::kState) continue;
+    std::vector<int32_t> stages;
+    for (const Placement& placement : stored.placements) stages.push_back(placement.mesh);
+    holders.emplace(tensor.name, std::move(stages));
+  }
 }
 
 }  // namespace tessera

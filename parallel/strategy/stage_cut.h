@@ -10,6 +10,7 @@
 
 #include <map>
 #include <string>
+#include <vector>
 
 #include "graph/base/result.h"
 #include "graph/graph.h"
@@ -24,6 +25,9 @@ struct StageCut {
   // Owner's stage of parameters by name, of another graph of the same model that was cut before (an
   // evaluation beside a training step); empty: the cut is free.
   std::map<std::string, int32_t> owners;
+  // Its stages that hold parameters and state by name, the owner's first: kept for what no forward node reads (the
+  // update of a step in parts).
+  std::map<std::string, std::vector<int32_t>> holders;
 };
 
 // `graph`: symbols bound. `plan`: of one stage. Refuses more stages than there are blocks, naming the most.
@@ -31,5 +35,7 @@ Result<Plan> cut_stages(const Graph& graph, Plan plan, const StageCut& cut);
 
 // The owners in `plan` of `graph`'s parameters.
 std::map<std::string, int32_t> owners_of(const Graph& graph, const Plan& plan);
+// Adds the stages that hold parameters and state; those of names that are there stay.
+void add_holders(const Graph& graph, const Plan& plan, std::map<std::string, std::vector<int32_t>>& holders);
 
 }  // namespace tessera
