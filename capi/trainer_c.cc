@@ -6,6 +6,20 @@
 using namespace tessera;
 using namespace tessera::capi;
 
+namespace {
+
+void copy_step(const StepInfo& info, tsr_step* out_step) {
+  copy_struct({sizeof(tsr_step), info.step, info.loss, info.grad_norm, info.lr, info.seconds}, out_step);
+}
+
+Result<TokenBatch> token_batch(const tsr_batch* batch) {
+  TSR_ASSIGN_OR_RETURN(const tsr_batch it, copy_struct<tsr_batch>(batch));
+  return TokenBatch{it.rows,     it.seq,     it.tokens,           it.labels,    it.positions,
+                    it.segments, it.weights, it.sampler_logprobs, it.advantages};
+}
+
+}  // namespace
+
 tsr_status* tsr_trainer_new(tsr_runtime* runtime, tsr_model* model, const tsr_dataset* dataset,
                             const tsr_options* options, tsr_trainer** out_trainer) {
   return guard([&]() -> Status {
@@ -33,8 +47,7 @@ tsr_status* tsr_trainer_step(tsr_trainer* trainer, tsr_step* out_step) {
     TSR_RETURN_IF_ERROR(trainer->value->usable());
     if (out_step) TSR_RETURN_IF_ERROR(check_struct(out_step));
     TSR_ASSIGN_OR_RETURN(const StepInfo info, trainer->value->step());
-    if (out_step)
-      copy_struct({sizeof(tsr_step), info.step, info.loss, info.grad_norm, info.lr, info.seconds}, out_step);
+    if (out_step) copy_step(info, out_step);
     return {};
   });
 }
@@ -52,6 +65,54 @@ tsr_status* tsr_trainer_evaluate(tsr_trainer* trainer, double* out_loss) {
     TSR_RETURN_IF_ERROR(required({{trainer, "trainer"}, {out_loss, "out_loss"}}));
     TSR_RETURN_IF_ERROR(trainer->value->usable());
     TSR_ASSIGN_OR_RETURN(*out_loss, trainer->value->evaluate());
+    return {};
+  });
+}
+
+tsr_status* tsr_trainer_forward(tsr_trainer* trainer, const tsr_batch* batch, float* items, size_t capacity,
+                                size_t* out_count) {
+  return guard([&]() -> Status {
+    TSR_RETURN_IF_ERROR(required({{trainer, "trainer"}, {batch, "batch"}, {out_count, "out_count"}}));
+    TSR_RETURN_IF_ERROR(trainer->value->usable());
+    TSR_ASSIGN_OR_RETURN(const TokenBatch read, token_batch(batch));
+    TSR_ASSIGN_OR_RETURN(const std::vector<float> logprobs, trainer->value->forward(read));
+    return put_array<float>(logprobs, items, capacity, out_count);
+  });
+}
+
+tsr_status* tsr_trainer_forward_backward(tsr_trainer* trainer, const tsr_batch* batch, const char* loss,
+                                         const tsr_options* options, double* out_loss, float* items,
+                                         size_t capacity, size_t* out_count) {
+  return guard([&]() -> Status {
+    TSR_RETURN_IF_ERROR(required({{trainer, "trainer"}, {batch, "batch"}, {loss, "loss"}}));
+    TSR_RETURN_IF_ERROR(trainer->value->usable());
+    TSR_ASSIGN_OR_RETURN(const TokenBatch read, token_batch(batch));
+    TSR_ASSIGN_OR_RETURN(const LossValue value,
+                         trainer->value->forward_backward(read, loss, options ? options->value : Options{}));
+    if (out_loss) *out_loss = value.loss;
+    size_t count = 0;
+    return put_array<float>(value.logprobs, items, capacity, out_count ? out_count : &count);
+  });
+}
+
+tsr_status* tsr_trainer_backward(tsr_trainer* trainer, const tsr_batch* batch, const float* gradients,
+                                 size_t count) {
+  return guard([&]() -> Status {
+    TSR_RETURN_IF_ERROR(required({{trainer, "trainer"}, {batch, "batch"}, {gradients, "gradients"}}));
+    TSR_RETURN_IF_ERROR(trainer->value->usable());
+    TSR_ASSIGN_OR_RETURN(const TokenBatch read, token_batch(batch));
+    return trainer->value->backward(read, std::span(gradients, count));
+  });
+}
+
+tsr_status* tsr_trainer_optimizer_step(tsr_trainer* trainer, const tsr_options* options, tsr_step* out_step) {
+  return guard([&]() -> Status {
+    TSR_RETURN_IF_ERROR(required({{trainer, "trainer"}}));
+    TSR_RETURN_IF_ERROR(trainer->value->usable());
+    if (out_step) TSR_RETURN_IF_ERROR(check_struct(out_step));
+    TSR_ASSIGN_OR_RETURN(const StepInfo info,
+                         trainer->value->optimizer_step(options ? options->value : Options{}));
+    if (out_step) copy_step(info, out_step);
     return {};
   });
 }

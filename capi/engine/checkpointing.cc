@@ -178,7 +178,8 @@ CheckpointInfo Trainer::checkpoint_info() const {
       info.tensors.emplace_back(name, type);
   }
   if (!info.base.empty() && !base_.path().empty()) info.values[std::string(kBasePath)] = base_.path();
-  info.tensors.insert(info.tensors.end(), running_->states().begin(), running_->states().end());
+  for (const auto& state : running_->states())
+    if (!gradient_states_.contains(state.first)) info.tensors.push_back(state);
   return info;
 }
 
@@ -222,6 +223,7 @@ Status Trainer::save(const std::string& folder) {
 
 Result<WrittenCheckpoint> Trainer::write_checkpoint(const std::string& folder) {
   TSR_RETURN_IF_ERROR(check_values());
+  TSR_RETURN_IF_ERROR(check_update_made());
   CheckpointInfo info = checkpoint_info();
   std::vector<std::string> left_out;
   for (const BaseTensor& it : info.base) left_out.push_back(it.name);
@@ -322,7 +324,9 @@ Status Trainer::resume(const std::string& folder) {
   if (running_->failed()) TSR_RETURN_IF_ERROR(running_->restore());
   weights_invalid_ = true;
   for (const auto* tensors : {&running_->parameters(), &running_->states()})
-    for (const auto& [name, type] : *tensors) TSR_RETURN_IF_ERROR(take(checkpoint, name, type));
+    for (const auto& [name, type] : *tensors)
+      if (!gradient_states_.contains(name)) TSR_RETURN_IF_ERROR(take(checkpoint, name, type));
+  TSR_RETURN_IF_ERROR(clear_gradients());
   weights_invalid_ = false;
   step_ = found.step;
   position_ = position;

@@ -121,6 +121,16 @@ Result<CompiledProgram> compile_training_as_set(const Graph& forward, bool langu
     TSR_ASSIGN_OR_RETURN(Graph step, step_of(with_loss, settings));
     add("train_step", std::move(step));
   }
+  for (const TokenLoss loss : settings.losses) {
+    TSR_ASSIGN_OR_RETURN(const LogicalGraph part, forward_with_loss(forward, loss, settings));
+    TSR_ASSIGN_OR_RETURN(Graph accumulation, accumulation_of(part, settings));
+    add(accumulation_entry(loss), std::move(accumulation));
+    if (loss != settings.losses.back()) continue;
+    TSR_ASSIGN_OR_RETURN(Graph update, update_of(part, settings));
+    add(std::string(kUpdateEntry), std::move(update));
+    TSR_ASSIGN_OR_RETURN(Graph logprobs, logprobs_of(part, settings));
+    add(std::string(kForwardEntry), std::move(logprobs));
+  }
   TSR_ASSIGN_OR_RETURN(Graph evaluation, evaluation_of(with_loss, settings));
   add("eval", std::move(evaluation));
   return plan_all(graphs, settings.compute, settings.batch, devices);
@@ -222,6 +232,8 @@ TrainerSettings finalized(TrainerSettings settings, const DeviceSet& devices) {
   settings.step.fused_gelu_gradients = devices.catalog().fuses() && settings.precision != DType::kF32;
   return settings;
 }
+
+std::string accumulation_entry(TokenLoss loss) { return format("accumulate.{}", name_of(loss)); }
 
 Result<CompiledProgram> compile_training(const Graph& forward, bool language_model, const TrainerSettings& given,
                                   const std::shared_ptr<DeviceSet>& devices) {

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "capi/engine/entry_plans.h"
@@ -49,8 +50,13 @@ struct CompiledProgram {
 // epilogues.
 TrainerSettings finalized(TrainerSettings settings, const DeviceSet& devices);
 
-// Compiles entries "train_step" and "eval" (only the latter with settings.evaluate_only). With language_model
-// the loss is made from "logits"; else the graph has its own output "loss".
+// Entries of steps in parts: one for each of settings.losses, and these.
+std::string accumulation_entry(TokenLoss loss);
+inline constexpr std::string_view kUpdateEntry = "update";
+inline constexpr std::string_view kForwardEntry = "forward";
+
+// Compiles entries "train_step" and "eval" (only the latter with settings.evaluate_only), and between them those of
+// steps in parts. With language_model the loss is made from "logits"; else the graph has its own output "loss".
 Result<CompiledProgram> compile_training(const Graph& forward, bool language_model,
                                          const TrainerSettings& settings,
                                          const std::shared_ptr<DeviceSet>& devices);

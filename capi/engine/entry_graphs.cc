@@ -92,10 +92,9 @@ Status require_language_model(const Graph& forward, std::string_view doing) {
   return require(forward, TensorKind::kActivation, "logits", doing);
 }
 
-}  // namespace
-
-Result<LogicalGraph> forward_with_loss(const Graph& given, bool language_model,
-                                       const TrainerSettings& settings) {
+// `loss`: of accumulations; none: that of a whole step.
+Result<LogicalGraph> with_loss_of(const Graph& given, bool language_model, std::optional<TokenLoss> loss,
+                                  const TrainerSettings& settings) {
   TSR_ASSIGN_OR_RETURN(LogicalGraph logical, with_logical_weights(given));
   const Graph& forward = logical.graph;
   Graph with_loss = forward;
@@ -107,13 +106,16 @@ Result<LogicalGraph> forward_with_loss(const Graph& given, bool language_model,
   }
   TSR_RETURN_IF_ERROR(freeze(with_loss, settings.frozen));
   if (language_model) {
-    TSR_RETURN_IF_ERROR(require(with_loss, TensorKind::kInput, "tokens", "training on a dataset"));
-    if (settings.segments) {
-      TSR_ASSIGN_OR_RETURN(with_loss, segmented(with_loss, *settings.segments));
+    const std::string_view purpose = loss ? "training in parts" : "training on a dataset";
+    TSR_RETURN_IF_ERROR(require(with_loss, TensorKind::kInput, "tokens", purpose));
+    const std::optional<SegmentUse> segments =
+        loss && settings.batch_segments ? SegmentUse::kDocuments : settings.segments;
+    if (segments) {
+      TSR_ASSIGN_OR_RETURN(with_loss, segmented(with_loss, *segments));
     }
-    TSR_RETURN_IF_ERROR(require(with_loss, TensorKind::kActivation, "logits", "training on a dataset"));
-    TSR_RETURN_IF_ERROR(add_token_loss(with_loss));
-    if (settings.fused_loss == FusedLoss::kOn) {
+    TSR_RETURN_IF_ERROR(require(with_loss, TensorKind::kActivation, "logits", purpose));
+    TSR_RETURN_IF_ERROR(loss ? add_accumulated_loss(with_loss, *loss) : add_token_loss(with_loss));
+    if (settings.fused_loss == FusedLoss::kOn && !loss) {
       TSR_ASSIGN_OR_RETURN(with_loss, with_fused_loss(with_loss));
     }
   } else {
@@ -130,6 +132,32 @@ Result<LogicalGraph> forward_with_loss(const Graph& given, bool language_model,
     if (with_loss.tensor(id).trainable && !settings.evaluate_only)
       logical.stored.erase(with_loss.tensor(id).name);
   return LogicalGraph{std::move(with_loss), std::move(logical.stored)};
+}
+
+}  // namespace
+
+Result<LogicalGraph> forward_with_loss(const Graph& forward, bool language_model,
+                                       const TrainerSettings& settings) {
+  return with_loss_of(forward, language_model, std::nullopt, settings);
+}
+
+Result<LogicalGraph> forward_with_loss(const Graph& forward, TokenLoss loss,
+                                       const TrainerSettings& settings) {
+  return with_loss_of(forward, true, loss, settings);
+}
+
+Result<Graph> accumulation_of(const LogicalGraph& with_loss, const TrainerSettings& settings) {
+  return with_parameters_as_set(make_accumulation(with_loss.graph, settings.step), with_loss.stored,
+                                settings);
+}
+
+Result<Graph> update_of(const LogicalGraph& with_loss, const TrainerSettings& settings) {
+  return with_parameters_as_set(make_update(with_loss.graph, settings.step), with_loss.stored, settings);
+}
+
+Result<Graph> logprobs_of(const LogicalGraph& with_loss, const TrainerSettings& settings) {
+  return with_parameters_as_set(make_forward(with_loss.graph, settings.step.fp8_matmuls), with_loss.stored,
+                                settings);
 }
 
 Result<Graph> step_of(const LogicalGraph& with_loss, const TrainerSettings& settings) {

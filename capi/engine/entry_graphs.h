@@ -14,11 +14,18 @@ namespace tessera {
 // else the graph has its own output "loss".
 Result<LogicalGraph> forward_with_loss(const Graph& forward, bool language_model,
                                        const TrainerSettings& settings);
+// The same of a language model with a loss of accumulations.
+Result<LogicalGraph> forward_with_loss(const Graph& forward, TokenLoss loss, const TrainerSettings& settings);
 
 // Forward, backward and update of a graph with its loss; and its loss alone. Parameters that do not train
 // have their stored types.
 Result<Graph> step_of(const LogicalGraph& with_loss, const TrainerSettings& settings);
 Result<Graph> evaluation_of(const LogicalGraph& with_loss, const TrainerSettings& settings);
+
+// A step in parts (graph/transform/training.h), of graphs with a loss of accumulations.
+Result<Graph> accumulation_of(const LogicalGraph& with_loss, const TrainerSettings& settings);
+Result<Graph> update_of(const LogicalGraph& with_loss, const TrainerSettings& settings);
+Result<Graph> logprobs_of(const LogicalGraph& with_loss, const TrainerSettings& settings);
 
 // The step of `forward` as compile_training plans it when the fused loss is off rather than automatic.
 // `settings` are complete (compile.h).

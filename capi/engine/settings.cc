@@ -124,6 +124,34 @@ Activations read_activations(OptionReader& reader, const std::string& otherwise)
                                  : Activations::kAuto;
 }
 
+// The parts that steps are taken apart into.
+void read_losses(OptionReader& reader, TrainerSettings& settings) {
+  const std::string names = reader.text("losses");
+  settings.batch_segments = reader.flag("batch_segments", false);
+  for (size_t begin = 0; begin < names.size();) {
+    const size_t end = std::min(names.find(',', begin), names.size());
+    const std::string name = names.substr(begin, end - begin);
+    begin = end + 1;
+    const std::optional<TokenLoss> loss = token_loss_from_name(name);
+    if (!loss) {
+      std::vector<std::string> known;
+      for (const TokenLoss it : all_token_losses()) known.emplace_back(name_of(it));
+      reader.fail(Status(
+          StatusCode::kInvalidArgument,
+          format("trainer: option 'losses' has '{}', wanted some of {}", quote(name), join(known, ", "))));
+      return;
+    }
+    if (std::ranges::find(settings.losses, *loss) == settings.losses.end()) settings.losses.push_back(*loss);
+  }
+  if (settings.evaluate_only && !settings.losses.empty())
+    reader.fail(
+        Status(StatusCode::kInvalidArgument,
+               "trainer: option 'losses' is of a training, evaluate_only makes none: wanted one of them"));
+  if (settings.batch_segments && settings.losses.empty())
+    reader.fail(Status(StatusCode::kInvalidArgument,
+                       "trainer: option 'batch_segments' is of steps in parts: wanted option 'losses', too"));
+}
+
 ScorerSettings::Bos read_bos(OptionReader& reader) {
   const std::string bos = reader.choice("bos", "auto", {"auto", "always", "none"});
   return bos == "auto"     ? ScorerSettings::Bos::kAuto
@@ -213,6 +241,7 @@ Result<TrainerSettings> read_trainer_settings(const Options& options, int64_t da
   settings.fused_loss = fused == "on" ? FusedLoss::kOn : fused == "off" ? FusedLoss::kOff : FusedLoss::kAuto;
   settings.frozen = reader.text("frozen");
   settings.eval_batches = reader.i64("eval_batches", 0, 0);
+  read_losses(reader, settings);
   settings.measure_memory = reader.flag("measure_memory", true);
   settings.compute.trace = reader.flag("trace", false);
   settings.watchdog_s = reader.f64("watchdog", settings.watchdog_s, 0, 1e9);

@@ -11,6 +11,7 @@
 #include "graph/base/dtype.h"
 #include "graph/plan_pins.h"
 #include "graph/transform/embedding.h"
+#include "graph/transform/token_loss.h"
 #include "graph/transform/training.h"
 
 namespace tessera {
@@ -77,6 +78,8 @@ struct TrainerSettings {
   std::string frozen;
   int64_t eval_batches = 0;
   bool evaluate_only = false;
+  std::vector<TokenLoss> losses;  // of steps in parts (tsr_trainer_forward_backward); none: whole steps alone
+  bool batch_segments = false;    // whether those parts take several documents in a row
   bool measure_memory = true;
   double watchdog_s = 60;
   std::string offload_folder;

@@ -112,19 +112,27 @@ Result<std::shared_ptr<Trainer>> Trainer::create(std::shared_ptr<Runtime> runtim
     TSR_RETURN_IF_ERROR(dataset->check_trainable());
     trainer->settings_.segments = segments_of(dataset->layout());
   }
+  if (!settings.losses.empty() && settings.seq == 0)
+    return Status(StatusCode::kInvalidArgument,
+                  "trainer: option 'losses' needs 'seq', the tokens of a row, where there is no dataset");
   const Graph forward = model->graph();
   trainer->adapters_ = adapter_summary(forward);
+  const int64_t context = model->context_length();
   if (dataset) {
     TSR_RETURN_IF_ERROR(check_vocabulary(forward, *dataset));
-    const int64_t context = model->context_length();
     if (context > 0 && dataset->seq() > context)
       return Status(StatusCode::kInvalidArgument,
                     format("the dataset's samples have {} tokens, the model's context holds {}",
                            dataset->seq(), context));
+  } else if (!settings.losses.empty()) {
+    TSR_RETURN_IF_ERROR(tokens_at_once(settings.seq, context, "trainer: option 'seq'").status());
   }
   TSR_ASSIGN_OR_RETURN(std::shared_ptr<DeviceSet> devices,
                        runtime->open_devices(settings.compute.devices, settings.compute.profile));
-  TSR_ASSIGN_OR_RETURN(CompiledProgram compiled, compile_training(forward, dataset != nullptr, settings, devices));
+  const bool is_language_model =
+      dataset != nullptr || (!settings.losses.empty() && !forward.find_output("loss"));
+  TSR_ASSIGN_OR_RETURN(CompiledProgram compiled,
+                       compile_training(forward, is_language_model, settings, devices));
   TSR_ASSIGN_OR_RETURN(auto prepared, prepare(runtime, std::move(devices), std::move(compiled)));
   const SessionOptions session{.measure_memory = settings.measure_memory,
                                .trace = settings.compute.trace,
@@ -142,22 +150,14 @@ Result<std::shared_ptr<Trainer>> Trainer::create(std::shared_ptr<Runtime> runtim
   TSR_RETURN_IF_ERROR(trainer->find_base(*model));
   TSR_RETURN_IF_ERROR(check_storable(trainer->checkpoint_info()));
 
+  trainer->find_gradient_states();
+  std::vector<std::string> entries;
+  for (const PlannedEntry& entry : trainer->running_->record().entries) entries.push_back(entry.name);
+  if (dataset || !settings.losses.empty())
+    TSR_RETURN_IF_ERROR(trainer->feed_defaults(dataset ? dataset->seq() : settings.seq, entries));
   if (dataset) {
-    const int64_t seq = dataset->seq();
-    trainer->tokens_.resize(static_cast<size_t>(settings.batch * seq));
-    trainer->labels_.resize(trainer->tokens_.size());
-    std::vector<int32_t> values(trainer->tokens_.size());
-    for (size_t i = 0; i < values.size(); ++i)
-      values[i] = static_cast<int32_t>(static_cast<int64_t>(i) % seq);
-    const auto feed_all = [&](std::string_view input) -> Status {
-      for (const std::string_view entry : {kTrain, kEval})
-        if (trainer->running_->has_input(entry, input))
-          TSR_RETURN_IF_ERROR(trainer->running_->feed(entry, input, view(values, settings.batch, seq)));
-      return {};
-    };
-    TSR_RETURN_IF_ERROR(feed_all("positions"));
-    std::ranges::fill(values, 0);
-    TSR_RETURN_IF_ERROR(feed_all("token_types"));
+    const std::vector<int32_t> values(static_cast<size_t>(settings.batch * dataset->seq()));
+    trainer->tokens_ = trainer->labels_ = values;
     if (dataset->layout() == Dataset::Layout::kPacked) trainer->positions_ = values;
     if (dataset->layout() != Dataset::Layout::kWhole) trainer->segments_ = values;
   }
@@ -508,7 +508,8 @@ std::string Trainer::report_json() {
     report.saving_memory_bytes = std::max(report.saving_memory_bytes, widens ? own + as_model : own);
   };
   for (const auto& [name, type] : running_->parameters()) count(name, type, true);
-  for (const auto& [name, type] : running_->states()) count(name, type, false);
+  for (const auto& [name, type] : running_->states())
+    if (!gradient_states_.contains(name)) count(name, type, false);
   return trainer_json(report, running_->record());
 }
 

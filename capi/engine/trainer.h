@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -16,6 +17,7 @@
 #include "capi/engine/model_contents.h"
 #include "capi/engine/program_runner.h"
 #include "capi/engine/settings.h"
+#include "capi/engine/token_batch.h"
 #include "graph/analysis/index_inputs.h"
 #include "serialize/checkpoint.h"
 
@@ -46,6 +48,15 @@ class Trainer {
   Result<double> evaluate();
   // The rate of steps to come, in place of the schedule's; below 0: the schedule's.
   Status set_lr(double lr);
+
+  // A step in parts (option losses): gradients of batches of the caller's are added up until the update takes them.
+  // Log probabilities of labels: [rows, seq].
+  Result<std::vector<float>> forward(const TokenBatch& batch);
+  Result<LossValue> forward_backward(const TokenBatch& batch, std::string_view loss, const Options& options);
+  // The loss is sum of gradients [rows, seq] times the log probabilities of labels.
+  Status backward(const TokenBatch& batch, std::span<const float> gradients);
+  // The update. A norm that is not finite is kFailedPrecondition: all values are as before, the gradients gone.
+  Result<StepInfo> optimizer_step(const Options& options);
 
   Status save(const std::string& folder);
   // The checkpoint that `save` puts in its place, for whoever has the lease; `cancel` ends it from then on.
@@ -82,6 +93,20 @@ class Trainer {
   Status feed_rows(std::string_view entry);
   DatasetRow row_of_batch(int64_t row);
   Result<double> evaluate_dataset();
+  Status feed_defaults(int64_t seq,
+                       std::span<const std::string> entries);  // of inputs with one value a position
+  // trainer_parts.cc
+  Status check_parts(std::string_view entry) const;
+  Status feed_batch(std::string_view entry, const TokenBatch& batch);
+  Status feed_floats(std::string_view entry, std::string_view input, const TokenBatch& batch,
+                     std::span<const float> values, double otherwise);
+  Status feed_loss(std::string_view entry, const TokenBatch& batch, const LossOptions& options);
+  Status run_part(std::string_view entry);
+  Result<LossValue> accumulate(std::string_view entry, const TokenBatch& batch);
+  Result<std::vector<float>> fetch_logprobs(std::string_view entry, const TokenBatch& batch);
+  void find_gradient_states();
+  Status clear_gradients();
+  Status check_update_made() const;        // kFailedPrecondition where gradients wait
   CheckpointInfo checkpoint_info() const;  // its base without hashes, typed as in the program
   // Whether checkpoints leave the parameter out: no step changes it, and it has the model's own value.
   bool is_left_out(std::string_view name) const {
@@ -106,6 +131,10 @@ class Trainer {
   std::set<std::string, std::less<>> trained_;  // names of parameters that train
   std::set<std::string, std::less<>> frozen_;   // of those that no entry writes and that do not train
   BaseParameters base_;                         // those, or with evaluate_only all
+  std::set<std::string, std::less<>> gradient_states_;  // state that is 0 between steps
+  int64_t accumulated_ = 0;                             // accumulations since the last update
+  double accumulated_loss_ = 0;
+  std::vector<float> floats_;             // [batch, seq]
   bool loss_scale_fed_ = false;           // by the caller
   std::optional<int64_t> label_count_;    // of the labels fed last, where the graph has one input of labels
   std::vector<int32_t> tokens_, labels_, positions_, segments_;  // [batch, seq]

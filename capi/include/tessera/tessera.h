@@ -1269,6 +1269,11 @@ TSR_API void tsr_session_free(tsr_session* session);
  *                        same data again). It is saved with checkpoints
  *   loss_scaling_interval  i64   steps without one after which it is doubled (default 2000)
  *   frozen         str   names of parameters to leave untrained; "*" matches any characters; comma-separated
+ *   losses         str   what tsr_trainer_forward_backward and tsr_trainer_backward may compute, comma-separated:
+ *                        cross_entropy, importance_sampling, ppo, cispo, gradient (default "": steps are whole, and
+ *                        no memory is held for their parts). Without a dataset the model is a language model all the
+ *                        same, and tsr_trainer_step wants its inputs fed
+ *   batch_segments i64   1: a row of tsr_batch may hold several documents (default 0)
  *   eval_batches   i64   most batches tsr_trainer_evaluate reads (default 0: the whole evaluation part)
  *   evaluate_only  i64   1: no training step is planned or held, only tsr_trainer_evaluate works (default 0)
  *   measure_memory i64   1 (default): the first two steps also measure the memory really touched; 0: not
@@ -1316,12 +1321,65 @@ TSR_API tsr_status* tsr_trainer_set_lr(tsr_trainer* trainer, double lr);
 /* Mean loss over the dataset's evaluation part (own graphs: of the inputs fed), without dropout or update. */
 TSR_API tsr_status* tsr_trainer_evaluate(tsr_trainer* trainer, double* out_loss);
 
+/* A step in parts, for losses and loops of your own (option losses, docs/training.md): any number of accumulations, each
+ * forward and backward over a batch from your memory, and an update. Gradients are added up on the devices, where
+ * the plan has their place. tsr_trainer_step neither reads nor changes them.
+ *
+ * Arrays are [rows, seq], and are read before the call returns. Fewer rows than the option batch, and shorter ones than
+ * the option seq, are filled up with tokens without weight; of more rows, make several batches. labels[t] is the token
+ * that is to follow tokens[0..t]: the next one as a rule; negative: without weight, and what else is given there counts
+ * as 0. */
+typedef struct tsr_batch {
+  size_t struct_size;
+  int64_t rows, seq;
+  const int32_t* tokens;
+  const int32_t* labels;
+  const int32_t* positions;       /* NULL: 0, 1, ... in each row */
+  const int32_t* segments;        /* number of the document, with option batch_segments; NULL: one a row */
+  const float* weights;           /* of tokens in the loss cross_entropy; NULL: 1 */
+  const float* sampler_logprobs;  /* of labels when they were drawn: for ratios */
+  const float* advantages;        /* of labels: for importance_sampling, ppo and cispo */
+} tsr_batch;
+
+/* Log probabilities of the labels, f32 [rows, seq], 0 where a label is negative; without dropout. "Arrays out": the
+ * batch is computed in each call, so pass room for all at once. */
+TSR_API tsr_status* tsr_trainer_forward(tsr_trainer* trainer, const tsr_batch* batch, float* items, size_t capacity,
+                                        size_t* out_count);
+
+/* Adds the gradients of a loss of the batch, and gives its value and the log probabilities that it is made of (items
+ * as above; NULL with capacity 0: none; out_count may be NULL). With p the log probability of a label, q
+ * sampler_logprobs, A advantages, r = exp(p - q), clip(r) = min(max(r, 1 - eps_low), 1 + eps_high), sums over all
+ * labels that are not negative:
+ *   cross_entropy        -sum weights p
+ *   importance_sampling  -sum r A
+ *   ppo                  -sum min(r A, clip(r) A)
+ *   cispo                -sum clip(r) A p, clip(r) a constant
+ * Options: scale f64, what the sum is multiplied by (default 1: sums, so that accumulations add up to the sum over all
+ * their batches; 1 / labels for a mean); eps_low, eps_high f64 of ppo and cispo (0.2); aux_scale f64, the same for a
+ * model's own auxiliary loss, a mean over the batch's rows (1). TSR_FAILED_PRECONDITION for a loss that is not among
+ * the option losses. */
+TSR_API tsr_status* tsr_trainer_forward_backward(tsr_trainer* trainer, const tsr_batch* batch, const char* loss,
+                                                 const tsr_options* options, double* out_loss, float* items,
+                                                 size_t capacity, size_t* out_count);
+
+/* Adds the gradients of sum gradients p, for a loss of your own with `gradients` f32 [rows, seq], its derivatives by the
+ * log probabilities that tsr_trainer_forward gave. Needs the loss gradient among the option losses. */
+TSR_API tsr_status* tsr_trainer_backward(tsr_trainer* trainer, const tsr_batch* batch, const float* gradients,
+                                         size_t count);
+
+/* The update of tsr_trainer_step from the gradients added up since the last one, which are 0 afterwards. Options: lr f64
+ * (default: the schedule's). out_step may be NULL; its loss is the sum of the accumulations' losses.
+ * TSR_FAILED_PRECONDITION where there was no accumulation, and where a loss or the norm is not finite: parameters and
+ * optimizer state keep their values, and the gradients are gone. */
+TSR_API tsr_status* tsr_trainer_optimizer_step(tsr_trainer* trainer, const tsr_options* options, tsr_step* out_step);
+
 /* A checkpoint is a folder: parameters, optimizer state, step, place in the data, schedule and options,
  * independent of devices and plan. save replaces the folder at once or not at all. resume continues bit for
  * bit on equal devices, and to rounding on others; it refuses a checkpoint of another model
  * (TSR_INVALID_ARGUMENT names the first difference). Parameters that no step changes (option frozen, the base
  * under adapters) are not in it where the model came with values: the first save or resume reads those once, for a
- * hash of each, and resume wants a model with the same. A value of tsr_trainer_write is in it. Where resume fails
+ * hash of each, and resume wants a model with the same. A value of tsr_trainer_write is in it. Gradients that wait for
+ * tsr_trainer_optimizer_step are not: save is TSR_FAILED_PRECONDITION until then, and resume drops them. Where resume fails
  * on the way (TSR_CORRUPT for damaged tensors, TSR_IO) the values on the devices are lost, as after TSR_CANCELLED. */
 TSR_API tsr_status* tsr_trainer_save(tsr_trainer* trainer, const char* folder);
 /* The same as long work (see above). Until all is done, or it is freed, the trainer is in use: other calls with it are

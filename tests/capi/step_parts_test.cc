@@ -1,0 +1,436 @@
+// Steps in parts: accumulations and updates are the whole steps of the same trainer, on any devices; losses by
+// their formulas, gradients by finite differences; what is refused.
+#include <cmath>
+#include <cstring>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "tests/capi/c_api.h"
+#include "tests/capi/fed_training.h"
+#include "tests/capi/small_training.h"
+#include "tests/number_after.h"
+
+using namespace capi_test;
+
+namespace {
+
+constexpr const char* kModel = "llama:L=2,C=32,H=4,KV=2,F=48,V=64,T=16";
+constexpr int64_t kSeq = 12;
+constexpr const char* kAllLosses = "cross_entropy,importance_sampling,ppo,cispo,gradient";
+
+// Rows of tokens, whose labels are the tokens that follow; some are without weight.
+struct Rows {
+  int64_t rows = 0;
+  std::vector<int32_t> tokens, labels;
+  std::vector<float> sampler, advantages;
+
+  explicit Rows(int64_t count, uint32_t seed = 3) : rows(count) {
+    const auto size = static_cast<size_t>(count * kSeq);
+    const std::vector<float> drawn = noise(size, seed), other = noise(size, seed + 9);
+    for (size_t i = 0; i < size; ++i) tokens.push_back(static_cast<int32_t>((drawn[i] + 1) * 31.9f));
+    for (size_t i = 0; i < size; ++i)
+      labels.push_back((i + 1) % kSeq == 0 || i % 7 == 3 ? -1 : tokens[i + 1]);
+    for (size_t i = 0; i < size; ++i) {
+      sampler.push_back(-4.2f + 0.6f * other[i]);
+      advantages.push_back(drawn[i] * 1.3f);
+    }
+  }
+  size_t counted() const {
+    size_t count = 0;
+    for (const int32_t label : labels) count += label >= 0;
+    return count;
+  }
+  Rows part(int64_t first, int64_t count) const {
+    Rows made(0);
+    made.rows = count;
+    const auto cut = [&](const auto& from, auto& to) {
+      to.assign(from.begin() + first * kSeq, from.begin() + (first + count) * kSeq);
+    };
+    cut(tokens, made.tokens);
+    cut(labels, made.labels);
+    cut(sampler, made.sampler);
+    cut(advantages, made.advantages);
+    return made;
+  }
+  tsr_batch batch() const {
+    tsr_batch made{};
+    made.struct_size = sizeof made;
+    made.rows = rows;
+    made.seq = kSeq;
+    made.tokens = tokens.data();
+    made.labels = labels.data();
+    made.sampler_logprobs = sampler.data();
+    made.advantages = advantages.data();
+    return made;
+  }
+};
+
+Tensor tensor_i32(std::vector<int64_t> dims, const std::vector<int32_t>& values) {
+  tsr_tensor* made = nullptr;
+  ok(tsr_tensor_new(TSR_I32, static_cast<int32_t>(dims.size()), dims.data(), &made));
+  std::memcpy(tsr_tensor_writable(made), values.data(), values.size() * sizeof(int32_t));
+  return Tensor(made);
+}
+
+constexpr const char* kTied = "gpt2:L=2,C=32,H=4,V=64,T=16";  // its table is read at both ends of a pipeline
+
+struct Layout {
+  std::string devices = "cpu:1", parallel;
+  const char* model = kModel;
+};
+
+class Parts {
+ public:
+  explicit Parts(const Layout& layout = {}, int64_t batch = 4, const char* losses = "cross_entropy",
+                 const char* precision = "f32") {
+    tsr_trainer* made = nullptr;
+    ok(tsr_trainer_new(runtime_.get(), described(layout.model).get(), nullptr,
+                       options({{"devices", layout.devices},
+                                {"parallel", layout.parallel},
+                                {"batch", batch},
+                                {"seq", kSeq},
+                                {"lr", 0.01},
+                                {"warmup", int64_t{0}},
+                                {"precision", std::string(precision)},
+                                {"losses", std::string(losses)}})
+                           .get(),
+                       &made));
+    trainer.reset(made);
+  }
+  double accumulate(const Rows& rows, const char* loss, double scale,
+                    std::vector<float>* logprobs = nullptr) {
+    const tsr_batch batch = rows.batch();
+    double value = 0;
+    std::vector<float> out(rows.tokens.size());
+    size_t count = 0;
+    ok(tsr_trainer_forward_backward(trainer.get(), &batch, loss, options({{"scale", scale}}).get(), &value,
+                                    out.data(), out.size(), &count));
+    CHECK(count == out.size());
+    if (logprobs != nullptr) *logprobs = out;
+    return value;
+  }
+  void backward(const Rows& rows, const std::vector<float>& gradients) {
+    const tsr_batch batch = rows.batch();
+    ok(tsr_trainer_backward(trainer.get(), &batch, gradients.data(), gradients.size()));
+  }
+  std::vector<float> forward(const Rows& rows) {
+    const tsr_batch batch = rows.batch();
+    std::vector<float> out(rows.tokens.size());
+    size_t count = 0;
+    ok(tsr_trainer_forward(trainer.get(), &batch, out.data(), out.size(), &count));
+    CHECK(count == out.size());
+    return out;
+  }
+  tsr_step update() {
+    tsr_step step{};
+    step.struct_size = sizeof step;
+    ok(tsr_trainer_optimizer_step(trainer.get(), nullptr, &step));
+    return step;
+  }
+  // Leaves out what was added up: an update with the rate 0.
+  void drop() { ok(tsr_trainer_optimizer_step(trainer.get(), options({{"lr", 0.0}}).get(), nullptr)); }
+  tsr_step whole(const Rows& rows) {
+    ok(tsr_trainer_feed(trainer.get(), "tokens", tensor_i32({rows.rows, kSeq}, rows.tokens).get()));
+    ok(tsr_trainer_feed(trainer.get(), "labels", tensor_i32({rows.rows, kSeq}, rows.labels).get()));
+    return step(trainer);
+  }
+  std::vector<float> read(const char* name) const { return parameter(trainer, name); }
+
+  Trainer trainer;
+
+ private:
+  Runtime runtime_ = runtime();
+};
+
+constexpr const char* kSome[] = {"block.0.q", "block.1.down", "token_embedding"};
+
+double difference(const std::vector<float>& a, const std::vector<float>& b) {
+  REQUIRE(a.size() == b.size());
+  double largest = 0;
+  for (size_t i = 0; i < a.size(); ++i) largest = std::max(largest, std::fabs(double{a[i]} - double{b[i]}));
+  return largest;
+}
+
+double scale_of(const Rows& rows) { return 1.0 / static_cast<double>(rows.counted()); }
+
+}  // namespace
+
+TEST_CASE("a step in parts is the whole step, on any devices") {
+  const Rows rows(4);
+  for (const Layout& layout :
+       {Layout{}, Layout{"cpu:2", "dp=2,zero=1"}, Layout{"cpu:2", "dp=2,zero=2"},
+        Layout{"cpu:2", "dp=2,zero=3"}, Layout{"cpu:2", "tp=2"}, Layout{"cpu:2", "pp=2"},
+        Layout{"cpu:2", "dp=2,mb=1"}, Layout{"cpu:2", "pp=2", kTied}}) {
+    INFO(layout.parallel);
+    Parts whole(layout), parts(layout);
+    for (int i = 0; i < 3; ++i) {
+      const tsr_step expected = whole.whole(rows);
+      std::vector<float> logprobs;
+      const double loss = parts.accumulate(rows, "cross_entropy", scale_of(rows), &logprobs);
+      double sum = 0;
+      for (const float p : logprobs) sum -= p;
+      CHECK(std::fabs(sum * scale_of(rows) - loss) < 1e-5);
+      const tsr_step found = parts.update();
+      CHECK(found.step == expected.step);
+      CHECK(found.lr == expected.lr);
+      CHECK(std::fabs(loss - expected.loss) < 1e-6);
+      CHECK(std::fabs(found.grad_norm - expected.grad_norm) < 1e-5);
+    }
+    for (const char* name : kSome) {
+      if (layout.model == kTied && name != std::string("token_embedding")) continue;
+      if (layout.parallel.empty())
+        CHECK(whole.read(name) == parts.read(name));
+      else
+        CHECK(difference(whole.read(name), parts.read(name)) < 1e-6);
+    }
+    CHECK(difference(parts.forward(rows), whole.forward(rows)) < 1e-5);
+  }
+}
+
+TEST_CASE("several accumulations are one of all their rows, and rows that are missing have no weight") {
+  const Rows rows(4);
+  for (const Layout& layout : {Layout{}, Layout{"cpu:2", "dp=2,zero=2"}, Layout{"cpu:2", "pp=2"}}) {
+    INFO(layout.parallel);
+    Parts once(layout), often(layout);
+    double loss = 0;
+    std::vector<float> all, part;
+    const double expected = once.accumulate(rows, "cross_entropy", scale_of(rows), &all);
+    for (const auto& [first, count] : {std::pair<int64_t, int64_t>{0, 2}, {2, 1}, {3, 1}}) {
+      loss += often.accumulate(rows.part(first, count), "cross_entropy", scale_of(rows), &part);
+      for (size_t i = 0; i < part.size(); ++i)
+        CHECK(std::fabs(part[i] - all[static_cast<size_t>(first * kSeq) + i]) < 1e-5);
+    }
+    CHECK(std::fabs(loss - expected) < 1e-6);
+    for (const char* name : kSome) {
+      const std::string gradient = std::string(name) + ".grad";
+      CHECK(difference(once.read(gradient.c_str()), often.read(gradient.c_str())) < 1e-6);
+    }
+    CHECK(std::fabs(once.update().grad_norm - often.update().grad_norm) < 1e-5);
+    for (const char* name : kSome) CHECK(difference(once.read(name), often.read(name)) < 1e-5);
+  }
+}
+
+TEST_CASE("rows that are shorter than the trainer's have the same log probabilities and gradients") {
+  constexpr int64_t kShort = 7;
+  const Rows rows(3);
+  Rows cut = rows;  // of which the ends have no weight
+  tsr_batch batch = rows.batch();
+  std::vector<int32_t> tokens, labels;
+  for (size_t i = 0; i < rows.tokens.size(); ++i) {
+    if (static_cast<int64_t>(i) % kSeq < kShort) {
+      tokens.push_back(rows.tokens[i]);
+      labels.push_back(rows.labels[i]);
+    } else {
+      cut.labels[i] = -1;
+    }
+  }
+  batch.tokens = tokens.data();
+  batch.labels = labels.data();
+  batch.seq = kShort;
+  Parts expected, found;
+  std::vector<float> logprobs, own(tokens.size());
+  const double loss = expected.accumulate(cut, "cross_entropy", 1, &logprobs);
+  double value = 0;
+  size_t count = 0;
+  ok(tsr_trainer_forward_backward(found.trainer.get(), &batch, "cross_entropy", nullptr, &value, own.data(),
+                                  own.size(), &count));
+  CHECK(count == own.size());
+  CHECK(std::fabs(value - loss) < 1e-5);
+  for (size_t i = 0; i < own.size(); ++i)
+    CHECK(std::fabs(own[i] - logprobs[i / kShort * kSeq + i % kShort]) < 1e-5);
+  for (const char* name : kSome) {
+    const std::string gradient = std::string(name) + ".grad";
+    CHECK(difference(expected.read(gradient.c_str()), found.read(gradient.c_str())) < 1e-5);
+  }
+}
+
+TEST_CASE("losses of ratios are their formulas, and so are their gradients") {
+  const Rows rows(3);
+  struct Loss {
+    const char* name;
+    std::function<double(double p, double q, double a, double p0)> of;  // p0: p where it is a constant
+  };
+  const auto clip = [](double r) { return std::min(std::max(r, 0.8), 1.2); };
+  const Loss losses[] = {
+      {"importance_sampling", [](double p, double q, double a, double) { return -std::exp(p - q) * a; }},
+      {"ppo",
+       [&](double p, double q, double a, double) {
+         const double r = std::exp(p - q);
+         return -std::min(r * a, clip(r) * a);
+       }},
+      {"cispo", [&](double p, double q, double a, double p0) { return -clip(std::exp(p0 - q)) * a * p; }},
+  };
+  for (const Layout& layout : {Layout{}, Layout{"cpu:2", "dp=2,zero=1"}, Layout{"cpu:2", "tp=2"}}) {
+    INFO(layout.parallel);
+    Parts parts(layout, 4, kAllLosses), expected(layout, 4, "gradient");
+    for (const Loss& loss : losses) {
+      INFO(loss.name);
+      std::vector<float> logprobs;
+      const double found = parts.accumulate(rows, loss.name, 0.5, &logprobs);
+      double sum = 0;
+      std::vector<float> gradients(logprobs.size());
+      int clipped = 0;
+      for (size_t i = 0; i < logprobs.size(); ++i) {
+        if (rows.labels[i] < 0) continue;
+        const double p = logprobs[i], q = rows.sampler[i], a = rows.advantages[i], h = 1e-6;
+        clipped += std::exp(p - q) < 0.8 || std::exp(p - q) > 1.2;
+        sum += 0.5 * loss.of(p, q, a, p);
+        gradients[i] =
+            static_cast<float>(0.5 * (loss.of(p + h, q, a, p) - loss.of(p - h, q, a, p)) / (2 * h));
+      }
+      CHECK(clipped > 3);
+      CHECK(std::fabs(found - sum) < 1e-4);
+      expected.backward(rows, gradients);
+      for (const char* name : kSome) {
+        const std::string gradient = std::string(name) + ".grad";
+        CHECK(difference(parts.read(gradient.c_str()), expected.read(gradient.c_str())) < 1e-4);
+      }
+      // No update of either changes the parameters: the next loss begins with the same ones.
+      parts.drop();
+      expected.drop();
+    }
+  }
+}
+
+TEST_CASE("gradients of log probabilities become those of parameters, as finite differences say") {
+  const Rows rows(4);
+  Parts parts({}, 4, "gradient");
+  const std::vector<float> given = noise(rows.tokens.size(), 77);
+  parts.backward(rows, given);
+  const auto value = [&] {
+    double sum = 0;
+    const std::vector<float> logprobs = parts.forward(rows);
+    for (size_t i = 0; i < logprobs.size(); ++i) sum += double{logprobs[i]} * given[i];
+    return sum;
+  };
+  for (const char* name : kSome) {
+    const std::vector<float> gradient = parts.read((std::string(name) + ".grad").c_str());
+    std::vector<float> values = parts.read(name);
+    tsr_tensor* read = nullptr;
+    ok(tsr_trainer_read(parts.trainer.get(), name, &read));
+    const Tensor owner(read);
+    const std::vector<int64_t> dims(tsr_tensor_dims(read), tsr_tensor_dims(read) + tsr_tensor_rank(read));
+    // Along the gradient itself the derivative is its square.
+    double square = 0;
+    for (const float g : gradient) square += double{g} * g;
+    const double step = 1e-2 / std::sqrt(square);
+    const auto moved = [&](double by) {
+      std::vector<float> at = values;
+      for (size_t i = 0; i < at.size(); ++i) at[i] += static_cast<float>(by * gradient[i]);
+      ok(tsr_trainer_write(parts.trainer.get(), name, tensor_f32(dims, at).get()));
+      return value();
+    };
+    const double slope = (moved(step) - moved(-step)) / (2 * step);
+    moved(0);
+    CHECK(std::fabs(slope - square) < 0.01 * square);
+  }
+}
+
+TEST_CASE("a loop in parts overfits a sentence") {
+  Parts parts({}, 1);
+  const Rows rows(1, 5);
+  double loss = 9;
+  for (int i = 0; i < 30; ++i) {
+    loss = parts.accumulate(rows, "cross_entropy", scale_of(rows));
+    parts.update();
+  }
+  CHECK(loss < 0.05);
+}
+
+TEST_CASE("the arena of steps in parts is as large as predicted") {
+  const Rows rows(4);
+  for (const Layout& layout : {Layout{}, Layout{"cpu:2", "dp=2,zero=2"}, Layout{"cpu:2", "pp=2"}}) {
+    INFO(layout.parallel);
+    Parts parts(layout, 4, kAllLosses);
+    const std::vector<float> given = noise(rows.tokens.size(), 7);
+    for (int i = 0; i < 2; ++i) {
+      parts.whole(rows);
+      for (const char* loss : {"cross_entropy", "importance_sampling", "ppo", "cispo"})
+        parts.accumulate(rows, loss, 0.1);
+      parts.backward(rows, given);
+      parts.update();
+      parts.forward(rows);
+      evaluated(parts.trainer);
+    }
+    std::string found = report(parts.trainer);
+    int devices = 0;
+    for (size_t at; (at = found.find("\"measured\":")) != std::string::npos; ++devices) {
+      CHECK(tessera::test::number_after(found.substr(at), "\"measured\":") ==
+            tessera::test::number_after(found.substr(found.rfind("\"predicted\":", at)), "\"predicted\":"));
+      found.erase(0, at + 1);
+    }
+    CHECK(devices == (layout.devices == "cpu:1" ? 1 : 2));
+  }
+}
+
+TEST_CASE("what cannot be part of a step is refused, and a norm that is not finite leaves the update out") {
+  Parts parts({}, 2, "ppo,gradient");
+  tsr_trainer* const trainer = parts.trainer.get();
+  const Rows rows(2);
+  tsr_batch batch = rows.batch();
+  const auto refused = [&](tsr_status* status, tsr_code code, const char* part) {
+    const Error error = take(status);
+    INFO(error.message);
+    CHECK(error.code == code);
+    CHECK(error.message.find(part) != std::string::npos);
+  };
+  const auto run = [&](const char* loss) {
+    return tsr_trainer_forward_backward(trainer, &batch, loss, nullptr, nullptr, nullptr, 0, nullptr);
+  };
+  refused(tsr_trainer_optimizer_step(trainer, nullptr, nullptr), TSR_FAILED_PRECONDITION,
+          "no gradients wait");
+  refused(run("dpo"), TSR_INVALID_ARGUMENT, "wanted one of cross_entropy");
+  refused(run("gradient"), TSR_INVALID_ARGUMENT, "tsr_trainer_backward");
+  refused(run("cross_entropy"), TSR_FAILED_PRECONDITION, "made for the losses ppo, gradient");
+  batch.rows = 3;
+  refused(run("ppo"), TSR_INVALID_ARGUMENT, "3 rows, wanted 1 to 2");
+  batch.rows = 2;
+  batch.seq = 13;
+  refused(run("ppo"), TSR_INVALID_ARGUMENT, "13 tokens, wanted 1 to 12");
+  batch.seq = kSeq;
+  batch.advantages = nullptr;
+  refused(run("ppo"), TSR_INVALID_ARGUMENT, "needs the batch's advantages");
+  batch.advantages = rows.advantages.data();
+  batch.weights = rows.advantages.data();
+  refused(run("ppo"), TSR_INVALID_ARGUMENT, "weights mean nothing to loss 'ppo'");
+  batch.weights = nullptr;
+  batch.segments = rows.tokens.data();
+  refused(run("ppo"), TSR_INVALID_ARGUMENT, "batch_segments");
+  batch.segments = nullptr;
+  std::vector<int32_t> tokens = rows.tokens;
+  tokens[5] = 64;
+  batch.tokens = tokens.data();
+  refused(run("ppo"), TSR_INVALID_ARGUMENT, "64");
+  batch.tokens = rows.tokens.data();
+  std::vector<float> gradients(rows.tokens.size(), 1.0f);
+  refused(tsr_trainer_backward(trainer, &batch, gradients.data(), 3), TSR_INVALID_ARGUMENT,
+          "3 gradients for 2 rows");
+  gradients[0] = INFINITY;
+  refused(tsr_trainer_backward(trainer, &batch, gradients.data(), gradients.size()), TSR_INVALID_ARGUMENT,
+          "wanted a finite number");
+
+  const std::vector<float> before = parts.read(kSome[0]);
+  for (float& each : gradients) each = 1e38f;
+  ok(tsr_trainer_backward(trainer, &batch, gradients.data(), gradients.size()));
+  const std::string folder = (std::filesystem::temp_directory_path() / "tsr_step_parts").string();
+  refused(tsr_trainer_save(trainer, folder.c_str()), TSR_FAILED_PRECONDITION, "wait for an update");
+  refused(tsr_trainer_optimizer_step(trainer, nullptr, nullptr), TSR_FAILED_PRECONDITION,
+          "the gradients are gone");
+  CHECK(parts.read(kSome[0]) == before);
+  for (const float each : parts.read((std::string(kSome[0]) + ".grad").c_str())) CHECK(each == 0);
+  ok(run("ppo"));
+  CHECK(parts.update().step == 1);
+  CHECK(parts.read(kSome[0]) != before);
+
+  // Checkpoints hold no gradients: trainers of whole steps resume them, and what waited is dropped.
+  ok(tsr_trainer_save(trainer, folder.c_str()));
+  const std::vector<float> saved = parts.read(kSome[0]);
+  ok(run("ppo"));
+  ok(tsr_trainer_resume(trainer, folder.c_str()));
+  for (const float each : parts.read((std::string(kSome[0]) + ".grad").c_str())) CHECK(each == 0);
+  refused(tsr_trainer_optimizer_step(trainer, nullptr, nullptr), TSR_FAILED_PRECONDITION,
+          "no gradients wait");
+  CHECK(parts.read(kSome[0]) == saved);
+  std::filesystem::remove_all(folder);
+}
