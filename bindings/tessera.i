@@ -36,12 +36,34 @@
 /* Of arrays instead of structs, below. */
 %ignore tsr_entry;
 %ignore tsr_program_new;
+%ignore tsr_batch;
+%ignore tsr_trainer_forward;
+%ignore tsr_trainer_forward_backward;
+%ignore tsr_trainer_backward;
 
 %include <tessera/tessera.h>
 
 %{
 #include <stdlib.h>
 #include <string.h>
+
+static tsr_batch tsr_batch_of(int64_t rows, int64_t seq, const int32_t* tokens, const int32_t* labels,
+                              const int32_t* positions, const int32_t* segments, const float* weights,
+                              const float* sampler_logprobs, const float* advantages) {
+  tsr_batch batch;
+  memset(&batch, 0, sizeof batch);
+  batch.struct_size = sizeof batch;
+  batch.rows = rows;
+  batch.seq = seq;
+  batch.tokens = tokens;
+  batch.labels = labels;
+  batch.positions = positions;
+  batch.segments = segments;
+  batch.weights = weights;
+  batch.sampler_logprobs = sampler_logprobs;
+  batch.advantages = advantages;
+  return batch;
+}
 %}
 %inline %{
 /* Sizes of the structs that begin with struct_size. */
@@ -90,6 +112,30 @@ static tsr_status* tsr_raw_program_new(tsr_devices* devices, const char* text, s
   tsr_status* status = tsr_program_new(devices, entries, count, out_program);
   free(entries);
   return status;
+}
+
+/* Parts of a training step, of a batch given as arrays. */
+static tsr_status* tsr_raw_trainer_forward(tsr_trainer* trainer, int64_t rows, int64_t seq, const int32_t* tokens,
+                                           const int32_t* labels, const int32_t* positions, const int32_t* segments,
+                                           float* items, size_t capacity, size_t* out_count) {
+  const tsr_batch batch = tsr_batch_of(rows, seq, tokens, labels, positions, segments, NULL, NULL, NULL);
+  return tsr_trainer_forward(trainer, &batch, items, capacity, out_count);
+}
+static tsr_status* tsr_raw_trainer_forward_backward(tsr_trainer* trainer, int64_t rows, int64_t seq,
+                                                    const int32_t* tokens, const int32_t* labels,
+                                                    const int32_t* positions, const int32_t* segments,
+                                                    const float* weights, const float* sampler_logprobs,
+                                                    const float* advantages, const char* loss,
+                                                    const tsr_options* options, double* out_loss, float* items,
+                                                    size_t capacity, size_t* out_count) {
+  const tsr_batch batch = tsr_batch_of(rows, seq, tokens, labels, positions, segments, weights, sampler_logprobs, advantages);
+  return tsr_trainer_forward_backward(trainer, &batch, loss, options, out_loss, items, capacity, out_count);
+}
+static tsr_status* tsr_raw_trainer_backward(tsr_trainer* trainer, int64_t rows, int64_t seq, const int32_t* tokens,
+                                            const int32_t* labels, const int32_t* positions,
+                                            const int32_t* segments, const float* items, size_t count) {
+  const tsr_batch batch = tsr_batch_of(rows, seq, tokens, labels, positions, segments, NULL, NULL, NULL);
+  return tsr_trainer_backward(trainer, &batch, items, count);
 }
 %}
 

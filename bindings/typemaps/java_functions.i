@@ -48,6 +48,14 @@ static JNIEnv* tsr_java_enter(int* attached) {
   return env;
 }
 
+/* numbers [1]: the step; values [4]: loss, grad_norm, lr, seconds. */
+static void tsr_java_give_step(JNIEnv* env, const tsr_step* step, jlongArray numbers, jdoubleArray values) {
+  const jlong number = step->step;
+  const jdouble found[4] = {step->loss, step->grad_norm, step->lr, step->seconds};
+  (*env)->SetLongArrayRegion(env, numbers, 0, 1, &number);
+  (*env)->SetDoubleArrayRegion(env, values, 0, 4, found);
+}
+
 static void tsr_java_leave(int attached) {
   if (attached) (*tsr_java_vm)->DetachCurrentThread(tsr_java_vm);
 }
@@ -155,16 +163,21 @@ static tsr_status* tsr_raw_model_load_reader(JNIEnv* jenv, jobject source, int64
   return tsr_model_load_reader(&reader, out_model);
 }
 
-/* numbers [1]: the step; values [4]: loss, grad_norm, lr, seconds. */
 static tsr_status* tsr_raw_trainer_step(JNIEnv* jenv, tsr_trainer* trainer, jlongArray numbers, jdoubleArray values) {
   tsr_step step;
   memset(&step, 0, sizeof step);
   step.struct_size = sizeof step;
   tsr_status* status = tsr_trainer_step(trainer, &step);
-  const jlong number = step.step;
-  const jdouble found[4] = {step.loss, step.grad_norm, step.lr, step.seconds};
-  (*jenv)->SetLongArrayRegion(jenv, numbers, 0, 1, &number);
-  (*jenv)->SetDoubleArrayRegion(jenv, values, 0, 4, found);
+  tsr_java_give_step(jenv, &step, numbers, values);
+  return status;
+}
+static tsr_status* tsr_raw_trainer_optimizer_step(JNIEnv* jenv, tsr_trainer* trainer, const tsr_options* options,
+                                                  jlongArray numbers, jdoubleArray values) {
+  tsr_step step;
+  memset(&step, 0, sizeof step);
+  step.struct_size = sizeof step;
+  tsr_status* status = tsr_trainer_optimizer_step(trainer, options, &step);
+  tsr_java_give_step(jenv, &step, numbers, values);
   return status;
 }
 

@@ -1,13 +1,14 @@
 """Trainer: trains a model on all devices given."""
 from __future__ import annotations
 
+import array
 import json
 from typing import TYPE_CHECKING, Any, Iterator, NamedTuple
 
 from . import arguments, files, raw
 from .arguments import Options
 from .dataset import Dataset
-from .errors import check, result, text
+from .errors import InvalidArgumentError, check, result, text
 from .handle import Handle, use, use_optional
 from .plan import Plan
 from .runtime import Runtime, chosen_runtime
@@ -26,6 +27,38 @@ class Step(NamedTuple):
     grad_norm: float  # global, before clipping
     lr: float
     seconds: float
+
+
+class Loss(NamedTuple):
+    """What an accumulation gives."""
+
+    loss: float
+    logprobs: array.array[float]  # of the labels, one row after another
+
+
+class Batch:
+    """Rows of `seq` tokens for a part of a step: buffers of int32 (weights, sampler_logprobs, advantages: float32), or
+    numbers, one row after another. labels: the token that is to follow, or -1. The header says the rest under tsr_batch."""
+
+    def __init__(self, tokens: Any, labels: Any, seq: int, *, positions: Any = None, segments: Any = None,
+                 weights: Any = None, sampler_logprobs: Any = None, advantages: Any = None):
+        def given(name: str, values: Any, code: str = "i") -> Any:
+            if values is None:
+                return None
+            found = arguments.items(name, code, "float32" if code == "f" else "int32", values)
+            if memoryview(found).nbytes // 4 != count:
+                raise InvalidArgumentError(f"{name}: found {memoryview(found).nbytes // 4}, wanted {count}, as many as tokens")
+            return found
+
+        ids = arguments.ids("tokens", tokens)
+        count = memoryview(ids).nbytes // 4
+        if seq < 1 or count == 0 or count % seq:
+            raise InvalidArgumentError(f"{count} tokens are no rows of {seq}")
+        self.count = count
+        self._rows = (count // seq, seq, ids, given("labels", labels), given("positions", positions),
+                      given("segments", segments))
+        self._values = (given("weights", weights, "f"), given("sampler_logprobs", sampler_logprobs, "f"),
+                        given("advantages", advantages, "f"))
 
 
 class Trainer(Handle):
@@ -67,6 +100,33 @@ class Trainer(Handle):
         """Mean loss over the dataset's evaluation part."""
         with self._pointer as c:
             return result(interruptible(lambda: raw.tsr_trainer_evaluate(c), self.cancel))
+
+    def forward(self, batch: Batch) -> array.array[float]:
+        """Log probabilities of a batch's labels, 0 for negative ones. Parts of steps need the option losses."""
+        items = array.array("f", bytes(4 * batch.count))
+        with self._pointer as c:
+            result(interruptible(lambda: raw.tsr_raw_trainer_forward(c, *batch._rows, items), self.cancel))
+        return items
+
+    def forward_backward(self, batch: Batch, loss: str = "cross_entropy", **options: Any) -> Loss:
+        """Adds the gradients of a loss: cross_entropy, importance_sampling, ppo or cispo; options scale, eps_low, eps_high."""
+        items = array.array("f", bytes(4 * batch.count))
+        name = arguments.text("loss", loss, nul=False)
+        with self._pointer as c, Options(options) as o:
+            value, _ = result(interruptible(lambda: raw.tsr_raw_trainer_forward_backward(
+                c, *batch._rows, *batch._values, name, o, items), self.cancel))
+        return Loss(value, items)
+
+    def backward(self, batch: Batch, gradients: Any) -> None:
+        """Adds the gradients of a loss of your own, given its derivatives by the log probabilities of the labels."""
+        items = arguments.items("gradients", "f", "float32", gradients)
+        with self._pointer as c:
+            check(interruptible(lambda: raw.tsr_raw_trainer_backward(c, *batch._rows, items), self.cancel))
+
+    def optimizer_step(self, **options: Any) -> Step:
+        """The update from the gradients added up since the last one; option lr."""
+        with self._pointer as c, Options(options) as o:
+            return Step(*result(interruptible(lambda: raw.tsr_trainer_optimizer_step(c, o), self.cancel)))
 
     def save(self, folder: Any, *, progress: Progress | None = None) -> None:
         """Replaces the checkpoint in a folder, at once or not at all. `progress` may not use the trainer."""

@@ -94,6 +94,10 @@ final class HostileTest {
         new Dataset.Rows(new int[] {1, 2, 3, 4}, null, null, null, null),
         new Dataset.Rows(new int[] {1, -2}, new int[] {1}, new float[] {Float.NaN, 1}, new int[] {0, 0}, new int[] {Integer.MAX_VALUE, 0}));
 
+    give(Trainer.Batch.class, null, new Trainer.Batch(2, new int[] {1, 2}, new int[] {2, -1}),
+        new Trainer.Batch(1, new int[] {-7}, new int[] {1 << 30}, new int[] {-1}, new int[] {5}, new float[] {Float.NaN},
+            new float[] {1}, new float[] {2}));
+
     give(String.class, null, "", "\0", "x\0", "\uD800", "x", "cpu:2", "go", "y", "{", "[]", "ä\uD83D\uDE00", "%s%n", "x".repeat(100000));
     give(int.class, 0, 1, -1, Integer.MAX_VALUE, Integer.MIN_VALUE);
     give(long.class, 0L, 1L, -1L, 4L, Long.MAX_VALUE, Long.MIN_VALUE, 1L << 40);

@@ -61,6 +61,88 @@ public final class Trainer extends Handle {
     }
   }
 
+  /**
+   * Rows of {@code seq} tokens for a part of a step, one after another: tokens, labels (what is to follow, or -1), positions,
+   * segments, weights, log probabilities when the labels were drawn, and advantages. All but the first two may be null; the
+   * header says the rest under tsr_batch.
+   */
+  public record Batch(int seq, int[] tokens, int[] labels, int[] positions, int[] segments, float[] weights,
+      float[] samplerLogprobs, float[] advantages) {
+    /** Checks that all arrays are as long as the tokens, which are rows of seq. */
+    public Batch {
+      Native.required("tokens", tokens);
+      Native.required("labels", labels);
+      if (seq < 1 || tokens.length == 0 || tokens.length % seq != 0) {
+        throw TesseraException.invalid("the tokens are no rows of " + seq);
+      }
+      for (Object values : new Object[] {labels, positions, segments, weights, samplerLogprobs, advantages}) {
+        if (values != null && java.lang.reflect.Array.getLength(values) != tokens.length) {
+          throw TesseraException.invalid("the arrays of a batch are as long as its tokens, or null");
+        }
+      }
+    }
+
+    /** Of tokens and labels alone. */
+    public Batch(int seq, int[] tokens, int[] labels) {
+      this(seq, tokens, labels, null, null, null, null, null);
+    }
+
+    private int rows() {
+      return tokens.length / seq;
+    }
+  }
+
+  /** What an accumulation gives: its loss, and the log probabilities of the labels. */
+  public record Loss(double loss, float[] logprobs) {}
+
+  /** Log probabilities of a batch's labels, 0 for negative ones. Parts of steps need the option losses. */
+  public float[] forward(Batch batch) {
+    Native.required("batch", batch);
+    float[] items = new float[batch.tokens.length];
+    try (Use use = use()) {
+      guarded(use, () -> Raw.tsr_raw_trainer_forward(use.pointer, batch.rows(), batch.seq, batch.tokens, batch.labels,
+          batch.positions, batch.segments, items, new long[1]));
+    }
+    return items;
+  }
+
+  /**
+   * Adds the gradients of a loss: cross_entropy, importance_sampling, ppo or cispo. options may be null: scale, eps_low,
+   * eps_high.
+   */
+  public Loss forwardBackward(Batch batch, String loss, Map<String, ?> options) {
+    Native.required("batch", batch);
+    float[] items = new float[batch.tokens.length];
+    double[] value = new double[1];
+    byte[] name = Text.name("loss", loss);
+    try (Use use = use(); OptionSet set = new OptionSet(options)) {
+      guarded(use, () -> Raw.tsr_raw_trainer_forward_backward(use.pointer, batch.rows(), batch.seq, batch.tokens,
+          batch.labels, batch.positions, batch.segments, batch.weights, batch.samplerLogprobs, batch.advantages, name,
+          set.pointer, value, items, new long[1]));
+    }
+    return new Loss(value[0], items);
+  }
+
+  /** Adds the gradients of a loss of one's own, given its derivatives by the log probabilities of the labels. */
+  public void backward(Batch batch, float[] gradients) {
+    Native.required("batch", batch);
+    Native.required("gradients", gradients);
+    try (Use use = use()) {
+      guarded(use, () -> Raw.tsr_raw_trainer_backward(use.pointer, batch.rows(), batch.seq, batch.tokens, batch.labels,
+          batch.positions, batch.segments, gradients));
+    }
+  }
+
+  /** The update from the gradients added up since the last one. options may be null: lr. */
+  public Step optimizerStep(Map<String, ?> options) {
+    long[] number = new long[1];
+    double[] values = new double[4];
+    try (Use use = use(); OptionSet set = new OptionSet(options)) {
+      guarded(use, () -> Raw.tsr_raw_trainer_optimizer_step(use.pointer, set.pointer, number, values));
+    }
+    return new Step(number[0], values[0], values[1], values[2], values[3]);
+  }
+
   /** Mean loss over the dataset's evaluation part, or of the inputs fed. */
   public double evaluate() {
     double[] loss = new double[1];
