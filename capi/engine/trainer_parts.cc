@@ -186,7 +186,7 @@ Result<std::vector<float>> Trainer::fetch_logprobs(std::string_view entry, const
   std::vector<float> given;
   for (int64_t row = 0; row < batch.rows; ++row) {
     const auto own = all.subspan(static_cast<size_t>(row * settings_.seq), static_cast<size_t>(batch.seq));
-    given.insert(given.end(), own.begin(), own.end());
+    for (const float logprob : own) given.push_back(logprob + 0.0f);  // 0 for -0
   }
   return given;
 }
