@@ -30,6 +30,13 @@ PlanAttempt refuse(PlanAttempt it, const Status& status) {
   return it;
 }
 
+// Whether the graph has a batch to make gradients of: an update finds them in state.
+bool makes_gradients(const Graph& graph) {
+  return std::ranges::any_of(graph.gradients(), [&](const Gradient& it) {
+    return graph.tensor(it.gradient).kind == TensorKind::kActivation;
+  });
+}
+
 // Words say what the plan does.
 void stays_on_device(PlanAttempt& it) {
   it.node.spec.offload.activations = Tier::kDevice;
@@ -109,7 +116,7 @@ PlanAttempt PlanAttempts::planned(const SpaceNode& node) const {
   PropagationOptions options;
   options.spec = spec;
   options.global_batch = options_.global_batch;
-  options.may_replicate_batch = graph_.gradients().empty();
+  options.may_replicate_batch = !makes_gradients(graph_);
   if (options_.like != nullptr) {
     options.stored = stored_like();
     options.owners = owners_of(*options_.like_graph, *options_.like);

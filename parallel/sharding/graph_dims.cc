@@ -49,6 +49,16 @@ GraphDims find_dims(const Graph& symbolic, const Graph& bound, const Units& unit
       const char name = major_factor(rule, rule.inputs[i][static_cast<size_t>(dim)]).name;
       if (name != 0 && factors.find(name) == std::string::npos) factors += name;
     }
+    // Inputs of reals [B, T], such as weights of tokens: what they meet says that it is a sequence.
+    for (size_t i = 0; i < node.inputs.size(); ++i) {
+      const size_t t = index(node.inputs[i]);
+      if (bound.tensors()[t].kind != TensorKind::kInput || dims.batch[t] != 0 || dims.sequence[t] >= 0)
+        continue;
+      for (size_t d = 1; d < rule.inputs[i].size(); ++d)
+        if (const char name = major_factor(rule, rule.inputs[i][d]).name;
+            name != 0 && factors.find(name) != std::string::npos && dims.sequence[t] < 0)
+          dims.sequence[t] = static_cast<int>(d);
+    }
     for (size_t o = 0; o < node.outputs.size(); ++o)
       for (size_t d = 0; d < rule.outputs[o].size(); ++d) {
         const char name = major_factor(rule, rule.outputs[o][d]).name;

@@ -162,7 +162,8 @@ TEST_CASE("a step in parts is the whole step, on any devices") {
   for (const Layout& layout :
        {Layout{}, Layout{"cpu:2", "dp=2,zero=1"}, Layout{"cpu:2", "dp=2,zero=2"},
         Layout{"cpu:2", "dp=2,zero=3"}, Layout{"cpu:2", "tp=2"}, Layout{"cpu:2", "pp=2"},
-        Layout{"cpu:2", "dp=2,mb=1"}, Layout{"cpu:2", "pp=2", kTied}}) {
+        Layout{"cpu:2", "dp=2,mb=1"}, Layout{"cpu:2", "pp=2", kTied}, Layout{"cpu:2", "cp=ring:2"},
+        Layout{"cpu:2", "cp=ulysses:2"}}) {
     INFO(layout.parallel);
     Parts whole(layout), parts(layout);
     for (int i = 0; i < 3; ++i) {
