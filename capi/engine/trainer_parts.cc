@@ -248,7 +248,7 @@ Result<StepInfo> Trainer::optimizer_step(const Options& options) {
   OptionReader reader(options, "optimizer step");
   StepInfo info;
   info.step = step_ + 1;
-  info.lr = reader.f64("lr", settings_.rate.at(info.step), 0, 1e6);
+  info.lr = reader.f64("lr", lr_.value_or(settings_.rate.at(info.step)), 0, 1e6);
   TSR_RETURN_IF_ERROR(reader.finish());
   if (accumulated_ == 0)
     return Status(StatusCode::kFailedPrecondition,

@@ -428,6 +428,12 @@ TEST_CASE("what cannot be part of a step is refused, and a norm that is not fini
   CHECK(parts.update().step == 1);
   CHECK(parts.read(kSome[0]) != before);
 
+  // The rate that was set is that of updates, too.
+  ok(tsr_trainer_set_lr(trainer, 0.25));
+  ok(run("ppo"));
+  CHECK(parts.update().lr == 0.25);
+  ok(tsr_trainer_set_lr(trainer, -1));
+
   // Checkpoints hold no gradients: trainers of whole steps resume them, and what waited is dropped.
   ok(tsr_trainer_save(trainer, folder.c_str()));
   const std::vector<float> saved = parts.read(kSome[0]);
