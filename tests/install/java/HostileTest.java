@@ -101,6 +101,7 @@ final class HostileTest {
     give(String.class, null, "", "\0", "x\0", "\uD800", "x", "cpu:2", "go", "y", "{", "[]", "ä\uD83D\uDE00", "%s%n", "x".repeat(100000));
     give(int.class, 0, 1, -1, Integer.MAX_VALUE, Integer.MIN_VALUE);
     give(long.class, 0L, 1L, -1L, 4L, Long.MAX_VALUE, Long.MIN_VALUE, 1L << 40);
+    give(double.class, 0.0, 0.5, -1.0, Double.NaN, Double.POSITIVE_INFINITY, Double.MAX_VALUE);
     give(boolean.class, true, false);
     give(int[].class, null, new int[0], new int[] {1, 2}, new int[] {-1, Integer.MAX_VALUE}, new int[5000]);
     give(long[].class, null, new long[0], new long[] {2, 3}, new long[] {-5}, new long[] {Long.MAX_VALUE, Long.MAX_VALUE}, new long[9]);
