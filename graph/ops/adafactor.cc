@@ -63,6 +63,9 @@ const AttrSpec kAttrs[] = {
 Inferred infer(Types in, Attrs attrs) {
   TSR_RETURN_IF_ERROR(check_count(kName, in, 4));
   TSR_RETURN_IF_ERROR(check_float(kName, in, 0, "s"));
+  if (in[0].dtype != statistics_dtype(in[0].dtype))
+    return Status(StatusCode::kInvalidArgument,
+                  format("{}: operand 0 (s) is {}, wanted f32 or f64", kName, in[0]));
   TSR_RETURN_IF_ERROR(check_same_type(kName, in, 0, 1));
   for (int i = 2; i < 4; ++i) {
     TSR_RETURN_IF_ERROR(check_dtype(kName, in, i, "scalar", in[0].dtype));
