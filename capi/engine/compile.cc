@@ -119,7 +119,7 @@ Result<CompiledProgram> compile_training_as_set(const Graph& forward, bool langu
   };
   if (!settings.evaluate_only) {
     TSR_ASSIGN_OR_RETURN(Graph step, step_of(with_loss, settings));
-    add("train_step", std::move(step));
+    add(std::string(kTrainEntry), std::move(step));
   }
   for (const TokenLoss loss : settings.losses) {
     TSR_ASSIGN_OR_RETURN(const LogicalGraph part, forward_with_loss(forward, loss, settings));
@@ -132,7 +132,7 @@ Result<CompiledProgram> compile_training_as_set(const Graph& forward, bool langu
     add(std::string(kForwardEntry), std::move(logprobs));
   }
   TSR_ASSIGN_OR_RETURN(Graph evaluation, evaluation_of(with_loss, settings));
-  add("eval", std::move(evaluation));
+  add(std::string(kEvalEntry), std::move(evaluation));
   return plan_all(graphs, settings.compute, settings.batch, devices);
 }
 

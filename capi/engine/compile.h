@@ -52,6 +52,8 @@ TrainerSettings finalized(TrainerSettings settings, const DeviceSet& devices);
 
 // Entries of steps in parts: one for each of settings.losses, and these.
 std::string accumulation_entry(TokenLoss loss);
+inline constexpr std::string_view kTrainEntry = "train_step";
+inline constexpr std::string_view kEvalEntry = "eval";
 inline constexpr std::string_view kUpdateEntry = "update";
 inline constexpr std::string_view kForwardEntry = "forward";
 

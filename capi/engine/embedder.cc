@@ -6,6 +6,7 @@
 #include <numeric>
 #include <utility>
 
+#include "capi/engine/host_view.h"
 #include "capi/engine/pooling.h"
 #include "capi/engine/program_cache.h"
 #include "graph/base/text.h"
@@ -22,11 +23,6 @@ using Output = EmbedderSettings::Output;
 
 double seconds_since(std::chrono::steady_clock::time_point begin) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-}
-
-// A view of memory that outlives the feed.
-HostTensor view(std::span<const int32_t> values, int64_t rows, int64_t columns) {
-  return HostTensor{{DType::kI32, Shape{rows, columns}}, std::as_bytes(values), nullptr};
 }
 
 // The names of a classifier's classes: the model's, or numbered ones; empty for other models.
@@ -141,7 +137,7 @@ Status Embedder::feed_positions() {
     for (size_t i = 0; i < positions.size(); ++i)
       positions[i] = static_cast<int32_t>(static_cast<int64_t>(i) % entry.tokens);
     TSR_RETURN_IF_ERROR(
-        running_->feed(entry.name, "positions", view(positions, settings_.batch, entry.tokens)));
+        running_->feed(entry.name, "positions", view_of(positions, Shape{settings_.batch, entry.tokens})));
   }
   const PlannedEntry& first = running_->record().entries.front();
   report_.width = first.graph->type(*first.graph->find_output(output_)).shape.dims().back();
@@ -258,7 +254,8 @@ Status Embedder::feed(const Batch& batch) {
   for (const auto& [name, values] :
        {std::pair{"tokens", &tokens_}, {"segments", &segments_}, {"token_types", &types_}})
     if (running_->has_input(entry.name, name))
-      TSR_RETURN_IF_ERROR(running_->feed(entry.name, name, view(*values, settings_.batch, entry.tokens)));
+      TSR_RETURN_IF_ERROR(
+          running_->feed(entry.name, name, view_of(*values, Shape{settings_.batch, entry.tokens})));
   return {};
 }
 

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <ranges>
 
+#include "capi/engine/host_view.h"
 #include "capi/engine/program_cache.h"
 #include "capi/engine/text_stream.h"
 #include "graph/base/text.h"
@@ -20,10 +21,6 @@ constexpr std::string_view kDecode = "decode";
 
 double seconds_since(std::chrono::steady_clock::time_point begin) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-}
-
-HostTensor view(std::span<const int32_t> values, Shape shape) {
-  return HostTensor{{DType::kI32, shape}, std::as_bytes(values), nullptr};
 }
 
 }  // namespace
@@ -244,12 +241,12 @@ Result<int32_t> Generator::advance(std::string_view entry, int64_t chunk, std::s
   padded.resize(static_cast<size_t>(chunk));
   const std::array<int32_t, 1> from{static_cast<int32_t>(start)};
   const std::array<int32_t, 1> length{static_cast<int32_t>(tokens.size())};
-  TSR_RETURN_IF_ERROR(running_->feed(entry, "tokens", view(padded, Shape{1, chunk})));
-  TSR_RETURN_IF_ERROR(running_->feed(entry, "start", view(from, Shape{1})));
-  TSR_RETURN_IF_ERROR(running_->feed(entry, "length", view(length, Shape{1})));
+  TSR_RETURN_IF_ERROR(running_->feed(entry, "tokens", view_of(padded, Shape{1, chunk})));
+  TSR_RETURN_IF_ERROR(running_->feed(entry, "start", view_of(from, Shape{1})));
+  TSR_RETURN_IF_ERROR(running_->feed(entry, "length", view_of(length, Shape{1})));
   if (rope_switch_ > 0) {
     const std::array<int32_t, 1> row{static_cast<int32_t>(rope_row_)};
-    TSR_RETURN_IF_ERROR(running_->feed(entry, "rope_row", view(row, Shape{1})));
+    TSR_RETURN_IF_ERROR(running_->feed(entry, "rope_row", view_of(row, Shape{1})));
   }
   cached_.resize(static_cast<size_t>(start));
   TSR_RETURN_IF_ERROR(running_->run(entry));

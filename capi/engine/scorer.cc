@@ -6,6 +6,7 @@
 #include <limits>
 #include <utility>
 
+#include "capi/engine/host_view.h"
 #include "capi/engine/program_cache.h"
 #include "graph/base/text.h"
 #include "runtime/arranged_weights.h"
@@ -15,11 +16,6 @@ namespace {
 
 double seconds_since(std::chrono::steady_clock::time_point begin) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-}
-
-// A view of memory that outlives the feed.
-HostTensor view(std::span<const int32_t> values, int64_t rows, int64_t columns) {
-  return HostTensor{{DType::kI32, Shape{rows, columns}}, std::as_bytes(values), nullptr};
 }
 
 }  // namespace
@@ -83,7 +79,7 @@ Status Scorer::feed_positions() {
     for (size_t i = 0; i < positions.size(); ++i)
       positions[i] = static_cast<int32_t>(static_cast<int64_t>(i) % entry.tokens);
     TSR_RETURN_IF_ERROR(
-        running_->feed(entry.name, "positions", view(positions, settings_.batch, entry.tokens)));
+        running_->feed(entry.name, "positions", view_of(positions, Shape{settings_.batch, entry.tokens})));
   }
   return {};
 }
@@ -166,8 +162,9 @@ Status Scorer::feed(const Batch& batch) {
       labels_[row * columns + i] = ids_[window.label + i];
     }
   }
-  TSR_RETURN_IF_ERROR(running_->feed(entry.name, "tokens", view(tokens_, settings_.batch, entry.tokens)));
-  return running_->feed(entry.name, "labels", view(labels_, settings_.batch, entry.tokens));
+  TSR_RETURN_IF_ERROR(
+      running_->feed(entry.name, "tokens", view_of(tokens_, Shape{settings_.batch, entry.tokens})));
+  return running_->feed(entry.name, "labels", view_of(labels_, Shape{settings_.batch, entry.tokens}));
 }
 
 Status Scorer::keep_results(const Batch& batch) {

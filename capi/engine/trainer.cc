@@ -6,6 +6,7 @@
 #include <map>
 #include <span>
 
+#include "capi/engine/compile.h"
 #include "capi/engine/initialize.h"
 #include "capi/engine/report.h"
 #include "graph/analysis/read_only_parameters.h"
@@ -16,16 +17,8 @@
 namespace tessera {
 namespace {
 
-constexpr std::string_view kTrain = "train_step";
-constexpr std::string_view kEval = "eval";
-
 double seconds_since(std::chrono::steady_clock::time_point begin) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-}
-
-// A view of memory that outlives the feed.
-HostTensor view(std::span<const int32_t> values, int64_t rows, int64_t columns) {
-  return HostTensor{{DType::kI32, Shape{rows, columns}}, std::as_bytes(values), nullptr};
 }
 
 void subtract(std::vector<CommReport>& from, std::span<const CommReport> part) {
@@ -199,7 +192,7 @@ Status Trainer::check_feed(std::string_view input, const HostTensor& value) cons
 Status Trainer::feed(std::string_view input, const HostTensor& value) {
   bool found = false;
   std::vector<std::string> names;
-  for (const std::string_view entry : {kTrain, kEval}) {
+  for (const std::string_view entry : {kTrainEntry, kEvalEntry}) {
     for (std::string& name : running_->input_names(entry)) names.push_back(std::move(name));
     if (!running_->has_input(entry, input)) continue;
     if (!found) TSR_RETURN_IF_ERROR(check_feed(input, value));
@@ -215,34 +208,6 @@ Status Trainer::feed(std::string_view input, const HostTensor& value) {
   }
   return Status(StatusCode::kNotFound, format("the graph has no input '{}'; nearest: {}", input,
                                               join(nearest_names(input, names), ", ")));
-}
-
-// Positions begin anew with each document where several share a row, else they are fed once.
-Status Trainer::feed_rows(std::string_view entry) {
-  for (const auto& [input, values] : {std::pair("tokens", &tokens_),
-                                      {"labels", &labels_},
-                                      {"positions", &positions_},
-                                      {"segments", &segments_}})
-    if (!values->empty() && running_->has_input(entry, input))
-      TSR_RETURN_IF_ERROR(running_->feed(entry, input, view(*values, settings_.batch, dataset_->seq())));
-  return {};
-}
-
-DatasetRow Trainer::row_of_batch(int64_t row) {
-  const auto part = [&, seq = static_cast<size_t>(dataset_->seq())](std::vector<int32_t>& values) {
-    return values.empty() ? std::span<int32_t>()
-                          : std::span(values).subspan(static_cast<size_t>(row) * seq, seq);
-  };
-  return {part(tokens_), part(labels_), part(positions_), part(segments_)};
-}
-
-Status Trainer::feed_training_batch() {
-  for (int64_t row = 0; row < settings_.batch; ++row)
-    TSR_RETURN_IF_ERROR(dataset_->fill_training_row(position_ * settings_.batch + row, row_of_batch(row)));
-  TSR_RETURN_IF_ERROR(feed_rows(kTrain));
-  const int64_t counted = std::ranges::count_if(labels_, [](int32_t label) { return label >= 0; });
-  return running_->feed_scalar(kTrain, "loss_scale",
-                               1.0 / static_cast<double>(std::max<int64_t>(1, counted)));
 }
 
 // One over the labels of the whole batch that count; of a loss without labels, or with several inputs of them,
@@ -278,7 +243,7 @@ Status Trainer::check_values() const {
 Result<StepInfo> Trainer::step() {
   cancelled_ = false;
   TSR_RETURN_IF_ERROR(check_values());
-  if (!running_->has_entry(kTrain))
+  if (!running_->has_entry(kTrainEntry))
     return Status(StatusCode::kFailedPrecondition, "this trainer was made with evaluate_only");
   if (dataset_ && dataset_->train_samples() == 0)
     return Status(StatusCode::kFailedPrecondition,
@@ -317,16 +282,16 @@ Result<StepInfo> Trainer::run_step() {
   if (dataset_) {
     TSR_RETURN_IF_ERROR(feed_training_batch());
   } else {
-    TSR_RETURN_IF_ERROR(feed_loss_scale(kTrain));
+    TSR_RETURN_IF_ERROR(feed_loss_scale(kTrainEntry));
   }
-  TSR_RETURN_IF_ERROR(running_->feed_scalar(kTrain, "lr", info.lr));
-  TSR_RETURN_IF_ERROR(running_->feed_scalar(kTrain, "step", static_cast<double>(info.step)));
+  TSR_RETURN_IF_ERROR(running_->feed_scalar(kTrainEntry, "lr", info.lr));
+  TSR_RETURN_IF_ERROR(running_->feed_scalar(kTrainEntry, "step", static_cast<double>(info.step)));
   // Seed of dropout and rounding: 31 bits, exact in every type that a seed may have.
   const uint64_t seed = random_bits(settings_.seed, static_cast<uint64_t>(position_)) >> 33;
-  TSR_RETURN_IF_ERROR(running_->feed_scalar(kTrain, "seed", static_cast<double>(seed)));
-  TSR_RETURN_IF_ERROR(running_->run(kTrain));
-  TSR_ASSIGN_OR_RETURN(info.loss, running_->fetch_scalar(kTrain, "loss"));
-  TSR_ASSIGN_OR_RETURN(info.grad_norm, running_->fetch_scalar(kTrain, "grad_norm"));
+  TSR_RETURN_IF_ERROR(running_->feed_scalar(kTrainEntry, "seed", static_cast<double>(seed)));
+  TSR_RETURN_IF_ERROR(running_->run(kTrainEntry));
+  TSR_ASSIGN_OR_RETURN(info.loss, running_->fetch_scalar(kTrainEntry, "loss"));
+  TSR_ASSIGN_OR_RETURN(info.grad_norm, running_->fetch_scalar(kTrainEntry, "grad_norm"));
   ++position_;
   ++runs_;
   note_measurements();
@@ -350,35 +315,6 @@ void Trainer::record_touched_bytes() {
   }
 }
 
-Status Trainer::feed_eval_batch(int64_t first, int64_t rows, double scale) {
-  for (int64_t row = 0; row < settings_.batch; ++row) {
-    const DatasetRow values = row_of_batch(row);
-    TSR_RETURN_IF_ERROR(dataset_->fill_eval_row(first + std::min(row, rows - 1), values));
-    if (row >= rows) std::ranges::fill(values.labels, -1);  // padding of the batch, without weight
-  }
-  TSR_RETURN_IF_ERROR(feed_rows(kEval));
-  return running_->feed_scalar(kEval, "loss_scale", scale);
-}
-
-Result<double> Trainer::evaluate_dataset() {
-  int64_t samples = dataset_->eval_samples();
-  if (settings_.eval_batches > 0) samples = std::min(samples, settings_.eval_batches * settings_.batch);
-  if (samples == 0)
-    return Status(StatusCode::kFailedPrecondition,
-                  "the dataset keeps no samples for evaluation: set its option eval_fraction");
-  TSR_ASSIGN_OR_RETURN(const int64_t labels, dataset_->count_eval_labels(samples));
-  const double scale = 1.0 / static_cast<double>(std::max<int64_t>(1, labels));
-  double sum = 0;
-  for (int64_t first = 0; first < samples; first += settings_.batch) {
-    TSR_RETURN_IF_ERROR(feed_eval_batch(first, std::min(settings_.batch, samples - first), scale));
-    TSR_RETURN_IF_ERROR(running_->run(kEval));
-    TSR_ASSIGN_OR_RETURN(const double part, running_->fetch_scalar(kEval, "loss"));
-    sum += part;
-    if (cancelled_) return Status(StatusCode::kCancelled, "evaluation cancelled");
-  }
-  return sum;
-}
-
 Result<double> Trainer::evaluate() {
   cancelled_ = false;
   TSR_RETURN_IF_ERROR(check_values());
@@ -397,10 +333,10 @@ Result<double> Trainer::evaluate() {
     note();
     return loss;
   }
-  TSR_RETURN_IF_ERROR(feed_loss_scale(kEval));
-  TSR_RETURN_IF_ERROR(running_->run(kEval));
+  TSR_RETURN_IF_ERROR(feed_loss_scale(kEvalEntry));
+  TSR_RETURN_IF_ERROR(running_->run(kEvalEntry));
   note();
-  return running_->fetch_scalar(kEval, "loss");
+  return running_->fetch_scalar(kEvalEntry, "loss");
 }
 
 std::vector<std::string> Trainer::widened_parameters(const Graph& model) const {

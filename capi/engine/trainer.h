@@ -88,13 +88,14 @@ class Trainer {
   Status find_base(const SharedModel& model);
   Status check_feed(std::string_view input, const HostTensor& value) const;
   Status feed_loss_scale(std::string_view entry);  // unless the caller feeds it
+  // trainer_rows.cc
+  Status feed_defaults(int64_t seq,
+                       std::span<const std::string> entries);  // of inputs with one value a position
   Status feed_training_batch();
   Status feed_eval_batch(int64_t first, int64_t rows, double scale);
   Status feed_rows(std::string_view entry);
   DatasetRow row_of_batch(int64_t row);
   Result<double> evaluate_dataset();
-  Status feed_defaults(int64_t seq,
-                       std::span<const std::string> entries);  // of inputs with one value a position
   // trainer_parts.cc
   Status check_parts(std::string_view entry) const;
   Status feed_batch(std::string_view entry, const TokenBatch& batch);

@@ -39,22 +39,6 @@ Status check_arrays(const TokenBatch& batch, TokenLoss loss) {
   return {};
 }
 
-Status Trainer::feed_defaults(int64_t seq, std::span<const std::string> entries) {
-  std::vector<int32_t> values(static_cast<size_t>(settings_.batch * seq));
-  const auto feed_all = [&](std::string_view input) -> Status {
-    const HostTensor value{
-        {DType::kI32, Shape{settings_.batch, seq}}, std::as_bytes(std::span(values)), nullptr};
-    for (const std::string& entry : entries)
-      if (running_->has_input(entry, input)) TSR_RETURN_IF_ERROR(running_->feed(entry, input, value));
-    return {};
-  };
-  for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<int32_t>(static_cast<int64_t>(i) % seq);
-  TSR_RETURN_IF_ERROR(feed_all("positions"));
-  std::ranges::fill(values, 0);
-  TSR_RETURN_IF_ERROR(feed_all("token_types"));
-  return feed_all("segments");
-}
-
 void Trainer::find_gradient_states() {
   for (const PlannedEntry& entry : running_->record().entries)
     if (entry.name == kUpdateEntry)
