@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "graph/base/matrices.h"
 #include "runtime/backends/cpu/kernels/elementwise.h"
 #include "runtime/backends/cpu/kernels/optimizer_kernels.h"
 #include "runtime/backends/cpu/kernels/stochastic_rounding.h"
@@ -11,18 +12,6 @@
 namespace tessera::cpu {
 
 namespace {
-
-// A tensor [..., M, N].
-struct Matrices {
-  int64_t count = 1, rows = 1, cols = 1;
-
-  explicit Matrices(std::span<const int64_t> dims) {
-    if (!dims.empty()) cols = dims.back();
-    if (dims.size() > 1) rows = dims[dims.size() - 2];
-    for (size_t dim = 0; dim + 2 < dims.size(); ++dim) count *= dims[dim];
-  }
-  int64_t elements() const { return count * rows * cols; }
-};
 
 // The reciprocal root of the second moment at an element: operands from `first` on.
 template <class T>

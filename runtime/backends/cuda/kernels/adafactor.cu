@@ -1,4 +1,5 @@
 // The steps of Adafactor (graph/ops/adafactor.cc). Plain: a thread an element or a column, a team a row.
+#include "graph/base/matrices.h"
 #include "runtime/backends/cuda/kernels/optimizer_kernels.h"
 #include "runtime/backends/cuda/kernels/rows.cuh"
 #include "runtime/backends/cuda/kernels/stochastic_rounding.cuh"
@@ -6,18 +7,6 @@
 namespace tessera::cuda {
 
 namespace {
-
-// A tensor [..., M, N].
-struct Matrices {
-  int64_t count = 1, rows = 1, cols = 1;
-
-  explicit Matrices(std::span<const int64_t> dims) {
-    if (!dims.empty()) cols = dims.back();
-    if (dims.size() > 1) rows = dims[dims.size() - 2];
-    for (size_t dim = 0; dim + 2 < dims.size(); ++dim) count *= dims[dim];
-  }
-  int64_t elements() const { return count * rows * cols; }
-};
 
 template <class T>
 struct RowSquares {
