@@ -12,6 +12,7 @@
 #include <fstream>
 #include <optional>
 #include <set>
+#include <span>
 #include <system_error>
 #include <thread>
 #include <utility>
@@ -149,7 +150,7 @@ struct ReadRow {
   std::vector<std::string> ignored;
 };
 
-Status read_row(const LineReader::Line& line, const DataSettings& settings, const ExampleMaker& maker,
+Status read_row(const LineReader::Line& line, const DataSettings& settings, ExampleMaker& maker,
                 ReadRow& into) {
   Result<Json> json = parse_json(line.text, "the row");
   if (!json.ok()) return Status(StatusCode::kInvalidArgument, std::string(json.status().message()));
@@ -160,18 +161,19 @@ Status read_row(const LineReader::Line& line, const DataSettings& settings, cons
   return {};
 }
 
-// The rows of a block, by `threads` threads.
+// The rows of a block, by a thread for each maker.
 std::vector<ReadRow> read_block(const std::vector<LineReader::Line>& lines, const DataSettings& settings,
-                                const ExampleMaker& maker, size_t threads) {
+                                std::span<ExampleMaker> makers) {
   std::vector<ReadRow> rows(lines.size());
   std::atomic<size_t> next{0};
-  const auto work = [&] {
+  const auto work = [&](ExampleMaker& maker) {
     for (size_t i; (i = next++) < lines.size();)
       rows[i].status = catch_status([&] { return read_row(lines[i], settings, maker, rows[i]); });
   };
   std::vector<Thread> others;
-  for (size_t i = 1; i < std::min(threads, lines.size()); ++i) others.emplace_back(work);
-  work();
+  for (size_t i = 1; i < std::min(makers.size(), lines.size()); ++i)
+    others.emplace_back([&work, &maker = makers[i]] { work(maker); });
+  work(makers[0]);
   others.clear();
   return rows;
 }
@@ -196,7 +198,9 @@ bool begins_array(const std::string& path) {
 class Tokenizing {
  public:
   Tokenizing(const DataSettings& settings, const ExampleMaker& maker, TokenFileWriter& writer)
-      : settings_(settings), maker_(maker), writer_(writer) {}
+      : settings_(settings),
+        makers_(std::max(1u, std::thread::hardware_concurrency()), maker),
+        writer_(writer) {}
 
   Status read_file(const std::string& path, size_t number, size_t files) {
     if (begins_array(path)) {
@@ -214,11 +218,11 @@ class Tokenizing {
   Status read(LineReader reader, const std::string& path, size_t number, size_t files) {
     path_ = path, file_ = static_cast<uint16_t>(number);
     kind_.reset();
-    const size_t threads = std::max(1u, std::thread::hardware_concurrency());
     for (;;) {
-      TSR_ASSIGN_OR_RETURN(const std::vector<LineReader::Line> lines, reader.read(kBlockBytes * threads));
+      TSR_ASSIGN_OR_RETURN(const std::vector<LineReader::Line> lines,
+                           reader.read(kBlockBytes * makers_.size()));
       if (lines.empty()) return {};
-      std::vector<ReadRow> rows = read_block(lines, settings_, maker_, threads);
+      std::vector<ReadRow> rows = read_block(lines, settings_, makers_);
       for (size_t i = 0; i < lines.size(); ++i)
         TSR_RETURN_IF_ERROR(take(lines[i].number, std::move(rows[i])));
       cancellation_point();
@@ -272,7 +276,7 @@ class Tokenizing {
   }
 
   const DataSettings& settings_;
-  const ExampleMaker& maker_;
+  std::vector<ExampleMaker> makers_;  // one for each core
   TokenFileWriter& writer_;
   std::string path_;
   uint16_t file_ = 0;
@@ -336,10 +340,10 @@ Result<TokenizedData> tokenize(const std::vector<std::string>& paths, const std:
   } else {
     TSR_ASSIGN_OR_RETURN(path, temporary_path());
   }
-  TSR_ASSIGN_OR_RETURN(const auto maker,
+  TSR_ASSIGN_OR_RETURN(const ExampleMaker maker,
                        ExampleMaker::create(tokenizer, settings.chat_template, settings.examples));
   TSR_ASSIGN_OR_RETURN(TokenFileWriter writer, TokenFileWriter::create(path));
-  Tokenizing tokenizing(settings, *maker, writer);
+  Tokenizing tokenizing(settings, maker, writer);
   for (size_t i = 0; i < paths.size(); ++i)
     TSR_RETURN_IF_ERROR(text != nullptr ? tokenizing.read_text(*text, paths[i], i, paths.size())
                                         : tokenizing.read_file(paths[i], i, paths.size()));

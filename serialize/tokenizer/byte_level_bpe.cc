@@ -49,7 +49,7 @@ class ByteLevelBpeTokenizer final : public Tokenizer {
   }
 
   Status encode_into(std::string_view text, const EncodeOptions& options, TokenSink& out) const override {
-    Scratch scratch;
+    Scratch scratch(options.words);
     for (const TextFragment& fragment : special_.split(text, options)) {
       if (fragment.token >= 0) {
         out.add(fragment.token, fragment.begin);
@@ -112,7 +112,10 @@ class ByteLevelBpeTokenizer final : public Tokenizer {
     }
   };
   struct Scratch {
-    WordCache words;
+    explicit Scratch(WordCache* kept) : words(kept != nullptr ? *kept : own_words) {}
+
+    WordCache own_words;
+    WordCache& words;
     std::vector<Symbol> symbols;
     std::priority_queue<Pair> queue;
     std::string word;

@@ -111,8 +111,11 @@ class PipelineTokenizer final : public Tokenizer {
 
  private:
   struct Scratch {
+    explicit Scratch(WordCache* kept) : words(kept != nullptr ? *kept : own_words) {}
+
     ModelScratch model;
-    WordCache words;
+    WordCache own_words;
+    WordCache& words;
     std::vector<WordToken> tokens;
     std::string mapped;             // a piece, with bytes as characters
     std::vector<uint32_t> sources;  // the byte of the piece from which each of `mapped` comes
@@ -122,7 +125,7 @@ class PipelineTokenizer final : public Tokenizer {
   };
 
   Status encode_into(std::string_view text, const EncodeOptions& options, TokenSink& out) const override {
-    Scratch scratch;
+    Scratch scratch(options.words);
     for (const TextFragment& fragment : added_.split(text, options)) {
       if (fragment.token >= 0) {
         put(fragment.token, fragment.begin, scratch, out);

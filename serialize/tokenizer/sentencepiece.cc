@@ -58,7 +58,7 @@ class SentencePieceTokenizer final : public Tokenizer {
   }
 
   Status encode_into(std::string_view text, const EncodeOptions& options, TokenSink& out) const override {
-    Scratch scratch;
+    Scratch scratch(options.words);
     bool after_special = true;  // so is the start of the text
     for (const TextFragment& fragment : special_.split(text, options)) {
       if (fragment.token >= 0) {
@@ -131,7 +131,10 @@ class SentencePieceTokenizer final : public Tokenizer {
     }
   };
   struct Scratch {
-    WordCache words;
+    explicit Scratch(WordCache* kept) : words(kept != nullptr ? *kept : own_words) {}
+
+    WordCache own_words;
+    WordCache& words;
     std::vector<Symbol> symbols;
     std::priority_queue<Pair> queue;
     std::unordered_map<std::string_view, uint32_t> halves;  // unused token -> bytes of its left half

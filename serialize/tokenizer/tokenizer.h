@@ -14,6 +14,8 @@
 
 namespace tessera {
 
+class WordCache;
+
 // Stored in model files: append, never renumber.
 enum class TokenizerKind : uint8_t {
   kBytes = 0,
@@ -63,6 +65,8 @@ struct EncodeOptions {
   // Ascending and disjoint: no control, user-defined or added token is recognised where it overlaps one. Text of
   // a user given as literal never becomes a control token; otherwise the text is encoded as before.
   std::span<const TextRange> literal = {};
+  WordCache* words =
+      nullptr;  // of this tokenizer, kept from text to text by the caller; null: of this text alone
 };
 
 // Token ids, and the byte of the text at which each begins.

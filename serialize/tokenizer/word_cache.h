@@ -1,5 +1,5 @@
-// WordCache: tokens of words already encoded in one call of `encode`: texts repeat most of their words. Holds a
-// bounded number of short words, the first it is given. One thread.
+// WordCache: tokens of words that one tokenizer has encoded: texts repeat most of their words. It holds a bounded number
+// of short words, the first it is given. One thread.
 #pragma once
 
 #include <cstdint>

@@ -67,17 +67,16 @@ int64_t TokenExample::trained_tokens() const {
   return trained.empty() ? 0 : std::count(trained.begin() + 1, trained.end(), uint8_t{1});
 }
 
-Result<std::shared_ptr<const ExampleMaker>> ExampleMaker::create(std::shared_ptr<const Tokenizer> tokenizer,
-                                                                 std::string_view chat_template,
-                                                                 const ExampleOptions& options) {
-  std::shared_ptr<ExampleMaker> maker(new ExampleMaker);
+Result<ExampleMaker> ExampleMaker::create(std::shared_ptr<const Tokenizer> tokenizer,
+                                          std::string_view chat_template, const ExampleOptions& options) {
+  ExampleMaker maker;
   if (!chat_template.empty()) {
-    TSR_ASSIGN_OR_RETURN(maker->template_,
+    TSR_ASSIGN_OR_RETURN(maker.template_,
                          ChatTemplate::create(chat_template, special_texts(tokenizer->data())));
   }
-  maker->tokenizer_ = std::move(tokenizer);
-  maker->options_ = options;
-  return std::shared_ptr<const ExampleMaker>(std::move(maker));
+  maker.tokenizer_ = std::move(tokenizer);
+  maker.options_ = options;
+  return maker;
 }
 
 Result<RenderedChat> ExampleMaker::render(const TrainingRow& row, Json messages, bool add_generation_prompt,
@@ -103,14 +102,15 @@ Result<RenderedChat> ExampleMaker::render(const TrainingRow& row, Json messages,
   return with_text.ok() ? std::move(with_text) : std::move(chat);
 }
 
-Result<Encoding> ExampleMaker::encode_chat(const RenderedChat& chat) const {
-  return tokenizer_->encode_with_begins(chat.text, {true, chat.data});
+Result<Encoding> ExampleMaker::encode_chat(const RenderedChat& chat) {
+  return tokenizer_->encode_with_begins(chat.text, {true, chat.data, &words_});
 }
 
 // `is_whole`: nothing follows.
-Result<std::vector<int32_t>> ExampleMaker::encode_text(std::string_view text, bool is_whole) const {
-  TSR_ASSIGN_OR_RETURN(std::vector<int32_t> ids,
-                       tokenizer_->encode(text, {.parse_special = options_.special, .literal = {}}));
+Result<std::vector<int32_t>> ExampleMaker::encode_text(std::string_view text, bool is_whole) {
+  TSR_ASSIGN_OR_RETURN(
+      std::vector<int32_t> ids,
+      tokenizer_->encode(text, {.parse_special = options_.special, .literal = {}, .words = &words_}));
   const std::span<const int32_t> before = tokenizer_->before_text();
   ids.insert(ids.begin(), before.begin(), before.end());
   if (!is_whole || !options_.append_end) return ids;
@@ -122,7 +122,7 @@ Result<std::vector<int32_t>> ExampleMaker::encode_text(std::string_view text, bo
   return ids;
 }
 
-Result<std::vector<int32_t>> ExampleMaker::encode_prompt(const TrainingRow& row) const {
+Result<std::vector<int32_t>> ExampleMaker::encode_prompt(const TrainingRow& row) {
   if (!row.is_chat) return encode_text(row.prompt.get_ref<const std::string&>(), false);
   TSR_ASSIGN_OR_RETURN(const RenderedChat chat, render(row, row.prompt, true, false));
   TSR_ASSIGN_OR_RETURN(Encoding encoding, encode_chat(chat));
@@ -130,7 +130,7 @@ Result<std::vector<int32_t>> ExampleMaker::encode_prompt(const TrainingRow& row)
 }
 
 Result<TokenExample> ExampleMaker::encode_completed(const TrainingRow& row, const Json& completion,
-                                                    TrainedPart part) const {
+                                                    TrainedPart part) {
   TokenExample example;
   if (!row.is_chat) {
     const std::string text = row.prompt.get<std::string>() + completion.get<std::string>();
@@ -150,14 +150,14 @@ Result<TokenExample> ExampleMaker::encode_completed(const TrainingRow& row, cons
   return example;
 }
 
-Result<TokenExample> ExampleMaker::make_text(const TrainingRow& row) const {
+Result<TokenExample> ExampleMaker::make_text(const TrainingRow& row) {
   TokenExample example;
   TSR_ASSIGN_OR_RETURN(example.ids, encode_text(row.completion.get_ref<const std::string&>(), true));
   train_after(example, 0);
   return example;
 }
 
-Result<TokenExample> ExampleMaker::make_messages(const TrainingRow& row, TrainedPart part) const {
+Result<TokenExample> ExampleMaker::make_messages(const TrainingRow& row, TrainedPart part) {
   if (part == TrainedPart::kAll && !row.untrained.empty())
     return fail("a message has weight 0, and option 'mask' is all: wanted mask assistant, or no weights");
   TSR_ASSIGN_OR_RETURN(TokenExample example, encode_completed(row, row.completion, part));
@@ -165,7 +165,7 @@ Result<TokenExample> ExampleMaker::make_messages(const TrainingRow& row, Trained
   return example;
 }
 
-Result<std::vector<TokenExample>> ExampleMaker::make_whole(const TrainingRow& row) const {
+Result<std::vector<TokenExample>> ExampleMaker::make_whole(const TrainingRow& row) {
   std::vector<TokenExample> made;
   TSR_ASSIGN_OR_RETURN(const TrainedPart part, part_of(row, options_.part));
   if (row.kind == RowKind::kText || row.kind == RowKind::kMessages) {
@@ -237,7 +237,7 @@ void ExampleMaker::limit(RowExamples& made, Status& refused) const {
   }
 }
 
-Result<RowExamples> ExampleMaker::make(const TrainingRow& row) const {
+Result<RowExamples> ExampleMaker::make(const TrainingRow& row) {
   RowExamples made;
   TSR_ASSIGN_OR_RETURN(made.examples, make_whole(row));
   Status refused;

@@ -11,6 +11,7 @@
 
 #include "serialize/chat_template.h"
 #include "serialize/tokenizer/tokenizer.h"
+#include "serialize/tokenizer/word_cache.h"
 #include "serialize/training_data/row.h"
 
 namespace tessera {
@@ -61,34 +62,34 @@ struct RowExamples {
   int64_t truncated = 0;  // examples that were cut
 };
 
+// ExampleMaker: examples of rows. One thread; a copy serves another thread.
 class ExampleMaker {
  public:
   // `chat_template` may be empty: then messages are refused.
-  static Result<std::shared_ptr<const ExampleMaker>> create(std::shared_ptr<const Tokenizer> tokenizer,
-                                                            std::string_view chat_template,
-                                                            const ExampleOptions& options);
+  static Result<ExampleMaker> create(std::shared_ptr<const Tokenizer> tokenizer,
+                                     std::string_view chat_template, const ExampleOptions& options);
   // kInvalidArgument where the template refuses the row, where the options do not fit its kind, and with
   // Truncation::kError or refuses_untrained where one applies.
-  Result<RowExamples> make(const TrainingRow& row) const;
+  Result<RowExamples> make(const TrainingRow& row);
 
  private:
   ExampleMaker() = default;
-  Result<std::vector<TokenExample>> make_whole(const TrainingRow& row) const;
-  Result<TokenExample> make_text(const TrainingRow& row) const;
-  Result<TokenExample> make_messages(const TrainingRow& row, TrainedPart part) const;
+  Result<std::vector<TokenExample>> make_whole(const TrainingRow& row);
+  Result<TokenExample> make_text(const TrainingRow& row);
+  Result<TokenExample> make_messages(const TrainingRow& row, TrainedPart part);
   // The prompt's tokens, and those of the prompt with a completion.
-  Result<std::vector<int32_t>> encode_prompt(const TrainingRow& row) const;
-  Result<TokenExample> encode_completed(const TrainingRow& row, const Json& completion,
-                                        TrainedPart part) const;
+  Result<std::vector<int32_t>> encode_prompt(const TrainingRow& row);
+  Result<TokenExample> encode_completed(const TrainingRow& row, const Json& completion, TrainedPart part);
   Result<RenderedChat> render(const TrainingRow& row, Json messages, bool add_generation_prompt,
                               bool with_spans) const;
-  Result<Encoding> encode_chat(const RenderedChat& chat) const;
-  Result<std::vector<int32_t>> encode_text(std::string_view text, bool is_whole) const;
+  Result<Encoding> encode_chat(const RenderedChat& chat);
+  Result<std::vector<int32_t>> encode_text(std::string_view text, bool is_whole);
   void limit(RowExamples& made, Status& refused) const;
 
   std::shared_ptr<const Tokenizer> tokenizer_;
   std::shared_ptr<const ChatTemplate> template_;  // null: none
   ExampleOptions options_;
+  WordCache words_;
 };
 
 }  // namespace tessera

@@ -74,7 +74,7 @@ std::string shown(const TokenExample& example) {
 
 RowExamples made(std::string_view json, ExampleOptions options = {},
                  std::string_view chat_template = kChatMl) {
-  return ok(ok(ExampleMaker::create(tokenizer(), chat_template, options))->make(row_of(json)));
+  return ok(ok(ExampleMaker::create(tokenizer(), chat_template, options)).make(row_of(json)));
 }
 
 std::string only(std::string_view json, ExampleOptions options = {},
@@ -86,7 +86,7 @@ std::string only(std::string_view json, ExampleOptions options = {},
 
 std::string make_refusal(std::string_view json, ExampleOptions options = {},
                          std::string_view chat_template = kChatMl) {
-  const auto examples = ok(ExampleMaker::create(tokenizer(), chat_template, options))->make(row_of(json));
+  const auto examples = ok(ExampleMaker::create(tokenizer(), chat_template, options)).make(row_of(json));
   REQUIRE(!examples.ok());
   return std::string(examples.status().message());
 }

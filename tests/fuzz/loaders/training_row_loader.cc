@@ -35,7 +35,7 @@ class TrainingRowLoader final : public Loader {
     options.part = static_cast<TrainedPart>(random.below(4));
     options.max_length = static_cast<int64_t>(random.below(40));
     options.truncation = static_cast<Truncation>(random.below(5));
-    const auto maker = ExampleMaker::create(tokenizer_, kTemplate, options);
+    auto maker = ExampleMaker::create(tokenizer_, kTemplate, options);
     check_ok(maker.status());
     Result<LineReader> reader = LineReader::open(path_);
     check_ok(reader.status());
@@ -45,12 +45,12 @@ class TrainingRowLoader final : public Loader {
       if (!lines.ok()) return {true, lines.status()};
       if (lines->empty()) return {true, status};
       for (const LineReader::Line& line : *lines)
-        if (const Status made = use_row(line.text, **maker, options); !made.ok()) status = made;
+        if (const Status made = use_row(line.text, *maker, options); !made.ok()) status = made;
     }
   }
 
  private:
-  static Status use_row(const std::string& line, const ExampleMaker& maker, const ExampleOptions& options) {
+  static Status use_row(const std::string& line, ExampleMaker& maker, const ExampleOptions& options) {
     TSR_ASSIGN_OR_RETURN(const Json json, parse_json(line, "row"));
     TSR_ASSIGN_OR_RETURN(const TrainingRow row, parse_row(json, std::nullopt));
     TSR_ASSIGN_OR_RETURN(const RowExamples made, maker.make(row));
