@@ -9,7 +9,7 @@
 #include <cstdint>
 #include <cstring>
 
-#include "graph/base/half.h"
+#include "graph/base/blocks/block_scale.h"
 
 namespace tessera {
 
@@ -33,20 +33,6 @@ inline FloatLanes round_lanes(FloatLanes v) {
   const FloatLanes magic = all_lanes(12582912.0f);  // 1.5 * 2^23: the last place of a sum is 1
   return (v + magic) - magic;
 }
-
-// The f16 nearest to a scale; never an infinity. What is near the least number above zero becomes it rather
-// than zero, so that codes can still tell values apart.
-inline uint16_t f16_scale(float scale) {
-  const float magnitude = std::fabs(scale);
-  const uint16_t sign = scale < 0.0f ? 0x8000 : 0;
-  if (magnitude >= 65504.0f) return sign | 0x7bff;
-  if (!(magnitude >= 0x1p-26f)) return 0;
-  const uint16_t bits = f16_from_f32(magnitude);
-  return sign | (bits == 0 ? uint16_t{1} : bits);
-}
-
-// 1 / scale, and 0 for 0, which gives all elements the level nearest to 0.
-inline float inverse_or_zero(float scale) { return scale == 0.0f ? 0.0f : 1.0f / scale; }
 
 // Levels low, low + 1, ..., high.
 struct EvenLevels {
