@@ -5,7 +5,8 @@
 // gives 0 and lse -inf.
 //   q [B, T, H, D], k_pages [P, S, KV, D], v_pages [P, S, KV, V], table [R, M] i32, row, position [B, T] i32
 //   -> out [B, T, H, V], and with with_lse = 1 lse [B, T, H] as attention has it.
-// Pages are of q's type, or of 16-bit floats beside f32.  For serving: no gradient.
+// Pages are of q's type, of 16-bit floats where q is f32, or of q8_0 (blocks of 32 along D and V). For serving: no
+// gradient.
 #include <algorithm>
 
 #include "graph/base/text.h"

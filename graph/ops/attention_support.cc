@@ -64,12 +64,13 @@ Status check_segments(std::string_view op, Types inputs, int first, int q, int k
   return check_indices(op, inputs, first + 1, "k_segment", Shape{key[0], key[1]});
 }
 
-Status check_pages(std::string_view op, Types inputs, int index, std::string_view name, DType beside) {
+Status check_pages(std::string_view op, Types inputs, int index, std::string_view name, DType other) {
   TSR_RETURN_IF_ERROR(check_rank(op, inputs, index, name, 4));
   const DType found = inputs[static_cast<size_t>(index)].dtype;
   const bool is_half = found == DType::kBF16 || found == DType::kF16;
-  if (is_half && beside == DType::kF32) return {};
-  return check_dtype(op, inputs, index, name, beside);
+  if (is_half && other == DType::kF32) return {};
+  if (found == DType::kQ8_0 && info(other).is_float) return {};
+  return check_dtype(op, inputs, index, name, other);
 }
 
 Shape attended_shape(const Shape& q, const Shape& v) { return with_last(without_last(q), last_extent(v)); }

@@ -1,7 +1,9 @@
 // kv_write(pages, new, slot): the pages with the rows of new at their slots: new[b, t] goes to slot[b, t] mod S of page
 // slot[b, t] / S. Slots outside the pages take nothing; no two tokens have the same slot.
 //   pages [P, S, KV, D], new [B, T, KV, D], slot [B, T] i32 -> pages, in place. Pages of 16-bit floats take rows of f32,
-//   rounded to the nearest.  Jointly linear in pages and new where types are the same. For serving: no gradient.
+//   rounded to the nearest. Pages of q8_0 take rows of any float: blocks of 32 along D, in f32, as encode_blocks makes them;
+//   a block with a number that is not finite or beyond what q8_0 holds becomes NaN, so that no sum hides it. They take rows
+//   of q8_0, too, as they are. Jointly linear in pages and new where both are the same floats. For serving: no gradient.
 
 #include "graph/ops/attention_support.h"
 
@@ -16,7 +18,7 @@ const int kInPlace[] = {0};
 
 Inferred infer(Types in, Attrs) {
   TSR_RETURN_IF_ERROR(check_count(kName, in, 3));
-  TSR_RETURN_IF_ERROR(check_float(kName, in, 1, "new"));
+  if (in[1].dtype != DType::kQ8_0) TSR_RETURN_IF_ERROR(check_float(kName, in, 1, "new"));
   TSR_RETURN_IF_ERROR(check_pages(kName, in, 0, "pages", in[1].dtype));
   TSR_RETURN_IF_ERROR(check_rank(kName, in, 1, "new", 4));
   for (int dim : {2, 3}) TSR_RETURN_IF_ERROR(check_extent(kName, in, 1, "new", dim, in[0].shape[dim]));
@@ -25,14 +27,18 @@ Inferred infer(Types in, Attrs) {
 }
 
 ShardingRule sharding(const OpView& view) {
-  const bool is_linear = view.inputs[0].dtype == view.inputs[1].dtype;
+  const DType dtype = view.inputs[0].dtype;
+  const bool is_linear = info(dtype).is_float && dtype == view.inputs[1].dtype;
   return make_rule("pskd,btkd,bt->pskd", is_linear ? LinearSets{{0, 1}} : LinearSets{}, "psbt");
 }
 
 // In place, so only the new rows move.
 OpCost cost(const OpView& view) {
-  const auto moved = static_cast<double>(bytes(view.inputs[1]));
-  return {.flops = 0, .bytes_read = moved, .bytes_written = moved};
+  const DTypeInfo& pages = info(view.inputs[0].dtype);
+  const double blocks = static_cast<double>(view.inputs[1].shape.elements()) / pages.block_elements;
+  return {.flops = 0,
+          .bytes_read = static_cast<double>(bytes(view.inputs[1])),
+          .bytes_written = blocks * pages.block_bytes};
 }
 
 }  // namespace kv_write

@@ -1,5 +1,5 @@
 // select_rows(x, rows)[w, c] = x[b, t, c] of the token b * T + t = rows[w], 0 where there is none
-//   x [B, T, C], rows [W] i32 -> y [W, C].  Linear in x. For serving: no gradient.
+//   x [B, T, C] floats or q8_0, rows [W] i32 -> y [W, C].  Linear in x of floats. For serving: no gradient.
 
 #include "graph/ops/op_support.h"
 
@@ -13,14 +13,17 @@ constexpr std::string_view kName = "select_rows";
 
 Inferred infer(Types in, Attrs) {
   TSR_RETURN_IF_ERROR(check_count(kName, in, 2));
-  TSR_RETURN_IF_ERROR(check_float(kName, in, 0, "x"));
+  if (in[0].dtype != DType::kQ8_0) TSR_RETURN_IF_ERROR(check_float(kName, in, 0, "x"));
   TSR_RETURN_IF_ERROR(check_rank(kName, in, 0, "x", 3));
   TSR_RETURN_IF_ERROR(check_rank(kName, in, 1, "rows", 1));
   TSR_RETURN_IF_ERROR(check_indices(kName, in, 1, "rows", in[1].shape));
   return std::vector<TensorType>{{in[0].dtype, Shape{in[1].shape[0], in[0].shape[2]}}};
 }
 
-ShardingRule sharding(const OpView&) { return make_rule("btc,w->wc", {{0}}, "bt"); }
+ShardingRule sharding(const OpView& view) {
+  const bool is_linear = info(view.inputs[0].dtype).is_float;
+  return make_rule("btc,w->wc", is_linear ? LinearSets{{0}} : LinearSets{}, "bt");
+}
 
 // Reads the rows that are wanted.
 OpCost cost(const OpView& view) {

@@ -1,14 +1,17 @@
 // Fast attention over pages: a token's bits depend neither on what other tokens a launch has, nor on where its pages lie,
 // nor on the number of threads, on every instruction set of this CPU; and they are those over a whole cache. Pages of 16
-// bits against sums in double.
+// and 8 bits against sums in double.
 #include <doctest/doctest.h>
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
+#include <initializer_list>
 #include <numeric>
+#include <span>
 #include <vector>
 
-#include "graph/base/half.h"
+#include "graph/base/blocks/block_codec.h"
 #include "tests/kernels/one_launch.h"
 
 namespace tessera::cpu {
@@ -43,18 +46,19 @@ class Sequences {
       for (int64_t page = 0; page * kPage < n.lengths[row]; ++page)
         table_[row * columns_ + page] = order[used++];
     const int64_t width = n.KV * n.D;
-    k_.assign(static_cast<size_t>(pages_ * kPage * width), std::nanf(""));  // what nobody wrote nobody reads
+    k_.assign(static_cast<size_t>(dtype_bytes(dtype_, pages_ * kPage * width)),
+              std::byte{0xff});  // of every type a NaN: what nobody wrote nobody reads
     v_ = k_;
+    const int64_t row_bytes = dtype_bytes(dtype_, width);
     for (int64_t row = 0; row < rows; ++row) {
       k_of.push_back(spread(n.lengths[row] * width, static_cast<uint32_t>(100 + row)));
       v_of.push_back(spread(n.lengths[row] * width, static_cast<uint32_t>(200 + row)));
       q_of.push_back(spread(n.lengths[row] * n.H * n.D, static_cast<uint32_t>(300 + row)));
-      for (auto* const all : {&k_of, &v_of})
-        for (float& value : all->back()) value = narrowed(value);
+      const std::vector<std::byte> k = stored(k_of.back()), v = stored(v_of.back());
       for (int64_t s = 0; s < n.lengths[row]; ++s) {
         const int64_t slot = table_[row * columns_ + s / kPage] * kPage + s % kPage;
-        std::copy_n(k_of.back().begin() + s * width, width, k_.begin() + slot * width);
-        std::copy_n(v_of.back().begin() + s * width, width, v_.begin() + slot * width);
+        std::copy_n(k.begin() + s * row_bytes, row_bytes, k_.begin() + slot * row_bytes);
+        std::copy_n(v.begin() + s * row_bytes, row_bytes, v_.begin() + slot * row_bytes);
       }
     }
   }
@@ -78,13 +82,9 @@ class Sequences {
                                             tensor(DType::kI32, {std::ssize(n.lengths), columns_}),
                                             of_tokens,
                                             of_tokens};
-    const std::vector<uint16_t> k16 = halves(k_), v16 = halves(v_);
-    const bool is_half = dtype_ != DType::kF32;
     launch({"attention_paged", prepare_attention_paged_flash, in, in[0], attention_attrs(n.window)},
-           {q.data(), is_half ? static_cast<const void*>(k16.data()) : k_.data(),
-            is_half ? static_cast<const void*>(v16.data()) : v_.data(), table_.data(), rows.data(),
-            positions.data()},
-           out.data(), threads);
+           {q.data(), k_.data(), v_.data(), table_.data(), rows.data(), positions.data()}, out.data(),
+           threads);
     std::vector<std::vector<float>> results;
     for (int64_t t = 0; t < T; ++t) results.emplace_back(out.begin() + t * row, out.begin() + (t + 1) * row);
     return results;
@@ -114,33 +114,41 @@ class Sequences {
   std::vector<std::vector<float>> k_of, v_of, q_of;  // by sequence
 
  private:
-  float narrowed(float value) const {
-    if (dtype_ == DType::kBF16) return f32_from_bf16(bf16_from_f32(value));
-    return dtype_ == DType::kF16 ? f32_from_f16(f16_from_f32(value)) : value;
-  }
-  std::vector<uint16_t> halves(const std::vector<float>& values) const {
-    std::vector<uint16_t> made;
-    if (dtype_ == DType::kF32) return made;
-    for (const float value : values)
-      made.push_back(dtype_ == DType::kBF16 ? bf16_from_f32(value) : f16_from_f32(value));
+  // As pages have them; `values` become what these hold.
+  std::vector<std::byte> stored(std::vector<float>& values) const {
+    const int64_t count = std::ssize(values);
+    std::vector<std::byte> made(static_cast<size_t>(dtype_bytes(dtype_, count)));
+    REQUIRE(encode_blocks(dtype_, values.data(), count, made.data()).ok());
+    decode_blocks(dtype_, made.data(), values.data(), count);
     return made;
   }
 
   const DType dtype_;
   int64_t columns_ = 0, pages_ = 0;
   std::vector<int32_t> table_;
-  std::vector<float> k_, v_;
+  std::vector<std::byte> k_, v_;
 };
 
 const Sizes kSizes[] = {{9, 3, 64, {300, 20, 130, 1}},
                         {4, 4, 20, {257, 64, 65}},
                         {8, 1, 33, {200, 190}},
                         {6, 3, 24, {300, 80}, 100}};
+// Heads of whole blocks.
+const Sizes kBlockSizes[] = {{9, 3, 32, {300, 20, 130, 1}}, {4, 2, 96, {257, 64}, 100}};
+
+// body(sizes, type of pages)
+template <class Body>
+void for_each_form(std::initializer_list<DType> plain, Body body) {
+  for (const DType dtype : plain)
+    for (const Sizes& n : kSizes) body(n, dtype);
+  for (const Sizes& n : kBlockSizes) body(n, DType::kQ8_0);
+}
 
 TEST_CASE("a_token_over_pages_has_the_same_bits_in_any_launch_wherever_its_pages_lie") {
   on_each_target([] {
-    for (const Sizes& n : kSizes) {
-      const Sequences here(n, 1), elsewhere(n, 77);
+    for_each_form({DType::kF32}, [](const Sizes& n, DType dtype) {
+      CAPTURE(to_text(dtype));
+      const Sequences here(n, 1, dtype), elsewhere(n, 77, dtype);
       std::vector<At> all;
       for (int32_t row = 0; row < static_cast<int32_t>(n.lengths.size()); ++row)
         for (int32_t at = 0; at < n.lengths[row]; ++at) all.push_back({row, at});
@@ -163,21 +171,58 @@ TEST_CASE("a_token_over_pages_has_the_same_bits_in_any_launch_wherever_its_pages
             (count % 2 == 0 ? here : elsewhere).attend(tokens, static_cast<int>(1 + count % 3));
         for (size_t i = 0; i < count; ++i) CHECK(found[i] == whole[numbers[i]]);
       }
-    }
+    });
   });
 }
 
-TEST_CASE("tokens_over_pages_of_any_float_equal_sums_in_double") {
+TEST_CASE("tokens_over_pages_of_any_type_equal_sums_in_double") {
   on_each_target([] {
-    for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16})
-      for (const Sizes& n : kSizes) {
-        const Sequences sequences(n, 3, dtype);
-        const std::vector<At> tokens = {
-            {0, static_cast<int32_t>(n.lengths[0]) - 1}, {1, 0}, {1, 1}, {0, 128}, {0, 63}};
-        const auto found = sequences.attend(tokens, 2);
-        for (size_t i = 0; i < tokens.size(); ++i) CHECK(sequences.error(tokens[i], found[i]) < 1e-6);
-      }
+    for_each_form({DType::kF32, DType::kBF16, DType::kF16}, [](const Sizes& n, DType dtype) {
+      const Sequences sequences(n, 3, dtype);
+      const std::vector<At> tokens = {
+          {0, static_cast<int32_t>(n.lengths[0]) - 1}, {1, 0}, {1, 1}, {0, 128}, {0, 63}};
+      const auto found = sequences.attend(tokens, 2);
+      for (size_t i = 0; i < tokens.size(); ++i) CHECK(sequences.error(tokens[i], found[i]) < 1e-6);
+    });
   });
+}
+
+TEST_CASE("rows_in_pages_of_8_bits_are_the_encoder's_in_any_launch_and_what_is_not_finite_stays_visible") {
+  constexpr int64_t kRow = 2 * 64, kTokens = 70;  // more than a task takes
+  const tsr_abi_tensor pages = tensor(DType::kQ8_0, {2, kTokens, 2, 64});
+  const auto written = [&](const std::vector<float>& rows, const std::vector<int32_t>& slots, int threads) {
+    const int64_t count = std::ssize(slots);
+    const std::vector<std::byte> before(static_cast<size_t>(dtype_bytes(DType::kQ8_0, 2 * kTokens * kRow)));
+    std::vector<std::byte> after(before.size());
+    launch({"kv_write",
+            prepare_kv_write,
+            {pages, tensor(DType::kF32, {1, count, 2, 64}), tensor(DType::kI32, {1, count})},
+            pages},
+           {before.data(), rows.data(), slots.data()}, after.data(), threads);
+    return after;
+  };
+  const int64_t row_bytes = dtype_bytes(DType::kQ8_0, kRow);
+  std::vector<float> rows = spread(kTokens * kRow, 5);
+  for (int64_t i = 0; i < std::ssize(rows); ++i)
+    rows[i] *= std::pow(10.0f, static_cast<float>(i / 32 % 12 - 9));
+  std::vector<int32_t> slots(kTokens);
+  for (int64_t t = 0; t < kTokens; ++t) slots[t] = static_cast<int32_t>(2 * t);
+  const std::vector<std::byte> all = written(rows, slots, 3);
+  for (int64_t t = 0; t < kTokens; ++t) {
+    const std::vector<float> row(rows.begin() + t * kRow, rows.begin() + (t + 1) * kRow);
+    std::vector<std::byte> wanted(static_cast<size_t>(row_bytes));
+    REQUIRE(encode_blocks(DType::kQ8_0, row.data(), kRow, wanted.data()).ok());
+    CHECK(std::ranges::equal(std::span(all).subspan(2 * t * row_bytes, row_bytes), wanted));
+    const std::vector<std::byte> alone = written(row, {1}, 1);
+    CHECK(std::ranges::equal(std::span(alone).subspan(row_bytes, row_bytes), wanted));
+  }
+  for (const float poison : {std::nanf(""), INFINITY, -INFINITY, 1e7f}) {
+    CAPTURE(poison);
+    std::vector<float> row(rows.begin(), rows.begin() + kRow), found(kRow);
+    row[40] = poison;
+    decode_blocks(DType::kQ8_0, written(row, {0}, 1).data(), found.data(), kRow);
+    for (int64_t i = 0; i < kRow; ++i) CHECK(std::isnan(found[i]) == (i / 32 == 1));
+  }
 }
 
 TEST_CASE("tokens_over_more_keys_than_shared_spans_have_room_for_are_computed_tile_by_tile") {

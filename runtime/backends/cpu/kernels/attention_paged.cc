@@ -3,7 +3,10 @@
 #include <cstddef>
 #include <cstring>
 
+#include "graph/base/blocks/block_codec.h"
+#include "graph/base/blocks/block_layout.h"
 #include "graph/base/half.h"
+#include "graph/base/text.h"
 #include "runtime/backends/cpu/kernels/attention_scores.h"
 #include "runtime/backends/cpu/kernels/kernels.h"
 #include "runtime/backends/cpu/kernels/paged_keys.h"
@@ -13,12 +16,16 @@ namespace tessera::cpu {
 
 namespace {
 
-// Element i of floats of any type.
+// Element i of pages of any type.
 double element(const void* data, DType dtype, int64_t i) {
   switch (dtype) {
     case DType::kF64: return static_cast<const double*>(data)[i];
     case DType::kBF16: return f32_from_bf16(static_cast<const uint16_t*>(data)[i]);
     case DType::kF16: return f32_from_f16(static_cast<const uint16_t*>(data)[i]);
+    case DType::kQ8_0: {
+      const BlockQ8_0& block = static_cast<const BlockQ8_0*>(data)[i / BlockQ8_0::kElements];
+      return double(block.codes[i % BlockQ8_0::kElements]) * f32_from_f16(block.d);
+    }
     default: return static_cast<const float*>(data)[i];
   }
 }
@@ -64,6 +71,36 @@ struct PagedAttention {
   }
 };
 
+// Blocks of q8_0 of `count` numbers. A block with one that q8_0 does not hold becomes NaN.
+void store_q8_0(const float* values, int64_t count, std::byte* out) {
+  if (encode_blocks(DType::kQ8_0, values, count, out).ok()) return;
+  constexpr uint16_t kNaN = 0x7e00;
+  for (int64_t i = 0; i < count; i += BlockQ8_0::kElements, out += sizeof(BlockQ8_0)) {
+    if (encode_blocks(DType::kQ8_0, values + i, BlockQ8_0::kElements, out).ok()) continue;
+    const BlockQ8_0 block{.d = kNaN, .codes = {}};
+    std::memcpy(out, &block, sizeof block);
+  }
+}
+
+void store_q8_0(const double* values, int64_t count, std::byte* out) {
+  constexpr int64_t kBlock = BlockQ8_0::kElements;
+  for (int64_t i = 0; i < count; i += kBlock, out += sizeof(BlockQ8_0)) {
+    float narrow[kBlock];
+    for (int64_t j = 0; j < kBlock; ++j) narrow[j] = float(values[i + j]);
+    store_q8_0(narrow, kBlock, out);
+  }
+}
+
+// A row of `count` floats of another type than the pages', as these hold it.
+void store_row(const std::byte* row, DType from, int64_t count, DType to, std::byte* out) {
+  if (from == DType::kF64) return store_q8_0(reinterpret_cast<const double*>(row), count, out);
+  const auto* const values = reinterpret_cast<const float*>(row);
+  if (to == DType::kQ8_0) return store_q8_0(values, count, out);
+  auto* const half = reinterpret_cast<uint16_t*>(out);
+  for (int64_t i = 0; i < count; ++i)
+    half[i] = to == DType::kBF16 ? bf16_from_f32(values[i]) : f16_from_f32(values[i]);
+}
+
 }  // namespace
 
 // q [B, T, H, D], k_pages [P, S, KV, D], v_pages [P, S, KV, V], table [R, M], row, position [B, T] -> out [B, T, H, V]
@@ -99,23 +136,28 @@ Result<PreparedKernel> prepare_kv_write(const KernelSpec& spec) {
   const int64_t slots = dims[0] * dims[1], tokens = rows[0] * rows[1], width = dims[2] * dims[3];
   const DType to = spec.input_dtype(0), from = spec.input_dtype(1);
   const int64_t row_bytes = dtype_bytes(to, width), all_bytes = dtype_bytes(to, slots * width);
+  const int64_t new_bytes = dtype_bytes(from, width);
+  const bool is_f32 = from == DType::kF32, is_f64 = from == DType::kF64 && to == DType::kQ8_0;
+  if (to != from && !is_f32 && !is_f64)
+    return Status(StatusCode::kUnsupported, format("rows of {} in pages of {}", from, to));
+  constexpr int64_t kGrain = 4096;  // elements of a task, where they are converted
   auto launch = [=](const LaunchArgs& args) {
     const std::byte *pages = args.in<std::byte>(0), *given = args.in<std::byte>(1);
     const int32_t* slot = args.in<int32_t>(2);
     std::byte* out = args.out<std::byte>(0);
     if (out != pages && all_bytes > 0) std::memcpy(out, pages, static_cast<size_t>(all_bytes));
-    for (int64_t i = 0; i < tokens; ++i) {
-      if (slot[i] < 0 || slot[i] >= slots || row_bytes == 0) continue;
-      std::byte* const at = out + slot[i] * row_bytes;
-      if (to == from) {
-        std::memcpy(at, given + i * row_bytes, static_cast<size_t>(row_bytes));
-        continue;
-      }
-      const float* const row = reinterpret_cast<const float*>(given) + i * width;
-      auto* const half = reinterpret_cast<uint16_t*>(at);
-      for (int64_t d = 0; d < width; ++d)
-        half[d] = to == DType::kBF16 ? bf16_from_f32(row[d]) : f16_from_f32(row[d]);
-    }
+    if (row_bytes == 0) return;
+    args.pool.parallel_ranges(tokens, to == from ? tokens : kGrain / width + 1,
+                              [&](int64_t begin, int64_t end) {
+                                for (int64_t i = begin; i < end; ++i) {
+                                  if (slot[i] < 0 || slot[i] >= slots) continue;
+                                  std::byte* const at = out + slot[i] * row_bytes;
+                                  if (to == from)
+                                    std::memcpy(at, given + i * row_bytes, static_cast<size_t>(row_bytes));
+                                  else
+                                    store_row(given + i * new_bytes, from, width, to, at);
+                                }
+                              });
   };
   PreparedKernel prepared = reference_kernel(spec, make_kernel(launch), 0);
   prepared.bytes = 2 * static_cast<double>(tokens * row_bytes);  // in place, as programs run it

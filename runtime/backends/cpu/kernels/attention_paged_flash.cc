@@ -1,8 +1,11 @@
-// attention_paged in f32, over pages of f32, f16 or bf16: the tiles and spans of attention_flash.cc, of the tokens of one
+// attention_paged in f32, over pages of f32, f16, bf16 or q8_0: the tiles and spans of attention_flash.cc, of the tokens of one
 // sequence at a time. A token has the same bits whatever other tokens the launch has.
 #include <algorithm>
 #include <atomic>
+#include <cstddef>
+#include <cstring>
 
+#include "graph/base/blocks/block_layout.h"
 #include "runtime/backends/cpu/kernels/attention_shape.h"
 #include "runtime/backends/cpu/kernels/kernels.h"
 #include "runtime/backends/cpu/kernels/paged_keys.h"
@@ -84,7 +87,26 @@ struct PagedBuffers {
 HWY_BEFORE_NAMESPACE();
 namespace tessera::cpu::HWY_NAMESPACE {
 
-void widen_row(DType from, const uint16_t* in, float* out, int64_t count) {
+// The numbers of `count` / 32 blocks: products of a code and the scale, which f32 holds without rounding.
+void widen_q8_0_row(const std::byte* in, float* out, int64_t count) {
+  const DF d;
+  const hn::Rebind<int32_t, DF> d32;
+  const hn::Rebind<int8_t, DF> d8;
+  constexpr int64_t kBlock = BlockQ8_0::kElements;
+  for (int64_t i = 0; i < count; i += kBlock, in += sizeof(BlockQ8_0)) {
+    uint16_t bits;
+    std::memcpy(&bits, in, sizeof bits);
+    const VF scale = hn::Set(d, f32_from_f16(bits));
+    const auto* const codes = reinterpret_cast<const int8_t*>(in + offsetof(BlockQ8_0, codes));
+    for (int64_t j = 0; j < kBlock; j += kLanes)
+      hn::StoreU(hn::Mul(hn::ConvertTo(d, hn::PromoteTo(d32, hn::LoadU(d8, codes + j))), scale), d,
+                 out + i + j);
+  }
+}
+
+void widen_row(DType from, const std::byte* row, float* out, int64_t count) {
+  if (from == DType::kQ8_0) return widen_q8_0_row(row, out, count);
+  const auto* const in = reinterpret_cast<const uint16_t*>(row);
   if (from == DType::kBF16) return widen_bf16_row(in, out, count);
   const DF d;
   const hn::Rebind<hwy::float16_t, DF> d16;
@@ -99,16 +121,18 @@ struct PagedKeys {
   const AttentionShape& e;
   const PagedBuffers& x;
   int64_t row, kv;
-  float* wide;  // [kTileKeys][the larger of D and V], for pages of 16 bits
+  float* wide;  // [kTileKeys][the larger of D and V], for pages that are not f32
 
   bool has(int64_t s, int64_t) const { return x.tokens.slot(row, s) >= 0; }
   const int32_t* segments() const { return nullptr; }
   // Rows of `size` elements of `pages` from position s on, in f32: where they lie, and how far apart.
   std::pair<const float*, int64_t> rows(const void* pages, int64_t size, int64_t s, int64_t block) const {
-    const int64_t first = (x.tokens.slot(row, s) * e.KV + kv) * size, stride = e.KV * size;
-    if (x.dtype == DType::kF32) return {static_cast<const float*>(pages) + first, stride};
-    for (int64_t i = 0; i < block; ++i)
-      widen_row(x.dtype, static_cast<const uint16_t*>(pages) + first + i * stride, wide + i * size, size);
+    const int64_t first = x.tokens.slot(row, s) * e.KV + kv;
+    if (x.dtype == DType::kF32) return {static_cast<const float*>(pages) + first * size, e.KV * size};
+    const int64_t row_bytes = dtype_bytes(x.dtype, size);
+    const auto* from = static_cast<const std::byte*>(pages) + first * row_bytes;
+    for (int64_t i = 0; i < block; ++i, from += e.KV * row_bytes)
+      widen_row(x.dtype, from, wide + i * size, size);
     return {wide, size};
   }
   void pack(int64_t s, int64_t block, float* keys) const {

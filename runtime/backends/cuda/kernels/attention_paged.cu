@@ -1,5 +1,7 @@
 // Ops of serving: attention over pages, rows written to pages, rows selected. Plain kernels: a warp computes a query, key
 // after key, with a running maximum and sum.
+#include "graph/base/blocks/block_layout.h"
+#include "graph/base/blocks/block_scale.h"
 #include "runtime/backends/cuda/cuda_status.h"
 #include "runtime/backends/cuda/kernels/attention.cuh"
 #include "runtime/backends/cuda/kernels/kernels.h"
@@ -9,7 +11,8 @@ namespace tessera::cuda {
 
 namespace {
 
-constexpr int kWarps = 4;  // of a block
+constexpr int kWarps = 4;                                                 // of a block
+constexpr int64_t kBlockWords = sizeof(BlockQ8_0) / sizeof(uint16_t);  // of q8_0
 
 // Rows, positions and the table are untrusted: what is outside is not there.
 struct PagedTokens {
@@ -30,6 +33,18 @@ struct PagedTokens {
     return at < 0 ? 0 : at + 1 < most ? at + 1 : most;
   }
 };
+
+// Column c of row number `row` of pages whose rows have `cols`.
+template <class W, class P>
+__device__ inline W page_value(const P* pages, int64_t row, int64_t cols, int64_t c) {
+  if constexpr (std::is_same_v<P, BlockQ8_0>) {
+    constexpr int64_t kBlock = BlockQ8_0::kElements;
+    const BlockQ8_0& block = pages[row * (cols / kBlock) + c / kBlock];
+    return static_cast<W>(static_cast<float>(block.codes[c % kBlock]) * f32_from_f16(block.d));
+  } else {
+    return static_cast<W>(widen(pages[row * cols + c]));
+  }
+}
 
 template <class T, class P>
 struct PagedOperands {
@@ -58,20 +73,19 @@ __global__ void __launch_bounds__(kWarps * 32) attention_paged_kernel(AttentionS
   for (int64_t s = first; s < end; ++s) {
     const int64_t slot = x.tokens.slot(token, s);
     if (slot < 0) continue;  // the same for all lanes
-    const P* const key = x.k + (slot * e.KV + kv) * e.D;
+    const int64_t at = slot * e.KV + kv;
     W part = 0;
 #pragma unroll
     for (int c = 0; c < kColumnsPerLane; ++c)
-      if (c * 32 + lane < e.D) part += wide[c] * static_cast<W>(widen(key[c * 32 + lane]));
+      if (c * 32 + lane < e.D) part += wide[c] * page_value<W>(x.k, at, e.D, c * 32 + lane);
     const W score = e.capped(team.sum(part) * static_cast<W>(e.scale));
     const W new_top = Larger{}(top, score);
     const W shrink = top == minus_infinity<W>() ? W(0) : exp(top - new_top), p = exp(score - new_top);
     sum = sum * shrink + p;
     top = new_top;
-    const P* const value = x.v + (slot * e.KV + kv) * e.V;
 #pragma unroll
     for (int c = 0; c < kColumnsPerLane; ++c)
-      if (c * 32 + lane < e.V) acc[c] = acc[c] * shrink + p * static_cast<W>(widen(value[c * 32 + lane]));
+      if (c * 32 + lane < e.V) acc[c] = acc[c] * shrink + p * page_value<W>(x.v, at, e.V, c * 32 + lane);
   }
   const bool sees = top != minus_infinity<W>();
 #pragma unroll
@@ -99,6 +113,43 @@ struct KvWrite {
   }
 };
 
+// A block as encode_q8_0 makes it; NaN where one of its numbers is none that q8_0 holds.
+__device__ inline BlockQ8_0 encode_q8_0(const float (&x)[BlockQ8_0::kElements]) {
+  constexpr float kMost = 65504.0f * 127.0f, kRound = 12582912.0f;  // 1.5 * 2^23: sums have no digits after the point
+  BlockQ8_0 block{.d = 0x7e00, .codes = {}};
+  float most = 0;
+  for (int i = 0; i < BlockQ8_0::kElements; ++i) most = Larger{}(most, x[i] < 0 ? -x[i] : x[i]);
+  if (!(most <= kMost)) return block;
+  block.d = f16_scale(most / 127.0f);
+  const float inverse = inverse_or_zero(f32_from_f16(block.d));
+  for (int i = 0; i < BlockQ8_0::kElements; ++i) {
+    float level = x[i] * inverse;
+    level = level < -127.0f ? -127.0f : level > 127.0f ? 127.0f : level;
+    block.codes[i] = static_cast<int8_t>(level + kRound - kRound);
+  }
+  return block;
+}
+
+// Rows of floats in pages of blocks; `cols` is in blocks.
+template <class T>
+struct KvWriteBlocks {
+  const T* rows;
+  const int32_t* slot;
+  BlockQ8_0* pages;
+  int64_t slots, cols;
+  template <class Team>
+  __device__ void operator()(const Team& team, int64_t row) const {
+    const int64_t at = slot[row];
+    if (at < 0 || at >= slots) return;
+    team.each(cols, [&](int64_t c) {
+      float x[BlockQ8_0::kElements];
+      for (int i = 0; i < BlockQ8_0::kElements; ++i)
+        x[i] = static_cast<float>(widen(rows[(row * cols + c) * BlockQ8_0::kElements + i]));
+      pages[at * cols + c] = encode_q8_0(x);
+    });
+  }
+};
+
 template <class T>
 struct SelectRows {
   const T* x;
@@ -113,7 +164,7 @@ struct SelectRows {
   }
 };
 
-// f(T{}, P{}) for tokens of type T over pages of type P: the same, or 16 bits beside f32.
+// f(T{}, P{}) for tokens of type T over pages of type P: the same, 16 bits where that is f32, or blocks of q8_0.
 template <class F>
 Result<PreparedKernel> dispatch_pages(DType tokens, DType pages, F&& f) {
   return dispatch_float(tokens, [&](auto zero) -> Result<PreparedKernel> {
@@ -124,6 +175,7 @@ Result<PreparedKernel> dispatch_pages(DType tokens, DType pages, F&& f) {
       if (pages == DType::kF16) return f(zero, __half{});
 #endif
     }
+    if (pages == DType::kQ8_0) return f(zero, BlockQ8_0{});
     if (pages != tokens)
       return Status(StatusCode::kUnsupported, format("pages of {} beside {}", to_text(pages), to_text(tokens)));
     return f(zero, T{});
@@ -165,24 +217,40 @@ Result<PreparedKernel> prepare_attention_paged(const KernelSpec& spec) {
 // pages [P, S, KV, D], new [B, T, KV, D], slot [B, T] -> pages. `slot` is untrusted: rows outside the pages are dropped.
 Result<PreparedKernel> prepare_kv_write(const KernelSpec& spec) {
   const auto dims = spec.input_dims(0), rows = spec.input_dims(1);
-  const int64_t slots = dims[0] * dims[1], tokens = rows[0] * rows[1], cols = dims[2] * dims[3];
+  const int64_t slots = dims[0] * dims[1], tokens = rows[0] * rows[1], width = dims[2] * dims[3];
   const double moved = 2 * operand_bytes(spec, 1);
-  TSR_ASSIGN_OR_RETURN(
-      PreparedKernel prepared,
-      dispatch_pages(spec.input_dtype(1), spec.input_dtype(0), [&](auto zero, auto stored) -> Result<PreparedKernel> {
-        using T = decltype(zero);
-        using P = decltype(stored);
-        const auto page_bytes = static_cast<size_t>(slots * cols) * sizeof(P);
-        return memory_bound(spec, make_kernel([=](const LaunchArgs& args) -> Status {
-          if (args.inputs[0] != args.outputs[0] && page_bytes > 0)
-            TSR_RETURN_IF_ERROR(from_cuda(cudaMemcpyAsync(args.outputs[0], args.inputs[0], page_bytes,
-                                                          cudaMemcpyDeviceToDevice, args.stream),
-                                          "kv_write"));
-          launch_rows(args.stream, tokens, cols,
-                      KvWrite<T, P>{args.in<T>(1), args.in<int32_t>(2), args.out<P>(0), slots, cols});
-          return {};
-        }));
-      }));
+  const auto page_bytes = static_cast<size_t>(dtype_bytes(spec.input_dtype(0), slots * width));
+  // make(args, cols) gives what writes a row of `cols` elements or blocks.
+  const auto writing = [&](int64_t cols, auto make) {
+    return memory_bound(spec, make_kernel([=](const LaunchArgs& args) -> Status {
+                          if (args.inputs[0] != args.outputs[0] && page_bytes > 0)
+                            TSR_RETURN_IF_ERROR(from_cuda(cudaMemcpyAsync(args.outputs[0], args.inputs[0], page_bytes,
+                                                                          cudaMemcpyDeviceToDevice, args.stream),
+                                                          "kv_write"));
+                          launch_rows(args.stream, tokens, cols, make(args, cols));
+                          return {};
+                        }));
+  };
+  const auto prepare = [&](auto zero, auto stored) -> Result<PreparedKernel> {
+    using T = decltype(zero);
+    using P = decltype(stored);
+    if constexpr (std::is_same_v<P, BlockQ8_0>)
+      return writing(width / BlockQ8_0::kElements, [=](const LaunchArgs& args, int64_t cols) {
+        return KvWriteBlocks<T>{args.in<T>(1), args.in<int32_t>(2), args.out<P>(0), slots, cols};
+      });
+    else
+      return writing(width, [=](const LaunchArgs& args, int64_t cols) {
+        return KvWrite<T, P>{args.in<T>(1), args.in<int32_t>(2), args.out<P>(0), slots, cols};
+      });
+  };
+  const auto prepare_any = [&]() -> Result<PreparedKernel> {
+    if (spec.input_dtype(1) != DType::kQ8_0)
+      return dispatch_pages(spec.input_dtype(1), spec.input_dtype(0), prepare);
+    return writing(width / BlockQ8_0::kElements * kBlockWords, [=](const LaunchArgs& args, int64_t cols) {
+      return KvWrite<uint16_t, uint16_t>{args.in<uint16_t>(1), args.in<int32_t>(2), args.out<uint16_t>(0), slots, cols};
+    });
+  };
+  TSR_ASSIGN_OR_RETURN(PreparedKernel prepared, prepare_any());
   prepared.bytes = moved;
   return std::move(prepared);
 }
@@ -191,13 +259,16 @@ Result<PreparedKernel> prepare_kv_write(const KernelSpec& spec) {
 Result<PreparedKernel> prepare_select_rows(const KernelSpec& spec) {
   const auto dims = spec.input_dims(0);
   const int64_t tokens = dims[0] * dims[1], cols = dims[2], count = spec.input_dims(1)[0];
-  return dispatch_element_size(spec.input_dtype(0), [&](auto zero) -> Result<PreparedKernel> {
+  const auto selecting = [&](auto zero, int64_t each) -> Result<PreparedKernel> {
     using T = decltype(zero);
     return memory_bound(spec, make_kernel([=](const LaunchArgs& args) {
-                          launch_rows(args.stream, count, cols,
-                                      SelectRows<T>{args.in<T>(0), args.in<int32_t>(1), args.out<T>(0), tokens, cols});
+                          launch_rows(args.stream, count, each,
+                                      SelectRows<T>{args.in<T>(0), args.in<int32_t>(1), args.out<T>(0), tokens, each});
                         }));
-  });
+  };
+  if (spec.input_dtype(0) == DType::kQ8_0)
+    return selecting(uint16_t{}, cols / BlockQ8_0::kElements * kBlockWords);
+  return dispatch_element_size(spec.input_dtype(0), [&](auto zero) { return selecting(zero, cols); });
 }
 
 }  // namespace tessera::cuda
