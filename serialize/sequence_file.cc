@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <iterator>
 #include <string_view>
 #include <utility>
 
@@ -110,12 +111,15 @@ Result<PageState> SequenceFileReader::state() {
   hash_.add(std::as_bytes(std::span(state.name)));
   hash_.add(std::as_bytes(std::span(dtype)));
   const std::optional<DType> known = dtype_from_name(dtype);
-  if (!known ||
-      (*known != DType::kF32 && *known != DType::kF16 && *known != DType::kBF16 && *known != DType::kF64))
+  constexpr DType kPageTypes[] = {DType::kF32, DType::kF16, DType::kBF16, DType::kF64, DType::kQ8_0};
+  if (!known || std::ranges::find(kPageTypes, *known) == std::end(kPageTypes))
     return corrupt("a state's element type is none that keys and values have");
   if (fixed.heads < 1 || fixed.heads > kMostExtent || fixed.width < 1 || fixed.width > kMostExtent)
     return corrupt(
         format("a state has {} heads of {}: 1 to {} are wanted", fixed.heads, fixed.width, kMostExtent));
+  if (const auto block = static_cast<uint64_t>(info(*known).block_elements); fixed.width % block != 0)
+    return corrupt(
+        format("a state of {} has heads of {}: wanted a multiple of {}", *known, fixed.width, block));
   state.dtype = *known;
   state.heads = static_cast<int64_t>(fixed.heads);
   state.width = static_cast<int64_t>(fixed.width);

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <tuple>
 
 #include "graph/base/text.h"
 #include "serialize/checkpoint.h"
@@ -72,8 +73,15 @@ SequenceHeader sample_sequence() {
           .cached = 3};
 }
 
-Status save_sample_sequence(const std::string& path) {
-  const SequenceHeader header = sample_sequence();
+// Of pages of 8 bits.
+SequenceHeader sample_sequence_of_blocks() {
+  SequenceHeader header = sample_sequence();
+  header.states = {{"block.0.attention.k_pages", DType::kQ8_0, 2, 64},
+                   {"block.0.attention.v_pages", DType::kQ8_0, 2, 32}};
+  return header;
+}
+
+Status save_sample_sequence(const SequenceHeader& header, const std::string& path) {
   std::vector<std::byte> rows(static_cast<size_t>(header.cached * header.row_bytes()));
   TSR_RETURN_IF_ERROR(sample_bytes("rows", rows));
   TSR_ASSIGN_OR_RETURN(SequenceFileWriter file, SequenceFileWriter::create(path, header));
@@ -96,24 +104,29 @@ TEST_CASE("samples_can_be_written_for_a_new_format" * doctest::test_suite("on re
   CHECK(save_plan(sample_plan(), to + "plan-1.json").ok());
   CHECK(save_plan(larger_sample_plan(), to + "plan-2.plan").ok());
   CHECK(save_plan(larger_sample_plan(), to + "plan-2.json").ok());
-  CHECK(save_sample_sequence(to + "sequence-1.sequence").ok());
+  CHECK(save_sample_sequence(sample_sequence(), to + "sequence-1.sequence").ok());
+  CHECK(save_sample_sequence(sample_sequence_of_blocks(), to + "sequence-1-q8_0.sequence").ok());
 }
 
-TEST_CASE("the_sample_of_a_sequence_loads") {
-  auto file = SequenceFileReader::open(sample("sequence-1.sequence"));
-  REQUIRE_MESSAGE(file.ok(), file.status().to_string());
-  const SequenceHeader wanted = sample_sequence();
-  CHECK(file->header().model == wanted.model);
-  CHECK(file->header().root == wanted.root);
-  CHECK(file->header().states == wanted.states);
-  CHECK(file->header().tokens == wanted.tokens);
-  CHECK(file->header().cached == wanted.cached);
-  std::vector<std::byte> rows(size_t{3} * (2 * 4 * 4 + 2 * 3 * 2)), expected(rows.size());
-  REQUIRE(sample_bytes("rows", expected).ok());
-  REQUIRE(file->read_rows(std::span(rows).first(50)).ok());
-  REQUIRE(file->read_rows(std::span(rows).subspan(50)).ok());
-  CHECK(file->check().ok());
-  CHECK(rows == expected);
+TEST_CASE("samples_of_sequences_load") {
+  for (const auto& [name, wanted, row_bytes] :
+       {std::tuple("sequence-1.sequence", sample_sequence(), 2 * 4 * 4 + 2 * 3 * 2),
+        std::tuple("sequence-1-q8_0.sequence", sample_sequence_of_blocks(), 2 * 2 * 34 + 2 * 34)}) {
+    CAPTURE(name);
+    auto file = SequenceFileReader::open(sample(name));
+    REQUIRE_MESSAGE(file.ok(), file.status().to_string());
+    CHECK(file->header().model == wanted.model);
+    CHECK(file->header().root == wanted.root);
+    CHECK(file->header().states == wanted.states);
+    CHECK(file->header().tokens == wanted.tokens);
+    CHECK(file->header().cached == wanted.cached);
+    std::vector<std::byte> rows(static_cast<size_t>(3 * row_bytes)), expected(rows.size());
+    REQUIRE(sample_bytes("rows", expected).ok());
+    REQUIRE(file->read_rows(std::span(rows).first(50)).ok());
+    REQUIRE(file->read_rows(std::span(rows).subspan(50)).ok());
+    CHECK(file->check().ok());
+    CHECK(rows == expected);
+  }
 }
 
 TEST_CASE("samples_of_models_load") {

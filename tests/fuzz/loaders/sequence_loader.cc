@@ -1,4 +1,5 @@
 #include <cstring>
+#include <string_view>
 #include <vector>
 
 #include "serialize/envelope.h"
@@ -29,17 +30,21 @@ class SequenceLoader final : public Loader {
     seed_ = "TSRSEQNC";
     for (const uint32_t value : {1, 2}) put(value);           // version, states
     for (const uint64_t value : {0, 9, 7, 3, 2}) put(value);  // bytes, model, root, tokens, cached
-    for (const char* const name : {"k_pages", "v_pages"}) {
-      put(static_cast<uint32_t>(std::strlen(name)));
-      put(uint32_t{3});
+    struct State {
+      std::string_view name, type;
+      uint64_t width;
+    };
+    for (const State& state : {State{"k_pages", "f32", 4}, State{"v_pages", "q8_0", 32}}) {
+      put(static_cast<uint32_t>(state.name.size()));
+      put(static_cast<uint32_t>(state.type.size()));
       put(uint64_t{2});
-      put(uint64_t{4});
-      seed_ += name;
-      seed_ += "f32";
+      put(state.width);
+      seed_ += state.name;
+      seed_ += state.type;
     }
     numbers_ = seed_.size();
     for (const int32_t token : {5, 6, 7}) put(token);
-    seed_ += std::string(2 * 2 * 2 * 4 * sizeof(float) + sizeof(uint64_t), 'x');
+    seed_ += std::string(2 * 2 * (4 * sizeof(float) + 34) + sizeof(uint64_t), 'x');
     set_size(seed_);
     set_checksum(seed_);
     check_ok(use_sequence(seed_));
