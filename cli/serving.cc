@@ -11,8 +11,8 @@ void add_serving(CLI::App& command, Serving& serving, const std::string& where) 
                          "as --sequences times --context)");
   command.add_option("--cache-type", serving.cache_type,
                      where +
-                         "element type of keys and values: f16, bf16, or model: as they are computed "
-                         "(default: model)");
+                         "element type of keys and values: f16, bf16, q8_0 (8 bits, heads in blocks of 32), "
+                         "or model: as they are computed (default: model)");
   command.add_option("--step-tokens", serving.step_tokens,
                      where + "computed in a step at most; longer prompts take several (default 256)");
   command.add_flag("--no-prefix-cache", serving.no_prefix_cache,

@@ -136,6 +136,12 @@ class Server {
     type.shape.set(0, options_.pages);
     type.shape.set(1, options_.page_size);
     if (options_.cache) type.dtype = *options_.cache;
+    const int64_t width = type.shape[3], block = info(type.dtype).block_elements;
+    if (width % block != 0)
+      return unsuitable(
+          format("its {} are {} wide, and pages of {} hold blocks of {} numbers: wanted a multiple of {}, or "
+                 "cache_type model, f16 or bf16",
+                 which == "k_pages" ? "keys" : "values", width, type.dtype, block, block));
     return add_scoped_state(graph(), node.scope, which, type);
   }
 

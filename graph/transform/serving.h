@@ -17,7 +17,7 @@ struct ServingOptions {
   int64_t rows = 0;       // R: sequences at once
   int64_t context = 0;    // positions that a sequence may have
   std::optional<DType>
-      cache;  // of keys and values: bf16 or f16 beside f32; nothing: as the model computes them
+      cache;  // of keys and values: bf16 or f16 where they are f32, q8_0; nothing: as the model computes them
   // Low-rank adapters by token (row_adapters.h): how many at once, their rank at most, and the type of their factors.
   int64_t adapter_slots = 0;  // 0: none
   int64_t adapter_rank = 0;
@@ -37,6 +37,7 @@ int64_t table_columns(const ServingOptions& options);
 // Outputs: "logits" [W, V], in f32 where the model computes in 16 bits; with `hidden` also "hidden" f32[B, N, C], the hidden
 // states of all tokens (find_hidden of embedding.h).
 // Symbols left: B, N and W. What a token yields depends on its own sequence alone.
+// kInvalidArgument: a cache of q8_0 where D is not a multiple of 32.
 // kUnsupported: rotations with two rows of factors (LongRoPE) where `context` is beyond the first row's.
 Result<Graph> make_serving(const Graph& forward, const ServingOptions& options);
 

@@ -211,6 +211,37 @@ TEST_CASE("engine: vectors are an embedder's, and have the same bits alone and a
   }
 }
 
+TEST_CASE("engine: scores over pages of fewer bits are near those over pages of f32") {
+  const Runtime rt = runtime();
+  const Model model = new_model("llama:L=2,C=96,H=3,F=96,V=96,T=256");
+  const Tokens tokens = random_tokens(9, 256);
+  const auto scores = [&](const char* cache) {
+    const Engine it =
+        new_engine(rt, model, {{"cache_type", std::string(cache)}, {"scored_tokens", int64_t{256}}});
+    const int64_t request = submit(it, tokens, {{"score_from", k1}});
+    finish(it);
+    return taken(it, request, true).values;
+  };
+  const std::vector<float> exact = scores("model");
+  for (const auto& [cache, rounding] :
+       {std::pair("f16", 0x1p-12), std::pair("bf16", 0x1p-9), std::pair("q8_0", 0.5 / 127)}) {
+    const std::vector<float> found = scores(cache);
+    double error = 0, squares = 0, sum = 0;
+    for (size_t i = 0; i < exact.size(); ++i) {
+      error += std::pow(found[i] - exact[i], 2);
+      squares += std::pow(exact[i], 2);
+      sum += exact[i];
+    }
+    const auto n = static_cast<double>(exact.size());
+    const double spread = std::sqrt(squares / n - std::pow(sum / n, 2));
+    // Each number is off by at most `rounding` of the largest of its own, or of its block; attention takes means of
+    // such errors, and the residual stream adds what has none.
+    INFO(std::string(cache));
+    CHECK(std::sqrt(error / n) < rounding * spread);
+    CHECK(error > 0);
+  }
+}
+
 TEST_CASE("engine: scores are a scorer's, of completions that share their context") {
   const Runtime rt = runtime();
   const Model model = new_model();

@@ -70,16 +70,18 @@ Tokens serve_text(TestServer& server, uint64_t root = 0) {
 }  // namespace
 
 TEST_CASE("kept sequences: forks and rewinds go on as texts of their own do") {
-  TestServer server(kServedModel, settings_of(kServingLayouts[0]));
-  const KeptSequence kept{3, serve_text(server, 3)};
-  uint32_t seed = 1;
-  for (const size_t size : {36, 33, 32, 31, 9, 8, 7, 1}) {
-    CAPTURE(size);
-    const Tokens prompt = joined(first(kept.tokens, size), random_tokens(seed, 3, 96));
-    const int64_t before = server.counts().reused;
-    const Tokens given = server.serve({prompt, 5, kept.root});
-    CHECK(server.counts().reused - before >= static_cast<int64_t>(std::min<size_t>(size, 35)));
-    CHECK(given == server.serve_alone({prompt, 5}));
+  for (const ServingLayout& layout : {kServingLayouts[0], kBlockLayout}) {
+    TestServer server(layout.model, settings_of(layout));
+    const KeptSequence kept{3, serve_text(server, 3)};
+    uint32_t seed = 1;
+    for (const size_t size : {36, 33, 32, 31, 9, 8, 7, 1}) {
+      CAPTURE(size);
+      const Tokens prompt = joined(first(kept.tokens, size), random_tokens(seed, 3, 96));
+      const int64_t before = server.counts().reused;
+      const Tokens given = server.serve({prompt, 5, kept.root});
+      CHECK(server.counts().reused - before >= static_cast<int64_t>(std::min<size_t>(size, 35)));
+      CHECK(given == server.serve_alone({prompt, 5}));
+    }
   }
 }
 
@@ -88,13 +90,13 @@ TEST_CASE(
   const capi_test::Scratch folder;
   for (const ServingLayout& layout : kServingLayouts) {
     CAPTURE(std::string(layout.parallel));
-    TestServer first_server(kServedModel, settings_of(layout));
+    TestServer first_server(layout.model, settings_of(layout));
     const Tokens text = serve_text(first_server, 7);
     save(first_server, text, 7, folder / "a");
     const Tokens more = joined(text, {1, 2, 3});
     const Tokens wanted = first_server.serve({more, 8, 7});
 
-    TestServer second(kServedModel, settings_of(layout));
+    TestServer second(layout.model, settings_of(layout));
     const KeptSequence sequence = restored(second, folder / "a");
     CHECK(sequence.root == 7);
     CHECK(sequence.tokens == text);
@@ -107,9 +109,11 @@ TEST_CASE(
 
 TEST_CASE("kept sequences: a file fits pages of other sizes and other devices, bit for bit") {
   const capi_test::Scratch folder;
-  for (const auto& cache :
-       {std::optional<DType>(), std::optional(DType::kBF16), std::optional(DType::kF16)}) {
-    TestServer origin(kServedModel, settings_of({"cpu:1", "", cache}));
+  for (const auto& [cache, model] :
+       {std::pair(std::optional<DType>(), kServedModel), std::pair(std::optional(DType::kBF16), kServedModel),
+        std::pair(std::optional(DType::kF16), kServedModel),
+        std::pair(std::optional(DType::kQ8_0), kBlockModel)}) {
+    TestServer origin(model, settings_of({"cpu:1", "", cache}));
     const Tokens text = serve_text(origin);
     save(origin, text, 0, folder / "a");
     const Bytes wanted = contents(folder / "a");
@@ -117,7 +121,7 @@ TEST_CASE("kept sequences: a file fits pages of other sizes and other devices, b
         {"cpu:1", "", 5}, {"cpu:2", "tp=2", 64}, {"cpu:3", "tp=3", 7}, {"cpu:2", "pp=2", 8}};
     for (const auto& [devices, parallel, page_size] : others) {
       CAPTURE(std::string(parallel));
-      TestServer other(kServedModel, settings_of({devices, parallel, cache}, page_size));
+      TestServer other(model, settings_of({devices, parallel, cache}, page_size));
       CHECK(restored(other, folder / "a").tokens == text);
       save(other, text, 0, folder / "b");
       CHECK(contents(folder / "b") == wanted);
@@ -179,6 +183,10 @@ TEST_CASE(
   CHECK(has(refusal(trained, path), "it is of the model with fingerprint"));
   TestServer narrow(kServedModel, settings_of(kServingLayouts[1]));
   CHECK(has(refusal(narrow, path), "f32[3, 8], wanted 'block.0.attention.k_pages' f16[3, 8]"));
+  TestServer blocks(kBlockModel, settings_of(kBlockLayout));
+  save(blocks, serve_text(blocks), 5, folder / "q8_0");
+  TestServer wide(kBlockModel, settings_of(kServingLayouts[0]));
+  CHECK(has(refusal(wide, folder / "q8_0"), "q8_0[3, 32], wanted 'block.0.attention.k_pages' f32[3, 32]"));
   TestServer deep("llama:L=3,C=48,H=6,KV=3,F=48,V=96,T=256", settings_of(kServingLayouts[0]));
   CHECK(has(refusal(deep, path), "4 tensors, wanted 6"));
   CHECK(has(refusal(server, path, 6), "it is of root 5, wanted 6"));
@@ -205,20 +213,20 @@ TEST_CASE(
   CHECK(has(server.core().save_sequence(Tokens{1, 96}, 0, path).to_string(), "token id 96"));
   CHECK(!server.core().save_sequence(Tokens{1}, 0, folder / "no/such").ok());
   CHECK(std::distance(std::filesystem::directory_iterator(folder.path), {}) ==
-        2);  // nothing is left that is half-written
+        3);  // nothing is left that is half-written
 }
 
-TEST_CASE("kept sequences: mutants of a file are an error or a sequence, and the server serves on") {
-  const char* const full = std::getenv("TESSERA_TEST_FULL");
-  const int mutants = full != nullptr && full[0] == '1' ? 5000 : 200;
+namespace {
+
+void try_mutants(const ServingLayout& layout, int mutants) {
   const capi_test::Scratch folder;
-  TestServer server(kServedModel, settings_of(kServingLayouts[0], 8, 40));
+  TestServer server(layout.model, settings_of(layout, 8, 40));
   save(server, serve_text(server), 5, folder / "a");
   const Bytes original = contents(folder / "a");
   uint32_t seed = 99;
   const auto pick = [&](size_t count) { return (size_t{next(seed)} << 20 ^ next(seed)) % count; };
-  // Most of the file is rows; the numbers are before them.
-  constexpr size_t kNumbers = 56 + 4 * (24 + 24) + 36 * 4;
+  // Most of the file is rows; the numbers are before them, names of types of four letters at most.
+  constexpr size_t kNumbers = 56 + 4 * (24 + 25) + 36 * 4;
   int refused = 0;
   for (int i = 0; i < mutants; ++i) {
     CAPTURE(i);
@@ -270,10 +278,18 @@ TEST_CASE("kept sequences: mutants of a file are an error or a sequence, and the
     }
   }
   CHECK(refused > mutants / 2);
-  TestServer fresh(kServedModel, settings_of(kServingLayouts[0]));
+  TestServer fresh(layout.model, settings_of(layout));
   const Asking asked{random_tokens(seed, 40, 96), 8};
   CHECK(server.serve_alone(asked) == fresh.serve(asked));
   CHECK(restored(server, folder / "a").root == 5);
+}
+
+}  // namespace
+
+TEST_CASE("kept sequences: mutants of a file are an error or a sequence, and the server serves on") {
+  const char* const full = std::getenv("TESSERA_TEST_FULL");
+  const int mutants = full != nullptr && full[0] == '1' ? 2500 : 100;  // of each type of pages
+  for (const ServingLayout& layout : {kServingLayouts[0], kBlockLayout}) try_mutants(layout, mutants);
 }
 
 }  // namespace tessera::serving_tests

@@ -21,7 +21,7 @@ namespace tessera::serving_tests {
 TEST_CASE("prefixes: every length around page borders is found to the token, with the bits of computing it") {
   for (const ServingLayout& layout : kServingLayouts) {
     CAPTURE(std::string(layout.parallel));
-    TestServer server(kServedModel, settings_of(layout));
+    TestServer server(layout.model, settings_of(layout));
     uint32_t seed = 3;
     const Tokens base = random_tokens(seed, 27, 48);
     server.serve({base, 1});  // whose token is not computed
@@ -61,7 +61,7 @@ TEST_CASE("prefixes: a prompt that is known as a whole computes its last token a
 TEST_CASE("prefixes: two that go on from one page at once each have it as it was") {
   for (const ServingLayout& layout : kServingLayouts) {
     CAPTURE(std::string(layout.parallel));
-    TestServer server(kServedModel, settings_of(layout));
+    TestServer server(layout.model, settings_of(layout));
     uint32_t seed = 4;
     const Tokens base = random_tokens(seed, 21, 96);
     server.serve({base, 1});  // 16 tokens in full pages, 5 in the last one
@@ -195,10 +195,13 @@ TEST_CASE("prefixes: each turn of a conversation computes its new tokens and the
 }
 
 TEST_CASE("prefixes: pages are copied, read and written on every device for itself, with nothing sent") {
-  for (const auto& [devices, parallel] : {std::pair("cpu:2", "tp=2"), std::pair("cpu:3", "tp=3"),
-                                          std::pair("cpu:2", "pp=2"), std::pair("cpu:4", "tp=2,pp=2")}) {
-    CAPTURE(std::string(parallel));
-    TestServer server(kServedModel, settings_of({devices, parallel, {}}));
+  for (const ServingLayout& layout :
+       {ServingLayout{"cpu:2", "tp=2", {}}, ServingLayout{"cpu:3", "tp=3", {}},
+        ServingLayout{"cpu:2", "pp=2", {}}, ServingLayout{"cpu:4", "tp=2,pp=2", {}},
+        ServingLayout{"cpu:3", "tp=3", DType::kQ8_0, kBlockModel}}) {
+    const std::string parallel = layout.parallel;
+    CAPTURE(parallel);
+    TestServer server(layout.model, settings_of(layout));
     size_t kernels = 0;
     for (const RankProgram& rank : server.core().runner().prepared()->executable->program().ranks)
       for (const EntryPoint& entry : rank.entries) {
@@ -208,7 +211,7 @@ TEST_CASE("prefixes: pages are copied, read and written on every device for itse
         for (const Instruction& it : entry.code) CHECK(std::holds_alternative<KernelInst>(it));
       }
     // Of keys and values in two layers, on each rank with a part: two to copy, one to read and one to write.
-    const size_t parts = std::string_view(parallel) == "tp=3" ? 3 : parallel[0] == 't' ? 2 : 1;
+    const size_t parts = parallel == "tp=3" ? 3 : parallel[0] == 't' ? 2 : 1;
     CHECK(kernels == parts * 4 * (2 + 1 + 1));
   }
 }
@@ -219,8 +222,8 @@ TEST_CASE("prefixes: in random mixes, also with files, each has the tokens of it
   const capi_test::Scratch folder;
   for (const ServingLayout& layout : kServingLayouts) {
     CAPTURE(std::string(layout.parallel));
-    TestServer server(kServedModel, settings_of(layout, 8, 30));
-    TestServer alone(kServedModel, settings_of(layout, 8, 512));
+    TestServer server(layout.model, settings_of(layout, 8, 30));
+    TestServer alone(layout.model, settings_of(layout, 8, 512));
     for (uint32_t mix = 0; mix < mixes; ++mix) {
       CAPTURE(mix);
       uint32_t seed = 100 + mix;

@@ -17,8 +17,9 @@ namespace tessera {
 namespace {
 
 using serving_tests::Asked, serving_tests::Given, serving_tests::next;
+using serving_tests::kBlockModel, serving_tests::kServedModel;
 using serving_tests::new_core, serving_tests::new_model, serving_tests::new_runtime;
-using serving_tests::serve, serving_tests::check_each_alone, serving_tests::kServedModel;
+using serving_tests::serve, serving_tests::check_each_alone;
 
 // Of a vocabulary of single characters and a few pairs; the last token ends a text.
 const std::vector<std::shared_ptr<grammar::MaskCache>>& grammars() {
@@ -100,12 +101,12 @@ TEST_CASE("serving: each request's tokens are those of its run alone, in any com
   }
 }
 
-TEST_CASE("serving: the same over weights of blocks and keys and values of 16 bits") {
+TEST_CASE("serving: the same over weights of blocks and keys and values of 16 and 8 bits") {
   const auto runtime = new_runtime();
-  const auto model = new_model("llama:L=2,C=64,H=4,KV=2,F=96,V=96,T=256");
+  const auto model = new_model("llama:L=2,C=64,H=2,KV=1,F=96,V=96,T=256");
   for (const DType weights : {DType::kQ8_0, DType::kQ4_0, DType::kBF16})
-    for (const auto cache :
-         {std::optional<DType>(), std::optional(DType::kBF16), std::optional(DType::kF16)}) {
+    for (const auto cache : {std::optional<DType>(), std::optional(DType::kBF16), std::optional(DType::kF16),
+                             std::optional(DType::kQ8_0)}) {
       CAPTURE(to_text(weights));
       ServingSettings settings;
       settings.inference.weights = weights;
@@ -118,6 +119,48 @@ TEST_CASE("serving: the same over weights of blocks and keys and values of 16 bi
       const std::vector<Given> together = serve(*core, asked);
       check_each_alone(*alone, asked, together);
     }
+}
+
+TEST_CASE("serving: keys and values of 8 bits on any layout, with guesses, preemptions and a draft model") {
+  const auto runtime = new_runtime();
+  const auto model = new_model(kBlockModel);
+  for (const auto& layout : serving_tests::kTogetherLayouts) {
+    CAPTURE(layout.parallel);
+    ServingSettings settings = serving_tests::settings_on(layout);
+    settings.cache = DType::kQ8_0;
+    settings.rows = 5;
+    const auto alone = new_core(runtime, model, settings);
+    settings.pages = 5;  // of 20
+    settings.guesses = true;
+    if (layout.parallel[0] == '\0') settings.draft = new_model("llama:L=1,C=32,H=1,F=32,V=96,T=256", 1);
+    const auto core = new_core(runtime, model, settings);
+    const std::vector<Asked> asked = random_requests(4, 14, 96, true);
+    const std::vector<Given> together = serve(*core, asked);
+    check_each_alone(*alone, asked, together);
+    CHECK(core->counts().preemptions > 0);
+    CHECK(core->counts().reused > 0);
+  }
+}
+
+TEST_CASE("serving: heads that are not whole blocks are refused by name, the model's and a draft's") {
+  const auto runtime = new_runtime();
+  ServingSettings settings;
+  settings.cache = DType::kQ8_0;
+  const auto refusal = [&](const char* description) {
+    const auto core = ServingCore::create(runtime, new_model(description), settings);
+    REQUIRE(!core.ok());
+    CHECK(core.status().code() == StatusCode::kInvalidArgument);
+    return core.status().to_string();
+  };
+  const std::string own = refusal("llama:L=1,C=48,H=2,F=48,V=96,T=256");
+  CHECK_MESSAGE(
+      own.find("its keys are 24 wide, and pages of q8_0 hold blocks of 32 numbers") != std::string::npos,
+      own);
+  CHECK_MESSAGE(own.find("cache_type model, f16 or bf16") != std::string::npos, own);
+  settings.draft = new_model("llama:L=1,C=48,H=2,F=48,V=96,T=256");
+  const std::string of_draft = refusal(kBlockModel);
+  CHECK_MESSAGE(of_draft.find("the draft model: ") != std::string::npos, of_draft);
+  CHECK_MESSAGE(of_draft.find("its keys are 24 wide") != std::string::npos, of_draft);
 }
 
 TEST_CASE("serving: a request's text is a generator's") {
@@ -157,11 +200,18 @@ TEST_CASE("serving: a common beginning is computed once") {
 
 TEST_CASE("serving: a memory limit is filled with pages, and kept to the byte") {
   const auto runtime = new_runtime();
-  const auto model = new_model(kServedModel);
-  for (const auto& [devices, parallel] :
-       {std::pair("cpu:1", ""), std::pair("cpu:2", "tp=2"), std::pair("cpu:2", "pp=2")}) {
+  struct Limited {
+    const char *description, *devices, *parallel;
+    std::optional<DType> cache;
+  };
+  for (const auto& [description, devices, parallel, cache] :
+       {Limited{kServedModel, "cpu:1", "", {}}, Limited{kServedModel, "cpu:2", "tp=2", {}},
+        Limited{kServedModel, "cpu:2", "pp=2", {}}, Limited{kBlockModel, "cpu:1", "", DType::kQ8_0},
+        Limited{kBlockModel, "cpu:2", "tp=2", DType::kQ8_0}}) {
     CAPTURE(parallel);
+    const auto model = new_model(description);
     ServingSettings settings;
+    settings.cache = cache;
     settings.compute.devices = devices;
     settings.compute.parallel = parallel;
     const auto memory = [](ServingCore& core) {

@@ -118,12 +118,15 @@ class TestServer {
 struct ServingLayout {
   const char *devices, *parallel;
   std::optional<DType> cache;
+  const char* model = kServedModel;
 };
 inline const ServingLayout kServingLayouts[] = {{"cpu:1", "", {}},
                                                 {"cpu:1", "", DType::kF16},
                                                 {"cpu:3", "tp=3", DType::kBF16},
                                                 {"cpu:2", "tp=2", {}},  // one device has two heads
-                                                {"cpu:2", "pp=2", {}}};
+                                                {"cpu:2", "pp=2", {}},
+                                                {"cpu:2", "tp=2", DType::kQ8_0, kBlockModel}};
+inline const ServingLayout kBlockLayout = {"cpu:1", "", DType::kQ8_0, kBlockModel};
 
 inline ServingSettings settings_of(const ServingLayout& layout, int64_t page_size = 8, int64_t pages = 512) {
   ServingSettings settings;

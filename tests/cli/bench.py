@@ -57,7 +57,7 @@ assert result["microseconds_outside_products_per_token"] > 0
 
 # Clients: every token counts once, and a step reads what a token reads, with the keys and values of all sequences.
 for extra, cached, element in ([], 0, 4), (["--rate", 1000, "--shared", 30, "--cache-type", "f16"], None, 2), \
-        (["--devices", "cpu:2", "--parallel", "dp=2"], 0, 4):
+        (["--cache-type", "q8_0"], 0, 34 / 32), (["--devices", "cpu:2", "--parallel", "dp=2"], 0, 4):
     result = bench("--mode", "serve", "--clients", 3, "--prompt", 40, "--new", 12, "--requests", 7, "--copy-gbs", 10, *extra, kernels=False)
     near(result["tokens_per_second"] * result["seconds"], 7 * 12, "generated tokens")
     near(result["prompt_tokens_per_second"] * result["seconds"], 7 * 40, "tokens of prompts")
@@ -95,12 +95,14 @@ def arenas(result):
 
 
 for words in ["--sequences", 3], ["--sequences", 2, "--cache-tokens", 300, "--cache-type", "f16"], ["--sequences", 9, "--memory-limit", "3000KiB"], \
+        ["--sequences", 9, "--memory-limit", "2860KiB", "--cache-type", "q8_0"], \
         ["--sequences", 5, "--cache-tokens", 300, "--devices", "cpu:2", "--parallel", "dp=2"]:
     made = bench("--mode", "serve", "--clients", 1, "--prompt", 40, "--new", 24, "--requests", 1, *words, kernels=False)
     planned = plan_serve("--context", 64, *words)
     assert arenas(planned) == arenas(made), (words, arenas(planned), arenas(made))
 planned = plan_serve("--sequences", 3)
 assert planned["cache_bytes_per_token"] == 4 * 2 * 2 * 32 and planned["cache_tokens"] == 3 * 64 and planned["devices"][0]["fits"], planned
+assert plan_serve("--sequences", 3, "--cache-type", "q8_0")["cache_bytes_per_token"] == 34 * 2 * 2
 replicas = plan_serve("--sequences", 5, "--devices", "cpu:2", "--parallel", "dp=2")
 assert replicas["sequences"] == 6 and replicas["cache_tokens"] == 6 * 64 and replicas["replicas"] == 2, replicas
 assert replicas["cache_bytes"] == 2 * planned["cache_bytes"] and replicas["weight_bytes"] == planned["weight_bytes"], replicas

@@ -1575,7 +1575,9 @@ TSR_API void tsr_generator_free(tsr_generator* generator);
  *                         each device, as for the trainer) leaves room for, one context of each replica at least
  *                         (TSR_OUT_OF_MEMORY). Where they run out, the sequence that came last among those of the lowest
  *                         priority waits, to be computed again
- *   cache_type      str   model (default: as they are computed) | f16 | bf16: element type of keys and values
+ *   cache_type      str   model (default: as they are computed) | f16 | bf16 | q8_0: element type of keys and values, also
+ *                         of the draft model's. q8_0: 8 bits a number and a scale for each 32 of a head, 34 bytes;
+ *                         TSR_INVALID_ARGUMENT where heads are not a multiple of 32 wide
  *   prefix_cache    i64   0: every prompt is computed whole (default 1)
  *   step_tokens     i64   computed in a replica's step at most; longer prompts take several (default 256)
  *   speculation     str   off (default) | ngram | draft: tokens that are likely to come are computed along with the next
