@@ -34,6 +34,17 @@ tsr_status* tsr_engine_new(tsr_runtime* runtime, tsr_model* model, const tsr_opt
   });
 }
 
+tsr_status* tsr_engine_new_for_trainer(tsr_trainer* trainer, const tsr_options* options,
+                                       tsr_engine** out_engine) {
+  return guard([&]() -> Status {
+    TSR_RETURN_IF_ERROR(required({{trainer, "trainer"}, {out_engine, "out_engine"}}));
+    const CancelScope scope(trainer->value->runtime()->cancel_signal());
+    TSR_ASSIGN_OR_RETURN(auto engine, Engine::create(trainer->value, options_or_none(options)));
+    *out_engine = new tsr_engine{std::move(engine), {}, {}};
+    return {};
+  });
+}
+
 tsr_status* tsr_engine_submit(tsr_engine* engine, const tsr_options* options, const char* prompt, size_t size,
                               int64_t* out_request) {
   return guard([&]() -> Status {

@@ -22,6 +22,18 @@ tsr_status* tsr_generator_new(tsr_runtime* runtime, tsr_model* model, const tsr_
   });
 }
 
+tsr_status* tsr_generator_new_for_trainer(tsr_trainer* trainer, const tsr_options* options,
+                                          tsr_generator** out_generator) {
+  return guard([&]() -> Status {
+    TSR_RETURN_IF_ERROR(required({{trainer, "trainer"}, {out_generator, "out_generator"}}));
+    const CancelScope scope(trainer->value->runtime()->cancel_signal());
+    TSR_ASSIGN_OR_RETURN(auto generator,
+                         Generator::create(trainer->value, options ? options->value : Options{}));
+    *out_generator = new tsr_generator{std::move(generator), {}};
+    return {};
+  });
+}
+
 tsr_status* tsr_generator_start(tsr_generator* generator, const char* prompt, size_t size) {
   return tsr_generator_start_with(generator, nullptr, prompt, size);
 }

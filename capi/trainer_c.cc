@@ -12,6 +12,15 @@ void copy_step(const StepInfo& info, tsr_step* out_step) {
   copy_struct({sizeof(tsr_step), info.step, info.loss, info.grad_norm, info.lr, info.seconds}, out_step);
 }
 
+// The option of states.
+Result<bool> has_optimizer(const tsr_options* options) {
+  const Options none;
+  OptionReader reader(options ? options->value : none, "state");
+  const bool optimizer = reader.flag("optimizer", true);
+  TSR_RETURN_IF_ERROR(reader.finish());
+  return optimizer;
+}
+
 Result<TokenBatch> token_batch(const tsr_batch* batch) {
   TSR_ASSIGN_OR_RETURN(const tsr_batch it, copy_struct<tsr_batch>(batch));
   return TokenBatch{it.rows,     it.seq,     it.tokens,           it.labels,    it.positions,
@@ -166,6 +175,24 @@ tsr_status* tsr_trainer_resume(tsr_trainer* trainer, const char* folder) {
     TSR_RETURN_IF_ERROR(required({{trainer, "trainer"}, {folder, "folder"}}));
     TSR_RETURN_IF_ERROR(trainer->value->usable());
     return trainer->value->resume(folder);
+  });
+}
+
+tsr_status* tsr_trainer_save_state(tsr_trainer* trainer, const char* folder, const tsr_options* options) {
+  return guard([&]() -> Status {
+    TSR_RETURN_IF_ERROR(required({{trainer, "trainer"}, {folder, "folder"}}));
+    TSR_RETURN_IF_ERROR(trainer->value->usable());
+    TSR_ASSIGN_OR_RETURN(const bool optimizer, has_optimizer(options));
+    return trainer->value->save(folder, optimizer);
+  });
+}
+
+tsr_status* tsr_trainer_load_state(tsr_trainer* trainer, const char* folder, const tsr_options* options) {
+  return guard([&]() -> Status {
+    TSR_RETURN_IF_ERROR(required({{trainer, "trainer"}, {folder, "folder"}}));
+    TSR_RETURN_IF_ERROR(trainer->value->usable());
+    TSR_ASSIGN_OR_RETURN(const bool optimizer, has_optimizer(options));
+    return optimizer ? trainer->value->resume(folder) : trainer->value->load_parameters(folder);
   });
 }
 

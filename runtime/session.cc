@@ -320,7 +320,11 @@ void Session::cancel() {
   impl_->stop_run();
 }
 
-bool Session::failed() const { return impl_->failed; }
+bool Session::failed() const {
+  if (impl_->in_forked_child()) return impl_->failed;
+  const std::lock_guard lock(impl_->mutex);
+  return impl_->failed;
+}
 
 Status Session::restore() {
   if (impl_->in_forked_child()) return impl_->usable();
@@ -379,6 +383,10 @@ Status Session::zero_state() { return impl_->values.zero_states(); }
 bool Session::is_shared(std::string_view name) const {
   const Result<SessionTensor*> found = impl_->values.find_tensor(name);
   return found.ok() && impl_->values.is_shared(**found);
+}
+
+const std::byte* Session::parameter_address(int32_t rank, const SlotRef& at) const {
+  return static_cast<const std::byte*>(impl_->ranks[static_cast<size_t>(rank)]->memory().address(at));
 }
 
 // ---- reports

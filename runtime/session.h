@@ -108,10 +108,12 @@ class Session {
   Status fetch_into(std::string_view entry, std::string_view output, std::span<std::byte> out);
   Result<HostTensor> fetch(std::string_view entry, std::string_view output);
   void cancel();        // from any thread: the run in progress returns kCancelled
-  bool failed() const;  // since the last failed or cancelled run, until restore
+  bool failed() const;  // since the last failed or cancelled run, until restore; any thread
   Status restore();     // after an error: communicators are made again; state must be written again
   Status zero_state();  // all state to zeros
   bool is_shared(std::string_view name) const;  // whether the parameter lies in shared memory, on all ranks
+  // Where a rank has it, in memory of its device or of the host; null in the file tier.
+  const std::byte* parameter_address(int32_t rank, const SlotRef& at) const;
 
   std::vector<MemoryReport> memory();
   std::vector<CommReport> communication() const;

@@ -34,6 +34,18 @@ func NewEngineContext(ctx context.Context, r *Runtime, model *Model, options Opt
 	return &Engine{&engineCore{handle: h, texts: textsOf(options, 1), requests: map[int64]*requestEvents{}}}, nil
 }
 
+// NewTrainedEngine is an engine on the weights that a trainer trains, without a copy: by its plan, between its updates. The
+// header lists the options under tsr_engine_new_for_trainer.
+func NewTrainedEngine(t *Trainer, options Options) (*Engine, error) {
+	h, err := (*handle)(t).holdWith(raw.Tsr_engine_free, options, func(c, o uintptr, out *uintptr) uintptr {
+		return raw.Tsr_engine_new_for_trainer(c, o, out)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &Engine{&engineCore{handle: h, texts: textsOf(options, 1), requests: map[int64]*requestEvents{}}}, nil
+}
+
 // inner is the core; of a nil or zero Engine one that refuses everything.
 func (e *Engine) inner() *engineCore {
 	if e == nil || e.core == nil {

@@ -28,6 +28,14 @@ func NewGeneratorContext(ctx context.Context, r *Runtime, model *Model, options 
 	return (*Generator)(h), err
 }
 
+// NewTrainedGenerator is a generator on the weights that a trainer trains, as NewTrainedEngine is an engine.
+func NewTrainedGenerator(t *Trainer, options Options) (*Generator, error) {
+	h, err := (*handle)(t).holdWith(raw.Tsr_generator_free, options, func(c, o uintptr, out *uintptr) uintptr {
+		return raw.Tsr_generator_new_for_trainer(c, o, out)
+	})
+	return (*Generator)(h), err
+}
+
 // Close frees it; see the package.
 func (g *Generator) Close() { (*handle)(g).close() }
 

@@ -112,6 +112,26 @@ func (t *Trainer) Resume(folder string) error {
 	return (*handle)(t).call(func(c uintptr) uintptr { return raw.Tsr_trainer_resume(c, folder) })
 }
 
+// SaveState is Save; with the option optimizer 0 of parameters alone.
+func (t *Trainer) SaveState(folder string, options Options) error {
+	return t.state(folder, options, raw.Tsr_trainer_save_state)
+}
+
+// LoadState is Resume; with the option optimizer 0 it takes the parameters alone, of any checkpoint, and the training begins
+// with them.
+func (t *Trainer) LoadState(folder string, options Options) error {
+	return t.state(folder, options, raw.Tsr_trainer_load_state)
+}
+
+func (t *Trainer) state(folder string, options Options, call func(c uintptr, folder string, o uintptr) uintptr) error {
+	if err := noNUL("folder", folder); err != nil {
+		return err
+	}
+	c, done := (*handle)(t).use()
+	defer done()
+	return options.with(func(o uintptr) uintptr { return call(c, folder, o) })
+}
+
 // CheckpointInfo is JSON: what a checkpoint holds, and the adapters of the model that it is of.
 func CheckpointInfo(folder string) (string, error) {
 	if err := noNUL("folder", folder); err != nil {

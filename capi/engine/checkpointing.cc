@@ -35,6 +35,8 @@ bool widens(const TensorType& from, const TensorType& to) {
   return from.dtype == DType::kBF16 && to == TensorType{DType::kF32, from.shape};
 }
 
+// What a checkpoint without the optimizer says of itself.
+constexpr std::string_view kHolds = "holds", kParametersAlone = "parameters";
 constexpr std::string_view kBasePath = "base_path";
 constexpr std::string_view kRank = "adapter_rank", kAlpha = "adapter_alpha", kOn = "adapter_on";
 // Further options of adapters, AdapterSummary::more, after "adapter_".
@@ -151,8 +153,9 @@ Status check_tensors(const CheckpointInfo& found, const CheckpointInfo& wanted, 
 
 }  // namespace
 
-CheckpointInfo Trainer::checkpoint_info() const {
+CheckpointInfo Trainer::checkpoint_info(bool optimizer) const {
   CheckpointInfo info;
+  if (!optimizer) info.values[std::string(kHolds)] = kParametersAlone;
   info.step = step_;
   info.values["position"] = to_text(position_);
   info.values["skipped"] = to_text(skipped_);
@@ -179,7 +182,7 @@ CheckpointInfo Trainer::checkpoint_info() const {
   }
   if (!info.base.empty() && !base_.path().empty()) info.values[std::string(kBasePath)] = base_.path();
   for (const auto& state : running_->states())
-    if (!gradient_states_.contains(state.first)) info.tensors.push_back(state);
+    if (optimizer && !gradient_states_.contains(state.first)) info.tensors.push_back(state);
   return info;
 }
 
@@ -215,16 +218,16 @@ Result<std::string> checkpoint_json(const std::string& folder) {
   return dump(all);
 }
 
-Status Trainer::save(const std::string& folder) {
+Status Trainer::save(const std::string& folder, bool optimizer) {
   cancelled_ = false;
-  TSR_ASSIGN_OR_RETURN(WrittenCheckpoint written, write_checkpoint(folder));
+  TSR_ASSIGN_OR_RETURN(WrittenCheckpoint written, write_checkpoint(folder, optimizer));
   return written.commit();
 }
 
-Result<WrittenCheckpoint> Trainer::write_checkpoint(const std::string& folder) {
+Result<WrittenCheckpoint> Trainer::write_checkpoint(const std::string& folder, bool optimizer) {
   TSR_RETURN_IF_ERROR(check_values());
   TSR_RETURN_IF_ERROR(check_update_made());
-  CheckpointInfo info = checkpoint_info();
+  CheckpointInfo info = checkpoint_info(optimizer);
   std::vector<std::string> left_out;
   for (const BaseTensor& it : info.base) left_out.push_back(it.name);
   TSR_ASSIGN_OR_RETURN(info.base, base_.hashed(left_out, running_->threads(), cancelled_));
@@ -306,14 +309,18 @@ Status Trainer::take(const CheckpointReader& checkpoint, std::string_view name, 
   TSR_ASSIGN_OR_RETURN(HostTensor value, checkpoint.read(name));
   if (widens(value.type, type)) value = widened_to_f32(value);
   if (base_.is_own(name, value) && !base_.is_replaced(name)) return {};
-  return write(name, value);
+  return write_value(name, value);
 }
 
 Status Trainer::resume(const std::string& folder) {
   cancelled_ = false;
   TSR_ASSIGN_OR_RETURN(const CheckpointReader checkpoint, CheckpointReader::open(folder));
   const CheckpointInfo& found = checkpoint.info();
-  const CheckpointInfo wanted = checkpoint_info();
+  const CheckpointInfo wanted = checkpoint_info(true);
+  if (!settings_.evaluate_only && value_of(found, kHolds) == kParametersAlone)
+    return Status(StatusCode::kInvalidArgument,
+                  "the checkpoint holds parameters alone (it was saved with optimizer 0), a resumed training "
+                  "wants the optimizer's state: load it with tsr_trainer_load_state and optimizer 0");
   if (!settings_.evaluate_only) TSR_RETURN_IF_ERROR(check_settings(found, wanted));
   TSR_RETURN_IF_ERROR(check_adapters(found, wanted));
   TSR_RETURN_IF_ERROR(check_base(found));
@@ -321,6 +328,7 @@ Status Trainer::resume(const std::string& folder) {
   TSR_ASSIGN_OR_RETURN(const int64_t position, number(found, "position"));
   TSR_ASSIGN_OR_RETURN(const int64_t skipped, number(found, "skipped"));
   TSR_RETURN_IF_ERROR(check_base_contents(found));
+  const WeightLock::Update update(weight_lock_);
   if (running_->failed()) TSR_RETURN_IF_ERROR(running_->restore());
   weights_invalid_ = true;
   for (const auto* tensors : {&running_->parameters(), &running_->states()})
@@ -331,6 +339,26 @@ Status Trainer::resume(const std::string& folder) {
   step_ = found.step;
   position_ = position;
   skipped_ = skipped;
+  return {};
+}
+
+Status Trainer::load_parameters(const std::string& folder) {
+  cancelled_ = false;
+  TSR_ASSIGN_OR_RETURN(const CheckpointReader checkpoint, CheckpointReader::open(folder));
+  const CheckpointInfo& found = checkpoint.info();
+  const CheckpointInfo wanted = checkpoint_info(false);
+  TSR_RETURN_IF_ERROR(check_adapters(found, wanted));
+  TSR_RETURN_IF_ERROR(check_base(found));
+  TSR_RETURN_IF_ERROR(check_tensors(found, wanted, true));
+  TSR_RETURN_IF_ERROR(check_base_contents(found));
+  const WeightLock::Update update(weight_lock_);
+  if (running_->failed()) TSR_RETURN_IF_ERROR(running_->restore());
+  weights_invalid_ = true;
+  for (const auto& [name, type] : running_->parameters()) TSR_RETURN_IF_ERROR(take(checkpoint, name, type));
+  TSR_RETURN_IF_ERROR(running_->session().zero_state());
+  TSR_RETURN_IF_ERROR(clear_gradients());
+  weights_invalid_ = false;
+  step_ = position_ = skipped_ = 0;
   return {};
 }
 

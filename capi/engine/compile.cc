@@ -265,10 +265,26 @@ Result<std::shared_ptr<const Graph>> with_angles_of(std::shared_ptr<const Graph>
   return std::make_shared<const Graph>(std::move(shared));
 }
 
+// The same along a trainer's plan, in its settings.
+template <class Settings>
+Result<std::shared_ptr<const Graph>> trained_graph(const Graph& forward, const Settings& settings,
+                                                   Result<Graph> (*graph_of)(const Graph&, const Settings&,
+                                                                             const TrainerSettings&),
+                                                   const TrainedPlan& along, const DeviceSet& devices) {
+  TSR_ASSIGN_OR_RETURN(Graph graph, graph_of(forward, settings, finalized(along.settings, devices)));
+  return std::make_shared<const Graph>(std::move(graph));
+}
+
 // Plans the entries.
 template <class Settings>
 Result<CompiledProgram> compile_inference(std::span<const GraphToPlan> graphs, const Settings& settings,
-                                          int64_t batch, const std::shared_ptr<DeviceSet>& devices) {
+                                          int64_t batch, const std::shared_ptr<DeviceSet>& devices,
+                                          const TrainedPlan* along = nullptr) {
+  if (along != nullptr) {
+    TSR_ASSIGN_OR_RETURN(EntryPlans planned,
+                         plan_entries_along(graphs, settings.compute, along->entries, *devices));
+    return compiled_from(std::move(planned), *devices, false, settings.compute.memory_limit);
+  }
   return with_remedy(plan_all(graphs, settings.compute, batch, devices), settings.inference.precision,
                      *devices);
 }
@@ -298,19 +314,24 @@ std::vector<ScoreEntry> shorter_and_shorter(std::string_view name, int64_t longe
 }  // namespace
 
 Result<CompiledProgram> compile_generation(const Graph& forward, const GeneratorSettings& settings,
-                                           const std::shared_ptr<DeviceSet>& devices) {
-  TSR_ASSIGN_OR_RETURN(auto graph, inference_graph(forward, settings, decoding_of, *devices));
+                                           const std::shared_ptr<DeviceSet>& devices,
+                                           const TrainedPlan* along) {
+  TSR_ASSIGN_OR_RETURN(
+      auto graph, along != nullptr ? trained_graph(forward, settings, decoding_as_trained, *along, *devices)
+                                   : inference_graph(forward, settings, decoding_of, *devices));
   TSR_ASSIGN_OR_RETURN(graph, with_angles_of(std::move(graph), *devices));
   std::vector<GraphToPlan> graphs = {GraphToPlan::create("decode", graph, {{"T", 1}})};
   for (const PrefillChunk& chunk : kPrefillChunks)
     if (chunk.tokens <= settings.context && (chunk.tokens <= kLargestChunkOnCores || !is_on_cores(*devices)))
       graphs.push_back(GraphToPlan::create(std::string(chunk.entry), graph, {{"T", chunk.tokens}}));
-  return compile_inference(graphs, settings, 1, devices);
+  return compile_inference(graphs, settings, 1, devices, along);
 }
 
 Result<CompiledProgram> compile_serving(const Graph& forward, const ServingSettings& settings,
-                                        const std::shared_ptr<DeviceSet>& devices) {
-  TSR_ASSIGN_OR_RETURN(auto graph, inference_graph(forward, settings, serving_of, *devices));
+                                        const std::shared_ptr<DeviceSet>& devices, const TrainedPlan* along) {
+  TSR_ASSIGN_OR_RETURN(
+      auto graph, along != nullptr ? trained_graph(forward, settings, serving_as_trained, *along, *devices)
+                                   : inference_graph(forward, settings, serving_of, *devices));
   TSR_ASSIGN_OR_RETURN(graph, with_angles_of(std::move(graph), *devices));
   std::vector<GraphToPlan> graphs;
   for (const ServingEntry& entry : serving_entries(settings))
@@ -326,7 +347,7 @@ Result<CompiledProgram> compile_serving(const Graph& forward, const ServingSetti
   add(kPageReadEntry, std::move(read), stored_slots(settings));
   TSR_ASSIGN_OR_RETURN(Graph write, make_page_write(*graph));
   add(kPageWriteEntry, std::move(write), stored_slots(settings));
-  return compile_inference(graphs, settings, 1, devices);
+  return compile_inference(graphs, settings, 1, devices, along);
 }
 
 std::vector<ScoreEntry> score_entries(const ScorerSettings& settings) {

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -74,9 +75,17 @@ inline constexpr PrefillChunk kPrefillChunks[] = {
     {"prefill.1024", 1024}, {"prefill.512", 512}, {"prefill.128", 128}, {"prefill.16", 16}};
 inline constexpr int64_t kLargestChunkOnCores = 512;
 
-// Compiles entries "decode" (one token) and those of kPrefillChunks that fit the context and devices.
+// TrainedPlan: a trainer's program, along which others are planned: they compute as it does, on weights where it has them.
+struct TrainedPlan {
+  const TrainerSettings& settings;
+  std::span<const PlannedEntry> entries;
+};
+
+// Compiles entries "decode" (one token) and those of kPrefillChunks that fit the context and devices. Along a trainer's
+// plan settings.inference means nothing.
 Result<CompiledProgram> compile_generation(const Graph& forward, const GeneratorSettings& settings,
-                                           const std::shared_ptr<DeviceSet>& devices);
+                                           const std::shared_ptr<DeviceSet>& devices,
+                                           const TrainedPlan* along = nullptr);
 
 // ScoreEntry: an entry that scores windows of up to so many tokens.
 struct ScoreEntry {

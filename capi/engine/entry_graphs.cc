@@ -87,6 +87,45 @@ Result<Graph> with_weights(const Graph& graph, const LogicalGraph& logical,
   return inference.tf32_matmuls ? with_tf32_matmuls(made) : std::move(made);
 }
 
+// The same with its weights as evaluations have them.
+Result<Graph> with_evaluated_weights(Graph graph, const StoredTypes& stored,
+                                     const TrainerSettings& settings) {
+  if (settings.eval_weights)
+    return with_stored_weights(graph, {.types = stored,
+                                       .matrices = settings.eval_weights,
+                                       .q8_activations = rounds_to_q8(settings.eval_activations),
+                                       .bf16_activations = rounds_to_bf16(settings.eval_activations)});
+  return with_parameters_as_set(std::move(graph), stored, settings);
+}
+
+// What trains is f32, in evaluations too.
+void erase_trained(StoredTypes& stored, const Graph& graph, const TrainerSettings& settings) {
+  if (settings.evaluate_only) return;
+  for (const TensorId id : graph.tensors_of_kind(TensorKind::kParameter))
+    if (graph.tensor(id).trainable) stored.erase(graph.tensor(id).name);
+}
+
+// The forward graph in the precision of training, and the types of what does not train.
+Result<LogicalGraph> forward_as_trained(const Graph& given, const TrainerSettings& settings) {
+  TSR_ASSIGN_OR_RETURN(LogicalGraph logical, with_logical_weights(given));
+  TSR_RETURN_IF_ERROR(freeze(logical.graph, settings.frozen));
+  erase_trained(logical.stored, logical.graph, settings);
+  if (settings.precision != DType::kF32) {
+    TSR_ASSIGN_OR_RETURN(logical.graph, with_mixed_precision(logical.graph, settings.precision));
+  }
+  return logical;
+}
+
+// The weights of a graph made from that.
+Result<Graph> with_weights_as_trained(const Graph& graph, const StoredTypes& stored,
+                                      const TrainerSettings& settings) {
+  Graph made = graph;
+  if (settings.tf32_matmuls) {
+    TSR_ASSIGN_OR_RETURN(made, with_tf32_matmuls(graph));
+  }
+  return with_evaluated_weights(std::move(made), stored, settings);
+}
+
 Status require_language_model(const Graph& forward, std::string_view doing) {
   TSR_RETURN_IF_ERROR(require(forward, TensorKind::kInput, "tokens", doing));
   return require(forward, TensorKind::kActivation, "logits", doing);
@@ -127,10 +166,7 @@ Result<LogicalGraph> with_loss_of(const Graph& given, bool language_model, std::
   if (settings.tf32_matmuls) {
     TSR_ASSIGN_OR_RETURN(with_loss, with_tf32_matmuls(with_loss));
   }
-  // In evaluations too: what trains is f32 in both.
-  for (const TensorId id : with_loss.tensors_of_kind(TensorKind::kParameter))
-    if (with_loss.tensor(id).trainable && !settings.evaluate_only)
-      logical.stored.erase(with_loss.tensor(id).name);
+  erase_trained(logical.stored, with_loss, settings);
   return LogicalGraph{std::move(with_loss), std::move(logical.stored)};
 }
 
@@ -167,12 +203,7 @@ Result<Graph> step_of(const LogicalGraph& with_loss, const TrainerSettings& sett
 
 Result<Graph> evaluation_of(const LogicalGraph& with_loss, const TrainerSettings& settings) {
   TSR_ASSIGN_OR_RETURN(Graph evaluation, make_evaluation(with_loss.graph, settings.step.fp8_matmuls));
-  if (settings.eval_weights)
-    return with_stored_weights(evaluation, {.types = with_loss.stored,
-                                            .matrices = settings.eval_weights,
-                                            .q8_activations = rounds_to_q8(settings.eval_activations),
-                                            .bf16_activations = rounds_to_bf16(settings.eval_activations)});
-  return with_parameters_as_set(std::move(evaluation), with_loss.stored, settings);
+  return with_evaluated_weights(std::move(evaluation), with_loss.stored, settings);
 }
 
 Result<Graph> training_step(const Graph& forward, bool language_model, const TrainerSettings& settings) {
@@ -189,18 +220,43 @@ Result<Graph> decoding_of(const Graph& given, const GeneratorSettings& settings)
   return with_weights(decoding, logical, settings.inference);
 }
 
-Result<Graph> serving_of(const Graph& given, const ServingSettings& settings) {
-  TSR_ASSIGN_OR_RETURN(const LogicalGraph logical, with_logical_weights(given));
-  if (is_bidirectional(logical.graph))
+Result<Graph> decoding_as_trained(const Graph& given, const GeneratorSettings& settings,
+                                  const TrainerSettings& trainer) {
+  TSR_RETURN_IF_ERROR(require_language_model(given, "generating"));
+  TSR_ASSIGN_OR_RETURN(const LogicalGraph logical, forward_as_trained(given, trainer));
+  TSR_ASSIGN_OR_RETURN(const Graph decoding,
+                       make_decoding(logical.graph, {.cache_capacity = settings.context, .sample = true}));
+  return with_weights_as_trained(decoding, logical.stored, trainer);
+}
+
+namespace {
+
+Status require_served(const Graph& forward) {
+  if (is_bidirectional(forward))
     return Status(
         StatusCode::kInvalidArgument,
         "serving: the model reads texts in both directions, so that every token changes those before it; "
         "wanted a causal model. Vectors and classes of its texts: tsr_embedder (tessera embed, tessera "
         "classify)");
-  TSR_RETURN_IF_ERROR(require_language_model(logical.graph, "serving"));
+  return require_language_model(forward, "serving");
+}
+
+}  // namespace
+
+Result<Graph> serving_of(const Graph& given, const ServingSettings& settings) {
+  TSR_ASSIGN_OR_RETURN(const LogicalGraph logical, with_logical_weights(given));
+  TSR_RETURN_IF_ERROR(require_served(logical.graph));
   TSR_ASSIGN_OR_RETURN(const Graph computed, computed_in(logical.graph, settings.inference));
   TSR_ASSIGN_OR_RETURN(const Graph serving, make_serving(computed, serving_options(settings)));
   return with_weights(serving, logical, settings.inference);
+}
+
+Result<Graph> serving_as_trained(const Graph& given, const ServingSettings& settings,
+                                 const TrainerSettings& trainer) {
+  TSR_RETURN_IF_ERROR(require_served(given));
+  TSR_ASSIGN_OR_RETURN(const LogicalGraph logical, forward_as_trained(given, trainer));
+  TSR_ASSIGN_OR_RETURN(const Graph serving, make_serving(logical.graph, serving_options(settings)));
+  return with_weights_as_trained(serving, logical.stored, trainer);
 }
 
 Result<Graph> scoring_of(const Graph& given, const ScorerSettings& settings) {

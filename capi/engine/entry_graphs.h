@@ -9,6 +9,8 @@
 
 namespace tessera {
 
+struct ServingSettings;
+
 // The forward graph with its loss, dropout, frozen parameters and element types. Its weights are f32;
 // `stored` has the types that the model keeps them in. With language_model the loss is made from "logits";
 // else the graph has its own output "loss".
@@ -33,6 +35,12 @@ Result<Graph> training_step(const Graph& forward, bool language_model, const Tra
 
 // The graph that decodes a chunk of tokens: their logits, and one sampled token.
 Result<Graph> decoding_of(const Graph& forward, const GeneratorSettings& settings);
+// The same, and that of a server's step (serving_settings.h), with weights and precision as a trainer has them. The
+// trainer's settings are complete (compile.h).
+Result<Graph> decoding_as_trained(const Graph& forward, const GeneratorSettings& settings,
+                                  const TrainerSettings& trainer);
+Result<Graph> serving_as_trained(const Graph& forward, const ServingSettings& settings,
+                                 const TrainerSettings& trainer);
 
 // The graph that scores windows of tokens (graph/transform/scoring.h). `settings` are finalized.
 Result<Graph> scoring_of(const Graph& forward, const ScorerSettings& settings);

@@ -61,6 +61,8 @@ struct PlanRequest {
   std::shared_ptr<DeviceSet> measured;  // devices that try plans to choose between them; null: none
   bool any_that_fits = false;           // whether any plan that fits will do, fast or not
   KnownAttempts* known = nullptr;       // of the first entry, under other limits
+  std::span<const PlannedEntry> followed =
+      {};  // entries of another program that all follow; none: they follow the first
 };
 
 // LeastFound: the least memory found to suffice, where the first entry does not fit.
@@ -84,6 +86,9 @@ Result<EntryPlans> plan_once(const PlanRequest& request, int64_t limit, const Cl
     options.memory_limit = limit;
     options.advise = false;  // advice is for all entries together
     PlannedEntry entry{graph.name, graph.graph, {}};
+    std::vector<PlannedGraph> before;
+    for (const std::span<const PlannedEntry> of : {request.followed, std::span<const PlannedEntry>(entries)})
+      for (const PlannedEntry& it : of) before.push_back({it.graph.get(), &it.plan});
     if (entries.empty() && given_plan != nullptr) {
       entry.plan = *given_plan;
       entry.plan.estimate.profile = request.profile;
@@ -95,7 +100,7 @@ Result<EntryPlans> plan_once(const PlanRequest& request, int64_t limit, const Cl
       TSR_ASSIGN_OR_RETURN(entry.plan,
                            plan_along_state(*graph.graph, graph.symbols, *entries[0].graph, entries[0].plan));
     } else {
-      if (entries.empty()) {
+      if (before.empty()) {
         options.parallel = compute.parallel;
         options.pins = compute.pins;
         if (least != nullptr) options.least_limit = &least->limit, options.smallest = &least->plan;
@@ -106,10 +111,9 @@ Result<EntryPlans> plan_once(const PlanRequest& request, int64_t limit, const Cl
           options.measure = measured_steps(request.measured, graph.graph);
         }
       } else {  // parameters and state stay at the first entry's placement
-        options.like = &entries[0].plan;
-        options.like_graph = entries[0].graph.get();
-        for (const PlannedEntry& before : std::span(entries).subspan(1))
-          options.also_like.push_back({before.graph.get(), &before.plan});
+        options.like = before[0].plan;
+        options.like_graph = before[0].graph;
+        options.also_like.assign(before.begin() + 1, before.end());
         options.memory_limit = kNoLimit;  // the limit applies to all entries together
       }
       Result<PlanResult> made = make_plan(*graph.graph, cluster, catalog, options);
@@ -250,6 +254,25 @@ Result<EntryPlans> plan_entries(std::span<const GraphToPlan> graphs, const Compu
     TSR_RETURN_IF_ERROR(lower_entries(planned, devices.catalog()));
   }
   return planned;
+}
+
+Result<EntryPlans> plan_entries_along(std::span<const GraphToPlan> graphs, const ComputeSettings& compute,
+                                      std::span<const PlannedEntry> followed, const DeviceSet& devices) {
+  const Cluster cluster = devices.cluster();
+  const PlanRequest request{.graphs = graphs,
+                            .compute = compute,
+                            .batch = 1,
+                            .profile = profile_of(devices),
+                            .measured = nullptr,
+                            .followed = followed};
+  TSR_ASSIGN_OR_RETURN(EntryPlans planned, plan_once(request, kNoLimit, cluster, devices.catalog(), nullptr));
+  const int64_t limit = limit_of(cluster, compute.memory_limit),
+                needed = planned.largest_limited_bytes(cluster);
+  if (limit == 0 || needed <= limit) return planned;
+  return Status(StatusCode::kOutOfMemory,
+                format("it takes {} bytes of a device with its weights, {} are left", needed, limit))
+      .with_number("needed_bytes", needed)
+      .with_number("limit_bytes", limit);
 }
 
 Result<Graph> graph_of_plan(const Plan& plan, const Graph& given) {

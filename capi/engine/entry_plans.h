@@ -64,6 +64,10 @@ Status lower_entries(EntryPlans& plans, const KernelCatalog& catalog);
 Result<EntryPlans> plan_entries(std::span<const GraphToPlan> graphs, const ComputeSettings& compute,
                                 int64_t batch, const std::shared_ptr<DeviceSet>& devices);
 
+// All follow the entries of another program on the same devices: parameters are where that has them.
+Result<EntryPlans> plan_entries_along(std::span<const GraphToPlan> graphs, const ComputeSettings& compute,
+                                      std::span<const PlannedEntry> followed, const DeviceSet& devices);
+
 // Bytes of a device that plans may fill: `memory_limit`, or if that is 0 the memory of the smallest device.
 // 0: no limit.
 int64_t limit_of(const Cluster& cluster, int64_t memory_limit);

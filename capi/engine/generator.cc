@@ -4,6 +4,7 @@
 #include <array>
 #include <chrono>
 #include <ranges>
+#include <utility>
 
 #include "capi/engine/host_view.h"
 #include "capi/engine/program_cache.h"
@@ -35,7 +36,6 @@ Result<std::unique_ptr<Generator>> Generator::create(std::shared_ptr<Runtime> ru
   TSR_ASSIGN_OR_RETURN(std::shared_ptr<DeviceSet> devices,
                        runtime->open_devices(settings.compute.devices, settings.compute.profile));
   const Graph forward = model->graph();
-  generator->rope_switch_ = rope_switch(forward) < settings.context ? rope_switch(forward) : 0;
   const auto make = [&]() -> Result<std::shared_ptr<const LoadedProgram>> {
     TSR_ASSIGN_OR_RETURN(CompiledProgram compiled, compile_generation(forward, settings, devices));
     if (settings.inference.repack) take_arranged_variants(compiled.program, *devices);
@@ -44,18 +44,45 @@ Result<std::unique_ptr<Generator>> Generator::create(std::shared_ptr<Runtime> ru
   TSR_ASSIGN_OR_RETURN(auto prepared,
                        model->programs().find_or_make(format("generator {}", settings.context), forward,
                                                       options, settings.compute, *runtime, *devices, make));
-  TSR_ASSIGN_OR_RETURN(
-      generator->running_,
-      ProgramRunner::create(std::move(prepared), SessionOptions{.trace = settings.compute.trace}, model,
-                            model->seed()));
-  const Shape& logits = forward.type(*forward.find_output("logits")).shape;
-  generator->vocabulary_ = static_cast<int32_t>(logits[logits.rank() - 1]);
-  generator->tokenizer_ = model->tokenizer();
-  TSR_RETURN_IF_ERROR(generator->check_stop(settings.text));
-  generator->report_.context = settings.context;
-  generator->count_bytes_read();
-  generator->report_.launches = generator->running_->session().launches(kDecode);
+  TSR_ASSIGN_OR_RETURN(auto running, ProgramRunner::create(std::move(prepared),
+                                                           SessionOptions{.trace = settings.compute.trace},
+                                                           model, model->seed()));
+  TSR_RETURN_IF_ERROR(generator->take_program(std::move(running), forward, *model));
   return generator;
+}
+
+Result<std::unique_ptr<Generator>> Generator::create(std::shared_ptr<Trainer> trainer,
+                                                     const Options& options) {
+  TSR_ASSIGN_OR_RETURN(auto weights, TrainedWeights::of(std::move(trainer)));
+  TSR_RETURN_IF_ERROR(TrainedWeights::check_options(options, "generator"));
+  std::unique_ptr<Generator> generator(new Generator);
+  TSR_ASSIGN_OR_RETURN(generator->settings_, read_generator_settings(options));
+  GeneratorSettings& settings = generator->settings_;
+  TSR_RETURN_IF_ERROR(finalize_context(settings, weights->model()->context_length()));
+  const bool trace = settings.compute.trace;
+  TSR_ASSIGN_OR_RETURN(settings.compute, weights->compute_settings(settings.compute.memory_limit));
+  const Graph& forward = weights->forward();
+  const TrainedPlan along = weights->plan();
+  TSR_ASSIGN_OR_RETURN(CompiledProgram compiled,
+                       compile_generation(forward, settings, weights->devices(), &along));
+  TSR_ASSIGN_OR_RETURN(auto running, weights->load(std::move(compiled), SessionOptions{.trace = trace}));
+  TSR_RETURN_IF_ERROR(generator->take_program(std::move(running), forward, *weights->model()));
+  generator->trained_ = std::move(weights);
+  return generator;
+}
+
+Status Generator::take_program(std::unique_ptr<ProgramRunner> running, const Graph& forward,
+                               const SharedModel& model) {
+  running_ = std::move(running);
+  rope_switch_ = rope_switch(forward) < settings_.context ? rope_switch(forward) : 0;
+  const Shape& logits = forward.type(*forward.find_output("logits")).shape;
+  vocabulary_ = static_cast<int32_t>(logits[logits.rank() - 1]);
+  tokenizer_ = model.tokenizer();
+  TSR_RETURN_IF_ERROR(check_stop(settings_.text));
+  report_.context = settings_.context;
+  count_bytes_read();
+  report_.launches = running_->session().launches(kDecode);
+  return {};
 }
 
 // The worker waits for its job, which ends soon.
@@ -280,8 +307,17 @@ Result<int32_t> Generator::prefill(std::span<const int32_t> prompt, int64_t done
   return token;
 }
 
+Result<std::optional<WeightLock::Reading>> Generator::hold_weights() {
+  if (trained_ == nullptr) return std::optional<WeightLock::Reading>();
+  TSR_ASSIGN_OR_RETURN(WeightLock::Reading reading, trained_->read(*running_, weights_version_));
+  is_stale_ |= std::exchange(weights_version_, reading.version()) != reading.version();
+  return std::optional<WeightLock::Reading>(std::move(reading));
+}
+
 Result<int32_t> Generator::append(int32_t last, int64_t start) {
-  if (rope_row(start + 1) == rope_row_) return advance(kDecode, 1, std::array{last}, start);
+  TSR_ASSIGN_OR_RETURN(const std::optional<WeightLock::Reading> reading, hold_weights());
+  if (!std::exchange(is_stale_, false) && rope_row(start + 1) == rope_row_)
+    return advance(kDecode, 1, std::array{last}, start);
   rope_row_ = rope_row(start + 1);
   std::vector<int32_t> all(cached_.begin(), cached_.begin() + start);
   all.push_back(last);
@@ -324,10 +360,15 @@ Result<Finish> Generator::generate(std::span<const int32_t> prompt) {
   if (text_.max_tokens > 0) room = std::min(room, text_.max_tokens);
 
   auto begin = std::chrono::steady_clock::now();
-  const int64_t reused = count_reusable(prompt);
-  prefilled_ = reused;
-  rope_row_ = rope_row(count);
-  TSR_ASSIGN_OR_RETURN(int32_t token, prefill(prompt, reused));
+  int64_t reused = 0;
+  int32_t token = -1;
+  {
+    TSR_ASSIGN_OR_RETURN(const std::optional<WeightLock::Reading> reading, hold_weights());
+    if (!std::exchange(is_stale_, false)) reused = count_reusable(prompt);
+    prefilled_ = reused;
+    rope_row_ = rope_row(count);
+    TSR_ASSIGN_OR_RETURN(token, prefill(prompt, reused));
+  }
   {
     const std::lock_guard lock(mutex_);
     report_.reused_tokens = reused;

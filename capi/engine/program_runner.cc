@@ -72,6 +72,15 @@ Result<std::unique_ptr<ProgramRunner>> ProgramRunner::create(std::shared_ptr<con
   return running;
 }
 
+Result<std::unique_ptr<ProgramRunner>> ProgramRunner::create_on(std::shared_ptr<const LoadedProgram> prepared,
+                                                                SessionOptions options) {
+  const std::shared_ptr<const SharedWeights> weights = options.weights;
+  TSR_ASSIGN_OR_RETURN(std::unique_ptr<ProgramRunner> running,
+                       create(std::move(prepared), std::move(options)));
+  running->weights_ = weights;
+  return running;
+}
+
 Result<std::unique_ptr<ProgramRunner>> ProgramRunner::create(std::shared_ptr<const LoadedProgram> prepared,
                                                              SessionOptions options,
                                                              const std::shared_ptr<SharedModel>& model,
@@ -80,10 +89,8 @@ Result<std::unique_ptr<ProgramRunner>> ProgramRunner::create(std::shared_ptr<con
   const size_t at_once = threads_of(*prepared->runtime);
   TSR_ASSIGN_OR_RETURN(options.weights,
                        model->weights().take(model, prepared->devices, *prepared->executable, seed, at_once));
-  const std::shared_ptr<const SharedWeights> weights = options.weights;
   TSR_ASSIGN_OR_RETURN(std::unique_ptr<ProgramRunner> running,
-                       create(std::move(prepared), std::move(options)));
-  running->weights_ = weights;
+                       create_on(std::move(prepared), std::move(options)));
   TSR_RETURN_IF_ERROR(running->write_parameters(*model, seed));
   return running;
 }

@@ -30,6 +30,9 @@ class ProgramRunner {
  public:
   static Result<std::unique_ptr<ProgramRunner>> create(std::shared_ptr<const LoadedProgram> prepared,
                                                  SessionOptions options);
+  // On the parameters of options.weights, all of them.
+  static Result<std::unique_ptr<ProgramRunner>> create_on(std::shared_ptr<const LoadedProgram> prepared,
+                                                          SessionOptions options);
   // With the model's parameters; what the program only reads is shared with other sessions over the model.
   static Result<std::unique_ptr<ProgramRunner>> create(std::shared_ptr<const LoadedProgram> prepared,
                                                        SessionOptions options,
@@ -68,6 +71,7 @@ class ProgramRunner {
   Session& session() { return *session_; }
   std::string trace_json();  // what ran since the last call
   const PlanRecord& record() const { return *prepared_->record; }
+  const std::shared_ptr<const SharedWeights>& weights() const { return weights_; }  // null: all are its own
   const std::shared_ptr<const LoadedProgram>& prepared() const { return prepared_; }
 
  private:

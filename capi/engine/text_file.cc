@@ -61,7 +61,7 @@ Result<std::string> read_to_end(int file, std::string text, std::string_view nam
   for (;;) {
     cancellation_point();
     if (!sized) wait_for_text(file);
-    const ssize_t got = read(file, part.data(), part.size());
+    const ssize_t got = ::read(file, part.data(), part.size());
     if (got == 0) return text;
     if (got < 0 && (errno == EINTR || errno == EAGAIN)) continue;
     if (got < 0) return read_failure(errno, "read", name);

@@ -108,7 +108,9 @@ Result<std::shared_ptr<Trainer>> Trainer::create(std::shared_ptr<Runtime> runtim
   if (!settings.losses.empty() && settings.seq == 0)
     return Status(StatusCode::kInvalidArgument,
                   "trainer: option 'losses' needs 'seq', the tokens of a row, where there is no dataset");
-  const Graph forward = model->graph();
+  trainer->model_ = model;
+  trainer->forward_ = std::make_shared<const Graph>(model->graph());
+  const Graph& forward = *trainer->forward_;
   trainer->adapters_ = adapter_summary(forward);
   const int64_t context = model->context_length();
   if (dataset) {
@@ -141,7 +143,7 @@ Result<std::shared_ptr<Trainer>> Trainer::create(std::shared_ptr<Runtime> runtim
   for (const TensorId id : step.tensors_of_kind(TensorKind::kParameter))
     if (step.tensor(id).trainable) trainer->trained_.insert(step.tensor(id).name);
   TSR_RETURN_IF_ERROR(trainer->find_base(*model));
-  TSR_RETURN_IF_ERROR(check_storable(trainer->checkpoint_info()));
+  TSR_RETURN_IF_ERROR(check_storable(trainer->checkpoint_info(true)));
 
   trainer->find_gradient_states();
   std::vector<std::string> entries;
@@ -249,6 +251,7 @@ Result<StepInfo> Trainer::step() {
     return Status(StatusCode::kFailedPrecondition,
                   "the dataset keeps all its samples for evaluation (eval_fraction)");
   const auto begin = std::chrono::steady_clock::now();
+  const WeightLock::Update update(weight_lock_);
   StepInfo info;
   for (int left_out = 0;; ++left_out) {
     TSR_ASSIGN_OR_RETURN(info, run_step());
@@ -415,6 +418,11 @@ Result<HostTensor> Trainer::read(std::string_view name) {
 }
 
 Status Trainer::write(std::string_view name, const HostTensor& value) {
+  const WeightLock::Update update(weight_lock_);
+  return write_value(name, value);
+}
+
+Status Trainer::write_value(std::string_view name, const HostTensor& value) {
   base_.set_replaced(name, true);  // a write that fails may have reached some devices
   TSR_RETURN_IF_ERROR(running_->session().write(name, value));
   base_.set_replaced(name, !base_.is_own(name, value));

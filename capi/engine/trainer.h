@@ -18,6 +18,7 @@
 #include "capi/engine/program_runner.h"
 #include "capi/engine/settings.h"
 #include "capi/engine/token_batch.h"
+#include "capi/engine/weight_lock.h"
 #include "graph/analysis/index_inputs.h"
 #include "serialize/checkpoint.h"
 
@@ -58,11 +59,13 @@ class Trainer {
   // The update. A norm that is not finite is kFailedPrecondition: all values are as before, the gradients gone.
   Result<StepInfo> optimizer_step(const Options& options);
 
-  Status save(const std::string& folder);
+  Status save(const std::string& folder, bool optimizer = true);
   // The checkpoint that `save` puts in its place, for whoever has the lease; `cancel` ends it from then on.
-  Result<WrittenCheckpoint> write_checkpoint(const std::string& folder);
+  Result<WrittenCheckpoint> write_checkpoint(const std::string& folder, bool optimizer = true);
   static Status check_folder(const std::string& folder);  // what save would say at once
   Status resume(const std::string& folder);
+  // The checkpoint's parameters alone: the optimizer, the schedule and the data begin again.
+  Status load_parameters(const std::string& folder);
   Status store(SharedModel& model);
   // What saving the model after `store` would write; the model stays as it is, and one tensor at a time is in host
   // memory. It uses this trainer.
@@ -74,6 +77,13 @@ class Trainer {
   std::string report_json();
   std::string trace_json();
   const std::shared_ptr<Runtime>& runtime() const { return running_->prepared()->runtime; }
+  // For programs on its weights (trained_weights.h).
+  const TrainerSettings& settings() const { return settings_; }
+  const std::shared_ptr<SharedModel>& model() const { return model_; }
+  const Graph& forward_graph() const { return *forward_; }  // of the model, as it was
+  ProgramRunner& runner() const { return *running_; }
+  WeightLock& weight_lock() const { return weight_lock_; }
+  Status check_values() const;                     // kFailedPrecondition where those on the devices are lost
   std::shared_ptr<const PlanRecord> plan() const;  // with its program
   void cancel();                                   // any thread
 
@@ -108,23 +118,26 @@ class Trainer {
   void find_gradient_states();
   Status clear_gradients();
   Status check_update_made() const;        // kFailedPrecondition where gradients wait
-  CheckpointInfo checkpoint_info() const;  // its base without hashes, typed as in the program
+  CheckpointInfo checkpoint_info(bool optimizer) const;  // its base without hashes, typed as in the program
   // Whether checkpoints leave the parameter out: no step changes it, and it has the model's own value.
   bool is_left_out(std::string_view name) const {
     return frozen_.contains(name) && base_.find(name) != nullptr && !base_.is_replaced(name);
   }
   Status check_base(const CheckpointInfo& found) const;  // names and types
   Status check_base_contents(const CheckpointInfo& found);
+  Status write_value(std::string_view name, const HostTensor& value);  // in an update
   Status take(const CheckpointReader& checkpoint, std::string_view name, const TensorType& type);
   Result<HostTensor> stored_value(std::string_view name, const TensorType& type);  // as the model has it
   bool is_rounded(std::string_view name, const TensorType& type) const;
   // Parameters that are f32 here, for training, and stored in fewer bits in `model`.
   std::vector<std::string> widened_parameters(const Graph& model) const;
-  Status check_values() const;  // kFailedPrecondition where those on the devices are lost
   void note_measurements();
   void record_touched_bytes();  // records the bytes that evaluation touched beyond training
 
   TrainerSettings settings_;
+  std::shared_ptr<SharedModel> model_;
+  std::shared_ptr<const Graph> forward_;
+  mutable WeightLock weight_lock_;          // an update: whatever changes parameters
   std::optional<AdapterSummary> adapters_;  // of the model
   std::shared_ptr<const Dataset> dataset_;
   std::unique_ptr<ProgramRunner> running_;

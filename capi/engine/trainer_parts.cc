@@ -245,6 +245,7 @@ Result<StepInfo> Trainer::optimizer_step(const Options& options) {
   TSR_RETURN_IF_ERROR(running_->feed_scalar(kUpdateEntry, "step", static_cast<double>(info.step)));
   const int64_t parts = std::exchange(accumulated_, 0);
   accumulated_loss_ = 0;
+  const WeightLock::Update update(weight_lock_);
   TSR_RETURN_IF_ERROR(run_part(kUpdateEntry));
   TSR_ASSIGN_OR_RETURN(info.grad_norm, running_->fetch_scalar(kUpdateEntry, "grad_norm"));
   if (!std::isfinite(info.grad_norm)) {

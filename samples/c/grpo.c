@@ -1,6 +1,6 @@
 /* Reinforcement learning on a task whose answers are checked: a small model that begins at random learns to say the number
- * after the one that it is given. Each round draws a group of answers to every question from the model as it is, rewards those that
- * are right, compares each reward with its group's mean (GRPO), and updates by the loss ppo.
+ * after the one that it is given. Each round draws a group of answers to every question by an engine on the weights that are being
+ * trained, rewards those that are right, compares each reward with its group's mean (GRPO), and updates by the loss ppo.
  *
  *   grpo [ROUNDS [DEVICES]]
  */
@@ -19,12 +19,8 @@ static void check(tsr_status* status) {
 }
 
 /* Draws kGroup answers to each question: labels[question * kGroup + i]. */
-static void draw(tsr_runtime* runtime, tsr_model* model, const char* devices, int64_t seed, int32_t* labels) {
-  tsr_options *settings = NULL, *request = NULL;
-  tsr_engine* engine = NULL;
-  check(tsr_options_new(&settings));
-  check(tsr_options_set_str(settings, "devices", devices));
-  check(tsr_engine_new(runtime, model, settings, &engine));
+static void draw(tsr_engine* engine, int64_t seed, int32_t* labels) {
+  tsr_options* request = NULL;
   check(tsr_options_new(&request));
   check(tsr_options_set_i64(request, "n", kGroup));
   check(tsr_options_set_i64(request, "max_tokens", 1));
@@ -43,9 +39,7 @@ static void draw(tsr_runtime* runtime, tsr_model* model, const char* devices, in
     if (event.kind == TSR_EVENT_TOKEN && event.token >= 0)
       labels[(event.request - first) * kGroup + event.index] = event.token;
   }
-  tsr_engine_free(engine);
   tsr_options_free(request);
-  tsr_options_free(settings);
 }
 
 /* Fills in advantages; returns the share of answers that are right. */
@@ -73,6 +67,7 @@ int main(int argc, char** argv) {
   tsr_model* model = NULL;
   tsr_options *options = NULL, *loss = NULL;
   tsr_trainer* trainer = NULL;
+  tsr_engine* engine = NULL;
   check(tsr_runtime_new(NULL, &runtime));
   check(tsr_model_new("llama:L=1,C=32,H=2,KV=2,F=64,V=16,T=8", NULL, &model));
   check(tsr_options_new(&options));
@@ -83,6 +78,7 @@ int main(int argc, char** argv) {
   check(tsr_options_set_i64(options, "warmup", 0));
   check(tsr_options_set_f64(options, "lr", 1e-2));
   check(tsr_trainer_new(runtime, model, NULL, options, &trainer));
+  check(tsr_engine_new_for_trainer(trainer, NULL, &engine));
   check(tsr_options_new(&loss));
   check(tsr_options_set_f64(loss, "scale", 1.0 / kRows));
 
@@ -91,8 +87,7 @@ int main(int argc, char** argv) {
   for (int i = 0; i < kRows; ++i) tokens[i] = i / kGroup;
   double right = 0;
   for (int round = 0; round < rounds; ++round) {
-    check(tsr_trainer_store(trainer, model));
-    draw(runtime, model, devices, (int64_t)round * kNumbers, labels);
+    draw(engine, (int64_t)round * kNumbers, labels);
     right = judge(labels, advantages);
     if (round % 5 == 0 || round + 1 == rounds) printf("round %d: %.0f %% right\n", round, 100 * right);
     tsr_batch batch = {.struct_size = sizeof batch, .rows = kRows, .seq = 1, .tokens = tokens, .labels = labels};
@@ -106,6 +101,7 @@ int main(int argc, char** argv) {
     }
   }
 
+  tsr_engine_free(engine);
   tsr_trainer_free(trainer);
   tsr_options_free(loss);
   tsr_options_free(options);

@@ -15,7 +15,7 @@ from .embedder import shaped
 from .errors import Code, InvalidArgumentError, NotFoundError, TesseraError, check, error_of, result, text
 from .event_router import SLICE_S, Entry, EventRouter
 from .handle import Handle, use
-from .runtime import Runtime, chosen_runtime
+from .runtime import Runtime, chosen_runtime, refuse_runtime
 from .scorer import Scores
 from .sequence import Sequence
 from .work import interruptible
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     import asyncio
 
     from .model import Model
+    from .trainer import Trainer
 
 _KIND = {raw.TSR_EVENT_TOKEN: "token", raw.TSR_EVENT_END: "end", raw.TSR_EVENT_PROMPT: "prompt",
          raw.TSR_EVENT_LOGITS: "logits"}
@@ -208,16 +209,23 @@ def _tell(loop: asyncio.AbstractEventLoop, changed: asyncio.Future[None]) -> Non
 
 class Engine(Handle):
     """`Engine(model, devices="cpu:2", sequences=16)`: serves many requests at once. The header lists the options under
-    tsr_engine_new. Any thread. Events are collected in one of two ways, and the first call of either decides which; the other
+    tsr_engine_new. `Engine(trainer, sequences=16)` is one on the weights that a trainer trains, without a copy, by its plan and
+    between its updates: see tsr_engine_new_for_trainer. Any thread. Events are collected in one of two ways, and the first call of either decides which; the other
     raises FailedPreconditionError: each request's by the Request, or all by `next` and `events`, in one thread at a time."""
 
     _free = raw.tsr_engine_free
 
-    def __init__(self, model: Model, *, runtime: Runtime | None = None, **options: Any):
+    def __init__(self, model: Model | Trainer, *, runtime: Runtime | None = None, **options: Any):
         from .model import Model
-        runtime = chosen_runtime(runtime)
-        with use(model, Model, "model") as m, runtime._pointer as r, Options(options) as o:
-            self._pointer = interruptible(lambda: self._made(raw.tsr_engine_new(r, m, o)), runtime.cancel)
+        from .trainer import Trainer
+        if isinstance(model, Trainer):
+            refuse_runtime(runtime)
+            with model._pointer as t, Options(options) as o:
+                self._pointer = self._made(raw.tsr_engine_new_for_trainer(t, o))
+        else:
+            runtime = chosen_runtime(runtime)
+            with use(model, Model, "model") as m, runtime._pointer as r, Options(options) as o:
+                self._pointer = interruptible(lambda: self._made(raw.tsr_engine_new(r, m, o)), runtime.cancel)
         self._n = _texts(options, 1)
         reference = weakref.ref(self)
         self._router = EventRouter(lambda: _read(reference))

@@ -10,12 +10,13 @@ from . import arguments, raw
 from .arguments import Options
 from .errors import FailedPreconditionError, InvalidArgumentError, check, result, text
 from .handle import Handle, use
-from .runtime import Runtime, chosen_runtime
+from .runtime import Runtime, chosen_runtime, refuse_runtime
 from .tensor import Tensor
 from .work import interruptible
 
 if TYPE_CHECKING:
     from .model import Model
+    from .trainer import Trainer
 
 _FINISH = {raw.TSR_FINISH_LENGTH: "length", raw.TSR_FINISH_STOP: "stop", raw.TSR_FINISH_CANCELLED: "cancelled"}
 _POLL_S = 0.1  # between looks at signals
@@ -139,18 +140,24 @@ def _end_dropped(generator: Generator, serial: int, at_end: Callable[[Generator]
 
 
 class Generator(Handle):
-    """`Generator(model, devices="cpu:2", max_tokens=100)`. The header lists the options under tsr_generator_new. One text at
-    a time; a new one drops what is left of the one before."""
+    """`Generator(model, devices="cpu:2", max_tokens=100)`. The header lists the options under tsr_generator_new. `Generator(trainer)` is
+    one on the weights that a trainer trains, as `Engine(trainer)` is an engine. One text at a time; a new one drops what is left of the one before."""
 
     _free = raw.tsr_generator_free
     _exclusive = True
     _serial = 0  # of the text in progress
 
-    def __init__(self, model: Model, *, runtime: Runtime | None = None, **options: Any):
+    def __init__(self, model: Model | Trainer, *, runtime: Runtime | None = None, **options: Any):
         from .model import Model
-        runtime = chosen_runtime(runtime)
-        with use(model, Model, "model") as m, runtime._pointer as r, Options(options) as o:
-            self._pointer = interruptible(lambda: self._made(raw.tsr_generator_new(r, m, o)), runtime.cancel)
+        from .trainer import Trainer
+        if isinstance(model, Trainer):
+            refuse_runtime(runtime)
+            with model._pointer as t, Options(options) as o:
+                self._pointer = self._made(raw.tsr_generator_new_for_trainer(t, o))
+        else:
+            runtime = chosen_runtime(runtime)
+            with use(model, Model, "model") as m, runtime._pointer as r, Options(options) as o:
+                self._pointer = interruptible(lambda: self._made(raw.tsr_generator_new(r, m, o)), runtime.cancel)
 
     def generate(self, prompt: Any, **options: Any) -> Stream:
         """Continues a str, or token ids as they are, such as those of Chat.encode. Options, of this text alone:

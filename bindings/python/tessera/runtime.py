@@ -102,6 +102,12 @@ def chosen_runtime(runtime: Runtime | None) -> Runtime:
     return runtime
 
 
+def refuse_runtime(runtime: Runtime | None) -> None:
+    """Of what is made on a trainer, whose runtime it has."""
+    if runtime is not None:
+        raise InvalidArgumentError("runtime: found one with a trainer, wanted none: the trainer's is used")
+
+
 class Devices(Handle):
     """The devices that a plan is made for and a session runs on. Immutable; any thread.
 

@@ -144,6 +144,18 @@ class Trainer(Handle):
         with self._pointer as c:
             check(interruptible(lambda: raw.tsr_trainer_resume(c, name), self.cancel))
 
+    def save_state(self, folder: Any, *, optimizer: bool = True) -> None:
+        """`save`; without the optimizer a checkpoint of parameters alone."""
+        name = arguments.path("folder", folder)
+        with self._pointer as c, Options({"optimizer": optimizer}) as o:
+            check(interruptible(lambda: raw.tsr_trainer_save_state(c, name, o), self.cancel))
+
+    def load_state(self, folder: Any, *, optimizer: bool = True) -> None:
+        """`resume`; without the optimizer the parameters alone, of any checkpoint, with which the training begins."""
+        name = arguments.path("folder", folder)
+        with self._pointer as c, Options({"optimizer": optimizer}) as o:
+            check(interruptible(lambda: raw.tsr_trainer_load_state(c, name, o), self.cancel))
+
     def store(self, model: Model) -> None:
         """Present values of all parameters into a model, which may be the one trained."""
         from .model import Model

@@ -54,6 +54,23 @@ Result<std::unique_ptr<Engine>> Engine::create(std::shared_ptr<Runtime> runtime,
   return engine;
 }
 
+Result<std::unique_ptr<Engine>> Engine::create(std::shared_ptr<Trainer> trainer, const Options& options) {
+  TSR_ASSIGN_OR_RETURN(auto weights, TrainedWeights::of(std::move(trainer)));
+  TSR_RETURN_IF_ERROR(TrainedWeights::check_options(options, "engine"));
+  TSR_ASSIGN_OR_RETURN(EngineSettings settings, read_engine_settings(options, *weights->model()));
+  if (!settings.draft_model.empty() || settings.serving.adapters > 0)
+    return Status(
+        StatusCode::kUnsupported,
+        format("engine: option '{}' of an engine on a trainer's weights: wanted an engine on a model",
+               settings.serving.adapters > 0 ? "adapters" : "draft_model"));
+  std::shared_ptr<SharedModel> model = weights->model();
+  TSR_ASSIGN_OR_RETURN(auto core, ServingCore::create(std::move(weights), settings.serving));
+  TSR_RETURN_IF_ERROR(check_tokens(settings.sampling, core->text_model().vocabulary));
+  std::unique_ptr<Engine> engine(new Engine(std::move(model), std::move(settings)));
+  engine->add_replica(std::move(core), false);
+  return engine;
+}
+
 Engine::Engine(std::shared_ptr<SharedModel> model, EngineSettings settings)
     : model_(std::move(model)), settings_(std::move(settings)), maker_(model_, settings_.sampling) {}
 

@@ -19,15 +19,15 @@ int64_t page_bytes(const RankProgram& rank) {
 }  // namespace
 
 Result<CompiledProgram> compile_fitting(const Graph& forward, ServingSettings& settings,
-                                        const std::shared_ptr<DeviceSet>& devices) {
+                                        const std::shared_ptr<DeviceSet>& devices, const TrainedPlan* along) {
   const auto is_too_much = [](const Result<CompiledProgram>& compiled) {
     return !compiled.ok() && compiled.status().code() == StatusCode::kOutOfMemory;
   };
   const int64_t least = table_columns(serving_options(settings)), most = settings.pages;
-  Result<CompiledProgram> compiled = compile_serving(forward, settings, devices);
+  Result<CompiledProgram> compiled = compile_serving(forward, settings, devices, along);
   if (!is_too_much(compiled)) return compiled;
   settings.pages = least;
-  compiled = compile_serving(forward, settings, devices);
+  compiled = compile_serving(forward, settings, devices, along);
   if (!compiled.ok()) return compiled;
   int64_t pages = most - 1;
   for (size_t rank = 0; rank < compiled->program.ranks.size(); ++rank) {
@@ -39,7 +39,7 @@ Result<CompiledProgram> compile_fitting(const Graph& forward, ServingSettings& s
   // Where slots are aligned, or the plan changes with the pages, some fewer fit.
   for (int64_t less = 1; pages > least; pages -= less, less *= 2) {
     settings.pages = pages;
-    Result<CompiledProgram> larger = compile_serving(forward, settings, devices);
+    Result<CompiledProgram> larger = compile_serving(forward, settings, devices, along);
     if (!is_too_much(larger)) return larger;
   }
   settings.pages = least;

@@ -13,6 +13,7 @@ namespace tessera {
 // scratch, at most those that all sequences fill, at least those of one of them; else kOutOfMemory. `settings` are
 // finalized.
 Result<CompiledProgram> compile_fitting(const Graph& forward, ServingSettings& settings,
-                                        const std::shared_ptr<DeviceSet>& devices);
+                                        const std::shared_ptr<DeviceSet>& devices,
+                                        const TrainedPlan* along = nullptr);
 
 }  // namespace tessera

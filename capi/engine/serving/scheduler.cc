@@ -50,6 +50,15 @@ void Scheduler::remove(Sequence& sequence) {
   if (sequence.row) stop(sequence);
 }
 
+void Scheduler::restart() {
+  while (!running_.empty()) {
+    Sequence& sequence = *running_.back();
+    stop(sequence);
+    insert(waiting_, sequence);
+    ++preemptions_;
+  }
+}
+
 // Its pages become free, the last ones first: what begins texts is kept for longest.
 void Scheduler::stop(Sequence& sequence) {
   remember_last_page(sequence);

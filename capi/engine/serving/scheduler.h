@@ -38,6 +38,9 @@ class Scheduler {
   // Its pages are free from here on.
   void remove(Sequence& sequence);
 
+  // What pages hold is worth nothing any more: all that run wait again, to be computed from their tokens.
+  void restart();
+
   // Parts of at most `budget` tokens in all, each sequence once; empty where there is nothing to compute. Every part has
   // its pages. The sequences that run come first, in the order of their rows. `logits`: tokens in [logits_begin,
   // logits_end) of their sequences, at most.

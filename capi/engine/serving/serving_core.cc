@@ -58,8 +58,28 @@ Result<std::unique_ptr<ServingCore>> ServingCore::create(std::shared_ptr<Runtime
                                                                : compile_serving(forward, settings, devices));
   if (settings.inference.repack) take_arranged_variants(compiled.program, *devices);
   TSR_ASSIGN_OR_RETURN(auto prepared, prepare(std::move(runtime), std::move(devices), std::move(compiled)));
-  return create(std::move(prepared), std::move(model), std::move(settings), std::move(draft),
+  TSR_ASSIGN_OR_RETURN(auto running,
+                       ProgramRunner::create(std::move(prepared), SessionOptions{}, model, model->seed()));
+  return create(std::move(running), std::move(model), std::move(settings), std::move(draft),
                 std::make_shared<AdapterRegistry>());
+}
+
+Result<std::unique_ptr<ServingCore>> ServingCore::create(std::shared_ptr<const TrainedWeights> weights,
+                                                         ServingSettings given) {
+  TSR_ASSIGN_OR_RETURN(given.compute, weights->compute_settings(given.compute.memory_limit));
+  const bool chooses_pages = given.pages == 0 && given.compute.memory_limit > 0;
+  TSR_ASSIGN_OR_RETURN(ServingSettings settings,
+                       finalized(std::move(given), weights->model()->context_length()));
+  const TrainedPlan along = weights->plan();
+  TSR_ASSIGN_OR_RETURN(CompiledProgram compiled,
+                       chooses_pages
+                           ? compile_fitting(weights->forward(), settings, weights->devices(), &along)
+                           : compile_serving(weights->forward(), settings, weights->devices(), &along));
+  TSR_ASSIGN_OR_RETURN(auto running, weights->load(std::move(compiled), SessionOptions{}));
+  TSR_ASSIGN_OR_RETURN(auto core, create(std::move(running), weights->model(), std::move(settings), nullptr,
+                                         std::make_shared<AdapterRegistry>()));
+  core->trained_ = std::move(weights);
+  return core;
 }
 
 Result<std::unique_ptr<ServingCore>> ServingCore::replicate(DeviceShare share) const {
@@ -74,19 +94,20 @@ Result<std::unique_ptr<ServingCore>> ServingCore::replicate(DeviceShare share) c
     draft = std::move(*made);
   }
   TSR_ASSIGN_OR_RETURN(auto program, replicate_program(own, std::move(devices)));
-  return create(std::move(program), model_, settings_, std::move(draft), adapters_);
+  TSR_ASSIGN_OR_RETURN(auto running,
+                       ProgramRunner::create(std::move(program), SessionOptions{}, model_, model_->seed()));
+  return create(std::move(running), model_, settings_, std::move(draft), adapters_);
 }
 
-Result<std::unique_ptr<ServingCore>> ServingCore::create(std::shared_ptr<const LoadedProgram> program,
+Result<std::unique_ptr<ServingCore>> ServingCore::create(std::unique_ptr<ProgramRunner> running,
                                                          std::shared_ptr<SharedModel> model,
                                                          ServingSettings settings,
                                                          std::unique_ptr<DraftModel> draft,
                                                          std::shared_ptr<AdapterRegistry> adapters) {
   const Graph forward = model->graph();
   std::unique_ptr<ServingCore> core(new ServingCore(std::move(settings)));
-  core->batch_invariant_ = program->record->cluster.shared_cores > 0;
-  TSR_ASSIGN_OR_RETURN(core->running_,
-                       ProgramRunner::create(std::move(program), SessionOptions{}, model, model->seed()));
+  core->batch_invariant_ = running->record().cluster.shared_cores > 0;
+  core->running_ = std::move(running);
   core->model_ = model;
   if (core->settings_.guesses)
     core->speculation_ = std::make_unique<Speculation>(std::move(draft), core->settings_.guesses_always);
@@ -391,7 +412,26 @@ void ServingCore::take_results(const StepResults& results, std::vector<ServingEv
         it.count, events);
 }
 
+Status ServingCore::check_same_weights() const {
+  if (trained_ == nullptr) return {};
+  return Status(
+      StatusCode::kUnsupported,
+      "the engine reads the weights of a trainer, which change, and a file of keys and values is of one "
+      "model: keep the tokens (tsr_sequence_tokens) and submit them again");
+}
+
+Result<std::optional<WeightLock::Reading>> ServingCore::hold_weights() {
+  if (trained_ == nullptr) return std::optional<WeightLock::Reading>();
+  TSR_ASSIGN_OR_RETURN(WeightLock::Reading reading, trained_->read(*running_, weights_version_));
+  if (std::exchange(weights_version_, reading.version()) != reading.version()) {
+    scheduler_.restart();
+    pool_.forget_all();
+  }
+  return std::optional<WeightLock::Reading>(std::move(reading));
+}
+
 Result<bool> ServingCore::step(std::vector<ServingEvent>& events) {
+  TSR_ASSIGN_OR_RETURN(const std::optional<WeightLock::Reading> reading, hold_weights());
   TSR_RETURN_IF_ERROR(adapter_queue_->admit(scheduler_, running_->session()));
   for (const auto& [number, text] : texts_) text->sequence.guesses.clear();  // of a step that did not come
   std::vector<ServedText*> decoding;
@@ -421,12 +461,14 @@ Result<bool> ServingCore::step(std::vector<ServingEvent>& events) {
 Status ServingCore::save_sequence(std::span<const int32_t> tokens, uint64_t root, const std::string& path) {
   if (tokens.empty())
     return Status(StatusCode::kInvalidArgument, "a sequence to save needs at least one token");
+  TSR_RETURN_IF_ERROR(check_same_weights());
   TSR_RETURN_IF_ERROR(check_tokens(tokens).with_context("the sequence"));
   TSR_ASSIGN_OR_RETURN(const uint64_t model, model_fingerprint(*model_, settings_.inference));
   return tessera::save_sequence({root, {tokens.begin(), tokens.end()}}, model, pool_, *transfer_, path);
 }
 
 Result<KeptSequence> ServingCore::restore_sequence(const std::string& path, std::optional<uint64_t> root) {
+  TSR_RETURN_IF_ERROR(check_same_weights());
   TSR_ASSIGN_OR_RETURN(const uint64_t model, model_fingerprint(*model_, settings_.inference));
   return tessera::restore_sequence(path, {model, root, text_model_.vocabulary}, pool_, *transfer_);
 }

@@ -22,6 +22,7 @@
 #include "capi/engine/serving/serving_settings.h"
 #include "capi/engine/serving/speculation.h"
 #include "capi/engine/serving/step_times.h"
+#include "capi/engine/trained_weights.h"
 #include "runtime/device_set.h"
 
 namespace tessera {
@@ -31,6 +32,9 @@ class ServingCore {
   static Result<std::unique_ptr<ServingCore>> create(std::shared_ptr<Runtime> runtime,
                                                      std::shared_ptr<SharedModel> model,
                                                      ServingSettings settings, DeviceShare share = {});
+  // A core on a trainer's weights, devices and plan. Every update of the trainer begins all texts over, from their tokens.
+  static Result<std::unique_ptr<ServingCore>> create(std::shared_ptr<const TrainedWeights> weights,
+                                                     ServingSettings settings);
   // A core on another share of the devices: with the settings, the plan and the adapters of this one, and pages of its own.
   Result<std::unique_ptr<ServingCore>> replicate(DeviceShare share) const;
 
@@ -96,12 +100,15 @@ class ServingCore {
  private:
   explicit ServingCore(ServingSettings settings);
   // Around a program in memory.
-  static Result<std::unique_ptr<ServingCore>> create(std::shared_ptr<const LoadedProgram> program,
+  static Result<std::unique_ptr<ServingCore>> create(std::unique_ptr<ProgramRunner> running,
                                                      std::shared_ptr<SharedModel> model,
                                                      ServingSettings settings,
                                                      std::unique_ptr<DraftModel> draft,
                                                      std::shared_ptr<AdapterRegistry> adapters);
   Status check_adapters() const;
+  Status check_same_weights() const;  // kUnsupported where they change
+  // The trainer's weights stay as they are while the result lives; nothing where there is no trainer.
+  Result<std::optional<WeightLock::Reading>> hold_weights();
   Status check_prompt(const ServingRequest& request, int64_t most) const;
 
   // Rows of logits: one behind each of `count` tokens of a text from `first` on.
@@ -131,6 +138,8 @@ class ServingCore {
   const ServingSettings settings_;
   const std::vector<ServingEntry> entries_;
   std::shared_ptr<SharedModel> model_;
+  std::shared_ptr<const TrainedWeights> trained_;  // null: the weights are the model's
+  int64_t weights_version_ = -1;                   // of trained weights: which the pages are of
   std::unique_ptr<ProgramRunner> running_;
   std::unique_ptr<PageTransfer> transfer_;
   ServedText::Model text_model_;

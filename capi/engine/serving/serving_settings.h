@@ -66,6 +66,7 @@ int64_t stored_slots(const ServingSettings& settings);  // read and written: the
 // The graph of a step. `settings` are finalized.
 Result<Graph> serving_of(const Graph& forward, const ServingSettings& settings);
 Result<CompiledProgram> compile_serving(const Graph& forward, const ServingSettings& settings,
-                                        const std::shared_ptr<DeviceSet>& devices);
+                                        const std::shared_ptr<DeviceSet>& devices,
+                                        const TrainedPlan* along = nullptr);
 
 }  // namespace tessera

@@ -1398,6 +1398,15 @@ TSR_API void tsr_saving_free(tsr_saving* saving);
 TSR_API tsr_status* tsr_trainer_check_folder(const char* folder);
 TSR_API tsr_status* tsr_trainer_resume(tsr_trainer* trainer, const char* folder);
 
+/* The trained state, with or without the optimizer's. Options: optimizer i64 (default 1): with it save_state is
+ * tsr_trainer_save and load_state is tsr_trainer_resume. With 0 save_state writes a checkpoint of parameters alone, a third
+ * of the bytes under AdamW, and load_state takes the parameters of any checkpoint, whatever its optimizer, batch and data
+ * were: the optimizer's state is 0, and the step and the place in the data are those of a new trainer. Values are equal bit
+ * for bit on any devices and plan; those that were trained in bf16 (option weights) widen to f32. Errors are those of
+ * save and resume; TSR_INVALID_ARGUMENT also where load_state with the optimizer finds parameters alone. */
+TSR_API tsr_status* tsr_trainer_save_state(tsr_trainer* trainer, const char* folder, const tsr_options* options);
+TSR_API tsr_status* tsr_trainer_load_state(tsr_trainer* trainer, const char* folder, const tsr_options* options);
+
 /* The checkpoint's content: {"step", "values": {"batch", "optimizer", "lr", ...} as texts, "adapters": null | {"rank",
  * "alpha", "on", and as texts "ranks", "alphas", "rslora", "dora", "also" where they are not the defaults}, the options of
  * tsr_model_add_adapters that make the model it is of, "base": null | {"path" of the
@@ -1487,6 +1496,12 @@ TSR_API void tsr_trainer_free(tsr_trainer* trainer);
  * The model needs the inputs "tokens" and "positions" and the output "logits". */
 TSR_API tsr_status* tsr_generator_new(tsr_runtime* runtime, tsr_model* model, const tsr_options* options,
                                       tsr_generator** out_generator);
+/* A generator on the weights that a trainer trains, as tsr_engine_new_for_trainer is an engine on them: no copy, the
+ * trainer's devices, plan and precision, and the same errors. Options: context, memory_limit, trace and those of texts. A
+ * trainer's update in the middle of a text waits for the token that is being computed; the rest of the text follows
+ * from the new weights, after what there is of it is computed again. */
+TSR_API tsr_status* tsr_generator_new_for_trainer(tsr_trainer* trainer, const tsr_options* options,
+                                                  tsr_generator** out_generator);
 
 /* Starts again; pending pieces of an earlier text are dropped. The text is encoded with BOS in front
  * where the model has one; an empty text starts from BOS alone. TSR_INVALID_ARGUMENT for a prompt longer than
@@ -1607,6 +1622,27 @@ TSR_API void tsr_generator_free(tsr_generator* generator);
  * Threads: submit, cancel, report and descriptor from any thread; next by one thread at a time. */
 TSR_API tsr_status* tsr_engine_new(tsr_runtime* runtime, tsr_model* model, const tsr_options* options,
                                    tsr_engine** out_engine);
+
+/* An engine on the weights that a trainer trains, for samples between its steps: it reads them where the trainer has them,
+ * without a copy, on the trainer's devices, by its plan and in its precision, so that log probabilities are those of
+ * tsr_trainer_forward to rounding. Adapters under training are part of the model. Data parallel ranks all compute the
+ * same requests; parameters that zero=3 divides are gathered in each step.
+ *
+ * Each call that changes parameters (tsr_trainer_step, _optimizer_step, _write, _resume, _load_state) waits for the engine's
+ * step in progress, not for its requests; the engine's next step waits for the call. From then on nothing that was
+ * cached counts: requests in progress are computed again from their tokens and go on with the new weights, so that for
+ * samples of one set of weights they are collected before the next update.
+ *
+ * Options: context, sequences, cache_tokens, cache_type, prefix_cache, step_tokens, speculation off and ngram,
+ * embeddings, scored_tokens, those of requests, and memory_limit, which counts the trainer's arena too (default: the
+ * trainer's own). What the trainer has settled (devices, parallel, precision, weights, ...) is TSR_INVALID_ARGUMENT.
+ * TSR_UNSUPPORTED: draft models and adapters of requests, tsr_engine_save_sequence and _restore_sequence, trainers of
+ * precision fp8, and parameters that are offloaded. TSR_OUT_OF_MEMORY where the trainer leaves no room.
+ * Where the trainer's values are lost (see tsr_trainer_step), requests end with TSR_FINISH_FAILED.
+ * The trainer's handle may be freed first; the engine keeps what it needs of it. Threads: as for tsr_engine_new; the
+ * trainer is used by another thread or the same. */
+TSR_API tsr_status* tsr_engine_new_for_trainer(tsr_trainer* trainer, const tsr_options* options,
+                                               tsr_engine** out_engine);
 
 /* A request: a prompt that is continued. *out_request: its number, 0 for the first. What is wrong with it is an error here
  * (TSR_INVALID_ARGUMENT), others are not touched: an empty prompt, one that does not fit the context or cache_tokens, token

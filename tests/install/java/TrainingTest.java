@@ -5,8 +5,11 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 import dev.tessera.Cancellation;
 import dev.tessera.DType;
 import dev.tessera.Dataset;
+import dev.tessera.Engine;
+import dev.tessera.Generator;
 import dev.tessera.Json;
 import dev.tessera.Model;
+import dev.tessera.Piece;
 import dev.tessera.Plan;
 import dev.tessera.Runtime;
 import dev.tessera.Tensor;
@@ -15,7 +18,9 @@ import dev.tessera.Trainer;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.util.List;
 import java.util.Map;
+import java.util.stream.Collectors;
 import org.junit.jupiter.api.AfterAll;
 import org.junit.jupiter.api.DisplayName;
 import org.junit.jupiter.api.Test;
@@ -62,6 +67,33 @@ final class TrainingTest {
       model.save(stored);
       assertEquals(-1, Files.mismatch(whole, stored));
       Given.refused(TesseraException.class, "", () -> trainer.resume(Given.WORK.resolve("nowhere")));
+      trainer.saveState(folder, Map.of("optimizer", 0));
+      other.loadState(folder, Map.of("optimizer", 0));
+      assertEquals(1, other.step().step());
+      Given.invalid("optimizer", () -> other.loadState(folder, null));
+    }
+  }
+
+  @Test
+  @DisplayName("texts of the weights being trained are those of the model that they were stored in")
+  void trainedTexts() {
+    Map<String, ?> likeliest = Map.of("max_tokens", 5, "temperature", 0.0);
+    Map<String, ?> small = Map.of("context", 32, "sequences", 2);
+    try (Model model = Given.model();
+        Trainer trainer = Given.trainer(RUNTIME, model, Map.of("batch", 2, "lr", 1e-2));
+        Engine engine = new Engine(trainer, small);
+        Generator generator = new Generator(trainer, Map.of("context", 32))) {
+      for (int i = 0; i < 3; ++i) {
+        trainer.step();
+      }
+      trainer.store(model);
+      try (Engine stored = new Engine(RUNTIME, model, small)) {
+        List<String> wanted = stored.generate(List.of("A"), likeliest);
+        assertEquals(wanted, engine.generate(List.of("A"), likeliest));
+        assertEquals(wanted.get(0), generator.stream("A", likeliest).map(Piece::text).collect(Collectors.joining()));
+      }
+      Given.invalid("devices", () -> new Engine(trainer, Map.of("devices", "cpu:1")));
+      Given.invalid("precision", () -> new Generator(trainer, Map.of("precision", "bf16")));
     }
   }
 

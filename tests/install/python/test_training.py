@@ -56,6 +56,22 @@ class Training(unittest.TestCase):
             self.assertGreater(trainer.evaluate(), 0)
             trainer.store(self.model)
             self.assertEqual(bytes(trainer.read(name)), bytes(self.model.read(name)))
+            # Texts of the weights being trained are those of the model that they were stored in.
+            stored = str(self.model.generate("A", max_tokens=5, temperature=0))
+            with (tessera.Engine(trainer, context=32, sequences=2) as engine,
+                  tessera.Generator(trainer, context=32) as generator):
+                self.assertEqual(engine.generate(["A"], max_tokens=5, temperature=0), [stored])
+                self.assertEqual(str(generator.generate("A", max_tokens=5, temperature=0)), stored)
+            for made in (tessera.Engine, tessera.Generator):
+                with self.assertRaisesRegex(ValueError, "runtime"):
+                    made(trainer, runtime=tessera.Runtime())
+                with self.assertRaisesRegex(ValueError, "devices"):
+                    made(trainer, devices="cpu:1")
+            trainer.save_state(checkpoint, optimizer=False)
+            trainer.load_state(checkpoint, optimizer=False)
+            self.assertEqual(trainer.step().step, 1)
+            with self.assertRaisesRegex(ValueError, "optimizer"):
+                trainer.load_state(checkpoint)
 
     def test_adapters(self):
         adapted = self.model.add_adapters(rank=2, on="block.*.q")

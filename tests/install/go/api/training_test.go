@@ -60,6 +60,26 @@ func Test_trainers_show_their_values_plan_and_trace(t *testing.T) {
 	refused(t, trainer.Write("output", must2(tessera.NewTensor(tessera.F32, 1))), tessera.ErrInvalidArgument, "")
 	refused(t, trainer.Feed("tokens", zeros), tessera.ErrInvalidArgument, "tokens")
 	check(t, trainer.Store(model))
+
+	// Texts of the weights being trained are those of the model that they were stored in.
+	ctx := context.Background()
+	likeliest := tessera.Options{"max_tokens": 5, "temperature": 0.0}
+	stored := must2(tessera.NewGenerator(r, model, tessera.Options{"context": 32}))
+	text := must2(stored.Generate(ctx, "A", likeliest))
+	engine := must2(tessera.NewTrainedEngine(trainer, tessera.Options{"context": 32, "sequences": 2}))
+	defer engine.Close()
+	wanted(t, "engine", must2(engine.Generate(ctx, []string{"A"}, likeliest))[0], text)
+	generator := must2(tessera.NewTrainedGenerator(trainer, tessera.Options{"context": 32}))
+	wanted(t, "generator", must2(generator.Generate(ctx, "A", likeliest)), text)
+	refused(t, second(tessera.NewTrainedEngine(trainer, tessera.Options{"devices": "cpu:1"})), tessera.ErrInvalidArgument, "devices")
+	refused(t, second(tessera.NewTrainedGenerator(nil, nil)), tessera.ErrInvalidArgument, "")
+
+	folder := filepath.Join(t.TempDir(), "weights")
+	alone := tessera.Options{"optimizer": 0}
+	check(t, trainer.SaveState(folder, alone))
+	check(t, trainer.LoadState(folder, alone))
+	wanted(t, "a new training", must2(trainer.Step()).Step, 1)
+	refused(t, trainer.LoadState(folder, nil), tessera.ErrInvalidArgument, "optimizer")
 }
 
 func Test_trainers_of_own_graphs_learn_what_they_are_fed(t *testing.T) {

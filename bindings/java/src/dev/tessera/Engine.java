@@ -42,6 +42,21 @@ public final class Engine extends Handle {
     texts = texts(options, 1);
   }
 
+  /**
+   * An engine on the weights that a trainer trains, without a copy: by its plan, between its updates. The header lists the
+   * options under tsr_engine_new_for_trainer.
+   */
+  public Engine(Trainer trainer, Map<String, ?> options) {
+    super("engine", Raw::tsr_engine_free, false, source(trainer), make(trainer, options));
+    texts = texts(options, 1);
+  }
+
+  private static long make(Trainer trainer, Map<String, ?> options) {
+    try (Use t = use(trainer, "trainer"); OptionSet set = new OptionSet(options)) {
+      return Native.made(t, out -> Raw.tsr_engine_new_for_trainer(t.pointer, set.pointer, out));
+    }
+  }
+
   private static long make(Runtime runtime, Model model, Map<String, ?> options) {
     try (Use r = use(runtime, "runtime"); Use m = use(model, "model"); OptionSet set = new OptionSet(options)) {
       return Native.made(m, out -> Cancellation.guard(runtime::cancel,

@@ -33,6 +33,17 @@ public final class Generator extends Handle {
     super("generator", Raw::tsr_generator_free, true, source(model), make(runtime, model, options));
   }
 
+  /** A generator on the weights that a trainer trains, as {@link Engine#Engine(Trainer, Map)} is an engine. */
+  public Generator(Trainer trainer, Map<String, ?> options) {
+    super("generator", Raw::tsr_generator_free, true, source(trainer), make(trainer, options));
+  }
+
+  private static long make(Trainer trainer, Map<String, ?> options) {
+    try (Use t = use(trainer, "trainer"); OptionSet set = new OptionSet(options)) {
+      return Native.made(t, out -> Raw.tsr_generator_new_for_trainer(t.pointer, set.pointer, out));
+    }
+  }
+
   private static long make(Runtime runtime, Model model, Map<String, ?> options) {
     try (Use r = use(runtime, "runtime"); Use m = use(model, "model"); OptionSet set = new OptionSet(options)) {
       return Native.made(m, out -> Cancellation.guard(runtime::cancel,

@@ -189,6 +189,25 @@ public final class Trainer extends Handle {
     }
   }
 
+  /** The same as {@link #save(Path)}; with the option optimizer 0 of parameters alone. options may be null. */
+  public void saveState(Path folder, Map<String, ?> options) {
+    byte[] name = Text.path("folder", folder);
+    try (Use use = use(); OptionSet set = new OptionSet(options)) {
+      guarded(use, () -> Raw.tsr_trainer_save_state(use.pointer, name, set.pointer));
+    }
+  }
+
+  /**
+   * The same as {@link #resume}; with the option optimizer 0 it takes the parameters alone, of any checkpoint, and the training
+   * begins with them. options may be null.
+   */
+  public void loadState(Path folder, Map<String, ?> options) {
+    byte[] name = Text.path("folder", folder);
+    try (Use use = use(); OptionSet set = new OptionSet(options)) {
+      guarded(use, () -> Raw.tsr_trainer_load_state(use.pointer, name, set.pointer));
+    }
+  }
+
   /** JSON: what a checkpoint holds. */
   public static String checkpointInfo(Path folder) {
     byte[] name = Text.path("folder", folder);

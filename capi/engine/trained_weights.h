@@ -1,0 +1,45 @@
+// TrainedWeights: a trainer's parameters as engines and generators read them: in the trainer's memory, as its plan has
+// placed them, without a copy. They keep the trainer. Any thread.
+#pragma once
+
+#include <memory>
+#include <string_view>
+
+#include "capi/engine/compile.h"
+#include "capi/engine/options.h"
+#include "capi/engine/program_runner.h"
+#include "capi/engine/trainer.h"
+#include "capi/engine/weight_lock.h"
+
+namespace tessera {
+
+class TrainedWeights {
+ public:
+  // kUnsupported where the trainer computes products in fp8.
+  static Result<std::shared_ptr<const TrainedWeights>> of(std::shared_ptr<Trainer> trainer);
+
+  // kInvalidArgument for options that say what the trainer has settled: devices, plan, precision, weights.
+  static Status check_options(const Options& options, std::string_view consumer);
+  // The trainer's settings of devices, for a program that has `memory_limit` of a device together with the trainer's (0:
+  // the trainer's own limit). kOutOfMemory where that leaves nothing.
+  Result<ComputeSettings> compute_settings(int64_t memory_limit) const;
+
+  const std::shared_ptr<SharedModel>& model() const { return trainer_->model(); }
+  const Graph& forward() const { return trainer_->forward_graph(); }
+  const std::shared_ptr<Runtime>& runtime() const { return trainer_->runtime(); }
+  const std::shared_ptr<DeviceSet>& devices() const { return trainer_->runner().prepared()->devices; }
+  TrainedPlan plan() const { return {trainer_->settings(), trainer_->runner().record().entries}; }
+
+  // A program along `plan`, on the trainer's parameters. kUnsupported where it would need them placed otherwise.
+  Result<std::unique_ptr<ProgramRunner>> load(CompiledProgram compiled, SessionOptions options) const;
+
+  // While the result lives, the trainer makes no update. kFailedPrecondition where the values are lost, or are of another
+  // version than `known` and no longer where `runner` reads them.
+  Result<WeightLock::Reading> read(const ProgramRunner& runner, int64_t known) const;
+
+ private:
+  explicit TrainedWeights(std::shared_ptr<Trainer> trainer) : trainer_(std::move(trainer)) {}
+  const std::shared_ptr<Trainer> trainer_;
+};
+
+}  // namespace tessera

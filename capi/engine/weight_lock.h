@@ -1,0 +1,47 @@
+// WeightLock: who uses a trainer's weights: any number of readers, or one update, which comes before readers that wait.
+// Any thread.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <mutex>
+#include <utility>
+
+namespace tessera {
+
+class WeightLock {
+ public:
+  // While one lives no update runs.
+  class Reading {
+   public:
+    explicit Reading(WeightLock& lock);
+    Reading(Reading&& other) noexcept
+        : lock_(std::exchange(other.lock_, nullptr)), version_(other.version_) {}
+    Reading& operator=(Reading&&) = delete;
+    ~Reading();
+    int64_t version() const { return version_; }  // of the weights; another after each update
+
+   private:
+    WeightLock* lock_;
+    int64_t version_ = 0;
+  };
+  // While one lives nothing else has the weights.
+  class Update {
+   public:
+    explicit Update(WeightLock& lock);
+    Update(const Update&) = delete;
+    Update& operator=(const Update&) = delete;
+    ~Update();
+
+   private:
+    WeightLock& lock_;
+  };
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  int64_t version_ = 0, readers_ = 0, updates_ = 0;  // updates: that run or wait
+  bool is_updating_ = false;
+};
+
+}  // namespace tessera
