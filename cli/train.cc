@@ -17,7 +17,7 @@ namespace cli {
 namespace {
 
 struct Arguments : Common {
-  std::string model, output, resume, checkpoint, frozen, trace, offload_folder, precision, weights,
+  std::string model, output, resume, init, checkpoint, frozen, trace, offload_folder, precision, weights,
       fused_loss;
   int64_t steps = 100;
   DataOptions data;
@@ -92,6 +92,13 @@ std::string resume_folder(const std::string& text) {
   throw Error(TSR_NOT_FOUND,
               "--resume " + text + ": there is no such folder, nor " + text +
                   ".checkpoint; wanted a checkpoint's folder, or the model that it lies beside");
+}
+
+// The parameters alone: the training begins with them.
+void load_parameters(const Trainer& trainer, const std::string& folder) {
+  const Options alone = make<Options>(tsr_options_new);
+  check(tsr_options_set_i64(alone.get(), "optimizer", 0));
+  check(tsr_trainer_load_state(trainer.get(), folder.c_str(), alone.get()));
 }
 
 // The folder of the run's checkpoints; empty: none is named. With --out it is the result's own, so that what
@@ -182,6 +189,7 @@ void train(const Arguments& args) {
                                                       static_cast<const tsr_dataset*>(dataset.get()),
                                                       static_cast<const tsr_options*>(options.get()));
   if (!args.resume.empty()) check(tsr_trainer_resume(trainer.get(), resume_folder(args.resume).c_str()));
+  if (!args.init.empty()) load_parameters(trainer, args.init);
 
   Json before = Json::parse(text(tsr_trainer_report, trainer.get()));
   int64_t done = before["step"].get<int64_t>();
@@ -363,9 +371,16 @@ void register_train(CLI::App& app) {
                       "folder (default: OUT.checkpoint; without --out the one of --resume)");
   command->add_option("--checkpoint-every", args->checkpoint_every,
                       "steps between checkpoints (default STEPS/10; 0: none)");
-  command->add_option("--resume", args->resume,
-                      "go on from this checkpoint (or the model beside it), which with another --out or "
-                      "--checkpoint stays as it is");
+  CLI::Option* const resume =
+      command->add_option("--resume", args->resume,
+                          "go on from this checkpoint (or the model beside it), which with another --out or "
+                          "--checkpoint stays as it is");
+  command
+      ->add_option(
+          "--init", args->init,
+          "begin with the parameters of this checkpoint, whatever optimizer, batch and data it was made "
+          "with")
+      ->excludes(resume);
   command->add_option("--trace", args->trace, "write what ran, for Perfetto or chrome://tracing");
   command->add_option("--offload-folder", args->offload_folder,
                       "for what is offloaded to file (default $TMPDIR)");

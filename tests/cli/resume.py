@@ -54,6 +54,14 @@ print(f"ok: resumed on cpu:3: worst relative difference {worst:.1e}")
 if worst > 1e-5:
     sys.exit("that is too much")
 
+# --init takes the parameters alone: a whole run follows, which begins where the other one ended, of other settings.
+init = [tessera, "train", model, "--data", text, "--seq", "32", "--batch", "3", "--optimizer", "lion", "--steps", "2", "--json"]
+started = result([*init, "--checkpoint-every", "0", "--init", f"{folder}/whole.tsr.checkpoint"])
+if len(started["losses"]) != 2 or started["losses"][0] > (whole["losses"][0] + whole["losses"][-1]) / 2:
+    sys.exit(f"--init: losses {started['losses']} after {whole['losses'][0]} to {whole['losses'][-1]}")
+if subprocess.run([*init, "--init", checkpoint, "--resume", checkpoint], capture_output=True).returncode == 0:
+    sys.exit("--init and --resume were taken together")
+
 # Resumed alone, a run goes on in its folder, and says so; a run that keeps nothing says that before its first step.
 alone = result([*COMMON, "--devices", "cpu:2", "--resume", checkpoint])
 if alone["checkpoint"] != checkpoint or digest(checkpoint) != digest(f"{folder}/whole.tsr.checkpoint"):
