@@ -286,6 +286,25 @@ TEST_CASE("an engine on a trainer holds no weights of its own, and outlives the 
   CHECK(greedy(engine, prompt, 4) == expected);
 }
 
+TEST_CASE("an engine's pages fill what the trainer leaves of a memory limit, and no more") {
+  Parted trained({});
+  const int64_t arena = tessera::test::number_after(report(trained.trainer), "\"predicted\":");
+  const int64_t limit = arena + 600'000;
+  tsr_engine* made = nullptr;
+  ok(tsr_engine_new_for_trainer(trained.trainer.get(),
+                                options({{"context", 64}, {"memory_limit", limit}}).get(), &made));
+  const EngineHandle engine(made);
+  const std::string found = text([&](auto... out) { return tsr_engine_report(engine.get(), out...); });
+  const std::string devices = found.substr(found.find("\"arena_bytes\""));
+  const int64_t own = tessera::test::number_after(devices, "\"predicted\":") -
+                      tessera::test::number_after(devices, "\"shared_weight_bytes\":");
+  CHECK(arena + own <= limit);
+  const int64_t tokens = tessera::test::number_after(found, "\"cache_tokens\":");
+  CHECK(tokens >= 64);
+  CHECK(tokens < 16 * 64);  // fewer than without a limit
+  CHECK(greedy(engine, {1, 2, 3}, 8).size() == 8);
+}
+
 TEST_CASE("updates and requests of two threads take turns") {
   Parted trained({});
   const EngineHandle engine = engine_on(trained.trainer);

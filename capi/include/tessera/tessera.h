@@ -1407,7 +1407,8 @@ TSR_API tsr_status* tsr_trainer_resume(tsr_trainer* trainer, const char* folder)
 TSR_API tsr_status* tsr_trainer_save_state(tsr_trainer* trainer, const char* folder, const tsr_options* options);
 TSR_API tsr_status* tsr_trainer_load_state(tsr_trainer* trainer, const char* folder, const tsr_options* options);
 
-/* The checkpoint's content: {"step", "values": {"batch", "optimizer", "lr", ...} as texts, "adapters": null | {"rank",
+/* The checkpoint's content: {"step", "values": {"batch", "optimizer", "lr", ...} as texts, "holds" "parameters" where it was
+ * saved without the optimizer, "adapters": null | {"rank",
  * "alpha", "on", and as texts "ranks", "alphas", "rslora", "dora", "also" where they are not the defaults}, the options of
  * tsr_model_add_adapters that make the model it is of, "base": null | {"path" of the
  * model's file ("" without one), "tensors", "bytes", "fingerprint"}, the parameters that it leaves out:
