@@ -73,8 +73,18 @@ tsr_status* tsr_trainer_evaluate(tsr_trainer* trainer, double* out_loss) {
   return guard([&]() -> Status {
     TSR_RETURN_IF_ERROR(required({{trainer, "trainer"}, {out_loss, "out_loss"}}));
     TSR_RETURN_IF_ERROR(trainer->value->usable());
-    TSR_ASSIGN_OR_RETURN(*out_loss, trainer->value->evaluate());
+    TSR_ASSIGN_OR_RETURN(const Evaluation found, trainer->value->evaluate());
+    *out_loss = found.loss;
     return {};
+  });
+}
+
+tsr_status* tsr_trainer_evaluate_all(tsr_trainer* trainer, tsr_text** out_text) {
+  return guard([&]() -> Status {
+    TSR_RETURN_IF_ERROR(required({{trainer, "trainer"}, {out_text, "out_text"}}));
+    TSR_RETURN_IF_ERROR(trainer->value->usable());
+    TSR_ASSIGN_OR_RETURN(const Evaluation found, trainer->value->evaluate());
+    return give_text(evaluation_json(found), out_text);
   });
 }
 
@@ -138,6 +148,17 @@ tsr_status* tsr_saving_new(tsr_trainer* trainer, const char* folder, tsr_saving*
   return guard([&]() -> Status {
     TSR_RETURN_IF_ERROR(required({{trainer, "trainer"}, {folder, "folder"}, {out_saving, "out_saving"}}));
     TSR_ASSIGN_OR_RETURN(auto saving, Saving::create(trainer->value, folder));
+    *out_saving = new tsr_saving{std::move(saving)};
+    return {};
+  });
+}
+
+tsr_status* tsr_saving_new_snapshot(tsr_trainer* trainer, const char* folder, const tsr_options* notes,
+                                    tsr_saving** out_saving) {
+  return guard([&]() -> Status {
+    TSR_RETURN_IF_ERROR(required({{trainer, "trainer"}, {folder, "folder"}, {out_saving, "out_saving"}}));
+    TSR_ASSIGN_OR_RETURN(
+        auto saving, Saving::create_of_snapshot(trainer->value, folder, notes ? notes->value : Options{}));
     *out_saving = new tsr_saving{std::move(saving)};
     return {};
   });

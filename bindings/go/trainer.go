@@ -88,6 +88,17 @@ func (t *Trainer) EvaluateContext(ctx context.Context) (float64, error) {
 	return loss, err
 }
 
+// EvaluateAll is the same with all that an evaluation knows, as JSON: loss, perplexity, accuracy (the share of labels that
+// are predicted), labels, correct, seconds. The context's end ends it.
+func (t *Trainer) EvaluateAll(ctx context.Context) (string, error) {
+	var found string
+	err := until(ctx, t.Cancel, func() (err error) {
+		found, err = (*handle)(t).text(raw.Tsr_trainer_evaluate_all)
+		return err
+	})
+	return found, err
+}
+
 // Save replaces the checkpoint folder, at once or not at all.
 func (t *Trainer) Save(folder string) error {
 	if err := noNUL("folder", folder); err != nil {

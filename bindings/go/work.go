@@ -134,6 +134,33 @@ func (t *Trainer) SaveContext(ctx context.Context, folder string, progress func(
 	return h.call(raw.Tsr_saving_finish)
 }
 
+// Saving is a checkpoint that is written from a copy of a trainer's values, while the trainer goes on.
+type Saving handle
+
+// StartSave copies what a checkpoint holds to host memory, and begins to write it to folder on a thread of its own. The trainer
+// is free at once. Notes are texts and numbers that CheckpointInfo gives back as texts; nil: none.
+func (t *Trainer) StartSave(folder string, notes Options) (*Saving, error) {
+	if err := noNUL("folder", folder); err != nil {
+		return nil, err
+	}
+	h, err := (*handle)(t).holdWith(raw.Tsr_saving_free, notes, func(c, o uintptr, out *uintptr) uintptr {
+		return raw.Tsr_saving_new_snapshot(c, folder, o, out)
+	})
+	return (*Saving)(h), err
+}
+
+// Finish waits until all is written, on any goroutine, and puts the checkpoint in its place. progress may be nil. If the
+// context ends before that, Finish returns its error; then it can be called again.
+func (s *Saving) Finish(ctx context.Context, progress func(done float64)) error {
+	if err := work(ctx, nil, (*handle)(s), raw.Tsr_saving_step, progress); err != nil {
+		return err
+	}
+	return (*handle)(s).call(raw.Tsr_saving_finish)
+}
+
+// Close frees it; what was not finished is given up, and the folder is as it was.
+func (s *Saving) Close() { (*handle)(s).close() }
+
 // ExportModel writes the model's file or folder `in` for other projects: a Hugging Face folder, or a GGUF file for
 // llama.cpp. After an error, or if the context ends, `out` is unchanged. Options: format (hf, gguf, peft), adapters, merged,
 // type, tokenizer, threads, shard_bytes, and for gguf pure, output_type, embedding_type, imatrix. The report is JSON.

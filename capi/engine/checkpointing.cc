@@ -13,6 +13,7 @@
 #include "graph/transform/adapters.h"
 #include "graph/transform/precision.h"
 #include "graph/transform/weight_storage.h"
+#include "serialize/file_limits.h"
 #include "serialize/json.h"
 
 namespace tessera {
@@ -38,6 +39,7 @@ bool widens(const TensorType& from, const TensorType& to) {
 // What a checkpoint without the optimizer says of itself.
 constexpr std::string_view kHolds = "holds", kParametersAlone = "parameters";
 constexpr std::string_view kBasePath = "base_path";
+constexpr std::string_view kNote = "note.";  // before the keys of a caller's notes
 constexpr std::string_view kRank = "adapter_rank", kAlpha = "adapter_alpha", kOn = "adapter_on";
 // Further options of adapters, AdapterSummary::more, after "adapter_".
 constexpr std::string_view kMoreOptions[] = {"ranks", "alphas", "rslora", "dora", "also"};
@@ -203,7 +205,9 @@ Result<std::string> checkpoint_json(const std::string& folder) {
       if (const std::string value = value_of(info, format("adapter_{}", option)); !value.empty())
         adapters[std::string(option)] = value;
   Json values = Json::object();
-  for (const auto& [key, value] : info.values) values[key] = value;
+  Json notes = Json::object();
+  for (const auto& [key, value] : info.values)
+    key.starts_with(kNote) ? notes[key.substr(kNote.size())] = value : values[key] = value;
   Json base = nullptr;
   if (!info.base.empty()) {
     int64_t size = 0;
@@ -213,8 +217,8 @@ Result<std::string> checkpoint_json(const std::string& folder) {
             {"bytes", size},
             {"fingerprint", hash_text(base_fingerprint(info.base))}};
   }
-  const Json all = {
-      {"step", info.step}, {"values", values}, {"adapters", adapters}, {"base", base}, {"tensors", tensors}};
+  const Json all = {{"step", info.step}, {"values", values},   {"adapters", adapters},
+                    {"base", base},      {"tensors", tensors}, {"notes", notes}};
   return dump(all);
 }
 
@@ -224,13 +228,44 @@ Status Trainer::save(const std::string& folder, bool optimizer) {
   return written.commit();
 }
 
-Result<WrittenCheckpoint> Trainer::write_checkpoint(const std::string& folder, bool optimizer) {
+Result<CheckpointInfo> Trainer::checkpoint_to_write(bool optimizer) {
   TSR_RETURN_IF_ERROR(check_values());
   TSR_RETURN_IF_ERROR(check_update_made());
   CheckpointInfo info = checkpoint_info(optimizer);
   std::vector<std::string> left_out;
   for (const BaseTensor& it : info.base) left_out.push_back(it.name);
   TSR_ASSIGN_OR_RETURN(info.base, base_.hashed(left_out, running_->threads(), cancelled_));
+  return info;
+}
+
+Result<CheckpointSnapshot> Trainer::snapshot(const Options& notes) {
+  cancelled_ = false;
+  CheckpointSnapshot made;
+  TSR_ASSIGN_OR_RETURN(made.info, checkpoint_to_write(true));
+  for (const auto& [key, value] : notes) {
+    std::string& text = made.info.values[std::string(kNote) + key];
+    if (const auto* given = std::get_if<std::string>(&value)) {
+      text = *given;
+    } else if (const auto* number = std::get_if<int64_t>(&value)) {
+      text = to_text(*number);
+    } else if (const auto* real = std::get_if<double>(&value)) {
+      text = to_text(*real);
+    } else {
+      return Status(StatusCode::kInvalidArgument,
+                    format("note '{}' is a list, wanted a text or a number", key));
+    }
+  }
+  TSR_RETURN_IF_ERROR(check_storable(made.info));
+  for (const auto& [name, type] : made.info.tensors) {
+    if (cancelled_) return Status(StatusCode::kCancelled, "saving cancelled; the folder is as it was");
+    made.values.emplace_back(static_cast<size_t>(bytes(type)));
+    TSR_RETURN_IF_ERROR(running_->session().read_into(name, made.values.back()));
+  }
+  return made;
+}
+
+Result<WrittenCheckpoint> Trainer::write_checkpoint(const std::string& folder, bool optimizer) {
+  TSR_ASSIGN_OR_RETURN(const CheckpointInfo info, checkpoint_to_write(optimizer));
   size_t written = 0, all = 1;
   for (const auto& [name, type] : info.tensors) all += static_cast<size_t>(bytes(type));
   return tessera::write_checkpoint(

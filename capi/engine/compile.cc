@@ -131,7 +131,7 @@ Result<CompiledProgram> compile_training_as_set(const Graph& forward, bool langu
     TSR_ASSIGN_OR_RETURN(Graph logprobs, logprobs_of(part, settings));
     add(std::string(kForwardEntry), std::move(logprobs));
   }
-  TSR_ASSIGN_OR_RETURN(Graph evaluation, evaluation_of(with_loss, settings));
+  TSR_ASSIGN_OR_RETURN(Graph evaluation, evaluation_of(with_loss, language_model, settings));
   add(std::string(kEvalEntry), std::move(evaluation));
   return plan_all(graphs, settings.compute, settings.batch, devices);
 }

@@ -11,6 +11,7 @@
 #include "graph/transform/decoding.h"
 #include "graph/transform/embedding.h"
 #include "graph/transform/fusion.h"
+#include "graph/transform/label_margins.h"
 #include "graph/transform/precision.h"
 #include "graph/transform/scoring.h"
 #include "graph/transform/training.h"
@@ -201,8 +202,12 @@ Result<Graph> step_of(const LogicalGraph& with_loss, const TrainerSettings& sett
                                 settings);
 }
 
-Result<Graph> evaluation_of(const LogicalGraph& with_loss, const TrainerSettings& settings) {
+Result<Graph> evaluation_of(const LogicalGraph& with_loss, bool language_model,
+                            const TrainerSettings& settings) {
   TSR_ASSIGN_OR_RETURN(Graph evaluation, make_evaluation(with_loss.graph, settings.step.fp8_matmuls));
+  if (language_model) {
+    TSR_ASSIGN_OR_RETURN(evaluation, with_label_margins(evaluation));
+  }
   return with_evaluated_weights(std::move(evaluation), with_loss.stored, settings);
 }
 

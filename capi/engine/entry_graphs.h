@@ -22,7 +22,8 @@ Result<LogicalGraph> forward_with_loss(const Graph& forward, TokenLoss loss, con
 // Forward, backward and update of a graph with its loss; and its loss alone. Parameters that do not train
 // have their stored types.
 Result<Graph> step_of(const LogicalGraph& with_loss, const TrainerSettings& settings);
-Result<Graph> evaluation_of(const LogicalGraph& with_loss, const TrainerSettings& settings);
+Result<Graph> evaluation_of(const LogicalGraph& with_loss, bool language_model,
+                            const TrainerSettings& settings);
 
 // A step in parts (graph/transform/training.h), of graphs with a loss of accumulations.
 Result<Graph> accumulation_of(const LogicalGraph& with_loss, const TrainerSettings& settings);

@@ -167,7 +167,8 @@ std::string trainer_json(const TrainerReport& report, const PlanRecord& plan) {
                    {"saving",
                     {{"model_bytes", report.model_bytes},
                      {"checkpoint_bytes", report.checkpoint_bytes},
-                     {"memory_bytes", report.saving_memory_bytes}}}});
+                     {"memory_bytes", report.saving_memory_bytes},
+                     {"snapshot_bytes", report.snapshot_bytes}}}});
 }
 
 std::string generator_json(const GeneratorReport& report, const PlanRecord& plan) {

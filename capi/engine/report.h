@@ -25,7 +25,7 @@ struct TrainerReport {
   std::vector<CommReport> communication;
   // Bytes of tensors in a model's file and in a checkpoint, and of the largest one, in memory while either is
   // written.
-  int64_t model_bytes = 0, checkpoint_bytes = 0, saving_memory_bytes = 0;
+  int64_t model_bytes = 0, checkpoint_bytes = 0, saving_memory_bytes = 0, snapshot_bytes = 0;
 };
 std::string trainer_json(const TrainerReport& report, const PlanRecord& plan);
 

@@ -11,9 +11,26 @@ Result<std::unique_ptr<Saving>> Saving::create(std::shared_ptr<Trainer> trainer,
 }
 
 Saving::Saving(std::shared_ptr<Trainer> trainer, std::shared_ptr<const void> lease, const std::string& folder)
-    : trainer_(std::move(trainer)),
+    : runtime_(trainer->runtime()),
+      trainer_(std::move(trainer)),
       lease_(std::move(lease)),
-      work_("saving", trainer_->runtime(), [of = trainer_.get(), folder] { return of->write_checkpoint(folder); }) {}
+      work_("saving", runtime_, [of = trainer_.get(), folder] { return of->write_checkpoint(folder); }) {}
+
+Result<std::unique_ptr<Saving>> Saving::create_of_snapshot(const std::shared_ptr<Trainer>& trainer,
+                                                           const std::string& folder, const Options& notes) {
+  TSR_RETURN_IF_ERROR(Trainer::check_folder(folder));
+  TSR_RETURN_IF_ERROR(trainer->usable());
+  TSR_ASSIGN_OR_RETURN(CheckpointSnapshot snapshot, trainer->snapshot(notes));
+  return std::unique_ptr<Saving>(new Saving(trainer->runtime(), std::move(snapshot), folder));
+}
+
+// The work is copied by std::function, the values are not.
+Saving::Saving(std::shared_ptr<Runtime> runtime, CheckpointSnapshot snapshot, const std::string& folder)
+    : runtime_(std::move(runtime)),
+      work_("saving", runtime_,
+            [of = std::make_shared<const CheckpointSnapshot>(std::move(snapshot)), folder] {
+              return of->write(folder);
+            }) {}
 
 Saving::~Saving() {
   if (lease_ && in_creating_process()) trainer_->cancel();

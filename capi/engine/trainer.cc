@@ -318,9 +318,10 @@ void Trainer::record_touched_bytes() {
   }
 }
 
-Result<double> Trainer::evaluate() {
+Result<Evaluation> Trainer::evaluate() {
   cancelled_ = false;
   TSR_RETURN_IF_ERROR(check_values());
+  const auto begin = std::chrono::steady_clock::now();
   const std::vector<CommReport> before = running_->session().communication();
   const int64_t allocations_before = running_->session().allocations();
   // Evaluation is left out of the training report, except the highest bytes it touched in the arenas.
@@ -332,14 +333,18 @@ Result<double> Trainer::evaluate() {
     allocations_elsewhere_ += running_->session().allocations() - allocations_before;
   };
   if (dataset_) {
-    Result<double> loss = evaluate_dataset();
+    Result<Evaluation> found = evaluate_dataset();
     note();
-    return loss;
+    if (found.ok()) found->seconds = seconds_since(begin);
+    return found;
   }
   TSR_RETURN_IF_ERROR(feed_loss_scale(kEvalEntry));
   TSR_RETURN_IF_ERROR(running_->run(kEvalEntry));
   note();
-  return running_->fetch_scalar(kEvalEntry, "loss");
+  Evaluation found;
+  TSR_ASSIGN_OR_RETURN(found.loss, running_->fetch_scalar(kEvalEntry, "loss"));
+  found.seconds = seconds_since(begin);
+  return found;
 }
 
 std::vector<std::string> Trainer::widened_parameters(const Graph& model) const {
@@ -362,6 +367,10 @@ Status Trainer::store(SharedModel& model) {
   if (const std::vector<std::string> widened = widened_parameters(model.graph()); !widened.empty())
     TSR_RETURN_IF_ERROR(model.widen(widened));
   for (const auto& [name, type] : running_->parameters()) {
+    // What did not change stays where it lies, in the model's file perhaps.
+    TSR_ASSIGN_OR_RETURN(const std::optional<SharedModel::Value> present, model.find(name));
+    if (present && is_left_out(name) && present->tensor.data.data() == base_.find(name)->data.data())
+      continue;
     TSR_ASSIGN_OR_RETURN(const HostTensor value, stored_value(name, type));
     TSR_RETURN_IF_ERROR(model.write(name, value));
   }
@@ -443,10 +452,14 @@ std::string Trainer::report_json() {
   report.memory = memory_.empty() ? running_->session().memory() : memory_;
   report.communication = running_->session().communication();
   subtract(report.communication, communication_elsewhere_);
+  int64_t largest = 0;
   const auto count = [&](const std::string& name, const TensorType& type, bool is_parameter) {
     const bool widens = is_parameter && is_rounded(name, type);
     const int64_t own = bytes(type), as_model = widens ? 2 * own : own;
-    if (!is_parameter || !is_left_out(name)) report.checkpoint_bytes += own;
+    if (!is_parameter || !is_left_out(name)) {
+      report.checkpoint_bytes += own;
+      largest = std::max(largest, own);
+    }
     if (is_parameter) report.model_bytes += as_model;
     // A piece in the file tier is read on its own first, a narrow one kept until it is widened.
     report.saving_memory_bytes = std::max(report.saving_memory_bytes, widens ? own + as_model : own);
@@ -454,6 +467,7 @@ std::string Trainer::report_json() {
   for (const auto& [name, type] : running_->parameters()) count(name, type, true);
   for (const auto& [name, type] : running_->states())
     if (!gradient_states_.contains(name)) count(name, type, false);
+  report.snapshot_bytes = report.checkpoint_bytes + largest;  // a tensor is copied once more to be written
   return trainer_json(report, running_->record());
 }
 

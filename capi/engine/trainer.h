@@ -13,6 +13,7 @@
 
 #include "capi/engine/adapters.h"
 #include "capi/engine/base_parameters.h"
+#include "capi/engine/checkpoint_snapshot.h"
 #include "capi/engine/dataset.h"
 #include "capi/engine/model_contents.h"
 #include "capi/engine/program_runner.h"
@@ -32,6 +33,13 @@ struct StepInfo {
   double seconds = 0;
 };
 
+struct Evaluation {
+  double loss = 0;      // mean over the labels
+  int64_t labels = 0;   // that count; 0: not known, of an own graph
+  int64_t correct = 0;  // of them, those than which no token has a higher logit
+  double seconds = 0;
+};
+
 class Trainer {
  public:
   // `dataset` null: the graph has its own loss and its inputs are fed.
@@ -46,7 +54,7 @@ class Trainer {
   // update. With a scaled loss the next batch (of a dataset; else the same again) is tried instead, as long
   // as that may help.
   Result<StepInfo> step();
-  Result<double> evaluate();
+  Result<Evaluation> evaluate();
   // The rate of steps to come, in place of the schedule's; below 0: the schedule's.
   Status set_lr(double lr);
 
@@ -62,6 +70,8 @@ class Trainer {
   Status save(const std::string& folder, bool optimizer = true);
   // The checkpoint that `save` puts in its place, for whoever has the lease; `cancel` ends it from then on.
   Result<WrittenCheckpoint> write_checkpoint(const std::string& folder, bool optimizer = true);
+  // The same contents in host memory, with notes of the caller's: texts by key.
+  Result<CheckpointSnapshot> snapshot(const Options& notes);
   static Status check_folder(const std::string& folder);  // what save would say at once
   Status resume(const std::string& folder);
   // The checkpoint's parameters alone: the optimizer, the schedule and the data begin again.
@@ -105,7 +115,8 @@ class Trainer {
   Status feed_eval_batch(int64_t first, int64_t rows, double scale);
   Status feed_rows(std::string_view entry);
   DatasetRow row_of_batch(int64_t row);
-  Result<double> evaluate_dataset();
+  Result<Evaluation> evaluate_dataset();
+  Result<int64_t> count_predicted();
   // trainer_parts.cc
   Status check_parts(std::string_view entry) const;
   Status feed_batch(std::string_view entry, const TokenBatch& batch);
@@ -119,6 +130,7 @@ class Trainer {
   Status clear_gradients();
   Status check_update_made() const;        // kFailedPrecondition where gradients wait
   CheckpointInfo checkpoint_info(bool optimizer) const;  // its base without hashes, typed as in the program
+  Result<CheckpointInfo> checkpoint_to_write(bool optimizer);  // with them
   // Whether checkpoints leave the parameter out: no step changes it, and it has the model's own value.
   bool is_left_out(std::string_view name) const {
     return frozen_.contains(name) && base_.find(name) != nullptr && !base_.is_replaced(name);
@@ -165,6 +177,9 @@ class Trainer {
   std::weak_ptr<const void> lease_;
   std::string leased_for_;
 };
+
+// As tsr_trainer_evaluate_all gives it.
+std::string evaluation_json(const Evaluation& evaluation);
 
 // The contents of a checkpoint, documented in tessera.h at tsr_checkpoint_info.
 Result<std::string> checkpoint_json(const std::string& folder);

@@ -1,5 +1,6 @@
 // Rows of the dataset, as the trainer feeds them to the entries of training and evaluation.
 #include <algorithm>
+#include <cmath>
 #include <span>
 #include <string>
 #include <utility>
@@ -8,6 +9,8 @@
 #include "capi/engine/compile.h"
 #include "capi/engine/host_view.h"
 #include "capi/engine/trainer.h"
+#include "graph/transform/label_margins.h"
+#include "serialize/json.h"
 
 namespace tessera {
 
@@ -65,23 +68,48 @@ Status Trainer::feed_eval_batch(int64_t first, int64_t rows, double scale) {
   return running_->feed_scalar(kEvalEntry, "loss_scale", scale);
 }
 
-Result<double> Trainer::evaluate_dataset() {
+// Labels of the batch that was evaluated last than which no token has a higher logit.
+Result<int64_t> Trainer::count_predicted() {
+  TSR_ASSIGN_OR_RETURN(const HostTensor margins, running_->session().fetch(kEvalEntry, kLabelMargins));
+  const auto count = [&](auto values) {
+    int64_t predicted = 0;
+    for (size_t i = 0; i < labels_.size(); ++i) predicted += labels_[i] >= 0 && values[i] <= 0 ? 1 : 0;
+    return predicted;
+  };
+  return margins.type.dtype == DType::kF64 ? count(margins.as<double>()) : count(margins.as<float>());
+}
+
+Result<Evaluation> Trainer::evaluate_dataset() {
   int64_t samples = dataset_->eval_samples();
   if (settings_.eval_batches > 0) samples = std::min(samples, settings_.eval_batches * settings_.batch);
   if (samples == 0)
     return Status(StatusCode::kFailedPrecondition,
                   "the dataset keeps no samples for evaluation: set its option eval_fraction");
-  TSR_ASSIGN_OR_RETURN(const int64_t labels, dataset_->count_eval_labels(samples));
-  const double scale = 1.0 / static_cast<double>(std::max<int64_t>(1, labels));
-  double sum = 0;
+  Evaluation found;
+  TSR_ASSIGN_OR_RETURN(found.labels, dataset_->count_eval_labels(samples));
+  const double scale = 1.0 / static_cast<double>(std::max<int64_t>(1, found.labels));
   for (int64_t first = 0; first < samples; first += settings_.batch) {
     TSR_RETURN_IF_ERROR(feed_eval_batch(first, std::min(settings_.batch, samples - first), scale));
     TSR_RETURN_IF_ERROR(running_->run(kEvalEntry));
     TSR_ASSIGN_OR_RETURN(const double part, running_->fetch_scalar(kEvalEntry, "loss"));
-    sum += part;
+    TSR_ASSIGN_OR_RETURN(const int64_t predicted, count_predicted());
+    found.loss += part;
+    found.correct += predicted;
     if (cancelled_) return Status(StatusCode::kCancelled, "evaluation cancelled");
   }
-  return sum;
+  return found;
+}
+
+std::string evaluation_json(const Evaluation& evaluation) {
+  const bool counts = evaluation.labels > 0;
+  return dump(Json{{"loss", evaluation.loss},
+                   {"perplexity", std::exp(evaluation.loss)},
+                   {"accuracy", counts ? Json(static_cast<double>(evaluation.correct) /
+                                              static_cast<double>(evaluation.labels))
+                                       : Json(nullptr)},
+                   {"labels", evaluation.labels},
+                   {"correct", evaluation.correct},
+                   {"seconds", evaluation.seconds}});
 }
 
 }  // namespace tessera

@@ -43,7 +43,7 @@ from .sequence import Sequence  # noqa: E402
 from .session import Program, Session  # noqa: E402
 from .tensor import Tensor  # noqa: E402
 from .tokenizer import Encoded, Tokenizer  # noqa: E402
-from .trainer import Batch, Loss, Step, Trainer, check_folder, checkpoint_info  # noqa: E402
+from .trainer import Batch, Loss, Saving, Step, Trainer, check_folder, checkpoint_info  # noqa: E402
 
 load = Model.load
 
@@ -60,7 +60,7 @@ __all__ = [
     "AbortedError", "Batch", "Calibration", "CancelledError", "Chat", "Code", "CorruptError", "DType", "Dataset", "Devices",
     "Embedder", "Encoded", "EncodedChat", "Engine", "Event", "FailedPreconditionError", "Generator", "Graph", "Hooks",
     "InternalError", "InvalidArgumentError", "IoError", "LogLevel", "Loss", "Model", "NotFoundError", "OutOfMemoryError", "Piece",
-    "Plan", "Program", "Request", "Runtime", "Scorer", "Scores", "Sequence", "Session", "Step", "Stream", "Tensor",
+    "Plan", "Program", "Request", "Runtime", "Saving", "Scorer", "Scores", "Sequence", "Session", "Step", "Stream", "Tensor",
     "TesseraError", "TimedOutError", "Tokenizer", "Trainer", "Type", "UnsupportedError", "check_certificate", "check_folder",
     "check_path", "checkpoint_info", "convert", "default_runtime", "dtype_name", "estimate", "estimate_page", "export",
     "finetune", "imatrix", "load", "score", "verify", "version",

@@ -13,7 +13,7 @@ from .handle import Handle, use, use_optional
 from .plan import Plan
 from .runtime import Runtime, chosen_runtime
 from .tensor import Tensor, as_tensor
-from .work import Progress, interruptible, run_steps
+from .work import Progress, interruptible, run_steps, step_through
 
 if TYPE_CHECKING:
     from .model import Model
@@ -101,6 +101,12 @@ class Trainer(Handle):
         with self._pointer as c:
             return result(interruptible(lambda: raw.tsr_trainer_evaluate(c), self.cancel))
 
+    def evaluate_all(self) -> dict[str, Any]:
+        """The same with all that an evaluation knows: loss, perplexity, accuracy (the share of labels that are predicted; None
+        for own graphs), labels, correct, seconds."""
+        with self._pointer as c:
+            return json.loads(text(interruptible(lambda: raw.tsr_trainer_evaluate_all(c), self.cancel)))
+
     def forward(self, batch: Batch) -> array.array[float]:
         """Log probabilities of a batch's labels, 0 for negative ones. Parts of steps need the option losses."""
         items = array.array("f", bytes(4 * batch.count))
@@ -137,6 +143,13 @@ class Trainer(Handle):
             else:
                 run_steps("saving", raw.tsr_saving_free, lambda: raw.tsr_saving_new(c, name), raw.tsr_saving_step,
                           lambda c: check(raw.tsr_saving_finish(c)), progress)
+
+    def start_save(self, folder: Any, **notes: Any) -> Saving:
+        """Copies what a checkpoint holds to host memory, and begins to write it on a thread of its own: the trainer is free at
+        once. `checkpoint_info` gives the notes, texts and numbers, back as texts. `finish` puts it in its place."""
+        name = arguments.path("folder", folder)
+        with self._pointer as c, Options(notes) as o:
+            return Saving._own(interruptible(lambda: raw.tsr_saving_new_snapshot(c, name, o), self.cancel))
 
     def resume(self, folder: Any) -> None:
         """Goes on from a checkpoint of the same model, bit for bit on equal devices."""
@@ -201,6 +214,20 @@ class Trainer(Handle):
         """Any thread: the step, evaluation, save or resume in progress raises CancelledError."""
         with self._pointer.shared() as c:
             raw.tsr_trainer_cancel(c)
+
+
+class Saving(Handle):
+    """A checkpoint that is written while its trainer goes on. Closed before `finish`, it gives up what was written, and the
+    folder is as it was."""
+
+    _free = raw.tsr_saving_free
+    _exclusive = True
+
+    def finish(self, *, progress: Progress | None = None) -> None:
+        """Waits until all is written, on any thread, and puts the checkpoint in its place."""
+        step_through(self._pointer, raw.tsr_saving_step, progress, lambda: None)
+        with self._pointer as c:
+            check(raw.tsr_saving_finish(c))
 
 
 def check_folder(folder: Any) -> None:

@@ -1320,6 +1320,12 @@ TSR_API tsr_status* tsr_trainer_set_lr(tsr_trainer* trainer, double lr);
 
 /* Mean loss over the dataset's evaluation part (own graphs: of the inputs fed), without dropout or update. */
 TSR_API tsr_status* tsr_trainer_evaluate(tsr_trainer* trainer, double* out_loss);
+/* The same with all that an evaluation knows: {"loss", "perplexity": e^loss, "accuracy": null | the share of labels that are
+ * predicted, "labels": that count, "correct": of them, those that are predicted, "seconds"}. A label is predicted where
+ * no token has a higher logit; only of equal logits, as bf16 has them, several count. It is counted without holding logits
+ * where the loss is computed so, and the same on any plan to rounding of the logits. Of own graphs labels are not known:
+ * accuracy is null, labels and correct are 0. A number that is not finite is null. */
+TSR_API tsr_status* tsr_trainer_evaluate_all(tsr_trainer* trainer, tsr_text** out_text);
 
 /* A step in parts, for losses and loops of your own (option losses, docs/training.md): any number of accumulations, each
  * forward and backward over a batch from your memory, and an update. Gradients are added up on the devices, where
@@ -1388,6 +1394,12 @@ TSR_API tsr_status* tsr_trainer_save(tsr_trainer* trainer, const char* folder);
  *     while (done < 1) tsr_saving_step(saving, &done);
  *     tsr_saving_finish(saving); */
 TSR_API tsr_status* tsr_saving_new(tsr_trainer* trainer, const char* folder, tsr_saving** out_saving);
+/* The same of a copy in host memory ("snapshot_bytes" in tsr_trainer_report), which is made before this returns: the
+ * trainer is free to go on, or to be freed, while the checkpoint is written. notes: texts and numbers by any keys, which
+ * tsr_checkpoint_info gives back as texts (what a loop must know to go on: its best loss, say); may be NULL. Several at a
+ * time want folders of their own. Fails as tsr_trainer_save does before it writes. */
+TSR_API tsr_status* tsr_saving_new_snapshot(tsr_trainer* trainer, const char* folder, const tsr_options* notes,
+                                            tsr_saving** out_saving);
 TSR_API tsr_status* tsr_saving_step(tsr_saving* saving, double* out_done);
 /* Puts the checkpoint in its place. Once; TSR_FAILED_PRECONDITION before all is done. */
 TSR_API tsr_status* tsr_saving_finish(tsr_saving* saving);
@@ -1412,7 +1424,8 @@ TSR_API tsr_status* tsr_trainer_load_state(tsr_trainer* trainer, const char* fol
  * "alpha", "on", and as texts "ranks", "alphas", "rslora", "dora", "also" where they are not the defaults}, the options of
  * tsr_model_add_adapters that make the model it is of, "base": null | {"path" of the
  * model's file ("" without one), "tensors", "bytes", "fingerprint"}, the parameters that it leaves out:
- * fingerprints are equal where their names, types and contents are, "tensors": [{"name", "dtype", "shape"}] in it}. */
+ * fingerprints are equal where their names, types and contents are, "tensors": [{"name", "dtype", "shape"}] in it,
+ * "notes": texts of tsr_saving_new_snapshot}. */
 TSR_API tsr_status* tsr_checkpoint_info(const char* folder, tsr_text** out_text);
 
 /* Present values of all parameters into `model`, which may be the one trained or another with these
@@ -1436,7 +1449,7 @@ TSR_API tsr_status* tsr_trainer_write(tsr_trainer* trainer, const char* name, co
  *  "comm": [{"collective", "axis", "calls", "bytes"}] (of all training steps),
  *  "allocations_after_first_step", "skipped_steps", "saving": {"model_bytes", "checkpoint_bytes": that a file of
  *  tsr_trainer_save_model and a folder of tsr_trainer_save hold, "memory_bytes": that either takes while it is
- *  written}}. An arena holds steps and evaluations: measured is as far as those
+ *  written, "snapshot_bytes": that tsr_saving_new_snapshot takes}}. An arena holds steps and evaluations: measured is as far as those
  * reached that were run. */
 TSR_API tsr_status* tsr_trainer_report(tsr_trainer* trainer, tsr_text** out_text);
 TSR_API tsr_status* tsr_trainer_trace(tsr_trainer* trainer, tsr_text** out_text);

@@ -70,7 +70,9 @@ final class HostileTest {
     Program program = new Program(devices, List.of(new Program.Entry("go", graph, plan)));
     handle(program, new Program(devices, List.of(new Program.Entry("go", graph, plan))));
     handle(new Session(program, null), new Session(program, null));
-    handle(new Trainer(runtime, model, dataset, Map.of("batch", 2)), new Trainer(runtime, model, dataset, Map.of("batch", 2)));
+    Trainer trainer = new Trainer(runtime, model, dataset, Map.of("batch", 2));
+    handle(trainer.startSave(Given.WORK.resolve("started"), null), trainer.startSave(Given.WORK.resolve("closed"), null));
+    handle(trainer, new Trainer(runtime, model, dataset, Map.of("batch", 2)));
     handle(new Generator(runtime, model, Map.of("max_tokens", 2)), new Generator(runtime, model, null));
     Map<String, ?> few = Map.of("max_tokens", 3, "sequences", 2);
     Engine engine = new Engine(runtime, model, few);
@@ -179,7 +181,7 @@ final class HostileTest {
   private void callAll(int times) {
     for (Class<?> type : List.of(Tessera.class, Runtime.class, Hooks.class, Devices.class, Calibration.class, Tensor.class,
         Graph.class, Tokenizer.class, Model.class, ModelFiles.class, Chat.class, Dataset.class, Plan.class, Program.class,
-        Session.class, Trainer.class, Generator.class, Engine.class, Request.class, Sequence.class, Scorer.class, Embedder.class,
+        Session.class, Trainer.class, Saving.class, Generator.class, Engine.class, Request.class, Sequence.class, Scorer.class, Embedder.class,
         Json.class, Cancellation.class)) {
       List<Executable> calls = new ArrayList<>(List.of(type.getConstructors()));
       calls.addAll(Arrays.asList(type.getDeclaredMethods()));

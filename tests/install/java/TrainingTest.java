@@ -12,6 +12,7 @@ import dev.tessera.Model;
 import dev.tessera.Piece;
 import dev.tessera.Plan;
 import dev.tessera.Runtime;
+import dev.tessera.Saving;
 import dev.tessera.Tensor;
 import dev.tessera.TesseraException;
 import dev.tessera.Trainer;
@@ -54,6 +55,11 @@ final class TrainingTest {
       trainer.save(folder);
       other.resume(folder);
       assertEquals(3L, Json.object(Trainer.checkpointInfo(folder)).get("step"));
+      Path noted = Given.WORK.resolve("noted");
+      try (Saving saving = trainer.startSave(noted, Map.of("best_loss", 2.5, "best_step", 3))) {
+        saving.finish(null);
+      }
+      assertEquals(Map.of("best_loss", "2.5", "best_step", "3"), Json.object(Trainer.checkpointInfo(noted)).get("notes"));
       assertEquals(trainer.step().loss(), other.step().loss());
       String name = model.parameters().get(0);
       try (Tensor mine = trainer.read(name); Tensor its = other.read(name)) {

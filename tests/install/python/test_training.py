@@ -46,14 +46,20 @@ class Training(unittest.TestCase):
             self.assertTrue(trainer.plan().trace())
             trainer.save(checkpoint)
             self.assertEqual(tessera.checkpoint_info(checkpoint)["step"], 1)
-            second = trainer.step().loss
+            with trainer.start_save(os.path.join(place, "noted"), best_loss=0.1, name="a") as saving:
+                second = trainer.step().loss  # meanwhile
+                saving.finish()
+            noted = tessera.checkpoint_info(os.path.join(place, "noted"))
+            self.assertEqual((noted["step"], noted["notes"]), (1, {"best_loss": "0.1", "name": "a"}))
             with tessera.Trainer(tessera.load(MODEL), data, eval_batches=2, **OPTIONS) as again:
                 again.resume(checkpoint)
                 self.assertEqual(again.step()[:2], (2, second))
                 self.assertEqual(again.report()["step"], 2)
             name = self.model.parameters()[0]
             self.assertEqual(trainer.read(name + ".m").shape, self.model.read(name).shape)
-            self.assertGreater(trainer.evaluate(), 0)
+            found = trainer.evaluate_all()
+            self.assertEqual(found["loss"], trainer.evaluate())
+            self.assertEqual(found["accuracy"], found["correct"] / found["labels"])
             trainer.store(self.model)
             self.assertEqual(bytes(trainer.read(name)), bytes(self.model.read(name)))
             # Texts of the weights being trained are those of the model that they were stored in.

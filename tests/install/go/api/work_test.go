@@ -86,7 +86,13 @@ func Test_long_work_is_the_same_in_steps_and_ends_with_its_context(t *testing.T)
 		_, err := os.Stat(path(name))
 		wanted(t, "nothing is left", os.IsNotExist(err), true)
 	}
-	loss := must2(trainer.Step()).Loss // free again
+	refused(t, second(trainer.EvaluateAll(ctx)), tessera.ErrFailedPrecondition, "eval_fraction")
+	saving := must2(trainer.StartSave(path("noted"), tessera.Options{"best_loss": 0.5}))
+	loss := must2(trainer.Step()).Loss // free again, and meanwhile
+	check(t, saving.Finish(ctx, progress))
+	ended()
+	saving.Close()
+	wanted(t, "its notes", strings.Contains(must2(tessera.CheckpointInfo(path("noted"))), `"notes":{"best_loss":"0.5"}`), true)
 	resumed := must2(tessera.NewTrainer(r, model, data, options))
 	check(t, resumed.Resume(path("checkpoint")))
 	wanted(t, "the loss after", must2(resumed.Step()).Loss, loss)

@@ -152,6 +152,16 @@ public final class Trainer extends Handle {
     return loss[0];
   }
 
+  /**
+   * The same with all that an evaluation knows, as JSON: loss, perplexity, accuracy (the share of labels that are predicted),
+   * labels, correct, seconds.
+   */
+  public String evaluateAll() {
+    try (Use use = use()) {
+      return Native.text(use, out -> Cancellation.guard(this::cancel, () -> Raw.tsr_trainer_evaluate_all(use.pointer, out)));
+    }
+  }
+
   /** Replaces the checkpoint folder, at once or not at all. */
   public void save(Path folder) {
     byte[] name = Text.path("folder", folder);
@@ -173,6 +183,18 @@ public final class Trainer extends Handle {
         Use work = saving.use()) {
       Native.steps(work, null, Raw::tsr_saving_step, progress);
       work.check(Raw.tsr_saving_finish(work.pointer));
+    }
+  }
+
+  /**
+   * Copies what a checkpoint holds to host memory, and begins to write it to the folder on a thread of its own; the trainer is
+   * free at once. notes, which may be null: texts and numbers that {@link #checkpointInfo} gives back as texts.
+   */
+  public Saving startSave(Path folder, Map<String, ?> notes) {
+    byte[] name = Text.path("folder", folder);
+    try (Use use = use(); OptionSet set = new OptionSet(notes)) {
+      return new Saving(Native.made(use, out -> Cancellation.guard(this::cancel,
+          () -> Raw.tsr_saving_new_snapshot(use.pointer, name, set.pointer, out))));
     }
   }
 

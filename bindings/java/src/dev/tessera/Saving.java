@@ -1,0 +1,26 @@
+package dev.tessera;
+
+import dev.tessera.raw.Raw;
+import java.util.function.DoubleConsumer;
+
+/**
+ * A checkpoint that is written from a copy of a trainer's values, while the trainer goes on ({@link Trainer#startSave}). One
+ * thread at a time, which may be another than the trainer's. Closed before {@link #finish}, it gives up what was written, and
+ * the folder is as it was.
+ */
+public final class Saving extends Handle {
+  Saving(long pointer) {
+    super("saving", Raw::tsr_saving_free, true, null, pointer);
+  }
+
+  /**
+   * Waits until all is written, and puts the checkpoint in its place. progress, which may be null, hears the share that is
+   * done; an interrupt or a {@link Cancellation} ends the wait alone.
+   */
+  public void finish(DoubleConsumer progress) {
+    try (Use use = use()) {
+      Native.steps(use, null, Raw::tsr_saving_step, progress);
+      use.check(Raw.tsr_saving_finish(use.pointer));
+    }
+  }
+}
