@@ -1,9 +1,9 @@
-#include <cmath>
 #include <iostream>
 #include <optional>
 
 #include "command.h"
 #include "data_options.h"
+#include "held_out.h"
 #include "interruptible.h"
 
 namespace cli {
@@ -19,8 +19,8 @@ struct Arguments : Common {
 
 void register_eval(CLI::App& app) {
   auto args = std::make_shared<Arguments>();
-  CLI::App* command =
-      app.add_subcommand("eval", "mean loss of a model on a text or on rows of training data");
+  CLI::App* command = app.add_subcommand(
+      "eval", "loss, perplexity and token accuracy of a model on a text or on rows of training data");
   command->footer(
       "Example:\n  tessera eval model.tsr --data text.txt --seq 128\n"
       "  tessera eval model.tsr --data text.txt --weights q8_0     (what `generate --weights q8_0` computes "
@@ -58,10 +58,15 @@ void register_eval(CLI::App& app) {
     const Trainer trainer = make_interruptible<Trainer>(tsr_trainer_new, runtime, model.get(),
                                                         static_cast<const tsr_dataset*>(dataset.get()),
                                                         static_cast<const tsr_options*>(options.get()));
-    double loss = 0;
-    check(tsr_trainer_evaluate(trainer.get(), &loss));
-    if (args->json) return print_json({{"eval_loss", loss}, {"perplexity", std::exp(loss)}});
-    std::cout << "loss " << loss << " nats a token, perplexity " << std::exp(loss) << '\n';
+    Json found = evaluate(trainer);
+    if (!args->json) {
+      std::cout << "loss " << evaluation_text(found) << '\n';
+      return;
+    }
+    Json result = {{"eval_loss", found["loss"]}};
+    found.erase("loss");
+    result.update(found);
+    print_json(result);
   });
 }
 

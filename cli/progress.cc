@@ -53,4 +53,10 @@ void Progress::show(const std::string& line) {
   pause_s_ = std::min(2 * pause_s_, kLongestPause_s);
 }
 
+void Progress::say(const std::string& line) {
+  if (quiet_) return;
+  std::cerr << (terminal_ ? "\r\x1b[K" : "") << line << std::endl;
+  shown_ = false;
+}
+
 }  // namespace cli

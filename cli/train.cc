@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <csignal>
 #include <cstdio>
 #include <filesystem>
@@ -7,10 +8,12 @@
 
 #include "command.h"
 #include "data_options.h"
+#include "held_out.h"
 #include "interruptible.h"
 #include "plan_text.h"
 #include "progress.h"
-#include "steps.h"
+#include "run_checkpoints.h"
+#include "trained_output.h"
 
 namespace cli {
 
@@ -26,6 +29,9 @@ struct Arguments : Common {
   std::optional<double> lr, lr_end, decay_fraction, lora_plus_ratio, clip_norm, watchdog, loss_scaling,
       weight_decay, momentum, dropout;
   std::optional<int64_t> batch, warmup, checkpoint_every, eval_batches;
+  int64_t keep = 1;
+  bool merge = false;
+  HeldOutOptions held_out;
   Adapters adapters;
 };
 
@@ -70,12 +76,25 @@ Options trainer_options(const Arguments& args) {
   return options;
 }
 
-std::string progress_line(const tsr_step& step, int64_t steps, int64_t tokens, double eta_seconds) {
+// "45 s", "12 min", "3 h 05 min"
+std::string duration_text(double seconds) {
+  char text[48];
+  const auto minutes = static_cast<long long>(std::min(seconds / 60, 1e12));
+  if (seconds < 120)
+    std::snprintf(text, sizeof text, "%.0f s", seconds);
+  else if (minutes < 120)
+    std::snprintf(text, sizeof text, "%lld min", minutes);
+  else
+    std::snprintf(text, sizeof text, "%lld h %02lld min", minutes / 60, minutes % 60);
+  return text;
+}
+
+std::string progress_line(const tsr_step& step, int64_t steps, int64_t tokens, double left_s) {
   char line[160];
   std::snprintf(line, sizeof line,
-                "step %lld/%lld  loss %.4f  grad norm %.3g  lr %.3g  %.0f tokens/s  %.0f s left",
+                "step %lld/%lld  loss %.4f  grad norm %.3g  lr %.3g  %.0f tokens/s  %s left",
                 static_cast<long long>(step.step), static_cast<long long>(steps), step.loss, step.grad_norm,
-                step.lr, static_cast<double>(tokens) / step.seconds, eta_seconds);
+                step.lr, static_cast<double>(tokens) / step.seconds, duration_text(left_s).c_str());
   return line;
 }
 
@@ -85,13 +104,17 @@ bool is_folder(const std::string& path) {
   return std::filesystem::is_directory(path, ignored);
 }
 
-// The checkpoint a --resume names: the folder itself, or the one beside a model that --out wrote.
+// The checkpoint a --resume names: the folder itself, or the one beside what --out wrote, a folder of adapters perhaps.
 std::string resume_folder(const std::string& text) {
-  if (is_folder(text)) return text;
-  if (is_folder(text + ".checkpoint")) return text + ".checkpoint";
+  std::string name = text;
+  while (name.size() > 1 && name.ends_with('/')) name.pop_back();
+  std::error_code ignored;
+  const bool holds_adapters = std::filesystem::exists(text + "/adapter_config.json", ignored);
+  if (is_folder(text) && !holds_adapters) return text;
+  if (is_folder(name + ".checkpoint")) return name + ".checkpoint";
   throw Error(TSR_NOT_FOUND,
               "--resume " + text + ": there is no such folder, nor " + text +
-                  ".checkpoint; wanted a checkpoint's folder, or the model that it lies beside");
+                  ".checkpoint; wanted a checkpoint's folder, or the model or adapters that it lies beside");
 }
 
 // The parameters alone: the training begins with them.
@@ -110,25 +133,28 @@ std::string checkpoint_folder(const Arguments& args) {
 }
 
 // The warning comes whatever is quiet: what is not said now is found out after hours.
-void say_what_is_kept(const Arguments& args, const std::string& checkpoint, int64_t every,
-                      const Json& saving) {
-  const bool saves = every > 0 && !checkpoint.empty();
-  if (args.output.empty() && !saves) {
+void say_what_is_kept(const Arguments& args, const TrainedOutput& output, const RunCheckpoints& checkpoints,
+                      int64_t every, const Json& saving) {
+  if (output.is_empty() && !checkpoints.writes()) {
     std::cerr << "warning: nothing of this run is kept: "
-              << (checkpoint.empty() ? "--out FILE writes the model, --checkpoint FOLDER only checkpoints"
-                                     : "--checkpoint-every is 0 and there is no --out FILE")
+              << (checkpoint_folder(args).empty()
+                      ? "--out FILE writes the model, --checkpoint FOLDER only checkpoints"
+                      : "--checkpoint-every is 0 and there is no --out FILE")
               << '\n';
     return;
   }
   if (is_quiet(args)) return;
   const auto size = [&](const char* key) { return bytes_text(saving[key].get<int64_t>()); };
   std::string kept;
-  if (saves)
-    kept = "checkpoints of " + size("checkpoint_bytes") + " to " + checkpoint + " every " +
-           std::to_string(every) + " steps";
-  if (!args.output.empty())
-    kept += (kept.empty() ? "" : ", ") + ("the model of " + size("model_bytes") + " to " + args.output);
-  std::cerr << "saves " << kept << "; " << size("memory_bytes") << " of memory while saving\n";
+  if (checkpoints.writes())
+    kept = "checkpoints of " + size("checkpoint_bytes") + " to " + checkpoints.folder() + " every " +
+           std::to_string(every) + " steps, each from a copy of " + size("snapshot_bytes") +
+           " in memory while the training goes on";
+  if (!output.is_empty())
+    kept += (kept.empty() ? "" : "; ") +
+            (output.noun() + (output.is_whole_model() ? " of " + size("model_bytes") : "") + " to " +
+             output.path());
+  std::cerr << "saves " << kept << '\n';
 }
 
 // ", 12.00 MiB in a file" of a device whose tensors leave it; "" of others.
@@ -141,23 +167,47 @@ std::string offloaded_text(const Json& device) {
   return text;
 }
 
-// Ctrl-C waits for its end.
-void save_checkpoint(const Arguments& args, const Trainer& trainer, const std::string& folder) {
-  const Saving saving = make<Saving>(tsr_saving_new, trainer.get(), folder.c_str());
-  Progress progress(args, kQuietS);
-  for (double done = 0; done < 1;) {
-    check(tsr_saving_step(saving.get(), &done));
-    progress.show("checkpoint " + folder + "  " + std::to_string(static_cast<int>(100 * done)) + " %");
+// Brings the best values back, where a checkpoint has them, for --out. The step that the trainer then has.
+int64_t take_best(const Trainer& trainer, const HeldOut& held_out, const RunCheckpoints& checkpoints,
+                  int64_t done) {
+  if (!held_out.keeps_best() || held_out.best_step() == 0 || held_out.best_step() == done) return done;
+  const std::string folder = checkpoints.best_folder();
+  const Json info = is_folder(folder) ? Json::parse(text(tsr_checkpoint_info, folder.c_str())) : Json();
+  if (info.is_null() || info["step"] != held_out.best_step()) {
+    std::cerr << "warning: the checkpoint of the best step, " << held_out.best_step() << ", is not in "
+              << folder << ": --out has the values of step " << done << '\n';
+    return done;
   }
-  check(tsr_saving_finish(saving.get()));
+  check(tsr_trainer_resume(trainer.get(), folder.c_str()));
+  return held_out.best_step();
 }
 
-void save_trained(const Arguments& args, const Trainer& trainer, const Model& model) {
-  const Conversion conversion =
-      make<Conversion>(tsr_conversion_new_for_trainer, trainer.get(), model.get(), args.output.c_str(),
-                       static_cast<const tsr_options*>(nullptr));
-  run_steps(conversion, tsr_conversion_step, "writing " + args.output, args);
-  check(tsr_conversion_finish(conversion.get(), nullptr));
+void print_result(const Json& result, const TrainedOutput& output) {
+  const Json& losses = result["losses"];
+  if (!losses.empty())
+    std::cout << "loss       " << losses.front().get<double>() << " -> " << losses.back().get<double>()
+              << '\n';
+  if (result.contains("evaluation") && !result["evaluation"].is_null())
+    std::cout << "held out   " << evaluation_text(result["evaluation"]) << " (unigram entropy of the data "
+              << result["unigram_entropy"].dump() << ")\n";
+  if (result.contains("best_step"))
+    std::cout << "best       step " << result["best_step"].get<int64_t>() << ", "
+              << result["best_loss"].get<double>() << " nats a token\n";
+  if (!losses.empty())
+    std::cout << "speed      " << rate_text(result["tokens_per_second"].get<double>()) << " tokens/s, "
+              << seconds_text(result["step_seconds"].get<double>()) << " a step\n";
+  for (const Json& device : result["devices"])
+    std::cout << "memory     " << device["name"].get<std::string>() << "  predicted "
+              << device["arena_bytes"]["predicted"].get<int64_t>() << ", measured "
+              << device["arena_bytes"]["measured"].get<int64_t>() << " bytes" << offloaded_text(device)
+              << '\n';
+  for (const Json& comm : result["comm"])
+    std::cout << "comm       " << comm["collective"].get<std::string>() << " over "
+              << comm["axis"].get<std::string>() << ": " << comm["calls"].get<int64_t>() << " calls, "
+              << comm["bytes"].get<int64_t>() << " bytes\n";
+  if (!output.is_empty()) std::cout << "wrote      " << output.path() << '\n';
+  if (result.contains("checkpoint"))
+    std::cout << "checkpoint " << result["checkpoint"].get<std::string>() << '\n';
 }
 
 void train(const Arguments& args) {
@@ -167,31 +217,38 @@ void train(const Arguments& args) {
     throw Error(TSR_INVALID_ARGUMENT, "--checkpoint-every is " + std::to_string(*args.checkpoint_every) +
                                           ", wanted a number of steps, or 0 for no checkpoints");
   const int64_t every = args.checkpoint_every.value_or(args.steps / 10 + (args.steps % 10 > 0 ? 1 : 0));
-  check_output(args.output);
+  const bool holds_out = args.data.eval_fraction > 0 || args.data.eval_file;
+  HeldOut held_out(args.held_out, holds_out);
+  TrainedOutput output(args.output, args.merge);
+  output.check_path();
   check_output(args.trace, Output::kText);
-  const bool saves = every > 0 && !checkpoint.empty();
-  if (saves) check(tsr_trainer_check_folder(checkpoint.c_str()));
+  RunCheckpoints checkpoints(every > 0 ? checkpoint : "", args.keep, held_out.keeps_best());
 
   const Runtime runtime = open_runtime(args);
   Model given = open_model(args, args.model, args.seed);
+  const std::string resumed = args.resume.empty() ? "" : resume_folder(args.resume);
   Adapters adapters = args.adapters;
-  if (adapters.rank == 0 && !args.resume.empty()) {
-    adapters = missing_adapters(resume_folder(args.resume), given);
+  if (adapters.rank == 0 && !resumed.empty()) {
+    adapters = missing_adapters(resumed, given);
     if (adapters.rank != 0 && !is_quiet(args))
       std::cerr << "adapters of rank " << adapters.rank << ", as the checkpoint has them (--lora "
                 << adapters.rank << ")\n";
   }
   const Model model = adapted(std::move(given), adapters);
+  output.check_model(model);
   const Dataset dataset = open_data(args, args.data, model, args.model);
   say_what_is_learnt(args, args.data, dataset);
   const Options options = trainer_options(args);
   const Trainer trainer = make_interruptible<Trainer>(tsr_trainer_new, runtime, model.get(),
                                                       static_cast<const tsr_dataset*>(dataset.get()),
                                                       static_cast<const tsr_options*>(options.get()));
-  if (!args.resume.empty()) check(tsr_trainer_resume(trainer.get(), resume_folder(args.resume).c_str()));
-  if (!args.init.empty()) load_parameters(trainer, args.init);
+    if (!resumed.empty()) {
+      check(tsr_trainer_resume(trainer.get(), resumed.c_str()));
+      held_out.restore(Json::parse(text(tsr_checkpoint_info, resumed.c_str()))["notes"]);
+    }
+    if (!args.init.empty()) load_parameters(trainer, args.init);
 
-  Json before = Json::parse(text(tsr_trainer_report, trainer.get()));
+  const Json before = Json::parse(text(tsr_trainer_report, trainer.get()));
   int64_t done = before["step"].get<int64_t>();
   if (!is_quiet(args))
     std::cerr << "plan " << before["plan"]["strategy"].get<std::string>() << "; "
@@ -200,33 +257,48 @@ void train(const Arguments& args) {
               << before["devices"].size() << " device(s)"
               << (done > 0 ? "; resumed at step " + std::to_string(done) : "") << '\n';
 
-  if (done >= args.steps && !args.resume.empty() && !is_quiet(args))
-    std::cerr << "nothing is left to do: the checkpoint is at step " << done << " of --steps " << args.steps
-              << "; to go on, give --steps more than " << done << '\n';
-  say_what_is_kept(args, checkpoint, every, before["saving"]);
+  if (!resumed.empty() && !is_quiet(args)) {
+    if (done >= args.steps)
+      std::cerr << "nothing is left to do: the checkpoint is at step " << done << " of --steps " << args.steps
+                << "; to go on, give --steps more than " << done << '\n';
+    else if (held_out.is_stopped())
+      std::cerr << "nothing is left to do: " << held_out.stopped_text()
+                << "; to go on, give more --patience\n";
+  }
+  say_what_is_kept(args, output, checkpoints, every, before["saving"]);
+  if (!resumed.empty() && !checkpoints.resume(resumed, done, held_out.best_step())) {
+    std::cerr << "warning: the checkpoint of the best step so far, " << held_out.best_step()
+              << ", is not beside " << resumed << ": the best is that of the steps to come\n";
+    held_out.forget_best();
+  }
 
   // A failure from here on leaves the last checkpoint: the one that was resumed, then this run's own.
-  std::string last_good = args.resume.empty() ? "" : resume_folder(args.resume);
   const auto name_checkpoint = [&](const auto& work) {
     try {
       work();
     } catch (const Error& error) {
-      if (last_good.empty()) throw;
-      throw Error(error.code(),
-                  std::string(error.what()) + "; the last good checkpoint is " + last_good + " (--resume)");
+      try {
+        checkpoints.wait();
+      } catch (const Error&) {  // of the two, the first counts
+      }
+      if (checkpoints.last_good().empty()) throw;
+      throw Error(error.code(), std::string(error.what()) + "; the last good checkpoint is " +
+                                    checkpoints.last_good() + " (--resume)");
     }
   };
-  int64_t saved_at = done;
-  const auto save = [&] {
-    name_checkpoint([&] { save_checkpoint(args, trainer, checkpoint); });
-    last_good = checkpoint, saved_at = done;
+  const auto save = [&](bool is_best) {
+    name_checkpoint([&] { checkpoints.save(trainer, done, is_best, held_out.notes()); });
+  };
+  const auto is_saved = [&] {
+    checkpoints.wait();
+    return !checkpoints.writes() || checkpoints.saved_step() == done;
   };
   std::vector<double> losses, seconds;
   const int64_t tokens = before["tokens_per_step"].get<int64_t>();
   for (const int signal : {SIGINT, SIGTERM}) std::signal(signal, interrupt);
   {
     Progress progress(args);
-    while (done < args.steps && interrupted == 0) {
+    while (done < args.steps && interrupted == 0 && !held_out.is_stopped()) {
       tsr_step step{};
       step.struct_size = sizeof step;
       name_checkpoint([&] { check(tsr_trainer_step(trainer.get(), &step)); });
@@ -235,29 +307,56 @@ void train(const Arguments& args) {
       seconds.push_back(step.seconds);
       progress.show(
           progress_line(step, args.steps, tokens, median(seconds) * static_cast<double>(args.steps - done)));
-      if (saves && done % every == 0) save();
+      bool is_best = false;
+      if (held_out.is_due(done, args.steps)) {
+        Json found;
+        name_checkpoint([&] { found = evaluate(trainer); });
+        is_best = held_out.add(done, found);
+        progress.say("step " + std::to_string(done) + "  held out: " + evaluation_text(found) +
+                     (is_best ? "  (best so far)" : ""));
+      }
+      if (checkpoints.writes() && (done % every == 0 || (is_best && held_out.keeps_best()))) save(is_best);
     }
   }
   for (const int signal : {SIGINT, SIGTERM}) std::signal(signal, SIG_DFL);
-  if (done < args.steps) {
-    if (saves) save();
+  const bool stops_early = held_out.is_stopped() && done < args.steps;
+  if (done < args.steps && !stops_early) {
+    name_checkpoint([&] {
+      if (!is_saved()) checkpoints.save(trainer, done, false, held_out.notes());
+      checkpoints.finish();
+    });
     throw Error(TSR_CANCELLED, "stopped at step " + std::to_string(done) +
-                                   (saves ? "; go on with --resume " + checkpoint
-                                          : "; nothing of it is kept (--out, --checkpoint and "
-                                            "--checkpoint-every say where and how often)"));
+                                   (checkpoints.writes() ? "; go on with --resume " + checkpoint
+                                                         : "; nothing of it is kept (--out, --checkpoint and "
+                                                           "--checkpoint-every say where and how often)"));
   }
-  // A number of steps that is no multiple of `every` is finished all the same.
-  if (saves && (saved_at != done || last_good != checkpoint)) save();
+  if (stops_early && !losses.empty() && !is_quiet(args))
+    std::cerr << "stopped at step " << done << ": " << held_out.stopped_text() << '\n';
+  // A number of steps that is no multiple of `every` is finished all the same. Where that fails --out is still tried.
+  std::optional<Error> unsaved;
+  try {
+    name_checkpoint([&] {
+      if (!is_saved()) checkpoints.save(trainer, done, false, held_out.notes());
+      checkpoints.finish();
+    });
+  } catch (const Error& error) {
+    unsaved = error;
+  }
 
   Json result;
   result["losses"] = losses;
-  if (args.data.eval_fraction > 0 || args.data.eval_file) {
-    double loss = 0;
-    name_checkpoint([&] { check(tsr_trainer_evaluate(trainer.get(), &loss)); });
-    result["eval_loss"] = loss;
-  } else {
-    result["eval_loss"] = nullptr;
+  int64_t written = done;
+  if (!output.is_empty()) name_checkpoint([&] { written = take_best(trainer, held_out, checkpoints, done); });
+  Json evaluation = held_out.last(written);
+  if (holds_out && evaluation.is_null()) name_checkpoint([&] { evaluation = evaluate(trainer); });
+  result["eval_loss"] = evaluation.is_null() ? Json(nullptr) : evaluation["loss"];
+  result["evaluation"] = evaluation;
+  result["evaluations"] = held_out.all();
+  if (held_out.keeps_best() && held_out.best_step() > 0) {
+    result["best_step"] = held_out.best_step();
+    result["best_loss"] = held_out.best_loss();
   }
+  if (args.held_out.patience > 0) result["stopped_early"] = stops_early;
   const Json data = Json::parse(text(tsr_dataset_info, static_cast<const tsr_dataset*>(dataset.get())));
   result["unigram_entropy"] = data.contains("unigram_entropy") ? data["unigram_entropy"] : Json(nullptr);
   result["step_seconds"] = median(seconds);
@@ -267,33 +366,17 @@ void train(const Arguments& args) {
     result[key] = report[key];
   result["steps"] = done;
 
-  if (!args.output.empty()) {
-    name_checkpoint([&] { save_trained(args, trainer, model); });
+  if (!output.is_empty()) {
+    name_checkpoint([&] { output.write(args, trainer, model); });
     result["out"] = args.output;
+    if (written != done) result["out_step"] = written;
   }
-  if (saves) result["checkpoint"] = checkpoint;
+  if (checkpoints.writes()) result["checkpoint"] = checkpoint;
   if (!args.trace.empty()) {
     write_file(args.trace, text(tsr_trainer_trace, trainer.get()));
   }
-  if (args.json) return print_json(result);
-  if (!losses.empty()) std::cout << "loss       " << losses.front() << " -> " << losses.back() << '\n';
-  if (!result["eval_loss"].is_null())
-    std::cout << "held out   " << result["eval_loss"].get<double>()
-              << " nats a token (unigram entropy of the data " << result["unigram_entropy"].get<double>()
-              << ")\n";
-  if (!seconds.empty())
-    std::cout << "speed      " << rate_text(result["tokens_per_second"].get<double>()) << " tokens/s, "
-              << seconds_text(result["step_seconds"].get<double>()) << " a step\n";
-  for (const Json& device : result["devices"])
-    std::cout << "memory     " << device["name"].get<std::string>() << "  predicted "
-              << device["arena_bytes"]["predicted"].get<int64_t>() << ", measured "
-              << device["arena_bytes"]["measured"].get<int64_t>() << " bytes" << offloaded_text(device) << '\n';
-  for (const Json& comm : result["comm"])
-    std::cout << "comm       " << comm["collective"].get<std::string>() << " over "
-              << comm["axis"].get<std::string>() << ": " << comm["calls"].get<int64_t>() << " calls, "
-              << comm["bytes"].get<int64_t>() << " bytes\n";
-  if (!args.output.empty()) std::cout << "wrote      " << args.output << '\n';
-  if (saves) std::cout << "checkpoint " << checkpoint << '\n';
+  if (unsaved) throw Error(*unsaved);
+  args.json ? print_json(result) : print_result(result, output);
 }
 
 }  // namespace
@@ -311,14 +394,21 @@ void register_train(CLI::App& app) {
       "its checkpoint stay)\n"
       "  tessera train model.tsr --data text.txt --devices cpu:4 --parallel dp=2,tp=2,zero=1 --out tuned.tsr "
       "--json\n"
-      "  tessera train model.tsr --data text.txt --lora 8 --out adapted.tsr   (then: tessera merge)\n"
+      "  tessera train model.tsr --data text.txt --lora 8 --out adapter   (as PEFT has it; adapted.tsr: a "
+      "model's file)\n"
+      "  tessera train model.tsr --data text.txt --eval-fraction 0.1 --eval-every 20 --patience 3 --keep 2 "
+      "--out tuned.tsr\n"
       "  tessera train model.tsr --data chats.jsonl --seq 1024 --packing bfd --lora 8 --out adapted.tsr   "
       "(first: "
       "tessera data)");
   command->add_option("model", args->model, ".tsr or GGUF file, or Hugging Face folder")->required();
   add_data(*command, args->data.path);
   add_data_options(*command, args->data);
-  command->add_option("--out", args->output, ".tsr file to write; checkpoints go to OUT.checkpoint");
+  command->add_option(
+      "--out", args->output,
+      ".tsr file to write; of adapters (--lora) a name without .tsr is a folder as PEFT has it, adapters "
+      "alone. Checkpoints go to OUT.checkpoint");
+  command->add_flag("--merge", args->merge, "--out is a model's file with the adapters in its weights");
   command->add_option("--steps", args->steps, "optimizer steps")->capture_default_str();
   command->add_option("--batch", args->batch, "sequences in one step, over all devices (default 8)");
   command->add_option("--seq", args->data.seq, "tokens a sequence (default 128)");
@@ -369,8 +459,13 @@ void register_train(CLI::App& app) {
   command->add_option("--seed", args->seed, "of data order and dropout")->capture_default_str();
   command->add_option("--checkpoint", args->checkpoint,
                       "folder (default: OUT.checkpoint; without --out the one of --resume)");
-  command->add_option("--checkpoint-every", args->checkpoint_every,
+  command->add_option("--checkpoint-every,--save-every", args->checkpoint_every,
                       "steps between checkpoints (default STEPS/10; 0: none)");
+  command
+      ->add_option("--keep", args->keep,
+                   "so many of the newest checkpoints; above 1 also as CHECKPOINT.step-N, sharing files")
+      ->capture_default_str();
+  add_held_out_options(*command, args->held_out);
   CLI::Option* const resume =
       command->add_option("--resume", args->resume,
                           "go on from this checkpoint (or the model beside it), which with another --out or "

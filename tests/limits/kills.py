@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""kills.py BUILD [COUNT]: kills COUNT (40) trainings at random moments, also while they save checkpoints and the model,
-and finishes each: same bits as an uninterrupted run, and no file left over after the run that finishes."""
+"""kills.py BUILD [COUNT [WORD]]: kills COUNT (100) trainings at random moments, also while they save checkpoints and the
+model, and finishes each: same bits as an uninterrupted run, of the result and of the checkpoints, and no file left over after
+the run that finishes. WORD: layouts with this word alone."""
 import hashlib
 import os
 import random
@@ -13,25 +14,34 @@ import tempfile
 import time
 
 build = os.path.abspath(sys.argv[1])
-COUNT = int(sys.argv[2]) if len(sys.argv) > 2 else 40
+COUNT = int(sys.argv[2]) if len(sys.argv) > 2 else 100
 tessera = f"{build}/cli/tessera"
 environment = {**os.environ, "TESSERA_PROFILE": "none"}
-# The last of them: more words. Adapters over a quantised base: checkpoints without it.
+# The last of them: more words. Adapters over a quantised base: checkpoints without it, adapters as PEFT's folder, the
+# best and the newest two checkpoints kept.
+KEEPING = ("--eval-fraction", "0.2", "--eval-batches", "1", "--eval-every", "2", "--keep-best", "--keep", "2")
 LAYOUTS = [("cpu:1", ""), ("cpu:2", "dp=2,zero=1"), ("cpu:2", "tp=2"), ("cpu:2", "pp=2,mb=2"), ("cpu:2", "dp=2,zero=3"),
-           ("cpu:2", "dp=2,zero=1", "--lora", "4")]
+           ("cpu:2", "dp=2,zero=1", "--lora", "4"), ("cpu:1", "", "--lora", "4", "--lr", "0.02", "--warmup", "0", *KEEPING)]
+if len(sys.argv) > 3:
+    LAYOUTS = [layout for layout in LAYOUTS if sys.argv[3] in layout]
 draw = random.Random(24)
 seen = {"started": 0, "a checkpoint's save": 0, "the model's save": 0, "training": 0}
+
+
+def out_of(folder, layout):
+    return f"{folder}/out" if "--keep" in layout else f"{folder}/out.tsr"
 
 
 def command(folder, layout, resume):
     devices, parallel, *more = layout
     model = "quantised" if more else "model"
-    words = [tessera, "train", f"{folder}/../{model}.tsr", *more, "--data", f"{folder}/../text.txt", "--steps", "12",
+    out, top = out_of(folder, layout), os.path.dirname(folder)  # checkpoints name the model's path
+    words = [tessera, "train", f"{top}/{model}.tsr", *more, "--data", f"{top}/text.txt", "--steps", "12",
              "--batch", "4", "--seq", "32", "--checkpoint-every", "3", "--seed", "5", "--devices", devices,
-             "--out", f"{folder}/out.tsr"]
+             "--out", out]
     if parallel:
         words += ["--parallel", parallel]
-    checkpoint = f"{folder}/out.tsr.checkpoint"
+    checkpoint = f"{out}.checkpoint"
     if resume and (os.path.isdir(checkpoint) or os.path.isdir(checkpoint + ".previous")):
         words += ["--resume", checkpoint]
     return words
@@ -42,8 +52,13 @@ def finish(folder, layout):
     done = subprocess.run(words, capture_output=True, text=True, env=environment, timeout=300)
     if done.returncode != 0:
         sys.exit(f"{' '.join(words)}: exit {done.returncode}: {done.stderr.strip()}")
-    with open(f"{folder}/out.tsr", "rb") as file:
-        return hashlib.sha256(file.read()).hexdigest()
+    found = {}
+    for base, _, names in os.walk(folder):
+        for name in names:
+            path = os.path.join(base, name)
+            with open(path, "rb") as file:
+                found[os.path.relpath(path, folder)] = hashlib.sha256(file.read()).hexdigest()
+    return found
 
 
 def is_saving(folder, what):
@@ -73,7 +88,7 @@ def kill_once(folder, layout, seconds):
         seen["the model's save"] += 1
     elif is_saving(folder, ".saving"):
         seen["a checkpoint's save"] += 1
-    elif os.path.isdir(f"{folder}/out.tsr.checkpoint"):
+    elif os.path.isdir(out_of(folder, layout) + ".checkpoint"):
         seen["training"] += 1
     else:
         seen["started"] += 1
@@ -85,7 +100,8 @@ def left_over(folder):
     for base, _, names in os.walk(folder):
         for name in names:
             path = os.path.relpath(os.path.join(base, name), folder)
-            if not re.fullmatch(r"out\.tsr|out\.tsr\.checkpoint/(manifest|shard-\d{5})", path):
+            checkpoint = r"out(\.tsr)?\.checkpoint(\.best|\.step-\d+)?/(manifest|shard-\d{5})"
+            if not re.fullmatch(rf"out\.tsr|out/adapter_(config\.json|model\.safetensors)|{checkpoint}", path):
                 found.append(path)
     return found
 
@@ -112,8 +128,10 @@ def main():
             runs += 1
             for _ in range(draw.randint(1, 3)):
                 kills += kill_once(folder, layout, seconds[layout])
-            if finish(folder, layout) != wanted[layout]:
-                wrong.append(f"run {runs}, {layout}: other bits than the uninterrupted run")
+            found = finish(folder, layout)
+            others = [name for name in found.keys() | wanted[layout].keys() if found.get(name) != wanted[layout].get(name)]
+            if others:
+                wrong.append(f"run {runs}, {layout}: other bits than the uninterrupted run in {', '.join(sorted(others))}")
             if found := left_over(folder):
                 wrong.append(f"run {runs}, {layout}: left {', '.join(found)}")
             shutil.rmtree(folder)

@@ -1,0 +1,266 @@
+#include "run_checkpoints.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <functional>
+#include <iostream>
+#include <string_view>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+namespace cli {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int kMostFailures = 3;  // in a row
+
+[[noreturn]] void fail(const std::string& path, const std::string& what) {
+  throw Error(TSR_IO, path + ": " + what + ": " + std::strerror(errno));
+}
+
+bool is_there(const std::string& path) {
+  struct stat ignored {};
+  return lstat(path.c_str(), &ignored) == 0;
+}
+
+std::string without_slash(std::string folder) {
+  while (folder.size() > 1 && folder.ends_with('/')) folder.pop_back();
+  return folder;
+}
+
+void sync(const std::string& folder) {
+  const int descriptor = open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (descriptor < 0) return;
+  (void)fsync(descriptor);
+  close(descriptor);
+}
+
+void remove_folder(const std::string& path) {
+  std::error_code ignored;
+  fs::remove_all(path, ignored);
+}
+
+constexpr std::string_view kLinking = ".linking", kRemoving = ".removing";
+
+// A folder that is removed first loses its name: no part of a checkpoint is ever there under one.
+void discard_checkpoint(const std::string& path) {
+  const std::string removed = path + std::string(kRemoving);
+  remove_folder(removed);
+  if (std::rename(path.c_str(), removed.c_str()) == 0) remove_folder(removed);
+}
+
+// A checkpoint's files are never changed, so that several folders can hold the same ones.
+void link_checkpoint(const std::string& from, const std::string& to) {
+  const std::string made = to + std::string(kLinking);
+  remove_folder(made);
+  if (mkdir(made.c_str(), 0777) != 0) fail(made, "cannot make the folder");
+  std::error_code error;
+  for (const fs::directory_entry& entry : fs::directory_iterator(from, error)) {
+    const fs::path target = fs::path(made) / entry.path().filename();
+    fs::create_hard_link(entry.path(), target, error);
+    if (!error) continue;
+    // The file system has no hard links.
+    error.clear();
+    fs::copy_file(entry.path(), target, error);
+    if (error) break;
+    const int descriptor = open(target.c_str(), O_RDONLY | O_CLOEXEC);
+    if (descriptor >= 0) (void)fsync(descriptor), close(descriptor);
+  }
+  if (error) {
+    remove_folder(made);
+    throw Error(TSR_IO, to + ": cannot keep the checkpoint: " + error.message());
+  }
+  sync(made);
+  if (renameat2(AT_FDCWD, made.c_str(), AT_FDCWD, to.c_str(), RENAME_EXCHANGE) == 0) {
+    remove_folder(made);
+  } else {
+    if (is_there(to)) discard_checkpoint(to);
+    if (std::rename(made.c_str(), to.c_str()) != 0) fail(to, "cannot rename onto it");
+  }
+  const std::string parent = fs::path(to).parent_path().string();
+  sync(parent.empty() ? "." : parent);
+}
+
+// Steps of FOLDER.step-N, the newest first.
+std::vector<int64_t> kept_steps(const std::string& folder) {
+  const fs::path path(folder);
+  const std::string prefix = path.filename().string() + ".step-";
+  std::vector<int64_t> steps;
+  std::error_code ignored;
+  const fs::path parent = path.parent_path().empty() ? fs::path(".") : path.parent_path();
+  for (const fs::directory_entry& entry : fs::directory_iterator(parent, ignored)) {
+    const std::string name = entry.path().filename().string();
+    if (!name.starts_with(prefix)) continue;
+    const std::string digits = name.substr(prefix.size());
+    if (!digits.empty() && digits.size() < 16 &&
+        std::ranges::all_of(digits, [](char c) { return c >= '0' && c <= '9'; }))
+      steps.push_back(std::stoll(digits));
+  }
+  std::ranges::sort(steps, std::greater());
+  return steps;
+}
+
+// Of runs that were killed.
+void remove_leftovers(const std::string& folder) {
+  const fs::path path(folder);
+  const std::string prefix = path.filename().string() + ".";
+  std::vector<std::string> found;
+  std::error_code ignored;
+  const fs::path parent = path.parent_path().empty() ? fs::path(".") : path.parent_path();
+  for (const fs::directory_entry& entry : fs::directory_iterator(parent, ignored)) {
+    const std::string name = entry.path().filename().string();
+    if (name.starts_with(prefix) && (name.ends_with(kLinking) || name.ends_with(kRemoving)))
+      found.push_back(entry.path().string());
+  }
+  for (const std::string& it : found) remove_folder(it);
+}
+
+std::string step_folder(const std::string& folder, int64_t step) {
+  return folder + ".step-" + std::to_string(step);
+}
+
+}  // namespace
+
+FolderLock::FolderLock(std::string folder) : path_(std::move(folder) + ".lock") {
+  for (int attempt = 0; attempt < 100; ++attempt) {
+    descriptor_ = open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
+    if (descriptor_ < 0) fail(path_, "cannot create");
+    if (flock(descriptor_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+      close(std::exchange(descriptor_, -1));
+      throw Error(
+          TSR_FAILED_PRECONDITION,
+          path_.substr(0, path_.size() - 5) +
+              ": another training writes its checkpoints there; wait for its end, or give another --out "
+              "or --checkpoint");
+    }
+    // The file may have been removed by its last holder between the two calls.
+    struct stat held {
+    }, there{};
+    if (fstat(descriptor_, &held) == 0 && stat(path_.c_str(), &there) == 0 && held.st_ino == there.st_ino)
+      return;
+    close(std::exchange(descriptor_, -1));
+  }
+}
+
+FolderLock::~FolderLock() {
+  if (descriptor_ < 0) return;
+  unlink(path_.c_str());
+  close(descriptor_);
+}
+
+RunCheckpoints::RunCheckpoints(const std::string& folder, int64_t keep, bool keeps_best)
+    : folder_(without_slash(folder)), keep_(keep), keeps_best_(keeps_best) {
+  if (keep < 1)
+    throw Error(TSR_INVALID_ARGUMENT,
+                "--keep is " + std::to_string(keep) +
+                    ", wanted 1 or more of the newest checkpoints (--checkpoint-every 0: none)");
+  if (folder_.empty() && keep > 1)
+    throw Error(TSR_INVALID_ARGUMENT,
+                "--keep is of checkpoints, and none are written: --out or --checkpoint says "
+                "where, --checkpoint-every how often");
+  if (folder_.empty() && keeps_best)
+    throw Error(TSR_INVALID_ARGUMENT,
+                "--keep-best and --patience keep a checkpoint, and none are written: --out or "
+                "--checkpoint says where, --checkpoint-every how often");
+  if (folder_.empty()) return;
+  check(tsr_trainer_check_folder(folder_.c_str()));
+  lock_ = std::make_unique<FolderLock>(folder_);
+  remove_leftovers(folder_);
+}
+
+RunCheckpoints::~RunCheckpoints() {
+  if (thread_.joinable()) thread_.join();
+}
+
+bool RunCheckpoints::resume(const std::string& from_as_given, int64_t step, int64_t best_step) {
+  const std::string from = without_slash(from_as_given);
+  last_good_ = from;
+  if (!writes()) return true;
+  if (from == folder_) keep_links(from, step);
+  if (!keeps_best_ || best_step == 0) return true;
+  if (best_step == step) {
+    if (from != best_folder()) link_checkpoint(from, best_folder());
+    return true;
+  }
+  // The best of a run that is resumed from one of its kept steps lies beside its folder as well.
+  std::string best = from + ".best";
+  if (const size_t at = from.rfind(".step-"); !is_there(best) && at != std::string::npos)
+    best = from.substr(0, at) + ".best";
+  if (!is_there(best)) return false;
+  const Json info = Json::parse(text(tsr_checkpoint_info, best.c_str()));
+  if (info["step"].get<int64_t>() != best_step) return false;
+  if (best != best_folder()) link_checkpoint(best, best_folder());
+  return true;
+}
+
+void RunCheckpoints::keep_links(const std::string& from, int64_t step) {
+  if (keep_ == 1) return;
+  if (!is_there(step_folder(folder_, step))) link_checkpoint(from, step_folder(folder_, step));
+  int64_t kept = 0;
+  // Later steps are of a run that this one replaces.
+  for (const int64_t other : kept_steps(folder_))
+    if (other > step || ++kept > keep_) discard_checkpoint(step_folder(folder_, other));
+}
+
+void RunCheckpoints::write(const Saving& saving, int64_t step, bool is_best) {
+  for (double done = 0; done < 1;) check(tsr_saving_step(saving.get(), &done));
+  check(tsr_saving_finish(saving.get()));
+  if (keep_ > 1) {
+    discard_checkpoint(step_folder(folder_, step));  // of a run that this one replaces
+    keep_links(folder_, step);
+  }
+  if (is_best && keeps_best_) link_checkpoint(folder_, best_folder());
+}
+
+void RunCheckpoints::save(const Trainer& trainer, int64_t step, bool is_best, const Options& notes) {
+  settle(false);
+  writing_step_ = step;
+  try {
+    auto saving =
+        std::make_shared<Saving>(make<Saving>(tsr_saving_new_snapshot, trainer.get(), folder_.c_str(),
+                                              static_cast<const tsr_options*>(notes.get())));
+    thread_ = std::thread([this, saving, step, is_best] {
+      try {
+        write(*saving, step, is_best);
+      } catch (const Error& error) {
+        failure_ = error;
+      }
+      *saving = nullptr;  // with the copy
+    });
+  } catch (const Error& error) {
+    failure_ = error;
+  }
+}
+
+void RunCheckpoints::wait() { settle(false); }
+void RunCheckpoints::finish() { settle(true); }
+
+void RunCheckpoints::settle(bool is_final) {
+  if (thread_.joinable()) thread_.join();
+  if (writing_step_ < 0) return;
+  const int64_t step = std::exchange(writing_step_, -1);
+  if (!failure_) {
+    last_good_ = folder_, saved_step_ = step, failures_ = 0;
+    return;
+  }
+  const Error failure = *failure_;
+  failure_.reset();
+  const bool may_pass = failure.code() == TSR_IO || failure.code() == TSR_OUT_OF_MEMORY;
+  if (is_final || !may_pass || ++failures_ == kMostFailures) throw failure;
+  std::cerr << "warning: the checkpoint of step " << step << " was not written: " << failure.what()
+            << (last_good_.empty() ? "" : "; the last good checkpoint is " + last_good_)
+            << "; the training goes on, and the next one is tried\n";
+}
+
+}  // namespace cli

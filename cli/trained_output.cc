@@ -1,0 +1,68 @@
+#include "trained_output.h"
+
+#include "steps.h"
+
+namespace cli {
+
+void TrainedOutput::check_path() const {
+  if (merge_ && path_.empty())
+    throw Error(TSR_INVALID_ARGUMENT,
+                "--merge writes a model, and nothing says where: --out FILE is missing");
+  if (is_file()) check_output(path_);
+}
+
+Export TrainedOutput::make_export(const Model& model) const {
+  const Options options = make<Options>(tsr_options_new);
+  set(options, "format", std::string("peft"));
+  return make<Export>(tsr_export_new_for_model, static_cast<tsr_runtime*>(nullptr), model.get(),
+                      path_.c_str(), static_cast<const tsr_options*>(options.get()));
+}
+
+void TrainedOutput::check_model(const Model& model) {
+  const bool has_adapters = !Json::parse(text(tsr_model_info, model.get()))["adapters"].is_null();
+  if (merge_ && !has_adapters)
+    throw Error(TSR_INVALID_ARGUMENT,
+                "--merge is of adapters, and this model has none (--lora RANK, --adapter PATH)");
+  if (path_.empty()) return;
+  if (merge_) {
+    kind_ = Kind::kMerged;
+  } else if (has_adapters && !is_file()) {
+    kind_ = Kind::kPeft;
+    try {
+      // The first step finds what PEFT has no form for.
+      const Export trial = make_export(model);
+      double done = 0;
+      check(tsr_export_step(trial.get(), &done));
+    } catch (const Error& error) {
+      throw Error(error.code(),
+                  std::string(error.what()) +
+                      "; --out NAME.tsr writes a model's file with the adapters, --merge one without");
+    }
+  } else {
+    check_output(path_);
+  }
+}
+
+const char* TrainedOutput::noun() const {
+  return kind_ == Kind::kPeft     ? "the adapters, as PEFT has them,"
+         : kind_ == Kind::kMerged ? "the merged model"
+                                  : "the model";
+}
+
+void TrainedOutput::write(const Common& common, const Trainer& trainer, const Model& model) const {
+  if (path_.empty()) return;
+  if (kind_ == Kind::kModel) {
+    const Conversion conversion = make<Conversion>(tsr_conversion_new_for_trainer, trainer.get(), model.get(),
+                                                   path_.c_str(), static_cast<const tsr_options*>(nullptr));
+    run_steps(conversion, tsr_conversion_step, "writing " + path_, common);
+    return check(tsr_conversion_finish(conversion.get(), nullptr));
+  }
+  check(tsr_trainer_store(trainer.get(), model.get()));  // what trained alone
+  if (kind_ == Kind::kMerged)
+    return save_model(common, make<Model>(tsr_model_merge_adapters, model.get()), path_);
+  const Export work = make_export(model);
+  run_steps(work, tsr_export_step, "writing " + path_, common);
+  check(tsr_export_finish(work.get(), nullptr));
+}
+
+}  // namespace cli
