@@ -10,7 +10,7 @@ using namespace tessera::capi;
 static_assert(TSR_MAX_RANK == kMaxRank);
 static_assert(TSR_Q4_0 == static_cast<int>(DType::kQ4_0) && TSR_E5M2 == static_cast<int>(DType::kE5M2));
 static_assert(TSR_Q4_1 == static_cast<int>(DType::kQ4_1) && TSR_IQ1_S == static_cast<int>(DType::kIQ1_S));
-static_assert(TSR_Q2_0 == static_cast<int>(DType::kQ2_0) && TSR_Q2_0 == kDTypeCount - 1);
+static_assert(TSR_NF4 == static_cast<int>(DType::kNF4) && TSR_NF4 == kDTypeCount - 1);
 
 tsr_status* tsr_tensor_new(tsr_dtype dtype, int32_t rank, const int64_t* dims, tsr_tensor** out_tensor) {
   return guard([&]() -> Status {

@@ -33,8 +33,8 @@ void register_eval(CLI::App& app) {
   command->add_option("--precision", args->precision,
                       "f32, tf32, bf16, f16 or fp8: what is computed in (default f32)");
   command->add_option("--activations", args->activations,
-                      "what multiplies weights: f32; q8: rows rounded to 8 bits, for weights of block types; "
-                      "bf16: numbers rounded to bf16, for weights in bf16; auto: what `generate` takes "
+                      "what multiplies weights: f32; q8: rows rounded to 8 bits, for weights of block types (not "
+                      "nf4); bf16: numbers rounded to bf16, for weights in bf16; auto: what `generate` takes "
                       "(default: f32)");
   command->add_option(
       "--weights", args->weights,

@@ -8,9 +8,8 @@ void add_inference(CLI::App& command, Inference& inference) {
       "f32 or bf16: activations and caches; tf32: f32, except in matrix products (default: f32)");
   command.add_option(
       "--activations", inference.activations,
-      "what multiplies weights: f32; q8: rows rounded to 8 bits, for weights of block types; bf16: numbers "
-      "rounded "
-      "to bf16, for weights in bf16; auto: both, where the devices are faster so (default: auto)");
+      "what multiplies weights: f32; q8: rows rounded to 8 bits, for weights of block types (not nf4); bf16: "
+      "numbers rounded to bf16, for weights in bf16; auto: both, where the devices are faster so (default: auto)");
   command.add_option(
       "--repack", inference.repack,
       "auto: on CPU devices weights of block types are copied into the order in which kernels read "

@@ -82,8 +82,8 @@ void register_quantize(CLI::App& app) {
       "Example:\n  tessera quantize model.tsr small.tsr --type q4_k_m\n"
       "  tessera quantize model-f16.gguf small.tsr --type iq4_xs --imatrix imatrix.gguf --threads 4\n"
       "Types, most bits last: q1_0 tq1_0 tq2_0 q2_0 q2_k_s q2_k q3_k_s q3_k_m q3_k_l mxfp4 iq4_xs iq4_nl\n"
-      "nvfp4 q4_0 q4_k_s q4_k_m q4_1 q5_0 q5_k_s q5_k_m q5_1 q6_k q8_0 f16 bf16 f32. Those below q8_0 are\n"
-      "mixes: the head has more bits, and with k weights whose errors cost most (--pure: none has).\n"
+      "nvfp4 nf4 q4_0 q4_k_s q4_k_m q4_1 q5_0 q5_k_s q5_k_m q5_1 q6_k q8_0 f16 bf16 f32. Those below q8_0\n"
+      "are mixes: the head has more bits, and with k weights whose errors cost most (--pure: none has).\n"
       "error: the root mean square of what changed, by that of the values that were read. `tessera score`\n"
       "of both files says what it costs.");
   command->add_option("model", args->input, ".tsr or GGUF file, or Hugging Face folder")->required();

@@ -30,8 +30,8 @@ constexpr Mix kMixes[] = {
     {"q5_0", kQ5_0, "q5_0"},       {"q5_1", kQ5_1, "q5_1"},       {"q8_0", kQ8_0, "q8_0"},
     {"iq4_nl", kIQ4_NL, "iq4_nl"}, {"iq4_xs", kIQ4_XS, "iq4_xs"}, {"tq1_0", kTQ1_0, "tq1_0"},
     {"tq2_0", kTQ2_0, "tq2_0"},    {"mxfp4", kMXFP4, "mxfp4"},    {"nvfp4", kNVFP4, "nvfp4"},
-    {"q1_0", kQ1_0, "q1_0"},       {"q2_0", kQ2_0, "q2_0"},       {"bf16", kBF16, "bf16"},
-    {"f16", kF16, "f16"},          {"f32", kF32, "f32"},
+    {"q1_0", kQ1_0, "q1_0"},       {"q2_0", kQ2_0, "q2_0"},       {"nf4", kNF4, "nf4"},
+    {"bf16", kBF16, "bf16"},       {"f16", kF16, "f16"},          {"f32", kF32, "f32"},
 };
 
 // llama.cpp's names whose element types have no encoder here.
@@ -101,6 +101,7 @@ constexpr Rule kRules[] = {
     {"q2_0", kEmbedding, kAlways, kQ4_K},
     {"q8_0", kOutput, kAlways, kQ8_0},
     {"mxfp4", kOutput, kAlways, kQ8_0},
+    {"nf4", kOutput, kAlways, kQ8_0},
 };
 
 struct TensorRole {

@@ -46,6 +46,7 @@ const (
 	NVFP4  DType = 32
 	Q10    DType = 33
 	Q20    DType = 34
+	NF4    DType = 35
 )
 
 // String is the type's name: "f32".

@@ -43,6 +43,7 @@ constexpr std::array<DTypeInfo, kDTypeCount> kInfos = {{
     {"nvfp4", 64, 36, false},
     {"q1_0", 128, 18, false},
     {"q2_0", 64, 18, false},
+    {"nf4", 64, 36, false},
 }};
 }  // namespace
 

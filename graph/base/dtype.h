@@ -1,5 +1,6 @@
-// DType: element types. Block types (q4_0 to nvfp4) store `block_elements` consecutive elements of the last dimension
-// in `block_bytes` bytes, as GGUF files do; graph/base/blocks/ decodes and encodes them.
+// DType: element types. Block types (q4_0 to nvfp4, nf4) store `block_elements` consecutive elements of the last
+// dimension in `block_bytes` bytes, as GGUF files do (nf4: as bitsandbytes does); graph/base/blocks/ decodes and encodes
+// them.
 #pragma once
 
 #include <cstdint>
@@ -46,8 +47,9 @@ enum class DType : uint8_t {
   kNVFP4 = 32,
   kQ1_0 = 33,
   kQ2_0 = 34,
+  kNF4 = 35,  // QLoRA: 64 elements as f32 scale + 32 bytes of nibbles
 };
-inline constexpr int kDTypeCount = 35;
+inline constexpr int kDTypeCount = 36;
 
 struct DTypeInfo {
   std::string_view name;   // "f32", "q8_0"
@@ -58,6 +60,8 @@ struct DTypeInfo {
 
 const DTypeInfo& info(DType dtype);
 inline bool is_block_type(DType dtype) { return info(dtype).block_elements > 1; }
+// Block types whose codes stand for integers, which products with activations of 8 bits want.
+inline bool has_integer_codes(DType dtype) { return is_block_type(dtype) && dtype != DType::kNF4; }
 inline bool is_half_type(DType dtype) { return dtype == DType::kBF16 || dtype == DType::kF16; }
 // Weights of such a type may be read by ops that compute in a wider one.
 inline bool is_narrow_type(DType dtype) { return is_half_type(dtype) || is_block_type(dtype); }

@@ -52,10 +52,10 @@ Status check_activations(Types in, Attrs attrs) {
   if (activations != "q8")
     return Status(StatusCode::kInvalidArgument,
                   format("{}: activations is '{}', wanted f32 or q8", kName, activations));
-  if (is_block_type(in[1].dtype) && attr_i64(attrs, "trans_w") == 1) return {};
+  if (has_integer_codes(in[1].dtype) && attr_i64(attrs, "trans_w") == 1) return {};
   return Status(StatusCode::kInvalidArgument,
                 format("{}: activations is 'q8', operand 1 (w) is {} with trans_w = {}; wanted a block type "
-                       "stored [E, N, K]",
+                       "of integer codes stored [E, N, K]",
                        kName, in[1], attr_i64(attrs, "trans_w")));
 }
 

@@ -6,7 +6,7 @@
 //   -> y [..., N]
 //   activations = "f32": products of x as it is; "q8": each row of x is rounded once to 8 bits a number (Q8_0
 //   for
-//     blocks of 32 and 64 elements, Q8_K for 256) and multiplied in integers, for block types only; "bf16": x is
+//     blocks of 32 and 64 elements, Q8_K for 256) and multiplied in integers, for block types except nf4; "bf16": x is
 //     rounded to bf16, for weights of bf16 only.
 // quantized_matmul_grad(dy, w)[..., k] = sum_n dy[..., n] * W[n, k]: its gradient for x. The weight does not
 // train.
@@ -37,10 +37,10 @@ Status check_activations(Types in, Attrs attrs) {
     return Status(StatusCode::kInvalidArgument,
                   format("quantized_matmul: activations is '{}', wanted f32, q8 or bf16", activations));
   const bool is_q8 = activations == "q8";
-  if (is_q8 ? is_block_type(in[1].dtype) : in[1].dtype == DType::kBF16) return {};
+  if (is_q8 ? has_integer_codes(in[1].dtype) : in[1].dtype == DType::kBF16) return {};
   return Status(StatusCode::kInvalidArgument,
                 format("quantized_matmul: activations is '{}', operand 1 (w) is {}; wanted {}", activations,
-                       in[1], is_q8 ? "a block type" : "bf16"));
+                       in[1], is_q8 ? "a block type of integer codes" : "bf16"));
 }
 
 Inferred quantized_matmul_infer(Types in, Attrs attrs) {

@@ -226,7 +226,7 @@ class Storing {
     if (node.inputs.size() == 3) inputs.push_back(copy_.mapped(node.inputs[2]));
     begin_node(node);
     std::vector<Attr> attrs;
-    if (storage_.q8_activations && is_block_type(graph.type(w).dtype))
+    if (storage_.q8_activations && has_integer_codes(graph.type(w).dtype))
       attrs = {{"activations", std::string("q8")}};
     if (storage_.bf16_activations && graph.type(w).dtype == DType::kBF16)
       attrs = {{"activations", std::string("bf16")}};
@@ -261,7 +261,7 @@ class Storing {
     const DType w = graph.type(inputs[1]).dtype;
     if (graph.type(inputs[0]).dtype == w) return copy_.copy_node(id);
     std::vector<Attr> attrs = {{"trans_w", attr_i64(node.attrs, "trans_w")}};
-    if (storage_.q8_activations && is_block_type(w) && attr_i64(node.attrs, "trans_w") == 1 &&
+    if (storage_.q8_activations && has_integer_codes(w) && attr_i64(node.attrs, "trans_w") == 1 &&
         node.phase == Phase::kForward)
       attrs.push_back({"activations", std::string("q8")});
     begin_node(node);

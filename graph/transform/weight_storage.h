@@ -34,7 +34,7 @@ struct WeightStorage {
   StoredTypes types;  // bf16, f16 and block types of single parameters; others are f32
   // bf16, f16 or a block type, for matrices that are wider; none: these stay too.
   std::optional<DType> matrices = {};
-  // Attribute `activations` of matmuls with block types "q8", of those with bf16 "bf16".
+  // Attribute `activations` of matmuls with block types "q8" (nf4: "f32"), of those with bf16 "bf16".
   bool q8_activations = false, bf16_activations = false;
 };
 

@@ -96,6 +96,12 @@ Result<TensorFile> GgufWriter::finish(std::vector<TensorSource> tensors) const {
   for (const TensorSource& tensor : tensors) {
     const auto dims = tensor.type.shape.dims();
     const std::optional<uint32_t> type = type_id(tensor.type.dtype);
+    if (!type && is_block_type(tensor.type.dtype))
+      return Status(
+          StatusCode::kUnsupported,
+          format("tensor '{}' is {}, a type that GGUF has not: export it in another, such as q4_k_m "
+                 "(option type)",
+                 tensor.name, tensor.type));
     if (!type || dims.size() > kMostDims || tensor.name.size() > kLongestName)
       return Status(StatusCode::kUnsupported,
                     format("tensor '{}' is {}, which GGUF has not (names of up to {} bytes, {} dims)",

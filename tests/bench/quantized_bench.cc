@@ -19,9 +19,10 @@
 namespace tessera::bench {
 namespace {
 
-constexpr DType kTypes[] = {DType::kQ8_0,   DType::kQ4_0,  DType::kQ4_1,   DType::kQ5_0,  DType::kQ5_1,
-                            DType::kIQ4_NL, DType::kMXFP4, DType::kQ2_K,   DType::kQ3_K,  DType::kQ4_K,
-                            DType::kQ5_K,   DType::kQ6_K,  DType::kIQ4_XS, DType::kIQ3_S, DType::kTQ2_0};
+constexpr DType kTypes[] = {DType::kQ8_0,   DType::kQ4_0,   DType::kQ4_1,  DType::kQ5_0,
+                            DType::kQ5_1,   DType::kIQ4_NL, DType::kMXFP4, DType::kQ2_K,
+                            DType::kQ3_K,   DType::kQ4_K,   DType::kQ5_K,  DType::kQ6_K,
+                            DType::kIQ4_XS, DType::kIQ3_S,  DType::kTQ2_0, DType::kNF4};
 
 struct FreeMemory {
   void operator()(void* memory) const { std::free(memory); }
@@ -117,10 +118,10 @@ struct Bench {
 
   void run(DType type) {
     const int64_t lanes = cpu::interleaved_rows(), many = std::min<int64_t>(N, 3072);
-    const bool slow = !cpu::can_interleave_rows(type);
+    const bool rounds = has_integer_codes(type), slow = rounds && !cpu::can_interleave_rows(type);
     const int64_t columns = slow ? 768 : N;
     cpu::BlockMatrix file{.type = type, .N = N, .K = K, .data = blocks.get()}, panels = file;
-    if (!slow) {
+    if (rounds && !slow) {
       cpu::interleave_rows(type, N, K, blocks.get(), permuted.get(), 0, N / lanes + 1);
       panels.data = permuted.get();
       panels.interleaved = true;
@@ -130,10 +131,18 @@ struct Bench {
     std::printf("%-8s", std::string(info(type).name).c_str());
     for (const int64_t M : {1, 4})
       for (const cpu::BlockMatrix* w : {&file, &panels}) {
+        if (!rounds) {
+          std::printf(" %6s %4s ", "", "");
+          continue;
+        }
         const double rate = bytes / q8_s(*w, M, columns);
         std::printf(" %6.2f %4.0f%%", rate * 1e-9, 100 * rate / read_rate);
       }
     for (const cpu::BlockMatrix* w : {&file, &panels}) {
+      if (!rounds) {
+        std::printf(" %7s %5s ", "", "");
+        continue;
+      }
       const double rate = flops / q8_s(*w, most_rows, many);
       std::printf(" %7.1f %5.2fx", rate * 1e-9, rate / gemm_rate);
     }

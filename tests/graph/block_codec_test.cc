@@ -40,7 +40,7 @@ struct Golden {
 };
 constexpr int64_t kGoldenElements = 65536;
 // Made by `tests/reference/gguf_blocks.py BUILD --golden`, with the gguf package (q1_0 and q2_0: GGML's
-// library).
+// library), and nf4 by nf4_blocks.py, with bitsandbytes.
 constexpr Golden kGolden[] = {
     {DType::kF32, 0xdb81e81ebef33549},     {DType::kF64, 0x83788ac820e774ed},
     {DType::kF16, 0xc1a33349f6a74325},     {DType::kBF16, 0x3534d2ce35542325},
@@ -56,7 +56,7 @@ constexpr Golden kGolden[] = {
     {DType::kIQ4_XS, 0xdd8ad6936070132f},  {DType::kTQ1_0, 0x3b73a4eea8e48325},
     {DType::kTQ2_0, 0x4d73be602b7a4325},   {DType::kMXFP4, 0xb902d757d3d62325},
     {DType::kNVFP4, 0x7f7a4e68d53e2325},   {DType::kQ1_0, 0x8da1d4ebf929a325},
-    {DType::kQ2_0, 0x3a6200d59429e325},
+    {DType::kQ2_0, 0x3a6200d59429e325},    {DType::kNF4, 0x7f6f0b67a9d5b53b},
 };
 
 }  // namespace

@@ -4,12 +4,14 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <limits>
 #include <span>
 #include <string_view>
 #include <vector>
 
 #include "graph/base/blocks/block_codec.h"
+#include "graph/base/blocks/block_layout.h"
 #include "graph/base/status.h"
 
 using namespace tessera;
@@ -87,6 +89,7 @@ constexpr Expected kExpected[] = {
     {DType::kTQ1_0, 0.425, 0x2e0933564a082f24},   {DType::kTQ2_0, 0.425, 0x3a7e731264c3414d},
     {DType::kMXFP4, 0.11, 0xdb4ee5ef10250bef},    {DType::kNVFP4, 0.0816, 0xfa5c0a5cf47bf530},
     {DType::kQ1_0, 0.596, 0xab0db19d943be9ef},    {DType::kQ2_0, 0.348, 0x512524d3cdefd719},
+    {DType::kNF4, 0.0933, 0x551d8f8ecbf5d244},
 };
 
 Status encode_one(DType type, std::vector<float> values, std::span<const float> importance = {}) {
@@ -115,6 +118,36 @@ TEST_CASE("every_encoder_keeps_the_error_and_the_bits_that_it_had") {
   CHECK(types == 0);
 }
 
+TEST_CASE("nf4_takes_the_nearest_level_and_of_two_the_lower_the_first_in_the_high_bits") {
+  std::vector<float> values(64, 0.0f);
+  values[0] = -2.0f;  // the scale
+  for (size_t code = 0; code < 16; ++code) values[1 + code] = 2.0f * kNf4Values[code];
+  for (size_t code = 0; code < 15; ++code) {  // half-way, as f32, and the number above
+    const double middle =
+        (static_cast<double>(kNf4Values[code]) + static_cast<double>(kNf4Values[code + 1])) / 2;
+    values[17 + 2 * code] = 2.0f * static_cast<float>(middle);
+    values[18 + 2 * code] = 2.0f * std::nextafter(static_cast<float>(middle), 2.0f);
+  }
+  const std::vector<std::byte> block = encoded(DType::kNF4, values);
+  REQUIRE(block.size() == 36);
+  float scale = 0;
+  std::memcpy(&scale, block.data(), sizeof scale);
+  CHECK(scale == 2.0f);
+  const auto code_of = [&](size_t i) {
+    const auto pair = static_cast<unsigned>(block[4 + i / 2]);
+    return i % 2 == 0 ? pair >> 4 : pair & 15;
+  };
+  CHECK(code_of(0) == 0);
+  for (size_t code = 0; code < 16; ++code) CHECK(code_of(1 + code) == code);
+  for (size_t code = 0; code < 15; ++code) {
+    CHECK(code_of(17 + 2 * code) == code);
+    CHECK(code_of(18 + 2 * code) == code + 1);
+  }
+  CHECK(code_of(63) == 7);
+  const std::vector<float> back = decoded(DType::kNF4, block);
+  for (size_t code = 0; code < 16; ++code) CHECK(back[1 + code] == values[1 + code]);
+}
+
 TEST_CASE("importance_lowers_the_error_of_what_is_important") {
   const auto values = bell_values(kRow * kRows);
   std::vector<float> importance(kRow);
@@ -124,7 +157,8 @@ TEST_CASE("importance_lowers_the_error_of_what_is_important") {
     CAPTURE(to_text(expected.type));
     const double with = relative_error(values, through(expected.type, values, importance), importance);
     const double without = relative_error(values, through(expected.type, values), importance);
-    const bool searches = info(expected.type).block_elements > 1 && expected.type != DType::kQ8_0;
+    const bool searches = info(expected.type).block_elements > 1 && expected.type != DType::kQ8_0 &&
+                          expected.type != DType::kNF4;
     CHECK(with <= (searches ? 0.999 * without : without));
     // Rows one by one, and importance alike for all, are the same blocks.
     const std::vector<float> row(values.end() - kRow, values.end());

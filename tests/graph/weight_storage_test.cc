@@ -87,6 +87,15 @@ TEST_CASE("matrices_and_tables_are_kept_in_the_type_that_is_asked_for_or_one_tha
   const Graph nvfp4 = ok(with_stored_weights(graph, kept_in(DType::kNVFP4)));
   CHECK(type_of(nvfp4, "up") == "nvfp4[96, 64]");
   CHECK(type_of(nvfp4, "down") == "q4_0[64, 96]");  // blocks of 64 do not divide 96
+  WeightStorage rounding = kept_in(DType::kNF4);
+  rounding.q8_activations = true;
+  const Graph nf4 = ok(with_stored_weights(graph, rounding));
+  CHECK(type_of(nf4, "up") == "nf4[96, 64]");
+  CHECK(type_of(nf4, "down") == "iq4_nl[64, 96]");
+  for (const Node& node : nf4.nodes())  // codes of nf4 stand for no integers
+    if (node.op->name == "quantized_matmul")
+      CHECK(attr_string(node.attrs, "activations") ==
+            (nf4.type(node.inputs[1]).dtype == DType::kNF4 ? "f32" : "q8"));
   const Graph f16 = ok(with_stored_weights(graph, kept_in(DType::kF16)));
   CHECK(type_of(f16, "odd") == "f16[5, 48]");
   CHECK(type_of(f16, "table") == "f16[7, 64]");
@@ -297,7 +306,7 @@ TEST_CASE("a_stored_weight_has_the_bits_of_the_block_codec") {
     }
     ++compared;
   }
-  CHECK(compared == 20);
+  CHECK(compared == 21);
 }
 
 TEST_CASE("a_weight_that_a_type_does_not_hold_is_refused_by_its_value") {

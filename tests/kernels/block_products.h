@@ -20,11 +20,11 @@ namespace tessera::cpu {
 inline constexpr double kQ8Error = 4, kF32Error = 8, kGradientError = 16;
 
 inline constexpr DType kBlockTypes[] = {
-    DType::kQ4_0,   DType::kQ4_1,    DType::kQ5_0,  DType::kQ5_1,    DType::kQ8_0,
-    DType::kIQ4_NL, DType::kMXFP4,   DType::kNVFP4, DType::kQ1_0,    DType::kQ2_0,
-    DType::kQ2_K,   DType::kQ3_K,    DType::kQ4_K,  DType::kQ5_K,    DType::kQ6_K,
-    DType::kIQ4_XS, DType::kIQ1_S,   DType::kIQ1_M, DType::kIQ2_XXS, DType::kIQ2_XS,
-    DType::kIQ2_S,  DType::kIQ3_XXS, DType::kIQ3_S, DType::kTQ1_0,   DType::kTQ2_0};
+    DType::kQ4_0,    DType::kQ4_1,   DType::kQ5_0,  DType::kQ5_1,    DType::kQ8_0,  DType::kIQ4_NL,
+    DType::kMXFP4,   DType::kNVFP4,  DType::kQ1_0,  DType::kQ2_0,    DType::kQ2_K,  DType::kQ3_K,
+    DType::kQ4_K,    DType::kQ5_K,   DType::kQ6_K,  DType::kIQ4_XS,  DType::kIQ1_S, DType::kIQ1_M,
+    DType::kIQ2_XXS, DType::kIQ2_XS, DType::kIQ2_S, DType::kIQ3_XXS, DType::kIQ3_S, DType::kTQ1_0,
+    DType::kTQ2_0,   DType::kNF4};
 
 struct Random {
   uint32_t state;
@@ -46,6 +46,7 @@ inline std::vector<size_t> scale_offsets(DType type) {
     case DType::kTQ2_0: return {64};
     case DType::kMXFP4:
     case DType::kNVFP4:
+    case DType::kNF4:
     case DType::kIQ1_M: return {};
     default: return {0};
   }
@@ -61,6 +62,10 @@ inline std::vector<std::byte> make_blocks(DType type, int64_t count, uint32_t se
     for (const size_t offset : scale_offsets(type)) {
       const uint16_t scale = f16_from_f32(random.uniform() * 0.1f);
       std::memcpy(&bytes[block + offset], &scale, sizeof scale);
+    }
+    if (type == DType::kNF4) {
+      const float scale = random.uniform() * 0.1f;
+      std::memcpy(&bytes[block], &scale, sizeof scale);
     }
     if (type == DType::kMXFP4) bytes[block] = static_cast<std::byte>(118 + random.next() % 8);
     if (type == DType::kIQ1_M) {  // the nibbles of an f16 on top of its four scales

@@ -154,6 +154,7 @@ TEST_CASE("mixes give weights the types that llama.cpp gives them") {
       {own, "q8_0", all("q8_0"), all("q8_0"), all("q8_0"), all("q8_0"), "q8_0", "q8_0"},
       {own, "tq2_0", all("tq2_0"), all("tq2_0"), all("tq2_0"), all("tq2_0"), "q6_k", "q4_k"},
       {own, "mxfp4", all("mxfp4"), all("mxfp4"), all("mxfp4"), all("mxfp4"), "q8_0", "mxfp4"},
+      {own, "nf4", all("nf4"), all("nf4"), all("nf4"), all("nf4"), "q8_0", "nf4"},
       {own, "f16", all("f16"), all("f16"), all("f16"), all("f16"), "f16", "f16"},
   };
   for (const Expected& it : table) {

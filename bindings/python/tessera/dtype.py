@@ -45,6 +45,7 @@ class DType(enum.IntEnum):
     nvfp4 = 32
     q1_0 = 33
     q2_0 = 34
+    nf4 = 35
 
     def __str__(self) -> str:
         return self.name

@@ -319,12 +319,14 @@ TSR_API void tsr_calibration_free(tsr_calibration* calibration);
 #define TSR_MAX_RANK 6
 
 /* Element types. e4m3 and e5m2 are codes of 8-bit floats that mean something together with a scale; training with
- * precision fp8 makes them for itself. The block types are those of GGUF, bit for bit: so many consecutive elements of
- * the last dimension, which is a multiple of that, in so many bytes:
+ * precision fp8 makes them for itself. The block types are those of GGUF, bit for bit, and nf4: so many consecutive
+ * elements of the last dimension, which is a multiple of that, in so many bytes:
  *   32 elements    q4_0 18, q4_1 20, q5_0 22, q5_1 24, q8_0 34, iq4_nl 18, mxfp4 17
  *   256 elements   q2_k 84, q3_k 110, q4_k 144, q5_k 176, q6_k 210, iq1_s 50, iq1_m 56, iq2_xxs 66, iq2_xs 74,
  *                  iq2_s 82, iq3_xxs 98, iq3_s 110, iq4_xs 136, tq1_0 54, tq2_0 66
- *   others         64 nvfp4 36, 128 q1_0 18, 64 q2_0 18 */
+ *   others         64 nvfp4 36, 128 q1_0 18, 64 q2_0 18, 64 nf4 36
+ * nf4 is that of QLoRA: the largest magnitude as f32, then 32 bytes of two codes, the first in the high four bits, each
+ * the number of one of 16 values that the magnitude multiplies. */
 typedef int32_t tsr_dtype;
 enum {
   TSR_F32 = 0,
@@ -361,7 +363,8 @@ enum {
   TSR_MXFP4 = 31,
   TSR_NVFP4 = 32,
   TSR_Q1_0 = 33,
-  TSR_Q2_0 = 34
+  TSR_Q2_0 = 34,
+  TSR_NF4 = 35
 };
 
 /* A whole tensor in host memory, row-major and contiguous. rank 0 is a scalar. */
@@ -648,8 +651,8 @@ TSR_API tsr_status* tsr_model_check_path(const char* path);
  * and, to quantise:
  *   type             str   element type of most weights, the others following from it as in llama.cpp: q2_k, q2_k_s,
  *                          q3_k_s, q3_k_m, q3_k_l, q4_k_s, q4_k_m, q5_k_s, q5_k_m, q6_k, q4_0, q4_1, q5_0, q5_1, q8_0,
- *                          iq4_nl, iq4_xs, tq1_0, tq2_0, mxfp4, nvfp4, q1_0, q2_0, bf16, f16, f32; q3_k, q4_k and q5_k
- *                          are their _m (default: every value keeps its type)
+ *                          iq4_nl, iq4_xs, tq1_0, tq2_0, mxfp4, nvfp4, nf4, q1_0, q2_0, bf16, f16, f32; q3_k, q4_k and
+ *                          q5_k are their _m (default: every value keeps its type)
  *   pure             i64   1: every weight has the type itself (default 0)
  *   output_type      str   of the head, also where it is the token embedding (default: by type)
  *   embedding_type   str   of the token embedding (default: by type)
@@ -1477,7 +1480,7 @@ TSR_API void tsr_trainer_free(tsr_trainer* trainer);
  *                      products with f32 weights may round what they multiply to 10 bits of mantissa, as in
  *                      training
  *   weights      str   model (default: as the model has them) | bf16 | f16 | a block type: q4_0, q4_1, q5_0,
- *                      q5_1, q8_0, q2_k to q6_k, iq4_nl, iq4_xs, tq1_0, tq2_0, mxfp4, nvfp4, q1_0, q2_0. How
+ *                      q5_1, q8_0, q2_k to q6_k, iq4_nl, iq4_xs, tq1_0, tq2_0, mxfp4, nvfp4, nf4, q1_0, q2_0. How
  *                      matrices and tables of embeddings that take more bits are kept on the devices:
  *                      generating costs little more than reading them once a token. They are converted when
  *                      the generator is made, as tsr_model_quantize with pure converts them, once for all
@@ -1485,8 +1488,8 @@ TSR_API void tsr_trainer_free(tsr_trainer* trainer);
  *                      type's block take another, as there, or bf16; routers of experts, tables of positions
  *                      and adapters are bf16. TSR_INVALID_ARGUMENT names a value that the type does not hold
  *   activations  str   auto (default) | f32 | q8 | bf16: what multiplies weights. q8: for weights of block types
- *                      each row is rounded to 8 bits a number first, with a scale for every 32 (of types of 256
- *                      elements: 256), several times as fast. bf16: for weights in bf16 each number is rounded to
+ *                      (not nf4) each row is rounded to 8 bits a number first, with a scale for every 32 (of types of
+ *                      256 elements: 256), several times as fast. bf16: for weights in bf16 each number is rounded to
  *                      bf16 first, and sums stay f32; twice as fast for many rows on CPUs with AVX512_BF16. auto:
  *                      both, each where the devices have faster kernels for it. "activations" of the report says
  *                      which

@@ -90,6 +90,7 @@ constexpr BlockCodec kCodecs[] = {
     {DType::kNVFP4, decode_each<BlockNvfp4>, encode_nvfp4, 2688},
     {DType::kQ1_0, decode_each<BlockQ1_0>, encode_q1_0, kF16Largest},
     {DType::kQ2_0, decode_each<BlockQ2_0>, encode_q2_0, kF16Largest},
+    {DType::kNF4, decode_each<BlockNf4>, encode_nf4, kF32Largest},
 };
 
 const BlockCodec* find_codec(DType type) {

@@ -1,4 +1,4 @@
-// Block decoders: the values of one block as f32, with the bits that GGML's dequantize_row_* gives. For the
+// Block decoders: the values of one block as f32, with the bits that GGML's dequantize_row_* gives (NF4: bitsandbytes'). For the
 // CPU and, in CUDA files, for the device.
 #pragma once
 
@@ -125,6 +125,15 @@ TSR_BLOCK_DECODE void decode_block(const BlockMxfp4& block, float* x) {
 TSR_BLOCK_DECODE void decode_block(const BlockNvfp4& block, float* x) {
   for (int g = 0; g < 4; ++g)
     decode_halves<8>(block.codes + 8 * g, kE2m1Doubled, ue4m3_halved(block.scales[g]), x + 16 * g);
+}
+
+TSR_BLOCK_DECODE void decode_block(const BlockNf4& block, float* x) {
+  float scale;
+  std::memcpy(&scale, block.scale, sizeof scale);
+  for (int j = 0; j < 32; ++j) {
+    x[2 * j] = kNf4Values[block.codes[j] >> 4] * scale;
+    x[2 * j + 1] = kNf4Values[block.codes[j] & 15] * scale;
+  }
 }
 
 // ---- 256 elements in groups whose integer scales share f16 factors
@@ -316,6 +325,7 @@ auto dispatch_block(DType type, F&& f, G&& otherwise) {
     case DType::kIQ4_XS: return f(BlockIq4Xs{});
     case DType::kMXFP4: return f(BlockMxfp4{});
     case DType::kNVFP4: return f(BlockNvfp4{});
+    case DType::kNF4: return f(BlockNf4{});
     case DType::kQ2_K: return f(BlockQ2_K{});
     case DType::kQ3_K: return f(BlockQ3_K{});
     case DType::kQ4_K: return f(BlockQ4_K{});

@@ -1,4 +1,4 @@
-// Block layouts: the fields of GGUF's block types as they lie in files, without padding, little-endian. `d`
+// Block layouts: the fields of GGUF's block types, and of NF4, as they lie in files, without padding, little-endian. `d`
 // is the scale as f16 bits unless said otherwise; `x` below is the value that a code stands for. Kernels of
 // every backend read these, so this header includes <cstdint> alone.
 //
@@ -73,6 +73,12 @@ struct BlockNvfp4 {  // 64 elements in groups of 16; x = ue4m3_halved(scale) * e
   static constexpr int kElements = 64;
   uint8_t scales[4];
   uint8_t codes[32];  // a group has 8 bytes: byte j has its element j low, its element j + 8 high
+};
+
+struct BlockNf4 {  // 64 elements; x = scale * nf4_value(q)
+  static constexpr int kElements = 64;
+  uint8_t scale[4];   // f32: the largest magnitude of the block
+  uint8_t codes[32];  // byte j has element 2 j in its high nibble, element 2 j + 1 in its low one
 };
 
 // ---- 256 elements: K-quants; groups of 16 or 32 elements have integer scales
@@ -195,7 +201,7 @@ struct BlockTq2_0 {
 static_assert(sizeof(BlockQ4_0) == 18 && sizeof(BlockQ4_1) == 20 && sizeof(BlockQ5_0) == 22);
 static_assert(sizeof(BlockQ5_1) == 24 && sizeof(BlockQ8_0) == 34 && sizeof(BlockIq4Nl) == 18);
 static_assert(sizeof(BlockMxfp4) == 17 && sizeof(BlockNvfp4) == 36);
-static_assert(sizeof(BlockQ1_0) == 18 && sizeof(BlockQ2_0) == 18);
+static_assert(sizeof(BlockQ1_0) == 18 && sizeof(BlockQ2_0) == 18 && sizeof(BlockNf4) == 36);
 static_assert(sizeof(BlockQ2_K) == 84 && sizeof(BlockQ3_K) == 110 && sizeof(BlockQ4_K) == 144);
 static_assert(sizeof(BlockQ5_K) == 176 && sizeof(BlockQ6_K) == 210 && sizeof(BlockIq4Xs) == 136);
 static_assert(sizeof(BlockIq2Xxs) == 66 && sizeof(BlockIq2Xs) == 74 && sizeof(BlockIq2S) == 82);
@@ -209,6 +215,24 @@ TSR_BLOCK_TABLE int8_t kIq4NlValues[16] = {-127, -104, -83, -65, -49, -35, -22, 
                                            1,    13,   25,  38,  53,  69,  89,  113};
 // Twice the values of E2M1 (OCP Microscaling Formats), so that they are integers.
 TSR_BLOCK_TABLE int8_t kE2m1Doubled[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
+
+// NormalFloat (Dettmers et al., QLoRA, appendix E), with the f32 values of bitsandbytes.
+TSR_BLOCK_TABLE float kNf4Values[16] = {-1.0f,
+                                        -0.6961928009986877f,
+                                        -0.5250730514526367f,
+                                        -0.39491748809814453f,
+                                        -0.28444138169288635f,
+                                        -0.18477343022823334f,
+                                        -0.09105003625154495f,
+                                        0.0f,
+                                        0.07958029955625534f,
+                                        0.16093020141124725f,
+                                        0.24611230194568634f,
+                                        0.33791524171829224f,
+                                        0.44070982933044434f,
+                                        0.5626170039176941f,
+                                        0.7229568362236023f,
+                                        1.0f};
 
 TSR_BLOCK_FUNCTION int iq4_nl_value(unsigned code) {
   constexpr int8_t values[16] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};

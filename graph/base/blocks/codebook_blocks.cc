@@ -1,4 +1,5 @@
-// IQ4_NL, IQ4_XS, MXFP4, NVFP4: codes of four bits that number uneven levels.
+// IQ4_NL, IQ4_XS, MXFP4, NVFP4, NF4: codes of four bits that number uneven levels.
+#include <algorithm>
 #include <bit>
 
 #include "graph/base/blocks/block_families.h"
@@ -137,6 +138,28 @@ void encode_nvfp4(const float* x, const float* weights, std::byte* out) {
       }
     }
   }
+  std::memcpy(out, &block, sizeof block);
+}
+
+// Each half-way point that a value is above adds one to its code: a tie takes the lower. Factors and rounding are those
+// of bitsandbytes, so that the codes are.
+void encode_nf4(const float* x, const float*, std::byte* out) {
+  constexpr float kLeastScale = 1e-38f;  // below, its inverse is infinite
+  const float scale = largest_magnitude<64>(x), inverse = 1.0f / std::max(scale, kLeastScale);
+  const auto code_of = [&](float value) {
+    const float relative = value * inverse;
+    unsigned code = 0;
+    for (int i = 0; i < 15; ++i) {
+      const double middle =
+          0.5 * (static_cast<double>(kNf4Values[i]) + static_cast<double>(kNf4Values[i + 1]));
+      code += relative > static_cast<float>(middle) ? 1 : 0;
+    }
+    return code;
+  };
+  BlockNf4 block{};
+  std::memcpy(block.scale, &scale, sizeof scale);
+  for (int j = 0; j < 32; ++j)
+    block.codes[j] = static_cast<uint8_t>(code_of(x[2 * j]) << 4 | code_of(x[2 * j + 1]));
   std::memcpy(out, &block, sizeof block);
 }
 

@@ -12,8 +12,8 @@ struct Fallback {
   DType wanted, type;
 };
 constexpr Fallback kFallbacks[] = {
-    {kIQ4_XS, kIQ4_NL}, {kQ2_K, kQ4_0},  {kQ3_K, kQ4_0}, {kTQ1_0, kQ4_0}, {kTQ2_0, kQ4_0}, {kQ1_0, kQ4_0},
-    {kQ2_0, kQ4_0},     {kNVFP4, kQ4_0}, {kQ4_K, kQ5_0}, {kQ5_K, kQ5_1},  {kQ6_K, kQ8_0},
+    {kIQ4_XS, kIQ4_NL}, {kQ2_K, kQ4_0},  {kQ3_K, kQ4_0},  {kTQ1_0, kQ4_0}, {kTQ2_0, kQ4_0}, {kQ1_0, kQ4_0},
+    {kQ2_0, kQ4_0},     {kNVFP4, kQ4_0}, {kNF4, kIQ4_NL}, {kQ4_K, kQ5_0},  {kQ5_K, kQ5_1},  {kQ6_K, kQ8_0},
 };
 
 }  // namespace

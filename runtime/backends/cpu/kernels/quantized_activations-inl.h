@@ -120,6 +120,7 @@ HWY_INLINE void quantize_activation_block(const QuantizedLayout& layout, const f
       store_float(count == 32 ? round_to_f16(scale) : scale, out + 2 * count);
       std::memset(out + 2 * count + 4, 0, 12);
       return;
+    case DotForm::kTable64: return;  // of no integer products
   }
 }
 

@@ -22,6 +22,7 @@ constexpr QuantizedLayout kLayouts[] = {
     {DType::kNVFP4, kS32, 0, false, true, {}},
     {DType::kQ1_0, kS32, 0, false, false, {}},
     {DType::kQ2_0, kS32, 0, false, false, {}},
+    {DType::kNF4, DotForm::kTable64, 0, false, false, {}},
     {DType::kQ2_K, kU256, 0, true, false, {{4, 4}, {4, 16}, {2, 1}, {2, 1}}},
     {DType::kQ3_K, kU256, 4, false, false, {{4, 8}, {4, 16}, {4, 3}, {2, 1}}},
     {DType::kQ4_K, kU256, 0, true, false, {{2, 1}, {2, 1}, {4, 3}, {4, 32}}},
@@ -96,6 +97,7 @@ int64_t unpacked_block_bytes(const QuantizedLayout& layout, int64_t lanes) {
     case DotForm::kWide256:
     case DotForm::kUnsigned256: return lanes * 4 * (64 + 16 + 1 + (layout.has_min ? 9 : 0));
     case DotForm::kSigned256: return lanes * 4 * (128 + 1);
+    case DotForm::kTable64: return 0;
   }
   return 0;
 }
@@ -108,6 +110,7 @@ int64_t activation_block_bytes(const QuantizedLayout& layout) {
     case DotForm::kWide256:
     case DotForm::kUnsigned256: return 256 + 64 + 32 + 16 + 64;
     case DotForm::kSigned256: return 512 + 16;
+    case DotForm::kTable64: return 0;
   }
   return 0;
 }

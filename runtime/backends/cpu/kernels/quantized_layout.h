@@ -20,9 +20,19 @@ namespace tessera::cpu {
 //   kSigned32:   32 elements; codes i16, one f32 scale, or one for each half
 //   kUnsigned256: 256 elements; codes u8, integer scales of 16 elements, f32 scale (and minimum)
 //   kSigned256:  256 elements; codes i16 with integer scales multiplied in, one f32 scale
+//   kTable64:    64 elements; codes of four bits that number f32 values, one f32 scale: products of f32 alone, whose
+//                decoder reads rows as the file has them (quantized_unpack_nf4-inl.h)
 //   kWide32, kWide256: signed codes as u8, 128 above their values, else as the unsigned forms; for a CPU that
 //                sums products of bytes in 32 bits (VNNI). The bits are those of the signed forms.
-enum class DotForm : uint8_t { kUnsigned32, kSigned32, kUnsigned256, kSigned256, kWide32, kWide256 };
+enum class DotForm : uint8_t {
+  kUnsigned32,
+  kSigned32,
+  kUnsigned256,
+  kSigned256,
+  kTable64,
+  kWide32,
+  kWide256
+};
 
 // `units` of `bytes` bytes each; a block's fields follow each other without gaps.
 struct BlockField {
@@ -41,7 +51,8 @@ struct QuantizedLayout {
   bool is_super() const {
     return form == DotForm::kUnsigned256 || form == DotForm::kSigned256 || form == DotForm::kWide256;
   }
-  int64_t elements() const { return is_super() ? 256 : 32; }  // of an unpacked block
+  // Of an unpacked block.
+  int64_t elements() const { return is_super() ? 256 : form == DotForm::kTable64 ? 64 : 32; }
 };
 
 // Null for types that have no blocks.
@@ -52,7 +63,7 @@ const QuantizedLayout& quantized_layout(DType type);
 const QuantizedLayout& wide_quantized_layout(DType type);
 
 // Bytes of `lanes` rows of one unpacked block, and of one row of one quantised block of activations. Both are
-// multiples of 16.
+// multiples of 16; kTable64 has neither, and 0.
 int64_t unpacked_block_bytes(const QuantizedLayout& layout, int64_t lanes);
 int64_t activation_block_bytes(const QuantizedLayout& layout);
 

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 
+#include "graph/base/status.h"
 #include "runtime/backends/cpu/kernels/quantized_gemv.h"
 #include "runtime/backends/cpu/kernels/quantized_panels.h"
 #include "runtime/backends/cpu/kernels/simd_targets.h"
@@ -78,6 +79,7 @@ DotFunction* dot_function(const QuantizedLayout& layout) {
     case DotForm::kSigned256: return dot_signed_256<Products, kRows>;
     case DotForm::kWide32: return dot_unsigned_32<VnniSums, true, false, kRows>;
     case DotForm::kWide256: return dot_unsigned_256<VnniSums, true, false, kRows>;
+    case DotForm::kTable64: break;
   }
   return nullptr;
 }
@@ -245,7 +247,10 @@ HWY_EXPORT(multiply_q8);
 
 namespace {
 
-const QuantizedLayout& product_layout_of(DType type) { return *HWY_DYNAMIC_DISPATCH(product_layout)(type); }
+const QuantizedLayout& product_layout_of(DType type) {
+  TSR_CHECK(has_integer_codes(type), "products with activations of 8 bits: the type has no integer codes");
+  return *HWY_DYNAMIC_DISPATCH(product_layout)(type);
+}
 
 }  // namespace
 

@@ -1,11 +1,11 @@
 // Products with a matrix of blocks: y[M, N] = x[M, K] * W[N, K]^T (+ bias), and dx[M, K] = dy[M, N] * W[N, K]
-// for training over frozen weights. W has any GGUF block type and stays as the file has it, or with its rows
+// for training over frozen weights. W has any block type and stays as the file has it, or with its rows
 // interleaved (same bytes, permuted). Pure functions on pointers and ranges; any thread may call them.
 //
 // Two kinds of activations:
 //   q8   each row of x is quantised once (a scale, codes of 8 bits; blocks of 32 elements, for types of 256
 //        elements blocks of 256). Integer products, exact within a block; one chain of f32 additions over the
-//        blocks for each number of y.
+//        blocks for each number of y. Types of integer codes alone (has_integer_codes).
 //   f32  W is decoded in cache; one chain of multiply-adds over 256 elements of K, chains added in ascending
 //        order. Decoded values are within 2^-23 of decode_blocks, relative to scale * code and minimum.
 // A row's bits depend on the row and W alone: not on M, its position, the ranges, or the layout of W. Across
@@ -28,14 +28,14 @@ struct BlockMatrix {
   bool interleaved = false;
 };
 
-// Whether the products below exist for a type: all block types of GGUF.
+// Whether the products below exist for a type: all block types.
 bool can_multiply_blocks(DType type);
 
 // ---- interleaved rows
 
 // Whether a type can be interleaved: one row then takes 0.6 to 0.95 of the time. The others have only the
 // file's layout and are unpacked in plain loops, at a hundredth of the speed for one row: iq1, iq2, iq3,
-// tq1_0, tq2_0, nvfp4, q1_0, q2_0.
+// tq1_0, tq2_0, nvfp4, q1_0, q2_0. So does nf4, whose f32 products are as fast as others'.
 bool can_interleave_rows(DType type);
 // Rows of a panel on this machine. Panels begin at multiples of it.
 int64_t interleaved_rows();

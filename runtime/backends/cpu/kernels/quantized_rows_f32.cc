@@ -9,7 +9,7 @@
 #define HWY_TARGET_INCLUDE "runtime/backends/cpu/kernels/quantized_rows_f32.cc"
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
-#include "runtime/backends/cpu/kernels/quantized_vectors-inl.h"
+#include "runtime/backends/cpu/kernels/quantized_unpack_nf4-inl.h"
 
 #ifndef TSR_QUANTIZED_ROWS_F32_CC_ONCE_
 #define TSR_QUANTIZED_ROWS_F32_CC_ONCE_
@@ -110,13 +110,15 @@ void decode_block(const QuantizedLayout& layout, const std::byte* block, float* 
       return;
     }
     case DotForm::kWide32:
-    case DotForm::kWide256: return;  // for integer products alone
+    case DotForm::kWide256:
+    case DotForm::kTable64: return;  // for integer products alone; decoded from rows
   }
 }
 
 // Elements [k, k + count) of rows [row, row + kLanes).
 void decode_panel(const F32Product& p, int64_t row, int64_t k, int64_t count, std::byte* unpacked, float* out,
                   int64_t stride) {
+  if (p.layout.form == DotForm::kTable64) return decode_nf4_panel(p.w, row, k, count, out, stride);
   const int64_t elements = p.layout.elements(), block_bytes = unpacked_block_bytes(p.layout, kLanes);
   p.unpacker.unpack(row, k / elements, count / elements, unpacked);
   for (int64_t b = 0; b < count / elements; ++b)
