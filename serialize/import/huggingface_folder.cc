@@ -221,6 +221,11 @@ Result<OpenedModel> open_huggingface(const std::shared_ptr<const ByteSource>& so
   rename_tensors(file.tensors, config.model_type);
   const std::vector<StoredTensors> stored = stored_tensors(file.tensors);
   if (config.quantization) {
+    if (config.quantization->method == FolderQuantization::Method::kBitsandbytes &&
+        config.config.family == "gpt2")
+      return Status(
+          StatusCode::kUnsupported,
+          "quantization_config: bitsandbytes stores gpt2's matrices turned; save the model dequantised");
     TSR_ASSIGN_OR_RETURN(std::string became, decode_quantized_tensors(*config.quantization, file));
     config.used.emplace_back("quantization_config", std::move(became));
   }

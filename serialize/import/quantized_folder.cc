@@ -6,6 +6,7 @@
 
 #include "graph/base/quote.h"
 #include "graph/base/text.h"
+#include "serialize/import/bitsandbytes_weights.h"
 #include "serialize/import/decoded_source.h"
 #include "serialize/import/fp8_weights.h"
 #include "serialize/import/json_fields.h"
@@ -56,9 +57,14 @@ Result<FolderQuantization> read_folder_quantization(const Json& json) {
     fields.wants("zero_point", true, "weights with zero points");
   } else if (method == "mxfp4") {
     found.method = Method::kMxfp4;
+  } else if (method == "bitsandbytes") {
+    found.method = Method::kBitsandbytes;
+    const std::string type = fields.text("bnb_4bit_quant_type", "fp4");
+    if (fields.flag("load_in_4bit", false) && type != "fp4" && type != "nf4")
+      fields.fail(StatusCode::kUnsupported, format("bnb_4bit_quant_type is '{}'; known: fp4, nf4", type));
   } else if (fields.status().ok()) {
     fields.fail(StatusCode::kUnsupported,
-                format("quant_method is '{}'; known: awq, fp8, gptq, mxfp4", method));
+                format("quant_method is '{}'; known: awq, bitsandbytes, fp8, gptq, mxfp4", method));
   }
   if (found.bits != 2 && found.bits != 4 && found.bits != 8)
     fields.fail(StatusCode::kUnsupported, format("bits is {}; known: 2, 4, 8", found.bits));
@@ -81,6 +87,10 @@ Result<std::string> decode_quantized_tensors(const FolderQuantization& quantizat
     }
     case Method::kMxfp4: {
       TSR_ASSIGN_OR_RETURN(weights, mxfp4_weights(file));
+      break;
+    }
+    case Method::kBitsandbytes: {
+      TSR_ASSIGN_OR_RETURN(weights, bitsandbytes_weights(file));
       break;
     }
   }

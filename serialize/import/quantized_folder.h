@@ -1,5 +1,5 @@
 // Quantised Hugging Face folders: weights in 8-bit floats with scales of blocks, in GPTQ's and AWQ's packed integers,
-// and in MXFP4 blocks.
+// in MXFP4 blocks, and in the codes of bitsandbytes.
 #pragma once
 
 #include <string>
@@ -14,7 +14,7 @@ namespace tessera {
 
 // quantization_config of config.json, as far as it is followed.
 struct FolderQuantization {
-  enum class Method : uint8_t { kFp8, kGptq, kAwq, kMxfp4 } method = Method::kFp8;
+  enum class Method : uint8_t { kFp8, kGptq, kAwq, kMxfp4, kBitsandbytes } method = Method::kFp8;
   int64_t bits = 4;
   bool zeros_less_one = false;                // GPTQ's first form stores zero points less one
   int64_t block_rows = 0, block_columns = 0;  // FP8: of one scale; 0: one scale for a tensor
@@ -38,6 +38,7 @@ struct DecodedWeight {
 //                                                   the scales, rounded once
 //   MXFP4  experts' X_blocks, X_scales            -> mxfp4, the same numbers; rows of gate_up_proj alternate and
 //                                                   become gate_proj and up_proj
+//   bitsandbytes                                  -> nf4, or floats: bitsandbytes_weights.h
 // Returns what became of them, for people. kCorrupt for tensors that do not fit each other.
 Result<std::string> decode_quantized_tensors(const FolderQuantization& quantization, ForeignFile& file);
 

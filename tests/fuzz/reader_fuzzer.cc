@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "graph/base/blocks/block_layout.h"
 #include "serialize/chat_template.h"
 #include "serialize/import/huggingface_config.h"
 #include "serialize/import/quantized_folder.h"
@@ -73,6 +74,8 @@ void read_config(const std::string& input) {
 
 std::vector<std::string> tensor_files() {
   const std::vector<float> values(24, 0.5f);
+  const std::string state =
+      R"({"quant_type":"nf4","blocksize":64,"dtype":"bfloat16","shape":[2,64],"nested_blocksize":256,"nested_offset":0.5})";
   SafetensorsWriter quantised;
   quantised.tensor("x.qweight", "I32", "[4,8]", std::string(128, 'a'))
       .tensor("x.qzeros", "I32", "[1,1]", "wwww");
@@ -86,6 +89,17 @@ std::vector<std::string> tensor_files() {
           SafetensorsWriter()
               .tensor("y_blocks", "U8", "[1,2,1,16]", std::string(32, 'q'))
               .tensor("y_scales", "U8", "[1,2,1]", "zz")
+              .finish(),
+          SafetensorsWriter()
+              .tensor("z.weight", "U8", "[64,1]", std::string(64, 'z'))
+              .tensor("z.weight.absmax", "U8", "[2]", "aZ")
+              .f32("z.weight.nested_absmax", "[1]", std::span(values).first(1))
+              .f32("z.weight.nested_quant_map", "[256]", std::vector<float>(256, 0.25f))
+              .f32("z.weight.quant_map", "[16]", kNf4Values)
+              .tensor("z.weight.quant_state.bitsandbytes__nf4", "U8",
+                      "[" + std::to_string(state.size()) + "]", state)
+              .tensor("u.weight", "I8", "[2,3]", "abcdef")
+              .f32("u.SCB", "[2]", std::span(values).first(2))
               .finish()};
 }
 // The tensors as they are, and what each method makes of them, read once.
@@ -93,8 +107,9 @@ void read_tensors(const std::string& input) {
   const auto source = source_of(input);
   const auto tensors = read_safetensors(*source, 0);
   if (!tensors.ok()) return check(tensors.status());
-  for (const auto method : {FolderQuantization::Method::kFp8, FolderQuantization::Method::kGptq,
-                            FolderQuantization::Method::kAwq, FolderQuantization::Method::kMxfp4}) {
+  for (const auto method :
+       {FolderQuantization::Method::kFp8, FolderQuantization::Method::kGptq, FolderQuantization::Method::kAwq,
+        FolderQuantization::Method::kMxfp4, FolderQuantization::Method::kBitsandbytes}) {
     ForeignFile file{source, *tensors};
     FolderQuantization quantization;
     quantization.method = method;

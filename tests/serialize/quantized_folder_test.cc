@@ -230,7 +230,9 @@ TEST_CASE("quantised_tensors_that_do_not_fit_are_refused_with_a_reason") {
                                                            .tensor("x_scales", "U8", "[1,1,1]", "a"))),
       "wanted u8 [E, N, K / 32, 16]");
   const std::pair<std::string_view, std::string_view> configs[] = {
-      {R"({"quant_method":"bitsandbytes"})", "quant_method is 'bitsandbytes'; known: awq, fp8, gptq, mxfp4"},
+      {R"({"quant_method":"hqq"})", "quant_method is 'hqq'; known: awq, bitsandbytes, fp8, gptq, mxfp4"},
+      {R"({"quant_method":"bitsandbytes","load_in_4bit":true,"bnb_4bit_quant_type":"af4"})",
+       "bnb_4bit_quant_type is 'af4'; known: fp4, nf4"},
       {R"({"quant_method":"gptq"})", "bits is missing"},
       {R"({"quant_method":"gptq","bits":3})", "bits is 3"},
       {R"({"quant_method":"gptq","bits":4,"checkpoint_format":"marlin"})", "checkpoint_format is 'marlin'"},
