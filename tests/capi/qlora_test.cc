@@ -19,7 +19,7 @@ using tessera::DType;
 namespace {
 
 // Rows of 256: whole blocks of every type, and two for a split in two of all but those of 256.
-constexpr const char* kDescription = "llama:L=1,C=256,H=4,KV=2,F=512,V=256,T=16,tied=0";
+constexpr const char* kDescription = "llama:L=2,C=256,H=4,KV=2,F=512,V=256,T=16,tied=0";
 constexpr int kSteps = 3;
 
 std::vector<std::string> block_types() {
@@ -37,7 +37,7 @@ Model opened(const std::string& path) {
 // A random model, all of whose matrices are blocks of the type.
 Model base_of(const Scratch& scratch, const std::string& type) {
   const Model random = described_with_bytes(kDescription, 5);
-  const std::string path = scratch / (type + ".tsr");
+  const std::string path = scratch / (type + ".tsr").c_str();
   ok(tsr_model_quantize(nullptr, random.get(), path.c_str(), options({{"type", type}, {"pure", 1}}).get(),
                         nullptr));
   return opened(path);
@@ -59,9 +59,9 @@ Tensor parameter(const Model& model, const std::string& name) {
   return Tensor(value);
 }
 
-// The same model with the values of the blocks in f32.
+// The same model with the values of the blocks in f32, and the seed of a file's model, from which adapters are drawn.
 Model in_f32(const Model& blocks) {
-  Model model = described_with_bytes(kDescription, 5);
+  Model model = described_with_bytes(kDescription, 0);
   for (const std::string& name : parameter_names(model)) {
     const Tensor stored = parameter(blocks, name);
     const std::vector<int64_t> dims(tsr_tensor_dims(stored.get()),
@@ -85,7 +85,7 @@ struct Method {
 constexpr Method kMethods[] = {{"LoRA", false, false, 1},
                                {"rsLoRA", true, false, 1},
                                {"DoRA", false, true, 1},
-                               {"LoRA+", false, false, 8}};
+                               {"LoRA+", false, false, 4}};
 
 Model adapted(const Model& base, const Method& method) {
   tsr_model* made = nullptr;
@@ -113,7 +113,7 @@ Trainer trainer_of(const Runtime& runtime, const Model& model, const Dataset& da
                               {"lora_plus_ratio", method.plus_ratio},
                               {"warmup", 0},
                               {"schedule", std::string("constant")},
-                              {"lr", 0.5},
+                              {"lr", 0.02},
                               {"batch", 4}})
                          .get(),
                      &made));
@@ -158,8 +158,7 @@ double difference(const Run& a, const Run& b) {
   return most;
 }
 
-// Sums of a few hundred products in f32, in another order: some 1e-6 a pass, through three steps of a rate that doubles
-// what it is given.
+// Sums of a few hundred products in f32, in another order: some 1e-6 of the largest gradient, three steps long.
 constexpr double kTolerance = 1e-5;
 
 Dataset sentences() { return repeated_text("the tiles of one mosaic lie side by side; ", 30, 8, 0.1); }
@@ -207,10 +206,12 @@ TEST_CASE("adapters over blocks train alike on every layout, with bytes as plann
                           {"cpu:2", "dp=2,zero=3"},
                           {"cpu:1", "offload=params+optimizer"},
                           {"cpu:2", "dp=2,zero=3,offload=params+optimizer@file"}};
-  for (const std::string& type : {"q4_k", "nf4"}) {
+  for (const std::string type : {"q4_k", "nf4"}) {
     CAPTURE(type);
     const Model blocks = base_of(scratch, type);
     for (const Method& method : {kMethods[0], kMethods[2]}) {
+      // With magnitudes heads follow the blocks of `o`, of which one of 256 leaves nothing to cut: refused by name.
+      if (type == "q4_k" && method.dora) continue;
       CAPTURE(method.name);
       const Model model = adapted(blocks, method);
       const std::vector<std::string> names = parameter_names(model);
