@@ -18,6 +18,7 @@
 #include "capi/engine/options.h"
 #include "capi/engine/planning.h"
 #include "capi/engine/program_runner.h"
+#include "capi/engine/run_log.h"
 #include "capi/engine/runtime.h"
 #include "capi/engine/saving.h"
 #include "capi/engine/scorer.h"
@@ -104,6 +105,9 @@ struct tsr_trainer {
 };
 struct tsr_saving {
   std::unique_ptr<tessera::Saving> value;
+};
+struct tsr_run_log {
+  std::unique_ptr<tessera::RunLog> value;
 };
 struct tsr_generator {
   std::unique_ptr<tessera::Generator> value;

@@ -1,8 +1,7 @@
 #include "serialize/explanation_json.h"
 
-#include <string_view>
-
 #include "serialize/explanation_page_html.h"
+#include "serialize/html_page.h"
 #include "serialize/json.h"
 
 namespace tessera {
@@ -158,19 +157,7 @@ std::string explanation_to_json(const Explanation& it, bool drawings) {
 }
 
 std::string explanation_to_page(const Explanation& explanation) {
-  constexpr std::string_view kPlaceholder = "/*EXPLANATION*/null";
-  const std::string json = explanation_to_json(explanation, true);
-  // Escapes every '<': in a script element, "</script" in a name would end the element.
-  std::string escaped;
-  escaped.reserve(json.size());
-  for (const char c : json)
-    if (c == '<')
-      escaped += "\\u003c";
-    else
-      escaped += c;
-  std::string page(kExplanationPage);
-  page.replace(page.find(kPlaceholder), kPlaceholder.size(), escaped);
-  return page;
+  return fill_page(kExplanationPage, "/*EXPLANATION*/null", explanation_to_json(explanation, true));
 }
 
 }  // namespace tessera

@@ -156,6 +156,8 @@ std::string session_json(std::span<const MemoryReport> memory, std::span<const C
       {"devices", memory_array(memory)}, {"comm", comm_array(communication)}, {"allocations", allocations}});
 }
 
+std::string memory_json(std::span<const MemoryReport> memory) { return dump(memory_array(memory)); }
+
 std::string trainer_json(const TrainerReport& report, const PlanRecord& plan) {
   return dump(Json{{"step", report.step},
                    {"skipped_steps", report.skipped_steps},

@@ -16,6 +16,7 @@ namespace tessera {
 std::string plan_json(const PlanRecord& record);
 std::string program_json(const Program& program, const DeviceSet& devices);
 std::string devices_json(const DeviceSet& devices);
+std::string memory_json(std::span<const MemoryReport> memory);  // "devices" of a trainer's report
 std::string session_json(std::span<const MemoryReport> memory, std::span<const CommReport> communication,
                          int64_t allocations);
 

@@ -267,6 +267,7 @@ Result<StepInfo> Trainer::step() {
   }
   ++step_;
   info.seconds = seconds_since(begin);
+  last_step_ = info;
   return info;
 }
 
@@ -443,13 +444,21 @@ void Trainer::cancel() {
   running_->cancel();
 }
 
+int64_t Trainer::tokens_per_step() const {
+  return dataset_ ? settings_.batch * dataset_->seq() : settings_.batch;
+}
+
+std::vector<MemoryReport> Trainer::memory() const {
+  return memory_.empty() ? running_->session().memory() : memory_;
+}
+
 std::string Trainer::report_json() {
   TrainerReport report;
   report.step = step_;
   report.skipped_steps = skipped_;
-  report.tokens_per_step = dataset_ ? settings_.batch * dataset_->seq() : settings_.batch;
+  report.tokens_per_step = tokens_per_step();
   report.allocations_after_first_step = allocations_after_first_;
-  report.memory = memory_.empty() ? running_->session().memory() : memory_;
+  report.memory = memory();
   report.communication = running_->session().communication();
   subtract(report.communication, communication_elsewhere_);
   int64_t largest = 0;

@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <set>
@@ -86,6 +87,13 @@ class Trainer {
 
   std::string report_json();
   std::string trace_json();
+  // The last step made here; nothing before the first.
+  const std::optional<StepInfo>& last_step() const { return last_step_; }
+  int64_t steps_made() const { return step_; }  // those of a checkpoint that was resumed included
+  int64_t tokens_per_step() const;
+  std::vector<MemoryReport> memory() const;  // as report_json has it
+  // What checkpoints record for people: "batch", "optimizer", "lr", ... as texts.
+  std::map<std::string, std::string> recorded_settings() const { return checkpoint_info().values; }
   const std::shared_ptr<Runtime>& runtime() const { return running_->prepared()->runtime; }
   // For programs on its weights (trained_weights.h).
   const TrainerSettings& settings() const { return settings_; }
@@ -166,6 +174,7 @@ class Trainer {
   std::vector<int32_t> tokens_, labels_, positions_, segments_;  // [batch, seq]
   std::optional<double> lr_;                                     // in place of the schedule's
   int64_t step_ = 0;                      // updates made
+  std::optional<StepInfo> last_step_;
   int64_t position_ = 0;                  // batches taken from the dataset: steps and skipped steps
   int64_t skipped_ = 0;
   bool weights_invalid_ = false;  // by a resume that failed midway: values of two trainings

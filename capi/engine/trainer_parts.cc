@@ -258,6 +258,7 @@ Result<StepInfo> Trainer::optimizer_step(const Options& options) {
   }
   ++step_;
   info.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  last_step_ = info;
   return info;
 }
 

@@ -37,6 +37,7 @@ from .graph import Graph, Type  # noqa: E402
 from .hooks import Hooks  # noqa: E402
 from .model import Model  # noqa: E402
 from .plan import Plan, check_certificate, estimate, estimate_page  # noqa: E402
+from .run_log import RunLog  # noqa: E402
 from .runtime import Devices, LogLevel, Runtime, default_runtime  # noqa: E402
 from .scorer import Scorer, Scores, score  # noqa: E402
 from .sequence import Sequence  # noqa: E402
@@ -60,7 +61,7 @@ __all__ = [
     "AbortedError", "Batch", "Calibration", "CancelledError", "Chat", "Code", "CorruptError", "DType", "Dataset", "Devices",
     "Embedder", "Encoded", "EncodedChat", "Engine", "Event", "FailedPreconditionError", "Generator", "Graph", "Hooks",
     "InternalError", "InvalidArgumentError", "IoError", "LogLevel", "Loss", "Model", "NotFoundError", "OutOfMemoryError", "Piece",
-    "Plan", "Program", "Request", "Runtime", "Saving", "Scorer", "Scores", "Sequence", "Session", "Step", "Stream", "Tensor",
+    "Plan", "Program", "Request", "RunLog", "Runtime", "Saving", "Scorer", "Scores", "Sequence", "Session", "Step", "Stream", "Tensor",
     "TesseraError", "TimedOutError", "Tokenizer", "Trainer", "Type", "UnsupportedError", "check_certificate", "check_folder",
     "check_path", "checkpoint_info", "convert", "default_runtime", "dtype_name", "estimate", "estimate_page", "export",
     "finetune", "imatrix", "load", "score", "verify", "version",

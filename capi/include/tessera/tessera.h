@@ -125,6 +125,7 @@ typedef struct tsr_program tsr_program;
 typedef struct tsr_session tsr_session;
 typedef struct tsr_trainer tsr_trainer;
 typedef struct tsr_saving tsr_saving;
+typedef struct tsr_run_log tsr_run_log;
 typedef struct tsr_generator tsr_generator;
 typedef struct tsr_engine tsr_engine;
 typedef struct tsr_sequence tsr_sequence;
@@ -1462,6 +1463,63 @@ TSR_API tsr_status* tsr_trainer_plan(tsr_trainer* trainer, tsr_plan** out_plan);
  * yet. Without one it does nothing. */
 TSR_API void tsr_trainer_cancel(tsr_trainer* trainer);
 TSR_API void tsr_trainer_free(tsr_trainer* trainer);
+
+/* ================================================================ run log */
+
+/* What a training run did, in files for people and programs; it keeps its trainer. One thread at a time, and while it is
+ * made, and in its calls step and evaluation, no other thread uses the trainer.
+ *
+ *     tsr_run_log_new(trainer, options, &log);          after tsr_trainer_resume, where there is one
+ *     for (...) tsr_trainer_step(trainer, &step), tsr_run_log_step(log);
+ *     tsr_run_log_finish(log, NULL);
+ *
+ * Options
+ *   metrics         str   file of JSON lines, each written at once and whole, "kind" first: "header" ("format":
+ *                         "tessera-run", model, data, devices, plan, settings, limit), "step" (step, loss, lr, grad_norm,
+ *                         seconds, tokens, tokens_per_second), "evaluation" (step, eval_loss, perplexity, accuracy where
+ *                         it is known), "value" (step, name, value), "sample" (step, prompt, text), "checkpoint" (step,
+ *                         path), "resume" (step), "end" (step, outcome). Numbers that are not finite are null. A
+ *                         trainer that resumed at a step keeps the lines up to it and goes on behind; of a new one the
+ *                         file begins again. TSR_FAILED_PRECONDITION where the file is of anything else
+ *   tensorboard     str   folder for a file of events: scalars train/loss, train/lr, train/grad_norm, train/seconds,
+ *                         train/tokens_per_second, eval/loss, eval/perplexity, eval/accuracy and values by their names;
+ *                         texts run (plan and settings) and sample
+ *   report          str   HTML file that needs nothing else: curves, memory predicted and measured, plan, physical limit,
+ *                         settings, checkpoints, samples; replaced at once or not at all
+ *   report_seconds  f64   least seconds from one replacement to the next (default 10; 0: every call)
+ *   steps           i64   of the whole run, for the time that is left (default: the trainer's option steps)
+ *   model           str   name of the model, to show (default "")
+ *   data            str   name of the data, to show (default "")
+ *   settings        str   what else to show with the trainer's own settings: a JSON object (default "": nothing)
+ * Without the first three there are no files, and tsr_run_log_summary alone is of use. */
+TSR_API tsr_status* tsr_run_log_new(tsr_trainer* trainer, const tsr_options* options, tsr_run_log** out_log);
+
+/* The trainer's last step (or tsr_trainer_optimizer_step), which is not in the log yet: once after each. What follows
+ * belongs to that step. */
+TSR_API tsr_status* tsr_run_log_step(tsr_run_log* log);
+/* A held-out loss, nats a token; accuracy: share of tokens, from 0 to 1, or NaN where it is not known. */
+TSR_API tsr_status* tsr_run_log_evaluation(tsr_run_log* log, double loss, double accuracy);
+/* Any other number by its name: "rewards/margin". */
+TSR_API tsr_status* tsr_run_log_value(tsr_run_log* log, const char* name, double value);
+/* What the model says after a prompt; the first 64 KiB of each. */
+TSR_API tsr_status* tsr_run_log_sample(tsr_run_log* log, const char* prompt, const char* text, size_t size);
+/* A checkpoint that was written. */
+TSR_API tsr_status* tsr_run_log_checkpoint(tsr_run_log* log, const char* path);
+
+/* {"step", "steps", "loss", "smooth_loss", "eval_loss", "first_eval_loss", "best_eval_loss", "best_eval_step",
+ *  "step_seconds" (about the last twenty), "fastest_step_seconds", "tokens_per_second", "seconds", "seconds_left",
+ *  "memory_bytes" (predicted, of the fullest device), "limit": {"seconds", "share": of step_seconds, "terms": [{"phase",
+ *  "flops", "bytes", "seconds", "bound": "products" or "memory"}], "flops_per_s", "bytes_per_s", "rates": "measured" (a
+ *  device profile's) or "stated" (the backend's)}}; what is not known yet is null. The limit is the least time of a step
+ * on these devices: forward, backward and update each take their operations at the rate of large products, or parameters,
+ * gradients and optimizer state once at the rate of memory, whichever is longer. Communication and activations count
+ * nothing. */
+TSR_API tsr_status* tsr_run_log_summary(const tsr_run_log* log, tsr_text** out_text);
+
+/* Ends the files. outcome: how the run ended, to show; NULL: "finished". Once. */
+TSR_API tsr_status* tsr_run_log_finish(tsr_run_log* log, const char* outcome);
+/* A report whose run is not finished says that it stopped. */
+TSR_API void tsr_run_log_free(tsr_run_log* log);
 
 /* ================================================================ generator */
 

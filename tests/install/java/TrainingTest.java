@@ -11,6 +11,7 @@ import dev.tessera.Json;
 import dev.tessera.Model;
 import dev.tessera.Piece;
 import dev.tessera.Plan;
+import dev.tessera.RunLog;
 import dev.tessera.Runtime;
 import dev.tessera.Saving;
 import dev.tessera.Tensor;
@@ -100,6 +101,34 @@ final class TrainingTest {
       }
       Given.invalid("devices", () -> new Engine(trainer, Map.of("devices", "cpu:1")));
       Given.invalid("precision", () -> new Generator(trainer, Map.of("precision", "bf16")));
+    }
+  }
+
+  @Test
+  @DisplayName("a run log has every step, and says how the run ended")
+  void runLog() throws IOException {
+    Path metrics = Given.WORK.resolve("run.jsonl");
+    Path report = Given.WORK.resolve("run.html");
+    try (Model model = Given.model();
+        Trainer trainer = Given.trainer(RUNTIME, model, Map.of("batch", 2, "steps", 6));
+        RunLog log = new RunLog(trainer, Map.of("metrics", metrics, "report", report, "tensorboard", Given.WORK.resolve("events")))) {
+      Given.refused(TesseraException.FailedPrecondition.class, "no step", log::step);
+      double loss = trainer.step().loss();
+      log.step();
+      log.evaluation(2);
+      log.evaluation(1, 0.5);
+      log.value("margin", Double.NaN);
+      log.sample("Once", " upon a \0time");
+      log.checkpoint(Given.WORK);
+      Map<?, ?> summary = Json.object(log.summary());
+      assertEquals(loss, summary.get("loss"));
+      assertEquals(1.0, summary.get("best_eval_loss"));
+      log.finish("enough");
+      Given.refused(TesseraException.FailedPrecondition.class, "finished already", log::finish);
+      assertEquals(8, Files.readAllLines(metrics).size());
+      assertTrue(Files.readString(report).contains("\"state\":\"enough\""));
+      Given.refused(TesseraException.FailedPrecondition.class, "no file of metrics",
+          () -> new RunLog(trainer, Map.of("metrics", report)));
     }
   }
 

@@ -1,4 +1,5 @@
 """Training, planning and the low level: steps, checkpoints, adapters, cancels, interrupts, programs."""
+import json
 import os
 import threading
 import unittest
@@ -78,6 +79,36 @@ class Training(unittest.TestCase):
             self.assertEqual(trainer.step().step, 1)
             with self.assertRaisesRegex(ValueError, "optimizer"):
                 trainer.load_state(checkpoint)
+
+    def test_run_logs(self):
+        with folder() as place, tessera.Trainer(self.model, dataset(self.model, eval_fraction=0.2), steps=3, **OPTIONS) as trainer:
+            metrics, report = os.path.join(place, "run.jsonl"), os.path.join(place, "run.html")
+            with tessera.RunLog(trainer, metrics=metrics, tensorboard=os.path.join(place, "events"), report=report,
+                                settings={"note": "mine"}) as log:
+                for _ in trainer.steps(2):
+                    log.step()
+                with self.assertRaises(tessera.FailedPreconditionError):
+                    log.step()
+                loss = trainer.evaluate()
+                log.evaluation(loss, 0.5)
+                log.value("margin", 2)
+                log.sample("Once", " upon a \0time")
+                log.checkpoint(place)
+                found = log.summary()
+                self.assertEqual((found["step"], found["steps"], found["eval_loss"]), (2, 3, loss))
+                self.assertGreater(found["limit"]["share"], 0)
+                log.finish("enough")
+            with open(metrics, encoding="utf-8") as file:
+                lines = [json.loads(line) for line in file]
+            self.assertEqual([line["kind"] for line in lines],
+                             ["header", "step", "step", "evaluation", "value", "sample", "checkpoint", "end"])
+            self.assertEqual(lines[0]["settings"]["note"], "mine")
+            self.assertEqual((lines[5]["text"], lines[7]["outcome"]), (" upon a \0time", "enough"))
+            self.assertTrue(os.listdir(os.path.join(place, "events")))
+            with open(report, encoding="utf-8") as file:
+                self.assertIn('"state":"enough"', file.read())
+            with self.assertRaises(tessera.FailedPreconditionError):
+                tessera.RunLog(trainer, metrics=report)
 
     def test_adapters(self):
         adapted = self.model.add_adapters(rank=2, on="block.*.q")

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"os"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -80,6 +81,35 @@ func Test_trainers_show_their_values_plan_and_trace(t *testing.T) {
 	check(t, trainer.LoadState(folder, alone))
 	wanted(t, "a new training", must2(trainer.Step()).Step, 1)
 	refused(t, trainer.LoadState(folder, nil), tessera.ErrInvalidArgument, "optimizer")
+}
+
+func Test_run_logs_write_what_a_training_did(t *testing.T) {
+	r, model := newRuntime(t), newModel(t)
+	data := must2(tessera.NewDataset(prose, must2(model.Tokenizer()), tessera.Options{"seq": 16, "eval_fraction": 0.1}))
+	trainer := must2(tessera.NewTrainer(r, model, data, tessera.Options{"batch": 4, "steps": 3}))
+	folder := t.TempDir()
+	metrics := filepath.Join(folder, "run.jsonl")
+	log := must2(tessera.NewRunLog(trainer, tessera.Options{"metrics": metrics, "tensorboard": filepath.Join(folder, "events"),
+		"report": filepath.Join(folder, "run.html"), "model": "small"}))
+	refused(t, log.Step(), tessera.ErrFailedPrecondition, "no step")
+	must2(trainer.Step())
+	check(t, log.Step())
+	check(t, log.Evaluation(must2(trainer.Evaluate())))
+	check(t, log.EvaluationWithAccuracy(2, 0.5))
+	refused(t, log.EvaluationWithAccuracy(2, 50), tessera.ErrInvalidArgument, "accuracy is 50")
+	check(t, log.Value("margin", math.NaN()))
+	check(t, log.Sample("Once", "upon\x00a time"))
+	check(t, log.Checkpoint(folder))
+	wanted(t, "summary", strings.Contains(must2(log.Summary()), `"best_eval_loss":2.0`), true)
+	check(t, log.Finish(""))
+	refused(t, log.Finish(""), tessera.ErrFailedPrecondition, "finished already")
+	log.Close()
+	refused(t, log.Step(), tessera.ErrInvalidArgument, "")
+	wanted(t, "lines", strings.Count(string(must2(os.ReadFile(metrics))), "\n"), 8)
+	wanted(t, "page", strings.Contains(string(must2(os.ReadFile(filepath.Join(folder, "run.html")))), `"state":"finished"`), true)
+	wanted(t, "events", len(must2(os.ReadDir(filepath.Join(folder, "events")))), 1)
+	refused(t, second(tessera.NewRunLog(trainer, tessera.Options{"metrics": filepath.Join(folder, "run.html")})),
+		tessera.ErrFailedPrecondition, "no file of metrics")
 }
 
 func Test_trainers_of_own_graphs_learn_what_they_are_fed(t *testing.T) {

@@ -1,0 +1,13 @@
+// A page that has its data inside, as JSON.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace tessera {
+
+// `page` with `json` in place of `placeholder`, which it has once. Every '<' is escaped: "</script" in a name would end
+// the element.
+std::string fill_page(std::string_view page, std::string_view placeholder, std::string_view json);
+
+}  // namespace tessera

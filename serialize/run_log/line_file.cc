@@ -1,0 +1,114 @@
+#include "serialize/run_log/line_file.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <utility>
+
+#include "graph/base/text.h"
+#include "serialize/atomic_file.h"
+
+namespace tessera {
+
+namespace {
+
+// Longest line that is a run's: samples are cut to less.
+constexpr size_t kMostLineBytes = size_t{4} << 20;
+constexpr size_t kReadBytes = size_t{64} << 10;
+
+bool is_header(const Json& line) {
+  const auto found = line.find("format");
+  return found != line.end() && *found == kRunFormat;
+}
+
+// Step of a line; -1: it has none.
+int64_t step_of(const Json& line) {
+  const auto found = line.find("step");
+  return found != line.end() && found->is_number_integer() ? found->get<int64_t>() : -1;
+}
+
+// Bytes of the lines to keep, from the beginning; each is handed to `kept`.
+Result<int64_t> kept_bytes(int descriptor, const std::string& path, int64_t step,
+                           const std::function<void(const Json&)>& kept) {
+  std::string buffer;
+  int64_t done = 0, number = 0;
+  const auto foreign = [&] {
+    return Status(
+        StatusCode::kFailedPrecondition,
+        format("{} is there and is no file of metrics: its first line has no \"format\":\"{}\"; name "
+               "another file, or move this one away",
+               path, kRunFormat));
+  };
+  for (;;) {
+    const size_t end = buffer.find('\n');
+    if (end == std::string::npos) {
+      if (buffer.size() > kMostLineBytes) return number == 0 ? Result<int64_t>(foreign()) : done;
+      const size_t had = buffer.size();
+      buffer.resize(had + kReadBytes);
+      const ssize_t got = read(descriptor, buffer.data() + had, kReadBytes);
+      if (got < 0 && errno == EINTR) {
+        buffer.resize(had);
+        continue;
+      }
+      if (got < 0) return io_error(path, "cannot read");
+      buffer.resize(had + static_cast<size_t>(got));
+      if (got > 0) continue;
+      // A header that was cut off has its beginning.
+      const bool is_cut_header = number == 0 && !buffer.empty() && buffer.starts_with("{\"kind\":\"header\"");
+      return number == 0 && !buffer.empty() && !is_cut_header ? Result<int64_t>(foreign()) : done;
+    }
+    const Result<Json> line = parse_json(std::string_view(buffer).substr(0, end), path, kMostLineBytes);
+    if (number == 0 && (!line.ok() || !line->is_object() || !is_header(*line))) return foreign();
+    if (!line.ok() || !line->is_object()) return done;
+    if (number > 0 && (step_of(*line) > step || line->value("kind", "") == "end")) return done;
+    // A run from its beginning has a header of its own.
+    if (number == 0 && step == 0) return 0;
+    kept(*line);
+    ++number;
+    done += static_cast<int64_t>(end) + 1;
+    buffer.erase(0, end + 1);
+  }
+}
+
+}  // namespace
+
+Status write_whole(int descriptor, std::string_view bytes, const std::string& path) {
+  while (!bytes.empty()) {
+    const ssize_t written = write(descriptor, bytes.data(), bytes.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) return io_error(path, "cannot write");
+    bytes.remove_prefix(static_cast<size_t>(written));
+  }
+  return {};
+}
+
+Result<LineFile> LineFile::open(const std::string& path, int64_t step,
+                                const std::function<void(const Json&)>& kept) {
+  struct stat info {};
+  const bool is_there = stat(path.c_str(), &info) == 0;
+  const bool is_regular = !is_there || S_ISREG(info.st_mode);
+  const int flags = is_regular ? O_RDWR | O_CREAT | O_APPEND : O_WRONLY;
+  const int descriptor = ::open(path.c_str(), flags | O_CLOEXEC, 0666);
+  if (descriptor < 0) return io_error(path, "cannot open for writing");
+  LineFile file(path, descriptor, true);
+  if (!is_regular) return file;
+  TSR_ASSIGN_OR_RETURN(const int64_t bytes, kept_bytes(descriptor, path, step, kept));
+  if (ftruncate(descriptor, bytes) != 0) return io_error(path, "cannot shorten");
+  file.is_new_ = bytes == 0;
+  return file;
+}
+
+LineFile::LineFile(LineFile&& other) noexcept
+    : path_(std::move(other.path_)),
+      descriptor_(std::exchange(other.descriptor_, -1)),
+      is_new_(other.is_new_) {}
+
+LineFile::~LineFile() {
+  if (descriptor_ >= 0) close(descriptor_);
+}
+
+Status LineFile::append(const Json& line) { return write_whole(descriptor_, dump(line) + '\n', path_); }
+
+}  // namespace tessera
