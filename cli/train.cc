@@ -11,6 +11,7 @@
 #include "interruptible.h"
 #include "progress.h"
 #include "run_checkpoints.h"
+#include "run_recorder.h"
 #include "trained_output.h"
 #include "training_text.h"
 
@@ -23,6 +24,7 @@ struct Arguments : Common {
       fused_loss;
   int64_t steps = 100;
   DataOptions data;
+  RunFiles files;
   // Absent: the library decides.
   std::optional<std::string> schedule, decay_shape, optimizer, muon_scale, groups;
   std::optional<double> lr, lr_end, decay_fraction, lora_plus_ratio, clip_norm, watchdog, loss_scaling,
@@ -149,7 +151,7 @@ int64_t take_best(const Trainer& trainer, const HeldOut& held_out, const RunChec
   return held_out.best_step();
 }
 
-void train(const Arguments& args) {
+void train(const CLI::App& command, const Arguments& args) {
   // By default ten checkpoints a run.
   const std::string checkpoint = checkpoint_folder(args);
   if (args.checkpoint_every && *args.checkpoint_every < 0)
@@ -161,6 +163,7 @@ void train(const Arguments& args) {
   TrainedOutput output(args.output, args.merge);
   output.check_path();
   check_output(args.trace, Output::kText);
+  check_output(args.files.report);
   RunCheckpoints checkpoints(every > 0 ? checkpoint : "", args.keep, held_out.keeps_best());
 
   const Runtime runtime = open_runtime(args);
@@ -181,11 +184,11 @@ void train(const Arguments& args) {
   const Trainer trainer = make_interruptible<Trainer>(tsr_trainer_new, runtime, model.get(),
                                                       static_cast<const tsr_dataset*>(dataset.get()),
                                                       static_cast<const tsr_options*>(options.get()));
-    if (!resumed.empty()) {
-      check(tsr_trainer_resume(trainer.get(), resumed.c_str()));
-      held_out.restore(Json::parse(text(tsr_checkpoint_info, resumed.c_str()))["notes"]);
-    }
-    if (!args.init.empty()) load_parameters(trainer, args.init);
+  if (!resumed.empty()) {
+    check(tsr_trainer_resume(trainer.get(), resumed.c_str()));
+    held_out.restore(Json::parse(text(tsr_checkpoint_info, resumed.c_str()))["notes"]);
+  }
+  if (!args.init.empty()) load_parameters(trainer, args.init);
 
   const Json before = Json::parse(text(tsr_trainer_report, trainer.get()));
   int64_t done = before["step"].get<int64_t>();
@@ -225,8 +228,10 @@ void train(const Arguments& args) {
                                     checkpoints.last_good() + " (--resume)");
     }
   };
+  const RunRecorder recorder(command, args.files, trainer, args.steps, args.model, args.data.path);
   const auto save = [&](bool is_best) {
     name_checkpoint([&] { checkpoints.save(trainer, done, is_best, held_out.notes()); });
+    recorder.add_checkpoint(checkpoint);
   };
   const auto is_saved = [&] {
     checkpoints.wait();
@@ -244,12 +249,13 @@ void train(const Arguments& args) {
       done = step.step;
       losses.push_back(step.loss);
       seconds.push_back(step.seconds);
-      progress.show(
-          progress_line(step, args.steps, tokens, median(seconds) * static_cast<double>(args.steps - done)));
+      name_checkpoint([&] { recorder.add_step(); });
+      progress.show(recorder.progress_line(step));
       bool is_best = false;
       if (held_out.is_due(done, args.steps)) {
         Json found;
         name_checkpoint([&] { found = evaluate(trainer); });
+        recorder.add_evaluation(found);
         is_best = held_out.add(done, found);
         progress.say("step " + std::to_string(done) + "  held out: " + evaluation_text(found) +
                      (is_best ? "  (best so far)" : ""));
@@ -264,6 +270,7 @@ void train(const Arguments& args) {
       if (!is_saved()) checkpoints.save(trainer, done, false, held_out.notes());
       checkpoints.finish();
     });
+    recorder.finish("stopped at step " + std::to_string(done));
     throw Error(TSR_CANCELLED, "stopped at step " + std::to_string(done) +
                                    (checkpoints.writes() ? "; go on with --resume " + checkpoint
                                                          : "; nothing of it is kept (--out, --checkpoint and "
@@ -284,10 +291,17 @@ void train(const Arguments& args) {
 
   Json result;
   result["losses"] = losses;
+  Json evaluation = held_out.last(done);
+  if (holds_out && evaluation.is_null()) {
+    name_checkpoint([&] { evaluation = evaluate(trainer); });
+    recorder.add_evaluation(evaluation);
+  }
+  const Json summary = recorder.summary();
+  const std::string limit = recorder.limit_line();
+  recorder.finish(stops_early ? "stopped early at step " + std::to_string(done) : "finished");
   int64_t written = done;
   if (!output.is_empty()) name_checkpoint([&] { written = take_best(trainer, held_out, checkpoints, done); });
-  Json evaluation = held_out.last(written);
-  if (holds_out && evaluation.is_null()) name_checkpoint([&] { evaluation = evaluate(trainer); });
+  if (written != done) name_checkpoint([&] { evaluation = evaluate(trainer); });
   result["eval_loss"] = evaluation.is_null() ? Json(nullptr) : evaluation["loss"];
   result["evaluation"] = evaluation;
   result["evaluations"] = held_out.all();
@@ -304,6 +318,11 @@ void train(const Arguments& args) {
   for (const char* key : {"plan", "devices", "comm", "allocations_after_first_step"})
     result[key] = report[key];
   result["steps"] = done;
+  for (const char* key : {"best_eval_loss", "seconds", "limit"}) result[key] = summary[key];
+  for (const auto& [key, path] :
+       {std::pair("metrics", args.files.metrics), std::pair("tensorboard", args.files.tensorboard),
+        std::pair("report", args.files.report)})
+    if (!path.empty()) result[key] = path;
 
   if (!output.is_empty()) {
     name_checkpoint([&] { output.write(args, trainer, model); });
@@ -315,7 +334,7 @@ void train(const Arguments& args) {
     write_file(args.trace, text(tsr_trainer_trace, trainer.get()));
   }
   if (unsaved) throw Error(*unsaved);
-  args.json ? print_json(result) : print_result(result, output.path());
+  args.json ? print_json(result) : print_result(result, output.path(), limit);
 }
 
 }  // namespace
@@ -339,7 +358,10 @@ void register_train(CLI::App& app) {
       "--out tuned.tsr\n"
       "  tessera train model.tsr --data chats.jsonl --seq 1024 --packing bfd --lora 8 --out adapted.tsr   "
       "(first: "
-      "tessera data)");
+      "tessera data)\n"
+      "  tessera train model.tsr --data text.txt --out tuned.tsr --metrics run.jsonl --tensorboard runs/one "
+      "--report "
+      "run.html");
   command->add_option("model", args->model, ".tsr or GGUF file, or Hugging Face folder")->required();
   add_data(*command, args->data.path);
   add_data_options(*command, args->data);
@@ -415,6 +437,7 @@ void register_train(CLI::App& app) {
           "begin with the parameters of this checkpoint, whatever optimizer, batch and data it was made "
           "with")
       ->excludes(resume);
+  add_run_files(*command, args->files);
   command->add_option("--trace", args->trace, "write what ran, for Perfetto or chrome://tracing");
   command->add_option("--offload-folder", args->offload_folder,
                       "for what is offloaded to file (default $TMPDIR)");
@@ -424,7 +447,7 @@ void register_train(CLI::App& app) {
   add_placement(*command, *args);
   add_json(*command, *args);
   add_quiet(*command, *args);
-  command->callback([args] { train(*args); });
+  command->callback([args, command] { train(*command, *args); });
 }
 
 }  // namespace cli

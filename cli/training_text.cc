@@ -1,7 +1,5 @@
 #include "training_text.h"
 
-#include <algorithm>
-#include <cstdio>
 #include <iostream>
 #include <utility>
 
@@ -9,32 +7,6 @@
 #include "plan_text.h"
 
 namespace cli {
-
-namespace {
-
-// "45 s", "12 min", "3 h 05 min"
-std::string duration_text(double seconds) {
-  char text[48];
-  const auto minutes = static_cast<long long>(std::min(seconds / 60, 1e12));
-  if (seconds < 120)
-    std::snprintf(text, sizeof text, "%.0f s", seconds);
-  else if (minutes < 120)
-    std::snprintf(text, sizeof text, "%lld min", minutes);
-  else
-    std::snprintf(text, sizeof text, "%lld h %02lld min", minutes / 60, minutes % 60);
-  return text;
-}
-
-}  // namespace
-
-std::string progress_line(const tsr_step& step, int64_t steps, int64_t tokens, double left_s) {
-  char line[160];
-  std::snprintf(line, sizeof line,
-                "step %lld/%lld  loss %.4f  grad norm %.3g  lr %.3g  %.0f tokens/s  %s left",
-                static_cast<long long>(step.step), static_cast<long long>(steps), step.loss, step.grad_norm,
-                step.lr, static_cast<double>(tokens) / step.seconds, duration_text(left_s).c_str());
-  return line;
-}
 
 std::string offloaded_text(const Json& device) {
   std::string text;
@@ -44,7 +16,7 @@ std::string offloaded_text(const Json& device) {
   return text;
 }
 
-void print_result(const Json& result, const std::string& out) {
+void print_result(const Json& result, const std::string& out, const std::string& limit) {
   const Json& losses = result["losses"];
   if (!losses.empty())
     std::cout << "loss       " << losses.front().get<double>() << " -> " << losses.back().get<double>()
@@ -58,6 +30,7 @@ void print_result(const Json& result, const std::string& out) {
   if (!losses.empty())
     std::cout << "speed      " << rate_text(result["tokens_per_second"].get<double>()) << " tokens/s, "
               << seconds_text(result["step_seconds"].get<double>()) << " a step\n";
+  if (!limit.empty()) std::cout << "limit      " << limit << '\n';
   for (const Json& device : result["devices"])
     std::cout << "memory     " << device["name"].get<std::string>() << "  predicted "
               << device["arena_bytes"]["predicted"].get<int64_t>() << ", measured "
@@ -70,6 +43,7 @@ void print_result(const Json& result, const std::string& out) {
   if (!out.empty()) std::cout << "wrote      " << out << '\n';
   if (result.contains("checkpoint"))
     std::cout << "checkpoint " << result["checkpoint"].get<std::string>() << '\n';
+  if (result.contains("report")) std::cout << "report     " << result["report"].get<std::string>() << '\n';
 }
 
 }  // namespace cli

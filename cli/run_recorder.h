@@ -1,0 +1,39 @@
+// RunRecorder: what a training run tells people while it goes and afterwards: the line of progress, metrics, the report.
+#pragma once
+
+#include <string>
+
+#include "command.h"
+
+namespace cli {
+
+// --metrics, --tensorboard, --report.
+struct RunFiles {
+  std::string metrics, tensorboard, report;
+};
+void add_run_files(CLI::App& command, RunFiles& files);
+
+class RunRecorder {
+ public:
+  // Options that were given on `command` are shown as settings. Files are opened, and what they have of steps after the
+  // trainer's is dropped: after a resume.
+  RunRecorder(const CLI::App& command, const RunFiles& files, const Trainer& trainer, int64_t steps,
+              const std::string& model, const std::string& data);
+
+  void add_step() const;  // the trainer's last
+  void add_evaluation(const Json& evaluation) const;  // as tsr_trainer_evaluate_all has it
+  void add_sample(const std::string& prompt, const std::string& text) const;
+  void add_checkpoint(const std::string& folder) const;
+  void finish(const std::string& outcome) const;
+
+  Json summary() const;  // as tsr_run_log_summary has it
+  // "step 30/200  loss 2.1033  held out 2.2012  12034 tokens/s  1 min 20 s left  12.00 MiB".
+  std::string progress_line(const tsr_step& step) const;
+  // "74 % of the physical limit: ..."; empty before the first step.
+  std::string limit_line() const;
+
+ private:
+  const Handle<tsr_run_log, tsr_run_log_free> log_;
+};
+
+}  // namespace cli
