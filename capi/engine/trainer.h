@@ -93,7 +93,7 @@ class Trainer {
   int64_t tokens_per_step() const;
   std::vector<MemoryReport> memory() const;  // as report_json has it
   // What checkpoints record for people: "batch", "optimizer", "lr", ... as texts.
-  std::map<std::string, std::string> recorded_settings() const { return checkpoint_info().values; }
+  std::map<std::string, std::string> recorded_settings() const { return checkpoint_info(true).values; }
   const std::shared_ptr<Runtime>& runtime() const { return running_->prepared()->runtime; }
   // For programs on its weights (trained_weights.h).
   const TrainerSettings& settings() const { return settings_; }
