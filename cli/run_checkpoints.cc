@@ -187,7 +187,10 @@ bool RunCheckpoints::resume(const std::string& from_as_given, int64_t step, int6
   const std::string from = without_slash(from_as_given);
   last_good_ = from;
   if (!writes()) return true;
-  if (from == folder_) keep_links(from, step);
+  if (from == folder_) {
+    saved_step_ = step;
+    keep_links(from, step);
+  }
   if (!keeps_best_ || best_step == 0) return true;
   if (best_step == step) {
     if (from != best_folder()) link_checkpoint(from, best_folder());

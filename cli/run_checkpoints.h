@@ -41,7 +41,7 @@ class RunCheckpoints {
   std::string best_folder() const { return folder_ + ".best"; }
   // The last checkpoint that is whole; empty: none.
   const std::string& last_good() const { return last_good_; }
-  int64_t saved_step() const { return saved_step_; }  // -1: none of this run
+  int64_t saved_step() const { return saved_step_; }  // -1: none yet
 
   // Begins with a run that was resumed from `from` at `step`. Its best checkpoint comes along; false: it is not there.
   bool resume(const std::string& from, int64_t step, int64_t best_step);

@@ -46,6 +46,7 @@ def check(what, is_true):
 def step_of(name):
     # A run that has nothing left to do says so.
     done = run(*HELD_OUT, "--steps", 1, "--resume", name, "--checkpoint-every", 0)
+    check(f"no step of {name}: exit {done.returncode}: {done.stderr}", "the checkpoint is at step " in done.stderr)
     return int(done.stderr.split("the checkpoint is at step ")[1].split()[0])
 
 
