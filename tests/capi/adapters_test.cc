@@ -203,10 +203,10 @@ TEST_CASE("adapters are planned otherwise than full training under a limit, and 
   CHECK(frozen.find("Trained in full the best plan is '") != std::string::npos);
 }
 
-TEST_CASE("the report tells how far evaluation reached into arenas, where that is further than training") {
+TEST_CASE("the report tells how far training and evaluation reached into arenas, which is all of them") {
   const Runtime runtime = capi_test::runtime();
   const Dataset dataset = repeated_text("the tiles of one mosaic lie side by side; ", 60, 16, 0.2);
-  // Little trains, what does is recomputed, and evaluation keeps the head's whole weight: it decides.
+  // Little trains, what does is recomputed: evaluation, whose loss is made in phases, needs about as much.
   const Model model = adapted(described("llama:L=1,C=8,H=1,KV=1,F=8,V=256,T=16"), {{"rank", 2}});
   tsr_trainer* made = nullptr;
   ok(tsr_trainer_new(runtime.get(), model.get(), dataset.get(),
@@ -226,7 +226,7 @@ TEST_CASE("the report tells how far evaluation reached into arenas, where that i
   };
   const int64_t trained = arena("\"measured\":");
   evaluated(trainer);
-  CHECK(trained < arena("\"predicted\":"));
+  CHECK(trained <= arena("\"predicted\":"));
   CHECK(arena("\"measured\":") == arena("\"predicted\":"));
 }
 
