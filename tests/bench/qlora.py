@@ -4,7 +4,7 @@
 usage: qlora.py TESSERA MODEL --data TEXT [--steps N] [--seq N] [--batch N] [--rank N] [--types q8_0,q4_k_m,q4_0,nf4]
                 [--folder FOLDER]
 
-TEXT is cut into rows at empty lines; the last tenth, 16 KB at most, is held out. MODEL (GGUF, .tsr or a folder) is made f32 first, and the types from that; files stay in FOLDER for the next call. Every
+TEXT is cut into rows at empty lines; the last tenth, --held-bytes at most, is held out. MODEL (GGUF, .tsr or a folder) is made f32 first, and the types from that; files stay in FOLDER for the next call. Every
 run has the same steps, data and seed; the rate of all weights is a tenth of the adapters'. "before" is the held-out loss
 of the base, "after" of what was trained, base_bytes its file. Nothing here is a test."""
 import argparse
@@ -15,18 +15,18 @@ import tempfile
 
 
 def run(tessera, *words):
-    done = subprocess.run([tessera, *map(str, words), "--json", "--quiet"], capture_output=True, text=True)
+    done = subprocess.run([tessera, *map(str, words), "--json"], capture_output=True, text=True)
     if done.returncode != 0:
         raise SystemExit(f"{' '.join(map(str, words))}: {done.stderr.strip()}")
     return [json.loads(line) for line in done.stdout.strip().splitlines() if line.startswith("{")]
 
 
-def write_rows(path, folder):
-    """Paragraphs as rows: the last tenth, 16 KB at most, in held.jsonl, the others in rows.jsonl, whose path is returned."""
+def write_rows(path, folder, most):
+    """Paragraphs as rows: the last tenth, `most` bytes at most, in held.jsonl, the others in rows.jsonl, whose path is returned."""
     with open(path) as file:
         rows = [json.dumps({"text": text.strip()}) for text in file.read().split("\n\n") if text.strip()]
     held, size = [], 0
-    while rows and size < 16384 and len(held) < (len(held) + len(rows)) // 10:
+    while rows and size < most and len(held) < (len(held) + len(rows)) // 10:
         held.append(rows.pop())
         size += len(held[-1])
     for name, part in (("held", held), ("rows", rows)):
@@ -44,6 +44,7 @@ def main():
     parser.add_argument("--seq", type=int, default=128)
     parser.add_argument("--batch", type=int, default=4)
     parser.add_argument("--rank", type=int, default=8)
+    parser.add_argument("--held-bytes", type=int, default=16384)
     parser.add_argument("--lr", type=float, default=1e-3)
     parser.add_argument("--types", default="q8_0,q4_k_m,q4_0,nf4")
     parser.add_argument("--folder")
@@ -60,7 +61,7 @@ def main():
 
         made("f32", args.model)
         shape = ["--seq", args.seq, "--batch", args.batch]
-        common = ["--data", write_rows(args.data, scratch), "--eval-file", os.path.join(scratch, "held.jsonl"), *shape,
+        common = ["--data", write_rows(args.data, scratch, args.held_bytes), "--eval-file", os.path.join(scratch, "held.jsonl"), *shape,
                   "--steps", args.steps, "--warmup", max(1, args.steps // 10), "--checkpoint-every", 0]
         runs = [("all weights", wide, ["--lr", args.lr / 10])]
         lora = ["--lora", args.rank, "--lora-alpha", 2 * args.rank, "--lr", args.lr]
