@@ -13,7 +13,8 @@ namespace tessera {
 namespace {
 
 constexpr std::string_view kMagic = "TSRSEQNC";
-constexpr uint32_t kVersion = 1;
+// The second has window_from after the fixed part, and after each state's fixed part whether it is_window (u64 both).
+constexpr uint32_t kAllRows = 1, kWindowRows = 2;
 // Of a state; together they keep all products below 2^62.
 constexpr uint64_t kMostStates = uint64_t{1} << 16, kMostName = 1024, kMostExtent = uint64_t{1} << 20;
 
@@ -40,10 +41,15 @@ Status corrupt(std::string message) { return Status(StatusCode::kCorrupt, std::m
 
 }  // namespace
 
-int64_t SequenceHeader::row_bytes() const {
+int64_t SequenceHeader::row_bytes(int64_t position) const {
   int64_t bytes = 0;
-  for (const PageState& state : states) bytes += state.row_bytes();
+  for (const PageState& state : states)
+    if (position >= window_from || !state.is_window) bytes += state.row_bytes();
   return bytes;
+}
+
+int64_t SequenceHeader::all_row_bytes() const {
+  return window_from * row_bytes(0) + (cached - window_from) * row_bytes(window_from);
 }
 
 Status SequenceFileWriter::put(std::span<const std::byte> bytes) {
@@ -53,14 +59,16 @@ Status SequenceFileWriter::put(std::span<const std::byte> bytes) {
 
 Result<SequenceFileWriter> SequenceFileWriter::create(const std::string& path, const SequenceHeader& header) {
   TSR_ASSIGN_OR_RETURN(AtomicFile file, AtomicFile::create(path));
-  const int64_t rows = header.cached * header.row_bytes();
+  const int64_t rows = header.all_row_bytes();
+  const bool has_window = header.window_from > 0;
   SequenceFileWriter writer(std::move(file), rows);
   uint64_t size =
       sizeof(Fixed) + header.tokens.size() * sizeof(int32_t) + static_cast<uint64_t>(rows) + sizeof(uint64_t);
   for (const PageState& state : header.states)
     size += sizeof(FixedState) + state.name.size() + to_text(state.dtype).size();
+  if (has_window) size += sizeof(uint64_t) * (1 + header.states.size());
   Fixed fixed{{},
-              kVersion,
+              has_window ? kWindowRows : kAllRows,
               static_cast<uint32_t>(header.states.size()),
               size,
               header.model,
@@ -69,11 +77,13 @@ Result<SequenceFileWriter> SequenceFileWriter::create(const std::string& path, c
               static_cast<uint64_t>(header.cached)};
   std::memcpy(fixed.magic, kMagic.data(), kMagic.size());
   TSR_RETURN_IF_ERROR(writer.put(bytes_of(fixed)));
+  if (has_window) TSR_RETURN_IF_ERROR(writer.put(bytes_of(static_cast<uint64_t>(header.window_from))));
   for (const PageState& state : header.states) {
     const std::string dtype = to_text(state.dtype);
     TSR_RETURN_IF_ERROR(writer.put(
         bytes_of(FixedState{static_cast<uint32_t>(state.name.size()), static_cast<uint32_t>(dtype.size()),
                             static_cast<uint64_t>(state.heads), static_cast<uint64_t>(state.width)})));
+    if (has_window) TSR_RETURN_IF_ERROR(writer.put(bytes_of(uint64_t{state.is_window})));
     TSR_RETURN_IF_ERROR(writer.put(std::as_bytes(std::span(state.name))));
     TSR_RETURN_IF_ERROR(writer.put(std::as_bytes(std::span(dtype))));
   }
@@ -100,12 +110,17 @@ Result<T> SequenceFileReader::number(std::string_view what) {
   return value;
 }
 
-Result<PageState> SequenceFileReader::state() {
+Result<PageState> SequenceFileReader::state(bool has_window) {
   TSR_ASSIGN_OR_RETURN(const FixedState fixed, number<FixedState>("a state"));
   if (fixed.name_bytes > kMostName || fixed.dtype_bytes > kMostName)
     return corrupt(format("a state's name has {} bytes, its type's {}: at most {} are wanted",
                           fixed.name_bytes, fixed.dtype_bytes, kMostName));
   PageState state;
+  if (has_window) {
+    TSR_ASSIGN_OR_RETURN(const uint64_t flag, number<uint64_t>("whether a state is of a window"));
+    if (flag > 1) return corrupt(format("whether a state is of a window is {}: wanted 0 or 1", flag));
+    state.is_window = flag == 1;
+  }
   TSR_ASSIGN_OR_RETURN(state.name, cursor_->read_text(fixed.name_bytes, "a state's name"));
   TSR_ASSIGN_OR_RETURN(const std::string dtype, cursor_->read_text(fixed.dtype_bytes, "a state's type"));
   hash_.add(std::as_bytes(std::span(state.name)));
@@ -130,10 +145,10 @@ Status SequenceFileReader::read_header() {
   TSR_ASSIGN_OR_RETURN(const Fixed fixed, number<Fixed>("the header"));
   if (std::string_view(fixed.magic, sizeof fixed.magic) != kMagic)
     return corrupt(format("it does not start with \"{}\"", kMagic));
-  if (fixed.version != kVersion)
-    return Status(
-        StatusCode::kUnsupported,
-        format("written in format {}, this version reads {}: use a newer one", fixed.version, kVersion));
+  if (fixed.version != kAllRows && fixed.version != kWindowRows)
+    return Status(StatusCode::kUnsupported,
+                  format("written in format {}, this version reads {} and {}: use a newer one", fixed.version,
+                         kAllRows, kWindowRows));
   const auto size = static_cast<uint64_t>(source_->size());
   if (fixed.file_bytes != size)
     return corrupt(
@@ -143,20 +158,35 @@ Status SequenceFileReader::read_header() {
   if (fixed.cached > fixed.tokens)
     return corrupt(
         format("it has keys and values of {} positions, and {} tokens", fixed.cached, fixed.tokens));
+  const bool has_window = fixed.version == kWindowRows;
+  uint64_t window_from = 0;
+  if (has_window) {
+    TSR_ASSIGN_OR_RETURN(window_from, number<uint64_t>("the first position of windows"));
+    if (window_from > fixed.cached)
+      return corrupt(
+          format("it has windows from position {} on, and keys and values of {}", window_from, fixed.cached));
+  }
   header_.model = fixed.model;
   header_.root = fixed.root;
   for (uint32_t i = 0; i < fixed.states; ++i) {
-    TSR_ASSIGN_OR_RETURN(PageState one, state());
+    TSR_ASSIGN_OR_RETURN(PageState one, state(has_window));
     header_.states.push_back(std::move(one));
   }
-  const auto left = static_cast<uint64_t>(cursor_->left()),
-             row_bytes = static_cast<uint64_t>(header_.row_bytes());
-  if (left < sizeof(uint64_t) || fixed.tokens > left / sizeof(int32_t) ||
-      (row_bytes > 0 && fixed.cached > left / row_bytes) ||
-      fixed.tokens * sizeof(int32_t) + fixed.cached * row_bytes + sizeof(uint64_t) != left)
-    return corrupt(format("{} tokens and {} rows of {} bytes do not fill the {} bytes after its header",
-                          fixed.tokens, fixed.cached, row_bytes, left));
+  const auto left = static_cast<uint64_t>(cursor_->left());
+  // No product overflows: there are at most as many positions as tokens, and these fit the file.
+  if (left < sizeof(uint64_t) || fixed.tokens > left / sizeof(int32_t))
+    return corrupt(format("{} tokens do not fit the {} bytes after its header", fixed.tokens, left));
   header_.cached = static_cast<int64_t>(fixed.cached);
+  header_.window_from = static_cast<int64_t>(window_from);
+  const auto row_bytes = static_cast<uint64_t>(header_.row_bytes(header_.window_from));
+  const auto rows = row_bytes > 0 && fixed.cached > (uint64_t{1} << 62) / row_bytes
+                        ? left
+                        : static_cast<uint64_t>(header_.all_row_bytes());
+  if (fixed.tokens * sizeof(int32_t) + rows + sizeof(uint64_t) != left)
+    return corrupt(
+        format("{} tokens and the rows of {} positions of {} bytes do not fill the {} bytes after "
+               "its header",
+               fixed.tokens, fixed.cached, row_bytes, left));
   header_.tokens.resize(static_cast<size_t>(fixed.tokens));
   for (int32_t& token : header_.tokens) {
     TSR_ASSIGN_OR_RETURN(token, number<int32_t>("a token"));

@@ -24,8 +24,12 @@ struct SequenceHeader {
   std::vector<PageState> states;
   std::vector<int32_t> tokens;
   int64_t cached = 0;  // positions that have rows: the first ones
+  // Positions before it have rows of those states alone that are not is_window; 0 where all have all.
+  int64_t window_from = 0;
 
-  int64_t row_bytes() const;  // of a position: a row of each state, in their order
+  int64_t row_bytes(
+      int64_t position) const;    // a row of each state that the position has one of, in their order
+  int64_t all_row_bytes() const;  // of all cached positions
 };
 
 class SequenceFileWriter {
@@ -62,7 +66,7 @@ class SequenceFileReader {
   Status read_header();
   template <class T>
   Result<T> number(std::string_view what);
-  Result<PageState> state();
+  Result<PageState> state(bool has_window);
 
   std::shared_ptr<const ByteSource> source_;
   std::unique_ptr<ByteCursor> cursor_;

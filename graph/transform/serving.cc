@@ -1,5 +1,6 @@
 #include "graph/transform/serving.h"
 
+#include <algorithm>
 #include <map>
 #include <string>
 #include <string_view>
@@ -19,6 +20,14 @@ namespace tessera {
 
 namespace {
 
+constexpr std::string_view kWindowTable = "window_page_table";
+
+// 0: it sees the whole context.
+int64_t window_within(const Node& attention, int64_t context) {
+  const int64_t window = attr_i64(attention.attrs, "window");
+  return window < context ? window : 0;
+}
+
 Status unsuitable(std::string message) { return Status(StatusCode::kInvalidArgument, std::move(message)); }
 
 class Server {
@@ -27,7 +36,8 @@ class Server {
       : options_(options),
         forward_(forward),
         copy_(forward),
-        adapters_(forward, {options.adapter_slots, options.adapter_rank, options.adapter_type}) {}
+        adapters_(forward, {options.adapter_slots, options.adapter_rank, options.adapter_type}),
+        full_{options.pages} {}
 
   Result<Graph> run() {
     TSR_RETURN_IF_ERROR(check_options());
@@ -61,6 +71,8 @@ class Server {
          {std::pair("pages", options_.pages), std::pair("page_size", options_.page_size),
           std::pair("rows", options_.rows), std::pair("context", options_.context)})
       if (value < 1) return unsuitable(format("serving: {} is {}, wanted 1 or more", what, value));
+    if (options_.window_pages < 0)
+      return unsuitable(format("serving: window_pages is {}, wanted 0 or more", options_.window_pages));
     if (options_.adapter_slots < 0 || (options_.adapter_slots > 0 && options_.adapter_rank < 1))
       return unsuitable(
           format("serving: adapter_slots is {} and adapter_rank {}, wanted 0 or more and 1 or more",
@@ -89,9 +101,18 @@ class Server {
     TSR_ASSIGN_OR_RETURN(row_, graph().add_tensor("row", per_token, TensorKind::kInput));
     TSR_ASSIGN_OR_RETURN(position_, graph().add_tensor("positions", per_token, TensorKind::kInput));
     if (positions_ != kNoTensor) copy_.replace(positions_, position_);
-    TSR_ASSIGN_OR_RETURN(slot_, graph().add_tensor("slot", per_token, TensorKind::kInput));
     const TensorType table{DType::kI32, {options_.rows, table_columns(options_)}};
-    TSR_ASSIGN_OR_RETURN(table_, graph().add_tensor("page_table", table, TensorKind::kInput));
+    const bool has_windows = options_.window_pages > 0 && paged_window(forward_, options_.context) > 0;
+    if (!has_windows || has_full_attention(forward_, options_.context)) {
+      TSR_ASSIGN_OR_RETURN(full_.slot, graph().add_tensor("slot", per_token, TensorKind::kInput));
+      TSR_ASSIGN_OR_RETURN(full_.table, graph().add_tensor("page_table", table, TensorKind::kInput));
+    }
+    if (has_windows) {
+      window_.pages = options_.window_pages;
+      TSR_ASSIGN_OR_RETURN(window_.slot, graph().add_tensor("window_slot", per_token, TensorKind::kInput));
+      TSR_ASSIGN_OR_RETURN(window_.table,
+                           graph().add_tensor(std::string(kWindowTable), table, TensorKind::kInput));
+    }
     const TensorType wanted{DType::kI32, {graph().symbol("W")}};
     TSR_ASSIGN_OR_RETURN(wanted_, graph().add_tensor("wanted", wanted, TensorKind::kInput));
     if (options_.adapter_slots > 0) {
@@ -131,9 +152,15 @@ class Server {
     return {};
   }
 
-  Result<TensorId> add_pages(const Node& node, std::string_view which, TensorId rows) {
+  // Pages of some attentions, and the inputs that say where in them things are.
+  struct Pool {
+    int64_t pages;
+    TensorId slot = kNoTensor, table = kNoTensor;
+  };
+
+  Result<TensorId> add_pages(const Node& node, std::string_view which, TensorId rows, const Pool& pool) {
     TensorType type = forward_.type(rows);  // [B, T, KV, D]
-    type.shape.set(0, options_.pages);
+    type.shape.set(0, pool.pages);
     type.shape.set(1, options_.page_size);
     if (options_.cache) type.dtype = *options_.cache;
     const int64_t width = type.shape[3], block = info(type.dtype).block_elements;
@@ -152,12 +179,15 @@ class Server {
       return unsuitable("it has segments: a sequence is one document; build the model without them");
     const bool with_lse = uses_[index(node.outputs[1])] != 0;
     const TensorId k = node.inputs[1], v = node.inputs[2];
-    TSR_ASSIGN_OR_RETURN(const TensorId k_pages, add_pages(node, "k_pages", k));
-    TSR_ASSIGN_OR_RETURN(const TensorId v_pages, add_pages(node, "v_pages", v));
+    const bool has_own_pages = window_.pages > 0 && window_within(node, options_.context) > 0;
+    const Pool& pool = has_own_pages ? window_ : full_;
+    TSR_ASSIGN_OR_RETURN(const TensorId k_pages, add_pages(node, "k_pages", k, pool));
+    TSR_ASSIGN_OR_RETURN(const TensorId v_pages, add_pages(node, "v_pages", v, pool));
     graph().set_scope(node.scope);
-    TSR_ASSIGN_OR_RETURN(const TensorId keys, graph().add("kv_write", {k_pages, copy_.mapped(k), slot_}));
-    TSR_ASSIGN_OR_RETURN(const TensorId values, graph().add("kv_write", {v_pages, copy_.mapped(v), slot_}));
-    const TensorId operands[] = {copy_.mapped(node.inputs[0]), keys, values, table_, row_, position_};
+    TSR_ASSIGN_OR_RETURN(const TensorId keys, graph().add("kv_write", {k_pages, copy_.mapped(k), pool.slot}));
+    TSR_ASSIGN_OR_RETURN(const TensorId values,
+                         graph().add("kv_write", {v_pages, copy_.mapped(v), pool.slot}));
+    const TensorId operands[] = {copy_.mapped(node.inputs[0]), keys, values, pool.table, row_, position_};
     TSR_ASSIGN_OR_RETURN(const std::vector<TensorId> results,
                          graph().add_node("attention_paged", operands,
                                           {{"scale", attr_f64(node.attrs, "scale")},
@@ -201,7 +231,8 @@ class Server {
   TensorId logits_ = kNoTensor, tokens_ = kNoTensor, positions_ = kNoTensor;  // of the forward graph
   TensorId selected_ = kNoTensor, hidden_ = kNoTensor;
   TensorId hidden_result_ = kNoTensor;                                                      // of the new one
-  TensorId row_ = kNoTensor, position_ = kNoTensor, slot_ = kNoTensor, table_ = kNoTensor;  // of the new one
+  TensorId row_ = kNoTensor, position_ = kNoTensor;                                         // of the new one
+  Pool full_, window_{0};                                                                   // likewise
   TensorId wanted_ = kNoTensor, adapter_ = kNoTensor;
   std::map<TensorId, TensorId> factors_;  // of rotations: the row taken, by the forward graph's rows
   std::vector<uint32_t> uses_;            // operand uses, by forward tensor
@@ -211,6 +242,34 @@ class Server {
 
 int64_t table_columns(const ServingOptions& options) {
   return (options.context + options.page_size - 1) / options.page_size;
+}
+
+int64_t paged_window(const Graph& forward, int64_t context) {
+  int64_t largest = 0;
+  for (const Node& node : forward.nodes())
+    if (node.op->name == "attention") largest = std::max(largest, window_within(node, context));
+  return largest;
+}
+
+bool has_full_attention(const Graph& forward, int64_t context) {
+  return std::ranges::any_of(forward.nodes(), [context](const Node& node) {
+    return node.op->name == "attention" && window_within(node, context) == 0;
+  });
+}
+
+std::set<std::string> window_states(const Graph& serving) {
+  std::set<std::string> names;
+  const auto state_of = [&](TensorId written) {
+    const NodeId writer = serving.tensor(written).producer;
+    const TensorId state = writer == kNoNode ? written : serving.node(writer).inputs[0];
+    names.insert(serving.tensor(state).name);
+  };
+  for (const Node& node : serving.nodes()) {
+    if (node.op->name != "attention_paged" || serving.tensor(node.inputs[3]).name != kWindowTable) continue;
+    state_of(node.inputs[1]);
+    state_of(node.inputs[2]);
+  }
+  return names;
 }
 
 Result<Graph> make_serving(const Graph& forward, const ServingOptions& options) {

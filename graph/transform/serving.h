@@ -5,6 +5,8 @@
 #pragma once
 
 #include <optional>
+#include <set>
+#include <string>
 
 #include "graph/base/result.h"
 #include "graph/graph.h"
@@ -23,6 +25,8 @@ struct ServingOptions {
   int64_t adapter_rank = 0;
   DType adapter_type = DType::kF32;
   bool hidden = false;  // hidden states of all tokens are an output, too
+  // Pages of layers whose window is shorter than the context; 0: they share the pages of all others.
+  int64_t window_pages = 0;
 };
 
 // The pages that a row's positions need at most: the columns of the table.
@@ -36,9 +40,19 @@ int64_t table_columns(const ServingOptions& options);
 // With adapters also "adapter" i32[B, N] (the slot of each token's adapter; -1: none), and states with the factors.
 // Outputs: "logits" [W, V], in f32 where the model computes in 16 bits; with `hidden` also "hidden" f32[B, N, C], the hidden
 // states of all tokens (find_hidden of embedding.h).
+// With window_pages the attentions with a window shorter than the context have inputs of their own in place of "slot" and
+// "page_table": "window_slot" i32[B, N] and "window_page_table" i32[R, M], and as many pages. Inputs that nothing reads are
+// left out.
 // Symbols left: B, N and W. What a token yields depends on its own sequence alone.
 // kInvalidArgument: a cache of q8_0 where D is not a multiple of 32.
 // kUnsupported: rotations with two rows of factors (LongRoPE) where `context` is beyond the first row's.
 Result<Graph> make_serving(const Graph& forward, const ServingOptions& options);
+
+// The largest window of the attentions that have one shorter than `context`; 0: none has.
+int64_t paged_window(const Graph& forward, int64_t context);
+// Whether an attention sees the whole context.
+bool has_full_attention(const Graph& forward, int64_t context);
+// Of a graph of make_serving: names of the states in window pages.
+std::set<std::string> window_states(const Graph& serving);
 
 }  // namespace tessera

@@ -4,6 +4,7 @@
 #include <string_view>
 
 #include "graph/transform/row_adapters.h"
+#include "graph/transform/serving.h"
 
 namespace tessera {
 
@@ -11,10 +12,23 @@ namespace {
 
 class PageGraph {
  public:
-  explicit PageGraph(const Graph& serving) : serving_(serving) {}
+  explicit PageGraph(const Graph& serving)
+      : serving_(serving), windows_(window_states(serving)), slots_(graph_.symbol("N")) {}
+
+  int64_t slots() const { return slots_; }  // N
 
   Result<TensorId> add_input(std::string name, TensorType type) {
     return graph_.add_tensor(std::move(name), std::move(type), TensorKind::kInput);
+  }
+
+  // "from" [N] or "slot" [N, 1], of the pages that a state is in.
+  Result<TensorId> add_slots(std::string_view what, TensorId pages) {
+    std::string name(what);
+    if (windows_.contains(graph_.tensor(pages).name)) name = "window_" + name;
+    if (const auto found = graph_.find_tensor(name)) return *found;
+    const TensorType type =
+        what == "from" ? TensorType{DType::kI32, {slots_}} : TensorType{DType::kI32, {slots_, 1}};
+    return add_input(std::move(name), type);
   }
 
   // Calls `body` with each state of pages, in the scope of its attention.
@@ -32,14 +46,16 @@ class PageGraph {
     return {};
   }
 
-  // pages [P, S, KV, D], from [N] -> [N, KV * D]
-  Result<TensorId> read(TensorId pages, TensorId from) {
+  // pages [P, S, KV, D] -> [N, KV * D]
+  Result<TensorId> read(TensorId pages) {
+    TSR_ASSIGN_OR_RETURN(const TensorId from, add_slots("from", pages));
     TSR_ASSIGN_OR_RETURN(const TensorId flat, graph_.add("merge_dims", {pages}, {{"dim", int64_t{2}}}));
     return graph_.add("select_rows", {flat, from});
   }
 
-  // rows [N, 1, KV, D], slot [N, 1]
-  Status write(TensorId pages, TensorId rows, TensorId slot) {
+  // rows [N, 1, KV, D]
+  Status write(TensorId pages, TensorId rows) {
+    TSR_ASSIGN_OR_RETURN(const TensorId slot, add_slots("slot", pages));
     TSR_ASSIGN_OR_RETURN(const TensorId written, graph_.add("kv_write", {pages, rows, slot}));
     graph_.add_update(pages, written);
     return {};
@@ -49,7 +65,9 @@ class PageGraph {
 
  private:
   const Graph& serving_;
+  const std::set<std::string> windows_;
   Graph graph_;
+  const int64_t slots_;
 };
 
 std::string rows_name(const Graph& graph, TensorId pages) { return graph.tensor(pages).name + ".rows"; }
@@ -59,17 +77,14 @@ std::string rows_name(const Graph& graph, TensorId pages) { return graph.tensor(
 Result<Graph> make_page_copy(const Graph& serving) {
   PageGraph made(serving);
   Graph& graph = made.graph();
-  const int64_t N = graph.symbol("N");
-  TSR_ASSIGN_OR_RETURN(const TensorId from, made.add_input("from", {DType::kI32, {N}}));
-  TSR_ASSIGN_OR_RETURN(const TensorId slot, made.add_input("slot", {DType::kI32, {N, 1}}));
   TSR_RETURN_IF_ERROR(made.for_each_state([&](TensorId pages) -> Status {
     const int64_t D = graph.type(pages).shape[3];
-    TSR_ASSIGN_OR_RETURN(const TensorId flat, made.read(pages, from));  // [N, KV * D]
+    TSR_ASSIGN_OR_RETURN(const TensorId flat, made.read(pages));  // [N, KV * D]
     TSR_ASSIGN_OR_RETURN(const TensorId heads,
                          graph.add("split_dim", {flat}, {{"dim", int64_t{1}}, {"inner", D}}));  // [N, KV, D]
     TSR_ASSIGN_OR_RETURN(const TensorId rows,
                          graph.add("split_dim", {heads}, {{"dim", int64_t{0}}, {"inner", int64_t{1}}}));
-    return made.write(pages, rows, slot);
+    return made.write(pages, rows);
   }));
   return std::move(graph);
 }
@@ -77,9 +92,8 @@ Result<Graph> make_page_copy(const Graph& serving) {
 Result<Graph> make_page_read(const Graph& serving) {
   PageGraph made(serving);
   Graph& graph = made.graph();
-  TSR_ASSIGN_OR_RETURN(const TensorId from, made.add_input("from", {DType::kI32, {graph.symbol("N")}}));
   TSR_RETURN_IF_ERROR(made.for_each_state([&](TensorId pages) -> Status {
-    TSR_ASSIGN_OR_RETURN(const TensorId rows, made.read(pages, from));
+    TSR_ASSIGN_OR_RETURN(const TensorId rows, made.read(pages));
     return graph.add_output(rows_name(graph, pages), rows);
   }));
   return std::move(graph);
@@ -88,13 +102,11 @@ Result<Graph> make_page_read(const Graph& serving) {
 Result<Graph> make_page_write(const Graph& serving) {
   PageGraph made(serving);
   Graph& graph = made.graph();
-  const int64_t N = graph.symbol("N");
-  TSR_ASSIGN_OR_RETURN(const TensorId slot, made.add_input("slot", {DType::kI32, {N, 1}}));
   TSR_RETURN_IF_ERROR(made.for_each_state([&](TensorId pages) -> Status {
     const TensorType& type = graph.type(pages);
-    const TensorType per_slot{type.dtype, {N, 1, type.shape[2], type.shape[3]}};
+    const TensorType per_slot{type.dtype, {made.slots(), 1, type.shape[2], type.shape[3]}};
     TSR_ASSIGN_OR_RETURN(const TensorId rows, made.add_input(rows_name(graph, pages), per_slot));
-    return made.write(pages, rows, slot);
+    return made.write(pages, rows);
   }));
   return std::move(graph);
 }

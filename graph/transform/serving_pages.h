@@ -1,5 +1,7 @@
 // Graph -> graph: what else a server does with the pages of a graph of make_serving: their positions are copied, read and
-// written, in all attentions at once. A slot is page * S + place in the page, as there; -1: none.
+// written, in all attentions at once. A slot is page * S + place in the page, as there; -1: none. States in window pages
+// (window_states) have inputs "window_from" and "window_slot" in place of "from" and "slot"; inputs without states are left
+// out.
 #pragma once
 
 #include "graph/base/result.h"

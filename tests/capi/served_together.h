@@ -90,6 +90,7 @@ inline std::vector<Given> serve(ServingCore& core, const std::vector<Asked>& ask
   CHECK(counts.running == 0);
   CHECK(counts.waiting == 0);
   CHECK(counts.free_pages == counts.pages);
+  CHECK(counts.free_window_pages == counts.window_pages);
   return given;
 }
 

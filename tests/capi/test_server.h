@@ -80,6 +80,7 @@ class TestServer {
     CHECK(counts.running == 0);
     CHECK(counts.waiting == 0);
     CHECK(counts.free_pages == counts.pages);  // none is lost
+    CHECK(counts.free_window_pages == counts.window_pages);
   }
 
   Tokens given(int64_t number) const { return given_.at(number); }
@@ -104,7 +105,7 @@ class TestServer {
     REQUIRE_MESSAGE(saved.ok(), saved.to_string());
     auto file = SequenceFileReader::open(folder / "rows");
     REQUIRE_MESSAGE(file.ok(), file.status().to_string());
-    std::vector<std::byte> rows(static_cast<size_t>(file->header().cached * file->header().row_bytes()));
+    std::vector<std::byte> rows(static_cast<size_t>(file->header().all_row_bytes()));
     REQUIRE(file->read_rows(rows).ok());
     return rows;
   }

@@ -81,8 +81,16 @@ SequenceHeader sample_sequence_of_blocks() {
   return header;
 }
 
+// The last of its 3 positions alone has keys and values of the second state.
+SequenceHeader sample_sequence_with_window() {
+  SequenceHeader header = sample_sequence();
+  header.states[1].is_window = true;
+  header.window_from = 2;
+  return header;
+}
+
 Status save_sample_sequence(const SequenceHeader& header, const std::string& path) {
-  std::vector<std::byte> rows(static_cast<size_t>(header.cached * header.row_bytes()));
+  std::vector<std::byte> rows(static_cast<size_t>(header.all_row_bytes()));
   TSR_RETURN_IF_ERROR(sample_bytes("rows", rows));
   TSR_ASSIGN_OR_RETURN(SequenceFileWriter file, SequenceFileWriter::create(path, header));
   TSR_RETURN_IF_ERROR(file.append(rows));
@@ -106,12 +114,14 @@ TEST_CASE("samples_can_be_written_for_a_new_format" * doctest::test_suite("on re
   CHECK(save_plan(larger_sample_plan(), to + "plan-2.json").ok());
   CHECK(save_sample_sequence(sample_sequence(), to + "sequence-1.sequence").ok());
   CHECK(save_sample_sequence(sample_sequence_of_blocks(), to + "sequence-1-q8_0.sequence").ok());
+  CHECK(save_sample_sequence(sample_sequence_with_window(), to + "sequence-2.sequence").ok());
 }
 
 TEST_CASE("samples_of_sequences_load") {
   for (const auto& [name, wanted, row_bytes] :
-       {std::tuple("sequence-1.sequence", sample_sequence(), 2 * 4 * 4 + 2 * 3 * 2),
-        std::tuple("sequence-1-q8_0.sequence", sample_sequence_of_blocks(), 2 * 2 * 34 + 2 * 34)}) {
+       {std::tuple("sequence-1.sequence", sample_sequence(), 3 * (2 * 4 * 4 + 2 * 3 * 2)),
+        std::tuple("sequence-1-q8_0.sequence", sample_sequence_of_blocks(), 3 * (2 * 2 * 34 + 2 * 34)),
+        std::tuple("sequence-2.sequence", sample_sequence_with_window(), 3 * 2 * 4 * 4 + 2 * 3 * 2)}) {
     CAPTURE(name);
     auto file = SequenceFileReader::open(sample(name));
     REQUIRE_MESSAGE(file.ok(), file.status().to_string());
@@ -120,7 +130,8 @@ TEST_CASE("samples_of_sequences_load") {
     CHECK(file->header().states == wanted.states);
     CHECK(file->header().tokens == wanted.tokens);
     CHECK(file->header().cached == wanted.cached);
-    std::vector<std::byte> rows(static_cast<size_t>(3 * row_bytes)), expected(rows.size());
+    CHECK(file->header().window_from == wanted.window_from);
+    std::vector<std::byte> rows(static_cast<size_t>(row_bytes)), expected(rows.size());
     REQUIRE(sample_bytes("rows", expected).ok());
     REQUIRE(file->read_rows(std::span(rows).first(50)).ok());
     REQUIRE(file->read_rows(std::span(rows).subspan(50)).ok());

@@ -41,6 +41,9 @@ ServingSettings draft_settings(const ServingSettings& server, int64_t longest) {
   settings.compute = std::move(compute);
   if (longest > 0) settings.context = std::min(settings.context, longest);
   settings.pages = settings.rows * table_columns(serving_options(settings));
+  settings.window_pages = 0;  // texts are rewound to any token
+  settings.window = 0;
+  settings.has_full_layers = true;
   settings.adapters = 0;
   settings.guesses = false;
   settings.draft = nullptr;
@@ -106,7 +109,7 @@ Result<std::vector<int32_t>> DraftModel::run(std::span<const Part> parts) {
     step.want();
   }
   const auto begin = Clock::now();
-  TSR_RETURN_IF_ERROR(step.run(*running_, table_, settings_.rows, vocabulary_, logits_).status());
+  TSR_RETURN_IF_ERROR(step.run(*running_, {table_, {}}, settings_.rows, vocabulary_, logits_).status());
   std::vector<int32_t> likeliest;
   for (size_t i = 0; i < parts.size(); ++i) {
     const auto logits =

@@ -303,6 +303,7 @@ Result<std::string> Engine::report_json() {
   report.generated = outbox_.generated();
   report.adapters = core().adapters().size();
   report.context = serving.context;
+  report.window = serving.window;
   report.sequences = report.replicas * serving.rows;
   report.batch_invariant = core().is_batch_invariant();
   report.not_obeyed = settings_.not_obeyed;
@@ -319,6 +320,8 @@ Result<std::string> Engine::report_json() {
     report.right_guesses += own.counts.right;
     report.cache_tokens += own.counts.pages * serving.page_size;
     report.free_cache_tokens += own.counts.free_pages * serving.page_size;
+    report.window_cache_tokens += own.counts.window_pages * serving.page_size;
+    report.free_window_cache_tokens += own.counts.free_window_pages * serving.page_size;
     report.seconds += own.seconds;
     report.draft_seconds += own.counts.draft_seconds;
     std::ranges::copy(own.memory, std::back_inserter(report.memory));

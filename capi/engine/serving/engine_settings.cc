@@ -125,6 +125,8 @@ Result<EngineSettings> read_engine_settings(const Options& options, const Shared
   serving.step_tokens = reader.i64("step_tokens", serving.step_tokens, 1, 1 << 16);
   const int64_t tokens = reader.i64("cache_tokens", 0, 0, kMostTokens);
   serving.pages = (tokens + serving.page_size - 1) / serving.page_size;
+  const int64_t window_tokens = reader.i64("window_cache_tokens", 0, 0, kMostTokens);
+  serving.window_pages = (window_tokens + serving.page_size - 1) / serving.page_size;
   const std::string cache = reader.choice("cache_type", "model", {"model", "f16", "bf16", "q8_0"});
   if (cache != "model") serving.cache = dtype_from_name(cache);
   serving.shares_prefixes = reader.flag("prefix_cache", true);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <utility>
 
 #include "graph/base/hash.h"
 #include "graph/base/status.h"
@@ -44,18 +45,20 @@ std::optional<PageIndex::Beginning> PageIndex::find_beginning(Content before,
   return best;
 }
 
-int64_t PageIndex::count_known(Content root, std::span<const int32_t> tokens, int64_t page_size) const {
+PageIndex::Chain PageIndex::find_chain(Content root, std::span<const int32_t> tokens,
+                                       int64_t page_size) const {
   const std::lock_guard lock(changing_);
   const auto size = static_cast<size_t>(page_size);
-  int64_t known = 0;
+  Chain chain;
   Content before = root;
-  for (; tokens.size() >= size; tokens = tokens.subspan(size), known += page_size) {
+  for (; tokens.size() >= size; tokens = tokens.subspan(size)) {
     const auto found = find(before, tokens.first(size));
     if (!found) break;
     before = found->content;
+    chain.pages.push_back(found->page);
   }
-  const auto rest = find_beginning(before, tokens.first(std::min(tokens.size(), size)));
-  return known + (rest ? rest->common : 0);
+  chain.rest = find_beginning(before, tokens.first(std::min(tokens.size(), size)));
+  return chain;
 }
 
 PageIndex::Content PageIndex::insert(int32_t page, Content before, std::span<const int32_t> tokens) {
@@ -68,6 +71,20 @@ PageIndex::Content PageIndex::insert(int32_t page, Content before, std::span<con
     known_as_[static_cast<size_t>(page)] = Place{before, at};
   }
   return at->second.content;
+}
+
+std::optional<int32_t> PageIndex::replace(int32_t page, Content before, std::span<const int32_t> tokens) {
+  const std::lock_guard lock(changing_);
+  const auto following = following_.find(before);
+  TSR_CHECK(following != following_.end(), "a page that is not known is replaced");
+  const auto at = following->second.find(tokens);
+  TSR_CHECK(at != following->second.end(), "a page that is not known is replaced");
+  const int32_t other = std::exchange(at->second.page, page);
+  if (other == page) return std::nullopt;
+  known_as_[static_cast<size_t>(other)].reset();
+  erase_known(page);
+  known_as_[static_cast<size_t>(page)] = Place{before, at};
+  return other;
 }
 
 void PageIndex::erase(int32_t page) {

@@ -43,12 +43,18 @@ class PageIndex {
   // Of the pages after `before` one with the longest common beginning; nothing where that is empty.
   std::optional<Beginning> find_beginning(Content before, std::span<const int32_t> tokens) const;
 
-  // How many of the first tokens after `root` pages hold, in full pages of `page_size` tokens and one more. Any thread: what
-  // is found may be gone when it is wanted.
-  int64_t count_known(Content root, std::span<const int32_t> tokens, int64_t page_size) const;
+  // Full pages of `page_size` tokens that hold the first tokens after `root`, and one more. Any thread: what is found may
+  // be gone when it is wanted.
+  struct Chain {
+    std::vector<int32_t> pages;
+    std::optional<Beginning> rest;
+  };
+  Chain find_chain(Content root, std::span<const int32_t> tokens, int64_t page_size) const;
 
   // The page holds these tokens from here on, and nothing else. Where another page is known for them, that one stays.
   Content insert(int32_t page, Content before, std::span<const int32_t> tokens);
+  // The same, except that the page becomes known in place of the other one, which is returned.
+  std::optional<int32_t> replace(int32_t page, Content before, std::span<const int32_t> tokens);
   void erase(int32_t page);
   // The page holds only the first `count` of its tokens from here on.
   void cut(int32_t page, int64_t count);

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "capi/engine/serving/page_index.h"
+#include "capi/engine/serving/window_pages.h"
 
 namespace tessera {
 
@@ -19,12 +20,16 @@ class PagePool {
   using Found = PageIndex::Found;
   using Beginning = PageIndex::Beginning;
 
-  PagePool(int64_t pages, int64_t page_size);
+  PagePool(int64_t pages, int64_t page_size, WindowExtent windows = {});
 
   int64_t page_size() const { return page_size_; }
   int64_t pages() const { return static_cast<int64_t>(users_.size()); }
   // Pages that `take` can give: those without a user, whatever they hold.
   int64_t available() const { return available_; }
+  // Those of window layers, by the pages of this pool. Users of a page may hold its window page, too.
+  WindowPages& windows() { return windows_; }
+  const WindowPages& windows() const { return windows_; }
+  bool is_known(int32_t page) const { return index_.contains(page); }
   bool has_user(int32_t page) const { return users_[static_cast<size_t>(page)] > 0; }
 
   // A page for one user, of any content; nothing where all have users. Of pages that hold something those without a user
@@ -43,11 +48,10 @@ class PagePool {
   std::optional<Beginning> find_beginning(Content before, std::span<const int32_t> tokens) const {
     return index_.find_beginning(before, tokens);
   }
-  // How many of the first tokens pages hold. Any thread.
-  int64_t count_known(Content before, std::span<const int32_t> tokens) const {
-    return index_.count_known(before, tokens, page_size_);
-  }
-  // Says that `page`, of one user, holds that. Where another page is known for it already, that one stays known.
+  // How many of the first tokens a text could take over from pages. Any thread.
+  int64_t count_known(Content before, std::span<const int32_t> tokens) const;
+  // Says that `page`, of one user, holds that. Where another page is known for it already, that one stays known, unless it
+  // has lost its window page and `page` has one.
   Content remember(int32_t page, Content before, std::span<const int32_t> tokens);
   // The same of a page that is partly filled, unless a page that begins so is known.
   void remember_beginning(int32_t page, Content before, std::span<const int32_t> tokens);
@@ -56,12 +60,19 @@ class PagePool {
   void forget_all();
 
  private:
+  // `page`, which has a window page, becomes known in place of `known`, which lost its own.
+  bool takes_place_of(int32_t known, int32_t page) const {
+    return known != page && !windows_.has(known) && windows_.has(page);
+  }
+  void replace(int32_t page, Content before, std::span<const int32_t> tokens);
+
   const int64_t page_size_;
   PageIndex index_;
   std::list<int32_t> idle_;                            // pages without a user, the first is taken next
   std::vector<int32_t> users_;                         // by page
   std::vector<std::list<int32_t>::iterator> idle_at_;  // by page, while it has no user
   int64_t available_;
+  WindowPages windows_;
 };
 
 }  // namespace tessera

@@ -1,5 +1,6 @@
 // PageTransfer: moves positions of pages: from page to page, to the host and back, in all attentions at once and bit for bit.
-// A slot is page * page_size + place in the page. One thread at a time, and between steps.
+// A slot is page * page_size + place in the page, in pages and in window pages; -1: none. One thread at a time, and between
+// steps.
 #pragma once
 
 #include <cstddef>
@@ -21,23 +22,31 @@ class PageTransfer {
   PageTransfer(ProgramRunner& runner, const ServingSettings& settings);
 
   std::span<const PageState> states() const { return states_; }  // by name
-  int64_t row_bytes() const { return row_bytes_; }               // of a position in all states
+  // Of a position: in all states, or in those alone that are not in window pages.
+  int64_t row_bytes(bool with_windows) const { return with_windows ? row_bytes_ : full_row_bytes_; }
   int64_t slots() const { return slots_; }                       // that `read` and `write` take at most
 
   // In this order.
   Status copy(std::span<const PageCopy> copies);
-  // rows [slots, states, KV, D]
-  Status read(std::span<const int32_t> slots, std::span<std::byte> rows);
-  Status write(std::span<const int32_t> slots, std::span<const std::byte> rows);
+  // The same positions in both pools; without `windows` in the first alone.
+  struct Slots {
+    std::vector<int32_t> pages, windows;
+    bool with_windows = false;
+  };
+  // rows [slots, states, KV, D], of the states that have slots
+  Status read(const Slots& slots, std::span<std::byte> rows);
+  Status write(const Slots& slots, std::span<const std::byte> rows);
 
  private:
   Status feed_slots(std::string_view entry, std::string_view input, std::span<const int32_t> slots,
                     int64_t count);
+  // "from" or "slot", and what the entry has of it for window pages.
+  Status feed_both(std::string_view entry, std::string_view input, const Slots& slots, int64_t count);
 
   ProgramRunner& runner_;
   const int64_t page_size_, copied_, slots_;
   std::vector<PageState> states_;
-  int64_t row_bytes_ = 0;
+  int64_t row_bytes_ = 0, full_row_bytes_ = 0;
   std::vector<std::byte> scratch_;  // rows of a state
 };
 

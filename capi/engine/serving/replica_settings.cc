@@ -42,6 +42,7 @@ ServingSettings settings_of_replica(ServingSettings whole, int32_t replicas) {
   whole.compute.parallel = with_one_replica(whole.compute.parallel);
   whole.rows = divided_up(whole.rows, replicas);
   whole.pages = divided_up(whole.pages, replicas);
+  whole.window_pages = divided_up(whole.window_pages, replicas);
   if (int64_t& limit = whole.compute.host_memory_limit; limit > 0)
     limit = std::max<int64_t>(1, limit / replicas);
   return whole;

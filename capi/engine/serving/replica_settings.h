@@ -13,7 +13,7 @@ namespace tessera {
 // over dp, since each replica has all of them.
 Result<int32_t> count_replicas(std::string_view parallel);
 
-// Settings of each replica: sequences and pages are divided, rounded up; so is the limit of host memory, rounded down. The
+// Settings of each replica: sequences, pages and window pages are divided, rounded up; so is the limit of host memory, rounded down. The
 // limit of devices stays. Its plan has dp=1.
 ServingSettings settings_of_replica(ServingSettings whole, int32_t replicas);
 

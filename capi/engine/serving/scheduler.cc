@@ -62,7 +62,12 @@ void Scheduler::restart() {
 // Its pages become free, the last ones first: what begins texts is kept for longest.
 void Scheduler::stop(Sequence& sequence) {
   remember_last_page(sequence);
-  for (; !sequence.pages.empty(); sequence.pages.pop_back()) pool_.give_back(sequence.pages.back());
+  for (; !sequence.pages.empty(); sequence.pages.pop_back()) {
+    if (std::ssize(sequence.pages) > sequence.first_window)
+      pool_.windows().give_back(sequence.pages.back(), true);
+    pool_.give_back(sequence.pages.back());
+  }
+  sequence.first_window = 0;
   sequence.contents.clear();
   sequence.computed = 0;
   sequence.guesses.clear();
@@ -87,14 +92,21 @@ Sequence* Scheduler::least_important(const Sequence& than) const {
   return nullptr;
 }
 
+// Gives the sequence one page more, of both pools; false and nothing changed where one of them has none.
+bool Scheduler::add_page(Sequence& sequence) {
+  if (pool_.available() == 0 || pool_.windows().available() == 0) return false;
+  const int32_t page = *pool_.take();
+  const bool has_window = pool_.windows().take(page);
+  TSR_CHECK(has_window, "there is a window page");
+  sequence.pages.push_back(page);
+  return true;
+}
+
 // Gives the sequence pages for its first `tokens` tokens, if need be those of others that matter less.
 bool Scheduler::make_room(Sequence& sequence, int64_t tokens) {
-  const int64_t wanted = (tokens + pool_.page_size() - 1) / pool_.page_size();
+  const int64_t wanted = pages_of(tokens);
   while (std::ssize(sequence.pages) < wanted) {
-    if (const auto page = pool_.take()) {
-      sequence.pages.push_back(*page);
-      continue;
-    }
+    if (add_page(sequence)) continue;
     Sequence* const least = least_important(sequence);
     if (least == nullptr) return false;
     stop(*least);
@@ -104,29 +116,46 @@ bool Scheduler::make_room(Sequence& sequence, int64_t tokens) {
   return true;
 }
 
+// Whether the next page of a sequence that wants so many pages more is copied from the prefix's last one: what that holds
+// would get lost, and there is a page for a copy.
+bool Scheduler::copies_rest(const CachedPrefix& prefix, int64_t wanted) const {
+  if (!prefix.rest) return false;
+  const bool is_whole = prefix.rest->common == prefix.rest->known;
+  return pool_.has_user(prefix.rest->page) || (!is_whole && pool_.available() > wanted);
+}
+
+// Whether there are pages for all that the sequence has behind the prefix, and window pages for a step of at most `budget`
+// tokens.
+bool Scheduler::has_room(const Sequence& sequence, const CachedPrefix& prefix, int64_t budget) const {
+  const int64_t held = std::ssize(prefix.pages), wanted = pages_of(sequence.size()) - held;
+  if (wanted > pool_.available()) return false;
+  const int64_t of_step = pages_of(std::min(sequence.size(), prefix.size + budget)) - held;
+  return of_step + (copies_rest(prefix, wanted) ? 1 : 0) <= pool_.windows().available();
+}
+
 // Gives the sequence a row and shares the pages of its beginning that are computed already. Nothing is changed where it
 // awaits what another one computes in this step, or where there are too few pages for the rest.
-Scheduler::Admission Scheduler::admit(Sequence& sequence, std::span<const StepPart> parts) {
+Scheduler::Admission Scheduler::admit(Sequence& sequence, std::span<const StepPart> parts, int64_t budget) {
   CachedPrefix prefix;
   if (shares_)
     prefix = CachedPrefix::find(pool_, PageIndex::root(sequence.root),
                                 std::span(sequence.tokens).first(static_cast<size_t>(sequence.reusable())));
   const int64_t full = std::ssize(prefix.pages) * pool_.page_size();
-  const int64_t wanted =
-      (sequence.size() + pool_.page_size() - 1) / pool_.page_size() - std::ssize(prefix.pages);
-  const int64_t found = full + (prefix.rest ? prefix.rest->common : 0);
+  const int64_t wanted = pages_of(sequence.size()) - std::ssize(prefix.pages);
   std::optional<Admission> refused;
-  if (wanted > pool_.available()) refused = Admission::kNoRoom;
-  if (shares_ && is_being_computed(sequence, prefix.contents, full, found, parts))
+  if (!has_room(sequence, prefix, budget)) refused = Admission::kNoRoom;
+  if (shares_ && is_being_computed(sequence, prefix.contents, full, prefix.size, parts))
     refused = Admission::kAwaits;
   if (refused) {
     prefix.give_back(pool_);
     return *refused;
   }
+  sequence.branches = {prefix.size, prefix.known, sequence.reusable()};
   sequence.pages = std::move(prefix.pages);
   sequence.contents = std::move(prefix.contents);
+  sequence.first_window = prefix.first_window;
   sequence.computed = full;
-  if (prefix.rest) begin_page(sequence, *prefix.rest, wanted);
+  if (prefix.rest) begin_page(sequence, *prefix.rest, copies_rest(prefix, wanted));
   sequence.reused = sequence.computed;
   sequence.row = free_rows_.back();
   free_rows_.pop_back();
@@ -134,32 +163,44 @@ Scheduler::Admission Scheduler::admit(Sequence& sequence, std::span<const StepPa
   return Admission::kAdmitted;
 }
 
-// Gives the sequence, which wants so many pages more, its next one with the positions that another page begins with: that
-// page itself where nothing is lost by writing on it, or where there is none to copy them to; else a copy.
-void Scheduler::begin_page(Sequence& sequence, const PagePool::Beginning& beginning, int64_t wanted) {
-  const bool is_whole = beginning.common == beginning.known;
-  if (!pool_.has_user(beginning.page) && (is_whole || pool_.available() <= wanted)) {
+// Gives the sequence its next page with the positions that another page begins with: a copy, or that page itself.
+void Scheduler::begin_page(Sequence& sequence, const PagePool::Beginning& beginning, bool copies) {
+  WindowPages& windows = pool_.windows();
+  if (!copies) {
     pool_.take_over(beginning.page, beginning.common);
+    windows.hold(beginning.page);
     sequence.pages.push_back(beginning.page);
   } else {
     pool_.hold(beginning.page);  // so that it is not the one that is taken
-    const std::optional<int32_t> page = pool_.take();
+    windows.hold(beginning.page);
+    const bool has_page = add_page(sequence);
+    TSR_CHECK(has_page, "there are as many pages as the sequence wants");
+    const int32_t page = sequence.pages.back();
+    copies_.push_back(
+        {beginning.page, page, beginning.common, windows.page_of(beginning.page), windows.page_of(page)});
+    windows.give_back(beginning.page, true);
     pool_.give_back(beginning.page);
-    TSR_CHECK(page.has_value(), "there are as many pages as the sequence wants");
-    copies_.push_back({beginning.page, *page, beginning.common});
-    sequence.pages.push_back(*page);
   }
   sequence.computed += beginning.common;
+}
+
+// Gives back the window pages that no token still to compute sees. Those that end where other texts are likely to go on
+// are kept for longer.
+void Scheduler::leave_windows(Sequence& sequence) {
+  WindowPages& windows = pool_.windows();
+  const int64_t first = std::min(windows.first_page(sequence.computed), std::ssize(sequence.pages));
+  for (int64_t& i = sequence.first_window; i < first; ++i) {
+    const bool is_kept = std::ranges::any_of(
+        sequence.branches, [&](int64_t size) { return windows.first_page(size) <= i && i < pages_of(size); });
+    windows.give_back(sequence.pages[static_cast<size_t>(i)], is_kept);
+  }
 }
 
 // Room for as many guesses of the sequence as fit without others giving way; the rest are dropped.
 int64_t Scheduler::add_guesses(Sequence& sequence, int64_t most) {
   const int64_t wanted = std::min(std::ssize(sequence.guesses), most);
   const auto room = [&] { return std::ssize(sequence.pages) * pool_.page_size() - sequence.size(); };
-  while (room() < wanted) {
-    const auto page = pool_.take();
-    if (!page) break;
-    sequence.pages.push_back(*page);
+  while (room() < wanted && add_page(sequence)) {
   }
   const int64_t guesses = std::clamp<int64_t>(room(), 0, wanted);
   sequence.guesses.resize(static_cast<size_t>(guesses));
@@ -222,7 +263,7 @@ std::vector<StepPart> Scheduler::plan(int64_t budget, int64_t logits) {
   // Those that await others' tokens are passed over, as far as rows are left for them all.
   for (size_t at = 0; budget > 0 && at < waiting_.size() && at < free_rows_.size();) {
     Sequence& next = *waiting_[at];
-    const Admission admission = admit(next, parts);
+    const Admission admission = admit(next, parts, budget);
     if (admission == Admission::kNoRoom) {
       lacks_pages_ = true;
       break;
@@ -253,10 +294,12 @@ void Scheduler::computed(const std::vector<StepPart>& parts) {
     Sequence& sequence = *part.sequence;
     const bool is_prompt = !sequence.is_decoding();
     sequence.computed += part.count - std::ssize(sequence.guesses);
-    if (!shares_) continue;
-    remember_full_pages(sequence);
-    // Others may have been waiting for it; what is decoded is remembered by whole pages, and at the end.
-    if (is_prompt) remember_last_page(sequence);
+    if (shares_) {
+      remember_full_pages(sequence);
+      // Others may have been waiting for it; what is decoded is remembered by whole pages, and at the end.
+      if (is_prompt) remember_last_page(sequence);
+    }
+    leave_windows(sequence);
   }
 }
 
@@ -264,6 +307,7 @@ void Scheduler::accept(Sequence& sequence, int64_t right) {
   sequence.computed += right;
   sequence.guesses.clear();
   if (shares_) remember_full_pages(sequence);
+  leave_windows(sequence);
 }
 
 std::vector<Sequence*> Scheduler::decoding() const {

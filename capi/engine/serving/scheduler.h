@@ -2,7 +2,8 @@
 // step's tokens goes to prompts, in chunks; then waiting ones are admitted, while there are rows and pages for all that they
 // have to compute. Where pages run out, the sequence that matters least gives back its own and waits, to be computed again
 // ("recompute" of vLLM; Kwon et al., 2023). A sequence begins with what pages hold of it, to the token; one whose next
-// tokens are just being computed for another waits for them. One thread at a time.
+// tokens are just being computed for another waits for them. Of layers with a window a sequence holds the pages that its next
+// token sees, and gives back what falls behind. One thread at a time.
 #pragma once
 
 #include <cstdint>
@@ -21,10 +22,11 @@ struct StepPart {
   int64_t first, count;
 };
 
-// The first `count` positions of a page are wanted in another ("copy on write").
+// The first `count` positions of a page are wanted in another ("copy on write"), and those of their window pages; -1: none.
 struct PageCopy {
   int32_t from, to;
   int64_t count;
+  int32_t window_from = -1, window_to = -1;
 };
 
 class Scheduler {
@@ -63,9 +65,15 @@ class Scheduler {
 
  private:
   enum class Admission : uint8_t { kAdmitted, kAwaits, kNoRoom };
+  // That so many tokens fill.
+  int64_t pages_of(int64_t tokens) const { return (tokens + pool_.page_size() - 1) / pool_.page_size(); }
+  bool add_page(Sequence& sequence);
   bool make_room(Sequence& sequence, int64_t tokens);
-  Admission admit(Sequence& sequence, std::span<const StepPart> parts);
-  void begin_page(Sequence& sequence, const PagePool::Beginning& beginning, int64_t wanted);
+  bool has_room(const Sequence& sequence, const CachedPrefix& prefix, int64_t budget) const;
+  bool copies_rest(const CachedPrefix& prefix, int64_t wanted) const;
+  Admission admit(Sequence& sequence, std::span<const StepPart> parts, int64_t budget);
+  void begin_page(Sequence& sequence, const PagePool::Beginning& beginning, bool copies);
+  void leave_windows(Sequence& sequence);
   void stop(Sequence& sequence);
   void remember_full_pages(Sequence& sequence);
   int64_t add_guesses(Sequence& sequence, int64_t most);

@@ -21,6 +21,8 @@ struct Sequence {
   std::vector<int32_t> tokens;              // prompt and text
   int64_t computed = 0;                     // tokens whose keys and values are in the pages
   std::vector<int32_t> pages;               // of the positions, in order
+  int64_t first_window = 0;                 // of the pages: the first whose window page it holds
+  std::vector<int64_t> branches;            // sizes at which other texts are likely to go on from it
   std::vector<PagePool::Content> contents;  // of the pages that are full and computed
   std::optional<int32_t> row;               // of the page table, while it runs
   int64_t logits_begin = 0,

@@ -37,14 +37,16 @@ Result<std::unique_ptr<DraftModel>> create_draft(const std::shared_ptr<Runtime>&
 ServingCore::ServingCore(ServingSettings settings)
     : settings_(std::move(settings)),
       entries_(serving_entries(settings_)),
-      pool_(settings_.pages, settings_.page_size),
+      pool_(settings_.pages, settings_.page_size, {settings_.window_pages, settings_.window}),
       scheduler_(pool_, settings_.rows, settings_.shares_prefixes, serving_step_sizes(settings_)) {}
 
 Result<std::unique_ptr<ServingCore>> ServingCore::create(std::shared_ptr<Runtime> runtime,
                                                          std::shared_ptr<SharedModel> model,
                                                          ServingSettings given, DeviceShare share) {
+  const bool chooses_windows = given.window_pages == 0;
   const bool chooses_pages = given.pages == 0 && given.compute.memory_limit > 0;
-  TSR_ASSIGN_OR_RETURN(ServingSettings settings, finalized(std::move(given), model->context_length()));
+  TSR_ASSIGN_OR_RETURN(ServingSettings settings,
+                       finalized(std::move(given), model->graph(), model->context_length()));
   TSR_ASSIGN_OR_RETURN(std::shared_ptr<DeviceSet> devices,
                        runtime->open_devices(settings.compute.devices, settings.compute.profile, share));
   const Graph forward = model->graph();
@@ -54,8 +56,9 @@ Result<std::unique_ptr<ServingCore>> ServingCore::create(std::shared_ptr<Runtime
     if (!made.ok()) return made.status().with_context("the draft model");
     draft = std::move(*made);
   }
-  TSR_ASSIGN_OR_RETURN(CompiledProgram compiled, chooses_pages ? compile_fitting(forward, settings, devices)
-                                                               : compile_serving(forward, settings, devices));
+  TSR_ASSIGN_OR_RETURN(CompiledProgram compiled,
+                       chooses_pages ? compile_fitting(forward, settings, chooses_windows, devices)
+                                     : compile_serving(forward, settings, devices));
   if (settings.inference.repack) take_arranged_variants(compiled.program, *devices);
   TSR_ASSIGN_OR_RETURN(auto prepared, prepare(std::move(runtime), std::move(devices), std::move(compiled)));
   TSR_ASSIGN_OR_RETURN(auto running,
@@ -67,13 +70,14 @@ Result<std::unique_ptr<ServingCore>> ServingCore::create(std::shared_ptr<Runtime
 Result<std::unique_ptr<ServingCore>> ServingCore::create(std::shared_ptr<const TrainedWeights> weights,
                                                          ServingSettings given) {
   TSR_ASSIGN_OR_RETURN(given.compute, weights->compute_settings(given.compute.memory_limit));
+  const bool chooses_windows = given.window_pages == 0;
   const bool chooses_pages = given.pages == 0 && given.compute.memory_limit > 0;
   TSR_ASSIGN_OR_RETURN(ServingSettings settings,
-                       finalized(std::move(given), weights->model()->context_length()));
+                       finalized(std::move(given), weights->forward(), weights->model()->context_length()));
   const TrainedPlan along = weights->plan();
   TSR_ASSIGN_OR_RETURN(CompiledProgram compiled,
                        chooses_pages
-                           ? compile_fitting(weights->forward(), settings, weights->devices(), &along)
+                           ? compile_fitting(weights->forward(), settings, chooses_windows, weights->devices(), &along)
                            : compile_serving(weights->forward(), settings, weights->devices(), &along));
   TSR_ASSIGN_OR_RETURN(auto running, weights->load(std::move(compiled), SessionOptions{}));
   TSR_ASSIGN_OR_RETURN(auto core, create(std::move(running), weights->model(), std::move(settings), nullptr,
@@ -126,7 +130,9 @@ Result<std::unique_ptr<ServingCore>> ServingCore::create(std::unique_ptr<Program
   }
   core->table_.assign(
       static_cast<size_t>(core->settings_.rows * table_columns(serving_options(core->settings_))), -1);
+  if (core->settings_.window_pages > 0) core->window_table_.assign(core->table_.size(), -1);
   core->counts_.pages = core->settings_.pages;
+  core->counts_.window_pages = core->settings_.window_pages;
   return core;
 }
 
@@ -310,6 +316,16 @@ Status ServingCore::recover(const Status& failure, std::vector<ServingEvent>& ev
   return draft != nullptr ? draft->recover() : Status();
 }
 
+void ServingCore::fill_tables(const Sequence& sequence) {
+  const auto columns = std::ssize(table_) / settings_.rows, begin = *sequence.row * columns;
+  std::ranges::copy(sequence.pages, table_.begin() + begin);
+  if (window_table_.empty()) return;
+  const auto row = std::span(window_table_).subspan(static_cast<size_t>(begin), static_cast<size_t>(columns));
+  std::ranges::fill(row, -1);  // pages that it left behind are others' now
+  for (auto i = static_cast<size_t>(sequence.first_window); i < sequence.pages.size(); ++i)
+    row[i] = pool_.windows().page_of(sequence.pages[i]);
+}
+
 // Feeds and runs the parts; which rows of logits_ and hidden_ are whose.
 Status ServingCore::run(const std::vector<StepPart>& parts, StepResults& results) {
   std::vector<Wanted>& wanted = results.logits;
@@ -332,26 +348,29 @@ Status ServingCore::run(const std::vector<StepPart>& parts, StepResults& results
   }
   const ServingEntry& entry = serving_entry(entries_, count, rows);
   ServingStep step(entry);
-  const auto columns = static_cast<int64_t>(table_.size()) / settings_.rows;
   size_t next_wanted = 0;
   for (const StepPart& part : parts) {
     const Sequence& sequence = *part.sequence;
-    std::ranges::copy(sequence.pages, table_.begin() + *sequence.row * columns);
+    fill_tables(sequence);
     const bool is_wanted = next_wanted < wanted.size() && &wanted[next_wanted].text->sequence == &sequence;
     const Wanted it = is_wanted ? wanted[next_wanted++] : Wanted{nullptr, 0, 0};
     for (int64_t i = part.first; i < part.first + part.count; ++i) {
       const auto place = static_cast<size_t>(i), known = sequence.tokens.size();
       const int32_t page = sequence.pages[static_cast<size_t>(i / settings_.page_size)];
+      const auto slot_in = [&](int32_t held) {
+        return held < 0 ? -1 : static_cast<int32_t>(held * settings_.page_size + i % settings_.page_size);
+      };
       step.add({.id = place < known ? sequence.tokens[place] : sequence.guesses[place - known],
                 .row = *sequence.row,
                 .position = static_cast<int32_t>(i),
-                .slot = static_cast<int32_t>(page * settings_.page_size + i % settings_.page_size),
+                .slot = slot_in(page),
+                .window_slot = slot_in(pool_.windows().page_of(page)),
                 .adapter_slot = sequence.adapter_slot});
       if (i >= it.first && i < it.first + it.count) step.want();
     }
   }
-  TSR_ASSIGN_OR_RETURN(step_seconds_,
-                       step.run(*running_, table_, settings_.rows, text_model_.vocabulary, logits_));
+  TSR_ASSIGN_OR_RETURN(step_seconds_, step.run(*running_, {table_, window_table_}, settings_.rows,
+                                               text_model_.vocabulary, logits_));
   if (!results.hidden.empty())
     TSR_RETURN_IF_ERROR(step.fetch_hidden(*running_, text_model_.hidden_width, hidden_));
   step_times_.note(entry.name, step_seconds_);
@@ -481,6 +500,7 @@ ServingCore::Counts ServingCore::counts() const {
   counts.adapters = adapters_->size();
   counts.adapters_written = adapter_slots_->written();
   counts.free_pages = pool_.available();
+  counts.free_window_pages = pool_.windows().is_used() ? pool_.windows().available() : 0;
   if (speculation_ != nullptr) counts.draft_seconds = speculation_->seconds();
   return counts;
 }

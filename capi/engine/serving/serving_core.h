@@ -88,6 +88,7 @@ class ServingCore {
     int64_t copied = 0;
     int64_t guessed = 0, right = 0;  // tokens computed along, and those that came true
     int64_t running = 0, waiting = 0, pages = 0, free_pages = 0;
+    int64_t window_pages = 0, free_window_pages = 0;
     double draft_seconds = 0;                    // of the draft model
     int64_t adapters = 0, adapters_written = 0;  // loaded, and into slots since the beginning
   };
@@ -126,6 +127,7 @@ class ServingCore {
     std::vector<WantedHidden> hidden;
   };
   Status run(const std::vector<StepPart>& parts, StepResults& results);
+  void fill_tables(const Sequence& sequence);
   DraftModel* draft_model() const;  // null without one
   Status guess(std::span<ServedText* const> decoding);
   void take_rows(const Wanted& wanted, std::span<const float> rows, std::vector<ServingEvent>& events);
@@ -156,7 +158,7 @@ class ServingCore {
   double step_seconds_ = 0;                   // of the last step
   std::unique_ptr<Speculation> speculation_;  // null without guesses
   // Memory that every step uses.
-  std::vector<int32_t> table_;
+  std::vector<int32_t> table_, window_table_;  // the latter is empty without window pages
   std::vector<float> logits_, hidden_;
   ServedScratch scratch_;
 };

@@ -7,11 +7,57 @@
 
 namespace tessera {
 
-Result<ServingSettings> finalized(ServingSettings settings, int64_t longest) {
+namespace {
+
+int64_t pages_of(const ServingSettings& settings, int64_t tokens) {
+  return (tokens + settings.page_size - 1) / settings.page_size;
+}
+
+// Of all sequences together: what their next tokens see and those of a step, and as many windows again.
+int64_t usual_window_pages(const ServingSettings& settings) {
+  return 2 * settings.rows * (pages_of(settings, settings.window) + 1) +
+         pages_of(settings, serving_step_tokens(settings));
+}
+
+Status finalize_windows(ServingSettings& settings, const Graph& forward) {
+  const int64_t given = settings.window_pages;
+  settings.window = paged_window(forward, settings.context);
+  settings.has_full_layers = settings.window == 0 || has_full_attention(forward, settings.context);
+  if (settings.window == 0) {
+    if (given == 0) return {};
+    return Status(
+        StatusCode::kInvalidArgument,
+        format("engine: option 'window_cache_tokens' is given, and no layer of the model has a window "
+               "shorter than the context of {}: leave it out",
+               settings.context));
+  }
+  // A page of the first pool has one of the second at most.
+  settings.window_pages = std::min(given > 0 ? given : usual_window_pages(settings), settings.pages);
+  if (given == 0 && settings.window_pages == settings.pages) settings.window_pages = 0;
+  const int64_t least = least_window_pages(settings, settings.pages);
+  if (given == 0 || settings.window_pages >= least) return {};
+  return Status(
+      StatusCode::kInvalidArgument,
+      format("engine: option 'window_cache_tokens' has room for {} tokens, wanted at least {}: a window of "
+             "{} and the {} tokens of a step, by pages of {}",
+             given * settings.page_size, least * settings.page_size, settings.window,
+             serving_step_tokens(settings), settings.page_size));
+}
+
+}  // namespace
+
+int64_t least_window_pages(const ServingSettings& settings, int64_t pages) {
+  // The pages that these positions meet, wherever they begin, and a page that is copied.
+  const int64_t positions = std::max<int64_t>(settings.window, 2) - 1 + serving_step_tokens(settings);
+  return std::min(pages, pages_of(settings, positions - 1) + 2);
+}
+
+Result<ServingSettings> finalized(ServingSettings settings, const Graph& forward, int64_t longest) {
   TSR_ASSIGN_OR_RETURN(settings.context,
                        tokens_at_once(settings.context, longest, "engine: option 'context'"));
   const int64_t columns = (settings.context + settings.page_size - 1) / settings.page_size;
   if (settings.pages == 0) settings.pages = settings.rows * columns;
+  TSR_RETURN_IF_ERROR(finalize_windows(settings, forward));
   return settings;
 }
 
@@ -24,7 +70,8 @@ ServingOptions serving_options(const ServingSettings& settings) {
           .adapter_slots = settings.adapters,
           .adapter_rank = settings.adapter_rank,
           .adapter_type = settings.adapter_type,
-          .hidden = settings.hidden};
+          .hidden = settings.hidden,
+          .window_pages = settings.window_pages};
 }
 
 int64_t serving_step_tokens(const ServingSettings& settings) {

@@ -19,6 +19,7 @@ ServingStep::ServingStep(const ServingEntry& entry) : entry_(entry) {
   position_.assign(tokens, 0);
   row_.assign(tokens, -1);
   slot_.assign(tokens, -1);
+  window_slot_.assign(tokens, -1);
   adapter_.assign(tokens, -1);
   wanted_.assign(static_cast<size_t>(entry.wanted), -1);
 }
@@ -28,13 +29,14 @@ void ServingStep::add(const Token& token) {
   row_[tokens_] = token.row;
   position_[tokens_] = token.position;
   slot_[tokens_] = token.slot;
+  window_slot_[tokens_] = token.window_slot;
   adapter_[tokens_] = token.adapter_slot;
   ++tokens_;
 }
 
 void ServingStep::want() { wanted_[chosen_++] = static_cast<int32_t>(tokens_) - 1; }
 
-Result<double> ServingStep::run(ProgramRunner& runner, std::span<const int32_t> page_table, int64_t rows,
+Result<double> ServingStep::run(ProgramRunner& runner, const PageTables& tables, int64_t rows,
                                 int64_t vocabulary, std::vector<float>& logits) const {
   const auto feed = [&](std::string_view name, std::span<const int32_t> values, const Shape& shape) {
     return runner.feed(entry_.name, name, view(values, shape));
@@ -43,9 +45,16 @@ Result<double> ServingStep::run(ProgramRunner& runner, std::span<const int32_t> 
   TSR_RETURN_IF_ERROR(feed("tokens", ids_, per_token));
   TSR_RETURN_IF_ERROR(feed("row", row_, per_token));
   TSR_RETURN_IF_ERROR(feed("positions", position_, per_token));
-  TSR_RETURN_IF_ERROR(feed("slot", slot_, per_token));
   if (runner.has_input(entry_.name, "adapter")) TSR_RETURN_IF_ERROR(feed("adapter", adapter_, per_token));
-  TSR_RETURN_IF_ERROR(feed("page_table", page_table, Shape{rows, std::ssize(page_table) / rows}));
+  const Shape per_row{rows, std::ssize(tables.pages) / rows};
+  if (runner.has_input(entry_.name, "slot")) {
+    TSR_RETURN_IF_ERROR(feed("slot", slot_, per_token));
+    TSR_RETURN_IF_ERROR(feed("page_table", tables.pages, per_row));
+  }
+  if (runner.has_input(entry_.name, "window_slot")) {
+    TSR_RETURN_IF_ERROR(feed("window_slot", window_slot_, per_token));
+    TSR_RETURN_IF_ERROR(feed("window_page_table", tables.windows, per_row));
+  }
   TSR_RETURN_IF_ERROR(feed("wanted", wanted_, Shape{entry_.wanted}));
   const auto begin = std::chrono::steady_clock::now();
   TSR_RETURN_IF_ERROR(runner.run(entry_.name));

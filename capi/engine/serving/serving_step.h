@@ -16,6 +16,7 @@ class ServingStep {
   struct Token {
     int32_t id, row, position;
     int32_t slot;  // where its keys and values go
+    int32_t window_slot = -1;  // the same of layers whose window has pages of its own
     int32_t adapter_slot = -1;
   };
   // `entry` outlives the step and has room for what is added.
@@ -24,17 +25,21 @@ class ServingStep {
   // Logits behind the token that was added last are wanted.
   void want();
 
-  // page_table [rows, columns]; logits [wanted, vocabulary], in the order in which they were wanted. Returns the seconds
+  // [rows, columns] each; `windows`: of window pages, empty without them.
+  struct PageTables {
+    std::span<const int32_t> pages, windows;
+  };
+  // logits [wanted, vocabulary], in the order in which they were wanted. Returns the seconds
   // that the run took.
-  Result<double> run(ProgramRunner& runner, std::span<const int32_t> page_table, int64_t rows,
-                     int64_t vocabulary, std::vector<float>& logits) const;
+  Result<double> run(ProgramRunner& runner, const PageTables& tables, int64_t rows, int64_t vocabulary,
+                     std::vector<float>& logits) const;
 
   // Of the run: hidden [the entry's tokens, width], in the order in which they were added.
   Status fetch_hidden(ProgramRunner& runner, size_t width, std::vector<float>& hidden) const;
 
  private:
   const ServingEntry& entry_;
-  std::vector<int32_t> ids_, row_, position_, slot_, adapter_, wanted_;
+  std::vector<int32_t> ids_, row_, position_, slot_, window_slot_, adapter_, wanted_;
   size_t tokens_ = 0, chosen_ = 0;  // added, and wanted
 };
 

@@ -1665,6 +1665,13 @@ TSR_API void tsr_generator_free(tsr_generator* generator);
  *                         each device, as for the trainer) leaves room for, one context of each replica at least
  *                         (TSR_OUT_OF_MEMORY). Where they run out, the sequence that came last among those of the lowest
  *                         priority waits, to be computed again
+ *   window_cache_tokens   i64   of models with layers whose window is shorter than the context: tokens whose keys and values
+ *                         these layers keep, in a pool of their own, of all sequences together; rounded and divided as
+ *                         cache_tokens, which then counts for the other layers. A sequence holds there what its next token
+ *                         sees; what ended texts left is kept as long as there is room, and computed again otherwise. Default
+ *                         0: 2 * sequences * (window + 64) + step_tokens, and where that is not less than cache_tokens, one
+ *                         pool for all layers; with memory_limit both pools are in that proportion. At least a window and
+ *                         step_tokens (TSR_INVALID_ARGUMENT, as for models without such layers)
  *   cache_type      str   model (default: as they are computed) | f16 | bf16 | q8_0: element type of keys and values, also
  *                         of the draft model's. q8_0: 8 bits a number and a scale for each 32 of a head, 34 bytes;
  *                         TSR_INVALID_ARGUMENT where heads are not a multiple of 32 wide
@@ -1879,7 +1886,8 @@ TSR_API tsr_status* tsr_engine_drop_adapter(tsr_engine* engine, int64_t adapter)
 
 /* {"replicas", "requests", "running", "waiting": sequences, "steps", "tokens": computed, "cached_tokens": not computed again, "generated",
  * "preemptions", "speculated", "accepted": tokens computed along, and those that came, "draft_seconds": of "seconds", those of
- * the draft model, "adapters": loaded, "cache_tokens", "free_cache_tokens", "context", "sequences", "batch_invariant", "recommended":
+ * the draft model, "adapters": loaded, "cache_tokens", "free_cache_tokens", "window_cache_tokens", "free_window_cache_tokens": 0 where one pool has
+ * all layers, "window": the largest that is shorter than the context, or 0, "context", "sequences", "batch_invariant", "recommended":
  * {"not_obeyed": [texts]}, "seconds": computing, "plan": {as tsr_plan_info}, "devices": [as tsr_session_report],
  * "draft_devices": [the same of the draft model, where there is one]}. Numbers are sums over the replicas, seconds too, which
  * they spend at the same time; "plan" is that of each, with the devices of all.

@@ -15,45 +15,23 @@ using testing::source_of;
 
 Status use_sequence(const std::string& file) {
   TSR_ASSIGN_OR_RETURN(SequenceFileReader reader, SequenceFileReader::open(source_of(file)));
-  std::vector<std::byte> row(static_cast<size_t>(reader.header().row_bytes()));
-  for (int64_t i = 0; i < reader.header().cached; ++i) TSR_RETURN_IF_ERROR(reader.read_rows(row));
+  for (int64_t i = 0; i < reader.header().cached; ++i) {
+    std::vector<std::byte> row(static_cast<size_t>(reader.header().row_bytes(i)));
+    TSR_RETURN_IF_ERROR(reader.read_rows(row));
+  }
   return reader.check();
 }
 
 // Sequences of servers; most mutants have a checksum that is right again.
 class SequenceLoader final : public Loader {
  public:
-  SequenceLoader() {
-    const auto put = [this](auto value) {
-      seed_.append(reinterpret_cast<const char*>(&value), sizeof value);
-    };
-    seed_ = "TSRSEQNC";
-    for (const uint32_t value : {1, 2}) put(value);           // version, states
-    for (const uint64_t value : {0, 9, 7, 3, 2}) put(value);  // bytes, model, root, tokens, cached
-    struct State {
-      std::string_view name, type;
-      uint64_t width;
-    };
-    for (const State& state : {State{"k_pages", "f32", 4}, State{"v_pages", "q8_0", 32}}) {
-      put(static_cast<uint32_t>(state.name.size()));
-      put(static_cast<uint32_t>(state.type.size()));
-      put(uint64_t{2});
-      put(state.width);
-      seed_ += state.name;
-      seed_ += state.type;
-    }
-    numbers_ = seed_.size();
-    for (const int32_t token : {5, 6, 7}) put(token);
-    seed_ += std::string(2 * 2 * (4 * sizeof(float) + 34) + sizeof(uint64_t), 'x');
-    set_size(seed_);
-    set_checksum(seed_);
-    check_ok(use_sequence(seed_));
-  }
+  SequenceLoader() : seeds_{seed(false), seed(true)} {}
   std::string_view name() const override { return "sequence"; }
   Outcome run(Random& random) override {
-    std::string file = seed_;
+    const Seed& seed = seeds_[random.below(2)];
+    std::string file = seed.file;
     for (uint64_t left = 1 + random.below(3); left > 0; --left) {
-      const size_t at = random.below(random.one_in(4) ? file.size() : numbers_);
+      const size_t at = random.below(random.one_in(4) ? file.size() : seed.numbers);
       if (random.one_in(2))
         file[at] = static_cast<char>(random.next());
       else if (const uint64_t value = random.next() >> random.below(64); at + sizeof value <= file.size())
@@ -67,6 +45,43 @@ class SequenceLoader final : public Loader {
   }
 
  private:
+  struct Seed {
+    std::string file;
+    size_t numbers = 0;  // bytes before the tokens
+  };
+
+  // With a window the second state has a row of the last position alone.
+  static Seed seed(bool has_window) {
+    Seed made;
+    std::string& file = made.file;
+    const auto put = [&](auto value) { file.append(reinterpret_cast<const char*>(&value), sizeof value); };
+    file = "TSRSEQNC";
+    for (const uint32_t value : {has_window ? 2 : 1, 2}) put(value);  // version, states
+    for (const uint64_t value : {0, 9, 7, 3, 2}) put(value);          // bytes, model, root, tokens, cached
+    if (has_window) put(uint64_t{1});
+    struct State {
+      std::string_view name, type;
+      uint64_t width, is_window;
+    };
+    for (const State& state : {State{"k_pages", "f32", 4, 0}, State{"v_pages", "q8_0", 32, 1}}) {
+      put(static_cast<uint32_t>(state.name.size()));
+      put(static_cast<uint32_t>(state.type.size()));
+      put(uint64_t{2});
+      put(state.width);
+      if (has_window) put(state.is_window);
+      file += state.name;
+      file += state.type;
+    }
+    made.numbers = file.size();
+    for (const int32_t token : {5, 6, 7}) put(token);
+    const size_t rows = 2 * 2 * 4 * sizeof(float) + (has_window ? 1 : 2) * 2 * 34;
+    file += std::string(rows + sizeof(uint64_t), 'x');
+    set_size(file);
+    set_checksum(file);
+    check_ok(use_sequence(file));
+    return made;
+  }
+
   static void set_size(std::string& file) {
     if (const uint64_t size = file.size(); size >= 24) std::memcpy(file.data() + 16, &size, sizeof size);
   }
@@ -76,8 +91,7 @@ class SequenceLoader final : public Loader {
     std::memcpy(file.data() + file.size() - sizeof hash, &hash, sizeof hash);
   }
 
-  std::string seed_;
-  size_t numbers_ = 0;  // bytes before the tokens
+  const Seed seeds_[2];
 };
 
 }  // namespace
