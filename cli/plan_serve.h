@@ -19,7 +19,7 @@ struct ServePlan {
 };
 
 // {"plan": of each replica, "replicas", "context", "sequences", "cache_tokens", "cache_bytes_per_token", "cache_bytes", "weight_bytes" where devices tell,
-//  "limit_bytes" of a device, "sequences_that_fit", "devices": [{"name", "arena_bytes": {"predicted"}, "fits"}]}
+//  with pages of windows "window", "window_cache_tokens", "window_bytes_per_token", "limit_bytes" of a device, "sequences_that_fit", "devices": [{"name", "arena_bytes": {"predicted"}, "fits"}]}
 Json plan_serve(const ServePlan& plan);
 void print_serve_plan(const Json& result);
 

@@ -9,6 +9,11 @@ void add_serving(CLI::App& command, Serving& serving, const std::string& where) 
                      where +
                          "tokens whose keys and values are kept, of all texts together (default: as many "
                          "as --sequences times --context)");
+  command.add_option("--window-cache-tokens", serving.window_cache_tokens,
+                     where +
+                         "tokens that layers with a window keep in a pool of their own, of all texts "
+                         "together (default: 2 * --sequences * (window + 64) + --step-tokens, or what "
+                         "--cache-tokens has, where that is less)");
   command.add_option("--cache-type", serving.cache_type,
                      where +
                          "element type of keys and values: f16, bf16, q8_0 (8 bits, heads in blocks of 32), "
@@ -39,9 +44,9 @@ void add_serving(CLI::App& command, Serving& serving, const std::string& where) 
 }
 
 std::string given_serving(const CLI::App& command) {
-  for (const char* name :
-       {"--sequences", "--cache-tokens", "--cache-type", "--step-tokens", "--no-prefix-cache",
-        "--speculation", "--draft-model", "--draft-tokens", "--adapters", "--adapter-rank", "--adapter-type"})
+  for (const char* name : {"--sequences", "--cache-tokens", "--window-cache-tokens", "--cache-type",
+                           "--step-tokens", "--no-prefix-cache", "--speculation", "--draft-model",
+                           "--draft-tokens", "--adapters", "--adapter-rank", "--adapter-type"})
     if (command.count(name) > 0) return name;
   return "";
 }
@@ -49,6 +54,7 @@ std::string given_serving(const CLI::App& command) {
 void set_serving(const Options& options, const Serving& serving) {
   set(options, "sequences", serving.sequences);
   set(options, "cache_tokens", serving.cache_tokens);
+  set(options, "window_cache_tokens", serving.window_cache_tokens);
   set(options, "cache_type", serving.cache_type);
   set(options, "step_tokens", serving.step_tokens);
   if (serving.draft_model || serving.speculation)

@@ -10,7 +10,8 @@
 namespace cli {
 
 struct Serving {
-  std::optional<int64_t> sequences, cache_tokens, step_tokens;  // absent: the library decides
+  std::optional<int64_t> sequences, cache_tokens, window_cache_tokens,
+      step_tokens;  // absent: the library decides
   std::optional<int64_t> draft_tokens, adapters, adapter_rank;
   std::optional<std::string> cache_type, speculation, draft_model, adapter_type;
   bool no_prefix_cache = false;

@@ -11,8 +11,8 @@ BLOCK_PRODUCTS = 2 * (2 * 64 * 64 + 2 * 32 * 64 + 3 * 64 * 96)
 PARAMETERS = BLOCK_PRODUCTS + 2 * 2 * 64 + 64 + 2 * 100 * 64
 
 
-def bench(*extra, kernels=True):
-    out = subprocess.run([sys.argv[1], "bench", MODEL, *["--kernels"] * kernels, "--json", *map(str, extra)], check=True, capture_output=True, text=True)
+def bench(*extra, kernels=True, model=MODEL):
+    out = subprocess.run([sys.argv[1], "bench", model, *["--kernels"] * kernels, "--json", *map(str, extra)], check=True, capture_output=True, text=True)
     lines = out.stdout.strip().splitlines()
     assert len(lines) == 1, "--json is one line"
     return json.loads(lines[0])
@@ -85,8 +85,8 @@ for wanted, words in [("--seq: belongs to --mode train or decode, and this is se
 
 
 # What `plan --mode serve` says of small engines is what the engine of that size has, to the byte.
-def plan_serve(*words):
-    out = subprocess.run([sys.argv[1], "plan", MODEL, "--mode", "serve", "--json", *map(str, words)], check=True, capture_output=True, text=True).stdout
+def plan_serve(*words, model=MODEL):
+    out = subprocess.run([sys.argv[1], "plan", model, "--mode", "serve", "--json", *map(str, words)], check=True, capture_output=True, text=True).stdout
     return json.loads(out)
 
 
@@ -100,6 +100,19 @@ for words in ["--sequences", 3], ["--sequences", 2, "--cache-tokens", 300, "--ca
     made = bench("--mode", "serve", "--clients", 1, "--prompt", 40, "--new", 24, "--requests", 1, *words, kernels=False)
     planned = plan_serve("--context", 64, *words)
     assert arenas(planned) == arenas(made), (words, arenas(planned), arenas(made))
+# Likewise with a second pool, of layers with a window.
+for windows, words in [("20|0", []), ("20|0", ["--window-cache-tokens", 300]), ("20|0", ["--memory-limit", "1500KiB"]), ("20|20", ["--memory-limit", "1200KiB"]), \
+        ("20|0", ["--window-cache-tokens", 700, "--devices", "cpu:2", "--parallel", "dp=2"])]:
+    model, words = f"llama:L=2,C=64,H=2,KV=1,F=96,V=100,T=512,windows={windows}", ["--sequences", 9, "--step-tokens", 64, *words]
+    made = bench("--mode", "serve", "--clients", 1, "--prompt", 500, "--new", 12, "--requests", 1, *words, kernels=False, model=model)
+    planned = plan_serve("--context", 512, *words, model=model)
+    assert arenas(planned) == arenas(made), (words, arenas(planned), arenas(made))
+    assert planned["window"] == 20 and planned["window_cache_tokens"] > 0 and planned["window_bytes_per_token"] in (4 * 2 * 32, 2 * 4 * 2 * 32), planned
+planned = plan_serve("--context", 512, "--sequences", 9, "--step-tokens", 64, model="llama:L=2,C=64,H=2,KV=1,F=96,V=100,T=512,windows=20|0")
+assert planned["window_cache_tokens"] == 64 * (2 * 9 * 2 + 1) and planned["cache_bytes"] == 4 * 2 * 32 * (9 * 512 + planned["window_cache_tokens"]), planned
+for model, tokens, wanted in [(MODEL, 640, "no layer of the model has a window"), ("llama:L=2,C=64,H=2,KV=1,F=96,V=100,T=512,window=20", 100, "wanted at least 448")]:
+    refused = subprocess.run([sys.argv[1], "plan", model, "--mode", "serve", "--window-cache-tokens", str(tokens)], capture_output=True, text=True)
+    assert refused.returncode == 1 and wanted in refused.stderr, refused.stderr
 planned = plan_serve("--sequences", 3)
 assert planned["cache_bytes_per_token"] == 4 * 2 * 2 * 32 and planned["cache_tokens"] == 3 * 64 and planned["devices"][0]["fits"], planned
 assert plan_serve("--sequences", 3, "--cache-type", "q8_0")["cache_bytes_per_token"] == 34 * 2 * 2
