@@ -145,12 +145,13 @@ Json plan_serve(const ServePlan& plan) {
   WindowPages windows{first["window"].get<int64_t>(), plan.serving.step_tokens.value_or(256), sequences, {}};
   if (plan.serving.window_cache_tokens.value_or(0) > 0)
     windows.given = divided(pages_of(*plan.serving.window_cache_tokens), replicas);
-  // The engine says what is wrong with it.
-  if (windows.given && *windows.given < windows.least(sequences))
-    small_engine(plan, asked, {windows.least(sequences), *windows.given}, replicas);
   const int64_t columns = pages_of(context);
   const int64_t most = plan.serving.cache_tokens ? divided(pages_of(*plan.serving.cache_tokens), replicas)
                                                  : sequences * columns;
+  // The engine says what is wrong with it.
+  if (const int64_t least = std::min(windows.least(sequences), most);
+      windows.given && (windows.window == 0 || *windows.given < least))
+    small_engine(plan, asked, {least, std::min(*windows.given, least)}, replicas);
   const ServingBytes bytes = measure_bytes(plan, asked, replicas, sequences, further,
                                            windows.is_used(most) ? windows.least(sequences + further) : 0);
   const size_t count = bytes.base.bytes.size();

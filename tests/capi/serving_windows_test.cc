@@ -198,6 +198,69 @@ TEST_CASE("serving windows: both pools have the bytes of their pages, and fill a
   }
 }
 
+namespace {
+
+// Of all events up to the request's end.
+Tokens tokens_of(Engine& engine, int64_t request) {
+  Tokens tokens;
+  for (;;) {
+    const auto event = engine.next(60);
+    REQUIRE_MESSAGE(event.ok(), event.status().to_string());
+    REQUIRE(event->request == request);
+    if (event->kind == ServingEvent::Kind::kToken) tokens.push_back(event->token);
+    if (event->kind == ServingEvent::Kind::kEnd) return tokens;
+  }
+}
+
+int64_t submitted(Engine& engine, const Tokens& tokens, const Options& options) {
+  const auto request = engine.submit_tokens(tokens, options);
+  REQUIRE_MESSAGE(request.ok(), request.status().to_string());
+  return *request;
+}
+
+}  // namespace
+
+TEST_CASE(
+    "serving windows: scores, vectors and texts of replicas are those of a pool with room for everything") {
+  const auto engine_of = [](int64_t window_tokens, const char* devices, const char* parallel) {
+    auto made = Engine::create(new_runtime(), new_model(kSomeWindows),
+                               {{"devices", std::string(devices)},
+                                {"parallel", std::string(parallel)},
+                                {"step_tokens", int64_t{64}},
+                                {"embeddings", int64_t{1}},
+                                {"window_cache_tokens", window_tokens}});
+    REQUIRE_MESSAGE(made.ok(), made.status().to_string());
+    return std::move(*made);
+  };
+  const auto large = engine_of(4096, "cpu:1", ""), small = engine_of(256, "cpu:1", ""),
+             replicas = engine_of(512, "cpu:2", "dp=2");
+  uint32_t seed = 3;
+  const Tokens context = random_tokens(seed, 140, 96);
+  for (const size_t size : {140, 90, 140, 20}) {
+    CAPTURE(size);
+    const Tokens text = joined(first(context, size), random_tokens(seed, 30, 96));
+    std::vector<std::vector<float>> found;
+    std::vector<Tokens> texts;
+    for (Engine* const engine : {large.get(), small.get(), replicas.get()}) {
+      std::vector<float>& values = found.emplace_back(text.size() + 48);
+      const std::span<float> scores(values.data(), text.size());
+      const int64_t scored = submitted(*engine, text, {{"score_from", static_cast<int64_t>(size)}});
+      tokens_of(*engine, scored);
+      REQUIRE(*engine->take_scores(scored, scores, {}) == text.size() - size);
+      const int64_t embedded = submitted(*engine, text, {{"embed", int64_t{1}}});
+      tokens_of(*engine, embedded);
+      REQUIRE(*engine->take_embedding(embedded, std::span(values).last(48)) == 48);
+      texts.push_back(
+          tokens_of(*engine, submitted(*engine, text, {{"max_tokens", int64_t{20}}, {"seed", int64_t{1}}})));
+    }
+    CHECK(found[1] == found[0]);
+    CHECK(found[2] == found[0]);
+    CHECK(texts[0].size() == 20);
+    CHECK(texts[1] == texts[0]);
+    CHECK(texts[2] == texts[0]);
+  }
+}
+
 TEST_CASE("serving windows: the option is of models with windows, has room for one, and is reported") {
   const auto refusal = [](const char* model, int64_t tokens) {
     const auto made = Engine::create(new_runtime(), new_model(model),
