@@ -75,10 +75,11 @@ Result<std::unique_ptr<ServingCore>> ServingCore::create(std::shared_ptr<const T
   TSR_ASSIGN_OR_RETURN(ServingSettings settings,
                        finalized(std::move(given), weights->forward(), weights->model()->context_length()));
   const TrainedPlan along = weights->plan();
-  TSR_ASSIGN_OR_RETURN(CompiledProgram compiled,
-                       chooses_pages
-                           ? compile_fitting(weights->forward(), settings, chooses_windows, weights->devices(), &along)
-                           : compile_serving(weights->forward(), settings, weights->devices(), &along));
+  TSR_ASSIGN_OR_RETURN(
+      CompiledProgram compiled,
+      chooses_pages
+          ? compile_fitting(weights->forward(), settings, chooses_windows, weights->devices(), &along)
+          : compile_serving(weights->forward(), settings, weights->devices(), &along));
   TSR_ASSIGN_OR_RETURN(auto running, weights->load(std::move(compiled), SessionOptions{}));
   TSR_ASSIGN_OR_RETURN(auto core, create(std::move(running), weights->model(), std::move(settings), nullptr,
                                          std::make_shared<AdapterRegistry>()));
