@@ -2,6 +2,7 @@
 #include "capi/engine/adapters.h"
 #include "capi/engine/byte_sources.h"
 #include "capi/engine/loading.h"
+#include "capi/engine/method.h"
 #include "capi/guard.h"
 #include "capi/handles.h"
 #include "capi/public_structs.h"
@@ -86,6 +87,14 @@ tsr_status* tsr_model_load_adapters(tsr_model* model, const char* path, const ts
   return make_model(out_model, [&]() -> Result<std::shared_ptr<SharedModel>> {
     TSR_RETURN_IF_ERROR(required({{model, "model"}, {path, "path"}}));
     return load_adapters(*model->value, path, options_or_none(options));
+  });
+}
+
+tsr_status* tsr_model_for_method(tsr_model* model, const char* method, const tsr_options* adapters,
+                                 tsr_model** out_model) {
+  return make_model(out_model, [&]() -> Result<std::shared_ptr<SharedModel>> {
+    TSR_RETURN_IF_ERROR(required({{model, "model"}, {method, "method"}}));
+    return model_for_method(model->value, method, options_or_none(adapters));
   });
 }
 

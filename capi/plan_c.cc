@@ -5,6 +5,7 @@
 #include "capi/engine/certificate.h"
 #include "capi/engine/estimate.h"
 #include "capi/engine/explain.h"
+#include "capi/engine/method.h"
 #include "capi/engine/report.h"
 #include "capi/guard.h"
 #include "capi/handles.h"
@@ -34,6 +35,20 @@ tsr_status* tsr_plan_new(tsr_runtime* runtime, tsr_model* model, const tsr_optio
                          plan_model(*runtime->value, *model->value, options ? options->value : Options{}));
     *out_plan = new tsr_plan{std::move(record)};
     return {};
+  });
+}
+
+tsr_status* tsr_plan_methods(tsr_runtime* runtime, tsr_model* model, const tsr_dataset* dataset,
+                             const tsr_options* options, const tsr_options* adapters, tsr_text** out_text) {
+  return guard([&]() -> Status {
+    TSR_RETURN_IF_ERROR(required({{runtime, "runtime"}, {model, "model"}, {out_text, "out_text"}}));
+    const CancelScope scope(runtime->value->cancel_signal());
+    TSR_RETURN_IF_ERROR(runtime->value->check_process());
+    TSR_ASSIGN_OR_RETURN(
+        std::string report,
+        plan_methods(*runtime->value, model->value, dataset ? dataset->value.get() : nullptr,
+                     options ? options->value : Options{}, adapters ? adapters->value : Options{}));
+    return give_text(std::move(report), out_text);
   });
 }
 

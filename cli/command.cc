@@ -111,34 +111,55 @@ void add_adapter_options(CLI::App& command, Adapters& adapters) {
   command.add_option("--lora-alpha", adapters.alpha,
                      "what adapters add counts alpha / rank times (default: the rank)");
   command.add_option("--lora-on", adapters.on,
-                     "weights that get adapters: block.*.q.weight,block.*.v.weight");
+                     "weights that get adapters, by their names or those of Hugging Face's modules: "
+                     "q_proj,v_proj or block.*.q.weight or all-linear or re:EXPRESSION");
+  command.add_option("--lora-exclude", adapters.exclude, "weights that get none, likewise");
+  command.add_option("--lora-layers", adapters.layers, "blocks whose weights get adapters: 0,2,5-7");
   command.add_option("--lora-ranks", adapters.ranks,
-                     "ranks of single weights, the first that matches: block.*.q.weight=4,block.0.*=2");
+                     "ranks of single weights, the first that matches: q_proj=4,block.0.*=2");
   command.add_option("--lora-alphas", adapters.alphas, "alphas of single weights, likewise");
   command.add_flag("--rslora", adapters.rslora, "what adapters add counts alpha / root of the rank times");
   command.add_flag("--dora", adapters.dora, "magnitudes of each output's weight train as well (DoRA)");
+  command.add_option("--lora-init", adapters.init,
+                     "zero (default), or pissa: adapters begin as the principal part of their weights");
+  command.add_option("--lora-dropout", adapters.dropout,
+                     "probability that adapters do not see an input while training (default 0)");
   command.add_option("--lora-also", adapters.also,
-                     "parameters that train in full besides: *norm*,token_embedding");
+                     "parameters that train in full besides: *norm*,token_embedding or embed_tokens,lm_head");
+}
+
+Options adapter_options(const Adapters& adapters) {
+  Options options = make<Options>(tsr_options_new);
+  if (adapters.rank != 0) set(options, "rank", adapters.rank);
+  if (adapters.alpha) set(options, "alpha", *adapters.alpha);
+  if (adapters.dropout) set(options, "dropout", *adapters.dropout);
+  for (const auto& [key, value] : {std::pair("on", &adapters.on), std::pair("exclude", &adapters.exclude),
+                                   std::pair("layers", &adapters.layers), std::pair("ranks", &adapters.ranks),
+                                   std::pair("alphas", &adapters.alphas), std::pair("init", &adapters.init),
+                                   std::pair("also", &adapters.also)})
+    if (!value->empty()) set(options, key, *value);
+  if (adapters.rslora) set(options, "rslora", int64_t{1});
+  if (adapters.dora) set(options, "dora", int64_t{1});
+  return options;
+}
+
+bool has_adapter_options(const Adapters& adapters) {
+  return adapters.alpha || adapters.dropout || adapters.rslora || adapters.dora ||
+         std::ranges::any_of(std::array{&adapters.on, &adapters.exclude, &adapters.layers, &adapters.ranks,
+                                        &adapters.alphas, &adapters.init, &adapters.also},
+                             [](const std::string* text) { return !text->empty(); });
 }
 
 Model adapted(Model model, const Adapters& adapters) {
   if (adapters.rank == 0) {
-    if (adapters.alpha || adapters.rslora || adapters.dora || !adapters.on.empty() ||
-        !adapters.ranks.empty() || !adapters.alphas.empty() || !adapters.also.empty())
-      throw Error(TSR_INVALID_ARGUMENT,
-                  "--lora-alpha, --lora-on, --lora-ranks, --lora-alphas, --rslora, --dora and --lora-also "
-                  "belong to --lora "
-                  "RANK, which is missing");
+    if (has_adapter_options(adapters))
+      throw Error(
+          TSR_INVALID_ARGUMENT,
+          "--lora-alpha, --lora-on, --lora-exclude, --lora-layers, --lora-ranks, --lora-alphas, --lora-init, "
+          "--lora-dropout, --rslora, --dora and --lora-also belong to --lora RANK, which is missing");
     return model;
   }
-  Options options = make<Options>(tsr_options_new);
-  set(options, "rank", adapters.rank);
-  if (adapters.alpha) set(options, "alpha", *adapters.alpha);
-  for (const auto& [key, value] : {std::pair("on", &adapters.on), std::pair("ranks", &adapters.ranks),
-                                   std::pair("alphas", &adapters.alphas), std::pair("also", &adapters.also)})
-    if (!value->empty()) set(options, key, *value);
-  if (adapters.rslora) set(options, "rslora", int64_t{1});
-  if (adapters.dora) set(options, "dora", int64_t{1});
+  const Options options = adapter_options(adapters);
   return make<Model>(tsr_model_add_adapters, model.get(), static_cast<const tsr_options*>(options.get()));
 }
 
@@ -150,14 +171,14 @@ Adapters missing_adapters(const std::string& checkpoint, const Model& model) {
     if (tensor["name"].get<std::string>().ends_with(".lora_a")) return {};
   const Json& adapters = saved["adapters"];
   const auto text_of = [&](const char* key) { return adapters.value(key, std::string()); };
-  return {.rank = adapters["rank"].get<int64_t>(),
-          .alpha = adapters["alpha"].get<double>(),
-          .on = text_of("on"),
-          .ranks = text_of("ranks"),
-          .alphas = text_of("alphas"),
-          .also = text_of("also"),
-          .rslora = text_of("rslora") == "1",
-          .dora = text_of("dora") == "1"};
+  Adapters made;
+  made.rank = adapters["rank"].get<int64_t>();
+  made.alpha = adapters["alpha"].get<double>();
+  if (const std::string dropout = text_of("dropout"); !dropout.empty()) made.dropout = std::stod(dropout);
+  made.on = text_of("on"), made.also = text_of("also"), made.init = text_of("init");
+  made.ranks = text_of("ranks"), made.alphas = text_of("alphas");
+  made.rslora = text_of("rslora") == "1", made.dora = text_of("dora") == "1";
+  return made;
 }
 
 Tokenizer open_tokenizer(const std::string& text) {

@@ -72,10 +72,14 @@ Model open_model(const Common& common, const std::string& text, int64_t seed = 0
 struct Adapters {
   int64_t rank = 0;  // 0: none
   std::optional<double> alpha;
-  std::string on, ranks, alphas, also;
+  std::optional<double> dropout;
+  std::string on, exclude, layers, ranks, alphas, init, also;
   bool rslora = false, dora = false;
 };
 void add_adapter_options(CLI::App& command, Adapters& adapters);
+// Options of tsr_model_add_adapters; without rank where none was given.
+Options adapter_options(const Adapters& adapters);
+bool has_adapter_options(const Adapters& adapters);  // other than the rank
 Model adapted(Model model, const Adapters& adapters);
 // Adapters that the checkpoint's model has and `model` lacks; rank 0: none.
 Adapters missing_adapters(const std::string& checkpoint, const Model& model);

@@ -4,6 +4,7 @@
 #include <sstream>
 
 #include "command.h"
+#include "method.h"
 #include "plan_generate.h"
 #include "plan_serve.h"
 #include "plan_text.h"
@@ -17,8 +18,8 @@ constexpr int64_t kMostPinBytes = int64_t{16} << 20, kMostCertificateBytes = int
 
 struct Arguments : Common {
   Adapters adapters;
-  std::string frozen, model, output, mode = "train", optimizer = "adamw", cluster, features, trace, report,
-                                     pins;
+  std::string trained, frozen, method, model, output, mode = "train", optimizer = "adamw", cluster, features,
+                                                      trace, report, pins;
   std::string certificate, checked, fused_loss, precision, weights;
   std::optional<double> within;
   std::string objective = "latency", kv_budget;
@@ -60,13 +61,19 @@ void print_estimate(const Json& estimate) {
 // Adapters of absent hardware's plans are one of the features.
 std::string with_adapters(const std::string& features, const Adapters& adapters) {
   if (adapters.rank == 0) {
-    if (adapters.alpha || !adapters.on.empty())
-      throw Error(TSR_INVALID_ARGUMENT, "--lora-alpha and --lora-on belong to --lora RANK, which is missing");
+    if (has_adapter_options(adapters))
+      throw Error(TSR_INVALID_ARGUMENT, "options of adapters belong to --lora RANK, which is missing");
     return features;
   }
   if (!adapters.on.empty())
     throw Error(TSR_UNSUPPORTED,
                 "--lora-on: with --cluster, adapters stand beside every product of the blocks");
+  if (!adapters.exclude.empty() || !adapters.layers.empty() || !adapters.ranks.empty() ||
+      !adapters.init.empty() || !adapters.also.empty() || adapters.dora)
+    throw Error(
+        TSR_UNSUPPORTED,
+        "--lora-exclude, --lora-layers, --lora-ranks, --lora-init, --lora-also and --dora: with --cluster, "
+        "adapters of one rank stand beside every product of the blocks and nothing else trains");
   if (adapters.alpha)
     throw Error(TSR_UNSUPPORTED,
                 "--lora-alpha: with --cluster, a factor changes neither the time nor the bytes of a plan; "
@@ -129,8 +136,8 @@ void refuse_idle_options(const CLI::App& command, const Arguments& args, bool tr
     given({"--objective", "--prompt", "--new", "--kv-budget", "--context"},
           "belongs to --mode generate, and this is train");
   else
-    given({"--seq", "--optimizer", "--frozen", "--fused-loss", "--trace", "--features", "--within",
-           "--certificate"},
+    given({"--seq", "--optimizer", "--method", "--trained", "--frozen", "--fused-loss", "--trace",
+           "--features", "--within", "--certificate"},
           "belongs to --mode train, and this is generate");
   if (!train && cluster) {
     given({"--lora"}, "with --cluster adapters are planned for training alone");
@@ -142,9 +149,10 @@ void refuse_idle_options(const CLI::App& command, const Arguments& args, bool tr
 
 Json plan_serving(const CLI::App& command, const Arguments& args) {
   for (const char* name :
-       {"--cluster",  "--seq",    "--batch",       "--optimizer", "--frozen",  "--fused-loss", "--trace",
-        "--features", "--within", "--certificate", "--objective", "--prompt",  "--new",        "--kv-budget",
-        "--pins",     "--out",    "--report",      "--plan",      "--measure", "--tune"})
+       {"--cluster",   "--seq",        "--batch",   "--optimizer", "--method", "--trained",
+        "--frozen",    "--fused-loss", "--trace",   "--features",  "--within", "--certificate",
+        "--objective", "--prompt",     "--new",     "--kv-budget", "--pins",   "--out",
+        "--report",    "--plan",       "--measure", "--tune"})
     if (command.count(name) > 0)
       throw Error(TSR_INVALID_ARGUMENT, std::string(name) + ": belongs to another mode, and this is serve");
   const Runtime runtime = open_runtime(args);
@@ -270,7 +278,12 @@ void register_plan(CLI::App& app) {
                    "tensor parallelism and smallest micro-batches is taken (default 0.02; 0: the fastest)")
       ->needs("--cluster")
       ->check(CLI::Range(0.0, 1.0));
+  add_method(*command, args->method);
+  command->get_option("--method")->excludes("--cluster");
   add_adapter_options(*command, args->adapters);
+  command
+      ->add_option("--trained", args->trained, "train: parameters that train, all others do not: block.1.*")
+      ->excludes("--cluster");
   command
       ->add_option("--frozen", args->frozen,
                    "train: parameters to leave untrained: block.0.*,token_embedding")
@@ -371,23 +384,33 @@ void register_plan(CLI::App& app) {
       return;
     }
     const Runtime runtime = open_runtime(*args);
-    const Model model = adapted(open_model(*args, args->model), args->adapters);
-    Options options = make<Options>(tsr_options_new);
-    set_placement(options, *args);
+    Model model = open_model(*args, args->model);
+    if (args->method.empty()) model = adapted(std::move(model), args->adapters);
+    const auto made_options = [&] {
+      Options options = make<Options>(tsr_options_new);
+      set_placement(options, *args);
+      if (!args->pins.empty()) set(options, "pins", read_file(args->pins, kMostPinBytes));
+      if (!args->precision.empty()) set(options, "precision", args->precision);
+      if (!args->weights.empty()) set(options, "weights", args->weights);
+      if (args->mode == "train") {
+        set(options, "batch", args->batch);
+        if (args->seq != 0) set(options, "seq", args->seq);
+        set(options, "optimizer", args->optimizer);
+        if (!args->trained.empty()) set(options, "trained", args->trained);
+        if (!args->frozen.empty()) set(options, "frozen", args->frozen);
+        if (!args->fused_loss.empty()) set(options, "fused_loss", args->fused_loss);
+        if (!args->trace.empty()) set(options, "trace", int64_t{1});
+      } else if (args->context != 0) {
+        set(options, "context", args->context);
+      }
+      return options;
+    };
+    Json methods;
+    if (!args->method.empty())
+      model =
+          model_for_method(runtime, model, nullptr, made_options(), args->method, args->adapters, methods);
+    const Options options = made_options();
     set(options, "mode", args->mode);
-    if (!args->pins.empty()) set(options, "pins", read_file(args->pins, kMostPinBytes));
-    if (!args->precision.empty()) set(options, "precision", args->precision);
-    if (!args->weights.empty()) set(options, "weights", args->weights);
-    if (args->mode == "train") {
-      set(options, "batch", args->batch);
-      if (args->seq != 0) set(options, "seq", args->seq);
-      set(options, "optimizer", args->optimizer);
-      if (!args->frozen.empty()) set(options, "frozen", args->frozen);
-      if (!args->fused_loss.empty()) set(options, "fused_loss", args->fused_loss);
-      if (!args->trace.empty()) set(options, "trace", int64_t{1});
-    } else if (args->context != 0) {
-      set(options, "context", args->context);
-    }
     const Plan plan = make_plan(*args, runtime, model, options);
     if (!args->trace.empty())
       write_file(args->trace, text(tsr_plan_trace, static_cast<const tsr_plan*>(plan.get())));
@@ -396,6 +419,8 @@ void register_plan(CLI::App& app) {
       write_file(args->report, text(tsr_plan_page, static_cast<const tsr_plan*>(plan.get())));
     Json info = Json::parse(text(tsr_plan_info, static_cast<const tsr_plan*>(plan.get())));
     Json explanation = Json::parse(text(tsr_plan_explain, static_cast<const tsr_plan*>(plan.get())));
+    if (!methods.is_null()) info["methods"] = methods;
+    if (!args->json && !methods.is_null()) std::cout << methods_text(methods) << '\n';
     if (!args->json) return print_plan(info, explanation, args->mode == "train");
     info["explanation"] = std::move(explanation);
     print_json(info);

@@ -9,6 +9,7 @@
 #include "data_options.h"
 #include "held_out.h"
 #include "interruptible.h"
+#include "method.h"
 #include "progress.h"
 #include "run_checkpoints.h"
 #include "run_recorder.h"
@@ -20,8 +21,8 @@ namespace cli {
 namespace {
 
 struct Arguments : Common {
-  std::string model, output, resume, init, checkpoint, frozen, trace, offload_folder, precision, weights,
-      fused_loss;
+  std::string model, method, output, resume, init, checkpoint, trained, frozen, trace, offload_folder,
+      precision, weights, fused_loss;
   int64_t steps = 100;
   DataOptions data;
   RunFiles files;
@@ -69,6 +70,7 @@ Options trainer_options(const Arguments& args) {
   if (!args.weights.empty()) set(options, "weights", args.weights);
   if (!args.fused_loss.empty()) set(options, "fused_loss", args.fused_loss);
   set(options, "loss_scaling", args.loss_scaling);
+  if (!args.trained.empty()) set(options, "trained", args.trained);
   if (!args.frozen.empty()) set(options, "frozen", args.frozen);
   set(options, "eval_batches", args.eval_batches);
   if (!args.trace.empty()) set(options, "trace", int64_t{1});
@@ -166,6 +168,8 @@ void train(const CLI::App& command, const Arguments& args) {
   check_output(args.files.report);
   RunCheckpoints checkpoints(every > 0 ? checkpoint : "", args.keep, held_out.keeps_best());
 
+  if (args.method == "auto" && !args.resume.empty())
+    throw Error(TSR_INVALID_ARGUMENT, "--method auto with --resume: wanted the method that was chosen then");
   const Runtime runtime = open_runtime(args);
   Model given = open_model(args, args.model, args.seed);
   const std::string resumed = args.resume.empty() ? "" : resume_folder(args.resume);
@@ -176,10 +180,16 @@ void train(const CLI::App& command, const Arguments& args) {
       std::cerr << "adapters of rank " << adapters.rank << ", as the checkpoint has them (--lora "
                 << adapters.rank << ")\n";
   }
-  const Model model = adapted(std::move(given), adapters);
-  output.check_model(model);
+  Model model = args.method.empty() ? adapted(std::move(given), adapters) : std::move(given);
   const Dataset dataset = open_data(args, args.data, model, args.model);
   say_what_is_learnt(args, args.data, dataset);
+  Json methods;
+  if (!args.method.empty()) {
+    model = model_for_method(runtime, model, dataset.get(), trainer_options(args), args.method, adapters,
+                             methods);
+    if (!is_quiet(args)) std::cerr << methods_text(methods);
+  }
+  output.check_model(model);
   const Options options = trainer_options(args);
   const Trainer trainer = make_interruptible<Trainer>(tsr_trainer_new, runtime, model.get(),
                                                       static_cast<const tsr_dataset*>(dataset.get()),
@@ -195,8 +205,7 @@ void train(const CLI::App& command, const Arguments& args) {
   if (!is_quiet(args))
     std::cerr << "plan " << before["plan"]["strategy"].get<std::string>() << "; "
               << bytes_text(before["devices"][0]["arena_bytes"]["predicted"].get<int64_t>())
-              << offloaded_text(before["devices"][0]) << " on "
-              << before["devices"].size() << " device(s)"
+              << offloaded_text(before["devices"][0]) << " on " << before["devices"].size() << " device(s)"
               << (done > 0 ? "; resumed at step " + std::to_string(done) : "") << '\n';
 
   if (!resumed.empty() && !is_quiet(args)) {
@@ -323,6 +332,7 @@ void train(const CLI::App& command, const Arguments& args) {
        {std::pair("metrics", args.files.metrics), std::pair("tensorboard", args.files.tensorboard),
         std::pair("report", args.files.report)})
     if (!path.empty()) result[key] = path;
+  if (!methods.is_null()) result["methods"] = methods;
 
   if (!output.is_empty()) {
     name_checkpoint([&] { output.write(args, trainer, model); });
@@ -356,6 +366,7 @@ void register_train(CLI::App& app) {
       "model's file)\n"
       "  tessera train model.tsr --data text.txt --eval-fraction 0.1 --eval-every 20 --patience 3 --keep 2 "
       "--out tuned.tsr\n"
+      "  tessera train model.tsr --data text.txt --method auto --memory-limit 8GiB --out tuned.tsr\n"
       "  tessera train model.tsr --data chats.jsonl --seq 1024 --packing bfd --lora 8 --out adapted.tsr   "
       "(first: "
       "tessera data)\n"
@@ -409,7 +420,10 @@ void register_train(CLI::App& app) {
       "--fused-loss", args->fused_loss,
       "on, off or auto: output head and loss together, without holding the logits (default: auto)");
   command->add_option("--dropout", args->dropout, "probability for every dropout of the model");
+  command->add_option("--trained", args->trained,
+                      "parameters that train, all others do not: block.1*,*norm* (default: all that can)");
   command->add_option("--frozen", args->frozen, "parameters to leave untrained: block.0.*,token_embedding");
+  add_method(*command, args->method);
   add_adapter_options(*command, args->adapters);
   command
       ->add_option("--eval-fraction", args->data.eval_fraction,

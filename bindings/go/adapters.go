@@ -3,9 +3,20 @@ package tessera
 import "tessera.dev/tessera/raw"
 
 // WithAdapters gives a model with new low-rank adapters, which alone train; it computes what m does, whose values it
-// shares. Options: rank, alpha, on, ranks, alphas, rslora, dora, also.
+// shares. Options: rank, alpha, on, exclude, layers, ranks, alphas, rslora, dora, init, dropout, also.
 func (m *Model) WithAdapters(options Options) (*Model, error) {
 	return newModel((*handle)(m).holdWith(raw.Tsr_model_free, options, raw.Tsr_model_add_adapters))
+}
+
+// ForMethod gives the model of a method of training, "full", "lora" or "qlora:TYPE", of which PlanMethods tells what they need;
+// adapters are the options of WithAdapters.
+func (m *Model) ForMethod(method string, adapters Options) (*Model, error) {
+	if err := noNUL("method", method); err != nil {
+		return nil, err
+	}
+	return newModel((*handle)(m).holdWith(raw.Tsr_model_free, adapters, func(c, o uintptr, out *uintptr) uintptr {
+		return raw.Tsr_model_for_method(c, method, o, out)
+	}))
 }
 
 // LoadAdapters gives a model with the adapters of a file that others made for m: a folder that PEFT wrote, or a GGUF adapter.

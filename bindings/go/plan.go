@@ -21,6 +21,33 @@ func NewPlan(r *Runtime, model *Model, options Options) (*Plan, error) {
 	}))
 }
 
+// PlanMethods is JSON: what could train of a model, the richest first, in how many bytes, and the first that fits, for
+// Model.ForMethod. options are those of NewTrainer and method, adapters those of Model.WithAdapters; dataset may be nil.
+func PlanMethods(ctx context.Context, r *Runtime, model *Model, dataset *Dataset, options, adapters Options) (report string, err error) {
+	c, done := (*handle)(r).use()
+	defer done()
+	m, modelDone := (*handle)(model).use()
+	defer modelDone()
+	d, datasetDone, err := (*handle)(dataset).optional("dataset")
+	defer datasetDone()
+	if err != nil {
+		return "", err
+	}
+	err = until(ctx, r.Cancel, func() (failed error) {
+		err := adapters.with(func(a uintptr) uintptr {
+			report, failed = textWith(options, func(o uintptr, out *uintptr) uintptr {
+				return raw.Tsr_plan_methods(c, m, d, o, a, out)
+			})
+			return 0
+		})
+		if err != nil {
+			return err
+		}
+		return failed
+	})
+	return report, err
+}
+
 // NewPlanContext is NewPlan in steps: it shows progress, and ends with the context.
 func NewPlanContext(ctx context.Context, r *Runtime, model *Model, options Options, progress func(done float64)) (*Plan, error) {
 	c, done := (*handle)(r).use()

@@ -3,11 +3,13 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <map>
+#include <set>
 #include <system_error>
 
-#include "capi/engine/rewrite.h"
+#include "capi/engine/adapter_start.h"
+#include "capi/engine/weight_selector.h"
 #include "graph/base/text.h"
-#include "graph/base/wildcard.h"
 #include "graph/transform/adapters.h"
 #include "graph/transform/weight_storage.h"
 #include "serialize/adapters/adapter_file.h"
@@ -27,11 +29,11 @@ Status refuse(std::string message) {
   return Status(StatusCode::kInvalidArgument, "adapters: " + std::move(message));
 }
 
-// "block.*.q.weight=8,block.0.*=4": a number for each name; of several patterns that match the first counts.
+// "block.*.q.weight=8,down_proj=4": a number for each name; of several patterns that match the first counts.
 class Numbers {
  public:
-  static Result<Numbers> parse(const std::string& text, std::string_view option, const Graph& graph,
-                               std::span<const TensorId> weights) {
+  static Result<Numbers> parse(const std::string& text, std::string_view option,
+                               const WeightSelector& selector, std::span<const TensorId> weights) {
     Numbers made;
     if (trim(text).empty()) return made;
     for (const std::string& part : split(text, ',')) {
@@ -41,20 +43,72 @@ class Numbers {
       if (!number)
         return refuse(format("{} has '{}', wanted NAME=NUMBER, with '*' for any characters", option, part));
       const std::string pattern(trim(std::string_view(part).substr(0, at)));
-      TSR_RETURN_IF_ERROR(matching_parameters(graph, pattern, weights, option).status());
-      made.numbers_.emplace_back(pattern, *number);
+      TSR_ASSIGN_OR_RETURN(const std::vector<TensorId> chosen, selector.select(pattern, weights, option));
+      for (const TensorId id : chosen) made.numbers_.emplace(id, *number);
     }
     return made;
   }
-  std::optional<double> of(std::string_view name) const {
-    for (const auto& [pattern, number] : numbers_)
-      if (matches_wildcard(pattern, name)) return number;
-    return std::nullopt;
+  std::optional<double> of(TensorId weight) const {
+    const auto found = numbers_.find(weight);
+    return found == numbers_.end() ? std::nullopt : std::optional(found->second);
   }
 
  private:
-  std::vector<std::pair<std::string, double>> numbers_;
+  std::map<TensorId, double> numbers_;
 };
+
+// "0,2,5-7": numbers of blocks.
+Result<std::set<int64_t>> parse_layers(const std::string& text) {
+  std::set<int64_t> layers;
+  for (const std::string& part : split(text, ',')) {
+    const std::string_view word = trim(part);
+    const size_t at = word.find('-');
+    const std::optional<int64_t> first = parse_i64(trim(word.substr(0, at))),
+                                 last = at == word.npos ? first : parse_i64(trim(word.substr(at + 1)));
+    constexpr int64_t kMost = 1 << 20;
+    if (!first || !last || *first < 0 || *last < *first || *last > kMost)
+      return refuse(format("layers has '{}', wanted numbers of blocks, as in 0,2,5-7", part));
+    for (int64_t layer = *first; layer <= *last; ++layer) layers.insert(layer);
+  }
+  return layers;
+}
+
+// N of "block.N.q.weight".
+std::optional<int64_t> layer_of(std::string_view name) {
+  constexpr std::string_view kBlock = "block.";
+  if (!name.starts_with(kBlock)) return std::nullopt;
+  name.remove_prefix(kBlock.size());
+  return parse_i64(name.substr(0, name.find('.')));
+}
+
+Result<std::vector<TensorId>> keep_layers(const Graph& graph, const std::vector<TensorId>& weights,
+                                          const std::string& text) {
+  TSR_ASSIGN_OR_RETURN(const std::set<int64_t> layers, parse_layers(text));
+  std::vector<TensorId> kept;
+  std::set<int64_t> found;
+  for (const TensorId id : weights)
+    if (const std::optional<int64_t> layer = layer_of(graph.tensor(id).name);
+        layer && layers.contains(*layer))
+      kept.push_back(id), found.insert(*layer);
+  for (const int64_t layer : layers)
+    if (!found.contains(layer))
+      return Status(StatusCode::kNotFound,
+                    format("adapters: layers has {}, and no chosen weight is of block {}", layer, layer));
+  return kept;
+}
+
+// What the option `on` names: among the matrices of the blocks, then among the others, as the head and tables.
+Result<std::vector<TensorId>> chosen_weights(const Graph& graph, const WeightSelector& selector,
+                                             const std::string& on) {
+  const std::vector<TensorId> usual = adaptable_weights(graph);
+  if (trim(on).empty()) return usual;
+  Result<std::vector<TensorId>> chosen = selector.select(on, usual, "adapters");
+  if (chosen.ok() || chosen.status().code() != StatusCode::kNotFound) return chosen;
+  std::vector<TensorId> all;
+  for (const TensorId id : graph.tensors_of_kind(TensorKind::kParameter))
+    if (graph.type(id).shape.rank() == 2) all.push_back(id);
+  return selector.select(on, all, "adapters");
+}
 
 // Names of parameters that train and are no adapters.
 std::vector<std::string> trained_besides(const Graph& adapted) {
@@ -162,22 +216,25 @@ HostTensor with_magnitudes(const HostTensor& weight, const HostTensor& magnitude
 
 // Adds in double, one row at a time; W has rows as it is stored.
 template <class T>
-HostTensor merged(const HostTensor& weight, const HostTensor& a, const HostTensor& b, const Adapter& it) {
-  // W [R, S] += factor * left [R, r] right [r, S]; of a table right is stored [S, r].
-  const HostTensor& left = it.transposed ? b : a;
-  const HostTensor& right = it.transposed ? a : b;
+HostTensor merged(const HostTensor& weight, const std::vector<HostTensor>& pairs, const Adapter& it) {
   const auto rows = static_cast<size_t>(weight.type.shape[0]);
   const auto columns = static_cast<size_t>(weight.type.shape[1]);
-  const auto rank = static_cast<size_t>(left.type.shape[1]);
-  const auto w = weight.as<T>(), l = left.as<T>(), r = right.as<T>();
+  const auto rank = static_cast<size_t>(it.rank);
+  const auto w = weight.as<T>();
   std::vector<T> values(w.begin(), w.end());
   std::vector<double> row(columns);
   for (size_t i = 0; i < rows; ++i) {
     std::fill(row.begin(), row.end(), 0.0);
-    for (size_t k = 0; k < rank; ++k)
-      for (size_t j = 0; j < columns; ++j)
-        row[j] += static_cast<double>(l[i * rank + k]) *
-                  static_cast<double>(r[it.is_table ? j * rank + k : k * columns + j]);
+    double sign = 1;
+    for (size_t pair = 0; pair < pairs.size(); pair += 2, sign = -1) {
+      // W [R, S] += factor * left [R, r] right [r, S]; of a table right is stored [S, r].
+      const auto l = pairs[pair + (it.transposed ? 1 : 0)].as<T>(),
+                 r = pairs[pair + (it.transposed ? 0 : 1)].as<T>();
+      for (size_t k = 0; k < rank; ++k)
+        for (size_t j = 0; j < columns; ++j)
+          row[j] += sign * static_cast<double>(l[i * rank + k]) *
+                    static_cast<double>(r[it.is_table ? j * rank + k : k * columns + j]);
+    }
     for (size_t j = 0; j < columns; ++j) {
       T& value = values[i * columns + j];
       value = static_cast<T>(static_cast<double>(value) + it.factor * row[j]);
@@ -194,35 +251,44 @@ HostTensor sum_of(const HostTensor& x, const HostTensor& y, double factor) {
   return HostTensor::copy_of<T>(x.type, values);
 }
 
-}  // namespace
-
-Result<std::shared_ptr<SharedModel>> add_adapters(const SharedModel& model, const Options& options) {
+Result<std::shared_ptr<SharedModel>> added_adapters(const SharedModel& model, const Options& options,
+                                                    bool with_values) {
   OptionReader reader(options, "adapters");
   AdapterOptions adapters;
   adapters.rank = reader.i64("rank", 16, 1, int64_t{1} << 20);
   adapters.alpha = reader.f64("alpha", 0, 0, 1e9);
-  const std::string on = reader.text("on"), ranks = reader.text("ranks"), alphas = reader.text("alphas"),
-                    also = reader.text("also");
+  const std::string on = reader.text("on"), exclude = reader.text("exclude"), layers = reader.text("layers"),
+                    ranks = reader.text("ranks"), alphas = reader.text("alphas"), also = reader.text("also");
+  const bool has_start = reader.choice("init", "zero", {"zero", "pissa"}) == "pissa";
+  const double dropout = reader.f64("dropout", 0, 0, 0.999);
   const bool by_root = reader.flag("rslora", false), has_magnitudes = reader.flag("dora", false);
   TSR_RETURN_IF_ERROR(reader.finish());
   Model made = model.snapshot();
   TSR_ASSIGN_OR_RETURN(const LogicalGraph base, with_logical_weights(made.graph));
-  std::vector<TensorId> weights = adaptable_weights(base.graph);
-  if (!trim(on).empty()) {
-    TSR_ASSIGN_OR_RETURN(weights, matching_parameters(base.graph, on, weights, "adapters"));
+  const WeightSelector selector(made, base.graph);
+  TSR_ASSIGN_OR_RETURN(std::vector<TensorId> weights, chosen_weights(base.graph, selector, on));
+  if (!trim(layers).empty()) {
+    TSR_ASSIGN_OR_RETURN(weights, keep_layers(base.graph, weights, layers));
   }
-  TSR_ASSIGN_OR_RETURN(const Numbers own_ranks, Numbers::parse(ranks, "ranks", base.graph, weights));
-  TSR_ASSIGN_OR_RETURN(const Numbers own_alphas, Numbers::parse(alphas, "alphas", base.graph, weights));
+  if (!trim(exclude).empty()) {
+    TSR_ASSIGN_OR_RETURN(const std::vector<TensorId> out, selector.select(exclude, weights, "exclude"));
+    std::erase_if(weights, [&](TensorId id) { return std::ranges::find(out, id) != out.end(); });
+  }
+  TSR_ASSIGN_OR_RETURN(const Numbers own_ranks, Numbers::parse(ranks, "ranks", selector, weights));
+  TSR_ASSIGN_OR_RETURN(const Numbers own_alphas, Numbers::parse(alphas, "alphas", selector, weights));
   std::vector<AdapterPlacement> placements;
   for (const TensorId weight : weights) {
     const std::string& name = base.graph.tensor(weight).name;
-    const double rank = own_ranks.of(name).value_or(static_cast<double>(adapters.rank));
-    const double alpha = own_alphas.of(name).value_or(adapters.alpha);
+    const double rank = own_ranks.of(weight).value_or(static_cast<double>(adapters.rank));
+    const double alpha = own_alphas.of(weight).value_or(adapters.alpha);
     if (!(rank >= 1 && rank <= int64_t{1} << 20) || rank != std::floor(rank))
       return refuse(format("ranks: {} for '{}', wanted a whole number from 1", rank, name));
     if (!(alpha >= 0)) return refuse(format("alphas: {} for '{}', wanted 0 or more", alpha, name));
-    AdapterPlacement placement{
-        .weight = weight, .rank = static_cast<int64_t>(rank), .has_magnitude = has_magnitudes};
+    AdapterPlacement placement{.weight = weight,
+                               .rank = static_cast<int64_t>(rank),
+                               .has_magnitude = has_magnitudes,
+                               .has_start = has_start,
+                               .dropout = dropout};
     if (alpha != 0) placement.factor = alpha / (by_root ? std::sqrt(rank) : rank);
     if (alpha == 0 && by_root) placement.factor = std::sqrt(rank);
     TSR_RETURN_IF_ERROR(check_new_adapter(base.graph, placement));
@@ -230,20 +296,34 @@ Result<std::shared_ptr<SharedModel>> add_adapters(const SharedModel& model, cons
   }
   TSR_ASSIGN_OR_RETURN(Graph adapted, with_adapters(base.graph, placements));
   if (!trim(also).empty()) {
-    std::vector<TensorId> others;
-    for (const TensorId id : adapted.tensors_of_kind(TensorKind::kParameter))
-      if (!is_adapter_name(adapted.tensor(id).name)) others.push_back(id);
-    TSR_ASSIGN_OR_RETURN(others, matching_parameters(adapted, also, others, "also"));
-    for (const TensorId id : others) adapted.set_trainable(id, true);
+    const std::vector<TensorId> all = base.graph.tensors_of_kind(TensorKind::kParameter);
+    TSR_ASSIGN_OR_RETURN(const std::vector<TensorId> others, selector.select(also, all, "also"));
+    for (const TensorId id : others)
+      adapted.set_trainable(*adapted.find_tensor(base.graph.tensor(id).name), true);
   }
-  if (has_magnitudes)  // at first the norms of the weights
+  if (has_magnitudes && with_values)  // at first the norms of the weights
     for (const Adapter& it : find_adapters(adapted)) {
       TSR_ASSIGN_OR_RETURN(HostTensor weight, model.read_uncached(it.weight, model.seed()));
       TSR_ASSIGN_OR_RETURN(weight, widen_weight(weight));
       made.parameters.insert_or_assign(it.magnitude, norms_of(weight, it.transposed));
     }
+  if (has_start && with_values)
+    TSR_RETURN_IF_ERROR(set_adapter_starts(
+        made, find_adapters(adapted),
+        [&](const std::string& name) { return model.read_uncached(name, model.seed()); }, true));
   const std::vector<std::string> trained = trained_besides(adapted);
   return finish_adapted(std::move(made), model, std::move(adapted), base.stored, trained);
+}
+
+}  // namespace
+
+Result<std::shared_ptr<SharedModel>> add_adapters(const SharedModel& model, const Options& options) {
+  return added_adapters(model, options, true);
+}
+
+Result<std::shared_ptr<SharedModel>> add_adapters_without_values(const SharedModel& model,
+                                                                 const Options& options) {
+  return added_adapters(model, options, false);
 }
 
 Result<std::shared_ptr<SharedModel>> load_adapters(const SharedModel& model, const std::string& path,
@@ -266,7 +346,9 @@ Result<std::shared_ptr<SharedModel>> load_adapters(const SharedModel& model, con
                           .factor = weight.factor,
                           .a = weight.a,
                           .has_bias = weight.has_bias,
-                          .has_magnitude = weight.has_magnitude});
+                          .has_magnitude = weight.has_magnitude,
+                          .has_start = weight.has_start,
+                          .dropout = weight.dropout});
   Graph adapted = base.graph;
   if (placements.empty()) {
     for (const TensorId id : adapted.tensors_of_kind(TensorKind::kParameter))
@@ -282,6 +364,13 @@ Result<std::shared_ptr<SharedModel>> load_adapters(const SharedModel& model, con
     if (!is_adapter_name(name)) replaced.push_back(name);
     made.parameters.insert_or_assign(name, std::move(value));
   }
+  if (std::ranges::any_of(placements, &AdapterPlacement::has_start)) {
+    const auto read = [&](const std::string& name) -> Result<HostTensor> {
+      const auto own = made.parameters.find(name);
+      return own != made.parameters.end() ? own->second : model.read_uncached(name, model.seed());
+    };
+    TSR_RETURN_IF_ERROR(set_adapter_starts(made, find_adapters(adapted), read, false));
+  }
   return finish_adapted(std::move(made), model, std::move(adapted), base.stored, replaced);
 }
 
@@ -293,6 +382,8 @@ std::optional<AdapterSummary> adapter_summary(const Graph& graph) {
   AdapterSummary summary;
   summary.rslora = scales_by_root(all);
   summary.dora = std::ranges::all_of(all, [](const Adapter& it) { return !it.magnitude.empty(); });
+  summary.has_start = std::ranges::any_of(all, [](const Adapter& it) { return !it.a0.empty(); });
+  for (const Adapter& it : all) summary.dropout = std::max(summary.dropout, it.dropout);
   const auto alpha_of = [&](const Adapter& it) { return nice_alpha(it, summary.rslora); };
   summary.rank = all[0].rank;
   summary.alpha = alpha_of(all[0]);
@@ -314,6 +405,8 @@ std::vector<std::pair<std::string, std::string>> AdapterSummary::more() const {
   if (!alphas.empty()) options.emplace_back("alphas", alphas);
   if (rslora) options.emplace_back("rslora", "1");
   if (dora) options.emplace_back("dora", "1");
+  if (has_start) options.emplace_back("init", "pissa");
+  if (dropout > 0) options.emplace_back("dropout", to_text(dropout));
   if (!also.empty()) options.emplace_back("also", also);
   return options;
 }
@@ -330,14 +423,17 @@ Result<std::shared_ptr<SharedModel>> merge_adapters(const SharedModel& model) {
     if (logical.stored.erase(it.weight) > 0) {
       TSR_ASSIGN_OR_RETURN(weight, widen_weight(weight));
     }
-    TSR_ASSIGN_OR_RETURN(const HostTensor a, model.read_uncached(it.a, model.seed()));
-    TSR_ASSIGN_OR_RETURN(const HostTensor b, model.read_uncached(it.b, model.seed()));
+    std::vector<HostTensor> pairs;  // a and b, then those of the start
+    for (const std::string& name : {it.a, it.b, it.a0, it.b0}) {
+      if (name.empty()) continue;
+      TSR_ASSIGN_OR_RETURN(pairs.emplace_back(), model.read_uncached(name, model.seed()));
+    }
     const DType dtype = weight.type.dtype;
     if (dtype != DType::kF32 && dtype != DType::kF64)
       return Status(StatusCode::kUnsupported,
                     format("merge: '{}' is {}, wanted f32 or f64", it.weight, to_text(weight.type)));
-    made.parameters.insert_or_assign(
-        it.weight, dtype == DType::kF32 ? merged<float>(weight, a, b, it) : merged<double>(weight, a, b, it));
+    made.parameters.insert_or_assign(it.weight, dtype == DType::kF32 ? merged<float>(weight, pairs, it)
+                                                                     : merged<double>(weight, pairs, it));
     if (!it.magnitude.empty()) {
       TSR_ASSIGN_OR_RETURN(const HostTensor magnitude, model.read_uncached(it.magnitude, model.seed()));
       HostTensor& whole = made.parameters.at(it.weight);
@@ -356,7 +452,8 @@ Result<std::shared_ptr<SharedModel>> merge_adapters(const SharedModel& model) {
                                                        : sum_of<double>(bias, added, it.factor));
   }
   for (const Adapter& it : all)
-    for (const std::string& name : {it.a, it.b, it.bias, it.magnitude}) made.parameters.erase(name);
+    for (const std::string& name : {it.a, it.b, it.a0, it.b0, it.bias, it.magnitude})
+      made.parameters.erase(name);
   TSR_ASSIGN_OR_RETURN(const Graph plain, without_adapters(logical.graph));
   TSR_ASSIGN_OR_RETURN(made.graph, with_stored_weights(plain, {.types = logical.stored}));
   return shared_from(std::move(made), model);

@@ -12,9 +12,12 @@
 
 namespace tessera {
 
-// Options rank, alpha, on, ranks, alphas, rslora, dora, also (tessera.h). The result shares the values of `model`, which stays
+// Options rank, alpha, on, exclude, layers, ranks, alphas, rslora, dora, init, dropout, also (tessera.h). The result shares the values of `model`, which stays
 // as it is.
 Result<std::shared_ptr<SharedModel>> add_adapters(const SharedModel& model, const Options& options);
+// The same for plans alone: what adapters begin as is not computed, and no value is read.
+Result<std::shared_ptr<SharedModel>> add_adapters_without_values(const SharedModel& model,
+                                                                 const Options& options);
 
 // Adds the adapters of a file: a PEFT folder, the adapter_model.safetensors in it, or a GGUF adapter. There are no options yet.
 Result<std::shared_ptr<SharedModel>> load_adapters(const SharedModel& model, const std::string& path,
@@ -27,6 +30,8 @@ struct AdapterSummary {
   std::string on;  // names of the weights, comma-separated
   bool rslora = false, dora = false;
   std::string ranks, alphas;  // of weights that have others: "block.0.q.weight=4,..."
+  bool has_start = false;     // init pissa
+  double dropout = 0;
   std::string also;           // names of other parameters that train, comma-separated
 
   // The members other than rank, alpha and on that are not at their defaults: names and texts of options.

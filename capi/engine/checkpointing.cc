@@ -42,7 +42,7 @@ constexpr std::string_view kBasePath = "base_path";
 constexpr std::string_view kNote = "note.";  // before the keys of a caller's notes
 constexpr std::string_view kRank = "adapter_rank", kAlpha = "adapter_alpha", kOn = "adapter_on";
 // Further options of adapters, AdapterSummary::more, after "adapter_".
-constexpr std::string_view kMoreOptions[] = {"ranks", "alphas", "rslora", "dora", "also"};
+constexpr std::string_view kMoreOptions[] = {"ranks", "alphas", "rslora", "dora", "init", "dropout", "also"};
 
 std::string value_of(const CheckpointInfo& info, std::string_view key) {
   const auto found = info.values.find(std::string(key));

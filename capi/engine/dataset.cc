@@ -30,6 +30,11 @@ Result<std::string> Dataset::example_json(int64_t) const {
                 "the dataset is not made of examples of a file of training data");
 }
 
+std::optional<SegmentUse> segments_of(Dataset::Layout layout) {
+  if (layout == Dataset::Layout::kWhole) return std::nullopt;
+  return layout == Dataset::Layout::kPacked ? SegmentUse::kDocuments : SegmentUse::kPadding;
+}
+
 Status check_dataset_options(const std::string& path, const Options& options) {
   return holds_rows(path, options) ? read_data_settings(path, options).status()
                                    : TextDataset::check_options(options);

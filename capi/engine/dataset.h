@@ -4,12 +4,14 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 
 #include "capi/engine/options.h"
 #include "capi/engine/sample_order.h"
+#include "graph/transform/embedding.h"
 #include "serialize/tokenizer/tokenizer.h"
 
 namespace tessera {
@@ -56,6 +58,9 @@ class Dataset {
   Layout layout_ = Layout::kWhole;
   SampleOrder order_;
 };
+
+// What attention has to be told for rows of that layout.
+std::optional<SegmentUse> segments_of(Dataset::Layout layout);
 
 // The dataset of a file: rows of training data where its name ends so (.jsonl, .ndjson) or an option says so ("kind",
 // "files"), else a text.

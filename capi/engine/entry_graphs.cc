@@ -144,6 +144,7 @@ Result<LogicalGraph> with_loss_of(const Graph& given, bool language_model, std::
   if (has_op(forward, "dropout") && settings.dropout >= 0) {
     TSR_ASSIGN_OR_RETURN(with_loss, with_dropout(forward, settings.dropout));
   }
+  TSR_RETURN_IF_ERROR(train_only(with_loss, settings.trained));
   TSR_RETURN_IF_ERROR(freeze(with_loss, settings.frozen));
   if (language_model) {
     const std::string_view purpose = loss ? "training in parts" : "training on a dataset";

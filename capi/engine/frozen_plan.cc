@@ -49,7 +49,7 @@ Result<Parts> parts_of(const Graph& step, const Plan& plan, const Cluster& clust
 std::vector<TensorId> values_of_model(const Graph& step, std::map<TensorId, TensorId>& joined) {
   std::set<std::string> names;
   for (const Adapter& adapter : find_adapters(step))
-    names.insert({adapter.a, adapter.b, adapter.bias, adapter.magnitude});
+    names.insert({adapter.a, adapter.b, adapter.a0, adapter.b0, adapter.bias, adapter.magnitude});
   std::set<TensorId> beside, scaled;
   std::vector<TensorId> values;
   for (const Node& node : step.nodes()) {
@@ -60,6 +60,10 @@ std::vector<TensorId> values_of_model(const Graph& step, std::map<TensorId, Tens
     // With a magnitude the bias follows; without adapters it is the matmul's.
     if (node.op->name == "add_bias" && scaled.contains(node.inputs[0])) {
       joined[node.outputs[0]] = joined[node.inputs[0]];
+      continue;
+    }
+    if (is_adapter_dropout(node)) {
+      beside.insert(node.outputs.begin(), node.outputs.end());
       continue;
     }
     if (!reads) {
@@ -178,7 +182,7 @@ std::vector<std::string> frozen_plan_reasons(const Graph& forward, bool language
   Result<Graph> whole = without_adapters(logical->graph);  // all parameters trainable
   if (!whole.ok()) return {};
   TrainerSettings full = finalized(settings, *devices);
-  full.frozen.clear();
+  full.trained.clear(), full.frozen.clear();
   full.compute.trace = false;
   full.fused_loss = has_op(step, "linear_cross_entropy_grad") ? FusedLoss::kOn : FusedLoss::kOff;
   full.compute.measure = 0;  // prices against prices

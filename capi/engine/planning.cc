@@ -21,6 +21,32 @@ std::shared_ptr<const PlanRecord> with_program(CompiledProgram compiled) {
   return record;
 }
 
+struct CompiledTraining {
+  CompiledProgram compiled;
+  TrainerSettings settings;
+  std::shared_ptr<DeviceSet> devices;
+  bool language_model = false;
+};
+
+Result<CompiledTraining> compiled_training(Runtime& runtime, const SharedModel& model, const Dataset* dataset,
+                                           Options options) {
+  const Graph forward = model.graph();
+  CompiledTraining made;
+  made.language_model = dataset != nullptr || !forward.find_output("loss");
+  if (dataset == nullptr && made.language_model && options.find("seq") == options.end()) {
+    constexpr int64_t kDatasetSeq = 128;  // the dataset's default
+    const int64_t longest = model.context_length();
+    options.emplace("seq", longest > 0 ? std::min(longest, kDatasetSeq) : kDatasetSeq);
+  }
+  TSR_ASSIGN_OR_RETURN(made.settings, read_trainer_settings(options, dataset ? dataset->seq() : 0));
+  if (dataset) made.settings.segments = segments_of(dataset->layout());
+  TSR_ASSIGN_OR_RETURN(made.devices,
+                       runtime.open_devices(made.settings.compute.devices, made.settings.compute.profile));
+  TSR_ASSIGN_OR_RETURN(made.compiled,
+                       compile_training(forward, made.language_model, made.settings, made.devices));
+  return made;
+}
+
 }  // namespace
 
 Result<std::shared_ptr<const PlanRecord>> plan_model(Runtime& runtime, const SharedModel& model,
@@ -44,21 +70,19 @@ Result<std::shared_ptr<const PlanRecord>> plan_model(Runtime& runtime, const Sha
     TSR_ASSIGN_OR_RETURN(CompiledProgram compiled, compile_generation(forward, settings, devices));
     return with_program(std::move(compiled));
   }
-  const bool language_model = !forward.find_output("loss");
-  if (language_model && rest.find("seq") == rest.end()) {
-    constexpr int64_t kDatasetSeq = 128;  // the dataset's default
-    const int64_t longest = model.context_length();
-    rest.emplace("seq", longest > 0 ? std::min(longest, kDatasetSeq) : kDatasetSeq);
-  }
-  TSR_ASSIGN_OR_RETURN(const TrainerSettings settings, read_trainer_settings(rest, 0));
-  TSR_ASSIGN_OR_RETURN(const auto devices,
-                       runtime.open_devices(settings.compute.devices, settings.compute.profile));
-  TSR_ASSIGN_OR_RETURN(CompiledProgram compiled, compile_training(forward, language_model, settings, devices));
-  auto record = std::make_shared<PlanRecord>(*compiled.record);
-  std::vector<std::string> frozen = frozen_plan_reasons(forward, language_model, settings, devices, *record);
+  TSR_ASSIGN_OR_RETURN(CompiledTraining it, compiled_training(runtime, model, nullptr, rest));
+  auto record = std::make_shared<PlanRecord>(*it.compiled.record);
+  std::vector<std::string> frozen =
+      frozen_plan_reasons(forward, it.language_model, it.settings, it.devices, *record);
   record->reasons.insert(record->reasons.begin(), frozen.begin(), frozen.end());
-  record->program = std::make_shared<const Program>(std::move(compiled.program));
+  record->program = std::make_shared<const Program>(std::move(it.compiled.program));
   return std::shared_ptr<const PlanRecord>(std::move(record));
+}
+
+Result<std::shared_ptr<const PlanRecord>> plan_training(Runtime& runtime, const SharedModel& model,
+                                                        const Dataset* dataset, const Options& options) {
+  TSR_ASSIGN_OR_RETURN(CompiledTraining it, compiled_training(runtime, model, dataset, options));
+  return with_program(std::move(it.compiled));
 }
 
 Result<std::shared_ptr<const PlanRecord>> plan_graph(const DeviceSet& devices, const Graph& graph,

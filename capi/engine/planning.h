@@ -5,6 +5,7 @@
 #include <string>
 
 #include "capi/engine/compile.h"
+#include "capi/engine/dataset.h"
 #include "capi/engine/runtime.h"
 #include "capi/engine/shared_model.h"
 
@@ -13,6 +14,10 @@ namespace tessera {
 // Options are the trainer's, or the generator's with mode = "generate".
 Result<std::shared_ptr<const PlanRecord>> plan_model(Runtime& runtime, const SharedModel& model,
                                                      const Options& options);
+
+// The plan of a trainer with these options, on a dataset, which may be null.
+Result<std::shared_ptr<const PlanRecord>> plan_training(Runtime& runtime, const SharedModel& model,
+                                                        const Dataset* dataset, const Options& options);
 
 // Plans any graph, with options batch, symbols, parallel, pins, memory_limit.
 Result<std::shared_ptr<const PlanRecord>> plan_graph(const DeviceSet& devices, const Graph& graph,

@@ -82,4 +82,16 @@ Status freeze(Graph& graph, std::string_view patterns) {
   return {};
 }
 
+Status train_only(Graph& graph, std::string_view patterns) {
+  if (trim(patterns).empty()) return {};
+  std::vector<TensorId> training;
+  for (const TensorId id : graph.tensors_of_kind(TensorKind::kParameter))
+    if (graph.tensor(id).trainable) training.push_back(id);
+  TSR_ASSIGN_OR_RETURN(const std::vector<TensorId> chosen,
+                       matching_parameters(graph, patterns, training, "trained"));
+  for (const TensorId id : training) graph.set_trainable(id, false);
+  for (const TensorId id : chosen) graph.set_trainable(id, true);
+  return {};
+}
+
 }  // namespace tessera

@@ -239,6 +239,7 @@ Result<TrainerSettings> read_trainer_settings(const Options& options, int64_t da
                "wanted precision bf16 or f32, or weights model"));
   const std::string fused = reader.choice("fused_loss", "auto", {"auto", "on", "off"});
   settings.fused_loss = fused == "on" ? FusedLoss::kOn : fused == "off" ? FusedLoss::kOff : FusedLoss::kAuto;
+  settings.trained = reader.text("trained");
   settings.frozen = reader.text("frozen");
   settings.eval_batches = reader.i64("eval_batches", 0, 0);
   read_losses(reader, settings);

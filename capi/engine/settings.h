@@ -75,7 +75,7 @@ struct TrainerSettings {
       eval_weights;  // of a trainer that evaluates only: WeightStorage::matrices, except bf16
   Activations eval_activations = Activations::kF32;  // of a trainer that evaluates only
   FusedLoss fused_loss = FusedLoss::kAuto;
-  std::string frozen;
+  std::string trained, frozen;  // patterns
   int64_t eval_batches = 0;
   bool evaluate_only = false;
   std::vector<TokenLoss> losses;  // of steps in parts (tsr_trainer_forward_backward); none: whole steps alone

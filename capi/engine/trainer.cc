@@ -58,11 +58,6 @@ Status check_vocabulary(const Graph& graph, const Dataset& dataset) {
           dataset.largest_token(), vocabulary));
 }
 
-std::optional<SegmentUse> segments_of(Dataset::Layout layout) {
-  if (layout == Dataset::Layout::kWhole) return std::nullopt;
-  return layout == Dataset::Layout::kPacked ? SegmentUse::kDocuments : SegmentUse::kPadding;
-}
-
 void warn_of_widening(const Graph& model, std::span<const std::string> widened, LogQueue& log) {
   if (widened.empty()) return;
   int64_t stored = 0, wide = 0;

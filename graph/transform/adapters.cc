@@ -1,7 +1,6 @@
 #include "graph/transform/adapters.h"
 
 #include <algorithm>
-#include <cmath>
 #include <map>
 #include <optional>
 #include <string_view>
@@ -15,7 +14,10 @@ namespace tessera {
 namespace {
 
 constexpr std::string_view kA = ".lora_a", kB = ".lora_b", kBias = ".lora_bias",
-                           kMagnitude = ".lora_magnitude";
+                           kMagnitude = ".lora_magnitude", kA0 = ".lora_a0", kB0 = ".lora_b0";
+
+// Salt of the first adapter's dropout; those of models are below.
+constexpr int64_t kFirstSalt = int64_t{1} << 32;
 
 bool is_adapter(const Tensor& tensor) {
   return tensor.kind == TensorKind::kParameter && is_adapter_name(tensor.name);
@@ -53,6 +55,17 @@ const Node* producer_of(const Graph& graph, TensorId id) {
   return producer == kNoNode ? nullptr : &graph.node(producer);
 }
 
+// The matmul of the second matrix, of what is added to the base: with a start the first operand of the difference.
+const Node* up_of(const Graph& graph, TensorId added) {
+  const Node* node = producer_of(graph, added);
+  if (node != nullptr && node->op->name == "sub") {
+    const Node* begin = product_of(graph, node->inputs[1]);
+    if (begin == nullptr || !graph.tensor(begin->inputs[1]).name.ends_with(kB0)) return nullptr;
+    node = producer_of(graph, node->inputs[0]);
+  }
+  return node != nullptr && is_product(*node) ? node : nullptr;
+}
+
 // The parameter of a magnitude whose ratio is spread over all rows, or none.
 TensorId magnitude_of(const Graph& graph, TensorId everywhere) {
   const Node* spread = producer_of(graph, everywhere);
@@ -73,28 +86,10 @@ TensorId scaled_sum_of(const Graph& graph, const Node& node) {
 bool joins(const Graph& graph, const Node& node) {
   if (node.op->name != "add" || node.inputs.size() != 2) return false;
   const Node* base = base_of(graph, node.inputs[0]);
-  const Node* up = product_of(graph, node.inputs[1]);
+  const Node* up = up_of(graph, node.inputs[1]);
   return base != nullptr && up != nullptr && graph.tensor(up->inputs[1]).name.ends_with(kB) &&
          is_adapter(graph.tensor(up->inputs[1]));
 }
-
-// The nodes that read each parameter.
-struct Readers {
-  std::vector<bool> product, look_up, other;  // by tensor
-
-  explicit Readers(const Graph& graph)
-      : product(graph.tensors().size()), look_up(graph.tensors().size()), other(graph.tensors().size()) {
-    for (const Node& node : graph.nodes())
-      for (size_t i = 0; i < node.inputs.size(); ++i) {
-        std::vector<bool>& readers = is_product(node) && i == 1   ? product
-                                     : is_look_up(node) && i == 0 ? look_up
-                                                                  : other;
-        readers[index(node.inputs[i])] = true;
-      }
-  }
-  bool is_weight(TensorId id) const { return product[index(id)] && !look_up[index(id)] && !other[index(id)]; }
-  bool is_table(TensorId id) const { return look_up[index(id)] && !product[index(id)] && !other[index(id)]; }
-};
 
 class Adapting {
  public:
@@ -127,6 +122,7 @@ class Adapting {
   struct Pair {
     const AdapterPlacement* placement = nullptr;
     TensorId a = kNoTensor, b = kNoTensor, bias = kNoTensor, magnitude = kNoTensor;
+    TensorId a0 = kNoTensor, b0 = kNoTensor;
   };
 
   // The parameter, which adapters that share it add once.
@@ -153,10 +149,17 @@ class Adapting {
     const bool transposed = !is_table && attr_i64(node.attrs, "trans_w") == 1;
     const std::string a = placement.a.empty() ? stem + std::string(kA) : placement.a;
     const auto type = [&](Shape shape) { return TensorType{tensor.type.dtype, std::move(shape)}; };
-    TSR_ASSIGN_OR_RETURN(pair.a, parameter(a, type(transposed ? rank_rows : rank_columns)));
-    TSR_ASSIGN_OR_RETURN(pair.b, parameter(stem + std::string(kB), type(is_table     ? Shape{columns, rank}
-                                                                        : transposed ? rank_columns
-                                                                                     : rank_rows)));
+    const TensorType a_type = type(transposed ? rank_rows : rank_columns),
+                     b_type = type(is_table     ? Shape{columns, rank}
+                                   : transposed ? rank_columns
+                                                : rank_rows);
+    TSR_ASSIGN_OR_RETURN(pair.a, parameter(a, a_type));
+    TSR_ASSIGN_OR_RETURN(pair.b, parameter(stem + std::string(kB), b_type));
+    if (placement.has_start) {
+      TSR_ASSIGN_OR_RETURN(pair.a0, parameter(stem + std::string(kA0), a_type));
+      TSR_ASSIGN_OR_RETURN(pair.b0, parameter(stem + std::string(kB0), b_type));
+      for (const TensorId id : {pair.a0, pair.b0}) copy_.graph().set_trainable(id, false);
+    }
     if (placement.has_bias) {
       TSR_ASSIGN_OR_RETURN(pair.bias,
                            parameter(stem + std::string(kBias), type({transposed ? rows : columns})));
@@ -192,19 +195,47 @@ class Adapting {
     return graph.add("add_bias", {*scaled, inputs[2]});
   }
 
-  // factor * A B x, which is added to W x.
+  // What A multiplies: in training some of it is left out, the same of all weights that share A.
+  Result<TensorId> dropped(TensorId x, const Pair& pair) {
+    if (pair.placement->dropout == 0) return x;
+    Graph& graph = copy_.graph();
+    std::optional<TensorId> seed = graph.find_tensor("seed");
+    if (!seed) {
+      TSR_ASSIGN_OR_RETURN(seed, graph.add_tensor("seed", {DType::kI64, {}}, TensorKind::kInput));
+    }
+    return graph.add("dropout", {x, *seed},
+                     {{"p", pair.placement->dropout}, {"salt", kFirstSalt + static_cast<int64_t>(pair.a)}});
+  }
+
+  // factor * A0 B0 x.
+  Result<TensorId> start(TensorId x, const Pair& pair, const std::vector<Attr>& plain) {
+    Graph& graph = copy_.graph();
+    TSR_ASSIGN_OR_RETURN(TensorId low, graph.add("matmul", {x, pair.a0}, plain));
+    if (const double factor = pair.placement->factor; factor != 1) {
+      TSR_ASSIGN_OR_RETURN(low, graph.add("scale", {low}, {{"factor", factor}}));
+    }
+    return graph.add("matmul", {low, pair.b0}, plain);
+  }
+
+  // factor * A B x, which is added to W x, less what it begins as.
   Result<TensorId> addend(const Node& node, const Pair& pair, const std::vector<TensorId>& inputs) {
     Graph& graph = copy_.graph();
     const bool is_table = is_look_up(node);
     std::vector<Attr> plain = {{"trans_w", is_table ? int64_t{1} : attr_i64(node.attrs, "trans_w")}};
     if (!is_table) plain.push_back({"allow_tf32", attr_i64(node.attrs, "allow_tf32")});
-    Result<TensorId> low = is_table ? graph.add("embedding", {pair.a, inputs[1]})
-                                    : graph.add("matmul", {inputs[0], pair.a}, plain);
+    TSR_ASSIGN_OR_RETURN(const TensorId x, is_table ? inputs[1] : dropped(inputs[0], pair));
+    Result<TensorId> low =
+        is_table ? graph.add("embedding", {pair.a, x}) : graph.add("matmul", {x, pair.a}, plain);
     TSR_RETURN_IF_ERROR(low.status());
     if (const double factor = pair.placement->factor; factor != 1) {
       TSR_ASSIGN_OR_RETURN(low, graph.add("scale", {*low}, {{"factor", factor}}));
     }
-    if (pair.bias == kNoTensor) return graph.add("matmul", {*low, pair.b}, plain);
+    if (pair.bias == kNoTensor) {
+      TSR_ASSIGN_OR_RETURN(const TensorId up, graph.add("matmul", {*low, pair.b}, plain));
+      if (pair.a0 == kNoTensor) return up;
+      TSR_ASSIGN_OR_RETURN(const TensorId begin, start(inputs[0], pair, plain));
+      return graph.add("sub", {up, begin});
+    }
     TSR_ASSIGN_OR_RETURN(const TensorId bias,
                          graph.add("scale", {pair.bias}, {{"factor", pair.placement->factor}}));
     return graph.add("matmul", {*low, pair.b, bias}, plain);
@@ -252,47 +283,7 @@ Status refuse(std::string message) {
   return Status(StatusCode::kInvalidArgument, "adapters: " + std::move(message));
 }
 
-Status check_placement(const Graph& forward, const Readers& readers, const AdapterPlacement& placement) {
-  const Tensor& tensor = forward.tensor(placement.weight);
-  if (!std::isfinite(placement.factor))
-    return refuse(
-        format("what '{}' is given counts {} times, wanted a finite number", tensor.name, placement.factor));
-  if (placement.rank < 1) return refuse(format("the rank is {}, wanted 1 or more", placement.rank));
-  const bool is_matrix = tensor.kind == TensorKind::kParameter && tensor.type.shape.rank() == 2;
-  if (!is_matrix || is_adapter(tensor) ||
-      (!readers.is_weight(placement.weight) && !readers.is_table(placement.weight)))
-    return refuse(format("'{}' is not a matrix that products alone or look-ups alone read", tensor.name));
-  if (placement.has_bias && readers.is_table(placement.weight))
-    return refuse(format("'{}' is a table, whose adapter has no bias", tensor.name));
-  if (placement.has_magnitude && (readers.is_table(placement.weight) || placement.has_bias))
-    return Status(StatusCode::kUnsupported,
-                  format("adapters: magnitudes (DoRA) of '{}', {}, are not supported", tensor.name,
-                         placement.has_bias ? "whose adapter has a bias" : "a table"));
-  return {};
-}
-
 }  // namespace
-
-std::vector<TensorId> adaptable_weights(const Graph& forward) {
-  const Readers readers(forward);
-  std::vector<TensorId> all, of_blocks;
-  for (const TensorId id : forward.tensors_of_kind(TensorKind::kParameter)) {
-    const Tensor& tensor = forward.tensor(id);
-    if (!readers.is_weight(id) || is_adapter(tensor)) continue;
-    all.push_back(id);
-    if (tensor.name.starts_with("block.")) of_blocks.push_back(id);
-  }
-  return of_blocks.empty() ? all : of_blocks;
-}
-
-Status check_new_adapter(const Graph& forward, const AdapterPlacement& placement) {
-  TSR_RETURN_IF_ERROR(check_placement(forward, Readers(forward), placement));
-  const Tensor& tensor = forward.tensor(placement.weight);
-  const int64_t most = std::min(tensor.type.shape[0], tensor.type.shape[1]);
-  if (placement.rank <= most) return {};
-  return refuse(format("the rank is {}, '{}' {} has no more than {}", placement.rank, tensor.name,
-                       to_text(tensor.type), most));
-}
 
 Result<Graph> with_adapters(const Graph& forward, std::span<const TensorId> weights,
                             const AdapterOptions& options) {
@@ -310,18 +301,20 @@ Result<Graph> with_adapters(const Graph& forward, std::span<const AdapterPlaceme
   if (placements.empty()) return refuse("no weight was chosen, wanted at least one");
   if (!find_adapters(forward).empty())
     return refuse("the model has some already; merge them first, or train those");
-  const Readers readers(forward);
-  for (const AdapterPlacement& placement : placements)
-    TSR_RETURN_IF_ERROR(check_placement(forward, readers, placement));
+  TSR_RETURN_IF_ERROR(check_adapter_placements(forward, placements));
   for (const Node& node : forward.nodes())
     if (node.phase != Phase::kForward)
       return Status(StatusCode::kFailedPrecondition, "adapters are added before a graph is differentiated");
   return Adapting(forward, placements).run();
 }
 
+bool is_adapter_dropout(const Node& node) {
+  return node.op->name == "dropout" && attr_i64(node.attrs, "salt") >= kFirstSalt;
+}
+
 bool is_adapter_name(std::string_view parameter) {
   return parameter.ends_with(kA) || parameter.ends_with(kB) || parameter.ends_with(kBias) ||
-         parameter.ends_with(kMagnitude);
+         parameter.ends_with(kMagnitude) || parameter.ends_with(kA0) || parameter.ends_with(kB0);
 }
 
 std::vector<Adapter> find_adapters(const Graph& forward) {
@@ -339,7 +332,7 @@ std::vector<Adapter> find_adapters(const Graph& forward) {
     }
     if (!joins(forward, node)) continue;
     const Node& base = *base_of(forward, node.inputs[0]);
-    const Node& up = *product_of(forward, node.inputs[1]);
+    const Node& up = *up_of(forward, node.inputs[1]);
     Adapter it;
     TensorId low = up.inputs[0];
     if (const NodeId producer = forward.tensor(low).producer;
@@ -354,6 +347,14 @@ std::vector<Adapter> find_adapters(const Graph& forward) {
     it.is_table = is_look_up(base);
     it.weight = forward.tensor(weight_of(base)).name;
     it.a = a.name;
+    if (const Node* drop = producer_of(forward, down->inputs[0]);
+        drop != nullptr && is_adapter_dropout(*drop))
+      it.dropout = attr_f64(drop->attrs, "p");
+    if (const Node& added = *producer_of(forward, node.inputs[1]); added.op->name == "sub") {
+      it.b0 = forward.tensor(product_of(forward, added.inputs[1])->inputs[1]).name;
+      it.a0 = it.b0.substr(0, it.b0.size() - kB0.size()) + std::string(kA0);
+      if (!forward.find_tensor(it.a0)) continue;
+    }
     it.b = forward.tensor(up.inputs[1]).name;
     if (up.inputs.size() > 2) {
       const NodeId scale = forward.tensor(up.inputs[2]).producer;
@@ -370,7 +371,8 @@ std::vector<Adapter> find_adapters(const Graph& forward) {
   return found;
 }
 
-Result<Graph> without_adapters(const Graph& forward) {
+Result<Graph> without_adapters(const Graph& given) {
+  TSR_ASSIGN_OR_RETURN(const Graph forward, without_dropout(given, kFirstSalt));
   // Factors of rotations are constants.
   std::vector<bool> never_trains(forward.tensors().size());
   for (const Node& node : forward.nodes())

@@ -5,6 +5,10 @@
 //
 // With magnitudes m (DoRA, https://arxiv.org/abs/2402.09353) output n of W' = W + factor * A B counts m[n] / |W'[n]|
 // times, where |W'[n]| is the norm of its part of W', which gradients take for a constant.
+//
+// With a start (PiSSA, https://arxiv.org/abs/2404.02948) A and B begin as A0 and B0, the principal part of W, and
+//   y = x W + factor * ((x A) B - (x A0) B0):
+// the residual W - factor * A0 B0 of the paper is never stored, so that W keeps its type and the first step its bits.
 #pragma once
 
 #include <span>
@@ -41,9 +45,14 @@ struct AdapterPlacement {
   std::string a = {};  // name of the first matrix, which adapters of one name share; empty: after the weight
   bool has_bias = false;       // a vector of its own is added, "block.0.q.lora_bias"
   bool has_magnitude = false;  // DoRA, of matmuls alone: "block.0.q.lora_magnitude"
+  bool has_start =
+      false;           // PiSSA, of matmuls alone: "block.0.q.lora_a0", "block.0.q.lora_b0", which are frozen
+  double dropout = 0;  // of what A multiplies while training; not of tables
 };
 // kInvalidArgument where the placement cannot be, or its rank is above the weight's, which a new adapter would waste.
 Status check_new_adapter(const Graph& forward, const AdapterPlacement& placement);
+// The same of ranks of any size.
+Status check_adapter_placements(const Graph& forward, std::span<const AdapterPlacement> placements);
 // The same with a rank, of any size, and a factor for each weight.
 Result<Graph> with_adapters(const Graph& forward, std::span<const AdapterPlacement> placements);
 
@@ -54,11 +63,16 @@ struct Adapter {
   std::string bias;       // [N], counts `factor` times as well; empty: none
   std::string base_bias;  // of the weight's own product; empty: none
   std::string magnitude;  // [N]; empty: none
+  std::string a0, b0;     // of the start, as a and b; empty: none
+  double dropout = 0;
   int64_t rank = 0;
   double factor = 1;
   bool transposed = true, is_table = false;
 };
 std::vector<Adapter> find_adapters(const Graph& forward);
+
+// Whether a node is the dropout of an adapter, not of the model.
+bool is_adapter_dropout(const Node& node);
 
 // Whether a parameter of that name is part of an adapter.
 bool is_adapter_name(std::string_view parameter);

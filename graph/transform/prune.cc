@@ -33,14 +33,16 @@ Result<Graph> prune(const Graph& graph) {
   return std::move(copy.graph());
 }
 
-Result<Graph> without_dropout(const Graph& graph) {
-  const auto is_dropout = [&](NodeId node) { return graph.node(node).op->name == "dropout"; };
+Result<Graph> without_dropout(const Graph& graph, int64_t first_salt) {
+  const auto goes = [&](const Node& node) {
+    return node.op->name == "dropout" && attr_i64(node.attrs, "salt") >= first_salt;
+  };
   std::vector<bool> seed_only(graph.tensors().size());
   for (const Node& node : graph.nodes())
-    if (node.op->name == "dropout") seed_only[index(node.inputs[1])] = true;
+    if (goes(node)) seed_only[index(node.inputs[1])] = true;
   for (const Node& node : graph.nodes())
     for (size_t i = 0; i < node.inputs.size(); ++i)
-      if (node.op->name != "dropout" || i != 1) seed_only[index(node.inputs[i])] = false;
+      if (!goes(node) || i != 1) seed_only[index(node.inputs[i])] = false;
   for (const NamedTensor& output : graph.outputs()) seed_only[index(output.tensor)] = false;
 
   GraphCopy copy(graph);
@@ -49,7 +51,7 @@ Result<Graph> without_dropout(const Graph& graph) {
     const Tensor& tensor = graph.tensor(id);
     if (tensor.producer == kNoNode) {
       if (tensor.kind != TensorKind::kInput || !seed_only[i]) TSR_RETURN_IF_ERROR(copy.copy_tensor(id));
-    } else if (is_dropout(tensor.producer)) {
+    } else if (goes(graph.node(tensor.producer))) {
       copy.replace(id, copy.mapped(graph.node(tensor.producer).inputs[0]));
     } else if (tensor.output_index == 0) {
       TSR_RETURN_IF_ERROR(copy.copy_node(tensor.producer));

@@ -1,6 +1,8 @@
 // Graph -> graph: removal of unread nodes, and of dropout, which is for training only.
 #pragma once
 
+#include <cstdint>
+
 #include "graph/base/result.h"
 #include "graph/graph.h"
 
@@ -10,7 +12,8 @@ namespace tessera {
 // stay, used or not: callers know them by name.
 Result<Graph> prune(const Graph& graph);
 
-// The graph with every dropout replaced by its operand. Inputs that only dropouts read (their seed) go too.
-Result<Graph> without_dropout(const Graph& graph);
+// The graph with every dropout whose salt is at least `first_salt` replaced by its operand. Inputs that only these read
+// (their seed) go too.
+Result<Graph> without_dropout(const Graph& graph, int64_t first_salt = INT64_MIN);
 
 }  // namespace tessera

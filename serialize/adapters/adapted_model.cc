@@ -2,9 +2,40 @@
 
 #include <algorithm>
 
+#include "graph/base/text.h"
 #include "graph/transform/weight_storage.h"
 
 namespace tessera {
+namespace {
+
+// x and y one after another along the rank; y times `sign`.
+HostTensor joined(const HostTensor& x, const HostTensor& y, bool along_rows, float sign) {
+  const auto rows = static_cast<size_t>(x.type.shape[0]), columns = static_cast<size_t>(x.type.shape[1]);
+  const size_t run = along_rows ? rows * columns : columns;  // elements that stay together
+  std::vector<float> values;
+  for (size_t begin = 0; begin < rows * columns; begin += run) {
+    const auto first = x.as<float>().subspan(begin, run), second = y.as<float>().subspan(begin, run);
+    values.insert(values.end(), first.begin(), first.end());
+    for (const float value : second) values.push_back(sign * value);
+  }
+  Shape shape = x.type.shape;
+  shape.set(along_rows ? 0 : 1, 2 * shape[along_rows ? 0 : 1]);
+  return HostTensor::copy_of<float>({DType::kF32, shape}, values);
+}
+
+void fold_starts(AdaptedModel& made) {
+  std::map<std::string, HostTensor> folded;  // of first matrices, which adapters may share
+  for (Adapter& it : made.adapters) {
+    if (it.a0.empty()) continue;
+    folded.try_emplace(it.a, joined(made.values.at(it.a), made.values.at(it.a0), it.transposed, 1));
+    made.values[it.b] = joined(made.values.at(it.b), made.values.at(it.b0), !it.transposed, -1);
+    it.rank *= 2;
+    it.a0.clear(), it.b0.clear();
+  }
+  for (auto& [name, value] : folded) made.values[name] = std::move(value);
+}
+
+}  // namespace
 
 Result<AdaptedModel> adapted_model(const OpenedModel& opened) {
   TSR_ASSIGN_OR_RETURN(const LogicalGraph logical, with_logical_weights(opened.model.graph));
@@ -26,6 +57,12 @@ Result<AdaptedModel> adapted_model(const OpenedModel& opened) {
       made.trained.push_back(source.name);
     }
   }
+  for (const Adapter& it : made.adapters)
+    for (const std::string& name : {it.a, it.b, it.a0, it.b0})
+      if (!name.empty() && !made.values.contains(name))
+        return Status(StatusCode::kCorrupt,
+                      format("the adapter of '{}' has no values '{}'", it.weight, name));
+  fold_starts(made);
   return made;
 }
 

@@ -15,6 +15,7 @@ namespace tessera {
 struct AdaptedModel {
   Graph base;  // without adapters, with weights in the types that they are computed in
   ExportedConfig config;
+  // Adapters with a start (PiSSA) as ordinary ones of twice the rank: B A - B0 A0 is [B, -B0] [A; A0].
   std::vector<Adapter> adapters;
   std::map<std::string, HostTensor> values;  // f32, of the adapters' parameters
   std::vector<std::string> trained;          // parameters of the base that train as well

@@ -32,7 +32,9 @@ void add_adapter(AdapterFile& file, const ForeignModule& module, const ModuleAda
                             .rank = adapter.rank,
                             .factor = adapter.factor,
                             .has_bias = !adapter.bias.data.empty(),
-                            .has_magnitude = !adapter.magnitude.data.empty()});
+                            .has_magnitude = !adapter.magnitude.data.empty(),
+                            .has_start = adapter.has_start,
+                            .dropout = adapter.dropout});
   }
 }
 

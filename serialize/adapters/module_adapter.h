@@ -17,6 +17,8 @@ struct ModuleAdapter {
   HostTensor a, b;       // f32: a [rank, K], b [N, rank]; of a table a [V, rank], b [C, rank]
   HostTensor bias;       // f32 [N], counts `factor` times; without data where there is none
   HostTensor magnitude;  // f32 [N]; without data where there is none
+  bool has_start = false;
+  double dropout = 0;
 };
 
 // Parts of the module share a and have their rows of the others. `order`: of the rows within a head, for parameters that

@@ -35,7 +35,7 @@ constexpr std::string_view kForeign[] = {"layer_replication",
                                          "megatron_config"};
 
 // Fields that are read, and those that say nothing of what an adapter computes: how it was made and initialized, where
-// its base is, dropout of its training.
+// its base is.
 constexpr std::string_view kKnown[] = {"alpha_pattern",
                                        "auto_mapping",
                                        "base_model_name_or_path",
@@ -77,6 +77,7 @@ bool is_set(const Json& value) {
 Status check_initialization(const Json& value) {
   if (!value.is_string()) return {};
   const auto word = value.get<std::string>();
+  if (word == "pissa") return {};  // the principal part is that of the base, which is here
   for (const char* const other : {"pissa", "olora", "corda", "loftq", "lora_ga"})
     if (word.starts_with(other))
       return unsupported(format(
@@ -150,9 +151,8 @@ std::vector<std::string> family_targets(std::string_view family) {
   return {};
 }
 
-bool ends_with_name(std::string_view module, std::string_view name) {
-  return module == name || (module.size() > name.size() && module.ends_with(name) &&
-                            module[module.size() - name.size() - 1] == '.');
+Result<ModuleExpression> expression_of(std::string_view key, std::string_view expression) {
+  return ModuleExpression::create(format("{}: {}", kFile, key), expression);
 }
 
 }  // namespace
@@ -204,6 +204,14 @@ Result<PeftConfig> read_peft_config(const Json& json) {
       }
     }
   }
+  if (const Json& dropout = field(json, "lora_dropout"); !dropout.is_null()) {
+    if (!dropout.is_number() || !(dropout.get<double>() >= 0 && dropout.get<double>() < 1))
+      return corrupt(format("lora_dropout is {}, wanted a probability below 1", quote_json(dropout)));
+    config.dropout = dropout.get<double>();
+  }
+  config.has_start = field(json, "init_lora_weights") == "pissa";
+  if (config.has_start && (config.has_magnitudes || config.has_bias))
+    return unsupported("init_lora_weights is \"pissa\" with use_dora or lora_bias, which is not supported");
   const Json& targets = field(json, "target_modules");
   config.all_linear = targets == "all-linear";
   if (!targets.is_null() && !config.all_linear) {
@@ -218,6 +226,11 @@ Result<PeftConfig> read_peft_config(const Json& json) {
   return config;
 }
 
+bool ends_with_name(std::string_view module, std::string_view name) {
+  return module == name || (module.size() > name.size() && module.ends_with(name) &&
+                            module[module.size() - name.size() - 1] == '.');
+}
+
 bool is_saved_module(std::string_view module, std::string_view saved) {
   for (size_t end = module.size(); end != module.npos && end > 0; end = module.rfind('.', end - 1))
     if (module.substr(0, end).ends_with(saved)) return true;
@@ -225,19 +238,19 @@ bool is_saved_module(std::string_view module, std::string_view saved) {
 }
 
 struct ModuleExpression::Impl {
-  std::string key, expression;
+  std::string place, expression;
   Pattern pattern;
 };
 
-Result<ModuleExpression> ModuleExpression::create(std::string key, std::string_view expression) {
+Result<ModuleExpression> ModuleExpression::create(std::string place, std::string_view expression) {
   // Python's word for a named group.
   std::string text(expression);
   for (size_t at = 0; (at = text.find("(?P<", at)) != text.npos;) text.erase(at + 2, 1);
   Result<Pattern> pattern = Pattern::create("\\A(?:" + text + ")\\z");
-  if (!pattern.ok()) return pattern.status().with_context(format("{}: {}", kFile, key));
+  if (!pattern.ok()) return pattern.status().with_context(place);
   ModuleExpression made;
   made.impl_ =
-      std::make_shared<const Impl>(Impl{std::move(key), std::string(expression), *std::move(pattern)});
+      std::make_shared<const Impl>(Impl{std::move(place), std::string(expression), *std::move(pattern)});
   return made;
 }
 
@@ -246,8 +259,8 @@ Result<bool> ModuleExpression::matches(std::string_view module) const {
   if (search.next()) return true;
   if (search.status().ok()) return false;
   return Status(StatusCode::kInvalidArgument,
-                format("{}: {} {} takes too many steps on '{}', as it tries one way after another", kFile,
-                       impl_->key, quote(impl_->expression), module));
+                format("{} {} takes too many steps on '{}', as it tries one way after another", impl_->place,
+                       quote(impl_->expression), module));
 }
 
 Result<PeftSelection> PeftSelection::create(const PeftConfig& config, std::string_view family) {
@@ -257,7 +270,7 @@ Result<PeftSelection> PeftSelection::create(const PeftConfig& config, std::strin
     made.targets_ = config.targets->list;
     if (config.targets->expression) {
       TSR_ASSIGN_OR_RETURN(made.target_expression_,
-                           ModuleExpression::create("target_modules", *config.targets->expression));
+                           expression_of("target_modules", *config.targets->expression));
     }
   } else if (!config.all_linear) {
     made.targets_ = family_targets(family);
@@ -266,22 +279,21 @@ Result<PeftSelection> PeftSelection::create(const PeftConfig& config, std::strin
   }
   if (config.excluded.expression) {
     TSR_ASSIGN_OR_RETURN(made.excluded_expression_,
-                         ModuleExpression::create("exclude_modules", *config.excluded.expression));
+                         expression_of("exclude_modules", *config.excluded.expression));
   }
   for (const std::string& name : config.modules_to_save) {
-    TSR_ASSIGN_OR_RETURN(
-        ModuleExpression each,
-        ModuleExpression::create("modules_to_save", format("(?:.*\\.)?(?:{})(?:\\..*)?", name)));
+    TSR_ASSIGN_OR_RETURN(ModuleExpression each,
+                         expression_of("modules_to_save", format("(?:.*\\.)?(?:{})(?:\\..*)?", name)));
     made.saved_.push_back(std::move(each));
   }
   for (const auto& [name, rank] : config.rank_pattern) {
     TSR_ASSIGN_OR_RETURN(ModuleExpression each,
-                         ModuleExpression::create("rank_pattern", format("(?:.*\\.)?(?:{})", name)));
+                         expression_of("rank_pattern", format("(?:.*\\.)?(?:{})", name)));
     made.ranks_.emplace_back(std::move(each), rank);
   }
   for (const auto& [name, alpha] : config.alpha_pattern) {
     TSR_ASSIGN_OR_RETURN(ModuleExpression each,
-                         ModuleExpression::create("alpha_pattern", format("(?:.*\\.)?(?:{})", name)));
+                         expression_of("alpha_pattern", format("(?:.*\\.)?(?:{})", name)));
     made.alphas_.emplace_back(std::move(each), alpha);
   }
   for (const std::string& pattern : config.layers_patterns)

@@ -27,6 +27,8 @@ struct PeftConfig {
   bool has_magnitudes = false;   // use_dora
   bool has_bias = false;         // lora_bias
   std::string bias = "none";     // that trains as well: none, all or lora_only
+  double dropout = 0;            // lora_dropout: of training
+  bool has_start = false;        // init_lora_weights "pissa": the base lost its principal part, B A at first
   bool all_linear = false;       // targets are all matrices except the head and tables
   std::optional<Names> targets;  // none: the family's
   Names excluded;
@@ -40,11 +42,11 @@ struct PeftConfig {
 // kUnsupported names a kind of adapter, or an initialization, that changes more than the file says.
 Result<PeftConfig> read_peft_config(const Json& json);
 
-// A regular expression of the configuration, within bounds of steps.
+// ModuleExpression: a regular expression for names of modules, within bounds of steps.
 class ModuleExpression {
  public:
-  // `key`: of the configuration, for messages.
-  static Result<ModuleExpression> create(std::string key, std::string_view expression);
+  // `place`: where it stands, for messages.
+  static Result<ModuleExpression> create(std::string place, std::string_view expression);
   Result<bool> matches(std::string_view module) const;  // all of its name
 
  private:
@@ -52,6 +54,8 @@ class ModuleExpression {
   std::shared_ptr<const Impl> impl_;
 };
 
+// Whether a module's name is that, or ends with it after a dot.
+bool ends_with_name(std::string_view module, std::string_view name);
 // Whether a module, or one that holds it, has a name that ends so.
 bool is_saved_module(std::string_view module, std::string_view saved);
 

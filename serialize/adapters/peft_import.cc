@@ -237,7 +237,19 @@ class PeftReader {
 
   Status add_values(const ForeignModule& module, const std::string& name, const Group& group, int64_t rank,
                     double factor) {
-    ModuleAdapter adapter{.rank = rank, .factor = factor, .a = {}, .b = {}, .bias = {}, .magnitude = {}};
+    if (config_.has_start && module.is_table)
+      return unsupported(
+          format("module '{}' is a table, which init_lora_weights \"pissa\" is not supported for", name));
+    // Tables have none in PEFT either; with magnitudes it is another formula, and no part of what is loaded.
+    const bool has_dropout = !module.is_table && !config_.has_magnitudes;
+    ModuleAdapter adapter{.rank = rank,
+                          .factor = factor,
+                          .a = {},
+                          .b = {},
+                          .bias = {},
+                          .magnitude = {},
+                          .has_start = config_.has_start,
+                          .dropout = has_dropout ? config_.dropout : 0};
     TSR_ASSIGN_OR_RETURN(adapter.a, read_f32(*source_, name, *group.a));
     if (module.is_table) adapter.a = transposed_matrix(adapter.a);
     TSR_ASSIGN_OR_RETURN(adapter.b, read_f32(*source_, name, *group.b));

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <set>
 
 #include "graph/base/text.h"
@@ -82,6 +83,7 @@ class PeftWriter {
     TSR_ASSIGN_OR_RETURN(adapters_, exported_adapters(modules_, adapted_.adapters, adapted_.values, order));
     TSR_RETURN_IF_ERROR(check_all_are_exported());
     TSR_RETURN_IF_ERROR(check_magnitudes());
+    TSR_RETURN_IF_ERROR(find_dropout());
     add_adapters();
     TSR_RETURN_IF_ERROR(add_trained());
     if (type_ != DType::kF32)
@@ -105,6 +107,21 @@ class PeftWriter {
           }))
         return Status(StatusCode::kUnsupported,
                       format("the adapter of '{}' has no name in Hugging Face's files", adapter.weight));
+    return {};
+  }
+
+  // So is lora_dropout, except that tables have none.
+  Status find_dropout() {
+    std::optional<double> dropout;
+    for (const Adapter& adapter : adapted_.adapters) {
+      if (adapter.is_table) continue;
+      if (dropout && *dropout != adapter.dropout)
+        return Status(StatusCode::kUnsupported,
+                      format("the adapter of '{}' has dropout {}, another has {}, which PEFT has no form for",
+                             adapter.weight, adapter.dropout, *dropout));
+      dropout = adapter.dropout;
+    }
+    dropout_ = dropout.value_or(0);
     return {};
   }
 
@@ -236,7 +253,7 @@ class PeftWriter {
                  {"inference_mode", true},
                  {"r", rank},
                  {"lora_alpha", number(alpha)},
-                 {"lora_dropout", 0.0},
+                 {"lora_dropout", dropout_},
                  {"use_rslora", by_root},
                  {"use_dora", has_magnitudes_},
                  {"bias", are_biases_trained_ ? "all" : "none"},
@@ -258,6 +275,7 @@ class PeftWriter {
   std::vector<TensorSource> tensors_;
   std::vector<std::string> notes_;
   std::set<std::string> saved_;  // modules
+  double dropout_ = 0;
   bool are_biases_trained_ = false, has_bias_ = false, has_magnitudes_ = false;
 };
 

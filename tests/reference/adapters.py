@@ -71,6 +71,9 @@ CASES = {
     "phi3, DoRA": ("phi3", {"use_dora": True, "r": 4, "target_modules": ["qkv_proj", "down_proj"]}),
     "qwen3, DoRA": ("qwen3", {"use_dora": True, "target_modules": "all-linear"}),
     "gemma3, DoRA": ("gemma3", {"use_dora": True, "target_modules": ["q_proj", "o_proj", "gate_proj"]}),
+    "llama, PiSSA": ("llama", {"init_lora_weights": "pissa", "r": 4, "lora_alpha": 6, "target_modules": "all-linear"}),
+    "gpt2, PiSSA": ("gpt2", {"init_lora_weights": "pissa", "r": 4, "target_modules": ["c_attn", "c_fc"], "fan_in_fan_out": True}),
+    "phi3, PiSSA": ("phi3", {"init_lora_weights": "pissa", "r": 4, "target_modules": ["qkv_proj", "down_proj"]}),
     "mixtral": ("mixtral", {"r": 4, "target_modules": ATTENTION}),
 }
 

@@ -36,7 +36,7 @@ from .generator import Generator, Piece, Stream  # noqa: E402
 from .graph import Graph, Type  # noqa: E402
 from .hooks import Hooks  # noqa: E402
 from .model import Model  # noqa: E402
-from .plan import Plan, check_certificate, estimate, estimate_page  # noqa: E402
+from .plan import Plan, check_certificate, estimate, estimate_page, plan_methods  # noqa: E402
 from .run_log import RunLog  # noqa: E402
 from .runtime import Devices, LogLevel, Runtime, default_runtime  # noqa: E402
 from .scorer import Scorer, Scores, score  # noqa: E402
@@ -64,5 +64,5 @@ __all__ = [
     "Plan", "Program", "Request", "RunLog", "Runtime", "Saving", "Scorer", "Scores", "Sequence", "Session", "Step", "Stream", "Tensor",
     "TesseraError", "TimedOutError", "Tokenizer", "Trainer", "Type", "UnsupportedError", "check_certificate", "check_folder",
     "check_path", "checkpoint_info", "convert", "default_runtime", "dtype_name", "estimate", "estimate_page", "export",
-    "finetune", "imatrix", "load", "score", "verify", "version",
+    "finetune", "imatrix", "load", "plan_methods", "score", "verify", "version",
 ]

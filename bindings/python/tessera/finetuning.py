@@ -10,6 +10,7 @@ from .dataset import Dataset
 from .errors import FailedPreconditionError, InvalidArgumentError
 from .files import check_path
 from .model import Model
+from .plan import plan_methods
 from .runtime import Runtime
 from .trainer import Step, Trainer
 
@@ -18,7 +19,7 @@ _DATASET_OPTIONS = ("seq", "eval_fraction", "shuffle", "special", "kind", "files
 
 
 def finetune(model: Model | str | os.PathLike[str], data: Any, *, out: Any = None, steps: int = 100,
-             lora: int | dict[str, Any] | None = None, progress: Callable[[Step], Any] | None = None,
+             lora: int | dict[str, Any] | None = None, method: str | None = None, progress: Callable[[Step], Any] | None = None,
              runtime: Runtime | None = None, seed: int | None = None, **options: Any) -> Model:
     """Trains a model, or that of a path, and returns it; a Model that was given changes. `out`: where it is saved too.
 
@@ -27,7 +28,8 @@ def finetune(model: Model | str | os.PathLike[str], data: Any, *, out: Any = Non
 
     data: the path of a text or of rows (.jsonl: conversations, prompts with completions), rows as dicts, a Dataset, or token
     ids. lora: rank, or options of Model.add_adapters; then the result is
-    another model. progress: is told every step; what it raises ends the work and comes out. Options: seq (default
+    another model. method: "auto", the richest of full training, adapters, and adapters over fewer bits that fits
+    memory_limit, or "full", "lora", "qlora:TYPE" (plan_methods); lora then says which adapters. progress: is told every step; what it raises ends the work and comes out. Options: seq (default
     128, or the context length where that is shorter), eval_fraction, shuffle, special of the dataset, and of rows kind, mask,
     packing and others (docs/training-data.md; template: the model's unless given); the others are those of Trainer. seed is that of both."""
     if out is not None:
@@ -35,9 +37,15 @@ def finetune(model: Model | str | os.PathLike[str], data: Any, *, out: Any = Non
     of_data = {key: options.pop(key) for key in _DATASET_OPTIONS if key in options}
     if not isinstance(model, Model):
         model = Model.load(model, runtime=runtime)
-    if lora is not None:
-        model = model.add_adapters(**(lora if isinstance(lora, dict) else {"rank": lora}))
+    adapters = {} if lora is None else lora if isinstance(lora, dict) else {"rank": lora}
+    if lora is not None and method is None:
+        model = model.add_adapters(**adapters)
     with _dataset(model, data, of_data, seed) as dataset:
+        if method is not None:
+            chosen = plan_methods(model, dataset, adapters=adapters, runtime=runtime, steps=steps, seed=seed, method=method,
+                                  **options)["method"]
+            is_full = chosen == "full" and method == "auto"
+            model = model.for_method(chosen, **({} if is_full else adapters))
         with Trainer(model, dataset, runtime=runtime, steps=steps, seed=seed, **options) as trainer:
             for step in trainer.steps(steps):
                 if progress is not None:

@@ -63,10 +63,16 @@ class Model(Handle):
             return cls._own(raw.tsr_model_new_from_graph(g, o))
 
     def add_adapters(self, **options: Any) -> Model:
-        """A model with low-rank adapters, which alone train; it computes what this one does. Options: rank, alpha, on, ranks,
-        alphas, rslora, dora, also."""
+        """A model with low-rank adapters, which alone train; it computes what this one does. Options: rank, alpha, on,
+        exclude, layers, ranks, alphas, rslora, dora, init, dropout, also."""
         with self._pointer as c, Options(options) as o:
             return Model._own(raw.tsr_model_add_adapters(c, o))
+
+    def for_method(self, method: str, **adapters: Any) -> Model:
+        """The model of a method of training, "full", "lora" or "qlora:TYPE", of which `plan_methods` tells what they need.
+        adapters: options of add_adapters."""
+        with self._pointer as c, Options(adapters) as o:
+            return Model._own(raw.tsr_model_for_method(c, arguments.text("method", method, nul=False), o))
 
     def load_adapters(self, path: Any, **options: Any) -> Model:
         """A model with the adapters of PEFT's folder or a GGUF adapter."""

@@ -8,11 +8,12 @@ from . import arguments, raw
 from .arguments import Options
 from .errors import check, text
 from .graph import Graph
-from .handle import Handle, Pointer, use
+from .handle import Handle, Pointer, use, use_optional
 from .runtime import Devices, Runtime, chosen_runtime
 from .work import Progress, interruptible, run_steps
 
 if TYPE_CHECKING:
+    from .dataset import Dataset
     from .model import Model
 
 
@@ -91,6 +92,19 @@ class Plan(Handle):
     def save(self, path: Any) -> None:
         with self._pointer as c:
             check(raw.tsr_plan_save(c, arguments.path("path", path)))
+
+
+def plan_methods(model: Model, dataset: Dataset | None = None, *, adapters: dict[str, Any] | None = None,
+                 runtime: Runtime | None = None, **options: Any) -> dict[str, Any]:
+    """What could train of a model, the richest first, in how many bytes, and the first that fits, for Model.for_method:
+    `plan_methods(model, data, memory_limit="8GiB", adapters={"rank": 16})["method"]`. Options: those of Trainer, and
+    method; adapters: those of Model.add_adapters."""
+    from .dataset import Dataset
+    from .model import Model
+    runtime = chosen_runtime(runtime)
+    with (use(model, Model, "model") as m, use_optional(dataset, Dataset, "dataset") as d, runtime._pointer as r,
+          Options(options) as o, Options(adapters or {}) as a):
+        return json.loads(text(interruptible(lambda: raw.tsr_plan_methods(r, m, d, o, a), runtime.cancel)))
 
 
 def estimate(description: str, **options: Any) -> dict[str, Any]:

@@ -43,6 +43,12 @@ Status check_servable(const Adapter& adapter, const AdapterLayout& layout) {
   if (adapter.is_table) return unsupported(format("'{}' and '{}', of a table,", adapter.a, adapter.b));
   if (!adapter.magnitude.empty()) return unsupported(format("the magnitudes (DoRA) '{}'", adapter.magnitude));
   if (!adapter.bias.empty()) return unsupported(format("the bias '{}'", adapter.bias));
+  if (!adapter.a0.empty())
+    return Status(
+        StatusCode::kUnsupported,
+        format("adapter: '{}' was taken out of the base (PiSSA): load it onto the model and export that "
+               "with format peft, which makes it an ordinary adapter of twice the rank",
+               adapter.a0));
   if (!layout.weights.contains(adapter.weight))
     return unsupported(format("'{}' and '{}', of a weight outside of the blocks,", adapter.a, adapter.b));
   if (adapter.rank > layout.rank)

@@ -610,12 +610,27 @@ TSR_API tsr_status* tsr_model_new_from_graph(tsr_graph* graph, const tsr_options
  * matrices that are trained, y = x W + alpha/rank * (x A) B. They are parameters like others
  * ("block.0.q.lora_a", "block.0.q.lora_b": saved, planned, sharded) and begin as nothing: the new model
  * computes what `model` does, whose values it shares.
- * Options: rank (i64, default 16), alpha (f64, default: the rank), on (str: names of the weights, "*" matches
- * any characters, comma-separated; default: all matrices of the blocks that products alone read),
- * ranks and alphas (str: of single weights, "block.*.q.weight=4,block.0.*=2"; the first pattern that matches counts),
- * rslora (i64, 1: alpha counts by the root of the rank, alpha/sqrt(rank); default 0), dora (i64, 1: each output of W' =
- * W + alpha/rank * A B counts m/|W'| times, with a magnitude m that trains, "block.0.q.lora_magnitude", and the norm a
- * constant to gradients; default 0), also (str: names of other parameters that train, in full).
+ * Options
+ *   rank          i64   rows of A (default 16)
+ *   alpha         f64   default: the rank
+ *   on            str   weights that get adapters (default: all matrices of the blocks that products alone read): a
+ *                       comma-separated list of their names here, "*" for any characters ("block.*.q.weight"); of
+ *                       Hugging Face's modules, whole or the end after a dot ("q_proj", "lm_head"); "all-linear", all
+ *                       linear modules but the head; or "re:" and one expression for whole names of modules. The head
+ *                       and tables have to be named
+ *   exclude       str   of these the weights that get none, named likewise
+ *   layers        str   of these only the blocks with these numbers: "0,2,5-7" (default: all)
+ *   ranks, alphas str   of single weights, "q_proj=4,block.0.*=2"; the first pattern that matches counts
+ *   rslora        i64   1: alpha counts by the root of the rank, alpha/sqrt(rank) (default 0)
+ *   dora          i64   1: each output of W' = W + alpha/rank * A B counts m/|W'| times, with a magnitude m that trains,
+ *                       "block.0.q.lora_magnitude", and the norm a constant to gradients (default 0)
+ *   init          str   zero (default): A random, B 0 | pissa: A and B begin as the principal part of W, its `rank` largest
+ *                       singular values, which W loses: y = x W + alpha/rank * ((x A) B - (x A0) B0), where A0 and B0
+ *                       ("block.0.q.lora_a0") stay; so W keeps its type, and the new model computes what `model`
+ *                       does. Not with dora, nor of tables
+ *   dropout       f64   probability that an element of x is left out before A while training (default 0); not with dora,
+ *                       and not of tables. The trainer's option dropout overrides it
+ *   also          str   other parameters that train, in full: names as for `on`, and modules of norms and biases too
  * TSR_INVALID_ARGUMENT, TSR_NOT_FOUND. */
 TSR_API tsr_status* tsr_model_add_adapters(tsr_model* model, const tsr_options* options,
                                            tsr_model** out_model);
@@ -627,6 +642,11 @@ TSR_API tsr_status* tsr_model_add_adapters(tsr_model* model, const tsr_options* 
  * TSR_INVALID_ARGUMENT for an adapter of another model; TSR_UNSUPPORTED names what has no form here. */
 TSR_API tsr_status* tsr_model_load_adapters(tsr_model* model, const char* path, const tsr_options* options,
                                             tsr_model** out_model);
+/* The model of a method (tsr_plan_methods; not "auto"), ready for tsr_trainer_new: another handle over `model` for full, else
+ * one with adapters, over weights that qlora:TYPE quantises in memory (which takes time, and the bytes that they have then).
+ * adapters: as tsr_model_add_adapters; NULL for full. TSR_INVALID_ARGUMENT. */
+TSR_API tsr_status* tsr_model_for_method(tsr_model* model, const char* method, const tsr_options* adapters,
+                                         tsr_model** out_model);
 /* A model without adapters that computes what `model` does: every W becomes W + alpha/rank * A B (dora: m/|W'| W'). f32 and
  * f64. TSR_FAILED_PRECONDITION where there are none. TSR_UNSUPPORTED for an adapter's bias where W's product has none. */
 TSR_API tsr_status* tsr_model_merge_adapters(tsr_model* model, tsr_model** out_model);
@@ -987,6 +1007,23 @@ TSR_API void tsr_dataset_free(tsr_dataset* dataset);
 TSR_API tsr_status* tsr_plan_new(tsr_runtime* runtime, tsr_model* model, const tsr_options* options,
                                  tsr_plan** out_plan);
 
+/* What could train of a model without adapters, and what each way would need. Methods, the richest first:
+ *   full         all parameters, which are f32 (those of the option `trained`)
+ *   lora         low-rank adapters (tsr_model_add_adapters); the base is kept as the model has it
+ *   qlora:TYPE   low-rank adapters; the base is kept in TYPE, as `tessera quantize --type TYPE` chooses it for each weight
+ * Each is planned as tsr_trainer_new would plan it, under the same limit: nothing is allocated, no value read. options: those
+ * of tsr_trainer_new, and
+ *   method   str   auto (default): full, lora, and qlora with q8_0, nf4 and q4_0 where that is less than the model has
+ *                  | one of them
+ * adapters: those of tsr_model_add_adapters; both may be NULL, and so may dataset (then as for tsr_plan_new).
+ * {"method": the first that fits without offloading to a file, else the first that fits, "methods": [{"method", "weight_bytes": of all parameters as they are kept, "fits": true,
+ *  "strategy", "step_seconds", "bytes", "host_bytes", "file_bytes": of each device} | {"method", "weight_bytes", "fits": false,
+ *  "error", "smallest_limit_bytes": the limit with which it would}]}
+ * TSR_OUT_OF_MEMORY where none fits names the nearest. Then tsr_model_for_method, and tsr_trainer_new with the same options
+ * without `method`. */
+TSR_API tsr_status* tsr_plan_methods(tsr_runtime* runtime, tsr_model* model, const tsr_dataset* dataset,
+                                     const tsr_options* options, const tsr_options* adapters, tsr_text** out_text);
+
 /* For any graph (the low level). Options: batch (i64, default 1), symbols (str: "T=128"), parallel, pins,
  * memory_limit. */
 TSR_API tsr_status* tsr_plan_new_for_graph(tsr_devices* devices, tsr_graph* graph, const tsr_options* options,
@@ -1272,6 +1309,8 @@ TSR_API void tsr_session_free(tsr_session* session);
  *                        and halves it; tsr_trainer_step then takes the next batch (without a dataset: the
  *                        same data again). It is saved with checkpoints
  *   loss_scaling_interval  i64   steps without one after which it is doubled (default 2000)
+ *   trained        str   names of parameters that train, written as those of `frozen`; all others do not (default:
+ *                        all that can, of a model with adapters these alone)
  *   frozen         str   names of parameters to leave untrained; "*" matches any characters; comma-separated
  *   losses         str   what tsr_trainer_forward_backward and tsr_trainer_backward may compute, comma-separated:
  *                        cross_entropy, importance_sampling, ppo, cispo, gradient (default "": steps are whole, and

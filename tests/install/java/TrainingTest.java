@@ -199,6 +199,11 @@ final class TrainingTest {
         assertEquals(DType.F32, its.dtype());
         assertArrayEquals(mine.floats(), its.floats());
       }
+      String methods = Plan.methods(RUNTIME, model, dataset, Map.of("batch", 4), Map.of("rank", 2));
+      assertTrue(methods.startsWith("{\"method\":\"full\","), methods);
+      try (Model narrow = model.forMethod("qlora:q8_0", Map.of("rank", 2, "init", "pissa"))) {
+        assertTrue(narrow.parameters().contains(weight));
+      }
     }
   }
 }

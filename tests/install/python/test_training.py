@@ -120,6 +120,16 @@ class Training(unittest.TestCase):
         with folder() as place:
             lora.export(os.path.join(place, "adapter"), format="peft")
             self.assertEqual(self.model.load_adapters(os.path.join(place, "adapter")).info()["adapters"]["rank"], 4)
+        start = self.model.add_adapters(rank=2, on="q_proj", layers="0", init="pissa", dropout=0.1).info()["adapters"]
+        self.assertEqual((start["init"], start["dropout"]), ("pissa", "0.1"))
+
+    def test_methods(self):
+        report = tessera.plan_methods(self.model, dataset(self.model), adapters={"rank": 2}, **OPTIONS)
+        self.assertEqual((report["method"], report["methods"][1]["method"]), ("full", "lora"))
+        with self.assertRaises(tessera.OutOfMemoryError):
+            tessera.plan_methods(self.model, memory_limit=1000, **OPTIONS)
+        tuned = tessera.finetune(self.model, dataset(self.model), steps=1, method="qlora:q8_0", lora=2, **OPTIONS)
+        self.assertEqual(tuned.info()["adapters"]["rank"], 2)
 
     def test_other_threads_cancel(self):
         with tessera.Trainer(self.model, dataset(self.model), **OPTIONS) as trainer:

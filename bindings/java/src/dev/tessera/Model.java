@@ -80,10 +80,25 @@ public final class Model extends Handle {
     }
   }
 
-  /** A model with new low-rank adapters, which alone train. Options: rank, alpha, on, ranks, alphas, rslora, dora, also. */
+  /**
+   * A model with new low-rank adapters, which alone train. Options: rank, alpha, on, exclude, layers, ranks, alphas, rslora,
+   * dora, init, dropout, also.
+   */
   public Model withAdapters(Map<String, ?> options) {
     try (Use use = use(); OptionSet set = new OptionSet(options)) {
       return new Model(source(), Native.made(use, out -> Raw.tsr_model_add_adapters(use.pointer, set.pointer, out)));
+    }
+  }
+
+  /**
+   * The model of a method of training, "full", "lora" or "qlora:TYPE", of which {@link Plan#methods} tells what they need.
+   * adapters: options of {@link #withAdapters}.
+   */
+  public Model forMethod(String method, Map<String, ?> adapters) {
+    byte[] given = Text.name("method", method);
+    try (Use use = use(); OptionSet set = new OptionSet(adapters)) {
+      return new Model(source(),
+          Native.made(use, out -> Raw.tsr_model_for_method(use.pointer, given, set.pointer, out)));
     }
   }
 

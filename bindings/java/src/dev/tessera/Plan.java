@@ -49,6 +49,20 @@ public final class Plan extends Handle {
     }
   }
 
+  /**
+   * JSON: what could train of a model, the richest first, in how many bytes, and the first that fits, for {@link
+   * Model#forMethod}. Options: those of {@link Trainer}, and method; adapters: those of {@link Model#withAdapters}; dataset may
+   * be null.
+   */
+  public static String methods(Runtime runtime, Model model, Dataset dataset, Map<String, ?> options,
+      Map<String, ?> adapters) {
+    try (Use r = use(runtime, "runtime"); Use m = use(model, "model"); Use d = optional(dataset);
+        OptionSet set = new OptionSet(options); OptionSet of = new OptionSet(adapters)) {
+      return Native.text(m, out -> Cancellation.guard(runtime::cancel,
+          () -> Raw.tsr_plan_methods(r.pointer, m.pointer, d == null ? 0 : d.pointer, set.pointer, of.pointer, out)));
+    }
+  }
+
   /** For any graph. Options: batch, symbols, parallel, pins, memory_limit. */
   public static Plan forGraph(Devices devices, Graph graph, Map<String, ?> options) {
     try (Use d = use(devices, "devices"); Use g = use(graph, "graph"); OptionSet set = new OptionSet(options)) {

@@ -1,0 +1,20 @@
+// --method: what of a model trains, chosen by the memory that each way needs.
+#pragma once
+
+#include <string>
+
+#include "command.h"
+
+namespace cli {
+
+void add_method(CLI::App& command, std::string& method);
+
+// The model of the method, and in `report` what tsr_plan_methods says. `options`: the trainer's; dataset may be null.
+Model model_for_method(const Runtime& runtime, const Model& model, const tsr_dataset* dataset,
+                       const Options& options, const std::string& method, const Adapters& adapters,
+                       Json& report);
+
+// A line for each method, the chosen one marked.
+std::string methods_text(const Json& report);
+
+}  // namespace cli
