@@ -127,7 +127,7 @@ class Run:
         data.write_text("".join(json.dumps(row) + "\n" for row in self.rows))
         template.write_text(TEMPLATE)
         packed = self.kind == "packed"
-        words = [tessera, "train", self.base, "--data", data, "--template", template, "--seq", SEQ * (3 if packed else 1), "--batch",
+        words = [tessera, "train", self.base, "--data", data, "--template", template, "--seq", SEQ * (2 if packed else 1), "--batch",
                  1 if packed else len(self.rows), "--steps", self.steps, "--lr", rate_of(self.method), "--warmup", 0, "--weight-decay",
                  decay_of(self.method), "--mask", self.kind if self.kind in ("completion", "assistant") else "all", "--eval-fraction", 0,
                  "--json", "--quiet"]
