@@ -13,6 +13,7 @@
 #include "progress.h"
 #include "run_checkpoints.h"
 #include "run_recorder.h"
+#include "run_samples.h"
 #include "trained_output.h"
 #include "training_text.h"
 
@@ -34,6 +35,7 @@ struct Arguments : Common {
   int64_t keep = 1;
   bool merge = false;
   HeldOutOptions held_out;
+  SampleOptions samples;
   Adapters adapters;
 };
 
@@ -242,6 +244,13 @@ void train(const CLI::App& command, const Arguments& args) {
     name_checkpoint([&] { checkpoints.save(trainer, done, is_best, held_out.notes()); });
     recorder.add_checkpoint(checkpoint);
   };
+  const RunSamples samples(args.samples, trainer);
+  const auto write_samples = [&](const auto& say) {
+    for (const WrittenSample& sample : samples.write()) {
+      recorder.add_sample(sample.prompt, sample.text);
+      say(sample_line(sample));
+    }
+  };
   const auto is_saved = [&] {
     checkpoints.wait();
     return !checkpoints.writes() || checkpoints.saved_step() == done;
@@ -268,6 +277,7 @@ void train(const CLI::App& command, const Arguments& args) {
         is_best = held_out.add(done, found);
         progress.say("step " + std::to_string(done) + "  held out: " + evaluation_text(found) +
                      (is_best ? "  (best so far)" : ""));
+        name_checkpoint([&] { write_samples([&](const std::string& line) { progress.say(line); }); });
       }
       if (checkpoints.writes() && (done % every == 0 || (is_best && held_out.keeps_best()))) save(is_best);
     }
@@ -305,6 +315,12 @@ void train(const CLI::App& command, const Arguments& args) {
     name_checkpoint([&] { evaluation = evaluate(trainer); });
     recorder.add_evaluation(evaluation);
   }
+  if (!held_out.is_due(done, args.steps))
+    name_checkpoint([&] {
+      write_samples([&](const std::string& line) {
+        if (!is_quiet(args)) std::cerr << line << '\n';
+      });
+    });
   const Json summary = recorder.summary();
   const std::string limit = recorder.limit_line();
   recorder.finish(stops_early ? "stopped early at step " + std::to_string(done) : "finished");
@@ -441,6 +457,7 @@ void register_train(CLI::App& app) {
                    "so many of the newest checkpoints; above 1 also as CHECKPOINT.step-N, sharing files")
       ->capture_default_str();
   add_held_out_options(*command, args->held_out);
+  add_sample_options(*command, args->samples);
   CLI::Option* const resume =
       command->add_option("--resume", args->resume,
                           "go on from this checkpoint (or the model beside it), which with another --out or "

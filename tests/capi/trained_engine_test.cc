@@ -20,7 +20,7 @@ using EngineHandle = Handle<tsr_engine, tsr_engine_free>;
 
 constexpr const char* kLlama = "llama:L=2,C=32,H=4,KV=2,F=48,V=64,T=64";
 constexpr const char* kTiedGpt = "gpt2:L=2,C=32,H=4,V=64,T=64";
-constexpr int64_t kRows = 4, kTokens = 24;
+constexpr int64_t kRows = 4, kTrainedTokens = 24;
 
 // A trainer of parts of steps, and its rows of tokens with the tokens that follow.
 struct Parted {
@@ -46,22 +46,22 @@ struct Parted {
                                 {"precision", std::string(settings.precision)},
                                 {"weights", std::string(settings.weights)},
                                 {"batch", kRows},
-                                {"seq", kTokens},
+                                {"seq", kTrainedTokens},
                                 {"lr", 0.02},
                                 {"warmup", 0},
                                 {"losses", std::string("cross_entropy")}})
                            .get(),
                        &made));
     trainer.reset(made);
-    const auto drawn = noise(static_cast<size_t>(kRows * kTokens), 3);
+    const auto drawn = noise(static_cast<size_t>(kRows * kTrainedTokens), 3);
     for (const float value : drawn) tokens.push_back(static_cast<int32_t>((value + 1) * 31.9f));
-    for (size_t i = 0; i < tokens.size(); ++i) labels.push_back((i + 1) % kTokens == 0 ? -1 : tokens[i + 1]);
+    for (size_t i = 0; i < tokens.size(); ++i) labels.push_back((i + 1) % kTrainedTokens == 0 ? -1 : tokens[i + 1]);
   }
   tsr_batch batch() const {
     tsr_batch made{};
     made.struct_size = sizeof made;
     made.rows = kRows;
-    made.seq = kTokens;
+    made.seq = kTrainedTokens;
     made.tokens = tokens.data();
     made.labels = labels.data();
     return made;
@@ -69,7 +69,7 @@ struct Parted {
   void update() {
     const tsr_batch given = batch();
     ok(tsr_trainer_forward_backward(trainer.get(), &given, "cross_entropy",
-                                    options({{"scale", 1.0 / (kRows * kTokens)}}).get(), nullptr, nullptr, 0,
+                                    options({{"scale", 1.0 / (kRows * kTrainedTokens)}}).get(), nullptr, nullptr, 0,
                                     nullptr));
     ok(tsr_trainer_optimizer_step(trainer.get(), nullptr, nullptr));
   }
@@ -107,14 +107,14 @@ std::vector<float> scores(const EngineHandle& engine, const Parted& trained) {
   std::vector<int64_t> requests;
   for (int64_t row = 0; row < kRows; ++row)
     ok(tsr_engine_submit_tokens(engine.get(), options({{"score_from", 1}}).get(),
-                                trained.tokens.data() + row * kTokens, kTokens, &requests.emplace_back()));
+                                trained.tokens.data() + row * kTrainedTokens, kTrainedTokens, &requests.emplace_back()));
   collect(engine, kRows, [](const tsr_event& event) {
     INFO(std::string(event.details));
     CHECK(event.finish == TSR_FINISH_STOP);
   });
   std::vector<float> all;
   for (const int64_t request : requests) {
-    std::vector<float> own(kTokens - 1);
+    std::vector<float> own(kTrainedTokens - 1);
     size_t count = 0;
     ok(tsr_engine_scores(engine.get(), request, own.data(), own.size(), nullptr, &count));
     CHECK(count == own.size());
@@ -233,7 +233,7 @@ constexpr const char* kReciting = "llama:L=1,C=256,H=8,KV=4,F=256,V=256,T=64";
 TEST_CASE("what an update changes is computed again: requests go on, and nothing cached survives") {
   Parted trained({});
   const EngineHandle engine = engine_on(trained.trainer);
-  const std::vector<int32_t> prompt(trained.tokens.begin(), trained.tokens.begin() + kTokens);
+  const std::vector<int32_t> prompt(trained.tokens.begin(), trained.tokens.begin() + kTrainedTokens);
   const std::vector<int32_t> before = greedy(engine, prompt, 12);
   for (int updates = 0; updates < 3; ++updates) {
     trained.update();
@@ -265,7 +265,7 @@ TEST_CASE("a generator on a trainer gives the tokens of one over the stored mode
     INFO(std::string(parallel));
     Parted trained({.devices = *parallel ? "cpu:2" : "cpu:1", .parallel = parallel});
     const Generator generator = generator_on(trained.trainer, 10);
-    const std::vector<int32_t> prompt(trained.tokens.begin(), trained.tokens.begin() + kTokens);
+    const std::vector<int32_t> prompt(trained.tokens.begin(), trained.tokens.begin() + kTrainedTokens);
     for (int updates = 0; updates < 2; ++updates) {
       const EngineHandle copy = engine_over(trained.rt, trained.trainer, trained.model);
       CHECK(greedy(generator, prompt) == greedy(copy, prompt, 10));

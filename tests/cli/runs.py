@@ -87,6 +87,20 @@ done = run(*words, "--resume", f"{folder}/again.tsr", "--out", f"{folder}/again.
 check(f"a run that stopped goes on: {done.stderr}", done.returncode == 0 and "nothing is left to do: the held-out loss" in done.stderr)
 print("ok: early stopping, the best and the kept ones are the same after a resume")
 
+# Samples are what the weights write at each evaluation; the last are those of what is written.
+sampled = result(*HELD_OUT, "--steps", 4, "--lr", 0.05, "--warmup", 0, "--eval-every", 2, "--sample", "Once", "--sample", "The ", "--sample-tokens", 6,
+                 "--metrics", f"{folder}/samples.jsonl", "--out", f"{folder}/sampled.tsr")
+lines = [json.loads(line) for line in open(f"{folder}/samples.jsonl")]
+samples = [(line["step"], line["prompt"], line["text"]) for line in lines if line["kind"] == "sample"]
+check(f"samples {samples}", [each[:2] for each in samples] == [(2, "Once"), (2, "The "), (4, "Once"), (4, "The ")])
+for _, prompt, written in samples[2:]:
+    alone = subprocess.run([tessera, "generate", f"{folder}/sampled.tsr", "--prompt", prompt, "--temp", "0", "-n", "6", "--json"],
+                           capture_output=True, text=True)
+    check(f"a sample differs from the model's text: {written!r}, {alone.stdout} {alone.stderr}",
+          json.loads(alone.stdout.splitlines()[-1])["text"] == written)
+refused("--sample-tokens is 0", "--steps", 1, "--sample", "a", "--sample-tokens", 0)
+print("ok: samples at evaluations are the texts of the weights at that step")
+
 # Adapters: as PEFT's folder, in a model's file, merged. All three are one model, and go on from the checkpoint.
 lora = ["--steps", 4, "--lora", 16, "--lr", 0.01, "--warmup", 0, *HELD_OUT]
 peft = result(*lora, "--out", f"{folder}/adapter")

@@ -25,7 +25,7 @@ ALLOWED = {
     "serialize/jinja": ["serialize/jinja", "serialize/json.h", "graph/base"],
     "serialize/training_data": ["serialize/training_data", "serialize/json.h", "serialize/chat_template.h",
                                 "serialize/assistant_tokens.h", "serialize/atomic_file.h", "serialize/hash_stream.h",
-                                "serialize/tokenizer/tokenizer.h", "graph/base"],
+                                "serialize/tokenizer/tokenizer.h", "serialize/tokenizer/word_cache.h", "graph/base"],
     "serialize/grammar": ["serialize/grammar", "serialize/json.h", "serialize/tokenizer/tokenizer.h", "graph/base"],
     "runtime": ["runtime", "graph", "!runtime/backends"],
     "runtime/backends/cpu": ["runtime/backends/cpu", "runtime/backend_abi.h", "runtime/backend_adapter.h",
