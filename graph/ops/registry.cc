@@ -63,6 +63,7 @@ extern const OpDef kLinearRowSums;
 extern const OpDef kLionUpdate;
 extern const OpDef kLionUpdateStochastic;
 extern const OpDef kLog;
+extern const OpDef kLog1mexp;
 extern const OpDef kLogSumExp;
 extern const OpDef kLossScaling;
 extern const OpDef kLossScalingUpdate;
@@ -127,6 +128,7 @@ extern const OpDef kSiluGrad;
 extern const OpDef kSlice;
 extern const OpDef kSoftmax;
 extern const OpDef kSoftmaxGrad;
+extern const OpDef kSoftplus;
 extern const OpDef kSplitDim;
 extern const OpDef kSqrt;
 extern const OpDef kSquare;
@@ -204,6 +206,7 @@ std::span<const OpDef* const> table() {
       &kLionUpdate,
       &kLionUpdateStochastic,
       &kLog,
+      &kLog1mexp,
       &kLogSumExp,
       &kLossScaling,
       &kLossScalingUpdate,
@@ -269,6 +272,7 @@ std::span<const OpDef* const> table() {
       &kSlice,
       &kSoftmax,
       &kSoftmaxGrad,
+      &kSoftplus,
       &kSplitDim,
       &kSqrt,
       &kSquare,

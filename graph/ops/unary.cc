@@ -55,6 +55,52 @@ extern const OpDef kLog = {
     .in_place = kInPlaceFirst,
 };
 
+// --- softplus: y = log(1 + exp(x)), which is minus the log of sigmoid(-x); dx = dy * sigmoid(x)
+
+namespace {
+Status softplus_vjp(VjpBuilder& b) {
+  const auto dy = b.output_grad(0);
+  if (!dy) return {};
+  return set_grad(b, 0, [&]() -> Result<TensorId> {
+    TSR_ASSIGN_OR_RETURN(const TensorId slope, b.emit("sigmoid", {b.input(0)}));
+    return b.emit("mul", {*dy, slope});
+  });
+}
+}  // namespace
+
+extern const OpDef kSoftplus = {
+    .name = "softplus",
+    .infer = [](Types in, Attrs) { return infer_unary("softplus", in); },
+    .vjp = softplus_vjp,
+    .sharding = nonlinear_sharding,
+    .cost = elementwise_cost<10>,
+    .in_place = kInPlaceFirst,
+};
+
+// --- log1mexp: y = log(1 - exp(x)), x < 0: the log probability of what x is not; dx = -dy * exp(x - y)
+
+namespace {
+Status log1mexp_vjp(VjpBuilder& b) {
+  const auto dy = b.output_grad(0);
+  if (!dy) return {};
+  return set_grad(b, 0, [&]() -> Result<TensorId> {
+    TSR_ASSIGN_OR_RETURN(const TensorId log_odds, b.emit("sub", {b.input(0), b.output(0)}));
+    TSR_ASSIGN_OR_RETURN(const TensorId odds, b.emit("exp", {log_odds}));
+    TSR_ASSIGN_OR_RETURN(const TensorId product, b.emit("mul", {*dy, odds}));
+    return b.emit("neg", {product});
+  });
+}
+}  // namespace
+
+extern const OpDef kLog1mexp = {
+    .name = "log1mexp",
+    .infer = [](Types in, Attrs) { return infer_unary("log1mexp", in); },
+    .vjp = log1mexp_vjp,
+    .sharding = nonlinear_sharding,
+    .cost = elementwise_cost<10>,
+    .in_place = kInPlaceFirst,
+};
+
 // --- sqrt: dx = dy / (2 y)
 
 namespace {

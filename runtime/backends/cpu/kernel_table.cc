@@ -1,4 +1,5 @@
 #include "runtime/backends/cpu/kernels/kernels.h"
+#include "runtime/backends/cpu/kernels/log_functions.h"
 #include "runtime/backends/cpu/kernels/optimizer_kernels.h"
 
 namespace tessera::cpu {
@@ -91,6 +92,7 @@ constexpr KernelEntry kKernels[] = {
     {"lion_update", "reference", prepare_lion_update},
     {"lion_update_stochastic", "reference", prepare_lion_update_stochastic},
     {"log", "reference", prepare_log},
+    {"log1mexp", "reference", prepare_log1mexp},
     {"log_sum_exp", "reference", prepare_log_sum_exp},
     {"loss_scaling", "reference", prepare_loss_scaling},
     {"loss_scaling_update", "reference", prepare_loss_scaling_update},
@@ -185,6 +187,7 @@ constexpr KernelEntry kKernels[] = {
     {"softmax", "reference", prepare_softmax},
     {"softmax_grad", "simd", prepare_softmax_grad_simd},
     {"softmax_grad", "reference", prepare_softmax_grad},
+    {"softplus", "reference", prepare_softplus},
     {"split_dim", "reference", prepare_split_dim},
     {"sqrt", "simd", prepare_sqrt_simd},
     {"sqrt", "reference", prepare_sqrt},

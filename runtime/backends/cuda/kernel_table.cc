@@ -1,4 +1,5 @@
 #include "runtime/backends/cuda/kernels/kernels.h"
+#include "runtime/backends/cuda/kernels/log_functions.h"
 #include "runtime/backends/cuda/kernels/optimizer_kernels.h"
 
 namespace tessera::cuda {
@@ -84,6 +85,7 @@ constexpr KernelEntry kKernels[] = {
     {"lion_update", "reference", prepare_lion_update},
     {"lion_update_stochastic", "reference", prepare_lion_update_stochastic},
     {"log", "reference", prepare_log},
+    {"log1mexp", "reference", prepare_log1mexp},
     {"log_sum_exp", "reference", prepare_log_sum_exp},
     {"loss_scaling", "reference", prepare_loss_scaling},
     {"loss_scaling_update", "reference", prepare_loss_scaling_update},
@@ -160,6 +162,7 @@ constexpr KernelEntry kKernels[] = {
     {"slice", "reference", prepare_slice},
     {"softmax", "reference", prepare_softmax},
     {"softmax_grad", "reference", prepare_softmax_grad},
+    {"softplus", "reference", prepare_softplus},
     {"split_dim", "reference", prepare_split_dim},
     {"sqrt", "reference", prepare_sqrt},
     {"square", "reference", prepare_square},

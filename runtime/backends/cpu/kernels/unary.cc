@@ -2,6 +2,7 @@
 
 #include "runtime/backends/cpu/kernels/elementwise.h"
 #include "runtime/backends/cpu/kernels/kernels.h"
+#include "runtime/backends/cpu/kernels/log_functions.h"
 
 namespace tessera::cpu {
 
@@ -10,6 +11,15 @@ Result<PreparedKernel> prepare_exp(const KernelSpec& spec) {
 }
 Result<PreparedKernel> prepare_log(const KernelSpec& spec) {
   return map_unary(spec, 5, [](double x) { return std::log(x); });
+}
+// Both without overflow, and exact where the result is small.
+Result<PreparedKernel> prepare_softplus(const KernelSpec& spec) {
+  return map_unary(spec, 10, [](double x) { return std::fmax(x, 0) + std::log1p(std::exp(-std::fabs(x))); });
+}
+Result<PreparedKernel> prepare_log1mexp(const KernelSpec& spec) {
+  constexpr double kLog2 = 0.69314718055994530942;
+  return map_unary(spec, 10,
+                   [](double x) { return x > -kLog2 ? std::log(-std::expm1(x)) : std::log1p(-std::exp(x)); });
 }
 Result<PreparedKernel> prepare_sqrt(const KernelSpec& spec) {
   return map_unary(spec, 4, [](double x) { return std::sqrt(x); });

@@ -4,6 +4,7 @@
 
 #include "runtime/backends/cuda/kernels/decode_step.h"
 #include "runtime/backends/cuda/kernels/kernels.h"
+#include "runtime/backends/cuda/kernels/log_functions.h"
 #include "runtime/backends/cuda/kernels/map.cuh"
 
 namespace tessera::cuda {
@@ -24,6 +25,8 @@ TSR_MAP_FUNCTOR(Mul, x[0] * x[1])
 TSR_MAP_FUNCTOR(Div, x[0] / x[1])
 TSR_MAP_FUNCTOR(Exp, exp(x[0]))
 TSR_MAP_FUNCTOR(Log, log(x[0]))
+TSR_MAP_FUNCTOR(Softplus, (x[0] > W(0) ? x[0] : W(0)) + log1p(exp(x[0] > W(0) ? -x[0] : x[0])))
+TSR_MAP_FUNCTOR(Log1mexp, x[0] > W(-0.69314718055994530942) ? log(-expm1(x[0])) : log1p(-exp(x[0])))
 TSR_MAP_FUNCTOR(Sqrt, sqrt(x[0]))
 TSR_MAP_FUNCTOR(Square, x[0] * x[0])
 TSR_MAP_FUNCTOR(Neg, -x[0])
@@ -81,6 +84,8 @@ Result<PreparedKernel> prepare_mul(const KernelSpec& spec) { return plain<2, Mul
 Result<PreparedKernel> prepare_div(const KernelSpec& spec) { return plain<2, Div>(spec); }
 Result<PreparedKernel> prepare_exp(const KernelSpec& spec) { return plain<1, Exp>(spec); }
 Result<PreparedKernel> prepare_log(const KernelSpec& spec) { return plain<1, Log>(spec); }
+Result<PreparedKernel> prepare_softplus(const KernelSpec& spec) { return plain<1, Softplus>(spec); }
+Result<PreparedKernel> prepare_log1mexp(const KernelSpec& spec) { return plain<1, Log1mexp>(spec); }
 Result<PreparedKernel> prepare_sqrt(const KernelSpec& spec) { return plain<1, Sqrt>(spec); }
 Result<PreparedKernel> prepare_square(const KernelSpec& spec) { return plain<1, Square>(spec); }
 Result<PreparedKernel> prepare_neg(const KernelSpec& spec) { return plain<1, Neg>(spec); }
