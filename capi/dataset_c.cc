@@ -157,7 +157,7 @@ tsr_status* tsr_dataset_rows(const tsr_dataset* dataset, int64_t step, int64_t b
     TSR_RETURN_IF_ERROR(required({{dataset, "dataset"}}));
     const Dataset& data = *dataset->value;
     TSR_RETURN_IF_ERROR(check_batch(data, step, batch));
-    const auto seq = static_cast<size_t>(data.seq());
+    const auto seq = static_cast<size_t>(data.row_tokens());
     std::vector<int32_t> unwanted(2 * seq);
     for (int64_t row = 0; row < batch; ++row) {
       const auto place = [&](int32_t* values, size_t otherwise) {

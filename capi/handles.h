@@ -85,6 +85,9 @@ struct tsr_imatrix {
   std::shared_ptr<tessera::Runtime> runtime;
   std::unique_ptr<tessera::ImportanceCollector> value;
 };
+struct tsr_preparation {
+  std::unique_ptr<tessera::Background<std::shared_ptr<tessera::Trainer>>> value;
+};
 struct tsr_reading {
   std::unique_ptr<tessera::Background<std::shared_ptr<const tessera::Dataset>>> value;
 };

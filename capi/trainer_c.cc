@@ -9,7 +9,10 @@ using namespace tessera::capi;
 namespace {
 
 void copy_step(const StepInfo& info, tsr_step* out_step) {
-  copy_struct({sizeof(tsr_step), info.step, info.loss, info.grad_norm, info.lr, info.seconds}, out_step);
+  const PreferenceMetrics& preference = info.preference;
+  copy_struct({sizeof(tsr_step), info.step, info.loss, info.grad_norm, info.lr, info.seconds,
+               preference.chosen_reward, preference.rejected_reward, preference.margin, preference.accuracy},
+              out_step);
 }
 
 // The option of states.
@@ -41,6 +44,43 @@ tsr_status* tsr_trainer_new(tsr_runtime* runtime, tsr_model* model, const tsr_da
     return {};
   });
 }
+
+tsr_status* tsr_preparation_new(tsr_runtime* runtime, tsr_model* model, const tsr_dataset* dataset,
+                                const tsr_options* options, tsr_preparation** out_preparation) {
+  return guard([&]() -> Status {
+    TSR_RETURN_IF_ERROR(
+        required({{runtime, "runtime"}, {model, "model"}, {out_preparation, "out_preparation"}}));
+    TSR_RETURN_IF_ERROR(runtime->value->check_process());
+    const auto make = [runtime = runtime->value, model = model->value,
+                       dataset = dataset ? dataset->value : nullptr,
+                       chosen = options ? options->value : Options{}] {
+      return Trainer::create(runtime, model, dataset, chosen);
+    };
+    *out_preparation = new tsr_preparation{
+        std::make_unique<Background<std::shared_ptr<Trainer>>>("preparation", runtime->value, make)};
+    return {};
+  });
+}
+
+tsr_status* tsr_preparation_step(tsr_preparation* preparation, double* out_done) {
+  return guard([&]() -> Status {
+    TSR_RETURN_IF_ERROR(required({{preparation, "preparation"}}));
+    TSR_RETURN_IF_ERROR(preparation->value->step());
+    if (out_done) *out_done = preparation->value->done();
+    return {};
+  });
+}
+
+tsr_status* tsr_preparation_finish(tsr_preparation* preparation, tsr_trainer** out_trainer) {
+  return guard([&]() -> Status {
+    TSR_RETURN_IF_ERROR(required({{preparation, "preparation"}, {out_trainer, "out_trainer"}}));
+    TSR_ASSIGN_OR_RETURN(auto trainer, preparation->value->finish());
+    *out_trainer = new tsr_trainer{std::move(trainer)};
+    return {};
+  });
+}
+
+void tsr_preparation_free(tsr_preparation* preparation) { delete preparation; }
 
 tsr_status* tsr_trainer_feed(tsr_trainer* trainer, const char* input, const tsr_tensor* value) {
   return guard([&]() -> Status {

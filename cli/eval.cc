@@ -5,6 +5,7 @@
 #include "data_options.h"
 #include "held_out.h"
 #include "interruptible.h"
+#include "preference_options.h"
 
 namespace cli {
 
@@ -14,6 +15,7 @@ struct Arguments : Common {
   DataOptions data;
   std::optional<std::string> weights, precision, activations;
   std::optional<int64_t> batch;
+  LossOptions losses;
 };
 }  // namespace
 
@@ -24,10 +26,12 @@ void register_eval(CLI::App& app) {
   command->footer(
       "Example:\n  tessera eval model.tsr --data text.txt --seq 128\n"
       "  tessera eval model.tsr --data text.txt --weights q8_0     (what `generate --weights q8_0` computes "
-      "with)");
+      "with)\n"
+      "  tessera eval tuned.tsr --data pairs.jsonl --loss dpo --reference model.tsr");
   command->add_option("model", args->model, ".tsr or GGUF file, or Hugging Face folder")->required();
   add_data(*command, args->data.path);
   add_data_options(*command, args->data);
+  add_loss_options(*command, args->losses);
   command->add_option("--batch", args->batch, "sequences at once, over all devices (default 8)");
   command->add_option("--seq", args->data.seq, "tokens a sequence (default 128)");
   command->add_option("--precision", args->precision,
@@ -55,6 +59,7 @@ void register_eval(CLI::App& app) {
     set(options, "weights", args->weights);
     set(options, "activations", args->activations);
     set(options, "evaluate_only", int64_t{1});
+    set_loss(options, args->losses);
     const Trainer trainer = make_interruptible<Trainer>(tsr_trainer_new, runtime, model.get(),
                                                         static_cast<const tsr_dataset*>(dataset.get()),
                                                         static_cast<const tsr_options*>(options.get()));

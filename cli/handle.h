@@ -55,6 +55,7 @@ using Calibration = Handle<tsr_calibration, tsr_calibration_free>;
 using Plan = Handle<tsr_plan, tsr_plan_free>;
 using Planning = Handle<tsr_planning, tsr_planning_free>;
 using Trainer = Handle<tsr_trainer, tsr_trainer_free>;
+using Preparation = Handle<tsr_preparation, tsr_preparation_free>;
 using Saving = Handle<tsr_saving, tsr_saving_free>;
 using Generator = Handle<tsr_generator, tsr_generator_free>;
 using Engine = Handle<tsr_engine, tsr_engine_free>;

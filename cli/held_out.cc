@@ -5,6 +5,8 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "preference_options.h"
+
 namespace cli {
 
 void add_held_out_options(CLI::App& command, HeldOutOptions& options) {
@@ -29,6 +31,8 @@ void add_held_out_options(CLI::App& command, HeldOutOptions& options) {
 Json evaluate(const Trainer& trainer) { return Json::parse(text(tsr_trainer_evaluate_all, trainer.get())); }
 
 std::string evaluation_text(const Json& evaluation) {
+  if (evaluation.contains("rewards"))
+    return evaluation["loss"].dump() + "  " + rewards_text(evaluation["rewards"]);
   const auto number = [&](const char* key) {
     return evaluation[key].is_null() ? std::nan("") : evaluation[key].get<double>();
   };

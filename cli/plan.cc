@@ -21,6 +21,7 @@ struct Arguments : Common {
   std::string trained, frozen, method, model, output, mode = "train", optimizer = "adamw", cluster, features,
                                                       trace, report, pins;
   std::string certificate, checked, fused_loss, precision, weights;
+  std::optional<std::string> loss;
   std::optional<double> within;
   std::string objective = "latency", kv_budget;
   std::string batch_words = "8";
@@ -136,7 +137,7 @@ void refuse_idle_options(const CLI::App& command, const Arguments& args, bool tr
     given({"--objective", "--prompt", "--new", "--kv-budget", "--context"},
           "belongs to --mode generate, and this is train");
   else
-    given({"--seq", "--optimizer", "--method", "--trained", "--frozen", "--fused-loss", "--trace",
+    given({"--seq", "--optimizer", "--method", "--trained", "--frozen", "--fused-loss", "--loss", "--trace",
            "--features", "--within", "--certificate"},
           "belongs to --mode train, and this is generate");
   if (!train && cluster) {
@@ -149,10 +150,10 @@ void refuse_idle_options(const CLI::App& command, const Arguments& args, bool tr
 
 Json plan_serving(const CLI::App& command, const Arguments& args) {
   for (const char* name :
-       {"--cluster",   "--seq",        "--batch",   "--optimizer", "--method", "--trained",
-        "--frozen",    "--fused-loss", "--trace",   "--features",  "--within", "--certificate",
-        "--objective", "--prompt",     "--new",     "--kv-budget", "--pins",   "--out",
-        "--report",    "--plan",       "--measure", "--tune"})
+       {"--cluster",   "--seq",        "--batch",  "--optimizer", "--method", "--trained",
+        "--frozen",    "--fused-loss", "--loss",   "--trace",     "--features", "--within",
+        "--certificate", "--objective", "--prompt", "--new",      "--kv-budget", "--pins",
+        "--out",       "--report",     "--plan",   "--measure",   "--tune"})
     if (command.count(name) > 0)
       throw Error(TSR_INVALID_ARGUMENT, std::string(name) + ": belongs to another mode, and this is serve");
   const Runtime runtime = open_runtime(args);
@@ -287,6 +288,12 @@ void register_plan(CLI::App& app) {
   command
       ->add_option("--frozen", args->frozen,
                    "train: parameters to leave untrained: block.0.*,token_embedding")
+      ->excludes("--cluster");
+  command
+      ->add_option("--loss", args->loss,
+                   "train: cross_entropy (default), or one of preferences: dpo, kto, ... (see train), of "
+                   "pairs of up to "
+                   "--seq tokens each")
       ->excludes("--cluster");
   command
       ->add_option("--fused-loss", args->fused_loss,

@@ -10,10 +10,12 @@
 #include "held_out.h"
 #include "interruptible.h"
 #include "method.h"
+#include "preference_options.h"
 #include "progress.h"
 #include "run_checkpoints.h"
 #include "run_recorder.h"
 #include "run_samples.h"
+#include "steps.h"
 #include "trained_output.h"
 #include "training_text.h"
 
@@ -37,6 +39,7 @@ struct Arguments : Common {
   HeldOutOptions held_out;
   SampleOptions samples;
   Adapters adapters;
+  LossOptions losses;
 };
 
 // Set by Ctrl-C, and by what ends jobs: the step in progress is finished and saved. A second one ends at
@@ -78,7 +81,30 @@ Options trainer_options(const Arguments& args) {
   if (!args.trace.empty()) set(options, "trace", int64_t{1});
   if (!args.offload_folder.empty()) set(options, "offload_folder", args.offload_folder);
   set(options, "watchdog", args.watchdog);
+  set_loss(options, args.losses);
   return options;
+}
+
+std::string step_rewards(const tsr_step& step) {
+  return rewards_text(step.chosen_reward, step.rejected_reward, step.reward_margin, step.reward_accuracy);
+}
+
+Json rewards_json(const tsr_step& step) {
+  return {{"chosen_reward", step.chosen_reward},
+          {"rejected_reward", step.rejected_reward},
+          {"reward_margin", step.reward_margin},
+          {"reward_accuracy", step.reward_accuracy}};
+}
+
+// Plans, computes what a reference says, and loads: with progress, where that takes long.
+Trainer make_trainer(const Arguments& args, const Runtime& runtime, const Model& model,
+                     const Dataset& dataset) {
+  const Options options = trainer_options(args);
+  const Preparation preparation = make<Preparation>(tsr_preparation_new, runtime.get(), model.get(),
+                                                    static_cast<const tsr_dataset*>(dataset.get()),
+                                                    static_cast<const tsr_options*>(options.get()));
+  run_steps(preparation, tsr_preparation_step, "preparing the training", args);
+  return make<Trainer>(tsr_preparation_finish, preparation.get());
 }
 
 // A path that cannot be looked at counts as absent: reading or writing it says why.
@@ -192,10 +218,7 @@ void train(const CLI::App& command, const Arguments& args) {
     if (!is_quiet(args)) std::cerr << methods_text(methods);
   }
   output.check_model(model);
-  const Options options = trainer_options(args);
-  const Trainer trainer = make_interruptible<Trainer>(tsr_trainer_new, runtime, model.get(),
-                                                      static_cast<const tsr_dataset*>(dataset.get()),
-                                                      static_cast<const tsr_options*>(options.get()));
+  const Trainer trainer = make_trainer(args, runtime, model, dataset);
   if (!resumed.empty()) {
     check(tsr_trainer_resume(trainer.get(), resumed.c_str()));
     held_out.restore(Json::parse(text(tsr_checkpoint_info, resumed.c_str()))["notes"]);
@@ -255,7 +278,9 @@ void train(const CLI::App& command, const Arguments& args) {
     checkpoints.wait();
     return !checkpoints.writes() || checkpoints.saved_step() == done;
   };
+  const bool has_rewards = is_of_preferences(args.losses);
   std::vector<double> losses, seconds;
+  Json rewards = Json::array();
   const int64_t tokens = before["tokens_per_step"].get<int64_t>();
   for (const int signal : {SIGINT, SIGTERM}) std::signal(signal, interrupt);
   {
@@ -267,8 +292,9 @@ void train(const CLI::App& command, const Arguments& args) {
       done = step.step;
       losses.push_back(step.loss);
       seconds.push_back(step.seconds);
+      if (has_rewards) rewards.push_back(rewards_json(step));
       name_checkpoint([&] { recorder.add_step(); });
-      progress.show(recorder.progress_line(step));
+      progress.show(recorder.progress_line(step) + (has_rewards ? "  " + step_rewards(step) : ""));
       bool is_best = false;
       if (held_out.is_due(done, args.steps)) {
         Json found;
@@ -340,6 +366,7 @@ void train(const CLI::App& command, const Arguments& args) {
   result["step_seconds"] = median(seconds);
   result["tokens_per_second"] = seconds.empty() ? 0 : static_cast<double>(tokens) / median(seconds);
   const Json report = Json::parse(text(tsr_trainer_report, trainer.get()));
+  if (has_rewards) result["rewards"] = rewards;
   for (const char* key : {"plan", "devices", "comm", "allocations_after_first_step"})
     result[key] = report[key];
   result["steps"] = done;
@@ -388,17 +415,24 @@ void register_train(CLI::App& app) {
       "tessera data)\n"
       "  tessera train model.tsr --data text.txt --out tuned.tsr --metrics run.jsonl --tensorboard runs/one "
       "--report "
-      "run.html");
+      "run.html\n"
+      "  tessera train model.tsr --data pairs.jsonl --loss dpo --lr 1e-6 --seq 1024 --lora 16 --out "
+      "adapted.tsr   "
+      "(preferences)\n"
+      "  tessera train tuned.tsr --data labelled.jsonl --loss kto --reference model.tsr --cache auto --out "
+      "better.tsr");
   command->add_option("model", args->model, ".tsr or GGUF file, or Hugging Face folder")->required();
   add_data(*command, args->data.path);
   add_data_options(*command, args->data);
+  add_loss_options(*command, args->losses);
   command->add_option(
       "--out", args->output,
       ".tsr file to write; of adapters (--lora) a name without .tsr is a folder as PEFT has it, adapters "
       "alone. Checkpoints go to OUT.checkpoint");
   command->add_flag("--merge", args->merge, "--out is a model's file with the adapters in its weights");
   command->add_option("--steps", args->steps, "optimizer steps")->capture_default_str();
-  command->add_option("--batch", args->batch, "sequences in one step, over all devices (default 8)");
+  command->add_option("--batch", args->batch,
+                      "sequences, or pairs of a preference loss, in one step, over all devices (default 8)");
   command->add_option("--seq", args->data.seq, "tokens a sequence (default 128)");
   command->add_option("--lr", args->lr, "peak learning rate (default 1e-4; from scratch 1e-3 and more)");
   command->add_option("--schedule", args->schedule, "constant (default), cosine, linear or wsd");

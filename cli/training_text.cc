@@ -5,6 +5,7 @@
 
 #include "held_out.h"
 #include "plan_text.h"
+#include "preference_options.h"
 
 namespace cli {
 
@@ -21,9 +22,14 @@ void print_result(const Json& result, const std::string& out, const std::string&
   if (!losses.empty())
     std::cout << "loss       " << losses.front().get<double>() << " -> " << losses.back().get<double>()
               << '\n';
+  if (result.contains("rewards") && !result["rewards"].empty())
+    std::cout << "rewards    " << rewards_text(result["rewards"].back()) << '\n';
   if (result.contains("evaluation") && !result["evaluation"].is_null())
-    std::cout << "held out   " << evaluation_text(result["evaluation"]) << " (unigram entropy of the data "
-              << result["unigram_entropy"].dump() << ")\n";
+    std::cout << "held out   " << evaluation_text(result["evaluation"])
+              << (result.contains("rewards")
+                      ? ""
+                      : " (unigram entropy of the data " + result["unigram_entropy"].dump() + ")")
+              << '\n';
   if (result.contains("best_step"))
     std::cout << "best       step " << result["best_step"].get<int64_t>() << ", "
               << result["best_loss"].get<double>() << " nats a token\n";

@@ -32,6 +32,26 @@ func NewTrainerContext(ctx context.Context, r *Runtime, model *Model, dataset *D
 	return (*Trainer)(h), err
 }
 
+// PrepareTrainer is NewTrainer in steps: it shows progress, of what a preference loss's reference says above all, and ends
+// with the context.
+func PrepareTrainer(ctx context.Context, r *Runtime, model *Model, dataset *Dataset, options Options, progress func(done float64)) (*Trainer, error) {
+	c, done := (*handle)(r).use()
+	defer done()
+	d, datasetDone, err := (*handle)(dataset).optional("dataset")
+	defer datasetDone()
+	if err != nil {
+		return nil, err
+	}
+	preparation, err := (*handle)(model).holdWith(raw.Tsr_preparation_free, options, func(m, o uintptr, out *uintptr) uintptr {
+		return raw.Tsr_preparation_new(c, m, d, o, out)
+	})
+	if err != nil {
+		return nil, err
+	}
+	h, err := made(ctx, preparation, raw.Tsr_preparation_step, progress, raw.Tsr_trainer_free, raw.Tsr_preparation_finish)
+	return (*Trainer)(h), err
+}
+
 // Close frees it; see the package.
 func (t *Trainer) Close() { (*handle)(t).close() }
 
@@ -52,6 +72,13 @@ type Step struct {
 	GradNorm float64
 	LR       float64
 	Seconds  float64
+	// Of a preference loss (header: tsr_step); else 0.
+	ChosenReward, RejectedReward, RewardMargin, RewardAccuracy float64
+}
+
+func stepOf(out raw.Tsr_step) Step {
+	return Step{out.GetStep(), out.GetLoss(), out.GetGrad_norm(), out.GetLr(), out.GetSeconds(),
+		out.GetChosen_reward(), out.GetRejected_reward(), out.GetReward_margin(), out.GetReward_accuracy()}
 }
 
 // Step makes one optimizer step.
@@ -68,7 +95,7 @@ func (t *Trainer) StepContext(ctx context.Context) (Step, error) {
 	if err != nil {
 		return Step{}, err
 	}
-	return Step{out.GetStep(), out.GetLoss(), out.GetGrad_norm(), out.GetLr(), out.GetSeconds()}, nil
+	return stepOf(out), nil
 }
 
 // SetLR is the rate of the next step and of those after it; below 0 the schedule's again.

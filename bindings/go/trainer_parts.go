@@ -113,5 +113,5 @@ func (t *Trainer) OptimizerStep(ctx context.Context, options Options) (Step, err
 	if err != nil {
 		return Step{}, err
 	}
-	return Step{out.GetStep(), out.GetLoss(), out.GetGrad_norm(), out.GetLr(), out.GetSeconds()}, nil
+	return stepOf(out), nil
 }

@@ -48,12 +48,13 @@ static JNIEnv* tsr_java_enter(int* attached) {
   return env;
 }
 
-/* numbers [1]: the step; values [4]: loss, grad_norm, lr, seconds. */
+/* numbers [1]: the step; values [8]: loss, grad_norm, lr, seconds, then the rewards of a preference loss. */
 static void tsr_java_give_step(JNIEnv* env, const tsr_step* step, jlongArray numbers, jdoubleArray values) {
   const jlong number = step->step;
-  const jdouble found[4] = {step->loss, step->grad_norm, step->lr, step->seconds};
+  const jdouble found[8] = {step->loss,          step->grad_norm,       step->lr,            step->seconds,
+                            step->chosen_reward, step->rejected_reward, step->reward_margin, step->reward_accuracy};
   (*env)->SetLongArrayRegion(env, numbers, 0, 1, &number);
-  (*env)->SetDoubleArrayRegion(env, values, 0, 4, found);
+  (*env)->SetDoubleArrayRegion(env, values, 0, 8, found);
 }
 
 static void tsr_java_leave(int attached) {

@@ -223,15 +223,16 @@ static int tsr_py_items(PyObject* object, Py_buffer* view, int* held, int writab
                                                  (Py_ssize_t)($1->details == NULL ? 0 : $1->details_size)));
 }
 
-/* (step, loss, grad_norm, lr, seconds) */
+/* (step, loss, grad_norm, lr, seconds, and the rewards of a preference loss) */
 %typemap(in, numinputs=0) tsr_step* out_step (tsr_step step) {
   memset(&step, 0, sizeof step);
   step.struct_size = sizeof step;
   $1 = &step;
 }
 %typemap(argout) tsr_step* out_step {
-  $result = tsr_py_append($result, Py_BuildValue("(Ldddd)", (long long)$1->step, $1->loss, $1->grad_norm, $1->lr,
-                                                 $1->seconds));
+  $result = tsr_py_append($result, Py_BuildValue("(Ldddddddd)", (long long)$1->step, $1->loss, $1->grad_norm, $1->lr,
+                                                 $1->seconds, $1->chosen_reward, $1->rejected_reward,
+                                                 $1->reward_margin, $1->reward_accuracy));
 }
 
 /* Data of a tensor: an address, which the layer above turns into a view that keeps the tensor. */

@@ -173,6 +173,7 @@ CheckpointInfo Trainer::checkpoint_info(bool optimizer) const {
   // Recorded for people; a resumed run follows its own options.
   info.values["seed"] = to_text(settings_.seed);
   info.values["lr"] = to_text(settings_.rate.peak);
+  if (settings_.preference) info.values["loss"] = std::string(name_of(settings_.preference->loss));
   info.values["steps"] = to_text(settings_.rate.steps);
   info.values["warmup"] = to_text(settings_.rate.warmup);
   info.values["strategy"] = running_->record().entries[0].plan.strategy;

@@ -131,6 +131,12 @@ Result<CompiledProgram> compile_training_as_set(const Graph& forward, bool langu
     TSR_ASSIGN_OR_RETURN(Graph logprobs, logprobs_of(part, settings));
     add(std::string(kForwardEntry), std::move(logprobs));
   }
+  if (settings.preference && settings.preference->loss == PreferenceLoss::kKto) {
+    TSR_ASSIGN_OR_RETURN(const LogicalGraph tokens,
+                         forward_with_loss(forward, TokenLoss::kCrossEntropy, settings));
+    TSR_ASSIGN_OR_RETURN(Graph logprobs, logprobs_of(tokens, settings));
+    add(std::string(kMismatchedEntry), std::move(logprobs));
+  }
   TSR_ASSIGN_OR_RETURN(Graph evaluation, evaluation_of(with_loss, language_model, settings));
   add(std::string(kEvalEntry), std::move(evaluation));
   return plan_all(graphs, settings.compute, settings.batch, devices);
@@ -155,7 +161,7 @@ Result<CompiledProgram> compile_training_with_loss(const Graph& forward, bool la
   TrainerSettings apart = settings, fused = settings;
   apart.fused_loss = FusedLoss::kOff;
   fused.fused_loss = FusedLoss::kOn;
-  if (!language_model || !devices->catalog().fuses())
+  if (!language_model || settings.preference || !devices->catalog().fuses())
     return compile_training_as_set(forward, language_model, apart, devices);
   auto together = compile_training_as_set(forward, language_model, fused, devices);
   if (together.ok() && !splits_fused_vocabulary(together->record->entries[0])) return together;
@@ -240,6 +246,18 @@ Result<CompiledProgram> compile_training(const Graph& forward, bool language_mod
   const TrainerSettings settings = finalized(given, *devices);
   return with_remedy(compile_training_with_loss(forward, language_model, settings, devices),
                      settings.precision, *devices);
+}
+
+Result<CompiledProgram> compile_logprobs(const Graph& forward, const TrainerSettings& given,
+                                         const std::shared_ptr<DeviceSet>& devices) {
+  const TrainerSettings settings = finalized(given, *devices);
+  TSR_ASSIGN_OR_RETURN(const LogicalGraph tokens,
+                       forward_with_loss(forward, TokenLoss::kCrossEntropy, settings));
+  TSR_ASSIGN_OR_RETURN(Graph logprobs, logprobs_of(tokens, settings));
+  const GraphToPlan graphs[] = {GraphToPlan::create(
+      std::string(kForwardEntry), std::make_shared<const Graph>(std::move(logprobs)), settings.symbols)};
+  return with_remedy(plan_all(graphs, settings.compute, settings.batch, devices), settings.precision,
+                     *devices);
 }
 
 namespace {

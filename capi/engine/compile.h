@@ -57,11 +57,17 @@ inline constexpr std::string_view kTrainEntry = "train_step";
 inline constexpr std::string_view kEvalEntry = "eval";
 inline constexpr std::string_view kUpdateEntry = "update";
 inline constexpr std::string_view kForwardEntry = "forward";
+// Log probabilities of labels, for the reference point of PreferenceLoss::kKto.
+inline constexpr std::string_view kMismatchedEntry = "mismatched";
 
 // Compiles entries "train_step" and "eval" (only the latter with settings.evaluate_only), and between them those of
 // steps in parts. With language_model the loss is made from "logits"; else the graph has its own output "loss".
 Result<CompiledProgram> compile_training(const Graph& forward, bool language_model,
                                          const TrainerSettings& settings,
+                                         const std::shared_ptr<DeviceSet>& devices);
+
+// Compiles kForwardEntry alone: log probabilities of labels, of settings with evaluate_only.
+Result<CompiledProgram> compile_logprobs(const Graph& forward, const TrainerSettings& settings,
                                          const std::shared_ptr<DeviceSet>& devices);
 
 // PrefillChunk: a prompt is processed in chunks, largest first.

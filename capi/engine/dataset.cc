@@ -35,6 +35,18 @@ std::optional<SegmentUse> segments_of(Dataset::Layout layout) {
   return layout == Dataset::Layout::kPacked ? SegmentUse::kDocuments : SegmentUse::kPadding;
 }
 
+Status Dataset::check_trainable(PreferenceLoss loss) const {
+  return Status(
+      StatusCode::kInvalidArgument,
+      format("loss '{}' trains on rows of kind {}, and the dataset has no such rows: wanted a file of them "
+             "(JSON lines; docs/training-data.md), or loss cross_entropy",
+             name_of(loss), is_paired(loss) ? "preference" : "unpaired"));
+}
+
+Status Dataset::fill_mismatched(int64_t, int64_t, const DatasetRow&) const {
+  return Status(StatusCode::kInternal, "the dataset has no single answers");
+}
+
 Status check_dataset_options(const std::string& path, const Options& options) {
   return holds_rows(path, options) ? read_data_settings(path, options).status()
                                    : TextDataset::check_options(options);

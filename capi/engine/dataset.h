@@ -12,11 +12,12 @@
 #include "capi/engine/options.h"
 #include "capi/engine/sample_order.h"
 #include "graph/transform/embedding.h"
+#include "graph/transform/preference_loss.h"
 #include "serialize/tokenizer/tokenizer.h"
 
 namespace tessera {
 
-// Places for one row, [seq] each: tokens; for each the label, the token that should follow it or -1; its position in its
+// Places for one row, [row_tokens] each: tokens; for each the label, the token that should follow it or -1; its position in its
 // document, and the number of its document in the row. The last two may be empty: not wanted.
 struct DatasetRow {
   std::span<int32_t> tokens, labels, positions, segments;
@@ -28,7 +29,11 @@ class Dataset {
   enum class Layout : uint8_t { kWhole, kPadded, kPacked };
 
   virtual ~Dataset() = default;
-  int64_t seq() const { return seq_; }
+  int64_t seq() const { return seq_; }  // tokens of an answer, of other data of a row
+  int64_t answers() const {
+    return answers_;
+  }  // in a row: 2 of pairs, which begin at tokens 0 and seq; else 1
+  int64_t row_tokens() const { return seq_ * answers_; }
   int64_t train_samples() const { return order_.count; }  // rows of an epoch
   int64_t eval_samples() const { return eval_samples_; }
   int32_t largest_token() const { return largest_token_; }
@@ -40,10 +45,20 @@ class Dataset {
   Status fill_eval_row(int64_t number, const DatasetRow& row) const {
     return fill(order_.count + number, row);
   }
+  // The number of the row at that place. Rows for evaluation follow those for training.
+  int64_t number_at(int64_t place) const { return order_.at(place); }
+  Status fill_row(int64_t number, const DatasetRow& row) const { return fill(number, row); }
   // Labels that count in the first `rows` rows for evaluation.
   virtual Result<int64_t> count_eval_labels(int64_t rows) const = 0;
   // kUnsupported for data that the token loss does not train on.
   virtual Status check_trainable() const { return {}; }
+  // kInvalidArgument for data that the loss does not train on.
+  virtual Status check_trainable(PreferenceLoss loss) const;
+  // Of data with single answers: whether the one of row `number` is wanted; and its prompt with the answer of a
+  // neighbour, the row before it in its group of `group` rows, of the first the group's last.
+  virtual bool is_wanted(int64_t) const { return true; }
+  virtual Status fill_mismatched(int64_t number, int64_t group, const DatasetRow& row) const;
+  virtual std::string cache_folder() const { return ""; }  // "": nothing is kept
 
   virtual Result<std::string> info_json() const = 0;
   // {"ids", "trained", ...} of example `number`; kNotFound past the last, kFailedPrecondition where there are none.
@@ -53,7 +68,7 @@ class Dataset {
   // Row `number`: those for training, then those for evaluation.
   virtual Status fill(int64_t number, const DatasetRow& row) const = 0;
 
-  int64_t seq_ = 0, eval_samples_ = 0;
+  int64_t seq_ = 0, answers_ = 1, eval_samples_ = 0;
   int32_t largest_token_ = 0;
   Layout layout_ = Layout::kWhole;
   SampleOrder order_;

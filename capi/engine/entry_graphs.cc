@@ -13,6 +13,7 @@
 #include "graph/transform/fusion.h"
 #include "graph/transform/label_margins.h"
 #include "graph/transform/precision.h"
+#include "graph/transform/preference_loss.h"
 #include "graph/transform/scoring.h"
 #include "graph/transform/training.h"
 #include "graph/transform/weight_storage.h"
@@ -155,7 +156,9 @@ Result<LogicalGraph> with_loss_of(const Graph& given, bool language_model, std::
       TSR_ASSIGN_OR_RETURN(with_loss, segmented(with_loss, *segments));
     }
     TSR_RETURN_IF_ERROR(require(with_loss, TensorKind::kActivation, "logits", purpose));
-    TSR_RETURN_IF_ERROR(loss ? add_accumulated_loss(with_loss, *loss) : add_token_loss(with_loss));
+    TSR_RETURN_IF_ERROR(loss                  ? add_accumulated_loss(with_loss, *loss)
+                        : settings.preference ? add_preference_loss(with_loss, *settings.preference)
+                                              : add_token_loss(with_loss));
     if (settings.fused_loss == FusedLoss::kOn && !loss) {
       TSR_ASSIGN_OR_RETURN(with_loss, with_fused_loss(with_loss));
     }
@@ -206,7 +209,7 @@ Result<Graph> step_of(const LogicalGraph& with_loss, const TrainerSettings& sett
 Result<Graph> evaluation_of(const LogicalGraph& with_loss, bool language_model,
                             const TrainerSettings& settings) {
   TSR_ASSIGN_OR_RETURN(Graph evaluation, make_evaluation(with_loss.graph, settings.step.fp8_matmuls));
-  if (language_model) {
+  if (language_model && !settings.preference) {
     TSR_ASSIGN_OR_RETURN(evaluation, with_label_margins(evaluation));
   }
   return with_evaluated_weights(std::move(evaluation), with_loss.stored, settings);

@@ -38,6 +38,26 @@ std::vector<std::pair<uint32_t, uint32_t>> rows_of(std::span<const TokenRecord> 
   return rows;
 }
 
+// One document, from place `at` on.
+void fill_tokens(std::span<const uint32_t> stored, const DatasetRow& row, size_t at, int32_t segment) {
+  for (size_t i = 0; i < stored.size(); ++i) {
+    const bool has_label = i + 1 < stored.size() && is_trained(stored[i + 1]);
+    row.tokens[at + i] = token_id(stored[i]);
+    row.labels[at + i] = has_label ? token_id(stored[i + 1]) : -1;
+    if (!row.positions.empty()) row.positions[at + i] = static_cast<int32_t>(i);
+    if (!row.segments.empty()) row.segments[at + i] = segment;
+  }
+}
+
+// Padding is a document of its own, which nothing is learnt of.
+void fill_padding(const DatasetRow& row, size_t at, size_t end, int32_t segment) {
+  for (size_t i = at; i < end; ++i) {
+    row.tokens[i] = 0, row.labels[i] = -1;
+    if (!row.positions.empty()) row.positions[i] = static_cast<int32_t>(i - at);
+    if (!row.segments.empty()) row.segments[i] = segment;
+  }
+}
+
 }  // namespace
 
 Result<std::shared_ptr<const Dataset>> ExampleDataset::read(
@@ -101,8 +121,10 @@ Status ExampleDataset::choose_records() {
     for (uint32_t i = 0; i < eval_.file->records().size(); ++i) eval_.records.push_back(i);
   pack(train_, settings_.shuffle);
   pack(eval_, false);
-  order_ = {static_cast<int64_t>(train_.rows.size()), settings_.shuffle, settings_.seed};
-  eval_samples_ = static_cast<int64_t>(eval_.rows.size());
+  answers_ = holds_pairs() ? 2 : 1;
+  if (answers_ == 2) layout_ = Layout::kPacked;
+  order_ = {static_cast<int64_t>(train_.rows.size()) / answers_, settings_.shuffle, settings_.seed};
+  eval_samples_ = static_cast<int64_t>(eval_.rows.size()) / answers_;
   largest_token_ = std::max(train_.file->largest_token(), eval_.file->largest_token());
 
   Hash hash;
@@ -129,6 +151,58 @@ void ExampleDataset::pack(Part& part, bool shuffles) const {
   part.rows = PackedRows::pack(lengths, static_cast<uint32_t>(seq_), settings_.packing);
 }
 
+bool ExampleDataset::holds_pairs() const {
+  const auto is_pair = [](const TokenRecord& record) {
+    return static_cast<RowKind>(record.kind) == RowKind::kPreference;
+  };
+  return settings_.packing == Packing::kOff && std::ranges::all_of(train_.file->records(), is_pair) &&
+         std::ranges::all_of(eval_.file->records(), is_pair);
+}
+
+Status ExampleDataset::check_trainable(PreferenceLoss loss) const {
+  const RowKind wanted = is_paired(loss) ? RowKind::kPreference : RowKind::kUnpaired;
+  for (const Part* part : {&train_, &eval_})
+    for (const TokenRecord& record : part->file->records())
+      if (static_cast<RowKind>(record.kind) != wanted)
+        return Status(
+            StatusCode::kInvalidArgument,
+            format("loss '{}' trains on rows of kind {}, and the dataset has rows of kind {} (line "
+                   "{}): wanted {}",
+                   name_of(loss), name_of(wanted), name_of(static_cast<RowKind>(record.kind)), record.line,
+                   is_paired(loss) ? "pairs alone, or loss kto for single answers with a label"
+                                   : "single answers with a label, or loss dpo for pairs"));
+  if (settings_.packing != Packing::kOff)
+    return Status(StatusCode::kInvalidArgument,
+                  format("loss '{}' takes whole answers, and option 'packing' is {}: wanted packing off",
+                         name_of(loss), name_of(settings_.packing)));
+  return {};
+}
+
+bool ExampleDataset::is_wanted(int64_t number) const {
+  const Part& part = part_of(number);
+  return static_cast<ExampleRole>(part.file->records()[part.records[static_cast<size_t>(number)]].role) ==
+         ExampleRole::kWanted;
+}
+
+Status ExampleDataset::fill_mismatched(int64_t number, int64_t group, const DatasetRow& row) const {
+  const Part& part = part_of(number);
+  const int64_t first = number / group * group;
+  const int64_t other =
+      number > first ? number - 1 : std::min(first + group, static_cast<int64_t>(part.records.size())) - 1;
+  const auto record_of = [&](int64_t at) -> const TokenRecord& {
+    return part.file->records()[part.records[static_cast<size_t>(at)]];
+  };
+  const TokenRecord &own = record_of(number), &from = record_of(other);
+  std::vector<uint32_t> stored(own.prompt), answer(from.count - from.prompt);
+  TSR_RETURN_IF_ERROR(part.file->read(own, 0, stored));
+  TSR_RETURN_IF_ERROR(part.file->read(from, from.prompt, answer));
+  stored.insert(stored.end(), answer.begin(), answer.end());
+  stored.resize(std::min(stored.size(), row.tokens.size()));
+  fill_tokens(stored, row, 0, 0);
+  fill_padding(row, stored.size(), row.tokens.size(), 1);
+  return {};
+}
+
 Status ExampleDataset::check_trainable() const {
   for (const Part* part : {&train_, &eval_})
     for (const TokenRecord& record : part->file->records())
@@ -137,7 +211,7 @@ Status ExampleDataset::check_trainable() const {
             StatusCode::kUnsupported,
             format(
                 "the dataset has rows of kind {} (line {}), and the token loss trains on text, messages and "
-                "prompt_completion alone",
+                "prompt_completion alone: wanted option loss (dpo, kto, ...) for preferences, or other rows",
                 name_of(static_cast<RowKind>(record.kind)), record.line));
   return {};
 }
@@ -150,17 +224,14 @@ const ExampleDataset::Part& ExampleDataset::part_of(int64_t& number) const {
 
 Status ExampleDataset::fill(int64_t number, const DatasetRow& row) const {
   const Part& part = part_of(number);
-  size_t at = 0;
   int32_t segment = 0;
-  for (const ExamplePiece& piece : part.rows.row(static_cast<size_t>(number))) {
-    TSR_RETURN_IF_ERROR(fill_piece(part, piece, row, at, segment++));
-    at += piece.count;
-  }
-  // Padding is a document of its own, which nothing is learnt of.
-  for (size_t i = at; i < row.tokens.size(); ++i) {
-    row.tokens[i] = 0, row.labels[i] = -1;
-    if (!row.positions.empty()) row.positions[i] = static_cast<int32_t>(i - at);
-    if (!row.segments.empty()) row.segments[i] = segment;
+  for (int64_t answer = 0; answer < answers_; ++answer) {
+    auto at = static_cast<size_t>(answer * seq_);
+    for (const ExamplePiece& piece : part.rows.row(static_cast<size_t>(number * answers_ + answer))) {
+      TSR_RETURN_IF_ERROR(fill_piece(part, piece, row, at, segment++));
+      at += piece.count;
+    }
+    fill_padding(row, at, static_cast<size_t>((answer + 1) * seq_), segment++);
   }
   return {};
 }
@@ -168,24 +239,16 @@ Status ExampleDataset::fill(int64_t number, const DatasetRow& row) const {
 Status ExampleDataset::fill_piece(const Part& part, const ExamplePiece& piece, const DatasetRow& row,
                                   size_t at, int32_t segment) const {
   const TokenRecord& record = part.file->records()[part.records[piece.example]];
-  const std::span<int32_t> tokens = row.tokens.subspan(at, piece.count),
-                           labels = row.labels.subspan(at, piece.count);
   std::vector<uint32_t> stored(piece.count);
   TSR_RETURN_IF_ERROR(part.file->read(record, piece.begin, stored));
-  for (size_t i = 0; i < stored.size(); ++i) {
-    const bool has_label = i + 1 < stored.size() && is_trained(stored[i + 1]);
-    tokens[i] = token_id(stored[i]);
-    labels[i] = has_label ? token_id(stored[i + 1]) : -1;
-    if (!row.positions.empty()) row.positions[at + i] = static_cast<int32_t>(i);
-    if (!row.segments.empty()) row.segments[at + i] = segment;
-  }
+  fill_tokens(stored, row, at, segment);
   return {};
 }
 
 Result<int64_t> ExampleDataset::count_eval_labels(int64_t rows) const {
   int64_t labels = 0;
   std::vector<uint32_t> stored;
-  for (int64_t i = 0; i < rows; ++i) {
+  for (int64_t i = 0; i < rows * answers_; ++i) {
     for (const ExamplePiece& piece : eval_.rows.row(static_cast<size_t>(i))) {
       const TokenRecord& record = eval_.file->records()[eval_.records[piece.example]];
       if (piece.count == record.count) {
@@ -264,7 +327,7 @@ Result<std::string> ExampleDataset::info_json() const {
   for (const DataFile& file : settings_.files) paths.push_back(file.path);
   Json kind_counts = Json::object();
   for (const auto& [name, count] : kinds) kind_counts[name] = count;
-  const int64_t slots = (order_.count + eval_samples_) * seq_;
+  const int64_t slots = (order_.count + eval_samples_) * row_tokens();
   const int64_t used = train_.rows.tokens() + eval_.rows.tokens();
   TSR_ASSIGN_OR_RETURN(const double entropy, label_entropy());
   return dump(Json{{"tokens", train_.file->tokens()},

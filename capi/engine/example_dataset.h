@@ -21,6 +21,10 @@ class ExampleDataset final : public Dataset {
   uint64_t fingerprint() const override { return fingerprint_; }
   Result<int64_t> count_eval_labels(int64_t rows) const override;
   Status check_trainable() const override;
+  Status check_trainable(PreferenceLoss loss) const override;
+  bool is_wanted(int64_t number) const override;
+  Status fill_mismatched(int64_t number, int64_t group, const DatasetRow& row) const override;
+  std::string cache_folder() const override { return settings_.cache; }
   Result<std::string> info_json() const override;
   Result<std::string> example_json(int64_t number) const override;
 
@@ -35,10 +39,12 @@ class ExampleDataset final : public Dataset {
   ExampleDataset() = default;
   Status choose_records();
   void pack(Part& part, bool shuffles) const;
+  bool holds_pairs() const;  // alone, one row each
   Status fill(int64_t number, const DatasetRow& row) const override;
   Status fill_piece(const Part& part, const ExamplePiece& piece, const DatasetRow& row, size_t at,
                     int32_t segment) const;
   Result<double> label_entropy() const;
+  // The part of row `number`, which becomes its number there.
   const Part& part_of(int64_t& number) const;
 
   DataSettings settings_;

@@ -1,8 +1,9 @@
-// view_of: host values as a tensor, without a copy.
+// Host values as a tensor, without a copy, and the other way round.
 #pragma once
 
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "graph/host_tensor.h"
 
@@ -11,6 +12,16 @@ namespace tessera {
 // The values must outlive what is made of the view.
 inline HostTensor view_of(std::span<const int32_t> values, Shape shape) {
   return HostTensor{{DType::kI32, shape}, std::as_bytes(values), nullptr};
+}
+
+inline HostTensor view_of(std::span<const float> values, Shape shape) {
+  return HostTensor{{DType::kF32, shape}, std::as_bytes(values), nullptr};
+}
+
+// Values of f32 or f64.
+inline std::vector<double> doubles_of(const HostTensor& tensor) {
+  const auto copy_of = [](const auto& values) { return std::vector<double>(values.begin(), values.end()); };
+  return tensor.type.dtype == DType::kF64 ? copy_of(tensor.as<double>()) : copy_of(tensor.as<float>());
 }
 
 }  // namespace tessera

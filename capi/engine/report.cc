@@ -159,18 +159,20 @@ std::string session_json(std::span<const MemoryReport> memory, std::span<const C
 std::string memory_json(std::span<const MemoryReport> memory) { return dump(memory_array(memory)); }
 
 std::string trainer_json(const TrainerReport& report, const PlanRecord& plan) {
-  return dump(Json{{"step", report.step},
-                   {"skipped_steps", report.skipped_steps},
-                   {"tokens_per_step", report.tokens_per_step},
-                   {"plan", plan_object(plan)},
-                   {"devices", memory_array(report.memory)},
-                   {"comm", comm_array(report.communication)},
-                   {"allocations_after_first_step", report.allocations_after_first_step},
-                   {"saving",
-                    {{"model_bytes", report.model_bytes},
-                     {"checkpoint_bytes", report.checkpoint_bytes},
-                     {"memory_bytes", report.saving_memory_bytes},
-                     {"snapshot_bytes", report.snapshot_bytes}}}});
+  Json json = {{"step", report.step},
+               {"skipped_steps", report.skipped_steps},
+               {"tokens_per_step", report.tokens_per_step},
+               {"plan", plan_object(plan)},
+               {"devices", memory_array(report.memory)},
+               {"comm", comm_array(report.communication)},
+               {"allocations_after_first_step", report.allocations_after_first_step},
+               {"saving",
+                {{"model_bytes", report.model_bytes},
+                 {"checkpoint_bytes", report.checkpoint_bytes},
+                 {"memory_bytes", report.saving_memory_bytes},
+                 {"snapshot_bytes", report.snapshot_bytes}}}};
+  if (report.preference) json["preference"] = rewards_json(*report.preference);
+  return dump(json);
 }
 
 std::string generator_json(const GeneratorReport& report, const PlanRecord& plan) {

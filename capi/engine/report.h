@@ -1,12 +1,14 @@
 // Reports as JSON text: plans, programs, measurements of a session. Keys are documented in tessera.h.
 #pragma once
 
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "capi/engine/compile.h"
 #include "capi/engine/options.h"
+#include "capi/engine/preference_batch.h"
 #include "graph/graph.h"
 #include "graph/trace.h"
 #include "runtime/session.h"
@@ -27,6 +29,7 @@ struct TrainerReport {
   // Bytes of tensors in a model's file and in a checkpoint, and of the largest one, in memory while either is
   // written.
   int64_t model_bytes = 0, checkpoint_bytes = 0, saving_memory_bytes = 0, snapshot_bytes = 0;
+  std::optional<PreferenceMetrics> preference;  // of the last evaluation
 };
 std::string trainer_json(const TrainerReport& report, const PlanRecord& plan);
 

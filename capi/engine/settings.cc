@@ -243,6 +243,7 @@ Result<TrainerSettings> read_trainer_settings(const Options& options, int64_t da
   settings.frozen = reader.text("frozen");
   settings.eval_batches = reader.i64("eval_batches", 0, 0);
   read_losses(reader, settings);
+  read_preference(reader, settings);
   settings.measure_memory = reader.flag("measure_memory", true);
   settings.compute.trace = reader.flag("trace", false);
   settings.watchdog_s = reader.f64("watchdog", settings.watchdog_s, 0, 1e9);
@@ -254,7 +255,7 @@ Result<TrainerSettings> read_trainer_settings(const Options& options, int64_t da
         format(
             "trainer: option 'seq' is {}, the dataset was cut into samples of {}: give the dataset the seq",
             settings.seq, dataset_seq));
-  if (settings.seq > 0) settings.symbols.emplace_back("T", settings.seq);
+  if (settings.seq > 0) settings.symbols.emplace_back("T", settings.seq * settings.answers());
   return settings;
 }
 

@@ -11,6 +11,7 @@
 #include "graph/base/dtype.h"
 #include "graph/plan_pins.h"
 #include "graph/transform/embedding.h"
+#include "graph/transform/preference_loss.h"
 #include "graph/transform/token_loss.h"
 #include "graph/transform/training.h"
 
@@ -80,9 +81,15 @@ struct TrainerSettings {
   bool evaluate_only = false;
   std::vector<TokenLoss> losses;  // of steps in parts (tsr_trainer_forward_backward); none: whole steps alone
   bool batch_segments = false;    // whether those parts take several documents in a row
+  std::optional<PreferenceOptions> preference;  // the loss of whole steps; none: of tokens
+  std::string reference;  // of the preferences: a model's file; "": the model as it was given
   bool measure_memory = true;
   double watchdog_s = 60;
   std::string offload_folder;
+
+  int64_t answers() const {
+    return preference && is_paired(preference->loss) ? 2 : 1;
+  }  // of seq tokens, a row
 };
 
 // How one text of a generator is drawn and where it ends.
@@ -157,6 +164,9 @@ struct ImportanceSettings {
 // The options that readers of several kinds have in common; `consumer` names the reader in messages.
 ComputeSettings read_compute(OptionReader& reader);
 InferenceSettings read_inference(OptionReader& reader, std::string_view consumer);
+
+// The options of preference losses (preference_settings.cc).
+void read_preference(OptionReader& reader, TrainerSettings& settings);
 
 // `dataset_seq`: the dataset's, 0 without one.
 Result<TrainerSettings> read_trainer_settings(const Options& options, int64_t dataset_seq);

@@ -4,12 +4,15 @@
 #include <chrono>
 #include <cmath>
 #include <map>
+#include <optional>
 #include <span>
 
 #include "capi/engine/compile.h"
 #include "capi/engine/initialize.h"
+#include "capi/engine/reference_logprobs.h"
 #include "capi/engine/report.h"
 #include "graph/analysis/read_only_parameters.h"
+#include "graph/base/progress.h"
 #include "graph/base/text.h"
 #include "graph/transform/precision.h"
 #include "serialize/file_limits.h"
@@ -97,8 +100,14 @@ Result<std::shared_ptr<Trainer>> Trainer::create(std::shared_ptr<Runtime> runtim
   TSR_ASSIGN_OR_RETURN(trainer->settings_, read_trainer_settings(options, dataset ? dataset->seq() : 0));
   const TrainerSettings& settings = trainer->settings_;
   if (dataset) {
-    TSR_RETURN_IF_ERROR(dataset->check_trainable());
+    TSR_RETURN_IF_ERROR(settings.preference ? dataset->check_trainable(settings.preference->loss)
+                                            : dataset->check_trainable());
     trainer->settings_.segments = segments_of(dataset->layout());
+  } else if (settings.preference) {
+    return Status(StatusCode::kInvalidArgument,
+                  format("trainer: loss '{}' needs a dataset with rows of kind {}, and there is none",
+                         name_of(settings.preference->loss),
+                         is_paired(settings.preference->loss) ? "preference" : "unpaired"));
   }
   if (!settings.losses.empty() && settings.seq == 0)
     return Status(StatusCode::kInvalidArgument,
@@ -121,18 +130,29 @@ Result<std::shared_ptr<Trainer>> Trainer::create(std::shared_ptr<Runtime> runtim
                        runtime->open_devices(settings.compute.devices, settings.compute.profile));
   const bool is_language_model =
       dataset != nullptr || (!settings.losses.empty() && !forward.find_output("loss"));
+  Progress unseen;  // of planning, where a reference takes longer
+  std::optional<ProgressScope> planning;
+  if (settings.preference) planning.emplace(unseen);
   TSR_ASSIGN_OR_RETURN(CompiledProgram compiled,
                        compile_training(forward, is_language_model, settings, devices));
+  planning.reset();
+  // A model without weights draws them from the trainer's seed when one is given, else from its own.
+  const uint64_t seed = options.contains("seed") ? settings.seed : model->seed();
+  if (settings.preference) {
+    std::vector<double> reference;
+    if (has_reference(settings.preference->loss)) {
+      TSR_ASSIGN_OR_RETURN(reference, reference_logprobs(runtime, model, seed, *dataset, settings));
+    }
+    trainer->preferences_ = std::make_unique<PreferenceBatch>(*settings.preference, *dataset, settings.batch,
+                                                              std::move(reference));
+  }
   TSR_ASSIGN_OR_RETURN(auto prepared, prepare(runtime, std::move(devices), std::move(compiled)));
   const SessionOptions session{.measure_memory = settings.measure_memory,
                                .trace = settings.compute.trace,
                                .file_folder = settings.offload_folder,
                                .host_memory_limit = settings.compute.host_memory_limit,
                                .watchdog_s = settings.watchdog_s};
-  // A model without weights draws them from the trainer's seed when one is given, else from its own.
-  const bool own_seed = options.find("seed") != options.end();
-  TSR_ASSIGN_OR_RETURN(trainer->running_, ProgramRunner::create(std::move(prepared), session, model,
-                                                                own_seed ? settings.seed : model->seed()));
+  TSR_ASSIGN_OR_RETURN(trainer->running_, ProgramRunner::create(std::move(prepared), session, model, seed));
   const Graph& step = *trainer->running_->record().entries.front().graph;
   trainer->index_inputs_ = index_inputs(step);
   for (const TensorId id : step.tensors_of_kind(TensorKind::kParameter))
@@ -144,13 +164,8 @@ Result<std::shared_ptr<Trainer>> Trainer::create(std::shared_ptr<Runtime> runtim
   std::vector<std::string> entries;
   for (const PlannedEntry& entry : trainer->running_->record().entries) entries.push_back(entry.name);
   if (dataset || !settings.losses.empty())
-    TSR_RETURN_IF_ERROR(trainer->feed_defaults(dataset ? dataset->seq() : settings.seq, entries));
-  if (dataset) {
-    const std::vector<int32_t> values(static_cast<size_t>(settings.batch * dataset->seq()));
-    trainer->tokens_ = trainer->labels_ = values;
-    if (dataset->layout() == Dataset::Layout::kPacked) trainer->positions_ = values;
-    if (dataset->layout() != Dataset::Layout::kWhole) trainer->segments_ = values;
-  }
+    TSR_RETURN_IF_ERROR(trainer->feed_defaults(dataset ? dataset->row_tokens() : settings.seq, entries));
+  if (dataset) trainer->rows_ = BatchRows::of(*dataset, settings.batch);
   trainer->dataset_ = std::move(dataset);
   if (!settings.evaluate_only)
     warn_of_widening(forward, trainer->widened_parameters(forward), runtime->log());
@@ -178,9 +193,11 @@ Status Trainer::check_feed(std::string_view input, const HostTensor& value) cons
   if (input == "step") return own("it is the number of the step");
   if (input == "seed") return own("it is drawn from the option seed");
   if (dataset_ && (input == "tokens" || input == "labels" || input == "loss_scale" || input == "segments" ||
-                   (input == "positions" && !positions_.empty())))
+                   (input == "positions" && !rows_.positions.empty())))
     return own("it comes from the dataset; to feed it, make a trainer without one of a graph with the output "
                "'loss' (tsr_graph_token_loss)");
+  if (preferences_ && PreferenceBatch::is_own_input(input))
+    return own("it comes from the dataset and the loss");
   for (const IndexInput& index : index_inputs_)
     if (index.name == input) return check_rows(index, value);
   return {};
@@ -291,6 +308,10 @@ Result<StepInfo> Trainer::run_step() {
   TSR_RETURN_IF_ERROR(running_->run(kTrainEntry));
   TSR_ASSIGN_OR_RETURN(info.loss, running_->fetch_scalar(kTrainEntry, "loss"));
   TSR_ASSIGN_OR_RETURN(info.grad_norm, running_->fetch_scalar(kTrainEntry, "grad_norm"));
+  if (preferences_) {
+    TSR_RETURN_IF_ERROR(preferences_->add_metrics(*running_, kTrainEntry));
+    info.preference = preferences_->take_metrics();
+  }
   ++position_;
   ++runs_;
   note_measurements();
@@ -440,7 +461,7 @@ void Trainer::cancel() {
 }
 
 int64_t Trainer::tokens_per_step() const {
-  return dataset_ ? settings_.batch * dataset_->seq() : settings_.batch;
+  return dataset_ ? settings_.batch * dataset_->row_tokens() : settings_.batch;
 }
 
 std::vector<MemoryReport> Trainer::memory() const {
@@ -454,6 +475,7 @@ std::string Trainer::report_json() {
   report.tokens_per_step = tokens_per_step();
   report.allocations_after_first_step = allocations_after_first_;
   report.memory = memory();
+  report.preference = eval_preference_;
   report.communication = running_->session().communication();
   subtract(report.communication, communication_elsewhere_);
   int64_t largest = 0;

@@ -14,9 +14,11 @@
 
 #include "capi/engine/adapters.h"
 #include "capi/engine/base_parameters.h"
+#include "capi/engine/batch_rows.h"
 #include "capi/engine/checkpoint_snapshot.h"
 #include "capi/engine/dataset.h"
 #include "capi/engine/model_contents.h"
+#include "capi/engine/preference_batch.h"
 #include "capi/engine/program_runner.h"
 #include "capi/engine/settings.h"
 #include "capi/engine/token_batch.h"
@@ -32,12 +34,14 @@ struct StepInfo {
   double grad_norm = 0;  // before clipping
   double lr = 0;
   double seconds = 0;
+  PreferenceMetrics preference;  // 0 with another loss
 };
 
 struct Evaluation {
   double loss = 0;      // mean over the labels
   int64_t labels = 0;   // that count; 0: not known, of an own graph
   int64_t correct = 0;  // of them, those than which no token has a higher logit
+  std::optional<PreferenceMetrics> preference;  // of a preference loss, whose labels are not counted
   double seconds = 0;
 };
 
@@ -120,9 +124,10 @@ class Trainer {
   Status feed_defaults(int64_t seq,
                        std::span<const std::string> entries);  // of inputs with one value a position
   Status feed_training_batch();
-  Status feed_eval_batch(int64_t first, int64_t rows, double scale);
-  Status feed_rows(std::string_view entry);
-  DatasetRow row_of_batch(int64_t row);
+  Status feed_eval_batch(int64_t first, int64_t rows, double scale, int64_t samples);
+  Status feed_preferences(std::string_view entry, std::span<const int64_t> numbers, int64_t count,
+                          double share, double token_share);
+  Result<int64_t> count_eval_labels(int64_t samples);
   Result<Evaluation> evaluate_dataset();
   Result<int64_t> count_predicted();
   // trainer_parts.cc
@@ -171,7 +176,9 @@ class Trainer {
   std::vector<float> floats_;             // [batch, seq]
   bool loss_scale_fed_ = false;           // by the caller
   std::optional<int64_t> label_count_;    // of the labels fed last, where the graph has one input of labels
-  std::vector<int32_t> tokens_, labels_, positions_, segments_;  // [batch, seq]
+  BatchRows rows_;                        // of the dataset
+  std::unique_ptr<PreferenceBatch> preferences_;                 // null with a loss of tokens
+  std::optional<PreferenceMetrics> eval_preference_;             // of the last evaluation
   std::optional<double> lr_;                                     // in place of the schedule's
   int64_t step_ = 0;                      // updates made
   std::optional<StepInfo> last_step_;

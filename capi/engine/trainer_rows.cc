@@ -29,42 +29,42 @@ Status Trainer::feed_defaults(int64_t seq, std::span<const std::string> entries)
   return feed_all("segments");
 }
 
-// Positions restart with each document where several share a row; else they are fed once.
-Status Trainer::feed_rows(std::string_view entry) {
-  for (const auto& [input, values] : {std::pair("tokens", &tokens_),
-                                      {"labels", &labels_},
-                                      {"positions", &positions_},
-                                      {"segments", &segments_}})
-    if (!values->empty() && running_->has_input(entry, input))
-      TSR_RETURN_IF_ERROR(
-          running_->feed(entry, input, view_of(*values, Shape{settings_.batch, dataset_->seq()})));
-  return {};
-}
-
-DatasetRow Trainer::row_of_batch(int64_t row) {
-  const auto part = [&, seq = static_cast<size_t>(dataset_->seq())](std::vector<int32_t>& values) {
-    return values.empty() ? std::span<int32_t>()
-                          : std::span(values).subspan(static_cast<size_t>(row) * seq, seq);
-  };
-  return {part(tokens_), part(labels_), part(positions_), part(segments_)};
+Status Trainer::feed_preferences(std::string_view entry, std::span<const int64_t> numbers, int64_t count,
+                                 double share, double token_share) {
+  return preferences_->feed(*running_, entry, numbers, count, rows_, share, token_share);
 }
 
 Status Trainer::feed_training_batch() {
-  for (int64_t row = 0; row < settings_.batch; ++row)
-    TSR_RETURN_IF_ERROR(dataset_->fill_training_row(position_ * settings_.batch + row, row_of_batch(row)));
-  TSR_RETURN_IF_ERROR(feed_rows(kTrainEntry));
-  const int64_t counted = std::ranges::count_if(labels_, [](int32_t label) { return label >= 0; });
+  std::vector<int64_t> numbers;
+  for (int64_t row = 0; row < settings_.batch; ++row) {
+    numbers.push_back(dataset_->number_at(position_ * settings_.batch + row));
+    TSR_RETURN_IF_ERROR(dataset_->fill_row(numbers.back(), rows_.row(row)));
+  }
+  if (preferences_) {
+    (void)preferences_->take_metrics();  // of an evaluation that was cancelled
+    const int64_t labels = preferences_->count_token_labels(rows_, settings_.batch);
+    return feed_preferences(kTrainEntry, numbers, settings_.batch, 1.0 / static_cast<double>(settings_.batch),
+                            1.0 / static_cast<double>(std::max<int64_t>(1, labels)));
+  }
+  TSR_RETURN_IF_ERROR(rows_.feed(*running_, kTrainEntry));
+  const int64_t counted = std::ranges::count_if(rows_.labels, [](int32_t label) { return label >= 0; });
   return running_->feed_scalar(kTrainEntry, "loss_scale",
                                1.0 / static_cast<double>(std::max<int64_t>(1, counted)));
 }
 
-Status Trainer::feed_eval_batch(int64_t first, int64_t rows, double scale) {
+// A batch that is not full repeats its last row, without weight. `scale`: one over the labels of all batches; a
+// preference counts one over `samples`.
+Status Trainer::feed_eval_batch(int64_t first, int64_t rows, double scale, int64_t samples) {
+  std::vector<int64_t> numbers;
   for (int64_t row = 0; row < settings_.batch; ++row) {
-    const DatasetRow values = row_of_batch(row);
-    TSR_RETURN_IF_ERROR(dataset_->fill_eval_row(first + std::min(row, rows - 1), values));
-    if (row >= rows) std::ranges::fill(values.labels, -1);  // padding of the batch, without weight
+    const DatasetRow values = rows_.row(row);
+    numbers.push_back(dataset_->train_samples() + first + std::min(row, rows - 1));
+    TSR_RETURN_IF_ERROR(dataset_->fill_row(numbers.back(), values));
+    if (row >= rows && !preferences_) std::ranges::fill(values.labels, -1);
   }
-  TSR_RETURN_IF_ERROR(feed_rows(kEvalEntry));
+  if (preferences_)
+    return feed_preferences(kEvalEntry, numbers, rows, 1.0 / static_cast<double>(samples), scale);
+  TSR_RETURN_IF_ERROR(rows_.feed(*running_, kEvalEntry));
   return running_->feed_scalar(kEvalEntry, "loss_scale", scale);
 }
 
@@ -73,10 +73,22 @@ Result<int64_t> Trainer::count_predicted() {
   TSR_ASSIGN_OR_RETURN(const HostTensor margins, running_->session().fetch(kEvalEntry, kLabelMargins));
   const auto count = [&](auto values) {
     int64_t predicted = 0;
-    for (size_t i = 0; i < labels_.size(); ++i) predicted += labels_[i] >= 0 && values[i] <= 0 ? 1 : 0;
+    for (size_t i = 0; i < rows_.labels.size(); ++i)
+      predicted += rows_.labels[i] >= 0 && values[i] <= 0 ? 1 : 0;
     return predicted;
   };
   return margins.type.dtype == DType::kF64 ? count(margins.as<double>()) : count(margins.as<float>());
+}
+
+// Of a preference loss those of its token loss.
+Result<int64_t> Trainer::count_eval_labels(int64_t samples) {
+  if (!preferences_) return dataset_->count_eval_labels(samples);
+  int64_t labels = 0;
+  for (int64_t row = 0; row < samples; ++row) {
+    TSR_RETURN_IF_ERROR(dataset_->fill_eval_row(row, rows_.row(0)));
+    labels += preferences_->count_token_labels(rows_, 1);
+  }
+  return labels;
 }
 
 Result<Evaluation> Trainer::evaluate_dataset() {
@@ -86,30 +98,38 @@ Result<Evaluation> Trainer::evaluate_dataset() {
     return Status(StatusCode::kFailedPrecondition,
                   "the dataset keeps no samples for evaluation: set its option eval_fraction");
   Evaluation found;
-  TSR_ASSIGN_OR_RETURN(found.labels, dataset_->count_eval_labels(samples));
-  const double scale = 1.0 / static_cast<double>(std::max<int64_t>(1, found.labels));
+  TSR_ASSIGN_OR_RETURN(const int64_t labels, count_eval_labels(samples));
+  if (!preferences_) found.labels = labels;
+  const double scale = 1.0 / static_cast<double>(std::max<int64_t>(1, labels));
+  if (preferences_) (void)preferences_->take_metrics();
   for (int64_t first = 0; first < samples; first += settings_.batch) {
-    TSR_RETURN_IF_ERROR(feed_eval_batch(first, std::min(settings_.batch, samples - first), scale));
+    TSR_RETURN_IF_ERROR(feed_eval_batch(first, std::min(settings_.batch, samples - first), scale, samples));
     TSR_RETURN_IF_ERROR(running_->run(kEvalEntry));
+    if (preferences_) TSR_RETURN_IF_ERROR(preferences_->add_metrics(*running_, kEvalEntry));
     TSR_ASSIGN_OR_RETURN(const double part, running_->fetch_scalar(kEvalEntry, "loss"));
-    TSR_ASSIGN_OR_RETURN(const int64_t predicted, count_predicted());
     found.loss += part;
-    found.correct += predicted;
+    if (!preferences_) {
+      TSR_ASSIGN_OR_RETURN(const int64_t predicted, count_predicted());
+      found.correct += predicted;
+    }
     if (cancelled_) return Status(StatusCode::kCancelled, "evaluation cancelled");
   }
+  if (preferences_) found.preference = eval_preference_ = preferences_->take_metrics();
   return found;
 }
 
 std::string evaluation_json(const Evaluation& evaluation) {
   const bool counts = evaluation.labels > 0;
-  return dump(Json{{"loss", evaluation.loss},
-                   {"perplexity", std::exp(evaluation.loss)},
-                   {"accuracy", counts ? Json(static_cast<double>(evaluation.correct) /
-                                              static_cast<double>(evaluation.labels))
-                                       : Json(nullptr)},
-                   {"labels", evaluation.labels},
-                   {"correct", evaluation.correct},
-                   {"seconds", evaluation.seconds}});
+  Json json{{"loss", evaluation.loss},
+            {"perplexity", evaluation.preference ? Json(nullptr) : Json(std::exp(evaluation.loss))},
+            {"accuracy",
+             counts ? Json(static_cast<double>(evaluation.correct) / static_cast<double>(evaluation.labels))
+                    : Json(nullptr)},
+            {"labels", evaluation.labels},
+            {"correct", evaluation.correct},
+            {"seconds", evaluation.seconds}};
+  if (evaluation.preference) json["rewards"] = rewards_json(*evaluation.preference);
+  return dump(json);
 }
 
 }  // namespace tessera

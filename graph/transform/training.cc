@@ -13,6 +13,7 @@
 #include "graph/transform/fusion.h"
 #include "graph/transform/graph_copy.h"
 #include "graph/transform/precision.h"
+#include "graph/transform/preference_loss.h"
 #include "graph/transform/prune.h"
 #include "graph/transform/token_loss.h"
 
@@ -35,13 +36,19 @@ Result<TensorId> find_loss(const Graph& graph) {
   return *loss;
 }
 
-// The graph with `loss` as its only output, in canonical order; with `logprobs` that is kept, too.
+// Outputs of log probabilities: of whole steps and evaluations, and of accumulations.
+constexpr std::string_view kOfSteps[] = {kChosenLogprobs, kRejectedLogprobs};
+constexpr std::string_view kOfAccumulations[] = {kLogprobs};
+
+// The graph with `loss` and those of `logprobs` that it has as its only outputs, in canonical order.
 Result<Graph> only_loss(const Graph& forward_with_loss, TensorId loss,
-                        std::optional<TensorId> logprobs = std::nullopt) {
+                        std::span<const std::string_view> logprobs) {
   Graph graph = forward_with_loss;
   graph.clear_outputs();
   TSR_RETURN_IF_ERROR(graph.add_output("loss", loss));
-  if (logprobs) TSR_RETURN_IF_ERROR(graph.add_output(std::string(kLogprobs), *logprobs));
+  for (const std::string_view name : logprobs)
+    if (const auto found = forward_with_loss.find_output(name))
+      TSR_RETURN_IF_ERROR(graph.add_output(std::string(name), *found));
   return in_canonical_order(graph);
 }
 
@@ -219,7 +226,7 @@ struct DifferentiatedGraph {
 };
 
 Result<DifferentiatedGraph> differentiated(const Graph& forward_with_loss, const TrainingOptions& options,
-                                           std::optional<TensorId> logprobs = std::nullopt) {
+                                           std::span<const std::string_view> logprobs) {
   TSR_ASSIGN_OR_RETURN(const TensorId loss, find_loss(forward_with_loss));
   TSR_ASSIGN_OR_RETURN(Graph step, only_loss(forward_with_loss, loss, logprobs));
   TSR_ASSIGN_OR_RETURN(step, with_constant_as_input(step));
@@ -349,7 +356,7 @@ std::string gradient_state_name(std::string_view parameter) { return format("{}.
 
 Result<Graph> make_training_step(const Graph& forward_with_loss, const TrainingOptions& options) {
   TSR_ASSIGN_OR_RETURN(const ChosenOptimizer chosen, choose_optimizer(forward_with_loss, options));
-  TSR_ASSIGN_OR_RETURN(DifferentiatedGraph step, differentiated(forward_with_loss, options));
+  TSR_ASSIGN_OR_RETURN(DifferentiatedGraph step, differentiated(forward_with_loss, options, kOfSteps));
   TSR_RETURN_IF_ERROR(add_update(step, gradients_of(step.graph), options, chosen,
                                  [&](DType dtype) { return add_zero_of_loss(step.graph, dtype); }));
   return prune(step.graph);
@@ -357,7 +364,7 @@ Result<Graph> make_training_step(const Graph& forward_with_loss, const TrainingO
 
 Result<Graph> make_accumulation(const Graph& forward_with_loss, const TrainingOptions& options) {
   TSR_ASSIGN_OR_RETURN(DifferentiatedGraph made,
-                       differentiated(forward_with_loss, options, forward_with_loss.find_output(kLogprobs)));
+                       differentiated(forward_with_loss, options, kOfAccumulations));
   Graph& graph = made.graph;
   graph.set_phase(Phase::kUpdate);
   for (const Gradient& gradient : gradients_of(graph)) {
@@ -373,7 +380,7 @@ Result<Graph> make_accumulation(const Graph& forward_with_loss, const TrainingOp
 
 Result<Graph> make_update(const Graph& forward_with_loss, const TrainingOptions& options) {
   TSR_ASSIGN_OR_RETURN(const ChosenOptimizer chosen, choose_optimizer(forward_with_loss, options));
-  TSR_ASSIGN_OR_RETURN(DifferentiatedGraph made, differentiated(forward_with_loss, options));
+  TSR_ASSIGN_OR_RETURN(DifferentiatedGraph made, differentiated(forward_with_loss, options, {}));
   Graph& graph = made.graph;
   std::vector<Gradient> accumulated;
   for (const Gradient& gradient : gradients_of(graph)) {
@@ -411,7 +418,7 @@ Result<Graph> make_forward(const Graph& forward_with_logprobs, bool fp8_matmuls)
 Result<Graph> make_evaluation(const Graph& forward_with_loss, bool fp8_matmuls) {
   TSR_ASSIGN_OR_RETURN(TensorId loss, find_loss(forward_with_loss));
   if (const auto of_tokens = forward_with_loss.find_output("token_loss")) loss = *of_tokens;
-  TSR_ASSIGN_OR_RETURN(const Graph evaluation, only_loss(forward_with_loss, loss));
+  TSR_ASSIGN_OR_RETURN(const Graph evaluation, only_loss(forward_with_loss, loss, kOfSteps));
   return without_training(evaluation, fp8_matmuls);
 }
 

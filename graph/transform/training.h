@@ -37,7 +37,8 @@ struct TrainingOptions {
 
 // forward (+ loss) -> forward, backward, update. Adds inputs "lr" f32[] and "step" f32[] (1 for the first
 // step), optimizer state "<parameter>.<slot>", outputs "loss" and "grad_norm" (before clipping), updates.
-// Drops the other outputs and the nodes that only they need. The norm is always computed: a step whose
+// Keeps the outputs of log probabilities (preference_loss.h), drops the others and the nodes that only they
+// need. The norm is always computed: a step whose
 // gradient is not finite changes nothing. The order of the model's nodes does not matter (canonical_order.h).
 Result<Graph> make_training_step(const Graph& forward_with_loss, const TrainingOptions& options);
 

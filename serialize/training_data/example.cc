@@ -46,6 +46,11 @@ uint32_t common_prefix(const std::vector<int32_t>& a, const std::vector<int32_t>
   return static_cast<uint32_t>(std::ranges::mismatch(a, b).in1 - a.begin());
 }
 
+// Answers of other texts may be the same tokens, and those that begin alike may be cut to the same.
+bool is_same_pair(const std::vector<TokenExample>& examples) {
+  return examples.size() == 2 && examples[0].ids == examples[1].ids;
+}
+
 void train_after(TokenExample& example, uint32_t prompt) {
   example.prompt = prompt;
   example.trained.assign(example.ids.size(), 1);
@@ -243,6 +248,12 @@ Result<RowExamples> ExampleMaker::make(const TrainingRow& row) {
   Status refused;
   limit(made, refused);
   if (!refused.ok()) return refused;
+  if (is_same_pair(made.examples)) {
+    const std::string found = format("its answers are the same {} tokens{}", made.examples[0].ids.size(),
+                                     made.truncated > 0 ? ", once they are cut to option 'max_length'" : "");
+    if (options_.refuses_untrained) return fail(found);
+    made = {{}, RowExamples::Dropped::kUntrained, found, 0};
+  }
   return made;
 }
 

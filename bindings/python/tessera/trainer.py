@@ -27,6 +27,10 @@ class Step(NamedTuple):
     grad_norm: float  # global, before clipping
     lr: float
     seconds: float
+    chosen_reward: float  # this and what follows: of a preference loss (header: tsr_step), else 0
+    rejected_reward: float
+    reward_margin: float
+    reward_accuracy: float
 
 
 class Loss(NamedTuple):
@@ -64,17 +68,24 @@ class Batch:
 class Trainer(Handle):
     """`Trainer(model, dataset, devices="cpu:4", batch=8, steps=100, lr=1e-4)`. One thread at a time; the header lists the
     options under tsr_trainer_new. Without a dataset the graph has a scalar output "loss" of its own, and inputs that are
-    fed. The model stays as it is until `store`."""
+    fed. The model stays as it is until `store`. `progress` is told the share that is done of planning and of what the
+    reference of a preference loss (loss="dpo", ...) says; what it raises ends that."""
 
     _free = raw.tsr_trainer_free
     _exclusive = True
 
-    def __init__(self, model: Model, dataset: Dataset | None = None, *, runtime: Runtime | None = None, **options: Any):
+    def __init__(self, model: Model, dataset: Dataset | None = None, *, progress: Progress | None = None,
+                 runtime: Runtime | None = None, **options: Any):
         from .model import Model
         runtime = chosen_runtime(runtime)
         with (use(model, Model, "model") as m, use_optional(dataset, Dataset, "dataset") as d, runtime._pointer as r,
               Options(options) as o):
-            self._pointer = interruptible(lambda: self._made(raw.tsr_trainer_new(r, m, d, o)), runtime.cancel)
+            if progress is None:
+                self._pointer = interruptible(lambda: self._made(raw.tsr_trainer_new(r, m, d, o)), runtime.cancel)
+            else:
+                self._pointer = run_steps("preparation", raw.tsr_preparation_free,
+                                          lambda: raw.tsr_preparation_new(r, m, d, o), raw.tsr_preparation_step,
+                                          lambda c: self._made(raw.tsr_preparation_finish(c)), progress)
 
     def feed(self, name: str, value: Any) -> None:
         """An input of an own graph, of a Tensor or a buffer; copied. It keeps its value until it is fed again."""

@@ -124,6 +124,7 @@ typedef struct tsr_calibration tsr_calibration;
 typedef struct tsr_program tsr_program;
 typedef struct tsr_session tsr_session;
 typedef struct tsr_trainer tsr_trainer;
+typedef struct tsr_preparation tsr_preparation;
 typedef struct tsr_saving tsr_saving;
 typedef struct tsr_run_log tsr_run_log;
 typedef struct tsr_generator tsr_generator;
@@ -876,7 +877,8 @@ TSR_API void tsr_chat_free(tsr_chat* chat);
 
 /* ================================================================ dataset */
 
-/* What a trainer reads: rows of `seq` tokens with their labels. Immutable. Three kinds:
+/* What a trainer reads: rows of `seq` tokens with their labels. Of preferences without packing a row holds a pair, the
+ * chosen answer from token 0 on and the rejected one from token `seq` on, each behind the prompt. Immutable. Three kinds:
  *   text      token ids cut into samples of seq + 1 tokens (inputs and labels shifted by one), stride seq
  *   examples  rows of JSON lines (conversations, prompts with completions, preferences, texts), of which some tokens are
  *             learnt; one example a row with padding, or several, which attention then keeps apart
@@ -972,7 +974,7 @@ TSR_API tsr_status* tsr_dataset_info(const tsr_dataset* dataset, tsr_text** out_
  * datasets. */
 TSR_API tsr_status* tsr_dataset_example(const tsr_dataset* dataset, int64_t number, tsr_text** out_json);
 
-/* What the trainer feeds at global step `step` (from 0), [batch, seq] each: tokens, labels (-1: none), positions and
+/* What the trainer feeds at global step `step` (from 0), [batch, seq] each, of pairs [batch, 2 seq]: tokens, labels (-1: none), positions and
  * segments (numbers of documents). Each may be NULL. */
 TSR_API tsr_status* tsr_dataset_rows(const tsr_dataset* dataset, int64_t step, int64_t batch, int32_t* tokens,
                                      int32_t* labels, int32_t* positions, int32_t* segments);
@@ -1312,6 +1314,22 @@ TSR_API void tsr_session_free(tsr_session* session);
  *   trained        str   names of parameters that train, written as those of `frozen`; all others do not (default:
  *                        all that can, of a model with adapters these alone)
  *   frozen         str   names of parameters to leave untrained; "*" matches any characters; comma-separated
+ *   loss           str   cross_entropy (default): of tokens | dpo | ipo | hinge | robust | orpo | simpo | cpo: of
+ *                        preferences, with a dataset of pairs, of which `batch` are in a step | kto: with a dataset of
+ *                        single answers with a label. docs/training.md has the formulas. They sum log probabilities of
+ *                        answers' tokens. Dropout is 0 unless the option dropout says otherwise. A model's auxiliary
+ *                        loss of experts is added, as to cross_entropy. An option that a loss does not read is refused
+ *   beta           f64   of all preference losses (default 0.1)
+ *   label_smoothing  f64   share of pairs whose labels are wrong: of dpo, simpo, cpo, and of robust, below 0.5
+ *                        (default 0)
+ *   simpo_gamma    f64   of simpo: the margin (default 0.5)
+ *   cpo_alpha      f64   of cpo: weight of the chosen answers' token loss (default 1)
+ *   desirable_weight     f64   of kto: weight of wanted answers (default 1)
+ *   undesirable_weight   f64   of kto: weight of unwanted answers (default 1)
+ *   reference      str   of dpo, ipo, hinge, robust and kto: the path of a model with the same vocabulary, read and freed
+ *                        before the first step (default: the model as it is given, without its adapters). Its log
+ *                        probabilities are computed once, on these devices, and lie in the dataset's cache, where that
+ *                        has one, for the next run
  *   losses         str   what tsr_trainer_forward_backward and tsr_trainer_backward may compute, comma-separated:
  *                        cross_entropy, importance_sampling, ppo, cispo, gradient (default "": steps are whole, and
  *                        no memory is held for their parts). Without a dataset the model is a language model all the
@@ -1333,6 +1351,17 @@ TSR_API void tsr_session_free(tsr_session* session);
 TSR_API tsr_status* tsr_trainer_new(tsr_runtime* runtime, tsr_model* model, const tsr_dataset* dataset,
                                     const tsr_options* options, tsr_trainer** out_trainer);
 
+/* The same as long work (see above): planning, log probabilities of a preference loss's reference, and the model's values
+ * to the devices. A step fails as tsr_trainer_new does; tsr_runtime_cancel ends it.
+ *     while (done < 1) tsr_preparation_step(preparation, &done);
+ *     tsr_preparation_finish(preparation, &trainer); */
+TSR_API tsr_status* tsr_preparation_new(tsr_runtime* runtime, tsr_model* model, const tsr_dataset* dataset,
+                                        const tsr_options* options, tsr_preparation** out_preparation);
+TSR_API tsr_status* tsr_preparation_step(tsr_preparation* preparation, double* out_done);
+/* Once; TSR_FAILED_PRECONDITION before all is done. */
+TSR_API tsr_status* tsr_preparation_finish(tsr_preparation* preparation, tsr_trainer** out_trainer);
+TSR_API void tsr_preparation_free(tsr_preparation* preparation);
+
 /* Feeds an input of an own graph; it keeps its value until fed again. Copies. dims are those of the whole
  * batch. TSR_INVALID_ARGUMENT for token ids, positions and labels outside the tables and the vocabulary that they
  * index (a negative label is left out of the loss), and for what the trainer feeds itself: "lr", "step", "seed",
@@ -1346,6 +1375,13 @@ typedef struct tsr_step {
   double grad_norm;  /* global, before clipping */
   double lr;
   double seconds;    /* wall time of this step */
+  /* Of a preference loss, before the update; else 0. A reward is beta times what an answer's log probability (a mean over
+   * its tokens with orpo and simpo) exceeds the reference's by, or without a reference times that log probability. */
+  double chosen_reward;    /* mean over the batch; with kto over wanted answers */
+  double rejected_reward;  /* with kto over unwanted answers */
+  double reward_margin;    /* chosen_reward - rejected_reward */
+  double reward_accuracy;  /* share of pairs whose chosen answer has the higher reward; with kto of answers on the right
+                              side of the batch's reference point */
 } tsr_step;
 
 /* One optimizer step. out_step may be NULL.
@@ -1361,13 +1397,16 @@ TSR_API tsr_status* tsr_trainer_step(tsr_trainer* trainer, tsr_step* out_step);
  * groups apply to it. A checkpoint does not hold it. TSR_INVALID_ARGUMENT for no number, and above 1e6. */
 TSR_API tsr_status* tsr_trainer_set_lr(tsr_trainer* trainer, double lr);
 
-/* Mean loss over the dataset's evaluation part (own graphs: of the inputs fed), without dropout or update. */
+/* Mean loss over the dataset's evaluation part (own graphs: of the inputs fed), without dropout or update. Of a preference
+ * loss the report then has the rewards (tsr_trainer_report). */
 TSR_API tsr_status* tsr_trainer_evaluate(tsr_trainer* trainer, double* out_loss);
 /* The same with all that an evaluation knows: {"loss", "perplexity": e^loss, "accuracy": null | the share of labels that are
  * predicted, "labels": that count, "correct": of them, those that are predicted, "seconds"}. A label is predicted where
  * no token has a higher logit; only of equal logits, as bf16 has them, several count. It is counted without holding logits
  * where the loss is computed so, and the same on any plan to rounding of the logits. Of own graphs labels are not known:
- * accuracy is null, labels and correct are 0. A number that is not finite is null. */
+ * accuracy is null, labels and correct are 0. A number that is not finite is null. Of a preference loss these are not told
+ * (null and 0), and there are "rewards": {"chosen_reward", "rejected_reward", "reward_margin", "reward_accuracy"}, as in
+ * tsr_step. */
 TSR_API tsr_status* tsr_trainer_evaluate_all(tsr_trainer* trainer, tsr_text** out_text);
 
 /* A step in parts, for losses and loops of your own (option losses, docs/training.md): any number of accumulations, each
@@ -1492,7 +1531,8 @@ TSR_API tsr_status* tsr_trainer_write(tsr_trainer* trainer, const char* name, co
  *  "comm": [{"collective", "axis", "calls", "bytes"}] (of all training steps),
  *  "allocations_after_first_step", "skipped_steps", "saving": {"model_bytes", "checkpoint_bytes": that a file of
  *  tsr_trainer_save_model and a folder of tsr_trainer_save hold, "memory_bytes": that either takes while it is
- *  written, "snapshot_bytes": that tsr_saving_new_snapshot takes}}. An arena holds steps and evaluations: measured is as far as those
+ *  written, "snapshot_bytes": that tsr_saving_new_snapshot takes}, "preference": of a preference loss, the "rewards" of the
+ *  last evaluation (tsr_trainer_evaluate_all)}. An arena holds steps and evaluations: measured is as far as those
  * reached that were run. */
 TSR_API tsr_status* tsr_trainer_report(tsr_trainer* trainer, tsr_text** out_text);
 TSR_API tsr_status* tsr_trainer_trace(tsr_trainer* trainer, tsr_text** out_text);

@@ -16,6 +16,7 @@ import dev.tessera.Runtime;
 import dev.tessera.Saving;
 import dev.tessera.Tensor;
 import dev.tessera.TesseraException;
+import dev.tessera.Tokenizer;
 import dev.tessera.Trainer;
 import java.io.IOException;
 import java.nio.file.Files;
@@ -129,6 +130,27 @@ final class TrainingTest {
       assertTrue(Files.readString(report).contains("\"state\":\"enough\""));
       Given.refused(TesseraException.FailedPrecondition.class, "no file of metrics",
           () -> new RunLog(trainer, Map.of("metrics", report)));
+    }
+  }
+
+  @Test
+  @DisplayName("a training on preferences says its rewards, and hears progress")
+  void preferences() {
+    String rows = "{\"prompt\": \"ab\", \"chosen\": \"cde\", \"rejected\": \"f\"}\n"
+        + "{\"prompt\": \"x\", \"chosen\": \"y\", \"rejected\": \"zz\"}\n";
+    double[] share = new double[1];
+    try (Model model = Given.model();
+        Tokenizer tokenizer = model.tokenizer();
+        Dataset data = Dataset.ofText(rows, tokenizer, Map.of("kind", "preference", "seq", 16));
+        Trainer trainer = new Trainer(RUNTIME, model, data,
+            Map.of("loss", "dpo", "batch", 2, "lr", 0.01, "warmup", 0), done -> share[0] = done)) {
+      assertEquals(1, share[0]);
+      assertEquals(Math.log(2), trainer.step().loss(), 1e-4);
+      Trainer.Step step = trainer.step();
+      assertTrue(step.rewardMargin() > 0 && step.rewardAccuracy() > 0);
+      assertEquals(step.chosenReward() - step.rejectedReward(), step.rewardMargin(), 1e-9);
+      Given.refused(TesseraException.class, "kind unpaired",
+          () -> new Trainer(RUNTIME, model, data, Map.of("loss", "kto")).close());
     }
   }
 

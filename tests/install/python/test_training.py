@@ -110,6 +110,24 @@ class Training(unittest.TestCase):
             with self.assertRaises(tessera.FailedPreconditionError):
                 tessera.RunLog(trainer, metrics=report)
 
+    def test_preferences(self):
+        rows = "\n".join('{"prompt": "ab%d", "chosen": "cde", "rejected": "f%d"}' % (i, i) for i in range(6))
+        data = tessera.Dataset(rows, self.model.tokenizer(), kind="preference", seq=16, eval_fraction=0.3)
+        shares = []
+        with tessera.Trainer(self.model, data, progress=shares.append, loss="dpo", batch=2, lr=1e-2, warmup=0,
+                             devices="cpu:2", parallel="dp=2") as trainer:
+            self.assertEqual(shares[-1], 1)
+            first, second = trainer.steps(2)
+            self.assertAlmostEqual(first.loss, 0.693147, places=4)
+            self.assertGreater(second.reward_margin, 0)
+            self.assertAlmostEqual(second.reward_margin, second.chosen_reward - second.rejected_reward)
+            trainer.evaluate()
+            self.assertIn("reward_accuracy", trainer.report()["preference"])
+        with self.assertRaisesRegex(tessera.InvalidArgumentError, "kind unpaired"):
+            tessera.Trainer(self.model, data, loss="kto")
+        with self.assertRaises(ZeroDivisionError):
+            tessera.Trainer(self.model, data, loss="dpo", progress=lambda share: 1 / 0)
+
     def test_adapters(self):
         adapted = self.model.add_adapters(rank=2, on="block.*.q")
         self.assertEqual(adapted.info()["adapters"]["rank"], 2)

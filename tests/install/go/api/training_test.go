@@ -112,6 +112,20 @@ func Test_run_logs_write_what_a_training_did(t *testing.T) {
 		tessera.ErrFailedPrecondition, "no file of metrics")
 }
 
+func Test_preferences_are_trained_on_with_progress_and_rewards(t *testing.T) {
+	r, model := newRuntime(t), newModel(t)
+	rows := `{"prompt": "ab", "chosen": "cde", "rejected": "f"}` + "\n" + `{"prompt": "x", "chosen": "y", "rejected": "zz"}` + "\n"
+	data := must2(tessera.NewDataset(rows, must2(model.Tokenizer()), tessera.Options{"kind": "preference", "seq": 16}))
+	var share float64
+	trainer := must2(tessera.PrepareTrainer(context.Background(), r, model, data,
+		tessera.Options{"loss": "dpo", "batch": 2, "lr": 0.01, "warmup": 0}, func(done float64) { share = done }))
+	wanted(t, "share", share, 1.0)
+	wanted(t, "loss of the start", fmt.Sprintf("%.4f", must2(trainer.Step()).Loss), fmt.Sprintf("%.4f", math.Log(2)))
+	step := must2(trainer.Step())
+	wanted(t, "rewards", fmt.Sprint(step.RewardMargin > 0, step.ChosenReward > step.RejectedReward, step.RewardAccuracy > 0), "true true true")
+	refused(t, second(tessera.NewTrainer(r, model, data, tessera.Options{"loss": "kto"})), tessera.ErrInvalidArgument, "kind unpaired")
+}
+
 func Test_trainers_of_own_graphs_learn_what_they_are_fed(t *testing.T) {
 	r := newRuntime(t)
 	model := must2(tessera.NewModelFromGraph(linear(t), tessera.Options{"seed": 3}))

@@ -8,8 +8,15 @@ import java.util.function.LongSupplier;
 
 /** Trains a model on all devices given; the header lists its options under tsr_trainer_new. The model stays as it is until {@link #store}. */
 public final class Trainer extends Handle {
-  /** The outcome of one optimizer step; step 1 is the first. */
-  public record Step(long step, double loss, double gradNorm, double learningRate, double seconds) {}
+  /**
+   * The outcome of one optimizer step; step 1 is the first. The rewards are of a preference loss (header: tsr_step), else 0.
+   */
+  public record Step(long step, double loss, double gradNorm, double learningRate, double seconds, double chosenReward,
+      double rejectedReward, double rewardMargin, double rewardAccuracy) {
+    static Step of(long[] number, double[] values) {
+      return new Step(number[0], values[0], values[1], values[2], values[3], values[4], values[5], values[6], values[7]);
+    }
+  }
 
   /**
    * Plans, and prepares the devices. dataset may be null for a graph with a loss of its own, whose inputs are fed. options
@@ -26,6 +33,28 @@ public final class Trainer extends Handle {
         OptionSet set = new OptionSet(options)) {
       return Native.made(m, out -> Cancellation.guard(runtime::cancel,
           () -> Raw.tsr_trainer_new(r.pointer, m.pointer, d.pointer, set.pointer, out)));
+    }
+  }
+
+  /**
+   * The same in steps: progress, which may be null, hears the share that is done, of what a preference loss's reference says
+   * above all, and an interrupt or a {@link Cancellation} ends it.
+   */
+  public Trainer(Runtime runtime, Model model, Dataset dataset, Map<String, ?> options, DoubleConsumer progress) {
+    super("trainer", Raw::tsr_trainer_free, true, source(model), prepare(runtime, model, dataset, options, progress));
+  }
+
+  private static long prepare(Runtime runtime, Model model, Dataset dataset, Map<String, ?> options,
+      DoubleConsumer progress) {
+    try (Use r = use(runtime, "runtime");
+        Use m = use(model, "model");
+        Use d = optional(dataset);
+        OptionSet set = new OptionSet(options);
+        Work preparation = new Work("preparation", Raw::tsr_preparation_free, source(model),
+            Native.made(m, out -> Raw.tsr_preparation_new(r.pointer, m.pointer, d.pointer, set.pointer, out)));
+        Use use = preparation.use()) {
+      Native.steps(use, null, Raw::tsr_preparation_step, progress);
+      return Native.made(use, out -> Raw.tsr_preparation_finish(use.pointer, out));
     }
   }
 
@@ -47,11 +76,11 @@ public final class Trainer extends Handle {
    */
   public Step step() {
     long[] number = new long[1];
-    double[] values = new double[4];
+    double[] values = new double[8];
     try (Use use = use()) {
       guarded(use, () -> Raw.tsr_raw_trainer_step(use.pointer, number, values));
     }
-    return new Step(number[0], values[0], values[1], values[2], values[3]);
+    return Step.of(number, values);
   }
 
   /** The rate of the next step and of those after it; below 0 the schedule's again. */
@@ -136,11 +165,11 @@ public final class Trainer extends Handle {
   /** The update from the gradients added up since the last one. options may be null: lr. */
   public Step optimizerStep(Map<String, ?> options) {
     long[] number = new long[1];
-    double[] values = new double[4];
+    double[] values = new double[8];
     try (Use use = use(); OptionSet set = new OptionSet(options)) {
       guarded(use, () -> Raw.tsr_raw_trainer_optimizer_step(use.pointer, set.pointer, number, values));
     }
-    return new Step(number[0], values[0], values[1], values[2], values[3]);
+    return Step.of(number, values);
   }
 
   /** Mean loss over the dataset's evaluation part, or of the inputs fed. */

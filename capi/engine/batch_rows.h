@@ -1,0 +1,25 @@
+// BatchRows: rows of a dataset that one batch holds, as they are fed.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "capi/engine/dataset.h"
+#include "capi/engine/program_runner.h"
+
+namespace tessera {
+
+struct BatchRows {
+  // [batch, row_tokens] each; empty: not fed, as every row has the same.
+  std::vector<int32_t> tokens, labels, positions, segments;
+  int64_t batch = 0, width = 0;
+
+  static BatchRows of(const Dataset& dataset, int64_t batch);
+  DatasetRow row(int64_t row);
+  // Of the inputs that the entry has.
+  Status feed(ProgramRunner& runner, std::string_view entry) const;
+};
+
+}  // namespace tessera
