@@ -406,6 +406,7 @@ void register_plan(CLI::App& app) {
         if (!args->trained.empty()) set(options, "trained", args->trained);
         if (!args->frozen.empty()) set(options, "frozen", args->frozen);
         if (!args->fused_loss.empty()) set(options, "fused_loss", args->fused_loss);
+        set(options, "loss", args->loss);
         if (!args->trace.empty()) set(options, "trace", int64_t{1});
       } else if (args->context != 0) {
         set(options, "context", args->context);

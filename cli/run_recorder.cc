@@ -72,6 +72,11 @@ RunRecorder::RunRecorder(const CLI::App& command, const RunFiles& files, const T
 
 void RunRecorder::add_step() const { check(tsr_run_log_step(log_.get())); }
 
+void RunRecorder::add_values(const std::string& prefix, const Json& values) const {
+  for (const auto& [name, value] : values.items())
+    check(tsr_run_log_value(log_.get(), (prefix + name).c_str(), value.get<double>()));
+}
+
 void RunRecorder::add_evaluation(const Json& evaluation) const {
   const auto number = [&](const char* key) {
     return evaluation.contains(key) && evaluation[key].is_number() ? evaluation[key].get<double>() : NAN;

@@ -21,6 +21,8 @@ class RunRecorder {
               const std::string& model, const std::string& data);
 
   void add_step() const;  // the trainer's last
+  // Numbers of the step by name, each behind `prefix`.
+  void add_values(const std::string& prefix, const Json& values) const;
   void add_evaluation(const Json& evaluation) const;  // as tsr_trainer_evaluate_all has it
   void add_sample(const std::string& prompt, const std::string& text) const;
   void add_checkpoint(const std::string& folder) const;

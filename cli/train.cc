@@ -293,7 +293,10 @@ void train(const CLI::App& command, const Arguments& args) {
       losses.push_back(step.loss);
       seconds.push_back(step.seconds);
       if (has_rewards) rewards.push_back(rewards_json(step));
-      name_checkpoint([&] { recorder.add_step(); });
+      name_checkpoint([&] {
+        recorder.add_step();
+        if (has_rewards) recorder.add_values("rewards/", rewards.back());
+      });
       progress.show(recorder.progress_line(step) + (has_rewards ? "  " + step_rewards(step) : ""));
       bool is_best = false;
       if (held_out.is_due(done, args.steps)) {
