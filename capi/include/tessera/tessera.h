@@ -614,23 +614,23 @@ TSR_API tsr_status* tsr_model_new_from_graph(tsr_graph* graph, const tsr_options
  * Options
  *   rank          i64   rows of A (default 16)
  *   alpha         f64   default: the rank
- *   on            str   weights that get adapters (default: all matrices of the blocks that products alone read): a
- *                       comma-separated list of their names here, "*" for any characters ("block.*.q.weight"); of
+ *   on            str   weights that get adapters (default: all matrices of the blocks that only products read): a
+ *                       comma-separated list of parameters' names, "*" for any characters ("block.*.q.weight"); of
  *                       Hugging Face's modules, whole or the end after a dot ("q_proj", "lm_head"); "all-linear", all
- *                       linear modules but the head; or "re:" and one expression for whole names of modules. The head
- *                       and tables have to be named
- *   exclude       str   of these the weights that get none, named likewise
- *   layers        str   of these only the blocks with these numbers: "0,2,5-7" (default: all)
- *   ranks, alphas str   of single weights, "q_proj=4,block.0.*=2"; the first pattern that matches counts
+ *                       linear modules except the head; or "re:" and one regular expression for whole names of modules.
+ *                       The head and tables get adapters only where they are named
+ *   exclude       str   weights among these that get none, named likewise
+ *   layers        str   blocks that get adapters, by number: "0,2,5-7" (default: all)
+ *   ranks, alphas str   ranks and alphas of single weights, "q_proj=4,block.0.*=2"; the first pattern that matches counts
  *   rslora        i64   1: alpha counts by the root of the rank, alpha/sqrt(rank) (default 0)
  *   dora          i64   1: each output of W' = W + alpha/rank * A B counts m/|W'| times, with a magnitude m that trains,
  *                       "block.0.q.lora_magnitude", and the norm a constant to gradients (default 0)
  *   init          str   zero (default): A random, B 0 | pissa: A and B begin as the principal part of W, its `rank` largest
  *                       singular values, which W loses: y = x W + alpha/rank * ((x A) B - (x A0) B0), where A0 and B0
- *                       ("block.0.q.lora_a0") stay; so W keeps its type, and the new model computes what `model`
- *                       does. Not with dora, nor of tables
- *   dropout       f64   probability that an element of x is left out before A while training (default 0); not with dora,
- *                       and not of tables. The trainer's option dropout overrides it
+ *                       ("block.0.q.lora_a0") are frozen; so W keeps its type, and the new model computes what `model`
+ *                       does. Not with dora, nor for tables
+ *   dropout       f64   probability that training drops an element of x before A (default 0); not with dora, nor for
+ *                       tables. The trainer's option dropout overrides it
  *   also          str   other parameters that train, in full: names as for `on`, and modules of norms and biases too
  * TSR_INVALID_ARGUMENT, TSR_NOT_FOUND. */
 TSR_API tsr_status* tsr_model_add_adapters(tsr_model* model, const tsr_options* options,
@@ -643,9 +643,10 @@ TSR_API tsr_status* tsr_model_add_adapters(tsr_model* model, const tsr_options* 
  * TSR_INVALID_ARGUMENT for an adapter of another model; TSR_UNSUPPORTED names what has no form here. */
 TSR_API tsr_status* tsr_model_load_adapters(tsr_model* model, const char* path, const tsr_options* options,
                                             tsr_model** out_model);
-/* The model of a method (tsr_plan_methods; not "auto"), ready for tsr_trainer_new: another handle over `model` for full, else
- * one with adapters, over weights that qlora:TYPE quantises in memory (which takes time, and the bytes that they have then).
- * adapters: as tsr_model_add_adapters; NULL for full. TSR_INVALID_ARGUMENT. */
+/* The model of a method (tsr_plan_methods; not "auto"), ready for tsr_trainer_new: for full another handle over `model`, else
+ * a model with adapters. qlora:TYPE quantises the weights in memory, which takes time and the bytes of the quantised weights.
+ * adapters: options of tsr_model_add_adapters; NULL for full. `model` stays as it is and may be freed first; the result is
+ * freed with tsr_model_free. TSR_INVALID_ARGUMENT, TSR_NOT_FOUND. */
 TSR_API tsr_status* tsr_model_for_method(tsr_model* model, const char* method, const tsr_options* adapters,
                                          tsr_model** out_model);
 /* A model without adapters that computes what `model` does: every W becomes W + alpha/rank * A B (dora: m/|W'| W'). f32 and
@@ -1009,20 +1010,21 @@ TSR_API void tsr_dataset_free(tsr_dataset* dataset);
 TSR_API tsr_status* tsr_plan_new(tsr_runtime* runtime, tsr_model* model, const tsr_options* options,
                                  tsr_plan** out_plan);
 
-/* What could train of a model without adapters, and what each way would need. Methods, the richest first:
+/* Methods that could train a model without adapters, and what each would need. The richest first:
  *   full         all parameters, which are f32 (those of the option `trained`)
  *   lora         low-rank adapters (tsr_model_add_adapters); the base is kept as the model has it
  *   qlora:TYPE   low-rank adapters; the base is kept in TYPE, as `tessera quantize --type TYPE` chooses it for each weight
- * Each is planned as tsr_trainer_new would plan it, under the same limit: nothing is allocated, no value read. options: those
- * of tsr_trainer_new, and
- *   method   str   auto (default): full, lora, and qlora with q8_0, nf4 and q4_0 where that is less than the model has
+ * Each is planned as tsr_trainer_new would plan it, under the same limit: nothing is allocated, and no value is read.
+ * options: those of tsr_trainer_new, and
+ *   method   str   auto (default): full, lora, and qlora with q8_0, nf4 and q4_0 where these make the model smaller
  *                  | one of them
- * adapters: those of tsr_model_add_adapters; both may be NULL, and so may dataset (then as for tsr_plan_new).
- * {"method": the first that fits without offloading to a file, else the first that fits, "methods": [{"method", "weight_bytes": of all parameters as they are kept, "fits": true,
- *  "strategy", "step_seconds", "bytes", "host_bytes", "file_bytes": of each device} | {"method", "weight_bytes", "fits": false,
- *  "error", "smallest_limit_bytes": the limit with which it would}]}
- * TSR_OUT_OF_MEMORY where none fits names the nearest. Then tsr_model_for_method, and tsr_trainer_new with the same options
- * without `method`. */
+ * adapters: those of tsr_model_add_adapters. Both may be NULL, and so may dataset (then as for tsr_plan_new). The text is
+ * {"method": the first that fits without offloading to a file, else the first that fits,
+ *  "methods": [{"method", "weight_bytes": of all parameters as they are kept, "fits": true, "strategy", "step_seconds",
+ *               "bytes", "host_bytes", "file_bytes": lists by device}
+ *            | {"method", "weight_bytes", "fits": false, "error", "smallest_limit_bytes": the least limit that it fits}]}
+ * Next come tsr_model_for_method, and tsr_trainer_new with the same options without `method`.
+ * TSR_OUT_OF_MEMORY where no method fits: the message names the nearest. TSR_INVALID_ARGUMENT. */
 TSR_API tsr_status* tsr_plan_methods(tsr_runtime* runtime, tsr_model* model, const tsr_dataset* dataset,
                                      const tsr_options* options, const tsr_options* adapters, tsr_text** out_text);
 
@@ -1312,7 +1314,7 @@ TSR_API void tsr_session_free(tsr_session* session);
  *                        same data again). It is saved with checkpoints
  *   loss_scaling_interval  i64   steps without one after which it is doubled (default 2000)
  *   trained        str   names of parameters that train, written as those of `frozen`; all others do not (default:
- *                        all that can, of a model with adapters these alone)
+ *                        all that can; in a model with adapters only these)
  *   frozen         str   names of parameters to leave untrained; "*" matches any characters; comma-separated
  *   loss           str   cross_entropy (default): of tokens | dpo | ipo | hinge | robust | orpo | simpo | cpo: of
  *                        preferences, with a dataset of pairs, of which `batch` are in a step | kto: with a dataset of
@@ -1400,13 +1402,13 @@ TSR_API tsr_status* tsr_trainer_set_lr(tsr_trainer* trainer, double lr);
 /* Mean loss over the dataset's evaluation part (own graphs: of the inputs fed), without dropout or update. Of a preference
  * loss the report then has the rewards (tsr_trainer_report). */
 TSR_API tsr_status* tsr_trainer_evaluate(tsr_trainer* trainer, double* out_loss);
-/* The same with all that an evaluation knows: {"loss", "perplexity": e^loss, "accuracy": null | the share of labels that are
- * predicted, "labels": that count, "correct": of them, those that are predicted, "seconds"}. A label is predicted where
- * no token has a higher logit; only of equal logits, as bf16 has them, several count. It is counted without holding logits
- * where the loss is computed so, and the same on any plan to rounding of the logits. Of own graphs labels are not known:
- * accuracy is null, labels and correct are 0. A number that is not finite is null. Of a preference loss these are not told
- * (null and 0), and there are "rewards": {"chosen_reward", "rejected_reward", "reward_margin", "reward_accuracy"}, as in
- * tsr_step. */
+/* An evaluation with all its numbers: {"loss": nats a label, "perplexity": e^loss, "accuracy": null | the share of labels that
+ * are predicted, from 0 to 1, "labels", "correct": the counts of labels and of those predicted, "seconds"}. A label is
+ * predicted where no token has a higher logit; equal logits all count. A fused loss is counted without holding logits. Counts
+ * are the same on any plan to rounding of the logits. Graphs of your own have no known labels, and a preference loss counts
+ * none: accuracy is null, labels and correct are 0. A preference loss has "rewards": {"chosen_reward", "rejected_reward",
+ * "reward_margin", "reward_accuracy"}, as in tsr_step. A number that is not finite is null. Errors are those of
+ * tsr_trainer_evaluate. */
 TSR_API tsr_status* tsr_trainer_evaluate_all(tsr_trainer* trainer, tsr_text** out_text);
 
 /* A step in parts, for losses and loops of your own (option losses, docs/training.md): any number of accumulations, each
@@ -1476,10 +1478,10 @@ TSR_API tsr_status* tsr_trainer_save(tsr_trainer* trainer, const char* folder);
  *     while (done < 1) tsr_saving_step(saving, &done);
  *     tsr_saving_finish(saving); */
 TSR_API tsr_status* tsr_saving_new(tsr_trainer* trainer, const char* folder, tsr_saving** out_saving);
-/* The same of a copy in host memory ("snapshot_bytes" in tsr_trainer_report), which is made before this returns: the
- * trainer is free to go on, or to be freed, while the checkpoint is written. notes: texts and numbers by any keys, which
- * tsr_checkpoint_info gives back as texts (what a loop must know to go on: its best loss, say); may be NULL. Several at a
- * time want folders of their own. Fails as tsr_trainer_save does before it writes. */
+/* A saving of a copy in host memory ("snapshot_bytes" in tsr_trainer_report). The copy is made before this returns: the
+ * trainer may train on, or be freed, while any one thread writes the checkpoint. notes: texts and numbers by any keys, such
+ * as a loop's best loss, which tsr_checkpoint_info gives back as texts; may be NULL. Several savings at a time need a folder
+ * each. Errors are those of tsr_trainer_save before it writes. */
 TSR_API tsr_status* tsr_saving_new_snapshot(tsr_trainer* trainer, const char* folder, const tsr_options* notes,
                                             tsr_saving** out_saving);
 TSR_API tsr_status* tsr_saving_step(tsr_saving* saving, double* out_done);
@@ -1492,17 +1494,17 @@ TSR_API void tsr_saving_free(tsr_saving* saving);
 TSR_API tsr_status* tsr_trainer_check_folder(const char* folder);
 TSR_API tsr_status* tsr_trainer_resume(tsr_trainer* trainer, const char* folder);
 
-/* The trained state, with or without the optimizer's. Options: optimizer i64 (default 1): with it save_state is
+/* The trained state, with or without the optimizer's. Options: optimizer (i64, default 1). With 1 save_state is
  * tsr_trainer_save and load_state is tsr_trainer_resume. With 0 save_state writes a checkpoint of parameters alone, a third
  * of the bytes under AdamW, and load_state takes the parameters of any checkpoint, whatever its optimizer, batch and data
  * were: the optimizer's state is 0, and the step and the place in the data are those of a new trainer. Values are equal bit
- * for bit on any devices and plan; those that were trained in bf16 (option weights) widen to f32. Errors are those of
- * save and resume; TSR_INVALID_ARGUMENT also where load_state with the optimizer finds parameters alone. */
+ * for bit on any devices and plan; those trained in bf16 (option weights) widen to f32. Errors are those of
+ * save and resume; TSR_INVALID_ARGUMENT also where load_state with optimizer 1 finds parameters alone. */
 TSR_API tsr_status* tsr_trainer_save_state(tsr_trainer* trainer, const char* folder, const tsr_options* options);
 TSR_API tsr_status* tsr_trainer_load_state(tsr_trainer* trainer, const char* folder, const tsr_options* options);
 
-/* The checkpoint's content: {"step", "values": {"batch", "optimizer", "lr", ...} as texts, "holds" "parameters" where it was
- * saved without the optimizer, "adapters": null | {"rank",
+/* The checkpoint's content: {"step", "values": {"batch", "optimizer", "lr", ...} as texts, and "holds": "parameters" where
+ * it was saved without the optimizer, "adapters": null | {"rank",
  * "alpha", "on", and as texts "ranks", "alphas", "rslora", "dora", "also" where they are not the defaults}, the options of
  * tsr_model_add_adapters that make the model it is of, "base": null | {"path" of the
  * model's file ("" without one), "tensors", "bytes", "fingerprint"}, the parameters that it leaves out:
@@ -1531,8 +1533,8 @@ TSR_API tsr_status* tsr_trainer_write(tsr_trainer* trainer, const char* name, co
  *  "comm": [{"collective", "axis", "calls", "bytes"}] (of all training steps),
  *  "allocations_after_first_step", "skipped_steps", "saving": {"model_bytes", "checkpoint_bytes": that a file of
  *  tsr_trainer_save_model and a folder of tsr_trainer_save hold, "memory_bytes": that either takes while it is
- *  written, "snapshot_bytes": that tsr_saving_new_snapshot takes}, "preference": of a preference loss, the "rewards" of the
- *  last evaluation (tsr_trainer_evaluate_all)}. An arena holds steps and evaluations: measured is as far as those
+ *  written, "snapshot_bytes": host memory of tsr_saving_new_snapshot}, "preference": of a preference loss, the "rewards" of
+ *  the last evaluation (tsr_trainer_evaluate_all)}. An arena holds steps and evaluations: measured is as far as those
  * reached that were run. */
 TSR_API tsr_status* tsr_trainer_report(tsr_trainer* trainer, tsr_text** out_text);
 TSR_API tsr_status* tsr_trainer_trace(tsr_trainer* trainer, tsr_text** out_text);
@@ -1545,8 +1547,9 @@ TSR_API void tsr_trainer_free(tsr_trainer* trainer);
 
 /* ================================================================ run log */
 
-/* What a training run did, in files for people and programs; it keeps its trainer. One thread at a time, and while it is
- * made, and in its calls step and evaluation, no other thread uses the trainer.
+/* A run log: the course of a training run, in files for people and programs. It keeps its trainer, whose handle may be freed
+ * first. One thread at a time uses a run log; while tsr_run_log_new, _step and _evaluation run, no other thread uses the
+ * trainer.
  *
  *     tsr_run_log_new(trainer, options, &log);          after tsr_trainer_resume, where there is one
  *     for (...) tsr_trainer_step(trainer, &step), tsr_run_log_step(log);
@@ -1557,9 +1560,9 @@ TSR_API void tsr_trainer_free(tsr_trainer* trainer);
  *                         "tessera-run", model, data, devices, plan, settings, limit), "step" (step, loss, lr, grad_norm,
  *                         seconds, tokens, tokens_per_second), "evaluation" (step, eval_loss, perplexity, accuracy where
  *                         it is known), "value" (step, name, value), "sample" (step, prompt, text), "checkpoint" (step,
- *                         path), "resume" (step), "end" (step, outcome). Numbers that are not finite are null. A
- *                         trainer that resumed at a step keeps the lines up to it and goes on behind; of a new one the
- *                         file begins again. TSR_FAILED_PRECONDITION where the file is of anything else
+ *                         path), "resume" (step), "end" (step, outcome). Numbers that are not finite are null. After a
+ *                         resume at a step the lines up to it are kept, and new ones follow; a new trainer empties the
+ *                         file first. TSR_FAILED_PRECONDITION where the file has anything else
  *   tensorboard     str   folder for a file of events: scalars train/loss, train/lr, train/grad_norm, train/seconds,
  *                         train/tokens_per_second, eval/loss, eval/perplexity, eval/accuracy and values by their names;
  *                         texts run (plan and settings) and sample
@@ -1569,35 +1572,37 @@ TSR_API void tsr_trainer_free(tsr_trainer* trainer);
  *   steps           i64   of the whole run, for the time that is left (default: the trainer's option steps)
  *   model           str   name of the model, to show (default "")
  *   data            str   name of the data, to show (default "")
- *   settings        str   what else to show with the trainer's own settings: a JSON object (default "": nothing)
- * Without the first three there are no files, and tsr_run_log_summary alone is of use. */
+ *   settings        str   JSON object shown with the trainer's own settings (default "": none)
+ * Without the first three there are no files, and only tsr_run_log_summary is of use. TSR_INVALID_ARGUMENT, TSR_IO. */
 TSR_API tsr_status* tsr_run_log_new(tsr_trainer* trainer, const tsr_options* options, tsr_run_log** out_log);
 
-/* The trainer's last step (or tsr_trainer_optimizer_step), which is not in the log yet: once after each. What follows
- * belongs to that step. */
+/* Logs the trainer's last step (or tsr_trainer_optimizer_step): once after each. Later calls log for that step.
+ * TSR_FAILED_PRECONDITION where the trainer has made no step that is not in the log yet. Here and below TSR_IO where a file
+ * cannot be written. */
 TSR_API tsr_status* tsr_run_log_step(tsr_run_log* log);
-/* A held-out loss, nats a token; accuracy: share of tokens, from 0 to 1, or NaN where it is not known. */
+/* Logs a held-out loss, nats a token; accuracy: share of tokens, from 0 to 1, or NaN where it is not known; else
+ * TSR_INVALID_ARGUMENT. */
 TSR_API tsr_status* tsr_run_log_evaluation(tsr_run_log* log, double loss, double accuracy);
-/* Any other number by its name: "rewards/margin". */
+/* Logs any other number by its name: "rewards/margin". TSR_INVALID_ARGUMENT: an empty name. */
 TSR_API tsr_status* tsr_run_log_value(tsr_run_log* log, const char* name, double value);
-/* What the model says after a prompt; the first 64 KiB of each. */
+/* Logs a prompt, and the text of `size` bytes that the model gave after it; the first 64 KiB of each. */
 TSR_API tsr_status* tsr_run_log_sample(tsr_run_log* log, const char* prompt, const char* text, size_t size);
-/* A checkpoint that was written. */
+/* Logs a checkpoint that was written to `path`. */
 TSR_API tsr_status* tsr_run_log_checkpoint(tsr_run_log* log, const char* path);
 
-/* {"step", "steps", "loss", "smooth_loss", "eval_loss", "first_eval_loss", "best_eval_loss", "best_eval_step",
+/* The run so far: {"step", "steps", "loss", "smooth_loss", "eval_loss", "first_eval_loss", "best_eval_loss", "best_eval_step",
  *  "step_seconds" (about the last twenty), "fastest_step_seconds", "tokens_per_second", "seconds", "seconds_left",
  *  "memory_bytes" (predicted, of the fullest device), "limit": {"seconds", "share": of step_seconds, "terms": [{"phase",
  *  "flops", "bytes", "seconds", "bound": "products" or "memory"}], "flops_per_s", "bytes_per_s", "rates": "measured" (a
- *  device profile's) or "stated" (the backend's)}}; what is not known yet is null. The limit is the least time of a step
+ *  device profile's) or "stated" (the backend's)}}; values not known yet are null. The limit is the least time of a step
  * on these devices: forward, backward and update each take their operations at the rate of large products, or parameters,
  * gradients and optimizer state once at the rate of memory, whichever is longer. Communication and activations count
  * nothing. */
 TSR_API tsr_status* tsr_run_log_summary(const tsr_run_log* log, tsr_text** out_text);
 
-/* Ends the files. outcome: how the run ended, to show; NULL: "finished". Once. */
+/* Completes the files. outcome: how the run ended, to show; NULL: "finished". Once; then TSR_FAILED_PRECONDITION. */
 TSR_API tsr_status* tsr_run_log_finish(tsr_run_log* log, const char* outcome);
-/* A report whose run is not finished says that it stopped. */
+/* Frees the log. The report of a run that was not finished says that the run stopped. */
 TSR_API void tsr_run_log_free(tsr_run_log* log);
 
 /* ================================================================ generator */
@@ -1651,9 +1656,9 @@ TSR_API void tsr_run_log_free(tsr_run_log* log);
 TSR_API tsr_status* tsr_generator_new(tsr_runtime* runtime, tsr_model* model, const tsr_options* options,
                                       tsr_generator** out_generator);
 /* A generator on the weights that a trainer trains, as tsr_engine_new_for_trainer is an engine on them: no copy, the
- * trainer's devices, plan and precision, and the same errors. Options: context, memory_limit, trace and those of texts. A
- * trainer's update in the middle of a text waits for the token that is being computed; the rest of the text follows
- * from the new weights, after what there is of it is computed again. */
+ * trainer's devices, plan and precision, and the same errors and ownership. Options: context, memory_limit, trace and those
+ * of texts. A trainer's update in the middle of a text waits for the token that is being computed. The text so far is then
+ * computed again, and its rest comes from the new weights. */
 TSR_API tsr_status* tsr_generator_new_for_trainer(tsr_trainer* trainer, const tsr_options* options,
                                                   tsr_generator** out_generator);
 
@@ -1747,10 +1752,10 @@ TSR_API void tsr_generator_free(tsr_generator* generator);
  *   window_cache_tokens   i64   of models with layers whose window is shorter than the context: tokens whose keys and values
  *                         these layers keep, in a pool of their own, of all sequences together; rounded and divided as
  *                         cache_tokens, which then counts for the other layers. A sequence holds there what its next token
- *                         sees; what ended texts left is kept as long as there is room, and computed again otherwise. Default
- *                         0: 2 * sequences * (window + 64) + step_tokens, and where that is not less than cache_tokens, one
- *                         pool for all layers; with memory_limit both pools are in that proportion. At least a window and
- *                         step_tokens (TSR_INVALID_ARGUMENT, as for models without such layers)
+ *                         sees; what ended texts left is kept while there is room, else computed again. Default 0:
+ *                         2 * sequences * (window + 64) + step_tokens, or one pool for all layers where that is not less
+ *                         than cache_tokens; with memory_limit both pools shrink in that proportion. TSR_INVALID_ARGUMENT:
+ *                         less than a window and step_tokens, and models without such layers
  *   cache_type      str   model (default: as they are computed) | f16 | bf16 | q8_0: element type of keys and values, also
  *                         of the draft model's. q8_0: 8 bits a number and a scale for each 32 of a head, 34 bytes;
  *                         TSR_INVALID_ARGUMENT where heads are not a multiple of 32 wide
@@ -1790,18 +1795,18 @@ TSR_API tsr_status* tsr_engine_new(tsr_runtime* runtime, tsr_model* model, const
  * same requests; parameters that zero=3 divides are gathered in each step.
  *
  * Each call that changes parameters (tsr_trainer_step, _optimizer_step, _write, _resume, _load_state) waits for the engine's
- * step in progress, not for its requests; the engine's next step waits for the call. From then on nothing that was
- * cached counts: requests in progress are computed again from their tokens and go on with the new weights, so that for
- * samples of one set of weights they are collected before the next update.
+ * step in progress, not for its requests; the engine's next step waits for the call. The call drops all that was cached:
+ * requests in progress are computed again from their tokens and go on with the new weights. Samples of one set of weights
+ * are therefore collected before the next update.
  *
  * Options: context, sequences, cache_tokens, cache_type, prefix_cache, step_tokens, speculation off and ngram,
  * embeddings, scored_tokens, those of requests, and memory_limit, which counts the trainer's arena too (default: the
- * trainer's own). What the trainer has settled (devices, parallel, precision, weights, ...) is TSR_INVALID_ARGUMENT.
+ * trainer's own). Options that the trainer has settled (devices, parallel, precision, weights, ...) are TSR_INVALID_ARGUMENT.
  * TSR_UNSUPPORTED: draft models and adapters of requests, tsr_engine_save_sequence and _restore_sequence, trainers of
  * precision fp8, and parameters that are offloaded. TSR_OUT_OF_MEMORY where the trainer leaves no room.
  * Where the trainer's values are lost (see tsr_trainer_step), requests end with TSR_FINISH_FAILED.
  * The trainer's handle may be freed first; the engine keeps what it needs of it. Threads: as for tsr_engine_new; the
- * trainer is used by another thread or the same. */
+ * trainer may be used by the same thread or another one. */
 TSR_API tsr_status* tsr_engine_new_for_trainer(tsr_trainer* trainer, const tsr_options* options,
                                                tsr_engine** out_engine);
 
@@ -1965,8 +1970,9 @@ TSR_API tsr_status* tsr_engine_drop_adapter(tsr_engine* engine, int64_t adapter)
 
 /* {"replicas", "requests", "running", "waiting": sequences, "steps", "tokens": computed, "cached_tokens": not computed again, "generated",
  * "preemptions", "speculated", "accepted": tokens computed along, and those that came, "draft_seconds": of "seconds", those of
- * the draft model, "adapters": loaded, "cache_tokens", "free_cache_tokens", "window_cache_tokens", "free_window_cache_tokens": 0 where one pool has
- * all layers, "window": the largest that is shorter than the context, or 0, "context", "sequences", "batch_invariant", "recommended":
+ * the draft model, "adapters": loaded, "cache_tokens", "free_cache_tokens", "window_cache_tokens",
+ * "free_window_cache_tokens": 0 where one pool has all layers, "window": the largest that is shorter than the context, or 0,
+ * "context", "sequences", "batch_invariant", "recommended":
  * {"not_obeyed": [texts]}, "seconds": computing, "plan": {as tsr_plan_info}, "devices": [as tsr_session_report],
  * "draft_devices": [the same of the draft model, where there is one]}. Numbers are sums over the replicas, seconds too, which
  * they spend at the same time; "plan" is that of each, with the devices of all.
