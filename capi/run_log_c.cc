@@ -1,4 +1,4 @@
-// tsr_run_log.
+// tsr_run_log: the C functions.
 #include "capi/guard.h"
 #include "capi/handles.h"
 

@@ -15,7 +15,7 @@ void copy_step(const StepInfo& info, tsr_step* out_step) {
               out_step);
 }
 
-// The option of states.
+// The option `optimizer` of tsr_trainer_save_state and _load_state.
 Result<bool> has_optimizer(const tsr_options* options) {
   const Options none;
   OptionReader reader(options ? options->value : none, "state");

@@ -172,7 +172,7 @@ Reads reads_of(const ServeLoad& load, const Served& served) {
   const Generator generator =
       make_interruptible<Generator>(tsr_generator_new, served.runtime, served.model.get(), options.get());
   const Json reads = Json::parse(text(tsr_generator_report, generator.get()))["token_reads"];
-  // Bytes of an element in caches of a type of their own: a block of q8_0 has 34 of 32 elements.
+  // Bytes of an element in the cache: a block of q8_0 has 34 for 32 elements.
   const std::string cache = load.serving.cache_type.value_or("model");
   const auto computed = static_cast<double>(served.cache_element_bytes);
   const double share = (cache == "model" ? computed : cache == "q8_0" ? 34.0 / 32 : 2.0) / computed;

@@ -18,7 +18,7 @@ struct HeldOutOptions {
 };
 void add_held_out_options(CLI::App& command, HeldOutOptions& options);
 
-// {"loss", "perplexity", "accuracy", ...} as tsr_trainer_evaluate_all has it.
+// An evaluation as tsr_trainer_evaluate_all has it: {"loss", "perplexity", "accuracy", ...}.
 Json evaluate(const Trainer& trainer);
 // "loss 2.31 nats a token, perplexity 10.1, 45.2 % of 1200 tokens predicted"
 std::string evaluation_text(const Json& evaluation);
@@ -31,15 +31,15 @@ class HeldOut {
   bool is_due(int64_t step, int64_t steps) const {
     return options_.every > 0 && (step % options_.every == 0 || step == steps);
   }
-  // Takes an evaluation of the step. Whether it is the best so far.
+  // Adds the evaluation of a step. True where it is the best so far.
   bool add(int64_t step, const Json& evaluation);
   bool is_stopped() const { return options_.patience > 0 && stale_ >= options_.patience; }
   bool keeps_best() const { return options_.keep_best || options_.patience > 0; }
-  // 0: none yet.
+  // Step of the best evaluation; 0: none yet.
   int64_t best_step() const { return best_step_; }
   double best_loss() const { return best_; }
   void forget_best();
-  // The evaluation of the step, where the last one was of it; else null.
+  // The step's evaluation where it was the last one; else null.
   Json last(int64_t step) const { return step == last_step_ ? last_ : Json(nullptr); }
   const Json& all() const { return all_; }  // of this process: [{"step", "loss", ...}]
   std::string stopped_text() const;

@@ -1,4 +1,4 @@
-// --method: what of a model trains, chosen by the memory that each way needs.
+// --method: the parameters that train, chosen by the memory that each method needs.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@ namespace cli {
 
 void add_method(CLI::App& command, std::string& method);
 
-// The model of the method, and in `report` what tsr_plan_methods says. `options`: the trainer's; dataset may be null.
+// The model of the method, and in `report` the text of tsr_plan_methods. `options`: the trainer's; dataset may be null.
 Model model_for_method(const Runtime& runtime, const Model& model, const tsr_dataset* dataset,
                        const Options& options, const std::string& method, const Adapters& adapters,
                        Json& report);

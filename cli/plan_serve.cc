@@ -41,7 +41,8 @@ struct SmallEngine {
   std::vector<int64_t> bytes;  // of each device
 };
 
-// Pages of a replica: of layers that see the whole context, and of those with a window, 0 where they share the former.
+// PoolPages: pages of a replica, for layers that see the whole context and for those with a window; window pages are 0
+// where these share the former.
 struct PoolPages {
   int64_t full = 0, window = 0;
 };
@@ -63,7 +64,7 @@ SmallEngine small_engine(const ServePlan& plan, int64_t sequences, PoolPages pag
   return made;
 }
 
-// Pages of windows as tessera.h says that engines choose them, of a replica.
+// WindowPages: a replica's window pages, as engines choose them by tessera.h.
 struct WindowPages {
   int64_t window = 0, step_tokens = 0, sequences = 0;
   std::optional<int64_t> given;
@@ -71,11 +72,11 @@ struct WindowPages {
   int64_t of_step() const { return pages_of(std::max(step_tokens, sequences)); }
   int64_t usual() const { return 2 * sequences * (pages_of(window) + 1) + of_step(); }
   bool is_used(int64_t pages) const { return window > 0 && (given || usual() < pages); }
-  // That a sequence needs, among so many.
+  // Window pages that a sequence needs, among so many sequences.
   int64_t least(int64_t of_sequences) const {
     return pages_of(std::max<int64_t>(window, 2) + std::max(step_tokens, of_sequences) - 2) + 2;
   }
-  // With `pages` of `most` in the first pool.
+  // Window pages with `pages` of `most` in the first pool.
   int64_t with(int64_t pages, int64_t most) const {
     if (!is_used(most)) return 0;
     if (given) return std::min(*given, pages);
@@ -84,7 +85,7 @@ struct WindowPages {
   }
 };
 
-// What a replica's engine of any size takes, by small ones.
+// ServingBytes: memory of a replica's engine of any size, measured on small ones.
 struct ServingBytes {
   SmallEngine base;
   PoolPages pages;                          // of `base`
@@ -97,7 +98,7 @@ struct ServingBytes {
   }
 };
 
-// Bytes grow by the same amount with each page of either pool, and with each sequence.
+// Measures small engines: bytes grow by the same amount with each page of either pool, and with each sequence.
 ServingBytes measure_bytes(const ServePlan& plan, int64_t asked, int64_t replicas, int64_t sequences,
                            int64_t further, int64_t window_pages) {
   ServingBytes bytes;
@@ -133,7 +134,7 @@ std::vector<int64_t> limits_of(const ServePlan& plan, size_t devices) {
 
 }  // namespace
 
-// Sequences and pages are those of a replica, until the result.
+// Sequences and pages count for one replica, until the result.
 Json plan_serve(const ServePlan& plan) {
   const int64_t asked = plan.serving.sequences.value_or(16);
   const auto divided = [](int64_t whole, int64_t parts) { return (whole + parts - 1) / parts; };
@@ -148,7 +149,7 @@ Json plan_serve(const ServePlan& plan) {
   const int64_t columns = pages_of(context);
   const int64_t most = plan.serving.cache_tokens ? divided(pages_of(*plan.serving.cache_tokens), replicas)
                                                  : sequences * columns;
-  // The engine says what is wrong with it.
+  // The engine's own message says what is wrong.
   if (const int64_t least = std::min(windows.least(sequences), most);
       windows.given && (windows.window == 0 || *windows.given < least))
     small_engine(plan, asked, {least, std::min(*windows.given, least)}, replicas);
@@ -157,7 +158,7 @@ Json plan_serve(const ServePlan& plan) {
   const size_t count = bytes.base.bytes.size();
   const std::vector<int64_t> limits = limits_of(plan, count);
   const bool has_full = std::ranges::any_of(bytes.of_full, [](int64_t page) { return page > 0; });
-  // By what is chosen: pages, or window pages where there are no others.
+  // Bytes by the pages that are chosen: window pages where there are no others.
   const auto with = [&](int64_t pages) {
     return has_full ? PoolPages{pages, windows.with(pages, most)} : PoolPages{most, pages};
   };
@@ -184,7 +185,7 @@ Json plan_serve(const ServePlan& plan) {
                        {"arena_bytes", {{"predicted", predicted}}},
                        {"limit_bytes", limits[i]},
                        {"fits", predicted <= limits[i]}});
-    // Of whole contexts, beside what is needed for none.
+    // Bytes of whole contexts, besides those needed for none.
     const int64_t of_windows = windows.given ? 0 : 2 * (pages_of(windows.window) + 1) * bytes.of_window[i];
     const int64_t for_none = windows.given ? *windows.given : windows.of_step();
     const double of_sequence = bytes.of_sequence[i];

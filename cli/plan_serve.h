@@ -18,8 +18,9 @@ struct ServePlan {
   std::string devices, memory_limit;  // as given; limit "": what the devices have
 };
 
-// {"plan": of each replica, "replicas", "context", "sequences", "cache_tokens", "cache_bytes_per_token", "cache_bytes", "weight_bytes" where devices tell,
-//  with pages of windows "window", "window_cache_tokens", "window_bytes_per_token", "limit_bytes" of a device, "sequences_that_fit", "devices": [{"name", "arena_bytes": {"predicted"}, "fits"}]}
+// {"plan": of each replica, "replicas", "context", "sequences", "cache_tokens", "cache_bytes_per_token", "cache_bytes",
+//  "weight_bytes" where devices tell, with pages of windows "window", "window_cache_tokens", "window_bytes_per_token",
+//  "limit_bytes" of a device, "sequences_that_fit", "devices": [{"name", "arena_bytes": {"predicted"}, "fits"}]}
 Json plan_serve(const ServePlan& plan);
 void print_serve_plan(const Json& result);
 

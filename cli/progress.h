@@ -22,7 +22,7 @@ class Progress {
   // The present state. A terminal shows every line, a file the first after two seconds, then after pauses
   // that double up to a minute.
   void show(const std::string& line);
-  // A line that stays, at once.
+  // Prints a line that stays, at once.
   void say(const std::string& line);
 
  private:

@@ -53,14 +53,14 @@ void remove_folder(const std::string& path) {
 
 constexpr std::string_view kLinking = ".linking", kRemoving = ".removing";
 
-// A folder that is removed first loses its name: no part of a checkpoint is ever there under one.
+// A folder is renamed before it is removed: no part of a checkpoint ever has a checkpoint's name.
 void discard_checkpoint(const std::string& path) {
   const std::string removed = path + std::string(kRemoving);
   remove_folder(removed);
   if (std::rename(path.c_str(), removed.c_str()) == 0) remove_folder(removed);
 }
 
-// A checkpoint's files are never changed, so that several folders can hold the same ones.
+// Files of a checkpoint never change, so several folders can share them.
 void link_checkpoint(const std::string& from, const std::string& to) {
   const std::string made = to + std::string(kLinking);
   remove_folder(made);
@@ -70,7 +70,7 @@ void link_checkpoint(const std::string& from, const std::string& to) {
     const fs::path target = fs::path(made) / entry.path().filename();
     fs::create_hard_link(entry.path(), target, error);
     if (!error) continue;
-    // The file system has no hard links.
+    // A copy replaces the link where the file system has no hard links.
     error.clear();
     fs::copy_file(entry.path(), target, error);
     if (error) break;
@@ -111,7 +111,7 @@ std::vector<int64_t> kept_steps(const std::string& folder) {
   return steps;
 }
 
-// Of runs that were killed.
+// Removes unfinished folders of killed runs.
 void remove_leftovers(const std::string& folder) {
   const fs::path path(folder);
   const std::string prefix = path.filename().string() + ".";
@@ -196,7 +196,7 @@ bool RunCheckpoints::resume(const std::string& from_as_given, int64_t step, int6
     if (from != best_folder()) link_checkpoint(from, best_folder());
     return true;
   }
-  // The best of a run that is resumed from one of its kept steps lies beside its folder as well.
+  // The best checkpoint is next to the run's folder, also where a kept step is resumed.
   std::string best = from + ".best";
   if (const size_t at = from.rfind(".step-"); !is_there(best) && at != std::string::npos)
     best = from.substr(0, at) + ".best";
@@ -211,7 +211,7 @@ void RunCheckpoints::keep_links(const std::string& from, int64_t step) {
   if (keep_ == 1) return;
   if (!is_there(step_folder(folder_, step))) link_checkpoint(from, step_folder(folder_, step));
   int64_t kept = 0;
-  // Later steps are of a run that this one replaces.
+  // Later steps belong to a run that this one replaces.
   for (const int64_t other : kept_steps(folder_))
     if (other > step || ++kept > keep_) discard_checkpoint(step_folder(folder_, other));
 }
@@ -220,7 +220,7 @@ void RunCheckpoints::write(const Saving& saving, int64_t step, bool is_best) {
   for (double done = 0; done < 1;) check(tsr_saving_step(saving.get(), &done));
   check(tsr_saving_finish(saving.get()));
   if (keep_ > 1) {
-    discard_checkpoint(step_folder(folder_, step));  // of a run that this one replaces
+    discard_checkpoint(step_folder(folder_, step));  // it belongs to a run that this one replaces
     keep_links(folder_, step);
   }
   if (is_best && keeps_best_) link_checkpoint(folder_, best_folder());
@@ -239,7 +239,7 @@ void RunCheckpoints::save(const Trainer& trainer, int64_t step, bool is_best, co
       } catch (const Error& error) {
         failure_ = error;
       }
-      *saving = nullptr;  // with the copy
+      *saving = nullptr;  // frees the copy too
     });
   } catch (const Error& error) {
     failure_ = error;

@@ -17,7 +17,7 @@
 
 namespace cli {
 
-// FOLDER.lock: held while a training writes there. Throws where another one does.
+// FolderLock: FOLDER.lock, held while a training writes to FOLDER. Throws where another process holds it.
 class FolderLock {
  public:
   explicit FolderLock(std::string folder);
@@ -32,24 +32,24 @@ class FolderLock {
 
 class RunCheckpoints {
  public:
-  // `folder` empty: none are written. `keep`: how many of the newest.
+  // `folder` empty: no checkpoint is written. `keep`: number of newest checkpoints to keep.
   RunCheckpoints(const std::string& folder, int64_t keep, bool keeps_best);
   ~RunCheckpoints();  // waits for the thread
 
   bool writes() const { return !folder_.empty(); }
   const std::string& folder() const { return folder_; }
   std::string best_folder() const { return folder_ + ".best"; }
-  // The last checkpoint that is whole; empty: none.
+  // The last whole checkpoint; empty: none.
   const std::string& last_good() const { return last_good_; }
   int64_t saved_step() const { return saved_step_; }  // -1: none yet
 
-  // Begins with a run that was resumed from `from` at `step`. Its best checkpoint comes along; false: it is not there.
+  // Continues a run that was resumed from `from` at `step`, with its best checkpoint. False: that is missing.
   bool resume(const std::string& from, int64_t step, int64_t best_step);
-  // Copies the trainer's values, and has them written. Waits for the checkpoint before. One that cannot be written for
-  // lack of space, or an error of input or output, is a warning; the third in a row, or another error, throws.
+  // Copies the trainer's values, and has a thread write them. Waits for the previous checkpoint. Lack of space, or an
+  // error of input or output, is a warning; the third in a row, or any other error, throws.
   void save(const Trainer& trainer, int64_t step, bool is_best, const Options& notes);
-  void wait();    // the same of the last one
-  void finish();  // the same, and throws for every failure
+  void wait();    // waits for the last one; fails as `save` does
+  void finish();  // waits too, and throws for every failure
 
  private:
   void write(const Saving& saving, int64_t step, bool is_best);
@@ -64,7 +64,7 @@ class RunCheckpoints {
   int64_t saved_step_ = -1, writing_step_ = -1;
   int failures_ = 0;
   std::thread thread_;
-  std::optional<Error> failure_;  // of the thread, once it is joined
+  std::optional<Error> failure_;  // the thread's error, once it is joined
 };
 
 }  // namespace cli

@@ -11,7 +11,7 @@ namespace {
 
 using RunLog = Handle<tsr_run_log, tsr_run_log_free>;
 
-// Options as they were given, except names of files, which have their own places.
+// Options as they were given, except names of files, which are recorded elsewhere.
 Json given_options(const CLI::App& command) {
   Json given = Json::object();
   for (const CLI::Option* option : command.get_options()) {

@@ -1,4 +1,4 @@
-// RunRecorder: what a training run tells people while it goes and afterwards: the line of progress, metrics, the report.
+// RunRecorder: the reports of a training run to people: the line of progress, metrics, the page.
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@
 
 namespace cli {
 
-// --metrics, --tensorboard, --report.
+// RunFiles: --metrics, --tensorboard, --report.
 struct RunFiles {
   std::string metrics, tensorboard, report;
 };
@@ -15,8 +15,8 @@ void add_run_files(CLI::App& command, RunFiles& files);
 
 class RunRecorder {
  public:
-  // Options that were given on `command` are shown as settings. Files are opened, and what they have of steps after the
-  // trainer's is dropped: after a resume.
+  // Opens the files. Options given on `command` are shown as settings. After a resume the files lose what they have of
+  // steps after the trainer's.
   RunRecorder(const CLI::App& command, const RunFiles& files, const Trainer& trainer, int64_t steps,
               const std::string& model, const std::string& data);
 

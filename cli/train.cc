@@ -113,7 +113,8 @@ bool is_folder(const std::string& path) {
   return std::filesystem::is_directory(path, ignored);
 }
 
-// The checkpoint a --resume names: the folder itself, or the one beside what --out wrote, a folder of adapters perhaps.
+// The checkpoint that --resume names: the folder itself, or that next to the result of --out (a file or a folder of
+// adapters).
 std::string resume_folder(const std::string& text) {
   std::string name = text;
   while (name.size() > 1 && name.ends_with('/')) name.pop_back();
@@ -126,7 +127,7 @@ std::string resume_folder(const std::string& text) {
                   ".checkpoint; wanted a checkpoint's folder, or the model or adapters that it lies beside");
 }
 
-// The parameters alone: the training begins with them.
+// Loads the parameters alone, with which the training begins.
 void load_parameters(const Trainer& trainer, const std::string& folder) {
   const Options alone = make<Options>(tsr_options_new);
   check(tsr_options_set_i64(alone.get(), "optimizer", 0));
@@ -166,7 +167,7 @@ void say_what_is_kept(const Arguments& args, const TrainedOutput& output, const 
   std::cerr << "saves " << kept << '\n';
 }
 
-// Brings the best values back, where a checkpoint has them, for --out. The step that the trainer then has.
+// Loads the best values, where a checkpoint has them, for --out. Returns the trainer's step then.
 int64_t take_best(const Trainer& trainer, const HeldOut& held_out, const RunCheckpoints& checkpoints,
                   int64_t done) {
   if (!held_out.keeps_best() || held_out.best_step() == 0 || held_out.best_step() == done) return done;
@@ -255,7 +256,7 @@ void train(const CLI::App& command, const Arguments& args) {
     } catch (const Error& error) {
       try {
         checkpoints.wait();
-      } catch (const Error&) {  // of the two, the first counts
+      } catch (const Error&) {  // the first of two errors counts
       }
       if (checkpoints.last_good().empty()) throw;
       throw Error(error.code(), std::string(error.what()) + "; the last good checkpoint is " +
@@ -326,7 +327,8 @@ void train(const CLI::App& command, const Arguments& args) {
   }
   if (stops_early && !losses.empty() && !is_quiet(args))
     std::cerr << "stopped at step " << done << ": " << held_out.stopped_text() << '\n';
-  // A number of steps that is no multiple of `every` is finished all the same. Where that fails --out is still tried.
+  // The last checkpoint also follows a number of steps that `every` does not divide. --out is tried even where it
+  // fails.
   std::optional<Error> unsaved;
   try {
     name_checkpoint([&] {

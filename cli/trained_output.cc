@@ -29,7 +29,7 @@ void TrainedOutput::check_model(const Model& model) {
   } else if (has_adapters && !is_file()) {
     kind_ = Kind::kPeft;
     try {
-      // The first step finds what PEFT has no form for.
+      // The first step of the export finds what PEFT has no form for.
       const Export trial = make_export(model);
       double done = 0;
       check(tsr_export_step(trial.get(), &done));
@@ -57,7 +57,7 @@ void TrainedOutput::write(const Common& common, const Trainer& trainer, const Mo
     run_steps(conversion, tsr_conversion_step, "writing " + path_, common);
     return check(tsr_conversion_finish(conversion.get(), nullptr));
   }
-  check(tsr_trainer_store(trainer.get(), model.get()));  // what trained alone
+  check(tsr_trainer_store(trainer.get(), model.get()));  // only the trained parameters
   if (kind_ == Kind::kMerged)
     return save_model(common, make<Model>(tsr_model_merge_adapters, model.get()), path_);
   const Export work = make_export(model);

@@ -1,4 +1,4 @@
-// TrainedOutput: what --out of a training becomes: a model's file, or of adapters PEFT's folder, or a merged model.
+// TrainedOutput: the result of a training at --out: a model's file, PEFT's folder of adapters, or a merged model.
 #pragma once
 
 #include <string>

@@ -13,8 +13,8 @@ struct PageState {
   std::string name;
   DType dtype = DType::kF32;
   int64_t heads = 0, width = 0;
-  bool is_window = false;  // of an attention that sees a window alone, and has pages of its own
-  // Whether it holds the same, in whichever pages.
+  bool is_window = false;  // its attention sees only a window, and has pages of its own
+  // Whether both have the same layout, in whichever pages.
   bool has_layout_of(const PageState& other) const {
     return name == other.name && dtype == other.dtype && heads == other.heads && width == other.width;
   }

@@ -112,7 +112,7 @@ class Session {
   Status restore();     // after an error: communicators are made again; state must be written again
   Status zero_state();  // all state to zeros
   bool is_shared(std::string_view name) const;  // whether the parameter lies in shared memory, on all ranks
-  // Where a rank has it, in memory of its device or of the host; null in the file tier.
+  // Address of the rank's part, in memory of its device or of the host; null in the file tier.
   const std::byte* parameter_address(int32_t rank, const SlotRef& at) const;
 
   std::vector<MemoryReport> memory();

@@ -1,4 +1,4 @@
-// A page that has its data inside, as JSON.
+// HTML pages with their data inside, as JSON.
 #pragma once
 
 #include <string>
@@ -6,8 +6,8 @@
 
 namespace tessera {
 
-// `page` with `json` in place of `placeholder`, which it has once. Every '<' is escaped: "</script" in a name would end
-// the element.
+// The page with `json` in place of the only `placeholder`. Every '<' is escaped: "</script" in a name would end the
+// element.
 std::string fill_page(std::string_view page, std::string_view placeholder, std::string_view json);
 
 }  // namespace tessera

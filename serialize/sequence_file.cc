@@ -13,7 +13,7 @@ namespace tessera {
 namespace {
 
 constexpr std::string_view kMagic = "TSRSEQNC";
-// The second has window_from after the fixed part, and after each state's fixed part whether it is_window (u64 both).
+// Versions. kWindowRows has window_from after the fixed part, and is_window after each state's (u64 both).
 constexpr uint32_t kAllRows = 1, kWindowRows = 2;
 // Of a state; together they keep all products below 2^62.
 constexpr uint64_t kMostStates = uint64_t{1} << 16, kMostName = 1024, kMostExtent = uint64_t{1} << 20;

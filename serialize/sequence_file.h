@@ -24,12 +24,12 @@ struct SequenceHeader {
   std::vector<PageState> states;
   std::vector<int32_t> tokens;
   int64_t cached = 0;  // positions that have rows: the first ones
-  // Positions before it have rows of those states alone that are not is_window; 0 where all have all.
+  // First position with rows of all states; earlier ones have rows only of states that are not is_window.
   int64_t window_from = 0;
 
   int64_t row_bytes(
-      int64_t position) const;    // a row of each state that the position has one of, in their order
-  int64_t all_row_bytes() const;  // of all cached positions
+      int64_t position) const;    // bytes of the position's rows, one of each state that has it
+  int64_t all_row_bytes() const;  // bytes of all cached positions
 };
 
 class SequenceFileWriter {

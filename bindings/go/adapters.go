@@ -8,8 +8,8 @@ func (m *Model) WithAdapters(options Options) (*Model, error) {
 	return newModel((*handle)(m).holdWith(raw.Tsr_model_free, options, raw.Tsr_model_add_adapters))
 }
 
-// ForMethod gives the model of a method of training, "full", "lora" or "qlora:TYPE", of which PlanMethods tells what they need;
-// adapters are the options of WithAdapters.
+// ForMethod gives the model of a method of training, "full", "lora" or "qlora:TYPE", as PlanMethods names them; adapters are
+// the options of WithAdapters.
 func (m *Model) ForMethod(method string, adapters Options) (*Model, error) {
 	if err := noNUL("method", method); err != nil {
 		return nil, err

@@ -21,7 +21,7 @@ func NewPlan(r *Runtime, model *Model, options Options) (*Plan, error) {
 	}))
 }
 
-// PlanMethods is JSON: what could train of a model, the richest first, in how many bytes, and the first that fits, for
+// PlanMethods is JSON: the methods that could train a model, the richest first, with their bytes, and the first that fits, for
 // Model.ForMethod. options are those of NewTrainer and method, adapters those of Model.WithAdapters; dataset may be nil.
 func PlanMethods(ctx context.Context, r *Runtime, model *Model, dataset *Dataset, options, adapters Options) (report string, err error) {
 	c, done := (*handle)(r).use()

@@ -6,12 +6,12 @@ import (
 	"tessera.dev/tessera/raw"
 )
 
-// RunLog is what a training run did, in files: JSON lines, TensorBoard's events, an HTML page. Its calls Step and
-// Evaluation use the trainer, which no other goroutine may meanwhile.
+// RunLog is the course of a training run, in files: JSON lines, TensorBoard's events, an HTML page. Step and Evaluation
+// use the trainer, which no other goroutine may use meanwhile.
 type RunLog handle
 
 // NewRunLog opens the files that the options name: metrics, tensorboard, report; report_seconds, steps, model, data,
-// settings. Of a trainer that resumed, what the files have of later steps is dropped.
+// settings. Where a trainer resumed, later steps in the files are dropped.
 func NewRunLog(t *Trainer, options Options) (*RunLog, error) {
 	h, err := (*handle)(t).holdWith(raw.Tsr_run_log_free, options, raw.Tsr_run_log_new)
 	return (*RunLog)(h), err
@@ -20,7 +20,7 @@ func NewRunLog(t *Trainer, options Options) (*RunLog, error) {
 // Close frees it; a report whose run is not finished says that it stopped.
 func (l *RunLog) Close() { (*handle)(l).close() }
 
-// Step adds the trainer's last step: once after each. What follows belongs to that step.
+// Step adds the trainer's last step: once after each. Later calls log for that step.
 func (l *RunLog) Step() error {
 	return (*handle)(l).call(func(c uintptr) uintptr { return raw.Tsr_run_log_step(c) })
 }
@@ -41,7 +41,7 @@ func (l *RunLog) Value(name string, value float64) error {
 	return (*handle)(l).call(func(c uintptr) uintptr { return raw.Tsr_run_log_value(c, name, value) })
 }
 
-// Sample adds what the model says after a prompt; the first 64 KiB of each.
+// Sample adds a prompt and the model's text after it; the first 64 KiB of each.
 func (l *RunLog) Sample(prompt, text string) error {
 	if err := noNUL("prompt", prompt); err != nil {
 		return err
@@ -60,7 +60,7 @@ func (l *RunLog) Checkpoint(path string) error {
 // Summary is JSON: the last and the best losses, speed, the time that is left, and the physical limit of a step.
 func (l *RunLog) Summary() (string, error) { return (*handle)(l).text(raw.Tsr_run_log_summary) }
 
-// Finish ends the files. outcome says how the run ended; "" is "finished".
+// Finish completes the files. outcome says how the run ended; "" is "finished".
 func (l *RunLog) Finish(outcome string) error {
 	if err := noNUL("outcome", outcome); err != nil {
 		return err

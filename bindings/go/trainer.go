@@ -115,7 +115,7 @@ func (t *Trainer) EvaluateContext(ctx context.Context) (float64, error) {
 	return loss, err
 }
 
-// EvaluateAll is the same with all that an evaluation knows, as JSON: loss, perplexity, accuracy (the share of labels that
+// EvaluateAll is an evaluation with all its numbers, as JSON: loss, perplexity, accuracy (the share of labels that
 // are predicted), labels, correct, seconds. The context's end ends it.
 func (t *Trainer) EvaluateAll(ctx context.Context) (string, error) {
 	var found string
@@ -150,7 +150,7 @@ func (t *Trainer) Resume(folder string) error {
 	return (*handle)(t).call(func(c uintptr) uintptr { return raw.Tsr_trainer_resume(c, folder) })
 }
 
-// SaveState is Save; with the option optimizer 0 of parameters alone.
+// SaveState is Save; with the option optimizer 0 it saves parameters alone.
 func (t *Trainer) SaveState(folder string, options Options) error {
 	return t.state(folder, options, raw.Tsr_trainer_save_state)
 }

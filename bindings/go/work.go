@@ -137,8 +137,8 @@ func (t *Trainer) SaveContext(ctx context.Context, folder string, progress func(
 // Saving is a checkpoint that is written from a copy of a trainer's values, while the trainer goes on.
 type Saving handle
 
-// StartSave copies what a checkpoint holds to host memory, and begins to write it to folder on a thread of its own. The trainer
-// is free at once. Notes are texts and numbers that CheckpointInfo gives back as texts; nil: none.
+// StartSave copies a checkpoint's contents to host memory, and begins to write them to folder on a thread of its own. The
+// trainer is free when it returns. Notes are texts and numbers that CheckpointInfo gives back as texts; nil: none.
 func (t *Trainer) StartSave(folder string, notes Options) (*Saving, error) {
 	if err := noNUL("folder", folder); err != nil {
 		return nil, err

@@ -29,7 +29,7 @@ Status refuse(std::string message) {
   return Status(StatusCode::kInvalidArgument, "adapters: " + std::move(message));
 }
 
-// "block.*.q.weight=8,down_proj=4": a number for each name; of several patterns that match the first counts.
+// Numbers by name, "block.*.q.weight=8,down_proj=4": the first pattern that matches counts.
 class Numbers {
  public:
   static Result<Numbers> parse(const std::string& text, std::string_view option,
@@ -57,7 +57,7 @@ class Numbers {
   std::map<TensorId, double> numbers_;
 };
 
-// "0,2,5-7": numbers of blocks.
+// Numbers of blocks, as "0,2,5-7".
 Result<std::set<int64_t>> parse_layers(const std::string& text) {
   std::set<int64_t> layers;
   for (const std::string& part : split(text, ',')) {
@@ -73,7 +73,7 @@ Result<std::set<int64_t>> parse_layers(const std::string& text) {
   return layers;
 }
 
-// N of "block.N.q.weight".
+// The block number N of "block.N.q.weight".
 std::optional<int64_t> layer_of(std::string_view name) {
   constexpr std::string_view kBlock = "block.";
   if (!name.starts_with(kBlock)) return std::nullopt;
@@ -97,7 +97,7 @@ Result<std::vector<TensorId>> keep_layers(const Graph& graph, const std::vector<
   return kept;
 }
 
-// What the option `on` names: among the matrices of the blocks, then among the others, as the head and tables.
+// Weights that the option `on` names: matrices of the blocks, else others, such as the head and tables.
 Result<std::vector<TensorId>> chosen_weights(const Graph& graph, const WeightSelector& selector,
                                              const std::string& on) {
   const std::vector<TensorId> usual = adaptable_weights(graph);
@@ -301,7 +301,7 @@ Result<std::shared_ptr<SharedModel>> added_adapters(const SharedModel& model, co
     for (const TensorId id : others)
       adapted.set_trainable(*adapted.find_tensor(base.graph.tensor(id).name), true);
   }
-  if (has_magnitudes && with_values)  // at first the norms of the weights
+  if (has_magnitudes && with_values)  // the norms of the weights at first
     for (const Adapter& it : find_adapters(adapted)) {
       TSR_ASSIGN_OR_RETURN(HostTensor weight, model.read_uncached(it.weight, model.seed()));
       TSR_ASSIGN_OR_RETURN(weight, widen_weight(weight));
@@ -423,7 +423,7 @@ Result<std::shared_ptr<SharedModel>> merge_adapters(const SharedModel& model) {
     if (logical.stored.erase(it.weight) > 0) {
       TSR_ASSIGN_OR_RETURN(weight, widen_weight(weight));
     }
-    std::vector<HostTensor> pairs;  // a and b, then those of the start
+    std::vector<HostTensor> pairs;  // a and b, then a0 and b0
     for (const std::string& name : {it.a, it.b, it.a0, it.b0}) {
       if (name.empty()) continue;
       TSR_ASSIGN_OR_RETURN(pairs.emplace_back(), model.read_uncached(name, model.seed()));

@@ -12,10 +12,10 @@
 
 namespace tessera {
 
-// Options rank, alpha, on, exclude, layers, ranks, alphas, rslora, dora, init, dropout, also (tessera.h). The result shares the values of `model`, which stays
-// as it is.
+// Adds adapters. Options: rank, alpha, on, exclude, layers, ranks, alphas, rslora, dora, init, dropout, also
+// (tessera.h). The result shares the values of `model`, which stays as it is.
 Result<std::shared_ptr<SharedModel>> add_adapters(const SharedModel& model, const Options& options);
-// The same for plans alone: what adapters begin as is not computed, and no value is read.
+// Adds adapters for plans alone: no value is read, and initial values of adapters are not computed.
 Result<std::shared_ptr<SharedModel>> add_adapters_without_values(const SharedModel& model,
                                                                  const Options& options);
 

@@ -12,7 +12,7 @@ namespace tessera {
 Result<WrittenCheckpoint> CheckpointSnapshot::write(const std::string& folder) const {
   size_t all = 1, written = 0, next = 0;
   for (const auto& value : values) all += value.size();
-  // Tensors are read in stored order.
+  // write_checkpoint asks for tensors in stored order.
   return write_checkpoint(folder, info, [&](std::string_view, std::span<std::byte> out) -> Status {
     cancellation_point();
     report_progress(static_cast<double>(written) / static_cast<double>(all));

@@ -1,4 +1,4 @@
-// CheckpointSnapshot: what a checkpoint holds, copied to host memory: it is written while the trainer goes on.
+// CheckpointSnapshot: a checkpoint's contents in host memory, written while the trainer goes on.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,7 @@ struct CheckpointSnapshot {
   CheckpointInfo info;
   std::vector<std::vector<std::byte>> values;  // one for each of info.tensors
 
-  // kCancelled within a CancelScope that was raised; reports its progress.
+  // Writes the checkpoint and reports progress. kCancelled within a CancelScope that was raised.
   Result<WrittenCheckpoint> write(const std::string& folder) const;
 };
 

@@ -36,7 +36,7 @@ bool widens(const TensorType& from, const TensorType& to) {
   return from.dtype == DType::kBF16 && to == TensorType{DType::kF32, from.shape};
 }
 
-// What a checkpoint without the optimizer says of itself.
+// The value by which a checkpoint without the optimizer is recognised.
 constexpr std::string_view kHolds = "holds", kParametersAlone = "parameters";
 constexpr std::string_view kBasePath = "base_path";
 constexpr std::string_view kNote = "note.";  // before the keys of a caller's notes

@@ -283,7 +283,7 @@ Result<std::shared_ptr<const Graph>> with_angles_of(std::shared_ptr<const Graph>
   return std::make_shared<const Graph>(std::move(shared));
 }
 
-// The same along a trainer's plan, in its settings.
+// The graph to plan along a trainer's plan, in its settings.
 template <class Settings>
 Result<std::shared_ptr<const Graph>> trained_graph(const Graph& forward, const Settings& settings,
                                                    Result<Graph> (*graph_of)(const Graph&, const Settings&,

@@ -81,14 +81,14 @@ inline constexpr PrefillChunk kPrefillChunks[] = {
     {"prefill.1024", 1024}, {"prefill.512", 512}, {"prefill.128", 128}, {"prefill.16", 16}};
 inline constexpr int64_t kLargestChunkOnCores = 512;
 
-// TrainedPlan: a trainer's program, along which others are planned: they compute as it does, on weights where it has them.
+// TrainedPlan: a trainer's program. Programs planned along it compute as it does, on its weights in place.
 struct TrainedPlan {
   const TrainerSettings& settings;
   std::span<const PlannedEntry> entries;
 };
 
 // Compiles entries "decode" (one token) and those of kPrefillChunks that fit the context and devices. Along a trainer's
-// plan settings.inference means nothing.
+// plan settings.inference is ignored.
 Result<CompiledProgram> compile_generation(const Graph& forward, const GeneratorSettings& settings,
                                            const std::shared_ptr<DeviceSet>& devices,
                                            const TrainedPlan* along = nullptr);

@@ -74,7 +74,7 @@ class Dataset {
   SampleOrder order_;
 };
 
-// What attention has to be told for rows of that layout.
+// The segments that attention needs for rows of that layout.
 std::optional<SegmentUse> segments_of(Dataset::Layout layout);
 
 // The dataset of a file: rows of training data where its name ends so (.jsonl, .ndjson) or an option says so ("kind",

@@ -89,7 +89,7 @@ Result<Graph> with_weights(const Graph& graph, const LogicalGraph& logical,
   return inference.tf32_matmuls ? with_tf32_matmuls(made) : std::move(made);
 }
 
-// The same with its weights as evaluations have them.
+// The graph with its weights as evaluations have them.
 Result<Graph> with_evaluated_weights(Graph graph, const StoredTypes& stored,
                                      const TrainerSettings& settings) {
   if (settings.eval_weights)
@@ -100,14 +100,14 @@ Result<Graph> with_evaluated_weights(Graph graph, const StoredTypes& stored,
   return with_parameters_as_set(std::move(graph), stored, settings);
 }
 
-// What trains is f32, in evaluations too.
+// Removes trained parameters from `stored`: they are f32, in evaluations too.
 void erase_trained(StoredTypes& stored, const Graph& graph, const TrainerSettings& settings) {
   if (settings.evaluate_only) return;
   for (const TensorId id : graph.tensors_of_kind(TensorKind::kParameter))
     if (graph.tensor(id).trainable) stored.erase(graph.tensor(id).name);
 }
 
-// The forward graph in the precision of training, and the types of what does not train.
+// The forward graph in the precision of training, and the types of frozen parameters.
 Result<LogicalGraph> forward_as_trained(const Graph& given, const TrainerSettings& settings) {
   TSR_ASSIGN_OR_RETURN(LogicalGraph logical, with_logical_weights(given));
   TSR_RETURN_IF_ERROR(freeze(logical.graph, settings.frozen));
@@ -118,7 +118,7 @@ Result<LogicalGraph> forward_as_trained(const Graph& given, const TrainerSetting
   return logical;
 }
 
-// The weights of a graph made from that.
+// A graph made from forward_as_trained, with the weights that the trainer has.
 Result<Graph> with_weights_as_trained(const Graph& graph, const StoredTypes& stored,
                                       const TrainerSettings& settings) {
   Graph made = graph;

@@ -36,8 +36,8 @@ Result<Graph> training_step(const Graph& forward, bool language_model, const Tra
 
 // The graph that decodes a chunk of tokens: their logits, and one sampled token.
 Result<Graph> decoding_of(const Graph& forward, const GeneratorSettings& settings);
-// The same, and that of a server's step (serving_settings.h), with weights and precision as a trainer has them. The
-// trainer's settings are complete (compile.h).
+// Graphs of a generator's and a server's step (serving_settings.h), with weights and precision as a trainer has them.
+// The trainer's settings are complete (compile.h).
 Result<Graph> decoding_as_trained(const Graph& forward, const GeneratorSettings& settings,
                                   const TrainerSettings& trainer);
 Result<Graph> serving_as_trained(const Graph& forward, const ServingSettings& settings,

@@ -64,7 +64,7 @@ Status lower_entries(EntryPlans& plans, const KernelCatalog& catalog);
 Result<EntryPlans> plan_entries(std::span<const GraphToPlan> graphs, const ComputeSettings& compute,
                                 int64_t batch, const std::shared_ptr<DeviceSet>& devices);
 
-// All follow the entries of another program on the same devices: parameters are where that has them.
+// Plans that all follow the entries of another program on the same devices: parameters are where that has them.
 Result<EntryPlans> plan_entries_along(std::span<const GraphToPlan> graphs, const ComputeSettings& compute,
                                       std::span<const PlannedEntry> followed, const DeviceSet& devices);
 

@@ -43,7 +43,7 @@ class Generator {
   static Result<std::unique_ptr<Generator>> create(std::shared_ptr<Runtime> runtime,
                                                    std::shared_ptr<SharedModel> model,
                                                    const Options& options);
-  // On a trainer's weights, between its updates; one that comes in the middle of a text changes the tokens after it.
+  // A generator on a trainer's weights. An update in the middle of a text changes the tokens after it.
   static Result<std::unique_ptr<Generator>> create(std::shared_ptr<Trainer> trainer, const Options& options);
   ~Generator();
 
@@ -60,8 +60,8 @@ class Generator {
  private:
   Generator() = default;
   Status take_program(std::unique_ptr<ProgramRunner> running, const Graph& forward, const SharedModel& model);
-  // The trainer's weights stay as they are while the result lives, and caches of others are forgotten; nothing where there
-  // is no trainer.
+  // Keeps the trainer's weights as they are while the result lives, and drops caches of older weights. Nothing without
+  // a trainer.
   Result<std::optional<WeightLock::Reading>> hold_weights();
   void work();  // the job, on the worker thread
   Result<Finish> generate(std::span<const int32_t> prompt);
@@ -88,8 +88,8 @@ class Generator {
   TextSettings text_;                           // of the text in progress; the worker reads it
   std::shared_ptr<const Tokenizer> tokenizer_;  // may be null
   std::shared_ptr<const TrainedWeights> trained_;  // null: the weights are the model's
-  int64_t weights_version_ = -1;                   // of trained weights: which the caches are of
-  bool is_stale_ = false;                          // the caches are of other weights
+  int64_t weights_version_ = -1;                   // version of the trained weights that the caches are of
+  bool is_stale_ = false;                          // the caches are of older weights
   std::unique_ptr<ProgramRunner> running_;
   std::string last_entry_;  // last entry run for this text; empty before the first
   std::vector<int32_t> cached_;  // tokens that the caches hold, in order; the worker writes both

@@ -9,7 +9,7 @@
 
 namespace tessera {
 
-// The values must outlive what is made of the view.
+// A view; the values must outlive all that uses it.
 inline HostTensor view_of(std::span<const int32_t> values, Shape shape) {
   return HostTensor{{DType::kI32, shape}, std::as_bytes(values), nullptr};
 }

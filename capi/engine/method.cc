@@ -18,7 +18,7 @@ namespace tessera {
 namespace {
 
 constexpr std::string_view kQuantized = "qlora:";
-// Types that "auto" tries, the widest first; those that this version does not know are left out.
+// Types that "auto" tries, the widest first; types unknown to this version are left out.
 constexpr std::string_view kTypes[] = {"q8_0", "nf4", "q4_0"};
 
 Status check_method(std::string_view method) {
@@ -86,7 +86,7 @@ Result<std::shared_ptr<SharedModel>> made_for(const std::shared_ptr<SharedModel>
   return add(*narrow, adapters);
 }
 
-// The methods that "auto" chooses from. A type that saves nothing is none.
+// Methods that "auto" chooses from. A type that saves nothing is left out.
 Result<std::vector<std::string>> all_methods(const SharedModel& model) {
   std::vector<std::string> methods = {"full", "lora"};
   Model plain = model.snapshot();
@@ -156,7 +156,7 @@ Result<std::string> plan_methods(Runtime& runtime, const std::shared_ptr<SharedM
   }
   Json all = Json::array();
   std::string choice, with_file;   // the first that fits on the devices, and the first with tensors in a file
-  std::optional<int64_t> nearest;  // of the limits with which one would fit
+  std::optional<int64_t> nearest;  // least limit with which a method would fit
   std::string nearest_method;
   Status refused;
   for (const std::string& method : methods) {

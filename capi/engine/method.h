@@ -1,7 +1,7 @@
-// Method: what of a model trains, and in which type the rest is kept.
+// Method: the parameters that train, and the type in which the others are kept.
 //   full         all parameters, as f32
 //   lora         low-rank adapters; the base as the model has it
-//   qlora:TYPE   low-rank adapters; the base quantised to TYPE, as a file by `tessera quantize --type TYPE`
+//   qlora:TYPE   low-rank adapters; the base quantised to TYPE, as `tessera quantize --type TYPE` does
 #pragma once
 
 #include <memory>
@@ -13,13 +13,13 @@
 
 namespace tessera {
 
-// The model whose training that is. Options are those of add_adapters; kInvalidArgument for some with "full".
+// The model that a method trains. Options are those of add_adapters; kInvalidArgument for any with "full".
 Result<std::shared_ptr<SharedModel>> model_for_method(const std::shared_ptr<SharedModel>& model,
                                                       const std::string& method, const Options& adapters);
 
-// Plans the methods that the option "method" means ("auto": all), the richest first, and chooses the first that fits
-// without tensors in a file, else the first that fits. JSON, of which tessera.h has the keys. `options`: the trainer's; `dataset` may be null. kOutOfMemory where none fits names the
-// nearest.
+// Plans the methods of the option "method" ("auto": all), the richest first. The first that fits without tensors in a
+// file is chosen, else the first that fits. JSON, whose keys are in tessera.h. `options`: the trainer's; `dataset` may
+// be null. kOutOfMemory where none fits: it names the nearest.
 Result<std::string> plan_methods(Runtime& runtime, const std::shared_ptr<SharedModel>& model,
                                  const Dataset* dataset, const Options& options, const Options& adapters);
 

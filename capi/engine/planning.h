@@ -15,7 +15,7 @@ namespace tessera {
 Result<std::shared_ptr<const PlanRecord>> plan_model(Runtime& runtime, const SharedModel& model,
                                                      const Options& options);
 
-// The plan of a trainer with these options, on a dataset, which may be null.
+// The plan of a trainer with these options; `dataset` may be null.
 Result<std::shared_ptr<const PlanRecord>> plan_training(Runtime& runtime, const SharedModel& model,
                                                         const Dataset* dataset, const Options& options);
 

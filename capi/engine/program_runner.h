@@ -30,7 +30,7 @@ class ProgramRunner {
  public:
   static Result<std::unique_ptr<ProgramRunner>> create(std::shared_ptr<const LoadedProgram> prepared,
                                                  SessionOptions options);
-  // On the parameters of options.weights, all of them.
+  // A runner on the parameters of options.weights, which has all of them.
   static Result<std::unique_ptr<ProgramRunner>> create_on(std::shared_ptr<const LoadedProgram> prepared,
                                                           SessionOptions options);
   // With the model's parameters; what the program only reads is shared with other sessions over the model.

@@ -23,7 +23,7 @@ Result<std::vector<TensorId>> matching_parameters(const Graph& graph, std::strin
 // trainable. kNotFound when a pattern matches nothing.
 Status freeze(Graph& graph, std::string_view patterns);
 
-// Makes all parameters not trainable but those that match. kNotFound when a pattern matches none that trains.
+// Freezes all parameters except those that match. kNotFound where a pattern matches none that trains.
 Status train_only(Graph& graph, std::string_view patterns);
 
 }  // namespace tessera

@@ -16,11 +16,11 @@ namespace tessera {
 
 namespace {
 
-// Share of a new step in exponential means: about the last twenty count.
+// Share of a new step in exponential means, of about twenty steps.
 constexpr double kNewShare = 0.1;
 constexpr size_t kMostSampleBytes = size_t{64} << 10;
 constexpr size_t kMostSettingsBytes = size_t{1} << 20;
-// Steps after which arenas are measured: see measure_memory.
+// Number of steps after which arenas are measured.
 constexpr int64_t kMeasuringSteps = 2;
 
 std::string utc_time() {
@@ -32,7 +32,7 @@ std::string utc_time() {
   return text;
 }
 
-// What JSON has no number for is null.
+// A JSON number; null where the value is not finite.
 Json json_number(double value) { return std::isfinite(value) ? Json(value) : Json(nullptr); }
 Json json_number(const std::optional<double>& value) { return value ? json_number(*value) : Json(nullptr); }
 
@@ -56,7 +56,7 @@ Json limit_object(const StepLimit& limit) {
           {"rates", limit.is_measured ? "measured" : "stated"}};
 }
 
-// Up to a character's end.
+// The beginning of a text that samples keep, up to the end of a character.
 std::string_view cut_sample(std::string_view text) {
   if (text.size() <= kMostSampleBytes) return text;
   size_t end = kMostSampleBytes;
@@ -64,7 +64,7 @@ std::string_view cut_sample(std::string_view text) {
   return text.substr(0, end);
 }
 
-// As Markdown that shows the text as it is: indented by four blanks.
+// Markdown that shows the text as it is: indented by four blanks.
 std::string as_code(std::string_view text) {
   std::string out = "    ";
   for (const char c : text) {
@@ -79,7 +79,7 @@ std::string as_code(std::string_view text) {
 Result<std::unique_ptr<RunLog>> RunLog::create(std::shared_ptr<Trainer> trainer, const Options& options) {
   TSR_RETURN_IF_ERROR(trainer->usable());
   std::unique_ptr<RunLog> log(new RunLog(std::move(trainer)));
-  log->is_finished_ = true;  // until its files are there
+  log->is_finished_ = true;  // until its files are open
   TSR_RETURN_IF_ERROR(log->read_options(options));
   TSR_RETURN_IF_ERROR(log->describe());
   TSR_RETURN_IF_ERROR(log->open_files());
@@ -137,7 +137,7 @@ Status RunLog::describe() {
   if (!page_path_.empty()) {
     TSR_ASSIGN_OR_RETURN(const std::string explanation, plan_explanation_json(*plan));
     TSR_ASSIGN_OR_RETURN(explanation_, parse_json(explanation, "explanation"));
-    explanation_.erase("tensors");  // thousands of a large model, which the plan's own page has
+    explanation_.erase("tensors");  // thousands of a large model; the plan's own page has them
   }
   take_memory();
   return {};
@@ -203,7 +203,7 @@ Status RunLog::add_step() {
   loss_ = it.loss;
   smooth_loss_ = measured_steps_ == 0 ? it.loss : smooth_loss_ + kNewShare * (it.loss - smooth_loss_);
   steps_s_ += it.seconds;
-  // The first step also warms up; it counts until there is another.
+  // The first step also warms up: its time is dropped when there is a second.
   if (measured_steps_ == 1) smooth_step_s_ = step_weight_ = 0;
   smooth_step_s_ += kNewShare * (it.seconds - smooth_step_s_);
   step_weight_ += kNewShare * (1 - step_weight_);
@@ -299,7 +299,7 @@ void RunLog::take_memory() {
 double RunLog::seconds_left() const {
   const int64_t left = steps_ - step_;
   if (left <= 0 || step_weight_ == 0) return 0;
-  // Evaluations and checkpoints take their share of the rest, too.
+  // Evaluations and checkpoints take their share of the remaining time too.
   const double elapsed = seconds_between(begin_, Clock::now());
   const double share = steps_s_ > 0 ? std::max(1.0, elapsed / steps_s_) : 1;
   return static_cast<double>(left) * smooth_step_s_ / step_weight_ * share;

@@ -1,5 +1,5 @@
-// RunLog: what a training run did, in files: JSON lines, TensorBoard's events, a page. It also knows how long the rest
-// takes, and how near steps are to the physical limit. One thread at a time; `add_step` and `add_evaluation` use the
+// RunLog: the course of a training run, in files: JSON lines, TensorBoard's events, a page. It also estimates the time
+// left, and how near steps are to the physical limit. One thread at a time; `add_step` and `add_evaluation` use the
 // trainer.
 #pragma once
 
@@ -20,12 +20,12 @@ namespace tessera {
 
 class RunLog {
  public:
-  // Opens the files that the options name. Of a trainer that resumed at a step, what files have of later steps is dropped.
+  // Opens the files that the options name. Where a trainer resumed at a step, lines of later steps are dropped.
   static Result<std::unique_ptr<RunLog>> create(std::shared_ptr<Trainer> trainer, const Options& options);
   ~RunLog();  // a page says that the run stopped, unless `finish` said how
 
   Status add_step();                                    // the trainer's last
-  Status add_evaluation(double loss, double accuracy);  // accuracy NaN: not known
+  Status add_evaluation(double loss, double accuracy);  // accuracy NaN: unknown
   Status add_value(std::string_view name, double value);
   Status add_sample(std::string_view prompt, std::string_view text);
   Status add_checkpoint(const std::string& path);
@@ -39,7 +39,7 @@ class RunLog {
   Status read_options(const Options& options);
   Status describe();
   Status open_files();
-  Status record(Json line);  // one line, also for the page
+  Status record(Json line);  // to the lines and the page
   Status write_page(bool is_due);
   void note_evaluation(double loss, int64_t step);
   void take_memory();

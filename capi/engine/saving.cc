@@ -24,7 +24,7 @@ Result<std::unique_ptr<Saving>> Saving::create_of_snapshot(const std::shared_ptr
   return std::unique_ptr<Saving>(new Saving(trainer->runtime(), std::move(snapshot), folder));
 }
 
-// The work is copied by std::function, the values are not.
+// std::function copies the work, but not the values.
 Saving::Saving(std::shared_ptr<Runtime> runtime, CheckpointSnapshot snapshot, const std::string& folder)
     : runtime_(std::move(runtime)),
       work_("saving", runtime_,

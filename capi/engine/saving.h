@@ -12,7 +12,7 @@ namespace tessera {
 class Saving {
  public:
   static Result<std::unique_ptr<Saving>> create(std::shared_ptr<Trainer> trainer, const std::string& folder);
-  // Of a copy: the trainer is free when this returns.
+  // A saving of a copy: the trainer is free when this returns.
   static Result<std::unique_ptr<Saving>> create_of_snapshot(const std::shared_ptr<Trainer>& trainer,
                                                             const std::string& folder, const Options& notes);
   ~Saving();  // cancels it
@@ -28,7 +28,7 @@ class Saving {
 
   const std::shared_ptr<Runtime> runtime_;
   const std::shared_ptr<Trainer> trainer_;  // null for a snapshot
-  std::shared_ptr<const void> lease_;       // of the trainer; null when the work has ended
+  std::shared_ptr<const void> lease_;       // the trainer's lease; null when the work has ended
   Background<WrittenCheckpoint> work_;
 };
 

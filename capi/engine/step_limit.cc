@@ -12,7 +12,7 @@ namespace {
 
 constexpr const char* kPhaseNames[] = {"forward", "backward", "update"};
 
-// Calls `visit` with marks of every axis and the seconds there, of all devices that share cores where `is_shared`.
+// Calls `visit` with an index of a mark for each axis, and the seconds there.
 template <class Visit>
 void visit_prices(const PriceTable& table, const std::vector<double>& seconds, const Visit& visit) {
   std::vector<size_t> at(table.axes.size(), 0);
@@ -25,7 +25,7 @@ void visit_prices(const PriceTable& table, const std::vector<double>& seconds, c
   }
 }
 
-// The best rate of matmuls that the table has. Its axes name all factors of a product, or "*".
+// The best matmul rate of the table. Its axes name all factors of a product, or "*".
 double best_matmul_rate(const PriceTable& table, int32_t cores) {
   double best = 0;
   const auto look = [&](const std::vector<double>& seconds, double devices) {
@@ -40,7 +40,7 @@ double best_matmul_rate(const PriceTable& table, int32_t cores) {
   return best;
 }
 
-// The rate of the most bytes, which no cache holds.
+// Memory's rate for the most bytes, which no cache holds.
 double memory_rate(const PriceTable& table, int32_t cores) {
   const double bytes = table.marks[0].back();
   double rate = table.seconds.back() > 0 ? bytes / table.seconds.back() : 0;
@@ -82,7 +82,7 @@ struct LeastBytes {
 };
 
 LeastBytes least_bytes(const Graph& graph) {
-  // Of tables that only lookups read, forward and backward may touch a few rows.
+  // Forward and backward may touch only a few rows of tables that only lookups read.
   std::set<TensorId> read_whole;
   for (const Node& node : graph.nodes())
     if (work_phase(node.phase) == WorkPhase::kForward && node.op->name != "embedding")

@@ -161,7 +161,7 @@ Status read_row(const LineReader::Line& line, const DataSettings& settings, Exam
   return {};
 }
 
-// The rows of a block, by a thread for each maker.
+// Rows of a block, made by one thread for each maker.
 std::vector<ReadRow> read_block(const std::vector<LineReader::Line>& lines, const DataSettings& settings,
                                 std::span<ExampleMaker> makers) {
   std::vector<ReadRow> rows(lines.size());

@@ -15,13 +15,13 @@ namespace tessera {
 
 class TrainedWeights {
  public:
-  // kUnsupported where the trainer computes products in fp8.
+  // Fails with kUnsupported where the trainer computes products in fp8.
   static Result<std::shared_ptr<const TrainedWeights>> of(std::shared_ptr<Trainer> trainer);
 
-  // kInvalidArgument for options that say what the trainer has settled: devices, plan, precision, weights.
+  // kInvalidArgument for options that the trainer has settled: devices, plan, precision, weights.
   static Status check_options(const Options& options, std::string_view consumer);
-  // The trainer's settings of devices, for a program that has `memory_limit` of a device together with the trainer's (0:
-  // the trainer's own limit). kOutOfMemory where that leaves nothing.
+  // The trainer's settings of devices, for a program that shares `memory_limit` of a device with the trainer (0: the
+  // trainer's own limit). kOutOfMemory where nothing is left.
   Result<ComputeSettings> compute_settings(int64_t memory_limit) const;
 
   const std::shared_ptr<SharedModel>& model() const { return trainer_->model(); }
@@ -33,8 +33,8 @@ class TrainedWeights {
   // A program along `plan`, on the trainer's parameters. kUnsupported where it would need them placed otherwise.
   Result<std::unique_ptr<ProgramRunner>> load(CompiledProgram compiled, SessionOptions options) const;
 
-  // While the result lives, the trainer makes no update. kFailedPrecondition where the values are lost, or are of another
-  // version than `known` and no longer where `runner` reads them.
+  // A lock against updates of the trainer while the result lives. kFailedPrecondition where the values are lost, or
+  // have a version other than `known` and are no longer where `runner` reads them.
   Result<WeightLock::Reading> read(const ProgramRunner& runner, int64_t known) const;
 
  private:

@@ -384,7 +384,7 @@ Status Trainer::store(SharedModel& model) {
   if (const std::vector<std::string> widened = widened_parameters(model.graph()); !widened.empty())
     TSR_RETURN_IF_ERROR(model.widen(widened));
   for (const auto& [name, type] : running_->parameters()) {
-    // What did not change stays where it lies, in the model's file perhaps.
+    // Unchanged values stay where they are, such as in the model's file.
     TSR_ASSIGN_OR_RETURN(const std::optional<SharedModel::Value> present, model.find(name));
     if (present && is_left_out(name) && present->tensor.data.data() == base_.find(name)->data.data())
       continue;

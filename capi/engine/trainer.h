@@ -39,8 +39,8 @@ struct StepInfo {
 
 struct Evaluation {
   double loss = 0;      // mean over the labels
-  int64_t labels = 0;   // that count; 0: not known, of an own graph
-  int64_t correct = 0;  // of them, those than which no token has a higher logit
+  int64_t labels = 0;   // 0: not known, in graphs of the caller's own
+  int64_t correct = 0;  // labels than which no token has a higher logit
   std::optional<PreferenceMetrics> preference;  // of a preference loss, whose labels are not counted
   double seconds = 0;
 };
@@ -73,13 +73,13 @@ class Trainer {
   Result<StepInfo> optimizer_step(const Options& options);
 
   Status save(const std::string& folder, bool optimizer = true);
-  // The checkpoint that `save` puts in its place, for whoever has the lease; `cancel` ends it from then on.
+  // The checkpoint that `save` puts in its place, for the holder of the lease; `cancel` ends it from then on.
   Result<WrittenCheckpoint> write_checkpoint(const std::string& folder, bool optimizer = true);
-  // The same contents in host memory, with notes of the caller's: texts by key.
+  // The checkpoint's contents in host memory, with the caller's notes: texts by key.
   Result<CheckpointSnapshot> snapshot(const Options& notes);
   static Status check_folder(const std::string& folder);  // what save would say at once
   Status resume(const std::string& folder);
-  // The checkpoint's parameters alone: the optimizer, the schedule and the data begin again.
+  // Loads only the checkpoint's parameters: the optimizer, the schedule and the data begin again.
   Status load_parameters(const std::string& folder);
   Status store(SharedModel& model);
   // What saving the model after `store` would write; the model stays as it is, and one tensor at a time is in host
@@ -91,15 +91,15 @@ class Trainer {
 
   std::string report_json();
   std::string trace_json();
-  // The last step made here; nothing before the first.
+  // The last step of this trainer; nothing before the first.
   const std::optional<StepInfo>& last_step() const { return last_step_; }
-  int64_t steps_made() const { return step_; }  // those of a checkpoint that was resumed included
+  int64_t steps_made() const { return step_; }  // including those of a resumed checkpoint
   int64_t tokens_per_step() const;
   std::vector<MemoryReport> memory() const;  // as report_json has it
-  // What checkpoints record for people: "batch", "optimizer", "lr", ... as texts.
+  // Settings that checkpoints record for people: "batch", "optimizer", "lr", ... as texts.
   std::map<std::string, std::string> recorded_settings() const { return checkpoint_info(true).values; }
   const std::shared_ptr<Runtime>& runtime() const { return running_->prepared()->runtime; }
-  // For programs on its weights (trained_weights.h).
+  // Parts for programs on the trainer's weights (trained_weights.h).
   const TrainerSettings& settings() const { return settings_; }
   const std::shared_ptr<SharedModel>& model() const { return model_; }
   const Graph& forward_graph() const { return *forward_; }  // of the model, as it was
@@ -143,7 +143,7 @@ class Trainer {
   Status clear_gradients();
   Status check_update_made() const;        // kFailedPrecondition where gradients wait
   CheckpointInfo checkpoint_info(bool optimizer) const;  // its base without hashes, typed as in the program
-  Result<CheckpointInfo> checkpoint_to_write(bool optimizer);  // with them
+  Result<CheckpointInfo> checkpoint_to_write(bool optimizer);  // with hashes of the base
   // Whether checkpoints leave the parameter out: no step changes it, and it has the model's own value.
   bool is_left_out(std::string_view name) const {
     return frozen_.contains(name) && base_.find(name) != nullptr && !base_.is_replaced(name);
@@ -162,7 +162,7 @@ class Trainer {
   TrainerSettings settings_;
   std::shared_ptr<SharedModel> model_;
   std::shared_ptr<const Graph> forward_;
-  mutable WeightLock weight_lock_;          // an update: whatever changes parameters
+  mutable WeightLock weight_lock_;          // held by calls that change parameters
   std::optional<AdapterSummary> adapters_;  // of the model
   std::shared_ptr<const Dataset> dataset_;
   std::unique_ptr<ProgramRunner> running_;
@@ -194,7 +194,7 @@ class Trainer {
   std::string leased_for_;
 };
 
-// As tsr_trainer_evaluate_all gives it.
+// The text of tsr_trainer_evaluate_all.
 std::string evaluation_json(const Evaluation& evaluation);
 
 // The contents of a checkpoint, documented in tessera.h at tsr_checkpoint_info.

@@ -68,7 +68,7 @@ Status Trainer::feed_eval_batch(int64_t first, int64_t rows, double scale, int64
   return running_->feed_scalar(kEvalEntry, "loss_scale", scale);
 }
 
-// Labels of the batch that was evaluated last than which no token has a higher logit.
+// Number of labels in the last evaluated batch than which no token has a higher logit.
 Result<int64_t> Trainer::count_predicted() {
   TSR_ASSIGN_OR_RETURN(const HostTensor margins, running_->session().fetch(kEvalEntry, kLabelMargins));
   const auto count = [&](auto values) {

@@ -1,4 +1,4 @@
-// WeightLock: who uses a trainer's weights: any number of readers, or one update, which comes before readers that wait.
+// WeightLock: use of a trainer's weights by any number of readers, or by one update, which precedes waiting readers.
 // Any thread.
 #pragma once
 
@@ -11,7 +11,7 @@ namespace tessera {
 
 class WeightLock {
  public:
-  // While one lives no update runs.
+  // Reading: while one lives, no update runs.
   class Reading {
    public:
     explicit Reading(WeightLock& lock);
@@ -19,13 +19,13 @@ class WeightLock {
         : lock_(std::exchange(other.lock_, nullptr)), version_(other.version_) {}
     Reading& operator=(Reading&&) = delete;
     ~Reading();
-    int64_t version() const { return version_; }  // of the weights; another after each update
+    int64_t version() const { return version_; }  // changes with each update
 
    private:
     WeightLock* lock_;
     int64_t version_ = 0;
   };
-  // While one lives nothing else has the weights.
+  // Update: while one lives, nothing else uses the weights.
   class Update {
    public:
     explicit Update(WeightLock& lock);
@@ -40,7 +40,7 @@ class WeightLock {
  private:
   std::mutex mutex_;
   std::condition_variable changed_;
-  int64_t version_ = 0, readers_ = 0, updates_ = 0;  // updates: that run or wait
+  int64_t version_ = 0, readers_ = 0, updates_ = 0;  // updates_: running or waiting
   bool is_updating_ = false;
 };
 

@@ -35,7 +35,7 @@ Result<WeightSelector::Pattern> WeightSelector::Pattern::create(std::string_view
 WeightSelector::WeightSelector(const Model& model, const Graph& graph)
     : graph_(graph), modules_(graph.tensors().size()), is_linear_(graph.tensors().size()) {
   const Result<ExportedConfig> config = exported_config(model);
-  if (!config.ok()) {  // of no family: its matrices are those of its blocks, if it has any
+  if (!config.ok()) {  // no known family: the matrices of blocks are linear
     for (const TensorId id : graph.tensors_of_kind(TensorKind::kParameter))
       is_linear_[index(id)] = graph.tensor(id).name.starts_with("block.") && graph.type(id).shape.rank() == 2;
     return;

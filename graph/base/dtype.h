@@ -60,7 +60,7 @@ struct DTypeInfo {
 
 const DTypeInfo& info(DType dtype);
 inline bool is_block_type(DType dtype) { return info(dtype).block_elements > 1; }
-// Block types whose codes stand for integers, which products with activations of 8 bits want.
+// Whether the codes stand for integers, as products with activations of 8 bits need.
 inline bool has_integer_codes(DType dtype) { return is_block_type(dtype) && dtype != DType::kNF4; }
 inline bool is_half_type(DType dtype) { return dtype == DType::kBF16 || dtype == DType::kF16; }
 // Weights of such a type may be read by ops that compute in a wider one.

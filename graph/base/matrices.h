@@ -7,7 +7,7 @@
 
 namespace tessera {
 
-// A vector is one row, a scalar one element.
+// Matrices of a shape: a vector is one row, a scalar one element.
 struct Matrices {
   int64_t count = 1, rows = 1, cols = 1;
 

@@ -14,7 +14,7 @@ namespace {
 using Vector = std::vector<double>;
 
 double dot(std::span<const double> x, std::span<const double> y) {
-  // Four sums, which do not wait for each other.
+  // Four independent sums run in parallel.
   double sums[4] = {};
   size_t i = 0;
   for (; i + 4 <= x.size(); i += 4)
@@ -27,7 +27,7 @@ void add_scaled(std::span<double> y, double factor, std::span<const double> x) {
   for (size_t i = 0; i < y.size(); ++i) y[i] += factor * x[i];
 }
 
-// What is left of `x` without its parts along `basis`; twice is enough (Parlett, The Symmetric Eigenvalue Problem).
+// Removes from `x` its parts along `basis`; twice is enough (Parlett, The Symmetric Eigenvalue Problem).
 void orthogonalize(std::span<double> x, const std::vector<Vector>& basis) {
   for (int round = 0; round < 2; ++round)
     for (const Vector& each : basis) add_scaled(x, -dot(x, each), each);
@@ -39,7 +39,7 @@ struct Tridiagonal {
   Vector diagonal, beside;      // [n], [n - 1]
   std::vector<Vector> vectors;  // [n, n]: row i has component i of each eigenvector
 
-  // False where it does not converge.
+  // Computes both; false where the iteration does not converge.
   bool solve() {
     const size_t n = diagonal.size();
     vectors.assign(n, Vector(n));
@@ -115,7 +115,7 @@ class Lanczos {
         if (basis_.size() == n_ || has_converged(t, is_closed ? 0 : beta)) return vectors(t);
         checked_at = std::min(n_, basis_.size() + basis_.size() / 4 + 8);
       }
-      if (is_closed) {  // an invariant subspace: on with another one
+      if (is_closed) {  // an invariant subspace: another one follows
         next = random_vector();
         beta_.push_back(0);
       } else {
@@ -159,7 +159,7 @@ class Lanczos {
     return is_wide() ? times(transposed_times(x)) : transposed_times(times(x));
   }
 
-  // Places of the eigenvalues, largest first.
+  // Order of the eigenvalues, largest first.
   static std::vector<size_t> order_of(const Vector& values) {
     std::vector<size_t> order(values.size());
     std::iota(order.begin(), order.end(), size_t{0});

@@ -9,7 +9,7 @@
 
 namespace tessera {
 
-// W [rows, columns] ~ U diag(values) V^T.
+// SingularVectors: W [rows, columns] ~ U diag(values) V^T.
 struct SingularVectors {
   std::vector<double> values;  // [count], largest first
   std::vector<double>
@@ -17,9 +17,10 @@ struct SingularVectors {
   std::vector<double> v;  // [count, columns]
 };
 
-// The `count` largest, at most as many as W has rows and columns. Golub-Kahan-Lanczos with full reorthogonalisation
-// (Golub and Van Loan, Matrix Computations, 10.1 and 10.4) until the residuals are 1e-10 of the largest value. The same
-// bits for the same values. kInvalidArgument: a value that is not finite, a count out of range.
+// The `count` largest singular values, `count` at most the rows and the columns of W. Golub-Kahan-Lanczos with full
+// reorthogonalisation (Golub and Van Loan, Matrix Computations, 10.1 and 10.4) runs until residuals are 1e-10 of the
+// largest value. The same values give the same bits. kInvalidArgument: a value that is not finite, a count out of
+// range.
 Result<SingularVectors> largest_singular_vectors(std::span<const double> w, int64_t rows, int64_t columns,
                                                  int64_t count);
 

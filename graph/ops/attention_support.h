@@ -22,8 +22,8 @@ Status check_attention_operands(std::string_view op, Types inputs, Attrs attrs, 
 // Operands `first`, q_segment [B, T] i32, and the next one, k_segment [B, S] i32.
 Status check_segments(std::string_view op, Types inputs, int first, int q, int k);
 
-// Pages of keys or values [P, S, KV, D], where the op has another operand of type `other`: of that type, floats of 16 bits where
-// it is f32, or blocks of q8_0 along D where it is any float.
+// Checks pages of keys or values [P, S, KV, D] of an op whose other operand has type `other`: pages have that type, are
+// 16-bit floats where it is f32, or blocks of q8_0 along D where it is any float.
 Status check_pages(std::string_view op, Types inputs, int index, std::string_view name, DType other);
 
 // The shape of what is computed of values for queries: [B, T, H, V].

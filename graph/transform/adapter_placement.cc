@@ -12,7 +12,7 @@ Status refuse_placement(std::string message) {
   return Status(StatusCode::kInvalidArgument, "adapters: " + std::move(message));
 }
 
-// The nodes that read each parameter.
+// Readers: the kinds of nodes that read each parameter.
 struct Readers {
   std::vector<bool> product, look_up, other;  // by tensor
 

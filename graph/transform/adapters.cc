@@ -195,7 +195,7 @@ class Adapting {
     return graph.add("add_bias", {*scaled, inputs[2]});
   }
 
-  // What A multiplies: in training some of it is left out, the same of all weights that share A.
+  // The operand of A: training drops some elements, the same for all weights that share A.
   Result<TensorId> dropped(TensorId x, const Pair& pair) {
     if (pair.placement->dropout == 0) return x;
     Graph& graph = copy_.graph();
@@ -207,7 +207,7 @@ class Adapting {
                      {{"p", pair.placement->dropout}, {"salt", kFirstSalt + static_cast<int64_t>(pair.a)}});
   }
 
-  // factor * A0 B0 x.
+  // The start: factor * A0 B0 x.
   Result<TensorId> start(TensorId x, const Pair& pair, const std::vector<Attr>& plain) {
     Graph& graph = copy_.graph();
     TSR_ASSIGN_OR_RETURN(TensorId low, graph.add("matmul", {x, pair.a0}, plain));
@@ -217,7 +217,7 @@ class Adapting {
     return graph.add("matmul", {low, pair.b0}, plain);
   }
 
-  // factor * A B x, which is added to W x, less what it begins as.
+  // The addend to W x: factor * A B x, minus the start.
   Result<TensorId> addend(const Node& node, const Pair& pair, const std::vector<TensorId>& inputs) {
     Graph& graph = copy_.graph();
     const bool is_table = is_look_up(node);

@@ -51,7 +51,7 @@ struct AdapterPlacement {
 };
 // kInvalidArgument where the placement cannot be, or its rank is above the weight's, which a new adapter would waste.
 Status check_new_adapter(const Graph& forward, const AdapterPlacement& placement);
-// The same of ranks of any size.
+// Checks placements whatever the ranks are.
 Status check_adapter_placements(const Graph& forward, std::span<const AdapterPlacement> placements);
 // The same with a rank, of any size, and a factor for each weight.
 Result<Graph> with_adapters(const Graph& forward, std::span<const AdapterPlacement> placements);

@@ -16,7 +16,7 @@ Status add_margins(Graph& graph, TensorId max, TensorId picked) {
   return graph.add_output(std::string(kLabelMargins), margins);
 }
 
-// The phases of linear_cross_entropy(x, w, labels, scale) in its place.
+// The graph with the phases of linear_cross_entropy(x, w, labels, scale) in place of `fused`.
 Result<Graph> with_phases(const Graph& evaluation, const Node& fused) {
   GraphCopy copy(evaluation);
   Graph& graph = copy.graph();

@@ -8,8 +8,8 @@
 
 namespace tessera {
 
-// The output [B, T] of an evaluation: the largest logit of each row minus the label's, which is 0 or below where no
-// token has a larger one. A row whose label is negative has any value.
+// The output [B, T] of an evaluation: the largest logit of each row minus the label's, 0 or less where no token has a
+// larger one. Rows with a negative label have any value.
 inline constexpr std::string_view kLabelMargins = "label_margins";
 
 // Adds the output to an evaluation of a language model (make_evaluation). A fused loss becomes its phases, which make

@@ -22,7 +22,7 @@ namespace {
 
 constexpr std::string_view kWindowTable = "window_page_table";
 
-// 0: it sees the whole context.
+// The window of an attention; 0: it sees the whole context.
 int64_t window_within(const Node& attention, int64_t context) {
   const int64_t window = attr_i64(attention.attrs, "window");
   return window < context ? window : 0;
@@ -152,7 +152,7 @@ class Server {
     return {};
   }
 
-  // Pages of some attentions, and the inputs that say where in them things are.
+  // Pool: pages of some attentions, and the inputs with places in them.
   struct Pool {
     int64_t pages;
     TensorId slot = kNoTensor, table = kNoTensor;
@@ -230,8 +230,8 @@ class Server {
   RowAdapters adapters_;
   TensorId logits_ = kNoTensor, tokens_ = kNoTensor, positions_ = kNoTensor;  // of the forward graph
   TensorId selected_ = kNoTensor, hidden_ = kNoTensor;
-  TensorId hidden_result_ = kNoTensor;                                                      // of the new one
-  TensorId row_ = kNoTensor, position_ = kNoTensor;                                         // of the new one
+  TensorId hidden_result_ = kNoTensor;                                                      // of the new graph
+  TensorId row_ = kNoTensor, position_ = kNoTensor;                                         // likewise
   Pool full_, window_{0};                                                                   // likewise
   TensorId wanted_ = kNoTensor, adapter_ = kNoTensor;
   std::map<TensorId, TensorId> factors_;  // of rotations: the row taken, by the forward graph's rows

@@ -52,7 +52,7 @@ Result<Graph> make_serving(const Graph& forward, const ServingOptions& options);
 int64_t paged_window(const Graph& forward, int64_t context);
 // Whether an attention sees the whole context.
 bool has_full_attention(const Graph& forward, int64_t context);
-// Of a graph of make_serving: names of the states in window pages.
+// Names of the states in window pages, of a graph of make_serving.
 std::set<std::string> window_states(const Graph& serving);
 
 }  // namespace tessera

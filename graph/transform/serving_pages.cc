@@ -21,7 +21,7 @@ class PageGraph {
     return graph_.add_tensor(std::move(name), std::move(type), TensorKind::kInput);
   }
 
-  // "from" [N] or "slot" [N, 1], of the pages that a state is in.
+  // The input "from" [N] or "slot" [N, 1] for the pages that a state is in.
   Result<TensorId> add_slots(std::string_view what, TensorId pages) {
     std::string name(what);
     if (windows_.contains(graph_.tensor(pages).name)) name = "window_" + name;
@@ -46,14 +46,14 @@ class PageGraph {
     return {};
   }
 
-  // pages [P, S, KV, D] -> [N, KV * D]
+  // Reads pages [P, S, KV, D] as [N, KV * D].
   Result<TensorId> read(TensorId pages) {
     TSR_ASSIGN_OR_RETURN(const TensorId from, add_slots("from", pages));
     TSR_ASSIGN_OR_RETURN(const TensorId flat, graph_.add("merge_dims", {pages}, {{"dim", int64_t{2}}}));
     return graph_.add("select_rows", {flat, from});
   }
 
-  // rows [N, 1, KV, D]
+  // Writes rows [N, 1, KV, D].
   Status write(TensorId pages, TensorId rows) {
     TSR_ASSIGN_OR_RETURN(const TensorId slot, add_slots("slot", pages));
     TSR_ASSIGN_OR_RETURN(const TensorId written, graph_.add("kv_write", {pages, rows, slot}));

@@ -8,10 +8,10 @@
 namespace tessera {
 namespace {
 
-// x and y one after another along the rank; y times `sign`.
+// The matrices x and y * sign, joined along the rank.
 HostTensor joined(const HostTensor& x, const HostTensor& y, bool along_rows, float sign) {
   const auto rows = static_cast<size_t>(x.type.shape[0]), columns = static_cast<size_t>(x.type.shape[1]);
-  const size_t run = along_rows ? rows * columns : columns;  // elements that stay together
+  const size_t run = along_rows ? rows * columns : columns;  // elements that are contiguous in both
   std::vector<float> values;
   for (size_t begin = 0; begin < rows * columns; begin += run) {
     const auto first = x.as<float>().subspan(begin, run), second = y.as<float>().subspan(begin, run);
@@ -24,7 +24,7 @@ HostTensor joined(const HostTensor& x, const HostTensor& y, bool along_rows, flo
 }
 
 void fold_starts(AdaptedModel& made) {
-  std::map<std::string, HostTensor> folded;  // of first matrices, which adapters may share
+  std::map<std::string, HostTensor> folded;  // first matrices, which adapters may share
   for (Adapter& it : made.adapters) {
     if (it.a0.empty()) continue;
     folded.try_emplace(it.a, joined(made.values.at(it.a), made.values.at(it.a0), it.transposed, 1));

@@ -20,9 +20,9 @@ struct AdapterFile {
     int64_t rank = 0;
     double factor = 1;
     bool has_bias = false, has_magnitude = false;
-    // The values are of an adapter whose first product was taken out of the base (PiSSA).
+    // Whether the adapter's first product was taken out of the base (PiSSA).
     bool has_start = false;
-    double dropout = 0;  // of training
+    double dropout = 0;  // used in training only
   };
   // The model that the adapters are of: the given one, or the same with a head apart from the embedding where the file
   // changes one of the two alone.

@@ -27,8 +27,8 @@ struct PeftConfig {
   bool has_magnitudes = false;   // use_dora
   bool has_bias = false;         // lora_bias
   std::string bias = "none";     // that trains as well: none, all or lora_only
-  double dropout = 0;            // lora_dropout: of training
-  bool has_start = false;        // init_lora_weights "pissa": the base lost its principal part, B A at first
+  double dropout = 0;            // lora_dropout, used in training only
+  bool has_start = false;        // init_lora_weights "pissa": the base lost the initial B A
   bool all_linear = false;       // targets are all matrices except the head and tables
   std::optional<Names> targets;  // none: the family's
   Names excluded;
@@ -42,10 +42,10 @@ struct PeftConfig {
 // kUnsupported names a kind of adapter, or an initialization, that changes more than the file says.
 Result<PeftConfig> read_peft_config(const Json& json);
 
-// ModuleExpression: a regular expression for names of modules, within bounds of steps.
+// ModuleExpression: a regular expression for names of modules, run within bounds of steps.
 class ModuleExpression {
  public:
-  // `place`: where it stands, for messages.
+  // `place`: where the expression was found, for messages.
   static Result<ModuleExpression> create(std::string place, std::string_view expression);
   Result<bool> matches(std::string_view module) const;  // all of its name
 
@@ -54,7 +54,7 @@ class ModuleExpression {
   std::shared_ptr<const Impl> impl_;
 };
 
-// Whether a module's name is that, or ends with it after a dot.
+// Whether a module has that name, or ends with it after a dot.
 bool ends_with_name(std::string_view module, std::string_view name);
 // Whether a module, or one that holds it, has a name that ends so.
 bool is_saved_module(std::string_view module, std::string_view saved);

@@ -240,7 +240,7 @@ class PeftReader {
     if (config_.has_start && module.is_table)
       return unsupported(
           format("module '{}' is a table, which init_lora_weights \"pissa\" is not supported for", name));
-    // Tables have none in PEFT either; with magnitudes it is another formula, and no part of what is loaded.
+    // Dropout is not loaded for tables, which have none in PEFT, nor with magnitudes, where its formula differs.
     const bool has_dropout = !module.is_table && !config_.has_magnitudes;
     ModuleAdapter adapter{.rank = rank,
                           .factor = factor,
@@ -305,7 +305,7 @@ class PeftReader {
       const std::string module = name.substr(0, name.rfind('.'));
       const bool is_bias = name.ends_with(".bias") && config_.bias != "none";
       const bool trains = selection.is_saved(module) || is_bias;
-      // PEFT saves tables and heads with adapters, unchanged but for added tokens.
+      // PEFT saves tables and heads with adapters, unchanged except for added tokens.
       if (!trains && !is_table_or_head(module))
         return corrupt(
             format("tensor '{}{}' is there in full, but {} has it neither in modules_to_save nor as "

@@ -23,11 +23,11 @@ constexpr int64_t kMostStateBytes = int64_t{64} << 10, kChunkBytes = int64_t{1} 
 
 Status wrong_bitsandbytes(std::string message) { return Status(StatusCode::kCorrupt, std::move(message)); }
 
-// A matrix of 4-bit codes: element i of the flattened matrix has the scale of block i / block_elements.
+// CodesOf4Bits: a matrix of 4-bit codes. Element i of the flattened matrix has the scale of block i / block_elements.
 struct CodesOf4Bits {
   std::shared_ptr<const ByteSource> source;
   int64_t N = 0, K = 0;
-  DType dtype = DType::kNF4;  // that it is decoded to
+  DType dtype = DType::kNF4;  // type of the decoded matrix
   int64_t block_elements = 64, chunk_rows = 1;
   int64_t codes = 0, scales = 0, nested_scales = 0;  // offsets in the source
   // Scales in 8 bits: nested_values[code] * nested scale of the block + nested_offset.
@@ -44,7 +44,7 @@ struct CodesOf4Bits {
     return found;
   }
 
-  // Of blocks [first, end).
+  // Scales of blocks [first, end).
   Result<std::vector<float>> read_scales(int64_t first, int64_t end) const {
     if (!is_nested) return read<float>(scales, first, end);
     TSR_ASSIGN_OR_RETURN(const std::vector<uint8_t> scale_codes, read<uint8_t>(scales, first, end));
@@ -53,7 +53,7 @@ struct CodesOf4Bits {
                          read<float>(nested_scales, group, (end - 1) / nested_block + 1));
     std::vector<float> found;
     for (int64_t block = first; block < end; ++block) {
-      // Rounded to f32 before the sum, as there: the product of two f32 is exact in f64.
+      // The product is rounded to f32 before the sum, as in bitsandbytes; it is exact in f64.
       const double product =
           static_cast<double>(nested_values[scale_codes[static_cast<size_t>(block - first)]]) *
           static_cast<double>(factors[static_cast<size_t>(block / nested_block - group)]);
@@ -62,7 +62,7 @@ struct CodesOf4Bits {
     return found;
   }
 
-  // Rows from chunk * chunk_rows on: as many as `out` holds.
+  // Decodes rows from chunk * chunk_rows on, as many as `out` holds.
   Status decode(int64_t chunk, std::span<std::byte> out) const {
     const int64_t first = chunk * chunk_rows * K, rows = std::ssize(out) / dtype_bytes(dtype, K),
                   end = first + rows * K;
@@ -97,14 +97,14 @@ struct CodesOf4Bits {
   }
 };
 
-// A matrix of 8-bit codes with the largest magnitude of each row.
+// CodesOf8Bits: a matrix of 8-bit codes with the largest magnitude of each row.
 struct CodesOf8Bits {
   std::shared_ptr<const ByteSource> source;
   int64_t N = 0, K = 0, codes = 0, chunk_rows = 1;
   std::vector<float> scales;
 
   Status decode(int64_t chunk, std::span<std::byte> out) const {
-    constexpr float kPart = 7.874015718698502e-3f;  // 1 / 127, as there
+    constexpr float kPart = 7.874015718698502e-3f;  // 1 / 127, as bitsandbytes has it
     const int64_t first = chunk * chunk_rows, rows = std::ssize(out) / (K * int64_t{sizeof(float)});
     std::vector<int8_t> found(static_cast<size_t>(rows * K));
     TSR_RETURN_IF_ERROR(source->read_at(codes + first * K, std::as_writable_bytes(std::span(found))));
@@ -219,7 +219,7 @@ class BitsandbytesReader {
   }
 
  private:
-  // The tensor name + suffix, of a type and a count of elements where they are asked for.
+  // The tensor name + suffix, of a given type and count of elements where these are asked for.
   Result<const ForeignTensor*> part(const std::string& name, std::string_view suffix, std::string_view type,
                                     int64_t count) const {
     const std::string whole = name + std::string(suffix);
@@ -246,7 +246,7 @@ class BitsandbytesReader {
     return json;
   }
 
-  // Extents, block size, and the type that the matrix becomes.
+  // Reads the extents, the block size, and the type that the matrix becomes.
   static Status read_extents(JsonFields& fields, const std::string& name, const std::string& type,
                              CodesOf4Bits& weight) {
     fields.wants("quant_type", type, "the type that its name says");

@@ -245,7 +245,7 @@ Result<OpenedModel> open_huggingface(const std::shared_ptr<const ByteSource>& so
           return name.starts_with(beginning);
         }))
       places.used.insert(name);
-  // A tied head is the embedding, whatever the file has beside it.
+  // A tied head is the embedding, whatever else the file has.
   if (config.config.flags["tied"]) places.used.insert("lm_head.weight");
   if (family->encoder != nullptr) place_encoder_tensors(file.tensors, config.config, places);
   if (config.scaling) {

@@ -31,7 +31,7 @@ constexpr std::array<uint32_t, 256> make_crc_table() {
 }
 constexpr std::array<uint32_t, 256> kCrcTable = make_crc_table();
 
-// Masked: TFRecord stores checksums so that those of bytes with checksums in them are good ones, too.
+// A masked checksum: TFRecord stores these so that bytes that contain checksums can be checked well too.
 uint32_t masked_crc(std::string_view bytes) {
   const uint32_t crc = crc32c(bytes);
   return std::rotr(crc, 15) + 0xa282ead8u;
@@ -65,7 +65,7 @@ void append_bytes(std::string& out, uint32_t field, std::string_view value) {
   out += value;
 }
 
-// Numbers of fields, as tensorflow's event.proto, summary.proto and tensor.proto have them.
+// Field numbers of tensorflow's event.proto, summary.proto and tensor.proto.
 namespace event {
 constexpr uint32_t kWallTime = 1, kStep = 2, kFormatVersion = 3, kSummary = 5, kSessionLog = 7;
 }

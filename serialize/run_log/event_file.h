@@ -1,5 +1,5 @@
-// EventFile: a file of events as TensorBoard reads them: scalars and texts by step. Records are those of TFRecord
-// (length, masked CRC-32C, bytes, masked CRC-32C), each a serialized tensorflow.Event. One thread.
+// EventFile: scalars and texts by step, in a file that TensorBoard reads. Records are those of TFRecord (length, masked
+// CRC-32C, bytes, masked CRC-32C), each a serialized tensorflow.Event. One thread.
 #pragma once
 
 #include <cstdint>
@@ -21,14 +21,14 @@ struct ScalarValue {
 
 class EventFile {
  public:
-  // A new file "events.out.tfevents.<seconds>.<host>.<process>.<number>" in the folder, which is made where it is
-  // absent. `resumed_at`, where not negative: TensorBoard drops what earlier files have of later steps.
+  // Creates "events.out.tfevents.<seconds>.<host>.<process>.<number>" in the folder, and the folder where it is absent.
+  // `resumed_at`, unless negative: TensorBoard drops the later steps of earlier files.
   static Result<EventFile> create(const std::string& folder, int64_t resumed_at);
   EventFile(EventFile&& other) noexcept;
   EventFile& operator=(EventFile&&) = delete;
   ~EventFile();
 
-  // One event; on return the system has it.
+  // Writes one event to the system before it returns.
   Status add_scalars(int64_t step, std::span<const ScalarValue> values);
   Status add_text(int64_t step, std::string_view tag, std::string_view text);  // shown as Markdown
   const std::string& path() const { return path_; }

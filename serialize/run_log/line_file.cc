@@ -14,7 +14,7 @@ namespace tessera {
 
 namespace {
 
-// Longest line that is a run's: samples are cut to less.
+// Longest line of a run: samples are cut to less.
 constexpr size_t kMostLineBytes = size_t{4} << 20;
 constexpr size_t kReadBytes = size_t{64} << 10;
 
@@ -29,7 +29,7 @@ int64_t step_of(const Json& line) {
   return found != line.end() && found->is_number_integer() ? found->get<int64_t>() : -1;
 }
 
-// Bytes of the lines to keep, from the beginning; each is handed to `kept`.
+// Bytes of the lines to keep, from the beginning; each line goes to `kept`.
 Result<int64_t> kept_bytes(int descriptor, const std::string& path, int64_t step,
                            const std::function<void(const Json&)>& kept) {
   std::string buffer;
@@ -55,7 +55,7 @@ Result<int64_t> kept_bytes(int descriptor, const std::string& path, int64_t step
       if (got < 0) return io_error(path, "cannot read");
       buffer.resize(had + static_cast<size_t>(got));
       if (got > 0) continue;
-      // A header that was cut off has its beginning.
+      // A cut-off header still begins like one.
       const bool is_cut_header = number == 0 && !buffer.empty() && buffer.starts_with("{\"kind\":\"header\"");
       return number == 0 && !buffer.empty() && !is_cut_header ? Result<int64_t>(foreign()) : done;
     }

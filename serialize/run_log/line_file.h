@@ -1,5 +1,5 @@
-// LineFile: the JSON lines of a run, appended one by one. A process that is killed leaves whole lines and at most one
-// that is cut off, which the next one that opens the file removes. One thread.
+// LineFile: the JSON lines of a run, appended one by one. A killed process leaves whole lines and at most one that is
+// cut off, which the next `open` removes. One thread.
 #pragma once
 
 #include <cstdint>
@@ -12,14 +12,14 @@
 
 namespace tessera {
 
-// Writes all bytes, in one call of the system where it takes them; kIo names `path`.
+// Writes all bytes, in one system call where it takes them; kIo names `path`.
 Status write_whole(int descriptor, std::string_view bytes, const std::string& path);
 
 class LineFile {
  public:
-  // Of a file of an earlier run: keeps its header and what it has of steps up to `step`, hands each kept line to `kept`,
-  // and removes the rest; a header is needed where nothing is kept (`is_new`). kFailedPrecondition for a file of
-  // anything else, which stays as it is. Devices and pipes are written to.
+  // Opens a file. Of an earlier run's lines the header and those of steps up to `step` are kept and go to `kept`; the
+  // rest is removed. `is_new`: nothing was kept, and a header is needed. kFailedPrecondition for a file of anything
+  // else, which stays as it is. Devices and pipes are written to.
   static Result<LineFile> open(const std::string& path, int64_t step,
                                const std::function<void(const Json&)>& kept);
   LineFile(LineFile&& other) noexcept;
@@ -39,7 +39,7 @@ class LineFile {
   bool is_new_ = true;
 };
 
-// The first line's "format".
+// Value of "format" in the first line.
 inline constexpr std::string_view kRunFormat = "tessera-run";
 
 }  // namespace tessera

@@ -7,8 +7,8 @@
 
 namespace tessera {
 
-// One HTML file that needs nothing else. `run` is what capi/engine/run_log.h describes; it is in the page, too, in the
-// element with the id "run".
+// One HTML file that needs nothing else. `run` is described in capi/engine/run_log.h; the page has it in the element
+// with the id "run".
 std::string run_page(const Json& run);
 
 }  // namespace tessera

@@ -11,7 +11,7 @@ constexpr size_t kMostBuckets = 2000;  // more than a screen has pixels across a
 constexpr size_t kMostLines = 2000;    // of evaluations, values and checkpoints
 constexpr size_t kMostSamples = 40;
 
-// Seven digits, which is what f32 has; a page of thousands of numbers is shorter for it.
+// The value to seven digits, as many as f32 has: pages of thousands of numbers are shorter.
 double seven_digits(double value) {
   char text[40];
   const auto [end, error] = std::to_chars(text, text + sizeof text, value, std::chars_format::general, 7);
@@ -20,7 +20,7 @@ double seven_digits(double value) {
   return back;
 }
 
-// Every other element, the last included.
+// Keeps every other element, and the last.
 void thin_out(std::vector<Json>& lines) {
   std::vector<Json> half;
   for (size_t i = 1 - lines.size() % 2; i < lines.size(); i += 2) half.push_back(std::move(lines[i]));

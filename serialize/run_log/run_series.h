@@ -19,8 +19,8 @@ struct StepRecord {
 class RunSeries {
  public:
   void add_step(const StepRecord& step);
-  // Adds a line that is no step: an evaluation, a value, a sample or a checkpoint, by its "kind". Of more than fit every
-  // other one is dropped; of samples the first and the latest are kept.
+  // Adds a line that is no step: an evaluation, a value, a sample or a checkpoint, by its "kind". Where too many come,
+  // every other one is dropped; samples keep the first and the latest.
   void add_line(const Json& line);
 
   // {"steps": {"step": [last of each bucket], "count", "loss" (mean), "loss_low", "loss_high", "lr", "grad_norm",

@@ -186,7 +186,7 @@ class PipelineTokenizer final : public Tokenizer {
     return {};
   }
 
-  // About where in the text a piece begins; 0 where a step has made it anew.
+  // About where in the text a piece begins; 0 where a step has made it again.
   static size_t place_of(const PreToken& piece, const Scratch& scratch) {
     const auto address = [](std::string_view text) { return reinterpret_cast<uintptr_t>(text.data()); };
     const uintptr_t offset = address(piece.text) - address(scratch.part);  // of another memory: too large

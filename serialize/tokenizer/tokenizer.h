@@ -66,7 +66,7 @@ struct EncodeOptions {
   // a user given as literal never becomes a control token; otherwise the text is encoded as before.
   std::span<const TextRange> literal = {};
   WordCache* words =
-      nullptr;  // of this tokenizer, kept from text to text by the caller; null: of this text alone
+      nullptr;  // the caller keeps it from text to text; null: this text has its own
 };
 
 // Token ids, and the byte of the text at which each begins.

@@ -1,4 +1,4 @@
-// Which weights get adapters, what adapters begin as, dropout of adapters, and parameters chosen by name.
+// Adapters: the weights that get them, their initial values, their dropout; parameters chosen by name.
 #include <algorithm>
 #include <cmath>
 #include <fstream>
@@ -42,7 +42,7 @@ std::map<std::string, std::vector<float>> all_values(const Model& model) {
   return all;
 }
 
-// Names of the weights with adapters, without what all begin and end with.
+// Names of the weights with adapters, without the common beginning and end.
 std::string adapted_names(const Model& model) {
   std::string names;
   for (const auto& [name, value] : all_values(model))
@@ -143,7 +143,7 @@ TEST_CASE(
                                         {"warmup", 0}});
     double loss = 0;
     for (int step = 0; step < 8; ++step) loss = one_step(trainer);
-    // f32 sums in another order, over eight steps.
+    // Sums in f32 have another order, over eight steps.
     if (reference == 0)
       reference = loss;
     else
@@ -157,7 +157,7 @@ TEST_CASE(
     CHECK(values.at("block.1.q.lora_a0") == before.at("block.1.q.lora_a"));
     CHECK(values.at("block.1.q.lora_b0") == before.at("block.1.q.lora_b"));
     CHECK(values.at("block.1.q.lora_a") != before.at("block.1.q.lora_a"));
-    // alpha / rank * B0 A0 is a projection of W: what is left is orthogonal to it.
+    // alpha / rank * B0 A0 is a projection of W: the residual is orthogonal to it.
     const auto &a = before.at("block.1.q.lora_a0"), &b = before.at("block.1.q.lora_b0"),
                &w = before.at("block.1.q");
     double inner = 0, squares = 0;

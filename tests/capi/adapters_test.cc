@@ -206,7 +206,8 @@ TEST_CASE("adapters are planned otherwise than full training under a limit, and 
 TEST_CASE("the report tells how far training and evaluation reached into arenas, which is all of them") {
   const Runtime runtime = capi_test::runtime();
   const Dataset dataset = repeated_text("the tiles of one mosaic lie side by side; ", 60, 16, 0.2);
-  // Little trains, what does is recomputed: evaluation, whose loss is made in phases, needs about as much.
+  // Few parameters train, and activations are recomputed: an evaluation, whose loss is made in phases, needs about as
+    // much.
   const Model model = adapted(described("llama:L=1,C=8,H=1,KV=1,F=8,V=256,T=16"), {{"rank", 2}});
   tsr_trainer* made = nullptr;
   ok(tsr_trainer_new(runtime.get(), model.get(), dataset.get(),

@@ -27,7 +27,7 @@ double number(const std::string& json, const std::string& key) {
   return std::stod(json.substr(json.find(':', at) + 1));
 }
 
-// Rows whose tokens follow each other in a way that can be learnt; two labels of each do not count.
+// Rows with a learnable order of tokens; two labels of each do not count.
 struct Rows {
   std::vector<int32_t> tokens, labels;
 };
@@ -77,7 +77,7 @@ Evaluated evaluation_of(const Trainer& trainer) {
           number(found, "labels"), number(found, "correct")};
 }
 
-// Of the held-out rows, the last half, the labels that count and are the scorer's greedy tokens.
+// Labels of the held-out rows, the last half, that count and are the scorer's greedy tokens.
 int64_t greedy_labels(const Runtime& rt, const Model& model, const Rows& rows) {
   const int64_t first = kRows / 2;
   const std::vector<size_t> lengths(static_cast<size_t>(kRows - first), static_cast<size_t>(kSeq));
@@ -184,11 +184,11 @@ TEST_CASE("a checkpoint written from a copy is that of its step, whatever the tr
       text([&](auto... out) { return tsr_checkpoint_info(path("noted").c_str(), out...); });
   CHECK(info.find(R"("notes":{"best_loss":"0.1","step":"3","who":"\"me\""})") != std::string::npos);
 
-  // What the copy takes is said: all tensors, and the largest once more.
+  // The report has the copy's bytes: all tensors, and the largest once more.
   const std::string report = text([&](auto... out) { return tsr_trainer_report(trainer.get(), out...); });
   CHECK(number(report, "snapshot_bytes") == number(report, "checkpoint_bytes") + 64 * 32 * 4);
 
-  // Given up, it leaves nothing; a folder of others is refused.
+  // A saving given up leaves nothing; a folder with other files is refused.
   ok(tsr_saving_new_snapshot(trainer.get(), path("never").c_str(), nullptr, &made));
   saving.reset(made);
   saving.reset();

@@ -1,4 +1,4 @@
-// Methods of training by the memory that they need: what is planned is what is trained.
+// Methods of training by the memory that they need; the training has the planned bytes.
 #include <algorithm>
 #include <string>
 
@@ -23,7 +23,7 @@ Error planned(const Runtime& runtime, const Model& model, const Dataset& dataset
   return error;
 }
 
-// What is said of a method.
+// The report of a method.
 std::string part_of(const std::string& report, const std::string& method) {
   const size_t at = report.find("{\"method\":\"" + method + "\",\"weight_bytes\"");
   REQUIRE_MESSAGE(at != std::string::npos, report);
@@ -59,7 +59,7 @@ TEST_CASE("the richest method that fits is chosen, with the bytes that its train
     const Error error = planned(runtime, model, dataset, {{"batch", 1}, {"memory_limit", bytes}}, &limited);
     REQUIRE_MESSAGE(error.code == TSR_OK, error.message);
     CHECK_MESSAGE(limited.starts_with(std::string(R"({"method":")") + method + '"'), limited);
-    // Without a file, which nearly everything fits with, it does not.
+    // Without offload to a file, with which nearly everything fits, it does not.
     const std::string full_part = part_of(limited, "full");
     CHECK((full_part.find("\"fits\":false") != std::string::npos ||
            number_after(full_part, "\"file_bytes\":[") > 0));

@@ -12,7 +12,7 @@
 namespace tessera::serving_tests {
 
 inline constexpr const char* kServedModel = "llama:L=2,C=48,H=6,KV=3,F=48,V=96,T=256";
-// Heads of 32, as blocks of 8 bits want them.
+// Heads of 32, which blocks of 8 bits need.
 inline constexpr const char* kBlockModel = "llama:L=2,C=96,H=3,KV=3,F=48,V=96,T=256";
 
 inline std::shared_ptr<Runtime> new_runtime() {

@@ -100,7 +100,7 @@ struct Place {
 };
 constexpr Place kAlone = {"cpu:1", ""};
 
-// SGD: what it adds to a parameter is the gradient times the rate.
+// SGD adds the gradient times the rate to a parameter.
 Trainer trainer_of(const Runtime& runtime, const Model& model, const Dataset& data, const Method& method,
                    const Place& place) {
   tsr_trainer* made = nullptr;
@@ -210,7 +210,7 @@ TEST_CASE("adapters over blocks train alike on every layout, with bytes as plann
     CAPTURE(type);
     const Model blocks = base_of(scratch, type);
     for (const Method& method : {kMethods[0], kMethods[2]}) {
-      // With magnitudes heads follow the blocks of `o`, of which one of 256 leaves nothing to cut: refused by name.
+      // Heads with magnitudes follow the blocks of `o`: one block of 256 leaves nothing to cut, and is refused by name.
       if (type == "q4_k" && method.dora) continue;
       CAPTURE(method.name);
       const Model model = adapted(blocks, method);

@@ -1,4 +1,4 @@
-// tsr_run_log: what a training writes about itself, and how far it is from the physical limit.
+// tsr_run_log: the files of a training, and its distance from the physical limit.
 #include <filesystem>
 #include <fstream>
 #include <limits>
@@ -106,7 +106,7 @@ TEST_CASE("run_logs_have_every_step_and_go_on_after_a_resume") {
     CHECK(summary["seconds_left"].get<double>() > 0);
     CHECK(summary["limit"]["share"].get<double>() > 0);
   }
-  // Freed without an end.
+  // The log is freed without an end.
   RunJson page = page_data(folder + "/run.html");
   CHECK(page["state"] == "stopped");
   CHECK(page["header"]["model"] == "</script>.tsr");
@@ -180,7 +180,7 @@ TEST_CASE("run_logs_refuse_what_they_cannot_write") {
   CHECK(refused({{"settings", std::string("{")}}).find("settings") != std::string::npos);
   CHECK(refused({{"metricz", std::string("x")}}).find("metrics") != std::string::npos);
   CHECK(refused({{"report_seconds", -1.0}}).find("report_seconds") != std::string::npos);
-  // Without files there is a summary all the same.
+  // A summary needs no files.
   tsr_run_log* made = nullptr;
   ok(tsr_run_log_new(trainer.get(), nullptr, &made));
   const RunLog log(made);

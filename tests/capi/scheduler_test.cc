@@ -119,7 +119,7 @@ class HashServer {
     }
     return wrong;
   }
-  // By count: every window page is free, or of exactly the sequences that hold it, and none holds what it left behind.
+  // Users by count: every window page is free or has exactly the sequences that hold it; none holds what it left behind.
   void check_window_users() const {
     if (windows_.pages == 0) return;
     std::set<int32_t> held;
@@ -196,7 +196,7 @@ TEST_CASE(
     uint32_t seed = mix;
     const int64_t size = 1 + draw(seed) % 9, pages = 60 / size + 1 + draw(seed) % 30;
     const int64_t rows = 1 + draw(seed) % 6, budget = 1 + draw(seed) % 40, window = 1 + draw(seed) % 30;
-    // As least_window_pages has it, or some more.
+    // The pages of least_window_pages, or some more.
     const int64_t least = (std::max<int64_t>(window, 2) + budget - 2 + size - 1) / size + 2;
     const int64_t more = mix % 3 == 0 ? pages : draw(seed) % 8;
     const WindowExtent windows{std::min(pages, least + more), window};

@@ -1,5 +1,5 @@
-// Layers with a window in pages of their own: what a request yields is what it yields alone and with room for everything,
-// and memory is that of the windows.
+// Layers with a window in pages of their own: a request yields the same as alone and with room for everything, in the
+// memory of the windows.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -41,7 +41,7 @@ std::vector<Asked> long_requests(uint32_t seed, size_t count) {
   return asked;
 }
 
-// With as many window pages as one sequence needs.
+// Window pages are as many as one sequence needs.
 ServingSettings tight(ServingSettings settings, int64_t window) {
   settings.window = window;
   settings.window_pages = least_window_pages(settings, settings.pages);
@@ -52,7 +52,7 @@ std::unique_ptr<ServingCore> core_of(const char* model, const ServingSettings& s
   return new_core(new_runtime(), new_model(model), settings);
 }
 
-// Of a page of 8 in a layer: keys and values of 3 heads of 8, f32.
+// Bytes of a page of 8 in a layer: keys and values of 3 heads of 8, f32.
 constexpr int64_t kPageBytes = 8 * 2 * 3 * 8 * 4;
 
 int64_t state_bytes(ServingCore& core) {
@@ -175,7 +175,7 @@ TEST_CASE("serving windows: sequences are saved and restored with their windows"
 TEST_CASE("serving windows: both pools have the bytes of their pages, and fill a memory limit") {
   ServingSettings settings = settings_of({"cpu:1", "", {}}, 8, 0);
   settings.step_tokens = 16;
-  // Of each sequence 32 pages of the context, and 2 * (3 + 1) of the windows; 2 for a step.
+  // Each sequence has 32 pages of the context, and 2 * (3 + 1) of the windows; 2 are for a step.
   const auto core = core_of(kSomeWindows, settings);
   CHECK(core->counts().pages == 4 * 32);
   CHECK(core->counts().window_pages == 4 * 8 + 2);
@@ -200,7 +200,7 @@ TEST_CASE("serving windows: both pools have the bytes of their pages, and fill a
 
 namespace {
 
-// Of all events up to the request's end.
+// The tokens of a request, from all events up to its end.
 Tokens tokens_of(Engine& engine, int64_t request) {
   Tokens tokens;
   for (;;) {

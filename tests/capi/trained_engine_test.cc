@@ -1,5 +1,5 @@
-// Engines and generators on the weights that a trainer trains: what they compute is what the trainer computes, on any
-// layout; what updates in between change; what is refused.
+// Engines and generators on the weights that a trainer trains: they compute what the trainer does, on any layout; updates
+// in between; refusals.
 #include <algorithm>
 #include <cmath>
 #include <functional>
@@ -383,7 +383,7 @@ TEST_CASE(
   CHECK(one_step(resumed) == one_step(trainer));
   CHECK(parameter(resumed, "block.0.q") == parameter(trainer, "block.0.q"));
 
-  // Parameters alone are of any checkpoint, and are no training to resume.
+  // Parameters alone come from any checkpoint, and are no training to resume.
   ok(tsr_trainer_load_state(resumed.get(), (folder / "whole").c_str(), options({{"optimizer", 0}}).get()));
   CHECK(step(resumed).step == 1);
   const Error alone = take(tsr_trainer_resume(resumed.get(), (folder / "weights").c_str()));

@@ -100,7 +100,7 @@ for words in ["--sequences", 3], ["--sequences", 2, "--cache-tokens", 300, "--ca
     made = bench("--mode", "serve", "--clients", 1, "--prompt", 40, "--new", 24, "--requests", 1, *words, kernels=False)
     planned = plan_serve("--context", 64, *words)
     assert arenas(planned) == arenas(made), (words, arenas(planned), arenas(made))
-# Likewise with a second pool, of layers with a window.
+# A second pool, of layers with a window, likewise.
 for windows, words in [("20|0", []), ("20|0", ["--window-cache-tokens", 300]), ("20|0", ["--memory-limit", "4000KiB"]), ("20|20", ["--memory-limit", "3500KiB"]), \
         ("20|0", ["--window-cache-tokens", 700, "--devices", "cpu:2", "--parallel", "dp=2"])]:
     model, words = f"llama:L=2,C=64,H=2,KV=1,F=96,V=100,T=512,windows={windows}", ["--sequences", 9, "--step-tokens", 64, *words]

@@ -54,7 +54,7 @@ print(f"ok: resumed on cpu:3: worst relative difference {worst:.1e}")
 if worst > 1e-5:
     sys.exit("that is too much")
 
-# --init takes the parameters alone: a whole run follows, which begins where the other one ended, of other settings.
+# --init takes the parameters alone: a whole run with other settings follows, which begins where the other one ended.
 init = [tessera, "train", model, "--data", text, "--seq", "32", "--batch", "3", "--optimizer", "lion", "--steps", "2", "--json"]
 started = result([*init, "--checkpoint-every", "0", "--init", f"{folder}/whole.tsr.checkpoint"])
 if len(started["losses"]) != 2 or started["losses"][0] > (whole["losses"][0] + whole["losses"][-1]) / 2:

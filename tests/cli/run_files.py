@@ -18,7 +18,7 @@ FILES = ["--metrics", METRICS, "--tensorboard", EVENTS, "--report", REPORT]
 
 
 def crc32c(data):
-    """Bit by bit, of the polynomial as written: x^32 + ... + 1, reflected."""
+    """CRC-32C bit by bit, by the polynomial as written: x^32 + ... + 1, reflected."""
     crc = 0xFFFFFFFF
     for byte in data:
         crc ^= byte
@@ -122,7 +122,7 @@ assert shown["summary"]["eval_loss"] == result["eval_loss"] and 0 < result["limi
 assert [c["step"] for c in shown["series"]["checkpoints"]][-1] == LAST
 print(f"ok: metrics, events and report of a run that was killed and resumed at step {resumed}: every step once")
 
-# Interrupted: the page says so, and where the run stood.
+# The page of an interrupted run says so, and where the run stood.
 os.remove(METRICS)
 process = subprocess.Popen([*COMMON, "--steps", "1000000", "--checkpoint-every", "0", *FILES], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
 while not (os.path.exists(METRICS) and len(open(METRICS, encoding="utf-8").readlines()) > 20) and process.poll() is None:

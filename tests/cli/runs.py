@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """runs.py TESSERA MODEL TEXT FOLDER: evaluations while training, the newest and the best checkpoints, early stopping, adapters as
-PEFT's folder, disks that are full, pauses, folders in use, and words that contradict each other."""
+PEFT's folder, disks that are full, pauses, folders in use, and options that contradict each other."""
 import json
 import os
 import signal
@@ -55,7 +55,7 @@ def contents(name):
     return {file: open(f"{name}/{file}", "rb").read() for file in sorted(os.listdir(name)) if file != "manifest"}
 
 
-# The best of evaluations at a rate that soon harms, kept, written, and why the run ends.
+# A rate that soon harms: the best evaluation is kept and written, and the run says why it ends.
 out = f"{folder}/best.tsr"
 early = result(*HELD_OUT, "--steps", 40, "--lr", 0.05, "--warmup", 0, "--eval-every", 2, "--patience", 3, "--checkpoint-every", 3,
                "--keep", 2, "--out", out)
@@ -72,7 +72,7 @@ check("folders do not share their files", os.stat(f"{out}.checkpoint/shard-00000
 check("the best checkpoint is of another step", step_of(f"{out}.checkpoint.best") == best["step"])
 print(f"ok: best step {best['step']} of {[row['step'] for row in rows]} kept and written, stopped at {early['steps']}")
 
-# Interrupted anywhere, a run ends in the same bits: the best, when it stops, what is kept.
+# A run interrupted anywhere ends in the same bits: the best, the step of the stop, the kept checkpoints.
 words = [*HELD_OUT, "--steps", 40, "--lr", 0.05, "--warmup", 0, "--eval-every", 2, "--patience", 3, "--checkpoint-every", 3, "--keep", 2]
 result(*HELD_OUT, "--steps", 4, "--lr", 0.05, "--warmup", 0, "--eval-every", 2, "--keep-best", "--checkpoint-every", 3, "--out",
        f"{folder}/part.tsr")
@@ -128,7 +128,7 @@ more = result(*[*lora[:1], 6, *lora[2:]], "--resume", f"{folder}/adapter", "--ou
 check("the folder of adapters did not go on", len(more["losses"]) == 2)
 print(f"ok: adapters of {weights} bytes as PEFT has them, a checkpoint of {size}; merged, the same loss")
 
-# A disk that is full: said, with what is whole; the next checkpoint is tried, the old one stays, the last one must be written.
+# A full disk is reported, with the last whole checkpoint; the next one is tried, the old one stays, the last one must be written.
 result("--steps", 3, "--checkpoint-every", 3, "--out", f"{folder}/full.tsr")
 before = contents(f"{folder}/full.tsr.checkpoint")
 full = run("--steps", 8, "--checkpoint-every", 2, "--resume", f"{folder}/full.tsr", "--checkpoint", f"{folder}/full.tsr.checkpoint",
@@ -157,7 +157,7 @@ said = process.stderr.read()
 check(f"a paused training: exit {process.wait()}: {said}", process.returncode == 130 and "go on with --resume" in said)
 print("ok: paused, continued, ended; its folder was its own")
 
-# Words that say nothing, or contradict each other.
+# Options that say nothing, or contradict each other.
 one = ["--steps", 1, "--out", f"{folder}/never.tsr"]
 for says, *words in (("--keep is 0, wanted 1 or more", *one, "--keep", 0),
                      ("--patience needs --eval-every", *one, *HELD_OUT, "--patience", 2),

@@ -47,7 +47,7 @@ class Sequences {
         table_[row * columns_ + page] = order[used++];
     const int64_t width = n.KV * n.D;
     k_.assign(static_cast<size_t>(dtype_bytes(dtype_, pages_ * kPage * width)),
-              std::byte{0xff});  // of every type a NaN: what nobody wrote nobody reads
+              std::byte{0xff});  // a NaN of every type: unwritten slots are never read
     v_ = k_;
     const int64_t row_bytes = dtype_bytes(dtype_, width);
     for (int64_t row = 0; row < rows; ++row) {
@@ -114,7 +114,7 @@ class Sequences {
   std::vector<std::vector<float>> k_of, v_of, q_of;  // by sequence
 
  private:
-  // As pages have them; `values` become what these hold.
+  // Rows as pages have them; `values` become the rounded numbers.
   std::vector<std::byte> stored(std::vector<float>& values) const {
     const int64_t count = std::ssize(values);
     std::vector<std::byte> made(static_cast<size_t>(dtype_bytes(dtype_, count)));

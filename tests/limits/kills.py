@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """kills.py BUILD [COUNT [WORD]]: kills COUNT (100) trainings at random moments, also while they save checkpoints and the
 model, and finishes each: same bits as an uninterrupted run, of the result and of the checkpoints, and no file left over after
-the run that finishes. WORD: layouts with this word alone."""
+the run that finishes. WORD: only layouts with this word."""
 import hashlib
 import os
 import random

@@ -28,7 +28,7 @@ from peft.optimizers import create_loraplus_optimizer  # noqa: E402
 from training_data import make_tokenizer, message  # noqa: E402
 
 END = "<|im_end|>"
-# What is learnt of an answer ends with its end of turn, in TRL as here.
+# The learnt part of an answer ends with its end of turn, in TRL as here.
 TEMPLATE = ("{%- for message in messages %}{{ '<|im_start|>' + message['role'] + '\\n' }}"
             "{%- if message['role'] == 'assistant' %}{% generation %}{{ message['content'] + '<|im_end|>' }}{% endgeneration %}"
             "{%- else %}{{ message['content'] + '<|im_end|>' }}{% endif %}{{ '\\n' }}{% endfor %}"

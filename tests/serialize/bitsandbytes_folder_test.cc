@@ -25,7 +25,7 @@ std::string raw_bytes(const std::vector<T>& values) {
   return {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T)};
 }
 
-// A matrix "x.weight" of 4-bit codes, with what is wrong in it.
+// A matrix "x.weight" of 4-bit codes, with its faults.
 struct SavedMatrix {
   int64_t N = 6, K = 192, block = 64, nested_block = 4, stated_nested_block = 4;
   std::string type = "nf4", dtype = "bfloat16", more;

@@ -1,5 +1,5 @@
 // Files of a training run: events as TensorBoard's format has them, lines that survive a kill, bounded series, a page
-// that nothing in it can break.
+// that its data cannot break.
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -105,7 +105,7 @@ TEST_CASE("event_files_have_scalars_and_texts_by_step") {
   REQUIRE(events.size() == 4);
   CHECK(event_field(events[0], 3) == "brain.Event:2");
   CHECK(value_of<double>(event_field(events[0], 1)) > 1.6e9);  // seconds since 1970
-  CHECK(event_field(events[1], 2) == "42");  // what earlier files have from there on counts no more
+  CHECK(event_field(events[1], 2) == "42");  // later steps of earlier files no longer count
   CHECK(event_field(fields_of(event_field(events[1], 7)), 1) == "1");
   CHECK(event_field(events[2], 2) == "42");
   const Fields summary = fields_of(event_field(events[2], 5));

@@ -73,7 +73,7 @@ SequenceHeader sample_sequence() {
           .cached = 3};
 }
 
-// Of pages of 8 bits.
+// A file of pages of 8 bits.
 SequenceHeader sample_sequence_of_blocks() {
   SequenceHeader header = sample_sequence();
   header.states = {{"block.0.attention.k_pages", DType::kQ8_0, 2, 64},
@@ -81,7 +81,7 @@ SequenceHeader sample_sequence_of_blocks() {
   return header;
 }
 
-// The last of its 3 positions alone has keys and values of the second state.
+// Only the last of its 3 positions has keys and values of the second state.
 SequenceHeader sample_sequence_with_window() {
   SequenceHeader header = sample_sequence();
   header.states[1].is_window = true;

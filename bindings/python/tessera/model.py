@@ -69,7 +69,7 @@ class Model(Handle):
             return Model._own(raw.tsr_model_add_adapters(c, o))
 
     def for_method(self, method: str, **adapters: Any) -> Model:
-        """The model of a method of training, "full", "lora" or "qlora:TYPE", of which `plan_methods` tells what they need.
+        """The model of a method of training, "full", "lora" or "qlora:TYPE", as `plan_methods` names them.
         adapters: options of add_adapters."""
         with self._pointer as c, Options(adapters) as o:
             return Model._own(raw.tsr_model_for_method(c, arguments.text("method", method, nul=False), o))

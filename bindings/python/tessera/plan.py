@@ -96,7 +96,7 @@ class Plan(Handle):
 
 def plan_methods(model: Model, dataset: Dataset | None = None, *, adapters: dict[str, Any] | None = None,
                  runtime: Runtime | None = None, **options: Any) -> dict[str, Any]:
-    """What could train of a model, the richest first, in how many bytes, and the first that fits, for Model.for_method:
+    """Methods that could train a model, the richest first, with their bytes, and the first that fits, for Model.for_method:
     `plan_methods(model, data, memory_limit="8GiB", adapters={"rank": 16})["method"]`. Options: those of Trainer, and
     method; adapters: those of Model.add_adapters."""
     from .dataset import Dataset

@@ -1,4 +1,4 @@
-"""RunLog: what a training run did, in files for people and programs."""
+"""RunLog: the course of a training run, in files for people and programs."""
 from __future__ import annotations
 
 import json
@@ -27,7 +27,7 @@ class RunLog(Handle):
             self._pointer = self._made(raw.tsr_run_log_new(t, o))
 
     def step(self) -> None:
-        """Adds the trainer's last step: once after each. What follows belongs to that step."""
+        """Adds the trainer's last step: once after each. Later calls log for that step."""
         with self._trainer._pointer, self._pointer as c:
             check(raw.tsr_run_log_step(c))
 
@@ -42,7 +42,7 @@ class RunLog(Handle):
             check(raw.tsr_run_log_value(c, arguments.text("name", name, nul=False), value))
 
     def sample(self, prompt: str, text: str) -> None:
-        """Adds what the model says after a prompt; the first 64 KiB of each."""
+        """Adds a prompt and the model's text after it; the first 64 KiB of each."""
         with self._pointer as c:
             check(raw.tsr_run_log_sample(c, arguments.text("prompt", prompt, nul=False), arguments.text("text", text)))
 
@@ -57,6 +57,6 @@ class RunLog(Handle):
             return json.loads(text(raw.tsr_run_log_summary(c)))
 
     def finish(self, outcome: str = "finished") -> None:
-        """Ends the files. outcome says how the run ended."""
+        """Completes the files. outcome says how the run ended."""
         with self._pointer as c:
             check(raw.tsr_run_log_finish(c, arguments.text("outcome", outcome, nul=False)))

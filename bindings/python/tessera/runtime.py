@@ -103,7 +103,7 @@ def chosen_runtime(runtime: Runtime | None) -> Runtime:
 
 
 def refuse_runtime(runtime: Runtime | None) -> None:
-    """Of what is made on a trainer, whose runtime it has."""
+    """Refuses a runtime given with a trainer, whose own is used."""
     if runtime is not None:
         raise InvalidArgumentError("runtime: found one with a trainer, wanted none: the trainer's is used")
 

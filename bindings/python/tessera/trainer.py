@@ -113,7 +113,7 @@ class Trainer(Handle):
             return result(interruptible(lambda: raw.tsr_trainer_evaluate(c), self.cancel))
 
     def evaluate_all(self) -> dict[str, Any]:
-        """The same with all that an evaluation knows: loss, perplexity, accuracy (the share of labels that are predicted; None
+        """An evaluation with all its numbers: loss, perplexity, accuracy (the share of labels that are predicted; None
         for own graphs), labels, correct, seconds."""
         with self._pointer as c:
             return json.loads(text(interruptible(lambda: raw.tsr_trainer_evaluate_all(c), self.cancel)))
@@ -156,8 +156,8 @@ class Trainer(Handle):
                           lambda c: check(raw.tsr_saving_finish(c)), progress)
 
     def start_save(self, folder: Any, **notes: Any) -> Saving:
-        """Copies what a checkpoint holds to host memory, and begins to write it on a thread of its own: the trainer is free at
-        once. `checkpoint_info` gives the notes, texts and numbers, back as texts. `finish` puts it in its place."""
+        """Copies a checkpoint's contents to host memory, and begins to write them on a thread of its own: the trainer is free when
+        this returns. `checkpoint_info` gives the notes, texts and numbers, back as texts. `finish` puts it in its place."""
         name = arguments.path("folder", folder)
         with self._pointer as c, Options(notes) as o:
             return Saving._own(interruptible(lambda: raw.tsr_saving_new_snapshot(c, name, o), self.cancel))

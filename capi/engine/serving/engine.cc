@@ -22,7 +22,7 @@ Result<std::shared_ptr<SharedModel>> load_draft(const std::string& path) {
   return load_shared_model(std::move(source), path);
 }
 
-// Cached tokens of the prompt that the texts share, out of those that need not be computed.
+// Cached tokens of the prompt that the texts share, which need not be computed.
 int64_t count_cached(const ServingCore& core, const ServingCore::Texts& texts) {
   const Sequence& sequence = texts[0]->sequence;
   return core.count_cached(sequence.root,

@@ -24,7 +24,7 @@ class Engine {
  public:
   static Result<std::unique_ptr<Engine>> create(std::shared_ptr<Runtime> runtime,
                                                 std::shared_ptr<SharedModel> model, const Options& options);
-  // On a trainer's weights: its steps and those of requests exclude each other.
+  // An engine on a trainer's weights: steps of the trainer and of requests exclude each other.
   static Result<std::unique_ptr<Engine>> create(std::shared_ptr<Trainer> trainer, const Options& options);
   ~Engine();
 

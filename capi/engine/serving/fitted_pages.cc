@@ -9,7 +9,7 @@ namespace tessera {
 namespace {
 
 struct PageBytes {
-  int64_t full = 0, window = 0;  // of all pages on a device
+  int64_t full = 0, window = 0;  // bytes of all pages on a device
 };
 
 PageBytes page_bytes(const RankProgram& rank, const std::set<std::string>& windows) {
@@ -23,7 +23,7 @@ PageBytes page_bytes(const RankProgram& rank, const std::set<std::string>& windo
   return bytes;
 }
 
-// The pages that are chosen, and those that follow from them.
+// PageChoice: the number of pages of one pool, which is chosen, and that of the other, which follows.
 class PageChoice {
  public:
   PageChoice(const ServingSettings& settings, bool chooses_windows)

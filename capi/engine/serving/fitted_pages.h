@@ -9,7 +9,7 @@
 
 namespace tessera {
 
-// compile_serving with `settings.pages` chosen: as many as the settings' memory limit has room for, beside weights and
+// compile_serving with `settings.pages` chosen: as many as the settings' memory limit has room for, next to weights and
 // scratch, at most those that all sequences fill, at least those of one of them; else kOutOfMemory. Window pages are in
 // proportion, at least those that one sequence needs; where all layers have windows, they alone are chosen. `settings` are
 // finalized; `chooses_windows`: window pages were not given.

@@ -12,7 +12,7 @@ namespace tessera {
 
 namespace {
 
-// Pages of which one user each is given back at the end, the last ones first, with the window pages that some have.
+// HeldPages: pages with a user each that is released at the end, the last ones first, and the window pages of some.
 struct HeldPages {
   PagePool& pool;
   std::vector<int32_t> pages;
@@ -110,13 +110,14 @@ Status read_rows(SequenceFileReader& file, const PagePool& pool, std::span<const
   return file.check();
 }
 
-// Whether rows of the file without window states are rows of pages without window pages.
+// Whether the engine's pages can hold the file's rows: all positions have all states, or the states are the same,
+// those in window pages included.
 bool has_windows_of(const SequenceHeader& header, std::span<const PageState> own) {
   return header.window_from == 0 || std::ranges::equal(own, header.states);
 }
 
-// Takes pages for the positions of the file that `held` lacks, and window pages for those that its next token sees. The
-// positions that there are pages for; those of `held` where they are too few to go on from.
+// Takes pages for the positions of the file that `held` lacks, and window pages for those that its next token sees.
+// Returns the positions that have pages; those of `held` where the others are too few to go on from.
 int64_t take_pages(HeldPages& held, const SequenceHeader& header) {
   PagePool& pool = held.pool;
   WindowPages& windows = pool.windows();

@@ -43,8 +43,8 @@ class PageIndex {
   // Of the pages after `before` one with the longest common beginning; nothing where that is empty.
   std::optional<Beginning> find_beginning(Content before, std::span<const int32_t> tokens) const;
 
-  // Full pages of `page_size` tokens that hold the first tokens after `root`, and one more. Any thread: what is found may
-  // be gone when it is wanted.
+  // Chain: full pages of `page_size` tokens that hold the first tokens after `root`, and one more. Any thread; the
+  // pages may be gone when they are wanted.
   struct Chain {
     std::vector<int32_t> pages;
     std::optional<Beginning> rest;
@@ -53,7 +53,7 @@ class PageIndex {
 
   // The page holds these tokens from here on, and nothing else. Where another page is known for them, that one stays.
   Content insert(int32_t page, Content before, std::span<const int32_t> tokens);
-  // The same, except that the page becomes known in place of the other one, which is returned.
+  // Adds the page in place of the other one, which is returned.
   std::optional<int32_t> replace(int32_t page, Content before, std::span<const int32_t> tokens);
   void erase(int32_t page);
   // The page holds only the first `count` of its tokens from here on.
@@ -80,7 +80,7 @@ class PageIndex {
 
   void erase_known(int32_t page);  // with changing_ held
 
-  // Held by whoever changes what is known, and by `count_known`; the one thread that changes it reads without.
+  // Held by changes to known pages, and by `count_known`; the one thread that makes changes reads without it.
   mutable std::mutex changing_;
   std::unordered_map<Content, Following, ContentHash> following_;
   std::vector<std::optional<Place>> known_as_;  // by page

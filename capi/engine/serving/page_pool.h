@@ -26,7 +26,7 @@ class PagePool {
   int64_t pages() const { return static_cast<int64_t>(users_.size()); }
   // Pages that `take` can give: those without a user, whatever they hold.
   int64_t available() const { return available_; }
-  // Those of window layers, by the pages of this pool. Users of a page may hold its window page, too.
+  // Pages of window layers, by the pages of this pool. Users of a page may hold its window page, too.
   WindowPages& windows() { return windows_; }
   const WindowPages& windows() const { return windows_; }
   bool is_known(int32_t page) const { return index_.contains(page); }
@@ -48,10 +48,10 @@ class PagePool {
   std::optional<Beginning> find_beginning(Content before, std::span<const int32_t> tokens) const {
     return index_.find_beginning(before, tokens);
   }
-  // How many of the first tokens a text could take over from pages. Any thread.
+  // The number of first tokens that a text could take over from pages. Any thread.
   int64_t count_known(Content before, std::span<const int32_t> tokens) const;
-  // Says that `page`, of one user, holds that. Where another page is known for it already, that one stays known, unless it
-  // has lost its window page and `page` has one.
+  // Records that `page`, of one user, holds these tokens. A page already known for them stays known, unless it has lost
+  // its window page and `page` has one.
   Content remember(int32_t page, Content before, std::span<const int32_t> tokens);
   // The same of a page that is partly filled, unless a page that begins so is known.
   void remember_beginning(int32_t page, Content before, std::span<const int32_t> tokens);
@@ -60,7 +60,7 @@ class PagePool {
   void forget_all();
 
  private:
-  // `page`, which has a window page, becomes known in place of `known`, which lost its own.
+  // Whether `page`, which has a window page, becomes known in place of `known`, which lost its own.
   bool takes_place_of(int32_t known, int32_t page) const {
     return known != page && !windows_.has(known) && windows_.has(page);
   }

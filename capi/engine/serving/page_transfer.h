@@ -22,25 +22,25 @@ class PageTransfer {
   PageTransfer(ProgramRunner& runner, const ServingSettings& settings);
 
   std::span<const PageState> states() const { return states_; }  // by name
-  // Of a position: in all states, or in those alone that are not in window pages.
+  // Bytes of a position's row: in all states, or only in those that are not in window pages.
   int64_t row_bytes(bool with_windows) const { return with_windows ? row_bytes_ : full_row_bytes_; }
   int64_t slots() const { return slots_; }                       // that `read` and `write` take at most
 
   // In this order.
   Status copy(std::span<const PageCopy> copies);
-  // The same positions in both pools; without `windows` in the first alone.
+  // Slots: the same positions in both pools; without `windows` only in the first.
   struct Slots {
     std::vector<int32_t> pages, windows;
     bool with_windows = false;
   };
-  // rows [slots, states, KV, D], of the states that have slots
+  // Reads rows [slots, states, KV, D], of the states that have slots.
   Status read(const Slots& slots, std::span<std::byte> rows);
   Status write(const Slots& slots, std::span<const std::byte> rows);
 
  private:
   Status feed_slots(std::string_view entry, std::string_view input, std::span<const int32_t> slots,
                     int64_t count);
-  // "from" or "slot", and what the entry has of it for window pages.
+  // Feeds "from" or "slot", and the entry's input of that kind for window pages.
   Status feed_both(std::string_view entry, std::string_view input, const Slots& slots, int64_t count);
 
   ProgramRunner& runner_;

@@ -13,8 +13,8 @@ namespace tessera {
 // over dp, since each replica has all of them.
 Result<int32_t> count_replicas(std::string_view parallel);
 
-// Settings of each replica: sequences, pages and window pages are divided, rounded up; so is the limit of host memory, rounded down. The
-// limit of devices stays. Its plan has dp=1.
+// Settings of each replica: sequences, pages and window pages are divided, rounded up; the limit of host memory is
+// divided, rounded down; the limit of devices stays. The plan has dp=1.
 ServingSettings settings_of_replica(ServingSettings whole, int32_t replicas);
 
 }  // namespace tessera

@@ -92,7 +92,7 @@ Sequence* Scheduler::least_important(const Sequence& than) const {
   return nullptr;
 }
 
-// Gives the sequence one page more, of both pools; false and nothing changed where one of them has none.
+// Gives the sequence another page in both pools. False, with nothing changed, where one of them has none.
 bool Scheduler::add_page(Sequence& sequence) {
   if (pool_.available() == 0 || pool_.windows().available() == 0) return false;
   const int32_t page = *pool_.take();
@@ -116,16 +116,16 @@ bool Scheduler::make_room(Sequence& sequence, int64_t tokens) {
   return true;
 }
 
-// Whether the next page of a sequence that wants so many pages more is copied from the prefix's last one: what that holds
-// would get lost, and there is a page for a copy.
+// Whether a copy of the prefix's last page becomes the next page of a sequence that wants `wanted` more pages: its
+// contents would get lost, and there is a page for a copy.
 bool Scheduler::copies_rest(const CachedPrefix& prefix, int64_t wanted) const {
   if (!prefix.rest) return false;
   const bool is_whole = prefix.rest->common == prefix.rest->known;
   return pool_.has_user(prefix.rest->page) || (!is_whole && pool_.available() > wanted);
 }
 
-// Whether there are pages for all that the sequence has behind the prefix, and window pages for a step of at most `budget`
-// tokens.
+// Whether there are pages for all tokens of the sequence after the prefix, and window pages for a step of at most
+// `budget` tokens.
 bool Scheduler::has_room(const Sequence& sequence, const CachedPrefix& prefix, int64_t budget) const {
   const int64_t held = std::ssize(prefix.pages), wanted = pages_of(sequence.size()) - held;
   if (wanted > pool_.available()) return false;
@@ -163,7 +163,7 @@ Scheduler::Admission Scheduler::admit(Sequence& sequence, std::span<const StepPa
   return Admission::kAdmitted;
 }
 
-// Gives the sequence its next page with the positions that another page begins with: a copy, or that page itself.
+// Gives the sequence its next page, with the positions that another page begins with: a copy, or that page itself.
 void Scheduler::begin_page(Sequence& sequence, const PagePool::Beginning& beginning, bool copies) {
   WindowPages& windows = pool_.windows();
   if (!copies) {
@@ -184,8 +184,8 @@ void Scheduler::begin_page(Sequence& sequence, const PagePool::Beginning& beginn
   sequence.computed += beginning.common;
 }
 
-// Gives back the window pages that no token still to compute sees. Those that end where other texts are likely to go on
-// are kept for longer.
+// Gives back the window pages that no token still to compute sees. Those where other texts are likely to go on are kept
+// for longer.
 void Scheduler::leave_windows(Sequence& sequence) {
   WindowPages& windows = pool_.windows();
   const int64_t first = std::min(windows.first_page(sequence.computed), std::ssize(sequence.pages));
@@ -296,7 +296,7 @@ void Scheduler::computed(const std::vector<StepPart>& parts) {
     sequence.computed += part.count - std::ssize(sequence.guesses);
     if (shares_) {
       remember_full_pages(sequence);
-      // Others may have been waiting for it; what is decoded is remembered by whole pages, and at the end.
+      // Others may wait for a prompt's last page; decoded tokens are remembered by whole pages, and at the end.
       if (is_prompt) remember_last_page(sequence);
     }
     leave_windows(sequence);

@@ -40,7 +40,7 @@ class Scheduler {
   // Its pages are free from here on.
   void remove(Sequence& sequence);
 
-  // What pages hold is worth nothing any more: all that run wait again, to be computed from their tokens.
+  // Drops the contents of all pages: running sequences wait again, to be computed from their tokens.
   void restart();
 
   // Parts of at most `budget` tokens in all, each sequence once; empty where there is nothing to compute. Every part has
@@ -65,7 +65,7 @@ class Scheduler {
 
  private:
   enum class Admission : uint8_t { kAdmitted, kAwaits, kNoRoom };
-  // That so many tokens fill.
+  // Number of pages that so many tokens fill.
   int64_t pages_of(int64_t tokens) const { return (tokens + pool_.page_size() - 1) / pool_.page_size(); }
   bool add_page(Sequence& sequence);
   bool make_room(Sequence& sequence, int64_t tokens);

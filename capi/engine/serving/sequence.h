@@ -26,7 +26,7 @@ struct Sequence {
   std::vector<PagePool::Content> contents;  // of the pages that are full and computed
   std::optional<int32_t> row;               // of the page table, while it runs
   int64_t logits_begin = 0,
-          logits_end = 0;  // tokens still to compute behind which logits are wanted, beside the last
+          logits_end = 0;  // tokens still to compute after which logits are wanted, besides the last
   bool generates = true;   // logits behind the last token are wanted
   int64_t hidden_begin = 0, hidden_end = 0;  // tokens still to compute whose hidden states are wanted
   std::vector<int32_t> guesses;             // tokens that may come next, computed along in the next step

@@ -322,7 +322,7 @@ void ServingCore::fill_tables(const Sequence& sequence) {
   std::ranges::copy(sequence.pages, table_.begin() + begin);
   if (window_table_.empty()) return;
   const auto row = std::span(window_table_).subspan(static_cast<size_t>(begin), static_cast<size_t>(columns));
-  std::ranges::fill(row, -1);  // pages that it left behind are others' now
+  std::ranges::fill(row, -1);  // pages left behind belong to others now
   for (auto i = static_cast<size_t>(sequence.first_window); i < sequence.pages.size(); ++i)
     row[i] = pool_.windows().page_of(sequence.pages[i]);
 }

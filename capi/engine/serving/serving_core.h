@@ -32,7 +32,7 @@ class ServingCore {
   static Result<std::unique_ptr<ServingCore>> create(std::shared_ptr<Runtime> runtime,
                                                      std::shared_ptr<SharedModel> model,
                                                      ServingSettings settings, DeviceShare share = {});
-  // A core on a trainer's weights, devices and plan. Every update of the trainer begins all texts over, from their tokens.
+  // A core on a trainer's weights, devices and plan. Every update of the trainer restarts all texts from their tokens.
   static Result<std::unique_ptr<ServingCore>> create(std::shared_ptr<const TrainedWeights> weights,
                                                      ServingSettings settings);
   // A core on another share of the devices: with the settings, the plan and the adapters of this one, and pages of its own.
@@ -108,7 +108,7 @@ class ServingCore {
                                                      std::shared_ptr<AdapterRegistry> adapters);
   Status check_adapters() const;
   Status check_same_weights() const;  // kUnsupported where they change
-  // The trainer's weights stay as they are while the result lives; nothing where there is no trainer.
+  // Keeps the trainer's weights as they are while the result lives. Nothing without a trainer.
   Result<std::optional<WeightLock::Reading>> hold_weights();
   Status check_prompt(const ServingRequest& request, int64_t most) const;
 
@@ -141,7 +141,7 @@ class ServingCore {
   const std::vector<ServingEntry> entries_;
   std::shared_ptr<SharedModel> model_;
   std::shared_ptr<const TrainedWeights> trained_;  // null: the weights are the model's
-  int64_t weights_version_ = -1;                   // of trained weights: which the pages are of
+  int64_t weights_version_ = -1;                   // version of the trained weights that the pages are of
   std::unique_ptr<ProgramRunner> running_;
   std::unique_ptr<PageTransfer> transfer_;
   ServedText::Model text_model_;

@@ -13,7 +13,7 @@ int64_t pages_of(const ServingSettings& settings, int64_t tokens) {
   return (tokens + settings.page_size - 1) / settings.page_size;
 }
 
-// Of all sequences together: what their next tokens see and those of a step, and as many windows again.
+// Window pages of all sequences together: for what their next tokens see and for a step, and as many windows again.
 int64_t usual_window_pages(const ServingSettings& settings) {
   return 2 * settings.rows * (pages_of(settings, settings.window) + 1) +
          pages_of(settings, serving_step_tokens(settings));
@@ -31,7 +31,7 @@ Status finalize_windows(ServingSettings& settings, const Graph& forward) {
                "shorter than the context of {}: leave it out",
                settings.context));
   }
-  // A page of the first pool has one of the second at most.
+  // Each page of the first pool has at most one of the second.
   settings.window_pages = std::min(given > 0 ? given : usual_window_pages(settings), settings.pages);
   if (given == 0 && settings.window_pages == settings.pages) settings.window_pages = 0;
   const int64_t least = least_window_pages(settings, settings.pages);
@@ -47,7 +47,7 @@ Status finalize_windows(ServingSettings& settings, const Graph& forward) {
 }  // namespace
 
 int64_t least_window_pages(const ServingSettings& settings, int64_t pages) {
-  // The pages that these positions meet, wherever they begin, and a page that is copied.
+  // Pages that these positions meet, wherever they begin, and a page that is copied.
   const int64_t positions = std::max<int64_t>(settings.window, 2) - 1 + serving_step_tokens(settings);
   return std::min(pages, pages_of(settings, positions - 1) + 2);
 }

@@ -24,10 +24,10 @@ struct ServingSettings {
   int64_t rows = 16;          // sequences at once
   int64_t page_size = 64;     // tokens of a page
   int64_t pages = 0;          // 0: as many as `rows` sequences of `context` tokens have
-  // Of layers with a window shorter than the context, in a pool of their own. 0: as many as all sequences need in a step, and
-  // as many windows again for texts that ended; finalized, it is 0 where all layers share one pool.
+  // Pages of layers with a window shorter than the context, in a pool of their own. 0: as many as all sequences need in
+  // a step, and as many windows again for texts that ended; finalized, it is 0 where all layers share one pool.
   int64_t window_pages = 0;
-  int64_t window = 0;           // finalized: the largest of these windows; 0: there is none
+  int64_t window = 0;           // finalized: the largest of these windows; 0: none
   bool has_full_layers = true;  // finalized: some layers see the whole context
   int64_t step_tokens = 256;  // of a step at most
   bool shares_prefixes = true;
@@ -41,13 +41,13 @@ struct ServingSettings {
   DType adapter_type = DType::kF32;  // of their factors on the devices: f32, bf16 or f16
   bool hidden = false;               // hidden states of tokens can be had
   int64_t scored_tokens =
-      64;  // of a step at most, behind which logits are wanted beside each sequence's last
+      64;  // of a step at most, after which logits are wanted besides each sequence's last
 };
 
-// With context, pages, window pages and what they depend on filled in; `longest`: the model's context, 0 where unknown.
-// kInvalidArgument for window pages of a model without windows, and for fewer than one sequence needs.
+// The settings with context, pages, window pages and what they depend on filled in; `longest`: the model's context, 0
+// where unknown. kInvalidArgument for window pages of a model without windows, and for fewer than one sequence needs.
 Result<ServingSettings> finalized(ServingSettings settings, const Graph& forward, int64_t longest);
-// Window pages that any one sequence can go on with in a pool of so many pages.
+// Window pages with which any one sequence can go on, in a pool of so many pages.
 int64_t least_window_pages(const ServingSettings& settings, int64_t pages);
 ServingOptions serving_options(const ServingSettings& settings);
 

@@ -16,7 +16,7 @@ class ServingStep {
   struct Token {
     int32_t id, row, position;
     int32_t slot;  // where its keys and values go
-    int32_t window_slot = -1;  // the same of layers whose window has pages of its own
+    int32_t window_slot = -1;  // slot in window pages
     int32_t adapter_slot = -1;
   };
   // `entry` outlives the step and has room for what is added.
@@ -25,7 +25,7 @@ class ServingStep {
   // Logits behind the token that was added last are wanted.
   void want();
 
-  // [rows, columns] each; `windows`: of window pages, empty without them.
+  // PageTables: [rows, columns] each; `windows` has window pages, and is empty without them.
   struct PageTables {
     std::span<const int32_t> pages, windows;
   };

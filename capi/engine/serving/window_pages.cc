@@ -8,7 +8,7 @@
 namespace tessera {
 
 WindowPages::WindowPages(WindowExtent extent, int64_t owners, int64_t page_size)
-    : window_(std::max<int64_t>(extent.window, 2)),  // so that what is taken over has its last page
+    : window_(std::max<int64_t>(extent.window, 2)),  // a prefix that is taken over has its last page
       page_size_(page_size),
       pages_(static_cast<size_t>(extent.pages > 0 ? owners : 0)),
       owners_(static_cast<size_t>(extent.pages), -1),

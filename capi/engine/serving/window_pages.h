@@ -1,6 +1,6 @@
-// WindowPages: a second pool of pages, for keys and values of layers that see a window alone. A page of it belongs to a page
-// of the first pool and holds the same positions. A sequence holds those that a token still to compute can see; what is
-// left behind stays for others until it is wanted for something else. One thread at a time, except for `has`.
+// WindowPages: a second pool of pages, for keys and values of layers that see only a window. Each belongs to a page of
+// the first pool and holds the same positions. A sequence holds those that a token still to compute can see; pages left
+// behind stay for others until they are wanted for something else. One thread at a time, except for `has`.
 #pragma once
 
 #include <atomic>
@@ -12,14 +12,15 @@
 
 namespace tessera {
 
-// Pages of window layers, and the largest of their windows; no pages: there is one pool for all layers.
+// WindowExtent: the pages of window layers, and the largest of their windows; no pages: one pool for all layers.
 struct WindowExtent {
   int64_t pages = 0, window = 0;
 };
 
 class WindowPages {
  public:
-  // owners: pages of the first pool. Without pages of its own every page has what it needs, and nothing is counted.
+  // `owners`: number of pages of the first pool. Without window pages every page has what it needs, and nothing is
+  // counted.
   WindowPages(WindowExtent extent, int64_t owners, int64_t page_size);
 
   bool is_used() const { return !users_.empty(); }
@@ -28,25 +29,25 @@ class WindowPages {
   int64_t available() const;
   // Index in a text of the first page that tokens from `position` on see.
   int64_t first_page(int64_t position) const;
-  // Whether the page `owner` has one. Any thread.
+  // Whether the page `owner` has a window page. Any thread.
   bool has(int32_t owner) const { return !is_used() || page_of(owner) >= 0; }
-  // -1: none.
+  // The owner's window page; -1: none.
   int32_t page_of(int32_t owner) const {
     return is_used() ? pages_[static_cast<size_t>(owner)].load(std::memory_order_relaxed) : -1;
   }
 
-  // A page for `owner`, which has none, with one user; false where all have users. Those that hold nothing go first, then
-  // those that texts left behind, then those that are kept; of each the one unused for longest.
+  // Takes a window page with one user for `owner`, which has none; false where all have users. Empty pages go first,
+  // then those that texts left behind, then kept ones; of each kind the one unused for longest.
   bool take(int32_t owner);
-  // One user more of the owner's.
+  // Adds a user to the owner's window page.
   void hold(int32_t owner);
-  // One user fewer. kept: a text is likely to begin with it.
+  // Releases a user. kept: a text is likely to begin with the page.
   void give_back(int32_t owner, bool kept);
-  // The owner's page, which has no user, holds nothing from here on.
+  // Empties the owner's window page, which has no user.
   void detach(int32_t owner);
 
-  // How many of the first tokens of a text can be taken over: those in these full pages and in `rest_tokens` of the page
-  // `rest` after them, as far as the pages that the next token sees are there.
+  // Number of first tokens of a text that can be taken over: those in these full pages and in `rest_tokens` of the page
+  // `rest` after them, as far as the window pages that the next token sees are there.
   int64_t count_usable(std::span<const int32_t> full, int32_t rest, int64_t rest_tokens) const;
 
  private:

@@ -254,7 +254,7 @@ enum { TSR_LOG_DEBUG = 0, TSR_LOG_INFO = 1, TSR_LOG_WARNING = 2, TSR_LOG_ERROR =
 TSR_API tsr_status* tsr_runtime_next_log(tsr_runtime* runtime, int32_t* out_level, char* buffer,
                                          size_t capacity, size_t* out_size);
 
-/* Tells a function of the caller's each record as it is made, beside the queue; NULL ends that. `text` is NUL-terminated and
+/* Tells a function of the caller's each record as it is made, besides the queue; NULL ends that. `text` is NUL-terminated and
  * valid during the call. It is called in whatever thread makes the record, by one at a time, and must return soon; it may
  * not call this function for the same runtime (TSR_FAILED_PRECONDITION), nor wait for another thread that uses the runtime.
  * Once this returns the function set before is not called any more. release(context), or NULL, is called when `log` is
@@ -607,7 +607,7 @@ TSR_API tsr_status* tsr_model_new(const char* description, const tsr_options* op
 TSR_API tsr_status* tsr_model_new_from_graph(tsr_graph* graph, const tsr_options* options,
                                              tsr_model** out_model);
 
-/* A model with low-rank adapters: beside the product of a weight W, frozen from here on, one of two small
+/* A model with low-rank adapters: next to the product of a weight W, frozen from here on, one of two small
  * matrices that are trained, y = x W + alpha/rank * (x A) B. They are parameters like others
  * ("block.0.q.lora_a", "block.0.q.lora_b": saved, planned, sharded) and begin as nothing: the new model
  * computes what `model` does, whose values it shares.
@@ -1849,7 +1849,7 @@ TSR_API tsr_status* tsr_engine_new_for_trainer(tsr_trainer* trainer, const tsr_o
  *                              tsr_engine_answer (default 0)
  *   adapter              i64   of tsr_engine_load_adapter (default -1: none)
  *   keep                 i64   1: when it ended its sequences can be had by tsr_engine_sequence (default 0)
- * and of requests that compute of their prompt alone: they generate nothing, have one TSR_EVENT_END and, beside these, the
+ * and of requests that compute of their prompt alone: they generate nothing, have one TSR_EVENT_END and, besides these, the
  * options priority, adapter and special (of scores); others are refused
  *   embed                i64   1: vectors, for tsr_engine_embedding (default 0); a prompt that is text is encoded with what
  *                              the tokenizer puts around texts, as by tsr_embedder_embed, and is not cut
@@ -1880,7 +1880,7 @@ enum {
   TSR_EVENT_PROMPT = 3,  /* log probabilities of a part of the prompt's tokens */
   TSR_EVENT_LOGITS = 4   /* logits of the next token wait for tsr_engine_answer */
 };
-enum { TSR_FINISH_FAILED = 4 }; /* beside those of a generator: "error" of the details says why */
+enum { TSR_FINISH_FAILED = 4 }; /* besides those of a generator: "error" of the details says why */
 
 typedef struct tsr_event {
   size_t struct_size;

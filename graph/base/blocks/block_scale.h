@@ -1,4 +1,4 @@
-// Scales of blocks as f16. For the CPU and, in CUDA files, for the device.
+// Scales of blocks as f16, for the CPU and, in CUDA files, for the device.
 #pragma once
 
 #include <cstdint>
@@ -7,8 +7,8 @@
 
 namespace tessera {
 
-// The f16 nearest to a scale; never an infinity. What is near the least number above zero becomes it rather
-// than zero, so that codes can still tell values apart.
+// The f16 nearest to a scale, never an infinity. Tiny scales become the least number above zero, not zero, so that
+// codes can still tell values apart.
 constexpr uint16_t f16_scale(float scale) {
   const float magnitude = scale < 0.0f ? -scale : scale;
   const uint16_t sign = scale < 0.0f ? 0x8000 : 0;

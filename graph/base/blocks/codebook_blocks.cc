@@ -141,8 +141,8 @@ void encode_nvfp4(const float* x, const float* weights, std::byte* out) {
   std::memcpy(out, &block, sizeof block);
 }
 
-// Each half-way point that a value is above adds one to its code: a tie takes the lower. Factors and rounding are those
-// of bitsandbytes, so that the codes are.
+// The code is the number of half-way points below a value: a tie takes the lower. Factors and rounding are those of
+// bitsandbytes, so the codes are too.
 void encode_nf4(const float* x, const float*, std::byte* out) {
   constexpr float kLeastScale = 1e-38f;  // below, its inverse is infinite
   const float scale = largest_magnitude<64>(x), inverse = 1.0f / std::max(scale, kLeastScale);

@@ -50,7 +50,7 @@ class SequenceLoader final : public Loader {
     size_t numbers = 0;  // bytes before the tokens
   };
 
-  // With a window the second state has a row of the last position alone.
+  // A file whose second state, with a window, has a row of the last position only.
   static Seed seed(bool has_window) {
     Seed made;
     std::string& file = made.file;

@@ -71,7 +71,7 @@ struct PagedAttention {
   }
 };
 
-// Blocks of q8_0 of `count` numbers. A block with one that q8_0 does not hold becomes NaN.
+// Stores `count` numbers as blocks of q8_0. A block with a number that q8_0 cannot hold becomes NaN.
 void store_q8_0(const float* values, int64_t count, std::byte* out) {
   if (encode_blocks(DType::kQ8_0, values, count, out).ok()) return;
   constexpr uint16_t kNaN = 0x7e00;
@@ -91,7 +91,7 @@ void store_q8_0(const double* values, int64_t count, std::byte* out) {
   }
 }
 
-// A row of `count` floats of another type than the pages', as these hold it.
+// Stores a row of `count` floats in pages of another type.
 void store_row(const std::byte* row, DType from, int64_t count, DType to, std::byte* out) {
   if (from == DType::kF64) return store_q8_0(reinterpret_cast<const double*>(row), count, out);
   const auto* const values = reinterpret_cast<const float*>(row);

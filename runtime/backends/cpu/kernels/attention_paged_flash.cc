@@ -87,7 +87,7 @@ struct PagedBuffers {
 HWY_BEFORE_NAMESPACE();
 namespace tessera::cpu::HWY_NAMESPACE {
 
-// The numbers of `count` / 32 blocks: products of a code and the scale, which f32 holds without rounding.
+// Widens `count` / 32 blocks: the product of a code and the scale is exact in f32.
 void widen_q8_0_row(const std::byte* in, float* out, int64_t count) {
   const DF d;
   const hn::Rebind<int32_t, DF> d32;

@@ -1,7 +1,7 @@
 // Quantisation of activations, per instruction set: a row at a time, blocks of 32 or 256 elements.
 //   scale = largest magnitude / 127 (f32), code = x / scale rounded to nearest even, -127 to 127
 // As in GGUF's Q8_0 and Q8_1 the scale of a block of 32, and it times the sum of the codes, are then rounded
-// to f16 where that is neither subnormal nor infinite: whoever computes so gets the same numbers.
+// to f16 where that is neither subnormal nor infinite: the same computation gives the same numbers.
 // A block that holds a number that is not finite gets a scale that is not finite either, so that no product
 // hides it. A block of zeros, or of magnitudes below 1e-36, has the scale 0.
 #if defined(TSR_QUANTIZED_ACTIVATIONS_INL_H_) == defined(HWY_TARGET_TOGGLE)
@@ -120,7 +120,7 @@ HWY_INLINE void quantize_activation_block(const QuantizedLayout& layout, const f
       store_float(count == 32 ? round_to_f16(scale) : scale, out + 2 * count);
       std::memset(out + 2 * count + 4, 0, 12);
       return;
-    case DotForm::kTable64: return;  // of no integer products
+    case DotForm::kTable64: return;  // it has no integer products
   }
 }
 

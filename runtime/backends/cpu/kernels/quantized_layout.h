@@ -51,7 +51,7 @@ struct QuantizedLayout {
   bool is_super() const {
     return form == DotForm::kUnsigned256 || form == DotForm::kSigned256 || form == DotForm::kWide256;
   }
-  // Of an unpacked block.
+  // Number of elements of an unpacked block.
   int64_t elements() const { return is_super() ? 256 : form == DotForm::kTable64 ? 64 : 32; }
 };
 

@@ -35,7 +35,7 @@ HWY_INLINE VF look_up_nf4(V32 codes) {
   }
 }
 
-// One block of kLanes rows, out[k * row_stride + lane].
+// Decodes one block of kLanes rows to out[k * row_stride + lane].
 HWY_INLINE void decode_nf4_block(const std::byte* rows, int64_t stride, float* out, int64_t row_stride) {
   constexpr int64_t kScaleBytes = sizeof(BlockNf4::scale);
   constexpr int kUnits = sizeof(BlockNf4::codes) / 4;
@@ -62,8 +62,8 @@ HWY_INLINE void decode_nf4_block(const std::byte* rows, int64_t stride, float* o
   }
 }
 
-// Elements [k, k + count) of rows [row, row + kLanes), whole blocks, out[i * row_stride + lane]. Rows after the last
-// repeat it.
+// Decodes elements [k, k + count), whole blocks, of rows [row, row + kLanes) to out[i * row_stride + lane]. Rows after
+// the last repeat it.
 inline void decode_nf4_panel(const BlockMatrix& w, int64_t row, int64_t k, int64_t count, float* out,
                              int64_t row_stride) {
   constexpr int64_t kBytes = sizeof(BlockNf4);

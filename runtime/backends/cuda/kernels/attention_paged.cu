@@ -11,7 +11,7 @@ namespace tessera::cuda {
 
 namespace {
 
-constexpr int kWarps = 4;                                                 // of a block
+constexpr int kWarps = 4;                                                 // per block
 constexpr int64_t kBlockWords = sizeof(BlockQ8_0) / sizeof(uint16_t);  // of q8_0
 
 // Rows, positions and the table are untrusted: what is outside is not there.
@@ -113,7 +113,7 @@ struct KvWrite {
   }
 };
 
-// A block as encode_q8_0 makes it; NaN where one of its numbers is none that q8_0 holds.
+// A block as encode_q8_0 makes it; NaN where q8_0 cannot hold one of its numbers.
 __device__ inline BlockQ8_0 encode_q8_0(const float (&x)[BlockQ8_0::kElements]) {
   constexpr float kMost = 65504.0f * 127.0f, kRound = 12582912.0f;  // 1.5 * 2^23: sums have no digits after the point
   BlockQ8_0 block{.d = 0x7e00, .codes = {}};
@@ -130,7 +130,7 @@ __device__ inline BlockQ8_0 encode_q8_0(const float (&x)[BlockQ8_0::kElements]) 
   return block;
 }
 
-// Rows of floats in pages of blocks; `cols` is in blocks.
+// Writes rows of floats to pages of blocks; `cols` counts blocks.
 template <class T>
 struct KvWriteBlocks {
   const T* rows;
@@ -164,7 +164,7 @@ struct SelectRows {
   }
 };
 
-// f(T{}, P{}) for tokens of type T over pages of type P: the same, 16 bits where that is f32, or blocks of q8_0.
+// Calls f(T{}, P{}) for tokens of type T over pages of type P: P is T, 16 bits where T is f32, or blocks of q8_0.
 template <class F>
 Result<PreparedKernel> dispatch_pages(DType tokens, DType pages, F&& f) {
   return dispatch_float(tokens, [&](auto zero) -> Result<PreparedKernel> {
@@ -220,7 +220,7 @@ Result<PreparedKernel> prepare_kv_write(const KernelSpec& spec) {
   const int64_t slots = dims[0] * dims[1], tokens = rows[0] * rows[1], width = dims[2] * dims[3];
   const double moved = 2 * operand_bytes(spec, 1);
   const auto page_bytes = static_cast<size_t>(dtype_bytes(spec.input_dtype(0), slots * width));
-  // make(args, cols) gives what writes a row of `cols` elements or blocks.
+  // make(args, cols) gives the functor that writes a row of `cols` elements or blocks.
   const auto writing = [&](int64_t cols, auto make) {
     return memory_bound(spec, make_kernel([=](const LaunchArgs& args) -> Status {
                           if (args.inputs[0] != args.outputs[0] && page_bytes > 0)

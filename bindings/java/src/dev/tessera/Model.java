@@ -91,7 +91,7 @@ public final class Model extends Handle {
   }
 
   /**
-   * The model of a method of training, "full", "lora" or "qlora:TYPE", of which {@link Plan#methods} tells what they need.
+   * The model of a method of training, "full", "lora" or "qlora:TYPE", as {@link Plan#methods} names them.
    * adapters: options of {@link #withAdapters}.
    */
   public Model forMethod(String method, Map<String, ?> adapters) {

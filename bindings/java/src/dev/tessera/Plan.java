@@ -50,7 +50,7 @@ public final class Plan extends Handle {
   }
 
   /**
-   * JSON: what could train of a model, the richest first, in how many bytes, and the first that fits, for {@link
+   * JSON: the methods that could train a model, the richest first, with their bytes, and the first that fits, for {@link
    * Model#forMethod}. Options: those of {@link Trainer}, and method; adapters: those of {@link Model#withAdapters}; dataset may
    * be null.
    */

@@ -5,15 +5,15 @@ import java.nio.file.Path;
 import java.util.Map;
 
 /**
- * What a training run did, in files: JSON lines, TensorBoard's events, an HTML page. {@link #step} and {@link #evaluation}
+ * The course of a training run, in files: JSON lines, TensorBoard's events, an HTML page. {@link #step} and {@link #evaluation}
  * use the trainer, which must not be closed before.
  */
 public final class RunLog extends Handle {
   private final Trainer trainer;
 
   /**
-   * Opens the files that the options name: metrics, tensorboard, report; report_seconds, steps, model, data, settings. Of a
-   * trainer that resumed, what the files have of later steps is dropped.
+   * Opens the files that the options name: metrics, tensorboard, report; report_seconds, steps, model, data, settings. Where
+   * a trainer resumed, later steps in the files are dropped.
    */
   public RunLog(Trainer trainer, Map<String, ?> options) {
     super("run log", Raw::tsr_run_log_free, true, null, make(trainer, options));
@@ -26,7 +26,7 @@ public final class RunLog extends Handle {
     }
   }
 
-  /** Adds the trainer's last step: once after each. What follows belongs to that step. */
+  /** Adds the trainer's last step: once after each. Later calls log for that step. */
   public void step() {
     try (Use using = use(trainer, "trainer"); Use use = use()) {
       using.check(Raw.tsr_run_log_step(use.pointer));
@@ -53,7 +53,7 @@ public final class RunLog extends Handle {
     }
   }
 
-  /** Adds what the model says after a prompt; the first 64 KiB of each. */
+  /** Adds a prompt and the model's text after it; the first 64 KiB of each. */
   public void sample(String prompt, String text) {
     byte[] before = Text.name("prompt", prompt);
     byte[] after = Text.bytes("text", text);
@@ -77,12 +77,12 @@ public final class RunLog extends Handle {
     }
   }
 
-  /** Ends the files of a run that finished. */
+  /** Completes the files of a run that finished. */
   public void finish() {
     finish("finished");
   }
 
-  /** Ends the files. outcome says how the run ended. */
+  /** Completes the files. outcome says how the run ended. */
   public void finish(String outcome) {
     byte[] name = Text.name("outcome", outcome);
     try (Use use = use()) {

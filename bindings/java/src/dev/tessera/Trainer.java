@@ -182,7 +182,7 @@ public final class Trainer extends Handle {
   }
 
   /**
-   * The same with all that an evaluation knows, as JSON: loss, perplexity, accuracy (the share of labels that are predicted),
+   * An evaluation with all its numbers, as JSON: loss, perplexity, accuracy (the share of labels that are predicted),
    * labels, correct, seconds.
    */
   public String evaluateAll() {
@@ -216,8 +216,8 @@ public final class Trainer extends Handle {
   }
 
   /**
-   * Copies what a checkpoint holds to host memory, and begins to write it to the folder on a thread of its own; the trainer is
-   * free at once. notes, which may be null: texts and numbers that {@link #checkpointInfo} gives back as texts.
+   * Copies a checkpoint's contents to host memory, and begins to write them to the folder on a thread of its own; the trainer
+   * is free when this returns. notes, which may be null: texts and numbers that {@link #checkpointInfo} gives back as texts.
    */
   public Saving startSave(Path folder, Map<String, ?> notes) {
     byte[] name = Text.path("folder", folder);
@@ -240,7 +240,7 @@ public final class Trainer extends Handle {
     }
   }
 
-  /** The same as {@link #save(Path)}; with the option optimizer 0 of parameters alone. options may be null. */
+  /** The same as {@link #save(Path)}; with the option optimizer 0 it saves parameters alone. options may be null. */
   public void saveState(Path folder, Map<String, ?> options) {
     byte[] name = Text.path("folder", folder);
     try (Use use = use(); OptionSet set = new OptionSet(options)) {
