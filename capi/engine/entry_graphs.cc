@@ -110,6 +110,7 @@ void erase_trained(StoredTypes& stored, const Graph& graph, const TrainerSetting
 // The forward graph in the precision of training, and the types of frozen parameters.
 Result<LogicalGraph> forward_as_trained(const Graph& given, const TrainerSettings& settings) {
   TSR_ASSIGN_OR_RETURN(LogicalGraph logical, with_logical_weights(given));
+  TSR_RETURN_IF_ERROR(train_only(logical.graph, settings.trained));
   TSR_RETURN_IF_ERROR(freeze(logical.graph, settings.frozen));
   erase_trained(logical.stored, logical.graph, settings);
   if (settings.precision != DType::kF32) {
