@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <exception>
 #include <filesystem>
 #include <functional>
 #include <iostream>
@@ -66,13 +67,13 @@ void link_checkpoint(const std::string& from, const std::string& to) {
   remove_folder(made);
   if (mkdir(made.c_str(), 0777) != 0) fail(made, "cannot make the folder");
   std::error_code error;
-  for (const fs::directory_entry& entry : fs::directory_iterator(from, error)) {
-    const fs::path target = fs::path(made) / entry.path().filename();
-    fs::create_hard_link(entry.path(), target, error);
+  for (fs::directory_iterator it(from, error), end; !error && it != end; it.increment(error)) {
+    const fs::path source = it->path(), target = fs::path(made) / source.filename();
+    fs::create_hard_link(source, target, error);
     if (!error) continue;
     // A copy replaces the link where the file system has no hard links.
     error.clear();
-    fs::copy_file(entry.path(), target, error);
+    fs::copy_file(source, target, error);
     if (error) break;
     const int descriptor = open(target.c_str(), O_RDONLY | O_CLOEXEC);
     if (descriptor >= 0) (void)fsync(descriptor), close(descriptor);
@@ -92,36 +93,45 @@ void link_checkpoint(const std::string& from, const std::string& to) {
   sync(parent.empty() ? "." : parent);
 }
 
+constexpr std::string_view kStep = ".step-";
+
+// Whether a name ends as FOLDER.step-N does behind FOLDER.
+bool is_step_name(std::string_view suffix) {
+  return suffix.starts_with(kStep) && suffix.size() > kStep.size() && suffix.size() < kStep.size() + 16 &&
+         std::ranges::all_of(suffix.substr(kStep.size()), [](char c) { return c >= '0' && c <= '9'; });
+}
+
 // Steps of FOLDER.step-N, the newest first.
 std::vector<int64_t> kept_steps(const std::string& folder) {
   const fs::path path(folder);
-  const std::string prefix = path.filename().string() + ".step-";
+  const std::string own = path.filename().string();
   std::vector<int64_t> steps;
   std::error_code ignored;
   const fs::path parent = path.parent_path().empty() ? fs::path(".") : path.parent_path();
-  for (const fs::directory_entry& entry : fs::directory_iterator(parent, ignored)) {
-    const std::string name = entry.path().filename().string();
-    if (!name.starts_with(prefix)) continue;
-    const std::string digits = name.substr(prefix.size());
-    if (!digits.empty() && digits.size() < 16 &&
-        std::ranges::all_of(digits, [](char c) { return c >= '0' && c <= '9'; }))
-      steps.push_back(std::stoll(digits));
+  for (fs::directory_iterator it(parent, ignored), end; !ignored && it != end; it.increment(ignored)) {
+    const std::string name = it->path().filename().string();
+    if (name.starts_with(own) && is_step_name(std::string_view(name).substr(own.size())))
+      steps.push_back(std::stoll(name.substr(own.size() + kStep.size())));
   }
   std::ranges::sort(steps, std::greater());
   return steps;
 }
 
-// Removes unfinished folders of killed runs.
+// Removes unfinished folders of killed runs: FOLDER.best or FOLDER.step-N with the endings of unfinished work.
 void remove_leftovers(const std::string& folder) {
   const fs::path path(folder);
-  const std::string prefix = path.filename().string() + ".";
+  const std::string own = path.filename().string();
   std::vector<std::string> found;
   std::error_code ignored;
   const fs::path parent = path.parent_path().empty() ? fs::path(".") : path.parent_path();
-  for (const fs::directory_entry& entry : fs::directory_iterator(parent, ignored)) {
-    const std::string name = entry.path().filename().string();
-    if (name.starts_with(prefix) && (name.ends_with(kLinking) || name.ends_with(kRemoving)))
-      found.push_back(entry.path().string());
+  for (fs::directory_iterator it(parent, ignored), end; !ignored && it != end; it.increment(ignored)) {
+    const std::string name = it->path().filename().string();
+    if (!name.starts_with(own)) continue;
+    std::string_view suffix = std::string_view(name).substr(own.size());
+    const std::string_view ending = suffix.ends_with(kLinking) ? kLinking : kRemoving;
+    if (!suffix.ends_with(ending)) continue;
+    suffix.remove_suffix(ending.size());
+    if (suffix == ".best" || is_step_name(suffix)) found.push_back(it->path().string());
   }
   for (const std::string& it : found) remove_folder(it);
 }
@@ -238,6 +248,8 @@ void RunCheckpoints::save(const Trainer& trainer, int64_t step, bool is_best, co
         write(*saving, step, is_best);
       } catch (const Error& error) {
         failure_ = error;
+      } catch (const std::exception& error) {  // of the file system, or of memory
+        failure_ = Error(TSR_IO, folder_ + ": " + error.what());
       }
       *saving = nullptr;  // frees the copy too
     });

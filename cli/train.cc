@@ -203,7 +203,7 @@ void train(const CLI::App& command, const Arguments& args) {
   Model given = open_model(args, args.model, args.seed);
   const std::string resumed = args.resume.empty() ? "" : resume_folder(args.resume);
   Adapters adapters = args.adapters;
-  if (adapters.rank == 0 && !resumed.empty()) {
+  if (adapters.rank == 0 && !resumed.empty() && !has_adapter_options(args.adapters)) {
     adapters = missing_adapters(resumed, given);
     if (adapters.rank != 0 && !is_quiet(args))
       std::cerr << "adapters of rank " << adapters.rank << ", as the checkpoint has them (--lora "
@@ -264,9 +264,17 @@ void train(const CLI::App& command, const Arguments& args) {
     }
   };
   const RunRecorder recorder(command, args.files, trainer, args.steps, args.model, args.data.path);
-  const auto save = [&](bool is_best) {
-    name_checkpoint([&] { checkpoints.save(trainer, done, is_best, held_out.notes()); });
+  // A checkpoint is logged once it is whole, while it is still the newest.
+  int64_t logged = checkpoints.saved_step();
+  const auto log_saved = [&] {
+    checkpoints.wait();
+    if (!checkpoints.writes() || checkpoints.saved_step() == logged) return;
+    logged = checkpoints.saved_step();
     recorder.add_checkpoint(checkpoint);
+  };
+  const auto save = [&](bool is_best) {
+    log_saved();
+    checkpoints.save(trainer, done, is_best, held_out.notes());
   };
   const RunSamples samples(args.samples, trainer);
   const auto write_samples = [&](const auto& say) {
@@ -309,15 +317,17 @@ void train(const CLI::App& command, const Arguments& args) {
                      (is_best ? "  (best so far)" : ""));
         name_checkpoint([&] { write_samples([&](const std::string& line) { progress.say(line); }); });
       }
-      if (checkpoints.writes() && (done % every == 0 || (is_best && held_out.keeps_best()))) save(is_best);
+      if (checkpoints.writes() && (done % every == 0 || (is_best && held_out.keeps_best())))
+        name_checkpoint([&] { save(is_best); });
     }
   }
   for (const int signal : {SIGINT, SIGTERM}) std::signal(signal, SIG_DFL);
   const bool stops_early = held_out.is_stopped() && done < args.steps;
   if (done < args.steps && !stops_early) {
     name_checkpoint([&] {
-      if (!is_saved()) checkpoints.save(trainer, done, false, held_out.notes());
+      if (!is_saved()) save(false);
       checkpoints.finish();
+      log_saved();
     });
     recorder.finish("stopped at step " + std::to_string(done));
     throw Error(TSR_CANCELLED, "stopped at step " + std::to_string(done) +
@@ -327,34 +337,40 @@ void train(const CLI::App& command, const Arguments& args) {
   }
   if (stops_early && !losses.empty() && !is_quiet(args))
     std::cerr << "stopped at step " << done << ": " << held_out.stopped_text() << '\n';
-  // The last checkpoint also follows a number of steps that `every` does not divide. --out is tried even where it
-  // fails.
-  std::optional<Error> unsaved;
-  try {
-    name_checkpoint([&] {
-      if (!is_saved()) checkpoints.save(trainer, done, false, held_out.notes());
-      checkpoints.finish();
-    });
-  } catch (const Error& error) {
-    unsaved = error;
-  }
+  // --out is tried even where something before it fails.
+  std::optional<Error> failure;
+  const auto attempt = [&](const auto& work) {
+    try {
+      name_checkpoint(work);
+    } catch (const Error& error) {
+      if (!failure) failure = error;
+    }
+  };
+  // The last checkpoint also follows a number of steps that `every` does not divide.
+  attempt([&] {
+    if (!is_saved()) save(false);
+    checkpoints.finish();
+    log_saved();
+  });
 
   Json result;
   result["losses"] = losses;
   Json evaluation = held_out.last(done);
-  if (holds_out && evaluation.is_null()) {
-    name_checkpoint([&] { evaluation = evaluate(trainer); });
-    recorder.add_evaluation(evaluation);
-  }
+  if (holds_out && evaluation.is_null())
+    attempt([&] {
+      evaluation = evaluate(trainer);
+      recorder.add_evaluation(evaluation);
+    });
   if (!held_out.is_due(done, args.steps))
-    name_checkpoint([&] {
+    attempt([&] {
       write_samples([&](const std::string& line) {
         if (!is_quiet(args)) std::cerr << line << '\n';
       });
     });
   const Json summary = recorder.summary();
   const std::string limit = recorder.limit_line();
-  recorder.finish(stops_early ? "stopped early at step " + std::to_string(done) : "finished");
+  attempt(
+      [&] { recorder.finish(stops_early ? "stopped early at step " + std::to_string(done) : "finished"); });
   int64_t written = done;
   if (!output.is_empty()) name_checkpoint([&] { written = take_best(trainer, held_out, checkpoints, done); });
   if (written != done) name_checkpoint([&] { evaluation = evaluate(trainer); });
@@ -391,7 +407,7 @@ void train(const CLI::App& command, const Arguments& args) {
   if (!args.trace.empty()) {
     write_file(args.trace, text(tsr_trainer_trace, trainer.get()));
   }
-  if (unsaved) throw Error(*unsaved);
+  if (failure) throw Error(*failure);
   args.json ? print_json(result) : print_result(result, output.path(), limit);
 }
 

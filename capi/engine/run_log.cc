@@ -147,20 +147,20 @@ Status RunLog::open_files() {
   if (!page_path_.empty()) TSR_RETURN_IF_ERROR(AtomicFile::check(page_path_));
   if (!metrics_path_.empty()) {
     const auto keep = [this](const Json& line) {
-      const std::string kind = line.value("kind", "");
+      const std::string kind = text_at(line, "kind");
       if (kind == "evaluation" && line.contains("eval_loss") && line["eval_loss"].is_number())
-        note_evaluation(line["eval_loss"].get<double>(), line.value("step", int64_t{0}));
+        note_evaluation(line["eval_loss"].get<double>(), count_at(line, "step"));
       if (kind != "step") return series_.add_line(line);
       const auto real = [&](const char* key) {
         const auto found = line.find(key);
         return found != line.end() && found->is_number() ? found->get<double>() : 0.0;
       };
-      series_.add_step({.step = static_cast<int64_t>(real("step")),
+      series_.add_step({.step = count_at(line, "step"),
                         .loss = real("loss"),
                         .lr = real("lr"),
                         .grad_norm = real("grad_norm"),
                         .seconds = real("seconds"),
-                        .tokens = static_cast<int64_t>(real("tokens"))});
+                        .tokens = count_at(line, "tokens")});
     };
     Result<LineFile> lines = LineFile::open(metrics_path_, first_step_, keep);
     TSR_RETURN_IF_ERROR(lines.status());
@@ -260,8 +260,9 @@ Status RunLog::add_evaluation(double loss, double accuracy) {
 }
 
 void RunLog::note_evaluation(double loss, int64_t step) {
-  if (!first_evaluation_) first_evaluation_ = loss;
   evaluation_ = loss;
+  if (!std::isfinite(loss)) return;
+  if (!first_evaluation_) first_evaluation_ = loss;
   if (!best_evaluation_ || loss < *best_evaluation_) best_evaluation_ = loss, best_step_ = step;
 }
 
@@ -308,7 +309,9 @@ double RunLog::seconds_left() const {
 std::string RunLog::summary_json() const {
   const double step_s = step_weight_ > 0 ? smooth_step_s_ / step_weight_ : 0;
   Json limit = limit_object(limit_);
-  limit["share"] = step_s > 0 ? json_number(limit_.seconds / step_s) : Json(nullptr);
+  // The limit is that of a whole step; steps in parts have any number of accumulations.
+  const bool is_known = step_s > 0 && trainer_->settings().losses.empty();
+  limit["share"] = is_known ? json_number(limit_.seconds / step_s) : Json(nullptr);
   int64_t memory_bytes = 0;
   for (const Json& device : memory_)
     memory_bytes = std::max(memory_bytes, device["arena_bytes"]["predicted"].get<int64_t>());

@@ -173,6 +173,7 @@ class Trainer {
   std::set<std::string, std::less<>> gradient_states_;  // state that is 0 between steps
   int64_t accumulated_ = 0;                             // accumulations since the last update
   double accumulated_loss_ = 0;
+  double parts_s_ = 0;                    // of parts of steps since the last update
   std::vector<float> floats_;             // [batch, seq]
   bool loss_scale_fed_ = false;           // by the caller
   std::optional<int64_t> label_count_;    // of the labels fed last, where the graph has one input of labels

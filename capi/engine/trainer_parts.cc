@@ -158,7 +158,9 @@ Status Trainer::run_part(std::string_view entry) {
   const uint64_t seed = random_bits(settings_.seed, number) >> 33;
   TSR_RETURN_IF_ERROR(running_->feed_scalar(entry, "seed", static_cast<double>(seed)));
   const int64_t before = running_->session().allocations();
+  const auto begin = std::chrono::steady_clock::now();
   TSR_RETURN_IF_ERROR(running_->run(entry));
+  parts_s_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   record_touched_bytes();
   allocations_elsewhere_ += running_->session().allocations() - before;
   return {};
@@ -237,7 +239,6 @@ Result<StepInfo> Trainer::optimizer_step(const Options& options) {
   if (accumulated_ == 0)
     return Status(StatusCode::kFailedPrecondition,
                   "no gradients wait for an update: tsr_trainer_forward_backward comes first");
-  const auto begin = std::chrono::steady_clock::now();
   info.loss = accumulated_loss_;
   const double offset = std::isfinite(info.loss) ? 0 : std::numeric_limits<double>::quiet_NaN();
   TSR_RETURN_IF_ERROR(running_->feed_scalar(kUpdateEntry, "norm_offset", offset));
@@ -257,7 +258,7 @@ Result<StepInfo> Trainer::optimizer_step(const Options& options) {
                info.step, info.loss, info.grad_norm, parts));
   }
   ++step_;
-  info.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  info.seconds = std::exchange(parts_s_, 0);
   last_step_ = info;
   return info;
 }

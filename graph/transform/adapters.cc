@@ -66,6 +66,22 @@ const Node* up_of(const Graph& graph, TensorId added) {
   return node != nullptr && is_product(*node) ? node : nullptr;
 }
 
+// The first product of a low-rank pair, or null, and the factor on it. `second` is the pair's second product.
+struct FirstProduct {
+  const Node* node = nullptr;
+  double factor = 1;
+};
+FirstProduct first_of(const Graph& graph, const Node& second) {
+  TensorId low = second.inputs[0];
+  FirstProduct first;
+  if (const Node* scaled = producer_of(graph, low); scaled != nullptr && scaled->op->name == "scale") {
+    first.factor = attr_f64(scaled->attrs, "factor");
+    low = scaled->inputs[0];
+  }
+  first.node = base_of(graph, low);
+  return first;
+}
+
 // The parameter of a magnitude whose ratio is spread over all rows, or none.
 TensorId magnitude_of(const Graph& graph, TensorId everywhere) {
   const Node* spread = producer_of(graph, everywhere);
@@ -334,13 +350,8 @@ std::vector<Adapter> find_adapters(const Graph& forward) {
     const Node& base = *base_of(forward, node.inputs[0]);
     const Node& up = *up_of(forward, node.inputs[1]);
     Adapter it;
-    TensorId low = up.inputs[0];
-    if (const NodeId producer = forward.tensor(low).producer;
-        producer != kNoNode && forward.node(producer).op->name == "scale") {
-      it.factor = attr_f64(forward.node(producer).attrs, "factor");
-      low = forward.node(producer).inputs[0];
-    }
-    const Node* down = base_of(forward, low);
+    const auto [down, factor] = first_of(forward, up);
+    it.factor = factor;
     if (down == nullptr || is_look_up(*down) != is_look_up(base)) continue;
     const Tensor& a = forward.tensor(weight_of(*down));
     if (!is_adapter(a)) continue;
@@ -351,9 +362,17 @@ std::vector<Adapter> find_adapters(const Graph& forward) {
         drop != nullptr && is_adapter_dropout(*drop))
       it.dropout = attr_f64(drop->attrs, "p");
     if (const Node& added = *producer_of(forward, node.inputs[1]); added.op->name == "sub") {
-      it.b0 = forward.tensor(product_of(forward, added.inputs[1])->inputs[1]).name;
-      it.a0 = it.b0.substr(0, it.b0.size() - kB0.size()) + std::string(kA0);
-      if (!forward.find_tensor(it.a0)) continue;
+      // A start is what the pair was: the same shapes, operand and factor.
+      const Node& second = *product_of(forward, added.inputs[1]);
+      const FirstProduct first = first_of(forward, second);
+      if (first.node == nullptr || !is_product(*first.node) || it.is_table) continue;
+      const Tensor &a0 = forward.tensor(weight_of(*first.node)), &b0 = forward.tensor(second.inputs[1]);
+      const bool is_alike = a0.type == a.type && b0.type == forward.tensor(up.inputs[1]).type &&
+                            first.factor == factor && first.node->inputs[0] == base.inputs[0] &&
+                            attr_i64(first.node->attrs, "trans_w") == attr_i64(base.attrs, "trans_w") &&
+                            attr_i64(second.attrs, "trans_w") == attr_i64(up.attrs, "trans_w");
+      if (!is_alike || !is_adapter(a0) || !is_adapter(b0)) continue;
+      it.a0 = a0.name, it.b0 = b0.name;
     }
     it.b = forward.tensor(up.inputs[1]).name;
     if (up.inputs.size() > 2) {

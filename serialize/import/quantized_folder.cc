@@ -1,6 +1,7 @@
 #include "serialize/import/quantized_folder.h"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -94,6 +95,10 @@ Result<std::string> decode_quantized_tensors(const FolderQuantization& quantizat
       break;
     }
   }
+  std::set<std::string> names;
+  for (const DecodedWeight& weight : weights)
+    if (!names.insert(weight.name).second)
+      return Status(StatusCode::kCorrupt, format("tensor '{}' is there quantised twice", quote(weight.name)));
   std::vector<DecodedTensor> decoded;
   std::map<std::string, int64_t> types;
   int64_t offset = file.source->size();

@@ -23,12 +23,6 @@ bool is_header(const Json& line) {
   return found != line.end() && *found == kRunFormat;
 }
 
-// Step of a line; -1: it has none.
-int64_t step_of(const Json& line) {
-  const auto found = line.find("step");
-  return found != line.end() && found->is_number_integer() ? found->get<int64_t>() : -1;
-}
-
 // Bytes of the lines to keep, from the beginning; each line goes to `kept`.
 Result<int64_t> kept_bytes(int descriptor, const std::string& path, int64_t step,
                            const std::function<void(const Json&)>& kept) {
@@ -62,7 +56,7 @@ Result<int64_t> kept_bytes(int descriptor, const std::string& path, int64_t step
     const Result<Json> line = parse_json(std::string_view(buffer).substr(0, end), path, kMostLineBytes);
     if (number == 0 && (!line.ok() || !line->is_object() || !is_header(*line))) return foreign();
     if (!line.ok() || !line->is_object()) return done;
-    if (number > 0 && (step_of(*line) > step || line->value("kind", "") == "end")) return done;
+    if (number > 0 && (count_at(*line, "step") > step || text_at(*line, "kind") == "end")) return done;
     // A run from its beginning has a header of its own.
     if (number == 0 && step == 0) return 0;
     kept(*line);
@@ -73,6 +67,20 @@ Result<int64_t> kept_bytes(int descriptor, const std::string& path, int64_t step
 }
 
 }  // namespace
+
+std::string text_at(const Json& line, const char* key) {
+  const auto found = line.find(key);
+  return found != line.end() && found->is_string() ? found->get<std::string>() : std::string();
+}
+
+int64_t count_at(const Json& line, const char* key) {
+  constexpr int64_t kMost = int64_t{1} << 48;
+  const auto found = line.find(key);
+  if (found == line.end() || !found->is_number_integer()) return 0;
+  if (found->is_number_unsigned())
+    return static_cast<int64_t>(std::min<uint64_t>(found->get<uint64_t>(), kMost));
+  return std::clamp<int64_t>(found->get<int64_t>(), 0, kMost);
+}
 
 Status write_whole(int descriptor, std::string_view bytes, const std::string& path) {
   while (!bytes.empty()) {

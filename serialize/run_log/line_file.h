@@ -39,6 +39,11 @@ class LineFile {
   bool is_new_ = true;
 };
 
+// A text of a line; "" where the key is absent or no text.
+std::string text_at(const Json& line, const char* key);
+// A count of a line, from 0 to 2^48; 0 where the key is absent or no whole number.
+int64_t count_at(const Json& line, const char* key);
+
 // Value of "format" in the first line.
 inline constexpr std::string_view kRunFormat = "tessera-run";
 

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <charconv>
 
+#include "serialize/run_log/line_file.h"
+
 namespace tessera {
 
 namespace {
@@ -63,7 +65,7 @@ void RunSeries::add_step(const StepRecord& it) {
 }
 
 void RunSeries::add_line(const Json& line) {
-  const std::string kind = line.value("kind", "");
+  const std::string kind = text_at(line, "kind");
   if (kind == "sample") {
     samples_.push_back(line);
     if (samples_.size() > kMostSamples) samples_.erase(samples_.begin() + kMostSamples / 4);

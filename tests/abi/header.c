@@ -7,7 +7,7 @@ static int runtime, model, status;
 
 int uses_the_header(void);
 int uses_the_header(void) {
-  tsr_step step = {sizeof(tsr_step), 0, 0, 0, 0, 0};
+  tsr_step step = {sizeof(tsr_step), 0, 0, 0, 0, 0, 0, 0, 0, 0};
   tsr_status* error = tsr_version_check(TSR_VERSION);
   const int result = error != NULL || step.step != 0 || tsr_status_code(NULL) != TSR_OK;
   tsr_status_free(error);

@@ -48,7 +48,7 @@ TEST_CASE("the richest method that fits is chosen, with the bytes that its train
   const int64_t full = number_after(part_of(report, "full"), "\"bytes\":["),
                 lora = number_after(part_of(report, "lora"), "\"bytes\":["),
                 eight = number_after(part_of(report, "qlora:q8_0"), "\"bytes\":["),
-                four = number_after(part_of(report, "qlora:q4_0"), "\"bytes\":[");
+                four = number_after(part_of(report, "qlora:nf4"), "\"bytes\":[");
   CHECK(full > lora);
   CHECK(lora > eight);
   CHECK(eight > four);

@@ -30,7 +30,8 @@ struct Parted {
   std::vector<int32_t> tokens, labels;
 
   struct Settings {
-    const char *devices = "cpu:1", *parallel = "", *model = kLlama, *precision = "f32", *weights = "model";
+    const char *devices = "cpu:1", *parallel = "", *model = kLlama, *precision = "f32", *weights = "model",
+               *trained = nullptr;
     bool adapters = false;
   };
   explicit Parted(const Settings& settings) : model(described(settings.model)) {
@@ -39,19 +40,18 @@ struct Parted {
       ok(tsr_model_add_adapters(model.get(), options({{"rank", 4}}).get(), &adapted));
       model.reset(adapted);
     }
+    const Options chosen = options({{"devices", std::string(settings.devices)},
+                                    {"parallel", std::string(settings.parallel)},
+                                    {"precision", std::string(settings.precision)},
+                                    {"weights", std::string(settings.weights)},
+                                    {"batch", kRows},
+                                    {"seq", kTrainedTokens},
+                                    {"lr", 0.02},
+                                    {"warmup", 0},
+                                    {"losses", std::string("cross_entropy")}});
+    if (settings.trained != nullptr) ok(tsr_options_set_str(chosen.get(), "trained", settings.trained));
     tsr_trainer* made = nullptr;
-    ok(tsr_trainer_new(rt.get(), model.get(), nullptr,
-                       options({{"devices", std::string(settings.devices)},
-                                {"parallel", std::string(settings.parallel)},
-                                {"precision", std::string(settings.precision)},
-                                {"weights", std::string(settings.weights)},
-                                {"batch", kRows},
-                                {"seq", kTrainedTokens},
-                                {"lr", 0.02},
-                                {"warmup", 0},
-                                {"losses", std::string("cross_entropy")}})
-                           .get(),
-                       &made));
+    ok(tsr_trainer_new(rt.get(), model.get(), nullptr, chosen.get(), &made));
     trainer.reset(made);
     const auto drawn = noise(static_cast<size_t>(kRows * kTrainedTokens), 3);
     for (const float value : drawn) tokens.push_back(static_cast<int32_t>((value + 1) * 31.9f));
@@ -139,6 +139,7 @@ TEST_CASE("an engine on a trainer has its log probabilities, before and after up
            {.precision = "bf16"},
            {.precision = "bf16", .weights = "bf16"},
            {.adapters = true},
+           {.weights = "bf16", .trained = "block.1.*"},
            {.model = kTiedGpt},
            {.devices = "cpu:2", .parallel = "tp=2"},
            {.devices = "cpu:2", .parallel = "pp=2"},

@@ -114,7 +114,7 @@ assert evaluation["eval_loss"] == result["eval_loss"] and evaluation["step"] == 
 values = scalars(EVENTS)
 as_f32 = {line["step"]: struct.unpack("<f", struct.pack("<f", line["loss"]))[0] for line in steps}
 assert values["train/loss"] == as_f32, "events and lines have other losses"
-assert set(values) == {"train/loss", "train/lr", "train/grad_norm", "train/seconds", "train/tokens_per_second", "eval/loss", "eval/perplexity"}
+assert set(values) == {"train/loss", "train/lr", "train/grad_norm", "train/seconds", "train/tokens_per_second", "eval/loss", "eval/perplexity", "eval/accuracy"}
 shown = page()
 assert shown["state"] == "finished" and shown["series"]["steps"]["step"] == list(range(1, LAST + 1))
 assert shown["devices"] and all(d["arena_bytes"]["predicted"] == d["arena_bytes"]["measured"] for d in shown["devices"])

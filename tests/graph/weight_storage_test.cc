@@ -95,7 +95,7 @@ TEST_CASE("matrices_and_tables_are_kept_in_the_type_that_is_asked_for_or_one_tha
   for (const Node& node : nf4.nodes())  // codes of nf4 stand for no integers
     if (node.op->name == "quantized_matmul")
       CHECK(attr_string(node.attrs, "activations") ==
-            (nf4.type(node.inputs[1]).dtype == DType::kNF4 ? "f32" : "q8"));
+            (has_integer_codes(nf4.type(node.inputs[1]).dtype) ? "q8" : "f32"));
   const Graph f16 = ok(with_stored_weights(graph, kept_in(DType::kF16)));
   CHECK(type_of(f16, "odd") == "f16[5, 48]");
   CHECK(type_of(f16, "table") == "f16[7, 64]");
