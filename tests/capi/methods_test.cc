@@ -81,7 +81,7 @@ TEST_CASE("the richest method that fits is chosen, with the bytes that its train
   const Error nothing = planned(runtime, model, dataset, {{"batch", 1}, {"memory_limit", int64_t{20000}}});
   CHECK(nothing.code == TSR_OUT_OF_MEMORY);
   CHECK_MESSAGE(
-      nothing.message.find("no method fits the memory limit; the nearest is qlora:q4_0") != std::string::npos,
+      nothing.message.find("no method fits the memory limit; the nearest is qlora:nf4") != std::string::npos,
       nothing.message);
 }
 

@@ -32,8 +32,8 @@ else
 fi
 python3 "$here/parity.py" "$tessera" "$work/s.tsr" "$text"
 python3 "$here/resume.py" "$tessera" "$work/s.tsr" "$text" "$work"
-python3 "$here/../limits/kills.py" "$build" 3 --keep
-python3 "$here/runs.py" "$tessera" "$work/s.tsr" "$text" "$work"
+python3 "$here/../limits/kills.py" "$1" 3 --keep
+python3 "$here/runs.py" "$tessera" "$text" "$work"
 python3 "$here/run_files.py" "$tessera" "$work/s.tsr" "$text" "$work"
 python3 "$here/bench.py" "$tessera"
 python3 "$here/score.py" "$tessera" "$work/s.tsr" "$text" "$work"

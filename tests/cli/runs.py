@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""runs.py TESSERA MODEL TEXT FOLDER: evaluations while training, the newest and the best checkpoints, early stopping, adapters as
+"""runs.py TESSERA TEXT FOLDER: evaluations while training, the newest and the best checkpoints, early stopping, adapters as
 PEFT's folder, disks that are full, pauses, folders in use, and options that contradict each other."""
 import json
 import os
@@ -8,9 +8,12 @@ import subprocess
 import sys
 import time
 
-tessera, model, text, top = sys.argv[1:5]
+tessera, text, top = sys.argv[1:4]
 folder = f"{top}/runs"
 os.mkdir(folder)
+model = f"{folder}/new.tsr"
+subprocess.run([tessera, "new", "llama:L=2,C=64,H=8,KV=4,F=172,V=256,T=256,tied=1", "--seed", "1", "--tokenizer", "bytes", "-o", model], check=True,
+               capture_output=True)
 with open(text, "rb") as file, open(f"{folder}/text.txt", "wb") as short:
     short.write(file.read(12000))
 text = f"{folder}/text.txt"
