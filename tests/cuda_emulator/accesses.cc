@@ -52,7 +52,7 @@ struct State {
   std::vector<Moment> moments;  // of this block, from of_block on
   Pages shared;
   struct Known {
-    uintptr_t page = 0;
+    uintptr_t key = 0;  // of the page, and whether it is shared memory
     Page* at = nullptr;
   };
   Known lately[64];
@@ -105,9 +105,11 @@ Range thread_locals() {
 
 Page* page_of(State& state, uintptr_t at, bool is_shared) {
   const uintptr_t page = at / kPage;
-  State::Known& known = state.lately[page % std::size(state.lately)];
-  if (known.page == page) return known.at;
-  known.page = page;
+  // Shared memory is a thread's own variables, which may share a page with the heap.
+  const uintptr_t key = 2 * page + (is_shared ? 1 : 0);
+  State::Known& known = state.lately[key % std::size(state.lately)];
+  if (known.key == key) return known.at;
+  known.key = key;
   Pages& pages = is_shared ? state.shared : device_pages();
   const auto [found, is_new] = pages.try_emplace(page);
   if (is_new && (is_shared || is_device_memory(reinterpret_cast<const void*>(at))))
