@@ -112,7 +112,7 @@ class Training(unittest.TestCase):
 
     def test_preferences(self):
         rows = "\n".join('{"prompt": "ab%d", "chosen": "cde", "rejected": "f%d"}' % (i, i) for i in range(6))
-        data = tessera.Dataset(rows, self.model.tokenizer, kind="preference", seq=16, eval_fraction=0.3)
+        data = tessera.Dataset.from_text(rows, self.model.tokenizer, kind="preference", seq=16, eval_fraction=0.3)
         shares = []
         with tessera.Trainer(self.model, data, progress=shares.append, loss="dpo", batch=2, lr=1e-2, warmup=0,
                              devices="cpu:2", parallel="dp=2") as trainer:
