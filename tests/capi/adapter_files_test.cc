@@ -6,6 +6,7 @@
 #include <map>
 
 #include "tests/capi/c_api.h"
+#include "tests/capi/parameter_values.h"
 #include "tests/capi/small_training.h"
 #include "tests/serialize/safetensors_writer.h"
 
@@ -17,23 +18,6 @@ namespace {
 constexpr const char* kLlama =
     "llama:L=2,C=8,H=2,KV=1,F=12,V=16,T=8";  // rotates (2i, 2i + 1); the files (i, i + R/2)
 constexpr const char* kPhi3 = "phi3:L=1,C=8,H=2,KV=1,F=12,V=16,T=8,rope_half";
-
-using Values = std::map<std::string, std::vector<float>>;
-
-Values values(const Model& model) {
-  size_t count = 0;
-  ok(tsr_model_parameter_count(model.get(), &count));
-  Values all;
-  for (size_t i = 0; i < count; ++i) {
-    const std::string name = short_text([&](char* buffer, size_t capacity, size_t* size) {
-      return tsr_model_parameter_name(model.get(), i, buffer, capacity, size);
-    });
-    tsr_tensor* value = nullptr;
-    ok(tsr_model_read(model.get(), name.c_str(), &value));
-    all[name] = floats(Tensor(value).get());
-  }
-  return all;
-}
 
 Model merged(const Model& model) {
   tsr_model* made = nullptr;
@@ -136,7 +120,7 @@ Model with_adapters(const Model& base, std::initializer_list<Setting> settings) 
 // Adapters as if they had trained.
 void fill(const Model& model) {
   int seed = 0;
-  for (const auto& [name, value] : values(model))
+  for (const auto& [name, value] : values_of(model))
     if (name.find(".lora_") != std::string::npos) {
       tsr_tensor* old = nullptr;
       ok(tsr_model_read(model.get(), name.c_str(), &old));
@@ -155,9 +139,9 @@ bool has(const std::string& text, const char* part) { return text.find(part) != 
 TEST_CASE(
     "an adapter of PEFT adds alpha / rank times its product, with rows in the order of the model's heads") {
   const Model base = described(kLlama);
-  const Values before = values(base);
+  const Values before = values_of(base);
   Folder folder;
-  const Values after = values(merged(folder.queries().loaded(base)));
+  const Values after = values_of(merged(folder.queries().loaded(base)));
   std::vector<double> theirs = product(numbers(16, 2), numbers(16, 1), 2, 1.5), added;
   for (const size_t head : {0, 1})
     for (const size_t row : {0, 2, 1, 3})
@@ -175,7 +159,7 @@ TEST_CASE(
 
 TEST_CASE("patterns, roots of ranks and expressions choose as PEFT does") {
   const Model base = described(kLlama);
-  const Values before = values(base);
+  const Values before = values_of(base);
   Folder folder;
   folder.config =
       R"("r":2,"lora_alpha":4,"use_rslora":true,"target_modules":"model\\.layers\\.(?P<n>\\d)\\.mlp\\.(up|down)_proj",
@@ -186,7 +170,7 @@ TEST_CASE("patterns, roots of ranks and expressions choose as PEFT does") {
       .matrix("model.layers.1.mlp.down_proj.lora_B.weight", 8, 3, 4)
       .matrix("model.layers.1.mlp.up_proj.lora_A.weight", 2, 8, 5)
       .matrix("model.layers.1.mlp.up_proj.lora_B.weight", 12, 2, 6);
-  const Values after = values(merged(folder.loaded(base)));
+  const Values after = values_of(merged(folder.loaded(base)));
   const auto off = [&](const char* name, int b, int a, size_t rank, size_t rows, size_t columns,
                        double factor) {
     return largest_difference(after.at(name), before.at(name),
@@ -199,14 +183,14 @@ TEST_CASE("patterns, roots of ranks and expressions choose as PEFT does") {
 
 TEST_CASE("parts of a fused tensor share the first matrix, and the second is cut by rows") {
   const Model base = described(kPhi3);
-  const Values before = values(base);
+  const Values before = values_of(base);
   Folder folder;
   folder.config = R"("r":2,"lora_alpha":2,"target_modules":["qkv_proj"])";
   folder.matrix("model.layers.0.self_attn.qkv_proj.lora_A.weight", 2, 8, 1)
       .matrix("model.layers.0.self_attn.qkv_proj.lora_B.weight", 16, 2, 2);
   const Model model = folder.loaded(base);
-  CHECK(values(model).size() == before.size() + 4);  // one a, three b
-  const Values after = values(merged(model));
+  CHECK(values_of(model).size() == before.size() + 4);  // one a, three b
+  const Values after = values_of(merged(model));
   const std::vector<double> added = product(numbers(32, 2), numbers(16, 1), 2, 1);
   const auto part = [&](size_t first, size_t rows) { return std::span(added).subspan(first * 8, rows * 8); };
   CHECK(largest_difference(after.at("block.0.q"), before.at("block.0.q"), part(0, 8)) < 1e-6);
@@ -240,7 +224,7 @@ TEST_CASE("adapters that were made here come back from PEFT's form as they were"
     tsr_model* made = nullptr;
     ok(tsr_model_load_adapters(base.get(), path.c_str(), nullptr, &made));
     const Model again(made);
-    CHECK(values(again) == values(model));
+    CHECK(values_of(again) == values_of(model));
     const auto graph = [](const Model& it) {
       tsr_graph* found = nullptr;
       ok(tsr_model_graph(it.get(), &found));
@@ -258,7 +242,7 @@ TEST_CASE("magnitudes go to PEFT's form and back, and merge to weights of their 
     CAPTURE(description);
     const Model base = described(description);
     const Model model = with_adapters(base, {{"rank", 2}, {"alpha", 3.0}, {"dora", 1}});
-    const Values untouched = values(merged(model)), before = values(base);
+    const Values untouched = values_of(merged(model)), before = values_of(base);
     for (const auto& [name, value] : before)  // magnitudes begin as the norms, and B as zero
       CHECK(largest_difference(untouched.at(name), value, std::vector<double>(value.size())) < 1e-6);
     fill(model);
@@ -269,12 +253,12 @@ TEST_CASE("magnitudes go to PEFT's form and back, and merge to weights of their 
     tsr_model* made = nullptr;
     ok(tsr_model_load_adapters(base.get(), path.c_str(), nullptr, &made));
     const Model again(made);
-    const Values once = values(merged(model)), twice = values(merged(again));
+    const Values once = values_of(merged(model)), twice = values_of(merged(again));
     for (const auto& [name, value] : once)
       CHECK(largest_difference(twice.at(name), value, std::vector<double>(value.size())) < 1e-5);
     // Each row of a merged weight has the length of its magnitude.
     const std::string weight = once.contains("block.0.o") ? "block.0.o" : "block.0.o.weight";
-    const std::vector<float> magnitudes = values(model).at("block.0.o.lora_magnitude");
+    const std::vector<float> magnitudes = values_of(model).at("block.0.o.lora_magnitude");
     for (size_t row = 0; row < 8; ++row) {
       double squares = 0;
       for (size_t i = 0; i < 8; ++i) {
@@ -310,7 +294,7 @@ TEST_CASE("adapters stand beside weights as they are stored, magnitudes too") {
   const std::string adapted = scratch / "adapted.tsr";
   ok(tsr_model_save(model.get(), adapted.c_str(), nullptr));
   ok(tsr_model_load(adapted.c_str(), &loaded));
-  const Values once = values(merged(model)), twice = values(merged(Model(loaded)));
+  const Values once = values_of(merged(model)), twice = values_of(merged(Model(loaded)));
   CHECK(once.at("block.0.down") == twice.at("block.0.down"));
 }
 
@@ -320,14 +304,14 @@ TEST_CASE("a merged export is the export of the merged model, from memory and fr
       with_adapters(described("llama:L=1,C=8,H=2,KV=1,F=12,V=16,T=8,rope_half"), {{"rank", 2}, {"dora", 1}});
   fill(model);
   ok(tsr_model_save(model.get(), (scratch / "adapted.tsr").c_str(), nullptr));
-  const Values wanted = values(merged(model));
+  const Values wanted = values_of(merged(model));
   const auto check = [&](tsr_export* made, const std::string& out) {
     const Handle<tsr_export, tsr_export_free> work(made);
     for (double done = 0; done < 1;) ok(tsr_export_step(work.get(), &done));
     ok(tsr_export_finish(work.get(), nullptr));
     tsr_model* again = nullptr;
     ok(tsr_model_load(out.c_str(), &again));
-    CHECK(values(Model(again)) == wanted);
+    CHECK(values_of(Model(again)) == wanted);
   };
   const Options chosen = options({{"merged", 1}});
   tsr_export* made = nullptr;
@@ -375,7 +359,7 @@ TEST_CASE("a GGUF adapter goes out and comes back, and one of another model is r
     Model again;
     const Error error = load(base, path, &again);
     REQUIRE_MESSAGE(error.code == TSR_OK, error.message);
-    const Values once = values(merged(model)), twice = values(merged(again));
+    const Values once = values_of(merged(model)), twice = values_of(merged(again));
     for (const auto& [name, value] : once) {
       CAPTURE(name);
       CHECK(largest_difference(twice.at(name), value, std::vector<double>(value.size())) < 1e-5);
@@ -403,7 +387,7 @@ TEST_CASE("parts of a fused tensor with matrices of their own become one adapter
   exported(model, scratch / "adapter");
   tsr_model* made = nullptr;
   ok(tsr_model_load_adapters(base.get(), (scratch / "adapter").c_str(), nullptr, &made));
-  const Values once = values(merged(model)), twice = values(merged(Model(made)));
+  const Values once = values_of(merged(model)), twice = values_of(merged(Model(made)));
   for (const auto& [name, value] : once) {
     CAPTURE(name);
     CHECK(largest_difference(twice.at(name), value, std::vector<double>(value.size())) < 1e-6);
@@ -412,13 +396,13 @@ TEST_CASE("parts of a fused tensor with matrices of their own become one adapter
 
 TEST_CASE("a saved head or table parts the two where they were one") {
   const Model base = described("llama:L=1,C=8,H=2,F=12,V=16,T=8,tied,rope_half");
-  const Values before = values(base);
+  const Values before = values_of(base);
   Folder folder;
   folder.config = R"("r":2,"target_modules":["v_proj"],"modules_to_save":["lm_head"])";
   folder.matrix("model.layers.0.self_attn.v_proj.lora_A.weight", 2, 8, 1)
       .matrix("model.layers.0.self_attn.v_proj.lora_B.weight", 8, 2, 2)
       .matrix("lm_head.weight", 16, 8, 3);
-  const Values after = values(folder.loaded(base));
+  const Values after = values_of(folder.loaded(base));
   CHECK(after.at("output") == numbers(128, 3));
   CHECK(after.at("token_embedding") == before.at("token_embedding"));
 
@@ -426,7 +410,7 @@ TEST_CASE("a saved head or table parts the two where they were one") {
   table.config = R"("r":2,"lora_alpha":2,"target_modules":["embed_tokens"])";
   table.matrix("model.embed_tokens.lora_embedding_A", 2, 16, 1)
       .matrix("model.embed_tokens.lora_embedding_B", 8, 2, 2);
-  const Values looked_up = values(merged(table.loaded(base)));
+  const Values looked_up = values_of(merged(table.loaded(base)));
   CHECK(looked_up.at("output") == before.at("token_embedding"));
   std::vector<double> added = product(numbers(16, 2), numbers(32, 1), 2, 1), turned(added.size());
   for (size_t c = 0; c < 8; ++c)

@@ -5,6 +5,7 @@
 #include <map>
 
 #include "tests/capi/c_api.h"
+#include "tests/capi/parameter_values.h"
 #include "tests/capi/small_training.h"
 #include "tests/serialize/safetensors_writer.h"
 
@@ -27,25 +28,10 @@ Error refusal(const Model& model, std::initializer_list<Setting> settings) {
   return error;
 }
 
-std::map<std::string, std::vector<float>> all_values(const Model& model) {
-  size_t count = 0;
-  ok(tsr_model_parameter_count(model.get(), &count));
-  std::map<std::string, std::vector<float>> all;
-  for (size_t i = 0; i < count; ++i) {
-    const std::string name = short_text([&](char* buffer, size_t capacity, size_t* size) {
-      return tsr_model_parameter_name(model.get(), i, buffer, capacity, size);
-    });
-    tsr_tensor* value = nullptr;
-    ok(tsr_model_read(model.get(), name.c_str(), &value));
-    all[name] = floats(Tensor(value).get());
-  }
-  return all;
-}
-
 // Names of the weights with adapters, without the common beginning and end.
 std::string adapted_names(const Model& model) {
   std::string names;
-  for (const auto& [name, value] : all_values(model))
+  for (const auto& [name, value] : values_of(model))
     if (name.ends_with(".lora_b")) names += (names.empty() ? "" : " ") + name.substr(0, name.size() - 7);
   return names;
 }
@@ -153,7 +139,7 @@ TEST_CASE(
     ok(tsr_trainer_store(trainer.get(), model.get()));
     const double last = evaluated_alone(runtime, model, dataset);
     CHECK(last < first - 0.02);
-    const auto values = all_values(model), before = all_values(adapted(base, options_of_start));
+    const auto values = values_of(model), before = values_of(adapted(base, options_of_start));
     CHECK(values.at("block.1.q.lora_a0") == before.at("block.1.q.lora_a"));
     CHECK(values.at("block.1.q.lora_b0") == before.at("block.1.q.lora_b"));
     CHECK(values.at("block.1.q.lora_a") != before.at("block.1.q.lora_a"));
@@ -223,11 +209,11 @@ TEST_CASE(
   Model model;
   REQUIRE(load("pissa", &model).code == TSR_OK);
   CHECK(load("pissa_niter_4", nullptr).code == TSR_UNSUPPORTED);
-  const auto start = all_values(adapted(
+  const auto start = values_of(adapted(
       base, {{"rank", 2}, {"alpha", 3.0}, {"on", std::string("q_proj")}, {"init", std::string("pissa")}}));
   tsr_model* made = nullptr;
   ok(tsr_model_merge_adapters(model.get(), &made));
-  const auto merged = all_values(Model(made)), before = all_values(base);
+  const auto merged = values_of(Model(made)), before = values_of(base);
   for (size_t n = 0; n < 8; ++n)
     for (size_t k = 0; k < 8; ++k) {
       auto wanted = static_cast<double>(before.at("block.0.q")[n * 8 + k]);
@@ -289,7 +275,7 @@ TEST_CASE("parameters that are chosen train, and no others") {
   const Runtime runtime = capi_test::runtime();
   const Dataset dataset = bytes_dataset();
   const Model model = described(kSmall);
-  const auto before = all_values(model);
+  const auto before = values_of(model);
   const Trainer trainer = trainer_of(runtime, model, dataset,
                                      {{"trained", std::string("block.2.*,final_norm")},
                                       {"frozen", std::string("block.2.q")},
@@ -297,7 +283,7 @@ TEST_CASE("parameters that are chosen train, and no others") {
                                       {"warmup", 0}});
   one_step(trainer);
   ok(tsr_trainer_store(trainer.get(), model.get()));
-  for (const auto& [name, value] : all_values(model)) {
+  for (const auto& [name, value] : values_of(model)) {
     CAPTURE(name);
     const bool trains = (name.starts_with("block.2.") || name == "final_norm") && name != "block.2.q";
     CHECK((value != before.at(name)) == trains);

@@ -6,6 +6,7 @@
 #include <map>
 
 #include "tests/capi/c_api.h"
+#include "tests/capi/parameter_values.h"
 #include "tests/capi/small_training.h"
 #include "tests/number_after.h"
 
@@ -25,21 +26,6 @@ Model merged(const Model& model) {
   return Model(made);
 }
 
-std::map<std::string, std::vector<float>> values(const Model& model) {
-  size_t count = 0;
-  ok(tsr_model_parameter_count(model.get(), &count));
-  std::map<std::string, std::vector<float>> all;
-  for (size_t i = 0; i < count; ++i) {
-    const std::string name = short_text([&](char* buffer, size_t capacity, size_t* size) {
-      return tsr_model_parameter_name(model.get(), i, buffer, capacity, size);
-    });
-    tsr_tensor* value = nullptr;
-    ok(tsr_model_read(model.get(), name.c_str(), &value));
-    all[name] = floats(Tensor(value).get());
-  }
-  return all;
-}
-
 double evaluated(const Runtime& runtime, const Model& model, const Dataset& dataset) {
   tsr_trainer* made = nullptr;
   ok(tsr_trainer_new(runtime.get(), model.get(), dataset.get(), options({{"evaluate_only", 1}}).get(),
@@ -57,7 +43,7 @@ TEST_CASE(
   const Runtime runtime = capi_test::runtime();
   const Dataset dataset = repeated_text("the tiles of one mosaic lie side by side; ", 120, 16, 0.2);
   const Model base = described(kModel);
-  const auto before = values(base);
+  const auto before = values_of(base);
   const double first = evaluated(runtime, base, dataset);
   for (const char* parallel : {"dp=1", "dp=2,zero=3", "tp=2,sp", "pp=2,mb=2"}) {
     CAPTURE(parallel);
@@ -79,7 +65,7 @@ TEST_CASE(
     ok(tsr_trainer_store(trainer.get(), model.get()));
     const double last = evaluated(runtime, model, dataset);
     CHECK(last < first - 0.3);
-    const auto after = values(model);
+    const auto after = values_of(model);
     for (const auto& [name, value] : before) {
       CAPTURE(name);
       CHECK(std::memcmp(value.data(), after.at(name).data(), value.size() * sizeof(float)) == 0);
@@ -89,7 +75,7 @@ TEST_CASE(
     CHECK(std::ranges::any_of(b, [](float x) { return x != 0; }));
 
     const Model whole = merged(model);
-    const auto taken_in = values(whole);
+    const auto taken_in = values_of(whole);
     CHECK(taken_in.size() == before.size());
     CHECK(taken_in.at("block.0.q.weight") != before.at("block.0.q.weight"));
     CHECK(taken_in.at("token_embedding") == before.at("token_embedding"));
@@ -130,8 +116,8 @@ TEST_CASE(
     CHECK(last < first - 0.2);
     if (reference == 0) reference = last;
     CHECK(last == doctest::Approx(reference).epsilon(precision == std::string("f32") ? 1e-3 : 2e-2));
-    CHECK(values(model).at("block.0.q.lora_magnitude") !=
-          values(adapted(base, {{"rank", 4}, {"dora", 1}})).at("block.0.q.lora_magnitude"));
+    CHECK(values_of(model).at("block.0.q.lora_magnitude") !=
+          values_of(adapted(base, {{"rank", 4}, {"dora", 1}})).at("block.0.q.lora_magnitude"));
     CHECK(evaluated(runtime, merged(model), dataset) == doctest::Approx(last).epsilon(1e-5));
   }
 }
@@ -145,11 +131,11 @@ TEST_CASE("an adapted model is saved, loaded, and adapters stand only where they
   tsr_model* loaded = nullptr;
   ok(tsr_model_load(path.c_str(), &loaded));
   const Model again(loaded);
-  const auto all = values(again);
-  CHECK(all == values(model));
+  const auto all = values_of(again);
+  CHECK(all == values_of(model));
   CHECK(std::ranges::count_if(all, [](const auto& it) { return it.first.ends_with(".lora_a"); }) == 3);
   CHECK(all.contains("block.1.v.lora_b"));
-  CHECK(values(merged(again)) == values(base));  // still zero
+  CHECK(values_of(merged(again)) == values_of(base));  // still zero
 
   tsr_model* made = nullptr;
   const Error unknown = take(tsr_model_add_adapters(base.get(), options({{"on", "block.*.w"}}).get(), &made));

@@ -13,6 +13,7 @@
 #include "graph/base/text.h"
 #include "serialize/import/bitsandbytes_weights.h"
 #include "serialize/import/safetensors.h"
+#include "tests/serialize/foreign_values.h"
 #include "tests/serialize/safetensors_writer.h"
 
 namespace tessera {
@@ -93,18 +94,6 @@ Result<std::string> decode(ForeignFile& file) {
   return decode_quantized_tensors(quantization, file);
 }
 
-std::vector<float> read_values(const ForeignFile& file, const std::string& name, DType dtype) {
-  const auto found = file.tensors.find(name);
-  REQUIRE(found != file.tensors.end());
-  REQUIRE(found->second.dtype == dtype);
-  std::vector<std::byte> stored(static_cast<size_t>(found->second.bytes));
-  const Status status = file.source->read_at(found->second.offset, stored);
-  REQUIRE_MESSAGE(status.ok(), status.to_string());
-  std::vector<float> values(static_cast<size_t>(found->second.shape.elements()));
-  decode_blocks(dtype, stored.data(), values.data(), std::ssize(values));
-  return values;
-}
-
 void check_refused(const SavedMatrix& matrix, std::string_view words) {
   ForeignFile file = opened(matrix.file());
   const Status status = decode(file).status();
@@ -126,7 +115,7 @@ TEST_CASE("nf4_of_bitsandbytes_is_nf4_with_the_same_numbers_its_scales_expanded"
       CHECK(*became == "weights: 1 as nf4");
       CHECK(file.tensors.size() == 1);
       CHECK(file.tensors.at("x.weight").shape == Shape{matrix.N, matrix.K});
-      const std::vector<float> values = read_values(file, "x.weight", DType::kNF4);
+      const std::vector<float> values = values_of(file, "x.weight", DType::kNF4);
       for (int64_t i = 0; i < matrix.N * matrix.K; ++i)
         CHECK(values[static_cast<size_t>(i)] == kNf4Values[matrix.code(i)] * matrix.scale(i / block));
     }
@@ -137,7 +126,7 @@ TEST_CASE("matrices_of_many_chunks_are_read_whole") {
   matrix.N = 1100, matrix.K = 2048, matrix.nested = true, matrix.nested_block = matrix.stated_nested_block = 256;
   ForeignFile file = opened(matrix.file());
   REQUIRE(decode(file).ok());
-  const std::vector<float> values = read_values(file, "x.weight", DType::kNF4);
+  const std::vector<float> values = values_of(file, "x.weight", DType::kNF4);
   int64_t wrong = 0;
   for (int64_t i = 0; i < matrix.N * matrix.K; ++i)
     wrong += values[static_cast<size_t>(i)] == kNf4Values[matrix.code(i)] * matrix.scale(i / 64) ? 0 : 1;
@@ -155,7 +144,7 @@ TEST_CASE("fp4_of_bitsandbytes_is_rounded_to_the_type_of_its_state_whatever_its_
     ForeignFile file = opened(matrix.file());
     const auto became = decode(file);
     REQUIRE_MESSAGE(became.ok(), became.status().to_string());
-    const std::vector<float> values = read_values(file, "x.weight", dtype);
+    const std::vector<float> values = values_of(file, "x.weight", dtype);
     for (int64_t i = 0; i < matrix.N * matrix.K; ++i) {
       const float exact = matrix.map[matrix.code(i)] * matrix.scale(i / matrix.block);
       const float wanted = dtype == DType::kF32   ? exact
@@ -181,7 +170,7 @@ TEST_CASE("codes_of_8_bits_are_multiplied_by_the_scale_of_their_row") {
   const auto became = decode(file);
   REQUIRE_MESSAGE(became.ok(), became.status().to_string());
   CHECK(file.tensors.size() == 1);
-  const std::vector<float> values = read_values(file, "u.weight", DType::kF32);
+  const std::vector<float> values = values_of(file, "u.weight", DType::kF32);
   for (size_t i = 0; i < values.size(); ++i) {
     const float scaled = static_cast<float>(codes[i]) * scales[i / 5];
     CHECK(values[i] == scaled * 7.874015718698502e-3f);

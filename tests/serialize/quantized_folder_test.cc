@@ -13,6 +13,7 @@
 #include "graph/base/fp8.h"
 #include "graph/base/half.h"
 #include "serialize/import/safetensors.h"
+#include "tests/serialize/foreign_values.h"
 #include "tests/serialize/safetensors_writer.h"
 
 namespace tessera {
@@ -47,19 +48,6 @@ FolderQuantization quantization(std::string_view text) {
   const auto found = read_folder_quantization(*json);
   REQUIRE_MESSAGE(found.ok(), found.status().to_string());
   return *found;
-}
-
-// The tensor's values, and its type.
-std::vector<float> values_of(const ForeignFile& file, const std::string& name, DType dtype) {
-  const auto found = file.tensors.find(name);
-  REQUIRE(found != file.tensors.end());
-  CHECK(found->second.dtype == dtype);
-  std::vector<std::byte> stored(static_cast<size_t>(found->second.bytes));
-  const Status status = file.source->read_at(found->second.offset, stored);
-  REQUIRE_MESSAGE(status.ok(), status.to_string());
-  std::vector<float> values(static_cast<size_t>(found->second.shape.elements()));
-  decode_blocks(dtype, stored.data(), values.data(), std::ssize(values));
-  return values;
 }
 
 constexpr std::string_view kGptq = R"({"quant_method":"gptq","bits":4,"group_size":32})";
