@@ -33,7 +33,7 @@ RunSamples::RunSamples(const SampleOptions& options, const Trainer& trainer) : t
     throw Error(TSR_INVALID_ARGUMENT, "--sample-tokens is " + std::to_string(tokens_) + ", wanted 1 or more");
   constexpr int64_t kAtOnce = 8;
   engine_ = engine_on(trainer, std::min(kAtOnce, static_cast<int64_t>(prompts_.size())), tokens_);
-  // What cannot be submitted is told now, not after the first steps.
+  // A prompt that cannot be submitted fails now, not after the first steps.
   for (const Prompt& prompt : prompts_) tsr_engine_cancel(engine_.get(), submit(prompt));
   for (size_t left = prompts_.size(); left > 0;) {
     tsr_event event{};

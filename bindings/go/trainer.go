@@ -72,7 +72,7 @@ type Step struct {
 	GradNorm float64
 	LR       float64
 	Seconds  float64
-	// Of a preference loss (header: tsr_step); else 0.
+	// Rewards of a preference loss (header: tsr_step); 0 with another loss.
 	ChosenReward, RejectedReward, RewardMargin, RewardAccuracy float64
 }
 

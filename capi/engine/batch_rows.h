@@ -18,7 +18,7 @@ struct BatchRows {
 
   static BatchRows of(const Dataset& dataset, int64_t batch);
   DatasetRow row(int64_t row);
-  // Of the inputs that the entry has.
+  // Feeds the inputs that the entry has.
   Status feed(ProgramRunner& runner, std::string_view entry) const;
 };
 

@@ -54,8 +54,8 @@ class Dataset {
   virtual Status check_trainable() const { return {}; }
   // kInvalidArgument for data that the loss does not train on.
   virtual Status check_trainable(PreferenceLoss loss) const;
-  // Of data with single answers: whether the one of row `number` is wanted; and its prompt with the answer of a
-  // neighbour, the row before it in its group of `group` rows, of the first the group's last.
+  // Data with single answers say whether the answer of row `number` is wanted, and fill `row` with its prompt and a
+  // neighbour's answer: the row before it in its group of `group` rows; the first row takes the group's last.
   virtual bool is_wanted(int64_t) const { return true; }
   virtual Status fill_mismatched(int64_t number, int64_t group, const DatasetRow& row) const;
   virtual std::string cache_folder() const { return ""; }  // "": nothing is kept

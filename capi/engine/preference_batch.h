@@ -63,7 +63,7 @@ class PreferenceBatch {
   const std::vector<double> reference_;
   const int64_t seq_;
   BatchRows mismatched_;  // of kKto
-  // Of the batch fed last.
+  // The numbers of the batch that was fed last.
   std::vector<int64_t> numbers_;
   int64_t count_ = 0;
   double reference_point_ = 0;            // of kKto

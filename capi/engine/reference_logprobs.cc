@@ -79,7 +79,7 @@ Result<ReferenceModel> find_reference(const std::shared_ptr<SharedModel>& model,
   return reference;
 }
 
-// What a forward pass needs of the training's settings.
+// The training's settings, as far as a forward pass reads them.
 TrainerSettings forward_settings(const TrainerSettings& training) {
   TrainerSettings settings = training;
   settings.preference.reset();
@@ -100,7 +100,7 @@ void add_text(HashStream& hash, std::string_view text) {
   hash.add(std::as_bytes(std::span(text)));
 }
 
-// Of all that the numbers depend on: the model's function and values, the rows, and what is computed in.
+// The key of the numbers: the model's function and values, the rows, and what is computed in.
 Result<uint64_t> key_of(const ReferenceModel& reference, const Dataset& dataset,
                         const TrainerSettings& settings) {
   HashStream hash;

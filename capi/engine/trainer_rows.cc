@@ -80,7 +80,7 @@ Result<int64_t> Trainer::count_predicted() {
   return margins.type.dtype == DType::kF64 ? count(margins.as<double>()) : count(margins.as<float>());
 }
 
-// Of a preference loss those of its token loss.
+// A preference loss counts the labels of its token loss.
 Result<int64_t> Trainer::count_eval_labels(int64_t samples) {
   if (!preferences_) return dataset_->count_eval_labels(samples);
   int64_t labels = 0;

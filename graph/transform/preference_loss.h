@@ -44,8 +44,8 @@ struct PreferenceOptions {
 inline constexpr std::string_view kChosenLogprobs = "chosen_logprobs";
 inline constexpr std::string_view kRejectedLogprobs = "rejected_logprobs";
 
-// What c - r (of kKto c) is compared with, input "offset": the reference's C - R and what the loss adds to it, so that
-// kDpo's x is beta (c - r - offset). Of kKto C + z. 0 where a loss has no such input.
+// Value of the input "offset", from which c - r is measured: the reference's C - R and the loss's own term, so that x of
+// kDpo is beta (c - r - offset). kKto measures c from C + z. It is 0 where a loss has no such input.
 double offset_of(const PreferenceOptions& options, double reference);
 bool has_offset(PreferenceLoss loss);
 

@@ -80,7 +80,7 @@ class Primitives {
 
 double softplus(double x) { return std::max(x, 0.0) + std::log1p(std::exp(-std::abs(x))); }
 
-// What the formulas of docs/training.md read of a batch.
+// The numbers of a batch that the formulas of docs/training.md read.
 struct Answers {
   std::vector<double> sums, counts;  // [batch, answers]
 };

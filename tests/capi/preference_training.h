@@ -1,4 +1,4 @@
-// What tests of preference losses train: pairs, and single answers with a label, and a trainer of them.
+// Data of the tests of preference losses: pairs, single answers with a label, and a trainer of them.
 #pragma once
 
 #include <fstream>
