@@ -283,11 +283,8 @@ class Adapting {
       results = {active, sum};
     }
     graph.set_scope("");
-    for (size_t i = 0; i < node.outputs.size(); ++i) {
-      copy_.replace(node.outputs[i], results[i]);
-      const std::string& name = copy_.source().tensor(node.outputs[i]).name;
-      if (!name.starts_with('%')) TSR_RETURN_IF_ERROR(graph.rename(results[i], name));
-    }
+    for (size_t i = 0; i < node.outputs.size(); ++i)
+      TSR_RETURN_IF_ERROR(copy_.substitute(node.outputs[i], results[i]));
     return {};
   }
 
@@ -416,23 +413,18 @@ Result<Graph> without_adapters(const Graph& given) {
     const Node& node = forward.node(tensor.producer);
     const bool is_add_bias = node.op->name == "add_bias";
     if (const TensorId sum = scaled_sum_of(forward, node); sum != kNoTensor) {
-      copy.replace(id, copy.mapped(sum));
+      TSR_RETURN_IF_ERROR(copy.substitute(id, copy.mapped(sum)));
       scaled[i] = base_of(forward, producer_of(forward, sum)->inputs[0]);
-      if (!tensor.name.starts_with('%'))
-        TSR_RETURN_IF_ERROR(copy.graph().rename(copy.mapped(id), tensor.name));
     } else if (const Node* base = is_add_bias ? scaled[index(node.inputs[0])] : nullptr) {
       const std::vector<TensorId> inputs = {copy.mapped(base->inputs[0]), copy.mapped(base->inputs[1]),
                                             copy.mapped(node.inputs[1])};
       copy.graph().set_scope(base->scope);
       TSR_ASSIGN_OR_RETURN(const auto made, copy.graph().add_node("matmul", inputs, base->attrs));
       copy.graph().set_scope("");
-      copy.replace(id, made[0]);
-      if (!tensor.name.starts_with('%')) TSR_RETURN_IF_ERROR(copy.graph().rename(made[0], tensor.name));
+      TSR_RETURN_IF_ERROR(copy.substitute(id, made[0]));
       has_left_over = true;
     } else if (joins(forward, node)) {
-      copy.replace(id, copy.mapped(node.inputs[0]));
-      if (!tensor.name.starts_with('%'))
-        TSR_RETURN_IF_ERROR(copy.graph().rename(copy.mapped(id), tensor.name));
+      TSR_RETURN_IF_ERROR(copy.substitute(id, copy.mapped(node.inputs[0])));
     } else if (std::ranges::any_of(node.inputs, [&](TensorId input) { return gone[index(input)]; })) {
       for (const TensorId output : node.outputs) gone[index(output)] = true;
     } else {

@@ -91,7 +91,7 @@ class Fp8Copy {
     if (node.op->name == "cast" && wide_gradients_.contains(node.inputs[0])) {
       const TensorId now = copy_.mapped(node.inputs[0]);
       if (to_text(graph().type(now).dtype) == attr_string(node.attrs, "dtype"))
-        return take_place_of(node.outputs[0], now);
+        return copy_.substitute(node.outputs[0], now);
     }
     return copy_.copy_node(id);
   }
@@ -110,10 +110,10 @@ class Fp8Copy {
     const std::string& activation = attr_string(node.attrs, "activation");
     if (activation != "none") {
       TSR_ASSIGN_OR_RETURN(const TensorId active, graph().add(activation, {y}));
-      TSR_RETURN_IF_ERROR(take_place_of(node.outputs[0], active));
+      TSR_RETURN_IF_ERROR(copy_.substitute(node.outputs[0], active));
     }
     leave_scope_and_phase();
-    return take_place_of(node.outputs.back(), y);
+    return copy_.substitute(node.outputs.back(), y);
   }
 
   // dx = dy w
@@ -124,7 +124,7 @@ class Fp8Copy {
     set_scope_and_phase(node, node.phase, copy_.mapped_node(node.forward));
     TSR_ASSIGN_OR_RETURN(const TensorId dx, product(id, {dy.codes, w.codes, dy.scale, w.scale}));
     leave_scope_and_phase();
-    return take_place_of(node.outputs[0], dx);
+    return copy_.substitute(node.outputs[0], dx);
   }
 
   // dw = x^T dy, in f32 (f64). Mixed precision would round it and cast it back; here it is the parameter's
@@ -147,7 +147,7 @@ class Fp8Copy {
       TSR_ASSIGN_OR_RETURN(dw, graph().add("cast", {dw}, {{"dtype", to_text(was)}}));
     }
     leave_scope_and_phase();
-    return take_place_of(node.outputs[0], dw);
+    return copy_.substitute(node.outputs[0], dw);
   }
 
   bool only_casts_read(TensorId id) const {
@@ -205,12 +205,6 @@ class Fp8Copy {
     graph().set_scope("");
     graph().set_phase(Phase::kForward);
   }
-  Status take_place_of(TensorId old, TensorId now) {
-    copy_.replace(old, now);
-    const std::string& name = copy_.source().tensor(old).name;
-    return name.starts_with('%') ? Status() : graph().rename(now, name);
-  }
-
   GraphCopy copy_;
   const std::vector<bool> taken_;        // by node
   std::map<NodeId, Quantized> weights_;  // by forward node

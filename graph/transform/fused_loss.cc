@@ -100,8 +100,7 @@ Result<Graph> with_fused_loss(const Graph& forward_with_loss) {
                                                            copy.mapped(head.labels), copy.mapped(head.scale)},
                                                           {{"allow_tf32", head.allow_tf32}}));
       graph.set_scope("");
-      copy.replace(id, loss);
-      if (!tensor.name.starts_with('%')) TSR_RETURN_IF_ERROR(graph.rename(loss, tensor.name));
+      TSR_RETURN_IF_ERROR(copy.substitute(id, loss));
     } else if (tensor.output_index == 0) {
       TSR_RETURN_IF_ERROR(copy.copy_node(tensor.producer));
     }
@@ -215,14 +214,8 @@ class PairCopy {
     copy_.replace_node(pair.loss, both);
     copy_.replace_node(pair.gradient, both);
     for (size_t o = 0; o < results.size(); ++o)
-      TSR_RETURN_IF_ERROR(stand_for(gradient.outputs[o], results[o]));
-    return stand_for(loss.outputs[0], results[1]);
-  }
-
-  Status stand_for(TensorId old, TensorId now) {
-    copy_.replace(old, now);
-    const std::string& name = step_.tensor(old).name;
-    return name.starts_with('%') ? Status() : copy_.graph().rename(now, name);
+      TSR_RETURN_IF_ERROR(copy_.substitute(gradient.outputs[o], results[o]));
+    return copy_.substitute(loss.outputs[0], results[1]);
   }
 
   const Graph& step_;

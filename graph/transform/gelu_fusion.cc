@@ -74,8 +74,7 @@ Result<Graph> with_fused_gelu_gradients(const Graph& step) {
     const NodeId made{static_cast<uint32_t>(graph.nodes().size() - 1)};
     copy.replace_node(replaced, made);
     copy.replace_node(tensor.producer, made);
-    copy.replace(id, dpre);
-    if (!tensor.name.starts_with('%')) TSR_RETURN_IF_ERROR(graph.rename(dpre, tensor.name));
+    TSR_RETURN_IF_ERROR(copy.substitute(id, dpre));
   }
   TSR_RETURN_IF_ERROR(copy.copy_results());
   return std::move(graph);

@@ -34,12 +34,14 @@ Status GraphCopy::copy_node(NodeId old, std::vector<Attr> attrs) {
   graph_.set_scope("");
   graph_.set_phase(Phase::kForward);
   nodes_[index(old)] = NodeId{static_cast<uint32_t>(graph_.nodes().size() - 1)};
-  for (size_t i = 0; i < outputs.size(); ++i) {
-    replace(node.outputs[i], outputs[i]);
-    const std::string& name = source_.tensor(node.outputs[i]).name;
-    if (!name.starts_with('%')) TSR_RETURN_IF_ERROR(graph_.rename(outputs[i], name));
-  }
+  for (size_t i = 0; i < outputs.size(); ++i) TSR_RETURN_IF_ERROR(substitute(node.outputs[i], outputs[i]));
   return {};
+}
+
+Status GraphCopy::substitute(TensorId old, TensorId now) {
+  replace(old, now);
+  const std::string& name = source_.tensor(old).name;
+  return name.starts_with('%') ? Status() : graph_.rename(now, name);
 }
 
 Status GraphCopy::copy_results() {

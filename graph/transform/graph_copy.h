@@ -25,6 +25,8 @@ class GraphCopy {
   Status copy_node(NodeId old, std::vector<Attr> attrs);
   // Replaces `old` by `now` from here on.
   void replace(TensorId old, TensorId now) { tensors_[index(old)] = now; }
+  // The same, and `now` takes the name of `old` where that was given, not made up.
+  Status substitute(TensorId old, TensorId now);
   // Makes `now` the forward node of nodes copied later whose forward node is `old`.
   void replace_node(NodeId old, NodeId now) { nodes_[index(old)] = now; }
   NodeId mapped_node(NodeId old) const { return nodes_[index(old)]; }

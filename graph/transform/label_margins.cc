@@ -39,8 +39,7 @@ Result<Graph> with_phases(const Graph& evaluation, const Node& fused) {
       TSR_ASSIGN_OR_RETURN(const TensorId loss, graph.add("linear_cross_entropy_finish",
                                                           {x, w, labels, max, sums[0], picked, scale}));
       graph.set_scope("");
-      copy.replace(id, loss);
-      if (!tensor.name.starts_with('%')) TSR_RETURN_IF_ERROR(graph.rename(loss, tensor.name));
+      TSR_RETURN_IF_ERROR(copy.substitute(id, loss));
     } else if (tensor.output_index == 0) {
       TSR_RETURN_IF_ERROR(copy.copy_node(tensor.producer));
     }

@@ -115,11 +115,8 @@ class MixedCopy {
       TSR_ASSIGN_OR_RETURN(const std::vector<TensorId> outputs,
                            copy_.graph().add_node(node.op->name, inputs, node.attrs));
       copy_.graph().set_scope("");
-      for (size_t i = 0; i < outputs.size(); ++i) {
-        copy_.replace(node.outputs[i], outputs[i]);
-        const std::string& name = copy_.source().tensor(node.outputs[i]).name;
-        if (!name.starts_with('%')) TSR_RETURN_IF_ERROR(copy_.graph().rename(outputs[i], name));
-      }
+      for (size_t i = 0; i < outputs.size(); ++i)
+        TSR_RETURN_IF_ERROR(copy_.substitute(node.outputs[i], outputs[i]));
       return {};
     }
     return refused.with_context(format("'{}' in {}", node.op->name, to_text(compute_)));

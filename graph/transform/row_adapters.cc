@@ -88,11 +88,8 @@ Status RowAdapters::add_product(GraphCopy& copy, NodeId id, TensorId adapter) {
     results = {active, sum};
   }
   graph.set_scope("");
-  for (size_t i = 0; i < node.outputs.size(); ++i) {
-    copy.replace(node.outputs[i], results[i]);
-    const std::string& name = forward_.tensor(node.outputs[i]).name;
-    if (!name.starts_with('%')) TSR_RETURN_IF_ERROR(graph.rename(results[i], name));
-  }
+  for (size_t i = 0; i < node.outputs.size(); ++i)
+    TSR_RETURN_IF_ERROR(copy.substitute(node.outputs[i], results[i]));
   return {};
 }
 

@@ -59,8 +59,7 @@ Result<Graph> with_scaled_products(const Graph& graph, const ProductScales& scal
     TSR_ASSIGN_OR_RETURN(const TensorId result,
                          made.add("scale", {product[0]}, {{"factor", static_cast<double>(*factor)}}));
     made.set_scope("");
-    copy.replace(id, result);
-    if (!tensor.name.starts_with('%')) TSR_RETURN_IF_ERROR(made.rename(result, tensor.name));
+    TSR_RETURN_IF_ERROR(copy.substitute(id, result));
   }
   for (const auto& [name, factor] : scales)
     if (!scaled.contains(name))

@@ -298,11 +298,8 @@ class Storing {
   }
 
   Status replace_results(const Node& node, const std::vector<TensorId>& results) {
-    for (size_t i = 0; i < node.outputs.size(); ++i) {
-      copy_.replace(node.outputs[i], results[i]);
-      const std::string& name = copy_.source().tensor(node.outputs[i]).name;
-      if (!name.starts_with('%')) TSR_RETURN_IF_ERROR(copy_.graph().rename(results[i], name));
-    }
+    for (size_t i = 0; i < node.outputs.size(); ++i)
+      TSR_RETURN_IF_ERROR(copy_.substitute(node.outputs[i], results[i]));
     return {};
   }
 

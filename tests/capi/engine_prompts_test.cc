@@ -29,7 +29,7 @@ struct Layout {
 };
 constexpr Layout kLayouts[] = {{"cpu:1", ""}, {"cpu:2", "tp=2"}, {"cpu:2", "pp=2"}};
 
-Options options(const Settings& settings) {
+Options options_of(const Settings& settings) {
   Options made = capi_test::options({});
   for (const auto& [key, value] : settings) {
     if (const auto* integer = std::get_if<int64_t>(&value))
@@ -48,7 +48,7 @@ Model new_model(const char* description = "llama:L=2,C=48,H=6,KV=3,F=48,V=96,T=2
 
 Engine new_engine(const Runtime& rt, const Model& model, Settings settings) {
   tsr_engine* made = nullptr;
-  ok(tsr_engine_new(rt.get(), model.get(), options(settings).get(), &made));
+  ok(tsr_engine_new(rt.get(), model.get(), options_of(settings).get(), &made));
   return Engine(made);
 }
 
@@ -73,14 +73,14 @@ Tokens random_tokens(uint32_t seed, size_t count) {
 
 int64_t submit(const Engine& to, const Tokens& tokens, const Settings& settings) {
   int64_t request = -1;
-  ok(tsr_engine_submit_tokens(to.get(), options(settings).get(), tokens.data(), tokens.size(), &request));
+  ok(tsr_engine_submit_tokens(to.get(), options_of(settings).get(), tokens.data(), tokens.size(), &request));
   return request;
 }
 
 Error refusal(const Engine& to, const Tokens& tokens, const Settings& settings) {
   int64_t request = -1;
   return take(
-      tsr_engine_submit_tokens(to.get(), options(settings).get(), tokens.data(), tokens.size(), &request));
+      tsr_engine_submit_tokens(to.get(), options_of(settings).get(), tokens.data(), tokens.size(), &request));
 }
 
 // Until nothing is in progress: the details of ends, by request.
@@ -147,7 +147,7 @@ std::vector<Result> compute(const Engine& it, const std::vector<Asked>& all) {
 std::vector<float> embedder_row(const Runtime& rt, const Model& model, const Tokens& tokens,
                                 const Settings& settings) {
   tsr_embedder* made = nullptr;
-  ok(tsr_embedder_new(rt.get(), model.get(), options(settings).get(), &made));
+  ok(tsr_embedder_new(rt.get(), model.get(), options_of(settings).get(), &made));
   const Embedder it(made);
   const size_t length = tokens.size();
   ok(tsr_embedder_start_ids(made, tokens.data(), length, &length, 1));
