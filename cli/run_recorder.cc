@@ -2,6 +2,8 @@
 
 #include <cmath>
 #include <cstdio>
+#include <iostream>
+#include <utility>
 
 #include "plan_text.h"
 
@@ -70,26 +72,38 @@ RunRecorder::RunRecorder(const CLI::App& command, const RunFiles& files, const T
                          int64_t steps, const std::string& model, const std::string& data)
     : log_(open_log(command, files, trainer, steps, model, data)) {}
 
-void RunRecorder::add_step() const { check(tsr_run_log_step(log_.get())); }
+void RunRecorder::warn(tsr_status* status) const {
+  try {
+    check(status);
+    is_warned_ = false;
+  } catch (const Error& error) {
+    if (error.code() != TSR_IO) throw;
+    if (!std::exchange(is_warned_, true))
+      std::cerr << "warning: the run's log was not written: " << error.what()
+                << "; the training goes on, and what is missing is written when that works again\n";
+  }
+}
+
+void RunRecorder::add_step() const { warn(tsr_run_log_step(log_.get())); }
 
 void RunRecorder::add_values(const std::string& prefix, const Json& values) const {
   for (const auto& [name, value] : values.items())
-    check(tsr_run_log_value(log_.get(), (prefix + name).c_str(), value.get<double>()));
+    warn(tsr_run_log_value(log_.get(), (prefix + name).c_str(), value.get<double>()));
 }
 
 void RunRecorder::add_evaluation(const Json& evaluation) const {
   const auto number = [&](const char* key) {
     return evaluation.contains(key) && evaluation[key].is_number() ? evaluation[key].get<double>() : NAN;
   };
-  check(tsr_run_log_evaluation(log_.get(), number("loss"), number("accuracy")));
+  warn(tsr_run_log_evaluation(log_.get(), number("loss"), number("accuracy")));
 }
 
 void RunRecorder::add_sample(const std::string& prompt, const std::string& text) const {
-  check(tsr_run_log_sample(log_.get(), prompt.c_str(), text.data(), text.size()));
+  warn(tsr_run_log_sample(log_.get(), prompt.c_str(), text.data(), text.size()));
 }
 
 void RunRecorder::add_checkpoint(const std::string& folder) const {
-  check(tsr_run_log_checkpoint(log_.get(), folder.c_str()));
+  warn(tsr_run_log_checkpoint(log_.get(), folder.c_str()));
 }
 
 void RunRecorder::finish(const std::string& outcome) const {

@@ -13,6 +13,8 @@ struct RunFiles {
 };
 void add_run_files(CLI::App& command, RunFiles& files);
 
+// A file that cannot be written, on a full disk for example, is a warning: the log keeps what is missing and writes it
+// with a later line. `finish` throws where it is still missing.
 class RunRecorder {
  public:
   // Opens the files. Options given on `command` are shown as settings. After a resume the files lose what they have of
@@ -35,7 +37,10 @@ class RunRecorder {
   std::string limit_line() const;
 
  private:
+  void warn(tsr_status* status) const;  // once until it succeeds again; other errors are thrown
+
   const Handle<tsr_run_log, tsr_run_log_free> log_;
+  mutable bool is_warned_ = false;
 };
 
 }  // namespace cli

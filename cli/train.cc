@@ -276,7 +276,11 @@ void train(const CLI::App& command, const TrainArguments& args) {
       checkpoints.finish();
       log_saved();
     });
-    recorder.finish("stopped at step " + std::to_string(done));
+    try {
+      recorder.finish("stopped at step " + std::to_string(done));
+    } catch (const Error& error) {
+      std::cerr << "warning: the run's log has no end: " << error.what() << '\n';
+    }
     throw Error(TSR_CANCELLED, "stopped at step " + std::to_string(done) +
                                    (checkpoints.writes() ? "; go on with --resume " + checkpoint
                                                          : "; nothing of it is kept (--out, --checkpoint and "

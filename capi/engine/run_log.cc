@@ -64,6 +64,9 @@ std::string_view cut_sample(std::string_view text) {
   return text.substr(0, end);
 }
 
+// Each file is written where another one cannot be.
+Status first_error(Status first, Status second) { return first.ok() ? std::move(second) : std::move(first); }
+
 // Markdown that shows the text as it is: indented by four blanks.
 std::string as_code(std::string_view text) {
   std::string out = "    ";
@@ -216,24 +219,25 @@ Status RunLog::add_step() {
                     .grad_norm = it.grad_norm,
                     .seconds = it.seconds,
                     .tokens = tokens});
+  Status status;
   if (lines_)
-    TSR_RETURN_IF_ERROR(lines_->append({{"kind", "step"},
-                                        {"step", it.step},
-                                        {"loss", json_number(it.loss)},
-                                        {"lr", json_number(it.lr)},
-                                        {"grad_norm", json_number(it.grad_norm)},
-                                        {"seconds", it.seconds},
-                                        {"tokens", tokens},
-                                        {"tokens_per_second", rate}}));
+    status = lines_->append({{"kind", "step"},
+                             {"step", it.step},
+                             {"loss", json_number(it.loss)},
+                             {"lr", json_number(it.lr)},
+                             {"grad_norm", json_number(it.grad_norm)},
+                             {"seconds", it.seconds},
+                             {"tokens", tokens},
+                             {"tokens_per_second", rate}});
   if (events_) {
     const ScalarValue values[] = {{"train/loss", it.loss},
                                   {"train/lr", it.lr},
                                   {"train/grad_norm", it.grad_norm},
                                   {"train/seconds", it.seconds},
                                   {"train/tokens_per_second", rate}};
-    TSR_RETURN_IF_ERROR(events_->add_scalars(it.step, values));
+    status = first_error(std::move(status), events_->add_scalars(it.step, values));
   }
-  return write_page(false);
+  return first_error(std::move(status), write_page(false));
 }
 
 Status RunLog::add_evaluation(double loss, double accuracy) {
@@ -250,13 +254,13 @@ Status RunLog::add_evaluation(double loss, double accuracy) {
                {"eval_loss", json_number(loss)},
                {"perplexity", json_number(std::exp(loss))}};
   if (std::isfinite(accuracy)) line["accuracy"] = accuracy;
-  TSR_RETURN_IF_ERROR(record(std::move(line)));
+  Status status = record(std::move(line));
   if (events_) {
     std::vector<ScalarValue> values = {{"eval/loss", loss}, {"eval/perplexity", std::exp(loss)}};
     if (std::isfinite(accuracy)) values.push_back({"eval/accuracy", accuracy});
-    TSR_RETURN_IF_ERROR(events_->add_scalars(step_, values));
+    status = first_error(std::move(status), events_->add_scalars(step_, values));
   }
-  return write_page(false);
+  return first_error(std::move(status), write_page(false));
 }
 
 void RunLog::note_evaluation(double loss, int64_t step) {
@@ -269,27 +273,27 @@ void RunLog::note_evaluation(double loss, int64_t step) {
 Status RunLog::add_value(std::string_view name, double value) {
   if (name.empty())
     return Status(StatusCode::kInvalidArgument, "the name of a value is empty, wanted a name");
-  TSR_RETURN_IF_ERROR(
-      record({{"kind", "value"}, {"step", step_}, {"name", name}, {"value", json_number(value)}}));
+  Status status = record({{"kind", "value"}, {"step", step_}, {"name", name}, {"value", json_number(value)}});
   if (events_) {
     const ScalarValue values[] = {{name, value}};
-    TSR_RETURN_IF_ERROR(events_->add_scalars(step_, values));
+    status = first_error(std::move(status), events_->add_scalars(step_, values));
   }
-  return write_page(false);
+  return first_error(std::move(status), write_page(false));
 }
 
 Status RunLog::add_sample(std::string_view prompt, std::string_view text) {
   prompt = cut_sample(prompt), text = cut_sample(text);
-  TSR_RETURN_IF_ERROR(record({{"kind", "sample"}, {"step", step_}, {"prompt", prompt}, {"text", text}}));
+  Status status = record({{"kind", "sample"}, {"step", step_}, {"prompt", prompt}, {"text", text}});
   if (events_)
-    TSR_RETURN_IF_ERROR(events_->add_text(step_, "sample", as_code(std::string(prompt) + std::string(text))));
-  return write_page(false);
+    status =
+        first_error(std::move(status),
+                    events_->add_text(step_, "sample", as_code(std::string(prompt) + std::string(text))));
+  return first_error(std::move(status), write_page(false));
 }
 
 Status RunLog::add_checkpoint(const std::string& path) {
-  TSR_RETURN_IF_ERROR(
-      record({{"kind", "checkpoint"}, {"step", step_}, {"path", path}, {"time", utc_time()}}));
-  return write_page(false);
+  Status status = record({{"kind", "checkpoint"}, {"step", step_}, {"path", path}, {"time", utc_time()}});
+  return first_error(std::move(status), write_page(false));
 }
 
 void RunLog::take_memory() {
@@ -347,24 +351,25 @@ Status RunLog::write_page(bool is_due) {
                     {"devices", memory_},
                     {"explanation", explanation_}};
   const std::string page = run_page(run);
+  page_written_ = now;  // also where it fails: the next try is due later
   TSR_ASSIGN_OR_RETURN(AtomicFile file, AtomicFile::create(page_path_));
   TSR_RETURN_IF_ERROR(file.append(std::as_bytes(std::span(page))));
-  TSR_RETURN_IF_ERROR(file.commit());
-  page_written_ = Clock::now();
-  return {};
+  return file.commit();
 }
 
 Status RunLog::finish(const std::string& outcome) {
   if (is_finished_) return Status(StatusCode::kFailedPrecondition, "the run log is finished already");
   is_finished_ = true;
   outcome_ = outcome.empty() ? "finished" : outcome;
+  Status status;
   if (lines_)
-    TSR_RETURN_IF_ERROR(lines_->append({{"kind", "end"},
-                                        {"step", step_},
-                                        {"outcome", outcome_},
-                                        {"time", utc_time()},
-                                        {"seconds", seconds_between(begin_, Clock::now())}}));
-  return write_page(true);
+    status = lines_->append({{"kind", "end"},
+                             {"step", step_},
+                             {"outcome", outcome_},
+                             {"time", utc_time()},
+                             {"seconds", seconds_between(begin_, Clock::now())}});
+  if (events_) status = first_error(std::move(status), events_->flush());
+  return first_error(std::move(status), write_page(true));
 }
 
 RunLog::~RunLog() {

@@ -14,7 +14,6 @@
 
 #include "graph/base/text.h"
 #include "serialize/atomic_file.h"
-#include "serialize/run_log/line_file.h"
 
 namespace tessera {
 
@@ -118,7 +117,7 @@ Result<EventFile> EventFile::create(const std::string& folder, int64_t resumed_a
     if (descriptor < 0 && errno != EEXIST) break;
   }
   if (descriptor < 0) return io_error(path, "cannot make the file");
-  EventFile file(std::move(path), descriptor);
+  EventFile file(AppendFile(std::move(path), descriptor));
   std::string fields;
   append_bytes(fields, event::kFormatVersion, "brain.Event:2");
   TSR_RETURN_IF_ERROR(file.write_event(fields, 0));
@@ -131,13 +130,6 @@ Result<EventFile> EventFile::create(const std::string& folder, int64_t resumed_a
   return file;
 }
 
-EventFile::EventFile(EventFile&& other) noexcept
-    : path_(std::move(other.path_)), descriptor_(std::exchange(other.descriptor_, -1)) {}
-
-EventFile::~EventFile() {
-  if (descriptor_ >= 0) close(descriptor_);
-}
-
 Status EventFile::write_event(std::string_view fields, int64_t step) {
   std::string event;
   append_double(event, event::kWallTime, wall_seconds());
@@ -148,7 +140,7 @@ Status EventFile::write_event(std::string_view fields, int64_t step) {
   append_little_endian(record, masked_crc(record));
   record += event;
   append_little_endian(record, masked_crc(event));
-  return write_whole(descriptor_, record, path_);
+  return file_.append(record);
 }
 
 Status EventFile::add_scalars(int64_t step, std::span<const ScalarValue> values) {

@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "graph/base/result.h"
+#include "serialize/run_log/append_file.h"
 
 namespace tessera {
 
@@ -24,21 +25,18 @@ class EventFile {
   // Creates "events.out.tfevents.<seconds>.<host>.<process>.<number>" in the folder, and the folder where it is absent.
   // `resumed_at`, unless negative: TensorBoard drops the later steps of earlier files.
   static Result<EventFile> create(const std::string& folder, int64_t resumed_at);
-  EventFile(EventFile&& other) noexcept;
-  EventFile& operator=(EventFile&&) = delete;
-  ~EventFile();
 
-  // Writes one event to the system before it returns.
+  // Writes one event to the system before it returns; where that fails, it is written before the next one.
   Status add_scalars(int64_t step, std::span<const ScalarValue> values);
   Status add_text(int64_t step, std::string_view tag, std::string_view text);  // shown as Markdown
-  const std::string& path() const { return path_; }
+  Status flush() { return file_.append({}); }                                  // what could not be written
+  const std::string& path() const { return file_.path(); }
 
  private:
-  EventFile(std::string path, int descriptor) : path_(std::move(path)), descriptor_(descriptor) {}
+  explicit EventFile(AppendFile file) : file_(std::move(file)) {}
   Status write_event(std::string_view fields, int64_t step);
 
-  std::string path_;
-  int descriptor_ = -1;
+  AppendFile file_;
 };
 
 }  // namespace tessera

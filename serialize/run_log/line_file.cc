@@ -82,16 +82,6 @@ int64_t count_at(const Json& line, const char* key) {
   return std::clamp<int64_t>(found->get<int64_t>(), 0, kMost);
 }
 
-Status write_whole(int descriptor, std::string_view bytes, const std::string& path) {
-  while (!bytes.empty()) {
-    const ssize_t written = write(descriptor, bytes.data(), bytes.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) return io_error(path, "cannot write");
-    bytes.remove_prefix(static_cast<size_t>(written));
-  }
-  return {};
-}
-
 Result<LineFile> LineFile::open(const std::string& path, int64_t step,
                                 const std::function<void(const Json&)>& kept) {
   struct stat info {};
@@ -100,23 +90,12 @@ Result<LineFile> LineFile::open(const std::string& path, int64_t step,
   const int flags = is_regular ? O_RDWR | O_CREAT | O_APPEND : O_WRONLY;
   const int descriptor = ::open(path.c_str(), flags | O_CLOEXEC, 0666);
   if (descriptor < 0) return io_error(path, "cannot open for writing");
-  LineFile file(path, descriptor, true);
+  LineFile file(AppendFile(path, descriptor));
   if (!is_regular) return file;
   TSR_ASSIGN_OR_RETURN(const int64_t bytes, kept_bytes(descriptor, path, step, kept));
   if (ftruncate(descriptor, bytes) != 0) return io_error(path, "cannot shorten");
   file.is_new_ = bytes == 0;
   return file;
 }
-
-LineFile::LineFile(LineFile&& other) noexcept
-    : path_(std::move(other.path_)),
-      descriptor_(std::exchange(other.descriptor_, -1)),
-      is_new_(other.is_new_) {}
-
-LineFile::~LineFile() {
-  if (descriptor_ >= 0) close(descriptor_);
-}
-
-Status LineFile::append(const Json& line) { return write_whole(descriptor_, dump(line) + '\n', path_); }
 
 }  // namespace tessera

@@ -9,11 +9,9 @@
 
 #include "graph/base/result.h"
 #include "serialize/json.h"
+#include "serialize/run_log/append_file.h"
 
 namespace tessera {
-
-// Writes all bytes, in one system call where it takes them; kIo names `path`.
-Status write_whole(int descriptor, std::string_view bytes, const std::string& path);
 
 class LineFile {
  public:
@@ -22,20 +20,15 @@ class LineFile {
   // else, which stays as it is. Devices and pipes are written to.
   static Result<LineFile> open(const std::string& path, int64_t step,
                                const std::function<void(const Json&)>& kept);
-  LineFile(LineFile&& other) noexcept;
-  LineFile& operator=(LineFile&&) = delete;
-  ~LineFile();
 
-  Status append(const Json& line);
+  // A line that cannot be written is kept, and written before the next one.
+  Status append(const Json& line) { return file_.append(dump(line) + '\n'); }
   bool is_new() const { return is_new_; }
-  const std::string& path() const { return path_; }
 
  private:
-  LineFile(std::string path, int descriptor, bool is_new)
-      : path_(std::move(path)), descriptor_(descriptor), is_new_(is_new) {}
+  explicit LineFile(AppendFile file) : file_(std::move(file)) {}
 
-  std::string path_;
-  int descriptor_ = -1;
+  AppendFile file_;
   bool is_new_ = true;
 };
 

@@ -6,6 +6,7 @@
 
 #include "c_api.h"
 #include "small_training.h"
+#include "tests/file_size_limit.h"
 
 using namespace capi_test;
 using RunJson = nlohmann::json;
@@ -185,6 +186,33 @@ TEST_CASE("run_logs_refuse_what_they_cannot_write") {
   ok(tsr_run_log_new(trainer.get(), nullptr, &made));
   const RunLog log(made);
   CHECK(summary_of(log)["limit"]["share"].is_null());
+}
+
+TEST_CASE("run_logs_on_a_full_disk_write_what_is_missing_once_there_is_room") {
+  const Scratch scratch;
+  const std::string folder = scratch.path;
+  const Runtime runtime = capi_test::runtime();
+  const Model model = described_with_bytes(kLogged, 3);
+  const Trainer trainer = logged_trainer(runtime, model, bytes_dataset(), "cpu:1", "");
+  const RunLog log = log_of(trainer, folder);
+  for (int step = 1; step <= 4; ++step) {
+    one_step(trainer);
+    const std::string page = page_data(folder + "/run.html").dump();
+    if (step == 2 || step == 3) {
+      const tessera::test::FileSizeLimit limit(std::filesystem::file_size(folder + "/run.jsonl") + 10);
+      const Error error = logged(tsr_run_log_step(log.get()));
+      CHECK(error.code == TSR_IO);
+      CHECK(error.message == folder + "/run.jsonl: cannot write: File too large");
+      CHECK(page_data(folder + "/run.html").dump() == page);
+    } else {
+      ok(tsr_run_log_step(log.get()));
+    }
+  }
+  ok(tsr_run_log_finish(log.get(), nullptr));
+  const std::vector<RunJson> lines = lines_of(folder + "/run.jsonl");
+  REQUIRE(lines.size() == 6);
+  for (size_t step = 1; step <= 4; ++step) CHECK(lines[step]["step"] == step);
+  CHECK(page_data(folder + "/run.html")["series"]["steps"]["step"].size() == 4);
 }
 
 // A matmul [B*T, 32] x [32, 32] and AdamW, counted by hand.

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,6 +14,7 @@
 #include "serialize/run_log/line_file.h"
 #include "serialize/run_log/run_page.h"
 #include "serialize/run_log/run_series.h"
+#include "tests/file_size_limit.h"
 #include "tests/serialize/test_data.h"
 
 namespace tessera {
@@ -169,6 +171,34 @@ TEST_CASE("lines_of_later_steps_and_a_line_that_is_cut_off_go_when_a_run_is_resu
   write_text_file(path, kept);
   CHECK(open_lines(path, 0).is_new);  // a run from its beginning
   CHECK(read_text_file(path).empty());
+}
+
+TEST_CASE("lines_and_events_that_found_no_room_are_written_when_there_is_some") {
+  const ScratchFolder scratch;
+  const std::string path = scratch / "run.jsonl";
+  Result<LineFile> lines = LineFile::open(path, 0, [](const Json&) {});
+  REQUIRE(lines.ok());
+  Result<EventFile> events = EventFile::create(scratch / "events", -1);
+  REQUIRE(events.ok());
+  const ScalarValue values[] = {{"train/loss", 2.5}};
+  std::string wanted;
+  for (int64_t step = 0; step < 6; ++step) {
+    const bool is_full = step == 2 || step == 3;
+    std::optional<test::FileSizeLimit> limit;
+    if (is_full) limit.emplace(150);
+    const Json line = {{"kind", "step"}, {"step", step}, {"text", std::string(20, 'x')}};
+    wanted += dump(line) + "\n";
+    const Status line_added = lines->append(line), event_added = events->add_scalars(step, values);
+    limit.reset();
+    CHECK(line_added.ok() == !is_full);
+    CHECK(event_added.ok() == !is_full);
+    if (!is_full) continue;
+    CHECK(line_added.code() == StatusCode::kIo);
+    CHECK(line_added.message() == path + ": cannot write: File too large");
+    CHECK(read_text_file(path) == wanted.substr(0, 150));
+  }
+  CHECK(read_text_file(path) == wanted);
+  CHECK(events_of(events->path()).size() == 7);
 }
 
 TEST_CASE("files_of_anything_else_are_refused_and_stay") {

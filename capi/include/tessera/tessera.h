@@ -1578,7 +1578,8 @@ TSR_API tsr_status* tsr_run_log_new(tsr_trainer* trainer, const tsr_options* opt
 
 /* Logs the trainer's last step (or tsr_trainer_optimizer_step): once after each. Later calls log for that step.
  * TSR_FAILED_PRECONDITION where the trainer has made no step that is not in the log yet. Here and below TSR_IO where a file
- * cannot be written. */
+ * cannot be written, on a full disk for example: the call is in the log, a later one writes what is missing, and the
+ * training may go on. */
 TSR_API tsr_status* tsr_run_log_step(tsr_run_log* log);
 /* Logs a held-out loss, nats a token; accuracy: share of tokens, from 0 to 1, or NaN where it is not known; else
  * TSR_INVALID_ARGUMENT. */
