@@ -195,6 +195,14 @@ bool begins_array(const std::string& path) {
   return (file >> std::ws).peek() == '[';
 }
 
+// An error of the file of tokens with its remedy.
+Status with_remedy(Status status) {
+  if (status.code() != StatusCode::kIo) return status;
+  return Status(StatusCode::kIo, format("{}: tokens are written there, 4 bytes each; option 'cache' or the "
+                                        "variable TMPDIR names another folder",
+                                        status.message()));
+}
+
 class Tokenizing {
  public:
   Tokenizing(const DataSettings& settings, const ExampleMaker& maker, TokenFileWriter& writer)
@@ -212,8 +220,10 @@ class Tokenizing {
   }
   Status read_text(std::string_view text, const std::string& path, size_t number, size_t files) {
     if (!trim(text).starts_with('[')) return read(LineReader::of_text(text), path, number, files);
-    TSR_ASSIGN_OR_RETURN(const std::string lines, lines_of_array(text, path));
-    return read(LineReader::of_text(lines), path, number, files);
+    const Result<std::string> lines = lines_of_array(text, path);
+    if (lines.ok()) return read(LineReader::of_text(*lines), path, number, files);
+    // A first row that is an array is a bad row, which may be left out.
+    return settings_.skip_bad ? read(LineReader::of_text(text), path, number, files) : lines.status();
   }
   Status read(LineReader reader, const std::string& path, size_t number, size_t files) {
     path_ = path, file_ = static_cast<uint16_t>(number);
@@ -266,7 +276,7 @@ class Tokenizing {
       record.line = static_cast<uint32_t>(std::min<int64_t>(line, UINT32_MAX));
       record.kind = static_cast<uint8_t>(row.kind);
       record.file = file_;
-      TSR_RETURN_IF_ERROR(writer_.add(example, record));
+      TSR_RETURN_IF_ERROR(with_remedy(writer_.add(example, record)));
     }
     return {};
   }
@@ -350,7 +360,9 @@ Result<TokenizedData> tokenize(const std::vector<std::string>& paths, const std:
   TokenizedData data;
   data.report = tokenizing.finish();
   const Json about = {{"key", key}, {"report", json_of(data.report)}};
-  TSR_ASSIGN_OR_RETURN(data.file, writer.finish(dump(about), keeps));
+  Result<std::shared_ptr<const TokenFile>> file = writer.finish(dump(about), keeps);
+  if (!file.ok()) return with_remedy(file.status());
+  data.file = std::move(*file);
   if (keeps) data.cache = path;
   return data;
 }

@@ -260,6 +260,9 @@ TEST_CASE("a row that is none is an error with its file and line, or is counted"
   CHECK(counted.find("the row is of kind prompt, those before it of kind text") != std::string::npos);
   CHECK(counted.find("\"ignored\":[\"id\"]") != std::string::npos);
   CHECK(refused(path, {{"packing", std::string("best")}}).find("bfd_split") != std::string::npos);
+  const std::string list = write_rows(scratch, "l.jsonl", {"[1]", R"({"text": "fine"})"});
+  CHECK(refused(list, {{"seq", 8}}).find("l.jsonl") != std::string::npos);
+  CHECK(number_after(info(data_of(list, {{"seq", 8}, {"skip_bad", 1}})), "\"bad\":") == 1);
   const std::string pairs =
       write_rows(scratch, "p.jsonl", {R"({"prompt": "p", "chosen": "c", "rejected": "r"})"});
   tsr_trainer* made = nullptr;
