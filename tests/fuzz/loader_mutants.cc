@@ -1,4 +1,4 @@
-// loader_mutants [COUNT = 2000] [FIRST = 0]: reads COUNT broken files, shared out over the loaders. Every one
+// loader_mutants [COUNT = 2000] [FIRST = 0] [LOADER]: reads COUNT broken files, shared out over the loaders, or of one. Every one
 // must end as a Status that is no internal error, or be accepted and work; and at least 30 % of each loader's
 // mutants must get past its header checks, or they would test nothing else. Build with
 // sanitizers (CMakeLists.txt).
@@ -65,8 +65,13 @@ std::string reason_of(std::string_view message) {
   return reason.substr(0, 90);
 }
 
-int run(uint64_t count, uint64_t first) {
+int run(uint64_t count, uint64_t first, std::string_view only) {
   auto loaders = all_loaders();
+  if (!only.empty()) std::erase_if(loaders, [&](const auto& loader) { return loader->name() != only; });
+  if (loaders.empty()) {
+    std::fprintf(stderr, "loader_mutants: no loader is named '%s'\n", std::string(only).c_str());
+    return 2;
+  }
   std::vector<Row> rows(loaders.size());
   std::map<std::string, uint64_t> reasons;
   for (uint64_t number = first; number < first + count; ++number) {
@@ -148,8 +153,8 @@ int main(int argc, char** argv) {
   const uint64_t count = argc > 1 ? std::strtoull(argv[1], nullptr, 10) : 2000;
   const uint64_t first = argc > 2 ? std::strtoull(argv[2], nullptr, 10) : 0;
   if (count == 0) {
-    std::fprintf(stderr, "usage: loader_mutants [COUNT] [FIRST]\n");
+    std::fprintf(stderr, "usage: loader_mutants [COUNT] [FIRST] [LOADER]\n");
     return 2;
   }
-  return run(count, first);
+  return run(count, first, argc > 3 ? argv[3] : "");
 }

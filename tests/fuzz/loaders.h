@@ -41,6 +41,8 @@ std::unique_ptr<Loader> chat_template_loader();
 std::unique_ptr<Loader> sequence_loader();
 std::unique_ptr<Loader> training_row_loader();
 std::unique_ptr<Loader> token_file_loader();
+std::unique_ptr<Loader> reference_file_loader();
+std::unique_ptr<Loader> run_lines_loader();
 
 std::vector<std::unique_ptr<Loader>> all_loaders();
 
