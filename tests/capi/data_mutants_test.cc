@@ -1,5 +1,5 @@
 // Broken training data, caches, checkpoints and run logs through the C API: each is refused with a reason, or read; 5,000
-// of each with TESSERA_TEST_FULL=1. The readers alone run under sanitizers in tests/fuzz.
+// files of each kind of rows with TESSERA_TEST_FULL=1. The readers alone run under sanitizers in tests/fuzz.
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
@@ -143,7 +143,7 @@ void check_refused(const Error& error) {
   CHECK(!error.message.empty());
 }
 
-int64_t mutants_of_kind(int64_t few) { return tessera::test::full() ? 5000 : few; }
+int64_t mutant_count(int64_t few, int64_t many) { return tessera::test::full() ? many : few; }
 
 void write_bytes(const std::string& path, const std::string& bytes) {
   std::ofstream(path, std::ios::binary) << bytes;
@@ -191,7 +191,7 @@ TEST_CASE("broken rows of every kind are refused with a reason, or left out and 
   for (const SeedRows& seed : seed_rows()) {
     CAPTURE(seed.name);
     int64_t read = 0, left_out = 0;
-    const int64_t count = mutants_of_kind(60);
+    const int64_t count = mutant_count(60, 5000);
     for (int64_t number = 0; number < count; ++number) {
       CAPTURE(number);
       Random random(static_cast<uint64_t>(number));
@@ -255,7 +255,7 @@ TEST_CASE("a broken file of tokens in the cache is made again") {
   const auto wanted = read();
   const std::string file = std::filesystem::directory_iterator(cache)->path().string(),
                     whole = bytes_of(file);
-  const int64_t count = mutants_of_kind(60);
+  const int64_t count = mutant_count(60, 2000);
   for (int64_t number = 0; number < count; ++number) {
     CAPTURE(number);
     Random random(static_cast<uint64_t>(number));
@@ -278,7 +278,7 @@ TEST_CASE("broken log probabilities of a reference in the cache are computed aga
   for (const auto& entry : std::filesystem::directory_iterator(run.cache))
     if (entry.path().extension() == ".reference") file = entry.path().string();
   const std::string whole = bytes_of(file);
-  const int64_t count = mutants_of_kind(15);
+  const int64_t count = mutant_count(15, 500);
   for (int64_t number = 0; number < count; ++number) {
     CAPTURE(number);
     Random random(static_cast<uint64_t>(number));
@@ -321,7 +321,7 @@ TEST_CASE("a broken checkpoint or run log of a training is refused, or what it w
   std::vector<std::string> files;
   for (const auto& entry : std::filesystem::directory_iterator(folder))
     files.push_back(entry.path().string());
-  const int64_t count = mutants_of_kind(40);
+  const int64_t count = mutant_count(40, 2000);
   int64_t resumed = 0, logged = 0;
   for (int64_t number = 0; number < count; ++number) {
     CAPTURE(number);

@@ -49,6 +49,8 @@ const std::vector<Method>& methods() {
       {.name = "QLoRA q8_0", .blocks = "q8_0"},
       {.name = "QLoRA q4_k", .blocks = "q4_k"},
       {.name = "QLoRA nf4", .blocks = "nf4"},
+      {.name = "DoRA q4_k", .blocks = "q4_k", .dora = true},
+      {.name = "PiSSA nf4", .blocks = "nf4", .init = "pissa"},
   };
   return all;
 }
@@ -68,12 +70,22 @@ constexpr Form kForms[] = {{"cpu:2", "dp=2"},
                            {"cpu:1", "mb=2,offload=params+grads+optimizer"},
                            {"cpu:2", "dp=2,zero=3,offload=params+optimizer@file"},
                            {"cpu:4", "dp=2,tp=2,zero=3"},
-                           {"cpu:4", "dp=2,pp=2,mb=2,zero=1"}};
+                           {"cpu:4", "dp=2,pp=2,mb=2,zero=1"},
+                           {"cpu:2", "tp=2,sp"},
+                           {"cpu:2", "cp=ring:2"},
+                           {"cpu:2", "cp=ulysses:2"},
+                           {"cpu:4", "tp=2,pp=2,mb=2"}};
 
 // `loss` is an option's value, except sft and packed, which are token losses of padded and of packed rows.
 struct Training {
   const char *method, *loss, *optimizer;
 };
+
+// Heads with magnitudes follow the blocks of `o`: rows of one block of 256 leave nothing to cut.
+bool is_refused(const Training& it, const Form& form) {
+  return std::string_view(it.method) == "DoRA q4_k" &&
+         std::string_view(form.parallel).find("tp=2") != std::string::npos;
+}
 
 class TrainingSetup {
  public:
@@ -265,9 +277,9 @@ void check_same(const Result& found, const Result& wanted) {
 // One training under the forms; those that are refused, in words.
 std::vector<std::string> check_forms(TrainingSetup& setup, const Training& it, std::span<const Form> forms,
                                      Worst& worst) {
-  CAPTURE(it.method);
-  CAPTURE(it.loss);
-  CAPTURE(it.optimizer);
+  CAPTURE(std::string(it.method));
+  CAPTURE(std::string(it.loss));
+  CAPTURE(std::string(it.optimizer));
   Error refusal;
   const Model& model = setup.model(method_of(it.method));
   const auto made = [&](const Form& form) {
@@ -288,14 +300,16 @@ std::vector<std::string> check_forms(TrainingSetup& setup, const Training& it, s
   std::vector<std::string> refused;
   int number = 0;
   for (const Form& form : forms) {
-    CAPTURE(form.parallel);
+    CAPTURE(std::string(form.parallel));
     const std::string folder = setup.folder(++number % 2 == 0 ? "even" : "odd");
     const Trainer trainer = setup.trainer(it, form, &refusal);
     if (trainer == nullptr) {
       refused.push_back(std::string(form.parallel) + ": " + refusal.message);
-      CHECK(refusal.code == TSR_UNSUPPORTED);
+      CHECK(is_refused(it, form));
+      CHECK_MESSAGE(refusal.message.find("does not fit 'block.0.q'") != std::string::npos, refusal.message);
       continue;
     }
+    CHECK(!is_refused(it, form));
     const Result whole = train(trainer, model, 1, folder);
     check_near(it, whole, alone, worst);
     check_equal_arenas(trainer);
