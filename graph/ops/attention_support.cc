@@ -45,7 +45,7 @@ Status check_attention_operands(std::string_view op, Types inputs, Attrs attrs, 
   const int64_t heads = query.shape[2], kv_heads = key.shape[2];
   const bool symbolic = is_symbol(heads) || is_symbol(kv_heads);
   const bool divides = kv_heads > 0 ? heads % kv_heads == 0 : heads == 0;
-  if (heads != kv_heads && (symbolic || !divides))
+  if (heads != kv_heads && kv_heads != 1 && (symbolic || !divides))
     return Status(StatusCode::kInvalidArgument,
                   format("{}: q {} must have a multiple of the heads (dim 2) of k {}; grouped queries "
                          "share one key head among H / KV query heads",

@@ -45,6 +45,7 @@ extern const OpDef kExpertMatmul;
 extern const OpDef kExpertMatmulWeightGrad;
 extern const OpDef kGelu;
 extern const OpDef kGeluGrad;
+extern const OpDef kHeadMatmul;
 extern const OpDef kInverseNorm;
 extern const OpDef kKvWrite;
 extern const OpDef kLayerNorm;
@@ -188,6 +189,7 @@ std::span<const OpDef* const> table() {
       &kExpertMatmulWeightGrad,
       &kGelu,
       &kGeluGrad,
+      &kHeadMatmul,
       &kInverseNorm,
       &kKvWrite,
       &kLayerNorm,

@@ -32,13 +32,15 @@ inline tsr_abi_tensor tensor(DType dtype, std::vector<int64_t> dims) {
   return made;
 }
 
-inline std::vector<tsr_abi_attr> attention_attrs(int64_t window) {
-  std::vector<tsr_abi_attr> attrs(3);
+inline std::vector<tsr_abi_attr> attention_attrs(int64_t window, int64_t value_width = 0) {
+  std::vector<tsr_abi_attr> attrs(4);
   attrs[0].name = "scale";
   attrs[1].name = "softcap";
   attrs[0].type = attrs[1].type = 1;
   attrs[2].name = "window";
   attrs[2].i64 = window;
+  attrs[3].name = "value_width";
+  attrs[3].i64 = value_width;
   return attrs;
 }
 

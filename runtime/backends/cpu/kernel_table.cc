@@ -65,6 +65,8 @@ constexpr KernelEntry kKernels[] = {
     {"gelu", "reference", prepare_gelu},
     {"gelu_grad", "simd", prepare_gelu_grad_simd},
     {"gelu_grad", "reference", prepare_gelu_grad},
+    {"head_matmul", "packed", prepare_head_matmul_packed},
+    {"head_matmul", "reference", prepare_head_matmul},
     {"inverse_norm", "reference", prepare_inverse_norm},
     {"kv_write", "reference", prepare_kv_write},
     {"layer_norm", "simd", prepare_layer_norm_simd},

@@ -62,6 +62,8 @@ constexpr KernelEntry kKernels[] = {
     {"expert_matmul_weight_grad", "reference", prepare_expert_matmul_weight_grad},
     {"gelu", "reference", prepare_gelu},
     {"gelu_grad", "reference", prepare_gelu_grad},
+    {"head_matmul", "reference", prepare_head_matmul},
+    {"head_matmul", "stored", prepare_head_matmul_stored},
     {"inverse_norm", "reference", prepare_inverse_norm},
     {"kv_write", "reference", prepare_kv_write},
     {"layer_norm", "reference", prepare_layer_norm},

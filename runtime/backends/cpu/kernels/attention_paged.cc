@@ -34,6 +34,7 @@ double element(const void* data, DType dtype, int64_t i) {
 template <class F>
 struct PagedAttention {
   int64_t H, KV, D, V;
+  int64_t value_row;  // numbers from a value to the next
   AttentionScore score;
   DType pages;
 
@@ -60,7 +61,7 @@ struct PagedAttention {
         const double p = std::exp(score_of(s) - top);
         if (p == 0) continue;
         sum += p;
-        const int64_t at = (tokens.slot(tokens.row[token], s) * KV + kv) * V + d0;
+        const int64_t at = (tokens.slot(tokens.row[token], s) * KV + kv) * value_row + d0;
         for (int64_t d = 0; d < width; ++d) value[d] += p * element(v, pages, at + d);
       }
       for (int64_t d = 0; d < width; ++d) out[d0 + d] = F(value[d] / sum);
@@ -103,24 +104,25 @@ void store_row(const std::byte* row, DType from, int64_t count, DType to, std::b
 
 }  // namespace
 
-// q [B, T, H, D], k_pages [P, S, KV, D], v_pages [P, S, KV, V], table [R, M], row, position [B, T] -> out [B, T, H, V]
-// (, lse [B, T, H]).
+// q [B, T, H, D], k_pages [P, S, KV, D], v_pages [P, S, KV, V] where the keys' do not hold the values, table [R, M], row,
+// position [B, T] -> out [B, T, H, V] (, lse [B, T, H]).
 Result<PreparedKernel> prepare_attention_paged(const KernelSpec& spec) {
   return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<PreparedKernel> {
     using F = decltype(zero);
     const auto q = spec.input_dims(0), k = spec.input_dims(1);
+    const PagedValues values(spec);
     const PagedAttention<F> attention{
-        q[2], k[2], q[3], spec.input_dims(2)[3], AttentionScore(spec, q[3]), spec.input_dtype(1)};
-    const PagedTokens paged = PagedTokens::from_spec(spec, 1, 3);
+        q[2], k[2], q[3], values.width, values.row, AttentionScore(spec, q[3]), spec.input_dtype(1)};
+    const PagedTokens paged = PagedTokens::from_spec(spec, 1, values.operand + 1);
     const int64_t queries = q[0] * q[1] * q[2];
     const bool has_lse = spec.output_count() == 2;
     auto launch = [=](const LaunchArgs& args) {
-      const PagedTokens tokens = paged.with(args, 3);
+      const PagedTokens tokens = paged.with(args, values.operand + 1);
       args.pool.parallel_ranges(queries, 1, [&](int64_t begin, int64_t end) {
         for (int64_t i = begin; i < end; ++i) {
-          const double lse =
-              attention.compute(tokens, i / attention.H, i % attention.H, args.in<F>(0) + i * attention.D,
-                                args.inputs[1], args.inputs[2], args.out<F>(0) + i * attention.V);
+          const double lse = attention.compute(tokens, i / attention.H, i % attention.H,
+                                               args.in<F>(0) + i * attention.D, args.inputs[1],
+                                               args.inputs[values.operand], args.out<F>(0) + i * attention.V);
           if (has_lse) args.out<F>(1)[i] = F(lse);
         }
       });

@@ -23,6 +23,8 @@
 namespace tessera::cpu {
 namespace {
 
+constexpr int64_t kMaxPagedHead = 1024;  // D and V, latent vectors: the tiles of a task are at most 1.3 MiB
+
 int64_t up_to_16(int64_t count) { return (count + 15) / 16 * 16; }
 
 // TokenTile: tokens of one sequence that follow one another in the launch; with the queries of a key-value head's group
@@ -66,10 +68,13 @@ struct PagedWorkspace {
   float* sum(void* memory, int64_t unit) const { return top(memory, unit) + up_to_16(rows); }
 };
 
+// The queries of a key-value head are cut in `parts`, each at most the rows of a tile, with a number of its own: number
+// kv * parts + i is part i of head kv. AttentionShape::KV counts them.
 struct PagedBuffers {
   const float* q;
-  const void *k, *v;  // pages
+  const void *k, *v;  // pages; the same where values are the first numbers of keys
   DType dtype;        // of them
+  int64_t parts;
   PagedTokens tokens;
   float *out, *lse;  // lse may be null
   void* workspace;
@@ -120,18 +125,18 @@ void widen_row(DType from, const std::byte* row, float* out, int64_t count) {
 struct PagedKeys {
   const AttentionShape& e;
   const PagedBuffers& x;
-  int64_t row, kv;
-  float* wide;  // [kTileKeys][the larger of D and V], for pages that are not f32
+  int64_t row, kv;  // kv: a head of the pages
+  float* wide;      // [kTileKeys][the larger of D and V], for pages that are not f32
 
   bool has(int64_t s, int64_t) const { return x.tokens.slot(row, s) >= 0; }
   const int32_t* segments() const { return nullptr; }
   // Rows of `size` elements of `pages` from position s on, in f32: where they lie, and how far apart.
   std::pair<const float*, int64_t> rows(const void* pages, int64_t size, int64_t s, int64_t block) const {
-    const int64_t first = x.tokens.slot(row, s) * e.KV + kv;
-    if (x.dtype == DType::kF32) return {static_cast<const float*>(pages) + first * size, e.KV * size};
+    const int64_t heads = e.KV / x.parts, first = x.tokens.slot(row, s) * heads + kv;
+    if (x.dtype == DType::kF32) return {static_cast<const float*>(pages) + first * size, heads * size};
     const int64_t row_bytes = dtype_bytes(x.dtype, size);
     const auto* from = static_cast<const std::byte*>(pages) + first * row_bytes;
-    for (int64_t i = 0; i < block; ++i, from += e.KV * row_bytes)
+    for (int64_t i = 0; i < block; ++i, from += heads * row_bytes)
       widen_row(x.dtype, from, wide + i * size, size);
     return {wide, size};
   }
@@ -141,8 +146,11 @@ struct PagedKeys {
     const int64_t there = x.dtype == DType::kF32 ? x.tokens.page - s % x.tokens.page : block;
     pack_keys(at, stride, block, there, e.D, keys);
   }
+  // Of the block that was packed last.
   KeyRows values(int64_t s, int64_t block, float* copy) const {
-    const auto [at, stride] = rows(x.v, e.V, s, block);
+    const bool is_wide = x.k == x.v && x.dtype != DType::kF32;  // the keys' rows are still there
+    const auto [at, stride] =
+        is_wide ? std::pair<const float*, int64_t>(wide, e.D) : rows(x.v, x.k == x.v ? e.D : e.V, s, block);
     return KeyRows(at, stride, block, e.V, padded(e.V, kPanel), copy);
   }
 };
@@ -157,7 +165,8 @@ void with_rows(const AttentionShape& e, const PagedBuffers& x, const Pool& pool,
   const auto query = [&](int64_t i) { return e.query(0, kv, tile.first * e.group() + i); };
   Scratch scratch(pool, of_q + of_wide + more);
   const RowTile tile_rows(e, x.q, seen, rows, query, scratch.floats(of_q));
-  body(PagedKeys{e, x, x.tokens.row[tile.first], kv, scratch.floats(of_wide)}, tile_rows, query, scratch);
+  body(PagedKeys{e, x, x.tokens.row[tile.first], kv / x.parts, scratch.floats(of_wide)}, tile_rows, query,
+       scratch);
 }
 
 void attend_token_tile(const AttentionShape& e, const PagedBuffers& x, const Pool& pool,
@@ -241,8 +250,8 @@ namespace tessera::cpu {
 
 HWY_EXPORT(attention_paged);
 
-// q [B, T, H, D], k_pages [P, S, KV, D], v_pages [P, S, KV, V], table [R, M], row, position [B, T] -> out [B, T, H, V]
-// (, lse [B, T, H]).
+// q [B, T, H, D], k_pages [P, S, KV, D], v_pages [P, S, KV, V] where the keys' do not hold the values, table [R, M], row,
+// position [B, T] -> out [B, T, H, V] (, lse [B, T, H]).
 Result<PreparedKernel> prepare_attention_paged_flash(const KernelSpec& spec) {
   TSR_RETURN_IF_ERROR(simd_supported());
   if (spec.input_dtype(0) != DType::kF32) return Status(StatusCode::kUnsupported, "queries that are not f32");
@@ -250,31 +259,35 @@ Result<PreparedKernel> prepare_attention_paged_flash(const KernelSpec& spec) {
   if (k[1] % kTileKeys != 0)
     return Status(StatusCode::kUnsupported,
                   format("pages of {} slots: wanted a multiple of {}", k[1], kTileKeys));
-  const PagedTokens paged = PagedTokens::from_spec(spec, 1, 3);
+  const PagedValues values(spec);
+  const PagedTokens paged = PagedTokens::from_spec(spec, 1, values.operand + 1);
   AttentionShape e{1,
                    q[0] * q[1],
                    q[2],
                    paged.most_keys(),
                    k[2],
                    q[3],
-                   spec.input_dims(2)[3],
+                   values.width,
                    {},
                    0,
                    static_cast<float>(spec.f64("softcap")),
                    false};
   e.mask.window = paged.window;
-  TSR_RETURN_IF_ERROR(finish_shape(e, spec));
-  if (e.H == 0 || e.group() > kTileQueries)
-    return Status(StatusCode::kUnsupported,
-                  format("{} queries to a key-value head", e.H == 0 ? 0 : e.group()));
+  TSR_RETURN_IF_ERROR(finish_shape(e, spec, kMaxPagedHead));
+  if (e.H == 0) return Status(StatusCode::kUnsupported, "no heads");
+  const AttentionShape whole = e;
+  int64_t parts = 1;
+  while (e.group() % parts != 0 || e.group() / parts > kTileQueries) ++parts;
+  e.KV *= parts;
   const bool has_lse = spec.output_count() == 2;
   const DType dtype = spec.input_dtype(1);
-  PreparedKernel prepared = prepared_attention(e, make_kernel([=](const LaunchArgs& args) {
+  PreparedKernel prepared = prepared_attention(whole, make_kernel([=](const LaunchArgs& args) {
                                                  const PagedBuffers x{args.in<float>(0),
                                                                       args.inputs[1],
-                                                                      args.inputs[2],
+                                                                      args.inputs[values.operand],
                                                                       dtype,
-                                                                      paged.with(args, 3),
+                                                                      parts,
+                                                                      paged.with(args, values.operand + 1),
                                                                       args.out<float>(0),
                                                                       has_lse ? args.out<float>(1) : nullptr,
                                                                       args.workspace};

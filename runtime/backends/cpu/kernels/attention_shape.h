@@ -45,10 +45,10 @@ struct AttentionShape {
 };
 
 // Checks widths and heads, and sets the scale; kUnsupported for heads too wide for a tile.
-inline Status finish_shape(AttentionShape& e, const KernelSpec& spec) {
+inline Status finish_shape(AttentionShape& e, const KernelSpec& spec, int64_t most = kMaxHead) {
   for (const int64_t width : {e.D, e.V})
-    if (width < 1 || width > kMaxHead)
-      return Status(StatusCode::kUnsupported, format("head size {}: tiles hold 1 to {}", width, kMaxHead));
+    if (width < 1 || width > most)
+      return Status(StatusCode::kUnsupported, format("head size {}: tiles hold 1 to {}", width, most));
   if (e.KV == 0 && e.H > 0) return Status(StatusCode::kUnsupported, "no key-value heads");
   const double scale = spec.f64("scale");
   e.scale = static_cast<float>(scale != 0 ? scale : 1 / std::sqrt(static_cast<double>(e.D)));

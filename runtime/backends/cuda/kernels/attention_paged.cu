@@ -12,6 +12,7 @@ namespace tessera::cuda {
 namespace {
 
 constexpr int kWarps = 4;                                                 // per block
+constexpr int kMostPagedHead = 1024;                                      // D and V, latent vectors
 constexpr int64_t kBlockWords = sizeof(BlockQ8_0) / sizeof(uint16_t);  // of q8_0
 
 // Rows, positions and the table are untrusted: what is outside is not there.
@@ -49,13 +50,15 @@ __device__ inline W page_value(const P* pages, int64_t row, int64_t cols, int64_
 template <class T, class P>
 struct PagedOperands {
   const T* q;
-  const P *k, *v;
+  const P *k, *v;     // the same where values are the first numbers of keys
+  int64_t value_row;  // numbers of a row of v
   T* out;
   Wide<T>* lse;  // null where nobody wants it
   PagedTokens tokens;
 };
 
-template <class T, class P>
+// A lane has Columns columns of a key and of a value.
+template <class T, class P, int Columns>
 __global__ void __launch_bounds__(kWarps * 32) attention_paged_kernel(AttentionShape e, PagedOperands<T, P> x) {
   using W = Wide<T>;
   const int lane = threadIdx.x % 32;
@@ -63,9 +66,9 @@ __global__ void __launch_bounds__(kWarps * 32) attention_paged_kernel(AttentionS
   if (query >= e.T * e.H) return;
   const int64_t token = query / e.H, kv = query % e.H / e.group();
   const Team<32> team{lane};
-  W wide[kColumnsPerLane] = {}, acc[kColumnsPerLane] = {};
+  W wide[Columns] = {}, acc[Columns] = {};
 #pragma unroll
-  for (int c = 0; c < kColumnsPerLane; ++c)
+  for (int c = 0; c < Columns; ++c)
     if (c * 32 + lane < e.D) wide[c] = widen(x.q[query * e.D + c * 32 + lane]);
   W top = minus_infinity<W>(), sum = 0;
   int64_t first = 0;
@@ -76,7 +79,7 @@ __global__ void __launch_bounds__(kWarps * 32) attention_paged_kernel(AttentionS
     const int64_t at = slot * e.KV + kv;
     W part = 0;
 #pragma unroll
-    for (int c = 0; c < kColumnsPerLane; ++c)
+    for (int c = 0; c < Columns; ++c)
       if (c * 32 + lane < e.D) part += wide[c] * page_value<W>(x.k, at, e.D, c * 32 + lane);
     const W score = e.capped(team.sum(part) * static_cast<W>(e.scale));
     const W new_top = Larger{}(top, score);
@@ -84,12 +87,12 @@ __global__ void __launch_bounds__(kWarps * 32) attention_paged_kernel(AttentionS
     sum = sum * shrink + p;
     top = new_top;
 #pragma unroll
-    for (int c = 0; c < kColumnsPerLane; ++c)
-      if (c * 32 + lane < e.V) acc[c] = acc[c] * shrink + p * page_value<W>(x.v, at, e.V, c * 32 + lane);
+    for (int c = 0; c < Columns; ++c)
+      if (c * 32 + lane < e.V) acc[c] = acc[c] * shrink + p * page_value<W>(x.v, at, x.value_row, c * 32 + lane);
   }
   const bool sees = top != minus_infinity<W>();
 #pragma unroll
-  for (int c = 0; c < kColumnsPerLane; ++c)
+  for (int c = 0; c < Columns; ++c)
     if (c * 32 + lane < e.V) x.out[query * e.V + c * 32 + lane] = narrow<T>(sees ? acc[c] / sum : W(0));
   if (x.lse != nullptr && lane == 0) x.lse[query] = sees ? top + log(sum) : minus_infinity<W>();
 }
@@ -184,14 +187,19 @@ Result<PreparedKernel> dispatch_pages(DType tokens, DType pages, F&& f) {
 
 }  // namespace
 
-// q [B, T, H, D], k_pages [P, S, KV, D], v_pages [P, S, KV, V], table [R, M], row, position [B, T] -> out [B, T, H, V]
-// (, lse [B, T, H]).
+// q [B, T, H, D], k_pages [P, S, KV, D], v_pages [P, S, KV, V] where the keys' do not hold the values, table [R, M], row,
+// position [B, T] -> out [B, T, H, V] (, lse [B, T, H]).
 Result<PreparedKernel> prepare_attention_paged(const KernelSpec& spec) {
-  AttentionShape shape = attention_shape(spec, 0, 1, 2);
+  const bool has_values = spec.i64("value_width") == 0;
+  const int v = has_values ? 2 : 1;  // the tokens' operands follow it
+  AttentionShape shape = attention_shape(spec, 0, 1, v);
+  if (!has_values) shape.V = spec.i64("value_width");
   shape.T *= shape.B;
   shape.B = 1;
-  TSR_RETURN_IF_ERROR(check_head(shape));
-  const auto pages = spec.input_dims(1), table = spec.input_dims(3);
+  const int64_t widest = shape.D > shape.V ? shape.D : shape.V, value_row = spec.input_dims(v)[3];
+  if (widest > kMostPagedHead)
+    return Status(StatusCode::kUnsupported, format("heads of {} elements, at most {}", widest, kMostPagedHead));
+  const auto pages = spec.input_dims(1), table = spec.input_dims(v + 1);
   const int64_t blocks = (shape.T * shape.H + kWarps - 1) / kWarps;
   if (blocks >= kMostGrid) return Status(StatusCode::kUnsupported, format("{} blocks", blocks));
   const PagedTokens tokens{nullptr, nullptr, nullptr, table[0], table[1], pages[0], pages[1]};
@@ -203,13 +211,18 @@ Result<PreparedKernel> prepare_attention_paged(const KernelSpec& spec) {
     return memory_bound(spec, make_kernel([=](const LaunchArgs& args) {
                           if (blocks <= 0) return;
                           PagedOperands<T, P> x{args.in<T>(0),  args.in<P>(1),
-                                                args.in<P>(2),  args.out<T>(0),
+                                                args.in<P>(v),  value_row, args.out<T>(0),
                                                 has_lse ? args.out<Wide<T>>(1) : nullptr, tokens};
-                          x.tokens.table = args.in<int32_t>(3);
-                          x.tokens.row = args.in<int32_t>(4);
-                          x.tokens.position = args.in<int32_t>(5);
-                          attention_paged_kernel<T, P>
-                              <<<static_cast<unsigned>(blocks), kWarps * 32, 0, args.stream>>>(shape, x);
+                          x.tokens.table = args.in<int32_t>(v + 1);
+                          x.tokens.row = args.in<int32_t>(v + 2);
+                          x.tokens.position = args.in<int32_t>(v + 3);
+                          const auto grid = static_cast<unsigned>(blocks);
+                          if (widest <= kMostHead)
+                            attention_paged_kernel<T, P, kColumnsPerLane>
+                                <<<grid, kWarps * 32, 0, args.stream>>>(shape, x);
+                          else
+                            attention_paged_kernel<T, P, kMostPagedHead / 32>
+                                <<<grid, kWarps * 32, 0, args.stream>>>(shape, x);
                         }));
   });
 }

@@ -6,6 +6,17 @@
 
 namespace tessera::cuda {
 
+// A number of 16 bits as a block of one.
+template <class T>
+struct OneNumber {
+  static constexpr int kElements = 1;
+  T value;
+};
+template <class T>
+__device__ inline void decode_block(const OneNumber<T>& block, float (&x)[1]) {
+  x[0] = widen(block.value);
+}
+
 // Block number `i` from `blocks` on, at any address, as floats.
 template <class Block>
 __device__ inline void load_block(const uint8_t* blocks, int64_t i, float (&x)[Block::kElements]) {
@@ -33,6 +44,16 @@ Result<PreparedKernel> dispatch_block_weight(DType dtype, F&& f) {
   return dispatch_block(dtype, f, [](DType other) -> Result<PreparedKernel> {
     return Status(StatusCode::kUnsupported, format("weights of {}", to_text(other)));
   });
+}
+
+// f(block) for a block type, and for a type of 16 bits as blocks of one.
+template <class F>
+Result<PreparedKernel> dispatch_stored_weight(DType dtype, F&& f) {
+  if (dtype == DType::kBF16) return f(OneNumber<__nv_bfloat16>{});
+#ifndef TSR_FEW_TYPES
+  if (dtype == DType::kF16) return f(OneNumber<__half>{});
+#endif
+  return dispatch_block_weight(dtype, std::forward<F>(f));
 }
 
 }  // namespace tessera::cuda

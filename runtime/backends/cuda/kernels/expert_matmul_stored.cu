@@ -11,26 +11,6 @@ namespace tessera::cuda {
 
 namespace {
 
-// A number of 16 bits as a block of one.
-template <class T>
-struct OneNumber {
-  static constexpr int kElements = 1;
-  T value;
-};
-template <class T>
-__device__ inline void decode_block(const OneNumber<T>& block, float (&x)[1]) {
-  x[0] = widen(block.value);
-}
-
-template <class F>
-Result<PreparedKernel> dispatch_stored_weight(DType dtype, F&& f) {
-  if (dtype == DType::kBF16) return f(OneNumber<__nv_bfloat16>{});
-#ifndef TSR_FEW_TYPES
-  if (dtype == DType::kF16) return f(OneNumber<__half>{});
-#endif
-  return dispatch_block_weight(dtype, std::forward<F>(f));
-}
-
 // y[m, n] of a strip of `width` results n of one expert; number (n, k) of the strip is at n * n_step + k * k_step.
 // k ascending.
 template <class T>

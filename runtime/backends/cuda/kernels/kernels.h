@@ -26,6 +26,8 @@ Result<PreparedKernel> prepare_attention_sink(const KernelSpec& spec);
 Result<PreparedKernel> prepare_attention_sink_grad(const KernelSpec& spec);
 Result<PreparedKernel> prepare_broadcast(const KernelSpec& spec);
 Result<PreparedKernel> prepare_cache_write(const KernelSpec& spec);
+Result<PreparedKernel> prepare_head_matmul(const KernelSpec& spec);
+Result<PreparedKernel> prepare_head_matmul_stored(const KernelSpec& spec);
 Result<PreparedKernel> prepare_kv_write(const KernelSpec& spec);
 Result<PreparedKernel> prepare_attention_paged(const KernelSpec& spec);
 Result<PreparedKernel> prepare_cast(const KernelSpec& spec);
