@@ -1,7 +1,9 @@
 #include "graph/transform/serving.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -13,6 +15,8 @@
 #include "graph/transform/embedding.h"
 #include "graph/transform/graph_copy.h"
 #include "graph/transform/language_model.h"
+#include "graph/transform/latent_attention.h"
+#include "graph/transform/prune.h"
 #include "graph/transform/row_adapters.h"
 #include "graph/transform/wanted_rows.h"
 
@@ -158,8 +162,9 @@ class Server {
     TensorId slot = kNoTensor, table = kNoTensor;
   };
 
-  Result<TensorId> add_pages(const Node& node, std::string_view which, TensorId rows, const Pool& pool) {
-    TensorType type = forward_.type(rows);  // [B, T, KV, D]
+  // `type`: of rows [B, T, KV, D]; `what` names them.
+  Result<TensorId> add_pages(const Node& node, std::string_view which, TensorType type, const Pool& pool,
+                             std::string_view what) {
     type.shape.set(0, pool.pages);
     type.shape.set(1, options_.page_size);
     if (options_.cache) type.dtype = *options_.cache;
@@ -168,7 +173,7 @@ class Server {
       return unsuitable(
           format("its {} are {} wide, and pages of {} hold blocks of {} numbers: wanted a multiple of {}, or "
                  "cache_type model, f16 or bf16",
-                 which == "k_pages" ? "keys" : "values", width, type.dtype, block, block));
+                 what, width, type.dtype, block, block));
     return add_scoped_state(graph(), node.scope, which, type);
   }
 
@@ -178,26 +183,68 @@ class Server {
     if (node.inputs.size() > 3)
       return unsuitable("it has segments: a sequence is one document; build the model without them");
     const bool with_lse = uses_[index(node.outputs[1])] != 0;
-    const TensorId k = node.inputs[1], v = node.inputs[2];
     const bool has_own_pages = window_.pages > 0 && window_within(node, options_.context) > 0;
     const Pool& pool = has_own_pages ? window_ : full_;
-    TSR_ASSIGN_OR_RETURN(const TensorId k_pages, add_pages(node, "k_pages", k, pool));
-    TSR_ASSIGN_OR_RETURN(const TensorId v_pages, add_pages(node, "v_pages", v, pool));
     graph().set_scope(node.scope);
-    TSR_ASSIGN_OR_RETURN(const TensorId keys, graph().add("kv_write", {k_pages, copy_.mapped(k), pool.slot}));
-    TSR_ASSIGN_OR_RETURN(const TensorId values,
-                         graph().add("kv_write", {v_pages, copy_.mapped(v), pool.slot}));
+    std::vector<Attr> attrs = {{"scale", attr_f64(node.attrs, "scale")},
+                               {"window", attr_i64(node.attrs, "window")},
+                               {"softcap", attr_f64(node.attrs, "softcap")},
+                               {"with_lse", int64_t{with_lse}}};
+    if (const auto latent = absorbed_form(node))
+      TSR_RETURN_IF_ERROR(add_latent_attention(node, *latent, std::move(attrs), pool));
+    else
+      TSR_RETURN_IF_ERROR(add_expanded_attention(node, std::move(attrs), pool));
+    graph().set_scope("");
+    return {};
+  }
+
+  // Adds pages, and writes rows [B, T, KV, D] to them; the pages written.
+  Result<TensorId> add_written_pages(const Node& node, std::string_view which, TensorId rows,
+                                     const Pool& pool, std::string_view what) {
+    TSR_ASSIGN_OR_RETURN(const TensorId pages, add_pages(node, which, graph().type(rows), pool, what));
+    TSR_ASSIGN_OR_RETURN(const TensorId written, graph().add("kv_write", {pages, rows, pool.slot}));
+    graph().add_update(pages, written);
+    return written;
+  }
+
+  Status add_expanded_attention(const Node& node, std::vector<Attr> attrs, const Pool& pool) {
+    const TensorId k = copy_.mapped(node.inputs[1]), v = copy_.mapped(node.inputs[2]);
+    TSR_ASSIGN_OR_RETURN(const TensorId keys, add_written_pages(node, "k_pages", k, pool, "keys"));
+    TSR_ASSIGN_OR_RETURN(const TensorId values, add_written_pages(node, "v_pages", v, pool, "values"));
     const TensorId operands[] = {copy_.mapped(node.inputs[0]), keys, values, pool.table, row_, position_};
     TSR_ASSIGN_OR_RETURN(const std::vector<TensorId> results,
-                         graph().add_node("attention_paged", operands,
-                                          {{"scale", attr_f64(node.attrs, "scale")},
-                                           {"window", attr_i64(node.attrs, "window")},
-                                           {"softcap", attr_f64(node.attrs, "softcap")},
-                                           {"with_lse", int64_t{with_lse}}}));
-    graph().set_scope("");
-    graph().add_update(k_pages, keys);
-    graph().add_update(v_pages, values);
+                         graph().add_node("attention_paged", operands, std::move(attrs)));
     for (size_t i = 0; i < results.size(); ++i) copy_.replace(node.outputs[i], results[i]);
+    return {};
+  }
+
+  // The parts of latent attention, where its pages can hold latent vectors: not where tokens have adapters of the weight
+  // that would be absorbed.
+  std::optional<LatentAttention> absorbed_form(const Node& node) const {
+    auto latent = find_latent_attention(forward_, node);
+    const auto is_adapted = [&](NodeId id) { return adapters_.applies_to(forward_.node(id)); };
+    if (latent && adapter_ != kNoTensor && std::ranges::any_of(latent->matmuls, is_adapted))
+      return std::nullopt;
+    return latent;
+  }
+
+  Status add_latent_attention(const Node& node, const LatentAttention& latent, std::vector<Attr> attrs,
+                              const Pool& pool) {
+    is_absorbed_ = true;
+    attrs.push_back({"value_width", latent.rank});
+    double& scale = std::get<double>(attrs[0].value);
+    if (scale == 0) scale = 1 / std::sqrt(static_cast<double>(forward_.type(node.inputs[0]).shape[3]));
+    TSR_ASSIGN_OR_RETURN(const TensorId rows, add_latent_rows(copy_, latent));
+    TSR_ASSIGN_OR_RETURN(
+        const TensorId pages,
+        add_written_pages(node, "latent_pages", rows, pool, "latent vectors with the rotated part of keys"));
+    TSR_ASSIGN_OR_RETURN(const TensorId queries, add_absorbed_queries(copy_, latent, node));
+    const TensorId operands[] = {queries, pages, pool.table, row_, position_};
+    TSR_ASSIGN_OR_RETURN(const std::vector<TensorId> results,
+                         graph().add_node("attention_paged", operands, std::move(attrs)));
+    TSR_ASSIGN_OR_RETURN(const TensorId values, add_head_values(copy_, latent, results[0]));
+    copy_.replace(node.outputs[0], values);
+    if (results.size() > 1) copy_.replace(node.outputs[1], results[1]);
     return {};
   }
 
@@ -221,6 +268,7 @@ class Server {
   Result<Graph> add_results() {
     TSR_RETURN_IF_ERROR(add_result("logits", copy_.mapped(logits_)));
     if (options_.hidden) TSR_RETURN_IF_ERROR(add_result("hidden", hidden_result_));
+    if (is_absorbed_) return prune(graph());  // of what made keys and values
     return std::move(graph());
   }
 
@@ -234,6 +282,7 @@ class Server {
   TensorId row_ = kNoTensor, position_ = kNoTensor;                                         // likewise
   Pool full_, window_{0};                                                                   // likewise
   TensorId wanted_ = kNoTensor, adapter_ = kNoTensor;
+  bool is_absorbed_ = false;
   std::map<TensorId, TensorId> factors_;  // of rotations: the row taken, by the forward graph's rows
   std::vector<uint32_t> uses_;            // operand uses, by forward tensor
 };
@@ -265,9 +314,10 @@ std::set<std::string> window_states(const Graph& serving) {
     names.insert(serving.tensor(state).name);
   };
   for (const Node& node : serving.nodes()) {
-    if (node.op->name != "attention_paged" || serving.tensor(node.inputs[3]).name != kWindowTable) continue;
-    state_of(node.inputs[1]);
-    state_of(node.inputs[2]);
+    if (node.op->name != "attention_paged") continue;
+    const size_t table = node.inputs.size() - 3;  // behind the pages
+    if (serving.tensor(node.inputs[table]).name != kWindowTable) continue;
+    for (size_t pages = 1; pages < table; ++pages) state_of(node.inputs[pages]);
   }
   return names;
 }

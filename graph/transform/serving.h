@@ -36,7 +36,8 @@ int64_t table_columns(const ServingOptions& options);
 // "slot" i32[B, N] (where its keys and values go: page * S + place in the page; -1: nowhere); "page_table" i32[R, M];
 // "wanted" i32[W] (numbers b * N + n of tokens whose logits are wanted; -1: none). A step writes the keys and values of all
 // its tokens before any attends. Attention nodes become kv_write + attention_paged with state "<scope>.k_pages" and
-// "<scope>.v_pages" [P, S, KV, D].
+// "<scope>.v_pages" [P, S, KV, D]; those of latent_attention.h with state "<scope>.latent_pages" [P, S, 1, KA + R] alone, of
+// latent vectors and the rotated part of keys, unless tokens have adapters of the weight that makes keys and values of them.
 // With adapters also "adapter" i32[B, N] (the slot of each token's adapter; -1: none), and states with the factors.
 // Outputs: "logits" [W, V], in f32 where the model computes in 16 bits; with `hidden` also "hidden" f32[B, N, C], the hidden
 // states of all tokens (find_hidden of embedding.h).
@@ -44,7 +45,7 @@ int64_t table_columns(const ServingOptions& options);
 // "page_table": "window_slot" i32[B, N] and "window_page_table" i32[R, M], and as many pages. Inputs that nothing reads are
 // left out.
 // Symbols left: B, N and W. What a token yields depends on its own sequence alone.
-// kInvalidArgument: a cache of q8_0 where D is not a multiple of 32.
+// kInvalidArgument: a cache of q8_0 where D, or KA + R, is not a multiple of 32.
 // kUnsupported: rotations with two rows of factors (LongRoPE) where `context` is beyond the first row's.
 Result<Graph> make_serving(const Graph& forward, const ServingOptions& options);
 

@@ -89,6 +89,8 @@ class Storing {
           ++uses.products;
         } else if (is_weight && is_plain(node)) {
           ++uses.turned;
+        } else if (node.op->name == "head_matmul" && i == 1) {
+          ++(attr_i64(node.attrs, "trans_w") == 1 ? uses.products : uses.turned);
         } else if (node.op->name == "expert_matmul" && i == 1) {
           ++uses.experts;
         } else if (node.op->name == "embedding" && i == 0) {
@@ -211,6 +213,7 @@ class Storing {
     }
     if (node.op->name == "matmul" && is_stored(1))
       return attr_i64(node.attrs, "trans_w") == 1 ? add_product(id) : add_turned_product(id);
+    if (node.op->name == "head_matmul" && is_stored(1)) return add_head_product(id);
     if (node.op->name == "expert_matmul" && is_stored(1)) return add_expert_product(id);
     if (node.op->name == "embedding" && is_stored(0)) return add_look_up(id);
     return copy_.copy_node(id);
@@ -248,6 +251,16 @@ class Storing {
     begin_node(node);
     TSR_ASSIGN_OR_RETURN(const std::vector<TensorId> results,
                          graph.add_node("quantized_matmul_grad", {{x, w}}));
+    end_node(id);
+    return replace_results(node, results);
+  }
+
+  Status add_head_product(NodeId id) {
+    const Node& node = copy_.source().node(id);
+    const TensorId inputs[] = {copy_.mapped(node.inputs[0]), copy_.mapped(parameter_of(node.inputs[1]))};
+    begin_node(node);
+    TSR_ASSIGN_OR_RETURN(const std::vector<TensorId> results,
+                         copy_.graph().add_node("head_matmul", inputs, node.attrs));
     end_node(id);
     return replace_results(node, results);
   }

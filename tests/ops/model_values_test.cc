@@ -9,6 +9,7 @@
 #include "graph/autodiff.h"
 #include "graph/base/text.h"
 #include "graph/models/model_family.h"
+#include "graph/transform/adapters.h"
 #include "graph/transform/decoding.h"
 #include "graph/transform/serving.h"
 #include "graph/transform/training.h"
@@ -76,6 +77,20 @@ Graph forward_model(const std::string& shorthand) {
   auto graph = build_model(*config);
   REQUIRE_MESSAGE(graph.ok(), graph.status().to_string());
   return *graph;
+}
+
+// Multi-head latent attention whose keys and values are products of two weights and an adapter with a start.
+constexpr const char* kAdaptedLatent = "adapted latent";
+
+Graph served_model(const std::string& shorthand) {
+  if (shorthand != kAdaptedLatent) return forward_model(shorthand);
+  const Graph plain = forward_model("deepseek2:L=2,C=8,H=3,D=6,R=2,KA=5,VD=3,F=5,E=4,K=2,V=11,T=6");
+  std::vector<AdapterPlacement> placements;
+  for (const char* const weight : {"block.0.kv_b", "block.1.kv_b"})
+    placements.push_back({.weight = *plain.find_tensor(weight), .rank = 2, .factor = 0.6, .has_start = true});
+  auto adapted = with_adapters(plain, placements);
+  REQUIRE_MESSAGE(adapted.ok(), adapted.status().to_string());
+  return *adapted;
 }
 
 Graph bound(const Graph& graph, int64_t B, int64_t T) {
@@ -235,9 +250,10 @@ TEST_CASE("serving tokens of several sequences in any order of steps gives the l
   const std::vector<int32_t> table = {7, 2, 9, 4, 10, 0, 1, 8, 3};
   std::vector<std::string> models(std::begin(kModels), std::end(kModels));
   models.push_back("masked");
+  models.push_back(kAdaptedLatent);
   for (const std::string& shorthand : models) {
     CAPTURE(shorthand);
-    const Graph symbolic = forward_model(shorthand);
+    const Graph symbolic = served_model(shorthand);
     const Graph forward = in_f64(bound(symbolic, rows, T));
     const Values values = parameters_of(forward);
     const std::vector<int32_t> tokens = token_ids(rows * T, 11);
@@ -256,6 +272,8 @@ TEST_CASE("serving tokens of several sequences in any order of steps gives the l
     const Graph step = in_f64(*concrete);
     Values given = values;
     given["page_table"] = i32({rows, T / page}, table);
+    const bool has_latent = shorthand.starts_with("deepseek2") || shorthand == kAdaptedLatent;
+    CHECK(step.find_tensor("block.0.attention.latent_pages").has_value() == has_latent);
     for (TensorId id : step.tensors_of_kind(TensorKind::kState))
       given[step.tensor(id).name] = scattered_f64(step.type(id).shape, 5);  // what lies there is not seen
     std::vector<int32_t> lengths(rows, 0);

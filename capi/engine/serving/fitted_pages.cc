@@ -4,6 +4,8 @@
 #include <set>
 #include <string>
 
+#include "graph/transform/row_adapters.h"
+
 namespace tessera {
 
 namespace {
@@ -15,9 +17,7 @@ struct PageBytes {
 PageBytes page_bytes(const RankProgram& rank, const std::set<std::string>& windows) {
   PageBytes bytes;
   for (const Slot& slot : rank.slots) {
-    if (slot.kind != SlotKind::kState ||
-        !(slot.name.ends_with(".k_pages") || slot.name.ends_with(".v_pages")))
-      continue;
+    if (slot.kind != SlotKind::kState || is_adapter_state(slot.name)) continue;
     (windows.contains(slot.name) ? bytes.window : bytes.full) += slot.bytes;
   }
   return bytes;

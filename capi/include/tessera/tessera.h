@@ -1759,7 +1759,9 @@ TSR_API void tsr_generator_free(tsr_generator* generator);
  *                         less than a window and step_tokens, and models without such layers
  *   cache_type      str   model (default: as they are computed) | f16 | bf16 | q8_0: element type of keys and values, also
  *                         of the draft model's. q8_0: 8 bits a number and a scale for each 32 of a head, 34 bytes;
- *                         TSR_INVALID_ARGUMENT where heads are not a multiple of 32 wide
+ *                         TSR_INVALID_ARGUMENT where heads are not a multiple of 32 wide. Models with multi-head latent
+ *                         attention (DeepSeek) have one latent vector and one rotated key of each token and layer in the
+ *                         cache, whole on each device of tp; with `adapters` above 0 keys and values of every head
  *   prefix_cache    i64   0: every prompt is computed whole (default 1)
  *   step_tokens     i64   computed in a replica's step at most; longer prompts take several (default 256)
  *   speculation     str   off (default) | ngram | draft: tokens that are likely to come are computed along with the next
