@@ -20,6 +20,8 @@ using EngineHandle = Handle<tsr_engine, tsr_engine_free>;
 
 constexpr const char* kLlama = "llama:L=2,C=32,H=4,KV=2,F=48,V=64,T=64";
 constexpr const char* kTiedGpt = "gpt2:L=2,C=32,H=4,V=64,T=64";
+// The engine's pages hold latent vectors, the trainer's attention has keys and values of every head.
+constexpr const char* kLatent = "deepseek2:L=2,C=32,H=4,D=24,R=8,KA=24,VD=12,F=24,E=4,K=2,FS=24,V=64,T=64";
 constexpr int64_t kRows = 4, kTrainedTokens = 24;
 
 // A trainer of parts of steps, and its rows of tokens with the tokens that follow.
@@ -147,7 +149,10 @@ TEST_CASE("an engine on a trainer has its log probabilities, before and after up
            {.devices = "cpu:2", .parallel = "dp=2"},
            {.devices = "cpu:2", .parallel = "dp=2,zero=1"},
            {.devices = "cpu:2", .parallel = "dp=2,zero=3"},
-           {.devices = "cpu:4", .parallel = "dp=2,tp=2,zero=3", .adapters = true}}) {
+           {.devices = "cpu:4", .parallel = "dp=2,tp=2,zero=3", .adapters = true},
+           {.model = kLatent, .precision = "bf16"},
+           {.devices = "cpu:2", .parallel = "tp=2", .model = kLatent, .adapters = true},
+           {.devices = "cpu:4", .parallel = "dp=2,pp=2,zero=1", .model = kLatent}}) {
     INFO(std::string(settings.parallel), " ", std::string(settings.precision), " ",
          std::string(settings.model));
     Parted trained(settings);

@@ -15,6 +15,7 @@
 #include "graph/transform/graph_copy.h"
 #include "graph/transform/precision.h"
 #include "graph/transform/serving.h"
+#include "graph/transform/weight_storage.h"
 #include "tests/ok.h"
 
 using namespace tessera;
@@ -94,6 +95,18 @@ TEST_CASE("pages of latent attention hold latent vectors, and the weight of keys
   const Graph scaled = serving(latent_model(std::string(kModel) + ",attention_scale=0.3"));
   for (const Node& node : scaled.nodes())
     if (node.op->name == "attention_paged") CHECK(attr_f64(node.attrs, "scale") == 0.3);
+}
+
+TEST_CASE("the absorbed weight stays in its type") {
+  const Graph graph = serving(latent_model("deepseek2:L=1,C=16,H=4,D=12,R=4,KA=32,VD=6,F=12,E=4,K=2,V=11,T=16"));
+  for (const DType type : {DType::kBF16, DType::kQ4_0}) {
+    const Graph stored = ok(with_stored_weights(graph, {.types = {{"block.0.kv_b", type}}}));
+    CHECK(stored.type(*stored.find_tensor("block.0.kv_b")).dtype == type);
+    CHECK(readers_of(stored, "block.0.kv_b") == std::vector<std::string>{"head_matmul", "head_matmul"});
+    CHECK(stored.verify().ok());
+  }
+  const Graph all = ok(with_stored_weights(graph, {.types = {}, .matrices = DType::kQ8_0}));
+  CHECK(all.type(*all.find_tensor("block.0.kv_b")).dtype == DType::kQ8_0);
 }
 
 TEST_CASE("latent vectors of layers with a window are in pages of the windows") {
