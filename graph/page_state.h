@@ -1,5 +1,5 @@
-// PageState: keys or values of an attention as pages hold them (graph/transform/serving.h), whatever the size of a page and
-// the devices that have parts of it.
+// PageState: keys, values or latent vectors of an attention as pages hold them (graph/transform/serving.h), whatever the size
+// of a page and the devices that have parts of it.
 #pragma once
 
 #include <cstdint>

@@ -157,9 +157,12 @@ TEST_CASE("an engine on a trainer has its log probabilities, before and after up
          std::string(settings.model));
     Parted trained(settings);
     const EngineHandle engine = engine_on(trained.trainer);
+    // A log probability of about -4 has a last bit of 5e-7, and the two add up the exponentials in other orders. Absorbed
+    // products in bf16 round other sums, each by up to 2^-9 of it.
+    const bool is_rounded = settings.model == kLatent && settings.precision == std::string("bf16");
+    const double tolerance = is_rounded ? 0.02 : 1e-5;
     for (int updates = 0; updates < 3; ++updates) {
-      // A log probability of about -4 has a last bit of 5e-7, and the two add up the exponentials in other orders.
-      CHECK(largest_difference(scores(engine, trained), trained.forward()) < 1e-5);
+      CHECK(largest_difference(scores(engine, trained), trained.forward()) < tolerance);
       trained.update();
     }
   }
