@@ -14,8 +14,8 @@ namespace tessera {
 namespace {
 
 constexpr std::string_view kFormat = "tessera-certificate";
-constexpr int64_t kVersion = 2;  // 1: of the narrower space, whose every configuration is listed
-constexpr std::string_view kReasons[] = {"bound", "solved", "too large"};
+constexpr int64_t kVersion = 2;
+constexpr std::string_view kSolved = "solved";
 
 Status wrong(std::string message) {
   return Status(StatusCode::kCorrupt, "certificate: " + std::move(message));
@@ -95,20 +95,13 @@ Result<StepCertificate> read(Reader& reader) {
   }
   for (const Json& entry : reader.array("configurations")) {
     const bool known = entry.is_array() && entry.size() >= 3 && entry[0].is_string() &&
-                       entry[1].is_string() && entry[2].is_number() &&
-                       (entry.size() == 3 || (entry.size() == 4 && entry[3].is_number()));
-    if (!known)
-      return wrong("a configuration is not [plan, reason, bound] or [plan, \"solved\", bound, step]");
-    const auto reason = std::ranges::find(kReasons, entry[1].get<std::string>());
-    if (reason == std::end(kReasons))
-      return wrong(format("'{}' is closed by '{}'; known: bound, solved, too large",
-                          entry[0].get<std::string>(), entry[1].get<std::string>()));
-    const auto by = static_cast<ClosedBy>(reason - std::begin(kReasons));
-    if ((by == ClosedBy::kSolved) != (entry.size() == 4))
-      return wrong(format("'{}' is closed by '{}' and has {} values", entry[0].get<std::string>(), *reason,
-                          entry.size()));
-    certificate.configurations.push_back({entry[0].get<std::string>(), by, entry[2].get<double>(),
-                                          entry.size() == 4 ? entry[3].get<double>() : 0});
+                       entry[1].is_string() && entry[2].is_number();
+    if (!known) return wrong("a configuration is not [plan, \"solved\", bound, step]");
+    if (entry[1] != kSolved || entry.size() != 4 || !entry[3].is_number())
+      return wrong(format("'{}' is closed by '{}' and has {} values; wanted '{}' and 4",
+                          entry[0].get<std::string>(), entry[1].get<std::string>(), entry.size(), kSolved));
+    certificate.configurations.push_back(
+        {entry[0].get<std::string>(), entry[2].get<double>(), entry[3].get<double>()});
   }
   TSR_RETURN_IF_ERROR(reader.status());
   if (!(certificate.step_s > 0) || !std::isfinite(certificate.step_s))
@@ -126,11 +119,8 @@ Json certificate_json(const SearchRequest& request, const Cluster& cluster, cons
     if (stage.offloaded != std::array<int64_t, 4>{})
       for (const int64_t blocks : stage.offloaded) stages.back().push_back(blocks);
   }
-  for (const CertificateEntry& entry : certificate.configurations) {
-    Json line = Json::array({entry.plan, kReasons[static_cast<size_t>(entry.by)], entry.bound_s});
-    if (entry.by == ClosedBy::kSolved) line.push_back(entry.step_s);
-    configurations.push_back(std::move(line));
-  }
+  for (const CertificateEntry& entry : certificate.configurations)
+    configurations.push_back(Json::array({entry.plan, kSolved, entry.bound_s, entry.step_s}));
   return {{"format", kFormat},
           {"version", kVersion},
           {"model", request.description},
@@ -154,9 +144,11 @@ Result<std::string> check_certificate_text(std::string_view text) {
   Reader reader(json);
   if (const std::string format_name = reader.text("format"); reader.status().ok() && format_name != kFormat)
     return wrong(format("its format is '{}', wanted '{}'", format_name, kFormat));
-  if (const int64_t version = reader.integer("version");
-      reader.status().ok() && version != kVersion && version != 1)
-    return wrong(format("version {} is not known to this build, which reads 1 and {}", version, kVersion));
+  if (const int64_t version = reader.integer("version"); reader.status().ok() && version != kVersion)
+    return wrong(
+        format("found version {}, wanted {}: write it again with the option certificate (tessera plan "
+               "--certificate)",
+               version, kVersion));
   const SearchRequest request{reader.text("model"),    reader.text("cluster"),
                               reader.text("parallel"), reader.text("features"),
                               reader.integer("batch"), reader.integer("memory_limit")};
@@ -175,13 +167,11 @@ Result<std::string> check_certificate_text(std::string_view text) {
     return wrong(format("it was made for another cluster: '{}' has fingerprint {} here, the certificate {}",
                         request.cluster, fingerprint(cluster), cluster_fingerprint));
   TSR_ASSIGN_OR_RETURN(StepSearchOptions options, search_options(request));
-  options.wide = json["version"] != 1;
   // The larger space, searched since nothing else fitted.
   if (const auto found = json.find("last_resort"); found != json.end() && *found == true)
     options.shard = options.offload = true;
   TSR_ASSIGN_OR_RETURN(const CertificateCheck check,
-                       options.wide ? check_wide_certificate(model, cluster, options, certificate)
-                                    : check_certificate(model, cluster, options, certificate));
+                       check_wide_certificate(model, cluster, options, certificate));
   return dump(Json{{"valid", true},
                    {"model", request.description},
                    {"cluster", request.cluster},

@@ -51,8 +51,6 @@ Result<StepSearchResult> search_narrow(const TransformerShape& model, const Clus
     if (open[i].bound_s >= (seed ? (1 - kSeedGap) * best : best)) {
       result.closed_by_bound = static_cast<int64_t>(open.size() - i);
       bound = std::min(bound, open[i].bound_s);
-      for (; i < open.size(); ++i)
-        result.closed.push_back({open[i].plan, ClosedBy::kBound, open[i].bound_s, 0});
       break;
     }
     const StepSolver solver(model, cluster, options, open[i].plan, limit);
@@ -61,13 +59,11 @@ Result<StepSearchResult> search_narrow(const TransformerShape& model, const Clus
     if (!one.ok()) {
       if (one.status().code() != StatusCode::kOutOfMemory) return one.status();
       ++result.too_large;
-      result.closed.push_back({open[i].plan, ClosedBy::kTooLarge, open[i].bound_s, 0});
       continue;
     }
     ++result.solved;
     own_bound = std::max(own_bound, open[i].bound_s);
     bound = std::min(bound, own_bound);
-    result.closed.push_back({open[i].plan, ClosedBy::kSolved, own_bound, one->time.step_s});
     if (seed && one->time.step_s >= kSeedRunnersUp * best) continue;
     best = std::min(best, one->time.step_s);
     found.push_back(std::move(*one));

@@ -20,14 +20,10 @@
 
 namespace tessera {
 
-// How a configuration was done with; a certificate (analytic/step_certificate.h) tells it of every one.
-enum class ClosedBy : uint8_t { kBound, kSolved, kTooLarge };
-
-struct ClosedConfiguration {
-  ForeignPlan plan;  // recomputation is decided block by block, and is not in it
-  ClosedBy by = ClosedBy::kBound;
+struct SolvedConfiguration {
+  ForeignPlan plan;    // recomputation is decided block by block, and is not in it
   double bound_s = 0;  // no plan of it is faster
-  double step_s = 0;   // kSolved: the fastest found
+  double step_s = 0;   // the best step known when it was solved
 };
 
 // Of a cluster of several kinds: some of them, planned as a cluster of their own.
@@ -43,10 +39,7 @@ struct StepSearchResult {
   double bound_s = 0;
   double gap = 0;  // (best - bound) / best
   int64_t configurations = 0, closed_by_bound = 0, solved = 0, too_large = 0;
-  // Of the search without options.wide: all of them, by bound before anything was solved.
-  std::vector<ClosedConfiguration> closed;
-  // Of the whole space: those solved, each with the best step known when it was (as step_s).
-  std::vector<ClosedConfiguration> open;
+  std::vector<SolvedConfiguration> open;  // of the search with options.wide: those solved
   bool cut_off = false;      // options.most_solved were: what was still open counts in the bound alone
   bool last_resort = false;  // options.shard and offload were turned to
   // Of a cluster of several kinds: all choices among them, that of `best` first, and the cluster of one kind

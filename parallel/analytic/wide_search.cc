@@ -222,7 +222,7 @@ class Search {
     }
     ++result_.solved;
     bound_ = std::min(bound_, solved.bound_s);
-    result_.open.push_back({node.of.plan, ClosedBy::kSolved, solved.bound_s, known_s});
+    result_.open.push_back({node.of.plan, solved.bound_s, known_s});
     if (!solved.found) return;
     best_ = std::min(best_, solved.found->time.step_s);
     found_.push_back(std::move(*solved.found));

@@ -80,9 +80,9 @@ void one_forward_one_backward(PipelineSchedule& out) {
 
 }  // namespace
 
-Result<PipelineSchedule> make_pipeline_schedule(const PipelineShape& shape, const PipelineCosts& costs) {
+Result<PipelineSchedule> make_pipeline_schedule(const PipelineShape& shape) {
   TSR_RETURN_IF_ERROR(check(shape));
-  if (shape.splits_backward()) return search_pipeline_schedule(shape, costs);
+  if (shape.splits_backward()) return search_pipeline_schedule(shape);
   PipelineSchedule out;
   out.shape = shape;
   out.devices.resize(static_cast<size_t>(shape.devices));
@@ -93,9 +93,9 @@ Result<PipelineSchedule> make_pipeline_schedule(const PipelineShape& shape, cons
   }
   if (shape.virtual_stages == 1 || shape.micro_batches % shape.devices == 0) return out;
   // In rounds that do not come out even devices may wait longer than they must, or for each other.
-  TSR_ASSIGN_OR_RETURN(PipelineSchedule found, search_pipeline_schedule(shape, costs));
-  TSR_ASSIGN_OR_RETURN(const PipelineTiming timing, replay(found, costs));
-  const Result<PipelineTiming> in_rounds = replay(out, costs);
+  TSR_ASSIGN_OR_RETURN(PipelineSchedule found, search_pipeline_schedule(shape));
+  TSR_ASSIGN_OR_RETURN(const PipelineTiming timing, replay(found, PipelineCosts{}));
+  const Result<PipelineTiming> in_rounds = replay(out, PipelineCosts{});
   if (in_rounds.ok() && in_rounds->longest_device <= timing.longest_device) return out;
   return found;
 }

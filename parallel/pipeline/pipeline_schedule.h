@@ -60,10 +60,10 @@ struct PipelineSchedule {
 // (weight gradients included) is not.
 int32_t live_bound(const PipelineShape& shape, int32_t device);
 
-// Costs matter to zero-bubble schedules only, which are the best of a fixed list of heuristics.
+// Zero-bubble schedules are the best of a fixed list of heuristics, for passes that take equally long.
 // Deterministic. Fails on shapes that make no sense (zb-v with other than 2 stages a device, no
 // micro-batches).
-Result<PipelineSchedule> make_pipeline_schedule(const PipelineShape& shape, const PipelineCosts& costs = {});
+Result<PipelineSchedule> make_pipeline_schedule(const PipelineShape& shape);
 
 std::string to_text(
     const PipelineAction& action);  // "F3.0": stage 3, micro-batch 0; B input, W weight, D both

@@ -5,12 +5,14 @@
 #include <optional>
 #include <utility>
 
-#include "parallel/pipeline/pipeline_improve.h"
 #include "parallel/pipeline/pipeline_replay.h"
 
 namespace tessera {
 
 namespace {
+
+// Costs of every stage: all passes take one unit, messages none.
+constexpr PipelineCosts kEqual;
 
 // Urgencies, least first, of: forward of the first chunk, forward of a later chunk, input gradient of the
 // first chunk, of a later one.
@@ -35,8 +37,7 @@ struct Rule {
 
 class ListScheduler {
  public:
-  ListScheduler(const PipelineShape& shape, const PipelineCosts& costs, const Rule& rule)
-      : shape_(shape), costs_(costs), rule_(rule) {
+  ListScheduler(const PipelineShape& shape, const Rule& rule) : shape_(shape), rule_(rule) {
     const auto stages = static_cast<size_t>(shape.stages());
     forward_.resize(stages);
     backward_.resize(stages);
@@ -90,10 +91,6 @@ class ListScheduler {
     all.push_back({{work, stage, j}, std::max(ready, free_[static_cast<size_t>(device)]), urgency});
   }
 
-  double delay(int32_t from, int32_t to) const {
-    return shape_.device_of(from) == shape_.device_of(to) ? 0 : costs_.comm;
-  }
-
   std::optional<Candidate> choose(int32_t device) const {
     std::vector<Candidate> all;
     const bool was_forward = last_[static_cast<size_t>(device)] == PipelineWork::kForward;
@@ -107,8 +104,7 @@ class ListScheduler {
       const int32_t chunk = shape_.chunk_of(stage);
       const int32_t f = count(forward_[s]), b = count(backward_[s]);
       if (f < shape_.micro_batches && (stage == 0 || count(forward_[s - 1]) > f)) {
-        const double ready =
-            stage == 0 ? 0 : forward_[s - 1][static_cast<size_t>(f)] + delay(stage - 1, stage);
+        const double ready = stage == 0 ? 0 : forward_[s - 1][static_cast<size_t>(f)];
         const int32_t urgency = urgencies[chunk == 0 ? 0 : 1] + (rule_.alternate && was_forward ? 4 : 0);
         if (has_room(device, chunk))
           offer(all, device, PipelineWork::kForward, stage, f, ready, urgency);
@@ -118,8 +114,7 @@ class ListScheduler {
       const bool last = stage + 1 == shape_.stages();
       if (b < f && (last || count(backward_[s + 1]) > b)) {
         double ready = forward_[s][static_cast<size_t>(b)];
-        if (!last)
-          ready = std::max(ready, backward_[s + 1][static_cast<size_t>(b)] + delay(stage + 1, stage));
+        if (!last) ready = std::max(ready, backward_[s + 1][static_cast<size_t>(b)]);
         const int32_t urgency = urgencies[chunk == 0 ? 2 : 3] + (rule_.alternate && !was_forward ? 4 : 0);
         offer(all, device, shape_.splits_backward() ? PipelineWork::kBackwardInput : PipelineWork::kBackward,
               stage, b, ready, urgency);
@@ -140,7 +135,7 @@ class ListScheduler {
     }
     // Weight gradients give way to what is about to arrive.
     const double until =
-        urgent >= 0 && urgent <= earliest + rule_.patience * costs_.backward_weight ? urgent : earliest;
+        urgent >= 0 && urgent <= earliest + rule_.patience * kEqual.backward_weight ? urgent : earliest;
     const Candidate* best = nullptr;
     for (const Candidate& c : all)
       if (c.begin <= until + kEpsilon &&
@@ -156,18 +151,18 @@ class ListScheduler {
     const auto chunk = static_cast<size_t>(shape_.chunk_of(c.action.stage));
     double& now = free_[device];
     if (c.action.work == PipelineWork::kForward) {
-      now = c.begin + costs_.forward;
+      now = c.begin + kEqual.forward;
       forward_[stage].push_back(now);
       ++live_[device][chunk];
     } else if (c.action.work == PipelineWork::kBackwardInput) {
-      now = c.begin + costs_.backward_input;
+      now = c.begin + kEqual.backward_input;
       backward_[stage].push_back(now);
     } else if (c.action.work == PipelineWork::kBackward) {
-      now = c.begin + costs_.backward_input + costs_.backward_weight;
+      now = c.begin + kEqual.backward_input + kEqual.backward_weight;
       backward_[stage].push_back(now);
       --live_[device][chunk];
     } else {
-      now = c.begin + costs_.backward_weight;
+      now = c.begin + kEqual.backward_weight;
       ++weight_[stage];
       --live_[device][chunk];
     }
@@ -178,7 +173,6 @@ class ListScheduler {
   static constexpr double kEpsilon = 1e-9;
   static constexpr int32_t kLeastUrgent = 8;
   const PipelineShape& shape_;
-  const PipelineCosts& costs_;
   const Rule& rule_;
   std::vector<std::vector<double>> forward_, backward_;  // by stage, then micro-batch: when done
   std::vector<int32_t> weight_;                          // by stage: how many are done
@@ -189,73 +183,39 @@ class ListScheduler {
 };
 
 // These cover the best of some thousand combinations on all shapes tried.
-std::vector<Rule> rules() {
+constexpr std::array<Rule, 33> kRules = [] {
   constexpr Urgencies kLate = {0, 1, 2, 2};
-  std::vector<Rule> all;
+  std::array<Rule, 33> all;
+  size_t at = 0;
   for (const Urgencies& urgency :
        {Urgencies{1, 0, 2, 2}, Urgencies{0, 1, 2, 2}, Urgencies{2, 1, 0, 0}, Urgencies{1, 2, 0, 0}})
     for (const bool alternate : {true, false})
       for (const double patience : {0.0, 0.5})
         for (const int32_t reserve : {0, 1})
-          all.push_back({urgency, kLate, 0, false, alternate, patience, reserve});
-  all.push_back({{3, 1, 0, 2}, {3, 2, 1, 0}, 2, true, true, 0, 0});
+          all[at++] = {urgency, kLate, 0, false, alternate, patience, reserve};
+  all[at] = {{3, 1, 0, 2}, {3, 2, 1, 0}, 2, true, true, 0, 0};
   return all;
-}
-
-// What the rules take the costs to be: as they are and, where messages take time, a little off, which breaks
-// ties otherwise.
-std::vector<PipelineCosts> views_of(const PipelineCosts& costs) {
-  if (costs.comm == 0) return {costs};
-  std::vector<PipelineCosts> all;
-  for (const double comm : {costs.comm, 0.0, 0.1 * costs.forward})
-    for (const double weight : {1.0, 0.97})
-      for (const double forward : {1.0, 0.97}) {
-        all.push_back(costs);
-        all.back().comm = comm;
-        all.back().backward_weight *= weight;
-        all.back().forward *= forward;
-      }
-  return all;
-}
+}();
 
 }  // namespace
 
-Result<PipelineSchedule> search_pipeline_schedule(const PipelineShape& shape, const PipelineCosts& costs) {
-  struct Found {
-    PipelineSchedule schedule;
-    double length = 0;
-  };
-  std::vector<Found> all;
-  size_t best = 0;
-  const double least = static_cast<double>(shape.micro_batches * shape.virtual_stages) *
-                       (costs.forward + costs.backward_input + costs.backward_weight);
+Result<PipelineSchedule> search_pipeline_schedule(const PipelineShape& shape) {
+  std::optional<PipelineSchedule> best;
+  double shortest = 0;
+  const double bound = static_cast<double>(shape.micro_batches * shape.virtual_stages) *
+                       (kEqual.forward + kEqual.backward_input + kEqual.backward_weight);
   const auto is_shorter = [](double a, double b) { return a < b * (1 - 1e-9); };
-  const std::vector<PipelineCosts> views = views_of(costs);
-  for (const Rule& rule : rules())
-    for (const PipelineCosts& seen : views) {
-      std::optional<PipelineSchedule> candidate = ListScheduler(shape, seen, rule).run();
-      if (!candidate) continue;
-      TSR_ASSIGN_OR_RETURN(const PipelineTiming timing, replay(*candidate, costs));
-      all.push_back({std::move(*candidate), timing.longest_device});
-      if (is_shorter(all.back().length, all[best].length)) best = all.size() - 1;
-      if (!is_shorter(least, all[best].length)) return std::move(all[best].schedule);
-    }
-  if (all.empty()) return Status(StatusCode::kInternal, "no rule finds a pipeline schedule");
-  // Only where messages take time: lowering, which asks at equal costs, is not held up.
-  if (costs.comm == 0) return std::move(all[best].schedule);
-  constexpr int64_t kActions = 40'000'000;  // replayed in all
-  constexpr int32_t kOfTheBest = 20000, kOfOthers = 3000;
-  const int64_t actions = int64_t{3} * shape.stages() * shape.micro_batches;
-  int64_t left = kActions - kOfTheBest * actions;
-  std::ranges::stable_sort(all, {}, &Found::length);
-  best = 0;
-  for (size_t i = 0; i < all.size() && left >= 0; ++i, left -= kOfOthers * actions) {
-    improve(all[i].schedule, costs, i == 0 ? kOfTheBest : kOfOthers);
-    TSR_ASSIGN_OR_RETURN(const PipelineTiming timing, replay(all[i].schedule, costs));
-    all[i].length = timing.longest_device;
-    if (is_shorter(all[i].length, all[best].length)) best = i;
+  for (const Rule& rule : kRules) {
+    std::optional<PipelineSchedule> candidate = ListScheduler(shape, rule).run();
+    if (!candidate) continue;
+    TSR_ASSIGN_OR_RETURN(const PipelineTiming timing, replay(*candidate, kEqual));
+    if (best && !is_shorter(timing.longest_device, shortest)) continue;
+    best = std::move(candidate);
+    shortest = timing.longest_device;
+    if (!is_shorter(bound, shortest)) break;
   }
-  return std::move(all[best].schedule);
+  if (!best) return Status(StatusCode::kInternal, "no rule finds a pipeline schedule");
+  return std::move(*best);
 }
 
 }  // namespace tessera

@@ -6,8 +6,8 @@
 
 namespace tessera {
 
-// The best over a fixed list of rules, by the replay under `costs`; the first of equals. For the zero-bubble
+// The best over a fixed list of rules, by the replay at equal costs; the first of equals. For the zero-bubble
 // kinds, and for interleaved rounds that do not come out even.
-Result<PipelineSchedule> search_pipeline_schedule(const PipelineShape& shape, const PipelineCosts& costs);
+Result<PipelineSchedule> search_pipeline_schedule(const PipelineShape& shape);
 
 }  // namespace tessera

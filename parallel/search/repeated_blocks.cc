@@ -162,13 +162,4 @@ Result<RepeatedBlocks> solve_repeated_blocks(std::span<const BlockChoice> choice
   return best;
 }
 
-size_t best_throughput(std::span<const BatchTime> steps) {
-  size_t best = 0;
-  for (size_t i = 1; i < steps.size(); ++i)
-    if (static_cast<double>(steps[i].batch) * steps[best].step_s >
-        static_cast<double>(steps[best].batch) * steps[i].step_s)
-      best = i;
-  return best;
-}
-
 }  // namespace tessera

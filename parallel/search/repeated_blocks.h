@@ -30,11 +30,4 @@ struct RepeatedBlocks {
 Result<RepeatedBlocks> solve_repeated_blocks(std::span<const BlockChoice> choices, int64_t blocks,
                                              int64_t budget_bytes);
 
-// Of steps with different batches, the one that processes most per second; the first of equals.
-struct BatchTime {
-  int64_t batch = 0;
-  double step_s = 0;
-};
-size_t best_throughput(std::span<const BatchTime> steps);
-
 }  // namespace tessera

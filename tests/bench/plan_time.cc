@@ -14,10 +14,8 @@
 #include <vector>
 
 #include "graph/base/text.h"
-#include "parallel/analytic/step_certificate.h"
-#include "parallel/planner/operation_plan.h"
+#include "parallel/analytic/step_search.h"
 #include "parallel/pricing/cluster_presets.h"
-#include "tests/parallel/fake_catalog.h"
 
 using namespace tessera;
 
@@ -42,49 +40,6 @@ std::string searched(const char* model, const char* cluster, int64_t batch) {
                 to_text(found->best.plan));
 }
 
-// Blocks of a residual branch, a gated branch and their sum.
-Graph branching(int64_t operations) {
-  Graph graph;
-  const auto must = [](auto result) {
-    if (!result.ok()) std::fprintf(stderr, "%s\n", result.status().to_string().c_str()), std::exit(1);
-    return *result;
-  };
-  const auto weight = [&](int64_t k, int64_t n) {
-    return must(graph.add_tensor(format("w{}", graph.tensors().size()), {DType::kF32, {k, n}},
-                                 TensorKind::kParameter));
-  };
-  constexpr int64_t kTokens = 4096, kWidth = 1024;
-  TensorId x = must(graph.add_tensor("x", {DType::kF32, {kTokens, kWidth}}, TensorKind::kInput));
-  while (static_cast<int64_t>(graph.nodes().size()) + 6 <= operations) {
-    const TensorId up = must(graph.add("matmul", {x, weight(kWidth, 4 * kWidth)}));
-    const TensorId gate = must(graph.add("matmul", {x, weight(kWidth, 4 * kWidth)}));
-    const TensorId bent = must(graph.add("silu", {gate}));
-    const TensorId both = must(graph.add("mul", {up, bent}));
-    const TensorId down = must(graph.add("matmul", {both, weight(4 * kWidth, kWidth)}));
-    x = must(graph.add("add", {x, down}));
-  }
-  if (!graph.add_output("y", x).ok()) std::exit(1);
-  return graph;
-}
-
-std::string by_operation(int64_t operations, const char* mesh_text, double budget_share) {
-  const Graph graph = branching(operations);
-  const DeviceMesh mesh = *parse_mesh(mesh_text);
-  Cluster cluster;
-  cluster.kinds.resize(1);
-  cluster.kinds[0].memory_bytes_per_s = 1e12;
-  cluster.devices.assign(static_cast<size_t>(mesh.size()), 0);
-  cluster.link = {1e11, 1e-6};
-  const FakeCatalog catalog;
-  auto found = plan_operations(graph, mesh, cluster, catalog, INT64_MAX);
-  if (found.ok() && budget_share < 1)
-    found = plan_operations(graph, mesh, cluster, catalog,
-                            static_cast<int64_t>(budget_share * static_cast<double>(found->bytes)));
-  if (!found.ok()) return std::string(found.status().message());
-  return format("{} operations, {} s, {} proved: {}", graph.nodes().size(), found->seconds,
-                bytes_text(found->bytes), found->proved);
-}
-
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -94,9 +49,6 @@ int main(int argc, char** argv) {
   std::vector<Case> cases = {
       {"GPT-3 175B, 1,024 A100", 1, [=] { return searched(gpt3, "dgx-a100-80gb:1024", 1536); }},
       {"Llama 3 405B, 16,384 H100", 2, [=] { return searched(llama, "dgx-h100:16384", 2048); }},
-      {"60 branching operations, 8", 1, [] { return by_operation(60, "tp=8", 1); }},
-      {"the same, 2 x 4", 1, [] { return by_operation(60, "dp=2, tp=4", 1); }},
-      {"the same, 2 x 4, 80 % of it", 1, [] { return by_operation(60, "dp=2, tp=4", 0.8); }},
   };
   for (const int layers : {24, 96, 250, 500, 1000})
     cases.push_back({format("{} layers of 4096, 256 H100", layers), 1, [=] {

@@ -279,13 +279,14 @@ TEST_CASE("certificates of searched steps are checked, and refused when somethin
     CHECK_MESSAGE(error.message.find(says) != std::string::npos, error.message);
   };
   refused("tessera-certificate", "other", "wanted 'tessera-certificate'");
-  refused("\"version\":2", "\"version\":9", "version 9");
+  refused("\"version\":2", "\"version\":9", "found version 9, wanted 2: write it again");
+  refused("\"version\":2", "\"version\":1", "found version 1, wanted 2: write it again");
   refused("dgx-a100-40gb:8", "dgx-a100-80gb:8", "another cluster");
   refused("\"batch\":32", "\"batch\":64", "");
   refused("\"step_seconds\":", "\"step_seconds\":1", "is claimed");
   refused("\"gap\":", "\"gap\":1", "a gap of");
-  refused("\"solved\"", "\"guessed\"", "known: bound, solved, too large");
-  refused("\"configurations\":[[", "\"configurations\":[[\"tp=1\",\"bound\",1],[", "has a bound of");
+  refused("\"solved\"", "\"guessed\"", "is closed by 'guessed'");
+  refused("\"configurations\":[[", "\"configurations\":[[\"tp=1\",\"solved\",-1,1],[", "has a bound of");
   // Sums with it would pass 64 bits.
   const std::string limit = "\"memory_limit\":";
   CHECK(check(std::string(good).insert(good.find(limit) + limit.size(), "922337203685477580")).code ==

@@ -11,10 +11,8 @@
 
 #include "graph/base/text.h"
 #include "parallel/lowering/lower.h"
-#include "parallel/planner/operation_plan.h"
 #include "parallel/planner/planner.h"
 #include "tests/parallel/step_graphs.h"
-#include "tests/planner/operation_graphs.h"
 #include "tests/reordered_graph.h"
 
 using namespace tessera;
@@ -305,21 +303,6 @@ TEST_SUITE("metamorphic plans") {
     CHECK(without.plan.strategy == now.plan.strategy);
     CHECK(without.plan.estimate.step_time_s == now.plan.estimate.step_time_s);
     CHECK(now.plan.estimate.arena_bytes[2] == 0);
-  }
-
-  // The plan by operation has no order at all.
-  TEST_CASE("another topological order, permuted axes: the same time by operation") {
-    std::mt19937 random(6);
-    for (int trial = 0; trial < 10; ++trial) {
-      const Graph graph = testing::random_operations(random, 12, trial % 2 == 1);
-      const Cluster cluster = testing::small_cluster(8, 4e9, 1e-7);
-      const auto seconds = [&](const Graph& it, const char* mesh) {
-        return plan_operations(it, *parse_mesh(mesh), cluster, FakeCatalog(), INT64_MAX).value().seconds;
-      };
-      const double now = seconds(graph, "a=2, b=4");
-      CHECK(seconds(renamed(graph, true), "a=2, b=4") == doctest::Approx(now).epsilon(1e-12));
-      CHECK(seconds(graph, "b=4, a=2") == doctest::Approx(now).epsilon(1e-12));
-    }
   }
 
   TEST_CASE("all times scaled by c: the same plan, c times as long") {

@@ -48,50 +48,9 @@ void enumerate(std::span<const BlockChoice> choices, size_t at, int64_t left, do
 
 }  // namespace
 
-TEST_CASE("frontiers drop what is dominated, and their products are those of all pairs") {
+TEST_CASE("frontiers drop what is dominated") {
   const Frontier f = frontier({{3, 1, 0}, {2, 2, 1}, {2, 3, 2}, {1, 5, 3}, {3, 1, 4}});
   CHECK(f == Frontier{{3, 1, 0}, {2, 2, 1}, {1, 5, 3}});
-  std::mt19937 random(1);
-  for (int trial = 0; trial < 200; ++trial) {
-    std::vector<Tradeoff> a, b, c, pairs, triples;
-    for (auto* set : {&a, &b, &c})
-      for (int i = 0; i < 6; ++i)
-        set->push_back({static_cast<double>(random() % 20), static_cast<int64_t>(random() % 20), i});
-    for (const auto& x : a)
-      for (const auto& y : b)
-        for (const auto& z : c)
-          triples.push_back({x.time_s + y.time_s + z.time_s, x.bytes + y.bytes + z.bytes, 0});
-    const auto plain = [](Frontier points) {
-      for (Tradeoff& point : points) point.tag = 0;
-      return points;
-    };
-    const Frontier fa = frontier(a), fb = frontier(b), fc = frontier(c);
-    CHECK(plain(both(both(fa, fb), fc)) == plain(frontier(triples)));
-    CHECK(plain(both(fa, both(fb, fc))) == plain(frontier(triples)));
-    CHECK(plain(both(fa, either(fb, fc))) == plain(either(both(fa, fb), both(fa, fc))));
-  }
-}
-
-TEST_CASE("footprints collapse to time and bytes at a stage, and only dominated ones are dropped") {
-  std::mt19937 random(2);
-  std::vector<Footprint> points;
-  for (int i = 0; i < 300; ++i)
-    points.push_back({static_cast<double>(random() % 9), static_cast<int64_t>(random() % 9),
-                      static_cast<int64_t>(random() % 9), static_cast<int64_t>(random() % 9)});
-  const auto kept = undominated(points);
-  CHECK(kept.size() < points.size());
-  for (const int64_t in_flight : {1, 3, 8})
-    for (const int64_t budget : {20, 40, 70}) {
-      const auto fastest = [&](const std::vector<Footprint>& set) {
-        double best = INFINITY;
-        for (const Footprint& point : set)
-          if (at_stage(point, in_flight).bytes + point.transient_bytes <= budget)
-            best = std::min(best, point.time_s);
-        return best;
-      };
-      CHECK(fastest(kept) == fastest(points));
-    }
-  CHECK((Footprint{1, 2, 3, 4} + Footprint{10, 20, 30, 3}) == Footprint{11, 22, 33, 4});
 }
 
 TEST_CASE("repeated blocks equal exhaustive enumeration, transients included") {
@@ -185,11 +144,6 @@ TEST_CASE("per-block sharding by operator: three published optima") {
     const double all = static_cast<double>(fixture.blocks) * fixture.choices[3].time_s;
     CHECK(std::abs(all / found->time_s - fixture.against_all) < 6e-4);
   }
-  // Batches 1, 2 and 3 of the first: throughput, not step time, chooses.
-  const BatchTime steps[] = {{1, 1.1355}, {2, 1.3124}, {3, 1.5859}};
-  CHECK(best_throughput(steps) == 2);
-  CHECK(3 / steps[2].step_s == doctest::Approx(1.89).epsilon(0.002));
-  CHECK(1 / steps[0].step_s == doctest::Approx(0.88).epsilon(0.002));
 }
 
 TEST_CASE("pipeline cuts equal exhaustive enumeration with memory limits and uneven stages") {

@@ -1146,7 +1146,7 @@ TSR_API tsr_status* tsr_plan_estimate(const char* description, const tsr_options
 TSR_API tsr_status* tsr_plan_estimate_page(const char* description, const tsr_options* options, tsr_text** out_text);
 
 /* Whether a certificate of tsr_plan_estimate holds. It has the request, the plan found, and for every
- * configuration of the searched space its bound and why it is closed ("bound", "solved", "too large").
+ * configuration of the searched space that no closed form closes its bound and the best step known then.
  * Nothing is searched: the plan is priced and the space gone through again, in another order; what was closed
  * is closed again or solved. Yields {"valid": true, "plan", "step_seconds", "bound_seconds", "gap",
  * "configurations", ...}. TSR_CORRUPT names the first claim that does not hold, with what was found and what
