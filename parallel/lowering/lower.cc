@@ -172,18 +172,4 @@ Result<Program> lower(std::span<const EntrySpec> entries, const KernelCatalog& c
   return program;
 }
 
-Result<RankProgram> lower_rank(std::span<const EntrySpec> entries, const KernelCatalog& catalog,
-                               int32_t rank) {
-  TSR_ASSIGN_OR_RETURN(const std::vector<EntryLayout> layouts, make_layouts(entries));
-  for (size_t place = 0; place < layouts[0].places.size(); ++place) {
-    const std::vector<int32_t>& devices = layouts[0].places[place].devices;
-    const auto at = std::ranges::find(devices, rank);
-    if (at != devices.end())
-      return lower_position(layouts, catalog, place, static_cast<int32_t>(at - devices.begin()));
-  }
-  return Status(StatusCode::kInvalidArgument,
-                format("{} times the mesh '{}' has no rank {}", layouts[0].places.size(),
-                       to_text(layouts[0].mesh), rank));
-}
-
 }  // namespace tessera

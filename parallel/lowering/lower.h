@@ -28,8 +28,4 @@ Result<Program> lower(std::span<const EntrySpec> entries, const KernelCatalog& c
 // candidates by; not to be run. Where ranks cannot be alike (a ring that leaves some out) all are lowered.
 Result<Program> lower_alike(const EntrySpec& entry, const KernelCatalog& catalog);
 
-// One rank alone (Program::ranks has that one filled in, the others empty): what the planner prices.
-Result<RankProgram> lower_rank(std::span<const EntrySpec> entries, const KernelCatalog& catalog,
-                               int32_t rank);
-
 }  // namespace tessera

@@ -116,7 +116,7 @@ class Replay {
   }
 
   void measure() {
-    double first = 0, last = 0, most_work = 0;
+    double most_work = 0;
     for (size_t d = 0; d < schedule_.devices.size(); ++d) {
       const std::vector<PipelineAction>& actions = schedule_.devices[d];
       double work = 0;
@@ -127,13 +127,10 @@ class Replay {
         if (a.work == PipelineWork::kBackward || a.work == PipelineWork::kBackwardWeight) --live;
       }
       timing_.peak_live.push_back(peak);
-      first = d == 0 ? timing_.begin[d].front() : std::min(first, timing_.begin[d].front());
-      last = std::max(last, timing_.end[d].back());
       most_work = std::max(most_work, work);
       timing_.longest_device =
           std::max(timing_.longest_device, timing_.end[d].back() - timing_.begin[d].front());
     }
-    timing_.makespan = last - first;
     timing_.bubble = timing_.longest_device > 0 ? 1 - most_work / timing_.longest_device : 0;
   }
 

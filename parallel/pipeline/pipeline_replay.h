@@ -12,10 +12,9 @@ namespace tessera {
 struct PipelineTiming {
   // By device and action.
   std::vector<std::vector<double>> begin, end;
-  double makespan = 0;  // from the first action of any device to the last of any
   // The longest time between a device's own first and last action. Devices need not start or end together
   // where an optimizer step follows at once, so this is what one step costs when steps follow each other
-  // (the zero-bubble papers' measure); equal to the makespan where device 0 starts first and ends last.
+  // (the zero-bubble papers' measure).
   double longest_device = 0;
   double bubble = 0;               // idle share of `longest_device` on the device with the most work
   std::vector<int32_t> peak_live;  // by device: see live_bound

@@ -14,32 +14,28 @@ namespace {
 
 constexpr StagePrice kImpossible = {INFINITY, INFINITY};
 
-// Prices by (stage, begin, end), or by (stage, count) for equal blocks. `counts`: how many blocks a stage may
-// have; what is outside is neither stored nor looked at.
+// How many blocks a stage may have.
 struct Counts {
   size_t least = 1, most = 0;
 };
 
+// Prices by stage and number of blocks; counts outside those of the stage are neither stored nor looked at.
 class Prices {
  public:
-  Prices(size_t blocks, std::vector<Counts> counts, bool equal)
-      : n_(blocks), equal_(equal), counts_(std::move(counts)) {
+  explicit Prices(std::vector<Counts> counts) : counts_(std::move(counts)) {
     size_t size = 0;
     for (const Counts& stage : counts_) {
       offsets_.push_back(size);
-      size += equal ? stage.most + 1 - stage.least : (blocks + 1) * (blocks + 1);
+      size += stage.most + 1 - stage.least;
     }
     prices_.assign(size, kImpossible);
   }
-  bool equal() const { return equal_; }
-  StagePrice& at(size_t stage, size_t begin, size_t end) {
-    return prices_[offsets_[stage] + (equal_ ? end - begin - counts_[stage].least : begin * (n_ + 1) + end)];
+  StagePrice& at(size_t stage, size_t blocks) {
+    return prices_[offsets_[stage] + blocks - counts_[stage].least];
   }
   const std::vector<Counts>& counts() const { return counts_; }
 
  private:
-  size_t n_;
-  bool equal_;
   std::vector<Counts> counts_;
   std::vector<size_t> offsets_;
   std::vector<StagePrice> prices_;
@@ -78,9 +74,9 @@ class Cuts {
   void narrow(double limit) {
     counts_ = prices_.counts();
     size_t all = 0;
-    for (size_t s = 0; s < stages_ && prices_.equal(); ++s) {
+    for (size_t s = 0; s < stages_; ++s) {
       Counts& stage = counts_[s];
-      while (stage.most > stage.least && !(prices_.at(s, 0, stage.most).pace_s < limit)) --stage.most;
+      while (stage.most > stage.least && !(prices_.at(s, stage.most).pace_s < limit)) --stage.most;
       all += stage.most;
     }
     for (size_t s = 0; s < stages_ && all >= n_; ++s)
@@ -107,7 +103,7 @@ class Cuts {
       now.assign(n_ + 1, INFINITY);
       for (size_t begin = least_begin_[s]; begin <= most_begin_[s]; ++begin)
         for (size_t end = first_end(s, begin); end <= last_end(s, begin); ++end)
-          now[begin] = std::min(now[begin], std::max(prices_.at(s, begin, end).pace_s, next[end]));
+          now[begin] = std::min(now[begin], std::max(prices_.at(s, end - begin).pace_s, next[end]));
       next.swap(now);
     }
     return next[0];
@@ -132,7 +128,7 @@ class Cuts {
       for (size_t begin = least_begin_[s]; begin <= most_begin_[s]; ++begin) {
         Best& here = best[offsets[s] + begin - least_begin_[s]];
         for (size_t end = first_end(s, begin); end <= last_end(s, begin); ++end) {
-          const StagePrice& stage = prices_.at(s, begin, end);
+          const StagePrice& stage = prices_.at(s, end - begin);
           const Best& rest = best[offsets[s + 1] + end - least_begin_[s + 1]];
           const double sum = stage.once_s + rest.sum, pace = std::max(stage.pace_s, rest.pace);
           if (!(stage.pace_s < limit) || std::isinf(sum)) continue;
@@ -171,30 +167,6 @@ Status check(int64_t blocks, int32_t stages) {
 }
 
 }  // namespace
-
-Result<PipelineCuts> cut_pipeline(int64_t blocks, int32_t stages, const StageCost& cost) {
-  TSR_RETURN_IF_ERROR(check(blocks, stages));
-  const auto n = static_cast<size_t>(blocks), count = static_cast<size_t>(stages);
-  Prices prices(n, std::vector<Counts>(count, {1, n - count + 1}), false);
-  for (size_t s = 0; s < count; ++s)
-    for (size_t begin = s; begin < n; ++begin)
-      for (size_t end = begin + 1; end + (count - 1 - s) <= n; ++end) {
-        if ((s == 0 && begin > 0) || (s + 1 == count && end != n)) continue;
-        prices.at(s, begin, end) =
-            cost(static_cast<int32_t>(s), static_cast<int64_t>(begin), static_cast<int64_t>(end));
-      }
-  return Cuts(n, prices).solve();
-}
-
-Result<PipelineCuts> cut_equal_blocks(int64_t blocks, int32_t stages, const EqualStageCost& cost) {
-  TSR_RETURN_IF_ERROR(check(blocks, stages));
-  const auto n = static_cast<size_t>(blocks), count = static_cast<size_t>(stages);
-  Prices prices(n, std::vector<Counts>(count, {1, n - count + 1}), true);
-  for (size_t s = 0; s < count; ++s)
-    for (size_t k = 1; k + count - 1 <= n; ++k)
-      prices.at(s, 0, k) = cost(static_cast<int32_t>(s), static_cast<int64_t>(k));
-  return Cuts(n, prices).solve();
-}
 
 namespace {
 
@@ -363,10 +335,10 @@ Result<PipelineCuts> cut_growing_blocks(int64_t blocks, int32_t stages, const Eq
   std::vector<Counts> counts;
   for (const int64_t n : held)
     counts.push_back({static_cast<size_t>(std::max<int64_t>(1, n - spare)), static_cast<size_t>(n)});
-  Prices prices(static_cast<size_t>(blocks), counts, true);
+  Prices prices(counts);
   for (size_t s = 0; s < counts.size(); ++s)
     for (size_t n = counts[s].least; n <= counts[s].most; ++n)
-      prices.at(s, 0, n) = cost(static_cast<int32_t>(s), static_cast<int64_t>(n));
+      prices.at(s, n) = cost(static_cast<int32_t>(s), static_cast<int64_t>(n));
   auto solved = Cuts(static_cast<size_t>(blocks), prices).solve();
   return (solved.ok() && solved->time_s < most_s) || std::isinf(most_s) ? solved : none;
 }

@@ -1,4 +1,4 @@
-// Where to cut a chain of blocks into pipeline stages. Exact, for any stage costs.
+// Where to cut a chain of equal blocks into pipeline stages, each with one block or more. Exact.
 #pragma once
 
 #include <cstdint>
@@ -23,17 +23,11 @@ struct PipelineCuts {
   int64_t solved = 0;  // dynamic programs that it took
 };
 
-// Price of blocks [begin, end) as stage s; infinite where they do not fit its memory. Asked once for each
-// triple; every stage gets at least one block. kOutOfMemory when no cut fits.
-using StageCost = std::function<StagePrice(int32_t stage, int64_t begin, int64_t end)>;
-Result<PipelineCuts> cut_pipeline(int64_t blocks, int32_t stages, const StageCost& cost);
-
-// The same for equal blocks: the price depends on how many there are.
+// Price of a stage with so many blocks; infinite where they do not fit its memory.
 using EqualStageCost = std::function<StagePrice(int32_t stage, int64_t blocks)>;
-Result<PipelineCuts> cut_equal_blocks(int64_t blocks, int32_t stages, const EqualStageCost& cost);
 
-// The same for stages that take no less with more blocks: few prices are asked for, and the time hardly grows
-// with depth. `floor`: no step with so many blocks in the stage takes less; infinite where they do not fit;
+// For stages that take no less with more blocks: few prices are asked for, and the time hardly grows with
+// depth. kOutOfMemory when no cut fits. `floor`: no step with so many blocks in the stage takes less; infinite where they do not fit;
 // never less for more blocks. Cuts of `most_s` or more are not looked for: with no others `first` is empty
 // and `time_s` is `most_s`. A cut with a stage whose floor is above what some cut takes never counts.
 // `as_before`, where given: whether a stage's prices and floors are those of the stage before it.

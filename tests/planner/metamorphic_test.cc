@@ -12,7 +12,6 @@
 #include "parallel/analytic/stage_time.h"
 #include "parallel/analytic/step_search.h"
 #include "parallel/pricing/cluster_presets.h"
-#include "parallel/search/pipeline_cuts.h"
 #include "parallel/search/repeated_blocks.h"
 
 using namespace tessera;
@@ -267,26 +266,7 @@ TEST_SUITE("metamorphic") {
   }
 
   TEST_CASE("a layer split into two exact halves: never slower") {
-    // Cuts may fall between the halves.
     std::mt19937 random(5);
-    for (int trial = 0; trial < 100; ++trial) {
-      const int64_t blocks = 3 + static_cast<int64_t>(random() % 10);
-      const auto stages = static_cast<int32_t>(1 + random() % 3), m = static_cast<int32_t>(1 + random() % 8);
-      std::vector<double> time(static_cast<size_t>(blocks));
-      for (double& t : time) t = 1 + static_cast<double>(random() % 100);
-      const auto price = [&](int64_t pieces) {
-        return cut_pipeline(blocks * pieces, stages, [&](int32_t, int64_t begin, int64_t end) {
-          double t = 0;
-          for (int64_t i = begin; i < end; ++i)
-            t += time[static_cast<size_t>(i / pieces)] / static_cast<double>(pieces);
-          return StagePrice{t, (m - 1) * t};
-        });
-      };
-      const auto whole = price(1), halves = price(2);
-      REQUIRE(whole.ok());
-      REQUIRE(halves.ok());
-      CHECK(halves->time_s <= whole->time_s * (1 + 1e-12));
-    }
     // A half may be recomputed, or sharded, without the other.
     for (int trial = 0; trial < 100; ++trial) {
       std::vector<BlockChoice> whole, half;
