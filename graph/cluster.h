@@ -44,6 +44,10 @@ struct DeviceKind {
   // Host time to issue one kernel where kernels are issued one by one (eager frameworks); the device waits
   // meanwhile.
   double issue_s = 0;
+
+  // Device memory that contexts, communicators and workspaces hold beside any plan; -1: not known, a share by
+  // size (parallel/pricing/reserved_memory.h).
+  int64_t reserved_bytes = -1;
   friend bool operator==(const DeviceKind&, const DeviceKind&) = default;
 };
 

@@ -130,6 +130,10 @@ DeviceKind read_kind(Reader& in) {
   in.number("tile_ramp", kind.tile_ramp, kMostRamp);
   in.number("batched_share", kind.batched_share, 1);
   in.seconds("issue_s", kind.issue_s);
+  in.bytes("reserved_bytes", kind.reserved_bytes);
+  if (kind.memory_bytes > 0 && kind.reserved_bytes >= kind.memory_bytes)
+    in.fail(format("has reserved_bytes = {}, wanted less than its memory_bytes = {}", kind.reserved_bytes,
+                   kind.memory_bytes));
   if (kind.name.empty()) in.fail("has no name");
   if (kind.matmul_flops_per_s <= 0) in.fail("has no positive matmul_flops_per_s");
   if (kind.memory_bytes_per_s <= 0) in.fail("has no positive memory_bytes_per_s");
@@ -155,6 +159,7 @@ std::string cluster_to_json(const Cluster& cluster) {
                          {"tile_ramp", kind.tile_ramp},
                          {"batched_share", kind.batched_share},
                          {"issue_s", kind.issue_s}});
+    if (kind.reserved_bytes >= 0) kinds.back()["reserved_bytes"] = kind.reserved_bytes;
   }
   for (size_t i = 0; i < cluster.devices.size();) {
     size_t end = i;

@@ -18,6 +18,7 @@
 #include "parallel/analytic/step_search.h"
 #include "parallel/analytic/step_time.h"
 #include "parallel/pricing/cluster_presets.h"
+#include "parallel/pricing/reserved_memory.h"
 #include "serialize/cluster_json.h"
 #include "serialize/explanation_json.h"
 #include "serialize/json.h"
@@ -296,7 +297,8 @@ Result<std::string> estimate_step(std::string_view description, const Options& o
                  {"features", it.features},
                  {"global_batch", it.batch},
                  {"parallel", it.search ? to_text(plan) : it.parallel},
-                 {"stages", stages_array(it.found)}};
+                 {"stages", stages_array(it.found)},
+                 {"reserved_bytes", reserved_bytes(it.cluster.kinds[0])}};
   if (!it.reasons.empty()) report["reasons"] = it.reasons;
   if (it.search) {
     if (!it.certificate.is_null()) report["certificate"] = it.certificate;

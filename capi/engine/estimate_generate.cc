@@ -3,6 +3,7 @@
 #include "graph/base/text.h"
 #include "parallel/analytic/explain_generate.h"
 #include "parallel/analytic/kinds_search.h"
+#include "parallel/pricing/reserved_memory.h"
 #include "serialize/explanation_json.h"
 #include "serialize/json.h"
 
@@ -124,7 +125,8 @@ Result<std::string> estimate_generation(std::string_view description, const Opti
                  {"cluster", it.cluster_text},
                  {"devices", it.devices},
                  {"prompt", it.options.work.prompt},
-                 {"new", it.options.work.new_tokens}};
+                 {"new", it.options.work.new_tokens},
+                 {"reserved_bytes", reserved_bytes(it.cluster.kinds[0])}};
   report.update(time_object(found.best));
   if (!found.used.empty()) report["kinds"] = Json::array({{{"used", found.used}, {"idle", found.idle}}});
   report["weight_bytes"] = found.best.time.weight_bytes;

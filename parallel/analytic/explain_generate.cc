@@ -31,8 +31,8 @@ class GenerateExplainer {
         time_(found.best.time),
         work_(search.work),
         passes_(generate_passes(model, cluster, search.work, found.best.plan)),
-        fullest_(fullest_stage(model, search.work, found.best.plan)),
-        memory_(generate_memory(model, search.work, found.best.plan, fullest_)) {}
+        fullest_(fullest_stage(model, cluster_.kinds[0], search.work, found.best.plan)),
+        memory_(generate_memory(model, cluster_.kinds[0], search.work, found.best.plan, fullest_)) {}
 
   Explanation run() {
     out_.lowered = false;
@@ -102,7 +102,7 @@ class GenerateExplainer {
   void explain_memory() {
     out_.memory_bytes = time_.memory_bytes;
     for (int32_t stage = 0; stage < plan_.pp; ++stage)
-      out_.bytes_by_device.push_back(generate_memory(model_, work_, plan_, stage).total());
+      out_.bytes_by_device.push_back(generate_memory(model_, cluster_.kinds[0], work_, plan_, stage).total());
     for (const auto& [cause, bytes] : causes())
       if (bytes > 0) {
         out_.memory.push_back({cause, bytes, Tier::kDevice});
@@ -167,7 +167,7 @@ class GenerateExplainer {
       it.type =
           format("{}[{}, {}, {}, {}]", to_text(work_.dtype), plan_.dp * plan_.batch, tokens, model_.KV, head);
       it.sharding = format("{[{}], [], [{}], []}", plan_.dp > 1 ? "dp" : "", plan_.tp > 1 ? "tp" : "");
-      it.bytes = generate_memory(model_, work_, plan_, 0).caches / (2 * blocks);
+      it.bytes = generate_memory(model_, cluster_.kinds[0], work_, plan_, 0).caches / (2 * blocks);
       it.count = model_.L;
       if (plan_.tp > model_.KV) it.note = format("every head on {} devices", plan_.tp / model_.KV);
     }
@@ -221,7 +221,8 @@ class GenerateExplainer {
     const StagePass& stage = passes_.decode[slowest];
     const double rate = cluster_.kinds[0].memory_bytes_per_s;
     if (const int64_t weights =
-            generate_memory(model_, work_, plan_, static_cast<int32_t>(slowest)).parameters;
+            generate_memory(model_, cluster_.kinds[0], work_, plan_, static_cast<int32_t>(slowest))
+                .parameters;
         rate > 0)
       say(format("A further token takes {} on {}; to read its {} of weights alone takes {}",
                  time_text(static_cast<double>(passes_.groups) * stage.seconds()), out_.critical,

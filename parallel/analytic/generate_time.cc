@@ -6,12 +6,11 @@
 
 #include "graph/base/text.h"
 #include "parallel/analytic/block_time.h"
+#include "parallel/pricing/reserved_memory.h"
 
 namespace tessera {
 
 namespace {
-
-constexpr int64_t kReserved = int64_t{3} << 30;  // context, communicators, workspaces of one device
 
 double bytes_of(DType dtype) {
   return static_cast<double>(info(dtype).block_bytes) / info(dtype).block_elements;
@@ -96,8 +95,8 @@ GeneratePasses generate_passes(const TransformerShape& model, const Cluster& clu
   return passes;
 }
 
-GenerateMemory generate_memory(const TransformerShape& model, const GenerateWork& work,
-                               const GeneratePlan& plan, int32_t stage) {
+GenerateMemory generate_memory(const TransformerShape& model, const DeviceKind& kind,
+                               const GenerateWork& work, const GeneratePlan& plan, int32_t stage) {
   const double e = bytes_of(work.dtype);
   const int64_t blocks = blocks_of(model, plan, stage);
   const bool first = stage == 0, last = stage + 1 == plan.pp;
@@ -117,15 +116,17 @@ GenerateMemory generate_memory(const TransformerShape& model, const GenerateWork
   memory.transient = static_cast<int64_t>(part * static_cast<double>(work.prompt) *
                                           (3 * static_cast<double>(model.C) + widest) * e);
   if (last) memory.logits = static_cast<int64_t>(static_cast<double>(plan.batch * model.V) / plan.tp * 4);
-  memory.reserved = kReserved;
+  memory.reserved = reserved_bytes(kind);
   return memory;
 }
 
-int32_t fullest_stage(const TransformerShape& model, const GenerateWork& work, const GeneratePlan& plan) {
+int32_t fullest_stage(const TransformerShape& model, const DeviceKind& kind, const GenerateWork& work,
+                      const GeneratePlan& plan) {
   // The first has the most blocks and the embedding, the last the head; those between hold less than the
   // first.
   const int32_t last = plan.pp - 1;
-  return generate_memory(model, work, plan, last).total() > generate_memory(model, work, plan, 0).total()
+  return generate_memory(model, kind, work, plan, last).total() >
+                 generate_memory(model, kind, work, plan, 0).total()
              ? last
              : 0;
 }
@@ -146,9 +147,11 @@ GenerateTime generate_time(const TransformerShape& model, const Cluster& cluster
   time.request_s = time.first_token_s + static_cast<double>(work.new_tokens - 1) * time.token_s;
   time.tokens_per_s = static_cast<double>(plan.dp * plan.batch * work.new_tokens) / time.request_s;
 
-  const GenerateMemory memory = generate_memory(model, work, plan, fullest_stage(model, work, plan));
+  const DeviceKind& kind = cluster.kinds[0];
+  const GenerateMemory memory =
+      generate_memory(model, kind, work, plan, fullest_stage(model, kind, work, plan));
   time.weight_bytes = memory.parameters;
-  time.kv_bytes = generate_memory(model, work, plan, 0).caches;
+  time.kv_bytes = generate_memory(model, kind, work, plan, 0).caches;
   time.memory_bytes = memory.total();
   return time;
 }

@@ -68,10 +68,11 @@ struct GenerateMemory {
   int64_t parameters = 0, caches = 0, transient = 0, logits = 0, reserved = 0;
   int64_t total() const { return parameters + caches + transient + logits + reserved; }
 };
-GenerateMemory generate_memory(const TransformerShape& model, const GenerateWork& work,
-                               const GeneratePlan& plan, int32_t stage);
+GenerateMemory generate_memory(const TransformerShape& model, const DeviceKind& kind,
+                               const GenerateWork& work, const GeneratePlan& plan, int32_t stage);
 // The stage that holds most.
-int32_t fullest_stage(const TransformerShape& model, const GenerateWork& work, const GeneratePlan& plan);
+int32_t fullest_stage(const TransformerShape& model, const DeviceKind& kind, const GenerateWork& work,
+                      const GeneratePlan& plan);
 
 // Refused: more parts than heads, stages than blocks, devices than there are; T shorter than the text.
 Status check_generate_plan(const TransformerShape& model, const Cluster& cluster, const GenerateWork& work,

@@ -266,8 +266,9 @@ Result<GenerateResult> search_generate(const TransformerShape& model, const Flee
     Result<GenerateResult> found = search_generate(model, part.cluster, options);
     if (!found.ok()) {
       // Of those that do not fit, the one that needs the least tells what would do.
-      const int64_t bytes =
-          least_generate(model, static_cast<int32_t>(part.cluster.devices.size()), options).bytes;
+      const int64_t bytes = least_generate(model, part.cluster.kinds[0],
+                                           static_cast<int32_t>(part.cluster.devices.size()), options)
+                                .bytes;
       if (refused.ok() || bytes < least)
         least = bytes,
         refused = found.status().with_context(format("on {}", groups_text(parts, part.groups)));

@@ -46,17 +46,21 @@ void emptiest_plans(const TransformerShape& model, int32_t devices, const Genera
   }
 }
 
-int64_t bytes_with(const TransformerShape& model, const GenerateWork& work, const GeneratePlan& plan) {
-  return generate_memory(model, work, plan, fullest_stage(model, work, plan)).total();
+int64_t bytes_with(const TransformerShape& model, const DeviceKind& kind, const GenerateWork& work,
+                   const GeneratePlan& plan) {
+  return generate_memory(model, kind, work, plan, fullest_stage(model, kind, work, plan)).total();
 }
 
-bool keeps_budget(const TransformerShape& model, const GenerateOptions& options, const GeneratePlan& plan) {
-  return options.kv_budget == 0 || generate_memory(model, options.work, plan, 0).caches <= options.kv_budget;
+bool keeps_budget(const TransformerShape& model, const DeviceKind& kind, const GenerateOptions& options,
+                  const GeneratePlan& plan) {
+  return options.kv_budget == 0 ||
+         generate_memory(model, kind, options.work, plan, 0).caches <= options.kv_budget;
 }
 
-std::string peak_text(const TransformerShape& model, const GenerateWork& work, const GeneratePlan& plan) {
-  const int32_t stage = fullest_stage(model, work, plan);
-  const GenerateMemory memory = generate_memory(model, work, plan, stage);
+std::string peak_text(const TransformerShape& model, const DeviceKind& kind, const GenerateWork& work,
+                      const GeneratePlan& plan) {
+  const int32_t stage = fullest_stage(model, kind, work, plan);
+  const GenerateMemory memory = generate_memory(model, kind, work, plan, stage);
   std::vector<std::pair<int64_t, std::string>> parts = {
       {memory.parameters, "weights"},
       {memory.caches, format("keys and values of {} x {} tokens", plan.batch, work.prompt + work.new_tokens)},
@@ -72,24 +76,27 @@ std::string peak_text(const TransformerShape& model, const GenerateWork& work, c
 
 }  // namespace
 
-LeastGenerate least_generate(const TransformerShape& model, int32_t devices, const GenerateOptions& options) {
+LeastGenerate least_generate(const TransformerShape& model, const DeviceKind& kind, int32_t devices,
+                             const GenerateOptions& options) {
   LeastGenerate least;
   emptiest_plans(model, devices, options, [&](const GeneratePlan& plan) {
-    if (!keeps_budget(model, options, plan)) return;
-    const int64_t bytes = bytes_with(model, options.work, plan);
+    if (!keeps_budget(model, kind, options, plan)) return;
+    const int64_t bytes = bytes_with(model, kind, options.work, plan);
     if (bytes < least.bytes) least = {bytes, plan};
   });
   return least;
 }
 
-FewestGenerate fewest_generate(const TransformerShape& model, int64_t limit, const GenerateOptions& options) {
+FewestGenerate fewest_generate(const TransformerShape& model, const DeviceKind& kind, int64_t limit,
+                               const GenerateOptions& options) {
   FewestGenerate fewest;
   const int64_t replicas = std::max<int64_t>({1, options.batch, options.dp.value_or(1)});
   const int64_t most = std::min<int64_t>(model.H * model.L * replicas, int64_t{1} << 20);
   emptiest_plans(model, static_cast<int32_t>(most), options, [&](const GeneratePlan& plan) {
     const int64_t devices = int64_t{plan.tp} * plan.pp * plan.dp;
     if (fewest.devices > 0 && devices >= fewest.devices) return;
-    if (!keeps_budget(model, options, plan) || bytes_with(model, options.work, plan) > limit) return;
+    if (!keeps_budget(model, kind, options, plan) || bytes_with(model, kind, options.work, plan) > limit)
+      return;
     fewest = {static_cast<int32_t>(devices), plan};
   });
   return fewest;
@@ -97,10 +104,11 @@ FewestGenerate fewest_generate(const TransformerShape& model, int64_t limit, con
 
 Status nothing_fits_generate(const TransformerShape& model, const Cluster& cluster,
                              const GenerateOptions& options) {
+  const DeviceKind& kind = cluster.kinds[0];
   const auto devices = static_cast<int32_t>(cluster.devices.size());
   const int64_t limit = options.memory_limit > 0 ? options.memory_limit : cluster.kinds[0].memory_bytes;
-  const LeastGenerate least = least_generate(model, devices, options);
-  const FewestGenerate fewest = fewest_generate(model, limit, options);
+  const LeastGenerate least = least_generate(model, kind, devices, options);
+  const FewestGenerate fewest = fewest_generate(model, kind, limit, options);
   const std::string more = fewest.devices > devices
                                ? format("The smallest number of devices that would do is {}, with '{}'",
                                         fewest.devices, to_text(fewest.plan))
@@ -110,14 +118,14 @@ Status nothing_fits_generate(const TransformerShape& model, const Cluster& clust
                   format("no plan fits {} a device; the smallest limit that works is {} ({} bytes) with "
                          "'{}'. {} {}",
                          bytes_text(limit), bytes_text(least.bytes), least.bytes, to_text(least.plan),
-                         peak_text(model, options.work, least.plan), more));
+                         peak_text(model, kind, options.work, least.plan), more));
   // Only the budget can be in the way of all.
   GenerateOptions free = options;
   free.kv_budget = 0;
   int64_t budget = INT64_MAX;
   GeneratePlan smallest;
   emptiest_plans(model, devices, free, [&](const GeneratePlan& plan) {
-    const int64_t bytes = generate_memory(model, options.work, plan, 0).caches;
+    const int64_t bytes = generate_memory(model, kind, options.work, plan, 0).caches;
     if (bytes < budget) budget = bytes, smallest = plan;
   });
   if (budget == INT64_MAX)

@@ -14,14 +14,16 @@ struct LeastGenerate {
   int64_t bytes = INT64_MAX;
   GeneratePlan plan;
 };
-LeastGenerate least_generate(const TransformerShape& model, int32_t devices, const GenerateOptions& options);
+LeastGenerate least_generate(const TransformerShape& model, const DeviceKind& kind, int32_t devices,
+                             const GenerateOptions& options);
 
 // The smallest number of devices with which search_generate finds a plan under `limit`; 0: no number does.
 struct FewestGenerate {
   int32_t devices = 0;
   GeneratePlan plan;
 };
-FewestGenerate fewest_generate(const TransformerShape& model, int64_t limit, const GenerateOptions& options);
+FewestGenerate fewest_generate(const TransformerShape& model, const DeviceKind& kind, int64_t limit,
+                               const GenerateOptions& options);
 
 // "no plan fits 80.00 GiB a device; the smallest limit that works is ... (... bytes) with '...'. Its peak:
 // ...".

@@ -5,6 +5,7 @@
 #include "parallel/analytic/fp8_linears.h"
 #include "parallel/analytic/offload_time.h"
 #include "parallel/analytic/zero_bubble_replay.h"
+#include "parallel/pricing/reserved_memory.h"
 
 namespace tessera {
 
@@ -26,8 +27,6 @@ double mlp_parameters(const TransformerShape& model) {
   return static_cast<double>((model.gated ? 3 : 2) * model.C * model.F +
                              (model.biases ? model.F + model.C : 0));
 }
-
-constexpr int64_t kReserved = int64_t{3} << 30;  // context, communicators, workspaces of one device
 
 }  // namespace
 
@@ -268,7 +267,7 @@ StageMemory StageTimes::memory(const StageBlocks& stage, bool first, bool last, 
     memory.gathered = static_cast<int64_t>(2 * largest_sharded() * e / plan_.chunks);
   if (away > 0) memory.gathered += static_cast<int64_t>(2 * fetched_bytes());
   memory.host = static_cast<int64_t>(away + state_away) + (gone * flights + chunks - 1) / chunks;
-  memory.reserved = kReserved;
+  memory.reserved = reserved_bytes(kind_);
   return memory;
 }
 

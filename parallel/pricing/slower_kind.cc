@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "graph/base/text.h"
+#include "parallel/pricing/reserved_memory.h"
 
 namespace tessera {
 
@@ -32,6 +33,8 @@ DeviceKind slower(const DeviceKind& a, const DeviceKind& b) {
   // 0 bytes: not known, so no limit.
   if (b.memory_bytes > 0)
     it.memory_bytes = a.memory_bytes > 0 ? std::min(a.memory_bytes, b.memory_bytes) : b.memory_bytes;
+  if (a.reserved_bytes >= 0 || b.reserved_bytes >= 0)
+    it.reserved_bytes = std::max(reserved_bytes(a), reserved_bytes(b));
   it.matmul_flops_per_s = std::min(a.matmul_flops_per_s, b.matmul_flops_per_s);
   it.memory_bytes_per_s = std::min(a.memory_bytes_per_s, b.memory_bytes_per_s);
   it.launch_s = std::max(a.launch_s, b.launch_s);

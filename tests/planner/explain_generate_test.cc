@@ -157,7 +157,8 @@ TEST_CASE("when no serving plan fits, the limit and the number of devices named 
     const std::string message(refused.status().message());
     MESSAGE(message);
     GenerateOptions options = c.options;
-    const LeastGenerate least = least_generate(model, c.devices, options);
+    const DeviceKind kind = cluster_preset(cluster)->kinds[0];
+    const LeastGenerate least = least_generate(model, kind, c.devices, options);
     if (least.bytes < INT64_MAX) {
       CHECK(message.find(format("({} bytes)", least.bytes)) != std::string::npos);
       for (const char* part : {"weights", "keys and values", "prompts at work"})
@@ -167,8 +168,7 @@ TEST_CASE("when no serving plan fits, the limit and the number of devices named 
       options.memory_limit = least.bytes - 1;
       CHECK(!finds(c.model, cluster, options));
     }
-    const int64_t limit = cluster_preset(cluster)->kinds[0].memory_bytes;
-    const FewestGenerate fewest = fewest_generate(model, limit, c.options);
+    const FewestGenerate fewest = fewest_generate(model, kind, kind.memory_bytes, c.options);
     REQUIRE(fewest.devices > c.devices);
     CHECK(message.find(format("is {}, with", fewest.devices)) != std::string::npos);
     CHECK(finds(c.model, format("{}:{}", c.preset, fewest.devices), c.options));

@@ -10,8 +10,11 @@
 
 #include "graph/base/text.h"
 #include "parallel/analytic/batch_search.h"
+#include "parallel/analytic/generate_search.h"
 #include "parallel/analytic/least_step.h"
+#include "parallel/analytic/stage_time.h"
 #include "parallel/pricing/cluster_presets.h"
+#include "parallel/pricing/reserved_memory.h"
 
 using namespace tessera;
 
@@ -120,4 +123,37 @@ TEST_CASE("where no batch of a range fits, the smallest limit of all is named wi
     CHECK(fits(batch, bytes));
     for (const int64_t each : batches_of(range)) CHECK_FALSE(fits(each, bytes - 1));
   }
+}
+
+TEST_CASE("a small device keeps a share of its memory for contexts, and a cluster may say how much") {
+  Cluster cluster = *cluster_preset("pcie-rtx-5000:2");
+  CHECK(reserved_bytes(cluster.kinds[0]) == 3 * kGiB);
+  CHECK(reserved_bytes(cluster_preset("dgx-a100-80gb:2")->kinds[0]) == 3 * kGiB);
+  cluster.kinds[0].memory_bytes = 2 * kGiB;
+  StepSearchOptions options;
+  options.global_batch = 4, options.wide = true;
+  const TransformerShape model = shape("gpt2:L=2,C=32,H=2,V=256,T=32");
+  const auto reserved = [&] {
+    const auto found = search_step(model, cluster, options);
+    REQUIRE_MESSAGE(found.ok(), std::string(found.status().message()));
+    const FoundStep& best = found->best;
+    const StageMemory memory =
+        StageTimes(model, best.plan, cluster)
+            .memory(best.stages[0], true, best.plan.pp == 1, 1, best.plan.virtual_stages);
+    CHECK(std::ranges::max(best.memory_bytes) <= cluster.kinds[0].memory_bytes);
+    return memory.reserved;
+  };
+  CHECK(reserved() == 384 * kMiB);
+  cluster.kinds[0].reserved_bytes = kGiB;
+  CHECK(reserved() == kGiB);
+  cluster.kinds[0].reserved_bytes = 2 * kGiB - kMiB / 64;
+  const auto found = search_step(model, cluster, options);
+  REQUIRE(!found.ok());
+  CHECK(found.status().message().find("contexts and communicators 2.00 GiB") != std::string::npos);
+  GenerateOptions serving;
+  serving.work = {16, 8, DType::kBF16};
+  cluster.kinds[0].reserved_bytes = -1;
+  const auto served = search_generate(model, cluster, serving);
+  REQUIRE_MESSAGE(served.ok(), std::string(served.status().message()));
+  CHECK(served->best.time.memory_bytes < kGiB);
 }

@@ -14,7 +14,7 @@ Cluster example() {
   big.matrix_rates = {{DType::kF16, 280e12}, {DType::kE4M3, 433.5e12}};
   big.multiprocessors = 108, big.tile_ramp = 125.5, big.batched_share = 0.45, big.issue_s = 4.2e-5;
   DeviceKind small = big;
-  small.name = "small";
+  small.name = "small", small.reserved_bytes = int64_t{1} << 30;
   cluster.kinds = {big, small};
   cluster.devices = {0, 0, 1, 1, 1, 0};
   cluster.node_devices = 2;
@@ -60,6 +60,11 @@ TEST_CASE("inconsistent cluster files are refused with the key and the value") {
   CHECK(refusal(text, "100000000000.0", "1e-300").find("wanted 0, or 1 to") != std::string::npos);
   CHECK(refusal(text, "\"memory_bytes\": ", "\"memory_bytes\": 9223372036854775807, \"x\": ")
             .find("memory_bytes") != std::string::npos);
+  CHECK(refusal(text, "\"reserved_bytes\": 1073741824", "\"reserved_bytes\": 85899345920")
+            .find("wanted less than its memory_bytes = 85899345920") != std::string::npos);
+  CHECK(
+      refusal(text, "\"reserved_bytes\": 1073741824", "\"reserved_bytes\": -1").find("reserved_bytes = -1") !=
+      std::string::npos);
   CHECK(refusal(text, "\"count\": 2", "\"count\": 99999999").find("count = 99999999") != std::string::npos);
   CHECK(refusal(text, "\"kind\": \"small\"", "\"kind\": \"huge\"").find("'huge'") != std::string::npos);
   CHECK(refusal(text, "\"members\": 4", "\"members\": 2").find("members = 2") != std::string::npos);

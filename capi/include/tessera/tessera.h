@@ -1103,7 +1103,9 @@ TSR_API void tsr_plan_free(tsr_plan* plan);
  * what is pinned is searched. Nothing is lowered. `description` is a shorthand of tsr_model_new.
  *   cluster    str   PRESET:COUNT (required) or a file NAME.json. Presets: dgx-v100-16gb, dgx-v100-32gb,
  *                    dgx-a100-40gb, dgx-a100-80gb, dgx-h100, dgx-h200, pcie-rtx-4090, pcie-rtx-5000,
- *                    pcie-a100-80gb, ..., cpu
+ *                    pcie-a100-80gb, ..., cpu. A file's kinds may say reserved_bytes, which contexts,
+ *                    communicators and workspaces of a device hold and no plan has; else 3/16 of its
+ *                    memory_bytes, 3 GiB at most. They count under the memory limit
  *   batch      i64   sequences in one step, over all devices (default 8); or str: "32..512", "32..512/32" or
  *                    "auto": the batch that processes most sequences a second, of those of the range, is
  *                    chosen too
@@ -1128,8 +1130,8 @@ TSR_API void tsr_plan_free(tsr_plan* plan);
  *                    certificate 0)
  * Yields {"predicted_step_seconds", "tokens_per_second", "parameters", "devices", "parallel",
  * "micro_batches", "seconds": {"compute", "recompute", "communication", "bubble", "gradients", "update"},
- * "stages": [{"blocks", "recomputed", "recomputed_selectively", "memory_bytes"}], ...}: the slowest stage's
- * seconds, by cause. A search adds {"gap", "bound_seconds", "fastest", "search", "candidates"}: no plan of its
+ * "stages": [{"blocks", "recomputed", "recomputed_selectively", "memory_bytes"}], "reserved_bytes", ...}: the
+ * slowest stage's seconds, by cause; memory_bytes has reserved_bytes in it. A search adds {"gap", "bound_seconds", "fastest", "search", "candidates"}: no plan of its
  * space is predicted faster than bound_seconds, from where gap counts. "explanation" is as tsr_plan_explain
  * has it; a device there is a stage of the pipeline.
  * With mode=generate the best way to serve text is searched instead: objective (latency, the default, or
