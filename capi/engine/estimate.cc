@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cmath>
 #include <fstream>
+#include <map>
 #include <optional>
-#include <set>
 
 #include "capi/engine/certificate.h"
 #include "capi/engine/options.h"
@@ -49,12 +49,16 @@ Json seconds_object(const StepTime& time) {
           {"update", time.update_s}};
 }
 
-// Names in the words given, which are pinned.
-std::set<std::string> names_of(std::string_view words) {
-  std::set<std::string> names;
-  for (const std::string& word : split(words, ',')) names.emplace(trim(word.substr(0, word.find('='))));
-  names.erase("");
-  return names;
+// Words by name, blanks taken off: "tp = 2" has tp and 2.
+std::map<std::string, std::string> words_by_name(std::string_view words) {
+  std::map<std::string, std::string> values;
+  for (const std::string& word : split(words, ',')) {
+    const size_t at = word.find('=');
+    values[std::string(trim(word.substr(0, at)))] =
+        at == std::string::npos ? std::string() : std::string(trim(std::string_view(word).substr(at + 1)));
+  }
+  values.erase("");
+  return values;
 }
 
 Json stages_array(const FoundStep& found) {
@@ -110,7 +114,13 @@ Result<Fleet> open_fleet(const std::string& text) {
 
 Result<StepSearchOptions> search_options(const SearchRequest& request) {
   TSR_ASSIGN_OR_RETURN(const ForeignPlan plan, parse_foreign_plan(request.parallel, request.features));
-  const std::set<std::string> pinned = names_of(request.parallel), flags = names_of(request.features);
+  const std::map<std::string, std::string> pinned = words_by_name(request.parallel),
+                                           flags = words_by_name(request.features);
+  const auto has_value = [&](const char* name, std::string_view part) {
+    const auto at = pinned.find(name);
+    return at != pinned.end() &&
+           (part == ":" ? at->second.find(':') != std::string::npos : at->second == part);
+  };
   if (request.memory_limit < 0 || request.memory_limit > kMostBytes)
     return Status(StatusCode::kInvalidArgument,
                   format("the memory limit is {} bytes, wanted 0 (the device's) to {}", request.memory_limit,
@@ -123,16 +133,14 @@ Result<StepSearchOptions> search_options(const SearchRequest& request) {
   if (pinned.contains("tp")) search.tp = plan.tp;
   if (pinned.contains("dp")) search.dp = plan.dp;
   if (pinned.contains("pp")) search.pp = plan.pp;
-  for (const std::string& word : split(request.parallel, ','))
-    if (trim(word).starts_with("pp=") && word.find(':') != std::string::npos)
-      search.virtual_stages = plan.virtual_stages, search.schedule = plan.schedule;
+  if (has_value("pp", ":")) search.virtual_stages = plan.virtual_stages, search.schedule = plan.schedule;
   // Search the whole space; memory savers that slow plans down only on request, or where nothing fits
   // without.
   search.wide = true;
   if (pinned.contains("cp")) search.cp = plan.cp;
   if (pinned.contains("ep")) search.ep = plan.ep;
-  search.shard = request.parallel.find("shard=auto") != std::string::npos;
-  search.offload = request.parallel.find("offload=auto") != std::string::npos;
+  search.shard = has_value("shard", "auto");
+  search.offload = has_value("offload", "auto");
   if (pinned.contains("zero")) search.zero = plan.zero;
   if (pinned.contains("mb")) search.micro_batch = plan.micro_batch;
   if (pinned.contains("recompute")) search.recompute = plan.recompute;

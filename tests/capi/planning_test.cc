@@ -245,6 +245,27 @@ TEST_CASE(
         std::string::npos);
 }
 
+TEST_CASE("blanks in words of a searched plan change nothing") {
+  const auto estimate = [](const std::string& words) {
+    const std::string report = text([&](auto... out) {
+      return tsr_plan_estimate("gpt2:L=24,C=4096,H=32,V=51200,T=2048",
+                               options({{"cluster", std::string("dgx-a100-40gb:32")},
+                                        {"batch", int64_t{128}},
+                                        {"memory_limit", std::string("24GiB")},
+                                        {"parallel", words}})
+                                   .get(),
+                               out...);
+    });
+    return report;
+  };
+  const std::string away = estimate("offload=auto");
+  CHECK(away.find("@host") != std::string::npos);
+  CHECK(estimate("offload = auto") == away);
+  CHECK(estimate(" offload= auto ,") == away);
+  CHECK(estimate("shard = auto") == estimate("shard=auto"));
+  CHECK(estimate("pp = 2:zb-h1") == estimate("pp=2:zb-h1"));
+}
+
 TEST_CASE("certificates of searched steps are checked, and refused when something in them is changed") {
   const std::string estimate = text([&](auto... out) {
     return tsr_plan_estimate("gpt2:L=12,C=1024,H=16,V=51200,T=1024",
