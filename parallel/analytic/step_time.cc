@@ -160,10 +160,13 @@ Result<StepTime> step_time(const TransformerShape& model, const ForeignPlan& pla
     parameters[device] +=
         stage_times.counts(stages[static_cast<size_t>(stage)].blocks, stage == 0, stage + 1 == count);
   }
-  // What comes after is known beforehand. The stage with most parameters decides it.
+  // Gradient sync and update: of the stage that takes longest, each beside its own backward passes.
   const auto slowest = static_cast<size_t>(std::ranges::max_element(busy) - busy.begin());
-  const auto& most = *std::ranges::max_element(parameters, {}, &StageParameters::all);
-  const AfterPipeline after = after_pipeline(model, plan, cluster, m, most, backward[slowest]);
+  AfterPipeline after;
+  for (size_t device = 0; device < parameters.size(); ++device) {
+    const AfterPipeline own = after_pipeline(model, plan, cluster, m, parameters[device], backward[device]);
+    if (own.gradients_s + own.update_s > after.gradients_s + after.update_s) after = own;
+  }
   const double pipeline_most_s = most_s - (1 - 1e-12) * (after.gradients_s + after.update_s);
   const ReplayedPipeline replay = known != nullptr && replayed == nullptr && plan.splits_backward()
                                       ? known->replay(plan.schedule, plan.pp, m, times, 0, pipeline_most_s)

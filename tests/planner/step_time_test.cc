@@ -8,6 +8,7 @@
 #include "graph/base/text.h"
 #include "parallel/analytic/block_time.h"
 #include "parallel/analytic/pipeline_replay.h"
+#include "parallel/analytic/stage_time.h"
 #include "parallel/pricing/cluster_presets.h"
 
 using namespace tessera;
@@ -249,4 +250,27 @@ TEST_CASE("presets say what is near when a name is unknown, and count devices") 
     CHECK(std::string(cluster_preset("abacus:8").status().message()).find(name) != std::string::npos);
   CHECK(!cluster_preset("dgx-h100:0").ok());
   CHECK(!cluster_preset("dgx-h100:x").ok());
+}
+
+TEST_CASE("gradients hide behind the backward pass of their own stage") {
+  // The last stage has most blocks and so most gradients; the first recomputes, and is the slowest.
+  const TransformerShape model = gpt("gpt2:L=20,C=4096,H=32,V=1024,T=2048");
+  const Cluster cluster = dgx(16);
+  const ForeignPlan plan = *parse_foreign_plan("tp=1,dp=8,pp=2:1f1b,mb=1", "");
+  const std::vector<StageBlocks> stages = {{9, 9, 0}, {11, 0, 0}};
+  constexpr int64_t kBatch = 8;
+  const StageTimes times(model, plan, cluster);
+  double longest = 0, wrong = 0;
+  const auto passes = [&](size_t s) { return times.of(stages[s], s == 0, s == 1); };
+  REQUIRE(passes(0).forward_s + passes(0).backward_s > passes(1).forward_s + passes(1).backward_s);
+  for (const size_t s : {0, 1}) {
+    const StageParameters own = times.counts(stages[s].blocks, s == 0, s == 1);
+    longest =
+        std::max(longest, after_pipeline(model, plan, cluster, 1, own, passes(s).backward_s).gradients_s);
+    if (s == 1) wrong = after_pipeline(model, plan, cluster, 1, own, passes(0).backward_s).gradients_s;
+  }
+  REQUIRE(wrong < 0.99 * longest);
+  const auto step = step_time(model, plan, cluster, kBatch, stages);
+  REQUIRE_MESSAGE(step.ok(), std::string(step.status().message()));
+  CHECK(step->gradients_s == longest);
 }
