@@ -235,15 +235,22 @@ void PlanBounds::find_saved(const Graph& bound, const std::vector<Work>& works, 
 double PlanBounds::reduction_seconds(int32_t members, int32_t parts, bool spread) {
   const auto [at, is_new] = reductions_.try_emplace({members, parts, spread ? 1 : 0});
   if (!is_new) return at->second;
+  // Members that lie next to each other, or with one in every node: which of both is faster the links say.
   RankProgram one;
-  one.groups.resize(1);
-  one.groups[0].ranks.resize(static_cast<size_t>(members));
+  const int32_t node = cluster_.node_devices;
+  for (const int32_t stride : {1, node}) {
+    if (stride < 1 || (stride > 1 && members <= 1)) continue;
+    std::vector<int32_t>& ranks = one.groups.emplace_back().ranks;
+    for (int32_t i = 0; i < members; ++i) ranks.push_back(i * stride);
+  }
   const auto take = [&](CollectiveKind kind, int64_t bytes) {
     CollectiveInst inst;
     inst.kind = kind;
-    inst.group = 0;
     inst.elements = bytes / 4;
-    return instruction_seconds(one, inst, cluster_, 1);
+    double least = INFINITY;
+    for (inst.group = 0; inst.group < static_cast<int32_t>(one.groups.size()); ++inst.group)
+      least = std::min(least, instruction_seconds(one, inst, cluster_, 1));
+    return least;
   };
   for (const Exchanged& it : exchanged_) {
     const double whole = take(CollectiveKind::kAllReduce, it.gradient / parts);

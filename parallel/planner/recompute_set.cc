@@ -69,7 +69,7 @@ class RecomputeFinder {
     }
   }
 
-  RecomputeOptions::Place find(const RankProgram& rank, int32_t where) {
+  RecomputeOptions::Place find(const RankProgram& rank, int32_t number, int32_t where) {
     rank_ = &rank;
     where_ = where;
     RecomputeOptions::Place place;
@@ -80,7 +80,7 @@ class RecomputeFinder {
     place.live_bytes = *std::ranges::max_element(place.held);
     find_uses(point);
     find_waits();
-    prices_ = prices_of(*rank_, point, cluster_);
+    prices_ = prices_of(*rank_, point, cluster_, number);
     place.works = works_of(point);
     passed_s_.assign(1, 0);
     for (const InstructionPrice& price : prices_)
@@ -262,7 +262,8 @@ Result<RecomputeOptions> RecomputeOptions::of(const EntrySpec& entry, const Prog
   RecomputeOptions options;
   for (size_t p = 0; p < layout.places.size(); ++p) {
     const int32_t rank = layout.places[p].devices[0];
-    options.places_.push_back(finder.find(program.ranks[static_cast<size_t>(rank)], static_cast<int32_t>(p)));
+    options.places_.push_back(
+        finder.find(program.ranks[static_cast<size_t>(rank)], rank, static_cast<int32_t>(p)));
     options.places_.back().rank = rank;
   }
   return options;

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <optional>
+#include <span>
 
+#include "parallel/pricing/link_time.h"
 #include "parallel/pricing/profile_prices.h"
 
 namespace tessera {
@@ -34,23 +36,42 @@ InstructionPrice kernel_price(const KernelDesc& kernel, const Cluster& cluster) 
   return divided(kernel.seconds, launch_seconds(cluster), cluster);
 }
 
-InstructionPrice collective_price(const CollectiveInst& collective, int32_t members, const Cluster& cluster) {
+// Collective on the links between `devices`, which may lie in several nodes.
+double link_time_of(const CollectiveInst& collective, std::span<const int32_t> devices,
+                    const Cluster& cluster) {
+  const auto members = static_cast<int32_t>(devices.size());
+  if (cluster.node_links.empty() && in_one_node(cluster, devices))
+    return collective_seconds(collective, members, cluster.link);
+  const RankGroup group = group_of(cluster, devices);
+  const double bytes = bytes_of(collective);
+  if (collective.kind == CollectiveKind::kAllReduce) return all_reduce_seconds(cluster, group, bytes);
+  if (collective.kind == CollectiveKind::kAllToAll) return all_to_all_seconds(cluster, group, bytes);
+  return gather_seconds(cluster, group, bytes);
+}
+
+InstructionPrice collective_price(const CollectiveInst& collective, std::span<const int32_t> devices,
+                                  const Cluster& cluster) {
+  const auto members = static_cast<int32_t>(devices.size());
   if (cluster.profile != nullptr)
     if (const auto seconds =
             collective_seconds(*cluster.profile, collective.kind, members, bytes_of(collective)))
       return {*seconds, *seconds, members, true};
-  const double seconds = collective_seconds(collective, members, cluster.link);
+  const double seconds = link_time_of(collective, devices, cluster);
   return {seconds, seconds, members, true};
 }
 
-InstructionPrice message_price(int64_t bytes, const Cluster& cluster) {
+InstructionPrice message_price(int64_t bytes, int32_t from, int32_t to, const Cluster& cluster) {
   if (cluster.profile != nullptr && !cluster.profile->messages.bytes.empty()) {
     const double seconds = at(cluster.profile->messages, static_cast<double>(bytes));
     return {seconds, seconds, 1, true};
   }
+  const int32_t ends[] = {from, to};
+  const bool inside = in_one_node(cluster, ends);
   const Link& link = cluster.link;
-  const double seconds =
+  double seconds =
       link.latency_s + (link.bytes_per_s > 0 ? static_cast<double>(bytes) / link.bytes_per_s : 0);
+  if (!inside || !cluster.node_links.empty())
+    seconds = send_seconds(cluster, inside ? 1 : cluster.node_devices, static_cast<double>(bytes));
   return {seconds, seconds, 1, true};
 }
 
@@ -106,17 +127,18 @@ double collective_seconds(const CollectiveInst& collective, int32_t members, con
   return steps * link.latency_s + (link.bytes_per_s > 0 ? sent / link.bytes_per_s : 0);
 }
 
-InstructionPrice price_of(const RankProgram& program, const Instruction& instruction,
-                          const Cluster& cluster) {
+InstructionPrice price_of(const RankProgram& program, const Instruction& instruction, const Cluster& cluster,
+                          int32_t rank) {
   if (const auto* kernel = std::get_if<KernelInst>(&instruction))
     return no_less(kernel_price(program.kernels[static_cast<size_t>(kernel->kernel)], cluster),
                    host_seconds(program, *kernel, cluster));
-  if (const auto* collective = std::get_if<CollectiveInst>(&instruction)) {
-    const auto members = program.groups[static_cast<size_t>(collective->group)].ranks.size();
-    return collective_price(*collective, static_cast<int32_t>(members), cluster);
-  }
-  if (const auto* send = std::get_if<SendInst>(&instruction)) return message_price(send->bytes, cluster);
-  if (const auto* recv = std::get_if<RecvInst>(&instruction)) return message_price(recv->bytes, cluster);
+  if (const auto* collective = std::get_if<CollectiveInst>(&instruction))
+    return collective_price(*collective, program.groups[static_cast<size_t>(collective->group)].ranks,
+                            cluster);
+  if (const auto* send = std::get_if<SendInst>(&instruction))
+    return message_price(send->bytes, rank, send->peer, cluster);
+  if (const auto* recv = std::get_if<RecvInst>(&instruction))
+    return message_price(recv->bytes, recv->peer, rank, cluster);
   return copy_price(program, std::get<CopyInst>(instruction), cluster);
 }
 
@@ -132,14 +154,14 @@ InstructionPrice price_of_move(int64_t bytes, const Cluster& cluster) {
 }
 
 std::vector<InstructionPrice> prices_of(const RankProgram& program, const EntryPoint& entry,
-                                        const Cluster& cluster) {
+                                        const Cluster& cluster, int32_t rank) {
   std::vector<std::optional<InstructionPrice>> kernels(program.kernels.size());
   std::vector<InstructionPrice> prices;
   prices.reserve(entry.code.size());
   for (const Instruction& instruction : entry.code) {
     const auto* kernel = std::get_if<KernelInst>(&instruction);
     if (kernel == nullptr) {
-      prices.push_back(price_of(program, instruction, cluster));
+      prices.push_back(price_of(program, instruction, cluster, rank));
       continue;
     }
     std::optional<InstructionPrice>& known = kernels[static_cast<size_t>(kernel->kernel)];

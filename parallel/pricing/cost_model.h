@@ -19,14 +19,17 @@ struct InstructionPrice {
   bool meets_others = false;  // a collective or message: one price for all who take part
 };
 
-InstructionPrice price_of(const RankProgram& program, const Instruction& instruction, const Cluster& cluster);
+// `rank`: of the program; its messages go by the link between it and their peer. Groups that span nodes go by
+// the network (parallel/pricing/link_time.h), unless a profile has measured them.
+InstructionPrice price_of(const RankProgram& program, const Instruction& instruction, const Cluster& cluster,
+                          int32_t rank = 0);
 
 // Of bytes on their way from a device to its host's memory, or back.
 InstructionPrice price_of_move(int64_t bytes, const Cluster& cluster);
 
 // Every instruction of an entry; equal kernels are looked up once.
 std::vector<InstructionPrice> prices_of(const RankProgram& program, const EntryPoint& entry,
-                                        const Cluster& cluster);
+                                        const Cluster& cluster, int32_t rank = 0);
 
 // Seconds while `busy` ranks compute, this one's among them. Up to the number of cores their joint speed goes
 // from that of one to that of all in equal steps; beyond it they share that.

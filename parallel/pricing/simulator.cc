@@ -25,8 +25,9 @@ Result<Simulation> simulate(const Program& program, std::string_view entry, cons
     simulation.dependencies.push_back(find_dependencies(rank, rank.entries[simulation.entry], streams));
 
   std::vector<std::vector<InstructionPrice>> prices;
-  for (const RankProgram& rank : program.ranks)
-    prices.push_back(prices_of(rank, rank.entries[simulation.entry], cluster));
+  for (size_t rank = 0; rank < program.ranks.size(); ++rank)
+    prices.push_back(prices_of(program.ranks[rank], program.ranks[rank].entries[simulation.entry], cluster,
+                               static_cast<int32_t>(rank)));
   if (cluster.shared_cores > 0 && options.busy_ranks == 0) {
     TSR_ASSIGN_OR_RETURN(simulation.run,
                          replay_shared(program, simulation.entry, simulation.dependencies, prices, cluster));
