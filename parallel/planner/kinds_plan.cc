@@ -1,6 +1,7 @@
 #include "parallel/planner/kinds_plan.h"
 
 #include <algorithm>
+#include <map>
 #include <optional>
 #include <set>
 
@@ -22,6 +23,20 @@ struct Part {
   std::vector<int32_t> devices;  // which of the given these are
   std::set<size_t> kinds;
 };
+
+// Nodes of what is left of each: as many devices, where every node has as many; else each device is a node,
+// with its share of the fullest node's network.
+void set_nodes(Part& part) {
+  const int32_t whole = part.cluster.node_devices;
+  if (whole == 0) return;
+  std::map<int32_t, int32_t> counts;
+  for (const int32_t device : part.devices) ++counts[device / whole];
+  int32_t least = INT32_MAX, most = 1;
+  for (const auto& [node, count] : counts) least = std::min(least, count), most = std::max(most, count);
+  const bool even = least == most;
+  part.cluster.node_devices = even ? most : 1;
+  if (!even) part.cluster.network.bytes_per_s /= most;
+}
 
 std::vector<Part> parts_of(const Cluster& cluster) {
   std::vector<DeviceKind> kinds;
@@ -54,6 +69,7 @@ std::vector<Part> parts_of(const Cluster& cluster) {
     for (size_t d = 0; d < of_device.size(); ++d)
       if (choice.contains(of_device[d])) part.devices.push_back(static_cast<int32_t>(d));
     part.cluster.devices.assign(part.devices.size(), 0);
+    set_nodes(part);
     parts.push_back(std::move(part));
   }
   return parts;
@@ -86,14 +102,7 @@ const Part* part_with(const std::vector<Part>& parts, const Plan& plan) {
 
 }  // namespace
 
-Result<bool> has_several_kinds(const Cluster& cluster) {
-  for (size_t device = 0; device < cluster.devices.size(); ++device) {
-    const int32_t kind = cluster.devices[device];
-    if (kind < 0 || static_cast<size_t>(kind) >= cluster.kinds.size())
-      return Status(
-          StatusCode::kInvalidArgument,
-          format("device {} is of kind {}, the cluster lists {} kinds", device, kind, cluster.kinds.size()));
-  }
+bool has_several_kinds(const Cluster& cluster) {
   for (size_t device = 1; device < cluster.devices.size(); ++device)
     if (!alike(kind_of(cluster, 0), kind_of(cluster, device))) return true;
   return false;
@@ -151,6 +160,7 @@ Result<PlanResult> plan_several_kinds(const Graph& graph, const Cluster& cluster
     search.closed = std::move(best->search.closed);
     search.bound_s = std::min(bound, step);
     search.gap = !bounds_hold ? -1 : step > 0 ? (step - search.bound_s) / step : 0;
+    best->plan.estimate.gap = search.gap;
     best->search = std::move(search);
     renumber(best->plan, *of, cluster.devices.size());
     return std::move(*best);

@@ -7,8 +7,8 @@
 
 namespace tessera {
 
-// Whether devices differ in anything but the name of their kind. kInvalidArgument for one of no kind listed.
-Result<bool> has_several_kinds(const Cluster& cluster);
+// Whether devices differ in anything except the name of their kind.
+bool has_several_kinds(const Cluster& cluster);
 
 // The same cluster with the kind of its devices as its only one; a cluster may list kinds that none of its
 // devices is of. Not for several kinds.

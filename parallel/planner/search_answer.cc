@@ -74,7 +74,7 @@ PlanResult SearchRun::result_of(size_t best) {
     for (const OpenPlan& open : hopeless_)
       search_.bound_s = std::min(search_.bound_s, bound_of_sets(open.node) * trust_);
   }
-  search_.gap = bounds_hold_ ? (time_s - search_.bound_s) / time_s : -1;
+  search_.gap = !bounds_hold_ ? -1 : time_s > 0 ? (time_s - search_.bound_s) / time_s : 0;
   result.plan.estimate.gap = search_.gap;
   std::rotate(attempts_.begin(), attempts_.begin() + static_cast<std::ptrdiff_t>(best),
               attempts_.begin() + static_cast<std::ptrdiff_t>(best) + 1);

@@ -270,6 +270,9 @@ TEST_SUITE("metamorphic plans") {
     CHECK(now.plan.estimate.step_time_s <= alone.plan.estimate.step_time_s);
     CHECK(now.search.bound_s <= alone.search.bound_s);
     CHECK(now.search.bound_s <= now.plan.estimate.step_time_s);
+    // The plan keeps the gap of all choices, not of the one that it is of.
+    CHECK(now.plan.estimate.gap == now.search.gap);
+    CHECK(now.search.gap == doctest::Approx(1 - now.search.bound_s / now.plan.estimate.step_time_s));
     REQUIRE(now.plan.estimate.arena_bytes.size() == 4);
     // Each device used has an arena, and no other.
     std::vector<bool> used(4, false);
