@@ -42,9 +42,9 @@ Result<PlanResult> SearchRun::run() {
   bounds_ = &bounds;
   is_single_ = roots_.specs.size() == 1;
   WorkingBytes working(bound_graph_, space_);
-  const LeastPlanSpace smallest{roots_.specs, space_, roots_.pins, bounds, working, trials_};
+  const MinMemorySpace smallest{roots_.specs, space_, roots_.pins, bounds, working, trials_};
   if (may_choose_smallest()) smallest_ = &smallest;
-  const bool none = smallest_ != nullptr && none_within(smallest, limit_);
+  const bool none = smallest_ != nullptr && exceeds_memory(smallest, limit_);
   if (options_.any_that_fits && smallest_ != nullptr) return any_within(none);
   // Whoever gives words means what they name: options that they leave open stay off unless that does not
   // fit.
@@ -112,7 +112,7 @@ Result<size_t> SearchRun::explore() {
         continue;
       }
       if (!found && !least_ && smallest_ != nullptr && spent() >= kBeforeSmallest) {
-        TSR_ASSIGN_OR_RETURN(least_, least_plan(*smallest_, {limit_}));
+        TSR_ASSIGN_OR_RETURN(least_, find_min_memory_plan(*smallest_, {limit_}));
         if (!least_ || !least_->fits()) break;
       }
       OpenPlan open = queue_.take(!found && search_.solved >= kBeforeSmallest);

@@ -14,7 +14,7 @@
 #include "graph/cluster.h"
 #include "graph/graph.h"
 #include "graph/kernel_catalog.h"
-#include "parallel/planner/least_plan.h"
+#include "parallel/planner/min_memory_plan.h"
 #include "parallel/planner/plan_attempt.h"
 #include "parallel/planner/plan_bound.h"
 #include "parallel/planner/plan_queue.h"
@@ -108,7 +108,7 @@ class SearchRun {
   std::set<std::string> with_sets_;           // for which a set was looked for
   bool sets_tried_ = false;                   // before there was a plan
   int64_t skipped_ = 0;                       // of those, by what waits for backward
-  const LeastPlanSpace* smallest_ = nullptr;  // where the smallest may be looked for
+  const MinMemorySpace* smallest_ = nullptr;  // where the smallest may be looked for
   std::optional<PlanAttempt> least_;          // that it found
   std::vector<PlanAttempt> attempts_;
   PlanSearch search_;

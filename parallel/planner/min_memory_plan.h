@@ -16,7 +16,7 @@
 namespace tessera {
 
 // All of one question; must outlive the search.
-struct LeastPlanSpace {
+struct MinMemorySpace {
   const std::vector<StrategySpec>& roots;
   const SpaceOfGraph& graph;
   const StrategyPins& pins;
@@ -26,16 +26,16 @@ struct LeastPlanSpace {
 };
 
 // Whether what every node of the space holds at least is too much.
-bool none_within(const LeastPlanSpace& space, int64_t limit);
+bool exceeds_memory(const MinMemorySpace& space, int64_t limit);
 
 // The first that holds no more is as good as the smallest.
-struct LeastGoal {
+struct MinMemoryGoal {
   int64_t enough = 0;
   bool nothing_else = false;  // what holds more is of no use
 };
 
 // The smallest that is found, with all its ranks lowered; nothing where no strategy can be made, or none may
 // be of use.
-Result<std::optional<PlanAttempt>> least_plan(const LeastPlanSpace& space, LeastGoal goal);
+Result<std::optional<PlanAttempt>> find_min_memory_plan(const MinMemorySpace& space, MinMemoryGoal goal);
 
 }  // namespace tessera

@@ -1,4 +1,4 @@
-#include "parallel/planner/least_plan.h"
+#include "parallel/planner/min_memory_plan.h"
 
 #include <algorithm>
 #include <map>
@@ -29,7 +29,7 @@ struct Possible {
 };
 
 // What it holds on the fullest rank at least.
-int64_t least_bytes(const LeastPlanSpace& space, const StrategySpec& spec) {
+int64_t least_bytes(const MinMemorySpace& space, const StrategySpec& spec) {
   const int64_t lasting = space.bounds.lasting_bytes(spec), working = space.working.bytes(spec);
   // In a pipeline the two may be on different stages.
   return std::max(space.bounds.bytes(spec), spec.pp == 1 ? lasting + working : std::max(lasting, working));
@@ -44,7 +44,7 @@ bool may_be_smallest(const StrategySpec& root) {
 }
 
 // All nodes below a root in its smallest micro-batches.
-std::vector<SpaceNode> smallest_of(const LeastPlanSpace& space, const StrategySpec& root) {
+std::vector<SpaceNode> smallest_of(const MinMemorySpace& space, const StrategySpec& root) {
   const auto below = [&](const SpaceNode& node) { return savings_of(node, space.graph, space.pins, false); };
   const auto is_cut = [](const SpaceNode& it) { return it.last == SavingStep::kMicroBatch; };
   std::vector<SpaceNode> all = {{root, SavingStep::kNone}};
@@ -76,7 +76,7 @@ using Family = decltype(family_of({}));
 
 class Search {
  public:
-  Search(const LeastPlanSpace& space, LeastGoal goal) : space_(space), goal_(goal) {}
+  Search(const MinMemorySpace& space, MinMemoryGoal goal) : space_(space), goal_(goal) {}
 
   Result<std::optional<PlanAttempt>> run() {
     for (const StrategySpec& root : space_.roots) {
@@ -168,8 +168,8 @@ class Search {
     return best;
   }
 
-  const LeastPlanSpace& space_;
-  const LeastGoal goal_;
+  const MinMemorySpace& space_;
+  const MinMemoryGoal goal_;
   std::vector<Possible> open_;
   std::set<std::string> seen_;  // by their words
   std::map<Family, double> factors_;
@@ -179,14 +179,14 @@ class Search {
 
 }  // namespace
 
-bool none_within(const LeastPlanSpace& space, int64_t limit) {
+bool exceeds_memory(const MinMemorySpace& space, int64_t limit) {
   return std::ranges::all_of(space.roots, [&](const StrategySpec& root) {
     return std::ranges::all_of(smallest_of(space, root),
                                [&](const SpaceNode& node) { return least_bytes(space, node.spec) > limit; });
   });
 }
 
-Result<std::optional<PlanAttempt>> least_plan(const LeastPlanSpace& space, LeastGoal goal) {
+Result<std::optional<PlanAttempt>> find_min_memory_plan(const MinMemorySpace& space, MinMemoryGoal goal) {
   return Search(space, goal).run();
 }
 

@@ -1,5 +1,5 @@
 // Where nothing fits: what is said to be needed at least is, and what is said to do does.
-#include "parallel/planner/least_plan.h"
+#include "parallel/planner/min_memory_plan.h"
 
 #include <doctest/doctest.h>
 
