@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "graph/base/text.h"
-#include "parallel/planner/moved_set.h"
+#include "parallel/planner/activation_offload.h"
 #include "parallel/planner/recompute_search.h"
 #include "parallel/planner/recompute_set.h"
 #include "parallel/pricing/cost_model.h"
@@ -222,10 +222,10 @@ PlanAttempt PlanAttempts::with_moves(PlanAttempt base, double beat_s) const {
   if (std::isinf(beat_s)) consider(base);  // whoever has a step to beat knows this one
   for (const double share : kCopyShares) {
     PlanAttempt it = base;
-    it.plan.offload = moved_set(*choices, movable, cluster_, share * step_s, excess);
+    it.plan.offload = choose_activation_offload(*choices, movable, cluster_, share * step_s, excess);
     if (it.plan.offload == last) continue;
     it.plan.prefetch =
-        std::max(it.plan.prefetch, prefetch_of(*choices, it.plan.offload, cluster_, step_s, nodes));
+        std::max(it.plan.prefetch, prefetch_distance(*choices, it.plan.offload, cluster_, step_s, nodes));
     consider(std::move(it));
   }
   if (!best || !best->fits()) {

@@ -1,5 +1,5 @@
 // What a search of plans asks of sets of activations to recompute (recompute_search.h) and to move out
-// (moved_set.h).
+// (activation_offload.h).
 #include <algorithm>
 #include <cmath>
 #include <utility>

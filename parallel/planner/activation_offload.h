@@ -1,4 +1,4 @@
-// MovedSet of a plan: which single activations wait for backward in another tier. A copy takes no time of the
+// Activation offload of a plan: which single activations wait for backward in another tier. A copy takes no time of the
 // kernels as long as copies keep up with them, so what leaves is what would be dearest to compute again.
 #pragma once
 
@@ -15,13 +15,14 @@ namespace tessera {
 // Of `movable` (sorted by tensor) those that cost most to make again for their bytes, of equal ones the first
 // that are made, while copying them there and back takes no more than `copy_s` of a place's step, and no more
 // than `most_bytes` have left its rank. Sorted.
-std::vector<OffloadedTensor> moved_set(const RecomputeOptions& options,
-                                       std::span<const OffloadedTensor> movable, const Cluster& cluster,
-                                       double copy_s, int64_t most_bytes);
+std::vector<OffloadedTensor> choose_activation_offload(const RecomputeOptions& options,
+                                                       std::span<const OffloadedTensor> movable,
+                                                       const Cluster& cluster, double copy_s,
+                                                       int64_t most_bytes);
 
 // Nodes that a tier copy has to be issued ahead of its reader to be there in time: of the largest of `moved`,
 // where a step of `nodes` nodes takes `step_s`. 1 where nothing moves.
-int32_t prefetch_of(const RecomputeOptions& options, std::span<const OffloadedTensor> moved,
-                    const Cluster& cluster, double step_s, int64_t nodes);
+int32_t prefetch_distance(const RecomputeOptions& options, std::span<const OffloadedTensor> moved,
+                          const Cluster& cluster, double step_s, int64_t nodes);
 
 }  // namespace tessera

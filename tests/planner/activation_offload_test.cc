@@ -1,5 +1,5 @@
 // Sets of single activations that wait in host memory, beside those that are computed again.
-#include "parallel/planner/moved_set.h"
+#include "parallel/planner/activation_offload.h"
 
 #include <doctest/doctest.h>
 

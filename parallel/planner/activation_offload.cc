@@ -1,4 +1,4 @@
-#include "parallel/planner/moved_set.h"
+#include "parallel/planner/activation_offload.h"
 
 #include <algorithm>
 #include <cmath>
@@ -34,9 +34,10 @@ bool dearer(const Waiting& a, const Waiting& b) {
 
 }  // namespace
 
-std::vector<OffloadedTensor> moved_set(const RecomputeOptions& options,
-                                       std::span<const OffloadedTensor> movable, const Cluster& cluster,
-                                       double copy_s, int64_t most_bytes) {
+std::vector<OffloadedTensor> choose_activation_offload(const RecomputeOptions& options,
+                                                       std::span<const OffloadedTensor> movable,
+                                                       const Cluster& cluster, double copy_s,
+                                                       int64_t most_bytes) {
   std::set<TensorId> moved;
   for (size_t p = 0; p < options.places(); ++p) {
     std::vector<Waiting> values(options.waiting(p).begin(), options.waiting(p).end());
@@ -58,8 +59,8 @@ std::vector<OffloadedTensor> moved_set(const RecomputeOptions& options,
   return set;
 }
 
-int32_t prefetch_of(const RecomputeOptions& options, std::span<const OffloadedTensor> moved,
-                    const Cluster& cluster, double step_s, int64_t nodes) {
+int32_t prefetch_distance(const RecomputeOptions& options, std::span<const OffloadedTensor> moved,
+                          const Cluster& cluster, double step_s, int64_t nodes) {
   if (moved.empty()) return 1;
   int64_t largest = 0;
   for (size_t p = 0; p < options.places(); ++p)
