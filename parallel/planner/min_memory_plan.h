@@ -1,6 +1,6 @@
 // The strategy that takes the least memory, whatever its time: what is said when nothing fits, and whether
 // anything does. Of every root of the space the few nodes that save most come up, those first that are likely
-// to be smallest: by what they hold at least (plan_bound.h, working_bytes.h), times what strategies of their
+// to be smallest: by what they hold at least (plan_bound.h, workspace_floor.h), times what strategies of their
 // kinds were found to hold more.
 #pragma once
 
@@ -11,7 +11,7 @@
 #include "parallel/planner/plan_attempt.h"
 #include "parallel/planner/plan_bound.h"
 #include "parallel/planner/plan_space.h"
-#include "parallel/planner/working_bytes.h"
+#include "parallel/planner/workspace_floor.h"
 
 namespace tessera {
 
@@ -21,7 +21,7 @@ struct MinMemorySpace {
   const SpaceOfGraph& graph;
   const StrategyPins& pins;
   PlanBounds& bounds;
-  WorkingBytes& working;
+  WorkspaceFloor& working;
   const PlanAttempts& trials;
 };
 

@@ -6,7 +6,7 @@
 #include "graph/base/cancellation.h"
 #include "graph/base/progress.h"
 #include "parallel/planner/plan_search.h"
-#include "parallel/planner/working_bytes.h"
+#include "parallel/planner/workspace_floor.h"
 #include "parallel/pricing/host_tier.h"
 
 namespace tessera {
@@ -41,7 +41,7 @@ Result<PlanResult> SearchRun::run() {
   PlanBounds bounds(bound_graph_, space_, cluster_, catalog_);
   bounds_ = &bounds;
   is_single_ = roots_.specs.size() == 1;
-  WorkingBytes working(bound_graph_, space_);
+  WorkspaceFloor working(bound_graph_, space_);
   const MinMemorySpace smallest{roots_.specs, space_, roots_.pins, bounds, working, trials_};
   if (may_choose_smallest()) smallest_ = &smallest;
   const bool none = smallest_ != nullptr && exceeds_memory(smallest, limit_);

@@ -48,7 +48,7 @@ TEST_CASE("while its largest kernel runs a device holds what is said, whatever a
     const Graph step = training_step(model).value();
     const Graph bound_graph = step.bind_partly(symbols()).value();
     const SpaceOfGraph space = space_of(step, kBatch, kTokens);
-    WorkingBytes working(bound_graph, space);
+    WorkspaceFloor working(bound_graph, space);
     for (const char* words :
          {"dp=1", "dp=1,mb=1", "dp=2,zero=1", "dp=2,zero=3", "dp=2,zero=3,chunks=4", "dp=2,zero=3,keep",
           "tp=2", "tp=2,sp,mb=1", "tp=4", "pp=2:1f1b,mb=1", "pp=2:zb-h1,mb=1", "cp=ring:2", "cp=ulysses:2",

@@ -1,4 +1,4 @@
-// WorkingBytes: what the device holds at least while some kernel of a strategy's step runs, found without
+// WorkspaceFloor: what the device holds at least while some kernel of a strategy's step runs, found without
 // making its plan: the operands and results of one kernel, beside what stays between steps. Nothing that
 // saves memory does without these.
 #pragma once
@@ -12,10 +12,10 @@
 
 namespace tessera {
 
-class WorkingBytes {
+class WorkspaceFloor {
  public:
   // `graph`: symbols bound but for B. Both must outlive this.
-  WorkingBytes(const Graph& graph, const SpaceOfGraph& space);
+  WorkspaceFloor(const Graph& graph, const SpaceOfGraph& space);
 
   // Of the fullest rank of any plan of the strategy, single decisions apart (PlanPins).
   int64_t bytes(const StrategySpec& spec);

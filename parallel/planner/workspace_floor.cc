@@ -1,4 +1,4 @@
-#include "parallel/planner/working_bytes.h"
+#include "parallel/planner/workspace_floor.h"
 
 #include <algorithm>
 #include <span>
@@ -10,9 +10,10 @@
 
 namespace tessera {
 
-WorkingBytes::WorkingBytes(const Graph& graph, const SpaceOfGraph& space) : graph_(graph), space_(space) {}
+WorkspaceFloor::WorkspaceFloor(const Graph& graph, const SpaceOfGraph& space)
+    : graph_(graph), space_(space) {}
 
-const WorkingBytes::Largest& WorkingBytes::largest(int64_t batch) {
+const WorkspaceFloor::Largest& WorkspaceFloor::largest(int64_t batch) {
   const auto [at, is_new] = largest_.try_emplace(batch);
   Largest& most = at->second;
   if (!is_new) return most;
@@ -52,7 +53,7 @@ const WorkingBytes::Largest& WorkingBytes::largest(int64_t batch) {
   return most;
 }
 
-WorkingBytes::Cut WorkingBytes::cut_of(const StrategySpec& spec) const {
+WorkspaceFloor::Cut WorkspaceFloor::cut_of(const StrategySpec& spec) const {
   Cut cut;
   if (const auto count = micro_batches_of(spec, space_.batch, space_.may_cut); count.ok()) cut.count = *count;
   const bool replicated = !space_.trains && space_.batch < spec.data();
@@ -60,12 +61,12 @@ WorkingBytes::Cut WorkingBytes::cut_of(const StrategySpec& spec) const {
   return cut;
 }
 
-int64_t WorkingBytes::input_bytes(const StrategySpec& spec) {
+int64_t WorkspaceFloor::input_bytes(const StrategySpec& spec) {
   const Cut cut = cut_of(spec);
   return cut.count * largest(cut.batch).inputs / (int64_t{spec.tp} * spec.cp * spec.ep);
 }
 
-int64_t WorkingBytes::bytes(const StrategySpec& spec) {
+int64_t WorkspaceFloor::bytes(const StrategySpec& spec) {
   // Weights in place of sequences: other parts than those counted here.
   if (spec.owt) return 0;
   const Largest& most = largest(cut_of(spec).batch);
