@@ -2,7 +2,7 @@
 
 #include "graph/base/text.h"
 #include "parallel/planner/device_advice.h"
-#include "parallel/planner/kinds_plan.h"
+#include "parallel/planner/heterogeneous_plan.h"
 #include "parallel/planner/plan_search.h"
 #include "parallel/pricing/check_cluster.h"
 #include "parallel/strategy/apply_pins.h"
@@ -12,8 +12,8 @@ namespace tessera {
 Result<PlanResult> make_plan(const Graph& graph, const Cluster& given, const KernelCatalog& catalog,
                              const PlanOptions& options) {
   TSR_RETURN_IF_ERROR(check_cluster(given));
-  if (has_several_kinds(given)) return plan_several_kinds(graph, given, catalog, options);
-  const Cluster cluster = of_one_kind(given);
+  if (is_heterogeneous(given)) return plan_heterogeneous(graph, given, catalog, options);
+  const Cluster cluster = with_one_kind(given);
   if (options.like != nullptr && options.like_graph == nullptr)
     return Status(StatusCode::kInvalidArgument, "PlanOptions.like wants like_graph beside it");
   TSR_RETURN_IF_ERROR(check_pins(graph, options.pins));

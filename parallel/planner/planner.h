@@ -89,7 +89,7 @@ struct PlanResult {
 
 // kOutOfMemory when nothing fits: says the smallest limit that would work, with which strategy, the tensors
 // and instruction at that peak, and the smallest number of devices that would do. Devices of several kinds:
-// parallel/planner/kinds_plan.h.
+// parallel/planner/heterogeneous_plan.h.
 Result<PlanResult> make_plan(const Graph& graph, const Cluster& cluster, const KernelCatalog& catalog,
                              const PlanOptions& options);
 

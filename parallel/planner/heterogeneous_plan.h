@@ -8,14 +8,14 @@
 namespace tessera {
 
 // Whether devices differ in anything except the name of their kind.
-bool has_several_kinds(const Cluster& cluster);
+bool is_heterogeneous(const Cluster& cluster);
 
 // The same cluster with the kind of its devices as its only one; a cluster may list kinds that none of its
 // devices is of. Not for several kinds.
-Cluster of_one_kind(const Cluster& cluster);
+Cluster with_one_kind(const Cluster& cluster);
 
 // As make_plan.
-Result<PlanResult> plan_several_kinds(const Graph& graph, const Cluster& cluster,
+Result<PlanResult> plan_heterogeneous(const Graph& graph, const Cluster& cluster,
                                       const KernelCatalog& catalog, const PlanOptions& options);
 
 }  // namespace tessera

@@ -1,4 +1,4 @@
-#include "parallel/planner/kinds_plan.h"
+#include "parallel/planner/heterogeneous_plan.h"
 
 #include <algorithm>
 #include <map>
@@ -102,13 +102,13 @@ const Part* part_with(const std::vector<Part>& parts, const Plan& plan) {
 
 }  // namespace
 
-bool has_several_kinds(const Cluster& cluster) {
+bool is_heterogeneous(const Cluster& cluster) {
   for (size_t device = 1; device < cluster.devices.size(); ++device)
     if (!alike(kind_of(cluster, 0), kind_of(cluster, device))) return true;
   return false;
 }
 
-Cluster of_one_kind(const Cluster& cluster) {
+Cluster with_one_kind(const Cluster& cluster) {
   Cluster one = cluster;
   if (one.devices.empty()) return one;
   one.kinds = {kind_of(cluster, 0)};
@@ -116,7 +116,7 @@ Cluster of_one_kind(const Cluster& cluster) {
   return one;
 }
 
-Result<PlanResult> plan_several_kinds(const Graph& graph, const Cluster& cluster,
+Result<PlanResult> plan_heterogeneous(const Graph& graph, const Cluster& cluster,
                                       const KernelCatalog& catalog, const PlanOptions& options) {
   std::vector<Part> parts = parts_of(cluster);
   if (options.like != nullptr) {
