@@ -47,7 +47,7 @@ class Explainer {
     }
     const EntryLayout& layout = layouts_[simulation_.entry];
     for (const RankProgram& rank : program_.ranks)
-      eras_.push_back(find_eras(rank.entries[simulation_.entry], layout.graph));
+      phases_.push_back(find_step_phases(rank.entries[simulation_.entry], layout.graph));
 
     const Plan& plan = *entries_[simulation_.entry].plan;
     out_.strategy = plan.strategy;
@@ -59,7 +59,7 @@ class Explainer {
     out_.gap = plan.estimate.gap;
     if (out_.gap >= 0) out_.bound_s = out_.step_s * (1 - out_.gap);
     out_.memory_limit = options_.memory_limit;
-    TimeByCause time = time_by_cause(program_, simulation_, layout, eras_);
+    TimeByCause time = time_by_cause(program_, simulation_, layout, phases_);
     out_.time = std::move(time.shares);
     out_.critical = device_name(static_cast<size_t>(time.rank));
     explain_memory();
@@ -85,8 +85,8 @@ class Explainer {
     std::vector<Tenancy> tenancies;
     MemoryOverTime memory;
     for (size_t e = 0; e < layouts_.size(); ++e) {
-      const std::vector<InstructionEra> eras = find_eras(rank.entries[e], layouts_[e].graph);
-      std::vector<Tenancy> found = find_tenancies(rank, e, layouts_[e], eras);
+      const std::vector<StepPhase> phases = find_step_phases(rank.entries[e], layouts_[e].graph);
+      std::vector<Tenancy> found = find_tenancies(rank, e, layouts_[e], phases);
       MemoryOverTime over = memory_over_time(rank, e, found, Tier::kDevice);
       if (e > 0 && over.total[over.peak] <= memory.total[memory.peak]) continue;
       entry = e, tenancies = std::move(found), memory = std::move(over);
@@ -236,10 +236,9 @@ class Explainer {
         for (const int32_t at : stream.code) {
           const auto i = static_cast<size_t>(at);
           const ReplayedInterval& interval = simulation_.run.ranks[r][i];
-          const CauseOfTime cause = cause_of(rank, static_cast<int32_t>(r), code[i], eras_[r][i], layout);
+          const CauseOfTime cause = cause_of(rank, static_cast<int32_t>(r), code[i], phases_[r][i], layout);
           std::string name = cause.axis.empty() ? cause.cause : format("{} {}", cause.cause, cause.axis);
-          if (cause.cause == "compute")
-            name = eras_[r][i] == InstructionEra::kBackward ? "backward" : "forward";
+          if (cause.cause == "compute") name = phases_[r][i] == StepPhase::kBackward ? "backward" : "forward";
           timeline.spans.push_back({row, number(causes, timeline.causes, name),
                                     number(labels, timeline.labels, instruction_label(rank, code[i])),
                                     micro_batch_of(code[i]), interval.begin_ns, interval.end_ns});
@@ -272,7 +271,7 @@ class Explainer {
   const Simulation& simulation_;
   const ExplainOptions& options_;
   std::vector<EntryLayout> layouts_;
-  std::vector<std::vector<InstructionEra>> eras_;  // by rank, of the simulated entry
+  std::vector<std::vector<StepPhase>> phases_;  // by rank, of the simulated entry
   Explanation out_;
 };
 

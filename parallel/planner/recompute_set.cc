@@ -74,8 +74,8 @@ class RecomputeFinder {
     where_ = where;
     RecomputeOptions::Place place;
     const EntryPoint& point = rank.entries[0];
-    eras_ = find_eras(point, graph_);
-    tenancies_ = find_tenancies(rank, 0, layout_, eras_);
+    phases_ = find_step_phases(point, graph_);
+    tenancies_ = find_tenancies(rank, 0, layout_, phases_);
     place.held = memory_over_time(rank, 0, tenancies_, Tier::kDevice).total;
     place.live_bytes = *std::ranges::max_element(place.held);
     find_uses(point);
@@ -135,7 +135,7 @@ class RecomputeFinder {
         const auto next = at + 1;
         if (next == uses.end() || !(*next <= it.last || (*next == it.last + 1 && reads(*next, it.slot))))
           break;
-        if (era(*at) == InstructionEra::kForward && era(*next) == InstructionEra::kBackward)
+        if (era(*at) == StepPhase::kForward && era(*next) == StepPhase::kBackward)
           waits_[index(viewed(graph_, it.tensor))].push_back({*at + 1, *next - 1, slot.bytes});
       }
     }
@@ -147,7 +147,7 @@ class RecomputeFinder {
     std::vector<double> works(graph_.nodes().size(), 0);
     for (size_t at = 0; at < point.code.size(); ++at) {
       NodeId node = node_of(point.code[at]);
-      if (era(static_cast<int32_t>(at)) != InstructionEra::kForward || node == kNoNode) continue;
+      if (era(static_cast<int32_t>(at)) != StepPhase::kForward || node == kNoNode) continue;
       if (const auto* exchange = std::get_if<CollectiveInst>(&point.code[at])) {
         const TensorId moved = tensor_at(exchange->in.slot, static_cast<int32_t>(at));
         if (moved != kNoTensor && made_forward(moved)) node = graph_.tensor(viewed(graph_, moved)).producer;
@@ -233,7 +233,7 @@ class RecomputeFinder {
     return named;
   }
 
-  InstructionEra era(int32_t at) const { return eras_[static_cast<size_t>(at)]; }
+  StepPhase era(int32_t at) const { return phases_[static_cast<size_t>(at)]; }
 
   const std::vector<TensorId> known_;  // by tensor of the layout: the entry's own
   const EntryLayout& layout_;
@@ -246,7 +246,7 @@ class RecomputeFinder {
   int32_t where_ = 0;
   std::vector<InstructionPrice> prices_;  // by instruction
   std::vector<double> passed_s_;          // until it, in a row
-  std::vector<InstructionEra> eras_;
+  std::vector<StepPhase> phases_;
   std::vector<Tenancy> tenancies_;
   std::vector<std::vector<const Tenancy*>> by_slot_;
   std::vector<std::vector<int32_t>> uses_;       // by slot

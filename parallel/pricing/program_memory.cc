@@ -41,8 +41,8 @@ bool communicates(const Instruction& instruction) {
 class TenancyFinder {
  public:
   TenancyFinder(const RankProgram& rank, size_t entry, const EntryLayout& layout,
-                const std::vector<InstructionEra>& eras)
-      : rank_(rank), code_(rank.entries[entry].code), layout_(layout), eras_(eras) {
+                const std::vector<StepPhase>& phases)
+      : rank_(rank), code_(rank.entries[entry].code), layout_(layout), phases_(phases) {
     for (size_t t = 0; t < layout.graph.tensors().size(); ++t)
       by_name_.emplace(layout.graph.tensors()[t].name, TensorId{static_cast<uint32_t>(t)});
     is_gradient_.assign(layout.graph.tensors().size(), false);
@@ -196,19 +196,19 @@ class TenancyFinder {
       if (logits_.rank() > 0 && tensor.type.shape == logits_) return MemoryCause::kLogits;
       const bool forward =
           tensor.producer != kNoNode && layout_.graph.node(tensor.producer).phase == Phase::kForward;
-      if (forward && last_read >= 0 && era(tenancy.first) == InstructionEra::kForward &&
-          (era(last_read) == InstructionEra::kBackward || era(last_read) == InstructionEra::kRecompute))
+      if (forward && last_read >= 0 && era(tenancy.first) == StepPhase::kForward &&
+          (era(last_read) == StepPhase::kBackward || era(last_read) == StepPhase::kRecompute))
         return MemoryCause::kActivations;
     }
     return arrives || leaves ? MemoryCause::kCommunication : MemoryCause::kTransient;
   }
 
-  InstructionEra era(int32_t at) const { return eras_[static_cast<size_t>(at)]; }
+  StepPhase era(int32_t at) const { return phases_[static_cast<size_t>(at)]; }
 
   const RankProgram& rank_;
   const std::vector<Instruction>& code_;
   const EntryLayout& layout_;
-  const std::vector<InstructionEra>& eras_;
+  const std::vector<StepPhase>& phases_;
   std::unordered_map<std::string, TensorId> by_name_;
   std::vector<bool> is_gradient_;
   bool trains_ = false;
@@ -223,8 +223,8 @@ class TenancyFinder {
 std::string_view to_text(MemoryCause cause) { return kNames[static_cast<size_t>(cause)]; }
 
 std::vector<Tenancy> find_tenancies(const RankProgram& rank, size_t entry, const EntryLayout& layout,
-                                    const std::vector<InstructionEra>& eras) {
-  return TenancyFinder(rank, entry, layout, eras).run();
+                                    const std::vector<StepPhase>& phases) {
+  return TenancyFinder(rank, entry, layout, phases).run();
 }
 
 MemoryOverTime memory_over_time(const RankProgram& rank, size_t entry, const std::vector<Tenancy>& tenancies,

@@ -8,7 +8,7 @@
 
 #include "graph/explanation.h"
 #include "parallel/lowering/entry_layout.h"
-#include "parallel/pricing/program_eras.h"
+#include "parallel/pricing/step_phases.h"
 
 namespace tessera {
 
@@ -40,7 +40,7 @@ struct Tenancy {
 // Slots of other entries' runs are left out: they are not alive in this one. In each slot tenancies follow
 // each other without overlap, so the bytes of those alive at an instruction add up to what is alive there.
 std::vector<Tenancy> find_tenancies(const RankProgram& rank, size_t entry, const EntryLayout& layout,
-                                    const std::vector<InstructionEra>& eras);
+                                    const std::vector<StepPhase>& phases);
 
 // Bytes of one tier at every instruction, by cause; a run without instructions has one moment.
 struct MemoryOverTime {

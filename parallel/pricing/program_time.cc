@@ -16,9 +16,9 @@ int rank_of(const CauseOfTime& it, const Instruction& instruction) {
   return std::holds_alternative<CopyInst>(instruction) ? 0 : 3;
 }
 
-std::string computing(InstructionEra era) {
-  if (era == InstructionEra::kUpdate) return "update";
-  return era == InstructionEra::kRecompute ? "recompute" : "compute";
+std::string computing(StepPhase era) {
+  if (era == StepPhase::kUpdate) return "update";
+  return era == StepPhase::kRecompute ? "recompute" : "compute";
 }
 
 const DeviceMesh* place_of(const EntryLayout& layout, int32_t rank, int32_t& position) {
@@ -51,7 +51,7 @@ int place_in_list(const TimeShare& share) {
 }  // namespace
 
 CauseOfTime cause_of(const RankProgram& rank, int32_t rank_index, const Instruction& instruction,
-                     InstructionEra era, const EntryLayout& layout) {
+                     StepPhase era, const EntryLayout& layout) {
   if (const auto* collective = std::get_if<CollectiveInst>(&instruction))
     return {"communication", rank.groups[static_cast<size_t>(collective->group)].axis};
   if (const auto* send = std::get_if<SendInst>(&instruction))
@@ -69,7 +69,7 @@ CauseOfTime cause_of(const RankProgram& rank, int32_t rank_index, const Instruct
 }
 
 TimeByCause time_by_cause(const Program& program, const Simulation& simulation, const EntryLayout& layout,
-                          const std::vector<std::vector<InstructionEra>>& eras) {
+                          const std::vector<std::vector<StepPhase>>& phases) {
   TimeByCause result;
   for (size_t rank = 0; rank < program.ranks.size(); ++rank) {
     const auto ends_last = [&](const ReplayedInterval& it) { return it.end_ns == simulation.run.end_ns; };
@@ -98,7 +98,7 @@ TimeByCause time_by_cause(const Program& program, const Simulation& simulation, 
   for (size_t at = 0; at < code.size(); ++at) {
     const ReplayedInterval& interval = simulation.run.ranks[critical][at];
     if (interval.begin_ns >= interval.end_ns) continue;
-    const CauseOfTime cause = cause_of(rank, result.rank, code[at], eras[critical][at], layout);
+    const CauseOfTime cause = cause_of(rank, result.rank, code[at], phases[critical][at], layout);
     const int order = rank_of(cause, code[at]);
     auto kind =
         std::ranges::find_if(kinds, [&](const Kind& it) { return it.cause == cause && it.rank == order; });

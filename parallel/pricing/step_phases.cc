@@ -1,4 +1,4 @@
-#include "parallel/pricing/program_eras.h"
+#include "parallel/pricing/step_phases.h"
 
 #include <set>
 
@@ -10,8 +10,8 @@ NodeId node_of(const Instruction& instruction) {
   return std::visit([](const auto& it) { return it.node; }, instruction);
 }
 
-std::vector<InstructionEra> find_eras(const EntryPoint& entry, const Graph& graph) {
-  std::vector<InstructionEra> eras;
+std::vector<StepPhase> find_step_phases(const EntryPoint& entry, const Graph& graph) {
+  std::vector<StepPhase> phases;
   std::set<int32_t> turned;  // micro-batches whose backward has begun
   for (const Instruction& instruction : entry.code) {
     const NodeId id = node_of(instruction);
@@ -20,16 +20,16 @@ std::vector<InstructionEra> find_eras(const EntryPoint& entry, const Graph& grap
     const int32_t micro_batch = micro_batch_of(instruction);
     const bool runs = std::holds_alternative<KernelInst>(instruction);
     if (phase == Phase::kUpdate) {
-      eras.push_back(InstructionEra::kUpdate);
+      phases.push_back(StepPhase::kUpdate);
     } else if (phase != Phase::kForward) {
       // What is only fetched ahead of backward does not begin it.
       if (runs) turned.insert(micro_batch);
-      eras.push_back(InstructionEra::kBackward);
+      phases.push_back(StepPhase::kBackward);
     } else {
-      eras.push_back(turned.contains(micro_batch) ? InstructionEra::kRecompute : InstructionEra::kForward);
+      phases.push_back(turned.contains(micro_batch) ? StepPhase::kRecompute : StepPhase::kForward);
     }
   }
-  return eras;
+  return phases;
 }
 
 }  // namespace tessera

@@ -10,11 +10,11 @@
 
 namespace tessera {
 
-enum class InstructionEra : uint8_t { kForward, kRecompute, kBackward, kUpdate };
+enum class StepPhase : uint8_t { kForward, kRecompute, kBackward, kUpdate };
 
 // By instruction. `graph`: the one whose nodes the instructions name (EntryLayout::graph). A forward node
 // that runs after backward has begun on its micro-batch runs again.
-std::vector<InstructionEra> find_eras(const EntryPoint& entry, const Graph& graph);
+std::vector<StepPhase> find_step_phases(const EntryPoint& entry, const Graph& graph);
 
 NodeId node_of(const Instruction& instruction);
 
