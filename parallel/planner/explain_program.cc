@@ -82,21 +82,21 @@ class Explainer {
     out_.memory_bytes = rank.arena_bytes;
     // The entry whose run holds most; the first of equal ones.
     size_t entry = 0;
-    std::vector<Tenancy> tenancies;
+    std::vector<LiveRange> live_ranges;
     MemoryOverTime memory;
     for (size_t e = 0; e < layouts_.size(); ++e) {
       const std::vector<StepPhase> phases = find_step_phases(rank.entries[e], layouts_[e].graph);
-      std::vector<Tenancy> found = find_tenancies(rank, e, layouts_[e], phases);
+      std::vector<LiveRange> found = find_live_ranges(rank, e, layouts_[e], phases);
       MemoryOverTime over = memory_over_time(rank, e, found, Tier::kDevice);
       if (e > 0 && over.total[over.peak] <= memory.total[memory.peak]) continue;
-      entry = e, tenancies = std::move(found), memory = std::move(over);
+      entry = e, live_ranges = std::move(found), memory = std::move(over);
     }
     add_shares(memory, rank.arena_bytes, Tier::kDevice);
     for (const auto& [tier, bytes] :
          {std::pair(Tier::kHost, rank.host_arena_bytes), std::pair(Tier::kFile, rank.file_arena_bytes)})
-      if (bytes > 0) add_shares(memory_over_time(rank, entry, tenancies, tier), bytes, tier);
-    describe_peak(rank, fullest, entry, tenancies, memory.peak);
-    list_tensors(rank, layouts_[entry], tenancies);
+      if (bytes > 0) add_shares(memory_over_time(rank, entry, live_ranges, tier), bytes, tier);
+    describe_peak(rank, fullest, entry, live_ranges, memory.peak);
+    list_tensors(rank, layouts_[entry], live_ranges);
     if (options_.timeline) draw_curve(memory);
   }
 
@@ -109,14 +109,14 @@ class Explainer {
   }
 
   void describe_peak(const RankProgram& rank, size_t index, size_t entry,
-                     const std::vector<Tenancy>& tenancies, size_t peak) {
+                     const std::vector<LiveRange>& live_ranges, size_t peak) {
     const EntryPoint& point = rank.entries[entry];
     out_.peak.device = device_name(index);
     out_.peak.entry = point.name;
     out_.peak.instruction = static_cast<int64_t>(peak);
     out_.peak.instructions = static_cast<int64_t>(point.code.size());
     if (peak < point.code.size()) out_.peak.what = instruction_label(rank, point.code[peak]);
-    for (const Tenancy& it : tenancies) {
+    for (const LiveRange& it : live_ranges) {
       const Slot& slot = rank.slots[static_cast<size_t>(it.slot)];
       // Where in the model it is: the scope of what it makes.
       if (it.tensor != kNoTensor && it.first == static_cast<int32_t>(peak) &&
@@ -149,12 +149,12 @@ class Explainer {
   }
 
   void list_tensors(const RankProgram& rank, const EntryLayout& layout,
-                    const std::vector<Tenancy>& tenancies) {
+                    const std::vector<LiveRange>& live_ranges) {
     struct Held {
       int64_t bytes = 0, first = -1, last = -1;
     };
     std::unordered_map<size_t, Held> held;
-    for (const Tenancy& it : tenancies) {
+    for (const LiveRange& it : live_ranges) {
       if (it.tensor == kNoTensor) continue;
       const Slot& slot = rank.slots[static_cast<size_t>(it.slot)];
       Held& all = held[index(it.tensor)];

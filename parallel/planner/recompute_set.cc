@@ -75,8 +75,8 @@ class RecomputeFinder {
     RecomputeOptions::Place place;
     const EntryPoint& point = rank.entries[0];
     phases_ = find_step_phases(point, graph_);
-    tenancies_ = find_tenancies(rank, 0, layout_, phases_);
-    place.held = memory_over_time(rank, 0, tenancies_, Tier::kDevice).total;
+    live_ranges_ = find_live_ranges(rank, 0, layout_, phases_);
+    place.held = memory_over_time(rank, 0, live_ranges_, Tier::kDevice).total;
     place.live_bytes = *std::ranges::max_element(place.held);
     find_uses(point);
     find_waits();
@@ -112,7 +112,7 @@ class RecomputeFinder {
         if (mine.empty() || mine.back() != static_cast<int32_t>(at)) mine.push_back(static_cast<int32_t>(at));
       });
     by_slot_.assign(rank_->slots.size(), {});
-    for (const Tenancy& it : tenancies_) by_slot_[static_cast<size_t>(it.slot)].push_back(&it);
+    for (const LiveRange& it : live_ranges_) by_slot_[static_cast<size_t>(it.slot)].push_back(&it);
   }
 
   // The last reader of a value may have put its result in the value's place: of what is there then, it is the
@@ -125,7 +125,7 @@ class RecomputeFinder {
 
   void find_waits() {
     waits_.clear();
-    for (const Tenancy& it : tenancies_) {
+    for (const LiveRange& it : live_ranges_) {
       const Slot& slot = rank_->slots[static_cast<size_t>(it.slot)];
       if (it.tensor == kNoTensor || slot.tier != Tier::kDevice || slot.kind != SlotKind::kTransient ||
           !made_forward(it.tensor))
@@ -160,7 +160,7 @@ class RecomputeFinder {
 
   TensorId tensor_at(int32_t slot, int32_t at) const {
     if (slot < 0) return kNoTensor;
-    for (const Tenancy* it : by_slot_[static_cast<size_t>(slot)])
+    for (const LiveRange* it : by_slot_[static_cast<size_t>(slot)])
       if (it->first <= at && at <= it->last) return it->tensor;
     return kNoTensor;
   }
@@ -247,8 +247,8 @@ class RecomputeFinder {
   std::vector<InstructionPrice> prices_;  // by instruction
   std::vector<double> passed_s_;          // until it, in a row
   std::vector<StepPhase> phases_;
-  std::vector<Tenancy> tenancies_;
-  std::vector<std::vector<const Tenancy*>> by_slot_;
+  std::vector<LiveRange> live_ranges_;
+  std::vector<std::vector<const LiveRange*>> by_slot_;
   std::vector<std::vector<int32_t>> uses_;       // by slot
   std::map<uint32_t, std::vector<Wait>> waits_;  // by root
 };

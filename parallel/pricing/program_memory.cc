@@ -38,10 +38,10 @@ bool communicates(const Instruction& instruction) {
   return exchanges(instruction) || std::holds_alternative<CollectiveInst>(instruction);
 }
 
-class TenancyFinder {
+class LiveRangeFinder {
  public:
-  TenancyFinder(const RankProgram& rank, size_t entry, const EntryLayout& layout,
-                const std::vector<StepPhase>& phases)
+  LiveRangeFinder(const RankProgram& rank, size_t entry, const EntryLayout& layout,
+                  const std::vector<StepPhase>& phases)
       : rank_(rank), code_(rank.entries[entry].code), layout_(layout), phases_(phases) {
     for (size_t t = 0; t < layout.graph.tensors().size(); ++t)
       by_name_.emplace(layout.graph.tensors()[t].name, TensorId{static_cast<uint32_t>(t)});
@@ -52,10 +52,10 @@ class TenancyFinder {
     if (const auto logits = layout.graph.find_output("logits")) logits_ = layout.graph.type(*logits).shape;
   }
 
-  std::vector<Tenancy> run() {
+  std::vector<LiveRange> run() {
     find_lifetimes();
     find_uses();
-    std::vector<Tenancy> all;
+    std::vector<LiveRange> all;
     for (size_t s = 0; s < rank_.slots.size(); ++s) {
       const Slot& slot = rank_.slots[s];
       if (outlives_run(slot.kind)) {
@@ -153,7 +153,7 @@ class TenancyFinder {
     return op == node.op && output < node.outputs.size() ? node.outputs[output] : read;
   }
 
-  void add_tenants(size_t s, std::vector<Tenancy>& all) const {
+  void add_tenants(size_t s, std::vector<LiveRange>& all) const {
     const std::vector<Write>& writes = writes_[s];
     const size_t begin = all.size();
     bool by_communication = false;
@@ -176,27 +176,28 @@ class TenancyFinder {
     for (size_t t = begin; t < all.size(); ++t) all[t].cause = cause_of(s, all[t]);
   }
 
-  MemoryCause cause_of(size_t s, const Tenancy& tenancy) const {
+  MemoryCause cause_of(size_t s, const LiveRange& live_range) const {
     bool arrives = false;
     for (const Write& write : writes_[s])
-      if (tenancy.first <= write.at && write.at <= tenancy.last) arrives = write.by_communication || arrives;
+      if (live_range.first <= write.at && write.at <= live_range.last)
+        arrives = write.by_communication || arrives;
     bool leaves = true;  // nobody else reads it
     int32_t last_read = -1;
     for (const int32_t at : reads_[s]) {
-      if (at < tenancy.first || at > tenancy.last + 1) continue;
-      if (at == tenancy.first && at > first_[s]) continue;  // of the value before
+      if (at < live_range.first || at > live_range.last + 1) continue;
+      if (at == live_range.first && at > first_[s]) continue;  // of the value before
       leaves = leaves && communicates(code_[static_cast<size_t>(at)]);
       last_read = std::max(last_read, at);
     }
     leaves = leaves && last_read >= 0;
-    if (tenancy.tensor != kNoTensor) {
-      const Tensor& tensor = layout_.tensor(tenancy.tensor);
+    if (live_range.tensor != kNoTensor) {
+      const Tensor& tensor = layout_.tensor(live_range.tensor);
       if (tensor.kind == TensorKind::kParameter) return MemoryCause::kGathered;
-      if (is_gradient_[index(tenancy.tensor)]) return MemoryCause::kGradients;
+      if (is_gradient_[index(live_range.tensor)]) return MemoryCause::kGradients;
       if (logits_.rank() > 0 && tensor.type.shape == logits_) return MemoryCause::kLogits;
       const bool forward =
           tensor.producer != kNoNode && layout_.graph.node(tensor.producer).phase == Phase::kForward;
-      if (forward && last_read >= 0 && era(tenancy.first) == StepPhase::kForward &&
+      if (forward && last_read >= 0 && era(live_range.first) == StepPhase::kForward &&
           (era(last_read) == StepPhase::kBackward || era(last_read) == StepPhase::kRecompute))
         return MemoryCause::kActivations;
     }
@@ -222,22 +223,22 @@ class TenancyFinder {
 
 std::string_view to_text(MemoryCause cause) { return kNames[static_cast<size_t>(cause)]; }
 
-std::vector<Tenancy> find_tenancies(const RankProgram& rank, size_t entry, const EntryLayout& layout,
-                                    const std::vector<StepPhase>& phases) {
-  return TenancyFinder(rank, entry, layout, phases).run();
+std::vector<LiveRange> find_live_ranges(const RankProgram& rank, size_t entry, const EntryLayout& layout,
+                                        const std::vector<StepPhase>& phases) {
+  return LiveRangeFinder(rank, entry, layout, phases).run();
 }
 
-MemoryOverTime memory_over_time(const RankProgram& rank, size_t entry, const std::vector<Tenancy>& tenancies,
-                                Tier tier) {
+MemoryOverTime memory_over_time(const RankProgram& rank, size_t entry,
+                                const std::vector<LiveRange>& live_ranges, Tier tier) {
   const size_t moments = std::max<size_t>(1, rank.entries[entry].code.size());
   MemoryOverTime memory;
   std::vector<std::array<int64_t, kMemoryCauses>> change(moments + 1);
-  for (const Tenancy& tenancy : tenancies) {
-    const Slot& slot = rank.slots[static_cast<size_t>(tenancy.slot)];
+  for (const LiveRange& live_range : live_ranges) {
+    const Slot& slot = rank.slots[static_cast<size_t>(live_range.slot)];
     if (slot.tier != tier) continue;
-    const auto cause = static_cast<size_t>(tenancy.cause);
-    change[static_cast<size_t>(tenancy.first)][cause] += slot.bytes;
-    change[static_cast<size_t>(tenancy.last) + 1][cause] -= slot.bytes;
+    const auto cause = static_cast<size_t>(live_range.cause);
+    change[static_cast<size_t>(live_range.first)][cause] += slot.bytes;
+    change[static_cast<size_t>(live_range.last) + 1][cause] -= slot.bytes;
   }
   std::array<int64_t, kMemoryCauses> now{};
   for (size_t at = 0; at < moments; ++at) {

@@ -30,17 +30,17 @@ std::string_view to_text(MemoryCause cause);
 
 // A slot while it holds one value: from the instruction that writes it to the last that needs it (both
 // included). What outlives a run is held throughout.
-struct Tenancy {
+struct LiveRange {
   int32_t slot = -1;
   int32_t first = 0, last = 0;
   TensorId tensor = kNoTensor;  // of the layout's graph; absent where it is none's (workspaces)
   MemoryCause cause = MemoryCause::kTransient;
 };
 
-// Slots of other entries' runs are left out: they are not alive in this one. In each slot tenancies follow
+// Slots of other entries' runs are left out: they are not alive in this one. In each slot live_ranges follow
 // each other without overlap, so the bytes of those alive at an instruction add up to what is alive there.
-std::vector<Tenancy> find_tenancies(const RankProgram& rank, size_t entry, const EntryLayout& layout,
-                                    const std::vector<StepPhase>& phases);
+std::vector<LiveRange> find_live_ranges(const RankProgram& rank, size_t entry, const EntryLayout& layout,
+                                        const std::vector<StepPhase>& phases);
 
 // Bytes of one tier at every instruction, by cause; a run without instructions has one moment.
 struct MemoryOverTime {
@@ -48,7 +48,7 @@ struct MemoryOverTime {
   std::vector<int64_t> total;
   size_t peak = 0;  // the first of the largest
 };
-MemoryOverTime memory_over_time(const RankProgram& rank, size_t entry, const std::vector<Tenancy>& tenancies,
-                                Tier tier);
+MemoryOverTime memory_over_time(const RankProgram& rank, size_t entry,
+                                const std::vector<LiveRange>& live_ranges, Tier tier);
 
 }  // namespace tessera
