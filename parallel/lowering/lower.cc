@@ -5,7 +5,7 @@
 #include "graph/base/text.h"
 #include "parallel/lowering/entry_emitter.h"
 #include "parallel/lowering/entry_layout.h"
-#include "parallel/lowering/gather_launches.h"
+#include "parallel/lowering/fusible_kernels.h"
 #include "parallel/lowering/kernel_fusion.h"
 #include "parallel/lowering/prefetch.h"
 #include "parallel/lowering/rank_builder.h"
@@ -42,7 +42,7 @@ Result<RankProgram> lower_position(std::span<const EntryLayout> layouts, const K
                                                .emit());
     if (catalog.fuses()) {
       fuse_kernels(entry, static_cast<int32_t>(e), builder);
-      gather_launches(entry, builder.program);
+      group_fusible_kernels(entry, builder.program);
     }
     prefetch(entry, layouts[e].plan->prefetch);
     builder.lingers.push_back(layouts[e].plan->prefetch - 1);

@@ -10,6 +10,6 @@
 namespace tessera {
 
 // Moves kernels of an entry of `program`, before its slots are placed, past what has nothing to do with them.
-void gather_launches(EntryPoint& entry, const RankProgram& program);
+void group_fusible_kernels(EntryPoint& entry, const RankProgram& program);
 
 }  // namespace tessera

@@ -1,5 +1,5 @@
 // Kernels that make the gradient norm stand side by side, and nothing overtakes what it depends on.
-#include "parallel/lowering/gather_launches.h"
+#include "parallel/lowering/fusible_kernels.h"
 
 #include <doctest/doctest.h>
 
@@ -42,7 +42,7 @@ struct Code {
   SlotRef put(const std::string& op, const std::vector<SlotRef>& in) { return put(op, in, slot()); }
 
   std::string gathered() {
-    gather_launches(entry, program);
+    group_fusible_kernels(entry, program);
     std::string text;
     for (const Instruction& instruction : entry.code) {
       const auto& kernel = std::get<KernelInst>(instruction);
@@ -120,7 +120,7 @@ TEST_CASE("whatever depends on something else keeps its place behind it") {
       code.put(op, op == "add" ? std::vector<SlotRef>{any(), any()} : std::vector<SlotRef>{any()}, any());
     }
     const std::vector<Instruction> before = code.entry.code;
-    gather_launches(code.entry, code.program);
+    group_fusible_kernels(code.entry, code.program);
     REQUIRE(code.entry.code.size() == before.size());
     std::vector<size_t> place(before.size(), before.size());
     for (size_t at = 0; at < before.size(); ++at) {

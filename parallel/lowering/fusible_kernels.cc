@@ -1,4 +1,4 @@
-#include "parallel/lowering/gather_launches.h"
+#include "parallel/lowering/fusible_kernels.h"
 
 #include <algorithm>
 #include <numeric>
@@ -115,7 +115,7 @@ class Gathering {
 
 }  // namespace
 
-void gather_launches(EntryPoint& entry, const RankProgram& program) {
+void group_fusible_kernels(EntryPoint& entry, const RankProgram& program) {
   const std::vector<size_t> order = Gathering(entry, program).order();
   std::vector<Instruction> code;
   code.reserve(order.size());
