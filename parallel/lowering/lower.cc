@@ -137,7 +137,7 @@ int32_t rank_count(const std::vector<DeviceMesh>& places) {
 
 }  // namespace
 
-Result<Program> lower_alike(const EntrySpec& entry, const KernelCatalog& catalog) {
+Result<Program> lower_representatives(const EntrySpec& entry, const KernelCatalog& catalog) {
   TSR_ASSIGN_OR_RETURN(const std::vector<EntryLayout> layouts, make_layouts(std::span(&entry, 1)));
   const std::vector<DeviceMesh>& places = layouts[0].places;
   const bool all = may_differ(layouts[0]);

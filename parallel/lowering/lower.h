@@ -26,6 +26,6 @@ Result<Program> lower(std::span<const EntrySpec> entries, const KernelCatalog& c
 // As `lower`, of one plan, but only the first rank of every pipeline stage is really lowered; the others are
 // taken to do the same in their own places. Right where shards are even, and what the planner compares
 // candidates by; not to be run. Where ranks cannot be alike (a ring that leaves some out) all are lowered.
-Result<Program> lower_alike(const EntrySpec& entry, const KernelCatalog& catalog);
+Result<Program> lower_representatives(const EntrySpec& entry, const KernelCatalog& catalog);
 
 }  // namespace tessera

@@ -88,7 +88,8 @@ PlanAttempt PlanAttempts::make_kept(const SpaceNode& node) const {
   }
   PlanAttempt it = planned(node);
   if (it.failure.ok())
-    if (const Status status = lower_all_alike(it); !status.ok()) it = refuse(std::move(it), status);
+    if (const Status status = lower_ranks_as_representatives(it); !status.ok())
+      it = refuse(std::move(it), status);
   if (options_.known != nullptr) options_.known->keep(words, it);
   return it;
 }
@@ -139,8 +140,8 @@ EntrySpec PlanAttempts::entry_of(const PlanAttempt& it) const {
   return {std::string(kEntry), &graph_, &it.plan};
 }
 
-Status PlanAttempts::lower_all_alike(PlanAttempt& it) const {
-  TSR_ASSIGN_OR_RETURN(const Program program, lower_alike(entry_of(it), catalog_));
+Status PlanAttempts::lower_ranks_as_representatives(PlanAttempt& it) const {
+  TSR_ASSIGN_OR_RETURN(const Program program, lower_representatives(entry_of(it), catalog_));
   TSR_RETURN_IF_ERROR(take(it, program));
   it.lowered = true;
   ++it.lowerings;
@@ -150,7 +151,7 @@ Status PlanAttempts::lower_all_alike(PlanAttempt& it) const {
 // The cheapest set of activations that fits, found on the program that keeps all; the smallest that was
 // seen when none does.
 PlanAttempt PlanAttempts::with_set(PlanAttempt base, double beat_s) const {
-  const auto program = lower_alike(entry_of(base), catalog_);
+  const auto program = lower_representatives(entry_of(base), catalog_);
   if (!program.ok()) return refuse(std::move(base), program.status());
   if (const Status status = take(base, *program); !status.ok()) return refuse(std::move(base), status);
   base.lowered = true;
@@ -179,7 +180,7 @@ PlanAttempt PlanAttempts::with_set(PlanAttempt base, double beat_s) const {
       std::erase_if(it.plan.offload, [&](const OffloadedTensor& moved) {
         return std::ranges::binary_search(set, moved.tensor);
       });
-      TSR_RETURN_IF_ERROR(lower_all_alike(it));
+      TSR_RETURN_IF_ERROR(lower_ranks_as_representatives(it));
       at = tried.emplace(set, std::move(it)).first;
     }
     return MeasuredSet{at->second.candidate.step_time_s, at->second.limited_bytes};
@@ -198,7 +199,7 @@ PlanAttempt PlanAttempts::with_set(PlanAttempt base, double beat_s) const {
 // of the others some are computed again. The last resort is that all leave.
 PlanAttempt PlanAttempts::with_moves(PlanAttempt base, double beat_s) const {
   const std::vector<OffloadedTensor> movable = std::exchange(base.plan.offload, {});
-  const auto program = lower_alike(entry_of(base), catalog_);
+  const auto program = lower_representatives(entry_of(base), catalog_);
   if (!program.ok()) return refuse(std::move(base), program.status());
   if (const Status status = take(base, *program); !status.ok()) return refuse(std::move(base), status);
   base.lowered = true;

@@ -306,7 +306,7 @@ TEST_CASE("ranks taken to be alike are simulated as the real ones are") {
     plan.symbols = symbols;
     const EntrySpec entry{"step", &step, &plan};
     const Program real = lower(std::span(&entry, 1), FakeCatalog()).value();
-    const auto alike = lower_alike(entry, FakeCatalog());
+    const auto alike = lower_representatives(entry, FakeCatalog());
     REQUIRE_MESSAGE(alike.ok(), alike.status().to_string());
     REQUIRE(alike->ranks.size() == real.ranks.size());
     for (size_t rank = 0; rank < real.ranks.size(); ++rank) {
