@@ -30,7 +30,7 @@ struct Possible {
 
 // What it holds on the fullest rank at least.
 int64_t least_bytes(const MinMemorySpace& space, const StrategySpec& spec) {
-  const int64_t lasting = space.bounds.lasting_bytes(spec), working = space.working.bytes(spec);
+  const int64_t lasting = space.bounds.persistent_bytes(spec), working = space.working.bytes(spec);
   // In a pipeline the two may be on different stages.
   return std::max(space.bounds.bytes(spec), spec.pp == 1 ? lasting + working : std::max(lasting, working));
 }

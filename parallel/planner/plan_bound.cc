@@ -301,7 +301,7 @@ PlanBounds::Extra PlanBounds::extra_of(const StrategySpec& spec, const Phases& p
     const InFlight& held = in_flight(spec);
     const double room = static_cast<double>(limit) * held.inverses -
                         static_cast<double>(other_bytes(spec)) * spec.pp / held.most;
-    int64_t excess = waiting_bytes(spec, phases) - static_cast<int64_t>(std::ceil(room));
+    int64_t excess = saved_activation_bytes(spec, phases) - static_cast<int64_t>(std::ceil(room));
     // Block by block to where the least then has to go. That grows with every further block of a device, so
     // that no other way leads to less.
     if (const BlockBytes block = block_bytes(spec, phases); block.waiting > 0) {
@@ -381,7 +381,7 @@ double PlanBounds::seconds(const StrategySpec& spec, const std::optional<Within>
 }
 
 double PlanBounds::seconds_within(const StrategySpec& spec, int64_t limit) {
-  if (lasting_bytes(spec) > limit) return INFINITY;
+  if (persistent_bytes(spec) > limit) return INFINITY;
   StrategySpec kept = spec;
   kept.recompute = RecomputeForm::kNone;
   kept.offload.activations = Tier::kDevice;

@@ -30,7 +30,7 @@ class PlanBounds {
   // share cores, the work of all of them.
   double seconds(const StrategySpec& spec);
   // Device memory of the fullest rank: parameters and optimizer state.
-  int64_t lasting_bytes(const StrategySpec& spec) const;
+  int64_t persistent_bytes(const StrategySpec& spec) const;
   // And with them what waits for backward, of as many micro-batches as the schedule sends ahead; sums of
   // gradients over micro-batches.
   int64_t bytes(const StrategySpec& spec);
@@ -87,7 +87,7 @@ class PlanBounds {
   // Narrow copies that wait for backward with every micro-batch.
   int64_t waiting_copies(const StrategySpec& spec) const;
   // What waits for backward when one micro-batch has gone forward, in all stages.
-  int64_t waiting_bytes(const StrategySpec& spec, const Phases& phases) const;
+  int64_t saved_activation_bytes(const StrategySpec& spec, const Phases& phases) const;
   // Pipelines are cut between blocks: the least that a block has waiting, of one micro-batch, and keeps
   // between steps.
   struct BlockBytes {

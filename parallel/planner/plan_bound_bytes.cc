@@ -63,7 +63,7 @@ int64_t PlanBounds::waiting_copies(const StrategySpec& spec) const {
   return copies_bytes_ / (spec.zero == 3 ? cut * spec.dp * spec.cp : cut);
 }
 
-int64_t PlanBounds::lasting_bytes(const StrategySpec& spec) const {
+int64_t PlanBounds::persistent_bytes(const StrategySpec& spec) const {
   const int64_t cut = int64_t{spec.tp} * spec.pp * spec.ep, all = cut * spec.dp * spec.cp;
   int64_t total = 0;
   if (spec.offload.params == Tier::kDevice) total += parameter_bytes(spec);
@@ -104,7 +104,7 @@ const PlanBounds::InFlight& PlanBounds::in_flight(const StrategySpec& spec) {
   return at->second;
 }
 
-int64_t PlanBounds::waiting_bytes(const StrategySpec& spec, const Phases& phases) const {
+int64_t PlanBounds::saved_activation_bytes(const StrategySpec& spec, const Phases& phases) const {
   if (!space_.trains || spec.form != TensorForm::k1d || spec.recompute == RecomputeForm::kSome) return 0;
   int64_t waiting = 0;
   for (const Saved& it : phases.saved) {
@@ -137,7 +137,7 @@ PlanBounds::BlockBytes PlanBounds::block_bytes(const StrategySpec& spec, const P
 }
 
 int64_t PlanBounds::other_bytes(const StrategySpec& spec) const {
-  int64_t total = lasting_bytes(spec);
+  int64_t total = persistent_bytes(spec);
   // Sums that the second micro-batch finds when it has gone forward.
   if (spec.offload.grads == Tier::kDevice && spec.pp == 1 && cuts_of(spec).count > 1) {
     const int64_t cut = int64_t{spec.tp} * spec.ep * (spec.zero >= 1 ? spec.dp * spec.cp : 1);
@@ -151,7 +151,7 @@ int64_t PlanBounds::other_bytes(const StrategySpec& spec) const {
 // so W <= sum (x - o_s) / n_s <= x sum 1/n_s - O / max n_s.
 int64_t PlanBounds::bytes(const StrategySpec& spec) {
   const InFlight& held = in_flight(spec);
-  const auto waiting = static_cast<double>(waiting_bytes(spec, phases_of(spec)));
+  const auto waiting = static_cast<double>(saved_activation_bytes(spec, phases_of(spec)));
   const auto others = static_cast<double>(other_bytes(spec) + waiting_copies(spec));
   const double shared = (waiting + others * spec.pp / held.most) / held.inverses;
   int64_t fullest = std::max(other_bytes(spec) + waiting_copies(spec), static_cast<int64_t>(shared));

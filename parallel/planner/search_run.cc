@@ -136,7 +136,7 @@ void SearchRun::look_at(const OpenPlan& open) {
   if (!is_single_ && bounds_->bytes(open.node.spec) > limit_) {
     ++search_.too_large;
     // Parameters and state are soon looked up.
-    skipped_ += bounds_->lasting_bytes(open.node.spec) <= limit_;
+    skipped_ += bounds_->persistent_bytes(open.node.spec) <= limit_;
     hopeless_.push_back(open);
     return save(open.node, open.likely_s, bounds_->bytes(open.node.spec));
   }

@@ -59,7 +59,7 @@ size_t SearchRun::try_sets(size_t best) {
     if (it.lowered && !it.fits() && it.node.spec.recompute == RecomputeForm::kNone)
       consider(it.node.spec, it.candidate.step_time_s, it.candidate.arena_bytes);
   for (const OpenPlan& it : hopeless_)
-    if (it.node.spec.recompute == RecomputeForm::kNone && bounds_->lasting_bytes(it.node.spec) <= limit_)
+    if (it.node.spec.recompute == RecomputeForm::kNone && bounds_->persistent_bytes(it.node.spec) <= limit_)
       consider(it.node.spec, queue_.guess_s(it), bounds_->bytes(it.node.spec));
   for (auto* order : {&again, &moved}) {
     std::ranges::stable_sort(*order, {}, &Promise::likely_s);

@@ -128,7 +128,7 @@ TEST_CASE("savings take the time and leave the bytes that bounds say, sets of si
           CAPTURE(to_text(spec));
           CHECK(bounds.seconds(spec) <= it.seconds * (1 + 1e-4));
           CHECK(bounds.bytes(spec) <= it.bytes);
-          CHECK(bounds.bytes(spec) >= bounds.lasting_bytes(spec));
+          CHECK(bounds.bytes(spec) >= bounds.persistent_bytes(spec));
           ++looked_at;
         }
         StrategySpec spec = parse_parallel(words)->spec;
