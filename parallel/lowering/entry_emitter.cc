@@ -135,7 +135,7 @@ Status EntryEmitter::emit_node(NodeId id, Era era, size_t task) {
   std::vector<SlotRef> inputs(node.inputs.size());
   for (size_t i = 0; i < inputs.size(); ++i)
     if (reads_input(node, i)) {
-      TSR_ASSIGN_OR_RETURN(inputs[i], obtain(node.inputs[i], sharding.inputs[i], era, id, plan.tier));
+      TSR_ASSIGN_OR_RETURN(inputs[i], materialize(node.inputs[i], sharding.inputs[i], era, id, plan.tier));
     }
   if (!node.op->is_view) return emit_kernel(id, era, task, std::move(inputs));
   TSR_CHECK(
@@ -298,7 +298,7 @@ Status EntryEmitter::accumulate(NodeId id) {
       copy_bytes(from, out, bytes(local), id);
       return out;
     };
-    TSR_ASSIGN_OR_RETURN(SlotRef at, obtain(tensor, spec, era_of(node), id, adds_in));
+    TSR_ASSIGN_OR_RETURN(SlotRef at, materialize(tensor, spec, era_of(node), id, adds_in));
     if (totals_.contains(tensor)) {
       TSR_ASSIGN_OR_RETURN(
           const std::vector<SlotRef> sum,
@@ -326,7 +326,7 @@ Status EntryEmitter::fill_outputs(TensorId tensor, Era era, NodeId node) {
     if (std::ranges::any_of(copies, [&](const Copy& copy) { return copy.at == at; }))
       continue;  // written by the kernel
     const Era from = !batched && totals_.contains(tensor) ? Era::kUpdate : era;
-    TSR_RETURN_IF_ERROR(obtain(tensor, layout_.outputs[o], from, node, Tier::kDevice, &at).status());
+    TSR_RETURN_IF_ERROR(materialize(tensor, layout_.outputs[o], from, node, Tier::kDevice, &at).status());
   }
   return {};
 }
@@ -351,8 +351,8 @@ Status EntryEmitter::commit_update(size_t u) {
     return {};
   const SlotRef at = persistent_[update.target];
   committed_[u] = true;
-  return obtain(update.value, layout_.spec[index(update.target)], Era::kUpdate,
-                layout_.tensor(update.value).producer, tier_at(at), &at)
+  return materialize(update.value, layout_.spec[index(update.target)], Era::kUpdate,
+                     layout_.tensor(update.value).producer, tier_at(at), &at)
       .status();
 }
 

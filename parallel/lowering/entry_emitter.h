@@ -100,16 +100,16 @@ class EntryEmitter {
 
   // entry_values.cc
   // The value of `tensor` lying as `want` in `tier`; into `destination` when given.
-  Result<SlotRef> obtain(TensorId tensor, const ShardingSpec& want, Era era, NodeId node,
-                         Tier tier = Tier::kDevice, const SlotRef* destination = nullptr);
+  Result<SlotRef> materialize(TensorId tensor, const ShardingSpec& want, Era era, NodeId node,
+                              Tier tier = Tier::kDevice, const SlotRef* destination = nullptr);
   // A slice of it, made for one reader.
-  Result<SlotRef> obtain_slice(TensorId tensor, const ShardingSpec& want, const Cut& cut, Era era,
-                               NodeId node);
-  struct Route {
+  Result<SlotRef> materialize_slice(TensorId tensor, const ShardingSpec& want, const Cut& cut, Era era,
+                                    NodeId node);
+  struct ReshardRoute {
     size_t copy = 0;  // index of the copy to start from
     ReshardPath path;
   };
-  Result<Route> route(TensorId tensor, const ShardingSpec& want, Era era, NodeId node, Tier tier);
+  Result<ReshardRoute> route(TensorId tensor, const ShardingSpec& want, Era era, NodeId node, Tier tier);
   Status check_path(TensorId tensor, const ReshardPath& path) const;
   bool usable(TensorId tensor, const Copy& copy, Era era) const;
   std::vector<Copy>& copies_of(TensorId tensor, Era era);

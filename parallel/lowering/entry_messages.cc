@@ -14,7 +14,7 @@ Status EntryEmitter::send(const Task& task) {
   const NodeId producer = layout_.tensor(task.tensor).producer;
   const Era era = task.total ? Era::kUpdate : era_of(layout_.graph.node(producer));
   SendInst inst;
-  TSR_ASSIGN_OR_RETURN(inst.in, obtain(task.tensor, spec, era, task.node));
+  TSR_ASSIGN_OR_RETURN(inst.in, materialize(task.tensor, spec, era, task.node));
   inst.peer = peer_rank(task);
   inst.bytes = local_bytes(task.tensor, spec);
   inst.node = task.node;

@@ -20,13 +20,13 @@ bool EntryEmitter::usable(TensorId id, const Copy& copy, Era era) const {
   return layout_.offload[index(id)] == Tier::kDevice || tier_at(copy.at) != Tier::kDevice;
 }
 
-Result<EntryEmitter::Route> EntryEmitter::route(TensorId id, const ShardingSpec& want, Era era, NodeId node,
-                                                Tier tier) {
+Result<EntryEmitter::ReshardRoute> EntryEmitter::route(TensorId id, const ShardingSpec& want, Era era,
+                                                       NodeId node, Tier tier) {
   // Tiers are far apart: a copy in the wanted one beats any other.
   constexpr double kOtherTier = 1e15;
   const TensorType& type = layout_.tensor(id).type;
   const std::vector<Copy>& copies = copies_of(id, era);
-  std::optional<Route> best;
+  std::optional<ReshardRoute> best;
   double best_cost = 0;
   Status why(StatusCode::kInternal, format("'{}' is read before it is made", layout_.tensor(id).name));
   for (size_t c = 0; c < copies.size(); ++c) {
@@ -39,7 +39,7 @@ Result<EntryEmitter::Route> EntryEmitter::route(TensorId id, const ShardingSpec&
     const double cost = path->cost + (tier_at(copies[c].at) == tier ? 0 : kOtherTier);
     if (best && cost >= best_cost) continue;
     best_cost = cost;
-    best = Route{c, std::move(*path)};
+    best = ReshardRoute{c, std::move(*path)};
   }
   if (best) why = check_path(id, best->path);
   if (!why.ok())
@@ -92,8 +92,8 @@ void EntryEmitter::copy_window(const TensorType& in_type, SlotRef in, int64_t in
   if (rows > 0 && copy.row_bytes > 0) out_.code.emplace_back(copy);
 }
 
-Result<SlotRef> EntryEmitter::obtain(TensorId id, const ShardingSpec& want, Era era, NodeId node, Tier tier,
-                                     const SlotRef* destination) {
+Result<SlotRef> EntryEmitter::materialize(TensorId id, const ShardingSpec& want, Era era, NodeId node,
+                                          Tier tier, const SlotRef* destination) {
   id = layout_.twin[index(id)];
   const Tensor& tensor = layout_.tensor(id);
   std::vector<Copy>& copies = copies_of(id, era);
@@ -101,7 +101,7 @@ Result<SlotRef> EntryEmitter::obtain(TensorId id, const ShardingSpec& want, Era 
                     std::ranges::none_of(copies, [&](const Copy& copy) { return usable(id, copy, era); });
   if (gone) TSR_RETURN_IF_ERROR(emit_node(tensor.producer, Era::kBackward, kNoTask));
 
-  TSR_ASSIGN_OR_RETURN(const Route route, this->route(id, want, era, node, tier));
+  TSR_ASSIGN_OR_RETURN(const ReshardRoute route, this->route(id, want, era, node, tier));
   const ReshardPath& path = route.path;
   SlotRef at = copies[route.copy].at;
   bool kept = copies[route.copy].kept;
@@ -147,15 +147,15 @@ Result<SlotRef> EntryEmitter::obtain(TensorId id, const ShardingSpec& want, Era 
   return at;
 }
 
-Result<SlotRef> EntryEmitter::obtain_slice(TensorId id, const ShardingSpec& want, const Cut& cut, Era era,
-                                           NodeId node) {
+Result<SlotRef> EntryEmitter::materialize_slice(TensorId id, const ShardingSpec& want, const Cut& cut,
+                                                Era era, NodeId node) {
   id = layout_.twin[index(id)];
   const Tensor& tensor = layout_.tensor(id);
   std::vector<Copy>& copies = copies_of(id, era);
   const bool gone = layout_.recompute[index(id)] && era == Era::kBackward &&
                     std::ranges::none_of(copies, [&](const Copy& copy) { return usable(id, copy, era); });
   if (gone) TSR_RETURN_IF_ERROR(emit_node(tensor.producer, Era::kBackward, kNoTask));
-  TSR_ASSIGN_OR_RETURN(Route route, this->route(id, want, era, node, Tier::kDevice));
+  TSR_ASSIGN_OR_RETURN(ReshardRoute route, this->route(id, want, era, node, Tier::kDevice));
   Copy from = copies[route.copy];
   // Ranks among which the cut dim is split have different slices in hand: over those only the whole is moved.
   const std::vector<AxisId>& split_over = want.dims[static_cast<size_t>(cut.dim)].axes;
@@ -165,7 +165,7 @@ Result<SlotRef> EntryEmitter::obtain_slice(TensorId id, const ShardingSpec& want
            });
   });
   if (meets_other_slices) {
-    TSR_ASSIGN_OR_RETURN(from.at, obtain(id, want, era, node));
+    TSR_ASSIGN_OR_RETURN(from.at, materialize(id, want, era, node));
     from.spec = want;
     route.path.moves.clear();
   }

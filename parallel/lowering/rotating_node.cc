@@ -90,11 +90,11 @@ Status EntryEmitter::emit_rotating(NodeId id, Era era) {
       for (size_t i = 0; i < inputs_.size(); ++i) {
         if (!reads_input(node_, i)) continue;
         if (inputs_[i].dim < 0) {
-          TSR_ASSIGN_OR_RETURN(fixed_[i], e_.obtain(input(i), sharding_.inputs[i], era_, id_));
+          TSR_ASSIGN_OR_RETURN(fixed_[i], e_.materialize(input(i), sharding_.inputs[i], era_, id_));
           continue;
         }
         TSR_ASSIGN_OR_RETURN(const SlotRef own,
-                             e_.obtain(input(i), at_home(sharding_.inputs[i], inputs_[i]), era_, id_));
+                             e_.materialize(input(i), at_home(sharding_.inputs[i], inputs_[i]), era_, id_));
         own_.push_back(own);
         moving_.push_back(i);
       }
