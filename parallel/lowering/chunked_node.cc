@@ -52,7 +52,7 @@ Status EntryEmitter::emit_chunks(NodeId id, Era era) {
       const TensorId id = output(o);
       const Graph& graph = e_.layout_.graph;
       std::optional<ShardingSpec> common;
-      if (e_.layout_.crossing[index(id)] && e_.layout_.micro_batches > 1) {
+      if (e_.layout_.accumulated[index(id)] && e_.layout_.micro_batches > 1) {
         common = e_.layout_.accumulate[index(id)];
       } else {
         for (size_t n = 0; n < graph.nodes().size(); ++n)

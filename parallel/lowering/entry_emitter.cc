@@ -103,7 +103,8 @@ Status EntryEmitter::emit_once() {
     if (task.kind != TaskKind::kNode || !layout_.once[index(task.node)] || made[index(task.node)]) continue;
     made[index(task.node)] = true;
     const TensorId copy = layout_.graph.node(task.node).outputs[0];
-    if (layout_.twin[index(copy)] == copy) TSR_RETURN_IF_ERROR(emit_node(task.node, Era::kForward, kNoTask));
+    if (layout_.canonical_copy[index(copy)] == copy)
+      TSR_RETURN_IF_ERROR(emit_node(task.node, Era::kForward, kNoTask));
   }
   return {};
 }
@@ -275,7 +276,7 @@ Status EntryEmitter::accumulate(NodeId id) {
   const Node& node = layout_.graph.node(id);
   if (node.phase == Phase::kUpdate) return {};
   for (const TensorId tensor : node.outputs) {
-    if (!layout_.crossing[index(tensor)]) continue;
+    if (!layout_.accumulated[index(tensor)]) continue;
     if (layout_.micro_batches > 1 && layout_.parts[index(tensor)] == BatchPart::kSame &&
         totals_.contains(tensor))
       continue;

@@ -294,11 +294,11 @@ class LayoutMaker {
 
   void find_crossings() {
     const Graph& graph = layout_.graph;
-    layout_.crossing.assign(graph.tensors().size(), false);
+    layout_.accumulated.assign(graph.tensors().size(), false);
     const auto mark = [&](TensorId id) {
       const NodeId producer = graph.tensor(id).producer;
       if (producer != kNoNode && graph.node(producer).phase != Phase::kUpdate)
-        layout_.crossing[index(id)] = true;
+        layout_.accumulated[index(id)] = true;
     };
     for (const Node& node : graph.nodes())
       if (node.phase == Phase::kUpdate)
@@ -312,7 +312,7 @@ class LayoutMaker {
   void place_outputs() {
     for (const NamedTensor& output : layout_.graph.outputs()) {
       const size_t t = index(output.tensor);
-      const bool summed = layout_.crossing[t] && layout_.micro_batches > 1;
+      const bool summed = layout_.accumulated[t] && layout_.micro_batches > 1;
       ShardingSpec spec = summed ? layout_.accumulate[t] : layout_.spec[t];
       spec.partial.clear();
       spec.reduce = ReduceKind::kSum;
@@ -324,10 +324,10 @@ class LayoutMaker {
     const Graph& graph = layout_.graph;
     layout_.once.assign(graph.nodes().size(), false);
     for (size_t t = 0; t < graph.tensors().size(); ++t)
-      layout_.twin.push_back(TensorId{static_cast<uint32_t>(t)});
+      layout_.canonical_copy.push_back(TensorId{static_cast<uint32_t>(t)});
     std::map<TensorId, NodeId> copies;
     for (const ParameterCopy& it : parameter_copies(graph))
-      if (it.narrows && !layout_.recompute[index(it.copy)] && !layout_.crossing[index(it.copy)] &&
+      if (it.narrows && !layout_.recompute[index(it.copy)] && !layout_.accumulated[index(it.copy)] &&
           layout_.offload[index(it.copy)] == Tier::kDevice &&
           std::ranges::none_of(graph.outputs(),
                                [&](const NamedTensor& out) { return out.tensor == it.copy; }))
@@ -367,7 +367,7 @@ class LayoutMaker {
     for (const auto& [copy, id] : copies) {
       const auto at = first.find(key(copy, id));
       if (at == first.end()) continue;
-      layout_.twin[index(copy)] = at->second;
+      layout_.canonical_copy[index(copy)] = at->second;
       layout_.once[index(id)] = true;
     }
   }

@@ -37,7 +37,7 @@ struct EntryLayout {
   // Values that update nodes, updates or outputs without a batch take from the other phases: with several
   // micro-batches they are summed, lying as `accumulate` says (a gradient's stored spec; else as produced).
   // (One that no micro-batch has a part of is not summed: the first is taken.)
-  std::vector<bool> crossing;
+  std::vector<bool> accumulated;
   std::vector<ShardingSpec> accumulate;
   std::vector<BatchPart> parts;       // of several micro-batches; else empty
   std::vector<Tier> tier;             // of what is stored; of an activation: where micro-batches are summed
@@ -52,7 +52,7 @@ struct EntryLayout {
   std::vector<bool> once;
   // By tensor: itself, or the equal copy of the same parameter that is made once at the same place and read
   // in its stead.
-  std::vector<TensorId> twin;
+  std::vector<TensorId> canonical_copy;
 
   const Tensor& tensor(TensorId id) const { return graph.tensor(id); }
   bool lies_at(TensorId id, int32_t where) const;

@@ -94,7 +94,7 @@ void EntryEmitter::copy_window(const TensorType& in_type, SlotRef in, int64_t in
 
 Result<SlotRef> EntryEmitter::materialize(TensorId id, const ShardingSpec& want, Era era, NodeId node,
                                           Tier tier, const SlotRef* destination) {
-  id = layout_.twin[index(id)];
+  id = layout_.canonical_copy[index(id)];
   const Tensor& tensor = layout_.tensor(id);
   std::vector<Copy>& copies = copies_of(id, era);
   const bool gone = layout_.recompute[index(id)] && era == Era::kBackward &&
@@ -149,7 +149,7 @@ Result<SlotRef> EntryEmitter::materialize(TensorId id, const ShardingSpec& want,
 
 Result<SlotRef> EntryEmitter::materialize_slice(TensorId id, const ShardingSpec& want, const Cut& cut,
                                                 Era era, NodeId node) {
-  id = layout_.twin[index(id)];
+  id = layout_.canonical_copy[index(id)];
   const Tensor& tensor = layout_.tensor(id);
   std::vector<Copy>& copies = copies_of(id, era);
   const bool gone = layout_.recompute[index(id)] && era == Era::kBackward &&
