@@ -113,7 +113,7 @@ Result<PlanResult> SearchRun::nothing_fits() {
     PlanAttempt& least = attempts_[0];
     if (!least.lowered) return least.failure.with_context(format("strategy '{}'", least.candidate.strategy));
     if (!least.exact) {
-      TSR_RETURN_IF_ERROR(settle(0));
+      TSR_RETURN_IF_ERROR(finalize(0));
       std::ranges::stable_sort(attempts_, better);
       continue;
     }

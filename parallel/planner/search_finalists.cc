@@ -37,7 +37,7 @@ Result<std::vector<size_t>> SearchRun::finalists(size_t best) {
       if (chosen.size() >= static_cast<size_t>(options_.finalists)) return chosen;
       if (std::ranges::find(chosen, at) != chosen.end()) continue;
       if (only_new && seen.contains(family_of(attempts_[at]))) continue;
-      if (!attempts_[at].exact) TSR_RETURN_IF_ERROR(settle(at));
+      if (!attempts_[at].exact) TSR_RETURN_IF_ERROR(finalize(at));
       if (!attempts_[at].fits()) continue;
       seen.insert(family_of(attempts_[at]));
       chosen.push_back(at);

@@ -125,7 +125,7 @@ Result<size_t> SearchRun::explore() {
       best = fastest();
     }
     if (best == attempts_.size() || attempts_[best].exact) return best;
-    TSR_RETURN_IF_ERROR(settle(best));
+    TSR_RETURN_IF_ERROR(finalize(best));
     // Its time may have risen, and with it what its bound closes.
     for (OpenPlan& open : std::exchange(closed_, {})) queue_.put_back(std::move(open));
   }
@@ -177,7 +177,7 @@ size_t SearchRun::fastest() const {
   return best;
 }
 
-Status SearchRun::settle(size_t which) {
+Status SearchRun::finalize(size_t which) {
   PlanAttempt& it = attempts_[which];
   TSR_RETURN_IF_ERROR(trials_.lower_whole(it));
   if (it.fits()) return {};

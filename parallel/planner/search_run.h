@@ -51,7 +51,7 @@ class SearchRun {
   size_t fastest() const;
   // As it will run. A set of activations that so turns out too large is chosen again, with as much less to
   // fit in.
-  Status settle(size_t which);
+  Status finalize(size_t which);
   int64_t spent() const;
 
   // --- sets of activations to recompute (search_sets.cc) ---

@@ -86,7 +86,7 @@ Result<size_t> SearchRun::recompute_some(size_t best) {
   if (!may_choose_sets()) return best;
   best = try_sets(best);
   while (!attempts_[best].exact) {
-    TSR_RETURN_IF_ERROR(settle(best));
+    TSR_RETURN_IF_ERROR(finalize(best));
     best = fastest();
   }
   return best;
