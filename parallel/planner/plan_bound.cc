@@ -10,7 +10,7 @@
 #include "graph/base/text.h"
 #include "parallel/lowering/kernel_fusion.h"
 #include "parallel/pricing/cost_model.h"
-#include "parallel/search/release.h"
+#include "parallel/search/rematerialization.h"
 #include "parallel/sharding/parameter_copies.h"
 #include "parallel/sharding/schedule.h"
 #include "parallel/strategy/propagation.h"
@@ -331,7 +331,7 @@ PlanBounds::Extra PlanBounds::extra_of(const StrategySpec& spec, const Phases& p
       return static_cast<int64_t>(of_it * static_cast<double>(std::max<int64_t>(0, excess)));
     };
     const int64_t stays = excess - part(within->leaves_most);
-    extra.again = {least_release_seconds(stays, alone), least_release_seconds(stays, share)};
+    extra.again = {rematerialization_bound_s(stays, alone), rematerialization_bound_s(stays, share)};
     if (const int64_t leaves = part(within->leaves_least); leaves > 0) {
       const Work copy = copy_work(leaves);
       extra.copies = {2 * copy.alone_s, 2 * copy.share_s};

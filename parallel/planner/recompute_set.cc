@@ -185,7 +185,7 @@ class RecomputeFinder {
   }
 
   void add(TensorId root, const std::vector<Wait>& waits, RecomputeOptions::Place& place) const {
-    Release value;
+    RematerializableValue value;
     for (const Wait& wait : waits) value.bytes = std::max(value.bytes, wait.bytes);
     for (const Wait& wait : waits)
       if (wait.bytes == value.bytes && wait.first <= wait.last)
@@ -272,7 +272,7 @@ Result<RecomputeOptions> RecomputeOptions::of(const EntrySpec& entry, const Prog
 std::optional<RecomputeOptions::Set> RecomputeOptions::choose(std::span<const int64_t> budgets) const {
   std::vector<std::vector<bool>> released;
   for (size_t p = 0; p < places_.size(); ++p) {
-    auto chosen = choose_releases(places_[p].held, places_[p].works, places_[p].values, budgets[p]);
+    auto chosen = choose_rematerialization(places_[p].held, places_[p].works, places_[p].values, budgets[p]);
     if (!chosen) return std::nullopt;
     released.push_back(std::move(chosen->released));
   }

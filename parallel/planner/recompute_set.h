@@ -14,7 +14,7 @@
 #include "graph/graph.h"
 #include "graph/plan.h"
 #include "graph/program.h"
-#include "parallel/search/release.h"
+#include "parallel/search/rematerialization.h"
 
 namespace tessera {
 
@@ -62,7 +62,7 @@ class RecomputeOptions {
     int64_t live_bytes = 0;
     std::vector<int64_t> held;
     std::vector<double> works;
-    std::vector<Release> values;
+    std::vector<RematerializableValue> values;
     std::vector<std::vector<TensorId>> tensors;  // by value: with what has to be made again on the way
     std::vector<Waiting> waiting;
   };

@@ -1,4 +1,4 @@
-#include "parallel/search/release.h"
+#include "parallel/search/rematerialization.h"
 
 #include <algorithm>
 #include <cmath>
@@ -14,9 +14,9 @@ struct Stretches {
   std::vector<std::vector<std::pair<int32_t, int32_t>>> of;  // by value: [first, last] stretches
 };
 
-Stretches stretches_of(std::span<const int64_t> held, std::span<const Release> values) {
+Stretches stretches_of(std::span<const int64_t> held, std::span<const RematerializableValue> values) {
   std::vector<int32_t> begins = {0};
-  for (const Release& value : values)
+  for (const RematerializableValue& value : values)
     for (const auto& [first, last] : value.moments) {
       begins.push_back(first);
       begins.push_back(last + 1);
@@ -33,17 +33,17 @@ Stretches stretches_of(std::span<const int64_t> held, std::span<const Release> v
   const auto stretch = [&](int32_t moment) {
     return static_cast<int32_t>(std::ranges::upper_bound(begins, moment) - begins.begin()) - 1;
   };
-  for (const Release& value : values) {
+  for (const RematerializableValue& value : values) {
     auto& mine = all.of.emplace_back();
     for (const auto& [first, last] : value.moments) mine.emplace_back(stretch(first), stretch(last));
   }
   return all;
 }
 
-class ReleaseSearch {
+class RematerializationSearch {
  public:
-  ReleaseSearch(std::span<const int64_t> held, std::span<const double> works, std::span<const Release> values,
-                int64_t budget)
+  RematerializationSearch(std::span<const int64_t> held, std::span<const double> works,
+                          std::span<const RematerializableValue> values, int64_t budget)
       : values_(values), works_(works), stretches_(stretches_of(held, values)), budget_(budget) {
     for (const auto& mine : stretches_.of) {
       int64_t length = 0;
@@ -52,13 +52,13 @@ class ReleaseSearch {
     }
   }
 
-  std::optional<Releases> run() {
-    std::optional<Releases> best;
+  std::optional<Rematerialization> run() {
+    std::optional<Rematerialization> best;
     for (const Rule rule : {Rule::kCapped, Rule::kRatio, Rule::kCost}) {
       reset();
       if (!cover(rule)) return std::nullopt;
       improve();
-      if (!best || seconds_ < best->seconds) best = Releases{released_, seconds_, false};
+      if (!best || seconds_ < best->seconds) best = Rematerialization{released_, seconds_, false};
     }
     constexpr size_t kFew = 22;
     if (values_.size() <= kFew) {
@@ -69,7 +69,7 @@ class ReleaseSearch {
       std::ranges::stable_sort(order_,
                                [&](size_t a, size_t b) { return values_[a].bytes > values_[b].bytes; });
       branch(0);
-      if (!best_released_.empty()) best = Releases{best_released_, best_seconds_, false};
+      if (!best_released_.empty()) best = Rematerialization{best_released_, best_seconds_, false};
       best->proved = steps_ < kMostSteps;
     }
     return best;
@@ -202,7 +202,7 @@ class ReleaseSearch {
     branch(depth + 1);
   }
 
-  std::span<const Release> values_;
+  std::span<const RematerializableValue> values_;
   std::span<const double> works_;
   const Stretches stretches_;
   const int64_t budget_;
@@ -219,12 +219,14 @@ class ReleaseSearch {
 
 }  // namespace
 
-std::optional<Releases> choose_releases(std::span<const int64_t> held, std::span<const double> works,
-                                        std::span<const Release> values, int64_t budget) {
-  return ReleaseSearch(held, works, values, budget).run();
+std::optional<Rematerialization> choose_rematerialization(std::span<const int64_t> held,
+                                                          std::span<const double> works,
+                                                          std::span<const RematerializableValue> values,
+                                                          int64_t budget) {
+  return RematerializationSearch(held, works, values, budget).run();
 }
 
-double least_release_seconds(int64_t excess, std::span<const std::pair<int64_t, double>> values) {
+double rematerialization_bound_s(int64_t excess, std::span<const std::pair<int64_t, double>> values) {
   std::vector<std::pair<int64_t, double>> order(values.begin(), values.end());
   std::erase_if(order, [](const auto& it) { return it.first <= 0; });
   std::ranges::stable_sort(order, [](const auto& a, const auto& b) {

@@ -11,13 +11,13 @@
 namespace tessera {
 
 // A value that may be let go. Works are shared: two values that come of one computation cost it once.
-struct Release {
+struct RematerializableValue {
   int64_t bytes = 0;
   std::vector<std::pair<int32_t, int32_t>> moments;  // [first, last] during which its bytes are then free
   std::vector<int32_t> works;                        // what is computed to have it again
 };
 
-struct Releases {
+struct Rematerialization {
   std::vector<bool> released;
   double seconds = 0;
   bool proved = false;  // no other choice takes less
@@ -25,11 +25,13 @@ struct Releases {
 
 // `held`: bytes at every moment when nothing is let go; `works`: seconds of each. Exact for few values (by
 // branch and bound, `proved`), else by ratios, then exchanges. Nothing when all of them do not suffice.
-std::optional<Releases> choose_releases(std::span<const int64_t> held, std::span<const double> works,
-                                        std::span<const Release> values, int64_t budget);
+std::optional<Rematerialization> choose_rematerialization(std::span<const int64_t> held,
+                                                          std::span<const double> works,
+                                                          std::span<const RematerializableValue> values,
+                                                          int64_t budget);
 
 // The least time that any choice spends, from one moment alone: values shared out as fractions. 0 where the
 // budget holds everything.
-double least_release_seconds(int64_t excess, std::span<const std::pair<int64_t, double>> values);
+double rematerialization_bound_s(int64_t excess, std::span<const std::pair<int64_t, double>> values);
 
 }  // namespace tessera

@@ -1,5 +1,5 @@
 // Values let go for a while: against all choices, and against the bound from one moment.
-#include "parallel/search/release.h"
+#include "parallel/search/rematerialization.h"
 
 #include <doctest/doctest.h>
 
@@ -16,7 +16,7 @@ namespace {
 struct Problem {
   std::vector<int64_t> held;
   std::vector<double> works;
-  std::vector<Release> values;
+  std::vector<RematerializableValue> values;
 };
 
 // Intervals as backward leaves them: what is made earlier is away longer; some values wait twice.
@@ -28,7 +28,7 @@ Problem random_problem(std::mt19937& random, int values) {
   for (int64_t& bytes : it.held) bytes = 20 + below(20);
   for (int w = 0; w < values; ++w) it.works.push_back(below(3) == 0 ? 0.5 * below(4) : 0.01 * below(1000));
   for (int v = 0; v < values; ++v) {
-    Release value;
+    RematerializableValue value;
     value.bytes = 1 + below(30);
     const int waits = 1 + below(2);
     for (int w = 0, from = below(10); w < waits && from + 3 < moments; ++w) {
@@ -79,7 +79,7 @@ TEST_CASE("what is let go of up to ten values is the best of all choices") {
       const Outcome found = outcome(it, released);
       if (found.peak <= budget && (!best || found.seconds < *best)) best = found.seconds;
     }
-    const auto chosen = choose_releases(it.held, it.works, it.values, budget);
+    const auto chosen = choose_rematerialization(it.held, it.works, it.values, budget);
     REQUIRE(chosen.has_value() == best.has_value());
     if (!chosen) {
       ++impossible;
@@ -103,7 +103,7 @@ TEST_CASE("of many values enough is let go, and never for less than any one mome
     Problem it = random_problem(random, 120);
     for (size_t v = 0; v < it.values.size(); ++v) it.values[v].works = {static_cast<int32_t>(v)};
     const int64_t budget = std::ranges::max(it.held) * 6 / 10;
-    const auto chosen = choose_releases(it.held, it.works, it.values, budget);
+    const auto chosen = choose_rematerialization(it.held, it.works, it.values, budget);
     REQUIRE(chosen.has_value());
     CHECK(outcome(it, chosen->released).peak <= budget);
     double bound = 0;
@@ -113,7 +113,7 @@ TEST_CASE("of many values enough is let go, and never for less than any one mome
         for (const auto& [first, last] : it.values[v].moments)
           if (first <= static_cast<int>(m) && static_cast<int>(m) <= last)
             away.emplace_back(it.values[v].bytes, it.works[v]);
-      bound = std::max(bound, least_release_seconds(it.held[m] - budget, away));
+      bound = std::max(bound, rematerialization_bound_s(it.held[m] - budget, away));
     }
     CHECK(bound <= chosen->seconds * (1 + 1e-9));
     taken += chosen->seconds, least += bound;
@@ -125,13 +125,13 @@ TEST_CASE("of many values enough is let go, and never for less than any one mome
 TEST_CASE("nothing is let go where everything fits, and nothing is found where nothing does") {
   std::mt19937 random(3);
   const Problem it = random_problem(random, 8);
-  const auto all = choose_releases(it.held, it.works, it.values, std::ranges::max(it.held));
+  const auto all = choose_rematerialization(it.held, it.works, it.values, std::ranges::max(it.held));
   REQUIRE(all.has_value());
   CHECK(all->seconds == 0);
   CHECK(std::ranges::count(all->released, true) == 0);
-  CHECK_FALSE(choose_releases(it.held, it.works, it.values, 5).has_value());
-  CHECK(least_release_seconds(0, {}) == 0);
-  CHECK(std::isinf(least_release_seconds(1, {})));
+  CHECK_FALSE(choose_rematerialization(it.held, it.works, it.values, 5).has_value());
+  CHECK(rematerialization_bound_s(0, {}) == 0);
+  CHECK(std::isinf(rematerialization_bound_s(1, {})));
   const std::vector<std::pair<int64_t, double>> two = {{10, 1.0}, {10, 4.0}};
-  CHECK(least_release_seconds(15, two) == doctest::Approx(3.0));
+  CHECK(rematerialization_bound_s(15, two) == doctest::Approx(3.0));
 }
