@@ -129,7 +129,7 @@ PlanBounds::Work PlanBounds::work_of_part(const KernelDesc& whole, const Shardin
     const InstructionPrice price = price_of(one, launch, cluster_);
     if (cluster_.shared_cores == 0) return Work{price.alone_s, price.alone_s};
     // A rank may have as little as one core, and on that be faster than with help from all.
-    return Work{std::min(price.alone_s, price.shared_s), least_share(price, cluster_)};
+    return Work{std::min(price.alone_s, price.shared_s), machine_share_bound(price, cluster_)};
   };
   Work least = priced(whole);
   if (cluster_.profile == nullptr) return {least.alone_s / parts, least.share_s / parts};
@@ -287,7 +287,7 @@ const PlanBounds::Phases& PlanBounds::phases_of(const StrategySpec& spec) {
 
 PlanBounds::Work PlanBounds::copy_work(int64_t bytes) const {
   const InstructionPrice price = price_of_move(bytes, cluster_);
-  return {price.alone_s, least_share(price, cluster_)};
+  return {price.alone_s, machine_share_bound(price, cluster_)};
 }
 
 double PlanBounds::seconds(const StrategySpec& spec) { return seconds(spec, std::nullopt); }

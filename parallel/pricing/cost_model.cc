@@ -188,7 +188,7 @@ double seconds_at(const InstructionPrice& price, const Cluster& cluster, int32_t
   return loss * busy / (one + (all - one) * (busy - 1) / (cores - 1));
 }
 
-double least_share(const InstructionPrice& price, const Cluster& cluster) {
+double machine_share_bound(const InstructionPrice& price, const Cluster& cluster) {
   const int32_t cores = cluster.shared_cores;
   if (cores == 0 || price.meets_others) return 0;
   return std::min(price.alone_s, price.shared_s / cores);

@@ -45,7 +45,7 @@ double loss_to_others(const Cluster& cluster, int32_t ranks);
 // ranks do together. The sum over
 // everything that all ranks compute is a lower bound on any step, and so is the sum of `alone_s` over one
 // rank.
-double least_share(const InstructionPrice& price, const Cluster& cluster);
+double machine_share_bound(const InstructionPrice& price, const Cluster& cluster);
 
 struct Price {
   double compute_s = 0;  // kernels and copies

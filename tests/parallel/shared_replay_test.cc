@@ -70,7 +70,7 @@ TEST_CASE("no step beats its work on all cores, nor that of devices which share 
       const Cluster cluster = machine(cores);
       double all = 0;
       for (const auto& rank : prices_of_all(program, cluster))
-        for (const InstructionPrice& price : rank) all += least_share(price, cluster);
+        for (const InstructionPrice& price : rank) all += machine_share_bound(price, cluster);
       const Result<Simulation> simulation = simulate(program, "train_step", cluster);
       REQUIRE(simulation.ok());
       CHECK(simulation->seconds() >= 0.999 * all);
