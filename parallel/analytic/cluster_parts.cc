@@ -8,7 +8,7 @@
 
 #include "graph/base/text.h"
 #include "parallel/analytic/device_time.h"
-#include "parallel/pricing/slower_kind.h"
+#include "parallel/pricing/joint_kind.h"
 
 namespace tessera {
 
@@ -55,7 +55,7 @@ Result<std::vector<Group>> groups_of(const std::vector<Cluster>& clusters) {
                              cluster.kinds.size()));
       const DeviceKind& kind = cluster.kinds[at];
       size_t g = first;
-      while (g < all.size() && !alike(all[g].kind, kind)) ++g;
+      while (g < all.size() && !is_same_kind(all[g].kind, kind)) ++g;
       if (g == all.size()) all.push_back({kind, c, std::vector<int64_t>(), 0});
       all[g].by_node.resize(std::max(all[g].by_node.size(), d / node + 1), 0);
       ++all[g].by_node[d / node], ++all[g].devices;
@@ -72,7 +72,7 @@ DeviceKind slowest(const std::vector<DeviceKind>& members, DType dtype) {
   DeviceKind it = *base;
   std::vector<std::string> names;
   for (const DeviceKind& kind : members) {
-    it = slower(it, kind);
+    it = joint_kind(it, kind);
     names.push_back(kind.name);
   }
   it.name = join(names, "+");

@@ -6,7 +6,7 @@
 #include <set>
 
 #include "graph/base/text.h"
-#include "parallel/pricing/slower_kind.h"
+#include "parallel/pricing/joint_kind.h"
 
 namespace tessera {
 
@@ -42,8 +42,8 @@ std::vector<Part> parts_of(const Cluster& cluster) {
   std::vector<DeviceKind> kinds;
   std::vector<size_t> of_device;
   for (size_t d = 0; d < cluster.devices.size(); ++d) {
-    const auto same =
-        std::ranges::find_if(kinds, [&](const DeviceKind& kind) { return alike(kind, kind_of(cluster, d)); });
+    const auto same = std::ranges::find_if(
+        kinds, [&](const DeviceKind& kind) { return is_same_kind(kind, kind_of(cluster, d)); });
     of_device.push_back(static_cast<size_t>(same - kinds.begin()));
     if (same == kinds.end()) kinds.push_back(kind_of(cluster, d));
   }
@@ -64,7 +64,7 @@ std::vector<Part> parts_of(const Cluster& cluster) {
     Part part{cluster, {}, choice};
     DeviceKind kind = kinds[*choice.begin()];
     for (const size_t k : choice)
-      if (k != *choice.begin()) kind = slower(kind, kinds[k]);
+      if (k != *choice.begin()) kind = joint_kind(kind, kinds[k]);
     part.cluster.kinds = {kind};
     for (size_t d = 0; d < of_device.size(); ++d)
       if (choice.contains(of_device[d])) part.devices.push_back(static_cast<int32_t>(d));
@@ -104,7 +104,7 @@ const Part* part_with(const std::vector<Part>& parts, const Plan& plan) {
 
 bool is_heterogeneous(const Cluster& cluster) {
   for (size_t device = 1; device < cluster.devices.size(); ++device)
-    if (!alike(kind_of(cluster, 0), kind_of(cluster, device))) return true;
+    if (!is_same_kind(kind_of(cluster, 0), kind_of(cluster, device))) return true;
   return false;
 }
 

@@ -12,7 +12,7 @@
 #include "parallel/analytic/step_time.h"
 #include "parallel/analytic/wide_certificate.h"
 #include "parallel/pricing/cluster_presets.h"
-#include "parallel/pricing/slower_kind.h"
+#include "parallel/pricing/joint_kind.h"
 
 using namespace tessera;
 
@@ -152,9 +152,9 @@ TEST_CASE("devices without such products, grids and odd extents are refused with
 TEST_CASE("of two kinds together the slower rate counts, and none where one has none") {
   const DeviceKind h100 = cluster_preset("dgx-h100")->kinds[0], b200 = cluster_preset("dgx-b200")->kinds[0],
                    a100 = cluster_preset("dgx-a100-80gb")->kinds[0];
-  CHECK(matrix_rate(slower(h100, b200), DType::kE4M3) == 1170e12);
-  CHECK(matrix_rate(slower(b200, h100), DType::kE4M3) == 1170e12);
-  for (const DeviceKind& kind : {slower(h100, a100), slower(a100, h100)})
+  CHECK(matrix_rate(joint_kind(h100, b200), DType::kE4M3) == 1170e12);
+  CHECK(matrix_rate(joint_kind(b200, h100), DType::kE4M3) == 1170e12);
+  for (const DeviceKind& kind : {joint_kind(h100, a100), joint_kind(a100, h100)})
     for (const MatrixRate& rate : kind.matrix_rates) CHECK(rate.dtype != DType::kE4M3);
 }
 

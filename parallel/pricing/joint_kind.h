@@ -1,4 +1,4 @@
-// Kinds of devices against each other: whether they differ, and the one that is as slow as both.
+// Joint kind of devices that do the same work: as slow as the slower one in everything.
 #pragma once
 
 #include "graph/cluster.h"
@@ -6,10 +6,10 @@
 namespace tessera {
 
 // In everything but their names.
-bool alike(DeviceKind a, const DeviceKind& b);
+bool is_same_kind(DeviceKind a, const DeviceKind& b);
 
 // Every rate, memory and fixed time of the worse of the two, in waves of `a`'s multiprocessors; memory that
 // is not known (0 bytes) is no limit.
-DeviceKind slower(const DeviceKind& a, const DeviceKind& b);
+DeviceKind joint_kind(const DeviceKind& a, const DeviceKind& b);
 
 }  // namespace tessera

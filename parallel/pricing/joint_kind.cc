@@ -1,4 +1,4 @@
-#include "parallel/pricing/slower_kind.h"
+#include "parallel/pricing/joint_kind.h"
 
 #include <algorithm>
 
@@ -7,12 +7,12 @@
 
 namespace tessera {
 
-bool alike(DeviceKind a, const DeviceKind& b) {
+bool is_same_kind(DeviceKind a, const DeviceKind& b) {
   a.name = b.name;
   return a == b;
 }
 
-DeviceKind slower(const DeviceKind& a, const DeviceKind& b) {
+DeviceKind joint_kind(const DeviceKind& a, const DeviceKind& b) {
   const auto rate_of = [](const DeviceKind& kind, DType dtype) {
     const auto at = std::ranges::find(kind.matrix_rates, dtype, &MatrixRate::dtype);
     return at == kind.matrix_rates.end() ? kind.matmul_flops_per_s : at->flops_per_s;
