@@ -1,8 +1,7 @@
-// Gathering launches: what the gradient norm is made of (a cast of a gradient, its sum of squares, an
-// addition) runs as soon as it can, here and there in the backward pass. Backends that make one launch of
-// kernels of a kind that follow one another (TSR_BACKEND_FUSES) want them side by side: they are moved down
-// to where the norm is needed. Of casts only small ones are: a gradient that waits to be cast lies there in
-// both types.
+// Fusible kernels: the kernels of the gradient norm (casts of gradients, sums of squares, additions) run as
+// early as they can, all over the backward pass. Backends that launch neighbours of one kind together
+// (TSR_BACKEND_FUSES) want them next to each other, so they are moved down to where the norm is needed. Of
+// casts only small ones are moved: a gradient that waits for its cast is held in both types.
 #pragma once
 
 #include "graph/program.h"

@@ -1,5 +1,6 @@
-// Activation offload of a plan: which single activations wait for backward in another tier. A copy takes no time of the
-// kernels as long as copies keep up with them, so what leaves is what would be dearest to compute again.
+// Activation offload of a plan: which single activations wait for backward in another tier. Copies take no time
+// of the kernels as long as they keep up with them, so the activations chosen are those that would be dearest
+// to compute again.
 #pragma once
 
 #include <cstdint>

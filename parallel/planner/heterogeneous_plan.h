@@ -1,6 +1,6 @@
-// make_plan for devices of several kinds: every kind alone with the others idle, and all choices of several
-// kinds, whose devices are then taken for the slowest of them. The fastest is the plan; its meshes list the
-// devices that it uses, and the others have arenas of 0 bytes.
+// Heterogeneous plan: make_plan for devices of several kinds. Every kind is planned alone with the others idle,
+// and every choice of several kinds as devices of their joint kind. The fastest is the plan; its meshes list
+// the devices that it uses, and the others have arenas of 0 bytes.
 #pragma once
 
 #include "parallel/planner/planner.h"

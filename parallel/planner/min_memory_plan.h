@@ -1,7 +1,7 @@
-// The strategy that takes the least memory, whatever its time: what is said when nothing fits, and whether
-// anything does. Of every root of the space the few nodes that save most come up, those first that are likely
-// to be smallest: by what they hold at least (plan_bound.h, workspace_floor.h), times what strategies of their
-// kinds were found to hold more.
+// Min-memory plan: the strategy that takes the least memory, whatever its time. It answers whether anything
+// fits, and which limit would do. Of every root of the space the few nodes that save most are tried. The order
+// is by lower bounds of their memory (plan_bound.h, workspace_floor.h), times what strategies of their kind
+// were found to hold more.
 #pragma once
 
 #include <cstdint>
@@ -25,17 +25,17 @@ struct MinMemorySpace {
   const PlanAttempts& trials;
 };
 
-// Whether what every node of the space holds at least is too much.
+// Whether the lower bound of every node of the space is above the limit.
 bool exceeds_memory(const MinMemorySpace& space, int64_t limit);
 
-// The first that holds no more is as good as the smallest.
+// Goal: a plan of `enough` bytes or less is as good as the smallest.
 struct MinMemoryGoal {
   int64_t enough = 0;
-  bool nothing_else = false;  // what holds more is of no use
+  bool nothing_else = false;  // plans of more bytes are of no use
 };
 
-// The smallest that is found, with all its ranks lowered; nothing where no strategy can be made, or none may
-// be of use.
+// The smallest plan found, with all its ranks lowered; nothing where no strategy can be made, or none can be
+// of use.
 Result<std::optional<PlanAttempt>> find_min_memory_plan(const MinMemorySpace& space, MinMemoryGoal goal);
 
 }  // namespace tessera

@@ -1,6 +1,6 @@
-// WorkspaceFloor: what the device holds at least while some kernel of a strategy's step runs, found without
-// making its plan: the operands and results of one kernel, beside what stays between steps. Nothing that
-// saves memory does without these.
+// WorkspaceFloor: a lower bound of what a device holds while a kernel of a strategy's step runs: the operands
+// and results of one kernel, with what stays between steps. It needs no plan, and no saving of memory lowers
+// it.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ class WorkspaceFloor {
   // `graph`: symbols bound but for B. Both must outlive this.
   WorkspaceFloor(const Graph& graph, const SpaceOfGraph& space);
 
-  // Of the fullest rank of any plan of the strategy, single decisions apart (PlanPins).
+  // Bytes of the fullest rank of any plan of the strategy, single decisions apart (PlanPins).
   int64_t bytes(const StrategySpec& spec);
   // Of which, without a pipeline: what the step is given.
   int64_t input_bytes(const StrategySpec& spec);

@@ -41,10 +41,9 @@ double seconds_at(const InstructionPrice& price, const Cluster& cluster, int32_t
 // they share nothing, or no profile says.
 double loss_to_others(const Cluster& cluster, int32_t ranks);
 
-// What it takes of the whole machine's time, at least: alone, or its share of all cores; 0 for what several
-// ranks do together. The sum over
-// everything that all ranks compute is a lower bound on any step, and so is the sum of `alone_s` over one
-// rank.
+// Lower bound of the share of the machine's time that a price takes: alone, or its share of all cores; 0 for
+// what several ranks do together. The sum over everything that all ranks compute is a lower bound on any step,
+// and so is the sum of `alone_s` over one rank.
 double machine_share_bound(const InstructionPrice& price, const Cluster& cluster);
 
 struct Price {

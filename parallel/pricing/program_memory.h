@@ -28,8 +28,8 @@ enum class MemoryCause : uint8_t {
 inline constexpr size_t kMemoryCauses = 11;
 std::string_view to_text(MemoryCause cause);
 
-// A slot while it holds one value: from the instruction that writes it to the last that needs it (both
-// included). What outlives a run is held throughout.
+// Live range: a slot while it holds one value, from the instruction that writes it to the last that needs it
+// (both included). What outlives a run is held throughout.
 struct LiveRange {
   int32_t slot = -1;
   int32_t first = 0, last = 0;

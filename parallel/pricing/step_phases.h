@@ -1,5 +1,5 @@
-// What an instruction of a training step is part of: forward, the same again for backward, backward, or
-// update.
+// Step phase: the part of a training step that an instruction belongs to. Forward, forward computed again for
+// backward, backward, or update.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// Which values to let go for a while and make again, so that what is held at no moment exceeds a budget and
-// the least time is spent on making them: a covering problem over moments.
+// Rematerialization: which values are freed for a while and computed again, so that no moment exceeds a budget
+// and the least time is spent on computing them. A covering problem over moments.
 #pragma once
 
 #include <cstdint>
@@ -10,10 +10,10 @@
 
 namespace tessera {
 
-// A value that may be let go. Works are shared: two values that come of one computation cost it once.
+// A value that may be freed. Works are shared: two values of one computation cost it once.
 struct RematerializableValue {
   int64_t bytes = 0;
-  std::vector<std::pair<int32_t, int32_t>> moments;  // [first, last] during which its bytes are then free
+  std::vector<std::pair<int32_t, int32_t>> moments;  // [first, last] during which its bytes are free
   std::vector<int32_t> works;                        // what is computed to have it again
 };
 
@@ -23,14 +23,14 @@ struct Rematerialization {
   bool proved = false;  // no other choice takes less
 };
 
-// `held`: bytes at every moment when nothing is let go; `works`: seconds of each. Exact for few values (by
+// `held`: bytes at every moment when nothing is freed; `works`: seconds of each. Exact for few values (by
 // branch and bound, `proved`), else by ratios, then exchanges. Nothing when all of them do not suffice.
 std::optional<Rematerialization> choose_rematerialization(std::span<const int64_t> held,
                                                           std::span<const double> works,
                                                           std::span<const RematerializableValue> values,
                                                           int64_t budget);
 
-// The least time that any choice spends, from one moment alone: values shared out as fractions. 0 where the
+// Lower bound of the time of any choice, from one moment alone: values are freed in fractions. 0 where the
 // budget holds everything.
 double rematerialization_bound_s(int64_t excess, std::span<const std::pair<int64_t, double>> values);
 
