@@ -213,12 +213,11 @@ void print_plan(const Json& plan, const Json& explanation, bool trains) {
                     ? "built-in rates (`tessera calibrate` measures these devices)"
                     : "device profile " + plan["profile"].get<std::string>())
             << '\n';
-  if (plan.contains("search") && plan["gap"].get<double>() >= 0) {
-    const Json& search = plan["search"];
-    std::cout << "gap        " << percent_text(plan["gap"].get<double>())
-              << (search["configurations"].get<int64_t>() > 1
+  if (plan.contains("search") && explanation.contains("gap")) {
+    std::cout << "gap        " << percent_text(explanation["gap"].get<double>())
+              << (plan["search"]["configurations"].get<int64_t>() > 1
                       ? ": no plan searched takes less than " +
-                            seconds_text(search["bound_seconds"].get<double>())
+                            seconds_text(explanation["bound_seconds"].get<double>())
                       : std::string(": nothing else was to choose"))
               << '\n';
   }

@@ -235,7 +235,7 @@ Result<Cluster> cluster_from_json(std::string_view text) {
     in.link("host_link", cluster.host_link);
     in.bytes("file_bytes", cluster.file_bytes);
     in.link("file_link", cluster.file_link);
-    if (cluster.devices.empty()) in.fail("has no devices");
+    if (cluster.devices.empty()) in.fail("has no devices, wanted at least one");
     if (cluster.node_devices > 0 && static_cast<int64_t>(cluster.devices.size()) > cluster.node_devices &&
         cluster.network.bytes_per_s <= 0)
       in.fail("has several nodes but no positive network.bytes_per_s");

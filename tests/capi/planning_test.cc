@@ -31,6 +31,15 @@ TEST_CASE("a plan is made without weights and names mesh, strategy, bytes and ca
   for (const char* key :
        {"\"mesh\"", "\"strategy\"", "\"predicted_step_seconds\"", "\"arena_bytes\"", "\"candidates\""})
     CHECK(json.find(key) != std::string::npos);
+  // Step, bound and gap of the explanation agree.
+  const std::string explained = text([&](auto... out) { return tsr_plan_explain(plan.get(), out...); });
+  const auto number = [&](const std::string& key) {
+    const size_t at = explained.find('"' + key + "\":");
+    REQUIRE_MESSAGE(at != std::string::npos, key);
+    return std::stod(explained.substr(at + key.size() + 3));
+  };
+  CHECK(number("bound_seconds") <= number("step_seconds"));
+  CHECK(number("gap") == doctest::Approx(1 - number("bound_seconds") / number("step_seconds")));
   ok(tsr_plan_new(rt.get(), llama().get(), options({{"mode", std::string("generate")}}).get(), &made));
   CHECK(info(Plan(made)).find("\"strategy\"") != std::string::npos);
   CHECK(take(tsr_plan_new(rt.get(), llama().get(), options({{"mode", std::string("run")}}).get(), &made))
