@@ -112,6 +112,19 @@ Result<Fleet> open_fleet(const std::string& text) {
   return fleet;
 }
 
+Status check_memory_known(const Fleet& fleet, int64_t memory_limit) {
+  if (memory_limit > 0) return {};
+  for (const Cluster& cluster : fleet.clusters)
+    for (const int32_t kind : cluster.devices)
+      if (const DeviceKind& it = cluster.kinds[static_cast<size_t>(kind)]; it.memory_bytes == 0)
+        return Status(
+            StatusCode::kInvalidArgument,
+            format("device kind '{}' has memory_bytes = 0, wanted its memory: write it in the cluster "
+                   "file, or give the option memory_limit",
+                   it.name));
+  return {};
+}
+
 Result<StepSearchOptions> search_options(const SearchRequest& request) {
   TSR_ASSIGN_OR_RETURN(const ForeignPlan plan, parse_foreign_plan(request.parallel, request.features));
   const std::map<std::string, std::string> pinned = words_by_name(request.parallel),
@@ -195,6 +208,7 @@ Result<Estimate> find_estimate(std::string_view description, const Options& opti
   const int64_t devices = it.devices = fleet.devices();
   const bool complete = static_cast<int64_t>(plan.tp) * plan.dp * plan.pp * plan.cp * plan.ep == devices &&
                         !it.parallel.empty();
+  if (!complete) TSR_RETURN_IF_ERROR(check_memory_known(fleet, it.memory_limit));
   if (!it.batch_words.empty()) {
     if (complete || certified)
       return Status(StatusCode::kInvalidArgument,

@@ -14,6 +14,9 @@ namespace tessera {
 // ("dgx-a100-80gb:8+dgx-h100:8").
 Result<Fleet> open_fleet(const std::string& text);
 
+// kInvalidArgument where a device's memory is not known (memory_bytes 0) and no limit is given.
+Status check_memory_known(const Fleet& fleet, int64_t memory_limit);
+
 // SearchRequest: the options of a search, in the caller's words.
 struct SearchRequest {
   std::string description, cluster, parallel, features;

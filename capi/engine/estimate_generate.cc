@@ -71,6 +71,7 @@ Result<Estimate> find_estimate(std::string_view description, const Options& give
   TSR_ASSIGN_OR_RETURN(const ModelConfig config, parse_shorthand(description));
   TSR_ASSIGN_OR_RETURN(it.model, transformer_shape(config));
   TSR_ASSIGN_OR_RETURN(const Fleet fleet, open_fleet(it.cluster_text));
+  TSR_RETURN_IF_ERROR(check_memory_known(fleet, options.memory_limit));
   it.devices = fleet.devices();
   TSR_ASSIGN_OR_RETURN(it.found, search_generate(it.model, fleet, options));
   it.cluster = it.found.part ? *it.found.part : fleet.clusters[0];

@@ -421,6 +421,18 @@ TEST_CASE("a step on devices that are absent is priced as worded, or the fastest
             .message.find("certified") != std::string::npos);
   CHECK(refused({{"cluster", std::string("dgx-b100:8")}}).code == TSR_NOT_FOUND);
   CHECK(refused({{"cluster", std::string("absent.json")}}).code == TSR_NOT_FOUND);
+  // Memory that a file does not tell has to be given, to be planned or served within.
+  const Scratch scratch;
+  std::ofstream(scratch / "bare.json")
+      << R"({"format": "tessera-cluster", "version": 1, "devices": [{"kind": "bare", "count": 2}], "kinds":
+             [{"name": "bare", "matmul_flops_per_s": 1e14, "memory_bytes_per_s": 1e12}],
+             "link": {"bytes_per_s": 1e10, "latency_s": 1e-5}})";
+  const Error bare[] = {refused({{"cluster", scratch / "bare.json"}}),
+                        refused({{"cluster", scratch / "bare.json"}, {"mode", std::string("generate")}})};
+  for (const Error& error : bare) {
+    CHECK(error.code == TSR_INVALID_ARGUMENT);
+    CHECK_MESSAGE(error.message.find("'bare' has memory_bytes = 0") != std::string::npos, error.message);
+  }
   CHECK(refused({{"cluster", std::string("dgx-h100:8")}, {"memory_limit", std::string("1GiB")}}).code ==
         TSR_OUT_OF_MEMORY);
 }
