@@ -172,4 +172,8 @@ Result<Program> lower(std::span<const EntrySpec> entries, const KernelCatalog& c
   return program;
 }
 
+Result<RankProgram> lower_place(const EntryLayout& layout, const KernelCatalog& catalog, size_t place) {
+  return lower_position(std::span(&layout, 1), catalog, place, 0);
+}
+
 }  // namespace tessera

@@ -28,4 +28,9 @@ Result<Program> lower(std::span<const EntrySpec> entries, const KernelCatalog& c
 // candidates by; not to be run. Where ranks cannot be alike (a ring that leaves some out) all are lowered.
 Result<Program> lower_representatives(const EntrySpec& entry, const KernelCatalog& catalog);
 
+struct EntryLayout;  // parallel/lowering/entry_layout.h
+
+// The first rank of a place of a layout, alone.
+Result<RankProgram> lower_place(const EntryLayout& layout, const KernelCatalog& catalog, size_t place);
+
 }  // namespace tessera

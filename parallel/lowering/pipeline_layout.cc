@@ -5,7 +5,7 @@
 #include <tuple>
 
 #include "graph/base/text.h"
-#include "parallel/pipeline/pipeline_replay.h"
+#include "parallel/pipeline/pipeline_line.h"
 
 namespace tessera {
 
@@ -34,16 +34,8 @@ class TaskOrder {
     shape.micro_batches = layout_.micro_batches;
     TSR_RETURN_IF_ERROR(check_stages(shape));
     TSR_ASSIGN_OR_RETURN(const PipelineSchedule schedule, make_pipeline_schedule(shape));
-    TSR_ASSIGN_OR_RETURN(const PipelineTiming timing, replay(schedule, PipelineCosts{}));
-    struct Begin {
-      double at;
-      size_t device, action;
-    };
-    std::vector<Begin> line;
-    for (size_t d = 0; d < schedule.devices.size(); ++d)
-      for (size_t a = 0; a < schedule.devices[d].size(); ++a) line.push_back({timing.begin[d][a], d, a});
-    std::ranges::stable_sort(line, {}, &Begin::at);
-    for (const Begin& it : line) TSR_RETURN_IF_ERROR(act(schedule.devices[it.device][it.action]));
+    TSR_ASSIGN_OR_RETURN(const std::vector<PipelineAction> line, pipeline_line(schedule));
+    for (const PipelineAction& action : line) TSR_RETURN_IF_ERROR(act(action));
     const int32_t last = layout_.micro_batches - 1;
     for (const NodeId id : updates_) TSR_RETURN_IF_ERROR(run_nodes(std::span(&id, 1), last));
     return send_updates(last);

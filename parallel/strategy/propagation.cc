@@ -50,6 +50,7 @@ Result<Plan> propagate(const Graph& graph, const PropagationOptions& options) {
   cut.devices = options.spec.pp;
   cut.virtual_stages = options.spec.virtual_stages;
   cut.schedule = options.spec.schedule;
+  cut.blocks = options.stage_blocks;
   cut.owners = options.owners;
   cut.holders = options.holders;
   return cut_stages(bound, std::move(plan), cut);

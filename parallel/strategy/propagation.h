@@ -32,6 +32,8 @@ struct PropagationOptions {
   bool may_replicate_batch = false;
   // Placements of parameters and state to keep, by name, on the mesh of `spec`.
   std::map<std::string, ShardingSpec> stored;
+  // Blocks of every stage; empty: stages are cut freely, or as `owners` has them.
+  std::vector<int64_t> stage_blocks = {};
   // Stages that own parameters, by name, to keep; empty: stages are cut freely.
   std::map<std::string, int32_t> owners;
   // Stages that hold parameters and state, by name, the owner's first, to keep where no forward node reads them.

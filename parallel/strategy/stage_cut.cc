@@ -122,7 +122,9 @@ class Cutter {
   Status assign_forward() {
     const auto stages = static_cast<size_t>(shape_.stages());
     std::vector<int32_t> stage_of_unit(unit_costs_.size(), 0);
-    if (!cut_.owners.empty()) {
+    if (!cut_.blocks.empty()) {
+      TSR_ASSIGN_OR_RETURN(stage_of_unit, units_as_told());
+    } else if (!cut_.owners.empty()) {
       stage_of_unit = units_like_owners();
     } else if (unit_costs_.size() < stages) {
       // Fewer stages a device where those devices fit with one; else fewer devices.
@@ -147,6 +149,18 @@ class Cutter {
     for (size_t n = 0; n < stage_.size(); ++n)
       if (graph_.nodes()[n].phase == Phase::kForward) stage_[n] = stage_of_unit[unit_[n]];
     return {};
+  }
+
+  Result<std::vector<int32_t>> units_as_told() const {
+    std::vector<int32_t> result;
+    for (size_t s = 0; s < cut_.blocks.size(); ++s)
+      if (cut_.blocks[s] > 0)
+        result.insert(result.end(), static_cast<size_t>(cut_.blocks[s]), static_cast<int32_t>(s));
+    if (cut_.blocks.size() == static_cast<size_t>(shape_.stages()) && result.size() == unit_costs_.size())
+      return result;
+    return Status(StatusCode::kInvalidArgument,
+                  format("{} stages of {} blocks, and {} stages of {} are wanted", cut_.blocks.size(),
+                         result.size(), shape_.stages(), unit_costs_.size()));
   }
 
   std::vector<int32_t> units_like_owners() const {

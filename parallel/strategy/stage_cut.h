@@ -22,6 +22,7 @@ struct StageCut {
   int32_t devices = 1;         // p: groups of as many devices as the plan's mesh has
   int32_t virtual_stages = 1;  // v: stages of one group
   ScheduleKind schedule = ScheduleKind::k1F1B;
+  std::vector<int64_t> blocks = {};  // of every stage; empty: the cut is free
   // Owner's stage of parameters by name, of another graph of the same model that was cut before (an
   // evaluation beside a training step); empty: the cut is free.
   std::map<std::string, int32_t> owners;

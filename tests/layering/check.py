@@ -19,6 +19,8 @@ ALLOWED = {
     "parallel/strategy": ["parallel/strategy", "parallel/sharding", "parallel/pipeline", "graph"],
     "parallel/lowering": ["parallel/lowering", "parallel/sharding", "parallel/pipeline", "graph"],
     "parallel/pricing": ["parallel/pricing", "parallel/lowering", "parallel/sharding", "graph"],
+    "parallel/composition": ["parallel/composition", "parallel/pricing", "parallel/lowering", "parallel/strategy",
+                             "parallel/sharding", "parallel/pipeline", "graph"],
     "parallel/planner": ["parallel", "graph", "!parallel/analytic"],
     "parallel/analytic": ["parallel", "graph"],
     "serialize": ["serialize", "graph"],
