@@ -23,11 +23,32 @@ struct Arguments : Common {
   std::string certificate, checked, fused_loss, precision, weights;
   std::optional<std::string> loss;
   std::optional<double> within;
+  bool verify = false;
   std::string objective = "latency", kv_budget;
   std::string batch_words = "8";
   int64_t batch = 8, seq = 0, context = 0, prompt = 512, new_tokens = 128;
   Serving serving;
 };
+
+// What the plan's program would hold.
+void print_composed(const Json& composed) {
+  if (composed.contains("skipped")) {
+    std::cout << "lowered    no: " << composed["skipped"].get<std::string>() << '\n';
+    return;
+  }
+  std::cout << "lowered    block by block: " << bytes_text(composed["memory_bytes"].get<int64_t>())
+            << " on the fullest device"
+            << (composed["fits"].get<bool>() ? ", which fits" : ", which is above the limit") << '\n';
+}
+
+void print_verified(const Json& verified) {
+  std::cout << "           whole:";
+  for (const Json& device : verified["devices"])
+    std::cout << (&device == &verified["devices"].front() ? " " : ", ")
+              << bytes_text(device["memory_bytes"].get<int64_t>()) << " on stage "
+              << device["device"].get<int64_t>();
+  std::cout << " (" << seconds_text(verified["seconds"].get<double>()) << ")\n";
+}
 
 void print_estimate(const Json& estimate) {
   const auto micro_batches = estimate["micro_batches"].get<int64_t>();
@@ -57,6 +78,8 @@ void print_estimate(const Json& estimate) {
   else
     std::cout << "gap        not known: this plan was given and priced, nothing was searched\n";
   print_explanation(std::cout, estimate["explanation"], true);
+  print_composed(estimate["composed"]);
+  if (estimate.contains("verified")) print_verified(estimate["verified"]);
 }
 
 // Adapters of absent hardware's plans are one of the features.
@@ -142,6 +165,7 @@ void refuse_idle_options(const CLI::App& command, const Arguments& args, bool tr
           "belongs to --mode train, and this is generate");
   if (!train && cluster) {
     given({"--lora"}, "with --cluster adapters are planned for training alone");
+    given({"--verify"}, "steps of training are lowered: leave it out");
     given({"--precision"}, "with --cluster text is generated in bf16: leave it out");
   }
   if (!train && !cluster && args.batch_words != "1")
@@ -150,10 +174,10 @@ void refuse_idle_options(const CLI::App& command, const Arguments& args, bool tr
 
 Json plan_serving(const CLI::App& command, const Arguments& args) {
   for (const char* name :
-       {"--cluster",   "--seq",        "--batch",  "--optimizer", "--method", "--trained",
-        "--frozen",    "--fused-loss", "--loss",   "--trace",     "--features", "--within",
-        "--certificate", "--objective", "--prompt", "--new",      "--kv-budget", "--pins",
-        "--out",       "--report",     "--plan",   "--measure",   "--tune"})
+       {"--cluster",     "--seq",        "--batch",     "--optimizer", "--method",   "--trained",
+        "--frozen",      "--fused-loss", "--loss",      "--trace",     "--features", "--within",
+        "--certificate", "--verify",     "--objective", "--prompt",    "--new",      "--kv-budget",
+        "--pins",        "--out",        "--report",    "--plan",      "--measure",  "--tune"})
     if (command.count(name) > 0)
       throw Error(TSR_INVALID_ARGUMENT, std::string(name) + ": belongs to another mode, and this is serve");
   const Runtime runtime = open_runtime(args);
@@ -295,6 +319,12 @@ void register_plan(CLI::App& app) {
                    "--seq tokens each")
       ->excludes("--cluster");
   command
+      ->add_flag(
+          "--verify", args->verify,
+          "train, with --cluster: lower the plan whole on the first, last, fullest and slowest device of the "
+          "pipeline; it has to fit")
+      ->needs("--cluster");
+  command
       ->add_option("--fused-loss", args->fused_loss,
                    "train: on, off or auto: output head and loss together, without holding the logits")
       ->excludes("--cluster");
@@ -376,6 +406,7 @@ void register_plan(CLI::App& app) {
         return;
       }
       if (!args->certificate.empty()) set(options, "certificate", int64_t{1});
+      if (args->verify) set(options, "verify", std::string("on"));
       if (args->within) set(options, "within", *args->within);
       Json estimate = Json::parse(
           text(tsr_plan_estimate, args->model.c_str(), static_cast<const tsr_options*>(options.get())));

@@ -130,6 +130,7 @@ Json certificate_json(const SearchRequest& request, const Cluster& cluster, cons
           {"parallel", request.parallel},
           {"features", request.features},
           {"memory_limit", request.memory_limit},
+          {"held", request.held},
           {"last_resort", result.last_resort},
           {"plan", certificate.plan},
           {"stages", stages},
@@ -149,9 +150,18 @@ Result<std::string> check_certificate_text(std::string_view text) {
         format("found version {}, wanted {}: write it again with the option certificate (tessera plan "
                "--certificate)",
                version, kVersion));
-  const SearchRequest request{reader.text("model"),    reader.text("cluster"),
-                              reader.text("parallel"), reader.text("features"),
-                              reader.integer("batch"), reader.integer("memory_limit")};
+  SearchRequest request{reader.text("model"),    reader.text("cluster"),  reader.text("parallel"),
+                        reader.text("features"), reader.integer("batch"), reader.integer("memory_limit")};
+  if (json.contains("held")) {  // not in certificates of earlier builds
+    const Json& held = reader.array("held");
+    if (held.size() != request.held.size()) reader.fail("held", "a number for each of 6 schedules");
+    for (size_t i = 0; i < request.held.size() && reader.status().ok(); ++i) {
+      if (!held[i].is_number() || !(held[i].get<double>() >= 1) || held[i].get<double>() > 1e6)
+        reader.fail("held", "a number from 1 to 1e6 for each schedule");
+      else
+        request.held[i] = held[i].get<double>();
+    }
+  }
   const std::string cluster_fingerprint = reader.text("cluster_fingerprint");
   TSR_RETURN_IF_ERROR(reader.status());
   TSR_ASSIGN_OR_RETURN(const StepCertificate certificate, read(reader));

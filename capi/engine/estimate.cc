@@ -1,12 +1,14 @@
 #include "capi/engine/estimate.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <fstream>
 #include <map>
 #include <optional>
 
 #include "capi/engine/certificate.h"
+#include "capi/engine/composed_estimate.h"
 #include "capi/engine/options.h"
 #include "capi/engine/text_file.h"
 #include "graph/base/text.h"
@@ -14,6 +16,7 @@
 #include "parallel/analytic/explain_step.h"
 #include "parallel/analytic/frozen_reasons.h"
 #include "parallel/analytic/kinds_search.h"
+#include "parallel/analytic/stage_time.h"
 #include "parallel/analytic/steady_step.h"
 #include "parallel/analytic/step_search.h"
 #include "parallel/analytic/step_time.h"
@@ -78,6 +81,9 @@ Json stages_array(const FoundStep& found) {
   return stages;
 }
 
+// Whether the plan is lowered whole: kAuto where that is quick.
+enum class Verify : uint8_t { kAuto, kOn, kOff };
+
 struct Estimate {
   std::string cluster_text, parallel, features;
   int64_t devices = 0;  // given
@@ -91,6 +97,11 @@ struct Estimate {
   std::optional<StepSearchResult> search;  // absent where the plan was given
   Json certificate;                        // where one was asked for
   std::vector<std::string> reasons;
+  std::vector<int64_t> composed;  // by device of the pipeline: bytes of its lowered blocks, and its reserve
+  std::string not_composed;       // why there are none
+  Verify verify = Verify::kAuto;  // the plan is lowered whole
+  std::vector<LoweredDevice> lowered;  // with their reserve
+  double lowering_s = 0;
   // Gap of the chosen plan, including the time given up for robustness.
   double gap() const { return std::max(0.0, 1 - search->bound_s / found.time.step_s); }
 };
@@ -142,6 +153,7 @@ Result<StepSearchOptions> search_options(const SearchRequest& request) {
   search.global_batch = request.batch;
   search.memory_limit = request.memory_limit;
   search.features = plan;
+  search.features.held = request.held;
   search.pin_sequence_parallel = pinned.contains("sp") || flags.contains("sp");
   if (pinned.contains("tp")) search.tp = plan.tp;
   if (pinned.contains("dp")) search.dp = plan.dp;
@@ -177,6 +189,82 @@ void prefer_robust_choice(Estimate& it, const StepSearchOptions& options, double
   std::erase_if(it.search->runners_up, [&](const FoundStep& step) { return to_text(step.plan) == words; });
 }
 
+int64_t limit_of(const Estimate& it) {
+  return it.memory_limit > 0 ? it.memory_limit : it.cluster.kinds[0].memory_bytes;
+}
+
+bool lowers_whole(const Estimate& it) {
+  // Blocks times micro-batches of all devices that are lowered, which take less than a second.
+  constexpr int64_t kQuick = 800;
+  return it.verify == Verify::kOn ||
+         (it.verify == Verify::kAuto && lowered_passes(it.found, it.batch) <= kQuick);
+}
+
+// Bytes of the plan's devices, composed of its lowered blocks; and, where that is asked for, of those lowered whole.
+Status compose(Estimate& it, const ModelConfig& config) {
+  it.composed.clear(), it.not_composed.clear(), it.lowered.clear();
+  Result<std::vector<DeviceBytes>> devices =
+      compose_estimate(config, it.model, it.found, it.cluster, it.batch);
+  if (!devices.ok()) {
+    it.not_composed = std::string(devices.status().message());
+    if (it.verify != Verify::kOn) return {};
+    return Status(StatusCode::kUnsupported,
+                  format("verify: '{}' cannot be lowered: {}", to_text(it.found.plan), it.not_composed));
+  }
+  const int64_t reserved = reserved_bytes(it.cluster.kinds[0]);
+  for (const DeviceBytes& device : *devices) it.composed.push_back(device.total() + reserved);
+  if (!lowers_whole(it) || std::ranges::max(it.composed) > limit_of(it)) return {};
+  const auto begin = std::chrono::steady_clock::now();
+  TSR_ASSIGN_OR_RETURN(it.lowered,
+                       lower_estimate(config, it.model, it.found, it.cluster, it.batch, *devices));
+  it.lowering_s += std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  for (LoweredDevice& device : it.lowered) {
+    device.bytes += reserved;
+    it.composed[static_cast<size_t>(device.device)] = device.bytes;
+  }
+  return {};
+}
+
+bool fits(const Estimate& it) { return it.composed.empty() || std::ranges::max(it.composed) <= limit_of(it); }
+
+// The fastest plan whose lowered blocks fit. What the fastest so far was estimated to hold too little, plans of its schedule are estimated
+// to hold more from then on; the bound stays the first search's.
+Status search_composed(Estimate& it, const ModelConfig& config, const Fleet& fleet, StepSearchOptions& search,
+                       double within) {
+  constexpr int kMostRounds = 32;
+  std::optional<double> bound;
+  std::string faster;
+  for (int round = 0; round < kMostRounds; ++round) {
+    TSR_ASSIGN_OR_RETURN(it.search, search_step(it.model, fleet, search));
+    if (it.search->part) it.cluster = *it.search->part;
+    it.reasons.clear();
+    if (it.search->stage_kinds)
+      it.found = it.search->best;
+    else
+      prefer_robust_choice(it, search, within);
+    if (bound) it.search->bound_s = std::min(it.search->bound_s, *bound);
+    bound = it.search->bound_s;
+    if (!faster.empty()) it.reasons.push_back(faster);
+    if (it.search->stage_kinds) {
+      it.not_composed = "stages lie on devices of several kinds";
+      return it.verify == Verify::kOn ? Status(StatusCode::kUnsupported, "verify: " + it.not_composed)
+                                      : Status();
+    }
+    TSR_RETURN_IF_ERROR(compose(it, config));
+    if (fits(it)) return {};
+    if (faster.empty())
+      faster = format("'{}' looked as if it took {} s; lowered block by block it needs {} of {}",
+                      to_text(it.found.plan), std::round(it.found.time.step_s * 1e3) / 1e3,
+                      bytes_text(std::ranges::max(it.composed)), bytes_text(limit_of(it)));
+    double& held = search.features.held[static_cast<size_t>(it.found.plan.schedule)];
+    const double share = held_share_of(it.model, it.found, it.cluster, it.batch, it.composed);
+    held = std::max(share, 1.01 * held);
+  }
+  return Status(StatusCode::kOutOfMemory,
+                format("no plan was found in {} searches whose lowered blocks fit {}", kMostRounds,
+                       bytes_text(limit_of(it))));
+}
+
 Result<Estimate> find_estimate(std::string_view description, const Options& options) {
   OptionReader reader(options, "estimate");
   Estimate it;
@@ -190,6 +278,8 @@ Result<Estimate> find_estimate(std::string_view description, const Options& opti
   it.parallel = reader.text("parallel"), it.features = reader.text("features");
   it.memory_limit = reader.bytes("memory_limit", 0);
   const bool certified = reader.i64("certificate", 0, 0, 1) == 1;
+  const std::string verify = reader.choice("verify", "auto", {"auto", "off", "on"});
+  it.verify = verify == "on" ? Verify::kOn : verify == "off" ? Verify::kOff : Verify::kAuto;
   const double within = reader.f64("within", certified ? 0 : kNearlyAsFast, 0, 1);
   if (certified && within > 0)
     reader.fail(Status(StatusCode::kInvalidArgument,
@@ -225,6 +315,7 @@ Result<Estimate> find_estimate(std::string_view description, const Options& opti
     if (it.search->part) it.cluster = *it.search->part;
     search.global_batch = it.batch;
     prefer_robust_choice(it, search, within);
+    it.not_composed = "the batch is searched with the plan: give a number";
     return it;
   }
   if (complete) {
@@ -235,31 +326,35 @@ Result<Estimate> find_estimate(std::string_view description, const Options& opti
                            it.parallel));
     TSR_ASSIGN_OR_RETURN(PricedOnFleet priced, price_step(it.model, plan, fleet, it.batch));
     it.found = std::move(priced.found), it.cluster = std::move(priced.part);
+    TSR_RETURN_IF_ERROR(compose(it, config));
     return it;
   }
-  const SearchRequest request{std::string(description), it.cluster_text, it.parallel, it.features, it.batch,
-                              it.memory_limit};
-  TSR_ASSIGN_OR_RETURN(const StepSearchOptions search, search_options(request));
-  TSR_ASSIGN_OR_RETURN(it.search, search_step(it.model, fleet, search));
-  if (it.search->part) it.cluster = *it.search->part;
-  if (certified && !it.search->kinds.empty())
-    return Status(StatusCode::kUnsupported,
-                  format("'{}' has several kinds of devices, and a certificate is of one: give the {} alone, "
-                         "which the plan is for, and any other kind in turn",
-                         it.cluster_text, it.search->kinds[0].used));
+  SearchRequest request{std::string(description), it.cluster_text, it.parallel, it.features, it.batch,
+                        it.memory_limit};
+  TSR_ASSIGN_OR_RETURN(StepSearchOptions search, search_options(request));
+  if (certified && fleet.clusters.size() + fleet.clusters[0].kinds.size() > 2) {
+    // Told before anything is searched again.
+    TSR_ASSIGN_OR_RETURN(it.search, search_step(it.model, fleet, search));
+    if (!it.search->kinds.empty())
+      return Status(
+          StatusCode::kUnsupported,
+          format("'{}' has several kinds of devices, and a certificate is of one: give the {} alone, "
+                 "which the plan is for, and any other kind in turn",
+                 it.cluster_text, it.search->kinds[0].used));
+  }
+  TSR_RETURN_IF_ERROR(search_composed(it, config, fleet, search, within));
   if (certified && it.search->cut_off)
     return Status(
         StatusCode::kUnsupported,
         format("the search ended after {} configurations with others still open, and a certificate "
                "is of all: pin some of tp, dp, pp, cp or the micro-batch, or leave out 'certificate'",
                it.search->solved));
+  request.held = search.features.held;
   if (certified) it.certificate = certificate_json(request, it.cluster, *it.search);
-  if (it.search->stage_kinds) {  // stages of different kinds: as they were split
-    it.found = it.search->best;
-    return it;
+  if (plan.lora > 0 && !it.search->stage_kinds) {
+    const std::vector<std::string> frozen = frozen_reasons(it.model, it.cluster, search, it.search->best);
+    it.reasons.insert(it.reasons.begin(), frozen.begin(), frozen.end());
   }
-  if (plan.lora > 0) it.reasons = frozen_reasons(it.model, it.cluster, search, it.search->best);
-  prefer_robust_choice(it, search, within);
   return it;
 }
 
@@ -321,6 +416,17 @@ Result<std::string> estimate_step(std::string_view description, const Options& o
                  {"parallel", it.search ? to_text(plan) : it.parallel},
                  {"stages", stages_array(it.found)},
                  {"reserved_bytes", reserved_bytes(it.cluster.kinds[0])}};
+  if (it.composed.empty())
+    report["composed"] = {{"skipped", it.not_composed}};
+  else
+    report["composed"] = {
+        {"memory_bytes", std::ranges::max(it.composed)}, {"by_device", it.composed}, {"fits", fits(it)}};
+  if (!it.lowered.empty()) {
+    Json devices = Json::array();
+    for (const LoweredDevice& device : it.lowered)
+      devices.push_back({{"device", device.device}, {"memory_bytes", device.bytes}});
+    report["verified"] = {{"devices", devices}, {"seconds", it.lowering_s}};
+  }
   if (!it.reasons.empty()) report["reasons"] = it.reasons;
   if (it.search) {
     if (!it.certificate.is_null()) report["certificate"] = it.certificate;

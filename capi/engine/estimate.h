@@ -1,6 +1,7 @@
 // Estimates of training steps and of text generation on clusters that may be absent.
 #pragma once
 
+#include <array>
 #include <string>
 #include <string_view>
 
@@ -21,6 +22,7 @@ Status check_memory_known(const Fleet& fleet, int64_t memory_limit);
 struct SearchRequest {
   std::string description, cluster, parallel, features;
   int64_t batch = 1, memory_limit = 0;
+  std::array<double, 6> held = {1, 1, 1, 1, 1, 1};  // ForeignPlan::held
 };
 
 // Choices named in `parallel` are pinned.

@@ -47,6 +47,8 @@ struct ForeignPlan {
   DType compute_dtype = DType::kBF16;
   bool fp8_linears = false;  // linear layers of blocks multiply numbers of 8 bits; all else is compute_dtype
   DType grad_dtype = DType::kF32;
+  // By schedule: what its passes hold, in times of what kept_bytes says (capi/engine/composed_estimate.h).
+  std::array<double, 6> held = {1, 1, 1, 1, 1, 1};
   int64_t lora = 0;  // > 0: the model is frozen but for adapters of this rank beside every product of a block
 
   int32_t devices() const { return dp * tp * pp * cp * ep; }
@@ -56,6 +58,7 @@ struct ForeignPlan {
   bool splits_activations() const { return sequence_parallel || form != TensorForm::k1d; }
   int32_t weight_parts() const { return form == TensorForm::k25d ? tp / grid[2] : tp; }
   bool splits_backward() const { return schedule >= ForeignSchedule::kZbH1; }
+  double held_share() const { return held[static_cast<size_t>(schedule)]; }
 };
 
 // parallel "tp=8,dp=32,pp=2:1f1b,mb=4,recompute=full,zero=1" (pp=P:interleaved:V for V chunks a device;

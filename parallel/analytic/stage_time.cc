@@ -259,7 +259,7 @@ StageMemory StageTimes::memory(const StageBlocks& stage, bool first, bool last, 
   memory.activations = flights * end_activation_bytes(first, false) + (kept * flights + chunks - 1) / chunks;
   memory.logits = end_activation_bytes(false, last);
   // One block that goes to the host or comes back, beside the one at work.
-  memory.transient = saved + in_transit;
+  memory.transient = kept_[0] + in_transit;
   // Two blocks' weights, or two operators', are gathered at once, in slices where chunks says so.
   if (plan_.zero >= 3)
     memory.gathered = static_cast<int64_t>(2 * counts(1, false, false).all() * e / plan_.chunks);

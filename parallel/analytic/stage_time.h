@@ -49,7 +49,10 @@ class StageTimes {
 
   // Bytes of one device. Activations that one micro-batch keeps in one block; and what the ends of the model
   // hold for one micro-batch.
-  int64_t activation_bytes(Recompute recompute) const { return kept_[static_cast<size_t>(recompute)]; }
+  int64_t activation_bytes(Recompute recompute) const {
+    return static_cast<int64_t>(plan_.held_share() *
+                                static_cast<double>(kept_[static_cast<size_t>(recompute)]));
+  }
   int64_t end_activation_bytes(bool first, bool last) const;
   int64_t offloaded_bytes(int32_t quarters) const;  // of what one micro-batch keeps in one block
   // All that a stage's device holds, while the activations of `flights` micro-batches (of one of its `chunks`

@@ -563,3 +563,29 @@ TEST_CASE("an estimate is explained in its JSON and as a page") {
     CHECK_MESSAGE(json.find(key) != std::string::npos, key);
   CHECK(with(tsr_plan_estimate_page).find("\"timeline\"") != std::string::npos);
 }
+
+TEST_CASE("an estimated plan is lowered block by block, and a searched one fits") {
+  const auto estimate = [](std::initializer_list<Setting> settings) {
+    return text([&](auto... out) {
+      return tsr_plan_estimate("gpt2:L=24,C=2304,H=24,V=51200,T=2048", options(settings).get(), out...);
+    });
+  };
+  const Setting cluster = {"cluster", std::string("dgx-a100-40gb:16")}, batch = {"batch", int64_t{128}};
+  CHECK(estimate({cluster, batch}).find("\"fits\":true") != std::string::npos);
+  // Result gradients wait for the gradients of weights, which no formula has: this plan looks as if it fitted.
+  const std::string given = estimate({cluster,
+                                      batch,
+                                      {"memory_limit", std::string("27GiB")},
+                                      {"parallel", std::string("tp=1,dp=2,pp=8:zb-v,mb=4")}});
+  CHECK(given.find("\"fits\":false") != std::string::npos);
+  const Setting limit = {"memory_limit", std::string("10GiB")},
+                pinned = {"parallel", std::string("pp=8:zb-h2")};
+  const std::string searched = estimate({cluster, batch, limit, pinned, {"verify", std::string("on")}});
+  CHECK(searched.find("\"fits\":true") != std::string::npos);
+  CHECK(searched.find("lowered block by block it needs") != std::string::npos);
+  CHECK(searched.find("\"verified\":{\"devices\":[{\"device\":0,") != std::string::npos);
+  const std::string composed = estimate({cluster, batch, limit, pinned, {"verify", std::string("off")}});
+  CHECK(composed.find("\"verified\"") == std::string::npos);
+  const std::string foreign = estimate({cluster, batch, {"features", std::string("attention=unfused")}});
+  CHECK(foreign.find("\"skipped\":\"attention=unfused is a trait of other software\"") != std::string::npos);
+}

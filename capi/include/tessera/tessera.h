@@ -1091,6 +1091,8 @@ TSR_API tsr_status* tsr_plan_save(const tsr_plan* plan, const char* path); /* it
  *                    always)
  *   "runners_up"     [{"strategy", "step_seconds", "loses_seconds", "bytes", "over_bytes", "why"}]: what each
  *                    loses, or by how much it does not fit
+ *   "words"          [text]: what the strategy means, in words that need no knowledge of parallelism; absent for
+ *                    strategies of other software
  *   "reasons"        [text] */
 TSR_API tsr_status* tsr_plan_explain(const tsr_plan* plan, tsr_text** out_text);
 /* The same as one HTML page that needs nothing else: the timeline of every stream, memory over the step under
@@ -1100,7 +1102,9 @@ TSR_API void tsr_plan_free(tsr_plan* plan);
 
 /* What one training step of a transformer takes on a cluster that need not be present. With a complete mesh
  * in `parallel` that plan is priced as it is, so plans of other systems can be; else the fastest step with
- * what is pinned is searched. Nothing is lowered. `description` is a shorthand of tsr_model_new.
+ * what is pinned is searched. `description` is a shorthand of tsr_model_new. The plan found is lowered with few
+ * of the model's blocks, of which the memory of all devices is composed, as the program would have it: a searched
+ * plan fits its limit, or another is taken.
  *   cluster    str   PRESET:COUNT (required) or a file NAME.json. Presets: dgx-v100-16gb, dgx-v100-32gb,
  *                    dgx-a100-40gb, dgx-a100-80gb, dgx-h100, dgx-h200, pcie-rtx-4090, pcie-rtx-5000,
  *                    pcie-a100-80gb, ..., cpu. A file's kinds may say reserved_bytes, which contexts,
@@ -1125,15 +1129,23 @@ TSR_API void tsr_plan_free(tsr_plan* plan);
  *   memory_limit     searched: bytes per device, or "40GiB" (default: the device's)
  *   certificate    i64   1: {"certificate"} of the whole space is added, for tsr_plan_check (default 0); not
  *                    with a batch that is to be chosen
+ *   verify     str   on: the plan is lowered whole too, on the first, the last, the fullest and the slowest device
+ *                    of the pipeline, and its arenas have to fit; TSR_UNSUPPORTED for what "composed" would
+ *                    skip. auto (the default): where that takes less than a second; off: never. What is not
+ *                    lowered whole leaves a hundredth of its limit free
  *   within     f64   searched: of plans with as many stages and at most this share slower than "fastest", the
  *                    one with least tensor parallelism, then smallest micro-batches (default 0.02; with a
  *                    certificate 0)
  * Yields {"predicted_step_seconds", "tokens_per_second", "parameters", "devices", "parallel",
  * "micro_batches", "seconds": {"compute", "recompute", "communication", "bubble", "gradients", "update"},
  * "stages": [{"blocks", "recomputed", "recomputed_selectively", "memory_bytes"}], "reserved_bytes", ...}: the
- * slowest stage's seconds, by cause; memory_bytes has reserved_bytes in it. A search adds {"gap", "bound_seconds", "fastest", "search", "candidates"}: no plan of its
- * space is predicted faster than bound_seconds, from where gap counts. "explanation" is as tsr_plan_explain
- * has it; a device there is a stage of the pipeline.
+ * slowest stage's seconds, by cause; memory_bytes has reserved_bytes in it. A search adds {"gap", "bound_seconds",
+ * "fastest", "search", "candidates"}: no plan of its space is predicted faster than bound_seconds, from where gap
+ * counts. "composed" is {"memory_bytes" (of the fullest device), "by_device" (of the pipeline), "fits"}, with what
+ * the device reserves, or {"skipped": why}: traits of other software, parts of what waits on the host, single
+ * operators that are sharded, devices of several kinds and batches that are searched have none. "verified", where it
+ * was lowered whole, is {"devices": [{"device", "memory_bytes"}], "seconds" (of lowering)}. "explanation" is as
+ * tsr_plan_explain has it; a device there is a stage of the pipeline.
  * With mode=generate the best way to serve text is searched instead: objective (latency, the default, or
  * throughput), prompt and new (tokens, 512 and 128), batch (sequences in all; 0: one, or as many as pay),
  * kv_budget (bytes a device), dtype; parallel pins tp, pp, dp, batch (sequences of a replica) and prefill (of
