@@ -214,16 +214,20 @@ std::string counted(int64_t count, const std::string& noun) {
   return std::to_string(count) + " " + noun + (count == 1 ? "" : "s");
 }
 
+void print_sentences(std::ostream& out, std::string label, const Json& sentences) {
+  for (const Json& sentence : sentences) {
+    out << padded(label, 11) << sentence.get<std::string>() << '\n';
+    label.clear();
+  }
+}
+
 void print_explanation(std::ostream& out, const Json& explanation, bool trains) {
+  if (explanation.contains("words")) print_sentences(out, "in words", explanation["words"]);
   print_time(out, explanation);
   print_memory(out, explanation);
   print_blocks(out, explanation, trains);
   print_runners_up(out, explanation);
-  const char* label = "reasons    ";
-  for (const Json& reason : explanation["reasons"]) {
-    out << label << reason.get<std::string>() << '\n';
-    label = "           ";
-  }
+  print_sentences(out, "reasons", explanation["reasons"]);
 }
 
 }  // namespace cli

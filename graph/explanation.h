@@ -133,6 +133,7 @@ struct Explanation {
   std::vector<BlockDecision> blocks;
   std::vector<ExplainedTensor> tensors;
   std::vector<RunnerUp> runners_up;
+  std::vector<std::string> words;    // sentences: what the strategy means, without terms of parallelism
   std::vector<std::string> reasons;  // sentences: what decided, what differs
   Timeline timeline;
   MemoryCurve curve;

@@ -144,6 +144,7 @@ std::string explanation_to_json(const Explanation& it, bool drawings) {
   json["blocks"] = blocks_array(it);
   json["tensors"] = tensors_array(it);
   json["runners_up"] = runners_up_array(it);
+  if (!it.words.empty()) json["words"] = it.words;
   json["reasons"] = it.reasons;
   if (drawings) {
     json["timeline"] = timeline_object(it.timeline);

@@ -8,6 +8,7 @@
 #include "parallel/analytic/stage_time.h"
 #include "parallel/analytic/transformer_tensors.h"
 #include "parallel/planner/explain_reasons.h"
+#include "parallel/strategy/plain_words.h"
 
 namespace tessera {
 
@@ -56,6 +57,7 @@ class StepExplainer {
     out_.global_batch = options_.global_batch;
     out_.micro_batches = m_;
     out_.step_s = found_.time.step_s;
+    out_.words = plain_words(out_.strategy, out_.global_batch, m_);
     out_.memory_limit = options_.memory_limit > 0 ? options_.memory_limit : cluster_.kinds[0].memory_bytes;
     if (options_.search != nullptr) {
       out_.bound_s = options_.search->bound_s;
