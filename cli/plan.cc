@@ -47,7 +47,7 @@ void print_verified(const Json& verified) {
     std::cout << (&device == &verified["devices"].front() ? " " : ", ")
               << bytes_text(device["memory_bytes"].get<int64_t>()) << " on stage "
               << device["device"].get<int64_t>();
-  std::cout << " (" << seconds_text(verified["seconds"].get<double>()) << ")\n";
+  std::cout << '\n';
 }
 
 void print_estimate(const Json& estimate) {

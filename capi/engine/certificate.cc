@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "capi/engine/estimate.h"
 #include "graph/base/text.h"
@@ -119,8 +120,10 @@ Json certificate_json(const SearchRequest& request, const Cluster& cluster, cons
     if (stage.offloaded != std::array<int64_t, 4>{})
       for (const int64_t blocks : stage.offloaded) stages.back().push_back(blocks);
   }
+  // Solved before anything was known to fit: JSON has no infinity.
   for (const CertificateEntry& entry : certificate.configurations)
-    configurations.push_back(Json::array({entry.plan, kSolved, entry.bound_s, entry.step_s}));
+    configurations.push_back(Json::array(
+        {entry.plan, kSolved, entry.bound_s, std::min(entry.step_s, std::numeric_limits<double>::max())}));
   return {{"format", kFormat},
           {"version", kVersion},
           {"model", request.description},

@@ -1,7 +1,6 @@
 #include "capi/engine/estimate.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <fstream>
 #include <map>
@@ -99,9 +98,9 @@ struct Estimate {
   std::vector<std::string> reasons;
   std::vector<int64_t> composed;  // by device of the pipeline: bytes of its lowered blocks, and its reserve
   std::string not_composed;       // why there are none
+  double own_bound_s = 0;         // of the last search, which took plans to hold what they were composed to
   Verify verify = Verify::kAuto;  // the plan is lowered whole
   std::vector<LoweredDevice> lowered;  // with their reserve
-  double lowering_s = 0;
   // Gap of the chosen plan, including the time given up for robustness.
   double gap() const { return std::max(0.0, 1 - search->bound_s / found.time.step_s); }
 };
@@ -214,10 +213,8 @@ Status compose(Estimate& it, const ModelConfig& config) {
   const int64_t reserved = reserved_bytes(it.cluster.kinds[0]);
   for (const DeviceBytes& device : *devices) it.composed.push_back(device.total() + reserved);
   if (!lowers_whole(it) || std::ranges::max(it.composed) > limit_of(it)) return {};
-  const auto begin = std::chrono::steady_clock::now();
   TSR_ASSIGN_OR_RETURN(it.lowered,
                        lower_estimate(config, it.model, it.found, it.cluster, it.batch, *devices));
-  it.lowering_s += std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   for (LoweredDevice& device : it.lowered) {
     device.bytes += reserved;
     it.composed[static_cast<size_t>(device.device)] = device.bytes;
@@ -242,6 +239,7 @@ Status search_composed(Estimate& it, const ModelConfig& config, const Fleet& fle
       it.found = it.search->best;
     else
       prefer_robust_choice(it, search, within);
+    it.own_bound_s = it.search->bound_s;
     if (bound) it.search->bound_s = std::min(it.search->bound_s, *bound);
     bound = it.search->bound_s;
     if (!faster.empty()) it.reasons.push_back(faster);
@@ -311,11 +309,8 @@ Result<Estimate> find_estimate(std::string_view description, const Options& opti
     TSR_ASSIGN_OR_RETURN(BatchSearchResult found, search_batch(it.model, fleet, search, range));
     it.batch = found.batch, it.bound_per_s = found.bound_per_s;
     it.batches = found.looked;
-    it.search = std::move(found.step);
-    if (it.search->part) it.cluster = *it.search->part;
     search.global_batch = it.batch;
-    prefer_robust_choice(it, search, within);
-    it.not_composed = "the batch is searched with the plan: give a number";
+    TSR_RETURN_IF_ERROR(search_composed(it, config, fleet, search, within));
     return it;
   }
   if (complete) {
@@ -350,7 +345,12 @@ Result<Estimate> find_estimate(std::string_view description, const Options& opti
                "is of all: pin some of tp, dp, pp, cp or the micro-batch, or leave out 'certificate'",
                it.search->solved));
   request.held = search.features.held;
-  if (certified) it.certificate = certificate_json(request, it.cluster, *it.search);
+  if (certified) {
+    StepSearchResult last = *it.search;
+    last.bound_s = it.own_bound_s;
+    last.gap = std::max(0.0, 1 - last.bound_s / last.best.time.step_s);
+    it.certificate = certificate_json(request, it.cluster, last);
+  }
   if (plan.lora > 0 && !it.search->stage_kinds) {
     const std::vector<std::string> frozen = frozen_reasons(it.model, it.cluster, search, it.search->best);
     it.reasons.insert(it.reasons.begin(), frozen.begin(), frozen.end());
@@ -425,7 +425,7 @@ Result<std::string> estimate_step(std::string_view description, const Options& o
     Json devices = Json::array();
     for (const LoweredDevice& device : it.lowered)
       devices.push_back({{"device", device.device}, {"memory_bytes", device.bytes}});
-    report["verified"] = {{"devices", devices}, {"seconds", it.lowering_s}};
+    report["verified"] = {{"devices", devices}};
   }
   if (!it.reasons.empty()) report["reasons"] = it.reasons;
   if (it.search) {

@@ -60,7 +60,8 @@ Result<ComposedTime> composed_time(std::span<const StepProfile> variants, const 
   for (int32_t s = 0; s < stages.shape.stages(); ++s)
     updates[static_cast<size_t>(stages.shape.device_of(s))] +=
         seconds(variants, stages.blocks[static_cast<size_t>(s)], Turn::kLast, BlockPass::kUpdate);
-  time.passes_s = timing.makespan;
+  for (const std::vector<double>& ends : timing.end)
+    if (!ends.empty()) time.passes_s = std::max(time.passes_s, ends.back());
   time.update_s = std::ranges::max(updates);
   time.step_s = time.passes_s + time.update_s;
   return time;

@@ -9,7 +9,7 @@
 #include "graph/analysis/instructions.h"
 #include "parallel/composition/solo_run.h"
 #include "parallel/lowering/touched_slots.h"
-#include "parallel/pricing/program_eras.h"
+#include "parallel/pricing/step_phases.h"
 
 namespace tessera {
 
@@ -97,7 +97,7 @@ class Profiler {
   // By instruction: the pass that it is part of, and by when it runs the one that it runs in, which may be another where gathers are
   // issued ahead of their readers.
   void find_keys() {
-    const std::vector<InstructionEra> eras = find_eras(rank_.entries[0], layout_.graph);
+    const std::vector<StepPhase> phases = find_step_phases(rank_.entries[0], layout_.graph);
     size_t last_pass = 0;  // updates before it go with the pass that they are among
     for (size_t i = 0; i < code_.size(); ++i)
       if (const Node* node = node_at(code_[i]);
@@ -108,7 +108,7 @@ class Profiler {
       PassKey own = now;
       if (const Node* node = node_at(code_[i])) {
         const auto n = static_cast<size_t>(node - layout_.graph.nodes().data());
-        own = {micro_batch_of(code_[i]), pass_of(*node, eras[i]), profile_.map.of_node[n], layout_.once[n]};
+        own = {micro_batch_of(code_[i]), pass_of(*node, phases[i]), profile_.map.of_node[n], layout_.once[n]};
         if (own.pass == BlockPass::kUpdate && i < last_pass)
           own = {own.micro_batch, BlockPass::kBackward, now.block, false};
       }
@@ -122,9 +122,10 @@ class Profiler {
     for (size_t i = 0; i < begun && begun < code_.size(); ++i) runs_in_[i] = runs_in_[begun];
   }
 
-  BlockPass pass_of(const Node& node, InstructionEra era) const {
+  BlockPass pass_of(const Node& node, StepPhase phase) const {
     if (node.phase == Phase::kUpdate) return BlockPass::kUpdate;
-    if (node.phase == Phase::kForward) return era == InstructionEra::kRecompute ? BlockPass::kBackward : BlockPass::kForward;
+    if (node.phase == Phase::kForward)
+      return phase == StepPhase::kRecompute ? BlockPass::kBackward : BlockPass::kForward;
     return splits_ && node.phase == Phase::kBackwardWeight ? BlockPass::kWeight : BlockPass::kBackward;
   }
 

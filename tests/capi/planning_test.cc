@@ -584,6 +584,19 @@ TEST_CASE("an estimated plan is lowered block by block, and a searched one fits"
   CHECK(searched.find("\"fits\":true") != std::string::npos);
   CHECK(searched.find("lowered block by block it needs") != std::string::npos);
   CHECK(searched.find("\"verified\":{\"devices\":[{\"device\":0,") != std::string::npos);
+  // Its certificate is of what plans were taken to hold, and checks.
+  const std::string certified = estimate({cluster, batch, limit, pinned, {"certificate", int64_t{1}}});
+  const size_t begin = certified.find("{\"format\":\"tessera-certificate\"");
+  REQUIRE(begin != std::string::npos);
+  size_t end = begin;
+  for (int depth = 0;; ++end) {
+    if (certified[end] == '{') ++depth;
+    if (certified[end] == '}' && --depth == 0) break;
+  }
+  const std::string certificate = certified.substr(begin, end - begin + 1);
+  CHECK(text([&](auto... out) {
+          return tsr_plan_check(certificate.c_str(), out...);
+        }).find("\"valid\":true") != std::string::npos);
   const std::string composed = estimate({cluster, batch, limit, pinned, {"verify", std::string("off")}});
   CHECK(composed.find("\"verified\"") == std::string::npos);
   const std::string foreign = estimate({cluster, batch, {"features", std::string("attention=unfused")}});

@@ -95,7 +95,7 @@ void check_form(const ComposedSteps& steps, const std::string& words, Slack slac
   const StrategySpec spec = ok(parse_parallel(words)).spec;
   Plan plan = ok(apply_strategy(ok(steps.whole.bind_partly(kComposedSymbols)), spec, kComposedBatch));
   plan.symbols = kComposedSymbols;
-  const Program program = ok(lower_alike({"step", &steps.whole, &plan}, FakeCatalog()));
+  const Program program = ok(lower_representatives({"step", &steps.whole, &plan}, FakeCatalog()));
   const Cluster cluster = devices_of(program.ranks.size());
   const StepProfile profile =
       ok(profile_strategy(steps.few, spec, kComposedBatch, kComposedSymbols, cluster, FakeCatalog()));

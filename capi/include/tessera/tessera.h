@@ -1143,8 +1143,8 @@ TSR_API void tsr_plan_free(tsr_plan* plan);
  * "fastest", "search", "candidates"}: no plan of its space is predicted faster than bound_seconds, from where gap
  * counts. "composed" is {"memory_bytes" (of the fullest device), "by_device" (of the pipeline), "fits"}, with what
  * the device reserves, or {"skipped": why}: traits of other software, parts of what waits on the host, single
- * operators that are sharded, devices of several kinds and batches that are searched have none. "verified", where it
- * was lowered whole, is {"devices": [{"device", "memory_bytes"}], "seconds" (of lowering)}. "explanation" is as
+ * operators that are sharded and devices of several kinds have none. "verified", where it
+ * was lowered whole, is {"devices": [{"device", "memory_bytes"}]}. "explanation" is as
  * tsr_plan_explain has it; a device there is a stage of the pipeline.
  * With mode=generate the best way to serve text is searched instead: objective (latency, the default, or
  * throughput), prompt and new (tokens, 512 and 128), batch (sequences in all; 0: one, or as many as pay),
