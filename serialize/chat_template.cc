@@ -51,6 +51,17 @@ Json normalized(const Json& message) {
   return kept;
 }
 
+// About as many bytes as the value's text has.
+size_t count_text_bytes(const Json& value) {
+  constexpr size_t kPunctuation = 4, kMostNumberBytes = 24;
+  if (value.is_string()) return value.get_ref<const std::string&>().size() + kPunctuation;
+  if (!value.is_structured()) return kMostNumberBytes;
+  size_t bytes = kPunctuation;
+  for (const auto& [key, item] : value.items())
+    bytes += count_text_bytes(item) + (value.is_object() ? key.size() : 0) + kPunctuation;
+  return bytes;
+}
+
 Status check_messages(const ChatRequest& request) {
   if (!request.messages.is_array() || request.messages.empty())
     return fail(
@@ -214,10 +225,10 @@ Result<Rendering> ChatTemplate::run(const ChatRequest& request, size_t count,
   size_t bytes = text_.size();
   for (size_t i = 0; i < count; ++i) {
     messages.push_back(normalized(request.messages[i]));
-    bytes += dump(messages.back()).size();
+    bytes += count_text_bytes(messages.back());
   }
   for (const Json* value : {&request.tools, &request.documents, &request.variables})
-    bytes += dump(*value).size();
+    bytes += count_text_bytes(*value);
   std::string continued;
   if (request.continue_final_message) {
     TSR_ASSIGN_OR_RETURN(continued, mark_end(messages.back()));
@@ -269,6 +280,15 @@ Result<RenderedChat> ChatTemplate::render_with_spans(const ChatRequest& request)
   TSR_RETURN_IF_ERROR(check_messages(request));
   if (request.continue_final_message)
     return fail("spans of the assistant and continue_final_message exclude each other");
+  RenderedChat chat;
+  TSR_RETURN_IF_ERROR(jinja::run_with_stack([&]() -> Status {  // one thread for all its renderings
+    TSR_ASSIGN_OR_RETURN(chat, find_spans(request));
+    return {};
+  }));
+  return chat;
+}
+
+Result<RenderedChat> ChatTemplate::find_spans(const ChatRequest& request) const {
   TSR_ASSIGN_OR_RETURN(const Rendering whole,
                        run(request, request.messages.size(), request.add_generation_prompt));
   RenderedChat chat{whole.text, ranges(whole.runs, is_data), {}, {}};

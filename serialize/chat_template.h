@@ -59,6 +59,7 @@ class ChatTemplate {
 
  private:
   ChatTemplate() = default;
+  Result<RenderedChat> find_spans(const ChatRequest& request) const;
   Result<jinja::Rendering> run(const ChatRequest& request, size_t count, bool add_generation_prompt) const;
   Result<TextRange> find_answer(const ChatRequest& request, const jinja::Rendering& whole,
                                 size_t message) const;

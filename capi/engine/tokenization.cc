@@ -96,7 +96,7 @@ Result<Json> key_of(const std::vector<std::string>& paths, const std::string* te
     files.push_back(fingerprint);
   }
   const ExampleOptions& examples = settings.examples;
-  return Json{{"version", 1},
+  return Json{{"version", 2},
               {"files", files},
               {"tokenizer", fingerprint_of(tokenizer.data())},
               {"template", fingerprint_of(settings.chat_template)},
@@ -170,11 +170,10 @@ std::vector<ReadRow> read_block(const std::vector<LineReader::Line>& lines, cons
     for (size_t i; (i = next++) < lines.size();)
       rows[i].status = catch_status([&] { return read_row(lines[i], settings, maker, rows[i]); });
   };
-  std::vector<Thread> others;
-  for (size_t i = 1; i < std::min(makers.size(), lines.size()); ++i)
-    others.emplace_back([&work, &maker = makers[i]] { work(maker); });
-  work(makers[0]);
-  others.clear();
+  std::vector<Thread> threads;  // not the caller's, whose stack may be too small for templates
+  for (size_t i = 0; i < std::min(makers.size(), lines.size()); ++i)
+    threads.emplace_back([&work, &maker = makers[i]] { work(maker); });
+  threads.clear();
   return rows;
 }
 

@@ -3,13 +3,21 @@
 #include <sys/mman.h>
 
 #include <cerrno>
+#include <cstdint>
 #include <memory>
 #include <new>
 #include <system_error>
 
+#include "graph/base/thread_stack.h"
+
 namespace tessera {
 
 namespace {
+
+// Where the stack of this thread begins; 0 on threads that are not this library's.
+thread_local uintptr_t stack_top = 0;
+
+uintptr_t frame_address() { return reinterpret_cast<uintptr_t>(__builtin_frame_address(0)); }
 
 void throw_unless_zero(int error, const char* what) {
   if (error != 0) throw std::system_error(error, std::generic_category(), what);
@@ -40,6 +48,7 @@ Thread::Thread(std::function<void()> body) {
                     "pthread_attr_setstacksize");
   auto given = std::make_unique<std::function<void()>>(std::move(body));
   const auto run = [](void* opaque) -> void* {
+    stack_top = frame_address();
     const std::unique_ptr<std::function<void()>> taken(static_cast<std::function<void()>*>(opaque));
     (*taken)();
     return nullptr;
@@ -50,6 +59,10 @@ Thread::Thread(std::function<void()> body) {
   throw_unless_zero(error, "pthread_create");
   (void)given.release();
   joinable_ = true;
+}
+
+std::optional<size_t> used_stack_bytes() {
+  return stack_top == 0 ? std::nullopt : std::optional<size_t>(stack_top - frame_address());
 }
 
 void Thread::join() noexcept {

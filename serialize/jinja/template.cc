@@ -1,26 +1,35 @@
 #include "serialize/jinja/template.h"
 
 #include <optional>
+#include <utility>
 
 #include "graph/base/quote.h"
 #include "graph/base/thread.h"
+#include "graph/base/thread_stack.h"
 #include "serialize/jinja/evaluator.h"
 #include "serialize/jinja/syntax_tree.h"
 
 namespace tessera::jinja {
 namespace {
 
-// Templates recurse: on a thread whose stack has a known size, whatever the caller's is.
-Status run_with_stack(const std::function<Status()>& body) {
-  Status status;
-  Thread([&] { status = catch_status(body); }).join();
-  // Templates choose the words of their errors.
+// The part of a Thread's stack that StackGuard's margin covers and a template's caller may have used.
+constexpr size_t kMostUsedStackBytes = size_t{64} << 10;
+
+Status with_short_message(Status status) {
   constexpr size_t kMostMessageBytes = 1000;
   if (status.message().size() <= kMostMessageBytes) return status;
   return Status(status.code(), quote(status.message(), kMostMessageBytes));
 }
 
 }  // namespace
+
+Status run_with_stack(const std::function<Status()>& body) {
+  if (const auto used = used_stack_bytes(); used && *used <= kMostUsedStackBytes)
+    return with_short_message(catch_status(body));
+  Status status;
+  Thread([&] { status = catch_status(body); }).join();
+  return with_short_message(std::move(status));
+}
 
 Result<std::shared_ptr<const Template>> Template::parse(std::string_view source) {
   auto tree = std::make_shared<SyntaxTree>();

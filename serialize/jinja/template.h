@@ -21,6 +21,10 @@ namespace tessera::jinja {
 
 struct SyntaxTree;
 
+// Runs `body` on a thread whose stack has a known size, since templates recurse: the caller's where that is a Thread of
+// this library with most of its stack free, else another one. Errors have short messages: templates choose their words.
+Status run_with_stack(const std::function<Status()>& body);
+
 struct Rendering {
   std::string text;       // UTF-8
   std::vector<Run> runs;  // origins of its bytes, without gaps
