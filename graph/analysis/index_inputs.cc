@@ -23,6 +23,7 @@ constexpr IndexOperand kIndexOperands[] = {
     {"cross_entropy", 1, 0, true, true},
     {"linear_cross_entropy", 2, 1, false, true},
     {"linear_cross_entropy_grad", 2, 1, false, true},
+    {"linear_token_losses", 2, 1, false, true},
 };
 
 // The input that `tensor` is, under another shape or as it is; kNoTensor when it is made of values.

@@ -61,6 +61,9 @@ extern const OpDef kLinearCrossEntropyGrad;
 extern const OpDef kLinearCrossEntropyGradFinish;
 extern const OpDef kLinearRowMax;
 extern const OpDef kLinearRowSums;
+extern const OpDef kLinearTokenLosses;
+extern const OpDef kLinearTokenLossesFinish;
+extern const OpDef kLinearTokenLossesGrad;
 extern const OpDef kLionUpdate;
 extern const OpDef kLionUpdateStochastic;
 extern const OpDef kLog;
@@ -205,6 +208,9 @@ std::span<const OpDef* const> table() {
       &kLinearCrossEntropyGradFinish,
       &kLinearRowMax,
       &kLinearRowSums,
+      &kLinearTokenLosses,
+      &kLinearTokenLossesFinish,
+      &kLinearTokenLossesGrad,
       &kLionUpdate,
       &kLionUpdateStochastic,
       &kLog,

@@ -12,16 +12,13 @@ namespace tessera {
 
 namespace {
 
-// Copies a tensor that no node makes; one that is mapped already stays.
-Status copy_source(GraphCopy& copy, TensorId id) {
-  return copy.mapped(id) == kNoTensor ? copy.copy_tensor(id) : Status();
-}
-
-// --- a head and its loss, as add_token_loss writes them ---
+// --- a head and the losses of its labels, as add_cross_entropy writes them ---
 
 struct FusedHead {
-  TensorId x, w, labels, scale;
-  TensorId loss;  // the scaled sum, which the fused op makes
+  TensorId x, w, labels;
+  TensorId losses;             // of tokens
+  TensorId scale = kNoTensor;  // of their sum, where nothing else reads the losses; else kNoTensor
+  TensorId loss = kNoTensor;   // that scaled sum
   int64_t allow_tf32;
 };
 
@@ -37,12 +34,9 @@ class HeadFinder {
     Status refused(StatusCode::kUnsupported,
                    "fused loss: the graph has no token loss; add_token_loss makes one");
     for (const Node& node : graph_.nodes()) {
-      if (node.op->name != "scale_by") continue;
-      const Node* sum = made_by(node.inputs[0], "reduce_sum");
-      const Node* loss = sum == nullptr ? nullptr : made_by(sum->inputs[0], "cross_entropy");
-      if (loss == nullptr) continue;
-      auto head = head_of(node, *sum, *loss);
-      if (head.ok()) return head;
+      if (node.op->name != "cross_entropy") continue;
+      auto head = head_of(node);
+      if (head.ok()) return with_sum(*head);
       refused = head.status();
     }
     return refused;
@@ -57,7 +51,7 @@ class HeadFinder {
     return Status(StatusCode::kUnsupported, format("fused loss: {}", why));
   }
 
-  Result<FusedHead> head_of(const Node& scaled, const Node& sum, const Node& loss) const {
+  Result<FusedHead> head_of(const Node& loss) const {
     const TensorId logits = loss.inputs[0], labels = loss.inputs[1], max = loss.inputs[2];
     const Node *row_max = made_by(max, "row_max"), *row_sum = made_by(loss.inputs[3], "row_sum_exp"),
                *pick = made_by(loss.inputs[4], "pick");
@@ -66,47 +60,61 @@ class HeadFinder {
                            row_sum->inputs[1] == max && pick->inputs[0] == logits &&
                            pick->inputs[1] == labels;
     if (!of_logits) return refuse("the statistics of the loss are not those of its logits");
-    if (graph_.type(sum.outputs[0]).shape.rank() != 0 || readers_[index(sum.outputs[0])] != 1 ||
-        readers_[index(loss.outputs[0])] != 1)
-      return refuse("the losses of tokens are read besides by their sum");
     const Node* product = made_by(logits, "matmul");
     if (product == nullptr) return refuse("the logits are not made by a matmul");
     if (product->inputs.size() != 2) return refuse("the output head has a bias; wanted a head without one");
     if (attr_i64(product->attrs, "trans_w") != 1 || attr_string(product->attrs, "activation") != "none")
       return refuse("the output head is not x w^T with w stored [V, C]");
-    return FusedHead{product->inputs[0], product->inputs[1], labels,
-                     scaled.inputs[1],   scaled.outputs[0],  attr_i64(product->attrs, "allow_tf32")};
+    return FusedHead{.x = product->inputs[0],
+                     .w = product->inputs[1],
+                     .labels = labels,
+                     .losses = loss.outputs[0],
+                     .scale = kNoTensor,
+                     .loss = kNoTensor,
+                     .allow_tf32 = attr_i64(product->attrs, "allow_tf32")};
+  }
+
+  // The head with the scaled sum of its losses, where that is all that reads them.
+  FusedHead with_sum(FusedHead head) const {
+    for (const Node& scaled : graph_.nodes()) {
+      if (scaled.op->name != "scale_by") continue;
+      const Node* sum = made_by(scaled.inputs[0], "reduce_sum");
+      if (sum == nullptr || sum->inputs[0] != head.losses || readers_[index(head.losses)] != 1 ||
+          readers_[index(sum->outputs[0])] != 1 || graph_.type(sum->outputs[0]).shape.rank() != 0)
+        continue;
+      head.scale = scaled.inputs[1];
+      head.loss = scaled.outputs[0];
+    }
+    return head;
   }
 
   const Graph& graph_;
   std::vector<int> readers_;
 };
 
+// Adds the fused op in place of the head's results.
+Status add_fused(GraphCopy& copy, const FusedHead& head) {
+  const bool is_sum = head.loss != kNoTensor;
+  std::vector<TensorId> operands = {copy.mapped(head.x), copy.mapped(head.w), copy.mapped(head.labels)};
+  if (is_sum) operands.push_back(copy.mapped(head.scale));
+  TSR_ASSIGN_OR_RETURN(const std::vector<TensorId> results,
+                       copy.graph().add_node(is_sum ? "linear_cross_entropy" : "linear_token_losses",
+                                             operands, {{"allow_tf32", head.allow_tf32}}));
+  return copy.substitute(is_sum ? head.loss : head.losses, results[0]);
+}
+
 }  // namespace
 
 Result<Graph> with_fused_loss(const Graph& forward_with_loss) {
   TSR_ASSIGN_OR_RETURN(const FusedHead head, HeadFinder(forward_with_loss).find());
   GraphCopy copy(forward_with_loss);
-  Graph& graph = copy.graph();
-  for (size_t t = 0; t < forward_with_loss.tensors().size(); ++t) {
-    const TensorId id{static_cast<uint32_t>(t)};
-    const Tensor& tensor = forward_with_loss.tensor(id);
-    if (tensor.producer == kNoNode) {
-      TSR_RETURN_IF_ERROR(copy_source(copy, id));
-    } else if (id == head.loss) {
-      graph.set_scope(forward_with_loss.node(tensor.producer).scope);
-      TSR_ASSIGN_OR_RETURN(const TensorId loss, graph.add("linear_cross_entropy",
-                                                          {copy.mapped(head.x), copy.mapped(head.w),
-                                                           copy.mapped(head.labels), copy.mapped(head.scale)},
-                                                          {{"allow_tf32", head.allow_tf32}}));
-      graph.set_scope("");
-      TSR_RETURN_IF_ERROR(copy.substitute(id, loss));
-    } else if (tensor.output_index == 0) {
-      TSR_RETURN_IF_ERROR(copy.copy_node(tensor.producer));
-    }
-  }
-  TSR_RETURN_IF_ERROR(copy.copy_results());
-  return std::move(graph);
+  const TensorId replaced = head.loss != kNoTensor ? head.loss : head.losses;
+  TSR_RETURN_IF_ERROR(copy.copy_range(TensorId{0}, replaced));
+  copy.graph().set_scope(forward_with_loss.node(forward_with_loss.tensor(replaced).producer).scope);
+  TSR_RETURN_IF_ERROR(add_fused(copy, head));
+  copy.graph().set_scope("");
+  TSR_RETURN_IF_ERROR(copy.copy_after(replaced));
+  return std::move(copy.graph());
 }
 
 namespace {
@@ -119,6 +127,11 @@ struct LossPair {
   NodeId loss, gradient;
   std::vector<NodeId> arriving;
 };
+
+// Copies a tensor that no node makes; one that is mapped already stays.
+Status copy_source(GraphCopy& copy, TensorId id) {
+  return copy.mapped(id) == kNoTensor ? copy.copy_tensor(id) : Status();
+}
 
 class PairCopy {
  public:

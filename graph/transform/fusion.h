@@ -1,5 +1,5 @@
-// Graph -> graph: fusion: the output head and the token loss as one op that never holds the logits
-// (linear_cross_entropy), and gelu's gradient in the matmul before it.
+// Graph -> graph: fusion: the output head and the losses of tokens as one op that never holds the logits
+// (linear_cross_entropy, linear_token_losses), and gelu's gradient in the matmul before it.
 #pragma once
 
 #include "graph/base/result.h"
@@ -7,10 +7,11 @@
 
 namespace tessera {
 
-// A forward graph whose loss is that of `add_token_loss` on logits = matmul(x, w), w stored [V, C], without
-// bias. The nodes from the logits to their scaled sum are replaced. An evaluation then computes only the
-// loss, a training step (make_training_step) loss and gradient together. kUnsupported, with the reason, where
-// the head is another one.
+// A forward graph whose losses of tokens are those of `add_cross_entropy` on logits = matmul(x, w), w stored [V, C],
+// without bias. Where a scaled sum is all that reads them (add_token_loss), linear_cross_entropy makes that: an
+// evaluation computes only the loss, a training step (make_training_step) loss and gradient together. Other losses
+// (preference_loss.h, token_loss.h) read those of linear_token_losses, whose gradient makes the logits again.
+// kUnsupported, with the reason, where the head is another one.
 Result<Graph> with_fused_loss(const Graph& forward_with_loss);
 
 // A differentiated graph in which linear_cross_entropy and its gradient are one node, of the forward phase:

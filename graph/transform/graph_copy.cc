@@ -44,6 +44,25 @@ Status GraphCopy::substitute(TensorId old, TensorId now) {
   return name.starts_with('%') ? Status() : graph_.rename(now, name);
 }
 
+Status GraphCopy::copy_range(TensorId begin, TensorId end) {
+  for (size_t t = index(begin); t < index(end); ++t) {
+    const TensorId id{static_cast<uint32_t>(t)};
+    const Tensor& tensor = source_.tensor(id);
+    if (tensor.producer == kNoNode) {
+      if (mapped(id) == kNoTensor) TSR_RETURN_IF_ERROR(copy_tensor(id));
+    } else if (tensor.output_index == 0) {
+      TSR_RETURN_IF_ERROR(copy_node(tensor.producer));
+    }
+  }
+  return {};
+}
+
+Status GraphCopy::copy_after(TensorId last) {
+  TSR_RETURN_IF_ERROR(copy_range(TensorId{static_cast<uint32_t>(index(last) + 1)},
+                                 TensorId{static_cast<uint32_t>(source_.tensors().size())}));
+  return copy_results();
+}
+
 Status GraphCopy::copy_results() {
   for (const NamedTensor& output : source_.outputs())
     if (mapped(output.tensor) != kNoTensor)

@@ -33,6 +33,10 @@ class GraphCopy {
   // The new id of a tensor; kNoTensor when it was not copied.
   TensorId mapped(TensorId old) const { return tensors_[index(old)]; }
 
+  // Copies the tensors [begin, end), and the nodes that make them, in their order. Sources that are mapped already stay.
+  Status copy_range(TensorId begin, TensorId end);
+  // The same of all tensors behind `last`, and the results.
+  Status copy_after(TensorId last);
   // Copies outputs, updates and gradients whose tensors are all mapped.
   Status copy_results();
 

@@ -5,7 +5,6 @@
 #include <utility>
 #include <vector>
 
-#include "graph/base/text.h"
 #include "graph/transform/token_loss.h"
 
 namespace tessera {
@@ -167,17 +166,8 @@ double offset_of(const PreferenceOptions& options, double reference) {
 }
 
 Status add_preference_loss(Graph& graph, const PreferenceOptions& options) {
-  const auto logits = graph.find_output("logits");
-  if (!logits || graph.type(*logits).shape.rank() != 3)
-    return Status(StatusCode::kFailedPrecondition,
-                  format("the graph has no output \"logits\" [B, T, V] to make the loss '{}' from",
-                         name_of(options.loss)));
-  const Shape tokens(graph.type(*logits).shape.dims().first(2));
-  TSR_ASSIGN_OR_RETURN(const TensorId labels,
-                       graph.add_tensor("labels", {DType::kI32, tokens}, TensorKind::kInput));
   graph.set_scope("loss");
-  TSR_ASSIGN_OR_RETURN(const TensorId nll, add_cross_entropy(graph, *logits, labels));
-  TSR_ASSIGN_OR_RETURN(const TensorId logprobs, graph.add("neg", {nll}));
+  TSR_ASSIGN_OR_RETURN(const TensorId logprobs, add_label_logprobs(graph, name_of(options.loss)));
   TSR_ASSIGN_OR_RETURN(const TensorId loss, PreferenceBuilder(graph, logprobs, options).add());
   const auto auxiliary = graph.find_output("aux_loss");
   TensorId whole = loss;

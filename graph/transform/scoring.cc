@@ -8,6 +8,7 @@
 #include "graph/transform/canonical_order.h"
 #include "graph/transform/graph_copy.h"
 #include "graph/transform/prune.h"
+#include "graph/transform/token_loss.h"
 
 namespace tessera {
 namespace {
@@ -61,11 +62,9 @@ Result<Graph> make_scoring(const Graph& forward) {
   TSR_ASSIGN_OR_RETURN(const TensorId labels,
                        graph.add_tensor("labels", {DType::kI32, {shape[0], shape[1]}}, TensorKind::kInput));
   graph.set_scope("score");
-  TSR_ASSIGN_OR_RETURN(const TensorId max, graph.add("row_max", {logits}));
-  TSR_ASSIGN_OR_RETURN(const TensorId sum, graph.add("row_sum_exp", {logits, max}));
-  TSR_ASSIGN_OR_RETURN(const TensorId picked, graph.add("pick", {logits, labels}));
-  TSR_ASSIGN_OR_RETURN(TensorId nll, graph.add("cross_entropy", {logits, labels, max, sum, picked}));
-  TSR_ASSIGN_OR_RETURN(TensorId margin, graph.add("sub", {picked, max}));
+  TSR_ASSIGN_OR_RETURN(const CrossEntropy entropy, add_cross_entropy(graph, logits, labels));
+  TensorId nll = entropy.losses;
+  TSR_ASSIGN_OR_RETURN(TensorId margin, graph.add("sub", {entropy.picked, entropy.max}));
   graph.clear_outputs();
   for (const auto& [name, result] : {std::pair{"nll", &nll}, std::pair{"margin", &margin}}) {
     if (graph.type(*result).dtype != DType::kF32) {  // of an f64 graph

@@ -108,35 +108,6 @@ class LossBuilder {
   TensorId ratio_ = kNoTensor, advantages_ = kNoTensor;
 };
 
-// The rest of the graph, once `copy` reads something else in place of a tensor.
-Status copy_others(GraphCopy& copy, TensorId from) {
-  const Graph& graph = copy.source();
-  for (size_t t = index(from); t < graph.tensors().size(); ++t) {
-    const TensorId id{static_cast<uint32_t>(t)};
-    const Tensor& tensor = graph.tensor(id);
-    if (tensor.producer == kNoNode) {
-      if (copy.mapped(id) == kNoTensor) TSR_RETURN_IF_ERROR(copy.copy_tensor(id));
-    } else if (tensor.output_index == 0) {
-      TSR_RETURN_IF_ERROR(copy.copy_node(tensor.producer));
-    }
-  }
-  return copy.copy_results();
-}
-
-Status copy_until(GraphCopy& copy, TensorId end) {
-  const Graph& graph = copy.source();
-  for (size_t t = 0; t < index(end); ++t) {
-    const TensorId id{static_cast<uint32_t>(t)};
-    const Tensor& tensor = graph.tensor(id);
-    if (tensor.producer == kNoNode) {
-      TSR_RETURN_IF_ERROR(copy.copy_tensor(id));
-    } else if (tensor.output_index == 0) {
-      TSR_RETURN_IF_ERROR(copy.copy_node(tensor.producer));
-    }
-  }
-  return {};
-}
-
 }  // namespace
 
 std::string_view name_of(TokenLoss loss) {
@@ -150,25 +121,30 @@ std::optional<TokenLoss> token_loss_from_name(std::string_view name) {
 
 std::span<const TokenLoss> all_token_losses() { return kAll; }
 
-Result<TensorId> add_cross_entropy(Graph& graph, TensorId logits, TensorId labels) {
-  TSR_ASSIGN_OR_RETURN(const TensorId max, graph.add("row_max", {logits}));
-  TSR_ASSIGN_OR_RETURN(const TensorId sum, graph.add("row_sum_exp", {logits, max}));
-  TSR_ASSIGN_OR_RETURN(const TensorId picked, graph.add("pick", {logits, labels}));
-  return graph.add("cross_entropy", {logits, labels, max, sum, picked});
+Result<CrossEntropy> add_cross_entropy(Graph& graph, TensorId logits, TensorId labels) {
+  CrossEntropy made;
+  TSR_ASSIGN_OR_RETURN(made.max, graph.add("row_max", {logits}));
+  TSR_ASSIGN_OR_RETURN(const TensorId sum, graph.add("row_sum_exp", {logits, made.max}));
+  TSR_ASSIGN_OR_RETURN(made.picked, graph.add("pick", {logits, labels}));
+  TSR_ASSIGN_OR_RETURN(made.losses, graph.add("cross_entropy", {logits, labels, made.max, sum, made.picked}));
+  return made;
 }
 
-Status add_accumulated_loss(Graph& graph, TokenLoss loss) {
+Result<TensorId> add_label_logprobs(Graph& graph, std::string_view loss) {
   const auto logits = graph.find_output("logits");
   if (!logits || graph.type(*logits).shape.rank() != 3)
-    return Status(
-        StatusCode::kFailedPrecondition,
-        format("the graph has no output \"logits\" [B, T, V] to make the loss '{}' from", name_of(loss)));
+    return Status(StatusCode::kFailedPrecondition,
+                  format("the graph has no output \"logits\" [B, T, V] to make the loss '{}' from", loss));
   const Shape tokens(graph.type(*logits).shape.dims().first(2));
   TSR_ASSIGN_OR_RETURN(const TensorId labels,
                        graph.add_tensor("labels", {DType::kI32, tokens}, TensorKind::kInput));
+  TSR_ASSIGN_OR_RETURN(const CrossEntropy entropy, add_cross_entropy(graph, *logits, labels));
+  return graph.add("neg", {entropy.losses});
+}
+
+Status add_accumulated_loss(Graph& graph, TokenLoss loss) {
   graph.set_scope("loss");
-  TSR_ASSIGN_OR_RETURN(const TensorId nll, add_cross_entropy(graph, *logits, labels));
-  TSR_ASSIGN_OR_RETURN(const TensorId logprobs, graph.add("neg", {nll}));
+  TSR_ASSIGN_OR_RETURN(const TensorId logprobs, add_label_logprobs(graph, name_of(loss)));
   LossBuilder builder(graph, logprobs);
   TSR_ASSIGN_OR_RETURN(const TensorId losses, builder.add(loss));
   TSR_ASSIGN_OR_RETURN(const TensorId total,
@@ -189,13 +165,12 @@ Result<Graph> with_constant_as_input(const Graph& graph) {
   const auto constant = graph.find_tensor(kConstantOfLoss);
   if (!constant) return graph;
   GraphCopy copy(graph);
-  const TensorId next{static_cast<uint32_t>(index(*constant) + 1)};
-  TSR_RETURN_IF_ERROR(copy_until(copy, next));
+  TSR_RETURN_IF_ERROR(copy.copy_range(TensorId{0}, TensorId{static_cast<uint32_t>(index(*constant) + 1)}));
   TSR_ASSIGN_OR_RETURN(
       const TensorId input,
       copy.graph().add_tensor(std::string(kConstantInput), graph.type(*constant), TensorKind::kInput));
   copy.replace(*constant, input);
-  TSR_RETURN_IF_ERROR(copy_others(copy, next));
+  TSR_RETURN_IF_ERROR(copy.copy_after(*constant));
   return std::move(copy.graph());
 }
 
@@ -203,9 +178,9 @@ Result<Graph> with_constant_computed(const Graph& graph) {
   const auto input = graph.find_tensor(kConstantInput), constant = graph.find_tensor(kConstantOfLoss);
   if (!input || !constant) return graph;
   GraphCopy copy(graph);
-  TSR_RETURN_IF_ERROR(copy_until(copy, *input));
+  TSR_RETURN_IF_ERROR(copy.copy_range(TensorId{0}, *input));
   copy.replace(*input, copy.mapped(*constant));
-  TSR_RETURN_IF_ERROR(copy_others(copy, *input));
+  TSR_RETURN_IF_ERROR(copy.copy_after(*input));
   return std::move(copy.graph());
 }
 

@@ -35,8 +35,16 @@ std::span<const TokenLoss> all_token_losses();
 // added, times input "aux_scale" [].
 Status add_accumulated_loss(Graph& graph, TokenLoss loss);
 
-// Minus the log probability of each label, in phases that a split vocabulary admits.
-Result<TensorId> add_cross_entropy(Graph& graph, TensorId logits, TensorId labels);
+// Minus the log probability of each label, in phases that a split vocabulary admits. Of its logits the largest and that of
+// the label, as cross_entropy reads them (graph/ops/cross_entropy.cc).
+struct CrossEntropy {
+  TensorId losses = kNoTensor, max = kNoTensor, picked = kNoTensor;
+};
+Result<CrossEntropy> add_cross_entropy(Graph& graph, TensorId logits, TensorId labels);
+
+// The log probability of each label of a language model, 0 where the label is ignored, [B, T], with input "labels"
+// i32[B, T]. `loss`: for which they are, in errors.
+Result<TensorId> add_label_logprobs(Graph& graph, std::string_view loss);
 
 // The graph in which kConstantOfLoss is read as an input, and one of those, differentiated, in which it is read as
 // itself again. Graphs without that tensor stay as they are.

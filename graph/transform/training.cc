@@ -38,7 +38,7 @@ Result<TensorId> find_loss(const Graph& graph) {
 
 // Outputs of log probabilities: of whole steps and evaluations, and of accumulations.
 constexpr std::string_view kOfSteps[] = {kChosenLogprobs, kRejectedLogprobs};
-constexpr std::string_view kOfAccumulations[] = {kLogprobs};
+constexpr std::string_view kOfAccumulations[] = {kLogprobs, kChosenLogprobs, kRejectedLogprobs};
 
 // The graph with `loss` and those of `logprobs` that it has as its only outputs, in canonical order.
 Result<Graph> only_loss(const Graph& forward_with_loss, TensorId loss,
@@ -54,7 +54,7 @@ Result<Graph> only_loss(const Graph& forward_with_loss, TensorId loss,
 
 }  // namespace
 
-Status add_token_loss(Graph& graph) {
+Status add_token_loss(Graph& graph, bool weighted) {
   const auto logits = graph.find_output("logits");
   if (!logits || graph.type(*logits).shape.rank() < 1)
     return Status(StatusCode::kFailedPrecondition,
@@ -66,7 +66,13 @@ Status add_token_loss(Graph& graph) {
   TSR_ASSIGN_OR_RETURN(const TensorId loss_scale,
                        graph.add_tensor("loss_scale", {scalar_dtype(type.dtype), {}}, TensorKind::kInput));
   graph.set_scope("loss");
-  TSR_ASSIGN_OR_RETURN(const TensorId losses, add_cross_entropy(graph, *logits, labels));
+  TSR_ASSIGN_OR_RETURN(const CrossEntropy entropy, add_cross_entropy(graph, *logits, labels));
+  TensorId losses = entropy.losses;
+  if (weighted) {
+    TSR_ASSIGN_OR_RETURN(const TensorId weights,
+                         graph.add_tensor("weights", graph.type(losses), TensorKind::kInput));
+    TSR_ASSIGN_OR_RETURN(losses, graph.add("mul", {losses, weights}));
+  }
   std::vector<int64_t> every_dim;
   for (int dim = 0; dim < tokens.rank(); ++dim) every_dim.push_back(dim);
   TSR_ASSIGN_OR_RETURN(const TensorId total, graph.add("reduce_sum", {losses}, {{"axes", every_dim}}));

@@ -15,7 +15,8 @@ namespace tessera {
 // A model's own "aux_loss" f32[] (the mean over sequences, so that it is exact under micro-batches) is added to it;
 // the loss without it then is output "token_loss".
 // Vocabulary-parallel by construction: its phases (max, sum of exponentials, picked logit) are separate nodes.
-Status add_token_loss(Graph& graph);
+// `weighted`: each loss is multiplied by input "weights" [B, T], whose sum over labels the feeder takes for their number.
+Status add_token_loss(Graph& graph, bool weighted = false);
 
 // LossScaling: the loss is multiplied by a power of two before it is differentiated, so that small gradients
 // of f16 do not underflow, and gradients are divided by it where they are used: without overflow it changes
@@ -50,8 +51,8 @@ Result<Graph> make_evaluation(const Graph& forward_with_loss, bool fp8_matmuls =
 // "<parameter>.grad", of the parameter's type before it is stored in bf16, summed over the batch and placed as
 // optimizer state is.
 
-// forward (+ loss) -> forward, backward: adds the gradients to that state. Outputs "loss", and "logprobs" where the
-// forward graph has it (graph/transform/token_loss.h). A tensor named kConstantOfLoss there is a constant to
+// forward (+ loss) -> forward, backward: adds the gradients to that state. Outputs "loss", and log probabilities where the
+// forward graph has them (token_loss.h, preference_loss.h). A tensor named kConstantOfLoss there is a constant to
 // differentiation.
 Result<Graph> make_accumulation(const Graph& forward_with_loss, const TrainingOptions& options);
 

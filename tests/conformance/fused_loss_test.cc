@@ -75,6 +75,19 @@ TEST_CASE("a fused loss of a frozen head, whose gradient is left out") {
     check(measure(job, words, {}, format("frozen: {}", words)));
 }
 
+TEST_CASE("losses of tokens apart train as logits do, however tokens, vocabulary and features are split") {
+  Job job = job_of("gpt2:L=2,C=32,H=8,V=61,T=16");
+  job.squares_losses = true;
+  for (const std::string_view words :
+       {"single", "dp=3", "mb=4", "tp=2", "tp=3,sp", "cp=ring:3", "dp=2,zero=3,mb=3",
+        "dp=2,tp=2,sp,zero=3,mb=3", "tp=2d:2x2", "tp=3d:2x2x2", "dp=2,recompute=full",
+        "dp=2,offload=activations", "pp=2:1f1b,mb=3", "tp=2,pp=2:zb-h1,mb=6"})
+    check(measure(job, words, {}, format("losses apart: {}", words)));
+  job.trainable = {"block.1"};  // a head without a gradient
+  for (const std::string_view words : {"mb=4", "tp=2"})
+    check(measure(job, words, {}, format("losses apart, frozen: {}", words)));
+}
+
 TEST_CASE("a fused loss leaves out the logits and their gradient, and the arena is what was predicted") {
   Job job = job_of("gpt2:L=1,C=16,H=2,V=4001,T=64");
   job.dtype = DType::kF32;
@@ -86,6 +99,9 @@ TEST_CASE("a fused loss leaves out the logits and their gradient, and the arena 
   with_logits.fused_loss = false;
   const int64_t logits = job.batch * job.tokens * 4001 * 4;
   // 512 rows at a time are a sixth of them; what else the step holds is far less.
-  CHECK(arena_of(with_logits, "single") - arena_of(job, "single") > logits / 2);
-  CHECK(arena_of(with_logits, "tp=2") - arena_of(job, "tp=2") > logits / 4);
+  for (const bool squares_losses : {false, true}) {
+    job.squares_losses = with_logits.squares_losses = squares_losses;
+    CHECK(arena_of(with_logits, "single") - arena_of(job, "single") > logits / 2);
+    CHECK(arena_of(with_logits, "tp=2") - arena_of(job, "tp=2") > logits / 4);
+  }
 }

@@ -15,6 +15,7 @@
 #include "graph/transform/fusion.h"
 #include "graph/transform/graph_copy.h"
 #include "graph/transform/precision.h"
+#include "graph/transform/token_loss.h"
 #include "graph/transform/training.h"
 #include "graph/transform/weight_storage.h"
 #include "parallel/lowering/lower.h"
@@ -109,6 +110,22 @@ Result<Graph> with_rounded_weights(const Graph& forward, DType narrow) {
   return std::move(copy.graph());
 }
 
+Status add_squared_losses(Graph& graph) {
+  const TensorId logits = *graph.find_output("logits");
+  const TensorType type = graph.type(logits);
+  const Shape tokens(type.shape.dims().first(2));
+  TSR_ASSIGN_OR_RETURN(const TensorId labels,
+                       graph.add_tensor("labels", {DType::kI32, tokens}, TensorKind::kInput));
+  TSR_ASSIGN_OR_RETURN(const TensorId scale,
+                       graph.add_tensor("loss_scale", {type.dtype, {}}, TensorKind::kInput));
+  TSR_ASSIGN_OR_RETURN(const CrossEntropy entropy, add_cross_entropy(graph, logits, labels));
+  TSR_ASSIGN_OR_RETURN(const TensorId squares, graph.add("square", {entropy.losses}));
+  TSR_ASSIGN_OR_RETURN(const TensorId sum,
+                       graph.add("reduce_sum", {squares}, {{"axes", std::vector<int64_t>{0, 1}}}));
+  TSR_ASSIGN_OR_RETURN(const TensorId loss, graph.add("scale_by", {sum, scale}));
+  return graph.add_output("loss", loss);
+}
+
 Result<Graph> forward_graph(const Job& job) {
   TSR_ASSIGN_OR_RETURN(Graph model, model_graph(job));
   std::mt19937 random(job.reordered);
@@ -116,7 +133,8 @@ Result<Graph> forward_graph(const Job& job) {
     TSR_ASSIGN_OR_RETURN(model, test::reordered(model, random, false));
   }
   TSR_ASSIGN_OR_RETURN(Graph forward, with_float_type(model, job.dtype));
-  if (!forward.find_output("loss")) TSR_RETURN_IF_ERROR(add_token_loss(forward));
+  if (!forward.find_output("loss"))
+    TSR_RETURN_IF_ERROR(job.squares_losses ? add_squared_losses(forward) : add_token_loss(forward));
   if (job.fused_loss) {
     TSR_ASSIGN_OR_RETURN(forward, with_fused_loss(forward));
   }

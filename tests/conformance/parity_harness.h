@@ -47,6 +47,7 @@ struct Job {
   bool fused_gelu_gradients = false;  // gradients through gelu in their products; one device has them apart
   bool fuses_kernels = false;         // joins what it can when lowering; one device has it apart
   bool fused_loss = false;  // head and loss as one op; one device, against which it is held, keeps the logits
+  bool squares_losses = false;  // the sum of squares of tokens' losses, which reads each of them
 };
 
 struct Outcome {

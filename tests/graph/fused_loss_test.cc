@@ -7,7 +7,10 @@
 #include "graph/analysis/graph_profile.h"
 #include "graph/models/model_family.h"
 #include "graph/transform/fusion.h"
+#include "graph/transform/label_margins.h"
 #include "graph/transform/precision.h"
+#include "graph/transform/preference_loss.h"
+#include "graph/transform/token_loss.h"
 #include "graph/transform/training.h"
 #include "tests/ok.h"
 
@@ -122,6 +125,37 @@ TEST_CASE("a loss whose gradient is made from the loss itself is computed before
   const Graph step = ok(make_training_step(graph, {}));
   CHECK(count(step, "linear_cross_entropy") == 1);
   CHECK(count(step, "linear_cross_entropy_grad") == 1);
+}
+
+TEST_CASE(
+    "losses that read each token hold no logits where they are fused, in forward, step and accumulation") {
+  const auto fused_of = [](const auto& add) {
+    Graph graph = ok(build_model(ok(parse_shorthand(kGpt2))));
+    REQUIRE(add(graph).ok());
+    return ok(with_fused_loss(graph));
+  };
+  const auto check = [](const Graph& graph, int gradients) {
+    CHECK(count(graph, "linear_token_losses") == 1);
+    CHECK(count(graph, "linear_token_losses_grad") == gradients);
+    CHECK(count(graph, "row_max") == 0);
+    CHECK(widest(graph) < 97);
+  };
+  for (const PreferenceLoss loss : {PreferenceLoss::kDpo, PreferenceLoss::kOrpo, PreferenceLoss::kKto}) {
+    const Graph fused = fused_of([&](Graph& graph) { return add_preference_loss(graph, {.loss = loss}); });
+    check(ok(make_training_step(fused, {})), 1);
+    check(ok(make_accumulation(fused, {})), 1);
+    check(ok(make_evaluation(fused)), 0);
+  }
+  for (const TokenLoss loss : all_token_losses()) {
+    const Graph fused = fused_of([&](Graph& graph) { return add_accumulated_loss(graph, loss); });
+    check(ok(make_accumulation(fused, {})), 1);
+    check(ok(make_forward(fused)), 0);
+  }
+  const Graph weighted = fused_of([](Graph& graph) { return add_token_loss(graph, true); });
+  check(ok(make_training_step(weighted, {})), 1);
+  const Graph margins = ok(with_label_margins(ok(make_evaluation(weighted))));
+  CHECK(count(margins, "linear_token_losses_finish") == 1);
+  CHECK(widest(margins) < 97);
 }
 
 TEST_CASE("a head with a bias and a graph without a token loss are refused with the reason") {

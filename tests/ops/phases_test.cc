@@ -100,7 +100,7 @@ TEST_CASE("every_op_with_phases_makes_the_same_through_them") {
       for (size_t i = 0; i < want.size(); ++i) CHECK(near(got[i], want[i], 1e-12));
     }
   }
-  CHECK(with_phases == 6);
+  CHECK(with_phases == 7);
 }
 
 TEST_CASE("a_node_whose_normalised_factor_is_whole_is_left_alone") {

@@ -56,6 +56,11 @@ Result<PreparedKernel> prepare_linear_cross_entropy_grad_packed(const KernelSpec
 Result<PreparedKernel> prepare_linear_cross_entropy_grad_finish_packed(const KernelSpec& spec);
 Result<PreparedKernel> prepare_linear_row_max_packed(const KernelSpec& spec);
 Result<PreparedKernel> prepare_linear_row_sums_packed(const KernelSpec& spec);
+Result<PreparedKernel> prepare_linear_token_losses(const KernelSpec& spec);
+Result<PreparedKernel> prepare_linear_token_losses_finish(const KernelSpec& spec);
+Result<PreparedKernel> prepare_linear_token_losses_grad(const KernelSpec& spec);
+Result<PreparedKernel> prepare_linear_token_losses_packed(const KernelSpec& spec);
+Result<PreparedKernel> prepare_linear_token_losses_grad_packed(const KernelSpec& spec);
 Result<PreparedKernel> prepare_log(const KernelSpec& spec);
 Result<PreparedKernel> prepare_log_sum_exp(const KernelSpec& spec);
 Result<PreparedKernel> prepare_loss_scaling(const KernelSpec& spec);

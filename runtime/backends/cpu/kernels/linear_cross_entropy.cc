@@ -1,5 +1,5 @@
 // linear_cross_entropy: head and cross entropy in chunks of rows. The logits of a chunk are in the workspace
-// and become their gradient in place; none are kept. All five ops share the passes over chunks; `Head`
+// and become their gradient in place; none are kept. All these ops share the passes over chunks; `Head`
 // computes matmuls and rows.
 #include <algorithm>
 #include <cmath>
@@ -153,10 +153,12 @@ struct PackedHead {
   }
 };
 
-enum class Pass { kMax, kSums, kLoss, kGrad, kGradFinish };
+// kTokens and kTokensGrad: the losses of rows, apart (linear_token_losses).
+enum class Pass { kMax, kSums, kLoss, kGrad, kGradFinish, kTokens, kTokensGrad };
 
 constexpr bool makes_loss(Pass pass) { return pass == Pass::kLoss || pass == Pass::kGrad; }
-constexpr bool makes_gradient(Pass pass) { return pass == Pass::kGrad || pass == Pass::kGradFinish; }
+constexpr bool reads_statistics(Pass pass) { return pass == Pass::kGradFinish || pass == Pass::kTokensGrad; }
+constexpr bool makes_gradient(Pass pass) { return pass == Pass::kGrad || reads_statistics(pass); }
 
 // Workspace: matmul scratch, then the logits of a chunk, then the losses of all rows. The losses, always
 // written to the end, come last, so that a run touches all of the planned arena.
@@ -214,12 +216,12 @@ class ChunkedHead final : public Kernel {
  private:
   // Visits row `r` of the whole input, with its logits at `l`.
   void visit(const LaunchArgs& args, int64_t r, T* l, double* losses) const {
-    const T m = pass == Pass::kSums || pass == Pass::kGradFinish ? args.in<T>(3)[r] : head_.max(l);
+    const T m = pass == Pass::kSums || reads_statistics(pass) ? args.in<T>(3)[r] : head_.max(l);
     if constexpr (pass == Pass::kMax) {
       args.out<T>(0)[r] = m;
       return;
     } else {
-      const T s = pass == Pass::kGradFinish ? args.in<T>(4)[r] : head_.sum(l, m);
+      const T s = reads_statistics(pass) ? args.in<T>(4)[r] : head_.sum(l, m);
       const int32_t label = args.in<int32_t>(2)[r];
       const int64_t at = v_.to_local(label);
       const T picked = at >= 0 && at < head_.shape.V ? l[at] : T(0);
@@ -227,11 +229,17 @@ class ChunkedHead final : public Kernel {
         args.out<T>(0)[r] = s;
         args.out<T>(1)[r] = picked;
       }
-      if constexpr (makes_loss(pass))
-        losses[r] = label < 0 ? 0 : std::log(double(s)) + double(m) - double(picked);
+      const auto loss = [&] { return label < 0 ? 0 : std::log(double(s)) + double(m) - double(picked); };
+      if constexpr (makes_loss(pass)) losses[r] = loss();
+      if constexpr (pass == Pass::kTokens) {
+        args.out<T>(0)[r] = T(loss());
+        args.out<T>(1)[r] = m;
+        args.out<T>(2)[r] = s;
+      }
       if constexpr (makes_gradient(pass)) {
         constexpr int kScale = pass == Pass::kGrad ? 3 : 5;
-        const T dloss = *args.in<T>(kScale) * *args.in<T>(kScale + 1);
+        const T dloss =
+            pass == Pass::kTokensGrad ? args.in<T>(5)[r] : *args.in<T>(kScale) * *args.in<T>(kScale + 1);
         head_.gradient(l, m, s, dloss, at, label >= 0);
       }
     }
@@ -325,6 +333,40 @@ Result<PreparedKernel> prepare_linear_cross_entropy_finish(const KernelSpec& spe
       for (int64_t r = 0; r < rows && has_loss; ++r)
         if (labels[r] >= 0) sum += std::log(double(s[r])) + double(m[r]) - double(picked[r]);
       *args.out<T>(0) = T(sum * double(*args.in<T>(6)));
+    };
+    return reference_kernel(spec, make_kernel(launch), 4.0 * double(rows));
+  });
+}
+
+// x [R, C], w [V, C], labels [R] -> loss, m, s [R]
+Result<PreparedKernel> prepare_linear_token_losses(const KernelSpec& spec) {
+  return reference<Pass::kTokens>(spec);
+}
+Result<PreparedKernel> prepare_linear_token_losses_packed(const KernelSpec& spec) {
+  return packed<Pass::kTokens>(spec);
+}
+
+// x [R, C], w [V, C], labels, m, s, dloss [R] -> dx [R, C], dw [V, C]
+Result<PreparedKernel> prepare_linear_token_losses_grad(const KernelSpec& spec) {
+  return reference<Pass::kTokensGrad>(spec);
+}
+Result<PreparedKernel> prepare_linear_token_losses_grad_packed(const KernelSpec& spec) {
+  return packed<Pass::kTokensGrad>(spec);
+}
+
+// labels, m, s, picked [R] -> loss [R]: on the shard of v that begins at 0, else 0
+Result<PreparedKernel> prepare_linear_token_losses_finish(const KernelSpec& spec) {
+  return dispatch_float(spec.output_dtype(0), [&](auto zero) -> Result<PreparedKernel> {
+    using T = decltype(zero);
+    const int64_t rows = spec.input_elements(2);
+    const bool has_loss = spec.factor('v').begin[0] == 0;
+    auto launch = [=](const LaunchArgs& args) {
+      const int32_t* labels = args.in<int32_t>(2);
+      const T *m = args.in<T>(3), *s = args.in<T>(4), *picked = args.in<T>(5);
+      T* loss = args.out<T>(0);
+      for (int64_t r = 0; r < rows; ++r)
+        loss[r] =
+            labels[r] < 0 || !has_loss ? T(0) : T(std::log(double(s[r])) + double(m[r]) - double(picked[r]));
     };
     return reference_kernel(spec, make_kernel(launch), 4.0 * double(rows));
   });

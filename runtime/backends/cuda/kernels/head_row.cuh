@@ -7,13 +7,16 @@
 namespace tessera::cuda {
 
 // HeadPass: with a split vocabulary the rows' maxima, then the sums above them, then the gradient; else the
-// loss, with the gradient or without.
-enum class HeadPass { kMax, kSums, kLoss, kGrad, kGradFinish };
+// loss, with the gradient or without. kTokens and kTokensGrad: the losses of rows, apart.
+enum class HeadPass { kMax, kSums, kLoss, kGrad, kGradFinish, kTokens, kTokensGrad };
 __host__ __device__ inline bool makes_loss(HeadPass pass) {
   return pass == HeadPass::kLoss || pass == HeadPass::kGrad;
 }
+__host__ __device__ inline bool reads_statistics(HeadPass pass) {
+  return pass == HeadPass::kGradFinish || pass == HeadPass::kTokensGrad;
+}
 __host__ __device__ inline bool makes_gradient(HeadPass pass) {
-  return pass == HeadPass::kGrad || pass == HeadPass::kGradFinish;
+  return pass == HeadPass::kGrad || reads_statistics(pass);
 }
 
 // Computes the statistics and loss of a row of logits, and its gradient in place. Pointers are those of the
@@ -74,7 +77,7 @@ struct HeadRow {
       for (int64_t c = whole + team.rank; c < V; c += Team::size) body(c);
     };
     W m, s;
-    if (pass == HeadPass::kGradFinish) {
+    if (reads_statistics(pass)) {
       m = m_in[row];
       s = s_in[row];
     } else {
@@ -105,15 +108,19 @@ struct HeadRow {
     const bool owns = is_here && (at < whole ? at / kVec : at - whole) % Team::size == team.rank;
     // Apart from the owner, the first thread alone needs the label's logit. It reads before the sum, after
     // which the owner overwrites it.
-    const bool looks = owns || (is_here && team.rank == 0 && pass != HeadPass::kGradFinish);
+    const bool looks = owns || (is_here && team.rank == 0 && !reads_statistics(pass));
     const W picked = looks ? widen(l[at]) : W(0);
-    if (pass != HeadPass::kGradFinish) s = team.sum(s);
+    if (!reads_statistics(pass)) s = team.sum(s);
     if (team.rank == 0) {
       if (pass == HeadPass::kSums) {
         s_out[row] = s;
         picked_out[row] = picked;
       }
-      if (makes_loss(pass)) loss_out[row] = label < 0 ? W(0) : log(s) + m - picked;
+      if (pass == HeadPass::kTokens) {
+        m_out[row] = m;
+        s_out[row] = s;
+      }
+      if (loss_out != nullptr) loss_out[row] = label < 0 ? W(0) : log(s) + m - picked;
     }
     if (!makes_gradient(pass)) return;
     if (label < 0) {
@@ -122,7 +129,7 @@ struct HeadRow {
       rest([&](int64_t c) { l[c] = narrow<T>(W(0)); });
       return;
     }
-    const W factor = *scale * *dloss, share = factor / s;
+    const W factor = pass == HeadPass::kTokensGrad ? dloss[row] : *scale * *dloss, share = factor / s;
     const auto gradient = [&](W x) {
       if constexpr (sizeof(T) == 2)
         return exponential(x - m) * share;

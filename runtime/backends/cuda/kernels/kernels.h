@@ -69,6 +69,11 @@ Result<PreparedKernel> prepare_linear_cross_entropy_grad_lt(const KernelSpec& sp
 Result<PreparedKernel> prepare_linear_cross_entropy_grad_finish_lt(const KernelSpec& spec);
 Result<PreparedKernel> prepare_linear_row_max_lt(const KernelSpec& spec);
 Result<PreparedKernel> prepare_linear_row_sums_lt(const KernelSpec& spec);
+Result<PreparedKernel> prepare_linear_token_losses(const KernelSpec& spec);
+Result<PreparedKernel> prepare_linear_token_losses_finish(const KernelSpec& spec);
+Result<PreparedKernel> prepare_linear_token_losses_grad(const KernelSpec& spec);
+Result<PreparedKernel> prepare_linear_token_losses_lt(const KernelSpec& spec);
+Result<PreparedKernel> prepare_linear_token_losses_grad_lt(const KernelSpec& spec);
 Result<PreparedKernel> prepare_log(const KernelSpec& spec);
 Result<PreparedKernel> prepare_log_sum_exp(const KernelSpec& spec);
 Result<PreparedKernel> prepare_loss_scaling(const KernelSpec& spec);

@@ -102,9 +102,11 @@ class ChunkedHead final : public Kernel {
     row.logits = logits;
     row.v = v_;
     if (pass_ != HeadPass::kMax) row.labels = args.in<int32_t>(2) + first;
-    if (pass_ == HeadPass::kSums || pass_ == HeadPass::kGradFinish) row.m_in = args.in<W>(3) + first;
-    if (pass_ == HeadPass::kGradFinish) row.s_in = args.in<W>(4) + first;
-    if (makes_gradient(pass_)) {
+    if (pass_ == HeadPass::kSums || reads_statistics(pass_)) row.m_in = args.in<W>(3) + first;
+    if (reads_statistics(pass_)) row.s_in = args.in<W>(4) + first;
+    if (pass_ == HeadPass::kTokensGrad) {
+      row.dloss = args.in<W>(5) + first;
+    } else if (makes_gradient(pass_)) {
       row.scale = args.in<W>(pass_ == HeadPass::kGrad ? 3 : 5);
       row.dloss = args.in<W>(pass_ == HeadPass::kGrad ? 4 : 6);
     }
@@ -114,6 +116,11 @@ class ChunkedHead final : public Kernel {
       row.picked_out = args.out<W>(1) + first;
     }
     if (makes_loss(pass_)) row.loss_out = losses + first;
+    if (pass_ == HeadPass::kTokens) {
+      row.loss_out = args.out<W>(0) + first;
+      row.m_out = args.out<W>(1) + first;
+      row.s_out = args.out<W>(2) + first;
+    }
     return row;
   }
 
@@ -172,6 +179,16 @@ struct FinishRow {
   }
 };
 
+// m, s, picked -> loss of each row.
+struct TokenLoss : NoSetUp {
+  const int32_t* labels;
+  bool has_loss;
+  template <class W>
+  __device__ void operator()(int64_t row, const W* x, W* loss) const {
+    loss[0] = labels[row] < 0 || !has_loss ? W(0) : log(x[1]) + x[0] - x[2];
+  }
+};
+
 }  // namespace
 
 // x [R, C], w [V, C], labels [R], scale [] -> loss []
@@ -224,6 +241,39 @@ Result<PreparedKernel> prepare_linear_cross_entropy_finish(const KernelSpec& spe
                               args.in<int32_t>(2), args.in<W>(3),  args.in<W>(4), args.in<W>(5),
                               args.in<W>(6),       args.out<W>(0), rows};
                           launch_rows(args.stream, 1, rows, finish);
+                        }));
+  });
+}
+
+// x [R, C], w [V, C], labels [R] -> loss, m, s [R]
+Result<PreparedKernel> prepare_linear_token_losses(const KernelSpec& spec) {
+  return prepare_head<PlainHeadProducts>(HeadPass::kTokens, spec);
+}
+Result<PreparedKernel> prepare_linear_token_losses_lt(const KernelSpec& spec) {
+  return prepare_head<LtHeadProducts>(HeadPass::kTokens, spec);
+}
+
+// x [R, C], w [V, C], labels, m, s, dloss [R] -> dx [R, C], dw [V, C]
+Result<PreparedKernel> prepare_linear_token_losses_grad(const KernelSpec& spec) {
+  return prepare_head<PlainHeadProducts>(HeadPass::kTokensGrad, spec);
+}
+Result<PreparedKernel> prepare_linear_token_losses_grad_lt(const KernelSpec& spec) {
+  return prepare_head<LtHeadProducts>(HeadPass::kTokensGrad, spec);
+}
+
+// labels, m, s, picked [R] -> loss [R]: on the shard of v that begins at 0, else 0
+Result<PreparedKernel> prepare_linear_token_losses_finish(const KernelSpec& spec) {
+  return dispatch_float(spec.output_dtype(0), [&](auto zero) -> Result<PreparedKernel> {
+    using W = Wide<decltype(zero)>;
+    const int64_t rows = spec.input_elements(2);
+    const bool has_loss = spec.factor('v').begin[0] == 0;
+    return memory_bound(spec, make_kernel([=](const LaunchArgs& args) {
+                          TokenLoss loss;
+                          loss.labels = args.in<int32_t>(2);
+                          loss.has_loss = has_loss;
+                          launch_map<W, 3, 1>(args.stream, rows, loss,
+                                              {{args.inputs[3], args.inputs[4], args.inputs[5]},
+                                               {args.outputs[0]}});
                         }));
   });
 }
