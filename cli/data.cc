@@ -2,6 +2,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <iostream>
 #include <vector>
 
@@ -36,22 +37,30 @@ std::string shown_token(const Tokenizer& tokenizer, const Json& control, int32_t
   return "<" + std::to_string(id) + ">";
 }
 
-// Learnt tokens in green, or where there are no colours between ⟦ and ⟧.
+// Learnt tokens in green, or where there are no colours between ⟦ and ⟧; behind them a weight other than 1: ⟦so⟧×0.5
 std::string marked(const Tokenizer& tokenizer, const Json& example, bool colours) {
   const char *const on = colours ? "\033[32m" : "⟦", *const off = colours ? "\033[0m" : "⟧";
   std::string out;
-  bool inside = false;
+  double inside = 0;  // weight of what is learnt here; 0: nothing is
+  const auto end = [&]() -> std::string {
+    if (inside == 1) return off;
+    char weight[32];
+    std::snprintf(weight, sizeof weight, "×%.4g", inside);
+    return std::string(off) + weight;
+  };
   std::vector<int32_t> before;
   for (size_t i = 0; i < example["ids"].size(); ++i) {
-    const bool is_learnt = example["trained"][i].get<int>() != 0;
-    if (is_learnt != inside) out += is_learnt ? on : off;
-    inside = is_learnt;
+    const double learnt = example.contains("weights")             ? example["weights"][i].get<double>()
+                          : example["trained"][i].get<int>() != 0 ? 1
+                                                                  : 0;
+    if (learnt != inside) out += (inside != 0 ? end() : "") + (learnt != 0 ? on : "");
+    inside = learnt;
     const auto id = example["ids"][i].get<int32_t>();
     out += shown_token(tokenizer, example["control"], id, before);
     before.push_back(id);
     if (before.size() > 8) before.erase(before.begin());
   }
-  return out + (inside ? off : "");
+  return out + (inside != 0 ? end() : "");
 }
 
 void print_lengths(const Json& info) {

@@ -26,7 +26,7 @@ struct Arguments : Common {
   bool verify = false;
   std::string objective = "latency", kv_budget;
   std::string batch_words = "8";
-  int64_t batch = 8, seq = 0, context = 0, prompt = 512, new_tokens = 128;
+  int64_t batch = 8, accumulate = 1, seq = 0, context = 0, prompt = 512, new_tokens = 128;
   Serving serving;
 };
 
@@ -160,8 +160,8 @@ void refuse_idle_options(const CLI::App& command, const Arguments& args, bool tr
     given({"--objective", "--prompt", "--new", "--kv-budget", "--context"},
           "belongs to --mode generate, and this is train");
   else
-    given({"--seq", "--optimizer", "--method", "--trained", "--frozen", "--fused-loss", "--loss", "--trace",
-           "--features", "--within", "--certificate"},
+    given({"--seq", "--optimizer", "--method", "--trained", "--frozen", "--fused-loss", "--loss",
+           "--accumulate", "--trace", "--features", "--within", "--certificate"},
           "belongs to --mode train, and this is generate");
   if (!train && cluster) {
     given({"--lora"}, "with --cluster adapters are planned for training alone");
@@ -174,10 +174,10 @@ void refuse_idle_options(const CLI::App& command, const Arguments& args, bool tr
 
 Json plan_serving(const CLI::App& command, const Arguments& args) {
   for (const char* name :
-       {"--cluster",     "--seq",        "--batch",     "--optimizer", "--method",   "--trained",
-        "--frozen",      "--fused-loss", "--loss",      "--trace",     "--features", "--within",
-        "--certificate", "--verify",     "--objective", "--prompt",    "--new",      "--kv-budget",
-        "--pins",        "--out",        "--report",    "--plan",      "--measure",  "--tune"})
+       {"--cluster", "--seq",        "--batch",   "--accumulate", "--optimizer", "--method", "--trained",
+        "--frozen",  "--fused-loss", "--loss",    "--trace",      "--features",  "--within", "--certificate",
+        "--verify",  "--objective",  "--prompt",  "--new",        "--kv-budget", "--pins",   "--out",
+        "--report",  "--plan",       "--measure", "--tune"})
     if (command.count(name) > 0)
       throw Error(TSR_INVALID_ARGUMENT, std::string(name) + ": belongs to another mode, and this is serve");
   const Runtime runtime = open_runtime(args);
@@ -226,6 +226,8 @@ void print_plan(const Json& plan, const Json& explanation, bool trains) {
     const auto batch = plan["global_batch"].get<int64_t>();
     std::cout << " for " << counted(batch, "sequence") << " in "
               << counted(micro_batches, micro_batches == 1 ? "micro-batch" : "micro-batche");
+    if (const auto batches = plan["accumulate"].get<int64_t>(); batches > 1)
+      std::cout << ", of which " << batches << " make an update";
     if (plan["symbols"].contains("T") && step > 0)
       std::cout << ", " << rate_text(static_cast<double>(batch * plan["symbols"]["T"].get<int64_t>()) / step)
                 << " tokens/s";
@@ -280,6 +282,10 @@ void register_plan(CLI::App& app) {
                    "sequences in one step, over all devices; train, with --cluster: also auto, 256..4096 or "
                    "256..4096/64, of which the one with most sequences a second is taken")
       ->capture_default_str();
+  command
+      ->add_option("--accumulate", args->accumulate,
+                   "train: batches whose gradients are added up for one optimizer step")
+      ->capture_default_str();
   command->add_option(
       "--seq", args->seq,
       "train: tokens a sequence (default: 128, or a shorter context; with --cluster the description's T)");
@@ -304,6 +310,7 @@ void register_plan(CLI::App& app) {
       ->check(CLI::Range(0.0, 1.0));
   add_method(*command, args->method);
   command->get_option("--method")->excludes("--cluster");
+  command->get_option("--accumulate")->excludes("--cluster");
   add_adapter_options(*command, args->adapters);
   command
       ->add_option("--trained", args->trained, "train: parameters that train, all others do not: block.1.*")
@@ -431,6 +438,7 @@ void register_plan(CLI::App& app) {
       if (!args->weights.empty()) set(options, "weights", args->weights);
       if (args->mode == "train") {
         set(options, "batch", args->batch);
+        set(options, "accumulate", args->accumulate);
         if (args->seq != 0) set(options, "seq", args->seq);
         set(options, "optimizer", args->optimizer);
         if (!args->trained.empty()) set(options, "trained", args->trained);

@@ -18,6 +18,8 @@ void add_train_arguments(CLI::App& command, TrainArguments& args) {
   command.add_option("--steps", args.steps, "optimizer steps")->capture_default_str();
   command.add_option("--batch", args.batch,
                      "sequences, or pairs of a preference loss, in one step, over all devices (default 8)");
+  command.add_option("--accumulate", args.accumulate,
+                     "batches whose gradients are added up for one optimizer step (default 1)");
   command.add_option("--seq", args.data.seq, "tokens a sequence (default 128)");
   command.add_option("--lr", args.lr, "peak learning rate (default 1e-4; from scratch 1e-3 and more)");
   command.add_option("--schedule", args.schedule, "constant (default), cosine, linear or wsd");
@@ -101,6 +103,7 @@ Options trainer_options(const TrainArguments& args) {
   Options options = make<Options>(tsr_options_new);
   set_placement(options, args);
   set(options, "batch", args.batch);
+  set(options, "accumulate", args.accumulate);
   set(options, "seq", args.data.seq);
   set(options, "steps", args.steps);
   set(options, "lr", args.lr);

@@ -24,7 +24,7 @@ struct TrainArguments : Common {
   std::optional<std::string> schedule, decay_shape, optimizer, muon_scale, groups;
   std::optional<double> lr, lr_end, decay_fraction, lora_plus_ratio, clip_norm, watchdog, loss_scaling,
       weight_decay, momentum, dropout;
-  std::optional<int64_t> batch, warmup, checkpoint_every, eval_batches;
+  std::optional<int64_t> batch, accumulate, warmup, checkpoint_every, eval_batches;
   int64_t keep = 1;
   bool merge = false;
   HeldOutOptions held_out;

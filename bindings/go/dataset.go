@@ -83,7 +83,7 @@ func NewDatasetTokens(ids []int32, options Options) (*Dataset, error) {
 type TokenRows struct {
 	Tokens    []int32
 	Labels    []int32   // the token that should follow, or -1
-	Weights   []float32 // 1: the label counts, 0: it does not
+	Weights   []float32 // factors on the losses of labels; 0: the label does not count
 	Segments  []int32   // number of the document that a token is of
 	Positions []int32   // in its document
 }

@@ -14,16 +14,23 @@ BatchRows BatchRows::of(const Dataset& dataset, int64_t batch) {
   rows.tokens = rows.labels = values;
   if (dataset.layout() == Dataset::Layout::kPacked) rows.positions = values;
   if (dataset.layout() != Dataset::Layout::kWhole) rows.segments = values;
+  if (dataset.has_weights()) rows.weights.resize(values.size());
   return rows;
 }
 
 DatasetRow BatchRows::row(int64_t row) {
-  const auto part = [&](std::vector<int32_t>& values) {
-    return values.empty()
-               ? std::span<int32_t>()
-               : std::span(values).subspan(static_cast<size_t>(row * width), static_cast<size_t>(width));
+  const auto part = [&](auto& values) {
+    const std::span all(values);
+    return all.empty() ? all : all.subspan(static_cast<size_t>(row * width), static_cast<size_t>(width));
   };
-  return {part(tokens), part(labels), part(positions), part(segments)};
+  return {part(tokens), part(labels), part(positions), part(segments), part(weights)};
+}
+
+double BatchRows::weight() const {
+  double sum = 0;
+  for (size_t i = 0; i < labels.size(); ++i)
+    if (labels[i] >= 0) sum += weights.empty() ? 1 : double{weights[i]};
+  return sum;
 }
 
 Status BatchRows::feed(ProgramRunner& runner, std::string_view entry) const {
@@ -33,6 +40,8 @@ Status BatchRows::feed(ProgramRunner& runner, std::string_view entry) const {
                                       {"segments", &segments}})
     if (!values->empty() && runner.has_input(entry, input))
       TSR_RETURN_IF_ERROR(runner.feed(entry, input, view_of(*values, Shape{batch, width})));
+  if (!weights.empty() && runner.has_input(entry, "weights"))
+    TSR_RETURN_IF_ERROR(runner.feed(entry, "weights", view_of(weights, Shape{batch, width})));
   return {};
 }
 

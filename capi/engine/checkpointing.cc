@@ -20,7 +20,16 @@ namespace tessera {
 namespace {
 
 // Values that must agree for a resumed run to continue the same training.
-constexpr std::string_view kMustAgree[] = {"optimizer", "batch", "data"};
+struct AgreedValue {
+  std::string_view key;
+  std::string_view otherwise;  // what a checkpoint without the value has; "": it is corrupt
+  std::string_view flag;       // of the command
+};
+constexpr AgreedValue kMustAgree[] = {{"loss", "cross_entropy", "--loss"},
+                                      {"optimizer", "", "--optimizer"},
+                                      {"batch", "", "--batch"},
+                                      {"accumulate", "1", "--accumulate"},
+                                      {"data", "", "--data"}};
 
 Result<int64_t> number(const CheckpointInfo& info, const std::string& key) {
   const auto found = info.values.find(key);
@@ -107,9 +116,13 @@ Status check_adapters(const CheckpointInfo& found, const CheckpointInfo& wanted)
 }
 
 Status check_settings(const CheckpointInfo& found, const CheckpointInfo& wanted) {
-  for (const std::string_view key : kMustAgree) {
-    const auto theirs = found.values.find(std::string(key)), ours = wanted.values.find(std::string(key));
-    if (theirs != found.values.end() && theirs->second == ours->second) continue;
+  for (const auto& [key, otherwise, flag] : kMustAgree) {
+    const auto value = [&](const CheckpointInfo& info) {
+      const auto known = info.values.find(std::string(key));
+      return known == info.values.end() ? std::string(otherwise) : known->second;
+    };
+    const std::string theirs = value(found), ours = value(wanted);
+    if (theirs == ours) continue;
     if (key == "data")  // fingerprints, which mean nothing to people
       return Status(
           StatusCode::kInvalidArgument,
@@ -117,9 +130,11 @@ Status check_settings(const CheckpointInfo& found, const CheckpointInfo& wanted)
           "(seq, eval_fraction, shuffle, seed; of rows also packing, mask, template, ...) as they were");
     return Status(
         StatusCode::kInvalidArgument,
-        format("the checkpoint was made with {} '{}', this trainer has '{}': wanted the same, as option "
-               "'{}' says",
-               key, theirs == found.values.end() ? "" : theirs->second, ours->second, key));
+        format(
+            "the checkpoint was made with {} '{}', this trainer has '{}': wanted the same, option {} '{}' "
+            "({} {}), "
+            "or a new training of its parameters (tsr_trainer_load_state with optimizer 0, `train --init`)",
+            key, theirs.substr(0, 100), ours, key, theirs.substr(0, 100), flag, theirs.substr(0, 100)));
   }
   return {};
 }
@@ -169,11 +184,12 @@ CheckpointInfo Trainer::checkpoint_info(bool optimizer) const {
     info.values[std::string(kOn)] = adapters_->on;
     for (const auto& [option, value] : adapters_->more()) info.values["adapter_" + option] = value;
   }
+  if (settings_.preference) info.values["loss"] = std::string(name_of(settings_.preference->loss));
+  if (settings_.accumulate > 1) info.values["accumulate"] = to_text(settings_.accumulate);
   info.values["data"] = dataset_ ? to_text(dataset_->fingerprint()) : "fed";
   // Recorded for people; a resumed run follows its own options.
   info.values["seed"] = to_text(settings_.seed);
   info.values["lr"] = to_text(settings_.rate.peak);
-  if (settings_.preference) info.values["loss"] = std::string(name_of(settings_.preference->loss));
   info.values["steps"] = to_text(settings_.rate.steps);
   info.values["warmup"] = to_text(settings_.rate.warmup);
   info.values["strategy"] = running_->record().entries[0].plan.strategy;

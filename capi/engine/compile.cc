@@ -6,6 +6,7 @@
 
 #include "capi/engine/entry_graphs.h"
 #include "capi/engine/entry_plans.h"
+#include "capi/engine/rewrite.h"
 #include "capi/engine/serving/serving_settings.h"
 #include "graph/base/text.h"
 #include "graph/transform/canonical_order.h"
@@ -48,7 +49,7 @@ std::vector<std::string> offload_reasons(const Program& program, const Cluster& 
 }
 
 Result<CompiledProgram> compiled_from(EntryPlans planned, const DeviceSet& devices, bool trace = false,
-                               int64_t memory_limit = 0) {
+                                      int64_t memory_limit = 0, int64_t accumulate = 1) {
   std::vector<PlannedEntry>& entries = planned.entries;
   CompiledProgram compiled;
   compiled.program = std::move(planned.program);
@@ -72,6 +73,7 @@ Result<CompiledProgram> compiled_from(EntryPlans planned, const DeviceSet& devic
   record->cluster = devices.cluster();
   record->devices_text = devices.text();
   record->memory_limit = limit_of(record->cluster, memory_limit);
+  record->accumulate = accumulate;
   record->reasons = offload_reasons(compiled.program, record->cluster);
   record->entries = std::move(entries);
   record->candidates = std::move(planned.candidates);
@@ -95,11 +97,12 @@ Status check_host_memory(const CompiledProgram& compiled, int64_t limit) {
       .with_number("limit_bytes", limit);
 }
 
-Result<CompiledProgram> plan_all(std::span<const GraphToPlan> graphs, const ComputeSettings& compute, int64_t batch,
-                          const std::shared_ptr<DeviceSet>& devices) {
+Result<CompiledProgram> plan_all(std::span<const GraphToPlan> graphs, const ComputeSettings& compute,
+                                 int64_t batch, const std::shared_ptr<DeviceSet>& devices,
+                                 int64_t accumulate = 1) {
   TSR_ASSIGN_OR_RETURN(EntryPlans planned, plan_entries(graphs, compute, batch, devices));
-  TSR_ASSIGN_OR_RETURN(CompiledProgram compiled,
-                       compiled_from(std::move(planned), *devices, compute.trace, compute.memory_limit));
+  TSR_ASSIGN_OR_RETURN(CompiledProgram compiled, compiled_from(std::move(planned), *devices, compute.trace,
+                                                               compute.memory_limit, accumulate));
   // With several entries the shared arena is larger than the first entry alone promises.
   if (!compute.plan_file.empty() && graphs.size() == 1)
     TSR_RETURN_IF_ERROR(check_promise(compiled.record->entries[0].plan, compiled.program)
@@ -121,6 +124,12 @@ Result<CompiledProgram> compile_training_as_set(const Graph& forward, bool langu
     TSR_ASSIGN_OR_RETURN(Graph step, step_of(with_loss, settings));
     add(std::string(kTrainEntry), std::move(step));
   }
+  if (!settings.evaluate_only && settings.accumulate > 1) {
+    TSR_ASSIGN_OR_RETURN(Graph accumulation, accumulation_of(with_loss, settings));
+    add(std::string(kAccumulateEntry), std::move(accumulation));
+    TSR_ASSIGN_OR_RETURN(Graph update, update_of(with_loss, settings));
+    add(std::string(kUpdateEntry), std::move(update));
+  }
   for (const TokenLoss loss : settings.losses) {
     TSR_ASSIGN_OR_RETURN(const LogicalGraph part, forward_with_loss(forward, loss, settings));
     TSR_ASSIGN_OR_RETURN(Graph accumulation, accumulation_of(part, settings));
@@ -139,13 +148,14 @@ Result<CompiledProgram> compile_training_as_set(const Graph& forward, bool langu
   }
   TSR_ASSIGN_OR_RETURN(Graph evaluation, evaluation_of(with_loss, language_model, settings));
   add(std::string(kEvalEntry), std::move(evaluation));
-  return plan_all(graphs, settings.compute, settings.batch, devices);
+  return plan_all(graphs, settings.compute, settings.batch, devices, settings.accumulate);
 }
 
-// Whether the vocabulary is split: the fused loss would make its logits three times, and the logits of a
-// shard are small.
-bool splits_fused_vocabulary(const PlannedEntry& entry) {
+// Whether the fused loss makes logits more than once: losses of tokens apart twice, and where the vocabulary is split,
+// so that the logits of a shard are small, three times.
+bool repeats_logits(const PlannedEntry& entry) {
   const std::span<const Node> nodes = entry.graph->nodes();
+  if (has_op(*entry.graph, "linear_token_losses_grad")) return true;
   for (size_t n = 0; n < nodes.size() && n < entry.plan.nodes.size(); ++n)
     if (nodes[n].op->name.starts_with("linear_cross_entropy"))
       for (const auto& [factor, axes] : entry.plan.nodes[n].factor_axes)
@@ -161,11 +171,21 @@ Result<CompiledProgram> compile_training_with_loss(const Graph& forward, bool la
   TrainerSettings apart = settings, fused = settings;
   apart.fused_loss = FusedLoss::kOff;
   fused.fused_loss = FusedLoss::kOn;
-  if (!language_model || settings.preference || !devices->catalog().fuses())
-    return compile_training_as_set(forward, language_model, apart, devices);
+  if (!language_model) return compile_training_as_set(forward, language_model, apart, devices);
+  if (!devices->catalog().fuses()) {
+    // Logits cost no time there, as long as they fit. Where neither form does, the error is of the one that needs less.
+    auto with_logits = compile_training_as_set(forward, language_model, apart, devices);
+    if (with_logits.ok() || with_logits.status().code() != StatusCode::kOutOfMemory) return with_logits;
+    auto without = compile_training_as_set(forward, language_model, fused, devices);
+    const auto limit = [](const Result<CompiledProgram>& it) {
+      return it.status().number("smallest_limit_bytes").value_or(INT64_MAX);
+    };
+    if (without.ok()) return without;
+    return limit(without) < limit(with_logits) ? std::move(without) : std::move(with_logits);
+  }
   auto together = compile_training_as_set(forward, language_model, fused, devices);
-  if (together.ok() && !splits_fused_vocabulary(together->record->entries[0])) return together;
-  // Use logits: another head, a plan made for logits, memory, or a vocabulary that is split.
+  if (together.ok() && !repeats_logits(together->record->entries[0])) return together;
+  // Use logits: another head, a plan made for logits, memory, or logits that are made more than once.
   auto with_logits = compile_training_as_set(forward, language_model, apart, devices);
   if (!together.ok() || !with_logits.ok())
     return with_logits.ok() ? std::move(with_logits) : std::move(together);
@@ -251,13 +271,21 @@ Result<CompiledProgram> compile_training(const Graph& forward, bool language_mod
 Result<CompiledProgram> compile_logprobs(const Graph& forward, const TrainerSettings& given,
                                          const std::shared_ptr<DeviceSet>& devices) {
   const TrainerSettings settings = finalized(given, *devices);
-  TSR_ASSIGN_OR_RETURN(const LogicalGraph tokens,
-                       forward_with_loss(forward, TokenLoss::kCrossEntropy, settings));
-  TSR_ASSIGN_OR_RETURN(Graph logprobs, logprobs_of(tokens, settings));
-  const GraphToPlan graphs[] = {GraphToPlan::create(
-      std::string(kForwardEntry), std::make_shared<const Graph>(std::move(logprobs)), settings.symbols)};
-  return with_remedy(plan_all(graphs, settings.compute, settings.batch, devices), settings.precision,
-                     *devices);
+  const auto compiled = [&](FusedLoss fused_loss) -> Result<CompiledProgram> {
+    TrainerSettings chosen = settings;
+    chosen.fused_loss = fused_loss;
+    TSR_ASSIGN_OR_RETURN(const LogicalGraph tokens,
+                         forward_with_loss(forward, TokenLoss::kCrossEntropy, chosen));
+    TSR_ASSIGN_OR_RETURN(Graph logprobs, logprobs_of(tokens, chosen));
+    const GraphToPlan graphs[] = {GraphToPlan::create(
+        std::string(kForwardEntry), std::make_shared<const Graph>(std::move(logprobs)), chosen.symbols)};
+    return plan_all(graphs, chosen.compute, chosen.batch, devices);
+  };
+  Result<CompiledProgram> made =
+      compiled(settings.fused_loss == FusedLoss::kOff ? FusedLoss::kOff : FusedLoss::kOn);
+  // Another head, or a plan made for logits.
+  if (!made.ok() && settings.fused_loss == FusedLoss::kAuto) made = compiled(FusedLoss::kOff);
+  return with_remedy(std::move(made), settings.precision, *devices);
 }
 
 namespace {

@@ -39,6 +39,7 @@ struct PlanRecord {
   Cluster cluster;
   std::string devices_text;          // "cpu:4"
   int64_t memory_limit = 0;          // bytes a device; 0: none
+  int64_t accumulate = 1;            // batches of a step, each as entries[0] has one
   std::vector<std::string> reasons;  // further reasons: the effect of frozen parameters
 };
 
@@ -55,6 +56,8 @@ TrainerSettings finalized(TrainerSettings settings, const DeviceSet& devices);
 std::string accumulation_entry(TokenLoss loss);
 inline constexpr std::string_view kTrainEntry = "train_step";
 inline constexpr std::string_view kEvalEntry = "eval";
+// A whole step's batch of settings.accumulate, whose gradients kUpdateEntry takes.
+inline constexpr std::string_view kAccumulateEntry = "accumulate.step";
 inline constexpr std::string_view kUpdateEntry = "update";
 inline constexpr std::string_view kForwardEntry = "forward";
 // Log probabilities of labels, for the reference point of PreferenceLoss::kKto.

@@ -18,9 +18,10 @@
 namespace tessera {
 
 // Places for one row, [row_tokens] each: tokens; for each the label, the token that should follow it or -1; its position in its
-// document, and the number of its document in the row. The last two may be empty: not wanted.
+// document, the number of its document in the row, and the weight of its label. The last three may be empty: not wanted.
 struct DatasetRow {
   std::span<int32_t> tokens, labels, positions, segments;
+  std::span<float> weights = {};
 };
 
 class Dataset {
@@ -52,6 +53,7 @@ class Dataset {
   virtual Result<int64_t> count_eval_labels(int64_t rows) const = 0;
   // kUnsupported for data that the token loss does not train on.
   virtual Status check_trainable() const { return {}; }
+  virtual bool has_weights() const { return false; }  // of labels, other than 0 and 1
   // kInvalidArgument for data that the loss does not train on.
   virtual Status check_trainable(PreferenceLoss loss) const;
   // Data with single answers say whether the answer of row `number` is wanted, and fill `row` with its prompt and a

@@ -134,6 +134,14 @@ Status require_language_model(const Graph& forward, std::string_view doing) {
   return require(forward, TensorKind::kActivation, "logits", doing);
 }
 
+// Multiplies the model's loss of its own, where it has one.
+Status scale_auxiliary_loss(Graph& graph, double factor) {
+  const auto auxiliary = graph.find_output("aux_loss");
+  if (!auxiliary) return {};
+  TSR_ASSIGN_OR_RETURN(const TensorId scaled, graph.add("scale", {*auxiliary}, {{"factor", factor}}));
+  return graph.add_output("aux_loss", scaled);
+}
+
 // `loss`: of accumulations; none: that of a whole step.
 Result<LogicalGraph> with_loss_of(const Graph& given, bool language_model, std::optional<TokenLoss> loss,
                                   const TrainerSettings& settings) {
@@ -157,12 +165,21 @@ Result<LogicalGraph> with_loss_of(const Graph& given, bool language_model, std::
       TSR_ASSIGN_OR_RETURN(with_loss, segmented(with_loss, *segments));
     }
     TSR_RETURN_IF_ERROR(require(with_loss, TensorKind::kActivation, "logits", purpose));
+    // The mean over the sequences of all batches.
+    if (!loss && settings.accumulate > 1)
+      TSR_RETURN_IF_ERROR(scale_auxiliary_loss(with_loss, 1 / static_cast<double>(settings.accumulate)));
     TSR_RETURN_IF_ERROR(loss                  ? add_accumulated_loss(with_loss, *loss)
                         : settings.preference ? add_preference_loss(with_loss, *settings.preference)
-                                              : add_token_loss(with_loss));
-    if (settings.fused_loss == FusedLoss::kOn && !loss) {
+                                              : add_token_loss(with_loss, settings.has_weights));
+    if (settings.fused_loss == FusedLoss::kOn) {
       TSR_ASSIGN_OR_RETURN(with_loss, with_fused_loss(with_loss));
     }
+  } else if (settings.accumulate > 1) {
+    return Status(
+        StatusCode::kInvalidArgument,
+        format("trainer: option 'accumulate' is {}, and there is no dataset whose batches a step would add "
+               "up: wanted 1, or option losses and tsr_trainer_forward_backward",
+               settings.accumulate));
   } else {
     TSR_RETURN_IF_ERROR(require(with_loss, TensorKind::kActivation, "loss", "training without a dataset"));
   }

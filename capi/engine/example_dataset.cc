@@ -55,6 +55,7 @@ void fill_padding(const DatasetRow& row, size_t at, size_t end, int32_t segment)
     row.tokens[i] = 0, row.labels[i] = -1;
     if (!row.positions.empty()) row.positions[i] = static_cast<int32_t>(i - at);
     if (!row.segments.empty()) row.segments[i] = segment;
+    if (!row.weights.empty()) row.weights[i] = 0;
   }
 }
 
@@ -242,6 +243,11 @@ Status ExampleDataset::fill_piece(const Part& part, const ExamplePiece& piece, c
   std::vector<uint32_t> stored(piece.count);
   TSR_RETURN_IF_ERROR(part.file->read(record, piece.begin, stored));
   fill_tokens(stored, row, at, segment);
+  if (row.weights.empty()) return {};
+  std::vector<float> weights(piece.count);
+  part.file->fill_weights(record, piece.begin, weights);
+  for (size_t i = 0; i < weights.size(); ++i)  // a label is the next token
+    row.weights[at + i] = row.labels[at + i] >= 0 ? weights[i + 1] : 0;
   return {};
 }
 
@@ -375,15 +381,23 @@ Result<std::string> ExampleDataset::example_json(int64_t number) const {
       control[std::to_string(id)] = words.tokens[id];
     trained.push_back(is_trained(token) ? 1 : 0);
   }
-  return dump(Json{{"kind", name_of(static_cast<RowKind>(record.kind))},
-                   {"role", name_of(static_cast<ExampleRole>(record.role))},
-                   {"row", record.row},
-                   {"file", record.file < settings_.files.size() ? settings_.files[record.file].path : ""},
-                   {"line", record.line},
-                   {"prompt_tokens", record.prompt},
-                   {"ids", ids},
-                   {"trained", trained},
-                   {"control", control}});
+  Json weights = Json::array();
+  if (train_.file->has_weights()) {
+    std::vector<float> read(record.count);
+    train_.file->fill_weights(record, 0, read);
+    for (size_t i = 0; i < read.size(); ++i) weights.push_back(is_trained(stored[i]) ? double{read[i]} : 0);
+  }
+  Json example{{"kind", name_of(static_cast<RowKind>(record.kind))},
+               {"role", name_of(static_cast<ExampleRole>(record.role))},
+               {"row", record.row},
+               {"file", record.file < settings_.files.size() ? settings_.files[record.file].path : ""},
+               {"line", record.line},
+               {"prompt_tokens", record.prompt},
+               {"ids", ids},
+               {"trained", trained},
+               {"control", control}};
+  if (train_.file->has_weights()) example["weights"] = std::move(weights);
+  return dump(example);
 }
 
 }  // namespace tessera

@@ -21,6 +21,7 @@ class ExampleDataset final : public Dataset {
   uint64_t fingerprint() const override { return fingerprint_; }
   Result<int64_t> count_eval_labels(int64_t rows) const override;
   Status check_trainable() const override;
+  bool has_weights() const override { return train_.file->has_weights() || eval_.file->has_weights(); }
   Status check_trainable(PreferenceLoss loss) const override;
   bool is_wanted(int64_t number) const override;
   Status fill_mismatched(int64_t number, int64_t group, const DatasetRow& row) const override;

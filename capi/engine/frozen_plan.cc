@@ -184,7 +184,9 @@ std::vector<std::string> frozen_plan_reasons(const Graph& forward, bool language
   TrainerSettings full = finalized(settings, *devices);
   full.trained.clear(), full.frozen.clear();
   full.compute.trace = false;
-  full.fused_loss = has_op(step, "linear_cross_entropy_grad") ? FusedLoss::kOn : FusedLoss::kOff;
+  full.fused_loss = has_op(step, "linear_cross_entropy_grad") || has_op(step, "linear_token_losses_grad")
+                        ? FusedLoss::kOn
+                        : FusedLoss::kOff;
   full.compute.measure = 0;  // prices against prices
   full.compute.tune = false;
   std::vector<std::string> reasons;

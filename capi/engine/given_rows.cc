@@ -26,8 +26,9 @@ Status GivenRows::check(const RowArrays& arrays) const {
     if (arrays.ids[i] < 0) return fail(format("tokens: {} is {}, wanted 0 or more", at(i), arrays.ids[i]));
     if (arrays.labels != nullptr && arrays.labels[i] < -1)
       return fail(format("labels: {} is {}, wanted a token or -1", at(i), arrays.labels[i]));
-    if (arrays.weights != nullptr && arrays.weights[i] != 0 && arrays.weights[i] != 1)
-      return fail(format("weights: {} is {}, wanted 0 or 1", at(i), arrays.weights[i]));
+    if (arrays.weights != nullptr && !(arrays.weights[i] >= 0 && std::isfinite(arrays.weights[i])))
+      return fail(
+          format("weights: {} is {}, wanted a finite number from 0 on", at(i), double{arrays.weights[i]}));
     if (arrays.positions != nullptr && (arrays.positions[i] < 0 || arrays.positions[i] >= arrays.seq))
       return fail(format("positions: {} is {}, wanted 0 to {}", at(i), arrays.positions[i], arrays.seq - 1));
   }
@@ -76,6 +77,9 @@ Result<std::shared_ptr<const Dataset>> GivenRows::create(const RowArrays& arrays
       made->labels_[i] = arrays.ids[i + 1];
     if (arrays.weights != nullptr && arrays.weights[i] == 0) made->labels_[i] = -1;
     made->trained_ += made->labels_[i] >= 0;
+    if (made->labels_[i] >= 0 && arrays.weights != nullptr && arrays.weights[i] != 1 &&
+        made->weights_.empty())
+      made->weights_.assign(arrays.weights, arrays.weights + count);
     made->largest_token_ = std::max({made->largest_token_, made->ids_[i], made->labels_[i]});
   }
   if (arrays.positions != nullptr) {
@@ -88,6 +92,7 @@ Result<std::shared_ptr<const Dataset>> GivenRows::create(const RowArrays& arrays
       hash.add(made->order_.seed);
   for (const auto* values : {&made->ids_, &made->labels_, &made->segments_, &made->positions_})
     for (const int32_t value : *values) hash.add(value);
+  for (const float value : made->weights_) hash.add(value);
   made->fingerprint_ = hash.value();
   return std::shared_ptr<const Dataset>(std::move(made));
 }
@@ -98,6 +103,8 @@ Status GivenRows::fill(int64_t number, const DatasetRow& row) const {
   };
   copy(ids_, row.tokens), copy(labels_, row.labels), copy(positions_, row.positions),
       copy(segments_, row.segments);
+  if (!row.weights.empty())
+    std::copy_n(weights_.begin() + number * seq_, row.weights.size(), row.weights.begin());
   return {};
 }
 

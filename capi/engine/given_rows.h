@@ -13,7 +13,7 @@ namespace tessera {
 struct RowArrays {
   int64_t rows = 0, seq = 0;
   const int32_t *ids = nullptr, *labels = nullptr, *segments = nullptr, *positions = nullptr;
-  const float* weights = nullptr;  // 0: the label does not count; 1: it does
+  const float* weights = nullptr;  // of the labels' losses; 0: the label does not count
 };
 
 class GivenRows final : public Dataset {
@@ -23,6 +23,7 @@ class GivenRows final : public Dataset {
 
   uint64_t fingerprint() const override { return fingerprint_; }
   Result<int64_t> count_eval_labels(int64_t rows) const override;
+  bool has_weights() const override { return !weights_.empty(); }
   Result<std::string> info_json() const override;
 
  private:
@@ -32,6 +33,7 @@ class GivenRows final : public Dataset {
   Status fill(int64_t number, const DatasetRow& row) const override;
 
   std::vector<int32_t> ids_, labels_, segments_, positions_;
+  std::vector<float> weights_;  // empty: all 0 or 1, and where 0 there is no label
   int64_t trained_ = 0;
   uint64_t fingerprint_ = 0;
 };

@@ -39,7 +39,10 @@ Result<CompiledTraining> compiled_training(Runtime& runtime, const SharedModel& 
     options.emplace("seq", longest > 0 ? std::min(longest, kDatasetSeq) : kDatasetSeq);
   }
   TSR_ASSIGN_OR_RETURN(made.settings, read_trainer_settings(options, dataset ? dataset->seq() : 0));
-  if (dataset) made.settings.segments = segments_of(dataset->layout());
+  if (dataset) {
+    made.settings.segments = segments_of(dataset->layout());
+    made.settings.has_weights = dataset->has_weights();
+  }
   TSR_ASSIGN_OR_RETURN(made.devices,
                        runtime.open_devices(made.settings.compute.devices, made.settings.compute.profile));
   TSR_ASSIGN_OR_RETURN(made.compiled,

@@ -58,11 +58,6 @@ Status check_preference(const TrainerSettings& settings) {
                   format("trainer: options 'loss' ({}) and 'losses' are of whole steps and of their parts: "
                          "wanted one of them",
                          loss));
-  if (settings.fused_loss == FusedLoss::kOn)
-    return Status(StatusCode::kInvalidArgument,
-                  format("trainer: option 'fused_loss' is on, and loss '{}' reads the log probability of "
-                         "each token: wanted off or auto",
-                         loss));
   if (options.loss == PreferenceLoss::kKto && settings.batch < 2)
     return Status(StatusCode::kInvalidArgument,
                   "trainer: option 'batch' is 1, and loss 'kto' estimates its reference point from answers "

@@ -73,6 +73,7 @@ Json plan_object(const PlanRecord& record) {
           {"profile", profile},
           {"global_batch", plan.global_batch},
           {"micro_batches", plan.micro_batches},
+          {"accumulate", record.accumulate},
           {"symbols", symbols},
           {"devices", devices},
           {"candidates", candidates}};

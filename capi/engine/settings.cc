@@ -201,6 +201,7 @@ Result<TrainerSettings> read_trainer_settings(const Options& options, int64_t da
   settings.step = read_step(reader);
   settings.batch = reader.i64("batch", settings.batch, 1, 1 << 24);
   settings.seq = reader.i64("seq", dataset_seq, 0, 1 << 24);
+  settings.accumulate = reader.i64("accumulate", 1, 1, 1 << 16);
   Result<std::vector<std::pair<std::string, int64_t>>> symbols = parse_symbol_values(reader.text("symbols"));
   if (symbols.ok()) {
     settings.symbols = std::move(symbols).value();
@@ -243,6 +244,11 @@ Result<TrainerSettings> read_trainer_settings(const Options& options, int64_t da
   settings.frozen = reader.text("frozen");
   settings.eval_batches = reader.i64("eval_batches", 0, 0);
   read_losses(reader, settings);
+  if (settings.accumulate > 1 && !settings.losses.empty())
+    reader.fail(
+        Status(StatusCode::kInvalidArgument,
+               "trainer: options 'accumulate' and 'losses' are of whole steps and of their parts, which are "
+               "added up as they are called: wanted one of them"));
   read_preference(reader, settings);
   settings.measure_memory = reader.flag("measure_memory", true);
   settings.compute.trace = reader.flag("trace", false);

@@ -61,7 +61,9 @@ enum class FusedLoss : uint8_t { kAuto, kOn, kOff };
 struct TrainerSettings {
   ComputeSettings compute;
   int64_t batch = 8, seq = 0;  // seq 0: no symbol T
+  int64_t accumulate = 1;      // batches of a dataset whose gradients make one update
   std::optional<SegmentUse> segments;  // as the dataset's rows want
+  bool has_weights = false;            // of labels, in those rows
   std::vector<std::pair<std::string, int64_t>> symbols;
   LearningRate rate;
   TrainingOptions step;

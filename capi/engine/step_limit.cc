@@ -130,8 +130,11 @@ Result<StepLimit> step_limit(const PlanRecord& record) {
   const LeastBytes least = least_bytes(graph);
   for (size_t phase = 0; phase < 3; ++phase) {
     if (profile.phases[phase].nodes == 0) continue;
-    StepLimit::Term term{
-        .phase = kPhaseNames[phase], .flops = profile.phases[phase].flops, .bytes = least.phases[phase]};
+    const bool is_update = phase == static_cast<size_t>(WorkPhase::kUpdate);
+    const double times = is_update ? 1 : static_cast<double>(record.accumulate);
+    StepLimit::Term term{.phase = kPhaseNames[phase],
+                         .flops = times * profile.phases[phase].flops,
+                         .bytes = times * least.phases[phase]};
     const double by_flops = limit.flops_per_s > 0 ? term.flops / limit.flops_per_s : 0;
     const double by_bytes = limit.bytes_per_s > 0 ? term.bytes / limit.bytes_per_s : 0;
     term.by_memory = by_bytes > by_flops;

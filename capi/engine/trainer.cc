@@ -103,6 +103,7 @@ Result<std::shared_ptr<Trainer>> Trainer::create(std::shared_ptr<Runtime> runtim
     TSR_RETURN_IF_ERROR(settings.preference ? dataset->check_trainable(settings.preference->loss)
                                             : dataset->check_trainable());
     trainer->settings_.segments = segments_of(dataset->layout());
+    trainer->settings_.has_weights = dataset->has_weights();
   } else if (settings.preference) {
     return Status(StatusCode::kInvalidArgument,
                   format("trainer: loss '{}' needs a dataset with rows of kind {}, and there is none",
@@ -192,8 +193,9 @@ Status Trainer::check_feed(std::string_view input, const HostTensor& value) cons
   if (input == "lr") return own("set the rate with the options lr, schedule and warmup");
   if (input == "step") return own("it is the number of the step");
   if (input == "seed") return own("it is drawn from the option seed");
-  if (dataset_ && (input == "tokens" || input == "labels" || input == "loss_scale" || input == "segments" ||
-                   (input == "positions" && !rows_.positions.empty())))
+  if (dataset_ &&
+      (input == "tokens" || input == "labels" || input == "loss_scale" || input == "segments" ||
+       (input == "positions" && !rows_.positions.empty()) || (input == "weights" && !rows_.weights.empty())))
     return own("it comes from the dataset; to feed it, make a trainer without one of a graph with the output "
                "'loss' (tsr_graph_token_loss)");
   if (preferences_ && PreferenceBatch::is_own_input(input))
@@ -206,7 +208,7 @@ Status Trainer::check_feed(std::string_view input, const HostTensor& value) cons
 Status Trainer::feed(std::string_view input, const HostTensor& value) {
   bool found = false;
   std::vector<std::string> names;
-  for (const std::string_view entry : {kTrainEntry, kEvalEntry}) {
+  for (const std::string_view entry : {kTrainEntry, kAccumulateEntry, kEvalEntry}) {
     for (std::string& name : running_->input_names(entry)) names.push_back(std::move(name));
     if (!running_->has_input(entry, input)) continue;
     if (!found) TSR_RETURN_IF_ERROR(check_feed(input, value));
@@ -295,27 +297,56 @@ Result<StepInfo> Trainer::run_step() {
   StepInfo info;
   info.step = step_ + 1;
   info.lr = lr_.value_or(settings_.rate.at(info.step));
-  if (dataset_) {
-    TSR_RETURN_IF_ERROR(feed_training_batch());
+  if (preferences_) (void)preferences_->take_metrics();  // of what was cancelled
+  std::string_view last = kTrainEntry;
+  if (settings_.accumulate == 1) {
+    TSR_RETURN_IF_ERROR(feed_update(kTrainEntry, info));
+    TSR_RETURN_IF_ERROR(run_batches(info, kTrainEntry, 1));
   } else {
-    TSR_RETURN_IF_ERROR(feed_loss_scale(kTrainEntry));
+    if (Status made = run_batches(info, kAccumulateEntry, settings_.accumulate); !made.ok()) {
+      if (!running_->failed()) (void)clear_gradients();  // as they were before the step
+      return made;
+    }
+    last = kUpdateEntry;
+    TSR_RETURN_IF_ERROR(feed_update(kUpdateEntry, info));
+    TSR_RETURN_IF_ERROR(feed_seed(kUpdateEntry, static_cast<uint64_t>(position_)));
+    TSR_RETURN_IF_ERROR(running_->run(kUpdateEntry));
   }
-  TSR_RETURN_IF_ERROR(running_->feed_scalar(kTrainEntry, "lr", info.lr));
-  TSR_RETURN_IF_ERROR(running_->feed_scalar(kTrainEntry, "step", static_cast<double>(info.step)));
-  // Seed of dropout and rounding: 31 bits, exact in every type that a seed may have.
-  const uint64_t seed = random_bits(settings_.seed, static_cast<uint64_t>(position_)) >> 33;
-  TSR_RETURN_IF_ERROR(running_->feed_scalar(kTrainEntry, "seed", static_cast<double>(seed)));
-  TSR_RETURN_IF_ERROR(running_->run(kTrainEntry));
-  TSR_ASSIGN_OR_RETURN(info.loss, running_->fetch_scalar(kTrainEntry, "loss"));
-  TSR_ASSIGN_OR_RETURN(info.grad_norm, running_->fetch_scalar(kTrainEntry, "grad_norm"));
-  if (preferences_) {
-    TSR_RETURN_IF_ERROR(preferences_->add_metrics(*running_, kTrainEntry));
-    info.preference = preferences_->take_metrics();
-  }
-  ++position_;
+  TSR_ASSIGN_OR_RETURN(info.grad_norm, running_->fetch_scalar(last, "grad_norm"));
+  if (preferences_) info.preference = preferences_->take_metrics();
+  position_ += settings_.accumulate;
   ++runs_;
   note_measurements();
   return info;
+}
+
+// Runs the batches of a step, whose losses info.loss is the sum of: each is divided by the weight of all labels.
+Status Trainer::run_batches(StepInfo& info, std::string_view entry, int64_t batches) {
+  std::vector<int64_t> numbers;
+  double weight = 0;
+  for (int64_t batch = 0; batch < batches && dataset_; ++batch) {
+    TSR_ASSIGN_OR_RETURN(numbers, fill_training_rows(position_ + batch));
+    weight += sum_label_weights();
+  }
+  for (int64_t batch = 0; batch < batches; ++batch) {
+    if (batches > 1 && cancelled_)
+      return Status(StatusCode::kCancelled,
+                    "step cancelled between two of its batches; all values are as before");
+    if (dataset_) {
+      if (batches > 1) {
+        TSR_ASSIGN_OR_RETURN(numbers, fill_training_rows(position_ + batch));
+      }
+      TSR_RETURN_IF_ERROR(feed_training_batch(entry, numbers, weight));
+    } else {
+      TSR_RETURN_IF_ERROR(feed_loss_scale(entry));
+    }
+    TSR_RETURN_IF_ERROR(feed_seed(entry, static_cast<uint64_t>(position_ + batch)));
+    TSR_RETURN_IF_ERROR(running_->run(entry));
+    TSR_ASSIGN_OR_RETURN(const double loss, running_->fetch_scalar(entry, "loss"));
+    info.loss += loss;
+    if (preferences_) TSR_RETURN_IF_ERROR(preferences_->add_metrics(*running_, entry));
+  }
+  return {};
 }
 
 void Trainer::note_measurements() {
@@ -404,7 +435,7 @@ void Trainer::cancel() {
 }
 
 int64_t Trainer::tokens_per_step() const {
-  if (dataset_) return settings_.batch * dataset_->row_tokens();
+  if (dataset_) return settings_.batch * settings_.accumulate * dataset_->row_tokens();
   return settings_.losses.empty() ? settings_.batch : settings_.batch * settings_.seq;
 }
 

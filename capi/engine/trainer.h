@@ -116,18 +116,22 @@ class Trainer {
 
  private:
   Trainer() = default;
-  Result<StepInfo> run_step();  // one run of the program, which may leave the step out
+  Result<StepInfo> run_step();  // of all its batches; the program may leave the update out
+  Status run_batches(StepInfo& info, std::string_view entry, int64_t batches);
   Status find_base(const SharedModel& model);
   Status check_feed(std::string_view input, const HostTensor& value) const;
   Status feed_loss_scale(std::string_view entry);  // unless the caller feeds it
   // trainer_rows.cc
   Status feed_defaults(int64_t seq,
                        std::span<const std::string> entries);  // of inputs with one value a position
-  Status feed_training_batch();
+  Result<std::vector<int64_t>> fill_training_rows(
+      int64_t batch);                // numbers of the rows that rows_ then holds
+  double sum_label_weights() const;  // of the labels of rows_ that the loss of tokens counts
+  Status feed_training_batch(std::string_view entry, std::span<const int64_t> numbers, double weight);
   Status feed_eval_batch(int64_t first, int64_t rows, double scale, int64_t samples);
   Status feed_preferences(std::string_view entry, std::span<const int64_t> numbers, int64_t count,
                           double share, double token_share);
-  Result<int64_t> count_eval_labels(int64_t samples);
+  Result<double> sum_eval_weights(int64_t samples);
   Result<Evaluation> evaluate_dataset();
   Result<int64_t> count_predicted();
   // trainer_parts.cc
@@ -136,6 +140,8 @@ class Trainer {
   Status feed_floats(std::string_view entry, std::string_view input, const TokenBatch& batch,
                      std::span<const float> values, double otherwise);
   Status feed_loss(std::string_view entry, const TokenBatch& batch, const LossOptions& options);
+  Status feed_seed(std::string_view entry, uint64_t number);
+  Status feed_update(std::string_view entry, const StepInfo& info);
   Status run_part(std::string_view entry);
   Result<LossValue> accumulate(std::string_view entry, const TokenBatch& batch);
   Result<std::vector<float>> fetch_logprobs(std::string_view entry, const TokenBatch& batch);

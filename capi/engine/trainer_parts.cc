@@ -151,12 +151,25 @@ Status Trainer::feed_loss(std::string_view entry, const TokenBatch& batch, const
   return {};
 }
 
+// Of dropout and rounding: 31 bits, exact in every type that a seed may have.
+Status Trainer::feed_seed(std::string_view entry, uint64_t number) {
+  const uint64_t seed = random_bits(settings_.seed, number) >> 33;
+  return running_->feed_scalar(entry, "seed", static_cast<double>(seed));
+}
+
+// What an update reads of the step's number, rate and loss.
+Status Trainer::feed_update(std::string_view entry, const StepInfo& info) {
+  const double offset = std::isfinite(info.loss) ? 0 : std::numeric_limits<double>::quiet_NaN();
+  TSR_RETURN_IF_ERROR(running_->feed_scalar(entry, "norm_offset", offset));
+  TSR_RETURN_IF_ERROR(running_->feed_scalar(entry, "lr", info.lr));
+  return running_->feed_scalar(entry, "step", static_cast<double>(info.step));
+}
+
 // Parts count as evaluations do in the report: allocations are those of whole steps.
 Status Trainer::run_part(std::string_view entry) {
   // The seed of a whole step where there is one part, another for each further one.
-  const uint64_t number = static_cast<uint64_t>(step_) + (static_cast<uint64_t>(accumulated_) << 32);
-  const uint64_t seed = random_bits(settings_.seed, number) >> 33;
-  TSR_RETURN_IF_ERROR(running_->feed_scalar(entry, "seed", static_cast<double>(seed)));
+  TSR_RETURN_IF_ERROR(
+      feed_seed(entry, static_cast<uint64_t>(step_) + (static_cast<uint64_t>(accumulated_) << 32)));
   const int64_t before = running_->session().allocations();
   const auto begin = std::chrono::steady_clock::now();
   TSR_RETURN_IF_ERROR(running_->run(entry));
@@ -240,10 +253,7 @@ Result<StepInfo> Trainer::optimizer_step(const Options& options) {
     return Status(StatusCode::kFailedPrecondition,
                   "no gradients wait for an update: tsr_trainer_forward_backward comes first");
   info.loss = accumulated_loss_;
-  const double offset = std::isfinite(info.loss) ? 0 : std::numeric_limits<double>::quiet_NaN();
-  TSR_RETURN_IF_ERROR(running_->feed_scalar(kUpdateEntry, "norm_offset", offset));
-  TSR_RETURN_IF_ERROR(running_->feed_scalar(kUpdateEntry, "lr", info.lr));
-  TSR_RETURN_IF_ERROR(running_->feed_scalar(kUpdateEntry, "step", static_cast<double>(info.step)));
+  TSR_RETURN_IF_ERROR(feed_update(kUpdateEntry, info));
   const int64_t parts = std::exchange(accumulated_, 0);
   accumulated_loss_ = 0;
   const WeightLock::Update update(weight_lock_);

@@ -34,22 +34,34 @@ Status Trainer::feed_preferences(std::string_view entry, std::span<const int64_t
   return preferences_->feed(*running_, entry, numbers, count, rows_, share, token_share);
 }
 
-Status Trainer::feed_training_batch() {
+Result<std::vector<int64_t>> Trainer::fill_training_rows(int64_t batch) {
   std::vector<int64_t> numbers;
   for (int64_t row = 0; row < settings_.batch; ++row) {
-    numbers.push_back(dataset_->number_at(position_ * settings_.batch + row));
+    numbers.push_back(dataset_->number_at(batch * settings_.batch + row));
     TSR_RETURN_IF_ERROR(dataset_->fill_row(numbers.back(), rows_.row(row)));
   }
-  if (preferences_) {
-    (void)preferences_->take_metrics();  // of an evaluation that was cancelled
-    const int64_t labels = preferences_->count_token_labels(rows_, settings_.batch);
-    return feed_preferences(kTrainEntry, numbers, settings_.batch, 1.0 / static_cast<double>(settings_.batch),
-                            1.0 / static_cast<double>(std::max<int64_t>(1, labels)));
-  }
-  TSR_RETURN_IF_ERROR(rows_.feed(*running_, kTrainEntry));
-  const int64_t counted = std::ranges::count_if(rows_.labels, [](int32_t label) { return label >= 0; });
-  return running_->feed_scalar(kTrainEntry, "loss_scale",
-                               1.0 / static_cast<double>(std::max<int64_t>(1, counted)));
+  return numbers;
+}
+
+double Trainer::sum_label_weights() const {
+  if (preferences_) return static_cast<double>(preferences_->count_token_labels(rows_, settings_.batch));
+  return rows_.weight();
+}
+
+namespace {
+
+double share_of(double weight) { return weight > 0 ? 1 / weight : 1; }
+
+}  // namespace
+
+// `weight`: of the labels of all batches of the step.
+Status Trainer::feed_training_batch(std::string_view entry, std::span<const int64_t> numbers, double weight) {
+  const double share = share_of(weight);
+  if (preferences_)
+    return feed_preferences(entry, numbers, settings_.batch,
+                            1.0 / static_cast<double>(settings_.batch * settings_.accumulate), share);
+  TSR_RETURN_IF_ERROR(rows_.feed(*running_, entry));
+  return running_->feed_scalar(entry, "loss_scale", share);
 }
 
 // A batch that is not full repeats its last row, without weight. `scale`: one over the labels of all batches; a
@@ -81,14 +93,18 @@ Result<int64_t> Trainer::count_predicted() {
 }
 
 // A preference loss counts the labels of its token loss.
-Result<int64_t> Trainer::count_eval_labels(int64_t samples) {
-  if (!preferences_) return dataset_->count_eval_labels(samples);
-  int64_t labels = 0;
+Result<double> Trainer::sum_eval_weights(int64_t samples) {
+  if (!preferences_ && !dataset_->has_weights()) {
+    TSR_ASSIGN_OR_RETURN(const int64_t labels, dataset_->count_eval_labels(samples));
+    return static_cast<double>(labels);
+  }
+  double sum = 0;
+  std::ranges::fill(rows_.labels, -1);
   for (int64_t row = 0; row < samples; ++row) {
     TSR_RETURN_IF_ERROR(dataset_->fill_eval_row(row, rows_.row(0)));
-    labels += preferences_->count_token_labels(rows_, 1);
+    sum += preferences_ ? static_cast<double>(preferences_->count_token_labels(rows_, 1)) : rows_.weight();
   }
-  return labels;
+  return sum;
 }
 
 Result<Evaluation> Trainer::evaluate_dataset() {
@@ -98,9 +114,11 @@ Result<Evaluation> Trainer::evaluate_dataset() {
     return Status(StatusCode::kFailedPrecondition,
                   "the dataset keeps no samples for evaluation: set its option eval_fraction");
   Evaluation found;
-  TSR_ASSIGN_OR_RETURN(const int64_t labels, count_eval_labels(samples));
-  if (!preferences_) found.labels = labels;
-  const double scale = 1.0 / static_cast<double>(std::max<int64_t>(1, labels));
+  if (!preferences_) {
+    TSR_ASSIGN_OR_RETURN(found.labels, dataset_->count_eval_labels(samples));
+  }
+  TSR_ASSIGN_OR_RETURN(const double weight, sum_eval_weights(samples));
+  const double scale = share_of(weight);
   if (preferences_) (void)preferences_->take_metrics();
   for (int64_t first = 0; first < samples; first += settings_.batch) {
     TSR_RETURN_IF_ERROR(feed_eval_batch(first, std::min(settings_.batch, samples - first), scale, samples));

@@ -145,14 +145,30 @@ Result<TokenExample> ExampleMaker::encode_completed(const TrainingRow& row, cons
   const bool by_turn = part == TrainedPart::kAssistant;
   TSR_ASSIGN_OR_RETURN(const RenderedChat chat, render(row, joined(row.prompt, completion), false, by_turn));
   TSR_ASSIGN_OR_RETURN(Encoding encoding, encode_chat(chat));
-  if (by_turn) {
-    std::vector<TextRange> spans;
-    for (const RenderedChat::Turn& turn : chat.turns)
-      if (std::ranges::find(row.untrained, turn.message) == row.untrained.end()) spans.push_back(turn.range);
-    example.trained = mark_assistant_tokens(encoding, chat.text.size(), spans, *tokenizer_);
-  }
+  if (by_turn) mark_turns(example, row, chat, encoding);
   example.ids = std::move(encoding.ids);
   return example;
+}
+
+// Marks what is learnt, with its weights.
+void ExampleMaker::mark_turns(TokenExample& example, const TrainingRow& row, const RenderedChat& chat,
+                              const Encoding& encoding) const {
+  std::vector<TextRange> learnt;
+  std::vector<std::pair<TextRange, float>> weighted;
+  for (const RenderedChat::Turn& turn : chat.turns) {
+    const auto given = std::ranges::find(row.weights, turn.message, &TrainingRow::MessageWeight::message);
+    if (given != row.weights.end() && given->weight == 0) continue;
+    learnt.push_back(turn.range);
+    if (given != row.weights.end()) weighted.emplace_back(turn.range, given->weight);
+  }
+  example.trained = mark_assistant_tokens(encoding, chat.text.size(), learnt, *tokenizer_);
+  if (weighted.empty()) return;
+  example.weights.assign(encoding.ids.size(), 1);
+  for (const auto& [range, weight] : weighted) {
+    const auto marks = mark_assistant_tokens(encoding, chat.text.size(), {&range, 1}, *tokenizer_);
+    for (size_t i = 0; i < marks.size(); ++i)
+      if (marks[i] != 0) example.weights[i] = weight;
+  }
 }
 
 Result<TokenExample> ExampleMaker::make_text(const TrainingRow& row) {
@@ -163,8 +179,10 @@ Result<TokenExample> ExampleMaker::make_text(const TrainingRow& row) {
 }
 
 Result<TokenExample> ExampleMaker::make_messages(const TrainingRow& row, TrainedPart part) {
-  if (part == TrainedPart::kAll && !row.untrained.empty())
-    return fail("a message has weight 0, and option 'mask' is all: wanted mask assistant, or no weights");
+  if (part == TrainedPart::kAll && !row.weights.empty())
+    return fail(
+        format("message {} has weight {}, and option 'mask' is all: wanted mask assistant, or no weights",
+               row.weights[0].message, double{row.weights[0].weight}));
   TSR_ASSIGN_OR_RETURN(TokenExample example, encode_completed(row, row.completion, part));
   if (part == TrainedPart::kAll) example.trained.assign(example.ids.size(), 1);
   return example;
@@ -227,6 +245,10 @@ void ExampleMaker::limit(RowExamples& made, Status& refused) const {
       example.ids.erase(example.ids.begin(), example.ids.begin() + static_cast<ptrdiff_t>(cut));
       example.trained.erase(example.trained.begin(), example.trained.begin() + static_cast<ptrdiff_t>(cut));
       example.ids.resize(most), example.trained.resize(most);
+      if (!example.weights.empty()) {
+        example.weights.erase(example.weights.begin(), example.weights.begin() + static_cast<ptrdiff_t>(cut));
+        example.weights.resize(most);
+      }
       example.prompt =
           static_cast<uint32_t>(std::min(most, example.prompt - std::min<size_t>(cut, example.prompt)));
       ++made.truncated;

@@ -33,6 +33,7 @@ struct TokenExample {
   std::vector<uint8_t> trained;  // by token: 1 where it is learnt
   uint32_t prompt = 0;           // first tokens, which are the prompt; of a pair the same in both
   ExampleRole role = ExampleRole::kPlain;
+  std::vector<float> weights = {};  // by token, of its loss; empty: all 1
 
   int64_t trained_tokens() const;  // without the first token, which nothing foretells
 };
@@ -80,6 +81,8 @@ class ExampleMaker {
   // The prompt's tokens, and those of the prompt with a completion.
   Result<std::vector<int32_t>> encode_prompt(const TrainingRow& row);
   Result<TokenExample> encode_completed(const TrainingRow& row, const Json& completion, TrainedPart part);
+  void mark_turns(TokenExample& example, const TrainingRow& row, const RenderedChat& chat,
+                  const Encoding& encoding) const;
   Result<RenderedChat> render(const TrainingRow& row, Json messages, bool add_generation_prompt,
                               bool with_spans) const;
   Result<Encoding> encode_chat(const RenderedChat& chat);

@@ -138,6 +138,8 @@ Result<Json> checked_calls(const Json& calls, std::string_view where, std::set<s
   return checked;
 }
 
+constexpr double kMostWeight = 1e6;
+
 // The messages of `given`, after `before` others. Weights, if the kind has them, are taken out.
 class MessageReader {
  public:
@@ -170,9 +172,10 @@ class MessageReader {
       if (!may_have_weights || !is_assistant)
         return fail(
             format("{} has a weight: wanted on messages of the assistant in kind messages alone", where));
-      if (!weight->is_null() && *weight != 0 && *weight != 1)
-        return wrong(format("'weight' of {}", where), *weight, "0 or 1");
-      if (*weight == 0) row_->untrained.push_back(number);
+      const double value = weight->is_number() ? weight->get<double>() : weight->is_null() ? 1 : -1;
+      if (!(value >= 0 && value <= kMostWeight))
+        return wrong(format("'weight' of {}", where), *weight, format("a number from 0 to {}", kMostWeight));
+      if (value != 1) row_->weights.push_back({number, static_cast<float>(value)});
       message.erase("weight");
     }
     if (has(given, "content")) {

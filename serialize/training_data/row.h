@@ -36,7 +36,12 @@ struct TrainingRow {
   bool label = true;  // of kUnpaired: whether the completion is wanted
   // For the chat template; null: none.
   Json tools, documents, variables;
-  std::vector<size_t> untrained;     // messages of weight 0, counted over prompt and completion
+  // Messages, counted over prompt and completion, with a weight other than 1; 0: nothing of it is learnt.
+  struct MessageWeight {
+    size_t message;
+    float weight;
+  };
+  std::vector<MessageWeight> weights;
   bool has_text_arguments = false;   // calls of tools came with them as JSON text; they are objects here
   std::vector<std::string> ignored;  // fields that change nothing
 };

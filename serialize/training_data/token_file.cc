@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cmath>
 #include <cstring>
 #include <utility>
 
@@ -17,15 +18,15 @@ namespace tessera {
 namespace {
 
 constexpr std::array<char, 8> kMagic = {'T', 'S', 'R', 'T', 'O', 'K', 'E', 'N'};
-constexpr uint32_t kVersion = 1;
+constexpr uint32_t kVersion = 1, kWithWeights = 2;  // the latter where there are runs of weights
 constexpr size_t kBlockTokens = size_t{1} << 16;
 constexpr uint64_t kMostAbout = uint64_t{16} << 20;
 
 struct Header {
   std::array<char, 8> magic = kMagic;
-  uint32_t version = kVersion, zero = 0;
+  uint32_t version = kVersion, runs = 0;
   uint64_t tokens = 0, records = 0, about = 0;  // numbers; bytes of the text
-  uint64_t contents = 0;                        // xxh3 of tokens and records
+  uint64_t contents = 0;                        // xxh3 of tokens, records and runs
   uint64_t checksum = 0;                        // xxh3 of the header up to here, then of the text
 };
 static_assert(sizeof(Header) == 56);
@@ -90,12 +91,15 @@ Status TokenFile::load() {
     return corrupt("is no file of tokens: it is too short");
   TSR_RETURN_IF_ERROR(read_all(descriptor_, path_, 0, std::as_writable_bytes(std::span(&header, 1))));
   if (header.magic != kMagic) return corrupt("is no file of tokens: it does not begin with TSRTOKEN");
-  if (header.version != kVersion || header.zero != 0)
-    return corrupt(format("is a file of tokens of version {}, wanted {}", header.version, kVersion));
+  if (header.version != (header.runs == 0 ? kVersion : kWithWeights))
+    return corrupt(format(
+        "is a file of tokens of version {} with {} runs of weights, wanted {} without, or {} with some",
+        header.version, header.runs, kVersion, kWithWeights));
   const uint64_t left = size - sizeof header;
   if (header.about > kMostAbout || header.tokens > left / sizeof(uint32_t) ||
-      header.records > left / sizeof(TokenRecord) ||
-      left != header.tokens * sizeof(uint32_t) + header.records * sizeof(TokenRecord) + header.about)
+      header.records > left / sizeof(TokenRecord) || header.runs > left / sizeof(WeightRun) ||
+      left != header.tokens * sizeof(uint32_t) + header.records * sizeof(TokenRecord) +
+                  header.runs * sizeof(WeightRun) + header.about)
     return corrupt(format("has {} bytes, which are not those of {} tokens and {} examples", size,
                           header.tokens, header.records));
   tokens_ = header.tokens;
@@ -119,6 +123,11 @@ Status TokenFile::load() {
   TSR_RETURN_IF_ERROR(read_all(descriptor_, path_, sizeof header + tokens_ * sizeof(uint32_t),
                                std::as_writable_bytes(std::span(records_))));
   hash.add(std::as_bytes(std::span(records_)));
+  runs_.resize(header.runs);
+  TSR_RETURN_IF_ERROR(read_all(
+      descriptor_, path_, sizeof header + tokens_ * sizeof(uint32_t) + records_.size() * sizeof(TokenRecord),
+      std::as_writable_bytes(std::span(runs_))));
+  hash.add(std::as_bytes(std::span(runs_)));
   if (hash.digest() != header.contents) return corrupt("its contents have another checksum");
   fingerprint_ = header.contents;
   largest_ = static_cast<int32_t>(largest);
@@ -128,6 +137,14 @@ Status TokenFile::load() {
       return corrupt(format("its example {} does not fit", i));
     end = records_[i].begin + records_[i].count;
   }
+  uint64_t weighted = 0;
+  for (size_t i = 0; i < runs_.size(); ++i) {
+    const WeightRun& run = runs_[i];
+    if (run.count == 0 || run.begin < weighted || run.begin > tokens_ || run.count > tokens_ - run.begin ||
+        !(run.weight >= 0) || !std::isfinite(run.weight))
+      return corrupt(format("its run {} of weights does not fit", i));
+    weighted = run.begin + run.count;
+  }
   return end == tokens_ ? Status() : corrupt(format("its examples have {} tokens, wanted {}", end, tokens_));
 }
 
@@ -135,6 +152,17 @@ Status TokenFile::read(const TokenRecord& record, uint32_t begin, std::span<uint
   TSR_CHECK(begin <= record.count && out.size() <= record.count - begin, "tokens of an example");
   return read_all(descriptor_, path_, sizeof(Header) + (record.begin + begin) * sizeof(uint32_t),
                   std::as_writable_bytes(out));
+}
+
+void TokenFile::fill_weights(const TokenRecord& record, uint32_t begin, std::span<float> out) const {
+  TSR_CHECK(begin <= record.count && out.size() <= record.count - begin, "tokens of an example");
+  std::ranges::fill(out, 1.0f);
+  const uint64_t first = record.begin + begin, end = first + out.size();
+  auto run =
+      std::ranges::upper_bound(runs_, first, {}, [](const WeightRun& it) { return it.begin + it.count; });
+  for (; run != runs_.end() && run->begin < end; ++run)
+    for (uint64_t at = std::max(first, run->begin); at < std::min(end, run->begin + run->count); ++at)
+      out[at - first] = run->weight;
 }
 
 Result<TokenFileWriter> TokenFileWriter::create(const std::string& path) {
@@ -156,10 +184,24 @@ Status TokenFileWriter::add(const TokenExample& example, TokenRecord record) {
   record.trained = static_cast<uint32_t>(example.trained_tokens());
   record.role = static_cast<uint8_t>(example.role);
   records_.push_back(record);
+  TSR_RETURN_IF_ERROR(add_weights(example));
   tokens_ += example.ids.size();
   for (size_t i = 0; i < example.ids.size(); ++i)
     buffer_.push_back(static_cast<uint32_t>(example.ids[i]) | (example.trained[i] != 0 ? kTrainedBit : 0));
   return buffer_.size() >= kBlockTokens ? flush() : Status();
+}
+
+// Runs do not go beyond an example.
+Status TokenFileWriter::add_weights(const TokenExample& example) {
+  const std::vector<float>& weights = example.weights;
+  for (size_t i = 0; i < weights.size();) {
+    size_t end = i + 1;
+    while (end < weights.size() && weights[end] == weights[i]) ++end;
+    if (weights[i] != 1) runs_.push_back({tokens_ + i, static_cast<uint32_t>(end - i), weights[i]});
+    i = end;
+  }
+  if (runs_.size() <= UINT32_MAX) return {};
+  return Status(StatusCode::kUnsupported, "training data: more than 2^32 messages with weights");
 }
 
 Status TokenFileWriter::flush() {
@@ -175,8 +217,12 @@ Result<std::shared_ptr<const TokenFile>> TokenFileWriter::finish(std::string_vie
   if (about.size() > kMostAbout) about = about.substr(0, kMostAbout);
   hash_.add(std::as_bytes(std::span(records_)));
   TSR_RETURN_IF_ERROR(file_.append(std::as_bytes(std::span(records_))));
+  hash_.add(std::as_bytes(std::span(runs_)));
+  TSR_RETURN_IF_ERROR(file_.append(std::as_bytes(std::span(runs_))));
   TSR_RETURN_IF_ERROR(file_.append(std::as_bytes(std::span(about))));
   Header header;
+  header.runs = static_cast<uint32_t>(runs_.size());
+  header.version = runs_.empty() ? kVersion : kWithWeights;
   header.tokens = tokens_;
   header.records = records_.size();
   header.about = about.size();

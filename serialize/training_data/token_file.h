@@ -1,6 +1,6 @@
 // Files of tokens: examples as ids with what is learnt of them, in the order of their rows. Little-endian: a header, the
-// tokens (u32: the id, and bit 31 where it is learnt), a record of each example, and a text about how it was made. The
-// format is described in COMPATIBILITY.md.
+// tokens (u32: the id, and bit 31 where it is learnt), a record of each example, the weights other than 1, and a text about
+// how it was made. The format is described in COMPATIBILITY.md.
 #pragma once
 
 #include <cstdint>
@@ -32,6 +32,14 @@ struct TokenRecord {
 };
 static_assert(sizeof(TokenRecord) == 32);
 
+// Consecutive tokens of the file whose losses have one weight, which is not 1.
+struct WeightRun {
+  uint64_t begin = 0;
+  uint32_t count = 0;
+  float weight = 1;
+};
+static_assert(sizeof(WeightRun) == 16);
+
 inline constexpr uint32_t kTrainedBit = uint32_t{1} << 31;
 inline constexpr int32_t token_id(uint32_t token) { return static_cast<int32_t>(token & ~kTrainedBit); }
 inline constexpr bool is_trained(uint32_t token) { return (token & kTrainedBit) != 0; }
@@ -49,6 +57,9 @@ class TokenFile {
   std::span<const TokenRecord> records() const { return records_; }
   // Tokens [begin, begin + out.size()) of an example. kIo, also where the file was cut meanwhile.
   Status read(const TokenRecord& record, uint32_t begin, std::span<uint32_t> out) const;
+  bool has_weights() const { return !runs_.empty(); }
+  // The weights of the same tokens.
+  void fill_weights(const TokenRecord& record, uint32_t begin, std::span<float> out) const;
 
   int64_t tokens() const { return static_cast<int64_t>(tokens_); }
   int32_t largest_token() const { return largest_; }
@@ -64,10 +75,11 @@ class TokenFile {
   uint64_t tokens_ = 0, fingerprint_ = 0;
   int32_t largest_ = 0;
   std::vector<TokenRecord> records_;
+  std::vector<WeightRun> runs_;  // ascending, apart
   std::string about_;
 };
 
-// TokenFileWriter: makes one. Memory: 32 bytes an example, and a block. One thread.
+// TokenFileWriter: makes one. Memory: 32 bytes an example, 16 a run of weights, and a block. One thread.
 class TokenFileWriter {
  public:
   // The path keeps what it holds until `commit`.
@@ -82,11 +94,13 @@ class TokenFileWriter {
   explicit TokenFileWriter(AtomicFile file, std::string path)
       : file_(std::move(file)), path_(std::move(path)) {}
   Status flush();
+  Status add_weights(const TokenExample& example);
 
   AtomicFile file_;
   std::string path_;
   std::vector<uint32_t> buffer_;
   std::vector<TokenRecord> records_;
+  std::vector<WeightRun> runs_;
   HashStream hash_;
   uint64_t tokens_ = 0;
 };

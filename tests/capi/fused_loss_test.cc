@@ -3,11 +3,19 @@
 #include <vector>
 
 #include "tests/capi/c_api.h"
+#include "tests/capi/preference_training.h"
 #include "tests/capi/small_training.h"
 
 using namespace capi_test;
 
 namespace {
+
+double predicted_arena(const Trainer& trainer) {
+  const std::string report = text([&](auto... out) { return tsr_trainer_report(trainer.get(), out...); });
+  const size_t at = report.find("\"predicted\"", report.find("\"arena_bytes\""));
+  REQUIRE(at != std::string::npos);
+  return std::stod(report.substr(report.find(':', at) + 1));
+}
 
 struct Trained {
   std::vector<double> losses;  // of the steps, then of an evaluation
@@ -56,6 +64,55 @@ TEST_CASE("a fused loss trains and evaluates as logits do, in an arena smaller b
   CHECK(apart.arena_bytes - fused.arena_bytes > logits / 4);
   // On the CPU it is taken where it is asked for.
   CHECK(trained(kModel, "auto").arena_bytes == apart.arena_bytes);
+}
+
+TEST_CASE("losses of preferences and of steps in parts hold no logits where they are fused") {
+  const Scratch scratch;
+  const Runtime rt = runtime();
+  PreferenceRun run{.path = write_pairs(scratch, "pairs.jsonl", 24), .model = kModel, .batch = 24};
+  const double logits = 24.0 * 32 * 4096 * 4;
+  const auto preferences = [&](const char* loss, const char* fused) {
+    run.loss = loss;
+    run.more = {{"fused_loss", std::string(fused)}};
+    const Trainer trainer = preference_trainer(rt, run);
+    preference_step(trainer);
+    return predicted_arena(trainer);
+  };
+  const auto parts = [&](const char* fused) {
+    tsr_trainer* made = nullptr;
+    ok(tsr_trainer_new(rt.get(), described(kModel).get(), nullptr,
+                       options({{"batch", 24},
+                                {"seq", 32},
+                                {"losses", std::string("ppo,cispo")},
+                                {"fused_loss", std::string(fused)}})
+                           .get(),
+                       &made));
+    return predicted_arena(Trainer(made));
+  };
+  // Both hold a chunk of 512 of the 768 rows, or all of them.
+  for (const char* const loss : {"dpo", "orpo"})
+    CHECK(preferences(loss, "off") - preferences(loss, "on") > logits / 4);
+  CHECK(parts("off") - parts("on") > logits / 4);
+}
+
+TEST_CASE("logits that do not fit are left out, unless they are asked for") {
+  const Runtime rt = runtime();
+  const Dataset dataset = bytes_dataset();
+  const auto made_with = [&](const char* fused) {
+    tsr_trainer* made = nullptr;
+    const Error error = take(
+        tsr_trainer_new(rt.get(), described(kModel).get(), dataset.get(),
+                        options({{"batch", 24},
+                                 {"parallel", std::string("single")},
+                                 {"fused_loss", std::string(fused)},
+                                 {"memory_limit", static_cast<int64_t>(trained(kModel, "on").arena_bytes)}})
+                            .get(),
+                        &made));
+    const Trainer owner(made);
+    return error.code;
+  };
+  CHECK(made_with("off") == TSR_OUT_OF_MEMORY);
+  CHECK(made_with("auto") == TSR_OK);
 }
 
 TEST_CASE("a fused loss of another head, and a choice that is none, are refused") {

@@ -78,6 +78,12 @@ class Primitives {
   Trainer trainer;
 };
 
+// The same run without logits.
+PreferenceRun fused(PreferenceRun run) {
+  run.more.emplace_back("fused_loss", std::string("on"));
+  return run;
+}
+
 double softplus(double x) { return std::max(x, 0.0) + std::log1p(std::exp(-std::abs(x))); }
 
 // The numbers of a batch that the formulas of docs/training.md read.
@@ -167,6 +173,8 @@ TEST_CASE("preference losses of pairs and their updates are those of the formula
     const std::vector<double> p = parts.logprobs(all);
     const std::vector<double> q = Primitives(rt, other, rows.width).logprobs(all);
     const auto formula = [&](const std::vector<double>& at) { return pair_loss(name, at, q, rows, all); };
+    const Trainer without_logits = preference_trainer(rt, fused(run));
+    CHECK(preference_step(without_logits).loss == doctest::Approx(formula(p)).epsilon(3e-5));
     const Trainer trainer = preference_trainer(rt, run);
     const tsr_step step = preference_step(trainer);
     // Sums of some 60 log probabilities in f32, of about 300 in all, times beta: 2e-5 of a loss about 1.
@@ -175,6 +183,7 @@ TEST_CASE("preference losses of pairs and their updates are those of the formula
     const auto found = preference_values(trainer, kPreferenceModel),
                wanted = preference_values(parts.trainer, kPreferenceModel);
     CHECK(preference_difference(found, wanted) < 2e-6);  // of updates up to 1e-2: gradients in f32
+    CHECK(preference_difference(preference_values(without_logits, kPreferenceModel), wanted) < 2e-6);
     CHECK(preference_difference(found, preference_values(preference_trainer(rt, run), kPreferenceModel)) >
           1e-4);
     double chosen = 0, rejected = 0, right = 0;

@@ -84,7 +84,7 @@ struct Layout {
 class Parts {
  public:
   explicit Parts(const Layout& layout = {}, int64_t batch = 4, const char* losses = "cross_entropy",
-                 const char* precision = "f32") {
+                 const char* precision = "f32", const char* fused_loss = "off") {
     tsr_trainer* made = nullptr;
     ok(tsr_trainer_new(runtime_.get(), described(layout.model).get(), nullptr,
                        options({{"devices", layout.devices},
@@ -94,6 +94,7 @@ class Parts {
                                 {"lr", 0.01},
                                 {"warmup", int64_t{0}},
                                 {"precision", std::string(precision)},
+                                {"fused_loss", std::string(fused_loss)},
                                 {"losses", std::string(losses)}})
                            .get(),
                        &made));
@@ -193,6 +194,18 @@ TEST_CASE("a step in parts is the whole step, on any devices") {
   }
 }
 
+TEST_CASE("a step in parts is the whole step where both are fused, to the bit") {
+  const Rows rows(4);
+  Parts whole({}, 4, "cross_entropy", "f32", "on"), parts({}, 4, "cross_entropy", "f32", "on");
+  for (int i = 0; i < 2; ++i) {
+    const double loss = whole.whole(rows).loss;
+    CHECK(std::fabs(parts.accumulate(rows, "cross_entropy", scale_of(rows)) - loss) < 1e-6);
+    parts.update();
+  }
+  for (const char* name : kSome) CHECK(whole.read(name) == parts.read(name));
+  CHECK(parts.forward(rows) == whole.forward(rows));
+}
+
 TEST_CASE("several accumulations are one of all their rows, and rows that are missing have no weight") {
   const Rows rows(4);
   for (const Layout& layout : {Layout{}, Layout{"cpu:2", "dp=2,zero=2"}, Layout{"cpu:2", "pp=2"}}) {
@@ -266,9 +279,15 @@ TEST_CASE("losses of ratios are their formulas, and so are their gradients") {
        }},
       {"cispo", [&](double p, double q, double a, double p0) { return -clip(std::exp(p0 - q)) * a * p; }},
   };
-  for (const Layout& layout : {Layout{}, Layout{"cpu:2", "dp=2,zero=1"}, Layout{"cpu:2", "tp=2"}}) {
+  for (const auto& [layout, fused_loss] : {std::pair(Layout{}, "off"),
+                                           {Layout{"cpu:2", "dp=2,zero=1"}, "off"},
+                                           {Layout{"cpu:2", "tp=2"}, "off"},
+                                           {Layout{}, "on"},
+                                           {Layout{"cpu:2", "tp=2"}, "on"},
+                                           {Layout{"cpu:2", "dp=2,zero=3"}, "on"}}) {
     INFO(layout.parallel);
-    Parts parts(layout, 4, kAllLosses), expected(layout, 4, "gradient");
+    INFO(fused_loss);
+    Parts parts(layout, 4, kAllLosses, "f32", fused_loss), expected(layout, 4, "gradient");
     for (const Loss& loss : losses) {
       INFO(loss.name);
       std::vector<float> logprobs;

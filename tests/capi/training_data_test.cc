@@ -317,9 +317,97 @@ TEST_CASE("rows of one's own are trained on as they are given") {
   Rows masked = rows;
   masked.labels[3] = -1;
   CHECK(rows_of(given(nullptr, weights.data(), nullptr), 0, 2, 32) == masked);
-  weights[35] = 0.5f;
+  weights[35] = -0.5f;
   tsr_dataset* made = nullptr;
   const Error error = take(tsr_dataset_new_rows(2, 32, rows.tokens.data(), nullptr, weights.data(), nullptr,
                                                 nullptr, nullptr, &made));
-  CHECK(error.message.find("weights: row 1, token 3 is 0.5, wanted 0 or 1") != std::string::npos);
+  CHECK(error.message.find("weights: row 1, token 3 is -0.5, wanted a finite number from 0 on") !=
+        std::string::npos);
+}
+
+TEST_CASE("a label of weight 2 counts as two of it, and weights are shares of their sum, on any devices") {
+  const Runtime rt = runtime();
+  std::vector<int32_t> tokens;
+  for (int i = 0; i < 96; ++i) tokens.push_back('a' + (i * i + i / 32) % 26);
+  std::copy_n(tokens.begin(), 32, tokens.begin() + 32);  // rows A A B
+  const auto given = [&](int64_t first, int64_t rows, const std::vector<float>& weights) {
+    tsr_dataset* made = nullptr;
+    ok(tsr_dataset_new_rows(rows, 32, tokens.data() + first * 32, nullptr,
+                            weights.empty() ? nullptr : weights.data(), nullptr, nullptr,
+                            options({{"shuffle", 0}}).get(), &made));
+    return Dataset(made);
+  };
+  const auto weights_of = [](float a, float b) {
+    std::vector<float> weights(64, a);
+    std::fill(weights.begin() + 32, weights.end(), b);
+    return weights;
+  };
+  const Model shape = described(kLlama);
+  const Trainer thrice = trainer_of(rt, kLlama, given(0, 3, {}), 3, "cpu:1", "");
+  const double loss = one_step(thrice);
+  const auto expected = all_values(thrice, shape);
+  struct Form {
+    const char *devices, *parallel;
+    float a, b;
+  };
+  for (const Form& form :
+       {Form{"cpu:1", "", 2, 1}, Form{"cpu:1", "mb=2", 0.5f, 0.25f}, Form{"cpu:2", "dp=2,zero=1", 1, 0.5f},
+        Form{"cpu:2", "tp=2", 2, 1}, Form{"cpu:2", "pp=2,mb=2", 2, 1}}) {
+    CAPTURE(form.parallel);
+    const Dataset weighted = given(1, 2, weights_of(form.a, form.b));
+    const Trainer trainer = trainer_of(rt, kLlama, weighted, 2, form.devices, form.parallel);
+    CHECK(one_step(trainer) == doctest::Approx(loss).epsilon(1e-6));
+    const auto found = all_values(trainer, shape);
+    double largest = 0;
+    for (size_t p = 0; p < found.size(); ++p)
+      for (size_t i = 0; i < found[p].size(); ++i)
+        largest = std::max(largest, std::abs(double{expected[p][i]} - found[p][i]));
+    CHECK(largest < 1e-6);
+  }
+}
+
+TEST_CASE("weights of messages reach the loss of a training and of its evaluation") {
+  const Scratch scratch;
+  const Runtime rt = runtime();
+  const auto conversation = [](const char* first, const char* second) {
+    return std::string(
+               R"({"messages": [{"role": "user", "content": "ab"}, {"role": "assistant", "content": "cde")") +
+           first + R"(}, {"role": "user", "content": "f"}, {"role": "assistant", "content": "ghijk")" +
+           second + "}]}";
+  };
+  const auto data = [&](const char* name, const char* first, const char* second) {
+    const std::string row = conversation(first, second);
+    return data_of(
+        write_rows(scratch, name, {row, row}),
+        {{"seq", 32},
+         {"eval_fraction", 0.5},
+         {"template",
+          std::string("{% for m in messages %}{% if m.role == 'assistant' %}{% generation %}{{ m.content }}"
+                      "{% endgeneration %}{% else %}{{ m.content }}{% endif %}{% endfor %}")}});
+  };
+  const auto evaluated_on = [&](const Dataset& rows) {
+    return evaluated(trainer_of(rt, kLlama, rows, 1, "cpu:1", ""));
+  };
+  const Dataset half = data("half.jsonl", R"(, "weight": 0.5)", "");
+  const double first = evaluated_on(data("first.jsonl", "", R"(, "weight": 0)")),
+               second = evaluated_on(data("second.jsonl", R"(, "weight": 0)", "")), both = evaluated_on(half);
+  // 3 tokens of weight 0.5 and 5 of weight 1.
+  CHECK(both == doctest::Approx((1.5 * first + 5 * second) / 6.5).epsilon(1e-6));
+  CHECK(one_step(trainer_of(rt, kLlama, half, 1, "cpu:1", "")) == doctest::Approx(both).epsilon(1e-6));
+  // Without logits the counts are the same: all 8 labels, whatever their weights.
+  for (const char* const fused_loss : {"off", "on"}) {
+    tsr_trainer* made = nullptr;
+    ok(tsr_trainer_new(rt.get(), described(kLlama).get(), half.get(),
+                       options({{"batch", 1}, {"fused_loss", std::string(fused_loss)}}).get(), &made));
+    const Trainer trainer(made);
+    const std::string all =
+        capi_test::text([&](auto... out) { return tsr_trainer_evaluate_all(trainer.get(), out...); });
+    CAPTURE(all);
+    CHECK(number_after(all, "\"labels\":") == 8);
+    CHECK(evaluated(trainer) == doctest::Approx(both).epsilon(1e-6));
+  }
+  const std::string json =
+      capi_test::text([&](auto... out) { return tsr_dataset_example(half.get(), 0, out...); });
+  CAPTURE(json);
+  CHECK(json.find(R"("weights":[0.0,0.0,0.5,0.5,0.5,0.0,1.0,1.0,1.0,1.0,1.0])") != std::string::npos);
 }

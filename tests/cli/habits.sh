@@ -40,6 +40,21 @@ train --steps 3 --resume "$work/dora.tsr" --out "$work/dora.tsr" >"$work/out.txt
 "$tessera" generate "$work/dora.tsr" --prompt "Once" -n 12 --temp 0 --devices cpu:2 --parallel tp=2 >"$work/one.txt"
 "$tessera" generate "$work/merged.tsr" --prompt "Once" -n 12 --temp 0 >"$work/two.txt"
 cmp "$work/one.txt" "$work/two.txt" || fail "magnitudes were merged to another model"
+# Accumulated batches are one of their size: the same losses, tokens a step and count of steps.
+"$tessera" train "$model" --data "$text" --batch 4 --seq 16 --steps 3 --checkpoint-every 0 --json --quiet >"$work/one.txt"
+train --accumulate 2 --steps 3 --json --quiet --out "$work/parts.tsr" --metrics "$work/parts.jsonl" >"$work/two.txt"
+python3 - "$work/one.txt" "$work/two.txt" <<'END' || fail "--accumulate 2 is not a batch twice as large"
+import json, sys
+one, two = (json.loads(open(path).read().splitlines()[-1]) for path in sys.argv[1:])
+worst = max(abs(a - b) for a, b in zip(one["losses"], two["losses"], strict=True))
+sys.exit(worst > 1e-5)  # sums in another order, in f32
+END
+says "$work/parts.jsonl" '"kind":"header".*"tokens_per_step":64'
+# A checkpoint of another training is refused by what it has, what is here, and the way out.
+! train --steps 4 --resume "$work/parts.tsr" 2>"$work/err.txt" >"$work/out.txt" || fail "another --accumulate was resumed"
+says "$work/err.txt" "accumulate '2', this trainer has '1': wanted the same, option accumulate '2' \(--accumulate 2\), or .*--init"
+! train --steps 4 --accumulate 2 --optimizer lion --resume "$work/parts.tsr" 2>"$work/err.txt" >"$work/out.txt" || fail "another optimizer was resumed"
+says "$work/err.txt" "optimizer 'adamw', this trainer has 'lion'.*--optimizer adamw"
 # --quiet: stderr has nothing.
 train --steps 2 --quiet --out "$work/quiet.tsr" >"$work/out.txt" 2>"$work/err.txt"
 [ ! -s "$work/err.txt" ] || { cat "$work/err.txt"; fail "--quiet is not quiet"; }

@@ -153,7 +153,12 @@ TEST_CASE("a row that is none is refused with what was found and what was wanted
       {R"({"messages": [{"role": "user"}]})", "has no 'content'"},
       {R"({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]})", "text alone is learnt"},
       {R"({"messages": [{"role": "user", "content": "x", "weight": 0}]})", "has a weight"},
-      {R"({"messages": [{"role": "assistant", "content": "x", "weight": 0.5}]})", "is 0.5, wanted 0 or 1"},
+      {R"({"messages": [{"role": "assistant", "content": "x", "weight": -0.5}]})",
+       "is -0.5, wanted a number from 0 to 1"},
+      {R"({"messages": [{"role": "assistant", "content": "x", "weight": "1"}]})",
+       "wanted a number from 0 to 1"},
+      {R"({"messages": [{"role": "assistant", "content": "x", "weight": 1e300}]})",
+       "wanted a number from 0 to 1"},
       {R"({"messages": [{"role": "user", "content": "x", "tool_calls": [{}]}]})", "wanted role assistant"},
       {R"({"messages": [{"role": "assistant", "tool_calls": [{"id": "1", "function": {"name": "f", "arguments": "{"}}]}]})",
        "'arguments' of a call"},
@@ -229,6 +234,26 @@ TEST_CASE("of messages the assistant's turns are learnt, unless their weight is 
   CHECK(make_refusal(kTwoTurns, {}, "").find("there is no chat template") != std::string::npos);
   CHECK(make_refusal(kTwoTurns, {}, "{{ raise_exception('roles must alternate') }}")
             .find("roles must alternate") != std::string::npos);
+}
+
+TEST_CASE("weights of messages are those of the tokens that are learnt of them") {
+  const RowExamples weighted = made(
+      R"({"messages": [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Yo", "weight": 0.25},
+                       {"role": "user", "content": "Bye"}, {"role": "assistant", "content": "So", "weight": 3},
+                       {"role": "user", "content": "Bye"}, {"role": "assistant", "content": "So"}]})");
+  const TokenExample& example = weighted.examples[0];
+  REQUIRE(example.weights.size() == example.ids.size());
+  std::vector<float> learnt;
+  for (size_t i = 0; i < example.ids.size(); ++i) {
+    if (example.trained[i] != 0 && (learnt.empty() || learnt.back() != example.weights[i]))
+      learnt.push_back(example.weights[i]);
+    if (example.trained[i] == 0) CHECK(example.weights[i] == 1);
+  }
+  CHECK(learnt == std::vector<float>{0.25f, 3, 1});
+  CHECK(made(kTwoTurns).examples[0].weights.empty());
+  CHECK(only(R"({"messages": [{"role": "user", "content": "Hi"},
+                              {"role": "assistant", "content": "Yo", "weight": 0.25}]})") ==
+        "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n[Yo<|im_end|>]\n");
 }
 
 TEST_CASE("calls of tools are given to a template as objects, or as text where it wants them so") {
@@ -318,6 +343,40 @@ TEST_CASE("lines are counted through blank ones, any ends and the end of the fil
   std::filesystem::remove(path);
   CHECK(LineReader::open("/nowhere/x.jsonl").status().code() == StatusCode::kNotFound);
   CHECK(LineReader::open("/").status().code() == StatusCode::kInvalidArgument);
+}
+
+TEST_CASE("a file of tokens has the weights that are not 1, and one with runs that do not fit is corrupt") {
+  const auto folder = std::filesystem::temp_directory_path() / "tessera_weights_test";
+  std::filesystem::create_directories(folder);
+  const std::string path = (folder / "x.tokens").string();
+  TokenFileWriter writer = ok(TokenFileWriter::create(path));
+  TokenExample example{{5, 6, 7, 8}, {0, 1, 1, 1}, 1, ExampleRole::kPlain, {1, 0.5f, 0.5f, 1}};
+  REQUIRE(writer.add(example, {}).ok());
+  example.weights = {};
+  REQUIRE(writer.add(example, {}).ok());
+  example.weights = {3, 1, 0.25f, 0.25f};
+  REQUIRE(writer.add(example, {}).ok());
+  const auto file = ok(writer.finish("about", true));
+  CHECK(file->has_weights());
+  const auto weights_of = [&](size_t record, uint32_t begin, size_t count) {
+    std::vector<float> weights(count);
+    file->fill_weights(file->records()[record], begin, weights);
+    return weights;
+  };
+  CHECK(weights_of(0, 0, 4) == std::vector<float>{1, 0.5f, 0.5f, 1});
+  CHECK(weights_of(1, 0, 4) == std::vector<float>{1, 1, 1, 1});
+  CHECK(weights_of(2, 0, 4) == std::vector<float>{3, 1, 0.25f, 0.25f});
+  CHECK(weights_of(2, 1, 2) == std::vector<float>{1, 0.25f});
+  // Any changed byte, the version and the number of runs among them.
+  std::ifstream in(path, std::ios::binary);
+  const std::string bytes((std::istreambuf_iterator<char>(in)), {});
+  for (size_t at = 0; at < bytes.size(); ++at) {
+    std::string changed = bytes;
+    changed[at] = static_cast<char>(changed[at] ^ 1);
+    std::ofstream(path, std::ios::binary) << changed;
+    CHECK(TokenFile::open(path).status().code() == StatusCode::kCorrupt);
+  }
+  std::filesystem::remove_all(folder);
 }
 
 TEST_CASE("a file of tokens gives back what was put in, and one with a changed byte is corrupt") {

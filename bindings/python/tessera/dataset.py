@@ -63,8 +63,8 @@ class Dataset(Handle):
                   positions: Any = None, **options: Any) -> Dataset:
         """Of rows of `seq` tokens: buffers of int32 (weights: float32), or numbers, one row after another.
 
-        labels: the token that should follow, or -1; weights: 1 where the label counts, 0 where it does not; segments: the
-        number of the document that a token is of; positions: its place in it."""
+        labels: the token that should follow, or -1; weights: factors on the losses of labels, 0 where a label does not
+        count; segments: the number of the document that a token is of; positions: its place in it."""
         def given(name: str, values: Any, code: str = "i") -> Any:
             return None if values is None else arguments.items(name, code, "float32" if code == "f" else "int32", values)
 

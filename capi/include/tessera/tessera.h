@@ -936,7 +936,8 @@ TSR_API tsr_status* tsr_dataset_new_tokens(const int32_t* ids, size_t count, con
 /* `rows` rows of `seq` tokens that you have made; copied. Each pointer except tokens may be NULL.
  * tokens     [rows, seq]  ids
  * labels     [rows, seq]  the token that should follow, or -1 (NULL: the next token of the document)
- * weights    [rows, seq]  1: the label counts, 0: it does not; other numbers are TSR_INVALID_ARGUMENT (NULL: all count)
+ * weights    [rows, seq]  factors on the losses of labels, 0: the label does not count; a loss is divided by the sum of
+ *                         weights in the whole batch. TSR_INVALID_ARGUMENT below 0 and of no finite number (NULL: all 1)
  * segments   [rows, seq]  number of the document that a token is of: attention sees tokens with the same number alone
  *                         (NULL: a row is one)
  * positions  [rows, seq]  of the token in its document, 0 to seq - 1 (NULL: from 0 wherever the number changes)
@@ -971,12 +972,14 @@ TSR_API tsr_status* tsr_dataset_info(const tsr_dataset* dataset, tsr_text** out_
 
 /* Example `number` of a file of training data, in the order of its rows: {"kind", "role" (plain, chosen, rejected,
  * wanted, unwanted, prompt), "row", "file", "line", "prompt_tokens", "ids", "trained", "control"}; trained has 1 for each token that
- * is learnt; "control" has the texts of control tokens by id. Examples of one row have the same "row". TSR_NOT_FOUND past the last, TSR_FAILED_PRECONDITION of other kinds of
+ * is learnt; "weights", where a message of the dataset has one that is neither 0 nor 1, has each token's, 0 where it is
+ * not learnt; "control" has the texts of control tokens by id. Examples of one row have the same "row". TSR_NOT_FOUND past the last, TSR_FAILED_PRECONDITION of other kinds of
  * datasets. */
 TSR_API tsr_status* tsr_dataset_example(const tsr_dataset* dataset, int64_t number, tsr_text** out_json);
 
 /* What the trainer feeds at global step `step` (from 0), [batch, seq] each, of pairs [batch, 2 seq]: tokens, labels (-1: none), positions and
- * segments (numbers of documents). Each may be NULL. */
+ * segments (numbers of documents). Each may be NULL. With option accumulate a trainer's step feeds the rows of so many of
+ * these steps. */
 TSR_API tsr_status* tsr_dataset_rows(const tsr_dataset* dataset, int64_t step, int64_t batch, int32_t* tokens,
                                      int32_t* labels, int32_t* positions, int32_t* segments);
 
@@ -1265,6 +1268,11 @@ TSR_API void tsr_session_free(tsr_session* session);
  *                        left of RLIMIT_AS and RLIMIT_DATA.) Tensors offloaded to host memory count too on
  *                        CPU devices, whose own memory that is; there the planner offloads to a file
  *   batch          i64   sequences (rows) in one step, over all devices (default 8)
+ *   accumulate     i64   batches of the dataset whose gradients are added up for one step (default 1), each of which
+ *                        runs by itself: their number changes no memory beyond the gradients'. Steps, `steps`, rates and
+ *                        "tokens_per_step" count updates. A step equals one of a batch so many times as large, to
+ *                        rounding: losses are divided by the labels of all its batches (except the reference point of
+ *                        kto, which is each batch's). Not with `losses`, nor without a dataset
  *   seq            i64   tokens a sequence; default and only choice with a dataset: the dataset's
  *   symbols        str   values of further symbols of an own graph: "N=10,M=4"
  *   steps          i64   length of the schedule (default 100); tsr_trainer_step may go on after it, at the
@@ -1319,9 +1327,9 @@ TSR_API void tsr_session_free(tsr_session* session);
  *                        bf16 and are resumed with the same choice; tsr_trainer_store writes the same numbers
  *                        in the model's type. With evaluate_only also f16 and block types, as for a generator
  *   activations    str   f32 (default) | q8 | bf16 | auto: with evaluate_only, as for a generator
- *   fused_loss     str   on: output head and token loss are computed together, a few rows at a time, so that
- *                        no logits are held; off: apart; auto (default): together on GPUs where no plan is
- *                        slower for it
+ *   fused_loss     str   on: output head and losses of tokens are computed together, a few rows at a time, so that
+ *                        no logits are held, with any option loss and losses; off: apart; auto (default): together on
+ *                        GPUs where no plan is slower for it, and elsewhere where logits do not fit the memory
  *   loss_scaling   f64   first factor on the loss while it is differentiated, a power of two (default: 65536
  *                        with precision f16, else 0: none). A step whose gradient is not finite is left out
  *                        and halves it; tsr_trainer_step then takes the next batch (without a dataset: the
@@ -1506,6 +1514,9 @@ TSR_API void tsr_saving_free(tsr_saving* saving);
  * files that are no part of a checkpoint or another process saves to it, TSR_NOT_FOUND, TSR_IO. Files that a killed
  * save left are removed; the checkpoint in it stays. */
 TSR_API tsr_status* tsr_trainer_check_folder(const char* folder);
+/* Goes on from a checkpoint. TSR_INVALID_ARGUMENT, naming what the checkpoint has, what this trainer has and the remedy, where
+ * the option loss, optimizer, batch or accumulate, the data, the model, its adapters, what trains or the option weights
+ * were others. All else may differ, and is this trainer's: docs/runs.md has the list. */
 TSR_API tsr_status* tsr_trainer_resume(tsr_trainer* trainer, const char* folder);
 
 /* The trained state, with or without the optimizer's. Options: optimizer (i64, default 1). With 1 save_state is

@@ -66,9 +66,9 @@ public final class Dataset extends Handle {
   }
 
   /**
-   * Rows of as many tokens each, one after another: tokens, labels (what should follow, or -1), weights (1: the label
-   * counts, 0: it does not), segments (number of the document that a token is of) and positions in it. Of what is given to
-   * {@link #ofRows} all but the tokens may be null.
+   * Rows of as many tokens each, one after another: tokens, labels (what should follow, or -1), weights (factors on the
+   * losses of labels, 0: the label does not count), segments (number of the document that a token is of) and positions in
+   * it. Of what is given to {@link #ofRows} all but the tokens may be null.
    */
   public record Rows(int[] tokens, int[] labels, float[] weights, int[] segments, int[] positions) {}
 
