@@ -27,6 +27,7 @@ struct Arguments : Common {
 constexpr size_t kRows = 14;
 // Runs that a table of kernels is the mean of, after those in which everything is loaded and captured.
 constexpr int64_t kTracedRuns = 3, kTracedTokens = 16, kWarmUps = 2;
+constexpr const char* kTokenEntry = "serve.1";  // of a generator's program: computes one token
 
 // Sizes of a language model that the counts of operations need.
 struct Sizes {
@@ -207,7 +208,7 @@ void add_traced_tokens(const Arguments& args, const Runtime& runtime, const Mode
     const Json report = generate_once(generator, prompt);
     const std::string trace = text(tsr_generator_trace, generator.get());
     if (i == 0) continue;
-    times = kernel_times(trace, "decode", limits);
+    times = kernel_times(trace, kTokenEntry, limits);
     const double token_s = report["decode_seconds"].get<double>() / (report["tokens"].get<double>() - 1);
     outside.push_back((token_s - product_seconds(times)) * 1e6);
   }
@@ -225,8 +226,8 @@ Json bench_decode(const Arguments& args, const Runtime& runtime, const Model& mo
     std::vector<double> prefill, decode;
     Json report;
     for (int64_t i = 0; i <= args.steps; ++i) {
-      // The caches hold what a prompt has in common with the one before it: each begins with another token.
-      prompt.front() = static_cast<int32_t>(i % 2);
+      // Pages hold what a prompt has in common with earlier ones: each begins with another token.
+      prompt.front() = static_cast<int32_t>(i % sizes.vocabulary);
       report = generate_once(generator, prompt);
       if (i == 0) continue;
       prefill.push_back(report["prompt_tokens"].get<double>() / report["prefill_seconds"].get<double>());

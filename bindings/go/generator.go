@@ -52,8 +52,8 @@ func (g *Generator) StartWith(prompt string, options Options) error {
 	return options.with(func(o uintptr) uintptr { return raw.Tsr_generator_start_with(c, o, prompt) })
 }
 
-// StartTokens begins a new text with token ids, such as those of Chat.Encode. A prompt that begins as the one before it
-// did is computed from about where they part.
+// StartTokens begins a new text with token ids, such as those of Chat.Encode. A prompt that begins as an earlier one
+// did is computed from where they part.
 func (g *Generator) StartTokens(ids []int32) error {
 	return (*handle)(g).call(func(c uintptr) uintptr { return raw.Tsr_generator_start_tokens(c, ids) })
 }

@@ -389,6 +389,7 @@ Result<CompiledProgram> compile_serving(const Graph& forward, const ServingSetti
   };
   TSR_ASSIGN_OR_RETURN(Graph copy, make_page_copy(*graph));
   add(kPageCopyEntry, std::move(copy), copied_slots(settings));
+  if (!settings.stores_sequences) return compile_inference(graphs, settings, 1, devices, along);
   TSR_ASSIGN_OR_RETURN(Graph read, make_page_read(*graph));
   add(kPageReadEntry, std::move(read), stored_slots(settings));
   TSR_ASSIGN_OR_RETURN(Graph write, make_page_write(*graph));

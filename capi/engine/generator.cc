@@ -1,16 +1,12 @@
 #include "capi/engine/generator.h"
 
 #include <algorithm>
-#include <array>
-#include <chrono>
-#include <ranges>
 #include <utility>
 
-#include "capi/engine/host_view.h"
 #include "capi/engine/program_cache.h"
+#include "capi/engine/serving/single_row.h"
 #include "capi/engine/text_stream.h"
 #include "graph/base/text.h"
-#include "graph/transform/decoding.h"
 #include "runtime/arranged_weights.h"
 
 namespace tessera {
@@ -18,7 +14,7 @@ namespace {
 
 // Pieces computed ahead of the caller; then the worker waits.
 constexpr size_t kPiecesAhead = 64;
-constexpr std::string_view kDecode = "decode";
+constexpr int64_t kText = 0;  // number of every request: there is one at a time
 
 double seconds_since(std::chrono::steady_clock::time_point begin) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
@@ -29,15 +25,14 @@ double seconds_since(std::chrono::steady_clock::time_point begin) {
 Result<std::unique_ptr<Generator>> Generator::create(std::shared_ptr<Runtime> runtime,
                                                      std::shared_ptr<SharedModel> model,
                                                      const Options& options) {
-  std::unique_ptr<Generator> generator(new Generator);
-  TSR_ASSIGN_OR_RETURN(generator->settings_, read_generator_settings(options));
-  GeneratorSettings& settings = generator->settings_;
+  TSR_ASSIGN_OR_RETURN(GeneratorSettings settings, read_generator_settings(options));
   TSR_RETURN_IF_ERROR(finalize_context(settings, model->context_length()));
   TSR_ASSIGN_OR_RETURN(std::shared_ptr<DeviceSet> devices,
                        runtime->open_devices(settings.compute.devices, settings.compute.profile));
   const Graph forward = model->graph();
+  ServingSettings serving = single_row_settings(settings, *devices);
   const auto make = [&]() -> Result<std::shared_ptr<const LoadedProgram>> {
-    TSR_ASSIGN_OR_RETURN(CompiledProgram compiled, compile_generation(forward, settings, devices));
+    TSR_ASSIGN_OR_RETURN(CompiledProgram compiled, compile_serving(forward, serving, devices));
     if (settings.inference.repack) take_arranged_variants(compiled.program, *devices);
     return prepare(runtime, devices, std::move(compiled));
   };
@@ -47,42 +42,44 @@ Result<std::unique_ptr<Generator>> Generator::create(std::shared_ptr<Runtime> ru
   TSR_ASSIGN_OR_RETURN(auto running, ProgramRunner::create(std::move(prepared),
                                                            SessionOptions{.trace = settings.compute.trace},
                                                            model, model->seed()));
-  TSR_RETURN_IF_ERROR(generator->take_program(std::move(running), forward, *model));
-  return generator;
+  TSR_ASSIGN_OR_RETURN(auto core,
+                       ServingCore::create(std::move(running), std::move(model), std::move(serving)));
+  return create(std::move(settings), std::move(core));
 }
 
 Result<std::unique_ptr<Generator>> Generator::create(std::shared_ptr<Trainer> trainer,
                                                      const Options& options) {
   TSR_ASSIGN_OR_RETURN(auto weights, TrainedWeights::of(std::move(trainer)));
   TSR_RETURN_IF_ERROR(TrainedWeights::check_options(options, "generator"));
-  std::unique_ptr<Generator> generator(new Generator);
-  TSR_ASSIGN_OR_RETURN(generator->settings_, read_generator_settings(options));
-  GeneratorSettings& settings = generator->settings_;
+  TSR_ASSIGN_OR_RETURN(GeneratorSettings settings, read_generator_settings(options));
   TSR_RETURN_IF_ERROR(finalize_context(settings, weights->model()->context_length()));
   const bool trace = settings.compute.trace;
   TSR_ASSIGN_OR_RETURN(settings.compute, weights->compute_settings(settings.compute.memory_limit));
-  const Graph& forward = weights->forward();
+  ServingSettings serving = single_row_settings(settings, *weights->devices());
   const TrainedPlan along = weights->plan();
   TSR_ASSIGN_OR_RETURN(CompiledProgram compiled,
-                       compile_generation(forward, settings, weights->devices(), &along));
+                       compile_serving(weights->forward(), serving, weights->devices(), &along));
   TSR_ASSIGN_OR_RETURN(auto running, weights->load(std::move(compiled), SessionOptions{.trace = trace}));
-  TSR_RETURN_IF_ERROR(generator->take_program(std::move(running), forward, *weights->model()));
-  generator->trained_ = std::move(weights);
+  TSR_ASSIGN_OR_RETURN(
+      auto core, ServingCore::create(std::move(running), weights->model(), std::move(serving), weights));
+  return create(std::move(settings), std::move(core));
+}
+
+Result<std::unique_ptr<Generator>> Generator::create(GeneratorSettings settings,
+                                                     std::unique_ptr<ServingCore> core) {
+  std::unique_ptr<Generator> generator(new Generator(std::move(settings), std::move(core)));
+  TSR_RETURN_IF_ERROR(generator->check_stop(generator->settings_.text));
   return generator;
 }
 
-Status Generator::take_program(std::unique_ptr<ProgramRunner> running, const Graph& forward,
-                               const SharedModel& model) {
-  running_ = std::move(running);
-  rope_switch_ = rope_switch(forward) < settings_.context ? rope_switch(forward) : 0;
-  const Shape& logits = forward.type(*forward.find_output("logits")).shape;
-  vocabulary_ = static_cast<int32_t>(logits[logits.rank() - 1]);
-  tokenizer_ = model.tokenizer();
-  TSR_RETURN_IF_ERROR(check_stop(settings_.text));
+Generator::Generator(GeneratorSettings settings, std::unique_ptr<ServingCore> core)
+    : settings_(std::move(settings)), core_(std::move(core)), tokenizer_(core_->text_model().tokenizer) {
   report_.context = settings_.context;
-  count_bytes_read();
-  report_.launches = running_->session().launches(kDecode);
-  return {};
+  const Session& session = core_->runner().session();
+  const TokenReads reads = count_token_reads(session.executable().program(), core_->settings());
+  report_.parameter_bytes_read = reads.parameter_bytes;
+  report_.cache_bytes_read = reads.cache_bytes;
+  report_.launches = session.launches(serving_entries(core_->settings()).front().name);
 }
 
 // The worker waits for its job, which ends soon.
@@ -92,50 +89,9 @@ Generator::~Generator() {
   changed_.notify_all();
 }
 
-// Counts from the instructions of "decode". Tables are read by rows (OpCost), every other parameter whole.
-void Generator::count_bytes_read() {
-  for (const RankProgram& rank : running_->session().executable().program().ranks)
-    for (const EntryPoint& entry : rank.entries) {
-      if (entry.name != kDecode) continue;
-      for (const Instruction& instruction : entry.code) {
-        const auto* kernel = std::get_if<KernelInst>(&instruction);
-        if (kernel == nullptr) continue;
-        const KernelDesc& desc = rank.kernels[static_cast<size_t>(kernel->kernel)];
-        const OpCost cost = desc.op->cost({desc.attrs, desc.inputs, desc.outputs, desc.factors});
-        for (size_t i = 0; i < kernel->inputs.size(); ++i) {
-          if (kernel->inputs[i].slot < 0) continue;
-          const SlotKind kind = rank.slots[static_cast<size_t>(kernel->inputs[i].slot)].kind;
-          const int64_t operand = bytes(desc.inputs[i]);
-          if (kind == SlotKind::kParameter)
-            report_.parameter_bytes_read += std::min(operand, static_cast<int64_t>(cost.bytes_read));
-          if (kind == SlotKind::kState && desc.op->name == "attention_cached") {
-            const int64_t window = attr_i64(desc.attrs, "window"), rows = desc.inputs[i].shape[1];
-            const int64_t read = window > 0 ? std::min(rows, window + desc.inputs[0].shape[1]) : rows;
-            report_.cache_bytes_read += rows > 0 ? operand / rows * read : 0;
-          }
-        }
-      }
-    }
-}
-
 Status Generator::check_stop(const TextSettings& text) const {
   if (tokenizer_ || text.stop.empty()) return {};
   return Status(StatusCode::kFailedPrecondition, "generator: option 'stop' needs a model with a tokenizer");
-}
-
-Status Generator::feed_sampling(const TextSettings& text, int64_t drawn) {
-  std::vector<std::string_view> entries = {kDecode};
-  for (const PrefillChunk& chunk : kPrefillChunks) entries.push_back(chunk.entry);
-  for (const std::string_view entry : entries) {
-    if (!running_->has_entry(entry)) continue;
-    TSR_RETURN_IF_ERROR(running_->feed_scalar(entry, "temperature", text.temperature));
-    TSR_RETURN_IF_ERROR(running_->feed_scalar(entry, "top_k", static_cast<double>(text.top_k)));
-    TSR_RETURN_IF_ERROR(running_->feed_scalar(entry, "top_p", text.top_p));
-    const std::array<int64_t, 1> seed{drawn};  // not through a double: all 64 bits count
-    TSR_RETURN_IF_ERROR(running_->feed(
-        entry, "seed", HostTensor{{DType::kI64, Shape{}}, std::as_bytes(std::span(seed)), nullptr}));
-  }
-  return {};
 }
 
 Status Generator::start(std::string_view prompt, const Options& options) {
@@ -169,10 +125,11 @@ Status Generator::begin(std::vector<int32_t> prompt, TextSettings text) {
         StatusCode::kInvalidArgument,
         format("the prompt has {} tokens, the context holds {}: shorten it or raise option 'context'",
                prompt.size(), settings_.context));
+  const int64_t vocabulary = core_->text_model().vocabulary;
   for (const int32_t token : prompt)
-    if (token < 0 || token >= vocabulary_)
+    if (token < 0 || token >= vocabulary)
       return Status(StatusCode::kInvalidArgument,
-                    format("the prompt has token id {}, the model has {} tokens", token, vocabulary_));
+                    format("the prompt has token id {}, the model has {} tokens", token, vocabulary));
   std::unique_lock lock(mutex_);
   cancelled_ = true;
   changed_.notify_all();
@@ -183,17 +140,22 @@ Status Generator::begin(std::vector<int32_t> prompt, TextSettings text) {
   report_.prompt_tokens = static_cast<int64_t>(prompt.size());
   report_.tokens = report_.reused_tokens = 0;
   report_.prefill_seconds = report_.decode_seconds = 0;
-  if (running_->failed()) {
-    cached_.clear();
-    prefilled_ = 0;
-    TSR_RETURN_IF_ERROR(running_->restore());
+  if (core_->runner().failed()) {
+    std::vector<ServingEvent> events;
+    TSR_RETURN_IF_ERROR(core_->recover(Status(), events));
   }
   report_.seed = text.seed ? *text.seed : Runtime::draw_seed();
-  TSR_RETURN_IF_ERROR(feed_sampling(text, report_.seed));
-  text_ = std::move(text);
+  ServingRequest request;
+  request.prompt = std::move(prompt);
+  request.seed = static_cast<uint64_t>(report_.seed);
+  if (!text.stop.empty()) request.stops = std::make_shared<const StopAutomaton>(text.stop);
+  echoes_ = text.echo;
+  SamplingSettings sampling;
+  static_cast<TextSettings&>(sampling) = std::move(text);
+  request.sampling = std::make_shared<const SamplingSettings>(std::move(sampling));
   worker_.call();
-  job_ = std::move(prompt);
-  last_entry_.clear();
+  job_ = std::move(request);
+  has_logits_ = false;
   started_ = true;
   return {};
 }
@@ -242,19 +204,21 @@ bool Generator::put(TextPiece piece) {
 }
 
 void Generator::work() {
-  std::vector<int32_t> prompt;
+  ServingRequest request;
   {
     const std::lock_guard lock(mutex_);
-    prompt = std::move(*job_);
+    request = std::move(*job_);
     job_.reset();
     busy_ = true;
   }
   Finish finish = Finish::kNone;
   Status status = catch_status([&]() -> Status {
-    TSR_ASSIGN_OR_RETURN(finish, generate(prompt));
+    TSR_ASSIGN_OR_RETURN(finish, generate(request));
     return {};
   });
-  // In one stroke: who sees the end may read the logits.
+  std::vector<ServingEvent> dropped;
+  core_->cancel(kText, dropped);
+  // One lock: after the end the logits must be readable.
   const std::lock_guard lock(mutex_);
   if (status.ok()) pieces_.push_back(TextPiece{TextPiece::Kind::kEnd, finish, -1, {}});
   failure_ = std::move(status);
@@ -262,148 +226,52 @@ void Generator::work() {
   changed_.notify_all();
 }
 
-Result<int32_t> Generator::advance(std::string_view entry, int64_t chunk, std::span<const int32_t> tokens,
-                                   int64_t start) {
-  std::vector<int32_t> padded(tokens.begin(), tokens.end());
-  padded.resize(static_cast<size_t>(chunk));
-  const std::array<int32_t, 1> from{static_cast<int32_t>(start)};
-  const std::array<int32_t, 1> length{static_cast<int32_t>(tokens.size())};
-  TSR_RETURN_IF_ERROR(running_->feed(entry, "tokens", view_of(padded, Shape{1, chunk})));
-  TSR_RETURN_IF_ERROR(running_->feed(entry, "start", view_of(from, Shape{1})));
-  TSR_RETURN_IF_ERROR(running_->feed(entry, "length", view_of(length, Shape{1})));
-  if (rope_switch_ > 0) {
-    const std::array<int32_t, 1> row{static_cast<int32_t>(rope_row_)};
-    TSR_RETURN_IF_ERROR(running_->feed(entry, "rope_row", view_of(row, Shape{1})));
-  }
-  cached_.resize(static_cast<size_t>(start));
-  TSR_RETURN_IF_ERROR(running_->run(entry));
-  cached_.insert(cached_.end(), tokens.begin(), tokens.end());
-  last_entry_ = entry;
-  int32_t token = -1;
-  TSR_RETURN_IF_ERROR(
-      running_->session().fetch_into(entry, "token", std::as_writable_bytes(std::span(&token, 1))));
-  return token;
-}
-
-// Processes the prompt in chunks, the last of which may be partly padding (`length` says so). Returns the
-// token sampled after the last; tokens sampled after earlier chunks mean nothing.
-Result<int32_t> Generator::prefill(std::span<const int32_t> prompt, int64_t done) {
-  const int64_t count = static_cast<int64_t>(prompt.size());
-  int32_t token = -1;
-  while (done < count && !cancelled_) {
-    const int64_t rest = count - done;
-    // The largest chunk that is full; the smallest may be partly padding.
-    PrefillChunk chunk{kDecode, 1};
-    for (const PrefillChunk& larger : std::views::reverse(kPrefillChunks))
-      if (running_->has_entry(larger.entry) && (rest >= larger.tokens || (chunk.tokens == 1 && rest > 1)))
-        chunk = larger;
-    const int64_t take = std::min(rest, chunk.tokens);
-    TSR_ASSIGN_OR_RETURN(token,
-                         advance(chunk.entry, chunk.tokens,
-                                 prompt.subspan(static_cast<size_t>(done), static_cast<size_t>(take)), done));
-    done += take;
-    if (chunk.entry != kDecode) prefilled_ = done;
-  }
-  return token;
-}
-
-Result<std::optional<WeightLock::Reading>> Generator::hold_weights() {
-  if (trained_ == nullptr) return std::optional<WeightLock::Reading>();
-  TSR_ASSIGN_OR_RETURN(WeightLock::Reading reading, trained_->read(*running_, weights_version_));
-  is_stale_ |= std::exchange(weights_version_, reading.version()) != reading.version();
-  return std::optional<WeightLock::Reading>(std::move(reading));
-}
-
-Result<int32_t> Generator::append(int32_t last, int64_t start) {
-  TSR_ASSIGN_OR_RETURN(const std::optional<WeightLock::Reading> reading, hold_weights());
-  if (!std::exchange(is_stale_, false) && rope_row(start + 1) == rope_row_)
-    return advance(kDecode, 1, std::array{last}, start);
-  rope_row_ = rope_row(start + 1);
-  std::vector<int32_t> all(cached_.begin(), cached_.begin() + start);
-  all.push_back(last);
-  prefilled_ = 0;
-  return prefill(all, 0);
-}
-
-int64_t Generator::count_reusable(std::span<const int32_t> prompt) const {
-  if (rope_row(std::ssize(prompt)) != rope_row_) return 0;
-  const auto parted = std::ranges::mismatch(prompt.first(prompt.size() - 1), cached_);
-  const int64_t common = parted.in1 - prompt.begin();
-  // Chunks give a token the same bits whatever their sizes; one token at a time gives it others on GPUs. What an answer
-  // left in the caches is computed again, and so is what would leave another token over for the end.
-  for (const PrefillChunk& smallest : std::views::reverse(kPrefillChunks))
-    if (running_->has_entry(smallest.entry))
-      return std::min(common, prefilled_) / smallest.tokens * smallest.tokens;
-  return common;
-}
-
-bool Generator::ends(int32_t token) const {
-  if (tokenizer_ && tokenizer_->ends_text(token)) return true;
-  return std::find(text_.stop_ids.begin(), text_.stop_ids.end(), token) != text_.stop_ids.end();
-}
-
-Result<Finish> Generator::generate(std::span<const int32_t> prompt) {
-  TextStream echoed({}), stream(text_.stop);
+bool Generator::echo(std::span<const int32_t> prompt) {
+  TextStream echoed({});
   const std::unique_ptr<TextDecoder> decoder = tokenizer_ ? tokenizer_->decoder() : nullptr;
-  const auto decode = [&](int32_t token) { return decoder ? decoder->add(token) : std::string(); };
   for (const int32_t token : prompt) {
-    const std::string bytes = decode(token);
-    if (text_.echo && !(tokenizer_ && token == tokenizer_->data().bos) &&
-        !put(TextPiece{TextPiece::Kind::kToken, Finish::kNone, token, echoed.add(bytes)}))
-      return Finish::kCancelled;
+    const std::string bytes = decoder ? decoder->add(token) : std::string();
+    if (tokenizer_ && token == tokenizer_->data().bos) continue;
+    if (!put(TextPiece{TextPiece::Kind::kToken, Finish::kNone, token, echoed.add(bytes)})) return false;
   }
-  int32_t previous = prompt.back();
-  (void)stream.add(echoed.finish());  // the beginning of a character, which later bytes may complete
-  // Every token except the last one sampled is written to the cache.
-  const int64_t count = static_cast<int64_t>(prompt.size());
-  int64_t room = settings_.context - count + 1;
-  if (text_.max_tokens > 0) room = std::min(room, text_.max_tokens);
+  return true;
+}
 
-  auto begin = std::chrono::steady_clock::now();
-  int64_t reused = 0;
-  int32_t token = -1;
-  {
-    TSR_ASSIGN_OR_RETURN(const std::optional<WeightLock::Reading> reading, hold_weights());
-    if (!std::exchange(is_stale_, false)) reused = count_reusable(prompt);
-    prefilled_ = reused;
-    rope_row_ = rope_row(count);
-    TSR_ASSIGN_OR_RETURN(token, prefill(prompt, reused));
+void Generator::note_event(const ServingEvent& event) {
+  const std::lock_guard lock(mutex_);
+  if (!std::exchange(has_logits_, true)) {
+    report_.prefill_seconds = seconds_since(prefill_begin_);
+    report_.reused_tokens = core_->counts().reused - reused_before_;
+    decode_begin_ = std::chrono::steady_clock::now();
   }
-  {
-    const std::lock_guard lock(mutex_);
-    report_.reused_tokens = reused;
-    report_.prefill_seconds = seconds_since(begin);
+  if (event.token < 0) return;
+  ++report_.tokens;
+  report_.decode_seconds = seconds_since(decode_begin_);
+}
+
+Result<Finish> Generator::generate(const ServingRequest& request) {
+  if (echoes_ && !echo(request.prompt)) return Finish::kCancelled;
+  prefill_begin_ = std::chrono::steady_clock::now();
+  reused_before_ = core_->counts().reused;
+  TSR_ASSIGN_OR_RETURN(ServingCore::Texts texts, core_->make_texts(request, kText));
+  core_->add(std::move(texts));
+  std::vector<ServingEvent> events;
+  while (!cancelled_) {
+    events.clear();
+    TSR_ASSIGN_OR_RETURN(const bool has_computed, core_->step(events));
+    TSR_CHECK(has_computed, "a text that has not ended has tokens to compute, and pages");
+    if (cancelled_) break;
+    for (ServingEvent& event : events) {
+      note_event(event);
+      if (event.kind == ServingEvent::Kind::kEnd) {
+        TSR_RETURN_IF_ERROR(event.failure);
+        return static_cast<Finish>(event.finish);
+      }
+      if (!put(TextPiece{TextPiece::Kind::kToken, Finish::kNone, event.token, std::move(event.text)}))
+        return Finish::kCancelled;
+    }
   }
-  begin = std::chrono::steady_clock::now();
-  Finish finish = Finish::kLength;
-  for (int64_t made = 0; made < room; ++made) {
-    if (made > 0) {
-      TSR_ASSIGN_OR_RETURN(token, append(previous, count + made - 1));
-    }
-    if (cancelled_) return Finish::kCancelled;
-    if (token < 0 || token >= vocabulary_)
-      return Status(StatusCode::kInternal,
-                    format("sampling gave token {} of {}: the logits are not finite", token, vocabulary_));
-    if (ends(token)) {
-      finish = Finish::kStop;
-      break;
-    }
-    {
-      const std::lock_guard lock(mutex_);
-      report_.tokens = made + 1;
-      report_.decode_seconds = seconds_since(begin);
-    }
-    if (!put(TextPiece{TextPiece::Kind::kToken, Finish::kNone, token, stream.add(decode(token))}))
-      return Finish::kCancelled;
-    if (stream.stopped()) return Finish::kStop;
-    previous = token;
-  }
-  std::string rest = decoder ? stream.add(decoder->finish()) : std::string();
-  rest += stream.finish();
-  if (!rest.empty())
-    if (!put(TextPiece{TextPiece::Kind::kToken, Finish::kNone, -1, std::move(rest)}))
-      return Finish::kCancelled;
-  return finish;
+  return Finish::kCancelled;
 }
 
 Result<HostTensor> Generator::logits() {
@@ -412,12 +280,11 @@ Result<HostTensor> Generator::logits() {
   if (busy_ || job_ || !started_)
     return Status(StatusCode::kFailedPrecondition,
                   "logits can be read when a text was started and is complete");
-  if (last_entry_.empty())
+  if (!has_logits_)
     return Status(StatusCode::kFailedPrecondition,
                   "there are no logits: the text was cancelled before its first token was computed");
-  TSR_ASSIGN_OR_RETURN(HostTensor value, running_->session().fetch(last_entry_, "logits"));
-  value.type.shape = Shape{vocabulary_};  // [1, V]
-  return value;
+  const std::span<const float> logits = core_->last_logits();
+  return HostTensor::copy_of<float>({DType::kF32, {std::ssize(logits)}}, logits);
 }
 
 Result<std::string> Generator::trace_json() {
@@ -425,15 +292,15 @@ Result<std::string> Generator::trace_json() {
   const std::lock_guard lock(mutex_);
   if (busy_ || job_)
     return Status(StatusCode::kFailedPrecondition, "a trace can be read when the text is complete");
-  return running_->trace_json();
+  return core_->runner().trace_json();
 }
 
 Result<std::string> Generator::report_json() {
   TSR_RETURN_IF_ERROR(runtime().check_process());
   const std::lock_guard lock(mutex_);
   GeneratorReport report = report_;
-  if (!busy_ && !job_) report.memory = running_->session().memory();
-  return generator_json(report, running_->record());
+  if (!busy_ && !job_) report.memory = core_->runner().session().memory();
+  return generator_json(report, core_->runner().record());
 }
 
 }  // namespace tessera

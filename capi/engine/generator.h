@@ -1,10 +1,11 @@
-// Generator: continues a text token by token. A worker thread computes and queues pieces; `next` collects
-// them. The worker starts with a text and ends soon after the last: an idle generator has none. One thread at a
+// Generator: continues a text token by token: a server of one row (serving/serving_core.h), one text at a time. A worker
+// thread computes and queues pieces; `next` collects them. The worker starts with a text and ends soon after the last: an idle generator has none. One thread at a
 // time, except for `cancel`. In a forked child everything is kFailedPrecondition: the worker does not exist there and
 // its locks stay locked.
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
@@ -16,8 +17,9 @@
 #include <string_view>
 #include <vector>
 
-#include "capi/engine/program_runner.h"
 #include "capi/engine/report.h"
+#include "capi/engine/serving/serving_core.h"
+#include "capi/engine/serving/serving_request.h"
 #include "capi/engine/settings.h"
 #include "capi/engine/trained_weights.h"
 #include "runtime/on_call_threads.h"
@@ -54,55 +56,36 @@ class Generator {
   Result<HostTensor> logits();
   Result<std::string> report_json();
   Result<std::string> trace_json();  // of a text that is complete
-  Runtime& runtime() { return *running_->prepared()->runtime; }
+  Runtime& runtime() { return *core_->runner().prepared()->runtime; }
   void cancel();  // any thread
 
  private:
-  Generator() = default;
-  Status take_program(std::unique_ptr<ProgramRunner> running, const Graph& forward, const SharedModel& model);
-  // Keeps the trainer's weights as they are while the result lives, and drops caches of older weights. Nothing without
-  // a trainer.
-  Result<std::optional<WeightLock::Reading>> hold_weights();
+  Generator(GeneratorSettings settings, std::unique_ptr<ServingCore> core);
+  static Result<std::unique_ptr<Generator>> create(GeneratorSettings settings,
+                                                   std::unique_ptr<ServingCore> core);
   void work();  // the job, on the worker thread
-  Result<Finish> generate(std::span<const int32_t> prompt);
+  Result<Finish> generate(const ServingRequest& request);
+  // Puts the prompt as pieces; false when cancelled.
+  bool echo(std::span<const int32_t> prompt);
+  void note_event(const ServingEvent& event);
   Status check_stop(const TextSettings& text) const;
   Status begin(std::vector<int32_t> prompt, TextSettings text);
-  Status feed_sampling(const TextSettings& text, int64_t seed);
-  void count_bytes_read();
-  Result<int32_t> advance(std::string_view entry, int64_t chunk, std::span<const int32_t> tokens,
-                          int64_t start);
-  int64_t rope_row(int64_t tokens) const { return rope_switch_ > 0 && tokens > rope_switch_ ? 2 : 1; }
-  // Writes the token after `start` others into the caches, and returns the next; where the longer text wants
-  // the other factors of rotations, computes the whole text again.
-  Result<int32_t> append(int32_t last, int64_t start);
-  // Behind the first `done` tokens, which the caches hold.
-  Result<int32_t> prefill(std::span<const int32_t> prompt, int64_t done);
-  // Tokens of the prompt that the caches hold as computing all of it would leave them there; at least the last one is
-  // computed, for its logits.
-  int64_t count_reusable(std::span<const int32_t> prompt) const;
-  bool ends(int32_t token) const;
   bool put(TextPiece piece);  // waits for room; false when cancelled
   void wait_until_idle(std::unique_lock<std::mutex>& lock);
 
-  GeneratorSettings settings_;
-  TextSettings text_;                           // of the text in progress; the worker reads it
-  std::shared_ptr<const Tokenizer> tokenizer_;  // may be null
-  std::shared_ptr<const TrainedWeights> trained_;  // null: the weights are the model's
-  int64_t weights_version_ = -1;                   // version of the trained weights that the caches are of
-  bool is_stale_ = false;                          // the caches are of older weights
-  std::unique_ptr<ProgramRunner> running_;
-  std::string last_entry_;  // last entry run for this text; empty before the first
-  std::vector<int32_t> cached_;  // tokens that the caches hold, in order; the worker writes both
-  int64_t prefilled_ = 0;        // of these, the first that chunks computed
-  // Sequences of more tokens than this are rotated by other factors (rope_switch); 0: there are no others. And the row
-  // of factors that the caches were computed by.
-  int64_t rope_switch_ = 0, rope_row_ = 1;
-  int32_t vocabulary_ = 0;
+  const GeneratorSettings settings_;
+  const std::unique_ptr<ServingCore> core_;           // the worker steps it
+  const std::shared_ptr<const Tokenizer> tokenizer_;  // may be null
+  bool echoes_ = false;      // of the text in progress; the worker reads it
+  bool has_logits_ = false;  // a token of the text was computed; the worker writes it
+  // Of the text, by the worker: its beginning, that of its second token, and what pages gave to texts before it.
+  std::chrono::steady_clock::time_point prefill_begin_, decode_begin_;
+  int64_t reused_before_ = 0;
 
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<TextPiece> pieces_;
-  std::optional<std::vector<int32_t>> job_;
+  std::optional<ServingRequest> job_;
   bool busy_ = false, started_ = false;
   Status failure_;  // of the job, delivered by next after its pieces
   std::atomic<bool> cancelled_{false};

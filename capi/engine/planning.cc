@@ -6,6 +6,7 @@
 #include "capi/engine/entry_plans.h"
 #include "capi/engine/explain.h"
 #include "capi/engine/report.h"
+#include "capi/engine/serving/single_row.h"
 #include "capi/engine/text_file.h"
 #include "graph/base/text.h"
 #include "graph/transform/canonical_order.h"
@@ -70,7 +71,8 @@ Result<std::shared_ptr<const PlanRecord>> plan_model(Runtime& runtime, const Sha
     TSR_RETURN_IF_ERROR(finalize_context(settings, model.context_length()));
     TSR_ASSIGN_OR_RETURN(const auto devices,
                          runtime.open_devices(settings.compute.devices, settings.compute.profile));
-    TSR_ASSIGN_OR_RETURN(CompiledProgram compiled, compile_generation(forward, settings, devices));
+    TSR_ASSIGN_OR_RETURN(CompiledProgram compiled,
+                         compile_serving(forward, single_row_settings(settings, *devices), devices));
     return with_program(std::move(compiled));
   }
   TSR_ASSIGN_OR_RETURN(CompiledTraining it, compiled_training(runtime, model, nullptr, rest));

@@ -183,13 +183,6 @@ class Decoder {
 
 }  // namespace
 
-int64_t rope_switch(const Graph& forward) {
-  for (const Node& node : forward.nodes())
-    if (node.op->name == "rope_angles")
-      if (const int64_t switch_at = attr_i64(node.attrs, "switch_at"); switch_at > 0) return switch_at;
-  return 0;
-}
-
 Result<Graph> make_decoding(const Graph& forward, const DecodingOptions& options) {
   TSR_ASSIGN_OR_RETURN(const Graph ordered, logits_alone(forward));
   return Decoder(ordered, options).run();

@@ -14,9 +14,6 @@ struct DecodingOptions {
   bool sample = true;          // append the `sample` op
 };
 
-// Tokens of a sequence beyond which it is rotated by the second row of factors; 0: there is one row at most.
-int64_t rope_switch(const Graph& forward);
-
 // Inputs: "tokens" i32[B, T], "start" i32[B] (tokens already in the cache), "length" i32[B] (valid tokens of this
 // chunk, <= T), and when sampling "temperature" f32[], "top_k" i32[], "top_p" f32[], "seed" i64[] (per-step counter
 // added by the op from start + length). Positions are computed as start + 0..T-1. Attention nodes become

@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "graph/base/text.h"
-#include "graph/transform/decoding.h"
 #include "graph/transform/embedding.h"
 #include "graph/transform/graph_copy.h"
 #include "graph/transform/language_model.h"
@@ -88,7 +87,8 @@ class Server {
     TSR_ASSIGN_OR_RETURN(const LanguageModel model, find_language_model(forward_, "serving"));
     logits_ = model.logits, tokens_ = model.tokens, positions_ = model.positions;
     TSR_RETURN_IF_ERROR(check_position_table(forward_, model, "context", options_.context));
-    if (const int64_t switch_at = rope_switch(forward_); switch_at > 0 && options_.context > switch_at)
+    const int64_t switch_at = rope_switch(forward_);
+    if (options_.rows > 1 && switch_at > 0 && options_.context > switch_at)
       return Status(
           StatusCode::kUnsupported,
           format("context is {}; sequences of more than {} tokens are rotated by other factors from their "
@@ -135,17 +135,27 @@ class Server {
     return add_paged_attention(node).with_context(format("attention '{}'", node.scope));
   }
 
-  // By the first row of factors alone.
+  // The row of factors [1, D / 2] for all tokens of a step.
+  Result<TensorId> add_factors(TensorId rows, int64_t switch_at) {
+    if (options_.context <= switch_at)
+      return graph().add("slice", {rows}, {{"dim", int64_t{0}}, {"begin", int64_t{0}}, {"end", int64_t{1}}});
+    if (rope_row_ == kNoTensor) {
+      TSR_ASSIGN_OR_RETURN(rope_row_, graph().add_tensor("rope_row", {DType::kI32, {1}}, TensorKind::kInput));
+    }
+    TSR_ASSIGN_OR_RETURN(const TensorId apart,
+                         graph().add("split_dim", {rows}, {{"dim", int64_t{0}}, {"inner", int64_t{2}}}));
+    return graph().add("select_row", {apart, rope_row_});
+  }
+
   Status add_angles(const Node& node) {
     std::vector<Attr> attrs(node.attrs.begin(), node.attrs.end());
+    int64_t switch_at = 0;
     for (Attr& attr : attrs)
-      if (attr.name == "switch_at") attr.value = int64_t{0};
+      if (attr.name == "switch_at") std::swap(switch_at, std::get<int64_t>(attr.value));
     TensorId& factors = factors_.try_emplace(node.inputs[1], kNoTensor).first->second;
     if (factors == kNoTensor) {
       graph().set_scope("embedding");
-      TSR_ASSIGN_OR_RETURN(factors,
-                           graph().add("slice", {copy_.mapped(node.inputs[1])},
-                                       {{"dim", int64_t{0}}, {"begin", int64_t{0}}, {"end", int64_t{1}}}));
+      TSR_ASSIGN_OR_RETURN(factors, add_factors(copy_.mapped(node.inputs[1]), switch_at));
     }
     graph().set_scope(node.scope);
     const TensorId inputs[] = {copy_.mapped(node.inputs[0]), factors};
@@ -281,13 +291,25 @@ class Server {
   TensorId hidden_result_ = kNoTensor;                                                      // of the new graph
   TensorId row_ = kNoTensor, position_ = kNoTensor;                                         // likewise
   Pool full_, window_{0};                                                                   // likewise
-  TensorId wanted_ = kNoTensor, adapter_ = kNoTensor;
+  TensorId wanted_ = kNoTensor, adapter_ = kNoTensor, rope_row_ = kNoTensor;
   bool is_absorbed_ = false;
   std::map<TensorId, TensorId> factors_;  // of rotations: the row taken, by the forward graph's rows
   std::vector<uint32_t> uses_;            // operand uses, by forward tensor
 };
 
 }  // namespace
+
+int64_t rope_switch(const Graph& forward) {
+  for (const Node& node : forward.nodes())
+    if (node.op->name == "rope_angles")
+      if (const int64_t switch_at = attr_i64(node.attrs, "switch_at"); switch_at > 0) return switch_at;
+  return 0;
+}
+
+int64_t usual_page_size(int64_t context) {
+  constexpr int64_t kUsual = 64, kUnit = 16;
+  return std::min(kUsual, (context + kUnit - 1) / kUnit * kUnit);
+}
 
 int64_t table_columns(const ServingOptions& options) {
   return (options.context + options.page_size - 1) / options.page_size;

@@ -29,6 +29,8 @@ struct ServingOptions {
   int64_t window_pages = 0;
 };
 
+// Positions of a page where nothing else is wanted: 64, or the multiple of 16 that holds a shorter context.
+int64_t usual_page_size(int64_t context);
 // The pages that a row's positions need at most: the columns of the table.
 int64_t table_columns(const ServingOptions& options);
 
@@ -45,10 +47,15 @@ int64_t table_columns(const ServingOptions& options);
 // "page_table": "window_slot" i32[B, N] and "window_page_table" i32[R, M], and as many pages. Inputs that nothing reads are
 // left out.
 // Symbols left: B, N and W. What a token yields depends on its own sequence alone.
+// Rotations with two rows of factors (LongRoPE) take the first where `context` is at most rope_switch. Else a server of one
+// row has an input "rope_row" i32[1]: 1 or 2, the row of factors for all tokens of the step. A sequence that grows beyond the
+// switch must be computed again from its first token: keys in its pages were rotated by the first row.
 // kInvalidArgument: a cache of q8_0 where D, or KA + R, is not a multiple of 32.
-// kUnsupported: rotations with two rows of factors (LongRoPE) where `context` is beyond the first row's.
+// kUnsupported: several rows, where `context` is beyond rope_switch.
 Result<Graph> make_serving(const Graph& forward, const ServingOptions& options);
 
+// Tokens of a sequence beyond which it is rotated by the second row of factors; 0: there is one row at most.
+int64_t rope_switch(const Graph& forward);
 // The largest window of the attentions that have one shorter than `context`; 0: none has.
 int64_t paged_window(const Graph& forward, int64_t context);
 // Whether an attention sees the whole context.

@@ -79,11 +79,11 @@ void Scheduler::stop(Sequence& sequence) {
 // What is computed of the page after the full ones.
 void Scheduler::remember_last_page(const Sequence& sequence) {
   const int64_t full = std::ssize(sequence.contents), first = full * pool_.page_size();
-  if (!shares_ || sequence.computed <= first) return;
+  const int64_t count = std::min(sequence.computed, sequence.findable) - first;
+  if (!shares_ || count <= 0) return;
   pool_.remember_beginning(
       sequence.pages[static_cast<size_t>(full)], sequence.content(),
-      std::span(sequence.tokens)
-          .subspan(static_cast<size_t>(first), static_cast<size_t>(sequence.computed - first)));
+      std::span(sequence.tokens).subspan(static_cast<size_t>(first), static_cast<size_t>(count)));
 }
 
 Sequence* Scheduler::least_important(const Sequence& than) const {
@@ -282,7 +282,8 @@ std::vector<StepPart> Scheduler::plan(int64_t budget, int64_t logits) {
 
 void Scheduler::remember_full_pages(Sequence& sequence) {
   const auto size = static_cast<size_t>(pool_.page_size());
-  while ((sequence.contents.size() + 1) * size <= static_cast<size_t>(sequence.computed)) {
+  const auto found = static_cast<size_t>(std::min(sequence.computed, sequence.findable));
+  while ((sequence.contents.size() + 1) * size <= found) {
     const size_t page = sequence.contents.size();
     sequence.contents.push_back(pool_.remember(sequence.pages[page], sequence.content(),
                                                std::span(sequence.tokens).subspan(page * size, size)));

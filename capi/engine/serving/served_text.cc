@@ -18,7 +18,8 @@ ServedText::ServedText(const Model& model, const ServingRequest& request, Sample
       decoder_(tokenizer_ && !request.task ? tokenizer_->decoder() : nullptr),
       stream_(TextStream::sharing(request.stops)),
       changes_logits_(request.changes_logits),
-      keeps_sequence_(request.keeps_sequence) {}
+      keeps_sequence_(request.keeps_sequence),
+      repairs_text_(model.repairs_text) {}
 
 Result<std::unique_ptr<ServedText>> ServedText::create(const Model& model, const ServingRequest& request,
                                                        int64_t number, int32_t index, int64_t most) {
@@ -38,6 +39,7 @@ Result<std::unique_ptr<ServedText>> ServedText::create(const Model& model, const
   text->sequence.priority = request.priority;
   text->sequence.root = request.root;
   text->sequence.tokens = request.prompt;
+  if (!model.keeps_answers) text->sequence.findable = prompt;
   if (request.sampling->prompt_logprobs >= 0 && index == 0) text->sequence.logits_end = prompt;
   if (request.task) {
     text->reader_.emplace(*request.task, request.prompt, model.hidden_width);
@@ -194,7 +196,7 @@ std::string ServedText::decode(int32_t token) {
 }
 
 void ServedText::tell(std::string text, ServingEvent& told) {
-  text = jinja::valid_utf8(text);
+  if (repairs_text_) text = jinja::valid_utf8(text);
   if (!answer_) {
     told.text = std::move(text);
     return;

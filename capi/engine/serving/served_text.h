@@ -38,6 +38,8 @@ class ServedText {
     size_t hidden_width = 0;  // 0: hidden states cannot be had
     std::vector<int32_t> end_ids;
     std::shared_ptr<const Tokenizer> tokenizer;  // null: events have no text
+    bool repairs_text = true;                    // bytes that are no UTF-8 become U+FFFD
+    bool keeps_answers = true;                   // later texts find the pages of generated tokens
   };
   // Text `index` of the request; its sequence has at most `most` tokens. kInvalidArgument for tokens outside of the
   // vocabulary.
@@ -100,7 +102,7 @@ class ServedText {
   TextStream stream_;
   std::optional<ServedAnswer> answer_;
   std::optional<PromptReader> reader_;
-  const bool changes_logits_, keeps_sequence_;
+  const bool changes_logits_, keeps_sequence_, repairs_text_;
   int64_t request_ = 0, prompt_ = 0, most_ = 0;  // tokens of the prompt, and of all at most
   int64_t told_ = 0;                             // tokens of the prompt whose log probabilities were told
   int32_t index_ = 0;

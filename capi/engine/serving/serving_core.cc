@@ -67,6 +67,16 @@ Result<std::unique_ptr<ServingCore>> ServingCore::create(std::shared_ptr<Runtime
                 std::make_shared<AdapterRegistry>());
 }
 
+Result<std::unique_ptr<ServingCore>> ServingCore::create(std::unique_ptr<ProgramRunner> running,
+                                                         std::shared_ptr<SharedModel> model,
+                                                         ServingSettings settings,
+                                                         std::shared_ptr<const TrainedWeights> trained) {
+  TSR_ASSIGN_OR_RETURN(auto core, create(std::move(running), std::move(model), std::move(settings), nullptr,
+                                         std::make_shared<AdapterRegistry>()));
+  core->trained_ = std::move(trained);
+  return core;
+}
+
 Result<std::unique_ptr<ServingCore>> ServingCore::create(std::shared_ptr<const TrainedWeights> weights,
                                                          ServingSettings given) {
   TSR_ASSIGN_OR_RETURN(given.compute, weights->compute_settings(given.compute.memory_limit));
@@ -81,10 +91,7 @@ Result<std::unique_ptr<ServingCore>> ServingCore::create(std::shared_ptr<const T
           ? compile_fitting(weights->forward(), settings, chooses_windows, weights->devices(), &along)
           : compile_serving(weights->forward(), settings, weights->devices(), &along));
   TSR_ASSIGN_OR_RETURN(auto running, weights->load(std::move(compiled), SessionOptions{}));
-  TSR_ASSIGN_OR_RETURN(auto core, create(std::move(running), weights->model(), std::move(settings), nullptr,
-                                         std::make_shared<AdapterRegistry>()));
-  core->trained_ = std::move(weights);
-  return core;
+  return create(std::move(running), weights->model(), std::move(settings), weights);
 }
 
 Result<std::unique_ptr<ServingCore>> ServingCore::replicate(DeviceShare share) const {
@@ -123,7 +130,15 @@ Result<std::unique_ptr<ServingCore>> ServingCore::create(std::unique_ptr<Program
   const Shape& logits = forward.type(*forward.find_output("logits")).shape;
   core->text_model_.vocabulary = logits[logits.rank() - 1];
   core->text_model_.tokenizer = model->tokenizer();
-  if (core->text_model_.tokenizer) core->text_model_.end_ids = core->text_model_.tokenizer->data().end_ids;
+  if (core->text_model_.tokenizer) {
+    const TokenizerData& tokenizer = core->text_model_.tokenizer->data();
+    core->text_model_.end_ids = tokenizer.end_ids;
+    if (core->settings_.bos_ends_text && tokenizer.bos >= 0)
+      core->text_model_.end_ids.push_back(tokenizer.bos);
+  }
+  core->text_model_.repairs_text = core->settings_.repairs_text;
+  core->text_model_.keeps_answers = core->settings_.keeps_answers;
+  if (rope_switch(forward) < core->settings_.context) core->rope_switch_ = rope_switch(forward);
   if (core->settings_.hidden) {
     const Graph& step = *core->running_->record().entries.front().graph;
     core->text_model_.hidden_width =
@@ -197,7 +212,8 @@ Status ServingCore::check_prompt(const ServingRequest& request, int64_t most) co
 }
 
 Result<ServingCore::Texts> ServingCore::make_texts(const ServingRequest& request, int64_t number) const {
-  const int64_t most = std::min(settings_.context, settings_.pages * settings_.page_size);
+  const int64_t most = std::min(settings_.context, settings_.pages * settings_.page_size) +
+                       (settings_.counts_last_token ? 0 : 1);
   TSR_RETURN_IF_ERROR(check_prompt(request, most));
   TSR_RETURN_IF_ERROR(check_tokens(request.prompt).with_context("the prompt"));
   std::shared_ptr<const LoadedAdapter> adapter;
@@ -353,6 +369,7 @@ Status ServingCore::run(const std::vector<StepPart>& parts, StepResults& results
   for (const StepPart& part : parts) {
     const Sequence& sequence = *part.sequence;
     fill_tables(sequence);
+    step.set_rope_row(sequence.rope_row);  // of the one row there is, where rows matter
     const bool is_wanted = next_wanted < wanted.size() && &wanted[next_wanted].text->sequence == &sequence;
     const Wanted it = is_wanted ? wanted[next_wanted++] : Wanted{nullptr, 0, 0};
     for (int64_t i = part.first; i < part.first + part.count; ++i) {
@@ -450,9 +467,28 @@ Result<std::optional<WeightLock::Reading>> ServingCore::hold_weights() {
   return std::optional<WeightLock::Reading>(std::move(reading));
 }
 
+void ServingCore::follow_rope_switch() {
+  if (rope_switch_ == 0) return;
+  constexpr uint64_t kLongRoot = 0x9e3779b97f4a7c15;
+  for (const auto& [number, text] : texts_) {
+    Sequence& sequence = text->sequence;
+    const int32_t row = sequence.size() > rope_switch_ ? 2 : 1;
+    if (row == sequence.rope_row) continue;
+    if (sequence.row) scheduler_.restart();
+    sequence.root += row == 2 ? kLongRoot : -kLongRoot;  // pages of short texts are no use to long ones
+    sequence.rope_row = row;
+  }
+}
+
+std::span<const float> ServingCore::last_logits() const {
+  const auto width = static_cast<size_t>(text_model_.vocabulary);
+  return std::span(logits_).first(std::min(width, logits_.size()));
+}
+
 Result<bool> ServingCore::step(std::vector<ServingEvent>& events) {
   TSR_ASSIGN_OR_RETURN(const std::optional<WeightLock::Reading> reading, hold_weights());
   TSR_RETURN_IF_ERROR(adapter_queue_->admit(scheduler_, running_->session()));
+  follow_rope_switch();
   for (const auto& [number, text] : texts_) text->sequence.guesses.clear();  // of a step that did not come
   std::vector<ServedText*> decoding;
   if (speculation_ != nullptr)

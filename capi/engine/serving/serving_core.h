@@ -35,6 +35,11 @@ class ServingCore {
   // A core on a trainer's weights, devices and plan. Every update of the trainer restarts all texts from their tokens.
   static Result<std::unique_ptr<ServingCore>> create(std::shared_ptr<const TrainedWeights> weights,
                                                      ServingSettings settings);
+  // A core of finalized settings around their program in memory. trained: whose weights it reads; null: the model's.
+  static Result<std::unique_ptr<ServingCore>> create(std::unique_ptr<ProgramRunner> running,
+                                                     std::shared_ptr<SharedModel> model,
+                                                     ServingSettings settings,
+                                                     std::shared_ptr<const TrainedWeights> trained = nullptr);
   // A core on another share of the devices: with the settings, the plan and the adapters of this one, and pages of its own.
   Result<std::unique_ptr<ServingCore>> replicate(DeviceShare share) const;
 
@@ -94,13 +99,14 @@ class ServingCore {
   };
   Counts counts() const;
   ProgramRunner& runner() { return *running_; }
+  // Row of logits that the last step with any gave first; it stays until the next step.
+  std::span<const float> last_logits() const;
   std::vector<MemoryReport> draft_memory() const;  // of the draft model; none without
   const ServingSettings& settings() const { return settings_; }
   const ServedText::Model& text_model() const { return text_model_; }
 
  private:
   explicit ServingCore(ServingSettings settings);
-  // Around a program in memory.
   static Result<std::unique_ptr<ServingCore>> create(std::unique_ptr<ProgramRunner> running,
                                                      std::shared_ptr<SharedModel> model,
                                                      ServingSettings settings,
@@ -129,6 +135,8 @@ class ServingCore {
   Status run(const std::vector<StepPart>& parts, StepResults& results);
   void fill_tables(const Sequence& sequence);
   DraftModel* draft_model() const;  // null without one
+  // Restarts sequences that have become too long for the factors that they were rotated by.
+  void follow_rope_switch();
   Status guess(std::span<ServedText* const> decoding);
   void take_rows(const Wanted& wanted, std::span<const float> rows, std::vector<ServingEvent>& events);
   void take_results(const StepResults& results, std::vector<ServingEvent>& events);
@@ -146,6 +154,7 @@ class ServingCore {
   std::unique_ptr<PageTransfer> transfer_;
   ServedText::Model text_model_;
   bool batch_invariant_ = false;
+  int64_t rope_switch_ = 0;  // tokens beyond which a sequence is rotated by other factors; 0: there are no others
   std::shared_ptr<AdapterRegistry> adapters_;  // shared by the cores of an engine: one number everywhere
   std::unique_ptr<AdapterSlots> adapter_slots_;
   std::unique_ptr<AdapterQueue> adapter_queue_;

@@ -79,6 +79,7 @@ int64_t serving_step_tokens(const ServingSettings& settings) {
 }
 
 std::vector<int64_t> serving_step_sizes(const ServingSettings& settings) {
+  if (!settings.step_sizes.empty()) return settings.step_sizes;
   const int64_t largest = serving_step_tokens(settings);
   std::set<int64_t> sizes = {largest, settings.rows};  // the last: a step of all sequences
   for (int64_t tokens = 1; tokens < largest; tokens *= 2) sizes.insert(tokens);
@@ -92,7 +93,8 @@ std::vector<ServingEntry> serving_entries(const ServingSettings& settings) {
   std::vector<ServingEntry> entries;
   for (const int64_t tokens : serving_step_sizes(settings)) {
     // Of few tokens all logits cost little.
-    const int64_t few = tokens <= kFew ? tokens : std::min(tokens, settings.rows);
+    const bool has_all = tokens <= kFew && settings.scored_tokens > 0;
+    const int64_t few = has_all ? tokens : std::min(tokens, settings.rows);
     const int64_t many = std::min(tokens, settings.rows + settings.scored_tokens);
     entries.push_back({format("serve.{}", tokens), tokens, few});
     if (many > few && (scores_much || tokens == largest))
@@ -107,7 +109,7 @@ const ServingEntry& serving_entry(std::span<const ServingEntry> entries, int64_t
 }
 
 int64_t copied_slots(const ServingSettings& settings) {
-  return std::max(settings.step_tokens, settings.page_size);
+  return std::min(std::max(settings.step_tokens, settings.page_size), settings.rows * settings.page_size);
 }
 
 int64_t stored_slots(const ServingSettings& settings) { return settings.page_size; }

@@ -30,6 +30,7 @@ struct ServingSettings {
   int64_t window = 0;           // finalized: the largest of these windows; 0: none
   bool has_full_layers = true;  // finalized: some layers see the whole context
   int64_t step_tokens = 256;  // of a step at most
+  std::vector<int64_t> step_sizes;  // tokens that steps are padded to, ascending; none: powers of two
   bool shares_prefixes = true;
   bool guesses = false;         // tokens that are likely to come next are computed along ("speculation")
   int64_t most_guesses = 7;     // of a text in a step
@@ -42,6 +43,12 @@ struct ServingSettings {
   bool hidden = false;               // hidden states of tokens can be had
   int64_t scored_tokens =
       64;  // of a step at most, after which logits are wanted besides each sequence's last
+  // What differs where the one sequence is a generator's (single_row.h).
+  bool stores_sequences = true;   // pages can be saved and restored
+  bool counts_last_token = true;  // the last token of a text, which is not computed, counts in the context
+  bool keeps_answers = true;      // later texts find the pages of generated tokens, not of prompts alone
+  bool repairs_text = true;       // bytes that are no UTF-8 become U+FFFD
+  bool bos_ends_text = false;
 };
 
 // The settings with context, pages, window pages and what they depend on filled in; `longest`: the model's context, 0

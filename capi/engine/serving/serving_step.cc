@@ -55,6 +55,8 @@ Result<double> ServingStep::run(ProgramRunner& runner, const PageTables& tables,
     TSR_RETURN_IF_ERROR(feed("window_slot", window_slot_, per_token));
     TSR_RETURN_IF_ERROR(feed("window_page_table", tables.windows, per_row));
   }
+  if (runner.has_input(entry_.name, "rope_row"))
+    TSR_RETURN_IF_ERROR(feed("rope_row", std::span(&rope_row_, 1), Shape{1}));
   TSR_RETURN_IF_ERROR(feed("wanted", wanted_, Shape{entry_.wanted}));
   const auto begin = std::chrono::steady_clock::now();
   TSR_RETURN_IF_ERROR(runner.run(entry_.name));

@@ -24,6 +24,8 @@ class ServingStep {
   void add(const Token& token);
   // Logits behind the token that was added last are wanted.
   void want();
+  // Row of the factors that all its tokens are rotated by, from 1 (make_serving).
+  void set_rope_row(int32_t row) { rope_row_ = row; }
 
   // PageTables: [rows, columns] each; `windows` has window pages, and is empty without them.
   struct PageTables {
@@ -41,6 +43,7 @@ class ServingStep {
   const ServingEntry& entry_;
   std::vector<int32_t> ids_, row_, position_, slot_, window_slot_, adapter_, wanted_;
   size_t tokens_ = 0, chosen_ = 0;  // added, and wanted
+  int32_t rope_row_ = 1;
 };
 
 }  // namespace tessera

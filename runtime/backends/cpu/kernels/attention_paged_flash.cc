@@ -40,17 +40,21 @@ struct PagedWorkspace {
   static constexpr int64_t kMostFloats = int64_t{1} << 20;  // of results of spans
 
   int64_t tokens, rows, width, KV, most_spans;  // rows: of a tile at most
+  int64_t sequences;                            // rows of the table
 
-  PagedWorkspace(const AttentionShape& e, int64_t most_keys)
+  PagedWorkspace(const AttentionShape& e, int64_t most_keys, int64_t sequences)
       : tokens(e.T),
         rows(std::min(kTileQueries, e.T * e.group())),
         width((e.V + 31) / 32 * 32),  // for any instruction set
         KV(e.KV),
-        most_spans(std::max<int64_t>((most_keys + kSpanKeys - 1) / kSpanKeys, 1)) {}
+        most_spans(std::max<int64_t>((most_keys + kSpanKeys - 1) / kSpanKeys, 1)),
+        sequences(sequences) {}
 
   int64_t unit_floats() const { return rows * width + 2 * up_to_16(rows); }
+  // Of a tile a sequence: launches of more tiles have tasks enough without their spans.
   int64_t units() const {
-    return std::min(tokens * KV * most_spans, std::max<int64_t>(kMostFloats / unit_floats(), 1));
+    return std::min(std::min(tokens, sequences) * KV * most_spans,
+                    std::max<int64_t>(kMostFloats / unit_floats(), 1));
   }
   int64_t tile_bytes() const { return 4 * up_to_16(4 * tokens); }
   int64_t done_bytes() const { return 4 * up_to_16(tokens * KV); }
@@ -220,7 +224,7 @@ int64_t cut_tiles(const AttentionShape& e, const PagedBuffers& x, TokenTile* til
 
 void attention_paged(const AttentionShape& e, const PagedBuffers& x, const Pool& pool) {
   if (e.T * e.H == 0) return;
-  const PagedWorkspace workspace(e, x.tokens.most_keys());
+  const PagedWorkspace workspace(e, x.tokens.most_keys(), x.tokens.rows);
   // The end of the planned bytes is touched by every run.
   static_cast<std::byte*>(x.workspace)[workspace.bytes() - 1] = std::byte{0};
   TokenTile* const tiles = workspace.tiles(x.workspace);
@@ -294,7 +298,7 @@ Result<PreparedKernel> prepare_attention_paged_flash(const KernelSpec& spec) {
                                                  HWY_DYNAMIC_DISPATCH(attention_paged)(e, x, args.pool);
                                                }),
                                                1, 1);
-  if (e.T > 0) prepared.workspace_bytes = PagedWorkspace(e, e.S).bytes();
+  if (e.T > 0) prepared.workspace_bytes = PagedWorkspace(e, e.S, paged.rows).bytes();
   return prepared;
 }
 
