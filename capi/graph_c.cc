@@ -4,8 +4,9 @@
 #include "capi/guard.h"
 #include "capi/handles.h"
 #include "graph/base/text.h"
-#include "graph/transform/decoding.h"
 #include "graph/transform/embedding.h"
+#include "graph/transform/sampling.h"
+#include "graph/transform/serving.h"
 
 using namespace tessera;
 using namespace tessera::capi;
@@ -221,14 +222,27 @@ tsr_status* tsr_graph_decoding(tsr_graph* graph, const tsr_options* options, tsr
   return derive(graph, out_graph, [&]() -> Result<Graph> {
     const Options none;
     OptionReader reader(options ? options->value : none, "decoding");
-    DecodingOptions decoding;
-    decoding.cache_capacity = reader.i64("context", 0, 0, 1 << 24);
-    decoding.sample = reader.flag("sample", true);
+    constexpr int64_t kMostTokens = 1 << 24, kMostRows = 4096, kMostPages = 1 << 30;
+    ServingOptions serving;
+    serving.context = reader.i64("context", 0, 0, kMostTokens);
+    serving.rows = reader.i64("rows", 1, 1, kMostRows);
+    serving.page_size = reader.i64("page_size", 0, 0, kMostTokens);
+    serving.pages = reader.i64("pages", 0, 0, kMostPages);
+    const bool sample = reader.flag("sample", true);
     TSR_RETURN_IF_ERROR(reader.finish());
-    if (decoding.cache_capacity == 0)
+    if (serving.context == 0)
       return Status(StatusCode::kInvalidArgument,
                     "decoding: option 'context' is missing: tokens a sequence may hold");
-    return make_decoding(graph->value, decoding);
+    if (serving.page_size == 0) serving.page_size = usual_page_size(serving.context);
+    if (serving.pages == 0) serving.pages = serving.rows * table_columns(serving);
+    if (serving.pages > INT32_MAX / serving.page_size)
+      return Status(
+          StatusCode::kInvalidArgument,
+          format("decoding: {} pages of {} positions are more than an i32 numbers: wanted fewer rows, "
+                 "'pages' or a shorter 'context'",
+                 serving.pages, serving.page_size));
+    TSR_ASSIGN_OR_RETURN(Graph made, make_serving(graph->value, serving));
+    return sample ? with_sampling(made) : std::move(made);
   });
 }
 

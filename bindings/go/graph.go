@@ -165,7 +165,8 @@ func (g *Graph) Training(options Options) (*Graph, error) {
 	return newGraph((*handle)(g).holdWith(raw.Tsr_graph_free, options, raw.Tsr_graph_training))
 }
 
-// Decoding is the incremental form of a language model, with caches as state. Options: context, which is needed; sample.
+// Decoding is one step of a language model over sequences whose keys and values are in pages. Options: context, which is
+// needed; rows, page_size, pages, sample.
 func (g *Graph) Decoding(options Options) (*Graph, error) {
 	return newGraph((*handle)(g).holdWith(raw.Tsr_graph_free, options, raw.Tsr_graph_decoding))
 }

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdio>
 #include <map>
+#include <numeric>
 #include <random>
 
 #include "graph/graph.h"
@@ -222,10 +223,10 @@ TEST_CASE("a decoding graph is one program of two entries, prefill and decode, w
         std::ranges::copy(values, static_cast<int32_t*>(tsr_tensor_writable(made)));
         return Tensor(made);
       };
-      const auto planned = [&](const Graph& graph, int64_t T) {
+      const auto planned = [&](const Graph& graph, int64_t T, const char* symbol = "W=1,N") {
         tsr_plan* made = nullptr;
         ok(tsr_plan_new_for_graph(devices.get(), graph.get(),
-                                  options({{"symbols", "T=" + std::to_string(T)},
+                                  options({{"symbols", std::string(symbol) + "=" + std::to_string(T)},
                                            {"parallel", std::string(devices_text[4] == '2' ? "tp=2" : "")}})
                                       .get(),
                                   &made));
@@ -247,7 +248,7 @@ TEST_CASE("a decoding graph is one program of two entries, prefill and decode, w
         return numbers(Tensor(made).get());
       };
       const auto count = static_cast<int64_t>(ids.size());
-      const Plan whole_plan = planned(forward, count);
+      const Plan whole_plan = planned(forward, count, "T");
       const Session whole = session_of({{sizeof(tsr_entry), "main", forward.get(), whole_plan.get()}});
       ok(tsr_session_feed(whole.get(), "main", "tokens", tensor({1, count}, ids).get()));
       ok(tsr_session_feed(whole.get(), "main", "positions", tensor({1, count}, {0, 1, 2, 3, 4, 5}).get()));
@@ -261,13 +262,21 @@ TEST_CASE("a decoding graph is one program of two entries, prefill and decode, w
                                           {sizeof(tsr_entry), "decode", decoding.get(), decode_plan.get()}});
       for (int64_t done = 0; done < count;) {
         const char* entry = done == 0 ? "prefill" : "decode";
-        const int64_t T = done == 0 ? kPrompt : 1;
-        ok(tsr_session_feed(session.get(), entry, "tokens",
-                            tensor({1, T}, {ids.begin() + done, ids.begin() + done + T}).get()));
-        ok(tsr_session_feed(session.get(), entry, "start", tensor({1}, {static_cast<int32_t>(done)}).get()));
-        ok(tsr_session_feed(session.get(), entry, "length", tensor({1}, {static_cast<int32_t>(T)}).get()));
+        const int64_t N = done == 0 ? kPrompt : 1;
+        const auto feed = [&](const char* name, const std::vector<int64_t>& shape,
+                              const std::vector<int32_t>& values) {
+          ok(tsr_session_feed(session.get(), entry, name, tensor(shape, values).get()));
+        };
+        std::vector<int32_t> places(static_cast<size_t>(N));
+        std::iota(places.begin(), places.end(), static_cast<int32_t>(done));
+        feed("tokens", {1, N}, {ids.begin() + done, ids.begin() + done + N});
+        feed("row", {1, N}, std::vector<int32_t>(places.size(), 0));
+        feed("positions", {1, N}, places);
+        feed("slot", {1, N}, places);
+        feed("page_table", {1, 1}, {0});
+        feed("wanted", {1}, {static_cast<int32_t>(N) - 1});
         const std::vector<double> row = logits(session, entry);
-        done += T;
+        done += N;
         REQUIRE(row.size() == 13);
         for (size_t v = 0; v < row.size(); ++v)
           CHECK(row[v] == doctest::Approx(wanted[static_cast<size_t>(done - 1) * 13 + v]).epsilon(1e-4));

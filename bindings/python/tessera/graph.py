@@ -124,7 +124,8 @@ class Graph(Handle):
             return Graph._own(raw.tsr_graph_evaluation(c))
 
     def decoding(self, **options: Any) -> Graph:
-        """The incremental form of a language model, with caches as state. Options: context (required), sample."""
+        """One step of a language model over sequences whose keys and values are in pages. Options: context (required), rows,
+        page_size, pages, sample."""
         with self._pointer as c, Options(options) as o:
             return Graph._own(raw.tsr_graph_decoding(c, o))
 

@@ -468,9 +468,19 @@ TSR_API tsr_status* tsr_graph_type(tsr_graph* graph, tsr_value value, tsr_dtype*
  * evaluation: forward with a scalar output "loss" -> that output alone.
  * segments:   adds the input "segments" i32 [B, T]: attention in both directions sees tokens with the same number
  *             alone, which tells padding from text in batches of unequal length. Before the loss and training.
- * decoding:   language model -> its incremental form, with KV caches as state. Options: context (i64,
- *             required: tokens that a sequence may hold), sample (i64, default 1: append sampling). See
- *             docs/ops.md for its inputs. */
+ * decoding:   language model -> one step of its incremental form: N tokens of R sequences, keys and values in pages that
+ *             are state, "<scope>.k_pages" and "<scope>.v_pages" [P, S, KV, D]. Options: context (i64, required: tokens
+ *             that a sequence may hold), rows (R, default 1), page_size (S, default 64 or what the context needs), pages
+ *             (P, default as many as R whole contexts fill), sample (i64, default 1: append sampling). Symbols left: N,
+ *             and W, the rows of logits that are wanted.
+ *             Inputs i32: "tokens", "row" (of page_table; -1: padding), "positions" and "slot" (where the token's keys and
+ *             values go: page * S + place in the page; -1: nowhere), all [B, N] with B = 1; "page_table" [R, M], the pages of each
+ *             sequence, M = context / S rounded up; "wanted" [W], places in the step behind which logits are wanted (-1:
+ *             none). Those that the model does not read are left out. Where a context is beyond the switch of its
+ *             rotations (rope_switch), R is 1 and there is "rope_row" [1]: 1 for sequences up to it, else 2.
+ *             Outputs: "logits" f32 [W, V]. With sample also "token" i32 [W], and inputs "temperature", "top_p" f32 [],
+ *             "top_k" i32 [], "seed" i64 [], and "start" and "length" i32 [W], whose sum is the number of tokens before
+ *             the one drawn. A sequence continues from what earlier steps left in its pages. */
 TSR_API tsr_status* tsr_graph_token_loss(tsr_graph* graph, tsr_graph** out_graph);
 TSR_API tsr_status* tsr_graph_segments(tsr_graph* graph, tsr_graph** out_graph);
 TSR_API tsr_status* tsr_graph_training(tsr_graph* graph, const tsr_options* options, tsr_graph** out_graph);
@@ -1692,10 +1702,9 @@ TSR_API tsr_status* tsr_generator_new_for_trainer(tsr_trainer* trainer, const ts
  * where the model has one; an empty text starts from BOS alone. TSR_INVALID_ARGUMENT for a prompt longer than
  * the context. tsr_generator_start needs a tokenizer (TSR_FAILED_PRECONDITION); start_tokens takes ids as
  * they are, count >= 1.
- * A prompt that begins as the prompt before it did, as the turns of a conversation do, is computed from about where they
- * part: the caches still hold what is common ("reused_tokens" of the report, a multiple of the smallest chunk of a
- * prompt). The answer between them is computed again, together with what follows it. On CPU devices tokens and logits
- * are those of computing all of it, bit for bit. */
+ * A prompt that begins as an earlier one did, as the turns of a conversation do, is computed from where they part: the
+ * caches still hold what is common ("reused_tokens" of the report). The answer between them is computed again, together
+ * with what follows it. On CPU devices tokens and logits are those of computing all of it, bit for bit. */
 TSR_API tsr_status* tsr_generator_start(tsr_generator* generator, const char* prompt, size_t size);
 TSR_API tsr_status* tsr_generator_start_tokens(tsr_generator* generator, const int32_t* ids, size_t count);
 
@@ -1729,7 +1738,7 @@ typedef struct tsr_piece {
  * of all pieces, joined, are the generated text, without BOS or a leading dummy space. */
 TSR_API tsr_status* tsr_generator_next(tsr_generator* generator, double timeout_s, tsr_piece* out_piece);
 
-/* {"prompt_tokens", "reused_tokens": of those, in the caches from the text before, "tokens", "seed" (of this text), "prefill_seconds", "decode_seconds", "plan": {as
+/* {"prompt_tokens", "reused_tokens": of those, in the caches from earlier texts, "tokens", "seed" (of this text), "prefill_seconds", "decode_seconds", "plan": {as
  * tsr_plan_info}, "devices": [as tsr_session_report], "token_reads": {"parameter_bytes", "full_cache_bytes"},
  * "launches_per_token"}; token_reads is what computing one token reads on all devices, of caches as if they were
  * full, and the last how many kernels it launches on one of them. */

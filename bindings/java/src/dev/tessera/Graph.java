@@ -196,7 +196,10 @@ public final class Graph extends Handle {
     }
   }
 
-  /** The incremental form of a language model. Options: context, sample. */
+  /**
+   * One step of a language model over sequences whose keys and values are in pages. Options: context, rows, page_size,
+   * pages, sample.
+   */
   public Graph decoding(Map<String, ?> options) {
     try (OptionSet set = new OptionSet(options)) {
       return derived((graph, out) -> Raw.tsr_graph_decoding(graph, set.pointer, out));
