@@ -359,20 +359,6 @@ std::vector<ScoreEntry> shorter_and_shorter(std::string_view name, int64_t longe
 
 }  // namespace
 
-Result<CompiledProgram> compile_generation(const Graph& forward, const GeneratorSettings& settings,
-                                           const std::shared_ptr<DeviceSet>& devices,
-                                           const TrainedPlan* along) {
-  TSR_ASSIGN_OR_RETURN(
-      auto graph, along != nullptr ? trained_graph(forward, settings, decoding_as_trained, *along, *devices)
-                                   : inference_graph(forward, settings, decoding_of, *devices));
-  TSR_ASSIGN_OR_RETURN(graph, with_angles_of(std::move(graph), *devices));
-  std::vector<GraphToPlan> graphs = {GraphToPlan::create("decode", graph, {{"T", 1}})};
-  for (const PrefillChunk& chunk : kPrefillChunks)
-    if (chunk.tokens <= settings.context && (chunk.tokens <= kLargestChunkOnCores || !is_on_cores(*devices)))
-      graphs.push_back(GraphToPlan::create(std::string(chunk.entry), graph, {{"T", chunk.tokens}}));
-  return compile_inference(graphs, settings, 1, devices, along);
-}
-
 Result<CompiledProgram> compile_serving(const Graph& forward, const ServingSettings& settings,
                                         const std::shared_ptr<DeviceSet>& devices, const TrainedPlan* along) {
   TSR_ASSIGN_OR_RETURN(

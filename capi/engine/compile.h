@@ -73,28 +73,11 @@ Result<CompiledProgram> compile_training(const Graph& forward, bool language_mod
 Result<CompiledProgram> compile_logprobs(const Graph& forward, const TrainerSettings& settings,
                                          const std::shared_ptr<DeviceSet>& devices);
 
-// PrefillChunk: a prompt is processed in chunks, largest first.
-struct PrefillChunk {
-  std::string_view entry;
-  int64_t tokens;
-};
-// From 300 to 600 rows on, a GPU's matmuls take longer than reading the weights; the largest is for them alone.
-// On cores 512 rows read the weights a fourth as often as 128, which is 5 to 7 % of a prefill at 4 bits.
-inline constexpr PrefillChunk kPrefillChunks[] = {
-    {"prefill.1024", 1024}, {"prefill.512", 512}, {"prefill.128", 128}, {"prefill.16", 16}};
-inline constexpr int64_t kLargestChunkOnCores = 512;
-
 // TrainedPlan: a trainer's program. Programs planned along it compute as it does, on its weights in place.
 struct TrainedPlan {
   const TrainerSettings& settings;
   std::span<const PlannedEntry> entries;
 };
-
-// Compiles entries "decode" (one token) and those of kPrefillChunks that fit the context and devices. Along a trainer's
-// plan settings.inference is ignored.
-Result<CompiledProgram> compile_generation(const Graph& forward, const GeneratorSettings& settings,
-                                           const std::shared_ptr<DeviceSet>& devices,
-                                           const TrainedPlan* along = nullptr);
 
 // ScoreEntry: an entry that scores windows of up to so many tokens.
 struct ScoreEntry {

@@ -8,7 +8,6 @@
 #include "capi/engine/rewrite.h"
 #include "capi/engine/serving/serving_settings.h"
 #include "graph/base/text.h"
-#include "graph/transform/decoding.h"
 #include "graph/transform/embedding.h"
 #include "graph/transform/fusion.h"
 #include "graph/transform/label_margins.h"
@@ -236,24 +235,6 @@ Result<Graph> evaluation_of(const LogicalGraph& with_loss, bool language_model,
 Result<Graph> training_step(const Graph& forward, bool language_model, const TrainerSettings& settings) {
   TSR_ASSIGN_OR_RETURN(const LogicalGraph with_loss, forward_with_loss(forward, language_model, settings));
   return step_of(with_loss, settings);
-}
-
-Result<Graph> decoding_of(const Graph& given, const GeneratorSettings& settings) {
-  TSR_ASSIGN_OR_RETURN(const LogicalGraph logical, with_logical_weights(given));
-  TSR_RETURN_IF_ERROR(require_language_model(logical.graph, "generating"));
-  TSR_ASSIGN_OR_RETURN(const Graph computed, computed_in(logical.graph, settings.inference));
-  TSR_ASSIGN_OR_RETURN(const Graph decoding,
-                       make_decoding(computed, {.cache_capacity = settings.context, .sample = true}));
-  return with_weights(decoding, logical, settings.inference);
-}
-
-Result<Graph> decoding_as_trained(const Graph& given, const GeneratorSettings& settings,
-                                  const TrainerSettings& trainer) {
-  TSR_RETURN_IF_ERROR(require_language_model(given, "generating"));
-  TSR_ASSIGN_OR_RETURN(const LogicalGraph logical, forward_as_trained(given, trainer));
-  TSR_ASSIGN_OR_RETURN(const Graph decoding,
-                       make_decoding(logical.graph, {.cache_capacity = settings.context, .sample = true}));
-  return with_weights_as_trained(decoding, logical.stored, trainer);
 }
 
 namespace {

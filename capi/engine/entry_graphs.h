@@ -34,12 +34,8 @@ Result<Graph> logprobs_of(const LogicalGraph& with_loss, const TrainerSettings& 
 // `settings` are complete (compile.h).
 Result<Graph> training_step(const Graph& forward, bool language_model, const TrainerSettings& settings);
 
-// The graph that decodes a chunk of tokens: their logits, and one sampled token.
-Result<Graph> decoding_of(const Graph& forward, const GeneratorSettings& settings);
-// Graphs of a generator's and a server's step (serving_settings.h), with weights and precision as a trainer has them.
-// The trainer's settings are complete (compile.h).
-Result<Graph> decoding_as_trained(const Graph& forward, const GeneratorSettings& settings,
-                                  const TrainerSettings& trainer);
+// The graph of a server's step (serving_settings.h), with weights and precision as a trainer has them. The trainer's
+// settings are complete (compile.h).
 Result<Graph> serving_as_trained(const Graph& forward, const ServingSettings& settings,
                                  const TrainerSettings& trainer);
 

@@ -21,14 +21,12 @@ extern const OpDef kAddBias;
 extern const OpDef kAddLayerNorm;
 extern const OpDef kAddRmsNorm;
 extern const OpDef kAttention;
-extern const OpDef kAttentionCached;
 extern const OpDef kAttentionGrad;
 extern const OpDef kAttentionMerge;
 extern const OpDef kAttentionPaged;
 extern const OpDef kAttentionSink;
 extern const OpDef kAttentionSinkGrad;
 extern const OpDef kBroadcast;
-extern const OpDef kCacheWrite;
 extern const OpDef kCast;
 extern const OpDef kClamp;
 extern const OpDef kClampGrad;
@@ -92,7 +90,6 @@ extern const OpDef kMuonUpdateStochastic;
 extern const OpDef kNeg;
 extern const OpDef kPad;
 extern const OpDef kPick;
-extern const OpDef kPositions;
 extern const OpDef kQuantize;
 extern const OpDef kQuantizeScale;
 extern const OpDef kQuickGelu;
@@ -168,14 +165,12 @@ std::span<const OpDef* const> table() {
       &kAddLayerNorm,
       &kAddRmsNorm,
       &kAttention,
-      &kAttentionCached,
       &kAttentionGrad,
       &kAttentionMerge,
       &kAttentionPaged,
       &kAttentionSink,
       &kAttentionSinkGrad,
       &kBroadcast,
-      &kCacheWrite,
       &kCast,
       &kClamp,
       &kClampGrad,
@@ -238,7 +233,6 @@ std::span<const OpDef* const> table() {
       &kNeg,
       &kPad,
       &kPick,
-      &kPositions,
       &kQuantize,
       &kQuantizeScale,
       &kQuantizedMatmul,

@@ -1,4 +1,4 @@
-// The parts of a language model's graph that its incremental forms (decoding.h, serving.h) are made from.
+// The parts of a language model's graph that its incremental form (serving.h) is made from.
 #pragma once
 
 #include <string_view>
@@ -15,7 +15,7 @@ struct LanguageModel {
   TensorId positions = kNoTensor;  // input; kNoTensor where the model has none
 };
 
-// kInvalidArgument where the graph is none; `doing` is for messages: "decoding".
+// kInvalidArgument where the graph is none; `doing` is for messages: "serving".
 Result<LanguageModel> find_language_model(const Graph& graph, std::string_view doing);
 
 // kInvalidArgument where a learned table of positions, which ends, has fewer than `count` rows: beyond them positions would

@@ -316,8 +316,9 @@ std::vector<Subject> subjects(DType dtype, bool small) {
         of({4, seq, 16, 128}), wide({4, seq, 16})},
        {},
        5.0 * 4 * 16 * static_cast<double>(seq * seq) * 128},
-      {"attention_cached",
-       {of({8, 1, 32, 128}), of({8, seq, 8, 128}), of({8, seq, 8, 128}), ids({8})},
+      {"attention_paged",
+       {of({1, 8, 32, 128}), of({seq / 8, 64, 8, 128}), of({seq / 8, 64, 8, 128}), ids({8, seq / 64}),
+        ids({1, 8}), ids({1, 8})},
        {},
        0},
   };

@@ -1,5 +1,5 @@
 // A decoding step as the few launches that the backend makes of it, against the same step with every kernel
-// by itself: the same bits in logits and caches.
+// by itself: the same bits in logits and pages.
 #include <doctest/doctest.h>
 
 #include <cstdint>
@@ -13,8 +13,8 @@
 #include "graph/base/half.h"
 #include "graph/base/text.h"
 #include "graph/models/model_family.h"
-#include "graph/transform/decoding.h"
 #include "graph/transform/precision.h"
+#include "graph/transform/serving.h"
 #include "graph/transform/weight_storage.h"
 #include "parallel/lowering/lower.h"
 #include "parallel/planner/planner.h"
@@ -30,8 +30,9 @@ struct Model {
   std::string text;  // but for its layers
   DType precision = DType::kF32;
   std::optional<DType> weights = {};  // WeightStorage::matrices
-  int64_t B = 1, T = 1;
+  int64_t B = 1, T = 1;               // sequences, and tokens of each
 };
+constexpr int64_t kPage = 64;  // positions; a page a sequence
 
 BackendRegistry& registry() {
   static BackendRegistry registry([] {
@@ -61,7 +62,7 @@ HostTensor noise(const TensorType& type, std::mt19937& random) {
 
 struct Outcome {
   int64_t launches = 0;
-  std::vector<std::byte> bits;  // of all steps' logits, then of the caches
+  std::vector<std::byte> bits;  // of all steps' logits, then of the pages
 };
 
 Result<Outcome> decode(const Model& model, int64_t layers, bool fuse) {
@@ -71,13 +72,16 @@ Result<Outcome> decode(const Model& model, int64_t layers, bool fuse) {
   if (model.precision != DType::kF32) {
     TSR_ASSIGN_OR_RETURN(graph, with_mixed_precision(graph, model.precision));
   }
-  TSR_ASSIGN_OR_RETURN(graph, make_decoding(graph, {.cache_capacity = 16, .sample = false}));
+  TSR_ASSIGN_OR_RETURN(
+      graph, make_serving(
+                 graph, {.pages = model.B, .page_size = kPage, .rows = model.B, .context = 16, .cache = {}}));
   TSR_ASSIGN_OR_RETURN(graph, with_stored_weights(graph, {.types = {}, .matrices = model.weights}));
   TSR_ASSIGN_OR_RETURN(const std::string named, test::devices_for(registry(), 1));
   TSR_ASSIGN_OR_RETURN(auto devices, DeviceSet::open(registry(), named));
   PlanOptions options;
-  options.symbols = {{"B", model.B}, {"T", model.T}};
-  options.global_batch = model.B;
+  const int64_t count = model.B * model.T;
+  options.symbols = {{"B", 1}, {"N", count}, {"W", model.B}};
+  options.global_batch = 1;
   TSR_ASSIGN_OR_RETURN(const PlanResult made,
                        make_plan(graph, devices->cluster(), devices->catalog(), options));
   const EntrySpec entries[] = {{"decode", &graph, &made.plan}};
@@ -98,10 +102,18 @@ Result<Outcome> decode(const Model& model, int64_t layers, bool fuse) {
     return session->feed("decode", name, HostTensor::copy_of<int32_t>({DType::kI32, shape}, values));
   };
   for (int64_t step = 0; step < 4; ++step) {  // the third is the first as a captured graph
+    const auto row = [&](size_t i) { return static_cast<int64_t>(i) / model.T; };
+    const auto position = [&](size_t i) {
+      return step * model.T + row(i) + static_cast<int64_t>(i) % model.T;
+    };
+    const Shape per_token{1, count};
+    TSR_RETURN_IF_ERROR(feed("tokens", per_token, [&](size_t i) { return (5 * step + 3 * i) % 40; }));
+    TSR_RETURN_IF_ERROR(feed("row", per_token, row));
+    TSR_RETURN_IF_ERROR(feed("positions", per_token, position));
+    TSR_RETURN_IF_ERROR(feed("slot", per_token, [&](size_t i) { return row(i) * kPage + position(i); }));
+    TSR_RETURN_IF_ERROR(feed("page_table", Shape{model.B, 1}, [](size_t b) { return b; }));
     TSR_RETURN_IF_ERROR(
-        feed("tokens", Shape{model.B, model.T}, [&](size_t i) { return (5 * step + 3 * i) % 40; }));
-    TSR_RETURN_IF_ERROR(feed("start", Shape{model.B}, [&](size_t b) { return step * model.T + int64_t(b); }));
-    TSR_RETURN_IF_ERROR(feed("length", Shape{model.B}, [&](size_t) { return model.T; }));
+        feed("wanted", Shape{model.B}, [&](size_t b) { return static_cast<int64_t>(b + 1) * model.T - 1; }));
     TSR_RETURN_IF_ERROR(session->run("decode"));
     TSR_ASSIGN_OR_RETURN(const HostTensor logits, session->fetch("decode", "logits"));
     keep(logits);

@@ -6,7 +6,7 @@ from run import Failed
 LINE = re.compile(r"^(.+?)\s+([\d.]+) us\s+([\d.]+) (GB/s|TFLOP/s)\s+([\d.]+) %$")
 ASKED = 0.85
 # What no copy bounds: a launch, one row of logits, and caches of some MiB.
-NOT_BY_MEMORY = ("copy", "empty launch", "sample", "attention_cached")
+NOT_BY_MEMORY = ("copy", "empty launch", "sample", "attention_paged")
 
 
 class Rates:

@@ -8,8 +8,8 @@
 
 #include "graph/models/model_family.h"
 #include "graph/transform/adapters.h"
-#include "graph/transform/decoding.h"
 #include "graph/transform/precision.h"
+#include "graph/transform/serving.h"
 #include "graph/transform/training.h"
 #include "tests/reordered_graph.h"
 
@@ -29,7 +29,7 @@ Graph model(std::string_view shorthand) { return build_model(parse_shorthand(sho
 
 }  // namespace
 
-TEST_CASE("every order of a model's nodes gives the same training step, evaluation and decoding") {
+TEST_CASE("every order of a model's nodes gives the same training step, evaluation and serving step") {
   std::mt19937 random(3);
   size_t moved = 0;
   for (const std::string_view shorthand : kModels) {
@@ -37,7 +37,9 @@ TEST_CASE("every order of a model's nodes gives the same training step, evaluati
     Graph forward = model(shorthand);
     const bool decodes = !shorthand.starts_with("encoder");
     const auto decoding = [&](const Graph& graph) {
-      return make_decoding(graph, {.cache_capacity = 16, .sample = true}).value().fingerprint();
+      return make_serving(graph, {.pages = 2, .page_size = 8, .rows = 1, .context = 16, .cache = {}})
+          .value()
+          .fingerprint();
     };
     const uint64_t decoded = decodes ? decoding(forward) : 0;
     REQUIRE(add_token_loss(forward).ok());

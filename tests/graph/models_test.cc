@@ -7,7 +7,8 @@
 
 #include "graph/base/text.h"
 #include "graph/models/model_family.h"
-#include "graph/transform/decoding.h"
+#include "graph/transform/sampling.h"
+#include "graph/transform/serving.h"
 #include "graph/transform/training.h"
 #include "tests/ok.h"
 
@@ -57,6 +58,7 @@ constexpr const char* kLlama = "llama:L=2,C=32,H=4,KV=2,F=48,V=65,T=16";
 constexpr const char* kGpt2 = "gpt2:L=2,C=32,H=4,V=65,T=16";
 constexpr const char* kMoe = "moe:L=2,C=32,H=4,KV=2,F=48,E=4,K=2,V=65,T=16";
 constexpr const char* kEncoder = "encoder:L=2,C=32,H=4,F=48,V=65,T=16";
+const ServingOptions kServed = {.pages = 2, .page_size = 8, .rows = 1, .context = 16, .cache = {}};
 
 }  // namespace
 
@@ -152,12 +154,12 @@ TEST_CASE("an encoder sees both directions and so does not decode") {
   const Graph graph = model(kEncoder);
   for (const Node& node : graph.nodes())
     if (node.op->name == "attention") CHECK(attr_i64(node.attrs, "causal") == 0);
-  const Result<Graph> decoding = make_decoding(graph, {16, true});
+  const Result<Graph> decoding = make_serving(graph, kServed);
   CHECK(decoding.status().message().find("it is not causal") != std::string::npos);
 }
 
 TEST_CASE("decoding drops no token of a mixture of experts") {
-  const Graph decoding = ok(make_decoding(model(kMoe), {16, true}));
+  const Graph decoding = ok(make_serving(model(kMoe), kServed));
   check_sound(decoding);
   CHECK(count(decoding, "moe_route") == 2);
   CHECK(count(decoding, "moe_fraction") == 0);
@@ -303,7 +305,7 @@ TEST_CASE("dropout is for training alone") {
   CHECK(count(step, "dropout") == 10);
   const Graph plain = with_loss(kGpt2);
   CHECK(print(ok(make_evaluation(forward))) == print(ok(make_evaluation(plain))));
-  CHECK(print(ok(make_decoding(forward, {16, true}))) == print(ok(make_decoding(plain, {16, true}))));
+  CHECK(print(ok(make_serving(forward, kServed))) == print(ok(make_serving(plain, kServed))));
 }
 
 TEST_CASE("an evaluation is the forward pass and the loss alone") {
@@ -313,42 +315,63 @@ TEST_CASE("an evaluation is the forward pass and the loss alone") {
   CHECK(evaluation.gradients().empty());
 }
 
-TEST_CASE("a decoding graph keeps keys and values as state and projects one row") {
+TEST_CASE("a serving graph keeps keys and values as state and projects the wanted rows") {
   for (const char* shorthand : {kLlama, kGpt2}) {
     INFO(shorthand);
-    const Graph decoding = ok(make_decoding(model(shorthand), {16, true}));
-    check_sound(decoding);
-    CHECK(names(decoding, TensorKind::kState) ==
-          std::vector<std::string>{"block.0.attention.k_cache", "block.0.attention.v_cache",
-                                   "block.1.attention.k_cache", "block.1.attention.v_cache"});
-    CHECK(names(decoding, TensorKind::kInput) ==
-          std::vector<std::string>{"tokens", "start", "length", "temperature", "top_k", "top_p", "seed"});
-    CHECK(count(decoding, "attention") == 0);
-    CHECK(count(decoding, "attention_cached") == 2);
-    CHECK(decoding.updates().size() == 4);
-    CHECK(decoding.type(*decoding.find_output("logits")).shape[1] == 65);
-    CHECK(decoding.type(*decoding.find_output("logits")).shape.rank() == 2);
-    // The row is selected before the final norm, not after the projection.
-    const auto row =
-        std::ranges::find_if(decoding.nodes(), [](const Node& n) { return n.op->name == "select_row"; });
-    REQUIRE(row != decoding.nodes().end());
-    CHECK(decoding.type(row->outputs[0]).shape[1] == 32);
-    const std::pair<std::string, int64_t> values[] = {{"B", 3}, {"T", 1}};
-    const Graph bound = ok(decoding.bind(values));
+    const Graph serving = ok(with_sampling(ok(make_serving(model(shorthand), kServed))));
+    check_sound(serving);
+    CHECK(names(serving, TensorKind::kState) ==
+          std::vector<std::string>{"block.0.attention.k_pages", "block.0.attention.v_pages",
+                                   "block.1.attention.k_pages", "block.1.attention.v_pages"});
+    CHECK(names(serving, TensorKind::kInput) ==
+          std::vector<std::string>{"tokens", "row", "positions", "slot", "page_table", "wanted",
+                                   "temperature", "top_k", "top_p", "seed", "start", "length"});
+    CHECK(count(serving, "attention") == 0);
+    CHECK(count(serving, "attention_paged") == 2);
+    CHECK(serving.updates().size() == 4);
+    CHECK(serving.type(*serving.find_output("logits")).shape[1] == 65);
+    CHECK(serving.type(*serving.find_output("logits")).shape.rank() == 2);
+    CHECK(serving.type(*serving.find_output("token")).shape.rank() == 1);
+    // The rows are selected before the final norm, not after the projection.
+    const auto rows =
+        std::ranges::find_if(serving.nodes(), [](const Node& n) { return n.op->name == "select_rows"; });
+    REQUIRE(rows != serving.nodes().end());
+    CHECK(serving.type(rows->outputs[0]).shape[1] == 32);
+    const std::pair<std::string, int64_t> values[] = {{"B", 1}, {"N", 5}, {"W", 2}};
+    const Graph bound = ok(serving.bind(values));
     CHECK(bound.verify().ok());
-    CHECK(bound.type(*bound.find_tensor("block.0.attention.k_cache")).shape[1] == 16);
+    CHECK(bound.type(*bound.find_tensor("block.0.attention.k_pages")).shape[1] == 8);
   }
 }
 
-TEST_CASE("decoding also takes a model with a loss, and leaves the sampling out when asked") {
-  const Graph decoding = ok(make_decoding(with_loss(kLlama), {8, false}));
-  CHECK(names(decoding, TensorKind::kInput) == std::vector<std::string>{"tokens", "start", "length"});
-  CHECK(count(decoding, "cross_entropy") == 0);
+TEST_CASE("serving also takes a model with a loss, which it leaves out") {
+  const Graph serving = ok(make_serving(with_loss(kLlama), kServed));
+  CHECK(names(serving, TensorKind::kInput) ==
+        std::vector<std::string>{"tokens", "row", "positions", "slot", "page_table", "wanted"});
+  CHECK(count(serving, "cross_entropy") == 0);
 }
 
-TEST_CASE("decoding refuses a cache longer than a learned position table") {
-  const Result<Graph> graph = make_decoding(model(kGpt2), {17, true});
-  CHECK(graph.status().message().find("the model has 16 positions") != std::string::npos);
-  CHECK(!make_decoding(model(kGpt2), {0, true}).ok());
-  CHECK(!make_decoding(model("mlp:L=2,C=8,F=16,V=3"), {8, true}).ok());
+TEST_CASE(
+    "rotations with two rows of factors are served by one row of a table, which feeds the row of factors") {
+  const Graph forward = model("llama:L=2,C=32,H=4,F=48,V=65,T=16,R=4,rope_rows=2,rope_switch=8");
+  const auto inputs = [&](int64_t context) {
+    return names(
+        ok(make_serving(forward, {.pages = 2, .page_size = 8, .rows = 1, .context = context, .cache = {}})),
+        TensorKind::kInput);
+  };
+  CHECK(std::ranges::count(inputs(8), "rope_row") == 0);
+  CHECK(std::ranges::count(inputs(9), "rope_row") == 1);
+  const ServingOptions two{.pages = 4, .page_size = 8, .rows = 2, .context = 9, .cache = {}};
+  CHECK(make_serving(forward, two).status().code() == StatusCode::kUnsupported);
+}
+
+TEST_CASE("serving refuses a context longer than a learned position table") {
+  const auto served = [](std::string_view words, int64_t context) {
+    return make_serving(model(words),
+                        {.pages = 3, .page_size = 8, .rows = 1, .context = context, .cache = {}})
+        .status();
+  };
+  CHECK(served(kGpt2, 17).message().find("the model has 16 positions") != std::string::npos);
+  CHECK(!served(kGpt2, 0).ok());
+  CHECK(!served("mlp:L=2,C=8,F=16,V=3", 8).ok());
 }

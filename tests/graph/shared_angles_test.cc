@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "graph/models/model_family.h"
-#include "graph/transform/decoding.h"
+#include "graph/transform/serving.h"
 #include "tests/ok.h"
 
 using namespace tessera;
@@ -25,7 +25,8 @@ TEST_CASE("the ropes of all layers of a decoding step read one tensor of angles"
   for (const std::string words :
        {"llama:L=3,C=8,H=2,KV=1,F=8,V=11,T=8", "llama:L=3,C=8,H=2,F=8,V=11,T=8,rope_half=1"}) {
     const Graph model = ok(build_model(ok(parse_shorthand(words))));
-    const Graph apart = ok(make_decoding(model, {.cache_capacity = 8, .sample = true}));
+    const Graph apart =
+        ok(make_serving(model, {.pages = 1, .page_size = 8, .rows = 1, .context = 8, .cache = {}}));
     const Graph shared = ok(with_shared_angles(apart));
     CHECK(count(apart, "rope") == 6);
     CHECK(count(shared, "rope") == 0);

@@ -13,8 +13,8 @@
 #include "graph/graph_text.h"
 #include "graph/models/model_family.h"
 #include "graph/transform/adapters.h"
-#include "graph/transform/decoding.h"
 #include "graph/transform/precision.h"
+#include "graph/transform/serving.h"
 #include "graph/transform/training.h"
 #include "tests/ok.h"
 
@@ -125,7 +125,8 @@ TEST_CASE("positions_routers_and_adapters_are_kept_in_16_bits_at_least") {
   const Graph stored = ok(with_stored_weights(gpt2, kept_in(DType::kQ4_0)));
   CHECK(type_of(stored, "position_embedding") == "bf16[16, 32]");
   CHECK(type_of(stored, "token_embedding") == "q4_0[40, 32]");
-  const Graph decoding = ok(make_decoding(gpt2, {.cache_capacity = 16}));
+  const Graph decoding =
+      ok(make_serving(gpt2, {.pages = 1, .page_size = 16, .rows = 1, .context = 16, .cache = {}}));
   CHECK(type_of(ok(with_stored_weights(decoding, kept_in(DType::kQ4_0))), "position_embedding") ==
         "bf16[16, 32]");
 

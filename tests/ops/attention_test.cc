@@ -17,10 +17,10 @@ struct Sizes {
   int64_t B, T, S, H, KV, D;
 };
 
-// out [B, T, H, D] by the definition; query t stands at position first + t.
+// out [B, T, H, D] by the definition.
 std::vector<double> whole_matrix_attention(const Sizes& n, std::span<const double> q,
-                                           std::span<const double> k, std::span<const double> v, bool causal,
-                                           int64_t first) {
+                                           std::span<const double> k, std::span<const double> v,
+                                           bool causal) {
   std::vector<double> out(static_cast<size_t>(n.B * n.T * n.H * n.D));
   for (int64_t b = 0; b < n.B; ++b)
     for (int64_t t = 0; t < n.T; ++t)
@@ -34,7 +34,7 @@ std::vector<double> whole_matrix_attention(const Sizes& n, std::span<const doubl
         for (int64_t s = 0; s < n.S; ++s) {
           double score = 0;
           for (size_t d = 0; d < static_cast<size_t>(n.D); ++d) score += q[query + d] * k[key(s) + d];
-          const bool seen = !causal || s <= first + t;
+          const bool seen = !causal || s <= t;
           sum += p[static_cast<size_t>(s)] = seen ? std::exp(score / std::sqrt(double(n.D))) : 0;
         }
         for (int64_t s = 0; s < n.S; ++s)
@@ -71,7 +71,7 @@ TEST_CASE("attention equals its definition with the whole T x S matrix") {
       const auto out = run_kernel({"attention", {x.q, x.k, x.v}, {{"causal", causal}}});
       REQUIRE_MESSAGE(out.ok(), out.status().to_string());
       const auto wanted =
-          whole_matrix_attention(n, x.q.as<double>(), x.k.as<double>(), x.v.as<double>(), causal == 1, 0);
+          whole_matrix_attention(n, x.q.as<double>(), x.k.as<double>(), x.v.as<double>(), causal == 1);
       CHECK(max_difference((*out)[0].as<double>(), wanted) < 1e-13);
     }
 }
@@ -100,24 +100,4 @@ TEST_CASE("attention without keys gives 0 and a log of the sum of -inf") {
   REQUIRE(out.ok());
   for (double value : (*out)[0].as<double>()) CHECK(value == 0);
   for (double value : (*out)[1].as<double>()) CHECK(value == -std::numeric_limits<double>::infinity());
-}
-
-TEST_CASE("attention over a cache equals attention over the sequence so far") {
-  const Sizes n{2, 3, 10, 4, 2, 8};
-  const Operands x = operands(n);
-  for (int32_t start : {0, 4, 7}) {
-    const auto out = run_kernel({"attention_cached", {x.q, x.k, x.v, i32({2}, {start, start})}});
-    REQUIRE(out.ok());
-    const auto wanted =
-        whole_matrix_attention(n, x.q.as<double>(), x.k.as<double>(), x.v.as<double>(), true, start);
-    CHECK(max_difference((*out)[0].as<double>(), wanted) < 1e-13);
-  }
-}
-
-TEST_CASE("a cached start outside the cache reads nothing outside it") {
-  const Operands x = operands({2, 3, 10, 1, 1, 4});
-  const auto out = run_kernel({"attention_cached", {x.q, x.k, x.v, i32({2}, {-2000000000, 2000000000})}});
-  REQUIRE(out.ok());
-  for (size_t i = 0; i < 12; ++i) CHECK((*out)[0].as<double>()[i] == 0);
-  for (size_t i = 12; i < 24; ++i) CHECK(std::isfinite((*out)[0].as<double>()[i]));
 }

@@ -22,13 +22,12 @@ class Steps {
  public:
   Steps(CudaDevice& device, DType dtype, DType weight, int64_t B, int64_t T)
       : device_(device), dtype_(dtype), weight_(weight), B_(B), T_(T) {
-    std::vector<double> positions, starts, lengths;
+    std::vector<double> positions, slots;
     for (int64_t i = 0; i < B * T; ++i) positions.push_back(static_cast<double>(3 + 5 * i));
-    for (int64_t b = 0; b < B; ++b) starts.push_back(static_cast<double>(b)), lengths.push_back(double(T));
-    lengths.back() = static_cast<double>(T + 1 - B % 2 * 2);  // more than there are, or one less
+    for (int64_t i = 0; i < B * T; ++i) slots.push_back(static_cast<double>((i * 5 + 3) % (B * kPage)));
+    slots.back() = static_cast<double>(B % 2 == 0 ? B * kPage : -1);  // outside of the pages
     positions_ = layout_.values(DType::kI32, positions);
-    start_ = layout_.values(DType::kI32, starts);
-    length_ = layout_.values(DType::kI32, lengths);
+    slot_ = layout_.values(DType::kI32, slots);
   }
   ~Steps() {
     for (const Placed& each : placed_) device_.api().kernel_destroy(each.kernel);
@@ -89,14 +88,11 @@ class Steps {
                {{dtype_, Shape{B_, T_, H, D}}, {DType::kI32, Shape{B_, T_}}}, {x, positions_},
                {y == SIZE_MAX ? x : y});
   }
-  size_t cache(int64_t KV, int64_t D) { return tensor(B_ * kCache * KV * D); }
-  void cache_write(size_t cache, size_t x, int64_t KV, int64_t D, size_t y = SIZE_MAX) {
-    put("cache_write", {},
-        {{dtype_, Shape{B_, kCache, KV, D}},
-         {dtype_, Shape{B_, T_, KV, D}},
-         {DType::kI32, Shape{B_}},
-         {DType::kI32, Shape{B_}}},
-        {cache, x, start_, length_}, {y == SIZE_MAX ? cache : y});
+  size_t pages(int64_t KV, int64_t D) { return tensor(B_ * kPage * KV * D); }
+  void kv_write(size_t pages, size_t x, int64_t KV, int64_t D, size_t y = SIZE_MAX) {
+    put("kv_write", {},
+        {{dtype_, Shape{B_, kPage, KV, D}}, {dtype_, Shape{B_, T_, KV, D}}, {DType::kI32, Shape{B_, T_}}},
+        {pages, x, slot_}, {y == SIZE_MAX ? pages : y});
   }
   size_t map(const std::string& op, const std::vector<Attr>& attrs, const std::vector<size_t>& inputs,
              int64_t width, size_t y) {
@@ -116,7 +112,7 @@ class Steps {
   void is_askew() { is_askew_ = true; }
 
  private:
-  static constexpr int64_t kCache = 6;
+  static constexpr int64_t kPage = 6;
 
   TensorType rows_of(int64_t width) const { return {dtype_, Shape{B_, T_, width}}; }
   size_t noise(DType dtype, int64_t count, size_t off = 0) {
@@ -135,7 +131,7 @@ class Steps {
   const int64_t B_, T_;
   std::mt19937 random_{7};
   Layout layout_;
-  size_t positions_, start_, length_;
+  size_t positions_, slot_;
   std::vector<Placed> placed_;
   bool is_askew_ = false;
 };
@@ -169,7 +165,7 @@ void with_types_and_rows(Body body) {
 
 TEST_SUITE_BEGIN("gpu");
 
-TEST_CASE("norm_queries_keys_and_values_turned_and_cached_are_one_launch") {
+TEST_CASE("norm_queries_keys_and_values_turned_and_stored_in_pages_are_one_launch") {
   for (const std::string style : {"half", "interleaved"})
     with_types_and_rows([&](Steps& steps) {
       constexpr int64_t K = 96, H = 3, KV = 1, D = 10;  // pairs end amid a group of rows
@@ -177,8 +173,8 @@ TEST_CASE("norm_queries_keys_and_values_turned_and_cached_are_one_launch") {
       const size_t q = steps.rope(steps.product(normed, K, H * D), H, D, style);
       const size_t k = steps.rope(steps.product(normed, K, KV * D), KV, D, style);
       const size_t v = steps.product(normed, K, KV * D);
-      steps.cache_write(steps.cache(KV, D), k, KV, D);
-      steps.cache_write(steps.cache(KV, D), v, KV, D);
+      steps.kv_write(steps.pages(KV, D), k, KV, D);
+      steps.kv_write(steps.pages(KV, D), v, KV, D);
       CHECK(steps.launches() == 1);
       (void)q;
     });
@@ -190,8 +186,8 @@ TEST_CASE("layer_norm_and_products_with_biases_are_one_launch") {
     const size_t normed = steps.norm(true, steps.row_tensor(K), K);
     steps.product(normed, K, H * D, true);
     const size_t k = steps.product(normed, K, H * D, true), v = steps.product(normed, K, H * D);
-    steps.cache_write(steps.cache(H, D), k, H, D);
-    steps.cache_write(steps.cache(H, D), v, H, D);
+    steps.kv_write(steps.pages(H, D), k, H, D);
+    steps.kv_write(steps.pages(H, D), v, H, D);
     CHECK(steps.launches() == 1);
   });
 }
@@ -436,25 +432,25 @@ TEST_CASE("an_operand_stored_to_in_between_begins_a_new_launch") {
   });
 }
 
-TEST_CASE("caches_are_written_in_the_launch_only_where_nothing_else_lies") {
+TEST_CASE("pages_are_written_in_the_launch_only_where_nothing_else_lies") {
   constexpr int64_t KV = 4, D = 8;
   launches_are(1, [](Steps& steps) {
     const size_t y = steps.product(steps.row_tensor(K), K, N);
-    steps.cache_write(steps.cache(KV, D), y, KV, D);
+    steps.kv_write(steps.pages(KV, D), y, KV, D);
   });
-  launches_are(2, [](Steps& steps) {  // both into one cache
+  launches_are(2, [](Steps& steps) {  // both into the same pages
     const size_t x = steps.row_tensor(K), y = steps.product(x, K, N), z = steps.product(x, K, N);
-    const size_t cache = steps.cache(KV, D);
-    steps.cache_write(cache, y, KV, D);
-    steps.cache_write(cache, z, KV, D);
+    const size_t pages = steps.pages(KV, D);
+    steps.kv_write(pages, y, KV, D);
+    steps.kv_write(pages, z, KV, D);
   });
   launches_are(2, [](Steps& steps) {  // not in place: a copy comes first
     const size_t y = steps.product(steps.row_tensor(K), K, N);
-    steps.cache_write(steps.cache(KV, D), y, KV, D, steps.cache(KV, D));
+    steps.kv_write(steps.pages(KV, D), y, KV, D, steps.pages(KV, D));
   });
-  launches_are(2, [](Steps& steps) {  // turned after it was cached
+  launches_are(2, [](Steps& steps) {  // turned after it was stored
     const size_t y = steps.product(steps.row_tensor(K), K, N);
-    steps.cache_write(steps.cache(KV, D), y, KV, D);
+    steps.kv_write(steps.pages(KV, D), y, KV, D);
     steps.rope(y, KV, D, "half");
   });
 }

@@ -1,4 +1,4 @@
-// Whole tiny models on the reference kernels in f64: the gradient of every parameter, and decoding against
+// Whole tiny models on the reference kernels in f64: the gradient of every parameter, and serving against
 // the forward pass. What no test of a single op can see: that the ops fit together.
 #include <doctest/doctest.h>
 
@@ -10,7 +10,7 @@
 #include "graph/base/text.h"
 #include "graph/models/model_family.h"
 #include "graph/transform/adapters.h"
-#include "graph/transform/decoding.h"
+#include "graph/transform/sampling.h"
 #include "graph/transform/serving.h"
 #include "graph/transform/training.h"
 #include "tests/masked_graph.h"
@@ -42,7 +42,7 @@ const char* const kModels[] = {
     "deepseek2:L=1,C=8,H=2,D=6,R=4,KA=5,QA=7,F=5,E=4,K=2,FS=5,V=11,T=6,expert_sigmoid,groups=2,groups_used=1,"
     "expert_scale=1.5",
 };
-// These do not decode as they compute a whole sequence: not at all, or without a bound on the slots.
+// These are not served as they compute a whole sequence: not at all, or without a bound on the slots.
 const char* const kTrainedOnly[] = {
     "phi3:L=1,C=8,H=2,F=6,V=11,T=6,R=2,rope_rows=2,rope_switch=3,rope_magnitude=1.1,rope_half",
     "encoder:L=2,C=8,H=2,V=11,T=6",
@@ -182,64 +182,6 @@ TEST_CASE("the gradient of every parameter of a tiny model equals finite differe
   }
 }
 
-TEST_CASE("decoding in chunks gives the logits of the whole sequence") {
-  const int64_t B = 2, T = 6;
-  const std::vector<int64_t> chunks = {3, 1, 2};  // a prompt, a token, two at once
-  std::vector<std::string> models(std::begin(kModels), std::end(kModels));
-  models.push_back("masked");
-  for (const std::string& shorthand : models) {
-    const Graph symbolic = forward_model(shorthand);
-    const Graph forward = in_f64(bound(symbolic, B, T));
-    Values values = parameters_of(forward);
-    const std::vector<int32_t> tokens = token_ids(B * T, 11);
-    Values inputs = values;
-    inputs["tokens"] = i32({B, T}, tokens);
-    inputs["positions"] = first_positions(B, T);
-    const std::vector<HostTensor> whole = run(forward, inputs);
-    const auto logits = output(forward, whole, "logits");
-
-    auto decoding = make_decoding(symbolic, {.cache_capacity = T, .sample = true});
-    REQUIRE_MESSAGE(decoding.ok(), decoding.status().to_string());
-    Values state;
-    int64_t start = 0;
-    for (int64_t chunk : chunks) {
-      const Graph step = in_f64(bound(*decoding, B, chunk));
-      Values given = values;
-      std::vector<int32_t> part;
-      for (int64_t b = 0; b < B; ++b)
-        for (int64_t t = 0; t < chunk; ++t) part.push_back(tokens[static_cast<size_t>(b * T + start + t)]);
-      given["tokens"] = i32({B, chunk}, part);
-      given["start"] = i32({B}, {static_cast<int32_t>(start), static_cast<int32_t>(start)});
-      given["length"] = i32({B}, {static_cast<int32_t>(chunk), static_cast<int32_t>(chunk)});
-      given["temperature"] = f64({}, {0});
-      given["top_k"] = i32({}, {0});
-      given["top_p"] = f64({}, {1});
-      given["seed"] = i64({}, {1});
-      for (TensorId id : step.tensors_of_kind(TensorKind::kState)) {
-        const std::string& name = step.tensor(id).name;
-        if (!state.contains(name))
-          state[name] = scattered_f64(step.type(id).shape, 5);  // what lies there is not seen
-        given[name] = state[name];
-      }
-      const std::vector<HostTensor> results = run(step, given);
-      for (const Update& update : step.updates())
-        state[step.tensor(update.target).name] = results[index(update.value)];
-      start += chunk;
-      const auto last = output(step, results, "logits");
-      for (int64_t b = 0; b < B; ++b) {
-        size_t best = 0;
-        for (size_t v = 0; v < 11; ++v) {
-          const auto row = static_cast<size_t>((b * T + start - 1) * 11);
-          CHECK(last[static_cast<size_t>(b) * 11 + v] == doctest::Approx(logits[row + v]).epsilon(1e-12));
-          if (logits[row + v] > logits[row + best]) best = v;
-        }
-        CHECK(results[index(*step.find_output("token"))].as<int32_t>()[static_cast<size_t>(b)] ==
-              static_cast<int32_t>(best));
-      }
-    }
-  }
-}
-
 TEST_CASE("serving tokens of several sequences in any order of steps gives the logits of each sequence") {
   const int64_t rows = 3, T = 6, page = 2, pages = 11;
   // Steps of (sequence, tokens of it), padded to kTokens: prompts in chunks beside single tokens of others.
@@ -266,14 +208,21 @@ TEST_CASE("serving tokens of several sequences in any order of steps gives the l
     auto serving =
         make_serving(symbolic, {.pages = pages, .page_size = page, .rows = rows, .context = T, .cache = {}});
     REQUIRE_MESSAGE(serving.ok(), serving.status().to_string());
+    const auto sampled = with_sampling(*serving);
+    REQUIRE_MESSAGE(sampled.ok(), sampled.status().to_string());
     auto concrete =
-        serving->bind(std::vector<std::pair<std::string, int64_t>>{{"B", 1}, {"N", kTokens}, {"W", kWanted}});
+        sampled->bind(std::vector<std::pair<std::string, int64_t>>{{"B", 1}, {"N", kTokens}, {"W", kWanted}});
     REQUIRE_MESSAGE(concrete.ok(), concrete.status().to_string());
     const Graph step = in_f64(*concrete);
     Values given = values;
     given["page_table"] = i32({rows, T / page}, table);
     const bool has_latent = shorthand.starts_with("deepseek2") || shorthand == kAdaptedLatent;
     CHECK(step.find_tensor("block.0.attention.latent_pages").has_value() == has_latent);
+    given["temperature"] = f64({}, {0});
+    given["top_k"] = i32({}, {0});
+    given["top_p"] = f64({}, {1});
+    given["seed"] = i64({}, {1});
+    given["start"] = given["length"] = i32({kWanted}, std::vector<int32_t>(kWanted));
     for (TensorId id : step.tensors_of_kind(TensorKind::kState))
       given[step.tensor(id).name] = scattered_f64(step.type(id).shape, 5);  // what lies there is not seen
     std::vector<int32_t> lengths(rows, 0);
@@ -300,19 +249,23 @@ TEST_CASE("serving tokens of several sequences in any order of steps gives the l
       for (const Update& update : step.updates())
         given[step.tensor(update.target).name] = results[index(update.value)];
       const auto found = output(step, results, "logits");
-      for (size_t i = 0; i < parts.size(); ++i)
-        for (size_t v = 0; v < 11; ++v) {
-          const auto first = static_cast<size_t>((parts[i].first * T + lengths[parts[i].first] - 1) * 11);
+      const auto drawn = results[index(*step.find_output("token"))].as<int32_t>();
+      for (size_t i = 0; i < parts.size(); ++i) {
+        const auto first = static_cast<size_t>((parts[i].first * T + lengths[parts[i].first] - 1) * 11);
+        for (size_t v = 0; v < 11; ++v)
           CHECK(found[i * 11 + v] == doctest::Approx(logits[first + v]).epsilon(1e-12));
-        }
+        const auto row = logits.subspan(first, 11);
+        CHECK(drawn[i] == std::ranges::max_element(row) - row.begin());
+      }
     }
   }
 }
 
-TEST_CASE("attention over segments does not decode") {
+TEST_CASE("attention over segments is not served") {
   const auto packed = masked_graph(11, true);
   REQUIRE_MESSAGE(packed.ok(), packed.status().to_string());
-  const Status status = make_decoding(*packed, {.cache_capacity = 6, .sample = true}).status();
+  const Status status =
+      make_serving(*packed, {.pages = 1, .page_size = 6, .rows = 1, .context = 6, .cache = {}}).status();
   CHECK(status.code() == StatusCode::kInvalidArgument);
   CHECK(status.message().find("segments") != std::string::npos);
 }

@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "runtime/backend_table.h"
-#include "runtime/backends/cpu/kernels/attention_shape.h"
 #include "runtime/backends/cpu/kernels/bf16_rows.h"
 
 namespace tessera::cpu {
@@ -17,8 +16,9 @@ constexpr size_t kMostOperands = 32;
 
 int64_t align_64(int64_t bytes) { return (bytes + 63) / 64 * 64; }
 
-// A weight of 16 bits, where an op's other operands may be f32.
-bool is_stored_weight(const KernelSpec& spec, int input) {
+// A weight or pages of 16 bits, where an op's other operands may be f32.
+bool is_stored(const KernelSpec& spec, int input) {
+  if (spec.op() == "attention_paged") return input == 1 || input == 2;
   constexpr std::string_view kOps[] = {"quantized_matmul", "quantized_matmul_grad", "adapter_shrink",
                                        "adapter_expand"};
   return input == 1 && std::ranges::find(kOps, spec.op()) != std::end(kOps);
@@ -30,46 +30,11 @@ struct Converted {
   int64_t count, offset;  // elements, bytes
 };
 
-// Caches of attention_cached, [B, S, KV, D] and [B, S, KV, V]: positions from start + T on are never read, nor are
-// those before a window and the span of keys that it begins in. They are not widened.
-struct CacheRows {
-  int64_t B = 0, S = 0, T = 0, window = 0;  // B 0: another op
-  int64_t rows[2] = {};                     // elements of a position
-  static constexpr size_t kFirst = 1, kLast = 2;
-  static constexpr int kStart = 3;
-
-  static CacheRows of(const KernelSpec& spec) {
-    if (spec.op() != "attention_cached") return {};
-    const auto is_whole = [&](char name) {
-      const tsr_abi_factor& factor = spec.factor(name);
-      return factor.range_count == 1 && factor.begin[0] == 0 && factor.end[0] == factor.global_extent;
-    };
-    if (!is_whole('s') || !is_whole('t')) return {};
-    const auto keys = spec.input_dims(1), values = spec.input_dims(2);
-    return {.B = keys[0],
-            .S = keys[1],
-            .T = spec.input_dims(0)[1],
-            .window = spec.i64("window"),
-            .rows = {keys[2] * keys[3], values[2] * values[3]}};
-  }
-  bool holds(size_t input) const { return B > 0 && input >= kFirst && input <= kLast; }
-  void widen(const Pool& pool, size_t input, const int32_t* start, const uint16_t* in, float* out) const {
-    const int64_t row = rows[input - kFirst];
-    for (int64_t b = 0; b < B; ++b) {
-      const int64_t end = std::clamp<int64_t>(start[b] + T, 0, S);
-      int64_t first = 0;
-      if (window > 0) first = std::clamp<int64_t>(start[b] - window + 1, 0, end) / kSpanKeys * kSpanKeys;
-      widen_bf16(pool, in + (b * S + first) * row, out + (b * S + first) * row, (end - first) * row);
-    }
-  }
-};
-
 class WidenedKernel final : public Kernel {
  public:
   std::unique_ptr<Kernel> inner;
   std::vector<Converted> inputs, outputs;
   size_t input_count = 0, output_count = 0;
-  CacheRows caches;
 
   void launch(const LaunchArgs& args) const override {
     std::array<const void*, kMostOperands> in{};
@@ -82,11 +47,7 @@ class WidenedKernel final : public Kernel {
     for (const Converted& each : inputs) {
       if (in[each.index] == nullptr) continue;
       const auto* const from = static_cast<const uint16_t*>(in[each.index]);
-      if (caches.holds(each.index)) {
-        caches.widen(args.pool, each.index, args.in<int32_t>(CacheRows::kStart), from, widened(each));
-      } else {
-        widen_bf16(args.pool, from, widened(each), each.count);
-      }
+      widen_bf16(args.pool, from, widened(each), each.count);
       in[each.index] = widened(each);
     }
     for (const Converted& each : outputs) out[each.index] = widened(each);
@@ -100,8 +61,7 @@ class WidenedKernel final : public Kernel {
 class WidenedDescription {
  public:
   explicit WidenedDescription(const KernelSpec& spec) : desc_(spec.desc()) {
-    for (int i = 0; i < spec.input_count(); ++i)
-      add(spec.input(i), is_stored_weight(spec, i), inputs_, inputs);
+    for (int i = 0; i < spec.input_count(); ++i) add(spec.input(i), is_stored(spec, i), inputs_, inputs);
     for (int i = 0; i < spec.output_count(); ++i) add(spec.output(i), false, outputs_, outputs);
     desc_.inputs = inputs_.data();
     desc_.outputs = outputs_.data();
@@ -175,7 +135,6 @@ Result<PreparedKernel> prepare_widened(const KernelSpec& spec) {
   kernel->outputs = std::move(widened.outputs);
   kernel->input_count = inputs;
   kernel->output_count = outputs;
-  kernel->caches = CacheRows::of(spec);
   prepared.kernel = std::move(kernel);
   prepared.workspace_bytes = bytes;
   return prepared;

@@ -54,19 +54,17 @@ double attend(const AttentionExtents& e, const AttentionScore& score, const Atte
   return lse;
 }
 
-// q [B, T, H, D], k [B, S, KV, D], v [B, S, KV, V] -> out [B, T, H, V], lse [B, T, H] unless null. `start` [B] is null
-// without a cache.
+// q [B, T, H, D], k [B, S, KV, D], v [B, S, KV, V] -> out [B, T, H, V], lse [B, T, H].
 template <class F>
 void attend_all(const AttentionExtents& e, const AttentionScore& score, const AttentionMask& mask,
-                const AttentionSegments& segments, const LaunchArgs& args, const int32_t* start, F* lse) {
+                const AttentionSegments& segments, const LaunchArgs& args) {
   const F *q = args.in<F>(0), *k = args.in<F>(1), *v = args.in<F>(2);
-  F* out = args.out<F>(0);
+  F *out = args.out<F>(0), *lse = args.out<F>(1);
   args.pool.parallel_ranges(e.queries(), row_grain(e.S * e.D), [&](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) {
       Query x{row / e.H / e.T, row / e.H % e.T, row % e.H, {}};
-      x.keys = mask.keys(x.t, start == nullptr ? 0 : start[x.b]);
-      const double sum = attend(e, score, segments, x, q + row * e.D, k, v, out + row * e.V);
-      if (lse != nullptr) lse[row] = F(sum);
+      x.keys = mask.keys(x.t);
+      lse[row] = F(attend(e, score, segments, x, q + row * e.D, k, v, out + row * e.V));
     }
   });
 }
@@ -88,23 +86,7 @@ Result<PreparedKernel> prepare_attention(const KernelSpec& spec) {
     const bool has_segments = spec.input_count() == 5;
     auto launch = [=](const LaunchArgs& args) {
       const auto segments = AttentionSegments::from_args(e, args, 3, has_segments);
-      attend_all(e, score, mask, segments, args, nullptr, args.out<F>(1));
-    };
-    return reference_kernel(spec, make_kernel(launch), forward_flops(e));
-  });
-}
-
-// q [B, T, H, D], k_cache [B, S, KV, D], v_cache [B, S, KV, V], start [B] -> out [B, T, H, V] (, lse [B, T, H]).
-// `start` is untrusted: positions beyond the cache are not read, and a query before position 0 sees nothing.
-Result<PreparedKernel> prepare_attention_cached(const KernelSpec& spec) {
-  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<PreparedKernel> {
-    using F = decltype(zero);
-    const auto e = AttentionExtents::from_spec(spec, 0, 1, 2);
-    const AttentionMask mask = attention_mask(spec, e.S, true);
-    const AttentionScore score(spec, e.D);
-    const bool has_lse = spec.output_count() == 2;
-    auto launch = [=](const LaunchArgs& args) {
-      attend_all(e, score, mask, {}, args, args.in<int32_t>(3), has_lse ? args.out<F>(1) : nullptr);
+      attend_all<F>(e, score, mask, segments, args);
     };
     return reference_kernel(spec, make_kernel(launch), forward_flops(e));
   });

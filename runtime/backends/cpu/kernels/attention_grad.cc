@@ -33,7 +33,7 @@ struct AttentionGrad {
 
   void query_gradient(int64_t query) const {
     const int64_t h = query % e.H, t = query / e.H % e.T, b = query / e.H / e.T;
-    const AttentionMask::Keys keys = mask.keys(t, 0);
+    const AttentionMask::Keys keys = mask.keys(t);
     delta[query] = dot_in_double(dout + query * e.V, out + query * e.V, e.V);
     if (dlse != nullptr) delta[query] -= double(dlse[query]);
     for (int64_t d0 = 0; d0 < e.D; d0 += kHeadBlock) {
@@ -54,7 +54,7 @@ struct AttentionGrad {
   void each_query(int64_t key, Body&& body) const {
     const int64_t kv = key % e.KV, s = key / e.KV % e.S, b = key / e.KV / e.S;
     for (int64_t t = 0; t < e.T; ++t) {
-      const AttentionMask::Keys keys = mask.keys(t, 0);
+      const AttentionMask::Keys keys = mask.keys(t);
       if (s < keys.begin || s >= keys.end || !segments.same(b, t, s)) continue;
       for (int64_t h = kv * e.group(); h < (kv + 1) * e.group(); ++h) body((b * e.T + t) * e.H + h);
     }

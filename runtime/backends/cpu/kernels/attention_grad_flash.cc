@@ -99,7 +99,7 @@ void attend_grad(const AttentionShape& e, const AttentionGradBuffers& x, const P
     for (int64_t tile = tile_begin; tile < tile_end; ++tile) {
       const int64_t begin = tile * kTileQueries, count = std::min(kTileQueries, e.rows() - begin);
       const int64_t rows = padded(count, kMR);
-      const TileKeys seen(e, begin, count, 0, q_segments);
+      const TileKeys seen(e, begin, count, q_segments);
       if (!seen.meets(s, block, k_segments)) continue;
       if (!key_rows) key_rows = pack();
       for (int64_t i = 0; i < rows; ++i) {

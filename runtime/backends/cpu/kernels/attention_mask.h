@@ -20,9 +20,9 @@ struct AttentionMask {
   int64_t S = 0;       // keys of the shard
   FactorIndex t_index, s_index;
 
-  // Keys that the query at local index t sees; over a cache, positions count from `start`.
-  Keys keys(int64_t t, int64_t start) const {
-    const int64_t position = start + t_index.to_global(t);
+  // Keys that the query at local index t sees.
+  Keys keys(int64_t t) const {
+    const int64_t position = t_index.to_global(t);
     Keys seen{0, S};
     if (causal)
       seen.end = s_index.count_before(position + 1);

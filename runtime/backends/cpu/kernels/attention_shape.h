@@ -39,7 +39,7 @@ struct AttentionShape {
   }
   int64_t key(int64_t b, int64_t s, int64_t kv) const { return (b * S + s) * KV + kv; }
   // Keys that row r sees, of its own segment where there are segments.
-  AttentionMask::Keys keys(int64_t r, int64_t start) const { return mask.keys(r / group(), start); }
+  AttentionMask::Keys keys(int64_t r) const { return mask.keys(r / group()); }
   // Whether scores are capped, or masked elsewhere than behind the last key that a row sees.
   bool edits_scores() const { return softcap > 0 || mask.window > 0 || has_segments; }
 };
@@ -82,9 +82,9 @@ struct TileKeys {
   int64_t least = 0, most = 0;                    // of all: the first key, and behind the last
   int32_t low = std::numeric_limits<int32_t>::max(), high = std::numeric_limits<int32_t>::min();  // segments
 
-  // `start`: position of the first query over a cache. `segments` [T] of the queries, or null.
-  TileKeys(const AttentionShape& e, int64_t begin, int64_t count, int64_t start, const int32_t* segments)
-      : TileKeys(count, [&](int64_t i) { return e.keys(begin + i, start); }) {
+  // `segments` [T] of the queries, or null.
+  TileKeys(const AttentionShape& e, int64_t begin, int64_t count, const int32_t* segments)
+      : TileKeys(count, [&](int64_t i) { return e.keys(begin + i); }) {
     if (segments == nullptr) return;
     for (int64_t i = 0; i < count; ++i) {
       if (from[i] == end[i]) continue;

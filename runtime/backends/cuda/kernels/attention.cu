@@ -40,14 +40,14 @@ __global__ void __launch_bounds__(kAttentionThreads)
   int32_t segment[kRowsPerWarp] = {};
   for (int r = 0; r < kRowsPerWarp; ++r) {
     const int64_t t = t0 + warp * kRowsPerWarp + r;
-    keys[r] = e.end_of(t, b, x.start);
-    first[r] = e.first_of(t, b, x.start);
+    keys[r] = e.end_of(t);
+    first[r] = e.first_of(t);
     if (x.q_segment != nullptr && t < e.T) segment[r] = x.q_segment[b * e.T + t];
   }
   // Positions ascend, so the last query of the block sees the most, and the first one the first key.
   const int64_t most_keys =
-      e.end_of(t0 + kAttentionTile < e.T ? t0 + kAttentionTile - 1 : e.T - 1, b, x.start);
-  const int64_t least_key = e.first_of(t0, b, x.start);
+      e.end_of(t0 + kAttentionTile < e.T ? t0 + kAttentionTile - 1 : e.T - 1);
+  const int64_t least_key = e.first_of(t0);
 
   load_tile(q_tile, x.q + e.query(b, 0, h), t0, e.T, e.H * e.D, e.D);
   W acc[kRowsPerWarp][kColumnsPerLane] = {};
@@ -100,37 +100,6 @@ __global__ void __launch_bounds__(kAttentionThreads)
   }
 }
 
-Result<PreparedKernel> forward(const KernelSpec& spec, AttentionShape shape, bool cached) {
-  TSR_RETURN_IF_ERROR(check_head(shape));
-  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<PreparedKernel> {
-    using T = decltype(zero);
-    using W = Wide<T>;
-    const int64_t blocks = shape.B * shape.H * ((shape.T + kAttentionTile - 1) / kAttentionTile);
-    if (blocks >= kMostGrid) return Status(StatusCode::kUnsupported, format("{} blocks", blocks));
-    const size_t bytes = tile_bytes<W>(shape, 2, 1);
-    TSR_RETURN_IF_ERROR(allow_shared(attention_kernel<T>, bytes));
-    const bool has_lse = spec.output_count() == 2, has_segments = !cached && spec.input_count() == 5;
-    PreparedKernel prepared = memory_bound(
-        spec, make_kernel([=](const LaunchArgs& args) {
-          if (blocks <= 0) return;
-          const AttentionOperands<T> x{args.in<T>(0),
-                                       args.in<T>(1),
-                                       args.in<T>(2),
-                                       cached ? args.in<int32_t>(3) : nullptr,
-                                       args.out<T>(0),
-                                       has_lse ? args.out<W>(1) : nullptr,
-                                       has_segments ? args.in<int32_t>(3) : nullptr,
-                                       has_segments ? args.in<int32_t>(4) : nullptr};
-          attention_kernel<T>
-              <<<static_cast<unsigned>(blocks), kAttentionThreads, bytes, args.stream>>>(shape, x);
-        }));
-    prepared.flops =
-        (shape.causal ? 2.0 : 4.0) * double(shape.B * shape.T * shape.H) * double(shape.S * shape.D);
-    prepared.efficiency = 0.02;  // of the tensor cores' peak, which plain cores cannot reach
-    return std::move(prepared);
-  });
-}
-
 template <class T>
 struct Merge {
   using W = Wide<T>;
@@ -159,13 +128,34 @@ struct Merge {
 // q [B, T, H, D], k [B, S, KV, D], v [B, S, KV, V] (, q_segment [B, T], k_segment [B, S]) -> out [B, T, H, V],
 // lse [B, T, H]
 Result<PreparedKernel> prepare_attention(const KernelSpec& spec) {
-  return forward(spec, attention_shape_of_shard(spec, 0, 1, 2), false);
-}
-
-// q [B, T, H, D], k_cache [B, S, KV, D], v_cache [B, S, KV, V], start [B] -> out [B, T, H, V] (, lse [B, T, H]).
-// `start` is untrusted.
-Result<PreparedKernel> prepare_attention_cached(const KernelSpec& spec) {
-  return forward(spec, attention_shape(spec, 0, 1, 2), true);
+  const AttentionShape shape = attention_shape_of_shard(spec, 0, 1, 2);
+  TSR_RETURN_IF_ERROR(check_head(shape));
+  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<PreparedKernel> {
+    using T = decltype(zero);
+    using W = Wide<T>;
+    const int64_t blocks = shape.B * shape.H * ((shape.T + kAttentionTile - 1) / kAttentionTile);
+    if (blocks >= kMostGrid) return Status(StatusCode::kUnsupported, format("{} blocks", blocks));
+    const size_t bytes = tile_bytes<W>(shape, 2, 1);
+    TSR_RETURN_IF_ERROR(allow_shared(attention_kernel<T>, bytes));
+    const bool has_lse = spec.output_count() == 2, has_segments = spec.input_count() == 5;
+    PreparedKernel prepared = memory_bound(
+        spec, make_kernel([=](const LaunchArgs& args) {
+          if (blocks <= 0) return;
+          const AttentionOperands<T> x{args.in<T>(0),
+                                       args.in<T>(1),
+                                       args.in<T>(2),
+                                       args.out<T>(0),
+                                       has_lse ? args.out<W>(1) : nullptr,
+                                       has_segments ? args.in<int32_t>(3) : nullptr,
+                                       has_segments ? args.in<int32_t>(4) : nullptr};
+          attention_kernel<T>
+              <<<static_cast<unsigned>(blocks), kAttentionThreads, bytes, args.stream>>>(shape, x);
+        }));
+    prepared.flops =
+        (shape.causal ? 2.0 : 4.0) * double(shape.B * shape.T * shape.H) * double(shape.S * shape.D);
+    prepared.efficiency = 0.02;  // of the tensor cores' peak, which plain cores cannot reach
+    return std::move(prepared);
+  });
 }
 
 // out_a [B, T, H, V], lse_a [B, T, H], out_b, lse_b -> out, lse

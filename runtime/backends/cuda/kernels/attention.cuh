@@ -26,26 +26,15 @@ struct AttentionShape {
     const int64_t keys = s_index.count_before(t_index.to_global(t) + 1);
     return keys < S ? keys : S;
   }
-  // The same over a cache, in which sequence b has `start[b]` keys before its first query. `start` is
-  // untrusted, and null without a cache. None for t beyond T.
-  __device__ int64_t keys_of(int64_t t, int64_t b, const int32_t* start) const {
+  // With a window: the keys seen are those from first_of on, before end_of. None for t beyond T.
+  __device__ int64_t end_of(int64_t t) const {
     if (t >= T) return 0;
-    if (start == nullptr) return keys_of(t);
-    const int64_t keys = start[b] + t_index.to_global(t) + 1;
-    return keys < 0 ? 0 : keys < S ? keys : S;
-  }
-  // Of the same queries, with a window: the keys seen are those from first_of on, before end_of.
-  __device__ int64_t end_of(int64_t t, int64_t b, const int32_t* start) const {
-    if (causal || start != nullptr || window == 0 || t >= T) return keys_of(t, b, start);
-    return s_index.count_before(t_index.to_global(t) + window);
+    return causal || window == 0 ? keys_of(t) : s_index.count_before(t_index.to_global(t) + window);
   }
   // Up to S; for t beyond T that of the last query.
-  __device__ int64_t first_of(int64_t t, int64_t b, const int32_t* start) const {
+  __device__ int64_t first_of(int64_t t) const {
     if (window == 0) return 0;
-    const int64_t position = t_index.to_global(t < T ? t : T - 1) - window + 1;
-    if (start == nullptr) return s_index.count_before(position);
-    const int64_t first = start[b] + position;
-    return first < 0 ? 0 : first < S ? first : S;
+    return s_index.count_before(t_index.to_global(t < T ? t : T - 1) - window + 1);
   }
   // A score after its scale, and its slope once it is capped.
   template <class W>
@@ -63,7 +52,6 @@ struct AttentionShape {
 template <class T>
 struct AttentionOperands {
   const T *q, *k, *v;
-  const int32_t* start;  // of cached attention; else null
   T* out;
   Wide<T>* lse;                         // null where nobody wants it
   const int32_t *q_segment, *k_segment;  // [B, T], [B, S], or both null

@@ -26,7 +26,7 @@ __global__ void __launch_bounds__(kAttentionThreads)
   const int64_t b = bh / e.H, h = bh % e.H, kv = h / e.group();
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   const W scale = static_cast<W>(e.scale);
-  const int64_t most_keys = e.end_of(t0 + kAttentionTile < e.T ? t0 + kAttentionTile - 1 : e.T - 1, b, nullptr);
+  const int64_t most_keys = e.end_of(t0 + kAttentionTile < e.T ? t0 + kAttentionTile - 1 : e.T - 1);
 
   load_tile(q_tile, x.q + e.query(b, 0, h), t0, e.T, e.H * e.D, e.D);
   load_tile(do_tile, x.dout + e.result(b, 0, h), t0, e.T, e.H * e.V, e.V);
@@ -36,14 +36,14 @@ __global__ void __launch_bounds__(kAttentionThreads)
   W lse[kRowsPerWarp], delta[kRowsPerWarp];
   for (int r = 0; r < kRowsPerWarp; ++r) {
     const int64_t t = t0 + warp * kRowsPerWarp + r, at = (b * e.T + t) * e.H + h;
-    keys[r] = e.end_of(t, b, nullptr);
-    first[r] = e.first_of(t, b, nullptr);
+    keys[r] = e.end_of(t);
+    first[r] = e.first_of(t);
     if (x.q_segment != nullptr && t < e.T) segment[r] = x.q_segment[b * e.T + t];
     lse[r] = t < e.T ? x.lse[at] : W(0);
     delta[r] = t < e.T ? x.delta[at] : W(0);
   }
 
-  for (int64_t s0 = e.first_of(t0, b, nullptr) / kAttentionTile * kAttentionTile; s0 < most_keys;
+  for (int64_t s0 = e.first_of(t0) / kAttentionTile * kAttentionTile; s0 < most_keys;
        s0 += kAttentionTile) {
     __syncthreads();
     load_tile(k_tile, x.k + e.key(b, 0, kv), s0, e.S, e.KV * e.D, e.D);
@@ -104,8 +104,8 @@ __global__ void __launch_bounds__(kAttentionThreads)
     // The last query of the tile sees the most keys, the first one the first key: skip tiles none of whose
     // queries see keys of the block.
     const int64_t t_last = t0 + kAttentionTile < e.T ? t0 + kAttentionTile - 1 : e.T - 1;
-    if (e.end_of(t_last, b, nullptr) <= s0 || e.first_of(t0, b, nullptr) >= s0 + kAttentionTile) continue;
-    const int64_t t = t0 + lane, keys = e.end_of(t, b, nullptr), first = e.first_of(t, b, nullptr);
+    if (e.end_of(t_last) <= s0 || e.first_of(t0) >= s0 + kAttentionTile) continue;
+    const int64_t t = t0 + lane, keys = e.end_of(t), first = e.first_of(t);
     const int32_t segment = x.q_segment != nullptr && t < e.T ? x.q_segment[b * e.T + t] : 0;
     for (int64_t h = kv * e.group(); h < (kv + 1) * e.group(); ++h) {
       __syncthreads();

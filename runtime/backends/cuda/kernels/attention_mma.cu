@@ -27,13 +27,13 @@ __global__ void __launch_bounds__(kMmaThreads, kD <= 64 ? 2 : 1)
   const int64_t b = bh / e.H, h = bh % e.H, kv = h / e.group();
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, D = static_cast<int>(e.D);
   const int64_t t_last = t0 + kMmaRows < e.T ? t0 + kMmaRows - 1 : e.T - 1;
-  const int most_keys = static_cast<int>(e.keys_of(t_last, b, x.start));
+  const int most_keys = static_cast<int>(e.keys_of(t_last));
   const int64_t row[2] = {t0 + warp * 16 + lane / 4, t0 + warp * 16 + lane / 4 + 8};
-  const int keys[2] = {static_cast<int>(e.keys_of(row[0], b, x.start)),
-                       static_cast<int>(e.keys_of(row[1], b, x.start))};
+  const int keys[2] = {row[0] < e.T ? static_cast<int>(e.keys_of(row[0])) : 0,
+                       row[1] < e.T ? static_cast<int>(e.keys_of(row[1])) : 0};
   // Keys that every query of the warp sees; queries beyond T do not matter.
   const int64_t warp_first = t0 + warp * 16;
-  const int least_keys = warp_first < e.T ? static_cast<int>(e.keys_of(warp_first, b, x.start)) : most_keys;
+  const int least_keys = warp_first < e.T ? static_cast<int>(e.keys_of(warp_first)) : most_keys;
   const float scale = static_cast<float>(e.scale) * kLog2E;
 
   const T *k = x.k + e.key(b, 0, kv), *v = x.v + e.key(b, 0, kv);
@@ -113,23 +113,25 @@ __global__ void __launch_bounds__(kMmaThreads, kD <= 64 ? 2 : 1)
   store_rows<T, kD>(out, at, factor, D);
 }
 
-// `plain` serves operands at addresses that are not aligned.
-Result<PreparedKernel> forward(const KernelSpec& spec, const AttentionShape& shape, bool cached,
-                               PrepareFn plain) {
-  TSR_RETURN_IF_ERROR(check_plain(spec, shape, cached ? 4 : 3));
+}  // namespace
+
+// q [B, T, H, D], k, v [B, S, KV, D] -> out [B, T, H, D], lse [B, T, H]
+Result<PreparedKernel> prepare_attention_mma(const KernelSpec& spec) {
+  const AttentionShape shape = attention_shape_of_shard(spec, 0, 1, 2);
+  TSR_RETURN_IF_ERROR(check_plain(spec, shape, 3));
   return dispatch_mma(spec.input_dtype(0), shape, [&](auto zero, auto width) -> Result<PreparedKernel> {
     using T = decltype(zero);
     constexpr int kD = decltype(width)::value;
     const int64_t blocks = shape.B * shape.H * ((shape.T + kMmaRows - 1) / kMmaRows);
     if (blocks >= kMostGrid) return Status(StatusCode::kUnsupported, format("{} blocks", blocks));
     TSR_RETURN_IF_ERROR(allow_shared(attention_mma_kernel<T, kD>, kForwardBytes<kD>));
-    TSR_ASSIGN_OR_RETURN(PreparedKernel other, plain(spec));
+    TSR_ASSIGN_OR_RETURN(PreparedKernel other, prepare_attention(spec));
     const bool has_lse = spec.output_count() == 2;
     auto launch = [=](const LaunchArgs& args) {
       if (blocks <= 0) return;
       const AttentionOperands<T> x{args.in<T>(0),  args.in<T>(1),
-                                   args.in<T>(2),  cached ? args.in<int32_t>(3) : nullptr,
-                                   args.out<T>(0), has_lse ? args.out<float>(1) : nullptr,
+                                   args.in<T>(2),  args.out<T>(0),
+                                   has_lse ? args.out<float>(1) : nullptr,
                                    nullptr,        nullptr};
       attention_mma_kernel<T, kD>
           <<<static_cast<unsigned>(blocks), kMmaThreads, kForwardBytes<kD>, args.stream>>>(shape, x);
@@ -141,18 +143,6 @@ Result<PreparedKernel> forward(const KernelSpec& spec, const AttentionShape& sha
     prepared.efficiency = 0.35;  // of dense matmuls, on mma of this size
     return std::move(prepared);
   });
-}
-
-}  // namespace
-
-// q [B, T, H, D], k, v [B, S, KV, D] -> out [B, T, H, D], lse [B, T, H]
-Result<PreparedKernel> prepare_attention_mma(const KernelSpec& spec) {
-  return forward(spec, attention_shape_of_shard(spec, 0, 1, 2), false, prepare_attention);
-}
-
-// q [B, T, H, D], k_cache, v_cache [B, S, KV, D], start [B] -> out [B, T, H, D]
-Result<PreparedKernel> prepare_attention_cached_mma(const KernelSpec& spec) {
-  return forward(spec, attention_shape(spec, 0, 1, 2), true, prepare_attention_cached);
 }
 
 }  // namespace tessera::cuda

@@ -4,7 +4,9 @@
 #include "graph/base/blocks/block_scale.h"
 #include "runtime/backends/cuda/cuda_status.h"
 #include "runtime/backends/cuda/kernels/attention.cuh"
+#include "runtime/backends/cuda/kernels/decode_step.h"
 #include "runtime/backends/cuda/kernels/kernels.h"
+#include "runtime/backends/cuda/kernels/paged_tokens.cuh"
 #include "runtime/backends/cuda/kernels/rows.cuh"
 
 namespace tessera::cuda {
@@ -14,26 +16,6 @@ namespace {
 constexpr int kWarps = 4;                                                 // per block
 constexpr int kMostPagedHead = 1024;                                      // D and V, latent vectors
 constexpr int64_t kBlockWords = sizeof(BlockQ8_0) / sizeof(uint16_t);  // of q8_0
-
-// Rows, positions and the table are untrusted: what is outside is not there.
-struct PagedTokens {
-  const int32_t *table, *row, *position;  // [rows, columns]; of each token
-  int64_t rows, columns, pages, page;
-
-  // The slot of position `s` of the token's sequence; -1 where it has no page.
-  __device__ int64_t slot(int64_t token, int64_t s) const {
-    const int64_t at = table[row[token] * columns + s / page];
-    return at < 0 || at >= pages ? -1 : at * page + s % page;
-  }
-  // The keys that a token sees: those from `first` on, before the number returned.
-  __device__ int64_t keys(int64_t token, int64_t window, int64_t& first) const {
-    first = 0;
-    if (row[token] < 0 || row[token] >= rows) return 0;
-    const int64_t at = position[token], most = columns * page;
-    if (window > 0 && at - window + 1 > 0) first = at - window + 1;
-    return at < 0 ? 0 : at + 1 < most ? at + 1 : most;
-  }
-};
 
 // Column c of row number `row` of pages whose rows have `cols`.
 template <class W, class P>
@@ -265,7 +247,9 @@ Result<PreparedKernel> prepare_kv_write(const KernelSpec& spec) {
   };
   TSR_ASSIGN_OR_RETURN(PreparedKernel prepared, prepare_any());
   prepared.bytes = moved;
-  return std::move(prepared);
+  const DType dtype = spec.input_dtype(0);
+  if (dtype != spec.input_dtype(1) || is_block_type(dtype)) return std::move(prepared);
+  return as_decode_step(std::move(prepared), {dtype, PageStep{slots, tokens, width}});
 }
 
 // x [B, T, C], rows [W] -> y [W, C]. `rows` is untrusted: what is not there gives 0.

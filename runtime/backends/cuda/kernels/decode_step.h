@@ -39,9 +39,9 @@ struct RopeStep {
   double log_theta, sign;
   bool is_interleaved;
 };
-// cache [B, S, cols], new [B, T, cols], start, length [B] -> cache
-struct CacheStep {
-  int64_t B, S, T, cols;
+// pages [slots, cols], new [rows, cols], slot [rows] -> pages
+struct PageStep {
+  int64_t slots, rows, cols;
 };
 // Element by element, one or two operands -> y.
 enum class MapKind : int32_t { kAdd, kSwiglu, kGeluTanh, kGeluExact, kRelu, kSilu };
@@ -52,7 +52,7 @@ struct MapStep {
 
 struct DecodeStep {
   DType dtype;  // of all operands except statistics, indices and a matmul's weight
-  std::variant<NormStep, ProductStep, RopeStep, CacheStep, MapStep> what;
+  std::variant<NormStep, ProductStep, RopeStep, PageStep, MapStep> what;
 };
 
 // Wraps `kernel` and records the step that it performs.

@@ -100,10 +100,10 @@ __device__ __noinline__ void gemv_finish(const GemvPlan& plan, int group, int ro
       value = narrow<T>(widen(static_cast<const T*>(part.addend)[at]) + widen(value));
       if (part.added != nullptr) static_cast<T*>(part.added)[at] = value;
     }
-    if (part.cache != nullptr) {
-      const int64_t b = m / plan.T, t = m % plan.T, row = plan.start[b] + t;
-      if (t < plan.length[b] && row >= 0 && row < part.S)
-        static_cast<T*>(part.cache)[(b * part.S + row) * part.N + n] = value;
+    if (part.pages != nullptr) {
+      const int64_t page_row = plan.slot[m];
+      if (page_row >= 0 && page_row < part.slots)
+        static_cast<T*>(part.pages)[page_row * part.N + n] = value;
     }
   };
 

@@ -44,7 +44,7 @@ class Planner {
   const ProductStep& product() const { return *product_; }
 
  private:
-  enum class Target { kNormed, kMean, kRstd, kY, kSecondY, kPre, kMapped, kAdded, kCache };
+  enum class Target { kNormed, kMean, kRstd, kY, kSecondY, kPre, kMapped, kAdded, kPages };
   struct Write {
     Range range;
     Target target;
@@ -52,7 +52,7 @@ class Planner {
     bool is_left_out = false;
   };
   // Stage of a part, in the order in which the kernel runs them.
-  enum class Stage { kProduct, kMapped, kAdded, kCached };
+  enum class Stage { kProduct, kMapped, kAdded, kStored };
   struct Result {
     const void* at;  // null once another value was stored there
     Stage stage;
@@ -130,20 +130,18 @@ class Planner {
            moves_on(at, part.mapped, Stage::kMapped);
   }
 
-  bool add(const DecodeStep&, const CacheStep& cache, const LaunchArgs& args) {
-    const int at = part_of(args.inputs[1], cache.B * cache.T * cache.cols, Stage::kCached);
-    if (at < 0 || plan_.part[at].N != cache.cols || args.inputs[0] != args.outputs[0]) return false;
-    const auto *start = args.in<int32_t>(2), *length = args.in<int32_t>(3);
-    if (plan_.T != 0 && (plan_.T != cache.T || plan_.start != start || plan_.length != length)) return false;
-    plan_.start = start;
-    plan_.length = length;
-    plan_.T = cache.T;
+  bool add(const DecodeStep&, const PageStep& page, const LaunchArgs& args) {
+    const int at = part_of(args.inputs[1], page.rows * page.cols, Stage::kStored);
+    if (at < 0 || plan_.part[at].N != page.cols || args.inputs[0] != args.outputs[0]) return false;
+    const auto* slot = args.in<int32_t>(2);
+    if (plan_.slot != nullptr && plan_.slot != slot) return false;
+    plan_.slot = slot;
     GemvPart& part = plan_.part[at];
-    part.cache = args.outputs[0];
-    part.S = cache.S;
-    return read({start, cache.B * 4}) && read({length, cache.B * 4}) &&
-           write({part.cache, cache.B * cache.S * cache.cols * element()}, Target::kCache, at) &&
-           moves_on(at, args.inputs[1], Stage::kCached);
+    part.pages = args.outputs[0];
+    part.slots = page.slots;
+    return read({slot, page.rows * 4}) &&
+           write({part.pages, page.slots * page.cols * element()}, Target::kPages, at) &&
+           moves_on(at, args.inputs[1], Stage::kStored);
   }
 
   bool add(const DecodeStep&, const MapStep& map, const LaunchArgs& args) {
@@ -231,7 +229,7 @@ class Planner {
       if (each.meets(range)) return false;
     for (Write& each : writes_) {
       if (!each.range.meets(range)) continue;
-      if (!range.covers(each.range) || target == Target::kCache || each.target == Target::kCache)
+      if (!range.covers(each.range) || target == Target::kPages || each.target == Target::kPages)
         return false;
       each.is_left_out = true;
       leave_out(each);
@@ -255,7 +253,7 @@ class Planner {
       case Target::kPre: part->pre = nullptr; break;
       case Target::kMapped: part->mapped = nullptr; break;
       case Target::kAdded: part->added = nullptr; break;
-      case Target::kCache: break;
+      case Target::kPages: break;
     }
   }
 

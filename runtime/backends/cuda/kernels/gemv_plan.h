@@ -35,8 +35,8 @@ struct GemvPart {
   // Added to that result, rounded before and after.
   const void* addend;
   void* added;
-  void* cache;  // [B, S, N]: the rows are stored there last
-  int64_t S;
+  void* pages;  // [slots, N]: the rows are stored there last
+  int64_t slots;
   int32_t first_group;  // of rows, of this part
 
   // Results, or pairs of results.
@@ -58,8 +58,7 @@ struct GemvPlan {
   GemvNorm norm;
   int32_t parts, row_groups;
   GemvPart part[kMostParts];
-  const int32_t *start, *length;  // [B], of cache rows: M = B T
-  int64_t T;
+  const int32_t* slot;  // [M], of rows in pages
   const void* next;  // first matrix of the next such launch, to be prefetched; null for none
   int64_t next_bytes;
 };

@@ -1,30 +1,40 @@
-// Attention of a few queries over a cache, for decoding: bound by reading keys and values. All queries that
-// share a key-value head are the rows of one matmul on tensor cores. A part is 128 keys of it, a warp takes
-// 16 of them, and a second kernel combines the parts. (FlashDecoding, Dao et al. 2023.)
+// Attention of a few tokens over pages, for decoding: bound by reading keys and values. The queries of a token that
+// share a key-value head are the rows of one matmul on tensor cores. A part is 128 keys of it, a warp takes 16 of them,
+// and a second kernel combines the parts. (FlashDecoding, Dao et al. 2023.)
 #include <algorithm>
+#include <utility>
 
 #include "runtime/backends/cuda/kernels/attention_mma.cuh"
 #include "runtime/backends/cuda/kernels/kernels.h"
 #include "runtime/backends/cuda/kernels/overlap.cuh"
+#include "runtime/backends/cuda/kernels/paged_tokens.cuh"
 
 namespace tessera::cuda {
 
 namespace {
 
 constexpr int kChunk = kMmaRows, kMostQueries = 16;
+constexpr int64_t kMostTokens = 64;  // each reads its keys by itself
 // Blocks: two for each of 132 multiprocessors, as many as fit with heads of 128 in the shared memory that
 // overlapping launches request (overlap.cc); a block has 64 KB of loads in flight. No sum depends on it. A
-// cache may have room for many more keys than it holds: an empty part costs a comparison, not a block.
+// table may have room for many more keys than there are: an empty part costs a comparison, not a block.
 constexpr int64_t kDecodeBlocks = 264;
 
 template <int kD>
 constexpr size_t kDecodeBytes = size_t{2} * kD*(2 * kChunk + kMostQueries) +
                                 sizeof(float) * 2 * kMmaWarps* kMostQueries;
 
-// Partial results of the queries (t, head of the group) of a key-value head, by chunk of keys: part (bk,
-// chunk, query).
+// Operands: keys and values are those of all pages.
+template <class T>
+struct PagedDecode {
+  const T *q, *k, *v;
+  T* out;
+  PagedTokens tokens;
+};
+
+// Partial results of a token's queries of a key-value head, by chunk of keys: part (token and head, chunk, query).
 struct DecodeParts {
-  float *out, *top, *sum;  // [B * KV, chunks, queries (, D)]; top in units of log 2
+  float *out, *top, *sum;  // [T * KV, chunks, queries (, D)]; top in units of log 2
   int64_t groups, chunks, queries;
 
   DecodeParts(void* workspace, int64_t groups, int64_t chunks, int64_t queries, int64_t D)
@@ -63,10 +73,30 @@ struct WarpParts {
   }
 };
 
-// Computes one part: queries of key-value head `bk` against the chunk's keys. Called by all threads.
+// tile[row] <- key first + row of the token's sequence, at this head; zeros from `count` keys on, where a page is missing, and
+// beyond D columns. Called by all threads of the block.
+template <class T, int kD, int kRows>
+__device__ inline void load_keys(T* tile, const T* pages, const PagedTokens& tokens, int64_t token, int first,
+                                 int count, int64_t heads, int64_t head, int D) {
+  constexpr int kPieces = kD / 8;
+#pragma unroll
+  for (int i = threadIdx.x; i < kRows * kPieces; i += kMmaThreads) {
+    const int row = i / kPieces, piece = i % kPieces;
+    const int64_t slot = first + row < count && piece * 8 < D ? tokens.slot(token, first + row) : -1;
+    copy_async(tile + tile_offset<kD>(row, piece),
+               slot >= 0 ? pages + (slot * heads + head) * D + piece * 8 : pages, slot >= 0);
+  }
+}
+
+// Keys of a token that are seen: those in [begin, end) that have a page.
+struct SeenKeys {
+  int begin, end;
+};
+
+// Computes one part: the token's queries of a key-value head against the chunk's keys. Called by all threads.
 template <class T, int kD>
-__device__ void decode_part(const AttentionShape& e, const AttentionOperands<T>& x, const DecodeParts& parts,
-                            uint32_t bk, uint32_t chunk, int most_keys, unsigned char* shared) {
+__device__ void decode_part(const AttentionShape& e, const PagedDecode<T>& x, const DecodeParts& parts,
+                            uint32_t token_head, uint32_t chunk, SeenKeys seen, unsigned char* shared) {
   T* k_tile = reinterpret_cast<T*>(shared);
   T* v_tile = k_tile + kChunk * kD;
   T* q_tile = v_tile + kChunk * kD;
@@ -75,18 +105,18 @@ __device__ void decode_part(const AttentionShape& e, const AttentionOperands<T>&
   float* outs = reinterpret_cast<float*>(shared);  // [warps, queries, kD], where the tiles were
 
   const uint32_t kv_heads = e.KV, group = static_cast<uint32_t>(e.H) / kv_heads;
-  const uint32_t b = bk / kv_heads, kv = bk % kv_heads;
+  const uint32_t token = token_head / kv_heads, kv = token_head % kv_heads;
   const int s0 = static_cast<int>(chunk) * kChunk;
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, D = static_cast<int>(e.D);
   const int queries = static_cast<int>(parts.queries);
 
-  load_rows<T, kD, kChunk>(k_tile, x.k + e.key(b, 0, kv), s0, most_keys, e.KV * e.D, D);
-  load_rows<T, kD, kChunk>(v_tile, x.v + e.key(b, 0, kv), s0, most_keys, e.KV * e.D, D);
+  load_keys<T, kD, kChunk>(k_tile, x.k, x.tokens, token, s0, seen.end, e.KV, kv, D);
+  load_keys<T, kD, kChunk>(v_tile, x.v, x.tokens, token, s0, seen.end, e.KV, kv, D);
   for (int i = threadIdx.x; i < kMostQueries * kD / 8; i += kMmaThreads) {
     const int row = i / (kD / 8), piece = i % (kD / 8);
     const bool there = row < queries && piece * 8 < D;
     copy_async(q_tile + tile_offset<kD>(row, piece),
-               there ? x.q + e.query(b, row / group, kv * group + row % group) + piece * 8 : x.q, there);
+               there ? x.q + e.query(0, token, kv * group + row) + piece * 8 : x.q, there);
   }
   copy_async_commit();
   copy_async_wait();
@@ -101,17 +131,24 @@ __device__ void decode_part(const AttentionShape& e, const AttentionOperands<T>&
     multiply_by_rows<T, kD, 16>(p, left, k_tile + warp * 16 * kD, i);
   }
   float top[2], sum[2];
+  bool is_seen[2][2];  // of this lane's keys
+#pragma unroll
+  for (int n = 0; n < 2; ++n)
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      const int s = s0 + warp * 16 + n * 8 + lane % 4 * 2 + i;
+      is_seen[n][i] = s >= seen.begin && s < seen.end && x.tokens.slot(token, s) >= 0;
+    }
 #pragma unroll
   for (int r = 0; r < 2; ++r) {
-    const int row = lane / 4 + r * 8;
-    const int keys = row < queries ? static_cast<int>(e.keys_of(row / group, b, x.start)) : 0;
+    const bool is_query = lane / 4 + r * 8 < queries;
     top[r] = -INFINITY;
     sum[r] = 0;
 #pragma unroll
     for (int n = 0; n < 2; ++n)
 #pragma unroll
       for (int i = 2 * r; i < 2 * r + 2; ++i) {
-        if (s0 + warp * 16 + n * 8 + lane % 4 * 2 + i % 2 >= keys) p[n][i] = -INFINITY;
+        if (!is_query || !is_seen[n][i % 2]) p[n][i] = -INFINITY;
         top[r] = fmaxf(top[r], p[n][i]);
       }
     top[r] = quad_max(top[r]) * scale;
@@ -142,7 +179,7 @@ __device__ void decode_part(const AttentionShape& e, const AttentionOperands<T>&
     }
   }
   __syncthreads();
-  const int64_t first = (int64_t{bk} * parts.chunks + chunk) * parts.queries;
+  const int64_t first = (int64_t{token_head} * parts.chunks + chunk) * parts.queries;
   for (int i = threadIdx.x; i < queries * D; i += kMmaThreads) {
     const int row = i / D, d = i % D;
     const auto whole =
@@ -159,33 +196,40 @@ __device__ void decode_part(const AttentionShape& e, const AttentionOperands<T>&
 // the parts that hold keys are shared out evenly.
 template <class T, int kD>
 __global__ void __launch_bounds__(kMmaThreads, 2)
-    decode_kernel(AttentionShape e, AttentionOperands<T> x, DecodeParts parts) {
+    paged_decode_kernel(AttentionShape e, PagedDecode<T> x, DecodeParts parts) {
   let_next_begin();
   wait_for_previous();
   extern __shared__ __align__(16) unsigned char shared[];
   const uint32_t groups = parts.groups, count = groups * static_cast<uint32_t>(parts.chunks);
+  bool is_first = true;
   for (uint32_t i = blockIdx.x; i < count; i += gridDim.x) {
-    const uint32_t bk = i % groups, chunk = i / groups;
-    const int64_t most_keys = e.keys_of(e.T - 1, bk / static_cast<uint32_t>(e.KV), x.start);
-    if (int64_t{chunk} * kChunk >= most_keys) continue;  // nobody looks at this part
-    if (i >= gridDim.x) __syncthreads();                 // the part before has been combined and read
-    decode_part<T, kD>(e, x, parts, bk, chunk, static_cast<int>(most_keys), shared);
+    const uint32_t token_head = i % groups, chunk = i / groups;
+    int64_t begin = 0;
+    const int64_t end = x.tokens.keys(token_head / static_cast<uint32_t>(e.KV), e.window, begin);
+    const int64_t s0 = int64_t{chunk} * kChunk;
+    if (s0 >= end || s0 + kChunk <= begin) continue;  // nobody looks at this part
+    if (!is_first) __syncthreads();                   // the part before has been combined and read
+    is_first = false;
+    decode_part<T, kD>(e, x, parts, token_head, chunk, {static_cast<int>(begin), static_cast<int>(end)},
+                       shared);
   }
 }
 
-// Combines row (b, t, h), a block each: a warp combines its parts in order, then the warps' results are
+// Combines row (token, h), a block each: a warp combines its parts in order, then the warps' results are
 // combined in order. Sums depend on the number of keys alone.
 template <class T, int kD>
 __global__ void __launch_bounds__(kMmaThreads)
-    merge_kernel(AttentionShape e, AttentionOperands<T> x, DecodeParts parts) {
+    paged_merge_kernel(AttentionShape e, PagedDecode<T> x, DecodeParts parts) {
   let_next_begin();
   wait_for_previous();
   __shared__ float tops[kMmaWarps], sums[kMmaWarps], outs[kMmaWarps * kD];
-  const uint32_t row = blockIdx.x, heads = e.H, queries = e.T, kv_heads = e.KV, group = heads / kv_heads;
-  const uint32_t h = row % heads, t = row / heads % queries, b = row / heads / queries;
-  const int64_t keys = e.keys_of(t, b, x.start), chunks = (keys + kChunk - 1) / kChunk;
+  const uint32_t row = blockIdx.x, heads = e.H, kv_heads = e.KV, group = heads / kv_heads;
+  const uint32_t h = row % heads, token = row / heads;
+  int64_t seen = 0;
+  const int64_t keys = x.tokens.keys(token, e.window, seen), first_chunk = seen / kChunk;
+  const int64_t chunks = keys > seen ? (keys + kChunk - 1) / kChunk - first_chunk : 0;
   const int64_t first =
-      int64_t{b * kv_heads + h / group} * parts.chunks * parts.queries + t * group + h % group;
+      (int64_t{token * kv_heads + h / group} * parts.chunks + first_chunk) * parts.queries + h % group;
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, d = lane * (kD / 32);
   const Team<32> team{lane};
   const int64_t share = (chunks + kMmaWarps - 1) / kMmaWarps;
@@ -230,39 +274,51 @@ __global__ void __launch_bounds__(kMmaThreads)
   __syncthreads();
   if (threadIdx.x >= e.D) return;
   const auto whole = WarpParts{tops, sums, outs + threadIdx.x, 1, kD}.whole();
-  x.out[row * e.D + threadIdx.x] = narrow<T>(chunks > 0 ? whole.out / whole.sum : 0.0f);
+  x.out[row * e.D + threadIdx.x] = narrow<T>(whole.top > -INFINITY ? whole.out / whole.sum : 0.0f);
 }
 
 }  // namespace
 
-// q [B, T, H, D], k_cache, v_cache [B, S, KV, D], start [B] -> out [B, T, H, D]
-Result<PreparedKernel> prepare_attention_decode(const KernelSpec& spec) {
-  const AttentionShape shape = attention_shape(spec, 0, 1, 2);
-  TSR_RETURN_IF_ERROR(check_plain(spec, shape, 4));
+// q [B, T, H, D], k_pages, v_pages [P, S, KV, D], table [R, M], row, position [B, T] -> out [B, T, H, D]
+Result<PreparedKernel> prepare_attention_paged_decode(const KernelSpec& spec) {
+  if (spec.input_count() != 6 || spec.input_dtype(0) != spec.input_dtype(1))
+    return Status(StatusCode::kUnsupported, "values within keys, or pages of another type: the plain kernel has them");
+  AttentionShape shape = attention_shape(spec, 0, 1, 2);
+  const int64_t window = std::exchange(shape.window, 0);
+  TSR_RETURN_IF_ERROR(check_plain(spec, shape, 6));
+  shape.window = window;
+  shape.T *= shape.B;
+  shape.B = 1;
+  const auto pages = spec.input_dims(1), table = spec.input_dims(3);
+  shape.S = table[1] * pages[1];
   if (spec.output_count() == 2) return Status(StatusCode::kUnsupported, "lse: the plain kernel has it");
+  if (shape.T > kMostTokens)
+    return Status(StatusCode::kUnsupported, format("{} tokens, at most {}", shape.T, kMostTokens));
+  const PagedTokens tokens{nullptr, nullptr, nullptr, table[0], table[1], pages[0], pages[1]};
   return dispatch_mma(spec.input_dtype(0), shape, [&](auto zero, auto width) -> Result<PreparedKernel> {
     using T = decltype(zero);
     constexpr int kD = decltype(width)::value;
-    const int64_t queries = shape.T * shape.group(), groups = shape.B * shape.KV;
+    const int64_t queries = shape.group(), groups = shape.T * shape.KV;
     if (queries < 1 || queries > kMostQueries || shape.H == 0)
       return Status(StatusCode::kUnsupported,
                     format("{} queries a head of keys, 1 to {}", queries, kMostQueries));
-    const int64_t chunks = (shape.S + kChunk - 1) / kChunk, rows = shape.B * shape.T * shape.H;
+    const int64_t chunks = (shape.S + kChunk - 1) / kChunk, rows = shape.T * shape.H;
     if (rows >= kMostGrid || groups * chunks >= kMostGrid)
       return Status(StatusCode::kUnsupported, format("{} rows, {} parts", rows, groups * chunks));
-    TSR_RETURN_IF_ERROR(allow_shared(decode_kernel<T, kD>, kDecodeBytes<kD>));
-    TSR_ASSIGN_OR_RETURN(PreparedKernel other, prepare_attention_cached(spec));
+    TSR_RETURN_IF_ERROR(allow_shared(paged_decode_kernel<T, kD>, kDecodeBytes<kD>));
+    TSR_ASSIGN_OR_RETURN(PreparedKernel other, prepare_attention_paged(spec));
     auto launch = [=](const LaunchArgs& args) {
-      const AttentionOperands<T> x{args.in<T>(0),       args.in<T>(1),  args.in<T>(2),
-                                   args.in<int32_t>(3), args.out<T>(0), nullptr,
-                                   nullptr,             nullptr};
+      PagedDecode<T> x{args.in<T>(0), args.in<T>(1), args.in<T>(2), args.out<T>(0), tokens};
+      x.tokens.table = args.in<int32_t>(3);
+      x.tokens.row = args.in<int32_t>(4);
+      x.tokens.position = args.in<int32_t>(5);
       const DecodeParts parts(args.workspace, groups, chunks, queries, shape.D);
       if (groups * chunks > 0)
-        launch_overlapping(decode_kernel<T, kD>,
+        launch_overlapping(paged_decode_kernel<T, kD>,
                            static_cast<unsigned>(std::min(groups * chunks, kDecodeBlocks)), kMmaThreads,
                            kDecodeBytes<kD>, args, shape, x, parts);
       if (rows > 0)
-        launch_overlapping(merge_kernel<T, kD>, static_cast<unsigned>(rows), kMmaThreads, 0, args, shape, x,
+        launch_overlapping(paged_merge_kernel<T, kD>, static_cast<unsigned>(rows), kMmaThreads, 0, args, shape, x,
                            parts);
     };
     return memory_bound(spec, where_aligned(spec, make_kernel(launch), std::move(other.kernel)),
