@@ -36,6 +36,16 @@ bool is_being_computed(const Sequence& sequence, std::span<const PagePool::Conte
   });
 }
 
+// Tokens that steps of these sizes compute for `tokens`, padding included: in one step, or by full ones first. A further
+// step counts as kStepTokens: it reads the weights again.
+int64_t padded_tokens(std::span<const int64_t> sizes, int64_t tokens) {
+  constexpr int64_t kStepTokens = 16;
+  const auto size = std::ranges::lower_bound(sizes, tokens);
+  if (size == sizes.begin() || *size == tokens) return *size;
+  const int64_t below = *std::prev(size);
+  return std::min(*size, below + kStepTokens + padded_tokens(sizes, tokens - below));
+}
+
 }  // namespace
 
 Scheduler::Scheduler(PagePool& pool, int64_t rows, bool shares, std::vector<int64_t> sizes)
@@ -207,19 +217,18 @@ int64_t Scheduler::add_guesses(Sequence& sequence, int64_t most) {
   return guesses;
 }
 
-// Leaves tokens of prompts to the next step where two steps are padded to less than this one.
+// Leaves tokens of prompts to later steps where these are padded to less than this one.
 void Scheduler::trim(std::vector<StepPart>& parts) const {
   int64_t total = 0, singles = 0;
   for (const StepPart& part : parts) {
     total += part.count;
     singles += part.sequence->is_decoding();
   }
-  const auto padded = [&](int64_t tokens) { return *std::ranges::lower_bound(sizes_, tokens); };
   const auto size = std::ranges::lower_bound(sizes_, total);
   if (size == sizes_.begin() || size == sizes_.end()) return;
   const int64_t below = *std::prev(size);
   int64_t left = total - below;
-  if (below <= singles || below + padded(singles + left) >= *size) return;
+  if (below <= singles || below + padded_tokens(sizes_, singles + left) >= *size) return;
   for (auto part = parts.rbegin(); part != parts.rend() && left > 0; ++part) {
     if (part->sequence->is_decoding()) continue;
     const int64_t less = std::min(left, part->count);
