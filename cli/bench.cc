@@ -196,16 +196,22 @@ Json generate_once(const Generator& generator, const std::vector<int32_t>& promp
   return Json::parse(text(tsr_generator_report, generator.get()));
 }
 
+// Pages hold what a prompt has in common with earlier ones: prompt `number` begins with a token of its own.
+std::vector<int32_t> vary_prompt(std::vector<int32_t> prompt, int64_t number, const Sizes& sizes) {
+  prompt.front() = static_cast<int32_t>(number % sizes.vocabulary);
+  return prompt;
+}
+
 // Traced runs of the same text, fewer tokens of it: what a token takes outside of matrix products (other kernels,
 // launches, the host between two tokens), and the kernels of one.
-void add_traced_tokens(const Arguments& args, const Runtime& runtime, const Model& model,
+void add_traced_tokens(const Arguments& args, const Runtime& runtime, const Model& model, const Sizes& sizes,
                        const std::vector<int32_t>& prompt, Json& result) {
   const Generator generator = new_generator(args, runtime, model, true);
   const Ceilings limits = ceilings(args, devices_info(args, runtime));
   std::vector<double> outside;
   Json times;
   for (int64_t i = 0; i <= kTracedRuns; ++i) {
-    const Json report = generate_once(generator, prompt);
+    const Json report = generate_once(generator, vary_prompt(prompt, i, sizes));
     const std::string trace = text(tsr_generator_trace, generator.get());
     if (i == 0) continue;
     times = kernel_times(trace, kTokenEntry, limits);
@@ -226,9 +232,7 @@ Json bench_decode(const Arguments& args, const Runtime& runtime, const Model& mo
     std::vector<double> prefill, decode;
     Json report;
     for (int64_t i = 0; i <= args.steps; ++i) {
-      // Pages hold what a prompt has in common with earlier ones: each begins with another token.
-      prompt.front() = static_cast<int32_t>(i % sizes.vocabulary);
-      report = generate_once(generator, prompt);
+      report = generate_once(generator, vary_prompt(prompt, i, sizes));
       if (i == 0) continue;
       prefill.push_back(report["prompt_tokens"].get<double>() / report["prefill_seconds"].get<double>());
       // The first token is the prompt's.
@@ -252,7 +256,7 @@ Json bench_decode(const Arguments& args, const Runtime& runtime, const Model& mo
               {"prefill_flops_per_second", 2.0 * static_cast<double>(sizes.block_products) * median(prefill)},
               {"devices", report["devices"]}};
   }
-  add_traced_tokens(args, runtime, model, prompt, result);
+  add_traced_tokens(args, runtime, model, sizes, prompt, result);
   return result;
 }
 
