@@ -298,6 +298,21 @@ TEST_CASE("a generation ends at its limits: tokens, context, stop ids") {
   CHECK(ended.tokens.size() <= 2);
 }
 
+TEST_CASE("keys and values of a generator are its context's, once") {
+  const Runtime rt = runtime();
+  const Model model = random_bytes_model();
+  constexpr int64_t kTokenBytes = 2 * 2 * 32 * sizeof(float);  // of two layers, C = 32
+  const auto figure = [&](int64_t context, const char* key) {
+    const Generator from = generator(rt, model, {{"context", context}});
+    return number_after(text([&](auto... out) { return tsr_generator_report(from.get(), out...); }), key);
+  };
+  CHECK(figure(20, "\"full_cache_bytes\":") == 20 * kTokenBytes);
+  // A page holds a short context, in steps of 16 tokens; scratch and a table of one page are the same.
+  const auto more = figure(48, "\"max_live_bytes\":") - figure(32, "\"max_live_bytes\":");
+  CHECK(more >= 16 * kTokenBytes);
+  CHECK(more <= 16 * kTokenBytes + 1024);
+}
+
 TEST_CASE("control tokens in a prompt are text, or with the option special these tokens") {
   const std::string path = shared("models/stories260K.gguf");
   if (path.empty()) return;

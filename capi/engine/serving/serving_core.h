@@ -154,7 +154,7 @@ class ServingCore {
   std::unique_ptr<PageTransfer> transfer_;
   ServedText::Model text_model_;
   bool batch_invariant_ = false;
-  int64_t rope_switch_ = 0;  // tokens beyond which a sequence is rotated by other factors; 0: there are no others
+  int64_t rope_switch_ = 0;  // tokens of a sequence beyond which other factors rotate it; 0: none do
   std::shared_ptr<AdapterRegistry> adapters_;  // shared by the cores of an engine: one number everywhere
   std::unique_ptr<AdapterSlots> adapter_slots_;
   std::unique_ptr<AdapterQueue> adapter_queue_;
