@@ -122,7 +122,7 @@ struct Binding {
 };
 
 struct EntryPoint {
-  std::string name;  // "train_step", "eval", "prefill", "decode"
+  std::string name;  // "train_step", "eval", "serve.16"
   std::vector<Instruction> code;
   std::vector<Binding> inputs, outputs;
 };

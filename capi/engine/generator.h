@@ -76,7 +76,7 @@ class Generator {
   const GeneratorSettings settings_;
   const std::unique_ptr<ServingCore> core_;           // the worker steps it
   const std::shared_ptr<const Tokenizer> tokenizer_;  // may be null
-  bool echoes_ = false;      // of the text in progress; the worker reads it
+  bool echoes_ = false;                               // of the text in progress; the worker reads it
   bool has_logits_ = false;  // a token of the text was computed; the worker writes it
   // Of the text, by the worker: its beginning, that of its second token, and what pages gave to texts before it.
   std::chrono::steady_clock::time_point prefill_begin_, decode_begin_;

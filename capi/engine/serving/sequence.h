@@ -28,8 +28,8 @@ struct Sequence {
   int64_t logits_begin = 0,
           logits_end = 0;  // tokens still to compute after which logits are wanted, besides the last
   bool generates = true;   // logits behind the last token are wanted
-  int64_t findable = INT64_MAX;  // first tokens whose pages later texts may find
-  int32_t rope_row = 1;          // of the factors that it is rotated by, from 1
+  int64_t findable = INT64_MAX;              // first tokens whose pages later texts may find
+  int32_t rope_row = 1;                      // of the factors that it is rotated by, from 1
   int64_t hidden_begin = 0, hidden_end = 0;  // tokens still to compute whose hidden states are wanted
   std::vector<int32_t> guesses;             // tokens that may come next, computed along in the next step
   int64_t reused = 0;                       // tokens that were in pages already when it began, the last time
