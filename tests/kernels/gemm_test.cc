@@ -99,7 +99,7 @@ Gemm make_gemm(int64_t m, int64_t n, int64_t k, Layout layout, Activation activa
 
 void check_shapes(int threads) {
   for (const int64_t m : {0, 1, 2, 3, 5, 7, 8, 9, 17, 130}) {
-    for (const int64_t n : {0, 1, 3, 17, 48, 49, 100, 200}) {
+    for (const int64_t n : {0, 1, 3, 16, 17, 48, 49, 100, 200}) {
       for (const int64_t k : {0, 1, 3, 31, 256, 257, 700}) {
         for (const Layout layout : {Layout::kPlain, Layout::kTransposedB, Layout::kTransposedA}) {
           const Gemm gemm = make_gemm(m, n, k, layout, static_cast<Activation>((m + n + k) % 5));
@@ -187,6 +187,75 @@ TEST_CASE("a_row_has_the_same_bits_in_any_batch_on_every_instruction_set") {
           }
         });
       }
+    }
+  }
+}
+
+// C of a product of the first `n` columns and `m` rows of these matrices.
+std::vector<float> run_part(Gemm gemm, const Matrices& matrices, int64_t m, int64_t n) {
+  gemm.m = m, gemm.n = n;
+  std::vector<float> c(static_cast<size_t>(m * n), kUnwritten);
+  const std::unique_ptr<void, FreeMemory> workspace(
+      std::aligned_alloc(64, static_cast<size_t>(gemm_workspace_bytes(gemm) / 64 * 64 + 64)));
+  const tsr_host_api host = host_with_threads(1);
+  run_gemm(gemm,
+           {.a = matrices.a.data(),
+            .b = reinterpret_cast<const float*>(matrices.b.data()),
+            .bias = matrices.bias.data(),
+            .c = c.data(),
+            .workspace = workspace.get()},
+           Pool(host));
+  return c;
+}
+
+TEST_CASE("narrow_products_have_the_bits_of_wide_ones_on_every_instruction_set") {
+  struct Part {
+    int64_t m, n;
+  };
+  for (const Layout layout : {Layout::kPlain, Layout::kTransposedB, Layout::kTransposedA}) {
+    for (const int64_t k : {5, 16, 300, 801}) {
+      const Gemm gemm = make_gemm(230, 101, k, layout, Activation::kSilu);
+      CAPTURE(static_cast<int>(layout));
+      CAPTURE(k);
+      const Matrices matrices(gemm);
+      on_each_target([&] {
+        const std::vector<float> all = run_part(gemm, matrices, gemm.m, gemm.n);
+        for (const auto [m, n] : {Part{230, 1}, Part{230, 2}, Part{230, 5}, Part{230, 16}, Part{227, 33},
+                                  Part{17, 64}, Part{2, 101}, Part{16, 101}, Part{33, 99}, Part{64, 101}}) {
+          CAPTURE(m);
+          CAPTURE(n);
+          const std::vector<float> part = run_part(gemm, matrices, m, n);
+          bool is_same = true;
+          for (int64_t i = 0; i < m; ++i)
+            is_same &= std::memcmp(&part[static_cast<size_t>(i * n)], &all[static_cast<size_t>(i * gemm.n)],
+                                   static_cast<size_t>(4 * n)) == 0;
+          CHECK(is_same);
+        }
+      });
+    }
+  }
+}
+
+TEST_CASE("an_added_product_of_one_block_has_the_bits_of_a_product_and_an_addition") {
+  for (const Layout layout : {Layout::kPlain, Layout::kTransposedB}) {
+    for (const int64_t k : {8, 16, 32, 33, 256}) {
+      Gemm gemm = make_gemm(130, 101, k, layout, Activation::kNone);
+      CAPTURE(k);
+      const std::vector<float> a = random_values(gemm.m * k, 1), b = random_values(k * gemm.n, 2);
+      const std::vector<float> addend = random_values(gemm.m * gemm.n, 4);
+      on_each_target([&] {
+        gemm.adds = false;
+        std::vector<float> sum = run(gemm, a, b, nullptr, 1).c;
+        for (size_t i = 0; i < addend.size(); ++i) sum[i] += addend[i];
+        gemm.adds = true;
+        std::vector<float> c = addend;
+        const std::unique_ptr<void, FreeMemory> workspace(
+            std::aligned_alloc(64, static_cast<size_t>(gemm_workspace_bytes(gemm) / 64 * 64 + 64)));
+        const tsr_host_api host = host_with_threads(1);
+        run_gemm(gemm, {.a = a.data(), .b = b.data(), .c = c.data(), .workspace = workspace.get()},
+                 Pool(host));
+        CHECK(std::memcmp(c.data(), sum.data(), 4 * c.size()) == 0);
+      });
     }
   }
 }

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "graph/base/tf32.h"
+#include "runtime/backends/cpu/kernels/gemm_narrow.h"
 #include "runtime/backends/cpu/kernels/simd_targets.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -20,6 +21,7 @@ namespace {
 
 constexpr int64_t kPackedFloats = int64_t{3} << 19;  // 6 MiB of packed A: stays in L3
 constexpr int64_t kRowUnit = 8;                      // a multiple of every MR
+constexpr int64_t kShallowDepth = 64;
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
@@ -200,10 +202,14 @@ void packed_gemm(const Gemm& g, const GemmBuffers& buffers, const Pool& pool) {
       });
 
       // Strips of up to 8 panels and at most 1024 rows; at least 32 tasks where the shape is large enough.
-      const int64_t panels_per_task = std::clamp<int64_t>(panels / 48, 1, 8);
+      // Of a few numbers of k writing C is all the work: rows in whole.
+      const bool is_shallow = g.k <= kShallowDepth;
+      const int64_t panels_per_task = is_shallow ? panels : std::clamp<int64_t>(panels / 48, 1, 8);
       const int64_t panel_tasks = ceil_div(panels, panels_per_task);
       const int64_t row_pieces =
-          std::max(ceil_div(rows, 1024), std::clamp<int64_t>(32 / panel_tasks, 1, ceil_div(rows, 128)));
+          is_shallow
+              ? ceil_div(rows, 128)
+              : std::max(ceil_div(rows, 1024), std::clamp<int64_t>(32 / panel_tasks, 1, ceil_div(rows, 128)));
       const int64_t rows_per_task = ceil_div(ceil_div(rows, row_pieces), kRowUnit) * kRowUnit;
       const int64_t row_tasks = ceil_div(rows, rows_per_task);
       pool.parallel_for(panel_tasks * row_tasks, [&](int64_t task) {
@@ -238,6 +244,7 @@ HWY_EXPORT(gemm);
 
 int64_t gemm_workspace_bytes(const Gemm& g) {
   if (g.m == 0 || g.n == 0 || g.k == 0 || skinny_gemm_tasks(g) > 0) return 0;
+  if (is_narrow_gemm(g)) return narrow_gemm_workspace_bytes(g);
   const GemmCut cut(g);
   return cut.chunk_rows * cut.chunk_depth * static_cast<int64_t>(sizeof(float));
 }
@@ -245,6 +252,7 @@ int64_t gemm_workspace_bytes(const Gemm& g) {
 void run_gemm(const Gemm& g, const GemmBuffers& buffers, const Pool& pool) {
   if (const int64_t tasks = skinny_gemm_tasks(g); tasks > 0)
     return pool.parallel_for(tasks, [&](int64_t task) { run_skinny_gemm_task(g, buffers, task); });
+  if (is_narrow_gemm(g)) return run_narrow_gemm(g, buffers, pool);
   HWY_DYNAMIC_DISPATCH(gemm)(g, buffers, pool);
 }
 

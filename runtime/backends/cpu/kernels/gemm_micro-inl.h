@@ -80,11 +80,39 @@ HWY_INLINE void micro_kernel(int64_t k_count, const float* HWY_RESTRICT a, int64
   store_sums<MR, NV>(acc, c, ldc);
 }
 
+// lanes_kernel with chains of one or two numbers, whose sums stay in registers.
+template <int MR, int NV, int kSteps>
+HWY_INLINE void short_lanes_kernel(const float* HWY_RESTRICT a, const float* HWY_RESTRICT b,
+                                   float* HWY_RESTRICT c, int64_t ldc, bool accumulate) {
+  const DF d;
+  VF sums[MR][NV];
+  const auto add_lane = [&](bool is_first) HWY_ATTR {
+#pragma GCC unroll 8
+    for (int i = 0; i < MR; ++i) {
+#pragma GCC unroll 8
+      for (int j = 0; j < NV; ++j) {
+        VF chain = hn::Zero(d);
+#pragma GCC unroll 2
+        for (int s = 0; s < kSteps; ++s)
+          chain = hn::MulAdd(hn::Set(d, a[s * MR + i]), hn::LoadU(d, b + s * kNR + j * kLanes), chain);
+        sums[i][j] = is_first ? chain : hn::Add(chain, sums[i][j]);
+      }
+    }
+    a += kSteps * MR, b += kSteps * kNR;
+  };
+  add_lane(true);
+  for (int lane = 1; lane < kLanes; ++lane) add_lane(false);
+  if (accumulate) add_sums<MR, NV>(c, ldc, sums);
+  store_sums<MR, NV>(sums, c, ldc);
+}
+
 // C = sums of packed panels by lanes, or C += them: `steps` rows of the panels make a chain, and the kLanes chains are
 // added in ascending order.
 template <int MR, int NV>
 HWY_INLINE void lanes_kernel(int64_t steps, const float* HWY_RESTRICT a, const float* HWY_RESTRICT b,
                              float* HWY_RESTRICT c, int64_t ldc, bool accumulate) {
+  if (steps == 1) return short_lanes_kernel<MR, NV, 1>(a, b, c, ldc, accumulate);
+  if (steps == 2) return short_lanes_kernel<MR, NV, 2>(a, b, c, ldc, accumulate);
   alignas(64) float sums[MR * NV * kLanes];
   for (int lane = 0; lane < kLanes; ++lane, a += steps * MR, b += steps * kNR) {
     VF acc[MR][NV];

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "runtime/backends/cpu/kernels/gemm.h"
+#include "runtime/backends/cpu/kernels/gemm_narrow.h"
 #include "runtime/backends/cpu/kernels/simd_targets.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -288,16 +288,26 @@ HWY_INLINE VF dot_block(const Gemm& g, const float* a, const typename Weights::N
   return add_lanes(lanes);
 }
 
+// Element (row, column) of C, whose columns are `transposed` apart and rows consecutive where that is not 0.
+HWY_INLINE float* find_c(const Gemm& g, const GemmBuffers& buffers, int64_t transposed, int64_t row,
+                         int64_t column) {
+  return buffers.c + (transposed > 0 ? column * transposed + row : row * g.n + column);
+}
 template <int MR, int COLS>
-HWY_INLINE void store_dots(const Gemm& g, VF total, float* c) {
+HWY_INLINE void store_dots(const Gemm& g, int64_t transposed, VF total, float* c) {
   alignas(64) float sums[kLanes];
   hn::Store(total, DF(), sums);
+  if (transposed > 0) {
+    for (int j = 0; j < COLS; ++j)
+      for (int m = 0; m < MR; ++m) c[j * transposed + m] = sums[m * COLS + j];
+    return;
+  }
   for (int m = 0; m < MR; ++m) std::copy_n(sums + m * COLS, COLS, c + m * g.n);
 }
 
 // MR rows of A from `row` on with COLS rows of B. A block of these is read once: rows of A pass it four at a time.
 template <class Weights, int MR, int COLS>
-void dot_few(const Gemm& g, const GemmBuffers& buffers, int64_t row, int64_t column) {
+void dot_few(const Gemm& g, const GemmBuffers& buffers, int64_t transposed, int64_t row, int64_t column) {
   constexpr int kFirst = std::min({MR, 4, kLanes / COLS}), kRest = MR - kFirst;
   const auto* b = Weights::base(buffers) + column * g.b_col;
   const float *a = buffers.a + row * g.a_row, *rest_a = a + kFirst * g.a_row;
@@ -311,9 +321,20 @@ void dot_few(const Gemm& g, const GemmBuffers& buffers, int64_t row, int64_t col
       rest = k > 0 ? hn::Add(rest_sum, rest) : rest_sum;
     }
   }
-  float* const c = buffers.c + row * g.n + column;
-  store_dots<kFirst, COLS>(g, total, c);
-  if constexpr (kRest > 0) store_dots<kRest, COLS>(g, rest, c + kFirst * g.n);
+  store_dots<kFirst, COLS>(g, transposed, total, find_c(g, buffers, transposed, row, column));
+  if constexpr (kRest > 0)
+    store_dots<kRest, COLS>(g, transposed, rest, find_c(g, buffers, transposed, row + kFirst, column));
+}
+
+// Rows [row, row + MR) of A with rows [begin, end) of B.
+template <class Weights, int MR>
+void dot_rows(const Gemm& g, const GemmBuffers& buffers, int64_t transposed, int64_t row, int64_t begin,
+              int64_t end) {
+  constexpr int kColumns = std::min(MR == 2 ? 8 : 4, std::max(1, kLanes / std::min(MR, 4)));
+  int64_t n = begin;
+  for (; n + kColumns <= end; n += kColumns) dot_few<Weights, MR, kColumns>(g, buffers, transposed, row, n);
+  for (; n < end; ++n)
+    for (int i = 0; i < MR; ++i) dot_few<Weights, 1, 1>(g, buffers, transposed, row + i, n);
 }
 
 // Columns [begin, end).
@@ -326,11 +347,7 @@ void multiply_dots(const Gemm& g, const GemmBuffers& buffers, int64_t begin, int
     if (g.k <= 8192) return dot_one_row<Weights, 1, 4096>(g, buffers, begin, end);
     return dot_one_row<Weights, 2, 2048>(g, buffers, begin, end);
   } else {
-    constexpr int kColumns = std::min(MR == 2 ? 8 : 4, std::max(1, kLanes / std::min(MR, 4)));
-    int64_t n = begin;
-    for (; n + kColumns <= end; n += kColumns) dot_few<Weights, MR, kColumns>(g, buffers, 0, n);
-    for (; n < end; ++n)
-      for (int row = 0; row < MR; ++row) dot_few<Weights, 1, 1>(g, buffers, row, n);
+    dot_rows<Weights, MR>(g, buffers, 0, 0, begin, end);
   }
 }
 
@@ -372,6 +389,15 @@ void skinny_block(const Gemm& g, const GemmBuffers& buffers, int64_t begin, int6
   }
 }
 
+// Rows of A pass the same rows of B, which lie in L2 after the first pass.
+void transposed_dots(const Gemm& g, const GemmBuffers& buffers, int64_t begin, int64_t end) {
+  int64_t row = 0;
+  for (; row + kPassRows <= g.m; row += kPassRows)
+    dot_rows<F32Weights, kPassRows>(g, buffers, g.m, row, begin, end);
+  for (; row + 4 <= g.m; row += 4) dot_rows<F32Weights, 4>(g, buffers, g.m, row, begin, end);
+  for (; row < g.m; ++row) dot_rows<F32Weights, 1>(g, buffers, g.m, row, begin, end);
+}
+
 }  // namespace tessera::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
@@ -379,6 +405,7 @@ HWY_AFTER_NAMESPACE();
 namespace tessera::cpu {
 
 HWY_EXPORT(skinny_block);
+HWY_EXPORT(transposed_dots);
 
 int64_t skinny_gemm_tasks(const Gemm& g) {
   if (g.m == 0 || g.n == 0 || g.k == 0 || !is_skinny(g)) return 0;
@@ -388,6 +415,10 @@ int64_t skinny_gemm_tasks(const Gemm& g) {
 void run_skinny_gemm_task(const Gemm& g, const GemmBuffers& buffers, int64_t task) {
   const int64_t grain = skinny_grain(g);
   HWY_DYNAMIC_DISPATCH(skinny_block)(g, buffers, task * grain, std::min(g.n, (task + 1) * grain));
+}
+
+void run_transposed_dots(const Gemm& g, const GemmBuffers& buffers, int64_t begin, int64_t end) {
+  HWY_DYNAMIC_DISPATCH(transposed_dots)(g, buffers, begin, end);
 }
 
 }  // namespace tessera::cpu
