@@ -24,6 +24,8 @@ class KernelCatalog {
   virtual Result<KernelChoice> query(const OpDef& op, const OpView& view) const = 0;
   // Whether fused kernels are worth asking for (parallel/lowering/kernel_fusion.h).
   virtual bool fuses() const { return false; }
+  // Whether those of them are, whose results have the bits of their parts' (FusionPattern::is_exact).
+  virtual bool fuses_exactly() const { return fuses(); }
   // Changes whenever an answer could; recorded in the Program.
   virtual uint64_t fingerprint() const = 0;
 };

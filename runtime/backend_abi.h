@@ -152,7 +152,9 @@ enum {
   TSR_BACKEND_BLOCKING = 1,
   /* Fused kernels (matmul_add, layer_norm_grad) save much of the time of their parts: programs are lowered to them
    * where kernel_query says so. */
-  TSR_BACKEND_FUSES = 2
+  TSR_BACKEND_FUSES = 2,
+  /* The same of fused kernels whose results have the bits of their parts': an addition in f32 to a product. */
+  TSR_BACKEND_FUSES_EXACTLY = 4
 };
 
 typedef struct tsr_backend_api {

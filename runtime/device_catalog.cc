@@ -55,6 +55,8 @@ uint64_t DeviceCatalog::backend() const { return api_.kernel_fingerprint(ordinal
 
 bool DeviceCatalog::fuses() const { return has_flag(api_, TSR_BACKEND_FUSES); }
 
+bool DeviceCatalog::fuses_exactly() const { return fuses() || has_flag(api_, TSR_BACKEND_FUSES_EXACTLY); }
+
 uint64_t DeviceCatalog::fingerprint() const {
   const std::lock_guard lock(mutex_);
   return backend() ^ (std::bit_cast<uint64_t>(seconds_scale_) * 0x9e3779b97f4a7c15u) ^ algorithms_hash_;

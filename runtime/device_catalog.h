@@ -21,6 +21,7 @@ class DeviceCatalog final : public KernelCatalog {
 
   Result<KernelChoice> query(const OpDef& op, const OpView& view) const override;
   bool fuses() const override;
+  bool fuses_exactly() const override;
   uint64_t fingerprint() const override;
 
   // Makes later answers name these algorithms. False, without effect, where another device, library or build

@@ -9,7 +9,8 @@ namespace tessera {
 
 class FusingCatalog final : public KernelCatalog {
  public:
-  explicit FusingCatalog(const KernelCatalog& other) : other_(other) {}
+  // `exactly`: it fuses those alone whose results have the bits of their parts'.
+  explicit FusingCatalog(const KernelCatalog& other, bool exactly = false) : other_(other), exactly_(exactly) {}
   Result<KernelChoice> query(const OpDef& op, const OpView& view) const override {
     TSR_ASSIGN_OR_RETURN(KernelChoice choice, other_.query(op, view));
     const bool is_alone = op.name == "matmul" && view.outputs.size() == 1;  // without an activation
@@ -17,11 +18,13 @@ class FusingCatalog final : public KernelCatalog {
       if (op.name == pattern.makes && !is_alone) choice.seconds = 0;
     return choice;
   }
-  bool fuses() const override { return true; }
+  bool fuses() const override { return !exactly_; }
+  bool fuses_exactly() const override { return true; }
   uint64_t fingerprint() const override { return other_.fingerprint(); }
 
  private:
   const KernelCatalog& other_;
+  bool exactly_;
 };
 
 }  // namespace tessera

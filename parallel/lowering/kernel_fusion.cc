@@ -216,16 +216,16 @@ constexpr std::string_view kWidening[] = {"cast"};
 // In the order in which they are looked for: a norm's gradient takes what is added to it before a product
 // does, and sums are widened when all of them are there.
 constexpr FusionPattern kPatterns[] = {
-    {"layer_norm_grad_input", "layer_norm_grad", kLayerNorm, join_norm_gradients},
-    {"rms_norm_grad_input", "rms_norm_grad", kRmsNorm, join_norm_gradients},
-    {"add", "matmul_add", kSum, join_sum},
-    {"gelu", "matmul", kActivations, join_activation},
-    {"relu", "matmul", kActivations, join_activation},
-    {"silu", "matmul", kActivations, join_activation},
-    {"layer_norm", "add_layer_norm", kSum, join_sum_and_norm},
-    {"rms_norm", "add_rms_norm", kSum, join_sum_and_norm},
-    {"sum_leading", "layer_norm_grad", kColumnSums, join_norm_column_sums},
-    {"cast", "", kWidening, join_widening},
+    {"layer_norm_grad_input", "layer_norm_grad", kLayerNorm, false, join_norm_gradients},
+    {"rms_norm_grad_input", "rms_norm_grad", kRmsNorm, false, join_norm_gradients},
+    {"add", "matmul_add", kSum, true, join_sum},
+    {"gelu", "matmul", kActivations, false, join_activation},
+    {"relu", "matmul", kActivations, false, join_activation},
+    {"silu", "matmul", kActivations, false, join_activation},
+    {"layer_norm", "add_layer_norm", kSum, false, join_sum_and_norm},
+    {"rms_norm", "add_rms_norm", kSum, false, join_sum_and_norm},
+    {"sum_leading", "layer_norm_grad", kColumnSums, false, join_norm_column_sums},
+    {"cast", "", kWidening, false, join_widening},
 };
 
 }  // namespace
@@ -234,11 +234,14 @@ std::span<const FusionPattern> fusion_patterns() { return kPatterns; }
 
 void fuse_kernels(EntryPoint& entry, int32_t index, RankBuilder& builder) {
   KernelJoiner code(entry, index, builder);
+  const bool takes_all = builder.catalog().fuses();
   for (const FusionPattern& pattern : kPatterns)
-    for (size_t at = 0; at < code.size(); ++at)
-      if (const KernelInst* kernel = code.kernel_at(at);
-          kernel != nullptr && code.op_of(*kernel).name == pattern.at)
+    for (size_t at = 0; at < code.size(); ++at) {
+      const KernelInst* kernel = code.kernel_at(at);
+      if (kernel == nullptr || code.op_of(*kernel).name != pattern.at) continue;
+      if (takes_all || (pattern.is_exact && code.desc_of(*kernel).outputs[0].dtype == DType::kF32))
         pattern.join(pattern, code, at);
+    }
   code.finish();
 }
 
@@ -247,13 +250,16 @@ bool is_fused(const OpDef& op, const Node& node) {
          std::ranges::find(kPatterns, op.name, &FusionPattern::makes) != std::end(kPatterns);
 }
 
-bool may_join_another(const Graph& graph, const Node& node) {
+bool may_join_another(const Graph& graph, const Node& node, const KernelCatalog& catalog) {
+  if (!catalog.fuses_exactly()) return false;
+  const bool takes_all = catalog.fuses(), is_f32 = graph.type(node.outputs[0]).dtype == DType::kF32;
   // Of casts those that widen.
   if (node.op->name == "cast" && dtype_bytes(graph.tensor(node.inputs[0]).type.dtype, 1) >=
                                      dtype_bytes(graph.tensor(node.outputs[0]).type.dtype, 1))
     return false;
   return std::ranges::any_of(kPatterns, [&](const FusionPattern& pattern) {
-    return std::ranges::find(pattern.absorbs, node.op->name) != pattern.absorbs.end();
+    return (takes_all || (pattern.is_exact && is_f32)) &&
+           std::ranges::find(pattern.absorbs, node.op->name) != pattern.absorbs.end();
   });
 }
 

@@ -26,6 +26,8 @@ struct FusionPattern {
   // Ops of those that the kernel may have taken in, and which it costs no less without: what bounds on the
   // time of a step leave out.
   std::span<const std::string_view> absorbs;
+  // Whether, in f32, it has the bits of its parts. Catalogs that fuse exactly take no others.
+  bool is_exact;
   // Joins the kernel at `at` with others, or finds that there is nothing to join.
   void (*join)(const FusionPattern& pattern, KernelJoiner& code, size_t at);
 };
@@ -38,8 +40,8 @@ void fuse_kernels(EntryPoint& entry, int32_t index, RankBuilder& builder);
 // node that the instruction names.
 bool is_fused(const OpDef& op, const Node& node);
 
-// Whether kernels of the node may become part of another, which then costs no less than it did alone.
-bool may_join_another(const Graph& graph, const Node& node);
+// Whether kernels of the node may become part of another by the catalog, which then costs no less than it did alone.
+bool may_join_another(const Graph& graph, const Node& node, const KernelCatalog& catalog);
 
 // Kernels that no instruction launches.
 void drop_unused_kernels(RankProgram& program);

@@ -103,6 +103,8 @@ bool KernelJoiner::replace(const std::vector<size_t>& members, Joined joined) {
   if (!made.ok()) return false;  // not every backend has every kernel
   const KernelDesc& desc = program_.kernels[static_cast<size_t>(*made)];
   if (desc.seconds >= apart_s) return false;
+  // A kernel of another kind may sum in another order.
+  if (!builder_.catalog().fuses() && desc.variant != desc_of(*kernel_at(members[0])).variant) return false;
   KernelInst inst{.kernel = *made,
                   .inputs = std::move(joined.inputs),
                   .outputs = std::move(joined.outputs),

@@ -40,15 +40,13 @@ Result<RankProgram> lower_position(std::span<const EntryLayout> layouts, const K
     TSR_ASSIGN_OR_RETURN(EntryPoint entry, EntryEmitter(layouts[e], static_cast<int32_t>(place), builder,
                                                         shared, static_cast<int32_t>(e))
                                                .emit());
-    if (catalog.fuses()) {
-      fuse_kernels(entry, static_cast<int32_t>(e), builder);
-      group_fusible_kernels(entry, builder.program);
-    }
+    if (catalog.fuses_exactly()) fuse_kernels(entry, static_cast<int32_t>(e), builder);
+    if (catalog.fuses()) group_fusible_kernels(entry, builder.program);
     prefetch(entry, layouts[e].plan->prefetch);
     builder.lingers.push_back(layouts[e].plan->prefetch - 1);
     builder.program.entries.push_back(std::move(entry));
   }
-  if (catalog.fuses()) drop_unused_kernels(builder.program);
+  if (catalog.fuses_exactly()) drop_unused_kernels(builder.program);
   allocate_slots(builder);
   return std::move(builder.program);
 }

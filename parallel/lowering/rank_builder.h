@@ -42,6 +42,8 @@ class RankBuilder {
   std::span<const int32_t> coordinates() const { return coordinates_; }
 
   SlotRef add_slot(std::string name, SlotKind kind, int64_t bytes, int32_t entry, Tier tier = Tier::kDevice);
+  const KernelCatalog& catalog() const { return catalog_; }
+
   // Index of the kernel, asked from the catalog once per distinct one; says which op on which operands was
   // declined.
   Result<int32_t> kernel(const OpDef& op, std::span<const Attr> attrs, std::vector<TensorType> inputs,

@@ -168,8 +168,7 @@ const PlanBounds::Phases& PlanBounds::work_of(int64_t batch, int32_t inside, int
   std::vector<Work> works(bound->nodes().size());
   for (size_t n = 0; n < works.size(); ++n) {
     const Node& node = bound->nodes()[n];
-    if (node.op->is_view || repeats_copy_[n] || (catalog_.fuses() && may_join_another(*bound, node)))
-      continue;
+    if (node.op->is_view || repeats_copy_[n] || may_join_another(*bound, node, catalog_)) continue;
     const bool updates =
         node.phase == Phase::kUpdate || makes_copy_[n];  // once a step, spread like the state
     const auto [work, is_first] = known.try_emplace({updates, key_of(*bound, node)});

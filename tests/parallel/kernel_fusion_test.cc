@@ -14,11 +14,11 @@ using namespace tessera;
 
 namespace {
 
-Program lowered(const Graph& graph, const Plan& plan, bool fuses) {
+Program lowered(const Graph& graph, const Plan& plan, bool fuses, bool exactly = false) {
   const FakeCatalog apart(256);
   const EntrySpec entry{"main", &graph, &plan};
-  const auto program =
-      fuses ? lower(std::span(&entry, 1), FusingCatalog(apart)) : lower(std::span(&entry, 1), apart);
+  const auto program = fuses ? lower(std::span(&entry, 1), FusingCatalog(apart, exactly))
+                             : lower(std::span(&entry, 1), apart);
   REQUIRE_MESSAGE(program.ok(), program.status().to_string());
   const Status status = verify(*program);
   REQUIRE_MESSAGE(status.ok(), status.to_string());
@@ -26,12 +26,12 @@ Program lowered(const Graph& graph, const Plan& plan, bool fuses) {
 }
 
 // The ops of rank 0 in order, of a graph on one device.
-std::vector<std::string> ops_of(std::string_view text) {
+std::vector<std::string> ops_of(std::string_view text, bool exactly = false) {
   const auto graph = parse_graph(text);
   REQUIRE_MESSAGE(graph.ok(), graph.status().to_string());
   const auto plan = apply_strategy(*graph, {}, 1);
   REQUIRE(plan.ok());
-  const Program program = lowered(*graph, *plan, true);
+  const Program program = lowered(*graph, *plan, true, exactly);
   std::vector<std::string> ops;
   for (const Instruction& instruction : program.ranks[0].entries[0].code)
     if (const auto* kernel = std::get_if<KernelInst>(&instruction))
@@ -60,6 +60,27 @@ TEST_CASE("a sum joins the later of its products") {
     z = add(a, b) : f32[4, 8]
     output z = z
   })") == Ops{"matmul", "matmul_add"});
+}
+
+TEST_CASE("a catalog that fuses exactly joins sums in f32 and nothing else") {
+  CHECK(ops_of(R"(graph {
+    input x: f32[4, 8]
+    parameter w: f32[8, 8]
+    y = matmul(x, w) : f32[4, 8]
+    z = add(x, y) : f32[4, 8]
+    g = matmul(z, w) : f32[4, 8]
+    h = relu(g) : f32[4, 8]
+    output h = h
+  })",
+               true) == Ops{"matmul_add", "matmul", "relu"});
+  CHECK(ops_of(R"(graph {
+    input x: bf16[4, 8]
+    parameter w: bf16[8, 8]
+    y = matmul(x, w) : bf16[4, 8]
+    z = add(x, y) : bf16[4, 8]
+    output z = z
+  })",
+               true) == Ops{"matmul", "add"});
 }
 
 TEST_CASE("what something else reads, or what is there too late, is not joined") {

@@ -102,6 +102,7 @@ constexpr KernelEntry kKernels[] = {
     {"loss_scaling_update", "reference", prepare_loss_scaling_update},
     {"matmul", "packed", prepare_matmul_packed},
     {"matmul", "reference", prepare_matmul},
+    {"matmul_add", "packed", prepare_matmul_add_packed},
     {"matmul_add", "reference", prepare_matmul_add},
     {"matmul_gelu_grad", "reference", prepare_matmul_gelu_grad},
     {"matmul_weight_grad", "packed", prepare_matmul_weight_grad_packed},

@@ -166,6 +166,7 @@ Result<PreparedKernel> prepare_layer_norm_grad_input_simd(const KernelSpec& spec
 Result<PreparedKernel> prepare_layer_norm_grad_weight_simd(const KernelSpec& spec);
 Result<PreparedKernel> prepare_layer_norm_simd(const KernelSpec& spec);
 Result<PreparedKernel> prepare_matmul_packed(const KernelSpec& spec);
+Result<PreparedKernel> prepare_matmul_add_packed(const KernelSpec& spec);
 Result<PreparedKernel> prepare_matmul_weight_grad_packed(const KernelSpec& spec);
 Result<PreparedKernel> prepare_mul_simd(const KernelSpec& spec);
 Result<PreparedKernel> prepare_neg_simd(const KernelSpec& spec);

@@ -3,6 +3,8 @@
 //    1024^3 200 (107), 512x3072x768 205 (107), 512x768x50257 172 (105), 1x3072x768 31-41 (9).
 //  Against oneDNN 2.6, on a busy machine: 0.84 to 1.0 times as fast for m >= 128, 0.65 to 2 below.
 //  Bench: bench_gemm.
+#include <algorithm>
+
 #include "runtime/backends/cpu/kernels/bf16_rows.h"
 #include "runtime/backends/cpu/kernels/gemm.h"
 #include "runtime/backends/cpu/kernels/gemm_bf16.h"
@@ -95,17 +97,12 @@ PreparedKernel prepared_few_bf16_rows(const KernelSpec& spec, Gemm gemm, bool bi
                        4 * (x_floats + y_floats + (bias ? align(N) : 0)));
 }
 
-}  // namespace
-
-// y[m, n] = act(sum_k x[m, k] w[k, n] + bias[n]); pre is the value before act.
-Result<PreparedKernel> prepare_matmul_packed(const KernelSpec& spec) {
-  const bool bf16 = is_bf16(spec);
-  TSR_RETURN_IF_ERROR(bf16 ? simd_supported() : require_simd_f32(spec));
-  const std::span<const int64_t> x = spec.input_dims(0), y = spec.output_dims(0);
+// x [M, K], w [K, N] or [N, K] -> y [M, N]
+Gemm gemm_of_matmul(const KernelSpec& spec) {
   Gemm gemm;
-  gemm.m = product_but_last(x);
-  gemm.k = x.back();
-  gemm.n = y.back();
+  gemm.m = product_but_last(spec.input_dims(0));
+  gemm.k = spec.input_dims(0).back();
+  gemm.n = spec.output_dims(0).back();
   gemm.a_row = gemm.k;
   gemm.b_row = gemm.n;
   if (spec.i64("trans_w") != 0) {
@@ -113,6 +110,16 @@ Result<PreparedKernel> prepare_matmul_packed(const KernelSpec& spec) {
     gemm.b_col = gemm.k;
   }
   gemm.tf32 = spec.i64("allow_tf32") == 1;
+  return gemm;
+}
+
+}  // namespace
+
+// y[m, n] = act(sum_k x[m, k] w[k, n] + bias[n]); pre is the value before act.
+Result<PreparedKernel> prepare_matmul_packed(const KernelSpec& spec) {
+  const bool bf16 = is_bf16(spec);
+  TSR_RETURN_IF_ERROR(bf16 ? simd_supported() : require_simd_f32(spec));
+  Gemm gemm = gemm_of_matmul(spec);
   TSR_ASSIGN_OR_RETURN(gemm.activation, activation_of(spec.string("activation")));
   // When k is split, the addend at offset 0 alone gets the bias.
   const tsr_abi_factor* k_factor = spec.find_factor('k');
@@ -140,6 +147,35 @@ Result<PreparedKernel> prepare_matmul_packed(const KernelSpec& spec) {
   return prepared_gemm(gemm, make_kernel([gemm, buffers_of](const LaunchArgs& args) {
                          run_gemm(gemm, buffers_of(args), args.pool);
                        }));
+}
+
+// y[m, n] = sum_k x[m, k] w[k, n] + addend[m, n], which is added last: the bits of a product and an addition. So long as
+// one block of k is all: y, which has the addend's place, holds no sums in between. Few rows (decoding) have products
+// that run beside other kernels.
+Result<PreparedKernel> prepare_matmul_add_packed(const KernelSpec& spec) {
+  TSR_RETURN_IF_ERROR(require_simd_f32(spec));
+  const tsr_abi_factor* k_factor = spec.find_factor('k');
+  Gemm gemm = gemm_of_matmul(spec);
+  gemm.adds = true;
+  if (spec.input_count() > 3 || gemm.k > kGemmDepth || gemm.m <= kSkinnyRows ||
+      (k_factor != nullptr && k_factor->begin[0] != 0))
+    return Status(
+        StatusCode::kUnsupported,
+        format("{} rows by {} numbers{}: this kernel adds products of more than {} rows and at most {} "
+               "numbers, the first of a sum, without bias",
+               gemm.m, gemm.k, spec.input_count() > 3 ? ", a bias" : "", kSkinnyRows, kGemmDepth));
+  return prepared_gemm(
+      gemm, make_kernel([gemm](const LaunchArgs& args) {
+        const float* addend = args.in<float>(2);
+        float* y = args.out<float>(0);
+        constexpr int64_t kGrain = int64_t{1} << 14;
+        if (addend != y)
+          args.pool.parallel_ranges(gemm.m * gemm.n, kGrain, [&](int64_t begin, int64_t end) {
+            std::copy(addend + begin, addend + end, y + begin);
+          });
+        run_gemm(gemm, {.a = args.in<float>(0), .b = args.in<float>(1), .c = y, .workspace = args.workspace},
+                 args.pool);
+      }));
 }
 
 // dw[k, n] = sum over rows of x[row, k] dy[row, n]; with trans_w dw[n, k], that is A = dy^T and B = x.
