@@ -40,6 +40,9 @@ struct NodePlan {
   // Units that replace the rule's own: shard extents are multiples of the unit (query heads in whole KV
   // groups, a merged head dim in whole heads). Factors not listed have the rule's unit; sorted by name.
   std::vector<std::pair<char, int64_t>> factor_units;
+  // Parts that the larger shards begin at (DimSharding::first). Shards of these factors may be empty: a factor of one
+  // unit lies whole on one part, its owner. Factors not listed begin at part 0 and have no empty shards; sorted by name.
+  std::vector<std::pair<char, int32_t>> factor_firsts;
   friend bool operator==(const NodePlan&, const NodePlan&) = default;
 };
 

@@ -14,6 +14,7 @@
 //     offload 9 %9 host
 //     zigzag [cp]; prefetch 2                            only if not empty; only if not 1
 //     node 3 %8 matmul: {a: [dp], n: [tp]} units {n: 8} chunks k 4
+//     node 6 %11 orthogonalize: {o: [dp]} firsts {o: 1}   its owner
 //     node 4 %9 add: {} stage 1 carried [tp] carry_set 0 tier host
 //     node 5 %9 attention: {b: [dp]} chunks s 4 rotating
 //   }
@@ -109,15 +110,17 @@ class PlanPrinter {
 
   void print_node(size_t i) {
     const NodePlan& node = plan_.nodes[i];
-    std::vector<std::string> factors, units;
+    std::vector<std::string> factors, units, firsts;
     for (const auto& [name, axes] : node.factor_axes)
       factors.push_back(format("{}: {}", name, axes_text(axes, node.stage)));
     for (const auto& [name, unit] : node.factor_units) units.push_back(format("{}: {}", name, unit));
+    for (const auto& [name, first] : node.factor_firsts) firsts.push_back(format("{}: {}", name, first));
     std::string content =
         format("node {} {} {}: ", i, quoted_name(graph_.tensor(graph_.nodes()[i].outputs[0]).name),
                graph_.nodes()[i].op->name) +
         "{" + join(factors, ", ") + "}";
     if (!units.empty()) content += " units {" + join(units, ", ") + "}";
+    if (!firsts.empty()) content += " firsts {" + join(firsts, ", ") + "}";
     if (node.stage != 0) content += format(" stage {}", node.stage);
     if (!node.carried.empty()) content += " carried " + axes_text(node.carried, node.stage);
     if (node.carry_set != -1) content += format(" carry_set {}", node.carry_set);
@@ -397,6 +400,14 @@ class PlanReader {
           node.factor_units.emplace_back(name, unit);
           if (!in_.at("}")) TSR_RETURN_IF_ERROR(in_.expect(","));
         }
+      } else if (in_.accept("firsts")) {
+        TSR_RETURN_IF_ERROR(in_.expect("{"));
+        while (!in_.accept("}")) {
+          TSR_ASSIGN_OR_RETURN(const char name, factor());
+          TSR_ASSIGN_OR_RETURN(const int32_t first, count("first", 0));
+          node.factor_firsts.emplace_back(name, first);
+          if (!in_.at("}")) TSR_RETURN_IF_ERROR(in_.expect(","));
+        }
       } else if (in_.accept("stage")) {
         TSR_ASSIGN_OR_RETURN(node.stage, count("stage", 0));
       } else if (in_.accept("carried")) {
@@ -423,6 +434,7 @@ class PlanReader {
     TSR_ASSIGN_OR_RETURN(node.carried, axis_ids(carried, node.stage));
     std::ranges::sort(node.factor_axes);
     std::ranges::sort(node.factor_units);
+    std::ranges::sort(node.factor_firsts);
     plan_.nodes[static_cast<size_t>(id)] = std::move(node);
     return {};
   }

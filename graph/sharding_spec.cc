@@ -18,22 +18,55 @@ bool ShardingSpec::uses(AxisId axis) const {
          });
 }
 
-Range split_range(Range whole, int64_t unit, int32_t parts, int32_t part) {
-  TSR_CHECK(unit >= 1 && parts >= 1 && part >= 0 && part < parts, "not a part of a split");
+Range split_range(Range whole, int64_t unit, int32_t parts, int32_t part, int32_t first) {
+  TSR_CHECK(unit >= 1 && parts >= 1 && part >= 0 && part < parts && first >= 0 && first < parts,
+            "not a part of a split");
   const int64_t units = whole.size() / unit;
   const int64_t each = units / parts, larger = units % parts;
+  // Larger parts before part p: of [first, first + larger), which may go on at part 0.
+  const int64_t wrapped = std::max<int64_t>(0, first + larger - parts);
   const auto start = [&](int64_t p) {
-    return whole.begin + unit * (p * each + std::min<int64_t>(p, larger));
+    const int64_t before = std::min(p, wrapped) + std::clamp<int64_t>(p - first, 0, larger - wrapped);
+    return whole.begin + unit * (p * each + before);
   };
   // A remainder below a unit (validate refuses it) stays with the last part, so that the parts always tile.
   return {start(part), part + 1 == parts ? whole.end : start(part + 1)};
 }
 
+namespace {
+// DimSharding::first as a part of each axis.
+std::vector<int32_t> first_parts(const DimSharding& dim, const DeviceMesh& mesh) {
+  std::vector<int32_t> firsts(dim.axes.size());
+  int32_t rest = dim.first;
+  for (size_t i = dim.axes.size(); i-- > 0;) {
+    firsts[i] = rest % mesh.axis_size(dim.axes[i]);
+    rest /= mesh.axis_size(dim.axes[i]);
+  }
+  return firsts;
+}
+}  // namespace
+
 Range local_range(int64_t extent, const DimSharding& dim, const DeviceMesh& mesh,
                   std::span<const int32_t> coordinates) {
   Range range{0, extent};
-  for (AxisId axis : dim.axes) range = split_range(range, dim.unit, mesh.axis_size(axis), coordinates[axis]);
+  const std::vector<int32_t> firsts = first_parts(dim, mesh);
+  for (size_t i = 0; i < dim.axes.size(); ++i)
+    range = split_range(range, dim.unit, mesh.axis_size(dim.axes[i]), coordinates[dim.axes[i]], firsts[i]);
   return range;
+}
+
+std::vector<Range> split_ranges(int64_t extent, const DimSharding& dim, const DeviceMesh& mesh) {
+  std::vector<Range> ranges = {{0, extent}};
+  const std::vector<int32_t> firsts = first_parts(dim, mesh);
+  for (size_t i = 0; i < dim.axes.size(); ++i) {
+    const int32_t parts = mesh.axis_size(dim.axes[i]);
+    std::vector<Range> next;
+    for (const Range& range : ranges)
+      for (int32_t part = 0; part < parts; ++part)
+        next.push_back(split_range(range, dim.unit, parts, part, firsts[i]));
+    ranges = std::move(next);
+  }
+  return ranges;
 }
 
 Box local_box(const Shape& global, const ShardingSpec& spec, const DeviceMesh& mesh,
@@ -73,6 +106,11 @@ Status validate(const ShardingSpec& spec, const Shape& global, const DeviceMesh&
       return Status(StatusCode::kInvalidArgument,
                     format("dim {}: unit {} where a count >= 1 is wanted (1 when no axis splits the dim)",
                            dim, sharding.unit));
+    int64_t parts = 1;
+    for (AxisId axis : sharding.axes) parts *= mesh.axis_size(axis);
+    if (sharding.first < 0 || sharding.first >= parts)
+      return Status(StatusCode::kInvalidArgument,
+                    format("dim {}: larger parts begin at part {} of {}", dim, sharding.first, parts));
     if (!is_symbol(global[dim]) && global[dim] % sharding.unit != 0)
       return Status(StatusCode::kInvalidArgument,
                     format("dim {}: unit {} does not divide extent {}", dim, sharding.unit, global[dim]));
@@ -96,7 +134,7 @@ std::string to_text(const ShardingSpec& spec, const DeviceMesh& mesh) {
   std::vector<std::string> dims;
   for (const DimSharding& dim : spec.dims)
     dims.push_back("[" + axis_names(dim.axes, mesh) + (dim.unit == 1 ? "" : format(" unit {}", dim.unit)) +
-                   "]");
+                   (dim.first == 0 ? "" : format(" first {}", dim.first)) + "]");
   std::string text = "{" + join(dims, ", ") + "}";
   if (!spec.partial.empty())
     text += format(" partial({}: {})", spec.reduce == ReduceKind::kMax ? "max" : "sum",
@@ -122,6 +160,12 @@ class SpecReader {
       std::string_view inside = rest_.substr(0, close);
       rest_ = trim(rest_.substr(close + 1));
       DimSharding dim;
+      if (const size_t first = inside.find(" first "); first != std::string_view::npos) {
+        const auto value = parse_i64(trim(inside.substr(first + 7)));
+        if (!value || *value < 1 || *value > INT32_MAX) return wrong("a first part >= 1");
+        dim.first = static_cast<int32_t>(*value);
+        inside = inside.substr(0, first);
+      }
       if (const size_t unit = inside.find(" unit "); unit != std::string_view::npos) {
         const auto value = parse_i64(trim(inside.substr(unit + 6)));
         if (!value || *value < 1) return wrong("a unit >= 1");

@@ -4,6 +4,8 @@
 //
 // Splits nest: each axis of the list divides the chunk left by the previous one, in whole units, larger parts
 // first. Only the last axis of a dim can be gathered, scattered onto or exchanged.
+//
+// An owner: a dim in one unit, all of it, lies on one part alone, and the other parts are empty. `first` says which.
 #pragma once
 
 #include <cstdint>
@@ -22,9 +24,15 @@ namespace tessera {
 struct DimSharding {
   std::vector<AxisId> axes;
   int64_t unit = 1;  // shards are whole multiples of it (head size, KV-group size); 1 when `axes` is empty
+  int32_t first = 0;  // the part, counted row-major over `axes`, that the larger parts begin at
   friend bool operator==(const DimSharding&, const DimSharding&) = default;
   friend auto operator<=>(const DimSharding&, const DimSharding&) = default;
 };
+
+// Whether one part has a dim of the extent whole, its owner, and all others are empty.
+inline bool has_owner(const DimSharding& dim, int64_t extent) {
+  return !dim.axes.empty() && dim.unit == extent;
+}
 
 struct ShardingSpec {
   std::vector<DimSharding> dims;  // one per tensor dim
@@ -47,8 +55,12 @@ struct Range {
 // A box of a global tensor, one range per dim.
 using Box = std::vector<Range>;
 
-// Part `part` of `parts` when `extent` is split in whole units, larger parts first.
-Range split_range(Range whole, int64_t unit, int32_t parts, int32_t part);
+// Part `part` of `parts` when `extent` is split in whole units, the larger parts from part `first` on (after the last
+// part comes part 0). Parts tile `whole` in ascending order.
+Range split_range(Range whole, int64_t unit, int32_t parts, int32_t part, int32_t first = 0);
+
+// All parts of a dim of the extent, in ascending order.
+std::vector<Range> split_ranges(int64_t extent, const DimSharding& dim, const DeviceMesh& mesh);
 
 Range local_range(int64_t extent, const DimSharding& dim, const DeviceMesh& mesh, std::span<const int32_t> coordinates);
 Box local_box(const Shape& global, const ShardingSpec& spec, const DeviceMesh& mesh, std::span<const int32_t> coordinates);

@@ -18,7 +18,8 @@ using flatbuffers::FlatBufferBuilder;
 using flatbuffers::Offset;
 
 constexpr std::string_view kWhat = "plan file";
-constexpr uint32_t kFullPlanVersion = 2;  // of a plan with decisions that format 1 lacks
+constexpr uint32_t kFullPlanVersion = 2;   // of a plan with decisions that format 1 lacks
+constexpr uint32_t kOwnerPlanVersion = 3;  // of one in which larger shards do not begin at part 0
 
 Status wrong(std::string message) { return Status(StatusCode::kCorrupt, "plan: " + std::move(message)); }
 
@@ -60,6 +61,10 @@ Status check_node(const NodePlan& node, const Plan& plan, size_t id) {
   for (const auto& [factor, unit] : node.factor_units) {
     if (factor <= ' ' || factor > '~' || unit < 1) return wrong(format("{} has a unit of {}", where, unit));
   }
+  for (const auto& [factor, first] : node.factor_firsts) {
+    if (factor <= ' ' || factor > '~' || first < 0)
+      return wrong(format("{} has a first part of {}", where, first));
+  }
   TSR_RETURN_IF_ERROR(check_axes(node.carried, mesh, where));
   if (node.carry_set < -1 || node.chunks < 1) {
     return wrong(format("{} has {} chunks and carry set {}", where, node.chunks, node.carry_set));
@@ -83,6 +88,7 @@ Status check_placement(const Placement& placement, const Plan& plan, const std::
   for (const DimSharding& dim : placement.stored.dims) {
     TSR_RETURN_IF_ERROR(check_axes(dim.axes, mesh, where));
     if (dim.unit < 1) return wrong(format("{} has a unit of {}", where, dim.unit));
+    if (dim.first < 0) return wrong(format("{} has a first part of {}", where, dim.first));
   }
   TSR_RETURN_IF_ERROR(check_axes(placement.stored.partial, mesh, where));
   if (placement.stored.reduce > ReduceKind::kMax || placement.tier > Tier::kFile) {
@@ -109,8 +115,8 @@ Offset<file::Stage> write_stage(FlatBufferBuilder& builder, const Stage& stage) 
 }
 
 Offset<file::NodePlan> write_node(FlatBufferBuilder& builder, const NodePlan& node) {
-  const auto& [stage, factor_axes, carried, carry_set, chunk_factor, chunks, chunk_order, tier,
-               factor_units] = node;
+  const auto& [stage, factor_axes, carried, carry_set, chunk_factor, chunks, chunk_order, tier, factor_units,
+               factor_firsts] = node;
   std::vector<Offset<file::FactorAxes>> factors;
   for (const auto& [factor, axes] : factor_axes) {
     factors.push_back(
@@ -120,20 +126,26 @@ Offset<file::NodePlan> write_node(FlatBufferBuilder& builder, const NodePlan& no
   for (const auto& [factor, unit] : factor_units) {
     units.push_back(file::CreateFactorUnit(builder, static_cast<uint8_t>(factor), unit));
   }
+  std::vector<Offset<file::FactorFirst>> firsts;
+  for (const auto& [factor, first] : factor_firsts) {
+    firsts.push_back(file::CreateFactorFirst(builder, static_cast<uint8_t>(factor), first));
+  }
   auto stored_factors = factors.empty() ? 0 : builder.CreateVector(factors);
   auto stored_carried = carried.empty() ? 0 : write_axes(builder, carried);
   auto stored_units = units.empty() ? 0 : builder.CreateVector(units);
+  auto stored_firsts = firsts.empty() ? 0 : builder.CreateVector(firsts);
   return file::CreateNodePlan(builder, stage, stored_factors, stored_carried, carry_set, chunks, stored_units,
                               static_cast<uint8_t>(chunk_factor), static_cast<uint8_t>(chunk_order),
-                              static_cast<uint8_t>(tier));
+                              static_cast<uint8_t>(tier), stored_firsts);
 }
 
 Offset<file::Placement> write_placement(FlatBufferBuilder& builder, const Placement& placement) {
   const auto& [mesh, spec, tier] = placement;
   const auto& [spec_dims, partial, reduce] = spec;
   std::vector<Offset<file::DimSharding>> dims;
-  for (const auto& [axes, unit] : spec_dims) {
-    dims.push_back(file::CreateDimSharding(builder, axes.empty() ? 0 : write_axes(builder, axes), unit));
+  for (const auto& [axes, unit, first] : spec_dims) {
+    dims.push_back(
+        file::CreateDimSharding(builder, axes.empty() ? 0 : write_axes(builder, axes), unit, first));
   }
   auto stored_dims = builder.CreateVector(dims);
   auto stored_partial = partial.empty() ? 0 : write_axes(builder, partial);
@@ -213,6 +225,9 @@ class PlanReader {
   Result<std::pair<char, int64_t>> factor_unit(const file::FactorUnit& stored) {
     return std::pair(static_cast<char>(stored.factor()), int64_t{stored.unit()});
   }
+  Result<std::pair<char, int32_t>> factor_first(const file::FactorFirst& stored) {
+    return std::pair(static_cast<char>(stored.factor()), int32_t{stored.first()});
+  }
   Result<NodePlan> node(const file::NodePlan& stored) {
     NodePlan node;
     node.stage = stored.stage();
@@ -221,6 +236,7 @@ class PlanReader {
     node.carry_set = stored.carry_set();
     node.chunks = stored.chunks();
     TSR_RETURN_IF_ERROR(each(stored.factor_units(), node.factor_units, &PlanReader::factor_unit));
+    TSR_RETURN_IF_ERROR(each(stored.factor_firsts(), node.factor_firsts, &PlanReader::factor_first));
     node.chunk_factor = static_cast<char>(stored.chunk_factor());
     node.chunk_order = static_cast<ChunkOrder>(stored.chunk_order());
     node.tier = static_cast<Tier>(stored.tier());
@@ -228,7 +244,7 @@ class PlanReader {
   }
   Result<DimSharding> dim(const file::DimSharding& stored) {
     TSR_ASSIGN_OR_RETURN(std::vector<AxisId> axes, reader_.numbers<AxisId>(stored.axes()));
-    return DimSharding{std::move(axes), stored.unit()};
+    return DimSharding{std::move(axes), stored.unit(), stored.first()};
   }
   Result<Placement> placement(const file::Placement& stored) {
     Placement placement;
@@ -300,6 +316,16 @@ static bool decides_more(const Plan& plan) {
          !plan.zigzag.empty() || plan.prefetch != 1;
 }
 
+static bool has_first_parts(const Plan& plan) {
+  const auto is_placed_so = [](const Placement& placement) {
+    return std::ranges::any_of(placement.stored.dims, [](const DimSharding& dim) { return dim.first != 0; });
+  };
+  return std::ranges::any_of(plan.nodes, [](const NodePlan& node) { return !node.factor_firsts.empty(); }) ||
+         std::ranges::any_of(plan.stored, [&](const StoredTensor& stored) {
+           return std::ranges::any_of(stored.placements, is_placed_so);
+         });
+}
+
 Result<std::vector<std::byte>> plan_to_bytes(const Plan& plan) {
   TSR_RETURN_IF_ERROR(check_plan(plan));
   const auto& [fingerprint, strategy, stages, nodes, stored, recompute, keep_gathered, offload, zigzag,
@@ -341,8 +367,11 @@ Result<std::vector<std::byte>> plan_to_bytes(const Plan& plan) {
                                 global_batch, micro_batches, symbols_offset, estimate_offset, kept_offset,
                                 offload_offset, zigzag_offset, prefetch));
   const std::span<const std::byte> index = finished_bytes(builder);
-  const Envelope envelope = make_envelope(kPlanMagic, sizeof(Envelope) + index.size(), sizeof(Envelope),
-                                          index, decides_more(plan) ? kFullPlanVersion : 1);
+  const uint32_t version = has_first_parts(plan) ? kOwnerPlanVersion
+                           : decides_more(plan)  ? kFullPlanVersion
+                                                 : 1;
+  const Envelope envelope =
+      make_envelope(kPlanMagic, sizeof(Envelope) + index.size(), sizeof(Envelope), index, version);
   const auto header = std::as_bytes(std::span(&envelope, 1));
   std::vector<std::byte> bytes(header.begin(), header.end());
   bytes.insert(bytes.end(), index.begin(), index.end());

@@ -41,8 +41,8 @@ Json to_json(const Stage& stage) {
 }
 
 Json to_json(const NodePlan& node, const Plan& plan) {
-  const auto& [stage, factor_axes, carried, carry_set, chunk_factor, chunks, chunk_order, tier,
-               factor_units] = node;
+  const auto& [stage, factor_axes, carried, carry_set, chunk_factor, chunks, chunk_order, tier, factor_units,
+               factor_firsts] = node;
   const DeviceMesh& mesh = plan.stages[static_cast<size_t>(stage)].mesh;
   Json json = Json::object();
   if (stage != 0) json["stage"] = stage;
@@ -66,6 +66,13 @@ Json to_json(const NodePlan& node, const Plan& plan) {
     }
     json["units"] = units;
   }
+  if (!factor_firsts.empty()) {
+    Json firsts = Json::array();
+    for (const auto& [factor, first] : factor_firsts) {
+      firsts.push_back(Json{{"factor", std::string(1, factor)}, {"first", first}});
+    }
+    json["firsts"] = firsts;
+  }
   return json;
 }
 
@@ -73,9 +80,10 @@ Json to_json(const Placement& placement, const Plan& plan) {
   const auto& [mesh_index, spec, tier] = placement;
   const DeviceMesh& mesh = plan.stages[static_cast<size_t>(mesh_index)].mesh;
   Json dims = Json::array();
-  for (const auto& [axes, unit] : spec.dims) {
+  for (const auto& [axes, unit, first] : spec.dims) {
     Json dim{{"axes", axis_names(axes, mesh)}};
     if (unit != 1) dim["unit"] = unit;
+    if (first != 0) dim["first"] = first;
     dims.push_back(dim);
   }
   Json json{{"dims", dims}};
@@ -254,6 +262,12 @@ Result<NodePlan> node_from(const Json& json, const Plan& plan, size_t id) {
     node.factor_units.emplace_back(name, unit_members.integer("unit", {}, 1, INT64_MAX));
     TSR_RETURN_IF_ERROR(unit_members.finish());
   }
+  for (const Json& first : members.array("firsts")) {
+    Members first_members(first, where);
+    const char name = first_members.factor();
+    node.factor_firsts.emplace_back(name, first_members.int32("first", 0));
+    TSR_RETURN_IF_ERROR(first_members.finish());
+  }
   TSR_RETURN_IF_ERROR(members.finish());
   return node;
 }
@@ -266,7 +280,8 @@ Result<Placement> placement_from(const Json& json, const Plan& plan, const std::
   for (const Json& dim : members.array("dims")) {
     Members dim_members(dim, where);
     std::vector<AxisId> axes = dim_members.axes("axes", *mesh);
-    placement.stored.dims.push_back({std::move(axes), dim_members.integer("unit", 1, 1, INT64_MAX)});
+    const int64_t unit = dim_members.integer("unit", 1, 1, INT64_MAX);
+    placement.stored.dims.push_back({std::move(axes), unit, dim_members.int32("first", 0)});
     TSR_RETURN_IF_ERROR(dim_members.finish());
   }
   placement.stored.partial = members.axes("partial", *mesh);

@@ -88,6 +88,7 @@ extern const OpDef kMuonMomentum;
 extern const OpDef kMuonUpdate;
 extern const OpDef kMuonUpdateStochastic;
 extern const OpDef kNeg;
+extern const OpDef kOrthogonalize;
 extern const OpDef kPad;
 extern const OpDef kPick;
 extern const OpDef kQuantize;
@@ -231,6 +232,7 @@ std::span<const OpDef* const> table() {
       &kMuonUpdate,
       &kMuonUpdateStochastic,
       &kNeg,
+      &kOrthogonalize,
       &kPad,
       &kPick,
       &kQuantize,

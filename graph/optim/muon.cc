@@ -1,6 +1,7 @@
 // Muon (Jordan et al., 2024): the momentum of a matrix, made nearly orthogonal by five steps of Newton and Schulz, is its
 // direction. Of matrices of blocks, which have a number in their names; embeddings, heads and what is no matrix are updated
-// by AdamW. State "<parameter>.momentum". The products of the iteration are ordinary nodes on whole matrices.
+// by AdamW. State "<parameter>.momentum". The iteration is one node, which needs the whole matrix: with several ranks
+// one of them computes it (parallel/strategy/propagator_owners.cc).
 #include <algorithm>
 #include <cctype>
 #include <cmath>
@@ -45,35 +46,6 @@ bool is_transposed(const Graph& graph, TensorId parameter) {
   return false;
 }
 
-// Coefficients of the quintic that brings singular values near 1 (Jordan et al.).
-constexpr double kA = 3.4445, kB = -4.7750, kC = 2.0315;
-constexpr int kIterations = 5;
-
-// x [M, N] with singular values near 1 in place of its own.
-Result<TensorId> orthogonalize(Graph& graph, TensorId matrix) {
-  const Shape shape = graph.type(matrix).shape;
-  const bool wide = shape[0] <= shape[1];
-  const int64_t narrow = has_narrow_products(graph) ? 1 : 0;
-  const auto product = [&](TensorId x, TensorId w, int64_t trans_w) {
-    return graph.add("matmul", {x, w}, {{"trans_w", trans_w}, {"allow_tf32", narrow}});
-  };
-  TSR_ASSIGN_OR_RETURN(const TensorId squares, graph.add("sum_squares", {matrix}));
-  TSR_ASSIGN_OR_RETURN(const TensorId inverse, graph.add("inverse_norm", {squares}));
-  TSR_ASSIGN_OR_RETURN(TensorId x, graph.add("scale_by", {matrix, inverse}));
-  for (int i = 0; i < kIterations; ++i) {
-    // The smaller of x x^T and x^T x; both polynomials give the same x.
-    TSR_ASSIGN_OR_RETURN(
-        const TensorId gram,
-        wide ? product(x, x, 1) : graph.add("matmul_weight_grad", {x, x}, {{"allow_tf32", narrow}}));
-    TSR_ASSIGN_OR_RETURN(const TensorId square, product(gram, gram, 0));
-    TSR_ASSIGN_OR_RETURN(const TensorId factor,
-                         graph.add("weighted_sum", {gram, square}, {{"a", kB}, {"b", kC}}));
-    TSR_ASSIGN_OR_RETURN(const TensorId moved, wide ? product(factor, x, 0) : product(x, factor, 0));
-    TSR_ASSIGN_OR_RETURN(x, graph.add("weighted_sum", {x, moved}, {{"a", kA}, {"b", 1.0}}));
-  }
-  return x;
-}
-
 }  // namespace
 
 // momentum, weight_decay: of both; beta1, beta2, eps: of what AdamW updates. original: 1 for sqrt(max(1, out / in)) in
@@ -100,7 +72,9 @@ Status emit_muon(const OptimizerContext& context, const std::map<std::string, do
       graph.add_node("muon_momentum", std::vector{momentum, context.gradient, context.gradient_scale},
                      {{"momentum", hyper.at("momentum")}}));
   TSR_RETURN_IF_ERROR(add_named_update(graph, momentum, made[0]));
-  TSR_ASSIGN_OR_RETURN(const TensorId direction, orthogonalize(graph, made[1]));
+  const int64_t narrow = has_narrow_products(graph) ? 1 : 0;
+  TSR_ASSIGN_OR_RETURN(const TensorId direction,
+                       graph.add("orthogonalize", {made[1]}, {{"allow_tf32", narrow}}));
 
   const bool transposed = is_transposed(graph, context.parameter);
   const auto out = static_cast<double>(shape[transposed ? 0 : 1]);

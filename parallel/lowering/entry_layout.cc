@@ -283,8 +283,8 @@ class LayoutMaker {
     for (size_t d = 0; d < spec.dims.size(); ++d) {
       int64_t parts = 1;
       for (const AxisId axis : spec.dims[d].axes) parts *= layout_.mesh.axis_size(axis);
-      const int64_t units = tensor.type.shape[static_cast<int>(d)] / spec.dims[d].unit;
-      if (parts > 1 && units < parts)
+      const int64_t extent = tensor.type.shape[static_cast<int>(d)], units = extent / spec.dims[d].unit;
+      if (parts > 1 && units < parts && !has_owner(spec.dims[d], extent))
         return Status(StatusCode::kInvalidArgument,
                       format("'{}': dim {} has {} units to split {} ways; at most {}", tensor.name, d, units,
                              parts, units));

@@ -123,8 +123,10 @@ class AlikeRank {
 };
 
 bool may_differ(const EntryLayout& layout) {
-  return std::ranges::any_of(layout.plan->nodes,
-                             [](const NodePlan& node) { return node.chunk_order == ChunkOrder::kRotating; });
+  return std::ranges::any_of(layout.plan->nodes, [](const NodePlan& node) {
+    return node.chunk_order == ChunkOrder::kRotating ||
+           !node.factor_firsts.empty();  // an owner has work that others lack
+  });
 }
 
 int32_t rank_count(const std::vector<DeviceMesh>& places) {

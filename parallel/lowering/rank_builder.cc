@@ -212,12 +212,15 @@ SlotRef RankBuilder::emit_slice(const Move& move, const TensorType& global, Slot
   copy.row_bytes = dtype_bytes(global.dtype, to.size() * inner);
   copy.in_stride_bytes = dtype_bytes(global.dtype, from.size() * inner);
   copy.out_stride_bytes = copy.row_bytes;
-  copy.in = {in.slot, in.offset + dtype_bytes(global.dtype, (to.begin - from.begin) * inner)};
+  // A shard may be empty (of a matrix that another rank owns): nothing is copied.
+  const bool is_empty = copy.rows == 0 || copy.row_bytes == 0;
+  copy.in = in;
+  if (!is_empty) copy.in.offset += dtype_bytes(global.dtype, (to.begin - from.begin) * inner);
   copy.node = context.node;
   copy.micro_batch = context.micro_batch;
-  if ((copy.rows == 1 || copy.row_bytes == 0) && destination == nullptr) return copy.in;
+  if ((copy.rows == 1 || is_empty) && destination == nullptr) return copy.in;
   copy.out = target(move, after, destination, context);
-  if (copy.row_bytes > 0) code.emplace_back(copy);
+  if (!is_empty) code.emplace_back(copy);
   return copy.out;
 }
 

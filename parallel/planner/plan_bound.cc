@@ -11,6 +11,7 @@
 #include "parallel/lowering/kernel_fusion.h"
 #include "parallel/pricing/cost_model.h"
 #include "parallel/search/rematerialization.h"
+#include "parallel/sharding/node_sharding.h"
 #include "parallel/sharding/parameter_copies.h"
 #include "parallel/sharding/schedule.h"
 #include "parallel/strategy/propagation.h"
@@ -175,7 +176,9 @@ const PlanBounds::Phases& PlanBounds::work_of(int64_t batch, int32_t inside, int
     if (is_first) {
       ShardingRule rule;
       const KernelDesc whole = whole_kernel(*bound, node, catalog_, rule);
-      work->second = work_of_part(whole, rule, updates ? spread : inside);
+      // Whole matrices are dealt out to ranks that repeat the update otherwise.
+      const int32_t parts = !updates ? inside : needs_whole(rule) ? std::max(inside, spread) : spread;
+      work->second = work_of_part(whole, rule, parts);
     }
     works[n] = work->second;
     Work& sum = updates ? at->second.update : at->second.passes;

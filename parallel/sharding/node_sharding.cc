@@ -1,6 +1,7 @@
 #include "parallel/sharding/node_sharding.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "graph/base/cancellation.h"
 #include "graph/base/text.h"
@@ -67,6 +68,7 @@ class OperandSpecs {
         if (!split.axes.empty()) {
           append(dim.axes, split.axes);
           dim.unit = split.unit;
+          dim.first = split.first;
         } else if (!dim.axes.empty()) {
           dim.unit *= extent;
         }
@@ -154,6 +156,11 @@ class OperandSpecs {
   const DeviceMesh& mesh_;
 };
 
+std::optional<int32_t> first_of(const NodePlan& plan, char factor) {
+  const auto at = std::ranges::find(plan.factor_firsts, factor, &std::pair<char, int32_t>::first);
+  return at == plan.factor_firsts.end() ? std::nullopt : std::optional(at->second);
+}
+
 Status assign_factors(NodeSharding& sharding, const NodePlan& plan, const DeviceMesh& mesh) {
   sharding.factors.assign(sharding.rule.factors.size(), {});
   std::vector<bool> used(mesh.axes.size());
@@ -163,12 +170,12 @@ Status assign_factors(NodeSharding& sharding, const NodePlan& plan, const Device
       return Status(StatusCode::kInvalidArgument,
                     format("the plan splits factor '{}', {} has none", name, to_text(sharding.rule)));
     if (axes.empty()) continue;
-    if (factor->kind == FactorKind::kReplicate)
+    if (factor->kind == FactorKind::kReplicate && !first_of(plan, name))
       return Status(StatusCode::kInvalidArgument,
                     format("the plan splits factor '{}' of {}, which the op needs whole", name,
                            to_text(sharding.rule)));
     DimSharding& split = sharding.factors[static_cast<size_t>(factor - sharding.rule.factors.data())];
-    split = {axes, factor->unit};
+    split = {axes, factor->unit, 0};
     for (const AxisId axis : axes) {
       if (axis >= mesh.axes.size() || used[axis])
         return Status(StatusCode::kInvalidArgument,
@@ -186,10 +193,22 @@ Status assign_factors(NodeSharding& sharding, const NodePlan& plan, const Device
     if (!split.axes.empty()) split.unit = unit;
   }
   for (size_t f = 0; f < sharding.factors.size(); ++f) {
-    const DimSharding& split = sharding.factors[f];
+    DimSharding& split = sharding.factors[f];
     int64_t parts = 1;
     for (const AxisId axis : split.axes) parts *= mesh.axis_size(axis);
     const Factor& factor = sharding.rule.factors[f];
+    if (const auto first = first_of(plan, factor.name)) {
+      if (*first < 0 || *first >= parts)
+        return Status(StatusCode::kInvalidArgument,
+                      format("factor '{}' of {}: larger parts begin at part {} of {}", factor.name,
+                             to_text(sharding.rule), *first, parts));
+      if (factor.kind == FactorKind::kReplicate && split.unit != factor.extent)
+        return Status(StatusCode::kInvalidArgument,
+                      format("factor '{}' of {}, which the op needs whole, has an owner in units of {} of {}",
+                             factor.name, to_text(sharding.rule), split.unit, factor.extent));
+      split.first = *first;
+      continue;
+    }
     if (parts > 1 && factor.extent / split.unit < parts)
       return Status(StatusCode::kInvalidArgument,
                     format("factor '{}' of {} (extent {} in units of {}) cannot be split {} ways; at most {}",
@@ -200,6 +219,12 @@ Status assign_factors(NodeSharding& sharding, const NodePlan& plan, const Device
 }
 
 }  // namespace
+
+bool needs_whole(const ShardingRule& rule) {
+  return !rule.factors.empty() && std::ranges::all_of(rule.factors, [](const Factor& factor) {
+    return factor.kind == FactorKind::kReplicate;
+  });
+}
 
 std::string describe(const Graph& graph, NodeId id) {
   const Node& node = graph.node(id);

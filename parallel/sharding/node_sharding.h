@@ -37,6 +37,9 @@ Result<NodeSharding> shard_node(const Graph& graph, NodeId node, const NodePlan&
 std::vector<FactorView> factor_views(const NodeSharding& sharding, const DeviceMesh& mesh,
                                      std::span<const int32_t> coordinates);
 
+// Whether the op needs all of an operand for each element of its result.
+bool needs_whole(const ShardingRule& rule);
+
 std::string describe(const Graph& graph, NodeId node);  // "matmul 12 (block.0.mlp)"; for messages
 
 }  // namespace tessera

@@ -34,15 +34,19 @@ void place(const Graph& graph, NodeId id, const ShardingSpec& spec, Plan& plan) 
   NodePlan& node_plan = plan.nodes[index(id)];
   node_plan.factor_axes.clear();
   node_plan.factor_units.clear();
+  node_plan.factor_firsts.clear();
   for (size_t d = 0; d < spec.dims.size(); ++d) {
     if (spec.dims[d].axes.empty()) continue;
     const Factor* factor = rule->find(rule->inputs[0][d][0]);
     node_plan.factor_axes.emplace_back(factor->name, spec.dims[d].axes);
     if (spec.dims[d].unit != factor->unit)
       node_plan.factor_units.emplace_back(factor->name, spec.dims[d].unit);
+    if (has_owner(spec.dims[d], graph.type(graph.node(id).inputs[0]).shape[static_cast<int>(d)]))
+      node_plan.factor_firsts.emplace_back(factor->name, spec.dims[d].first);
   }
   std::ranges::sort(node_plan.factor_axes);
   std::ranges::sort(node_plan.factor_units);
+  std::ranges::sort(node_plan.factor_firsts);
 }
 
 }  // namespace

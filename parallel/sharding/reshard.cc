@@ -23,32 +23,21 @@ int64_t parts(std::span<const AxisId> axes, const DeviceMesh& mesh) {
   return n;
 }
 
-// Sizes of the nested chunks of one dim, in order; the whole layout of that dim.
-std::vector<Range> chunks(int64_t extent, const DimSharding& dim, const DeviceMesh& mesh) {
-  std::vector<Range> ranges = {{0, extent}};
-  for (const AxisId axis : dim.axes) {
-    std::vector<Range> next;
-    for (const Range& range : ranges)
-      for (int32_t part = 0; part < mesh.axis_size(axis); ++part)
-        next.push_back(split_range(range, dim.unit, mesh.axis_size(axis), part));
-    ranges = std::move(next);
-  }
-  return ranges;
-}
-
 bool same_dim(const DimSharding& a, const DimSharding& b, int64_t extent, const DeviceMesh& mesh) {
   if (a.axes != b.axes) return false;
-  return a.unit == b.unit || a.axes.empty() || chunks(extent, a, mesh) == chunks(extent, b, mesh);
+  return (a.unit == b.unit && a.first == b.first) || a.axes.empty() ||
+         split_ranges(extent, a, mesh) == split_ranges(extent, b, mesh);
 }
 
-// The smallest unit that gives the same layout, so that equal layouts are equal specs.
+// The smallest unit and the first part 0 where these give the same layout, so that equal layouts are equal specs.
 ShardingSpec canonical(ShardingSpec spec, const Shape& global, const DeviceMesh& mesh) {
   for (int d = 0; d < global.rank(); ++d) {
     DimSharding& dim = spec.dims[static_cast<size_t>(d)];
-    if (dim.axes.empty()) dim.unit = 1;
+    if (dim.axes.empty()) dim.unit = 1, dim.first = 0;
+    if (dim.first != 0 && same_dim({dim.axes, dim.unit, 0}, dim, global[d], mesh)) dim.first = 0;
     for (int64_t unit = 1; unit < dim.unit; ++unit) {
       if (dim.unit % unit != 0) continue;
-      if (same_dim({dim.axes, unit}, dim, global[d], mesh)) {
+      if (same_dim({dim.axes, unit, dim.first}, dim, global[d], mesh)) {
         dim.unit = unit;
         break;
       }
@@ -85,12 +74,15 @@ double move_cost(const Move& move, const Shape& global, double element_bytes, co
   return elements_sent(move, global, mesh) * element_bytes + Resharder::kCallBytes;
 }
 
+// Unit and first part of a dim's split.
+using Split = std::pair<int64_t, int32_t>;
+
 // Every move out of `from`, among axes that the ends of the path use.
 class Neighbours {
  public:
   Neighbours(const ShardingSpec& target, const Shape& global, const DeviceMesh& mesh,
-             std::vector<AxisId> axes, std::vector<std::set<int64_t>> units)
-      : target_(target), global_(global), mesh_(mesh), axes_(std::move(axes)), units_(std::move(units)) {}
+             std::vector<AxisId> axes, std::vector<std::set<Split>> splits)
+      : target_(target), global_(global), mesh_(mesh), axes_(std::move(axes)), splits_(std::move(splits)) {}
 
   std::vector<Move> of(const ShardingSpec& from) {
     from_ = from;
@@ -100,7 +92,9 @@ class Neighbours {
       for (size_t n = 1; n <= axes.size(); ++n) {
         const std::vector<AxisId> last(axes.end() - static_cast<ptrdiff_t>(n), axes.end());
         ShardingSpec gathered = from;
-        gathered.dims[static_cast<size_t>(d)].axes.resize(axes.size() - n);
+        DimSharding& left = gathered.dims[static_cast<size_t>(d)];
+        left.axes.resize(axes.size() - n);
+        left.first = first_before(left.first, last);
         add({MoveKind::kAllGather, last, d, -1, {}, {}}, gathered);
         for (int to = 0; to < global_.rank(); ++to)
           if (to != d) append(MoveKind::kAllToAll, last, d, to, gathered);
@@ -154,29 +148,38 @@ class Neighbours {
     out_.push_back(std::move(move));
   }
 
-  // The axes become the last ones of a dim, in each unit that leaves the earlier splits of that dim as they
-  // are.
+  // The axes become the last ones of a dim, in each unit and first part that leave the earlier splits of that dim as
+  // they are.
   void append(MoveKind kind, const std::vector<AxisId>& axes, int dim, int to_dim, const ShardingSpec& base) {
     const int onto = kind == MoveKind::kAllToAll ? to_dim : dim;
     const DimSharding& old = base.dims[static_cast<size_t>(onto)];
-    for (const int64_t unit : units_[static_cast<size_t>(onto)]) {
-      if (!old.axes.empty() && !same_dim({old.axes, unit}, old, global_[onto], mesh_)) continue;
+    for (const auto& [unit, first] : splits_[static_cast<size_t>(onto)]) {
+      if (!old.axes.empty() &&
+          !same_dim({old.axes, unit, first_before(first, axes)}, old, global_[onto], mesh_))
+        continue;
       ShardingSpec after = base;
       DimSharding& now = after.dims[static_cast<size_t>(onto)];
       now.unit = unit;
+      now.first = first;
       now.axes.insert(now.axes.end(), axes.begin(), axes.end());
       const bool is_target = now.axes == target_.dims[static_cast<size_t>(onto)].axes;
       if (!is_target && global_[onto] / unit < parts(now.axes, mesh_))
         continue;  // no empty shards on the way
+      if (first >= parts(now.axes, mesh_)) continue;
       add({kind, axes, dim, to_dim, {}, {}}, after);
     }
+  }
+
+  // The first part of the axes that stand before `last`.
+  int32_t first_before(int32_t first, std::span<const AxisId> last) const {
+    return static_cast<int32_t>(first / parts(last, mesh_));
   }
 
   const ShardingSpec& target_;
   const Shape& global_;
   const DeviceMesh& mesh_;
   std::vector<AxisId> axes_;
-  std::vector<std::set<int64_t>> units_;
+  std::vector<std::set<Split>> splits_;
   ShardingSpec from_;
   std::vector<Move> out_;
 };
@@ -246,9 +249,10 @@ Result<ReshardPath> Resharder::search(const ShardingSpec& from, const ShardingSp
     const auto axis = static_cast<AxisId>(a);
     if (start.uses(axis) || goal.uses(axis)) axes.push_back(axis);
   }
-  std::vector<std::set<int64_t>> units(static_cast<size_t>(global.rank()), {1});
-  for (size_t d = 0; d < units.size(); ++d) units[d].insert({start.dims[d].unit, goal.dims[d].unit});
-  Neighbours neighbours(goal, global, mesh_, axes, units);
+  std::vector<std::set<Split>> splits(static_cast<size_t>(global.rank()), {{1, 0}});
+  for (size_t d = 0; d < splits.size(); ++d)
+    for (const DimSharding& dim : {start.dims[d], goal.dims[d]}) splits[d].insert({dim.unit, dim.first});
+  Neighbours neighbours(goal, global, mesh_, axes, splits);
 
   struct Best {
     double cost = 0;

@@ -63,6 +63,7 @@ Result<Plan> Propagator::run() {
   mark_copies();
   mark_gradients();
   mark_tables();
+  mark_owners();
   plan_.nodes.resize(graph_.nodes().size());
   for (size_t n = 0; n < graph_.nodes().size(); ++n) {
     cancellation_point();
@@ -219,6 +220,7 @@ Status Propagator::visit(NodeId id) {
   carry_sums(id, plan);
   std::ranges::sort(plan.factor_axes);
   std::ranges::sort(plan.factor_units);
+  std::ranges::sort(plan.factor_firsts);
   TSR_ASSIGN_OR_RETURN(const NodeSharding sharding, shard_node(graph_, id, plan, mesh()));
   take_inputs(id, plan, sharding);
   for (size_t o = 0; o < node(id).outputs.size(); ++o) {
@@ -357,6 +359,12 @@ void Propagator::set(NodeId id, NodePlan& plan, const Factor& factor, const std:
   plan.factor_axes.emplace_back(factor.name, axes);
   if (unit_of == 0) unit_of = unit(id, factor);
   if (unit_of != factor.unit) plan.factor_units.emplace_back(factor.name, unit_of);
+}
+
+// As a dim lies that the factor is all of.
+void Propagator::set_split(NodeId id, NodePlan& plan, const Factor& factor, const DimSharding& dim) const {
+  set(id, plan, factor, dim.axes, dim.unit);
+  if (has_owner(dim, factor.extent)) plan.factor_firsts.emplace_back(factor.name, dim.first);
 }
 
 }  // namespace tessera

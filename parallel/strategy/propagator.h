@@ -73,6 +73,13 @@ class Propagator {
   bool is_wide(NodeId id, const Weight& weight) const;
   std::vector<AxisId> batch_axes() const { return batch_whole_ ? std::vector<AxisId>{} : axes_.batch; }
 
+  // --- propagator_owners.cc: whole matrices, each on one rank ---
+  void mark_owners();
+  std::vector<AxisId> owner_axes() const;
+  bool assign_owner(NodeId id, NodePlan& plan);
+  // `base` with the parameter's owner, where it has one.
+  std::optional<ShardingSpec> owned(TensorId parameter, const ShardingSpec& base) const;
+
   // --- propagator_storage.cc: what is stored where ---
   const ShardingSpec& compute_spec(TensorId parameter) const { return now_[index(parameter)]; }
   const ShardingSpec& parameter_spec(TensorId parameter);  // as stored below zero 3
@@ -94,6 +101,7 @@ class Propagator {
   bool admits(NodeId id, const NodePlan& plan, const Factor& factor, AxisId axis) const;
   void set(NodeId id, NodePlan& plan, const Factor& factor, const std::vector<AxisId>& axes,
            int64_t unit_of = 0) const;
+  void set_split(NodeId id, NodePlan& plan, const Factor& factor, const DimSharding& dim) const;
   static bool uses(const NodePlan& plan, AxisId axis);
   static const std::vector<AxisId>* axes_of(const NodePlan& plan, char factor);
 
@@ -118,6 +126,9 @@ class Propagator {
   std::vector<bool> measures_;       // by node: measures a parameter for a copy of it, and lies as that does
   std::vector<int> contracted_dim_;  // by tensor: of a weight, the dim that its first node contracts; or -1
   std::map<TensorId, ShardingSpec> parameter_specs_, state_specs_;
+  std::map<TensorId, int32_t>
+      owners_;  // by parameter whose update needs the whole: its part over owner_axes()
+  std::map<NodeId, TensorId> owned_by_;  // by update node that an owner computes: the parameter
 };
 
 }  // namespace tessera

@@ -466,6 +466,7 @@ void Propagator::assign_batch(NodeId id, NodePlan& plan) const {
 
 // Update nodes run where the state of their parameter lies.
 void Propagator::assign_update(NodeId id, NodePlan& plan) {
+  if (assign_owner(id, plan)) return;
   const Node& it = node(id);
   for (size_t i = 0; i < it.inputs.size(); ++i) {
     const TensorId parameter = graph_.tensor(it.inputs[i]).kind == TensorKind::kParameter
@@ -479,7 +480,7 @@ void Propagator::assign_update(NodeId id, NodePlan& plan) {
       const Factor* factor = dim.empty() ? nullptr : rule(id).find(dim[0]);
       if (factor == nullptr || factor->kind == FactorKind::kReplicate) continue;
       if (dim.size() == 1) {
-        set(id, plan, *factor, spec.dims[d].axes, spec.dims[d].unit);
+        set_split(id, plan, *factor, spec.dims[d]);
       } else if (factor->extent >= parts(spec.dims[d].axes)) {  // a dim of blocks is split in whole ones
         set(id, plan, *factor, spec.dims[d].axes);
       }

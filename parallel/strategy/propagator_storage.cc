@@ -26,7 +26,8 @@ const ShardingSpec& Propagator::state_spec(TensorId parameter) {
   std::vector<AxisId> axes;
   for (const AxisId axis : axes_.zero)
     if (!base.uses(axis)) axes.push_back(axis);
-  ShardingSpec spec = spread(base, axes, graph_.type(parameter), mesh());
+  std::optional<ShardingSpec> whole = axes.empty() ? std::nullopt : owned(parameter, base);
+  ShardingSpec spec = whole ? std::move(*whole) : spread(base, axes, graph_.type(parameter), mesh());
   return state_specs_.emplace(parameter, std::move(spec)).first->second;
 }
 

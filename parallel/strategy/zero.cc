@@ -10,16 +10,8 @@ namespace {
 
 // Smallest and largest chunk of a dim.
 std::pair<int64_t, int64_t> chunk_sizes(int64_t extent, const DimSharding& dim, const DeviceMesh& mesh) {
-  std::vector<Range> ranges = {{0, extent}};
-  for (const AxisId axis : dim.axes) {
-    std::vector<Range> next;
-    for (const Range& range : ranges)
-      for (int32_t part = 0; part < mesh.axis_size(axis); ++part)
-        next.push_back(split_range(range, dim.unit, mesh.axis_size(axis), part));
-    ranges = std::move(next);
-  }
   std::pair<int64_t, int64_t> sizes{extent, 0};
-  for (const Range& range : ranges) {
+  for (const Range& range : split_ranges(extent, dim, mesh)) {
     sizes.first = std::min(sizes.first, range.size());
     sizes.second = std::max(sizes.second, range.size());
   }

@@ -29,6 +29,7 @@ Plan full_plan(const Graph& graph) {
   plan.nodes.resize(graph.nodes().size());
   plan.nodes[0].factor_axes = {{'a', {0}}, {'n', {1, 0}}};
   plan.nodes[0].factor_units = {{'n', 8}};
+  plan.nodes[0].factor_firsts = {{'n', 3}};
   plan.nodes[1].stage = 1;
   plan.nodes[1].factor_axes = {{'a', {0}}};
   plan.nodes[2].carried = {1};
@@ -42,7 +43,7 @@ Plan full_plan(const Graph& graph) {
   plan.nodes[4].tier = Tier::kHost;
   const TensorId weight = *graph.find_tensor("layer.0.weight"), bias = *graph.find_tensor("layer.0.bias");
   plan.stored = {{weight,
-                  {{0, *parse_spec("{[tp unit 8], [dp]}", plan.stages[0].mesh), Tier::kDevice},
+                  {{0, *parse_spec("{[tp unit 8 first 1], [dp]}", plan.stages[0].mesh), Tier::kDevice},
                    {1, *parse_spec("{[], [tp]}", plan.stages[1].mesh), Tier::kHost}}},
                  {bias, {{0, *parse_spec("{[]} partial(sum: dp)", plan.stages[0].mesh), Tier::kFile}}}};
   plan.recompute = {graph.nodes()[0].outputs[0]};
@@ -90,8 +91,10 @@ TEST_CASE("a plan is read with names beside ids, and a wrong edit is refused wit
   const Plan plan = full_plan(graph);
   const std::string text = print(plan, graph);
   const std::string name = graph.tensor(graph.nodes()[0].outputs[0]).name;
-  CHECK(text.find("node 0 " + name + " matmul: {a: [dp], n: [tp, dp]} units {n: 8}\n") != std::string::npos);
-  CHECK(text.find(": mesh 0 {[tp unit 8], [dp]} device, mesh 1 {[], [tp]} host\n") != std::string::npos);
+  CHECK(text.find("node 0 " + name + " matmul: {a: [dp], n: [tp, dp]} units {n: 8} firsts {n: 3}\n") !=
+        std::string::npos);
+  CHECK(text.find(": mesh 0 {[tp unit 8 first 1], [dp]} device, mesh 1 {[], [tp]} host\n") !=
+        std::string::npos);
   const auto edited = [&](std::string_view from, std::string_view to) {
     std::string changed = text;
     const size_t at = changed.find(from);
@@ -101,7 +104,7 @@ TEST_CASE("a plan is read with names beside ids, and a wrong edit is refused wit
   CHECK(edited("dp=2,tp=2", "anything").ok());
   CHECK(edited("matmul:", "add:").message().find("in the graph, not") != std::string::npos);
   CHECK(edited("n: [tp, dp]", "n: [ep]").message().find("no axis 'ep'") != std::string::npos);
-  CHECK(edited("{[tp unit 8], [dp]}", "{[tp unit 8]}").message().find("spec has 1 dims") !=
+  CHECK(edited("{[tp unit 8 first 1], [dp]}", "{[tp unit 8 first 1]}").message().find("spec has 1 dims") !=
         std::string::npos);
   CHECK(edited("mesh 1 {", "mesh 2 {").message().find("not declared") != std::string::npos);
   CHECK(edited("schedule zb_h1", "schedule best").message().find("line 7: found 'best'") !=

@@ -47,17 +47,39 @@ TEST_CASE("splits are in whole units, larger parts first, and tile the extent") 
   // 25 heads of 4 on 2 devices: 13 and 12 heads.
   CHECK(split_range({0, 100}, 4, 2, 0) == Range{0, 52});
   CHECK(split_range({0, 100}, 4, 2, 1) == Range{52, 100});
+  // Larger parts from another part on; after the last comes part 0.
+  CHECK(split_range({0, 10}, 1, 3, 0, 1) == Range{0, 3});
+  CHECK(split_range({0, 10}, 1, 3, 1, 1) == Range{3, 7});
+  CHECK(split_range({0, 11}, 1, 3, 0, 2) == Range{0, 4});
+  CHECK(split_range({0, 11}, 1, 3, 1, 2) == Range{4, 7});
+  CHECK(split_range({0, 11}, 1, 3, 2, 2) == Range{7, 11});
   // Fewer units than parts: the last parts are empty.
   CHECK(split_range({0, 2}, 1, 3, 2) == Range{2, 2});
   for (int64_t extent : {0, 1, 7, 50257})
-    for (int32_t parts : {1, 2, 3, 5}) {
-      int64_t at = 0;
-      for (int32_t part = 0; part < parts; ++part) {
-        CHECK(split_range({0, extent}, 1, parts, part).begin == at);
-        at = split_range({0, extent}, 1, parts, part).end;
+    for (int32_t parts : {1, 2, 3, 5})
+      for (int32_t first = 0; first < parts; ++first) {
+        int64_t at = 0;
+        for (int32_t part = 0; part < parts; ++part) {
+          CHECK(split_range({0, extent}, 1, parts, part, first).begin == at);
+          at = split_range({0, extent}, 1, parts, part, first).end;
+        }
+        CHECK(at == extent);
       }
-      CHECK(at == extent);
-    }
+}
+
+TEST_CASE("a dim in one unit lies on its owner, counted row-major over the axes, and nowhere else") {
+  const DeviceMesh m = mesh("dp=2, tp=3");
+  for (int32_t owner = 0; owner < 6; ++owner) {
+    ShardingSpec owned = ShardingSpec::replicated(2);
+    owned.dims[0] = {{0, 1}, 7, owner};
+    REQUIRE(validate(owned, Shape{7, 5}, m).ok());
+    for (int32_t position = 0; position < 6; ++position)
+      CHECK(local_shape(Shape{7, 5}, owned, m, m.coordinates(position)) ==
+            Shape{position == owner ? int64_t{7} : 0, 5});
+  }
+  ShardingSpec wrong = ShardingSpec::replicated(1);
+  wrong.dims[0] = {{0}, 7, 2};
+  CHECK(!validate(wrong, Shape{7}, m).ok());
 }
 
 TEST_CASE("nested splits divide the chunk left by the axis before") {
@@ -75,14 +97,14 @@ TEST_CASE("nested splits divide the chunk left by the axis before") {
 
 TEST_CASE("a sharding spec reads back from its text") {
   const DeviceMesh m = mesh("dp=2, tp=4, ep=2");
-  for (const char* text : {"{}", "{[]}", "{[dp], []}", "{[], [dp, tp unit 64]}",
+  for (const char* text : {"{}", "{[]}", "{[dp], []}", "{[], [dp, tp unit 64]}", "{[tp unit 8 first 3], []}",
                            "{[dp]} partial(sum: tp, ep)", "{[]} partial(max: ep)"}) {
     CHECK(to_text(spec(text, m), m) == text);
     CHECK(spec(to_text(spec(text, m), m), m) == spec(text, m));
   }
   CHECK(spec("{ [ dp,tp ] ,[] }", m) == spec("{[dp, tp], []}", m));
-  for (const char* text :
-       {"", "{", "{[dp]", "{[xx]}", "{[dp]} partial", "{[dp]} partial(min: tp)", "{[dp]} x", "{[dp unit 0]}"})
+  for (const char* text : {"", "{", "{[dp]", "{[xx]}", "{[dp]} partial", "{[dp]} partial(min: tp)",
+                           "{[dp]} x", "{[dp unit 0]}", "{[dp first 0]}", "{[dp first 1 unit 2]}"})
     CHECK_MESSAGE(!parse_spec(text, m).ok(), text);
 }
 

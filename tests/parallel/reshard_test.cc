@@ -259,3 +259,28 @@ TEST_CASE("a path never costs more than one through a third layout") {
     for (size_t j = 0; j < all.size(); ++j)
       for (size_t k = 0; k < all.size(); ++k) CHECK(cost(i, j) <= cost(i, k) + cost(k, j) + 1e-9);
 }
+
+TEST_CASE("a matrix goes to its owner and comes back in one collective, whoever owns it, exactly") {
+  const DeviceMesh mesh = mesh_of("dp=3, tp=2");
+  CHECK(path_text("{[], []} partial(sum: dp)", "{[dp unit 8 first 2], []}", mesh) == "reduce_scatter(dp)");
+  CHECK(path_text("{[dp unit 8 first 2], []}", "{[], []}", mesh) == "all_gather(dp)");
+  CHECK(path_text("{[], []}", "{[dp unit 8 first 1], []}", mesh) == "slice(dp)");
+  CHECK(path_text("{[tp], [dp unit 8 first 1]}", "{[], [dp unit 8 first 1]}", mesh) == "all_gather(tp)");
+  const Shape shape{8, 6};
+  Resharder resharder(mesh);
+  const Simulated simulated{mesh, shape};
+  for (int owner = 0; owner < 3; ++owner)
+    for (const std::string_view other :
+         {"{[], []}", "{[dp], []}", "{[], [dp]}", "{[tp], []}", "{[], []} partial(sum: dp)"})
+      for (const bool forth : {true, false}) {
+        ShardingSpec owned = ShardingSpec::replicated(2);
+        owned.dims[0] = {{0}, 8, owner};
+        const ShardingSpec from = forth ? owned : spec_of(other, mesh),
+                           to = forth ? spec_of(other, mesh) : owned;
+        auto path = resharder.path(from, to, shape, DType::kF32);
+        REQUIRE(path.ok());
+        Parts parts = simulated.lay_out(from);
+        for (const Move& move : path->moves) parts = simulated.step(move, parts);
+        CHECK_MESSAGE(simulated.means_the_tensor(to, parts), to_text(from, mesh), " -> ", to_text(to, mesh));
+      }
+}

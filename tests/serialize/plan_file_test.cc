@@ -51,7 +51,7 @@ TEST_CASE("plans_come_back_exactly_in_both_forms") {
   infinite.estimate.communication_s = 5e-324;
   infinite.estimate.gap = 0.1 + 0.2;
   infinite.graph_fingerprint = ~uint64_t{0};
-  for (const Plan& plan : {sample_plan(), larger_sample_plan(), infinite, Plan{}}) {
+  for (const Plan& plan : {sample_plan(), larger_sample_plan(), owner_sample_plan(), infinite, Plan{}}) {
     ScratchFolder folder;
     for (const char* name : {"p.json", "p.plan"}) {
       const Status saved = save_plan(plan, folder / name);
@@ -98,6 +98,7 @@ TEST_CASE("only_plans_that_decide_more_ask_for_a_newer_reader") {
   };
   CHECK(version(sample_plan()) == 1);
   CHECK(version(larger_sample_plan()) == 2);
+  CHECK(version(owner_sample_plan()) == 3);
   Plan plan = sample_plan();
   plan.nodes[1].tier = Tier::kHost;
   CHECK(version(plan) == 2);
@@ -113,6 +114,9 @@ TEST_CASE("plans_that_make_no_sense_are_not_saved") {
   CHECK(!plan_to_json(plan).ok());
   plan = larger_sample_plan();
   plan.zigzag = {9};
+  CHECK(!plan_to_bytes(plan).ok());
+  plan = owner_sample_plan();
+  plan.nodes[1].factor_firsts[0].second = -1;
   CHECK(!plan_to_bytes(plan).ok());
   plan = larger_sample_plan();
   plan.prefetch = -1;

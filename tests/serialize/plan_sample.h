@@ -1,4 +1,4 @@
-// Plans in which every member differs from its default: of the first format, and of the present one.
+// Plans in which every member differs from its default: of the first format, the second, and the present one.
 #pragma once
 
 #include "graph/plan.h"
@@ -47,6 +47,13 @@ inline Plan larger_sample_plan() {
   plan.zigzag = {0};
   plan.prefetch = 3;
   plan.schedule = ScheduleKind::kZbV;
+  return plan;
+}
+
+inline Plan owner_sample_plan() {
+  Plan plan = larger_sample_plan();
+  plan.nodes[1].factor_firsts = {{'m', 1}};
+  plan.stored[0].placements[0].stored.dims[0].first = 5;
   return plan;
 }
 

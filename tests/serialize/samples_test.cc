@@ -112,6 +112,8 @@ TEST_CASE("samples_can_be_written_for_a_new_format" * doctest::test_suite("on re
   CHECK(save_plan(sample_plan(), to + "plan-1.json").ok());
   CHECK(save_plan(larger_sample_plan(), to + "plan-2.plan").ok());
   CHECK(save_plan(larger_sample_plan(), to + "plan-2.json").ok());
+  CHECK(save_plan(owner_sample_plan(), to + "plan-3.plan").ok());
+  CHECK(save_plan(owner_sample_plan(), to + "plan-3.json").ok());
   CHECK(save_sample_sequence(sample_sequence(), to + "sequence-1.sequence").ok());
   CHECK(save_sample_sequence(sample_sequence_of_blocks(), to + "sequence-1-q8_0.sequence").ok());
   CHECK(save_sample_sequence(sample_sequence_with_window(), to + "sequence-2.sequence").ok());
@@ -193,12 +195,15 @@ TEST_CASE("samples_of_checkpoints_load") {
 }
 
 TEST_CASE("samples_of_plans_load") {
-  for (const std::string name : {"plan-1.plan", "plan-1.json", "plan-2.plan", "plan-2.json"}) {
+  for (const std::string name :
+       {"plan-1.plan", "plan-1.json", "plan-2.plan", "plan-2.json", "plan-3.plan", "plan-3.json"}) {
     CAPTURE(name);
     auto plan = load_plan(sample(name));
     REQUIRE_MESSAGE(plan.ok(), plan.status().to_string());
-    Plan wanted = name.starts_with("plan-2") ? larger_sample_plan() : sample_plan();
-    wanted.estimate.profile = 0;  // the files were written before plans named their prices
+    Plan wanted = name.starts_with("plan-3")   ? owner_sample_plan()
+                  : name.starts_with("plan-2") ? larger_sample_plan()
+                                               : sample_plan();
+    if (!name.starts_with("plan-3")) wanted.estimate.profile = 0;  // written before plans named their prices
     CHECK(plan->graph_fingerprint == wanted.graph_fingerprint);
     CHECK(plan->stages == wanted.stages);
     CHECK(plan->nodes == wanted.nodes);

@@ -123,6 +123,8 @@ constexpr KernelEntry kKernels[] = {
     {"muon_update_stochastic", "reference", prepare_muon_update_stochastic},
     {"neg", "simd", prepare_neg_simd},
     {"neg", "reference", prepare_neg},
+    {"orthogonalize", "packed", prepare_orthogonalize_packed},
+    {"orthogonalize", "reference", prepare_orthogonalize},
     {"pad", "reference", prepare_pad},
     {"pick", "reference", prepare_pick},
     {"quantize", "reference", prepare_quantize},

@@ -118,6 +118,8 @@ constexpr KernelEntry kKernels[] = {
     {"muon_update", "reference", prepare_muon_update},
     {"muon_update_stochastic", "reference", prepare_muon_update_stochastic},
     {"neg", "reference", prepare_neg},
+    {"orthogonalize", "cublaslt", prepare_orthogonalize_lt, true},
+    {"orthogonalize", "reference", prepare_orthogonalize},
     {"pad", "reference", prepare_pad},
     {"pick", "reference", prepare_pick},
     {"quantize", "reference", prepare_quantize},
