@@ -260,7 +260,7 @@ TEST_CASE("a path never costs more than one through a third layout") {
       for (size_t k = 0; k < all.size(); ++k) CHECK(cost(i, j) <= cost(i, k) + cost(k, j) + 1e-9);
 }
 
-TEST_CASE("a matrix goes to its owner and comes back in one collective, whoever owns it, exactly") {
+TEST_CASE("a matrix goes to its owner and comes back in one collective, exactly") {
   const DeviceMesh mesh = mesh_of("dp=3, tp=2");
   CHECK(path_text("{[], []} partial(sum: dp)", "{[dp unit 8 first 2], []}", mesh) == "reduce_scatter(dp)");
   CHECK(path_text("{[dp unit 8 first 2], []}", "{[], []}", mesh) == "all_gather(dp)");

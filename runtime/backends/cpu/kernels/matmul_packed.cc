@@ -151,7 +151,7 @@ Result<PreparedKernel> prepare_matmul_packed(const KernelSpec& spec) {
 
 // y[m, n] = sum_k x[m, k] w[k, n] + addend[m, n], which is added last: the bits of a product and an addition. So long as
 // one block of k is all: y, which has the addend's place, holds no sums in between. Few rows (decoding) have products
-// that run beside other kernels.
+// that share a launch with other kernels.
 Result<PreparedKernel> prepare_matmul_add_packed(const KernelSpec& spec) {
   TSR_RETURN_IF_ERROR(require_simd_f32(spec));
   const tsr_abi_factor* k_factor = spec.find_factor('k');
