@@ -307,11 +307,12 @@ Status run_into(const Job& job, const Graph& step, const Plan& plan, Outcome& ou
 }
 
 std::string key_of(const Job& job) {
-  return format("{} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {}", job.model,
+  return format("{} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {}", job.model,
                 to_text(job.dtype), to_text(job.rounded_weights), to_text(job.stored_weights),
                 to_text(job.precision), job.batch, job.tokens, job.tied, job.optimizer, job.lr, job.steps,
                 job.clip_norm, job.loss_scaling, job.dropout, join(job.trainable, ","), job.lora,
-                job.gradients, job.evaluates, job.reordered, job.fp8_matmuls, job.tf32_matmuls);
+                job.gradients, job.evaluates, job.reordered, job.fp8_matmuls, job.tf32_matmuls,
+                job.squares_losses);
 }
 
 // Ring-equivalent bytes of one training step, from its instructions.
