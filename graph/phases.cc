@@ -107,6 +107,8 @@ class PhaseExpander {
       if (rule.find(entry.first) != nullptr) plan.factor_axes.push_back(entry);
     for (const auto& entry : whole.factor_units)
       if (rule.find(entry.first) != nullptr) plan.factor_units.push_back(entry);
+    for (const auto& entry : whole.factor_firsts)
+      if (rule.find(entry.first) != nullptr) plan.factor_firsts.push_back(entry);
     return plan;
   }
 

@@ -14,7 +14,7 @@
 //     offload 9 %9 host
 //     zigzag [cp]; prefetch 2                            only if not empty; only if not 1
 //     node 3 %8 matmul: {a: [dp], n: [tp]} units {n: 8} chunks k 4
-//     node 6 %11 orthogonalize: {o: [dp]} firsts {o: 1}   its owner
+//     node 6 %11 orthogonalize: {m: [dp]} units {m: 64} firsts {m: 1}   its owner
 //     node 4 %9 add: {} stage 1 carried [tp] carry_set 0 tier host
 //     node 5 %9 attention: {b: [dp]} chunks s 4 rotating
 //   }

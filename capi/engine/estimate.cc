@@ -188,8 +188,10 @@ void prefer_robust_choice(Estimate& it, const StepSearchOptions& options, double
   std::erase_if(it.search->runners_up, [&](const FoundStep& step) { return to_text(step.plan) == words; });
 }
 
+// Bytes a device; without one, where nobody tells its memory, as many as there are.
 int64_t limit_of(const Estimate& it) {
-  return it.memory_limit > 0 ? it.memory_limit : it.cluster.kinds[0].memory_bytes;
+  const int64_t limit = it.memory_limit > 0 ? it.memory_limit : it.cluster.kinds[0].memory_bytes;
+  return limit > 0 ? limit : INT64_MAX;
 }
 
 bool lowers_whole(const Estimate& it) {
@@ -212,7 +214,8 @@ Status compose(Estimate& it, const ModelConfig& config) {
   }
   const int64_t reserved = reserved_bytes(it.cluster.kinds[0]);
   for (const DeviceBytes& device : *devices) it.composed.push_back(device.total() + reserved);
-  if (!lowers_whole(it) || std::ranges::max(it.composed) > limit_of(it)) return {};
+  const bool is_too_large = std::ranges::max(it.composed) > limit_of(it);
+  if (!lowers_whole(it) || (is_too_large && it.verify != Verify::kOn)) return {};
   TSR_ASSIGN_OR_RETURN(it.lowered,
                        lower_estimate(config, it.model, it.found, it.cluster, it.batch, *devices));
   for (LoweredDevice& device : it.lowered) {
@@ -222,7 +225,16 @@ Status compose(Estimate& it, const ModelConfig& config) {
   return {};
 }
 
-bool fits(const Estimate& it) { return it.composed.empty() || std::ranges::max(it.composed) <= limit_of(it); }
+// Packing adds up to about a hundredth to what is composed, which is left free on devices that were not lowered whole.
+bool fits(const Estimate& it) {
+  const int64_t limit = limit_of(it);
+  for (size_t d = 0; d < it.composed.size(); ++d) {
+    const bool is_exact =
+        std::ranges::find(it.lowered, static_cast<int32_t>(d), &LoweredDevice::device) != it.lowered.end();
+    if (it.composed[d] > (is_exact ? limit : limit - limit / 100)) return false;
+  }
+  return true;
+}
 
 // The fastest plan whose lowered blocks fit. What the fastest so far was estimated to hold too little, plans of its schedule are estimated
 // to hold more from then on; the bound stays the first search's.
@@ -322,6 +334,10 @@ Result<Estimate> find_estimate(std::string_view description, const Options& opti
     TSR_ASSIGN_OR_RETURN(PricedOnFleet priced, price_step(it.model, plan, fleet, it.batch));
     it.found = std::move(priced.found), it.cluster = std::move(priced.part);
     TSR_RETURN_IF_ERROR(compose(it, config));
+    if (it.verify == Verify::kOn && !fits(it))
+      return Status(StatusCode::kOutOfMemory,
+                    format("verify: '{}' needs {} on its fullest device, the limit is {}", it.parallel,
+                           bytes_text(std::ranges::max(it.composed)), bytes_text(limit_of(it))));
     return it;
   }
   SearchRequest request{std::string(description), it.cluster_text, it.parallel, it.features, it.batch,

@@ -24,7 +24,7 @@
 namespace tessera {
 namespace {
 
-constexpr uint64_t kLogprobsVersion = 1;  // of how they are computed
+constexpr uint64_t kLogprobsVersion = 2;  // of how they are computed
 
 int64_t vocabulary_of(const Graph& graph) {
   const std::optional<TensorId> logits = graph.find_output("logits");
@@ -109,7 +109,7 @@ Result<uint64_t> key_of(const ReferenceModel& reference, const Dataset& dataset,
   add(dataset.seq()), add(dataset.answers());
   add(dataset.answers() == 1 ? settings.batch : int64_t{0});  // of mismatched answers
   add(settings.precision), add(settings.tf32_matmuls), add(settings.step.fp8_matmuls);
-  add(settings.bf16_weights);
+  add(settings.bf16_weights), add(settings.fused_loss);
   if (const auto source = reference.model->source()) TSR_RETURN_IF_ERROR(source->unchanged());
   constexpr size_t kSliceBytes = size_t{16} << 20;
   for (const TensorId id : reference.graph.tensors_of_kind(TensorKind::kParameter)) {

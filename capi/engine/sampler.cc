@@ -105,8 +105,10 @@ Result<Sampler::Row> Sampler::adjust(std::span<const float> logits, std::span<co
     const Logits<float> all{values.data(), std::ssize(values)};
     return {all, sampling::find_largest(all, 0, all.V)};
   };
-  const auto checked = [](const Row& row) -> Result<Row> {
+  const auto checked = [&mask](const Row& row) -> Result<Row> {
     if (row.logits.V > 0 && row.top.logit != sampling::kNoLogit) return row;
+    if (mask.empty())
+      return Status(StatusCode::kInternal, "sampler: no token is left to draw: the logits are not finite");
     return Status(
         StatusCode::kFailedPrecondition,
         "sampler: no token is left to draw: the mask forbids all whose logit is a number above -inf");

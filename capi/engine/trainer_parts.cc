@@ -48,7 +48,8 @@ void Trainer::find_gradient_states() {
 
 Status Trainer::check_parts(std::string_view entry) const {
   TSR_RETURN_IF_ERROR(check_values());
-  if (running_->has_entry(entry)) return {};
+  const bool is_whole = settings_.losses.empty() && entry == kUpdateEntry;  // which accumulates by itself
+  if (running_->has_entry(entry) && !is_whole) return {};
   std::vector<std::string> names;
   for (const TokenLoss loss : settings_.losses) names.emplace_back(name_of(loss));
   return Status(StatusCode::kFailedPrecondition,
@@ -160,7 +161,7 @@ Status Trainer::feed_seed(std::string_view entry, uint64_t number) {
 // What an update reads of the step's number, rate and loss.
 Status Trainer::feed_update(std::string_view entry, const StepInfo& info) {
   const double offset = std::isfinite(info.loss) ? 0 : std::numeric_limits<double>::quiet_NaN();
-  TSR_RETURN_IF_ERROR(running_->feed_scalar(entry, "norm_offset", offset));
+  if (entry == kUpdateEntry) TSR_RETURN_IF_ERROR(running_->feed_scalar(entry, "norm_offset", offset));
   TSR_RETURN_IF_ERROR(running_->feed_scalar(entry, "lr", info.lr));
   return running_->feed_scalar(entry, "step", static_cast<double>(info.step));
 }

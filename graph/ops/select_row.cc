@@ -1,5 +1,5 @@
 // select_row(x, length)[b, c] = x[b, length[b] - 1, c], 0 where that row does not exist
-//   x [B, T, C], length [B] i32 -> y [B, C].  Linear in x. For decoding: no gradient.
+//   x [B, T, C], length [B] i32 -> y [B, C].  Linear in x. No gradient.
 
 #include "graph/ops/op_support.h"
 

@@ -173,8 +173,10 @@ Result<Graph> with_tf32_matmuls(const Graph& graph) {
     const Node& node = graph.node(tensor.producer);
     std::vector<Attr> attrs = node.attrs;
     const auto allows = std::ranges::find(attrs, "allow_tf32", &Attr::name);
-    if (allows != attrs.end() && graph.type(node.inputs[0]).dtype == DType::kF32 &&
-        graph.type(node.inputs[1]).dtype == DType::kF32) {
+    const auto operands = std::span(node.inputs).first(std::min<size_t>(2, node.inputs.size()));
+    if (allows != attrs.end() && std::ranges::all_of(operands, [&](TensorId input) {
+          return graph.type(input).dtype == DType::kF32;
+        })) {
       allows->value = int64_t{1};
       found = true;
     }

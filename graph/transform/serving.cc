@@ -92,7 +92,8 @@ class Server {
       return Status(
           StatusCode::kUnsupported,
           format("context is {}; sequences of more than {} tokens are rotated by other factors from their "
-                 "first token on (LongRoPE), which pages do not follow: wanted at most {}",
+                 "first token on (LongRoPE), which steps of several sequences do not follow: wanted one "
+                 "sequence, or at most {}",
                  options_.context, switch_at, switch_at));
     return {};
   }

@@ -25,7 +25,7 @@ Result<Program> lower(std::span<const EntrySpec> entries, const KernelCatalog& c
 
 // As `lower`, of one plan, but only the first rank of every pipeline stage is really lowered; the others are
 // taken to do the same in their own places. Right where shards are even, and what the planner compares
-// candidates by; not to be run. Where ranks cannot be alike (a ring that leaves some out) all are lowered.
+// candidates by; not to be run. Where ranks cannot be alike (a ring that leaves some out, a matrix with an owner) all are lowered.
 Result<Program> lower_representatives(const EntrySpec& entry, const KernelCatalog& catalog);
 
 struct EntryLayout;  // parallel/lowering/entry_layout.h

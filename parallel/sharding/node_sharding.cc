@@ -264,8 +264,10 @@ std::vector<FactorView> factor_views(const NodeSharding& sharding, const DeviceM
     view.name = factor.name;
     view.global_extent = factor.extent;
     view.unit = sharding.factors[f].axes.empty() ? factor.unit : sharding.factors[f].unit;
-    view.begin[0] = range.begin;
-    view.end[0] = range.end;
+    // Kernels tell the shard that begins at 0 from the others: one without a part ends the factor.
+    const bool is_empty = range.begin == range.end;
+    view.begin[0] = is_empty ? factor.extent : range.begin;
+    view.end[0] = is_empty ? factor.extent : range.end;
     views.push_back(view);
   }
   return views;

@@ -44,7 +44,11 @@ void Propagator::mark_owners() {
     const bool reads_owned = std::ranges::any_of(
         it.inputs, [&](TensorId input) { return owned_by_.contains(graph_.tensor(input).producer); });
     if (reads_owned) owned_by_[id] = parameter;
-    if (!needs_whole(rule(id)) || graph_.type(it.inputs[0]).shape != graph_.type(parameter).shape) continue;
+    const bool is_one_matrix =
+        it.inputs.size() == 1 && it.outputs.size() == 1 && rule(id).inputs[0] == rule(id).outputs[0];
+    if (!is_one_matrix || !needs_whole(rule(id)) ||
+        graph_.type(it.inputs[0]).shape != graph_.type(parameter).shape)
+      continue;
     const std::vector<TensorType> in = {graph_.type(it.inputs[0])}, out = {graph_.type(it.outputs[0])};
     matrices.push_back({parameter, it.op->cost({it.attrs, in, out, {}}).flops});
     owned_by_[id] = parameter;

@@ -152,3 +152,70 @@ TEST_CASE("engine: speculation changes no token, and some guesses are right") {
   CHECK(told["free_cache_tokens"] == told["cache_tokens"]);
   CHECK(report(plain)["speculated"] == 0);
 }
+
+TEST_CASE(
+    "engine: a text that outgrows the first factors of its rotations, with guesses, adapters and saving") {
+  const Runtime rt = runtime();
+  tsr_model* made = nullptr;
+  ok(tsr_model_new("phi3:L=2,C=32,H=4,F=48,V=97,T=64,rope_half,rope_rows=2,rope_switch=20,rope_magnitude=1.2",
+                   options({{"seed", int64_t{3}}}).get(), &made));
+  const Model model(made);
+  ok(tsr_model_write(model.get(), "rope_factors",
+                     tensor_f32({2, 4}, {1, 1.1f, 1.2f, 1.3f, 2, 3, 5, 8}).get()));
+  const auto one = [&](std::initializer_list<Setting> more) {
+    const Options settings = options(more);
+    ok(tsr_options_set_i64(settings.get(), "sequences", 1));
+    ok(tsr_options_set_i64(settings.get(), "context", 64));
+    tsr_engine* it = nullptr;
+    ok(tsr_engine_new(rt.get(), model.get(), settings.get(), &it));
+    return Engine(it);
+  };
+  const auto write = [&](const Engine& it, const Tokens& prompt, int64_t adapter) {
+    submit(it, prompt,
+           {{"max_tokens", int64_t{30}}, {"temperature", 0.0}, {"ignore_eos", k1}, {"adapter", adapter}});
+    return collect(it).begin()->second;
+  };
+  // Guesses stop at the switch: what comes behind it is computed by the other factors.
+  const Engine plain = one({}), guessing = one({{"speculation", std::string("ngram")}});
+  int64_t accepted = 0;
+  for (int32_t i = 0; i < 12; ++i) {
+    Tokens prompt;
+    for (int32_t n = 0; n < 12; ++n) prompt.push_back((n % 3 * 37 + i * 5) % 97);
+    CHECK(write(guessing, prompt, -1) == write(plain, prompt, -1));
+    accepted = report(guessing)["accepted"];
+  }
+  CHECK(accepted > 0);
+  // Pages of long texts without an adapter are not those of short ones with the first adapter.
+  const Scratch scratch;
+  const std::string folder = (scratch.path / "adapter").string();
+  tsr_model* lora = nullptr;
+  ok(tsr_model_add_adapters(model.get(), options({{"rank", int64_t{4}}}).get(), &lora));
+  const Model adapted(lora);
+  tsr_export* writing = nullptr;
+  ok(tsr_export_new_for_model(nullptr, adapted.get(), folder.c_str(),
+                              options({{"format", std::string("peft")}}).get(), &writing));
+  const Handle<tsr_export, tsr_export_free> work(writing);
+  for (double done = 0; done < 1;) ok(tsr_export_step(work.get(), &done));
+  text([&](auto... out) { return tsr_export_finish(work.get(), out...); });
+  Tokens longer;
+  for (int32_t n = 0; n < 30; ++n) longer.push_back(n * 11 % 97);
+  const Tokens shorter(longer.begin(), longer.begin() + 16);
+  const auto with_adapter = [&](bool after_long) {
+    const Engine it = one({{"adapters", k1}});
+    int64_t adapter = -1;
+    ok(tsr_engine_load_adapter(it.get(), folder.c_str(), &adapter));
+    if (after_long) write(it, longer, -1);
+    return write(it, shorter, adapter);
+  };
+  CHECK(with_adapter(true) == with_adapter(false));
+  // A long text is kept and saved as one without an adapter.
+  const int64_t number =
+      submit(plain, longer, {{"max_tokens", int64_t{5}}, {"ignore_eos", k1}, {"keep", k1}});
+  collect(plain);
+  const Sequence sequence = kept(plain, number);
+  const std::string path = (scratch.path / "long.tsq").string();
+  ok(tsr_engine_save_sequence(plain.get(), sequence.get(), path.c_str()));
+  tsr_sequence* restored = nullptr;
+  ok(tsr_engine_restore_sequence(plain.get(), path.c_str(), &restored));
+  CHECK(tokens_of(Sequence(restored)) == tokens_of(sequence));
+}

@@ -12,6 +12,10 @@
 
 namespace tessera {
 
+// Pages of texts that are rotated by the second row of factors are no use to shorter ones. Roots of adapters are multiples of another
+// number, which meet none of these.
+inline constexpr uint64_t kLongRoot = 0xd1b54a32d192ed03;
+
 struct Sequence {
   int64_t number = 0;                       // in the order of arrival
   int32_t priority = 0;                     // the higher, the earlier
@@ -35,6 +39,8 @@ struct Sequence {
   int64_t reused = 0;                       // tokens that were in pages already when it began, the last time
 
   int64_t size() const { return static_cast<int64_t>(tokens.size()); }
+  // The root whatever row of factors it is rotated by.
+  uint64_t short_root() const { return rope_row == 2 ? root ^ kLongRoot : root; }
   // Tokens that need not be computed where pages hold their keys and values.
   int64_t reusable() const {
     int64_t most = size() - 1;

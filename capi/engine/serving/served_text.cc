@@ -226,7 +226,7 @@ void ServedText::finish(Finish why, Status failure, std::vector<ServingEvent>& e
   end.usage = usage_;
   end.failure = std::move(failure);
   if (answer_) end.message = answer_->message();
-  if (keeps_sequence_) end.sequence = KeptSequence{sequence.root, sequence.tokens};
+  if (keeps_sequence_) end.sequence = KeptSequence{sequence.short_root(), sequence.tokens};
   events.push_back(std::move(end));
 }
 

@@ -333,13 +333,12 @@ Result<std::optional<WeightLock::Reading>> ServingCore::hold_weights() {
 
 void ServingCore::follow_rope_switch() {
   if (rope_switch_ == 0) return;
-  constexpr uint64_t kLongRoot = 0x9e3779b97f4a7c15;
   for (const auto& [number, text] : texts_) {
     Sequence& sequence = text->sequence;
     const int32_t row = sequence.size() > rope_switch_ ? 2 : 1;
     if (row == sequence.rope_row) continue;
     if (sequence.row) scheduler_.restart();
-    sequence.root += row == 2 ? kLongRoot : -kLongRoot;  // pages of short texts are no use to long ones
+    sequence.root ^= kLongRoot;
     sequence.rope_row = row;
   }
 }
@@ -358,6 +357,10 @@ Result<bool> ServingCore::step(std::vector<ServingEvent>& events) {
   if (speculation_ != nullptr)
     for (const Sequence* sequence : scheduler_.decoding()) decoding.push_back(&text_of(*sequence));
   if (!decoding.empty()) TSR_RETURN_IF_ERROR(guess(decoding));
+  // Tokens beyond the switch are of another row of factors, in a step of their own.
+  for (ServedText* text : decoding)
+    if (Sequence& it = text->sequence; rope_switch_ > 0 && it.size() <= rope_switch_)
+      it.guesses.resize(std::min(it.guesses.size(), static_cast<size_t>(rope_switch_ - it.size())));
   const std::vector<StepPart> parts =
       scheduler_.plan(serving_step_tokens(settings_), settings_.scored_tokens);
   if (parts.empty()) return false;

@@ -124,8 +124,10 @@ Result<std::unique_ptr<ServingCore>> ServingCore::create(std::unique_ptr<Program
   if (core->text_model_.tokenizer) {
     const TokenizerData& tokenizer = core->text_model_.tokenizer->data();
     core->text_model_.end_ids = tokenizer.end_ids;
-    if (core->settings_.bos_ends_text && tokenizer.bos >= 0)
-      core->text_model_.end_ids.push_back(tokenizer.bos);
+    if (core->settings_.bos_ends_text) core->text_model_.end_ids.push_back(tokenizer.bos);
+    // Of a tokenizer with more tokens than the model, those that never come.
+    std::erase_if(core->text_model_.end_ids,
+                  [&](int32_t id) { return id < 0 || id >= core->text_model_.vocabulary; });
   }
   core->text_model_.repairs_text = core->settings_.repairs_text;
   core->text_model_.keeps_answers = core->settings_.keeps_answers;

@@ -988,7 +988,8 @@ TSR_API tsr_status* tsr_dataset_info(const tsr_dataset* dataset, tsr_text** out_
 TSR_API tsr_status* tsr_dataset_example(const tsr_dataset* dataset, int64_t number, tsr_text** out_json);
 
 /* What the trainer feeds at global step `step` (from 0), [batch, seq] each, of pairs [batch, 2 seq]: tokens, labels (-1: none), positions and
- * segments (numbers of documents). Each may be NULL. With option accumulate a trainer's step feeds the rows of so many of
+ * segments (numbers of documents). Each may be NULL. Weights of labels, which it feeds where rows have some, are in
+ * tsr_dataset_example. With option accumulate a trainer's step feeds the rows of so many of
  * these steps. */
 TSR_API tsr_status* tsr_dataset_rows(const tsr_dataset* dataset, int64_t step, int64_t batch, int32_t* tokens,
                                      int32_t* labels, int32_t* positions, int32_t* segments);

@@ -65,7 +65,9 @@ void multiply(const Pool& pool, const Product& p, ProductOperand operand, const 
       }
       for (int64_t n = n0; n < n_end; ++n) {
         const int64_t at = m * p.columns + n;
-        if (addend) sum[n - n0] += static_cast<double>(addend[at]);
+        // Rounded as by a product and an addition.
+        if (addend)
+          sum[n - n0] = static_cast<double>(static_cast<T>(sum[n - n0])) + static_cast<double>(addend[at]);
         if (pre) pre[at] = static_cast<T>(sum[n - n0]);
         y[at] = static_cast<T>(activation(sum[n - n0]));
       }

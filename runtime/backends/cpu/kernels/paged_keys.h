@@ -17,7 +17,6 @@ struct PagedValues {
       : operand(spec.i64("value_width") > 0 ? 1 : 2),
         width(operand == 1 ? spec.i64("value_width") : spec.input_dims(2)[3]),
         row(spec.input_dims(operand)[3]) {}
-  bool are_in_keys() const { return operand == 1; }
 };
 
 // PagedTokens: tokens of many sequences, and where in the pages the keys lie that they see. Rows, positions and the table
