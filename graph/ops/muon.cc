@@ -1,5 +1,5 @@
 // The steps of Muon (Jordan et al., "Muon: an optimizer for hidden layers in neural networks", 2024) that no other op
-// does: momentum, what the iteration of Newton and Schulz is made of besides products, and the step itself.
+// does: momentum, and the step itself. The iteration between them is orthogonalize.cc.
 //   lr (times the attribute lr_scale) and gscale are scalars as in optimizer_updates.cc.
 #include "graph/base/text.h"
 #include "graph/ops/op_support.h"
@@ -47,74 +47,6 @@ extern const OpDef kMuonMomentum = {.name = muon_momentum::kName,
                                     .sharding = [](const OpView& v) { return pointwise_rule(v); },
                                     .cost = elementwise_cost<7>,
                                     .in_place = muon_momentum::kInPlace};
-
-// --- inverse_norm(s) = 1 / max(sqrt(s), eps):  s [], a sum of squares -> []
-
-namespace {
-namespace inverse_norm {
-
-constexpr std::string_view kName = "inverse_norm";
-const AttrSpec kAttrs[] = {{"eps", AttrType::kF64, AttrValue(1e-7), "least norm"}};
-
-Inferred infer(Types in, Attrs attrs) {
-  TSR_RETURN_IF_ERROR(check_count(kName, in, 1));
-  TSR_RETURN_IF_ERROR(check_float(kName, in, 0, "s"));
-  TSR_RETURN_IF_ERROR(check_shape(kName, in, 0, "s", Shape{}));
-  if (!(attr_f64(attrs, "eps") > 0))
-    return Status(StatusCode::kInvalidArgument,
-                  format("{}: eps is {}, wanted more than 0", kName, attr_f64(attrs, "eps")));
-  return std::vector<TensorType>{in[0]};
-}
-
-}  // namespace inverse_norm
-}  // namespace
-
-extern const OpDef kInverseNorm = {.name = inverse_norm::kName,
-                                   .attrs = inverse_norm::kAttrs,
-                                   .infer = inverse_norm::infer,
-                                   .sharding = [](const OpView& v) { return pointwise_rule(v); },
-                                   .cost = elementwise_cost<3>};
-
-// --- weighted_sum(x, y) = a x + b y:  x, y of one type -> the same
-
-namespace {
-namespace weighted_sum {
-
-constexpr std::string_view kName = "weighted_sum";
-const AttrSpec kAttrs[] = {{"a", AttrType::kF64, AttrValue(1.0), "factor on x"},
-                           {"b", AttrType::kF64, AttrValue(1.0), "factor on y"}};
-
-Inferred infer(Types in, Attrs) {
-  TSR_RETURN_IF_ERROR(check_count(kName, in, 2));
-  TSR_RETURN_IF_ERROR(check_float(kName, in, 0, "x"));
-  TSR_RETURN_IF_ERROR(check_same_type(kName, in, 0, 1));
-  return std::vector<TensorType>{in[0]};
-}
-
-Status vjp(VjpBuilder& b) {
-  const auto dz = b.output_grad(0);
-  if (!dz) return {};
-  constexpr const char* kFactors[] = {"a", "b"};
-  for (int i = 0; i < 2; ++i)
-    TSR_RETURN_IF_ERROR(set_grad(b, i, [&] {
-      return b.emit("scale", {*dz}, {{"factor", attr_f64(b.attrs(), kFactors[i])}});
-    }));
-  return {};
-}
-
-}  // namespace weighted_sum
-}  // namespace
-
-extern const OpDef kWeightedSum = {.name = weighted_sum::kName,
-                                   .attrs = weighted_sum::kAttrs,
-                                   .infer = weighted_sum::infer,
-                                   .vjp = weighted_sum::vjp,
-                                   .sharding =
-                                       [](const OpView& v) {
-                                         return pointwise_rule(v, {{0, 1}});
-                                       },
-                                   .cost = elementwise_cost<3>,
-                                   .in_place = kInPlaceFirst};
 
 // --- muon_update(p, d, lr, gscale): p = p - lr (scale d + weight_decay p); gscale = 0 leaves p as it is
 

@@ -44,7 +44,6 @@ extern const OpDef kExpertMatmulWeightGrad;
 extern const OpDef kGelu;
 extern const OpDef kGeluGrad;
 extern const OpDef kHeadMatmul;
-extern const OpDef kInverseNorm;
 extern const OpDef kKvWrite;
 extern const OpDef kLayerNorm;
 extern const OpDef kLayerNormFinish;
@@ -143,7 +142,6 @@ extern const OpDef kSwigluGrad;
 extern const OpDef kTanh;
 extern const OpDef kTanhGrad;
 extern const OpDef kTranspose;
-extern const OpDef kWeightedSum;
 extern const OpDef kZerosLike;
 
 namespace {
@@ -189,7 +187,6 @@ std::span<const OpDef* const> table() {
       &kGelu,
       &kGeluGrad,
       &kHeadMatmul,
-      &kInverseNorm,
       &kKvWrite,
       &kLayerNorm,
       &kLayerNormFinish,
@@ -289,7 +286,6 @@ std::span<const OpDef* const> table() {
       &kTanh,
       &kTanhGrad,
       &kTranspose,
-      &kWeightedSum,
       &kZerosLike,
   };
   return kOps;

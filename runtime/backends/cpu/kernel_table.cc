@@ -64,7 +64,6 @@ constexpr KernelEntry kKernels[] = {
     {"gelu_grad", "reference", prepare_gelu_grad},
     {"head_matmul", "packed", prepare_head_matmul_packed},
     {"head_matmul", "reference", prepare_head_matmul},
-    {"inverse_norm", "reference", prepare_inverse_norm},
     {"kv_write", "reference", prepare_kv_write},
     {"layer_norm", "simd", prepare_layer_norm_simd},
     {"layer_norm", "reference", prepare_layer_norm},
@@ -215,7 +214,6 @@ constexpr KernelEntry kKernels[] = {
     {"tanh_grad", "simd", prepare_tanh_grad_simd},
     {"tanh_grad", "reference", prepare_tanh_grad},
     {"transpose", "reference", prepare_transpose},
-    {"weighted_sum", "reference", prepare_weighted_sum},
     {"zeros_like", "reference", prepare_zeros_like},
 };
 }  // namespace

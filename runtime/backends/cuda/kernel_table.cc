@@ -62,7 +62,6 @@ constexpr KernelEntry kKernels[] = {
     {"gelu_grad", "reference", prepare_gelu_grad},
     {"head_matmul", "reference", prepare_head_matmul},
     {"head_matmul", "stored", prepare_head_matmul_stored},
-    {"inverse_norm", "reference", prepare_inverse_norm},
     {"kv_write", "reference", prepare_kv_write},
     {"layer_norm", "reference", prepare_layer_norm},
     {"layer_norm_finish", "reference", prepare_layer_norm_finish},
@@ -181,7 +180,6 @@ constexpr KernelEntry kKernels[] = {
     {"tanh", "reference", prepare_tanh},
     {"tanh_grad", "reference", prepare_tanh_grad},
     {"transpose", "reference", prepare_transpose},
-    {"weighted_sum", "reference", prepare_weighted_sum},
     {"zeros_like", "reference", prepare_zeros_like},
 };
 }  // namespace

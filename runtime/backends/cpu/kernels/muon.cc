@@ -72,15 +72,6 @@ Result<PreparedKernel> prepare_muon_momentum(const KernelSpec& spec) {
   });
 }
 
-Result<PreparedKernel> prepare_inverse_norm(const KernelSpec& spec) {
-  return map_unary(spec, 3, [eps = spec.f64("eps")](double s) { return 1 / std::max(std::sqrt(s), eps); });
-}
-
-Result<PreparedKernel> prepare_weighted_sum(const KernelSpec& spec) {
-  return map_binary(spec, 3,
-                    [a = spec.f64("a"), b = spec.f64("b")](double x, double y) { return a * x + b * y; });
-}
-
 // p, d, lr, gscale -> p
 Result<PreparedKernel> prepare_muon_update(const KernelSpec& spec) {
   return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<PreparedKernel> {

@@ -28,25 +28,6 @@ struct MuonMomentum {
   }
 };
 
-template <class T>
-struct InverseNorm {
-  const T* s;
-  T* out;
-  Wide<T> eps;
-  __device__ void operator()(int64_t i) const {
-    const Wide<T> norm = sqrt(widen(s[i]));
-    out[i] = narrow<T>(Wide<T>(1) / (norm > eps ? norm : eps));
-  }
-};
-
-template <class T>
-struct WeightedSum {
-  const T *x, *y;
-  T* out;
-  Wide<T> a, b;
-  __device__ void operator()(int64_t i) const { out[i] = narrow<T>(a * widen(x[i]) + b * widen(y[i])); }
-};
-
 // P: the parameter's type, W: the direction's.
 template <class P, class W, class Rounding>
 struct MuonUpdate {
@@ -95,28 +76,6 @@ Result<PreparedKernel> prepare_muon_momentum(const KernelSpec& spec) {
                                       MuonMomentum<T>{args.in<W>(0), args.in<T>(1), args.in<W>(2),
                                                       args.out<W>(0), args.out<W>(1), W(momentum),
                                                       W(1 - momentum)});
-                        }));
-  });
-}
-
-Result<PreparedKernel> prepare_inverse_norm(const KernelSpec& spec) {
-  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<PreparedKernel> {
-    using T = decltype(zero);
-    const auto eps = static_cast<Wide<T>>(spec.f64("eps"));
-    return memory_bound(spec, make_kernel([=](const LaunchArgs& args) {
-                          launch_each(args.stream, 1, InverseNorm<T>{args.in<T>(0), args.out<T>(0), eps});
-                        }));
-  });
-}
-
-Result<PreparedKernel> prepare_weighted_sum(const KernelSpec& spec) {
-  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<PreparedKernel> {
-    using T = decltype(zero);
-    const int64_t count = spec.output_elements(0);
-    const auto a = static_cast<Wide<T>>(spec.f64("a")), b = static_cast<Wide<T>>(spec.f64("b"));
-    return memory_bound(spec, make_kernel([=](const LaunchArgs& args) {
-                          launch_each(args.stream, count,
-                                      WeightedSum<T>{args.in<T>(0), args.in<T>(1), args.out<T>(0), a, b});
                         }));
   });
 }

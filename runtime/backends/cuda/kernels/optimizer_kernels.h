@@ -11,14 +11,12 @@ Result<PreparedKernel> prepare_adafactor_update(const KernelSpec& spec);
 Result<PreparedKernel> prepare_adafactor_update_stochastic(const KernelSpec& spec);
 Result<PreparedKernel> prepare_adamw8_update(const KernelSpec& spec);
 Result<PreparedKernel> prepare_adamw8_update_stochastic(const KernelSpec& spec);
-Result<PreparedKernel> prepare_inverse_norm(const KernelSpec& spec);
 Result<PreparedKernel> prepare_muon_momentum(const KernelSpec& spec);
 Result<PreparedKernel> prepare_orthogonalize(const KernelSpec& spec);
 Result<PreparedKernel> prepare_orthogonalize_lt(const KernelSpec& spec);
 Result<PreparedKernel> prepare_muon_update(const KernelSpec& spec);
 Result<PreparedKernel> prepare_muon_update_stochastic(const KernelSpec& spec);
 Result<PreparedKernel> prepare_square_sums(const KernelSpec& spec);
-Result<PreparedKernel> prepare_weighted_sum(const KernelSpec& spec);
 Result<PreparedKernel> prepare_lion_update(const KernelSpec& spec);
 Result<PreparedKernel> prepare_lion_update_stochastic(const KernelSpec& spec);
 
