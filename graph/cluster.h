@@ -45,11 +45,18 @@ struct DeviceKind {
   // meanwhile.
   double issue_s = 0;
 
-  // Device memory that contexts, communicators and workspaces hold beside any plan; -1: not known, a share by
-  // size (parallel/pricing/reserved_memory.h).
+  // Device memory that contexts, communicators and workspaces hold whatever the plan is; -1: not known, estimated
+  // from the device's size (parallel/pricing/reserved_memory.h).
   int64_t reserved_bytes = -1;
   friend bool operator==(const DeviceKind&, const DeviceKind&) = default;
 };
+
+// Operations per second of large matmuls in the type.
+inline double matrix_rate(const DeviceKind& kind, DType dtype) {
+  for (const MatrixRate& rate : kind.matrix_rates)
+    if (rate.dtype == dtype) return rate.flops_per_s;
+  return kind.matmul_flops_per_s;
+}
 
 // Link: a collective that moves `bytes` per member around a ring takes latency_s * steps + bytes /
 // bytes_per_s.

@@ -49,12 +49,6 @@ Status check_one_kind(const Cluster& cluster) {
                        join(found, ", ")));
 }
 
-double matrix_rate(const DeviceKind& kind, DType dtype) {
-  for (const MatrixRate& rate : kind.matrix_rates)
-    if (rate.dtype == dtype) return rate.flops_per_s;
-  return kind.matmul_flops_per_s;
-}
-
 double product_seconds(const DeviceKind& kind, DType dtype, double m, double n, double k) {
   return batched_product_seconds(kind, dtype, 1, m, n, k);
 }

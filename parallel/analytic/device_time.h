@@ -13,8 +13,6 @@ namespace tessera {
 // Prices and searches here are of devices all alike: kUnsupported, with the kinds, for others.
 Status check_one_kind(const Cluster& cluster);
 
-double matrix_rate(const DeviceKind& kind, DType dtype);
-
 // count products [m, k] x [k, n]: waves of tiles on all multiprocessors (the best of four tile shapes), never
 // faster than its operands and result move.
 double product_seconds(const DeviceKind& kind, DType dtype, double m, double n, double k);

@@ -4,19 +4,10 @@
 
 namespace tessera {
 
-namespace {
-
-double rate_of(const DeviceKind& kind, DType dtype) {
-  const auto listed = std::ranges::find(kind.matrix_rates, dtype, &MatrixRate::dtype);
-  return listed == kind.matrix_rates.end() ? kind.matmul_flops_per_s : listed->flops_per_s;
-}
-
-}  // namespace
-
 Result<KernelChoice> AbsentCatalog::query(const OpDef& op, const OpView& view) const {
   if (op.cost == nullptr) return KernelChoice{"absent", 0, kind_.launch_s};
   const OpCost cost = op.cost(view);
-  const double rate = rate_of(kind_, view.inputs.empty() ? DType::kF32 : view.inputs[0].dtype);
+  const double rate = matrix_rate(kind_, view.inputs.empty() ? DType::kF32 : view.inputs[0].dtype);
   const double computed = rate > 0 ? cost.flops / rate : 0;
   const double moved =
       kind_.memory_bytes_per_s > 0 ? (cost.bytes_read + cost.bytes_written) / kind_.memory_bytes_per_s : 0;

@@ -13,10 +13,6 @@ bool is_same_kind(DeviceKind a, const DeviceKind& b) {
 }
 
 DeviceKind joint_kind(const DeviceKind& a, const DeviceKind& b) {
-  const auto rate_of = [](const DeviceKind& kind, DType dtype) {
-    const auto at = std::ranges::find(kind.matrix_rates, dtype, &MatrixRate::dtype);
-    return at == kind.matrix_rates.end() ? kind.matmul_flops_per_s : at->flops_per_s;
-  };
   DeviceKind it = a;
   it.name = format("{}+{}", a.name, b.name);
   for (const MatrixRate& rate : b.matrix_rates)
@@ -29,7 +25,7 @@ DeviceKind joint_kind(const DeviceKind& a, const DeviceKind& b) {
   if (lacks(a) || lacks(b))
     std::erase_if(it.matrix_rates, [](const MatrixRate& rate) { return rate.dtype == DType::kE4M3; });
   for (MatrixRate& rate : it.matrix_rates)
-    rate.flops_per_s = std::min(rate.flops_per_s, rate_of(b, rate.dtype));
+    rate.flops_per_s = std::min(rate.flops_per_s, matrix_rate(b, rate.dtype));
   // 0 bytes: not known, so no limit.
   if (b.memory_bytes > 0)
     it.memory_bytes = a.memory_bytes > 0 ? std::min(a.memory_bytes, b.memory_bytes) : b.memory_bytes;
