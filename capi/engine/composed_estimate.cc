@@ -106,18 +106,6 @@ Status check_stages(const FoundStep& found) {
   return {};
 }
 
-StageBlocks blocks_on(const FoundStep& found, int32_t device) {
-  StageBlocks all;
-  for (size_t s = 0; s < found.stages.size(); ++s) {
-    if (device_of(found.plan, static_cast<int32_t>(s)) != device) continue;
-    all.blocks += found.stages[s].blocks;
-    all.full += found.stages[s].full;
-    all.selective += found.stages[s].selective;
-    for (size_t q = 0; q < all.offloaded.size(); ++q) all.offloaded[q] += found.stages[s].offloaded[q];
-  }
-  return all;
-}
-
 }  // namespace
 
 Result<std::vector<DeviceBytes>> compose_estimate(const ModelConfig& config, const TransformerShape& model,

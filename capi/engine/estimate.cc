@@ -66,12 +66,7 @@ std::map<std::string, std::string> words_by_name(std::string_view words) {
 Json stages_array(const FoundStep& found) {
   Json stages = Json::array();
   for (size_t device = 0; device < found.memory_bytes.size(); ++device) {
-    StageBlocks whole;
-    for (size_t v = device; v < found.stages.size(); v += found.memory_bytes.size()) {
-      whole.blocks += found.stages[v].blocks;
-      whole.full += found.stages[v].full;
-      whole.selective += found.stages[v].selective;
-    }
+    const StageBlocks whole = blocks_on(found, static_cast<int32_t>(device));
     stages.push_back({{"blocks", whole.blocks},
                       {"recomputed", whole.full},
                       {"recomputed_selectively", whole.selective},
@@ -343,17 +338,12 @@ Result<Estimate> find_estimate(std::string_view description, const Options& opti
   SearchRequest request{std::string(description), it.cluster_text, it.parallel, it.features, it.batch,
                         it.memory_limit};
   TSR_ASSIGN_OR_RETURN(StepSearchOptions search, search_options(request));
-  if (certified && fleet.clusters.size() + fleet.clusters[0].kinds.size() > 2) {
-    // Told before anything is searched again.
-    TSR_ASSIGN_OR_RETURN(it.search, search_step(it.model, fleet, search));
-    if (!it.search->kinds.empty())
-      return Status(
-          StatusCode::kUnsupported,
-          format("'{}' has several kinds of devices, and a certificate is of one: give the {} alone, "
-                 "which the plan is for, and any other kind in turn",
-                 it.cluster_text, it.search->kinds[0].used));
-  }
   TSR_RETURN_IF_ERROR(search_composed(it, config, fleet, search, within));
+  if (certified && !it.search->kinds.empty())
+    return Status(StatusCode::kUnsupported,
+                  format("'{}' has several kinds of devices, and a certificate is of one: give the {} alone, "
+                         "which the plan is for, and any other kind in turn",
+                         it.cluster_text, it.search->kinds[0].used));
   if (certified && it.search->cut_off)
     return Status(
         StatusCode::kUnsupported,

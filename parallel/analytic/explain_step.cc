@@ -14,20 +14,6 @@ namespace tessera {
 
 namespace {
 
-// All chunks of one device of the pipeline.
-StageBlocks whole_stage(const FoundStep& found, int32_t device) {
-  StageBlocks whole;
-  for (size_t v = 0; v < found.stages.size(); ++v) {
-    if (device_of(found.plan, static_cast<int32_t>(v)) != device) continue;
-    const StageBlocks& stage = found.stages[v];
-    whole.blocks += stage.blocks;
-    whole.full += stage.full;
-    whole.selective += stage.selective;
-    for (size_t q = 0; q < whole.offloaded.size(); ++q) whole.offloaded[q] += stage.offloaded[q];
-  }
-  return whole;
-}
-
 int64_t nanoseconds(double seconds) { return std::llround(seconds * 1e9); }
 
 class StepExplainer {
@@ -127,7 +113,7 @@ class StepExplainer {
     const auto fullest =
         static_cast<int32_t>(std::ranges::max_element(found_.memory_bytes) - found_.memory_bytes.begin());
     flights_ = in_flight(plan_, fullest, m_);
-    memory_ = times_.memory(whole_stage(found_, fullest), fullest == 0, holds_head(plan_, fullest), flights_,
+    memory_ = times_.memory(blocks_on(found_, fullest), fullest == 0, holds_head(plan_, fullest), flights_,
                             plan_.virtual_stages);
     out_.memory_bytes = found_.memory_bytes[static_cast<size_t>(fullest)];
     const auto add = [&](const char* cause, int64_t bytes) {
@@ -173,7 +159,7 @@ class StepExplainer {
     int32_t alike = 0;  // stages of the last entry
     const bool in_chunks = plan_.virtual_stages > 1;
     for (int32_t device = 0; device < plan_.pp; ++device) {
-      const StageBlocks stage = whole_stage(found_, device);
+      const StageBlocks stage = blocks_on(found_, device);
       before = first;
       first += stage.blocks;
       if (alike > 0 && stage == last_stage) {
@@ -380,7 +366,7 @@ Result<FoundStep> price_step(const TransformerShape& model, const ForeignPlan& p
   const StageTimes times(model, plan, cluster);
   for (int32_t device = 0; device < plan.pp; ++device)
     found.memory_bytes.push_back(times.memory_bytes(
-        whole_stage(found, device), device == 0, holds_head(plan, device),
+        blocks_on(found, device), device == 0, holds_head(plan, device),
         in_flight(plan, device, global_batch / (plan.micro_batch * plan.data())), plan.virtual_stages));
   return found;
 }

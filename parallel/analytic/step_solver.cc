@@ -26,6 +26,19 @@ StageBlocks blocks(int64_t count, Recompute way) { return blocks_of(count, {way,
 
 }  // namespace
 
+StageBlocks blocks_on(const FoundStep& found, int32_t device) {
+  StageBlocks all;
+  for (size_t v = 0; v < found.stages.size(); ++v) {
+    if (device_of(found.plan, static_cast<int32_t>(v)) != device) continue;
+    const StageBlocks& stage = found.stages[v];
+    all.blocks += stage.blocks;
+    all.full += stage.full;
+    all.selective += stage.selective;
+    for (size_t q = 0; q < all.offloaded.size(); ++q) all.offloaded[q] += stage.offloaded[q];
+  }
+  return all;
+}
+
 StepSolver::StepSolver(const TransformerShape& model, const Cluster& cluster,
                        const StepSearchOptions& options, const ForeignPlan& plan, int64_t limit)
     : model_(model),

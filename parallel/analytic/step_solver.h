@@ -23,6 +23,9 @@ struct FoundStep {
   std::vector<int64_t> memory_bytes;  // by device of the pipeline
 };
 
+// All chunks of one device of the pipeline.
+StageBlocks blocks_on(const FoundStep& found, int32_t device);
+
 // All that is the same for every cut of one configuration. Holds references: a solver does not outlive its
 // model, cluster and options.
 class StepSolver {
