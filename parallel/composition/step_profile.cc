@@ -247,15 +247,14 @@ class Profiler {
     }
   }
 
+  // Of the largest part.
   int64_t local_bytes(TensorId id) const {
     const ShardingSpec& spec = layout_.spec[index(id)];
     TensorType type = layout_.tensor(id).type;
-    for (size_t d = 0; d < spec.dims.size(); ++d) {
-      int64_t parts = 1;
-      for (const AxisId axis : spec.dims[d].axes) parts *= layout_.mesh.axis_size(axis);
-      const int dim = static_cast<int>(d);
-      const int64_t units = type.shape[dim] / spec.dims[d].unit;
-      if (parts > 1) type.shape.set(dim, (units + parts - 1) / parts * spec.dims[d].unit);
+    for (int dim = 0; dim < type.shape.rank(); ++dim) {
+      const std::vector<Range> parts =
+          split_ranges(type.shape[dim], spec.dims[static_cast<size_t>(dim)], layout_.mesh);
+      type.shape.set(dim, std::ranges::max(parts, {}, &Range::size).size());
     }
     return bytes(type);
   }
