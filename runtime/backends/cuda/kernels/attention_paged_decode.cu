@@ -2,7 +2,6 @@
 // share a key-value head are the rows of one matmul on tensor cores. A part is 128 keys of it, a warp takes 16 of them,
 // and a second kernel combines the parts. (FlashDecoding, Dao et al. 2023.)
 #include <algorithm>
-#include <utility>
 
 #include "runtime/backends/cuda/kernels/attention_mma.cuh"
 #include "runtime/backends/cuda/kernels/kernels.h"
@@ -281,20 +280,12 @@ __global__ void __launch_bounds__(kMmaThreads)
 
 // q [B, T, H, D], k_pages, v_pages [P, S, KV, D], table [R, M], row, position [B, T] -> out [B, T, H, D]
 Result<PreparedKernel> prepare_attention_paged_decode(const KernelSpec& spec) {
-  if (spec.input_count() != 6 || spec.input_dtype(0) != spec.input_dtype(1))
-    return Status(StatusCode::kUnsupported, "values within keys, or pages of another type: the plain kernel has them");
-  AttentionShape shape = attention_shape(spec, 0, 1, 2);
-  const int64_t window = std::exchange(shape.window, 0);
-  TSR_RETURN_IF_ERROR(check_plain(spec, shape, 6));
-  shape.window = window;
-  shape.T *= shape.B;
-  shape.B = 1;
-  const auto pages = spec.input_dims(1), table = spec.input_dims(3);
-  shape.S = table[1] * pages[1];
+  TSR_ASSIGN_OR_RETURN(const PagedShape paged, paged_shape(spec));
+  const AttentionShape& shape = paged.shape;
+  const PagedTokens& tokens = paged.tokens;
   if (spec.output_count() == 2) return Status(StatusCode::kUnsupported, "lse: the plain kernel has it");
   if (shape.T > kMostTokens)
     return Status(StatusCode::kUnsupported, format("{} tokens, at most {}", shape.T, kMostTokens));
-  const PagedTokens tokens{nullptr, nullptr, nullptr, table[0], table[1], pages[0], pages[1]};
   return dispatch_mma(spec.input_dtype(0), shape, [&](auto zero, auto width) -> Result<PreparedKernel> {
     using T = decltype(zero);
     constexpr int kD = decltype(width)::value;
@@ -308,10 +299,7 @@ Result<PreparedKernel> prepare_attention_paged_decode(const KernelSpec& spec) {
     TSR_RETURN_IF_ERROR(allow_shared(paged_decode_kernel<T, kD>, kDecodeBytes<kD>));
     TSR_ASSIGN_OR_RETURN(PreparedKernel other, prepare_attention_paged(spec));
     auto launch = [=](const LaunchArgs& args) {
-      PagedDecode<T> x{args.in<T>(0), args.in<T>(1), args.in<T>(2), args.out<T>(0), tokens};
-      x.tokens.table = args.in<int32_t>(3);
-      x.tokens.row = args.in<int32_t>(4);
-      x.tokens.position = args.in<int32_t>(5);
+      PagedDecode<T> x{args.in<T>(0), args.in<T>(1), args.in<T>(2), args.out<T>(0), tokens.of(args)};
       const DecodeParts parts(args.workspace, groups, chunks, queries, shape.D);
       if (groups * chunks > 0)
         launch_overlapping(paged_decode_kernel<T, kD>,

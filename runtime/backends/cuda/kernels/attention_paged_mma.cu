@@ -151,21 +151,13 @@ __global__ void __launch_bounds__(kMmaThreads, kD <= 64 ? 2 : 1)
 
 // q [B, T, H, D], k_pages, v_pages [P, S, KV, D], table [R, M], row, position [B, T] -> out [B, T, H, D] (, lse [B, T, H])
 Result<PreparedKernel> prepare_attention_paged_mma(const KernelSpec& spec) {
-  if (spec.input_count() != 6 || spec.input_dtype(0) != spec.input_dtype(1))
-    return Status(StatusCode::kUnsupported, "values within keys, or pages of another type: the plain kernel has them");
-  AttentionShape shape = attention_shape(spec, 0, 1, 2);
-  const int64_t window = std::exchange(shape.window, 0);
-  TSR_RETURN_IF_ERROR(check_plain(spec, shape, 6));
-  shape.window = window;
-  shape.T *= shape.B;
-  shape.B = 1;
-  const auto pages = spec.input_dims(1), table = spec.input_dims(3);
-  shape.S = table[1] * pages[1];
-  if (table[0] > kMostSequences || pages[1] % kPagedKeys != 0)
+  TSR_ASSIGN_OR_RETURN(const PagedShape paged, paged_shape(spec));
+  const AttentionShape& shape = paged.shape;
+  const PagedTokens& tokens = paged.tokens;
+  if (tokens.rows > kMostSequences || tokens.page % kPagedKeys != 0)
     return Status(StatusCode::kUnsupported,
-                  format("{} sequences, pages of {}: at most {}, and a multiple of {}", table[0], pages[1],
+                  format("{} sequences, pages of {}: at most {}, and a multiple of {}", tokens.rows, tokens.page,
                          kMostSequences, kPagedKeys));
-  const PagedTokens tokens{nullptr, nullptr, nullptr, table[0], table[1], pages[0], pages[1]};
   return dispatch_mma(spec.input_dtype(0), shape, [&](auto zero, auto width) -> Result<PreparedKernel> {
     using T = decltype(zero);
     constexpr int kD = decltype(width)::value;
@@ -177,10 +169,7 @@ Result<PreparedKernel> prepare_attention_paged_mma(const KernelSpec& spec) {
     auto launch = [=](const LaunchArgs& args) {
       if (blocks <= 0) return;
       PagedTiles<T> x{args.in<T>(0),  args.in<T>(1), args.in<T>(2),
-                      args.out<T>(0), has_lse ? args.out<float>(1) : nullptr, tokens};
-      x.tokens.table = args.in<int32_t>(3);
-      x.tokens.row = args.in<int32_t>(4);
-      x.tokens.position = args.in<int32_t>(5);
+                      args.out<T>(0), has_lse ? args.out<float>(1) : nullptr, tokens.of(args)};
       attention_paged_mma_kernel<T, kD>
           <<<static_cast<unsigned>(blocks), kMmaThreads, kPagedBytes<kD>, args.stream>>>(shape, x);
     };

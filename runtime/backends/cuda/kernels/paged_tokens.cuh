@@ -2,6 +2,9 @@
 #pragma once
 
 #include <cstdint>
+#include <utility>
+
+#include "runtime/backends/cuda/kernels/attention.cuh"
 
 namespace tessera::cuda {
 
@@ -23,6 +26,33 @@ struct PagedTokens {
     if (window > 0 && at - window + 1 > 0) first = at - window + 1;
     return at < 0 ? 0 : at + 1 < most ? at + 1 : most;
   }
+  // Of the operands of a launch.
+  __host__ PagedTokens of(const LaunchArgs& args) const {
+    PagedTokens it = *this;
+    it.table = args.in<int32_t>(3), it.row = args.in<int32_t>(4), it.position = args.in<int32_t>(5);
+    return it;
+  }
 };
+
+struct PagedShape {
+  AttentionShape shape;  // B = 1, T: all tokens, S: keys of the longest sequence
+  PagedTokens tokens;    // without operands
+};
+
+// Of q [B, T, H, D], k_pages, v_pages [P, S, KV, D], table [R, M], row, position [B, T], for kernels that read pages of q's type
+// tile by tile.
+inline Result<PagedShape> paged_shape(const KernelSpec& spec) {
+  if (spec.input_count() != 6 || spec.input_dtype(0) != spec.input_dtype(1))
+    return Status(StatusCode::kUnsupported, "values within keys, or pages of another type: the plain kernel has them");
+  AttentionShape shape = attention_shape(spec, 0, 1, 2);
+  const int64_t window = std::exchange(shape.window, 0);
+  TSR_RETURN_IF_ERROR(check_plain(spec, shape, 6));
+  shape.window = window;
+  shape.T *= shape.B;
+  shape.B = 1;
+  const auto pages = spec.input_dims(1), table = spec.input_dims(3);
+  shape.S = table[1] * pages[1];
+  return PagedShape{shape, {nullptr, nullptr, nullptr, table[0], table[1], pages[0], pages[1]}};
+}
 
 }  // namespace tessera::cuda
