@@ -3,7 +3,6 @@
 probabilities in a cache, of merged, exported and quantised models, and of a training's merged result. After each kill a
 name has its whole file, the one before or none; the next start ends in the same bits as one that was not killed, and
 nothing is left over."""
-import hashlib
 import json
 import os
 import random
@@ -13,6 +12,8 @@ import subprocess
 import sys
 import tempfile
 import time
+
+from file_hashes import file_hashes
 
 tessera = f"{os.path.abspath(sys.argv[1])}/cli/tessera"
 COUNT = int(sys.argv[2]) if len(sys.argv) > 2 else 100
@@ -34,16 +35,6 @@ JOBS = {
 
 def is_unfinished(path):
     return any(part in path for part in (".tmp-", ".saving", ".lock"))
-
-
-def files(folder):
-    found = {}
-    for base, _, names in os.walk(folder):
-        for name in names:
-            path = os.path.join(base, name)
-            with open(path, "rb") as file:
-                found[os.path.relpath(path, folder)] = hashlib.sha256(file.read()).hexdigest()
-    return found
 
 
 def run(folder, words):
@@ -97,7 +88,7 @@ def main():
                 begin = time.time()
                 run(f"{top}/{name}.{model}", words(top, model))
                 seconds[name] = time.time() - begin
-                into[name] = files(f"{top}/{name}.{model}")
+                into[name] = file_hashes(f"{top}/{name}.{model}")
         kills, writing, runs, wrong = 0, 0, 0, []
         while kills < COUNT:
             name, folder = list(JOBS)[runs % len(JOBS)], f"{top}/run"
@@ -110,7 +101,7 @@ def main():
             for _ in range(draw.randint(1, 2)):
                 killed = kill_once(folder, words, seconds[name])
                 kills, writing = kills + (killed > 0), writing + (killed > 1)
-                found = files(folder)
+                found = file_hashes(folder)
                 for path, digest in found.items():
                     if not is_unfinished(path) and digest not in (wanted[name].get(path), old.get(path)):
                         wrong.append(f"{name}: {path} is neither whole nor what it was")
@@ -118,7 +109,7 @@ def main():
                     if path not in found:
                         wrong.append(f"{name}: {path} was there before, and is lost")
             run(folder, words)
-            found = files(folder)
+            found = file_hashes(folder)
             allowed = {**(old if "cache" in words else {}), **wanted[name]}
             if found != allowed:
                 others = sorted(path for path in found.keys() | allowed.keys() if found.get(path) != allowed.get(path))

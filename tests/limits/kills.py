@@ -2,7 +2,6 @@
 """kills.py BUILD [COUNT [WORD]]: kills COUNT (100) trainings at random moments, also while they save checkpoints and the
 model, and finishes each: same bits as an uninterrupted run, of the result and of the checkpoints, and no file left over after
 the run that finishes. WORD: only layouts with this word."""
-import hashlib
 import os
 import random
 import re
@@ -12,6 +11,8 @@ import subprocess
 import sys
 import tempfile
 import time
+
+from file_hashes import file_hashes
 
 build = os.path.abspath(sys.argv[1])
 COUNT = int(sys.argv[2]) if len(sys.argv) > 2 else 100
@@ -52,13 +53,7 @@ def finish(folder, layout):
     done = subprocess.run(words, capture_output=True, text=True, env=environment, timeout=300)
     if done.returncode != 0:
         sys.exit(f"{' '.join(words)}: exit {done.returncode}: {done.stderr.strip()}")
-    found = {}
-    for base, _, names in os.walk(folder):
-        for name in names:
-            path = os.path.join(base, name)
-            with open(path, "rb") as file:
-                found[os.path.relpath(path, folder)] = hashlib.sha256(file.read()).hexdigest()
-    return found
+    return file_hashes(folder)
 
 
 def is_saving(folder, what):
