@@ -9,6 +9,7 @@
 #include "parallel/composition/composed_time.h"
 #include "parallel/composition/strategy_profile.h"
 #include "parallel/pricing/simulator.h"
+#include "tests/fake_cluster.h"
 #include "tests/ok.h"
 #include "tests/parallel/step_graphs.h"
 
@@ -32,20 +33,12 @@ struct ComposedSteps {
   std::vector<int32_t> like;
 };
 
-Graph step_of(Graph forward, DType compute) {
-  REQUIRE(add_token_loss(forward).ok());
-  if (compute != DType::kF32) forward = ok(with_mixed_precision(forward, compute));
-  TrainingOptions options;
-  options.clip_norm = 1;
-  return ok(make_training_step(forward, options));
-}
-
 ComposedSteps steps_of(const Model& model) {
-  ModelConfig config = ok(parse_shorthand(model.shorthand));
-  config.flags["tied"] = model.tied;
-  const Graph forward = ok(build_model(config));
+  constexpr double kClipNorm = 1;
+  const Graph forward = ok(forward_graph(model.shorthand, model.tied));
   FewerBlocks few = ok(with_fewer_blocks(forward));
-  return {step_of(forward, model.compute), step_of(std::move(few.graph), model.compute), std::move(few.like)};
+  return {ok(training_step_of(forward, kClipNorm, model.compute)),
+          ok(training_step_of(std::move(few.graph), kClipNorm, model.compute)), std::move(few.like)};
 }
 
 // The blocks of the plan's stages, as blocks of the profile.
@@ -77,10 +70,7 @@ DeviceBytes bytes_of(const RankProgram& rank) {
 }
 
 Cluster devices_of(size_t count) {
-  Cluster cluster;
-  cluster.kinds.push_back({"fake", int64_t{1} << 40, 1e12, 1e11, 1e-6});
-  cluster.devices.assign(count, 0);
-  cluster.link = {1e10, 1e-6};
+  Cluster cluster = fake_cluster(static_cast<int64_t>(count), {1e10, 1e-6}, 1e12);
   cluster.host_link = {1e10, 1e-6};
   return cluster;
 }

@@ -8,18 +8,14 @@
 #include <string>
 
 #include "parallel/planner/explain_program.h"
+#include "tests/fake_cluster.h"
 #include "tests/parallel/step_graphs.h"
 
 using namespace tessera;
 
 namespace {
 
-Cluster slow_links() {
-  Cluster cluster;
-  cluster.kinds.push_back({"fake", int64_t{1} << 40, 1e12, 1e11, 1e-6});
-  cluster.link = {1e9, 1e-6};
-  return cluster;
-}
+Cluster slow_links() { return fake_cluster(0, {1e9, 1e-6}, 1e12); }
 
 struct Explained {
   Program program;

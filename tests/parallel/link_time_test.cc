@@ -5,6 +5,7 @@
 
 #include "parallel/pricing/cost_model.h"
 #include "parallel/pricing/simulator.h"
+#include "tests/fake_cluster.h"
 #include "tests/parallel/step_graphs.h"
 
 using namespace tessera;
@@ -15,10 +16,7 @@ constexpr double kInside = 100e9, kNetwork = 8e9, kInsideLatency = 1e-6, kNetwor
 
 // Nodes of two devices; the network's rate is shared by them.
 Cluster two_nodes() {
-  Cluster cluster;
-  cluster.kinds.push_back({"fake", int64_t{1} << 40, 1e12, 1e11, 1e-6});
-  cluster.devices.assign(4, 0);
-  cluster.link = {kInside, kInsideLatency};
+  Cluster cluster = fake_cluster(4, {kInside, kInsideLatency}, 1e12);
   cluster.node_devices = 2;
   cluster.network = {kNetwork, kNetworkLatency};
   return cluster;

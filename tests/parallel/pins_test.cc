@@ -5,6 +5,7 @@
 
 #include "parallel/planner/planner.h"
 #include "parallel/strategy/apply_pins.h"
+#include "tests/fake_cluster.h"
 #include "tests/number_after.h"
 #include "tests/parallel/step_graphs.h"
 
@@ -13,10 +14,8 @@ using namespace tessera;
 namespace {
 
 Cluster devices(int32_t count, int64_t memory_bytes = int64_t{1} << 40) {
-  Cluster cluster;
-  cluster.kinds.push_back({"fake", memory_bytes, 1e12, 1e11, 1e-6});
-  cluster.devices.assign(static_cast<size_t>(count), 0);
-  cluster.link = {1e9, 1e-6};
+  Cluster cluster = fake_cluster(count, {1e9, 1e-6}, 1e12);
+  cluster.kinds[0].memory_bytes = memory_bytes;
   return cluster;
 }
 

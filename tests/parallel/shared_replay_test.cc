@@ -9,6 +9,7 @@
 
 #include "graph/device_profile.h"
 #include "parallel/pricing/simulator.h"
+#include "tests/fake_cluster.h"
 #include "tests/parallel/step_graphs.h"
 
 using namespace tessera;
@@ -16,9 +17,7 @@ using namespace tessera;
 namespace {
 
 Cluster machine(int32_t cores) {
-  Cluster cluster;
-  cluster.kinds.push_back({"fake", int64_t{1} << 40, 1e12, 1e11, 1e-6});
-  cluster.link = {1e9, 1e-6};
+  Cluster cluster = fake_cluster(0, {1e9, 1e-6}, 1e12);
   cluster.shared_cores = cores;
   return cluster;
 }

@@ -4,18 +4,14 @@
 #include <doctest/doctest.h>
 
 #include "parallel/pricing/cost_model.h"
+#include "tests/fake_cluster.h"
 #include "tests/parallel/step_graphs.h"
 
 using namespace tessera;
 
 namespace {
 
-Cluster slow_links() {
-  Cluster cluster;
-  cluster.kinds.push_back({"fake", int64_t{1} << 40, 1e12, 1e11, 1e-6});
-  cluster.link = {1e9, 1e-6};
-  return cluster;
-}
+Cluster slow_links() { return fake_cluster(0, {1e9, 1e-6}, 1e12); }
 
 Program lowered(std::string_view parallel) {
   const Result<Graph> step = training_step("gpt2:L=2,C=64,H=4,V=128,T=32");

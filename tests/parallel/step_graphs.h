@@ -14,12 +14,15 @@
 
 namespace tessera {
 
-// `compute`: bf16 or f16 for mixed precision; `fp8`: linear layers of blocks in 8 bits beside it.
-inline Result<Graph> training_step(std::string_view shorthand, bool tied = true, double clip_norm = 0,
-                                   DType compute = DType::kF32, bool fp8 = false) {
+inline Result<Graph> forward_graph(std::string_view shorthand, bool tied = true) {
   TSR_ASSIGN_OR_RETURN(ModelConfig config, parse_shorthand(shorthand));
   config.flags["tied"] = tied;
-  TSR_ASSIGN_OR_RETURN(Graph forward, build_model(config));
+  return build_model(config);
+}
+
+// `compute`: bf16 or f16 for mixed precision; `fp8`: linear layers of blocks in 8 bits beside it.
+inline Result<Graph> training_step_of(Graph forward, double clip_norm = 0, DType compute = DType::kF32,
+                                      bool fp8 = false) {
   TSR_RETURN_IF_ERROR(add_token_loss(forward));
   if (compute != DType::kF32) {
     TSR_ASSIGN_OR_RETURN(forward, with_mixed_precision(forward, compute));
@@ -28,6 +31,12 @@ inline Result<Graph> training_step(std::string_view shorthand, bool tied = true,
   options.clip_norm = clip_norm;
   options.fp8_matmuls = fp8;
   return make_training_step(forward, options);
+}
+
+inline Result<Graph> training_step(std::string_view shorthand, bool tied = true, double clip_norm = 0,
+                                   DType compute = DType::kF32, bool fp8 = false) {
+  TSR_ASSIGN_OR_RETURN(Graph forward, forward_graph(shorthand, tied));
+  return training_step_of(std::move(forward), clip_norm, compute, fp8);
 }
 
 inline Result<Plan> plan_of(const Graph& step, std::string_view parallel, int64_t batch, int64_t tokens) {

@@ -10,6 +10,7 @@
 #include "graph/base/text.h"
 #include "parallel/planner/planner.h"
 #include "parallel/pricing/simulator.h"
+#include "tests/fake_cluster.h"
 #include "tests/full.h"
 #include "tests/parallel/step_graphs.h"
 
@@ -22,10 +23,7 @@ struct Size {
 };
 
 Cluster cluster_of(int devices, double host_bytes_per_s) {
-  Cluster cluster;
-  cluster.kinds.push_back({"fake", int64_t{1} << 40, 1e11, 1e10, 1e-6});
-  cluster.devices.assign(static_cast<size_t>(devices), 0);
-  cluster.link = {5e9, 5e-6};
+  Cluster cluster = fake_cluster(devices, {5e9, 5e-6}, 1e11);
   cluster.host_link = {host_bytes_per_s, 1e-8};
   return cluster;
 }

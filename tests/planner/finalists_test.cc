@@ -6,6 +6,7 @@
 
 #include "parallel/planner/planner.h"
 #include "parallel/strategy/strategy.h"
+#include "tests/fake_cluster.h"
 #include "tests/parallel/step_graphs.h"
 
 using namespace tessera;
@@ -13,11 +14,8 @@ using namespace tessera;
 namespace {
 
 Cluster two_cores() {
-  Cluster cluster;
-  cluster.kinds.push_back({"fake", int64_t{1} << 40, 1e11, 1e10, 1e-6});
-  cluster.devices.assign(4, 0);
+  Cluster cluster = fake_cluster(4, {5e9, 5e-6}, 1e11);
   cluster.shared_cores = 2;
-  cluster.link = {5e9, 5e-6};
   return cluster;
 }
 

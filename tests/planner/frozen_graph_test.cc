@@ -2,6 +2,7 @@
 #include <doctest/doctest.h>
 
 #include "parallel/planner/planner.h"
+#include "tests/fake_cluster.h"
 #include "tests/parallel/step_graphs.h"
 
 using namespace tessera;
@@ -24,10 +25,7 @@ Graph step_of(bool frozen) {
 }  // namespace
 
 TEST_CASE("on devices at hand a frozen graph fits in a faster way than the trained one") {
-  Cluster cluster;
-  cluster.kinds.push_back({"fake", int64_t{1} << 40, 1e11, 1e10, 1e-6});
-  cluster.devices.assign(4, 0);
-  cluster.link = {5e9, 5e-6};
+  const Cluster cluster = fake_cluster(4, {5e9, 5e-6}, 1e11);
   const Graph full = step_of(false), frozen = step_of(true);
   PlanOptions options;
   options.global_batch = 4;

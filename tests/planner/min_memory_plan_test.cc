@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "parallel/planner/plan_search.h"
+#include "tests/fake_cluster.h"
 #include "tests/full.h"
 #include "tests/parallel/tried_strategy.h"
 
@@ -18,11 +19,8 @@ namespace {
 constexpr int64_t kBatch = 4, kTokens = 32;
 
 Cluster cluster_of(int devices) {
-  Cluster cluster;
-  cluster.kinds.push_back({"fake", int64_t{1} << 40, 1e11, 1e10, 1e-6});
-  cluster.devices.assign(static_cast<size_t>(devices), 0);
+  Cluster cluster = fake_cluster(devices, {5e9, 5e-6}, 1e11);
   cluster.shared_cores = 2;
-  cluster.link = {5e9, 5e-6};
   return cluster;
 }
 

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "parallel/planner/planner.h"
+#include "tests/fake_cluster.h"
 #include "tests/parallel/fake_catalog.h"
 #include "tests/parallel/step_graphs.h"
 
@@ -13,13 +14,7 @@ using namespace tessera;
 
 namespace {
 
-Cluster cluster_of(int devices) {
-  Cluster cluster;
-  cluster.kinds.push_back({"fake", int64_t{1} << 40, 1e12, 1e11, 1e-6});
-  cluster.devices.assign(static_cast<size_t>(devices), 0);
-  cluster.link = {1e9, 1e-6};
-  return cluster;
-}
+Cluster cluster_of(int devices) { return fake_cluster(devices, {1e9, 1e-6}, 1e12); }
 
 // The message of a refusal; empty where there is a plan.
 std::string refusal(const Cluster& cluster, const std::string& parallel = "") {

@@ -12,6 +12,7 @@
 #include "graph/base/text.h"
 #include "parallel/lowering/lower.h"
 #include "parallel/planner/planner.h"
+#include "tests/fake_cluster.h"
 #include "tests/parallel/step_graphs.h"
 #include "tests/reordered_graph.h"
 
@@ -43,9 +44,7 @@ struct Question {
 
 Question question(int devices, double link_bytes_per_s = 2e9) {
   Question it{training_step("gpt2:L=2,C=32,H=4,V=64,T=32").value(), {}, {}, 1};
-  it.cluster.kinds.push_back({"fake", int64_t{1} << 40, 1e11, 1e10, 1e-6});
-  it.cluster.devices.assign(static_cast<size_t>(devices), 0);
-  it.cluster.link = {link_bytes_per_s, 2e-6};
+  it.cluster = fake_cluster(devices, {link_bytes_per_s, 2e-6}, 1e11);
   it.options.global_batch = 8;
   it.options.symbols = {{"T", 32}};
   return it;

@@ -14,6 +14,7 @@
 #include "parallel/planner/planner.h"
 #include "parallel/pricing/simulator.h"
 #include "parallel/strategy/refine_plan.h"
+#include "tests/fake_cluster.h"
 #include "tests/full.h"
 #include "tests/parallel/tried_strategy.h"
 
@@ -38,12 +39,9 @@ std::shared_ptr<const DeviceProfile> calibrated() {
 enum Sharing { kNothing, kCores, kCalibratedCores };  // two cores
 
 Cluster cluster_of(int devices, Sharing sharing, double link_bytes_per_s = 5e9) {
-  Cluster cluster;
-  cluster.kinds.push_back({"fake", int64_t{1} << 40, 1e11, 1e10, 1e-6});
-  cluster.devices.assign(static_cast<size_t>(devices), 0);
+  Cluster cluster = fake_cluster(devices, {link_bytes_per_s, 5e-6}, 1e11);
   cluster.shared_cores = sharing == kNothing ? 0 : 2;
   if (sharing == kCalibratedCores) cluster.profile = calibrated();
-  cluster.link = {link_bytes_per_s, 5e-6};
   return cluster;
 }
 

@@ -11,6 +11,7 @@
 #include "parallel/planner/planner.h"
 #include "parallel/pricing/simulator.h"
 #include "parallel/strategy/refine_plan.h"
+#include "tests/fake_cluster.h"
 #include "tests/full.h"
 #include "tests/parallel/step_graphs.h"
 
@@ -20,13 +21,7 @@ namespace {
 
 constexpr int64_t kBatch = 4, kTokens = 32;
 
-Cluster cluster_of(int devices) {
-  Cluster cluster;
-  cluster.kinds.push_back({"fake", int64_t{1} << 40, 1e11, 1e10, 1e-6});
-  cluster.devices.assign(static_cast<size_t>(devices), 0);
-  cluster.link = {5e9, 5e-6};
-  return cluster;
-}
+Cluster cluster_of(int devices) { return fake_cluster(devices, {5e9, 5e-6}, 1e11); }
 
 struct Lowered {
   double seconds = 0;
