@@ -1,12 +1,12 @@
 // Encoders train over devices as on one: masked tokens, and classes, in batches of texts of unequal length. All of them
 // with TESSERA_TEST_FULL=1.
-#include <cstdlib>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "tests/capi/c_api.h"
 #include "tests/capi/small_training.h"
+#include "tests/full.h"
 
 using namespace capi_test;
 
@@ -85,16 +85,11 @@ std::vector<double> losses_of(const Runtime& rt, const char* description, const 
   return losses;
 }
 
-bool is_full() {
-  const char* const full = std::getenv("TESSERA_TEST_FULL");
-  return full != nullptr && std::string(full) == "1";
-}
-
 }  // namespace
 
 TEST_CASE("encoders train on masked tokens and classes over devices as on one") {
   const Runtime rt = runtime();
-  for (const char* model : std::span(kModels).first(is_full() ? std::size(kModels) : 1)) {
+  for (const char* model : std::span(kModels).first(tessera::test::full() ? std::size(kModels) : 1)) {
     INFO(model);
     const std::vector<double> alone = losses_of(rt, model, "cpu:1", "");
     CHECK(alone.back() < alone.front());

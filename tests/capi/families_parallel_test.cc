@@ -1,11 +1,11 @@
 // Families with what Llama does not have: windows, soft caps, scaled and partial rotations, biases, norms of heads.
 // Each trains and generates over devices as on one. All of them with TESSERA_TEST_FULL=1.
-#include <cstdlib>
 #include <string>
 #include <vector>
 
 #include "tests/capi/c_api.h"
 #include "tests/capi/small_training.h"
+#include "tests/full.h"
 
 using namespace capi_test;
 
@@ -89,16 +89,11 @@ Result result_of(const Runtime& rt, const char* description, const char* devices
   return result;
 }
 
-bool is_full() {
-  const char* const full = std::getenv("TESSERA_TEST_FULL");
-  return full != nullptr && std::string(full) == "1";
-}
-
 }  // namespace
 
 TEST_CASE("families train and generate over devices as on one") {
   const Runtime rt = runtime();
-  size_t count = is_full() ? std::size(kFamilies) : 2;
+  size_t count = tessera::test::full() ? std::size(kFamilies) : 2;
   for (const Family& family : std::span(kFamilies).first(count)) {
     INFO(family.model);
     const Result alone = result_of(rt, family.model, "cpu:1", "", "cpu:1", "");

@@ -3,7 +3,6 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -17,6 +16,7 @@
 #include "serialize/sequence_file.h"
 #include "tests/capi/c_api.h"
 #include "tests/capi/test_server.h"
+#include "tests/full.h"
 
 namespace tessera::serving_tests {
 
@@ -287,8 +287,7 @@ void try_mutants(const ServingLayout& layout, int mutants) {
 }  // namespace
 
 TEST_CASE("kept sequences: mutants of a file are an error or a sequence, and the server serves on") {
-  const char* const full = std::getenv("TESSERA_TEST_FULL");
-  const int mutants = full != nullptr && full[0] == '1' ? 2500 : 100;  // of each type of pages
+  const int mutants = test::full() ? 2500 : 100;  // of each type of pages
   for (const ServingLayout& layout : {kServingLayouts[0], kBlockLayout}) try_mutants(layout, mutants);
 }
 

@@ -11,6 +11,7 @@
 #include "graph/transform/training.h"
 #include "small_training.h"
 #include "tests/capi/random_graph.h"
+#include "tests/full.h"
 #include "tests/reordered_graph.h"
 
 using namespace capi_test;
@@ -285,8 +286,7 @@ TEST_CASE("a decoding graph is one program of two entries, prefill and decode, w
 }
 
 TEST_CASE("random graphs in any order of nodes run, the same on one device and on several") {
-  const bool full = std::getenv("TESSERA_TEST_FULL") != nullptr && std::string(std::getenv("TESSERA_TEST_FULL")) == "1";
-  const uint32_t count = full ? 2000 : 100;
+  const uint32_t count = tessera::test::full() ? 2000 : 100;
   const Runtime rt = runtime();
   std::mt19937 random(11);
   std::map<std::string, int> refused;

@@ -17,4 +17,8 @@ inline Tokens random_tokens(uint32_t& seed, size_t count, uint32_t vocabulary) {
   return tokens;
 }
 
+inline Tokens first(const Tokens& tokens, size_t count) {
+  return Tokens(tokens.begin(), tokens.begin() + count);
+}
+
 }  // namespace tessera::serving_tests

@@ -5,7 +5,6 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <map>
 #include <memory>
 #include <set>
@@ -14,6 +13,7 @@
 #include <vector>
 
 #include "graph/base/hash.h"
+#include "tests/full.h"
 
 namespace tessera::serving_tests {
 
@@ -157,8 +157,7 @@ class HashServer {
 
 TEST_CASE(
     "scheduler: random texts of two tokens find in their pages what belongs there, and all of them end") {
-  const char* const full = std::getenv("TESSERA_TEST_FULL");
-  const uint32_t mixes = full != nullptr && full[0] == '1' ? 3000 : 100;
+  const uint32_t mixes = test::full() ? 3000 : 100;
   int64_t copied = 0, preemptions = 0;
   for (uint32_t mix = 0; mix < mixes; ++mix) {
     CAPTURE(mix);
@@ -188,8 +187,7 @@ TEST_CASE(
 TEST_CASE(
     "scheduler: with windows smaller than texts, each token sees its window, and pages left behind come "
     "back") {
-  const char* const full = std::getenv("TESSERA_TEST_FULL");
-  const uint32_t mixes = full != nullptr && full[0] == '1' ? 3000 : 100;
+  const uint32_t mixes = test::full() ? 3000 : 100;
   int64_t copied = 0, preemptions = 0, computed = 0, computed_without = 0;
   for (uint32_t mix = 0; mix < mixes; ++mix) {
     CAPTURE(mix);

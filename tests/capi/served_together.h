@@ -46,6 +46,27 @@ inline Asked greedy(Tokens prompt, int64_t tokens, int64_t adapter = -1) {
   return asked;
 }
 
+// Tokens at most: of a beginning that prompts share more or less of, of each prompt after it, and generated.
+struct MostTokens {
+  uint32_t common, own, generated;
+};
+
+inline std::vector<Asked> requests_alike(uint32_t seed, size_t count, MostTokens most) {
+  const Tokens common = random_tokens(seed, most.common, 96);
+  std::vector<Asked> asked(count);
+  for (Asked& it : asked) {
+    it.prompt = first(common, next(seed) % 3 == 0 ? 0 : next(seed) % common.size());
+    for (const int32_t token : random_tokens(seed, 1 + next(seed) % most.own, 96)) it.prompt.push_back(token);
+    it.sampling.max_tokens = 1 + next(seed) % most.generated;
+    it.sampling.temperature = 0.9;
+    it.seed = next(seed);
+    it.priority = static_cast<int32_t>(next(seed) % 3);
+    it.arrives = next(seed) % 20;
+    if (next(seed) % 6 == 0) it.cancelled = it.arrives + next(seed) % 20;
+  }
+  return asked;
+}
+
 inline ServingRequest request_of(const Asked& asked) {
   ServingRequest request;
   request.prompt = asked.prompt;

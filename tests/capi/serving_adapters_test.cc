@@ -22,6 +22,7 @@
 #include "graph/base/text.h"
 #include "tests/capi/random_adapter.h"
 #include "tests/capi/served_together.h"
+#include "tests/full.h"
 
 namespace tessera {
 namespace {
@@ -158,8 +159,7 @@ TEST_CASE("serving adapters: the same over weights of blocks, in bf16, and with 
 }
 
 TEST_CASE("serving adapters: more of them than slots take turns, and one in use outlives its end") {
-  const char* const full = std::getenv("TESSERA_TEST_FULL");
-  const size_t count = full != nullptr && full[0] == '1' ? 100 : 9;
+  const size_t count = test::full() ? 100 : 9;
   const auto runtime = new_runtime();
   const auto model = new_model(kServedModel);
   ServingSettings settings;

@@ -3,7 +3,6 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <memory>
 #include <string>
 #include <vector>
@@ -11,6 +10,7 @@
 #include "graph/transform/row_adapters.h"
 #include "tests/capi/served_together.h"
 #include "tests/capi/test_server.h"
+#include "tests/full.h"
 
 namespace tessera::serving_tests {
 
@@ -23,27 +23,6 @@ constexpr const char* kNarrowQueries =
     "deepseek2:L=2,C=48,H=3,D=16,R=4,KA=20,QA=12,F=24,E=4,K=2,FS=24,V=96,T=256,expert_sigmoid,"
     "attention_scale=0.4,rope_rows=1";
 constexpr int64_t kLayers = 2, kWidth = 24 + 8;  // of kLatentModel: numbers of a token in a layer
-
-bool is_long_run() {
-  const char* const full = std::getenv("TESSERA_TEST_FULL");
-  return full != nullptr && full[0] == '1';
-}
-
-std::vector<Asked> latent_requests(uint32_t seed, size_t count) {
-  const Tokens common = random_tokens(seed, 100, 96);
-  std::vector<Asked> asked(count);
-  for (Asked& it : asked) {
-    it.prompt = first(common, next(seed) % 3 == 0 ? 0 : next(seed) % common.size());
-    for (const int32_t token : random_tokens(seed, 1 + next(seed) % 50, 96)) it.prompt.push_back(token);
-    it.sampling.max_tokens = 1 + next(seed) % 30;
-    it.sampling.temperature = 0.9;
-    it.seed = next(seed);
-    it.priority = static_cast<int32_t>(next(seed) % 3);
-    it.arrives = next(seed) % 20;
-    if (next(seed) % 6 == 0) it.cancelled = it.arrives + next(seed) % 20;
-  }
-  return asked;
-}
 
 std::unique_ptr<ServingCore> latent_core(const char* model, const ServingSettings& settings) {
   return new_core(new_runtime(), new_model(model), settings);
@@ -73,14 +52,15 @@ TEST_CASE("serving latent: tokens are those of each request alone, on any device
          {ServingLayout{"cpu:1", "", {}}, ServingLayout{"cpu:2", "tp=2", {}},
           ServingLayout{"cpu:2", "pp=2", {}}, ServingLayout{"cpu:3", "tp=3", DType::kF16},
           ServingLayout{"cpu:1", "", DType::kBF16}}) {
-      if (model == kNarrowQueries && !is_long_run() && layout.devices != std::string("cpu:1")) continue;
+      if (model == kNarrowQueries && !test::full() && layout.devices != std::string("cpu:1")) continue;
       CAPTURE(std::string(model));
       CAPTURE(std::string(layout.devices));
       for (const int64_t page_size : {8, 64}) {
         const auto alone = latent_core(model, settings_of(layout, page_size, 4 * 256 / page_size));
         const auto few = latent_core(model, settings_of(layout, page_size, 256 / page_size));
-        for (uint32_t mix = 0; mix < (is_long_run() ? 10 : 1); ++mix)
-          check_each_alone(*alone, latent_requests(mix, 12), serve(*few, latent_requests(mix, 12)));
+        for (uint32_t mix = 0; mix < (test::full() ? 10 : 1); ++mix)
+          check_each_alone(*alone, requests_alike(mix, 12, {100, 50, 30}),
+                           serve(*few, requests_alike(mix, 12, {100, 50, 30})));
         preemptions += few->counts().preemptions;
       }
     }
@@ -98,7 +78,7 @@ TEST_CASE(
       settings.inference.weights = dtype_from_name(weights);
       const auto core = latent_core(model, settings);
       CHECK(page_states(*core) == std::vector<std::string>{"block.0.attention.latent_pages"});
-      const std::vector<Asked> asked = latent_requests(4, 8);
+      const std::vector<Asked> asked = requests_alike(4, 8, {100, 50, 30});
       check_each_alone(*core, asked, serve(*core, asked));
     }
 }

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <cstdlib>
 #include <map>
 #include <span>
 #include <string>
@@ -15,6 +14,7 @@
 
 #include "tests/capi/c_api.h"
 #include "tests/capi/test_server.h"
+#include "tests/full.h"
 
 namespace tessera::serving_tests {
 
@@ -217,8 +217,7 @@ TEST_CASE("prefixes: pages are copied, read and written on every device for itse
 }
 
 TEST_CASE("prefixes: in random mixes, also with files, each has the tokens of its run alone") {
-  const char* const full = std::getenv("TESSERA_TEST_FULL");
-  const uint32_t mixes = full != nullptr && full[0] == '1' ? 60 : 3;  // of each layout
+  const uint32_t mixes = test::full() ? 60 : 3;  // of each layout
   const capi_test::Scratch folder;
   for (const ServingLayout& layout : kServingLayouts) {
     CAPTURE(std::string(layout.parallel));

@@ -3,7 +3,6 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <memory>
 #include <string>
 #include <vector>
@@ -12,6 +11,7 @@
 #include "serialize/grammar/mask_cache.h"
 #include "tests/capi/random_adapter.h"
 #include "tests/capi/served_together.h"
+#include "tests/full.h"
 
 namespace tessera {
 namespace {
@@ -72,8 +72,7 @@ std::vector<Asked> random_requests(uint32_t seed, size_t count, int64_t vocabula
 }  // namespace
 
 TEST_CASE("serving: each request's tokens are those of its run alone, in any company") {
-  const char* const full = std::getenv("TESSERA_TEST_FULL");
-  const uint32_t mixes = full != nullptr && full[0] == '1' ? 125 : 5;  // of each form
+  const uint32_t mixes = test::full() ? 125 : 5;  // of each form
   const auto runtime = new_runtime();
   const auto model = new_model(kServedModel);
   for (const auto& layout : serving_tests::kTogetherLayouts) {

@@ -3,7 +3,6 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -12,6 +11,7 @@
 #include "capi/engine/serving/engine.h"
 #include "tests/capi/served_together.h"
 #include "tests/capi/test_server.h"
+#include "tests/full.h"
 
 namespace tessera::serving_tests {
 
@@ -19,27 +19,6 @@ namespace {
 
 constexpr const char* kSomeWindows = "llama:L=3,C=48,H=6,KV=3,F=48,V=96,T=256,windows=20|0|9";
 constexpr const char* kAllWindows = "llama:L=2,C=48,H=6,KV=3,F=48,V=96,T=256,window=20";
-
-bool is_full_run() {
-  const char* const full = std::getenv("TESSERA_TEST_FULL");
-  return full != nullptr && full[0] == '1';
-}
-
-std::vector<Asked> long_requests(uint32_t seed, size_t count) {
-  const Tokens common = random_tokens(seed, 120, 96);
-  std::vector<Asked> asked(count);
-  for (Asked& it : asked) {
-    it.prompt = first(common, next(seed) % 3 == 0 ? 0 : next(seed) % common.size());
-    for (const int32_t token : random_tokens(seed, 1 + next(seed) % 70, 96)) it.prompt.push_back(token);
-    it.sampling.max_tokens = 1 + next(seed) % 40;
-    it.sampling.temperature = 0.9;
-    it.seed = next(seed);
-    it.priority = static_cast<int32_t>(next(seed) % 3);
-    it.arrives = next(seed) % 20;
-    if (next(seed) % 6 == 0) it.cancelled = it.arrives + next(seed) % 20;
-  }
-  return asked;
-}
 
 // Window pages are as many as one sequence needs.
 ServingSettings tight(ServingSettings settings, int64_t window) {
@@ -69,7 +48,7 @@ TEST_CASE("serving windows: tokens are those of each request alone, and of a poo
     for (const ServingLayout& layout : {ServingLayout{"cpu:1", "", {}}, ServingLayout{"cpu:2", "tp=2", {}},
                                         ServingLayout{"cpu:2", "pp=2", {}}})
       for (const int64_t page_size : {8, 64}) {
-        if (page_size == 64 && layout.devices != std::string("cpu:1") && !is_full_run()) continue;
+        if (page_size == 64 && layout.devices != std::string("cpu:1") && !test::full()) continue;
         CAPTURE(std::string(model));
         CAPTURE(std::string(layout.parallel));
         CAPTURE(page_size);
@@ -85,9 +64,9 @@ TEST_CASE("serving windows: tokens are those of each request alone, and of a poo
           CHECK(usual->counts().window_pages == 0);
         else
           CHECK(narrow->counts().window_pages < usual->counts().window_pages);
-        for (uint32_t mix = 0; mix < (is_full_run() ? 20 : 1); ++mix) {
+        for (uint32_t mix = 0; mix < (test::full() ? 20 : 1); ++mix) {
           CAPTURE(mix);
-          const std::vector<Asked> asked = long_requests(mix, 14);
+          const std::vector<Asked> asked = requests_alike(mix, 14, {120, 70, 40});
           const std::vector<Given> given = serve(*usual, asked);
           check_each_alone(*alone, asked, given);
           check_each_alone(*alone, asked, serve(*narrow, asked));
@@ -193,7 +172,7 @@ TEST_CASE("serving windows: both pools have the bytes of their pages, and fill a
     // Less than a page of every pool is left.
     CHECK(arena_of(*fitted) + 3 * kPageBytes + 256 > limited.compute.memory_limit);
     CHECK(fitted->counts().window_pages <= all->counts().window_pages);
-    const std::vector<Asked> asked = long_requests(1, 6);
+    const std::vector<Asked> asked = requests_alike(1, 6, {120, 70, 40});
     check_each_alone(*all, asked, serve(*fitted, asked));
   }
 }

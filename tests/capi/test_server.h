@@ -25,10 +25,6 @@ inline Tokens joined(Tokens tokens, const Tokens& more) {
   return tokens;
 }
 
-inline Tokens first(const Tokens& tokens, size_t count) {
-  return Tokens(tokens.begin(), tokens.begin() + count);
-}
-
 struct Asking {
   Tokens prompt;
   int64_t count = 4;  // tokens wanted

@@ -13,6 +13,7 @@
 #include <ctime>
 #include <map>
 
+#include "tests/full.h"
 #include "tests/mixtures/refusals.h"
 #include "tests/mixtures/run.h"
 
@@ -72,9 +73,7 @@ void print(const Table& table, const Drawing& drawing, double seconds) {
 }  // namespace
 
 TEST_CASE("random mixtures of the whole grammar train as one device does") {
-  const char* full = std::getenv("TESSERA_TEST_FULL");
-  const bool all = full != nullptr && std::string_view(full) == "1";
-  const int64_t count = variable("TESSERA_MIXTURES", all ? 3000 : 60),
+  const int64_t count = variable("TESSERA_MIXTURES", tessera::test::full() ? 3000 : 60),
                 only = variable("TESSERA_MIXTURES_ONLY", -1);
   const auto seed = static_cast<uint32_t>(variable("TESSERA_MIXTURES_SEED", 1));
   const int64_t parts = variable("TESSERA_MIXTURES_PARTS", 1), part = variable("TESSERA_MIXTURES_PART", 0);
