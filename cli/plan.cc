@@ -30,7 +30,7 @@ struct Arguments : Common {
   Serving serving;
 };
 
-// What the plan's program would hold.
+// Memory and time read off the lowered program, block by block.
 void print_composed(const Json& composed) {
   if (composed.contains("skipped")) {
     std::cout << "lowered    no: " << composed["skipped"].get<std::string>() << '\n';

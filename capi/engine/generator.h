@@ -78,7 +78,8 @@ class Generator {
   const std::shared_ptr<const Tokenizer> tokenizer_;  // may be null
   bool echoes_ = false;                               // of the text in progress; the worker reads it
   bool has_logits_ = false;  // a token of the text was computed; the worker writes it
-  // Of the text, by the worker: its beginning, that of its second token, and what pages gave to texts before it.
+  // Times at which the text's first and second step began, and tokens that pages had given to earlier texts. The worker
+  // writes them.
   std::chrono::steady_clock::time_point prefill_begin_, decode_begin_;
   int64_t reused_before_ = 0;
 

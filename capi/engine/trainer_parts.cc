@@ -152,13 +152,13 @@ Status Trainer::feed_loss(std::string_view entry, const TokenBatch& batch, const
   return {};
 }
 
-// Of dropout and rounding: 31 bits, exact in every type that a seed may have.
+// The seed of dropout and of stochastic rounding has 31 bits: every type of a seed holds them exactly.
 Status Trainer::feed_seed(std::string_view entry, uint64_t number) {
   const uint64_t seed = random_bits(settings_.seed, number) >> 33;
   return running_->feed_scalar(entry, "seed", static_cast<double>(seed));
 }
 
-// What an update reads of the step's number, rate and loss.
+// The update reads the step's number and its rate; a loss that is not finite spoils the norm, so that nothing is written.
 Status Trainer::feed_update(std::string_view entry, const StepInfo& info) {
   const double offset = std::isfinite(info.loss) ? 0 : std::numeric_limits<double>::quiet_NaN();
   if (entry == kUpdateEntry) TSR_RETURN_IF_ERROR(running_->feed_scalar(entry, "norm_offset", offset));

@@ -14,7 +14,7 @@ namespace tessera {
 
 namespace {
 
-// Where the stack of this thread begins; 0 on threads that are not this library's.
+// Address at which this thread's stack begins; 0 on threads that the library did not start.
 thread_local uintptr_t stack_top = 0;
 
 uintptr_t frame_address() { return reinterpret_cast<uintptr_t>(__builtin_frame_address(0)); }

@@ -72,7 +72,7 @@ class BlockCutter {
     return {};
   }
 
-  // What its nodes are, and how they hang together.
+  // Text of the block's ops, attributes and types, and of which op reads what: equal for blocks of one kind.
   std::string kind_of(const Block& block) const {
     std::map<TensorId, size_t> made;
     std::string text;
@@ -108,7 +108,8 @@ class BlockCutter {
     for (size_t b = 0; b < count; ++b) representative_[b] = keeps_[b] ? b : first.at(blocks_[b].kind);
   }
 
-  // What stands for a result of a block that goes: the same of the block before, or of the one that is like it.
+  // Tensor that replaces a removed block's result: the previous block's result of the same type, or the same result of the
+  // kept block of its kind.
   Result<TensorId> stand_in(size_t b, size_t result) const {
     const TensorType& type = graph_.type(blocks_[b].results[result]);
     size_t before = 0;

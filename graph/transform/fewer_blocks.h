@@ -16,7 +16,7 @@ struct FewerBlocks {
 };
 
 // Keeps the first block, the last, and between them the first of every kind: blocks are of one kind whose nodes, types and attributes are
-// equal but for salts of random numbers. What a block takes of the one before is then taken of the last one kept. Blocks are told by scope
+// equal, salts of random numbers aside. A kept block reads the last kept block before it. Scopes of nodes tell the blocks
 // (graph/analysis/block_scope.h). kUnsupported, naming the blocks, where one reads another than the one before it.
 Result<FewerBlocks> with_fewer_blocks(const Graph& forward);
 

@@ -30,7 +30,7 @@ std::optional<HeadSlice> find_head_slice(const Graph& graph, TensorId id) {
   return HeadSlice{slice->inputs[0], {attr_i64(slice->attrs, "begin"), attr_i64(slice->attrs, "end")}};
 }
 
-// What is the same in all heads: x of broadcast(x, like) along the heads.
+// The operand x of broadcast(x, like) along the heads: the tensor that all heads share.
 TensorId find_shared(const Graph& graph, TensorId id) {
   const Node* const broadcast = producer_of(graph, id, "broadcast");
   if (broadcast == nullptr || graph.type(broadcast->inputs[0]).shape.rank() != 3) return kNoTensor;

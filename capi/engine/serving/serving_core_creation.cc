@@ -125,7 +125,7 @@ Result<std::unique_ptr<ServingCore>> ServingCore::create(std::unique_ptr<Program
     const TokenizerData& tokenizer = core->text_model_.tokenizer->data();
     core->text_model_.end_ids = tokenizer.end_ids;
     if (core->settings_.bos_ends_text) core->text_model_.end_ids.push_back(tokenizer.bos);
-    // Of a tokenizer with more tokens than the model, those that never come.
+    // A tokenizer may have more tokens than the model: the model never makes those.
     std::erase_if(core->text_model_.end_ids,
                   [&](int32_t id) { return id < 0 || id >= core->text_model_.vocabulary; });
   }

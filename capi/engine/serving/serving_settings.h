@@ -43,7 +43,7 @@ struct ServingSettings {
   bool hidden = false;               // hidden states of tokens can be had
   int64_t scored_tokens =
       64;  // of a step at most, after which logits are wanted besides each sequence's last
-  // What differs where the one sequence is a generator's (single_row.h).
+  // A generator's one sequence (single_row.h) sets these otherwise.
   bool stores_sequences = true;   // pages can be saved and restored
   bool counts_last_token = true;  // the last token of a text, which is not computed, counts in the context
   bool keeps_answers = true;      // later texts find the pages of generated tokens, not of prompts alone
