@@ -280,6 +280,13 @@ Result<PreparedKernel> packed(const KernelSpec& spec) {
   return prepared;
 }
 
+// log s + m - picked of row r of labels, m, s, picked [R], operands 2 to 5; 0 where its label is negative.
+template <class T>
+double row_loss(const LaunchArgs& args, int64_t r) {
+  if (args.in<int32_t>(2)[r] < 0) return 0;
+  return std::log(double(args.in<T>(4)[r])) + double(args.in<T>(3)[r]) - double(args.in<T>(5)[r]);
+}
+
 }  // namespace
 
 // x [R, C], w [V, C], labels [R], scale [] -> loss []
@@ -327,11 +334,8 @@ Result<PreparedKernel> prepare_linear_cross_entropy_finish(const KernelSpec& spe
     const int64_t rows = spec.input_elements(2);
     const bool has_loss = spec.factor('v').begin[0] == 0;
     auto launch = [=](const LaunchArgs& args) {
-      const int32_t* labels = args.in<int32_t>(2);
-      const T *m = args.in<T>(3), *s = args.in<T>(4), *picked = args.in<T>(5);
       double sum = 0;
-      for (int64_t r = 0; r < rows && has_loss; ++r)
-        if (labels[r] >= 0) sum += std::log(double(s[r])) + double(m[r]) - double(picked[r]);
+      for (int64_t r = 0; r < rows && has_loss; ++r) sum += row_loss<T>(args, r);
       *args.out<T>(0) = T(sum * double(*args.in<T>(6)));
     };
     return reference_kernel(spec, make_kernel(launch), 4.0 * double(rows));
@@ -361,12 +365,7 @@ Result<PreparedKernel> prepare_linear_token_losses_finish(const KernelSpec& spec
     const int64_t rows = spec.input_elements(2);
     const bool has_loss = spec.factor('v').begin[0] == 0;
     auto launch = [=](const LaunchArgs& args) {
-      const int32_t* labels = args.in<int32_t>(2);
-      const T *m = args.in<T>(3), *s = args.in<T>(4), *picked = args.in<T>(5);
-      T* loss = args.out<T>(0);
-      for (int64_t r = 0; r < rows; ++r)
-        loss[r] =
-            labels[r] < 0 || !has_loss ? T(0) : T(std::log(double(s[r])) + double(m[r]) - double(picked[r]));
+      for (int64_t r = 0; r < rows; ++r) args.out<T>(0)[r] = has_loss ? T(row_loss<T>(args, r)) : T(0);
     };
     return reference_kernel(spec, make_kernel(launch), 4.0 * double(rows));
   });
