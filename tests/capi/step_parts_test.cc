@@ -9,6 +9,7 @@
 
 #include "tests/capi/c_api.h"
 #include "tests/capi/fed_training.h"
+#include "tests/capi/largest_difference.h"
 #include "tests/capi/small_training.h"
 #include "tests/number_after.h"
 
@@ -147,13 +148,6 @@ class Parts {
 
 constexpr const char* kSome[] = {"block.0.q", "block.1.down", "token_embedding"};
 
-double difference(const std::vector<float>& a, const std::vector<float>& b) {
-  REQUIRE(a.size() == b.size());
-  double largest = 0;
-  for (size_t i = 0; i < a.size(); ++i) largest = std::max(largest, std::fabs(double{a[i]} - double{b[i]}));
-  return largest;
-}
-
 double scale_of(const Rows& rows) { return 1.0 / static_cast<double>(rows.counted()); }
 
 }  // namespace
@@ -188,9 +182,9 @@ TEST_CASE("a step in parts is the whole step, on any devices") {
       if (layout.parallel.empty())
         CHECK(whole.read(name) == parts.read(name));
       else
-        CHECK(difference(whole.read(name), parts.read(name)) < 1e-6);
+        CHECK(largest_difference(whole.read(name), parts.read(name)) < 1e-6);
     }
-    CHECK(difference(parts.forward(rows), whole.forward(rows)) < 1e-5);
+    CHECK(largest_difference(parts.forward(rows), whole.forward(rows)) < 1e-5);
   }
 }
 
@@ -222,10 +216,10 @@ TEST_CASE("several accumulations are one of all their rows, and rows that are mi
     CHECK(std::fabs(loss - expected) < 1e-6);
     for (const char* name : kSome) {
       const std::string gradient = std::string(name) + ".grad";
-      CHECK(difference(once.read(gradient.c_str()), often.read(gradient.c_str())) < 1e-6);
+      CHECK(largest_difference(once.read(gradient.c_str()), often.read(gradient.c_str())) < 1e-6);
     }
     CHECK(std::fabs(once.update().grad_norm - often.update().grad_norm) < 1e-5);
-    for (const char* name : kSome) CHECK(difference(once.read(name), often.read(name)) < 1e-5);
+    for (const char* name : kSome) CHECK(largest_difference(once.read(name), often.read(name)) < 1e-5);
   }
 }
 
@@ -259,7 +253,7 @@ TEST_CASE("rows that are shorter than the trainer's have the same log probabilit
     CHECK(std::fabs(own[i] - logprobs[i / kShort * kSeq + i % kShort]) < 1e-5);
   for (const char* name : kSome) {
     const std::string gradient = std::string(name) + ".grad";
-    CHECK(difference(expected.read(gradient.c_str()), found.read(gradient.c_str())) < 1e-5);
+    CHECK(largest_difference(expected.read(gradient.c_str()), found.read(gradient.c_str())) < 1e-5);
   }
 }
 
@@ -308,7 +302,7 @@ TEST_CASE("losses of ratios are their formulas, and so are their gradients") {
       expected.backward(rows, gradients);
       for (const char* name : kSome) {
         const std::string gradient = std::string(name) + ".grad";
-        CHECK(difference(parts.read(gradient.c_str()), expected.read(gradient.c_str())) < 1e-4);
+        CHECK(largest_difference(parts.read(gradient.c_str()), expected.read(gradient.c_str())) < 1e-4);
       }
       // No update of either changes the parameters: the next loss begins with the same ones.
       parts.drop();

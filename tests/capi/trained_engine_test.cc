@@ -9,6 +9,7 @@
 
 #include "tests/capi/c_api.h"
 #include "tests/capi/fed_training.h"
+#include "tests/capi/largest_difference.h"
 #include "tests/capi/small_training.h"
 #include "tests/number_after.h"
 
@@ -124,13 +125,6 @@ std::vector<float> scores(const EngineHandle& engine, const Parted& trained) {
     all.insert(all.end(), own.begin(), own.end());
   }
   return all;
-}
-
-double largest_difference(const std::vector<float>& a, const std::vector<float>& b) {
-  REQUIRE(a.size() == b.size());
-  double largest = 0;
-  for (size_t i = 0; i < a.size(); ++i) largest = std::max(largest, std::fabs(double{a[i]} - double{b[i]}));
-  return largest;
 }
 
 }  // namespace

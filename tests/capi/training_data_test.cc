@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "small_training.h"
+#include "tests/capi/largest_difference.h"
 #include "tests/number_after.h"
 
 using namespace capi_test;
@@ -84,16 +85,17 @@ Trainer trainer_of(const Runtime& rt, const char* model, const Dataset& data, in
 }
 
 // Values after a step of plain gradient descent at rate 1: gradients, subtracted from where they began.
-std::vector<std::vector<float>> all_values(const Trainer& trainer, const Model& model) {
+std::vector<float> all_values(const Trainer& trainer, const Model& model) {
   size_t count = 0;
   ok(tsr_model_parameter_count(model.get(), &count));
-  std::vector<std::vector<float>> values;
+  std::vector<float> values;
   for (size_t i = 0; i < count; ++i) {
     const std::string name =
         short_text([&](auto... out) { return tsr_model_parameter_name(model.get(), i, out...); });
     tsr_tensor* value = nullptr;
     ok(tsr_trainer_read(trainer.get(), name.c_str(), &value));
-    values.push_back(floats(Tensor(value).get()));
+    const std::vector<float> own = floats(Tensor(value).get());
+    values.insert(values.end(), own.begin(), own.end());
   }
   return values;
 }
@@ -127,12 +129,7 @@ TEST_CASE("examples that share a row give the losses and gradients that they giv
       CAPTURE(form.parallel);
       const Trainer trainer = trainer_of(rt, model, packed, 4, form.devices, form.parallel);
       CHECK(one_step(trainer) == doctest::Approx(loss).epsilon(1e-6));
-      const auto found = all_values(trainer, shape);
-      double largest = 0;
-      for (size_t p = 0; p < found.size(); ++p)
-        for (size_t i = 0; i < found[p].size(); ++i)
-          largest = std::max(largest, std::abs(double{expected[p][i]} - found[p][i]));
-      CHECK(largest < 1e-6);
+      CHECK(largest_difference(all_values(trainer, shape), expected) < 1e-6);
     }
   }
 }
@@ -357,12 +354,7 @@ TEST_CASE("a label of weight 2 counts as two of it, and weights are shares of th
     const Dataset weighted = given(1, 2, weights_of(form.a, form.b));
     const Trainer trainer = trainer_of(rt, kLlama, weighted, 2, form.devices, form.parallel);
     CHECK(one_step(trainer) == doctest::Approx(loss).epsilon(1e-6));
-    const auto found = all_values(trainer, shape);
-    double largest = 0;
-    for (size_t p = 0; p < found.size(); ++p)
-      for (size_t i = 0; i < found[p].size(); ++i)
-        largest = std::max(largest, std::abs(double{expected[p][i]} - found[p][i]));
-    CHECK(largest < 1e-6);
+    CHECK(largest_difference(all_values(trainer, shape), expected) < 1e-6);
   }
 }
 
