@@ -33,7 +33,7 @@ Result<std::vector<EntryLayout>> make_layouts(std::span<const EntrySpec> entries
 }
 
 Result<RankProgram> lower_position(std::span<const EntryLayout> layouts, const KernelCatalog& catalog,
-                                   size_t place, int32_t position) {
+                                   size_t place, int32_t position, bool packs = true) {
   RankBuilder builder(catalog, layouts[0].places[place], position);
   SharedSlots shared;
   for (size_t e = 0; e < layouts.size(); ++e) {
@@ -47,7 +47,7 @@ Result<RankProgram> lower_position(std::span<const EntryLayout> layouts, const K
     builder.program.entries.push_back(std::move(entry));
   }
   if (catalog.fuses_exactly()) drop_unused_kernels(builder.program);
-  allocate_slots(builder);
+  allocate_slots(builder, packs);
   return std::move(builder.program);
 }
 
@@ -172,8 +172,9 @@ Result<Program> lower(std::span<const EntrySpec> entries, const KernelCatalog& c
   return program;
 }
 
-Result<RankProgram> lower_place(const EntryLayout& layout, const KernelCatalog& catalog, size_t place) {
-  return lower_position(std::span(&layout, 1), catalog, place, 0);
+Result<RankProgram> lower_place(const EntryLayout& layout, const KernelCatalog& catalog, size_t place,
+                                bool packs) {
+  return lower_position(std::span(&layout, 1), catalog, place, 0, packs);
 }
 
 }  // namespace tessera

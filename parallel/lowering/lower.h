@@ -30,7 +30,8 @@ Result<Program> lower_representatives(const EntrySpec& entry, const KernelCatalo
 
 struct EntryLayout;  // parallel/lowering/entry_layout.h
 
-// The first rank of a place of a layout, alone.
-Result<RankProgram> lower_place(const EntryLayout& layout, const KernelCatalog& catalog, size_t place);
+// The first rank of a place of a layout, alone. `packs`: as in slot_allocation.h; without, it cannot be run.
+Result<RankProgram> lower_place(const EntryLayout& layout, const KernelCatalog& catalog, size_t place,
+                                bool packs = true);
 
 }  // namespace tessera

@@ -30,8 +30,8 @@ void for_each_ref(Instruction& instruction, Visit visit) {
 
 class Allocator {
  public:
-  explicit Allocator(RankBuilder& builder)
-      : builder_(builder), program_(builder.program), slots_(program_.slots) {}
+  Allocator(RankBuilder& builder, bool packs)
+      : builder_(builder), program_(builder.program), slots_(program_.slots), packs_(packs) {}
 
   void run() {
     merged_into_.resize(slots_.size());
@@ -165,6 +165,11 @@ class Allocator {
         ids.push_back(s);
         lifetimes.push_back({slots_[s].bytes, first_[s], last_[s]});
       }
+      if (!packs_) {
+        int64_t next = base;
+        for (const size_t id : ids) slots_[id].offset = next, next = align_slot(next + slots_[id].bytes);
+        continue;
+      }
       const ArenaLayout layout = layout_arena(lifetimes);
       for (size_t i = 0; i < ids.size(); ++i) slots_[ids[i]].offset = base + layout.offsets[i];
       if (layout.bytes > 0) arena = std::max(arena, base + layout.bytes);
@@ -250,11 +255,12 @@ class Allocator {
   RankBuilder& builder_;
   RankProgram& program_;
   std::vector<Slot>& slots_;
+  const bool packs_;
   std::vector<int32_t> merged_into_, first_, last_;
 };
 
 }  // namespace
 
-void allocate_slots(RankBuilder& builder) { Allocator(builder).run(); }
+void allocate_slots(RankBuilder& builder, bool packs) { Allocator(builder, packs).run(); }
 
 }  // namespace tessera

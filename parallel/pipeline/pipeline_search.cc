@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <optional>
 #include <utility>
 
@@ -46,22 +47,35 @@ class ListScheduler {
     free_.assign(devices, 0);
     live_.resize(devices, std::vector<int32_t>(static_cast<size_t>(shape.virtual_stages), 0));
     last_.assign(devices, PipelineWork::kBackwardInput);
+    stages_of_.resize(devices);
+    for (int32_t s = 0; s < shape.stages(); ++s)
+      stages_of_[static_cast<size_t>(shape.device_of(s))].push_back(s);
+    next_.resize(devices);
+    idle_.assign(devices, 0);
+    work_ = static_cast<double>(shape.micro_batches * shape.virtual_stages) *
+            (kEqual.forward + kEqual.backward_input + kEqual.backward_weight);
+    is_known_.assign(devices, false);
     out_.shape = shape;
     out_.devices.resize(devices);
   }
 
-  // Nothing when the rule runs into a dead end.
-  std::optional<PipelineSchedule> run() {
+  // Nothing when the rule runs into a dead end, or some device takes as long as `most` from its first action to its last.
+  std::optional<PipelineSchedule> run(double most) {
     const size_t total =
         (shape_.splits_backward() ? 3 : 2) * forward_.size() * static_cast<size_t>(shape_.micro_batches);
     for (size_t step = 0; step < total; ++step) {
-      std::optional<Candidate> next;
+      const std::optional<Candidate>* next = nullptr;
       for (int32_t d = 0; d < shape_.devices; ++d) {
-        const std::optional<Candidate> own = choose(d);
-        if (own && (!next || own->begin < next->begin)) next = own;
+        std::optional<Candidate>& own = next_[static_cast<size_t>(d)];
+        if (!is_known_[static_cast<size_t>(d)]) own = choose(d), is_known_[static_cast<size_t>(d)] = true;
+        if (own && (next == nullptr || own->begin < (*next)->begin)) next = &own;
       }
-      if (!next) return std::nullopt;
-      commit(*next);
+      if (next == nullptr) return std::nullopt;
+      const Candidate chosen = **next;
+      const auto device = static_cast<size_t>(shape_.device_of(chosen.action.stage));
+      if (!out_.devices[device].empty()) idle_[device] += chosen.begin - free_[device];
+      if (work_ + idle_[device] >= most) return std::nullopt;
+      commit(chosen);
     }
     return std::move(out_);
   }
@@ -91,15 +105,15 @@ class ListScheduler {
     all.push_back({{work, stage, j}, std::max(ready, free_[static_cast<size_t>(device)]), urgency});
   }
 
-  std::optional<Candidate> choose(int32_t device) const {
-    std::vector<Candidate> all;
+  std::optional<Candidate> choose(int32_t device) {
+    std::vector<Candidate>& all = offered_;
+    all.clear();
     const bool was_forward = last_[static_cast<size_t>(device)] == PipelineWork::kForward;
     const auto first = static_cast<size_t>(rule_.everywhere ? 0 : device);
     const bool late = count(forward_[first]) >= shape_.micro_batches - rule_.before;
     const Urgencies& urgencies = late ? rule_.late_urgency : rule_.urgency;
     bool blocked = false;  // a forward is ready and finds no room: weight gradients go first
-    for (int32_t stage = 0; stage < shape_.stages(); ++stage) {
-      if (shape_.device_of(stage) != device) continue;
+    for (const int32_t stage : stages_of_[static_cast<size_t>(device)]) {
       const auto s = static_cast<size_t>(stage);
       const int32_t chunk = shape_.chunk_of(stage);
       const int32_t f = count(forward_[s]), b = count(backward_[s]);
@@ -120,10 +134,10 @@ class ListScheduler {
               stage, b, ready, urgency);
       }
     }
-    for (int32_t stage = 0; stage < shape_.stages(); ++stage) {
+    for (const int32_t stage : stages_of_[static_cast<size_t>(device)]) {
       const auto s = static_cast<size_t>(stage);
       const int32_t w = weight_[s];
-      if (shape_.splits_backward() && shape_.device_of(stage) == device && w < count(backward_[s]))
+      if (shape_.splits_backward() && w < count(backward_[s]))
         offer(all, device, PipelineWork::kBackwardWeight, stage, w, backward_[s][static_cast<size_t>(w)],
               blocked ? -1 : kLeastUrgent);
     }
@@ -168,6 +182,16 @@ class ListScheduler {
     }
     if (c.action.work != PipelineWork::kBackwardWeight) last_[device] = c.action.work;
     out_.devices[device].push_back(c.action);
+    forget(c.action);
+  }
+
+  // What the devices of the stage and of its neighbours choose next is to be found again; where the first stage says how late it
+  // is, what all do.
+  void forget(const PipelineAction& action) {
+    if (rule_.everywhere && action.work == PipelineWork::kForward && action.stage == 0)
+      return is_known_.assign(is_known_.size(), false);
+    for (int32_t s = std::max(0, action.stage - 1); s <= std::min(shape_.stages() - 1, action.stage + 1); ++s)
+      is_known_[static_cast<size_t>(shape_.device_of(s))] = false;
   }
 
   static constexpr double kEpsilon = 1e-9;
@@ -179,6 +203,12 @@ class ListScheduler {
   std::vector<double> free_;                             // by device
   std::vector<std::vector<int32_t>> live_;               // by device and chunk
   std::vector<PipelineWork> last_;
+  std::vector<std::vector<int32_t>> stages_of_;  // by device
+  std::vector<std::optional<Candidate>> next_;   // by device, where known
+  std::vector<bool> is_known_;
+  std::vector<double> idle_;  // by device, since its first action
+  double work_ = 0;           // of a device
+  std::vector<Candidate> offered_;
   PipelineSchedule out_;
 };
 
@@ -206,7 +236,8 @@ Result<PipelineSchedule> search_pipeline_schedule(const PipelineShape& shape) {
                        (kEqual.forward + kEqual.backward_input + kEqual.backward_weight);
   const auto is_shorter = [](double a, double b) { return a < b * (1 - 1e-9); };
   for (const Rule& rule : kRules) {
-    std::optional<PipelineSchedule> candidate = ListScheduler(shape, rule).run();
+    std::optional<PipelineSchedule> candidate =
+        ListScheduler(shape, rule).run(best ? shortest * (1 - 1e-9) : INFINITY);
     if (!candidate) continue;
     TSR_ASSIGN_OR_RETURN(const PipelineTiming timing, replay(*candidate, kEqual));
     if (best && !is_shorter(timing.longest_device, shortest)) continue;
