@@ -18,24 +18,19 @@ constexpr int64_t kMostPinBytes = int64_t{16} << 20, kMostCertificateBytes = int
 
 struct Arguments : Common {
   Adapters adapters;
-  std::string trained, frozen, method, model, output, mode = "train", optimizer = "adamw", cluster, features,
-                                                      trace, report, pins;
+  std::string trained, frozen, method, model, output, mode = "train", optimizer = "adamw", cluster, trace,
+                                                      report, pins;
   std::string certificate, checked, fused_loss, precision, weights;
   std::optional<std::string> loss;
   std::optional<double> within;
   bool verify = false;
   std::string objective = "latency", kv_budget;
-  std::string batch_words = "8";
   int64_t batch = 8, accumulate = 1, seq = 0, context = 0, prompt = 512, new_tokens = 128;
   Serving serving;
 };
 
 // Memory and time read off the lowered program, block by block.
 void print_composed(const Json& composed) {
-  if (composed.contains("skipped")) {
-    std::cout << "lowered    no: " << composed["skipped"].get<std::string>() << '\n';
-    return;
-  }
   std::cout << "lowered    block by block: " << bytes_text(composed["memory_bytes"].get<int64_t>())
             << " on the fullest device"
             << (composed["fits"].get<bool>() ? ", which fits" : ", which is above the limit") << '\n';
@@ -59,14 +54,6 @@ void print_estimate(const Json& estimate) {
             << "step       " << seconds_text(estimate["predicted_step_seconds"].get<double>())
             << " predicted, " << rate_text(estimate["tokens_per_second"].get<double>())
             << " tokens/s in all\n";
-  if (estimate.contains("batch_search")) {
-    const Json& batch = estimate["batch_search"];
-    std::cout << "batch      " << estimate["global_batch"].get<int64_t>() << " of "
-              << batch["range"].get<std::string>() << ": "
-              << rate_text(batch["sequences_per_second"].get<double>())
-              << " sequences/s, no plan of the range processes more than "
-              << rate_text(batch["bound_sequences_per_second"].get<double>()) << '\n';
-  }
   if (estimate.contains("gap"))
     std::cout << "gap        " << percent_text(estimate["gap"].get<double>())
               << ": no plan searched takes less than "
@@ -82,39 +69,37 @@ void print_estimate(const Json& estimate) {
   if (estimate.contains("verified")) print_verified(estimate["verified"]);
 }
 
-// Adapters of absent hardware's plans are one of the features.
-std::string with_adapters(const std::string& features, const Adapters& adapters) {
-  if (adapters.rank == 0) {
-    if (has_adapter_options(adapters))
-      throw Error(TSR_INVALID_ARGUMENT, "options of adapters belong to --lora RANK, which is missing");
-    return features;
-  }
-  if (!adapters.on.empty())
+// What of a training step on devices that are absent the command line says.
+void set_absent_training(const Options& options, const Arguments& args) {
+  const Adapters& adapters = args.adapters;
+  if (adapters.rank == 0 && has_adapter_options(adapters))
+    throw Error(TSR_INVALID_ARGUMENT, "options of adapters belong to --lora RANK, which is missing");
+  if (!adapters.on.empty() || !adapters.exclude.empty() || !adapters.layers.empty() ||
+      !adapters.ranks.empty() || !adapters.init.empty() || !adapters.also.empty() || adapters.dora)
     throw Error(TSR_UNSUPPORTED,
-                "--lora-on: with --cluster, adapters stand beside every product of the blocks");
-  if (!adapters.exclude.empty() || !adapters.layers.empty() || !adapters.ranks.empty() ||
-      !adapters.init.empty() || !adapters.also.empty() || adapters.dora)
-    throw Error(
-        TSR_UNSUPPORTED,
-        "--lora-exclude, --lora-layers, --lora-ranks, --lora-init, --lora-also and --dora: with --cluster, "
-        "adapters of one rank stand beside every product of the blocks and nothing else trains");
+                "--lora-on, --lora-exclude, --lora-layers, --lora-ranks, --lora-init, --lora-also and "
+                "--dora: with --cluster, "
+                "adapters of one rank stand beside every product of the blocks and nothing else trains");
   if (adapters.alpha)
     throw Error(TSR_UNSUPPORTED,
                 "--lora-alpha: with --cluster, a factor changes neither the time nor the bytes of a plan; "
                 "leave it out");
-  return features + (features.empty() ? "" : ",") + "trainable=lora:" + std::to_string(adapters.rank);
-}
-
-// So is the element type.
-std::string with_precision(const std::string& features, const std::string& precision) {
-  if (precision.empty()) return features;
-  if (precision == "tf32")
-    throw Error(
-        TSR_UNSUPPORTED,
-        "--precision tf32: with --cluster, products in TF32 are not priced; name f32, f16, bf16 or fp8");
-  if (features.find("dtype=") == 0 || features.find(",dtype=") != std::string::npos)
-    throw Error(TSR_INVALID_ARGUMENT, "--precision and dtype= of --features say the same: leave out one");
-  return features + (features.empty() ? "" : ",") + "dtype=" + precision;
+  const bool is_quantised = args.method.starts_with("qlora:");
+  if (!args.method.empty() && !is_quantised && args.method != "full" && args.method != "lora")
+    throw Error(TSR_UNSUPPORTED, "--method " + args.method + ": with --cluster, full, lora or qlora:TYPE");
+  constexpr int64_t kRank = 16;  // as adapters have where none is given
+  const bool adapts = adapters.rank > 0 || is_quantised || args.method == "lora";
+  if (args.method == "full" && adapters.rank > 0)
+    throw Error(TSR_INVALID_ARGUMENT,
+                "--method full trains all parameters, and --lora adapters alone: leave out one");
+  if (adapts) set(options, "lora", adapters.rank > 0 ? adapters.rank : kRank);
+  if (is_quantised) set(options, "base", args.method.substr(args.method.find(':') + 1));
+  set(options, "optimizer", args.optimizer);
+  if (!args.precision.empty()) set(options, "precision", args.precision);
+  if (!args.weights.empty()) set(options, "weights", args.weights);
+  if (!args.trained.empty()) set(options, "trained", args.trained);
+  if (!args.frozen.empty()) set(options, "frozen", args.frozen);
+  if (!args.fused_loss.empty()) set(options, "fused_loss", args.fused_loss);
 }
 
 void print_check(const Json& check) {
@@ -122,10 +107,10 @@ void print_check(const Json& check) {
             << check["step_seconds"].get<double>() << " s; no plan of the space is faster than "
             << check["bound_seconds"].get<double>() << " s (gap " << 100 * check["gap"].get<double>()
             << " %)\n"
-            << "closed     " << check["configurations"].get<int64_t>()
-            << " configurations: " << check["proved_by_closed_form"].get<int64_t>()
-            << " proved by closed form, " << check["proved_over_all_cuts"].get<int64_t>()
-            << " solved again over all cuts, " << check["proved_too_large"].get<int64_t>() << " do not fit\n";
+            << "checked    " << check["configurations"].get<int64_t>()
+            << " configurations: " << check["closed_by_bound"].get<int64_t>() << " closed by bounds, "
+            << check["composed"].get<int64_t>() << " composed again, " << check["too_large"].get<int64_t>()
+            << " do not fit\n";
 }
 
 // Whether the description says T=`length`, as sequences then are.
@@ -147,8 +132,6 @@ void refuse_idle_options(const CLI::App& command, const Arguments& args, bool tr
   if (cluster) {
     if (!says_length(args.model, args.seq))
       given({"--seq"}, "with --cluster sequences are as long as the description's T: write T there");
-    if (args.optimizer != "adamw")
-      given({"--optimizer"}, "with --cluster steps are priced with adamw: leave it out");
     given({"--out", "--trace"},
           "with --cluster nothing is lowered that could be written: leave it out, or see --json");
     given({"--devices", "--plan", "--profile", "--measure", "--tune", "--host-memory-limit", "--context"},
@@ -161,23 +144,23 @@ void refuse_idle_options(const CLI::App& command, const Arguments& args, bool tr
           "belongs to --mode generate, and this is train");
   else
     given({"--seq", "--optimizer", "--method", "--trained", "--frozen", "--fused-loss", "--loss",
-           "--accumulate", "--trace", "--features", "--within", "--certificate"},
+           "--accumulate", "--trace", "--within", "--certificate"},
           "belongs to --mode train, and this is generate");
   if (!train && cluster) {
     given({"--lora"}, "with --cluster adapters are planned for training alone");
     given({"--verify"}, "steps of training are lowered: leave it out");
-    given({"--precision"}, "with --cluster text is generated in bf16: leave it out");
+    given({"--precision", "--weights"}, "with --cluster text is generated in bf16: leave it out");
   }
-  if (!train && !cluster && args.batch_words != "1")
+  if (!train && !cluster && args.batch != 1)
     given({"--batch"}, "without --cluster one sequence is generated: leave it out");
 }
 
 Json plan_serving(const CLI::App& command, const Arguments& args) {
   for (const char* name :
-       {"--cluster", "--seq",        "--batch",   "--accumulate", "--optimizer", "--method", "--trained",
-        "--frozen",  "--fused-loss", "--loss",    "--trace",      "--features",  "--within", "--certificate",
-        "--verify",  "--objective",  "--prompt",  "--new",        "--kv-budget", "--pins",   "--out",
-        "--report",  "--plan",       "--measure", "--tune"})
+       {"--cluster",     "--seq",    "--batch",      "--accumulate", "--optimizer", "--method",
+        "--trained",     "--frozen", "--fused-loss", "--loss",       "--trace",     "--within",
+        "--certificate", "--verify", "--objective",  "--prompt",     "--new",       "--kv-budget",
+        "--pins",        "--out",    "--report",     "--plan",       "--measure",   "--tune"})
     if (command.count(name) > 0)
       throw Error(TSR_INVALID_ARGUMENT, std::string(name) + ": belongs to another mode, and this is serve");
   const Runtime runtime = open_runtime(args);
@@ -260,8 +243,9 @@ void register_plan(CLI::App& app) {
       "  tessera plan gpt2:L=12,C=768,H=12,V=50257,T=1024 --devices cpu:2 --parallel tp=2 --json\n"
       "  tessera plan gpt2:L=48,C=8192,H=64,V=51200,T=2048 --cluster dgx-a100-80gb:512 --batch 1536 "
       "--parallel\n"
-      "      tp=8,dp=32,pp=2:1f1b,mb=4,recompute=full --features attention=unfused,dp_overlap=off\n"
-      "  tessera plan gpt2:L=48,C=8192,H=64,V=51200,T=2048 --cluster dgx-a100-80gb:64 --batch 256 --lora 16\n"
+      "      tp=8,dp=32,pp=2:1f1b,mb=4,sp,recompute=full\n"
+      "  tessera plan gpt2:L=48,C=8192,H=64,V=51200,T=2048 --cluster dgx-a100-80gb:64 --batch 256 \n"
+      "      --method qlora:nf4 --lora 16\n"
       "  tessera plan model.tsr --devices cpu:2 --batch 8 --seq 128 --lora 8 --memory-limit 64MiB\n"
       "  tessera plan llama:L=32,C=4096,H=32,KV=8,F=14336,V=128256,T=8192 --cluster dgx-h100:8 --mode "
       "generate\n"
@@ -277,10 +261,7 @@ void register_plan(CLI::App& app) {
   command->add_option("--mode", args->mode, "train, generate, or serve: many sequences at once")
       ->capture_default_str()
       ->check(CLI::IsMember({"train", "generate", "serve"}));
-  command
-      ->add_option("--batch", args->batch_words,
-                   "sequences in one step, over all devices; train, with --cluster: also auto, 256..4096 or "
-                   "256..4096/64, of which the one with most sequences a second is taken")
+  command->add_option("--batch", args->batch, "sequences in one step, over all devices")
       ->capture_default_str();
   command
       ->add_option("--accumulate", args->accumulate,
@@ -298,27 +279,18 @@ void register_plan(CLI::App& app) {
                       "several of them with + "
                       "between): a complete mesh in --parallel is priced, else the fastest step is searched");
   command
-      ->add_option("--features", args->features,
-                   "with --cluster: attention=unfused,sp=off,dp_overlap=off,grad_dtype=f32,dtype=fp8,"
-                   "trainable=lora:16")
-      ->needs("--cluster");
-  command
       ->add_option("--within", args->within,
                    "with --cluster: of plans predicted within this share of the fastest the one with least "
                    "tensor parallelism and smallest micro-batches is taken (default 0.02; 0: the fastest)")
       ->needs("--cluster")
       ->check(CLI::Range(0.0, 1.0));
   add_method(*command, args->method);
-  command->get_option("--method")->excludes("--cluster");
   command->get_option("--accumulate")->excludes("--cluster");
   add_adapter_options(*command, args->adapters);
-  command
-      ->add_option("--trained", args->trained, "train: parameters that train, all others do not: block.1.*")
-      ->excludes("--cluster");
-  command
-      ->add_option("--frozen", args->frozen,
-                   "train: parameters to leave untrained: block.0.*,token_embedding")
-      ->excludes("--cluster");
+  command->add_option("--trained", args->trained,
+                      "train: parameters that train, all others do not: block.1.*");
+  command->add_option("--frozen", args->frozen,
+                      "train: parameters to leave untrained: block.0.*,token_embedding");
   command
       ->add_option("--loss", args->loss,
                    "train: cross_entropy (default), or one of preferences: dpo, kto, ... (see train), of "
@@ -331,16 +303,14 @@ void register_plan(CLI::App& app) {
           "train, with --cluster: lower the plan whole on the first, last, fullest and slowest device of the "
           "pipeline; it has to fit")
       ->needs("--cluster");
-  command
-      ->add_option("--fused-loss", args->fused_loss,
-                   "train: on, off or auto: output head and loss together, without holding the logits")
-      ->excludes("--cluster");
+  command->add_option("--fused-loss", args->fused_loss,
+                      "train: on, off or auto: output head and loss together, without holding the logits "
+                      "(with --cluster auto is off)");
   command->add_option("--precision", args->precision,
                       "f32, tf32 or bf16; train: also f16 and fp8 (default: f32; with --cluster bf16)");
-  command
-      ->add_option("--weights", args->weights,
-                   "bf16; generate: also f16 or a block type such as q8_0 (default: as the model has them)")
-      ->excludes("--cluster");
+  command->add_option(
+      "--weights", args->weights,
+      "bf16; generate: also f16 or a block type such as q8_0 (default: as the model has them)");
   command->add_option("--objective", args->objective, "generate, with --cluster: latency or throughput")
       ->capture_default_str();
   command->add_option("--prompt", args->prompt, "generate, with --cluster: tokens of a prompt")
@@ -381,17 +351,11 @@ void register_plan(CLI::App& app) {
     }
     refuse_serving_options(*command, args->mode);
     refuse_idle_options(*command, *args, args->mode == "train", !args->cluster.empty());
-    const bool chosen = !args->cluster.empty() && args->mode == "train" &&
-                        args->batch_words.find_first_not_of("0123456789") != std::string::npos;
-    if (!chosen && !CLI::detail::lexical_cast(args->batch_words, args->batch))
-      throw CLI::ValidationError("--batch", "'" + args->batch_words + "' is no number of sequences");
     if (!args->cluster.empty()) {
       Options options = make<Options>(tsr_options_new);
       set(options, "cluster", args->cluster);
-      chosen ? set(options, "batch", args->batch_words) : set(options, "batch", args->batch);
+      set(options, "batch", args->batch);
       set(options, "parallel", args->parallel);
-      set(options, "features",
-          with_precision(with_adapters(args->features, args->adapters), args->precision));
       if (!args->memory_limit.empty()) set(options, "memory_limit", args->memory_limit);
       if (args->mode == "generate") {
         options = make<Options>(tsr_options_new);
@@ -412,6 +376,7 @@ void register_plan(CLI::App& app) {
         args->json ? print_json(plan) : print_generate(plan);
         return;
       }
+      set_absent_training(options, *args);
       if (!args->certificate.empty()) set(options, "certificate", int64_t{1});
       if (args->verify) set(options, "verify", std::string("on"));
       if (args->within) set(options, "within", *args->within);

@@ -1,5 +1,5 @@
 // Explanation: the reasons for a plan and its costs, as plain data. The same for plans of present devices
-// (from the lowered program and its simulated run) and of absent hardware (from the priced step); a field
+// (from the lowered program and its simulated run) and of absent hardware (from the composed step); a field
 // that only one of them has is empty in the other. serialize/explanation_json.h writes it, explanation_page.h
 // draws it.
 #pragma once
@@ -29,7 +29,7 @@ struct TimeShare {
 struct MemoryShare {
   // "parameters", "gradients", "optimizer", "caches", "activations", "logits", "gathered" (parameters, for
   // use), "communication", "transient", "workspace", "inputs", "reserved" (contexts), "unused" (between
-  // buffers, and what another entry of the program needs)
+  // buffers, and what another entry of the program needs); "offloaded" (of a composed plan, on other tiers)
   std::string cause;
   int64_t bytes = 0;
   Tier tier = Tier::kDevice;
@@ -115,7 +115,7 @@ struct Serving {
 };
 
 struct Explanation {
-  bool lowered = true;  // from a program; false: priced for hardware that is absent
+  bool lowered = true;  // from a program; false: composed for hardware that is absent
   std::string subject;  // model or graph, for titles
   std::string cluster;  // "cpu:4", "dgx-a100-80gb:1024"
   std::string strategy, mesh;

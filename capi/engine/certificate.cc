@@ -2,12 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 #include "capi/engine/estimate.h"
 #include "graph/base/text.h"
-#include "graph/models/model_family.h"
-#include "parallel/analytic/wide_certificate.h"
+#include "parallel/planner/composed_certificate.h"
+#include "parallel/pricing/absent_catalog.h"
 #include "serialize/cluster_json.h"
 
 namespace tessera {
@@ -15,8 +14,7 @@ namespace tessera {
 namespace {
 
 constexpr std::string_view kFormat = "tessera-certificate";
-constexpr int64_t kVersion = 2;
-constexpr std::string_view kSolved = "solved";
+constexpr int64_t kVersion = 3;
 
 Status wrong(std::string message) {
   return Status(StatusCode::kCorrupt, "certificate: " + std::move(message));
@@ -77,32 +75,15 @@ class Reader {
   Status status_;
 };
 
-Result<StepCertificate> read(Reader& reader) {
-  StepCertificate certificate;
-  certificate.plan = reader.text("plan");
-  certificate.step_s = reader.real("step_seconds");
-  certificate.bound_s = reader.real("bound_seconds");
-  certificate.gap = reader.real("gap");
-  for (const Json& stage : reader.array("stages")) {
-    const bool counts = stage.is_array() && (stage.size() == 3 || stage.size() == 7) &&
-                        std::ranges::all_of(stage, [](const Json& n) { return n.is_number_integer(); });
-    if (!counts)
-      return wrong(
-          "a stage is not [blocks, recomputed, selectively recomputed], with how many leave 1/4, 1/2, "
-          "3/4 and all on the host or without");
-    StageBlocks blocks{stage[0].get<int64_t>(), stage[1].get<int64_t>(), stage[2].get<int64_t>()};
-    for (size_t q = 0; stage.size() == 7 && q < 4; ++q) blocks.offloaded[q] = stage[3 + q].get<int64_t>();
-    certificate.stages.push_back(blocks);
-  }
+Result<ComposedCertificate> read(Reader& reader) {
+  ComposedCertificate certificate{
+      reader.text("plan"), reader.real("step_seconds"), reader.real("bound_seconds"), {}};
   for (const Json& entry : reader.array("configurations")) {
-    const bool known = entry.is_array() && entry.size() >= 3 && entry[0].is_string() &&
-                       entry[1].is_string() && entry[2].is_number();
-    if (!known) return wrong("a configuration is not [plan, \"solved\", bound, step]");
-    if (entry[1] != kSolved || entry.size() != 4 || !entry[3].is_number())
-      return wrong(format("'{}' is closed by '{}' and has {} values; wanted '{}' and 4",
-                          entry[0].get<std::string>(), entry[1].get<std::string>(), entry.size(), kSolved));
-    certificate.configurations.push_back(
-        {entry[0].get<std::string>(), entry[2].get<double>(), entry[3].get<double>()});
+    const bool known = entry.is_array() && entry.size() == 3 && entry[0].is_string() &&
+                       entry[1].is_number() && entry[2].is_number_integer();
+    if (!known) return wrong("a configuration is not [plan, seconds, bytes]");
+    certificate.composed.push_back(
+        {entry[0].get<std::string>(), entry[1].get<double>(), entry[2].get<int64_t>(), false});
   }
   TSR_RETURN_IF_ERROR(reader.status());
   if (!(certificate.step_s > 0) || !std::isfinite(certificate.step_s))
@@ -110,37 +91,76 @@ Result<StepCertificate> read(Reader& reader) {
   return certificate;
 }
 
+Json options_json(const Options& options) {
+  Json json = Json::object();
+  for (const auto& [key, value] : options) {
+    if (const auto* number = std::get_if<int64_t>(&value)) json[key] = *number;
+    if (const auto* real = std::get_if<double>(&value)) json[key] = *real;
+    if (const auto* text = std::get_if<std::string>(&value)) json[key] = *text;
+  }
+  return json;
+}
+
+Result<Options> read_options(const Json& json) {
+  Options options;
+  if (!json.contains("training") || !json["training"].is_object())
+    return wrong("'training' is not an object of options");
+  for (const auto& [key, value] : json["training"].items()) {
+    if (value.is_number_integer())
+      options[key] = value.get<int64_t>();
+    else if (value.is_number())
+      options[key] = value.get<double>();
+    else if (value.is_string())
+      options[key] = value.get<std::string>();
+    else
+      return wrong(format("option '{}' is neither a number nor a text", key));
+  }
+  return options;
+}
+
 }  // namespace
 
-Json certificate_json(const SearchRequest& request, const Cluster& cluster, const StepSearchResult& result) {
-  const StepCertificate certificate = wide_certificate_of(result);
-  Json stages = Json::array(), configurations = Json::array();
-  for (const StageBlocks& stage : certificate.stages) {
-    stages.push_back(Json::array({stage.blocks, stage.full, stage.selective}));
-    if (stage.offloaded != std::array<int64_t, 4>{})
-      for (const int64_t blocks : stage.offloaded) stages.back().push_back(blocks);
-  }
-  // Solved before anything was known to fit: JSON has no infinity.
-  for (const CertificateEntry& entry : certificate.configurations)
-    configurations.push_back(Json::array(
-        {entry.plan, kSolved, entry.bound_s, std::min(entry.step_s, std::numeric_limits<double>::max())}));
-  return {{"format", kFormat},
-          {"version", kVersion},
-          {"model", request.description},
-          {"cluster", request.cluster},
-          {"cluster_fingerprint", fingerprint(cluster)},
-          {"batch", request.batch},
-          {"parallel", request.parallel},
-          {"features", request.features},
-          {"memory_limit", request.memory_limit},
-          {"held", request.held},
-          {"last_resort", result.last_resort},
-          {"plan", certificate.plan},
-          {"stages", stages},
-          {"step_seconds", certificate.step_s},
-          {"bound_seconds", certificate.bound_s},
-          {"gap", certificate.gap},
-          {"configurations", configurations}};
+Result<Json> certificate_json(const EstimateRequest& request, const EstimatedPlan& found) {
+  const auto refused = [](std::string why) {
+    return Status(StatusCode::kUnsupported, "certificate: " + std::move(why));
+  };
+  if (!found.search)
+    return Status(StatusCode::kInvalidArgument,
+                  format("'{}' is priced as it is, and a search is what a certificate certifies: leave out "
+                         "tp, dp or pp, or 'certificate'",
+                         request.parallel));
+  if (!found.kinds.empty())
+    return refused(
+        format("'{}' has several kinds of devices, and a certificate is of one: give the {} alone, "
+               "which the plan is for, and any other kind in turn",
+               request.cluster, found.kinds[0].used));
+  if (found.search->search.open > 0)
+    return refused(format(
+        "the search ended after {} configurations with others still open, and a certificate is of all: pin "
+        "some of tp, dp, pp, cp or the micro-batch, or leave out 'certificate'",
+        found.search->search.solved));
+  TSR_ASSIGN_OR_RETURN(const StrategyPins pins, parse_parallel(request.parallel));
+  if (found.plan.spec.offload.any() && !pins.offload)
+    return refused(format("nothing fits without offload: name what leaves the device, as '{}' does",
+                          to_text(found.plan.spec)));
+  const ComposedCertificate certificate = certificate_of(*found.search);
+  Json configurations = Json::array();
+  for (const ComposedEntry& entry : certificate.composed)
+    configurations.push_back(Json::array({entry.strategy, entry.seconds, entry.bytes}));
+  return Json{{"format", kFormat},
+              {"version", kVersion},
+              {"model", request.description},
+              {"cluster", request.cluster},
+              {"cluster_fingerprint", fingerprint(found.cluster)},
+              {"batch", request.batch},
+              {"parallel", request.parallel},
+              {"training", options_json(request.training)},
+              {"memory_limit", request.memory_limit},
+              {"plan", certificate.plan},
+              {"step_seconds", certificate.step_s},
+              {"bound_seconds", certificate.bound_s},
+              {"gap", std::max(0.0, 1 - certificate.bound_s / certificate.step_s)},
+              {"configurations", configurations}};
 }
 
 Result<std::string> check_certificate_text(std::string_view text) {
@@ -153,49 +173,50 @@ Result<std::string> check_certificate_text(std::string_view text) {
         format("found version {}, wanted {}: write it again with the option certificate (tessera plan "
                "--certificate)",
                version, kVersion));
-  SearchRequest request{reader.text("model"),    reader.text("cluster"),  reader.text("parallel"),
-                        reader.text("features"), reader.integer("batch"), reader.integer("memory_limit")};
-  if (json.contains("held")) {  // not in certificates of earlier builds
-    const Json& held = reader.array("held");
-    if (held.size() != request.held.size()) reader.fail("held", "a number for each of 6 schedules");
-    for (size_t i = 0; i < request.held.size() && reader.status().ok(); ++i) {
-      if (!held[i].is_number() || !(held[i].get<double>() >= 1) || held[i].get<double>() > 1e6)
-        reader.fail("held", "a number from 1 to 1e6 for each schedule");
-      else
-        request.held[i] = held[i].get<double>();
-    }
-  }
+  EstimateRequest request{reader.text("model"),    reader.text("cluster"),         reader.text("parallel"),
+                          reader.integer("batch"), reader.integer("memory_limit"), {}};
   const std::string cluster_fingerprint = reader.text("cluster_fingerprint");
+  const double gap = reader.real("gap");
   TSR_RETURN_IF_ERROR(reader.status());
-  TSR_ASSIGN_OR_RETURN(const StepCertificate certificate, read(reader));
-  TSR_ASSIGN_OR_RETURN(const ModelConfig config, parse_shorthand(request.description));
-  TSR_ASSIGN_OR_RETURN(const TransformerShape model, transformer_shape(config));
+  if (request.batch < 1 || request.batch > int64_t{1} << 32)
+    return wrong(format("a batch of {} sequences", request.batch));
+  if (request.memory_limit < 0 || request.memory_limit > kMostBytes)
+    return wrong(format("the memory limit is {} bytes, wanted 0 (the device's) to {}", request.memory_limit,
+                        kMostBytes));
+  TSR_ASSIGN_OR_RETURN(request.training, read_options(json));
+  TSR_ASSIGN_OR_RETURN(const ComposedCertificate certificate, read(reader));
+  if (std::abs(gap - std::max(0.0, 1 - certificate.bound_s / certificate.step_s)) > 1e-9)
+    return wrong(format("a gap of {} with a bound of {} s and a step of {} s", gap, certificate.bound_s,
+                        certificate.step_s));
   TSR_ASSIGN_OR_RETURN(const Fleet fleet, open_fleet(request.cluster));
   if (fleet.clusters.size() != 1)
     return Status(
         StatusCode::kUnsupported,
         format("certificate: '{}' is several clusters, and certificates are of one", request.cluster));
-  const Cluster& cluster = fleet.clusters[0];
-  if (fingerprint(cluster) != cluster_fingerprint)
+  TSR_ASSIGN_OR_RETURN(const EstimatedModel model, EstimatedModel::of(request));
+  TSR_ASSIGN_OR_RETURN(const ClusterParts parts, cluster_parts(fleet, model.precision()));
+  const Cluster& cluster = parts.parts[0].cluster;
+  if (parts.groups.size() != 1 || fingerprint(cluster) != cluster_fingerprint)
     return wrong(format("it was made for another cluster: '{}' has fingerprint {} here, the certificate {}",
                         request.cluster, fingerprint(cluster), cluster_fingerprint));
-  TSR_ASSIGN_OR_RETURN(StepSearchOptions options, search_options(request));
-  // The larger space, searched since nothing else fitted.
-  if (const auto found = json.find("last_resort"); found != json.end() && *found == true)
-    options.shard = options.offload = true;
-  TSR_ASSIGN_OR_RETURN(const CertificateCheck check,
-                       check_wide_certificate(model, cluster, options, certificate));
+  const ComposedSearchOptions options{.parallel = request.parallel,
+                                      .global_batch = request.batch,
+                                      .tokens = model.tokens(),
+                                      .memory_limit = composed_limit(cluster, request.memory_limit)};
+  TSR_ASSIGN_OR_RETURN(
+      const CertificateCheck check,
+      check_certificate(model.composed(), cluster, AbsentCatalog(cluster.kinds[0]), options, certificate));
   return dump(Json{{"valid", true},
                    {"model", request.description},
                    {"cluster", request.cluster},
                    {"plan", certificate.plan},
                    {"step_seconds", certificate.step_s},
                    {"bound_seconds", certificate.bound_s},
-                   {"gap", certificate.gap},
+                   {"gap", gap},
                    {"configurations", check.configurations},
-                   {"proved_by_closed_form", check.by_closed_form},
-                   {"proved_over_all_cuts", check.by_cuts},
-                   {"proved_too_large", check.too_large}});
+                   {"composed", check.composed},
+                   {"closed_by_bound", check.closed_by_bound},
+                   {"too_large", check.too_large}});
 }
 
 }  // namespace tessera

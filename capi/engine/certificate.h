@@ -5,16 +5,14 @@
 #include <string>
 #include <string_view>
 
-#include "capi/engine/estimate.h"
+#include "capi/engine/estimated_plan.h"
 #include "graph/base/result.h"
-#include "graph/cluster.h"
 #include "serialize/json.h"
 
 namespace tessera {
 
-struct StepSearchResult;
-
-Json certificate_json(const SearchRequest& request, const Cluster& cluster, const StepSearchResult& result);
+// kUnsupported where the search ended with configurations still open, looked at several kinds of devices, or turned to offload by itself.
+Result<Json> certificate_json(const EstimateRequest& request, const EstimatedPlan& found);
 
 // Checks a certificate without a search: derives the space from the request, and proves every claim again.
 // Returns JSON of the claims; kCorrupt names the first false one, with the value found and wanted.

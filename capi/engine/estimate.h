@@ -1,13 +1,11 @@
 // Estimates of training steps and of text generation on clusters that may be absent.
 #pragma once
 
-#include <array>
 #include <string>
 #include <string_view>
 
 #include "capi/engine/options.h"
-#include "parallel/analytic/cluster_parts.h"
-#include "parallel/analytic/step_space.h"
+#include "parallel/pricing/cluster_parts.h"
 
 namespace tessera {
 
@@ -17,16 +15,6 @@ Result<Fleet> open_fleet(const std::string& text);
 
 // kInvalidArgument where a device's memory is not known (memory_bytes 0) and no limit is given.
 Status check_memory_known(const Fleet& fleet, int64_t memory_limit);
-
-// SearchRequest: the options of a search, in the caller's words.
-struct SearchRequest {
-  std::string description, cluster, parallel, features;
-  int64_t batch = 1, memory_limit = 0;
-  std::array<double, 6> held = {1, 1, 1, 1, 1, 1};  // ForeignPlan::held
-};
-
-// Choices named in `parallel` are pinned.
-Result<StepSearchOptions> search_options(const SearchRequest& request);
 
 // JSON, documented in tessera.h at tsr_plan_estimate.
 Result<std::string> estimate_step(std::string_view description, const Options& options);

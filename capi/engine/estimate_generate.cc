@@ -1,8 +1,7 @@
-
 #include "capi/engine/estimate.h"
 #include "graph/base/text.h"
-#include "parallel/analytic/explain_generate.h"
-#include "parallel/analytic/kinds_search.h"
+#include "graph/models/model_family.h"
+#include "parallel/planner/explain_generation.h"
 #include "parallel/pricing/reserved_memory.h"
 #include "serialize/explanation_json.h"
 #include "serialize/json.h"
@@ -12,7 +11,7 @@ namespace tessera {
 namespace {
 
 // Reads pinned sizes: "tp=4,pp=2,dp=1".
-Status read_pins(std::string_view parallel, GenerateOptions& options) {
+Status read_pins(std::string_view parallel, GenerationOptions& options) {
   for (const std::string& part : split(parallel, ',')) {
     const std::string_view word = trim(part);
     if (word.empty()) continue;
@@ -42,10 +41,9 @@ Status read_pins(std::string_view parallel, GenerateOptions& options) {
 struct Estimate {
   std::string cluster_text;
   int64_t devices = 0;  // given
-  GenerateOptions options;
-  TransformerShape model;
-  Cluster cluster;
-  GenerateResult found;
+  GenerationOptions options;
+  std::vector<GenerationPrices> parts;  // of one kind each
+  GenerationResult found;
 };
 
 Result<Estimate> find_estimate(std::string_view description, const Options& given) {
@@ -54,7 +52,7 @@ Result<Estimate> find_estimate(std::string_view description, const Options& give
   Estimate it;
   it.cluster_text = reader.text("cluster");
   const std::string parallel = reader.text("parallel");
-  GenerateOptions& options = it.options;
+  GenerationOptions& options = it.options;
   options.throughput = reader.choice("objective", "latency", {"latency", "throughput"}) == "throughput";
   options.work.prompt = reader.i64("prompt", 512, 1, int64_t{1} << 32);
   options.work.new_tokens = reader.i64("new", 128, 1, int64_t{1} << 32);
@@ -69,36 +67,44 @@ Result<Estimate> find_estimate(std::string_view description, const Options& give
   TSR_RETURN_IF_ERROR(reader.finish());
   TSR_RETURN_IF_ERROR(read_pins(parallel, options));
   TSR_ASSIGN_OR_RETURN(const ModelConfig config, parse_shorthand(description));
-  TSR_ASSIGN_OR_RETURN(it.model, transformer_shape(config));
-  TSR_ASSIGN_OR_RETURN(const Fleet fleet, open_fleet(it.cluster_text));
+  TSR_ASSIGN_OR_RETURN(const Graph forward, build_model(config));
+  if (const auto context = config.sizes.find("T"); context != config.sizes.end())
+    options.context = context->second;
+  TSR_RETURN_IF_ERROR(check_request(options));
+  TSR_ASSIGN_OR_RETURN(const auto fleet, open_fleet(it.cluster_text));
   TSR_RETURN_IF_ERROR(check_memory_known(fleet, options.memory_limit));
   it.devices = fleet.devices();
-  TSR_ASSIGN_OR_RETURN(it.found, search_generate(it.model, fleet, options));
-  it.cluster = it.found.part ? *it.found.part : fleet.clusters[0];
+  TSR_ASSIGN_OR_RETURN(const ClusterParts parts, cluster_parts(fleet, options.work.dtype));
+  for (const ClusterPart& part : parts.parts) {
+    if (part.groups.size() > 1) continue;  // every kind by itself
+    TSR_ASSIGN_OR_RETURN(GenerationPrices prices,
+                         GenerationPrices::create(forward, part.cluster, options.work));
+    it.parts.push_back(std::move(prices));
+  }
+  TSR_ASSIGN_OR_RETURN(it.found, search_generation(it.parts, options));
   return it;
 }
 
-Explanation explain_estimate(std::string_view description, const Estimate& it, bool drawings) {
-  Explanation explanation =
-      explain_generate(it.model, it.cluster, it.options, it.found, {.timeline = drawings});
+Result<Explanation> explain_estimate(std::string_view description, Estimate& it, bool drawings) {
+  TSR_ASSIGN_OR_RETURN(Explanation explanation, explain_generation(it.parts[it.found.part], it.options,
+                                                                   it.found, {.timeline = drawings}));
   explanation.subject = std::string(description);
   explanation.cluster = it.cluster_text;
   explanation.devices = it.devices;
   if (!it.found.used.empty())
     explanation.reasons.insert(explanation.reasons.begin(),
-                               format("The plan is for {}{}", it.found.used,
-                                      it.found.idle.empty() ? "" : format("; idle: {}", it.found.idle)));
+                               format("The plan is for {}; idle: {}", it.found.used, it.found.idle));
   return explanation;
 }
 
-Json time_object(const FoundGenerate& found) {
-  const GenerateTime& time = found.time;
+Json time_object(const FoundGeneration& found) {
+  const GenerationTime& time = found.time;
   return {{"parallel", to_text(found.plan)},
           {"time_to_first_token_seconds", time.first_token_s},
           {"time_per_token_seconds", time.token_s},
           {"request_seconds", time.request_s},
           {"tokens_per_second", time.tokens_per_s},
-          {"memory_bytes", time.memory_bytes},
+          {"memory_bytes", time.memory.total()},
           {"kv_bytes", time.kv_bytes}};
 }
 
@@ -112,25 +118,27 @@ bool wants_generation(const Options& options) {
 }
 
 Result<std::string> estimate_generation_page(std::string_view description, const Options& given) {
-  TSR_ASSIGN_OR_RETURN(const Estimate it, find_estimate(description, given));
-  return explanation_to_page(explain_estimate(description, it, true));
+  TSR_ASSIGN_OR_RETURN(Estimate it, find_estimate(description, given));
+  TSR_ASSIGN_OR_RETURN(const Explanation explanation, explain_estimate(description, it, true));
+  return explanation_to_page(explanation);
 }
 
 Result<std::string> estimate_generation(std::string_view description, const Options& given) {
-  TSR_ASSIGN_OR_RETURN(const Estimate it, find_estimate(description, given));
-  const GenerateResult& found = it.found;
+  TSR_ASSIGN_OR_RETURN(Estimate it, find_estimate(description, given));
+  const GenerationResult& found = it.found;
+  const GenerationPrices& prices = it.parts[found.part];
   Json report = {{"mode", "generate"},
                  {"objective", it.options.throughput ? "throughput" : "latency"},
                  {"model", std::string(description)},
-                 {"parameters", it.model.parameters()},
+                 {"parameters", prices.parameters()},
                  {"cluster", it.cluster_text},
                  {"devices", it.devices},
                  {"prompt", it.options.work.prompt},
                  {"new", it.options.work.new_tokens},
-                 {"reserved_bytes", reserved_bytes(it.cluster.kinds[0])}};
+                 {"reserved_bytes", reserved_bytes(prices.cluster().kinds[0])}};
   report.update(time_object(found.best));
   if (!found.used.empty()) report["kinds"] = Json::array({{{"used", found.used}, {"idle", found.idle}}});
-  report["weight_bytes"] = found.best.time.weight_bytes;
+  report["weight_bytes"] = found.best.time.memory.parameters;
   report["prefill_batch"] = found.best.plan.prefill_batch;
   report["token_seconds"] = {{"weights", found.best.time.weights_s},
                              {"cache", found.best.time.cache_s},
@@ -139,8 +147,9 @@ Result<std::string> estimate_generation(std::string_view description, const Opti
   report["gap"] = found.gap;
   report["search"] = {{"meshes", found.meshes}, {"priced", found.priced}};
   report["candidates"] = Json::array();
-  for (const FoundGenerate& other : found.runners_up) report["candidates"].push_back(time_object(other));
-  report["explanation"] = Json::parse(explanation_to_json(explain_estimate(description, it, false)));
+  for (const FoundGeneration& other : found.runners_up) report["candidates"].push_back(time_object(other));
+  TSR_ASSIGN_OR_RETURN(const Explanation explanation, explain_estimate(description, it, false));
+  report["explanation"] = Json::parse(explanation_to_json(explanation));
   return dump(report);
 }
 

@@ -40,8 +40,8 @@ struct Arrival {
 class Player {
  public:
   Player(const Program& program, size_t entry, std::span<const Dependencies> ranks,
-         const ReplayDuration& duration)
-      : program_(program), entry_(entry), dependencies_(ranks), duration_(duration) {}
+         const ReplayDuration& duration, std::span<const std::vector<int64_t>> issued)
+      : program_(program), entry_(entry), dependencies_(ranks), duration_(duration), issued_(issued) {}
 
   Result<Replay> run() {
     const size_t count = program_.ranks.size();
@@ -129,6 +129,7 @@ class Player {
     if (state.has_arrived || static_cast<size_t>(state.next) == order.size()) return false;
     const int32_t instruction = order[static_cast<size_t>(state.next)];
     int64_t ready_ns = state.free_ns;
+    if (!issued_.empty()) ready_ns = std::max(ready_ns, issued_[rank][static_cast<size_t>(instruction)]);
     for (const StreamWait& wait : dependencies.waits_of(instruction)) {
       const auto other = static_cast<size_t>(wait.stream);
       if (states_[rank].streams[other].next <= wait.position) return false;
@@ -233,6 +234,7 @@ class Player {
   const size_t entry_;
   const std::span<const Dependencies> dependencies_;
   const ReplayDuration& duration_;
+  const std::span<const std::vector<int64_t>> issued_;
   std::vector<RankState> states_;
   std::vector<Meeting> meetings_;
   std::map<std::pair<int32_t, int32_t>, Channel> channels_;  // (from, to)
@@ -243,8 +245,8 @@ class Player {
 }  // namespace
 
 Result<Replay> replay(const Program& program, size_t entry, std::span<const Dependencies> ranks,
-                      const ReplayDuration& duration) {
-  return Player(program, entry, ranks, duration).run();
+                      const ReplayDuration& duration, std::span<const std::vector<int64_t>> issued) {
+  return Player(program, entry, ranks, duration, issued).run();
 }
 
 }  // namespace tessera

@@ -33,9 +33,10 @@ struct Replay {
 // message the sender's.
 using ReplayDuration = std::function<int64_t(int32_t rank, int32_t instruction)>;
 
-// `ranks` [rank]: dependencies of entry `entry` in each rank's program. kCorrupt for messages and collectives
+// `ranks` [rank]: dependencies of entry `entry` in each rank's program. `issued`: by rank and instruction, nanoseconds before
+// which its host has not issued it; empty: at once. kCorrupt for messages and collectives
 // that do not match and for deadlocks.
 Result<Replay> replay(const Program& program, size_t entry, std::span<const Dependencies> ranks,
-                      const ReplayDuration& duration);
+                      const ReplayDuration& duration, std::span<const std::vector<int64_t>> issued = {});
 
 }  // namespace tessera

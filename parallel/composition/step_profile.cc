@@ -1,6 +1,7 @@
 #include "parallel/composition/step_profile.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <numeric>
 #include <set>
@@ -8,7 +9,7 @@
 
 #include "graph/analysis/instructions.h"
 #include "parallel/composition/solo_run.h"
-#include "parallel/lowering/touched_slots.h"
+#include "parallel/pricing/program_time.h"
 #include "parallel/pricing/step_phases.h"
 
 namespace tessera {
@@ -23,64 +24,38 @@ struct PassKey {
   friend auto operator<=>(const PassKey&, const PassKey&) = default;
 };
 
-bool lives_in_run(const Slot& slot) {
-  return slot.tier == Tier::kDevice && (slot.kind == SlotKind::kTransient || slot.kind == SlotKind::kWorkspace);
+// The larger of two.
+void raise(BytesByCause& most, const BytesByCause& bytes) {
+  if (bytes.device() > most.device()) most = bytes;
 }
-
-// Bytes alive at every moment of an order of instructions.
-class LiveBytes {
- public:
-  // `at`: by instruction, its moment.
-  LiveBytes(const RankProgram& rank, const std::vector<int32_t>& at) : during_(at.size() + 1, 0), before_(at.size() + 1, 0) {
-    const std::vector<Instruction>& code = rank.entries[0].code;
-    std::vector<int32_t> first(rank.slots.size(), INT32_MAX), last(rank.slots.size(), -1);
-    for (size_t i = 0; i < code.size(); ++i)
-      touch(touched_slots(code[i]), at[i], first, last);
-    std::vector<int64_t> born(at.size() + 1, 0), died(at.size() + 1, 0);
-    for (size_t s = 0; s < rank.slots.size(); ++s) {
-      if (last[s] < 0 || !lives_in_run(rank.slots[s])) continue;
-      born[static_cast<size_t>(first[s])] += rank.slots[s].bytes;
-      died[static_cast<size_t>(last[s])] += rank.slots[s].bytes;
-    }
-    for (size_t moment = 0; moment < at.size(); ++moment) {
-      during_[moment] = before_[moment] + born[moment];
-      before_[moment + 1] = during_[moment] - died[moment];
-    }
-  }
-  int64_t during(size_t moment) const { return during_[moment]; }
-  int64_t before(size_t moment) const { return before_[moment]; }
-
- private:
-  static void touch(const TouchedSlots& slots, int32_t moment, std::vector<int32_t>& first, std::vector<int32_t>& last) {
-    for (const std::vector<int32_t>* all : {&slots.reads, &slots.writes})
-      for (const int32_t slot : *all) {
-        const auto s = static_cast<size_t>(slot);
-        first[s] = std::min(first[s], moment);
-        last[s] = std::max(last[s], moment);
-      }
-  }
-
-  std::vector<int64_t> during_, before_;
-};
 
 class Profiler {
  public:
   Profiler(const EntryLayout& layout, const RankProgram& rank, const Cluster& cluster, bool splits,
-           bool apart)
+           bool apart, bool breakdown, const SoftwareTraits& traits)
       : layout_(layout),
         rank_(rank),
         cluster_(cluster),
         code_(rank.entries[0].code),
         splits_(splits),
-        apart_(apart) {
+        apart_(apart),
+        breakdown_(breakdown),
+        traits_(traits) {
+    profile_.devices = static_cast<int32_t>(layout.places[0].devices.size());
     profile_.map = find_blocks(layout.graph);
     const auto count = static_cast<size_t>(profile_.map.after()) + 1;
     profile_.passes.resize(count);
     profile_.copies.assign(count, 0);
+    profile_.copying_s.assign(count, 0);
+    profile_.breakdown.copying.resize(count);
+    profile_.breakdown.is_complete = breakdown_;
+    profile_.breakdown.passes.resize(count);
+    profile_.breakdown.copies.resize(count);
   }
 
   StepProfile run() {
     find_keys();
+    if (breakdown_) live_ranges_ = find_live_ranges(rank_, 0, layout_, phases_);
     find_bytes();
     find_seconds();
     find_persistent();
@@ -97,7 +72,7 @@ class Profiler {
   // By instruction: the pass that it is part of, and by when it runs the one that it runs in, which may be another where gathers are
   // issued ahead of their readers.
   void find_keys() {
-    const std::vector<StepPhase> phases = find_step_phases(rank_.entries[0], layout_.graph);
+    phases_ = find_step_phases(rank_.entries[0], layout_.graph);
     size_t last_pass = 0;  // updates before it go with the pass that they are among
     for (size_t i = 0; i < code_.size(); ++i)
       if (const Node* node = node_at(code_[i]);
@@ -108,7 +83,8 @@ class Profiler {
       PassKey own = now;
       if (const Node* node = node_at(code_[i])) {
         const auto n = static_cast<size_t>(node - layout_.graph.nodes().data());
-        own = {micro_batch_of(code_[i]), pass_of(*node, phases[i]), profile_.map.of_node[n], layout_.once[n]};
+        own = {micro_batch_of(code_[i]), pass_of(*node, phases_[i]), profile_.map.of_node[n],
+               layout_.once[n]};
         if (own.pass == BlockPass::kUpdate && i < last_pass)
           own = {own.micro_batch, BlockPass::kBackward, now.block, false};
       }
@@ -134,10 +110,13 @@ class Profiler {
     return micro_batch == 0 ? Turn::kFirst : Turn::kSteady;
   }
 
-  PassCost& cost_of(const PassKey& key) {
+  template <class Cost>
+  Cost& at(std::vector<ByPass<Cost>>& passes, const PassKey& key) const {
     const Turn turn = key.pass == BlockPass::kUpdate ? Turn::kLast : turn_of(key.micro_batch);
-    return profile_.passes[static_cast<size_t>(key.block)][static_cast<size_t>(turn)][static_cast<size_t>(key.pass)];
+    return passes[static_cast<size_t>(key.block)][static_cast<size_t>(turn)][static_cast<size_t>(key.pass)];
   }
+  PassCost& cost_of(const PassKey& key) { return at(profile_.passes, key); }
+  PassCauses& causes_of(const PassKey& key) { return at(profile_.breakdown.passes, key); }
 
   // The last of three micro-batches, after which copies of parameters are let go, stands for none of a pipeline's.
   bool ends_copies(const PassKey& key) const {
@@ -151,52 +130,99 @@ class Profiler {
     std::vector<size_t> sorted(code_.size());
     std::iota(sorted.begin(), sorted.end(), 0);
     std::ranges::stable_sort(sorted, {}, [&](size_t i) { return order.at(owns_[i]); });
-    std::vector<int32_t> moment(code_.size()), as_is(code_.size());
-    for (size_t m = 0; m < sorted.size(); ++m) moment[sorted[m]] = static_cast<int32_t>(m);
+    std::vector<size_t> as_is(code_.size());
     std::iota(as_is.begin(), as_is.end(), 0);
-    const LiveBytes apart(rank_, moment), together(rank_, as_is);
-    std::map<PassKey, int64_t> began;
+    const LiveCauses apart(rank_, sorted, live_ranges_), together(rank_, as_is, live_ranges_);
+    std::map<PassKey, size_t> began;
     for (size_t from = 0, to = 0; from < sorted.size(); from = to) {
       const PassKey key = owns_[sorted[from]];
       while (to < sorted.size() && owns_[sorted[to]] == key) ++to;
-      began[key] = apart.before(from);
-      if (key.once) {
-        profile_.copies[static_cast<size_t>(key.block)] += apart.before(to) - apart.before(from);
-        continue;
-      }
-      if (ends_copies(key)) continue;
-      PassCost& bytes = cost_of(key);
+      began[key] = from;
+      if (key.once)
+        profile_.breakdown.copies[static_cast<size_t>(key.block)] += apart.before(to) - apart.before(from);
+      if (key.once || ends_copies(key)) continue;
+      PassCauses& bytes = causes_of(key);
       bytes.left = apart.before(to) - apart.before(from);
-      for (size_t m = from; m < to; ++m) bytes.peak = std::max(bytes.peak, apart.during(m) - apart.before(from));
+      for (size_t m = from; m < to; ++m) raise(bytes.peak, apart.during(m) - apart.before(from));
     }
     for (size_t i = 0; i < code_.size(); ++i) {
       const auto at = began.find(runs_in_[i]);
       if (at == began.end() || runs_in_[i].once || ends_copies(runs_in_[i]) || runs_in_[i].micro_batch != owns_[i].micro_batch)
         continue;
-      PassCost& bytes = cost_of(runs_in_[i]);
-      bytes.peak_ahead = std::max(bytes.peak_ahead, together.during(i) - at->second);
+      raise(causes_of(runs_in_[i]).peak_ahead, together.during(i) - apart.before(at->second));
+    }
+    add_up();
+  }
+
+  void add_up() {
+    for (size_t block = 0; block < profile_.passes.size(); ++block) {
+      profile_.copies[block] = profile_.breakdown.copies[block].device();
+      for (size_t turn = 0; turn < kTurns; ++turn)
+        for (size_t pass = 0; pass < kBlockPasses; ++pass) {
+          const PassCauses& bytes = profile_.breakdown.passes[block][turn][pass];
+          profile_.passes[block][turn][pass] = {bytes.peak.device(), bytes.peak_ahead.device(),
+                                                bytes.left.device()};
+        }
     }
   }
 
   // A pass lasts from its first kernel to the first of the next.
   void find_seconds() {
-    const std::vector<double> begins = solo_begins(rank_, cluster_);
+    const std::vector<InstructionPrice> prices = solo_prices(rank_, cluster_, traits_);
+    const SoloRun run = run_solo(rank_, cluster_, prices, traits_.one_stream);
+    if (breakdown_) find_intervals(run);
     PassKey now;
     double began = 0;
     bool has_begun = false;
     const auto end = [&](double at) {
-      if (!has_begun) return;
-      if (now.once)
-        profile_.once_s += at - began;
-      else if (!ends_copies(now))
-        cost_of(now).seconds += at - began;
+      if (!has_begun || (!now.once && ends_copies(now))) return;
+      const auto block = static_cast<size_t>(now.block);
+      (now.once ? profile_.copying_s[block] : cost_of(now).seconds) += at - began;
+      if (breakdown_) add_time(now.once ? profile_.breakdown.copying[block] : causes_of(now).time, began, at);
     };
     for (size_t i = 0; i < code_.size(); ++i) {
       if (!std::holds_alternative<KernelInst>(code_[i]) || (has_begun && runs_in_[i] == now)) continue;
-      end(begins[i]);
-      now = runs_in_[i], began = has_begun ? begins[i] : 0, has_begun = true;
+      end(run.begins[i]);
+      now = runs_in_[i], began = has_begun ? run.begins[i] : 0, has_begun = true;
     }
-    end(begins.back());
+    end(run.end_s);
+    wait_for_host(prices);
+  }
+
+  // A host issues a block's backward pass while the device is still in the forward one; across blocks it gains no lead that lasts.
+  void wait_for_host(const std::vector<InstructionPrice>& prices) {
+    std::map<const PassCost*, double> issued;
+    for (size_t i = 0; i < code_.size(); ++i)
+      if (!runs_in_[i].once && !ends_copies(runs_in_[i])) issued[&cost_of(runs_in_[i])] += prices[i].issue_s;
+    for (size_t block = 0; block < profile_.passes.size(); ++block)
+      for (size_t turn = 0; turn < kTurns; ++turn) {
+        double lead_s = 0;
+        for (size_t pass = 0; pass < kBlockPasses; ++pass) {  // forward first
+          PassCost& cost = profile_.passes[block][turn][pass];
+          const double host_s = issued[&cost] - lead_s, waits_s = std::max(0.0, host_s - cost.seconds);
+          lead_s = pass == 0 ? std::max(0.0, -host_s + cost.seconds) : 0;
+          cost.seconds += waits_s;
+          if (breakdown_ && waits_s > 0)
+            add_share(profile_.breakdown.passes[block][turn][pass].time, {"compute", "", waits_s, 0}, 1);
+        }
+      }
+  }
+
+  void find_intervals(const SoloRun& run) {
+    for (size_t i = 0; i < code_.size(); ++i) {
+      CauseOfTime cause = cause_of(rank_, 0, code_[i], phases_[i], layout_);
+      const int priority = priority_of(cause, code_[i]);
+      intervals_.push_back({std::llround(run.begins[i] / kTick), std::llround(run.ends[i] / kTick),
+                            std::move(cause), priority});
+    }
+  }
+
+  void add_time(std::vector<TimeShare>& time, double from, double to) const {
+    const int64_t begin = std::llround(from / kTick), end = std::llround(to / kTick);
+    if (begin == end) return;
+    // Rounded ends are made good, so that shares add up.
+    const double whole = (to - from) / (static_cast<double>(end - begin) * kTick);
+    for (const TimeShare& share : time_shares(intervals_, begin, end, kTick)) add_share(time, share, whole);
   }
 
   void find_persistent() {
@@ -210,15 +236,23 @@ class Profiler {
         if (reads_input(node, i) && layout_.is_persistent(node.inputs[i])) readers[node.inputs[i]].insert(profile_.map.of_node[n]);
     }
     for (const Slot& slot : rank_.slots) {
-      if (slot.tier != Tier::kDevice || slot.kind == SlotKind::kTransient || slot.kind == SlotKind::kWorkspace) continue;
-      PersistentBytes it{.kind = slot.kind, .bytes = slot.bytes, .blocks = {profile_.map.after()}};
+      if (slot.kind == SlotKind::kTransient || slot.kind == SlotKind::kWorkspace) continue;
+      if (slot.tier != Tier::kDevice && !breakdown_) continue;
+      PersistentBytes it{
+          .kind = slot.kind, .tier = slot.tier, .bytes = slot.bytes, .blocks = {profile_.map.after()}};
       if (const auto named = names.find(slot.name); named != names.end() && slot.kind != SlotKind::kOutput) {
         const std::set<int32_t>& blocks = readers[named->second];
         if (!blocks.empty()) it.blocks.assign(blocks.begin(), blocks.end());
         it.by_batch = slot.kind == SlotKind::kInput && layout_.batch_dim[index(named->second)] >= 0;
         if (it.by_batch) it.bytes /= layout_.micro_batches;
+        if (breakdown_) {
+          it.name = slot.name;
+          it.type = to_text(layout_.tensor(named->second).type);
+          it.sharding = to_text(layout_.spec[index(named->second)], layout_.mesh);
+        }
       }
-      profile_.persistent.push_back(std::move(it));
+      (it.tier == Tier::kDevice ? profile_.persistent : profile_.breakdown.elsewhere)
+          .push_back(std::move(it));
     }
   }
 
@@ -238,13 +272,19 @@ class Profiler {
         const Phase made = layout_.graph.node(producer).phase;
         const int32_t maker = profile_.map.of_node[index(producer)];
         if (made == Phase::kForward && node.phase == Phase::kForward && maker == from && to == from + 1)
-          profile_.forward_message += local_bytes(input);
+          add_message(input, profile_.forward_message, profile_.breakdown.messages[0]);
         else if (made != Phase::kForward && maker == from && to == from - 1)
-          profile_.backward_message += local_bytes(input);
+          add_message(input, profile_.backward_message, profile_.breakdown.messages[1]);
         else
           seen.erase(input);
       }
     }
+  }
+
+  void add_message(TensorId id, int64_t& bytes, BytesByCause& by_cause) const {
+    const auto at = std::ranges::find(live_ranges_, id, &LiveRange::tensor);
+    bytes += local_bytes(id);
+    by_cause.of(at == live_ranges_.end() ? MemoryCause::kTransient : at->cause) += local_bytes(id);
   }
 
   // Of the largest part.
@@ -263,18 +303,23 @@ class Profiler {
   const RankProgram& rank_;
   const Cluster& cluster_;
   const std::vector<Instruction>& code_;
-  const bool splits_, apart_;
+  const bool splits_, apart_, breakdown_;
+  const SoftwareTraits& traits_;
   StepProfile profile_;
+  std::vector<StepPhase> phases_;        // by instruction
   std::vector<PassKey> owns_, runs_in_;  // by instruction
+  static constexpr double kTick = 1e-12;   // of intervals, in seconds
+  std::vector<CausedInterval> intervals_;  // with a breakdown, as live_ranges_
+  std::vector<LiveRange> live_ranges_;
 };
 
 }  // namespace
 
 Result<StepProfile> profile_step(const EntryLayout& layout, const RankProgram& rank, const Cluster& cluster,
-                                 bool splits, bool apart) {
+                                 bool splits, bool apart, bool breakdown, const SoftwareTraits& traits) {
   if (layout.places.size() != 1 || rank.entries.size() != 1)
     return Status(StatusCode::kInvalidArgument, "a step is profiled without a pipeline, as the one entry of its program");
-  return Profiler(layout, rank, cluster, splits, apart).run();
+  return Profiler(layout, rank, cluster, splits, apart, breakdown, traits).run();
 }
 
 }  // namespace tessera

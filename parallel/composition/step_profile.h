@@ -11,8 +11,11 @@
 #include <string>
 #include <vector>
 
+#include "graph/explanation.h"
 #include "graph/program.h"
 #include "parallel/composition/block_map.h"
+#include "parallel/composition/live_causes.h"
+#include "parallel/composition/solo_run.h"
 #include "parallel/lowering/entry_layout.h"
 
 namespace tessera {
@@ -30,30 +33,56 @@ struct PassCost {
   int64_t peak = 0;       // at most
   int64_t peak_ahead = 0;  // at most, with what the next block's pass fetches ahead meanwhile
   int64_t left = 0;       // when it has ended
-  double seconds = 0;     // until the next pass begins
+  double seconds = 0;     // until the next pass begins, or the host has issued it
 };
+
+// PassCauses: the costs of a pass by cause, which add up to them. Without a breakdown all bytes are transient.
+struct PassCauses {
+  BytesByCause peak, peak_ahead, left;
+  std::vector<TimeShare> time;
+};
+
+// By turn and pass.
+template <class Cost>
+using ByPass = std::array<std::array<Cost, kBlockPasses>, kTurns>;
 
 // A tensor that outlives a run, or is fed before or fetched after it.
 struct PersistentBytes {
   SlotKind kind = SlotKind::kParameter;
+  Tier tier = Tier::kDevice;
   int64_t bytes = 0;           // of one micro-batch where `by_batch`
   bool by_batch = false;
   std::vector<int32_t> blocks;  // that read or update it, ascending
+  std::string name = {}, type = {}, sharding = {};  // global, of one micro-batch; with a breakdown
+};
+
+// Breakdown: a profile by cause.
+struct ProfileBreakdown {
+  bool is_complete = false;                     // as it was asked for
+  std::vector<ByPass<PassCauses>> passes;       // by block
+  std::vector<BytesByCause> copies;             // by block
+  std::vector<std::vector<TimeShare>> copying;  // by block
+  std::vector<PersistentBytes> elsewhere;       // on other tiers
+  std::array<BytesByCause, 2> messages;         // forward, backward
 };
 
 struct StepProfile {
   BlockMap map;
-  // By block of `map`, ends included; by turn; by pass.
-  std::vector<std::array<std::array<PassCost, kBlockPasses>, kTurns>> passes;
-  // By block: copies of parameters that are made once, before the first pass, and last to the end.
+  std::vector<ByPass<PassCost>> passes;  // by block of `map`, ends included
+  // By block: copies of parameters that are made once, before the first pass, and last to the end; and what making them takes.
   std::vector<int64_t> copies;
+  std::vector<double> copying_s;
   std::vector<PersistentBytes> persistent;
   // Between neighbouring blocks, of one micro-batch, as the sender has them.
   int64_t forward_message = 0, backward_message = 0;
-  double once_s = 0;  // before the first pass: copies of parameters
+  int32_t devices = 1;  // of the place; in a pipeline every stage has as many, in order
+  ProfileBreakdown breakdown;
 
   const PassCost& cost(int32_t block, Turn turn, BlockPass pass) const {
     return passes[static_cast<size_t>(block)][static_cast<size_t>(turn)][static_cast<size_t>(pass)];
+  }
+  const PassCauses& causes(int32_t block, Turn turn, BlockPass pass) const {
+    return breakdown.passes[static_cast<size_t>(block)][static_cast<size_t>(turn)][static_cast<size_t>(pass)];
   }
 };
 
@@ -61,6 +90,7 @@ struct StepProfile {
 // passes, as in pipelines.
 // Seconds are those of `cluster`, as the simulator has them, had the other ranks nothing to wait for.
 Result<StepProfile> profile_step(const EntryLayout& layout, const RankProgram& rank, const Cluster& cluster,
-                                 bool splits, bool apart);
+                                 bool splits, bool apart, bool breakdown = false,
+                                 const SoftwareTraits& traits = {});
 
 }  // namespace tessera

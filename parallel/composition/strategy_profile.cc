@@ -29,7 +29,8 @@ Result<Plan> in_two_stages(const Graph& few, const std::vector<std::pair<std::st
 
 Result<StepProfile> profile_strategy(const Graph& few, const StrategySpec& spec, int64_t global_batch,
                                      const std::vector<std::pair<std::string, int64_t>>& symbols,
-                                     const Cluster& cluster, const KernelCatalog& catalog) {
+                                     const Cluster& cluster, const KernelCatalog& catalog, bool breakdown,
+                                     const SoftwareTraits& traits) {
   TSR_ASSIGN_OR_RETURN(const Graph bound, few.bind_partly(symbols));
   const bool may_cut = spec.pp > 1 && cut_batch(bound).ok();
   TSR_ASSIGN_OR_RETURN(const int32_t count, micro_batches_of(spec, global_batch, may_cut));
@@ -46,8 +47,8 @@ Result<StepProfile> profile_strategy(const Graph& few, const StrategySpec& spec,
   }
   plan.symbols = symbols;
   TSR_ASSIGN_OR_RETURN(const EntryLayout layout, make_layout({"step", &few, &plan}));
-  TSR_ASSIGN_OR_RETURN(const RankProgram rank, lower_place(layout, catalog, 0));
-  return profile_step(layout, rank, cluster, shape.splits_backward(), apart);
+  TSR_ASSIGN_OR_RETURN(const RankProgram rank, lower_place(layout, catalog, 0, false));
+  return profile_step(layout, rank, cluster, shape.splits_backward(), apart, breakdown, traits);
 }
 
 }  // namespace tessera

@@ -15,9 +15,10 @@
 namespace tessera {
 
 // `few`: the step of a model with few blocks (graph/transform/fewer_blocks.h). `global_batch`: sequences of the whole step, which the
-// strategy cuts into micro-batches. `symbols`: every one but "B". Fails where the strategy cannot be applied or lowered.
+// strategy cuts into micro-batches. `symbols`: every one but "B". `breakdown`: costs by cause too. Fails where the strategy cannot be applied or lowered.
 Result<StepProfile> profile_strategy(const Graph& few, const StrategySpec& spec, int64_t global_batch,
                                      const std::vector<std::pair<std::string, int64_t>>& symbols,
-                                     const Cluster& cluster, const KernelCatalog& catalog);
+                                     const Cluster& cluster, const KernelCatalog& catalog,
+                                     bool breakdown = false, const SoftwareTraits& traits = {});
 
 }  // namespace tessera

@@ -20,8 +20,8 @@ double duration(const PipelineCosts& costs, PipelineWork work) {
 
 class Replay {
  public:
-  Replay(const PipelineSchedule& schedule, std::span<const PipelineCosts> costs, double comm)
-      : schedule_(schedule), shape_(schedule.shape), costs_(costs), comm_(comm) {
+  Replay(const PipelineSchedule& schedule, std::span<const PipelineCosts> costs)
+      : schedule_(schedule), shape_(schedule.shape), costs_(costs) {
     const size_t cells = static_cast<size_t>(shape_.stages()) * static_cast<size_t>(shape_.micro_batches);
     forward_.assign(cells, kNotYet);
     backward_.assign(cells, kNotYet);
@@ -65,7 +65,8 @@ class Replay {
   double arrival(const std::vector<double>& made, int32_t from, int32_t to, int32_t micro_batch) const {
     const double at = made[cell(from, micro_batch)];
     if (at == kNotYet) return kNotYet;
-    return shape_.device_of(from) == shape_.device_of(to) ? at : at + comm_;
+    if (shape_.device_of(from) == shape_.device_of(to)) return at;
+    return at + costs_[static_cast<size_t>(std::min(from, to))].comm;
   }
 
   // kNotYet when something it reads has not been made.
@@ -137,24 +138,22 @@ class Replay {
   const PipelineSchedule& schedule_;
   const PipelineShape& shape_;
   std::span<const PipelineCosts> costs_;
-  double comm_;
   std::vector<double> forward_, backward_, weight_;  // by stage and micro-batch: when done
   PipelineTiming timing_;
 };
 
 }  // namespace
 
-Result<PipelineTiming> replay(const PipelineSchedule& schedule, std::span<const PipelineCosts> stage_costs,
-                              double comm) {
+Result<PipelineTiming> replay(const PipelineSchedule& schedule, std::span<const PipelineCosts> stage_costs) {
   if (stage_costs.size() != static_cast<size_t>(schedule.shape.stages()))
     return Status(StatusCode::kInvalidArgument,
                   format("{} stages and costs of {}", schedule.shape.stages(), stage_costs.size()));
-  return Replay(schedule, stage_costs, comm).run();
+  return Replay(schedule, stage_costs).run();
 }
 
 Result<PipelineTiming> replay(const PipelineSchedule& schedule, const PipelineCosts& costs) {
   const std::vector<PipelineCosts> all(static_cast<size_t>(schedule.shape.stages()), costs);
-  return replay(schedule, all, costs.comm);
+  return replay(schedule, all);
 }
 
 }  // namespace tessera

@@ -20,10 +20,9 @@ struct PipelineTiming {
   std::vector<int32_t> peak_live;  // by device: see live_bound
 };
 
-// Stage costs by stage where stages differ. Fails, naming devices and actions, when devices wait for each
+// Stage costs by stage where stages differ; `comm` is from the stage to the next, and back. Fails, naming devices and actions, when devices wait for each
 // other in a circle, and when an action is missing, repeated or on another device than its stage.
-Result<PipelineTiming> replay(const PipelineSchedule& schedule, std::span<const PipelineCosts> stage_costs,
-                              double comm);
+Result<PipelineTiming> replay(const PipelineSchedule& schedule, std::span<const PipelineCosts> stage_costs);
 Result<PipelineTiming> replay(const PipelineSchedule& schedule, const PipelineCosts& costs);
 
 }  // namespace tessera

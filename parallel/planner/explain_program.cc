@@ -100,7 +100,7 @@ class Explainer {
       if (bytes > 0) add_shares(memory_over_time(rank, entry, live_ranges, tier), bytes, tier);
     describe_peak(rank, fullest, entry, live_ranges, memory.peak);
     list_tensors(rank, layouts_[entry], live_ranges);
-    if (options_.timeline) draw_curve(memory);
+    if (options_.timeline) out_.curve = memory_curve(memory, options_.most_points);
   }
 
   void add_shares(const MemoryOverTime& memory, int64_t arena_bytes, Tier tier) {
@@ -247,25 +247,6 @@ class Explainer {
                                     micro_batch_of(code[i]), interval.begin_ns, interval.end_ns});
         }
       }
-    }
-  }
-
-  void draw_curve(const MemoryOverTime& memory) {
-    MemoryCurve& curve = out_.curve;
-    std::vector<size_t> shown;
-    for (size_t cause = 0; cause < kMemoryCauses; ++cause)
-      if (std::ranges::any_of(memory.at, [&](const auto& at) { return at[cause] > 0; }))
-        shown.push_back(cause);
-    for (const size_t cause : shown) curve.causes.emplace_back(to_text(static_cast<MemoryCause>(cause)));
-    curve.bytes.resize(shown.size());
-    const size_t moments = memory.at.size();
-    const size_t each = (moments + options_.most_points - 1) / std::max<size_t>(1, options_.most_points);
-    for (size_t begin = 0; begin < moments; begin += each) {
-      size_t fullest = begin;
-      for (size_t at = begin; at < std::min(moments, begin + each); ++at)
-        if (memory.total[at] > memory.total[fullest]) fullest = at;
-      curve.position.push_back(static_cast<int64_t>(fullest));
-      for (size_t c = 0; c < shown.size(); ++c) curve.bytes[c].push_back(memory.at[fullest][shown[c]]);
     }
   }
 

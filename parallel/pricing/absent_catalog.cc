@@ -1,17 +1,92 @@
 #include "parallel/pricing/absent_catalog.h"
 
 #include <algorithm>
+#include <optional>
+
+#include "parallel/pricing/device_time.h"
 
 namespace tessera {
+
+namespace {
+
+// Products whose results stay on chip, as attention's scores: what is done with those runs between.
+constexpr double kOnChipShare = 0.6;
+// Of the operations of one product: ops with fewer are none (a gather from a table).
+constexpr double kLeastShare = 0.2;
+
+struct Product {
+  double count = 1, m = 1, n = 1, k = 1;
+  bool on_chip = false;  // no result has both m and n, and there are several
+  double flops() const { return 2 * count * m * n * k; }
+};
+
+bool has(const ShardingRule::OperandDims& dims, char factor) {
+  return std::ranges::any_of(dims,
+                             [&](const std::string& dim) { return dim.find(factor) != std::string::npos; });
+}
+
+// Operands `a` and `b` multiplied: what both have is summed over, but for what every operand has; rows are a's
+// alone, columns b's.
+std::optional<Product> product_of(const ShardingRule& rule, size_t a, size_t b) {
+  Product product;
+  bool rows = false, columns = false, summed = false;
+  std::string outer;
+  for (const Factor& factor : rule.factors) {
+    const auto extent = static_cast<double>(factor.extent);
+    const auto lacks = [&](const ShardingRule::OperandDims& dims) {
+      return !dims.empty() && !has(dims, factor.name);
+    };
+    const bool in_a = has(rule.inputs[a], factor.name), in_b = has(rule.inputs[b], factor.name);
+    if (in_a != in_b) {
+      (in_a ? product.m : product.n) *= extent;
+      (in_a ? rows : columns) = true;
+      outer += factor.name;
+    } else if (in_a && std::ranges::none_of(rule.inputs, lacks) &&
+               std::ranges::none_of(rule.outputs, lacks)) {
+      product.count *= extent;
+    } else if (in_a) {
+      product.k *= extent;
+      summed = true;
+    }
+  }
+  if (!rows || !columns || !summed) return std::nullopt;
+  product.on_chip =
+      product.count > 1 && std::ranges::none_of(rule.outputs, [&](const ShardingRule::OperandDims& dims) {
+        return std::ranges::all_of(outer, [&](char factor) { return has(dims, factor); });
+      });
+  return product;
+}
+
+std::optional<Product> product_of(const OpDef& op, const OpView& view) {
+  if (op.sharding == nullptr) return std::nullopt;
+  ShardingRule rule = op.sharding({view.attrs, view.inputs, view.outputs, {}});
+  if (!bind_extents(rule, view.inputs, view.outputs).ok()) return std::nullopt;
+  for (size_t a = 0; a < rule.inputs.size(); ++a)
+    for (size_t b = a + 1; b < rule.inputs.size(); ++b)
+      if (const auto product = product_of(rule, a, b)) return product;
+  return std::nullopt;
+}
+
+}  // namespace
 
 Result<KernelChoice> AbsentCatalog::query(const OpDef& op, const OpView& view) const {
   if (op.cost == nullptr) return KernelChoice{"absent", 0, kind_.launch_s};
   const OpCost cost = op.cost(view);
-  const double rate = matrix_rate(kind_, view.inputs.empty() ? DType::kF32 : view.inputs[0].dtype);
-  const double computed = rate > 0 ? cost.flops / rate : 0;
-  const double moved =
-      kind_.memory_bytes_per_s > 0 ? (cost.bytes_read + cost.bytes_written) / kind_.memory_bytes_per_s : 0;
-  return KernelChoice{"absent", 0, std::max(computed, moved) + kind_.launch_s};
+  DType dtype = view.inputs.empty() ? DType::kF32 : view.inputs[0].dtype;
+  if (dtype == DType::kE5M2)
+    dtype = DType::kE4M3;  // products of any two formats of 8-bit floats have one rate
+  const double rate = matrix_rate(kind_, dtype);
+  double seconds = std::max(rate > 0 ? cost.flops / rate + kind_.launch_s : 0,
+                            streaming_seconds(kind_, cost.bytes_read + cost.bytes_written));
+  const auto product = cost.flops > 0 && kind_.multiprocessors > 0 ? product_of(op, view) : std::nullopt;
+  if (product && cost.flops >= kLeastShare * product->flops()) {
+    const double one = product->on_chip ? product->flops() / (rate * kOnChipShare)
+                                        : batched_product_seconds(kind_, dtype, product->count, product->m,
+                                                                  product->n, product->k) -
+                                              kind_.launch_s;
+    seconds = std::max(seconds, cost.flops / product->flops() * one + kind_.launch_s);
+  }
+  return KernelChoice{"absent", 0, seconds};
 }
 
 }  // namespace tessera

@@ -6,11 +6,12 @@
 
 namespace tessera {
 
-class AbsentCatalog final : public KernelCatalog {
+class AbsentCatalog : public KernelCatalog {
  public:
   explicit AbsentCatalog(const DeviceKind& kind) : kind_(kind) {}
 
-  // The longer of computing at the rate of the operands' type and of moving its bytes, and a launch.
+  // Of products by their extents, as the op's sharding rule has them, and by how often its operations are those of one;
+  // of everything else by bytes, or at the rate of the operands' type. Never less than its bytes take, and a launch.
   Result<KernelChoice> query(const OpDef& op, const OpView& view) const override;
   uint64_t fingerprint() const override { return 0; }
 

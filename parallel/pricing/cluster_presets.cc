@@ -3,7 +3,7 @@
 // scaled product was published to reach of an H100's (1170 of 1979 Tflop/s, 8192^3); memory at 0.86 of the
 // peak, which streaming benchmarks are published to reach on an A100 (1.75 of 2.04 TB/s) and pass on an H100.
 // Tile ramp, launch and issue costs are fitted to measured training steps of A100s
-// (tests/planner/measured_steps_test.cc fits them anew), all-reduce curves are measured. Links inside a DGX
+// (tests/planner/measured_steps_test.cc holds steps against them), all-reduce curves are measured. Links inside a DGX
 // B200 are twice an H100's, as NVLink's figures are. Quadro RTX 5000: four a node on FDR InfiniBand (6.8 GB/s)
 // without direct transfers, of which published steps of such a cluster leave 4.5.
 #include "parallel/pricing/cluster_presets.h"

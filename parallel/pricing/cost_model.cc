@@ -20,6 +20,8 @@ double launch_seconds(const Cluster& cluster) {
   return cluster.kinds.empty() ? 0 : cluster.kinds[0].launch_s;
 }
 
+double issue_seconds(const Cluster& cluster) { return cluster.kinds.empty() ? 0 : cluster.kinds[0].issue_s; }
+
 // Without a measurement: cores divide the work, while every rank launches its kernels itself.
 InstructionPrice divided(double seconds, double launch_s, const Cluster& cluster) {
   if (cluster.shared_cores == 0) return {seconds, seconds};
@@ -33,7 +35,9 @@ InstructionPrice kernel_price(const KernelDesc& kernel, const Cluster& cluster) 
     if (const auto seconds = kernel_seconds(*cluster.profile, *kernel.op, view))
       return {seconds->alone_s, seconds->shared_s};
   }
-  return divided(kernel.seconds, launch_seconds(cluster), cluster);
+  InstructionPrice price = divided(kernel.seconds, launch_seconds(cluster), cluster);
+  price.issue_s = issue_seconds(cluster);
+  return price;
 }
 
 // Collective on the links between `devices`, which may lie in several nodes.
@@ -57,7 +61,7 @@ InstructionPrice collective_price(const CollectiveInst& collective, std::span<co
             collective_seconds(*cluster.profile, collective.kind, members, bytes_of(collective)))
       return {*seconds, *seconds, members, true};
   const double seconds = link_time_of(collective, devices, cluster);
-  return {seconds, seconds, members, true};
+  return {seconds, seconds, members, true, issue_seconds(cluster)};
 }
 
 InstructionPrice message_price(int64_t bytes, int32_t from, int32_t to, const Cluster& cluster) {

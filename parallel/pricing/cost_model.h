@@ -17,6 +17,7 @@ struct InstructionPrice {
   double alone_s = 0, shared_s = 0;
   int32_t threads = 1;        // ranks that it keeps at work: all members of a collective
   bool meets_others = false;  // a collective or message: one price for all who take part
+  double issue_s = 0;         // of the host, before it (DeviceKind::issue_s); no part of the others
 };
 
 // `rank`: of the program; its messages go by the link between it and their peer. Groups that span nodes go by

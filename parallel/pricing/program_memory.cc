@@ -251,4 +251,23 @@ MemoryOverTime memory_over_time(const RankProgram& rank, size_t entry,
   return memory;
 }
 
+MemoryCurve memory_curve(const MemoryOverTime& memory, size_t most_points) {
+  MemoryCurve curve;
+  std::vector<size_t> shown;
+  for (size_t cause = 0; cause < kMemoryCauses; ++cause)
+    if (std::ranges::any_of(memory.at, [&](const auto& at) { return at[cause] > 0; })) shown.push_back(cause);
+  for (const size_t cause : shown) curve.causes.emplace_back(to_text(static_cast<MemoryCause>(cause)));
+  curve.bytes.resize(shown.size());
+  const size_t moments = memory.at.size();
+  const size_t each = (moments + most_points - 1) / std::max<size_t>(1, most_points);
+  for (size_t begin = 0; begin < moments; begin += each) {
+    size_t fullest = begin;
+    for (size_t at = begin; at < std::min(moments, begin + each); ++at)
+      if (memory.total[at] > memory.total[fullest]) fullest = at;
+    curve.position.push_back(static_cast<int64_t>(fullest));
+    for (size_t c = 0; c < shown.size(); ++c) curve.bytes[c].push_back(memory.at[fullest][shown[c]]);
+  }
+  return curve;
+}
+
 }  // namespace tessera

@@ -51,4 +51,7 @@ struct MemoryOverTime {
 MemoryOverTime memory_over_time(const RankProgram& rank, size_t entry,
                                 const std::vector<LiveRange>& live_ranges, Tier tier);
 
+// Positions are those of `memory`: of many moments in a row the fullest stands for all.
+MemoryCurve memory_curve(const MemoryOverTime& memory, size_t most_points);
+
 }  // namespace tessera

@@ -8,14 +8,6 @@ namespace tessera {
 
 namespace {
 
-// Lower counts first.
-int rank_of(const CauseOfTime& it, const Instruction& instruction) {
-  if (std::holds_alternative<KernelInst>(instruction)) return 0;
-  if (std::holds_alternative<CollectiveInst>(instruction)) return 1;
-  if (it.cause == "offload") return 2;
-  return std::holds_alternative<CopyInst>(instruction) ? 0 : 3;
-}
-
 std::string computing(StepPhase era) {
   if (era == StepPhase::kUpdate) return "update";
   return era == StepPhase::kRecompute ? "recompute" : "compute";
@@ -68,6 +60,76 @@ CauseOfTime cause_of(const RankProgram& rank, int32_t rank_index, const Instruct
   return {computing(era), ""};
 }
 
+int priority_of(const CauseOfTime& cause, const Instruction& instruction) {
+  if (std::holds_alternative<KernelInst>(instruction)) return 0;
+  if (std::holds_alternative<CollectiveInst>(instruction)) return 1;
+  if (cause.cause == "offload") return 2;
+  return std::holds_alternative<CopyInst>(instruction) ? 0 : 3;
+}
+
+void add_share(std::vector<TimeShare>& shares, const TimeShare& share, double times) {
+  const auto same = [&](const TimeShare& it) { return it.cause == share.cause && it.axis == share.axis; };
+  auto at = std::ranges::find_if(shares, same);
+  if (at == shares.end()) at = shares.insert(shares.end(), {share.cause, share.axis});
+  at->seconds += times * share.seconds;
+  at->hidden_s += times * share.hidden_s;
+}
+
+void sort_shares(std::vector<TimeShare>& shares) { std::ranges::stable_sort(shares, {}, place_in_list); }
+
+std::vector<TimeShare> time_shares(std::span<const CausedInterval> intervals, int64_t begin, int64_t end,
+                                   double tick_s) {
+  struct Kind {
+    CauseOfTime cause;
+    int priority;
+    int64_t exposed = 0, whole = 0;
+    int running = 0;
+  };
+  struct Event {
+    int64_t at;
+    size_t kind;
+    int change;
+  };
+  std::vector<Kind> kinds;
+  std::vector<Event> events;
+  for (const CausedInterval& it : intervals) {
+    const int64_t from = std::max(it.begin, begin), to = std::min(it.end, end);
+    if (from >= to) continue;
+    auto kind = std::ranges::find_if(
+        kinds, [&](const Kind& known) { return known.cause == it.cause && known.priority == it.priority; });
+    if (kind == kinds.end()) kind = kinds.insert(kinds.end(), {it.cause, it.priority});
+    kind->whole += to - from;
+    const auto index = static_cast<size_t>(kind - kinds.begin());
+    events.push_back({from, index, 1});
+    events.push_back({to, index, -1});
+  }
+  std::ranges::stable_sort(events, {}, &Event::at);
+
+  int64_t idle = 0, now = begin;
+  const auto pass_until = [&](int64_t then) {
+    Kind* best = nullptr;
+    for (Kind& kind : kinds)
+      if (kind.running > 0 && (best == nullptr || kind.priority < best->priority)) best = &kind;
+    (best == nullptr ? idle : best->exposed) += then - now;
+    now = then;
+  };
+  for (const Event& event : events) {
+    pass_until(event.at);
+    kinds[event.kind].running += event.change;
+  }
+  pass_until(end);
+
+  std::vector<TimeShare> shares;
+  for (const Kind& kind : kinds)
+    add_share(shares,
+              {kind.cause.cause, kind.cause.axis, static_cast<double>(kind.exposed) * tick_s,
+               static_cast<double>(kind.whole - kind.exposed) * tick_s},
+              1);
+  if (idle > 0) shares.push_back({"waiting", "", static_cast<double>(idle) * tick_s, 0});
+  sort_shares(shares);
+  return shares;
+}
+
 TimeByCause time_by_cause(const Program& program, const Simulation& simulation, const EntryLayout& layout,
                           const std::vector<std::vector<StepPhase>>& phases) {
   TimeByCause result;
@@ -81,64 +143,19 @@ TimeByCause time_by_cause(const Program& program, const Simulation& simulation, 
   const auto critical = static_cast<size_t>(result.rank);
   const RankProgram& rank = program.ranks[critical];
   const std::vector<Instruction>& code = rank.entries[simulation.entry].code;
-
-  struct Kind {
-    CauseOfTime cause;
-    int rank;
-    int64_t exposed_ns = 0, whole_ns = 0;
-    int running = 0;
-  };
-  struct Event {
-    int64_t at_ns;
-    size_t kind;
-    int change;
-  };
-  std::vector<Kind> kinds;
-  std::vector<Event> events;
+  std::vector<CausedInterval> intervals;
   for (size_t at = 0; at < code.size(); ++at) {
     const ReplayedInterval& interval = simulation.run.ranks[critical][at];
-    if (interval.begin_ns >= interval.end_ns) continue;
-    const CauseOfTime cause = cause_of(rank, result.rank, code[at], phases[critical][at], layout);
-    const int order = rank_of(cause, code[at]);
-    auto kind =
-        std::ranges::find_if(kinds, [&](const Kind& it) { return it.cause == cause && it.rank == order; });
-    if (kind == kinds.end()) kind = kinds.insert(kinds.end(), {cause, order});
-    kind->whole_ns += interval.end_ns - interval.begin_ns;
-    const auto index = static_cast<size_t>(kind - kinds.begin());
-    events.push_back({interval.begin_ns, index, 1});
-    events.push_back({interval.end_ns, index, -1});
+    CauseOfTime cause = cause_of(rank, result.rank, code[at], phases[critical][at], layout);
+    const int priority = priority_of(cause, code[at]);
+    intervals.push_back({interval.begin_ns, interval.end_ns, std::move(cause), priority});
   }
-  std::ranges::stable_sort(events, {}, &Event::at_ns);
-
-  int64_t idle_ns = 0, now_ns = 0;
-  const auto pass_until = [&](int64_t then_ns) {
-    Kind* best = nullptr;
-    for (Kind& kind : kinds)
-      if (kind.running > 0 && (best == nullptr || kind.rank < best->rank)) best = &kind;
-    (best == nullptr ? idle_ns : best->exposed_ns) += then_ns - now_ns;
-    now_ns = then_ns;
-  };
-  for (const Event& event : events) {
-    pass_until(event.at_ns);
-    kinds[event.kind].running += event.change;
-  }
-  pass_until(simulation.run.end_ns);
-
-  constexpr double kSecond = 1e-9;
-  for (const Kind& kind : kinds) {
-    const auto same = [&](const TimeShare& it) {
-      return it.cause == kind.cause.cause && it.axis == kind.cause.axis;
-    };
-    auto share = std::ranges::find_if(result.shares, same);
-    if (share == result.shares.end())
-      share = result.shares.insert(result.shares.end(), {kind.cause.cause, kind.cause.axis});
-    share->seconds += static_cast<double>(kind.exposed_ns) * kSecond;
-    share->hidden_s += static_cast<double>(kind.whole_ns - kind.exposed_ns) * kSecond;
-  }
-  const bool pipeline = layout.places.size() > 1;
-  if (idle_ns > 0)
-    result.shares.push_back({pipeline ? "bubble" : "waiting", "", static_cast<double>(idle_ns) * kSecond, 0});
-  std::ranges::stable_sort(result.shares, {}, place_in_list);
+  constexpr double kNanosecond = 1e-9;
+  result.shares = time_shares(intervals, 0, simulation.run.end_ns, kNanosecond);
+  if (layout.places.size() > 1)
+    for (TimeShare& share : result.shares)
+      if (share.cause == "waiting") share.cause = "bubble";
+  sort_shares(result.shares);
   return result;
 }
 

@@ -2,6 +2,8 @@
 // then.
 #pragma once
 
+#include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -21,6 +23,22 @@ struct CauseOfTime {
 // along, those between stages "pp".
 CauseOfTime cause_of(const RankProgram& rank, int32_t rank_index, const Instruction& instruction,
                      StepPhase era, const EntryLayout& layout);
+
+// CausedInterval: the time in which an instruction runs, in ticks.
+struct CausedInterval {
+  int64_t begin = 0, end = 0;
+  CauseOfTime cause;
+  int priority = 0;  // the lowest of those that run at once counts
+};
+int priority_of(const CauseOfTime& cause, const Instruction& instruction);
+
+// Shares of the time from `begin` to `end`, in order, which they add up to: "waiting" where nothing runs. Intervals may reach beyond it.
+std::vector<TimeShare> time_shares(std::span<const CausedInterval> intervals, int64_t begin, int64_t end,
+                                   double tick_s);
+
+// Adds `times` of a share to those of its cause and axis.
+void add_share(std::vector<TimeShare>& shares, const TimeShare& share, double times);
+void sort_shares(std::vector<TimeShare>& shares);
 
 struct TimeByCause {
   int32_t rank = 0;               // that ends last, the lowest of those

@@ -10,6 +10,22 @@
 
 namespace tessera {
 
+namespace {
+
+// By rank and instruction: nanoseconds until a host that never waits has issued it.
+std::vector<std::vector<int64_t>> issue_times(const std::vector<std::vector<InstructionPrice>>& prices) {
+  std::vector<std::vector<int64_t>> issued;
+  for (const std::vector<InstructionPrice>& rank : prices) {
+    double seconds = 0;
+    std::vector<int64_t>& times = issued.emplace_back();
+    for (const InstructionPrice& price : rank)
+      times.push_back(static_cast<int64_t>(std::llround((seconds += price.issue_s) * 1e9)));
+  }
+  return issued;
+}
+
+}  // namespace
+
 Result<Simulation> simulate(const Program& program, std::string_view entry, const Cluster& cluster,
                             const SimulatorOptions& options) {
   TSR_CHECK(!program.ranks.empty(), "a program without ranks");
@@ -38,7 +54,8 @@ Result<Simulation> simulate(const Program& program, std::string_view entry, cons
     return static_cast<int64_t>(
         std::llround(seconds_at(price, cluster, std::max(1, options.busy_ranks)) * 1e9));
   };
-  TSR_ASSIGN_OR_RETURN(simulation.run, replay(program, simulation.entry, simulation.dependencies, duration));
+  TSR_ASSIGN_OR_RETURN(simulation.run, replay(program, simulation.entry, simulation.dependencies, duration,
+                                              issue_times(prices)));
   return simulation;
 }
 

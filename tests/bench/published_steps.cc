@@ -23,11 +23,11 @@ int main(int argc, char** argv) {
       std::fprintf(stderr, "%s\n", time.status().to_string().c_str());
       return 1;
     }
-    const double measured = measured_seconds(run), error = time->step_s / measured - 1;
+    const double measured = measured_seconds(run), error = *time / measured - 1;
     errors[std::string(run.source)].push_back(error);
     std::printf("%-28.*s %-55s %-20s %5lld %-52s %8.2f s, forecast %8.2f s %+6.1f %%\n",
                 static_cast<int>(run.source.size()), run.source.data(), run.model, run.cluster,
-                static_cast<long long>(run.batch), run.parallel, measured, time->step_s, 100 * error);
+                static_cast<long long>(run.batch), run.parallel, measured, *time, 100 * error);
   }
   for (auto& [source, all] : errors) {
     double mean = 0;

@@ -4,60 +4,23 @@
 
 #include <algorithm>
 
-#include "graph/transform/fewer_blocks.h"
 #include "parallel/composition/composed_memory.h"
 #include "parallel/composition/composed_time.h"
 #include "parallel/composition/strategy_profile.h"
 #include "parallel/pricing/simulator.h"
-#include "tests/fake_cluster.h"
-#include "tests/ok.h"
-#include "tests/parallel/step_graphs.h"
+#include "tests/parallel/composed_steps.h"
 
 using namespace tessera;
 
 namespace {
 
+using test::ComposedSteps;
+using test::devices_of;
+using test::kComposedBatch;
+using test::kComposedSymbols;
 using test::ok;
-
-constexpr int64_t kComposedTokens = 256, kComposedBatch = 32;
-const std::vector<std::pair<std::string, int64_t>> kComposedSymbols = {{"T", kComposedTokens}};
-
-struct Model {
-  std::string shorthand;
-  DType compute = DType::kF32;
-  bool tied = false;
-};
-
-struct ComposedSteps {
-  Graph whole, few;
-  std::vector<int32_t> like;
-};
-
-ComposedSteps steps_of(const Model& model) {
-  constexpr double kClipNorm = 1;
-  const Graph forward = ok(forward_graph(model.shorthand, model.tied));
-  FewerBlocks few = ok(with_fewer_blocks(forward));
-  return {ok(training_step_of(forward, kClipNorm, model.compute)),
-          ok(training_step_of(std::move(few.graph), kClipNorm, model.compute)), std::move(few.like)};
-}
-
-// The blocks of the plan's stages, as blocks of the profile.
-ComposedStages stages_of(const Graph& whole, const Plan& plan, const std::vector<int32_t>& like, const StrategySpec& spec) {
-  const BlockMap map = find_blocks(whole);
-  REQUIRE(map.blocks == static_cast<int32_t>(like.size()));
-  const int32_t after = *std::ranges::max_element(like) + 2;
-  ComposedStages stages;
-  stages.shape = {spec.schedule, spec.pp, spec.virtual_stages, plan.micro_batches};
-  stages.blocks.resize(static_cast<size_t>(stages.shape.stages()));
-  std::vector<int32_t> stage(static_cast<size_t>(map.after()) + 1, 0);
-  for (size_t n = 0; n < whole.nodes().size(); ++n)
-    if (whole.nodes()[n].phase == Phase::kForward) stage[static_cast<size_t>(map.of_node[n])] = plan.nodes[n].stage;
-  for (int32_t b = 0; b <= map.after(); ++b) {
-    const int32_t number = b == 0 ? 0 : b == map.after() ? after : like[static_cast<size_t>(b) - 1] + 1;
-    stages.blocks[static_cast<size_t>(stage[static_cast<size_t>(b)])].push_back({.block = number});
-  }
-  return stages;
-}
+using test::stages_of;
+using test::steps_of;
 
 DeviceBytes bytes_of(const RankProgram& rank) {
   DeviceBytes it;
@@ -67,12 +30,6 @@ DeviceBytes bytes_of(const RankProgram& rank) {
   }
   it.run = rank.max_live_bytes - it.parameters - it.state - it.inputs;
   return it;
-}
-
-Cluster devices_of(size_t count) {
-  Cluster cluster = fake_cluster(static_cast<int64_t>(count), {1e10, 1e-6}, 1e12);
-  cluster.host_link = {1e10, 1e-6};
-  return cluster;
 }
 
 // Shares by which what is alive may be composed too large, and seconds be off.

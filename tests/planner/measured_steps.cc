@@ -8,7 +8,6 @@
 #include <tuple>
 
 #include "graph/base/text.h"
-#include "parallel/analytic/steady_step.h"
 
 namespace tessera::planner_test {
 
@@ -26,39 +25,56 @@ std::optional<std::vector<MeasuredStep>> read_measured_steps(bool multi_node) {
     if (v.size() != 11) continue;
     MeasuredStep row;
     row.multi_node = multi_node;
-    row.batch = static_cast<int64_t>(v[1]);
-    ModelConfig config;
-    config.family = "gpt2";
+    OtherStep& step = row.step;
     const auto whole = [&](size_t i) { return static_cast<int64_t>(v[i]); };
+    const auto parts = [&](size_t i) { return static_cast<int32_t>(v[i]); };
+    step.batch = whole(1);
+    step.model.family = "gpt2";
     // The rows do not tell the vocabulary. On one node the head of a whole model costs what an odd one does.
     const int64_t vocabulary = multi_node ? 51200 : 50257;
-    config.sizes = {{"C", whole(3)}, {"H", whole(4)}, {"L", whole(5)}, {"T", whole(6)}, {"V", vocabulary}};
-    const auto shape = transformer_shape(config);
-    if (!shape.ok()) continue;
-    row.model = *shape;
-    const auto plan =
-        parse_foreign_plan(format("tp={},dp={},pp={}:1f1b,mb={},recompute={}", whole(7), whole(8), whole(9),
-                                  whole(2), multi_node ? "full" : "none"),
-                           format("attention=unfused,sp=off,dp_overlap=off,dtype=f16,grad_dtype=f16,"
-                                  "one_ring=on,skewed_ranks={}",
-                                  multi_node ? "off" : "on"));
-    if (!plan.ok()) continue;
-    row.plan = *plan;
+    step.model.sizes = {
+        {"C", whole(3)}, {"H", whole(4)}, {"L", whole(5)}, {"T", whole(6)}, {"V", vocabulary}};
+    step.spec.micro_batch = whole(2);
+    step.spec.tp = parts(7), step.spec.dp = parts(8), step.spec.pp = parts(9);
+    if (step.spec.pp > 1) step.spec.schedule = ScheduleKind::k1F1B;
+    if (multi_node) step.spec.recompute = RecomputeForm::kFull;
+    step.software = {.one_ring = true, .late_ranks = !multi_node, .gradients = DType::kF16};
     row.seconds = v[10] / 1e3;
-    rows.push_back(row);
+    rows.push_back(std::move(row));
   }
   return rows;
 }
 
-Accuracy accuracy(const std::vector<MeasuredStep>& rows, const std::vector<double>& predicted,
-                  double within) {
+std::vector<double> predict(const Cluster& base, const std::vector<MeasuredStep>& rows) {
+  using Key = std::tuple<int64_t, int64_t, int32_t, int32_t, bool, int64_t, bool>;
+  std::map<Key, Result<std::vector<StepProfile>>> known;
+  std::vector<double> seconds;
+  for (const MeasuredStep& row : rows) {
+    const StrategySpec& spec = row.step.spec;
+    Cluster cluster = base;
+    cluster.devices.assign(static_cast<size_t>(spec.devices()), 0);
+    const Key key(row.width(), spec.micro_batch, spec.tp, spec.dp, spec.pp > 1,
+                  std::min<int64_t>(row.step.micro_batches(), 3), row.multi_node);
+    auto at = known.find(key);
+    if (at == known.end()) at = known.emplace(key, other_profiles(row.step, cluster)).first;
+    const Result<double> time =
+        at->second.ok() ? composed_seconds(row.step, *at->second, cluster) : at->second.status();
+    seconds.push_back(time.ok() ? *time : NAN);
+  }
+  return seconds;
+}
+
+Accuracy accuracy(const std::vector<MeasuredStep>& rows, const std::vector<double>& predicted) {
+  constexpr double kWithin = 0.02;
   Accuracy result;
   std::vector<double> errors;
   using Key = std::tuple<int64_t, int64_t, int64_t, int32_t>;
   std::map<Key, std::vector<size_t>> groups;
+  const auto spec = [&](size_t i) -> const StrategySpec& { return rows[i].step.spec; };
   for (size_t i = 0; i < rows.size(); ++i) {
     errors.push_back(std::abs(predicted[i] / rows[i].seconds - 1));
-    groups[{rows[i].model.C, rows[i].model.L, rows[i].batch, rows[i].plan.devices()}].push_back(i);
+    groups[{rows[i].width(), rows[i].step.model.sizes.at("L"), rows[i].step.batch, spec(i).devices()}]
+        .push_back(i);
   }
   result.rows = static_cast<int>(rows.size());
   for (const double error : errors) result.mape += error / static_cast<double>(errors.size());
@@ -79,14 +95,14 @@ Accuracy accuracy(const std::vector<MeasuredStep>& rows, const std::vector<doubl
         right += predicted[i] < predicted[j];
       }
     }
-    // As steady_step chooses among all plans.
+    const auto may_stand = [&](size_t i) {
+      return predicted[i] <= predicted[fastest] * (1 + kWithin) && spec(i).pp == spec(fastest).pp &&
+             spec(fastest).tp % spec(i).tp == 0 && spec(fastest).micro_batch % spec(i).micro_batch == 0;
+    };
+    const auto order = [&](size_t i) { return std::tuple(spec(i).tp, spec(i).micro_batch, predicted[i]); };
     size_t chosen = fastest;
-    for (const size_t i : members) {
-      if (predicted[i] > predicted[fastest] * (1 + within)) continue;
-      const ForeignPlan &plan = rows[i].plan, &taken = rows[chosen].plan;
-      if (!may_stand_for(plan, rows[fastest].plan)) continue;
-      if (steadier(plan, taken) || (!steadier(taken, plan) && predicted[i] < predicted[chosen])) chosen = i;
-    }
+    for (const size_t i : members)
+      if (may_stand(i) && order(i) < order(chosen)) chosen = i;
     const double regret = rows[chosen].seconds / rows[best].seconds - 1;
     result.fastest_regret += rows[fastest].seconds / rows[best].seconds - 1;
     result.regret += regret;

@@ -5,23 +5,22 @@
 #include <string>
 #include <vector>
 
-#include "graph/cluster.h"
-#include "parallel/analytic/foreign_plan.h"
-#include "parallel/analytic/steady_step.h"
-#include "parallel/analytic/transformer.h"
+#include "composed_forecast.h"
 
 namespace tessera::planner_test {
 
 struct MeasuredStep {
-  TransformerShape model;
-  ForeignPlan plan;
-  int64_t batch = 0;
+  OtherStep step;
   bool multi_node = false;
   double seconds = 0;
+  int64_t width() const { return step.model.sizes.at("C"); }
 };
 
 // vtrain_a100_{single,multi}_node.csv of the test data; nothing where the data is absent.
 std::optional<std::vector<MeasuredStep>> read_measured_steps(bool multi_node);
+
+// Steps composed with the constants of `base`, of as many devices as each row's plan uses; NaN where that fails.
+std::vector<double> predict(const Cluster& base, const std::vector<MeasuredStep>& rows);
 
 // Ratios predicted / measured - 1 over all rows, and decisions within groups of rows that differ in the plan
 // alone.
@@ -33,8 +32,8 @@ struct Accuracy {
   double fastest_regret = 0;  // mean: of the plan predicted fastest
   int rows = 0, groups = 0;
 };
-// A plan is chosen as searches choose by default (`within` of the fastest: analytic/steady_step.h).
-Accuracy accuracy(const std::vector<MeasuredStep>& rows, const std::vector<double>& predicted,
-                  double within = kNearlyAsFast);
+// A plan is chosen among those with as many stages as the fastest and within 2 % of it: the one with least tensor parallelism,
+// then smallest micro-batches, then least time.
+Accuracy accuracy(const std::vector<MeasuredStep>& rows, const std::vector<double>& predicted);
 
 }  // namespace tessera::planner_test

@@ -10,16 +10,13 @@ namespace tessera::planner_test {
 
 namespace {
 
-constexpr char kMegatron[] =
-    "attention=unfused,sp=off,dp_overlap=off,grad_dtype=f32,dtype=f16,scatter_sends=on";
-constexpr char kMegatronSp[] =
-    "attention=unfused,sp=on,dp_overlap=off,grad_dtype=f32,dtype=f16,scatter_sends=on";
+constexpr OtherSoftware kMegatron{.scatters_sends = true};
 // The vTrain rows of one node had shown, before these were looked at, that ranks of some software wait for
 // each other in every tensor-parallel collective.
-constexpr char kMegatronDeepSpeed[] =
-    "attention=unfused,sp=off,dp_overlap=off,grad_dtype=f32,dtype=bf16,scatter_sends=on,skewed_ranks=on";
-constexpr char kDeepSpeedZero[] = "attention=unfused,sp=off,dp_overlap=on,grad_dtype=f16,dtype=f16";
-constexpr char kLlama[] = "attention=fused,sp=on,dp_overlap=on,grad_dtype=f32,dtype=bf16";
+constexpr OtherSoftware kMegatronDeepSpeed{
+    .late_ranks = true, .scatters_sends = true, .compute = DType::kBF16};
+constexpr OtherSoftware kDeepSpeedZero{.overlaps = true, .gradients = DType::kF16};
+constexpr OtherSoftware kLlama{.fused_attention = true, .overlaps = true, .compute = DType::kBF16};
 
 // - Narayanan et al. 2021, arXiv 2104.04473: tables 1 and 2, by their count of operations,
 //   96 B T L C^2 (1 + T / 6C + V / 16LC). Run with interleaved stages, scattered and gathered sends; batches
@@ -41,7 +38,7 @@ constexpr PublishedSource kSources[] = {
     {"Megatron-LM 2021, table 2", kMegatron, 0, false},
     {"ZeRO-3 in the same table", kDeepSpeedZero, 0, false},
     {"Megatron-LM 2022, full", kMegatron, 0, false},
-    {"Megatron-LM 2022, selective", kMegatronSp, 0, false},
+    {"Megatron-LM 2022, selective", kMegatron, 0, false},
     {"MT-NLG", kMegatronDeepSpeed, 0, false},
     {"BLOOM and its trials", kMegatronDeepSpeed, 44, true},
     {"Llama 3", kLlama, 0, true},
@@ -92,10 +89,11 @@ constexpr PublishedRun kRuns[] = {
     {kFull, k530B, "dgx-a100-80gb:280", 280, "tp=8,pp=35:interleaved:3,mb=1,recompute=full", 49.05},
     {kFull, k1T, "dgx-a100-80gb:512", 512, "tp=8,pp=64:1f1b,mb=1,recompute=full", 94.42},
     {kSelective, "gpt2:L=48,C=6144,H=64,V=51200,T=2048", "dgx-a100-80gb:8", 4,
-     "tp=8,mb=4,recompute=selective", 1.10},
-    {kSelective, k175B, "dgx-a100-80gb:64", 64, "tp=8,pp=8:interleaved:3,mb=1,recompute=selective", 13.75},
-    {kSelective, k530B, "dgx-a100-80gb:280", 280, "tp=8,pp=35:interleaved:3,mb=1,recompute=selective", 37.83},
-    {kSelective, k1T, "dgx-a100-80gb:512", 512, "tp=8,pp=64:1f1b,mb=1,recompute=selective", 71.49},
+     "tp=8,sp,mb=4,recompute=selective", 1.10},
+    {kSelective, k175B, "dgx-a100-80gb:64", 64, "tp=8,sp,pp=8:interleaved:3,mb=1,recompute=selective", 13.75},
+    {kSelective, k530B, "dgx-a100-80gb:280", 280, "tp=8,sp,pp=35:interleaved:3,mb=1,recompute=selective",
+     37.83},
+    {kSelective, k1T, "dgx-a100-80gb:512", 512, "tp=8,sp,pp=64:1f1b,mb=1,recompute=selective", 71.49},
     {kNlg, k530B, "dgx-a100-80gb:2240", 1920, "tp=8,dp=8,pp=35:1f1b,mb=1,recompute=full", 60.1},
     {kNlg, k530B, "dgx-a100-80gb:2800", 1920, "tp=8,dp=10,pp=35:1f1b,mb=1,recompute=full", 50.2},
     {kNlg, k530B, "dgx-a100-80gb:3360", 1920, "tp=8,dp=12,pp=35:1f1b,mb=1,recompute=full", 44.4},
@@ -125,8 +123,8 @@ constexpr PublishedRun kRuns[] = {
      "tp=4,dp=8,pp=12:1f1b,mb=2,zero=1,recompute=full", 105.89},
     {kBloom, "gpt2:L=70,C=14336,H=64,V=250880,T=2048", "dgx-a100-80gb:384", 2048,
      "tp=4,dp=8,pp=12:1f1b,mb=4,zero=1,recompute=full", 102.27},
-    {kLlama3, k405B, "dgx-h100:8192", 2048, "tp=8,dp=64,pp=16:interleaved:4,mb=1,zero=1", 0, 430},
-    {kLlama3, k405B, "dgx-h100:16384", 2048, "tp=8,dp=128,pp=16:interleaved:4,mb=1,zero=1", 0, 400},
+    {kLlama3, k405B, "dgx-h100:8192", 2048, "tp=8,sp,dp=64,pp=16:interleaved:4,mb=1,zero=1", 0, 430},
+    {kLlama3, k405B, "dgx-h100:16384", 2048, "tp=8,sp,dp=128,pp=16:interleaved:4,mb=1,zero=1", 0, 400},
 };
 
 }  // namespace
@@ -139,32 +137,27 @@ const PublishedSource& source_of(const PublishedRun& run) {
 
 double measured_seconds(const PublishedRun& run) {
   if (run.seconds > 0) return run.seconds;
-  const TransformerShape model = *transformer_shape(*parse_shorthand(run.model));
-  const auto size = [](int64_t n) { return static_cast<double>(n); };
-  const double C = size(model.C), L = size(model.L), T = size(model.T), V = size(model.V);
-  const double token = model.gated ? 6 * size(model.parameters()) + 6 * L * T * C
-                                   : 96 * L * C * C * (1 + T / (6 * C) + V / (16 * L * C));
-  const double devices = size(static_cast<int64_t>(cluster_preset(run.cluster)->devices.size()));
-  return size(run.batch) * T * token / devices / (run.teraflops * 1e12);
+  const ModelConfig model = *parse_shorthand(run.model);
+  const auto size = [&](const char* name) { return static_cast<double>(model.sizes.at(name)); };
+  const double C = size("C"), L = size("L"), T = size("T"), V = size("V");
+  double token = 96 * L * C * C * (1 + T / (6 * C) + V / (16 * L * C));
+  if (model.family == "llama") {
+    const double parameters =
+        L * (2 * C * C * (1 + size("KV") / size("H")) + 3 * C * size("F") + 2 * C) + (2 * V + 1) * C;
+    token = 6 * parameters + 6 * L * T * C;
+  }
+  const auto devices = static_cast<double>(cluster_preset(run.cluster)->devices.size());
+  return static_cast<double>(run.batch) * T * token / devices / (run.teraflops * 1e12);
 }
 
-Result<StepTime> forecast(const PublishedRun& run) {
+Result<double> forecast(const PublishedRun& run) {
   const PublishedSource& source = source_of(run);
-  TSR_ASSIGN_OR_RETURN(const TransformerShape model, transformer_shape(*parse_shorthand(run.model)));
-  TSR_ASSIGN_OR_RETURN(const ForeignPlan plan, parse_foreign_plan(run.parallel, source.features));
+  TSR_ASSIGN_OR_RETURN(OtherStep step, other_step(run.model, run.parallel, run.batch, source.software));
+  step.ends_are_blocks = source.ends_are_blocks;
   TSR_ASSIGN_OR_RETURN(Cluster cluster, cluster_preset(run.cluster));
   if (source.network_gbytes > 0) cluster.network.bytes_per_s = source.network_gbytes * 1e9;
-  std::vector<StageBlocks> stages;
-  if (source.ends_are_blocks) {
-    TransformerShape whole = model;
-    whole.L += 2;
-    stages = even_stages(whole, plan);
-    for (StageBlocks* end : {&stages.front(), &stages.back()}) {
-      --end->blocks;
-      if (end->full > 0) --end->full;
-    }
-  }
-  return step_time(model, plan, cluster, run.batch, stages);
+  TSR_ASSIGN_OR_RETURN(const std::vector<StepProfile> profiles, other_profiles(step, cluster));
+  return composed_seconds(step, profiles, cluster);
 }
 
 }  // namespace tessera::planner_test

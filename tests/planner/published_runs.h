@@ -7,9 +7,9 @@
 #include <string_view>
 #include <vector>
 
+#include "composed_forecast.h"
 #include "graph/base/result.h"
 #include "graph/cluster.h"
-#include "parallel/analytic/step_time.h"
 
 namespace tessera::planner_test {
 
@@ -25,7 +25,7 @@ struct PublishedRun {
 
 struct PublishedSource {
   std::string_view name;
-  const char* features;       // of the software
+  OtherSoftware software;
   double network_gbytes = 0;  // out of a node, where it is not the preset's
   bool ends_are_blocks;       // stages count embedding and head as a block each
 };
@@ -36,6 +36,6 @@ const PublishedSource& source_of(const PublishedRun& run);
 // Seconds a step took.
 double measured_seconds(const PublishedRun& run);
 // The forecast with the built-in tables.
-Result<StepTime> forecast(const PublishedRun& run);
+Result<double> forecast(const PublishedRun& run);
 
 }  // namespace tessera::planner_test

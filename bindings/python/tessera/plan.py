@@ -109,7 +109,7 @@ def plan_methods(model: Model, dataset: Dataset | None = None, *, adapters: dict
 
 def estimate(description: str, **options: Any) -> dict[str, Any]:
     """What one training step, or serving, of "llama:L=..." takes on a cluster that need not be present. Options: cluster
-    (required), batch, parallel, features, memory_limit, certificate, within, and with mode="generate" more."""
+    (required), batch, parallel, memory_limit, certificate, within, lora, base, precision, and with mode="generate" more."""
     with Options(options) as o:
         return json.loads(text(raw.tsr_plan_estimate(arguments.text("description", description, nul=False), o)))
 

@@ -1105,8 +1105,7 @@ TSR_API tsr_status* tsr_plan_save(const tsr_plan* plan, const char* path); /* it
  *                    always)
  *   "runners_up"     [{"strategy", "step_seconds", "loses_seconds", "bytes", "over_bytes", "why"}]: what each
  *                    loses, or by how much it does not fit
- *   "words"          [text]: what the strategy means, in words that need no knowledge of parallelism; absent for
- *                    strategies of other software
+ *   "words"          [text]: what the strategy means, in words that need no knowledge of parallelism
  *   "reasons"        [text] */
 TSR_API tsr_status* tsr_plan_explain(const tsr_plan* plan, tsr_text** out_text);
 /* The same as one HTML page that needs nothing else: the timeline of every stream, memory over the step under
@@ -1114,50 +1113,41 @@ TSR_API tsr_status* tsr_plan_explain(const tsr_plan* plan, tsr_text** out_text);
 TSR_API tsr_status* tsr_plan_page(const tsr_plan* plan, tsr_text** out_text);
 TSR_API void tsr_plan_free(tsr_plan* plan);
 
-/* What one training step of a transformer takes on a cluster that need not be present. With a complete mesh
- * in `parallel` that plan is priced as it is, so plans of other systems can be; else the fastest step with
- * what is pinned is searched. `description` is a shorthand of tsr_model_new. The plan found is lowered with few
- * of the model's blocks, of which the memory of all devices is composed, as the program would have it: a searched
- * plan fits its limit, or another is taken.
+/* What one training step takes on a cluster that need not be present. The step is that of a trainer with the same options; it is
+ * lowered with few of the model's blocks, of which time and memory of all devices are composed, as the program would have them. With a
+ * complete mesh in `parallel` that plan is priced as it is; else the fastest step that keeps those words and fits its limit is searched.
+ * `description` is a shorthand of tsr_model_new, of any family.
  *   cluster    str   PRESET:COUNT (required) or a file NAME.json. Presets: dgx-v100-16gb, dgx-v100-32gb,
  *                    dgx-a100-40gb, dgx-a100-80gb, dgx-h100, dgx-h200, pcie-rtx-4090, pcie-rtx-5000,
  *                    pcie-a100-80gb, ..., cpu. A file's kinds may say reserved_bytes, which contexts,
  *                    communicators and workspaces of a device hold and no plan has; else 3/16 of its
- *                    memory_bytes, 3 GiB at most. They count under the memory limit
- *   batch      i64   sequences in one step, over all devices (default 8); or str: "32..512", "32..512/32" or
- *                    "auto": the batch that processes most sequences a second, of those of the range, is
- *                    chosen too
- *   parallel   str   "tp=8,dp=32,pp=2:1f1b,mb=4,recompute=full,zero=1": complete when the product of tp, dp,
- *                    pp, cp and ep is the cluster's number of devices; pp=P:gpipe, P:1f1b (default),
- *                    P:interleaved:CHUNKS, P:zb-h1, P:zb-h2 or P:zb-v; mb is the micro-batch of one
- *                    data-parallel rank, in sequences; recompute=none, selective or full; cp=ring:N,
- *                    ulysses:N or gather:N; ep=N; shard=attention:N+mlp:N, blocks of every stage whose
- *                    weights are spread; chunks=N; offload=optimizer:1/2@host+params+activations:1/4. Priced,
- *                    what is not said is 1, none and 0; searched, it is the search's, which turns to shard
- *                    and offload when they are "auto" or nothing fits without
- *   features   str   what the software does, each with its default: "attention=fused,sp=off,dp_overlap=on,
- *                    scatter_sends=off,dtype=bf16,grad_dtype=f32,trainable=all"; attention may be unfused,
- *                    dtype f32, f16 or fp8: bf16 with products of 8 bits in the linear layers of blocks, on
- *                    devices that have a rate of them; trainable=lora:RANK: frozen except adapters; then
- *                    "reasons" tell what that changes
- *   memory_limit     searched: bytes per device, or "40GiB" (default: the device's)
- *   certificate    i64   1: {"certificate"} of the whole space is added, for tsr_plan_check (default 0); not
- *                    with a batch that is to be chosen
+ *                    memory_bytes, 3 GiB at most. They count under the memory limit. Several joined by + : every
+ *                    choice of their kinds is searched, the others idle
+ *   batch      i64   sequences in one step, over all devices (default 8)
+ *   parallel   str   the words of a trainer: "tp=8,dp=32,pp=2:1f1b,mb=4,sp,zero=1,recompute=full"; complete when the product of tp,
+ *                    dp, pp, cp and ep is the cluster's number of devices. Priced, what is not said is 1, none and 0. Searched, it is
+ *                    the search's, except owt, keep and chunks, which stay off; recompute=some computes as few blocks again as fit;
+ *                    offload=auto, as no word at all, leaves on the host what may wait there where nothing fits without
+ *   memory_limit     bytes per device, or "40GiB" (default: the device's)
+ *   certificate    i64   1: {"certificate"} of the whole space is added, for tsr_plan_check (default 0)
  *   verify     str   on: the plan is lowered whole too, on the first, the last, the fullest and the slowest device
- *                    of the pipeline, and its arenas have to fit; TSR_UNSUPPORTED for what "composed" would
- *                    skip. auto (the default): where that takes less than a second; off: never. What is not
- *                    lowered whole leaves a hundredth of its limit free
+ *                    of the pipeline, and its arenas have to fit. auto (the default): where that takes less than a second; off:
+ *                    never. What is not lowered whole leaves a hundredth of its limit free
  *   within     f64   searched: of plans with as many stages and at most this share slower than "fastest", the
  *                    one with least tensor parallelism, then smallest micro-batches (default 0.02; with a
  *                    certificate 0)
+ *   lora       i64   rank of adapters beside every product of the blocks, which alone train (default 0: none)
+ *   base       str   model (default), bf16, f16 or a block type (nf4, q4_0, ...): how the blocks' frozen weights are stored
+ *   precision, optimizer, trained, frozen, weights, fused_loss, dropout, clip_norm, ...   as for a trainer, except that precision
+ *                    is bf16 by default, and fused_loss auto is off. TSR_UNSUPPORTED, with the reason: precision tf32, optimizer
+ *                    muon, preferences, accumulate, and options that say where a trainer runs
  * Yields {"predicted_step_seconds", "tokens_per_second", "parameters", "devices", "parallel",
- * "micro_batches", "seconds": {"compute", "recompute", "communication", "bubble", "gradients", "update"},
- * "stages": [{"blocks", "recomputed", "recomputed_selectively", "memory_bytes"}], "reserved_bytes", ...}: the
- * slowest stage's seconds, by cause; memory_bytes has reserved_bytes in it. A search adds {"gap", "bound_seconds",
+ * "micro_batches", "seconds": {"compute", "recompute", "communication", "offload", "bubble", "gradients", "update"},
+ * "stages": [{"blocks", "recomputed", "memory_bytes"}], "reserved_bytes", ...}: seconds by cause of the device
+ * that ends last; memory_bytes has reserved_bytes in it. A search adds {"gap", "bound_seconds",
  * "fastest", "search", "candidates"}: no plan of its space is predicted faster than bound_seconds, from where gap
  * counts. "composed" is {"memory_bytes" (of the fullest device), "by_device" (of the pipeline), "fits"}, with what
- * the device reserves, or {"skipped": why}: traits of other software, parts of what waits on the host, single
- * operators that are sharded and devices of several kinds have none. "verified", where it
+ * the device reserves. "verified", where it
  * was lowered whole, is {"devices": [{"device", "memory_bytes"}]}. "explanation" is as
  * tsr_plan_explain has it; a device there is a stage of the pipeline.
  * With mode=generate the best way to serve text is searched instead: objective (latency, the default, or
@@ -1167,18 +1157,19 @@ TSR_API void tsr_plan_free(tsr_plan* plan);
  * "request_seconds", "tokens_per_second", "kv_bytes", "weight_bytes", "memory_bytes", "token_seconds",
  * "bound", "gap", "candidates", "explanation"}; the explanation's step then is a request: "serving" has its
  * figures, and every share of "time" its "phase".
+ * Any family that can be served has a plan. "bound" is over the plans searched: tokens a second, or seconds.
+ * Of devices of several kinds one kind is used: "kinds" has what is used and what is idle.
  * TSR_OUT_OF_MEMORY when nothing fits: what fills the device, the smallest limit that works, how many devices
  * would do. */
 TSR_API tsr_status* tsr_plan_estimate(const char* description, const tsr_options* options, tsr_text** out_text);
 /* The same explained, as a page like tsr_plan_page's. */
 TSR_API tsr_status* tsr_plan_estimate_page(const char* description, const tsr_options* options, tsr_text** out_text);
 
-/* Whether a certificate of tsr_plan_estimate holds. It has the request, the plan found, and for every
- * configuration of the searched space that no closed form closes its bound and the best step known then.
- * Nothing is searched: the plan is priced and the space gone through again, in another order; what was closed
- * is closed again or solved. Yields {"valid": true, "plan", "step_seconds", "bound_seconds", "gap",
- * "configurations", ...}. TSR_CORRUPT names the first claim that does not hold, with what was found and what
- * was wanted. */
+/* Whether a certificate of tsr_plan_estimate holds. It has the request, the plan found, and every plan of the searched
+ * space that no bound closes, with its step and bytes. Nothing is searched: the space is gone through again in
+ * another order; what is listed is composed again, and everything else closed by its bound. Yields {"valid": true, "plan",
+ * "step_seconds", "bound_seconds", "gap", "configurations", "composed", "closed_by_bound", "too_large", ...}. TSR_CORRUPT names the
+ * first claim that does not hold, with what was found and what was wanted. */
 TSR_API tsr_status* tsr_plan_check(const char* certificate, tsr_text** out_text);
 
 /* ================================================================ program, session (the low level) */

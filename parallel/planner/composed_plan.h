@@ -1,0 +1,106 @@
+// ComposedPlan: the plan of a training step that is not lowered whole, as its devices are absent or its blocks too many: composed of the
+// profile of a few blocks (parallel/composition).
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "graph/base/result.h"
+#include "graph/cluster.h"
+#include "graph/graph.h"
+#include "graph/kernel_catalog.h"
+#include "parallel/composition/composed_memory.h"
+#include "parallel/composition/composed_time.h"
+#include "parallel/composition/step_profile.h"
+#include "parallel/strategy/strategy.h"
+
+namespace tessera {
+
+struct ComposedModel {
+  Graph few;                  // its step with few blocks (graph/transform/fewer_blocks.h)
+  std::vector<int32_t> like;  // by block of the whole model: that of `few` which is like it
+  std::vector<std::pair<std::string, int64_t>> symbols;  // every one but "B"
+};
+
+struct ComposedPlan {
+  StrategySpec spec;      // recompute: none, full, or some where blocks differ
+  ComposedStages stages;  // blocks of variant 1 are computed again
+  ComposedTime time;
+  std::vector<DeviceBytes> devices;  // of the pipeline
+  int64_t most_bytes() const;
+  // On a device of the pipeline.
+  struct Blocks {
+    int64_t count = 0, recomputed = 0;
+  };
+  Blocks blocks_on(int32_t device) const;
+};
+
+class PlanComposer {
+ public:
+  // `limit`: bytes of a device that a plan may fill. All but the numbers must outlive this.
+  PlanComposer(const ComposedModel& model, const Cluster& cluster, const KernelCatalog& catalog,
+               int64_t global_batch, int64_t limit);
+
+  // `spec` names its micro-batch. Stages are cut so that the slowest takes least. recompute=auto and =some: as few blocks are computed
+  // again as fit the limit, all where none fits. Fails where the strategy cannot be applied.
+  Result<ComposedPlan> compose(const StrategySpec& spec);
+
+  // Of the spec's blocks, without its pipeline; made once. Lives as long as this.
+  Result<const StepProfile*> profile(const StrategySpec& spec, bool recomputes);
+
+  // The same of one micro-batch alone, whatever the batch of the whole step.
+  Result<const StepProfile*> profile_alone(const StrategySpec& spec, bool recomputes);
+
+  // Makes profiles that are going to be asked for, side by side: of the spec, or of one micro-batch alone; keeping activations.
+  struct Wanted {
+    StrategySpec spec;
+    bool alone = false;
+  };
+  void prepare(std::span<const Wanted> wanted);
+
+  // Stages whose slowest takes least, with blocks that keep their activations.
+  Result<ComposedStages> cut(const StrategySpec& spec, const StepProfile& profile) const;
+
+  KnownSchedules& schedules() { return schedules_; }
+  int64_t blocks() const { return static_cast<int64_t>(model_.like.size()); }
+  int64_t global_batch() const { return global_batch_; }
+  int64_t limit() const { return limit_; }
+  const Cluster& cluster() const { return cluster_; }
+  const ComposedModel& model() const { return model_; }
+  // Of all gradients of the whole model.
+  int64_t gradient_bytes() const { return gradient_bytes_; }
+  int64_t profiled() const { return static_cast<int64_t>(profiles_.size()); }
+
+ private:
+  // What a profile depends on: a spec whose pipeline is any, and micro-batches.
+  struct ProfileOf {
+    StrategySpec spec;
+    int64_t micro_batches = 1;
+    std::string key() const;
+  };
+  Result<ProfileOf> profile_of(StrategySpec spec, bool recomputes, bool alone) const;
+  Result<StepProfile> make(const ProfileOf& it) const;
+  Result<const StepProfile*> find(const ProfileOf& it);
+  Status recompute_to_fit(std::span<const StepProfile> variants, ComposedPlan& plan);
+
+  const ComposedModel& model_;
+  const Cluster& cluster_;
+  const KernelCatalog& catalog_;
+  const int64_t global_batch_, limit_;
+  int64_t gradient_bytes_ = 0;
+  std::map<std::string, Result<StepProfile>> profiles_;
+  KnownSchedules schedules_;
+};
+
+// Seconds of one steady micro-batch in every block of the model, in forward and backward; ends apart.
+struct ChainSeconds {
+  std::vector<double> blocks;
+  double first = 0, last = 0;
+};
+ChainSeconds chain_seconds(const ComposedModel& model, const StepProfile& profile);
+
+}  // namespace tessera

@@ -1,0 +1,226 @@
+#include "parallel/planner/composed_search.h"
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+#include <queue>
+#include <tuple>
+
+#include "graph/base/cancellation.h"
+#include "graph/base/progress.h"
+#include "graph/base/text.h"
+#include "parallel/planner/composed_bound.h"
+#include "parallel/planner/composed_space.h"
+#include "parallel/planner/smallest_composed.h"
+#include "parallel/pricing/host_tier.h"
+
+namespace tessera {
+
+namespace {
+
+// Plans that are composed once one fits; and before.
+constexpr int64_t kMostComposed = 400, kMostWithout = 1500;
+
+// What leaves the device: as the words say, else what slows the step least where nothing fits without.
+std::vector<OffloadWords> offloads(const StrategyPins& pins, Tier away) {
+  if (pins.offload && !pins.spec.offload.automatic) return {pins.spec.offload};
+  constexpr Tier kDevice = Tier::kDevice;
+  return {{},
+          {false, kDevice, kDevice, away, kDevice},
+          {false, away, away, away, kDevice},
+          {false, away, away, away, away}};
+}
+
+// A group that is not profiled yet, or a plan that is not composed.
+struct OpenItem {
+  double bound_s = 0;
+  size_t order = 0;
+  int32_t group = 0;
+  std::optional<StrategySpec> plan;
+  friend bool operator<(const OpenItem& a, const OpenItem& b) {  // of a queue that yields the largest first
+    return a.bound_s != b.bound_s ? a.bound_s > b.bound_s : a.order > b.order;
+  }
+};
+
+class ComposedSearch {
+ public:
+  ComposedSearch(const ComposedModel& model, const Cluster& cluster, const KernelCatalog& catalog,
+                 const ComposedSearchOptions& options, const StrategyPins& pins)
+      : options_(options),
+        devices_(static_cast<int64_t>(cluster.devices.size())),
+        graph_(composed_graph(model, cluster, options)),
+        space_(graph_, pins, devices_),
+        groups_(space_.groups()),
+        composer_(model, cluster, catalog, options.global_batch, options.memory_limit) {
+    bounds_.resize(groups_.size());
+    is_dead_.assign(groups_.size(), false);
+  }
+
+  Result<ComposedSearchResult> run() {
+    for (size_t g = 0; g < groups_.size(); ++g)
+      if (groups_[g].parent < 0)
+        push({.bound_s = 0, .order = 0, .group = static_cast<int32_t>(g), .plan = {}});
+    while (!open_.empty() && !is_closed(open_.top()) &&
+           composed_ < (best_ ? found_at_ + kMostComposed : kMostWithout)) {
+      cancellation_point();
+      for (const OpenItem& item : next_items())
+        if (is_closed(item))
+          open_.push(item);
+        else
+          item.plan ? look_at(item) : profile(item);
+    }
+    if (!best_) return Status(StatusCode::kOutOfMemory, "no plan fits");
+    return answer();
+  }
+
+ private:
+  void push(OpenItem item) {
+    item.order = order_++;
+    if (item.plan) ++result_.search.configurations;
+    open_.push(std::move(item));
+  }
+
+  bool is_closed(const OpenItem& item) const { return best_ && item.bound_s * trust_ >= best_->time.step_s; }
+
+  // The next few, whose profiles are made side by side. As many whatever the number of threads, so that it decides nothing.
+  std::vector<OpenItem> next_items() {
+    constexpr size_t kAtOnce = 4;
+    std::vector<OpenItem> items;
+    std::vector<PlanComposer::Wanted> wanted;
+    for (; items.size() < kAtOnce && !open_.empty() && !is_closed(open_.top()); open_.pop()) {
+      items.push_back(open_.top());
+      const OpenItem& it = items.back();
+      wanted.push_back(it.plan ? PlanComposer::Wanted{*it.plan}
+                               : GroupBound::wanted(groups_[static_cast<size_t>(it.group)].spec));
+    }
+    composer_.prepare(wanted);
+    return items;
+  }
+
+  // A group's bound serves those that split its sequences further.
+  void profile(const OpenItem& item) {
+    const auto g = static_cast<size_t>(item.group);
+    const PlanGroup& group = groups_[g];
+    double bound_s = item.bound_s;
+    is_dead_[g] = group.smaller >= 0 && is_dead_[static_cast<size_t>(group.smaller)];
+    if (!is_dead_[g]) {
+      if (const Result<GroupBound> bound = GroupBound::of(group.spec, composer_); bound.ok()) {
+        bounds_[g] = *bound;
+        if (bound->seconds(devices_) < bound_s * trust_) trust_ = bound->seconds(devices_) / bound_s;
+        bound_s = bound->seconds(devices_);
+        is_dead_[g] = bound->bytes() > options_.memory_limit;
+        if (!is_dead_[g]) open_plans(item.group);
+      }
+    }
+    for (size_t child = 0; child < groups_.size(); ++child)
+      if (groups_[child].parent == item.group)
+        push({.bound_s = bound_s, .order = 0, .group = static_cast<int32_t>(child), .plan = {}});
+  }
+
+  void open_plans(int32_t group) {
+    GroupBound& bound = *bounds_[static_cast<size_t>(group)];
+    for (StrategySpec& plan : space_.plans_of(groups_[static_cast<size_t>(group)].spec)) {
+      const double bound_s = bound.seconds(plan);
+      if (std::isinf(bound_s))
+        ++result_.search.configurations, ++result_.search.too_large;
+      else
+        push({.bound_s = bound_s, .order = 0, .group = group, .plan = std::move(plan)});
+    }
+  }
+
+  void look_at(const OpenItem& item) {
+    Result<ComposedPlan> plan = composer_.compose(*item.plan);
+    if (!plan.ok()) {
+      ++result_.search.refused;
+      return;
+    }
+    ++composed_, ++result_.search.solved;
+    const double seconds = plan->time.step_s;
+    if (seconds < item.bound_s * trust_ * (1 - 1e-4)) trust_ = seconds / item.bound_s;
+    const int64_t bytes = plan->most_bytes();
+    result_.entries.push_back({to_text(plan->spec), seconds, bytes, false});
+    if (bytes > options_.memory_limit) {
+      ++result_.search.too_large;
+      return;
+    }
+    if (!best_) found_at_ = composed_;
+    fitting_.push_back(*plan);
+    if (!best_ || seconds < best_->time.step_s) best_ = *std::move(plan);
+  }
+
+  // Of plans nearly as fast, with as many stages.
+  const ComposedPlan& steadiest() const {
+    const ComposedPlan* chosen = &*best_;
+    for (const ComposedPlan& it : fitting_) {
+      if (it.time.step_s > (1 + options_.within) * best_->time.step_s || it.spec.pp != best_->spec.pp)
+        continue;
+      const auto rank = [](const ComposedPlan& plan) {
+        return std::tuple(plan.spec.tp, plan.spec.micro_batch, plan.time.step_s);
+      };
+      if (rank(it) < rank(*chosen)) chosen = &it;
+    }
+    return *chosen;
+  }
+
+  ComposedSearchResult answer() {
+    result_.fastest = *best_;
+    result_.plan = options_.within > 0 ? steadiest() : *best_;
+    PlanSearch& search = result_.search;
+    search.bound_s = best_->time.step_s;
+    constexpr size_t kListed = 64;
+    for (; !open_.empty(); open_.pop()) {
+      const OpenItem& item = open_.top();
+      const double bound_s = item.bound_s * trust_;
+      ++(bound_s >= best_->time.step_s ? search.closed_by_bound : search.open);
+      search.bound_s = std::min(search.bound_s, bound_s);
+      if (!item.plan || search.closed.size() >= kListed) continue;
+      search.closed.push_back({to_text(*item.plan), bound_s});
+      result_.entries.push_back({to_text(*item.plan), bound_s, 0, true});
+    }
+    // Where memory asks for recomputation, a solved plan may be further from what its bound allows.
+    search.gap = 1 - search.bound_s / result_.plan.time.step_s;
+    std::ranges::stable_sort(result_.entries, {}, [&](const ComposedEntry& it) {
+      return std::tuple(it.is_closed, it.bytes > options_.memory_limit, it.seconds);
+    });
+    return std::move(result_);
+  }
+
+  const ComposedSearchOptions& options_;
+  const int64_t devices_;
+  const SpaceOfGraph graph_;
+  const ComposedSpace space_;
+  const std::vector<PlanGroup> groups_;
+  PlanComposer composer_;
+  std::vector<std::optional<GroupBound>> bounds_;
+  std::vector<bool> is_dead_;  // one block does not fit
+  std::priority_queue<OpenItem> open_;
+  size_t order_ = 0;
+  double trust_ = 1;  // bounds count for that much
+  int64_t composed_ = 0, found_at_ = 0;
+  std::optional<ComposedPlan> best_;
+  std::vector<ComposedPlan> fitting_;
+  ComposedSearchResult result_;
+};
+
+}  // namespace
+
+SpaceOfGraph composed_graph(const ComposedModel& model, const Cluster& cluster,
+                            const ComposedSearchOptions& options) {
+  SpaceOfGraph graph = space_of(model.few, options.global_batch, options.tokens, offload_tier(cluster));
+  graph.blocks = static_cast<int64_t>(model.like.size());
+  return graph;
+}
+
+Result<ComposedSearchResult> search_composed(const ComposedModel& model, const Cluster& cluster,
+                                             const KernelCatalog& catalog,
+                                             const ComposedSearchOptions& options) {
+  TSR_ASSIGN_OR_RETURN(StrategyPins pins, parse_parallel(options.parallel));
+  for (const OffloadWords& words : offloads(pins, offload_tier(cluster))) {
+    pins.spec.offload = words;
+    Result<ComposedSearchResult> found = ComposedSearch(model, cluster, catalog, options, pins).run();
+    if (found.ok() || found.status().code() != StatusCode::kOutOfMemory) return found;
+  }
+  return nothing_fits(model, cluster, catalog, options);
+}
+
+}  // namespace tessera
