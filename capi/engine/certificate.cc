@@ -140,7 +140,7 @@ Result<Json> certificate_json(const EstimateRequest& request, const EstimatedPla
         "some of tp, dp, pp, cp or the micro-batch, or leave out 'certificate'",
         found.search->search.solved));
   TSR_ASSIGN_OR_RETURN(const StrategyPins pins, parse_parallel(request.parallel));
-  if (found.plan.spec.offload.any() && !pins.offload)
+  if (found.plan.spec.offload.any() && (!pins.offload || pins.spec.offload.automatic))
     return refused(format("nothing fits without offload: name what leaves the device, as '{}' does",
                           to_text(found.plan.spec)));
   const ComposedCertificate certificate = certificate_of(*found.search);

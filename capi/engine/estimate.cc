@@ -57,7 +57,7 @@ Result<Estimate> find_estimate(std::string_view description, const Options& opti
   const std::string word = reader.choice("verify", "auto", {"auto", "off", "on"});
   const Verify verify = word == "on" ? Verify::kOn : word == "off" ? Verify::kOff : Verify::kAuto;
   const double within = reader.f64("within", certified ? 0 : kNearlyAsFast, 0, 1);
-  reader.accept({"mode"});
+  reader.choice("mode", "train", {"train", "generate"});
   for (const auto& [key, value] : it.request.training) reader.accept({key});
   if (certified && within > 0)
     reader.fail(Status(StatusCode::kInvalidArgument,
@@ -109,12 +109,12 @@ std::vector<std::string> reasons_of(const Estimate& it) {
   return reasons;
 }
 
-std::vector<RunnerUp> runners_up(const EstimatedPlan& found) {
+std::vector<RunnerUp> runners_up(const EstimatedPlan& found, int64_t memory_limit) {
   std::vector<RunnerUp> all;
   if (!found.search) return all;
   constexpr size_t kMost = 12;
   const std::string chosen = to_text(found.plan.spec);
-  const int64_t limit = found.limit - found.reserved_bytes;
+  const int64_t limit = composed_limit(found.cluster, memory_limit);
   for (const ComposedEntry& entry : found.search->entries) {
     if (all.size() == kMost || entry.is_closed) break;
     if (entry.strategy == chosen) continue;
@@ -139,7 +139,7 @@ Result<Explanation> explain_estimate(const Estimate& it, bool drawings) {
                                        .reserved_bytes = found.reserved_bytes,
                                        .bound_s = found.search ? found.search->search.bound_s : 0,
                                        .gap = found.search ? it.gap() : -1,
-                                       .runners_up = runners_up(found),
+                                       .runners_up = runners_up(found, it.request.memory_limit),
                                        .reasons = reasons_of(it),
                                        .drawings = drawings};
   TSR_ASSIGN_OR_RETURN(Explanation explanation, explain_composed(input));
@@ -189,7 +189,7 @@ void add_search(const Estimate& it, Json& report) {
                       {"too_large", result.search.too_large},
                       {"open", result.search.open}};
   Json candidates = Json::array();
-  for (const RunnerUp& other : runners_up(it.found))
+  for (const RunnerUp& other : runners_up(it.found, it.request.memory_limit))
     candidates.push_back(
         {{"strategy", other.strategy}, {"step_seconds", other.step_s}, {"memory_bytes", other.bytes}});
   report["candidates"] = candidates;

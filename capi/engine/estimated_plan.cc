@@ -18,20 +18,33 @@ int64_t limit_of(const Cluster& cluster, int64_t memory_limit) {
   return limit > 0 ? limit : INT64_MAX;
 }
 
-// Of one micro-batch of one sequence where the words say none.
+// The plan that words name which say how all devices are used; of micro-batches of one sequence where they say none.
 Result<std::optional<StrategySpec>> given_plan(const std::string& parallel, int64_t devices) {
   TSR_ASSIGN_OR_RETURN(const StrategyPins pins, parse_parallel(parallel));
-  if (parallel.empty() || pins.spec.devices() != devices) return std::optional<StrategySpec>();
+  if (pins.sp && pins.spec.tp == 1 && (pins.tp || devices == 1))
+    return Status(StatusCode::kInvalidArgument,
+                  "sp splits the sequence over tp, and tp is 1; use tp=2 or more");
+  const bool says_mesh = pins.tp || pins.dp || pins.pp || pins.cp || pins.ep;
+  if (!says_mesh || pins.spec.offload.automatic || pins.spec.devices() != devices)
+    return std::optional<StrategySpec>();
   StrategySpec spec = pins.spec;
   if (spec.micro_batch == 0) spec.micro_batch = 1;
-  if (spec.offload.automatic) spec.offload = {};
   return std::optional(spec);
+}
+
+// The least limit L of a device with L - L / 100 - reserved >= bytes.
+int64_t limit_for(int64_t bytes, int64_t reserved) {
+  if (bytes > INT64_MAX / 200) return INT64_MAX;
+  int64_t limit = (bytes + reserved) + (bytes + reserved) / 100;
+  while (limit - limit / 100 - reserved < bytes) ++limit;
+  return limit;
 }
 
 class PlanEstimator {
  public:
-  PlanEstimator(const EstimatedModel& model, const EstimateRequest& request, double within)
-      : model_(model), request_(request), within_(within) {}
+  // `packing`: bytes that plans of earlier searches took beyond what they were composed to.
+  PlanEstimator(const EstimatedModel& model, const EstimateRequest& request, double within, int64_t packing)
+      : model_(model), request_(request), within_(within), packing_(packing) {}
 
   Result<EstimatedPlan> on(const Cluster& cluster) const {
     TSR_RETURN_IF_ERROR(check_products(cluster.kinds[0]));
@@ -40,7 +53,7 @@ class PlanEstimator {
     it.reserved_bytes = reserved_bytes(cluster.kinds[0]);
     it.limit = limit_of(cluster, request_.memory_limit);
     const AbsentCatalog catalog(cluster.kinds[0]);
-    const int64_t limit = composed_limit(cluster, request_.memory_limit);
+    const int64_t limit = composed_limit(cluster, request_.memory_limit) - packing_;
     TSR_ASSIGN_OR_RETURN(const std::optional<StrategySpec> given,
                          given_plan(request_.parallel, static_cast<int64_t>(cluster.devices.size())));
     if (given) {
@@ -48,11 +61,13 @@ class PlanEstimator {
       TSR_ASSIGN_OR_RETURN(it.plan, composer.compose(*given));
       return it;
     }
-    const ComposedSearchOptions options{.parallel = request_.parallel,
-                                        .global_batch = request_.batch,
-                                        .tokens = model_.tokens(),
-                                        .memory_limit = limit,
-                                        .within = within_};
+    const ComposedSearchOptions options{
+        .parallel = request_.parallel,
+        .global_batch = request_.batch,
+        .tokens = model_.tokens(),
+        .memory_limit = limit,
+        .within = within_,
+        .limit_for = [reserved = it.reserved_bytes](int64_t bytes) { return limit_for(bytes, reserved); }};
     TSR_ASSIGN_OR_RETURN(it.search, search_composed(model_.composed(), it.cluster, catalog, options));
     it.plan = it.search->plan;
     return it;
@@ -87,7 +102,8 @@ class PlanEstimator {
         continue;
       }
       choice.step_s = found->plan.time.step_s;
-      const bool is_best = !best || *choice.step_s < best->plan.time.step_s;
+      const auto rank = [](const EstimatedPlan& it) { return std::pair(!it.fits(), it.plan.time.step_s); };
+      const bool is_best = !best || rank(*found) < rank(*best);
       kinds.insert(is_best ? kinds.begin() : kinds.end(), std::move(choice));
       if (is_best) best = *std::move(found);
     }
@@ -100,6 +116,7 @@ class PlanEstimator {
   const EstimatedModel& model_;
   const EstimateRequest& request_;
   const double within_;
+  const int64_t packing_;
 };
 
 // Blocks times micro-batches of all devices that are lowered.
@@ -174,11 +191,19 @@ bool EstimatedPlan::fits() const {
 
 Result<EstimatedPlan> estimate_plan(const EstimatedModel& model, const EstimateRequest& request,
                                     const Fleet& fleet, Verify verify, double within) {
-  TSR_ASSIGN_OR_RETURN(EstimatedPlan it, PlanEstimator(model, request, within).on(fleet));
   // Blocks times micro-batches that are lowered in less than a second.
   constexpr int64_t kQuick = 800;
-  const bool is_quick = verify == Verify::kAuto && lowered_passes(it.plan) <= kQuick && it.fits();
-  if (verify == Verify::kOn || is_quick) TSR_RETURN_IF_ERROR(lower(model, it));
+  constexpr int kMostSearches = 4;
+  EstimatedPlan it;
+  for (int64_t search = 0, packing = 0; search < kMostSearches; ++search) {
+    TSR_ASSIGN_OR_RETURN(it, PlanEstimator(model, request, within, packing).on(fleet));
+    const bool is_quick = verify == Verify::kAuto && lowered_passes(it.plan) <= kQuick && it.fits();
+    if (verify == Verify::kOn || is_quick) TSR_RETURN_IF_ERROR(lower(model, it));
+    if (!it.search || it.fits()) break;
+    packing +=
+        std::max<int64_t>(1, std::ranges::max(it.bytes()) -
+                                 it.limit);  // more than a hundredth: searched again with as much left free
+  }
   if (verify == Verify::kOn && !it.fits())
     return Status(
         StatusCode::kOutOfMemory,

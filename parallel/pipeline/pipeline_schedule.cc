@@ -39,6 +39,11 @@ Status check(const PipelineShape& shape) {
       shape.virtual_stages > kMost || shape.micro_batches > kMost)
     return refuse(format("a pipeline of {} devices, {} stages each and {} micro-batches", shape.devices,
                          shape.virtual_stages, shape.micro_batches));
+  constexpr int64_t kMostActions = int64_t{1} << 24;
+  if (int64_t{shape.devices} * shape.virtual_stages * shape.micro_batches > kMostActions)
+    return refuse(
+        format("{} stages and {} micro-batches are more than {} actions; use a larger mb or fewer stages",
+               int64_t{shape.devices} * shape.virtual_stages, shape.micro_batches, kMostActions));
   if (shape.kind == ScheduleKind::kZbV && shape.virtual_stages != 2)
     return refuse(format("zb-v has 2 stages a device, {} are given", shape.virtual_stages));
   const bool several = shape.kind == ScheduleKind::kZbV || shape.kind == ScheduleKind::kInterleaved;

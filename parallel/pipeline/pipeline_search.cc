@@ -6,6 +6,8 @@
 #include <optional>
 #include <utility>
 
+#include "graph/base/cancellation.h"
+#include "graph/base/text.h"
 #include "parallel/pipeline/pipeline_replay.h"
 
 namespace tessera {
@@ -235,7 +237,14 @@ Result<PipelineSchedule> search_pipeline_schedule(const PipelineShape& shape) {
   const double bound = static_cast<double>(shape.micro_batches * shape.virtual_stages) *
                        (kEqual.forward + kEqual.backward_input + kEqual.backward_weight);
   const auto is_shorter = [](double a, double b) { return a < b * (1 - 1e-9); };
+  // Actions times devices that one rule looks at: minutes of work.
+  constexpr int64_t kMostSteps = int64_t{1} << 28;
+  if (int64_t{shape.stages()} * shape.micro_batches * shape.devices > kMostSteps)
+    return Status(StatusCode::kUnsupported, format("a schedule of {} stages and {} micro-batches takes too "
+                                                   "long to find; use 1f1b, a larger mb or fewer stages",
+                                                   shape.stages(), shape.micro_batches));
   for (const Rule& rule : kRules) {
+    cancellation_point();
     std::optional<PipelineSchedule> candidate =
         ListScheduler(shape, rule).run(best ? shortest * (1 - 1e-9) : INFINITY);
     if (!candidate) continue;

@@ -134,26 +134,33 @@ double GroupBound::reduction_seconds(const StrategySpec& plan) const {
   return gather_seconds(composer_->cluster(), ranks, gradient_bytes_ / plan.pp);
 }
 
-double GroupBound::again_seconds(const StrategySpec& plan, const Stage& device, int32_t live) {
-  if (plan.recompute == RecomputeForm::kFull) return static_cast<double>(device.blocks) * again().seconds;
-  if (plan.offload.any()) return 0;
-  const double spread = plan.zero >= 1 ? plan.dp * plan.cp : 1;
+double GroupBound::lasting_bytes(const StrategySpec& plan, const Stage& stage) const {
+  const double spread = plan.zero >= 1 ? plan.data() * plan.cp : 1;
   const bool sums = plan.pp > 1 || composer_->global_batch() > plan.micro_batch * plan.data();
-  const double gradients = sums ? device.gradients / (plan.zero >= 2 ? spread : 1) : 0;
+  const double gradients = sums ? stage.gradients / (plan.zero >= 2 ? spread : 1) : 0;
+  return plan.offload.any() ? 0 : stage.persistent / spread + gradients;
+}
+
+double GroupBound::again_seconds(const StrategySpec& plan, const Stage& device, int32_t live) {
+  const auto all = static_cast<double>(device.blocks);
+  if (plan.recompute == RecomputeForm::kFull) return all * again().seconds;
+  if (plan.offload.any() || plan.recompute == RecomputeForm::kNone) return 0;
   const double waiting = kEven * live / plan.virtual_stages;
-  const double excess = device.persistent / spread + gradients + waiting * device.kept -
-                        static_cast<double>(composer_->limit());
+  const double excess =
+      lasting_bytes(plan, device) + waiting * device.kept - static_cast<double>(composer_->limit());
   if (excess <= 0) return 0;
-  // Before anything is asked that takes a profile: even with nothing kept it does not fit.
-  if (plan.recompute == RecomputeForm::kNone || excess > waiting * device.kept) return INFINITY;
-  const double blocks = excess / std::max(1.0, waiting * again().bytes);
-  return blocks > static_cast<double>(device.blocks) ? INFINITY : blocks * again().seconds;
+  return std::min(all, excess / std::max(1.0, waiting * again().bytes)) * again().seconds;
 }
 
 double GroupBound::seconds(const StrategySpec& plan) {
-  const auto count = static_cast<int32_t>(composer_->global_batch() / (plan.micro_batch * plan.data()));
+  const int64_t micro_batches = composer_->global_batch() / (plan.micro_batch * plan.data());
   const std::vector<Stage>& stages = stages_of(plan);
-  if (stages.empty()) return INFINITY;
+  if (stages.empty() || micro_batches > kMostMicroBatches) return INFINITY;
+  const auto count = static_cast<int32_t>(micro_batches);
+  // What lasts from micro-batch to micro-batch is too much even when it is spread evenly over the stages.
+  Stage whole;
+  for (const Stage& it : stages) whole.persistent += it.persistent, whole.gradients += it.gradients;
+  if (lasting_bytes(plan, whole) / plan.pp > static_cast<double>(composer_->limit())) return INFINITY;
   const PipelineShape shape{plan.schedule, plan.pp, plan.virtual_stages, count};
   double passes_s = 0;
   for (int32_t d = 0; d < plan.pp; ++d) {

@@ -25,7 +25,7 @@ class GroupBound {
 
   // Of any plan of the group on so many devices.
   double seconds(int64_t devices) const;
-  // Of one of its plans; infinite where it does not fit.
+  // Of one of its plans; infinite where parameters, state and gradients alone do not fit.
   double seconds(const StrategySpec& plan);
   // Bytes that any of its plans takes: those of one block at work.
   int64_t bytes() const;
@@ -43,6 +43,8 @@ class GroupBound {
   const std::vector<Stage>& stages_of(const StrategySpec& plan);
   double update_seconds(const StrategySpec& plan) const;
   double reduction_seconds(const StrategySpec& plan) const;
+  // Parameters, state and sums of gradients.
+  double lasting_bytes(const StrategySpec& plan, const Stage& stage) const;
   // Of one device: seconds that it computes again in every micro-batch, where so many pairs of stage and micro-batch wait.
   double again_seconds(const StrategySpec& plan, const Stage& device, int32_t live);
   // Of a block on average: bytes that it frees by being computed again, and seconds that this takes.

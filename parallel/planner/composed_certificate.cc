@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <set>
 
+#include "graph/base/cancellation.h"
 #include "graph/base/text.h"
 #include "parallel/planner/composed_bound.h"
 #include "parallel/planner/composed_space.h"
@@ -33,6 +35,8 @@ class CertificateChecker {
         graph_(composed_graph(model, cluster, options)),
         space_(graph_, pins, static_cast<int64_t>(cluster.devices.size())) {
     for (const ComposedEntry& entry : certificate.composed) listed_.emplace(entry.strategy, &entry);
+    for (const PlanGroup& group : space_.groups())
+      for (const StrategySpec& plan : space_.plans_of(group.spec)) plans_.insert(without_recompute(plan));
   }
 
   Result<CertificateCheck> run() {
@@ -43,6 +47,11 @@ class CertificateChecker {
   }
 
  private:
+  static std::string without_recompute(StrategySpec spec) {
+    spec.recompute = RecomputeForm::kNone;
+    return to_text(spec);
+  }
+
   Status check_plan() {
     const auto at = listed_.find(certificate_.plan);
     if (at == listed_.end()) return wrong(format("the plan '{}' is not listed", certificate_.plan));
@@ -63,9 +72,14 @@ class CertificateChecker {
     for (const auto& [strategy, entry] : listed_) {
       TSR_ASSIGN_OR_RETURN(const StrategyPins pins, parse_parallel(strategy));
       StrategySpec spec = pins.spec;
+      if (!plans_.contains(without_recompute(spec)))
+        return wrong(format("'{}' is listed, and is no plan of the space", strategy));
+      cancellation_point();
       spec.recompute = recompute_;
       const Result<ComposedPlan> plan = composer_.compose(spec);
       if (!plan.ok()) return wrong(format("'{}' is listed: {}", strategy, plan.status().message()));
+      if (to_text(plan->spec) != strategy)
+        return wrong(format("'{}' is listed, and comes to '{}'", strategy, to_text(plan->spec)));
       if (!is_same(plan->time.step_s, entry->seconds) || plan->most_bytes() != entry->bytes)
         return wrong(format("'{}' is listed with {} s and {} bytes, found {} s and {} bytes", strategy,
                             entry->seconds, entry->bytes, plan->time.step_s, plan->most_bytes()));
@@ -85,6 +99,7 @@ class CertificateChecker {
   }
 
   Status check(const PlanGroup& group) {
+    cancellation_point();
     Result<GroupBound> bound = GroupBound::of(group.spec, composer_);
     if (!bound.ok()) return {};  // the model does not admit it
     const bool is_dead = bound->bytes() > options_.memory_limit;
@@ -114,6 +129,7 @@ class CertificateChecker {
   const SpaceOfGraph graph_;
   const ComposedSpace space_;
   std::map<std::string, const ComposedEntry*> listed_;
+  std::set<std::string> plans_;  // of the space, whatever they compute again
   double trust_ = 1;
   CertificateCheck check_;
 };

@@ -94,6 +94,10 @@ Result<PlanComposer::ProfileOf> PlanComposer::profile_of(StrategySpec spec, bool
         StatusCode::kInvalidArgument,
         format("a batch of {} sequences is not a multiple of {} at once (mb={} on {} parts of the batch)",
                global_batch_, at_once, spec.micro_batch, spec.data()));
+  if (!alone && global_batch_ / at_once > kMostMicroBatches)
+    return Status(StatusCode::kInvalidArgument,
+                  format("{} micro-batches of {} sequences at once; wanted {} at most: use a larger mb",
+                         global_batch_ / at_once, at_once, kMostMicroBatches));
   ProfileOf it{spec, alone ? 1 : std::min(global_batch_ / at_once, kUnlikeMicroBatches)};
   it.spec.recompute = recomputes ? RecomputeForm::kFull : RecomputeForm::kNone;
   if (spec.pp == 1) return it;

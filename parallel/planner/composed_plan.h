@@ -20,6 +20,9 @@
 
 namespace tessera {
 
+// Micro-batches of a step, at most: schedules have no more.
+inline constexpr int64_t kMostMicroBatches = 1 << 16;
+
 struct ComposedModel {
   Graph few;                  // its step with few blocks (graph/transform/fewer_blocks.h)
   std::vector<int32_t> like;  // by block of the whole model: that of `few` which is like it

@@ -73,6 +73,10 @@ class ComposedSearch {
     return answer();
   }
 
+  // After a run that found nothing: what it did not come to.
+  int64_t left_over() const { return static_cast<int64_t>(open_.size()); }
+  double left_over_bound() const { return open_.empty() ? INFINITY : open_.top().bound_s * trust_; }
+
  private:
   void push(OpenItem item) {
     item.order = order_++;
@@ -136,7 +140,7 @@ class ComposedSearch {
     }
     ++composed_, ++result_.search.solved;
     const double seconds = plan->time.step_s;
-    if (seconds < item.bound_s * trust_ * (1 - 1e-4)) trust_ = seconds / item.bound_s;
+    trust_ = std::min(trust_, seconds / item.bound_s);
     const int64_t bytes = plan->most_bytes();
     result_.entries.push_back({to_text(plan->spec), seconds, bytes, false});
     if (bytes > options_.memory_limit) {
@@ -171,7 +175,8 @@ class ComposedSearch {
     for (; !open_.empty(); open_.pop()) {
       const OpenItem& item = open_.top();
       const double bound_s = item.bound_s * trust_;
-      ++(bound_s >= best_->time.step_s ? search.closed_by_bound : search.open);
+      const bool is_open = bound_s < best_->time.step_s;
+      if (item.plan || is_open) ++(is_open ? search.open : search.closed_by_bound);
       search.bound_s = std::min(search.bound_s, bound_s);
       if (!item.plan || search.closed.size() >= kListed) continue;
       search.closed.push_back({to_text(*item.plan), bound_s});
@@ -215,10 +220,22 @@ Result<ComposedSearchResult> search_composed(const ComposedModel& model, const C
                                              const KernelCatalog& catalog,
                                              const ComposedSearchOptions& options) {
   TSR_ASSIGN_OR_RETURN(StrategyPins pins, parse_parallel(options.parallel));
+  int64_t open = 0;
+  double open_s = INFINITY;
   for (const OffloadWords& words : offloads(pins, offload_tier(cluster))) {
     pins.spec.offload = words;
-    Result<ComposedSearchResult> found = ComposedSearch(model, cluster, catalog, options, pins).run();
-    if (found.ok() || found.status().code() != StatusCode::kOutOfMemory) return found;
+    ComposedSearch search(model, cluster, catalog, options, pins);
+    Result<ComposedSearchResult> found = search.run();
+    if (!found.ok() && found.status().code() != StatusCode::kOutOfMemory) return found;
+    if (found.ok()) {
+      // What was left over where nothing had fitted so far.
+      found->search.open += open;
+      found->search.bound_s = std::min(found->search.bound_s, open_s);
+      found->search.gap = 1 - found->search.bound_s / found->plan.time.step_s;
+      return found;
+    }
+    open += search.left_over();
+    open_s = std::min(open_s, search.left_over_bound());
   }
   return nothing_fits(model, cluster, catalog, options);
 }

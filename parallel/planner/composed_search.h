@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -20,7 +21,8 @@ struct ComposedSearchOptions {
   int64_t tokens = 0;        // of a sequence
   int64_t memory_limit = 0;  // bytes of a device that a plan may fill
   double within = 0;  // of plans that are slower by at most that share, the one with least tensor parallelism
-  size_t runners_up = 12;
+  // The limit of a device under which so many bytes of a plan fit; none: they are the limit.
+  std::function<int64_t(int64_t)> limit_for = {};
 };
 
 // A plan that was looked at, or closed by its bound.

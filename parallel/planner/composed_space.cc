@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <bit>
+#include <set>
 
+#include "parallel/planner/composed_plan.h"
 #include "parallel/search/divisors.h"
 
 namespace tessera {
@@ -61,6 +63,7 @@ std::vector<StrategySpec> ComposedSpace::splits() const {
   if (!pins_.cp) base.context = ContextForm::kNone;
   const auto add_contexts = [&](StrategySpec spec) {
     spec.sp = spec.tp > 1 && spec.form == TensorForm::k1d;
+    if (pins_.sp && !spec.sp) return;
     for (const int32_t cp : divisors(devices_ / spec.tp)) {
       if (pins_.cp ? cp != pins_.spec.cp : cp > 1 && graph_.tokens < kLeastTokens * cp) continue;
       spec.cp = cp;
@@ -81,7 +84,7 @@ std::vector<StrategySpec> ComposedSpace::splits() const {
     if (pins_.tp ? tp != pins_.spec.tp : tp > kMostTensorParts) continue;
     base.tp = tp;
     add_contexts(base);
-    if (pins_.tp || pins_.cp || pins_.ep || pins_.pp || tp < 4) continue;
+    if (pins_.tp || pins_.sp || pins_.cp || pins_.ep || pins_.pp || tp < 4) continue;
     for (const int32_t x : divisors(tp)) {
       const int32_t y = tp / x;
       StrategySpec grid = base;
@@ -130,11 +133,11 @@ void ComposedSpace::add_schedules(StrategySpec spec, std::vector<StrategySpec>& 
   };
   add(ScheduleKind::k1F1B, 1);
   if (pins_.pp) add(ScheduleKind::kGpipe, 1);  // holds more than 1f1b, and is no faster
-  if (graph_.batch == spec.micro_batch * spec.data())
-    return;  // one micro-batch leaves a schedule nothing to choose
-  for (const int32_t v : {2, 3, 4, 6, 8, 12}) add(ScheduleKind::kInterleaved, v);
-  if (pins_.pp && pins_.spec.schedule == ScheduleKind::kInterleaved)
-    add(ScheduleKind::kInterleaved, pins_.spec.virtual_stages);
+  // One micro-batch leaves a schedule nothing to choose.
+  if (!pins_.pp && graph_.batch == spec.micro_batch * spec.data()) return;
+  std::set<int32_t> chunks = {2, 3, 4, 6, 8, 12};
+  if (pins_.pp && pins_.spec.schedule == ScheduleKind::kInterleaved) chunks = {pins_.spec.virtual_stages};
+  for (const int32_t v : chunks) add(ScheduleKind::kInterleaved, v);
   add(ScheduleKind::kZbH1, 1);
   add(ScheduleKind::kZbH2, 1);
   add(ScheduleKind::kZbV, 2);
@@ -149,12 +152,14 @@ std::vector<StrategySpec> ComposedSpace::plans_of(const StrategySpec& group) con
     if ((pins_.pp && pp != pins_.spec.pp) || (pins_.dp && spec.dp != pins_.spec.dp)) continue;
     if (pp > 1 && ((graph_.blocks > 0 && pp > graph_.blocks) || (!pins_.tp && group.form != TensorForm::k1d)))
       continue;
-    if (graph_.batch % (spec.micro_batch * spec.data()) != 0) continue;
+    const int64_t at_once = spec.micro_batch * spec.data();
+    if (graph_.batch % at_once != 0 || graph_.batch / at_once > kMostMicroBatches) continue;
+    if (pins_.owt && (spec.dp == 1 || spec.ep > 1 || spec.form != TensorForm::k1d)) continue;
     spec.recompute = pins_.recompute ? pins_.spec.recompute : RecomputeForm::kAuto;
     const bool spreads = spec.data() * spec.cp > 1;
     // ZeRO 1 takes no longer than none, and less memory.
     for (int32_t zero = 0; zero <= 3; ++zero) {
-      if (pins_.zero ? zero != pins_.spec.zero : (zero > 0) != spreads) continue;
+      if (pins_.zero ? zero != pins_.spec.zero || (zero > 0 && !spreads) : (zero > 0) != spreads) continue;
       spec.zero = zero, spec.zero_group = pins_.zero ? pins_.spec.zero_group : 0;
       add_schedules(spec, plans);
     }

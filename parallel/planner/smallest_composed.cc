@@ -66,14 +66,16 @@ Status nothing_fits(const ComposedModel& model, const Cluster& cluster, const Ke
     devices = static_cast<int64_t>(larger.devices.size());
     advice = format("{} devices would do, with '{}'", *devices, to_text(there->spec));
   }
+  const auto limit_for = [&](int64_t bytes) { return options.limit_for ? options.limit_for(bytes) : bytes; };
+  const int64_t smallest = limit_for(least.bytes), given = limit_for(options.memory_limit);
   const Status refused =
-      Status(StatusCode::kOutOfMemory, format("no plan fits {} a device; the smallest limit that was found "
-                                              "to work is {} ({} bytes) with '{}'. {}",
-                                              bytes_text(options.memory_limit), bytes_text(least.bytes),
-                                              least.bytes, to_text(least.spec), advice))
-          .with_number("needed_bytes", least.bytes)
-          .with_number("limit_bytes", options.memory_limit)
-          .with_number("smallest_limit_bytes", least.bytes);
+      Status(StatusCode::kOutOfMemory,
+             format("no plan fits {} a device; the smallest limit that was found to work is {} ({} bytes) "
+                    "with '{}'. {}",
+                    bytes_text(given), bytes_text(smallest), smallest, to_text(least.spec), advice))
+          .with_number("needed_bytes", smallest)
+          .with_number("limit_bytes", given)
+          .with_number("smallest_limit_bytes", smallest);
   return devices ? refused.with_number("smallest_devices", *devices) : refused;
 }
 

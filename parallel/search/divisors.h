@@ -7,13 +7,13 @@
 
 namespace tessera {
 
-// All divisors of `n` > 0, ascending; none of 0.
+// All divisors of `n` > 0 that 32 bits hold, ascending; none of 0.
 inline std::vector<int32_t> divisors(int64_t n) {
   std::vector<int32_t> all;
   for (int64_t d = 1; d * d <= n; ++d) {
     if (n % d != 0) continue;
     all.push_back(static_cast<int32_t>(d));
-    if (d * d != n) all.push_back(static_cast<int32_t>(n / d));
+    if (d * d != n && n / d <= INT32_MAX) all.push_back(static_cast<int32_t>(n / d));
   }
   std::ranges::sort(all);
   return all;

@@ -81,6 +81,20 @@ TEST_CASE("a step on devices that are absent is priced as worded, or the fastest
   CHECK(little.code == TSR_OUT_OF_MEMORY);
   CHECK_MESSAGE(little.message.find("the smallest limit that was found to work is") != std::string::npos,
                 little.message);
+  // With the device's reserve in it, so that it works where it is given.
+  const std::string smallest = little.message.substr(little.message.find('(') + 1);
+  CHECK(estimate(
+            {h100, {"parallel", std::string("tp=1,mb=1")}, {"memory_limit", int64_t{std::stoll(smallest)}}})
+            .find("\"fits\":true") != std::string::npos);
+  // Numbers that no schedule has, words that are none.
+  const Setting one = {"cluster", std::string("dgx-h100:1")}, small = {"parallel", std::string("mb=1")};
+  for (const int64_t many : {int64_t{1} << 32, int64_t{1} << 31, (int64_t{1} << 32) - 1}) {
+    const Error error = refused({one, {"batch", many}, small});
+    CHECK_MESSAGE(error.code == TSR_INVALID_ARGUMENT, error.message);
+  }
+  CHECK(refused({one, {"batch", int64_t{4294967291}}}).code == TSR_INVALID_ARGUMENT);
+  CHECK(refused({h100, {"mode", std::string("genrate")}}).message.find("'genrate'") != std::string::npos);
+  CHECK(refused({one, {"parallel", std::string("sp")}}).message.find("tp is 1") != std::string::npos);
 }
 
 TEST_CASE("an estimate is explained in its JSON and as a page") {
@@ -185,7 +199,7 @@ TEST_CASE("certificates of searched steps are checked, and refused when somethin
   refused("\"gap\":", "\"gap\":1", "a gap of");
   refused("\"configurations\":[[", "\"configurations\":[[\"dp=8,mb=2\",1],[",
           "is not [plan, seconds, bytes]");
-  refused("\"configurations\":[[", "\"configurations\":[[\"dp=8,mb=2\",1.5,12],[", "is listed with");
+  refused("\"configurations\":[[", "\"configurations\":[[\"dp=8,mb=2\",1.5,12],[", "is no plan of the space");
   // Sums with it would pass 64 bits.
   const std::string limit = "\"memory_limit\":";
   CHECK(check(std::string(good).insert(good.find(limit) + limit.size(), "922337203685477580")).code ==

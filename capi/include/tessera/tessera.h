@@ -1127,7 +1127,9 @@ TSR_API void tsr_plan_free(tsr_plan* plan);
  *   parallel   str   the words of a trainer: "tp=8,dp=32,pp=2:1f1b,mb=4,sp,zero=1,recompute=full"; complete when the product of tp,
  *                    dp, pp, cp and ep is the cluster's number of devices. Priced, what is not said is 1, none and 0. Searched, it is
  *                    the search's, except owt, keep and chunks, which stay off; recompute=some computes as few blocks again as fit;
- *                    offload=auto, as no word at all, leaves on the host what may wait there where nothing fits without
+ *                    offload=auto, as no word at all, leaves on the host what may wait there where nothing fits without: the first
+ *                    of optimizer; params+grads+optimizer; these and activations with which something fits, whose plans then are the
+ *                    space
  *   memory_limit     bytes per device, or "40GiB" (default: the device's)
  *   certificate    i64   1: {"certificate"} of the whole space is added, for tsr_plan_check (default 0)
  *   verify     str   on: the plan is lowered whole too, on the first, the last, the fullest and the slowest device
