@@ -66,7 +66,7 @@ expect 'mode' "${absent[@]}" --mode sing
 expect 'is nan' "${absent[@]}" --within nan
 expect "'X' is not known" "$tessera" plan gpt2:L=12,C=768,H=12,V=50257,T=1024,X=3 --cluster dgx-a100-80gb:8
 # Products of 8 bits on absent hardware, and where there are none.
-expect 'a100-80gb lists no rate .*name bf16' "${absent[@]}" --precision fp8
+expect "'a100-80gb' list no rate .*name bf16" "${absent[@]}" --precision fp8
 expect 'tf32' "${absent[@]}" --precision tf32
 expect 'generated in bf16' "${absent[@]}" --mode generate --precision bf16
 "$tessera" plan gpt2:L=12,C=768,H=12,V=50257,T=1024 --cluster dgx-h100:8 --precision fp8 --parallel mb=1 >/dev/null
