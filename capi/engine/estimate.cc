@@ -109,6 +109,14 @@ std::vector<std::string> reasons_of(const Estimate& it) {
   return reasons;
 }
 
+// What a step occupies, for who pays by the hour.
+std::string cost_of(const Estimate& it) {
+  const double hours =
+      it.found.plan.time.step_s * static_cast<double>(it.found.cluster.devices.size()) / 3600;
+  return format("A step takes {} device-hours, a thousand steps {}", std::round(hours * 1e3) / 1e3,
+                std::round(hours * 1e3));
+}
+
 std::vector<RunnerUp> runners_up(const EstimatedPlan& found, int64_t memory_limit) {
   std::vector<RunnerUp> all;
   if (!found.search) return all;
@@ -143,6 +151,7 @@ Result<Explanation> explain_estimate(const Estimate& it, bool drawings) {
                                        .reasons = reasons_of(it),
                                        .drawings = drawings};
   TSR_ASSIGN_OR_RETURN(Explanation explanation, explain_composed(input));
+  explanation.reasons.push_back(cost_of(it));
   explanation.subject = it.request.description;
   explanation.cluster = it.request.cluster;
   explanation.devices = it.devices;

@@ -33,7 +33,7 @@ void add_reasons(Explanation& it) {
         (loss == nullptr || share.seconds > loss->seconds))
       loss = &share;
   if (loss != nullptr)
-    it.reasons.push_back(format("Beside computation most of the step goes to {}{}: {}", loss->cause,
+    it.reasons.push_back(format("Beside computation, most time goes to {}{}: {} of the step", loss->cause,
                                 loss->axis.empty() ? std::string() : " over " + loss->axis,
                                 percent(loss->seconds / it.step_s)));
 }

@@ -60,7 +60,8 @@ std::string order(const StrategySpec& spec) {
              "in memory.";
     case ScheduleKind::kInterleaved:
       return format(
-          "Every device has {} smaller groups of layers (interleaved:{}): devices wait less for each other, "
+          "Every device has {} smaller groups of layers, dealt out in turn (interleaved:{}): devices wait "
+          "less for each other, "
           "and send more.",
           spec.virtual_stages, spec.virtual_stages);
     case ScheduleKind::kZbH1:
@@ -81,7 +82,7 @@ std::string spread(int32_t zero) {
                                         "Gradients and the optimizer's state are",
                                         "Weights, gradients and the optimizer's state are"};
   if (zero < 1 || zero > 3) return "";
-  return format("{} spread over the copies in place of repeated{} (zero={}).", kWhat[zero],
+  return format("{} divided among the copies instead of repeated in each{} (zero={}).", kWhat[zero],
                 zero == 3 ? ", and weights gathered for use" : "", zero);
 }
 
@@ -93,7 +94,7 @@ std::vector<std::string> plain_words(const StrategySpec& spec, int64_t global_ba
   std::vector<std::string> sentences = {layout(spec), rounds(spec, global_batch, micro_batches), order(spec),
                                         spread(spec.zero)};
   if (spec.sp)
-    sentences.emplace_back("Between matrices each device keeps its part of every sequence alone (sp).");
+    sentences.emplace_back("Between matrices each device holds only its part of every sequence (sp).");
   if (spec.chunks > 1)
     sentences.push_back(
         format("What is gathered for use comes in {} slices (chunks={}).", spec.chunks, spec.chunks));

@@ -16,8 +16,8 @@ TEST_CASE("a strategy in words says how model and batch are dealt out, and what 
         "copy).\n"
         "A full pipeline takes one round back for each that it takes forward (1f1b), so that few wait in "
         "memory.\n"
-        "The optimizer's state is spread over the copies in place of repeated (zero=1).\n"
-        "Between matrices each device keeps its part of every sequence alone (sp).");
+        "The optimizer's state is divided among the copies instead of repeated in each (zero=1).\n"
+        "Between matrices each device holds only its part of every sequence (sp).");
   CHECK(join(plain_words("single", 1, 1), "\n") ==
         "One device holds the whole model and does everything.\nThe 1 sequence of a step goes through at "
         "once.");
