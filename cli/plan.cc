@@ -69,7 +69,7 @@ void print_estimate(const Json& estimate) {
   if (estimate.contains("verified")) print_verified(estimate["verified"]);
 }
 
-// What of a training step on devices that are absent the command line says.
+// Sets the options of a training step on absent devices.
 void set_absent_training(const Options& options, const Arguments& args) {
   const Adapters& adapters = args.adapters;
   if (adapters.rank == 0 && has_adapter_options(adapters))

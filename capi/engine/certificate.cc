@@ -83,7 +83,7 @@ Result<ComposedCertificate> read(Reader& reader) {
                        entry[1].is_number() && entry[2].is_number_integer();
     if (!known) return wrong("a configuration is not [plan, seconds, bytes]");
     certificate.composed.push_back(
-        {entry[0].get<std::string>(), entry[1].get<double>(), entry[2].get<int64_t>(), false});
+        {entry[0].get<std::string>(), entry[1].get<double>(), entry[2].get<int64_t>()});
   }
   TSR_RETURN_IF_ERROR(reader.status());
   if (!(certificate.step_s > 0) || !std::isfinite(certificate.step_s))

@@ -19,7 +19,7 @@ namespace tessera {
 
 namespace {
 
-// Of plans slower than the fastest by no more than this, less than prices are sure of, the one with least tensor parallelism is taken.
+// Prices err by more than this share of a step: among plans within it the one with least tensor parallelism is taken.
 constexpr double kNearlyAsFast = 0.02;
 
 Result<Cluster> open_cluster(const std::string& text) {
@@ -81,7 +81,6 @@ Result<Estimate> find_estimate(std::string_view description, const Options& opti
   return it;
 }
 
-// Puts the last reason first.
 std::vector<std::string> kind_reasons(const std::vector<KindChoice>& kinds) {
   std::vector<std::string> reasons;
   if (kinds.empty()) return reasons;
@@ -96,8 +95,17 @@ std::vector<std::string> kind_reasons(const std::vector<KindChoice>& kinds) {
   return reasons;
 }
 
+// Cost of a step: devices times hours.
+std::string cost_of(const Estimate& it) {
+  const double hours =
+      it.found.plan.time.step_s * static_cast<double>(it.found.cluster.devices.size()) / 3600;
+  return format("A step takes {} device-hours, a thousand steps {}", std::round(hours * 1e3) / 1e3,
+                std::round(hours * 1e3));
+}
+
 std::vector<std::string> reasons_of(const Estimate& it) {
   std::vector<std::string> reasons = kind_reasons(it.found.kinds);
+  reasons.push_back(cost_of(it));
   if (!it.found.search) return reasons;
   const ComposedPlan &plan = it.found.plan, &fastest = it.found.search->fastest;
   if (plan.time.step_s > fastest.time.step_s)
@@ -109,14 +117,6 @@ std::vector<std::string> reasons_of(const Estimate& it) {
   return reasons;
 }
 
-// What a step occupies, for who pays by the hour.
-std::string cost_of(const Estimate& it) {
-  const double hours =
-      it.found.plan.time.step_s * static_cast<double>(it.found.cluster.devices.size()) / 3600;
-  return format("A step takes {} device-hours, a thousand steps {}", std::round(hours * 1e3) / 1e3,
-                std::round(hours * 1e3));
-}
-
 std::vector<RunnerUp> runners_up(const EstimatedPlan& found, int64_t memory_limit) {
   std::vector<RunnerUp> all;
   if (!found.search) return all;
@@ -124,7 +124,7 @@ std::vector<RunnerUp> runners_up(const EstimatedPlan& found, int64_t memory_limi
   const std::string chosen = to_text(found.plan.spec);
   const int64_t limit = composed_limit(found.cluster, memory_limit);
   for (const ComposedEntry& entry : found.search->entries) {
-    if (all.size() == kMost || entry.is_closed) break;
+    if (all.size() == kMost) break;
     if (entry.strategy == chosen) continue;
     RunnerUp& it = all.emplace_back();
     it.strategy = entry.strategy;
@@ -151,7 +151,6 @@ Result<Explanation> explain_estimate(const Estimate& it, bool drawings) {
                                        .reasons = reasons_of(it),
                                        .drawings = drawings};
   TSR_ASSIGN_OR_RETURN(Explanation explanation, explain_composed(input));
-  explanation.reasons.push_back(cost_of(it));
   explanation.subject = it.request.description;
   explanation.cluster = it.request.cluster;
   explanation.devices = it.devices;
@@ -266,7 +265,7 @@ Result<std::string> estimate_step(std::string_view description, const Options& o
       devices.push_back({{"device", device.device}, {"memory_bytes", device.bytes}});
     report["verified"] = {{"devices", devices}};
   }
-  if (const std::vector<std::string> reasons = reasons_of(it); !reasons.empty()) report["reasons"] = reasons;
+  report["reasons"] = reasons_of(it);
   if (!found.kinds.empty()) report["kinds"] = kinds_array(found.kinds);
   if (found.search) add_search(it, report);
   report["explanation"] = Json::parse(explanation_to_json(explanation));

@@ -27,7 +27,7 @@ Status refused(std::string_view key, std::string_view why) {
   return Status(StatusCode::kUnsupported, format("estimate: option '{}': {}", key, why));
 }
 
-// What steps on absent devices cannot be told.
+// Refuses options that mean nothing for devices that are absent.
 Status check(const Options& training) {
   for (const std::string_view key : kOfDevices)
     if (training.contains(key))

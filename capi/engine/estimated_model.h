@@ -14,11 +14,11 @@
 
 namespace tessera {
 
-// What is asked, in the caller's words.
+// EstimateRequest: the options of an estimate, as the caller wrote them.
 struct EstimateRequest {
   std::string description, cluster, parallel;
   int64_t batch = 8, memory_limit = 0;
-  Options training;  // of a trainer: what its step depends on; "lora" and "base" beside them
+  Options training;  // options of a trainer, and "lora" and "base"
 };
 
 class EstimatedModel {
@@ -40,7 +40,7 @@ class EstimatedModel {
 
   Graph forward_;
   TrainerSettings settings_;
-  int64_t lora_ = 0;           // rank of adapters beside every product of a block; 0: none
+  int64_t lora_ = 0;           // rank of the adapters, one for every product of a block; 0: none
   std::optional<DType> base_;  // type that products' frozen weights are stored in
   ComposedModel composed_;
   int64_t tokens_ = 0, parameters_ = 0;

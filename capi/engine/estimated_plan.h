@@ -24,7 +24,7 @@ struct LoweredDevice {
   int64_t bytes = 0;  // with what the device reserves
 };
 
-// What a choice of the kinds of devices that there are comes to.
+// KindChoice: the result of planning with some kinds of devices and leaving the others idle.
 struct KindChoice {
   std::string used, idle;
   std::optional<double> step_s;  // none: nothing fits
@@ -38,7 +38,7 @@ struct EstimatedPlan {
   std::vector<LoweredDevice> lowered;
   int64_t reserved_bytes = 0;  // of a device
   int64_t limit = 0;           // of a device, reserves included
-  // Of every device of the pipeline, with its reserve: as lowered, else as composed.
+  // Bytes of every device of the pipeline, its reserve included; exact where the device was lowered.
   std::vector<int64_t> bytes() const;
   bool fits() const;
 };
@@ -47,11 +47,11 @@ struct EstimatedPlan {
 Result<EstimatedPlan> estimate_plan(const EstimatedModel& model, const EstimateRequest& request,
                                     const Fleet& fleet, Verify verify, double within);
 
-// Of the plan's blocks, that keep their activations and that compute them again, with breakdowns by cause.
+// Profiles of the plan's blocks, by cause: the first keeps activations, the second, if any, computes them again.
 Result<std::vector<StepProfile>> plan_profiles(const EstimatedModel& model, const EstimateRequest& request,
                                                const EstimatedPlan& it);
 
-// What of a device a plan that was not lowered whole may fill: less a hundredth, as packing adds about that to what is composed.
+// Limit of composed bytes: a device's limit without its reserve and without a hundredth, which packing may add.
 int64_t composed_limit(const Cluster& cluster, int64_t memory_limit);
 
 }  // namespace tessera

@@ -18,6 +18,9 @@ int32_t block_at(const ServingProgram& program, const BlockMap& map, NodeId node
   return node == kNoNode || index(node) >= program.layout.graph.nodes().size() ? 0 : map.of_node[index(node)];
 }
 
+// Attention to pages of keys and values: what is read of the text so far.
+bool reads_pages(const OpDef& op) { return op.name == "attention_paged"; }
+
 // What comes between two kernels counts to the former's block, as in StepProfile.
 std::vector<ServingSeconds> find_seconds(const ServingProgram& program, const StepProfile& profile,
                                          const Cluster& cluster) {
@@ -32,7 +35,7 @@ std::vector<ServingSeconds> find_seconds(const ServingProgram& program, const St
     const double price = seconds_at(prices[i], cluster, 1);
     if (kernel == nullptr)
       of.collectives += price;
-    else if (program.rank.kernels[static_cast<size_t>(kernel->kernel)].op->name == "attention_paged")
+    else if (reads_pages(*program.rank.kernels[static_cast<size_t>(kernel->kernel)].op))
       of.attention += price;
   }
   for (size_t b = 0; b < seconds.size(); ++b) {
@@ -55,7 +58,7 @@ std::vector<std::vector<PositionBytes>> find_pages(const ServingProgram& program
   std::vector<std::vector<PositionBytes>> pages(static_cast<size_t>(map.after()) + 1);
   for (size_t n = 0; n < graph.nodes().size(); ++n) {
     const Node& node = graph.nodes()[n];
-    if (node.op->name != "attention_paged") continue;
+    if (!reads_pages(*node.op)) continue;
     PositionBytes it{.window = attr_i64(node.attrs, "window")};
     for (size_t i = 1; i + 3 < node.inputs.size(); ++i) {  // what is behind them tells places in pages
       const NodeId writer = graph.tensor(node.inputs[i]).producer;

@@ -33,10 +33,10 @@ int32_t live_bound(const PipelineShape& shape, int32_t device) {
 namespace {
 
 Status check(const PipelineShape& shape) {
-  constexpr int32_t kMost = 1 << 16;
   const auto refuse = [](std::string what) { return Status(StatusCode::kInvalidArgument, std::move(what)); };
-  if (shape.devices < 1 || shape.virtual_stages < 1 || shape.micro_batches < 1 || shape.devices > kMost ||
-      shape.virtual_stages > kMost || shape.micro_batches > kMost)
+  if (shape.devices < 1 || shape.virtual_stages < 1 || shape.micro_batches < 1 ||
+      shape.devices > kMostMicroBatches || shape.virtual_stages > kMostMicroBatches ||
+      shape.micro_batches > kMostMicroBatches)
     return refuse(format("a pipeline of {} devices, {} stages each and {} micro-batches", shape.devices,
                          shape.virtual_stages, shape.micro_batches));
   constexpr int64_t kMostActions = int64_t{1} << 24;

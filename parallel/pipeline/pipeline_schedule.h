@@ -20,6 +20,9 @@
 
 namespace tessera {
 
+// Devices, stages of one and micro-batches of a step: no more than so many of each.
+inline constexpr int32_t kMostMicroBatches = 1 << 16;
+
 enum class PipelineWork : uint8_t { kForward, kBackwardInput, kBackwardWeight, kBackward };
 
 // kBackward is both gradients at once: schedules that do not split the backward pass.

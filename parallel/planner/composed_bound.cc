@@ -197,8 +197,8 @@ double GroupBound::seconds(const StrategySpec& plan) {
 
 int64_t GroupBound::bytes() const {
   int64_t most = 0;
-  for (const auto& turns : kept_->passes)
-    for (const PassCost& pass : turns[static_cast<size_t>(Turn::kFirst)]) most = std::max(most, pass.peak);
+  for (int32_t b = 0; b <= kept_->map.after(); ++b)
+    most = std::max(most, kept_->cost(b, Turn::kFirst, BlockPass::kForward).peak);
   return most;
 }
 

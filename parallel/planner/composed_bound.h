@@ -27,7 +27,7 @@ class GroupBound {
   double seconds(int64_t devices) const;
   // Of one of its plans; infinite where parameters, state and gradients alone do not fit.
   double seconds(const StrategySpec& plan);
-  // Bytes that any of its plans takes: those of one block at work.
+  // Bytes that any of its plans takes: those of one block's forward pass, which is carried out whatever is computed again.
   int64_t bytes() const;
 
  private:

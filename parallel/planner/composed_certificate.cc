@@ -137,11 +137,7 @@ class CertificateChecker {
 }  // namespace
 
 ComposedCertificate certificate_of(const ComposedSearchResult& result) {
-  ComposedCertificate certificate{
-      to_text(result.fastest.spec), result.fastest.time.step_s, result.search.bound_s, {}};
-  for (const ComposedEntry& entry : result.entries)
-    if (!entry.is_closed) certificate.composed.push_back(entry);
-  return certificate;
+  return {to_text(result.fastest.spec), result.fastest.time.step_s, result.search.bound_s, result.entries};
 }
 
 Result<CertificateCheck> check_certificate(const ComposedModel& model, const Cluster& cluster,

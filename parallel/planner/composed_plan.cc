@@ -34,6 +34,21 @@ double steady_seconds(const StepProfile& profile, int32_t block) {
   return sum;
 }
 
+// Seconds of one steady micro-batch in every block of the model, in forward and backward; ends apart.
+struct ChainSeconds {
+  std::vector<double> blocks;
+  double first = 0, last = 0;
+};
+
+ChainSeconds chain_seconds(const ComposedModel& model, const StepProfile& profile) {
+  ChainSeconds seconds;
+  std::vector<double> known;
+  for (int32_t b = 0; b <= profile.map.after(); ++b) known.push_back(steady_seconds(profile, b));
+  for (const int32_t like : model.like) seconds.blocks.push_back(known[static_cast<size_t>(like) + 1]);
+  seconds.first = known.front(), seconds.last = known.back();
+  return seconds;
+}
+
 void set_recomputed(ComposedStages& stages, int32_t device, int64_t count) {
   for (int32_t s = 0; s < stages.shape.stages(); ++s) {
     if (stages.shape.device_of(s) != device) continue;
@@ -57,15 +72,6 @@ ComposedPlan::Blocks ComposedPlan::blocks_on(int32_t device) const {
       if (!block.is_end) ++blocks.count, blocks.recomputed += block.variant;
   }
   return blocks;
-}
-
-ChainSeconds chain_seconds(const ComposedModel& model, const StepProfile& profile) {
-  ChainSeconds seconds;
-  std::vector<double> known;
-  for (int32_t b = 0; b <= profile.map.after(); ++b) known.push_back(steady_seconds(profile, b));
-  for (const int32_t like : model.like) seconds.blocks.push_back(known[static_cast<size_t>(like) + 1]);
-  seconds.first = known.front(), seconds.last = known.back();
-  return seconds;
 }
 
 PlanComposer::PlanComposer(const ComposedModel& model, const Cluster& cluster, const KernelCatalog& catalog,

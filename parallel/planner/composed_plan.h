@@ -20,9 +20,6 @@
 
 namespace tessera {
 
-// Micro-batches of a step, at most: schedules have no more.
-inline constexpr int64_t kMostMicroBatches = 1 << 16;
-
 struct ComposedModel {
   Graph few;                  // its step with few blocks (graph/transform/fewer_blocks.h)
   std::vector<int32_t> like;  // by block of the whole model: that of `few` which is like it
@@ -76,7 +73,6 @@ class PlanComposer {
   const ComposedModel& model() const { return model_; }
   // Of all gradients of the whole model.
   int64_t gradient_bytes() const { return gradient_bytes_; }
-  int64_t profiled() const { return static_cast<int64_t>(profiles_.size()); }
 
  private:
   // What a profile depends on: a spec whose pipeline is any, and micro-batches.
@@ -98,12 +94,5 @@ class PlanComposer {
   std::map<std::string, Result<StepProfile>> profiles_;
   KnownSchedules schedules_;
 };
-
-// Seconds of one steady micro-batch in every block of the model, in forward and backward; ends apart.
-struct ChainSeconds {
-  std::vector<double> blocks;
-  double first = 0, last = 0;
-};
-ChainSeconds chain_seconds(const ComposedModel& model, const StepProfile& profile);
 
 }  // namespace tessera

@@ -52,7 +52,6 @@ class ComposedSearch {
         space_(graph_, pins, devices_),
         groups_(space_.groups()),
         composer_(model, cluster, catalog, options.global_batch, options.memory_limit) {
-    bounds_.resize(groups_.size());
     is_dead_.assign(groups_.size(), false);
   }
 
@@ -60,9 +59,10 @@ class ComposedSearch {
     for (size_t g = 0; g < groups_.size(); ++g)
       if (groups_[g].parent < 0)
         push({.bound_s = 0, .order = 0, .group = static_cast<int32_t>(g), .plan = {}});
-    while (!open_.empty() && !is_closed(open_.top()) &&
-           composed_ < (best_ ? found_at_ + kMostComposed : kMostWithout)) {
+    for (int64_t most = kMostWithout; !open_.empty() && !is_closed(open_.top()) && composed_ < most;
+         most = best_ ? found_at_ + kMostComposed : kMostWithout) {
       cancellation_point();
+      report_progress(static_cast<double>(composed_) / static_cast<double>(most));
       for (const OpenItem& item : next_items())
         if (is_closed(item))
           open_.push(item);
@@ -108,12 +108,11 @@ class ComposedSearch {
     double bound_s = item.bound_s;
     is_dead_[g] = group.smaller >= 0 && is_dead_[static_cast<size_t>(group.smaller)];
     if (!is_dead_[g]) {
-      if (const Result<GroupBound> bound = GroupBound::of(group.spec, composer_); bound.ok()) {
-        bounds_[g] = *bound;
+      if (Result<GroupBound> bound = GroupBound::of(group.spec, composer_); bound.ok()) {
         if (bound->seconds(devices_) < bound_s * trust_) trust_ = bound->seconds(devices_) / bound_s;
         bound_s = bound->seconds(devices_);
         is_dead_[g] = bound->bytes() > options_.memory_limit;
-        if (!is_dead_[g]) open_plans(item.group);
+        if (!is_dead_[g]) open_plans(item.group, *bound);
       }
     }
     for (size_t child = 0; child < groups_.size(); ++child)
@@ -121,8 +120,7 @@ class ComposedSearch {
         push({.bound_s = bound_s, .order = 0, .group = static_cast<int32_t>(child), .plan = {}});
   }
 
-  void open_plans(int32_t group) {
-    GroupBound& bound = *bounds_[static_cast<size_t>(group)];
+  void open_plans(int32_t group, GroupBound& bound) {
     for (StrategySpec& plan : space_.plans_of(groups_[static_cast<size_t>(group)].spec)) {
       const double bound_s = bound.seconds(plan);
       if (std::isinf(bound_s))
@@ -142,7 +140,7 @@ class ComposedSearch {
     const double seconds = plan->time.step_s;
     trust_ = std::min(trust_, seconds / item.bound_s);
     const int64_t bytes = plan->most_bytes();
-    result_.entries.push_back({to_text(plan->spec), seconds, bytes, false});
+    result_.entries.push_back({to_text(plan->spec), seconds, bytes});
     if (bytes > options_.memory_limit) {
       ++result_.search.too_large;
       return;
@@ -171,21 +169,15 @@ class ComposedSearch {
     result_.plan = options_.within > 0 ? steadiest() : *best_;
     PlanSearch& search = result_.search;
     search.bound_s = best_->time.step_s;
-    constexpr size_t kListed = 64;
     for (; !open_.empty(); open_.pop()) {
       const OpenItem& item = open_.top();
       const double bound_s = item.bound_s * trust_;
       const bool is_open = bound_s < best_->time.step_s;
       if (item.plan || is_open) ++(is_open ? search.open : search.closed_by_bound);
       search.bound_s = std::min(search.bound_s, bound_s);
-      if (!item.plan || search.closed.size() >= kListed) continue;
-      search.closed.push_back({to_text(*item.plan), bound_s});
-      result_.entries.push_back({to_text(*item.plan), bound_s, 0, true});
     }
-    // Where memory asks for recomputation, a solved plan may be further from what its bound allows.
-    search.gap = 1 - search.bound_s / result_.plan.time.step_s;
     std::ranges::stable_sort(result_.entries, {}, [&](const ComposedEntry& it) {
-      return std::tuple(it.is_closed, it.bytes > options_.memory_limit, it.seconds);
+      return std::pair(it.bytes > options_.memory_limit, it.seconds);
     });
     return std::move(result_);
   }
@@ -196,7 +188,6 @@ class ComposedSearch {
   const ComposedSpace space_;
   const std::vector<PlanGroup> groups_;
   PlanComposer composer_;
-  std::vector<std::optional<GroupBound>> bounds_;
   std::vector<bool> is_dead_;  // one block does not fit
   std::priority_queue<OpenItem> open_;
   size_t order_ = 0;

@@ -25,19 +25,18 @@ struct ComposedSearchOptions {
   std::function<int64_t(int64_t)> limit_for = {};
 };
 
-// A plan that was looked at, or closed by its bound.
+// A plan that was composed.
 struct ComposedEntry {
   std::string strategy;
-  double seconds = 0;  // of its step, at least where `is_closed`
-  int64_t bytes = 0;   // of its fullest device; 0: not known
-  bool is_closed = false;
+  double seconds = 0;  // of its step
+  int64_t bytes = 0;   // of its fullest device
 };
 
 struct ComposedSearchResult {
   ComposedPlan plan;                   // chosen
   ComposedPlan fastest;                // another one only with `within`
   PlanSearch search;                   // its bound: no plan of the space is faster
-  std::vector<ComposedEntry> entries;  // the fastest first, then what does not fit, then what bounds closed
+  std::vector<ComposedEntry> entries;  // the fastest first, then what does not fit
 };
 
 // What of the whole model decides which plans are looked at.

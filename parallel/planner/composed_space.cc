@@ -4,7 +4,7 @@
 #include <bit>
 #include <set>
 
-#include "parallel/planner/composed_plan.h"
+#include "parallel/pipeline/pipeline_schedule.h"
 #include "parallel/search/divisors.h"
 
 namespace tessera {

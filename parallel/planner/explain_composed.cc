@@ -140,7 +140,7 @@ class ComposedExplainer {
   StageCounts counts_of(const std::vector<StageBlock>& blocks) const {
     StageCounts counts;
     for (const StageBlock block : blocks) {
-      if (block.block == 0 || block.block == in_.variants[0].map.after()) continue;
+      if (block.is_end) continue;
       ++counts.blocks;
       if (block.variant > 0 || (in_.variants.size() == 1 && spec_.recompute == RecomputeForm::kFull))
         ++counts.recomputed;

@@ -7,6 +7,7 @@
 #include "graph/analysis/block_scope.h"
 #include "graph/base/text.h"
 #include "graph/transform/serving.h"
+#include "parallel/planner/explain_reasons.h"
 #include "parallel/planner/plan_blocks.h"
 
 namespace tessera {
@@ -19,12 +20,6 @@ std::string time_text(double seconds) {
   if (seconds >= 1) return format("{} s", std::round(seconds * 1000) / 1000);
   if (seconds >= 1e-3) return format("{} ms", std::round(seconds * 1e6) / 1000);
   return format("{} us", std::round(seconds * 1e7) / 10);
-}
-
-// Tenths of a percent.
-std::string percent(double share) {
-  const auto tenths = static_cast<int64_t>(share * 1000 + 0.5);
-  return format("{}.{} %", tenths / 10, tenths % 10);
 }
 
 class GenerationExplainer {

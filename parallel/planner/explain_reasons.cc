@@ -6,15 +6,10 @@
 
 namespace tessera {
 
-namespace {
-
-// 12.3 -> "12.3", in thousandths of the whole.
 std::string percent(double share) {
   const auto tenths = static_cast<int64_t>(share * 1000 + 0.5);
   return format("{}.{} %", tenths / 10, tenths % 10);
 }
-
-}  // namespace
 
 void add_reasons(Explanation& it) {
   if (it.step_s <= 0) return;

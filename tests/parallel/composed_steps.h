@@ -53,7 +53,8 @@ inline ComposedStages stages_of(const Graph& whole, const Plan& plan, const std:
       stage[static_cast<size_t>(map.of_node[n])] = plan.nodes[n].stage;
   for (int32_t b = 0; b <= map.after(); ++b) {
     const int32_t number = b == 0 ? 0 : b == map.after() ? after : like[static_cast<size_t>(b) - 1] + 1;
-    stages.blocks[static_cast<size_t>(stage[static_cast<size_t>(b)])].push_back({.block = number});
+    stages.blocks[static_cast<size_t>(stage[static_cast<size_t>(b)])].push_back(
+        {.block = number, .variant = 0, .is_end = b == 0 || b == map.after()});
   }
   return stages;
 }

@@ -222,7 +222,7 @@ TEST_SUITE("composed searches") {
     refused(
         [](ComposedCertificate& bad) {
           bad.plan = "dp=16,zero=1,mb=2";
-          bad.composed = {{bad.plan, bad.step_s, bad.composed[0].bytes, false}};
+          bad.composed = {{bad.plan, bad.step_s, bad.composed[0].bytes}};
         },
         "is no plan of the space");
     refused([](ComposedCertificate& bad) { bad.composed[0].strategy = bad.plan += ",recompute=full"; },

@@ -1138,7 +1138,7 @@ TSR_API void tsr_plan_free(tsr_plan* plan);
  *   within     f64   searched: of plans with as many stages and at most this share slower than "fastest", the
  *                    one with least tensor parallelism, then smallest micro-batches (default 0.02; with a
  *                    certificate 0)
- *   lora       i64   rank of adapters beside every product of the blocks, which alone train (default 0: none)
+ *   lora       i64   rank of adapters, one for every product of the blocks; only they train (default 0: none)
  *   base       str   model (default), bf16, f16 or a block type (nf4, q4_0, ...): how the blocks' frozen weights are stored
  *   precision, optimizer, trained, frozen, weights, fused_loss, dropout, clip_norm, ...   as for a trainer, except that precision
  *                    is bf16 by default, and fused_loss auto is off. TSR_UNSUPPORTED, with the reason: precision tf32, optimizer
