@@ -329,10 +329,11 @@ CallParser::StepResult CallParser::read_parameters(std::string_view text, bool i
 Json CallParser::parameter_value(std::string_view raw) const {
   const ParameterForm& form = form_.parameter;
   if (form.has_kind && kind_ == form.text_kind) return raw;
+  const ArgumentSchema schema = ArgumentSchema::of_tool(tools_, call_.name).property(key_);
   const bool may_nest = form.close.find('\1') != std::string::npos;
-  if (may_nest && raw.starts_with(form.open))
-    if (std::optional<Json> nested = parse_nested_value(raw, form)) return std::move(*nested);
-  return argument_value(raw, tools_, call_.name, key_);
+  if (may_nest && raw.starts_with(form.open) && !is_declared_text(raw, schema))
+    if (std::optional<Json> nested = parse_nested_value(raw, form, schema)) return std::move(*nested);
+  return argument_value(raw, schema, !form.has_kind);
 }
 
 // The closing mark behind which a parameter or the call's end follows: in a text of code it may stand by itself.

@@ -28,7 +28,8 @@ size_t find_close(std::string_view text, size_t at, std::string_view open, std::
 
 }  // namespace
 
-std::optional<Json> parse_nested_value(std::string_view text, const ParameterForm& form, int depth) {
+std::optional<Json> parse_nested_value(std::string_view text, const ParameterForm& form,
+                                       const ArgumentSchema& schema, int depth) {
   if (depth == kMostJsonDepth) return std::nullopt;
   std::vector<std::pair<std::string, Json>> parts;
   bool is_list = true;
@@ -42,8 +43,11 @@ std::optional<Json> parse_nested_value(std::string_view text, const ParameterFor
     const size_t end = find_close(text, begin, text.substr(at, begin - at), close);
     if (end == kNone) return std::nullopt;
     const std::string_view raw = text.substr(begin, end - begin);
-    std::optional<Json> value = raw.starts_with(form.open) ? parse_nested_value(raw, form, depth + 1)
-                                                           : argument_value(raw, Json(), "", key);
+    const bool is_item = key == "item" && schema.allows_type_of(Json::array());
+    const ArgumentSchema own = is_item ? schema.item(parts.size()) : schema.property(key);
+    const bool is_nested = raw.starts_with(form.open) && !is_declared_text(raw, own);
+    std::optional<Json> value = is_nested ? parse_nested_value(raw, form, own, depth + 1)
+                                          : std::optional<Json>(argument_value(raw, own));
     if (!value) return std::nullopt;
     is_list = is_list && key == "item";
     parts.emplace_back(std::move(key), std::move(*value));

@@ -4,12 +4,15 @@
 #include <optional>
 #include <string_view>
 
+#include "serialize/answer/argument_schema.h"
 #include "serialize/answer/form.h"
 #include "serialize/json.h"
 
 namespace tessera::answer {
 
 // An array where all parts are called "item", else an object. nullopt for a text that is not made of such parts.
-std::optional<Json> parse_nested_value(std::string_view text, const ParameterForm& form, int depth = 0);
+// `schema`: of the whole value.
+std::optional<Json> parse_nested_value(std::string_view text, const ParameterForm& form,
+                                       const ArgumentSchema& schema, int depth = 0);
 
 }  // namespace tessera::answer

@@ -9,32 +9,6 @@
 namespace tessera::grammar {
 namespace {
 
-int hex_digit(char c) {
-  if (c >= '0' && c <= '9') return c - '0';
-  const char lower = static_cast<char>(c | 0x20);
-  return lower >= 'a' && lower <= 'f' ? lower - 'a' + 10 : -1;
-}
-
-// A part of a reference without its escapes: %XX of URIs, then ~0 and ~1 of pointers.
-std::string unescaped_part(std::string_view part) {
-  std::string bytes, name;
-  for (size_t i = 0; i < part.size(); ++i) {
-    if (part[i] == '%' && i + 2 < part.size() && hex_digit(part[i + 1]) >= 0 && hex_digit(part[i + 2]) >= 0) {
-      bytes += static_cast<char>(hex_digit(part[i + 1]) * 16 + hex_digit(part[i + 2]));
-      i += 2;
-    } else {
-      bytes += part[i];
-    }
-  }
-  for (size_t i = 0; i < bytes.size(); ++i) {
-    if (bytes[i] == '~' && i + 1 < bytes.size() && (bytes[i + 1] == '0' || bytes[i + 1] == '1'))
-      name += bytes[++i] == '0' ? '~' : '/';
-    else
-      name += bytes[i];
-  }
-  return name;
-}
-
 int64_t count_values(const Json& value) {
   int64_t count = 1;
   if (value.is_structured())
@@ -49,19 +23,6 @@ Json without(const Json& schema, std::string_view keyword) {
 }
 
 }  // namespace
-
-std::string pointer_part(const std::string& name) {
-  std::string part = "/";
-  for (const char c : name) {
-    if (c == '~')
-      part += "~0";
-    else if (c == '/')
-      part += "~1";
-    else
-      part += c;
-  }
-  return part;
-}
 
 Result<RuleId> SchemaReader::read() {
   TSR_RETURN_IF_ERROR(call("#", "#").status());
@@ -217,7 +178,7 @@ Result<Json> SchemaReader::flatten(const Json& schema, const std::string& where,
           format("'$ref' is {}, wanted a reference such as \"#/$defs/a\"", quote_json(*reference)));
     flat.erase("$ref");
     std::string pointer;
-    TSR_ASSIGN_OR_RETURN(const Json* target, find(reference->get<std::string>(), where, pointer));
+    TSR_ASSIGN_OR_RETURN(const Json* target, find_schema(root_, reference->get<std::string>(), where, pointer));
     TSR_ASSIGN_OR_RETURN(const Json part, flatten(*target, pointer, depth + 1));
     TSR_ASSIGN_OR_RETURN(flat, merge_schemas(flat, part, where));
   }
@@ -240,39 +201,9 @@ Status SchemaReader::spend(const Json& copied, const std::string& where) {
   return schema_error(StatusCode::kUnsupported, where, "'allOf' and 'anyOf' make too large a schema");
 }
 
-Result<const Json*> SchemaReader::find(const std::string& reference, const std::string& where,
-                                       std::string& pointer) const {
-  if (!reference.starts_with("#") || (reference.size() > 1 && reference[1] != '/'))
-    return schema_error(
-        StatusCode::kUnsupported, where,
-        format("'$ref' is '{}', wanted one within the schema such as '#/$defs/a'", quote(reference)));
-  const Json* at = &root_;
-  pointer.assign(1, '#');  // assigning the text makes g++ 12 warn of an overlap
-  size_t begin = 1;
-  while (begin < reference.size()) {
-    const size_t end = std::min(reference.find('/', begin + 1), reference.size());
-    const std::string name = unescaped_part(std::string_view(reference).substr(begin + 1, end - begin - 1));
-    const Json* next = nullptr;
-    if (at->is_object()) {
-      if (const auto found = at->find(name); found != at->end()) next = &*found;
-    } else if (at->is_array()) {
-      if (const auto index = parse_i64(name);
-          index && *index >= 0 && static_cast<size_t>(*index) < at->size())
-        next = &(*at)[static_cast<size_t>(*index)];
-    }
-    if (next == nullptr)
-      return schema_error(StatusCode::kInvalidArgument, where,
-                          format("'$ref' is '{}', but the schema has nothing there", quote(reference)));
-    at = next;
-    pointer += pointer_part(name);
-    begin = end;
-  }
-  return at;
-}
-
 Result<ExpressionId> SchemaReader::call(const std::string& reference, const std::string& where) {
   std::string pointer;
-  TSR_ASSIGN_OR_RETURN(const Json* target, find(reference, where, pointer));
+  TSR_ASSIGN_OR_RETURN(const Json* target, find_schema(root_, reference, where, pointer));
   const auto [found, is_new] = rules_.try_emplace(pointer, 0);
   if (is_new) {
     found->second = out_.declare_rule(pointer);

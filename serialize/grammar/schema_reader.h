@@ -11,6 +11,7 @@
 #include "graph/base/result.h"
 #include "serialize/grammar/json_text.h"
 #include "serialize/grammar/schema_keywords.h"
+#include "serialize/grammar/schema_pointer.h"
 #include "serialize/json.h"
 
 namespace tessera::grammar {
@@ -55,8 +56,6 @@ class SchemaReader {
                              const std::string& where);
   // With $ref and allOf resolved, as one schema.
   Result<Json> flatten(const Json& schema, const std::string& where, int depth);
-  Result<const Json*> find(const std::string& reference, const std::string& where,
-                           std::string& pointer) const;
   Result<ExpressionId> call(const std::string& reference, const std::string& where);
   // Whether no value is allowed by both. False where that is not plain.
   Result<bool> is_disjoint(const Json& a, const Json& b, const std::string& where, int depth);
@@ -72,8 +71,5 @@ class SchemaReader {
   int depth_ = 0;
   int64_t merged_ = 0;
 };
-
-// A part of a pointer: "/" and the name, escaped.
-std::string pointer_part(const std::string& name);
 
 }  // namespace tessera::grammar
