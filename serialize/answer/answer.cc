@@ -1,8 +1,25 @@
 #include "serialize/answer/answer.h"
 
+#include <set>
+
+#include "graph/base/hash.h"
 #include "serialize/answer/stream.h"
 
 namespace tessera {
+namespace {
+
+std::string call_id(uint64_t seed, uint64_t place) {
+  constexpr std::string_view kCharacters = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+  Hash hash;
+  hash.add(seed);
+  hash.add(place);
+  std::string id;
+  for (uint64_t rest = hash.value(); id.size() < 9; rest /= kCharacters.size())
+    id += kCharacters[rest % kCharacters.size()];
+  return id;
+}
+
+}  // namespace
 
 Answer parse_answer(const AnswerForm& form, std::string_view text, const AnswerContext& context) {
   AnswerStream stream(form, context);
@@ -10,15 +27,17 @@ Answer parse_answer(const AnswerForm& form, std::string_view text, const AnswerC
   return stream.finish();
 }
 
-Json message_json(const Answer& answer) {
+Json message_json(const Answer& answer, uint64_t seed) {
   Json message = {{"role", "assistant"}, {"content", answer.content}};
   if (!answer.reasoning.empty()) message["reasoning_content"] = answer.reasoning;
   if (answer.calls.empty()) return message;
   Json calls = Json::array();
+  std::set<std::string> ids;
   for (const ToolCall& call : answer.calls) {
-    std::string id = std::to_string(calls.size());
-    id = "call" + std::string(id.size() < 5 ? 5 - id.size() : 0, '0') + id;
-    calls.push_back({{"id", call.id.empty() ? id : call.id},
+    std::string id = call.id;
+    for (uint64_t place = calls.size(); id.empty() || !ids.insert(id).second; place += answer.calls.size())
+      id = call_id(seed, place);
+    calls.push_back({{"id", std::move(id)},
                      {"type", "function"},
                      {"function", {{"name", call.name}, {"arguments", call.arguments}}}});
   }

@@ -1,6 +1,7 @@
 // Answer: what a model said in its turn, apart: its reasoning, its content, the tools that it calls.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -24,8 +25,8 @@ struct Answer {
 
 struct AnswerContext {
   std::string opening;  // AnswerForm::opening_of the prompt
-  // [{"type": "function", "function": {"name", "parameters"}}], or null. Says which parameters are texts where a form
-  // writes values bare: 4 or "4".
+  // [{"type": "function", "function": {"name", "parameters"}}], or null. The schemas in it say which values are texts
+  // where a form writes them bare: 4 or "4".
   Json tools;
 };
 
@@ -34,8 +35,8 @@ struct AnswerContext {
 Answer parse_answer(const AnswerForm& form, std::string_view text, const AnswerContext& context = {});
 
 // {"role": "assistant", "content", and where there are any "reasoning_content" and "tool_calls": [{"id", "type":
-// "function", "function": {"name", "arguments": an object}}]}. A call without an id gets the one of its place, of nine
-// letters and digits: "call00000".
-Json message_json(const Answer& answer);
+// "function", "function": {"name", "arguments": an object}}]}. A call without an id, or with that of an earlier one, gets
+// one that follows from `seed` and its place: nine letters and digits, as Mistral's templates want.
+Json message_json(const Answer& answer, uint64_t seed = 0);
 
 }  // namespace tessera

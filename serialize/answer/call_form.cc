@@ -348,11 +348,23 @@ class CallFormReader {
 
 }  // namespace
 
-std::optional<CallForm> read_call_form(const FormProbe& probe, AnswerForm& form) {
+std::string_view find_empty_span(std::string_view text, const AnswerSpan& span) {
+  for (size_t at = text.find(span.open); at != kNone; at = text.find(span.open, at + 1)) {
+    const size_t end = skip_space(text, at + span.open.size());
+    if (text.substr(end).starts_with(span.close)) return text.substr(at, end + span.close.size() - at);
+  }
+  return {};
+}
+
+std::optional<CallForm> read_call_form(const FormProbe& probe, AnswerForm& form,
+                                       const std::optional<AnswerSpan>& around_content) {
   const std::string content = probe.render({true, false, 0}).value_or("");
   const std::string_view content_header = std::string_view(content).substr(0, content.find(kContentWord));
-  const std::optional<std::string> two = probe.render({false, false, 2}),
-                                   one = probe.render({false, false, 1});
+  std::optional<std::string> two = probe.render({false, false, 2}), one = probe.render({false, false, 1});
+  for (std::optional<std::string>* text : {&two, &one})
+    if (around_content && *text)
+      if (const std::string_view empty = find_empty_span(**text, *around_content); !empty.empty())
+        (*text)->erase(static_cast<size_t>(empty.data() - (*text)->data()), empty.size());
   const auto read = [&](const std::optional<std::string>& text, int calls) -> std::optional<CallForm> {
     if (!text || (calls == 2 && text->find(kProbeNames[1]) == std::string::npos)) return std::nullopt;
     CallFormReader reader(*text, calls, probe.prompt(), content_header, form);

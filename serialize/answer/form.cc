@@ -54,6 +54,24 @@ bool read_reasoning(std::string_view text, AnswerSpan& reasoning) {
   return true;
 }
 
+// The marks around content that has calls behind it, where a template writes them around no content too, as Llama 4's:
+// <|python_start|>CONTENT<|python_end|>{"name": ...
+std::optional<AnswerSpan> read_content_of_calls(const FormProbe& probe) {
+  const auto with = probe.render({true, false, 1}), without = probe.render({false, false, 1});
+  if (!with || !without) return std::nullopt;
+  const size_t at = with->find(answer::kContentWord);
+  if (at == std::string::npos || at > with->find(answer::kProbeNames[0])) return std::nullopt;
+  const std::string_view shown = *with;
+  const auto ahead = split_tags(answer::without_trailing_space(shown.substr(0, at)));
+  const auto behind = split_tags(trim(shown.substr(at + answer::kContentWord.size())));
+  if (ahead.empty() || behind.empty() || !is_tag(ahead.back()) || !is_tag(behind.front())) return std::nullopt;
+  const AnswerSpan span{std::string(ahead.back()), std::string(behind.front())};
+  const std::string name = tag_name(span.open);
+  const bool is_pair = !name.empty() && name == tag_name(span.close) && span.open != span.close;
+  if (!is_pair || answer::find_empty_span(*without, span).empty()) return std::nullopt;
+  return span;
+}
+
 void erase_all(std::string& text, std::string_view word) {
   if (word.empty()) return;
   for (size_t at = text.find(word); at != std::string::npos; at = text.find(word, at))
@@ -105,7 +123,12 @@ AnswerForm AnswerForm::of(const ChatTemplate& chat) {
     if ((thought && read_reasoning(*thought, reasoning)) || answer::find_reasoning(chat.text(), reasoning))
       form.reasoning.push_back(reasoning);
     if (const auto shown = probe.render({true, false, 0})) read_content(*shown, probe.prompt(), form);
-    if (auto calls = answer::read_call_form(probe, form)) form.calls.push_back(std::move(*calls));
+    const std::optional<AnswerSpan> with_calls = read_content_of_calls(probe);
+    if (auto calls = answer::read_call_form(probe, form, with_calls)) form.calls.push_back(std::move(*calls));
+    if (with_calls) {
+      form.content.push_back(*with_calls);
+      form.between.push_back(with_calls->close);  // calls may stand inside
+    }
     answer::add_known_calls(chat.text(), form);
   }
   // An end such as ";" would be cut from content.

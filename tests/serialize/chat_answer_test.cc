@@ -1,6 +1,8 @@
 // Answers: what a model wrote, taken apart as its chat template writes messages.
 #include <doctest/doctest.h>
 
+#include <algorithm>
+#include <cctype>
 #include <memory>
 #include <random>
 #include <string>
@@ -217,7 +219,123 @@ TEST_CASE("ids of calls are kept where the form has them, and are made where it 
   CHECK(message["tool_calls"][0]["id"] == "x7");
   const Json made =
       parsed(without, "<tool_call>{\"name\": \"f\"}</tool_call><tool_call>{\"name\": \"g\"}</tool_call>");
-  CHECK(made["tool_calls"][1]["id"] == "call00001");
+  const auto ids = [](const Json& message) {
+    std::vector<std::string> all;
+    for (const Json& call : message["tool_calls"]) all.push_back(call["id"]);
+    return all;
+  };
+  REQUIRE(ids(made).size() == 2);
+  CHECK(ids(made)[0] != ids(made)[1]);
+  for (const std::string& id : ids(made)) {
+    CHECK(id.size() == 9);
+    CHECK(std::ranges::all_of(id, [](char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0; }));
+  }
+  const Answer answer = parse_answer(without, "<tool_call>{\"name\": \"f\"}</tool_call>");
+  CHECK(ids(message_json(answer, 1)) == ids(message_json(answer, 1)));
+  CHECK(ids(message_json(answer, 1)) != ids(message_json(answer, 2)));
+  // An id that the model repeats is that of its first call.
+  const Json repeated = parsed(with, R"(<TOOLS>[{"tool": "f", "call_id": "x7", "parameters": {}}, )"
+                                     R"({"tool": "g", "call_id": "x7", "parameters": {}}]</TOOLS>)");
+  CHECK(repeated["tool_calls"][0]["id"] == "x7");
+  CHECK(repeated["tool_calls"][1]["id"] != "x7");
+}
+
+// Values that are written bare, by the schema of their parameter; tests/reference/bare_arguments.py compares many with
+// Python's jsonschema.
+TEST_CASE("a value that is written bare is a text where its schema names texts and allows it") {
+  const auto argument = [](const AnswerForm& form, const std::string& text, const Json& parameters) {
+    Json offered = Json::array();
+    offered.push_back({{"type", "function"}, {"function", {{"name", "f"}, {"parameters", parameters}}}});
+    const Answer answer = parse_answer(form, text, {"", offered});
+    REQUIRE(answer.calls.size() == 1);
+    return answer.calls[0].arguments;
+  };
+  struct Row {
+    const char* schema;
+    const char* raw;
+    const char* wanted;  // JSON
+  };
+  const Row rows[] = {
+      {R"({"type": "string"})", "5", R"("5")"},
+      {R"({"anyOf": [{"type": "string"}, {"type": "null"}]})", "true", R"("true")"},
+      {R"({"anyOf": [{"type": "string"}, {"type": "null"}]})", "null", "null"},
+      {R"({"type": "string"})", "null", R"("null")"},
+      {R"({"type": ["string", "null"]})", "1e5", R"("1e5")"},
+      {R"({"oneOf": [{"type": "null"}, {"type": "string"}]})", "007", R"("007")"},
+      {R"({"$ref": "#/$defs/S"})", "{\"a\": 1}", R"("{\"a\": 1}")"},
+      {R"({"allOf": [{"$ref": "#/$defs/S"}]})", "[1]", R"("[1]")"},
+      {R"({"$ref": "#/$defs/deep/$defs/S"})", "1", R"("1")"},
+      {R"({"enum": ["1", "2"]})", "1", R"("1")"},
+      {R"({"enum": ["1", 2]})", "2", "2"},
+      {R"({"const": "true"})", "true", R"("true")"},
+      {R"({"const": true})", "true", "true"},
+      {R"({"minLength": 1})", "5", R"("5")"},
+      {R"({"format": "date"})", "5", R"("5")"},
+      {R"({"anyOf": [{"type": "string", "pattern": "^[a-z]+$"}, {"type": "integer"}]})", "12", "12"},
+      {R"({"anyOf": [{"type": "string", "maxLength": 2}, {"type": "integer"}]})", "123", "123"},
+      {R"({"type": ["string", "integer"]})", "12", R"("12")"},
+      {R"({"type": "string", "nullable": true})", "5", R"("5")"},
+      {R"({"type": "integer"})", "true", R"("true")"},
+      {R"({"type": "boolean"})", "1", R"("1")"},
+      {R"({"type": "number"})", "1e2", "100.0"},
+      {R"({"type": "integer", "maximum": 3})", "7", "7"},
+      {R"({"type": "string", "minLength": 3})", "7", R"("7")"},
+      {R"({"type": "object"})", "{'a': None}", R"({"a": null})"},
+      {R"({"not": {"type": "string"}})", "5", "5"},
+      {R"({"description": "anything"})", "5", "5"},
+      {R"({"$ref": "https://example.org/x"})", "5", "5"},
+      {R"({"$ref": "#/$defs/loop"})", "5", "5"},
+      {R"({"if": {"type": "string"}, "then": {"minLength": 9}})", "5", "5"},
+  };
+  for (const size_t family : {6u, 7u, 9u}) {  // parameters, keys and values, tags of keys
+    const AnswerForm form = form_of(families()[family].source);
+    for (const Row& row : rows) {
+      CAPTURE(row.schema);
+      Json parameters = {{"type", "object"}, {"properties", {{"k", Json::parse(row.schema)}}}};
+      parameters["$defs"] = Json::parse(R"({"S": {"type": "string"}, "deep": {"$defs": {"S": {"type": "string"}}},
+                                             "loop": {"$ref": "#/$defs/loop"}})");
+      const std::string raw = row.raw;
+      const std::string text =
+          family == 6   ? "<tool_call><function=f><parameter=k>" + raw + "</parameter></function></tool_call>"
+          : family == 7 ? "<tool_call>f<arg_key>k</arg_key><arg_value>" + raw + "</arg_value></tool_call>"
+                        : "<call name=\"f\"><k>" + raw + "</k></call>";
+      CHECK(dump(argument(form, text, parameters)) == "{\"k\":" + dump(Json::parse(row.wanted)) + "}");
+    }
+  }
+  // Names that other keywords describe, and values within others.
+  const AnswerForm form = form_of(families()[6].source), tags = form_of(families()[9].source);
+  const std::string call = "<tool_call><function=f><parameter=k>5</parameter></function></tool_call>";
+  CHECK(argument(form, call, {{"additionalProperties", {{"type", "string"}}}})["k"] == "5");
+  CHECK(argument(form, call, {{"patternProperties", {{"^k", {{"type", "string"}}}}}})["k"] == "5");
+  CHECK(argument(form, call, {{"patternProperties", {{"^j", {{"type", "string"}}}}}})["k"] == 5);
+  CHECK(argument(form, call, Json::parse(R"({"anyOf": [{"properties": {"k": {"type": "string"}}}]})"))["k"] == "5");
+  const Json nested = Json::parse(R"({"properties": {"k": {"type": "array", "items": {"properties":
+      {"zip": {"type": "string"}, "n": {"type": "integer"}}}}, "t": {"type": "string"}}})");
+  CHECK(dump(argument(tags, "<call name=\"f\"><k><item><zip>007</zip><n>1</n></item></k><t><b>1</b></t></call>",
+                      nested)) == R"({"k":[{"zip":"007","n":1}],"t":"<b>1</b>"})");
+}
+
+TEST_CASE("marks around content with calls behind it are no part of the calls") {
+  const AnswerForm form = form_of(
+      "{% for m in messages %}{% if m.tool_calls %}<|header_start|>assistant<|header_end|>\n\n<|python_start|>"
+      "{{ m.content }}<|python_end|>{% for c in m.tool_calls %}{{ '{\"name\": \"' + c.function.name + '\", ' }}"
+      "{{ '\"parameters\": ' }}{{ c.function.arguments | tojson }}{{ '}' }}{% endfor %}<|eot|>{% else %}"
+      "<|header_start|>{{ m.role }}<|header_end|>\n\n{{ m.content }}<|eot|>{% endif %}{% endfor %}"
+      "{% if add_generation_prompt %}<|header_start|>assistant<|header_end|>\n\n{% endif %}");
+  const std::string call = R"({"name": "f", "parameters": {"a": 1}})";
+  for (const std::string content : {"", "I look."}) {
+    for (const std::string& text : {"<|python_start|>" + content + "<|python_end|>" + call + "<|eot|>",
+                                    "<|python_start|>" + content + "<|python_end|>" + call + call}) {
+      CAPTURE(text);
+      const Json message = parsed(form, text);
+      CHECK(content_of(message) == content);
+      CHECK(calls_of(message).starts_with("f{\"a\":1};"));
+    }
+  }
+  CHECK(calls_of(parsed(form, call)) == "f{\"a\":1};");
+  CHECK(calls_of(parsed(form, "<|python_start|>" + call + "<|python_end|><|eot|>")) == "f{\"a\":1};");
+  CHECK(content_of(parsed(form, "<|python_start|>" + call + "<|python_end|><|eot|>")).empty());
+  CHECK(content_of(parsed(form, "Just words.<|eot|>")) == "Just words.");
 }
 
 TEST_CASE("models may vary white space, the order of members, and arguments in a text") {
