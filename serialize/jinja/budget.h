@@ -55,6 +55,10 @@ class Budget {
   Status spend(int64_t steps = 1);
   // Steps for work on so many bytes.
   Status spend_bytes(size_t bytes) { return spend(static_cast<int64_t>(bytes / 32) + 1); }
+  // Steps for work that looks at each of so many bytes as a character.
+  Status spend_characters(size_t bytes) { return spend(static_cast<int64_t>(bytes / 4) + 1); }
+  // Steps for items that are copied or looked at, none for a few.
+  Status spend_items(size_t items) { return spend(static_cast<int64_t>(items / 4)); }
   // Values must not outlive the budget.
   Result<Lease> lease(size_t bytes);
   Status check_output(size_t bytes) const;

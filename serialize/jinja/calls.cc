@@ -54,6 +54,7 @@ Result<std::vector<std::pair<Value, Value>>> dict_items(Budget& budget, const Ar
   if (!arguments.positional.empty()) {
     const Value& first = arguments.positional[0];
     if (const auto* dict = std::get_if<DictPtr>(&first)) {
+      TSR_RETURN_IF_ERROR(budget.spend(static_cast<int64_t>((*dict)->items.size())));
       items = (*dict)->items;
     } else {
       TSR_ASSIGN_OR_RETURN(const ListPtr pairs, iterate(budget, first));
@@ -65,17 +66,20 @@ Result<std::vector<std::pair<Value, Value>>> dict_items(Budget& budget, const Ar
       }
     }
   }
+  TSR_RETURN_IF_ERROR(budget.spend(static_cast<int64_t>(arguments.named.size())));
   for (const auto& [name, value] : arguments.named) items.emplace_back(Text::of(name), value);
   return items;
 }
 
 // strftime in the C locale, whatever the host application's is.
-Result<Value> format_time(int64_t now_s, const Text& pattern) {
+Result<Value> format_time(Budget& budget, int64_t now_s, const Text& pattern) {
+  constexpr int64_t kStepsPerByte = 16, kStepsOfLocale = 200;
   const auto time = static_cast<std::time_t>(now_s);
   std::tm local{};
   if (localtime_r(&time, &local) == nullptr) return fail(format("the time {} has no date", now_s));
   if (pattern.size() > 1024) return fail("strftime_now: the format is longer than 1024 bytes");
   if (pattern.empty()) return Value(Text());
+  TSR_RETURN_IF_ERROR(budget.spend(kStepsOfLocale + kStepsPerByte * static_cast<int64_t>(pattern.size())));
   const locale_t locale = newlocale(LC_ALL_MASK, "C", nullptr);
   if (locale == nullptr) return Status::out_of_memory();
   std::string buffer(64 * pattern.size() + 64, '\0');
@@ -114,7 +118,7 @@ Result<Value> Evaluator::call_builtin(Builtin builtin, const Arguments& argument
     case Builtin::kStrftimeNow: {
       TSR_ASSIGN_OR_RETURN(const BoundArguments bound, arguments.bind("strftime_now", {"format"}));
       TSR_ASSIGN_OR_RETURN(const Text pattern, bound.text(0));
-      return format_time(now_s_, pattern);
+      return format_time(budget_, now_s_, pattern);
     }
     default: break;
   }
@@ -133,7 +137,8 @@ Result<Value> Evaluator::make_namespace(const Arguments& arguments) {
     if (name == nullptr) return fail("namespace: names are texts");
     if (name->bytes().starts_with('_'))
       return fail(format("namespace: '{}' begins with '_', which templates may not use", name->bytes()));
-    if (Value* held = space->find(name->bytes()))
+    TSR_ASSIGN_OR_RETURN(Value * held, find_variable(*space, name->bytes()));
+    if (held != nullptr)
       *held = std::move(value);
     else
       space->variables.emplace_back(name->bytes(), std::move(value));
@@ -161,18 +166,23 @@ Result<Value> Evaluator::call_macro(const Macro& macro, const Arguments& argumen
     return nullptr;
   };
   const size_t parameters = node.parameters.size();
+  // Each parameter looks through the named arguments.
+  TSR_RETURN_IF_ERROR(budget_.spend_items(parameters + arguments.positional.size()));
+  TSR_RETURN_IF_ERROR(budget_.spend_items(parameters * arguments.named.size() / 2));
   std::vector<std::pair<const std::string*, const Node*>> missing;
   for (size_t i = 0; i < parameters; ++i) {
     const auto& [name, initial] = node.parameters[i];
     const Value* given = i < arguments.positional.size() ? &arguments.positional[i] : take_named(name);
     if (given != nullptr)
-      scope->set(name, *given);
+      TSR_RETURN_IF_ERROR(set_variable(*scope, name, *given));
     else
       missing.emplace_back(&name, initial);
   }
   if (node.takes_caller) {
     const Value* caller = take_named("caller");
-    scope->set("caller", caller != nullptr ? *caller : undefined("the macro was called without a caller"));
+    TSR_RETURN_IF_ERROR(
+        set_variable(*scope, "caller",
+                     caller != nullptr ? *caller : undefined("the macro was called without a caller")));
   }
   std::vector<std::pair<Value, Value>> rest;
   for (size_t i = 0; i < arguments.named.size(); ++i)
@@ -182,7 +192,7 @@ Result<Value> Evaluator::call_macro(const Macro& macro, const Arguments& argumen
         format("macro '{}' takes no argument '{}'", node.name, std::get<Text>(rest[0].first).bytes()));
   if (node.takes_keywords) {
     TSR_ASSIGN_OR_RETURN(Value keywords, make_dict(budget_, std::move(rest)));
-    scope->set("kwargs", std::move(keywords));
+    TSR_RETURN_IF_ERROR(set_variable(*scope, "kwargs", std::move(keywords)));
   }
   if (arguments.positional.size() > parameters && !node.takes_more)
     return fail(format("macro '{}' takes at most {} arguments, found {}", node.name, parameters,
@@ -193,15 +203,16 @@ Result<Value> Evaluator::call_macro(const Macro& macro, const Arguments& argumen
       more.assign(arguments.positional.begin() + static_cast<ptrdiff_t>(parameters),
                   arguments.positional.end());
     TSR_ASSIGN_OR_RETURN(Value tuple, make_list(budget_, std::move(more), ListForm::kTuple));
-    scope->set("varargs", std::move(tuple));
+    TSR_RETURN_IF_ERROR(set_variable(*scope, "varargs", std::move(tuple)));
   }
   for (const auto& [name, initial] : missing) {
     if (initial == nullptr) {
-      scope->set(*name, undefined(format("parameter '{}' was not given", *name)));
+      TSR_RETURN_IF_ERROR(
+          set_variable(*scope, *name, undefined(format("parameter '{}' was not given", *name))));
       continue;
     }
     TSR_ASSIGN_OR_RETURN(Value value, evaluate(*initial, scope));
-    scope->set(*name, std::move(value));
+    TSR_RETURN_IF_ERROR(set_variable(*scope, *name, std::move(value)));
   }
   TextBuilder out(budget_);
   TSR_ASSIGN_OR_RETURN(const Flow flow, execute(node.body, scope, out));
@@ -211,6 +222,7 @@ Result<Value> Evaluator::call_macro(const Macro& macro, const Arguments& argumen
 }
 
 Result<Value> Evaluator::call_method(const Method& method, const Arguments& arguments) {
+  TSR_RETURN_IF_ERROR(spend_operands(method.self, arguments));
   if (const auto* text = std::get_if<Text>(&method.self))
     return call_text_method(*this, *text, method.name, arguments);
   if (const auto* loop = std::get_if<std::shared_ptr<Loop>>(&method.self))
@@ -254,6 +266,7 @@ Result<Value> Evaluator::call_loop(Loop& loop, const Arguments& arguments) {
 // Fields are "", "0", "name", "name.attribute", "0[key]"; "!r" and "!s" convert, ":" begins a format.
 Result<Value> Evaluator::format_text(const Text& pattern, const Arguments& arguments) {
   const std::string_view bytes = pattern.bytes();
+  TSR_RETURN_IF_ERROR(budget_.spend_characters(bytes.size()));
   TextBuilder out(budget_);
   size_t next = 0;
   for (size_t at = 0; at < bytes.size();) {
@@ -296,6 +309,7 @@ Result<Value> Evaluator::format_text(const Text& pattern, const Arguments& argum
         return fail(format("str.format: there is no argument {}", *number));
       value = arguments.positional[static_cast<size_t>(*number)];
     } else {
+      TSR_RETURN_IF_ERROR(budget_.spend_items(arguments.named.size()));
       const auto named = std::ranges::find(arguments.named, first,
                                            [](const auto& each) { return std::string_view(each.first); });
       if (named == arguments.named.end()) return fail(format("str.format: there is no argument '{}'", first));

@@ -62,6 +62,13 @@ Result<Value> call_list(Budget& budget, const Value& self, std::string_view name
 
 }  // namespace
 
+std::vector<std::string> container_method_names() {
+  std::vector<std::string> names;
+  for (const std::string_view name : kDictMethods) names.push_back(format("dict.{}", name));
+  for (const std::string_view name : kListMethods) names.push_back(format("list.{}", name));
+  return names;
+}
+
 bool has_container_method(const Value& value, std::string_view name) {
   if (is<DictPtr>(value)) return is_among(kDictMethods, name);
   const auto* list = std::get_if<ListPtr>(&value);

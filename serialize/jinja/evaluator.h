@@ -53,6 +53,14 @@ class Evaluator {
   // Notes where the first error is.
   Status at(const Node& node, Status status);
 
+  // ---- variables; looking through many names takes steps
+  Status spend_lookup(size_t compared, std::string_view name);
+  Result<const Value*> find_variable(const Scope& scope, std::string_view name);  // null: absent
+  Status set_variable(Scope& scope, std::string_view name, Value value);
+  Result<Value*> find_variable(Namespace& space, std::string_view name);
+  // For what a filter, test or method is given.
+  Status spend_operands(const Value& value, const Arguments& arguments);
+
   // ---- expressions
   Result<Value> evaluate(const Node& node, const ScopePtr& scope);
   Result<Value> evaluate_kind(const Node& node, const ScopePtr& scope);
@@ -106,6 +114,9 @@ class Evaluator {
   std::vector<std::shared_ptr<Namespace>> namespaces_;
 };
 
+// ---- expression_evaluator.cc: functions that every template sees
+std::vector<std::string_view> builtin_names();
+
 // ---- operators.cc: Python's operators
 Result<Value> apply_binary(Budget& budget, Operation operation, const Value& a, const Value& b);
 Result<Value> negate(const Value& value);
@@ -124,9 +135,11 @@ Result<Text> format_value(Budget& budget, const Value& value, std::string_view s
 
 // ---- text_methods.cc, container_methods.cc
 bool has_text_method(std::string_view name);
+std::vector<std::string_view> text_method_names();
 Result<Value> call_text_method(Evaluator& evaluator, const Text& text, std::string_view name,
                                const Arguments& arguments);
 bool has_container_method(const Value& value, std::string_view name);
+std::vector<std::string> container_method_names();  // "dict.get"
 // Methods that would change a list or dict; the sandbox hides them.
 bool is_mutating_method(const Value& value, std::string_view name);
 Result<Value> call_container_method(Budget& budget, const Value& value, std::string_view name,

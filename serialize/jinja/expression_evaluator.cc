@@ -30,6 +30,12 @@ constexpr BuiltinEntry kBuiltins[] = {{"range", Builtin::kRange},
 
 }  // namespace
 
+std::vector<std::string_view> builtin_names() {
+  std::vector<std::string_view> names;
+  for (const BuiltinEntry& entry : kBuiltins) names.push_back(entry.name);
+  return names;
+}
+
 Status Evaluator::enter(const Node& node) {
   TSR_RETURN_IF_ERROR(at(node, budget_.spend()));
   if (depth_ >= kMostEvaluationDepth || stack_.is_exhausted())
@@ -96,10 +102,52 @@ Result<Value> Evaluator::evaluate_kind(const Node& node, const ScopePtr& scope) 
 }
 
 Result<Value> Evaluator::evaluate_name(const Node& node, const Scope& scope) {
-  if (const Value* found = scope.find(node.name)) return *found;
+  TSR_ASSIGN_OR_RETURN(const Value* found, find_variable(scope, node.name));
+  if (found != nullptr) return *found;
   const auto* builtin = std::ranges::find(kBuiltins, node.name, &BuiltinEntry::name);
   if (builtin != std::end(kBuiltins)) return Value(builtin->builtin);
   return undefined(format("'{}' is undefined", node.name));
+}
+
+Status Evaluator::spend_lookup(size_t compared, std::string_view name) {
+  constexpr size_t kComparedAtOnce = 8;
+  const size_t pieces = name.size() / 32;
+  return budget_.spend(static_cast<int64_t>(compared / kComparedAtOnce * (pieces + 1) + pieces));
+}
+
+Result<const Value*> Evaluator::find_variable(const Scope& scope, std::string_view name) {
+  size_t compared = 0;
+  const Value* found = scope.find(name, compared);
+  TSR_RETURN_IF_ERROR(spend_lookup(compared, name));
+  return found;
+}
+
+Status Evaluator::set_variable(Scope& scope, std::string_view name, Value value) {
+  size_t compared = 0;
+  scope.set(name, std::move(value), compared);
+  return spend_lookup(compared, name);
+}
+
+Result<Value*> Evaluator::find_variable(Namespace& space, std::string_view name) {
+  size_t compared = 0;
+  Value* found = space.find(name, compared);
+  TSR_RETURN_IF_ERROR(spend_lookup(compared, name));
+  return found;
+}
+
+// At least as many steps as it takes to look at each operand once, so that no function is free.
+Status Evaluator::spend_operands(const Value& value, const Arguments& arguments) {
+  const auto spend = [this](const Value& operand) -> Status {
+    if (const auto* text = std::get_if<Text>(&operand)) return budget_.spend(int64_t(text->size() / 32));
+    if (const auto* list = std::get_if<ListPtr>(&operand)) return budget_.spend_items((*list)->items.size());
+    if (const auto* dict = std::get_if<DictPtr>(&operand)) return budget_.spend_items((*dict)->items.size());
+    return {};
+  };
+  TSR_RETURN_IF_ERROR(spend(value));
+  TSR_RETURN_IF_ERROR(budget_.spend_items(arguments.positional.size() + arguments.named.size()));
+  for (const Value& each : arguments.positional) TSR_RETURN_IF_ERROR(spend(each));
+  for (const auto& [name, each] : arguments.named) TSR_RETURN_IF_ERROR(spend(each));
+  return {};
 }
 
 Result<Value> Evaluator::evaluate_display(const Node& node, const ScopePtr& scope) {
@@ -196,9 +244,11 @@ Result<Arguments> Evaluator::evaluate_arguments(const Node& node, const ScopePtr
     TSR_ASSIGN_OR_RETURN(const Value more, evaluate(*node.more_keywords, scope));
     const auto* dict = std::get_if<DictPtr>(&more);
     if (dict == nullptr) return fail(format("'**' wants a dict, found a {}", type_name(more)));
+    TSR_RETURN_IF_ERROR(budget_.spend(static_cast<int64_t>((*dict)->items.size())));
     for (const auto& [key, value] : (*dict)->items) {
       const auto* name = std::get_if<Text>(&key);
       if (name == nullptr) return fail("'**' wants a dict with names as keys");
+      TSR_RETURN_IF_ERROR(budget_.spend_bytes(name->size()));
       arguments.named.emplace_back(name->bytes(), value);
     }
   }
@@ -224,6 +274,7 @@ Result<Value> Evaluator::evaluate_filter(const Node& node, const ScopePtr& scope
   }
   TSR_ASSIGN_OR_RETURN(const Arguments arguments, evaluate_arguments(node, scope));
   if (node.filter == nullptr) return at(node, unknown_filter(node.name));
+  TSR_RETURN_IF_ERROR(spend_operands(value, arguments));
   Result<Value> filtered = node.filter->apply(*this, value, arguments);
   if (!filtered.ok()) (void)at(node, filtered.status());
   return filtered;
@@ -233,6 +284,7 @@ Result<Value> Evaluator::evaluate_test(const Node& node, const ScopePtr& scope) 
   TSR_ASSIGN_OR_RETURN(const Value value, evaluate(*node.children[0], scope));
   TSR_ASSIGN_OR_RETURN(const Arguments arguments, evaluate_arguments(node, scope));
   if (node.test == nullptr) return unknown_test(node.name);
+  TSR_RETURN_IF_ERROR(spend_operands(value, arguments));
   TSR_ASSIGN_OR_RETURN(const bool holds, node.test->apply(*this, value, arguments));
   return Value(holds);
 }
@@ -240,12 +292,14 @@ Result<Value> Evaluator::evaluate_test(const Node& node, const ScopePtr& scope) 
 Result<Value> Evaluator::apply_filter(std::string_view name, const Value& value, const Arguments& arguments) {
   const FilterEntry* filter = find_filter(name);
   if (filter == nullptr) return unknown_filter(name);
+  TSR_RETURN_IF_ERROR(spend_operands(value, arguments));
   return filter->apply(*this, value, arguments);
 }
 
 Result<bool> Evaluator::apply_test(std::string_view name, const Value& value, const Arguments& arguments) {
   const TestEntry* test = find_test(name);
   if (test == nullptr) return unknown_test(name);
+  TSR_RETURN_IF_ERROR(spend_operands(value, arguments));
   return test->apply(*this, value, arguments);
 }
 

@@ -17,6 +17,7 @@ const FilterEntry* find_filter(std::string_view name) {
 }
 
 Status unknown_filter(std::string_view name) {
+  name = name.substr(0, kMostQuotedName);
   std::vector<std::string> names;
   for (const auto& table : {text_filters(), sequence_filters()})
     for (const FilterEntry& entry : table) names.emplace_back(entry.name);

@@ -18,7 +18,8 @@ std::span<const FilterEntry> text_filters();
 std::span<const FilterEntry> sequence_filters();
 
 const FilterEntry* find_filter(std::string_view name);  // null where it is unknown
-// kUnsupported, with the nearest names.
+// kUnsupported, with the nearest names. Of a longer name the beginning counts.
+inline constexpr size_t kMostQuotedName = 64;
 Status unknown_filter(std::string_view name);
 
 }  // namespace tessera::jinja

@@ -34,8 +34,9 @@ Value loop_attribute(const Loop& loop, const Value& self, std::string_view name)
 
 Result<Value> Evaluator::get_attribute(const Value& value, std::string_view name) {
   if (is<Undefined>(value)) return fail_undefined(value);
+  TSR_RETURN_IF_ERROR(budget_.spend(static_cast<int64_t>(name.size() / 32)));
   if (const auto* space = std::get_if<std::shared_ptr<Namespace>>(&value)) {
-    const Value* found = (*space)->find(name);
+    TSR_ASSIGN_OR_RETURN(const Value* found, find_variable(**space, name));
     return found != nullptr ? *found : absent(value, name);
   }
   if (const auto* loop = std::get_if<std::shared_ptr<Loop>>(&value))

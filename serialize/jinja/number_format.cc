@@ -136,6 +136,7 @@ std::string repeated(std::string_view text, int64_t times) {
 Result<Text> format_value(Budget& budget, const Value& value, std::string_view specification) {
   if (specification.empty()) return print(budget, value);
   TSR_ASSIGN_OR_RETURN(const Specification parsed, parse_specification(specification));
+  TSR_RETURN_IF_ERROR(budget.spend((parsed.width + std::max<int64_t>(parsed.precision, 0)) / 4));
   TextBuilder builder(budget);
   if (const auto* text = std::get_if<Text>(&value)) {
     if ((parsed.type != 0 && parsed.type != 's') || parsed.align == '=' || parsed.sign != '-' ||

@@ -165,6 +165,7 @@ Result<Value> slice_text(Budget& budget, const Text& text, const SliceRange& ran
         Text part, slice(budget, text, text.byte_of(range.begin), text.byte_of(range.begin + range.count)));
     return Value(std::move(part));
   }
+  TSR_RETURN_IF_ERROR(budget.spend_characters(text.size()));
   std::vector<size_t> begins;
   TSR_ASSIGN_OR_RETURN(const Lease room,
                        budget.lease((static_cast<size_t>(text.length()) + 1) * sizeof(size_t)));
@@ -191,6 +192,7 @@ Result<Text> escape_html(Budget& budget, const Text& text) {
   };
   constexpr Escape kEscapes[] = {
       {'&', "&amp;"}, {'<', "&lt;"}, {'>', "&gt;"}, {'\'', "&#39;"}, {'"', "&#34;"}};
+  TSR_RETURN_IF_ERROR(budget.spend_characters(text.size()));
   TextBuilder builder(budget);
   size_t from = 0, run = 0;
   for (size_t i = 0; i < text.size(); ++i) {

@@ -88,8 +88,11 @@ Result<Text> apply(Budget& budget, const Directive& directive, const Value& valu
 
 Result<Value> format_percent(Budget& budget, const Text& pattern, const Value& value,
                              const Arguments* arguments) {
+  TSR_RETURN_IF_ERROR(budget.spend_characters(pattern.size()));
   std::vector<Value> given = {value};
   const auto* tuple = std::get_if<ListPtr>(&value);
+  const size_t named_count = arguments != nullptr ? arguments->named.size() : 0;
+  if (tuple != nullptr) TSR_RETURN_IF_ERROR(budget.spend_items((*tuple)->items.size()));
   if (arguments != nullptr)
     given = arguments->positional;
   else if (tuple != nullptr && (*tuple)->form == ListForm::kTuple)
@@ -118,6 +121,7 @@ Result<Value> format_percent(Budget& budget, const Text& pattern, const Value& v
     const Value* item = nullptr;
     if (directive.key) {
       named = true;
+      TSR_RETURN_IF_ERROR(budget.spend_items(named_count));
       item = find_named(*directive.key);
       if (item == nullptr) return fail(format("a format names '{}', which is not there", *directive.key));
     } else {

@@ -23,6 +23,7 @@ std::string hex(uint32_t code, int digits) {
 // Runs `escape(out, code)` over the characters of a text, which keep their origin.
 template <class Escape>
 Status add_escaped(TextBuilder& out, const Text& text, Escape escape) {
+  TSR_RETURN_IF_ERROR(out.budget().spend_characters(text.size()));
   std::string piece;
   size_t run = 0;
   for (size_t at = 0, size = 0; at < text.size(); at += size) {

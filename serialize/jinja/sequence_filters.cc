@@ -16,13 +16,15 @@ Status fail(std::string message) { return Status(StatusCode::kInvalidArgument, s
 // "a.b.0": attributes of items in turn; absent: the item itself.
 class AttributePath {
  public:
-  explicit AttributePath(const Value* path) {
+  AttributePath(Evaluator& evaluator, const Value* path) {
     if (path == nullptr || is<None>(*path)) return;
     const auto* text = std::get_if<Text>(path);
     if (text == nullptr) {
       parts_.push_back(*path);
       return;
     }
+    status_ = evaluator.budget().spend(static_cast<int64_t>(text->size()));
+    if (!status_.ok()) return;
     for (const std::string& part : split(text->bytes(), '.')) {
       const auto index = parse_i64(part);
       parts_.push_back(index && *index >= 0 ? Value(*index) : Value(Text::of(part)));
@@ -30,7 +32,9 @@ class AttributePath {
   }
   // `initial`: for what is undefined; may be null.
   Result<Value> get(Evaluator& evaluator, Value item, const Value* initial = nullptr) const {
+    TSR_RETURN_IF_ERROR(status_);
     for (const Value& part : parts_) {
+      TSR_RETURN_IF_ERROR(evaluator.budget().spend());
       TSR_ASSIGN_OR_RETURN(item, evaluator.get_item(item, part));
       if (is<Undefined>(item) && initial != nullptr) item = *initial;
     }
@@ -38,6 +42,7 @@ class AttributePath {
   }
 
  private:
+  Status status_;  // of the budget
   std::vector<Value> parts_;
 };
 
@@ -128,7 +133,7 @@ Result<Value> filter_join(Evaluator& evaluator, const Value& value, const Argume
   TSR_ASSIGN_OR_RETURN(const BoundArguments bound, arguments.bind("join", {"d", "attribute"}));
   Budget& budget = evaluator.budget();
   TSR_ASSIGN_OR_RETURN(const Text separator, print(budget, bound.has(0) ? bound.value(0) : Value(Text())));
-  const AttributePath path(bound.is_none(1) ? nullptr : &bound.value(1));
+  const AttributePath path(evaluator, bound.is_none(1) ? nullptr : &bound.value(1));
   TSR_ASSIGN_OR_RETURN(const ListPtr list, iterate(budget, value));
   TextBuilder out(budget);
   for (size_t i = 0; i < list->items.size(); ++i) {
@@ -153,12 +158,13 @@ Result<Value> filter_sort(Evaluator& evaluator, const Value& value, const Argume
                        arguments.bind("sort", {"reverse", "case_sensitive", "attribute"}));
   std::vector<AttributePath> paths;
   if (!bound.is_none(2) && is<Text>(bound.value(2))) {
+    TSR_RETURN_IF_ERROR(evaluator.budget().spend(static_cast<int64_t>(std::get<Text>(bound.value(2)).size())));
     for (const std::string& part : split(std::get<Text>(bound.value(2)).bytes(), ',')) {
       const Value path = Text::of(part);
-      paths.emplace_back(&path);
+      paths.emplace_back(evaluator, &path);
     }
   } else {
-    paths.emplace_back(bound.has(2) ? &bound.value(2) : nullptr);
+    paths.emplace_back(evaluator, bound.has(2) ? &bound.value(2) : nullptr);
   }
   TSR_ASSIGN_OR_RETURN(const ListPtr list, iterate(evaluator.budget(), value));
   std::vector<Keyed> items;
@@ -200,7 +206,7 @@ Result<Value> filter_dictsort(Evaluator& evaluator, const Value& value, const Ar
 
 Result<Value> filter_unique(Evaluator& evaluator, const Value& value, const Arguments& arguments) {
   TSR_ASSIGN_OR_RETURN(const BoundArguments bound, arguments.bind("unique", {"case_sensitive", "attribute"}));
-  const AttributePath path(bound.has(1) ? &bound.value(1) : nullptr);
+  const AttributePath path(evaluator, bound.has(1) ? &bound.value(1) : nullptr);
   TSR_ASSIGN_OR_RETURN(const ListPtr list, iterate(evaluator.budget(), value));
   std::unordered_map<std::string, bool> seen;
   std::vector<Value> values;
@@ -218,7 +224,7 @@ template <bool wants_most>
 Result<Value> filter_extreme(Evaluator& evaluator, const Value& value, const Arguments& arguments) {
   TSR_ASSIGN_OR_RETURN(const BoundArguments bound,
                        arguments.bind(wants_most ? "max" : "min", {"case_sensitive", "attribute"}));
-  const AttributePath path(bound.has(1) ? &bound.value(1) : nullptr);
+  const AttributePath path(evaluator, bound.has(1) ? &bound.value(1) : nullptr);
   TSR_ASSIGN_OR_RETURN(const ListPtr list, iterate(evaluator.budget(), value));
   if (list->items.empty()) return undefined("there is no such item, the sequence is empty");
   Value best, best_key;
@@ -237,7 +243,7 @@ Result<Value> filter_extreme(Evaluator& evaluator, const Value& value, const Arg
 
 Result<Value> filter_sum(Evaluator& evaluator, const Value& value, const Arguments& arguments) {
   TSR_ASSIGN_OR_RETURN(const BoundArguments bound, arguments.bind("sum", {"attribute", "start"}));
-  const AttributePath path(bound.has(0) ? &bound.value(0) : nullptr);
+  const AttributePath path(evaluator, bound.has(0) ? &bound.value(0) : nullptr);
   TSR_ASSIGN_OR_RETURN(const ListPtr list, iterate(evaluator.budget(), value));
   Value total = bound.has(1) ? bound.value(1) : Value(int64_t{0});
   if (is<Text>(total)) return fail("sum adds no texts: use join");
@@ -290,7 +296,7 @@ Result<Value> filter_groupby(Evaluator& evaluator, const Value& value, const Arg
   TSR_ASSIGN_OR_RETURN(const BoundArguments bound,
                        arguments.bind("groupby", {"attribute", "default", "case_sensitive"}));
   TSR_ASSIGN_OR_RETURN(const Value* attribute, bound.required(0));
-  const AttributePath path(attribute);
+  const AttributePath path(evaluator, attribute);
   const Value* initial = bound.is_none(1) ? nullptr : &bound.value(1);
   TSR_ASSIGN_OR_RETURN(const ListPtr list, iterate(evaluator.budget(), value));
   std::vector<Keyed> items;
@@ -327,7 +333,7 @@ Result<Value> filter_map(Evaluator& evaluator, const Value& value, const Argumen
   if (arguments.positional.empty()) {
     TSR_ASSIGN_OR_RETURN(const BoundArguments bound, arguments.bind("map", {"attribute", "default"}));
     TSR_ASSIGN_OR_RETURN(const Value* attribute, bound.required(0));
-    const AttributePath path(attribute);
+    const AttributePath path(evaluator, attribute);
     for (const Value& item : list->items) {
       TSR_ASSIGN_OR_RETURN(Value mapped,
                            path.get(evaluator, item, bound.is_none(1) ? nullptr : &bound.value(1)));
@@ -352,7 +358,7 @@ Result<Value> filter_choose(Evaluator& evaluator, const Value& value, const Argu
   constexpr size_t kTestAt = by_attribute ? 1 : 0;
   if (arguments.positional.size() < kTestAt)
     return fail("selectattr and rejectattr want the name of an attribute");
-  const AttributePath path(by_attribute ? &arguments.positional[0] : nullptr);
+  const AttributePath path(evaluator, by_attribute ? &arguments.positional[0] : nullptr);
   const bool has_test = arguments.positional.size() > kTestAt;
   Text test;
   Arguments rest;

@@ -62,7 +62,7 @@ Result<Evaluator::Flow> Evaluator::execute_one(const Node& node, const ScopePtr&
     }
     case NodeKind::kMacro: {
       TSR_ASSIGN_OR_RETURN(Value macro, make_macro(node, scope));
-      scope->set(node.name, std::move(macro));
+      TSR_RETURN_IF_ERROR(set_variable(*scope, node.name, std::move(macro)));
       break;
     }
     case NodeKind::kSetBlock:
@@ -96,11 +96,10 @@ Result<Evaluator::Flow> Evaluator::execute_if(const Node& node, const ScopePtr& 
 
 Status Evaluator::assign(const Node& target, const ScopePtr& scope, const Value& value) {
   if (target.kind == NodeKind::kName) {
-    scope->set(target.name, value);
-    return {};
+    return set_variable(*scope, target.name, value);
   }
   if (target.kind == NodeKind::kMember) {
-    const Value* found = scope->find(target.name);
+    TSR_ASSIGN_OR_RETURN(const Value* found, find_variable(*scope, target.name));
     const auto* space = found == nullptr ? nullptr : std::get_if<std::shared_ptr<Namespace>>(found);
     if (space == nullptr)
       return at(target, fail(format("'{}.{}' cannot be set: '{}' is {}, wanted a namespace", target.name,
@@ -108,7 +107,8 @@ Status Evaluator::assign(const Node& target, const ScopePtr& scope, const Value&
                                     found == nullptr ? "undefined" : format("a {}", type_name(*found)))));
     if (target.member.starts_with('_'))
       return at(target, fail(format("'{}' begins with '_', which templates may not use", target.member)));
-    if (Value* held = (*space)->find(target.member)) {
+    TSR_ASSIGN_OR_RETURN(Value * held, find_variable(**space, target.member));
+    if (held != nullptr) {
       *held = value;
     } else {
       TSR_ASSIGN_OR_RETURN(Lease lease, budget_.lease(2 * sizeof(Value)));
@@ -140,6 +140,7 @@ Result<Evaluator::Flow> Evaluator::run_loop(const Node& node, const ScopePtr& sc
   if (const Node* condition = node.children[2]) {
     std::vector<Value> chosen;
     for (const Value& item : items->items) {
+      TSR_RETURN_IF_ERROR(budget_.spend());
       const ScopePtr own = inner(scope);
       TSR_RETURN_IF_ERROR(assign(*node.children[0], own, item));
       TSR_ASSIGN_OR_RETURN(const Value holds, evaluate(*condition, own));
@@ -162,7 +163,7 @@ Result<Evaluator::Flow> Evaluator::run_loop(const Node& node, const ScopePtr& sc
     TSR_RETURN_IF_ERROR(budget_.spend());
     loop->index0 = i;
     const ScopePtr own = inner(scope);
-    own->set("loop", loop);
+    TSR_RETURN_IF_ERROR(set_variable(*own, "loop", loop));
     TSR_RETURN_IF_ERROR(assign(*node.children[0], own, items->items[i]));
     TSR_ASSIGN_OR_RETURN(const Flow flow, execute(node.body, own, out));
     if (flow == Flow::kBreak) break;

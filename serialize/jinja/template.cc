@@ -42,9 +42,14 @@ Result<std::shared_ptr<const Template>> Template::parse(std::string_view source)
 
 Result<Rendering> Template::render(const std::function<Result<Variables>(Budget&)>& make_variables,
                                    size_t input_bytes, int64_t now_s) const {
+  return render(make_variables, limits_for(input_bytes), now_s);
+}
+
+Result<Rendering> Template::render(const std::function<Result<Variables>(Budget&)>& make_variables,
+                                   const Limits& limits, int64_t now_s) const {
   Rendering rendering;
   TSR_RETURN_IF_ERROR(run_with_stack([&]() -> Status {
-    Budget budget(limits_for(input_bytes));
+    Budget budget(limits);
     TSR_ASSIGN_OR_RETURN(Variables variables, make_variables(budget));
     Evaluator evaluator(*tree_, budget, std::move(variables), now_s);
     TSR_ASSIGN_OR_RETURN(const Text text, evaluator.run());

@@ -41,6 +41,8 @@ class Template {
   using Variables = std::vector<std::pair<std::string, Value>>;
   Result<Rendering> render(const std::function<Result<Variables>(Budget&)>& make_variables,
                            size_t input_bytes, int64_t now_s) const;
+  Result<Rendering> render(const std::function<Result<Variables>(Budget&)>& make_variables,
+                           const Limits& limits, int64_t now_s) const;
 
   bool has_generation() const;  // `{% generation %}` somewhere
 

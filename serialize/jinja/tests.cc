@@ -29,7 +29,7 @@ Result<bool> divides(Evaluator& evaluator, const Value& value, int64_t by, int64
 
 Result<bool> has_case(Evaluator& evaluator, const Value& value, bool (*wanted)(uint32_t)) {
   TSR_ASSIGN_OR_RETURN(const Text text, print(evaluator.budget(), value));
-  TSR_RETURN_IF_ERROR(evaluator.budget().spend_bytes(8 * text.size()));
+  TSR_RETURN_IF_ERROR(evaluator.budget().spend_characters(2 * text.size()));
   bool cased = false, all = true;
   for (size_t at = 0, size = 0; at < text.size() && all; at += size) {
     const uint32_t code = code_point_at(text.bytes(), at, size);
@@ -158,7 +158,10 @@ const TestEntry* find_test(std::string_view name) {
   return found == std::end(kTests) ? nullptr : found;
 }
 
+std::span<const TestEntry> all_tests() { return kTests; }
+
 Status unknown_test(std::string_view name) {
+  name = name.substr(0, kMostQuotedName);
   std::vector<std::string> names;
   for (const TestEntry& entry : kTests) names.emplace_back(entry.name);
   return Status(StatusCode::kUnsupported, format("the test '{}' is not known; nearest: {}", name,

@@ -83,6 +83,7 @@ Text Text::of(std::string_view bytes, Source source) {
   rep->bytes = valid_utf8(bytes);
   rep->runs = {Run{rep->bytes.size(), Origin{source, false}}};
   rep->code_points = count_code_points(rep->bytes);
+  rep->source = source;
   text.rep_ = std::move(rep);
   return text;
 }
@@ -90,12 +91,6 @@ Text Text::of(std::string_view bytes, Source source) {
 const std::vector<Run>& Text::runs() const {
   static const std::vector<Run> none;
   return rep_ ? rep_->runs : none;
-}
-
-Source Text::source() const {
-  Source all = kTemplate;
-  for (const Run& run : runs()) all = join_sources(all, run.origin.source);
-  return all;
 }
 
 size_t Text::byte_of(int64_t index) const {
@@ -167,6 +162,7 @@ Result<Text> TextBuilder::finish() {
     rep->code_points = count_code_points(bytes_);
     rep->bytes = std::move(bytes_);
     rep->runs = std::move(runs_);
+    for (const Run& run : rep->runs) rep->source = join_sources(rep->source, run.origin.source);
     rep->lease = std::move(lease_);
     text.rep_ = std::move(rep);
   }

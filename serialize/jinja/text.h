@@ -33,7 +33,7 @@ class Text {
   bool empty() const { return size() == 0; }
   const std::vector<Run>& runs() const;
   // The common source of all characters; kData where there are several besides the template.
-  Source source() const;
+  Source source() const { return rep_ ? rep_->source : kTemplate; }
 
   int64_t length() const { return rep_ ? rep_->code_points : 0; }
   bool is_ascii() const { return length() == static_cast<int64_t>(size()); }
@@ -55,6 +55,7 @@ class Text {
     std::string bytes;
     std::vector<Run> runs;
     int64_t code_points = 0;
+    Source source = kTemplate;
     Lease lease;
   };
   std::shared_ptr<const Rep> rep_;
@@ -70,6 +71,7 @@ class TextBuilder {
   Status add(const Text& text) { return add(text, 0, text.size()); }
   Status add(const Text& text, size_t begin, size_t end);  // bytes
   void mark_generation();                                  // all so far
+  Budget& budget() const { return budget_; }
   size_t size() const { return bytes_.size(); }
   const std::string& bytes() const { return bytes_; }
   Result<Text> finish();  // and is empty again

@@ -46,6 +46,7 @@ Result<Value> filter_trim(Evaluator& evaluator, const Value& value, const Argume
 // Words begin behind white space, '-', '(', '{', '[' and '<'.
 Result<Value> filter_title(Evaluator& evaluator, const Value& value, const Arguments&) {
   TSR_ASSIGN_OR_RETURN(const Text text, soft_text(evaluator, value));
+  TSR_RETURN_IF_ERROR(evaluator.budget().spend_characters(text.size()));
   TextBuilder out(evaluator.budget());
   const std::string_view bytes = text.bytes();
   for (size_t at = 0; at < bytes.size();) {
@@ -138,7 +139,7 @@ Result<Value> filter_format(Evaluator& evaluator, const Value& value, const Argu
 
 Result<Value> filter_wordcount(Evaluator& evaluator, const Value& value, const Arguments&) {
   TSR_ASSIGN_OR_RETURN(const Text text, soft_text(evaluator, value));
-  TSR_RETURN_IF_ERROR(evaluator.budget().spend_bytes(8 * text.size()));
+  TSR_RETURN_IF_ERROR(evaluator.budget().spend_characters(2 * text.size()));
   int64_t words = 0;
   bool inside = false;
   for (size_t at = 0, size = 0; at < text.size(); at += size) {
@@ -243,7 +244,7 @@ std::optional<double> parse_real(std::string_view text) {
   return parse_f64(digits);
 }
 
-Result<Value> filter_int(Evaluator&, const Value& value, const Arguments& arguments) {
+Result<Value> filter_int(Evaluator& evaluator, const Value& value, const Arguments& arguments) {
   TSR_ASSIGN_OR_RETURN(const BoundArguments bound, arguments.bind("int", {"default", "base"}));
   TSR_ASSIGN_OR_RETURN(const int64_t base, bound.integer(1, 10));
   const Value initial = bound.has(0) ? bound.value(0) : Value(int64_t{0});
@@ -252,6 +253,7 @@ Result<Value> filter_int(Evaluator&, const Value& value, const Arguments& argume
   std::optional<double> real;
   if (const auto* held = std::get_if<double>(&value)) real = *held;
   if (const auto* text = std::get_if<Text>(&value)) {
+    TSR_RETURN_IF_ERROR(evaluator.budget().spend_characters(2 * text->size()));  // read as both kinds of number
     if (const auto integer = parse_integer(text->bytes(), base)) return Value(*integer);
     real = parse_real(text->bytes());
   }
@@ -261,12 +263,14 @@ Result<Value> filter_int(Evaluator&, const Value& value, const Arguments& argume
   return Value(static_cast<int64_t>(*real));
 }
 
-Result<Value> filter_float(Evaluator&, const Value& value, const Arguments& arguments) {
+Result<Value> filter_float(Evaluator& evaluator, const Value& value, const Arguments& arguments) {
   TSR_ASSIGN_OR_RETURN(const BoundArguments bound, arguments.bind("float", {"default"}));
   if (is<Undefined>(value)) return fail_undefined(value);
   if (const auto real = as_real(value)) return Value(*real);
-  if (const auto* text = std::get_if<Text>(&value))
+  if (const auto* text = std::get_if<Text>(&value)) {
+    TSR_RETURN_IF_ERROR(evaluator.budget().spend_characters(text->size()));
     if (const auto real = parse_real(text->bytes())) return Value(*real);
+  }
   return bound.has(0) ? bound.value(0) : Value(0.0);
 }
 
@@ -282,7 +286,7 @@ Result<Value> filter_abs(Evaluator&, const Value& value, const Arguments&) {
 double round_to_even(double value, int64_t precision) {
   if (!std::isfinite(value) || precision > 300) return value;
   if (precision <= 0) {
-    const double unit = std::pow(10.0, static_cast<double>(-precision));
+    const double unit = std::pow(10.0, -static_cast<double>(precision));
     return std::nearbyint(value / unit) * unit;
   }
   char buffer[700];
@@ -301,7 +305,11 @@ Result<Value> filter_round(Evaluator&, const Value& value, const Arguments& argu
   if (!is_number(value)) return fail(format("round wants a number, found a {}", type_name(value)));
   if (method.bytes() == "common") {
     if (as_integer(value) && precision >= 0) return Value(*as_integer(value));
-    if (as_integer(value)) return Value(static_cast<int64_t>(round_to_even(*as_real(value), precision)));
+    if (as_integer(value)) {
+      const double rounded = round_to_even(*as_real(value), precision);
+      if (!(std::abs(rounded) < 9.2e18)) return fail("round: the number is beyond 64 bits");
+      return Value(static_cast<int64_t>(rounded));
+    }
     return Value(round_to_even(*as_real(value), precision));
   }
   if (method.bytes() != "ceil" && method.bytes() != "floor")
@@ -315,6 +323,7 @@ Result<Value> filter_urlencode(Evaluator& evaluator, const Value& value, const A
   if (is<ListPtr>(value) || is<DictPtr>(value))
     return Status(StatusCode::kUnsupported, "urlencode of lists and dicts is not supported");
   TSR_ASSIGN_OR_RETURN(const Text text, soft_text(evaluator, value));
+  TSR_RETURN_IF_ERROR(evaluator.budget().spend_characters(text.size()));
   std::string encoded;
   for (const char c : text.bytes()) {
     const bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||

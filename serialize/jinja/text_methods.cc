@@ -89,6 +89,7 @@ Result<Value> call_starts_ends(const Call& call) {
     const auto* text = std::get_if<Text>(&candidate);
     if (text == nullptr)
       return fail(format("{} wants a str or a tuple of them, found a {}", call.name, type_name(candidate)));
+    TSR_RETURN_IF_ERROR(call.budget().spend_bytes(text->size()));
     found |= window.is_valid &&
              (call.name == "startswith" ? bytes.starts_with(text->bytes()) : bytes.ends_with(text->bytes()));
   }
@@ -99,7 +100,7 @@ Result<Value> call_find(const Call& call) {
   TSR_ASSIGN_OR_RETURN(const BoundArguments bound, call.arguments.bind(call.name, {"sub", "start", "end"}));
   TSR_ASSIGN_OR_RETURN(const Text part, bound.text(0));
   TSR_ASSIGN_OR_RETURN(const Window window, window_of(call.self, bound, 1));
-  TSR_RETURN_IF_ERROR(call.budget().spend_bytes(8 * (call.self.size() + part.size())));
+  TSR_RETURN_IF_ERROR(call.budget().spend_characters(call.self.size() + part.size()));
   const std::string_view bytes = call.self.bytes().substr(window.begin, window.end - window.begin);
   if (call.name == "count") {
     if (!window.is_valid) return Value(int64_t{0});
@@ -190,6 +191,7 @@ Result<Value> call_partition(const Call& call) {
   TSR_ASSIGN_OR_RETURN(const BoundArguments bound, call.arguments.bind(call.name, {"sep"}));
   TSR_ASSIGN_OR_RETURN(const Text separator, bound.text(0));
   if (separator.empty()) return fail(format("{}: the separator is empty", call.name));
+  TSR_RETURN_IF_ERROR(call.budget().spend_characters(call.self.size() + separator.size()));
   const bool from_right = call.name == "rpartition";
   const std::string_view bytes = call.self.bytes();
   const size_t at = from_right ? find_last(bytes, separator.bytes()) : find_first(bytes, separator.bytes());
@@ -220,7 +222,7 @@ Result<Value> call_is(const Call& call) {
       {"isalnum", [](uint32_t code) { return is_alphabetic(code) || is_numeric(code); }},
       {"isascii", [](uint32_t code) { return code < 0x80; }}};
   TSR_ASSIGN_OR_RETURN(const BoundArguments none, call.arguments.bind(call.name, {}));
-  TSR_RETURN_IF_ERROR(call.budget().spend_bytes(8 * call.self.size()));
+  TSR_RETURN_IF_ERROR(call.budget().spend_characters(2 * call.self.size()));
   const std::string_view bytes = call.self.bytes();
   const auto* question = std::ranges::find(kQuestions, call.name, &Question::name);
   bool all = !call.self.empty() || call.name == "isascii" || call.name == "isprintable";
@@ -298,6 +300,12 @@ constexpr MethodEntry kMethods[] = {
 };
 
 }  // namespace
+
+std::vector<std::string_view> text_method_names() {
+  std::vector<std::string_view> names;
+  for (const MethodEntry& entry : kMethods) names.push_back(entry.name);
+  return names;
+}
 
 bool has_text_method(std::string_view name) {
   return std::ranges::find(kMethods, name, &MethodEntry::name) != std::end(kMethods);

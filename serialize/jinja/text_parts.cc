@@ -115,15 +115,20 @@ size_t find_last(std::string_view text, std::string_view part) {
 Result<Text> strip(Budget& budget, const Text& text, bool left, bool right,
                    const std::optional<Text>& chars) {
   const std::string_view bytes = text.bytes();
+  // Each character is looked for among all of `chars`; the rest is charged below.
+  Status status;
   const auto is_stripped = [&](size_t at, size_t& size) {
     const uint32_t code = code_point_at(bytes, at, size);
+    if (chars && status.ok()) status = budget.spend_bytes(chars->size());
+    if (!status.ok()) return false;
     return chars ? chars->bytes().find(bytes.substr(at, size)) != std::string_view::npos : is_space(code);
   };
   size_t begin = 0, end = bytes.size(), size = 0;
   while (left && begin < end && is_stripped(begin, size)) begin += size;
   while (right && end > begin && is_stripped(character_before(bytes, end), size))
     end = character_before(bytes, end);
-  TSR_RETURN_IF_ERROR(budget.spend_bytes((bytes.size() - (end - begin)) * (chars ? chars->size() + 8 : 8)));
+  TSR_RETURN_IF_ERROR(status);
+  TSR_RETURN_IF_ERROR(budget.spend_characters(bytes.size() - (end - begin)));
   return slice(budget, text, begin, end);
 }
 
@@ -161,10 +166,11 @@ Result<std::vector<Text>> split_lines(Budget& budget, const Text& text, bool kee
 
 Result<Text> replace(Budget& budget, const Text& text, const Text& old, const Text& fresh, int64_t most) {
   const std::string_view bytes = text.bytes();
-  TSR_RETURN_IF_ERROR(budget.spend_bytes(bytes.size()));
+  TSR_RETURN_IF_ERROR(budget.spend_characters(bytes.size()));
   TextBuilder builder(budget);
   size_t from = 0;
   for (int64_t made = 0; most < 0 || made < most; ++made) {
+    TSR_RETURN_IF_ERROR(budget.spend());
     size_t at = 0, size = old.size();
     if (old.empty()) {  // before each character, and at the end
       if (made > 0 && from >= bytes.size()) break;

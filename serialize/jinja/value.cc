@@ -175,15 +175,18 @@ Result<const Value*> Dict::find(Budget& budget, const Value& key) const {
   TSR_RETURN_IF_ERROR(budget.spend(static_cast<int64_t>(items.size())));
   TSR_ASSIGN_OR_RETURN(const std::string wanted, hash_key(key));
   for (const auto& [name, value] : items) {
+    if (is<Text>(name)) continue;
     TSR_ASSIGN_OR_RETURN(const std::string hash, hash_key(name));
     if (hash == wanted) return &value;
   }
   return static_cast<const Value*>(nullptr);
 }
 
-Value* Namespace::find(std::string_view name) {
-  for (auto& [key, value] : variables)
+Value* Namespace::find(std::string_view name, size_t& compared) {
+  for (auto& [key, value] : variables) {
+    ++compared;
     if (key == name) return &value;
+  }
   return nullptr;
 }
 
@@ -282,7 +285,7 @@ Result<bool> contains(Budget& budget, const Value& container, const Value& item)
     const auto* part = std::get_if<Text>(&item);
     if (part == nullptr)
       return fail(format("'in' a str wants a str on its left, found a {}", type_name(item)));
-    TSR_RETURN_IF_ERROR(budget.spend_bytes(8 * (text->size() + part->size())));
+    TSR_RETURN_IF_ERROR(budget.spend_characters(text->size() + part->size()));
     return find_first(text->bytes(), part->bytes()) != std::string_view::npos;
   }
   if (const auto* dict = pointer<const Dict>(container)) {
@@ -312,7 +315,10 @@ Result<int64_t> length_of(const Value& value) {
 }
 
 Result<ListPtr> iterate(Budget& budget, const Value& value) {
-  if (const auto* list = std::get_if<ListPtr>(&value)) return *list;
+  if (const auto* list = std::get_if<ListPtr>(&value)) {
+    TSR_RETURN_IF_ERROR(budget.spend_items((*list)->items.size()));
+    return *list;
+  }
   std::vector<Value> items;
   if (const auto* text = std::get_if<Text>(&value)) {
     const auto count = static_cast<size_t>(text->length());

@@ -84,7 +84,7 @@ struct Iterator {
 struct Namespace {
   std::vector<std::pair<std::string, Value>> variables;
   Lease lease;
-  Value* find(std::string_view name);
+  Value* find(std::string_view name, size_t& compared);  // counts the names compared
 };
 
 // The variable `loop`.

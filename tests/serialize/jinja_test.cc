@@ -3,11 +3,16 @@
 #include <doctest/doctest.h>
 #include <pthread.h>
 
+#include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "serialize/jinja/evaluator.h"
+#include "serialize/jinja/filters.h"
 #include "serialize/jinja/printing.h"
 #include "serialize/jinja/template.h"
+#include "serialize/jinja/tests.h"
 #include "tests/ok.h"
 
 namespace tessera::jinja {
@@ -164,6 +169,253 @@ TEST_CASE("no template stalls or fills its host") {
     INFO(source.substr(0, 100));
     CHECK(error(source).size() < 1100);
   }
+}
+
+// What a function is asked of large operands: texts s and t (equal), digits n, JSON j, lists l (numbers) and w (texts), a
+// dict d. Those with "!" refuse such operands; of the others twenty calls take more steps than there are.
+struct CostlyCall {
+  const char* name;
+  const char* expression;
+};
+constexpr CostlyCall kCostlyFilters[] = {
+    {"upper", "s|upper"},
+    {"lower", "s|lower"},
+    {"capitalize", "s|capitalize"},
+    {"title", "s|title"},
+    {"trim", "s|trim"},
+    {"string", "s|string"},
+    {"safe", "s|safe"},
+    {"e", "s|e"},
+    {"escape", "s|escape"},
+    {"replace", "s|replace('b', 'c')"},
+    {"indent", "s|indent"},
+    {"format", "s|format"},
+    {"wordcount", "s|wordcount"},
+    {"truncate", "s|truncate(9)"},
+    {"center", "s|center(9)"},
+    {"tojson", "s|tojson"},
+    {"from_json", "j|from_json"},
+    {"int", "n|int"},
+    {"float", "n|float"},
+    {"abs", "!s|abs"},
+    {"round", "!s|round"},
+    {"urlencode", "s|urlencode"},
+    {"length", "s|length"},
+    {"count", "l|count"},
+    {"default", "s|default('x')"},
+    {"d", "s|d('x')"},
+    {"list", "l|list"},
+    {"items", "d|items"},
+    {"first", "l|first"},
+    {"last", "l|last"},
+    {"join", "w|join"},
+    {"reverse", "s|reverse"},
+    {"sort", "l|sort"},
+    {"dictsort", "d|dictsort"},
+    {"unique", "l|unique"},
+    {"min", "l|min"},
+    {"max", "l|max"},
+    {"sum", "l|sum"},
+    {"batch", "l|batch(10)"},
+    {"slice", "l|slice(10)"},
+    {"groupby", "w|groupby('x')"},
+    {"map", "w|map('upper')"},
+    {"select", "l|select"},
+    {"reject", "l|reject"},
+    {"selectattr", "l|selectattr('x')"},
+    {"rejectattr", "l|rejectattr('x')"},
+    {"attr", "s|attr(t)"},
+};
+// Of the value s, with the argument t where there is one.
+constexpr CostlyCall kCostlyTests[] = {
+    {"defined", ""},    {"undefined", ""},   {"none", ""},     {"boolean", ""},   {"false", ""},
+    {"true", ""},       {"integer", ""},     {"float", ""},    {"number", ""},    {"string", ""},
+    {"mapping", ""},    {"sequence", ""},    {"iterable", ""}, {"callable", ""},  {"escaped", ""},
+    {"odd", "!"},       {"even", "!"},       {"lower", ""},    {"upper", ""},     {"divisibleby", "!, 2"},
+    {"sameas", "!, t"}, {"in", ", t"},       {"filter", ""},   {"test", ""},      {"==", ", t"},
+    {"eq", ", t"},      {"equalto", ", t"},  {"!=", ", t"},    {"ne", ", t"},     {"<", ", t"},
+    {"lt", ", t"},      {"lessthan", ", t"}, {"<=", ", t"},    {"le", ", t"},     {">", ", t"},
+    {"gt", ", t"},      {"greaterthan", ", t"}, {">=", ", t"}, {"ge", ", t"},
+};
+constexpr CostlyCall kCostlyMethods[] = {
+    {"strip", "s.strip()"},
+    {"lstrip", "s.lstrip(t)"},
+    {"rstrip", "s.rstrip(t)"},
+    {"split", "s.split('b')"},
+    {"rsplit", "s.rsplit('b')"},
+    {"splitlines", "s.splitlines()"},
+    {"startswith", "s.startswith(t)"},
+    {"endswith", "s.endswith(t)"},
+    {"find", "s.find(t)"},
+    {"rfind", "s.rfind(t)"},
+    {"index", "s.index(t)"},
+    {"rindex", "s.rindex(t)"},
+    {"count", "s.count('b')"},
+    {"replace", "s.replace('b', 'c')"},
+    {"upper", "s.upper()"},
+    {"lower", "s.lower()"},
+    {"capitalize", "s.capitalize()"},
+    {"title", "s.title()"},
+    {"swapcase", "s.swapcase()"},
+    {"casefold", "s.casefold()"},
+    {"join", "''.join(w)"},
+    {"ljust", "s.ljust(9)"},
+    {"rjust", "s.rjust(9)"},
+    {"center", "s.center(9)"},
+    {"zfill", "s.zfill(9)"},
+    {"removeprefix", "s.removeprefix(t)"},
+    {"removesuffix", "s.removesuffix(t)"},
+    {"partition", "s.partition('b')"},
+    {"rpartition", "s.rpartition('b')"},
+    {"isalpha", "s.isalpha()"},
+    {"isdecimal", "s.isdecimal()"},
+    {"isdigit", "s.isdigit()"},
+    {"isnumeric", "s.isnumeric()"},
+    {"isspace", "s.isspace()"},
+    {"isprintable", "s.isprintable()"},
+    {"isalnum", "s.isalnum()"},
+    {"isascii", "s.isascii()"},
+    {"isupper", "s.isupper()"},
+    {"islower", "s.islower()"},
+    {"format", "s.format()"},
+    {"format_map", "!s.format_map(d)"},
+    {"encode", "!s.encode()"},
+    {"expandtabs", "!s.expandtabs()"},
+    {"isidentifier", "!s.isidentifier()"},
+    {"istitle", "!s.istitle()"},
+    {"translate", "!s.translate(d)"},
+    {"maketrans", "!s.maketrans(d)"},
+    {"dict.get", "d.get(s)"},
+    {"dict.items", "d.items()"},
+    {"dict.keys", "d.keys()"},
+    {"dict.values", "d.values()"},
+    {"dict.copy", "d.copy()"},
+    {"dict.fromkeys", "!d.fromkeys(l)"},
+    {"list.index", "l.index(19999)"},
+    {"list.count", "l.count(1)"},
+    {"list.copy", "l.copy()"},
+};
+constexpr CostlyCall kCostlyFunctions[] = {
+    {"range", "range(90000)"},
+    {"dict", "dict(d)"},
+    {"namespace", "namespace(d)"},
+    {"raise_exception", "!raise_exception(s)"},
+    {"strftime_now", "strftime_now(c)"},
+    {"cycler", "!cycler(s)"},
+    {"joiner", "!joiner(s)"},
+    {"lipsum", "!lipsum()"},
+};
+// Operators and lookups, which no table has.
+constexpr CostlyCall kCostlyOperators[] = {
+    {"+", "s + t"},
+    {"+ of lists", "l + l"},
+    {"*", "s * 2"},
+    {"* of lists", "l * 2"},
+    {"%", "s % ()"},
+    {"~", "s ~ t"},
+    {"==", "s == t"},
+    {"== of lists", "l == w"},
+    {"!=", "s != t"},
+    {"<", "s < t"},
+    {">=", "s >= t"},
+    {"in", "s in t"},
+    {"in a list", "-1 in l"},
+    {"in a dict", "s in d"},
+    {"not in", "s not in t"},
+    {"slice", "s[::2]"},
+    {"slice of a list", "l[1:]"},
+    {"item", "d[s]"},
+    {"a number as key", "d[5]"},
+    {"item of a list by a text", "l[s]"},
+    {"* argument", "''.format(*l)"},
+    {"** argument", "''.format(**d)"},
+    {"loop.cycle", "loop.cycle(s)"},
+    {"loop.changed", "loop.changed(s)"},
+    {"a call of a macro", "m(*l)"},
+};
+
+TEST_CASE("every filter, test, method, function and operator is charged for large operands") {
+  const std::string letters(256 * 1024, 'a'), digits(256 * 1024, '9');
+  const auto make_variables = [&](Budget& budget) -> Result<Template::Variables> {
+    Template::Variables made;
+    for (const char* name : {"s", "t"}) made.emplace_back(name, Text::of(letters, kData));
+    made.emplace_back("n", Text::of(digits, kData));
+    made.emplace_back("j", Text::of("[" + repeated("1,", 30000) + "1]", kData));
+    made.emplace_back("c", Text::of(repeated("%c", 500), kData));
+    std::vector<Value> numbers, words;
+    std::vector<std::pair<Value, Value>> items;
+    for (int64_t i = 0; i < 20000; ++i) {
+      numbers.emplace_back(i);
+      words.emplace_back(Text());
+      items.emplace_back(Text::of("k" + std::to_string(i)), i);
+    }
+    TSR_ASSIGN_OR_RETURN(Value list, make_list(budget, std::move(numbers)));
+    TSR_ASSIGN_OR_RETURN(Value texts, make_list(budget, std::move(words)));
+    TSR_ASSIGN_OR_RETURN(Value dict, make_dict(budget, std::move(items)));
+    made.emplace_back("l", std::move(list)), made.emplace_back("w", std::move(texts));
+    made.emplace_back("d", std::move(dict));
+    return made;
+  };
+  constexpr int64_t kStepsOfVariables = 80'000;
+  const Limits limits{.steps = kStepsOfVariables + 50'000};
+  const auto check = [&](const std::string& name, std::string expression) {
+    const bool is_refused = expression.starts_with('!');
+    if (is_refused) expression.erase(0, 1);
+    CAPTURE(name);
+    const auto parsed = Template::parse("{% macro m() %}{% if varargs %}{% endif %}{% endmacro %}{% for i in range(20) %}{% set x = " +
+                                        expression + " %}{% endfor %}");
+    REQUIRE_MESSAGE(parsed.ok(), parsed.status().to_string());
+    const auto rendered = parsed.value()->render(make_variables, limits, 0);
+    REQUIRE_FALSE(rendered.ok());
+    const bool is_charged =
+        rendered.status().message().find("takes more than") != std::string_view::npos;
+    CHECK_MESSAGE(is_charged != is_refused, rendered.status().to_string());
+  };
+  const auto check_all = [&](const auto& names, std::span<const CostlyCall> calls, std::string_view kind) {
+    std::map<std::string, std::string> listed;
+    for (const CostlyCall& call : calls) listed[call.name] = call.expression;
+    for (const auto& each : names) {
+      const std::string name(each);
+      REQUIRE_MESSAGE(listed.contains(name), "no call of the " << kind << " '" << name << "' is listed above");
+      std::string expression = listed[name];
+      listed.erase(name);
+      if (kind == "test") {
+        const bool is_refused = expression.starts_with('!');
+        expression = (is_refused ? "!" : "") + ("[s]|select('" + name + "'") +
+                     expression.substr(is_refused ? 1 : 0) + ")";
+      }
+      check(name, expression);
+    }
+    CHECK(listed.empty());
+  };
+  std::vector<std::string> filters, tests, methods;
+  for (const auto& table : {text_filters(), sequence_filters()})
+    for (const FilterEntry& entry : table) filters.emplace_back(entry.name);
+  for (const TestEntry& entry : all_tests()) tests.emplace_back(entry.name);
+  for (const std::string_view name : text_method_names()) methods.emplace_back(name);
+  for (const std::string& name : container_method_names()) methods.push_back(name);
+  check_all(filters, kCostlyFilters, "filter");
+  check_all(tests, kCostlyTests, "test");
+  check_all(methods, kCostlyMethods, "method");
+  check_all(builtin_names(), kCostlyFunctions, "function");
+  for (const CostlyCall& call : kCostlyOperators) check(call.name, call.expression);
+  check("a long name", std::string(100'000, 'q'));
+}
+
+TEST_CASE("looking through many names takes steps") {
+  const auto make_variables = [](Budget&) -> Result<Template::Variables> {
+    Template::Variables made;
+    for (int64_t i = 0; i < 3000; ++i) made.emplace_back("v" + std::to_string(i), i);
+    return made;
+  };
+  const Limits limits{.steps = 100'000};
+  const auto render_loop = [&](const std::string& inside) {
+    const auto parsed = ok(Template::parse("{% for i in range(1000) %}" + inside + "{% endfor %}"));
+    return parsed->render(make_variables, limits, 0).ok();
+  };
+  CHECK(render_loop("{% if v5 %}{% endif %}"));
+  CHECK_FALSE(render_loop("{% if v2999 %}{% endif %}"));
+  CHECK_FALSE(render_loop("{% if absent is defined %}{% endif %}"));
 }
 
 TEST_CASE("a thread with little stack renders what nests deep") {
