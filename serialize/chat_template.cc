@@ -33,11 +33,12 @@ constexpr std::array<std::string_view, 3> kReasoning = {"reasoning_content", "th
 // transformers appends this to the message that is continued, and cuts the text there.
 constexpr std::string_view kContinueMark = "CONTINUE_FINAL_MESSAGE_TAG ";
 
-// As transformers hands messages to templates: without absent values, with reasoning under the names that they read.
+// As transformers hands messages to templates, with reasoning under the names that they read. Members without a value
+// are left out: templates take "tool_calls": [] for a turn with calls, and transformers fails or drops the turn.
 Json normalized(const Json& message) {
   Json kept = Json::object();
   for (const auto& [key, value] : message.items())
-    if (!value.is_null()) kept[key] = value;
+    if (!is_without_value(key, value)) kept[key] = value;
   for (const std::string_view name : kReasoning) {
     const auto found = kept.find(name);
     if (found == kept.end()) continue;
@@ -49,6 +50,12 @@ Json normalized(const Json& message) {
     return with;
   }
   return kept;
+}
+
+// An empty list of tools or documents is none: templates that ask whether there is one would take it for some.
+const Json& none_if_empty(const Json& list) {
+  static const Json none;
+  return list.is_array() && list.empty() ? none : list;
 }
 
 // About as many bytes as the value's text has.
@@ -195,6 +202,13 @@ size_t common_prefix(std::string_view a, std::string_view b) {
 
 }  // namespace
 
+bool is_without_value(std::string_view member, const Json& value) {
+  if (value.is_null()) return true;
+  if (member == "content" || member == "role") return false;
+  return (value.is_string() && value.get_ref<const std::string&>().empty()) ||
+         (value.is_structured() && value.empty());
+}
+
 std::map<std::string, std::string> special_texts(const TokenizerData& tokenizer) {
   std::map<std::string, std::string> texts;
   const std::pair<const char*, int32_t> tokens[] = {{"bos_token", tokenizer.bos},
@@ -252,9 +266,9 @@ Result<Rendering> ChatTemplate::run(const ChatRequest& request, size_t count,
     }
     TSR_ASSIGN_OR_RETURN(Value all, jinja::make_list(budget, std::move(list)));
     set("messages", std::move(all));
-    TSR_ASSIGN_OR_RETURN(Value tools, jinja::from_json(budget, request.tools, jinja::kData));
+    TSR_ASSIGN_OR_RETURN(Value tools, jinja::from_json(budget, none_if_empty(request.tools), jinja::kData));
     set("tools", std::move(tools));
-    TSR_ASSIGN_OR_RETURN(Value documents, jinja::from_json(budget, request.documents, jinja::kData));
+    TSR_ASSIGN_OR_RETURN(Value documents, jinja::from_json(budget, none_if_empty(request.documents), jinja::kData));
     set("documents", std::move(documents));
     set("add_generation_prompt", add_generation_prompt);
     return variables;

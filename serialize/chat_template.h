@@ -69,6 +69,9 @@ class ChatTemplate {
   std::map<std::string, std::string> special_;
 };
 
+// Whether a member of a message says nothing: null, and other than the content also "", [] and {}.
+bool is_without_value(std::string_view member, const Json& value);
+
 // bos_token, eos_token, unk_token and pad_token of a tokenizer, of those that it has.
 std::map<std::string, std::string> special_texts(const TokenizerData& tokenizer);
 

@@ -7,6 +7,7 @@
 
 #include "graph/base/quote.h"
 #include "graph/base/text.h"
+#include "serialize/chat_template.h"
 
 namespace tessera {
 namespace {
@@ -44,6 +45,12 @@ constexpr Refused kRefused[] = {
 bool has(const Json& object, std::string_view field) {
   const auto found = object.find(field);
   return found != object.end() && !found->is_null();
+}
+
+// Other than by an empty value, which tools write where there is nothing.
+bool has_value(const Json& object, std::string_view field) {
+  const auto found = object.find(field);
+  return found != object.end() && !is_without_value(field, *found);
 }
 
 std::string fields_text(const Json& object) {
@@ -162,17 +169,19 @@ class MessageReader {
   Result<Json> checked(const Json& given, const std::string& where, size_t number, bool may_have_weights) {
     if (!given.is_object() || !given.contains("role") || !given["role"].is_string())
       return wrong(where, given, "an object with a text 'role'");
-    Json message = given;
+    Json message = Json::object();
+    for (const auto& [name, value] : given.items())
+      if (name == "content" || !is_without_value(name, value)) message[name] = value;
     const std::string role = given["role"].get<std::string>();
     const bool is_assistant = role == "assistant" || role == "model";
     for (const char* field : {"function_call", "audio", "images"})
-      if (has(given, field))
+      if (message.contains(field))
         return fail(format("{} has '{}', which is not learnt: wanted text and 'tool_calls'", where, field));
     if (const auto weight = message.find("weight"); weight != message.end()) {
       if (!may_have_weights || !is_assistant)
         return fail(
             format("{} has a weight: wanted on messages of the assistant in kind messages alone", where));
-      const double value = weight->is_number() ? weight->get<double>() : weight->is_null() ? 1 : -1;
+      const double value = weight->is_number() ? weight->get<double>() : -1;
       if (!(value >= 0 && value <= kMostWeight))
         return wrong(format("'weight' of {}", where), *weight, format("a number from 0 to {}", kMostWeight));
       if (value != 1) row_->weights.push_back({number, static_cast<float>(value)});
@@ -182,18 +191,18 @@ class MessageReader {
       TSR_ASSIGN_OR_RETURN(message["content"],
                            content_text(given["content"], format("'content' of {}", where)));
     }
-    if (has(given, "tool_calls")) {
+    if (message.contains("tool_calls")) {
       if (!is_assistant)
         return fail(format("{} has 'tool_calls', and role '{}': wanted role assistant", where, role));
       TSR_ASSIGN_OR_RETURN(message["tool_calls"],
-                           checked_calls(given["tool_calls"], format("'tool_calls' of {}", where), call_ids_,
+                           checked_calls(message["tool_calls"], format("'tool_calls' of {}", where), call_ids_,
                                          row_->has_text_arguments));
     } else if (is_assistant && (!has(given, "content") || message["content"] == "")) {
       return fail(format("{} is an empty answer: wanted 'content' or 'tool_calls'", where));
     } else if (!has(given, "content")) {
       return fail(format("{} has no 'content'; it is {}", where, quote_json(given)));
     }
-    if (role == "tool" && has(given, "tool_call_id") && given["tool_call_id"].is_string() &&
+    if (role == "tool" && message.contains("tool_call_id") && given["tool_call_id"].is_string() &&
         !call_ids_.contains(given["tool_call_id"].get<std::string>()) && !call_ids_.empty())
       return fail(format("{} answers the call {}, which no message before it makes", where,
                          quote_json(given["tool_call_id"])));
@@ -330,7 +339,7 @@ Status read_for_template(TrainingRow& row, FieldReader& fields) {
   TSR_RETURN_IF_ERROR(read_tools(row, fields));
   if (const Json* documents = fields.take("documents")) {
     if (!documents->is_array()) return wrong("field 'documents'", *documents, "an array");
-    row.documents = *documents;
+    if (!documents->empty()) row.documents = *documents;
   }
   if (const Json* variables = fields.take("chat_template_kwargs")) {
     if (!variables->is_object()) return wrong("field 'chat_template_kwargs'", *variables, "an object");
@@ -423,7 +432,7 @@ Result<TrainingRow> parse_row(const Json& object, std::optional<RowKind> wanted)
   FieldReader fields(object);
   const std::optional<RowKind> kind = wanted ? wanted : recognised(object);
   for (const Refused& refused : kRefused)
-    if (has(object, refused.field))
+    if (has_value(object, refused.field))
       return fail(
           format("the row has the field '{}', which would change what is learnt and is not read: wanted {}",
                  refused.field, refused.remedy));

@@ -72,6 +72,18 @@ TEST_CASE("variables, tools, documents and special tokens reach the template") {
   CHECK(chat->render(request).status().message() == "variables: 'messages' has a place of its own");
 }
 
+TEST_CASE("members without a value, and empty tools and documents, are as if absent") {
+  const auto chat = ok(ChatTemplate::create(
+      "{% if tools is not none %}T{{ tools|length }}{% endif %}{% if documents is not none %}D{% endif %}"
+      "{% for m in messages %}[{% for k in m %}{{ k }} {% endfor %}]{{ m.content }}{% endfor %}",
+      {}));
+  ChatRequest request;
+  request.messages = Json::parse(R"([{"role": "assistant", "content": "", "tool_calls": [], "audio": {},
+      "refusal": "", "annotations": [], "function_call": null, "name": "", "reasoning_content": "", "thinking": null}])");
+  request.tools = request.documents = Json::array();
+  CHECK(ok(chat->render(request)).text == "[role content ]");
+}
+
 TEST_CASE("messages that are none are refused by number") {
   const auto chat = ok(ChatTemplate::create(kChatMl, {}));
   CHECK(chat->render(request_of("[]")).status().message() ==
