@@ -7,6 +7,7 @@
 #include <thread>
 #include <vector>
 
+#include "capi/engine/prompt_note.h"
 #include "capi/engine/load_tokenizer.h"
 #include "capi/guard.h"
 #include "capi/handles.h"
@@ -158,6 +159,14 @@ tsr_status* tsr_tokenizer_encode_batch(const tsr_tokenizer* tokenizer, const cha
     }
     if (out_count) *out_count = total;
     return {};
+  });
+}
+
+tsr_status* tsr_tokenizer_written_control(const tsr_tokenizer* tokenizer, const char* text, size_t size,
+                                          tsr_text** out_json) {
+  return guard([&]() -> Status {
+    TSR_RETURN_IF_ERROR(required({{tokenizer, "tokenizer"}, {text, "text"}, {out_json, "out_json"}}));
+    return give_text(written_control_json(*tokenizer->value, text_of(text, size)), out_json);
   });
 }
 

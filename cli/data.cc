@@ -107,6 +107,7 @@ void print_info(const Json& info, int64_t most_omissions) {
     for (const Json& field : info["ignored"]) std::cout << ' ' << field.get<std::string>();
     std::cout << '\n';
   }
+  if (const auto note = info["note"].get<std::string>(); !note.empty()) std::cout << "note       " << note << '\n';
   if (!info["cache"].is_null()) std::cout << "tokens in  " << info["cache"].get<std::string>() << '\n';
 }
 

@@ -181,7 +181,7 @@ class FileRunner {
   // {"text", "finish", ...}; what differs from run to run, such as seconds, is left out.
   Json text_json(Text& text, std::string& error) const {
     Json result = {{"text", std::move(text.text)}, {"finish", finish_name(text.finish)}};
-    for (const char* key : {"tokens", "stop_token", "seed", "logprob"})
+    for (const char* key : {"tokens", "stop_token", "stop_logprob", "stop_top", "seed", "logprob"})
       if (text.end.contains(key)) result[key] = text.end[key];
     if (run_.ids) result["ids"] = std::move(text.ids);
     if (!text.logprobs.is_null()) result["logprobs"] = std::move(text.logprobs);

@@ -91,6 +91,11 @@ TokenTexts read_texts(const Arguments& args, const tsr_tokenizer* tokenizer, con
     texts.lengths.push_back(ids.size());
     texts.begins.push_back(begin);
   };
+  if (tokenizer != nullptr && !args.special) {
+    const std::string note = Json::parse(text(tsr_tokenizer_written_control, tokenizer, input.data(),
+                                              input.size()))["note"];
+    if (!note.empty()) std::cerr << note << '\n';
+  }
   size_t begin = std::string_view(input).starts_with("\xef\xbb\xbf") ? 3 : 0;  // a byte-order mark
   if (!args.lines) {
     add(begin, input.size() - begin);

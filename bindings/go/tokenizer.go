@@ -1,6 +1,10 @@
 package tessera
 
-import "tessera.dev/tessera/raw"
+import (
+	"encoding/json"
+
+	"tessera.dev/tessera/raw"
+)
 
 // Tokenizer turns text into token ids and back. Immutable; any goroutine.
 type Tokenizer handle
@@ -93,6 +97,22 @@ func (t *Tokenizer) EndIDs() ([]int32, error) {
 	c, done := (*handle)(t).use()
 	defer done()
 	return int32s(func(items []int32, count *uint64) uintptr { return raw.Tsr_tokenizer_end_ids(c, items, count) })
+}
+
+// WrittenControl gives the control tokens that stand written out in text, as where a chat template rendered it before, with
+// how often each does; without EncodeSpecial they are encoded as letters, as the note says.
+func (t *Tokenizer) WrittenControl(text string) (tokens map[string]int64, note string, err error) {
+	var found struct {
+		Tokens map[string]int64
+		Note   string
+	}
+	made, err := (*handle)(t).text(func(c uintptr, out *uintptr) uintptr {
+		return raw.Tsr_tokenizer_written_control(c, text, out)
+	})
+	if err == nil {
+		err = json.Unmarshal([]byte(made), &found)
+	}
+	return found.Tokens, found.Note, err
 }
 
 // Decode gives the text of ids, without BOS. It is not necessarily whole UTF-8 characters.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "capi/engine/runtime.h"
 #include "graph/base/text.h"
 #include "serialize/answer/stream.h"
 #include "serialize/assistant_tokens.h"
@@ -132,10 +133,11 @@ Result<std::string> Chat::parse(std::string_view text, const Options& options) c
                     "chat: option 'in_thinking' is 1, but the template knows no reasoning");
   }
   const bool is_partial = reader.flag("partial", false);
+  const int64_t seed = reader.has("seed") ? reader.i64("seed", 0) : Runtime::draw_seed();
   TSR_RETURN_IF_ERROR(reader.finish());
   AnswerStream stream(form, std::move(context));
   (void)stream.add(is_partial ? whole_characters(text) : text);
-  return dump(message_json(is_partial ? stream.answer() : stream.finish()));
+  return dump(message_json(is_partial ? stream.answer() : stream.finish(), static_cast<uint64_t>(seed)));
 }
 
 Result<std::map<int32_t, std::string>> Chat::marker_tokens() const {

@@ -41,7 +41,7 @@ class Chat {
 
   // How the model writes its turn; found when it is first asked for.
   const AnswerForm& answer_form() const;
-  // The message that an answer is, as JSON. Options: prompt, in_thinking, tools, partial.
+  // The message that an answer is, as JSON. Options: prompt, in_thinking, tools, partial, seed.
   Result<std::string> parse(std::string_view text, const Options& options) const;
   // The texts of control tokens that lie in the answer form's marks. Decoding leaves control tokens out; where one of these
   // comes its text belongs into the answer.

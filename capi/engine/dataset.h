@@ -63,6 +63,8 @@ class Dataset {
   virtual std::string cache_folder() const { return ""; }  // "": nothing is kept
 
   virtual Result<std::string> info_json() const = 0;
+  // What the user of the data should know; empty for nothing.
+  virtual std::string note() const { return ""; }
   // {"ids", "trained", ...} of example `number`; kNotFound past the last, kFailedPrecondition where there are none.
   virtual Result<std::string> example_json(int64_t number) const;
 

@@ -318,6 +318,12 @@ Json histogram(std::span<const TokenRecord> records) {
 
 }  // namespace
 
+std::string ExampleDataset::note() const {
+  const DataReport& report = data_.report;
+  return written_control_note(report.written_control, format("{} rows of text hold", report.written_rows),
+                              "they are learnt as letters");
+}
+
 Result<std::string> ExampleDataset::info_json() const {
   const std::span<const TokenRecord> records = train_.file->records();
   const DataReport& report = data_.report;
@@ -357,6 +363,8 @@ Result<std::string> ExampleDataset::info_json() const {
                    {"truncated", report.truncated},
                    {"omissions", omissions_of(report, paths)},
                    {"ignored", report.ignored},
+                   {"written_control", report.written_control},
+                   {"note", note()},
                    {"shortest", lengths.front()},
                    {"median", lengths[lengths.size() / 2]},
                    {"longest", lengths.back()},

@@ -27,6 +27,7 @@ class ExampleDataset final : public Dataset {
   Status fill_mismatched(int64_t number, int64_t group, const DatasetRow& row) const override;
   std::string cache_folder() const override { return settings_.cache; }
   Result<std::string> info_json() const override;
+  std::string note() const override;
   Result<std::string> example_json(int64_t number) const override;
 
  private:

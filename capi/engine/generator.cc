@@ -73,7 +73,7 @@ Result<std::unique_ptr<Generator>> Generator::create(GeneratorSettings settings,
 }
 
 Generator::Generator(GeneratorSettings settings, std::unique_ptr<ServingCore> core)
-    : settings_(std::move(settings)), core_(std::move(core)), tokenizer_(core_->text_model().tokenizer) {
+    : settings_(std::move(settings)), core_(std::move(core)), tokenizer_(core_->text_model().tokenizer), prompt_note_(tokenizer_.get()) {
   report_.context = settings_.context;
   const Session& session = core_->runner().session();
   const TokenReads reads = count_token_reads(session.executable().program(), core_->settings());
@@ -99,12 +99,10 @@ Status Generator::start(std::string_view prompt, const Options& options) {
   if (!tokenizer_)
     return Status(StatusCode::kFailedPrecondition,
                   "the model has no tokenizer: give it one, or start from token ids");
-  const std::span<const int32_t> before = tokenizer_->before_text();
-  std::vector<int32_t> ids(before.begin(), before.end());
+  TSR_ASSIGN_OR_RETURN(std::vector<int32_t> ids, tokenizer_->encode(prompt, {.parse_special = text.special}));
+  prompt_note_.tell(prompt, text.special, runtime());
+  ids = tokenizer_->with_before_text(std::move(ids));
   if (ids.empty() && prompt.empty() && tokenizer_->data().bos >= 0) ids.push_back(tokenizer_->data().bos);
-  TSR_ASSIGN_OR_RETURN(const std::vector<int32_t> encoded,
-                       tokenizer_->encode(prompt, {.parse_special = text.special}));
-  ids.insert(ids.end(), encoded.begin(), encoded.end());
   if (ids.empty())
     return Status(StatusCode::kInvalidArgument,
                   "the prompt is empty and the tokenizer has no beginning-of-sequence token to start from");

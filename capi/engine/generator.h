@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "capi/engine/report.h"
+#include "capi/engine/prompt_note.h"
 #include "capi/engine/serving/serving_core.h"
 #include "capi/engine/serving/serving_request.h"
 #include "capi/engine/settings.h"
@@ -76,6 +77,7 @@ class Generator {
   const GeneratorSettings settings_;
   const std::unique_ptr<ServingCore> core_;           // the worker steps it
   const std::shared_ptr<const Tokenizer> tokenizer_;  // may be null
+  PromptNote prompt_note_;
   bool echoes_ = false;                               // of the text in progress; the worker reads it
   bool has_logits_ = false;  // a token of the text was computed; the worker writes it
   // Times at which the text's first and second step began, and tokens that pages had given to earlier texts. The worker

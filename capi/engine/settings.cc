@@ -402,8 +402,9 @@ Result<TrainingOptions> read_training_options(const Options& options) {
 
 // What is left of the way down from 1 to 0, whose last step is above its end as in other schedules.
 double LearningRate::wsd_left(int64_t step) const {
-  const int64_t down =
-      std::min<int64_t>(steps - warmup, std::llround(decay_fraction * static_cast<double>(steps)));
+  const int64_t longest = steps - warmup;
+  const double share = decay_fraction * static_cast<double>(steps);
+  const int64_t down = share < static_cast<double>(longest) ? std::llround(share) : longest;
   const int64_t before = std::min(step, steps) - 1 - (steps - down);  // steps on the way down before this one
   if (before <= 0) return 1;
   const double done = static_cast<double>(before) / static_cast<double>(down);

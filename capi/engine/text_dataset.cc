@@ -65,11 +65,11 @@ Result<TextDataset::Cut> TextDataset::read_cut(const Options& options, bool of_t
 Result<std::shared_ptr<const TextDataset>> TextDataset::create(std::vector<int32_t> tokens,
                                                                const Options& options) {
   TSR_ASSIGN_OR_RETURN(const Cut cut, read_cut(options, false));
-  return cut_tokens(std::move(tokens), cut);
+  TSR_ASSIGN_OR_RETURN(std::shared_ptr<TextDataset> made, cut_tokens(std::move(tokens), cut));
+  return std::shared_ptr<const TextDataset>(std::move(made));
 }
 
-Result<std::shared_ptr<const TextDataset>> TextDataset::cut_tokens(std::vector<int32_t> tokens,
-                                                                   const Cut& cut) {
+Result<std::shared_ptr<TextDataset>> TextDataset::cut_tokens(std::vector<int32_t> tokens, const Cut& cut) {
   std::shared_ptr<TextDataset> dataset(new TextDataset);
   dataset->seq_ = cut.seq;
   const double eval_fraction = cut.eval_fraction;
@@ -95,7 +95,7 @@ Result<std::shared_ptr<const TextDataset>> TextDataset::cut_tokens(std::vector<i
   dataset->order_ = {samples - eval, cut.shuffle, cut.seed};
   dataset->eval_samples_ = eval;
   dataset->tokens_ = std::move(tokens);
-  return std::shared_ptr<const TextDataset>(std::move(dataset));
+  return dataset;
 }
 
 Result<std::shared_ptr<const TextDataset>> TextDataset::from_text(std::string_view text,
@@ -104,7 +104,9 @@ Result<std::shared_ptr<const TextDataset>> TextDataset::from_text(std::string_vi
   TSR_ASSIGN_OR_RETURN(const Cut cut, read_cut(options, true));
   TSR_ASSIGN_OR_RETURN(const std::string_view plain, plain_text(text));
   TSR_ASSIGN_OR_RETURN(std::vector<int32_t> ids, tokenizer.encode(plain, {.parse_special = cut.special}));
-  return cut_tokens(std::move(ids), cut);
+  TSR_ASSIGN_OR_RETURN(const std::shared_ptr<TextDataset> made, cut_tokens(std::move(ids), cut));
+  if (!cut.special) made->written_control_ = WrittenControlTokens(tokenizer.data()).count(plain);
+  return std::shared_ptr<const TextDataset>(made);
 }
 
 Result<std::shared_ptr<const TextDataset>> TextDataset::from_file(const std::string& path,
@@ -148,6 +150,10 @@ double TextDataset::unigram_entropy() const {
   return entropy;
 }
 
+std::string TextDataset::note() const {
+  return written_control_note(written_control_, "the text holds", "they are learnt as letters");
+}
+
 Result<std::string> TextDataset::info_json() const {
   return dump(Json{{"tokens", tokens_.size()},
                    {"seq", seq_},
@@ -155,7 +161,9 @@ Result<std::string> TextDataset::info_json() const {
                    {"eval_samples", eval_samples_},
                    {"unigram_entropy", unigram_entropy()},
                    {"seed", order_.seed},
-                   {"shuffle", order_.shuffle}});
+                   {"shuffle", order_.shuffle},
+                   {"written_control", written_control_},
+                   {"note", note()}});
 }
 
 }  // namespace tessera

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "capi/engine/dataset.h"
+#include "serialize/tokenizer/written_control.h"
 
 namespace tessera {
 
@@ -36,6 +37,7 @@ class TextDataset final : public Dataset {
   uint64_t fingerprint() const override;
   Result<int64_t> count_eval_labels(int64_t rows) const override { return rows * seq_; }
   Result<std::string> info_json() const override;
+  std::string note() const override;
 
  private:
   struct Cut {
@@ -46,13 +48,14 @@ class TextDataset final : public Dataset {
     bool special;  // control tokens written out in a text are read as such
   };
   static Result<Cut> read_cut(const Options& options, bool of_text);
-  static Result<std::shared_ptr<const TextDataset>> cut_tokens(std::vector<int32_t> tokens, const Cut& cut);
+  static Result<std::shared_ptr<TextDataset>> cut_tokens(std::vector<int32_t> tokens, const Cut& cut);
 
   TextDataset() = default;
   Status fill(int64_t number, const DatasetRow& row) const override;
   std::span<const int32_t> sample(int64_t number) const;
 
   std::vector<int32_t> tokens_;
+  TokenNameCounts written_control_;  // in the text, where they are read as letters
 };
 
 }  // namespace tessera

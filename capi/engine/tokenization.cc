@@ -120,7 +120,8 @@ Json json_of(const DataReport& report) {
   return {{"rows", report.rows},           {"bad", report.bad},
           {"too_long", report.too_long},   {"untrained", report.untrained},
           {"truncated", report.truncated}, {"ignored", report.ignored},
-          {"omissions", omissions}};
+          {"omissions", omissions},        {"written_rows", report.written_rows},
+          {"written_control", report.written_control}};
 }
 
 std::optional<DataReport> report_of(const Json& json) {
@@ -132,6 +133,8 @@ std::optional<DataReport> report_of(const Json& json) {
     report.untrained = json.at("untrained").get<int64_t>();
     report.truncated = json.at("truncated").get<int64_t>();
     report.ignored = json.at("ignored").get<std::vector<std::string>>();
+    report.written_rows = json.at("written_rows").get<int64_t>();
+    report.written_control = json.at("written_control").get<TokenNameCounts>();
     for (const Json& each : json.at("omissions"))
       report.omissions.push_back({each.at("file").get<int64_t>(), each.at("line").get<int64_t>(),
                                   each.at("reason").get<std::string>()});
@@ -265,6 +268,10 @@ class Tokenizing {
     for (const std::string& field : row.ignored)
       if (ignored_.size() < kMostIgnored) ignored_.insert(field.substr(0, 100));
     report_.truncated += row.made.truncated;
+    report_.written_rows += row.made.written_control.empty() ? 0 : 1;
+    for (const auto& [name, count] : row.made.written_control)
+      if (report_.written_control.contains(name) || report_.written_control.size() < kMostIgnored)
+        report_.written_control[name] += count;
     if (row.made.dropped != RowExamples::Dropped::kNo) {
       ++(row.made.dropped == RowExamples::Dropped::kLong ? report_.too_long : report_.untrained);
       omit(line, row.made.reason);

@@ -17,6 +17,8 @@ struct DataReport {
   int64_t rows = 0, bad = 0, too_long = 0, untrained = 0;
   int64_t truncated = 0;             // examples that were cut
   std::vector<std::string> ignored;  // fields that change nothing; the first few
+  int64_t written_rows = 0;          // whose texts hold control tokens that are read as letters
+  TokenNameCounts written_control;       // these; the first few
   struct Omission {
     int64_t file = 0, line = 0;
     std::string reason;

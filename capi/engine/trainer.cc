@@ -167,6 +167,7 @@ Result<std::shared_ptr<Trainer>> Trainer::create(std::shared_ptr<Runtime> runtim
   if (dataset || !settings.losses.empty())
     TSR_RETURN_IF_ERROR(trainer->feed_defaults(dataset ? dataset->row_tokens() : settings.seq, entries));
   if (dataset) trainer->rows_ = BatchRows::of(*dataset, settings.batch);
+  if (const std::string note = dataset ? dataset->note() : ""; !note.empty()) runtime->log().add(2, note);
   trainer->dataset_ = std::move(dataset);
   if (!settings.evaluate_only)
     warn_of_widening(forward, trainer->widened_parameters(forward), runtime->log());

@@ -109,7 +109,8 @@ Result<double> Trainer::sum_eval_weights(int64_t samples) {
 
 Result<Evaluation> Trainer::evaluate_dataset() {
   int64_t samples = dataset_->eval_samples();
-  if (settings_.eval_batches > 0) samples = std::min(samples, settings_.eval_batches * settings_.batch);
+  if (settings_.eval_batches > 0 && settings_.eval_batches <= samples / settings_.batch)
+    samples = settings_.eval_batches * settings_.batch;
   if (samples == 0)
     return Status(StatusCode::kFailedPrecondition,
                   "the dataset keeps no samples for evaluation: set its option eval_fraction");

@@ -1,5 +1,5 @@
 /* Reinforcement learning on a task whose answers are checked: a small model that begins at random learns to say the number
- * after the one that it is given. Each round draws a group of answers to every question by an engine on the weights that are being
+ * after the one that it is given, and then to stop. Each round draws a group of answers to every question by an engine on the weights that are being
  * trained, rewards those that are right, compares each reward with its group's mean (GRPO), and updates by the loss ppo.
  *
  *   grpo [ROUNDS [DEVICES]]
@@ -9,7 +9,8 @@
 #include <stdlib.h>
 #include <tessera/tessera.h>
 
-enum { kNumbers = 8, kGroup = 32, kRows = kNumbers * kGroup, kUpdates = 2 };
+/* Token kEnd ends a text. An answer has at most kSeq tokens, the end included. */
+enum { kNumbers = 8, kEnd = 15, kGroup = 32, kSeq = 2, kRows = kNumbers * kGroup, kUpdates = 2 };
 
 static void check(tsr_status* status) {
   if (status == NULL) return;
@@ -18,12 +19,16 @@ static void check(tsr_status* status) {
   exit(1);
 }
 
-/* Draws kGroup answers to each question: labels[question * kGroup + i]. */
-static void draw(tsr_engine* engine, int64_t seed, int32_t* labels) {
+/* Draws kGroup answers to each question: labels[question * kGroup + i][kSeq], -1 behind the end. The token that ends a text
+ * has no event: it is a label all the same, or nothing would teach when to stop. */
+static void draw(tsr_engine* engine, int64_t seed, int32_t (*labels)[kSeq]) {
+  int taken[kRows] = {0};
+  for (int i = 0; i < kRows * kSeq; ++i) labels[i / kSeq][i % kSeq] = -1;
   tsr_options* request = NULL;
   check(tsr_options_new(&request));
   check(tsr_options_set_i64(request, "n", kGroup));
-  check(tsr_options_set_i64(request, "max_tokens", 1));
+  check(tsr_options_set_i64(request, "max_tokens", kSeq));
+  check(tsr_options_set_str(request, "stop_ids", "15")); /* "stop_token" of the end's details says which, of several */
   check(tsr_options_set_f64(request, "temperature", 1));
   int64_t first = -1;
   for (int32_t question = 0; question < kNumbers; ++question) {
@@ -36,25 +41,35 @@ static void draw(tsr_engine* engine, int64_t seed, int32_t* labels) {
     tsr_event event = {.struct_size = sizeof event};
     check(tsr_engine_next(engine, -1, &event));
     if (event.kind == TSR_EVENT_END) ++ended;
-    if (event.kind == TSR_EVENT_TOKEN && event.token >= 0)
-      labels[(event.request - first) * kGroup + event.index] = event.token;
+    const int64_t row = (event.request - first) * kGroup + event.index;
+    if (event.kind == TSR_EVENT_TOKEN && event.token >= 0) labels[row][taken[row]++] = event.token;
+    if (event.kind == TSR_EVENT_END && event.finish == TSR_FINISH_STOP) labels[row][taken[row]] = kEnd;
   }
   tsr_options_free(request);
 }
 
+/* 1 for the right number and the end, half for the number alone. */
+static double reward_of(int question, const int32_t* answer) {
+  if (answer[0] != (question + 1) % kNumbers) return 0;
+  return answer[1] == kEnd ? 1 : 0.5;
+}
+
 /* Fills in advantages; returns the share of answers that are right. */
-static double judge(const int32_t* labels, float* advantages) {
+static double judge(int32_t (*labels)[kSeq], float (*advantages)[kSeq]) {
   double right = 0;
   for (int question = 0; question < kNumbers; ++question) {
-    double mean = 0;
-    for (int i = 0; i < kGroup; ++i) mean += labels[question * kGroup + i] == (question + 1) % kNumbers;
-    right += mean;
-    mean /= kGroup;
-    const double deviation = sqrt(mean * (1 - mean));
+    double mean = 0, squares = 0;
     for (int i = 0; i < kGroup; ++i) {
-      const double reward = labels[question * kGroup + i] == (question + 1) % kNumbers;
-      advantages[question * kGroup + i] = (float)((reward - mean) / (deviation + 1e-4));
+      const double reward = reward_of(question, labels[question * kGroup + i]);
+      mean += reward / kGroup;
+      squares += reward * reward / kGroup;
+      right += reward == 1;
     }
+    const double deviation = sqrt(fmax(0, squares - mean * mean));
+    for (int i = 0; i < kGroup; ++i)
+      for (int t = 0; t < kSeq; ++t)
+        advantages[question * kGroup + i][t] =
+            (float)((reward_of(question, labels[question * kGroup + i]) - mean) / (deviation + 1e-4));
   }
   return right / kRows;
 }
@@ -74,7 +89,7 @@ int main(int argc, char** argv) {
   check(tsr_options_set_str(options, "devices", devices));
   check(tsr_options_set_str(options, "losses", "ppo"));
   check(tsr_options_set_i64(options, "batch", kRows));
-  check(tsr_options_set_i64(options, "seq", 1));
+  check(tsr_options_set_i64(options, "seq", kSeq));
   check(tsr_options_set_i64(options, "warmup", 0));
   check(tsr_options_set_f64(options, "lr", 1e-2));
   check(tsr_trainer_new(runtime, model, NULL, options, &trainer));
@@ -82,19 +97,23 @@ int main(int argc, char** argv) {
   check(tsr_options_new(&loss));
   check(tsr_options_set_f64(loss, "scale", 1.0 / kRows));
 
-  static int32_t tokens[kRows], labels[kRows];
-  static float advantages[kRows], sampler[kRows];
-  for (int i = 0; i < kRows; ++i) tokens[i] = i / kGroup;
+  static int32_t tokens[kRows][kSeq], labels[kRows][kSeq];
+  static float advantages[kRows][kSeq], sampler[kRows][kSeq];
   double right = 0;
   for (int round = 0; round < rounds; ++round) {
     draw(engine, (int64_t)round * kNumbers, labels);
     right = judge(labels, advantages);
+    for (int i = 0; i < kRows; ++i) {
+      tokens[i][0] = i / kGroup;
+      for (int t = 1; t < kSeq; ++t) tokens[i][t] = labels[i][t - 1] >= 0 ? labels[i][t - 1] : 0;
+    }
     if (round % 5 == 0 || round + 1 == rounds) printf("round %d: %.0f %% right\n", round, 100 * right);
-    tsr_batch batch = {.struct_size = sizeof batch, .rows = kRows, .seq = 1, .tokens = tokens, .labels = labels};
+    tsr_batch batch = {
+        .struct_size = sizeof batch, .rows = kRows, .seq = kSeq, .tokens = tokens[0], .labels = labels[0]};
     size_t count = 0;
-    check(tsr_trainer_forward(trainer, &batch, sampler, kRows, &count));
-    batch.sampler_logprobs = sampler;
-    batch.advantages = advantages;
+    check(tsr_trainer_forward(trainer, &batch, sampler[0], kRows * kSeq, &count));
+    batch.sampler_logprobs = sampler[0];
+    batch.advantages = advantages[0];
     for (int update = 0; update < kUpdates; ++update) {
       check(tsr_trainer_forward_backward(trainer, &batch, "ppo", loss, NULL, NULL, 0, NULL));
       check(tsr_trainer_optimizer_step(trainer, NULL, NULL));

@@ -163,6 +163,13 @@ std::string Tokenizer::decode(std::span<const int32_t> ids) const {
   return text += decoder->finish();
 }
 
+std::vector<int32_t> Tokenizer::with_before_text(std::vector<int32_t> ids) const {
+  const std::span<const int32_t> before = before_text();
+  const bool has_it = ids.size() >= before.size() && std::ranges::equal(before, std::span(ids).first(before.size()));
+  if (!has_it) ids.insert(ids.begin(), before.begin(), before.end());
+  return ids;
+}
+
 std::span<const int32_t> Tokenizer::before_text() const {
   return {&data_.bos, data_.add_bos && data_.bos >= 0 ? size_t{1} : 0};
 }

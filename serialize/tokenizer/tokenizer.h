@@ -123,6 +123,8 @@ class Tokenizer {
   // What stands around a text: BOS and EOS where add_bos and add_eos say so, or what a pipeline names.
   virtual std::span<const int32_t> before_text() const;
   virtual std::span<const int32_t> after_text() const;
+  // `ids` behind before_text(), unless they begin with it already, as those of a text do in which it is written out.
+  std::vector<int32_t> with_before_text(std::vector<int32_t> ids) const;
   // Whether generation ends at this token: one of end_ids, or BOS.
   bool ends_text(int32_t id) const;
   const TokenizerData& data() const { return data_; }

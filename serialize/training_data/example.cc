@@ -79,6 +79,7 @@ Result<ExampleMaker> ExampleMaker::create(std::shared_ptr<const Tokenizer> token
     TSR_ASSIGN_OR_RETURN(maker.template_,
                          ChatTemplate::create(chat_template, special_texts(tokenizer->data())));
   }
+  maker.control_ = std::make_shared<const WrittenControlTokens>(tokenizer->data());
   maker.tokenizer_ = std::move(tokenizer);
   maker.options_ = options;
   return maker;
@@ -116,8 +117,9 @@ Result<std::vector<int32_t>> ExampleMaker::encode_text(std::string_view text, bo
   TSR_ASSIGN_OR_RETURN(
       std::vector<int32_t> ids,
       tokenizer_->encode(text, {.parse_special = options_.special, .literal = {}, .words = &words_}));
-  const std::span<const int32_t> before = tokenizer_->before_text();
-  ids.insert(ids.begin(), before.begin(), before.end());
+  if (!options_.special)
+    for (const auto& [name, count] : control_->count(text)) written_control_[name] += count;
+  ids = tokenizer_->with_before_text(std::move(ids));
   if (!is_whole || !options_.append_end) return ids;
   const std::span<const int32_t> after = tokenizer_->after_text();
   const int32_t end = tokenizer_->data().eos;
@@ -266,6 +268,7 @@ void ExampleMaker::limit(RowExamples& made, Status& refused) const {
 
 Result<RowExamples> ExampleMaker::make(const TrainingRow& row) {
   RowExamples made;
+  written_control_.clear();
   TSR_ASSIGN_OR_RETURN(made.examples, make_whole(row));
   Status refused;
   limit(made, refused);
@@ -276,6 +279,7 @@ Result<RowExamples> ExampleMaker::make(const TrainingRow& row) {
     if (options_.refuses_untrained) return fail(found);
     made = {{}, RowExamples::Dropped::kUntrained, found, 0};
   }
+  made.written_control = std::move(written_control_);
   return made;
 }
 

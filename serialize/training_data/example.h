@@ -12,6 +12,7 @@
 #include "serialize/chat_template.h"
 #include "serialize/tokenizer/tokenizer.h"
 #include "serialize/tokenizer/word_cache.h"
+#include "serialize/tokenizer/written_control.h"
 #include "serialize/training_data/row.h"
 
 namespace tessera {
@@ -61,6 +62,7 @@ struct RowExamples {
   Dropped dropped = Dropped::kNo;
   std::string reason;     // of dropping
   int64_t truncated = 0;  // examples that were cut
+  TokenNameCounts written_control = {};  // in the row's texts, where they are read as letters
 };
 
 // ExampleMaker: examples of rows. One thread; a copy serves another thread.
@@ -93,6 +95,8 @@ class ExampleMaker {
   std::shared_ptr<const ChatTemplate> template_;  // null: none
   ExampleOptions options_;
   WordCache words_;
+  std::shared_ptr<const WrittenControlTokens> control_;
+  TokenNameCounts written_control_;  // of the row that is made
 };
 
 }  // namespace tessera

@@ -169,9 +169,16 @@ TEST_CASE("an answer becomes a message, and the tokens of its marks are told") {
   };
   const char* answer =
       "<think>hm</think>\n\nI look.\n<tool_call>{\"name\": \"f\", \"arguments\": {}}</tool_call><|end|>";
-  CHECK(parse(answer, options({})) ==
-        R"({"role":"assistant","content":"I look.","reasoning_content":"hm","tool_calls":[{"id":"call00000",)"
-        R"("type":"function","function":{"name":"f","arguments":{}}}]})");
+  const auto parse_once = [&](const Options& with) { return Json::parse(parse(answer, with)); };
+  Json message = parse_once(options({}));
+  const std::string id = message["tool_calls"][0]["id"];
+  CHECK(id.size() == 9);
+  message["tool_calls"][0].erase("id");
+  CHECK(message.dump() == R"({"role":"assistant","content":"I look.","reasoning_content":"hm","tool_calls":[{)"
+                          R"("type":"function","function":{"name":"f","arguments":{}}}]})");
+  CHECK(parse_once(options({}))["tool_calls"][0]["id"] != id);  // another answer, another id
+  const Options seeded = options({{"seed", int64_t{3}}});
+  CHECK(parse_once(seeded) == parse_once(seeded));
   const std::string yes = R"({"role":"assistant","content":"Yes","reasoning_content":"hm"})";
   CHECK(parse("hm</think>Yes", options({{"in_thinking", int64_t{1}}})) == yes);
   CHECK(parse("hm</think>Yes", options({{"prompt", "<|start|>assistant\n<think>\n"}})) == yes);

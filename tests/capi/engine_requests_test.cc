@@ -2,6 +2,7 @@
 #include <poll.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <string>
 #include <string_view>
@@ -139,11 +140,62 @@ TEST_CASE("engine: several texts of a request, and the likeliest of several") {
   const Texts best = collect(it);
   REQUIRE(best.size() == 2);
   std::vector<std::pair<double, std::vector<int32_t>>> ranked;
-  for (const auto& [key, text] : all) ranked.emplace_back(-text.end["logprob"].get<double>(), text.tokens);
+  for (const auto& [key, text] : all) ranked.emplace_back(-text.end["logprob"].get<double>() / 6, text.tokens);
   std::ranges::stable_sort(ranked, {}, &decltype(ranked)::value_type::first);
   CHECK(ranked[0].second != ranked[1].second);
   CHECK(best.at({1, 0}).tokens == ranked[0].second);
   CHECK(best.at({1, 1}).tokens == ranked[1].second);
+}
+
+TEST_CASE("engine: the token that ends a text has its log probability in the end, and counts in no mean") {
+  const Runtime rt = runtime();
+  const Model model = bytes_model();
+  const Engine it = engine(rt, model);
+  std::string ids;
+  for (int id = 80; id < 200; ++id) ids += (ids.empty() ? "" : ",") + std::to_string(id);
+  const auto draw = [&](int64_t seed, int64_t n, int64_t best_of) {
+    submit(it, "ab", {{"max_tokens", int64_t{4}}, {"temperature", int64_t{1}}, {"seed", seed}, {"n", n},
+                      {"best_of", best_of}, {"logprobs", int64_t{2}}, {"stop_ids", ids}});
+    std::vector<Text> texts;
+    for (auto& [key, text] : collect(it)) texts.push_back(std::move(text));
+    return texts;
+  };
+  bool has_empty = false, has_stopped = false;
+  for (int64_t seed = 0; seed < 4; ++seed) {
+    std::vector<std::pair<double, std::vector<int32_t>>> ranked;
+    for (const Text& text : draw(seed, 6, 6)) {
+      double sum = 0;
+      for (const Json& token : text.details) sum += token["logprob"].get<double>();
+      CHECK(std::abs(text.end["logprob"].get<double>() - sum) < 1e-9);
+      CHECK(text.end["tokens"] == text.tokens.size());
+      ranked.emplace_back(text.tokens.empty() ? HUGE_VAL : -sum / double(text.tokens.size()), text.tokens);
+      has_empty |= text.tokens.empty();
+      CHECK((text.finish == TSR_FINISH_STOP) == text.end.contains("stop_logprob"));
+      if (text.finish != TSR_FINISH_STOP) continue;
+      has_stopped = true;
+      CHECK(text.end["stop_token"].get<int>() >= 80);
+      CHECK(text.end["stop_logprob"].get<double>() < 0);
+      CHECK(text.end["stop_top"].size() == 2);
+    }
+    std::ranges::stable_sort(ranked, {}, &decltype(ranked)::value_type::first);
+    const std::vector<Text> best = draw(seed, 2, 6);
+    REQUIRE(best.size() == 2);
+    for (size_t i = 0; i < 2; ++i) CHECK(best[i].tokens == ranked[i].second);
+  }
+  CHECK(has_empty);
+  CHECK(has_stopped);
+}
+
+TEST_CASE("engine: limits near the ends of 64 bits are those of the context") {
+  const Runtime rt = runtime();
+  const Model model = bytes_model();
+  const Engine it = engine(rt, model, {{"context", int64_t{16}}});
+  for (const int64_t most : {int64_t{0}, int64_t{1} << 31, int64_t{1} << 53, INT64_MAX - 1, INT64_MAX}) {
+    submit(it, "abc", {{"max_tokens", most}, {"seed", int64_t{1}}});
+    const Text text = collect(it).begin()->second;
+    CHECK(text.end["tokens"].get<int64_t>() + text.end["prompt_tokens"].get<int64_t>() == 16);
+    CHECK(text.finish == TSR_FINISH_LENGTH);
+  }
 }
 
 TEST_CASE("engine: log probabilities of the text and of the prompt agree") {

@@ -120,6 +120,11 @@ TEST_CASE("the fields of a row tell its kind") {
   for (const auto& [json, kind] : rows) CHECK_MESSAGE(row_of(json).kind == kind, json);
   CHECK(row_of(R"({"conversations": [{"from": "gpt", "value": "A"}]})").completion ==
         Json::parse(R"([{"role": "assistant", "content": "A"}])"));
+  CHECK(row_of(R"({"messages": [{"role": "user", "content": "Q", "tool_calls": []},
+                                {"role": "assistant", "content": "A", "tool_calls": [], "audio": {}, "function_call": null,
+                                 "refusal": "", "annotations": [], "reasoning_content": ""}],
+                   "tools": [], "documents": [], "images": [], "functions": null})")
+            .completion == Json::parse(R"([{"role": "user", "content": "Q"}, {"role": "assistant", "content": "A"}])"));
   CHECK(row_of(R"({"text": "a", "id": 3, "source": "b"})").ignored ==
         std::vector<std::string>{"id", "source"});
   CHECK(row_of(R"({"text": "a", "prompt": "b"})", RowKind::kText).ignored ==

@@ -64,7 +64,7 @@ class Chat(Handle):
         """The message that a model's answer is: its content, its reasoning, the tools that it calls. The answer is what
         the pieces' texts make, with the control tokens of markers() written out.
 
-        Options: prompt, in_thinking, tools, partial."""
+        Options: prompt, in_thinking, tools, partial, seed."""
         data = arguments.text("answer", answer)
         with self._pointer as c, Options(options) as o:
             return json.loads(text(raw.tsr_chat_parse(c, o, data)))

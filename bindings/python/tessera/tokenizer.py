@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import array
+import json
 from typing import Any, Iterable, NamedTuple, Sequence
 
 from . import arguments, raw
@@ -67,6 +68,12 @@ class Tokenizer(Handle):
             found.append(ids[begin:begin + count])
             begin += count
         return found
+
+    def written_control(self, text: str | bytes) -> dict[str, Any]:
+        """{"tokens": {text: count}, "note": str}: control tokens that stand written out in a text, as where a chat template
+        rendered it before; without `special` they are encoded as letters."""
+        with self._pointer as c:
+            return json.loads(text_bytes(raw.tsr_tokenizer_written_control(c, arguments.text("text", text))))
 
     def decode_bytes(self, ids: Any) -> bytes:
         """The bytes of ids, which are not necessarily whole characters."""

@@ -13,7 +13,7 @@ namespace {
 
 double mean_log_probability(const std::vector<ServingEvent>& text) {
   const ServedUsage& usage = *text.back().usage;
-  const double mean = usage.log_probability / static_cast<double>(std::max<int64_t>(1, usage.tokens));
+  const double mean = usage.log_probability / static_cast<double>(usage.tokens);  // NaN of a text without tokens
   return std::isnan(mean) ? -std::numeric_limits<double>::infinity() : mean;
 }
 

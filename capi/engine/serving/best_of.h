@@ -14,7 +14,8 @@ class BestOf {
   // From here on events of the request are held back.
   void watch(int64_t request, int64_t made, int64_t given);
   // Events without those that are held back, and with those whose request has all its texts: the `given` ones whose
-  // tokens have the largest mean log probability, numbered by that; on a tie the lower index.
+  // tokens, without one that ends the text, have the largest mean log probability, numbered by that; on a tie the lower
+  // index. A text without tokens comes last.
   std::vector<ServingEvent> filter(std::vector<ServingEvent> events);
   void forget(int64_t request) { held_.erase(request); }
 

@@ -72,7 +72,8 @@ Result<std::unique_ptr<Engine>> Engine::create(std::shared_ptr<Trainer> trainer,
 }
 
 Engine::Engine(std::shared_ptr<SharedModel> model, EngineSettings settings)
-    : model_(std::move(model)), settings_(std::move(settings)), maker_(model_, settings_.sampling) {}
+    : model_(std::move(model)), settings_(std::move(settings)), maker_(model_, settings_.sampling),
+      prompt_note_(model_->tokenizer().get()) {}
 
 void Engine::add_replica(std::unique_ptr<ServingCore> core, bool has_others) {
   Replica::Hooks hooks{
@@ -94,6 +95,7 @@ Engine::~Engine() {
 Result<int64_t> Engine::submit(std::string_view prompt, const Options& options) {
   TSR_RETURN_IF_ERROR(runtime().check_process());
   TSR_ASSIGN_OR_RETURN(ServingRequest request, maker_.of_text(prompt, options));
+  prompt_note_.tell(prompt, request.sampling->special, runtime());
   return add(std::move(request));
 }
 

@@ -12,6 +12,7 @@
 #include <string_view>
 #include <vector>
 
+#include "capi/engine/prompt_note.h"
 #include "capi/engine/serving/engine_settings.h"
 #include "capi/engine/serving/outbox.h"
 #include "capi/engine/serving/replica.h"
@@ -79,6 +80,7 @@ class Engine {
   const std::shared_ptr<SharedModel> model_;
   const EngineSettings settings_;
   RequestMaker maker_;
+  PromptNote prompt_note_;
   Outbox outbox_;
   std::vector<std::unique_ptr<Replica>> replicas_;  // at least one; none comes or goes
 

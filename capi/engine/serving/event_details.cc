@@ -14,17 +14,21 @@ namespace {
 // JSON has no infinities: null, which is probability 0.
 Json number(double value) { return std::isfinite(value) ? Json(value) : Json(); }
 
-Json position_json(const PositionLogProbabilities& position, const Tokenizer* tokenizer) {
+Json likeliest_json(const PositionLogProbabilities& position, const Tokenizer* tokenizer) {
   Json top = Json::array();
   for (const TokenLogProbability& it : position.likeliest) {
     Json entry = {{"token", it.token}, {"logprob", number(it.log_probability)}};
     if (tokenizer != nullptr) entry["text"] = jinja::valid_utf8(tokenizer->decode(std::array{it.token}));
     top.push_back(std::move(entry));
   }
-  return {{"logprob", number(position.own.log_probability)}, {"top", std::move(top)}};
+  return top;
 }
 
-Json usage_json(const ServedUsage& usage) {
+Json position_json(const PositionLogProbabilities& position, const Tokenizer* tokenizer) {
+  return {{"logprob", number(position.own.log_probability)}, {"top", likeliest_json(position, tokenizer)}};
+}
+
+Json usage_json(const ServedUsage& usage, const Tokenizer* tokenizer) {
   Json json = {{"prompt_tokens", usage.prompt_tokens},
                {"cached_tokens", usage.cached_tokens},
                {"tokens", usage.tokens},
@@ -33,6 +37,10 @@ Json usage_json(const ServedUsage& usage) {
                {"first_token_seconds", usage.first_token_s},
                {"seconds", usage.total_s}};
   if (usage.stop_token >= 0) json["stop_token"] = usage.stop_token;
+  if (usage.stop) {
+    json["stop_logprob"] = number(usage.stop->own.log_probability);
+    json["stop_top"] = likeliest_json(*usage.stop, tokenizer);
+  }
   if (usage.has_log_probability) json["logprob"] = number(usage.log_probability);
   return json;
 }
@@ -59,7 +67,7 @@ std::string event_details_json(const ServingEvent& event, const Tokenizer* token
       return dump({{"first", event.first}, {"tokens", std::move(tokens)}});
     }
     case ServingEvent::Kind::kEnd: {
-      Json json = usage_json(*event.usage);
+      Json json = usage_json(*event.usage, tokenizer);
       if (!event.message.empty()) json["message"] = Json::parse(event.message);
       if (!event.failure.ok())
         json["error"] = {{"code", static_cast<int32_t>(event.failure.code())},

@@ -134,12 +134,10 @@ Result<ServingRequest> RequestMaker::of_text(std::string_view prompt, const Opti
     TSR_ASSIGN_OR_RETURN(TextIds read, text_ids(*tokenizer_, prompt, std::nullopt, INT32_MAX));
     return make(std::move(read.ids), std::move(settings));
   }
-  const std::span<const int32_t> before = tokenizer_->before_text();
-  std::vector<int32_t> ids(before.begin(), before.end());
-  if (ids.empty() && prompt.empty() && tokenizer_->data().bos >= 0) ids.push_back(tokenizer_->data().bos);
-  TSR_ASSIGN_OR_RETURN(const std::vector<int32_t> encoded,
+  TSR_ASSIGN_OR_RETURN(std::vector<int32_t> ids,
                        tokenizer_->encode(prompt, {.parse_special = settings.sampling.special}));
-  ids.insert(ids.end(), encoded.begin(), encoded.end());
+  ids = tokenizer_->with_before_text(std::move(ids));
+  if (ids.empty() && prompt.empty() && tokenizer_->data().bos >= 0) ids.push_back(tokenizer_->data().bos);
   if (ids.empty())
     return Status(StatusCode::kInvalidArgument,
                   "the prompt is empty and the tokenizer has no beginning-of-sequence token to start from");

@@ -7,8 +7,8 @@
 
 namespace tessera {
 
-ServedAnswer::ServedAnswer(std::shared_ptr<const AnswerReading> reading)
-    : reading_(std::move(reading)), stream_(reading_->chat->answer_form(), reading_->context) {}
+ServedAnswer::ServedAnswer(std::shared_ptr<const AnswerReading> reading, uint64_t seed)
+    : reading_(std::move(reading)), seed_(seed), stream_(reading_->chat->answer_form(), reading_->context) {}
 
 const std::string* ServedAnswer::marker(int32_t token) const {
   const auto found = reading_->markers.find(token);
@@ -28,6 +28,6 @@ AnswerDelta ServedAnswer::finish() {
           answer_.content.substr(std::min(content_, answer_.content.size()))};
 }
 
-std::string ServedAnswer::message() const { return dump(message_json(answer_)); }
+std::string ServedAnswer::message() const { return dump(message_json(answer_, seed_)); }
 
 }  // namespace tessera

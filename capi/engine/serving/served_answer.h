@@ -22,7 +22,8 @@ struct AnswerReading {
 
 class ServedAnswer {
  public:
-  explicit ServedAnswer(std::shared_ptr<const AnswerReading> reading);
+  // `seed`: of the ids of calls.
+  ServedAnswer(std::shared_ptr<const AnswerReading> reading, uint64_t seed);
 
   // The text of a control token that lies in a mark; null for others, which decoders know.
   const std::string* marker(int32_t token) const;
@@ -35,6 +36,7 @@ class ServedAnswer {
 
  private:
   const std::shared_ptr<const AnswerReading> reading_;
+  const uint64_t seed_;
   AnswerStream stream_;
   size_t content_ = 0, reasoning_ = 0;  // bytes given
   Answer answer_;                       // when it is finished

@@ -3,12 +3,26 @@
 #include <algorithm>
 #include <utility>
 
+#include "graph/base/hash.h"
 #include "serialize/jinja/text.h"
 
 namespace tessera {
 
 using Kind = ServingEvent::Kind;
 using Finish = ServingEvent::Finish;
+
+namespace {
+
+// Another one for each text of each turn of a conversation, the same for the same prompt and seed.
+uint64_t seed_of_ids(const ServingRequest& request, int32_t index) {
+  Hash hash;
+  hash.add(request.seed);
+  hash.add(static_cast<uint64_t>(index));
+  for (const int32_t token : request.prompt) hash.add(static_cast<uint64_t>(token));
+  return hash.value();
+}
+
+}  // namespace
 
 ServedText::ServedText(const Model& model, const ServingRequest& request, Sampler sampler)
     : tokenizer_(model.tokenizer),
@@ -31,11 +45,11 @@ Result<std::unique_ptr<ServedText>> ServedText::create(const Model& model, const
   TSR_ASSIGN_OR_RETURN(Sampler sampler, Sampler::create(request.sampling, about));
   std::unique_ptr<ServedText> text(new ServedText(model, request, std::move(sampler)));
   const auto prompt = std::ssize(request.prompt);
-  const int64_t wanted = request.sampling->max_tokens > 0 ? prompt + request.sampling->max_tokens : most;
+  const int64_t asked = request.sampling->max_tokens;
   text->request_ = number;
   text->index_ = index;
   text->prompt_ = prompt;
-  text->most_ = std::min(wanted, most);
+  text->most_ = asked > 0 && asked < most - prompt ? prompt + asked : most;
   text->sequence.priority = request.priority;
   text->sequence.root = request.root;
   text->sequence.tokens = request.prompt;
@@ -48,7 +62,7 @@ Result<std::unique_ptr<ServedText>> ServedText::create(const Model& model, const
   }
   text->usage_.prompt_tokens = prompt;
   text->usage_.seed = request.seed;
-  if (request.answer) text->answer_.emplace(request.answer);
+  if (request.answer) text->answer_.emplace(request.answer, seed_of_ids(request, index));
   // What a text begins with depends on the token before it.
   if (text->decoder_) {
     TextStream before({});
@@ -160,16 +174,15 @@ void ServedText::draw(std::span<const float> logits, ServedScratch& scratch,
   const Result<int32_t> drawn = draw_token(logits, scratch);
   if (!drawn.ok()) return finish(Finish::kFailed, drawn.status(), events);
   const int32_t token = *drawn;
-  ServingEvent told = event(Kind::kToken);
+  std::optional<PositionLogProbabilities> position;
   if (sampling_->logprobs >= 0 || sampling_->best_of > sampling_->n) {
-    PositionLogProbabilities position =
-        log_probabilities(logits, token, std::max<int64_t>(0, sampling_->logprobs), scratch.order);
+    position = log_probabilities(logits, token, std::max<int64_t>(0, sampling_->logprobs), scratch.order);
     usage_.has_log_probability = true;
-    usage_.log_probability += position.own.log_probability;
-    if (sampling_->logprobs >= 0) told.log_probabilities.push_back(std::move(position));
   }
+  const bool tells_position = sampling_->logprobs >= 0;
   if (sampler_.ends(token)) {
     usage_.stop_token = token;
+    if (tells_position) usage_.stop = std::move(position);
     return finish(Finish::kStop, {}, events);
   }
   if (constraint_) {
@@ -180,7 +193,10 @@ void ServedText::draw(std::span<const float> logits, ServedScratch& scratch,
   sequence.tokens.push_back(token);
   if (++usage_.tokens == 1)
     usage_.first_token_s = std::chrono::duration<double>(Clock::now() - came_).count();
+  ServingEvent told = event(Kind::kToken);
   told.token = token;
+  if (position) usage_.log_probability += position->own.log_probability;
+  if (tells_position) told.log_probabilities.push_back(std::move(*position));
   if (decoder_) tell(stream_.add(decode(token)), told);
   events.push_back(std::move(told));
   if (stream_.stopped()) return finish(Finish::kStop, {}, events);

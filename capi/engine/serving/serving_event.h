@@ -19,8 +19,9 @@ struct ServedUsage {
   uint64_t seed = 0;
   double waited_s = 0, first_token_s = 0, total_s = 0;  // since the request came
   bool has_log_probability = false;                     // whether it was asked for:
-  double log_probability = 0;                           // sum over the text's tokens
-  int32_t stop_token = -1;                              // the token that ended it; -1: none did
+  double log_probability = 0;                           // sum over the text's `tokens`
+  int32_t stop_token = -1;  // the token that ended it, which is none of these; -1: none did
+  std::optional<PositionLogProbabilities> stop;  // its log probabilities, where they were asked for
 };
 
 struct ServingEvent {

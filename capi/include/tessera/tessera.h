@@ -534,6 +534,11 @@ TSR_API tsr_status* tsr_tokenizer_encode_batch(const tsr_tokenizer* tokenizer, c
                                                int32_t threads, int32_t* ids, size_t capacity, size_t* counts,
                                                size_t* out_count);
 
+/* {"tokens": {text: count}, "note": a sentence with the remedy, "" for none}: control tokens that stand written out in a
+ * text, as where a chat template rendered it before. Without TSR_ENCODE_SPECIAL they are encoded as letters. */
+TSR_API tsr_status* tsr_tokenizer_written_control(const tsr_tokenizer* tokenizer, const char* text, size_t size,
+                                                  tsr_text** out_json);
+
 /* The bytes of ids [count]; control tokens and the space that SentencePiece puts before a text are left out. They are not
  * necessarily whole UTF-8 characters, and a NUL may be among them. TSR_INVALID_ARGUMENT for an id out of range. */
 TSR_API tsr_status* tsr_tokenizer_decode(const tsr_tokenizer* tokenizer, const int32_t* ids, size_t count,
@@ -821,8 +826,9 @@ TSR_API void tsr_model_free(tsr_model* model);
  *
  * messages, a JSON array: {"role": "system" | "user" | "assistant" | "tool" | ..., "content": a text, or parts as
  * [{"type": "text", "text"}], and what else the template knows: "tool_calls" [{"type": "function", "function": {"name",
- * "arguments"}}], "tool_call_id", "name", "reasoning_content"}. Members that are null are left out; reasoning under the
- * names "reasoning_content", "thinking" and "reasoning" reaches templates that read any of the first two.
+ * "arguments"}}], "tool_call_id", "name", "reasoning_content"}. Members other than the content that are null or empty
+ * ("tool_calls": [], say) are left out, and so are empty tools and documents; reasoning under the names
+ * "reasoning_content", "thinking" and "reasoning" reaches templates that read any of the first two.
  *
  * What the caller's data made of the text (messages, tools, documents, variables) is known character by character.
  * When it is encoded no control token is recognised in there, so that nobody's words become one. Roles that templates
@@ -869,14 +875,17 @@ TSR_API tsr_status* tsr_chat_encode(const tsr_chat* chat, const tsr_options* opt
  * "reasoning_content": a text, "tool_calls": [{"id", "type": "function", "function": {"name", "arguments": an object}}]}.
  * How answers are written (the marks of reasoning and of calls, JSON or parameters) is read off the template. text is
  * what the tokens' pieces give, with the control tokens of tsr_chat_markers written out. What is no well-formed call
- * stays in the content as it is written; white space between the parts is dropped. A call that brings no id has that of
- * its place, "call00000". Options
+ * stays in the content as it is written; white space between the parts is dropped. A call that brings no id gets one of
+ * nine letters and digits, another one in each answer. Options
  *   prompt       str  the text that the answer follows: where its end begins something, say <think>, the answer goes on
  *                     within it (default: the generation prompt of the template without variables)
  *   in_thinking  i64  1: the answer begins within its reasoning; 0: it does not (default: as the prompt says)
- *   tools        str  JSON array of tools: says which arguments are texts where the template writes them bare
+ *   tools        str  JSON array of tools, whose schemas say which arguments are texts where the template writes them
+ *                     bare: 4 is a text where the schema allows that text, by whatever keyword, and names texts; null
+ *                     is none where null is allowed too. Without a schema what reads as JSON is that value
  *   partial      i64  1: the answer goes on. There is what is certain: content and reasoning only grow from one call
  *                     to the next with a longer text, and calls are those that are whole (default 0)
+ *   seed         i64  of made ids: the same seed, the same ids, as for the parts of one answer (default: drawn)
  * TSR_INVALID_ARGUMENT for options. */
 TSR_API tsr_status* tsr_chat_parse(const tsr_chat* chat, const tsr_options* options, const char* text,
                                    size_t size, tsr_text** out_json);
@@ -906,8 +915,9 @@ TSR_API void tsr_chat_free(tsr_chat* chat);
  *   shuffle        i64   1 (default) or 0: in order
  *   seed           i64   of the order (default 0)
  *   special        i64   of texts. 1: control tokens written out in them are these tokens, so that </s> between
- *                        documents teaches where one ends; 0 (default): they are text like other text. In messages
- *                        they always are text
+ *                        documents teaches where one ends, and a conversation that a chat template rendered before is
+ *                        read as the template meant it; 0 (default): they are text like other text ("note" of
+ *                        tsr_dataset_info). In messages they always are text
  * Further options of examples, which are read where the path ends in .jsonl or .ndjson, or where one of the first two is
  * given (of a text in memory: the first; docs/training-data.md has all formats, and which fields are read)
  *   kind           str   auto (default): by the fields | text | prompt | prompt_completion | messages | preference |
@@ -973,7 +983,9 @@ TSR_API void tsr_reading_free(tsr_reading* reading);
 
 /* {"tokens", "seq", "train_samples", "eval_samples", "unigram_entropy", "seed", "shuffle"}; unigram_entropy
  * is that of the token frequencies of the whole text (of examples: of what is learnt), nats a token: the loss of a model
- * that knows only those; not of rows of your own. Of examples also: "kinds" {kind: examples}, "rows", "examples",
+ * that knows only those; not of rows of your own. Of texts and of examples "written_control" {text: count} has the
+ * control tokens of the tokenizer that stand written out in texts and are read as letters, as where a chat template
+ * rendered them before, and "note" says so with the remedy (else ""); a trainer of such data logs it. Of examples also: "kinds" {kind: examples}, "rows", "examples",
  * "trained_tokens", "prompt_tokens", "packing", "packed_tokens", "efficiency" (the share of places that hold a token),
  * rows that were left out ("bad", "too_long", "untrained") with the first hundred as "omissions" [{"file", "line",
  * "reason"}], "truncated" (examples), "ignored" (fields that changed nothing), "shortest", "median" and "longest"
@@ -1678,7 +1690,9 @@ TSR_API void tsr_run_log_free(tsr_run_log* log);
  *   seed         i64   of the sampling: with it a prompt gives the same text each time. Where it is not given
  *                      every text draws a seed of its own, which the report names, so that it can be repeated
  *   echo         i64   1: the prompt comes out too, in front (default 0)
- *   special      i64   1: control tokens written out in the prompt, such as <s>, are these tokens (default 0)
+ *   special      i64   1: control tokens written out in the prompt, such as <s>, are these tokens; a beginning that the
+ *                      tokenizer puts before texts is then not put there twice. 0 (default): they are read as letters,
+ *                      and the first such prompt is logged
  *   stop         str   a text that ends the generation and is left out; several as a JSON array of strings
  *   stop_ids     str   "2,13": further tokens that end it; the tokenizer's BOS and every one of
  *                      tsr_tokenizer_end_ids always do
@@ -1863,7 +1877,8 @@ TSR_API tsr_status* tsr_engine_new_for_trainer(tsr_trainer* trainer, const tsr_o
  *   stop, stop_ids       str   as for a generator; at most 10,000 bytes of texts and 4,096 ids
  *   n                    i64   texts wanted, each an `index` of events (default 1; at most 128)
  *   best_of              i64   texts that are made, the n likeliest of which are given, by the mean log probability of
- *                              their tokens, once all have ended (default n)
+ *                              their tokens without the one that ends them (a text without tokens comes last), once
+ *                              all have ended (default n)
  *   logprobs             i64   log probabilities of each token and of so many likeliest, at most 20, in its event's
  *                              details (default -1: none)
  *   prompt_logprobs      i64   the same of the prompt's tokens, in events TSR_EVENT_PROMPT before all others
@@ -1935,8 +1950,10 @@ typedef struct tsr_event {
  *   TSR_EVENT_PROMPT   {"first": place in the prompt, "tokens": [{"token", "logprob" (null for the first token), "top"}]}
  *   TSR_EVENT_END      {"prompt_tokens", "cached_tokens": of those, not computed again, "tokens", "seed", "waited_seconds":
  *                      before it was computed first, "first_token_seconds": from the submission on, "seconds": in all,
- *                      "stop_token": that ended it, if one did, "logprob": sum over the text's tokens, where logprobs or
- *                      best_of asked for it, "message": as of tsr_chat_parse, with parse, "error": {"code": TSR_*, "message"}
+ *                      "stop_token": that ended it, if one did; it has no event and is none of "tokens". With logprobs
+ *                      "stop_logprob" and "stop_top": of it, as "logprob" and "top" of a token's event, so that a loop
+ *                      can teach when to stop. "logprob": sum over the text's tokens, which is that of their events,
+ *                      where logprobs or best_of asked for it, "message": as of tsr_chat_parse, with parse, "error": {"code": TSR_*, "message"}
  *                      where it failed}
  * null as a log probability: the token cannot come. */
 TSR_API tsr_status* tsr_engine_next(tsr_engine* engine, double timeout_s, tsr_event* out_event);

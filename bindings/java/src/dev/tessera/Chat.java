@@ -79,7 +79,7 @@ public final class Chat extends Handle {
   /**
    * The message that a model's answer is, as JSON: its content, its reasoning, the tools that it calls. The answer is
    * what the pieces' texts make, with the control tokens of {@link #markers} written out. Options: prompt, in_thinking,
-   * tools, partial.
+   * tools, partial, seed.
    */
   public String parse(String answer, Map<String, ?> options) {
     byte[] given = Text.bytes("answer", answer);

@@ -102,6 +102,15 @@ public final class Tokenizer extends Handle {
     }
   }
 
+  /** JSON {"tokens": {text: count}, "note": text}: control tokens that stand written out in a text, as where a chat
+   *  template rendered it before; without {@link Encode#SPECIAL} they are encoded as letters. */
+  public String writtenControl(String text) {
+    byte[] bytes = Text.bytes("text", text);
+    try (Use use = use()) {
+      return Native.text(use, out -> Raw.tsr_tokenizer_written_control(use.pointer, bytes, out));
+    }
+  }
+
   /** The text of ids, without BOS; bytes that are no UTF-8 become U+FFFD. */
   public String decode(int... ids) {
     return Text.string(decodeBytes(ids));
