@@ -18,7 +18,7 @@ void register_adapt(CLI::App& app) {
       app.add_subcommand("adapt", "give a model low-rank adapters: new ones, or those of a file");
   command->footer(
       "Example:\n  tessera adapt base-folder --adapter peft-folder -o adapted.tsr\n"
-      "  tessera adapt model.tsr --lora 8 --rslora --lora-on '*.q.weight,*.v.weight' -o adapted.tsr\n"
+      "  tessera adapt model.tsr --lora 8 --rslora --lora-on q_proj,v_proj -o adapted.tsr\n"
       "Then: tessera train, generate, merge, or export --format peft.");
   command->add_option("model", args->model, ".tsr or GGUF file, or Hugging Face folder, of the base")
       ->required();

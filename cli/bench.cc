@@ -353,7 +353,7 @@ void register_bench(CLI::App& app) {
   CLI::App* command = app.add_subcommand("bench", "time a training step, a text, or many clients");
   command->footer(
       "Example:\n  tessera bench gpt2:L=12,C=768,H=12,V=50257,T=1024 --batch 4 --seq 128\n"
-      "  tessera bench gpt2:L=12,C=768,H=12,V=50257,T=1024 --devices cuda --batch 32 --seq 1024 --precision "
+      "  tessera bench gpt2:L=12,C=768,H=12,V=50257,T=1024 --devices cuda --batch 32 --seq 1024 --precision "  // not run: GPU
       "bf16 --kernels\n"
       "  tessera bench model.tsr --mode decode --seq 128 --tokens 64\n"
       "  tessera bench model.tsr --mode serve --clients 16 --prompt 128 --new 128\n"

@@ -48,10 +48,15 @@ std::string metadata(const Model& model, const char* key) {
   return size == 0 ? "" : value;
 }
 
+// What is asked for, or what the model's file says; empty: neither.
+std::string pooling_of(const Model& model, const VectorForm& form) {
+  const std::string asked = form.pooling.value_or("auto");
+  return asked == "auto" ? metadata(model, "pooling") : asked;
+}
+
 Json report_of(const Engine& engine, const Model& model, const TextTokens& tokens, size_t width,
                const VectorForm& form) {
-  std::string pooling = form.pooling.value_or("auto");
-  if (pooling == "auto") pooling = metadata(model, "pooling");
+  const std::string pooling = pooling_of(model, form);
   Json report = {{"texts", tokens.ids.size()}, {"tokens", tokens.count}, {"truncated", 0}};
   report.update(computed_report(engine));
   report["width"] = width;
@@ -70,7 +75,8 @@ std::optional<TextVectors> embed_by_engine(const Common& common, const Inference
   const std::optional<TextTokens> tokens = encode_texts(model, texts);
   const int64_t usual = std::atoll(metadata(model, "embedding_tokens").c_str());
   const int64_t most = form.seq ? *form.seq : usual > 0 ? usual : INT64_MAX;
-  if (!tokens || texts.empty() || tokens->longest > most || form.pooling == "none") return {};
+  const std::string pooling = pooling_of(model, form);
+  if (!tokens || texts.empty() || tokens->longest > most || pooling == "none" || pooling == "rank") return {};
   const Options options = make<Options>(tsr_options_new);
   set(options, "context", form.seq);
   set(options, "embeddings", int64_t{1});

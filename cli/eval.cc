@@ -25,8 +25,8 @@ void register_eval(CLI::App& app) {
       "eval", "loss, perplexity and token accuracy of a model on a text or on rows of training data");
   command->footer(
       "Example:\n  tessera eval model.tsr --data text.txt --seq 128\n"
-      "  tessera eval model.tsr --data text.txt --weights q8_0     (what `generate --weights q8_0` computes "
-      "with)\n"
+      "  tessera eval model.tsr --data text.txt --weights q8_0   # what `generate --weights q8_0` computes "
+      "with\n"
       "  tessera eval tuned.tsr --data pairs.jsonl --loss dpo --reference model.tsr");
   command->add_option("model", args->model, ".tsr or GGUF file, or Hugging Face folder")->required();
   add_data(*command, args->data.path);

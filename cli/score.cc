@@ -256,7 +256,7 @@ void register_score(CLI::App& app) {
       "Example:\n  tessera score model.tsr --file text.txt\n"
       "  tessera score model.gguf --file text.txt --seq 512 --stride 256 --devices cpu:2 --parallel dp=2 "
       "--batch 8\n"
-      "  tessera score model.tsr --file answers.txt --lines --json     (each line is a text of its own)\n"
+      "  tessera score model.tsr --file answers.txt --lines --json   # each line is a text of its own\n"
       "With --json a line for each token, {\"token\", \"text\", \"offset\": its first byte in the file, "
       "\"logprob\": "
       "natural logarithm, null\nwhere nothing is before it, \"greedy\": whether no token was likelier, "

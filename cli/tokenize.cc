@@ -30,8 +30,8 @@ void register_tokenize(CLI::App& app) {
   auto args = std::make_shared<Arguments>();
   CLI::App* command = app.add_subcommand("tokenize", "text to token ids, and back");
   command->footer(
-      "Example:\n  tessera tokenize model.tsr \"Hello world\"\n  tessera tokenize model.gguf --decode 15043 "
-      "3186\n  tessera tokenize folder/tokenizer.json \"Hello world\" --around");
+      "Example:\n  tessera tokenize model.tsr \"Hello world\"\n  tessera tokenize model.gguf --decode 72 "
+      "101\n  tessera tokenize folder/tokenizer.json \"Hello world\" --around");
   command
       ->add_option("tokenizer", args->tokenizer,
                    ".tsr or GGUF file, Hugging Face folder or its tokenizer.json, or `bytes`")

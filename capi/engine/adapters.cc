@@ -13,6 +13,7 @@
 #include "graph/transform/adapters.h"
 #include "graph/transform/weight_storage.h"
 #include "serialize/adapters/adapter_file.h"
+#include "serialize/adapters/foreign_modules.h"
 #include "serialize/adapters/untied_head.h"
 #include "serialize/file_limits.h"
 
@@ -97,11 +98,16 @@ Result<std::vector<TensorId>> keep_layers(const Graph& graph, const std::vector<
   return kept;
 }
 
-// Weights that the option `on` names: matrices of the blocks, else others, such as the head and tables.
+// Weights that the option `on` names: matrices of the blocks, else others, such as the head and tables. Without a name
+// all matrices of the blocks except routers of experts.
 Result<std::vector<TensorId>> chosen_weights(const Graph& graph, const WeightSelector& selector,
                                              const std::string& on) {
   const std::vector<TensorId> usual = adaptable_weights(graph);
-  if (trim(on).empty()) return usual;
+  if (trim(on).empty()) {
+    std::vector<TensorId> chosen = usual;
+    std::erase_if(chosen, [&](TensorId id) { return is_router_name(graph.tensor(id).name); });
+    return chosen;
+  }
   Result<std::vector<TensorId>> chosen = selector.select(on, usual, "adapters");
   if (chosen.ok() || chosen.status().code() != StatusCode::kNotFound) return chosen;
   std::vector<TensorId> all;
@@ -411,6 +417,19 @@ std::vector<std::pair<std::string, std::string>> AdapterSummary::more() const {
   return options;
 }
 
+namespace {
+
+// Rounds the sum to the type that its weight is stored in where that is bf16 or f16. In blocks it would lose the adapter,
+// as would a value that f16 does not hold: false, and it stays f32.
+bool keeps_type(DType stored, HostTensor& sum) {
+  if (stored != DType::kBF16 && stored != DType::kF16) return false;
+  Result<HostTensor> rounded = quantize_weight(sum, {stored, sum.type.shape});
+  if (rounded.ok()) sum = std::move(rounded).value();
+  return rounded.ok();
+}
+
+}  // namespace
+
 Result<std::shared_ptr<SharedModel>> merge_adapters(const SharedModel& model) {
   Model made = model.snapshot();
   TSR_ASSIGN_OR_RETURN(LogicalGraph logical, with_logical_weights(made.graph));
@@ -419,8 +438,8 @@ Result<std::shared_ptr<SharedModel>> merge_adapters(const SharedModel& model) {
     return Status(StatusCode::kFailedPrecondition, "merge: the model has no adapters to take in");
   for (const Adapter& it : all) {
     TSR_ASSIGN_OR_RETURN(HostTensor weight, model.read_uncached(it.weight, model.seed()));
-    // A sum that was rounded to few bits again would lose the adapter: it stays f32.
-    if (logical.stored.erase(it.weight) > 0) {
+    const auto stored = logical.stored.find(it.weight);
+    if (stored != logical.stored.end()) {
       TSR_ASSIGN_OR_RETURN(weight, widen_weight(weight));
     }
     std::vector<HostTensor> pairs;  // a and b, then a0 and b0
@@ -440,6 +459,8 @@ Result<std::shared_ptr<SharedModel>> merge_adapters(const SharedModel& model) {
       whole = dtype == DType::kF32 ? with_magnitudes<float>(whole, magnitude, it.transposed)
                                    : with_magnitudes<double>(whole, magnitude, it.transposed);
     }
+    if (stored != logical.stored.end() && !keeps_type(stored->second, made.parameters.at(it.weight)))
+      logical.stored.erase(stored);
     if (it.bias.empty()) continue;
     if (it.base_bias.empty())
       return Status(StatusCode::kUnsupported,

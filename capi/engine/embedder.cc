@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cmath>
 #include <numeric>
 #include <utility>
 
@@ -14,7 +13,6 @@
 #include "graph/transform/embedding.h"
 #include "runtime/arranged_weights.h"
 #include "serialize/import/sentence_modules.h"
-#include "serialize/json.h"
 
 namespace tessera {
 namespace {
@@ -27,11 +25,7 @@ double seconds_since(std::chrono::steady_clock::time_point begin) {
 
 // The names of a classifier's classes: the model's, or numbered ones; empty for other models.
 std::vector<std::string> labels_of(const SharedModel& model) {
-  std::vector<std::string> labels;
-  if (const std::string text = model.metadata("labels"); !text.empty())
-    if (const Result<Json> json = parse_json(text, "labels"); json.ok() && json->is_array())
-      for (const Json& label : *json)
-        labels.push_back(label.is_string() ? label.get<std::string>() : dump(label));
+  std::vector<std::string> labels = class_labels(model.metadata(kLabelsKey));
   if (!labels.empty()) return labels;
   const Result<ModelConfig> config = parse_shorthand(model.metadata("description"));
   if (!config.ok()) return labels;
@@ -39,18 +33,6 @@ std::vector<std::string> labels_of(const SharedModel& model) {
   for (int64_t i = 0; count != config->sizes.end() && i < count->second; ++i)
     labels.push_back(format("LABEL_{}", i));
   return labels;
-}
-
-// Classes that exclude each other share 1; others, and one alone, have a probability each.
-void to_probabilities(std::span<float> row, bool exclusive) {
-  if (!exclusive) {
-    for (float& value : row) value = static_cast<float>(1 / (1 + std::exp(-static_cast<double>(value))));
-    return;
-  }
-  const double most = static_cast<double>(std::ranges::max(row));
-  double sum = 0;
-  for (const float value : row) sum += std::exp(static_cast<double>(value) - most);
-  for (float& value : row) value = static_cast<float>(std::exp(static_cast<double>(value) - most) / sum);
 }
 
 }  // namespace
@@ -99,6 +81,7 @@ Status Embedder::choose_output(const SharedModel& model, const Graph& forward) {
   if (is_embedding) {
     const EmbeddingForm own = embedding_form(model, is_bidirectional(forward));
     if (settings_.pooling == Pooling::kAuto) settings_.pooling = own.pooling;
+    TSR_RETURN_IF_ERROR(check_pools(settings_.pooling));
     if (!settings_.normalize) settings_.normalize = own.normalize;
     report_.pooling = name_of(settings_.pooling);
     report_.output = "embedding";
@@ -115,10 +98,12 @@ Status Embedder::choose_output(const SharedModel& model, const Graph& forward) {
         format("embedder: option 'output' is {}, and the model tells no classes: wanted one with a head "
                "for them (…ForSequenceClassification), or output embedding",
                report_.output));
-  const std::string kind = model.metadata("problem_type");
   settings_.pooling = Pooling::kCls;
   settings_.normalize = false;
-  exclusive_ = classes > 1 && kind != "multi_label_classification";
+  if (settings_.output == Output::kLogits) return {};
+  TSR_ASSIGN_OR_RETURN(activation_, class_activation(model.metadata(kClassActivationKey),
+                                                     model.metadata(kProblemTypeKey), classes));
+  report_.activation = name_of(activation_);
   return {};
 }
 
@@ -275,7 +260,7 @@ Status Embedder::keep_rows(const Batch& batch) {
       return Status(StatusCode::kFailedPrecondition,
                     format("the numbers of text {} are not finite: the model's weights are not", text));
     if (*settings_.normalize) scale_to_length_1(row);
-    if (settings_.output == Output::kProbabilities) to_probabilities(row, exclusive_);
+    apply(activation_, row);
   }
   return {};
 }

@@ -15,6 +15,7 @@
 #include "capi/engine/report.h"
 #include "capi/engine/settings.h"
 #include "capi/engine/text_ids.h"
+#include "serialize/class_head.h"
 
 namespace tessera {
 
@@ -61,7 +62,7 @@ class Embedder {
   std::unique_ptr<ProgramRunner> running_;
   std::shared_ptr<const Tokenizer> tokenizer_;  // null: ids alone
   std::string output_;                          // of the graph
-  bool exclusive_ = false;                      // classes exclude each other
+  ClassActivation activation_ = ClassActivation::kNone;  // of probabilities
   int32_t second_type_ = 0;  // the type of a pair's second text
   int32_t vocabulary_ = 0;
 

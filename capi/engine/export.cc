@@ -82,6 +82,7 @@ Result<Export::Settings> Export::read_settings(const Options& options) {
   settings.huggingface.tokenizer = settings.tokenizer;
   if (is_gguf && adapters) {
     settings.format = ExportFormat::kGgufAdapter;
+    reader.accept({"threads"});  // adapters are written as they are
     TSR_RETURN_IF_ERROR(reader.finish());
     return settings;
   }

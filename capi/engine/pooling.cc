@@ -7,19 +7,33 @@
 #include "serialize/import/sentence_modules.h"
 
 namespace tessera {
+namespace {
 
-std::string_view name_of(Pooling pooling) {
-  return pooling == Pooling::kMean ? "mean" : pooling == Pooling::kCls ? "cls" : "last";
-}
+constexpr std::string_view kNames[] = {"auto", "mean", "cls", "last", "none", "rank"};  // by Pooling
+
+}  // namespace
+
+std::string_view name_of(Pooling pooling) { return kNames[static_cast<size_t>(pooling)]; }
 
 EmbeddingForm embedding_form(const SharedModel& model, bool is_bidirectional) {
-  const std::string own = model.metadata(kPoolingKey);
-  return {own == "mean"      ? Pooling::kMean
-          : own == "cls"     ? Pooling::kCls
-          : own == "last"    ? Pooling::kLast
+  const auto own = std::ranges::find(kNames, model.metadata(kPoolingKey));
+  const bool is_known = own != std::end(kNames) && own != std::begin(kNames);
+  return {is_known           ? static_cast<Pooling>(own - std::begin(kNames))
           : is_bidirectional ? Pooling::kMean
                              : Pooling::kLast,
           model.metadata(kNormalizeKey) == "1"};
+}
+
+Status check_pools(Pooling pooling) {
+  if (pooling == Pooling::kNone)
+    return Status(StatusCode::kFailedPrecondition,
+                  "the model's file says pooling 'none', a vector for each token: wanted option pooling mean, cls "
+                  "or last for one of a text, or pooling none of an engine's request");
+  if (pooling == Pooling::kRank)
+    return Status(StatusCode::kFailedPrecondition,
+                  "the model's file says pooling 'rank', which scores pairs of texts: wanted option pooling mean, "
+                  "cls or last for vectors");
+  return {};
 }
 
 void scale_to_length_1(std::span<float> row) {

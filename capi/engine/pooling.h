@@ -8,12 +8,13 @@
 
 #include "capi/engine/settings.h"
 #include "capi/engine/shared_model.h"
+#include "graph/base/status.h"
 
 namespace tessera {
 
 using Pooling = EmbedderSettings::Pooling;
 
-// "mean", "cls" or "last".
+// "mean", "cls", "last", "none", "rank" or "auto".
 std::string_view name_of(Pooling pooling);
 
 struct EmbeddingForm {
@@ -22,6 +23,8 @@ struct EmbeddingForm {
 };
 // What the model's file says; else the mean in both directions, and the last token of causal models.
 EmbeddingForm embedding_form(const SharedModel& model, bool is_bidirectional);
+// kFailedPrecondition where the model's file says a pooling that makes no vector of a text.
+Status check_pools(Pooling pooling);
 
 void scale_to_length_1(std::span<float> row);
 

@@ -7,19 +7,18 @@
 
 #include "graph/base/quote.h"
 #include "graph/base/text.h"
+#include "serialize/generation_config.h"
 #include "serialize/json.h"
 
 namespace tessera {
 namespace {
 
-constexpr std::string_view kGguf = "general.sampling.";
-
 struct Renamed {
   std::string_view key, option;
 };
 
-// Keys of generation_config.json (GenerationConfig of transformers), then of GGUF (src/llama-arch.cpp of llama.cpp,
-// and the two further penalties that files are seen with), and the options that they are here.
+// Keys of generation_config.json (GenerationConfig of transformers), then of GGUF alone, and the options that they are
+// here.
 constexpr auto kOptions = std::to_array<Renamed>({
     {"temperature", "temperature"},
     {"top_k", "top_k"},
@@ -32,15 +31,16 @@ constexpr auto kOptions = std::to_array<Renamed>({
     {"max_new_tokens", "max_tokens"},
     {"min_new_tokens", "min_tokens"},
     {"stop_strings", "stop"},
-    {"general.sampling.temp", "temperature"},
-    {"general.sampling.top_k", "top_k"},
-    {"general.sampling.top_p", "top_p"},
-    {"general.sampling.min_p", "min_p"},
-    {"general.sampling.penalty_repeat", "repetition_penalty"},
-    {"general.sampling.penalty_present", "presence_penalty"},
-    {"general.sampling.penalty_freq", "frequency_penalty"},
     {"general.sampling.penalty_last_n", "penalty_last"},
 });
+
+// The option of a key of either format; empty: none.
+std::string_view option_of(std::string_view key) {
+  for (const SamplingWord& word : sampling_words())
+    if (key == word.gguf) key = word.huggingface;
+  const auto known = std::ranges::find(kOptions, key, &Renamed::key);
+  return known == kOptions.end() ? std::string_view() : known->option;
+}
 
 // Keys of rules that are not here, and the value with which they do nothing.
 struct Neutral {
@@ -140,15 +140,14 @@ RecommendedSampling recommend_sampling(const Options& values, const SamplingSett
   };
   for (const auto& [key, value] : values) {
     if (is_passed_over(key) || key == "do_sample") continue;
-    if (const auto known = std::ranges::find(kOptions, std::string_view(key), &Renamed::key);
-        known != kOptions.end()) {
-      const bool is_window = known->option == "penalty_last";
+    if (const std::string_view option = option_of(key); !option.empty()) {
+      const bool is_window = option == "penalty_last";
       const std::optional<double> number = number_of(value);
       if (is_window && number == 0.0) continue;  // below
-      if ((is_window || known->option == "top_k") && number && *number < 0)
-        obey(key, known->option, int64_t{0});  // all
+      if ((is_window || option == "top_k") && number && *number < 0)
+        obey(key, option, int64_t{0});  // all
       else
-        obey(key, known->option, value);
+        obey(key, option, value);
       continue;
     }
     const auto neutral = std::ranges::find(kNeutral, std::string_view(key), &Neutral::key);
@@ -156,7 +155,7 @@ RecommendedSampling recommend_sampling(const Options& values, const SamplingSett
     recommended.not_obeyed.push_back(
         format("{} is {}: there is no such rule here", quote(key), quote(to_text(value))));
   }
-  if (const auto last = values.find(std::string(kGguf) + "penalty_last_n");
+  if (const auto last = values.find("general.sampling.penalty_last_n");
       last != values.end() && number_of(last->second) == 0.0) {
     recommended.settings.repetition_penalty = 1;
     recommended.settings.presence_penalty = recommended.settings.frequency_penalty = 0;

@@ -18,6 +18,7 @@
 #include "graph/base/text.h"
 #include "graph/transform/adapters.h"
 #include "graph/transform/token_loss.h"
+#include "graph/transform/weight_storage.h"
 #include "serialize/hash_stream.h"
 #include "serialize/training_data/reference_file.h"
 
@@ -74,8 +75,11 @@ Result<ReferenceModel> find_reference(const std::shared_ptr<SharedModel>& model,
                            settings.reference, context, settings.seq));
     return reference;
   }
-  if (find_adapters(reference.graph).empty()) return reference;
-  TSR_ASSIGN_OR_RETURN(reference.graph, without_adapters(reference.graph));
+  // Adapters of weights in fewer bits are found among weights as they are computed.
+  TSR_ASSIGN_OR_RETURN(LogicalGraph logical, with_logical_weights(reference.graph));
+  if (find_adapters(logical.graph).empty()) return reference;
+  TSR_ASSIGN_OR_RETURN(const Graph plain, without_adapters(logical.graph));
+  TSR_ASSIGN_OR_RETURN(reference.graph, with_stored_weights(plain, {.types = std::move(logical.stored)}));
   return reference;
 }
 

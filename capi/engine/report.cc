@@ -246,6 +246,7 @@ std::string embedder_json(const EmbedderReport& report, const PlanRecord& plan) 
       {"batch", report.batch},         {"width", report.width},     {"output", report.output},
       {"normalize", report.normalize}, {"plan", plan_object(plan)}, {"devices", memory_array(report.memory)}};
   if (!report.pooling.empty()) json["pooling"] = report.pooling;
+  if (!report.activation.empty()) json["activation"] = report.activation;
   if (!report.labels.empty()) json["labels"] = report.labels;
   return dump(json);
 }

@@ -60,7 +60,7 @@ struct EmbedderReport {
   int64_t truncated = 0;  // texts that were longer than seq
   int64_t positions = 0;  // that the model computed, padding included
   int64_t seq = 0, batch = 0, width = 0;
-  std::string output, pooling;  // pooling: empty where nothing is pooled
+  std::string output, pooling, activation;  // pooling: empty where nothing is pooled; activation: of probabilities
   bool normalize = false;
   std::vector<std::string> labels;
   double seconds = 0;

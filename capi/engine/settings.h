@@ -138,8 +138,9 @@ struct ScorerSettings {
 
 // EmbedderSettings: what is computed of texts, and how many at once.
 struct EmbedderSettings {
-  // kAuto: what the model's file says, else mean in both directions and last of causal models.
-  enum class Pooling : uint8_t { kAuto, kMean, kCls, kLast };
+  // kAuto: what the model's file says, else mean in both directions and last of causal models. kNone and kRank: a file
+  // says that its vectors are those of tokens, or that its model is a reranker; neither makes a vector of a text.
+  enum class Pooling : uint8_t { kAuto, kMean, kCls, kLast, kNone, kRank };
   enum class Output : uint8_t { kEmbedding, kLogits, kProbabilities };
 
   ComputeSettings compute;

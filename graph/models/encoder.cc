@@ -143,8 +143,16 @@ class EncoderBuilder {
     if (m_.hidden) b_.output("hidden", x);
   }
 
+  // The mean of a text's vectors at each of its tokens: attention to all of them with equal scores, which keeps texts
+  // apart as other attention does.
+  TensorId mean_of_text(TensorId x) {
+    const TensorId values = b_.split_heads(x, D_), zeros = b_.op("zeros_like", {values});
+    return b_.merge_heads(b_.op("attention", {zeros, zeros, values}, {{"causal", int64_t{0}}}));
+  }
+
   // Logits of classes for every token; those at the first token of a text are the text's.
   TensorId classified(TensorId x) {
+    if (m_.class_mean) x = mean_of_text(x);
     switch (m_.classifier) {
       case EncoderSizes::Classifier::kPooler:
         return b_.op("tanh", {b_.linear_with_bias(x, "pooler", m_.C, m_.C)});

@@ -27,6 +27,7 @@ struct EncoderSizes {
     kRelu,    // classifier(relu(pre_classifier(x)))
     kNormed,  // classifier(head_norm(gelu(head(x))))
   } classifier = Classifier::kPooler;
+  bool class_mean = false;  // the classifier reads the mean of a text's vectors, not that of its first token
   bool head_bias = true, output_bias = true, head_silu = false;
   bool hidden = true;  // output "hidden" [B, T, C]: the last block's
 

@@ -12,6 +12,7 @@ EncoderSizes modernbert_sizes(ConfigReader& reader) {
   m.pre_norm = true;
   m.gate = EncoderSizes::Gate::kGelu;
   m.classifier = EncoderSizes::Classifier::kNormed;
+  m.class_mean = reader.flag("class_mean", false);
   m.head_bias = reader.flag("head_bias", false);
   m.output_bias = reader.flag("output_bias", true);
   m.rope_theta = reader.real("rope_theta", 160000);
@@ -23,6 +24,7 @@ EncoderSizes modernbert_sizes(ConfigReader& reader) {
     for (int64_t i = 0; i < m.L; ++i) m.windows.push_back(i % kEvery == 0 ? 0 : window);
   reader.check(m.C % (2 * m.H) == 0, "heads of an odd size cannot be rotated");
   reader.check(!m.pooler, "pooler: this family has none");
+  reader.check(!m.class_mean || m.N > 0, "class_mean is of a head for classes: wanted N");
   return m;
 }
 

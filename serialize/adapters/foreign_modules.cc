@@ -47,11 +47,13 @@ std::vector<ForeignModule> foreign_modules(const Graph& graph, const ForeignName
       if (!part.empty()) add(part);
     module.is_table = tables.contains(parameter);
     module.is_expert = graph.type(id).shape.rank() > 2;
-    module.is_router = parameter.ends_with(".router");
+    module.is_router = is_router_name(parameter);
     modules.push_back(std::move(module));
   }
   return modules;
 }
+
+bool is_router_name(std::string_view parameter) { return parameter.ends_with(".router"); }
 
 std::string huggingface_name(const ExportedConfig& model, std::string_view tensor) {
   if (model.encoder) {

@@ -32,6 +32,9 @@ struct ForeignModule {
 // in (with_logical_weights).
 std::vector<ForeignModule> foreign_modules(const Graph& graph, const ForeignNames& names);
 
+// Whether a parameter is the matrix of a router of experts, or of a gate of shared ones.
+bool is_router_name(std::string_view parameter);
+
 // The name that Hugging Face's class of the model gives a tensor, or a module: for some families the table's with a prefix.
 std::string huggingface_name(const ExportedConfig& model, std::string_view tensor);
 std::string huggingface_module_name(const ExportedConfig& model, std::string_view module);

@@ -4,7 +4,8 @@
 
 #include "graph/base/text.h"
 #include "graph/transform/adapters.h"
-#include "serialize/json.h"
+#include "graph/transform/weight_storage.h"
+#include "serialize/class_head.h"
 
 namespace tessera {
 namespace {
@@ -35,7 +36,8 @@ Status check_parameters(const Graph& graph, const ModelConfig& config) {
 }  // namespace
 
 Result<ExportedConfig> exported_config(const Model& model) {
-  if (const size_t adapters = find_adapters(model.graph).size(); adapters > 0)
+  TSR_ASSIGN_OR_RETURN(const LogicalGraph logical, with_logical_weights(model.graph));
+  if (const size_t adapters = find_adapters(logical.graph).size(); adapters > 0)
     return Status(StatusCode::kFailedPrecondition,
                   format("the model has {} low-rank adapters, which exported files do not hold; merge them "
                          "first (tessera merge, tsr_model_merge_adapters)",
@@ -56,13 +58,13 @@ Result<ExportedConfig> exported_config(const Model& model) {
   if (exported.family->encoder != nullptr) {
     TSR_ASSIGN_OR_RETURN(exported.encoder, encoder_sizes(exported.config, exported.family->encoder));
   }
-  if (const auto labels = model.metadata.find("labels"); labels != model.metadata.end()) {
-    TSR_ASSIGN_OR_RETURN(const Json list, parse_json(labels->second, "metadata 'labels'"));
-    for (const Json& label : list.is_array() ? list : Json::array())
-      if (label.is_string()) exported.labels.push_back(label.get<std::string>());
-  }
-  if (const auto kind = model.metadata.find("problem_type"); kind != model.metadata.end())
-    exported.problem_type = kind->second;
+  const auto value = [&](std::string_view key) {
+    const auto found = model.metadata.find(std::string(key));
+    return found == model.metadata.end() ? std::string() : found->second;
+  };
+  exported.labels = class_labels(value(kLabelsKey));
+  exported.problem_type = value(kProblemTypeKey);
+  exported.class_activation = value(kClassActivationKey);
   return exported;
 }
 

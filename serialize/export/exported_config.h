@@ -20,7 +20,7 @@ struct ExportedConfig {
   std::optional<DecoderSizes> decoder;  // of families that decoder.h builds
   std::optional<EncoderSizes> encoder;  // of families that encoder.h builds
   std::vector<std::string> labels;      // of a model that tells classes, where they have names
-  std::string problem_type;
+  std::string problem_type, class_activation;  // serialize/class_head.h
 };
 
 // kFailedPrecondition for a model with adapters, kUnsupported for one that is not what its family's builder makes of

@@ -6,7 +6,6 @@
 
 #include "graph/base/text.h"
 #include "graph/transform/weight_storage.h"
-#include "serialize/import/sentence_modules.h"
 #include "serialize/quantization.h"
 
 namespace tessera {
@@ -23,15 +22,6 @@ constexpr Architecture kArchitectures[] = {{"bert", "bert", true},
                                            {"modernbert", "modern-bert", true},
                                            {"nomic-bert", "nomic-bert", false},
                                            {"roberta", "bert", true}};
-
-constexpr int64_t kMean = 1, kCls = 2, kLast = 3, kRank = 4;
-
-int64_t pooling_of(const Model& model, bool has_classes) {
-  if (has_classes) return kRank;
-  const auto found = model.metadata.find(kPoolingKey);
-  const std::string_view word = found == model.metadata.end() ? std::string_view() : found->second;
-  return word == "mean" ? kMean : word == "cls" ? kCls : word == "last" ? kLast : 0;
-}
 
 Status write_windows(const EncoderSizes& m, const std::string& prefix, GgufWriter& out) {
   const int64_t window = m.windows.empty() ? 0 : *std::ranges::max_element(m.windows);
@@ -53,8 +43,7 @@ Status write_windows(const EncoderSizes& m, const std::string& prefix, GgufWrite
 
 }  // namespace
 
-Result<GgufKeys> write_gguf_encoder_keys(const ExportedConfig& model, const Model& contents,
-                                         GgufWriter& out) {
+Result<GgufKeys> write_gguf_encoder_keys(const ExportedConfig& model, GgufWriter& out) {
   const auto found =
       std::ranges::find(kArchitectures, std::string_view(model.config.family), &Architecture::family);
   if (found == std::end(kArchitectures))
@@ -78,8 +67,6 @@ Result<GgufKeys> write_gguf_encoder_keys(const ExportedConfig& model, const Mode
   out.u32(prefix + "attention.head_count", m.H);
   out.f32(prefix + "attention.layer_norm_epsilon", m.norm_eps);
   out.flag(prefix + "attention.causal", false);
-  if (const int64_t pooling = pooling_of(contents, m.N > 0); pooling > 0)
-    out.u32(prefix + "pooling_type", pooling);
   if (m.rope_theta > 0) out.f32(prefix + "rope.freq_base", m.rope_theta);
   if (m.window_theta > 0) out.f32(prefix + "rope.freq_base_swa", m.window_theta);
   TSR_RETURN_IF_ERROR(write_windows(m, prefix, out));
@@ -89,7 +76,10 @@ Result<GgufKeys> write_gguf_encoder_keys(const ExportedConfig& model, const Mode
     std::vector<std::string> labels = model.labels;
     for (auto i = std::ssize(labels); i < m.N; ++i) labels.push_back(format("LABEL_{}", i));
     out.texts(prefix + "classifier.output_labels", labels);
-    if (model.config.family == "modernbert") out.u32(prefix + "classifier.pooling_type", kCls);
+    if (model.config.family == "modernbert") {
+      constexpr int64_t kMean = 1, kCls = 2;
+      out.u32(prefix + "classifier.pooling_type", m.class_mean ? kMean : kCls);
+    }
   }
   if (m.mlm)
     keys.notes.push_back("the head for masked tokens was left out: GGUF files of encoders have none");

@@ -15,7 +15,7 @@ namespace tessera {
 
 // Writes the keys; heads that the format has no word for are left out with a note, classes that llama.cpp would compute
 // otherwise are refused by name.
-Result<GgufKeys> write_gguf_encoder_keys(const ExportedConfig& model, const Model& contents, GgufWriter& out);
+Result<GgufKeys> write_gguf_encoder_keys(const ExportedConfig& model, GgufWriter& out);
 
 // Parameters of heads that the file has not.
 void leave_out_heads(const EncoderSizes& sizes, std::set<std::string, std::less<>>& left_out);

@@ -10,6 +10,7 @@
 #include "serialize/export/foreign_tensors.h"
 #include "serialize/export/gguf_encoder_keys.h"
 #include "serialize/export/gguf_keys.h"
+#include "serialize/export/gguf_metadata_keys.h"
 #include "serialize/export/gguf_vocabulary.h"
 #include "serialize/export/gguf_writer.h"
 #include "serialize/quantization.h"
@@ -68,17 +69,6 @@ void write_general(const Model& model, const GgufKeys& keys, const std::string& 
   out.u32("general.alignment", static_cast<int64_t>(kGgufAlignment));
 }
 
-void write_chat_templates(const Model& model, GgufWriter& out) {
-  constexpr std::string_view kDefault = "chat_template", kNamed = "chat_template.";
-  std::vector<std::string> names;
-  for (const auto& [key, text] : model.metadata) {
-    if (key != kDefault && !key.starts_with(kNamed)) continue;
-    out.text("tokenizer." + key, text);
-    if (key != kDefault) names.push_back(key.substr(kNamed.size()));
-  }
-  if (!names.empty()) out.texts("tokenizer.chat_templates", names);
-}
-
 }  // namespace
 
 Result<ExportContents> gguf_contents(OpenedModel& opened, const GgufExportSettings& settings) {
@@ -87,7 +77,7 @@ Result<ExportContents> gguf_contents(OpenedModel& opened, const GgufExportSettin
   TSR_ASSIGN_OR_RETURN(const std::optional<RopeFactors> factors, exported_rope_factors(opened));
   GgufWriter sizes;
   const bool is_encoder = exported.encoder && exported.config.family != "encoder";
-  TSR_ASSIGN_OR_RETURN(GgufKeys keys, is_encoder ? write_gguf_encoder_keys(exported, model, sizes)
+  TSR_ASSIGN_OR_RETURN(GgufKeys keys, is_encoder ? write_gguf_encoder_keys(exported, sizes)
                                                  : write_gguf_keys(exported, factors, sizes));
 
   ForeignLayout layout{
@@ -115,7 +105,7 @@ Result<ExportContents> gguf_contents(OpenedModel& opened, const GgufExportSettin
   const int64_t tokens = graph.type(*graph.find_tensor("token_embedding")).shape[0];
   TSR_RETURN_IF_ERROR(write_gguf_vocabulary(
       settings.tokenizer ? model.tokenizer : std::optional<TokenizerData>(), tokens, out));
-  write_chat_templates(model, out);
+  write_gguf_metadata(model, keys.architecture, exported.encoder && exported.encoder->N > 0, out);
   ExportContents contents;
   TSR_ASSIGN_OR_RETURN(TensorFile file, out.finish(std::move(tensors)));
   contents.files.push_back(std::move(file));

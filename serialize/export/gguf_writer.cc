@@ -48,6 +48,11 @@ void GgufWriter::u32(std::string_view key, int64_t value) {
   put(keys_, static_cast<uint32_t>(value));
 }
 
+void GgufWriter::i32(std::string_view key, int64_t value) {
+  head(key, GgufType::kI32);
+  put(keys_, static_cast<int32_t>(value));
+}
+
 void GgufWriter::f32(std::string_view key, double value) {
   head(key, GgufType::kF32);
   put(keys_, static_cast<float>(value));

@@ -19,6 +19,7 @@ class GgufWriter {
  public:
   // A key is written once.
   void u32(std::string_view key, int64_t value);
+  void i32(std::string_view key, int64_t value);
   void f32(std::string_view key, double value);
   void flag(std::string_view key, bool value);
   void text(std::string_view key, std::string_view value);

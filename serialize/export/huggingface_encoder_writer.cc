@@ -4,9 +4,9 @@
 #include <string_view>
 
 #include "graph/base/text.h"
+#include "serialize/class_head.h"
 #include "serialize/import/huggingface_config.h"
 #include "serialize/import/huggingface_encoder_tensors.h"
-#include "serialize/import/sentence_modules.h"
 
 namespace tessera {
 namespace {
@@ -51,7 +51,7 @@ void put_modernbert(Json& json, const EncoderSizes& m) {
   json["hidden_activation"] = "gelu";
   json["decoder_bias"] = m.output_bias;
   json["classifier_bias"] = m.head_bias;
-  json["classifier_pooling"] = "cls";
+  json["classifier_pooling"] = m.class_mean ? "mean" : "cls";
   for (const char* const key : {"norm_bias", "attention_bias", "mlp_bias"}) json[key] = false;
   Json types = Json::array();
   for (const int64_t window : m.windows) types.push_back(window > 0 ? "sliding_attention" : "full_attention");
@@ -108,6 +108,7 @@ std::string difference(const EncoderSizes& a, const EncoderSizes& b) {
   };
   static constexpr Flag kFlags[] = {{"tied", &EncoderSizes::tied},
                                     {"mlm", &EncoderSizes::mlm},
+                                    {"class_mean", &EncoderSizes::class_mean},
                                     {"head_bias", &EncoderSizes::head_bias},
                                     {"output_bias", &EncoderSizes::output_bias}};
   for (const Whole& it : kWhole)
@@ -147,6 +148,11 @@ Result<Json> write_huggingface_encoder(const ExportedConfig& model) {
     json["id2label"] = std::move(names);
     json["label2id"] = std::move(numbers);
     if (!model.problem_type.empty()) json["problem_type"] = model.problem_type;
+    if (!model.class_activation.empty()) {
+      const auto known = class_activation_from_name(model.class_activation);
+      json["sentence_transformers"] = {
+          {"activation_fn", known ? std::string(torch_module(*known)) : model.class_activation}};
+    }
   }
   TSR_ASSIGN_OR_RETURN(const HuggingfaceConfig again, read_huggingface_config(json));
   TSR_ASSIGN_OR_RETURN(const EncoderSizes sizes, encoder_sizes(again.config, model.family->encoder));
@@ -165,38 +171,6 @@ void name_encoder_tensors(std::vector<TensorSource>& tensors, const ExportedConf
   for (TensorSource& tensor : tensors)
     if (std::ranges::none_of(kHeads, [&](std::string_view head) { return tensor.name.starts_with(head); }))
       tensor.name = prefix + tensor.name;
-}
-
-std::vector<std::pair<std::string, std::string>> sentence_modules(const Model& model,
-                                                                  const EncoderSizes& sizes) {
-  const auto value = [&](const char* key) {
-    const auto found = model.metadata.find(key);
-    return found == model.metadata.end() ? std::string() : found->second;
-  };
-  const std::string pooling = value(kPoolingKey), tokens = value(kEmbeddingTokensKey);
-  if (pooling.empty() || sizes.mlm || sizes.N > 0) return {};
-  Json modules = Json::array();
-  const auto add = [&](const char* name, const char* path) {
-    const auto number = static_cast<int64_t>(modules.size());
-    modules.push_back({{"idx", number},
-                       {"name", to_text(number)},
-                       {"path", path},
-                       {"type", std::string("sentence_transformers.models.") + name}});
-  };
-  add("Transformer", "");
-  add("Pooling", "1_Pooling");
-  if (value(kNormalizeKey) == "1") add("Normalize", "2_Normalize");
-  const Json config = {
-      {"word_embedding_dimension", sizes.C},           {"pooling_mode_cls_token", pooling == "cls"},
-      {"pooling_mode_mean_tokens", pooling == "mean"}, {"pooling_mode_max_tokens", false},
-      {"pooling_mode_mean_sqrt_len_tokens", false},    {"pooling_mode_weightedmean_tokens", false},
-      {"pooling_mode_lasttoken", pooling == "last"}};
-  std::vector<std::pair<std::string, std::string>> files = {{"modules.json", modules.dump(2) + "\n"},
-                                                            {"1_Pooling/config.json", config.dump(2) + "\n"}};
-  if (const auto count = parse_i64(tokens))
-    files.emplace_back("sentence_bert_config.json",
-                       Json{{"max_seq_length", *count}, {"do_lower_case", false}}.dump(2) + "\n");
-  return files;
 }
 
 }  // namespace tessera

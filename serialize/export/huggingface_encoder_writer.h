@@ -1,4 +1,4 @@
-// The config.json of an encoder, the names of its tensors there, and the files that sentence-transformers reads.
+// The config.json of an encoder, and the names of its tensors there.
 #pragma once
 
 #include <string>
@@ -16,8 +16,5 @@ namespace tessera {
 Result<Json> write_huggingface_encoder(const ExportedConfig& model);
 // Puts the class's name before the tensors below its head.
 void name_encoder_tensors(std::vector<TensorSource>& tensors, const ExportedConfig& model);
-// Files by name, where the model says how its vectors are pooled; none otherwise.
-std::vector<std::pair<std::string, std::string>> sentence_modules(const Model& model,
-                                                                  const EncoderSizes& sizes);
 
 }  // namespace tessera

@@ -11,6 +11,8 @@
 #include "serialize/export/huggingface_encoder_writer.h"
 #include "serialize/export/huggingface_tokenizer.h"
 #include "serialize/export/safetensors_writer.h"
+#include "serialize/export/sentence_files.h"
+#include "serialize/generation_config.h"
 #include "serialize/json.h"
 #include "serialize/quantization.h"
 
@@ -53,6 +55,16 @@ void rename_tensors(std::vector<TensorSource>& tensors, std::string_view family)
     if (tensor.name != "lm_head.weight") tensor.name = "transformer." + tensor.name;
 }
 
+// Ids are the tokenizer's; without recommended settings the class's own apply.
+Json generation_config(const Model& model, const Json& ids) {
+  const auto recommended = model.metadata.find(std::string(kGenerationConfigKey));
+  Json config = huggingface_generation_config(recommended == model.metadata.end() ? std::string_view()
+                                                                                  : recommended->second);
+  if (config.empty()) config["_from_model_config"] = true;
+  config.update(ids);
+  return config;
+}
+
 std::string text_of(const Json& json) {
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
@@ -92,13 +104,11 @@ Result<ExportContents> huggingface_contents(OpenedModel& opened, const Huggingfa
   TSR_ASSIGN_OR_RETURN(SafetensorsFiles files, safetensors_files(std::move(tensors), settings.shard_bytes));
   contents.files = std::move(files.files);
   contents.texts.emplace_back(kConfig, text_of(config));
-  if (exported.encoder) {
-    for (auto& file : sentence_modules(model, *exported.encoder)) contents.texts.push_back(std::move(file));
-  } else {
-    Json generation = {{"_from_model_config", true}};
-    generation.update(tokenizer.ids);
-    contents.texts.emplace_back("generation_config.json", text_of(generation));
-  }
+  const auto channels = exported.config.sizes.find("C");
+  if (channels != exported.config.sizes.end())
+    for (auto& file : sentence_files(model, channels->second)) contents.texts.push_back(std::move(file));
+  if (!exported.encoder)
+    contents.texts.emplace_back("generation_config.json", text_of(generation_config(model, tokenizer.ids)));
   if (!files.index.empty()) contents.texts.emplace_back("model.safetensors.index.json", files.index + "\n");
   for (const auto& [name, text] : tokenizer.files) contents.texts.emplace_back(name, text);
   contents.notes = tokenizer.notes;

@@ -4,7 +4,6 @@
 #include <vector>
 
 #include "graph/base/text.h"
-#include "serialize/import/sentence_modules.h"
 #include "serialize/json.h"
 
 namespace tessera {
@@ -35,7 +34,6 @@ class EncoderKeyReader {
     if (architecture_ != "bert") TSR_RETURN_IF_ERROR(read_rotation());
     if (architecture_ == "modern-bert") TSR_RETURN_IF_ERROR(read_windows());
     TSR_RETURN_IF_ERROR(read_classes());
-    TSR_RETURN_IF_ERROR(read_pooling());
     return std::move(config_);
   }
 
@@ -150,21 +148,10 @@ class EncoderKeyReader {
     if (architecture_ != "modern-bert") return {};
     constexpr int64_t kMean = 1, kCls = 2;
     TSR_ASSIGN_OR_RETURN(const int64_t pooling, integer("classifier.pooling_type", kMean));
-    if (pooling != kCls)
-      return unsupported(
-          format("{}classifier.pooling_type is {}; only classes read at the first token ({}) can be "
-                 "imported",
-                 prefix_, pooling, kCls));
-    return {};
-  }
-
-  Status read_pooling() {
-    constexpr std::string_view kNames[] = {"", "mean", "cls", "last", ""};
-    TSR_ASSIGN_OR_RETURN(const int64_t pooling, integer("pooling_type", 0));
-    if (pooling < 0 || pooling >= std::ssize(kNames))
-      return unsupported(
-          format("{}pooling_type is {}; known: 0 none, 1 mean, 2 cls, 3 last, 4 rank", prefix_, pooling));
-    if (const std::string_view name = kNames[pooling]; !name.empty()) metadata_[kPoolingKey] = name;
+    if (pooling != kCls && pooling != kMean)
+      return unsupported(format("{}classifier.pooling_type is {}; known: {} mean, {} cls", prefix_, pooling, kMean,
+                                kCls));
+    config_.flags["class_mean"] = pooling == kMean;
     return {};
   }
 

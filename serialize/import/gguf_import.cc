@@ -8,14 +8,12 @@
 #include "graph/base/text.h"
 #include "graph/models/encoder.h"
 #include "graph/models/model_family.h"
-#include "serialize/chat_template.h"
-#include "serialize/generation_config.h"
 #include "serialize/import/foreign_file.h"
 #include "serialize/import/gguf_encoder_hyperparameters.h"
 #include "serialize/import/gguf_file.h"
 #include "serialize/import/gguf_hyperparameters.h"
 #include "serialize/import/gguf_latent.h"
-#include "serialize/json.h"
+#include "serialize/import/gguf_metadata.h"
 #include "serialize/model.h"
 #include "serialize/opened_model.h"
 
@@ -73,44 +71,6 @@ Status find_product_scales(const ForeignFile& file, const Graph& graph, ForeignP
     places.used.insert(scale);
     if (value != 1) places.product_scales.emplace(parameter, value);
   }
-  return {};
-}
-
-// Keys general.sampling.* as one JSON object.
-Status read_sampling(const GgufFile& file, Model& model) {
-  Json values = Json::object();
-  for (const auto& [key, value] : file.metadata()) {
-    if (!key.starts_with("general.sampling.")) continue;
-    if (std::holds_alternative<uint64_t>(value) || std::holds_alternative<int64_t>(value)) {
-      TSR_ASSIGN_OR_RETURN(values[key], file.integer(key));
-    } else if (std::holds_alternative<double>(value)) {
-      TSR_ASSIGN_OR_RETURN(values[key], file.real(key));
-    } else if (std::holds_alternative<bool>(value)) {
-      TSR_ASSIGN_OR_RETURN(values[key], file.flag(key));
-    } else if (std::holds_alternative<std::string>(value)) {
-      TSR_ASSIGN_OR_RETURN(values[key], file.text(key));
-    }
-  }
-  if (!values.empty()) model.metadata[std::string(kGenerationConfigKey)] = dump(values);
-  return {};
-}
-
-Status read_metadata(const GgufFile& file, Model& model) {
-  TSR_RETURN_IF_ERROR(read_sampling(file, model));
-  for (const auto& [key, value] : file.metadata()) {
-    // Chat templates: tokenizer.chat_template, and tokenizer.chat_template.NAME.
-    constexpr std::string_view kGeneral = "general.", kTokenizer = "tokenizer.";
-    const std::string_view name = std::string_view(key).substr(std::min(kTokenizer.size(), key.size()));
-    const bool is_template = key.starts_with(kTokenizer) &&
-                             (name == kChatTemplateKey || name.starts_with(format("{}.", kChatTemplateKey)));
-    if (!std::holds_alternative<std::string>(value)) continue;
-    if (is_template) {
-      TSR_ASSIGN_OR_RETURN(model.metadata[std::string(name)], file.text(key));
-    } else if (key.starts_with(kGeneral)) {
-      TSR_ASSIGN_OR_RETURN(model.metadata[key.substr(kGeneral.size())], file.text(key));
-    }
-  }
-  model.metadata["source_format"] = "gguf";
   return {};
 }
 
@@ -228,8 +188,8 @@ Result<OpenedModel> open_gguf(std::shared_ptr<const ByteSource> source) {
   OpenedModel opened;
   Model& model = opened.model;
   TSR_ASSIGN_OR_RETURN(model.tokenizer, gguf_tokenizer(file));
-  TSR_RETURN_IF_ERROR(read_metadata(file, model));
   TSR_ASSIGN_OR_RETURN(const std::string name, file.text("general.architecture"));
+  TSR_RETURN_IF_ERROR(read_gguf_metadata(file, name, model.metadata));
   if (!is_known_gguf_architecture(name) && !is_gguf_encoder(name)) {
     const bool vocabulary_alone = file.tensors().empty() && model.tokenizer;
     return unsupported(

@@ -20,9 +20,9 @@ struct HuggingfaceConfig {
   ModelConfig config;
   std::optional<RopeScaling> scaling;
   std::vector<int32_t> end_ids;  // eos_token_id: one or several
-  // Of models that tell classes: their names, and problem_type where it is given.
+  // Of models that tell classes: their names, and what is given of how their logits are read (serialize/class_head.h).
   std::vector<std::string> labels;
-  std::string problem_type;
+  std::string problem_type, class_activation;
   std::optional<FolderQuantization> quantization;
   std::vector<std::string> ignored;  // beginnings of names of tensors that the model has no use for
   // Keys that were read and keys that were not, with their values, for people. What its class does not know changes

@@ -3,13 +3,15 @@
 #include <algorithm>
 #include <span>
 
+#include "graph/base/quote.h"
 #include "graph/base/text.h"
 #include "serialize/import/huggingface_classes.h"
+#include "serialize/import/huggingface_labels.h"
 
 namespace tessera {
 namespace {
 
-constexpr int64_t kMostLayers = 1024, kMostLabels = 1 << 16;
+constexpr int64_t kMostLayers = 1024;
 
 class EncoderConfigReader {
  public:
@@ -213,41 +215,14 @@ class EncoderConfigReader {
                  names[0], prefix, prefix, prefix));
       return;
     }
-    if (out_.config.family == "modernbert")
-      fields_.wants("classifier_pooling", "cls", "classes read at the first token");
-    read_labels();
-  }
-
-  void read_labels() {
-    const Json* given = fields_.object("id2label");
-    const auto named = given ? static_cast<int64_t>(given->size()) : int64_t{2};
-    const int64_t count = fields_.integer("num_labels", named, 1, kMostLabels);
-    if (!fields_.status().ok()) return;
-    if (given && named != count) {
-      fields_.fail(StatusCode::kCorrupt, format("id2label has {} labels, num_labels is {}", named, count));
-      return;
+    if (out_.config.family == "modernbert") {
+      const std::string pooling = fields_.text("classifier_pooling", "cls");
+      if (pooling != "cls" && pooling != "mean")
+        fields_.fail(StatusCode::kUnsupported,
+                     format("classifier_pooling is '{}'; wanted cls or mean", quote(pooling, 60)));
+      flag("class_mean") = pooling == "mean";
     }
-    if (count > kMostLabels) {
-      fields_.fail(StatusCode::kUnsupported,
-                   format("id2label has {} labels, wanted at most {}", count, kMostLabels));
-      return;
-    }
-    for (int64_t i = 0; i < count; ++i) {
-      const std::string key = to_text(i);
-      if (!given) {
-        out_.labels.push_back("LABEL_" + key);
-        continue;
-      }
-      const auto label = given->find(key);
-      if (label == given->end() || !label->is_string()) {
-        fields_.fail(StatusCode::kCorrupt,
-                     format("id2label has no text for \"{}\", wanted one for each of {}", key, count));
-        return;
-      }
-      out_.labels.push_back(label->get<std::string>());
-    }
-    size("N") = count;
-    out_.problem_type = fields_.text("problem_type", "");
+    read_labels(fields_, out_);
   }
 
   JsonFields& fields_;

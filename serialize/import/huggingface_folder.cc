@@ -8,6 +8,7 @@
 #include "graph/base/quote.h"
 #include "graph/base/text.h"
 #include "graph/models/model_family.h"
+#include "serialize/class_head.h"
 #include "serialize/generation_config.h"
 #include "serialize/import/foreign_file.h"
 #include "serialize/import/huggingface_config.h"
@@ -259,8 +260,10 @@ Result<OpenedModel> open_huggingface(const std::shared_ptr<const ByteSource>& so
   model.metadata["description"] = to_text(config.config);
   model.metadata["source_format"] = "huggingface";
   model.metadata["name"] = fs::path(folder.empty() ? "." : folder).lexically_normal().filename().string();
-  if (!config.labels.empty()) model.metadata["labels"] = dump(Json(config.labels));
-  if (!config.problem_type.empty()) model.metadata["problem_type"] = config.problem_type;
+  if (!config.labels.empty()) model.metadata[std::string(kLabelsKey)] = dump(Json(config.labels));
+  if (!config.problem_type.empty()) model.metadata[std::string(kProblemTypeKey)] = config.problem_type;
+  if (!config.class_activation.empty())
+    model.metadata[std::string(kClassActivationKey)] = config.class_activation;
   TSR_RETURN_IF_ERROR(read_chat_templates(folder, model));
   TSR_RETURN_IF_ERROR(read_generation_config(folder, model));
   TSR_RETURN_IF_ERROR(read_sentence_modules(folder.empty() ? std::string(".") : folder,

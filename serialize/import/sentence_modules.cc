@@ -129,6 +129,7 @@ Status read_sentence_modules(const std::string& folder, int64_t channels,
           StatusCode::kUnsupported,
           format("{}: default_prompt_name is {}; a prompt is the caller's to put before texts: make it null",
                  prompts, quote_json(json["default_prompt_name"], 60)));
+    metadata[kSentenceSettingsKey] = dump(json);
   }
   if (!exists(settings)) return {};
   TSR_ASSIGN_OR_RETURN(const Json json, read_json(settings));

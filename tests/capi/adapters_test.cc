@@ -145,6 +145,51 @@ TEST_CASE("an adapted model is saved, loaded, and adapters stand only where they
   CHECK(take(tsr_model_merge_adapters(base.get(), &made)).code == TSR_FAILED_PRECONDITION);
 }
 
+TEST_CASE("a merged weight keeps the 16 bits that it had, and is f32 in place of blocks") {
+  const Scratch scratch;
+  for (const auto& [type, wanted] : {std::pair("bf16", TSR_BF16), {"f16", TSR_F16}, {"q8_0", TSR_F32}}) {
+    CAPTURE(type);
+    const std::string path = scratch / "base.tsr";
+    ok(tsr_model_quantize(nullptr, described(kModel).get(), path.c_str(),
+                          options({{"type", std::string(type)}, {"pure", 1}}).get(), nullptr));
+    tsr_model *loaded = nullptr, *made = nullptr;
+    ok(tsr_model_load(path.c_str(), &loaded));
+    const Model base(loaded);
+    ok(tsr_model_add_adapters(loaded, options({{"rank", 2}, {"on", std::string("block.0.*")}}).get(), &made));
+    const Model model(made);
+    tsr_tensor* value = nullptr;
+    ok(tsr_model_read(made, "block.0.q.lora_b", &value));
+    const Tensor b(value);
+    const std::vector<int64_t> dims(tsr_tensor_dims(value), tsr_tensor_dims(value) + tsr_tensor_rank(value));
+    ok(tsr_model_write(made, "block.0.q.lora_b",
+                       tensor_f32(dims, std::vector<float>(static_cast<size_t>(dims[0] * dims[1]), 0.3f)).get()));
+    const Model whole = merged(model);
+    tsr_tensor *changed = nullptr, *before = nullptr;
+    ok(tsr_model_read(whole.get(), "block.0.q.weight", &changed));
+    ok(tsr_model_read(loaded, "block.0.q.weight", &before));
+    const Tensor owner(changed), other(before);
+    CHECK(tsr_tensor_dtype(changed) == wanted);
+    if (wanted == TSR_F32) continue;
+    REQUIRE(tsr_tensor_bytes(changed) == tsr_tensor_bytes(before));
+    CHECK(std::memcmp(tsr_tensor_data(changed), tsr_tensor_data(before), tsr_tensor_bytes(before)) != 0);
+  }
+}
+
+TEST_CASE("routers of experts get adapters only where they are named") {
+  for (const char* description :
+       {"moe:L=1,C=32,H=2,F=32,E=2,K=1,V=64,T=16", "qwen2moe:L=1,C=32,H=2,F=32,FS=32,E=4,K=2,V=64,T=16"}) {
+    CAPTURE(description);
+    const Model base = described(description);
+    const auto routers = [&](const Model& model) {
+      return std::ranges::count_if(values_of(model), [](const auto& it) {
+        return it.first.find("router.lora_a") != it.first.npos;
+      });
+    };
+    CHECK(routers(adapted(base, {{"rank", 8}})) == 0);  // more than a router has rows
+    CHECK(routers(adapted(base, {{"rank", 1}, {"on", std::string("*.router,block.0.q")}})) >= 1);
+  }
+}
+
 TEST_CASE("adapters are planned otherwise than full training under a limit, and the explanation says why") {
   const Runtime runtime = capi_test::runtime();
   const Model base = described("gpt2:L=4,C=128,H=4,V=512,T=128");

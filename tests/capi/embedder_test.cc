@@ -157,6 +157,12 @@ TEST_CASE("a classifier's logits are at the first token, and probabilities follo
       CHECK(probabilities[3 * text + c] ==
             doctest::Approx(std::exp(static_cast<double>(logits[3 * text + c])) / sum).epsilon(1e-5));
   }
+  // Of a regression, and where a cross encoder names none, they are the logits.
+  for (const auto& [key, value] : {std::pair("problem_type", "regression"), {"class_activation", "none"}}) {
+    const Model raw = described_with_bytes(kClassifier, 7);
+    ok(tsr_model_set_metadata(raw.get(), key, value));
+    CHECK(rows_of(embedder(rt, raw, {{"output", std::string("probabilities")}}), {"tiles", "a"}) == logits);
+  }
   // Pairs: the second text is of type 1, so that their order counts.
   const Embedder pairs = embedder(rt, model, {{"output", std::string("logits")}, {"pairs", 1}});
   const std::vector<float> ab = rows_of(pairs, {"tiles", "mosaic"}, 2),

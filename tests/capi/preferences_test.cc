@@ -88,23 +88,31 @@ TEST_CASE("a model refers to itself as it was given, without its adapters, or to
   const tsr_step first = preference_step(preference_trainer(rt, run));
   CHECK(first.loss == doctest::Approx(std::log(2.0)).epsilon(1e-6));
   CHECK(std::abs(first.reward_margin) < 1e-6);
-  // Adapters that say something: the reference is what they were added to.
-  const std::string base = saved_model(scratch, "base.tsr", kPreferenceModel, 7);
-  tsr_model* with_adapters = nullptr;
-  ok(tsr_model_add_adapters(described_with_bytes(kPreferenceModel, 7).get(), options({{"rank", 4}}).get(),
-                            &with_adapters));
-  const Model adapted(with_adapters);
-  const std::vector<float> ones(32 * 4, 0.05f);
-  ok(tsr_model_write(adapted.get(), "block.0.q.lora_b", tensor_f32({32, 4}, ones).get()));
-  PreferenceRun with_file = run;
-  with_file.reference = base;
-  const Trainer switched = preference_trainer(rt, run, &adapted),
-                other = preference_trainer(rt, with_file, &adapted);
-  for (int i = 0; i < 2; ++i) {
-    const tsr_step a = preference_step(switched), b = preference_step(other);
-    CHECK(a.loss == doctest::Approx(b.loss).epsilon(1e-6));
-    CHECK(std::abs(a.reward_margin) > 1e-5);
-    CHECK(a.reward_margin == doctest::Approx(b.reward_margin).epsilon(1e-4));
+  // Adapters that say something: the reference is what they were added to, in whatever types it is stored.
+  constexpr const char* kExperts = "moe:L=1,C=32,H=4,F=32,E=4,K=2,V=256,T=64,capacity=0";
+  for (const auto& [description, type] :
+       {std::pair(kPreferenceModel, "f32"), {kPreferenceModel, "q8_0"}, {kExperts, "q8_0"}, {kExperts, "nf4"}}) {
+    CAPTURE(description);
+    CAPTURE(type);
+    PreferenceRun with_file = run;
+    with_file.reference = scratch / "base.tsr";
+    ok(tsr_model_quantize(nullptr, described_with_bytes(description, 7).get(), with_file.reference.c_str(),
+                          options({{"type", std::string(type)}}).get(), nullptr));
+    tsr_model *base = nullptr, *with_adapters = nullptr;
+    ok(tsr_model_load(with_file.reference.c_str(), &base));
+    const Model owner(base);
+    ok(tsr_model_add_adapters(base, options({{"rank", 4}}).get(), &with_adapters));
+    const Model adapted(with_adapters);
+    const std::vector<float> ones(32 * 4, 0.05f);
+    ok(tsr_model_write(adapted.get(), "block.0.q.lora_b", tensor_f32({32, 4}, ones).get()));
+    const Trainer switched = preference_trainer(rt, run, &adapted),
+                  other = preference_trainer(rt, with_file, &adapted);
+    for (int i = 0; i < 2; ++i) {
+      const tsr_step a = preference_step(switched), b = preference_step(other);
+      CHECK(a.loss == doctest::Approx(b.loss).epsilon(1e-6));
+      CHECK(std::abs(a.reward_margin) > 1e-5);
+      CHECK(a.reward_margin == doctest::Approx(b.reward_margin).epsilon(1e-4));
+    }
   }
 }
 

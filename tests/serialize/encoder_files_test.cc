@@ -33,6 +33,7 @@ const std::vector<std::string> kModels = {
     "modernbert:L=4,C=12,H=3,F=10,V=11,T=16,window=3",
     "modernbert:L=2,C=12,H=3,F=10,V=11,T=16,mlm=0,windows=0|0",
     "modernbert:L=4,C=12,H=3,F=10,V=11,T=16,N=3,window=5",
+    "modernbert:L=4,C=12,H=3,F=10,V=11,T=16,N=3,window=5,class_mean",
     "nomic-bert:L=2,C=12,H=3,F=10,V=11,T=16",
     "nomic-bert:L=1,C=12,H=3,F=10,V=11,T=16,mlm=0,rope_theta=2000",
     "nomic-bert:L=1,C=12,H=3,F=10,V=11,T=16,N=2",
@@ -159,9 +160,8 @@ TEST_CASE("a gguf file of an encoder has its blocks, and its classes where llama
     }
     CHECK(after.model.graph.find_output("hidden").has_value());
     CHECK(after.model.graph.find_output("logits").has_value() == has_classes(kModels[i]));
-    const bool pools = after.model.metadata.contains("pooling");
-    CHECK(pools == !has_classes(kModels[i]));
-    if (pools) CHECK(after.model.metadata.at("pooling") == "cls");
+    CHECK(after.model.metadata.at("pooling") == "cls");
+    if (has_classes(kModels[i])) CHECK(print(after.model.graph) == print(model_of(kModels[i]).model.graph));
   }
 }
 
@@ -241,8 +241,10 @@ TEST_CASE("configurations of encoders that change the result are refused by name
       {R"({"model_type":"modernbert","attention_bias":true})", "attention_bias is true"},
       {R"({"model_type":"modernbert","layer_types":["full_attention"]})", "layer_types has 1 names"},
       {R"({"model_type":"modernbert","global_rope_theta":-3})", "rope_theta is -3"},
-      {R"({"model_type":"modernbert","architectures":["ModernBertForSequenceClassification"],"classifier_pooling":"mean"})",
-       "classifier_pooling is"},
+      {R"({"model_type":"modernbert","architectures":["ModernBertForSequenceClassification"],"classifier_pooling":"max"})",
+       "classifier_pooling is 'max'"},
+      {R"({"model_type":"bert","architectures":["BertForSequenceClassification"],"problem_type":"ranking"})",
+       "problem_type is 'ranking'"},
       {R"({"model_type":"nomic_bert","n_embd":768,"activation_function":"swiglu","prenorm":true})",
        "prenorm is true"},
       {R"({"model_type":"nomic_bert","rope_parameters":{"rope_type":"yarn","factor":2}})",

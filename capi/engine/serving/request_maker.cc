@@ -112,9 +112,15 @@ Result<ServingRequest> RequestMaker::make(std::vector<int32_t> prompt, RequestSe
     TSR_ASSIGN_OR_RETURN(request.constraint, constraint(settings.grammar));
   }
   request.task = settings.task;
-  if (request.task && request.task->kind == PromptTask::Kind::kVector)
+  if (request.task && request.task->kind == PromptTask::Kind::kVector) {
     request.task->form = {settings.pooling.value_or(form_.pooling),
                           settings.normalize.value_or(form_.normalize)};
+    if (request.task->form.pooling == Pooling::kNone && !settings.normalize) {
+      request.task->kind = PromptTask::Kind::kHidden;  // as by option pooling none
+    } else {
+      TSR_RETURN_IF_ERROR(check_pools(request.task->form.pooling));
+    }
+  }
   request.adapter = settings.adapter;
   request.changes_logits = settings.changes_logits;
   request.keeps_sequence = settings.keeps_sequence;

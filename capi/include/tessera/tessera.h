@@ -629,10 +629,11 @@ TSR_API tsr_status* tsr_model_new_from_graph(tsr_graph* graph, const tsr_options
  * Options
  *   rank          i64   rows of A (default 16)
  *   alpha         f64   default: the rank
- *   on            str   weights that get adapters (default: all matrices of the blocks that only products read): a
- *                       comma-separated list of parameters' names, "*" for any characters ("block.*.q.weight"); of
- *                       Hugging Face's modules, whole or the end after a dot ("q_proj", "lm_head"); "all-linear", all
- *                       linear modules except the head; or "re:" and one regular expression for whole names of modules.
+ *   on            str   weights that get adapters (default: all matrices of the blocks that only products read, except
+ *                       routers of experts): a comma-separated list of parameters' names, "*" for any characters
+ *                       ("block.*.q.weight"); of Hugging Face's modules, whole or the end after a dot ("q_proj",
+ *                       "lm_head"); "all-linear", all linear modules except the head; or "re:" and one regular
+ *                       expression for whole names of modules.
  *                       The head and tables get adapters only where they are named
  *   exclude       str   weights among these that get none, named likewise
  *   layers        str   blocks that get adapters, by number: "0,2,5-7" (default: all)
@@ -664,8 +665,9 @@ TSR_API tsr_status* tsr_model_load_adapters(tsr_model* model, const char* path, 
  * freed with tsr_model_free. TSR_INVALID_ARGUMENT, TSR_NOT_FOUND. */
 TSR_API tsr_status* tsr_model_for_method(tsr_model* model, const char* method, const tsr_options* adapters,
                                          tsr_model** out_model);
-/* A model without adapters that computes what `model` does: every W becomes W + alpha/rank * A B (dora: m/|W'| W'). f32 and
- * f64. TSR_FAILED_PRECONDITION where there are none. TSR_UNSUPPORTED for an adapter's bias where W's product has none. */
+/* A model without adapters that computes what `model` does: every W becomes W + alpha/rank * A B (dora: m/|W'| W'), rounded
+ * to W's type where it is stored in bf16 or f16; where it is in blocks, or f16 does not hold the sum, f32.
+ * TSR_FAILED_PRECONDITION where there are none. TSR_UNSUPPORTED for an adapter's bias where W's product has none. */
 TSR_API tsr_status* tsr_model_merge_adapters(tsr_model* model, tsr_model** out_model);
 
 /* Writes a .tsr file: to a temporary name, synced, renamed over `path`. Parameters not drawn yet are drawn.
@@ -1899,8 +1901,8 @@ TSR_API tsr_status* tsr_engine_new_for_trainer(tsr_trainer* trainer, const tsr_o
  * options priority, adapter and special (of scores); others are refused
  *   embed                i64   1: vectors, for tsr_engine_embedding (default 0); a prompt that is text is encoded with what
  *                              the tokenizer puts around texts, as by tsr_embedder_embed, and is not cut
- *   pooling              str   auto (default), mean, cls, last: as for tsr_embedder_new | none: the hidden state of each
- *                              token
+ *   pooling              str   auto (default; none where the model's file says so), mean, cls, last: as for
+ *                              tsr_embedder_new | none: the hidden state of each token
  *   normalize            i64   likewise
  *   score_from           i64   the first token of the prompt whose log probability is wanted, for tsr_engine_scores
  *                              (default -1: none). Tokens before it are shared with other requests: to score completions
@@ -2114,11 +2116,13 @@ TSR_API tsr_status* tsr_model_score(tsr_runtime* runtime, tsr_model* model, cons
  *   seq          i64   tokens of a text, at most (default: what the model's file says, else its context length, at most
  *                      2048)
  *   batch        i64   texts computed at once, over all devices (default: 8 for each)
- *   output       str   embedding (default): [texts, C] | logits: [texts, N] of a classifier | probabilities: of the same,
- *                      where classes exclude each other their softmax, else (one class, problem_type
- *                      multi_label_classification) a sigmoid of each
+ *   output       str   embedding (default): [texts, C] | logits: [texts, N] of a classifier | probabilities: scores of the
+ *                      same by the activation that a cross encoder's file names (none, sigmoid, softmax, tanh), else as
+ *                      transformers' text-classification pipeline: the logits of a regression (problem_type), a sigmoid
+ *                      of each of one class or of several labels at once (multi_label_classification), else softmax
  *   pooling      str   auto (default): as the model's file says (1_Pooling, pooling_type), else mean for attention in both
- *                      directions and last for causal one | mean: of all tokens | cls: the first | last
+ *                      directions and last for causal one | mean: of all tokens | cls: the first | last.
+ *                      TSR_FAILED_PRECONDITION for auto where a GGUF file says none or rank
  *   normalize    i64   1: vectors are scaled to length 1 (default: 1 where the model's file says so, else 0)
  *   pairs        i64   1: texts 2i and 2i + 1 make one row, as cross-encoders read them (default 0); too long ones lose
  *                      tokens of the longer text
@@ -2151,8 +2155,8 @@ TSR_API tsr_status* tsr_embedder_rows(const tsr_embedder* embedder, float* items
                                       size_t* out_count);
 
 /* {"texts", "tokens", "truncated": texts that were longer than seq, "positions": computed, padding included, "seconds",
- * "seq", "batch", "width", "output", "pooling", "normalize", "labels": of the classes, "plan": {as tsr_plan_info},
- * "devices": [as tsr_session_report]}; of the texts started last. */
+ * "seq", "batch", "width", "output", "pooling", "normalize", "labels": of the classes, "activation": of probabilities, "plan":
+ * {as tsr_plan_info}, "devices": [as tsr_session_report]}; of the texts started last. */
 TSR_API tsr_status* tsr_embedder_report(tsr_embedder* embedder, tsr_text** out_text);
 
 /* Any thread: the embed or step in progress returns TSR_CANCELLED. */
