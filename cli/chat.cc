@@ -9,6 +9,7 @@
 #include "command.h"
 #include "inference.h"
 #include "interruptible.h"
+#include "output_file.h"
 #include "plan_text.h"
 
 namespace cli {

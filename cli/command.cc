@@ -264,22 +264,6 @@ std::string read_file(const std::string& path, int64_t most) {
   return text;
 }
 
-void write_file(const std::string& path, const std::string& content) {
-  check_output(path, Output::kText);
-  // A link, a device or a pipe is written through, in its place.
-  std::error_code ignored;
-  const std::filesystem::file_status status = std::filesystem::symlink_status(path, ignored);
-  const bool whole = !std::filesystem::exists(status) || std::filesystem::is_regular_file(status);
-  const std::string written = whole ? path + ".tmp-" + std::to_string(getpid()) : path;
-  std::ofstream file(written, std::ios::binary);
-  file << content;
-  file.close();
-  if (file && (!whole || std::rename(written.c_str(), path.c_str()) == 0)) return;
-  const std::string reason = std::strerror(errno);
-  if (whole) std::filesystem::remove(written, ignored);
-  throw Error(TSR_IO, path + ": cannot write: " + reason);
-}
-
 void check_output(const std::string& path, Output output) {
   if (path.empty()) return;
   std::error_code ignored;

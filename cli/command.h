@@ -98,8 +98,6 @@ void save_model(const Common& common, const Model& model, const std::string& pat
 // All of a file, or of standard input for "-". Throws for more than `most` bytes or half of the memory, and
 // for what has no end.
 std::string read_file(const std::string& path, int64_t most = INT64_MAX);
-// At once or not at all; straight into what a link, a device or a pipe leads to.
-void write_file(const std::string& path, const std::string& content);
 // Throws where no file can be written, before hours of work are lost; nothing for "". A text may also go to a
 // device or pipe.
 enum class Output { kFile, kText };

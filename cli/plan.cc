@@ -5,6 +5,7 @@
 
 #include "command.h"
 #include "method.h"
+#include "output_file.h"
 #include "plan_generate.h"
 #include "plan_serve.h"
 #include "plan_text.h"
@@ -337,8 +338,14 @@ void register_plan(CLI::App& app) {
   add_json(*command, *args);
   command->callback([args, command] {
     if (!args->checked.empty()) {
-      const Json check =
-          Json::parse(text(tsr_plan_check, read_file(args->checked, kMostCertificateBytes).c_str()));
+      const std::string certificate = read_file(args->checked, kMostCertificateBytes);
+      std::string report;
+      try {
+        report = text(tsr_plan_check, certificate.c_str());
+      } catch (const Error& error) {
+        throw Error(error.code(), args->checked + ": " + error.what());
+      }
+      const Json check = Json::parse(report);
       args->json ? print_json(check) : print_check(check);
       return;
     }

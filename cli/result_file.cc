@@ -1,12 +1,11 @@
 #include "result_file.h"
 
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
-#include <filesystem>
 #include <fstream>
-#include <system_error>
 
 #include "command.h"
 
@@ -15,11 +14,11 @@ namespace cli {
 namespace {
 
 // Lines reach the system one by one: what is done is kept, whatever ends the process.
-void write_line(std::FILE* file, const std::string& line) {
+void write_line(std::FILE* file, const std::string& name, const std::string& line) {
   if (std::fwrite(line.data(), 1, line.size(), file) == line.size() && std::fputc('\n', file) != EOF &&
       std::fflush(file) == 0)
     return;
-  throw Error(TSR_IO, std::string("cannot write a result: ") + std::strerror(errno));
+  throw Error(TSR_IO, name + ": cannot write a result: " + std::strerror(errno));
 }
 
 }  // namespace
@@ -29,30 +28,28 @@ void OrderedLines::put(int64_t number, const std::string& line) {
     early_.emplace(number, line);
     return;
   }
-  write_line(out_, line);
+  write_line(out_, name_, line);
   ++next_;
   for (auto it = early_.begin(); it != early_.end() && it->first == next_; it = early_.erase(it), ++next_)
-    write_line(out_, it->second);
+    write_line(out_, name_, it->second);
 }
 
 ResultFile::ResultFile(const std::string& path) : path_(path) {
   if (path_.empty()) {
     file_.reset(stdout);
-    ordered_ = std::make_unique<OrderedLines>(stdout);
+    ordered_ = std::make_unique<OrderedLines>(stdout, "standard output");
     return;
   }
   check_output(path_, Output::kText);
-  std::error_code ignored;
-  const std::filesystem::file_status status = std::filesystem::symlink_status(path_, ignored);
-  if (std::filesystem::exists(status) && !std::filesystem::is_regular_file(status)) {
-    file_.reset(std::fopen(path_.c_str(), "wb"));
-    if (file_ == nullptr) throw Error(TSR_IO, path_ + ": cannot write: " + std::strerror(errno));
-    ordered_ = std::make_unique<OrderedLines>(file_.get());
+  if (!is_own_file(path_)) {
+    file_ = open_in_place(path_);
+    ordered_ = std::make_unique<OrderedLines>(file_.get(), path_);
     return;
   }
   part_ = path_ + ".part";
-  if (std::filesystem::is_empty(part_, ignored)) unlink(part_.c_str());
-  file_.reset(std::fopen(part_.c_str(), "wbx"));
+  struct stat found {};
+  if (lstat(part_.c_str(), &found) == 0 && S_ISREG(found.st_mode) && found.st_size == 0) unlink(part_.c_str());
+  file_ = make_file(part_, path_);
   if (file_ == nullptr && errno == EEXIST)
     throw Error(TSR_FAILED_PRECONDITION,
                 part_ + " is there: results of a run that did not end. Move it away, or delete it");
@@ -65,7 +62,7 @@ ResultFile::~ResultFile() {
 
 void ResultFile::put(int64_t number, const std::string& line) {
   if (ordered_) return ordered_->put(number, line);
-  write_line(file_.get(), line);
+  write_line(file_.get(), part_, line);
   is_sorted_ &= number == last_ + 1;
   last_ = number;
 }
@@ -73,23 +70,23 @@ void ResultFile::put(int64_t number, const std::string& line) {
 void ResultFile::finish() {
   if (ordered_) return;
   file_.reset();
-  std::string sorted = part_;
-  if (!is_sorted_) sort_into(sorted = path_ + ".tmp-" + std::to_string(getpid()));
-  if (std::rename(sorted.c_str(), path_.c_str()) != 0)
+  const std::string sorted = is_sorted_ ? part_ : sort_part();
+  if (!put_in_place(sorted, path_))
     throw Error(TSR_IO, path_ + ": cannot write: " + std::strerror(errno) + "; the results are in " + part_);
   if (!is_sorted_) unlink(part_.c_str());
 }
 
-void ResultFile::sort_into(const std::string& sorted) {
+std::string ResultFile::sort_part() {
+  std::string sorted;
   try {
     std::ifstream input(part_, std::ios::binary);
-    const File output(std::fopen(sorted.c_str(), "wb"));
-    if (!output) throw Error(TSR_IO, std::strerror(errno));
-    OrderedLines lines(output.get());
+    const File output = make_temporary(path_, sorted);
+    OrderedLines lines(output.get(), sorted);
     constexpr size_t kNumber = sizeof "{\"line\":" - 1;
     for (std::string line; std::getline(input, line);) lines.put(std::stoll(line.substr(kNumber, 20)), line);
+    return sorted;
   } catch (const std::exception& error) {
-    unlink(sorted.c_str());
+    if (!sorted.empty()) unlink(sorted.c_str());
     throw Error(TSR_IO,
                 path_ + ": cannot write: " + error.what() + "; the results, not in order, are in " + part_);
   }

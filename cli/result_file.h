@@ -6,17 +6,22 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
+
+#include "output_file.h"
 
 namespace cli {
 
 // OrderedLines: hands lines on in the order of their numbers, which begin at 1 and have no gaps.
 class OrderedLines {
  public:
-  explicit OrderedLines(std::FILE* out) : out_(out) {}
+  // `name` of the file begins messages.
+  OrderedLines(std::FILE* out, std::string name) : out_(out), name_(std::move(name)) {}
   void put(int64_t number, const std::string& line);
 
  private:
   std::FILE* const out_;
+  const std::string name_;
   int64_t next_ = 1;
   std::map<int64_t, std::string> early_;
 };
@@ -38,14 +43,7 @@ class ResultFile {
   const std::string& part() const { return part_; }
 
  private:
-  struct Close {
-    void operator()(std::FILE* file) const {
-      if (file != stdout) std::fclose(file);
-    }
-  };
-  using File = std::unique_ptr<std::FILE, Close>;
-
-  void sort_into(const std::string& sorted);
+  std::string sort_part();  // into a file under another name
 
   const std::string path_;
   std::string part_;

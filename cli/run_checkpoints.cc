@@ -1,5 +1,6 @@
 #include "run_checkpoints.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <sys/file.h>
 #include <sys/stat.h>
@@ -47,28 +48,65 @@ void sync(const std::string& folder) {
   close(descriptor);
 }
 
-void remove_folder(const std::string& path) {
-  std::error_code ignored;
-  fs::remove_all(path, ignored);
+// Whether a name in a checkpoint's folder is one that checkpoints have.
+bool is_own_entry(std::string_view name) { return name.starts_with("manifest") || name.starts_with("shard-"); }
+
+// Removes a checkpoint's folder, or a part of one. What is anything else, or holds it, stays: links are not followed.
+// False: it is still there.
+bool remove_folder(const std::string& path) {
+  const int folder = open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+  if (folder < 0) return !is_there(path);
+  DIR* const stream = fdopendir(folder);
+  if (stream == nullptr) {
+    close(folder);
+    return false;
+  }
+  std::vector<std::string> names;
+  bool is_ours = true;
+  while (const dirent* entry = readdir(stream)) {
+    const std::string name = entry->d_name;
+    struct stat found {};
+    if (name == "." || name == "..") continue;
+    is_ours &= is_own_entry(name) && fstatat(folder, name.c_str(), &found, AT_SYMLINK_NOFOLLOW) == 0 &&
+               S_ISREG(found.st_mode);
+    names.push_back(name);
+  }
+  if (is_ours)
+    for (const std::string& name : names) unlinkat(folder, name.c_str(), 0);
+  closedir(stream);
+  return is_ours && rmdir(path.c_str()) == 0;
 }
 
 constexpr std::string_view kLinking = ".linking", kRemoving = ".removing";
 
 // A folder is renamed before it is removed: no part of a checkpoint ever has a checkpoint's name.
 void discard_checkpoint(const std::string& path) {
+  if (!is_there(path)) return;
   const std::string removed = path + std::string(kRemoving);
-  remove_folder(removed);
-  if (std::rename(path.c_str(), removed.c_str()) == 0) remove_folder(removed);
+  const auto foreign = [](const std::string& name) {
+    throw Error(TSR_IO,
+                name + ": is no folder of a checkpoint, or holds other files too, and is in the way of one; move it "
+                       "away");
+  };
+  if (!remove_folder(removed)) foreign(removed);
+  if (std::rename(path.c_str(), removed.c_str()) != 0) fail(path, "cannot rename");
+  if (remove_folder(removed)) return;
+  (void)std::rename(removed.c_str(), path.c_str());
+  foreign(path);
 }
 
 // Files of a checkpoint never change, so several folders can share them.
 void link_checkpoint(const std::string& from, const std::string& to) {
   const std::string made = to + std::string(kLinking);
   remove_folder(made);
-  if (mkdir(made.c_str(), 0777) != 0) fail(made, "cannot make the folder");
+  struct stat like {};
+  if (stat(from.c_str(), &like) != 0) fail(from, "cannot look at the checkpoint");
+  if (mkdir(made.c_str(), 0700) != 0) fail(made, "cannot make the folder");
+  (void)chmod(made.c_str(), like.st_mode & 0777);  // as private as the checkpoint that it shares its files with
   std::error_code error;
   for (fs::directory_iterator it(from, error), end; !error && it != end; it.increment(error)) {
     const fs::path source = it->path(), target = fs::path(made) / source.filename();
+    if (!is_own_entry(source.filename().string()) || !it->is_regular_file(error) || it->is_symlink(error)) continue;
     fs::create_hard_link(source, target, error);
     if (!error) continue;
     // A copy replaces the link where the file system has no hard links.
@@ -84,7 +122,12 @@ void link_checkpoint(const std::string& from, const std::string& to) {
   }
   sync(made);
   if (renameat2(AT_FDCWD, made.c_str(), AT_FDCWD, to.c_str(), RENAME_EXCHANGE) == 0) {
-    remove_folder(made);
+    if (!remove_folder(made)) {
+      (void)renameat2(AT_FDCWD, made.c_str(), AT_FDCWD, to.c_str(), RENAME_EXCHANGE);
+      remove_folder(made);
+      throw Error(TSR_IO, to + ": is no folder of a checkpoint, or holds other files too, and is in the way of one; "
+                               "move it away");
+    }
   } else {
     if (is_there(to)) discard_checkpoint(to);
     if (std::rename(made.c_str(), to.c_str()) != 0) fail(to, "cannot rename onto it");
@@ -144,8 +187,16 @@ std::string step_folder(const std::string& folder, int64_t step) {
 
 FolderLock::FolderLock(std::string folder) : path_(std::move(folder) + ".lock") {
   for (int attempt = 0; attempt < 100; ++attempt) {
-    descriptor_ = open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
+    descriptor_ = open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0666);
     if (descriptor_ < 0) fail(path_, "cannot create");
+    // It is removed at the end: what is somebody's file is no lock.
+    struct stat held {
+    }, there{};
+    if (fstat(descriptor_, &held) != 0 || !S_ISREG(held.st_mode) || held.st_size != 0) {
+      close(std::exchange(descriptor_, -1));
+      throw Error(TSR_FAILED_PRECONDITION,
+                  path_ + ": is no lock of a training, which is an empty file; move it away");
+    }
     if (flock(descriptor_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
       close(std::exchange(descriptor_, -1));
       throw Error(
@@ -155,10 +206,7 @@ FolderLock::FolderLock(std::string folder) : path_(std::move(folder) + ".lock") 
               "or --checkpoint");
     }
     // The file may have been removed by its last holder between the two calls.
-    struct stat held {
-    }, there{};
-    if (fstat(descriptor_, &held) == 0 && stat(path_.c_str(), &there) == 0 && held.st_ino == there.st_ino)
-      return;
+    if (lstat(path_.c_str(), &there) == 0 && held.st_ino == there.st_ino && held.st_dev == there.st_dev) return;
     close(std::exchange(descriptor_, -1));
   }
 }
@@ -223,7 +271,11 @@ void RunCheckpoints::keep_links(const std::string& from, int64_t step) {
   int64_t kept = 0;
   // Later steps belong to a run that this one replaces.
   for (const int64_t other : kept_steps(folder_))
-    if (other > step || ++kept > keep_) discard_checkpoint(step_folder(folder_, other));
+    if (other > step || ++kept > keep_) try {
+        discard_checkpoint(step_folder(folder_, other));
+      } catch (const Error& error) {  // what others put there stays
+        std::cerr << "warning: an old checkpoint is kept: " << error.what() << '\n';
+      }
 }
 
 void RunCheckpoints::write(const Saving& saving, int64_t step, bool is_best) {
@@ -258,6 +310,22 @@ void RunCheckpoints::save(const Trainer& trainer, int64_t step, bool is_best, co
   }
 }
 
+std::string RunCheckpoints::last_good() const {
+  if (last_good_.empty()) return {};
+  std::vector<std::string> tried = {last_good_};
+  if (writes()) {
+    tried.push_back(folder_);
+    for (const int64_t step : kept_steps(folder_)) tried.push_back(step_folder(folder_, step));
+    tried.push_back(best_folder());
+  }
+  for (const std::string& folder : tried) try {
+      (void)text(tsr_checkpoint_info, folder.c_str());
+      return folder;
+    } catch (const Error&) {  // removed by others, say
+    }
+  return {};
+}
+
 void RunCheckpoints::wait() { settle(false); }
 void RunCheckpoints::finish() { settle(true); }
 
@@ -273,8 +341,9 @@ void RunCheckpoints::settle(bool is_final) {
   failure_.reset();
   const bool may_pass = failure.code() == TSR_IO || failure.code() == TSR_OUT_OF_MEMORY;
   if (is_final || !may_pass || ++failures_ == kMostFailures) throw failure;
+  const std::string last_good = this->last_good();
   std::cerr << "warning: the checkpoint of step " << step << " was not written: " << failure.what()
-            << (last_good_.empty() ? "" : "; the last good checkpoint is " + last_good_)
+            << (last_good.empty() ? "" : "; the last good checkpoint is " + last_good)
             << "; the training goes on, and the next one is tried\n";
 }
 

@@ -39,8 +39,8 @@ class RunCheckpoints {
   bool writes() const { return !folder_.empty(); }
   const std::string& folder() const { return folder_; }
   std::string best_folder() const { return folder_ + ".best"; }
-  // The last whole checkpoint; empty: none.
-  const std::string& last_good() const { return last_good_; }
+  // The last whole checkpoint that is still there; empty: none.
+  std::string last_good() const;
   int64_t saved_step() const { return saved_step_; }  // -1: none yet
 
   // Continues a run that was resumed from `from` at `step`, with its best checkpoint. False: that is missing.

@@ -10,6 +10,7 @@
 #include "held_out.h"
 #include "interruptible.h"
 #include "method.h"
+#include "output_file.h"
 #include "preference_options.h"
 #include "progress.h"
 #include "run_checkpoints.h"
@@ -205,9 +206,10 @@ void train(const CLI::App& command, const TrainArguments& args) {
         checkpoints.wait();
       } catch (const Error&) {  // the first of two errors counts
       }
-      if (checkpoints.last_good().empty()) throw;
-      throw Error(error.code(), std::string(error.what()) + "; the last good checkpoint is " +
-                                    checkpoints.last_good() + " (--resume)");
+      const std::string last_good = checkpoints.last_good();
+      if (last_good.empty()) throw;
+      throw Error(error.code(),
+                  std::string(error.what()) + "; the last good checkpoint is " + last_good + " (--resume)");
     }
   };
   const RunRecorder recorder(command, args.files, trainer, args.steps, args.model, args.data.path);

@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "graph/base/text.h"
+#include "serialize/file_permissions.h"
 #include "serialize/temporary_names.h"
 
 namespace tessera {
@@ -43,34 +44,27 @@ Status sync_folder(const std::string& folder) {
 
 namespace {
 
-// The file that `path` refers to, which may be new: links are followed.
-Result<std::string> target_of(const std::string& path) {
+// The file that `path` refers to, which may be new.
+Result<std::string> target_of(const std::string& path, bool follows_links) {
   const auto wrong = [&](std::string_view found) {
     return Status(StatusCode::kInvalidArgument,
                   format("{}: {}, wanted the name of a file to write", path, found));
   };
   if (path.empty()) return Status(StatusCode::kInvalidArgument, "the name of the file to write is empty");
   struct stat info {};
-  if (stat(path.c_str(), &info) != 0) {
+  if ((follows_links ? stat(path.c_str(), &info) : lstat(path.c_str(), &info)) != 0) {
     if (errno == ENAMETOOLONG) return io_error(path, "cannot create");
     return path;  // new, or what creating it will tell
   }
+  if (S_ISLNK(info.st_mode)) return path;
   if (S_ISDIR(info.st_mode)) return wrong("is a folder");
   if (!S_ISREG(info.st_mode)) return wrong("is a device, pipe or socket");
+  if (!follows_links) return path;
   char* resolved = realpath(path.c_str(), nullptr);
   if (resolved == nullptr) return io_error(path, "cannot resolve");
   std::string target = resolved;
   std::free(resolved);
   return target;
-}
-
-// "PID-ATTEMPT", after the prefix.
-bool ends_like_temporary(std::string_view rest) {
-  const size_t dash = rest.find('-');
-  const auto digits = [](std::string_view text) {
-    return !text.empty() && text.find_first_not_of("0123456789") == std::string_view::npos;
-  };
-  return dash != std::string_view::npos && digits(rest.substr(0, dash)) && digits(rest.substr(dash + 1));
 }
 
 // Removes temporary files that nobody holds the lock of: their writers were killed. Where the file system has
@@ -88,10 +82,18 @@ void remove_leftovers(const std::string& prefix) {
 
 }  // namespace
 
+bool is_temporary_number(std::string_view rest) {
+  const size_t dash = rest.find('-');
+  const auto digits = [](std::string_view text) {
+    return !text.empty() && text.find_first_not_of("0123456789") == std::string_view::npos;
+  };
+  return dash != std::string_view::npos && digits(rest.substr(0, dash)) && digits(rest.substr(dash + 1));
+}
+
 std::string temporary_prefix(const std::string& path) {
   constexpr size_t kMostNameBytes = 200;  // of 255
   const size_t slash = path.rfind('/'), name = slash == std::string::npos ? 0 : slash + 1;
-  return path.substr(0, name + kMostNameBytes) + ".tmp-";
+  return path.substr(0, name + kMostNameBytes) + std::string(kTemporary);
 }
 
 bool is_same_file(int descriptor, const std::string& name) {
@@ -108,20 +110,31 @@ void for_each_leftover(const std::string& prefix,
   if (stream == nullptr) return;
   while (const dirent* entry = readdir(stream)) {
     const std::string_view name = entry->d_name;
-    if (name.starts_with(start) && ends_like_temporary(name.substr(start.size())))
+    if (name.starts_with(start) && is_temporary_number(name.substr(start.size())))
       remove(folder + "/" + std::string(name));
   }
   closedir(stream);
 }
 
-Result<AtomicFile> AtomicFile::create(const std::string& path_as_given) {
-  TSR_ASSIGN_OR_RETURN(const std::string path, target_of(path_as_given));
+Result<AtomicFile> AtomicFile::create(const std::string& path) {
+  TSR_ASSIGN_OR_RETURN(const std::string target, target_of(path, true));
+  return create_at(target);
+}
+
+Result<AtomicFile> AtomicFile::create_derived(const std::string& path) {
+  TSR_ASSIGN_OR_RETURN(const std::string target, target_of(path, false));
+  return create_at(target);
+}
+
+Result<AtomicFile> AtomicFile::create_at(const std::string& path) {
+  struct stat old {};
+  const bool is_new = lstat(path.c_str(), &old) != 0 || !S_ISREG(old.st_mode);
   const std::string prefix = temporary_prefix(path);
   remove_leftovers(prefix);
   int32_t lost_files = 0;
   for (int64_t attempt = 0;; ++attempt) {
     const std::string temporary = format("{}{}-{}", prefix, static_cast<int64_t>(getpid()), attempt);
-    const int descriptor = open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    const int descriptor = open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, is_new ? 0666 : 0600);
     if (descriptor < 0) {
       if (errno == EEXIST) continue;
       return io_error(path, "cannot create a file next to it");
@@ -212,6 +225,9 @@ Status AtomicFile::truncate_to(uint64_t position) {
 
 Status AtomicFile::commit() {
   if (fsync(descriptor_) != 0) return io_error(path_, "cannot sync");
+  struct stat old {};
+  if (lstat(path_.c_str(), &old) == 0 && S_ISREG(old.st_mode))
+    if (const auto permissions = FilePermissions::of(path_)) permissions->apply(descriptor_);
   // While the lock is held: without it, another writer takes the file for a leftover.
   if (rename(temporary_.c_str(), path_.c_str()) != 0) return io_error(path_, "cannot rename onto it");
   close(std::exchange(descriptor_, -1));  // of what is synced

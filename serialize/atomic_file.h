@@ -16,7 +16,10 @@ class AtomicFile {
   // The path may be new, a file, or a link to one, which stays a link. kInvalidArgument for a folder, and for
   // devices, pipes and sockets: a rename would put a file in their place.
   // Temporary files of `path` whose writers were killed are removed: a writer holds a lock on its own.
+  // The new file keeps mode, owner and group of the old one, as far as this process may.
   static Result<AtomicFile> create(const std::string& path);
+  // Of a name that is derived and not a user's own: a link there is replaced, not followed.
+  static Result<AtomicFile> create_derived(const std::string& path);
   // The status that `create` would return; leaves the folder as it was.
   static Status check(const std::string& path) { return create(path).status(); }
   AtomicFile(AtomicFile&& other) noexcept;
@@ -34,6 +37,7 @@ class AtomicFile {
  private:
   AtomicFile(std::string path, std::string temporary, int descriptor)
       : path_(std::move(path)), temporary_(std::move(temporary)), descriptor_(descriptor) {}
+  static Result<AtomicFile> create_at(const std::string& path);
   Status write_all(std::span<const std::byte> bytes, uint64_t position);
   void start_writeback();
 

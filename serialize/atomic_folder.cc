@@ -13,6 +13,7 @@
 
 #include "graph/base/text.h"
 #include "serialize/atomic_file.h"
+#include "serialize/file_permissions.h"
 #include "serialize/temporary_names.h"
 
 namespace tessera {
@@ -62,16 +63,17 @@ Result<AtomicFolder> AtomicFolder::create(const std::string& path_as_given, cons
   TSR_ASSIGN_OR_RETURN(const std::string path, target_of(path_as_given, may_replace));
   const std::string prefix = temporary_prefix(path);
   remove_leftovers(prefix);
+  const bool is_new = !FilePermissions::of(path);
   for (int64_t attempt = 0; attempt < 100; ++attempt) {
     const std::string temporary = format("{}{}-{}", prefix, static_cast<int64_t>(getpid()), attempt);
-    if (mkdir(temporary.c_str(), 0777) != 0) {
+    if (mkdir(temporary.c_str(), is_new ? 0777 : 0700) != 0) {
       if (errno == EEXIST) continue;
       return io_error(path, "cannot create a folder next to it");
     }
-    const int descriptor = open(temporary.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    const int descriptor = open(temporary.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (descriptor < 0) continue;  // another process took it for a leftover before it was locked
     const bool lost = flock(descriptor, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
-    if (!lost && is_same_file(descriptor, temporary)) return AtomicFolder(path, temporary, descriptor);
+    if (!lost && is_same_file(descriptor, temporary)) return AtomicFolder(path, temporary, descriptor, may_replace);
     close(descriptor);
   }
   return Status(StatusCode::kIo, format("{}: 100 temporary folders next to it were taken by others", path));
@@ -80,6 +82,7 @@ Result<AtomicFolder> AtomicFolder::create(const std::string& path_as_given, cons
 AtomicFolder::AtomicFolder(AtomicFolder&& other) noexcept
     : path_(std::move(other.path_)),
       temporary_(std::move(other.temporary_)),
+      may_replace_(std::move(other.may_replace_)),
       descriptor_(std::exchange(other.descriptor_, -1)) {}
 
 AtomicFolder::~AtomicFolder() {
@@ -89,6 +92,12 @@ AtomicFolder::~AtomicFolder() {
 }
 
 Status AtomicFolder::commit() {
+  std::error_code error;
+  if (fs::is_directory(path_, error)) {
+    // Files may have come since `create` looked.
+    if (!fs::is_empty(path_, error) && !error) TSR_RETURN_IF_ERROR(may_replace_(path_));
+    keep_permissions_of_folder(path_, temporary_);
+  }
   TSR_RETURN_IF_ERROR(sync_folder(temporary_));
   // Onto nothing, or an empty folder; what is there otherwise changes places with it, so that a folder is always there.
   std::string old;

@@ -27,13 +27,18 @@ class AtomicFolder {
   ~AtomicFolder();
 
   const std::string& temporary_path() const { return temporary_; }  // where files are written, until `commit`
+  // The new folder, and its files, keep mode, owner and group of the old ones, as far as this process may.
   Status commit();
 
  private:
-  AtomicFolder(std::string path, std::string temporary, int descriptor)
-      : path_(std::move(path)), temporary_(std::move(temporary)), descriptor_(descriptor) {}
+  AtomicFolder(std::string path, std::string temporary, int descriptor, MayReplace may_replace)
+      : path_(std::move(path)),
+        temporary_(std::move(temporary)),
+        may_replace_(std::move(may_replace)),
+        descriptor_(descriptor) {}
 
   std::string path_, temporary_;
+  MayReplace may_replace_;
   int descriptor_ = -1;  // of the temporary folder, locked
 };
 

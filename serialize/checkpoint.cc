@@ -2,32 +2,16 @@
 //   manifest        envelope + index (schema/checkpoint.fbs): step, values, each tensor's place and xxh3, and the
 //                   xxh3 of parameters that are left out
 //   shard-00000…    the tensors' bytes, each tensor whole and 64-byte aligned
-//
-// Saving to F writes everything to F.saving, fsyncs files and folder, and exchanges the two names in one step
-// (renameat2 with RENAME_EXCHANGE); F.saving, now the old checkpoint, is removed. Where the file system
-// cannot exchange, F is renamed to F.previous and F.saving to F. Interrupted at any point, F is the old or
-// the new checkpoint, or (between those two renames) absent with F.previous holding the old one: `open` reads
-// that, and the next save renames it back. A left-over F.saving is removed by the next save; a folder being
-// written is locked.
+// How it is put in place: serialize/checkpoint_folder.h.
 #include "serialize/checkpoint.h"
 
-#include <dirent.h>
-#include <fcntl.h>
-#include <linux/fs.h>
-#include <sys/file.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
-#include <algorithm>
-#include <cerrno>
-#include <cstdio>
-#include <cstdlib>
 #include <unordered_map>
 #include <unordered_set>
 
 #include "graph/base/hash.h"
 #include "graph/base/text.h"
 #include "serialize/atomic_file.h"
+#include "serialize/checkpoint_folder.h"
 #include "serialize/envelope.h"
 #include "serialize/file_limits.h"
 #include "serialize/flatbuffer_reader.h"
@@ -47,133 +31,6 @@ namespace {
 constexpr std::string_view kWhat = "checkpoint manifest";
 // Of a manifest that names a base: readers of earlier ones would miss parameters.
 constexpr uint32_t kBaseVersion = 3;
-
-std::string shard_name(size_t index) {
-  std::string digits = std::to_string(index);
-  return "shard-" + std::string(digits.size() < 5 ? 5 - digits.size() : 0, '0') + digits;
-}
-
-bool exists(const std::string& path) {
-  struct stat info {};
-  return lstat(path.c_str(), &info) == 0;
-}
-
-// Whether the name belongs to a checkpoint, including temporary names that a killed save may leave.
-bool is_ours(std::string_view entry) { return entry.starts_with("manifest") || entry.starts_with("shard-"); }
-
-Result<std::vector<std::string>> entries_of(const std::string& folder) {
-  DIR* stream = opendir(folder.c_str());
-  if (stream == nullptr) return io_error(folder, "cannot open the folder");
-  std::vector<std::string> entries;
-  while (const dirent* entry = readdir(stream)) {
-    const std::string name = entry->d_name;
-    if (name != "." && name != "..") entries.push_back(name);
-  }
-  closedir(stream);
-  std::ranges::sort(entries);
-  return entries;
-}
-
-// Checks that a folder about to be replaced holds a checkpoint and nothing that anyone could miss.
-Status check_replaceable(const std::string& folder) {
-  TSR_ASSIGN_OR_RETURN(std::vector<std::string> entries, entries_of(folder));
-  for (const std::string& entry : entries) {
-    if (!is_ours(entry)) {
-      return Status(
-          StatusCode::kFailedPrecondition,
-          format("{}: not overwritten, since '{}' in it is no part of a checkpoint; choose another folder",
-                 folder, entry));
-    }
-  }
-  return {};
-}
-
-Status remove_checkpoint(const std::string& folder) {
-  if (!exists(folder)) return {};
-  TSR_RETURN_IF_ERROR(check_replaceable(folder));
-  TSR_ASSIGN_OR_RETURN(std::vector<std::string> entries, entries_of(folder));
-  for (const std::string& entry : entries) {
-    if (unlink((folder + "/" + entry).c_str()) != 0) return io_error(folder + "/" + entry, "cannot remove");
-  }
-  return rmdir(folder.c_str()) == 0 ? Status() : io_error(folder, "cannot remove");
-}
-
-Status rename_folder(const std::string& from, const std::string& to) {
-  return rename(from.c_str(), to.c_str()) == 0 ? Status() : io_error(from, "cannot rename to " + to);
-}
-
-// The folder without a trailing slash, symbolic links resolved, so that names next to it can be made.
-std::string real_folder(std::string folder) {
-  while (folder.size() > 1 && folder.ends_with('/')) folder.pop_back();
-  if (char* resolved = realpath(folder.c_str(), nullptr)) {
-    folder = resolved;
-    std::free(resolved);
-  }
-  return folder;
-}
-
-// SavingFolder: F.saving, locked for one saver.
-class SavingFolder {
- public:
-  explicit SavingFolder(std::string path) : path_(std::move(path)) {}
-  SavingFolder(const SavingFolder&) = delete;
-  SavingFolder& operator=(const SavingFolder&) = delete;
-  ~SavingFolder() {
-    if (descriptor_ < 0) return;
-    if (!finished_) (void)remove_checkpoint(path_);
-    close(descriptor_);
-  }
-
-  Status open_empty() {
-    for (int attempt = 0; attempt < 2; ++attempt) {
-      if (mkdir(path_.c_str(), 0777) != 0 && errno != EEXIST)
-        return io_error(path_, "cannot make the folder");
-      descriptor_ = open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
-      if (descriptor_ < 0) return io_error(path_, "cannot open the folder");
-      // Some file systems have no locks (ENOSYS, ENOLCK, ENOTSUP): continue without.
-      if (flock(descriptor_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
-        close(std::exchange(descriptor_, -1));
-        return Status(StatusCode::kFailedPrecondition,
-                      format("{}: another process is saving this checkpoint", path_));
-      }
-      TSR_ASSIGN_OR_RETURN(std::vector<std::string> entries, entries_of(path_));
-      if (entries.empty()) return {};
-      TSR_RETURN_IF_ERROR(remove_checkpoint(path_));  // left by a save that was killed
-      close(std::exchange(descriptor_, -1));
-    }
-    return Status(StatusCode::kFailedPrecondition, format("{}: cannot be emptied", path_));
-  }
-
-  const std::string& path() const { return path_; }
-  void finish() { finished_ = true; }
-
- private:
-  std::string path_;
-  int descriptor_ = -1;
-  bool finished_ = false;
-};
-
-// Renames the new checkpoint in `saving` to `folder`.
-Status put_in_place(const std::string& saving, const std::string& folder) {
-  const std::string parent = parent_folder(folder), previous = folder + ".previous";
-  if (!exists(folder)) {
-    TSR_RETURN_IF_ERROR(rename_folder(saving, folder));
-    return sync_folder(parent);
-  }
-  if (renameat2(AT_FDCWD, saving.c_str(), AT_FDCWD, folder.c_str(), RENAME_EXCHANGE) == 0) {
-    TSR_RETURN_IF_ERROR(sync_folder(parent));
-    return remove_checkpoint(saving);
-  }
-  if (errno != ENOSYS && errno != EINVAL && errno != ENOTSUP)
-    return io_error(folder, "cannot exchange with the new checkpoint");
-  TSR_RETURN_IF_ERROR(rename_folder(folder, previous));
-  if (Status renamed = rename_folder(saving, folder); !renamed.ok()) {
-    (void)rename_folder(previous, folder);
-    return renamed;
-  }
-  TSR_RETURN_IF_ERROR(sync_folder(parent));
-  return remove_checkpoint(previous);
-}
 
 Status write_manifest(const std::string& path, const CheckpointInfo& info,
                       std::span<const TensorRecord> records, std::span<const uint64_t> shard_bytes) {
@@ -303,8 +160,7 @@ Result<std::shared_ptr<CheckpointFiles>> read_files(const std::string& folder, C
 }  // namespace
 
 struct WrittenCheckpoint::Impl {
-  explicit Impl(std::string to) : folder(std::move(to)), saving(folder + ".saving") {}
-  const std::string folder;
+  explicit Impl(std::string folder) : saving(std::move(folder)) {}
   SavingFolder saving;
 };
 
@@ -313,21 +169,16 @@ WrittenCheckpoint::~WrittenCheckpoint() = default;
 WrittenCheckpoint::WrittenCheckpoint(WrittenCheckpoint&&) noexcept = default;
 WrittenCheckpoint& WrittenCheckpoint::operator=(WrittenCheckpoint&&) noexcept = default;
 
-Status WrittenCheckpoint::commit() {
-  const std::string previous = impl_->folder + ".previous";
-  TSR_RETURN_IF_ERROR(put_in_place(impl_->saving.path(), impl_->folder));
-  impl_->saving.finish();
-  return exists(previous) ? remove_checkpoint(previous) : Status();
-}
+Status WrittenCheckpoint::commit() { return impl_->saving.put_in_place(); }
 
 Result<WrittenCheckpoint> write_checkpoint(const std::string& folder_as_given, const CheckpointInfo& info,
                                            const ReadTensor& read) {
   if (folder_as_given.empty())
     return Status(StatusCode::kInvalidArgument, "the name of the checkpoint's folder is empty");
   TSR_RETURN_IF_ERROR(check_storable(info));
-  const std::string folder = real_folder(folder_as_given), previous = folder + ".previous";
-  if (!exists(folder) && exists(previous)) TSR_RETURN_IF_ERROR(rename_folder(previous, folder));
-  if (exists(folder)) TSR_RETURN_IF_ERROR(check_replaceable(folder));
+  const std::string folder = real_folder(folder_as_given);
+  TSR_RETURN_IF_ERROR(finish_cut_save(folder));
+  TSR_RETURN_IF_ERROR(check_replaceable(folder));
   WrittenCheckpoint written;
   written.impl_ = std::make_unique<WrittenCheckpoint::Impl>(folder);
   TSR_RETURN_IF_ERROR(written.impl_->saving.open_empty());
@@ -343,10 +194,10 @@ Status save_checkpoint(const std::string& folder, const CheckpointInfo& info, co
 Status check_checkpoint_folder(const std::string& folder_as_given) {
   if (folder_as_given.empty())
     return Status(StatusCode::kInvalidArgument, "the name of the checkpoint's folder is empty");
-  const std::string folder = real_folder(folder_as_given), previous = folder + ".previous";
-  if (exists(folder)) TSR_RETURN_IF_ERROR(check_replaceable(folder));
-  if (exists(previous)) TSR_RETURN_IF_ERROR(check_replaceable(previous));
-  SavingFolder saving(folder + ".saving");
+  const std::string folder = real_folder(folder_as_given);
+  TSR_RETURN_IF_ERROR(finish_cut_save(folder));
+  TSR_RETURN_IF_ERROR(check_replaceable(folder));
+  SavingFolder saving(folder);
   TSR_RETURN_IF_ERROR(saving.open_empty());
   return AtomicFile::check(saving.path() + "/manifest");
 }
@@ -362,9 +213,7 @@ uint64_t base_fingerprint(std::span<const BaseTensor> base) {
 }
 
 Result<CheckpointReader> CheckpointReader::open(const std::string& folder_as_given) {
-  std::string folder = real_folder(folder_as_given);
-  if (!exists(folder) && exists(folder + ".previous"))
-    folder += ".previous";  // a save was interrupted between two renames
+  const std::string folder = readable_folder(real_folder(folder_as_given));
   CheckpointReader reader;
   Result<std::shared_ptr<CheckpointFiles>> files = read_files(folder, reader.info_);
   if (!files.ok()) return files.status().with_context(folder);

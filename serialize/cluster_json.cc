@@ -14,6 +14,7 @@ namespace {
 constexpr std::string_view kFormat = "tessera-cluster";
 constexpr int64_t kVersion = 1;
 constexpr int64_t kMostDevices = 1 << 20;
+constexpr size_t kMostKinds = 1024;  // each run of devices looks for its kind among them
 // Limits beyond any machine, and still far from where sums and quotients overflow.
 constexpr int64_t kMostBytes = int64_t{1} << 60;
 constexpr double kMostSeconds = 1e6, kMostRate = 1e30, kMostRamp = 1e9;
@@ -201,7 +202,13 @@ Result<Cluster> cluster_from_json(std::string_view text) {
     in.count("version", version);
     if (format_name != kFormat) in.fail(format("has format '{}', wanted '{}'", quote(format_name), kFormat));
     if (version != kVersion) in.fail(format("has version {}, this build reads {}", version, kVersion));
-    in.list("kinds", [&](Reader& kind) { cluster.kinds.push_back(read_kind(kind)); });
+    in.list("kinds", [&](Reader& kind) {
+      if (cluster.kinds.size() == kMostKinds) return kind.fail(format("is beyond {} kinds", kMostKinds));
+      DeviceKind one = read_kind(kind);
+      if (std::ranges::find(cluster.kinds, one.name, &DeviceKind::name) != cluster.kinds.end())
+        kind.fail(format("has name = '{}' for the second time", quote(one.name)));
+      cluster.kinds.push_back(std::move(one));
+    });
     in.list("devices", [&](Reader& run) {
       std::string name;
       int64_t count = 0;

@@ -4,8 +4,13 @@
 
 #include <functional>
 #include <string>
+#include <string_view>
 
 namespace tessera {
+
+inline constexpr std::string_view kTemporary = ".tmp-";
+// Whether a name goes on behind its prefix as "PID-ATTEMPT" does.
+bool is_temporary_number(std::string_view rest);
 
 // Temporary names of `path` begin with this; "PID-ATTEMPT" follows. A name that is long is cut, so that there is room
 // for the rest.

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <fstream>
+#include <filesystem>
 #include <optional>
 
 #include "capi/engine/certificate.h"
@@ -208,7 +208,8 @@ void add_search(const Estimate& it, Json& report) {
 Result<Fleet> open_fleet(const std::string& text) {
   Fleet fleet;
   // A file name may contain a +.
-  if (text.ends_with(".json") && std::ifstream(text).good()) {
+  std::error_code ignored;
+  if (text.ends_with(".json") && std::filesystem::exists(text, ignored)) {
     TSR_ASSIGN_OR_RETURN(Cluster cluster, open_cluster(text));
     fleet.clusters.push_back(std::move(cluster));
     return fleet;

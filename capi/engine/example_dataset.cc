@@ -73,6 +73,12 @@ Result<std::shared_ptr<const Dataset>> ExampleDataset::read(
                        tokenize(paths, settings.text ? &*settings.text : nullptr, settings, tokenizer));
   if (!settings.eval_file.empty()) {
     TSR_ASSIGN_OR_RETURN(dataset->eval_data_, tokenize({settings.eval_file}, nullptr, settings, tokenizer));
+    const DataReport& report = dataset->eval_data_->report;
+    if (dataset->eval_data_->file->records().empty())
+      return Status(StatusCode::kInvalidArgument,
+                    format("option 'eval_file' is '{}', of whose {} rows none is left to evaluate ({} bad, {} too "
+                           "long, {} of which nothing is learnt)",
+                           settings.eval_file, report.rows, report.bad, report.too_long, report.untrained));
   }
   dataset->seq_ = settings.seq;
   dataset->layout_ = settings.packing == Packing::kOff ? Layout::kPadded : Layout::kPacked;

@@ -42,9 +42,9 @@ Result<std::unique_ptr<ImportanceCollector>> ImportanceCollector::create(std::sh
   if (made->windows_ == 0)
     return Status(
         StatusCode::kInvalidArgument,
-        format("imatrix: the text has {} tokens, a window {} (option 'seq'): give a longer text, or a "
+        format("imatrix: the text{} has {} tokens, a window {} (option 'seq'): give a longer text, or a "
                "smaller seq",
-               ids.size(), settings.seq));
+               settings.name.empty() ? "" : format(" '{}'", settings.name), ids.size(), settings.seq));
   made->ids_.assign(ids.begin(), ids.begin() + made->windows_ * made->text_step_);
   made->path_ = path;
   made->family_ = model->metadata("architecture");

@@ -115,7 +115,9 @@ Result<std::shared_ptr<const TextDataset>> TextDataset::from_file(const std::str
   TSR_RETURN_IF_ERROR(read_cut(options, true).status());
   TSR_ASSIGN_OR_RETURN(const std::string text, path == "-" ? read_standard_input("dataset")
                                                            : read_text_file(path, "dataset", SIZE_MAX));
-  return from_text(text, tokenizer, options);
+  Result<std::shared_ptr<const TextDataset>> dataset = from_text(text, tokenizer, options);
+  if (!dataset.ok()) return dataset.status().with_context(path);
+  return dataset;
 }
 
 std::span<const int32_t> TextDataset::sample(int64_t number) const {

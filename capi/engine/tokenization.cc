@@ -323,9 +323,9 @@ Result<std::string> temporary_path() {
   const char* const given = std::getenv("TMPDIR");
   const std::string folder = format("{}/tessera-{}", given == nullptr || *given == '\0' ? "/tmp" : given,
                                     static_cast<int64_t>(getuid()));
-  if (mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) return io_error(folder, "make the folder");
+  if (mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) return io_error(folder, "cannot make the folder for temporary files, of which TMPDIR names another");
   struct stat about {};
-  if (lstat(folder.c_str(), &about) != 0) return io_error(folder, "look at");
+  if (lstat(folder.c_str(), &about) != 0) return io_error(folder, "cannot look at");
   if (!S_ISDIR(about.st_mode) || about.st_uid != getuid() || (about.st_mode & 022) != 0)
     return Status(
         StatusCode::kIo,

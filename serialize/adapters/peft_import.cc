@@ -17,6 +17,7 @@
 #include "serialize/head_rows.h"
 #include "serialize/import/safetensors.h"
 #include "serialize/json.h"
+#include "serialize/plain_file.h"
 
 namespace tessera {
 namespace {
@@ -385,6 +386,7 @@ class PeftReader {
 Result<AdapterFile> read_peft_adapter(const std::string& folder, const Model& base) {
   const std::string config_path = folder + "/" + std::string(kConfig),
                     path = folder + "/" + std::string(kWeights);
+  TSR_RETURN_IF_ERROR(check_side_files(folder));
   if (!exists(config_path))
     return Status(StatusCode::kNotFound,
                   format("{} is missing: an adapter's folder has {} and {}", config_path, kConfig, kWeights));

@@ -18,6 +18,7 @@
 #include "serialize/import/safetensors.h"
 #include "serialize/import/sentence_modules.h"
 #include "serialize/json.h"
+#include "serialize/plain_file.h"
 #include "serialize/tokenizer/hugging_face.h"
 
 namespace tessera {
@@ -90,7 +91,8 @@ Result<Shards> find_shards(const std::string& folder) {
   TSR_ASSIGN_OR_RETURN(const std::vector<std::string> names, shards_of(index_path, shards.index));
   for (const std::string& name : names) {
     shards.paths.push_back(in_folder(folder, name));
-    if (!exists(shards.paths.back()))
+    TSR_ASSIGN_OR_RETURN(const bool is_there, has_plain_file(shards.paths.back()));
+    if (!is_there)
       return Status(StatusCode::kNotFound,
                     format("{} is missing: {} names it", shards.paths.back(), index_path));
   }
@@ -209,6 +211,7 @@ Result<OpenedModel> open_huggingface(const std::shared_ptr<const ByteSource>& so
         "a safetensors file in memory is no model: config.json is missing; open its folder by path");
   const std::string folder = fs::path(source->paths()[0]).parent_path().string();
   const std::string config_path = in_folder(folder, kConfig);
+  TSR_RETURN_IF_ERROR(check_side_files(folder.empty() ? "." : folder));
   if (!exists(config_path))
     return Status(StatusCode::kNotFound,
                   format("{} is missing: safetensors hold weights alone, and the model is described there",
@@ -284,6 +287,7 @@ Result<std::shared_ptr<const ByteSource>> open_model_file(const std::string& pat
   if (!fs::is_directory(path, error)) return open_file(path);
   std::string folder = path;
   while (folder.size() > 1 && folder.ends_with('/')) folder.pop_back();
+  TSR_RETURN_IF_ERROR(check_side_files(folder));
   TSR_ASSIGN_OR_RETURN(const Shards shards, find_shards(folder));
   return open_file(shards.paths[0]);
 }

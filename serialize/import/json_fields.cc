@@ -40,7 +40,8 @@ int64_t JsonFields::integer(std::string_view key, std::optional<int64_t> otherwi
   // Numbers like 8.0 are whole too.
   if (value->is_number_float()) {
     const auto real = value->get<double>();
-    if (std::floor(real) == real && real >= static_cast<double>(least) && real <= static_cast<double>(most))
+    if (std::floor(real) == real && real >= static_cast<double>(least) && real < 0x1p63 &&
+        real <= static_cast<double>(most))
       return static_cast<int64_t>(real);
   } else if (value->is_number_unsigned()) {
     const auto number = value->get<uint64_t>();

@@ -1,5 +1,6 @@
 // AppendFile: a file that grows at its end. Bytes that the system does not take are kept in memory, and the next `append`
-// continues where the file ends: a disk that is full for a while leaves no hole. One thread.
+// continues where the file ends: a disk that is full for a while leaves no hole. A pipe that is full takes the bytes
+// later, and is waited for at the end alone; one that nobody reads any more is an error, not a signal. One thread.
 #pragma once
 
 #include <cstddef>
@@ -26,6 +27,7 @@ class AppendFile {
   const std::string& path() const { return path_; }
 
  private:
+  Status write_pending();
   std::string path_, pending_;
   int descriptor_ = -1;
 };

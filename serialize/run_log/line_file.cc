@@ -9,6 +9,7 @@
 
 #include "graph/base/text.h"
 #include "serialize/atomic_file.h"
+#include "serialize/plain_file.h"
 
 namespace tessera {
 
@@ -88,10 +89,16 @@ Result<LineFile> LineFile::open(const std::string& path, int64_t step,
   const bool is_there = stat(path.c_str(), &info) == 0;
   const bool is_regular = !is_there || S_ISREG(info.st_mode);
   const int flags = is_regular ? O_RDWR | O_CREAT | O_APPEND : O_WRONLY;
-  const int descriptor = ::open(path.c_str(), flags | O_CLOEXEC, 0666);
+  // A pipe does not hold up the run: not here, before it is read, and not when it is full.
+  const int descriptor = ::open(path.c_str(), flags | O_CLOEXEC | O_NONBLOCK, 0666);
+  if (descriptor < 0 && errno == ENXIO)
+    return Status(StatusCode::kIo, format("{}: is {} that nobody reads; start its reader first, or name a "
+                                          "file",
+                                          path, kind_of_file(info.st_mode)));
   if (descriptor < 0) return io_error(path, "cannot open for writing");
   LineFile file(AppendFile(path, descriptor));
-  if (!is_regular) return file;
+  if (fstat(descriptor, &info) != 0) return io_error(path, "cannot look at");
+  if (!S_ISREG(info.st_mode)) return file;
   TSR_ASSIGN_OR_RETURN(const int64_t bytes, kept_bytes(descriptor, path, step, kept));
   if (ftruncate(descriptor, bytes) != 0) return io_error(path, "cannot shorten");
   file.is_new_ = bytes == 0;

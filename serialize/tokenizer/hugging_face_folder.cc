@@ -1,10 +1,10 @@
 // The tokenizer files of a Hugging Face folder, in whatever form it has them.
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 
 #include "graph/base/text.h"
 #include "serialize/json.h"
+#include "serialize/model.h"
+#include "serialize/plain_file.h"
 #include "serialize/tokenizer/hugging_face.h"
 #include "serialize/tokenizer/json_members.h"
 #include "serialize/tokenizer/sentencepiece_model.h"
@@ -13,7 +13,7 @@ namespace tessera {
 namespace {
 
 using nlohmann::json;
-constexpr uintmax_t kMostFileBytes = uintmax_t{256} << 20;
+constexpr int64_t kMostFileBytes = int64_t{256} << 20;
 
 // Lines without their ends; the last may lack one.
 std::vector<std::string_view> lines_of(std::string_view text) {
@@ -205,17 +205,14 @@ Result<std::optional<TokenizerData>> hf_folder_tokenizer(const std::string& path
   return hf_folder_tokenizer([&](const std::string& name) -> Result<std::optional<std::string>> {
     std::filesystem::path wanted = (is_folder ? given : given.parent_path()) / name;
     if (!is_folder && name == "tokenizer.json") wanted = given;
-    std::error_code failure;
-    if (!std::filesystem::is_regular_file(wanted, failure)) return std::optional<std::string>();
-    const uintmax_t size = std::filesystem::file_size(wanted, failure);
-    if (failure || size > kMostFileBytes)
-      return Status(StatusCode::kUnsupported,
-                    format("{} has {} bytes, at most {} are read", wanted.string(),
-                           static_cast<uint64_t>(size), static_cast<uint64_t>(kMostFileBytes)));
-    std::ifstream file(wanted, std::ios::binary);
-    std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-    if (file.bad() || !file.is_open())
-      return Status(StatusCode::kIo, format("cannot read {}", wanted.string()));
+    TSR_ASSIGN_OR_RETURN(const bool is_there, has_plain_file(wanted.string()));
+    if (!is_there) return std::optional<std::string>();
+    TSR_ASSIGN_OR_RETURN(const auto file, open_file(wanted.string()));
+    if (file->size() > kMostFileBytes)
+      return Status(StatusCode::kUnsupported, format("{} has {} bytes, at most {} are read", wanted.string(),
+                                                     file->size(), kMostFileBytes));
+    std::string text(static_cast<size_t>(file->size()), '\0');
+    TSR_RETURN_IF_ERROR(file->read_at(0, std::as_writable_bytes(std::span(text))));
     return std::optional<std::string>(std::move(text));
   });
 }

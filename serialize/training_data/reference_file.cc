@@ -1,12 +1,14 @@
 #include "serialize/training_data/reference_file.h"
 
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <array>
 #include <cmath>
 #include <cstddef>
 #include <cstdio>
-#include <filesystem>
 #include <memory>
-#include <system_error>
 
 #include "graph/base/text.h"
 #include "serialize/atomic_file.h"
@@ -39,11 +41,17 @@ Result<std::vector<double>> read_reference_file(const std::string& path, uint64_
   const auto corrupt = [&](std::string_view what) {
     return Status(StatusCode::kCorrupt, format("{}: {}", path, what));
   };
-  std::error_code failed;
-  if (std::filesystem::exists(path, failed) && !std::filesystem::is_regular_file(path, failed))
-    return corrupt("is no file");
-  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "rb"), std::fclose);
-  if (!file) return io_error(path, "open");
+  // Without waiting for the writer of a pipe.
+  const int descriptor = open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+  if (descriptor < 0) return io_error(path, "open");
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(fdopen(descriptor, "rb"), std::fclose);
+  if (!file) {
+    Status failed = io_error(path, "open");
+    close(descriptor);
+    return failed;
+  }
+  struct stat about {};
+  if (fstat(descriptor, &about) != 0 || !S_ISREG(about.st_mode)) return corrupt("is no file");
   const auto read = [&](std::span<std::byte> out) {
     return std::fread(out.data(), 1, out.size(), file.get()) == out.size();
   };
@@ -71,7 +79,7 @@ Status write_reference_file(const std::string& path, uint64_t key, std::span<con
   header.key = key;
   header.values = values.size();
   header.checksum = checksum_of(header, values);
-  TSR_ASSIGN_OR_RETURN(AtomicFile file, AtomicFile::create(path));
+  TSR_ASSIGN_OR_RETURN(AtomicFile file, AtomicFile::create_derived(path));
   TSR_RETURN_IF_ERROR(file.append(std::as_bytes(std::span(&header, 1))));
   TSR_RETURN_IF_ERROR(file.append(std::as_bytes(values)));
   return file.commit();

@@ -51,7 +51,7 @@ bool is_sound(const TokenRecord& record, const TokenRecord* before, uint64_t tok
 Result<std::shared_ptr<const TokenFile>> TokenFile::open(const std::string& path) {
   std::shared_ptr<TokenFile> file(new TokenFile);
   file->path_ = path;
-  file->descriptor_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  file->descriptor_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // a pipe is refused below
   if (file->descriptor_ < 0) return io_error(path, "open");
   TSR_RETURN_IF_ERROR(file->load());
   return std::shared_ptr<const TokenFile>(std::move(file));
@@ -166,7 +166,7 @@ void TokenFile::fill_weights(const TokenRecord& record, uint32_t begin, std::spa
 }
 
 Result<TokenFileWriter> TokenFileWriter::create(const std::string& path) {
-  TSR_ASSIGN_OR_RETURN(AtomicFile file, AtomicFile::create(path));
+  TSR_ASSIGN_OR_RETURN(AtomicFile file, AtomicFile::create_derived(path));
   TSR_RETURN_IF_ERROR(file.pad_to(sizeof(Header)));
   return TokenFileWriter(std::move(file), path);
 }

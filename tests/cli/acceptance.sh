@@ -36,6 +36,7 @@ python3 "$here/../limits/kills.py" "$1" 3 --keep
 python3 "$here/../limits/file_kills.py" "$1" 6
 python3 "$here/runs.py" "$tessera" "$text" "$work"
 python3 "$here/run_files.py" "$tessera" "$work/s.tsr" "$text" "$work"
+python3 "$here/odd_files.py" "$tessera" "$work"
 python3 "$here/full_disk.py" "$tessera" "$work"
 python3 "$here/bench.py" "$tessera"
 python3 "$here/score.py" "$tessera" "$work/s.tsr" "$text" "$work"

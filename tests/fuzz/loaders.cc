@@ -9,7 +9,8 @@ std::vector<std::unique_ptr<Loader>> all_loaders() {
         gguf_loader,         gguf_parts_loader,     huggingface_loader,    adapter_loader,
         importance_loader,   tokenizer_loader,      hf_tokenizer_loader,   graph_text_loader,
         plan_text_loader,    device_profile_loader, chat_template_loader,  sequence_loader,
-        training_row_loader, token_file_loader,     reference_file_loader, run_lines_loader})
+        training_row_loader, token_file_loader,     reference_file_loader, run_lines_loader,
+        cluster_loader})
     loaders.push_back(make());
   return loaders;
 }

@@ -43,6 +43,7 @@ std::unique_ptr<Loader> training_row_loader();
 std::unique_ptr<Loader> token_file_loader();
 std::unique_ptr<Loader> reference_file_loader();
 std::unique_ptr<Loader> run_lines_loader();
+std::unique_ptr<Loader> cluster_loader();
 
 std::vector<std::unique_ptr<Loader>> all_loaders();
 

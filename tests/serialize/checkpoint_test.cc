@@ -161,16 +161,6 @@ TEST_CASE("a_save_killed_at_any_tensor_loses_nothing_and_the_next_one_cleans_up"
   CHECK(names_in(scratch.path()) == std::vector<std::string>{"c"});
 }
 
-TEST_CASE("a_save_cut_between_its_two_renames_is_recovered") {
-  ScratchFolder scratch;
-  save(scratch / "c", 1);
-  std::filesystem::rename(scratch / "c", scratch / "c.previous");
-  check_holds(scratch / "c", 1);
-  save(scratch / "c", 2);
-  check_holds(scratch / "c", 2);
-  CHECK(names_in(scratch.path()) == std::vector<std::string>{"c"});
-}
-
 TEST_CASE("a_folder_that_is_no_checkpoint_is_never_replaced") {
   ScratchFolder scratch;
   std::filesystem::create_directory(scratch / "home");
