@@ -49,6 +49,15 @@ void print_graph_summary(const Json& info) {
       std::cout << "  " << symbol["name"].get<std::string>() << " <= " << most << '\n';
 }
 
+// "model-00001-of-00003.safetensors and 2 more"
+std::string name_list(const Json& names) {
+  const size_t count = names.size();
+  std::string list = count == 0 ? "memory" : names[0].get<std::string>();
+  if (count == 2) list += " and " + names[1].get<std::string>();
+  if (count > 2) list += " and " + std::to_string(count - 1) + " more";
+  return list;
+}
+
 // The file's format, stored types and keys, with what became of each.
 void print_file(const Json& file) {
   if (file.is_null()) return;
@@ -62,6 +71,9 @@ void print_file(const Json& file) {
     before = ", ";
   }
   std::cout << '\n';
+  if (!file["unread"].empty())
+    std::cout << "  weights are read from " << name_list(file["read"]) << ", not from " << name_list(file["unread"])
+              << '\n';
   print_keys("keys read", file["keys_used"]);
   print_keys("keys not used", file["keys_unused"]);
 }

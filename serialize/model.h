@@ -21,6 +21,9 @@ namespace tessera {
 
 class ByteSource;
 
+// Metadata: the token of padding, of causal models that tell the classes of texts: they are read at the last other one.
+inline constexpr const char* kPaddingKey = "padding_token";
+
 struct StoredTensors {
   std::string type;  // the file's word for it: "q8_0"; of compressed ones "f32, compressed"
   int64_t tensors = 0, bytes = 0;
@@ -31,7 +34,8 @@ struct ModelOrigin {
   std::string format;  // "gguf", "tsr"
   std::vector<StoredTensors> stored;
   std::vector<std::pair<std::string, std::string>> used, unused;  // keys of its metadata, with their values
-  int64_t files = 1;                                              // GGUF: parts of a split model
+  int64_t files = 1;                // parts of a split model
+  std::vector<std::string> unread;  // names of files next to them that hold another copy of the weights
 };
 
 struct Model {

@@ -29,7 +29,9 @@ std::vector<std::string> labels_of(const SharedModel& model) {
   if (!labels.empty()) return labels;
   const Result<ModelConfig> config = parse_shorthand(model.metadata("description"));
   if (!config.ok()) return labels;
-  const auto count = config->sizes.find("N");
+  const ModelFamily* const family = find_model_family(config->family);
+  const bool is_encoder = family != nullptr && family->encoder != nullptr;
+  const auto count = config->sizes.find(is_encoder ? "N" : "classes");
   for (int64_t i = 0; count != config->sizes.end() && i < count->second; ++i)
     labels.push_back(format("LABEL_{}", i));
   return labels;
@@ -71,7 +73,7 @@ Result<std::unique_ptr<Embedder>> Embedder::create(std::shared_ptr<Runtime> runt
 // The graph's output, how it is pooled, and the labels of a classifier.
 Status Embedder::choose_output(const SharedModel& model, const Graph& forward) {
   const bool is_embedding = settings_.output == Output::kEmbedding;
-  output_ = is_embedding ? "hidden" : "logits";
+  output_ = is_embedding ? "hidden" : class_output(forward);
   for (const Node& node : forward.nodes()) {
     if (node.op->name != "embedding") continue;
     const auto rows = static_cast<int32_t>(forward.type(node.inputs[0]).shape[0]);
@@ -90,7 +92,7 @@ Status Embedder::choose_output(const SharedModel& model, const Graph& forward) {
   }
   report_.labels = labels_of(model);
   report_.output = settings_.output == Output::kLogits ? "logits" : "probabilities";
-  const auto logits = forward.find_output("logits");
+  const auto logits = forward.find_output(output_);
   const int64_t classes = logits ? forward.type(*logits).shape.dims().back() : 0;
   if (report_.labels.empty() || classes != std::ssize(report_.labels))
     return Status(
@@ -98,7 +100,8 @@ Status Embedder::choose_output(const SharedModel& model, const Graph& forward) {
         format("embedder: option 'output' is {}, and the model tells no classes: wanted one with a head "
                "for them (…ForSequenceClassification), or output embedding",
                report_.output));
-  settings_.pooling = Pooling::kCls;
+  settings_.pooling = output_ == "class_logits" ? Pooling::kLast : Pooling::kCls;
+  if (settings_.pooling == Pooling::kLast) padding_ = parse_i64(model.metadata(kPaddingKey)).value_or(-1);
   settings_.normalize = false;
   if (settings_.output == Output::kLogits) return {};
   TSR_ASSIGN_OR_RETURN(activation_, class_activation(model.metadata(kClassActivationKey),
@@ -244,6 +247,14 @@ Status Embedder::feed(const Batch& batch) {
   return {};
 }
 
+// Tokens of a text that are pooled: a classifier that reads the last token leaves out those of padding at the end, as
+// its class does, also where the text has them. Of padding alone the first is read.
+size_t Embedder::read_tokens(std::span<const int32_t> ids) const {
+  size_t count = ids.size();
+  while (count > 0 && padding_ >= 0 && ids[count - 1] == padding_) --count;
+  return count == 0 ? 1 : count;
+}
+
 Status Embedder::keep_rows(const Batch& batch) {
   const ScoreEntry& entry = entries_[batch.entry];
   const auto columns = static_cast<size_t>(entry.tokens);
@@ -251,8 +262,9 @@ Status Embedder::keep_rows(const Batch& batch) {
   TSR_RETURN_IF_ERROR(
       running_->session().fetch_into(entry.name, output_, std::as_writable_bytes(std::span(values_))));
   for (size_t i = 0; i < batch.count; ++i) {
-    const size_t text = order_[batch.first + i], tokens = texts_[text].ids.size();
-    const std::span<const float> values = std::span(values_).subspan(i * columns * width(), tokens * width());
+    const size_t text = order_[batch.first + i];
+    const std::span<const float> values =
+        std::span(values_).subspan(i * columns * width(), read_tokens(texts_[text].ids) * width());
     const std::span<float> row = std::span(rows_).subspan(text * width(), width());
     PooledVector pooled(settings_.pooling, width());
     pooled.add(values);

@@ -56,6 +56,7 @@ class Embedder {
   Status feed(const Batch& batch);
   Status keep_rows(const Batch& batch);
   Status check_done() const;
+  size_t read_tokens(std::span<const int32_t> ids) const;
 
   EmbedderSettings settings_;
   std::vector<ScoreEntry> entries_;  // longest first
@@ -65,6 +66,7 @@ class Embedder {
   ClassActivation activation_ = ClassActivation::kNone;  // of probabilities
   int32_t second_type_ = 0;  // the type of a pair's second text
   int32_t vocabulary_ = 0;
+  int64_t padding_ = -1;  // the token that classes are not read at; -1: none
 
   std::vector<TextIds> texts_;
   std::vector<size_t> order_;  // by entry

@@ -11,6 +11,7 @@
 #include "graph/transform/embedding.h"
 #include "graph/transform/fusion.h"
 #include "graph/transform/label_margins.h"
+#include "graph/transform/language_model.h"
 #include "graph/transform/precision.h"
 #include "graph/transform/preference_loss.h"
 #include "graph/transform/scoring.h"
@@ -26,8 +27,9 @@ Status require(const Graph& graph, TensorKind kind, std::string_view name, std::
                          : graph.find_output(name).has_value();
   if (found) return {};
   return Status(StatusCode::kInvalidArgument,
-                format("{} needs the {} '{}', which this graph does not have", purpose,
-                       kind == TensorKind::kInput ? "input" : "output", name));
+                format("{} needs the {} '{}', which this graph does not have{}", purpose,
+                       kind == TensorKind::kInput ? "input" : "output", name,
+                       name == "logits" ? missing_logits(graph) : std::string()));
 }
 
 // A learned table of positions ends: beyond it rows would silently read as zeros.
@@ -281,7 +283,8 @@ Result<Graph> embedding_of(const Graph& given, const EmbedderSettings& settings)
   TSR_RETURN_IF_ERROR(check_positions(logical.graph, settings.seq));
   const bool is_embedding = settings.output == EmbedderSettings::Output::kEmbedding;
   TSR_ASSIGN_OR_RETURN(const Graph computed, computed_in(logical.graph, settings.inference));
-  TSR_ASSIGN_OR_RETURN(const Graph embedding, make_embedding(computed, is_embedding ? "hidden" : "logits"));
+  const std::string_view output = is_embedding ? "hidden" : class_output(computed);
+  TSR_ASSIGN_OR_RETURN(const Graph embedding, make_embedding(computed, output));
   return with_weights(embedding, logical, settings.inference);
 }
 

@@ -363,7 +363,7 @@ Result<int64_t> tokens_at_once(int64_t given, int64_t longest, std::string_view 
   constexpr int64_t kMost = 2048;
   if (longest > 0 && given > longest)
     return Status(StatusCode::kInvalidArgument,
-                  format("{} is {}, the model's context holds {}", what, given, longest));
+                  format("{} is {}, the model's context holds {}{}", what, given, longest, kLongerContext));
   return given > 0 ? given : longest > 0 ? std::min(longest, kMost) : kMost;
 }
 

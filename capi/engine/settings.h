@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -181,6 +182,11 @@ Result<ImportanceSettings> read_importance_settings(const Options& options);
 Result<TextSettings> read_text_settings(const Options& options, const TextSettings& otherwise);
 // The names of those options.
 const std::vector<std::string>& text_option_names();
+
+// The end of messages about texts that are longer than the model's context.
+inline constexpr std::string_view kLongerContext =
+    "; a model with rotary positions reads longer texts where its file says so: rope_scaling of type yarn, or "
+    "max_position_embeddings, in config.json";
 
 // Tokens that a model reads at once: those that are given or, for 0, the model's context (`longest`, 0: unknown), at most
 // 2048. kInvalidArgument when they exceed it; `what` begins the message: "generator: option 'context'".

@@ -1,6 +1,7 @@
 #include "capi/engine/shared_model.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <functional>
 #include <map>
 
@@ -61,9 +62,12 @@ Json ops_json(const Graph& graph) {
 }
 
 // The contents of the model's file; null for a model without a file.
-Json origin_json(const ModelOrigin& origin) {
+Json origin_json(const ModelOrigin& origin, const ByteSource* source) {
   if (origin.format.empty()) return nullptr;
-  Json stored = Json::array(), used = Json::object(), unused = Json::object();
+  Json stored = Json::array(), used = Json::object(), unused = Json::object(), read = Json::array();
+  if (source != nullptr)
+    for (const std::string& path : source->paths())
+      read.push_back(std::filesystem::path(path).filename().string());
   for (const StoredTensors& it : origin.stored)
     stored.push_back({{"type", it.type}, {"tensors", it.tensors}, {"bytes", it.bytes}});
   for (const auto& [key, value] : origin.used) used[key] = value;
@@ -72,7 +76,9 @@ Json origin_json(const ModelOrigin& origin) {
           {"stored", stored},
           {"keys_used", used},
           {"keys_unused", unused},
-          {"files", origin.files}};
+          {"files", origin.files},
+          {"read", read},
+          {"unread", origin.unread}};
 }
 
 // Low-rank adapters: options that make them (AdapterSummary), and each; null where there are none.
@@ -337,7 +343,7 @@ std::string SharedModel::info_json() const {
                {"ops", ops_json(graph)},
                {"frozen_parameters", frozen},
                {"adapters", adapters_json(graph)},
-               {"file", origin_json(model_.origin)}};
+               {"file", origin_json(model_.origin, model_.source.get())}};
   return dump(json);
 }
 

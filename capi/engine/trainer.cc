@@ -122,8 +122,8 @@ Result<std::shared_ptr<Trainer>> Trainer::create(std::shared_ptr<Runtime> runtim
     TSR_RETURN_IF_ERROR(check_vocabulary(forward, *dataset));
     if (context > 0 && dataset->seq() > context)
       return Status(StatusCode::kInvalidArgument,
-                    format("the dataset's samples have {} tokens, the model's context holds {}",
-                           dataset->seq(), context));
+                    format("the dataset's samples have {} tokens, the model's context holds {}{}",
+                           dataset->seq(), context, kLongerContext));
   } else if (!settings.losses.empty()) {
     TSR_RETURN_IF_ERROR(tokens_at_once(settings.seq, context, "trainer: option 'seq'").status());
   }

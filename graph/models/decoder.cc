@@ -21,6 +21,9 @@ DecoderSizes read_decoder_sizes(ConfigReader& config) {
   m.rope_theta = config.real("rope_theta", 10000);
   m.tied = config.flag("tied", false);
   m.rope_half = config.flag("rope_half", false);
+  m.head = config.flag("head", true);
+  m.causal = config.flag("causal", true);
+  m.classes = config.size("classes", 0);
   config.check(m.H % m.KV == 0, format("H = {} query heads is not a multiple of KV = {}", m.H, m.KV));
   config.check(
       m.D > 0,
@@ -117,7 +120,7 @@ TensorId attention(LayerBuilder& b, const DecoderSizes& m, size_t layer, TensorI
   const bool is_latent = m.latent.KA > 0;
   const auto [q, k, v] = is_latent ? latent_heads(b, m, layer, input, positions, factors)
                                    : heads(b, m, layer, input, positions, factors);
-  std::vector<Attr> attrs = {{"causal", int64_t{1}}};
+  std::vector<Attr> attrs = {{"causal", int64_t{m.causal ? 1 : 0}}};
   if (m.attention_scale != 0) attrs.push_back({"scale", m.attention_scale});
   if (m.softcap != 0) attrs.push_back({"softcap", m.softcap});
   if (!m.windows.empty() && m.windows[layer] > 0) attrs.push_back({"window", m.windows[layer]});
@@ -159,10 +162,15 @@ TensorId feed_forward(LayerBuilder& b, const DecoderSizes& m, size_t layer, Tens
   return added_to(b, m, x, added);
 }
 
-// Final norm and projection onto the vocabulary.
+// Final norm and projection onto the vocabulary, onto classes, or none.
 void output(LayerBuilder& b, const DecoderSizes& m, TensorId x, TensorId table) {
   b.scope("output");
   x = norm(b, m, "final_norm", x);
+  if (m.classes > 0 || !m.head) {
+    if (m.classes > 0) b.output("class_logits", b.linear(x, "classifier", m.C, m.classes));
+    b.output("hidden", x);
+    return;
+  }
   TensorId logits = m.tied ? b.project(x, table) : b.linear(x, "output", m.C, m.V);
   if (m.logit_scale != 1) logits = b.op("scale", {logits}, {{"factor", m.logit_scale}});
   if (m.logit_softcap != 0) {  // c * tanh(logits / c)
@@ -211,6 +219,7 @@ constexpr NameRule kHuggingface[] = {
     {"token_embedding", "model.embed_tokens.weight"},
     {"final_norm", "model.norm.weight"},
     {"output", "lm_head.weight"},
+    {"classifier", "score.weight"},
     {"block.#.attention_norm", "model.layers.#.input_layernorm.weight"},
     {"block.#.q", "model.layers.#.self_attn.q_proj.weight"},
     {"block.#.k", "model.layers.#.self_attn.k_proj.weight"},

@@ -46,6 +46,12 @@ struct DecoderSizes {
   double norm_eps, rope_theta;
   bool tied, rope_half;
 
+  // ---- in place of "logits" [B, T, V]: without a head output "hidden" [B, T, C] alone; with `classes` it and
+  // "class_logits" [B, T, classes], of which those at a text's last token are its classes
+  bool head = true;
+  int64_t classes = 0;
+  bool causal = true;  // else attention in both directions; a window is then on either side
+
   // ---- what Llama does not have, at values that change nothing
   int64_t R = 0;  // the first R numbers of a head are rotated; 0: all
   // Frequencies are divided by the parameter "rope_factors" [rows, R/2]: row 1, of two, in sequences longer than
@@ -71,7 +77,7 @@ struct DecoderSizes {
   ExpertSizes experts;
 };
 
-// Sizes, norm_eps, rope_theta, tied, rope_half: what all of them have.
+// Sizes, norm_eps, rope_theta, tied, rope_half, head, classes, causal: what all of them have.
 DecoderSizes read_decoder_sizes(ConfigReader& config);
 // Flags "qkv_bias" and "o_bias".
 void read_biases(ConfigReader& config, DecoderSizes& m);
@@ -88,7 +94,7 @@ void read_dense_layers(ConfigReader& config, DecoderSizes& m);
 using ReadDecoderSizes = DecoderSizes (*)(ConfigReader& config);
 // What `read` makes of a configuration; the status names a size that is missing, wrong or unknown.
 Result<DecoderSizes> decoder_sizes(const ModelConfig& config, ReadDecoderSizes read);
-//   tokens, positions i32 [B, T] -> logits f32 [B, T, V], with experts also aux_loss f32 []
+//   tokens, positions i32 [B, T] -> logits f32 [B, T, V], with experts also aux_loss f32 []; other heads: see DecoderSizes
 Result<Graph> build_decoder(const ModelConfig& config, ReadDecoderSizes read);
 
 // What Llama's parameters and those of its relatives are called by Hugging Face and in GGUF.

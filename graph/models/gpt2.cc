@@ -1,6 +1,6 @@
 // GPT-2: layer_norm before each half, learned positions, biases, gelu (tanh form), head tied to the
 // embedding.
-//   tokens, positions i32 [B, T] -> logits f32 [B, T, V]
+//   tokens, positions i32 [B, T] -> logits f32 [B, T, V]; other heads as of decoder.h
 // With dropout also input seed i64 []; evaluation and decoding leave it out.
 // q, k and v are three weights, so that heads shard without a permutation; importers split the fused one.
 #include "graph/base/text.h"
@@ -14,7 +14,8 @@ namespace {
 struct Gpt2Sizes {
   int64_t L, C, H, F, V, T;
   double norm_eps, dropout;
-  bool tied;
+  bool tied, head, causal;
+  int64_t classes;
 };
 
 Gpt2Sizes read(ConfigReader& config) {
@@ -28,6 +29,9 @@ Gpt2Sizes read(ConfigReader& config) {
   m.norm_eps = config.real("norm_eps", 1e-5);
   m.dropout = config.real("dropout", 0);
   m.tied = config.flag("tied", true);
+  m.head = config.flag("head", true);
+  m.causal = config.flag("causal", true);
+  m.classes = config.size("classes", 0);
   config.check(m.dropout >= 0 && m.dropout < 1, format("dropout is {}, wanted 0 <= dropout < 1", m.dropout));
   config.check(m.C % m.H == 0, format("C = {} channels do not divide into H = {} heads", m.C, m.H));
   return m;
@@ -62,7 +66,7 @@ TensorId attention(LayerBuilder& b, const Gpt2Sizes& m, const std::string& block
   const TensorId q = b.split_heads(b.linear_with_bias(normed, block + ".q", m.C, m.C), D);  // [B, T, H, D]
   const TensorId k = b.split_heads(b.linear_with_bias(normed, block + ".k", m.C, m.C), D);
   const TensorId v = b.split_heads(b.linear_with_bias(normed, block + ".v", m.C, m.C), D);
-  const TensorId mixed = b.op("attention", {q, k, v}, {{"causal", int64_t{1}}});
+  const TensorId mixed = b.op("attention", {q, k, v}, {{"causal", int64_t{m.causal ? 1 : 0}}});
   return b.op("add", {x, drop(b.linear_with_bias(b.merge_heads(mixed), block + ".o", m.C, m.C))});
 }
 
@@ -102,6 +106,11 @@ Result<Graph> build_gpt2(const ModelConfig& config) {
   }
   b.scope("output");
   x = norm(b, m, "final_norm", x);
+  if (m.classes > 0 || !m.head) {
+    if (m.classes > 0) b.output("class_logits", b.linear(x, "classifier", m.C, m.classes));
+    b.output("hidden", x);
+    return b.finish();
+  }
   b.output("logits", m.tied ? b.project(x, table) : b.linear(x, "output", m.C, m.V));
   return b.finish();
 }
@@ -136,6 +145,7 @@ constexpr NameRule kHuggingface[] = {
     {"final_norm.weight", "ln_f.weight"},
     {"final_norm.bias", "ln_f.bias"},
     {"output", "lm_head.weight"},
+    {"classifier", "score.weight"},
     {"block.#.norm1.weight", "h.#.ln_1.weight"},
     {"block.#.norm1.bias", "h.#.ln_1.bias"},
     {"block.#.q.weight", "h.#.attn.c_attn.weight", ValueChange::kTransposed},

@@ -57,6 +57,10 @@ Result<TensorId> find_result(const Graph& graph, std::string_view name) {
 
 bool is_bidirectional(const Graph& graph) { return std::ranges::any_of(graph.nodes(), sees_both_directions); }
 
+std::string_view class_output(const Graph& forward) {
+  return forward.find_output("class_logits") ? "class_logits" : "logits";
+}
+
 Result<TensorId> find_hidden(const Graph& forward) { return find_result(forward, kHidden); }
 
 Result<Graph> with_segments(const Graph& graph, SegmentUse use) {

@@ -24,7 +24,10 @@ bool is_bidirectional(const Graph& graph);
 // from. kFailedPrecondition where it has neither.
 Result<TensorId> find_hidden(const Graph& forward);
 
-// One output of a forward model, in f32: `output` is "logits" [B, T, N], or "hidden" [B, T, C], which of a causal model
+// The output with the classes of texts: "class_logits" of causal models, else "logits".
+std::string_view class_output(const Graph& forward);
+
+// One output of a forward model, in f32: `output` is class_output [B, T, N], or "hidden" [B, T, C], which of a causal model
 // without that output is what its logits are projected from. With segments where attention is not causal, without
 // dropout, and experts drop no token: a text's values do not depend on other texts. kFailedPrecondition where the
 // model has no such output.

@@ -9,12 +9,21 @@
 
 namespace tessera {
 
+std::string missing_logits(const Graph& graph) {
+  if (graph.find_output("class_logits"))
+    return "; this one tells the classes of texts (tessera classify)";
+  if (graph.find_output("hidden") && !graph.find_output("logits"))
+    return "; this one has no projection onto a vocabulary, and computes vectors of texts (tessera embed): its file "
+           "has no head (lm_head.weight) and no embedding that is tied";
+  return {};
+}
+
 Result<LanguageModel> find_language_model(const Graph& graph, std::string_view doing) {
   LanguageModel model;
   const auto logits = graph.find_output("logits");
   if (!logits || graph.type(*logits).shape.rank() != 3)
     return Status(StatusCode::kInvalidArgument,
-                  format("{} wants a model with output \"logits\" [B, T, V]", doing));
+                  format("{} wants a model with output \"logits\" [B, T, V]{}", doing, missing_logits(graph)));
   model.logits = *logits;
   const auto tokens = graph.find_tensor("tokens");
   if (!tokens || graph.tensor(*tokens).kind != TensorKind::kInput || graph.type(*tokens).shape.rank() != 2)

@@ -1,6 +1,7 @@
 // The parts of a language model's graph that its incremental form (serving.h) is made from.
 #pragma once
 
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -14,6 +15,9 @@ struct LanguageModel {
   TensorId tokens = kNoTensor;     // input [B, T]
   TensorId positions = kNoTensor;  // input; kNoTensor where the model has none
 };
+
+// What a model without output "logits" is for, as the end of a message; empty where it is not known.
+std::string missing_logits(const Graph& graph);
 
 // kInvalidArgument where the graph is none; `doing` is for messages: "serving".
 Result<LanguageModel> find_language_model(const Graph& graph, std::string_view doing);

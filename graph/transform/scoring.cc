@@ -7,6 +7,7 @@
 #include "graph/base/text.h"
 #include "graph/transform/canonical_order.h"
 #include "graph/transform/graph_copy.h"
+#include "graph/transform/language_model.h"
 #include "graph/transform/prune.h"
 #include "graph/transform/token_loss.h"
 
@@ -20,7 +21,7 @@ Status unsuitable(std::string_view wanted) {
 Status check_model(const Graph& forward) {
   const auto logits = forward.find_output("logits");
   if (!logits || forward.type(*logits).shape.rank() != 3)
-    return unsuitable("a model with output \"logits\" [B, T, V]");
+    return unsuitable(format("a model with output \"logits\" [B, T, V]{}", missing_logits(forward)));
   const auto tokens = forward.find_tensor("tokens");
   if (!tokens || forward.tensor(*tokens).kind != TensorKind::kInput ||
       forward.type(*tokens).shape.rank() != 2)

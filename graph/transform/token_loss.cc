@@ -7,6 +7,7 @@
 
 #include "graph/base/text.h"
 #include "graph/transform/graph_copy.h"
+#include "graph/transform/language_model.h"
 
 namespace tessera {
 
@@ -134,7 +135,8 @@ Result<TensorId> add_label_logprobs(Graph& graph, std::string_view loss) {
   const auto logits = graph.find_output("logits");
   if (!logits || graph.type(*logits).shape.rank() != 3)
     return Status(StatusCode::kFailedPrecondition,
-                  format("the graph has no output \"logits\" [B, T, V] to make the loss '{}' from", loss));
+                  format("the graph has no output \"logits\" [B, T, V] to make the loss '{}' from{}", loss,
+                         missing_logits(graph)));
   const Shape tokens(graph.type(*logits).shape.dims().first(2));
   TSR_ASSIGN_OR_RETURN(const TensorId labels,
                        graph.add_tensor("labels", {DType::kI32, tokens}, TensorKind::kInput));

@@ -12,6 +12,7 @@
 #include "graph/transform/canonical_order.h"
 #include "graph/transform/fusion.h"
 #include "graph/transform/graph_copy.h"
+#include "graph/transform/language_model.h"
 #include "graph/transform/precision.h"
 #include "graph/transform/preference_loss.h"
 #include "graph/transform/prune.h"
@@ -58,7 +59,8 @@ Status add_token_loss(Graph& graph, bool weighted) {
   const auto logits = graph.find_output("logits");
   if (!logits || graph.type(*logits).shape.rank() < 1)
     return Status(StatusCode::kFailedPrecondition,
-                  "the graph has no output \"logits\" [..., V] to make a token loss from");
+                  format("the graph has no output \"logits\" [..., V] to make a token loss from{}",
+                         missing_logits(graph)));
   const TensorType type = graph.type(*logits);
   const Shape tokens(type.shape.dims().first(static_cast<size_t>(type.shape.rank() - 1)));
   TSR_ASSIGN_OR_RETURN(const TensorId labels,

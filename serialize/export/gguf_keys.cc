@@ -223,7 +223,7 @@ class KeyWriter {
     if (!a_.any_bias && m_.o_bias) return no_word("a bias at o (o_bias)");
     if (!a_.any_bias && m_.mlp_bias) return no_word("biases in the feed-forward half (mlp_bias)");
     if (a_.name == "gpt-oss" && !(m_.qkv_bias && m_.o_bias)) return no_word("attention without biases");
-    if (a_.always_tied && !m_.tied) return no_word("an output projection of its own (tied = 0)");
+    if (a_.always_tied && !m_.tied && m_.head) return no_word("an output projection of its own (tied = 0)");
     if (a_.name == "smollm3")
       for (int64_t i = 0; i < m_.L; ++i) {
         constexpr int64_t kRopeInterval = 4;
@@ -348,12 +348,35 @@ Result<GgufKeys> write_gpt2(const ModelConfig& config, GgufWriter& out) {
   return keys;
 }
 
+bool is_off(const ModelConfig& config, const char* flag) {
+  const auto found = config.flags.find(flag);
+  return found != config.flags.end() && !found->second;
+}
+
+Status check_form(const ModelConfig& config) {
+  if (is_off(config, "causal"))
+    return unsupported("GGUF files of decoders have no word for attention in both directions (causal = 0); wanted: a "
+                       "Hugging Face folder (format hf)");
+  if (config.sizes.contains("classes"))
+    return unsupported("GGUF files of decoders have no word for the classes of texts (score.weight); wanted: a Hugging "
+                       "Face folder (format hf)");
+  return {};
+}
+
 }  // namespace
 
 Result<GgufKeys> write_gguf_keys(const ExportedConfig& model, const std::optional<RopeFactors>& factors,
                                  GgufWriter& out) {
   const std::string& family = model.config.family;
-  if (family == "gpt2") return write_gpt2(model.config, out);
+  TSR_RETURN_IF_ERROR(check_form(model.config));
+  constexpr const char* kHeadless =
+      "the model has no projection onto the vocabulary: readers of GGUF files take the embedding for one; vectors of texts "
+      "are the same, and texts drawn from such a file mean nothing";
+  if (family == "gpt2") {
+    TSR_ASSIGN_OR_RETURN(GgufKeys keys, write_gpt2(model.config, out));
+    if (is_off(model.config, "head")) keys.notes.push_back(kHeadless);
+    return keys;
+  }
   const auto found = std::ranges::find(kArchitectures, std::string_view(family), &Architecture::family);
   if (found == std::end(kArchitectures) || !model.decoder) {
     std::vector<std::string> known = {"bert", "distilbert", "gpt2", "modernbert", "nomic-bert", "roberta"};
@@ -363,6 +386,7 @@ Result<GgufKeys> write_gguf_keys(const ExportedConfig& model, const std::optiona
   }
   KeyWriter writer(*found, *model.decoder, out);
   TSR_RETURN_IF_ERROR(writer.run(factors));
+  if (!model.decoder->head) writer.keys.notes.push_back(kHeadless);
   return std::move(writer.keys);
 }
 

@@ -211,8 +211,12 @@ void put_smollm3(Json& json, const DecoderSizes& m) {
   put_layer_types(json, m);
 }
 
+// The class by what it has in place of a projection onto the vocabulary.
+enum class Head : uint8_t { kVocabulary, kNone, kClasses };
+
 struct Class {
-  std::string_view family, model_type, architecture;
+  std::string_view family, model_type;
+  std::string_view architecture;  // …ForCausalLM
   void (*put)(Json& json, const DecoderSizes& m);
 };
 constexpr Class kClasses[] = {
@@ -247,8 +251,20 @@ Json head_of(std::string_view model_type, std::string_view architecture) {
   return {{"architectures", Json::array({architecture})}, {"model_type", model_type}};
 }
 
+// "Qwen3ForCausalLM" -> "Qwen3Model", "Qwen3ForSequenceClassification". Gemma 3's classes of texts alone have a name of
+// their own.
+std::string architecture_of(std::string_view causal, Head head) {
+  if (head == Head::kVocabulary) return std::string(causal);
+  constexpr std::string_view kCausal = "ForCausalLM", kGpt2 = "LMHeadModel";
+  std::string name(causal.substr(0, causal.size() - (causal.ends_with(kCausal) ? kCausal : kGpt2).size()));
+  if (name == "Gemma3") name += "Text";
+  return name + (head == Head::kNone ? "Model" : "ForSequenceClassification");
+}
+
 Json decoder_json(const Class& kind, const DecoderSizes& m, Json scaling) {
-  Json json = head_of(kind.model_type, kind.architecture);
+  const Head head = m.classes > 0 ? Head::kClasses : m.head ? Head::kVocabulary : Head::kNone;
+  Json json = head_of(kind.model_type, architecture_of(kind.architecture, head));
+  if (!m.causal) json["is_causal"] = false;
   json["vocab_size"] = m.V;
   json["hidden_size"] = m.C;
   json["intermediate_size"] = m.F;
@@ -262,14 +278,18 @@ Json decoder_json(const Class& kind, const DecoderSizes& m, Json scaling) {
   json["tie_word_embeddings"] = m.tied;
   json["rope_theta"] = m.rope_theta;
   json["rope_scaling"] = std::move(scaling);
-  kind.put(json, m);
+  DecoderSizes written = m;
+  if (!m.causal)  // windows include the token that is as far away as they are wide
+    for (int64_t& window : written.windows) window -= window > 0 ? 1 : 0;
+  kind.put(json, written);
   return json;
 }
 
 // What a reader makes of it is the model, or a status that says what is not.
 Status check_read_again(const Json& json, const ExportedConfig& model,
                         const std::optional<RopeFactors>& factors) {
-  TSR_ASSIGN_OR_RETURN(const HuggingfaceConfig again, read_huggingface_config(json));
+  TSR_ASSIGN_OR_RETURN(HuggingfaceConfig again, read_huggingface_config(json));
+  if (!model.decoder->head) again.config.flags["head"] = false;  // tensors say so
   TSR_ASSIGN_OR_RETURN(const DecoderSizes sizes, decoder_sizes(again.config, model.family->decoder));
   std::string found = first_difference(*model.decoder, sizes);
   if (found.empty() && factors &&
@@ -311,8 +331,13 @@ Result<Json> gpt2_json(const ExportedConfig& model) {
     const auto found = config.reals.find(name);
     return found == config.reals.end() ? otherwise : found->second;
   };
-  const auto tied = config.flags.find("tied");
-  Json json = head_of("gpt2", "GPT2LMHeadModel");
+  const auto flag = [&](const char* name) {
+    const auto found = config.flags.find(name);
+    return found == config.flags.end() || found->second;
+  };
+  const Head head = size("classes", 0) > 0 ? Head::kClasses : flag("head") ? Head::kVocabulary : Head::kNone;
+  Json json = head_of("gpt2", architecture_of("GPT2LMHeadModel", head));
+  if (!flag("causal")) json["is_causal"] = false;
   json["vocab_size"] = size("V", 0);
   json["n_positions"] = size("T", 0);
   json["n_ctx"] = size("T", 0);
@@ -322,7 +347,7 @@ Result<Json> gpt2_json(const ExportedConfig& model) {
   json["n_inner"] = size("F", 4 * size("C", 0));
   json["activation_function"] = "gelu_new";
   json["layer_norm_epsilon"] = real("norm_eps", 1e-5);
-  json["tie_word_embeddings"] = tied == config.flags.end() || tied->second;
+  json["tie_word_embeddings"] = flag("tied");
   for (const char* const dropout : {"resid_pdrop", "embd_pdrop"}) json[dropout] = real("dropout", 0);
   json["attn_pdrop"] = 0.0;
   return json;

@@ -165,6 +165,17 @@ Result<Json> write_huggingface_encoder(const ExportedConfig& model) {
 void name_encoder_tensors(std::vector<TensorSource>& tensors, const ExportedConfig& model) {
   const EncoderSizes& m = *model.encoder;
   if (!m.mlm && m.N == 0) return;
+  // The projection's class has a bias of its own, which is the family's where the projection is tied.
+  const std::string_view bias = decoder_bias(model.config.family);
+  if (m.mlm && !m.tied && !bias.empty()) {
+    const std::string family_name = model.family->huggingface.find("output.bias")->tensor;
+    const auto named = std::ranges::find(tensors, family_name, &TensorSource::name);
+    if (named != tensors.end()) {
+      TensorSource copy = *named;
+      copy.name = bias;
+      tensors.push_back(std::move(copy));
+    }
+  }
   const std::string prefix(encoder_prefix(find_class(model.config.family)->model_type));
   constexpr std::string_view kHeads[] = {"cls.",     "lm_head.",    "vocab_",         "head.",
                                          "decoder.", "classifier.", "pre_classifier."};

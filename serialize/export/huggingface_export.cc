@@ -48,11 +48,16 @@ std::string_view common_type(const std::vector<TensorSource>& tensors) {
   return is(DType::kBF16) ? "bfloat16" : is(DType::kF16) ? "float16" : "float32";
 }
 
-// GPT-2's class keeps its blocks under a name of their own.
-void rename_tensors(std::vector<TensorSource>& tensors, std::string_view family) {
-  if (family != "gpt2") return;
-  for (TensorSource& tensor : tensors)
-    if (tensor.name != "lm_head.weight") tensor.name = "transformer." + tensor.name;
+// Classes with a head put a prefix before the tensors of the decoder, which …Model has not.
+void rename_tensors(std::vector<TensorSource>& tensors, const ModelConfig& config) {
+  const auto head = config.flags.find("head");
+  const bool is_base = head != config.flags.end() && !head->second && !config.sizes.contains("classes");
+  constexpr std::string_view kPrefix = "model.";
+  for (TensorSource& tensor : tensors) {
+    if (is_base && tensor.name.starts_with(kPrefix)) tensor.name.erase(0, kPrefix.size());
+    if (!is_base && config.family == "gpt2" && tensor.name != "lm_head.weight" && tensor.name != "score.weight")
+      tensor.name = "transformer." + tensor.name;
+  }
 }
 
 // Ids are the tokenizer's; without recommended settings the class's own apply.
@@ -89,7 +94,7 @@ Result<ExportContents> huggingface_contents(OpenedModel& opened, const Huggingfa
   layout.only_exact = !settings.type;
   TSR_ASSIGN_OR_RETURN(std::vector<TensorSource> tensors,
                        foreign_tensors(model.graph, std::move(opened.parameters), layout));
-  rename_tensors(tensors, exported.config.family);
+  rename_tensors(tensors, exported.config);
   if (exported.encoder) name_encoder_tensors(tensors, exported);
 
   ExportContents contents{.is_folder = true, .files = {}, .texts = {}, .notes = {}};

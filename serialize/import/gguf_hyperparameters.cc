@@ -416,7 +416,10 @@ class HyperparameterReader {
                                                    .truncates = truncates})
                          : linear_scaling(rotation, factor);
     if (found.scaling->is_neutral()) found.scaling.reset();
-    if (found.scaling) found.scaling->describe(config());
+    if (found.scaling) {
+      found.scaling->describe(config());
+      config().sizes["T"] = std::max(config().sizes["T"], found.scaling->context);
+    }
     return {};
   }
 

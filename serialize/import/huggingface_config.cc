@@ -4,6 +4,7 @@
 
 #include "graph/base/text.h"
 #include "serialize/import/huggingface_classes.h"
+#include "serialize/import/huggingface_encoder_config.h"
 
 namespace tessera {
 namespace {
@@ -50,7 +51,7 @@ Result<HuggingfaceConfig> read_text_part(const Json& json) {
   TSR_RETURN_IF_ERROR(fields.status());
   Json text = inner == nullptr ? Json::object() : *inner;
   text["model_type"] = kTextPart;
-  for (const char* const key : {"eos_token_id", "quantization_config", "tie_word_embeddings"})
+  for (const char* const key : {"architectures", "eos_token_id", "quantization_config", "tie_word_embeddings"})
     if (json.contains(key) && !text.contains(key)) text[key] = json[key];
   TSR_ASSIGN_OR_RETURN(HuggingfaceConfig config, read_huggingface_config(text));
   config.model_type = kWithPictures;
@@ -81,6 +82,10 @@ Result<HuggingfaceConfig> read_huggingface_config(const Json& json) {
     TSR_ASSIGN_OR_RETURN(r.out.quantization, read_folder_quantization(*quantization));
   }
   found->read(r);
+  if (!is_huggingface_encoder(r.out.model_type)) {
+    r.read_direction();
+    r.read_class();
+  }
   r.read_end_ids();
   TSR_RETURN_IF_ERROR(r.fields.status());
   r.out.used = r.fields.used();

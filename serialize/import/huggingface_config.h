@@ -23,6 +23,7 @@ struct HuggingfaceConfig {
   // Of models that tell classes: their names, and what is given of how their logits are read (serialize/class_head.h).
   std::vector<std::string> labels;
   std::string problem_type, class_activation;
+  std::optional<int64_t> padding;  // pad_token_id, of decoders that tell classes
   std::optional<FolderQuantization> quantization;
   std::vector<std::string> ignored;  // beginnings of names of tensors that the model has no use for
   // Keys that were read and keys that were not, with their values, for people. What its class does not know changes

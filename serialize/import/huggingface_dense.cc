@@ -52,6 +52,7 @@ void read_phi3(HuggingfaceReader& r) {
                  {.C = 3072, .F = 8192, .L = 32, .H = 32, .KV = 0, .V = 32064, .T = 4096, .norm_eps = 1e-5},
                  "hidden_act", "silu");
   r.original_context = 4096;
+  r.rotates_part = true;
   r.read_rotation();
   r.read_window({});
 }
@@ -112,8 +113,7 @@ void read_olmo3(HuggingfaceReader& r) {
                  "hidden_act", "silu");
   r.read_windows(r.fields.integer("sliding_window", 4096, 1, HuggingfaceReader::kLongestWindow),
                  [](int64_t i) { return (i + 1) % 4 != 0; });
-  // Layers with a window never scale.
-  r.read_rotations(r.fields.real("rope_theta", 500000));
+  r.read_rotations(500000);  // rope_theta is of layers without a window alone
   r.read_biases();
 }
 

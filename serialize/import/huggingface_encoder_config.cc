@@ -139,23 +139,20 @@ class EncoderConfigReader {
 
   // The base of a kind of layers, or of all where `kind` is empty.
   double rotation(const char* kind, double otherwise) {
-    double theta = otherwise;
-    for (const char* const key : {"rope_scaling", "rope_parameters"}) {
-      const Json* json = fields_.object(key);
-      if (json == nullptr) continue;
-      if (*kind != '\0' && json->contains(kind)) json = &(*json)[kind];
-      if (!json->is_object()) {
-        fields_.fail(StatusCode::kCorrupt, format("{} is {}, wanted an object", key, quote_json(*json, 60)));
-        return theta;
-      }
-      JsonFields rope(*json, format("config.json: {}", key));
-      const std::string type = rope.text("rope_type", rope.text("type", "default"));
-      if (type != "default")
-        rope.fail(StatusCode::kUnsupported, format("rope_type is '{}'; encoders want 'default'", type));
-      rope.wants("partial_rotary_factor", 1.0, "rotations of whole heads");
-      theta = rope.real("rope_theta", theta);
-      if (!rope.status().ok()) fields_.fail(rope.status().code(), std::string(rope.status().message()));
+    Json json;
+    if (*kind != '\0') {
+      json = rotation_of_layers(fields_, kind, true, out_.model_type);
+    } else {
+      const Json* const scaling = fields_.object("rope_scaling");
+      const Json* const parameters = fields_.object("rope_parameters");
+      json = scaling != nullptr && !scaling->empty() ? *scaling : parameters != nullptr ? *parameters : Json::object();
     }
+    JsonFields rope(json, "config.json: rope_parameters");
+    const std::string type = rope.text("rope_type", rope.text("type", "default"));
+    if (type != "default")
+      rope.fail(StatusCode::kUnsupported, format("rope_type is '{}'; encoders want 'default'", type));
+    const double theta = rope.real("rope_theta", otherwise);
+    if (!rope.status().ok()) fields_.fail(rope.status().code(), std::string(rope.status().message()));
     if (!(theta > 0))
       fields_.fail(StatusCode::kCorrupt, format("rope_theta is {}, wanted more than 0", theta));
     return theta;
@@ -205,8 +202,6 @@ class EncoderConfigReader {
     std::string kind = names.empty() ? std::string("Model") : names[0];
     if (kind.starts_with(prefix)) kind = kind.substr(prefix.size());
     flag("mlm") = kind == "ForMaskedLM" || kind == "ForPreTraining";
-    if (flag("mlm") && out_.config.family != "distilbert" && out_.config.family != "modernbert")
-      fields_.wants("tie_word_embeddings", true, "a head that is the embedding");
     if (flag("mlm") || kind == "Model") return;
     if (kind != "ForSequenceClassification") {
       fields_.fail(

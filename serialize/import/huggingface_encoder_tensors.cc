@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "graph/models/encoder.h"
+#include "serialize/import/huggingface_tensor_names.h"
 
 namespace tessera {
 namespace {
@@ -22,6 +23,12 @@ constexpr Prefix kPrefixes[] = {
 constexpr std::string_view kCopies[] = {"embeddings.position_ids",      "embeddings.token_type_ids",
                                         "cls.predictions.decoder.bias", "lm_head.decoder.bias",
                                         "cls.seq_relationship.weight",  "cls.seq_relationship.bias"};
+struct DecoderBias {
+  std::string_view family, name;
+};
+constexpr DecoderBias kDecoderBiases[] = {{"bert", "cls.predictions.decoder.bias"},
+                                          {"nomic-bert", "cls.predictions.decoder.bias"},
+                                          {"roberta", "lm_head.decoder.bias"}};
 constexpr std::string_view kTiedHeads[] = {"cls.predictions.decoder.weight", "lm_head.decoder.weight",
                                            "vocab_projector.weight", "decoder.weight"};
 constexpr std::string_view kPooler[] = {"pooler.dense.weight", "pooler.dense.bias"};
@@ -49,24 +56,39 @@ void rename_encoder_tensors(ForeignTensors& tensors, std::string_view model_type
   tensors = std::move(renamed);
 }
 
-void place_encoder_tensors(const ForeignTensors& tensors, ModelConfig& config, ForeignPlaces& places) {
+std::string_view decoder_bias(std::string_view family) {
+  const auto found = std::ranges::find(kDecoderBiases, family, &DecoderBias::family);
+  return found == std::end(kDecoderBiases) ? std::string_view() : found->name;
+}
+
+Status place_encoder_tensors(ForeignFile& file, HuggingfaceConfig& read, ForeignPlaces& places) {
+  ModelConfig& config = read.config;
   const auto flag = [&](const char* name) {
     const auto found = config.flags.find(name);
     return found != config.flags.end() && found->second;
   };
   const bool has_head = flag("mlm") || config.sizes.contains("N");
-  if (!has_head && tensors.contains(kPooler[0])) config.flags["pooler"] = true;
+  if (!has_head && file.tensors.contains(kPooler[0])) config.flags["pooler"] = true;
   const bool reads_pooler = flag("pooler") || (config.sizes.contains("N") &&
                                                (config.family == "bert" || config.family == "nomic-bert"));
   places.used.insert(std::begin(kCopies), std::end(kCopies));
-  if (flag("tied")) places.used.insert(std::begin(kTiedHeads), std::end(kTiedHeads));
   if (!reads_pooler) places.used.insert(std::begin(kPooler), std::end(kPooler));
+  if (flag("mlm")) {
+    // The projection adds its own bias; the other one is a copy of it, or stale.
+    const auto bias = file.tensors.find(decoder_bias(config.family));
+    if (bias != file.tensors.end())
+      file.tensors.insert_or_assign(places.names.find("output.bias")->tensor, ForeignTensor(bias->second));
+    TSR_RETURN_IF_ERROR(choose_head(file, places.names, read, places));
+  } else {
+    places.used.insert(std::begin(kTiedHeads), std::end(kTiedHeads));
+  }
   if (config.family == "modernbert")
     places.computed.emplace(
         kZeroBias, source_in_memory(std::string(kZeroBias),
                                     HostTensor::copy_of<float>(
                                         {DType::kF32, {config.sizes["C"]}},
                                         std::vector<float>(static_cast<size_t>(config.sizes["C"])))));
+  return {};
 }
 
 }  // namespace tessera

@@ -4,8 +4,9 @@
 
 #include <string_view>
 
-#include "graph/models/model_family.h"
+#include "graph/base/result.h"
 #include "serialize/import/foreign_file.h"
+#include "serialize/import/huggingface_config.h"
 
 namespace tessera {
 
@@ -13,8 +14,11 @@ namespace tessera {
 std::string_view encoder_prefix(std::string_view model_type);
 // Takes it away, and turns the older names of norms ("gamma", "beta") into today's.
 void rename_encoder_tensors(ForeignTensors& tensors, std::string_view model_type);
-// Sets what the tensors tell of the model (a pooler without a head); marks those that it has no place for as used, and
-// gives those that no file has.
-void place_encoder_tensors(const ForeignTensors& tensors, ModelConfig& config, ForeignPlaces& places);
+// The tensor with the bias of the output projection, as that projection's own class has it; empty where it is the one
+// that the family's table names. "cls.predictions.decoder.bias" of model_type "bert".
+std::string_view decoder_bias(std::string_view family);
+// Sets what the tensors tell of the model (a pooler without a head, an output projection that is not the embedding);
+// marks those that it has no place for as used, and gives those that no file has.
+Status place_encoder_tensors(ForeignFile& file, HuggingfaceConfig& config, ForeignPlaces& places);
 
 }  // namespace tessera

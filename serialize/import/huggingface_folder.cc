@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <map>
-#include <set>
 
 #include "graph/base/quote.h"
 #include "graph/base/text.h"
@@ -14,8 +12,9 @@
 #include "serialize/import/huggingface_config.h"
 #include "serialize/import/huggingface_encoder_config.h"
 #include "serialize/import/huggingface_encoder_tensors.h"
+#include "serialize/import/huggingface_tensor_names.h"
+#include "serialize/import/huggingface_weights.h"
 #include "serialize/import/mxfp4_weights.h"
-#include "serialize/import/safetensors.h"
 #include "serialize/import/sentence_modules.h"
 #include "serialize/json.h"
 #include "serialize/plain_file.h"
@@ -26,8 +25,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::string_view kConfig = "config.json", kWhole = "model.safetensors",
-                           kIndex = "model.safetensors.index.json";
+constexpr std::string_view kConfig = "config.json";
 constexpr int64_t kMostConfigBytes = int64_t{16} << 20;
 
 Status corrupt(std::string message) { return Status(StatusCode::kCorrupt, std::move(message)); }
@@ -35,10 +33,6 @@ Status corrupt(std::string message) { return Status(StatusCode::kCorrupt, std::m
 bool exists(const std::string& path) {
   std::error_code error;
   return fs::is_regular_file(path, error);
-}
-
-std::string in_folder(const std::string& folder, std::string_view name) {
-  return folder.empty() ? std::string(name) : folder + "/" + std::string(name);
 }
 
 Result<std::string> read_text(const std::string& path) {
@@ -50,59 +44,10 @@ Result<std::string> read_text(const std::string& path) {
   return text;
 }
 
-// Names of the shards in an index, each once; plain names alone, so that none leads out of the folder.
-Result<std::vector<std::string>> shards_of(const std::string& index_path, const Json& index) {
-  const auto map = index.find("weight_map");
-  if (!index.is_object() || map == index.end() || !map->is_object())
-    return corrupt(format("{}: weight_map is missing, wanted the file of each tensor", index_path));
-  std::set<std::string> names;
-  for (const auto& [tensor, file] : map->items()) {
-    const std::string name = file.is_string() ? file.get<std::string>() : std::string();
-    if (!name.ends_with(".safetensors") || name.find('/') != name.npos || name.find('\\') != name.npos ||
-        name.find('\0') != name.npos)
-      return corrupt(format("{}: tensor '{}' is in {}, wanted the name of a .safetensors file in its folder",
-                            index_path, quote(tensor), quote_json(file)));
-    names.insert(name);
-  }
-  if (names.empty()) return corrupt(format("{}: weight_map is empty", index_path));
-  return std::vector<std::string>(names.begin(), names.end());
-}
-
-struct Shards {
-  std::vector<std::string> paths;
-  Json index;  // null: there is one file alone
-};
-
-Result<Shards> find_shards(const std::string& folder) {
-  Shards shards;
-  const std::string index_path = in_folder(folder, kIndex), whole = in_folder(folder, kWhole);
-  if (!exists(index_path)) {
-    if (exists(whole)) return Shards{{whole}, {}};
-    for (const char* const other : {"pytorch_model.bin", "pytorch_model.bin.index.json", "model.ckpt.index",
-                                    "tf_model.h5", "flax_model.msgpack"})
-      if (exists(in_folder(folder, other)))
-        return Status(StatusCode::kUnsupported,
-                      format("{} has its weights in {}; save them as safetensors (save_pretrained does)",
-                             folder, other));
-    return Status(StatusCode::kNotFound, format("{} has neither {} nor {}", folder, kWhole, kIndex));
-  }
-  TSR_ASSIGN_OR_RETURN(const std::string text, read_text(index_path));
-  TSR_ASSIGN_OR_RETURN(shards.index, parse_json(text, index_path));
-  TSR_ASSIGN_OR_RETURN(const std::vector<std::string> names, shards_of(index_path, shards.index));
-  for (const std::string& name : names) {
-    shards.paths.push_back(in_folder(folder, name));
-    TSR_ASSIGN_OR_RETURN(const bool is_there, has_plain_file(shards.paths.back()));
-    if (!is_there)
-      return Status(StatusCode::kNotFound,
-                    format("{} is missing: {} names it", shards.paths.back(), index_path));
-  }
-  return shards;
-}
-
 // Templates of conversations, as metadata: "chat_template", and "chat_template.NAME" where there are several.
 Status read_chat_templates(const std::string& folder, Model& model) {
-  const std::string key = "chat_template", file = in_folder(folder, "chat_template.jinja");
-  const std::string config_path = in_folder(folder, "tokenizer_config.json");
+  const std::string key = "chat_template", file = path_in_folder(folder, "chat_template.jinja");
+  const std::string config_path = path_in_folder(folder, "tokenizer_config.json");
   if (exists(config_path)) {
     TSR_ASSIGN_OR_RETURN(const std::string text, read_text(config_path));
     TSR_ASSIGN_OR_RETURN(const Json config, parse_json(text, config_path));
@@ -122,7 +67,7 @@ Status read_chat_templates(const std::string& folder, Model& model) {
     TSR_ASSIGN_OR_RETURN(model.metadata[key], read_text(file));
   }
   std::error_code error;
-  for (const auto& entry : fs::directory_iterator(in_folder(folder, "additional_chat_templates"), error))
+  for (const auto& entry : fs::directory_iterator(path_in_folder(folder, "additional_chat_templates"), error))
     if (entry.path().extension() == ".jinja") {
       TSR_ASSIGN_OR_RETURN(model.metadata[key + "." + entry.path().stem().string()],
                            read_text(entry.path().string()));
@@ -132,68 +77,10 @@ Status read_chat_templates(const std::string& folder, Model& model) {
 
 // What the folder recommends for drawing texts, as it is.
 Status read_generation_config(const std::string& folder, Model& model) {
-  const std::string file = in_folder(folder, "generation_config.json");
+  const std::string file = path_in_folder(folder, "generation_config.json");
   if (!exists(file)) return {};
   TSR_ASSIGN_OR_RETURN(model.metadata[std::string(kGenerationConfigKey)], read_text(file));
   return {};
-}
-
-// The tensors of all shards, and one source of all of them.
-Result<ForeignFile> read_shards(const std::string& folder, const Shards& shards) {
-  ForeignFile file;
-  std::vector<std::shared_ptr<const ByteSource>> sources;
-  std::map<std::string, std::string, std::less<>> shard_of;
-  int64_t base = 0;
-  for (const std::string& path : shards.paths) {
-    TSR_ASSIGN_OR_RETURN(auto source, open_file(path));
-    Result<ForeignTensors> tensors = read_safetensors(*source, base);
-    if (!tensors.ok()) return tensors.status().with_context(path);
-    for (auto& [name, tensor] : *tensors) {
-      shard_of.emplace(name, fs::path(path).filename().string());
-      if (!file.tensors.emplace(name, std::move(tensor)).second)
-        return corrupt(format("{} has tensor '{}', which an earlier file has too", path, quote(name)));
-    }
-    base += source->size();
-    sources.push_back(std::move(source));
-  }
-  if (!shards.index.is_null())
-    for (const auto& [name, shard] : shards.index["weight_map"].items()) {
-      const auto at = shard_of.find(name);
-      if (at == shard_of.end() || at->second != shard.get<std::string>())
-        return corrupt(format("{} says that tensor '{}' is in {}, which has not got it",
-                              in_folder(folder, kIndex), quote(name), shard.get<std::string>()));
-    }
-  if (sources.size() == 1) {
-    file.source = sources[0];
-  } else {
-    TSR_ASSIGN_OR_RETURN(file.source, join_sources(std::move(sources)));
-  }
-  return file;
-}
-
-// Pairs of prefixes of tensors' names: in files of some classes, and here.
-struct Beginning {
-  std::string_view model_type, theirs, ours;
-};
-constexpr Beginning kBeginnings[] = {
-    {"gpt2", "transformer.", ""},
-    {"gemma3", "language_model.model.", "model."},
-    {"gemma3", "language_model.lm_head.", "lm_head."},
-    {"gemma3", "model.language_model.", "model."},
-};
-
-void rename_tensors(ForeignTensors& tensors, std::string_view model_type) {
-  if (is_huggingface_encoder(model_type)) return rename_encoder_tensors(tensors, model_type);
-  ForeignTensors renamed;
-  for (auto& [name, tensor] : tensors) {
-    const auto row = std::ranges::find_if(kBeginnings, [&name = name, model_type](const Beginning& it) {
-      return it.model_type == model_type && name.starts_with(it.theirs);
-    });
-    std::string ours = name;
-    if (row != std::end(kBeginnings)) ours.replace(0, row->theirs.size(), row->ours);
-    renamed.emplace(std::move(ours), std::move(tensor));
-  }
-  tensors = std::move(renamed);
 }
 
 // Buffers that old versions saved: masks and frequencies that follow from the configuration.
@@ -209,8 +96,9 @@ Result<OpenedModel> open_huggingface(const std::shared_ptr<const ByteSource>& so
     return Status(
         StatusCode::kUnsupported,
         "a safetensors file in memory is no model: config.json is missing; open its folder by path");
-  const std::string folder = fs::path(source->paths()[0]).parent_path().string();
-  const std::string config_path = in_folder(folder, kConfig);
+  const fs::path opened_path(source->paths()[0]);
+  const std::string folder = opened_path.parent_path().string();
+  const std::string config_path = path_in_folder(folder, kConfig);
   TSR_RETURN_IF_ERROR(check_side_files(folder.empty() ? "." : folder));
   if (!exists(config_path))
     return Status(StatusCode::kNotFound,
@@ -220,9 +108,19 @@ Result<OpenedModel> open_huggingface(const std::shared_ptr<const ByteSource>& so
   TSR_ASSIGN_OR_RETURN(const Json json, parse_json(text, kConfig));
   TSR_ASSIGN_OR_RETURN(HuggingfaceConfig config, read_huggingface_config(json));
 
-  TSR_ASSIGN_OR_RETURN(const Shards shards, find_shards(folder));
-  TSR_ASSIGN_OR_RETURN(ForeignFile file, read_shards(folder, shards));
-  rename_tensors(file.tensors, config.model_type);
+  const std::string opened_name = opened_path.filename().string();
+  if (const auto wanted = json.find("transformers_weights");
+      wanted != json.end() && !wanted->is_null() && *wanted != opened_name)
+    return Status(StatusCode::kUnsupported,
+                  format("config.json: transformers_weights is {}, and '{}' was opened; give the path of the file that "
+                         "it names",
+                         quote_json(*wanted, 80), opened_name));
+  TSR_ASSIGN_OR_RETURN(const WeightFiles files, find_weight_files(folder, opened_name));
+  TSR_ASSIGN_OR_RETURN(ForeignFile file, read_weight_files(folder, files));
+  if (is_huggingface_encoder(config.model_type))
+    rename_encoder_tensors(file.tensors, config.model_type);
+  else
+    rename_decoder_tensors(file.tensors, config.model_type);
   const std::vector<StoredTensors> stored = stored_tensors(file.tensors);
   if (config.quantization) {
     if (config.quantization->method == FolderQuantization::Method::kBitsandbytes &&
@@ -249,9 +147,11 @@ Result<OpenedModel> open_huggingface(const std::shared_ptr<const ByteSource>& so
           return name.starts_with(beginning);
         }))
       places.used.insert(name);
-  // A tied head is the embedding, whatever else the file has.
-  if (config.config.flags["tied"]) places.used.insert("lm_head.weight");
-  if (family->encoder != nullptr) place_encoder_tensors(file.tensors, config.config, places);
+  if (family->encoder != nullptr) {
+    TSR_RETURN_IF_ERROR(place_encoder_tensors(file, config, places));
+  } else {
+    TSR_RETURN_IF_ERROR(choose_head(file, names, config, places));
+  }
   if (config.scaling) {
     places.computed.emplace("rope_factors", source_in_memory("rope_factors", config.scaling->values()));
     if (!config.scaling->words.empty()) model.metadata["rope_scaling"] = config.scaling->words;
@@ -274,7 +174,8 @@ Result<OpenedModel> open_huggingface(const std::shared_ptr<const ByteSource>& so
   TSR_ASSIGN_OR_RETURN(model.tokenizer, hf_folder_tokenizer(folder.empty() ? std::string(".") : folder));
   TSR_RETURN_IF_ERROR(place_parameters(file, places, opened));
   model.origin.format = "huggingface";
-  model.origin.files = static_cast<int64_t>(shards.paths.size());
+  model.origin.files = static_cast<int64_t>(files.paths.size());
+  model.origin.unread = files.unread;
   model.origin.stored = stored;
   model.origin.used = std::move(config.used);
   model.origin.unused = std::move(config.unused);
@@ -288,8 +189,8 @@ Result<std::shared_ptr<const ByteSource>> open_model_file(const std::string& pat
   std::string folder = path;
   while (folder.size() > 1 && folder.ends_with('/')) folder.pop_back();
   TSR_RETURN_IF_ERROR(check_side_files(folder));
-  TSR_ASSIGN_OR_RETURN(const Shards shards, find_shards(folder));
-  return open_file(shards.paths[0]);
+  TSR_ASSIGN_OR_RETURN(const WeightFiles files, find_weight_files(folder, {}));
+  return open_file(files.paths[0]);
 }
 
 }  // namespace tessera

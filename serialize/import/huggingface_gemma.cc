@@ -18,12 +18,12 @@ void read_capped(HuggingfaceReader& r, std::string_view family, const Huggingfac
   r.read_decoder(family, defaults, family == "gemma3" ? "hidden_activation" : activation_key(r),
                  "gelu_pytorch_tanh");
   r.read_biases();
-  r.fields.wants("use_bidirectional_attention", false, "causal attention");
   const double scalar = r.fields.real("query_pre_attn_scalar", 256.0);
   if (!(scalar > 0))
     r.fields.fail(StatusCode::kCorrupt, format("query_pre_attn_scalar is {}, wanted more than 0", scalar));
   if (scalar != static_cast<double>(r.size("D"))) r.real("attention_scale") = 1 / std::sqrt(scalar);
-  softcap = r.cap("attn_logit_softcapping", softcap);
+  // Gemma 3's class names the cap of scores, and does not read it.
+  if (family != "gemma3") softcap = r.cap("attn_logit_softcapping", softcap);
   logit_softcap = r.cap("final_logit_softcapping", logit_softcap);
   if (softcap != 0) r.real("softcap") = softcap;
   if (logit_softcap != 0) r.real("logit_softcap") = logit_softcap;
@@ -64,6 +64,7 @@ void read_gemma2(HuggingfaceReader& r) {
                .tied = true,
                .D = 256},
               50, 30);
+  r.fields.wants("use_bidirectional_attention", false, "causal attention");
   r.read_rotation();
   r.read_windows(r.fields.integer("sliding_window", 4096, 1, HuggingfaceReader::kLongestWindow),
                  [](int64_t i) { return i % 2 == 0; });
@@ -84,8 +85,12 @@ void read_gemma3(HuggingfaceReader& r) {
                .D = 256},
               0, 0);
   const int64_t every = r.fields.integer("sliding_window_pattern", 6, 1, int64_t{1} << 31);
-  r.read_windows(r.fields.integer("sliding_window", 4096, 1, HuggingfaceReader::kLongestWindow),
-                 [&](int64_t i) { return (i + 1) % every != 0; });
+  int64_t window = r.fields.integer("sliding_window", 4096, 1, HuggingfaceReader::kLongestWindow);
+  if (r.fields.flag("use_bidirectional_attention", false)) {
+    r.flag("causal") = false;
+    window = window / 2 + 1;
+  }
+  r.read_windows(window, [&](int64_t i) { return (i + 1) % every != 0; });
   // Older files have a base for the local ones alone.
   r.read_rotations(r.fields.real("rope_local_base_freq", 10000.0));
 }

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <vector>
 
+#include "graph/base/quote.h"
 #include "graph/base/text.h"
-#include "serialize/import/huggingface_scaling.h"
 
 namespace tessera {
 
@@ -29,71 +29,6 @@ void HuggingfaceReader::read_decoder(std::string_view family, const HuggingfaceD
     fields.fail(StatusCode::kUnsupported, format("{} is '{}'; only a {} model with '{}' can be imported",
                                                  activation_key, found, family, activation));
   default_theta = defaults.rope_theta;
-}
-
-void HuggingfaceReader::read_rotation() {
-  const Json* given = rope_object();
-  const Json otherwise = default_rope.value_or(Json::object());
-  rotation_from(given ? *given : otherwise, default_theta, "rope_parameters", true);
-}
-
-const Json* HuggingfaceReader::rope_object() {
-  const Json* scaling = fields.object("rope_scaling");
-  const Json* parameters = fields.object("rope_parameters");
-  return scaling ? scaling : parameters;
-}
-
-double HuggingfaceReader::rotation_from(const Json& rope_json, double theta, std::string_view where,
-                                        bool is_global) {
-  JsonFields rope(rope_json, format("config.json: {}", where));
-  const double outer = fields.real("rope_theta", theta);
-  const int64_t whole = rotated_part > 0 ? rotated_part : size("D");
-  Rotation rotation{rope.real("rope_theta", is_global ? outer : theta), whole};
-  const double partial = rope.real("partial_rotary_factor", fields.real("partial_rotary_factor", 1.0));
-  if (!(partial > 0 && partial <= 1))
-    rope.fail(StatusCode::kCorrupt,
-              format("partial_rotary_factor is {}, wanted more than 0, at most 1", partial));
-  rotation.rotated = static_cast<int64_t>(static_cast<double>(whole) * partial);
-  if (rotation.rotated < 2 || rotation.rotated % 2 != 0 || rotation.rotated > kMostRotated ||
-      !(rotation.theta > 0))
-    rope.fail(StatusCode::kCorrupt, format("{} numbers of a head are rotated with rope_theta {}, wanted an "
-                                           "even number of at most {} and a positive base",
-                                           rotation.rotated, rotation.theta, kMostRotated));
-  std::string type = rope.text("rope_type", rope.text("type", "default"));
-  // The class of phi3 takes "yarn" for its own longrope.
-  if (type == "su" || (type == "yarn" && out.config.family == "phi3")) type = "longrope";
-  if (rope.status().ok() && fields.status().ok() && is_global) {
-    real("rope_theta") = rotation.theta;
-    if (rotation.rotated != size("D")) size("R") = rotation.rotated;
-    const auto T = static_cast<double>(size("T"));
-    const double inner = rope.real("original_max_position_embeddings", original_context.value_or(T));
-    const double original = fields.real("original_max_position_embeddings", original_context.value_or(inner));
-    out.scaling = read_huggingface_scaling(rope, type, rotation, {size("T"), original});
-    if (out.scaling) out.scaling->describe(out.config);
-  } else if (rope.status().ok() && type != "default") {
-    rope.fail(StatusCode::kUnsupported,
-              format("rope_type is '{}'; layers with a window want 'default'", type));
-  }
-  if (!rope.status().ok()) fields.fail(rope.status().code(), std::string(rope.status().message()));
-  return rotation.theta;
-}
-
-void HuggingfaceReader::read_rotations(double local_theta) {
-  if (local_theta > 0) real("window_theta") = local_theta;
-  const Json empty = Json::object();
-  const Json* rope = rope_object();
-  if (rope && (rope->contains("full_attention") || rope->contains("sliding_attention"))) {
-    const auto part = [&](const char* kind) -> const Json& {
-      const auto at = rope->find(kind);
-      return at == rope->end() || !at->is_object() ? empty : *at;
-    };
-    rotation_from(part("full_attention"), default_theta, "rope_parameters: full_attention", true);
-    real("window_theta") =
-        rotation_from(part("sliding_attention"), local_theta > 0 ? local_theta : default_theta,
-                      "rope_parameters: sliding_attention", false);
-  } else {
-    rotation_from(rope ? *rope : empty, default_theta, "rope_scaling", true);
-  }
 }
 
 void HuggingfaceReader::read_windows(int64_t window, const std::function<bool(int64_t layer)>& has_window) {
@@ -169,6 +104,27 @@ double HuggingfaceReader::positive(const char* key, double otherwise) {
 double HuggingfaceReader::cap(const char* key, double otherwise) {
   if (json.contains(key) && json[key].is_null()) return 0;
   return fields.real(key, otherwise);
+}
+
+void HuggingfaceReader::read_direction() {
+  if (fields.flag("is_causal", true)) return;
+  flag("causal") = false;
+  if (const auto window = out.config.sizes.find("window"); window != out.config.sizes.end()) ++window->second;
+  for (int64_t& window : out.config.lists["windows"])
+    if (window > 0) ++window;
+  if (out.config.lists["windows"].empty()) out.config.lists.erase("windows");
+}
+
+void HuggingfaceReader::read_class() {
+  const std::vector<std::string> names = fields.texts("architectures", 16);
+  if (names.empty()) return;
+  const std::string_view name = names[0];
+  const size_t head = name.rfind("For");
+  const std::string_view kind = head == name.npos ? std::string_view("Model") : name.substr(head);
+  const bool is_base = kind == "Model" && name.ends_with(kind);
+  if (is_base || kind == "ForCausalLM" || kind == "ForConditionalGeneration") return;
+  fields.fail(StatusCode::kUnsupported,
+              format("architectures has '{}'; known of {}: …Model, …ForCausalLM", quote(name, 80), out.model_type));
 }
 
 void HuggingfaceReader::read_end_ids() {

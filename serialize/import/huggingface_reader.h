@@ -41,12 +41,12 @@ class HuggingfaceReader {
                     std::string_view activation_key, std::string_view activation);
   // One rotation for all layers.
   void read_rotation();
-  // rope_parameters, or the older rope_scaling; null for neither.
+  // The older rope_scaling unless it is empty, else rope_parameters; null for neither.
   const Json* rope_object();
-  // Returns theta. `is_global`: the rotation that the model's rope_factors are for.
+  // Returns theta: that of the object, else `theta`. `is_global`: the rotation that the model's rope_factors are for.
   double rotation_from(const Json& rope_json, double theta, std::string_view where, bool is_global);
-  // The rotation of layers without a window and that of layers with one, which rope_parameters may give apart; else
-  // the latter turns by `local_theta` (0: as the others).
+  // The rotations of classes with one for each kind of layers: rope_parameters has an object of each, and the older
+  // rope_scaling is of layers without a window. Those with one turn by `local_theta` where nothing else is said.
   void read_rotations(double local_theta);
   // Layers named "sliding_attention" in layer_types, else those that `has_window` says.
   void read_windows(int64_t window, const std::function<bool(int64_t layer)>& has_window);
@@ -65,6 +65,11 @@ class HuggingfaceReader {
   double positive(const char* key, double otherwise);
   // 0 for null.
   double cap(const char* key, double otherwise);
+  // is_causal: false is attention in both directions, of any decoder. Windows are then on either side, and include the
+  // token that is as far away as they are wide.
+  void read_direction();
+  // architectures: the class that saved a decoder, and so its head.
+  void read_class();
   // eos_token_id: one or several.
   void read_end_ids();
 
@@ -75,6 +80,12 @@ class HuggingfaceReader {
   std::optional<double> original_context;  // of classes that have one of their own
   std::optional<Json> default_rope;        // of classes that scale rotations where config.json says nothing
   int64_t rotated_part = 0;                // numbers of a head that rotations are for; 0: all
+  bool rotates_part = false;               // of classes that obey partial_rotary_factor
 };
+
+// The settings of one kind of layers ("full_attention", "sliding_attention") in classes that tell kinds apart: those in
+// rope_parameters, and where `is_scaled` those of the older rope_scaling. An error stays in `fields` where rope_parameters
+// has settings outside the kinds.
+Json rotation_of_layers(JsonFields& fields, std::string_view kind, bool is_scaled, std::string_view model_type);
 
 }  // namespace tessera

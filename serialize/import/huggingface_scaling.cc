@@ -35,7 +35,8 @@ std::optional<double> optional_real(JsonFields& rope, std::string_view key) {
 RopeScaling read_yarn(JsonFields& rope, const Rotation& rotation, const ScaledContext& context) {
   YarnScaling yarn;
   yarn.original_context = context.original;
-  yarn.factor = positive(rope, "factor", static_cast<double>(context.tokens) / context.original);
+  const double stretched = static_cast<double>(context.tokens) / context.original;
+  yarn.factor = positive(rope, "factor", rope.is_given("factor") ? std::optional(stretched) : std::nullopt);
   yarn.attention_factor = optional_real(rope, "attention_factor");
   yarn.mscale = rope.real("mscale", 0.0);
   yarn.mscale_all_dim = rope.real("mscale_all_dim", 0.0);
@@ -64,8 +65,9 @@ RopeScaling read_longrope(JsonFields& rope, const Rotation& rotation, const Scal
 
 std::optional<RopeScaling> read_huggingface_scaling(JsonFields& rope, const std::string& type,
                                                     const Rotation& rotation, const ScaledContext& context) {
+  if (type == "default") return std::nullopt;
   // Dynamic scaling begins beyond the context, which ends there.
-  if (type == "default" || type == "dynamic") return std::nullopt;
+  if (type == "dynamic") return (void)positive(rope, "factor", {}), std::nullopt;
   if (!(context.original >= 1 && context.original <= kMostTokens)) {
     rope.fail(StatusCode::kCorrupt, format("original_max_position_embeddings is {}, wanted 1 to {}",
                                            context.original, kMostTokens));

@@ -21,6 +21,7 @@ class JsonFields {
   JsonFields(const Json& json, std::string where) : json_(json), where_(std::move(where)) {}
 
   bool has(std::string_view key);  // there, and not null
+  bool is_given(std::string_view key) const { return json_.is_object() && json_.contains(std::string(key)); }
   int64_t integer(std::string_view key, std::optional<int64_t> otherwise, int64_t least, int64_t most);
   int64_t size(std::string_view key, std::optional<int64_t> otherwise = {}) {
     return integer(key, otherwise, 1, (int64_t{1} << 31) - 1);

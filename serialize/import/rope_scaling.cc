@@ -84,6 +84,8 @@ RopeScaling yarn_scaling(const Rotation& rotation, const YarnScaling& s) {
     const double stretched = std::clamp((static_cast<double>(pair) - low) / (high - low), 0.0, 1.0);
     scaling.factors.push_back(static_cast<float>(1 / (stretched / s.factor + (1 - stretched))));
   }
+  constexpr double kMostTokens = 1 << 30;
+  scaling.context = static_cast<int64_t>(std::min(s.factor * s.original_context, kMostTokens));
   const auto magnitude = [&](double scale) {
     return s.factor <= 1 ? 1 : 0.1 * scale * std::log(s.factor) + 1;
   };

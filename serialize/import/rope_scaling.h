@@ -18,6 +18,7 @@ struct RopeScaling {
   std::vector<float> longer;   // and in longer ones; empty: the same
   int64_t switch_at = 0;
   double magnitude = 1;
+  int64_t context = 0;  // tokens that the scaling makes room for, where it says so; 0: as the file's context
   // The object "rope_scaling" of a config.json that gives these numbers; empty where the numbers are all that a file
   // says. Metadata "rope_scaling" of the model.
   std::string words;

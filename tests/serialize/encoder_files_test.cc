@@ -1,4 +1,4 @@
-// Encoders out to Hugging Face folders and GGUF files and in again, and what is refused of such folders.
+// Encoders, and decoders that compute no texts, out to Hugging Face folders and GGUF files and in again, and what is refused of such folders.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -37,6 +37,19 @@ const std::vector<std::string> kModels = {
     "nomic-bert:L=2,C=12,H=3,F=10,V=11,T=16",
     "nomic-bert:L=1,C=12,H=3,F=10,V=11,T=16,mlm=0,rope_theta=2000",
     "nomic-bert:L=1,C=12,H=3,F=10,V=11,T=16,N=2",
+    "bert:L=1,C=12,H=3,F=10,V=11,T=16,tied=0",
+    "roberta:L=1,C=12,H=3,F=10,V=11,T=16,tied=0",
+    "nomic-bert:L=1,C=12,H=3,F=10,V=11,T=16,tied=0",
+};
+// Decoders in forms that only folders have.
+const std::vector<std::string> kFolderModels = {
+    "qwen3:L=2,C=12,H=3,KV=1,D=6,F=10,V=11,T=16,rope_half,head=0",
+    "gemma3:L=2,C=12,H=3,KV=1,D=6,F=10,V=11,T=16,window=5,tied,rope_half,causal=0",
+    "gemma2:L=2,C=12,H=3,KV=1,D=6,F=10,V=11,T=16,tied=0,rope_half,softcap=50,logit_softcap=30,head=0",
+    "gpt2:L=1,C=12,H=3,V=11,T=16,tied=0,head=0",
+    "llama:L=1,C=12,H=3,F=10,V=11,T=16,rope_half,causal=0",
+    "llama:L=1,C=12,H=3,F=10,V=11,T=16,rope_half,causal=0,window=5",
+    "gpt2:L=1,C=12,H=3,V=11,T=16,causal=0",
 };
 
 OpenedModel model_of(const std::string& shorthand) {
@@ -106,21 +119,23 @@ Status config_status(std::string_view text) {
 
 }  // namespace
 
-TEST_CASE("a folder of every encoder is read as the model that it was, bit for bit") {
+TEST_CASE("a folder of every encoder, and of a decoder without a head, is read as the model that it was, bit for bit") {
   const ScratchFolder scratch;
-  for (size_t i = 0; i < kModels.size(); ++i) {
-    CAPTURE(kModels[i]);
-    OpenedModel before = model_of(kModels[i]);
-    if (kModels[i].find("N=2") != std::string::npos) before.model.metadata["labels"] = R"(["no","yes"])";
+  std::vector<std::string> models = kModels;
+  models.insert(models.end(), kFolderModels.begin(), kFolderModels.end());
+  for (size_t i = 0; i < models.size(); ++i) {
+    CAPTURE(models[i]);
+    OpenedModel before = model_of(models[i]);
+    if (models[i].find("N=2") != std::string::npos) before.model.metadata["labels"] = R"(["no","yes"])";
     const std::string folder = scratch / format("{}", i);
     auto contents = huggingface_contents(before, {});
     REQUIRE_MESSAGE(contents.ok(), contents.status().to_string());
     write(*contents, folder);
     const OpenedModel after = opened(folder);
-    OpenedModel again = model_of(kModels[i]);
+    OpenedModel again = model_of(models[i]);
     CHECK(values_of(after) == values_of(again));
     CHECK(after.model.metadata.at("architecture") == before.model.metadata.at("architecture"));
-    if (kModels[i].find("N=2") != std::string::npos)
+    if (models[i].find("N=2") != std::string::npos)
       CHECK(after.model.metadata.at("labels") == R"(["no","yes"])");
     CHECK(print(after.model.graph) == print(again.model.graph));
   }
@@ -163,6 +178,19 @@ TEST_CASE("a gguf file of an encoder has its blocks, and its classes where llama
     CHECK(after.model.metadata.at("pooling") == "cls");
     if (has_classes(kModels[i])) CHECK(print(after.model.graph) == print(model_of(kModels[i]).model.graph));
   }
+}
+
+TEST_CASE("gguf files of decoders have no word for attention in both directions and for classes") {
+  const auto refusal = [](const std::string& shorthand) {
+    OpenedModel model = model_of(shorthand);
+    return std::string(gguf_contents(model, {}).status().message());
+  };
+  CHECK(refusal(kFolderModels[4]).find("attention in both directions (causal = 0)") != std::string::npos);
+  CHECK(refusal("gpt2:L=1,C=12,H=3,V=11,T=16,classes=2").find("the classes of texts") != std::string::npos);
+  OpenedModel headless = model_of(kFolderModels[0]);
+  const auto contents = gguf_contents(headless, {});
+  REQUIRE_MESSAGE(contents.ok(), contents.status().to_string());
+  CHECK(contents->notes[0].find("no projection onto the vocabulary") != std::string::npos);
 }
 
 TEST_CASE("sentence-transformers' files go with the folder, and wrong ones are refused by name") {

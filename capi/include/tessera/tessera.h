@@ -784,7 +784,8 @@ TSR_API tsr_status* tsr_model_verify(const char* path);
  *  "tokenizer": null | {"kind", "vocabulary_size", "bos", "eos"}, "graph_nodes", "ops": [{"op", "count"}], the most
  *  frequent first, "frozen_parameters": count of elements, "file": null | {"format": "tsr" | "gguf" | "huggingface", "stored":
  *  [{"type": "q8_0", "tensors", "bytes"}], "keys_used": {...}, "keys_unused": {...}, "files": count, parts of a
- *  split model}, "adapters": null | {"rank", "alpha", "on" and so on: options of tsr_model_add_adapters, "bytes",
+ *  split model, "read": names of the files with its weights, "unread": names of files next to them that hold another copy
+ *  of the weights (an index next to a whole model.safetensors)}, "adapters": null | {"rank", "alpha", "on" and so on: options of tsr_model_add_adapters, "bytes",
  *  "weights": [{"weight", "rank", "factor"}]}}
  * keys_used are the entries of a GGUF file's metadata or of config.json that were looked at, with their values; keys_unused those
  * that were not. Metadata "description" of a model of one of the families is its shorthand, as for

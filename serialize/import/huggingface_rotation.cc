@@ -1,0 +1,105 @@
+// Rotary positions of decoders, by the rules of transformers' RotaryEmbeddingConfigMixin.
+#include <algorithm>
+
+#include "graph/base/quote.h"
+#include "graph/base/text.h"
+#include "serialize/import/huggingface_reader.h"
+#include "serialize/import/huggingface_scaling.h"
+
+namespace tessera {
+namespace {
+
+constexpr const char *kFull = "full_attention", *kSliding = "sliding_attention";
+
+bool is_nested(const Json& rope) { return rope.contains(kFull) || rope.contains(kSliding); }
+
+}  // namespace
+
+void HuggingfaceReader::read_rotation() {
+  const Json* given = rope_object();
+  const Json otherwise = default_rope.value_or(Json::object());
+  const Json& rope = given ? *given : otherwise;
+  if (is_nested(rope))
+    fields.fail(StatusCode::kUnsupported,
+                format("rope_parameters has settings of kinds of layers ({}, {}); the class of {} has one rotation "
+                       "for all: put its settings into rope_parameters themselves",
+                       kFull, kSliding, out.model_type));
+  rotation_from(rope, fields.real("rope_theta", default_theta), "rope_parameters", true);
+}
+
+const Json* HuggingfaceReader::rope_object() {
+  const Json* const scaling = fields.object("rope_scaling");
+  const Json* const parameters = fields.object("rope_parameters");
+  return scaling != nullptr && !scaling->empty() ? scaling : parameters;
+}
+
+double HuggingfaceReader::rotation_from(const Json& rope_json, double theta, std::string_view where,
+                                        bool is_global) {
+  JsonFields rope(rope_json, format("config.json: {}", where));
+  const int64_t whole = rotated_part > 0 ? rotated_part : size("D");
+  Rotation rotation{rope.real("rope_theta", theta), whole};
+  std::string type = rope.text("rope_type", rope.text("type", "default"));
+  // The class of phi3 takes "yarn" for its own longrope.
+  if (type == "su" || (type == "yarn" && out.config.family == "phi3")) type = "longrope";
+  const double partial = rope.real("partial_rotary_factor", fields.real("partial_rotary_factor", 1.0));
+  if (rotates_part) {
+    if (!(partial > 0 && partial <= 1))
+      rope.fail(StatusCode::kCorrupt,
+                format("partial_rotary_factor is {}, wanted more than 0, at most 1", partial));
+    rotation.rotated = static_cast<int64_t>(static_cast<double>(whole) * partial);
+  } else if (partial != 1 && type != "default") {
+    rope.fail(StatusCode::kUnsupported,
+              format("partial_rotary_factor is {} with rope_type '{}'; the class of {} rotates whole heads: wanted 1, "
+                     "or no such key",
+                     partial, type, out.model_type));
+  }
+  if (rotation.rotated < 2 || rotation.rotated % 2 != 0 || rotation.rotated > kMostRotated ||
+      !(rotation.theta > 0))
+    rope.fail(StatusCode::kCorrupt, format("{} numbers of a head are rotated with rope_theta {}, wanted an "
+                                           "even number of at most {} and a positive base",
+                                           rotation.rotated, rotation.theta, kMostRotated));
+  if (rope.status().ok() && fields.status().ok() && is_global) {
+    real("rope_theta") = rotation.theta;
+    if (rotation.rotated != size("D")) size("R") = rotation.rotated;
+    const auto T = static_cast<double>(size("T"));
+    const double inner = rope.real("original_max_position_embeddings", original_context.value_or(T));
+    const double original = fields.real("original_max_position_embeddings", original_context.value_or(inner));
+    out.scaling = read_huggingface_scaling(rope, type, rotation, {size("T"), original});
+    if (out.scaling) {
+      out.scaling->describe(out.config);
+      // Files that say the trained length as max_position_embeddings have room for more.
+      size("T") = std::max(size("T"), out.scaling->context);
+    }
+  } else if (rope.status().ok() && type != "default") {
+    rope.fail(StatusCode::kUnsupported,
+              format("rope_type is '{}'; layers with a window want 'default'", type));
+  }
+  if (!rope.status().ok()) fields.fail(rope.status().code(), std::string(rope.status().message()));
+  return rotation.theta;
+}
+
+Json rotation_of_layers(JsonFields& fields, std::string_view kind, bool is_scaled, std::string_view model_type) {
+  const Json* const scaling = fields.object("rope_scaling");
+  const Json* const parameters = fields.object("rope_parameters");
+  Json rope = Json::object();
+  if (parameters != nullptr)
+    for (const auto& [key, value] : parameters->items()) {
+      if (key != kFull && key != kSliding)
+        fields.fail(StatusCode::kUnsupported,
+                    format("rope_parameters has '{}' outside {} and {}; the class of {} reads these two: put it into "
+                           "the one that it is for",
+                           quote(key, 60), kFull, kSliding, model_type));
+      if (key == kind && value.is_object()) rope = value;
+    }
+  if (scaling != nullptr && is_scaled) rope.update(*scaling);
+  return rope;
+}
+
+void HuggingfaceReader::read_rotations(double local_theta) {
+  rotation_from(rotation_of_layers(fields, kFull, true, out.model_type), fields.real("rope_theta", default_theta),
+                "rope_parameters: full_attention", true);
+  real("window_theta") = rotation_from(rotation_of_layers(fields, kSliding, false, out.model_type), local_theta,
+                                       "rope_parameters: sliding_attention", false);
+}
+
+}  // namespace tessera

@@ -1,0 +1,99 @@
+#include "serialize/import/huggingface_tensor_names.h"
+
+#include <algorithm>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "graph/base/text.h"
+
+namespace tessera {
+namespace {
+
+// The blocks and the last norm of a decoder without its prefix, and the prefix that the family's table has.
+struct Layout {
+  std::string_view block, norm, prefix;
+};
+constexpr Layout kLlamaLayout = {"layers.0.", "norm.weight", "model."}, kGpt2Layout = {"h.0.", "ln_f.weight", ""};
+
+// Tensors outside the decoder proper: their prefix is a part of the decoder's.
+constexpr std::string_view kHeads[] = {"lm_head.", "score."};
+
+// The prefix P with tensors P + norm and P + block; nullopt for none and for several.
+std::optional<std::string> find_prefix(const ForeignTensors& tensors, const Layout& layout) {
+  std::optional<std::string> found;
+  for (const auto& [name, tensor] : tensors) {
+    if (!name.ends_with(layout.norm)) continue;
+    const std::string prefix = name.substr(0, name.size() - layout.norm.size());
+    if (!prefix.empty() && !prefix.ends_with('.')) continue;
+    const auto block = tensors.lower_bound(prefix + std::string(layout.block));
+    if (block == tensors.end() || !block->first.starts_with(prefix + std::string(layout.block))) continue;
+    if (found) return std::nullopt;
+    found = prefix;
+  }
+  return found;
+}
+
+// "language_model.lm_head.weight" -> "lm_head.weight", in a decoder with the prefix "language_model.model."
+std::string renamed(const std::string& name, std::string_view prefix, const Layout& layout) {
+  for (const std::string_view head : kHeads)
+    if (const size_t at = name.find(head);
+        at != name.npos && (at == 0 || name[at - 1] == '.') && prefix.starts_with(name.substr(0, at)))
+      return name.substr(at);
+  return name.starts_with(prefix) ? std::string(layout.prefix) + name.substr(prefix.size()) : name;
+}
+
+void note_key(HuggingfaceConfig& config, std::string_view key, std::string text) {
+  const auto found = std::ranges::find(config.used, key, &std::pair<std::string, std::string>::first);
+  if (found == config.used.end())
+    config.used.emplace_back(key, std::move(text));
+  else
+    found->second = std::move(text);
+}
+
+}  // namespace
+
+void rename_decoder_tensors(ForeignTensors& tensors, std::string_view model_type) {
+  const Layout& layout = model_type == "gpt2" ? kGpt2Layout : kLlamaLayout;
+  const std::optional<std::string> prefix = find_prefix(tensors, layout);
+  if (!prefix) return;
+  ForeignTensors ours;
+  for (auto& [name, tensor] : tensors) ours.emplace(renamed(name, *prefix, layout), std::move(tensor));
+  tensors = std::move(ours);
+}
+
+Status choose_head(ForeignFile& file, const ForeignNames& names, HuggingfaceConfig& config,
+                   ForeignPlaces& places) {
+  ModelConfig& model = config.config;
+  const auto name_of = [&](const char* parameter) {
+    const std::optional<ForeignName> name = names.find(parameter);
+    return name ? name->tensor : std::string();
+  };
+  const bool is_encoder = !names.find("output");
+  const std::string table = name_of("token_embedding"), head = name_of(is_encoder ? "output.weight" : "output");
+  bool& tied = model.flags["tied"];
+  const auto stored = file.tensors.find(head);
+  if (stored == file.tensors.end()) {
+    if (tied || is_encoder || model.sizes.contains("classes")) return {};
+    model.flags["head"] = false;
+    config.used.emplace_back(head, "missing: the model has no output projection, and computes hidden states alone");
+    return {};
+  }
+  if (!tied) return {};
+  const auto embedding = file.tensors.find(table);
+  if (embedding == file.tensors.end()) {
+    file.tensors.emplace(table, stored->second);
+    places.used.insert(head);
+    return {};
+  }
+  TSR_ASSIGN_OR_RETURN(tied, same_contents(file, embedding->second, stored->second));
+  if (tied)
+    places.used.insert(head);
+  else
+    note_key(config, "tie_word_embeddings",
+             format("true; {} differs from the embedding, so that the model has both, as in transformers", head));
+  return {};
+}
+
+}  // namespace tessera
