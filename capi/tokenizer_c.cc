@@ -7,8 +7,8 @@
 #include <thread>
 #include <vector>
 
-#include "capi/engine/prompt_note.h"
 #include "capi/engine/load_tokenizer.h"
+#include "capi/engine/prompt_note.h"
 #include "capi/guard.h"
 #include "capi/handles.h"
 #include "graph/base/text.h"
