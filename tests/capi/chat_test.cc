@@ -6,10 +6,12 @@
 
 #include "c_api.h"
 #include "capi/handles.h"
+#include "serialize/json.h"
 #include "serialize/tokenizer/tokenizer.h"
 #include "tests/number_after.h"
 
 using namespace capi_test;
+using tessera::Json;
 
 namespace {
 
@@ -196,6 +198,57 @@ TEST_CASE("an answer becomes a message, and the tokens of its marks are told") {
   CHECK(std::string(tsr_text_data(made)) == R"({"260":"<|end|>"})");
   tsr_text_free(made);
   CHECK(take(tsr_chat_markers(chat_of("x", Tokenizer()).get(), &made)).code == TSR_FAILED_PRECONDITION);
+}
+
+TEST_CASE("texts with control tokens written out are told of by prompts, data and the tokenizer, unless they are read") {
+  const Tokenizer tokenizer = chat_tokenizer();
+  const char* rendered = "<|start|>user\nHi<|end|>\n<|start|>assistant\nYo<|end|>";
+  tsr_text* made = nullptr;
+  ok(tsr_tokenizer_written_control(tokenizer.get(), rendered, TSR_TEXT_END, &made));
+  const Json found = Json::parse(tsr_text_data(made));
+  tsr_text_free(made);
+  CHECK(found["tokens"] == Json{{"<|end|>", 2}, {"<|start|>", 2}});
+  CHECK(found["note"].get<std::string>().find("option 'special' 1 (--special)") != std::string::npos);
+
+  const Runtime rt = runtime();
+  const auto take_logged = [&] {
+    int count = 0;
+    for (char line[512];;) {
+      int32_t level = 0;
+      size_t size = 0;
+      ok(tsr_runtime_next_log(rt.get(), &level, line, sizeof line, &size));
+      if (size == 0) return count;
+      count += std::string(line).find("control tokens written out") != std::string::npos;
+    }
+  };
+  tsr_model* raw = nullptr;
+  ok(tsr_model_new("llama:L=1,C=32,H=2,KV=2,F=48,V=261,T=128", nullptr, &raw));
+  const Model model(raw);
+  ok(tsr_model_set_tokenizer(model.get(), tokenizer.get()));
+  for (const int64_t special : {1, 0, 0}) {
+    tsr_generator* generator = nullptr;
+    ok(tsr_generator_new(rt.get(), model.get(), options({{"max_tokens", int64_t{1}}, {"special", special}}).get(),
+                         &generator));
+    ok(tsr_generator_start(generator, rendered, TSR_TEXT_END));
+    tsr_generator_free(generator);
+    CHECK(take_logged() == 1 - special);
+  }
+  const std::string rows = Json{{"text", rendered}}.dump() + "\n";
+  for (const int64_t special : {1, 0}) {
+    tsr_dataset* dataset = nullptr;
+    ok(tsr_dataset_new_text(rows.c_str(), rows.size(), tokenizer.get(),
+                            options({{"kind", "auto"}, {"seq", int64_t{64}}, {"special", special}}).get(),
+                            &dataset));
+    ok(tsr_dataset_info(dataset, &made));
+    const Json info = Json::parse(tsr_text_data(made));
+    tsr_text_free(made);
+    CHECK(info["note"].get<std::string>().empty() == (special == 1));
+    tsr_trainer* trainer = nullptr;
+    ok(tsr_trainer_new(rt.get(), model.get(), dataset, options({{"batch", int64_t{1}}}).get(), &trainer));
+    CHECK(take_logged() == 1 - special);
+    tsr_trainer_free(trainer);
+    tsr_dataset_free(dataset);
+  }
 }
 
 TEST_CASE("a model brings its template, or says that it has none") {

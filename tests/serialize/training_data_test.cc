@@ -200,6 +200,24 @@ TEST_CASE("of a text all is learnt, with the ends that the tokenizer has") {
         std::string::npos);
 }
 
+TEST_CASE("texts that a template rendered before are noted, and read as it meant them with option special") {
+  const char* text = R"({"text": "<s><|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\nYo<|im_end|></s>"})";
+  const RowExamples letters = made(text);
+  CHECK(letters.written_control ==
+        TokenNameCounts{{"<s>", 1}, {"</s>", 1}, {"<|im_start|>", 2}, {"<|im_end|>", 2}});
+  // BOS and EOS are not there twice.
+  CHECK(only(text, {.special = true}) ==
+        "[<s><|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\nYo<|im_end|></s>]");
+  CHECK(made(text, {.special = true}).written_control.empty());
+  CHECK(made(R"({"prompt": "<|im_start|>a", "completion": "b"})").written_control.at("<|im_start|>") >= 1);
+  CHECK(made(R"({"text": "1 < 2, <|im_star, <unk>, <0x41>"})").written_control.empty());
+  CHECK(made(kTwoTurns).written_control.empty());
+  CHECK(written_control_note({}, "a", "b").empty());
+  const std::string note = written_control_note(letters.written_control, "3 rows hold", "they are letters");
+  CHECK(note.find("3 rows hold control tokens written out ('</s>', '<s>', ") == 0);
+  CHECK(note.find("they are letters: option 'special' 1 (--special)") != std::string::npos);
+}
+
 TEST_CASE("of a prompt with a completion the completion is learnt, from where their tokens part") {
   CHECK(only(R"({"prompt": "Sky!", "completion": "blue"})") == "<s>Sky![blue</s>]");
   CHECK(only(R"({"prompt": "Sky!", "completion": "blue"})", {.part = TrainedPart::kAll}) ==
