@@ -77,22 +77,22 @@ bool remove_folder(const std::string& path) {
   return is_ours && rmdir(path.c_str()) == 0;
 }
 
+[[noreturn]] void refuse_foreign(const std::string& path) {
+  throw Error(TSR_IO, path + ": is no folder of a checkpoint, or holds other files too, and is in the way of one; "
+                             "move it away");
+}
+
 constexpr std::string_view kLinking = ".linking", kRemoving = ".removing";
 
 // A folder is renamed before it is removed: no part of a checkpoint ever has a checkpoint's name.
 void discard_checkpoint(const std::string& path) {
   if (!is_there(path)) return;
   const std::string removed = path + std::string(kRemoving);
-  const auto foreign = [](const std::string& name) {
-    throw Error(TSR_IO,
-                name + ": is no folder of a checkpoint, or holds other files too, and is in the way of one; move it "
-                       "away");
-  };
-  if (!remove_folder(removed)) foreign(removed);
+  if (!remove_folder(removed)) refuse_foreign(removed);
   if (std::rename(path.c_str(), removed.c_str()) != 0) fail(path, "cannot rename");
   if (remove_folder(removed)) return;
   (void)std::rename(removed.c_str(), path.c_str());
-  foreign(path);
+  refuse_foreign(path);
 }
 
 // Files of a checkpoint never change, so several folders can share them.
@@ -125,8 +125,7 @@ void link_checkpoint(const std::string& from, const std::string& to) {
     if (!remove_folder(made)) {
       (void)renameat2(AT_FDCWD, made.c_str(), AT_FDCWD, to.c_str(), RENAME_EXCHANGE);
       remove_folder(made);
-      throw Error(TSR_IO, to + ": is no folder of a checkpoint, or holds other files too, and is in the way of one; "
-                               "move it away");
+      refuse_foreign(to);
     }
   } else {
     if (is_there(to)) discard_checkpoint(to);
@@ -176,7 +175,16 @@ void remove_leftovers(const std::string& folder) {
     suffix.remove_suffix(ending.size());
     if (suffix == ".best" || is_step_name(suffix)) found.push_back(it->path().string());
   }
-  for (const std::string& it : found) remove_folder(it);
+  for (const std::string& it : found)
+    if (!remove_folder(it)) refuse_foreign(it);
+}
+
+// What is in the way of the best checkpoint is told before the first step.
+void check_best(const std::string& best) {
+  struct stat found {};
+  if (lstat(best.c_str(), &found) != 0) return;
+  if (!S_ISDIR(found.st_mode)) refuse_foreign(best);
+  check(tsr_trainer_check_folder(best.c_str()));
 }
 
 std::string step_folder(const std::string& folder, int64_t step) {
@@ -235,6 +243,7 @@ RunCheckpoints::RunCheckpoints(const std::string& folder, int64_t keep, bool kee
   check(tsr_trainer_check_folder(folder_.c_str()));
   lock_ = std::make_unique<FolderLock>(folder_);
   remove_leftovers(folder_);
+  if (keeps_best_) check_best(best_folder());
 }
 
 RunCheckpoints::~RunCheckpoints() {

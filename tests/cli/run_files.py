@@ -140,3 +140,37 @@ for option, path, wanted in [("--metrics", TEXT, "is no file of metrics"), ("--r
 text = subprocess.run([*COMMON, "--steps", "3", "--report", REPORT], capture_output=True, text=True, check=True).stdout
 assert re.search(r"^limit      \S+ ?% of the physical limit: no step takes less than ", text, re.M), text
 print("ok: an interrupted run's report says so; files of anything else are refused; the limit of a step is printed")
+
+# Names that a run derives are not followed where somebody planted them; what is written again keeps its mode.
+PLAIN = [TESSERA, "train", MODEL, "--data", TEXT, "--batch", "2", "--seq", "16", "--quiet"]
+subprocess.run([*PLAIN, "--steps", "1", "--checkpoint", f"{WORK}/victim"], capture_output=True, check=True)
+victim = sorted(os.listdir(f"{WORK}/victim"))
+for name in ("previous", "saving", "step-2", "best", "best.linking", "step-2.removing", "lock"):
+    out = f"{WORK}/planted.{name}/t.tsr"
+    os.mkdir(f"{WORK}/planted.{name}")
+    os.symlink(f"{WORK}/victim", f"{out}.checkpoint.{name}")
+    done = subprocess.run([*PLAIN, "--steps", "3", "--checkpoint-every", "1", "--keep", "2", "--keep-best", "--eval-every", "1", "--eval-fraction", "0.05",
+                           "--eval-batches", "1", "--out", out], capture_output=True, text=True)
+    assert sorted(os.listdir(f"{WORK}/victim")) == victim, (name, done.stderr)
+    assert done.returncode == 0 or f"checkpoint.{name.split('.')[0]}" in done.stderr, (name, done.returncode, done.stderr)
+os.chmod(f"{WORK}/planted.previous/t.tsr", 0o600)
+os.chmod(f"{WORK}/planted.previous/t.tsr.checkpoint", 0o700)
+again = f"{WORK}/planted.previous/t.tsr"
+subprocess.run([*PLAIN, "--steps", "5", "--resume", again, "--out", again, "--keep", "2", "--eval-fraction", "0.05", "--eval-batches", "1"],
+               capture_output=True, check=True)
+modes = {name: os.stat(f"{again}{name}").st_mode & 0o777 for name in ("", ".checkpoint", ".checkpoint.step-5")}
+assert modes == {"": 0o600, ".checkpoint": 0o700, ".checkpoint.step-5": 0o700}, modes
+
+# The last good checkpoint is one that is there.
+lost = f"{WORK}/lost.checkpoint"
+process = subprocess.Popen([*PLAIN, "--steps", "1000000", "--checkpoint", lost, "--checkpoint-every", "5", "--keep", "2"], stdout=subprocess.DEVNULL,
+                           stderr=subprocess.PIPE, text=True)
+while not (os.path.exists(f"{lost}.step-10") and os.path.exists(lost)) and process.poll() is None:
+    time.sleep(0.002)
+os.rename(lost, f"{lost}.mine")
+os.makedirs(lost, exist_ok=True)  # a save may have made it again
+open(f"{lost}/notes.txt", "w", encoding="utf-8").close()
+_, said = process.communicate(timeout=60)
+named = re.search(r"the last good checkpoint is (\S+)", said)
+assert process.returncode == 1 and (named is None or os.path.exists(f"{named[1]}/manifest")), said
+print("ok: planted names are not followed, modes are kept, an error names a checkpoint that is there")

@@ -43,7 +43,7 @@ def command(folder, layout, resume):
     if parallel:
         words += ["--parallel", parallel]
     checkpoint = f"{out}.checkpoint"
-    if resume and (os.path.isdir(checkpoint) or os.path.isdir(checkpoint + ".previous")):
+    if resume and (os.path.isdir(checkpoint) or os.path.isdir(checkpoint + ".saving/replaced")):
         words += ["--resume", checkpoint]
     return words
 
