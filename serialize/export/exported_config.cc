@@ -65,6 +65,7 @@ Result<ExportedConfig> exported_config(const Model& model) {
   exported.labels = class_labels(value(kLabelsKey));
   exported.problem_type = value(kProblemTypeKey);
   exported.class_activation = value(kClassActivationKey);
+  exported.padding = parse_i64(value(kPaddingKey));
   return exported;
 }
 

@@ -21,6 +21,7 @@ struct ExportedConfig {
   std::optional<EncoderSizes> encoder;  // of families that encoder.h builds
   std::vector<std::string> labels;      // of a model that tells classes, where they have names
   std::string problem_type, class_activation;  // serialize/class_head.h
+  std::optional<int64_t> padding;              // kPaddingKey
 };
 
 // kFailedPrecondition for a model with adapters, kUnsupported for one that is not what its family's builder makes of

@@ -261,7 +261,15 @@ std::string architecture_of(std::string_view causal, Head head) {
   return name + (head == Head::kNone ? "Model" : "ForSequenceClassification");
 }
 
-Json decoder_json(const Class& kind, const DecoderSizes& m, Json scaling) {
+// What classes of texts say; null is no padding token.
+void put_classes(Json& json, const ExportedConfig& model, int64_t count) {
+  if (count == 0) return;
+  put_labels(json, model, count);
+  json["pad_token_id"] = model.padding ? Json(*model.padding) : Json();
+}
+
+Json decoder_json(const Class& kind, const ExportedConfig& model, Json scaling) {
+  const DecoderSizes& m = *model.decoder;
   const Head head = m.classes > 0 ? Head::kClasses : m.head ? Head::kVocabulary : Head::kNone;
   Json json = head_of(kind.model_type, architecture_of(kind.architecture, head));
   if (!m.causal) json["is_causal"] = false;
@@ -282,6 +290,7 @@ Json decoder_json(const Class& kind, const DecoderSizes& m, Json scaling) {
   if (!m.causal)  // windows include the token that is as far away as they are wide
     for (int64_t& window : written.windows) window -= window > 0 ? 1 : 0;
   kind.put(json, written);
+  put_classes(json, model, m.classes);
   return json;
 }
 
@@ -350,6 +359,7 @@ Result<Json> gpt2_json(const ExportedConfig& model) {
   json["tie_word_embeddings"] = flag("tied");
   for (const char* const dropout : {"resid_pdrop", "embd_pdrop"}) json[dropout] = real("dropout", 0);
   json["attn_pdrop"] = 0.0;
+  put_classes(json, model, size("classes", 0));
   return json;
 }
 
@@ -375,7 +385,7 @@ Result<Json> write_huggingface_config(const ExportedConfig& model,
   const Class& kind = class_of(*found, m);
   Status status;
   for (Json& scaling : scalings_of(m, factors)) {
-    Json json = decoder_json(kind, m, std::move(scaling));
+    Json json = decoder_json(kind, model, std::move(scaling));
     status = check_read_again(json, model, factors);
     if (status.ok()) return json;
   }

@@ -125,6 +125,23 @@ std::string difference(const EncoderSizes& a, const EncoderSizes& b) {
 
 }  // namespace
 
+void put_labels(Json& json, const ExportedConfig& model, int64_t count) {
+  Json names = Json::object(), numbers = Json::object();
+  for (int64_t i = 0; i < count; ++i) {
+    const auto at = static_cast<size_t>(i);
+    const std::string label = at < model.labels.size() ? model.labels[at] : format("LABEL_{}", i);
+    names[to_text(i)] = label;
+    numbers[label] = i;
+  }
+  json["id2label"] = std::move(names);
+  json["label2id"] = std::move(numbers);
+  if (!model.problem_type.empty()) json["problem_type"] = model.problem_type;
+  if (model.class_activation.empty()) return;
+  const auto known = class_activation_from_name(model.class_activation);
+  json["sentence_transformers"] = {
+      {"activation_fn", known ? std::string(torch_module(*known)) : model.class_activation}};
+}
+
 Result<Json> write_huggingface_encoder(const ExportedConfig& model) {
   const Class* const kind = find_class(model.config.family);
   if (kind == nullptr || !model.encoder)
@@ -137,23 +154,7 @@ Result<Json> write_huggingface_encoder(const ExportedConfig& model) {
   kind->put(json, m);
   json["tie_word_embeddings"] = m.tied;
   if (m.position_offset > 0) json["pad_token_id"] = m.position_offset - 1;
-  if (m.N > 0) {
-    Json names = Json::object(), numbers = Json::object();
-    for (int64_t i = 0; i < m.N; ++i) {
-      const auto at = static_cast<size_t>(i);
-      const std::string label = at < model.labels.size() ? model.labels[at] : format("LABEL_{}", i);
-      names[to_text(i)] = label;
-      numbers[label] = i;
-    }
-    json["id2label"] = std::move(names);
-    json["label2id"] = std::move(numbers);
-    if (!model.problem_type.empty()) json["problem_type"] = model.problem_type;
-    if (!model.class_activation.empty()) {
-      const auto known = class_activation_from_name(model.class_activation);
-      json["sentence_transformers"] = {
-          {"activation_fn", known ? std::string(torch_module(*known)) : model.class_activation}};
-    }
-  }
+  if (m.N > 0) put_labels(json, model, m.N);
   TSR_ASSIGN_OR_RETURN(const HuggingfaceConfig again, read_huggingface_config(json));
   TSR_ASSIGN_OR_RETURN(const EncoderSizes sizes, encoder_sizes(again.config, model.family->encoder));
   if (const std::string found = difference(m, sizes); !found.empty())

@@ -102,7 +102,8 @@ Result<ExportContents> huggingface_contents(OpenedModel& opened, const Huggingfa
   const Json padding = config.value("pad_token_id", Json());
   config.update(tokenizer.ids);
   // Of classes that count positions from it, or want one.
-  const bool counts = exported.encoder && exported.encoder->position_offset > 0;
+  const bool counts = exported.config.sizes.contains("classes") ||
+                      (exported.encoder && exported.encoder->position_offset > 0);
   if (counts || config["pad_token_id"].is_null()) config["pad_token_id"] = padding;
   config["torch_dtype"] = common_type(tensors);
   config[std::string(kExportedBy)] = kUs;

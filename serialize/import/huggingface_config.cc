@@ -12,6 +12,7 @@ namespace {
 struct Class {
   std::string_view model_type;
   void (*read)(HuggingfaceReader& r);
+  std::optional<int64_t> padding = {};  // pad_token_id of the class
 };
 constexpr Class kClasses[] = {
     {"bert", read_encoder},
@@ -19,9 +20,9 @@ constexpr Class kClasses[] = {
     {"deepseek_v2", read_deepseek_v2},
     {"deepseek_v3", read_deepseek_v3},
     {"distilbert", read_encoder},
-    {"gemma", read_gemma},
-    {"gemma2", read_gemma2},
-    {"gemma3_text", read_gemma3},
+    {"gemma", read_gemma, 0},
+    {"gemma2", read_gemma2, 0},
+    {"gemma3_text", read_gemma3, 0},
     {"gpt2", read_gpt2},
     {"gpt_oss", read_gpt_oss},
     {"granite", read_granite},
@@ -30,15 +31,15 @@ constexpr Class kClasses[] = {
     {"mixtral", read_mixtral},
     {"modernbert", read_encoder},
     {"nomic_bert", read_encoder},
-    {"olmo2", read_olmo2},
-    {"olmo3", read_olmo3},
-    {"phi3", read_phi3},
+    {"olmo2", read_olmo2, 1},
+    {"olmo3", read_olmo3, 1},
+    {"phi3", read_phi3, 32000},
     {"qwen2", read_qwen2},
     {"qwen2_moe", read_qwen2_moe},
     {"qwen3", read_qwen3},
     {"qwen3_moe", read_qwen3_moe},
     {"roberta", read_encoder},
-    {"smollm3", read_smollm3},
+    {"smollm3", read_smollm3, 128004},
     {"xlm-roberta", read_encoder},
 };
 
@@ -51,7 +52,8 @@ Result<HuggingfaceConfig> read_text_part(const Json& json) {
   TSR_RETURN_IF_ERROR(fields.status());
   Json text = inner == nullptr ? Json::object() : *inner;
   text["model_type"] = kTextPart;
-  for (const char* const key : {"architectures", "eos_token_id", "quantization_config", "tie_word_embeddings"})
+  for (const char* const key : {"architectures", "eos_token_id", "id2label", "num_labels", "problem_type",
+                                "quantization_config", "tie_word_embeddings"})
     if (json.contains(key) && !text.contains(key)) text[key] = json[key];
   TSR_ASSIGN_OR_RETURN(HuggingfaceConfig config, read_huggingface_config(text));
   config.model_type = kWithPictures;
@@ -84,7 +86,7 @@ Result<HuggingfaceConfig> read_huggingface_config(const Json& json) {
   found->read(r);
   if (!is_huggingface_encoder(r.out.model_type)) {
     r.read_direction();
-    r.read_class();
+    r.read_class(found->padding);
   }
   r.read_end_ids();
   TSR_RETURN_IF_ERROR(r.fields.status());

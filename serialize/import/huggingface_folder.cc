@@ -165,6 +165,7 @@ Result<OpenedModel> open_huggingface(const std::shared_ptr<const ByteSource>& so
   model.metadata["name"] = fs::path(folder.empty() ? "." : folder).lexically_normal().filename().string();
   if (!config.labels.empty()) model.metadata[std::string(kLabelsKey)] = dump(Json(config.labels));
   if (!config.problem_type.empty()) model.metadata[std::string(kProblemTypeKey)] = config.problem_type;
+  if (config.padding) model.metadata[kPaddingKey] = to_text(*config.padding);
   if (!config.class_activation.empty())
     model.metadata[std::string(kClassActivationKey)] = config.class_activation;
   TSR_RETURN_IF_ERROR(read_chat_templates(folder, model));

@@ -5,6 +5,7 @@
 
 #include "graph/base/quote.h"
 #include "graph/base/text.h"
+#include "serialize/import/huggingface_labels.h"
 
 namespace tessera {
 
@@ -115,7 +116,7 @@ void HuggingfaceReader::read_direction() {
   if (out.config.lists["windows"].empty()) out.config.lists.erase("windows");
 }
 
-void HuggingfaceReader::read_class() {
+void HuggingfaceReader::read_class(std::optional<int64_t> padding) {
   const std::vector<std::string> names = fields.texts("architectures", 16);
   if (names.empty()) return;
   const std::string_view name = names[0];
@@ -123,8 +124,20 @@ void HuggingfaceReader::read_class() {
   const std::string_view kind = head == name.npos ? std::string_view("Model") : name.substr(head);
   const bool is_base = kind == "Model" && name.ends_with(kind);
   if (is_base || kind == "ForCausalLM" || kind == "ForConditionalGeneration") return;
-  fields.fail(StatusCode::kUnsupported,
-              format("architectures has '{}'; known of {}: …Model, …ForCausalLM", quote(name, 80), out.model_type));
+  if (kind != "ForSequenceClassification") {
+    fields.fail(StatusCode::kUnsupported,
+                format("architectures has '{}'; known of {}: …Model, …ForCausalLM, …ForSequenceClassification",
+                       quote(name, 80), out.model_type));
+    return;
+  }
+  const auto other = out.config.sizes.extract("N");  // DeepSeek's size of that name
+  read_labels(fields, out);
+  if (!fields.status().ok()) return;
+  size("classes") = size("N");
+  out.config.sizes.erase("N");
+  if (!other.empty()) size("N") = other.mapped();
+  const bool is_none = fields.is_given("pad_token_id") ? !fields.has("pad_token_id") : !padding;
+  if (!is_none) out.padding = fields.integer("pad_token_id", padding, -1, (int64_t{1} << 31) - 1);
 }
 
 void HuggingfaceReader::read_end_ids() {

@@ -68,8 +68,9 @@ class HuggingfaceReader {
   // is_causal: false is attention in both directions, of any decoder. Windows are then on either side, and include the
   // token that is as far away as they are wide.
   void read_direction();
-  // architectures: the class that saved a decoder, and so its head.
-  void read_class();
+  // architectures: the class that saved a decoder, and so its head. `padding`: the class's own pad_token_id, which
+  // …ForSequenceClassification reads no classes at.
+  void read_class(std::optional<int64_t> padding);
   // eos_token_id: one or several.
   void read_end_ids();
 

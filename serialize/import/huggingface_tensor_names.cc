@@ -72,10 +72,14 @@ Status choose_head(ForeignFile& file, const ForeignNames& names, HuggingfaceConf
   };
   const bool is_encoder = !names.find("output");
   const std::string table = name_of("token_embedding"), head = name_of(is_encoder ? "output.weight" : "output");
+  if (model.sizes.contains("classes")) {  // whose class has another head
+    places.used.insert(head);
+    return {};
+  }
   bool& tied = model.flags["tied"];
   const auto stored = file.tensors.find(head);
   if (stored == file.tensors.end()) {
-    if (tied || is_encoder || model.sizes.contains("classes")) return {};
+    if (tied || is_encoder) return {};
     model.flags["head"] = false;
     config.used.emplace_back(head, "missing: the model has no output projection, and computes hidden states alone");
     return {};

@@ -50,6 +50,10 @@ const std::vector<std::string> kFolderModels = {
     "llama:L=1,C=12,H=3,F=10,V=11,T=16,rope_half,causal=0",
     "llama:L=1,C=12,H=3,F=10,V=11,T=16,rope_half,causal=0,window=5",
     "gpt2:L=1,C=12,H=3,V=11,T=16,causal=0",
+    "qwen2:L=1,C=12,H=3,KV=1,F=10,V=11,T=16,rope_half,classes=2",
+    "gemma3:L=1,C=12,H=3,KV=1,D=6,F=10,V=11,T=16,window=5,tied,rope_half,classes=3",
+    "deepseek2:L=1,C=12,H=3,D=10,R=4,KA=12,F=10,E=4,K=2,FS=20,V=11,T=16,norm_eps=1e-6,classes=2",
+    "gpt2:L=1,C=12,H=3,V=11,T=16,classes=2",
 };
 
 OpenedModel model_of(const std::string& shorthand) {
@@ -126,6 +130,8 @@ TEST_CASE("a folder of every encoder, and of a decoder without a head, is read a
   for (size_t i = 0; i < models.size(); ++i) {
     CAPTURE(models[i]);
     OpenedModel before = model_of(models[i]);
+    if (models[i].find("classes=2") != std::string::npos)
+      before.model.metadata.insert({{"padding_token", "7"}, {"problem_type", "regression"}});
     if (models[i].find("N=2") != std::string::npos) before.model.metadata["labels"] = R"(["no","yes"])";
     const std::string folder = scratch / format("{}", i);
     auto contents = huggingface_contents(before, {});
@@ -137,6 +143,10 @@ TEST_CASE("a folder of every encoder, and of a decoder without a head, is read a
     CHECK(after.model.metadata.at("architecture") == before.model.metadata.at("architecture"));
     if (models[i].find("N=2") != std::string::npos)
       CHECK(after.model.metadata.at("labels") == R"(["no","yes"])");
+    if (models[i].find("classes=2") != std::string::npos) {
+      CHECK(after.model.metadata.at("padding_token") == "7");
+      CHECK(after.model.metadata.at("problem_type") == "regression");
+    }
     CHECK(print(after.model.graph) == print(again.model.graph));
   }
 }
