@@ -45,7 +45,7 @@ def _c(example, folder, arguments):
         return _run(["./example"], folder, LD_LIBRARY_PATH=library)
     body = f"#include <stdio.h>\n#include <tessera/tessera.h>\nvoid example(void) {{\n{example.given}\n{example.text}\n}}\n"
     (folder / "example.c").write_text(body)
-    return _run(["cc", "-std=c11", "-fsyntax-only", "-Werror=implicit-function-declaration", "-Wno-unused", "example.c", *includes], folder)
+    return _run(["cc", "-std=c11", "-fsyntax-only", "-Werror=implicit-function-declaration", "-Werror=incompatible-pointer-types", "-Wno-unused", "example.c", *includes], folder)
 
 
 def _cpp(example, folder, arguments):

@@ -37,6 +37,7 @@ FAMILIES = {
     "distilbert": ("distilbert", "DistilBert", DISTIL),
     "modernbert": ("modernbert", "ModernBert", MODERN),
     "modernbert, all layers whole": ("modernbert", "ModernBert", {**MODERN, "layer_types": ["full_attention"] * 5, "classifier_bias": True}),
+    "modernbert, classes of the mean": ("modernbert", "ModernBert", {**MODERN, "classifier_pooling": "mean"}),
     "nomic_bert": ("nomic_bert", "NomicBert", SHAPE),
 }
 HEADS = ("ForMaskedLM", "ForSequenceClassification", "Model")
