@@ -7,16 +7,9 @@ namespace tessera {
 
 namespace {
 
-// hidden_activation is the newer name, and "gelu" an older word for its tanh form.
-std::string_view activation_key(const HuggingfaceReader& r) {
-  return !r.json.contains("hidden_activation") && r.json.contains("hidden_act") ? "hidden_act"
-                                                                                 : "hidden_activation";
-}
-
 void read_capped(HuggingfaceReader& r, std::string_view family, const HuggingfaceDefaults& defaults,
                  double softcap, double logit_softcap) {
-  r.read_decoder(family, defaults, family == "gemma3" ? "hidden_activation" : activation_key(r),
-                 "gelu_pytorch_tanh");
+  r.read_decoder(family, defaults, "hidden_activation", "gelu_pytorch_tanh");
   r.read_biases();
   const double scalar = r.fields.real("query_pre_attn_scalar", 256.0);
   if (!(scalar > 0))
@@ -32,8 +25,9 @@ void read_capped(HuggingfaceReader& r, std::string_view family, const Huggingfac
 }  // namespace
 
 void read_gemma(HuggingfaceReader& r) {
-  const std::string_view key = activation_key(r);
-  const std::string found = r.fields.text(key, "gelu_pytorch_tanh");
+  // Its class reads hidden_act, where "gelu" is an older word for its tanh form.
+  constexpr std::string_view kActivation = "hidden_act";
+  const std::string found = r.fields.text(kActivation, "gelu_pytorch_tanh");
   r.read_decoder("gemma",
                  {.C = 3072,
                   .F = 24576,
@@ -45,7 +39,7 @@ void read_gemma(HuggingfaceReader& r) {
                   .norm_eps = 1e-6,
                   .tied = true,
                   .D = 256},
-                 key, found == "gelu" ? "gelu" : "gelu_pytorch_tanh");
+                 kActivation, found == "gelu" ? "gelu" : "gelu_pytorch_tanh");
   r.read_rotation();
   r.read_biases();
   r.fields.wants("use_bidirectional_attention", false, "causal attention");

@@ -25,12 +25,13 @@ LATENT = dict(BASE, num_key_value_heads=4, kv_lora_rank=32, qk_rope_head_dim=8, 
               n_routed_experts=8, n_shared_experts=2, moe_intermediate_size=12, q_lora_rank=None, first_k_dense_replace=1)
 ENCODER = dict(hidden_size=64, intermediate_size=48, num_attention_heads=4, num_hidden_layers=3, vocab_size=V, max_position_embeddings=64,
                pad_token_id=0, bos_token_id=1, eos_token_id=2, cls_token_id=1, sep_token_id=2)
+KINDS = ["sliding_attention", "full_attention", "sliding_attention"]
 FAMILIES = {
     "llama": ("CausalLM", HEADS), "mistral": ("CausalLM", dict(HEADS, sliding_window=None)), "mixtral": ("CausalLM", dict(HEADS, num_local_experts=4)),
     "qwen2": ("CausalLM", HEADS), "qwen3": ("CausalLM", HEADS),
     "qwen2_moe": ("CausalLM", dict(EXPERTS, num_experts=4, shared_expert_intermediate_size=24)), "qwen3_moe": ("CausalLM", dict(EXPERTS, num_experts=4)),
-    "gemma": ("CausalLM", HEADS), "gemma2": ("CausalLM", dict(HEADS, sliding_window=64)), "gemma3_text": ("CausalLM", dict(HEADS, sliding_window=24)),
-    "phi3": ("CausalLM", HEADS), "smollm3": ("CausalLM", HEADS), "olmo2": ("CausalLM", HEADS), "olmo3": ("CausalLM", dict(HEADS, sliding_window=24)),
+    "gemma": ("CausalLM", HEADS), "gemma2": ("CausalLM", dict(HEADS, sliding_window=64)), "gemma3_text": ("CausalLM", dict(HEADS, sliding_window=24, layer_types=KINDS)),
+    "phi3": ("CausalLM", HEADS), "smollm3": ("CausalLM", HEADS), "olmo2": ("CausalLM", HEADS), "olmo3": ("CausalLM", dict(HEADS, sliding_window=24, layer_types=KINDS)),
     "granite": ("CausalLM", HEADS), "gpt_oss": ("CausalLM", dict(HEADS, num_local_experts=4, num_experts_per_tok=2, sliding_window=24)),
     "deepseek_v2": ("CausalLM", dict(LATENT, topk_method="greedy")), "deepseek_v3": ("CausalLM", dict(LATENT, n_group=4, topk_group=2)),
     "gpt2": ("CausalLM", dict(n_embd=64, n_layer=3, n_head=4, n_positions=64, vocab_size=V, bos_token_id=1, eos_token_id=2)),
@@ -61,7 +62,6 @@ SCALINGS = [
     {"full_attention": {"rope_type": "default", "rope_theta": 55.0}}, {"sliding_attention": {"rope_type": "default", "rope_theta": 33.0}},
     {"full_attention": {"rope_type": "linear", "factor": 2.0}, "sliding_attention": {"rope_type": "default"}},
 ]
-KINDS = ["sliding_attention", "full_attention", "sliding_attention"]
 VALUES = {
     "is_causal": [False, True], "use_bidirectional_attention": [True, False], "is_decoder": [True, False], "add_cross_attention": [True],
     "partial_rotary_factor": [0.5, 1.0], "rope_theta": [100.0, None], "rope_local_base_freq": [100.0], "global_rope_theta": [100.0], "local_rope_theta": [100.0],
