@@ -55,6 +55,7 @@ struct tsr_graph {
 };
 struct tsr_tokenizer {
   std::shared_ptr<const tessera::Tokenizer> value;
+  int64_t rows = 0;  // of the model's table, if it is a model's: ids of rows without a token decode to nothing
 };
 struct tsr_model {
   std::shared_ptr<tessera::SharedModel> value;

@@ -203,7 +203,7 @@ tsr_status* tsr_model_tokenizer(tsr_model* model, tsr_tokenizer** out_tokenizer)
     if (!tokenizer)
       return Status(StatusCode::kNotFound,
                     "the model has no tokenizer; give it one with tsr_model_set_tokenizer");
-    *out_tokenizer = new tsr_tokenizer{std::move(tokenizer)};
+    *out_tokenizer = new tsr_tokenizer{std::move(tokenizer), model->value->logit_rows()};
     return {};
   });
 }

@@ -175,7 +175,7 @@ tsr_status* tsr_tokenizer_decode(const tsr_tokenizer* tokenizer, const int32_t* 
   return guard([&]() -> Status {
     TSR_RETURN_IF_ERROR(required({{tokenizer, "tokenizer"}, {out_text, "out_text"}}));
     if (count > 0) TSR_RETURN_IF_ERROR(required({{ids, "ids"}}));
-    const int32_t vocabulary = tokenizer->value->vocabulary_size();
+    const int64_t vocabulary = std::max<int64_t>(tokenizer->value->vocabulary_size(), tokenizer->rows);
     for (size_t i = 0; i < count; ++i)
       if (ids[i] < 0 || ids[i] >= vocabulary)
         return Status(StatusCode::kInvalidArgument, format("ids[{}] is {}, wanted 0 to {}",

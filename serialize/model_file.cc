@@ -21,9 +21,9 @@ constexpr std::string_view kWhat = "model file";
 // Reads numbers and names only; Tokenizer::create checks them.
 Result<TokenizerData> read_tokenizer(const file::Tokenizer& stored, FlatBufferReader& reader) {
   TokenizerData data;
-  if (stored.kind() > static_cast<uint8_t>(TokenizerKind::kRwkv)) {
+  if (stored.kind() > static_cast<uint8_t>(TokenizerKind::kSentencePieceModel)) {
     return Status(StatusCode::kUnsupported,
-                  format("tokenizer kind {}; this version knows 0 to 5", stored.kind()));
+                  format("tokenizer kind {}; this version knows 0 to 6", stored.kind()));
   }
   data.kind = static_cast<TokenizerKind>(stored.kind());
   TSR_ASSIGN_OR_RETURN(data.tokens, reader.texts(stored.tokens()));

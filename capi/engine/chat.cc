@@ -4,6 +4,7 @@
 
 #include "capi/engine/runtime.h"
 #include "graph/base/text.h"
+#include "graph/base/utf8.h"
 #include "serialize/answer/stream.h"
 #include "serialize/assistant_tokens.h"
 
@@ -38,17 +39,6 @@ Json json_of(const std::vector<TextRange>& ranges) {
   Json list = Json::array();
   for (const TextRange& range : ranges) list.push_back({range.begin, range.end});
   return list;
-}
-
-// Without a character that has only begun.
-std::string_view whole_characters(std::string_view text) {
-  for (size_t back = 1; back <= std::min<size_t>(3, text.size()); ++back) {
-    const auto byte = static_cast<unsigned char>(text[text.size() - back]);
-    if ((byte & 0xC0) == 0x80) continue;
-    const size_t wanted = byte >= 0xF0 ? 4 : byte >= 0xE0 ? 3 : byte >= 0xC0 ? 2 : 1;
-    return wanted > back ? text.substr(0, text.size() - back) : text;
-  }
-  return text;
 }
 
 }  // namespace
@@ -136,7 +126,7 @@ Result<std::string> Chat::parse(std::string_view text, const Options& options) c
   const int64_t seed = reader.has("seed") ? reader.i64("seed", 0) : Runtime::draw_seed();
   TSR_RETURN_IF_ERROR(reader.finish());
   AnswerStream stream(form, std::move(context));
-  (void)stream.add(is_partial ? whole_characters(text) : text);
+  (void)stream.add(is_partial ? text.substr(0, text.size() - unfinished_utf8(text)) : text);
   return dump(message_json(is_partial ? stream.answer() : stream.finish(), static_cast<uint64_t>(seed)));
 }
 

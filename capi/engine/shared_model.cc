@@ -29,6 +29,7 @@ std::string_view kind_name(TokenizerKind kind) {
     case TokenizerKind::kWordPiece: return "wordpiece";
     case TokenizerKind::kPipeline: return "pipeline";
     case TokenizerKind::kRwkv: return "rwkv";
+    case TokenizerKind::kSentencePieceModel: return "sentencepiece_model";
   }
   return "unknown";
 }
@@ -303,6 +304,15 @@ int64_t SharedModel::context_length() const {
   for (const Symbol& symbol : model_.graph.symbols())
     if (symbol.name == "T") return symbol.capacity;
   return 0;
+}
+
+int64_t SharedModel::logit_rows() const {
+  const std::lock_guard lock(mutex_);
+  const auto output = model_.graph.find_output("logits");
+  if (!output) return 0;
+  const Shape& shape = model_.graph.type(*output).shape;
+  const int64_t rows = shape.rank() > 0 ? shape[shape.rank() - 1] : 0;
+  return is_symbol(rows) ? 0 : rows;
 }
 
 std::string SharedModel::info_json() const {

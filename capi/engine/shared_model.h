@@ -63,7 +63,9 @@ class SharedModel {
   std::shared_ptr<const Tokenizer> tokenizer() const;  // null when it has none
   void set_tokenizer(std::shared_ptr<const Tokenizer> tokenizer);
   std::string info_json() const;
-  int64_t context_length() const;  // from metadata or the capacity of symbol T; 0 when unknown
+  int64_t context_length() const;
+  // Rows of logits, which may be more than the tokenizer has tokens; 0 without an output "logits".
+  int64_t logit_rows() const;  // from metadata or the capacity of symbol T; 0 when unknown
 
  private:
   Result<TensorId> find_parameter(std::string_view name) const;

@@ -2,31 +2,26 @@
 
 #include <algorithm>
 
+#include "graph/base/utf8.h"
+
 namespace tessera {
-namespace {
-
-// Bytes at the end of `text` that begin a UTF-8 character but do not complete it: 0 to 3.
-size_t unfinished_bytes(std::string_view text) {
-  for (size_t back = 1; back <= std::min<size_t>(3, text.size()); ++back) {
-    const auto byte = static_cast<unsigned char>(text[text.size() - back]);
-    if ((byte & 0xc0) == 0x80) continue;  // a continuation: its start is further back
-    const size_t length = byte >= 0xf0 && byte < 0xf8 ? 4 : byte >= 0xe0 ? 3 : byte >= 0xc0 ? 2 : 1;
-    return byte < 0xf8 && length > back ? back : 0;
-  }
-  return 0;
-}
-
-}  // namespace
 
 TextStream::TextStream(std::vector<std::string> stop) {
   if (!stop.empty()) stops_ = std::make_shared<const StopAutomaton>(std::move(stop));
 }
 
-std::string TextStream::add(std::string_view bytes) {
+std::string TextStream::add(std::string_view bytes) { return add(bytes, false); }
+
+std::string TextStream::add_hidden(std::string_view bytes) {
+  return stops_ ? add(bytes, true) : std::string();
+}
+
+std::string TextStream::add(std::string_view bytes, bool hidden) {
   if (stopped_) return {};
   size_t first = std::string::npos;
   for (const char byte : bytes) {
     held_ += byte;
+    hidden_.push_back(hidden);
     if (!stops_) continue;
     state_ = stops_->step(state_, static_cast<unsigned char>(byte));
     if (const size_t found = stops_->found_bytes(state_); found > 0)
@@ -37,17 +32,35 @@ std::string TextStream::add(std::string_view bytes) {
     held_.resize(first);
     return finish();
   }
-  const size_t keep = std::max(unfinished_bytes(held_), stops_ ? stops_->begun_bytes(state_) : 0);
-  std::string certain = held_.substr(0, held_.size() - keep);
-  held_.erase(0, certain.size());
+  // What may become a stop text is kept whole; before it an unfinished character is, and hidden bytes are dropped.
+  const size_t begun = held_.size() - (stops_ ? stops_->begun_bytes(state_) : 0);
+  std::string certain = visible(0);
+  const size_t keep = std::max(unfinished_utf8(certain), visible(begun).size());
+  certain.resize(certain.size() - keep);
+  size_t kept = 0, passed = 0;
+  for (size_t i = 0; i < held_.size(); ++i) {
+    if (hidden_[i] ? i < begun : passed++ < certain.size()) continue;
+    held_[kept] = held_[i];
+    hidden_[kept++] = hidden_[i];
+  }
+  held_.resize(kept);
+  hidden_.resize(kept);
   return certain;
 }
 
 std::string TextStream::finish() {
   state_ = 0;
-  std::string rest;
-  rest.swap(held_);
+  std::string rest = visible(0);
+  held_.clear();
+  hidden_.clear();
   return rest;
+}
+
+std::string TextStream::visible(size_t begin) const {
+  std::string bytes;
+  for (size_t i = begin; i < held_.size(); ++i)
+    if (!hidden_[i]) bytes += held_[i];
+  return bytes;
 }
 
 }  // namespace tessera

@@ -23,6 +23,8 @@ class TextStream {
   }
 
   std::string add(std::string_view bytes);
+  // The letters of a control token: stop texts are found in them, but they are no part of the text.
+  std::string add_hidden(std::string_view bytes);
   // Returns the bytes held back; those that never became a character are returned as they are.
   std::string finish();
   // A stop text was found; it and later text are dropped. Of several that are complete with one token it is the one
@@ -30,9 +32,13 @@ class TextStream {
   bool stopped() const { return stopped_; }
 
  private:
+  std::string add(std::string_view bytes, bool hidden);
+  std::string visible(size_t begin) const;  // of held_, from byte `begin` on
+
   std::shared_ptr<const StopAutomaton> stops_;
   StopAutomaton::State state_ = 0;  // after `held_`
   std::string held_;
+  std::vector<bool> hidden_;  // by byte of held_
   bool stopped_ = false;
 };
 

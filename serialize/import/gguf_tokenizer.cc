@@ -7,8 +7,8 @@
 
 #include "graph/base/text.h"
 #include "serialize/import/gguf_file.h"
-#include "serialize/tokenizer/base64.h"
 #include "serialize/tokenizer/hugging_face.h"
+#include "serialize/tokenizer/sentencepiece_settings.h"
 
 namespace tessera {
 namespace {
@@ -208,10 +208,9 @@ Result<TokenizerData> finish_pipeline(TokenizerJson description, const Tokenizer
   if (vocabulary.add_eos && vocabulary.eos >= 0) add("eos", vocabulary.eos);
   description.rest["post_processor"] = {
       {"type", "TemplateProcessing"}, {"single", single}, {"special_tokens", tokens}};
-  TSR_ASSIGN_OR_RETURN(TokenizerData data, pipeline_data(std::move(description), "", vocabulary.end_ids));
+  TSR_ASSIGN_OR_RETURN(TokenizerData data, pipeline_data(std::move(description), nlohmann::json::object(), vocabulary.end_ids));
   data.tokens.resize(vocabulary.tokens.size());
   data.types.resize(vocabulary.tokens.size(), TokenType::kUnused);
-  if (!data.log_probabilities.empty()) data.log_probabilities.resize(vocabulary.tokens.size());
   data.bos = vocabulary.bos;
   data.eos = vocabulary.eos;
   data.unknown = vocabulary.unknown;
@@ -219,43 +218,31 @@ Result<TokenizerData> finish_pipeline(TokenizerJson description, const Tokenizer
   return data;
 }
 
-// SentencePiece's Unigram (T5, XLM-RoBERTa).
-Result<TokenizerData> unigram_pipeline(const GgufFile& file, const TokenizerData& vocabulary) {
-  TSR_ASSIGN_OR_RETURN(const std::vector<float> scores, file.floats("tokenizer.ggml.scores"));
-  if (scores.size() != vocabulary.tokens.size())
+// SentencePiece's Unigram (T5, XLM-RoBERTa). Files do not say whether unknown pieces become bytes: they do where each byte
+// has a token.
+Result<TokenizerData> unigram_model(const GgufFile& file, TokenizerData data) {
+  TSR_ASSIGN_OR_RETURN(data.scores, file.floats("tokenizer.ggml.scores"));
+  if (data.scores.size() != data.tokens.size())
     return Status(StatusCode::kCorrupt, format("tokenizer.ggml.scores has {} scores for {} tokens",
-                                               scores.size(), vocabulary.tokens.size()));
-  TSR_ASSIGN_OR_RETURN(const bool trims, file.flag("tokenizer.ggml.remove_extra_whitespaces", false));
+                                               data.scores.size(), data.tokens.size()));
+  SentencePieceSettings settings;
+  settings.add_dummy_prefix = data.add_space_prefix;
+  TSR_ASSIGN_OR_RETURN(settings.remove_extra_whitespaces,
+                       file.flag("tokenizer.ggml.remove_extra_whitespaces", false));
   TSR_ASSIGN_OR_RETURN(const std::vector<int64_t> charsmap,
                        file.integers("tokenizer.ggml.precompiled_charsmap"));
-  std::string bytes;
-  for (int64_t value : charsmap) bytes += static_cast<char>(value);
-  TokenizerJson description = describe_tokens(vocabulary);
-  if (description.vocabulary.size() != vocabulary.tokens.size())
-    return Status(StatusCode::kCorrupt, "tokenizer.ggml.tokens has an empty token");
-  description.log_probabilities.assign(scores.begin(), scores.end());
-  using nlohmann::json;
-  json steps = json::array();
-  if (!bytes.empty())
-    steps.push_back({{"type", "Precompiled"}, {"precompiled_charsmap", encode_base64(bytes)}});
-  const auto replace = [&](const char* expression, const char* content) {
-    steps.push_back({{"type", "Replace"}, {"pattern", {{"Regex", expression}}}, {"content", content}});
-  };
-  if (trims) {
-    replace("\\A +| +\\z", "");
-    replace(" {2,}", " ");
-  }
-  const json metaspace = {{"type", "Metaspace"},
-                          {"replacement", "▁"},
-                          {"prepend_scheme", vocabulary.add_space_prefix ? "always" : "never"},
-                          {"split", true}};
-  json model = {{"type", "Unigram"}};
-  if (vocabulary.unknown >= 0) model["unk_id"] = vocabulary.unknown;
-  description.rest = {{"normalizer", {{"type", "Sequence"}, {"normalizers", steps}}},
-                      {"pre_tokenizer", metaspace},
-                      {"decoder", metaspace},
-                      {"model", model}};
-  return finish_pipeline(std::move(description), vocabulary);
+  for (int64_t value : charsmap) settings.charsmap += static_cast<char>(value);
+  constexpr std::ptrdiff_t kBytes = 256;
+  settings.byte_fallback = std::ranges::count(data.types, TokenType::kByte) == kBytes;
+  data.types.resize(data.tokens.size(), TokenType::kNormal);
+  if (data.unknown >= 0) data.types[static_cast<size_t>(data.unknown)] = TokenType::kUnknown;
+  for (size_t id = 0; id < data.tokens.size(); ++id)  // as converters write them, with plain spaces
+    if (data.types[id] == TokenType::kUserDefined)
+      for (size_t at; (at = data.tokens[id].find(' ')) != std::string::npos;) data.tokens[id].replace(at, 1, "▁");
+  data.kind = TokenizerKind::kSentencePieceModel;
+  data.pipeline = to_json_text(settings);
+  data.pre_tokenizer.clear();
+  return data;
 }
 
 // BPE on UTF-8 with ▁ for spaces and tokens for bytes (Gemma 4).
@@ -312,7 +299,7 @@ Result<TokenizerData> bert_pipeline(TokenizerData vocabulary, bool lowercase, bo
 Result<TokenizerData> read_tokenizer(const GgufFile& file, const Defaults& defaults) {
   TSR_ASSIGN_OR_RETURN(TokenizerData data, read_vocabulary(file, defaults));
   TSR_RETURN_IF_ERROR(find_stripping_tokens(file, data));
-  if (defaults.model == "t5") return unigram_pipeline(file, data);
+  if (defaults.model == "t5") return unigram_model(file, std::move(data));
   if (defaults.model == "gpt2" || defaults.model == "gemma4") {
     TSR_ASSIGN_OR_RETURN(data.merges, file.texts("tokenizer.ggml.merges"));
     if (defaults.model == "gemma4" || is_one_of(kRawPreTokenizers, data.pre_tokenizer))

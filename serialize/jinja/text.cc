@@ -2,27 +2,12 @@
 
 #include <algorithm>
 
+#include "graph/base/utf8.h"
+
 namespace tessera::jinja {
 namespace {
 
 constexpr std::string_view kReplacement = "\xef\xbf\xbd";  // U+FFFD
-
-// Bytes of the well-formed character at `at`; 0 where there is none.
-size_t character_size(std::string_view bytes, size_t at) {
-  const auto byte = [&](size_t i) { return i < bytes.size() ? static_cast<unsigned char>(bytes[i]) : 0u; };
-  const unsigned lead = byte(at);
-  if (lead < 0x80) return 1;
-  const size_t size = lead >= 0xc2 && lead < 0xe0   ? 2
-                      : lead >= 0xe0 && lead < 0xf0 ? 3
-                      : lead >= 0xf0 && lead < 0xf5 ? 4
-                                                    : 0;
-  for (size_t i = 1; i < size; ++i)
-    if ((byte(at + i) & 0xc0) != 0x80) return 0;
-  const unsigned second = byte(at + 1);
-  const bool overlong = (lead == 0xe0 && second < 0xa0) || (lead == 0xf0 && second < 0x90);
-  const bool beyond = (lead == 0xed && second >= 0xa0) || (lead == 0xf4 && second >= 0x90);
-  return overlong || beyond ? 0 : size;
-}
 
 bool is_continuation(char byte) { return (static_cast<unsigned char>(byte) & 0xc0) == 0x80; }
 
@@ -32,9 +17,9 @@ std::string valid_utf8(std::string_view bytes) {
   std::string valid;
   valid.reserve(bytes.size());
   for (size_t at = 0; at < bytes.size();) {
-    const size_t size = character_size(bytes, at);
-    valid += size > 0 ? bytes.substr(at, size) : kReplacement;
-    at += std::max<size_t>(size, 1);
+    const Utf8Part part = utf8_part(bytes, at);
+    valid += part.is_character ? bytes.substr(at, part.size) : kReplacement;
+    at += part.size;
   }
   return valid;
 }

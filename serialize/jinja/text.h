@@ -94,7 +94,7 @@ Result<Text> slice(Budget& budget, const Text& text, size_t begin, size_t end);
 // The code point that begins at `at`, and its bytes in `size`.
 uint32_t code_point_at(std::string_view bytes, size_t at, size_t& size);
 void append_utf8(std::string& out, uint32_t code_point);
-// With U+FFFD for every byte that is no part of a character.
+// With U+FFFD for what is no character, once for each maximal part of one (graph/base/utf8.h).
 std::string valid_utf8(std::string_view bytes);
 int64_t count_code_points(std::string_view bytes);
 

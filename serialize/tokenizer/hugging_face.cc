@@ -1,7 +1,6 @@
 #include "serialize/tokenizer/hugging_face.h"
 
 #include <algorithm>
-#include <map>
 #include <nlohmann/json.hpp>
 #include <unordered_map>
 #include <unordered_set>
@@ -11,6 +10,7 @@
 #include "serialize/tokenizer/json_members.h"
 #include "serialize/tokenizer/kinds.h"
 #include "serialize/tokenizer/post_processor.h"
+#include "serialize/tokenizer/side_files.h"
 
 namespace tessera {
 namespace {
@@ -90,26 +90,13 @@ class PipelineData {
 
   // Tokens that tokenizer_config.json has in addition, as transformers adds them.
   Status take_added_from_config() {
-    const json listed = member(config_, "added_tokens_decoder");
-    if (!listed.is_object()) return {};
-    std::map<int64_t, AddedToken> further;
-    std::unordered_map<std::string_view, bool> known;
-    for (const AddedToken& token : from_.added) known.emplace(token.content, true);
-    for (const auto& [key, value] : listed.items()) {
-      const auto id = parse_i64(key);
-      const JsonMembers members(value, "tokenizer_config.json: added_tokens_decoder " + quote(key, 64));
-      if (!id || *id < 0 || *id > INT32_MAX) return members.wrong("id", "a number as its name");
-      AddedToken token;
-      token.id = static_cast<int32_t>(*id);
-      TSR_ASSIGN_OR_RETURN(token.content, members.text("content"));
-      TSR_ASSIGN_OR_RETURN(token.single_word, members.flag("single_word", false));
-      TSR_ASSIGN_OR_RETURN(token.lstrip, members.flag("lstrip", false));
-      TSR_ASSIGN_OR_RETURN(token.rstrip, members.flag("rstrip", false));
-      TSR_ASSIGN_OR_RETURN(token.normalized, members.flag("normalized", true));
-      TSR_ASSIGN_OR_RETURN(token.special, members.flag("special", false));
-      if (!known.contains(token.content)) further.emplace(*id, std::move(token));
-    }
-    for (auto& [id, token] : further) from_.added.push_back(std::move(token));
+    std::unordered_set<std::string> known;
+    for (const AddedToken& token : from_.added) known.insert(token.content);
+    TSR_ASSIGN_OR_RETURN(auto further, decoder_tokens(config_));
+    for (auto& [id, token] : further)
+      if (known.insert(token.content).second) from_.added.push_back(std::move(token));
+    for (AddedToken& token : named_tokens(config_))
+      if (known.insert(token.content).second) from_.added.push_back(std::move(token));
     return {};
   }
 
@@ -253,28 +240,49 @@ class PipelineData {
   std::vector<int32_t> before_, after_;
 };
 
+Result<json> read_config(std::string_view text) {
+  if (text.empty()) return json::object();
+  TSR_ASSIGN_OR_RETURN(TokenizerJson read, read_tokenizer_json(text, "tokenizer_config.json"));
+  return std::move(read.rest);
+}
+
 }  // namespace
 
-Result<TokenizerData> pipeline_data(TokenizerJson description, std::string_view tokenizer_config,
+Result<TokenizerData> pipeline_data(TokenizerJson description, const json& config,
                                     std::vector<int32_t> end_ids) {
-  json config = json::object();
-  if (!tokenizer_config.empty()) {
-    TSR_ASSIGN_OR_RETURN(TokenizerJson read, read_tokenizer_json(tokenizer_config, "tokenizer_config.json"));
-    config = std::move(read.rest);
-  }
   PipelineData made(description, config);
   TSR_RETURN_IF_ERROR(made.make());
   TokenizerData data = made.take();
-  // Models are padded: an id past the vocabulary cannot be a text's.
-  std::erase_if(end_ids, [&](int32_t id) { return id < 0 || static_cast<size_t>(id) >= data.tokens.size(); });
-  data.end_ids = std::move(end_ids);
-  if (data.eos < 0 && !data.end_ids.empty()) data.eos = data.end_ids.front();
+  put_end_ids(std::move(end_ids), 0, data);
   return data;
+}
+
+void put_end_ids(std::vector<int32_t> ids, int64_t table_rows, TokenizerData& data) {
+  constexpr int64_t kMostPadding = 65536;
+  const auto size = std::ssize(data.tokens), rows = std::min(table_rows, size + kMostPadding);
+  std::erase_if(ids, [&](int32_t id) { return id < 0 || id >= std::max(size, rows); });
+  const int64_t wanted = ids.empty() ? 0 : int64_t{*std::ranges::max_element(ids)} + 1;
+  data.types.resize(data.tokens.size(), TokenType::kNormal);
+  while (std::ssize(data.tokens) < wanted) {
+    // A pipeline has holes; other kinds want unlike tokens.
+    const bool is_hole = data.kind == TokenizerKind::kPipeline;
+    data.tokens.push_back(is_hole ? std::string() : format("[PAD{}]", std::ssize(data.tokens)));
+    data.types.push_back(TokenType::kUnused);
+    if (!data.scores.empty()) data.scores.push_back(0);
+    if (!data.log_probabilities.empty()) data.log_probabilities.push_back(0);
+  }
+  if (data.eos < 0 && !ids.empty()) data.eos = ids.front();
+  data.end_ids = std::move(ids);
 }
 
 Result<TokenizerData> hf_tokenizer(const HuggingFaceTexts& texts) {
   TSR_ASSIGN_OR_RETURN(TokenizerJson description, read_tokenizer_json(texts.tokenizer, "tokenizer.json"));
-  return pipeline_data(std::move(description), texts.tokenizer_config, texts.end_ids);
+  // A tokenizer.json says itself what stands around a text: transformers reads add_bos_token and add_eos_token only for
+  // tokenizers that it makes of other files.
+  TSR_ASSIGN_OR_RETURN(json config, read_config(texts.tokenizer_config));
+  config.erase("add_bos_token");
+  config.erase("add_eos_token");
+  return pipeline_data(std::move(description), config, texts.end_ids);
 }
 
 }  // namespace tessera

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -21,20 +22,23 @@ struct HuggingFaceTexts {
   std::vector<int32_t> end_ids;       // eos_token_id of generation_config.json or config.json
 };
 
-// BOS, EOS and what stands around a text are those of the post-processor, unless tokenizer_config.json has add_bos_token
-// or add_eos_token; special tokens are named by tokenizer_config.json. The sections truncation and padding are left out,
-// as transformers does unless a call asks for them: texts keep their length. Tokenizer::create checks the rest.
+// BOS, EOS and what stands around a text are those of the post-processor; special tokens are named by
+// tokenizer_config.json. The sections truncation and padding are left out, as transformers does unless a call asks for
+// them: texts keep their length. Tokenizer::create checks the rest.
 Result<TokenizerData> hf_tokenizer(const HuggingFaceTexts& texts);
-// The same from a description with its vocabulary.
-Result<TokenizerData> pipeline_data(TokenizerJson description, std::string_view tokenizer_config,
+// The same from a description with its vocabulary and a tokenizer_config.json, whose add_bos_token and add_eos_token count.
+Result<TokenizerData> pipeline_data(TokenizerJson description, const nlohmann::json& tokenizer_config,
                                     std::vector<int32_t> end_ids);
+// Tokens that end texts. Ids past the vocabulary become unused tokens where a model's table of so many rows has them (0:
+// its size is not known), and are left out elsewhere: no text ends by them.
+void put_end_ids(std::vector<int32_t> ids, int64_t table_rows, TokenizerData& data);
 
 // Reads a file of a folder by its name; nullopt where there is none.
 using ReadFolderFile = std::function<Result<std::optional<std::string>>(const std::string& name)>;
 
 // The tokenizer of a folder: tokenizer.json, else tokenizer.model (SentencePiece), vocab.json with merges.txt, or
-// vocab.txt (WordPiece); with tokenizer_config.json, generation_config.json and config.json where they are. nullopt where
-// it has none of the first four.
+// vocab.txt (WordPiece); with tokenizer_config.json, special_tokens_map.json, added_tokens.json, generation_config.json
+// and config.json where they are. nullopt where it has none of the first four.
 Result<std::optional<TokenizerData>> hf_folder_tokenizer(const ReadFolderFile& read);
 // The same of a folder in the file system, or of a file in one that stands for its tokenizer.json.
 Result<std::optional<TokenizerData>> hf_folder_tokenizer(const std::string& path);

@@ -6,8 +6,10 @@
 #include "serialize/model.h"
 #include "serialize/plain_file.h"
 #include "serialize/tokenizer/hugging_face.h"
+#include "serialize/tokenizer/hugging_face_sentencepiece.h"
 #include "serialize/tokenizer/json_members.h"
 #include "serialize/tokenizer/sentencepiece_model.h"
+#include "serialize/tokenizer/side_files.h"
 
 namespace tessera {
 namespace {
@@ -50,19 +52,43 @@ class Folder {
   explicit Folder(const ReadFolderFile& read) : read_(read) {}
 
   Result<std::optional<TokenizerData>> tokenizer() {
-    TSR_ASSIGN_OR_RETURN(const std::optional<std::string> config, read_("tokenizer_config.json"));
-    config_ = config.value_or("");
+    TSR_RETURN_IF_ERROR(read_configs());
+    TSR_ASSIGN_OR_RETURN(std::optional<TokenizerData> data, read_vocabulary());
+    if (data) put_end_ids(std::move(end_ids_), table_rows_, *data);
+    return data;
+  }
+
+ private:
+  Status read_configs() {
+    SideFileTexts texts;
+    TSR_ASSIGN_OR_RETURN(texts.tokenizer_config, read_("tokenizer_config.json"));
+    TSR_ASSIGN_OR_RETURN(texts.special_tokens_map, read_("special_tokens_map.json"));
+    TSR_ASSIGN_OR_RETURN(texts.added_tokens, read_("added_tokens.json"));
+    has_side_files_ = texts.tokenizer_config || texts.special_tokens_map || texts.added_tokens;
+    TSR_ASSIGN_OR_RETURN(config_, merge_side_files(texts));
     for (const char* name : {"generation_config.json", "config.json"}) {
-      if (!end_ids_.empty()) break;
       TSR_ASSIGN_OR_RETURN(const std::optional<std::string> text, read_(name));
       if (!text) continue;
       TSR_ASSIGN_OR_RETURN(const TokenizerJson read, read_tokenizer_json(*text, name));
-      end_ids_ = read_end_ids(read.rest);
+      if (end_ids_.empty()) end_ids_ = read_end_ids(read.rest);
+      if (const auto rows = read.rest.find("vocab_size"); rows != read.rest.end() && rows->is_number_unsigned())
+        table_rows_ = static_cast<int64_t>(std::min(rows->get<uint64_t>(), uint64_t{INT32_MAX}));
+      if (const auto type = read.rest.find("model_type"); type != read.rest.end() && type->is_string())
+        model_type_ = type->get<std::string>();
     }
+    return {};
+  }
+
+  Result<std::optional<TokenizerData>> read_vocabulary() {
     TSR_ASSIGN_OR_RETURN(const std::optional<std::string> whole, read_("tokenizer.json"));
-    if (whole) return some(hf_tokenizer({*whole, config_, end_ids_}));
+    if (whole) {
+      const std::string config = config_.dump(-1, ' ', false, json::error_handler_t::replace);
+      return some(hf_tokenizer({*whole, config, {}}));
+    }
     TSR_ASSIGN_OR_RETURN(const std::optional<std::string> sentencepiece, read_("tokenizer.model"));
-    if (sentencepiece) return some(sentencepiece_model(*sentencepiece, config_, end_ids_));
+    if (sentencepiece)
+      return some(has_side_files_ ? hf_sentencepiece_model(*sentencepiece, config_, model_type_, {})
+                                  : sentencepiece_model(*sentencepiece, {}));
     TSR_ASSIGN_OR_RETURN(const std::optional<std::string> vocabulary, read_("vocab.json"));
     if (vocabulary) return some(byte_level(*vocabulary));
     TSR_ASSIGN_OR_RETURN(const std::optional<std::string> words, read_("vocab.txt"));
@@ -70,16 +96,9 @@ class Folder {
     return std::optional<TokenizerData>();
   }
 
- private:
   static Result<std::optional<TokenizerData>> some(Result<TokenizerData> data) {
     if (!data.ok()) return data.status();
     return std::optional<TokenizerData>(std::move(data).value());
-  }
-
-  Result<json> read_config() const {
-    if (config_.empty()) return json::object();
-    TSR_ASSIGN_OR_RETURN(TokenizerJson read, read_tokenizer_json(config_, "tokenizer_config.json"));
-    return std::move(read.rest);
   }
 
   // vocab.json and merges.txt: byte-level BPE as GPT-2 has it, or Qwen 2.
@@ -99,8 +118,7 @@ class Folder {
             format("merges.txt: '{}' is not two tokens with a space between them", line.substr(0, 64)));
       description.merges.emplace_back(line.substr(0, space), line.substr(space + 1));
     }
-    TSR_ASSIGN_OR_RETURN(const json config, read_config());
-    const std::string type = config.value("tokenizer_class", json("GPT2Tokenizer"))
+    const std::string type = config_.value("tokenizer_class", json("GPT2Tokenizer"))
                                  .dump(-1, ' ', false, json::error_handler_t::replace);
     json& rest = description.rest;
     rest["model"]["type"] = "BPE";
@@ -122,8 +140,8 @@ class Folder {
                            "Qwen2Tokenizer, RobertaTokenizer and BartTokenizer are known",
                            type));
     }
-    mark_special(config, description);
-    return pipeline_data(std::move(description), config_, end_ids_);
+    mark_special(config_, description);
+    return pipeline_data(std::move(description), config_, {});
   }
 
   // vocab.txt: BERT's words, one a line.
@@ -131,8 +149,7 @@ class Folder {
     TokenizerJson description;
     for (const std::string_view line : lines_of(words))
       description.vocabulary.emplace_back(line, static_cast<int64_t>(description.vocabulary.size()));
-    TSR_ASSIGN_OR_RETURN(const json config, read_config());
-    const JsonMembers members(config, "tokenizer_config.json");
+    const JsonMembers members(config_, "tokenizer_config.json");
     TSR_ASSIGN_OR_RETURN(const bool lower, members.flag("do_lower_case", true));
     TSR_ASSIGN_OR_RETURN(const bool chinese, members.flag("tokenize_chinese_chars", true));
     json& rest = description.rest;
@@ -145,8 +162,8 @@ class Folder {
     rest["model"] = {{"type", "WordPiece"}, {"unk_token", "[UNK]"}};
     TSR_RETURN_IF_ERROR(surround(description, "[CLS]", "[SEP]"));
     for (const char* token : {"[UNK]", "[SEP]", "[PAD]", "[CLS]", "[MASK]"}) add_special(description, token);
-    mark_special(config, description);
-    return pipeline_data(std::move(description), config_, end_ids_);
+    mark_special(config_, description);
+    return pipeline_data(std::move(description), config_, {});
   }
 
   static std::optional<int64_t> id_of(const TokenizerJson& description, std::string_view token) {
@@ -188,7 +205,10 @@ class Folder {
   }
 
   const ReadFolderFile& read_;
-  std::string config_;
+  json config_;                  // what the side files say together
+  bool has_side_files_ = false;  // a tokenizer.model without any is read as SentencePiece reads it
+  std::string model_type_;
+  int64_t table_rows_ = 0;  // 0: not known
   std::vector<int32_t> end_ids_;
 };
 

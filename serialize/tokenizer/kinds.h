@@ -17,6 +17,7 @@ Result<std::shared_ptr<const Tokenizer>> create_byte_level_bpe_tokenizer(Tokeniz
 Result<std::shared_ptr<const Tokenizer>> create_wordpiece_tokenizer(TokenizerData data);
 Result<std::shared_ptr<const Tokenizer>> create_pipeline_tokenizer(TokenizerData data);
 Result<std::shared_ptr<const Tokenizer>> create_rwkv_tokenizer(TokenizerData data);
+Result<std::shared_ptr<const Tokenizer>> create_sentencepiece_model_tokenizer(TokenizerData data);
 
 // Bytes of the first UTF-8 character of `text`, which is not empty. In invalid UTF-8 a lead byte takes only
 // the continuation bytes that follow it, so that a broken character never swallows a good one.

@@ -1,61 +1,15 @@
-// The charsmap of SentencePiece: a double array that finds a text's prefixes, and NUL-ended replacements.
+// The normalizer Precompiled: a charsmap as the library `tokenizers` applies it, grapheme by grapheme.
 #include <utf8proc.h>
 
-#include <cstring>
 #include <memory>
-#include <optional>
 
-#include "graph/base/text.h"
 #include "serialize/tokenizer/base64.h"
 #include "serialize/tokenizer/character.h"
+#include "serialize/tokenizer/charsmap.h"
 #include "serialize/tokenizer/normalizers.h"
 
 namespace tessera {
 namespace {
-
-class Charsmap {
- public:
-  static Result<std::shared_ptr<const Charsmap>> create(std::string_view bytes) {
-    uint32_t size = 0;
-    if (bytes.size() >= sizeof size) std::memcpy(&size, bytes.data(), sizeof size);
-    if (bytes.size() < sizeof size || size % 4 != 0 || size > bytes.size() - sizeof size)
-      return Status(
-          StatusCode::kInvalidArgument,
-          format("precompiled_charsmap has {} bytes and a table of {}: they do not fit", bytes.size(), size));
-    auto made = std::make_shared<Charsmap>();
-    made->units_.resize(size / 4);
-    if (size > 0) std::memcpy(made->units_.data(), bytes.data() + sizeof size, size);
-    made->replacements_ = bytes.substr(sizeof size + size);
-    return std::shared_ptr<const Charsmap>(std::move(made));
-  }
-
-  // What a text that begins with an entry becomes, as the reference reads it: by the shortest such entry.
-  std::optional<std::string_view> find(std::string_view text) const {
-    if (units_.empty()) return {};
-    size_t at = offset(units_[0]);
-    for (const char c : text) {
-      const auto byte = static_cast<uint8_t>(c);
-      if (byte == 0) return {};
-      at ^= byte;
-      if (at >= units_.size() || label(units_[at]) != byte) return {};
-      const bool leaf = (units_[at] >> 8 & 1) != 0;
-      at ^= offset(units_[at]);
-      if (!leaf) continue;
-      if (at >= units_.size()) return {};
-      const size_t begin = units_[at] & 0x7fffffff;
-      if (begin >= replacements_.size()) return {};
-      return std::string_view(replacements_).substr(begin, replacements_.find('\0', begin) - begin);
-    }
-    return {};
-  }
-
- private:
-  static size_t offset(uint32_t unit) { return static_cast<size_t>(unit >> 10) << ((unit & 1u << 9) >> 6); }
-  static uint32_t label(uint32_t unit) { return unit & (1u << 31 | 0xff); }
-
-  std::vector<uint32_t> units_;
-  std::string replacements_;
-};
 
 size_t grapheme_end(std::string_view text, size_t begin) {
   Character before = character_at(text, begin);
@@ -78,7 +32,7 @@ Status apply(const Charsmap& map, NormalizedText& text) {
   for (size_t at = 0; at < from.size();) {
     const size_t end = grapheme_end(from, at);
     if (end - at < 6) {
-      if (const auto replacement = map.find(from.substr(at, end - at))) {
+      if (const auto replacement = map.find_shortest(from.substr(at, end - at))) {
         to.put(*replacement, at);
         TSR_RETURN_IF_ERROR(to.check_size());
         at = end;
@@ -87,7 +41,7 @@ Status apply(const Charsmap& map, NormalizedText& text) {
     }
     while (at < end) {
       const size_t size = character_at(from, at).size;
-      if (const auto replacement = map.find(from.substr(at, size))) {
+      if (const auto replacement = map.find_shortest(from.substr(at, size))) {
         to.put(*replacement, at);
         TSR_RETURN_IF_ERROR(to.check_size());
       } else {

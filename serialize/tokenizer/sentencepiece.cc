@@ -1,15 +1,12 @@
-// SentencePiece BPE with byte fallback (Llama): spaces become "▁", then the adjacent pair whose concatenation
-// is the token with the highest score merges, leftmost first, until none is left. Merging never yields
-// control, unknown and byte tokens, however they are spelt. An unused token may be an intermediate result,
-// and is split again at the end. A piece that is no token becomes its bytes, or where the vocabulary has no
-// tokens for those, one unknown token for consecutive pieces.
+// SentencePiece BPE with byte fallback as llama.cpp has it (Llama): spaces become "▁", then neighbours merge by the scores
+// of their joins (score_merges.h). A piece that is no token becomes its bytes, or where the vocabulary has no tokens for
+// those, one unknown token for consecutive pieces.
 #include <algorithm>
 #include <array>
-#include <queue>
-#include <unordered_map>
 
 #include "graph/base/text.h"
 #include "serialize/tokenizer/kinds.h"
+#include "serialize/tokenizer/score_merges.h"
 #include "serialize/tokenizer/special_tokens.h"
 #include "serialize/tokenizer/word_cache.h"
 
@@ -32,22 +29,16 @@ std::string replace_all(std::string_view text, std::string_view from, std::strin
 class SentencePieceTokenizer final : public Tokenizer {
  public:
   explicit SentencePieceTokenizer(TokenizerData data)
-      : Tokenizer(std::move(data)), types_(types_of(data_)), special_(data_, types_) {
-    ids_.reserve(data_.tokens.size());
+      : Tokenizer(std::move(data)),
+        types_(types_of(data_)),
+        special_(data_, types_),
+        merges_(data_, types_) {
     bytes_.fill(-1);
-    for (size_t id = 0; id < data_.tokens.size(); ++id) {  // of equal tokens the last one counts
-      const std::string& token = data_.tokens[id];
-      if (const int byte = byte_of_token(token); byte >= 0)
+    for (size_t id = 0; id < data_.tokens.size(); ++id)
+      if (const int byte = byte_of_token(data_.tokens[id]); byte >= 0)
         bytes_[static_cast<size_t>(byte)] = static_cast<int32_t>(id);
-      if (!may_be_merged(types_[id])) continue;
-      ids_[token] = static_cast<int32_t>(id);
-      longest_ = std::max(longest_, token.size());
-      words_apart_ = words_apart_ && !has_space_within(token);
-    }
-    for (size_t byte = 0; byte < 256; ++byte) {  // a one-byte token serves where there is no "<0xNN>"
-      auto found = ids_.find(std::string(1, static_cast<char>(byte)));
-      if (bytes_[byte] < 0 && found != ids_.end()) bytes_[byte] = found->second;
-    }
+    for (size_t byte = 0; byte < 256; ++byte)  // a one-byte token serves where there is no "<0xNN>"
+      if (bytes_[byte] < 0) bytes_[byte] = merges_.find(std::string(1, static_cast<char>(byte)));
   }
 
   int missing_byte() const {  // a byte that no token can stand for, or -1
@@ -108,37 +99,12 @@ class SentencePieceTokenizer final : public Tokenizer {
     return types;
   }
 
-  static bool may_be_merged(TokenType type) {
-    return type == TokenType::kNormal || type == TokenType::kUserDefined || type == TokenType::kUnused;
-  }
-
-  // "x▁": where no token has that, nothing merges across the beginning of a word.
-  static bool has_space_within(std::string_view token) {
-    while (token.starts_with(kSpace)) token.remove_prefix(kSpace.size());
-    return token.find(kSpace) != std::string_view::npos;
-  }
-
-  struct Symbol {
-    uint32_t begin, size;  // size 0: merged into its left neighbour
-    int32_t previous, next;
-  };
-  struct Pair {
-    float score;
-    int32_t left, right;
-    uint32_t size;  // of both together when the pair was formed: detects an outdated pair
-    bool operator<(const Pair& other) const {
-      return score < other.score || (score == other.score && left > other.left);
-    }
-  };
   struct Scratch {
     explicit Scratch(WordCache* kept) : words(kept != nullptr ? *kept : own_words) {}
 
     WordCache own_words;
     WordCache& words;
-    std::vector<Symbol> symbols;
-    std::priority_queue<Pair> queue;
-    std::unordered_map<std::string_view, uint32_t> halves;  // unused token -> bytes of its left half
-    std::vector<std::string_view> pieces;
+    ScoreMerges::Scratch merges;
     std::vector<WordToken> tokens;  // of the present word
   };
 
@@ -181,7 +147,7 @@ class SentencePieceTokenizer final : public Tokenizer {
     const size_t first = out.size();
     Place place(source);
     for (size_t done = 0; done < text.size();) {
-      const std::string_view word = text.substr(done, end_of_word(text.substr(done)));
+      const std::string_view word = text.substr(done, merges_.end_of_word(text.substr(done)));
       const std::vector<WordToken>* known = scratch.words.find(word);
       if (known == nullptr) {
         scratch.tokens.clear();
@@ -200,77 +166,23 @@ class SentencePieceTokenizer final : public Tokenizer {
     }
   }
 
-  size_t end_of_word(std::string_view text) const {
-    constexpr size_t kLargest = size_t{1} << 30;  // symbols count bytes in 32 bits
-    size_t end = text.size();
-    if (words_apart_ || text.size() > kLargest) {
-      size_t begin = words_apart_ ? 0 : kLargest;
-      while (text.substr(begin).starts_with(kSpace)) begin += kSpace.size();
-      end = std::min(end, text.find(kSpace, begin));
-    }
-    return std::min(end, kLargest);
-  }
-
   // Appends the tokens of a word to scratch.tokens.
   void merge(std::string_view text, Scratch& scratch) const {
-    std::vector<Symbol>& symbols = scratch.symbols;
-    symbols.clear();
-    scratch.halves.clear();
-    for (size_t position = 0; position < text.size();) {
-      const size_t size = first_character(text.substr(position));
-      const auto index = static_cast<int32_t>(symbols.size());
-      symbols.push_back({static_cast<uint32_t>(position), static_cast<uint32_t>(size), index - 1, index + 1});
-      position += size;
+    scratch.merges.symbols.clear();
+    for (size_t at = 0; at < text.size();) {
+      const size_t size = first_character(text.substr(at));
+      scratch.merges.add(at, size, false);
+      at += size;
     }
-    symbols.back().next = -1;
-
-    auto try_pair = [&](int32_t left, int32_t right) {
-      if (left < 0 || right < 0) return;
-      const Symbol& a = symbols[static_cast<size_t>(left)];
-      const uint32_t size = a.size + symbols[static_cast<size_t>(right)].size;
-      if (size > longest_) return;
-      auto found = ids_.find(text.substr(a.begin, size));
-      if (found == ids_.end()) return;
-      const auto token = static_cast<size_t>(found->second);
-      scratch.queue.push({data_.scores[token], left, right, size});
-      if (types_[token] == TokenType::kUnused) scratch.halves[found->first] = a.size;
-    };
-    for (size_t i = 1; i < symbols.size(); ++i)
-      try_pair(static_cast<int32_t>(i) - 1, static_cast<int32_t>(i));
-    while (!scratch.queue.empty()) {
-      const Pair pair = scratch.queue.top();
-      scratch.queue.pop();
-      Symbol& left = symbols[static_cast<size_t>(pair.left)];
-      Symbol& right = symbols[static_cast<size_t>(pair.right)];
-      if (left.size == 0 || right.size == 0 || left.size + right.size != pair.size) continue;
-      left.size = pair.size;
-      left.next = right.next;
-      right.size = 0;
-      if (right.next >= 0) symbols[static_cast<size_t>(right.next)].previous = pair.left;
-      try_pair(left.previous, pair.left);
-      try_pair(pair.left, left.next);
-    }
-
-    for (int32_t i = 0; i >= 0; i = symbols[static_cast<size_t>(i)].next) {
-      const Symbol& symbol = symbols[static_cast<size_t>(i)];
-      scratch.pieces.assign(1, text.substr(symbol.begin, symbol.size));
-      while (!scratch.pieces.empty()) {
-        const std::string_view piece = scratch.pieces.back();
-        scratch.pieces.pop_back();
-        if (auto half = scratch.halves.find(piece); half != scratch.halves.end()) {
-          scratch.pieces.push_back(piece.substr(half->second));
-          scratch.pieces.push_back(piece.substr(0, half->second));
-        } else {
-          put(piece, static_cast<uint32_t>(piece.data() - text.data()), scratch.tokens);
-        }
-      }
-    }
+    merges_.merge(text, scratch.merges, [&](std::string_view piece) {
+      put(piece, static_cast<uint32_t>(piece.data() - text.data()), scratch.tokens);
+    });
   }
 
   // Appends a piece that merges no further.
   void put(std::string_view piece, uint32_t begin, std::vector<WordToken>& tokens) const {
-    if (auto found = ids_.find(piece); found != ids_.end()) {
-      tokens.push_back({found->second, begin});
+    if (const int32_t id = merges_.find(piece); id >= 0) {
+      tokens.push_back({id, begin});
       return;
     }
     const bool spelt =
@@ -284,10 +196,8 @@ class SentencePieceTokenizer final : public Tokenizer {
 
   std::vector<TokenType> types_;
   SpecialTokens special_;
-  std::unordered_map<std::string_view, int32_t> ids_;  // views into data_.tokens, which never changes
-  std::array<int32_t, 256> bytes_{};                   // -1: no token stands for it
-  size_t longest_ = 0;
-  bool words_apart_ = true;  // no token has a space after something else
+  ScoreMerges merges_;                // views into data_, which never changes
+  std::array<int32_t, 256> bytes_{};  // -1: no token stands for it
 };
 
 }  // namespace

@@ -5,13 +5,20 @@
 #include <string_view>
 
 #include "graph/base/result.h"
+#include "serialize/tokenizer/sentencepiece_settings.h"
 #include "serialize/tokenizer/tokenizer.h"
 
 namespace tessera {
 
-// BPE becomes a tokenizer of kind kSentencePiece, Unigram a pipeline. kUnsupported names another kind, and a normalizer
-// that is not known. `tokenizer_config`: the text of tokenizer_config.json, or empty.
-Result<TokenizerData> sentencepiece_model(std::string_view file, std::string_view tokenizer_config,
-                                          std::vector<int32_t> end_ids);
+// The vocabulary of a file, without a kind, and how its pieces are used.
+struct SentencePieceModel {
+  TokenizerData data;
+  SentencePieceSettings settings;
+};
+Result<SentencePieceModel> read_sentencepiece_model(std::string_view file);
+
+// A tokenizer with the ids and the text that the library sentencepiece has: kSentencePiece for BPE of plain settings, else
+// kSentencePieceModel. BOS is put before texts of BPE models, nothing before others. kUnsupported names another algorithm.
+Result<TokenizerData> sentencepiece_model(std::string_view file, std::vector<int32_t> end_ids);
 
 }  // namespace tessera

@@ -85,7 +85,8 @@ Result<std::shared_ptr<const Tokenizer>> Tokenizer::create(TokenizerData data) {
                              {TokenizerKind::kByteLevelBpe, create_byte_level_bpe_tokenizer},
                              {TokenizerKind::kWordPiece, create_wordpiece_tokenizer},
                              {TokenizerKind::kPipeline, create_pipeline_tokenizer},
-                             {TokenizerKind::kRwkv, create_rwkv_tokenizer}};
+                             {TokenizerKind::kRwkv, create_rwkv_tokenizer},
+                             {TokenizerKind::kSentencePieceModel, create_sentencepiece_model_tokenizer}};
   for (const Kind& kind : kKinds) {
     if (kind.kind != data.kind) continue;
     if (data.kind == TokenizerKind::kBytes && data.tokens.empty()) {
@@ -102,7 +103,7 @@ Result<std::shared_ptr<const Tokenizer>> Tokenizer::create(TokenizerData data) {
   }
   return Status(
       StatusCode::kInvalidArgument,
-      format("tokenizer kind {} is not known; this version has kinds 0 to 5", static_cast<int>(data.kind)));
+      format("tokenizer kind {} is not known; this version has kinds 0 to 6", static_cast<int>(data.kind)));
 }
 
 void TokenSink::come_to(size_t begin) const {
@@ -176,6 +177,16 @@ std::span<const int32_t> Tokenizer::before_text() const {
 
 std::span<const int32_t> Tokenizer::after_text() const {
   return {&data_.eos, data_.add_eos && data_.eos >= 0 ? size_t{1} : 0};
+}
+
+std::string_view Tokenizer::hidden_text(int32_t id) const {
+  if (id < 0 || static_cast<size_t>(id) >= data_.tokens.size()) return {};
+  const auto index = static_cast<size_t>(id);
+  constexpr size_t kBytes = 256;
+  const bool is_named = id == data_.bos || id == data_.eos || id == data_.pad || id == data_.unknown;
+  const bool is_hidden = data_.types.empty() ? is_named || (data_.kind == TokenizerKind::kBytes && index >= kBytes)
+                                             : data_.types[index] == TokenType::kControl;
+  return is_hidden ? std::string_view(data_.tokens[index]) : std::string_view();
 }
 
 bool Tokenizer::ends_text(int32_t id) const {

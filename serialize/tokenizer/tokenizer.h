@@ -1,6 +1,7 @@
 // Tokenizer: text <-> token ids. Immutable after creation, so any thread may use it. Kinds: SentencePiece BPE with byte
 // fallback (Llama), byte-level BPE with a pre-tokenizer pattern (GPT-2), WordPiece (BERT), plain bytes (256 tokens), the
-// longest tokens of byte strings (RWKV), and pipelines of normalizers, pre-tokenizers, a model and decoders (tokenizer.json).
+// longest tokens of byte strings (RWKV), pipelines of normalizers, pre-tokenizers, a model and decoders (tokenizer.json),
+// and SentencePiece's own models with all their settings (tokenizer.model).
 #pragma once
 
 #include <cstdint>
@@ -23,7 +24,8 @@ enum class TokenizerKind : uint8_t {
   kByteLevelBpe = 2,
   kWordPiece = 3,
   kPipeline = 4,
-  kRwkv = 5
+  kRwkv = 5,
+  kSentencePieceModel = 6
 };
 enum class TokenType : uint8_t {
   kNormal = 1,
@@ -47,7 +49,7 @@ struct TokenizerData {
   // Every token that ends generation (end of turn, of message, of text); Tokenizer::create adds eos and sorts.
   std::vector<int32_t> end_ids;
   // Of a pipeline: tokenizer.json without its vocabulary (see hugging_face.h), two ids for each merge, best first, and
-  // scores of a Unigram model by id.
+  // scores of a Unigram model by id. Of a SentencePiece model: its settings (sentencepiece_settings.h).
   std::string pipeline;
   std::vector<int32_t> merge_ids;
   std::vector<double> log_probabilities;
@@ -127,6 +129,8 @@ class Tokenizer {
   std::vector<int32_t> with_before_text(std::vector<int32_t> ids) const;
   // Whether generation ends at this token: one of end_ids, or BOS.
   bool ends_text(int32_t id) const;
+  // The letters of a token that decoding leaves out; empty for others, and for ids outside the vocabulary.
+  std::string_view hidden_text(int32_t id) const;
   const TokenizerData& data() const { return data_; }
   int32_t vocabulary_size() const { return static_cast<int32_t>(data_.tokens.size()); }
 

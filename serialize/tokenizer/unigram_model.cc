@@ -29,8 +29,8 @@ class UnigramModel final : public TokenModel {
       lowest = std::min(lowest, scores_[id]);
       if (const int byte = byte_of_token(data.tokens[id]); byte >= 0)
         bytes_[static_cast<size_t>(byte)] = static_cast<int32_t>(id);
-      const bool control = data.types[id] == TokenType::kControl;
-      if (!control) keys.emplace_back(data.tokens[id], static_cast<int32_t>(id));
+      const bool is_text = data.types[id] != TokenType::kControl && !data.tokens[id].empty();
+      if (is_text) keys.emplace_back(data.tokens[id], static_cast<int32_t>(id));
     }
     unknown_score_ = lowest - kUnknownPenalty;
     trie_ = ByteTrie(std::move(keys));

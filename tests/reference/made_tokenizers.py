@@ -269,3 +269,93 @@ def precompiled(table):
     size = max(units) + 257
     data = struct.pack("<" + "I" * size, *(units.get(i, 0) for i in range(size)))
     return base64.b64encode(struct.pack("<I", len(data)) + data + pool).decode()
+
+
+# ---- of SentencePiece
+
+def drawn_sentencepiece_options(draw):
+    """Options of its trainer: those that change what a model does, each at random."""
+    def some(*values):
+        return draw.choice(values)
+    options = {"model_type": some("unigram", "unigram", "bpe", "bpe", "word", "char")}
+    chances = {"byte_fallback": 0.5, "add_dummy_prefix": 0.3, "remove_extra_whitespaces": 0.5, "treat_whitespace_as_suffix": 0.15,
+               "split_by_whitespace": 0.2, "split_by_unicode_script": 0.3, "split_by_number": 0.3, "split_digits": 0.3,
+               "allow_whitespace_only_pieces": 0.4, "escape_whitespaces": 0.15, "use_all_vocab": 0.1}
+    defaults = {"add_dummy_prefix": True, "remove_extra_whitespaces": True, "split_by_whitespace": True,
+                "split_by_unicode_script": True, "split_by_number": True, "escape_whitespaces": True}
+    for name, chance in chances.items():
+        if draw.random() < chance:
+            options[name] = not defaults.get(name, False)
+    if draw.random() < 0.7:
+        options["normalization_rule_name"] = some("identity", "nmt_nfkc", "nfkc", "nmt_nfkc_cf", "nfkc_cf")
+    else:
+        options["normalization_rule_tsv"] = "RULES"
+    if draw.random() < 0.15:
+        options["denormalization_rule_tsv"] = "RULES"
+    if draw.random() < 0.5:
+        symbols = ["▁▁", "▁▁▁▁", "<ud>", "th", "the", "▁a", "\t", "xy▁z", "é"]
+        options["user_defined_symbols"] = draw.sample(symbols, draw.randint(1, 4))
+    if draw.random() < 0.3:
+        options["control_symbols"] = draw.sample(["<c>", "Q", "▁the", "[MASK]"], draw.randint(1, 2))
+    if draw.random() < 0.2:
+        options["unk_surface"] = some("??", "▁", "")
+    if draw.random() < 0.2:
+        options["unk_piece"], options["bos_piece"] = "[UNK]", "[BOS]"
+    if draw.random() < 0.2:
+        options["unk_id"], options["bos_id"], options["eos_id"], options["pad_id"] = some((3, 1, 2, 0), (0, -1, 1, -1), (2, -1, -1, 0))
+    if draw.random() < 0.2:
+        options["required_chars"] = "äöü中"
+    options["character_coverage"] = some(0.98, 0.9995, 1.0)
+    options["max_sentencepiece_length"] = some(4, 16)
+    options["vocab_size"] = some(420, 600, 900)
+    return options
+
+
+def train_sentencepiece(folder, options):
+    """folder/tokenizer.model of these options, opened by the library."""
+    import pathlib
+    import sentencepiece
+    root = pathlib.Path(__file__).resolve().parents[2]
+    lines = [l for p in sorted(root.glob("docs/*.md"))[:6] for l in p.read_text("utf-8", "replace").split("\n")][:1500]
+    lines += ["two  spaces    four", "é e\u0301 ﬁ ① ä中文 x\ty", "the the th e a b c 12 345", "日本語 カタカナ 한국어", "Ԥ 🙂"] * 3
+    (folder / "lines.txt").write_text("\n".join(lines))
+    (folder / "rules.tsv").write_text("".join(f"{a}\t{b}\n" for a, b in (("61 62", "78"), ("E9", "65"), ("61", "61 20"), ("2E", ""))))
+    given = {k: str(folder / "rules.tsv") if v == "RULES" else v for k, v in options.items()}
+    sentencepiece.SentencePieceTrainer.train(input=str(folder / "lines.txt"), model_prefix=str(folder / "tokenizer"), minloglevel=9,
+                                             hard_vocab_limit=False, num_threads=1, **given)
+    return sentencepiece.SentencePieceProcessor(model_file=str(folder / "tokenizer.model"))
+
+
+def write_sentencepiece_gguf(path, to):
+    """The vocabulary as converters write it; False where the format has no word for what the model does."""
+    import gguf
+    from sentencepiece import sentencepiece_model_pb2 as proto
+    model = proto.ModelProto.FromString(path.read_bytes())
+    normalizer, trainer = model.normalizer_spec, model.trainer_spec
+    is_unigram = trainer.model_type == 1
+    default_surface = trainer.unk_surface == " \u2047 "
+    user_defined = any(p.type == 4 for p in model.pieces)
+    if trainer.treat_whitespace_as_suffix or not normalizer.escape_whitespaces or model.denormalizer_spec.precompiled_charsmap:
+        return False
+    if is_unigram:
+        if not default_surface:
+            return False
+    elif trainer.model_type != 2 or normalizer.precompiled_charsmap or normalizer.remove_extra_whitespaces or user_defined \
+            or not trainer.byte_fallback:
+        return False
+    writer = gguf.GGUFWriter(to, "llama")
+    writer.add_tokenizer_model("t5" if is_unigram else "llama")
+    writer.add_token_list([p.piece.encode() for p in model.pieces])
+    writer.add_token_scores([p.score for p in model.pieces])
+    writer.add_token_types([p.type for p in model.pieces])
+    for name, value in (("unknown", trainer.unk_id), ("bos", trainer.bos_id), ("eos", trainer.eos_id)):
+        writer.add_uint32(f"tokenizer.ggml.{name}_token_id", value if value >= 0 else 0xffffffff)
+    writer.add_add_space_prefix(normalizer.add_dummy_prefix)
+    if is_unigram:
+        writer.add_remove_extra_whitespaces(normalizer.remove_extra_whitespaces)
+        if normalizer.precompiled_charsmap:
+            writer.add_precompiled_charsmap(normalizer.precompiled_charsmap)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.close()
+    return True

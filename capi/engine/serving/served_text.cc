@@ -197,18 +197,21 @@ void ServedText::draw(std::span<const float> logits, ServedScratch& scratch,
   told.token = token;
   if (position) usage_.log_probability += position->own.log_probability;
   if (tells_position) told.log_probabilities.push_back(std::move(*position));
-  if (decoder_) tell(stream_.add(decode(token)), told);
+  if (decoder_) tell(add_text(token), told);
   events.push_back(std::move(told));
   if (stream_.stopped()) return finish(Finish::kStop, {}, events);
   if (constraint_ && constraint_->must_end()) return finish(Finish::kStop, {}, events);
   if (sequence.size() >= most_) finish(Finish::kLength, {}, events);
 }
 
-// Its bytes; of control tokens those that lie in marks of answers have some.
-std::string ServedText::decode(int32_t token) {
+// Text that became certain with the token. Control tokens have none unless they mark reasoning or tool calls; stop texts
+// are found in their letters.
+std::string ServedText::add_text(int32_t token) {
   std::string bytes = decoder_->add(token);
-  if (const std::string* const marker = answer_ ? answer_->marker(token) : nullptr) bytes += *marker;
-  return bytes;
+  const std::string* const marker = answer_ ? answer_->marker(token) : nullptr;
+  if (marker != nullptr) return stream_.add(bytes + *marker);
+  std::string text = stream_.add(bytes);
+  return text += stream_.add_hidden(tokenizer_->hidden_text(token));
 }
 
 void ServedText::tell(std::string text, ServingEvent& told) {

@@ -90,7 +90,7 @@ class ServedText {
   void draw(std::span<const float> logits, ServedScratch& scratch, std::vector<ServingEvent>& events);
   Result<int32_t> draw_token(std::span<const float> logits, ServedScratch& scratch) const;
   ServingEvent event(ServingEvent::Kind kind) const;
-  std::string decode(int32_t token);
+  std::string add_text(int32_t token);
   void tell(std::string text, ServingEvent& told);
   void finish_reading(std::vector<ServingEvent>& events);
 

@@ -540,7 +540,8 @@ TSR_API tsr_status* tsr_tokenizer_written_control(const tsr_tokenizer* tokenizer
                                                   tsr_text** out_json);
 
 /* The bytes of ids [count]; control tokens and the space that SentencePiece puts before a text are left out. They are not
- * necessarily whole UTF-8 characters, and a NUL may be among them. TSR_INVALID_ARGUMENT for an id out of range. */
+ * necessarily whole UTF-8 characters, and a NUL may be among them. Of a model's tokenizer (tsr_model_tokenizer), ids of
+ * rows of its table that have no token are nothing. TSR_INVALID_ARGUMENT for an id out of range. */
 TSR_API tsr_status* tsr_tokenizer_decode(const tsr_tokenizer* tokenizer, const int32_t* ids, size_t count,
                                          tsr_text** out_text);
 TSR_API int32_t tsr_tokenizer_vocabulary_size(const tsr_tokenizer* tokenizer);
@@ -1696,7 +1697,8 @@ TSR_API void tsr_run_log_free(tsr_run_log* log);
  *   special      i64   1: control tokens written out in the prompt, such as <s>, are these tokens; a beginning that the
  *                      tokenizer puts before texts is then not put there twice. 0 (default): they are read as letters,
  *                      and the first such prompt is logged
- *   stop         str   a text that ends the generation and is left out; several as a JSON array of strings
+ *   stop         str   a text that ends the generation and is left out; several as a JSON array of strings. One
+ *                      that a control token spells, or a part of it, ends the text before that token
  *   stop_ids     str   "2,13": further tokens that end it; the tokenizer's BOS and every one of
  *                      tsr_tokenizer_end_ids always do
  * The model needs the inputs "tokens" and "positions" and the output "logits". */
