@@ -31,6 +31,13 @@ Result<int64_t> vocabulary_of(const Graph& forward) {
   return shape[shape.rank() - 1];
 }
 
+// A token by its id; empty where the vocabulary has none, or one that only pads it to the rows of a table.
+std::string_view used_token(const TokenizerData& data, size_t id) {
+  if (id >= data.tokens.size()) return {};
+  const bool is_unused = id < data.types.size() && data.types[id] == TokenType::kUnused;
+  return is_unused ? std::string_view() : std::string_view(data.tokens[id]);
+}
+
 ServingSettings draft_settings(const ServingSettings& server, int64_t longest) {
   ServingSettings settings = server;
   ComputeSettings compute;
@@ -65,29 +72,29 @@ DraftModel::DraftModel(ServingSettings settings)
 Result<std::unique_ptr<DraftModel>> DraftModel::create(std::shared_ptr<Runtime> runtime,
                                                        std::shared_ptr<DeviceSet> devices,
                                                        const std::shared_ptr<SharedModel>& draft,
-                                                       const ServingSettings& server) {
+                                                       const ServingSettings& server, int64_t served_rows) {
   const ServingSettings settings = draft_settings(server, draft->context_length());
   const Graph forward = draft->graph();
   TSR_ASSIGN_OR_RETURN(const int64_t vocabulary, vocabulary_of(forward));
   TSR_ASSIGN_OR_RETURN(CompiledProgram compiled, compile_serving(forward, settings, devices));
   if (settings.inference.repack) take_arranged_variants(compiled.program, *devices);
   TSR_ASSIGN_OR_RETURN(auto prepared, prepare(std::move(runtime), std::move(devices), std::move(compiled)));
-  return create(std::move(prepared), draft, settings, vocabulary);
+  return create(std::move(prepared), draft, settings, {vocabulary, std::min(vocabulary, served_rows)});
 }
 
 Result<std::unique_ptr<DraftModel>> DraftModel::replicate(std::shared_ptr<DeviceSet> devices) const {
   TSR_ASSIGN_OR_RETURN(auto program, replicate_program(*running_->prepared(), std::move(devices)));
-  return create(std::move(program), model_, settings_, vocabulary_);
+  return create(std::move(program), model_, settings_, rows_);
 }
 
 Result<std::unique_ptr<DraftModel>> DraftModel::create(std::shared_ptr<const LoadedProgram> program,
                                                        std::shared_ptr<SharedModel> draft,
-                                                       const ServingSettings& settings, int64_t vocabulary) {
+                                                       const ServingSettings& settings, Rows rows) {
   std::unique_ptr<DraftModel> made(new DraftModel(settings));
   TSR_ASSIGN_OR_RETURN(made->running_,
                        ProgramRunner::create(std::move(program), SessionOptions{}, draft, draft->seed()));
   made->model_ = std::move(draft);
-  made->vocabulary_ = vocabulary;
+  made->rows_ = rows;
   return made;
 }
 
@@ -100,7 +107,7 @@ Result<std::vector<int32_t>> DraftModel::run(std::span<const Part> parts) {
   for (const Part& part : parts) {
     int64_t place = std::ssize(held_[static_cast<size_t>(part.row)]);
     for (const int32_t token : part.tokens) {
-      step.add({.id = token < vocabulary_ ? token : 0,  // of rows that only the other model has
+      step.add({.id = token < rows_.all ? token : 0,  // of rows that only the other model has
                 .row = part.row,
                 .position = static_cast<int32_t>(place),
                 .slot = static_cast<int32_t>(part.row * columns * settings_.page_size + place)});
@@ -109,11 +116,11 @@ Result<std::vector<int32_t>> DraftModel::run(std::span<const Part> parts) {
     step.want();
   }
   const auto begin = Clock::now();
-  TSR_RETURN_IF_ERROR(step.run(*running_, {table_, {}}, settings_.rows, vocabulary_, logits_).status());
+  TSR_RETURN_IF_ERROR(step.run(*running_, {table_, {}}, settings_.rows, rows_.all, logits_).status());
   std::vector<int32_t> likeliest;
   for (size_t i = 0; i < parts.size(); ++i) {
     const auto logits =
-        std::span(logits_).subspan(i * static_cast<size_t>(vocabulary_), static_cast<size_t>(vocabulary_));
+        std::span(logits_).subspan(i * static_cast<size_t>(rows_.all), static_cast<size_t>(rows_.guessed));
     likeliest.push_back(static_cast<int32_t>(std::ranges::max_element(logits) - logits.begin()));
     std::vector<int32_t>& held = held_[static_cast<size_t>(parts[i].row)];
     held.insert(held.end(), parts[i].tokens.begin(), parts[i].tokens.end());
@@ -206,16 +213,17 @@ Status check_draft_vocabulary(const SharedModel& model, const SharedModel& draft
     if (wanted_size == found_size) return {};
     return refused(format("it has {} tokens, wanted the model's {}", found_size, wanted_size));
   }
-  const std::vector<std::string>&wanted_tokens = wanted->data().tokens, &found_tokens = found->data().tokens;
-  const auto [at, other] = std::ranges::mismatch(wanted_tokens, found_tokens);
-  if (at != wanted_tokens.end() && other != found_tokens.end())
-    return refused(
-        format("its token {} is '{}', wanted '{}' as the model's: a draft model has the same vocabulary",
-               at - wanted_tokens.begin(), *other, *at));
-  if (wanted_tokens.size() == found_tokens.size()) return {};
-  return refused(format(
-      "its tokenizer has {} tokens, wanted the {} of the model's: a draft model has the same vocabulary",
-      found_tokens.size(), wanted_tokens.size()));
+  const auto size = static_cast<size_t>(std::max(wanted->vocabulary_size(), found->vocabulary_size()));
+  for (size_t id = 0; id < size; ++id) {
+    const std::string_view ours = used_token(wanted->data(), id), theirs = used_token(found->data(), id);
+    if (ours == theirs) continue;
+    const auto shown = [](std::string_view token) {
+      return token.empty() ? std::string("missing or unused") : format("'{}'", token);
+    };
+    return refused(format("its token {} is {}, wanted {} as the model's: a draft model has the same vocabulary",
+                          static_cast<uint64_t>(id), shown(theirs), shown(ours)));
+  }
+  return {};
 }
 
 }  // namespace tessera

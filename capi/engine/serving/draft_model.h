@@ -20,11 +20,11 @@ namespace tessera {
 class DraftModel {
  public:
   // settings: of the server whose texts it continues; its rows, its context (or the draft's own, where that is shorter),
-  // its devices, by a plan of its own.
+  // its devices, by a plan of its own. served_rows: of the served model's table; tokens past them are not guessed.
   static Result<std::unique_ptr<DraftModel>> create(std::shared_ptr<Runtime> runtime,
                                                     std::shared_ptr<DeviceSet> devices,
                                                     const std::shared_ptr<SharedModel>& draft,
-                                                    const ServingSettings& settings);
+                                                    const ServingSettings& settings, int64_t served_rows);
 
   // One on other devices, with the plan of this one.
   Result<std::unique_ptr<DraftModel>> replicate(std::shared_ptr<DeviceSet> devices) const;
@@ -50,10 +50,14 @@ class DraftModel {
   ProgramRunner& runner() { return *running_; }
 
  private:
+  // Rows of its table, and the first ones, which the served model has too: those that are guessed.
+  struct Rows {
+    int64_t all = 0, guessed = 0;
+  };
   explicit DraftModel(ServingSettings settings);
   static Result<std::unique_ptr<DraftModel>> create(std::shared_ptr<const LoadedProgram> program,
                                                     std::shared_ptr<SharedModel> draft,
-                                                    const ServingSettings& settings, int64_t vocabulary);
+                                                    const ServingSettings& settings, Rows rows);
   // Tokens that follow those that a row holds.
   struct Part {
     int32_t row;
@@ -66,7 +70,7 @@ class DraftModel {
   const std::vector<ServingEntry> entries_;
   std::shared_ptr<SharedModel> model_;
   std::unique_ptr<ProgramRunner> running_;
-  int64_t vocabulary_ = 0;
+  Rows rows_;
   std::vector<int32_t> table_;              // [rows, pages of a context]
   std::vector<std::vector<int32_t>> held_;  // by row: tokens whose keys and values are in its pages
   StepTimes step_times_;
@@ -74,7 +78,8 @@ class DraftModel {
   std::vector<float> logits_;
 };
 
-// kInvalidArgument unless both have the same tokens: by their tokenizers, or by number where one has none.
+// kInvalidArgument unless both have the same tokens: by their tokenizers, or by number where one has none. Tables may be
+// padded to different numbers of rows: unused tokens are none.
 Status check_draft_vocabulary(const SharedModel& model, const SharedModel& draft);
 
 }  // namespace tessera

@@ -17,7 +17,7 @@ Result<std::unique_ptr<DraftModel>> create_draft(const std::shared_ptr<Runtime>&
                                                  const std::shared_ptr<DeviceSet>& devices,
                                                  const SharedModel& model, ServingSettings& settings) {
   TSR_RETURN_IF_ERROR(check_draft_vocabulary(model, *settings.draft));
-  TSR_ASSIGN_OR_RETURN(auto draft, DraftModel::create(runtime, devices, settings.draft, settings));
+  TSR_ASSIGN_OR_RETURN(auto draft, DraftModel::create(runtime, devices, settings.draft, settings, model.logit_rows()));
   int64_t& limit = settings.compute.memory_limit;
   if (limit > 0) {
     if (draft->arena_bytes() >= limit)
