@@ -8,6 +8,7 @@
 #include <string>
 
 #include "command.h"
+#include "shared_files.h"
 #include "usage.h"
 
 namespace {
@@ -50,6 +51,9 @@ int run(int argc, char** argv) {
   for (CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; }))
     for (CLI::Option* option : command->get_options())
       if (option->get_type_name().starts_with("INT")) option->check(CLI::Validator(check_integer, ""));
+  app.parse_complete_callback([&app] {  // before any command begins
+    for (const CLI::App* command : app.get_subcommands()) cli::refuse_shared_files(*command);
+  });
   try {
     cli::check(tsr_version_check(TSR_VERSION));
     app.parse(argc, argv);

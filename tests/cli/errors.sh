@@ -74,6 +74,11 @@ expect 'generated in bf16' "${absent[@]}" --mode generate --precision bf16
 expect "unknown type 'q4_km'; nearest: q4_k.*; all: q2_k, .*f32" "$tessera" quantize "$model" "$work/never.tsr" --type q4_km
 expect "'iq2_xs' can be read and not made" "$tessera" quantize "$model" "$work/never.tsr" --type iq2_xs
 expect 'imatrix.dat: .*no importance matrix' bash -c "printf 'no matrix, but words' >'$work/imatrix.dat'; '$tessera' quantize '$model' '$work/never.tsr' --type q4_0 --imatrix '$work/imatrix.dat'"
+# What is written is none of the files that are read, and no two results are one file.
+expect '--report is .* which is read as --data and would be lost' "$tessera" train "$model" --data "$text" --steps 1 --report "$text"
+expect '--out and --metrics both are' "$tessera" train "$model" --data "$text" --steps 1 --out "$work/x.tsr" --metrics "$work/./x.tsr"
+expect '--out is .* which is read as model' "$tessera" plan "$model" --batch 2 --seq 16 -o "$model"
+expect '--out is .* which is read as --file' "$tessera" imatrix "$model" --file "$text" -o "$text"
 expect 'is the file to convert' "$tessera" quantize "$model" "$model" --type q4_0
 mkfifo "$work/pipe"
 for out in "$work" "$work/no-such-folder/out.tsr" "$work/pipe"; do

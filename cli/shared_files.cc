@@ -1,0 +1,79 @@
+#include "shared_files.h"
+
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <span>
+#include <string_view>
+#include <system_error>
+#include <vector>
+
+namespace cli {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+// Options and positional words that name files. What `train` resumes, it may write to.
+constexpr const char* kRead[] = {"model",       "data",     "tokenizer", "--data",      "--file",    "--prompts", "--adapter",
+                                 "--imatrix",   "--plan",   "--profile", "--eval-file", "--pins",    "--template", "--tools",
+                                 "--grammar",   "--init",   "--check",   "--tokenizer", "--cluster", "--draft-model",
+                                 "--reference", "--json-schema"};
+constexpr const char* kWritten[] = {"out",      "--out",   "--metrics",     "--report",
+                                    "--trace",  "--certificate", "--checkpoint", "--tensorboard"};
+// Pairs of what is read and what is written that have rules of their own, in the library or where they are read.
+struct Pair {
+  std::string_view command, read, written;
+};
+constexpr Pair kMayShare[] = {{"train", "model", "--out"},   {"train", "--adapter", "--out"}, {"plan", "--plan", "--out"},
+                              {"import", "model", "--out"},  {"quantize", "model", "out"},    {"export", "model", "--out"},
+                              {"merge", "model", "--out"},   {"generate", "--prompts", "--out"}};
+
+struct Named {
+  std::string option, path;
+};
+
+std::vector<Named> named_by(const CLI::App& command, std::span<const char* const> options) {
+  std::vector<Named> all;
+  for (const char* name : options)
+    if (const CLI::Option* option = command.get_option_no_throw(name))
+      for (const std::string& path : option->results())
+        if (!path.empty() && path != "-") all.push_back({name, path});
+  return all;
+}
+
+// Devices and pipes may be shared.
+bool is_same(const std::string& a, const std::string& b) {
+  struct stat first {
+  }, second{};
+  if (stat(a.c_str(), &first) == 0 && stat(b.c_str(), &second) == 0)
+    return first.st_dev == second.st_dev && first.st_ino == second.st_ino &&
+           (S_ISREG(first.st_mode) || S_ISDIR(first.st_mode));
+  std::error_code error;
+  const fs::path one = fs::weakly_canonical(a, error), other = fs::weakly_canonical(b, error);
+  return !error && one == other;
+}
+
+}  // namespace
+
+void refuse_shared_files(const CLI::App& command) {
+  const std::vector<Named> read = named_by(command, kRead), written = named_by(command, kWritten);
+  for (size_t i = 0; i < written.size(); ++i) {
+    const auto& [option, path] = written[i];
+    for (const Named& other : read) {
+      const bool may_share = std::ranges::any_of(kMayShare, [&](const Pair& pair) {
+        return pair.command == command.get_name() && pair.read == other.option && pair.written == option;
+      });
+      if (!may_share && is_same(path, other.path))
+        throw Error(TSR_INVALID_ARGUMENT, option + " is " + path + ", which is read as " + other.option +
+                                              " and would be lost; give another name to write");
+    }
+    for (size_t k = 0; k < i; ++k)
+      if (is_same(path, written[k].path))
+        throw Error(TSR_INVALID_ARGUMENT, written[k].option + " and " + option + " both are " + path +
+                                              ", wanted a file for each");
+  }
+}
+
+}  // namespace cli
