@@ -1,6 +1,7 @@
 #include "serialize/import/huggingface_encoder_tensors.h"
 
 #include <algorithm>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -33,6 +34,23 @@ constexpr std::string_view kTiedHeads[] = {"cls.predictions.decoder.weight", "lm
                                            "vocab_projector.weight", "decoder.weight"};
 constexpr std::string_view kPooler[] = {"pooler.dense.weight", "pooler.dense.bias"};
 
+// The table of tokens, without the prefix of the class that saved it.
+constexpr std::string_view kTables[] = {"embeddings.word_embeddings.weight", "embeddings.tok_embeddings.weight"};
+
+// The prefix before it; nullopt for none and for several.
+std::optional<std::string> find_prefix(const ForeignTensors& tensors) {
+  std::optional<std::string> found;
+  for (const auto& [name, tensor] : tensors)
+    for (const std::string_view table : kTables) {
+      if (!name.ends_with(table)) continue;
+      std::string prefix = name.substr(0, name.size() - table.size());
+      if (!prefix.empty() && !prefix.ends_with('.')) continue;
+      if (found) return std::nullopt;
+      found = std::move(prefix);
+    }
+  return found;
+}
+
 std::string replaced_end(std::string name, std::string_view end, std::string_view by) {
   if (name.ends_with(end)) name.replace(name.size() - end.size(), end.size(), by);
   return name;
@@ -46,10 +64,16 @@ std::string_view encoder_prefix(std::string_view model_type) {
 }
 
 void rename_encoder_tensors(ForeignTensors& tensors, std::string_view model_type) {
-  const std::string_view prefix = encoder_prefix(model_type);
+  const std::string_view usual = encoder_prefix(model_type);
+  const std::string prefix = find_prefix(tensors).value_or(std::string(usual));
+  // Heads have what is before the usual prefix: "module." of "module.bert.".
+  std::string outer = prefix.ends_with(usual) ? prefix.substr(0, prefix.size() - usual.size()) : std::string();
+  if (!outer.ends_with('.')) outer.clear();
   ForeignTensors renamed;
   for (auto& [name, tensor] : tensors) {
-    std::string now = name.starts_with(prefix) ? name.substr(prefix.size()) : name;
+    std::string now = name.starts_with(prefix)  ? name.substr(prefix.size())
+                      : name.starts_with(outer) ? name.substr(outer.size())
+                                                : name;
     now = replaced_end(replaced_end(std::move(now), ".gamma", ".weight"), ".beta", ".bias");
     renamed.emplace(std::move(now), std::move(tensor));
   }

@@ -12,7 +12,7 @@ namespace tessera {
 
 // The prefix that classes with a head put before the names of the model below it: "bert." of model_type "bert".
 std::string_view encoder_prefix(std::string_view model_type);
-// Takes it away, and turns the older names of norms ("gamma", "beta") into today's.
+// Takes away the prefix that the file has, that one or another class's, and turns the older names of norms ("gamma", "beta") into today's.
 void rename_encoder_tensors(ForeignTensors& tensors, std::string_view model_type);
 // The tensor with the bias of the output projection, as that projection's own class has it; empty where it is the one
 // that the family's table names. "cls.predictions.decoder.bias" of model_type "bert".

@@ -2112,7 +2112,8 @@ TSR_API tsr_status* tsr_model_score(tsr_runtime* runtime, tsr_model* model, cons
  *
  * A text is encoded by the model's tokenizer with what that puts around texts ([CLS] and [SEP], <s> and </s>, BOS), and
  * cut at its end where it has more than seq tokens. The vectors of its tokens (output "hidden" [B, T, C]; of a decoder what
- * its logits are projected from) are pooled to one. Classes are the logits [N] at its first token.
+ * its logits are projected from) are pooled to one. Classes are the logits [N] at its first token (output "logits"), of a
+ * decoder at its last one that is not the padding token (output "class_logits").
  *
  * Options
  *   devices, parallel, measure, memory_limit   as for the trainer
