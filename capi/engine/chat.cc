@@ -147,6 +147,16 @@ Result<std::map<int32_t, std::string>> Chat::marker_tokens() const {
   return tokens;
 }
 
+int32_t Chat::token_of(std::string_view text) const {
+  if (!tokenizer_) return -1;
+  const TokenizerData& data = tokenizer_->data();
+  for (size_t id = 0; id < data.types.size(); ++id)
+    if ((data.types[id] == TokenType::kControl || data.types[id] == TokenType::kUserDefined) &&
+        data.tokens[id] == text)
+      return static_cast<int32_t>(id);
+  return -1;
+}
+
 Result<std::string> Chat::markers_json() const {
   TSR_ASSIGN_OR_RETURN(const auto tokens, marker_tokens());
   Json json = Json::object();

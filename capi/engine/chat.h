@@ -47,6 +47,8 @@ class Chat {
   // comes its text belongs into the answer.
   Result<std::map<int32_t, std::string>> marker_tokens() const;
   Result<std::string> markers_json() const;  // {"ID": text}
+  // The control or added token with this text; -1: none, or no tokenizer.
+  int32_t token_of(std::string_view text) const;
 
  private:
   Chat() = default;

@@ -100,7 +100,7 @@ Result<Sampler::Row> Sampler::adjust(std::span<const float> logits, std::span<co
     return Status(StatusCode::kInvalidArgument,
                   format("sampler: found a mask of {} words, wanted {} for {} tokens", mask.size(),
                          (vocabulary_ + 31) / 32, vocabulary_));
-  const bool holds_ends = generated_ < settings_->min_tokens && !end_ids_.empty();
+  const bool holds_ends = may_end_ && generated_ < settings_->min_tokens && !end_ids_.empty();
   const auto row_of = [](std::span<const float> values) -> Row {
     const Logits<float> all{values.data(), std::ssize(values)};
     return {all, sampling::find_largest(all, 0, all.V)};

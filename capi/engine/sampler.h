@@ -79,6 +79,8 @@ class Sampler {
 
   // Whether the token ends the text: one of stop_ids or, unless ignore_eos, of the model's.
   bool ends(int32_t token) const;
+  // Whether an end token ends the text now; min_tokens holds back none where it does not.
+  void set_may_end(bool may_end) { may_end_ = may_end; }
 
  private:
   Sampler() = default;
@@ -97,7 +99,7 @@ class Sampler {
   int64_t vocabulary_ = 0, generated_ = 0;
   uint64_t seed_ = 0, sequence_ = 0;
   std::vector<int32_t> end_ids_;  // that `ends` knows; sorted, each once
-  bool has_penalties_ = false;
+  bool has_penalties_ = false, may_end_ = true;
   TokenCounts counts_;  // with penalties
 };
 

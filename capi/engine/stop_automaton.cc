@@ -69,4 +69,9 @@ StopAutomaton::State StopAutomaton::step(State state, unsigned char byte) const 
   return next;
 }
 
+size_t StopAutomaton::found_bytes(State state, size_t shorter_than) const {
+  while (state != 0 && found_bytes(state) >= shorter_than) state = nodes_[static_cast<size_t>(state)].suffix;
+  return found_bytes(state);
+}
+
 }  // namespace tessera

@@ -26,6 +26,8 @@ class StopAutomaton {
   size_t begun_bytes(State state) const { return nodes_[static_cast<size_t>(state)].depth; }
   // The length of the longest text that ends here; 0: none does.
   size_t found_bytes(State state) const { return nodes_[static_cast<size_t>(state)].found; }
+  // The longest one shorter than this; 0: none.
+  size_t found_bytes(State state, size_t shorter_than) const;
 
  private:
   // A node is a beginning of a text. Nodes lie breadth first, so that the children of one are neighbours, in the

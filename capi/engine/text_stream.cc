@@ -24,8 +24,12 @@ std::string TextStream::add(std::string_view bytes, bool hidden) {
     hidden_.push_back(hidden);
     if (!stops_) continue;
     state_ = stops_->step(state_, static_cast<unsigned char>(byte));
-    if (const size_t found = stops_->found_bytes(state_); found > 0)
-      first = std::min(first, held_.size() - found);
+    for (size_t found = stops_->found_bytes(state_); found > 0; found = stops_->found_bytes(state_, found)) {
+      const size_t begin = held_.size() - found;
+      if (begin >= first || (may_end_ && !may_end_(size() - visible(begin).size()))) continue;
+      first = begin;
+      break;
+    }
   }
   if (first != std::string::npos) {
     stopped_ = true;
@@ -45,6 +49,7 @@ std::string TextStream::add(std::string_view bytes, bool hidden) {
   }
   held_.resize(kept);
   hidden_.resize(kept);
+  given_ += certain.size();
   return certain;
 }
 
@@ -53,8 +58,11 @@ std::string TextStream::finish() {
   std::string rest = visible(0);
   held_.clear();
   hidden_.clear();
+  given_ += rest.size();
   return rest;
 }
+
+size_t TextStream::size() const { return given_ + visible(0).size(); }
 
 std::string TextStream::visible(size_t begin) const {
   std::string bytes;

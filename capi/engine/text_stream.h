@@ -2,6 +2,7 @@
 // stop text. A token costs time by its own bytes, however many stop texts there are.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -25,11 +26,15 @@ class TextStream {
   std::string add(std::string_view bytes);
   // The letters of a control token: stop texts are found in them, but they are no part of the text.
   std::string add_hidden(std::string_view bytes);
+  // A stop text counts only where the text may end at the place that it begins at, in bytes of the text from its beginning.
+  using MayEnd = std::function<bool(size_t place)>;
+  void set_may_end(MayEnd may_end) { may_end_ = std::move(may_end); }
   // Returns the bytes held back; those that never became a character are returned as they are.
   std::string finish();
   // A stop text was found; it and later text are dropped. Of several that are complete with one token it is the one
   // that begins first.
   bool stopped() const { return stopped_; }
+  size_t size() const;  // bytes of the text so far, those held back included
 
  private:
   std::string add(std::string_view bytes, bool hidden);
@@ -39,6 +44,8 @@ class TextStream {
   StopAutomaton::State state_ = 0;  // after `held_`
   std::string held_;
   std::vector<bool> hidden_;  // by byte of held_
+  MayEnd may_end_;            // empty: anywhere
+  size_t given_ = 0;          // bytes of the text before those held
   bool stopped_ = false;
 };
 

@@ -98,42 +98,70 @@ Status Constraint::accept(int32_t token) {
                   format("token {} comes after the end of the constrained text", token));
   const std::lock_guard lock(cache_->mutex_);
   TSR_RETURN_IF_ERROR(cache_->renew(generation_, history_));
-  StatePool& states = generation_->states;
-  StateId state = history_.back();
+  const StateId state = history_.back();
   if (tokens.ends_text(token)) {
-    if (!states.can_end(state)) return refuse(token, state, 0);
+    if (!generation_->states.can_end(state)) return refuse(token, {}, state, 0);
     history_.push_back(kEndOfText);
     return {};
   }
   const std::string_view text = tokens.bytes(token);
-  if (text.empty()) return refuse(token, state, 0);
+  if (text.empty()) return refuse(token, text, state, 0);
+  TSR_ASSIGN_OR_RETURN(const StateId next, follow(state, text, token));
+  history_.push_back(next);
+  return {};
+}
+
+Status Constraint::accept_text(std::string_view bytes) {
+  constexpr int32_t kNoToken = -1;
+  if (has_ended())
+    return Status(StatusCode::kFailedPrecondition,
+                  format("'{}' comes after the end of the constrained text", quote(bytes)));
+  const std::lock_guard lock(cache_->mutex_);
+  TSR_RETURN_IF_ERROR(cache_->renew(generation_, history_));
+  TSR_ASSIGN_OR_RETURN(const StateId next, follow(history_.back(), bytes, kNoToken));
+  history_.push_back(next);
+  return {};
+}
+
+Result<StateId> Constraint::follow(StateId state, std::string_view text, int32_t token) const {
+  StatePool& states = generation_->states;
   for (size_t i = 0; i < text.size(); ++i) {
     const StateId next = states.step(state, static_cast<uint8_t>(text[i]));
     if (states.take_exhausted())
       return Status(StatusCode::kUnsupported,
                     format("the grammar is too ambiguous: the text can be read in more than {} ways at once",
                            StatePool::kMostConfigurations));
-    if (next == kDeadState) return refuse(token, state, i);
+    if (next == kDeadState) return refuse(token, text, state, i);
     state = next;
   }
-  history_.push_back(state);
-  return {};
+  return state;
 }
 
-Status Constraint::refuse(int32_t token, StateId state, size_t accepted_bytes) const {
+Status Constraint::refuse(int32_t token, std::string_view text, StateId state, size_t accepted_bytes) const {
   const TokenBytes& tokens = cache_->tokens();
   const StatePool& states = generation_->states;
-  const std::string_view text = tokens.bytes(token);
-  std::string what = tokens.ends_text(token) ? "which ends the text,"
-                     : text.empty()          ? "which has no bytes,"
-                                             : format("'{}',", quote(text));
+  std::string what = token < 0                ? format("'{}'", quote(text))
+                     : tokens.ends_text(token) ? format("token {}, which ends the text,", token)
+                     : text.empty()            ? format("token {}, which has no bytes,", token)
+                                               : format("token {}, '{}',", token, quote(text));
   if (accepted_bytes > 0) what += format(" from its byte {} on", accepted_bytes);
   const bool can_go_on = states.can_go_on(state);
   std::string wanted = can_go_on || !states.can_end(state) ? describe(next_bytes(states, state)) : "";
   if (states.can_end(state)) wanted += can_go_on ? " or the end" : "the end";
-  return Status(
-      StatusCode::kFailedPrecondition,
-      format("token {}, {} is not allowed after {} tokens; wanted {}", token, what, size(), wanted));
+  return Status(StatusCode::kFailedPrecondition,
+                format("{} is not allowed after {} tokens; wanted {}", what, size(), wanted));
+}
+
+bool Constraint::can_end_after(size_t size, std::string_view bytes) const {
+  TSR_CHECK(size <= this->size(), "a text is asked about its beginning");
+  const std::lock_guard lock(cache_->mutex_);
+  StatePool& states = generation_->states;
+  StateId state = history_[size];
+  for (const char byte : bytes) {
+    state = states.step(state, static_cast<uint8_t>(byte));
+    if (states.take_exhausted() || state == kDeadState) return false;
+  }
+  return states.can_end(state);
 }
 
 bool Constraint::can_end() const {

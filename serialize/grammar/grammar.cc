@@ -27,11 +27,10 @@ Result<Grammar::Shared> Grammar::make(const Expressions& expressions, RuleId roo
 }
 
 Result<Grammar::Shared> Grammar::from_json_schema(std::string_view schema, const JsonStyle& style) {
-  const auto root = parse_json(schema, "JSON schema", kMostSchemaBytes);
-  if (!root.ok()) return Status(StatusCode::kInvalidArgument, std::string(root.status().message()));
+  TSR_ASSIGN_OR_RETURN(const Json root, parse_schema(schema));
   Expressions expressions;
   JsonText json(expressions, style);
-  SchemaReader reader(json, *root);
+  SchemaReader reader(json, root);
   TSR_ASSIGN_OR_RETURN(const RuleId rule, reader.read());
   auto grammar = make(expressions, rule, "JSON schema");
   if (!grammar.ok() && grammar.status().code() == StatusCode::kInvalidArgument &&

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "graph/base/text.h"
+#include "serialize/grammar/schema_json.h"
 #include "serialize/grammar/source_text.h"
 
 namespace tessera::grammar {
@@ -117,7 +118,7 @@ ExpressionId JsonText::any_object() {
 }
 
 ExpressionId JsonText::exactly(const Json& value) {
-  if (!value.is_structured() || value.empty()) return out_.literal(dump(value));
+  if (!value.is_structured() || value.empty()) return out_.literal(json_text(value));
   std::vector<Member> members;
   for (const auto& [key, each] : value.items()) {
     const ExpressionId content = exactly(each);

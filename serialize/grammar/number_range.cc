@@ -2,16 +2,20 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
+#include <cstdio>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "graph/base/text.h"
+#include "serialize/grammar/schema_json.h"
 
 namespace tessera::grammar {
 namespace {
 
-constexpr size_t kMostInteger = 18, kMostFraction = 40;  // digits
+constexpr size_t kMostInteger = 18, kMostFraction = 40, kMostDigits = 400;
+constexpr size_t kExactDigits = 15;  // a double tells as many apart
 
 // The least or the greatest that digits after this place may be. No digits left: nought.
 struct Tail {
@@ -31,10 +35,15 @@ class RangeWriter {
   // Magnitudes from lower to upper.
   ExpressionId magnitudes(const NumberBound& lower, const NumberBound& upper, bool has_fraction) {
     const std::string &low = lower.value.integer, &high = upper.value.integer;
-    if (!has_fraction) {
+    if (!has_fraction || low.size() > kExactDigits) {
       const bool above = !lower.value.fraction.empty() || lower.is_exclusive;
       const bool below = upper.value.fraction.empty() && upper.is_exclusive;
       return integers(above ? successor(low) : low, below ? predecessor(high) : high);
+    }
+    if (high.size() > kExactDigits) {
+      const NumberBound last{{false, std::string(kExactDigits, '9'), ""}, false};
+      const NumberBound next{{false, "1" + std::string(kExactDigits, '0'), ""}, false};
+      return out_.choice({magnitudes(lower, last, true), magnitudes(next, upper, false)});
     }
     const Limit from = Tail{lower.value.fraction, lower.is_exclusive};
     const Limit to = Tail{upper.value.fraction, upper.is_exclusive};
@@ -48,9 +57,8 @@ class RangeWriter {
   // Below an exclusive bound no number may become the bound itself where it is read as a double, which tells 15
   // digits apart.
   static uint32_t free_digits(const Decimal& bound) {
-    constexpr size_t kExact = 15;
     const size_t used = bound.integer.size() + bound.fraction.size();
-    return used < kExact ? static_cast<uint32_t>(kExact - used) : 1;
+    return used < kExactDigits ? static_cast<uint32_t>(kExactDigits - used) : 1;
   }
   static bool is_less(std::string_view a, std::string_view b) {
     return a.size() != b.size() ? a.size() < b.size() : a < b;
@@ -158,6 +166,35 @@ std::string trimmed_fraction(std::string fraction) {
   return fraction;
 }
 
+// The fewest digits that stand for the double, without an exponent.
+std::string expand(double value) {
+  char buffer[512];
+  const auto end = std::to_chars(buffer, buffer + sizeof buffer, value, std::chars_format::scientific);
+  std::string text(buffer, end.ptr);
+  const size_t e = text.find('e');
+  const int64_t exponent = parse_i64(text[e + 1] == '+' ? text.substr(e + 2) : text.substr(e + 1)).value_or(0);
+  std::string digits = text.substr(0, e);
+  const bool is_negative = digits.starts_with("-");
+  std::erase_if(digits, [](char each) { return each == '.' || each == '-'; });
+  const int64_t point = exponent + 1;  // digits before it
+  if (point <= 0) digits.insert(0, static_cast<size_t>(1 - point), '0');
+  const auto whole = static_cast<size_t>(std::max<int64_t>(point, 1));
+  if (digits.size() < whole) digits.append(whole - digits.size(), '0');
+  if (digits.size() > whole) digits.insert(whole, ".");
+  return (is_negative ? "-" : "") + digits;
+}
+
+Decimal parse_decimal(std::string text) {
+  Decimal decimal;
+  decimal.is_negative = text.starts_with("-");
+  if (decimal.is_negative) text.erase(0, 1);
+  const size_t point = text.find('.');
+  decimal.integer = text.substr(0, point);
+  if (point != std::string::npos) decimal.fraction = trimmed_fraction(text.substr(point + 1));
+  if (decimal.integer == "0" && decimal.fraction.empty()) decimal.is_negative = false;
+  return decimal;
+}
+
 NumberBound magnitude(NumberBound bound) {
   bound.value.is_negative = false;
   return bound;
@@ -165,28 +202,28 @@ NumberBound magnitude(NumberBound bound) {
 
 }  // namespace
 
-Result<Decimal> decimal_of(const Json& number) {
+Result<Decimal> decimal_of(const Json& number, Rounding rounding) {
   std::string text;
   if (number.is_number_float()) {
-    char buffer[512];
     const double value = number.get<double>();
-    const auto end = std::to_chars(buffer, buffer + sizeof buffer, value, std::chars_format::fixed);
-    text.assign(buffer, end.ec == std::errc() ? end.ptr : buffer);
+    text = expand(value);
+    // Whole numbers past 2^53: the double's own value may differ from what is written.
+    if (std::abs(value) >= 0x1p53) {
+      char buffer[512];
+      const int size = std::snprintf(buffer, sizeof buffer, "%.0f", value);
+      const Decimal shown = parse_decimal(text), exact = parse_decimal(std::string(buffer, static_cast<size_t>(size)));
+      const bool takes_exact = rounding == Rounding::kUp ? compare(shown, exact) < 0 : compare(shown, exact) > 0;
+      if (takes_exact) return exact;
+      return shown;
+    }
   } else {
-    text = dump(number);
+    text = json_text(number);
   }
-  Decimal decimal;
-  decimal.is_negative = text.starts_with("-");
-  if (decimal.is_negative) text.erase(0, 1);
-  const size_t point = text.find('.');
-  decimal.integer = text.substr(0, point);
-  if (point != std::string::npos) decimal.fraction = trimmed_fraction(text.substr(point + 1));
-  if (decimal.integer.empty() || decimal.integer.size() > kMostInteger ||
-      decimal.fraction.size() > kMostFraction)
+  Decimal decimal = parse_decimal(std::move(text));
+  if (decimal.integer.size() > kMostDigits || decimal.fraction.size() > kMostFraction)
     return Status(StatusCode::kUnsupported,
-                  format("the bound {} has more than {} digits before the point or {} after it", dump(number),
-                         kMostInteger, kMostFraction));
-  if (decimal.integer == "0" && decimal.fraction.empty()) decimal.is_negative = false;
+                  format("found {}, wanted at most {} digits before the point and {} after it", json_text(number),
+                         kMostDigits, kMostFraction));
   return decimal;
 }
 
@@ -201,7 +238,12 @@ int compare(const Decimal& a, const Decimal& b) {
 ExpressionId number_in_range(JsonText& json, const NumberRange& range, bool has_fraction) {
   Expressions& out = json.expressions();
   const Decimal nought;
-  const NumberBound largest{{false, std::string(kMostInteger, '9'), ""}, false};
+  // Where there is no bound: 18 digits, or one more than the other bound has.
+  const auto largest = [](const std::optional<NumberBound>& other) {
+    const size_t digits = other ? other->value.integer.size() + 1 : 0;
+    const size_t most = std::clamp(digits, kMostInteger, kMostBoundDigits);
+    return NumberBound{{false, std::string(most, '9'), ""}, false};
+  };
   if (range.lower && range.upper) {
     const int order = compare(range.lower->value, range.upper->value);
     if (order > 0 || (order == 0 && (range.lower->is_exclusive || range.upper->is_exclusive)))
@@ -212,13 +254,15 @@ ExpressionId number_in_range(JsonText& json, const NumberRange& range, bool has_
   if (!range.upper || !range.upper->value.is_negative) {
     const bool is_from_nought = !range.lower || range.lower->value.is_negative;
     parts.push_back(writer.magnitudes(is_from_nought ? NumberBound{nought, false} : *range.lower,
-                                      range.upper.value_or(largest), has_fraction));
+                                      range.upper ? *range.upper : largest(is_from_nought ? std::nullopt : range.lower),
+                                      has_fraction));
   }
   if (!range.lower || range.lower->value.is_negative) {
     const bool is_to_nought = !range.upper || !range.upper->value.is_negative;
     const ExpressionId below =
         writer.magnitudes(is_to_nought ? NumberBound{nought, true} : magnitude(*range.upper),
-                          range.lower ? magnitude(*range.lower) : largest, has_fraction);
+                          range.lower ? magnitude(*range.lower) : largest(is_to_nought ? std::nullopt : range.upper),
+                          has_fraction);
     parts.push_back(out.sequence({out.literal("-"), below}));
   }
   return out.choice(std::move(parts));

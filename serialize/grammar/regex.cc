@@ -1,44 +1,53 @@
 #include "serialize/grammar/regex.h"
 
+#include <algorithm>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "graph/base/text.h"
-#include "serialize/grammar/regex_class.h"
+#include "serialize/grammar/regex_tree.h"
 #include "serialize/grammar/source_text.h"
 
 namespace tessera::grammar {
 namespace {
 
-constexpr int kMostGroups = 50;  // within each other
+using Kind = RegexNode::Kind;
 
-class RegexReader {
+bool is_single(const RegexNode& node) {
+  return node.kind == Kind::kCharacters && node.set.ranges().size() == 1 &&
+         node.set.ranges()[0].first == node.set.ranges()[0].last;
+}
+
+void append_utf8(std::string& text, uint32_t character) {
+  const Utf8Range bytes = utf8_ranges(CharacterSet({{character, character}})).front();
+  for (size_t i = 0; i < bytes.size; ++i) text += static_cast<char>(bytes.first[i]);
+}
+
+class ExpressionWriter {
  public:
-  RegexReader(Expressions& out, SourceText& text, RegexMatch match, TextForm form)
-      : out_(out), text_(text), match_(match), form_(form) {}
+  ExpressionWriter(Expressions& out, const RegexTree& tree, const SourceText& text, RegexMatch match,
+                   TextForm form)
+      : out_(out), tree_(tree), text_(text), match_(match), form_(form) {}
 
-  Result<ExpressionId> read() {
-    TSR_ASSIGN_OR_RETURN(const ExpressionId whole, read_choice(0));
-    if (!text_.is_at_end()) return text_.wanted("'(' before this ')', or '\\)'");
-    return whole;
-  }
+  Result<ExpressionId> write() { return write_choice(tree_.root(), 0); }
 
  private:
-  Result<ExpressionId> read_choice(int depth) {
-    std::vector<ExpressionId> branches;
-    do {
-      TSR_ASSIGN_OR_RETURN(const ExpressionId branch, read_sequence(depth));
-      branches.push_back(branch);
-    } while (text_.take("|"));
-    return out_.choice(std::move(branches));
-  }
-
   ExpressionId anything() {
     return out_.repeat(character_of(out_, CharacterSet({{0, kLastCharacter}}), form_), 0, kUnbounded);
   }
 
-  Result<ExpressionId> read_sequence(int depth) {
+  Result<ExpressionId> write_choice(const RegexNode& node, int depth) {
+    std::vector<ExpressionId> branches;
+    for (const uint32_t part : node.parts) {
+      TSR_ASSIGN_OR_RETURN(const ExpressionId branch, write_sequence(tree_.nodes[part], depth));
+      branches.push_back(branch);
+    }
+    return out_.choice(std::move(branches));
+  }
+
+  // Characters that come alone are one literal.
+  Result<ExpressionId> write_sequence(const RegexNode& node, int depth) {
     std::vector<ExpressionId> parts;
     std::string literal;
     const auto flush = [&] {
@@ -46,36 +55,23 @@ class RegexReader {
       literal.clear();
     };
     bool is_anchored_at_start = false, is_anchored_at_end = false;
-    if (depth == 0 && text_.take("^")) is_anchored_at_start = true;
-    while (!text_.is_at_end() && !text_.starts_with("|") && !text_.starts_with(")")) {
-      const size_t begin = text_.at();
-      if (text_.take("$")) {
-        if (depth > 0 || !(text_.is_at_end() || text_.starts_with("|")))
-          return text_.unsupported("anchors within an expression ('$' before its end) are", begin);
+    for (size_t i = 0; i < node.parts.size(); ++i) {
+      const RegexNode& part = tree_.nodes[node.parts[i]];
+      if (part.kind == Kind::kStart) {
+        if (depth > 0 || i > 0)
+          return text_.unsupported("anchors within an expression ('^' after its beginning) are", part.begin);
+        is_anchored_at_start = true;
+      } else if (part.kind == Kind::kEnd) {
+        if (depth > 0 || i + 1 < node.parts.size())
+          return text_.unsupported("anchors within an expression ('$' before its end) are", part.begin);
         is_anchored_at_end = true;
-        break;
+      } else if (is_single(part)) {
+        append_utf8(literal, part.set.ranges()[0].first);
+      } else {
+        flush();
+        TSR_ASSIGN_OR_RETURN(const ExpressionId written_part, write_atom(part, depth));
+        parts.push_back(written_part);
       }
-      if (text_.starts_with("^"))
-        return text_.unsupported("anchors within an expression ('^' after its beginning) are", begin);
-      TSR_ASSIGN_OR_RETURN(const ExpressionId atom, read_atom(depth, literal));
-      const bool is_literal = atom == kUnbounded;  // one character at the end of `literal`
-      if (!is_quantifier_next()) {
-        if (!is_literal) {
-          flush();
-          parts.push_back(atom);
-        }
-        continue;
-      }
-      ExpressionId body = atom;
-      if (is_literal) {
-        size_t cut = literal.size() - 1;
-        while ((static_cast<uint8_t>(literal[cut]) & 0xC0) == 0x80) --cut;
-        body = out_.literal(written(std::string_view(literal).substr(cut), form_));
-        literal.resize(cut);
-      }
-      flush();
-      TSR_ASSIGN_OR_RETURN(const ExpressionId repeated, read_quantifier(body));
-      parts.push_back(repeated);
     }
     flush();
     if (depth == 0 && match_ == RegexMatch::kSearch) {
@@ -85,96 +81,29 @@ class RegexReader {
     return out_.sequence(std::move(parts));
   }
 
-  // A single character is appended to `literal`, and kUnbounded given.
-  Result<ExpressionId> read_atom(int depth, std::string& literal) {
-    const size_t begin = text_.at();
-    if (text_.take("(")) return read_group(depth, begin);
-    if (text_.take("[")) {
-      TSR_ASSIGN_OR_RETURN(const CharacterSet set, read_class(text_, begin, form_));
-      return character_of(out_, set, form_);
-    }
-    if (text_.take(".")) {
-      const std::vector<CharacterRange> ends =
-          form_ == TextForm::kPlain
-              ? std::vector<CharacterRange>{{'\n', '\n'}}
-              : std::vector<CharacterRange>{{'\n', '\n'}, {'\r', '\r'}, {0x2028, 0x2029}};
-      return character_of(out_, CharacterSet(ends).complement(), form_);
-    }
-    uint32_t character = text_.peek();
-    if (character == '*' || character == '+' || character == '?' || character == '{')
-      return text_.wanted(std::string("something to repeat before it, or '\\") +
-                          static_cast<char>(character) + "'");
-    if (text_.take("\\")) {
-      if (is_class_letter(text_.peek()))
-        return character_of(out_, class_of_letter(static_cast<char>(text_.take()), false, form_), form_);
-      TSR_ASSIGN_OR_RETURN(character, read_escaped_character(text_, begin, false));
-    } else {
-      text_.take();
-    }
-    append_utf8(literal, character);
-    return ExpressionId{kUnbounded};
-  }
-
-  Result<ExpressionId> read_group(int depth, size_t begin) {
-    if (depth >= kMostGroups)
-      return text_.unsupported(format("more than {} groups within each other are", kMostGroups), begin);
-    if (text_.take("?")) {
-      if (text_.starts_with("=") || text_.starts_with("!")) return text_.unsupported("look-ahead is", begin);
-      if (text_.starts_with("<=") || text_.starts_with("<!"))
-        return text_.unsupported("look-behind is", begin);
-      if (text_.take("<") || text_.take("P<")) {
-        while (!text_.is_at_end() && !text_.starts_with(">") && !text_.starts_with(")")) text_.take();
-        if (!text_.take(">")) return text_.wanted("the '>' of the group's name");
-      } else if (!text_.take(":")) {
-        return text_.unsupported("groups other than (...), (?:...) and (?<name>...) are", begin);
-      }
-    }
-    TSR_ASSIGN_OR_RETURN(const ExpressionId choice, read_choice(depth + 1));
-    if (!text_.take(")")) return text_.wanted("the ')' of the group that begins here", begin);
-    return choice;
-  }
-
-  bool is_quantifier_next() const {
-    return text_.starts_with("*") || text_.starts_with("+") || text_.starts_with("?") ||
-           text_.starts_with("{");
-  }
-
-  Result<ExpressionId> read_quantifier(ExpressionId body) {
-    const size_t begin = text_.at();
-    uint32_t minimum = 0, maximum = kUnbounded;
-    if (text_.take("+")) {
-      minimum = 1;
-    } else if (text_.take("?")) {
-      maximum = 1;
-    } else if (text_.take("{")) {
-      if (text_.peek() < '0' || text_.peek() > '9')
-        return text_.wanted("a number of repetitions, or '\\{' before");
-      TSR_ASSIGN_OR_RETURN(minimum, text_.take_number(kMostRepetitions));
-      maximum = minimum;
-      if (text_.take(",")) {
-        maximum = kUnbounded;
-        if (text_.peek() >= '0' && text_.peek() <= '9') {
-          TSR_ASSIGN_OR_RETURN(maximum, text_.take_number(kMostRepetitions));
+  Result<ExpressionId> write_atom(const RegexNode& node, int depth) {
+    switch (node.kind) {
+      case Kind::kChoice: return write_choice(node, depth + 1);
+      case Kind::kRepeat: {
+        const RegexNode& body = tree_.nodes[node.parts[0]];
+        ExpressionId repeated = 0;
+        if (is_single(body)) {
+          std::string literal;
+          append_utf8(literal, body.set.ranges()[0].first);
+          repeated = out_.literal(written(literal, form_));
+        } else {
+          TSR_ASSIGN_OR_RETURN(repeated, write_atom(body, depth));
         }
+        return out_.repeat(repeated, node.minimum, node.maximum);
       }
-      if (!text_.take("}")) return text_.wanted("'}' or ','");
-      if (maximum < minimum) return text_.wanted("bounds in ascending order", begin);
-    } else {
-      text_.take("*");
+      case Kind::kLookAhead: return text_.unsupported("look-ahead is", node.begin);
+      default: return character_of(out_, node.set, form_);
     }
-    if (text_.starts_with("+")) return text_.unsupported("possessive repetition is", begin);
-    text_.take("?");  // as few as possible: the same texts match
-    if (is_quantifier_next()) return text_.wanted("no second repetition, or a group around the first");
-    return out_.repeat(body, minimum, maximum);
-  }
-
-  static void append_utf8(std::string& text, uint32_t character) {
-    const Utf8Range bytes = utf8_ranges(CharacterSet({{character, character}})).front();
-    for (size_t i = 0; i < bytes.size; ++i) text += static_cast<char>(bytes.first[i]);
   }
 
   Expressions& out_;
-  SourceText& text_;
+  const RegexTree& tree_;
+  const SourceText& text_;
   const RegexMatch match_;
   const TextForm form_;
 };
@@ -185,7 +114,8 @@ Result<ExpressionId> read_regex(Expressions& out, std::string_view pattern, Rege
                                 std::string_view what) {
   TSR_ASSIGN_OR_RETURN(SourceText text,
                        SourceText::create(pattern, what, SourceText::Place::kByte, kMostPatternBytes));
-  return RegexReader(out, text, match, form).read();
+  TSR_ASSIGN_OR_RETURN(const RegexTree tree, read_regex_tree(text, form));
+  return ExpressionWriter(out, tree, text, match, form).write();
 }
 
 }  // namespace tessera::grammar

@@ -6,6 +6,7 @@
 
 #include "graph/base/quote.h"
 #include "graph/base/text.h"
+#include "serialize/grammar/schema_json.h"
 
 namespace tessera::grammar {
 namespace {
@@ -21,14 +22,18 @@ constexpr Keyword kObeyedKeywords[] = {{"$ref", ""},
                                        {"anyOf", ""},
                                        {"oneOf", ""},
                                        {"allOf", ""},
+                                       {"not", ""},
                                        {"properties", "object"},
                                        {"required", "object"},
                                        {"additionalProperties", "object"},
                                        {"patternProperties", "object"},
+                                       {"propertyNames", "object"},
+                                       {"unevaluatedProperties", "object"},
                                        {"minProperties", "object"},
                                        {"maxProperties", "object"},
                                        {"items", "array"},
                                        {"prefixItems", "array"},
+                                       {"unevaluatedItems", "array"},
                                        {"minItems", "array"},
                                        {"maxItems", "array"},
                                        {"uniqueItems", "array"},
@@ -41,16 +46,12 @@ constexpr Keyword kObeyedKeywords[] = {{"$ref", ""},
                                        {"exclusiveMinimum", "number"},
                                        {"exclusiveMaximum", "number"},
                                        {"multipleOf", "number"}};
-constexpr std::string_view kRefusedKeywords[] = {"not",
-                                                 "if",
+constexpr std::string_view kRefusedKeywords[] = {"if",
                                                  "then",
                                                  "else",
                                                  "dependentRequired",
                                                  "dependentSchemas",
                                                  "dependencies",
-                                                 "propertyNames",
-                                                 "unevaluatedItems",
-                                                 "unevaluatedProperties",
                                                  "contains",
                                                  "minContains",
                                                  "maxContains",
@@ -108,6 +109,29 @@ Status apply_additional(Json& merged, const Json& closed, const Json& other, con
   return {};
 }
 
+// Patterns of properties of both. What one says of additional properties would be lost for names that a pattern of the
+// other matches.
+Status merge_patterns(Json& merged, const Json& a, const Json& b, const std::string& where) {
+  const auto has = [](const Json& schema) {
+    return schema.contains("patternProperties") && schema["patternProperties"].is_object() &&
+           !schema["patternProperties"].empty();
+  };
+  if (!has(a) && !has(b)) return {};
+  if (has(a) && has(b) && a["patternProperties"] == b["patternProperties"]) return {};
+  for (const auto& [schema, other] : {std::pair(&a, &b), std::pair(&b, &a)}) {
+    const auto additional = schema->find("additionalProperties");
+    if (has(*other) && additional != schema->end() && *additional != Json(true))
+      return schema_error(StatusCode::kUnsupported, where,
+                          "'patternProperties' together with 'additionalProperties' of another schema is not supported");
+  }
+  if (!has(a) || !has(b)) return {};
+  Json all = a["patternProperties"];
+  for (const auto& [pattern, schema] : b["patternProperties"].items())
+    all[pattern] = all.contains(pattern) ? both(all[pattern], schema) : schema;
+  merged["patternProperties"] = std::move(all);
+  return {};
+}
+
 // Items of arrays by position, as prefixItems of one schema may meet items of the other.
 void merge_items(Json& merged, const Json& a, const Json& b) {
   const auto prefix = [](const Json& schema) {
@@ -127,7 +151,7 @@ void merge_items(Json& merged, const Json& a, const Json& b) {
   for (size_t i = 0; i < std::max(one.size(), other.size()); ++i)
     first.push_back(all(i < one.size() ? one[i] : rest(a), i < other.size() ? other[i] : rest(b)));
   merged["prefixItems"] = std::move(first);
-  merged["items"] = all(rest(a), rest(b));
+  if (a.contains("items") || b.contains("items")) merged["items"] = all(rest(a), rest(b));
 }
 
 Status merge_keyword(Json& merged, const std::string& key, const Json& value, const std::string& where) {
@@ -146,18 +170,39 @@ Status merge_keyword(Json& merged, const std::string& key, const Json& value, co
     return {};  // with the items
   } else if (key == "additionalProperties") {
     target = target == Json(true) ? value : value == Json(true) ? target : both(target, value);
-  } else if (is_lower_bound(key) && target.is_number() && value.is_number()) {
-    if (target < value) target = value;
-  } else if (is_upper_bound(key) && target.is_number() && value.is_number()) {
-    if (value < target) target = value;
+  } else if (is_lower_bound(key) && is_number(target) && is_number(value)) {
+    if (compare_numbers(target, value) < 0) target = value;
+  } else if (is_upper_bound(key) && is_number(target) && is_number(value)) {
+    if (compare_numbers(value, target) < 0) target = value;
   } else if (key == "enum" && target.is_array() && value.is_array()) {
     Json common = Json::array();
     for (const Json& each : target)
-      if (std::ranges::find(value, each) != value.end()) common.push_back(each);
+      if (std::ranges::any_of(value, [&](const Json& same) { return is_same(each, same); }))
+        common.push_back(each);
     target = std::move(common);
   } else if (key == "const") {
+    if (is_same(target, value)) return {};
     merged.erase(key);
     merged["enum"] = Json::array();  // no value is both
+  } else if (key == "pattern" || key == "format" || key == "multipleOf" || key == "not") {
+    target = hold_together(target, value);
+  } else if (key == "patternProperties") {
+    return {};  // see merge_patterns
+  } else if (key == "propertyNames" || key == "unevaluatedProperties" || key == "unevaluatedItems") {
+    target = both(target, value);
+  } else if (key == "uniqueItems" && target.is_boolean() && value.is_boolean()) {
+    target = target.get<bool>() || value.get<bool>();
+  } else if ((key == "anyOf" || key == "oneOf") && target.is_array() && value.is_array()) {
+    // One of each, and of 'oneOf' exactly one pair.
+    constexpr size_t kMostPairs = 256;
+    if (target.size() * value.size() > kMostPairs)
+      return schema_error(StatusCode::kUnsupported, where,
+                          format("two '{}' that both hold have {} pairs of schemas, wanted at most {}", key,
+                                 target.size() * value.size(), kMostPairs));
+    Json pairs = Json::array();
+    for (const Json& one : target)
+      for (const Json& other : value) pairs.push_back(both(one, other));
+    target = std::move(pairs);
   } else if (use_of_keyword(key) == KeywordUse::kObeyed) {
     return schema_error(
         StatusCode::kUnsupported, where,
@@ -170,6 +215,18 @@ Status merge_keyword(Json& merged, const std::string& key, const Json& value, co
 
 Status schema_error(StatusCode code, const std::string& where, std::string_view what) {
   return Status(code, format("JSON schema, {}: {}", quote(where, 400), what));
+}
+
+Json close_unevaluated(Json schema) {
+  if (!schema.is_object()) return schema;
+  for (const auto& [key, closing] : {std::pair("unevaluatedProperties", "additionalProperties"),
+                                     std::pair("unevaluatedItems", "items")})
+    if (const auto found = schema.find(key); found != schema.end()) {
+      Json value = *found;
+      schema.erase(key);
+      if (!schema.contains(closing)) schema[closing] = std::move(value);
+    }
+  return schema;
 }
 
 KeywordUse use_of_keyword(std::string_view keyword) {
@@ -187,8 +244,9 @@ Status check_keywords(const Json& schema, const std::string& where) {
                               : format("'{}' is not supported", key));
     if (key == "$id" && where != "#")
       return schema_error(StatusCode::kUnsupported, where, "'$id' is supported in the whole schema alone");
-    if (key == "uniqueItems" && value != Json(false))
-      return schema_error(StatusCode::kUnsupported, where, "'uniqueItems' is not supported");
+    if (key == "uniqueItems" && !value.is_boolean())
+      return schema_error(StatusCode::kInvalidArgument, where,
+                          format("'uniqueItems' is {}, wanted true or false", quote_json(value)));
   }
   return {};
 }
@@ -235,6 +293,7 @@ bool is_of_type(const Json& value, std::string_view type) {
   if (type == "string") return value.is_string();
   if (type == "array") return value.is_array();
   if (type == "object") return value.is_object();
+  if (value.is_binary()) return type == "integer" || type == "number";
   if (type == "integer" && value.is_number_float())
     return value.get<double>() == std::trunc(value.get<double>());
   return value.is_number();
@@ -251,6 +310,7 @@ Result<Json> merge_schemas(const Json& a, const Json& b, const std::string& wher
       TSR_RETURN_IF_ERROR(merge_keyword(merged, key, value, where));
   }
   merge_items(merged, a, b);
+  TSR_RETURN_IF_ERROR(merge_patterns(merged, a, b, where));
   TSR_RETURN_IF_ERROR(apply_additional(merged, a, b, where));
   TSR_RETURN_IF_ERROR(apply_additional(merged, b, a, where));
   return merged;

@@ -33,6 +33,9 @@ bool is_of_type(const Json& value, std::string_view type);
 // The schema of values that both allow, as far as keywords can say it. kUnsupported where they cannot.
 Result<Json> merge_schemas(const Json& a, const Json& b, const std::string& where);
 
+// A schema that is a part of another one: what it does not evaluate itself is additional to it, whatever the other evaluates.
+Json close_unevaluated(Json schema);
+
 // "JSON schema, #/properties/a: ..."
 Status schema_error(StatusCode code, const std::string& where, std::string_view what);
 

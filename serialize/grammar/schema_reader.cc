@@ -60,10 +60,15 @@ Result<ExpressionId> SchemaReader::read_schema_at_depth(const Json& schema, cons
     TSR_ASSIGN_OR_RETURN(const Json flat, flatten(schema, where, 0));
     return read_schema(flat, where);
   }
-  const bool has_any = schema.contains("anyOf"), has_one = schema.contains("oneOf");
-  if (has_any && has_one)
-    return schema_error(StatusCode::kUnsupported, where, "'anyOf' together with 'oneOf' is not supported");
-  if (has_any || has_one) return read_branches(schema, has_any ? "anyOf" : "oneOf", where);
+  // 'oneOf' becomes a part of the branches of 'anyOf', and 'not' of the branches of both.
+  for (const char* keyword : {"anyOf", "oneOf"})
+    if (schema.contains(keyword)) return read_branches(schema, keyword, where);
+  if (schema.contains("not")) {
+    TSR_ASSIGN_OR_RETURN(const Json left, apply_not(schema, where));
+    if (left == Json(false)) return nothing(where, "'not' excludes everything");
+    const bool is_string = left.contains("not") && !left.contains("anyOf");  // what is left of it is for strings
+    return is_string ? read_string(left, where) : read_schema(left, where);
+  }
   if (schema.contains("enum") || schema.contains("const")) return read_values(schema, where);
   TSR_ASSIGN_OR_RETURN(const std::vector<std::string> types, types_of_schema(schema, where));
   if (!schema.contains("type") && !has_constraints_beside(schema, {})) return json_.any_value();
@@ -86,71 +91,32 @@ Result<ExpressionId> SchemaReader::read_type(const Json& schema, const std::stri
   return read_number(schema, type == "integer", where);
 }
 
-Result<ExpressionId> SchemaReader::read_branches(const Json& schema, const char* keyword,
-                                                 const std::string& where) {
-  const Json& branches = schema[keyword];
-  if (!branches.is_array() || branches.empty())
-    return schema_error(StatusCode::kInvalidArgument, where,
-                        format("'{}' is {}, wanted a list of schemas", keyword, quote_json(branches)));
-  if (keyword == std::string_view("oneOf")) {
-    constexpr size_t kMostBranches = 256;  // each is compared with each
-    if (branches.size() > kMostBranches)
-      return schema_error(
-          StatusCode::kUnsupported, where,
-          format("'oneOf' has {} schemas, wanted at most {}", branches.size(), kMostBranches));
-    for (size_t i = 0; i < branches.size(); ++i)
-      for (size_t k = i + 1; k < branches.size(); ++k) {
-        TSR_ASSIGN_OR_RETURN(const bool is_apart, is_disjoint(branches[i], branches[k], where, 0));
-        if (!is_apart)
-          return schema_error(
-              StatusCode::kUnsupported, where,
-              format("'oneOf' is supported where its schemas are told apart by 'type', 'const', 'enum' or "
-                     "a required property with one of these; {} and {} are not",
-                     i, k));
-      }
-  }
-  const bool is_alone = !has_constraints_beside(schema, {keyword});
-  const Json common = is_alone ? Json() : without(schema, keyword);
-  std::vector<ExpressionId> parts;
-  for (size_t i = 0; i < branches.size(); ++i) {
-    const std::string place = format("{}/{}/{}", where, keyword, i);
-    if (is_alone) {
-      TSR_ASSIGN_OR_RETURN(const ExpressionId part, read_schema(branches[i], place));
-      parts.push_back(part);
-      continue;
-    }
-    TSR_RETURN_IF_ERROR(spend(common, place));
-    TSR_ASSIGN_OR_RETURN(const Json branch, flatten(branches[i], place, 0));
-    TSR_ASSIGN_OR_RETURN(const Json merged, merge_schemas(common, branch, place));
-    TSR_ASSIGN_OR_RETURN(const ExpressionId part, read_schema(merged, place));
-    parts.push_back(part);
-  }
-  return out_.choice(std::move(parts));
-}
-
 Result<ExpressionId> SchemaReader::read_values(const Json& schema, const std::string& where) {
-  if (has_constraints_beside(schema, {"enum", "const", "type"}))
-    return schema_error(StatusCode::kUnsupported, where,
-                        "'enum' and 'const' are supported with 'type' alone beside them");
   if (const auto list = schema.find("enum"); list != schema.end() && !list->is_array())
     return schema_error(StatusCode::kInvalidArgument, where,
                         format("'enum' is {}, wanted a list", quote_json(*list)));
+  TSR_RETURN_IF_ERROR(types_of_schema(schema, where).status());
   Json values = schema.value("enum", Json::array());
   if (const auto only = schema.find("const"); only != schema.end()) {
-    const bool is_listed = !schema.contains("enum") || std::ranges::find(values, *only) != values.end();
+    const bool is_listed = !schema.contains("enum") ||
+                           std::ranges::any_of(values, [&](const Json& each) { return is_same(each, *only); });
     values = Json::array();
     if (is_listed) values.push_back(*only);
   }
-  TSR_ASSIGN_OR_RETURN(const std::vector<std::string> types, types_of_schema(schema, where));
+  const Json limits = without(without(schema, "enum"), "const");
   std::vector<std::string> texts;
   std::vector<ExpressionId> parts;
   for (const Json& value : values) {
-    const auto has_type = [&](const std::string& type) { return is_of_type(value, type); };
-    if (schema.contains("type") && std::ranges::none_of(types, has_type)) continue;
+    const std::optional<bool> is_allowed = allows(value, limits);
+    if (!is_allowed)
+      return schema_error(StatusCode::kUnsupported, where,
+                          format("whether the other keywords allow {}, which is listed, is not plain",
+                                 quote(json_text(value), 200)));
+    if (!*is_allowed) continue;
     if (value.is_structured())
       parts.push_back(json_.exactly(value));
     else
-      texts.push_back(dump(value));
+      texts.push_back(json_text(value));
   }
   if (texts.empty() && parts.empty()) return nothing(where, "no value is listed that has the type");
   if (!texts.empty()) parts.push_back(out_.literals(std::move(texts)));
@@ -180,7 +146,7 @@ Result<Json> SchemaReader::flatten(const Json& schema, const std::string& where,
     std::string pointer;
     TSR_ASSIGN_OR_RETURN(const Json* target, find_schema(root_, reference->get<std::string>(), where, pointer));
     TSR_ASSIGN_OR_RETURN(const Json part, flatten(*target, pointer, depth + 1));
-    TSR_ASSIGN_OR_RETURN(flat, merge_schemas(flat, part, where));
+    TSR_ASSIGN_OR_RETURN(flat, merge_schemas(flat, close_unevaluated(part), where));
   }
   if (const auto parts = schema.find("allOf"); parts != schema.end()) {
     if (!parts->is_array() || parts->empty())
@@ -189,7 +155,7 @@ Result<Json> SchemaReader::flatten(const Json& schema, const std::string& where,
     for (const Json& each : *parts) {
       TSR_ASSIGN_OR_RETURN(const Json part, flatten(each, where + "/allOf", depth + 1));
       TSR_RETURN_IF_ERROR(spend(flat, where));
-      TSR_ASSIGN_OR_RETURN(flat, merge_schemas(flat, part, where));
+      TSR_ASSIGN_OR_RETURN(flat, merge_schemas(flat, close_unevaluated(part), where));
     }
   }
   return flat;

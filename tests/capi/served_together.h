@@ -74,7 +74,8 @@ inline ServingRequest request_of(const Asked& asked) {
   request.seed = asked.seed;
   request.priority = asked.priority;
   request.adapter = asked.adapter;
-  if (asked.grammar != nullptr) request.constraint.emplace(asked.grammar);
+  if (asked.grammar != nullptr)
+    request.structured.emplace(GrammarSource(), grammar::Constraint(asked.grammar), AnswerStart());
   return request;
 }
 

@@ -145,9 +145,8 @@ Result<int64_t> Engine::add(ServingRequest request) {
 Result<int64_t> Engine::submit_sequence(const KeptSequence& sequence, std::span<const int32_t> more,
                                         const Options& options) {
   TSR_RETURN_IF_ERROR(runtime().check_process());
-  std::vector<int32_t> prompt = sequence.tokens;
-  prompt.insert(prompt.end(), more.begin(), more.end());
-  return submit_tokens(std::move(prompt), options);
+  TSR_ASSIGN_OR_RETURN(ServingRequest request, maker_.of_sequence(sequence, more, options));
+  return add(std::move(request));
 }
 
 Result<KeptSequence> Engine::take_sequence(int64_t request, int32_t index) {

@@ -166,9 +166,7 @@ Result<RequestSettings> read_request_settings(const Options& options, const Samp
                "request: option 'echo' is a generator's; the caller of an engine has the prompt already"));
   if (messages) {
     reader.accept({"name", "template", "tools", "documents", "variables", "now", "continue_final_message"});
-    // A text that a grammar allows is what its caller asked for, whatever it looks like.
-    settings.parses =
-        reader.flag("parse", settings.grammar.kind == GrammarSource::Kind::kNone) && !settings.task;
+    settings.parses = reader.flag("parse", true) && !settings.task;
     for (const auto& [key, value] : options) {
       if (key == "name" || key == "template") settings.chat_template.emplace(key, value);
       for (const std::string_view of_chat :

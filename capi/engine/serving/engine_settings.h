@@ -7,6 +7,7 @@
 
 #include "capi/engine/options.h"
 #include "capi/engine/sampling_settings.h"
+#include "capi/engine/serving/grammar_source.h"
 #include "capi/engine/serving/prompt_reader.h"
 #include "capi/engine/serving/serving_settings.h"
 #include "capi/engine/shared_model.h"
@@ -21,13 +22,6 @@ struct EngineSettings {
 };
 
 Result<EngineSettings> read_engine_settings(const Options& options, const SharedModel& model);
-
-// Which texts a request allows: at most one is set.
-struct GrammarSource {
-  enum class Kind { kNone, kJsonSchema, kJson, kRegex, kChoices, kGbnf } kind = Kind::kNone;
-  std::string text;
-  auto operator<=>(const GrammarSource&) const = default;
-};
 
 struct RequestSettings {
   SamplingSettings sampling;

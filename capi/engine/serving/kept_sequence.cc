@@ -175,7 +175,7 @@ Result<KeptSequence> restore_sequence(const std::string& path, const SequenceOri
     else
       pool.remember_beginning(held.pages[i], before, of_page);
   }
-  return KeptSequence{header.root, header.tokens};
+  return KeptSequence{header.root, header.tokens, nullptr};
 }
 
 }  // namespace tessera

@@ -4,18 +4,30 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "capi/engine/serving/answer_start.h"
+#include "capi/engine/serving/grammar_source.h"
 #include "capi/engine/serving/page_pool.h"
 #include "capi/engine/serving/page_transfer.h"
 
 namespace tessera {
 
+// A text that a grammar limits, within a sequence: where it begins, and what it is.
+struct KeptText {
+  GrammarSource source;
+  AnswerStart start;
+  size_t begin = 0;  // its first token
+  size_t end = 0;    // tokens of the sequence with which it is complete; 0: it was cut
+};
+
 struct KeptSequence {
   uint64_t root = 0;
   std::vector<int32_t> tokens;
+  std::shared_ptr<const KeptText> text = nullptr;  // the last one; null: none that a grammar limits
 };
 
 // Writes the sequence and what pages hold of it to a file, which is whole or as it was. `model`: model_fingerprint.

@@ -99,7 +99,8 @@ Result<std::shared_ptr<const Chat>> RequestMaker::chat(const Options& options) {
   return made;
 }
 
-Result<ServingRequest> RequestMaker::make(std::vector<int32_t> prompt, RequestSettings settings) {
+Result<ServingRequest> RequestMaker::make(std::vector<int32_t> prompt, RequestSettings settings,
+                                          AnswerStart start) {
   if (!settings.sampling.stop.empty() && !tokenizer_) return needs_tokenizer("option 'stop'");
   ServingRequest request;
   request.prompt = std::move(prompt);
@@ -109,7 +110,8 @@ Result<ServingRequest> RequestMaker::make(std::vector<int32_t> prompt, RequestSe
   if (!settings.sampling.stop.empty())
     request.stops = std::make_shared<const StopAutomaton>(settings.sampling.stop);
   if (settings.grammar.kind != GrammarSource::Kind::kNone) {
-    TSR_ASSIGN_OR_RETURN(request.constraint, constraint(settings.grammar));
+    TSR_ASSIGN_OR_RETURN(grammar::Constraint limited, constraint(settings.grammar));
+    request.structured.emplace(settings.grammar, std::move(limited), std::move(start));
   }
   request.task = settings.task;
   if (request.task && request.task->kind == PromptTask::Kind::kVector) {
@@ -131,6 +133,26 @@ Result<ServingRequest> RequestMaker::make(std::vector<int32_t> prompt, RequestSe
 Result<ServingRequest> RequestMaker::of_tokens(std::vector<int32_t> prompt, const Options& options) {
   TSR_ASSIGN_OR_RETURN(RequestSettings settings, read_request_settings(options, otherwise_, false));
   return make(std::move(prompt), std::move(settings));
+}
+
+Result<ServingRequest> RequestMaker::of_sequence(const KeptSequence& sequence, std::span<const int32_t> more,
+                                                 const Options& options) {
+  std::vector<int32_t> prompt = sequence.tokens;
+  prompt.insert(prompt.end(), more.begin(), more.end());
+  TSR_ASSIGN_OR_RETURN(RequestSettings settings, read_request_settings(options, otherwise_, false));
+  const KeptText* const text = sequence.text.get();
+  const bool goes_on = text != nullptr && more.empty() && text->begin <= sequence.tokens.size() &&
+                       text->end != sequence.tokens.size() && settings.grammar == text->source;
+  TSR_ASSIGN_OR_RETURN(
+      ServingRequest request,
+      make(std::move(prompt), std::move(settings), goes_on ? text->start : AnswerStart()));
+  if (!goes_on) return request;
+  for (const int32_t token : std::span(sequence.tokens).subspan(text->begin))
+    TSR_RETURN_IF_ERROR(
+        request.structured->accept(token, 0).with_context("the text that the sequence ends in"));
+  request.structured->restart_places();
+  request.text_begin = static_cast<int64_t>(text->begin);
+  return request;
 }
 
 Result<ServingRequest> RequestMaker::of_text(std::string_view prompt, const Options& options) {
@@ -166,7 +188,15 @@ Result<ServingRequest> RequestMaker::of_messages(std::string_view messages, cons
         TSR_ASSIGN_OR_RETURN(answer->context.tools, parse_json(*text, "tools"));
       }
   }
-  TSR_ASSIGN_OR_RETURN(ServingRequest request, make(std::move(tokens.ids), std::move(settings)));
+  const auto continued = settings.chat.find("continue_final_message");
+  const auto* const flag =
+      continued == settings.chat.end() ? nullptr : std::get_if<int64_t>(&continued->second);
+  const bool continues = flag != nullptr && *flag != 0;
+  AnswerStart start;
+  if (settings.grammar.kind != GrammarSource::Kind::kNone)
+    start = AnswerStart::of(*with, tokens.text, continues);
+  TSR_ASSIGN_OR_RETURN(ServingRequest request,
+                       make(std::move(tokens.ids), std::move(settings), std::move(start)));
   request.answer = std::move(answer);
   return request;
 }

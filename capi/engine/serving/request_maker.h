@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -14,7 +15,9 @@
 
 #include "capi/engine/chat.h"
 #include "capi/engine/options.h"
+#include "capi/engine/serving/answer_start.h"
 #include "capi/engine/serving/engine_settings.h"
+#include "capi/engine/serving/kept_sequence.h"
 #include "capi/engine/serving/serving_request.h"
 #include "capi/engine/shared_model.h"
 #include "serialize/grammar/mask_cache.h"
@@ -30,9 +33,13 @@ class RequestMaker {
   Result<ServingRequest> of_text(std::string_view prompt, const Options& options);
   Result<ServingRequest> of_tokens(std::vector<int32_t> prompt, const Options& options);
   Result<ServingRequest> of_messages(std::string_view messages, const Options& options);
+  // The sequence, then these tokens. Without tokens the grammar of the text that the sequence was cut in goes on, where the
+  // options give the same one.
+  Result<ServingRequest> of_sequence(const KeptSequence& sequence, std::span<const int32_t> more,
+                                     const Options& options);
 
  private:
-  Result<ServingRequest> make(std::vector<int32_t> prompt, RequestSettings settings);
+  Result<ServingRequest> make(std::vector<int32_t> prompt, RequestSettings settings, AnswerStart start = {});
   Result<grammar::Constraint> constraint(const GrammarSource& source);
   Result<std::shared_ptr<const Chat>> chat(const Options& options);
 

@@ -1,6 +1,7 @@
 #include "capi/engine/serving/served_answer.h"
 
 #include <algorithm>
+#include <string>
 #include <utility>
 
 #include "serialize/json.h"
@@ -22,10 +23,29 @@ AnswerDelta ServedAnswer::add(std::string_view text) {
   return delta;
 }
 
+AnswerDelta ServedAnswer::add_start(std::string_view text) {
+  is_limited_ = true;
+  AnswerDelta delta = add(text);
+  delta.reasoning += std::exchange(delta.content, {});
+  start_ += delta.reasoning;
+  return delta;
+}
+
+AnswerDelta ServedAnswer::add_content(std::string_view text) {
+  is_limited_ = true;
+  limited_ += text;
+  return {{}, std::string(text)};
+}
+
 AnswerDelta ServedAnswer::finish() {
   answer_ = stream_.finish();
-  return {answer_.reasoning.substr(std::min(reasoning_, answer_.reasoning.size())),
-          answer_.content.substr(std::min(content_, answer_.content.size()))};
+  AnswerDelta rest = {answer_.reasoning.substr(std::min(reasoning_, answer_.reasoning.size())),
+                      answer_.content.substr(std::min(content_, answer_.content.size()))};
+  if (!is_limited_) return rest;
+  rest.reasoning += std::exchange(rest.content, {});
+  answer_.reasoning = start_ + rest.reasoning;
+  answer_.content = limited_;
+  return rest;
 }
 
 std::string ServedAnswer::message() const { return dump(message_json(answer_, seed_)); }

@@ -29,6 +29,10 @@ class ServedAnswer {
   const std::string* marker(int32_t token) const;
   // What is certain with this text.
   AnswerDelta add(std::string_view text);
+  // Text that comes before the answer, all of which is reasoning; and text of an answer that a grammar limits, all of which
+  // is content.
+  AnswerDelta add_start(std::string_view text);
+  AnswerDelta add_content(std::string_view text);
   // What was held back; then `message` is complete.
   AnswerDelta finish();
   // {"role", "content", ...} as JSON.
@@ -39,6 +43,8 @@ class ServedAnswer {
   const uint64_t seed_;
   AnswerStream stream_;
   size_t content_ = 0, reasoning_ = 0;  // bytes given
+  std::string start_, limited_;         // given by add_start and add_content
+  bool is_limited_ = false;
   Answer answer_;                       // when it is finished
 };
 

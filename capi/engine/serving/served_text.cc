@@ -28,7 +28,8 @@ ServedText::ServedText(const Model& model, const ServingRequest& request, Sample
     : tokenizer_(model.tokenizer),
       sampling_(request.sampling),
       sampler_(std::move(sampler)),
-      constraint_(request.constraint),
+      structured_(request.structured),
+      end_ids_(model.end_ids),
       decoder_(tokenizer_ && !request.task ? tokenizer_->decoder() : nullptr),
       stream_(TextStream::sharing(request.stops)),
       changes_logits_(request.changes_logits),
@@ -49,6 +50,7 @@ Result<std::unique_ptr<ServedText>> ServedText::create(const Model& model, const
   text->request_ = number;
   text->index_ = index;
   text->prompt_ = prompt;
+  text->text_begin_ = request.text_begin >= 0 ? request.text_begin : prompt;
   text->most_ = asked > 0 && asked < most - prompt ? prompt + asked : most;
   text->sequence.priority = request.priority;
   text->sequence.root = request.root;
@@ -68,7 +70,13 @@ Result<std::unique_ptr<ServedText>> ServedText::create(const Model& model, const
     TextStream before({});
     for (const int32_t token : request.prompt) (void)before.add(text->decoder_->add(token));
     (void)text->stream_.add(before.finish());  // the beginning of a character, which the text may complete
+    text->stream_begin_ = text->stream_.size();
   }
+  // A stop text counts where the grammar is complete; elsewhere it is text.
+  if (text->structured_)
+    text->stream_.set_may_end([of = text.get()](size_t place) {
+      return place >= of->stream_begin_ && of->structured_->can_end_at(place - of->stream_begin_);
+    });
   return text;
 }
 
@@ -160,13 +168,42 @@ std::vector<int32_t> ServedText::guess(size_t most) {
   return {guesses.begin(), guesses.end()};
 }
 
-Result<int32_t> ServedText::draw_token(std::span<const float> logits, ServedScratch& scratch) const {
-  if (!constraint_) return sampler_.draw(logits, {}, sequence.size(), scratch.sampler);
+Result<int32_t> ServedText::draw_token(std::span<const float> logits, ServedScratch& scratch) {
+  if (!structured_) return sampler_.draw(logits, {}, sequence.size(), scratch.sampler);
+  return draw_allowed(logits, scratch);
+}
+
+Result<int32_t> ServedText::draw_allowed(std::span<const float> logits, ServedScratch& scratch) {
   // The tokenizer's vocabulary may be another one than the model's rows.
   const size_t words = (logits.size() + 31) / 32;
-  scratch.mask.assign(std::max(words, constraint_->mask_words()), 0);
-  TSR_RETURN_IF_ERROR(constraint_->write_allowed(std::span(scratch.mask).first(constraint_->mask_words())));
-  return sampler_.draw(logits, std::span(scratch.mask).first(words), sequence.size(), scratch.sampler);
+  scratch.mask.assign(std::max(words, structured_->mask_words()), 0);
+  TSR_RETURN_IF_ERROR(structured_->write_allowed(std::span(scratch.mask).first(structured_->mask_words())));
+  const std::span<uint32_t> mask = std::span(scratch.mask).first(words);
+  allow_ends(mask);
+  sampler_.set_may_end(structured_->can_end());
+  for (;;) {
+    TSR_ASSIGN_OR_RETURN(const int32_t token, sampler_.draw(logits, mask, sequence.size(), scratch.sampler));
+    if (!structured_->breaks_answer(token)) return token;
+    mask[static_cast<size_t>(token) / 32] &= ~(1u << (token % 32));
+  }
+}
+
+// Tokens that end the text come where it is complete, and nowhere else; those of stop_ids may be text elsewhere.
+void ServedText::allow_ends(std::span<uint32_t> mask) const {
+  const auto set = [&](int64_t token, bool is_allowed) {
+    if (token < 0 || static_cast<size_t>(token) >= mask.size() * 32) return;
+    uint32_t& word = mask[static_cast<size_t>(token) / 32];
+    const uint32_t bit = 1u << (token % 32);
+    word = is_allowed ? word | bit : word & ~bit;
+  };
+  const bool can_end = structured_->can_end();
+  for (const int32_t token : end_ids_)
+    if (sampler_.ends(token) && can_end)
+      set(token, true);
+    else if (!structured_->is_text(token))
+      set(token, false);
+  if (can_end)
+    for (const int64_t token : sampling_->stop_ids) set(token, true);
 }
 
 void ServedText::draw(std::span<const float> logits, ServedScratch& scratch,
@@ -180,13 +217,14 @@ void ServedText::draw(std::span<const float> logits, ServedScratch& scratch,
     usage_.has_log_probability = true;
   }
   const bool tells_position = sampling_->logprobs >= 0;
-  if (sampler_.ends(token)) {
+  if (sampler_.ends(token) && (!structured_ || structured_->can_end())) {
     usage_.stop_token = token;
     if (tells_position) usage_.stop = std::move(position);
     return finish(Finish::kStop, {}, events);
   }
-  if (constraint_) {
-    const Status accepted = constraint_->accept(token);
+  const std::string bytes = decoder_ ? decode(token) : std::string();
+  if (structured_) {
+    const Status accepted = structured_->accept(token, bytes.size());
     if (!accepted.ok()) return finish(Finish::kFailed, accepted, events);
   }
   sampler_.accept(token);
@@ -197,32 +235,61 @@ void ServedText::draw(std::span<const float> logits, ServedScratch& scratch,
   told.token = token;
   if (position) usage_.log_probability += position->own.log_probability;
   if (tells_position) told.log_probabilities.push_back(std::move(*position));
-  if (decoder_) tell(add_text(token), told);
+  if (decoder_) tell(add_text(token, bytes), told);
   events.push_back(std::move(told));
   if (stream_.stopped()) return finish(Finish::kStop, {}, events);
-  if (constraint_ && constraint_->must_end()) return finish(Finish::kStop, {}, events);
+  if (structured_ && structured_->must_end()) return finish(Finish::kStop, {}, events);
   if (sequence.size() >= most_) finish(Finish::kLength, {}, events);
 }
 
 // Text that became certain with the token. Control tokens have none unless they mark reasoning or tool calls; stop texts
 // are found in their letters.
-std::string ServedText::add_text(int32_t token) {
-  std::string bytes = decoder_->add(token);
-  const std::string* const marker = answer_ ? answer_->marker(token) : nullptr;
-  if (marker != nullptr) return stream_.add(bytes + *marker);
+std::string ServedText::add_text(int32_t token, std::string_view bytes) {
   std::string text = stream_.add(bytes);
+  if (answer_ && answer_->marker(token) != nullptr) return text;
   return text += stream_.add_hidden(tokenizer_->hidden_text(token));
 }
 
+// Its bytes; of control tokens those that lie in marks of answers have some.
+std::string ServedText::decode(int32_t token) {
+  std::string bytes = decoder_->add(token);
+  if (const std::string* const marker = answer_ ? answer_->marker(token) : nullptr) bytes += *marker;
+  return bytes;
+}
+
 void ServedText::tell(std::string text, ServingEvent& told) {
-  if (repairs_text_) text = jinja::valid_utf8(text);
   if (!answer_) {
-    told.text = std::move(text);
+    told.text = repairs_text_ ? jinja::valid_utf8(text) : std::move(text);
     return;
   }
-  AnswerDelta delta = answer_->add(text);
+  AnswerDelta delta = take_apart(text);
   told.text = std::move(delta.content);
   told.reasoning = std::move(delta.reasoning);
+}
+
+// What a grammar limits is content, whatever it looks like.
+AnswerDelta ServedText::take_apart(std::string_view text) {
+  const auto repaired = [this](std::string_view part) {
+    return repairs_text_ ? jinja::valid_utf8(part) : std::string(part);
+  };
+  if (!structured_) return answer_->add(repaired(text));
+  const size_t begin = std::exchange(text_bytes_, text_bytes_ + text.size());
+  const size_t answer = structured_->answer_begin();
+  const size_t place = answer == SIZE_MAX ? SIZE_MAX : stream_begin_ + answer;
+  const size_t before = std::min(text.size(), place > begin ? place - begin : 0);
+  AnswerDelta delta;
+  if (before > 0) delta = answer_->add_start(repaired(text.substr(0, before)));
+  if (before < text.size()) delta.content = answer_->add_content(repaired(text.substr(before))).content;
+  return delta;
+}
+
+std::shared_ptr<const KeptText> ServedText::kept_text(Finish why) const {
+  if (!structured_) return nullptr;
+  return std::make_shared<const KeptText>(
+      KeptText{.source = structured_->source(),
+               .start = structured_->start(),
+               .begin = static_cast<size_t>(text_begin_),
+               .end = why == Finish::kStop ? sequence.tokens.size() : 0});
 }
 
 void ServedText::finish(Finish why, Status failure, std::vector<ServingEvent>& events) {
@@ -245,7 +312,7 @@ void ServedText::finish(Finish why, Status failure, std::vector<ServingEvent>& e
   end.usage = usage_;
   end.failure = std::move(failure);
   if (answer_) end.message = answer_->message();
-  if (keeps_sequence_) end.sequence = KeptSequence{sequence.short_root(), sequence.tokens};
+  if (keeps_sequence_) end.sequence = KeptSequence{sequence.short_root(), sequence.tokens, kept_text(why)};
   events.push_back(std::move(end));
 }
 

@@ -8,6 +8,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "capi/engine/sampler.h"
@@ -88,16 +89,22 @@ class ServedText {
   using Clock = std::chrono::steady_clock;
   ServedText(const Model& model, const ServingRequest& request, Sampler sampler);
   void draw(std::span<const float> logits, ServedScratch& scratch, std::vector<ServingEvent>& events);
-  Result<int32_t> draw_token(std::span<const float> logits, ServedScratch& scratch) const;
+  Result<int32_t> draw_token(std::span<const float> logits, ServedScratch& scratch);
+  Result<int32_t> draw_allowed(std::span<const float> logits, ServedScratch& scratch);
+  void allow_ends(std::span<uint32_t> mask) const;
   ServingEvent event(ServingEvent::Kind kind) const;
-  std::string add_text(int32_t token);
+  std::string add_text(int32_t token, std::string_view bytes);
+  std::string decode(int32_t token);
   void tell(std::string text, ServingEvent& told);
+  AnswerDelta take_apart(std::string_view text);
+  std::shared_ptr<const KeptText> kept_text(ServingEvent::Finish why) const;
   void finish_reading(std::vector<ServingEvent>& events);
 
   const std::shared_ptr<const Tokenizer> tokenizer_;
   const std::shared_ptr<const SamplingSettings> sampling_;
   Sampler sampler_;
-  std::optional<grammar::Constraint> constraint_;
+  std::optional<StructuredText> structured_;  // none: any text
+  const std::vector<int32_t> end_ids_;        // of the model
   std::unique_ptr<TextDecoder> decoder_;  // null without a tokenizer
   TextStream stream_;
   std::optional<ServedAnswer> answer_;
@@ -105,6 +112,8 @@ class ServedText {
   const bool changes_logits_, keeps_sequence_, repairs_text_;
   int64_t request_ = 0, prompt_ = 0, most_ = 0;  // tokens of the prompt, and of all at most
   int64_t told_ = 0;                             // tokens of the prompt whose log probabilities were told
+  int64_t text_begin_ = 0;                       // the text's first token
+  size_t stream_begin_ = 0, text_bytes_ = 0;     // bytes of stream_ before the text, and those told
   int32_t index_ = 0;
   const Clock::time_point came_ = Clock::now();
   int64_t expected_cached_ = 0;

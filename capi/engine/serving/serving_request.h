@@ -9,8 +9,8 @@
 #include "capi/engine/sampling_settings.h"
 #include "capi/engine/serving/prompt_reader.h"
 #include "capi/engine/serving/served_answer.h"
+#include "capi/engine/serving/structured_text.h"
 #include "capi/engine/stop_automaton.h"
-#include "serialize/grammar/constraint.h"
 
 namespace tessera {
 
@@ -23,7 +23,9 @@ struct ServingRequest {
   // Requests of the same adapter share pages where this is the same: a number for the model's version.
   uint64_t root = 0;
   std::shared_ptr<const StopAutomaton> stops = nullptr;          // of sampling->stop; null: none
-  std::optional<grammar::Constraint> constraint = std::nullopt;  // of each text
+  std::optional<StructuredText> structured = std::nullopt;       // of each text; none: any text
+  // The text goes on that began in the prompt, at this token; -1: it begins behind the prompt.
+  int64_t text_begin = -1;
   std::shared_ptr<const AnswerReading> answer = nullptr;  // texts are taken apart by it; null: as they are
   std::optional<PromptTask> task = std::nullopt;  // nothing is generated, and this is computed of the prompt
   bool changes_logits = false;  // the caller answers with logits for each token

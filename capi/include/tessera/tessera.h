@@ -1879,7 +1879,8 @@ TSR_API tsr_status* tsr_engine_new_for_trainer(tsr_trainer* trainer, const tsr_o
  *   logit_bias           str   JSON object {"token id": number}, added to logits
  *   seed                 i64   of the sampling; default: drawn, "seed" of the end's details
  *   ignore_eos           i64   1: the model's end tokens do not end a text (default 0)
- *   stop, stop_ids       str   as for a generator; at most 10,000 bytes of texts and 4,096 ids
+ *   stop, stop_ids       str   as for a generator; at most 10,000 bytes of texts and 4,096 ids. Of a text that a grammar
+ *                              limits they count where it is complete; elsewhere they are text
  *   n                    i64   texts wanted, each an `index` of events (default 1; at most 128)
  *   best_of              i64   texts that are made, the n likeliest of which are given, by the mean log probability of
  *                              their tokens without the one that ends them (a text without tokens comes last), once
@@ -1895,7 +1896,8 @@ TSR_API tsr_status* tsr_engine_new_for_trainer(tsr_trainer* trainer, const tsr_o
  *   regex                str   the whole text matches
  *   choices              str   JSON array: the text is one of them
  *   grammar              str   GBNF: the rule "root" matches the text
- *                              at most one of these five; needs a tokenizer
+ *                              at most one of these five; needs a tokenizer. Reasoning before the answer to messages is
+ *                              free (docs/constraints.md)
  *   logits               i64   1: before each token comes an event TSR_EVENT_LOGITS, and the text goes on with
  *                              tsr_engine_answer (default 0)
  *   adapter              i64   of tsr_engine_load_adapter (default -1: none)
@@ -1913,7 +1915,7 @@ TSR_API tsr_status* tsr_engine_new_for_trainer(tsr_trainer* trainer, const tsr_o
  *                              context's count of tokens
  * and of messages: name, template, tools, documents, variables, now, continue_final_message as for tsr_chat_new and
  * tsr_chat_render, and
- *   parse                i64   1: the answer is taken apart as by tsr_chat_parse (default: 1 without a grammar, else 0):
+ *   parse                i64   1: the answer is taken apart as by tsr_chat_parse (default 1); what a grammar limits is content:
  *                              the text of events is its content, reasoning is in details, and the whole message, with
  *                              calls of tools, in the details of the end
  * Where the cache has no room for all, or all `sequences` are taken, a request waits. */
@@ -2000,7 +2002,8 @@ TSR_API tsr_status* tsr_engine_embedding_width(const tsr_engine* engine, size_t*
 TSR_API tsr_status* tsr_engine_scores(tsr_engine* engine, int64_t request, float* items, size_t capacity,
                                       uint8_t* greedy, size_t* out_count);
 
-/* A request whose prompt is the sequence, then these tokens (count may be 0), as tsr_engine_submit_tokens. */
+/* A request whose prompt is the sequence, then these tokens (count may be 0), as tsr_engine_submit_tokens. Without tokens, and
+ * with the grammar of the text that the sequence was cut in, the grammar goes on within that text; else a new text begins. */
 TSR_API tsr_status* tsr_engine_submit_sequence(tsr_engine* engine, const tsr_options* options,
                                                const tsr_sequence* sequence, const int32_t* ids, size_t count,
                                                int64_t* out_request);

@@ -1,0 +1,15 @@
+// GrammarSource: which texts a request allows, as its options say it. A value.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace tessera {
+
+struct GrammarSource {
+  enum class Kind : uint8_t { kNone, kJsonSchema, kJson, kRegex, kChoices, kGbnf } kind = Kind::kNone;
+  std::string text;
+  auto operator<=>(const GrammarSource&) const = default;
+};
+
+}  // namespace tessera
