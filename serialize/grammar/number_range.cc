@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <cstdio>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -210,8 +209,8 @@ Result<Decimal> decimal_of(const Json& number, Rounding rounding) {
     // Whole numbers past 2^53: the double's own value may differ from what is written.
     if (std::abs(value) >= 0x1p53) {
       char buffer[512];
-      const int size = std::snprintf(buffer, sizeof buffer, "%.0f", value);
-      const Decimal shown = parse_decimal(text), exact = parse_decimal(std::string(buffer, static_cast<size_t>(size)));
+      const auto end = std::to_chars(buffer, buffer + sizeof buffer, value, std::chars_format::fixed, 0);
+      const Decimal shown = parse_decimal(text), exact = parse_decimal(std::string(buffer, end.ptr));
       const bool takes_exact = rounding == Rounding::kUp ? compare(shown, exact) < 0 : compare(shown, exact) > 0;
       if (takes_exact) return exact;
       return shown;
