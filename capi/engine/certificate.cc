@@ -106,6 +106,8 @@ Result<Options> read_options(const Json& json) {
   if (!json.contains("training") || !json["training"].is_object())
     return wrong("'training' is not an object of options");
   for (const auto& [key, value] : json["training"].items()) {
+    if (value.is_number_unsigned() && value.get<uint64_t>() > uint64_t{INT64_MAX})
+      return wrong(format("option '{}' is beyond 64 bits", key));
     if (value.is_number_integer())
       options[key] = value.get<int64_t>();
     else if (value.is_number())

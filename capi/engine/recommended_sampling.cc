@@ -116,6 +116,8 @@ Result<Options> generation_config_values(std::string_view json) {
     AttrValue& out = values[key];
     if (value.is_boolean())
       out = int64_t{value.get<bool>()};
+    else if (value.is_number_unsigned() && value.get<uint64_t>() > uint64_t{INT64_MAX})
+      out = value.get<double>();
     else if (value.is_number_integer())
       out = value.get<int64_t>();
     else if (value.is_number())
