@@ -350,6 +350,10 @@ void register_plan(CLI::App& app) {
       return;
     }
     if (args->model.empty()) throw CLI::RequiredError("model, or --check");
+    // A search may take long: what cannot be written is told before it.
+    check_output(args->output, Output::kFile);
+    for (const std::string& text : {args->report, args->trace, args->certificate})
+      check_output(text, Output::kText);
     if (args->mode == "serve") {
       const Json plan = plan_serving(*command, *args);
       args->json ? print_json(plan) : print_serve_plan(plan);
