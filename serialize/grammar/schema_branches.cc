@@ -83,10 +83,11 @@ bool is_required(const Json& schema, const std::string& name) {
   return list != schema.end() && list->is_array() && std::ranges::find(*list, Json(name)) != list->end();
 }
 
-void require(Json& schema, const std::string& name) {
+// The name by value: it may lie in the schema.
+void require(Json& schema, std::string name) {
   if (is_required(schema, name)) return;
   if (!schema.contains("required")) schema["required"] = Json::array();
-  schema["required"].push_back(name);
+  schema["required"].push_back(std::move(name));
 }
 
 }  // namespace
@@ -218,7 +219,7 @@ Result<Json> SchemaReader::separate(const Json& branch, const Json& other, const
       if (same == nullptr) continue;
       TSR_ASSIGN_OR_RETURN(const bool is_apart, is_disjoint(value, *same, where, 1));
       if (!is_apart) continue;
-      require(one, name);
+      require(one, std::string(name));
       return one;
     }
   if (const auto list = two.find("required"); list != two.end() && list->is_array())
@@ -230,7 +231,7 @@ Result<Json> SchemaReader::separate(const Json& branch, const Json& other, const
   if (const auto properties = one.find("properties"); is_closed(two) && properties != one.end())
     for (const auto& [name, value] : properties->items())
       if (property_of(two, name) == nullptr && value != Json(false)) {
-        require(one, name);
+        require(one, std::string(name));
         return one;
       }
   return Json();

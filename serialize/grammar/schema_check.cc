@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "serialize/grammar/regex_language.h"
+#include "serialize/grammar/schema_pointer.h"
 #include "serialize/grammar/schema_reader.h"
 #include "serialize/grammar/string_formats.h"
 
@@ -51,7 +52,7 @@ std::optional<bool> SchemaReader::allows(const Json& value, const Json& schema, 
     if (use_of_keyword(key) == KeywordUse::kRefused) all.add(std::nullopt);
     if (key == "$ref") {
       std::string pointer;
-      const auto target = limit.is_string() ? find(limit.get<std::string>(), "#", pointer)
+      const auto target = limit.is_string() ? find_schema(root_, limit.get<std::string>(), "#", pointer)
                                             : Result<const Json*>(Status(StatusCode::kInvalidArgument, ""));
       all.add(target.ok() ? allows(value, **target, depth + 1) : std::nullopt);
     } else if (key == "enum" && limit.is_array()) {

@@ -105,7 +105,12 @@ Result<ExpressionId> SchemaReader::read_number(const Json& schema, bool is_integ
   if (steps.empty()) return numbers;
   TSR_ASSIGN_OR_RETURN(LanguageId language, languages_.of_expression(out_, numbers));
   for (const NumberStep& step : steps) language = languages_.both(language, multiples_of(languages_, step));
-  const auto automaton = StringAutomaton::of(languages_, language);
+  auto automaton = StringAutomaton::of(languages_, language);
+  // Large steps leave large numbers out.
+  const LanguageId any = languages_.characters(CharacterSet({{0, kLastCharacter}}));
+  for (const uint32_t most : {12u, 8u, 6u})
+    if (!automaton.ok())
+      automaton = StringAutomaton::of(languages_, languages_.both(language, languages_.repeat(any, 1, most)));
   if (!automaton.ok())
     return schema_error(automaton.status().code(), where, format("'multipleOf': {}", automaton.status().message()));
   if (automaton->states.empty()) return nothing(where, "no multiple of multipleOf is in the range");

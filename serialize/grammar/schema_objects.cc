@@ -75,7 +75,7 @@ Result<std::vector<SchemaReader::Property>> SchemaReader::read_properties(const 
             regex_language(languages_, pattern, RegexMatch::kSearch, place_of_names(where)));
         if (languages_.contains(language, name)) all.push_back(each);
       }
-    const bool is_allowed = names == schema.end() || allows(Json(name), *names) != std::optional(false);
+    const bool is_allowed = names == schema.end() || allows(Json(name), *names) == std::optional(true);
     if (!is_allowed) all = {Json(false)};
     if (all_of(all) == Json(false) && !must.contains(name)) return {};
     TSR_ASSIGN_OR_RETURN(const ExpressionId content, read_schema(all_of(std::move(all)), place));

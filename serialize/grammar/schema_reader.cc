@@ -66,8 +66,10 @@ Result<ExpressionId> SchemaReader::read_schema_at_depth(const Json& schema, cons
   if (schema.contains("not")) {
     TSR_ASSIGN_OR_RETURN(const Json left, apply_not(schema, where));
     if (left == Json(false)) return nothing(where, "'not' excludes everything");
-    const bool is_string = left.contains("not") && !left.contains("anyOf");  // what is left of it is for strings
-    return is_string ? read_string(left, where) : read_schema(left, where);
+    if (!left.contains("not") || left.contains("anyOf")) return read_schema(left, where);
+    // What is left of it is for strings.
+    TSR_ASSIGN_OR_RETURN(const std::vector<std::string> left_types, types_of_schema(left, where));
+    return left_types.empty() ? nothing(where, "no type is left") : read_string(left, where);
   }
   if (schema.contains("enum") || schema.contains("const")) return read_values(schema, where);
   TSR_ASSIGN_OR_RETURN(const std::vector<std::string> types, types_of_schema(schema, where));

@@ -34,7 +34,8 @@ bool is_accepted(Constraint constraint, const std::string& text) {
 
 // Tokens at random; after some, those that end something. Empty where the text goes on.
 Result<std::string> random_text(const std::shared_ptr<MaskCache>& cache, std::mt19937& random) {
-  constexpr int kEnough = 60, kMost = 3000;
+  constexpr int kMost = 3000;
+  const int enough = 10 + static_cast<int>(random() % 200);
   Constraint constraint(cache);
   std::vector<uint32_t> mask(constraint.mask_words());
   std::string text;
@@ -44,7 +45,7 @@ Result<std::string> random_text(const std::shared_ptr<MaskCache>& cache, std::mt
     for (int32_t id = 0; id < cache->tokens().vocabulary_size(); ++id)
       if (mask[static_cast<size_t>(id) / 32] >> (id % 32) & 1) ids.push_back(id);
     int32_t id = ids[std::uniform_int_distribution<size_t>(0, ids.size() - 1)(random)];
-    if ((step > kEnough && random() % 4 != 0) || random() % 8 == 0)
+    if ((step > enough && random() % 4 != 0) || random() % 8 == 0)
       for (const int32_t closing : {256, int32_t{'"'}, int32_t{'}'}, int32_t{']'}})
         if (mask[static_cast<size_t>(closing) / 32] >> (closing % 32) & 1) {
           id = closing;
