@@ -12,7 +12,8 @@ class ClusterLoader final : public Loader {
   ClusterLoader() {
     Cluster cluster;
     DeviceKind kind;
-    kind.name = "gpu", kind.memory_bytes = int64_t{80} << 30, kind.matmul_flops_per_s = 1e12;
+    kind.name = "gpu", kind.memory_bytes = int64_t{80} << 30, kind.matmul_flops_per_s = 1e12,
+    kind.memory_bytes_per_s = 1e12;
     kind.matrix_rates = {{DType::kF16, 2e14}};
     cluster.kinds = {kind};
     cluster.devices = {0, 0, 0, 0};
