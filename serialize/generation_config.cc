@@ -73,7 +73,7 @@ GgufSampling gguf_sampling(std::string_view metadata) {
                           (value.is_number() && value.get<double>() == static_cast<double>(
                                                     static_cast<int64_t>(std::clamp(value.get<double>(), -1e9, 1e9))));
     const auto word = std::ranges::find(kWords, key, &SamplingWord::gguf);
-    if (value.is_boolean() || value.is_null()) return false;
+    if (value.is_boolean() || value.is_null() || (value.is_string() && word != kWords.end())) return false;
     if (value.is_string()) {
       out.texts.emplace_back(key, value.get<std::string>());
     } else if (!value.is_number()) {

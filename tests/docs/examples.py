@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Every example of `tessera COMMAND --help`, README.md, docs/ and bindings/*/README.md runs: examples.py BUILD [--full] [--only TEXT] [-j N].
+"""Every example of `tessera COMMAND --help`, README.md, docs/ and bindings/*/README.md runs: examples.py BUILD [--full] [--only TEXT] [--times] [-j N].
 
 Shell blocks run in a scratch folder, in their order, with small stand-ins under the names that they read (standins.py). C, C++,
 Go, Java and Python compile, whole programs run (snippets.py). Without --full the examples of --help alone run, except those
@@ -15,6 +15,7 @@ import re
 import subprocess
 import sys
 import tempfile
+import time
 
 import snippets
 import standins
@@ -105,6 +106,7 @@ def run_folder(examples, work, arguments):
     folder.mkdir()
     failures, ran = [], 0
     for example in examples:
+        begin = time.monotonic()
         try:
             if example.language == "sh":
                 status, output = run_shell(example, folder, arguments.tessera)
@@ -113,6 +115,8 @@ def run_folder(examples, work, arguments):
         except subprocess.TimeoutExpired:
             status, output = 1, f"took more than {LIMIT_S} s"
         ran += 1
+        if arguments.times:
+            print(f"{time.monotonic() - begin:6.1f} s  {example.place}: {example.text.splitlines()[0][:90]}", flush=True)
         if status != 0:
             shown = example.text if example.language == "sh" else f"this {example.language}"
             failures.append(f"{example.place}: {shown}\n   exit {status}: {output.strip()[-600:]}")
@@ -124,6 +128,7 @@ def main():
     parser.add_argument("build", type=pathlib.Path)
     parser.add_argument("--full", action="store_true")
     parser.add_argument("--only", default="", help="examples whose place or text has this")
+    parser.add_argument("--times", action="store_true", help="how long each takes")
     parser.add_argument("-j", type=int, default=os.cpu_count())
     arguments = parser.parse_args()
     arguments.build = arguments.build.resolve()
@@ -147,9 +152,11 @@ def main():
         work = pathlib.Path(scratch)
         arguments.work = work
         snippets.prepare(chosen, work, arguments)
+        measured = [each for each in folders.values() if any(example.text.startswith("tessera calibrate") for example in each)]
+        others = sorted((each for each in folders.values() if each not in measured), key=len, reverse=True)
         with concurrent.futures.ThreadPoolExecutor(arguments.j) as pool:
-            longest_first = sorted(folders.values(), key=len, reverse=True)
-            results = list(pool.map(lambda each: run_folder(each, work, arguments), longest_first))
+            results = list(pool.map(lambda each: run_folder(each, work, arguments), others))
+        results += [run_folder(each, work, arguments) for each in measured]  # while nothing else runs
     failures = [failure for _, each in results for failure in each]
     for failure in failures:
         print(f"FAILED: {failure}")
