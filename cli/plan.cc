@@ -85,16 +85,9 @@ void set_absent_training(const Options& options, const Arguments& args) {
     throw Error(TSR_UNSUPPORTED,
                 "--lora-alpha: with --cluster, a factor changes neither the time nor the bytes of a plan; "
                 "leave it out");
-  const bool is_quantised = args.method.starts_with("qlora:");
-  if (!args.method.empty() && !is_quantised && args.method != "full" && args.method != "lora")
-    throw Error(TSR_UNSUPPORTED, "--method " + args.method + ": with --cluster, full, lora or qlora:TYPE");
-  constexpr int64_t kRank = 16;  // as adapters have where none is given
-  const bool adapts = adapters.rank > 0 || is_quantised || args.method == "lora";
-  if (args.method == "full" && adapters.rank > 0)
-    throw Error(TSR_INVALID_ARGUMENT,
-                "--method full trains all parameters, and --lora adapters alone: leave out one");
-  if (adapts) set(options, "lora", adapters.rank > 0 ? adapters.rank : kRank);
-  if (is_quantised) set(options, "base", args.method.substr(args.method.find(':') + 1));
+  if (!args.method.empty()) set(options, "method", args.method);
+  if (adapters.rank > 0) set(options, "lora", adapters.rank);
+  if (args.seq != 0) set(options, "seq", args.seq);
   set(options, "optimizer", args.optimizer);
   if (!args.precision.empty()) set(options, "precision", args.precision);
   if (!args.weights.empty()) set(options, "weights", args.weights);
@@ -114,16 +107,6 @@ void print_check(const Json& check) {
             << " do not fit\n";
 }
 
-// Whether the description says T=`length`, as sequences then are.
-bool says_length(const std::string& description, int64_t length) {
-  const std::string wanted = "T=" + std::to_string(length);
-  for (size_t at = description.find(':'); at != std::string::npos; at = description.find(',', at + 1))
-    if (const std::string size = description.substr(at + 1, description.find(',', at + 1) - at - 1);
-        size == wanted)
-      return true;
-  return false;
-}
-
 // Options that would change nothing are refused: the plan would look as if it heeded them.
 void refuse_idle_options(const CLI::App& command, const Arguments& args, bool train, bool cluster) {
   const auto given = [&](std::initializer_list<const char*> names, const std::string& why) {
@@ -131,8 +114,6 @@ void refuse_idle_options(const CLI::App& command, const Arguments& args, bool tr
       if (command.count(name) > 0) throw Error(TSR_INVALID_ARGUMENT, std::string(name) + ": " + why);
   };
   if (cluster) {
-    if (!says_length(args.model, args.seq))
-      given({"--seq"}, "with --cluster sequences are as long as the description's T: write T there");
     given({"--out", "--trace"},
           "with --cluster nothing is lowered that could be written: leave it out, or see --json");
     given({"--devices", "--plan", "--profile", "--measure", "--tune", "--host-memory-limit", "--context"},
@@ -269,7 +250,7 @@ void register_plan(CLI::App& app) {
       ->capture_default_str();
   command->add_option(
       "--seq", args->seq,
-      "train: tokens a sequence (default: 128, or a shorter context; with --cluster the description's T)");
+      "train: tokens a sequence (default: 128, or a shorter context; with --cluster the model's T)");
   command->add_option("--context", args->context,
                       "generate, serve: tokens of a sequence that the cache holds");
   add_serving(*command, args->serving, "serve: ");
@@ -399,6 +380,7 @@ void register_plan(CLI::App& app) {
       if (!args->report.empty())
         write_file(args->report, text(tsr_plan_estimate_page, args->model.c_str(),
                                       static_cast<const tsr_options*>(options.get())));
+      if (!args->json && estimate.contains("methods")) std::cout << methods_text(estimate) << '\n';
       args->json ? print_json(estimate) : print_estimate(estimate);
       return;
     }

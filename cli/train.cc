@@ -237,9 +237,8 @@ void train(const CLI::App& command, const TrainArguments& args) {
     return !checkpoints.writes() || checkpoints.saved_step() == done;
   };
   const bool has_rewards = is_of_preferences(args.losses);
-  std::vector<double> losses, seconds;
+  std::vector<double> losses;
   Json rewards = Json::array();
-  const int64_t tokens = before["tokens_per_step"].get<int64_t>();
   for (const int signal : {SIGINT, SIGTERM}) std::signal(signal, interrupt);
   {
     Progress progress(args);
@@ -249,7 +248,6 @@ void train(const CLI::App& command, const TrainArguments& args) {
       name_checkpoint([&] { check(tsr_trainer_step(trainer.get(), &step)); });
       done = step.step;
       losses.push_back(step.loss);
-      seconds.push_back(step.seconds);
       if (has_rewards) rewards.push_back(rewards_json(step));
       name_checkpoint([&] {
         recorder.add_step();
@@ -337,11 +335,11 @@ void train(const CLI::App& command, const TrainArguments& args) {
   if (args.held_out.patience > 0) result["stopped_early"] = stops_early;
   const Json data = Json::parse(text(tsr_dataset_info, static_cast<const tsr_dataset*>(dataset.get())));
   result["unigram_entropy"] = data.contains("unigram_entropy") ? data["unigram_entropy"] : Json(nullptr);
-  result["step_seconds"] = median(seconds);
-  result["tokens_per_second"] = seconds.empty() ? 0 : static_cast<double>(tokens) / median(seconds);
+  // As the page has them.
+  for (const char* key : {"step_seconds", "tokens_per_second"}) result[key] = summary[key];
   const Json report = Json::parse(text(tsr_trainer_report, trainer.get()));
   if (has_rewards) result["rewards"] = rewards;
-  for (const char* key : {"plan", "devices", "comm", "allocations_after_first_step"})
+  for (const char* key : {"plan", "devices", "comm", "allocations_after_first_step", "unlabelled_steps"})
     result[key] = report[key];
   result["steps"] = done;
   for (const char* key : {"best_eval_loss", "seconds", "limit"}) result[key] = summary[key];

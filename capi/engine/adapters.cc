@@ -402,6 +402,12 @@ std::optional<AdapterSummary> adapter_summary(const Graph& graph) {
     if (alpha_of(it) != summary.alpha) append(summary.alphas, format("{}={}", it.weight, alpha_of(it)));
   }
   for (const std::string& name : trained_besides(logical->graph)) append(summary.also, name);
+  if (const Result<Graph> plain = without_adapters(logical->graph); plain.ok()) {
+    std::set<std::string> usual, adapted;
+    for (const TensorId id : adaptable_weights(*plain)) usual.insert(plain->tensor(id).name);
+    for (const Adapter& it : all) adapted.insert(it.weight);
+    summary.is_usual = usual == adapted;
+  }
   return summary;
 }
 

@@ -28,6 +28,7 @@ struct AdapterSummary {
   int64_t rank = 0;
   double alpha = 0;
   std::string on;  // names of the weights, comma-separated
+  bool is_usual = false;  // whether they are those of add_adapters without the option on: the matrices of the blocks
   bool rslora = false, dora = false;
   std::string ranks, alphas;  // of weights that have others: "block.0.q.weight=4,..."
   bool has_start = false;     // init pissa

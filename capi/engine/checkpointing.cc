@@ -47,6 +47,7 @@ bool widens(const TensorType& from, const TensorType& to) {
 
 // The value by which a checkpoint without the optimizer is recognised.
 constexpr std::string_view kHolds = "holds", kParametersAlone = "parameters";
+const std::string kUnlabelled = "unlabelled";  // absent: 0
 constexpr std::string_view kBasePath = "base_path";
 constexpr std::string_view kNote = "note.";  // before the keys of a caller's notes
 constexpr std::string_view kRank = "adapter_rank", kAlpha = "adapter_alpha", kOn = "adapter_on";
@@ -176,6 +177,7 @@ CheckpointInfo Trainer::checkpoint_info(bool optimizer) const {
   info.step = step_;
   info.values["position"] = to_text(position_);
   info.values["skipped"] = to_text(skipped_);
+  if (unlabelled_ > 0) info.values[kUnlabelled] = to_text(unlabelled_);
   info.values["batch"] = to_text(settings_.batch);
   info.values["optimizer"] = settings_.step.optimizer.name;
   if (adapters_) {
@@ -223,7 +225,9 @@ Result<std::string> checkpoint_json(const std::string& folder) {
         adapters[std::string(option)] = value;
   Json values = Json::object();
   Json notes = Json::object();
-  for (const auto& [key, value] : info.values)
+  std::map<std::string, std::string> texts = info.values;
+  Trainer::forget_plan(texts);  // it is long
+  for (const auto& [key, value] : texts)
     key.starts_with(kNote) ? notes[key.substr(kNote.size())] = value : values[key] = value;
   Json base = nullptr;
   if (!info.base.empty()) {
@@ -249,6 +253,7 @@ Result<CheckpointInfo> Trainer::checkpoint_to_write(bool optimizer) {
   TSR_RETURN_IF_ERROR(check_values());
   TSR_RETURN_IF_ERROR(check_update_made());
   CheckpointInfo info = checkpoint_info(optimizer);
+  if (optimizer) record_plan(info);
   std::vector<std::string> left_out;
   for (const BaseTensor& it : info.base) left_out.push_back(it.name);
   TSR_ASSIGN_OR_RETURN(info.base, base_.hashed(left_out, running_->threads(), cancelled_));
@@ -379,8 +384,13 @@ Status Trainer::resume(const std::string& folder) {
   TSR_RETURN_IF_ERROR(check_tensors(found, wanted, settings_.evaluate_only));
   TSR_ASSIGN_OR_RETURN(const int64_t position, number(found, "position"));
   TSR_ASSIGN_OR_RETURN(const int64_t skipped, number(found, "skipped"));
+  int64_t unlabelled = 0;
+  if (found.values.contains(kUnlabelled)) {
+    TSR_ASSIGN_OR_RETURN(unlabelled, number(found, kUnlabelled));
+  }
   TSR_RETURN_IF_ERROR(check_base_contents(found));
   const WeightLock::Update update(weight_lock_);
+  TSR_RETURN_IF_ERROR(take_plan(found));
   if (running_->failed()) TSR_RETURN_IF_ERROR(running_->restore());
   weights_invalid_ = true;
   for (const auto* tensors : {&running_->parameters(), &running_->states()})
@@ -391,6 +401,7 @@ Status Trainer::resume(const std::string& folder) {
   step_ = found.step;
   position_ = position;
   skipped_ = skipped;
+  unlabelled_ = unlabelled;
   return {};
 }
 
@@ -410,7 +421,7 @@ Status Trainer::load_parameters(const std::string& folder) {
   TSR_RETURN_IF_ERROR(running_->session().zero_state());
   TSR_RETURN_IF_ERROR(clear_gradients());
   weights_invalid_ = false;
-  step_ = position_ = skipped_ = 0;
+  step_ = position_ = skipped_ = unlabelled_ = 0;
   return {};
 }
 

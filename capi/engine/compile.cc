@@ -172,6 +172,11 @@ Result<CompiledProgram> compile_training_with_loss(const Graph& forward, bool la
   apart.fused_loss = FusedLoss::kOff;
   fused.fused_loss = FusedLoss::kOn;
   if (!language_model) return compile_training_as_set(forward, language_model, apart, devices);
+  if (!settings.compute.plan_text.empty()) {  // which is of one of the two
+    auto with_logits = compile_training_as_set(forward, language_model, apart, devices);
+    if (with_logits.ok() || with_logits.status().code() != StatusCode::kInvalidArgument) return with_logits;
+    return compile_training_as_set(forward, language_model, fused, devices);
+  }
   if (!devices->catalog().fuses()) {
     // Logits cost no time there, as long as they fit. Where neither form does, the error is of the one that needs less.
     auto with_logits = compile_training_as_set(forward, language_model, apart, devices);

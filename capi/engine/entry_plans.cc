@@ -92,6 +92,9 @@ Result<EntryPlans> plan_once(const PlanRequest& request, int64_t limit, const Cl
     if (entries.empty() && given_plan != nullptr) {
       entry.plan = *given_plan;
       entry.plan.estimate.profile = request.profile;
+    } else if (entries.empty() && !compute.plan_text.empty()) {
+      TSR_ASSIGN_OR_RETURN(entry.plan, parse_plan_of(compute.plan_text, *graph.graph));
+      TSR_RETURN_IF_ERROR(check_followed(entry.plan, *graph.graph, request.batch, graph.symbols));
     } else if (entries.empty() && !compute.plan_file.empty()) {
       TSR_ASSIGN_OR_RETURN(entry.plan, read_plan_file(compute.plan_file, *graph.graph));
       TSR_RETURN_IF_ERROR(check_followed(entry.plan, *graph.graph, request.batch, graph.symbols)
@@ -153,7 +156,7 @@ Result<EntryPlans> plan_within(const PlanRequest& given, int64_t limit, const Cl
       break;
     }
     const int64_t over = planned->largest_limited_bytes(cluster) - limit;
-    if (over <= 0 || !request.compute.plan_file.empty()) return planned;
+    if (over <= 0 || request.compute.has_given_plan()) return planned;
     const std::vector<int64_t>& alone = planned->entries[0].plan.estimate.arena_bytes;
     if (!alone.empty()) asked = std::min(asked, std::ranges::max(alone));
     asked -= over << attempt;
@@ -202,7 +205,7 @@ Status nothing_fits(const PlanRequest& request, int64_t limit, const EntryPlans&
   };
   std::string advice;
   std::optional<int32_t> devices;
-  if (given < kMostDevices && request.compute.plan_file.empty()) {
+  if (given < kMostDevices && !request.compute.has_given_plan()) {
     const Result<std::optional<int32_t>> fewest =
         fewest_devices(given, kMostDevices, request.compute.parallel.empty(), fits);
     if (fewest.ok()) devices = *fewest;
@@ -237,7 +240,7 @@ Result<EntryPlans> plan_entries(std::span<const GraphToPlan> graphs, const Compu
   const PlanRequest request{graphs, compute, batch, profile_of(devices), shared};
   TSR_ASSIGN_OR_RETURN(EntryPlans planned, plan_within(request, limit, cluster, devices.catalog()));
   if (limit > 0 && planned.largest_limited_bytes(cluster) > limit) {
-    if (compute.plan_file.empty()) return nothing_fits(request, limit, planned, cluster, devices.catalog());
+    if (!compute.has_given_plan()) return nothing_fits(request, limit, planned, cluster, devices.catalog());
     const int64_t largest = planned.largest_limited_bytes(cluster);
     return Status(
                StatusCode::kOutOfMemory,
@@ -284,16 +287,18 @@ Result<Graph> graph_of_plan(const Plan& plan, const Graph& given) {
                        plan.graph_fingerprint, ordered.fingerprint()));
 }
 
+Result<Plan> parse_plan_of(std::string_view text, const Graph& graph) {
+  Result<Plan> plan = parse_plan(text, graph);
+  if (!plan.ok() || plan->graph_fingerprint == graph.fingerprint()) return plan;
+  return Status(StatusCode::kInvalidArgument,
+                format("it is of graph {}, this graph is {}: make the plan again from the same model and options",
+                       plan->graph_fingerprint, graph.fingerprint()));
+}
+
 Result<Plan> read_plan_file(const std::string& path, const Graph& graph) {
   TSR_ASSIGN_OR_RETURN(const std::string text, read_text_file(path, "plan", kMostPlanBytes));
-  Result<Plan> plan = parse_plan(text, graph);
+  Result<Plan> plan = parse_plan_of(text, graph);
   if (!plan.ok()) return plan.status().with_context(format("plan '{}'", path));
-  if (plan->graph_fingerprint != graph.fingerprint())
-    return Status(
-        StatusCode::kInvalidArgument,
-        format("plan '{}' is of graph {}, this graph is {}: make the plan again from the same model and "
-               "options",
-               path, plan->graph_fingerprint, graph.fingerprint()));
   return plan;
 }
 

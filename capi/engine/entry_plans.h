@@ -6,6 +6,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -80,6 +81,8 @@ uint64_t profile_of(const DeviceSet& devices);
 // graph's.
 Result<Graph> graph_of_plan(const Plan& plan, const Graph& given);
 
+// The plan of `graph` in a text. kInvalidArgument where it is another graph's.
+Result<Plan> parse_plan_of(std::string_view text, const Graph& graph);
 // The plan of `graph` in the file at `path`.
 Result<Plan> read_plan_file(const std::string& path, const Graph& graph);
 

@@ -6,8 +6,10 @@
 #include <optional>
 
 #include "capi/engine/certificate.h"
+#include "capi/engine/described_model.h"
 #include "capi/engine/estimated_plan.h"
 #include "capi/engine/text_file.h"
+#include "graph/base/quote.h"
 #include "graph/base/text.h"
 #include "parallel/planner/explain_composed.h"
 #include "parallel/pricing/cluster_presets.h"
@@ -35,6 +37,7 @@ Result<Cluster> open_cluster(const std::string& text) {
 }
 
 struct Estimate {
+  std::string name;  // of the model, as the caller wrote it
   EstimateRequest request;
   int64_t devices = 0;  // given
   int64_t tokens = 0, parameters = 0;
@@ -44,10 +47,11 @@ struct Estimate {
   double gap() const { return std::max(0.0, 1 - found.search->search.bound_s / found.plan.time.step_s); }
 };
 
-Result<Estimate> find_estimate(std::string_view description, const Options& options) {
+Result<Estimate> find_estimate(const DescribedModel& model_given, const Options& options) {
   OptionReader reader(options, "estimate");
   Estimate it;
-  it.request.description = std::string(description);
+  it.name = model_given.name;
+  it.request.description = model_given.description;
   it.request.cluster = reader.text("cluster");
   it.request.batch = reader.i64("batch", 8, 1, int64_t{1} << 32);
   it.request.parallel = reader.text("parallel");
@@ -79,6 +83,103 @@ Result<Estimate> find_estimate(std::string_view description, const Options& opti
   }
   TSR_ASSIGN_OR_RETURN(it.profiles, plan_profiles(model, it.request, it.found));
   return it;
+}
+
+// The options of a training by the method: of one that has adapters their rank, and the type of the base.
+Result<Options> options_of_method(const std::string& method, Options options, const DescribedModel& model) {
+  constexpr int64_t kRank = 16;  // as adapters have where none is given
+  constexpr std::string_view kQuantized = "qlora:";
+  options.erase("method");
+  const bool is_quantized = method.starts_with(kQuantized);
+  if (!is_quantized && method != "full" && method != "lora")
+    return Status(StatusCode::kInvalidArgument,
+                  format("estimate: option 'method' is '{}', wanted auto, full, lora or qlora:TYPE, as in qlora:q4_0",
+                         quote(method)));
+  if (method == "full") {
+    for (const char* key : {"lora", "base"})
+      if (options.contains(key))
+        return Status(StatusCode::kInvalidArgument,
+                      format("estimate: method full trains all parameters, and option '{}' is of adapters over a base: "
+                             "leave out one",
+                             key));
+    return options;
+  }
+  options.try_emplace("lora", kRank);
+  if (is_quantized) {
+    if (options.contains("base"))
+      return Status(StatusCode::kInvalidArgument,
+                    format("estimate: method {} names the type of the base, as option 'base' does: leave out one",
+                           quote(method)));
+    options["base"] = method.substr(kQuantized.size());
+  } else if (model.stored) {
+    options.try_emplace("base", std::string(to_text(*model.stored)));
+  }
+  return options;
+}
+
+double bits_an_element(DType type) {
+  return 8.0 * static_cast<double>(info(type).block_bytes) / static_cast<double>(info(type).block_elements);
+}
+
+// Methods that "auto" chooses from, the richest first: types that are no narrower than the file's are left out.
+std::vector<std::string> all_methods(const DescribedModel& model) {
+  std::vector<std::string> methods = {"full", "lora"};
+  for (const DType type : {DType::kQ8_0, DType::kNF4, DType::kQ4_0})
+    if (!model.stored || bits_an_element(type) < bits_an_element(*model.stored))
+      methods.push_back("qlora:" + std::string(to_text(type)));
+  return methods;
+}
+
+// Of option "method": the first of its methods that fits. Without it `methods` stays null; adapters over a file's base
+// find it in the type that the file has.
+Result<Estimate> find_estimate_of_method(const DescribedModel& model, const Options& options, Json& methods) {
+  const auto given = options.find("method");
+  if (given == options.end()) {
+    Options own = options;
+    if (options.contains("lora") && model.stored) own.try_emplace("base", std::string(to_text(*model.stored)));
+    return find_estimate(model, own);
+  }
+  const std::string* wanted = std::get_if<std::string>(&given->second);
+  if (wanted == nullptr) return Status(StatusCode::kInvalidArgument, "estimate: option 'method' is no text");
+  if (*wanted == "auto" && options.contains("base"))
+    return Status(StatusCode::kInvalidArgument,
+                  "estimate: method auto chooses the type of the base, which option 'base' gives: leave out one");
+  const std::vector<std::string> tried =
+      *wanted == "auto" ? all_methods(model) : std::vector<std::string>{*wanted};
+  Json all = Json::array();
+  std::optional<Estimate> chosen;
+  std::string choice;
+  Status refused;
+  for (const std::string& method : tried) {
+    // "auto" may come to full, which has no adapters.
+    Options own = options;
+    if (*wanted == "auto" && method == "full") own.erase("lora");
+    TSR_ASSIGN_OR_RETURN(own, options_of_method(method, std::move(own), model));
+    Result<Estimate> found = find_estimate(model, own);
+    if (!found.ok() && (found.status().code() != StatusCode::kOutOfMemory || tried.size() == 1)) return found.status();
+    const bool fits = found.ok() && found->found.fits();
+    Json one = {{"method", method}, {"fits", fits}};
+    if (found.ok()) {
+      one["strategy"] = to_text(found->found.plan.spec);
+      one["step_seconds"] = found->found.plan.time.step_s;
+      one["bytes"] = found->found.bytes();
+    } else {
+      refused = found.status();
+      one["error"] = std::string(refused.message());
+      if (const auto limit = refused.number("smallest_limit_bytes")) one["smallest_limit_bytes"] = *limit;
+    }
+    all.push_back(std::move(one));
+    if (fits || (found.ok() && tried.size() == 1)) {
+      if (!chosen) chosen = *std::move(found), choice = method;
+    }
+  }
+  if (!chosen) {
+    if (refused.ok())
+      return Status(StatusCode::kOutOfMemory, "estimate: by no method does the plan of option 'parallel' fit");
+    return refused.with_context("no method fits; the last");
+  }
+  methods = {{"method", choice}, {"methods", std::move(all)}};
+  return *std::move(chosen);
 }
 
 std::vector<std::string> kind_reasons(const std::vector<KindChoice>& kinds) {
@@ -151,7 +252,7 @@ Result<Explanation> explain_estimate(const Estimate& it, bool drawings) {
                                        .reasons = reasons_of(it),
                                        .drawings = drawings};
   TSR_ASSIGN_OR_RETURN(Explanation explanation, explain_composed(input));
-  explanation.subject = it.request.description;
+  explanation.subject = it.name;
   explanation.cluster = it.request.cluster;
   explanation.devices = it.devices;
   return explanation;
@@ -234,20 +335,26 @@ Status check_memory_known(const Fleet& fleet, int64_t memory_limit) {
   return {};
 }
 
-Result<std::string> estimate_page(std::string_view description, const Options& options) {
-  TSR_ASSIGN_OR_RETURN(const Estimate it, find_estimate(description, options));
+Result<std::string> estimate_page(std::string_view text, const Options& options) {
+  TSR_ASSIGN_OR_RETURN(const DescribedModel model, describe_model(text));
+  Json methods;
+  TSR_ASSIGN_OR_RETURN(const Estimate it, find_estimate_of_method(model, options, methods));
   TSR_ASSIGN_OR_RETURN(const Explanation explanation, explain_estimate(it, true));
   return explanation_to_page(explanation);
 }
 
-Result<std::string> estimate_step(std::string_view description, const Options& options) {
-  TSR_ASSIGN_OR_RETURN(const Estimate it, find_estimate(description, options));
+Result<std::string> estimate_step(std::string_view text, const Options& options) {
+  TSR_ASSIGN_OR_RETURN(const DescribedModel model, describe_model(text));
+  Json methods;
+  TSR_ASSIGN_OR_RETURN(const Estimate it, find_estimate_of_method(model, options, methods));
   TSR_ASSIGN_OR_RETURN(const Explanation explanation, explain_estimate(it, false));
   const EstimatedPlan& found = it.found;
   const double step_s = found.plan.time.step_s;
   const std::vector<int64_t> bytes = found.bytes();
   Json report = {
-      {"model", it.request.description},
+      {"model", it.name},
+      {"description", it.request.description},
+      {"tokens", it.tokens},
       {"parameters", it.parameters},
       {"cluster", it.request.cluster},
       {"devices", it.devices},
@@ -267,6 +374,7 @@ Result<std::string> estimate_step(std::string_view description, const Options& o
     report["verified"] = {{"devices", devices}};
   }
   report["reasons"] = reasons_of(it);
+  if (!methods.is_null()) report["method"] = methods["method"], report["methods"] = methods["methods"];
   if (!found.kinds.empty()) report["kinds"] = kinds_array(found.kinds);
   if (found.search) add_search(it, report);
   report["explanation"] = Json::parse(explanation_to_json(explanation));

@@ -1,3 +1,4 @@
+#include "capi/engine/described_model.h"
 #include "capi/engine/estimate.h"
 #include "graph/base/text.h"
 #include "graph/models/model_family.h"
@@ -46,7 +47,7 @@ struct Estimate {
   GenerationResult found;
 };
 
-Result<Estimate> find_estimate(std::string_view description, const Options& given) {
+Result<Estimate> find_estimate(std::string_view text, const Options& given) {
   OptionReader reader(given, "estimate");
   reader.accept({"mode"});
   Estimate it;
@@ -66,7 +67,8 @@ Result<Estimate> find_estimate(std::string_view description, const Options& give
                        "estimate: option 'cluster' is missing; an example: dgx-a100-80gb:512"));
   TSR_RETURN_IF_ERROR(reader.finish());
   TSR_RETURN_IF_ERROR(read_pins(parallel, options));
-  TSR_ASSIGN_OR_RETURN(const ModelConfig config, parse_shorthand(description));
+  TSR_ASSIGN_OR_RETURN(const DescribedModel model, describe_model(text));
+  TSR_ASSIGN_OR_RETURN(const ModelConfig config, parse_shorthand(model.description));
   TSR_ASSIGN_OR_RETURN(const Graph forward, build_model(config));
   if (const auto context = config.sizes.find("T"); context != config.sizes.end())
     options.context = context->second;

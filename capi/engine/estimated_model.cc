@@ -18,10 +18,10 @@ namespace {
 constexpr std::array<std::string_view, 8> kOwn = {"mode",         "cluster",     "batch",  "parallel",
                                                   "memory_limit", "certificate", "verify", "within"};
 // Options of trainers that say where and on what they run.
-constexpr std::array<std::string_view, 16> kOfDevices = {
-    "devices",        "plan_file",         "profile",      "pins",    "measure",        "tune",
-    "trace",          "host_memory_limit", "seq",          "symbols", "offload_folder", "watchdog",
-    "measure_memory", "evaluate_only",     "eval_batches", "losses"};
+constexpr std::array<std::string_view, 15> kOfDevices = {
+    "devices",        "plan_file",         "profile", "pins",           "measure",  "tune",
+    "trace",          "host_memory_limit", "symbols", "offload_folder", "watchdog", "measure_memory",
+    "evaluate_only",  "eval_batches",      "losses"};
 
 Status refused(std::string_view key, std::string_view why) {
   return Status(StatusCode::kUnsupported, format("estimate: option '{}': {}", key, why));
@@ -75,10 +75,11 @@ Result<EstimatedModel> EstimatedModel::of(const EstimateRequest& request) {
   OptionReader reader(training, "estimate");
   it.lora_ = reader.i64("lora", 0, 0, 1 << 20);
   const std::string base = reader.text("base", "model");
+  const int64_t seq = reader.i64("seq", 0, 0, 1 << 24);
   for (const auto& [key, value] : request.training) reader.accept({key});
   TSR_RETURN_IF_ERROR(reader.finish());
   TSR_ASSIGN_OR_RETURN(it.base_, read_base(base));
-  training.erase("lora"), training.erase("base");
+  training.erase("lora"), training.erase("base"), training.erase("seq");
   training.try_emplace("precision", std::string("bf16"));
   training.try_emplace("fused_loss", std::string("off"));
   TSR_ASSIGN_OR_RETURN(const ModelConfig config, parse_shorthand(request.description));
@@ -86,7 +87,8 @@ Result<EstimatedModel> EstimatedModel::of(const EstimateRequest& request) {
   if (length == config.sizes.end())
     return Status(StatusCode::kInvalidArgument,
                   format("estimate: '{}' says no T, the tokens of a sequence", request.description));
-  it.tokens_ = length->second;
+  TSR_ASSIGN_OR_RETURN(it.tokens_,
+                       tokens_at_once(seq > 0 ? seq : length->second, length->second, "estimate: option 'seq'"));
   TSR_ASSIGN_OR_RETURN(it.settings_, read_trainer_settings(training, it.tokens_));
   if (it.settings_.step.fp8_matmuls) it.settings_.precision = DType::kBF16;
   if (it.settings_.tf32_matmuls)

@@ -16,9 +16,9 @@ namespace tessera {
 
 // EstimateRequest: the options of an estimate, as the caller wrote them.
 struct EstimateRequest {
-  std::string description, cluster, parallel;
+  std::string description, cluster, parallel;  // the description written out
   int64_t batch = 8, memory_limit = 0;
-  Options training;  // options of a trainer, and "lora" and "base"
+  Options training;  // options of a trainer, and "seq", "lora" and "base"
 };
 
 class EstimatedModel {

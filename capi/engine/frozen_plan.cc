@@ -173,7 +173,7 @@ std::vector<std::string> frozen_plan_reasons(const Graph& forward, bool language
                                              const std::shared_ptr<DeviceSet>& devices,
                                              const PlanRecord& compiled) {
   const Graph& step = *compiled.entries[0].graph;
-  if (step.gradients().empty() || !settings.compute.plan_file.empty()) return {};
+  if (step.gradients().empty() || settings.compute.has_given_plan()) return {};
   const std::vector<TensorId> parameters = step.tensors_of_kind(TensorKind::kParameter);
   if (std::ranges::all_of(parameters, [&](TensorId id) { return step.tensor(id).trainable; })) return {};
 

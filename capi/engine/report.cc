@@ -162,6 +162,7 @@ std::string memory_json(std::span<const MemoryReport> memory) { return dump(memo
 std::string trainer_json(const TrainerReport& report, const PlanRecord& plan) {
   Json json = {{"step", report.step},
                {"skipped_steps", report.skipped_steps},
+               {"unlabelled_steps", report.unlabelled_steps},
                {"tokens_per_step", report.tokens_per_step},
                {"plan", plan_object(plan)},
                {"devices", memory_array(report.memory)},

@@ -23,7 +23,7 @@ std::string session_json(std::span<const MemoryReport> memory, std::span<const C
                          int64_t allocations);
 
 struct TrainerReport {
-  int64_t step = 0, skipped_steps = 0, tokens_per_step = 0, allocations_after_first_step = 0;
+  int64_t step = 0, skipped_steps = 0, unlabelled_steps = 0, tokens_per_step = 0, allocations_after_first_step = 0;
   std::vector<MemoryReport> memory;
   std::vector<CommReport> communication;
   // Bytes of tensors in a model's file and in a checkpoint, and of the largest one, in memory while either is

@@ -18,6 +18,8 @@ namespace {
 
 // Share of a new step in exponential means, of about twenty steps.
 constexpr double kNewShare = 0.1;
+// Number of last steps whose median is a step's time.
+constexpr size_t kTimedSteps = 20;
 constexpr size_t kMostSampleBytes = size_t{64} << 10;
 constexpr size_t kMostSettingsBytes = size_t{1} << 20;
 // Number of steps after which arenas are measured.
@@ -104,7 +106,9 @@ Status RunLog::read_options(const Options& options) {
   if (!metrics_path_.empty() && metrics_path_ == page_path_)
     return Status(StatusCode::kInvalidArgument,
                   format("options metrics and report both are {}, wanted a file for each", page_path_));
-  for (const char* key : {"position", "skipped", "data", "strategy"}) recorded.erase(key);
+  // The default adapters have a name of every product of the blocks.
+  if (trainer_->has_usual_adapters()) recorded["adapter_on"] = "all matrices of the blocks";
+  for (const char* key : {"position", "skipped", "unlabelled", "data", "strategy"}) recorded.erase(key);
   Json all = Json::object();
   for (const auto& [name, value] : recorded) all[name] = value;
   if (!settings.empty()) {
@@ -207,9 +211,9 @@ Status RunLog::add_step() {
   smooth_loss_ = measured_steps_ == 0 ? it.loss : smooth_loss_ + kNewShare * (it.loss - smooth_loss_);
   steps_s_ += it.seconds;
   // The first step also warms up: its time is dropped when there is a second.
-  if (measured_steps_ == 1) smooth_step_s_ = step_weight_ = 0;
-  smooth_step_s_ += kNewShare * (it.seconds - smooth_step_s_);
-  step_weight_ += kNewShare * (1 - step_weight_);
+  if (measured_steps_ == 1) last_steps_s_.clear();
+  if (last_steps_s_.size() == kTimedSteps) last_steps_s_.pop_front();
+  last_steps_s_.push_back(it.seconds);
   least_step_s_ = measured_steps_ == 0 ? it.seconds : std::min(least_step_s_, it.seconds);
   ++measured_steps_;
   if (measured_steps_ <= kMeasuringSteps) take_memory();
@@ -220,15 +224,18 @@ Status RunLog::add_step() {
                     .seconds = it.seconds,
                     .tokens = tokens});
   Status status;
-  if (lines_)
-    status = lines_->append({{"kind", "step"},
-                             {"step", it.step},
-                             {"loss", json_number(it.loss)},
-                             {"lr", json_number(it.lr)},
-                             {"grad_norm", json_number(it.grad_norm)},
-                             {"seconds", it.seconds},
-                             {"tokens", tokens},
-                             {"tokens_per_second", rate}});
+  if (lines_) {
+    Json line = {{"kind", "step"},
+                 {"step", it.step},
+                 {"loss", json_number(it.loss)},
+                 {"lr", json_number(it.lr)},
+                 {"grad_norm", json_number(it.grad_norm)},
+                 {"seconds", it.seconds},
+                 {"tokens", tokens},
+                 {"tokens_per_second", rate}};
+    if (const int64_t passed = trainer_->unlabelled_steps(); passed > 0) line["unlabelled_steps"] = passed;
+    status = lines_->append(line);
+  }
   if (events_) {
     const ScalarValue values[] = {{"train/loss", it.loss},
                                   {"train/lr", it.lr},
@@ -301,17 +308,25 @@ void RunLog::take_memory() {
   if (memory.ok()) memory_ = std::move(*memory);
 }
 
+double RunLog::step_s() const {
+  if (last_steps_s_.empty()) return 0;
+  std::vector<double> sorted(last_steps_s_.begin(), last_steps_s_.end());
+  std::ranges::sort(sorted);
+  const size_t middle = sorted.size() / 2;
+  return sorted.size() % 2 == 1 ? sorted[middle] : (sorted[middle - 1] + sorted[middle]) / 2;
+}
+
 double RunLog::seconds_left() const {
   const int64_t left = steps_ - step_;
-  if (left <= 0 || step_weight_ == 0) return 0;
+  if (left <= 0 || last_steps_s_.empty()) return 0;
   // Evaluations and checkpoints take their share of the remaining time too.
   const double elapsed = seconds_between(begin_, Clock::now());
   const double share = steps_s_ > 0 ? std::max(1.0, elapsed / steps_s_) : 1;
-  return static_cast<double>(left) * smooth_step_s_ / step_weight_ * share;
+  return static_cast<double>(left) * step_s() * share;
 }
 
 std::string RunLog::summary_json() const {
-  const double step_s = step_weight_ > 0 ? smooth_step_s_ / step_weight_ : 0;
+  const double step_s = this->step_s();
   Json limit = limit_object(limit_);
   // The limit is that of a whole step; steps in parts have any number of accumulations.
   const bool is_known = step_s > 0 && trainer_->settings().losses.empty();
@@ -334,6 +349,7 @@ std::string RunLog::summary_json() const {
        {"seconds", seconds_between(begin_, Clock::now())},
        {"seconds_left", seconds_left()},
        {"memory_bytes", memory_bytes},
+       {"unlabelled_steps", trainer_->unlabelled_steps()},
        {"limit", std::move(limit)}});
 }
 

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <chrono>
+#include <deque>
 #include <memory>
 #include <optional>
 #include <string>
@@ -43,6 +44,7 @@ class RunLog {
   Status write_page(bool is_due);
   void note_evaluation(double loss, int64_t step);
   void take_memory();
+  double step_s() const;  // the median of the last steps; 0: none
   double seconds_left() const;
 
   using Clock = std::chrono::steady_clock;
@@ -61,7 +63,7 @@ class RunLog {
 
   int64_t step_ = 0, first_step_ = 0, measured_steps_ = 0;
   double loss_ = 0, smooth_loss_ = 0;
-  double smooth_step_s_ = 0, step_weight_ = 0;  // exponential mean of steps, and its weight
+  std::deque<double> last_steps_s_;
   double steps_s_ = 0;                          // sum of steps
   double least_step_s_ = 0;
   std::optional<double> first_evaluation_, evaluation_, best_evaluation_;

@@ -40,6 +40,7 @@ struct ComputeSettings {
   std::string devices = "cpu:1";
   std::string parallel;   // pins; empty: the planner decides
   std::string plan_file;  // instead of planning
+  std::string plan_text;  // the same: a checkpoint's plan
   std::string profile;    // device profile: a file, "auto" or "none"; empty: the runtime's
   PlanPins pins;          // single decisions in addition to `parallel`
   int64_t memory_limit = 0;
@@ -47,6 +48,8 @@ struct ComputeSettings {
   int64_t measure = 0;            // number of fastest predicted plans that are tried; the fastest is used
   bool tune = false;              // time algorithms unknown to the profile, and add them to it
   bool trace = false;             // record runs; and predict them in the plan
+
+  bool has_given_plan() const { return !plan_file.empty() || !plan_text.empty(); }
 };
 
 // Activations: what multiplies weights (ops.md, quantized_matmul): f32, rows rounded to 8 bits for block types (kQ8),

@@ -38,8 +38,10 @@ class TrainedWeights {
   Result<WeightLock::Reading> read(const ProgramRunner& runner, int64_t known) const;
 
  private:
-  explicit TrainedWeights(std::shared_ptr<Trainer> trainer) : trainer_(std::move(trainer)) {}
+  explicit TrainedWeights(std::shared_ptr<Trainer> trainer)
+      : trainer_(std::move(trainer)), lent_(trainer_->lend()) {}
   const std::shared_ptr<Trainer> trainer_;
+  const std::shared_ptr<const void> lent_;
 };
 
 }  // namespace tessera

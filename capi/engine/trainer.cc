@@ -129,7 +129,7 @@ Result<std::shared_ptr<Trainer>> Trainer::create(std::shared_ptr<Runtime> runtim
   }
   TSR_ASSIGN_OR_RETURN(std::shared_ptr<DeviceSet> devices,
                        runtime->open_devices(settings.compute.devices, settings.compute.profile));
-  const bool is_language_model =
+  const bool is_language_model = trainer->is_language_model_ =
       dataset != nullptr || (!settings.losses.empty() && !forward.find_output("loss"));
   Progress unseen;  // of planning, where a reference takes longer
   std::optional<ProgressScope> planning;
@@ -139,6 +139,7 @@ Result<std::shared_ptr<Trainer>> Trainer::create(std::shared_ptr<Runtime> runtim
   planning.reset();
   // A model without weights draws them from the trainer's seed when one is given, else from its own.
   const uint64_t seed = options.contains("seed") ? settings.seed : model->seed();
+  trainer->parameter_seed_ = seed;
   if (settings.preference) {
     std::vector<double> reference;
     if (has_reference(settings.preference->loss)) {
@@ -147,28 +148,12 @@ Result<std::shared_ptr<Trainer>> Trainer::create(std::shared_ptr<Runtime> runtim
     trainer->preferences_ = std::make_unique<PreferenceBatch>(*settings.preference, *dataset, settings.batch,
                                                               std::move(reference));
   }
-  TSR_ASSIGN_OR_RETURN(auto prepared, prepare(runtime, std::move(devices), std::move(compiled)));
-  const SessionOptions session{.measure_memory = settings.measure_memory,
-                               .trace = settings.compute.trace,
-                               .file_folder = settings.offload_folder,
-                               .host_memory_limit = settings.compute.host_memory_limit,
-                               .watchdog_s = settings.watchdog_s};
-  TSR_ASSIGN_OR_RETURN(trainer->running_, ProgramRunner::create(std::move(prepared), session, model, seed));
-  const Graph& step = *trainer->running_->record().entries.front().graph;
-  trainer->index_inputs_ = index_inputs(step);
-  for (const TensorId id : step.tensors_of_kind(TensorKind::kParameter))
-    if (step.tensor(id).trainable) trainer->trained_.insert(step.tensor(id).name);
-  TSR_RETURN_IF_ERROR(trainer->find_base(*model));
-  TSR_RETURN_IF_ERROR(check_storable(trainer->checkpoint_info(true)));
-
-  trainer->find_gradient_states();
-  std::vector<std::string> entries;
-  for (const PlannedEntry& entry : trainer->running_->record().entries) entries.push_back(entry.name);
-  if (dataset || !settings.losses.empty())
-    TSR_RETURN_IF_ERROR(trainer->feed_defaults(dataset ? dataset->row_tokens() : settings.seq, entries));
   if (dataset) trainer->rows_ = BatchRows::of(*dataset, settings.batch);
   if (const std::string note = dataset ? dataset->note() : ""; !note.empty()) runtime->log().add(2, note);
   trainer->dataset_ = std::move(dataset);
+  TSR_RETURN_IF_ERROR(trainer->run_program(runtime, std::move(devices), std::move(compiled)));
+  TSR_RETURN_IF_ERROR(check_storable(trainer->checkpoint_info(true)));
+  TSR_RETURN_IF_ERROR(trainer->check_eval_labels());
   if (!settings.evaluate_only)
     warn_of_widening(forward, trainer->widened_parameters(forward), runtime->log());
   return trainer;
@@ -217,6 +202,7 @@ Status Trainer::feed(std::string_view input, const HostTensor& value) {
     TSR_RETURN_IF_ERROR(running_->feed(entry, input, value));
   }
   if (found) {
+    has_fed_ = true;
     loss_scale_fed_ = loss_scale_fed_ || input == "loss_scale";
     const bool is_label = std::ranges::any_of(
         index_inputs_, [&](const IndexInput& index) { return index.is_label && index.name == input; });
@@ -235,6 +221,12 @@ Status Trainer::feed_loss_scale(std::string_view entry) {
   const int64_t counted = inputs == 1 ? label_count_.value_or(0) : settings_.batch;
   return running_->feed_scalar(entry, "loss_scale",
                                1.0 / static_cast<double>(std::max<int64_t>(1, counted)));
+}
+
+std::shared_ptr<const void> Trainer::lend() const {
+  std::shared_ptr<const void> lent = lent_.lock();
+  if (!lent) lent_ = lent = std::make_shared<const char>();
+  return lent;
 }
 
 std::shared_ptr<const PlanRecord> Trainer::plan() const {
@@ -299,12 +291,18 @@ Result<StepInfo> Trainer::run_step() {
   info.step = step_ + 1;
   info.lr = lr_.value_or(settings_.rate.at(info.step));
   if (preferences_) (void)preferences_->take_metrics();  // of what was cancelled
+  double weight = 0;
+  if (dataset_) {
+    TSR_ASSIGN_OR_RETURN(weight, find_labelled_step());
+  } else {
+    TSR_RETURN_IF_ERROR(check_fed_labels());
+  }
   std::string_view last = kTrainEntry;
   if (settings_.accumulate == 1) {
     TSR_RETURN_IF_ERROR(feed_update(kTrainEntry, info));
-    TSR_RETURN_IF_ERROR(run_batches(info, kTrainEntry, 1));
+    TSR_RETURN_IF_ERROR(run_batches(info, kTrainEntry, 1, weight));
   } else {
-    if (Status made = run_batches(info, kAccumulateEntry, settings_.accumulate); !made.ok()) {
+    if (Status made = run_batches(info, kAccumulateEntry, settings_.accumulate, weight); !made.ok()) {
       if (!running_->failed()) (void)clear_gradients();  // as they were before the step
       return made;
     }
@@ -321,23 +319,15 @@ Result<StepInfo> Trainer::run_step() {
   return info;
 }
 
-// Runs the batches of a step, whose losses info.loss is the sum of: each is divided by the weight of all labels.
-Status Trainer::run_batches(StepInfo& info, std::string_view entry, int64_t batches) {
-  std::vector<int64_t> numbers;
-  double weight = 0;
-  for (int64_t batch = 0; batch < batches && dataset_; ++batch) {
-    TSR_ASSIGN_OR_RETURN(numbers, fill_training_rows(position_ + batch));
-    weight += sum_label_weights();
-  }
+// Runs the batches of a step, whose losses info.loss is the sum of: each is divided by `weight`, that of all labels.
+Status Trainer::run_batches(StepInfo& info, std::string_view entry, int64_t batches, double weight) {
   for (int64_t batch = 0; batch < batches; ++batch) {
     if (batches > 1 && cancelled_)
       return Status(StatusCode::kCancelled,
                     "step cancelled between two of its batches; all values are as before");
     if (dataset_) {
-      if (batches > 1) {
-        TSR_ASSIGN_OR_RETURN(numbers, fill_training_rows(position_ + batch));
-      }
-      TSR_RETURN_IF_ERROR(feed_training_batch(entry, numbers, weight));
+      if (batches > 1) TSR_RETURN_IF_ERROR(fill_training_rows(position_ + batch));  // else they are in rows_
+      TSR_RETURN_IF_ERROR(feed_training_batch(entry, training_rows(position_ + batch), weight));
     } else {
       TSR_RETURN_IF_ERROR(feed_loss_scale(entry));
     }
@@ -387,6 +377,7 @@ Result<Evaluation> Trainer::evaluate() {
     if (found.ok()) found->seconds = seconds_since(begin);
     return found;
   }
+  TSR_RETURN_IF_ERROR(check_fed_labels());
   TSR_RETURN_IF_ERROR(feed_loss_scale(kEvalEntry));
   TSR_RETURN_IF_ERROR(running_->run(kEvalEntry));
   note();
@@ -432,6 +423,7 @@ Status Trainer::write_value(std::string_view name, const HostTensor& value) {
 
 void Trainer::cancel() {
   cancelled_ = true;
+  const std::lock_guard lock(cancel_mutex_);
   running_->cancel();
 }
 
@@ -448,6 +440,7 @@ std::string Trainer::report_json() {
   TrainerReport report;
   report.step = step_;
   report.skipped_steps = skipped_;
+  report.unlabelled_steps = unlabelled_;
   report.tokens_per_step = tokens_per_step();
   report.allocations_after_first_step = allocations_after_first_;
   report.memory = memory();

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <set>
 #include <span>
@@ -94,10 +95,16 @@ class Trainer {
   // The last step of this trainer; nothing before the first.
   const std::optional<StepInfo>& last_step() const { return last_step_; }
   int64_t steps_made() const { return step_; }  // including those of a resumed checkpoint
+  int64_t unlabelled_steps() const { return unlabelled_; }
   int64_t tokens_per_step() const;
   std::vector<MemoryReport> memory() const;  // as report_json has it
   // Settings that checkpoints record for people: "batch", "optimizer", "lr", ... as texts.
   std::map<std::string, std::string> recorded_settings() const { return checkpoint_info(true).values; }
+  // Removes the plan from a checkpoint's values.
+  static void forget_plan(std::map<std::string, std::string>& values);
+  // While this lives, other programs read the weights where they are.
+  std::shared_ptr<const void> lend() const;
+  bool has_usual_adapters() const { return adapters_ && adapters_->is_usual; }
   const std::shared_ptr<Runtime>& runtime() const { return running_->prepared()->runtime; }
   // Parts for programs on the trainer's weights (trained_weights.h).
   const TrainerSettings& settings() const { return settings_; }
@@ -117,20 +124,32 @@ class Trainer {
  private:
   Trainer() = default;
   Result<StepInfo> run_step();  // of all its batches; the program may leave the update out
-  Status run_batches(StepInfo& info, std::string_view entry, int64_t batches);
+  Status run_batches(StepInfo& info, std::string_view entry, int64_t batches, double weight);
   Status find_base(const SharedModel& model);
+  // trainer_plan.cc
+  // Loads a program in place of the present one, if any, with the model's values.
+  Status run_program(std::shared_ptr<Runtime> runtime, std::shared_ptr<DeviceSet> devices, CompiledProgram compiled);
+  void record_plan(CheckpointInfo& info) const;
+  // Runs the checkpoint's plan from here on, where devices and options are as they were; else says why not.
+  Status take_plan(const CheckpointInfo& found);
   Status check_feed(std::string_view input, const HostTensor& value) const;
   Status feed_loss_scale(std::string_view entry);  // unless the caller feeds it
   // trainer_rows.cc
   Status feed_defaults(int64_t seq,
                        std::span<const std::string> entries);  // of inputs with one value a position
-  Result<std::vector<int64_t>> fill_training_rows(
-      int64_t batch);                // numbers of the rows that rows_ then holds
+  std::vector<int64_t> training_rows(int64_t batch) const;  // their numbers
+  Status fill_training_rows(int64_t batch);                 // rows_
   double sum_label_weights() const;  // of the labels of rows_ that the loss of tokens counts
+  bool has_labels() const;           // rows_
+  // Moves position_ past steps without a label; the weight of the labels of the first step with one.
+  Result<double> find_labelled_step();
+  Status check_fed_labels() const;    // those that the caller fed, where the graph's loss is of labels
+  Status check_eval_labels();         // those of the rows held out
   Status feed_training_batch(std::string_view entry, std::span<const int64_t> numbers, double weight);
   Status feed_eval_batch(int64_t first, int64_t rows, double scale, int64_t samples);
   Status feed_preferences(std::string_view entry, std::span<const int64_t> numbers, int64_t count,
                           double share, double token_share);
+  int64_t evaluated_samples() const;
   Result<double> sum_eval_weights(int64_t samples);
   Result<Evaluation> evaluate_dataset();
   Result<int64_t> count_predicted();
@@ -172,12 +191,18 @@ class Trainer {
   std::optional<AdapterSummary> adapters_;  // of the model
   std::shared_ptr<const Dataset> dataset_;
   std::unique_ptr<ProgramRunner> running_;
+  std::mutex cancel_mutex_;  // of the pointer running_, which `cancel` reads on any thread
+  bool is_language_model_ = false;
+  bool has_fed_ = false;                    // by the caller
+  uint64_t parameter_seed_ = 0;             // of parameters that the model does not have
+  mutable std::weak_ptr<const void> lent_;  // see `lend`
   std::vector<IndexInput> index_inputs_;
   std::set<std::string, std::less<>> trained_;  // names of parameters that train
   std::set<std::string, std::less<>> frozen_;   // of those that no entry writes and that do not train
   BaseParameters base_;                         // those, or with evaluate_only all
   std::set<std::string, std::less<>> gradient_states_;  // state that is 0 between steps
   int64_t accumulated_ = 0;                             // accumulations since the last update
+  int64_t accumulated_labels_ = 0;                      // of them all
   double accumulated_loss_ = 0;
   double parts_s_ = 0;                    // of parts of steps since the last update
   std::vector<float> floats_;             // [batch, seq]
@@ -191,6 +216,7 @@ class Trainer {
   std::optional<StepInfo> last_step_;
   int64_t position_ = 0;                  // batches taken from the dataset: steps and skipped steps
   int64_t skipped_ = 0;
+  int64_t unlabelled_ = 0;        // steps' worths of rows that were passed over, since no label in them counts
   bool weights_invalid_ = false;  // by a resume that failed midway: values of two trainings
   int64_t runs_ = 0;   // training runs of this object
   int64_t allocations_after_first_ = 0, allocations_at_first_ = 0, allocations_elsewhere_ = 0;

@@ -69,10 +69,22 @@ Status Trainer::clear_gradients() {
   for (const auto& [name, type] : running_->states())
     if (gradient_states_.contains(name))
       TSR_RETURN_IF_ERROR(running_->session().write(name, HostTensor::zeros(type, nullptr)));
-  accumulated_ = 0;
+  accumulated_ = accumulated_labels_ = 0;
   accumulated_loss_ = 0;
   return {};
 }
+
+namespace {
+
+// Labels of the batch that count.
+int64_t count_weighted_labels(const TokenBatch& batch) {
+  int64_t labels = 0;
+  for (size_t i = 0; i < elements(batch); ++i)
+    labels += batch.labels[i] >= 0 && (batch.weights == nullptr || batch.weights[i] != 0);
+  return labels;
+}
+
+}  // namespace
 
 // What the caller does not give of rows and their ends is without weight.
 Status Trainer::feed_batch(std::string_view entry, const TokenBatch& batch) {
@@ -204,6 +216,7 @@ Result<LossValue> Trainer::accumulate(std::string_view entry, const TokenBatch& 
   LossValue value;
   TSR_ASSIGN_OR_RETURN(value.loss, running_->fetch_scalar(entry, "loss"));
   ++accumulated_;
+  accumulated_labels_ += count_weighted_labels(batch);
   accumulated_loss_ += value.loss;
   TSR_ASSIGN_OR_RETURN(value.logprobs, fetch_logprobs(entry, batch));
   return value;
@@ -253,10 +266,19 @@ Result<StepInfo> Trainer::optimizer_step(const Options& options) {
   if (accumulated_ == 0)
     return Status(StatusCode::kFailedPrecondition,
                   "no gradients wait for an update: tsr_trainer_forward_backward comes first");
+  if (accumulated_labels_ == 0) {
+    const int64_t batches = accumulated_;
+    TSR_RETURN_IF_ERROR(clear_gradients());
+    return Status(StatusCode::kFailedPrecondition,
+                  format("none of the {} batches since the last update has a label that counts: the update was left "
+                         "out, all values are as before, and the gradients are gone",
+                         batches));
+  }
   info.loss = accumulated_loss_;
   TSR_RETURN_IF_ERROR(feed_update(kUpdateEntry, info));
   const int64_t parts = std::exchange(accumulated_, 0);
   accumulated_loss_ = 0;
+  accumulated_labels_ = 0;
   const WeightLock::Update update(weight_lock_);
   TSR_RETURN_IF_ERROR(run_part(kUpdateEntry));
   TSR_ASSIGN_OR_RETURN(info.grad_norm, running_->fetch_scalar(kUpdateEntry, "grad_norm"));

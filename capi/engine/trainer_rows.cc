@@ -9,6 +9,7 @@
 #include "capi/engine/compile.h"
 #include "capi/engine/host_view.h"
 #include "capi/engine/trainer.h"
+#include "graph/base/text.h"
 #include "graph/transform/label_margins.h"
 #include "serialize/json.h"
 
@@ -34,18 +35,69 @@ Status Trainer::feed_preferences(std::string_view entry, std::span<const int64_t
   return preferences_->feed(*running_, entry, numbers, count, rows_, share, token_share);
 }
 
-Result<std::vector<int64_t>> Trainer::fill_training_rows(int64_t batch) {
+std::vector<int64_t> Trainer::training_rows(int64_t batch) const {
   std::vector<int64_t> numbers;
-  for (int64_t row = 0; row < settings_.batch; ++row) {
+  for (int64_t row = 0; row < settings_.batch; ++row)
     numbers.push_back(dataset_->number_at(batch * settings_.batch + row));
-    TSR_RETURN_IF_ERROR(dataset_->fill_row(numbers.back(), rows_.row(row)));
-  }
   return numbers;
+}
+
+Status Trainer::fill_training_rows(int64_t batch) {
+  const std::vector<int64_t> numbers = training_rows(batch);
+  for (size_t row = 0; row < numbers.size(); ++row)
+    TSR_RETURN_IF_ERROR(dataset_->fill_row(numbers[row], rows_.row(static_cast<int64_t>(row))));
+  return {};
 }
 
 double Trainer::sum_label_weights() const {
   if (preferences_) return static_cast<double>(preferences_->count_token_labels(rows_, settings_.batch));
   return rows_.weight();
+}
+
+bool Trainer::has_labels() const {
+  if (sum_label_weights() > 0) return true;  // of a preference loss: of the chosen answers alone
+  return preferences_ && std::ranges::any_of(rows_.labels, [](int32_t label) { return label >= 0; });
+}
+
+Result<double> Trainer::find_labelled_step() {
+  const int64_t rows = settings_.batch * settings_.accumulate, begin = position_;
+  // So many rows in a row are at least one whole epoch.
+  const int64_t most = 2 * dataset_->train_samples() + rows;
+  for (int64_t read = 0; read < most; read += rows) {
+    double weight = 0;
+    bool counts = false;
+    for (int64_t batch = 0; batch < settings_.accumulate; ++batch) {
+      TSR_RETURN_IF_ERROR(fill_training_rows(position_ + batch));
+      weight += sum_label_weights();
+      counts = counts || has_labels();
+    }
+    if (counts) return weight;
+    if (cancelled_) return Status(StatusCode::kCancelled, "step cancelled; all values are as before");
+    position_ += settings_.accumulate;
+    if (unlabelled_++ == 0)
+      running_->prepared()->runtime->log().add(
+          2, format("training: step {}: none of the next {} rows has a label that counts, so that they are passed over: "
+                    "the step takes the rows that follow. \"unlabelled_steps\" of the report counts such steps; a "
+                    "cause is packing that splits long prompts, or rows whose labels are all -1",
+                    step_ + 1, rows));
+  }
+  unlabelled_ -= (position_ - begin) / settings_.accumulate;
+  position_ = begin;
+  return Status(StatusCode::kFailedPrecondition,
+                format("none of the dataset's {} rows for training has a label that counts: there is nothing to "
+                       "learn, and no step is made; wanted rows with labels",
+                       dataset_->train_samples()));
+}
+
+// A loss that the caller scales may have other terms.
+Status Trainer::check_fed_labels() const {
+  const int64_t inputs = std::ranges::count_if(index_inputs_, &IndexInput::is_label);
+  if (loss_scale_fed_ || inputs != 1 || label_count_.value_or(1) > 0) return {};
+  const auto labels = std::ranges::find_if(index_inputs_, &IndexInput::is_label);
+  return Status(StatusCode::kFailedPrecondition,
+                format("input '{}' has no label that is 0 or more: there is nothing to learn or to evaluate, and all "
+                       "values are as before; feed labels, or feed 'loss_scale' where the loss has other terms",
+                       labels->name));
 }
 
 namespace {
@@ -107,10 +159,33 @@ Result<double> Trainer::sum_eval_weights(int64_t samples) {
   return sum;
 }
 
+int64_t Trainer::evaluated_samples() const {
+  const int64_t samples = dataset_->eval_samples();
+  const bool is_part = settings_.eval_batches > 0 && settings_.eval_batches <= samples / settings_.batch;
+  return is_part ? settings_.eval_batches * settings_.batch : samples;
+}
+
+Status Trainer::check_eval_labels() {
+  const int64_t samples = dataset_ ? evaluated_samples() : 0;
+  if (samples == 0) return {};
+  if (!preferences_) {
+    TSR_ASSIGN_OR_RETURN(const int64_t labels, dataset_->count_eval_labels(samples));
+    if (labels > 0) return {};
+  } else {
+    std::ranges::fill(rows_.labels, -1);
+    for (int64_t row = 0; row < samples; ++row) {
+      TSR_RETURN_IF_ERROR(dataset_->fill_eval_row(row, rows_.row(0)));
+      if (has_labels()) return {};
+    }
+  }
+  return Status(StatusCode::kInvalidArgument,
+                format("none of the {} rows held out for evaluation has a label that counts: a loss of them means "
+                       "nothing; wanted others, a larger 'seq', or none (eval_fraction 0, no eval_file)",
+                       samples));
+}
+
 Result<Evaluation> Trainer::evaluate_dataset() {
-  int64_t samples = dataset_->eval_samples();
-  if (settings_.eval_batches > 0 && settings_.eval_batches <= samples / settings_.batch)
-    samples = settings_.eval_batches * settings_.batch;
+  const int64_t samples = evaluated_samples();
   if (samples == 0)
     return Status(StatusCode::kFailedPrecondition,
                   "the dataset keeps no samples for evaluation: set its option eval_fraction");

@@ -1637,7 +1637,7 @@ TSR_API tsr_status* tsr_run_log_sample(tsr_run_log* log, const char* prompt, con
 TSR_API tsr_status* tsr_run_log_checkpoint(tsr_run_log* log, const char* path);
 
 /* The run so far: {"step", "steps", "loss", "smooth_loss", "eval_loss", "first_eval_loss", "best_eval_loss", "best_eval_step",
- *  "step_seconds" (about the last twenty), "fastest_step_seconds", "tokens_per_second", "seconds", "seconds_left",
+ *  "step_seconds" (the median of the last twenty), "fastest_step_seconds", "tokens_per_second", "seconds", "seconds_left",
  *  "memory_bytes" (predicted, of the fullest device), "limit": {"seconds", "share": of step_seconds, "terms": [{"phase",
  *  "flops", "bytes", "seconds", "bound": "products" or "memory"}], "flops_per_s", "bytes_per_s", "rates": "measured" (a
  *  device profile's) or "stated" (the backend's)}}; values not known yet are null. The limit is the least time of a step
