@@ -31,12 +31,14 @@ void add_held_out_options(CLI::App& command, HeldOutOptions& options) {
 Json evaluate(const Trainer& trainer) { return Json::parse(text(tsr_trainer_evaluate_all, trainer.get())); }
 
 std::string evaluation_text(const Json& evaluation) {
-  if (evaluation.contains("rewards"))
-    return evaluation["loss"].dump() + "  " + rewards_text(evaluation["rewards"]);
   const auto number = [&](const char* key) {
     return evaluation[key].is_null() ? std::nan("") : evaluation[key].get<double>();
   };
   char line[160];
+  if (evaluation.contains("rewards")) {
+    std::snprintf(line, sizeof line, "%.6g  ", number("loss"));
+    return line + rewards_text(evaluation["rewards"]);
+  }
   std::snprintf(line, sizeof line, "%.6g nats a token, perplexity %.6g, %.2f %% of %lld tokens predicted",
                 number("loss"), number("perplexity"), 100 * number("accuracy"),
                 static_cast<long long>(evaluation["labels"].get<int64_t>()));

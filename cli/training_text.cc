@@ -24,18 +24,20 @@ void print_result(const Json& result, const std::string& out, const std::string&
               << '\n';
   if (result.contains("rewards") && !result["rewards"].empty())
     std::cout << "rewards    " << rewards_text(result["rewards"].back()) << '\n';
-  if (result.contains("evaluation") && !result["evaluation"].is_null())
-    std::cout << "held out   " << evaluation_text(result["evaluation"])
-              << (result.contains("rewards")
-                      ? ""
-                      : " (unigram entropy of the data " + result["unigram_entropy"].dump() + ")")
-              << '\n';
+  if (result.contains("evaluation") && !result["evaluation"].is_null()) {
+    std::cout << "held out   " << evaluation_text(result["evaluation"]);
+    if (!result.contains("rewards") && result["unigram_entropy"].is_number())
+      std::cout << " (unigram entropy of the data " << result["unigram_entropy"].get<double>() << ")";
+    std::cout << '\n';
+  }
   if (result.contains("best_step"))
     std::cout << "best       step " << result["best_step"].get<int64_t>() << ", "
               << result["best_loss"].get<double>() << " nats a token\n";
   if (!losses.empty())
     std::cout << "speed      " << rate_text(result["tokens_per_second"].get<double>()) << " tokens/s, "
               << seconds_text(result["step_seconds"].get<double>()) << " a step\n";
+  if (const auto passed = result.value("unlabelled_steps", int64_t{0}); passed > 0)
+    std::cout << "no label   " << counted(passed, "step") << " passed over: no label counted in their rows\n";
   if (!limit.empty()) std::cout << "limit      " << limit << '\n';
   for (const Json& device : result["devices"])
     std::cout << "memory     " << device["name"].get<std::string>() << "  predicted "

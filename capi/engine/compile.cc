@@ -111,9 +111,9 @@ Result<CompiledProgram> plan_all(std::span<const GraphToPlan> graphs, const Comp
   return compiled;
 }
 
-Result<CompiledProgram> compile_training_as_set(const Graph& forward, bool language_model,
-                                         const TrainerSettings& settings,
-                                         const std::shared_ptr<DeviceSet>& devices) {
+// The entries of a training, the first of which is planned.
+Result<std::vector<GraphToPlan>> training_graphs(const Graph& forward, bool language_model,
+                                                 const TrainerSettings& settings) {
   TSR_ASSIGN_OR_RETURN(const LogicalGraph with_loss, forward_with_loss(forward, language_model, settings));
   std::vector<GraphToPlan> graphs;
   const auto add = [&](std::string name, Graph graph) {
@@ -148,7 +148,23 @@ Result<CompiledProgram> compile_training_as_set(const Graph& forward, bool langu
   }
   TSR_ASSIGN_OR_RETURN(Graph evaluation, evaluation_of(with_loss, language_model, settings));
   add(std::string(kEvalEntry), std::move(evaluation));
+  return graphs;
+}
+
+Result<CompiledProgram> compile_training_as_set(const Graph& forward, bool language_model,
+                                                const TrainerSettings& settings,
+                                                const std::shared_ptr<DeviceSet>& devices) {
+  TSR_ASSIGN_OR_RETURN(const std::vector<GraphToPlan> graphs, training_graphs(forward, language_model, settings));
   return plan_all(graphs, settings.compute, settings.batch, devices, settings.accumulate);
+}
+
+// No plan of the training takes fewer bytes of a device; 0 where that is not known.
+int64_t least_training_bytes(const Graph& forward, bool language_model, const TrainerSettings& settings,
+                             const DeviceSet& devices) {
+  const auto graphs = training_graphs(forward, language_model, settings);
+  if (!graphs.ok()) return 0;
+  const auto least = least_bytes_of_entries(*graphs, settings.compute, settings.batch, devices);
+  return least.ok() ? *least : 0;
 }
 
 // Whether the fused loss makes logits more than once: losses of tokens apart twice, and where the vocabulary is split,
@@ -179,14 +195,24 @@ Result<CompiledProgram> compile_training_with_loss(const Graph& forward, bool la
   }
   if (!devices->catalog().fuses()) {
     // Logits cost no time there, as long as they fit. Where neither form does, the error is of the one that needs less.
-    auto with_logits = compile_training_as_set(forward, language_model, apart, devices);
-    if (with_logits.ok() || with_logits.status().code() != StatusCode::kOutOfMemory) return with_logits;
-    auto without = compile_training_as_set(forward, language_model, fused, devices);
-    const auto limit = [](const Result<CompiledProgram>& it) {
+    const auto is_too_large = [](const Result<CompiledProgram>& it) {
+      return !it.ok() && it.status().code() == StatusCode::kOutOfMemory;
+    };
+    const auto smallest = [](const Result<CompiledProgram>& it) {
       return it.status().number("smallest_limit_bytes").value_or(INT64_MAX);
     };
+    // A form that its lower bound excludes is searched only where it may still need less than the other.
+    const int64_t limit = limit_of(devices->cluster(), settings.compute.memory_limit);
+    const int64_t least = limit > 0 ? least_training_bytes(forward, language_model, apart, *devices) : 0;
+    if (least > limit) {
+      auto without = compile_training_as_set(forward, language_model, fused, devices);
+      if (!is_too_large(without) || least >= smallest(without)) return without;
+    }
+    auto with_logits = compile_training_as_set(forward, language_model, apart, devices);
+    if (!is_too_large(with_logits)) return with_logits;
+    auto without = compile_training_as_set(forward, language_model, fused, devices);
     if (without.ok()) return without;
-    return limit(without) < limit(with_logits) ? std::move(without) : std::move(with_logits);
+    return smallest(without) < smallest(with_logits) ? std::move(without) : std::move(with_logits);
   }
   auto together = compile_training_as_set(forward, language_model, fused, devices);
   if (together.ok() && !repeats_logits(together->record->entries[0])) return together;

@@ -69,6 +69,7 @@ struct PlanRequest {
 struct LeastFound {
   int64_t limit = 0;         // the smallest
   std::optional<Plan> plan;  // with it
+  bool is_excluded = false;  // lower bounds alone told that nothing fits
 };
 
 // Plans all entries once: searches the first under `limit`, unless `given_plan` is its plan; the others follow
@@ -106,7 +107,8 @@ Result<EntryPlans> plan_once(const PlanRequest& request, int64_t limit, const Cl
       if (before.empty()) {
         options.parallel = compute.parallel;
         options.pins = compute.pins;
-        if (least != nullptr) options.least_limit = &least->limit, options.smallest = &least->plan;
+        if (least != nullptr) options.least_limit = &least->limit, options.smallest = &least->plan,
+                              options.is_excluded = &least->is_excluded;
         options.any_that_fits = request.any_that_fits;
         options.known = request.known;
         if (request.measured != nullptr && compute.measure > 1) {
@@ -170,7 +172,8 @@ Result<EntryPlans> plan_within(const PlanRequest& given, int64_t limit, const Cl
   if (!least.plan) return plan_once(smallest, least.limit, cluster, catalog, nullptr);
   Result<EntryPlans> planned = plan_once(smallest, least.limit, cluster, catalog, nullptr, &*least.plan);
   if (!planned.ok() || given.any_that_fits) return planned;
-  if (planned->largest_limited_bytes(cluster) > limit) {
+  // What lower bounds exclude was searched as any smaller limit would be.
+  if (planned->largest_limited_bytes(cluster) > limit && !least.is_excluded) {
     // Plans with which the first entry is as small need not be alike for the others. What is found where
     // nothing is asked of it is the one that smaller limits are told of.
     LeastFound other;
@@ -185,6 +188,34 @@ Result<EntryPlans> plan_within(const PlanRequest& given, int64_t limit, const Cl
   Result<EntryPlans> searched = plan_once(smallest, least.limit, cluster, catalog, nullptr);
   if (searched.ok() && searched->largest_limited_bytes(cluster) <= limit) return searched;
   return planned;
+}
+
+// Options of the first entry's search, as far as its space depends on them.
+PlanOptions options_of_first(const PlanRequest& request, int64_t limit) {
+  PlanOptions options;
+  options.global_batch = request.batch;
+  options.symbols = request.graphs[0].symbols;
+  options.memory_limit = limit;
+  options.parallel = request.compute.parallel;
+  options.pins = request.compute.pins;
+  return options;
+}
+
+// Graphs of more nodes are lowered so slowly that advice is left to lower bounds.
+constexpr size_t kMostAdvisedNodes = 1500;
+
+// What is known of more devices without lowering a plan: bounds that fall below the limit.
+std::string bounded_advice(const PlanRequest& request, int64_t limit, const Cluster& cluster,
+                           const KernelCatalog& catalog, int32_t most) {
+  const auto given = static_cast<int32_t>(cluster.devices.size());
+  for (int32_t count = 2 * given; count <= most; count *= 2) {
+    Cluster larger = cluster;
+    larger.devices.resize(static_cast<size_t>(count), cluster.devices.back());
+    const Result<int64_t> bound =
+        least_bytes_of_plans(*request.graphs[0].graph, larger, catalog, options_of_first(request, limit));
+    if (bound.ok() && *bound <= limit) return count == 2 * given ? "" : format(". Up to {} devices would not do either", count / 2);
+  }
+  return format(". Up to {} devices would not do either", most);
 }
 
 // The error for plans that are too large, with a remedy.
@@ -205,7 +236,10 @@ Status nothing_fits(const PlanRequest& request, int64_t limit, const EntryPlans&
   };
   std::string advice;
   std::optional<int32_t> devices;
-  if (given < kMostDevices && !request.compute.has_given_plan()) {
+  const bool is_large = request.graphs[0].graph->nodes().size() > kMostAdvisedNodes;
+  if (given < kMostDevices && !request.compute.has_given_plan() && is_large) {
+    advice = bounded_advice(request, limit, cluster, catalog, kMostDevices);
+  } else if (given < kMostDevices && !request.compute.has_given_plan()) {
     const Result<std::optional<int32_t>> fewest =
         fewest_devices(given, kMostDevices, request.compute.parallel.empty(), fits);
     if (fewest.ok()) devices = *fewest;
@@ -257,6 +291,13 @@ Result<EntryPlans> plan_entries(std::span<const GraphToPlan> graphs, const Compu
     TSR_RETURN_IF_ERROR(lower_entries(planned, devices.catalog()));
   }
   return planned;
+}
+
+Result<int64_t> least_bytes_of_entries(std::span<const GraphToPlan> graphs, const ComputeSettings& compute,
+                                       int64_t batch, const DeviceSet& devices) {
+  if (compute.has_given_plan()) return 0;
+  const PlanRequest request{graphs, compute, batch, 0, nullptr};
+  return least_bytes_of_plans(*graphs[0].graph, devices.cluster(), devices.catalog(), options_of_first(request, 0));
 }
 
 Result<EntryPlans> plan_entries_along(std::span<const GraphToPlan> graphs, const ComputeSettings& compute,

@@ -65,6 +65,10 @@ Status lower_entries(EntryPlans& plans, const KernelCatalog& catalog);
 Result<EntryPlans> plan_entries(std::span<const GraphToPlan> graphs, const ComputeSettings& compute,
                                 int64_t batch, const std::shared_ptr<DeviceSet>& devices);
 
+// A lower bound of the bytes that any plan of the first entry takes of a device, found without lowering one; 0: none.
+Result<int64_t> least_bytes_of_entries(std::span<const GraphToPlan> graphs, const ComputeSettings& compute,
+                                       int64_t batch, const DeviceSet& devices);
+
 // Plans that all follow the entries of another program on the same devices: parameters are where that has them.
 Result<EntryPlans> plan_entries_along(std::span<const GraphToPlan> graphs, const ComputeSettings& compute,
                                       std::span<const PlannedEntry> followed, const DeviceSet& devices);

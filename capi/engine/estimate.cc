@@ -237,6 +237,24 @@ std::vector<RunnerUp> runners_up(const EstimatedPlan& found, int64_t memory_limi
   return all;
 }
 
+// Devices that were lowered whole hold what their arenas take, which may be more or less than what was composed: the
+// difference goes to the buffers between which there is room.
+void take_lowered_bytes(const EstimatedPlan& found, Explanation& explanation) {
+  if (found.lowered.empty()) return;
+  explanation.bytes_by_device = found.bytes();
+  int64_t more = std::ranges::max(explanation.bytes_by_device) - explanation.memory_bytes;
+  explanation.memory_bytes += more;
+  for (const char* cause : {"unused", "transient", "workspace", "activations"}) {
+    const auto share = std::ranges::find_if(explanation.memory, [&](const MemoryShare& other) {
+      return other.tier == Tier::kDevice && other.cause == cause;
+    });
+    if (share == explanation.memory.end() || more == 0) continue;
+    const int64_t taken = std::max(more, -share->bytes);
+    share->bytes += taken, more -= taken;
+  }
+  if (more != 0) explanation.memory.push_back({"unused", more, Tier::kDevice});
+}
+
 Result<Explanation> explain_estimate(const Estimate& it, bool drawings) {
   const EstimatedPlan& found = it.found;
   const ComposedExplanationInput input{.spec = &found.plan.spec,
@@ -252,6 +270,7 @@ Result<Explanation> explain_estimate(const Estimate& it, bool drawings) {
                                        .reasons = reasons_of(it),
                                        .drawings = drawings};
   TSR_ASSIGN_OR_RETURN(Explanation explanation, explain_composed(input));
+  take_lowered_bytes(found, explanation);
   explanation.subject = it.name;
   explanation.cluster = it.request.cluster;
   explanation.devices = it.devices;

@@ -259,11 +259,12 @@ Status RunLog::add_evaluation(double loss, double accuracy) {
   Json line = {{"kind", "evaluation"},
                {"step", step_},
                {"eval_loss", json_number(loss)},
-               {"perplexity", json_number(std::exp(loss))}};
+               {"perplexity", has_perplexity() ? json_number(std::exp(loss)) : Json(nullptr)}};
   if (std::isfinite(accuracy)) line["accuracy"] = accuracy;
   Status status = record(std::move(line));
   if (events_) {
-    std::vector<ScalarValue> values = {{"eval/loss", loss}, {"eval/perplexity", std::exp(loss)}};
+    std::vector<ScalarValue> values = {{"eval/loss", loss}};
+    if (has_perplexity()) values.push_back({"eval/perplexity", std::exp(loss)});
     if (std::isfinite(accuracy)) values.push_back({"eval/accuracy", accuracy});
     status = first_error(std::move(status), events_->add_scalars(step_, values));
   }

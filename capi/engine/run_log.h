@@ -42,6 +42,7 @@ class RunLog {
   Status open_files();
   Status record(Json line);  // to the lines and the page
   Status write_page(bool is_due);
+  bool has_perplexity() const { return !trainer_->settings().preference; }  // whether the loss is one of tokens
   void note_evaluation(double loss, int64_t step);
   void take_memory();
   double step_s() const;  // the median of the last steps; 0: none

@@ -186,6 +186,13 @@ bool exceeds_memory(const MinMemorySpace& space, int64_t limit) {
   });
 }
 
+int64_t least_plan_bytes(const MinMemorySpace& space) {
+  int64_t least = INT64_MAX;
+  for (const StrategySpec& root : space.roots)
+    for (const SpaceNode& node : smallest_of(space, root)) least = std::min(least, least_bytes(space, node.spec));
+  return least;
+}
+
 Result<std::optional<PlanAttempt>> find_min_memory_plan(const MinMemorySpace& space, MinMemoryGoal goal) {
   return Search(space, goal).run();
 }

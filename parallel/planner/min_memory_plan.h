@@ -27,6 +27,8 @@ struct MinMemorySpace {
 
 // Whether the lower bound of every node of the space is above the limit.
 bool exceeds_memory(const MinMemorySpace& space, int64_t limit);
+// The least of these lower bounds: no plan of the space takes fewer bytes.
+int64_t least_plan_bytes(const MinMemorySpace& space);
 
 // Goal: a plan of `enough` bytes or less is as good as the smallest.
 struct MinMemoryGoal {

@@ -16,6 +16,11 @@ int64_t memory_limit(const Cluster& cluster, const PlanOptions& options) {
   return limit;
 }
 
+Result<int64_t> least_plan_bytes(const Graph& graph, const Cluster& cluster, const KernelCatalog& catalog,
+                                 const PlanOptions& options) {
+  return SearchRun(graph, cluster, catalog, options).least_bytes();
+}
+
 Result<PlanResult> search_plan(const Graph& graph, const Cluster& cluster, const KernelCatalog& catalog,
                                const PlanOptions& options) {
   return SearchRun(graph, cluster, catalog, options).run();

@@ -18,6 +18,10 @@ namespace tessera {
 Result<PlanResult> search_plan(const Graph& graph, const Cluster& cluster, const KernelCatalog& catalog,
                                const PlanOptions& options);
 
+// A lower bound of the bytes of a device, whatever the plan: found without lowering one. 0: none is known.
+Result<int64_t> least_plan_bytes(const Graph& graph, const Cluster& cluster, const KernelCatalog& catalog,
+                                 const PlanOptions& options);
+
 // Bytes of a device that a plan may fill: what the options say, else what the smallest device has.
 int64_t memory_limit(const Cluster& cluster, const PlanOptions& options);
 

@@ -9,6 +9,14 @@
 
 namespace tessera {
 
+Result<int64_t> least_bytes_of_plans(const Graph& graph, const Cluster& given, const KernelCatalog& catalog,
+                                     const PlanOptions& options) {
+  TSR_RETURN_IF_ERROR(check_cluster(given));
+  if (is_heterogeneous(given) || options.like != nullptr) return 0;
+  TSR_RETURN_IF_ERROR(check_pins(graph, options.pins));
+  return least_plan_bytes(graph, with_one_kind(given), catalog, options);
+}
+
 Result<PlanResult> make_plan(const Graph& graph, const Cluster& given, const KernelCatalog& catalog,
                              const PlanOptions& options) {
   TSR_RETURN_IF_ERROR(check_cluster(given));

@@ -45,6 +45,7 @@ struct PlanOptions {
   bool advise = true;              // where nothing fits, look for the number of devices that would do
   int64_t* least_limit = nullptr;  // out: where nothing fits, the smallest limit that works
   std::optional<Plan>* smallest = nullptr;  // out: the plan that does, of devices of one kind
+  bool* is_excluded = nullptr;     // out: where nothing fits, whether lower bounds alone tell so
   KnownAttempts* known = nullptr;  // kept from one limit to the next: nothing else may change between them
   // Whether anything fits is the question: the first plan found will do, unproved, and where none is, what
   // would do is not looked for.
@@ -86,6 +87,10 @@ struct PlanResult {
   std::vector<Candidate> candidates;  // best first, then the rejected
   PlanSearch search;
 };
+
+// A lower bound of the bytes of a device, whatever the plan: found without making one. 0: none is known.
+Result<int64_t> least_bytes_of_plans(const Graph& graph, const Cluster& cluster, const KernelCatalog& catalog,
+                                     const PlanOptions& options);
 
 // kOutOfMemory when nothing fits: says the smallest limit that would work, with which strategy, the tensors
 // and instruction at that peak, and the smallest number of devices that would do. Devices of several kinds:

@@ -33,11 +33,24 @@ SearchRun::SearchRun(const Graph& graph, const Cluster& cluster, const KernelCat
       limit_(memory_limit(cluster, options)),
       trials_(graph, bound_graph_, cluster, catalog, options, limit_) {}
 
-Result<PlanResult> SearchRun::run() {
+Status SearchRun::begin() {
   TSR_ASSIGN_OR_RETURN(bound_graph_, graph_.bind_partly(options_.symbols));
   space_ = space_of(graph_, options_.global_batch, tokens(), offload_tier(cluster_));
   TSR_ASSIGN_OR_RETURN(roots_, search_roots(space_, options_, static_cast<int32_t>(cluster_.devices.size())));
   may_save_ = !roots_.has_words;
+  return {};
+}
+
+Result<int64_t> SearchRun::least_bytes() {
+  TSR_RETURN_IF_ERROR(begin());
+  if (!may_choose_smallest()) return 0;
+  PlanBounds bounds(bound_graph_, space_, cluster_, catalog_);
+  WorkspaceFloor working(bound_graph_, space_);
+  return least_plan_bytes({roots_.specs, space_, roots_.pins, bounds, working, trials_});
+}
+
+Result<PlanResult> SearchRun::run() {
+  TSR_RETURN_IF_ERROR(begin());
   PlanBounds bounds(bound_graph_, space_, cluster_, catalog_);
   bounds_ = &bounds;
   is_single_ = roots_.specs.size() == 1;
@@ -45,6 +58,7 @@ Result<PlanResult> SearchRun::run() {
   const MinMemorySpace smallest{roots_.specs, space_, roots_.pins, bounds, working, trials_};
   if (may_choose_smallest()) smallest_ = &smallest;
   const bool none = smallest_ != nullptr && exceeds_memory(smallest, limit_);
+  if (options_.is_excluded != nullptr) *options_.is_excluded = none;
   if (options_.any_that_fits && smallest_ != nullptr) return any_within(none);
   // Whoever gives words means what they name: options that they leave open stay off unless that does not
   // fit.

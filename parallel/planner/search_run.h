@@ -33,6 +33,8 @@ class SearchRun {
 
   // Once.
   Result<PlanResult> run();
+  // A lower bound of any plan's bytes, in place of a run; 0: none is known.
+  Result<int64_t> least_bytes();
 
  private:
   // Lowerings that a search may spend once it has a plan.
@@ -40,6 +42,7 @@ class SearchRun {
   // Finalists are predicted to take no longer than so many times the fastest.
   static constexpr double kFinalistTime = 1.5;
 
+  Status begin();
   int64_t tokens() const;
   void come_up(const SpaceNode& node, double at_least_s, int64_t saves_from = INT64_MAX);
   // Until nothing that is open can be faster than the fastest that fits, which is returned with all its ranks

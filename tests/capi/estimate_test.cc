@@ -207,3 +207,32 @@ TEST_CASE("certificates of searched steps are checked, and refused when somethin
   CHECK(check("{").code == TSR_CORRUPT);
   CHECK(check("[]").code == TSR_CORRUPT);
 }
+
+TEST_CASE("a file is estimated by its own description, for fewer tokens and by methods too") {
+  const Scratch scratch;
+  const std::string description = "llama:L=2,C=64,H=4,KV=2,F=128,V=256,T=256";
+  const Model model = described(description.c_str());
+  const std::string path = scratch / "model.tsr";
+  ok(tsr_model_save(model.get(), path.c_str(), nullptr));
+  const auto estimate = [](const std::string& of, std::initializer_list<Setting> settings) {
+    return text([&](auto... out) { return tsr_plan_estimate(of.c_str(), options(settings).get(), out...); });
+  };
+  const auto behind = [](const std::string& json) { return json.substr(json.find("\"parallel\"")); };
+  const Setting cluster = {"cluster", std::string("pcie-rtx-4090:2")};
+  const std::string of_file = estimate(path, {cluster});
+  CHECK(of_file.find("\"description\":\"" + description) != std::string::npos);
+  CHECK(behind(of_file) == behind(estimate(description, {cluster})));
+  CHECK(estimate(path, {cluster, {"seq", int64_t{64}}}).find("\"tokens\":64") != std::string::npos);
+  const std::string chosen = estimate(path, {cluster, {"method", std::string("auto")}});
+  CHECK(chosen.find("\"method\":\"full\"") != std::string::npos);
+  CHECK(chosen.find("\"method\":\"qlora:nf4\"") != std::string::npos);
+  CHECK(estimate(path, {cluster, {"mode", std::string("generate")}}).find("tokens_per_second") != std::string::npos);
+  const auto refused = [&](const std::string& of, std::initializer_list<Setting> settings) {
+    tsr_text* made = nullptr;
+    return take(tsr_plan_estimate(of.c_str(), options(settings).get(), &made));
+  };
+  CHECK(refused(path, {cluster, {"seq", int64_t{512}}}).code == TSR_INVALID_ARGUMENT);
+  CHECK(refused(scratch / "absent.gguf", {cluster}).code == TSR_NOT_FOUND);
+  CHECK(refused(path, {cluster, {"method", std::string("full")}, {"lora", int64_t{8}}}).code == TSR_INVALID_ARGUMENT);
+  CHECK(refused(path, {cluster, {"method", std::string("qlora:q9")}}).code == TSR_INVALID_ARGUMENT);
+}

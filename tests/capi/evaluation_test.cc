@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "tests/capi/c_api.h"
+#include "tests/capi/fed_training.h"
 #include "tests/capi/small_training.h"
 
 using namespace capi_test;
@@ -221,4 +222,93 @@ TEST_CASE("storing a training of adapters copies them alone: the base stays wher
   ok(tsr_trainer_store(trainer.get(), model.get()));
   CHECK(data_of("block.0.q") == before);
   CHECK(data_of("block.0.q.lora_b") != adapter);
+}
+
+namespace {
+
+// Rows of which those with a 0 in `labelled` have no label that counts.
+Dataset rows_with_labels(const std::string& labelled, double eval_fraction = 0) {
+  std::vector<int32_t> tokens, labels;
+  for (size_t row = 0; row < labelled.size(); ++row)
+    for (int64_t t = 0; t < kSeq; ++t) {
+      tokens.push_back(static_cast<int32_t>((static_cast<int64_t>(row) * 11 + t * 5) % 64));
+      labels.push_back(labelled[row] == '0' || t + 1 == kSeq ? -1 : (tokens.back() + 5) % 64);
+    }
+  tsr_dataset* made = nullptr;
+  ok(tsr_dataset_new_rows(static_cast<int64_t>(labelled.size()), kSeq, tokens.data(), labels.data(), nullptr,
+                          nullptr, nullptr, options({{"eval_fraction", eval_fraction}, {"shuffle", 0}}).get(), &made));
+  return Dataset(made);
+}
+
+struct Stepped {
+  std::vector<double> losses, rates;
+  std::vector<float> weights;
+  std::string report;
+};
+
+Stepped stepped(const Runtime& rt, const Dataset& data, const char* optimizer, int64_t accumulate, int count) {
+  const Model model = described(kModel);
+  tsr_trainer* made = nullptr;
+  ok(tsr_trainer_new(rt.get(), model.get(), data.get(),
+                     options({{"batch", 1},
+                              {"accumulate", accumulate},
+                              {"optimizer", std::string(optimizer)},
+                              {"lr", 1e-2},
+                              {"schedule", std::string("linear")},
+                              {"steps", 10},
+                              {"warmup", 2}})
+                         .get(),
+                     &made));
+  const Trainer trainer(made);
+  Stepped all;
+  for (int i = 0; i < count; ++i) {
+    const tsr_step it = step(trainer);
+    CHECK(it.step == i + 1);
+    all.losses.push_back(it.loss), all.rates.push_back(it.lr);
+  }
+  all.weights = parameter(trainer, "block.0.q");
+  all.report = report(trainer);
+  return all;
+}
+
+}  // namespace
+
+TEST_CASE("steps without labels are passed over: no loss, no update, no place in the schedule") {
+  const Runtime rt = runtime();
+  for (const char* optimizer : {"adamw", "adamw8", "sgd", "muon", "lion", "adafactor"}) {
+    CAPTURE(optimizer);
+    const Stepped some = stepped(rt, rows_with_labels("0100110"), optimizer, 1, 3);
+    const Stepped all = stepped(rt, rows_with_labels("0100110"), optimizer, 1, 0);
+    const Stepped dense = stepped(rt, rows_with_labels("1111111"), optimizer, 1, 0);
+    CHECK(some.report.find(R"("unlabelled_steps":3)") != std::string::npos);
+    CHECK(all.weights == dense.weights);
+    CHECK(some.weights != all.weights);
+    for (const double loss : some.losses) CHECK(loss > 1);
+    CHECK(some.rates[0] == doctest::Approx(0.5e-2));  // of the steps that were made
+    CHECK(some.rates[1] == doctest::Approx(1e-2));
+  }
+  // A batch without labels beside one with some adds nothing; two such batches make no step.
+  const Stepped parts = stepped(rt, rows_with_labels("10000101"), "adamw", 2, 3);
+  CHECK(parts.report.find(R"("unlabelled_steps":1)") != std::string::npos);
+  for (const double loss : parts.losses) CHECK(loss > 1);
+}
+
+TEST_CASE("without any label a step fails, and rows held out are refused") {
+  const Runtime rt = runtime();
+  const Model model = described(kModel);
+  const Dataset none = rows_with_labels("00001111", 0.5), unseen = rows_with_labels("11110000", 0.5);
+  const auto make = [&](const Dataset& data, tsr_trainer** made) {
+    return tsr_trainer_new(rt.get(), model.get(), data.get(), options({{"batch", 2}}).get(), made);
+  };
+  tsr_trainer* made = nullptr;
+  ok(make(none, &made));
+  const Trainer trainer(made);
+  const Error failed = take(tsr_trainer_step(made, nullptr));
+  CHECK(failed.code == TSR_FAILED_PRECONDITION);
+  CHECK(failed.message.find("none of the dataset's 4 rows for training has a label") != std::string::npos);
+  CHECK(evaluation_of(trainer).perplexity > 1);
+  tsr_trainer* refused = nullptr;
+  const Error error = take(make(unseen, &refused));
+  CHECK(error.code == TSR_INVALID_ARGUMENT);
+  CHECK(error.message.find("none of the 4 rows held out for evaluation has a label") != std::string::npos);
 }

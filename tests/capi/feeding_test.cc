@@ -118,13 +118,20 @@ TEST_CASE("labels of one's own: the mean over those that count, unless loss_scal
     CHECK(of_some > 3);
     CHECK(of_some < 6);
     CHECK(evaluated(trainer) == doctest::Approx(of_some));
+    // No label at all: neither a loss nor a step.
+    const std::vector<int32_t> none(kBatch * kSeq, -1);
+    ok(tsr_trainer_feed(made, "labels", ints(none).get()));
+    CHECK(take(tsr_trainer_step(made, nullptr)).message.find("input 'labels' has no label") != std::string::npos);
+    double loss = 0;
+    CHECK(take(tsr_trainer_evaluate(made, &loss)).code == TSR_FAILED_PRECONDITION);
+    ok(tsr_trainer_feed(made, "labels", ints(masked).get()));
     // A scale of the caller's is obeyed, step after step.
     ok(tsr_trainer_feed(made, "loss_scale", tensor_f32({}, {1.0f}).get()));
     const auto count = static_cast<double>(std::ranges::count_if(masked, [](int32_t label) { return label >= 0; }));
     for (int i = 0; i < 2; ++i) CHECK(step(trainer).loss == doctest::Approx(count * of_some));
     CHECK(evaluated(trainer) == doctest::Approx(count * of_some));
-    // No label at all: no loss, and no division by zero.
-    ok(tsr_trainer_feed(made, "labels", ints(std::vector<int32_t>(kBatch * kSeq, -1)).get()));
+    // Its loss may have other terms than those of labels.
+    ok(tsr_trainer_feed(made, "labels", ints(none).get()));
     CHECK(step(trainer).loss == 0);
 
     const auto refused = [&](const char* input, std::vector<int32_t> values, int32_t bad) {

@@ -382,6 +382,31 @@ TEST_CASE("the arena of steps in parts is as large as predicted") {
   }
 }
 
+TEST_CASE("an update from batches without labels is left out") {
+  const Runtime rt = runtime();
+  const Model model = described(kModel);
+  tsr_trainer* made = nullptr;
+  ok(tsr_trainer_new(rt.get(), model.get(), nullptr,
+                     options({{"batch", 2}, {"seq", kSeq}, {"losses", std::string(kAllLosses)}}).get(), &made));
+  const Trainer trainer(made);
+  Rows rows(2);
+  const std::vector<float> zeros(rows.labels.size(), 0);
+  tsr_batch batch = rows.batch();
+  batch.weights = zeros.data();
+  double loss = 1;
+  const auto add = [&] {
+    ok(tsr_trainer_forward_backward(made, &batch, "cross_entropy", nullptr, &loss, nullptr, 0, nullptr));
+  };
+  const auto update = [&] { return take(tsr_trainer_optimizer_step(made, nullptr, nullptr)).message; };
+  add();
+  CHECK(update().find("none of the 1 batches since the last update has a label") != std::string::npos);
+  CHECK(update().find("no gradients wait") != std::string::npos);
+  add();
+  batch.weights = nullptr;
+  add();
+  ok(tsr_trainer_optimizer_step(made, nullptr, nullptr));
+}
+
 TEST_CASE("what cannot be part of a step is refused, and a norm that is not finite leaves the update out") {
   Parts parts({}, 2, "ppo,gradient");
   tsr_trainer* const trainer = parts.trainer.get();

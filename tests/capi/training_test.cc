@@ -202,6 +202,40 @@ TEST_CASE("a run resumed on another number of devices goes on where it stopped, 
   CHECK(take(tsr_trainer_resume(same.get(), (scratch / "nothing").c_str())).code == TSR_NOT_FOUND);
 }
 
+TEST_CASE("a resumed run takes the checkpoint's plan, unless its options ask for another") {
+  const Runtime rt = runtime();
+  const Model model = tiny_llama();
+  const Dataset data = tiny_text();
+  const Scratch scratch;
+  const auto plan_of = [](const Trainer& trainer) {
+    const std::string json = report(trainer);
+    const size_t at = json.find(R"("strategy":")");
+    REQUIRE(at != std::string::npos);
+    return json.substr(at + 12, json.find('"', at + 12) - at - 12);
+  };
+  const Trainer whole = llama_trainer(rt, model, data, "cpu:2", "dp=2,zero=1,mb=1");
+  steps(whole, 2);
+  ok(tsr_trainer_save(whole.get(), (scratch / "checkpoint").c_str()));
+  const std::vector<double> rest = steps(whole, 3);
+  const Trainer own = llama_trainer(rt, model, data, "cpu:2", "");
+  REQUIRE(plan_of(own) != plan_of(whole));
+  steps(own, 1);
+  ok(tsr_trainer_resume(own.get(), (scratch / "checkpoint").c_str()));
+  CHECK(plan_of(own) == plan_of(whole));
+  CHECK(steps(own, 3) == rest);  // to the bit
+  CHECK(evaluated(own) == evaluated(whole));
+  const Trainer asked = llama_trainer(rt, model, data, "cpu:2", "tp=2");
+  ok(tsr_trainer_resume(asked.get(), (scratch / "checkpoint").c_str()));
+  CHECK(plan_of(asked).find("tp=2") != std::string::npos);
+  std::string said;
+  char record[4096];
+  for (size_t size = 1; size > 0; said.append(record, size))
+    ok(tsr_runtime_next_log(rt.get(), nullptr, record, sizeof record, &size));
+  CHECK(said.find("option parallel or pins asks for tp=2") != std::string::npos);
+  CHECK(text([&](auto... out) { return tsr_checkpoint_info((scratch / "checkpoint").c_str(), out...); })
+            .find("plan_devices") == std::string::npos);
+}
+
 TEST_CASE("a checkpoint damaged on the way leaves no mixture of two trainings") {
   const Runtime rt = runtime();
   const Model model = tiny_llama();

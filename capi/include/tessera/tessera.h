@@ -1132,7 +1132,13 @@ TSR_API void tsr_plan_free(tsr_plan* plan);
 /* What one training step takes on a cluster that need not be present. The step is that of a trainer with the same options; it is
  * lowered with few of the model's blocks, of which time and memory of all devices are composed, as the program would have them. With a
  * complete mesh in `parallel` that plan is priced as it is; else the fastest step that keeps those words and fits its limit is searched.
- * `description` is a shorthand of tsr_model_new, of any family.
+ * `description` is a shorthand of tsr_model_new, of any family, or the path of a .tsr or GGUF file or a Hugging Face
+ * folder, whose own description is taken ("description" of the result); no weight is read. TSR_NOT_FOUND: no such file;
+ * TSR_UNSUPPORTED: a file of a graph of your own, or with adapters.
+ *   seq        i64   tokens of a sequence (default: the description's T, which it may not exceed)
+ *   method     str   full, lora, qlora:TYPE, or auto: the first of full, lora, qlora:q8_0, qlora:nf4, qlora:q4_0 that fits,
+ *                    with adapters of rank `lora` (default 16). Adds "method" and "methods": [{"method", "fits", and
+ *                    "strategy", "step_seconds", "bytes" by device, or "error", "smallest_limit_bytes"}]
  *   cluster    str   PRESET:COUNT (required) or a file NAME.json. Presets: dgx-v100-16gb, dgx-v100-32gb,
  *                    dgx-a100-40gb, dgx-a100-80gb, dgx-h100, dgx-h200, pcie-rtx-4090, pcie-rtx-5000,
  *                    pcie-a100-80gb, ..., cpu. A file's kinds may say reserved_bytes, which contexts,
@@ -1155,7 +1161,8 @@ TSR_API void tsr_plan_free(tsr_plan* plan);
  *                    one with least tensor parallelism, then smallest micro-batches (default 0.02; with a
  *                    certificate 0)
  *   lora       i64   rank of adapters, one for every product of the blocks; only they train (default 0: none)
- *   base       str   model (default), bf16, f16 or a block type (nf4, q4_0, ...): how the blocks' frozen weights are stored
+ *   base       str   model, bf16, f16 or a block type (nf4, q4_0, ...): how the blocks' frozen weights are stored (default:
+ *                    under adapters as most of a file's are, else model)
  *   precision, optimizer, trained, frozen, weights, fused_loss, dropout, clip_norm, ...   as for a trainer, except that precision
  *                    is bf16 by default, and fused_loss auto is off. TSR_UNSUPPORTED, with the reason: precision tf32, optimizer
  *                    muon, preferences, accumulate, and options that say where a trainer runs
@@ -1391,7 +1398,8 @@ TSR_API void tsr_session_free(tsr_session* session);
  *   watchdog       f64   seconds without progress, while every device waits for others, after which a step
  *                        fails with TSR_TIMEOUT, naming the devices that wait and for what (default 60; 0:
  *                        never)
- * TSR_OUT_OF_MEMORY before anything large is allocated when no plan fits. */
+ * TSR_INVALID_ARGUMENT for a dataset with rows held out of which no label counts. TSR_OUT_OF_MEMORY before anything
+ * large is allocated when no plan fits. */
 TSR_API tsr_status* tsr_trainer_new(tsr_runtime* runtime, tsr_model* model, const tsr_dataset* dataset,
                                     const tsr_options* options, tsr_trainer** out_trainer);
 
@@ -1434,7 +1442,12 @@ typedef struct tsr_step {
  * program (parameters and optimizer state keep their values, the step is not counted), so the trainer can
  * still be stored, saved, or stepped again after feeding other data, which is up to the caller; the next
  * tsr_trainer_step of a dataset takes the next batch. After TSR_CANCELLED or a device error the values on the
- * devices are lost: tsr_trainer_resume, or free. */
+ * devices are lost: tsr_trainer_resume, or free.
+ *
+ * Rows of a dataset in which no label counts make no step: where a whole step's rows are such, they are passed over
+ * (nothing runs, and parameters, optimizer state, step number and schedule stay), and the step takes the rows that
+ * follow. The log warns of the first; "unlabelled_steps" of tsr_trainer_report counts them. TSR_FAILED_PRECONDITION
+ * where no row for training has a label, and where all labels that were fed are negative (unless loss_scale was fed). */
 TSR_API tsr_status* tsr_trainer_step(tsr_trainer* trainer, tsr_step* out_step);
 
 /* The rate of the next step and of those after it, in place of the schedule's; below 0: the schedule's again. Factors of
@@ -1501,13 +1514,15 @@ TSR_API tsr_status* tsr_trainer_backward(tsr_trainer* trainer, const tsr_batch* 
 
 /* The update of tsr_trainer_step from the gradients added up since the last one, which are 0 afterwards. Options: lr f64
  * (default: the schedule's). out_step may be NULL; its loss is the sum of the accumulations' losses.
- * TSR_FAILED_PRECONDITION where there was no accumulation, and where a loss or the norm is not finite: parameters and
- * optimizer state keep their values, and the gradients are gone. */
+ * TSR_FAILED_PRECONDITION where there was no accumulation, and where a loss or the norm is not finite, or none of the
+ * accumulations had a label that counts (negative ones, and those of weight 0, do not): parameters and optimizer state
+ * keep their values, and the gradients are gone. */
 TSR_API tsr_status* tsr_trainer_optimizer_step(tsr_trainer* trainer, const tsr_options* options, tsr_step* out_step);
 
 /* A checkpoint is a folder: parameters, optimizer state, step, place in the data, schedule and options,
  * independent of devices and plan. save replaces the folder at once or not at all. resume continues bit for
- * bit on equal devices, and to rounding on others; it refuses a checkpoint of another model
+ * bit on equal devices, with the plan that the checkpoint records in place of the trainer's own (unless options parallel,
+ * pins or plan_file ask for another), and to rounding on others, which the log then says; it refuses a checkpoint of another model
  * (TSR_INVALID_ARGUMENT names the first difference). Parameters that no step changes (option frozen, the base
  * under adapters) are not in it where the model came with values: the first save or resume reads those once, for a
  * hash of each, and resume wants a model with the same. A value of tsr_trainer_write is in it. Gradients that wait for
@@ -1572,7 +1587,7 @@ TSR_API tsr_status* tsr_trainer_save_model(tsr_trainer* trainer, tsr_model* mode
 TSR_API tsr_status* tsr_trainer_read(tsr_trainer* trainer, const char* name, tsr_tensor** out_tensor);
 TSR_API tsr_status* tsr_trainer_write(tsr_trainer* trainer, const char* name, const tsr_tensor* value);
 
-/* {"step", "tokens_per_step", "plan": {as tsr_plan_info}, "devices": [{"name", "arena_bytes": {"predicted",
+/* {"step", "unlabelled_steps" (tsr_trainer_step), "tokens_per_step", "plan": {as tsr_plan_info}, "devices": [{"name", "arena_bytes": {"predicted",
  *  "measured"}, "max_live_bytes", "shared_weight_bytes" as tsr_session_report, and "host_arena_bytes",
  *  "file_arena_bytes" where something is offloaded}],
  *  "comm": [{"collective", "axis", "calls", "bytes"}] (of all training steps),
@@ -1638,7 +1653,7 @@ TSR_API tsr_status* tsr_run_log_checkpoint(tsr_run_log* log, const char* path);
 
 /* The run so far: {"step", "steps", "loss", "smooth_loss", "eval_loss", "first_eval_loss", "best_eval_loss", "best_eval_step",
  *  "step_seconds" (the median of the last twenty), "fastest_step_seconds", "tokens_per_second", "seconds", "seconds_left",
- *  "memory_bytes" (predicted, of the fullest device), "limit": {"seconds", "share": of step_seconds, "terms": [{"phase",
+ *  "memory_bytes" (predicted, of the fullest device), "unlabelled_steps", "limit": {"seconds", "share": of step_seconds, "terms": [{"phase",
  *  "flops", "bytes", "seconds", "bound": "products" or "memory"}], "flops_per_s", "bytes_per_s", "rates": "measured" (a
  *  device profile's) or "stated" (the backend's)}}; values not known yet are null. The limit is the least time of a step
  * on these devices: forward, backward and update each take their operations at the rate of large products, or parameters,
