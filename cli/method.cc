@@ -46,8 +46,9 @@ std::string methods_text(const Json& report) {
       step = seconds_text(it["step_seconds"].get<double>());
       plan = it["strategy"].get<std::string>();
     } else {
-      need =
-          it.contains("smallest_limit_bytes") ? bytes_text(it["smallest_limit_bytes"].get<int64_t>()) : "?";
+      need = it.contains("smallest_limit_bytes") ? bytes_text(it["smallest_limit_bytes"].get<int64_t>())
+             : it.contains("least_bytes")        ? "over " + bytes_text(it["least_bytes"].get<int64_t>())
+                                                 : "?";
       step = "-";
       plan = "does not fit";
     }

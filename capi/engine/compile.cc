@@ -8,6 +8,7 @@
 #include "capi/engine/entry_plans.h"
 #include "capi/engine/rewrite.h"
 #include "capi/engine/serving/serving_settings.h"
+#include "capi/engine/training_bound.h"
 #include "graph/base/text.h"
 #include "graph/transform/canonical_order.h"
 #include "graph/transform/serving_pages.h"
@@ -158,9 +159,9 @@ Result<CompiledProgram> compile_training_as_set(const Graph& forward, bool langu
   return plan_all(graphs, settings.compute, settings.batch, devices, settings.accumulate);
 }
 
-// No plan of the training takes fewer bytes of a device; 0 where that is not known.
-int64_t least_training_bytes(const Graph& forward, bool language_model, const TrainerSettings& settings,
-                             const DeviceSet& devices) {
+// Of one form of the loss.
+int64_t least_bytes_as_set(const Graph& forward, bool language_model, const TrainerSettings& settings,
+                           const DeviceSet& devices) {
   const auto graphs = training_graphs(forward, language_model, settings);
   if (!graphs.ok()) return 0;
   const auto least = least_bytes_of_entries(*graphs, settings.compute, settings.batch, devices);
@@ -203,7 +204,7 @@ Result<CompiledProgram> compile_training_with_loss(const Graph& forward, bool la
     };
     // A form that its lower bound excludes is searched only where it may still need less than the other.
     const int64_t limit = limit_of(devices->cluster(), settings.compute.memory_limit);
-    const int64_t least = limit > 0 ? least_training_bytes(forward, language_model, apart, *devices) : 0;
+    const int64_t least = limit > 0 ? least_bytes_as_set(forward, language_model, apart, *devices) : 0;
     if (least > limit) {
       auto without = compile_training_as_set(forward, language_model, fused, devices);
       if (!is_too_large(without) || least >= smallest(without)) return without;
@@ -277,6 +278,19 @@ Activations finalized(Activations activations, DType precision, const DeviceSet&
 }
 
 }  // namespace
+
+int64_t least_training_bytes(const Graph& forward, bool language_model, const TrainerSettings& given,
+                             const DeviceSet& devices) {
+  TrainerSettings settings = finalized(given, devices);
+  if (settings.fused_loss != FusedLoss::kAuto) return least_bytes_as_set(forward, language_model, settings, devices);
+  int64_t least = INT64_MAX;
+  for (const FusedLoss form : {FusedLoss::kOff, FusedLoss::kOn}) {
+    if (form == FusedLoss::kOn && !language_model) continue;
+    settings.fused_loss = form;
+    least = std::min(least, least_bytes_as_set(forward, language_model, settings, devices));
+  }
+  return least;
+}
 
 TrainerSettings finalized(TrainerSettings settings, const DeviceSet& devices) {
   // On a CPU fp8 products are computed in f32, so that bf16 for the rest would save no time.

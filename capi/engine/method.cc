@@ -1,6 +1,7 @@
 #include "capi/engine/method.h"
 
 #include <algorithm>
+#include <numeric>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -8,6 +9,7 @@
 #include "capi/engine/adapters.h"
 #include "capi/engine/compile.h"
 #include "capi/engine/planning.h"
+#include "capi/engine/training_bound.h"
 #include "graph/base/quote.h"
 #include "graph/base/text.h"
 #include "serialize/file_limits.h"
@@ -154,15 +156,34 @@ Result<std::string> plan_methods(Runtime& runtime, const std::shared_ptr<SharedM
   } else {
     TSR_RETURN_IF_ERROR(check_method(wanted));
   }
-  Json all = Json::array();
   std::string choice, with_file;   // the first that fits on the devices, and the first with tensors in a file
   std::optional<int64_t> nearest;  // least limit with which a method would fit
   std::string nearest_method;
   Status refused;
+  std::vector<std::shared_ptr<SharedModel>> models;
+  std::vector<TrainingBound> bounds;
   for (const std::string& method : methods) {
-    TSR_ASSIGN_OR_RETURN(const auto made, made_for(model, method, adapters, false));
-    const auto record = plan_training(runtime, *made, dataset, training);
+    TSR_ASSIGN_OR_RETURN(models.emplace_back(), made_for(model, method, adapters, false));
+    TSR_ASSIGN_OR_RETURN(bounds.emplace_back(), bound_training(runtime, *models.back(), dataset, training));
+  }
+  // Where lower bounds exclude all, only those are searched that may be the nearest, the smallest bound first.
+  std::vector<size_t> order(methods.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  const bool none_fits = std::ranges::all_of(bounds, &TrainingBound::excludes);
+  if (none_fits) std::ranges::stable_sort(order, {}, [&](size_t i) { return bounds[i].bytes; });
+  std::vector<Json> all(methods.size());
+  for (const size_t i : order) {
+    const std::string& method = methods[i];
+    all[i] = {{"method", method}, {"weight_bytes", weight_bytes(models[i]->graph())}};
+    if (none_fits && nearest && bounds[i].bytes >= *nearest) {
+      all[i].update({{"fits", false},
+                     {"least_bytes", bounds[i].bytes},
+                     {"error", format("no plan takes less than {} a device, the limit is {}",
+                                      bytes_text(bounds[i].bytes), bytes_text(bounds[i].limit))}});
+      continue;
+    }
     Json one;
+    const auto record = plan_training(runtime, *models[i], dataset, training);
     if (record.ok()) {
       one = need_of(**record);
       std::string& first = uses_file(**record) ? with_file : choice;
@@ -177,9 +198,7 @@ Result<std::string> plan_methods(Runtime& runtime, const std::shared_ptr<SharedM
     } else {
       return record.status();
     }
-    Json named = {{"method", method}, {"weight_bytes", weight_bytes(made->graph())}};
-    named.update(one);
-    all.push_back(std::move(named));
+    all[i].update(one);
   }
   if (choice.empty()) choice = with_file;
   if (choice.empty()) {
@@ -193,7 +212,7 @@ Result<std::string> plan_methods(Runtime& runtime, const std::shared_ptr<SharedM
         .with_number("smallest_limit_bytes", *nearest)
         .with_number("needed_bytes", *nearest);
   }
-  return dump(Json{{"method", choice}, {"methods", std::move(all)}});
+  return dump(Json{{"method", choice}, {"methods", all}});
 }
 
 }  // namespace tessera

@@ -8,6 +8,7 @@
 #include "capi/engine/report.h"
 #include "capi/engine/serving/single_row.h"
 #include "capi/engine/text_file.h"
+#include "capi/engine/training_bound.h"
 #include "graph/base/text.h"
 #include "graph/transform/canonical_order.h"
 #include "serialize/atomic_file.h"
@@ -29,8 +30,8 @@ struct CompiledTraining {
   bool language_model = false;
 };
 
-Result<CompiledTraining> compiled_training(Runtime& runtime, const SharedModel& model, const Dataset* dataset,
-                                           Options options) {
+// All but the program.
+Result<CompiledTraining> training_of(Runtime& runtime, const SharedModel& model, const Dataset* dataset, Options options) {
   const Graph forward = model.graph();
   CompiledTraining made;
   made.language_model = dataset != nullptr || !forward.find_output("loss");
@@ -46,8 +47,14 @@ Result<CompiledTraining> compiled_training(Runtime& runtime, const SharedModel& 
   }
   TSR_ASSIGN_OR_RETURN(made.devices,
                        runtime.open_devices(made.settings.compute.devices, made.settings.compute.profile));
+  return made;
+}
+
+Result<CompiledTraining> compiled_training(Runtime& runtime, const SharedModel& model, const Dataset* dataset,
+                                           const Options& options) {
+  TSR_ASSIGN_OR_RETURN(CompiledTraining made, training_of(runtime, model, dataset, options));
   TSR_ASSIGN_OR_RETURN(made.compiled,
-                       compile_training(forward, made.language_model, made.settings, made.devices));
+                       compile_training(model.graph(), made.language_model, made.settings, made.devices));
   return made;
 }
 
@@ -88,6 +95,13 @@ Result<std::shared_ptr<const PlanRecord>> plan_training(Runtime& runtime, const 
                                                         const Dataset* dataset, const Options& options) {
   TSR_ASSIGN_OR_RETURN(CompiledTraining it, compiled_training(runtime, model, dataset, options));
   return with_program(std::move(it.compiled));
+}
+
+Result<TrainingBound> bound_training(Runtime& runtime, const SharedModel& model, const Dataset* dataset,
+                                     const Options& options) {
+  TSR_ASSIGN_OR_RETURN(const CompiledTraining it, training_of(runtime, model, dataset, options));
+  return TrainingBound{least_training_bytes(model.graph(), it.language_model, it.settings, *it.devices),
+                       limit_of(it.devices->cluster(), it.settings.compute.memory_limit)};
 }
 
 Result<std::shared_ptr<const PlanRecord>> plan_graph(const DeviceSet& devices, const Graph& graph,

@@ -1052,7 +1052,8 @@ TSR_API tsr_status* tsr_plan_new(tsr_runtime* runtime, tsr_model* model, const t
  * {"method": the first that fits without offloading to a file, else the first that fits,
  *  "methods": [{"method", "weight_bytes": of all parameters as they are kept, "fits": true, "strategy", "step_seconds",
  *               "bytes", "host_bytes", "file_bytes": lists by device}
- *            | {"method", "weight_bytes", "fits": false, "error", "smallest_limit_bytes": the least limit that it fits}]}
+ *            | {"method", "weight_bytes", "fits": false, "error", "smallest_limit_bytes": the least limit that it fits;
+ *               where nothing fits and another method is nearer: "least_bytes", a lower bound}]}
  * Next come tsr_model_for_method, and tsr_trainer_new with the same options without `method`.
  * TSR_OUT_OF_MEMORY where no method fits: the message names the nearest. TSR_INVALID_ARGUMENT. */
 TSR_API tsr_status* tsr_plan_methods(tsr_runtime* runtime, tsr_model* model, const tsr_dataset* dataset,
