@@ -67,6 +67,16 @@ tsr_status* tsr_chat_encode(const tsr_chat* chat, const tsr_options* options, co
   });
 }
 
+tsr_status* tsr_chat_fit(const tsr_chat* chat, const tsr_options* options, const char* messages, size_t size,
+                         int64_t most_tokens, tsr_text** out_json) {
+  return guard([&]() -> Status {
+    TSR_RETURN_IF_ERROR(required({{chat, "chat"}, {messages, "messages"}, {out_json, "out_json"}}));
+    TSR_ASSIGN_OR_RETURN(std::string json, chat->value->fit_json(text_of(messages, size),
+                                                                 options_or_none(options), most_tokens));
+    return give_text(std::move(json), out_json);
+  });
+}
+
 tsr_status* tsr_chat_parse(const tsr_chat* chat, const tsr_options* options, const char* text, size_t size,
                            tsr_text** out_json) {
   return guard([&]() -> Status {

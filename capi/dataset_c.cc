@@ -84,7 +84,7 @@ tsr_status* tsr_reading_new_text(tsr_runtime* runtime, const char* text, size_t 
     TSR_RETURN_IF_ERROR(required({{text, "text"}, {tokenizer, "tokenizer"}, {out_reading, "out_reading"}}));
     const Options chosen = options ? options->value : Options{};
     return begin_reading(
-        runtime, chosen, check_text_options(chosen), out_reading,
+        runtime, chosen, check_text_options(text_of(text, size), chosen), out_reading,
         [given = std::string(text_of(text, size)), with = tokenizer->value](const Options& with_options) {
           return make_dataset(given, with, with_options);
         });
@@ -110,6 +110,13 @@ tsr_status* tsr_reading_finish(tsr_reading* reading, tsr_dataset** out_dataset) 
 }
 
 void tsr_reading_free(tsr_reading* reading) { delete reading; }
+
+tsr_status* tsr_text_check(const char* text, size_t size, const char* name, int32_t takes_tables) {
+  return guard([&]() -> Status {
+    TSR_RETURN_IF_ERROR(required({{text, "text"}, {name, "name"}}));
+    return check_plain_text(text_of(text, size), name, name, takes_tables != 0);
+  });
+}
 
 tsr_status* tsr_dataset_info(const tsr_dataset* dataset, tsr_text** out_text) {
   return guard([&]() -> Status {

@@ -29,9 +29,7 @@ tsr_status* tsr_loading_new(tsr_runtime* runtime, const char* path, const tsr_op
                             tsr_loading** out_loading) {
   return guard([&]() -> Status {
     TSR_RETURN_IF_ERROR(required({{path, "path"}, {out_loading, "out_loading"}}));
-    TSR_ASSIGN_OR_RETURN(auto source, open_model_file(path));
-    TSR_ASSIGN_OR_RETURN(auto loading,
-                         Loading::create(std::move(source), path, options ? options->value : Options{}));
+    TSR_ASSIGN_OR_RETURN(auto loading, Loading::create(path, options ? options->value : Options{}));
     *out_loading = new tsr_loading{runtime ? runtime->value : nullptr, std::move(loading)};
     return {};
   });

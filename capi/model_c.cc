@@ -34,8 +34,7 @@ tsr_status* make_model(tsr_model** out_model, Make&& make) noexcept {
 tsr_status* tsr_model_load(const char* path, tsr_model** out_model) {
   return make_model(out_model, [&]() -> Result<std::shared_ptr<SharedModel>> {
     TSR_RETURN_IF_ERROR(required({{path, "path"}}));
-    TSR_ASSIGN_OR_RETURN(auto source, open_model_file(path));
-    return load_shared_model(std::move(source), path);
+    return load_shared_model(path);
   });
 }
 

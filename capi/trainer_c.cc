@@ -1,4 +1,5 @@
 // tsr_trainer.
+#include "capi/engine/run_outputs.h"
 #include "capi/guard.h"
 #include "capi/handles.h"
 #include "capi/public_structs.h"
@@ -262,6 +263,13 @@ tsr_status* tsr_checkpoint_info(const char* folder, tsr_text** out_text) {
     TSR_RETURN_IF_ERROR(required({{folder, "folder"}, {out_text, "out_text"}}));
     TSR_ASSIGN_OR_RETURN(std::string info, checkpoint_json(folder));
     return give_text(std::move(info), out_text);
+  });
+}
+
+tsr_status* tsr_run_check_paths(const char* out, const char* checkpoint, const char* resumed) {
+  return guard([&]() -> Status {
+    const auto text = [](const char* path) { return std::string(path ? path : ""); };
+    return check_no_earlier_run(text(out), text(checkpoint), text(resumed));
   });
 }
 

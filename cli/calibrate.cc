@@ -32,7 +32,7 @@ void register_calibrate(CLI::App& app) {
   add_json(*command, *args);
   add_quiet(*command, *args);
   command->callback([args] {
-    check_output(args->output);
+    check_output(args->output, Output::kFile);
     const Runtime runtime = open_runtime(*args);
     const Options options = make<Options>(tsr_options_new);
     set(options, "devices", args->devices);

@@ -1,5 +1,6 @@
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <csignal>
 #include <iostream>
@@ -74,39 +75,78 @@ class Conversation {
     set_placement(options, args);
     set_sampling(options, args.sampling);
     set_inference(options, args.inference);
+    if (!args.sampling.context) set(options, "context", int64_t{-1});  // the model's, as far as memory allows
     generator_ = make_interruptible<Generator>(tsr_generator_new, runtime_, model_.get(), options.get());
     chat_options_ = make<Options>(tsr_options_new);
     set(chat_options_, "add_generation_prompt", int64_t{1});
     if (!args.variables.empty()) set(chat_options_, "variables", variables_of(args.variables).dump());
     if (!args.tools_file.empty()) tools_ = read_file(args.tools_file);
     if (!tools_.empty()) set(chat_options_, "tools", tools_);
+    context_ = report()["context"].get<int64_t>();
     find_markers();
     reset();
   }
 
   void reset() {
-    messages_ = Json::array();
-    if (!args_.system.empty()) messages_.push_back({{"role", "system"}, {"content", args_.system}});
+    all_ = Json::array();
+    if (!args_.system.empty()) all_.push_back({{"role", "system"}, {"content", args_.system}});
+    messages_ = all_;
   }
-  const Json& messages() const { return messages_; }
+  const Json& messages() const { return all_; }  // also those that the model no longer sees
   const Runtime& runtime() const { return runtime_; }
   Json report() const { return Json::parse(text(tsr_generator_report, generator_.get())); }
 
   // Streams the answer, unless `shown` is false. Its content. The messages are as before where it fails.
   std::string ask(const std::string& message, bool shown) {
+    const Json before = messages_;
     messages_.push_back({{"role", "user"}, {"content", message}});
     try {
+      drop_oldest_turns();
       const std::vector<int32_t> ids = encode();
       check(tsr_generator_start_tokens(generator_.get(), ids.data(), ids.size()));
+      const Json asked = messages_.back();
       messages_.push_back(stream(shown));
+      all_.push_back(asked), all_.push_back(messages_.back());
       return messages_.back()["content"].get<std::string>();
     } catch (const Error&) {
-      messages_.erase(messages_.size() - 1);
+      messages_ = before;
       throw;
     }
   }
 
  private:
+  // Leaves out the oldest turns where the context has no room for them and an answer; told. Some more than needed go, so
+  // that the next turns find room too.
+  void drop_oldest_turns() {
+    const int64_t count = args_.sampling.count;
+    const int64_t answer = count > 0 ? std::min(count, context_ / 2) : std::min<int64_t>(context_ / 4, 1024);
+    const int64_t most = std::max<int64_t>(1, context_ - answer);
+    Json fit = fitted(most);
+    if (fit["dropped"].get<int64_t>() == 0) return;
+    try {
+      fit = fitted(most / 4 * 3);
+    } catch (const Error&) {  // the last turn needs more room
+    }
+    messages_ = fit["messages"];
+    if (!args_.quiet)
+      std::cerr << "tessera: the context of " << context_ << " tokens is full: the oldest "
+                << counted(fit["dropped"].get<int64_t>(), "message") << " are left out (--context, /reset)\n";
+  }
+
+  Json fitted(int64_t most_tokens) const {
+    const std::string messages = messages_text();
+    return Json::parse(text(tsr_chat_fit, static_cast<const tsr_chat*>(chat_.get()),
+                            static_cast<const tsr_options*>(chat_options_.get()), messages.data(),
+                            messages.size(), most_tokens));
+  }
+
+  std::string limit_text() const {
+    const auto tokens = report()["tokens"].get<int64_t>();
+    if (args_.sampling.count > 0 && tokens >= args_.sampling.count)
+      return "--max-tokens " + std::to_string(args_.sampling.count) + " is reached";
+    return "the context of " + std::to_string(context_) + " tokens is full (--context gives more)";
+  }
+
   void make_chat() {
     const Options options = make<Options>(tsr_options_new);
     if (!args_.template_name.empty()) set(options, "name", args_.template_name);
@@ -170,7 +210,7 @@ class Conversation {
       }
       if (piece.kind == TSR_END) {
         if (piece.finish == TSR_FINISH_LENGTH && !args_.quiet)
-          std::cerr << "\ntessera: the answer was cut: --context or --max-tokens is reached\n";
+          std::cerr << "\ntessera: the answer was cut: " << limit_text() << '\n';
         return answer.finish();
       }
       if (piece.kind != TSR_PIECE || cancelled) continue;
@@ -204,7 +244,8 @@ class Conversation {
   Chat chat_;
   Options chat_options_;
   Generator generator_;
-  Json messages_;
+  Json all_, messages_;  // the whole conversation, and what of it the model sees
+  int64_t context_ = 0;
   std::map<int32_t, bool> controls_;
   std::map<int32_t, std::string> markers_;  // control tokens that mark reasoning and calls
   std::string tools_;                       // JSON
@@ -245,6 +286,25 @@ bool run_command(Conversation& conversation, const std::string& line) {
   return true;
 }
 
+// A line that was typed, without what keys such as the arrows send: escape sequences and other control characters.
+std::string without_controls(const std::string& line) {
+  std::string text;
+  for (size_t i = 0; i < line.size(); ++i) {
+    const auto c = static_cast<unsigned char>(line[i]);
+    if (c == 0x1b) {
+      if (i + 1 < line.size() && line[i + 1] == '[') {  // CSI: to its final byte
+        i += 2;
+        while (i < line.size() && !(line[i] >= '@' && line[i] <= '~')) ++i;
+      } else if (i + 1 < line.size()) {  // SS3 has one byte more
+        i += line[i + 1] == 'O' ? 2 : 1;
+      }
+    } else if (c == '\t' || (c >= ' ' && c != 0x7f)) {
+      text += line[i];
+    }
+  }
+  return text;
+}
+
 void converse(Conversation& conversation, const Arguments& args) {
   const bool on_terminal = isatty(STDIN_FILENO) == 1 && isatty(STDERR_FILENO) == 1;
   if (on_terminal && !args.quiet) std::cerr << "/help lists the commands; Ctrl-D ends.\n";
@@ -252,6 +312,7 @@ void converse(Conversation& conversation, const Arguments& args) {
     if (on_terminal) std::cerr << "> " << std::flush;
     if (!std::getline(std::cin, line)) break;
     if (line.ends_with('\r')) line.pop_back();
+    if (on_terminal) line = without_controls(line);
     if (line.find_first_not_of(" \t") == std::string::npos) continue;
     try {
       if (line.starts_with('/') && !line.starts_with("//")) {
@@ -275,13 +336,17 @@ void converse(Conversation& conversation, const Arguments& args) {
 void register_chat(CLI::App& app) {
   auto args = std::make_shared<Arguments>();
   CLI::App* command = app.add_subcommand("chat", "talk with a model");
-  command->footer(std::string("Example:\n  tessera chat model.gguf --system \"You are terse.\" --temp 0.7\n"
-                              "  tessera chat model.gguf --message \"Name three rivers.\"\n"
-                              "Each line of standard input is a message, or a command:\n") +
-                  kHelp);
+  command->footer(
+      std::string("Example:\n  tessera chat model.gguf --system \"You are terse.\" --temp 0.7\n"
+                  "  tessera chat model.gguf --message \"Name three rivers.\"\n"
+                  "Where the context is full the oldest turns are left out, the system message stays.\n"
+                  "Each line of standard input is a message, or a command (`rlwrap tessera chat ...` gives a "
+                  "terminal's lines arrow keys and a history):\n") +
+      kHelp);
   command->add_option("model", args->model, ".tsr or GGUF file, or Hugging Face folder")->required();
   command->add_option("--system", args->system, "the system message");
-  command->add_option("--message", args->message, "one message: its answer is printed, and nothing is read");
+  command->add_option("--message", args->message,
+                      "one message (- for standard input): its answer is printed, and nothing else is read");
   command->add_option("--template", args->template_file,
                       "a file with a Jinja template in place of the model's");
   command->add_option("--template-name", args->template_name,
@@ -300,6 +365,7 @@ void register_chat(CLI::App& app) {
     const bool single = command->count("--message") > 0;
     if (args->json && !single) throw CLI::ValidationError("--json", "wanted with --message");
     (void)variables_of(args->variables);  // mistakes are told before the model is opened
+    if (args->message == "-") args->message = read_piped_text();
     Conversation conversation(*args);
     if (!single) return converse(conversation, *args);
     const std::string answer = conversation.ask(args->message, !args->json);

@@ -204,10 +204,12 @@ Tokenizer model_tokenizer(const Model& model, const std::string& path) {
 
 void add_data(CLI::App& command, std::string& path) {
   command
-      .add_option("--data", path,
-                  "text file, UTF-8 (- for standard input); .jsonl: rows of conversations, prompts with "
-                  "completions or "
-                  "texts (docs/training-data.md); several: [{\"path\": FILE, \"weight\": N}, ...]")
+      .add_option(
+          "--data", path,
+          "text file, UTF-8, or rows of JSON: conversations, prompts with completions, texts, one a line or "
+          "in "
+          "an array (docs/training-data.md); - for standard input; several files of rows: [{\"path\": FILE, "
+          "\"weight\": N}, ...]")
       ->required();
 }
 
@@ -264,6 +266,36 @@ std::string read_file(const std::string& path, int64_t most) {
   return text;
 }
 
+bool is_input_piped() {
+  struct stat about {};
+  return fstat(STDIN_FILENO, &about) == 0 &&
+         (S_ISFIFO(about.st_mode) || S_ISREG(about.st_mode));
+}
+
+std::string read_piped_text() {
+  std::string text = read_file("-");
+  if (text.ends_with('\n')) text.pop_back();
+  if (text.ends_with('\r')) text.pop_back();
+  return text;
+}
+
+void check_text(const std::string& text, const std::string& path, const std::string& kind,
+                bool takes_tables) {
+  if (kind == "plain") return;
+  const std::string name = path == "-" ? "standard input" : path;
+  check(tsr_text_check(text.data(), text.size(), name.c_str(), takes_tables ? 1 : 0));
+}
+
+void add_text_kind(CLI::App& command, std::string& kind) {
+  command
+      .add_option("--kind", kind,
+                  "auto: rows of JSON, tables, binary files and what is not UTF-8 are refused; plain: the "
+                  "file is one text "
+                  "whatever it looks like")
+      ->check(CLI::IsMember({"auto", "plain"}))
+      ->capture_default_str();
+}
+
 void check_output(const std::string& path, Output output) {
   if (path.empty()) return;
   std::error_code ignored;
@@ -282,7 +314,7 @@ void check_output(const std::string& path, Output output) {
     throw Error(TSR_NOT_FOUND, path + ": there is no folder '" + folder + "'; make it first");
   if (access(folder.c_str(), W_OK) != 0)
     throw Error(TSR_IO, path + ": the folder '" + folder + "' cannot be written to: " + std::strerror(errno));
-  if (output == Output::kFile) check(tsr_model_check_path(path.c_str()));
+  if (output == Output::kModel) check(tsr_model_check_path(path.c_str()));
 }
 
 void print_json(const Json& object) {

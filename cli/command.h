@@ -98,10 +98,20 @@ void save_model(const Common& common, const Model& model, const std::string& pat
 // All of a file, or of standard input for "-". Throws for more than `most` bytes or half of the memory, and
 // for what has no end.
 std::string read_file(const std::string& path, int64_t most = INT64_MAX);
+// Whether standard input is a pipe or a file, whose text is meant to be read.
+bool is_input_piped();
+// All of standard input as a text that was typed or piped: without the line end behind it.
+std::string read_piped_text();
+// A text for a model: throws for rows of JSON, tables, binary content and what is not UTF-8 (tsr_text_check). `kind` plain: the
+// same text whatever it looks like.
+void check_text(const std::string& text, const std::string& path, const std::string& kind,
+                bool takes_tables = false);
+// --kind of texts that are read whole: auto or plain.
+void add_text_kind(CLI::App& command, std::string& kind);
 // Throws where no file can be written, before hours of work are lost; nothing for "". A text may also go to a
 // device or pipe.
-enum class Output { kFile, kText };
-void check_output(const std::string& path, Output output = Output::kFile);
+enum class Output { kModel, kFile, kText };  // a model's name is that of a format that is written
+void check_output(const std::string& path, Output output = Output::kModel);
 void print_json(const Json& object);  // on one line of stdout, reals exact
 std::string bytes_text(int64_t bytes);
 double median(std::vector<double> values);

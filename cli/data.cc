@@ -112,13 +112,14 @@ void print_info(const Json& info, int64_t most_omissions) {
 }
 
 void data(const Arguments& args) {
-  if (!holds_rows(args.data))
-    throw Error(TSR_INVALID_ARGUMENT, args.data.path +
-                                          ": wanted rows of training data (.jsonl, or --kind); `tessera "
-                                          "tokenize` shows the tokens of a text");
   const Model model = open_model(args, args.model, args.seed);
   const Tokenizer tokenizer = model_tokenizer(model, args.model);
   const Dataset dataset = open_data(args, args.data, model, args.model);
+  if (!holds_rows(dataset))
+    throw Error(TSR_INVALID_ARGUMENT,
+                args.data.path +
+                    " is a plain text, wanted rows of training data (JSON lines or an array); "
+                    "`tessera tokenize` shows the tokens of a text");
   const auto* const raw = static_cast<const tsr_dataset*>(dataset.get());
   Json info = Json::parse(text(tsr_dataset_info, raw));
   std::vector<Json> examples;

@@ -7,9 +7,10 @@
 namespace cli {
 
 void add_data_options(CLI::App& command, DataOptions& data) {
-  command.add_option(
-      "--kind", data.kind,
-      "of rows: auto (default), text, prompt, prompt_completion, messages, preference or unpaired");
+  command.add_option("--kind", data.kind,
+                     "of the data: auto (default: by its content), plain (a text, whatever it looks like), "
+                     "or of rows text, prompt, "
+                     "prompt_completion, messages, preference or unpaired");
   command.add_option(
       "--mask", data.mask,
       "what is learnt of rows: auto (default) (of messages the assistant's turns, of a prompt with a "
@@ -34,9 +35,9 @@ void add_data_options(CLI::App& command, DataOptions& data) {
   command.add_flag("--special", data.special, "recognise control tokens written out in texts, such as </s>");
 }
 
-bool holds_rows(const DataOptions& data) {
-  return data.path.starts_with('[') || data.kind || data.path.ends_with(".jsonl") ||
-         data.path.ends_with(".ndjson");
+bool holds_rows(const Dataset& dataset) {
+  return Json::parse(text(tsr_dataset_info, static_cast<const tsr_dataset*>(dataset.get())))
+      .contains("kinds");
 }
 
 namespace {
@@ -74,14 +75,24 @@ Dataset open_data(const Common& common, const DataOptions& data, const Model& mo
   set(options, "cache", data.cache);
   if (data.skip_bad) set(options, "skip_bad", int64_t{1});
   if (data.no_append_end) set(options, "append_end", int64_t{0});
-  if (holds_rows(data) || !data.template_file.empty() || !data.template_name.empty())
-    set(options, "template", template_text(data, model));
-  return open_dataset(common, has_files ? "" : data.path, tokenizer, options);
+  set(options, "template", template_text(data, model));  // of texts it says nothing
+  Dataset dataset = open_dataset(common, has_files ? "" : data.path, tokenizer, options);
+  if ((!data.template_file.empty() || !data.template_name.empty()) && !holds_rows(dataset))
+    throw Error(
+        TSR_INVALID_ARGUMENT,
+        data.path +
+            " is a plain text, and --template and --template-name are of rows: wanted rows, or neither");
+  return dataset;
 }
 
 void say_what_is_learnt(const Common& common, const DataOptions& data, const Dataset& dataset) {
-  if (!holds_rows(data) || is_quiet(common)) return;
+  if (is_quiet(common)) return;
   const Json info = Json::parse(text(tsr_dataset_info, static_cast<const tsr_dataset*>(dataset.get())));
+  if (!info.contains("kinds")) {
+    std::cerr << "data: " << data.path << " is a plain text, all " << info["tokens"].get<int64_t>()
+              << " tokens are learnt\n";
+    return;
+  }
   const auto count = [&](const char* key) { return info[key].get<int64_t>(); };
   std::cerr << "data: " << count("examples") << " examples, " << count("trained_tokens") << " of "
             << count("tokens") << " tokens are learnt";

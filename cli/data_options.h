@@ -21,7 +21,7 @@ struct DataOptions {
 
 // Without the path, --seq and --eval-fraction, which a command adds.
 void add_data_options(CLI::App& command, DataOptions& data);
-bool holds_rows(const DataOptions& data);  // not a plain text
+bool holds_rows(const Dataset& dataset);  // not a plain text
 // The dataset, with the model's tokenizer and chat template. Shows its progress.
 Dataset open_data(const Common& common, const DataOptions& data, const Model& model,
                   const std::string& model_path);

@@ -24,6 +24,7 @@ struct Arguments : Common {
   Inference inference;
   std::optional<int64_t> seq, batch;
   std::optional<std::string> pooling;
+  std::string kind = "auto";
   bool normalize = false, raw = false, tabs = false, logits = false;
 };
 
@@ -63,7 +64,8 @@ Texts read_texts(const Arguments& args) {
   Texts texts;
   if (!args.file.empty() && (!args.texts.empty() || !args.pairs.empty()))
     throw Error(TSR_INVALID_ARGUMENT, "--file and --text are both given, wanted one of them");
-  if (args.file.empty() && args.texts.empty())
+  const bool is_piped = args.file.empty() && args.texts.empty() && is_input_piped();
+  if (args.file.empty() && args.texts.empty() && !is_piped)
     throw Error(TSR_INVALID_ARGUMENT,
                 "no texts: wanted --file TEXTS, a text a line, or --text, which may be given several times");
   if (!args.pairs.empty() && args.pairs.size() != args.texts.size())
@@ -74,8 +76,10 @@ Texts read_texts(const Arguments& args) {
     texts.add(args.texts[i]);
     if (!args.pairs.empty()) texts.add(args.pairs[i]);
   }
-  if (args.file.empty()) return texts;
-  const std::string input = read_file(args.file);
+  if (args.file.empty() && !is_piped) return texts;
+  const std::string path = is_piped ? "-" : args.file;
+  const std::string input = read_file(path);
+  check_text(input, path, args.kind, true);
   const std::vector<std::string_view> lines = lines_of(input);
   for (size_t i = 0; i < lines.size(); ++i) {
     if (!args.tabs) {
@@ -196,7 +200,10 @@ void print_classes(const Arguments& args, const Rows& rows) {
 
 void add_shared(CLI::App& command, Arguments& args) {
   command.add_option("model", args.model, ".tsr or GGUF file, or Hugging Face folder")->required();
-  command.add_option("--file", args.file, "text file, UTF-8, a text a line (- for standard input)");
+  command.add_option(
+      "--file", args.file,
+      "text file, UTF-8, a text a line (- for standard input, as what is piped without --file and --text)");
+  add_text_kind(command, args.kind);
   command.add_option("--text", args.texts, "a text; may be given several times")->allow_extra_args(false);
   command.add_option("--pair", args.pairs, "the second text of a pair, one for each --text")
       ->allow_extra_args(false);

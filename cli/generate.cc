@@ -206,6 +206,7 @@ void register_generate(CLI::App& app) {
   CLI::App* command = app.add_subcommand("generate", "continue a text, or a file of them");
   command->footer(
       "Example:\n  tessera generate model.tsr --prompt \"Once upon a time\" -n 200 --temp 0.7\n"
+      "  echo \"Name a city:\" | tessera generate model.tsr -n 20\n"
       "  tessera generate model.tsr --prompt \"A person: \" --json-schema person.json\n"
       "  tessera generate model.tsr --prompts requests.jsonl --out texts.jsonl -n 200 --sequences 32\n"
       "  tessera generate model.tsr --prompts requests.jsonl --adapter french=adapters/french --adapter "
@@ -222,7 +223,10 @@ void register_generate(CLI::App& app) {
       "\"tokens\", \"seed\", \"prompt_tokens\"}; with n,\n\"texts\": [{\"text\", ...}]; \"error\" where it "
       "failed. Until all are done they are in OUT.part, in the order in which they came.");
   command->add_option("model", args->model, ".tsr or GGUF file, or Hugging Face folder")->required();
-  command->add_option("--prompt", args->prompt, "the text to continue; empty starts from BOS");
+  command->add_option(
+      "--prompt", args->prompt,
+      "the text to continue; - is standard input, as is what is piped without --prompt (without the line "
+      "end behind it); empty starts from BOS");
   command->add_option("--prompts", args->prompts,
                       "a file of prompts, a JSON object a line (- for standard input), many at once");
   command->add_option("--out", args->output, "with --prompts: file of results (default: standard output)");
@@ -243,6 +247,8 @@ void register_generate(CLI::App& app) {
     refuse_idle_options(*command, !args->prompts.empty());
     const Allowed allowed = read_allowed(args->allowed);
     const AdapterArguments adapters = read_adapters(args->adapters);
+    if (args->prompt == "-" || (args->prompts.empty() && command->count("--prompt") == 0 && is_input_piped()))
+      args->prompt = read_piped_text();
     args->adapter = adapters.of_model;
     if (!args->prompts.empty()) return generate_texts(*args, adapters, allowed);
     if (!adapters.named.empty())

@@ -13,7 +13,7 @@ namespace {
 struct Arguments : Common {
   std::string model, file, output;
   std::optional<int64_t> seq, batch;
-  std::string bos = "auto";
+  std::string bos = "auto", kind = "auto";
 };
 
 std::vector<int32_t> encode(const Tokenizer& tokenizer, const std::string& words) {
@@ -37,6 +37,7 @@ void register_imatrix(CLI::App& app) {
       "model will see.");
   command->add_option("model", args->model, ".tsr or GGUF file, or Hugging Face folder")->required();
   command->add_option("--file", args->file, "text file, UTF-8 (- for standard input)")->required();
+  add_text_kind(*command, args->kind);
   command->add_option("-o,--out", args->output, "file to write")->required();
   command->add_option("--seq", args->seq,
                       "tokens of a window (default: the model's context length, at most 512)");
@@ -51,10 +52,12 @@ void register_imatrix(CLI::App& app) {
   add_json(*command, *args);
   add_quiet(*command, *args);
   command->callback([args] {
-    check_output(args->output);
+    check_output(args->output, Output::kFile);
+    const std::string input = read_file(args->file);
+    check_text(input, args->file, args->kind);
     const Runtime runtime = open_runtime(*args);
     const Model model = open_model(*args, args->model);
-    const std::vector<int32_t> ids = encode(model_tokenizer(model, args->model), read_file(args->file));
+    const std::vector<int32_t> ids = encode(model_tokenizer(model, args->model), input);
     const Options options = make<Options>(tsr_options_new);
     set_placement(options, *args);
     set(options, "seq", args->seq);

@@ -37,9 +37,10 @@ void add_sampling(CLI::App& command, Sampling& sampling) {
   command.add_option("--top-k", sampling.top_k, "sample among this many (default 0: all)");
   command.add_option("--top-p", sampling.top_p, "and among the likeliest that sum to this (default 1)");
   command.add_option("--stop", sampling.stop, "a text that ends the generation; may be repeated");
-  command.add_option(
-      "--context", sampling.context,
-      "tokens that the cache holds, prompt included (default: the model's context, at most 2048)");
+  command.add_option("--context", sampling.context,
+                     "tokens that the cache holds, prompt included (default: the model's context, of "
+                     "`generate` at most 2048, of `chat` as far "
+                     "as memory allows)");
   command.add_option("--seed", sampling.seed,
                      "of the sampling, to repeat a text (default: another each time; --stats names it)");
 }

@@ -25,6 +25,7 @@ void register_merge(CLI::App& app) {
   command->add_option("-o,--out", args->output, ".tsr file to write")->required();
   add_json(*command, *args);
   command->callback([args] {
+    check_output(args->output);
     const Model model = open_model(*args, args->model);
     const Model merged = make<Model>(tsr_model_merge_adapters, model.get());
     save_model(*args, merged, args->output);

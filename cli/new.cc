@@ -34,6 +34,7 @@ void register_new(CLI::App& app) {
   command->add_option("--seed", args->seed, "of the random weights")->capture_default_str();
   add_json(*command, *args);
   command->callback([args] {
+    check_output(args->output);
     Options options = make<Options>(tsr_options_new);
     set(options, "seed", args->seed);
     const Model model = make<Model>(tsr_model_new, args->description.c_str(), options.get());

@@ -199,8 +199,10 @@ void take_prompt(const Json& object, Request& request) {
 void refuse_unknown(const std::string& key) {
   std::vector<std::string> names = {"id", "prompt", "messages", "ids"};
   for (const Known& known : kKnown) names.emplace_back(known.name);
-  throw Error(TSR_INVALID_ARGUMENT,
-              "unknown key " + quoted(key) + "; did you mean '" + nearest(key, names) + "'?");
+  const std::string near = nearest(key, names);
+  throw Error(TSR_INVALID_ARGUMENT, "unknown key " + quoted(key) +
+                                        (near.empty() ? "; `tessera generate --help` lists them"
+                                                      : "; did you mean '" + near + "'?"));
 }
 
 void take_option(const std::string& key, const Json& value, Request& request) {

@@ -21,7 +21,7 @@ namespace cli {
 namespace {
 
 struct Arguments : Common {
-  std::string model, file;
+  std::string model, file, text, kind = "auto";
   Inference inference;
   std::optional<int64_t> seq, stride, batch;
   std::string bos = "auto";
@@ -264,7 +264,11 @@ void register_score(CLI::App& app) {
       "--lines, from 0}, then one for all: {\"tokens\":\nscored, \"nll\": their sum, negated, "
       "\"perplexity\", ...}.");
   command->add_option("model", args->model, ".tsr or GGUF file, or Hugging Face folder")->required();
-  command->add_option("--file", args->file, "text file, UTF-8 (- for standard input)")->required();
+  CLI::Option* const file = command->add_option(
+      "--file", args->file,
+      "text file, UTF-8 (- for standard input, as what is piped without --file and --text)");
+  command->add_option("--text", args->text, "the text")->excludes(file);
+  add_text_kind(*command, args->kind);
   command->add_flag(
       "--lines", args->lines,
       "each line of the file is a text of its own; what lines begin with alike is computed once, unless "
@@ -291,12 +295,17 @@ void register_score(CLI::App& app) {
   add_placement(*command, *args);
   add_json(*command, *args);
   add_quiet(*command, *args);
-  command->callback([args] {
+  command->callback([args, command] {
+    const bool is_given = command->count("--text") > 0;
+    if (args->file.empty() && !is_given && !is_input_piped())
+      throw CLI::ValidationError("score", "wanted --file FILE, --text TEXT or a piped text");
+    if (args->file.empty()) args->file = "-";
+    const std::string input = is_given ? args->text : read_file(args->file);
+    if (!args->ids && !is_given) check_text(input, args->file, args->kind);
     const Runtime runtime = open_runtime(*args);
     const Model model = open_model(*args, args->model);
     Tokenizer tokenizer;
     if (!args->ids) tokenizer = model_tokenizer(model, args->model);
-    const std::string input = read_file(args->file);
     const TokenTexts texts = read_texts(*args, tokenizer.get(), input);
     const TokenScores scores = score_texts(*args, runtime, model, tokenizer.get(), texts);
     if (std::ranges::all_of(scores.logprobs, [](float logprob) { return std::isnan(logprob); }))

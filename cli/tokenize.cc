@@ -36,7 +36,9 @@ void register_tokenize(CLI::App& app) {
       ->add_option("tokenizer", args->tokenizer,
                    ".tsr or GGUF file, Hugging Face folder or its tokenizer.json, or `bytes`")
       ->required();
-  command->add_option("text", args->words, "the text; without it, --file or --decode");
+  command->add_option("text", args->words,
+                      "the text (- for standard input, as what is piped, without the line end behind it); or "
+                      "--file or --decode");
   command->add_option("--file", args->file, "read the text from a file (- for standard input)");
   command->add_option("--decode", args->decode, "ids to turn into text");
   command->add_flag("--bos", args->bos, "put the beginning-of-sequence token in front");
@@ -47,7 +49,11 @@ void register_tokenize(CLI::App& app) {
   command->add_flag("--special", args->special, "recognise control tokens written out in the text");
   add_json(*command, *args);
   command->callback([args, command] {
-    if (command->count("text") + command->count("--file") + (command->count("--decode") > 0 ? 1 : 0) != 1)
+    const bool has_none = command->count("text") + command->count("--file") + command->count("--decode") == 0;
+    if (args->words == "-" || (has_none && is_input_piped()))
+      args->words = read_piped_text();
+    else if (command->count("text") + command->count("--file") + (command->count("--decode") > 0 ? 1 : 0) !=
+             1)
       throw CLI::ValidationError("tokenize", "wanted one of a text, --file and --decode");
     const Tokenizer tokenizer = open_tokenizer(args->tokenizer);
     if (!args->decode.empty()) {

@@ -90,6 +90,23 @@ std::string checkpoint_folder(const TrainArguments& args) {
   return args.resume.empty() ? "" : resume_folder(args.resume);
 }
 
+// Refuses to lose what an earlier run wrote, unless --overwrite or --resume says so.
+void check_earlier_run(const TrainArguments& args, const std::string& checkpoint) {
+  if (args.overwrite) return;
+  const std::string resumed = args.resume.empty() ? "" : resume_folder(args.resume);
+  try {
+    check(tsr_run_check_paths(args.output.c_str(), checkpoint.c_str(), resumed.c_str()));
+  } catch (const Error& error) {
+    if (error.code() != TSR_FAILED_PRECONDITION) throw;
+    std::string ways = "--overwrite begins again and replaces it";
+    if (!checkpoint.empty() && is_folder(checkpoint))
+      ways = "--resume " +
+             (args.output.empty() || checkpoint != args.output + ".checkpoint" ? checkpoint : args.output) +
+             " goes on with it, " + ways;
+    throw Error(error.code(), std::string(error.what()) + " (" + ways + ")");
+  }
+}
+
 // The warning comes whatever is quiet: what is not said now is found out after hours.
 void say_what_is_kept(const TrainArguments& args, const TrainedOutput& output,
                       const RunCheckpoints& checkpoints, int64_t every, const Json& saving) {
@@ -142,7 +159,8 @@ void train(const CLI::App& command, const TrainArguments& args) {
   TrainedOutput output(args.output, args.merge);
   output.check_path();
   check_output(args.trace, Output::kText);
-  check_output(args.files.report);
+  check_output(args.files.report, Output::kFile);
+  check_earlier_run(args, every > 0 ? checkpoint : "");
   RunCheckpoints checkpoints(every > 0 ? checkpoint : "", args.keep, held_out.keeps_best());
 
   if (args.method == "auto" && !args.resume.empty())

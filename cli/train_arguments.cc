@@ -81,6 +81,8 @@ void add_train_arguments(CLI::App& command, TrainArguments& args) {
       command.add_option("--resume", args.resume,
                          "go on from this checkpoint (or the model beside it), which with another --out or "
                          "--checkpoint stays as it is");
+  command.add_flag("--overwrite", args.overwrite,
+                   "begin again where an earlier run's result or checkpoint is, and replace them");
   command
       .add_option(
           "--init", args.init,

@@ -26,7 +26,7 @@ struct TrainArguments : Common {
       weight_decay, momentum, dropout;
   std::optional<int64_t> batch, accumulate, warmup, checkpoint_every, eval_batches;
   int64_t keep = 1;
-  bool merge = false;
+  bool merge = false, overwrite = false;
   HeldOutOptions held_out;
   SampleOptions samples;
   Adapters adapters;

@@ -1,8 +1,18 @@
 #include "trained_output.h"
 
+#include <algorithm>
+#include <cctype>
+#include <string_view>
+
 #include "steps.h"
 
 namespace cli {
+
+bool TrainedOutput::is_gguf() const {
+  return path_.size() >= 5 &&
+         std::ranges::equal(path_.substr(path_.size() - 5), std::string_view(".gguf"),
+                            [](unsigned char a, unsigned char b) { return std::tolower(a) == b; });
+}
 
 void TrainedOutput::check_path() const {
   if (merge_ && path_.empty())
@@ -24,6 +34,11 @@ void TrainedOutput::check_model(const Model& model) {
     throw Error(TSR_INVALID_ARGUMENT,
                 "--merge is of adapters, and this model has none (--lora RANK, --adapter PATH)");
   if (path_.empty()) return;
+  if (has_adapters && !merge_ && is_gguf())
+    throw Error(TSR_INVALID_ARGUMENT, path_ +
+                                          ": a GGUF file has no place for a model with adapters: --merge "
+                                          "writes the model with the adapters in "
+                                          "its weights; --out FOLDER, or NAME.tsr, keeps them apart");
   if (merge_) {
     kind_ = Kind::kMerged;
   } else if (has_adapters && !is_file()) {

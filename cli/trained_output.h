@@ -22,7 +22,8 @@ class TrainedOutput {
 
  private:
   enum class Kind { kModel, kPeft, kMerged };
-  bool is_file() const { return merge_ || path_.ends_with(".tsr"); }
+  bool is_gguf() const;
+  bool is_file() const { return merge_ || path_.ends_with(".tsr") || is_gguf(); }
   Export make_export(const Model& model) const;
 
   std::string path_;

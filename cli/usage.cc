@@ -5,6 +5,8 @@
 #include <utility>
 #include <vector>
 
+#include "foreign_words.h"
+
 namespace cli {
 
 namespace {
@@ -25,9 +27,16 @@ size_t edit_distance(const std::string& a, const std::string& b) {
 }  // namespace
 
 std::string nearest(const std::string& word, const std::vector<std::string>& known) {
+  constexpr size_t kMost = 2;
+  const auto letters = [](const std::string& it) {
+    return it.size() - std::min(it.find_first_not_of('-'), it.size());
+  };
   const auto found =
       std::ranges::min_element(known, {}, [&](const std::string& it) { return edit_distance(word, it); });
-  return found == known.end() ? "" : *found;
+  if (found == known.end()) return "";
+  const size_t distance = edit_distance(word, *found);
+  // Two letters of three are no misspelling.
+  return distance <= kMost && distance * 2 < std::max(letters(word), letters(*found)) ? *found : "";
 }
 
 std::string quoted(const std::string& word) {
@@ -62,7 +71,10 @@ std::string unknown_option(const CLI::App& app, const CLI::App& command, const s
         owners += (owners.empty() ? "" : ", ") + other->get_name();
     if (!owners.empty()) return message + " before a command; after its name it belongs to: " + owners;
   }
-  return message + "; did you mean " + nearest(name, option_names(command)) + "?";
+  if (const std::string ours = option_for(command, name); !ours.empty())
+    return message + (ours.starts_with('-') ? "; did you mean " + ours + "?" : "; instead: " + ours);
+  const std::string near = nearest(name, option_names(command));
+  return near.empty() ? message : message + "; did you mean " + near + "?";
 }
 
 // A word where none was expected is mostly the text or file of an option.
@@ -124,8 +136,8 @@ std::string misspelt_command(const CLI::App& app, const std::string& word) {
   std::vector<std::string> names;
   for (const CLI::App* command : all_commands(app)) names.push_back(command->get_name());
   std::string message = "no command is called " + quoted(word);
-  const std::string near = nearest(word, names);
-  if (edit_distance(word, near) <= std::max<size_t>(2, word.size() / 2))
+  if (const std::string ours = command_for(word); !ours.empty()) return message + "; instead: " + ours;
+  if (const std::string near = nearest(word, names); !near.empty())
     return message + "; did you mean " + near + "?";
   return message + "; there are " + command_list(app);
 }

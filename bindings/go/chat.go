@@ -72,6 +72,14 @@ func (c *Chat) ask(messages any, options Options, call func(uintptr, uintptr, st
 	return textWith(options, func(o uintptr, out *uintptr) uintptr { return call(h, o, given, out) })
 }
 
+// Fit gives the conversation without its oldest turns, so that it has at most mostTokens, as JSON: "messages", "dropped" (count of
+// messages) and "tokens". What the system says stays, and so does the last turn.
+func (c *Chat) Fit(messages any, mostTokens int64, options Options) (fitted string, err error) {
+	return c.ask(messages, options, func(h, o uintptr, given string, out *uintptr) uintptr {
+		return raw.Tsr_chat_fit(h, o, given, mostTokens, out)
+	})
+}
+
 // Parse gives the message that a model's answer is, as JSON: its content, its reasoning, the tools that it calls. answer is
 // what the pieces' texts make, with the control tokens of Markers written out. Options: prompt, in_thinking,
 // tools, partial.

@@ -16,7 +16,7 @@ type Dataset handle
 
 func newDataset(h *handle, err error) (*Dataset, error) { return (*Dataset)(h), err }
 
-// OpenDataset reads and tokenises a text file, or rows of training data (.jsonl).
+// OpenDataset reads and tokenises a text file, or rows of training data (JSON): the content decides.
 func OpenDataset(path string, tokenizer *Tokenizer, options Options) (*Dataset, error) {
 	if err := noNUL("path", path); err != nil {
 		return nil, err
@@ -24,6 +24,19 @@ func OpenDataset(path string, tokenizer *Tokenizer, options Options) (*Dataset, 
 	return newDataset((*handle)(tokenizer).holdWith(raw.Tsr_dataset_free, options, func(t, o uintptr, out *uintptr) uintptr {
 		return raw.Tsr_dataset_new_file(path, t, o, out)
 	}))
+}
+
+// CheckText says whether a text is plain text in UTF-8, for what reads texts alone. name begins messages; takesTables: lines of
+// tab-separated texts are text too.
+func CheckText(text, name string, takesTables bool) error {
+	if err := noNUL("name", name); err != nil {
+		return err
+	}
+	tables := 0
+	if takesTables {
+		tables = 1
+	}
+	return call(func() uintptr { return raw.Tsr_text_check(text, name, tables) })
 }
 
 // NewDataset tokenises a text.

@@ -178,6 +178,17 @@ func CheckpointInfo(folder string) (string, error) {
 	return text(func(out *uintptr) uintptr { return raw.Tsr_checkpoint_info(folder, out) })
 }
 
+// CheckRunPaths says whether a new run may write its result to out and its checkpoints to the folder checkpoint; it goes on from
+// resumed. Each may be "". Code FailedPrecondition: an earlier run's are there.
+func CheckRunPaths(out, checkpoint, resumed string) error {
+	for name, path := range map[string]string{"out": out, "checkpoint": checkpoint, "resumed": resumed} {
+		if err := noNUL(name, path); err != nil {
+			return err
+		}
+	}
+	return call(func() uintptr { return raw.Tsr_run_check_paths(out, checkpoint, resumed) })
+}
+
 // Store writes the present values of all parameters into model.
 func (t *Trainer) Store(model *Model) error {
 	m, done := (*handle)(model).use()

@@ -104,6 +104,57 @@ Result<ChatTokens> Chat::encode(std::string_view messages, const Options& option
   return tokens;
 }
 
+Result<std::string> Chat::fit_json(std::string_view messages, const Options& options,
+                                   int64_t most_tokens) const {
+  Result<Json> parsed = parse_json(messages, "messages");
+  if (!parsed.ok()) return Status(StatusCode::kInvalidArgument, std::string(parsed.status().message()));
+  const Json& all = *parsed;
+  const auto role_of = [&](size_t at) -> std::string {
+    const auto role = all[at].is_object() ? all[at].find("role") : all[at].end();
+    return all[at].is_object() && role != all[at].end() && role->is_string() ? role->get<std::string>() : "";
+  };
+  // Where turns begin: the first behind the instructions, and every message of the user.
+  size_t head = 0;
+  std::vector<size_t> turns;
+  if (all.is_array()) {
+    while (head < all.size() && (role_of(head) == "system" || role_of(head) == "developer")) ++head;
+    for (size_t i = head; i < all.size(); ++i)
+      if (i == head || role_of(i) == "user") turns.push_back(i);
+  }
+  const auto without = [&](size_t dropped) {
+    if (dropped == 0) return all;
+    Json kept = Json::array();
+    for (size_t i = 0; i < all.size(); ++i)
+      if (i < head || i >= turns[dropped]) kept.push_back(all[i]);
+    return kept;
+  };
+  const auto count = [&](size_t dropped) -> Result<int64_t> {
+    TSR_ASSIGN_OR_RETURN(const ChatTokens tokens, encode(dump(without(dropped)), options, false));
+    return static_cast<int64_t>(tokens.ids.size());
+  };
+  TSR_ASSIGN_OR_RETURN(int64_t tokens, count(0));
+  size_t dropped = 0;
+  if (tokens > most_tokens) {
+    const size_t last = turns.empty() ? 0 : turns.size() - 1;
+    TSR_ASSIGN_OR_RETURN(tokens, count(last));
+    if (tokens > most_tokens)
+      return Status(
+          StatusCode::kInvalidArgument,
+          format("the last turn{} has {} tokens, and {} are left for it: shorten it, or give more context",
+                 head > 0 ? " with the system message" : "", tokens, most_tokens));
+    size_t too_few = 0;
+    for (dropped = last; dropped - too_few > 1;) {  // dropping `too_few` turns leaves too many tokens
+      const size_t middle = too_few + (dropped - too_few) / 2;
+      TSR_ASSIGN_OR_RETURN(const int64_t left, count(middle));
+      (left > most_tokens ? too_few : dropped) = middle;
+      if (left <= most_tokens) tokens = left;
+    }
+  }
+  return dump(Json{{"messages", without(dropped)},
+                   {"dropped", dropped == 0 ? 0 : turns[dropped] - head},
+                   {"tokens", tokens}});
+}
+
 const AnswerForm& Chat::answer_form() const {
   std::call_once(form_once_, [this] { form_ = AnswerForm::of(*template_); });
   return form_;

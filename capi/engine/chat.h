@@ -39,6 +39,9 @@ class Chat {
   // Control tokens are recognised in what the template wrote, never in the caller's data.
   Result<ChatTokens> encode(std::string_view messages, const Options& options, bool with_assistant) const;
 
+  // {"messages", "dropped", "tokens"}: the conversation without its oldest turns, so that it has at most `most_tokens`.
+  Result<std::string> fit_json(std::string_view messages, const Options& options, int64_t most_tokens) const;
+
   // How the model writes its turn; found when it is first asked for.
   const AnswerForm& answer_form() const;
   // The message that an answer is, as JSON. Options: prompt, in_thinking, tools, partial, seed.

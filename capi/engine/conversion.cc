@@ -6,11 +6,14 @@
 #include <system_error>
 #include <utility>
 
+#include "capi/engine/adapter_folder.h"
+#include "capi/engine/loading.h"
 #include "capi/engine/quantize.h"
 #include "capi/engine/written_state.h"
 #include "graph/base/cancellation.h"
 #include "graph/base/text.h"
 #include "serialize/json.h"
+#include "serialize/output_name.h"
 
 namespace tessera {
 namespace {
@@ -19,19 +22,6 @@ constexpr int kStepSlices = 16;
 constexpr auto kStepTime = std::chrono::milliseconds(50);  // after which no further slice begins
 constexpr int64_t kOpenBytes = int64_t{32} << 20;  // what opening counts as: tables, a graph and a tokenizer
 constexpr int64_t kIndexBytes = int64_t{8} << 20;
-
-Json stored_json(const std::vector<StoredTensors>& stored) {
-  Json list = Json::array();
-  for (const StoredTensors& it : stored)
-    list.push_back({{"type", it.type}, {"tensors", it.tensors}, {"bytes", it.bytes}});
-  return list;
-}
-
-int64_t value_bytes(const std::vector<StoredTensors>& stored) {
-  int64_t all = 0;
-  for (const StoredTensors& it : stored) all += it.bytes;
-  return all;
-}
 
 // kInvalidArgument where `out` leads to a file that `source` reads.
 Status check_not_read(const ByteSource& source, const std::string& out) {
@@ -43,6 +33,22 @@ Status check_not_read(const ByteSource& source, const std::string& out) {
           format("{}: is the file to convert, which would be lost; give another name to write", out));
   }
   return {};
+}
+
+// The options of a conversion as those of an export to GGUF.
+Result<Options> gguf_options(const Options& options) {
+  OptionReader reader(options, "conversion");
+  for (const auto& [key, value] : options) reader.accept({key});
+  if (reader.flag("compress", false))
+    return Status(
+        StatusCode::kInvalidArgument,
+        "conversion: option 'compress' is 1, and GGUF files are not compressed: wanted a .tsr file, or 0");
+  (void)reader.flag("verify", true);
+  TSR_RETURN_IF_ERROR(reader.finish());
+  Options of_export = options;
+  of_export.erase("compress"), of_export.erase("verify");
+  of_export["format"] = std::string("gguf");
+  return of_export;
 }
 
 }  // namespace
@@ -58,7 +64,18 @@ Result<Conversion::Settings> Conversion::read_settings(const Options& options) {
 
 Result<std::unique_ptr<Conversion>> Conversion::create(const std::string& in, const std::string& out,
                                                        const Options& options) {
+  if (is_gguf_name(out)) {
+    TSR_ASSIGN_OR_RETURN(const Options of_export, gguf_options(options));
+    std::unique_ptr<Conversion> made(new Conversion(out, {}));
+    TSR_ASSIGN_OR_RETURN(made->export_, Export::create(in, out, of_export));
+    return made;
+  }
   TSR_ASSIGN_OR_RETURN(Settings settings, read_settings(options));
+  TSR_RETURN_IF_ERROR(check_file_name(out));
+  if (is_adapter_folder(in)) {
+    TSR_ASSIGN_OR_RETURN(auto model, load_shared_model(in));
+    return create(contents_of(std::move(model)), out, options);
+  }
   TSR_ASSIGN_OR_RETURN(auto source, open_model_file(in));
   TSR_RETURN_IF_ERROR(check_not_read(*source, out));
   TSR_RETURN_IF_ERROR(AtomicFile::check(out));
@@ -70,7 +87,14 @@ Result<std::unique_ptr<Conversion>> Conversion::create(const std::string& in, co
 
 Result<std::unique_ptr<Conversion>> Conversion::create(ModelContents contents, const std::string& out,
                                                        const Options& options) {
+  if (is_gguf_name(out)) {
+    TSR_ASSIGN_OR_RETURN(const Options of_export, gguf_options(options));
+    std::unique_ptr<Conversion> made(new Conversion(out, {}));
+    TSR_ASSIGN_OR_RETURN(made->export_, Export::create(std::move(contents), out, of_export));
+    return made;
+  }
   TSR_ASSIGN_OR_RETURN(Settings settings, read_settings(options));
+  TSR_RETURN_IF_ERROR(check_file_name(out));
   TSR_RETURN_IF_ERROR(AtomicFile::check(out));
   std::unique_ptr<Conversion> made(new Conversion(out, std::move(settings)));
   made->contents_ = std::move(contents);
@@ -79,6 +103,7 @@ Result<std::unique_ptr<Conversion>> Conversion::create(ModelContents contents, c
 }
 
 double Conversion::done() const {
+  if (export_) return export_->done();
   if (phase_ >= Phase::kReady) return 1;
   if (phase_ == Phase::kOpen) return 0;
   const int64_t all = kOpenBytes + all_bytes_ + kIndexBytes + (settings_.verify ? all_bytes_ : 0);
@@ -88,6 +113,7 @@ double Conversion::done() const {
 }
 
 Status Conversion::step() {
+  if (export_) return export_->step();
   if (is_broken_)
     return Status(StatusCode::kFailedPrecondition,
                   format("{}: the conversion failed before; begin another", out_));
@@ -221,6 +247,13 @@ Status Conversion::verify_slice() {
 }
 
 Result<std::string> Conversion::finish() {
+  if (export_) {
+    TSR_ASSIGN_OR_RETURN(const std::string exported, export_->finish());
+    Json report = Json::parse(exported);
+    report["out"] = {{"format", "gguf"}, {"bytes", report["bytes"]}, {"stored", report["stored"]}};
+    for (const char* key : {"format", "bytes", "files", "stored"}) report.erase(key);
+    return dump(report);
+  }
   TSR_RETURN_IF_ERROR(check_can_finish(
       out_, "conversion", {phase_ == Phase::kFinished, phase_ == Phase::kReady, is_broken_, done()}));
   const Model& model = opened_->model;
@@ -230,10 +263,7 @@ Result<std::string> Conversion::finish() {
     elements += model.graph.type(id).shape.elements();
   Json report = {{"architecture", architecture == model.metadata.end() ? "" : architecture->second},
                  {"parameters", elements},
-                 {"in",
-                  {{"format", model.origin.format},
-                   {"bytes", contents_ ? value_bytes(model.origin.stored) : model.source->size()},
-                   {"stored", stored_json(model.origin.stored)}}},
+                 {"in", origin_json(model)},
                  {"out",
                   {{"format", "tsr"},
                    {"bytes", writer_->bytes()},

@@ -1,6 +1,6 @@
-// Conversion: writes a model's file, or a model in memory, as .tsr, step by step, a slice of a tensor at a time, so that memory does
-// not grow with the file; quantised where that is asked for. Until `finish` the file has a temporary name, under which it is removed with the
-// conversion. One thread at a time.
+// Conversion: writes a model's file, or a model in memory, as .tsr, or as GGUF where the name ends so, step by step, a slice of a
+// tensor at a time, so that memory does not grow with the file; quantised where that is asked for. Until `finish` the file has a
+// temporary name, under which it is removed with the conversion. One thread at a time.
 #pragma once
 
 #include <cstdint>
@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "capi/engine/export.h"
 #include "capi/engine/model_contents.h"
 #include "capi/engine/options.h"
 #include "serialize/model_writer.h"
@@ -56,6 +57,7 @@ class Conversion {
 
   const std::string out_;
   const Settings settings_;
+  std::unique_ptr<Export> export_;            // of GGUF: it does all; nothing below is used
   std::shared_ptr<const ByteSource> source_;  // the file, or
   std::optional<ModelContents> contents_;     // the model in memory
   std::string in_;                            // what is read, for messages

@@ -84,12 +84,19 @@ Status check(const DataSettings& settings, bool has_length) {
 
 }  // namespace
 
+bool is_plain(const Options& options) {
+  const auto kind = options.find("kind");
+  const auto* const text = kind == options.end() ? nullptr : std::get_if<std::string>(&kind->second);
+  return text != nullptr && *text == "plain";
+}
+
 Result<DataSettings> read_data_settings(const std::string& path, const Options& options) {
   OptionReader reader(options, "dataset");
   DataSettings settings;
   ExampleOptions& examples = settings.examples;
   const std::string kind = reader.choice(
-      "kind", "auto", {"auto", "text", "prompt", "prompt_completion", "messages", "preference", "unpaired"});
+      "kind", "auto",
+      {"auto", "plain", "text", "prompt", "prompt_completion", "messages", "preference", "unpaired"});
   const std::string part = reader.choice("mask", "auto", {"auto", "assistant", "completion", "all"});
   const std::string packing = reader.choice("packing", "off", {"off", "bfd", "bfd_split", "wrapped"});
   const std::string truncation =
@@ -107,6 +114,9 @@ Result<DataSettings> read_data_settings(const std::string& path, const Options& 
   settings.shuffle = reader.flag("shuffle", true);
   settings.seed = static_cast<uint64_t>(reader.i64("seed", 0));
   const std::string files = reader.text("files"), cache = reader.text("cache");
+  if (kind == "plain" && !files.empty())
+    return fail(
+        "option 'kind' is plain, and option 'files' names several: wanted one file, or files of rows");
   TSR_RETURN_IF_ERROR(reader.finish());
 
   settings.kind = row_kind_of(kind);

@@ -21,8 +21,9 @@ struct DataFile {
 
 struct DataSettings {
   std::vector<DataFile> files;
-  std::optional<std::string> text;  // rows in memory, in place of the file's
-  std::string eval_file;  // "": none
+  std::optional<std::string> text;  // rows in memory, or of a pipe, in place of the file's
+  bool is_told_by_content = false;  // that these are rows: no option or name says so
+  std::string eval_file;            // "": none
   std::optional<RowKind> kind;
   std::string chat_template;
   ExampleOptions examples;
@@ -35,7 +36,11 @@ struct DataSettings {
   uint64_t seed = 0;
 };
 
-// `path` may be "" where option `files` names them; of rows in memory it is a name for them. kInvalidArgument for options that do not go together.
+// Whether option `kind` says plain: a text whatever it looks like.
+bool is_plain(const Options& options);
+
+// `path` may be "" where option `files` names them; of rows in memory it is a name for them. kInvalidArgument for options
+// that do not go together.
 Result<DataSettings> read_data_settings(const std::string& path, const Options& options);
 
 }  // namespace tessera

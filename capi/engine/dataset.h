@@ -81,18 +81,24 @@ class Dataset {
 // The segments that attention needs for rows of that layout.
 std::optional<SegmentUse> segments_of(Dataset::Layout layout);
 
-// The dataset of a file: rows of training data where its name ends so (.jsonl, .ndjson) or an option says so ("kind",
-// "files"), else a text.
+// The dataset of a file: rows of training data where its content is rows of JSON (data_content.h), its name ends in .jsonl or
+// .ndjson, or an option says so ("kind", "files"); else a text. Option "kind" plain: a text, whatever it looks like.
+// kInvalidArgument for content that is neither.
 Result<std::shared_ptr<const Dataset>> open_dataset(const std::string& path,
                                                     const std::shared_ptr<const Tokenizer>& tokenizer,
                                                     const Options& options);
-// What `open_dataset` would say of its options.
+// What `open_dataset` would say of its options, and of the first bytes of a file that is no pipe.
 Status check_dataset_options(const std::string& path, const Options& options);
 
-// The same of a text in memory, which holds rows where option "kind" is given.
+// The same of a text in memory.
 Result<std::shared_ptr<const Dataset>> make_dataset(std::string_view text,
                                                     const std::shared_ptr<const Tokenizer>& tokenizer,
                                                     const Options& options);
-Status check_text_options(const Options& options);
+Status check_text_options(std::string_view text, const Options& options);
+
+// kInvalidArgument where `text` is no plain text in UTF-8: rows, a table (unless `takes_tables`), a binary format. `name` begins
+// messages; `path` may be "".
+Status check_plain_text(std::string_view text, const std::string& name, const std::string& path,
+                        bool takes_tables);
 
 }  // namespace tessera

@@ -74,7 +74,7 @@ Result<EstimatedModel> EstimatedModel::of(const EstimateRequest& request) {
   Options training = request.training;
   OptionReader reader(training, "estimate");
   it.lora_ = reader.i64("lora", 0, 0, 1 << 20);
-  const std::string base = reader.text("base", "model");
+  const std::string base = reader.word("base", "model");
   const int64_t seq = reader.i64("seq", 0, 0, 1 << 24);
   for (const auto& [key, value] : request.training) reader.accept({key});
   TSR_RETURN_IF_ERROR(reader.finish());

@@ -8,6 +8,7 @@
 #include <thread>
 #include <utility>
 
+#include "capi/engine/adapter_folder.h"
 #include "capi/engine/adapters.h"
 #include "capi/engine/loading.h"
 #include "capi/engine/model_contents.h"
@@ -18,6 +19,7 @@
 #include "serialize/export/gguf_adapter_export.h"
 #include "serialize/export/gguf_export.h"
 #include "serialize/json.h"
+#include "serialize/output_name.h"
 
 namespace tessera {
 namespace {
@@ -55,16 +57,34 @@ bool is_file(ExportFormat format) {
   return format == ExportFormat::kGguf || format == ExportFormat::kGgufAdapter;
 }
 
+// The settings with the path of the model that the adapters were put on, where it is a file or folder without adapters.
+PeftExportSettings with_base(PeftExportSettings settings, const Model& model, const std::string& out) {
+  const std::vector<std::string> paths = model.source ? model.source->paths() : std::vector<std::string>();
+  if (paths.empty()) return settings;
+  const Result<OpenedModel> opened = open_model(model.source);
+  if (!opened.ok() || adapter_summary(opened->model.graph)) return settings;
+  std::error_code failed;
+  fs::path base = fs::absolute(paths.front(), failed).lexically_normal();
+  if (failed) return settings;
+  if (base.extension() == ".safetensors") base = base.parent_path();
+  settings.base = base.string();
+  const fs::path folder = fs::absolute(out, failed).lexically_normal();
+  if (!failed)
+    settings.relative_base =
+        fs::path(base).lexically_relative(folder.has_filename() ? folder : folder.parent_path()).string();
+  return settings;
+}
+
 AtomicFolder::MayReplace may_replace(ExportFormat format) {
   return format == ExportFormat::kPeft ? may_replace_peft : may_replace_huggingface;
 }
 
 }  // namespace
 
-Result<Export::Settings> Export::read_settings(const Options& options) {
+Result<Export::Settings> Export::read_settings(const Options& options, const std::string& out) {
   OptionReader reader(options, "export");
   Settings settings;
-  const std::string word = reader.choice("format", "hf", {"hf", "gguf", "peft"});
+  const std::string word = reader.choice("format", is_gguf_name(out) ? "gguf" : "hf", {"hf", "gguf", "peft"});
   const bool is_gguf = word == "gguf", is_peft = word == "peft";
   settings.format = is_gguf   ? ExportFormat::kGguf
                     : is_peft ? ExportFormat::kPeft
@@ -90,7 +110,7 @@ Result<Export::Settings> Export::read_settings(const Options& options) {
     TSR_ASSIGN_OR_RETURN(settings.quantization, read_quantization_settings(reader));
     return settings;
   }
-  const std::string type = reader.text("type");
+  const std::string type = reader.word("type");
   settings.huggingface.shard_bytes = reader.bytes("shard_bytes", kHuggingfaceShardBytes);
   const int64_t threads = reader.i64("threads", 0, 0, 1024);
   TSR_RETURN_IF_ERROR(reader.finish());
@@ -110,12 +130,18 @@ Result<Export::Settings> Export::read_settings(const Options& options) {
 }
 
 Status Export::check_out(const std::string& out, ExportFormat format) {
+  TSR_RETURN_IF_ERROR(is_file(format) ? check_gguf_name(out) : check_folder_name(out));
   return is_file(format) ? AtomicFile::check(out) : AtomicFolder::check(out, may_replace(format));
 }
 
 Result<std::unique_ptr<Export>> Export::create(const std::string& in, const std::string& out,
                                                const Options& options) {
-  TSR_ASSIGN_OR_RETURN(Settings settings, read_settings(options));
+  TSR_ASSIGN_OR_RETURN(Settings settings, read_settings(options, out));
+  if (is_adapter_folder(in)) {
+    TSR_RETURN_IF_ERROR(check_out(out, settings.format));
+    TSR_ASSIGN_OR_RETURN(const auto model, load_shared_model(in));
+    return create(model, out, options);
+  }
   TSR_ASSIGN_OR_RETURN(auto source, open_model_file(in));
   TSR_RETURN_IF_ERROR(check_not_read(*source, out));
   TSR_RETURN_IF_ERROR(check_out(out, settings.format));
@@ -130,7 +156,7 @@ Result<std::unique_ptr<Export>> Export::create(const std::string& in, const std:
 
 Result<std::unique_ptr<Export>> Export::create(std::shared_ptr<SharedModel> model, const std::string& out,
                                                const Options& options) {
-  TSR_ASSIGN_OR_RETURN(Settings settings, read_settings(options));
+  TSR_ASSIGN_OR_RETURN(Settings settings, read_settings(options, out));
   if (const auto source = model->source()) TSR_RETURN_IF_ERROR(check_not_read(*source, out));
   TSR_RETURN_IF_ERROR(check_out(out, settings.format));
   if (settings.merged && adapter_summary(model->graph())) {
@@ -138,6 +164,16 @@ Result<std::unique_ptr<Export>> Export::create(std::shared_ptr<SharedModel> mode
   }
   auto made = std::unique_ptr<Export>(new Export("", out, std::move(settings)));
   made->model_ = std::move(model);
+  return made;
+}
+
+Result<std::unique_ptr<Export>> Export::create(ModelContents given, const std::string& out,
+                                               const Options& options) {
+  TSR_ASSIGN_OR_RETURN(Settings settings, read_settings(options, out));
+  if (given.model.source) TSR_RETURN_IF_ERROR(check_not_read(*given.model.source, out));
+  TSR_RETURN_IF_ERROR(check_out(out, settings.format));
+  auto made = std::unique_ptr<Export>(new Export("", out, std::move(settings)));
+  made->given_ = std::move(given);
   return made;
 }
 
@@ -169,7 +205,7 @@ Result<OpenedModel> Export::open_source() const {
     TSR_RETURN_IF_ERROR(check_not_read(*opened.model.source, out_));  // other parts of a split model too
     return opened;
   }
-  return opened_in_memory(contents_of(model_));
+  return opened_in_memory(given_ ? *given_ : contents_of(model_));
 }
 
 Result<ExportContents> Export::contents(OpenedModel& opened) {
@@ -183,7 +219,8 @@ Result<ExportContents> Export::contents(OpenedModel& opened) {
     tokenizer = made->data();
   }
   if (settings_.format == ExportFormat::kGgufAdapter) return gguf_adapter_contents(opened);
-  if (settings_.format == ExportFormat::kPeft) return peft_contents(opened, settings_.peft);
+  if (settings_.format == ExportFormat::kPeft)
+    return peft_contents(opened, with_base(settings_.peft, opened.model, out_));
   if (settings_.format == ExportFormat::kHuggingface)
     return huggingface_contents(opened, settings_.huggingface);
   if (settings_.quantization) {
@@ -300,6 +337,7 @@ Result<std::string> Export::finish() {
     types.push_back({{"type", type}, {"tensors", sum.first}, {"bytes", sum.second}});
   Json report = {{"architecture", architecture == model.metadata.end() ? "" : architecture->second},
                  {"parameters", elements},
+                 {"in", origin_json(model)},
                  {"format", format_name(settings_.format)},
                  {"bytes", out_bytes},
                  {"files", std::move(names)},

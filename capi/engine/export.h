@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "capi/engine/model_contents.h"
 #include "capi/engine/options.h"
 #include "capi/engine/shared_model.h"
 #include "serialize/atomic_folder.h"
@@ -30,6 +31,9 @@ class Export {
   // From a model in memory, as it is now.
   static Result<std::unique_ptr<Export>> create(std::shared_ptr<SharedModel> model, const std::string& out,
                                                 const Options& options);
+  // From a model in memory whose values must not change until `finish`.
+  static Result<std::unique_ptr<Export>> create(ModelContents given, const std::string& out,
+                                                const Options& options);
 
   double done() const;           // share of the work; 1: `finish` can be called
   Status step();                 // some hundredths of a second, the first perhaps more
@@ -48,7 +52,7 @@ class Export {
 
   Export(std::string in, std::string out, Settings settings)
       : in_(std::move(in)), out_(std::move(out)), settings_(std::move(settings)) {}
-  static Result<Settings> read_settings(const Options& options);
+  static Result<Settings> read_settings(const Options& options, const std::string& out);
   static Status check_out(const std::string& out, ExportFormat format);
 
   Status open();
@@ -64,6 +68,7 @@ class Export {
   const Settings settings_;
   std::shared_ptr<const ByteSource> source_;  // the file in_
   std::shared_ptr<SharedModel> model_;        // or the model in memory
+  std::optional<ModelContents> given_;        // or what it holds
   Phase phase_ = Phase::kOpen;
   bool is_broken_ = false;
   std::optional<OpenedModel> opened_;

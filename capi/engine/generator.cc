@@ -6,6 +6,7 @@
 #include "capi/engine/program_cache.h"
 #include "capi/engine/serving/single_row.h"
 #include "capi/engine/text_stream.h"
+#include "graph/base/memory_limit.h"
 #include "graph/base/text.h"
 #include "runtime/arranged_weights.h"
 
@@ -20,16 +21,44 @@ double seconds_since(std::chrono::steady_clock::time_point begin) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
 
+// The model's context, or where keys and values of it would take more than half of the memory that the parameters leave,
+// what does not, but the usual 2048 tokens at least.
+int64_t context_in_memory(const Graph& graph, int64_t longest, int64_t memory_limit) {
+  constexpr int64_t kUsual = 2048, kStep = 64;
+  const int64_t most = std::min(longest > 0 ? longest : kUsual, kMostWholeContext);
+  int64_t token_bytes = 0, parameter_bytes = 0;
+  for (const TensorId id : graph.tensors_of_kind(TensorKind::kParameter))
+    parameter_bytes += bytes(graph.type(id));
+  for (const Node& node : graph.nodes()) {
+    if (node.op->name != "attention" || attr_i64(node.attrs, "window") > 0)
+      continue;                                            // a window is soon full
+    for (const size_t operand : {size_t{1}, size_t{2}}) {  // k, v [B, S, KV, D]
+      const Shape& shape = graph.type(node.inputs[operand]).shape;
+      token_bytes += shape.dims()[2] * shape.dims()[3] * int64_t{4};
+    }
+  }
+  const int64_t memory = memory_limit > 0 ? memory_limit : process_memory_limit();
+  const int64_t room = std::max<int64_t>(0, memory - parameter_bytes) / 2;
+  const int64_t fits = token_bytes > 0 ? room / token_bytes / kStep * kStep : most;
+  return std::min(most, std::max(fits, kUsual));
+}
+
+void choose_context(GeneratorSettings& settings, const Graph& graph, int64_t longest) {
+  if (settings.context != kWholeContext) return;
+  settings.context = context_in_memory(graph, longest, settings.compute.memory_limit);
+}
+
 }  // namespace
 
 Result<std::unique_ptr<Generator>> Generator::create(std::shared_ptr<Runtime> runtime,
                                                      std::shared_ptr<SharedModel> model,
                                                      const Options& options) {
   TSR_ASSIGN_OR_RETURN(GeneratorSettings settings, read_generator_settings(options));
+  const Graph forward = model->graph();
+  choose_context(settings, forward, model->context_length());
   TSR_RETURN_IF_ERROR(finalize_context(settings, model->context_length()));
   TSR_ASSIGN_OR_RETURN(std::shared_ptr<DeviceSet> devices,
                        runtime->open_devices(settings.compute.devices, settings.compute.profile));
-  const Graph forward = model->graph();
   ServingSettings serving = single_row_settings(settings, *devices);
   const auto make = [&]() -> Result<std::shared_ptr<const LoadedProgram>> {
     TSR_ASSIGN_OR_RETURN(CompiledProgram compiled, compile_serving(forward, serving, devices));
@@ -52,6 +81,7 @@ Result<std::unique_ptr<Generator>> Generator::create(std::shared_ptr<Trainer> tr
   TSR_ASSIGN_OR_RETURN(auto weights, TrainedWeights::of(std::move(trainer)));
   TSR_RETURN_IF_ERROR(TrainedWeights::check_options(options, "generator"));
   TSR_ASSIGN_OR_RETURN(GeneratorSettings settings, read_generator_settings(options));
+  choose_context(settings, weights->forward(), weights->model()->context_length());
   TSR_RETURN_IF_ERROR(finalize_context(settings, weights->model()->context_length()));
   const bool trace = settings.compute.trace;
   TSR_ASSIGN_OR_RETURN(settings.compute, weights->compute_settings(settings.compute.memory_limit));

@@ -10,6 +10,7 @@
 #include "graph/models/model_family.h"
 #include "serialize/atomic_file.h"
 #include "serialize/json.h"
+#include "serialize/output_name.h"
 
 namespace tessera {
 namespace {
@@ -27,6 +28,7 @@ Result<std::unique_ptr<ImportanceCollector>> ImportanceCollector::create(std::sh
   std::unique_ptr<ImportanceCollector> made(new ImportanceCollector);
   TSR_ASSIGN_OR_RETURN(made->settings_, read_importance_settings(options));
   ImportanceSettings& settings = made->settings_;
+  TSR_RETURN_IF_ERROR(check_gguf_name(path));
   TSR_RETURN_IF_ERROR(AtomicFile::check(path));
   TSR_ASSIGN_OR_RETURN(made->bos_, window_bos(model->tokenizer().get(), settings.bos, "imatrix"));
   TSR_ASSIGN_OR_RETURN(std::shared_ptr<DeviceSet> devices,

@@ -2,6 +2,7 @@
 
 #include <filesystem>
 
+#include "capi/engine/adapter_folder.h"
 #include "graph/base/text.h"
 #include "serialize/import/gguf_file.h"
 #include "serialize/model.h"
@@ -39,6 +40,10 @@ Result<std::shared_ptr<const Tokenizer>> load_hf_tokenizer(const std::string& pa
 
 Result<std::shared_ptr<const Tokenizer>> load_tokenizer(const std::string& path) {
   std::error_code ignored;
+  if (is_adapter_folder(path) && !std::filesystem::exists(path + "/tokenizer.json", ignored)) {
+    TSR_ASSIGN_OR_RETURN(const std::string base, base_of_adapters(path));
+    if (!is_adapter_folder(base)) return load_tokenizer(base);
+  }
   if (path.ends_with(".json") || std::filesystem::is_directory(path, ignored)) return load_hf_tokenizer(path);
   if (path.ends_with(".safetensors")) {
     const std::string folder = std::filesystem::path(path).parent_path().string();

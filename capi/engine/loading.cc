@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "capi/engine/adapter_folder.h"
+#include "capi/engine/adapters.h"
 #include "graph/base/cancellation.h"
 #include "graph/base/text.h"
 
@@ -23,6 +25,18 @@ Result<std::unique_ptr<Loading>> Loading::create(std::shared_ptr<const ByteSourc
   return std::unique_ptr<Loading>(new Loading(std::move(source), std::move(name), verify));
 }
 
+Result<std::unique_ptr<Loading>> Loading::create(const std::string& path, const Options& options) {
+  std::string file = path;
+  const bool are_adapters = is_adapter_folder(path);
+  if (are_adapters) {
+    TSR_ASSIGN_OR_RETURN(file, base_of_adapters(path));
+  }
+  TSR_ASSIGN_OR_RETURN(auto source, open_model_file(file));
+  TSR_ASSIGN_OR_RETURN(auto loading, create(std::move(source), file, options));
+  if (are_adapters) loading->adapters_ = path;
+  return loading;
+}
+
 double Loading::done() const {
   if (model_ || is_taken_) return 1;
   if (!opened_) return 0;
@@ -39,8 +53,12 @@ Status Loading::step() {
     if (opened_->model.tokenizer) {
       TSR_ASSIGN_OR_RETURN(tokenizer, Tokenizer::create(*opened_->model.tokenizer));
     }
-    model_ = std::make_shared<SharedModel>(std::move(opened_->model), 0, std::move(tokenizer));
+    auto made = std::make_shared<SharedModel>(std::move(opened_->model), 0, std::move(tokenizer));
     opened_.reset();
+    if (!adapters_.empty()) {
+      TSR_ASSIGN_OR_RETURN(made, load_adapters(*made, adapters_, {}));
+    }
+    model_ = std::move(made);
     return {};
   };
   Status status = work();
@@ -110,6 +128,12 @@ Result<std::shared_ptr<SharedModel>> Loading::finish() {
 Result<std::shared_ptr<SharedModel>> load_shared_model(std::shared_ptr<const ByteSource> source,
                                                        std::string name) {
   TSR_ASSIGN_OR_RETURN(const auto loading, Loading::create(std::move(source), std::move(name), {}));
+  while (loading->done() < 1) TSR_RETURN_IF_ERROR(loading->step());
+  return loading->finish();
+}
+
+Result<std::shared_ptr<SharedModel>> load_shared_model(const std::string& path) {
+  TSR_ASSIGN_OR_RETURN(const auto loading, Loading::create(path, {}));
   while (loading->done() < 1) TSR_RETURN_IF_ERROR(loading->step());
   return loading->finish();
 }

@@ -19,6 +19,8 @@ class Loading {
   // `name`: of the file, for messages; empty for a model from elsewhere.
   static Result<std::unique_ptr<Loading>> create(std::shared_ptr<const ByteSource> source, std::string name,
                                                  const Options& options);
+  // Of a file or folder; of a folder of adapters their base, with them.
+  static Result<std::unique_ptr<Loading>> create(const std::string& path, const Options& options);
 
   double done() const;  // share of the work; 1: `finish` has the model
   Status step();        // some hundredths of a second, the first and last perhaps more; again after a failure
@@ -36,6 +38,7 @@ class Loading {
   const std::shared_ptr<const ByteSource> source_;
   const std::string name_;
   const bool verify_;
+  std::string adapters_;  // folder of the adapters that the model gets; empty: none
   std::optional<OpenedModel> opened_;
   int64_t all_bytes_ = 0, read_bytes_ = 0;
   size_t next_ = 0;                     // of the parameters
@@ -50,5 +53,6 @@ class Loading {
 // All of it at once.
 Result<std::shared_ptr<SharedModel>> load_shared_model(std::shared_ptr<const ByteSource> source,
                                                        std::string name);
+Result<std::shared_ptr<SharedModel>> load_shared_model(const std::string& path);
 
 }  // namespace tessera

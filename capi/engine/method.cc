@@ -129,7 +129,8 @@ Json need_of(const PlanRecord& record) {
 }  // namespace
 
 Result<std::shared_ptr<SharedModel>> model_for_method(const std::shared_ptr<SharedModel>& model,
-                                                      const std::string& method, const Options& adapters) {
+                                                      const std::string& given, const Options& adapters) {
+  const std::string method = lower_case(given);
   if (method == "full" && !adapters.empty())
     return Status(StatusCode::kInvalidArgument,
                   format("method 'full' has no adapters, and the option '{}' is of some: leave it out",
@@ -144,7 +145,7 @@ Result<std::string> plan_methods(Runtime& runtime, const std::shared_ptr<SharedM
   if (const auto found = options.find("method"); found != options.end()) {
     if (!std::holds_alternative<std::string>(found->second))
       return Status(StatusCode::kInvalidArgument, "methods: option 'method' is no text");
-    wanted = std::get<std::string>(found->second);
+    wanted = lower_case(std::get<std::string>(found->second));
     training.erase("method");
   }
   if (adapter_summary(model->graph()))

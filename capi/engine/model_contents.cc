@@ -4,7 +4,9 @@
 #include <map>
 #include <utility>
 
+#include "capi/engine/conversion.h"
 #include "graph/base/text.h"
+#include "serialize/output_name.h"
 
 namespace tessera {
 
@@ -36,10 +38,32 @@ ModelContents contents_of(std::shared_ptr<const SharedModel> model) {
   return {std::move(shown), read, std::move(model)};
 }
 
+Json stored_json(const std::vector<StoredTensors>& stored) {
+  Json list = Json::array();
+  for (const StoredTensors& it : stored)
+    list.push_back({{"type", it.type}, {"tensors", it.tensors}, {"bytes", it.bytes}});
+  return list;
+}
+
+Json origin_json(const Model& model) {
+  int64_t values = 0;
+  for (const StoredTensors& it : model.origin.stored) values += it.bytes;
+  const bool in_memory = model.origin.format == "memory";
+  return {{"format", model.origin.format},
+          {"bytes", in_memory || !model.source ? values : model.source->size()},
+          {"stored", stored_json(model.origin.stored)}};
+}
+
 Status save_contents(const ModelContents& contents, const std::string& path, const Options& options) {
   OptionReader reader(options, "save");
   const bool compress = reader.flag("compress", false);
   TSR_RETURN_IF_ERROR(reader.finish());
+  TSR_RETURN_IF_ERROR(check_file_name(path));
+  if (is_gguf_name(path)) {
+    TSR_ASSIGN_OR_RETURN(const auto work, Conversion::create(contents, path, options));
+    while (work->done() < 1) TSR_RETURN_IF_ERROR(work->step());
+    return work->finish().status();
+  }
   return save_model(contents.model, contents.read, path, SaveOptions{.compress = compress});
 }
 

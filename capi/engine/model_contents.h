@@ -7,6 +7,7 @@
 #include "capi/engine/options.h"
 #include "capi/engine/shared_model.h"
 #include "graph/base/result.h"
+#include "serialize/json.h"
 #include "serialize/model.h"
 #include "serialize/opened_model.h"
 
@@ -21,7 +22,11 @@ struct ModelContents {
 // The contents of the file that tsr_model_save writes; parameters that were not drawn yet are drawn when they are read.
 ModelContents contents_of(std::shared_ptr<const SharedModel> model);
 
-// Writes a .tsr file, with the options of tsr_model_save.
+// {"format", "bytes", "stored"} of where a model comes from: a file, or memory.
+Json origin_json(const Model& model);
+Json stored_json(const std::vector<StoredTensors>& stored);
+
+// Writes a .tsr or GGUF file, as its name says, with the options of tsr_model_save.
 Status save_contents(const ModelContents& contents, const std::string& path, const Options& options);
 
 // The same as a file that was opened: every value is read whole at its first slice, and given up at its end.

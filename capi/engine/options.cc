@@ -1,11 +1,19 @@
 #include "capi/engine/options.h"
 
 #include <algorithm>
+#include <cctype>
 
+#include "capi/engine/foreign_words.h"
 #include "graph/base/quote.h"
 #include "graph/base/text.h"
 
 namespace tessera {
+
+std::string lower_case(std::string text) {
+  std::ranges::transform(text, text.begin(),
+                         [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return text;
+}
 
 const AttrValue* OptionReader::take(std::string_view key) {
   known_.emplace_back(key);
@@ -72,13 +80,22 @@ std::string OptionReader::text(std::string_view key, std::string otherwise) {
   return otherwise;
 }
 
+std::string OptionReader::word(std::string_view key, std::string otherwise) {
+  return lower_case(text(key, std::move(otherwise)));
+}
+
 std::string OptionReader::choice(std::string_view key, std::string otherwise,
                                  std::initializer_list<std::string_view> choices) {
   std::string found = text(key, std::move(otherwise));
+  if (const std::string lower = lower_case(found);
+      std::find(choices.begin(), choices.end(), lower) != choices.end())
+    return lower;
   if (std::find(choices.begin(), choices.end(), found) == choices.end()) {
     const std::vector<std::string> names(choices.begin(), choices.end());
-    fail(Status(StatusCode::kInvalidArgument, format("{}: option '{}' is '{}', wanted one of {}", consumer_,
-                                                     key, quote(found), join(names, ", "))));
+    const std::string ours = value_of(lower_case(found), names);
+    fail(Status(StatusCode::kInvalidArgument,
+                format("{}: option '{}' is '{}', wanted one of {}{}", consumer_, key, quote(found),
+                       join(names, ", "), ours.empty() ? "" : format("; it is {} here", ours))));
   }
   return found;
 }
@@ -99,8 +116,21 @@ Status OptionReader::finish() {
   TSR_RETURN_IF_ERROR(first_error_);
   for (const auto& [key, value] : options_) {
     if (std::find(known_.begin(), known_.end(), key) != known_.end()) continue;
-    return Status(StatusCode::kInvalidArgument, format("{}: unknown option '{}'; nearest: {}", consumer_,
-                                                       quote(key), join(nearest_names(key, known_), ", ")));
+    std::string hint;
+    if (const std::string ours = option_of(key, known_); !ours.empty()) {
+      hint = format("it is '{}' here", ours);
+    } else if (key.find("epoch") != std::string::npos && std::ranges::find(known_, "steps") != known_.end()) {
+      hint = "a training is counted in optimizer steps here: option 'steps'";
+    } else if (const std::vector<std::string> near = near_words(key, known_); !near.empty()) {
+      hint = format("nearest: {}", join(near, ", "));
+    } else {
+      std::vector<std::string> all = known_;
+      std::ranges::sort(all);
+      all.erase(std::unique(all.begin(), all.end()), all.end());
+      hint = format("there are {}", quote(join(all, ", "), 600));
+    }
+    return Status(StatusCode::kInvalidArgument,
+                  format("{}: unknown option '{}'; {}", consumer_, quote(key), hint));
   }
   return {};
 }

@@ -21,6 +21,8 @@ using Options = std::map<std::string, AttrValue, std::less<>>;
 // Largest limit on memory: sums of limits and used bytes stay within 64 bits.
 inline constexpr int64_t kMostBytes = int64_t{1} << 60;
 
+std::string lower_case(std::string text);  // of ASCII letters
+
 // OptionReader: read every known key once, then `finish`. The first error is kept and reported by `finish`,
 // so reads can be written as initialisers.
 class OptionReader {
@@ -33,7 +35,9 @@ class OptionReader {
   double f64(std::string_view key, double otherwise, double low = -1e300, double high = 1e300);
   bool flag(std::string_view key, bool otherwise) { return i64(key, otherwise ? 1 : 0, 0, 1) != 0; }
   std::string text(std::string_view key, std::string otherwise = {});
-  // Reads one of `choices`; the error lists them.
+  // A text in small letters: names of types are known in either case (Q4_K_M).
+  std::string word(std::string_view key, std::string otherwise = {});
+  // Reads one of `choices`, in letters of either case; the error lists them.
   std::string choice(std::string_view key, std::string otherwise,
                      std::initializer_list<std::string_view> choices);
   int64_t bytes(std::string_view key, int64_t otherwise);  // an integer, or "2GiB"; at most kMostBytes

@@ -53,6 +53,10 @@ Result<std::shared_ptr<const LoadedProgram>> prepare(std::shared_ptr<Runtime> ru
                                                      std::shared_ptr<DeviceSet> devices,
                                                      CompiledProgram compiled) {
   auto prepared = std::make_shared<LoadedProgram>();
+  if (devices->text().starts_with("null"))
+    runtime->log().add(
+        2, format("devices '{}' compute nothing: every result on them is noise; they are for plans and tests",
+                  devices->text()));
   prepared->runtime = std::move(runtime);
   prepared->devices = std::move(devices);
   prepared->record = std::move(compiled.record);

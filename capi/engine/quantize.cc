@@ -14,7 +14,7 @@ namespace {
 constexpr int64_t kMostThreads = 1024;
 
 Result<std::optional<DType>> read_type(OptionReader& reader, std::string_view key) {
-  const std::string name = reader.text(key);
+  const std::string name = reader.word(key);
   if (name.empty()) return std::optional<DType>();
   Result<DType> type = encodable_type(name);
   if (!type.ok()) return type.status().with_context(std::string(key));
@@ -37,7 +37,7 @@ Result<std::optional<QuantizationSettings>> read_quantization_settings(OptionRea
   const bool has_type = reader.has("type");
   const bool has_others = reader.has("pure") || reader.has("imatrix") || reader.has("output_type") ||
                           reader.has("embedding_type");
-  settings.mix.type = reader.text("type", settings.mix.type);
+  settings.mix.type = reader.word("type", settings.mix.type);
   settings.mix.pure = reader.flag("pure", false);
   const int64_t threads = reader.i64("threads", 0, 0, kMostThreads);
   const std::string imatrix = reader.text("imatrix");

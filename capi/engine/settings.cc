@@ -100,7 +100,7 @@ std::vector<std::string> kept_types() {
 
 // The type in which matrices are kept; none: as the model has them.
 std::optional<DType> read_kept_type(OptionReader& reader, std::string_view consumer) {
-  const std::string word = reader.text("weights", "model");
+  const std::string word = reader.word("weights", "model");
   if (word == "model") return std::nullopt;
   const std::vector<std::string> known = kept_types();
   if (std::ranges::find(known, word) != known.end()) return dtype_from_name(word);
@@ -269,7 +269,7 @@ Result<GeneratorSettings> read_generator_settings(const Options& options) {
   OptionReader reader(options, "generator");
   GeneratorSettings settings;
   settings.compute = read_compute(reader);
-  settings.context = reader.i64("context", 0, 0, 1 << 24);
+  settings.context = reader.i64("context", 0, kWholeContext, 1 << 24);
   settings.compute.trace = reader.flag("trace", false);
   settings.inference = read_inference(reader, "generator");
   settings.text = read_text(reader, settings.text);
@@ -368,6 +368,8 @@ Result<int64_t> tokens_at_once(int64_t given, int64_t longest, std::string_view 
 }
 
 Status finalize_context(GeneratorSettings& settings, int64_t longest) {
+  if (settings.context == kWholeContext)
+    settings.context = longest > 0 ? std::min(longest, kMostWholeContext) : 0;
   TSR_ASSIGN_OR_RETURN(settings.context,
                        tokens_at_once(settings.context, longest, "generator: option 'context'"));
   return {};

@@ -119,10 +119,13 @@ struct InferenceSettings {
   bool repack = true;  // weights of block types are kept as the fastest kernels read them
 };
 
+// A generator's context: the model's own, as far as memory allows.
+inline constexpr int64_t kWholeContext = -1, kMostWholeContext = int64_t{1} << 17;
+
 struct GeneratorSettings {
   ComputeSettings compute;
   InferenceSettings inference;
-  int64_t context = 0;  // 0: the model's
+  int64_t context = 0;  // 0: the model's, at most 2048; kWholeContext: as far as memory allows
   TextSettings text;    // of texts that say nothing else
 };
 

@@ -17,6 +17,7 @@
 #include "serialize/atomic_file.h"
 #include "serialize/file_limits.h"
 #include "serialize/json.h"
+#include "serialize/output_name.h"
 
 namespace tessera {
 namespace {
@@ -150,7 +151,10 @@ Result<std::shared_ptr<SharedModel>> SharedModel::from_graph(const Graph& graph,
   return std::make_shared<SharedModel>(std::move(model), static_cast<uint64_t>(seed));
 }
 
-Status SharedModel::check_path(const std::string& path) { return AtomicFile::check(path); }
+Status SharedModel::check_path(const std::string& path) {
+  TSR_RETURN_IF_ERROR(check_file_name(path));
+  return AtomicFile::check(path);
+}
 
 Graph SharedModel::graph() const {
   const std::lock_guard lock(mutex_);

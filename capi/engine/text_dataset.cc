@@ -8,41 +8,22 @@
 #include <unordered_map>
 
 #include "capi/engine/initialize.h"
-#include "capi/engine/text_file.h"
 #include "graph/base/text.h"
 #include "serialize/json.h"
+#include "serialize/training_data/data_content.h"
 
 namespace tessera {
 
 namespace {
 
-using namespace std::string_view_literals;
+// Options that rows alone have.
+constexpr std::string_view kRowOptions[] = {"mask",     "packing",    "max_length", "truncation", "untrained",
+                                            "skip_bad", "append_end", "eval_file",  "cache",      "now"};
 
-// Strips the UTF-8 byte-order mark that some editors write: no model should learn it. Text with a mark of 16
-// or 32 bits is refused, since bytes fe and ff never occur in UTF-8.
-Result<std::string_view> plain_text(std::string_view text) {
-  struct Mark {
-    std::string_view bytes, encoding;
-  };
-  // 32-bit marks first: the UTF-16 mark of little-endian machines is their prefix.
-  constexpr Mark kMarks[] = {{"\xff\xfe\0\0"sv, "UTF-32"},
-                             {"\0\0\xfe\xff"sv, "UTF-32"},
-                             {"\xff\xfe"sv, "UTF-16"},
-                             {"\xfe\xff"sv, "UTF-16"}};
-  for (const Mark& mark : kMarks)
-    if (text.starts_with(mark.bytes))
-      return Status(
-          StatusCode::kInvalidArgument,
-          format("dataset: the text begins with the byte-order mark of {}, wanted UTF-8; convert it "
-                 "(iconv -f {} -t UTF-8)",
-                 mark.encoding, mark.encoding));
-  for (const std::string_view magic : {"TSRMODEL"sv, "GGUF"sv})
-    if (text.starts_with(magic))
-      return Status(
-          StatusCode::kInvalidArgument,
-          format("dataset: the text begins with {}, as model files do, wanted plain text: were model and "
-                 "text given in the wrong order?",
-                 magic));
+// Strips the UTF-8 byte-order mark that some editors write: no model should learn it.
+Result<std::string_view> plain_text(std::string_view text, const std::string& name) {
+  TSR_RETURN_IF_ERROR(check_no_binary(text.substr(0, kContentHead), name));
+  TSR_RETURN_IF_ERROR(check_utf8(text, name));
   if (constexpr std::string_view kUtf8Mark = "\xef\xbb\xbf"; text.starts_with(kUtf8Mark))
     text.remove_prefix(kUtf8Mark.size());
   return text;
@@ -57,7 +38,17 @@ Result<TextDataset::Cut> TextDataset::read_cut(const Options& options, bool of_t
   cut.eval_fraction = reader.f64("eval_fraction", 0, 0, 1);
   cut.shuffle = reader.flag("shuffle", true);
   cut.seed = static_cast<uint64_t>(reader.i64("seed", 0));
-  if (of_text) cut.special = reader.flag("special", false);
+  if (of_text) {
+    cut.special = reader.flag("special", false);
+    reader.accept({"kind", "template"});  // a template is of messages, which a text has none of
+    for (const std::string_view key : kRowOptions)
+      if (reader.has(key))
+        return Status(
+            StatusCode::kInvalidArgument,
+            format("dataset: option '{}' is of rows of JSON, and the data is a plain text: wanted rows "
+                   "(docs/training-data.md), or no such option",
+                   key));
+  }
   TSR_RETURN_IF_ERROR(reader.finish());
   return cut;
 }
@@ -99,25 +90,15 @@ Result<std::shared_ptr<TextDataset>> TextDataset::cut_tokens(std::vector<int32_t
 }
 
 Result<std::shared_ptr<const TextDataset>> TextDataset::from_text(std::string_view text,
+                                                                  const std::string& name,
                                                                   const Tokenizer& tokenizer,
                                                                   const Options& options) {
   TSR_ASSIGN_OR_RETURN(const Cut cut, read_cut(options, true));
-  TSR_ASSIGN_OR_RETURN(const std::string_view plain, plain_text(text));
+  TSR_ASSIGN_OR_RETURN(const std::string_view plain, plain_text(text, name));
   TSR_ASSIGN_OR_RETURN(std::vector<int32_t> ids, tokenizer.encode(plain, {.parse_special = cut.special}));
   TSR_ASSIGN_OR_RETURN(const std::shared_ptr<TextDataset> made, cut_tokens(std::move(ids), cut));
   if (!cut.special) made->written_control_ = WrittenControlTokens(tokenizer.data()).count(plain);
   return std::shared_ptr<const TextDataset>(made);
-}
-
-Result<std::shared_ptr<const TextDataset>> TextDataset::from_file(const std::string& path,
-                                                                  const Tokenizer& tokenizer,
-                                                                  const Options& options) {
-  TSR_RETURN_IF_ERROR(read_cut(options, true).status());
-  TSR_ASSIGN_OR_RETURN(const std::string text, path == "-" ? read_standard_input("dataset")
-                                                           : read_text_file(path, "dataset", SIZE_MAX));
-  Result<std::shared_ptr<const TextDataset>> dataset = from_text(text, tokenizer, options);
-  if (!dataset.ok()) return dataset.status().with_context(path);
-  return dataset;
 }
 
 std::span<const int32_t> TextDataset::sample(int64_t number) const {

@@ -17,10 +17,8 @@ class TextDataset final : public Dataset {
   // Options are checked before a text is read.
   static Result<std::shared_ptr<const TextDataset>> create(std::vector<int32_t> tokens,
                                                            const Options& options);
-  static Result<std::shared_ptr<const TextDataset>> from_text(std::string_view text,
-                                                              const Tokenizer& tokenizer,
-                                                              const Options& options);
-  static Result<std::shared_ptr<const TextDataset>> from_file(const std::string& path,
+  // `name` begins messages about the text. kInvalidArgument for a text that is binary or not UTF-8.
+  static Result<std::shared_ptr<const TextDataset>> from_text(std::string_view text, const std::string& name,
                                                               const Tokenizer& tokenizer,
                                                               const Options& options);
 

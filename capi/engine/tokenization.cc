@@ -180,23 +180,6 @@ std::vector<ReadRow> read_block(const std::vector<LineReader::Line>& lines, cons
   return rows;
 }
 
-// A text that is one JSON array as lines, one for each element.
-Result<std::string> lines_of_array(std::string_view text, std::string_view name) {
-  Result<Json> rows = parse_json(text, format("training data '{}'", name));
-  if (!rows.ok()) return Status(StatusCode::kInvalidArgument, std::string(rows.status().message()));
-  std::string lines;
-  for (const Json& row : *rows) lines += dump(row) + "\n";
-  return lines;
-}
-
-// Whether a file that is no pipe begins as an array does; rows begin with a brace.
-bool begins_array(const std::string& path) {
-  std::error_code ignored;
-  if (!std::filesystem::is_regular_file(path, ignored)) return false;
-  std::ifstream file(path, std::ios::binary);
-  return (file >> std::ws).peek() == '[';
-}
-
 // An error of the file of tokens with its remedy.
 Status with_remedy(Status status) {
   if (status.code() != StatusCode::kIo) return status;
@@ -213,19 +196,11 @@ class Tokenizing {
         writer_(writer) {}
 
   Status read_file(const std::string& path, size_t number, size_t files) {
-    if (begins_array(path)) {
-      TSR_ASSIGN_OR_RETURN(const std::string text, read_text_file(path, "training data", kMostJsonBytes));
-      return read_text(text, path, number, files);
-    }
     TSR_ASSIGN_OR_RETURN(LineReader reader, LineReader::open(path));
     return read(std::move(reader), path, number, files);
   }
   Status read_text(std::string_view text, const std::string& path, size_t number, size_t files) {
-    if (!trim(text).starts_with('[')) return read(LineReader::of_text(text), path, number, files);
-    const Result<std::string> lines = lines_of_array(text, path);
-    if (lines.ok()) return read(LineReader::of_text(*lines), path, number, files);
-    // A first row that is an array is a bad row, which may be left out.
-    return settings_.skip_bad ? read(LineReader::of_text(text), path, number, files) : lines.status();
+    return read(LineReader::of_text(text), path, number, files);
   }
   Status read(LineReader reader, const std::string& path, size_t number, size_t files) {
     path_ = path, file_ = static_cast<uint16_t>(number);
@@ -233,6 +208,7 @@ class Tokenizing {
     for (;;) {
       TSR_ASSIGN_OR_RETURN(const std::vector<LineReader::Line> lines,
                            reader.read(kBlockBytes * makers_.size()));
+      unit_ = reader.unit();
       if (lines.empty()) return {};
       std::vector<ReadRow> rows = read_block(lines, settings_, makers_);
       for (size_t i = 0; i < lines.size(); ++i)
@@ -257,9 +233,11 @@ class Tokenizing {
           format("the row is of kind {}, those before it of kind {}", name_of(row.kind), name_of(*kind_)));
     if (!row.status.ok()) {
       if (!settings_.skip_bad || row.status.code() == StatusCode::kOutOfMemory)
-        return Status(row.status.code(),
-                      format("training data '{}' line {}: {} (option 'skip_bad' leaves such rows out)", path_,
-                             line, row.status.message()));
+        return Status(
+            row.status.code(),
+            format("training data '{}' {} {}: {} (option 'skip_bad' leaves such rows out{})", path_, unit_,
+                   line, row.status.message(),
+                   settings_.is_told_by_content ? "; 'kind' plain learns the file as a plain text" : ""));
       ++report_.bad;
       omit(line, std::string(row.status.message()));
       return {};
@@ -295,6 +273,7 @@ class Tokenizing {
   std::vector<ExampleMaker> makers_;  // one for each core
   TokenFileWriter& writer_;
   std::string path_;
+  std::string_view unit_ = "line";  // of numbers of rows
   uint16_t file_ = 0;
   std::optional<RowKind> kind_;  // of the file's rows
   std::set<std::string> ignored_;

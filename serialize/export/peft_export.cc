@@ -68,7 +68,10 @@ T most_common(const std::vector<T>& values) {
 class PeftWriter {
  public:
   PeftWriter(OpenedModel& opened, AdaptedModel adapted, const PeftExportSettings& settings)
-      : opened_(opened), adapted_(std::move(adapted)), type_(settings.type.value_or(DType::kF32)) {}
+      : opened_(opened),
+        adapted_(std::move(adapted)),
+        type_(settings.type.value_or(DType::kF32)),
+        settings_(settings) {}
 
   Result<ExportContents> run() {
     std::vector<int64_t> order;
@@ -89,7 +92,8 @@ class PeftWriter {
     if (type_ != DType::kF32)
       for (TensorSource& tensor : tensors_) tensor = encode_source(std::move(tensor), type_);
     ExportContents contents{.is_folder = true, .files = {}, .texts = {}, .notes = {}};
-    TSR_ASSIGN_OR_RETURN(TensorFile file, safetensors_file(std::move(tensors_), std::string(kWeights), kUs));
+    TSR_ASSIGN_OR_RETURN(TensorFile file, safetensors_file(std::move(tensors_), std::string(kWeights), kUs,
+                                                           settings_.relative_base));
     contents.files.push_back(std::move(file));
     contents.texts.emplace_back(kConfig, config().dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
     contents.notes = std::move(notes_);
@@ -249,7 +253,7 @@ class PeftWriter {
     const bool is_turned = family() == "gpt2";  // its Conv1D layers hold [in, out]
     Json json = {{"peft_type", "LORA"},
                  {"task_type", adapted_.config.decoder || is_turned ? Json("CAUSAL_LM") : Json(nullptr)},
-                 {"base_model_name_or_path", nullptr},
+                 {"base_model_name_or_path", settings_.base.empty() ? Json(nullptr) : Json(settings_.base)},
                  {"inference_mode", true},
                  {"r", rank},
                  {"lora_alpha", number(alpha)},
@@ -270,6 +274,7 @@ class PeftWriter {
   OpenedModel& opened_;
   const AdaptedModel adapted_;
   const DType type_;
+  const PeftExportSettings settings_;
   std::vector<ForeignModule> modules_;
   std::vector<ExportedAdapter> adapters_;
   std::vector<TensorSource> tensors_;
@@ -279,8 +284,8 @@ class PeftWriter {
   bool are_biases_trained_ = false, has_bias_ = false, has_magnitudes_ = false;
 };
 
-// "exported_by" of a safetensors file's metadata; empty where it has none.
-std::string exporter_of(const std::string& path) {
+// A text of a safetensors file's metadata; empty where it has none.
+std::string metadata_text(const std::string& path, const char* key) {
   constexpr int64_t kMostHeaderBytes = int64_t{64} << 20;
   const auto file = open_file(path);
   uint64_t size = 0;
@@ -292,7 +297,7 @@ std::string exporter_of(const std::string& path) {
   const Result<Json> header = parse_json(text, kWeights);
   if (!header.ok() || !header->is_object()) return {};
   const Json metadata = header->value("__metadata__", Json());
-  const Json by = metadata.is_object() ? metadata.value("exported_by", Json()) : Json();
+  const Json by = metadata.is_object() ? metadata.value(key, Json()) : Json();
   return by.is_string() ? by.get<std::string>() : std::string();
 }
 
@@ -307,6 +312,10 @@ Result<ExportContents> peft_contents(OpenedModel& opened, const PeftExportSettin
   return PeftWriter(opened, std::move(adapted), settings).run();
 }
 
+std::string relative_base_of(const std::string& folder) {
+  return metadata_text(folder + "/" + std::string(kWeights), "base_model");
+}
+
 Status may_replace_peft(const std::string& folder) {
   const auto refuse = [&](std::string_view why) {
     return Status(StatusCode::kInvalidArgument,
@@ -319,7 +328,7 @@ Status may_replace_peft(const std::string& folder) {
         entry.is_regular_file(error) && !entry.is_symlink(error) && (name == kConfig || name == kWeights);
     if (!is_ours) return refuse(format("has '{}', which no export of adapters writes", name));
   }
-  return exporter_of(folder + "/" + std::string(kWeights)) == kUs
+  return metadata_text(folder + "/" + std::string(kWeights), "exported_by") == kUs
              ? Status()
              : refuse("has an adapter that no export wrote");
 }

@@ -13,7 +13,12 @@ namespace tessera {
 
 struct PeftExportSettings {
   std::optional<DType> type = {};  // f32, bf16 or f16 of every value; none: f32
+  // The model without the adapters: its absolute path, and that relative to the folder; "": not known.
+  std::string base = {}, relative_base = {};
 };
+
+// The relative place of the base that an export noted; "": none.
+std::string relative_base_of(const std::string& folder);
 
 // The files: adapters, and in full what trains besides. Their values are read here. kFailedPrecondition for a model
 // without adapters, kUnsupported for what PEFT has no form for.

@@ -39,11 +39,12 @@ std::string shard_name(size_t number, size_t count) {
 }  // namespace
 
 Result<TensorFile> safetensors_file(std::vector<TensorSource> tensors, std::string name,
-                                    std::string_view exported_by) {
+                                    std::string_view exported_by, std::string_view base) {
   std::ranges::stable_sort(tensors, std::ranges::greater{},
                            [](const TensorSource& tensor) { return dtype_bytes(tensor.type.dtype, 1); });
   Json metadata = {{"format", "pt"}};
   if (!exported_by.empty()) metadata["exported_by"] = exported_by;
+  if (!base.empty()) metadata["base_model"] = base;
   Members header = {{"__metadata__", dump(metadata)}};
   int64_t at = 0;
   for (const TensorSource& tensor : tensors) {

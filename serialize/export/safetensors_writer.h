@@ -16,9 +16,9 @@ struct SafetensorsFiles {
   std::string index;              // model.safetensors.index.json; empty for one file
 };
 
-// One file of that name. `exported_by`: in its metadata.
+// One file of that name. `exported_by`, and `base`, the relative place of the model that adapters are of: in its metadata.
 Result<TensorFile> safetensors_file(std::vector<TensorSource> tensors, std::string name,
-                                    std::string_view exported_by = {});
+                                    std::string_view exported_by = {}, std::string_view base = {});
 
 // Plain types alone. Tensors stay in order, but within a file wider types come first, so that all are aligned; a tensor
 // larger than `shard_bytes` is a shard of its own.

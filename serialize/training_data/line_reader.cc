@@ -66,7 +66,11 @@ LineReader::LineReader(LineReader&& other) noexcept
       position_(other.position_),
       line_(other.line_),
       buffer_(std::move(other.buffer_)),
-      begin_(other.begin_) {}
+      begin_(other.begin_),
+      layout_(other.layout_),
+      has_looked_(other.has_looked_),
+      is_in_array_(other.is_in_array_),
+      is_done_(other.is_done_) {}
 
 LineReader::~LineReader() {
   if (is_owned_) close(descriptor_);
@@ -93,7 +97,107 @@ Result<bool> LineReader::fill() {
   }
 }
 
+// Enough of the content to tell its layout: the first line, or a block.
+Status LineReader::look_at_head() {
+  has_looked_ = true;
+  for (;;) {
+    const std::string_view head = std::string_view(buffer_).substr(begin_);
+    if (head.size() >= kContentHead || trim(head.substr(0, head.rfind('\n') + 1)).size() > 1) break;
+    TSR_ASSIGN_OR_RETURN(const bool more, fill());
+    if (!more) break;
+  }
+  const std::string_view head = std::string_view(buffer_).substr(begin_, kContentHead);
+  layout_ = row_layout(head);
+  return check_no_binary(head, format("training data {}", name_));
+}
+
 Result<std::vector<LineReader::Line>> LineReader::read(size_t bytes) {
+  if (!has_looked_) TSR_RETURN_IF_ERROR(look_at_head());
+  return layout_ == RowLayout::kLines ? read_lines(bytes) : read_values(bytes);
+}
+
+Status LineReader::fail(std::string_view what) const {
+  return Status(StatusCode::kInvalidArgument, format("training data {}: {}", name_, what));
+}
+
+Result<char> LineReader::next_character() {
+  for (;;) {
+    begin_ = std::min(buffer_.find_first_not_of(" \t\r\n", begin_), buffer_.size());
+    if (begin_ < buffer_.size()) return buffer_[begin_];
+    TSR_ASSIGN_OR_RETURN(const bool more, fill());
+    if (!more) return '\0';
+  }
+}
+
+Status LineReader::begin_value() {
+  TSR_ASSIGN_OR_RETURN(char c, next_character());
+  if (layout_ == RowLayout::kStream) {
+    is_done_ = c == '\0';
+    return {};
+  }
+  const bool is_first = !is_in_array_;
+  if (is_first || c == ',') {  // the bracket, or a comma
+    is_in_array_ = true, ++begin_;
+    TSR_ASSIGN_OR_RETURN(c, next_character());
+    if (c != ']' || !is_first)
+      return c == '\0' ? fail("the file ends inside its array: it is cut off") : Status();
+  }
+  if (c == '\0') return fail(format("the file ends inside its array, behind row {}: it is cut off", line_));
+  if (c != ']') return fail(format("behind row {} of the array is '{}', wanted , or ]", line_, c));
+  is_done_ = true, ++begin_;
+  TSR_ASSIGN_OR_RETURN(c, next_character());
+  return c == '\0' ? Status() : fail(format("the file goes on behind the end of its array, with '{}'", c));
+}
+
+// The text of the value that begins here: to its closing bracket, or of a scalar to what separates it.
+Result<std::string> LineReader::take_value() {
+  int64_t depth = 0;
+  bool in_string = false;
+  size_t size = 0;
+  for (bool is_whole = false; !is_whole; ++size) {
+    if (size > kMostJsonBytes)
+      return Status(StatusCode::kCorrupt,
+                    format("training data {} row {}: longer than {}, the most that a row may have", name_,
+                           line_ + 1, bytes_text(int64_t{kMostJsonBytes})));
+    while (begin_ + size >= buffer_.size()) {
+      TSR_ASSIGN_OR_RETURN(const bool more, fill());
+      if (!more) return fail(format("the file ends inside row {}: it is cut off", line_ + 1));
+    }
+    const char c = buffer_[begin_ + size];
+    if (in_string) {
+      if (c == '\\') ++size;
+      in_string = c != '"';
+      is_whole = !in_string && depth == 0;
+    } else if (c == '"') {
+      in_string = true;
+    } else if (c == '{' || c == '[') {
+      ++depth;
+    } else if (c == '}' || c == ']') {
+      if (depth == 0) break;
+      is_whole = --depth == 0;
+    } else if (depth == 0 && (c == ',' || c == ' ' || c == '\t' || c == '\r' || c == '\n')) {
+      break;
+    }
+  }
+  if (size == 0) return fail(format("row {} begins with '{}', wanted an object", line_ + 1, buffer_[begin_]));
+  std::string value = buffer_.substr(begin_, size);
+  begin_ += size;
+  return value;
+}
+
+Result<std::vector<LineReader::Line>> LineReader::read_values(size_t bytes) {
+  std::vector<Line> lines;
+  for (size_t taken = 0; taken < bytes && !is_done_;) {
+    TSR_RETURN_IF_ERROR(begin_value());
+    if (is_done_) break;
+    TSR_ASSIGN_OR_RETURN(std::string value, take_value());
+    taken += value.size();
+    lines.push_back({++line_, std::move(value)});
+  }
+  return lines;
+}
+
+Result<std::vector<LineReader::Line>> LineReader::read_lines(size_t bytes) {
   std::vector<Line> lines;
   size_t taken = 0;
   while (taken < bytes || lines.empty()) {

@@ -8,6 +8,7 @@
 #include "graph/base/quote.h"
 #include "graph/base/text.h"
 #include "serialize/chat_template.h"
+#include "serialize/training_data/instruction_row.h"
 
 namespace tessera {
 namespace {
@@ -38,7 +39,7 @@ constexpr Refused kRefused[] = {
     {"tool_choice", "rows without it"},
     {"chat_template", "the template as option 'template', the same for all rows"},
     {"system", "a message of role 'system'"},
-    {"instruction", "'prompt' and 'completion', or 'messages'"},
+    {"instruction", "it without 'prompt', 'completion' and 'messages'"},
     {"weight", "weights of files (option 'files'), or of assistant's messages"},
 };
 
@@ -428,6 +429,9 @@ std::optional<RowKind> row_kind_of(std::string_view name) {
 
 Result<TrainingRow> parse_row(const Json& object, std::optional<RowKind> wanted) {
   if (!object.is_object()) return wrong("the row", object, "an object {\"messages\": ...}, say");
+  TSR_ASSIGN_OR_RETURN(const std::optional<Json> made,
+                       instruction_as_messages(object, wanted == RowKind::kMessages));
+  if (made) return parse_row(*made, wanted);
   TrainingRow row;
   FieldReader fields(object);
   const std::optional<RowKind> kind = wanted ? wanted : recognised(object);
@@ -437,10 +441,11 @@ Result<TrainingRow> parse_row(const Json& object, std::optional<RowKind> wanted)
           format("the row has the field '{}', which would change what is learnt and is not read: wanted {}",
                  refused.field, refused.remedy));
   if (!kind)
-    return fail(format(
-        "the row has {}: wanted 'text', 'messages', 'prompt' with or without 'completion' (and 'label'), "
-        "'chosen' and 'rejected', or OpenAI's 'input', 'preferred_output' and 'non_preferred_output'",
-        fields_text(object)));
+    return fail(
+        format("the row has {}: wanted 'text', 'messages', 'instruction' with 'output', 'prompt' with or "
+               "without 'completion' (and 'label'), "
+               "'chosen' and 'rejected', or OpenAI's 'input', 'preferred_output' and 'non_preferred_output'",
+               fields_text(object)));
   row.kind = *kind;
   TSR_RETURN_IF_ERROR(read_for_template(row, fields));
   TSR_RETURN_IF_ERROR(read_values(object, row, fields));

@@ -50,7 +50,7 @@ TEST_CASE("control tokens in a text are text, or with the option special these t
   REQUIRE(tokenizer.ok());
   const std::string_view text = "ab</s>cd</s>";
   const auto made = [&](const Options& options) {
-    return TextDataset::from_text(text, **tokenizer, options);
+    return TextDataset::from_text(text, "text", **tokenizer, options);
   };
   const auto plain = made({{"seq", int64_t{11}}});
   REQUIRE(plain.ok());
@@ -62,7 +62,7 @@ TEST_CASE("control tokens in a text are text, or with the option special these t
   // Of ids there is nothing to recognise; and options are checked before a file is read.
   const auto ids = TextDataset::create(wanted, {{"seq", int64_t{5}}, {"special", int64_t{1}}});
   CHECK(ids.status().message().find("special") != std::string_view::npos);
-  const auto unread = TextDataset::from_file("/nowhere", **tokenizer, {{"sequence", int64_t{5}}});
+  const auto unread = open_dataset("/nowhere", *tokenizer, {{"sequence", int64_t{5}}});
   CHECK(unread.status().code() == StatusCode::kInvalidArgument);
   CHECK(unread.status().message().find("sequence") != std::string_view::npos);
 }

@@ -1,6 +1,7 @@
 // Training on rows of training data: packed as apart, on any devices, in an order that resumes.
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -283,6 +284,28 @@ TEST_CASE("rows in memory are those of a file") {
       data_of(write_rows(scratch, "x.json", {"", " [" + rows[0] + ",", rows[1] + ",", rows[2], "]"}),
               {{"seq", 32}, {"kind", std::string("auto")}});
   CHECK(rows_of(array, 0, 3, 32) == rows_of(file, 0, 3, 32));
+  // Content decides: the same without an option, under any name, in memory and through a pipe's name.
+  const Dataset unnamed = data_of(write_rows(scratch, "x.txt", rows), {{"seq", 32}});
+  CHECK(rows_of(unnamed, 0, 3, 32) == rows_of(file, 0, 3, 32));
+  ok(tsr_dataset_new_text(text.data(), text.size(), byte_tokenizer().get(), options({{"seq", 32}}).get(),
+                          &made));
+  CHECK(rows_of(Dataset(made), 0, 3, 32) == rows_of(file, 0, 3, 32));
+  const Dataset plain =
+      data_of(write_rows(scratch, "y.jsonl", rows), {{"seq", 8}, {"kind", std::string("plain")}});
+  CHECK(number_after(info(plain), "\"tokens\":") == static_cast<double>(text.size()));
+  for (const auto& [content, part] : {std::pair("prompt,completion\nQ,A", "'kind' plain"),
+                                      {"caf\xe9 noir, bien noir", "byte 3 (0xe9)"},
+                                      {"\x1f\x8b gzip", "gunzip"},
+                                      {"[\"a\", \"b\"]", "array of texts"},
+                                      {"{\"a\": 1}", "'kind' plain learns"}}) {
+    CHECK(refused(write_rows(scratch, "z.txt", {content}), {{"seq", 4}}).find(part) != std::string::npos);
+    const Error in_memory = take(tsr_dataset_new_text(content, std::strlen(content), byte_tokenizer().get(),
+                                                      options({{"seq", 4}}).get(), &made));
+    CHECK(in_memory.message.find(part) != std::string::npos);
+  }
+  CHECK(refused(write_rows(scratch, "w.txt", {"words and words"}),
+                {{"seq", 4}, {"packing", std::string("bfd")}})
+            .find("is of rows of JSON") != std::string::npos);
   const Error error = take(tsr_dataset_new_text("{", 1, byte_tokenizer().get(),
                                                 options({{"kind", std::string("text")}}).get(), &made));
   CHECK(error.message.find("'text in memory' line 1") != std::string::npos);

@@ -60,6 +60,13 @@ class Chat(Handle):
         with self._pointer as c, Options(options) as o:
             return json.loads(text(raw.tsr_chat_render_ranges(c, o, data)))
 
+    def fit(self, messages: Any, most_tokens: int, **options: Any) -> dict[str, Any]:
+        """The conversation without its oldest turns, so that it has at most so many tokens: "messages", "dropped" (count of
+        messages) and "tokens". What the system says stays, and so does the last turn."""
+        data = messages_json(messages)
+        with self._pointer as c, Options(options) as o:
+            return json.loads(text(raw.tsr_chat_fit(c, o, data, most_tokens)))
+
     def parse(self, answer: str | bytes, **options: Any) -> dict[str, Any]:
         """The message that a model's answer is: its content, its reasoning, the tools that it calls. The answer is what
         the pieces' texts make, with the control tokens of markers() written out.

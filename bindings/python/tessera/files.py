@@ -99,6 +99,18 @@ def check_path(path: Any) -> None:
     check(raw.tsr_model_check_path(arguments.path("path", path)))
 
 
+def check_run_paths(out: Any = "", checkpoint: Any = "", resumed: Any = "") -> None:
+    """Raises FailedPreconditionError where an earlier run's result is at out, or its checkpoint in the folder checkpoint, and the
+    run does not go on from it (resumed)."""
+    check(raw.tsr_run_check_paths(arguments.path("out", out), arguments.path("checkpoint", checkpoint),
+                                  arguments.path("resumed", resumed)))
+
+
+def check_text(source: str | bytes, name: str = "text", takes_tables: bool = False) -> None:
+    """Raises where a text is none that is read as such: rows of JSON, a table, a binary format, or no UTF-8."""
+    check(raw.tsr_text_check(arguments.text("source", source), arguments.path("name", name), int(takes_tables)))
+
+
 def verify(path: Any) -> None:
     """Reads a .tsr file through and checks every checksum; CorruptError names the tensor."""
     check(raw.tsr_model_verify(arguments.path("path", path)))

@@ -8,7 +8,7 @@ from typing import Any, Callable
 
 from .dataset import Dataset
 from .errors import FailedPreconditionError, InvalidArgumentError
-from .files import check_path
+from .files import check_path, check_run_paths
 from .model import Model
 from .plan import plan_methods
 from .runtime import Runtime
@@ -20,13 +20,14 @@ _DATASET_OPTIONS = ("seq", "eval_fraction", "shuffle", "special", "kind", "files
 
 def finetune(model: Model | str | os.PathLike[str], data: Any, *, out: Any = None, steps: int = 100,
              lora: int | dict[str, Any] | None = None, method: str | None = None, progress: Callable[[Step], Any] | None = None,
-             runtime: Runtime | None = None, seed: int | None = None, **options: Any) -> Model:
-    """Trains a model, or that of a path, and returns it; a Model that was given changes. `out`: where it is saved too.
+             runtime: Runtime | None = None, seed: int | None = None, overwrite: bool = False, **options: Any) -> Model:
+    """Trains a model, or that of a path, and returns it; a Model that was given changes. `out`: where it is saved too (.gguf: as
+    GGUF); what is there is refused unless overwrite is True.
 
         tuned = tessera.finetune("small.tsr", "notes.txt", out="tuned.tsr", steps=200, devices="cpu:4",
                                  progress=lambda step: print(step.step, step.loss))
 
-    data: the path of a text or of rows (.jsonl: conversations, prompts with completions), rows as dicts, a Dataset, or token
+    data: the path of a text or of rows (JSON lines or an array: conversations, prompts with completions; the content decides), rows as dicts, a Dataset, or token
     ids. lora: rank, or options of Model.add_adapters; then the result is
     another model. method: "auto", the richest of full training, adapters, and adapters over fewer bits that fits
     memory_limit, or "full", "lora", "qlora:TYPE" (plan_methods); lora then says which adapters. progress: is told every step; what it raises ends the work and comes out. Options: seq (default
@@ -34,6 +35,11 @@ def finetune(model: Model | str | os.PathLike[str], data: Any, *, out: Any = Non
     packing and others (docs/training-data.md; template: the model's unless given); the others are those of Trainer. seed is that of both."""
     if out is not None:
         check_path(out)
+        if not overwrite:
+            try:
+                check_run_paths(out)
+            except FailedPreconditionError as error:
+                raise FailedPreconditionError(f"{error} (overwrite=True)") from error
     of_data = {key: options.pop(key) for key in _DATASET_OPTIONS if key in options}
     if not isinstance(model, Model):
         model = Model.load(model, runtime=runtime)
@@ -74,8 +80,7 @@ def _dataset(model: Model, data: Any, options: dict[str, Any], seed: int | None)
     tokenizer = model.tokenizer
     if tokenizer is None:
         raise FailedPreconditionError("the model has no tokenizer; wanted one, or data as token ids")
-    is_rows = is_dicts or "kind" in options or "files" in options or str(data).endswith((".jsonl", ".ndjson"))
-    if is_rows and "template" not in options:
+    if "template" not in options:  # of a text it says nothing
         options["template"] = model.metadata("chat_template") or ""
     if is_dicts:
         return Dataset.from_text("\n".join(map(json.dumps, data)), tokenizer, **{"kind": "auto", **options})

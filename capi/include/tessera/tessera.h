@@ -569,8 +569,10 @@ TSR_API void tsr_tokenizer_free(tsr_tokenizer* tokenizer);
  * that holds a vocabulary alone, use tsr_tokenizer_load), and what it computes must be what the family computes:
  * the message names the first key or tensor that is something else. Of a model in several GGUF files
  * (PREFIX-00001-of-00003.gguf, as llama.cpp's gguf-split names them) give any one: the others are opened from its
- * folder. TSR_NOT_FOUND (of a missing part too), TSR_IO, TSR_CORRUPT, TSR_INVALID_ARGUMENT where a part has another
- * name, TSR_UNSUPPORTED. */
+ * folder. A folder of PEFT's adapters opens as its base with them: the base is the one that adapter_config.json names
+ * (base_model_name_or_path; of a folder that was written here also by its place relative to the folder), TSR_NOT_FOUND
+ * where it names none or is not there. TSR_NOT_FOUND (of a missing part too), TSR_IO, TSR_CORRUPT, TSR_INVALID_ARGUMENT
+ * where a part has another name, TSR_UNSUPPORTED. */
 TSR_API tsr_status* tsr_model_load(const char* path, tsr_model** out_model);
 
 /* The same in steps, for programs that show progress or may have to give up:
@@ -671,15 +673,17 @@ TSR_API tsr_status* tsr_model_for_method(tsr_model* model, const char* method, c
  * TSR_FAILED_PRECONDITION where there are none. TSR_UNSUPPORTED for an adapter's bias where W's product has none. */
 TSR_API tsr_status* tsr_model_merge_adapters(tsr_model* model, tsr_model** out_model);
 
-/* Writes a .tsr file: to a temporary name, synced, renamed over `path`. Parameters not drawn yet are drawn.
- * Options: compress (i64, default 0). TSR_IO. */
+/* Writes a .tsr file, or where `path` ends in .gguf a GGUF file: to a temporary name, synced, renamed over `path`. Parameters
+ * not drawn yet are drawn. Options: compress (i64, default 0; not of GGUF). TSR_IO; TSR_INVALID_ARGUMENT, with the remedy,
+ * for the name of a format that is not written (.safetensors, .onnx, .bin, .pt ...); of GGUF also as tsr_export_new. */
 TSR_API tsr_status* tsr_model_save(tsr_model* model, const char* path, const tsr_options* options);
 /* Whether tsr_model_save could write `path` now, to know it before hours of work: name, folder and permissions.
  * What a killed save of `path` left next to it is removed, as by tsr_model_save. TSR_INVALID_ARGUMENT, TSR_NOT_FOUND,
  * TSR_IO. */
 TSR_API tsr_status* tsr_model_check_path(const char* path);
 
-/* Writes a model's file as a .tsr file, in steps as those of tsr_loading and in bounded memory: a slice of a tensor at a
+/* Writes a model's file as a .tsr file, or as GGUF where out_path ends in .gguf (then as tsr_export with format gguf), in
+ * steps as those of tsr_loading and in bounded memory: a slice of a tensor at a
  * time, however large the file is. in_path: .tsr or GGUF, or a Hugging Face folder. The file is the one that tsr_model_load and then
  * tsr_model_save would write, byte for byte, unless `type` quantises it.
  *     while (done < 1) tsr_conversion_step(conversion, &done);
@@ -690,7 +694,7 @@ TSR_API tsr_status* tsr_model_check_path(const char* path);
  *   compress         i64   as for tsr_model_save (default 0)
  *   verify           i64   1: what was written is read again, and every checksum checked (default 1)
  * and, to quantise:
- *   type             str   element type of most weights, the others following from it as in llama.cpp: q2_k, q2_k_s,
+ *   type             str   (in letters of either case) element type of most weights, the others following from it as in llama.cpp: q2_k, q2_k_s,
  *                          q3_k_s, q3_k_m, q3_k_l, q4_k_s, q4_k_m, q5_k_s, q5_k_m, q6_k, q4_0, q4_1, q5_0, q5_1, q8_0,
  *                          iq4_nl, iq4_xs, tq1_0, tq2_0, mxfp4, nvfp4, nf4, q1_0, q2_0, bf16, f16, f32; q3_k, q4_k and
  *                          q5_k are their _m (default: every value keeps its type)
@@ -721,7 +725,7 @@ TSR_API tsr_status* tsr_conversion_new_for_trainer(tsr_trainer* trainer, tsr_mod
 TSR_API tsr_status* tsr_conversion_step(tsr_conversion* conversion, double* out_done);
 /* Syncs the file and renames it over out_path. Once; TSR_FAILED_PRECONDITION before all is done. out_report may be NULL:
  * {"architecture", "parameters": count of elements, "in": {"format": "tsr" | "gguf", "bytes": of the file (of all
- *  parts of a split model), "stored": [{"type": "q8_0", "tensors", "bytes"}]}, "out": {the same}}; with `type` also "quantization": {"type", "bytes_in",
+ *  parts of a split model), "stored": [{"type": "q8_0", "tensors", "bytes"}]}, "out": {the same}}; of GGUF also "notes" as an export; with `type` also "quantization": {"type", "bytes_in",
  *  "bytes_out": of all values, "error", "fallbacks": count, "tensors": [{"name", "from": "f32", "to": "q5_0",
  *  "bytes_in", "bytes_out", "error": root mean square of the differences by that of the values read, "weighted":
  *  whether the imatrix has it, and of fallbacks "wanted": "q4_k", "width"}]} */
@@ -739,7 +743,8 @@ TSR_API void tsr_conversion_free(tsr_conversion* conversion);
  * step; may be NULL.
  * Options
  *   format           str   hf, gguf, or of the adapters alone peft: a folder that PEFT loads onto the model without them
- *                          (default hf)
+ *                          (default: gguf where out_path ends in .gguf, else hf). A name that says another format is
+ *                          refused with the remedy
  *   adapters         i64   gguf: 1: adapters alone, as llama.cpp puts them on the model without them (default 0)
  *   merged           i64   1: hf and gguf: adapters are taken into the weights first (default 0)
  *   type             str   hf: f32, bf16 or f16, of every value (default: matrices as they are, blocks as f16; norms and
@@ -764,7 +769,7 @@ TSR_API tsr_status* tsr_export_new_for_model(tsr_runtime* runtime, tsr_model* mo
 /* *out_done: the share that is done; 1 when all is. */
 TSR_API tsr_status* tsr_export_step(tsr_export* work, double* out_done);
 /* Renames what was written over out_path. Once; TSR_FAILED_PRECONDITION before all is done. out_report may be NULL:
- * {"architecture", "parameters": count of elements, "format", "bytes": of all files, "files": names within a folder,
+ * {"architecture", "parameters": count of elements, "in": as tsr_conversion_finish has it, "format", "bytes": of all files, "files": names within a folder,
  *  "stored": [{"type": "bf16", "tensors", "bytes"}], "notes": ["what was left out, and why"], and of a gguf with type
  *  "quantization": as tsr_conversion_finish has it} */
 TSR_API tsr_status* tsr_export_finish(tsr_export* work, tsr_text** out_report);
@@ -897,6 +902,12 @@ TSR_API tsr_status* tsr_chat_parse(const tsr_chat* chat, const tsr_options* opti
  * tokens. A control token's piece has no text: where one of these comes, this one belongs into the answer.
  * TSR_FAILED_PRECONDITION without a tokenizer. */
 TSR_API tsr_status* tsr_chat_markers(const tsr_chat* chat, tsr_text** out_json);
+/* The conversation without as many of its oldest turns as leave it too long for most_tokens tokens, with the options of
+ * tsr_chat_encode: {"messages", "dropped": count of messages that were left out, "tokens"}. Messages of the system and of the
+ * developer that begin it stay, and so does the last turn. A turn is a message of the user and what follows it: calls of
+ * tools go with their results. TSR_INVALID_ARGUMENT where the last turn alone is too long. As tsr_chat_encode otherwise. */
+TSR_API tsr_status* tsr_chat_fit(const tsr_chat* chat, const tsr_options* options, const char* messages,
+                                 size_t size, int64_t most_tokens, tsr_text** out_json);
 TSR_API void tsr_chat_free(tsr_chat* chat);
 
 /* ================================================================ dataset */
@@ -904,7 +915,7 @@ TSR_API void tsr_chat_free(tsr_chat* chat);
 /* What a trainer reads: rows of `seq` tokens with their labels. Of preferences without packing a row holds a pair, the
  * chosen answer from token 0 on and the rejected one from token `seq` on, each behind the prompt. Immutable. Three kinds:
  *   text      token ids cut into samples of seq + 1 tokens (inputs and labels shifted by one), stride seq
- *   examples  rows of JSON lines (conversations, prompts with completions, preferences, texts), of which some tokens are
+ *   examples  rows of JSON (conversations, prompts with completions, preferences, texts), of which some tokens are
  *             learnt; one example a row with padding, or several, which attention then keeps apart
  *   rows      of your own: tsr_dataset_new_rows
  *
@@ -922,10 +933,11 @@ TSR_API void tsr_chat_free(tsr_chat* chat);
  *                        documents teaches where one ends, and a conversation that a chat template rendered before is
  *                        read as the template meant it; 0 (default): they are text like other text ("note" of
  *                        tsr_dataset_info). In messages they always are text
- * Further options of examples, which are read where the path ends in .jsonl or .ndjson, or where one of the first two is
- * given (of a text in memory: the first; docs/training-data.md has all formats, and which fields are read)
- *   kind           str   auto (default): by the fields | text | prompt | prompt_completion | messages | preference |
- *                        unpaired
+ *   kind           str   auto (default): the content decides whether the data are rows of JSON (an object a line, one
+ *                        array, or objects one after another; a path that ends in .jsonl or .ndjson are rows), and the
+ *                        fields which | plain: one text, whatever it looks like | text | prompt | prompt_completion |
+ *                        messages | preference | unpaired: rows of that kind
+ * Further options of examples (docs/training-data.md has all formats, and which fields are read)
  *   files          str   JSON: [{"path": text, "weight": number}], with the path "": an epoch has each example
  *                        of a file `weight` times; of a fraction a share drawn by the seed (default weight 1)
  *   template       str   the chat template's text (tsr_model_metadata "chat_template"); messages want one
@@ -946,9 +958,10 @@ TSR_API void tsr_chat_free(tsr_chat* chat);
  *   now            i64   the date that templates print, seconds since 1970 (default 1721952000, 26 July 2024: the same
  *                        tokens on every day)
  * Texts are plain UTF-8; a byte-order mark before it is skipped. The path "-" is what remains of standard
- * input.
- * TSR_INVALID_ARGUMENT when the text holds no whole sample for training or begins with the mark of UTF-16 or
- * UTF-32, when the path is a folder or a device without an end, when a pipe has not ended after half of
+ * input. Of a text option template says nothing.
+ * TSR_INVALID_ARGUMENT when the text holds no whole sample for training, when the data is of a format that is not read (CSV,
+ * gzip, zip, Parquet, Arrow, SQLite, PDF, a model's file, UTF-16 ...: named, with the remedy) or not UTF-8 (with the byte's
+ * place), when a plain text has options of rows, when the path is a folder or a device without an end, when a pipe has not ended after half of
  * the memory that the process may have; with file and line for a row that is none. */
 TSR_API tsr_status* tsr_dataset_new_file(const char* path, const tsr_tokenizer* tokenizer,
                                          const tsr_options* options, tsr_dataset** out_dataset);
@@ -984,6 +997,11 @@ TSR_API tsr_status* tsr_reading_step(tsr_reading* reading, double* out_done);
 /* Once; TSR_FAILED_PRECONDITION before all is done. */
 TSR_API tsr_status* tsr_reading_finish(tsr_reading* reading, tsr_dataset** out_dataset);
 TSR_API void tsr_reading_free(tsr_reading* reading);
+
+/* Whether `text` is plain text in UTF-8, for what reads texts alone (scoring, importance matrices). `name` begins messages.
+ * takes_tables: 1 for lines of tab-separated texts. TSR_INVALID_ARGUMENT, with the remedy, for rows of JSON, a table, a binary
+ * format, and bytes that are not UTF-8. */
+TSR_API tsr_status* tsr_text_check(const char* text, size_t size, const char* name, int32_t takes_tables);
 
 /* {"tokens", "seq", "train_samples", "eval_samples", "unigram_entropy", "seed", "shuffle"}; unigram_entropy
  * is that of the token frequencies of the whole text (of examples: of what is learnt), nats a token: the loss of a model
@@ -1572,6 +1590,10 @@ TSR_API tsr_status* tsr_trainer_load_state(tsr_trainer* trainer, const char* fol
  * fingerprints are equal where their names, types and contents are, "tensors": [{"name", "dtype", "shape"}] in it,
  * "notes": texts of tsr_saving_new_snapshot}. */
 TSR_API tsr_status* tsr_checkpoint_info(const char* folder, tsr_text** out_text);
+/* Whether a new run may write its result to `out` and its checkpoints to the folder `checkpoint`: TSR_FAILED_PRECONDITION where
+ * an earlier run's are there, which would be lost; the message names the checkpoint's step. resumed: the checkpoint that the run
+ * goes on from, which it may replace. Each may be NULL or "". */
+TSR_API tsr_status* tsr_run_check_paths(const char* out, const char* checkpoint, const char* resumed);
 
 /* Present values of all parameters into `model`, which may be the one trained or another with these
  * parameters. The model then holds a copy of them in host memory. */
@@ -1678,7 +1700,7 @@ TSR_API void tsr_run_log_free(tsr_run_log* log);
  * Options
  *   devices, parallel, measure, memory_limit   as for the trainer
  *   context      i64   tokens that the cache holds, prompt included (default: the model's context length, at
- *                      most 2048)
+ *                      most 2048); -1: the model's context length as far as memory allows, at most 131072
  *   precision    str   f32 (default) | tf32 | bf16: what activations and caches are computed in; bf16 keeps
  *                      weights in bf16 at least. tf32: f32, but
  *                      products with f32 weights may round what they multiply to 10 bits of mantissa, as in

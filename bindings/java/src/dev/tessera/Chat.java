@@ -77,6 +77,17 @@ public final class Chat extends Handle {
   }
 
   /**
+   * The conversation without its oldest turns, so that it has at most {@code mostTokens}, as JSON: "messages", "dropped" (count
+   * of messages) and "tokens". What the system says stays, and so does the last turn.
+   */
+  public String fit(String messages, long mostTokens, Map<String, ?> options) {
+    byte[] given = Text.bytes("messages", messages);
+    try (Use use = use(); OptionSet set = new OptionSet(options)) {
+      return Native.text(use, out -> Raw.tsr_chat_fit(use.pointer, set.pointer, given, mostTokens, out));
+    }
+  }
+
+  /**
    * The message that a model's answer is, as JSON: its content, its reasoning, the tools that it calls. The answer is
    * what the pieces' texts make, with the control tokens of {@link #markers} written out. Options: prompt, in_thinking,
    * tools, partial, seed.

@@ -15,7 +15,7 @@ public final class Dataset extends Handle {
     super("dataset", Raw::tsr_dataset_free, false, null, pointer);
   }
 
-  /** Reads and tokenises a text file, or rows of training data (.jsonl). */
+  /** Reads and tokenises a text file, or rows of training data (JSON): the content decides. */
   public static Dataset open(Path path, Tokenizer tokenizer, Map<String, ?> options) {
     byte[] name = Text.path("path", path);
     try (Use use = use(tokenizer, "tokenizer"); OptionSet set = new OptionSet(options)) {
@@ -32,6 +32,15 @@ public final class Dataset extends Handle {
     try (Use use = use(tokenizer, "tokenizer"); OptionSet set = new OptionSet(options)) {
       return read(Native.made(out -> Raw.tsr_reading_new_file(0, name, use.pointer, set.pointer, out)), progress);
     }
+  }
+
+  /**
+   * Throws where a text is no plain text in UTF-8, for what reads texts alone. The name begins messages; takesTables: lines of
+   * tab-separated texts are text too.
+   */
+  public static void checkText(String text, String name, boolean takesTables) {
+    TesseraException.check(
+        Raw.tsr_text_check(Text.bytes("text", text), Text.name("name", name), takesTables ? 1 : 0));
   }
 
   /** Tokenises a text. */

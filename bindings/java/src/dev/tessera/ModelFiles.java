@@ -20,6 +20,15 @@ public final class ModelFiles {
     TesseraException.check(Raw.tsr_model_check_path(Text.path("path", path)));
   }
 
+  /**
+   * Throws where a new run would lose an earlier one's result at {@code out} or checkpoint in the folder {@code checkpoint}; it goes
+   * on from {@code resumed}. Each may be an empty path.
+   */
+  public static void checkRunPaths(Path out, Path checkpoint, Path resumed) {
+    TesseraException.check(Raw.tsr_run_check_paths(
+        Text.path("out", out), Text.path("checkpoint", checkpoint), Text.path("resumed", resumed)));
+  }
+
   /** Reads a .tsr file through and checks every checksum. */
   public static void verify(Path path) {
     TesseraException.check(Raw.tsr_model_verify(Text.path("path", path)));

@@ -1,0 +1,75 @@
+#include "capi/engine/run_outputs.h"
+
+#include <filesystem>
+#include <system_error>
+
+#include "capi/engine/trainer.h"
+#include "graph/base/text.h"
+#include "serialize/json.h"
+
+namespace tessera {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string without_slash(std::string path) {
+  while (path.size() > 1 && path.ends_with('/')) path.pop_back();
+  return path;
+}
+
+bool is_there(const std::string& path) {
+  std::error_code ignored;
+  return fs::exists(fs::symlink_status(path, ignored));
+}
+
+bool is_empty_folder(const std::string& path) {
+  std::error_code ignored;
+  return fs::is_directory(path, ignored) && fs::is_empty(path, ignored);
+}
+
+// "step 6", or what is known of the checkpoint.
+std::string step_text(const std::string& folder) {
+  const Result<std::string> info = checkpoint_json(folder);
+  if (!info.ok()) return format("unreadable ({})", info.status().message());
+  const Result<Json> read = parse_json(*info, folder, SIZE_MAX);
+  if (!read.ok() || !read->contains("step")) return "of an unknown step";
+  return format("of step {}", (*read)["step"].get<int64_t>());
+}
+
+// Whether `resumed` is the checkpoint in `folder`, or one of the same run next to it.
+bool is_of_run(const std::string& resumed, const std::string& folder) {
+  if (resumed.empty() || folder.empty()) return false;
+  std::error_code ignored;
+  const std::string from = fs::weakly_canonical(without_slash(resumed), ignored).string();
+  const std::string to = fs::weakly_canonical(folder, ignored).string();
+  return !from.empty() && (from == to || from == to + ".best" || from.starts_with(to + ".step-"));
+}
+
+}  // namespace
+
+Status check_no_earlier_run(const std::string& out, const std::string& checkpoint,
+                            const std::string& resumed) {
+  const std::string folder = without_slash(checkpoint), result = without_slash(out);
+  if (is_of_run(resumed, folder)) return {};
+  if (!folder.empty())
+    for (const std::string& found : {folder, folder + ".previous"})
+      if (is_there(found) && !is_empty_folder(found))
+        return Status(StatusCode::kFailedPrecondition,
+                      format("{} is the checkpoint of an earlier run, {}, and would be lost: resume that "
+                             "run, or say that it "
+                             "may be overwritten",
+                             found, step_text(found)));
+  // Without checkpoints of its own a run that is resumed replaces the result that lies beside what it goes on from.
+  if (is_of_run(resumed, result + ".checkpoint")) return {};
+  std::error_code ignored;
+  const bool is_result =
+      fs::is_regular_file(result, ignored) || (fs::is_directory(result, ignored) && !is_empty_folder(result));
+  if (!result.empty() && is_result)
+    return Status(
+        StatusCode::kFailedPrecondition,
+        format("{} is there, and would be lost: give another name, or say that it may be overwritten",
+               result));
+  return {};
+}
+
+}  // namespace tessera

@@ -1,0 +1,14 @@
+// What users of other projects (llama.cpp, Ollama, vLLM, transformers, TRL, axolotl, unsloth ...) type first, and the words here.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <string>
+
+namespace cli {
+
+// What does the work of a command of another project: "tessera chat MODEL ..."; "": it is not known.
+std::string command_for(const std::string& word);
+// The option of `command` for one of another project: "--lr", or what to do instead; "": it is not known.
+std::string option_for(const CLI::App& command, const std::string& word);
+
+}  // namespace cli
