@@ -53,7 +53,7 @@ Status check_no_earlier_run(const std::string& out, const std::string& checkpoin
   if (is_of_run(resumed, folder)) return {};
   if (!folder.empty())
     for (const std::string& found : {folder, folder + ".previous"})
-      if (is_there(found) && !is_empty_folder(found))
+      if (is_there(found + "/manifest"))
         return Status(StatusCode::kFailedPrecondition,
                       format("{} is the checkpoint of an earlier run, {}, and would be lost: resume that "
                              "run, or say that it "

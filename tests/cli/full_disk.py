@@ -51,7 +51,7 @@ for seed in (1, 2):
 with open(f"{FOLDER}/pairs.jsonl", "w") as file:
     for i in range(300):
         file.write(json.dumps({"prompt": f"q{i} ", "chosen": f"good {i}", "rejected": f"bad {i * 7}"}) + "\n")
-COMMON = ["train", "1.tsr", "--data", "pairs.jsonl", "--seq", "32", "--batch", "2"]
+COMMON = ["train", "1.tsr", "--data", "pairs.jsonl", "--seq", "32", "--batch", "2", "--overwrite"]
 
 # Tokens: in a cache that has others, and without one.
 done("data", "pairs.jsonl", "--model", "1.tsr", "--cache", "cache", "--seq", 32, "--examples", 0)

@@ -13,7 +13,7 @@ tessera, model, text, folder = sys.argv[1:5]
 STEPS = 40
 COMMON = [tessera, "train", model, "--data", text, "--steps", str(STEPS), "--batch", "8", "--seq", "32", "--lr", "1e-3",
           "--schedule", "cosine", "--seed", "3", "--checkpoint-every", "3", "--eval-fraction", "0.1",
-          "--json"]
+          "--json", "--overwrite"]
 
 
 def result(command):

@@ -12,7 +12,7 @@ import time
 
 TESSERA, MODEL, TEXT, WORK = sys.argv[1:]
 COMMON = [TESSERA, "train", MODEL, "--data", TEXT, "--batch", "4", "--seq", "16", "--seed", "3", "--eval-fraction", "0.05",
-          "--eval-batches", "2"]
+          "--eval-batches", "2", "--overwrite"]
 METRICS, EVENTS, REPORT = (f"{WORK}/{name}" for name in ("run.jsonl", "run_events", "run.html"))
 FILES = ["--metrics", METRICS, "--tensorboard", EVENTS, "--report", REPORT]
 

@@ -17,7 +17,7 @@ subprocess.run([tessera, "new", "llama:L=2,C=64,H=8,KV=4,F=172,V=256,T=256,tied=
 with open(text, "rb") as file, open(f"{folder}/text.txt", "wb") as short:
     short.write(file.read(12000))
 text = f"{folder}/text.txt"
-COMMON = [tessera, "train", model, "--data", text, "--batch", "2", "--seq", "16", "--seed", "3", "--devices", "cpu:1"]
+COMMON = [tessera, "train", model, "--data", text, "--batch", "2", "--seq", "16", "--seed", "3", "--devices", "cpu:1", "--overwrite"]
 HELD_OUT = ["--eval-fraction", "0.1", "--eval-batches", "2"]
 
 

@@ -19,7 +19,7 @@ tessera = f"{os.path.abspath(sys.argv[1])}/cli/tessera"
 COUNT = int(sys.argv[2]) if len(sys.argv) > 2 else 100
 environment = {**os.environ, "TESSERA_PROFILE": "none"}
 draw = random.Random(25)
-TRAIN = ["--seq", "16", "--steps", "1", "--checkpoint-every", "0", "--quiet"]
+TRAIN = ["--seq", "16", "--steps", "1", "--checkpoint-every", "0", "--quiet", "--overwrite"]
 # name: words for a model of two, in a folder of their own. A cache keeps what other models put into it.
 JOBS = {
     "tokens": lambda top, model: ["data", f"{top}/rows.jsonl", "--model", f"{top}/{model}.tsr", "--cache", "cache", "--examples", "0"],

@@ -74,7 +74,7 @@ def main():
         for command in (new, wide):
             subprocess.run([tessera, *command], cwd=folder, env=environment, check=True, capture_output=True)
         train = [tessera, "train", "model.tsr", "--data", "text.txt", "--seq", "32", "--batch", "4", "--steps", "3",
-                 "--out", "out.tsr"]
+                 "--out", "out.tsr", "--overwrite"]
         programs = {
             "import": [tessera, "import", "tiny.gguf", "-o", "out.tsr"],
             "plan": [tessera, "plan", "model.tsr", "--devices", "cpu:4", "--batch", "8", "--seq", "32"],
