@@ -12,7 +12,10 @@ Json convert(const Common& common, const std::string& doing, const std::string& 
   const Interruptible interruptible;  // to the end: a killed process leaves a part of a file
   Progress progress(common);
   run_steps(conversion, tsr_conversion_step, doing + " " + input, interruptible, progress);
-  return Json::parse(text(tsr_conversion_finish, conversion.get()));
+  Json report = Json::parse(text(tsr_conversion_finish, conversion.get()));
+  if (report.contains("notes"))
+    for (const Json& note : report["notes"]) progress.say("note: " + note.get<std::string>());
+  return report;
 }
 
 }  // namespace cli

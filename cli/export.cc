@@ -9,7 +9,7 @@ namespace cli {
 
 namespace {
 struct Arguments : Common {
-  std::string input, output, format = "hf";
+  std::string input, output, format;
   std::optional<std::string> type, output_type, embedding_type, imatrix, shard_bytes;
   bool pure = false, no_tokenizer = false, merged = false, adapters = false;
 };
@@ -35,7 +35,7 @@ void register_export(CLI::App& app) {
   CLI::App* command = app.add_subcommand("export", "write a model for transformers or llama.cpp");
   command->footer(
       "Example:\n  tessera export tuned.tsr -o tuned-hf\n"
-      "  tessera export tuned.tsr --format gguf --type q4_k_m -o tuned.gguf\n"
+      "  tessera export tuned.tsr --type q4_k_m -o tuned.gguf\n"
       "  tessera export adapted.tsr --format peft -o adapter\n"
       "  tessera export adapted.tsr --format gguf --adapters -o adapter.gguf\n"
       "peft is a folder with the adapters alone, which PEFT loads onto the base.\n"
@@ -46,7 +46,7 @@ void register_export(CLI::App& app) {
   command
       ->add_option("-o,--out", args->output, "folder (hf: new, empty or an earlier export) or file to write")
       ->required();
-  command->add_option("--format", args->format, "hf, gguf, or peft: adapters alone")->capture_default_str();
+  command->add_option("--format", args->format, "hf, gguf, or peft: adapters alone (default: by the name)");
   command->add_option(
       "--type", args->type,
       "hf: f32, bf16 or f16 of every value; gguf: what most weights become (default: as they are)");
@@ -67,7 +67,7 @@ void register_export(CLI::App& app) {
   add_quiet(*command, *args);
   command->callback([args] {
     const Options options = make<Options>(tsr_options_new);
-    set(options, "format", args->format);
+    if (!args->format.empty()) set(options, "format", args->format);
     set(options, "type", args->type);
     if (args->pure) set(options, "pure", int64_t{1});
     set(options, "output_type", args->output_type);

@@ -2,6 +2,7 @@
 # Bad input on the command line: a clear error, a non-zero status, nothing lost. Arguments: tessera, model, text, folder.
 set -euo pipefail
 tessera=$1 model=$2 text=$3 work=$4
+exec </dev/null  # a piped text is a prompt
 expect() {  # expect PATTERN COMMAND...: fails, and says PATTERN on stderr
   local pattern=$1 status=0
   shift
