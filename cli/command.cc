@@ -234,7 +234,13 @@ void save_model(const Common& common, const Model& model, const std::string& pat
       make<Conversion>(tsr_conversion_new_for_model, static_cast<tsr_runtime*>(nullptr), model.get(),
                        path.c_str(), static_cast<const tsr_options*>(nullptr));
   run_steps(conversion, tsr_conversion_step, "writing " + path, common);
-  check(tsr_conversion_finish(conversion.get(), nullptr));
+  finish_conversion(common, conversion);
+}
+
+void finish_conversion(const Common& common, const Conversion& conversion) {
+  const Json report = Json::parse(text(tsr_conversion_finish, conversion.get()));
+  if (!report.contains("notes") || is_quiet(common)) return;
+  for (const Json& note : report["notes"]) std::cerr << "note: " << note.get<std::string>() << '\n';
 }
 
 std::string read_file(const std::string& path, int64_t most) {

@@ -70,7 +70,7 @@ void TrainedOutput::write(const Common& common, const Trainer& trainer, const Mo
     const Conversion conversion = make<Conversion>(tsr_conversion_new_for_trainer, trainer.get(), model.get(),
                                                    path_.c_str(), static_cast<const tsr_options*>(nullptr));
     run_steps(conversion, tsr_conversion_step, "writing " + path_, common);
-    return check(tsr_conversion_finish(conversion.get(), nullptr));
+    return finish_conversion(common, conversion);
   }
   check(tsr_trainer_store(trainer.get(), model.get()));  // only the trained parameters
   if (kind_ == Kind::kMerged)

@@ -307,3 +307,35 @@ TEST_CASE("a generator computes the turns of a conversation once, with the bits 
   CHECK(again.tokens == fresh.tokens);
   CHECK(again.logits == fresh.logits);
 }
+
+TEST_CASE("a conversation that is too long loses its oldest turns, calls with their results, and never the system message") {
+  const Chat chat = chat_of(kTemplate, chat_tokenizer());
+  const std::string messages =
+      R"([{"role": "system", "content": "S"}, {"role": "user", "content": "one"}, {"role": "assistant", "content": "1"},)"
+      R"({"role": "user", "content": "two"}, {"role": "assistant", "content": "", "tool_calls": []},)"
+      R"({"role": "tool", "content": "22"}, {"role": "assistant", "content": "2"}, {"role": "user", "content": "three"}])";
+  const auto fit = [&](const std::string& given, int64_t most) {
+    tsr_text* made = nullptr;
+    Error error = take(tsr_chat_fit(chat.get(), nullptr, given.data(), given.size(), most, &made));
+    if (error.code != TSR_OK) return error.message;
+    std::string json(tsr_text_data(made), tsr_text_size(made));
+    tsr_text_free(made);
+    return json;
+  };
+  const auto all = static_cast<int64_t>(encode(chat, messages.c_str()).ids.size());
+  CHECK(fit(messages, all).find("\"dropped\":0,\"tokens\":" + std::to_string(all)) != std::string::npos);
+  // One token less: the first turn goes, question and answer.
+  const std::string second = fit(messages, all - 1);
+  CHECK(second.find("\"dropped\":2,") != std::string::npos);
+  CHECK(second.starts_with(R"({"messages":[{"role":"system","content":"S"},{"role":"user","content":"two"})"));
+  const double left = tessera::test::number_after(second, "\"tokens\":");
+  const std::string third = fit(messages, static_cast<int64_t>(left) - 1);
+  CHECK(third.starts_with(
+      R"({"messages":[{"role":"system","content":"S"},{"role":"user","content":"three"}],"dropped":6,"tokens":)"));
+  CHECK(fit(messages, 3).find("the last turn with the system message has ") != std::string::npos);
+  CHECK(fit("[]", 100).starts_with(R"({"messages":[],"dropped":0)"));
+  // A greeting before the first question is a turn.
+  const std::string greeted =
+      R"([{"role": "assistant", "content": "Welcome to this place"}, {"role": "user", "content": "a"}])";
+  CHECK(fit(greeted, 30).find("\"dropped\":1,") != std::string::npos);
+}

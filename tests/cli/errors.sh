@@ -25,6 +25,29 @@ expect "'--steps' before a command; after its name it belongs to: train" "$tesse
 expect "no command is called 'trian'; did you mean train" "$tessera" trian "$model"
 expect 'a command is missing: devices, import' "$tessera"
 expect "did you mean --prompt 'Once upon a time'" "$tessera" generate "$model" "Once upon a time"
+# Words of other projects are answered with the word here, misspelt ones with the nearest, others with none.
+for words in "serve|chat_server" "run|tessera chat" "finetune|tessera train" "perplexity|tessera score" "trian|did you mean train" "frobnicate|there are devices"; do
+  expect "${words#*|}" "$tessera" "${words%%|*}" "$model"
+done
+for words in "--epochs|optimizer steps" "--learning-rate|did you mean --lr\?" "--learning_rate|--lr" "--batch-size|--batch" "--output_dir|--out" "--max-seq-length|--seq" \
+  "--lora-r|--lora\?" "--load-in-4bit|qlora:nf4" "--gradient-accumulation-steps|--accumulate"; do
+  expect "unknown option.*${words#*|}" "$tessera" train "$model" --data "$text" "${words%%|*}" 3
+done
+expect "'adam', wanted one of .*it is adamw here" "$tessera" train "$model" --data "$text" --optimizer adam
+expect "did you mean --prompt" "$tessera" generate "$model" -p hi
+expect "min_p and repetition_penalty" "$tessera" chat "$model" --message hi --repeat-penalty 1.1
+expect "option '--zzzzzz' \(see" "$tessera" generate "$model" --zzzzzz 1
+# Data by content, outputs by name.
+printf 'prompt,completion\nQ?,A.\n' >"$work/table.csv"
+expect "comma-separated.*JSON lines.*'kind' plain" "$tessera" train "$model" --data "$work/table.csv"
+expect "holds rows of JSON" "$tessera" score "$model" --file <(echo '{"text": "a"}')
+printf 'caf\351 noir' >"$work/latin.txt"
+expect 'byte 3 .0xe9. is not UTF-8' "$tessera" train "$model" --data "$work/latin.txt"
+for name in never.onnx never.safetensors never.pt; do
+  expect 'a format that is not written' "$tessera" quantize "$model" "$work/$name" --type Q8_0
+  expect 'a format that is not written' "$tessera" export "$model" -o "$work/$name"
+done
+expect '--merge writes the model' "$tessera" train "$model" --data "$text" --lora 2 --out "$work/never.gguf"
 expect "did you mean --data '$text'" "$tessera" train "$model" "$text"
 expect 'several words wants quotes' "$tessera" generate "$model" --prompt Once upon a time
 expect 'is the file to convert' "$tessera" import "$model" -o "$model"

@@ -75,6 +75,18 @@ for options, kept in ((["--checkpoint-every", "0"], False), (["--checkpoint", f"
         sys.exit("a run with --checkpoint alone left no checkpoint")
 print("ok: what is resumed stays, what is kept is said")
 
+# The same command again is refused, with the step and both ways, and leaves everything as it is; each way is taken.
+again = [word for word in COMMON if word != "--overwrite"]
+before = digest(f"{folder}/whole.tsr.checkpoint")
+for out, checkpoint_folder, words in (("whole.tsr", None, ["of step 40", "--resume", "--overwrite"]), ("fresh.tsr", "whole.tsr.checkpoint", ["of step 40"]),
+                                      ("whole.tsr", "fresh", ["whole.tsr is there", "--overwrite"])):
+    more = ["--checkpoint", f"{folder}/{checkpoint_folder}"] if checkpoint_folder else []
+    refused = subprocess.run([*again, "--out", f"{folder}/{out}", *more], capture_output=True, text=True)
+    if refused.returncode != 1 or not all(word in refused.stderr for word in words) or digest(f"{folder}/whole.tsr.checkpoint") != before:
+        sys.exit(f"train --out {out} {more} again: exit {refused.returncode}, wanted {words} in {refused.stderr}")
+result([*again, "--out", f"{folder}/whole.tsr", "--resume", f"{folder}/whole.tsr"])
+print("ok: an earlier run is lost by --overwrite alone")
+
 # Asked to stop, by Ctrl-C or as jobs are ended: the step in progress is finished and kept where anything is.
 for number, every in ((signal.SIGINT, "1000000"), (signal.SIGTERM, "1000000"), (signal.SIGINT, "0")):
     out = f"{folder}/stopped-{number}-{every}.tsr"
