@@ -60,5 +60,13 @@ P
 ! printf '/nope\n' | chat --template "$work/chat.jinja" || fail "an unknown command was taken"
 says "$work/err.txt" 'found /nope, wanted /reset'
 
+# A context that is full loses the oldest turns, told; /save has all of them, and a cut answer says by which limit.
+printf 'first question, a long one indeed\nsecond question, no shorter\nthird question\n/save %s\n' "$work/kept.json" |
+  chat --template "$work/chat.jinja" --context 96 --system "Be brief." || fail "a full context ended the conversation"
+says "$work/err.txt" 'the context of 96 tokens is full: the oldest [0-9]+ messages are left out'
+says "$work/err.txt" 'the answer was cut: --max-tokens 4 is reached'
+python3 -c 'import json, sys; roles = [m["role"] for m in json.load(open(sys.argv[1]))]; assert roles == ["system"] + ["user", "assistant"] * 3, roles' "$work/kept.json"
+echo "a piped message" | chat --message - --template "$work/chat.jinja" || fail "a piped message was not read"
+
 "$tessera" inspect "$model" | grep -q '^chat template none' || fail "inspect: chat template"
 echo "ok: chat"

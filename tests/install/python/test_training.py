@@ -1,5 +1,6 @@
 """Training, planning and the low level: steps, checkpoints, adapters, cancels, interrupts, programs."""
 import json
+import gzip
 import os
 import threading
 import unittest
@@ -26,6 +27,18 @@ class Training(unittest.TestCase):
                 self.assertEqual(one.read(), other.read())
             self.assertEqual(str(tuned.generate("A", max_tokens=5, temperature=0)),
                              str(tessera.load(out).generate("A", max_tokens=5, temperature=0)))
+            with self.assertRaisesRegex(tessera.FailedPreconditionError, "overwrite=True"):
+                tessera.finetune(MODEL, TEXT, out=out, steps=1)
+            tessera.finetune(MODEL, TEXT, out=out, steps=1, overwrite=True)
+            tessera.check_run_paths(os.path.join(place, "other.tsr"))
+            rows = os.path.join(place, "rows.json")
+            with open(rows, "w") as file:
+                file.write('[{"text": "' + "words " * 20 + '"}, {"text": "more words"}]')
+            self.assertEqual(tessera.Dataset(rows, self.model.tokenizer, seq=16).info()["kinds"], {"text": 2})
+            with self.assertRaisesRegex(ValueError, "rows of JSON"):
+                tessera.check_text('{"text": "a"}', rows)
+            with self.assertRaisesRegex(ValueError, "gunzip"):
+                tessera.finetune(MODEL, self._gzip(place), steps=1)
             with self.assertRaises(ZeroDivisionError):
                 tessera.finetune(MODEL, range(200), steps=4, seq=8, progress=lambda step: 1 / 0)
             with self.assertRaisesRegex(ValueError, "a Dataset and seq"):
@@ -36,6 +49,12 @@ class Training(unittest.TestCase):
         text = str(self.model.generate("A", max_tokens=5, temperature=0))
         self.assertIs(tessera.finetune(self.model, dataset(self.model), steps=8, lr=1e-1, **OPTIONS), self.model)
         self.assertNotEqual(str(self.model.generate("A", max_tokens=5, temperature=0)), text)
+
+    def _gzip(self, place):
+        path = os.path.join(place, "rows.jsonl.gz")
+        with gzip.open(path, "wt") as file:
+            file.write('{"text": "a"}')
+        return path
 
     def test_checkpoints(self):
         data = dataset(self.model, eval_fraction=0.2)
