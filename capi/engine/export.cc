@@ -61,7 +61,9 @@ bool is_file(ExportFormat format) {
 PeftExportSettings with_base(PeftExportSettings settings, const Model& model, const std::string& out) {
   const std::vector<std::string> paths = model.source ? model.source->paths() : std::vector<std::string>();
   if (paths.empty()) return settings;
-  const Result<OpenedModel> opened = open_model(model.source);
+  const auto source = open_model_file(paths.front());  // of several parts the first
+  if (!source.ok()) return settings;
+  const Result<OpenedModel> opened = open_model(*source);
   if (!opened.ok() || adapter_summary(opened->model.graph)) return settings;
   std::error_code failed;
   fs::path base = fs::absolute(paths.front(), failed).lexically_normal();

@@ -1,6 +1,6 @@
 """Training, planning and the low level: steps, checkpoints, adapters, cancels, interrupts, programs."""
-import json
 import gzip
+import json
 import os
 import threading
 import unittest
