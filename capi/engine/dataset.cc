@@ -45,9 +45,10 @@ Result<bool> file_holds_rows(const std::string& path) {
 
 Result<std::shared_ptr<const Dataset>> read_plain_text(std::string_view text, const std::string& name,
                                                        const Tokenizer& tokenizer, const Options& options) {
-  TSR_ASSIGN_OR_RETURN(std::shared_ptr<const Dataset> made,
-                       TextDataset::from_text(text, name, tokenizer, options));
-  return made;
+  Result<std::shared_ptr<const TextDataset>> made = TextDataset::from_text(text, name, tokenizer, options);
+  if (made.ok()) return std::shared_ptr<const Dataset>(*std::move(made));
+  const bool is_named = made.status().message().find(name) != std::string_view::npos;
+  return is_named ? made.status() : made.status().with_context(name);
 }
 
 // What messages call rows that lie in no file.
