@@ -274,8 +274,7 @@ std::string read_file(const std::string& path, int64_t most) {
 
 bool is_input_piped() {
   struct stat about {};
-  return fstat(STDIN_FILENO, &about) == 0 &&
-         (S_ISFIFO(about.st_mode) || S_ISREG(about.st_mode));
+  return fstat(STDIN_FILENO, &about) == 0 && (S_ISFIFO(about.st_mode) || S_ISREG(about.st_mode));
 }
 
 std::string read_piped_text() {

@@ -65,7 +65,8 @@ void register_import(CLI::App& app) {
           "model", args->input,
           "GGUF file, of a model in several any one, or Hugging Face folder (or .tsr, to write it again)")
       ->required();
-  command->add_option("-o,--out", args->output, "file to write: .tsr, or GGUF where the name ends in .gguf")->required();
+  command->add_option("-o,--out", args->output, "file to write: .tsr, or GGUF where the name ends in .gguf")
+      ->required();
   command->add_flag("--compress", args->compress, "compress the tensors (smaller, no longer mapped)");
   add_json(*command, *args);
   add_quiet(*command, *args);

@@ -22,7 +22,8 @@ void register_merge(CLI::App& app) {
                    ".tsr file with adapters, from `tessera train --lora`; or with --adapter any model")
       ->required();
   add_adapter_file(*command, *args);
-  command->add_option("-o,--out", args->output, "file to write: .tsr, or GGUF where the name ends in .gguf")->required();
+  command->add_option("-o,--out", args->output, "file to write: .tsr, or GGUF where the name ends in .gguf")
+      ->required();
   add_json(*command, *args);
   command->callback([args] {
     check_output(args->output);

@@ -29,7 +29,8 @@ void register_new(CLI::App& app) {
       "Letters: L layers, C channels, H heads, KV key-value heads, F feed-forward width, V vocabulary, T "
       "context");
   command->add_option("description", args->description, "family and sizes")->required();
-  command->add_option("-o,--out", args->output, "file to write: .tsr, or GGUF where the name ends in .gguf")->required();
+  command->add_option("-o,--out", args->output, "file to write: .tsr, or GGUF where the name ends in .gguf")
+      ->required();
   command->add_option("--tokenizer", args->tokenizer, "bytes, or a .tsr or GGUF file to take it from");
   command->add_option("--seed", args->seed, "of the random weights")->capture_default_str();
   add_json(*command, *args);

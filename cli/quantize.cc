@@ -87,7 +87,8 @@ void register_quantize(CLI::App& app) {
       "error: the root mean square of what changed, by that of the values that were read. `tessera score`\n"
       "of both files says what it costs.");
   command->add_option("model", args->input, ".tsr or GGUF file, or Hugging Face folder")->required();
-  command->add_option("out", args->output, "file to write: .tsr, or GGUF where the name ends in .gguf")->required();
+  command->add_option("out", args->output, "file to write: .tsr, or GGUF where the name ends in .gguf")
+      ->required();
   command->add_option("--type", args->type, "what most weights become, and by llama.cpp's rules the others")
       ->required();
   command->add_flag("--pure", args->pure, "every weight becomes the type itself");

@@ -10,10 +10,10 @@ void add_train_arguments(CLI::App& command, TrainArguments& args) {
   add_data(command, args.data.path);
   add_data_options(command, args.data);
   add_loss_options(command, args.losses);
-  command.add_option(
-      "--out", args.output,
-      "file to write: .tsr, or GGUF where the name ends in .gguf; of adapters (--lora) another name is a folder as PEFT has "
-      "it, adapters alone. Checkpoints go to OUT.checkpoint");
+  command.add_option("--out", args.output,
+                     "file to write: .tsr, or GGUF where the name ends in .gguf; of adapters (--lora) "
+                     "another name is a folder as PEFT has "
+                     "it, adapters alone. Checkpoints go to OUT.checkpoint");
   command.add_flag("--merge", args.merge, "--out is a model's file with the adapters in its weights");
   command.add_option("--steps", args.steps, "optimizer steps")->capture_default_str();
   command.add_option("--batch", args.batch,

@@ -308,7 +308,9 @@ TEST_CASE("a generator computes the turns of a conversation once, with the bits 
   CHECK(again.logits == fresh.logits);
 }
 
-TEST_CASE("a conversation that is too long loses its oldest turns, calls with their results, and never the system message") {
+TEST_CASE(
+    "a conversation that is too long loses its oldest turns, calls with their results, and never the system "
+    "message") {
   const Chat chat = chat_of(kTemplate, chat_tokenizer());
   const std::string messages =
       R"([{"role": "system", "content": "S"}, {"role": "user", "content": "one"}, {"role": "assistant", "content": "1"},)"
@@ -327,7 +329,8 @@ TEST_CASE("a conversation that is too long loses its oldest turns, calls with th
   // One token less: the first turn goes, question and answer.
   const std::string second = fit(messages, all - 1);
   CHECK(second.find("\"dropped\":2,") != std::string::npos);
-  CHECK(second.starts_with(R"({"messages":[{"role":"system","content":"S"},{"role":"user","content":"two"})"));
+  CHECK(
+      second.starts_with(R"({"messages":[{"role":"system","content":"S"},{"role":"user","content":"two"})"));
   const double left = tessera::test::number_after(second, "\"tokens\":");
   const std::string third = fit(messages, static_cast<int64_t>(left) - 1);
   CHECK(third.starts_with(

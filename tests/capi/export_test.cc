@@ -205,7 +205,8 @@ TEST_CASE("the name of an output says its format, or is refused with the remedy"
   for (double done = 0; done < 1;) ok(tsr_conversion_step(made, &done));
   const std::string report = text([&](auto... out) { return tsr_conversion_finish(made, out...); });
   CHECK(begins_with_gguf(scratch / "q8.GGUF"));
-  for (const char* part : {"\"in\":{\"format\":\"tsr\"", "\"out\":{\"format\":\"gguf\"", "\"type\":\"q8_0\"", "\"notes\""})
+  for (const char* part :
+       {"\"in\":{\"format\":\"tsr\"", "\"out\":{\"format\":\"gguf\"", "\"type\":\"q8_0\"", "\"notes\""})
     CHECK_MESSAGE(report.find(part) != std::string::npos, report);
   tsr_export* exported = nullptr;
   ok(tsr_export_new(nullptr, in.c_str(), (scratch / "by_name.gguf").c_str(), nullptr, &exported));
@@ -213,19 +214,24 @@ TEST_CASE("the name of an output says its format, or is refused with the remedy"
   CHECK(begins_with_gguf(scratch / "by_name.gguf"));
   for (const char* name : {"x.safetensors", "x.ONNX", "x.bin", "x.pt", "x.zip"}) {
     const std::string path = scratch / name;
-    CHECK(take(tsr_model_check_path(path.c_str())).message.find("a format that is not written") != std::string::npos);
+    CHECK(take(tsr_model_check_path(path.c_str())).message.find("a format that is not written") !=
+          std::string::npos);
     CHECK(take(tsr_model_save(described(kLlama).get(), path.c_str(), nullptr)).code == TSR_INVALID_ARGUMENT);
-    CHECK(take(tsr_conversion_new(nullptr, in.c_str(), path.c_str(), nullptr, &made)).code == TSR_INVALID_ARGUMENT);
+    CHECK(take(tsr_conversion_new(nullptr, in.c_str(), path.c_str(), nullptr, &made)).code ==
+          TSR_INVALID_ARGUMENT);
     CHECK(refused(in, path).code == TSR_INVALID_ARGUMENT);
     CHECK(!std::filesystem::exists(path));
   }
   CHECK(refused(in, scratch / "x.tsr").message.find("tessera import") != std::string::npos);
-  CHECK(refused(in, scratch / "x.gguf", options({{"format", std::string("hf")}})).message.find("format gguf") !=
-        std::string::npos);
-  CHECK(refused(in, scratch / "x.tsr", options({{"format", std::string("gguf")}})).message.find("NAME.gguf") !=
-        std::string::npos);
+  CHECK(
+      refused(in, scratch / "x.gguf", options({{"format", std::string("hf")}})).message.find("format gguf") !=
+      std::string::npos);
+  CHECK(
+      refused(in, scratch / "x.tsr", options({{"format", std::string("gguf")}})).message.find("NAME.gguf") !=
+      std::string::npos);
   CHECK(take(tsr_model_save(described(kLlama).get(), (scratch / "x.gguf").c_str(),
-                            options({{"compress", 1}}).get())).message.find("compress") != std::string::npos);
+                            options({{"compress", 1}}).get()))
+            .message.find("compress") != std::string::npos);
   ok(tsr_model_check_path((scratch / "x.gguf").c_str()));
   ok(tsr_model_check_path((scratch / "model.v2").c_str()));
 }
@@ -233,7 +239,8 @@ TEST_CASE("the name of an output says its format, or is refused with the remedy"
 TEST_CASE("words of other projects are answered with the option or value here, and far ones with none") {
   const auto said = [](std::initializer_list<Setting> settings) {
     tsr_generator* made = nullptr;
-    return take(tsr_generator_new(runtime().get(), described(kLlama).get(), options(settings).get(), &made)).message;
+    return take(tsr_generator_new(runtime().get(), described(kLlama).get(), options(settings).get(), &made))
+        .message;
   };
   CHECK(said({{"max_new_tokens", 5}}).find("it is 'max_tokens' here") != std::string::npos);
   CHECK(said({{"n_ctx", 5}}).find("it is 'context' here") != std::string::npos);
