@@ -8,11 +8,11 @@
 #include "graph/base/blocks/block_codec.h"
 #include "tests/capi/c_api.h"
 #include "tests/capi/small_training.h"
-#include "tests/serialize/gguf_writer.h"
+#include "tests/serialize/gguf_builder.h"
 
 using namespace capi_test;
 using tessera::DType;
-using tessera::testing::GgufWriter;
+using tessera::testing::GgufBuilder;
 
 namespace {
 
@@ -38,7 +38,7 @@ tsr_dtype type_of(const Model& model, const char* name) {
 
 // A GGUF of a random model, whose matrices have `type` (a ggml number) and are the blocks of `dtype`.
 std::string gguf_of(const Model& model, uint32_t type, DType dtype) {
-  GgufWriter w;
+  GgufBuilder w;
   w.text("general.architecture", "llama");
   w.u32("llama.block_count", 2).u32("llama.embedding_length", 64).u32("llama.attention.head_count", 4);
   w.u32("llama.attention.head_count_kv", 2)

@@ -13,7 +13,7 @@
 #include "c_api.h"
 #include "small_training.h"
 #include "tests/number_after.h"
-#include "tests/serialize/gguf_writer.h"
+#include "tests/serialize/gguf_builder.h"
 
 using namespace capi_test;
 using tessera::test::number_after;
@@ -95,7 +95,7 @@ constexpr const char* kSeveralSlices = "llama:L=1,C=128,H=2,F=96,V=3100,T=16,tie
 // A GGUF file of q8_0, whose embedding is several slices as f32, and no whole number of them.
 std::string llama_of_blocks() {
   constexpr uint64_t kWidth = 64, kTokens = 4300;
-  tessera::testing::GgufWriter file;
+  tessera::testing::GgufBuilder file;
   file.text("general.architecture", "llama")
       .u32("llama.block_count", 1)
       .u32("llama.embedding_length", kWidth);

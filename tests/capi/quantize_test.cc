@@ -10,11 +10,11 @@
 #include "serialize/importance_matrix.h"
 #include "tests/capi/c_api.h"
 #include "tests/capi/small_training.h"
-#include "tests/serialize/gguf_writer.h"
+#include "tests/serialize/gguf_builder.h"
 
 using namespace capi_test;
 using Json = nlohmann::json;
-using tessera::testing::GgufWriter;
+using tessera::testing::GgufBuilder;
 
 namespace {
 
@@ -125,7 +125,7 @@ TEST_CASE("an importance matrix changes what it names, and another model's is re
   const auto write_matrix = [&](const char* name, size_t columns) {
     std::vector<float> sums(columns, 1.0f);
     for (size_t i = 0; i < columns; i += 5) sums[i] = 50;
-    GgufWriter w;
+    GgufBuilder w;
     w.text("general.type", "imatrix");
     w.tensor_f32(std::string(name) + ".in_sum2", {columns}, sums);
     w.tensor_f32(std::string(name) + ".counts", {1}, {1});
@@ -165,7 +165,7 @@ TEST_CASE("a quantisation that is refused or given up leaves the file that was t
   check_says(quantize(model, out, {{"type", "q4_0"}, {"prue", int64_t{1}}}), TSR_INVALID_ARGUMENT,
              "nearest: pure");
   check_says(refused(in, out, {{"pure", int64_t{1}}}), TSR_INVALID_ARGUMENT, "type is missing");
-  std::ofstream(in, std::ios::binary) << GgufWriter().text("general.architecture", "llama").finish();
+  std::ofstream(in, std::ios::binary) << GgufBuilder().text("general.architecture", "llama").finish();
   CHECK(refused(in, out, {{"type", "q4_0"}}).code != TSR_OK);
 
   // A weight that is no number.

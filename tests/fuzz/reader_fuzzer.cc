@@ -17,7 +17,7 @@
 #include "serialize/importance_matrix.h"
 #include "serialize/tokenizer/hugging_face.h"
 #include "tests/fuzz/seeds.h"
-#include "tests/serialize/gguf_writer.h"
+#include "tests/serialize/gguf_builder.h"
 #include "tests/serialize/safetensors_writer.h"
 
 extern "C" const char* __asan_default_options();

@@ -11,7 +11,7 @@
 #include "graph/base/text.h"
 #include "serialize/envelope.h"
 #include "serialize/import/gguf_file.h"
-#include "tests/serialize/gguf_writer.h"
+#include "tests/serialize/gguf_builder.h"
 #include "tests/serialize/safetensors_writer.h"
 
 namespace tessera::fuzz {

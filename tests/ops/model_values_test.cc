@@ -2,6 +2,7 @@
 // the forward pass. What no test of a single op can see: that the ops fit together.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <map>
 #include <string>

@@ -11,7 +11,7 @@
 #include "serialize/checkpoint.h"
 #include "serialize/model.h"
 #include "serialize/plan_file.h"
-#include "tests/serialize/gguf_writer.h"
+#include "tests/serialize/gguf_builder.h"
 #include "tests/serialize/test_data.h"
 
 namespace tessera {
@@ -41,7 +41,7 @@ TEST_CASE("a_file_that_is_cut_while_its_index_is_read_is_corrupt") {
   const auto import = [](const std::shared_ptr<const ByteSource>& source) {
     return import_gguf(source).status();
   };
-  GgufWriter writer;
+  GgufBuilder writer;
   std::vector<std::string> tokens(20000, "a token of some length");
   writer.text("general.architecture", "llama").texts("tokenizer.ggml.tokens", tokens);
   for (const uint64_t kept : {0, 64, 4096}) {

@@ -11,7 +11,7 @@
 #include "serialize/import/huggingface_config.h"
 #include "serialize/json.h"
 #include "serialize/opened_model.h"
-#include "tests/serialize/gguf_writer.h"
+#include "tests/serialize/gguf_builder.h"
 #include "tests/serialize/test_data.h"
 
 using namespace tessera;
@@ -302,20 +302,20 @@ TEST_CASE("configurations of encoders that change the result are refused by name
 
 TEST_CASE("gguf files of encoders without what they need say what is missing") {
   const auto keys = [](bool causal = false, const char* name = "bert.block_count") {
-    GgufWriter writer;
+    GgufBuilder writer;
     writer.text("general.architecture", "bert");
     writer.u32(name, 1).u32("bert.embedding_length", 8).u32("bert.attention.head_count", 2);
     writer.u32("bert.feed_forward_length", 8).u32("bert.context_length", 16);
     writer.f32("bert.attention.layer_norm_epsilon", 1e-12f).flag("bert.attention.causal", causal);
     return writer;
   };
-  const auto says = [&](GgufWriter writer, std::string_view words) {
+  const auto says = [&](GgufBuilder writer, std::string_view words) {
     const Status found = open_gguf(source_of(writer.finish())).status();
     CAPTURE(found.to_string());
     CHECK(!found.ok());
     CHECK(found.message().find(words) != std::string_view::npos);
   };
-  const auto with_table = [&](GgufWriter writer) {
+  const auto with_table = [&](GgufBuilder writer) {
     return writer.tensor_f32("token_embd.weight", {8, 3}, std::vector<float>(24));
   };
   says(keys(), "token_embd.weight");

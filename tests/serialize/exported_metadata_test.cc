@@ -11,7 +11,7 @@
 #include "serialize/import/gguf_metadata.h"
 #include "serialize/import/sentence_modules.h"
 #include "serialize/json.h"
-#include "tests/serialize/gguf_writer.h"
+#include "tests/serialize/gguf_builder.h"
 #include "tests/serialize/test_data.h"
 
 using namespace tessera;
@@ -25,7 +25,7 @@ using Metadata = std::map<std::string, std::string>;
 GgufFile gguf_of(const Metadata& metadata, bool has_classes = false) {
   Model model;
   model.metadata = metadata;
-  tessera::GgufWriter out;
+  tessera::GgufBuilder out;
   write_gguf_metadata(model, "llama", has_classes, out);
   auto file = out.finish({});
   REQUIRE(file.ok());
@@ -56,7 +56,7 @@ TEST_CASE("every pooling of a gguf file is read, written and read again") {
   }
   CHECK(read_back(gguf_of({})).empty());
   Metadata metadata;
-  tessera::testing::GgufWriter writer;
+  tessera::testing::GgufBuilder writer;
   writer.u32("llama.pooling_type", 7);
   const auto file = GgufFile::open(source_of(writer.finish()));
   REQUIRE(file.ok());

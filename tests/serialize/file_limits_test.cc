@@ -12,7 +12,7 @@
 #include "serialize/checkpoint.h"
 #include "serialize/envelope.h"
 #include "serialize/model.h"
-#include "tests/serialize/gguf_writer.h"
+#include "tests/serialize/gguf_builder.h"
 #include "tests/serialize/test_data.h"
 
 using namespace tessera;

@@ -9,7 +9,7 @@
 #include "serialize/import/gguf_file.h"
 #include "serialize/model.h"
 #include "serialize/opened_model.h"
-#include "tests/serialize/gguf_writer.h"
+#include "tests/serialize/gguf_builder.h"
 #include "tests/serialize/test_data.h"
 
 using namespace tessera;
@@ -21,7 +21,7 @@ std::string part_name(size_t number, size_t count) {
   return format("small-0000{}-of-0000{}.gguf", number, count);
 }
 
-void write_parts(const ScratchFolder& folder, const std::vector<GgufWriter>& parts) {
+void write_parts(const ScratchFolder& folder, const std::vector<GgufBuilder>& parts) {
   for (size_t i = 0; i < parts.size(); ++i)
     write_text_file(folder / part_name(i + 1, parts.size()), parts[i].finish());
 }
@@ -83,14 +83,14 @@ TEST_CASE("a_model_in_several_files_opens_from_any_of_them_and_stays_mapped") {
 }
 
 TEST_CASE("a_part_alone_in_memory_is_refused_with_the_remedy") {
-  for (const GgufWriter& part : small_llama_parts(2)) {
+  for (const GgufBuilder& part : small_llama_parts(2)) {
     const auto opened = open_model(source_of(part.finish()));
     CHECK(opened.status().code() == StatusCode::kUnsupported);
     CHECK(opened.status().message().find("load it by its path, or merge") != std::string_view::npos);
   }
   // A model whose file says that it is not split.
   for (const uint16_t count : {0, 1}) {
-    GgufWriter w = small_llama(false);
+    GgufBuilder w = small_llama(false);
     CHECK(open_model(source_of(put_split_keys(w, {0, count, 21}).finish())).ok());
   }
 }
@@ -103,16 +103,16 @@ TEST_CASE("parts_that_do_not_belong_together_are_refused_by_name") {
     StatusCode code;
     std::vector<std::string> words;
   };
-  const auto rewrite = [](size_t number, const std::function<void(std::vector<GgufWriter>&)>& change) {
+  const auto rewrite = [](size_t number, const std::function<void(std::vector<GgufBuilder>&)>& change) {
     return [=](const ScratchFolder& folder) {
-      std::vector<GgufWriter> parts = small_llama_parts(3);
+      std::vector<GgufBuilder> parts = small_llama_parts(3);
       change(parts);
       write_text_file(folder / part_name(number, 3), parts[number - 1].finish());
     };
   };
   const auto with_keys = [&](size_t number, SplitKeys keys) {
-    return rewrite(number, [=](std::vector<GgufWriter>& parts) {
-      parts[number - 1] = number == 1 ? small_llama_metadata() : GgufWriter();
+    return rewrite(number, [=](std::vector<GgufBuilder>& parts) {
+      parts[number - 1] = number == 1 ? small_llama_metadata() : GgufBuilder();
       put_split_keys(parts[number - 1], keys);
     });
   };
@@ -159,7 +159,7 @@ TEST_CASE("parts_that_do_not_belong_together_are_refused_by_name") {
        StatusCode::kCorrupt,
        {second, "part 3 of 3", "split.no 2", "wanted part 2 of 3"}},
       {"no part at all",
-       rewrite(2, [](std::vector<GgufWriter>& parts) { parts[1] = GgufWriter(); }),
+       rewrite(2, [](std::vector<GgufBuilder>& parts) { parts[1] = GgufBuilder(); }),
        1,
        StatusCode::kCorrupt,
        {second, "part 1 of 1", "wanted part 2 of 3"}},
@@ -174,19 +174,19 @@ TEST_CASE("parts_that_do_not_belong_together_are_refused_by_name") {
        StatusCode::kInvalidArgument,
        {first, "is part 2 of a model in 3 files", "wanted a name that ends with -00002-of-00003.gguf"}},
       {"a tensor twice",
-       rewrite(2, [](std::vector<GgufWriter>& parts) { parts[1].tensor_f32("token_embd.weight", {1}, {1}); }),
+       rewrite(2, [](std::vector<GgufBuilder>& parts) { parts[1].tensor_f32("token_embd.weight", {1}, {1}); }),
        1,
        StatusCode::kCorrupt,
        {"tensor 'token_embd.weight' is in two parts of the model: ", first, second}},
       {"a tensor more",
-       rewrite(2, [](std::vector<GgufWriter>& parts) { parts[1].tensor_f32("more", {1}, {1}); }),
+       rewrite(2, [](std::vector<GgufBuilder>& parts) { parts[1].tensor_f32("more", {1}, {1}); }),
        1,
        StatusCode::kCorrupt,
        {first, "split.tensors.count is 21, but the 3 parts hold 22 tensors together"}},
       {"a tensor in the place of another",
        rewrite(2,
-               [](std::vector<GgufWriter>& parts) {
-                 parts[1] = GgufWriter();
+               [](std::vector<GgufBuilder>& parts) {
+                 parts[1] = GgufBuilder();
                  put_split_keys(parts[1], {1, 3, 21});
                  for (int i = 0; i < 6; ++i) parts[1].tensor_f32(format("x{}", i), {1}, {1});
                  parts[1].tensor_f32("token_embd.weight", {1}, {1});
@@ -201,8 +201,8 @@ TEST_CASE("parts_that_do_not_belong_together_are_refused_by_name") {
        {first, "split.tensors.count is 21, but the 3 parts hold 14 tensors"}},
       {"parts that count otherwise",
        rewrite(3,
-               [](std::vector<GgufWriter>& parts) {
-                 GgufWriter w;
+               [](std::vector<GgufBuilder>& parts) {
+                 GgufBuilder w;
                  put_split_keys(w, {2, 3, 20});
                  for (int i = 0; i < 7; ++i) w.tensor_f32(format("x{}", i), {1}, {1});
                  parts[2] = w;
@@ -212,7 +212,7 @@ TEST_CASE("parts_that_do_not_belong_together_are_refused_by_name") {
        {part_name(3, 3), "split.tensors.count is 20, but the 3 parts hold 21 tensors"}},
       {"no count of tensors",
        rewrite(1,
-               [](std::vector<GgufWriter>& parts) {
+               [](std::vector<GgufBuilder>& parts) {
                  parts[0] = small_llama_metadata();
                  parts[0].scalar("split.no", 2, uint16_t{0}).scalar("split.count", 2, uint16_t{3});
                }),
@@ -221,7 +221,7 @@ TEST_CASE("parts_that_do_not_belong_together_are_refused_by_name") {
        {first, "'split.tensors.count' is missing"}},
       {"a count that is text",
        rewrite(1,
-               [](std::vector<GgufWriter>& parts) {
+               [](std::vector<GgufBuilder>& parts) {
                  parts[0] = small_llama_metadata();
                  parts[0].text("split.count", "three");
                }),
@@ -230,7 +230,7 @@ TEST_CASE("parts_that_do_not_belong_together_are_refused_by_name") {
        {"'split.count' is not an integer"}},
       {"a count below zero",
        rewrite(1,
-               [](std::vector<GgufWriter>& parts) {
+               [](std::vector<GgufBuilder>& parts) {
                  parts[0] = small_llama_metadata();
                  parts[0].scalar("split.count", 5, int32_t{-3});
                }),
@@ -239,7 +239,7 @@ TEST_CASE("parts_that_do_not_belong_together_are_refused_by_name") {
        {"split.count is -3; wanted 0 to 65535"}},
       {"the most parts",
        rewrite(1,
-               [](std::vector<GgufWriter>& parts) {
+               [](std::vector<GgufBuilder>& parts) {
                  parts[0] = small_llama_metadata();
                  put_split_keys(parts[0], {0, 65535, 21});
                }),

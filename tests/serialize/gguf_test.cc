@@ -12,7 +12,7 @@
 #include "graph/transform/weight_storage.h"
 #include "serialize/import/gguf_file.h"
 #include "serialize/model.h"
-#include "tests/serialize/gguf_writer.h"
+#include "tests/serialize/gguf_builder.h"
 #include "tests/serialize/test_data.h"
 
 using namespace tessera;
@@ -26,7 +26,7 @@ Status import_status(std::string_view bytes) {
 }
 
 // Refused, as `code`, with `words` in the message.
-void check_refused(const GgufWriter& writer, StatusCode code, std::string_view words) {
+void check_refused(const GgufBuilder& writer, StatusCode code, std::string_view words) {
   const Status status = import_status(writer.finish());
   CAPTURE(status.to_string());
   CHECK(status.code() == code);
@@ -37,8 +37,8 @@ std::vector<float> floats(const HostTensor& tensor) {
   return {tensor.as<float>().begin(), tensor.as<float>().end()};
 }
 
-GgufWriter small_gpt2() {
-  GgufWriter w;
+GgufBuilder small_gpt2() {
+  GgufBuilder w;
   w.text("general.architecture", "gpt2");
   w.u32("gpt2.block_count", 1).u32("gpt2.embedding_length", 4).u32("gpt2.attention.head_count", 2);
   w.u32("gpt2.feed_forward_length", 8)
@@ -93,7 +93,7 @@ TEST_CASE("the_stories_model_becomes_a_tied_llama_with_its_vocabulary") {
 }
 
 TEST_CASE("chat_templates_become_metadata") {
-  GgufWriter w = small_gpt2();
+  GgufBuilder w = small_gpt2();
   w.text("tokenizer.chat_template", "{{ messages }}").text("tokenizer.chat_template.tool_use", "{{ tools }}");
   const auto model = import_gguf(source_of(w.finish()));
   REQUIRE(model.ok());
@@ -103,19 +103,19 @@ TEST_CASE("chat_templates_become_metadata") {
 }
 
 TEST_CASE("a_file_without_tensors_is_refused_and_its_vocabulary_stays_usable") {
-  GgufWriter bare = small_llama_metadata();
+  GgufBuilder bare = small_llama_metadata();
   check_refused(bare, StatusCode::kCorrupt, "'token_embd.weight', 'blk.0.attn_norm.weight', ");
   check_refused(bare, StatusCode::kCorrupt, " and 18 more are missing");
   check_refused(bare, StatusCode::kCorrupt, "can be used as a tokenizer");
   // Sizes that no memory holds cost nothing.
   bare.u32("llama.vocab_size", 1000000000);
   check_refused(bare, StatusCode::kCorrupt, "are missing");
-  GgufWriter other;
+  GgufBuilder other;
   other.text("general.architecture", "mpt")
       .text("tokenizer.ggml.model", "bert")
       .texts("tokenizer.ggml.tokens", {"[UNK]", "a"});
   check_refused(other, StatusCode::kUnsupported, "its vocabulary can be used as a tokenizer");
-  GgufWriter encoder;
+  GgufBuilder encoder;
   encoder.text("general.architecture", "bert")
       .text("tokenizer.ggml.model", "bert")
       .texts("tokenizer.ggml.tokens", {"[UNK]", "a"});
@@ -221,7 +221,7 @@ TEST_CASE("types_that_files_of_weights_do_not_have_are_refused_by_name") {
       {43, "type number 43; the last known is 42"},
       {~0u, "type number 4294967295"}};
   for (const auto& [id, words] : types) {
-    GgufWriter w = small_llama(false);
+    GgufBuilder w = small_llama(false);
     w.tensor("extra", id, {256}, std::string(1024, '\0'));
     check_refused(w, StatusCode::kUnsupported, words);
   }
@@ -229,7 +229,7 @@ TEST_CASE("types_that_files_of_weights_do_not_have_are_refused_by_name") {
 
 TEST_CASE("a_mixture_says_how_many_experts_a_token_visits") {
   const auto with = [](const std::vector<std::pair<std::string_view, uint32_t>>& keys) {
-    GgufWriter w = small_llama_metadata();
+    GgufBuilder w = small_llama_metadata();
     for (const auto& [key, value] : keys) w.u32(key, value);
     return w;
   };
@@ -242,14 +242,14 @@ TEST_CASE("a_mixture_says_how_many_experts_a_token_visits") {
                 "llama.expert_gating_func is 2");
   // An expert a tensor, as older files have them, is not read.
   check_refused(with({{kCount, 4}, {kUsed, 2}}), StatusCode::kCorrupt, "are missing");
-  GgufWriter other = small_gpt2();
+  GgufBuilder other = small_gpt2();
   other.u32("gpt2.expert_count", 4);
   check_refused(other, StatusCode::kUnsupported, "a gpt2 of 4 experts is not supported");
 }
 
 TEST_CASE("a_weight_s_scale_multiplies_its_products") {
   const auto with = [](std::string_view name, const std::vector<float>& values) {
-    GgufWriter w = block_llama({40});
+    GgufBuilder w = block_llama({40});
     w.tensor_f32(name, {values.size()}, values);
     return w;
   };
@@ -288,7 +288,7 @@ TEST_CASE("a_weight_s_scale_multiplies_its_products") {
 }
 
 TEST_CASE("every_metadata_type_is_read") {
-  GgufWriter w;
+  GgufBuilder w;
   w.scalar("u8", 0, uint8_t{200})
       .scalar("i8", 1, int8_t{-3})
       .scalar("u16", 2, uint16_t{60000})
@@ -332,7 +332,7 @@ TEST_CASE("a_file_cut_anywhere_is_refused") {
 }
 
 TEST_CASE("hostile_files_are_refused_with_a_reason") {
-  GgufWriter w = small_llama(false);
+  GgufBuilder w = small_llama(false);
   w.magic = "GGML";
   check_refused(w, StatusCode::kCorrupt, "GGUF");
   w = small_llama(false);
@@ -397,10 +397,10 @@ TEST_CASE("hostile_files_are_refused_with_a_reason") {
 }
 
 TEST_CASE("a_model_that_does_not_fit_its_tensors_is_refused") {
-  GgufWriter w;
+  GgufBuilder w;
   w.text("general.architecture", "mamba").tensor_f32("x", {1}, {1});
   check_refused(w, StatusCode::kUnsupported, "mamba");
-  w = GgufWriter();
+  w = GgufBuilder();
   w.text("general.architecture", "llama");
   check_refused(w, StatusCode::kCorrupt, "llama.block_count");
   w = small_gpt2();
@@ -416,11 +416,11 @@ TEST_CASE("a_model_that_does_not_fit_its_tensors_is_refused") {
 
 TEST_CASE("what_a_variant_computes_otherwise_is_taken_in_or_refused") {
   const auto with = [](std::string_view key, float value) {
-    GgufWriter w = small_llama(false);
+    GgufBuilder w = small_llama(false);
     w.f32(key, value);
     return w;
   };
-  GgufWriter window = small_llama(false);
+  GgufBuilder window = small_llama(false);
   window.u32("llama.attention.sliding_window", 12);
   auto model = import_gguf(source_of(window.finish()));
   REQUIRE_MESSAGE(model.ok(), model.status().to_string());
@@ -440,12 +440,12 @@ TEST_CASE("what_a_variant_computes_otherwise_is_taken_in_or_refused") {
     REQUIRE_MESSAGE(linear.ok(), linear.status().to_string());
     CHECK(std::ranges::equal(linear->parameters.at("rope_factors").as<float>(), std::vector<float>{4, 4}));
   }
-  GgufWriter llama3 = small_llama(false);
+  GgufBuilder llama3 = small_llama(false);
   llama3.tensor_f32("rope_freqs.weight", {2}, {1, 8});
   const auto by_tensor = import_gguf(source_of(llama3.finish()));
   REQUIRE_MESSAGE(by_tensor.ok(), by_tensor.status().to_string());
   CHECK(std::ranges::equal(by_tensor->parameters.at("rope_factors").as<float>(), std::vector<float>{1, 8}));
-  GgufWriter scaled = with("llama.rope.scaling.factor", 4);
+  GgufBuilder scaled = with("llama.rope.scaling.factor", 4);
   scaled.text("llama.rope.scaling.type", "none");
   CHECK(import_status(scaled.finish()).ok());
   scaled = with("llama.rope.scaling.factor", 1);
@@ -458,19 +458,19 @@ TEST_CASE("what_a_variant_computes_otherwise_is_taken_in_or_refused") {
         "llama.attn_logit_softcapping", "llama.final_logit_softcapping", "llama.attention.clamp_kqv",
         "llama.attention.max_alibi_bias"}) {
     for (const std::string_view type : {"", "none", "linear"}) {
-      GgufWriter factor = with(key, 1.5f);
+      GgufBuilder factor = with(key, 1.5f);
       if (!type.empty()) factor.text("llama.rope.scaling.type", type);
       check_refused(factor, StatusCode::kUnsupported, std::string(key) + " is 1.5");
     }
   }
   CHECK(import_status(with("llama.rope.scaling.attn_factor", 1).finish()).ok());
-  GgufWriter parallel = small_llama(false);
+  GgufBuilder parallel = small_llama(false);
   parallel.flag("llama.use_parallel_residual", true);
   check_refused(parallel, StatusCode::kUnsupported, "use_parallel_residual");
-  GgufWriter grouped = small_gpt2();
+  GgufBuilder grouped = small_gpt2();
   grouped.u32("gpt2.attention.head_count_kv", 1);
   check_refused(grouped, StatusCode::kUnsupported, "2 heads with 1 of keys");
-  GgufWriter both_ways = small_llama(false);
+  GgufBuilder both_ways = small_llama(false);
   both_ways.flag("llama.attention.causal", false);
   check_refused(both_ways, StatusCode::kUnsupported, "attention.causal");
   CHECK(import_status(with("llama.attention.scale", 0.5f).finish()).ok());  // 1 / sqrt(4)
@@ -479,7 +479,7 @@ TEST_CASE("what_a_variant_computes_otherwise_is_taken_in_or_refused") {
 
 TEST_CASE("values_by_layer_are_taken_where_all_are_equal") {
   const auto layered = [](std::string_view key, const std::vector<uint32_t>& values) {
-    GgufWriter w = small_llama_metadata(key);
+    GgufBuilder w = small_llama_metadata(key);
     w.numbers(key, 4, values);
     small_llama_tensors(false, &w);
     return w;
@@ -500,7 +500,7 @@ TEST_CASE("values_by_layer_are_taken_where_all_are_equal") {
 }
 
 TEST_CASE("what_was_read_of_a_file_can_be_told") {
-  GgufWriter w = small_llama(true);
+  GgufBuilder w = small_llama(true);
   w.f32("llama.rope.freq_base", 500).text("tokenizer.notes", std::string(200, 'x'));
   w.u32("llama.never_heard_of", 3);
   const auto model = import_gguf(source_of(w.finish()));

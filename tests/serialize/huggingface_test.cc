@@ -9,7 +9,7 @@
 #include "serialize/import/huggingface_config.h"
 #include "serialize/model.h"
 #include "serialize/opened_model.h"
-#include "tests/serialize/gguf_writer.h"
+#include "tests/serialize/gguf_builder.h"
 #include "tests/serialize/safetensors_writer.h"
 #include "tests/serialize/test_data.h"
 

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "tests/serialize/gguf_writer.h"
+#include "tests/serialize/gguf_builder.h"
 #include "tests/serialize/test_data.h"
 
 using namespace tessera;
@@ -38,8 +38,8 @@ std::string older(const std::vector<float>& values, int32_t entries = 1, int32_t
   return file;
 }
 
-GgufWriter gguf(const std::vector<float>& sums, const std::vector<float>& counts) {
-  GgufWriter w;
+GgufBuilder gguf(const std::vector<float>& sums, const std::vector<float>& counts) {
+  GgufBuilder w;
   w.text("general.type", "imatrix");
   w.tensor_f32("blk.0.attn_q.weight.in_sum2", {sums.size()}, sums);
   w.tensor_f32("blk.0.attn_q.weight.counts", {1, counts.size()}, counts);
@@ -72,7 +72,7 @@ TEST_CASE("an importance matrix is read from both forms") {
 }
 
 TEST_CASE("entries of several matrices have the means of each, one after the other") {
-  GgufWriter w = gguf({8, 0, 20, 32}, {8});
+  GgufBuilder w = gguf({8, 0, 20, 32}, {8});
   w.tensor_f32("blk.0.ffn_up_exps.weight.in_sum2", {2, 2}, {1, 2, 3, 4});
   w.tensor_f32("blk.0.ffn_up_exps.weight.counts", {1, 2}, {1, 0});
   const auto matrix = ImportanceMatrix::read(source_of(w.finish()));
@@ -98,11 +98,11 @@ TEST_CASE("importance matrices that lie are refused") {
   check_refused(gguf({1, std::nanf("")}, {1}).finish(), "value 1 is");
   check_refused(gguf({1, 2}, {-1}).finish(), "count of -1");
   check_refused(gguf({1, 2, 3}, {1, 1}).finish(), "3 sums for 2 counts");
-  check_refused(GgufWriter().text("general.type", "imatrix").tensor_f32("a.in_sum2", {1}, {1}).finish(),
+  check_refused(GgufBuilder().text("general.type", "imatrix").tensor_f32("a.in_sum2", {1}, {1}).finish(),
                 "sums and no counts");
-  check_refused(GgufWriter().text("general.type", "imatrix").finish(), "without entries");
+  check_refused(GgufBuilder().text("general.type", "imatrix").finish(), "without entries");
   check_refused(small_llama(true).finish(), "wanted 'imatrix'");
-  check_refused(GgufWriter()
+  check_refused(GgufBuilder()
                     .text("general.type", "imatrix")
                     .tensor("a.in_sum2", 1, {2}, "abcd")
                     .tensor_f32("a.counts", {1}, {1})

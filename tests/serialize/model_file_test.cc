@@ -14,7 +14,7 @@
 #include "graph/base/text.h"
 #include "serialize/envelope.h"
 #include "serialize/model.h"
-#include "tests/serialize/gguf_writer.h"
+#include "tests/serialize/gguf_builder.h"
 #include "tests/serialize/test_data.h"
 #include "tests/skip.h"
 

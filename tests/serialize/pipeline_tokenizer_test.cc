@@ -9,7 +9,7 @@
 #include "serialize/import/gguf_file.h"
 #include "serialize/model.h"
 #include "serialize/tokenizer/hugging_face.h"
-#include "tests/serialize/gguf_writer.h"
+#include "tests/serialize/gguf_builder.h"
 #include "tests/serialize/test_data.h"
 
 using namespace tessera;
@@ -304,7 +304,7 @@ TEST_CASE("a_pipeline_is_the_same_after_it_was_stored") {
 }
 
 TEST_CASE("gguf_vocabularies_that_are_no_own_kind_become_pipelines") {
-  const auto tokenizer_of = [](GgufWriter& writer) {
+  const auto tokenizer_of = [](GgufBuilder& writer) {
     const std::string file = writer.finish();
     const auto opened = GgufFile::open(source_of(file));
     REQUIRE(opened.ok());
@@ -314,7 +314,7 @@ TEST_CASE("gguf_vocabularies_that_are_no_own_kind_become_pipelines") {
     REQUIRE_MESSAGE(made.ok(), made.status().to_string());
     return *made;
   };
-  GgufWriter t5;
+  GgufBuilder t5;
   t5.text("tokenizer.ggml.model", "t5")
       .texts("tokenizer.ggml.tokens", {"<pad>", "</s>", "<unk>", "▁a", "▁", "b"});
   t5.numbers("tokenizer.ggml.scores", 6, std::vector<float>{0, 0, 0, -1, -2, -2});
@@ -324,7 +324,7 @@ TEST_CASE("gguf_vocabularies_that_are_no_own_kind_become_pipelines") {
   CHECK(ids_of(*unigram, "  a  b x</s>") == Ids{3, 4, 5, 4, 2, 1});
   CHECK(unigram->after_text()[0] == 1);
   CHECK(unigram->before_text().empty());
-  GgufWriter gemma;
+  GgufBuilder gemma;
   gemma.text("tokenizer.ggml.model", "gemma4");
   gemma.texts("tokenizer.ggml.tokens",
               {"<bos>", "<turn|>", "▁", "a", "▁a", "\n", "\n\n", "<0xC3>", "<0xA9>"});
@@ -336,7 +336,7 @@ TEST_CASE("gguf_vocabularies_that_are_no_own_kind_become_pipelines") {
   CHECK(raw->decode(Ids{0, 3, 4, 6, 7, 8, 1}) == "a a\n\né");
   CHECK(raw->data().end_ids == Ids{1});
   CHECK(raw->before_text()[0] == 0);
-  GgufWriter rwkv;
+  GgufBuilder rwkv;
   rwkv.text("tokenizer.ggml.model", "rwkv");
   rwkv.texts("tokenizer.ggml.tokens", {"<s>", "a", "ab", "\\n", "\\xff", "\\\\"});
   rwkv.numbers("tokenizer.ggml.token_type", 5, std::vector<int32_t>{3, 1, 1, 1, 1, 1});

@@ -6,7 +6,7 @@
 #include <limits>
 
 #include "serialize/envelope.h"
-#include "tests/serialize/gguf_writer.h"
+#include "tests/serialize/gguf_builder.h"
 #include "tests/serialize/plan_sample.h"
 #include "tests/serialize/test_data.h"
 

@@ -17,7 +17,7 @@
 #include "graph/transform/weight_storage.h"
 #include "serialize/model_writer.h"
 #include "serialize/opened_model.h"
-#include "tests/serialize/gguf_writer.h"
+#include "tests/serialize/gguf_builder.h"
 #include "tests/serialize/test_data.h"
 
 using namespace tessera;
@@ -261,7 +261,7 @@ TEST_CASE("importance weighs columns, in slices too") {
   const std::vector<float> values = some_values(kRows * kColumns);
   std::vector<float> importance(kColumns, 1.0f);
   for (size_t i = 0; i < importance.size(); i += 3) importance[i] = 100;
-  GgufWriter file;
+  GgufBuilder file;
   file.text("general.type", "imatrix");
   std::vector<float> sums = importance;
   for (float& sum : sums) sum *= 4;
@@ -299,7 +299,7 @@ TEST_CASE("every expert's columns have importance of their own") {
   const std::vector<float> values = some_values(kExperts * kRows * kColumns);
   std::vector<float> importance(kExperts * kColumns, 1.0f);
   for (size_t i = 0; i < importance.size(); i += 3 + i / kColumns) importance[i] = 100;
-  GgufWriter file;
+  GgufBuilder file;
   file.text("general.type", "imatrix");
   file.tensor_f32("w.in_sum2", {kColumns, kExperts}, importance)
       .tensor_f32("w.counts", {1, kExperts}, {1, 1, 1});

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "serialize/import/safetensors.h"
-#include "tests/serialize/gguf_writer.h"
+#include "tests/serialize/gguf_builder.h"
 #include "tests/serialize/safetensors_writer.h"
 
 using namespace tessera;

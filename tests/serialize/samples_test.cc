@@ -11,7 +11,7 @@
 #include "serialize/plan_file.h"
 #include "serialize/sequence_file.h"
 #include "serialize/tokenizer/hugging_face.h"
-#include "tests/serialize/gguf_writer.h"
+#include "tests/serialize/gguf_builder.h"
 #include "tests/serialize/plan_sample.h"
 #include "tests/serialize/test_data.h"
 

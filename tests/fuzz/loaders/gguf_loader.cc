@@ -1,6 +1,6 @@
 #include "tests/fuzz/loaders.h"
 #include "tests/fuzz/seeds.h"
-#include "tests/serialize/gguf_writer.h"
+#include "tests/serialize/gguf_builder.h"
 
 namespace tessera::fuzz {
 namespace {
@@ -10,7 +10,7 @@ using testing::source_of;
 class GgufLoader final : public Loader {
  public:
   GgufLoader() {
-    testing::GgufWriter quantised;
+    testing::GgufBuilder quantised;
     quantised.text("general.architecture", "llama")
         .texts("texts", {"a", "bc"})
         .numbers("numbers", 5, std::vector<int32_t>{1, 2});

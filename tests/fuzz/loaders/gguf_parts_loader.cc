@@ -4,7 +4,7 @@
 #include "serialize/model.h"
 #include "tests/fuzz/loaders.h"
 #include "tests/fuzz/seeds.h"
-#include "tests/serialize/gguf_writer.h"
+#include "tests/serialize/gguf_builder.h"
 
 namespace tessera::fuzz {
 namespace {
@@ -15,7 +15,7 @@ class GgufPartsLoader final : public Loader {
   GgufPartsLoader() {
     for (const bool no_tensor_first : {false, true}) {
       std::vector<Seed> parts;
-      for (const testing::GgufWriter& part : testing::small_llama_parts(kParts, no_tensor_first)) {
+      for (const testing::GgufBuilder& part : testing::small_llama_parts(kParts, no_tensor_first)) {
         std::string file = part.finish();
         std::vector<Site> sites = gguf_sites(file);
         write_file(path(models_.size(), parts.size()), file);

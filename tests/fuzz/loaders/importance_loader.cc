@@ -3,7 +3,7 @@
 #include "serialize/importance_matrix.h"
 #include "tests/fuzz/loaders.h"
 #include "tests/fuzz/seeds.h"
-#include "tests/serialize/gguf_writer.h"
+#include "tests/serialize/gguf_builder.h"
 
 namespace tessera::fuzz {
 namespace {
@@ -14,7 +14,7 @@ using testing::source_of;
 class ImportanceLoader final : public Loader {
  public:
   ImportanceLoader() {
-    testing::GgufWriter file;
+    testing::GgufBuilder file;
     file.text("general.type", "imatrix").texts("imatrix.datasets", {"a text"});
     file.tensor_f32("a.in_sum2", {4, 1}, {1, 2, 3, 4}).tensor_f32("a.counts", {1, 1}, {2});
     file.tensor_f32("b.in_sum2", {2, 2}, {1, 2, 3, 4}).tensor_f32("b.counts", {1, 2}, {2, 0});

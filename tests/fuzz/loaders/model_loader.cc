@@ -2,7 +2,7 @@
 #include "serialize/model.h"
 #include "tests/fuzz/loaders.h"
 #include "tests/fuzz/seeds.h"
-#include "tests/serialize/gguf_writer.h"
+#include "tests/serialize/gguf_builder.h"
 
 namespace tessera::fuzz {
 namespace {

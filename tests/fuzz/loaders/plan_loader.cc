@@ -2,7 +2,7 @@
 #include "serialize/plan_file.h"
 #include "tests/fuzz/loaders.h"
 #include "tests/fuzz/seeds.h"
-#include "tests/serialize/gguf_writer.h"
+#include "tests/serialize/gguf_builder.h"
 #include "tests/serialize/plan_sample.h"
 
 namespace tessera::fuzz {

@@ -6,7 +6,7 @@
 #include "serialize/sequence_file.h"
 #include "tests/fuzz/loaders.h"
 #include "tests/fuzz/seeds.h"
-#include "tests/serialize/gguf_writer.h"
+#include "tests/serialize/gguf_builder.h"
 
 namespace tessera::fuzz {
 namespace {

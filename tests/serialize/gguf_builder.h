@@ -1,4 +1,4 @@
-// GgufWriter: small GGUF files for tests, valid unless asked otherwise.
+// GgufBuilder: small GGUF files for tests, valid unless asked otherwise.
 #pragma once
 
 #include <cstring>
@@ -15,33 +15,33 @@
 
 namespace tessera::testing {
 
-class GgufWriter {
+class GgufBuilder {
  public:
   uint32_t version = 3;
   uint32_t alignment = 32;
   std::string magic = "GGUF";
 
-  GgufWriter& text(std::string_view key, std::string_view value) {
+  GgufBuilder& text(std::string_view key, std::string_view value) {
     head(key, 8);
     put_text(metadata_, value);
     return *this;
   }
   template <class T>
-  GgufWriter& scalar(std::string_view key, uint32_t type, T value) {
+  GgufBuilder& scalar(std::string_view key, uint32_t type, T value) {
     head(key, type);
     put(metadata_, value);
     return *this;
   }
-  GgufWriter& u32(std::string_view key, uint32_t value) { return scalar(key, 4, value); }
-  GgufWriter& f32(std::string_view key, float value) { return scalar(key, 6, value); }
-  GgufWriter& flag(std::string_view key, bool value) { return scalar(key, 7, static_cast<uint8_t>(value)); }
-  GgufWriter& texts(std::string_view key, const std::vector<std::string>& values) {
+  GgufBuilder& u32(std::string_view key, uint32_t value) { return scalar(key, 4, value); }
+  GgufBuilder& f32(std::string_view key, float value) { return scalar(key, 6, value); }
+  GgufBuilder& flag(std::string_view key, bool value) { return scalar(key, 7, static_cast<uint8_t>(value)); }
+  GgufBuilder& texts(std::string_view key, const std::vector<std::string>& values) {
     array_head(key, 8, values.size());
     for (const std::string& value : values) put_text(metadata_, value);
     return *this;
   }
   template <class T>
-  GgufWriter& numbers(std::string_view key, uint32_t type, const std::vector<T>& values) {
+  GgufBuilder& numbers(std::string_view key, uint32_t type, const std::vector<T>& values) {
     array_head(key, type, values.size());
     for (T value : values) put(metadata_, value);
     return *this;
@@ -54,24 +54,24 @@ class GgufWriter {
   }
 
   // Any bytes as an entry of the metadata, or of the tensors' table.
-  GgufWriter& metadata_bytes(std::string_view bytes) {
+  GgufBuilder& metadata_bytes(std::string_view bytes) {
     metadata_ += bytes;
     ++value_count;
     return *this;
   }
-  GgufWriter& tensor_bytes(std::string_view bytes) {
+  GgufBuilder& tensor_bytes(std::string_view bytes) {
     tensors_ += bytes;
     ++tensor_count;
     return *this;
   }
 
   // dims: ne0 first.
-  GgufWriter& tensor(std::string_view name, uint32_t type, const std::vector<uint64_t>& dims,
+  GgufBuilder& tensor(std::string_view name, uint32_t type, const std::vector<uint64_t>& dims,
                      std::string_view bytes) {
     data_.resize((data_.size() + alignment - 1) / alignment * alignment, '\0');
     return tensor_at(name, type, dims, data_.size(), bytes);
   }
-  GgufWriter& tensor_at(std::string_view name, uint32_t type, const std::vector<uint64_t>& dims,
+  GgufBuilder& tensor_at(std::string_view name, uint32_t type, const std::vector<uint64_t>& dims,
                         uint64_t offset, std::string_view bytes) {
     put_text(tensors_, name);
     put(tensors_, static_cast<uint32_t>(dims.size()));
@@ -82,7 +82,7 @@ class GgufWriter {
     data_ += bytes;
     return *this;
   }
-  GgufWriter& tensor_f32(std::string_view name, const std::vector<uint64_t>& dims,
+  GgufBuilder& tensor_f32(std::string_view name, const std::vector<uint64_t>& dims,
                          const std::vector<float>& values) {
     return tensor(name, 0, dims,
                   {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float)});
@@ -145,8 +145,8 @@ class UnmappedSource final : public ByteSource {
 
 // A little llama: 2 layers, C 8, H 2, KV 1, F 16, V 12, T 16, with a SentencePiece vocabulary. `left_out`: a
 // key that the metadata lacks.
-inline GgufWriter small_llama_metadata(std::string_view left_out = {}) {
-  GgufWriter w;
+inline GgufBuilder small_llama_metadata(std::string_view left_out = {}) {
+  GgufBuilder w;
   w.text("general.architecture", "llama").text("general.name", "small");
   const auto u32 = [&](std::string_view key, uint32_t value) {
     if (key != left_out) w.u32(key, value);
@@ -195,7 +195,7 @@ void for_each_small_llama_tensor(bool tied, Add&& add) {
 }
 
 // Names of its tensors, which are added to `w` where it is given, but for `left_out`.
-inline std::vector<std::string> small_llama_tensors(bool tied, GgufWriter* w = nullptr,
+inline std::vector<std::string> small_llama_tensors(bool tied, GgufBuilder* w = nullptr,
                                                     std::string_view left_out = {}) {
   std::vector<std::string> names;
   for_each_small_llama_tensor(tied, [&](const std::string& name, const std::vector<uint64_t>& dims,
@@ -206,8 +206,8 @@ inline std::vector<std::string> small_llama_tensors(bool tied, GgufWriter* w = n
   return names;
 }
 
-inline GgufWriter small_llama(bool tied, std::string_view left_out = {}) {
-  GgufWriter w = small_llama_metadata();
+inline GgufBuilder small_llama(bool tied, std::string_view left_out = {}) {
+  GgufBuilder w = small_llama_metadata();
   small_llama_tensors(tied, &w, left_out);
   return w;
 }
@@ -217,7 +217,7 @@ struct SplitKeys {
   uint16_t number = 0, count = 1;
   int32_t tensors = 0;
 };
-inline GgufWriter& put_split_keys(GgufWriter& w, const SplitKeys& keys) {
+inline GgufBuilder& put_split_keys(GgufBuilder& w, const SplitKeys& keys) {
   return w.scalar("split.no", 2, keys.number)
       .scalar("split.count", 2, keys.count)
       .scalar("split.tensors.count", 5, keys.tensors);
@@ -225,8 +225,8 @@ inline GgufWriter& put_split_keys(GgufWriter& w, const SplitKeys& keys) {
 
 // The little llama in `count` files, as gguf-split cuts it: the metadata in the first, 21 tensors in all. The
 // first holds no tensors where `no_tensor_first`, as its option has it.
-inline std::vector<GgufWriter> small_llama_parts(uint16_t count, bool no_tensor_first = false) {
-  std::vector<GgufWriter> parts(count);
+inline std::vector<GgufBuilder> small_llama_parts(uint16_t count, bool no_tensor_first = false) {
+  std::vector<GgufBuilder> parts(count);
   parts[0] = small_llama_metadata();
   const size_t first = no_tensor_first ? 1 : 0;
   const auto tensors = static_cast<int32_t>(small_llama_tensors(false).size());
@@ -248,8 +248,8 @@ inline std::string block_bytes(uint32_t type, int64_t elements) {
 }
 
 // A llama of one layer whose weights have the GGUF types `types` in turn: C 256, H 2, KV 1, F 256, V 8.
-inline GgufWriter block_llama(const std::vector<uint32_t>& types) {
-  GgufWriter w;
+inline GgufBuilder block_llama(const std::vector<uint32_t>& types) {
+  GgufBuilder w;
   w.text("general.architecture", "llama");
   w.u32("llama.block_count", 1).u32("llama.embedding_length", 256).u32("llama.attention.head_count", 2);
   w.u32("llama.attention.head_count_kv", 1)
