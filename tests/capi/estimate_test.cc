@@ -2,6 +2,7 @@
 #include <fstream>
 
 #include "c_api.h"
+#include "tests/capi/small_training.h"
 
 using namespace capi_test;
 

@@ -1,5 +1,6 @@
 // Families with what Llama does not have: windows, soft caps, scaled and partial rotations, biases, norms of heads.
 // Each trains and generates over devices as on one. All of them with TESSERA_TEST_FULL=1.
+#include <span>
 #include <string>
 #include <vector>
 

@@ -19,6 +19,7 @@
 #include "capi/engine/serving/engine.h"
 #include "capi/engine/serving/replica_choice.h"
 #include "capi/engine/serving/replica_settings.h"
+#include "graph/base/text.h"
 #include "serialize/json.h"
 #include "tests/capi/new_core.h"
 #include "tests/capi/random_adapter.h"

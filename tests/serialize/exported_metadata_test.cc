@@ -25,7 +25,7 @@ using Metadata = std::map<std::string, std::string>;
 GgufFile gguf_of(const Metadata& metadata, bool has_classes = false) {
   Model model;
   model.metadata = metadata;
-  tessera::GgufBuilder out;
+  tessera::GgufWriter out;
   write_gguf_metadata(model, "llama", has_classes, out);
   auto file = out.finish({});
   REQUIRE(file.ok());
@@ -56,7 +56,7 @@ TEST_CASE("every pooling of a gguf file is read, written and read again") {
   }
   CHECK(read_back(gguf_of({})).empty());
   Metadata metadata;
-  tessera::testing::GgufBuilder writer;
+  tessera::testing::GgufWriter writer;
   writer.u32("llama.pooling_type", 7);
   const auto file = GgufFile::open(source_of(writer.finish()));
   REQUIRE(file.ok());
@@ -145,8 +145,8 @@ TEST_CASE("scores of classes are what transformers' pipeline makes, or what a cr
   CHECK(class_activation_from_torch("torch.nn.modules.activation.Sigmoid") == ClassActivation::kSigmoid);
   CHECK(!class_activation_from_torch("os.Sigmoid"));
   std::vector<float> row = {1, 2, 3};
-  apply(ClassActivation::kNone, row);
+  tessera::apply(ClassActivation::kNone, row);
   CHECK(row == std::vector<float>{1, 2, 3});
-  apply(ClassActivation::kTanh, row);
+  tessera::apply(ClassActivation::kTanh, row);
   CHECK(row[0] == doctest::Approx(0.761594));
 }
