@@ -56,7 +56,7 @@ TEST_CASE("every pooling of a gguf file is read, written and read again") {
   }
   CHECK(read_back(gguf_of({})).empty());
   Metadata metadata;
-  tessera::testing::GgufWriter writer;
+  tessera::testing::GgufBuilder writer;
   writer.u32("llama.pooling_type", 7);
   const auto file = GgufFile::open(source_of(writer.finish()));
   REQUIRE(file.ok());
