@@ -109,9 +109,9 @@ constexpr ForeignWord kCommands[] = {
 constexpr std::string_view kEpochs =
     "--steps N: a training is counted in optimizer steps (an epoch has as many as rows / --batch)";
 constexpr std::string_view kSampling =
-    "--temp, --top-k and --top-p; more settings, such as min_p and repetition_penalty, are options of the "
-    "lines of `tessera "
-    "generate --prompts` and of the library's engine";
+    "of the sampling there are --temp, --top-k and --top-p; more settings, such as min_p and "
+    "repetition_penalty, are "
+    "options of the lines of `tessera generate --prompts` and of the library's engine";
 
 // `ours` that begins with a dash counts where the command has it; other texts always do. The first row counts.
 constexpr ForeignWord kOptions[] = {
@@ -188,8 +188,8 @@ constexpr ForeignWord kOptions[] = {
     {"save-total-limit", "--keep"},
     {"early-stopping-patience", "--patience"},
     {"logging-dir", "--tensorboard"},
-    {"report-to", "--metrics, --tensorboard and --report name the files of a run's log"},
-    {"wandb", "--metrics, --tensorboard and --report name the files of a run's log"},
+    {"report-to", "the files of a run's log are --metrics, --tensorboard and --report"},
+    {"wandb", "the files of a run's log are --metrics, --tensorboard and --report"},
     {"log-file", "--metrics"},
     {"resume-from-checkpoint", "--resume"},
     {"resume-from", "--resume"},

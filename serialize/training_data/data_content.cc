@@ -200,7 +200,13 @@ std::string table_header(std::string_view text, bool is_whole, char separator) {
   size_t at = 0;
   const std::vector<std::string> header = record_at(text, at, separator);
   if (header.size() < 2 || !std::ranges::all_of(header, is_column_name)) return "";
-  const size_t wanted = std::ranges::any_of(header, is_known_column) ? 1 : 10;
+  const bool is_known = std::ranges::any_of(header, is_known_column);
+  // Verses have a comma a line too, and more than a word before it.
+  if (!is_known && std::ranges::any_of(header, [](const std::string& name) {
+        return trim(name).find(' ') != std::string_view::npos;
+      }))
+    return "";
+  const size_t wanted = is_known ? 1 : 10;
   size_t records = 0;
   while (at < text.size() && records < 10) {
     const std::vector<std::string> record = record_at(text, at, separator);

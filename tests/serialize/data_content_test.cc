@@ -42,6 +42,11 @@ std::string rows_of(const std::string& content) {
 
 TEST_CASE("the content tells rows from texts, and other formats are refused by name") {
   const std::string sixteen("\xff\xfeh\0e\0y\0", 8);
+  std::string verses, numbered;
+  for (int i = 0; i < 10; ++i) {
+    verses += "Roses are red, violets are blue\nSugar is sweet, and so are you\n";
+    numbered += std::to_string(i) + ",x\n";
+  }
   for (const Case& each : std::vector<Case>{
            {R"({"messages": []})", "rows"},
            {"\xef\xbb\xbf \n[ {\"conversations\": []}]", "rows"},
@@ -55,7 +60,8 @@ TEST_CASE("the content tells rows from texts, and other formats are refused by n
            {"[\"Hello,\" she said]", "text"},
            {"{{ bos }} is a template", "text"},
            {"{ int a[] = {1}; }", "text"},
-           {"Roses are red, violets are blue\nSugar is sweet, and so are you\n", "text"},
+           {verses, "text"},
+           {"id,name\n" + numbered, "comma-separated"},
            {"PART ONE", "text"},
            {"ORCHARDS bloom", "text"},
            {"BZh is a hiss", "text"},
