@@ -18,7 +18,7 @@ void register_devices(CLI::App& app) {
     if (common->json) return print_json(report);
     for (const Json& backend : report["backends"]) {
       const std::string name = backend["name"].get<std::string>();
-      const bool is_null = backend["device_count"].get<int64_t>() >= INT32_MAX;
+      const bool is_null = name == "null";
       if (!*all && (is_null || name == "mpi")) continue;
       std::cout << name << ": ";
       if (is_null) {
@@ -31,7 +31,10 @@ void register_devices(CLI::App& app) {
         continue;
       }
       const int64_t count = backend["device_count"].get<int64_t>();
-      std::cout << count << (count == 1 ? " device" : " devices");
+      if (count >= INT32_MAX)
+        std::cout << "any number of virtual devices";
+      else
+        std::cout << count << (count == 1 ? " device" : " devices");
       for (const Json& device : backend["devices"]) std::cout << "\n  " << device.get<std::string>();
       std::cout << '\n';
     }
