@@ -254,8 +254,8 @@ Status check_no_binary(std::string_view head, std::string_view name) {
   if (head.size() > 10 && head[8] == '{' && head[9] == '"' && head.substr(4, 4) == "\0\0\0\0"sv)
     return refuse(format("{} is a model's file (safetensors), which is not read, wanted {}", name, kOrder));
   if (const size_t zero = head.find('\0'); zero != head.npos) {
-    const bool wide = head.size() >= 8 && zero <= 1 && head[zero + 1] != '\0' && head[zero + 2] == '\0' &&
-                      head[zero + 3] != '\0' && head[zero + 4] == '\0';
+    const bool wide = zero <= 1 && head.size() > zero + 4 && head[zero + 1] != '\0' &&
+                      head[zero + 2] == '\0' && head[zero + 3] != '\0' && head[zero + 4] == '\0';
     return refuse(
         format("{} is {} (byte {} is 0), which is not read, wanted UTF-8 text or rows of JSON{}", name,
                wide ? "UTF-16" : "binary", zero,
