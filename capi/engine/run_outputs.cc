@@ -5,6 +5,7 @@
 
 #include "capi/engine/trainer.h"
 #include "graph/base/text.h"
+#include "serialize/checkpoint_folder.h"
 #include "serialize/json.h"
 
 namespace tessera {
@@ -51,14 +52,12 @@ Status check_no_earlier_run(const std::string& out, const std::string& checkpoin
                             const std::string& resumed) {
   const std::string folder = without_slash(checkpoint), result = without_slash(out);
   if (is_of_run(resumed, folder)) return {};
-  if (!folder.empty())
-    for (const std::string& found : {folder, folder + ".previous"})
-      if (is_there(found + "/manifest"))
-        return Status(StatusCode::kFailedPrecondition,
-                      format("{} is the checkpoint of an earlier run, {}, and would be lost: resume that "
-                             "run, or say that it "
-                             "may be overwritten",
-                             found, step_text(found)));
+  // A link that was planted beside it is nobody's earlier run.
+  if (const std::string found = folder.empty() ? "" : readable_folder(folder); is_there(found + "/manifest"))
+    return Status(StatusCode::kFailedPrecondition,
+                  format("{} is the checkpoint of an earlier run, {}, and would be lost: resume that run, or say "
+                         "that it may be overwritten",
+                         found, step_text(found)));
   // Without checkpoints of its own a run that is resumed replaces the result that lies beside what it goes on from.
   if (is_of_run(resumed, result + ".checkpoint")) return {};
   std::error_code ignored;

@@ -134,7 +134,8 @@ stopped = page()
 assert re.fullmatch(r"stopped at step \d+", stopped["state"]), stopped["state"]
 assert lines()[-1]["outcome"] == stopped["state"]
 # A folder of events may be shared, a page is replaced, a file of anything else is not touched.
-for option, path, wanted in [("--metrics", TEXT, "is no file of metrics"), ("--report", WORK, "is a folder"), ("--tensorboard", f"{REPORT}/x", "cannot make the folder")]:
+open(f"{WORK}/words", "w", encoding="utf-8").write("words of somebody")
+for option, path, wanted in [("--metrics", f"{WORK}/words", "is no file of metrics"), ("--report", WORK, "is a folder"), ("--tensorboard", f"{REPORT}/x", "cannot make the folder")]:
     failed = subprocess.run([*COMMON, "--steps", "1", option, path], capture_output=True, text=True)
     assert failed.returncode == 1 and wanted in failed.stderr, (option, failed.stderr)
 text = subprocess.run([*COMMON, "--steps", "3", "--report", REPORT], capture_output=True, text=True, check=True).stdout
