@@ -303,6 +303,10 @@ void add_text_kind(CLI::App& command, std::string& kind) {
 
 void check_output(const std::string& path, Output output) {
   if (path.empty()) return;
+  if (path == "-")
+    throw Error(TSR_INVALID_ARGUMENT,
+                "found the name - for a file to write, and standard output has what the command prints; wanted the "
+                "name of a file (./- for that one)");
   std::error_code ignored;
   const std::filesystem::file_status status = std::filesystem::status(path, ignored);
   if (std::filesystem::is_directory(status))

@@ -34,7 +34,7 @@ void OrderedLines::put(int64_t number, const std::string& line) {
     write_line(out_, name_, it->second);
 }
 
-ResultFile::ResultFile(const std::string& path) : path_(path) {
+ResultFile::ResultFile(const std::string& path) : path_(path == "-" ? "" : path) {
   if (path_.empty()) {
     file_.reset(stdout);
     ordered_ = std::make_unique<OrderedLines>(stdout, "standard output");

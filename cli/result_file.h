@@ -27,7 +27,7 @@ class OrderedLines {
 };
 
 // Lines go to PATH.part as they are done, at once, so that a process that is killed loses none; `finish` makes PATH of it.
-// Standard output (""), pipes, devices and links get them in order. Not more lines are in memory than are done early.
+// Standard output ("" or "-"), pipes, devices and links get them in order. Not more lines are in memory than are done early.
 class ResultFile {
  public:
   // Throws where nothing can be written, or PATH.part is there already.

@@ -103,6 +103,7 @@ expect '--report is .* which is read as --data and would be lost' "$tessera" tra
 expect '--out and --metrics both are' "$tessera" train "$model" --data "$text" --steps 1 --out "$work/x.tsr" --metrics "$work/./x.tsr"
 expect '--out is .* which is read as model' "$tessera" plan "$model" --batch 2 --seq 16 -o "$model"
 expect '--out is .* which is read as --file' "$tessera" imatrix "$model" --file "$text" -o "$text"
+expect 'found the name - .*wanted the name of a file' "$tessera" import "$model" -o -
 expect 'is the file to convert' "$tessera" quantize "$model" "$model" --type q4_0
 mkfifo "$work/pipe"
 for out in "$work" "$work/no-such-folder/out.tsr" "$work/pipe"; do
