@@ -172,8 +172,8 @@ Result<EntryPlans> plan_within(const PlanRequest& given, int64_t limit, const Cl
   if (!least.plan) return plan_once(smallest, least.limit, cluster, catalog, nullptr);
   Result<EntryPlans> planned = plan_once(smallest, least.limit, cluster, catalog, nullptr, &*least.plan);
   if (!planned.ok() || given.any_that_fits) return planned;
-  // What lower bounds exclude was searched as any smaller limit would be.
-  if (planned->largest_limited_bytes(cluster) > limit && !least.is_excluded) {
+  if (planned->largest_limited_bytes(cluster) > limit) {
+    if (least.is_excluded) return planned;  // what bounds exclude was searched as any smaller limit would be
     // Plans with which the first entry is as small need not be alike for the others. What is found where
     // nothing is asked of it is the one that smaller limits are told of.
     LeastFound other;
