@@ -124,16 +124,6 @@ Status ExampleDataset::choose_records() {
   }
   if (train_.records.empty() && settings_.eval_fraction < 1)
     return fail("weights of files left out the rest");
-  if (eval_data_ && eval_.file->records().empty()) {
-    const DataReport& report = eval_data_->report;
-    return Status(StatusCode::kInvalidArgument,
-                  format("dataset: option 'eval_file': of the {} rows of '{}' none is left to evaluate ({} bad, {} too long, "
-                         "{} of which nothing is learnt{}): wanted rows with labels, or a larger 'seq'",
-                         report.rows, settings_.eval_file, report.bad, report.too_long, report.untrained,
-                         report.omissions.empty() ? ""
-                                                  : format("; the first: line {}: {}", report.omissions[0].line,
-                                                           report.omissions[0].reason)));
-  }
   if (eval_data_)
     for (uint32_t i = 0; i < eval_.file->records().size(); ++i) eval_.records.push_back(i);
   pack(train_, settings_.shuffle);
