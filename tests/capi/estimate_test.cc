@@ -72,7 +72,7 @@ TEST_CASE("a step on devices that are absent is priced as worded, or the fastest
              [{"name": "bare", "matmul_flops_per_s": 1e14, "memory_bytes_per_s": 1e12}],
              "link": {"bytes_per_s": 1e10, "latency_s": 1e-5}})";
   const Error bare[] = {refused({{"cluster", scratch / "bare.json"}}),
-                        refused({{"cluster", scratch / "bare.json"}, {"mode", std::string("generate")}})};
+                        refused({{"cluster", scratch / "bare.json"}, {"mode", std::string("generate")}, {"prompt", int64_t{64}}})};
   for (const Error& error : bare) {
     CHECK(error.code == TSR_INVALID_ARGUMENT);
     CHECK_MESSAGE(error.message.find("'bare' has memory_bytes = 0") != std::string::npos, error.message);
@@ -218,7 +218,10 @@ TEST_CASE("a file is estimated by its own description, for fewer tokens and by m
   const auto estimate = [](const std::string& of, std::initializer_list<Setting> settings) {
     return text([&](auto... out) { return tsr_plan_estimate(of.c_str(), options(settings).get(), out...); });
   };
-  const auto behind = [](const std::string& json) { return json.substr(json.find("\"parallel\"")); };
+  const auto behind = [](const std::string& json) {  // the model's name is before it and in the explanation
+    const size_t at = json.find("\"parallel\"");
+    return json.substr(at, json.find("\"explanation\"") - at);
+  };
   const Setting cluster = {"cluster", std::string("pcie-rtx-4090:2")};
   const std::string of_file = estimate(path, {cluster});
   CHECK(of_file.find("\"description\":\"" + description) != std::string::npos);
