@@ -32,9 +32,13 @@ int64_t count_characters(std::string_view text) {
   return std::ranges::count_if(text, [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; });
 }
 
-bool is_multiple(double value, double step) {
-  if (!(step > 0)) return true;
-  const double quotient = value / step;
+bool is_multiple(const Json& value, const Json& step) {
+  if (!(step.get<double>() > 0)) return true;
+  if (value.is_number_integer() && !value.is_number_unsigned() && step.is_number_integer())
+    return value.get<int64_t>() % step.get<int64_t>() == 0;
+  if (value.is_number_unsigned() && step.is_number_unsigned())
+    return value.get<uint64_t>() % step.get<uint64_t>() == 0;
+  const double quotient = value.get<double>() / step.get<double>();
   return std::isfinite(quotient) && quotient == std::trunc(quotient);
 }
 
@@ -57,12 +61,25 @@ bool check_limits(const Json& schema, const Json& value, bool& is_named) {
                             : key == "maximum"          ? value > limit
                             : key == "exclusiveMinimum" ? value <= limit
                             : key == "exclusiveMaximum" ? value >= limit
-                            : key == "multipleOf" ? !is_multiple(value.get<double>(), limit.get<double>())
+                            : key == "multipleOf" ? !is_multiple(value, limit)
                                                   : false;
       is_valid &= !is_bound;
     }
   }
   return is_valid;
+}
+
+// Whether keywords ask for more of an array or object than its type.
+bool looks_inside(const Json& schema, const Json& value) {
+  constexpr std::string_view kOfArrays[] = {"items",    "prefixItems", "minItems",        "maxItems",
+                                            "contains", "uniqueItems", "additionalItems", "unevaluatedItems"};
+  constexpr std::string_view kOfObjects[] = {
+      "properties",    "required",      "additionalProperties", "patternProperties", "minProperties",
+      "maxProperties", "propertyNames", "dependentRequired",    "dependentSchemas",  "unevaluatedProperties"};
+  const auto is_there = [&schema](std::string_view key) { return schema.contains(key); };
+  return value.is_array()    ? std::ranges::any_of(kOfArrays, is_there)
+         : value.is_object() ? std::ranges::any_of(kOfObjects, is_there)
+                             : false;
 }
 
 bool is_same_type(const Json& a, const Json& b) {
@@ -222,6 +239,7 @@ ArgumentSchema::Verdict ArgumentSchema::check(const Json& value, Mode mode, Work
   Verdict whole{is_all, false};
   for (const ArgumentSchema& each : parts_) {
     const Verdict part = each.check(value, mode, work);
+    whole.is_exact &= part.is_exact;
     whole.is_valid = is_all ? whole.is_valid && part.is_valid : whole.is_valid || part.is_valid;
     whole.is_named |= part.is_valid && part.is_named;
   }
@@ -236,14 +254,15 @@ ArgumentSchema::Verdict ArgumentSchema::check_branches(const Json& schema, const
     const Json* branches = member(schema, key);
     if (branches == nullptr || !branches->is_array()) continue;
     size_t valid = 0;
-    bool is_named = false;
+    bool is_named = false, is_exact = true;
     for (const Json& each : *branches) {
       const Verdict part = check_schema(each, value, mode, work);
+      is_exact &= part.is_exact;
       valid += part.is_valid;
       is_named |= part.is_valid && part.is_named;
     }
-    // Arrays and objects are told apart by more than their type.
-    const bool is_exclusive = key[0] == 'o' && mode == Mode::kValue && !value.is_structured();
+    const bool is_exclusive = key[0] == 'o' && mode == Mode::kValue && is_exact;
+    whole.is_exact &= is_exact;
     const bool holds = key[1] == 'l' ? valid == branches->size() : is_exclusive ? valid == 1 : valid > 0;
     whole.is_valid &= holds;
     whole.is_named |= holds && is_named;
@@ -253,7 +272,7 @@ ArgumentSchema::Verdict ArgumentSchema::check_branches(const Json& schema, const
 
 ArgumentSchema::Verdict ArgumentSchema::check_schema(const Json& schema, const Json& value, Mode mode,
                                                      Work& work) const {
-  if (schema.is_boolean()) return {schema.get<bool>(), false};
+  if (schema.is_boolean()) return {schema.get<bool>(), false, true};
   if (!schema.is_object() || --work.left < 0 || work.depth >= kMostSchemaDepth) return {};
   ++work.depth;
   Verdict whole = check_branches(schema, value, mode, work);
@@ -265,6 +284,7 @@ ArgumentSchema::Verdict ArgumentSchema::check_schema(const Json& schema, const J
     if (const Json* target = resolve(*root_, *reference)) {
       const Verdict part = check_schema(*target, value, mode, work);
       add(part.is_valid, part.is_named);
+      whole.is_exact &= part.is_exact;
     }
   if (const Json* type = member(schema, "type")) {
     const auto holds = [&](const Json& each) {
@@ -286,18 +306,23 @@ ArgumentSchema::Verdict ArgumentSchema::check_schema(const Json& schema, const J
   bool is_named = false;
   const bool is_within = check_limits(schema, value, is_named);
   add(mode == Mode::kType || is_within, is_named);
-  // What is not allowed, and what is on a condition, of scalars alone: of arrays and objects it takes more to say.
-  if (mode == Mode::kValue && !value.is_structured()) {
-    if (const Json* excluded = member(schema, "not"))
-      add(!check_schema(*excluded, value, mode, work).is_valid, false);
-    if (const Json* condition = member(schema, "if")) {
-      const Json* branch = member(schema, check_schema(*condition, value, mode, work).is_valid ? "then" : "else");
-      if (branch != nullptr) {
-        const Verdict part = check_schema(*branch, value, mode, work);
-        add(part.is_valid, part.is_named);
-      }
+  // What is not allowed, and what is on a condition, as far as that is known.
+  if (const Json* excluded = member(schema, "not"); excluded != nullptr && mode == Mode::kValue) {
+    const Verdict part = check_schema(*excluded, value, mode, work);
+    whole.is_exact &= part.is_exact;
+    add(!part.is_valid || !part.is_exact, false);
+  }
+  if (const Json* condition = member(schema, "if"); condition != nullptr && mode == Mode::kValue) {
+    const Verdict holds = check_schema(*condition, value, mode, work);
+    whole.is_exact &= holds.is_exact;
+    const Json* branch = member(schema, holds.is_valid ? "then" : "else");
+    if (branch != nullptr && holds.is_exact) {
+      const Verdict part = check_schema(*branch, value, mode, work);
+      add(part.is_valid, part.is_named);
+      whole.is_exact &= part.is_exact;
     }
   }
+  if (whole.is_valid && looks_inside(schema, value)) whole.is_exact = false;
   --work.depth;
   return whole;
 }

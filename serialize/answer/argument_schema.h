@@ -25,8 +25,9 @@ class ArgumentSchema {
   struct Verdict {
     bool is_valid = true;
     bool is_named = false;  // a type, a value or a keyword of its type says so
+    bool is_exact = true;   // false where parts of an array or object would have to be looked at
   };
-  // Of scalars exactly, except for `format`, which is an annotation; of arrays and objects by their type.
+  // Of scalars exactly, except for `format`, which is an annotation; of arrays and objects without their parts.
   Verdict check(const Json& value) const;
   // Whether a value of this one's type may be valid.
   bool allows_type_of(const Json& value) const;
