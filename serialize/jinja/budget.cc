@@ -7,7 +7,8 @@ namespace tessera::jinja {
 Limits limits_for(size_t input_bytes) {
   Limits limits;
   const auto input = static_cast<int64_t>(input_bytes);
-  limits.steps += 100 * input;
+  // Some looks at each character; many would let templates run on for seconds with long messages.
+  limits.steps += 12 * input;
   limits.bytes += 64 * input;
   limits.output += 16 * input;
   return limits;

@@ -134,7 +134,7 @@ Result<Text> strip(Budget& budget, const Text& text, bool left, bool right,
 
 Result<std::vector<Text>> split(Budget& budget, const Text& text, const std::optional<Text>& separator,
                                 int64_t most, bool from_right) {
-  TSR_RETURN_IF_ERROR(budget.spend_bytes(8 * text.size()));
+  TSR_RETURN_IF_ERROR(budget.spend_characters(text.size()));
   TSR_ASSIGN_OR_RETURN(const Lease room, budget.lease(text.size() * sizeof(Range)));
   const std::string_view bytes = text.bytes();
   if (!separator)
@@ -146,7 +146,7 @@ Result<std::vector<Text>> split(Budget& budget, const Text& text, const std::opt
 
 Result<std::vector<Text>> split_lines(Budget& budget, const Text& text, bool keep_ends) {
   const std::string_view bytes = text.bytes();
-  TSR_RETURN_IF_ERROR(budget.spend_bytes(8 * bytes.size()));
+  TSR_RETURN_IF_ERROR(budget.spend_characters(bytes.size()));
   TSR_ASSIGN_OR_RETURN(const Lease room, budget.lease(bytes.size() * sizeof(Range)));
   std::vector<Range> lines;
   size_t begin = 0;

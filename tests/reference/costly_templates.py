@@ -59,12 +59,13 @@ def main():
     for name in ("tsr_options_new", "tsr_options_set_str", "tsr_chat_new_text", "tsr_chat_render"):
         getattr(library, name).restype = C.c_void_p
     million = "a" * 1_000_000
-    given = json.dumps({"s": million, "t": million, "n": "9" * 1_000_000, "j": "[" + "1," * 250_000 + "1]", "c": "%c" * 500,
-                        "l": list(range(100_000)), "w": [""] * 100_000, "d": {f"k{i}": i for i in range(20_000)}})
+    operands = {"s": million, "t": million, "n": "9" * 1_000_000, "j": "[" + "1," * 250_000 + "1]", "c": "%c" * 500,
+                "l": list(range(100_000)), "w": [""] * 100_000, "d": {f"k{i}": i for i in range(20_000)}}
     small = json.dumps({"pairs": [[f"k{i}", i] for i in range(8000)], "data": ["d"] * 30_000})
     cases = []
     for name, expression in calls():
         loop = LOOP.replace("EXPR", expression)
+        given = json.dumps({key: operands[key] for key in re.findall(r"(?<!')\b[stnjclwd]\b(?!')", expression)})
         cases += [(name + ", made", MADE + loop, small), (name + ", given", loop, given)]
     cases += [(name, text, small) for name, text in MORE.items()]
     cases += [(name + ", with 1 MB", text, json.dumps({**json.loads(small), "s": million})) for name, text in MORE.items()]
