@@ -92,7 +92,8 @@ for number, every in ((signal.SIGINT, "1000000"), (signal.SIGTERM, "1000000"), (
     out = f"{folder}/stopped-{number}-{every}.tsr"
     asked = [tessera, "train", model, "--data", text, "--seq", "32", "--steps", "1000000", "--checkpoint-every", every]
     process = subprocess.Popen([*asked, "--out", out], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-    process.stderr.readline()  # the plan, said just before the first step
+    while not process.stderr.readline().startswith(("plan ", "tessera:")):  # the plan is said just before the first step
+        pass
     time.sleep(0.3)
     process.send_signal(number)
     said = process.stderr.read()
