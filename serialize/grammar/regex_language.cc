@@ -15,8 +15,8 @@ enum class AtStart : uint8_t { kYes, kNo, kPerhaps };
 
 class LanguageReader {
  public:
-  LanguageReader(Languages& languages, const RegexTree& tree, const SourceText& text)
-      : languages_(languages), tree_(tree), text_(text) {}
+  LanguageReader(Languages& languages, const RegexTree& tree, const SourceText& text, bool is_excluded)
+      : languages_(languages), tree_(tree), text_(text), is_excluded_(is_excluded) {}
 
   Result<LanguageId> read(RegexMatch match) {
     const bool searches = match == RegexMatch::kSearch;
@@ -52,19 +52,29 @@ class LanguageReader {
     return true;
   }
 
+  CharacterSet characters(const CharacterSet& set) const {
+    const bool has_digits = set.contains('0') && set.contains('9') && set.contains('5');
+    if (!is_excluded_ || !has_digits) return set;
+    std::vector<CharacterRange> ranges(set.ranges().begin(), set.ranges().end());
+    ranges.push_back({0x80, kLastCharacter});
+    return CharacterSet(std::move(ranges));
+  }
+
   // Texts of which a part matches the node, and what follows is in `rest`.
   Result<LanguageId> before(const RegexNode& node, LanguageId rest, AtStart start) {
     TSR_RETURN_IF_ERROR(languages_.status());
     switch (node.kind) {
-      case Kind::kCharacters: return languages_.sequence(languages_.characters(node.set), rest);
+      case Kind::kCharacters: return languages_.sequence(languages_.characters(characters(node.set)), rest);
       case Kind::kStart:
         if (start == AtStart::kPerhaps)
           return text_.unsupported("anchors within an expression ('^' behind what may be empty) are", node.begin);
         return start == AtStart::kYes ? rest : languages_.nothing();
       case Kind::kEnd: return languages_.both(rest, languages_.empty());
       case Kind::kLookAhead: {
-        TSR_ASSIGN_OR_RETURN(const LanguageId ahead,
-                             before(tree_.nodes[node.parts[0]], languages_.anything(), start));
+        is_excluded_ = is_excluded_ != node.is_negative;
+        const auto ahead_or = before(tree_.nodes[node.parts[0]], languages_.anything(), start);
+        is_excluded_ = is_excluded_ != node.is_negative;
+        TSR_ASSIGN_OR_RETURN(const LanguageId ahead, ahead_or);
         return languages_.both(rest, node.is_negative ? languages_.complement(ahead) : ahead);
       }
       case Kind::kChoice: {
@@ -113,6 +123,7 @@ class LanguageReader {
   Languages& languages_;
   const RegexTree& tree_;
   const SourceText& text_;
+  bool is_excluded_;
 };
 
 // A pattern's shape, from the bottom up.
@@ -169,11 +180,12 @@ bool is_anchored(const RegexTree& tree) {
 }  // namespace
 
 Result<LanguageId> regex_language(Languages& languages, std::string_view pattern, RegexMatch match,
-                                  std::string_view what) {
+                                  std::string_view what, bool is_excluded) {
   TSR_ASSIGN_OR_RETURN(SourceText text,
                        SourceText::create(pattern, what, SourceText::Place::kByte, kMostPatternBytes));
   TSR_ASSIGN_OR_RETURN(const RegexTree tree, read_regex_tree(text, TextForm::kJsonString));
-  TSR_ASSIGN_OR_RETURN(const LanguageId language, LanguageReader(languages, tree, text).read(match));
+  TSR_ASSIGN_OR_RETURN(const LanguageId language,
+                       LanguageReader(languages, tree, text, is_excluded).read(match));
   TSR_RETURN_IF_ERROR(languages.status());
   return language;
 }

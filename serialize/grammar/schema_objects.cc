@@ -133,13 +133,17 @@ Result<std::vector<ExpressionId>> SchemaReader::read_additional(const Json& sche
     }
   }
   // Names by which patterns they match: those of properties excepted, and within 'propertyNames'.
-  std::vector<LanguageId> languages;
+  std::vector<LanguageId> languages, excluded;
   std::vector<Json> schemas;
   if (has_patterns(schema))
     for (const auto& [pattern, each] : patterns->items()) {
       TSR_ASSIGN_OR_RETURN(const LanguageId language,
                            regex_language(languages_, pattern, RegexMatch::kSearch, place_of_names(where)));
+      TSR_ASSIGN_OR_RETURN(
+          const LanguageId wide,
+          regex_language(languages_, pattern, RegexMatch::kSearch, place_of_names(where), true));
       languages.push_back(language);
+      excluded.push_back(languages_.complement(wide));
       schemas.push_back(each);
     }
   if (languages.size() > kMostPatterns)
@@ -173,7 +177,7 @@ Result<std::vector<ExpressionId>> SchemaReader::read_additional(const Json& sche
     std::vector<Json> values;
     for (size_t i = 0; i < count; ++i) {
       const bool is_matched = (matched >> i & 1) != 0;
-      all.push_back(is_matched ? languages[i] : languages_.complement(languages[i]));
+      all.push_back(is_matched ? languages[i] : excluded[i]);
       if (is_matched) values.push_back(schemas[i]);
     }
     const auto automaton = StringAutomaton::of(languages_, languages_.both(std::move(all)));

@@ -70,7 +70,7 @@ class SchemaReader {
   // schema_strings.cc, schema_numbers.cc
   Result<ExpressionId> read_string(const Json& schema, const std::string& where);
   // Its texts without the quotes: pattern, format, lengths, not.
-  Result<LanguageId> string_language(const Json& schema, const std::string& where);
+  Result<LanguageId> string_language(const Json& schema, const std::string& where, bool is_excluded = false);
   Result<ExpressionId> read_number(const Json& schema, bool is_integer, const std::string& where);
   Result<ExpressionId> read_range(const Json& schema, bool is_integer, const std::string& where);
   // The same numbers as a number and as a string, where a schema offers both and the strings are numerals, as those of

@@ -91,13 +91,15 @@ Result<ExpressionId> SchemaReader::read_string(const Json& schema, const std::st
 }
 
 // Without the lengths, which automata count.
-Result<LanguageId> SchemaReader::string_language(const Json& schema, const std::string& where) {
+Result<LanguageId> SchemaReader::string_language(const Json& schema, const std::string& where,
+                                                 bool is_excluded) {
   TSR_ASSIGN_OR_RETURN(const std::vector<std::string> patterns, texts_of(schema, "pattern", where));
   TSR_ASSIGN_OR_RETURN(const std::vector<StringFormat> formats, formats_of(schema, where));
   std::vector<LanguageId> all;
   for (const std::string& pattern : patterns) {
-    TSR_ASSIGN_OR_RETURN(const LanguageId language, regex_language(languages_, pattern, RegexMatch::kSearch,
-                                                                   place_of_pattern(where, "pattern")));
+    TSR_ASSIGN_OR_RETURN(const LanguageId language,
+                         regex_language(languages_, pattern, RegexMatch::kSearch,
+                                        place_of_pattern(where, "pattern"), is_excluded));
     all.push_back(language);
   }
   for (const StringFormat& form : formats) {
@@ -111,7 +113,7 @@ Result<LanguageId> SchemaReader::string_language(const Json& schema, const std::
       for (const Json& value : each.value("enum", Json::array()))
         if (value.is_string()) texts.push_back(languages_.text(value.get<std::string>()));
       if (!each.contains("enum")) {
-        TSR_ASSIGN_OR_RETURN(LanguageId language, string_language(each, where + "/not"));
+        TSR_ASSIGN_OR_RETURN(LanguageId language, string_language(each, where + "/not", !is_excluded));
         TSR_ASSIGN_OR_RETURN(const Limits length, read_limits(each, "minLength", "maxLength", where + "/not"));
         const LanguageId any = languages_.characters(CharacterSet({{0, kLastCharacter}}));
         language = languages_.both(language, languages_.repeat(any, length.minimum, length.maximum));
