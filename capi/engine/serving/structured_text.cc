@@ -40,13 +40,18 @@ std::string_view StructuredText::text_of(int32_t token) const {
   return token >= 0 && token < tokens_->vocabulary_size() ? tokens_->bytes(token) : std::string_view();
 }
 
+bool StructuredText::is_text(int32_t token) const {
+  const std::string_view text = text_of(token);
+  return phase_ == Phase::kFree && !text.empty() && mark_.find(text) != std::string::npos;
+}
+
 Status StructuredText::write_allowed(std::span<uint32_t> mask) const {
   if (phase_ == Phase::kFree) {
     std::ranges::fill(mask, ~uint32_t{0});
     if (const auto rest = static_cast<size_t>(tokens_->vocabulary_size()) % 32; rest > 0)
       mask.back() = (uint32_t{1} << rest) - 1;
     for (const int32_t id : tokens_->end_ids())
-      if (text_of(id).empty()) mask[static_cast<size_t>(id) / 32] &= ~(1u << (id % 32));
+      if (!is_text(id)) mask[static_cast<size_t>(id) / 32] &= ~(1u << (id % 32));
     return {};
   }
   TSR_RETURN_IF_ERROR(constraint_.write_allowed(mask));

@@ -30,8 +30,8 @@ class StructuredText {
   Status accept(int32_t token, size_t bytes);
 
   bool is_in_answer() const { return phase_ == Phase::kAnswer; }
-  // Whether the text may hold the token here although it ends texts elsewhere: a mark before the answer.
-  bool is_text(int32_t token) const { return phase_ == Phase::kFree && !text_of(token).empty(); }
+  // Whether the text may hold the token here although it ends texts elsewhere: a part of the mark before the answer.
+  bool is_text(int32_t token) const;
   bool can_end() const { return is_in_answer() && constraint_.can_end(); }
   bool must_end() const { return is_in_answer() && constraint_.must_end(); }
   // Places in the text, in bytes: where the answer begins, SIZE_MAX before it has; and whether the text may end at a place.
