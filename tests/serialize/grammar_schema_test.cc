@@ -313,20 +313,28 @@ void check_cases(const std::vector<SchemaCase>& cases) {
 
 TEST_CASE("schema_limits_of_strings_hold_together") {
   check_cases({
-      {R"({"type":"string","format":"email","maxLength":11})", {R"("ab@cd.com")"}, {R"("abcde@cd.com")", R"("ab@cd.test")"}},
-      {R"({"type":"string","format":"uri","minLength":1,"maxLength":2083})", {R"("https://a.b/c?d#e")"}, {R"("ftp://a.b")"}},
+      {R"({"type":"string","format":"email","maxLength":11})",
+       {R"("ab@cd.com")"}, {R"("abcde@cd.com")", R"("ab@cd.test")"}},
+      {R"({"type":"string","format":"uri","minLength":1,"maxLength":2083})",
+       {R"("https://a.b/c?d#e")"}, {R"("ftp://a.b")"}},
       {R"({"type":"string","format":"uri"})", {R"("ftp://a.b")"}, {R"("a.b")"}},
-      {R"({"type":"string","format":"date","pattern":"^2024","minLength":3})", {R"("2024-02-29")"}, {R"("2023-02-28")"}},
-      {R"({"type":"string","pattern":"^[a-z]+$","minLength":2,"maxLength":5})", {R"("ab")", R"("abcde")"}, {R"("a")", R"("abcdef")"}},
-      {R"({"type":"string","pattern":"^(ab)*$","minLength":3,"maxLength":5})", {R"("abab")"}, {R"("ab")", R"("ababab")"}},
+      {R"({"type":"string","format":"date","pattern":"^2024","minLength":3})",
+       {R"("2024-02-29")"}, {R"("2023-02-28")"}},
+      {R"({"type":"string","pattern":"^[a-z]+$","minLength":2,"maxLength":5})",
+       {R"("ab")", R"("abcde")"}, {R"("a")", R"("abcdef")"}},
+      {R"({"type":"string","pattern":"^(ab)*$","minLength":3,"maxLength":5})",
+       {R"("abab")"}, {R"("ab")", R"("ababab")"}},
       {R"({"type":"string","pattern":"^(?=.*[A-Z])(?!.*x)[A-Za-z]+$"})", {R"("aB")"}, {R"("ab")", R"("aBx")"}},
       {R"({"type":"string","pattern":"(^a|b$)"})", {R"("ax")", R"("xb")"}, {R"("xa")"}},
-      {R"({"allOf":[{"type":"string","pattern":"^a"},{"pattern":"z$"}]})", {R"("az")", R"("a-z")"}, {R"("a")", R"("z")"}},
+      {R"({"allOf":[{"type":"string","pattern":"^a"},{"pattern":"z$"}]})",
+       {R"("az")", R"("a-z")"}, {R"("a")", R"("z")"}},
       {R"({"type":"string","not":{"enum":["root","admin"]}})", {R"("user")", R"("roots")"}, {R"("root")"}},
       {R"({"type":"string","format":"phone","maxLength":3})", {R"("abc")"}, {R"("abcd")"}},
       {R"({"type":"integer","format":"int64"})", {"5"}, {R"("5")"}},
-      {R"({"type":"string","format":"ipv6"})", {R"("::1")", R"("1:2:3:4:5:6:7:8")", R"("a::b")"}, {R"("1:2")", R"("1::2::3")"}},
-      {R"({"type":"string","format":"duration"})", {R"("P1DT2H")", R"("PT5M")", R"("P3W")"}, {R"("P")", R"("P1DT")", R"("P1Y2D")"}},
+      {R"({"type":"string","format":"ipv6"})",
+       {R"("::1")", R"("1:2:3:4:5:6:7:8")", R"("a::b")"}, {R"("1:2")", R"("1::2::3")"}},
+      {R"({"type":"string","format":"duration"})",
+       {R"("P1DT2H")", R"("PT5M")", R"("P3W")"}, {R"("P")", R"("P1DT")", R"("P1Y2D")"}},
   });
 }
 
@@ -334,12 +342,16 @@ TEST_CASE("schema_numbers_are_read_as_they_are_written") {
   check_cases({
       {R"({"type":"integer","minimum":-9223372036854775808,"maximum":9223372036854775807})",
        {"9223372036854775807", "-9223372036854775808"}, {"9223372036854775808", "-9223372036854775809"}},
-      {R"({"type":"integer","minimum":0,"maximum":18446744073709551615})", {"18446744073709551615"}, {"18446744073709551616", "-1"}},
-      {R"({"type":"integer","exclusiveMaximum":100000000000000000000000})", {"99999999999999999999999"}, {"100000000000000000000000"}},
-      {R"({"type":"integer","minimum":9007199254740993,"maximum":9007199254740993})", {"9007199254740993"}, {"9007199254740992"}},
+      {R"({"type":"integer","minimum":0,"maximum":18446744073709551615})",
+       {"18446744073709551615"}, {"18446744073709551616", "-1"}},
+      {R"({"type":"integer","exclusiveMaximum":100000000000000000000000})",
+       {"99999999999999999999999"}, {"100000000000000000000000"}},
+      {R"({"type":"integer","minimum":9007199254740993,"maximum":9007199254740993})",
+       {"9007199254740993"}, {"9007199254740992"}},
       {R"({"type":"integer","maximum":1e308})", {"5", "999999999999999999"}, {"1e5"}},
       {R"({"type":"number","maximum":9223372036854775807})", {"9223372036854775807", "1.5"}, {"9223372036854775806.9"}},
-      {R"({"enum":[18446744073709551616,-9223372036854775809]})", {"18446744073709551616", "-9223372036854775809"}, {"1.8446744073709552e+19"}},
+      {R"({"enum":[18446744073709551616,-9223372036854775809]})",
+       {"18446744073709551616", "-9223372036854775809"}, {"1.8446744073709552e+19"}},
       {R"({"type":"integer","multipleOf":5,"minimum":3,"maximum":21})", {"5", "20"}, {"0", "3", "25"}},
       {R"({"type":"number","multipleOf":0.25,"minimum":0,"maximum":1})", {"0.25", "0.5", "1"}, {"0.3", "0.125"}},
       {R"({"type":"integer","allOf":[{"multipleOf":6},{"multipleOf":4}]})", {"12", "-24"}, {"6", "8"}},
@@ -367,14 +379,16 @@ TEST_CASE("schema_objects_count_and_name_their_properties") {
        {"{}", R"({"a":1})", R"({"a":1,"b":2})"}, {R"({"c":1})", R"({"a":1,"a":2})"}},
       {R"({"type":"object","propertyNames":{"pattern":"^x","maxLength":3},"additionalProperties":{"const":0}})",
        {R"({"xab":0})"}, {R"({"abc":0})", R"({"xabc":0})"}},
-      {R"({"type":"object","properties":{"a":{"const":1}},"patternProperties":{"^x":{"const":2}},"additionalProperties":false})",
+      {R"({"type":"object","properties":{"a":{"const":1}},"patternProperties":{"^x":{"const":2}},)"
+       R"("additionalProperties":false})",
        {R"({"a":1,"xa":2})"}, {R"({"a":1,"b":2})"}},
       {R"({"patternProperties":{"^x":{"type":"integer"},"y$":{"minimum":3}},"additionalProperties":{"const":"z"}})",
        {R"({"x":1,"xy":3,"b":"z"})"}, {R"({"xy":2})", R"({"x":"z"})"}},
       {R"({"type":"object","properties":{"a":{"const":1},"gone":{"not":{}}}})", {R"({"a":1})"}, {R"({"gone":1})"}},
       {R"({"type":"object","properties":{"a":{"const":1},"b":{"const":2}},"not":{"required":["b"]}})",
        {R"({"a":1})", "{}"}, {R"({"b":2})"}},
-      {R"({"allOf":[{"type":"object","properties":{"a":{"const":1}}}],"properties":{"b":{"const":2}},"unevaluatedProperties":false})",
+      {R"({"allOf":[{"type":"object","properties":{"a":{"const":1}}}],"properties":{"b":{"const":2}},)"
+       R"("unevaluatedProperties":false})",
        {R"({"b":2,"a":1})"}, {R"({"c":3})"}},
   });
 }
@@ -382,9 +396,11 @@ TEST_CASE("schema_objects_count_and_name_their_properties") {
 TEST_CASE("schema_sets_hold_each_value_once") {
   const char* many = R"({"type":"array","uniqueItems":true,"minItems":1,"items":{"type":"integer","minimum":1,"maximum":12}})";
   check_cases({
-      {R"({"type":"array","uniqueItems":true,"items":{"$ref":"#/$defs/c"},"maxItems":2,"$defs":{"c":{"enum":["r","g","b"]}}})",
+      {R"({"type":"array","uniqueItems":true,"items":{"$ref":"#/$defs/c"},"maxItems":2,)"
+       R"("$defs":{"c":{"enum":["r","g","b"]}}})",
        {"[]", R"(["b","r"])"}, {R"(["r","r"])", R"(["r","g","b"])"}},
-      {R"({"type":"array","uniqueItems":true,"items":{"type":["boolean","null"]}})", {"[true,null,false]"}, {"[null,null]"}},
+      {R"({"type":"array","uniqueItems":true,"items":{"type":["boolean","null"]}})",
+       {"[true,null,false]"}, {"[null,null]"}},
       {many, {"[1,2,12]", "[7]"}, {"[]", "[1,1]", "[13]"}},
       {R"({"type":"array","uniqueItems":true,"items":{"type":"string"},"maxItems":1})", {R"(["a"])"}, {R"(["a","b"])"}},
   });
@@ -395,14 +411,17 @@ TEST_CASE("schema_of_one_of_several_that_overlap_is_narrowed") {
                       R"({"type":"object","properties":{"kind":{"const":"dog","default":"dog"},"n":{"const":1}}}]})";
   check_cases({
       {kinds, {R"({"kind":"cat"})", R"({"kind":"dog","n":1})"}, {"{}", R"({"n":1})"}},
-      {R"({"type":"object","properties":{"a":{"const":1},"b":{"const":2}},"oneOf":[{"required":["a"]},{"required":["b"]}]})",
+      {R"({"type":"object","properties":{"a":{"const":1},"b":{"const":2}},)"
+       R"("oneOf":[{"required":["a"]},{"required":["b"]}]})",
        {R"({"a":1})", R"({"b":2})"}, {"{}", R"({"a":1,"b":2})"}},
       {R"({"oneOf":[{"enum":["a","b"]},{"enum":["b","c"]}]})", {R"("a")", R"("c")"}, {R"("b")"}},
-      {R"({"oneOf":[{"type":"string","pattern":"^a"},{"type":"string","pattern":"z$"}]})", {R"("ab")", R"("bz")"}, {R"("az")"}},
+      {R"({"oneOf":[{"type":"string","pattern":"^a"},{"type":"string","pattern":"z$"}]})",
+       {R"("ab")", R"("bz")"}, {R"("az")"}},
       {R"({"oneOf":[{"type":"integer","maximum":3},{"type":"integer","minimum":7}]})", {"3", "7"}, {"5"}},
       {R"({"anyOf":[{"type":"integer"},{"type":"null"}],"oneOf":[{"maximum":3,"type":"number"},{"type":"null"}]})",
        {"3", "null"}, {"4", "2.5"}},
-      {R"({"$schema":"http://json-schema.org/draft-07/schema#","type":"array","items":[{"const":1},{"const":2}],"additionalItems":false})",
+      {R"({"$schema":"http://json-schema.org/draft-07/schema#","type":"array",)"
+       R"("items":[{"const":1},{"const":2}],"additionalItems":false})",
        {"[1,2]", "[1]"}, {"[1,2,3]"}},
   });
 }

@@ -4,6 +4,7 @@
 #include <string>
 #include <utility>
 
+#include "graph/base/text.h"
 #include "serialize/json.h"
 
 namespace tessera {
@@ -42,7 +43,9 @@ AnswerDelta ServedAnswer::finish() {
   AnswerDelta rest = {answer_.reasoning.substr(std::min(reasoning_, answer_.reasoning.size())),
                       answer_.content.substr(std::min(content_, answer_.content.size()))};
   if (!is_limited_) return rest;
-  rest.reasoning += std::exchange(rest.content, {});
+  // White space behind the reasoning is the template's.
+  if (!trim(rest.content).empty()) rest.reasoning += rest.content;
+  rest.content.clear();
   answer_.reasoning = start_ + rest.reasoning;
   answer_.content = limited_;
   return rest;
