@@ -63,7 +63,7 @@ class Languages {
     bool operator()(const Term& a, const Term& b) const { return a.key() < b.key(); }
   };
   static constexpr LanguageId kNothing = 0, kEmpty = 1, kAnything = 2;
-  static constexpr size_t kMostTerms = size_t{1} << 18, kMostParts = size_t{1} << 21;
+  static constexpr size_t kMostTerms = size_t{1} << 16, kMostParts = size_t{1} << 20;
   static constexpr int kMostDepth = 300;  // of derivatives within each other: any thread's stack is enough
 
   LanguageId add(Term term);

@@ -65,7 +65,7 @@ Result<ExpressionId> SchemaReader::read_array(const Json& schema, const std::str
 Result<ExpressionId> SchemaReader::read_set(const Json& schema, const Limits& length,
                                             const std::string& where) {
   constexpr size_t kMostInAnyOrder = 8;
-  constexpr uint64_t kMostRules = uint64_t{1} << 16;
+  constexpr uint64_t kMostRules = uint64_t{1} << 14;
   const auto items = schema.find("items");
   std::optional<std::vector<Json>> values;
   if (items != schema.end() && !schema.contains("prefixItems"))
@@ -81,10 +81,12 @@ Result<ExpressionId> SchemaReader::read_set(const Json& schema, const Limits& le
   std::vector<ExpressionId> written;
   for (const Json& value : *values) written.push_back(out_.shared(json_.exactly(value), where + "/items"));
   const bool in_any_order = count <= kMostInAnyOrder;
-  if (!in_any_order && uint64_t{count} * (uint64_t{most} + 1) > kMostRules)
+  // Without a bound above, sizes past the least one are alike.
+  const uint32_t most_told = most < count ? most : std::max(length.minimum, 1u);
+  if (!in_any_order && uint64_t{count} * (uint64_t{most_told} + 1) > kMostRules)
     return schema_error(StatusCode::kUnsupported, where,
                         format("'uniqueItems' of {} values, up to {} of them, is too large", count, most));
-  // By what was written: the set of values, or their count and the first value that may follow.
+  // By what was written: the set of values, or the first value that may follow; and how many were.
   std::map<std::pair<uint32_t, uint32_t>, RuleId> rules;
   std::vector<std::pair<uint32_t, uint32_t>> queue;
   const auto rule_of = [&](uint32_t state, uint32_t size) {
@@ -95,17 +97,25 @@ Result<ExpressionId> SchemaReader::read_set(const Json& schema, const Limits& le
     }
     return found->second;
   };
+  const auto item = [&](uint32_t i, uint32_t size, RuleId next) {
+    const ExpressionId separator = size > 0 ? json_.separator() : out_.empty();
+    return out_.sequence({separator, written[i], out_.call(next)});
+  };
   const RuleId root = rule_of(0, 0);
   while (!queue.empty()) {
     const auto [state, size] = queue.back();
     queue.pop_back();
     std::vector<ExpressionId> parts;
-    if (size >= length.minimum) parts.push_back(out_.empty());
-    for (uint32_t i = in_any_order ? 0 : state; i < count && size < most; ++i) {
-      if (in_any_order && (state >> i & 1) != 0) continue;
-      const RuleId next = rule_of(in_any_order ? state | 1u << i : i + 1, size + 1);
-      const ExpressionId separator = size > 0 ? json_.separator() : out_.empty();
-      parts.push_back(out_.sequence({separator, written[i], out_.call(next)}));
+    if (in_any_order) {
+      if (size >= length.minimum) parts.push_back(out_.empty());
+      for (uint32_t i = 0; i < count && size < most; ++i)
+        if ((state >> i & 1) == 0) parts.push_back(item(i, size, rule_of(state | 1u << i, size + 1)));
+    } else if (state == count) {
+      if (size >= length.minimum) parts.push_back(out_.empty());
+    } else {
+      parts.push_back(out_.call(rule_of(state + 1, size)));
+      const bool has_room = most == count || size < most;
+      if (has_room) parts.push_back(item(state, size, rule_of(state + 1, std::min(size + 1, most_told))));
     }
     out_.define_rule(rules.at({state, size}), out_.sequence({out_.empty(), out_.choice(std::move(parts))}));
   }

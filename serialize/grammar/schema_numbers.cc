@@ -108,7 +108,7 @@ Result<ExpressionId> SchemaReader::read_number(const Json& schema, bool is_integ
   auto automaton = StringAutomaton::of(languages_, language);
   // Large steps leave large numbers out.
   const LanguageId any = languages_.characters(CharacterSet({{0, kLastCharacter}}));
-  for (const uint32_t most : {12u, 8u, 6u})
+  for (const uint32_t most : {12u, 8u, 6u, 4u})
     if (!automaton.ok())
       automaton = StringAutomaton::of(languages_, languages_.both(language, languages_.repeat(any, 1, most)));
   if (!automaton.ok())

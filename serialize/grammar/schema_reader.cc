@@ -136,6 +136,7 @@ Result<Json> SchemaReader::flatten(const Json& schema, const std::string& where,
                         format("found {}, wanted a schema: an object, true or false", quote_json(schema)));
   }
   TSR_RETURN_IF_ERROR(check_keywords(schema, where));
+  if (!schema.contains("$ref") && !schema.contains("allOf") && !schema.contains("$id")) return schema;
   TSR_RETURN_IF_ERROR(spend(schema, where));
   Json flat = without(schema, "allOf");
   flat.erase("$id");

@@ -23,7 +23,7 @@ struct StringAutomaton {
   };
   std::vector<State> states;  // the first one is where texts begin; none: no text is in the language
 
-  static constexpr size_t kMostStates = size_t{1} << 13;
+  static constexpr size_t kMostStates = size_t{1} << 14;
   // kUnsupported for more states.
   static Result<StringAutomaton> of(Languages& languages, LanguageId language);
 
