@@ -62,9 +62,10 @@ std::string letters_except(std::span<const std::string_view> words) {
 // refuse them.
 std::string email(bool is_bounded) {
   constexpr std::string_view kReserved[] = {"arpa", "example", "invalid", "local", "localhost", "onion", "test"};
-  const std::string_view atom = is_bounded ? "[A-Za-z0-9_+-]{1,30}" : "[A-Za-z0-9_+-]+";
+  const std::string_view atom = is_bounded ? "[A-Za-z0-9_+-]{1,25}" : "[A-Za-z0-9_+-]+";
+  const std::string_view more = is_bounded ? "(?:\\.[A-Za-z0-9_+-]{1,12}){0,3}" : "(?:\\.[A-Za-z0-9_+-]+)*";
   const HostForm& form = is_bounded ? kHost : kShortHost;
-  return format("{}(?:\\.{})?@(?:{}\\.){}{}", atom, atom, form.label, is_bounded ? "{1,3}" : "+",
+  return format("{}{}@(?:{}\\.){}{}", atom, more, form.label, is_bounded ? "{1,3}" : "+",
                 letters_except(kReserved));
 }
 
@@ -73,7 +74,27 @@ std::string uri(std::string_view scheme, bool is_bounded) {
   const std::string path =
       format("(?:[A-Za-z0-9._~!$&'()*+,;=:@/-]|%[0-9A-Fa-f][0-9A-Fa-f]){}", count);
   return format("{}://(?:{}|{})(?::[1-9]\\d{0,3})?(?:/{})?(?:\\?{})?(?:#{})?", scheme, ipv4(),
-                host(is_bounded ? kHost : kShortHost, is_bounded ? "{0,3}" : "*"), path, path, path);
+                host(is_bounded ? kHost : kShortHost, is_bounded ? "{0,5}" : "*"), path, path, path);
+}
+
+// Of any scheme with a host, and the usual ones without.
+std::string any_uri(bool is_bounded) {
+  const std::string_view count = is_bounded ? "{1,500}" : "+";
+  return format("(?:{}|mailto:{}|file:///[A-Za-z0-9._~/-]{}|urn:[A-Za-z0-9]{2,20}:[A-Za-z0-9._~:/-]{})",
+                uri("[A-Za-z][A-Za-z0-9+.-]{0,15}", is_bounded), email(is_bounded), count, count);
+}
+
+// What every reader takes for an expression: characters, classes and groups, repeated.
+std::string regex() {
+  const std::string repetition = "(?:[*+?]\\??|\\{\\d{1,2},?\\}|\\{[01],[1-9]\\d?\\})?";
+  const std::string item = "(?:a-z|A-Z|0-9|[A-Za-z0-9_ .,:;@/+]|\\\\[dwsDWS.-])";
+  const std::string atom =
+      format("(?:[A-Za-z0-9 _,:;=@~/<>!#%&\"'-]|\\.|\\\\[dDwWsS.^$*+?()|/\\\\-]|\\[\\^?{}+-?\\]){}", item, repetition);
+  const std::string choice = format("{}*(?:\\|{}+)*", atom, atom);
+  const std::string group = format("\\((?:\\?:)?{}\\){}", choice, repetition);
+  const std::string part = format("(?:{}|{})", atom, group);
+  const std::string outer = format("(?:{}|\\((?:\\?:)?{}*(?:\\|{}+)*\\){})", part, part, part, repetition);
+  return format("\\^?{}*(?:\\|{}+)*\\$?", outer, outer);
 }
 
 std::string relative_uri(bool is_bounded) {
@@ -138,7 +159,7 @@ StringFormat format_of(std::string_view name) {
   if (name == "ipv6interface" || name == "cidrv6")
     return alone(format("{}/(?:[1-9]?\\d|1[01]\\d|12[0-8])", ipv6()));
   if (name == "uri" || name == "iri")
-    return {uri("[A-Za-z][A-Za-z0-9+.-]{0,15}", true), uri("[A-Za-z][A-Za-z0-9+.-]{0,15}", false)};
+    return {any_uri(true), any_uri(false)};
   if (name == kWebFormat) return {uri("https?", true), uri("https?", false)};
   if (name == "uri-reference" || name == "iri-reference") return {relative_uri(true), relative_uri(false)};
   if (name == "uri-template") return alone("[A-Za-z0-9:/._~-]*(?:\\{[A-Za-z0-9_]{1,30}\\}[A-Za-z0-9:/._~-]*)*");
@@ -154,7 +175,7 @@ StringFormat format_of(std::string_view name) {
   if (name == "cuid2") return alone("[a-z][0-9a-z]{1,31}");
   if (name == "ksuid") return alone("[A-Za-z0-9]{27}");
   if (name == "xid") return alone("[0-9a-v]{20}");
-  if (name == "regex") return alone("(?:[A-Za-z0-9 _,:;=@~/-]|\\\\[dws])*");
+  if (name == "regex") return alone(regex());
   return {};
 }
 

@@ -250,8 +250,9 @@ TEST_CASE("schema_what_cannot_be_obeyed_is_refused_by_name") {
       {R"({"type":"string","minLength":99999999})", "'minLength' is 99999999, wanted at most 16777216"},
       {R"({"type":"integer","minimum":1e50})", "'minimum' has 51 digits before the point, wanted at most 40"}};
   for (const auto& [schema, wanted] : kCases) {
-    CHECK_MESSAGE(error(schema).find(wanted) != std::string::npos, error(schema));
-    CHECK_MESSAGE(error(schema).starts_with("unsupported: JSON schema, #"), error(schema));
+    const std::string told = error(schema);
+    CHECK_MESSAGE(told.find(wanted) != std::string::npos, told);
+    CHECK_MESSAGE(told.starts_with("unsupported: JSON schema, #"), told);
   }
 }
 
@@ -288,8 +289,9 @@ TEST_CASE("schema_errors_say_what_was_found_and_wanted") {
       {R"({"type":"object","properties":{"a":{"$ref":"#"}},"required":["a"]})",
        "each contradicts itself or never ends"}};
   for (const auto& [schema, wanted] : kCases) {
-    CHECK_MESSAGE(error(schema).find(wanted) != std::string::npos, error(schema));
-    CHECK_MESSAGE(error(schema).starts_with("invalid_argument: JSON schema"), error(schema));
+    const std::string told = error(schema);
+    CHECK_MESSAGE(told.find(wanted) != std::string::npos, told);
+    CHECK_MESSAGE(told.starts_with("invalid_argument: JSON schema"), told);
   }
   CHECK(error(R"({"$ref":"#"})").find("a rule begins with itself (left recursion): '#'") !=
         std::string::npos);
@@ -304,8 +306,10 @@ struct SchemaCase {
 };
 void check_cases(const std::vector<SchemaCase>& cases) {
   for (const SchemaCase& each : cases) {
+    const auto made = Grammar::from_json_schema(each.schema);
+    REQUIRE_MESSAGE(made.ok(), each.schema, made.status().to_string());
+    const Matcher ours(*made);
     INFO(each.schema);
-    const Matcher ours = matcher(each.schema);
     for (const char* text : each.allowed) CHECK_MESSAGE(ours.matches(text), text);
     for (const char* text : each.refused) CHECK_FALSE_MESSAGE(ours.matches(text), text);
   }
