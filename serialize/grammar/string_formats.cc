@@ -89,9 +89,10 @@ std::string regex() {
   const std::string repetition = "(?:[*+?]\\??|\\{\\d{1,2},?\\}|\\{[01],[1-9]\\d?\\})?";
   const std::string item = "(?:a-z|A-Z|0-9|[A-Za-z0-9_ .,:;@/+]|\\\\[dwsDWS.-])";
   const std::string atom =
-      format("(?:[A-Za-z0-9 _,:;=@~/<>!#%&\"'-]|\\.|\\\\[dDwWsS.^$*+?()|/\\\\-]|\\[\\^?{}+-?\\]){}", item, repetition);
+      format("(?:(?:[A-Za-z0-9 _,:;=@~/<>!#%&\"'-]|\\.|\\\\[dDwWsS.^$*+?()|/\\\\-]|\\[\\^?{}+-?\\]){})", item,
+             repetition);
   const std::string choice = format("{}*(?:\\|{}+)*", atom, atom);
-  const std::string group = format("\\((?:\\?:)?{}\\){}", choice, repetition);
+  const std::string group = format("(?:\\((?:\\?:)?{}\\){})", choice, repetition);
   const std::string part = format("(?:{}|{})", atom, group);
   const std::string outer = format("(?:{}|\\((?:\\?:)?{}*(?:\\|{}+)*\\){})", part, part, part, repetition);
   return format("\\^?{}*(?:\\|{}+)*\\$?", outer, outer);
