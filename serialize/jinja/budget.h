@@ -11,7 +11,7 @@
 namespace tessera::jinja {
 
 struct Limits {
-  int64_t steps = 8'000'000;           // evaluated nodes, pieces of 256 bytes, characters
+  int64_t steps = 8'000'000;           // evaluated nodes, pieces of 64 bytes, characters
   int64_t bytes = int64_t{64} << 20;   // of values that are live at once
   int64_t output = int64_t{32} << 20;  // bytes of the text
 };
@@ -54,11 +54,11 @@ class Budget {
 
   Status spend(int64_t steps = 1);
   // Steps for copying or comparing so many bytes.
-  Status spend_bytes(size_t bytes) { return spend(static_cast<int64_t>(bytes / 256) + 1); }
+  Status spend_bytes(size_t bytes) { return spend(static_cast<int64_t>(bytes / 64) + 1); }
   // Steps for work that looks at each of so many bytes as a character.
   Status spend_characters(size_t bytes) { return spend(static_cast<int64_t>(bytes / 2) + 1); }
   // Steps for items that are copied or looked at, none for a few.
-  Status spend_items(size_t items) { return spend(static_cast<int64_t>(items / 4)); }
+  Status spend_items(size_t items) { return spend(static_cast<int64_t>(items / 2)); }
   // Values must not outlive the budget.
   Result<Lease> lease(size_t bytes);
   Status check_output(size_t bytes) const;

@@ -138,7 +138,7 @@ Result<Value*> Evaluator::find_variable(Namespace& space, std::string_view name)
 // At least as many steps as it takes to look at each operand once, so that no function is free.
 Status Evaluator::spend_operands(const Value& value, const Arguments& arguments) {
   const auto spend = [this](const Value& operand) -> Status {
-    if (const auto* text = std::get_if<Text>(&operand)) return budget_.spend(static_cast<int64_t>(text->size() / 256));
+    if (const auto* text = std::get_if<Text>(&operand)) return budget_.spend(static_cast<int64_t>(text->size() / 128));
     if (const auto* list = std::get_if<ListPtr>(&operand)) return budget_.spend_items((*list)->items.size());
     if (const auto* dict = std::get_if<DictPtr>(&operand)) return budget_.spend_items((*dict)->items.size());
     return {};
