@@ -1,5 +1,6 @@
 #include <vector>
 
+#include "graph/base/quote.h"
 #include "graph/base/text.h"
 #include "serialize/import/huggingface_classes.h"
 
@@ -20,6 +21,14 @@ void read_mistral(HuggingfaceReader& r) {
       "hidden_act", "silu");
   r.read_rotation();
   r.read_window(4096);
+  const bool slides = !r.fields.is_given("sliding_window") ||
+                      r.fields.integer("sliding_window", 0, 0, HuggingfaceReader::kLongestWindow) > 0;
+  for (const std::string& type : r.fields.texts("layer_types", static_cast<size_t>(HuggingfaceReader::kMostLayers)))
+    if (type != (slides ? "sliding_attention" : "full_attention"))
+      r.fields.fail(StatusCode::kUnsupported,
+                    format("layer_types has '{}'; the class of mistral has one kind of layers: sliding_attention with a "
+                           "sliding_window, else full_attention",
+                           quote(type, 60)));
 }
 
 void read_qwen2(HuggingfaceReader& r) {

@@ -39,8 +39,12 @@ double HuggingfaceReader::rotation_from(const Json& rope_json, double theta, std
   const int64_t whole = rotated_part > 0 ? rotated_part : size("D");
   Rotation rotation{rope.real("rope_theta", theta), whole};
   std::string type = rope.text("rope_type", rope.text("type", "default"));
-  // The class of phi3 takes "yarn" for its own longrope.
-  if (type == "su" || (type == "yarn" && out.config.family == "phi3")) type = "longrope";
+  // The class of phi3 takes older words for its own longrope, and knows no other scaling.
+  if (out.config.family == "phi3") {
+    if (type == "su" || type == "yarn") type = "longrope";
+    if (type != "default" && type != "longrope")
+      rope.fail(StatusCode::kUnsupported, format("rope_type is '{}'; the class of phi3 knows default and longrope", type));
+  }
   const double partial = rope.real("partial_rotary_factor", fields.real("partial_rotary_factor", 1.0));
   if (rotates_part) {
     if (!(partial > 0 && partial <= 1))
@@ -91,7 +95,13 @@ Json rotation_of_layers(JsonFields& fields, std::string_view kind, bool is_scale
                            quote(key, 60), kFull, kSliding, model_type));
       if (key == kind && value.is_object()) rope = value;
     }
-  if (scaling != nullptr && is_scaled) rope.update(*scaling);
+  if (scaling == nullptr || !is_scaled) return rope;
+  const auto older = scaling->find("type");
+  if (older != scaling->end() && !scaling->contains("rope_type") && *older != "default")
+    fields.fail(StatusCode::kUnsupported,
+                format("rope_scaling has type {}; the class of {} reads rope_type there", quote_json(*older, 60),
+                       model_type));
+  rope.update(*scaling);
   return rope;
 }
 

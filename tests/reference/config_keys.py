@@ -2,7 +2,7 @@
 """config_keys.py BUILD [FAMILY ...]: each key of a config.json against the class of transformers that reads it.
 
 A small random model of each family; one key of its config.json changed; the same result as transformers in f64, within
-2e-5 of the largest number, or a refusal. What transformers refuses itself is counted apart. Needs torch, transformers and
+5e-5 of the largest number, or a refusal. What transformers refuses itself is counted apart. Needs torch, transformers and
 numpy (PyPI); never part of `./dev test`. CONFIG_KEYS_VERBOSE=1 prints every case."""
 import collections
 import json
@@ -16,7 +16,7 @@ import torch
 import transformers
 from tessera_c import Failed, Library
 
-V, TOKENS, LIMIT = 101, 37, 2e-5
+V, TOKENS, LIMIT = 101, 37, 5e-5
 BASE = dict(hidden_size=64, intermediate_size=48, num_attention_heads=4, num_key_value_heads=2, num_hidden_layers=3, vocab_size=V,
             max_position_embeddings=64, pad_token_id=0, bos_token_id=1, eos_token_id=2)
 HEADS = dict(BASE, head_dim=16)
