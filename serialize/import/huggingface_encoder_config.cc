@@ -115,8 +115,9 @@ class EncoderConfigReader {
   }
 
   void read_modernbert_windows() {
-    // Half of local_attention on either side.
-    const int64_t window = fields_.integer("local_attention", 128, 2, int64_t{1} << 30) / 2 + 1;
+    // Half of local_attention on either side, or sliding_window, which is the half and counts before it.
+    int64_t window = fields_.integer("local_attention", 128, 2, int64_t{1} << 30) / 2 + 1;
+    if (fields_.has("sliding_window")) window = fields_.integer("sliding_window", 64, 0, int64_t{1} << 30) + 1;
     const int64_t every = fields_.integer("global_attn_every_n_layers", 3, 1, int64_t{1} << 30);
     const std::vector<std::string> types = fields_.texts("layer_types", static_cast<size_t>(kMostLayers));
     if (!types.empty() && static_cast<int64_t>(types.size()) != size("L"))
