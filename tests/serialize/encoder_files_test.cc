@@ -268,8 +268,6 @@ TEST_CASE("configurations of encoders that change the result are refused by name
        "id2label has no text for \"1\""},
       {R"({"model_type":"bert","architectures":["BertForSequenceClassification"],"id2label":{"0":"a"},"num_labels":2})",
        "id2label has 1 labels, num_labels is 2"},
-      {R"({"model_type":"bert","architectures":["BertForMaskedLM"],"tie_word_embeddings":false})",
-       "tie_word_embeddings is false"},
       {R"({"model_type":"bert","hidden_size":10,"num_attention_heads":3})", "hidden_size is 10"},
       {R"({"model_type":"bert","num_hidden_layers":1000000000})", "num_hidden_layers is 1000000000"},
       {R"({"model_type":"roberta","max_position_embeddings":2})", "max_position_embeddings is 2"},

@@ -390,7 +390,7 @@ TEST_CASE("configurations_that_change_the_result_are_obeyed_or_refused_by_name")
       {R"({"model_type":"llama","hidden_size":-8})", "hidden_size is -8"},
       {R"({"model_type":"llama","hidden_size":8.5})", "hidden_size is 8.5"},
       {R"({"model_type":"llama","num_hidden_layers":1000000000})", "num_hidden_layers is 1000000000"},
-      {R"({"model_type":"olmo3","hidden_size":877777776,"num_attention_heads":3,"rope_scaling":{"type":"yarn","factor":4}})",
+      {R"({"model_type":"olmo3","hidden_size":877777776,"num_attention_heads":3,"rope_scaling":{"rope_type":"yarn","factor":4}})",
        "wanted an even number of at most 65536"},
       {R"({"model_type":"llama","vocab_size":18446744073709551615})", "vocab_size"},
       {R"({"model_type":"llama","rms_norm_eps":1e999})", "is not JSON"},
