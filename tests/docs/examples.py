@@ -29,7 +29,7 @@ REASONS = ("GPU", "network", "cluster")
 LIMIT_S = 600
 # Beginnings of examples that only --full runs: searches over clusters, measurements, trainings of many steps.
 LONG = ("tessera calibrate", "tessera bench gpt2:", "tessera plan gpt2:L=48", "tessera plan llama:L=32",
-        "tessera inspect gpt2:", "tessera bench model.tsr --mode serve --rate")
+        "tessera inspect gpt2:", "tessera train model.tsr --data text.txt --devices cpu:4", "tessera bench model.tsr --mode serve --rate")
 
 
 class Example:
