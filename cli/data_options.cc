@@ -8,9 +8,8 @@ namespace cli {
 
 void add_data_options(CLI::App& command, DataOptions& data) {
   command.add_option("--kind", data.kind,
-                     "of the data: auto (default: by its content), plain (a text, whatever it looks like), "
-                     "or of rows text, prompt, "
-                     "prompt_completion, messages, preference or unpaired");
+                     "of the data: auto (default): its content decides; plain: a text, whatever it looks like; "
+                     "or of rows text, prompt, prompt_completion, messages, preference or unpaired");
   command.add_option(
       "--mask", data.mask,
       "what is learnt of rows: auto (default) (of messages the assistant's turns, of a prompt with a "

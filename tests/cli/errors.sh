@@ -19,7 +19,7 @@ expect "no backend.*here: cpu" "$tessera" train "$model" --data "$text" --device
 expect 'cuda' "$tessera" generate "$model" --devices cuda
 expect 'use precision f32' "$tessera" train "$model" --data "$text" --precision f16
 # Words that cannot be understood: what was found, and the nearest that is known.
-expect "unknown option '--bogus'; did you mean" "$tessera" --bogus
+expect "unknown option '--bogus' .see" "$tessera" --bogus
 expect "unknown option '--stepz'; did you mean --steps" "$tessera" train "$model" --stepz 3
 expect "'--steps' before a command; after its name it belongs to: train" "$tessera" --steps 3 train "$model"
 expect "no command is called 'trian'; did you mean train" "$tessera" trian "$model"

@@ -111,12 +111,19 @@ check("no folder as PEFT has it", set(os.listdir(f"{folder}/adapter")) == {"adap
 merged = result(*lora, "--out", f"{folder}/merged.tsr", "--merge")
 result(*lora, "--out", f"{folder}/adapted.tsr")
 subprocess.run([tessera, "export", f"{folder}/adapted.tsr", "--format", "peft", "-o", f"{folder}/exported"], check=True, capture_output=True)
-# A file of a model does not say what base it was made from; the folder that a training wrote does.
-configs = [json.load(open(f"{folder}/{each}/adapter_config.json")) for each in ("adapter", "exported")]
-check(f"bases {configs}", [each.pop("base_model_name_or_path") for each in configs] == [os.path.realpath(model), None])
-check("the folder is not what an export of the model writes",
-      configs[0] == configs[1] and open(f"{folder}/adapter/adapter_model.safetensors", "rb").read() ==
-      open(f"{folder}/exported/adapter_model.safetensors", "rb").read())
+# A model's file does not say what base it was made from; the folder that a training wrote does.
+def config_and_values(name):
+    config = json.load(open(f"{folder}/{name}/adapter_config.json"))
+    data = open(f"{folder}/{name}/adapter_model.safetensors", "rb").read()
+    size = int.from_bytes(data[:8], "little")
+    header = json.loads(data[8:8 + size])
+    base = config.pop("base_model_name_or_path"), header["__metadata__"].pop("base_model", None)
+    return base, (config, header, data[8 + size:])
+
+
+bases, values = zip(config_and_values("adapter"), config_and_values("exported"))
+check(f"bases {bases}", bases == ((os.path.realpath(model), os.path.relpath(model, f"{folder}/adapter")), (None, None)))
+check("the folder is not what an export of the model writes", values[0] == values[1])
 
 
 def loss_of(name, *words):
