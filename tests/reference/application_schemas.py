@@ -470,25 +470,30 @@ def main():
                 continue
             obeyed += 1
             validator = jsonschema.validators.validator_for(schema, jsonschema.Draft202012Validator)(schema, format_checker=CHECKER)
-            reached, bad = {}, None
-            for text in answer["texts"]:
-                value = json.loads(text)
-                try:
-                    validator.validate(value)
-                    if model:
-                        model.model_validate_json(text)
-                except (jsonschema.ValidationError, ValueError) as error:
-                    bad = bad or (text[:200], str(error).replace("\n", " ")[:300])
-                branches(schema, value, schema, reached)
-            judged += len(answer["texts"])
-            missed = [key for key, is_reached in reached.items() if not is_reached]
+            reached, bad, drawn = {}, None, 0
+            for attempt in range(6):
+                for text in answer["texts"]:
+                    value = json.loads(text)
+                    try:
+                        validator.validate(value)
+                        if model:
+                            model.model_validate_json(text)
+                    except (jsonschema.ValidationError, ValueError) as error:
+                        bad = bad or (text[:200], str(error).replace("\n", " ")[:300])
+                    branches(schema, value, schema, reached)
+                drawn += len(answer["texts"])
+                missed = [key for key, is_reached in reached.items() if not is_reached]
+                if not missed:
+                    break
+                answer = command.ask(kind="json_schema", source=json.dumps(schema), walks=WALKS, seed=seed + 1000 * (attempt + 1), tokens=WORDS)
+            judged += drawn
             branch_count += len(reached)
             reached_count += len(reached) - len(missed)
-            if bad or missed or len(answer["texts"]) < JUDGED:
+            if bad or missed or drawn < JUDGED:
                 failures += 1
-                print(f"{kind}: {name}: {len(answer['texts'])} texts, invalid {bad}, never met {missed}")
+                print(f"{kind}: {name}: {drawn} texts, invalid {bad}, never met {missed}")
             elif arguments.verbose:
-                print(f"{kind}: {name}: {len(answer['texts'])} texts, {len(reached)} branches, e.g. {answer['texts'][0][:160]}")
+                print(f"{kind}: {name}: {drawn} texts, {len(reached)} branches, e.g. {answer['texts'][0][:160]}")
         failures += obeyed < wanted[kind]
         print(f"{kind}: {obeyed} of {len(cases)} obeyed, {judged} texts, {reached_count} of {branch_count} branches met")
     print(f"{failures} failures")
