@@ -23,11 +23,6 @@ bool is_there(const std::string& path) {
   return fs::exists(fs::symlink_status(path, ignored));
 }
 
-bool is_empty_folder(const std::string& path) {
-  std::error_code ignored;
-  return fs::is_directory(path, ignored) && fs::is_empty(path, ignored);
-}
-
 // "step 6", or what is known of the checkpoint.
 std::string step_text(const std::string& folder) {
   const Result<std::string> info = checkpoint_json(folder);
@@ -61,8 +56,8 @@ Status check_no_earlier_run(const std::string& out, const std::string& checkpoin
   // Without checkpoints of its own a run that is resumed replaces the result that lies beside what it goes on from.
   if (is_of_run(resumed, result + ".checkpoint")) return {};
   std::error_code ignored;
-  const bool is_result =
-      fs::is_regular_file(result, ignored) || (fs::is_directory(result, ignored) && !is_empty_folder(result));
+  // A folder of anything else than adapters is refused as what is written cannot replace it.
+  const bool is_result = fs::is_regular_file(result, ignored) || fs::exists(result + "/adapter_config.json", ignored);
   if (!result.empty() && is_result)
     return Status(
         StatusCode::kFailedPrecondition,

@@ -78,7 +78,7 @@ for option in threads eval-batches checkpoint-every; do
   expect 'is -1, wanted' "$tessera" train "$model" --data "$text" --steps 1 --$option -1
 done
 absent=("$tessera" plan gpt2:L=12,C=768,H=12,V=50257,T=1024 --cluster dgx-a100-80gb:8)
-expect "description's T" "${absent[@]}" --seq 512
+expect "'seq' is 2048, the model's context holds 1024" "${absent[@]}" --seq 2048
 expect 'have owners' "${absent[@]}" --optimizer muon
 expect 'wanted model, bf16, f16 or a block type' "${absent[@]}" --method qlora:q9
 expect 'leave out one' "${absent[@]}" --method full --lora 8
