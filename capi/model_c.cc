@@ -3,6 +3,7 @@
 #include "capi/engine/byte_sources.h"
 #include "capi/engine/loading.h"
 #include "capi/engine/method.h"
+#include "capi/engine/resize_tokens.h"
 #include "capi/guard.h"
 #include "capi/handles.h"
 #include "capi/public_structs.h"
@@ -101,6 +102,16 @@ tsr_status* tsr_model_merge_adapters(tsr_model* model, tsr_model** out_model) {
   return make_model(out_model, [&]() -> Result<std::shared_ptr<SharedModel>> {
     TSR_RETURN_IF_ERROR(required({{model, "model"}}));
     return merge_adapters(*model->value);
+  });
+}
+
+tsr_status* tsr_model_resize_tokens(tsr_model* model, int64_t rows, const tsr_options* options,
+                                    tsr_model** out_model) {
+  return make_model(out_model, [&]() -> Result<std::shared_ptr<SharedModel>> {
+    TSR_RETURN_IF_ERROR(required({{model, "model"}}));
+    if (rows < 0)
+      return Status(StatusCode::kInvalidArgument, format("rows is {}, wanted 0 or more", rows));
+    return resize_tokens(*model->value, rows, options_or_none(options));
   });
 }
 

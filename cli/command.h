@@ -36,6 +36,7 @@ void register_chat(CLI::App& app);
 void register_bench(CLI::App& app);
 void register_calibrate(CLI::App& app);
 void register_merge(CLI::App& app);
+void register_resize(CLI::App& app);
 void register_adapt(CLI::App& app);
 void register_data(CLI::App& app);
 

@@ -19,7 +19,7 @@ constexpr cli::Register kCommands[] = {
     cli::register_train,   cli::register_eval,   cli::register_score,     cli::register_generate,
     cli::register_chat,    cli::register_bench,  cli::register_calibrate, cli::register_merge,
     cli::register_export,  cli::register_adapt,  cli::register_embed,     cli::register_classify,
-    cli::register_data,
+    cli::register_data,    cli::register_resize,
 };
 
 // Exit statuses, as the help lists them.

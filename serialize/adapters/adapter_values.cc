@@ -49,4 +49,13 @@ HostTensor rows_of(const HostTensor& tensor, int64_t first, int64_t rows, const 
   return HostTensor::copy_of<float>({DType::kF32, shape}, to);
 }
 
+HostTensor with_rows(const HostTensor& table, const HostTensor& rows, std::span<const int64_t> ids) {
+  std::vector<float> values(table.as<float>().begin(), table.as<float>().end());
+  const auto width = static_cast<size_t>(table.type.shape[1]);
+  for (size_t i = 0; i < ids.size(); ++i)
+    std::ranges::copy(rows.as<float>().subspan(i * width, width),
+                      values.begin() + static_cast<ptrdiff_t>(static_cast<size_t>(ids[i]) * width));
+  return HostTensor::copy_of<float>(table.type, values);
+}
+
 }  // namespace tessera

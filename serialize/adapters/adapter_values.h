@@ -24,4 +24,7 @@ HostTensor transposed_matrix(const HostTensor& matrix);
 // Rows [first, first + rows) of a tensor [N] or [N, K]; `order`, if any, is that of the rows within each head.
 HostTensor rows_of(const HostTensor& tensor, int64_t first, int64_t rows, const std::vector<int64_t>& order);
 
+// The f32 table [V, C] with rows [N, C] in the places `ids`, which are below V.
+HostTensor with_rows(const HostTensor& table, const HostTensor& rows, std::span<const int64_t> ids);
+
 }  // namespace tessera

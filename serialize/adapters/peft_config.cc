@@ -23,7 +23,6 @@ Status corrupt(std::string message) { return Status(StatusCode::kCorrupt, format
 
 // Fields that change what an adapter computes, in ways that this library has no form for.
 constexpr std::string_view kForeign[] = {"layer_replication",
-                                         "trainable_token_indices",
                                          "alora_invocation_tokens",
                                          "use_qalora",
                                          "use_bdlora",
@@ -65,8 +64,15 @@ constexpr std::string_view kKnown[] = {"alpha_pattern",
                                        "runtime_config",
                                        "target_modules",
                                        "task_type",
+                                       "trainable_token_indices",
                                        "use_dora",
                                        "use_rslora"};
+
+const Json& field(const Json& json, const char* key) {
+  static const Json kNull;
+  const auto found = json.find(key);
+  return found == json.end() ? kNull : *found;
+}
 
 bool is_set(const Json& value) {
   if (value.is_null() || value == false) return false;
@@ -126,6 +132,51 @@ Result<std::vector<int64_t>> layers(const Json& value) {
   return all;
 }
 
+// Ids of tokens, in the order of their rows.
+Result<std::vector<int64_t>> token_ids(const Json& value, std::string_view key) {
+  std::vector<int64_t> ids;
+  const bool is_list = value.is_array() && value.size() <= size_t{INT32_MAX};
+  for (const Json& id : is_list ? value : Json::array()) {
+    if (!id.is_number_integer() || id.get<int64_t>() < 0 || id.get<int64_t>() > INT32_MAX)
+      return corrupt(format("{} holds {}, wanted a token's id", key, quote_json(id)));
+    ids.push_back(id.get<int64_t>());
+  }
+  if (!is_list) return corrupt(format("{} is {}, wanted a list of token ids", key, quote_json(value)));
+  return ids;
+}
+
+Status read_token_rows(const Json& value, std::string_view key, PeftConfig& config) {
+  if (!is_set(value)) return {};
+  if (!value.is_object()) {
+    TSR_ASSIGN_OR_RETURN(std::vector<int64_t> ids, token_ids(value, key));
+    config.token_rows.emplace_back("", std::move(ids));
+    return {};
+  }
+  for (const auto& [module, list] : value.items()) {
+    if (module.empty()) return corrupt(format("{} has a module without a name", key));
+    TSR_ASSIGN_OR_RETURN(std::vector<int64_t> ids, token_ids(list, format("{} '{}'", key, quote(module))));
+    config.token_rows.emplace_back(module, std::move(ids));
+  }
+  return {};
+}
+
+// An adapter of rows alone.
+Result<PeftConfig> read_trainable_tokens(const Json& json) {
+  constexpr std::string_view kOwn[] = {"auto_mapping",   "base_model_name_or_path", "inference_mode",
+                                       "init_weights",   "peft_type",               "peft_version",
+                                       "revision",       "target_modules",          "task_type",
+                                       "runtime_config", "token_indices"};
+  for (const auto& [key, value] : json.items())
+    if (is_set(value) && std::ranges::find(kOwn, std::string_view(key)) == std::end(kOwn))
+      return unsupported(format("{} is {}, which is not known: it may change what the adapter computes",
+                                quote(key), quote_json(value)));
+  PeftConfig config;
+  config.targets.emplace();
+  TSR_RETURN_IF_ERROR(read_token_rows(field(json, "token_indices"), "token_indices", config));
+  if (config.token_rows.empty()) return corrupt("token_indices is missing");
+  return config;
+}
+
 Status check_rank(std::string_view key, const Json& value) {
   if (value.is_number_integer() && value.get<int64_t>() >= 1 && value.get<int64_t>() <= kMostRank) return {};
   return corrupt(format("{} is {}, wanted a rank from 1 to {}", key, quote_json(value), kMostRank));
@@ -134,12 +185,6 @@ Status check_rank(std::string_view key, const Json& value) {
 Status check_alpha(std::string_view key, const Json& value) {
   if (value.is_number() && std::isfinite(value.get<double>())) return {};
   return corrupt(format("{} is {}, wanted a number", key, quote_json(value)));
-}
-
-const Json& field(const Json& json, const char* key) {
-  static const Json kNull;
-  const auto found = json.find(key);
-  return found == json.end() ? kNull : *found;
 }
 
 // The modules that PEFT adapts where a configuration names none.
@@ -160,9 +205,10 @@ Result<ModuleExpression> expression_of(std::string_view key, std::string_view ex
 Result<PeftConfig> read_peft_config(const Json& json) {
   if (!json.is_object()) return corrupt("is no JSON object");
   const Json& type = field(json, "peft_type");
+  if (type == "TRAINABLE_TOKENS") return read_trainable_tokens(json);
   if (type != "LORA")
-    return unsupported(
-        format("peft_type is {}, wanted \"LORA\"", type.is_null() ? "missing" : quote_json(type)));
+    return unsupported(format("peft_type is {}, wanted \"LORA\" or \"TRAINABLE_TOKENS\"",
+                              type.is_null() ? "missing" : quote_json(type)));
   for (const std::string_view key : kForeign)
     if (const Json& value = field(json, std::string(key).c_str()); is_set(value))
       return unsupported(format("{} is {}, which is not supported", key, quote_json(value)));
@@ -221,6 +267,8 @@ Result<PeftConfig> read_peft_config(const Json& json) {
   TSR_ASSIGN_OR_RETURN(config.layers, layers(field(json, "layers_to_transform")));
   TSR_ASSIGN_OR_RETURN(config.layers_patterns, texts(field(json, "layers_pattern"), "layers_pattern"));
   TSR_ASSIGN_OR_RETURN(config.modules_to_save, texts(field(json, "modules_to_save"), "modules_to_save"));
+  TSR_RETURN_IF_ERROR(
+      read_token_rows(field(json, "trainable_token_indices"), "trainable_token_indices", config));
   if (is_set(field(json, "ensure_weight_tying")) && !config.modules_to_save.empty())
     return unsupported("ensure_weight_tying is true with modules_to_save, which is not supported");
   return config;

@@ -37,9 +37,13 @@ struct PeftConfig {
   std::vector<std::pair<std::string, int64_t>> rank_pattern;
   std::vector<std::pair<std::string, double>> alpha_pattern;
   std::vector<std::string> modules_to_save;
+  // Tokens whose rows of a table are in the file (trainable_token_indices; token_indices of a TRAINABLE_TOKENS
+  // adapter), by the module's name; "" is the table, and the head where that is the same.
+  std::vector<std::pair<std::string, std::vector<int64_t>>> token_rows;
 };
 
-// kUnsupported names a kind of adapter, or an initialization, that changes more than the file says.
+// Of LoRA, and of TRAINABLE_TOKENS, which adapts no module. kUnsupported names another kind of adapter, or an
+// initialization, that changes more than the file says.
 Result<PeftConfig> read_peft_config(const Json& json);
 
 // ModuleExpression: a regular expression for names of modules, run within bounds of steps.

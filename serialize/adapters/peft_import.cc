@@ -12,12 +12,14 @@
 #include "serialize/adapters/foreign_modules.h"
 #include "serialize/adapters/module_adapter.h"
 #include "serialize/adapters/peft_config.h"
+#include "serialize/adapters/peft_naming.h"
 #include "serialize/adapters/untied_head.h"
 #include "serialize/export/exported_config.h"
 #include "serialize/head_rows.h"
 #include "serialize/import/safetensors.h"
 #include "serialize/json.h"
 #include "serialize/plain_file.h"
+#include "serialize/token_rows.h"
 
 namespace tessera {
 namespace {
@@ -45,25 +47,6 @@ Result<Json> read_json(const std::string& path) {
   return parse_json(text, kConfig);
 }
 
-// How classes other than the language model's begin the names of its modules: without the model's own name, or within a
-// model of several kinds of input.
-struct Naming {
-  std::string_view from, to;  // of the beginning
-};
-constexpr Naming kNamings[] = {{"", ""},
-                               {"model.", ""},
-                               {"transformer.", ""},
-                               {"model.", "model.language_model."},
-                               {"model.", "language_model.model."},
-                               {"bert.", ""},
-                               {"distilbert.", ""},
-                               {"roberta.", ""}};
-
-std::string named(const Naming& naming, const std::string& name) {
-  if (!name.starts_with(naming.from)) return name;
-  return std::string(naming.to) + name.substr(naming.from.size());
-}
-
 // The tensors of one module.
 struct Group {
   const ForeignTensor *a = nullptr, *b = nullptr, *bias = nullptr, *magnitude = nullptr;
@@ -83,6 +66,7 @@ class PeftReader {
 
   Result<AdapterFile> run() {
     TSR_RETURN_IF_ERROR(sort_tensors());
+    TSR_RETURN_IF_ERROR(resize_base());
     if (has_tied_head(file_.base) && changes_table_or_head()) {
       TSR_ASSIGN_OR_RETURN(file_.base, with_untied_head(file_.base));
     }
@@ -113,7 +97,8 @@ class PeftReader {
     constexpr std::string_view kA = ".lora_A.weight", kB = ".lora_B.weight", kBias = ".lora_B.bias",
                                kEmbeddingA = ".lora_embedding_A", kEmbeddingB = ".lora_embedding_B",
                                kMagnitude = ".lora_magnitude_vector",
-                               kMagnitudeWeight = ".lora_magnitude_vector.weight";
+                               kMagnitudeWeight = ".lora_magnitude_vector.weight",
+                               kRows = ".trainable_tokens_delta";
     for (const auto& [full, tensor] : tensors_) {
       if (!full.starts_with(kPrefix))
         return corrupt(format("tensor '{}': wanted a name that begins with '{}'", quote(full), kPrefix));
@@ -135,10 +120,17 @@ class PeftReader {
         it->magnitude = &tensor;
       } else if (Group* const it = group(kMagnitudeWeight)) {
         it->magnitude = &tensor;
+      } else if (name.ends_with(kRows)) {
+        rows_.emplace(without(name.substr(0, name.size() - kRows.size()), ".token_adapter"), &tensor);
+      } else if (name.find(".original_module.") != name.npos) {
+        continue;  // the base's own value
       } else if (name.find(".lora_") != name.npos) {
         return unsupported(format("tensor '{}' is of a kind that is not supported", quote(full)));
       } else {
-        whole_.emplace(without(name, ".base_layer"), &tensor);
+        std::string owner = name;
+        for (const char* part : {".base_layer", ".token_adapter", ".modules_to_save"})
+          owner = without(std::move(owner), part);
+        whole_.emplace(std::move(owner), &tensor);
       }
     }
     return {};
@@ -156,9 +148,39 @@ class PeftReader {
         return true;
     return false;
   }
+  // Rows of the table alone are the head's too where both are one.
   bool changes_table_or_head() const {
     return std::ranges::any_of(groups_, [](const auto& it) { return is_table_or_head(it.first); }) ||
-           std::ranges::any_of(whole_, [](const auto& it) { return is_table_or_head(it.first); });
+           std::ranges::any_of(whole_, [](const auto& it) { return is_table_or_head(it.first); }) ||
+           std::ranges::any_of(rows_, [](const auto& it) { return ends_with_name(it.first, "lm_head"); });
+  }
+
+  // Tables and heads in full may have another number of rows, of a vocabulary that was resized: the base gets as many, if
+  // the file has the values of all that grow.
+  Status resize_base() {
+    const int64_t rows = token_rows(file_.base);
+    const ForeignTensor* resized = nullptr;
+    std::string_view name;
+    bool has_table = false, has_head = false;
+    for (const auto& [full, tensor] : whole_) {
+      if (!is_table_or_head(full) || tensor->shape.rank() != 2) continue;
+      (full.ends_with("lm_head.weight") ? has_head : has_table) = true;
+      if (resized != nullptr && tensor->shape[0] != resized->shape[0])
+        return Status(StatusCode::kInvalidArgument,
+                      format("tensor '{}{}' is [{}], and '{}{}' is [{}]: wanted one number of rows", kPrefix,
+                             quote(full), tensor->shape, kPrefix, quote(name), resized->shape));
+      resized = tensor;
+      name = full;
+    }
+    if (resized == nullptr || rows == 0 || resized->shape[0] == rows) return {};
+    if (!has_tied_head(file_.base) && !(has_table && has_head))
+      return Status(StatusCode::kInvalidArgument,
+                    format("tensor '{}{}' is [{}], the model's table has {} rows, and the file lacks the resized "
+                           "{}: save the adapter with save_embedding_layers=True, or change the model's rows "
+                           "first (tessera resize, tsr_model_resize_tokens)",
+                           kPrefix, quote(name), resized->shape, rows, has_table ? "head" : "table"));
+    TSR_ASSIGN_OR_RETURN(file_.base, with_token_rows(file_.base, resized->shape[0], 0));
+    return {};
   }
 
   std::string name_of(const ForeignModule& module) const {
@@ -171,7 +193,10 @@ class PeftReader {
     for (const Naming& naming : kNamings) {
       size_t found = 0;
       naming_ = naming;
-      for (const ForeignModule& module : modules_) found += groups_.contains(name_of(module)) ? 1 : 0;
+      for (const ForeignModule& module : modules_) {
+        const std::string name = name_of(module);
+        found += groups_.contains(name) || rows_.contains(name) || whole_.contains(name + ".weight") ? 1 : 0;
+      }
       if (found > most) most = found, best_ = naming;
     }
     naming_ = best_;
@@ -314,6 +339,7 @@ class PeftReader {
                    kPrefix, quote(name), kConfig));
       TSR_RETURN_IF_ERROR(add_whole(name, *tensor, found->second, changes[name], trains));
     }
+    TSR_RETURN_IF_ERROR(add_rows(parameters));
     for (const auto& [name, owners] : parameters) {
       if (selection.is_saved(name.substr(0, name.rfind('.'))) && !whole_.contains(name))
         return corrupt(
@@ -334,6 +360,54 @@ class PeftReader {
         return Status(StatusCode::kInvalidArgument,
                       format("{}: modules_to_save has '{}', which the model ({}) has not", kConfig,
                              quote(saved), file_.base.metadata.at("description")));
+    return {};
+  }
+
+  // Rows of single tokens.
+  Status add_rows(const std::map<std::string, std::vector<std::string>>& parameters) {
+    std::set<std::string> wanted;
+    for (const auto& [module, ids] : config_.token_rows) wanted.insert(module);
+    for (const auto& [module, tensor] : rows_) {
+      const auto owners = parameters.find(module + ".weight");
+      const auto listed = std::ranges::find_if(config_.token_rows, [&](const auto& it) {
+        return it.first.empty() || ends_with_name(module, it.first);
+      });
+      if (owners == parameters.end() || owners->second.size() != 1 || !is_table_or_head(module))
+        return Status(StatusCode::kInvalidArgument,
+                      format("tensor '{}{}.trainable_tokens_delta' has no place in the model ({})", kPrefix,
+                             quote(module), file_.base.metadata.at("description")));
+      if (listed == config_.token_rows.end())
+        return corrupt(format("tensor '{}{}.trainable_tokens_delta' is there, but {} names no tokens of its module",
+                              kPrefix, quote(module), kConfig));
+      wanted.erase(listed->first);
+      TSR_RETURN_IF_ERROR(replace_rows(module, *tensor, owners->second[0], listed->second));
+    }
+    if (wanted.empty()) return {};
+    return corrupt(format("tensor '{}{}.trainable_tokens_delta' is missing: {} names tokens of its module",
+                          kPrefix, wanted.begin()->empty() ? "...embed_tokens" : quote(*wanted.begin()), kConfig));
+  }
+
+  Status replace_rows(const std::string& module, const ForeignTensor& stored, const std::string& parameter,
+                      const std::vector<int64_t>& ids) {
+    const Shape& shape = graph_.type(*graph_.find_tensor(parameter)).shape;
+    const Shape wanted = {std::ssize(ids), shape[1]};
+    if (stored.shape != wanted)
+      return Status(StatusCode::kInvalidArgument, format("tensor '{}{}.trainable_tokens_delta' is [{}], the model "
+                                                         "and {} tokens want [{}]",
+                                                         kPrefix, module, stored.shape, std::ssize(ids), wanted));
+    const auto own = file_.values.find(parameter);
+    const auto base = file_.base.parameters.find(parameter);
+    if (own == file_.values.end() && base == file_.base.parameters.end())
+      return unsupported(format("rows of '{}' are replaced, and the model has no values of it yet", module));
+    TSR_ASSIGN_OR_RETURN(const HostTensor wide,
+                         widen_weight(own != file_.values.end() ? own->second : base->second));
+    TSR_ASSIGN_OR_RETURN(const HostTensor rows, read_f32(*source_, module, stored));
+    if (const auto past = std::ranges::find_if(ids, [&](int64_t id) { return id >= shape[0]; }); past != ids.end())
+      return Status(StatusCode::kInvalidArgument,
+                    format("{} has token {} of '{}', whose table is [{}]: change the model's rows first "
+                           "(tessera resize, tsr_model_resize_tokens)",
+                           kConfig, *past, module, shape));
+    file_.values.insert_or_assign(parameter, with_rows(wide, rows, ids));
     return {};
   }
 
@@ -379,6 +453,7 @@ class PeftReader {
   Naming naming_ = kNamings[0], best_ = kNamings[0];
   std::map<std::string, Group> groups_;                // by module
   std::map<std::string, const ForeignTensor*> whole_;  // by tensor
+  std::map<std::string, const ForeignTensor*> rows_;   // of single tokens, by module
 };
 
 }  // namespace

@@ -1,5 +1,6 @@
 // Models and tokenizers through C: sources, parameters, metadata, round trips.
 #include <algorithm>
+#include <cmath>
 #include <chrono>
 #include <filesystem>
 #include <fstream>
@@ -9,6 +10,8 @@
 #include <thread>
 
 #include "c_api.h"
+#include "tests/capi/parameter_values.h"
+#include "tests/capi/small_training.h"
 
 using namespace capi_test;
 
@@ -187,6 +190,57 @@ TEST_CASE("any parameter can be read and written by name; the nearest names are 
   };
   CHECK(w1(same) == w1(model));
   CHECK(w1(mlp_model(2)) != w1(model));
+}
+
+TEST_CASE("a model's table grows and shrinks by rows, with tokens of its tokenizer or without") {
+  const Model model = described("llama:L=1,C=8,H=2,F=12,V=260,T=8");
+  tsr_tokenizer* bytes = nullptr;
+  ok(tsr_tokenizer_new_bytes(&bytes));
+  const Tokenizer tokenizer(bytes);
+  ok(tsr_model_set_tokenizer(model.get(), bytes));
+  const Values before = values_of(model);
+  const auto resized = [&](int64_t rows, const char* tokens = "", Error* error = nullptr) {
+    tsr_model* made = nullptr;
+    const Options with = options({{"tokens", std::string(tokens)}, {"multiple", int64_t{4}}});
+    const Error told = take(tsr_model_resize_tokens(model.get(), rows, with.get(), &made));
+    if (error == nullptr) REQUIRE_MESSAGE(told.code == TSR_OK, told.message);
+    if (error != nullptr) *error = told;
+    return Model(made);
+  };
+  const Model wide = resized(270, R"(["<|x|>", "<|y|>"])");
+  const Values after = values_of(wide);
+  for (const char* const name : {"token_embedding", "output"}) {
+    const std::vector<float>&old = before.at(name), &now = after.at(name);
+    REQUIRE(now.size() == 272 * 8);  // a multiple of 4
+    CHECK(std::equal(old.begin(), old.end(), now.begin()));
+    for (size_t c = 0; c < 8; ++c) {
+      double mean = 0;
+      for (size_t row = 0; row < 260; ++row) mean += static_cast<double>(old[row * 8 + c]) / 260;
+      for (size_t row = 260; row < 272; ++row)
+        CHECK(std::abs(static_cast<double>(now[row * 8 + c]) - mean) < 1e-5);
+    }
+  }
+  CHECK(values_of(resized(270, R"(["<|x|>", "<|y|>"])")) == after);  // the same bits by the same seed
+  tsr_tokenizer* found = nullptr;
+  ok(tsr_model_tokenizer(wide.get(), &found));
+  const Tokenizer more(found);
+  CHECK(tsr_tokenizer_vocabulary_size(found) == 258);
+  int32_t ids[4];
+  size_t count = 0;
+  ok(tsr_tokenizer_encode(found, "a<|y|>", TSR_TEXT_END, TSR_ENCODE_SPECIAL, ids, 4, &count));
+  REQUIRE(count == 2);
+  CHECK(ids[1] == 257);
+  // Rows without a token decode to nothing; past the table they are wrong.
+  const int32_t last = 271, past = 272;
+  CHECK(text([&](auto... out) { return tsr_tokenizer_decode(found, &last, 1, out...); }).empty());
+  tsr_text* decoded = nullptr;
+  CHECK(take(tsr_tokenizer_decode(found, &past, 1, &decoded)).code == TSR_INVALID_ARGUMENT);
+  CHECK(values_of(resized(256)).at("token_embedding").size() == 256 * 8);
+  Error error;
+  resized(250, "", &error);
+  CHECK(error.message.find("252 rows, the tokenizer has 256 tokens") != std::string::npos);
+  resized(0, R"(["<|x|>", ""])", &error);
+  CHECK(error.message.find("a token of 0 bytes") != std::string::npos);
 }
 
 TEST_CASE("texts encoded together have the ids that each has alone") {

@@ -673,6 +673,20 @@ TSR_API tsr_status* tsr_model_for_method(tsr_model* model, const char* method, c
  * TSR_FAILED_PRECONDITION where there are none. TSR_UNSUPPORTED for an adapter's bias where W's product has none. */
 TSR_API tsr_status* tsr_model_merge_adapters(tsr_model* model, tsr_model** out_model);
 
+/* A model with `rows` rows in its token table, and in its head and the head's bias where these are parameters of their own;
+ * 0: as many as the table has, or as its tokenizer has tokens where those are more. The first rows keep their bits. New ones
+ * are drawn from a normal distribution with the mean of the old rows and 1e-9 of their covariance (a bias: its mean and
+ * 1e-9 of its deviation), the distribution of transformers' resize_token_embeddings, by `seed` and not by torch's
+ * generator; they have the type of the others. Fewer rows cut the last ones off. `model` stays as it is. Options (NULL: none):
+ *   tokens       str   a JSON array of texts: tokens that the tokenizer gets first, with the next ids
+ *   special      i64   1 (default): they are control tokens; 0: text, found always
+ *   multiple     i64   rows are rounded up to a multiple of this (default 1)
+ *   seed         i64   of the new rows (default 0)
+ * TSR_INVALID_ARGUMENT for rows below the tokenizer's tokens, and a token that is empty or known; TSR_FAILED_PRECONDITION
+ * for a model with adapters, or without a tokenizer where there are tokens; TSR_UNSUPPORTED for a model of no known family. */
+TSR_API tsr_status* tsr_model_resize_tokens(tsr_model* model, int64_t rows, const tsr_options* options,
+                                            tsr_model** out_model);
+
 /* Writes a .tsr file, or where `path` ends in .gguf a GGUF file: to a temporary name, synced, renamed over `path`. Parameters
  * not drawn yet are drawn. Options: compress (i64, default 0; not of GGUF). TSR_IO; TSR_INVALID_ARGUMENT, with the remedy,
  * for the name of a format that is not written (.safetensors, .onnx, .bin, .pt ...); of GGUF also as tsr_export_new. */

@@ -110,6 +110,17 @@ public final class Model extends Handle {
     }
   }
 
+  /**
+   * A model with so many rows in its token table and head; 0: the table's, or the tokenizer's tokens where those are more.
+   * Options: tokens (a JSON array of texts), special, multiple, seed.
+   */
+  public Model resizeTokens(long rows, Map<String, ?> options) {
+    try (Use use = use(); OptionSet set = new OptionSet(options)) {
+      return new Model(source(),
+          Native.made(use, out -> Raw.tsr_model_resize_tokens(use.pointer, rows, set.pointer, out)));
+    }
+  }
+
   /** A model without adapters that computes what this does. */
   public Model mergeAdapters() {
     try (Use use = use()) {
