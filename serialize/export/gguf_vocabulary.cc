@@ -6,8 +6,10 @@
 
 #include "graph/base/text.h"
 #include "serialize/export/byte_level_vocabulary.h"
+#include "serialize/export/sentencepiece_file.h"
 #include "serialize/export/wordpiece_vocabulary.h"
 #include "serialize/tokenizer/byte_characters.h"
+#include "serialize/tokenizer/sentencepiece_settings.h"
 
 namespace tessera {
 namespace {
@@ -89,6 +91,30 @@ Status write_wordpiece(WordPieceVocabulary vocabulary, int64_t tokens, GgufWrite
   return {};
 }
 
+// SentencePiece's Unigram.
+Status write_unigram(TokenizerData data, int64_t tokens, GgufWriter& out) {
+  if (std::ssize(data.tokens) > tokens)
+    return Status(
+        StatusCode::kUnsupported,
+        format("the tokenizer has {} tokens and the model {}, wanted no more", data.tokens.size(), tokens));
+  TSR_ASSIGN_OR_RETURN(const SentencePieceSettings settings, read_sentencepiece_settings(data.pipeline));
+  pad(data, tokens);
+  out.text("tokenizer.ggml.model", "t5");
+  out.text("tokenizer.ggml.pre", "default");
+  out.texts("tokenizer.ggml.tokens", data.tokens);
+  out.floats("tokenizer.ggml.scores", data.scores);
+  std::vector<int32_t> types;
+  for (const TokenType type : data.types) types.push_back(static_cast<int32_t>(type));
+  out.integers("tokenizer.ggml.token_type", types);
+  write_ids(data, true, out);
+  out.flag("tokenizer.ggml.add_bos_token", data.add_bos);
+  out.flag("tokenizer.ggml.add_eos_token", data.add_eos);
+  out.flag("tokenizer.ggml.add_space_prefix", settings.add_dummy_prefix);
+  out.flag("tokenizer.ggml.remove_extra_whitespaces", settings.remove_extra_whitespaces);
+  if (!settings.charsmap.empty()) out.bytes("tokenizer.ggml.precompiled_charsmap", settings.charsmap);
+  return {};
+}
+
 }  // namespace
 
 Status write_gguf_vocabulary(const std::optional<TokenizerData>& tokenizer, int64_t tokens, GgufWriter& out) {
@@ -111,6 +137,10 @@ Status write_gguf_vocabulary(const std::optional<TokenizerData>& tokenizer, int6
   }
   if (data.kind == TokenizerKind::kPipeline) {
     TSR_ASSIGN_OR_RETURN(data, byte_level_vocabulary(data));
+  }
+  if (data.kind == TokenizerKind::kSentencePieceModel) {
+    TSR_ASSIGN_OR_RETURN(data, gguf_sentencepiece(data));
+    if (data.kind == TokenizerKind::kSentencePieceModel) return write_unigram(std::move(data), tokens, out);
   }
   const bool sentencepiece = data.kind == TokenizerKind::kSentencePiece;
   if (!sentencepiece && data.kind != TokenizerKind::kByteLevelBpe)

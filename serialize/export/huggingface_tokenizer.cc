@@ -4,6 +4,7 @@
 #include <string_view>
 
 #include "graph/base/text.h"
+#include "serialize/export/sentencepiece_file.h"
 #include "serialize/export/tokenizer_json_writer.h"
 
 namespace tessera {
@@ -80,6 +81,23 @@ TokenizerFiles huggingface_tokenizer(const Model& model, bool wanted) {
                 {"pad_token_id", id_or_null(data.pad)}};
   if (!wanted) {
     leave_out("the tokenizer was left out, as asked");
+    return result;
+  }
+  if (data.kind == TokenizerKind::kSentencePieceModel) {
+    const Result<std::string> file = write_sentencepiece_file(data);
+    Result<Json> config = sentencepiece_side_file(data);
+    if (!file.ok() || !config.ok()) {
+      leave_out(format("the tokenizer was left out: {}", (file.ok() ? config.status() : file.status()).message()));
+      return result;
+    }
+    result.files.emplace_back("tokenizer.model", *file);
+    Json templates = chat_templates(model);
+    if (config->empty()) {  // the file says all, and a side file would say more
+      if (!template_text.empty()) result.files.emplace_back("chat_template.jinja", template_text);
+      return result;
+    }
+    if (!templates.is_null()) (*config)["chat_template"] = std::move(templates);
+    result.files.emplace_back("tokenizer_config.json", dump(*config) + "\n");
     return result;
   }
   Result<std::string> text = write_tokenizer_json(data);

@@ -140,6 +140,11 @@ class Folder {
                            "Qwen2Tokenizer, RobertaTokenizer and BartTokenizer are known",
                            type));
     }
+    // Names that the classes have where the configuration has none.
+    const bool is_gpt2 = type.find("GPT2") != std::string::npos, is_qwen2 = type.find("Qwen2") != std::string::npos;
+    if ((is_gpt2 || is_qwen2) && id_of(description, "<|endoftext|>"))
+      for (const char* name : {"unk_token", "eos_token", is_gpt2 ? "bos_token" : "pad_token"})
+        if (!config_.contains(name)) config_[name] = "<|endoftext|>";
     mark_special(config_, description);
     return pipeline_data(std::move(description), config_, {});
   }

@@ -24,11 +24,16 @@ constexpr std::array<std::string_view, 21> kOtherClasses = {
     "PegasusTokenizer", "NllbTokenizer",   "ReformerTokenizer", "RemBertTokenizer",  "DebertaV2Tokenizer",
     "BarthezTokenizer", "SeamlessM4TTokenizer", "XGLMTokenizer", "SiglipTokenizer",  "FNetTokenizer",
     "M2M100Tokenizer"};
-// Models whose folders name a class that transformers does not use for them.
-constexpr std::array<std::string_view, 19> kMisnamedModels = {
-    "arctic",   "fuyu",     "h2ovl_chat", "hyperclovax", "internlm2", "internlm3", "jamba",
-    "llava",    "llava_next", "minicpm3", "minicpmv",    "molmo",     "nemotron",  "openvla",
-    "phi3",     "phi3_v",   "phimoe",     "step3_vl",    "vipllava"};
+// Models for which transformers follows the file's settings, whatever class a folder names.
+constexpr std::array<std::string_view, 44> kGenericModels = {
+    "arctic",      "aria",         "ernie4_5",     "ernie4_5_moe", "flex_olmo",   "fuyu",
+    "glm",         "glm4",         "glm4_moe",     "gpt_bigcode",  "granite",     "granitemoe",
+    "granitemoehybrid", "granitemoeshared", "h2ovl_chat", "hyperclovax", "internlm2", "internlm3",
+    "jamba",       "kimi_linear",  "llava",        "llava_next",   "mimo_v2_flash", "minicpm3",
+    "minicpmv",    "minimax_m2",   "ministral",    "ministral3",   "mistral",     "mistral3",
+    "mixtral",     "molmo",        "nemotron",     "olmo2",        "olmo3",       "openvla",
+    "persimmon",   "phi3",         "phi3_v",       "phimoe",       "pixtral",     "stablelm",
+    "step3_vl",    "vipllava"};
 
 std::string text_of(const json& config, const char* name) {
   const auto found = config.find(name);
@@ -48,7 +53,7 @@ Result<bool> flag_of(const json& config, const char* name, bool otherwise) {
 std::string class_of(const json& config, const std::string& model_type) {
   std::string name = text_of(config, "tokenizer_class");
   if (name.ends_with("Fast")) name.resize(name.size() - 4);
-  return std::ranges::find(kMisnamedModels, model_type) == kMisnamedModels.end() ? name : std::string();
+  return std::ranges::find(kGenericModels, model_type) == kGenericModels.end() ? name : std::string();
 }
 
 // What the class does to texts, in place of what the file says.

@@ -104,7 +104,8 @@ class SentencePieceModelTokenizer final : public Tokenizer {
     }
     std::vector<AddedToken> added = settings_.added;
     std::vector<bool> is_listed(data_.tokens.size());
-    for (const AddedToken& token : added) {
+    for (AddedToken& token : added) {
+      token.normalized = false;  // found in the text as it is: each part between them has its own dummy prefix
       if (token.id < 0 || static_cast<size_t>(token.id) >= data_.tokens.size())
         return Status(StatusCode::kCorrupt,
                       format("the added token {} has id {}; the vocabulary has {} tokens",

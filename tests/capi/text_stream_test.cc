@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "capi/engine/stop_automaton.h"
+#include "serialize/jinja/text.h"
 
 using namespace tessera;
 
@@ -100,6 +101,39 @@ TEST_CASE("text is held back exactly as long as a stop text may still come") {
   CHECK(ended.add("a") == "");
   CHECK(ended.finish() == "a");
   CHECK(ended.add("b") == "b");  // what was given back is no part of a later stop
+}
+
+TEST_CASE("stop texts are found in the letters of hidden tokens, which are no part of the text") {
+  TextStream stream({"<|a|>\n", "x<|b|>"});
+  CHECK(stream.add("one") == "one");
+  CHECK(stream.add_hidden("<|c|>") == "");
+  CHECK(stream.add(" two") == " two");
+  CHECK(stream.add_hidden("<|a|>") == "");
+  CHECK(stream.add("\xf0") == "");  // not the line's end: the token is passed, the character has begun
+  CHECK(stream.add_hidden("<|a|>") == "");
+  CHECK(stream.add("\x9f\x98\x80x") == "\xf0\x9f\x98\x80");
+  CHECK(stream.add_hidden("<|b|>") == "");
+  CHECK(stream.stopped());
+  CHECK(stream.finish() == "");
+  TextStream before({"<|a|>"});
+  CHECK(before.add("ab<|") == "ab");
+  CHECK(before.add_hidden("<|a|>") == "<|");
+  CHECK(before.stopped());
+}
+
+TEST_CASE("what is no character is held and replaced by its maximal parts") {
+  const std::pair<const char*, const char*> cases[] = {
+      {"a\xf0", "a?"},      {"a\xf0" "b", "a?b"},        {"\x80\x81z", "??z"},     {"\xf0\x9fhi", "?hi"},
+      {"\xc0\xafx", "??x"}, {"\xed\xa0\x80x", "???x"}, {"\xf0\x80\x80", "???"}, {"\xf4\x90\x80", "???"},
+      {"\xe2\x82", "?"},    {"\xe2\x82\xac", "\xe2\x82\xac"}};
+  for (const auto& [bytes, wanted] : cases) {
+    TextStream stream({});
+    std::string text;
+    for (const char byte : std::string(bytes)) text += tessera::jinja::valid_utf8(stream.add(std::string(1, byte)));
+    text += tessera::jinja::valid_utf8(stream.finish());
+    for (size_t at; (at = text.find("\xef\xbf\xbd")) != std::string::npos;) text.replace(at, 3, "?");
+    CHECK(text == wanted);
+  }
 }
 
 TEST_CASE("streams share an automaton, and each has a state of its own") {

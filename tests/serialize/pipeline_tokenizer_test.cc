@@ -2,7 +2,6 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
-#include <cstring>
 #include <map>
 #include <nlohmann/json.hpp>
 
@@ -10,6 +9,7 @@
 #include "serialize/model.h"
 #include "serialize/tokenizer/hugging_face.h"
 #include "tests/serialize/gguf_builder.h"
+#include "tests/serialize/sentencepiece_writer.h"
 #include "tests/serialize/test_data.h"
 
 using namespace tessera;
@@ -69,28 +69,6 @@ void check_refused(const json& description, std::string_view words) {
   REQUIRE(!made.ok());
   CAPTURE(made.status().to_string());
   CHECK(made.status().message().find(words) != std::string_view::npos);
-}
-
-std::string field(int number, std::string_view bytes) {
-  std::string out{static_cast<char>(number << 3 | 2)};
-  for (size_t size = bytes.size(); true; size >>= 7) {
-    out += static_cast<char>((size & 0x7f) | (size > 0x7f ? 0x80 : 0));
-    if (size <= 0x7f) break;
-  }
-  return out.append(bytes);
-}
-
-std::string piece(std::string_view text, float score, char type) {
-  char raw[4];
-  std::memcpy(raw, &score, sizeof raw);
-  return field(1, field(1, text) + "\x15" + std::string(raw, 4) + "\x18" + type);
-}
-
-ReadFolderFile files(std::map<std::string, std::string> contents) {
-  return [contents](const std::string& name) -> Result<std::optional<std::string>> {
-    const auto found = contents.find(name);
-    return found == contents.end() ? std::optional<std::string>() : std::optional(found->second);
-  };
 }
 
 std::shared_ptr<const Tokenizer> opened_folder(std::map<std::string, std::string> contents) {
