@@ -111,7 +111,7 @@ Status write_unigram(TokenizerData data, int64_t tokens, GgufWriter& out) {
   out.flag("tokenizer.ggml.add_eos_token", data.add_eos);
   out.flag("tokenizer.ggml.add_space_prefix", settings.add_dummy_prefix);
   out.flag("tokenizer.ggml.remove_extra_whitespaces", settings.remove_extra_whitespaces);
-  if (!settings.charsmap.empty()) out.bytes("tokenizer.ggml.precompiled_charsmap", settings.charsmap);
+  if (!settings.charsmap.empty()) out.byte_array("tokenizer.ggml.precompiled_charsmap", settings.charsmap);
   return {};
 }
 

@@ -89,7 +89,7 @@ void GgufWriter::integers(std::string_view key, std::span<const int32_t> values)
   for (const int32_t value : values) put(keys_, value);
 }
 
-void GgufWriter::bytes(std::string_view key, std::string_view values) {
+void GgufWriter::byte_array(std::string_view key, std::string_view values) {
   array(key, GgufType::kU8, values.size());
   keys_ += values;
 }

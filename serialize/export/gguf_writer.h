@@ -26,7 +26,7 @@ class GgufWriter {
   void texts(std::string_view key, std::span<const std::string> values);
   void floats(std::string_view key, std::span<const float> values);
   void integers(std::string_view key, std::span<const int32_t> values);
-  void bytes(std::string_view key, std::string_view values);  // an array of u8
+  void byte_array(std::string_view key, std::string_view values);
 
   void append(const GgufWriter& others);  // the keys of another
 
