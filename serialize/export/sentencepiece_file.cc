@@ -1,5 +1,6 @@
 #include "serialize/export/sentencepiece_file.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "graph/base/text.h"
@@ -135,6 +136,11 @@ Result<TokenizerData> gguf_sentencepiece(const TokenizerData& data) {
     return refused("has a dummy prefix at the beginning of texts only, or only before text without a space");
   if (!unigram && (!settings.charsmap.empty() || settings.remove_extra_whitespaces))
     return refused("is BPE with a normalizer");
+  // Readers put the prefix after each of them too.
+  const auto pieces = data.types.begin() + static_cast<ptrdiff_t>(piece_count(data, settings));
+  if (!unigram && settings.add_dummy_prefix &&
+      std::find(data.types.begin(), pieces, TokenType::kUserDefined) != pieces)
+    return refused("is BPE with user-defined pieces and a dummy prefix");
   TokenizerData made = data;
   made.add_space_prefix = settings.add_dummy_prefix;
   if (!unigram) made.kind = TokenizerKind::kSentencePiece;
