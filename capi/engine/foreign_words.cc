@@ -251,8 +251,9 @@ std::vector<std::string> near_words(std::string_view word, const std::vector<std
   if (word.size() <= kLongest)
     for (const std::string& each : known) {
       const size_t distance = edit_distance(word, each);
-      // Two letters of three are no misspelling.
-      if (distance <= kMost && distance * 2 < std::max(word.size(), each.size()))
+      const size_t longer = std::max(word.size(), each.size());
+      // Two letters of three are no misspelling, nor is one of two.
+      if (distance <= kMost && longer > 2 && distance * 2 <= longer)
         scored.emplace_back(distance, each);
     }
   std::ranges::sort(scored);

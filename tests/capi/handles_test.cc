@@ -79,9 +79,9 @@ TEST_CASE("an unknown option is an error that names the nearest keys") {
   const Runtime rt = runtime();
   tsr_trainer* trainer = nullptr;
   const Error rate = take(
-      tsr_trainer_new(rt.get(), mlp_model().get(), nullptr, options({{"lr_rate", 0.1}}).get(), &trainer));
+      tsr_trainer_new(rt.get(), mlp_model().get(), nullptr, options({{"weight_decya", 0.1}}).get(), &trainer));
   CHECK(rate.code == TSR_INVALID_ARGUMENT);
-  CHECK(rate.message.find("unknown option 'lr_rate'; nearest: lr") != std::string::npos);
+  CHECK(rate.message.find("unknown option 'weight_decya'; nearest: weight_decay") != std::string::npos);
 }
 
 TEST_CASE("an option of the wrong type or out of range says what was found and what is wanted") {

@@ -248,7 +248,7 @@ TEST_CASE("a conversion refuses its own input, and a file that is written to mea
   tsr_conversion* made = nullptr;
   for (const std::string& same : {in, link})
     CHECK(take(tsr_conversion_new(nullptr, in.c_str(), same.c_str(), nullptr, &made))
-              .message.find("is the file to convert") != std::string::npos);
+              .message.find("is where the model is read from") != std::string::npos);
   CHECK(take(tsr_conversion_new(nullptr, (scratch / "none").c_str(), out.c_str(), nullptr, &made)).code ==
         TSR_NOT_FOUND);
   CHECK(take(tsr_conversion_new(nullptr, in.c_str(), (scratch / "no/out").c_str(), nullptr, &made)).code ==
@@ -296,11 +296,11 @@ TEST_CASE("a model in several files loads and converts as the whole one, and no 
   // Its own file is refused at once, the others when the parts are known.
   tsr_conversion* made = nullptr;
   CHECK(take(tsr_conversion_new(nullptr, parts[0].c_str(), parts[0].c_str(), nullptr, &made))
-            .message.find("is the file to convert") != std::string::npos);
+            .message.find("is where the model is read from") != std::string::npos);
   const std::string before = contents(parts[1]);
   const Error refused = take(tsr_conversion_step(conversion(parts[0], parts[1]).get(), nullptr));
   CHECK(refused.code == TSR_INVALID_ARGUMENT);
-  CHECK(refused.message.find(parts[1] + ": is the file to convert") != std::string::npos);
+  CHECK(refused.message.find(": is where the model is read from") != std::string::npos);
   CHECK((contents(parts[1]) == before));
   // Written to after it was opened: any part counts.
   const Conversion work = conversion(parts[0], out);

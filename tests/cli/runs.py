@@ -156,9 +156,10 @@ check(f"a full disk: left {os.listdir(folder)}", not [name for name in os.listdi
 print("ok: a full disk:", said.split("warning: ")[1].splitlines()[0].replace(folder, "..."))
 
 # A pause longer than the watchdog, and a second training that would write to the same place.
-process = subprocess.Popen([*COMMON[:-1], "cpu:2", "--steps", "1000000", "--watchdog", "0.5", "--out", f"{folder}/paused.tsr"],
+process = subprocess.Popen([*COMMON[:-2], "cpu:2", "--overwrite", "--steps", "1000000", "--watchdog", "0.5", "--out", f"{folder}/paused.tsr"],
                            stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-process.stderr.readline()  # the plan
+while not process.stderr.readline().startswith("plan"):
+    pass
 time.sleep(0.2)
 refused("another training writes its checkpoints there", "--steps", 1, "--out", f"{folder}/paused.tsr")
 process.send_signal(signal.SIGSTOP)
