@@ -115,7 +115,7 @@ TEST_CASE("side files of a tokenizer.model add tokens, names and what stands aro
   CHECK(added->before_text()[0] == 1);
   CHECK(added->data().eos == 267);
   CHECK(added->data().end_ids == Ids{267, 270});  // a row past the vocabulary; 900 is no row
-  CHECK(added->decode(Ids{1, 266, 4, 267, 5}) == "a a");
+  CHECK(added->decode(Ids{1, 266, 4, 267, 5}) == "<|start|>a a");  // no file says that it is special
   const auto listed = opened(
       {{"tokenizer.model", model},
        {"tokenizer_config.json",
