@@ -13,7 +13,7 @@ OWN = {
 ALIASES = {"tokens": "max_tokens", "temp": "temperature"}  # of the command -> the library's
 
 
-WORDS = {"the", "and", "as", "a", "none"}  # that begin a description: no value
+WORDS = {"the", "and", "as", "a", "by", "none"}  # that begin a description: no value
 
 
 def header_defaults(consumer):
