@@ -211,7 +211,7 @@ TEST_CASE("certificates of searched steps are checked, and refused when somethin
 
 TEST_CASE("a file is estimated by its own description, for fewer tokens and by methods too") {
   const Scratch scratch;
-  const std::string description = "llama:L=2,C=64,H=4,KV=2,F=128,V=256,T=256";
+  const std::string description = "llama:L=2,C=64,H=4,KV=2,F=128,V=256,T=1024";
   const Model model = described(description.c_str());
   const std::string path = scratch / "model.tsr";
   ok(tsr_model_save(model.get(), path.c_str(), nullptr));
@@ -235,7 +235,7 @@ TEST_CASE("a file is estimated by its own description, for fewer tokens and by m
     tsr_text* made = nullptr;
     return take(tsr_plan_estimate(of.c_str(), options(settings).get(), &made));
   };
-  CHECK(refused(path, {cluster, {"seq", int64_t{512}}}).code == TSR_INVALID_ARGUMENT);
+  CHECK(refused(path, {cluster, {"seq", int64_t{2048}}}).code == TSR_INVALID_ARGUMENT);
   CHECK(refused(scratch / "absent.gguf", {cluster}).code == TSR_NOT_FOUND);
   CHECK(refused(path, {cluster, {"method", std::string("full")}, {"lora", int64_t{8}}}).code == TSR_INVALID_ARGUMENT);
   CHECK(refused(path, {cluster, {"method", std::string("qlora:q9")}}).code == TSR_INVALID_ARGUMENT);
