@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 
 	"tessera.dev/tessera"
@@ -48,7 +49,7 @@ func main() {
 	check(err)
 	originalInfo, err := original.Info()
 	check(err)
-	wanted("the model loaded", info, originalInfo)
+	wanted("the model loaded", strings.ReplaceAll(info, filepath.Base(out), filepath.Base(in)), originalInfo)
 
 	check(os.Remove(out))
 	ctx, cancel := context.WithCancel(context.Background())
