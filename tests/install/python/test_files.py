@@ -10,7 +10,7 @@ class Files(unittest.TestCase):
     def setUp(self):
         place = folder()
         self.addCleanup(place.cleanup)
-        self.out = os.path.join(place.name, "out.tsr")
+        self.out, self.exported, self.matrix = (os.path.join(place.name, name) for name in ("out.tsr", "exported", "matrix.gguf"))
         self.shares = []
 
     def risen(self):
@@ -37,8 +37,8 @@ class Files(unittest.TestCase):
         model = tessera.load(MODEL)
         for work in (lambda: tessera.convert(MODEL, self.out, progress=lambda done: 1 / 0),
                      lambda: tessera.load(MODEL, progress=lambda done: 1 / 0),
-                     lambda: tessera.export(MODEL, self.out, progress=lambda done: 1 / 0),
-                     lambda: tessera.imatrix(model, range(100), self.out, seq=32, progress=lambda done: 1 / 0)):
+                     lambda: tessera.export(MODEL, self.exported, progress=lambda done: 1 / 0),
+                     lambda: tessera.imatrix(model, range(100), self.matrix, seq=32, progress=lambda done: 1 / 0)):
             with self.assertRaises(ZeroDivisionError):
                 work()
             self.assertEqual(os.listdir(os.path.dirname(self.out)), [])
@@ -52,22 +52,22 @@ class Files(unittest.TestCase):
                 tessera.load(MODEL)
 
     def test_exports(self):
-        report = tessera.export(MODEL, self.out, progress=self.shares.append, tokenizer=False)
+        report = tessera.export(MODEL, self.exported, progress=self.shares.append, tokenizer=False)
         self.risen()
         self.assertEqual(report["format"], "hf")
-        model = tessera.load(self.out)
+        model = tessera.load(self.exported)
         self.assertEqual(model.info()["parameters"], 34976)
         self.assertIsNone(model.tokenizer)
         model.tokenizer = tessera.Tokenizer.of_bytes()
-        gguf = self.out + ".gguf"
+        gguf = self.exported + ".gguf"
         self.assertEqual(tessera.load(MODEL).export(gguf, format="gguf", tokenizer=0)["format"], "gguf")
         self.assertEqual(tessera.load(gguf).info()["file"]["format"], "gguf")
 
     def test_importance_matrices(self):
-        report = tessera.imatrix(tessera.load(MODEL), range(100), self.out, progress=self.shares.append, seq=32)
+        report = tessera.imatrix(tessera.load(MODEL), range(100), self.matrix, progress=self.shares.append, seq=32)
         self.risen()
         self.assertEqual(report["windows"], 3)
-        self.assertTrue(os.path.getsize(self.out))
+        self.assertTrue(os.path.getsize(self.matrix))
 
     def test_paths_are_checked_before_the_work(self):
         tessera.check_path(self.out)
