@@ -73,11 +73,12 @@ func main() {
 	check(err)
 	ids := make([]int32, 100)
 	last = 0
-	report, err = tessera.WriteImatrix(context.Background(), runtime, original, ids, out, tessera.Options{"seq": 32}, progress)
+	matrix := out + ".gguf"
+	report, err = tessera.WriteImatrix(context.Background(), runtime, original, ids, matrix, tessera.Options{"seq": 32}, progress)
 	check(err)
 	wanted("progress of an importance matrix", last, 1.0)
 	wanted("windows of an importance matrix", strings.Contains(report, `"windows":3,`), true)
-	check(os.Remove(out))
+	check(os.Remove(matrix))
 	_, err = tessera.ConvertModel(context.Background(), in, in, nil, nil)
 	wanted("onto itself", err != nil && strings.Contains(err.Error(), "is the file to convert"), true)
 }
