@@ -757,8 +757,8 @@ TSR_API void tsr_conversion_free(tsr_conversion* conversion);
  * step; may be NULL.
  * Options
  *   format           str   hf, gguf, or of the adapters alone peft: a folder that PEFT loads onto the model without them
- *                          (default: by the name: gguf where out_path ends in .gguf, else hf). A name that says another format is
- *                          refused with the remedy
+ *                          (default: by the name: gguf where out_path ends in .gguf, else hf). A name that says
+ *                          another format is refused with the remedy
  *   adapters         i64   gguf: 1: adapters alone, as llama.cpp puts them on the model without them (default 0)
  *   merged           i64   1: hf and gguf: adapters are taken into the weights first (default 0)
  *   type             str   hf: f32, bf16 or f16, of every value (default: matrices as they are, blocks as f16; norms and
