@@ -2,11 +2,11 @@
 
     import tessera
 
+    tessera.finetune("small.tsr", "notes.txt", out="tuned.tsr", steps=200)
     model = tessera.load("tuned.tsr")
     for piece in model.generate("Once upon a time", max_tokens=50):
         print(piece, end="", flush=True)
     print(model.chat([{"role": "user", "content": "Hi"}], max_tokens=50))
-    tessera.finetune("small.tsr", "notes.txt", out="tuned.tsr", steps=200)
 
 It is a layer over the C library, whose header tessera.h is the manual: options are keyword arguments, reports are dicts.
 Handles are context managers, and free themselves when they are garbage; what is closed is refused. Calls that may take long
