@@ -32,7 +32,7 @@ for i in $(seq 200); do echo "the tiles of one mosaic lie side by side, number $
 "$tessera" new llama:L=2,C=32,H=4,KV=2,F=48,V=256,T=32 --out model.tsr --tokenizer bytes >/dev/null
 trained() {  # trained DEVICES PARALLEL: losses of the first and the last step
   "$tessera" train model.tsr --data text.txt --devices "$1" --parallel "$2" --batch 8 --seq 32 --steps 3 --lr 3e-3 \
-    --out trained.tsr >train.txt 2>&1 || { cat train.txt; return 1; }
+    --out trained.tsr --overwrite >train.txt 2>&1 || { cat train.txt; return 1; }
   awk '/^loss / { print $2, $4 }' train.txt
 }
 wanted=$(trained cpu:1 dp=1)
