@@ -1,6 +1,6 @@
 // tsr_graph: the builder, its text form, and the transforms.
 #include "capi/engine/report.h"
-#include "capi/engine/settings.h"
+#include "capi/engine/trainer_settings.h"
 #include "capi/guard.h"
 #include "capi/handles.h"
 #include "graph/base/text.h"

@@ -7,7 +7,7 @@
 #include "capi/engine/entry_graphs.h"
 #include "capi/engine/entry_plans.h"
 #include "capi/engine/rewrite.h"
-#include "capi/engine/serving/serving_settings.h"
+#include "capi/engine/serving_settings.h"
 #include "capi/engine/training_bound.h"
 #include "graph/base/text.h"
 #include "graph/transform/canonical_order.h"

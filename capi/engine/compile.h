@@ -8,8 +8,10 @@
 #include <string_view>
 #include <vector>
 
+#include "capi/engine/embedder_settings.h"
 #include "capi/engine/entry_plans.h"
-#include "capi/engine/settings.h"
+#include "capi/engine/trainer_settings.h"
+#include "capi/engine/window_settings.h"
 #include "graph/cluster.h"
 #include "graph/graph.h"
 #include "graph/plan.h"

@@ -57,7 +57,7 @@ Result<std::unique_ptr<Embedder>> Embedder::create(std::shared_ptr<Runtime> runt
     if (settings.inference.repack) take_arranged_variants(compiled.program, *devices);
     return prepare(runtime, devices, std::move(compiled));
   };
-  TSR_ASSIGN_OR_RETURN(auto prepared, model->programs().find_or_make(
+  TSR_ASSIGN_OR_RETURN(auto prepared, model->kept<ProgramCache>().find_or_make(
                                           format("embedder {} {}", settings.seq, settings.batch), forward,
                                           options, settings.compute, *runtime, *devices, make));
   TSR_ASSIGN_OR_RETURN(made->running_,

@@ -11,9 +11,9 @@
 #include <string_view>
 #include <vector>
 
+#include "capi/engine/embedder_settings.h"
 #include "capi/engine/program_runner.h"
 #include "capi/engine/report.h"
-#include "capi/engine/settings.h"
 #include "capi/engine/text_ids.h"
 #include "serialize/class_head.h"
 

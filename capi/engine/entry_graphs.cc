@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "capi/engine/rewrite.h"
-#include "capi/engine/serving/serving_settings.h"
+#include "capi/engine/serving_settings.h"
 #include "graph/base/text.h"
 #include "graph/transform/embedding.h"
 #include "graph/transform/fusion.h"

@@ -2,7 +2,9 @@
 // decoding or scoring.
 #pragma once
 
-#include "capi/engine/settings.h"
+#include "capi/engine/embedder_settings.h"
+#include "capi/engine/trainer_settings.h"
+#include "capi/engine/window_settings.h"
 #include "graph/base/result.h"
 #include "graph/graph.h"
 #include "graph/transform/weight_storage.h"

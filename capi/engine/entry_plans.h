@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "capi/engine/settings.h"
+#include "capi/engine/compute_settings.h"
 #include "graph/base/result.h"
 #include "graph/cluster.h"
 #include "graph/graph.h"

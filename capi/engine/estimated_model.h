@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "capi/engine/options.h"
-#include "capi/engine/settings.h"
+#include "capi/engine/trainer_settings.h"
 #include "graph/base/result.h"
 #include "graph/graph.h"
 #include "parallel/planner/composed_plan.h"

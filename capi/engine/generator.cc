@@ -66,7 +66,7 @@ Result<std::unique_ptr<Generator>> Generator::create(std::shared_ptr<Runtime> ru
     return prepare(runtime, devices, std::move(compiled));
   };
   TSR_ASSIGN_OR_RETURN(auto prepared,
-                       model->programs().find_or_make(format("generator {}", settings.context), forward,
+                       model->kept<ProgramCache>().find_or_make(format("generator {}", settings.context), forward,
                                                       options, settings.compute, *runtime, *devices, make));
   TSR_ASSIGN_OR_RETURN(auto running, ProgramRunner::create(std::move(prepared),
                                                            SessionOptions{.trace = settings.compute.trace},
@@ -76,7 +76,7 @@ Result<std::unique_ptr<Generator>> Generator::create(std::shared_ptr<Runtime> ru
   return create(std::move(settings), std::move(core));
 }
 
-Result<std::unique_ptr<Generator>> Generator::create(std::shared_ptr<Trainer> trainer,
+Result<std::unique_ptr<Generator>> Generator::create(std::shared_ptr<WeightOwner> trainer,
                                                      const Options& options) {
   TSR_ASSIGN_OR_RETURN(auto weights, TrainedWeights::of(std::move(trainer)));
   TSR_RETURN_IF_ERROR(TrainedWeights::check_options(options, "generator"));

@@ -17,11 +17,12 @@
 #include <string_view>
 #include <vector>
 
-#include "capi/engine/report.h"
+#include "capi/engine/generator_settings.h"
 #include "capi/engine/prompt_note.h"
+#include "capi/engine/report.h"
 #include "capi/engine/serving/serving_core.h"
 #include "capi/engine/serving/serving_request.h"
-#include "capi/engine/settings.h"
+#include "capi/engine/text_settings.h"
 #include "capi/engine/trained_weights.h"
 #include "runtime/on_call_threads.h"
 
@@ -47,7 +48,7 @@ class Generator {
                                                    std::shared_ptr<SharedModel> model,
                                                    const Options& options);
   // A generator on a trainer's weights. An update in the middle of a text changes the tokens after it.
-  static Result<std::unique_ptr<Generator>> create(std::shared_ptr<Trainer> trainer, const Options& options);
+  static Result<std::unique_ptr<Generator>> create(std::shared_ptr<WeightOwner> trainer, const Options& options);
   ~Generator();
 
   // `options`: those of one text (read_text_settings); what they leave out is as the generator was made.

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "capi/engine/program_runner.h"
-#include "capi/engine/settings.h"
+#include "capi/engine/window_settings.h"
 #include "graph/transform/input_squares.h"
 #include "serialize/importance_matrix.h"
 

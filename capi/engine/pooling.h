@@ -2,17 +2,19 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <string_view>
 #include <vector>
 
-#include "capi/engine/settings.h"
 #include "capi/engine/shared_model.h"
 #include "graph/base/status.h"
 
 namespace tessera {
 
-using Pooling = EmbedderSettings::Pooling;
+// kAuto: what the model's file says, else mean in both directions and last of causal models. kNone and kRank: a file
+// says that its vectors are those of tokens, or that its model is a reranker; neither makes a vector of a text.
+enum class Pooling : uint8_t { kAuto, kMean, kCls, kLast, kNone, kRank };
 
 // "mean", "cls", "last", "none", "rank" or "auto".
 std::string_view name_of(Pooling pooling);

@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "capi/engine/settings.h"
+#include "capi/engine/trainer_settings.h"
 #include "graph/base/text.h"
 
 namespace tessera {

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "capi/engine/entry_plans.h"
+#include "capi/engine/text_settings.h"
 #include "graph/base/text.h"
 
 namespace tessera {

@@ -9,9 +9,9 @@
 #include <string>
 #include <string_view>
 
+#include "capi/engine/compute_settings.h"
 #include "capi/engine/options.h"
 #include "capi/engine/program_runner.h"
-#include "capi/engine/settings.h"
 
 namespace tessera {
 

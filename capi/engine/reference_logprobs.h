@@ -9,8 +9,8 @@
 #include "capi/engine/batch_rows.h"
 #include "capi/engine/dataset.h"
 #include "capi/engine/runtime.h"
-#include "capi/engine/settings.h"
 #include "capi/engine/shared_model.h"
+#include "capi/engine/trainer_settings.h"
 
 namespace tessera {
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "capi/engine/options.h"
-#include "capi/engine/settings.h"
+#include "capi/engine/text_settings.h"
 #include "graph/base/result.h"
 
 namespace tessera {
@@ -50,8 +50,5 @@ const std::vector<std::string>& sampling_option_names();
 // kInvalidArgument where logit_bias names a token that a vocabulary of `vocabulary` tokens lacks. stop_ids may: such a
 // token never comes.
 Status check_tokens(const SamplingSettings& settings, int64_t vocabulary);
-
-// Options of TextSettings, which other sets of options hold, too.
-TextSettings read_text(OptionReader& reader, const TextSettings& otherwise);
 
 }  // namespace tessera

@@ -20,10 +20,10 @@ double seconds_since(std::chrono::steady_clock::time_point begin) {
 
 }  // namespace
 
-Result<int32_t> window_bos(const Tokenizer* tokenizer, ScorerSettings::Bos bos, std::string_view consumer) {
-  if (bos == ScorerSettings::Bos::kNone) return -1;
+Result<int32_t> window_bos(const Tokenizer* tokenizer, WindowBos bos, std::string_view consumer) {
+  if (bos == WindowBos::kNone) return -1;
   const int32_t token = tokenizer != nullptr ? tokenizer->data().bos : -1;
-  if (bos == ScorerSettings::Bos::kAuto) return token >= 0 && tokenizer->data().add_bos ? token : -1;
+  if (bos == WindowBos::kAuto) return token >= 0 && tokenizer->data().add_bos ? token : -1;
   if (token < 0)
     return Status(StatusCode::kFailedPrecondition,
                   format("{}: option 'bos' is always, and the model has no {}: wanted none or auto", consumer,
@@ -47,7 +47,7 @@ Result<std::unique_ptr<Scorer>> Scorer::create(std::shared_ptr<Runtime> runtime,
     if (settings.inference.repack) take_arranged_variants(compiled.program, *devices);
     return prepare(runtime, devices, std::move(compiled));
   };
-  TSR_ASSIGN_OR_RETURN(auto prepared, model->programs().find_or_make(
+  TSR_ASSIGN_OR_RETURN(auto prepared, model->kept<ProgramCache>().find_or_make(
                                           format("scorer {} {}", settings.seq, settings.batch), forward,
                                           options, settings.compute, *runtime, *devices, make));
   TSR_ASSIGN_OR_RETURN(scorer->running_,

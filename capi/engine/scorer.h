@@ -14,7 +14,7 @@
 #include "capi/engine/program_runner.h"
 #include "capi/engine/report.h"
 #include "capi/engine/score_windows.h"
-#include "capi/engine/settings.h"
+#include "capi/engine/window_settings.h"
 
 namespace tessera {
 
@@ -74,6 +74,6 @@ class Scorer {
 };
 
 // The token that begins windows; -1: none. kFailedPrecondition where the tokenizer has none and one is wanted.
-Result<int32_t> window_bos(const Tokenizer* tokenizer, ScorerSettings::Bos bos, std::string_view consumer);
+Result<int32_t> window_bos(const Tokenizer* tokenizer, WindowBos bos, std::string_view consumer);
 
 }  // namespace tessera

@@ -7,7 +7,6 @@
 
 #include "capi/engine/adapters.h"
 #include "capi/engine/initialize.h"
-#include "capi/engine/program_cache.h"
 #include "capi/engine/weight_pool.h"
 #include "graph/base/text.h"
 #include "graph/graph_text.h"
@@ -114,8 +113,7 @@ SharedModel::SharedModel(Model model, uint64_t seed, std::shared_ptr<const Token
       tokenizer_(std::move(tokenizer)),
       blocks_(block_count(model_.graph)),
       seed_(seed),
-      weights_(std::make_unique<WeightPool>()),
-      programs_(std::make_unique<ProgramCache>()) {}
+      weights_(std::make_unique<WeightPool>()) {}
 
 SharedModel::~SharedModel() = default;
 

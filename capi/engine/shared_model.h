@@ -10,6 +10,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <typeindex>
 #include <vector>
 
 #include "capi/engine/options.h"
@@ -17,7 +18,6 @@
 
 namespace tessera {
 
-class ProgramCache;
 class WeightPool;
 
 class SharedModel {
@@ -48,7 +48,14 @@ class SharedModel {
   std::shared_ptr<const ByteSource> source()
       const;  // of the model's file, which owns its values; may be null
   WeightPool& weights() const { return *weights_; }
-  ProgramCache& programs() const { return *programs_; }
+  // What is kept with the model for as long as it lives, one object of each type, made at first use: its programs, say.
+  template <class Kept>
+  Kept& kept() const {
+    const std::scoped_lock lock(kept_mutex_);
+    std::shared_ptr<void>& kept = kept_[typeid(Kept)];
+    if (!kept) kept = std::make_shared<Kept>();
+    return *static_cast<Kept*>(kept.get());
+  }
   // Gives back the memory of a value that lies in the model's file, once it was copied to where it is used.
   void drop_pages(const HostTensor& value) const;
   uint64_t seed() const { return seed_; }
@@ -79,7 +86,8 @@ class SharedModel {
   const uint64_t seed_;
   std::map<std::string, int64_t, std::less<>> versions_;  // of parameters that were written; else 0
   const std::unique_ptr<WeightPool> weights_;
-  const std::unique_ptr<ProgramCache> programs_;
+  mutable std::mutex kept_mutex_;
+  mutable std::map<std::type_index, std::shared_ptr<void>> kept_;
 };
 
 }  // namespace tessera

@@ -10,7 +10,7 @@
 
 namespace tessera {
 
-Result<std::shared_ptr<const TrainedWeights>> TrainedWeights::of(std::shared_ptr<Trainer> trainer) {
+Result<std::shared_ptr<const TrainedWeights>> TrainedWeights::of(std::shared_ptr<WeightOwner> trainer) {
   TSR_RETURN_IF_ERROR(trainer->usable());
   if (trainer->settings().step.fp8_matmuls)
     return Status(StatusCode::kUnsupported,

@@ -8,15 +8,33 @@
 #include "capi/engine/compile.h"
 #include "capi/engine/options.h"
 #include "capi/engine/program_runner.h"
-#include "capi/engine/trainer.h"
+#include "capi/engine/runtime.h"
+#include "capi/engine/shared_model.h"
+#include "capi/engine/trainer_settings.h"
 #include "capi/engine/weight_lock.h"
 
 namespace tessera {
 
+// WeightOwner: a trainer, as its weights' readers know it.
+class WeightOwner {
+ public:
+  virtual ~WeightOwner() = default;
+  virtual const std::shared_ptr<Runtime>& runtime() const = 0;
+  virtual const std::shared_ptr<SharedModel>& model() const = 0;
+  virtual const Graph& forward_graph() const = 0;  // of the model, as it was
+  virtual const TrainerSettings& settings() const = 0;
+  virtual ProgramRunner& runner() const = 0;
+  virtual WeightLock& weight_lock() const = 0;
+  virtual Status usable() const = 0;        // also whether this is the process that made it
+  virtual Status check_values() const = 0;  // kFailedPrecondition where those on the devices are lost
+  // While the result lives, other programs read the weights where they are.
+  virtual std::shared_ptr<const void> lend() const = 0;
+};
+
 class TrainedWeights {
  public:
   // Fails with kUnsupported where the trainer computes products in fp8.
-  static Result<std::shared_ptr<const TrainedWeights>> of(std::shared_ptr<Trainer> trainer);
+  static Result<std::shared_ptr<const TrainedWeights>> of(std::shared_ptr<WeightOwner> trainer);
 
   // kInvalidArgument for options that the trainer has settled: devices, plan, precision, weights.
   static Status check_options(const Options& options, std::string_view consumer);
@@ -38,9 +56,9 @@ class TrainedWeights {
   Result<WeightLock::Reading> read(const ProgramRunner& runner, int64_t known) const;
 
  private:
-  explicit TrainedWeights(std::shared_ptr<Trainer> trainer)
+  explicit TrainedWeights(std::shared_ptr<WeightOwner> trainer)
       : trainer_(std::move(trainer)), lent_(trainer_->lend()) {}
-  const std::shared_ptr<Trainer> trainer_;
+  const std::shared_ptr<WeightOwner> trainer_;
   const std::shared_ptr<const void> lent_;
 };
 

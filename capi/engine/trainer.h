@@ -21,8 +21,9 @@
 #include "capi/engine/model_contents.h"
 #include "capi/engine/preference_batch.h"
 #include "capi/engine/program_runner.h"
-#include "capi/engine/settings.h"
 #include "capi/engine/token_batch.h"
+#include "capi/engine/trained_weights.h"
+#include "capi/engine/trainer_settings.h"
 #include "capi/engine/weight_lock.h"
 #include "graph/analysis/index_inputs.h"
 #include "serialize/checkpoint.h"
@@ -46,7 +47,7 @@ struct Evaluation {
   double seconds = 0;
 };
 
-class Trainer {
+class Trainer final : public WeightOwner {
  public:
   // `dataset` null: the graph has its own loss and its inputs are fed.
   static Result<std::shared_ptr<Trainer>> create(std::shared_ptr<Runtime> runtime,
@@ -102,24 +103,23 @@ class Trainer {
   std::map<std::string, std::string> recorded_settings() const { return checkpoint_info(true).values; }
   // Removes the plan from a checkpoint's values.
   static void forget_plan(std::map<std::string, std::string>& values);
-  // While this lives, other programs read the weights where they are.
-  std::shared_ptr<const void> lend() const;
+  std::shared_ptr<const void> lend() const override;
   bool has_usual_adapters() const { return adapters_ && adapters_->is_usual; }
-  const std::shared_ptr<Runtime>& runtime() const { return running_->prepared()->runtime; }
+  const std::shared_ptr<Runtime>& runtime() const override { return running_->prepared()->runtime; }
   // Parts for programs on the trainer's weights (trained_weights.h).
-  const TrainerSettings& settings() const { return settings_; }
-  const std::shared_ptr<SharedModel>& model() const { return model_; }
-  const Graph& forward_graph() const { return *forward_; }  // of the model, as it was
-  ProgramRunner& runner() const { return *running_; }
-  WeightLock& weight_lock() const { return weight_lock_; }
-  Status check_values() const;                     // kFailedPrecondition where those on the devices are lost
+  const TrainerSettings& settings() const override { return settings_; }
+  const std::shared_ptr<SharedModel>& model() const override { return model_; }
+  const Graph& forward_graph() const override { return *forward_; }
+  ProgramRunner& runner() const override { return *running_; }
+  WeightLock& weight_lock() const override { return weight_lock_; }
+  Status check_values() const override;
   std::shared_ptr<const PlanRecord> plan() const;  // with its program
   void cancel();                                   // any thread
 
   // While the lease that this returns lives, who has it uses the trainer, perhaps on another thread, and `usable` is
   // kFailedPrecondition: `what` is in the way.
   Result<std::shared_ptr<const void>> lease(std::string_view what);
-  Status usable() const;  // also whether this is the process that made it
+  Status usable() const override;
 
  private:
   Trainer() = default;

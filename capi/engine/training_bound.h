@@ -6,8 +6,8 @@
 #include "capi/engine/dataset.h"
 #include "capi/engine/options.h"
 #include "capi/engine/runtime.h"
-#include "capi/engine/settings.h"
 #include "capi/engine/shared_model.h"
+#include "capi/engine/trainer_settings.h"
 #include "graph/graph.h"
 #include "runtime/device_set.h"
 

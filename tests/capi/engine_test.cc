@@ -8,8 +8,8 @@
 #include <set>
 
 #include "capi/engine/initialize.h"
+#include "capi/engine/learning_rate.h"
 #include "capi/engine/rewrite.h"
-#include "capi/engine/settings.h"
 #include "capi/engine/text_dataset.h"
 #include "capi/engine/text_stream.h"
 #include "graph/base/text.h"

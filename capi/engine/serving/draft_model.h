@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "capi/engine/program_runner.h"
-#include "capi/engine/serving/serving_settings.h"
+#include "capi/engine/serving_settings.h"
 #include "capi/engine/serving/step_times.h"
 
 namespace tessera {

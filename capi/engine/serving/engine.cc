@@ -54,7 +54,7 @@ Result<std::unique_ptr<Engine>> Engine::create(std::shared_ptr<Runtime> runtime,
   return engine;
 }
 
-Result<std::unique_ptr<Engine>> Engine::create(std::shared_ptr<Trainer> trainer, const Options& options) {
+Result<std::unique_ptr<Engine>> Engine::create(std::shared_ptr<WeightOwner> trainer, const Options& options) {
   TSR_ASSIGN_OR_RETURN(auto weights, TrainedWeights::of(std::move(trainer)));
   TSR_RETURN_IF_ERROR(TrainedWeights::check_options(options, "engine"));
   TSR_ASSIGN_OR_RETURN(EngineSettings settings, read_engine_settings(options, *weights->model()));

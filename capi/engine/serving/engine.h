@@ -26,7 +26,7 @@ class Engine {
   static Result<std::unique_ptr<Engine>> create(std::shared_ptr<Runtime> runtime,
                                                 std::shared_ptr<SharedModel> model, const Options& options);
   // An engine on a trainer's weights: steps of the trainer and of requests exclude each other.
-  static Result<std::unique_ptr<Engine>> create(std::shared_ptr<Trainer> trainer, const Options& options);
+  static Result<std::unique_ptr<Engine>> create(std::shared_ptr<WeightOwner> trainer, const Options& options);
   ~Engine();
 
   // The request's number. Any thread.

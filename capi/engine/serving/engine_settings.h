@@ -9,7 +9,7 @@
 #include "capi/engine/sampling_settings.h"
 #include "capi/engine/serving/grammar_source.h"
 #include "capi/engine/serving/prompt_reader.h"
-#include "capi/engine/serving/serving_settings.h"
+#include "capi/engine/serving_settings.h"
 #include "capi/engine/shared_model.h"
 
 namespace tessera {

@@ -4,7 +4,7 @@
 #include <memory>
 
 #include "capi/engine/compile.h"
-#include "capi/engine/serving/serving_settings.h"
+#include "capi/engine/serving_settings.h"
 #include "runtime/device_set.h"
 
 namespace tessera {

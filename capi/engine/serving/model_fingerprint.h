@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "capi/engine/settings.h"
+#include "capi/engine/compute_settings.h"
 #include "capi/engine/shared_model.h"
 #include "graph/base/result.h"
 

@@ -14,6 +14,13 @@
 
 namespace tessera {
 
+// The first `count` positions of a page are wanted in another ("copy on write"), and those of their window pages; -1: none.
+struct PageCopy {
+  int32_t from, to;
+  int64_t count;
+  int32_t window_from = -1, window_to = -1;
+};
+
 class PagePool {
  public:
   using Content = PageIndex::Content;

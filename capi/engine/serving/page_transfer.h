@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "capi/engine/program_runner.h"
-#include "capi/engine/serving/scheduler.h"
-#include "capi/engine/serving/serving_settings.h"
+#include "capi/engine/serving/page_pool.h"
+#include "capi/engine/serving_settings.h"
 #include "graph/page_state.h"
 
 namespace tessera {

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string_view>
 
-#include "capi/engine/serving/serving_settings.h"
+#include "capi/engine/serving_settings.h"
 #include "graph/base/result.h"
 
 namespace tessera {

@@ -22,13 +22,6 @@ struct StepPart {
   int64_t first, count;
 };
 
-// The first `count` positions of a page are wanted in another ("copy on write"), and those of their window pages; -1: none.
-struct PageCopy {
-  int32_t from, to;
-  int64_t count;
-  int32_t window_from = -1, window_to = -1;
-};
-
 class Scheduler {
  public:
   // rows: sequences at once. Prefixes are shared while `shares`. sizes: tokens of a step, ascending, to which it is padded;

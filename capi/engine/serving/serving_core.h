@@ -19,7 +19,7 @@
 #include "capi/engine/serving/page_transfer.h"
 #include "capi/engine/serving/scheduler.h"
 #include "capi/engine/serving/served_text.h"
-#include "capi/engine/serving/serving_settings.h"
+#include "capi/engine/serving_settings.h"
 #include "capi/engine/serving/speculation.h"
 #include "capi/engine/serving/step_times.h"
 #include "capi/engine/trained_weights.h"

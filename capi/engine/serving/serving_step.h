@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "capi/engine/program_runner.h"
-#include "capi/engine/serving/serving_settings.h"
+#include "capi/engine/serving_settings.h"
 
 namespace tessera {
 

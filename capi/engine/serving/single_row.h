@@ -3,8 +3,8 @@
 
 #include <cstdint>
 
-#include "capi/engine/serving/serving_settings.h"
-#include "capi/engine/settings.h"
+#include "capi/engine/generator_settings.h"
+#include "capi/engine/serving_settings.h"
 #include "graph/program.h"
 #include "runtime/device_set.h"
 

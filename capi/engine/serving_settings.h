@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "capi/engine/compile.h"
-#include "capi/engine/settings.h"
+#include "capi/engine/compute_settings.h"
 #include "graph/transform/serving.h"
 
 namespace tessera {

@@ -1,4 +1,4 @@
-#include "capi/engine/serving/serving_settings.h"
+#include "capi/engine/serving_settings.h"
 
 #include <algorithm>
 #include <set>
