@@ -473,7 +473,6 @@ TEST_CASE("replicas: each has a draft model, which changes no text") {
 }
 
 TEST_CASE("replicas: weights are in memory once") {
-  const auto model = new_model("llama:L=2,C=512,H=8,KV=4,F=1536,V=2048,T=64");
   const Options few = {{"sequences", int64_t{4}}, {"step_tokens", int64_t{8}}};
   // The system may take other pages of the process away meanwhile: then it is measured again.
   constexpr int kAttempts = 5;
@@ -481,6 +480,7 @@ TEST_CASE("replicas: weights are in memory once") {
   for (int attempt = 0; attempt < kAttempts && of_one <= 20'000'000; ++attempt) {
     malloc_trim(0);  // what earlier tests freed would serve it, and nothing would grow
     const int64_t before = resident_bytes();
+    const auto model = new_model("llama:L=2,C=512,H=8,KV=4,F=1536,V=2048,T=64");  // weights that nothing has yet
     Server alone(model, "cpu:1", "", few);
     of_one = resident_bytes() - before;
     Server server(model, "cpu:2", "dp=2", few);
