@@ -25,11 +25,10 @@ struct Envelope {
 };
 static_assert(sizeof(Envelope) == 64);
 
-// 1: plans without chunks, kept gathers, offload and zig-zag orders; 2: checkpoints that hold every parameter
+// 2: checkpoints that hold every parameter
 inline constexpr uint32_t kFileVersion = 3;
 inline constexpr int64_t kDataAlignment = 64;
-inline constexpr std::string_view kModelMagic = "TSRMODEL", kCheckpointMagic = "TSRCHKPT",
-                                  kPlanMagic = "TSRPLAN1";
+inline constexpr std::string_view kModelMagic = "TSRMODEL", kCheckpointMagic = "TSRCHKPT";
 
 inline constexpr uint64_t align_data(uint64_t offset) { return (offset + 63) / 64 * 64; }
 

@@ -22,7 +22,7 @@ struct Signature {
 using namespace std::string_view_literals;
 constexpr std::array kSignatures = {
     Signature{kCheckpointMagic, "part of a checkpoint: `train --resume` takes its folder"},
-    Signature{kPlanMagic, "a saved plan: option plan_file takes it"},
+    Signature{"TSRPLAN1"sv, "a binary plan, which no version reads: plans are saved as text"},
     Signature{"PK\x03\x04"sv, "a zip archive, as PyTorch's .pt and .bin files are: save it as safetensors"},
     Signature{"\x80\x02"sv, "a Python pickle, as old PyTorch files are: save it as safetensors"},
     Signature{"\x89HDF"sv, "an HDF5 file, as Keras writes: export it to GGUF"},

@@ -25,8 +25,6 @@ class Loader {
 // Each in a file of its own (loaders/).
 std::unique_ptr<Loader> model_loader();
 std::unique_ptr<Loader> checkpoint_loader();
-std::unique_ptr<Loader> plan_loader();
-std::unique_ptr<Loader> plan_json_loader();
 std::unique_ptr<Loader> gguf_loader();
 std::unique_ptr<Loader> gguf_parts_loader();
 std::unique_ptr<Loader> huggingface_loader();

@@ -10,7 +10,6 @@
 
 #include "serialize/checkpoint.h"
 #include "serialize/model.h"
-#include "serialize/plan_file.h"
 #include "tests/serialize/gguf_builder.h"
 #include "tests/serialize/test_data.h"
 

@@ -8,11 +8,9 @@
 #include "graph/base/text.h"
 #include "serialize/checkpoint.h"
 #include "serialize/model.h"
-#include "serialize/plan_file.h"
 #include "serialize/sequence_file.h"
 #include "serialize/tokenizer/hugging_face.h"
 #include "tests/serialize/gguf_builder.h"
-#include "tests/serialize/plan_sample.h"
 #include "tests/serialize/test_data.h"
 
 using namespace tessera;
@@ -108,12 +106,6 @@ TEST_CASE("samples_can_be_written_for_a_new_format" * doctest::test_suite("on re
   CHECK(save_model(sample_model_with_pipeline(), to + "model-1-pipeline.tsr").ok());
   CHECK(save_checkpoint(to + "checkpoint-1", sample_checkpoint(), sample_bytes).ok());
   CHECK(save_checkpoint(to + "checkpoint-3", sample_checkpoint_over_a_base(), sample_bytes).ok());
-  CHECK(save_plan(sample_plan(), to + "plan-1.plan").ok());
-  CHECK(save_plan(sample_plan(), to + "plan-1.json").ok());
-  CHECK(save_plan(larger_sample_plan(), to + "plan-2.plan").ok());
-  CHECK(save_plan(larger_sample_plan(), to + "plan-2.json").ok());
-  CHECK(save_plan(owner_sample_plan(), to + "plan-3.plan").ok());
-  CHECK(save_plan(owner_sample_plan(), to + "plan-3.json").ok());
   CHECK(save_sample_sequence(sample_sequence(), to + "sequence-1.sequence").ok());
   CHECK(save_sample_sequence(sample_sequence_of_blocks(), to + "sequence-1-q8_0.sequence").ok());
   CHECK(save_sample_sequence(sample_sequence_with_window(), to + "sequence-2.sequence").ok());
@@ -191,27 +183,5 @@ TEST_CASE("samples_of_checkpoints_load") {
       REQUIRE(sample_bytes(tensor_name, expected).ok());
       CHECK(std::ranges::equal(tensor->data, expected));
     }
-  }
-}
-
-TEST_CASE("samples_of_plans_load") {
-  for (const std::string name :
-       {"plan-1.plan", "plan-1.json", "plan-2.plan", "plan-2.json", "plan-3.plan", "plan-3.json"}) {
-    CAPTURE(name);
-    auto plan = load_plan(sample(name));
-    REQUIRE_MESSAGE(plan.ok(), plan.status().to_string());
-    Plan wanted = name.starts_with("plan-3")   ? owner_sample_plan()
-                  : name.starts_with("plan-2") ? larger_sample_plan()
-                                               : sample_plan();
-    if (!name.starts_with("plan-3")) wanted.estimate.profile = 0;  // written before plans named their prices
-    CHECK(plan->graph_fingerprint == wanted.graph_fingerprint);
-    CHECK(plan->stages == wanted.stages);
-    CHECK(plan->nodes == wanted.nodes);
-    CHECK(plan->stored == wanted.stored);
-    CHECK(plan->estimate == wanted.estimate);
-    CHECK(plan->keep_gathered == wanted.keep_gathered);
-    CHECK(plan->offload == wanted.offload);
-    CHECK(plan->zigzag == wanted.zigzag);
-    CHECK(plan->prefetch == wanted.prefetch);
   }
 }
