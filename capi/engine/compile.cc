@@ -1,6 +1,7 @@
 #include "capi/engine/compile.h"
 
 #include <algorithm>
+#include <optional>
 #include <span>
 #include <utility>
 
@@ -100,9 +101,10 @@ Status check_host_memory(const CompiledProgram& compiled, int64_t limit) {
 
 Result<CompiledProgram> plan_all(std::span<const GraphToPlan> graphs, const ComputeSettings& compute,
                                  int64_t batch, const std::shared_ptr<DeviceSet>& devices,
-                                 int64_t accumulate = 1) {
-  TSR_ASSIGN_OR_RETURN(EntryPlans planned, plan_entries(graphs, compute, batch, devices));
-  TSR_ASSIGN_OR_RETURN(CompiledProgram compiled, compiled_from(std::move(planned), *devices, compute.trace,
+                                 int64_t accumulate = 1, bool advise = true) {
+  Result<EntryPlans> planned = plan_entries(graphs, compute, batch, devices);
+  if (!planned.ok()) return advise ? with_device_advice(planned.status(), graphs, compute, batch, *devices) : planned.status();
+  TSR_ASSIGN_OR_RETURN(CompiledProgram compiled, compiled_from(std::move(*planned), *devices, compute.trace,
                                                                compute.memory_limit, accumulate));
   // With several entries the shared arena is larger than the first entry alone promises.
   if (!compute.plan_file.empty() && graphs.size() == 1)
@@ -154,9 +156,9 @@ Result<std::vector<GraphToPlan>> training_graphs(const Graph& forward, bool lang
 
 Result<CompiledProgram> compile_training_as_set(const Graph& forward, bool language_model,
                                                 const TrainerSettings& settings,
-                                                const std::shared_ptr<DeviceSet>& devices) {
+                                                const std::shared_ptr<DeviceSet>& devices, bool advise = true) {
   TSR_ASSIGN_OR_RETURN(const std::vector<GraphToPlan> graphs, training_graphs(forward, language_model, settings));
-  return plan_all(graphs, settings.compute, settings.batch, devices, settings.accumulate);
+  return plan_all(graphs, settings.compute, settings.batch, devices, settings.accumulate, advise);
 }
 
 // Of one form of the loss.
@@ -203,17 +205,25 @@ Result<CompiledProgram> compile_training_with_loss(const Graph& forward, bool la
       return it.status().number("smallest_limit_bytes").value_or(INT64_MAX);
     };
     // A form that its lower bound excludes is searched only where it may still need less than the other.
+    // How many devices would do is looked for once, for the form whose error it is.
+    const auto advised = [&](const TrainerSettings& form, Result<CompiledProgram> made) -> Result<CompiledProgram> {
+      if (!is_too_large(made)) return made;
+      TSR_ASSIGN_OR_RETURN(const std::vector<GraphToPlan> graphs, training_graphs(forward, language_model, form));
+      return with_device_advice(made.status(), graphs, form.compute, form.batch, *devices);
+    };
     const int64_t limit = limit_of(devices->cluster(), settings.compute.memory_limit);
     const int64_t least = limit > 0 ? least_bytes_as_set(forward, language_model, apart, *devices) : 0;
+    std::optional<Result<CompiledProgram>> without;
     if (least > limit) {
-      auto without = compile_training_as_set(forward, language_model, fused, devices);
-      if (!is_too_large(without) || least >= smallest(without)) return without;
+      without = compile_training_as_set(forward, language_model, fused, devices, false);
+      if (!is_too_large(*without) || least >= smallest(*without)) return advised(fused, std::move(*without));
     }
-    auto with_logits = compile_training_as_set(forward, language_model, apart, devices);
+    auto with_logits = compile_training_as_set(forward, language_model, apart, devices, false);
     if (!is_too_large(with_logits)) return with_logits;
-    auto without = compile_training_as_set(forward, language_model, fused, devices);
-    if (without.ok()) return without;
-    return smallest(without) < smallest(with_logits) ? std::move(without) : std::move(with_logits);
+    if (!without) without = compile_training_as_set(forward, language_model, fused, devices, false);
+    if (without->ok()) return std::move(*without);
+    return smallest(*without) < smallest(with_logits) ? advised(fused, std::move(*without))
+                                                      : advised(apart, std::move(with_logits));
   }
   auto together = compile_training_as_set(forward, language_model, fused, devices);
   if (together.ok() && !repeats_logits(together->record->entries[0])) return together;

@@ -1,6 +1,7 @@
 #include "capi/engine/entry_plans.h"
 
 #include <algorithm>
+#include <map>
 #include <optional>
 #include <span>
 
@@ -11,7 +12,9 @@
 #include "graph/device_profile.h"
 #include "graph/transform/canonical_order.h"
 #include "parallel/lowering/lower.h"
+#include "parallel/planner/device_advice.h"
 #include "parallel/planner/fewest_devices.h"
+#include "parallel/planner/min_memory_plan.h"
 #include "parallel/planner/plan_attempt.h"
 #include "parallel/strategy/state_plan.h"
 #include "parallel/strategy/strategy.h"
@@ -52,6 +55,8 @@ int64_t limit_of(const Cluster& cluster, int64_t memory_limit) {
 namespace {
 
 constexpr int64_t kNoLimit = int64_t{1} << 60;
+// So many devices are looked at where those given are too few.
+constexpr int32_t kMostDevices = 16;
 
 struct PlanRequest {
   std::span<const GraphToPlan> graphs;
@@ -61,6 +66,7 @@ struct PlanRequest {
   std::shared_ptr<DeviceSet> measured;  // devices that try plans to choose between them; null: none
   bool any_that_fits = false;           // whether any plan that fits will do, fast or not
   KnownAttempts* known = nullptr;       // of the first entry, under other limits
+  SearchEffort* effort = nullptr;       // that its search takes from
   std::span<const PlannedEntry> followed =
       {};  // entries of another program that all follow; none: they follow the first
 };
@@ -111,6 +117,7 @@ Result<EntryPlans> plan_once(const PlanRequest& request, int64_t limit, const Cl
                               options.is_excluded = &least->is_excluded;
         options.any_that_fits = request.any_that_fits;
         options.known = request.known;
+        options.effort = request.effort;
         if (request.measured != nullptr && compute.measure > 1) {
           options.finalists = static_cast<int32_t>(compute.measure);
           options.measure = measured_steps(request.measured, graph.graph);
@@ -201,70 +208,70 @@ PlanOptions options_of_first(const PlanRequest& request, int64_t limit) {
   return options;
 }
 
-// Graphs of more nodes are lowered so slowly that advice is left to lower bounds.
-constexpr size_t kMostAdvisedNodes = 1500;
-
-// What is known of more devices without lowering a plan: bounds that fall below the limit.
-std::string bounded_advice(const PlanRequest& request, int64_t limit, const Cluster& cluster,
-                           const KernelCatalog& catalog, int32_t most) {
-  const auto given = static_cast<int32_t>(cluster.devices.size());
-  for (int32_t count = 2 * given; count <= most; count *= 2) {
-    Cluster larger = cluster;
-    larger.devices.resize(static_cast<size_t>(count), cluster.devices.back());
-    const Result<int64_t> bound =
-        least_bytes_of_plans(*request.graphs[0].graph, larger, catalog, options_of_first(request, limit));
-    if (bound.ok() && *bound <= limit) return count == 2 * given ? "" : format(". Up to {} devices would not do either", count / 2);
-  }
-  return format(". Up to {} devices would not do either", most);
-}
-
-// The error for plans that are too large, with a remedy.
-Status nothing_fits(const PlanRequest& request, int64_t limit, const EntryPlans& smallest,
-                    const Cluster& cluster, const KernelCatalog& catalog) {
-  const auto given = static_cast<int32_t>(cluster.devices.size());
-  constexpr int32_t kMostDevices = 16;
-  PlanRequest priced = request;  // nothing is tried on devices that are absent
-  priced.measured = nullptr;
-  priced.any_that_fits = true;
-  const auto fits = [&](int32_t count) -> Result<bool> {
-    Cluster larger = cluster;
-    larger.devices.resize(static_cast<size_t>(count), cluster.devices.back());
-    const Result<EntryPlans> planned = plan_within(priced, limit, larger, catalog);
-    // The words may want another number of devices.
-    if (!planned.ok()) return false;
-    return planned->largest_limited_bytes(larger) <= limit;
-  };
-  std::string advice;
-  std::optional<int32_t> devices;
-  const bool is_large = request.graphs[0].graph->nodes().size() > kMostAdvisedNodes;
-  if (given < kMostDevices && !request.compute.has_given_plan() && is_large) {
-    advice = bounded_advice(request, limit, cluster, catalog, kMostDevices);
-  } else if (given < kMostDevices && !request.compute.has_given_plan()) {
-    const Result<std::optional<int32_t>> fewest =
-        fewest_devices(given, kMostDevices, request.compute.parallel.empty(), fits);
-    if (fewest.ok()) devices = *fewest;
-    if (devices)
-      advice = format(". The smallest number of devices that would do is {}", *devices);
-    else
-      advice = format(". Up to {} devices would not do either", kMostDevices);
-  }
+// The error for plans that are too large.
+Status nothing_fits(const PlanRequest& request, int64_t limit, const EntryPlans& smallest, const Cluster& cluster) {
   const auto fullest = std::ranges::max_element(smallest.program.ranks, {}, &RankProgram::arena_bytes);
   std::vector<std::string> names;
   for (const GraphToPlan& graph : request.graphs) names.push_back(graph.name);
   const int64_t bytes = smallest.largest_limited_bytes(cluster);
-  const Status refused =
-      Status(StatusCode::kOutOfMemory,
-             format("no plan for {} fits {} a device; the smallest limit that works is {} ({} bytes) with "
-                    "'{}'. Its peak: {}{}",
-                    join(names, " and "), bytes_text(limit), bytes_text(bytes), bytes,
-                    smallest.entries[0].plan.strategy, fullest->peak, advice))
-          .with_number("needed_bytes", bytes)
-          .with_number("limit_bytes", limit)
-          .with_number("smallest_limit_bytes", bytes);
-  return devices ? refused.with_number("smallest_devices", *devices) : refused;
+  return Status(StatusCode::kOutOfMemory,
+                format("no plan for {} fits {} a device; the smallest limit that works is {} ({} bytes) with "
+                       "'{}'. Its peak: {}",
+                       join(names, " and "), bytes_text(limit), bytes_text(bytes), bytes,
+                       smallest.entries[0].plan.strategy, fullest->peak))
+      .with_number("needed_bytes", bytes)
+      .with_number("limit_bytes", limit)
+      .with_number("smallest_limit_bytes", bytes);
 }
 
 }  // namespace
+
+Status with_device_advice(const Status& refused, std::span<const GraphToPlan> graphs, const ComputeSettings& compute,
+                          int64_t batch, const DeviceSet& devices) {
+  const Cluster cluster = devices.cluster();
+  const int64_t limit = limit_of(cluster, compute.memory_limit);
+  const DeviceCounts counts{static_cast<int32_t>(cluster.devices.size()), kMostDevices, compute.parallel.empty()};
+  if (compute.has_given_plan() || !refused.number("smallest_limit_bytes") || counts.given >= counts.most)
+    return refused;
+  HeldFactors factors;
+  SearchEffort effort = kAdviceEffort;
+  std::map<int32_t, LikelyFit> likely_fits;
+  PlanRequest request{graphs, compute, batch, profile_of(devices), nullptr};  // nothing is tried on absent devices
+  request.any_that_fits = true;
+  request.effort = &effort;
+  const auto likely = [&](int32_t count) -> Result<Fit> {
+    PlanOptions options = options_of_first(request, limit);
+    options.factors = &factors;
+    options.effort = &effort;
+    TSR_ASSIGN_OR_RETURN(
+        LikelyFit it, likely_fit(*graphs[0].graph, with_devices(cluster, count), devices.catalog(), options));
+    const Fit fit = it.fit;
+    likely_fits.insert_or_assign(count, std::move(it));
+    return fit;
+  };
+  const auto fits = [&](int32_t count) -> Result<std::optional<bool>> {
+    const Cluster larger = with_devices(cluster, count);
+    if (const auto at = likely_fits.find(count); at != likely_fits.end() && at->second.plan) {
+      if (at->second.instructions > kAdviceEffort.left) return std::optional<bool>();
+      const Result<EntryPlans> planned =
+          plan_once(request, limit, larger, devices.catalog(), nullptr, &*at->second.plan);
+      if (planned.ok() && planned->largest_limited_bytes(larger) <= limit) return std::optional(true);
+    }
+    if (effort.left <= 0) return std::optional<bool>();
+    const Result<EntryPlans> planned = plan_within(request, limit, larger, devices.catalog());
+    // The words may want another number of devices.
+    const bool does = planned.ok() && planned->largest_limited_bytes(larger) <= limit;
+    if (!does && effort.left <= 0) return std::optional<bool>();
+    return std::optional(does);
+  };
+  const Result<FewestDevices> found = fewest_devices(counts, likely, fits);
+  if (!found.ok()) return refused;
+  const std::string words = words_of(*found, counts);
+  if (words.empty()) return refused;
+  const Status advised =
+      Status(refused.code(), format("{}. {}", refused.message(), words)).with_numbers_of(refused);
+  return found->count ? advised.with_number("smallest_devices", *found->count) : advised;
+}
 
 Result<EntryPlans> plan_entries(std::span<const GraphToPlan> graphs, const ComputeSettings& compute,
                                 int64_t batch, const std::shared_ptr<DeviceSet>& shared) {
@@ -274,7 +281,7 @@ Result<EntryPlans> plan_entries(std::span<const GraphToPlan> graphs, const Compu
   const PlanRequest request{graphs, compute, batch, profile_of(devices), shared};
   TSR_ASSIGN_OR_RETURN(EntryPlans planned, plan_within(request, limit, cluster, devices.catalog()));
   if (limit > 0 && planned.largest_limited_bytes(cluster) > limit) {
-    if (!compute.has_given_plan()) return nothing_fits(request, limit, planned, cluster, devices.catalog());
+    if (!compute.has_given_plan()) return nothing_fits(request, limit, planned, cluster);
     const int64_t largest = planned.largest_limited_bytes(cluster);
     return Status(
                StatusCode::kOutOfMemory,

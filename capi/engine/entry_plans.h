@@ -61,9 +61,14 @@ struct EntryPlans {
 Status lower_entries(EntryPlans& plans, const KernelCatalog& catalog);
 
 // Searches a plan for the first entry, or reads it from the file that `compute` names; the others follow it.
-// kOutOfMemory, with a remedy, where they do not fit together.
+// kOutOfMemory, with the smallest limit, where they do not fit together.
 Result<EntryPlans> plan_entries(std::span<const GraphToPlan> graphs, const ComputeSettings& compute,
                                 int64_t batch, const std::shared_ptr<DeviceSet>& devices);
+
+// `refused`, a status of plan_entries for the same question, and how many devices would do, as far as a bounded search
+// tells.
+Status with_device_advice(const Status& refused, std::span<const GraphToPlan> graphs, const ComputeSettings& compute,
+                          int64_t batch, const DeviceSet& devices);
 
 // A lower bound of the bytes that any plan of the first entry takes of a device, found without lowering one; 0: none.
 Result<int64_t> least_bytes_of_entries(std::span<const GraphToPlan> graphs, const ComputeSettings& compute,

@@ -1,5 +1,7 @@
 #include "graph/base/cancellation.h"
 
+#include "graph/base/cancellation_share.h"
+
 namespace tessera {
 
 namespace {
@@ -15,6 +17,12 @@ CancelScope::CancelScope(const CancelSignal& signal)
 }
 
 CancelScope::~CancelScope() { innermost = outer_; }
+
+const CancelScope* innermost_cancel_scope() { return innermost; }
+
+SharedCancelScope::SharedCancelScope(const CancelScope* scope) : outer_(innermost) { innermost = scope; }
+
+SharedCancelScope::~SharedCancelScope() { innermost = outer_; }
 
 void cancellation_point() {
   if (innermost != nullptr && innermost->is_cancelled()) throw Cancelled();

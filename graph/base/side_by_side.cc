@@ -7,6 +7,7 @@
 #include <thread>
 #include <vector>
 
+#include "graph/base/cancellation_share.h"
 #include "graph/base/thread.h"
 
 namespace tessera {
@@ -18,7 +19,9 @@ void side_by_side(size_t count, const std::function<void(size_t)>& work) {
   std::atomic<size_t> next = 0;
   std::mutex mutex;
   std::exception_ptr error;  // guarded by `mutex`
+  const CancelScope* const scope = innermost_cancel_scope();
   const auto run = [&] {
+    const SharedCancelScope shared(scope);
     try {
       for (size_t i = next++; i < count; i = next++) work(i);
     } catch (...) {

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "graph/base/text.h"
 #include "parallel/planner/fewest_devices.h"
+#include "parallel/planner/min_memory_plan.h"
 #include "parallel/planner/plan_search.h"
 
 namespace tessera {
@@ -11,27 +11,32 @@ namespace tessera {
 Result<DeviceAdvice> devices_that_do(const Graph& graph, const Cluster& cluster, const KernelCatalog& catalog,
                                      const PlanOptions& given) {
   const auto has = static_cast<int32_t>(cluster.devices.size());
-  const int32_t most = std::max(16, 4 * has);
+  // Without words a plan may leave devices idle.
+  const DeviceCounts counts{has, std::max(16, 4 * has), given.parallel.empty()};
   std::string strategy;
+  HeldFactors factors;
+  SearchEffort effort = kAdviceEffort;
   PlanOptions options = given;
   options.any_that_fits = true;
   options.least_limit = nullptr, options.smallest = nullptr;
   options.known = nullptr;  // that is of as many devices as there are
   options.memory_limit = memory_limit(cluster, given);
-  const auto fits = [&](int32_t count) -> Result<bool> {
-    Cluster larger = cluster;
-    larger.devices.resize(static_cast<size_t>(count), cluster.devices.back());
-    const Result<PlanResult> planned = search_plan(graph, larger, catalog, options);
+  options.factors = &factors;
+  options.effort = &effort;
+  const auto likely = [&](int32_t count) -> Result<Fit> {
+    TSR_ASSIGN_OR_RETURN(const LikelyFit it, find_likely_fit(graph, with_devices(cluster, count), catalog, options));
+    return it.fit;
+  };
+  const auto fits = [&](int32_t count) -> Result<std::optional<bool>> {
+    if (effort.left <= 0) return std::optional<bool>();
+    const Result<PlanResult> planned = search_plan(graph, with_devices(cluster, count), catalog, options);
     // Words may not admit this number of devices at all.
     if (planned.ok()) strategy = planned->plan.strategy;
-    return planned.ok();
+    if (!planned.ok() && effort.left <= 0) return std::optional<bool>();
+    return std::optional(planned.ok());
   };
-  // Without words a plan may leave devices idle.
-  TSR_ASSIGN_OR_RETURN(const std::optional<int32_t> count,
-                       fewest_devices(has, most, options.parallel.empty(), fits));
-  if (!count) return DeviceAdvice{{}, format("Up to {} devices would not do either", most)};
-  return DeviceAdvice{
-      count, format("The smallest number of devices that would do is {}, with '{}'", *count, strategy)};
+  TSR_ASSIGN_OR_RETURN(const FewestDevices found, fewest_devices(counts, likely, fits));
+  return DeviceAdvice{found.count, words_of(found, counts, strategy)};
 }
 
 }  // namespace tessera

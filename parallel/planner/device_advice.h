@@ -18,6 +18,15 @@ struct DeviceAdvice {
   std::string words;
 };
 
+// What searches for more devices may lower, of all counts together: some seconds of a core.
+inline constexpr SearchEffort kAdviceEffort{1'500'000};
+
+// The cluster with devices like its last, so many in all.
+inline Cluster with_devices(Cluster cluster, int32_t count) {
+  cluster.devices.resize(static_cast<size_t>(count), cluster.devices.back());
+  return cluster;
+}
+
 // Found by planning again, under the same limit.
 Result<DeviceAdvice> devices_that_do(const Graph& graph, const Cluster& cluster, const KernelCatalog& catalog,
                                      const PlanOptions& options);

@@ -2,30 +2,49 @@
 
 #include <algorithm>
 
+#include "graph/base/text.h"
+
 namespace tessera {
 
-Result<std::optional<int32_t>> fewest_devices(int32_t given, int32_t most, bool monotone,
-                                              const std::function<Result<bool>(int32_t)>& fits) {
-  if (!monotone) {
-    for (int32_t count = given + 1; count <= most; ++count) {
-      TSR_ASSIGN_OR_RETURN(const bool does, fits(count));
-      if (does) return std::optional(count);
+Result<FewestDevices> fewest_devices(const DeviceCounts& counts, const LikelyToFit& likely, const FitsDevices& fits) {
+  FewestDevices found;
+  found.too_few = counts.given;
+  // What is unlikely is passed over; what is likely is made sure of at the end, once.
+  const auto may_fit = [&](int32_t count) -> Result<std::optional<bool>> {
+    TSR_ASSIGN_OR_RETURN(const Fit fit, likely(count));
+    if (fit == Fit::kUnknown) return fits(count);
+    return std::optional(fit == Fit::kLikely);
+  };
+  while (found.too_few < counts.most) {
+    int32_t enough = 0, step = counts.is_monotone ? found.too_few : 1;
+    while (enough == 0 && found.too_few < counts.most) {
+      const int32_t count = std::min(counts.most, found.too_few + step);
+      TSR_ASSIGN_OR_RETURN(const std::optional<bool> does, may_fit(count));
+      if (!does) return found.is_open = true, found;
+      (*does ? enough : found.too_few) = count;
+      if (counts.is_monotone) step = found.too_few;
     }
-    return std::optional<int32_t>();
+    if (enough == 0) return found;
+    while (enough - found.too_few > 1) {
+      const int32_t count = found.too_few + (enough - found.too_few) / 2;
+      TSR_ASSIGN_OR_RETURN(const std::optional<bool> does, may_fit(count));
+      if (!does) return found.is_open = true, found;
+      (*does ? enough : found.too_few) = count;
+    }
+    TSR_ASSIGN_OR_RETURN(const std::optional<bool> does, fits(enough));
+    if (!does) return found.is_open = true, found;
+    if (*does) return found.count = enough, found;
+    found.too_few = enough;
   }
-  int32_t too_few = given, enough = given;
-  while (enough == given && too_few < most) {
-    const int32_t count = std::min(most, 2 * too_few);
-    TSR_ASSIGN_OR_RETURN(const bool does, fits(count));
-    (does ? enough : too_few) = count;
-  }
-  if (enough == given) return std::optional<int32_t>();
-  while (enough - too_few > 1) {
-    const int32_t count = too_few + (enough - too_few) / 2;
-    TSR_ASSIGN_OR_RETURN(const bool does, fits(count));
-    (does ? enough : too_few) = count;
-  }
-  return std::optional(enough);
+  return found;
+}
+
+std::string words_of(const FewestDevices& found, const DeviceCounts& counts, const std::string& strategy) {
+  if (found.count)
+    return format("The smallest number of devices that would do is {}{}", *found.count,
+                  strategy.empty() ? "" : format(", with '{}'", strategy));
+  if (!found.is_open) return format("Up to {} devices would not do either", counts.most);
+  return found.too_few == counts.given ? "" : format("Up to {} devices would not do either", found.too_few);
 }
 
 }  // namespace tessera

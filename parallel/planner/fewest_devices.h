@@ -7,13 +7,31 @@
 #include <string>
 
 #include "graph/base/result.h"
+#include "parallel/planner/planner.h"
 
 namespace tessera {
 
-// The smallest count in (given, most] that `fits`; nothing when none does. Where a plan may leave devices
-// idle, more devices never fit worse (`monotone`): counts are doubled and then bisected, else tried one by
-// one. Either way the count named fits and one fewer does not.
-Result<std::optional<int32_t>> fewest_devices(int32_t given, int32_t most, bool monotone,
-                                              const std::function<Result<bool>(int32_t)>& fits);
+struct DeviceCounts {
+  int32_t given = 1, most = 16;  // too few; as many as are looked at
+  // Where a plan may leave devices idle, more never fit worse: counts are doubled and then bisected, else
+  // tried one by one.
+  bool is_monotone = true;
+};
+
+// What is soon told of a count; unknown: `fits` is asked.
+using LikelyToFit = std::function<Result<Fit>(int32_t)>;
+// Nothing: left open, as the effort is spent.
+using FitsDevices = std::function<Result<std::optional<bool>>(int32_t)>;
+
+// The fewest devices that fit: they do, and one fewer does not. Where the effort is spent before: so many do not.
+struct FewestDevices {
+  std::optional<int32_t> count;
+  int32_t too_few = 0;
+  bool is_open = false;
+};
+Result<FewestDevices> fewest_devices(const DeviceCounts& counts, const LikelyToFit& likely, const FitsDevices& fits);
+
+// " would do" and so on, for an error's end.
+std::string words_of(const FewestDevices& found, const DeviceCounts& counts, const std::string& strategy = {});
 
 }  // namespace tessera

@@ -2,12 +2,14 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <tuple>
 #include <utility>
 
 #include "graph/base/cancellation.h"
+#include "graph/base/side_by_side.h"
 #include "parallel/strategy/propagation.h"
 
 namespace tessera {
@@ -22,6 +24,10 @@ constexpr double kUnseen = 2;
 constexpr double kCloser = 0.8;
 // Of as many as come closest all micro-batches are lowered.
 constexpr size_t kWhole = 2;
+// So many are lowered at a time, whatever the number of threads.
+constexpr size_t kAtOnce = 2;
+// What a few micro-batches hold is off by so much of what all do.
+constexpr int64_t kSlackOf = 64;
 
 struct Possible {
   SpaceNode node;
@@ -66,19 +72,29 @@ bool saves_most(const SpaceNode& node, int32_t most_chunks) {
          node.spec.chunks == most_chunks;
 }
 
-// Strategies that hold more than their bound by like factors.
-auto family_of(const StrategySpec& spec) {
-  return std::tuple(spec.dp > 1, spec.tp > 1, spec.cp > 1, spec.ep > 1, spec.pp > 1, spec.form,
+StrategyFamily family_of(const StrategySpec& spec) {
+  return StrategyFamily(spec.dp > 1, spec.tp > 1, spec.cp > 1, spec.ep > 1, spec.pp > 1, spec.form,
                     spec.zero == 3, spec.chunks, spec.recompute, spec.offload.params,
                     spec.offload.activations);
 }
-using Family = decltype(family_of({}));
 
 class Search {
  public:
   Search(const MinMemorySpace& space, MinMemoryGoal goal) : space_(space), goal_(goal) {}
 
   Result<std::optional<PlanAttempt>> run() {
+    look_around();
+    return smallest();
+  }
+
+  std::optional<LikelyPlan> likely() {
+    sizes_only_ = true;
+    look_around();
+    return std::move(likely_);
+  }
+
+ private:
+  void look_around() {
     for (const StrategySpec& root : space_.roots) {
       if (!may_be_smallest(root)) continue;
       const std::vector<SpaceNode> nodes = smallest_of(space_, root);
@@ -88,7 +104,7 @@ class Search {
         if (saves_most(it, chunks)) add(it);
     }
     look(kMost);
-    if (!sized_.empty() && !enough_) {
+    if (!sized_.empty() && !found()) {
       // Around the smallest: what it saves in other ways.
       open_.clear();
       const StrategySpec mesh = sized_.begin()->second.spec;
@@ -97,10 +113,8 @@ class Search {
           for (const SpaceNode& it : smallest_of(space_, root)) add(it);
       look(kMostAround);
     }
-    return smallest();
   }
 
- private:
   static bool same_mesh(const StrategySpec& a, const StrategySpec& b) {
     return a.dp == b.dp && a.tp == b.tp && a.sp == b.sp && a.cp == b.cp && a.ep == b.ep && a.pp == b.pp &&
            a.form == b.form && a.grid == b.grid && a.zero == b.zero && a.keep == b.keep &&
@@ -114,43 +128,83 @@ class Search {
     if (!goal_.nothing_else || bytes <= goal_.enough) open_.push_back({node, bytes});
   }
 
-  double factor_of(const Possible& it) const {
-    const auto seen = factors_.find(family_of(it.node.spec));
-    return seen == factors_.end() ? kUnseen : seen->second;
+  std::optional<double> seen_factor(const Possible& it) const { return factors_.of(family_of(it.node.spec)); }
+
+  double factor_of(const Possible& it) const { return seen_factor(it).value_or(kUnseen); }
+
+  bool found() const { return enough_ || likely_; }
+
+  bool is_spent() const { return goal_.effort != nullptr && goal_.effort->left <= 0; }
+
+  // The next that is worth lowering, by what is known so far.
+  std::optional<Possible> next() {
+    while (!open_.empty()) {
+      const auto at = std::ranges::min_element(
+          open_, {}, [&](const Possible& it) { return static_cast<double>(it.bytes) * factor_of(it); });
+      const Possible it = std::move(*at);
+      open_.erase(at);
+      const double hoped = static_cast<double>(it.bytes) * std::max(1.0, kCloser * factor_of(it));
+      if (!sized_.empty() && hoped >= static_cast<double>(sized_.begin()->first)) continue;
+      if (goal_.nothing_else && seen_factor(it) && hoped > static_cast<double>(goal_.enough)) continue;
+      return it;
+    }
+    return std::nullopt;
   }
 
   void look(int32_t most) {
-    for (int32_t lowerings = 0; lowerings < most && !open_.empty() && !enough_;) {
-      const auto next = std::ranges::min_element(
-          open_, {}, [&](const Possible& it) { return static_cast<double>(it.bytes) * factor_of(it); });
-      const Possible it = std::move(*next);
-      open_.erase(next);
-      const double hoped = static_cast<double>(it.bytes) * std::max(1.0, kCloser * factor_of(it));
-      if (!sized_.empty() && hoped >= static_cast<double>(sized_.begin()->first)) continue;
-      std::optional<int64_t> size = size_of(it.node);
-      if (!size) continue;
-      ++lowerings;
-      if (*size <= goal_.enough) {
-        PlanAttempt whole = space_.trials.make(it.node);
-        if (!whole.lowered) continue;
-        size = whole.candidate.arena_bytes;
-        if (*size <= goal_.enough) enough_ = std::move(whole);
+    for (int32_t lowerings = 0; lowerings < most && !found() && !is_spent();) {
+      std::vector<Possible> together;
+      while (together.size() < std::min(kAtOnce, static_cast<size_t>(most - lowerings))) {
+        std::optional<Possible> it = next();
+        if (!it) break;
+        together.push_back(std::move(*it));
       }
-      sized_.emplace(*size, it.node);
-      const double factor = static_cast<double>(*size) / static_cast<double>(std::max<int64_t>(1, it.bytes));
-      const auto [at, is_new] = factors_.try_emplace(family_of(it.node.spec), factor);
-      at->second = std::min(at->second, factor);
+      if (together.empty()) return;
+      std::vector<Sized> sizes(together.size());
+      const auto size_one = [&](size_t i) { sizes[i] = size_of(together[i].node); };
+      if (goal_.on_two_threads)
+        side_by_side(together.size(), size_one);
+      else
+        for (size_t i = 0; i < together.size(); ++i) size_one(i);
+      for (size_t i = 0; i < together.size() && !found(); ++i)
+        if (take(together[i], sizes[i])) ++lowerings;
     }
   }
 
-  // Of as few micro-batches as show what is alive at once: further ones only add their inputs.
-  std::optional<int64_t> size_of(const SpaceNode& node) const {
+  // Of as few micro-batches as show what is alive at once.
+  struct Sized {
+    bool lowered = false;
+    int64_t bytes = 0, instructions = 0;
+    int64_t few = 1, count = 1;  // micro-batches lowered, and of the step
+  };
+
+  Sized size_of(const SpaceNode& node) const {
     const auto count = micro_batches_of(node.spec, space_.graph.batch, space_.graph.may_cut);
-    if (!count.ok()) return std::nullopt;
+    if (!count.ok()) return {};
     const int64_t few = std::min<int64_t>(*count, 2 * node.spec.pp);
-    const PlanAttempt it = space_.trials.make_of_batch(node, space_.graph.batch / *count * few);
-    if (!it.lowered) return std::nullopt;
-    return it.candidate.arena_bytes + space_.working.input_bytes(node.spec) * (*count - few) / *count;
+    const PlanAttempt it = space_.trials.size_of_batch(node, space_.graph.batch / *count * few);
+    return {it.lowered, it.candidate.arena_bytes, it.instructions, few, *count};
+  }
+
+  bool take(const Possible& it, const Sized& sized) {
+    if (!sized.lowered) return false;
+    if (goal_.effort != nullptr) goal_.effort->left -= sized.instructions;
+    // Further micro-batches only add their inputs.
+    int64_t size = sized.bytes +
+                   space_.working.input_bytes(it.node.spec) * (sized.count - sized.few) / sized.count;
+    if (sizes_only_) {
+      if (size <= goal_.enough + goal_.enough / kSlackOf)
+        likely_ = LikelyPlan{it.node, sized.instructions * sized.count / sized.few};
+    } else if (size <= goal_.enough) {
+      PlanAttempt whole = space_.trials.make(it.node);
+      if (!whole.lowered) return true;
+      size = whole.candidate.arena_bytes;
+      if (size <= goal_.enough) enough_ = std::move(whole);
+    }
+    sized_.emplace(size, it.node);
+    factors_.learn(family_of(it.node.spec),
+                   static_cast<double>(size) / static_cast<double>(std::max<int64_t>(1, it.bytes)));
+    return true;
   }
 
   Result<std::optional<PlanAttempt>> smallest() {
@@ -158,6 +212,7 @@ class Search {
     size_t made = best ? kWhole : 0;
     for (const auto& [size, node] : sized_) {
       if (made == kWhole) break;
+      if (goal_.nothing_else && size > goal_.enough + goal_.enough / kSlackOf) break;
       PlanAttempt it = space_.trials.make(node);
       if (!it.lowered) continue;
       ++made;
@@ -172,9 +227,12 @@ class Search {
   const MinMemoryGoal goal_;
   std::vector<Possible> open_;
   std::set<std::string> seen_;  // by their words
-  std::map<Family, double> factors_;
+  HeldFactors own_factors_;
+  HeldFactors& factors_ = goal_.factors != nullptr ? *goal_.factors : own_factors_;
   std::multimap<int64_t, SpaceNode> sized_;  // by their bytes, about
   std::optional<PlanAttempt> enough_;
+  bool sizes_only_ = false;
+  std::optional<LikelyPlan> likely_;
 };
 
 }  // namespace
@@ -195,6 +253,11 @@ int64_t least_plan_bytes(const MinMemorySpace& space) {
 
 Result<std::optional<PlanAttempt>> find_min_memory_plan(const MinMemorySpace& space, MinMemoryGoal goal) {
   return Search(space, goal).run();
+}
+
+std::optional<LikelyPlan> find_likely_plan(const MinMemorySpace& space, MinMemoryGoal goal) {
+  goal.nothing_else = true;
+  return Search(space, goal).likely();
 }
 
 }  // namespace tessera

@@ -78,6 +78,30 @@ PlanAttempt PlanAttempts::make_of_batch(const SpaceNode& node, int64_t global_ba
   return PlanAttempts(graph_, bound_graph_, cluster_, catalog_, options, limit_).make(node);
 }
 
+PlanAttempt PlanAttempts::size_of_batch(const SpaceNode& node, int64_t global_batch) const {
+  if (global_batch != options_.global_batch) {
+    PlanOptions options = options_;
+    options.global_batch = global_batch, options.known = nullptr;
+    return PlanAttempts(graph_, bound_graph_, cluster_, catalog_, options, limit_).size_of_batch(node, global_batch);
+  }
+  if (node.spec.recompute == RecomputeForm::kSome) return make(node);  // chosen by time
+  if (options_.known != nullptr && options_.known->find(to_text(node.spec)) != nullptr) return make(node);
+  PlanAttempt it = planned(node);
+  if (!it.failure.ok()) return it;
+  const Result<Program> program = lower_representatives(entry_of(it), catalog_);
+  if (!program.ok()) return refuse(std::move(it), program.status());
+  take_memory(it, *program);
+  it.lowered = true;
+  it.lowerings = 1;
+  return it;
+}
+
+Result<Plan> PlanAttempts::plan_of(const SpaceNode& node) const {
+  PlanAttempt it = planned(node);
+  if (!it.failure.ok()) return it.failure;
+  return std::move(it.plan);
+}
+
 PlanAttempt PlanAttempts::make_kept(const SpaceNode& node) const {
   const std::string words = to_text(node.spec);
   if (const PlanAttempt* known = options_.known == nullptr ? nullptr : options_.known->find(words)) {
@@ -249,13 +273,21 @@ Status PlanAttempts::take(PlanAttempt& it, const Program& program) const {
   estimate.step_time_s = simulation.seconds();
   estimate.compute_s = first.compute_s;
   estimate.communication_s = first.communication_s;
+  take_memory(it, program);
+  return {};
+}
+
+void PlanAttempts::take_memory(PlanAttempt& it, const Program& program) const {
+  PlanEstimate& estimate = it.plan.estimate;
   estimate.arena_bytes.assign(cluster_.devices.size(), 0);  // idle devices hold nothing
   it.limited_bytes = estimate.arena_bytes;
   it.candidate.arena_bytes = 0;
   it.fullest = 0;
+  it.instructions = 0;
   for (size_t rank = 0; rank < program.ranks.size(); ++rank) {
     const RankProgram& part = program.ranks[rank];
     const int64_t limited = limited_bytes(part, cluster_);
+    for (const EntryPoint& entry : part.entries) it.instructions += static_cast<int64_t>(entry.code.size());
     if (rank < estimate.arena_bytes.size()) {
       estimate.arena_bytes[rank] = part.arena_bytes;
       it.limited_bytes[rank] = limited;
@@ -266,7 +298,6 @@ Status PlanAttempts::take(PlanAttempt& it, const Program& program) const {
     it.fullest = static_cast<int32_t>(rank);
   }
   judge(it);
-  return {};
 }
 
 std::vector<PlannedGraph> PlanAttempts::followed() const {

@@ -32,6 +32,7 @@ struct PlanAttempt {
   bool exact = false;  // all ranks lowered and simulated
   int64_t limit = 0;   // that its set of activations was made to fit
   int32_t lowerings = 0;
+  int64_t instructions = 0;  // of its program, all ranks together
   Status failure;
   bool fits() const { return candidate.rejected.empty(); }
 };
@@ -73,6 +74,10 @@ class PlanAttempts {
   PlanAttempt make(const SpaceNode& node, int64_t limit, double beat_s) const;
   // Of a step of another batch.
   PlanAttempt make_of_batch(const SpaceNode& node, int64_t global_batch) const;
+  // Its memory alone, of a step of another batch: without a time, and not for `better`.
+  PlanAttempt size_of_batch(const SpaceNode& node, int64_t global_batch) const;
+  // Its plan, not lowered.
+  Result<Plan> plan_of(const SpaceNode& node) const;
   // All its ranks, as they will run: another than the first may need a few buffers more (zeros beside an
   // addend), so that it may no longer fit.
   Status lower_whole(PlanAttempt& it) const;
@@ -86,6 +91,7 @@ class PlanAttempts {
   EntrySpec entry_of(const PlanAttempt& it) const;
   Status lower_ranks_as_representatives(PlanAttempt& it) const;
   Status take(PlanAttempt& it, const Program& program) const;
+  void take_memory(PlanAttempt& it, const Program& program) const;
   std::vector<PlannedGraph> followed() const;  // with options_.like
   std::map<std::string, ShardingSpec> stored_like() const;
 

@@ -21,6 +21,11 @@ Result<int64_t> least_plan_bytes(const Graph& graph, const Cluster& cluster, con
   return SearchRun(graph, cluster, catalog, options).least_bytes();
 }
 
+Result<LikelyFit> find_likely_fit(const Graph& graph, const Cluster& cluster, const KernelCatalog& catalog,
+                                  const PlanOptions& options) {
+  return SearchRun(graph, cluster, catalog, options).likely_fit();
+}
+
 Result<PlanResult> search_plan(const Graph& graph, const Cluster& cluster, const KernelCatalog& catalog,
                                const PlanOptions& options) {
   return SearchRun(graph, cluster, catalog, options).run();

@@ -22,6 +22,10 @@ Result<PlanResult> search_plan(const Graph& graph, const Cluster& cluster, const
 Result<int64_t> least_plan_bytes(const Graph& graph, const Cluster& cluster, const KernelCatalog& catalog,
                                  const PlanOptions& options);
 
+// Whether a plan fits, found without lowering a whole one (planner.h).
+Result<LikelyFit> find_likely_fit(const Graph& graph, const Cluster& cluster, const KernelCatalog& catalog,
+                                  const PlanOptions& options);
+
 // Bytes of a device that a plan may fill: what the options say, else what the smallest device has.
 int64_t memory_limit(const Cluster& cluster, const PlanOptions& options);
 

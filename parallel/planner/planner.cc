@@ -17,6 +17,14 @@ Result<int64_t> least_bytes_of_plans(const Graph& graph, const Cluster& given, c
   return least_plan_bytes(graph, with_one_kind(given), catalog, options);
 }
 
+Result<LikelyFit> likely_fit(const Graph& graph, const Cluster& given, const KernelCatalog& catalog,
+                             const PlanOptions& options) {
+  TSR_RETURN_IF_ERROR(check_cluster(given));
+  if (is_heterogeneous(given) || options.like != nullptr) return LikelyFit{};
+  TSR_RETURN_IF_ERROR(check_pins(graph, options.pins));
+  return find_likely_fit(graph, with_one_kind(given), catalog, options);
+}
+
 Result<PlanResult> make_plan(const Graph& graph, const Cluster& given, const KernelCatalog& catalog,
                              const PlanOptions& options) {
   TSR_RETURN_IF_ERROR(check_cluster(given));
@@ -30,7 +38,8 @@ Result<PlanResult> make_plan(const Graph& graph, const Cluster& given, const Ker
   if (!too_large || !options.advise || options.any_that_fits || options.like != nullptr) return result;
   TSR_ASSIGN_OR_RETURN(const DeviceAdvice advice, devices_that_do(graph, cluster, catalog, options));
   const Status refused =
-      Status(StatusCode::kOutOfMemory, format("{}. {}", result.status().message(), advice.words))
+      Status(StatusCode::kOutOfMemory, advice.words.empty() ? std::string(result.status().message())
+                                                 : format("{}. {}", result.status().message(), advice.words))
           .with_numbers_of(result.status());
   return advice.devices ? refused.with_number("smallest_devices", *advice.devices) : refused;
 }

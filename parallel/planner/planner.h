@@ -24,6 +24,15 @@ using MeasurePlans = std::function<Result<std::vector<double>>(std::span<const P
 // What was made of a question's strategies, for the same question under other limits (plan_attempt.h).
 class KnownAttempts;
 
+// What strategies were found to hold of their bounds, on other numbers of devices (min_memory_plan.h).
+class HeldFactors;
+
+// SearchEffort: instructions that searches may still lower, on all ranks together. Counted, so that what they
+// find does not depend on the machine's speed.
+struct SearchEffort {
+  int64_t left = 0;
+};
+
 // A graph with its plan.
 struct PlannedGraph {
   const Graph* graph = nullptr;
@@ -50,6 +59,8 @@ struct PlanOptions {
   // Whether anything fits is the question: the first plan found will do, unproved, and where none is, what
   // would do is not looked for.
   bool any_that_fits = false;
+  HeldFactors* factors = nullptr;  // kept from one number of devices to the next
+  SearchEffort* effort = nullptr;  // that the search takes from, and ends with; null: all that it wants
   // Further entries beside `like`, for state that it has not.
   std::vector<PlannedGraph> also_like;
 };
@@ -91,6 +102,16 @@ struct PlanResult {
 // A lower bound of the bytes of a device, whatever the plan: found without making one. 0: none is known.
 Result<int64_t> least_bytes_of_plans(const Graph& graph, const Cluster& cluster, const KernelCatalog& catalog,
                                      const PlanOptions& options);
+
+// Whether a plan fits, from lower bounds and from the sizes of a few micro-batches.
+enum class Fit : uint8_t { kNo, kLikely, kUnknown };
+struct LikelyFit {
+  Fit fit = Fit::kUnknown;  // unknown: for want of bounds, or the effort is spent
+  std::optional<Plan> plan;  // a likely one
+  int64_t instructions = 0;  // of its program on all ranks, about
+};
+Result<LikelyFit> likely_fit(const Graph& graph, const Cluster& cluster, const KernelCatalog& catalog,
+                             const PlanOptions& options);
 
 // kOutOfMemory when nothing fits: says the smallest limit that would work, with which strategy, the tensors
 // and instruction at that peak, and the smallest number of devices that would do. Devices of several kinds:

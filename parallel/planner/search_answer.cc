@@ -32,7 +32,7 @@ double SearchRun::bound_of_sets(const SpaceNode& node) {
 Result<PlanResult> SearchRun::any_within(bool none) {
   std::optional<PlanAttempt> any;
   if (!none) {
-    TSR_ASSIGN_OR_RETURN(any, find_min_memory_plan(*smallest_, {limit_, true}));
+    TSR_ASSIGN_OR_RETURN(any, find_min_memory_plan(*smallest_, goal(limit_, true)));
   }
   if (!any || !any->fits()) return Status(StatusCode::kOutOfMemory, "no plan fits");
   attempts_.push_back(std::move(*any));
@@ -91,7 +91,7 @@ PlanResult SearchRun::result_of(size_t best) {
 
 Result<PlanResult> SearchRun::nothing_fits() {
   if (smallest_ != nullptr && !least_) {
-    TSR_ASSIGN_OR_RETURN(least_, find_min_memory_plan(*smallest_, {}));
+    TSR_ASSIGN_OR_RETURN(least_, find_min_memory_plan(*smallest_, goal(0)));
   }
   // What bounds alone ruled out may else still be the smallest.
   if (least_) {

@@ -49,6 +49,30 @@ Result<int64_t> SearchRun::least_bytes() {
   return least_plan_bytes({roots_.specs, space_, roots_.pins, bounds, working, trials_});
 }
 
+Result<LikelyFit> SearchRun::likely_fit() {
+  if (const Status status = begin(); !status.ok()) return LikelyFit{Fit::kNo, {}, 0};  // of the words
+  LikelyFit it;
+  if (!options_.pins.empty()) return it;
+  PlanBounds bounds(bound_graph_, space_, cluster_, catalog_);
+  WorkspaceFloor working(bound_graph_, space_);
+  const MinMemorySpace smallest{roots_.specs, space_, roots_.pins, bounds, working, trials_};
+  if (exceeds_memory(smallest, limit_)) return LikelyFit{Fit::kNo, {}, 0};
+  if (!may_choose_smallest()) return it;
+  const std::optional<LikelyPlan> likely = find_likely_plan(smallest, goal(limit_, true));
+  if (!likely) {
+    if (!is_effort_spent()) it.fit = Fit::kNo;
+    return it;
+  }
+  TSR_ASSIGN_OR_RETURN(it.plan, trials_.plan_of(likely->node));
+  it.fit = Fit::kLikely;
+  it.instructions = likely->instructions;
+  return it;
+}
+
+MinMemoryGoal SearchRun::goal(int64_t enough, bool nothing_else) const {
+  return {enough, nothing_else, options_.factors, options_.effort, cluster_.shared_cores != 1};
+}
+
 Result<PlanResult> SearchRun::run() {
   TSR_RETURN_IF_ERROR(begin());
   PlanBounds bounds(bound_graph_, space_, cluster_, catalog_);
@@ -66,7 +90,15 @@ Result<PlanResult> SearchRun::run() {
   for (const StrategySpec& spec : roots_.specs) (roots_.is_as_worded(spec) ? plain : others).push_back(spec);
   for (const StrategySpec& spec : plain) come_up({spec, SavingStep::kNone}, 0);
   size_t best = attempts_.size();
-  if (!none) {
+  // Where even parameters and what waits for backward are too large for every strategy that keeps them, the smallest
+  // of the others tells soonest whether anything fits.
+  const bool is_tight = !none && smallest_ != nullptr && std::ranges::all_of(roots_.specs, [&](const StrategySpec& it) {
+    return bounds.bytes(it) > limit_;
+  });
+  if (is_tight) {
+    TSR_ASSIGN_OR_RETURN(least_, find_min_memory_plan(*smallest_, goal(limit_)));
+  }
+  if (!none && (!is_tight || (least_ && least_->fits()))) {
     TSR_ASSIGN_OR_RETURN(best, explore());
   }
   if (best == attempts_.size() && !others.empty()) {
@@ -118,7 +150,7 @@ Result<size_t> SearchRun::explore() {
       if (!found) without_ = spent();
       const int64_t used = found ? spent() - without_ : spent();
       const int64_t most = found ? (decides_by_measuring() ? 2 : 1) * kMostWithPlan : kMostWithout;
-      if (used >= most) break;
+      if (used >= most || (!found && is_effort_spent())) break;
       report_progress(kSearchShare * static_cast<double>(used) / static_cast<double>(most));
       if (!found && !sets_tried_ && spent() >= kBeforeSmallest && may_choose_sets()) {
         sets_tried_ = true;
@@ -126,7 +158,7 @@ Result<size_t> SearchRun::explore() {
         continue;
       }
       if (!found && !least_ && smallest_ != nullptr && spent() >= kBeforeSmallest) {
-        TSR_ASSIGN_OR_RETURN(least_, find_min_memory_plan(*smallest_, {limit_}));
+        TSR_ASSIGN_OR_RETURN(least_, find_min_memory_plan(*smallest_, goal(limit_)));
         if (!least_ || !least_->fits()) break;
       }
       OpenPlan open = queue_.take(!found && search_.solved >= kBeforeSmallest);
@@ -157,6 +189,7 @@ void SearchRun::look_at(const OpenPlan& open) {
   attempts_.push_back(trials_.make(open.node));
   queue_.count(open);
   const PlanAttempt& it = attempts_.back();
+  if (options_.effort != nullptr) options_.effort->left -= it.instructions * std::max(1, it.lowerings);
   if (!it.lowered) {
     ++search_.refused;
     return;

@@ -35,6 +35,8 @@ class SearchRun {
   Result<PlanResult> run();
   // A lower bound of any plan's bytes, in place of a run; 0: none is known.
   Result<int64_t> least_bytes();
+  // Whether a plan fits, in place of a run.
+  Result<LikelyFit> likely_fit();
 
  private:
   // Lowerings that a search may spend once it has a plan.
@@ -44,6 +46,8 @@ class SearchRun {
 
   Status begin();
   int64_t tokens() const;
+  MinMemoryGoal goal(int64_t enough, bool nothing_else = false) const;
+  bool is_effort_spent() const { return options_.effort != nullptr && options_.effort->left <= 0; }
   void come_up(const SpaceNode& node, double at_least_s, int64_t saves_from = INT64_MAX);
   // Until nothing that is open can be faster than the fastest that fits, which is returned with all its ranks
   // lowered; the number of attempts when none fits.

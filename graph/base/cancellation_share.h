@@ -1,0 +1,23 @@
+// How threads that help with cancellable work heed the scope of the thread that they help.
+#pragma once
+
+#include "graph/base/cancellation.h"
+
+namespace tessera {
+
+// Of the calling thread; null: none.
+const CancelScope* innermost_cancel_scope();
+
+// While one lives, the calling thread heeds `scope` (null: none), which must outlive it.
+class SharedCancelScope {
+ public:
+  explicit SharedCancelScope(const CancelScope* scope);
+  ~SharedCancelScope();
+  SharedCancelScope(const SharedCancelScope&) = delete;
+  SharedCancelScope& operator=(const SharedCancelScope&) = delete;
+
+ private:
+  const CancelScope* const outer_;
+};
+
+}  // namespace tessera
