@@ -98,6 +98,8 @@ Result<PlanResult> SearchRun::run() {
   if (is_tight) {
     TSR_ASSIGN_OR_RETURN(least_, find_min_memory_plan(*smallest_, goal(limit_)));
   }
+  // Any smaller limit would then be told of the same plan.
+  if (is_tight && !(least_ && least_->fits()) && options_.is_excluded != nullptr) *options_.is_excluded = true;
   if (!none && (!is_tight || (least_ && least_->fits()))) {
     TSR_ASSIGN_OR_RETURN(best, explore());
   }

@@ -55,12 +55,13 @@ constexpr const char* kDeep = "llama:L=400,C=64,H=4,F=96,V=256,T=64";
 
 TEST_CASE("planning is cancelled, wherever it is, and plans as before afterwards") {
   const Runtime rt = runtime();
-  const Model deep = described(kDeep), small = described("llama:L=1,C=64,H=4,F=96,V=256,T=64");
-  const auto plan = [&](const Model& model, int64_t limit) {
+  const Model deep = described(kDeep), small = described("llama:L=1,C=64,H=4,F=96,V=256,T=64"),
+              shallow = described("llama:L=8,C=64,H=4,F=96,V=256,T=64");
+  const auto plan = [&](const Model& model, int64_t limit, const std::string& devices = "cpu:2") {
     tsr_plan* made = nullptr;
     tsr_status* const status =
         tsr_plan_new(rt.get(), model.get(),
-                     options({{"devices", std::string("cpu:2")}, {"memory_limit", limit}}).get(), &made);
+                     options({{"devices", devices}, {"memory_limit", limit}}).get(), &made);
     tsr_plan_free(made);
     return status;
   };
@@ -70,6 +71,10 @@ TEST_CASE("planning is cancelled, wherever it is, and plans as before afterwards
       CHECK(cancelled(rt, std::chrono::milliseconds(after), [&] { return plan(deep, limit); }).code ==
             TSR_CANCELLED);
     }
+  // Nothing fits on one device: soon told, and then on how many it would.
+  for (const int after : {400, 1200})
+    CHECK(cancelled(rt, std::chrono::milliseconds(after), [&] { return plan(shallow, 20 << 10, "cpu:1"); }).code ==
+          TSR_CANCELLED);
   tsr_runtime_cancel(rt.get());  // without a call in progress
   tsr_runtime_cancel(nullptr);
   ok(plan(small, int64_t{1} << 40));
