@@ -103,7 +103,8 @@ Result<CompiledProgram> plan_all(std::span<const GraphToPlan> graphs, const Comp
                                  int64_t batch, const std::shared_ptr<DeviceSet>& devices,
                                  int64_t accumulate = 1, bool advise = true) {
   Result<EntryPlans> planned = plan_entries(graphs, compute, batch, devices);
-  if (!planned.ok()) return advise ? with_device_advice(planned.status(), graphs, compute, batch, *devices) : planned.status();
+  if (!planned.ok() && !advise) return planned.status();
+  if (!planned.ok()) return with_device_advice(planned.status(), graphs, compute, batch, *devices);
   TSR_ASSIGN_OR_RETURN(CompiledProgram compiled, compiled_from(std::move(*planned), *devices, compute.trace,
                                                                compute.memory_limit, accumulate));
   // With several entries the shared arena is larger than the first entry alone promises.
