@@ -137,11 +137,14 @@ Result<std::string> Chat::fit_json(std::string_view messages, const Options& opt
   if (tokens > most_tokens) {
     const size_t last = turns.empty() ? 0 : turns.size() - 1;
     TSR_ASSIGN_OR_RETURN(tokens, count(last));
-    if (tokens > most_tokens)
-      return Status(
-          StatusCode::kInvalidArgument,
-          format("the last turn{} has {} tokens, and {} are left for it: shorten it, or give more context",
-                 head > 0 ? " with the system message" : "", tokens, most_tokens));
+    if (tokens > most_tokens) {
+      const char* const what = turns.empty() ? "the system message"
+                               : head > 0    ? "the last turn with the system message"
+                                             : "the last turn";
+      return Status(StatusCode::kInvalidArgument,
+                    format("{} has {} tokens, and {} are left for it: shorten it, or give more context", what,
+                           tokens, most_tokens));
+    }
     size_t too_few = 0;
     for (dropped = last; dropped - too_few > 1;) {  // dropping `too_few` turns leaves too many tokens
       const size_t middle = too_few + (dropped - too_few) / 2;

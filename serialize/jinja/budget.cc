@@ -1,5 +1,7 @@
 #include "serialize/jinja/budget.h"
 
+#include <algorithm>
+
 #include "graph/base/text.h"
 
 namespace tessera::jinja {
@@ -7,8 +9,10 @@ namespace tessera::jinja {
 Limits limits_for(size_t input_bytes) {
   Limits limits;
   const auto input = static_cast<int64_t>(input_bytes);
-  // Some looks at each character; many would let templates run on for seconds with long messages.
-  limits.steps += 12 * input;
+  // Some looks at each character, and loops over the messages within loops over them; more would let templates run on
+  // for seconds with long messages.
+  constexpr int64_t kLongInput = 1'250'000;
+  limits.steps += 12 * std::min(input, kLongInput) + 4 * std::max<int64_t>(input - kLongInput, 0);
   limits.bytes += 64 * input;
   limits.output += 16 * input;
   return limits;

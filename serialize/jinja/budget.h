@@ -59,11 +59,14 @@ class Budget {
   Status spend_characters(size_t bytes) { return spend(static_cast<int64_t>(bytes / 2) + 1); }
   // Steps for items that are copied or looked at, none for a few.
   Status spend_items(size_t items) { return spend(static_cast<int64_t>(items / 2)); }
+  // Steps for values that are made, each with an allocation of its own.
+  Status spend_allocations(size_t values) { return spend(kStepsOfAllocation * static_cast<int64_t>(values)); }
   // Values must not outlive the budget.
   Result<Lease> lease(size_t bytes);
   Status check_output(size_t bytes) const;
 
  private:
+  static constexpr int64_t kStepsOfAllocation = 3;
   const Limits limits_;
   int64_t steps_left_;
   int64_t live_ = 0;

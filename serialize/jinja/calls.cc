@@ -137,6 +137,7 @@ Result<Value> Evaluator::make_namespace(const Arguments& arguments) {
     if (name == nullptr) return fail("namespace: names are texts");
     if (name->bytes().starts_with('_'))
       return fail(format("namespace: '{}' begins with '_', which templates may not use", name->bytes()));
+    TSR_RETURN_IF_ERROR(budget_.spend_allocations(1));
     TSR_ASSIGN_OR_RETURN(Value * held, find_variable(*space, name->bytes()));
     if (held != nullptr)
       *held = std::move(value);
@@ -155,6 +156,7 @@ Result<Value> Evaluator::make_macro(const Node& node, const ScopePtr& scope) {
 
 Result<Value> Evaluator::call_macro(const Macro& macro, const Arguments& arguments) {
   const Node& node = *macro.node;
+  TSR_RETURN_IF_ERROR(budget_.spend_allocations(1 + node.parameters.size()));
   const ScopePtr scope = inner(macro.scope);
   std::vector<bool> used(arguments.named.size(), false);
   const auto take_named = [&](std::string_view name) -> const Value* {

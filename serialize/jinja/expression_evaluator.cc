@@ -110,7 +110,7 @@ Result<Value> Evaluator::evaluate_name(const Node& node, const Scope& scope) {
 }
 
 Status Evaluator::spend_lookup(size_t compared, std::string_view name) {
-  constexpr size_t kComparedAtOnce = 8;
+  constexpr size_t kComparedAtOnce = 6;
   const size_t pieces = name.size() / 32;
   return budget_.spend(static_cast<int64_t>(compared / kComparedAtOnce * (pieces + 1) + pieces));
 }
@@ -205,12 +205,20 @@ Result<Value> Evaluator::evaluate_compare(const Node& node, const ScopePtr& scop
 }
 
 Result<Value> Evaluator::evaluate_concat(const Node& node, const ScopePtr& scope) {
-  TextBuilder out(budget_);
+  std::vector<Text> parts;
+  parts.reserve(node.children.size());
+  size_t bytes = 0;
   for (const Node* child : node.children) {
     TSR_ASSIGN_OR_RETURN(const Value value, evaluate(*child, scope));
-    TSR_ASSIGN_OR_RETURN(const Text text, print(budget_, value));
-    TSR_RETURN_IF_ERROR(out.add(text));
+    TSR_ASSIGN_OR_RETURN(Text part, print(budget_, value));
+    bytes += part.size();
+    parts.push_back(std::move(part));
   }
+  // Texts that grow in a loop are copied once each time, not again while they grow.
+  TSR_ASSIGN_OR_RETURN(const Lease room, budget_.lease(bytes));
+  TextBuilder out(budget_);
+  out.expect(bytes);
+  for (const Text& part : parts) TSR_RETURN_IF_ERROR(out.add(part));
   TSR_ASSIGN_OR_RETURN(Text text, out.finish());
   return Value(std::move(text));
 }

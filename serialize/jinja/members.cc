@@ -35,6 +35,7 @@ Value loop_attribute(const Loop& loop, const Value& self, std::string_view name)
 Result<Value> Evaluator::get_attribute(const Value& value, std::string_view name) {
   if (is<Undefined>(value)) return fail_undefined(value);
   TSR_RETURN_IF_ERROR(budget_.spend(static_cast<int64_t>(name.size() / 32)));
+  if (!is<DictPtr>(value)) TSR_RETURN_IF_ERROR(budget_.spend());
   if (const auto* space = std::get_if<std::shared_ptr<Namespace>>(&value)) {
     TSR_ASSIGN_OR_RETURN(const Value* found, find_variable(**space, name));
     return found != nullptr ? *found : absent(value, name);
@@ -50,6 +51,7 @@ Result<Value> Evaluator::get_attribute(const Value& value, std::string_view name
   if (has_container_method(value, name)) return make_method(value, name);
   if (const auto* dict = std::get_if<DictPtr>(&value))
     if (const Value* found = (*dict)->find(name)) return *found;
+  TSR_RETURN_IF_ERROR(budget_.spend_allocations(1));
   return absent(value, name);
 }
 

@@ -116,6 +116,8 @@ Result<Value> repeat(Budget& budget, const Value& value, int64_t times) {
 Result<Value> add_texts(Budget& budget, const Text& a, const Text& b) {
   const bool markup = a.is_markup() || b.is_markup();
   TextBuilder builder(budget);
+  TSR_ASSIGN_OR_RETURN(const Lease room, budget.lease(a.size() + b.size()));
+  builder.expect(a.size() + b.size());
   for (const Text* part : {&a, &b}) {
     if (markup && !part->is_markup()) {
       TSR_ASSIGN_OR_RETURN(const Text escaped, escape_html(budget, *part));

@@ -33,8 +33,9 @@ class AttributePath {
   // `initial`: for what is undefined; may be null.
   Result<Value> get(Evaluator& evaluator, Value item, const Value* initial = nullptr) const {
     TSR_RETURN_IF_ERROR(status_);
+    TSR_RETURN_IF_ERROR(evaluator.budget().spend());
     for (const Value& part : parts_) {
-      TSR_RETURN_IF_ERROR(evaluator.budget().spend());
+      TSR_RETURN_IF_ERROR(evaluator.budget().spend(2));
       TSR_ASSIGN_OR_RETURN(item, evaluator.get_item(item, part));
       if (is<Undefined>(item) && initial != nullptr) item = *initial;
     }
@@ -61,6 +62,7 @@ struct Keyed {
 
 // Stable, as Python's sorted.
 Result<std::vector<Keyed>> sorted(Evaluator& evaluator, std::vector<Keyed> items, bool reverse) {
+  TSR_RETURN_IF_ERROR(evaluator.budget().spend_allocations(2 * items.size()));
   Status failure;
   const auto is_before = [&](const Keyed& a, const Keyed& b) {
     for (size_t i = 0; i < a.keys.size() && failure.ok(); ++i) {
@@ -215,7 +217,7 @@ Result<Value> filter_unique(Evaluator& evaluator, const Value& value, const Argu
     TSR_ASSIGN_OR_RETURN(key, fold(evaluator, std::move(key), bound.flag(0)));
     TSR_ASSIGN_OR_RETURN(std::string hash, hash_key(key));
     TSR_RETURN_IF_ERROR(evaluator.budget().spend_bytes(hash.size()));
-    TSR_RETURN_IF_ERROR(evaluator.budget().spend(10));  // for its place among those seen
+    TSR_RETURN_IF_ERROR(evaluator.budget().spend_allocations(4));  // for its place among those seen
     if (seen.emplace(std::move(hash), true).second) values.push_back(item);
   }
   return make_iterator(evaluator.budget(), std::move(values));

@@ -140,7 +140,7 @@ Result<Evaluator::Flow> Evaluator::run_loop(const Node& node, const ScopePtr& sc
   if (const Node* condition = node.children[2]) {
     std::vector<Value> chosen;
     for (const Value& item : items->items) {
-      TSR_RETURN_IF_ERROR(budget_.spend());
+      TSR_RETURN_IF_ERROR(budget_.spend(2));
       const ScopePtr own = inner(scope);
       TSR_RETURN_IF_ERROR(assign(*node.children[0], own, item));
       TSR_ASSIGN_OR_RETURN(const Value holds, evaluate(*condition, own));
@@ -159,10 +159,15 @@ Result<Evaluator::Flow> Evaluator::run_loop(const Node& node, const ScopePtr& sc
     captured_scopes_.push_back(scope);
   }
   bool completed = false;  // one round, to its end
+  ScopePtr own;
   for (size_t i = 0; i < items->items.size(); ++i) {
-    TSR_RETURN_IF_ERROR(budget_.spend());
+    TSR_RETURN_IF_ERROR(budget_.spend(2));  // a scope
     loop->index0 = i;
-    const ScopePtr own = inner(scope);
+    // A macro or an inner loop may hold the scope of the last round.
+    if (own != nullptr && own.use_count() == 1)
+      own->variables.clear();
+    else
+      own = inner(scope);
     TSR_RETURN_IF_ERROR(set_variable(*own, "loop", loop));
     TSR_RETURN_IF_ERROR(assign(*node.children[0], own, items->items[i]));
     TSR_ASSIGN_OR_RETURN(const Flow flow, execute(node.body, own, out));

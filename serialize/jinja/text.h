@@ -71,6 +71,7 @@ class TextBuilder {
   Status add(const Text& text) { return add(text, 0, text.size()); }
   Status add(const Text& text, size_t begin, size_t end);  // bytes
   void mark_generation();                                  // all so far
+  void expect(size_t bytes) { bytes_.reserve(bytes); }     // once they are leased elsewhere
   Budget& budget() const { return budget_; }
   size_t size() const { return bytes_.size(); }
   const std::string& bytes() const { return bytes_; }

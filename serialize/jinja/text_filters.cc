@@ -206,7 +206,7 @@ Result<Value> filter_tojson(Evaluator& evaluator, const Value& value, const Argu
 Result<Value> filter_from_json(Evaluator& evaluator, const Value& value, const Arguments&) {
   const auto* text = std::get_if<Text>(&value);
   if (text == nullptr) return fail(format("from_json wants a str, found a {}", type_name(value)));
-  TSR_RETURN_IF_ERROR(evaluator.budget().spend(static_cast<int64_t>(text->size())));
+  TSR_RETURN_IF_ERROR(evaluator.budget().spend(2 * static_cast<int64_t>(text->size())));
   TSR_ASSIGN_OR_RETURN(const Lease room, evaluator.budget().lease(16 * text->size()));
   TSR_ASSIGN_OR_RETURN(const Json json, parse_json(text->bytes(), "from_json"));
   return from_json(evaluator.budget(), json, text->source());

@@ -97,22 +97,27 @@ void append_case(std::string& out, uint32_t code, Case to) {
 }
 
 Result<Text> change_case(Budget& budget, const Text& text, CaseStyle style) {
+  constexpr size_t kMostBuffered = 4096;
+  TSR_RETURN_IF_ERROR(budget.spend_characters(2 * text.size()));
   TextBuilder builder(budget);
   const std::string_view bytes = text.bytes();
   size_t run = 0;
-  std::string changed;
+  std::string changed;  // of one run, or part of it
   bool after_cased = false;
   for (size_t at = 0, size = 0; at < bytes.size(); at += size) {
     const uint32_t code = code_point_at(bytes, at, size);
+    if (text.runs()[run].end <= at || changed.size() >= kMostBuffered) {
+      TSR_RETURN_IF_ERROR(builder.add(changed, text.runs()[run].origin));
+      changed.clear();
+    }
     while (text.runs()[run].end <= at) ++run;
     Case to = Case::kLower;
     if (style == CaseStyle::kUpper) to = Case::kUpper;
     if (style == CaseStyle::kCapitalize && at == 0) to = Case::kTitle;
     if (style == CaseStyle::kTitle && !after_cased) to = Case::kTitle;
     if (style == CaseStyle::kSwap && is_lower(code)) to = Case::kUpper;
-    changed.clear();
     if (style == CaseStyle::kFold && code == 0xdf)
-      changed = "ss";
+      changed += "ss";
     else if (to == Case::kLower && code == kCapitalSigma && style != CaseStyle::kFold &&
              ends_word(bytes, at, at + size))
       append_utf8(changed, kFinalSigma);
@@ -120,9 +125,9 @@ Result<Text> change_case(Budget& budget, const Text& text, CaseStyle style) {
       append_utf8(changed, 0x3c3);
     else
       append_case(changed, code, to);
-    TSR_RETURN_IF_ERROR(builder.add(changed, text.runs()[run].origin));
-    after_cased = is_cased(code);
+    after_cased = style == CaseStyle::kTitle && is_cased(code);
   }
+  if (!changed.empty()) TSR_RETURN_IF_ERROR(builder.add(changed, text.runs()[run].origin));
   return builder.finish();
 }
 

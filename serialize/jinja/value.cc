@@ -1,6 +1,7 @@
 #include "serialize/jinja/value.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <optional>
 
@@ -111,7 +112,7 @@ Result<Value> make_list(Budget& budget, std::vector<Value> items, ListForm form)
     list->source = join_sources(list->source, source_of(item));
   }
   TSR_ASSIGN_OR_RETURN(list->depth, deeper(depth + 1));
-  TSR_RETURN_IF_ERROR(budget.spend(static_cast<int64_t>(items.size()) + 1));
+  TSR_RETURN_IF_ERROR(budget.spend(static_cast<int64_t>(items.size()) + 2));
   TSR_ASSIGN_OR_RETURN(list->lease, budget.lease(items.capacity() * sizeof(Value) + 96));
   list->items = std::move(items);
   list->form = form;
@@ -125,7 +126,7 @@ Result<Value> make_iterator(Budget& budget, std::vector<Value> items) {
 
 Result<Value> make_dict(Budget& budget, std::vector<std::pair<Value, Value>> items) {
   auto dict = std::make_shared<Dict>();
-  TSR_RETURN_IF_ERROR(budget.spend(static_cast<int64_t>(items.size()) + 1));
+  TSR_RETURN_IF_ERROR(budget.spend_allocations(items.size() * 3 / 2 + 1));  // keys and their places
   TSR_ASSIGN_OR_RETURN(dict->lease, budget.lease(items.capacity() * 2 * sizeof(Value) + 160));
   size_t key_bytes = 0;
   int depth = 0;
@@ -324,9 +325,22 @@ Result<ListPtr> iterate(Budget& budget, const Value& value) {
     const auto count = static_cast<size_t>(text->length());
     TSR_ASSIGN_OR_RETURN(const Lease room, budget.lease(count * sizeof(Value)));
     items.reserve(count);
+    // Equal ASCII characters of a run share one text.
+    std::array<Text, 128> made;
+    size_t run = 0;
     for (size_t at = 0, size = 0; at < text->size(); at += size) {
-      (void)code_point_at(text->bytes(), at, size);
+      const uint32_t code = code_point_at(text->bytes(), at, size);
+      if (text->runs()[run].end <= at) {
+        ++run;
+        made.fill(Text());
+      }
+      if (code < made.size() && !made[code].empty()) {
+        items.emplace_back(made[code]);
+        continue;
+      }
+      TSR_RETURN_IF_ERROR(budget.spend_allocations(1));
       TSR_ASSIGN_OR_RETURN(Text character, slice(budget, *text, at, at + size));
+      if (code < made.size()) made[code] = character;
       items.emplace_back(std::move(character));
     }
   } else if (const auto* dict = pointer<const Dict>(value)) {

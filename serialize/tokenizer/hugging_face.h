@@ -36,8 +36,8 @@ void put_end_ids(std::vector<int32_t> ids, int64_t table_rows, TokenizerData& da
 // Reads a file of a folder by its name; nullopt where there is none.
 using ReadFolderFile = std::function<Result<std::optional<std::string>>(const std::string& name)>;
 
-// The tokenizer of a folder: tokenizer.json, else tokenizer.model (SentencePiece), vocab.json with merges.txt, or
-// vocab.txt (WordPiece); with tokenizer_config.json, special_tokens_map.json, added_tokens.json, generation_config.json
+// The tokenizer of a folder: tokenizer.json, else tokenizer.model (SentencePiece), vocab.json with merges.txt,
+// SentencePiece's file under its other names, or vocab.txt (WordPiece); with tokenizer_config.json, special_tokens_map.json, added_tokens.json, generation_config.json
 // and config.json where they are. nullopt where it has none of the first four.
 Result<std::optional<TokenizerData>> hf_folder_tokenizer(const ReadFolderFile& read);
 // The same of a folder in the file system, or of a file in one that stands for its tokenizer.json.

@@ -1,10 +1,12 @@
 // The tokenizer files of a Hugging Face folder, in whatever form it has them.
+#include <algorithm>
 #include <filesystem>
 
 #include "graph/base/text.h"
 #include "serialize/json.h"
 #include "serialize/model.h"
 #include "serialize/plain_file.h"
+#include "serialize/tokenizer/base64.h"
 #include "serialize/tokenizer/hugging_face.h"
 #include "serialize/tokenizer/hugging_face_sentencepiece.h"
 #include "serialize/tokenizer/json_members.h"
@@ -16,6 +18,41 @@ namespace {
 
 using nlohmann::json;
 constexpr int64_t kMostFileBytes = int64_t{256} << 20;
+
+// SentencePiece's file, under the names that classes of transformers give it.
+constexpr std::string_view kSentencePieceNames[] = {"spiece.model", "sentencepiece.bpe.model", "spm.model",
+                                                    "sentencepiece.model"};
+// The class of a model's tokenizer, where no file names one: those whose ids differ from the file's.
+struct ModelClass {
+  std::string_view model_type, tokenizer_class;
+};
+constexpr ModelClass kModelClasses[] = {{"albert", "AlbertTokenizer"},
+                                        {"big_bird", "BigBirdTokenizer"},
+                                        {"bigbird_pegasus", "PegasusTokenizer"},
+                                        {"camembert", "CamembertTokenizer"},
+                                        {"deberta-v2", "DebertaV2Tokenizer"},
+                                        {"fnet", "FNetTokenizer"},
+                                        {"layoutxlm", "LayoutXLMTokenizer"},
+                                        {"m2m_100", "M2M100Tokenizer"},
+                                        {"marian", "MarianTokenizer"},
+                                        {"mbart", "MBartTokenizer"},
+                                        {"mluke", "MLukeTokenizer"},
+                                        {"mt5", "MT5Tokenizer"},
+                                        {"nllb-moe", "NllbTokenizer"},
+                                        {"pegasus", "PegasusTokenizer"},
+                                        {"plbart", "PLBartTokenizer"},
+                                        {"reformer", "ReformerTokenizer"},
+                                        {"rembert", "RemBertTokenizer"},
+                                        {"seamless_m4t", "SeamlessM4TTokenizer"},
+                                        {"siglip", "SiglipTokenizer"},
+                                        {"speech_to_text", "Speech2TextTokenizer"},
+                                        {"t5", "T5Tokenizer"},
+                                        {"udop", "UdopTokenizer"},
+                                        {"umt5", "UMT5Tokenizer"},
+                                        {"xglm", "XGLMTokenizer"},
+                                        {"xlm-roberta", "XLMRobertaTokenizer"},
+                                        {"xlm-roberta-xl", "XLMRobertaTokenizer"},
+                                        {"xlnet", "XLNetTokenizer"}};
 
 // Lines without their ends; the last may lack one.
 std::vector<std::string_view> lines_of(std::string_view text) {
@@ -86,11 +123,13 @@ class Folder {
       return some(hf_tokenizer({*whole, config, {}}));
     }
     TSR_ASSIGN_OR_RETURN(const std::optional<std::string> sentencepiece, read_("tokenizer.model"));
-    if (sentencepiece)
-      return some(has_side_files_ ? hf_sentencepiece_model(*sentencepiece, config_, model_type_, {})
-                                  : sentencepiece_model(*sentencepiece, {}));
+    if (sentencepiece) return some(pieces(*sentencepiece));
     TSR_ASSIGN_OR_RETURN(const std::optional<std::string> vocabulary, read_("vocab.json"));
     if (vocabulary) return some(byte_level(*vocabulary));
+    for (const std::string_view name : kSentencePieceNames) {
+      TSR_ASSIGN_OR_RETURN(const std::optional<std::string> file, read_(std::string(name)));
+      if (file) return some(pieces(*file));
+    }
     TSR_ASSIGN_OR_RETURN(const std::optional<std::string> words, read_("vocab.txt"));
     if (words) return some(wordpiece(*words));
     return std::optional<TokenizerData>();
@@ -99,6 +138,77 @@ class Folder {
   static Result<std::optional<TokenizerData>> some(Result<TokenizerData> data) {
     if (!data.ok()) return data.status();
     return std::optional<TokenizerData>(std::move(data).value());
+  }
+
+  // SentencePiece's file, read as the class does that the folder, or else its model, names.
+  Result<TokenizerData> pieces(const std::string& file) {
+    const auto* by_model = std::ranges::find(kModelClasses, model_type_, &ModelClass::model_type);
+    if (by_model != std::end(kModelClasses) && !config_.contains("tokenizer_class")) {
+      config_["tokenizer_class"] = by_model->tokenizer_class;
+      has_side_files_ = true;
+    }
+    const auto type = config_.find("tokenizer_class");
+    if (type != config_.end() && (*type == "XLMRobertaTokenizer" || *type == "XLMRobertaTokenizerFast"))
+      return xlm_roberta(file);
+    return has_side_files_ ? hf_sentencepiece_model(file, config_, model_type_, {})
+                           : sentencepiece_model(file, {});
+  }
+
+  // fairseq's order: <s>, <pad>, </s>, <unk>, the file's pieces behind its <unk>, <s> and </s>, and <mask>.
+  Result<TokenizerData> xlm_roberta(const std::string& file) {
+    TSR_ASSIGN_OR_RETURN(const SentencePieceModel model, read_sentencepiece_model(file));
+    constexpr std::string_view kFirst[] = {"<unk>", "<s>", "</s>"};
+    const std::vector<std::string>& tokens = model.data.tokens;
+    if (model.settings.algorithm != SentencePieceAlgorithm::kUnigram || tokens.size() < std::size(kFirst) ||
+        !std::equal(std::begin(kFirst), std::end(kFirst), tokens.begin()))
+      return Status(
+          StatusCode::kUnsupported,
+          "the SentencePiece file of a XLMRobertaTokenizer is no Unigram model whose first pieces are <unk>, "
+          "<s> and </s>; save the tokenizer with transformers (save_pretrained), which writes "
+          "tokenizer.json");
+    TokenizerJson description;
+    const auto put = [&](const std::string& token, double score) {
+      description.vocabulary.emplace_back(token, static_cast<int64_t>(description.vocabulary.size()));
+      description.log_probabilities.push_back(score);
+    };
+    constexpr std::pair<const char*, const char*> kNames[] = {{"bos_token", "<s>"},
+                                                              {"pad_token", "<pad>"},
+                                                              {"eos_token", "</s>"},
+                                                              {"unk_token", "<unk>"},
+                                                              {"mask_token", "<mask>"}};
+    std::vector<std::string> names;
+    for (const auto& [name, initial] : kNames) {
+      const json given = config_.value(name, json(initial));
+      const json content = given.is_object() ? given.value("content", json(initial)) : given;
+      names.push_back(content.is_string() ? content.get<std::string>() : initial);
+      config_[name] = names.back();
+    }
+    // The class has these names too, and puts <s> and </s> around texts whatever the configuration says.
+    for (const auto& [name, initial] : {std::pair("cls_token", "<s>"), std::pair("sep_token", "</s>")})
+      if (!config_.contains(name)) config_[name] = initial;
+    config_.erase("add_bos_token");
+    config_.erase("add_eos_token");
+    for (size_t i = 0; i < 4; ++i) put(names[i], 0);
+    for (size_t i = std::size(kFirst); i < tokens.size(); ++i) put(tokens[i], model.data.scores[i]);
+    put(names[4], 0);
+    const JsonMembers members(config_, "tokenizer_config.json");
+    TSR_ASSIGN_OR_RETURN(const bool prefix, members.flag("add_prefix_space", true));
+    const json metaspace = {{"type", "Metaspace"},
+                            {"replacement", "▁"},
+                            {"prepend_scheme", prefix ? "always" : "never"},
+                            {"split", true}};
+    json& rest = description.rest;
+    rest["model"] = {{"type", "Unigram"}, {"unk_id", 3}, {"byte_fallback", false}};
+    if (!model.settings.charsmap.empty())
+      rest["normalizer"] = {{"type", "Precompiled"},
+                            {"precompiled_charsmap", encode_base64(model.settings.charsmap)}};
+    rest["pre_tokenizer"] = {{"type", "Sequence"},
+                             {"pretokenizers", {{{"type", "WhitespaceSplit"}}, metaspace}}};
+    rest["decoder"] = metaspace;
+    TSR_RETURN_IF_ERROR(surround(description, names[0], names[2]));
+    for (const std::string& name : names) add_special(description, name);
+    mark_special(config_, description);
+    return pipeline_data(std::move(description), config_, {});
   }
 
   // vocab.json and merges.txt: byte-level BPE as GPT-2 has it, or Qwen 2.

@@ -18,12 +18,15 @@ using nlohmann::json;
 constexpr size_t kMostHoles = 65536;  // ids between the vocabulary and its last added token
 
 // Classes whose ids or texts are not the file's pieces (fairseq's order, further tokens, other normalizers).
-constexpr std::array<std::string_view, 21> kOtherClasses = {
-    "T5Tokenizer",     "MT5Tokenizer",     "UMT5Tokenizer",   "XLMRobertaTokenizer", "CamembertTokenizer",
-    "MBartTokenizer",  "MBart50Tokenizer", "AlbertTokenizer", "XLNetTokenizer",      "BigBirdTokenizer",
-    "PegasusTokenizer", "NllbTokenizer",   "ReformerTokenizer", "RemBertTokenizer",  "DebertaV2Tokenizer",
-    "BarthezTokenizer", "SeamlessM4TTokenizer", "XGLMTokenizer", "SiglipTokenizer",  "FNetTokenizer",
-    "M2M100Tokenizer"};
+constexpr std::array<std::string_view, 29> kOtherClasses = {
+    "T5Tokenizer",          "MT5Tokenizer",     "UMT5Tokenizer",      "XLMRobertaTokenizer",
+    "CamembertTokenizer",   "MBartTokenizer",   "MBart50Tokenizer",   "AlbertTokenizer",
+    "XLNetTokenizer",       "BigBirdTokenizer", "PegasusTokenizer",   "NllbTokenizer",
+    "ReformerTokenizer",    "RemBertTokenizer", "DebertaV2Tokenizer", "BarthezTokenizer",
+    "SeamlessM4TTokenizer", "XGLMTokenizer",    "SiglipTokenizer",    "FNetTokenizer",
+    "M2M100Tokenizer",      "MarianTokenizer",  "PLBartTokenizer",    "Speech2TextTokenizer",
+    "LayoutXLMTokenizer",   "MLukeTokenizer",   "UdopTokenizer",      "ErnieMTokenizer",
+    "CpmTokenizer"};
 // Models for which transformers follows the file's settings, whatever class a folder names.
 constexpr std::array<std::string_view, 44> kGenericModels = {
     "arctic",      "aria",         "ernie4_5",     "ernie4_5_moe", "flex_olmo",   "fuyu",
@@ -60,10 +63,11 @@ std::string class_of(const json& config, const std::string& model_type) {
 Status apply_class(const std::string& name, const json& config, SentencePieceSettings& settings,
                    TokenizerData& data) {
   if (std::ranges::find(kOtherClasses, name) != kOtherClasses.end())
-    return Status(StatusCode::kUnsupported,
-                  format("tokenizer.model with tokenizer_class '{}', whose tokens are not those of the file; "
-                         "save the tokenizer with transformers (save_pretrained), which writes tokenizer.json",
-                         name));
+    return Status(
+        StatusCode::kUnsupported,
+        format("a SentencePiece file with tokenizer_class '{}', whose tokens are not those of the file; "
+               "save the tokenizer with transformers (save_pretrained), which writes tokenizer.json",
+               name));
   const bool llama = name == "LlamaTokenizer", gemma = name == "GemmaTokenizer";
   TSR_ASSIGN_OR_RETURN(const bool legacy, flag_of(config, "legacy", !llama));
   settings.dummy_prefix = legacy ? DummyPrefix::kEachPart : DummyPrefix::kFirstPart;

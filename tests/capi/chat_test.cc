@@ -336,6 +336,12 @@ TEST_CASE(
   CHECK(third.starts_with(
       R"({"messages":[{"role":"system","content":"S"},{"role":"user","content":"three"}],"dropped":6,"tokens":)"));
   CHECK(fit(messages, 3).find("the last turn with the system message has ") != std::string::npos);
+  // Without a turn nothing can go, and the error says what is too long.
+  for (const char* const empty : {"[]", "{}"})
+    CHECK(fit(empty, 1000).find("wanted an array of at least one message") != std::string::npos);
+  const std::string system = R"([{"role": "system", "content": "S"}])";
+  CHECK(fit(system, 1000).starts_with(R"({"messages":[{"role":"system","content":"S"}],"dropped":0,)"));
+  CHECK(fit(system, 1).find("the system message has ") == 0);
   // A greeting before the first question is a turn.
   const std::string greeted =
       R"([{"role": "assistant", "content": "Welcome to this place"}, {"role": "user", "content": "a"}])";

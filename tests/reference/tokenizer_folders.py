@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """tokenizer_folders.py LIBTESSERA.so [--folders N] [--seed S]: folders of a tokenizer whose side files (tokenizer_config.json,
-special_tokens_map.json, added_tokens.json, config.json) are drawn at random, with a tokenizer.model, a tokenizer.json or
-vocab.json with merges.txt: ids with what stands around texts, and EOS, against transformers' AutoTokenizer.
+special_tokens_map.json, added_tokens.json, config.json) are drawn at random, with a tokenizer.model, a sentencepiece.bpe.model
+of XLM-R, a tokenizer.json or vocab.json with merges.txt: ids with what stands around texts, and EOS, against transformers' AutoTokenizer.
 
 Texts leave out what transformers approximates of SentencePiece: a ▁ written out, spelt bytes, characters that a Unigram
 model's table maps, and </s>, which it does not know as a control token where extra ones are named. Needs transformers, tokenizers, sentencepiece (PyPI); never part of `./dev test`."""
@@ -53,7 +53,7 @@ def byte_level_json():
 
 def draw_folder(draw, folder, pieces, plain, post):
     """Writes the files; returns what they are and the texts' restriction."""
-    kind, config, texts = draw.choice(["model", "model", "json", "post", "vocab"]), {}, lambda text: True
+    kind, config, texts = draw.choice(["model", "model", "json", "post", "vocab", "xlm-r", "xlm-r"]), {}, lambda text: True
     model_type, size = draw.choice(["llama", "llama", "mistral", "phi3"]), 400
     if kind == "model":
         model = draw.choice(sorted(pieces))
@@ -64,6 +64,10 @@ def draw_folder(draw, folder, pieces, plain, post):
             config["legacy"] = draw.random() < 0.5
         texts = lambda text: not any(x in text for x in ("▁", "</s>")) and (model != "unigram" or text.isascii() and "<0x" not in text)
         size = sentencepiece.SentencePieceProcessor(model_proto=pieces[model]).get_piece_size()
+    elif kind == "xlm-r":
+        model_type, config["tokenizer_class"] = "xlm-roberta", draw.choice(["XLMRobertaTokenizer", "XLMRobertaTokenizerFast"])
+        (folder / "sentencepiece.bpe.model").write_bytes(pieces["unigram"])
+        size = sentencepiece.SentencePieceProcessor(model_proto=pieces["unigram"]).get_piece_size() + 2
     elif kind == "vocab":
         model_type, config["tokenizer_class"] = "gpt2", "GPT2Tokenizer"
         (folder / "vocab.json").write_text(json.dumps(plain["model"]["vocab"]))
@@ -73,7 +77,7 @@ def draw_folder(draw, folder, pieces, plain, post):
         config["tokenizer_class"] = "PreTrainedTokenizerFast"
         (folder / "tokenizer.json").write_text(json.dumps(plain if kind == "json" else post))
     if draw.random() < 0.8:
-        config.update(bos_token="<s>", eos_token=draw.choice(["</s>", "<|a|>"]))
+        config.update(bos_token="<s>", eos_token="</s>" if kind == "xlm-r" else draw.choice(["</s>", "<|a|>"]))
     for name in ("add_bos_token", "add_eos_token"):
         if draw.random() < 0.4:
             config[name] = draw.random() < 0.5

@@ -356,7 +356,7 @@ TEST_CASE("every filter, test, method, function and operator is charged for larg
     made.emplace_back("d", std::move(dict));
     return made;
   };
-  constexpr int64_t kStepsOfVariables = 80'000;
+  constexpr int64_t kStepsOfVariables = 160'000;
   const Limits limits{.steps = kStepsOfVariables + 50'000};
   const auto check = [&](const std::string& name, std::string expression) {
     const bool is_refused = expression.starts_with('!');

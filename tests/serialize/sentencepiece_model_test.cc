@@ -140,6 +140,35 @@ TEST_CASE("side files of a tokenizer.model add tokens, names and what stands aro
   CHECK(bpe->before_text()[0] == 3);
 }
 
+TEST_CASE(
+    "SentencePiece's file is read under its other names, in the order of the class that the folder names") {
+  const std::string model = pieces() + field(2, number(3, kUnigram)) + field(3, number(4, 0));
+  for (const char* const name :
+       {"spiece.model", "sentencepiece.bpe.model", "spm.model", "sentencepiece.model"}) {
+    CHECK(ids_of(*opened({{name, model}}), "a  a") == ids_of(*opened({{"tokenizer.model", model}}), "a  a"));
+    for (const char* const type : {"t5", "albert", "xlnet", "mbart", "camembert"}) {
+      const auto refused = hf_folder_tokenizer(
+          files({{name, model}, {"config.json", std::string(R"({"model_type": ")") + type + "\"}"}}));
+      CHECK(refused.status().message().find("with tokenizer_class '") != std::string_view::npos);
+    }
+  }
+  // <s> 0, <pad> 1, </s> 2, <unk> 3, the other pieces one further on, <mask> last.
+  for (const auto& [side, text] :
+       {std::pair("config.json", R"({"model_type": "xlm-roberta"})"),
+        std::pair("tokenizer_config.json", R"({"tokenizer_class": "XLMRobertaTokenizerFast"})")}) {
+    const auto shifted = opened({{"sentencepiece.bpe.model", model}, {side, text}});
+    CHECK(ids_of(*shifted, "a  ab x<mask>", true) == Ids{6, 4, 10, 4, 3, 11});
+    CHECK(shifted->vocabulary_size() == 12);
+    CHECK(shifted->before_text()[0] == 0);
+    CHECK(shifted->after_text()[0] == 2);
+    CHECK(shifted->data().pad == 1);
+    CHECK(shifted->decode(Ids{0, 6, 4, 10, 2}) == "a ab");
+  }
+  const auto other = hf_folder_tokenizer(files(
+      {{"spiece.model", piece("a", 0, 1) + model}, {"config.json", R"({"model_type": "xlm-roberta"})"}}));
+  CHECK(other.status().message().find("XLMRobertaTokenizer") != std::string_view::npos);
+}
+
 TEST_CASE("a sentencepiece model goes to its own file and back") {
   const std::string model = pieces() + bytes() + field(2, number(3, kUnigram) + number(35, 1)) + field(3, number(4, 0));
   for (const char* const config : {"", R"({"legacy": false, "eos_token": "<|end|>", "add_eos_token": true})"}) {
