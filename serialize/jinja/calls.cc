@@ -129,6 +129,7 @@ Result<Value> Evaluator::call_builtin(Builtin builtin, const Arguments& argument
 }
 
 Result<Value> Evaluator::make_namespace(const Arguments& arguments) {
+  TSR_RETURN_IF_ERROR(budget_.spend_allocations(2));
   TSR_ASSIGN_OR_RETURN(auto items, dict_items(budget_, arguments));
   auto space = std::make_shared<Namespace>();
   TSR_ASSIGN_OR_RETURN(space->lease, budget_.lease(sizeof(Namespace) + items.size() * 2 * sizeof(Value)));
@@ -149,14 +150,14 @@ Result<Value> Evaluator::make_namespace(const Arguments& arguments) {
 }
 
 Result<Value> Evaluator::make_macro(const Node& node, const ScopePtr& scope) {
-  TSR_RETURN_IF_ERROR(budget_.spend(8));
+  TSR_RETURN_IF_ERROR(budget_.spend_allocations(5));
   captured_scopes_.push_back(scope);
   return Value(std::shared_ptr<const Macro>(std::make_shared<Macro>(Macro{&node, scope})));
 }
 
 Result<Value> Evaluator::call_macro(const Macro& macro, const Arguments& arguments) {
   const Node& node = *macro.node;
-  TSR_RETURN_IF_ERROR(budget_.spend_allocations(1 + node.parameters.size()));
+  TSR_RETURN_IF_ERROR(budget_.spend_allocations(2 + node.parameters.size()));
   const ScopePtr scope = inner(macro.scope);
   std::vector<bool> used(arguments.named.size(), false);
   const auto take_named = [&](std::string_view name) -> const Value* {

@@ -212,8 +212,10 @@ Result<Text> escape_html(Budget& budget, const Text& text) {
 Result<Value> apply_binary(Budget& budget, Operation operation, const Value& a, const Value& b) {
   if (const auto left = as_integer(a), right = as_integer(b); left && right)
     return apply_integers(operation, *left, *right);
-  if (const auto left = as_real(a), right = as_real(b); left && right)
+  if (const auto left = as_real(a), right = as_real(b); left && right) {
+    TSR_RETURN_IF_ERROR(budget.spend(operation >= Operation::kFloorDivide ? 4 : 1));
     return apply_reals(operation, *left, *right);
+  }
   const auto *left_text = std::get_if<Text>(&a), *right_text = std::get_if<Text>(&b);
   if (operation == Operation::kAdd && left_text && right_text)
     return add_texts(budget, *left_text, *right_text);

@@ -223,6 +223,7 @@ Result<Text> print(Budget& budget, const Value& value) {
   if (is<Undefined>(value)) return Text();
   if (is<None>(value)) return Text::of("None");
   if (const auto* flag = std::get_if<bool>(&value)) return Text::of(*flag ? "True" : "False");
+  if (is_number(value)) TSR_RETURN_IF_ERROR(budget.spend_allocations(is<double>(value) ? 3 : 1));
   if (const auto* integer = std::get_if<int64_t>(&value)) return Text::of(to_text(*integer));
   if (const auto* real = std::get_if<double>(&value)) return Text::of(print_real(*real));
   if (is<ListPtr>(value) || is<DictPtr>(value)) return print_quoted(budget, value);

@@ -149,6 +149,7 @@ Result<Evaluator::Flow> Evaluator::run_loop(const Node& node, const ScopePtr& sc
     TSR_ASSIGN_OR_RETURN(Value list, make_list(budget_, std::move(chosen)));
     items = std::get<ListPtr>(std::move(list));
   }
+  TSR_RETURN_IF_ERROR(budget_.spend_allocations(2));
   auto loop = std::make_shared<Loop>();
   loop->items = items;
   loop->depth0 = depth0;
@@ -208,6 +209,7 @@ Status Evaluator::execute_buffered(const Node& node, const ScopePtr& scope, Text
 }
 
 Result<Evaluator::Flow> Evaluator::execute_with(const Node& node, const ScopePtr& scope, TextBuilder& out) {
+  TSR_RETURN_IF_ERROR(budget_.spend_allocations(1));
   const ScopePtr own = inner(scope);
   std::vector<Value> values;
   for (size_t i = 1; i < node.children.size(); i += 2) {

@@ -166,6 +166,7 @@ Result<Text> TextBuilder::finish() {
 
 Result<Text> slice(Budget& budget, const Text& text, size_t begin, size_t end) {
   if (begin == 0 && end == text.size()) return text;
+  TSR_RETURN_IF_ERROR(budget.spend_allocations(begin < end ? 1 : 0));
   TextBuilder builder(budget);
   TSR_RETURN_IF_ERROR(builder.add(text, begin, end));
   return builder.finish();

@@ -297,9 +297,10 @@ double round_to_even(double value, int64_t precision) {
   return rounded;
 }
 
-Result<Value> filter_round(Evaluator&, const Value& value, const Arguments& arguments) {
+Result<Value> filter_round(Evaluator& evaluator, const Value& value, const Arguments& arguments) {
   TSR_ASSIGN_OR_RETURN(const BoundArguments bound, arguments.bind("round", {"precision", "method"}));
   TSR_ASSIGN_OR_RETURN(const int64_t precision, bound.integer(0, 0));
+  TSR_RETURN_IF_ERROR(evaluator.budget().spend(4 + std::clamp<int64_t>(precision, 0, 300) / 8));  // digits
   TSR_ASSIGN_OR_RETURN(const Text method, bound.text(1, Text::of("common")));
   if (is<Undefined>(value)) return fail_undefined(value);
   if (!is_number(value)) return fail(format("round wants a number, found a {}", type_name(value)));

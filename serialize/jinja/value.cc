@@ -135,7 +135,7 @@ Result<Value> make_dict(Budget& budget, std::vector<std::pair<Value, Value>> ite
     depth = std::max({depth, depth_of(key), depth_of(value)});
     dict->source = join_sources(dict->source, join_sources(source_of(key), source_of(value)));
     TSR_ASSIGN_OR_RETURN(std::string hash, hash_key(key));
-    TSR_RETURN_IF_ERROR(budget.spend_bytes(hash.size()));
+    TSR_RETURN_IF_ERROR(is<ListPtr>(key) ? budget.spend_characters(hash.size()) : budget.spend_bytes(hash.size()));
     key_bytes += hash.size() + 64;
     const auto [place, is_new] = index.emplace(std::move(hash), dict->items.size());
     if (is_new)
@@ -171,6 +171,7 @@ const Value* Dict::find(std::string_view key) const {
 Result<const Value*> Dict::find(Budget& budget, const Value& key) const {
   if (const auto* text = std::get_if<Text>(&key)) {
     TSR_RETURN_IF_ERROR(budget.spend_bytes(text->size()));
+    if (!index.empty()) TSR_RETURN_IF_ERROR(budget.spend(2));
     return find(text->bytes());
   }
   TSR_RETURN_IF_ERROR(budget.spend(static_cast<int64_t>(items.size())));
