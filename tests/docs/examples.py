@@ -120,6 +120,7 @@ def run_folder(examples, work, arguments):
         if status != 0:
             shown = example.text if example.language == "sh" else f"this {example.language}"
             failures.append(f"{example.place}: {shown}\n   exit {status}: {output.strip()[-600:]}")
+            print(f"FAILED: {failures[-1]}", flush=True)
     return ran, failures
 
 
@@ -128,7 +129,7 @@ def main():
     parser.add_argument("build", type=pathlib.Path)
     parser.add_argument("--full", action="store_true")
     parser.add_argument("--only", default="", help="examples whose place or text has this")
-    parser.add_argument("--times", action="store_true", help="how long each takes")
+    parser.add_argument("--times", action="store_true", help="progress: each example and how long it took")
     parser.add_argument("-j", type=int, default=os.cpu_count())
     arguments = parser.parse_args()
     arguments.build = arguments.build.resolve()
@@ -158,8 +159,6 @@ def main():
             results = list(pool.map(lambda each: run_folder(each, work, arguments), others))
         results += [run_folder(each, work, arguments) for each in measured]  # while nothing else runs
     failures = [failure for _, each in results for failure in each]
-    for failure in failures:
-        print(f"FAILED: {failure}")
     ran = sum(count for count, _ in results)
     assert ran > 0, "no example was found"
     print(f"{'FAILED' if failures else 'ok'}: examples: {ran - len(failures)} of {ran} run; "

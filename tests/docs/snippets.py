@@ -72,8 +72,10 @@ def _python(example, folder, arguments):
     ast.parse(example.text)
     if not re.search(r"^import tessera", example.text, re.M):
         return 0, ""
+    written = set(re.findall(r'\bout="([\w.-]+)"', example.text))
     for name in re.findall(r'"([\w.-]+\.\w+)"', example.text):
-        standins.provide(name, folder, arguments.tessera)
+        if name not in written:
+            standins.provide(name, folder, arguments.tessera)
     (folder / "example.py").write_text(example.text)
     return _run([sys.executable, "example.py"], folder, PYTHONPATH=str(arguments.work / "python"),
                 LD_LIBRARY_PATH=str(arguments.build / "capi"), TESSERA_PROFILE="none")
