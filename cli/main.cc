@@ -42,7 +42,7 @@ int run(int argc, char** argv) {
       "  tessera train model.tsr --data text.txt --steps 100 --devices cpu:2 --out tuned.tsr\n"
       "  tessera generate tuned.tsr --prompt \"Once upon a time\" -n 100\n"
       "`tessera COMMAND --help` has a command's options, their defaults and an example.\n"
-      "Exit status: 0 done, 1 failed, 2 the words were not understood, 130 interrupted (Ctrl-C, SIGTERM).");
+      "Exit status: 0 done, 1 failed, 2 invalid arguments, 130 interrupted (Ctrl-C, SIGTERM).");
   app.require_subcommand(1);
   app.set_version_flag("--version", "tessera " + std::to_string(TSR_VERSION_MAJOR) + "." +
                                         std::to_string(TSR_VERSION_MINOR) + "." +
