@@ -273,6 +273,7 @@ Result<Value> Evaluator::format_text(const Text& pattern, const Arguments& argum
   TextBuilder out(budget_);
   size_t next = 0;
   for (size_t at = 0; at < bytes.size();) {
+    TSR_RETURN_IF_ERROR(budget_.spend(2));  // a field, or text before one
     const char c = bytes[at];
     if ((c == '{' || c == '}') && at + 1 < bytes.size() && bytes[at + 1] == c) {
       TSR_RETURN_IF_ERROR(out.add(pattern, at, at + 1));

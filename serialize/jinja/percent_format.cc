@@ -111,6 +111,7 @@ Result<Value> format_percent(Budget& budget, const Text& pattern, const Value& v
   const std::string_view bytes = pattern.bytes();
   bool named = false;
   for (size_t at = bytes.find('%'); at != std::string_view::npos; at = bytes.find('%', from)) {
+    TSR_RETURN_IF_ERROR(budget.spend_allocations(1));
     TSR_RETURN_IF_ERROR(out.add(pattern, from, at));
     Directive directive;
     TSR_ASSIGN_OR_RETURN(from, parse_directive(bytes, at + 1, directive));

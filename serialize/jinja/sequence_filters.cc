@@ -62,7 +62,7 @@ struct Keyed {
 
 // Stable, as Python's sorted.
 Result<std::vector<Keyed>> sorted(Evaluator& evaluator, std::vector<Keyed> items, bool reverse) {
-  TSR_RETURN_IF_ERROR(evaluator.budget().spend_allocations(2 * items.size()));
+  TSR_RETURN_IF_ERROR(evaluator.budget().spend_allocations(3 * items.size()));
   Status failure;
   const auto is_before = [&](const Keyed& a, const Keyed& b) {
     for (size_t i = 0; i < a.keys.size() && failure.ok(); ++i) {

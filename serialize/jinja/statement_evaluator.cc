@@ -149,7 +149,7 @@ Result<Evaluator::Flow> Evaluator::run_loop(const Node& node, const ScopePtr& sc
     TSR_ASSIGN_OR_RETURN(Value list, make_list(budget_, std::move(chosen)));
     items = std::get<ListPtr>(std::move(list));
   }
-  TSR_RETURN_IF_ERROR(budget_.spend_allocations(2));
+  TSR_RETURN_IF_ERROR(budget_.spend_allocations(4));
   auto loop = std::make_shared<Loop>();
   loop->items = items;
   loop->depth0 = depth0;

@@ -86,6 +86,7 @@ std::vector<Range> rsplit_at(std::string_view bytes, std::string_view separator,
 }
 
 Result<std::vector<Text>> slices(Budget& budget, const Text& text, const std::vector<Range>& ranges) {
+  TSR_RETURN_IF_ERROR(budget.spend(static_cast<int64_t>(ranges.size())));
   std::vector<Text> parts;
   for (const Range& range : ranges) {
     TSR_ASSIGN_OR_RETURN(Text part, slice(budget, text, range.begin, range.end));
