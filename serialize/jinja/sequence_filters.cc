@@ -217,7 +217,7 @@ Result<Value> filter_unique(Evaluator& evaluator, const Value& value, const Argu
     TSR_ASSIGN_OR_RETURN(key, fold(evaluator, std::move(key), bound.flag(0)));
     TSR_ASSIGN_OR_RETURN(std::string hash, hash_key(key));
     TSR_RETURN_IF_ERROR(evaluator.budget().spend_bytes(hash.size()));
-    TSR_RETURN_IF_ERROR(evaluator.budget().spend_allocations(4));  // for its place among those seen
+    TSR_RETURN_IF_ERROR(evaluator.budget().spend_allocations(7));  // for its place among those seen
     if (seen.emplace(std::move(hash), true).second) values.push_back(item);
   }
   return make_iterator(evaluator.budget(), std::move(values));
