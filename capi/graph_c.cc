@@ -3,6 +3,7 @@
 #include "capi/engine/trainer_settings.h"
 #include "capi/guard.h"
 #include "capi/handles.h"
+#include "graph/base/nearest_hint.h"
 #include "graph/base/text.h"
 #include "graph/transform/embedding.h"
 #include "graph/transform/sampling.h"
@@ -176,8 +177,8 @@ tsr_status* tsr_graph_find(tsr_graph* graph, const char* tensor_name, tsr_value*
     }
     std::vector<std::string> names;
     for (const Tensor& tensor : graph->value.tensors()) names.push_back(tensor.name);
-    return Status(StatusCode::kNotFound, format("the graph has no tensor '{}'; nearest: {}", tensor_name,
-                                                join(nearest_names(tensor_name, names), ", ")));
+    return Status(StatusCode::kNotFound, format("the graph has no tensor '{}'{}", tensor_name,
+                                                nearest_hint(tensor_name, names)));
   });
 }
 

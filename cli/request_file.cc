@@ -132,15 +132,21 @@ void set_option(const Options& options, const Known& key, const Json& value) {
 
 // Throws a text without the place.
 Json parse_object(const std::string& line) {
-  const auto check_depth = [](int depth, Json::parse_event_t event, Json&) {
+  std::vector<std::set<std::string>> keys;  // of each object that is open
+  const auto check = [&keys](int depth, Json::parse_event_t event, Json& value) {
     const bool begins =
         event == Json::parse_event_t::object_start || event == Json::parse_event_t::array_start;
     if (begins && depth >= kMostDepth)
       throw Error(TSR_INVALID_ARGUMENT, "its JSON nests deeper than " + std::to_string(kMostDepth));
+    if (event == Json::parse_event_t::object_start) keys.emplace_back();
+    if (event == Json::parse_event_t::object_end) keys.pop_back();
+    if (event == Json::parse_event_t::key && !keys.back().insert(value.get<std::string>()).second)
+      throw Error(TSR_INVALID_ARGUMENT,
+                  "the key " + quoted(value.get<std::string>()) + " stands twice in an object, wanted it once");
     return true;
   };
   try {
-    Json object = Json::parse(line, check_depth);
+    Json object = Json::parse(line, check);
     if (!object.is_object())
       throw Error(TSR_INVALID_ARGUMENT,
                   "found " + quoted(line) + ", wanted a JSON object such as {\"prompt\": \"Once upon\"}");

@@ -7,6 +7,7 @@
 #include <span>
 #include <string_view>
 #include <system_error>
+#include <utility>
 #include <vector>
 
 namespace cli {
@@ -19,7 +20,7 @@ namespace fs = std::filesystem;
 constexpr const char* kRead[] = {"model",       "data",     "tokenizer", "--data",      "--file",    "--prompts", "--adapter",
                                  "--imatrix",   "--plan",   "--profile", "--eval-file", "--pins",    "--template", "--tools",
                                  "--grammar",   "--init",   "--check",   "--tokenizer", "--cluster", "--draft-model",
-                                 "--reference", "--json-schema"};
+                                 "--reference", "--json-schema", "--model"};
 constexpr const char* kWritten[] = {"out",      "--out",   "--metrics",     "--report",
                                     "--trace",  "--certificate", "--checkpoint", "--tensorboard"};
 // Pairs of what is read and what is written that have rules of their own, in the library or where they are read.
@@ -34,12 +35,25 @@ struct Named {
   std::string option, path;
 };
 
+// The paths that an option's value names: of --data also those of a list of files.
+std::vector<std::string> paths_in(const std::string& value) {
+  if (!value.starts_with('[')) return {value};
+  std::vector<std::string> paths;
+  const Json list = Json::parse(value, nullptr, false);
+  if (list.is_array())
+    for (const Json& each : list)
+      if (each.is_object() && each.contains("path") && each["path"].is_string())
+        paths.push_back(each["path"].get<std::string>());
+  return paths;
+}
+
 std::vector<Named> named_by(const CLI::App& command, std::span<const char* const> options) {
   std::vector<Named> all;
   for (const char* name : options)
     if (const CLI::Option* option = command.get_option_no_throw(name))
-      for (const std::string& path : option->results())
-        if (!path.empty() && path != "-") all.push_back({name, path});
+      for (const std::string& value : option->results())
+        for (std::string& path : paths_in(value))
+          if (!path.empty() && path != "-") all.push_back({name, std::move(path)});
   return all;
 }
 
@@ -55,6 +69,21 @@ bool is_same(const std::string& a, const std::string& b) {
   return !error && one == other;
 }
 
+// Whether `path` is a file of the model, or of the adapters, in the folder `read`.
+bool is_in_model(const fs::path& path, const std::string& read) {
+  static constexpr const char* kNames[] = {"config.json",       "generation_config.json",  "tokenizer.json",
+                                           "tokenizer.model",   "tokenizer_config.json",   "vocab.json",
+                                           "vocab.txt",         "merges.txt",              "added_tokens.json",
+                                           "modules.json",      "adapter_config.json",     "special_tokens_map.json",
+                                           "spiece.model",      "chat_template.jinja",     "chat_template.json"};
+  std::error_code error;
+  if (!fs::is_directory(read, error) || !fs::is_regular_file(path, error)) return false;
+  const std::string name = path.filename().string();
+  const bool is_own = name.find(".safetensors") != name.npos ||
+                      std::ranges::any_of(kNames, [&](const char* known) { return name == known; });
+  return is_own && is_same(path.has_parent_path() ? path.parent_path().string() : ".", read);
+}
+
 }  // namespace
 
 void refuse_shared_files(const CLI::App& command) {
@@ -65,7 +94,7 @@ void refuse_shared_files(const CLI::App& command) {
       const bool may_share = std::ranges::any_of(kMayShare, [&](const Pair& pair) {
         return pair.command == command.get_name() && pair.read == other.option && pair.written == option;
       });
-      if (!may_share && is_same(path, other.path))
+      if (is_in_model(path, other.path) || (!may_share && is_same(path, other.path)))
         throw Error(TSR_INVALID_ARGUMENT, option + " is " + path + ", which is read as " + other.option +
                                               " and would be lost; give another name to write");
     }

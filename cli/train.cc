@@ -176,6 +176,7 @@ void train(const CLI::App& command, const TrainArguments& args) {
                 << adapters.rank << ")\n";
   }
   Model model = args.method.empty() ? adapted(std::move(given), adapters) : std::move(given);
+  if (args.method.empty()) output.check_model(model, !resumed.empty());
   const Dataset dataset = open_data(args, args.data, model, args.model);
   say_what_is_learnt(args, args.data, dataset);
   Json methods;
@@ -184,10 +185,11 @@ void train(const CLI::App& command, const TrainArguments& args) {
                              methods);
     if (!is_quiet(args)) std::cerr << methods_text(methods);
   }
-  output.check_model(model);
+  if (!args.method.empty()) output.check_model(model, !resumed.empty());
   const Trainer trainer = make_trainer(args, runtime, model, dataset);
   if (!resumed.empty()) {
     check(tsr_trainer_resume(trainer.get(), resumed.c_str()));
+    output.check_resumed(trainer, model);
     held_out.restore(Json::parse(text(tsr_checkpoint_info, resumed.c_str()))["notes"]);
   }
   if (!args.init.empty()) load_parameters(trainer, args.init);

@@ -28,7 +28,33 @@ Export TrainedOutput::make_export(const Model& model) const {
                       path_.c_str(), static_cast<const tsr_options*>(options.get()));
 }
 
-void TrainedOutput::check_model(const Model& model) {
+Conversion TrainedOutput::make_conversion(const Trainer& trainer, const Model& model) const {
+  return make<Conversion>(tsr_conversion_new_for_trainer, trainer.get(), model.get(), path_.c_str(),
+                          static_cast<const tsr_options*>(nullptr));
+}
+
+// The first step of an export finds what PEFT has no form for.
+void TrainedOutput::check_write(const Model& model) const {
+  if (kind_ != Kind::kPeft)
+    return (void)make<Conversion>(tsr_conversion_new_for_model, static_cast<tsr_runtime*>(nullptr), model.get(),
+                                  path_.c_str(), static_cast<const tsr_options*>(nullptr));
+  try {
+    const Export trial = make_export(model);
+    double done = 0;
+    check(tsr_export_step(trial.get(), &done));
+  } catch (const Error& error) {
+    throw Error(error.code(), std::string(error.what()) +
+                                  "; --out NAME.tsr writes a model's file with the adapters, --merge one without");
+  }
+}
+
+void TrainedOutput::check_resumed(const Trainer& trainer, const Model& model) const {
+  if (path_.empty()) return;
+  if (kind_ == Kind::kModel) return (void)make_conversion(trainer, model);
+  check_write(model);
+}
+
+void TrainedOutput::check_model(const Model& model, bool is_resumed) {
   const bool has_adapters = !Json::parse(text(tsr_model_info, model.get()))["adapters"].is_null();
   if (merge_ && !has_adapters)
     throw Error(TSR_INVALID_ARGUMENT,
@@ -39,23 +65,9 @@ void TrainedOutput::check_model(const Model& model) {
                                           ": a GGUF file has no place for a model with adapters: --merge "
                                           "writes the model with the adapters in "
                                           "its weights; --out FOLDER, or NAME.tsr, keeps them apart");
-  if (merge_) {
-    kind_ = Kind::kMerged;
-  } else if (has_adapters && !is_file()) {
-    kind_ = Kind::kPeft;
-    try {
-      // The first step of the export finds what PEFT has no form for.
-      const Export trial = make_export(model);
-      double done = 0;
-      check(tsr_export_step(trial.get(), &done));
-    } catch (const Error& error) {
-      throw Error(error.code(),
-                  std::string(error.what()) +
-                      "; --out NAME.tsr writes a model's file with the adapters, --merge one without");
-    }
-  } else {
-    check_output(path_);
-  }
+  kind_ = merge_ ? Kind::kMerged : has_adapters && !is_file() ? Kind::kPeft : Kind::kModel;
+  if (kind_ == Kind::kModel) check_output(path_);
+  if (!is_resumed) check_write(model);
 }
 
 const char* TrainedOutput::noun() const {
@@ -67,8 +79,7 @@ const char* TrainedOutput::noun() const {
 void TrainedOutput::write(const Common& common, const Trainer& trainer, const Model& model) const {
   if (path_.empty()) return;
   if (kind_ == Kind::kModel) {
-    const Conversion conversion = make<Conversion>(tsr_conversion_new_for_trainer, trainer.get(), model.get(),
-                                                   path_.c_str(), static_cast<const tsr_options*>(nullptr));
+    const Conversion conversion = make_conversion(trainer, model);
     run_steps(conversion, tsr_conversion_step, "writing " + path_, common);
     return finish_conversion(common, conversion);
   }

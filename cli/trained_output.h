@@ -13,7 +13,10 @@ class TrainedOutput {
   TrainedOutput(std::string path, bool merge) : path_(std::move(path)), merge_(merge) {}
 
   void check_path() const;               // before the model is loaded
-  void check_model(const Model& model);  // throws where it could not be written as wanted
+  // Throws where the model could not be written as wanted, or over a file that it is read from. A run that is resumed may
+  // replace its own result: check_resumed looks at that, once the trainer is there.
+  void check_model(const Model& model, bool is_resumed);
+  void check_resumed(const Trainer& trainer, const Model& model) const;
   bool is_empty() const { return path_.empty(); }
   const std::string& path() const { return path_; }
   const char* noun() const;  // "the model", "the adapters", "the merged model"
@@ -25,6 +28,8 @@ class TrainedOutput {
   bool is_gguf() const;
   bool is_file() const { return merge_ || path_.ends_with(".tsr") || is_gguf(); }
   Export make_export(const Model& model) const;
+  Conversion make_conversion(const Trainer& trainer, const Model& model) const;
+  void check_write(const Model& model) const;
 
   std::string path_;
   bool merge_;

@@ -5,6 +5,7 @@
 
 #include "graph/base/cancellation.h"
 #include "graph/base/hash.h"
+#include "graph/base/nearest_hint.h"
 #include "graph/base/text.h"
 #include "graph/graph_text.h"
 #include "graph/limits.h"
@@ -76,9 +77,7 @@ std::string_view type_name(AttrType type) {
 }
 
 std::string unknown_name(std::string_view what, std::string_view name, std::span<const std::string> known) {
-  const std::vector<std::string> nearest = nearest_names(name, known);
-  return format("unknown {} '{}'; ", what, name) +
-         (nearest.empty() ? std::string("there are none") : "nearest: " + join(nearest, ", "));
+  return format("unknown {} '{}'{}", what, name, known.empty() ? "; there are none" : nearest_hint(name, known));
 }
 
 Result<const OpDef*> known_op(std::string_view name) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "graph/base/nearest_hint.h"
 #include "graph/base/text.h"
 #include "runtime/box_copy.h"
 #include "runtime/host_services.h"
@@ -18,8 +19,8 @@ void add_binding(std::vector<SessionTensor>& list, const Binding& binding, SlotK
 }
 
 Status unknown(std::string_view what, std::string_view name, std::span<const std::string> candidates) {
-  return Status(StatusCode::kNotFound, format("{} '{}' does not exist; nearest: {}", what, name,
-                                              join(nearest_names(name, candidates), ", ")));
+  return Status(StatusCode::kNotFound, format("{} '{}' does not exist{}", what, name,
+                                              nearest_hint(name, candidates)));
 }
 
 std::vector<std::string> names_of(const std::vector<SessionTensor>& list) {

@@ -9,6 +9,7 @@
 #include <unordered_set>
 
 #include "graph/base/hash.h"
+#include "graph/base/nearest_hint.h"
 #include "graph/base/text.h"
 #include "serialize/atomic_file.h"
 #include "serialize/checkpoint_folder.h"
@@ -226,8 +227,8 @@ Result<HostTensor> CheckpointReader::read(std::string_view name) const {
   if (found == files_->by_name.end()) {
     std::vector<std::string> names;
     for (const TensorRecord& record : files_->records) names.push_back(record.name);
-    return Status(StatusCode::kNotFound, format("the checkpoint has no tensor '{}'; nearest: {}", name,
-                                                join(nearest_names(name, names), ", ")));
+    return Status(StatusCode::kNotFound, format("the checkpoint has no tensor '{}'{}", name,
+                                                nearest_hint(name, names)));
   }
   return read_tensor(files_->shards[found->second->shard], *found->second, true);
 }

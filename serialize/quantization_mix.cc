@@ -6,6 +6,7 @@
 
 #include "graph/base/blocks/fitting_type.h"
 #include "graph/base/quote.h"
+#include "graph/base/nearest_hint.h"
 #include "graph/base/text.h"
 #include "graph/models/model_family.h"
 #include "graph/transform/adapters.h"
@@ -218,8 +219,8 @@ Result<std::vector<std::string>> storable_weights(const Graph& graph) {
 
 Status unknown_type(std::string_view name, const std::vector<std::string>& known) {
   return Status(StatusCode::kInvalidArgument,
-                format("unknown type '{}'; nearest: {}; all: {}", quote(name),
-                       join(nearest_names(name, known), ", "), join(known, ", ")));
+                format("unknown type '{}'{}; all: {}", quote(name),
+                       nearest_hint(name, known), join(known, ", ")));
 }
 
 Status check_read_alone(std::string_view name) {

@@ -23,6 +23,7 @@ namespace {
 std::shared_ptr<SharedModel> shared_from(Model model, const SharedModel& like) {
   auto made = std::make_shared<SharedModel>(std::move(model), like.seed());
   made->set_tokenizer(like.tokenizer());
+  made->set_origin(like);
   return made;
 }
 
@@ -377,7 +378,10 @@ Result<std::shared_ptr<SharedModel>> load_adapters(const SharedModel& model, con
     };
     TSR_RETURN_IF_ERROR(set_adapter_starts(made, find_adapters(adapted), read, false));
   }
-  return finish_adapted(std::move(made), model, std::move(adapted), base.stored, replaced);
+  TSR_ASSIGN_OR_RETURN(auto finished,
+                       finish_adapted(std::move(made), model, std::move(adapted), base.stored, replaced));
+  finished->add_read_paths({path});
+  return finished;
 }
 
 std::optional<AdapterSummary> adapter_summary(const Graph& graph) {

@@ -399,6 +399,7 @@ Status Trainer::resume(const std::string& folder) {
   TSR_RETURN_IF_ERROR(clear_gradients());
   weights_invalid_ = false;
   step_ = found.step;
+  model_->set_resumed(folder);
   position_ = position;
   skipped_ = skipped;
   unlabelled_ = unlabelled;

@@ -2,13 +2,12 @@
 
 #include <algorithm>
 #include <chrono>
-#include <filesystem>
-#include <system_error>
 #include <utility>
 
 #include "capi/engine/adapter_folder.h"
 #include "capi/engine/loading.h"
 #include "capi/engine/quantize.h"
+#include "capi/engine/read_paths.h"
 #include "capi/engine/written_state.h"
 #include "graph/base/cancellation.h"
 #include "graph/base/text.h"
@@ -22,18 +21,6 @@ constexpr int kStepSlices = 16;
 constexpr auto kStepTime = std::chrono::milliseconds(50);  // after which no further slice begins
 constexpr int64_t kOpenBytes = int64_t{32} << 20;  // what opening counts as: tables, a graph and a tokenizer
 constexpr int64_t kIndexBytes = int64_t{8} << 20;
-
-// kInvalidArgument where `out` leads to a file that `source` reads.
-Status check_not_read(const ByteSource& source, const std::string& out) {
-  for (const std::string& path : source.paths()) {
-    std::error_code ignored;
-    if (std::filesystem::equivalent(path, out, ignored))
-      return Status(
-          StatusCode::kInvalidArgument,
-          format("{}: is the file to convert, which would be lost; give another name to write", out));
-  }
-  return {};
-}
 
 // The options of a conversion as those of an export to GGUF.
 Result<Options> gguf_options(const Options& options) {
@@ -77,7 +64,7 @@ Result<std::unique_ptr<Conversion>> Conversion::create(const std::string& in, co
     return create(contents_of(std::move(model)), out, options);
   }
   TSR_ASSIGN_OR_RETURN(auto source, open_model_file(in));
-  TSR_RETURN_IF_ERROR(check_not_read(*source, out));
+  TSR_RETURN_IF_ERROR(check_not_read(source->paths(), out));
   TSR_RETURN_IF_ERROR(AtomicFile::check(out));
   std::unique_ptr<Conversion> made(new Conversion(out, std::move(settings)));
   made->source_ = std::move(source);
@@ -95,6 +82,7 @@ Result<std::unique_ptr<Conversion>> Conversion::create(ModelContents contents, c
   }
   TSR_ASSIGN_OR_RETURN(Settings settings, read_settings(options));
   TSR_RETURN_IF_ERROR(check_file_name(out));
+  TSR_RETURN_IF_ERROR(check_not_read(contents.read_paths, out, contents.resumed));
   TSR_RETURN_IF_ERROR(AtomicFile::check(out));
   std::unique_ptr<Conversion> made(new Conversion(out, std::move(settings)));
   made->contents_ = std::move(contents);
@@ -137,10 +125,9 @@ Status Conversion::change_file(Work&& work) {
 }
 
 Result<OpenedModel> Conversion::open_source() {
-  // A file that a model in memory is of may be replaced: the new one takes its name at the end.
   if (contents_) return opened_in_memory(*contents_);
   TSR_ASSIGN_OR_RETURN(OpenedModel opened, open_model(source_));
-  TSR_RETURN_IF_ERROR(check_not_read(*opened.model.source, out_));  // other parts of a split model too
+  TSR_RETURN_IF_ERROR(check_not_read(opened.model.source->paths(), out_));  // other parts of a split model too
   return opened;
 }
 

@@ -13,6 +13,7 @@
 #include "capi/engine/loading.h"
 #include "capi/engine/model_contents.h"
 #include "capi/engine/quantize.h"
+#include "capi/engine/read_paths.h"
 #include "capi/engine/written_state.h"
 #include "graph/base/cancellation.h"
 #include "graph/base/text.h"
@@ -28,20 +29,6 @@ namespace fs = std::filesystem;
 
 constexpr auto kStepTime = std::chrono::milliseconds(50);  // after which no further slice begins
 constexpr uint64_t kOpenBytes = uint64_t{32} << 20;        // what opening counts as
-
-// kInvalidArgument where `out` is, or holds, a file that `source` reads.
-Status check_not_read(const ByteSource& source, const std::string& out) {
-  for (const std::string& path : source.paths()) {
-    std::error_code ignored;
-    const fs::path parent = fs::path(path).parent_path();
-    if (fs::equivalent(path, out, ignored) || fs::equivalent(parent.empty() ? "." : parent, out, ignored))
-      return Status(
-          StatusCode::kInvalidArgument,
-          format("{}: is where the model is read from, which would be lost; give another name to write",
-                 out));
-  }
-  return {};
-}
 
 std::string_view format_name(ExportFormat format) {
   switch (format) {
@@ -145,7 +132,7 @@ Result<std::unique_ptr<Export>> Export::create(const std::string& in, const std:
     return create(model, out, options);
   }
   TSR_ASSIGN_OR_RETURN(auto source, open_model_file(in));
-  TSR_RETURN_IF_ERROR(check_not_read(*source, out));
+  TSR_RETURN_IF_ERROR(check_not_read(source->paths(), out));
   TSR_RETURN_IF_ERROR(check_out(out, settings.format));
   if (settings.merged) {
     TSR_ASSIGN_OR_RETURN(const auto model, load_shared_model(std::move(source), in));
@@ -159,7 +146,7 @@ Result<std::unique_ptr<Export>> Export::create(const std::string& in, const std:
 Result<std::unique_ptr<Export>> Export::create(std::shared_ptr<SharedModel> model, const std::string& out,
                                                const Options& options) {
   TSR_ASSIGN_OR_RETURN(Settings settings, read_settings(options, out));
-  if (const auto source = model->source()) TSR_RETURN_IF_ERROR(check_not_read(*source, out));
+  TSR_RETURN_IF_ERROR(check_not_read(model->read_paths(), out, model->resumed()));
   TSR_RETURN_IF_ERROR(check_out(out, settings.format));
   if (settings.merged && adapter_summary(model->graph())) {
     TSR_ASSIGN_OR_RETURN(model, merge_adapters(*model));
@@ -172,7 +159,7 @@ Result<std::unique_ptr<Export>> Export::create(std::shared_ptr<SharedModel> mode
 Result<std::unique_ptr<Export>> Export::create(ModelContents given, const std::string& out,
                                                const Options& options) {
   TSR_ASSIGN_OR_RETURN(Settings settings, read_settings(options, out));
-  if (given.model.source) TSR_RETURN_IF_ERROR(check_not_read(*given.model.source, out));
+  TSR_RETURN_IF_ERROR(check_not_read(given.read_paths, out, given.resumed));
   TSR_RETURN_IF_ERROR(check_out(out, settings.format));
   auto made = std::unique_ptr<Export>(new Export("", out, std::move(settings)));
   made->given_ = std::move(given);
@@ -204,7 +191,7 @@ Status Export::step() {
 Result<OpenedModel> Export::open_source() const {
   if (source_) {
     TSR_ASSIGN_OR_RETURN(OpenedModel opened, open_model(source_));
-    TSR_RETURN_IF_ERROR(check_not_read(*opened.model.source, out_));  // other parts of a split model too
+    TSR_RETURN_IF_ERROR(check_not_read(opened.model.source->paths(), out_));  // other parts of a split model too
     return opened;
   }
   return opened_in_memory(given_ ? *given_ : contents_of(model_));

@@ -1,9 +1,7 @@
 #include "capi/engine/foreign_words.h"
 
 #include <algorithm>
-#include <numeric>
 #include <span>
-#include <utility>
 
 namespace tessera {
 namespace {
@@ -212,18 +210,6 @@ std::string found_in(std::span<const ForeignWord> words, std::string_view word,
   return {};
 }
 
-size_t edit_distance(std::string_view a, std::string_view b) {
-  std::vector<size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), size_t{0});
-  for (size_t i = 1; i <= a.size(); ++i) {
-    size_t diagonal = std::exchange(row[0], i);
-    for (size_t j = 1; j <= b.size(); ++j)
-      diagonal =
-          std::exchange(row[j], std::min({row[j] + 1, row[j - 1] + 1, diagonal + (a[i - 1] != b[j - 1])}));
-  }
-  return row[b.size()];
-}
-
 // Words that differ in dashes, as commands write them.
 std::string with_underscores(std::string_view word) {
   while (word.starts_with('-')) word.remove_prefix(1);
@@ -243,24 +229,6 @@ std::string option_of(std::string_view key, const std::vector<std::string>& know
 
 std::string value_of(std::string_view value, const std::vector<std::string>& known) {
   return found_in(kValues, value, known);
-}
-
-std::vector<std::string> near_words(std::string_view word, const std::vector<std::string>& known) {
-  constexpr size_t kMost = 2, kLongest = 64;
-  std::vector<std::pair<size_t, std::string>> scored;
-  if (word.size() <= kLongest)
-    for (const std::string& each : known) {
-      const size_t distance = edit_distance(word, each);
-      const size_t longer = std::max(word.size(), each.size());
-      // Two letters of three are no misspelling, nor is one of two.
-      if (distance <= kMost && longer > 2 && distance * 2 <= longer)
-        scored.emplace_back(distance, each);
-    }
-  std::ranges::sort(scored);
-  std::vector<std::string> near;
-  for (const auto& [distance, each] : scored)
-    if (near.size() < 3 && !has(near, each)) near.push_back(each);
-  return near;
 }
 
 }  // namespace tessera

@@ -12,7 +12,5 @@ namespace tessera {
 std::string option_of(std::string_view key, const std::vector<std::string>& known);
 // The value of `known` that another project calls `value`; "": none.
 std::string value_of(std::string_view value, const std::vector<std::string>& known);
-// Up to three of `known` that differ from `word` in at most two letters, nearest first.
-std::vector<std::string> near_words(std::string_view word, const std::vector<std::string>& known);
 
 }  // namespace tessera

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <utility>
 
+#include "capi/engine/read_paths.h"
 #include "capi/engine/scorer.h"
 #include "graph/base/cancellation.h"
 #include "graph/base/text.h"
@@ -29,6 +30,7 @@ Result<std::unique_ptr<ImportanceCollector>> ImportanceCollector::create(std::sh
   TSR_ASSIGN_OR_RETURN(made->settings_, read_importance_settings(options));
   ImportanceSettings& settings = made->settings_;
   TSR_RETURN_IF_ERROR(check_gguf_name(path));
+  TSR_RETURN_IF_ERROR(check_not_read(model->read_paths(), path));
   TSR_RETURN_IF_ERROR(AtomicFile::check(path));
   TSR_ASSIGN_OR_RETURN(made->bos_, window_bos(model->tokenizer().get(), settings.bos, "imatrix"));
   TSR_ASSIGN_OR_RETURN(std::shared_ptr<DeviceSet> devices,

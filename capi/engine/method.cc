@@ -67,6 +67,7 @@ Result<std::shared_ptr<SharedModel>> quantized(const SharedModel& model, std::st
   TSR_RETURN_IF_ERROR(check_storable(made));
   auto shared = std::make_shared<SharedModel>(std::move(made), model.seed());
   shared->set_tokenizer(model.tokenizer());
+  shared->set_origin(model);
   return shared;
 }
 

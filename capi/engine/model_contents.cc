@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "capi/engine/conversion.h"
+#include "capi/engine/read_paths.h"
 #include "graph/base/text.h"
 #include "serialize/output_name.h"
 
@@ -35,7 +36,9 @@ ModelContents contents_of(std::shared_ptr<const SharedModel> model) {
   const auto read = [from = model.get()](const std::string& name) {
     return from->read_uncached(name, from->seed());
   };
-  return {std::move(shown), read, std::move(model)};
+  std::vector<std::string> read_paths = model->read_paths();
+  std::string resumed = model->resumed();
+  return {std::move(shown), read, std::move(model), std::move(read_paths), std::move(resumed)};
 }
 
 Json stored_json(const std::vector<StoredTensors>& stored) {
@@ -59,6 +62,7 @@ Status save_contents(const ModelContents& contents, const std::string& path, con
   const bool compress = reader.flag("compress", false);
   TSR_RETURN_IF_ERROR(reader.finish());
   TSR_RETURN_IF_ERROR(check_file_name(path));
+  TSR_RETURN_IF_ERROR(check_not_read(contents.read_paths, path, contents.resumed));
   if (is_gguf_name(path)) {
     TSR_ASSIGN_OR_RETURN(const auto work, Conversion::create(contents, path, options));
     while (work->done() < 1) TSR_RETURN_IF_ERROR(work->step());

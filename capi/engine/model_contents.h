@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "capi/engine/options.h"
 #include "capi/engine/shared_model.h"
@@ -17,6 +18,8 @@ struct ModelContents {
   Model model;                        // without values
   ReadParameter read;                 // of one thread at a time
   std::shared_ptr<const void> holds;  // keeps what `read` uses
+  std::vector<std::string> read_paths;  // files and folders that must not be replaced
+  std::string resumed;                  // the checkpoint whose run's result may be; "": none
 };
 
 // The contents of the file that tsr_model_save writes; parameters that were not drawn yet are drawn when they are read.

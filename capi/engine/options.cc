@@ -121,7 +121,7 @@ Status OptionReader::finish() {
       hint = format("it is '{}' here", ours);
     } else if (key.find("epoch") != std::string::npos && std::ranges::find(known_, "steps") != known_.end()) {
       hint = "a training is counted in optimizer steps here: option 'steps'";
-    } else if (const std::vector<std::string> near = near_words(key, known_); !near.empty()) {
+    } else if (const std::vector<std::string> near = nearest_names(key, known_); !near.empty()) {
       hint = format("nearest: {}", join(near, ", "));
     } else {
       std::vector<std::string> all = known_;

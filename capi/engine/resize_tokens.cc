@@ -77,7 +77,9 @@ Result<std::shared_ptr<SharedModel>> resize_tokens(const SharedModel& model, int
     TSR_ASSIGN_OR_RETURN(given, with_token_rows(given, rows, seed));
   }
   TSR_RETURN_IF_ERROR(check_storable(given));
-  return std::make_shared<SharedModel>(std::move(given), model.seed(), std::move(tokenizer));
+  auto resized = std::make_shared<SharedModel>(std::move(given), model.seed(), std::move(tokenizer));
+  resized->set_origin(model);
+  return resized;
 }
 
 }  // namespace tessera

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "graph/base/nearest_hint.h"
 #include "graph/base/text.h"
 #include "graph/base/wildcard.h"
 #include "graph/transform/graph_copy.h"
@@ -66,8 +67,8 @@ Result<std::vector<TensorId>> matching_parameters(const Graph& graph, std::strin
     if (!found) {
       std::vector<std::string> names;
       for (const TensorId id : of) names.push_back(graph.tensor(id).name);
-      return Status(StatusCode::kNotFound, format("{}: no parameter matches '{}'; nearest: {}", purpose,
-                                                  pattern, join(nearest_names(pattern, names), ", ")));
+      return Status(StatusCode::kNotFound, format("{}: no parameter matches '{}'{}", purpose,
+                                                  pattern, nearest_hint(pattern, names)));
     }
   }
   return all;

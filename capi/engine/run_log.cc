@@ -7,6 +7,7 @@
 #include <ctime>
 
 #include "capi/engine/explain.h"
+#include "capi/engine/read_paths.h"
 #include "capi/engine/report.h"
 #include "graph/base/text.h"
 #include "serialize/atomic_file.h"
@@ -106,6 +107,8 @@ Status RunLog::read_options(const Options& options) {
   if (!metrics_path_.empty() && metrics_path_ == page_path_)
     return Status(StatusCode::kInvalidArgument,
                   format("options metrics and report both are {}, wanted a file for each", page_path_));
+  for (const std::string& path : {metrics_path_, page_path_})
+    if (!path.empty()) TSR_RETURN_IF_ERROR(check_not_read(trainer_->model()->read_paths(), path));
   // The default adapters have a name of every product of the blocks.
   if (trainer_->has_usual_adapters()) recorded["adapter_on"] = "all matrices of the blocks";
   for (const char* key : {"position", "skipped", "unlabelled", "data", "strategy"}) recorded.erase(key);

@@ -43,6 +43,10 @@ bool is_of_run(const std::string& resumed, const std::string& folder) {
 
 }  // namespace
 
+bool is_result_of_run(const std::string& out, const std::string& resumed) {
+  return is_of_run(resumed, without_slash(out) + ".checkpoint");
+}
+
 Status check_no_earlier_run(const std::string& out, const std::string& checkpoint,
                             const std::string& resumed) {
   const std::string folder = without_slash(checkpoint), result = without_slash(out);
@@ -54,7 +58,7 @@ Status check_no_earlier_run(const std::string& out, const std::string& checkpoin
                          "that it may be overwritten",
                          found, step_text(found)));
   // Without checkpoints of its own a run that is resumed replaces the result that lies beside what it goes on from.
-  if (is_of_run(resumed, result + ".checkpoint")) return {};
+  if (is_result_of_run(result, resumed)) return {};
   std::error_code ignored;
   // A folder of anything else than adapters is refused as what is written cannot replace it.
   const bool is_result = fs::is_regular_file(result, ignored) || fs::exists(result + "/adapter_config.json", ignored);

@@ -12,4 +12,7 @@ namespace tessera {
 Status check_no_earlier_run(const std::string& out, const std::string& checkpoint,
                             const std::string& resumed);
 
+// Whether the run of the checkpoint `resumed` ("": none) wrote its result to `out`, so that it may do so again.
+bool is_result_of_run(const std::string& out, const std::string& resumed);
+
 }  // namespace tessera

@@ -8,6 +8,7 @@
 #include "capi/engine/adapters.h"
 #include "capi/engine/initialize.h"
 #include "capi/engine/weight_pool.h"
+#include "graph/base/nearest_hint.h"
 #include "graph/base/text.h"
 #include "graph/graph_text.h"
 #include "graph/models/model_family.h"
@@ -182,8 +183,8 @@ Result<TensorId> SharedModel::find_parameter(std::string_view name) const {
   std::vector<std::string> names;
   for (const TensorId parameter : model_.graph.tensors_of_kind(TensorKind::kParameter))
     names.push_back(model_.graph.tensor(parameter).name);
-  return Status(StatusCode::kNotFound, format("the model has no parameter '{}'; nearest: {}", name,
-                                              join(nearest_names(name, names), ", ")));
+  return Status(StatusCode::kNotFound, format("the model has no parameter '{}'{}", name,
+                                              nearest_hint(name, names)));
 }
 
 Status SharedModel::check_parameter(std::string_view name) const {
@@ -237,6 +238,34 @@ Result<std::optional<SharedModel::Value>> SharedModel::find(std::string_view par
 std::shared_ptr<const ByteSource> SharedModel::source() const {
   const std::lock_guard lock(mutex_);
   return model_.source;
+}
+
+std::vector<std::string> SharedModel::read_paths() const {
+  const std::lock_guard lock(mutex_);
+  std::vector<std::string> paths = model_.source ? model_.source->paths() : std::vector<std::string>();
+  paths.insert(paths.end(), more_read_paths_.begin(), more_read_paths_.end());
+  return paths;
+}
+
+void SharedModel::add_read_paths(const std::vector<std::string>& paths) {
+  const std::lock_guard lock(mutex_);
+  for (const std::string& path : paths)
+    if (std::ranges::find(more_read_paths_, path) == more_read_paths_.end()) more_read_paths_.push_back(path);
+}
+
+std::string SharedModel::resumed() const {
+  const std::lock_guard lock(mutex_);
+  return resumed_;
+}
+
+void SharedModel::set_resumed(std::string checkpoint) {
+  const std::lock_guard lock(mutex_);
+  resumed_ = std::move(checkpoint);
+}
+
+void SharedModel::set_origin(const SharedModel& made_of) {
+  add_read_paths(made_of.read_paths());
+  set_resumed(made_of.resumed());
 }
 
 void SharedModel::drop_pages(const HostTensor& value) const {

@@ -47,6 +47,14 @@ class SharedModel {
   Result<std::optional<Value>> find(std::string_view parameter) const;
   std::shared_ptr<const ByteSource> source()
       const;  // of the model's file, which owns its values; may be null
+  // Files and folders that the model was read from, and those of the models that it was made of.
+  std::vector<std::string> read_paths() const;
+  void add_read_paths(const std::vector<std::string>& paths);
+  // The checkpoint of the run that goes on in this model; "": none.
+  std::string resumed() const;
+  void set_resumed(std::string checkpoint);
+  // Takes read_paths and resumed of the model that this one is made of.
+  void set_origin(const SharedModel& made_of);
   WeightPool& weights() const { return *weights_; }
   // What is kept with the model for as long as it lives, one object of each type, made at first use: its programs, say.
   template <class Kept>
@@ -81,6 +89,8 @@ class SharedModel {
 
   mutable std::mutex mutex_;
   Model model_;
+  std::vector<std::string> more_read_paths_;  // besides those of model_.source
+  std::string resumed_;
   std::shared_ptr<const Tokenizer> tokenizer_;  // made from model_.tokenizer
   const int64_t blocks_;                        // of the graph, for drawing
   const uint64_t seed_;

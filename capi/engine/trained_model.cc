@@ -39,6 +39,7 @@ Status Trainer::store(SharedModel& model) {
     TSR_ASSIGN_OR_RETURN(const HostTensor value, stored_value(name, type));
     TSR_RETURN_IF_ERROR(model.write(name, value));
   }
+  if (&model != model_.get()) model.set_origin(*model_);
   return {};
 }
 
@@ -51,6 +52,7 @@ Result<ModelContents> Trainer::contents(std::shared_ptr<SharedModel> model) {
   cancelled_ = false;
   TSR_RETURN_IF_ERROR(check_values());
   for (const auto& [name, type] : running_->parameters()) TSR_RETURN_IF_ERROR(model->check_parameter(name));
+  if (model != model_) model->set_origin(*model_);
   ModelContents contents = contents_of(model);
   TSR_ASSIGN_OR_RETURN(contents.model.graph,
                        model->graph_with_wide(widened_parameters(contents.model.graph)));

@@ -13,6 +13,7 @@
 #include "capi/engine/report.h"
 #include "graph/analysis/read_only_parameters.h"
 #include "graph/base/progress.h"
+#include "graph/base/nearest_hint.h"
 #include "graph/base/text.h"
 #include "graph/transform/precision.h"
 #include "serialize/file_limits.h"
@@ -209,8 +210,8 @@ Status Trainer::feed(std::string_view input, const HostTensor& value) {
     if (is_label) label_count_ = count_labels(value);
     return {};
   }
-  return Status(StatusCode::kNotFound, format("the graph has no input '{}'; nearest: {}", input,
-                                              join(nearest_names(input, names), ", ")));
+  return Status(StatusCode::kNotFound, format("the graph has no input '{}'{}", input,
+                                              nearest_hint(input, names)));
 }
 
 // One over the labels of the whole batch that count; of a loss without labels, or with several inputs of them,

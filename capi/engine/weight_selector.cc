@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "graph/base/quote.h"
+#include "graph/base/nearest_hint.h"
 #include "graph/base/text.h"
 #include "graph/base/wildcard.h"
 #include "serialize/adapters/foreign_modules.h"
@@ -83,8 +84,8 @@ Result<std::vector<TensorId>> WeightSelector::select(std::string_view patterns, 
     }
     std::ranges::sort(names);
     names.erase(std::ranges::unique(names).begin(), names.end());
-    return Status(StatusCode::kNotFound, format("{}: no parameter matches '{}'; nearest: {}", option,
-                                                quote(text), join(nearest_names(text, names), ", ")));
+    return Status(StatusCode::kNotFound, format("{}: no parameter matches '{}'{}", option,
+                                                quote(text), nearest_hint(text, names)));
   }
   return all;
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "graph/base/nearest_hint.h"
 #include "graph/base/text.h"
 #include "graph/base/wildcard.h"
 
@@ -20,8 +21,8 @@ Status check_matches(std::string_view option, std::string_view pattern, const Gr
   if (std::ranges::any_of(names, [&](const auto& name) { return matches_wildcard(pattern, name); }))
     return {};
   return Status(StatusCode::kInvalidArgument,
-                format("{}: '{}' matches no parameter that trains; nearest: {}", option, pattern,
-                       join(nearest_names(pattern, names), ", ")));
+                format("{}: '{}' matches no parameter that trains{}", option, pattern,
+                       nearest_hint(pattern, names)));
 }
 
 // Biases of experts are matrices, a row for each expert.

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "graph/autodiff.h"
+#include "graph/base/nearest_hint.h"
 #include "graph/base/text.h"
 #include "graph/base/wildcard.h"
 #include "graph/transform/canonical_order.h"
@@ -101,8 +102,8 @@ Result<std::map<std::string, double>> hyper_parameters(const OptimizerDef& optim
     if (at == hyper.end()) {
       std::vector<std::string> names;
       for (const auto& [known, unused] : hyper) names.push_back(known);
-      return Status(StatusCode::kInvalidArgument, format("{} has no '{}'; nearest: {}", optimizer.name, name,
-                                                         join(nearest_names(name, names), ", ")));
+      return Status(StatusCode::kInvalidArgument, format("{} has no '{}'{}", optimizer.name, name,
+                                                         nearest_hint(name, names)));
     }
     at->second = value;
   }

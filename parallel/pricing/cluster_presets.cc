@@ -10,6 +10,7 @@
 
 #include <algorithm>
 
+#include "graph/base/nearest_hint.h"
 #include "graph/base/text.h"
 
 namespace tessera {
@@ -126,8 +127,8 @@ Result<Cluster> cluster_preset(std::string_view text) {
   if (form == nullptr)
     return Status(
         StatusCode::kNotFound,
-        format("cluster '{}' is not known; nearest: {}; all: {}; an example: dgx-a100-80gb:512", name,
-               join(nearest_names(name, cluster_preset_names()), ", "), join(cluster_preset_names(), ", ")));
+        format("cluster '{}' is not known{}; all: {}; an example: dgx-a100-80gb:512", name,
+               nearest_hint(name, cluster_preset_names()), join(cluster_preset_names(), ", ")));
   int64_t count = std::max(1, form->node_devices);
   if (colon != std::string_view::npos) {
     const auto given = parse_i64(trim(text.substr(colon + 1)));

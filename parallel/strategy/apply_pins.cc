@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "graph/base/nearest_hint.h"
 #include "graph/base/text.h"
 #include "graph/base/wildcard.h"
 #include "parallel/sharding/node_sharding.h"
@@ -34,9 +35,7 @@ bool names_node(const Graph& graph, const Node& node, std::string_view pattern) 
 Status unknown(std::string_view what, std::string_view name, std::vector<std::string> known) {
   std::ranges::sort(known);
   known.erase(std::ranges::unique(known).begin(), known.end());
-  const std::vector<std::string> near = nearest_names(name, known);
-  return bad(format("{} '{}' is not in the graph{}", what, name,
-                    near.empty() ? std::string() : format("; nearest: {}", join(near, ", "))));
+  return bad(format("{} '{}' is not in the graph{}", what, name, nearest_hint(name, known)));
 }
 
 std::vector<std::string> stored_names(const Graph& graph) {

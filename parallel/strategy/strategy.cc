@@ -5,6 +5,7 @@
 #include <span>
 #include <vector>
 
+#include "graph/base/nearest_hint.h"
 #include "graph/base/text.h"
 
 namespace tessera {
@@ -46,8 +47,8 @@ Result<size_t> one_of(std::string_view word, std::string_view value,
     if (known[i] == value) return i;
     names.emplace_back(known[i]);
   }
-  return wrong(format("{} knows no '{}'; nearest: {}; known: {}", word, value,
-                      join(nearest_names(value, names), ", "), join(names, ", ")));
+  return wrong(format("{} knows no '{}'{}; known: {}", word, value,
+                      nearest_hint(value, names), join(names, ", ")));
 }
 
 // "a:b" -> a, b; the second is empty when there is no colon.
@@ -107,7 +108,7 @@ class WordReader {
       seen_.emplace_back(word);
       return (this->*candidate.read)(value.value_or(""));
     }
-    return wrong(format("unknown word '{}'; nearest: {}", word, join(nearest_names(word, known), ", ")));
+    return wrong(format("unknown word '{}'{}", word, nearest_hint(word, known)));
   }
 
   Status dp(Value value) {

@@ -1,6 +1,7 @@
 #include <map>
 
 #include "graph/base/quote.h"
+#include "graph/base/nearest_hint.h"
 #include "graph/base/text.h"
 #include "graph/transform/weight_storage.h"
 #include "serialize/adapters/adapter_file.h"
@@ -123,9 +124,9 @@ Result<AdapterFile> read_gguf_adapter(std::shared_ptr<const ByteSource> source, 
   }
   if (!groups.empty())
     return Status(StatusCode::kInvalidArgument,
-                  format("tensor '{}{}' of the adapter has no place in the model ({}); nearest: {}",
+                  format("tensor '{}{}' of the adapter has no place in the model ({}){}",
                          quote(groups.begin()->first), kA, base.metadata.at("description"),
-                         join(nearest_names(groups.begin()->first, names), ", ")));
+                         nearest_hint(groups.begin()->first, names)));
   if (file.weights.empty())
     return Status(StatusCode::kCorrupt, "the adapter has no tensors for any matrix of the model");
   return file;

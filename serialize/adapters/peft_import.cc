@@ -5,6 +5,7 @@
 #include <set>
 
 #include "graph/base/quote.h"
+#include "graph/base/nearest_hint.h"
 #include "graph/base/text.h"
 #include "graph/transform/weight_storage.h"
 #include "serialize/adapters/adapter_file.h"
@@ -304,9 +305,9 @@ class PeftReader {
       if (!module.is_expert) names.push_back(name_of(module));
     return Status(
         StatusCode::kInvalidArgument,
-        format("module '{}' of the adapter has no place in the model ({}); nearest: {}. The adapter "
+        format("module '{}' of the adapter has no place in the model ({}){}. The adapter "
                "is of another model",
-               quote(name), file_.base.metadata.at("description"), join(nearest_names(name, names), ", ")));
+               quote(name), file_.base.metadata.at("description"), nearest_hint(name, names)));
   }
 
   // ---- parameters in full

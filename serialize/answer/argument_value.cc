@@ -6,6 +6,7 @@
 #include "graph/base/text.h"
 #include "serialize/answer/literal.h"
 #include "serialize/answer/payload_scanner.h"
+#include "serialize/repeated_keys.h"
 
 namespace tessera::answer {
 namespace {
@@ -30,7 +31,7 @@ std::optional<Json> read_value(std::string_view raw) {
   const bool is_number = !text.empty() && text.size() < 64 &&
                          text.find_first_not_of("0123456789+-.eE") == std::string_view::npos;
   if (is_number)
-    if (Result<Json> value = parse_json(text, "an argument"); value.ok()) return std::move(value).value();
+    if (Result<Json> value = parse_json_with_last_keys(text, "an argument"); value.ok()) return std::move(value).value();
   return std::nullopt;
 }
 
@@ -38,7 +39,7 @@ std::optional<Json> read_value(std::string_view raw) {
 
 Json parse_bounded_json(std::string_view text) {
   if (!is_bracketed(text, Syntax::kJson)) return {};
-  Result<Json> parsed = parse_json(text, "arguments");
+  Result<Json> parsed = parse_json_with_last_keys(text, "arguments");
   return parsed.ok() ? std::move(parsed).value() : Json();
 }
 

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "graph/base/nearest_hint.h"
 #include "graph/base/text.h"
 
 namespace tessera::jinja {
@@ -21,8 +22,8 @@ Status unknown_filter(std::string_view name) {
   std::vector<std::string> names;
   for (const auto& table : {text_filters(), sequence_filters()})
     for (const FilterEntry& entry : table) names.emplace_back(entry.name);
-  return Status(StatusCode::kUnsupported, format("the filter '{}' is not known; nearest: {}", name,
-                                                 join(nearest_names(name, names), ", ")));
+  return Status(StatusCode::kUnsupported, format("the filter '{}' is not known{}", name,
+                                                 nearest_hint(name, names)));
 }
 
 }  // namespace tessera::jinja

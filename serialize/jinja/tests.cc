@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "graph/base/nearest_hint.h"
 #include "graph/base/text.h"
 #include "serialize/jinja/evaluator.h"
 #include "serialize/jinja/filters.h"
@@ -164,8 +165,8 @@ Status unknown_test(std::string_view name) {
   name = name.substr(0, kMostQuotedName);
   std::vector<std::string> names;
   for (const TestEntry& entry : kTests) names.emplace_back(entry.name);
-  return Status(StatusCode::kUnsupported, format("the test '{}' is not known; nearest: {}", name,
-                                                 join(nearest_names(name, names), ", ")));
+  return Status(StatusCode::kUnsupported, format("the test '{}' is not known{}", name,
+                                                 nearest_hint(name, names)));
 }
 
 }  // namespace tessera::jinja

@@ -9,6 +9,7 @@
 #include "serialize/jinja/printing.h"
 #include "serialize/jinja/text_parts.h"
 #include "serialize/jinja/unicode.h"
+#include "serialize/repeated_keys.h"
 
 namespace tessera::jinja {
 namespace {
@@ -208,7 +209,7 @@ Result<Value> filter_from_json(Evaluator& evaluator, const Value& value, const A
   if (text == nullptr) return fail(format("from_json wants a str, found a {}", type_name(value)));
   TSR_RETURN_IF_ERROR(evaluator.budget().spend(2 * static_cast<int64_t>(text->size())));
   TSR_ASSIGN_OR_RETURN(const Lease room, evaluator.budget().lease(16 * text->size()));
-  TSR_ASSIGN_OR_RETURN(const Json json, parse_json(text->bytes(), "from_json"));
+  TSR_ASSIGN_OR_RETURN(const Json json, parse_json_with_last_keys(text->bytes(), "from_json"));
   return from_json(evaluator.budget(), json, text->source());
 }
 

@@ -1,5 +1,9 @@
 #include "serialize/tokenizer/tokenizer_json.h"
 
+#include <map>
+#include <set>
+#include <unordered_map>
+
 #include "graph/base/quote.h"
 #include "graph/base/text.h"
 #include "serialize/json.h"
@@ -33,6 +37,10 @@ class Reader : public nlohmann::json_sax<json> {
     if (area_ == Area::kTree) {
       if (depth_ == 1) first_key_ = name;
       if (depth_ == 2) second_key_ = name;
+      const bool is_list = depth_ == 1 && name == "added_tokens";
+      if (is_list && !lists_.insert(name).second) return fail("has added_tokens twice");
+      if (depth_ == 2 && first_key_ == "model" && (name == "vocab" || name == "merges") && !lists_.insert(name).second)
+        return fail(format("has model.{} twice", name));
     }
     key_ = std::move(name);
     return true;
@@ -66,7 +74,7 @@ class Reader : public nlohmann::json_sax<json> {
     }
     if (depth_ != area_depth_ + 1) return fail(format("model or added_tokens nest deeper than they should"));
     parts_ = 0;
-    if (area_ == Area::kAdded) to_.added.emplace_back();
+    if (area_ == Area::kAdded) to_.added.emplace_back(), added_keys_.clear();
     if (area_ == Area::kMerges) to_.merges.emplace_back();
     return true;
   }
@@ -98,7 +106,15 @@ class Reader : public nlohmann::json_sax<json> {
     }
     if (containers_.empty()) return &(to_.rest = std::move(made));
     json& container = *containers_.back();
-    if (container.is_object()) return &(container[key_] = std::move(made));
+    if (container.is_object()) {
+      const auto [member, is_new] = container.emplace(key_, made);
+      if (!is_new && (made.is_structured() || *member != made)) {
+        fail(format("has the key '{}' twice in an object, with values that may differ: wanted it once",
+                    quote(key_, 64)));
+        return nullptr;
+      }
+      return &*member;
+    }
     container.push_back(std::move(made));
     return &container.back();
   }
@@ -118,7 +134,11 @@ class Reader : public nlohmann::json_sax<json> {
       if (!v.is_number_integer() || v.is_number_unsigned() != (v.get<int64_t>() >= 0) || v.get<int64_t>() < 0)
         return fail(format("model.vocab: the id of {} is {}", quote(key_, 64),
                            v.dump(-1, ' ', false, json::error_handler_t::replace)));
-      to_.vocabulary.emplace_back(std::move(key_), v.get<int64_t>());
+      const auto [known, is_new] = ids_.try_emplace(key_, v.get<int64_t>());
+      if (!is_new && known->second != v.get<int64_t>())
+        return fail(format("model.vocab: the token '{}' stands twice, first with the id {}, then with {}: wanted it once",
+                           quote(key_, 64), known->second, v.get<int64_t>()));
+      if (is_new) to_.vocabulary.emplace_back(std::move(key_), v.get<int64_t>());
       return true;
     }
     if (parts_ == 0 && v.is_string()) {  // ["token", log probability]
@@ -151,6 +171,11 @@ class Reader : public nlohmann::json_sax<json> {
   bool added_value(json& v) {
     if (depth_ == area_depth_) return fail("an entry of added_tokens is no object");
     AddedToken& token = to_.added.back();
+    const auto [known, is_new] = added_keys_.try_emplace(key_, v);
+    if (!is_new && known->second != v)
+      return fail(format("added_tokens: a token has '{}' twice, with {} and {}: wanted it once", quote(key_, 64),
+                         known->second.dump(-1, ' ', false, json::error_handler_t::replace),
+                         v.dump(-1, ' ', false, json::error_handler_t::replace)));
     const auto flag = [&](bool& to) {
       if (!v.is_boolean()) return fail(format("added_tokens: '{}' is not true or false", key_));
       to = v.get<bool>();
@@ -185,6 +210,9 @@ class Reader : public nlohmann::json_sax<json> {
   int depth_ = 0, area_depth_ = 0, parts_ = 0;
   size_t values_ = 0;
   std::string key_, first_key_, second_key_;
+  std::unordered_map<std::string, int64_t> ids_;  // of the vocabulary
+  std::map<std::string, json> added_keys_;        // of the added token that is read
+  std::set<std::string> lists_;  // found so far, of those that are not in the tree
   std::vector<json*> containers_;
 };
 

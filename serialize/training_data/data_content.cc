@@ -10,6 +10,7 @@
 #include "graph/base/quote.h"
 #include "graph/base/text.h"
 #include "serialize/json.h"
+#include "serialize/repeated_keys.h"
 
 namespace tessera {
 namespace {
@@ -128,7 +129,7 @@ size_t character_size(std::string_view text) {
   return 0;
 }
 
-bool is_json(std::string_view text) { return parse_json(text, "").ok(); }
+bool is_json(std::string_view text) { return parse_json_with_last_keys(text, "").ok(); }
 
 // What an array that is not of objects holds; "": the text is no array of JSON.
 std::string_view other_array(std::string_view text, bool is_whole) {

@@ -135,7 +135,9 @@ Result<Json> checked_calls(const Json& calls, std::string_view where, std::set<s
       return fail(format("{}: the id {} is that of two calls", where, quote_json(*id)));
     if (const auto found = function.find("arguments"); found != function.end() && found->is_string()) {
       Result<Json> arguments = parse_json(found->get_ref<const std::string&>(), "arguments");
-      if (!arguments.ok() || !arguments->is_object())
+      if (!arguments.ok())
+        return fail(format("'arguments' of a call of {}: {}", where, arguments.status().message()));
+      if (!arguments->is_object())
         return wrong(format("'arguments' of a call of {}", where), *found,
                      "an object, or JSON text that is one");
       *found = std::move(*arguments);
