@@ -1,4 +1,5 @@
 // tsr_options.
+#include "capi/engine/option_check.h"
 #include "capi/guard.h"
 #include "capi/handles.h"
 
@@ -48,6 +49,13 @@ tsr_status* tsr_options_set_i64_list(tsr_options* options, const char* key, cons
   return set(options, key, [&]() -> Result<AttrValue> {
     if (count > 0) TSR_RETURN_IF_ERROR(required({{values, "values"}}));
     return AttrValue(std::vector<int64_t>(values, values + count));
+  });
+}
+
+tsr_status* tsr_options_check(const tsr_options* options, const char* consumer) {
+  return guard([&]() -> Status {
+    TSR_RETURN_IF_ERROR(required({{options, "options"}, {consumer, "consumer"}}));
+    return check_options(consumer, options->value);
   });
 }
 

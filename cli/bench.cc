@@ -401,6 +401,7 @@ void register_bench(CLI::App& app) {
   add_json(*command, *args);
   command->callback([args, command] {
     refuse_idle_options(*command, args->mode);
+    check_options(common_options(*args, false), args->mode == "train" ? "trainer" : "generator");
     const Runtime runtime = open_runtime(*args);
     const Model model = open_model(*args, args->model);
     const Sizes sizes = sizes_of(Json::parse(text(tsr_model_info, model.get())));

@@ -68,14 +68,15 @@ Json variables_of(const std::vector<std::string>& words) {
 class Conversation {
  public:
   explicit Conversation(const Arguments& args) : args_(args), runtime_(open_runtime(args)) {
-    model_ = open_model(args, args.model);
-    tokenizer_ = model_tokenizer(model_, args.model);
-    make_chat();
     Options options = make<Options>(tsr_options_new);
     set_placement(options, args);
     set_sampling(options, args.sampling);
     set_inference(options, args.inference);
     if (!args.sampling.context) set(options, "context", int64_t{-1});  // the model's, as far as memory allows
+    check_options(options, "generator");
+    model_ = open_model(args, args.model);
+    tokenizer_ = model_tokenizer(model_, args.model);
+    make_chat();
     generator_ = make_interruptible<Generator>(tsr_generator_new, runtime_, model_.get(), options.get());
     chat_options_ = make<Options>(tsr_options_new);
     set(chat_options_, "add_generation_prompt", int64_t{1});

@@ -112,6 +112,7 @@ void print_info(const Json& info, int64_t most_omissions) {
 }
 
 void data(const Arguments& args) {
+  check_data_options(args, args.data);
   const Model model = open_model(args, args.model, args.seed);
   const Tokenizer tokenizer = model_tokenizer(model, args.model);
   const Dataset dataset = open_data(args, args.data, model, args.model);

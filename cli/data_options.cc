@@ -52,18 +52,14 @@ std::string template_text(const DataOptions& data, const Model& model) {
   return found;
 }
 
-}  // namespace
-
-Dataset open_data(const Common& common, const DataOptions& data, const Model& model,
-                  const std::string& model_path) {
-  const Tokenizer tokenizer = model_tokenizer(model, model_path);
+// Options of the dataset, without the template.
+Options dataset_options(const Common& common, const DataOptions& data) {
   Options options = make<Options>(tsr_options_new);
   set(options, "seq", data.seq);
   set(options, "eval_fraction", data.eval_fraction);
   set(options, "special", int64_t{data.special});
   set(options, "seed", common.seed);
-  const bool has_files = data.path.starts_with('[');
-  if (has_files) set(options, "files", data.path);
+  if (data.path.starts_with('[')) set(options, "files", data.path);
   set(options, "kind", data.kind);
   set(options, "mask", data.mask);
   set(options, "packing", data.packing);
@@ -74,8 +70,21 @@ Dataset open_data(const Common& common, const DataOptions& data, const Model& mo
   set(options, "cache", data.cache);
   if (data.skip_bad) set(options, "skip_bad", int64_t{1});
   if (data.no_append_end) set(options, "append_end", int64_t{0});
+  return options;
+}
+
+}  // namespace
+
+void check_data_options(const Common& common, const DataOptions& data) {
+  check_options(dataset_options(common, data), "dataset");
+}
+
+Dataset open_data(const Common& common, const DataOptions& data, const Model& model,
+                  const std::string& model_path) {
+  const Tokenizer tokenizer = model_tokenizer(model, model_path);
+  const Options options = dataset_options(common, data);
   set(options, "template", template_text(data, model));  // of texts it says nothing
-  Dataset dataset = open_dataset(common, has_files ? "" : data.path, tokenizer, options);
+  Dataset dataset = open_dataset(common, data.path.starts_with('[') ? "" : data.path, tokenizer, options);
   if ((!data.template_file.empty() || !data.template_name.empty()) && !holds_rows(dataset))
     throw Error(
         TSR_INVALID_ARGUMENT,

@@ -23,6 +23,9 @@ struct DataOptions {
 void add_data_options(CLI::App& command, DataOptions& data);
 bool holds_rows(const Dataset& dataset);  // not a plain text
 // The dataset, with the model's tokenizer and chat template. Shows its progress.
+// Throws where an option's value is none, before files are read.
+void check_data_options(const Common& common, const DataOptions& data);
+
 Dataset open_data(const Common& common, const DataOptions& data, const Model& model,
                   const std::string& model_path);
 

@@ -120,11 +120,6 @@ std::optional<Rows> compute_by_engine(const Arguments& args, const Runtime& runt
 }
 
 Rows compute(const Arguments& args, const std::string& output) {
-  const Texts texts = read_texts(args);
-  const Runtime runtime = open_runtime(args);
-  const Model model = open_model(args, args.model);
-  if (output == "embedding")
-    if (std::optional<Rows> rows = compute_by_engine(args, runtime, model, texts)) return std::move(*rows);
   Options options = make<Options>(tsr_options_new);
   set_placement(options, args);
   set(options, "seq", args.seq);
@@ -134,6 +129,12 @@ Rows compute(const Arguments& args, const std::string& output) {
   if (args.normalize || args.raw) set(options, "normalize", int64_t{args.normalize ? 1 : 0});
   if (reads_pairs(args)) set(options, "pairs", int64_t{1});
   set_inference(options, args.inference);
+  check_options(options, "embedder");
+  const Texts texts = read_texts(args);
+  const Runtime runtime = open_runtime(args);
+  const Model model = open_model(args, args.model);
+  if (output == "embedding")
+    if (std::optional<Rows> rows = compute_by_engine(args, runtime, model, texts)) return std::move(*rows);
   const Embedder embedder = make_interruptible<Embedder>(tsr_embedder_new, runtime, model.get(),
                                                          static_cast<const tsr_options*>(options.get()));
   check(tsr_embedder_start(embedder.get(), texts.bytes.data(), texts.bytes.size(), texts.lengths.data(),

@@ -48,10 +48,7 @@ void register_eval(CLI::App& app) {
   add_placement(*command, *args);
   add_json(*command, *args);
   command->callback([args] {
-    const Runtime runtime = open_runtime(*args);
-    const Model model = open_model(*args, args->model);
     args->data.eval_fraction = 1;
-    const Dataset dataset = open_data(*args, args->data, model, args->model);
     Options options = make<Options>(tsr_options_new);
     set_placement(options, *args);
     set(options, "batch", args->batch);
@@ -60,6 +57,11 @@ void register_eval(CLI::App& app) {
     set(options, "activations", args->activations);
     set(options, "evaluate_only", int64_t{1});
     set_loss(options, args->losses);
+    check_options(options, "trainer");
+    check_data_options(*args, args->data);
+    const Runtime runtime = open_runtime(*args);
+    const Model model = open_model(*args, args->model);
+    const Dataset dataset = open_data(*args, args->data, model, args->model);
     const Trainer trainer = make_interruptible<Trainer>(tsr_trainer_new, runtime, model.get(),
                                                         static_cast<const tsr_dataset*>(dataset.get()),
                                                         static_cast<const tsr_options*>(options.get()));

@@ -396,9 +396,10 @@ constexpr ForeignWord kOptions[] = {
     {"guided-json", "--json-schema"},
     {"response-format", "--json-schema"},
     {"grammar-file", "--grammar"},
-    {"draft-model", "--draft"},
-    {"md", "--draft"},
-    {"speculative-model", "--draft"},
+    {"draft-model", "--draft-model"},
+    {"draft", "--draft-model"},
+    {"md", "--draft-model"},
+    {"speculative-model", "--draft-model"},
     {"port", kServe},
     {"host", kServe},
 };

@@ -250,6 +250,7 @@ void register_generate(CLI::App& app) {
     if (args->prompt == "-" || (args->prompts.empty() && command->count("--prompt") == 0 && is_input_piped()))
       args->prompt = read_piped_text();
     args->adapter = adapters.of_model;
+    check_options(text_options(*args), "generator");
     if (!args->prompts.empty()) return generate_texts(*args, adapters, allowed);
     if (!adapters.named.empty())
       throw Error(TSR_INVALID_ARGUMENT, "--adapter " + adapters.named.begin()->first +

@@ -100,6 +100,11 @@ inline void set(const Options& options, const char* key, const std::string& valu
   check(tsr_options_set_str(options.get(), key, value.c_str()));
 }
 
+// Throws what the maker of the `consumer` would say of the options by themselves: before files are read.
+inline void check_options(const Options& options, const char* consumer) {
+  check(tsr_options_check(options.get(), consumer));
+}
+
 // Nothing where the command line has nothing: the library's default then counts.
 template <class T>
 void set(const Options& options, const char* key, const std::optional<T>& value) {

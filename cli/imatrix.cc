@@ -53,17 +53,18 @@ void register_imatrix(CLI::App& app) {
   add_quiet(*command, *args);
   command->callback([args] {
     check_output(args->output, Output::kFile);
-    const std::string input = read_file(args->file);
-    check_text(input, args->file, args->kind);
-    const Runtime runtime = open_runtime(*args);
-    const Model model = open_model(*args, args->model);
-    const std::vector<int32_t> ids = encode(model_tokenizer(model, args->model), input);
     const Options options = make<Options>(tsr_options_new);
     set_placement(options, *args);
     set(options, "seq", args->seq);
     set(options, "batch", args->batch);
     set(options, "bos", args->bos);
     set(options, "name", args->file);
+    check_options(options, "imatrix");
+    const std::string input = read_file(args->file);
+    check_text(input, args->file, args->kind);
+    const Runtime runtime = open_runtime(*args);
+    const Model model = open_model(*args, args->model);
+    const std::vector<int32_t> ids = encode(model_tokenizer(model, args->model), input);
     const Imatrix imatrix =
         make_interruptible<Imatrix>(tsr_imatrix_new, runtime, model.get(), ids.data(), ids.size(),
                                     args->output.c_str(), static_cast<const tsr_options*>(options.get()));

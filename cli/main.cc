@@ -1,4 +1,5 @@
 // tessera: the command. Everything that it does goes through tessera.h.
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
@@ -6,6 +7,7 @@
 #include <iostream>
 #include <new>
 #include <string>
+#include <vector>
 
 #include "command.h"
 #include "shared_files.h"
@@ -54,13 +56,19 @@ int run(int argc, char** argv) {
   app.parse_complete_callback([&app] {  // before any command begins
     for (const CLI::App* command : app.get_subcommands()) cli::refuse_shared_files(*command);
   });
+  const std::vector<std::string> words(argv + std::min(argc, 1), argv + argc);
   try {
     cli::check(tsr_version_check(TSR_VERSION));
+    const std::string misread = cli::misread_option(app, words);
+    if (!misread.empty()) {
+      std::cerr << "tessera: " << misread << '\n';
+      return kUsage;
+    }
     app.parse(argc, argv);
   } catch (const CLI::Success& asked) {  // --help, --version
     app.exit(asked);
   } catch (const CLI::ParseError& error) {
-    std::cerr << "tessera: " << cli::usage_message(app, error) << '\n';
+    std::cerr << "tessera: " << cli::usage_message(app, error, words) << '\n';
     return kUsage;
   }
   if (std::cout.flush()) return 0;

@@ -384,9 +384,6 @@ void register_plan(CLI::App& app) {
       args->json ? print_json(estimate) : print_estimate(estimate);
       return;
     }
-    const Runtime runtime = open_runtime(*args);
-    Model model = open_model(*args, args->model);
-    if (args->method.empty()) model = adapted(std::move(model), args->adapters);
     const auto made_options = [&] {
       Options options = make<Options>(tsr_options_new);
       set_placement(options, *args);
@@ -408,6 +405,14 @@ void register_plan(CLI::App& app) {
       }
       return options;
     };
+    {
+      const Options planned = made_options();
+      set(planned, "mode", args->mode);
+      check_options(planned, "planning");
+    }
+    const Runtime runtime = open_runtime(*args);
+    Model model = open_model(*args, args->model);
+    if (args->method.empty()) model = adapted(std::move(model), args->adapters);
     Json methods;
     if (!args->method.empty())
       model =

@@ -135,15 +135,20 @@ TokenScores score(const Arguments& args, tsr_scorer* scorer, const TokenTexts& t
   return scores;
 }
 
-TokenScores score_by_scorer(const Arguments& args, const Runtime& runtime, const Model& model,
-                            const TokenTexts& texts) {
-  const Options options = make<Options>(tsr_options_new);
+Options scorer_options(const Arguments& args) {
+  Options options = make<Options>(tsr_options_new);
   set_placement(options, args);
   set(options, "seq", args.seq);
   set(options, "stride", args.stride);
   set(options, "batch", args.batch);
   set(options, "bos", args.bos);
   set_inference(options, args.inference);
+  return options;
+}
+
+TokenScores score_by_scorer(const Arguments& args, const Runtime& runtime, const Model& model,
+                            const TokenTexts& texts) {
+  const Options options = scorer_options(args);
   const Scorer scorer = make_interruptible<Scorer>(tsr_scorer_new, runtime, model.get(),
                                                    static_cast<const tsr_options*>(options.get()));
   return score(args, scorer.get(), texts);
@@ -299,6 +304,7 @@ void register_score(CLI::App& app) {
     const bool is_given = command->count("--text") > 0;
     if (args->file.empty() && !is_given && !is_input_piped())
       throw CLI::ValidationError("score", "wanted --file FILE, --text TEXT or a piped text");
+    check_options(scorer_options(*args), "scorer");
     if (args->file.empty()) args->file = "-";
     const std::string input = is_given ? args->text : read_file(args->file);
     if (!args->ids && !is_given) check_text(input, args->file, args->kind);

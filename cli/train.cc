@@ -155,6 +155,8 @@ void train(const CLI::App& command, const TrainArguments& args) {
                                           ", wanted a number of steps, or 0 for no checkpoints");
   const int64_t every = args.checkpoint_every.value_or(args.steps / 10 + (args.steps % 10 > 0 ? 1 : 0));
   const bool holds_out = args.data.eval_fraction > 0 || args.data.eval_file;
+  check_options(trainer_options(args), "trainer");
+  check_data_options(args, args.data);
   HeldOut held_out(args.held_out, holds_out);
   TrainedOutput output(args.output, args.merge);
   output.check_path();

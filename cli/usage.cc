@@ -61,6 +61,22 @@ std::vector<const CLI::App*> all_commands(const CLI::App& app) {
   return app.get_subcommands([](const CLI::App*) { return true; });
 }
 
+// "; did you mean --lr?", or what to do instead; "": nothing is known.
+std::string option_hint(const CLI::App& command, const std::string& name) {
+  std::string ours = option_for(command, name);
+  if (ours.empty() && !name.starts_with("--")) ours = llama_option(name.substr(1));
+  if (ours.empty()) return "";
+  const bool is_here = !ours.starts_with('-') ||
+                       command.get_option_no_throw(ours.substr(0, ours.find_first_of(" :,"))) != nullptr;
+  if (!is_here) return "; this command has nothing like it (other commands have " + ours + ")";
+  return ours.starts_with('-') ? "; did you mean " + ours + "?" : "; instead: " + ours;
+}
+
+bool is_integer(const std::string& text) {
+  const size_t sign = text.starts_with('-') || text.starts_with('+') ? 1 : 0;
+  return text.size() > sign && text.find_first_not_of("0123456789", sign) == std::string::npos;
+}
+
 std::string unknown_option(const CLI::App& app, const CLI::App& command, const std::string& word) {
   const std::string name = word.substr(0, word.find('='));
   std::string message = "unknown option " + quoted(name);
@@ -71,8 +87,7 @@ std::string unknown_option(const CLI::App& app, const CLI::App& command, const s
         owners += (owners.empty() ? "" : ", ") + other->get_name();
     if (!owners.empty()) return message + " before a command; after its name it belongs to: " + owners;
   }
-  if (const std::string ours = option_for(command, name); !ours.empty())
-    return message + (ours.starts_with('-') ? "; did you mean " + ours + "?" : "; instead: " + ours);
+  if (const std::string hint = option_hint(command, name); !hint.empty()) return message + hint;
   const std::string near = nearest(name, option_names(command));
   return near.empty() ? message : message + "; did you mean " + near + "?";
 }
@@ -144,7 +159,37 @@ std::string misspelt_command(const CLI::App& app, const std::string& word) {
 
 }  // namespace
 
-std::string usage_message(const CLI::App& app, const CLI::ParseError& error) {
+std::string misread_option(const CLI::App& app, const std::vector<std::string>& words) {
+  const CLI::App* command = nullptr;
+  const auto takes_value = [](const CLI::Option* option) {
+    return option != nullptr && option->get_items_expected_min() > 0;
+  };
+  for (size_t i = 0; i < words.size(); ++i) {
+    const std::string& word = words[i];
+    if (word == "--") break;
+    if (command == nullptr) {
+      for (const CLI::App* each : all_commands(app))
+        if (each->get_name() == word) command = each;
+      continue;
+    }
+    if (word.size() < 2 || word[0] != '-') continue;
+    const std::string name = word.substr(0, word.find('='));
+    if (word[1] == '-' || word.size() == 2) {  // its value may begin with a dash
+      if (name == word && takes_value(command->get_option_no_throw(name))) ++i;
+      continue;
+    }
+    const CLI::Option* const letter = command->get_option_no_throw(word.substr(0, 2));
+    if (letter == nullptr) continue;  // unknown to the parser too
+    const std::string hint = option_hint(*command, name);
+    const bool is_value = takes_value(letter) &&
+                          (!letter->get_type_name().starts_with("INT") || is_integer(word.substr(2)));
+    if (hint.empty() && is_value) continue;
+    return "unknown option " + quoted(name) + hint + " (see `tessera " + command->get_name() + " --help`)";
+  }
+  return "";
+}
+
+std::string usage_message(const CLI::App& app, const CLI::ParseError& error, const std::vector<std::string>& words) {
   const CLI::App* command = &app;
   for (const CLI::App* sub : app.get_subcommands()) command = sub;
   const std::string help =
@@ -158,11 +203,18 @@ std::string usage_message(const CLI::App& app, const CLI::ParseError& error) {
     const std::vector<std::string> own = command->remaining();
     rest.insert(rest.end(), own.begin(), own.end());
   }
-  const auto is_option = [](const std::string& word) { return word.size() > 1 && word[0] == '-'; };
+  // Behind -- there are no options.
+  const auto end = std::ranges::find(words, "--");
+  std::erase(rest, "--");
+  const auto is_option = [&](const std::string& word) {
+    return word.size() > 1 && word[0] == '-' && std::find(words.begin(), end, word) != end;
+  };
   if (const auto option = std::ranges::find_if(rest, is_option); option != rest.end()) {
     const bool before = std::ranges::count(app.remaining(), *option) > 0;
     return unknown_option(app, before ? app : *command, *option) + help;
   }
+  if (command == &app && end != words.end())
+    return "a command is missing before --, behind which words are no commands: " + command_list(app) + help;
   if (!rest.empty())
     return (command == &app ? misspelt_command(app, rest.front()) : extra_word(*command, rest.front())) +
            help;

@@ -7,8 +7,11 @@
 
 namespace cli {
 
-// The message for `error`, which `app` threw while it read its words: one line, without "tessera:".
-std::string usage_message(const CLI::App& app, const CLI::ParseError& error);
+// The message for `error`, which `app` threw while it read its `words`: one line, without "tessera:".
+std::string usage_message(const CLI::App& app, const CLI::ParseError& error, const std::vector<std::string>& words);
+
+// The message for a word such as "-ngl", which the parser would read as the option -n with the value "gl"; "": there is none.
+std::string misread_option(const CLI::App& app, const std::vector<std::string>& words);
 
 // The known word that is most like `word`; "" where there is none.
 std::string nearest(const std::string& word, const std::vector<std::string>& known);

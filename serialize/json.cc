@@ -103,7 +103,7 @@ class Builder : public nlohmann::json_sax<Json> {
       members.push_back({std::move(to.key), std::move(value)});
       return true;
     }
-    Json& first = members[place->second].second;
+    Json& first = (members.begin() + static_cast<std::ptrdiff_t>(place->second))->second;
     if (repeated_ == RepeatedKeys::kMustAgree && first != value) {
       error_ = format("the key '{}'{} stands twice, first with {}, then with {}: wanted it once", quote(to.key, 64),
                       place_text(), quote_json(first, 40), quote_json(value, 40));

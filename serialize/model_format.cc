@@ -3,10 +3,13 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <filesystem>
 #include <span>
 #include <string>
 #include <string_view>
+#include <system_error>
 
+#include "graph/base/quote.h"
 #include "graph/base/text.h"
 #include "serialize/envelope.h"
 
@@ -62,6 +65,19 @@ std::string_view looks_like(std::string_view head) {
   return "something else";
 }
 
+// "; give its folder, 'hf', ...", where the file is one of a Hugging Face folder, or of adapters.
+std::string folder_hint(const ByteSource& source) {
+  namespace fs = std::filesystem;
+  if (source.paths().size() != 1) return "";
+  const fs::path folder = fs::path(source.paths()[0]).parent_path();
+  std::error_code ignored;
+  for (const char* const config : {"config.json", "adapter_config.json"})
+    if (fs::is_regular_file(folder / config, ignored))
+      return format("; with {} it is part of a folder: give that, '{}'", config,
+                    quote(std::string_view(folder.empty() ? "." : folder.string())));
+  return "";
+}
+
 }  // namespace
 
 Result<ModelFormat> model_format(const ByteSource& source) {
@@ -72,8 +88,8 @@ Result<ModelFormat> model_format(const ByteSource& source) {
   if (is_safetensors(head)) return ModelFormat::kSafetensors;
   return Status(StatusCode::kCorrupt,
                 format("no model that can be read: wanted a .tsr file (which begins with {}), a GGUF file "
-                       "(with GGUF) or a folder of safetensors; this looks like {}",
-                       kModelMagic, looks_like(head)));
+                       "(with GGUF) or a folder of safetensors; this looks like {}{}",
+                       kModelMagic, looks_like(head), folder_hint(source)));
 }
 
 }  // namespace tessera

@@ -25,6 +25,15 @@ func (o Options) with(body func(options uintptr) uintptr) error {
 	return failure(body(options))
 }
 
+// CheckOptions says what the maker of a consumer ("trainer", "planning", "generator", "scorer", "embedder", "imatrix" or
+// "dataset") would say of these options by themselves, before models and data are read.
+func CheckOptions(consumer string, options Options) error {
+	if err := noNUL("consumer", consumer); err != nil {
+		return err
+	}
+	return options.with(func(o uintptr) uintptr { return raw.Tsr_options_check(o, consumer) })
+}
+
 func setOption(options uintptr, key string, value any) error {
 	if err := noNUL("key of an option", key); err != nil {
 		return err

@@ -81,6 +81,12 @@ InferenceSettings read_inference(OptionReader& reader, std::string_view consumer
   return settings;
 }
 
+std::string remedy_for_length(int64_t tokens, int64_t context, int64_t longest) {
+  if (longest == 0 || tokens <= longest) return ": shorten it or raise option 'context'";
+  const std::string held = context < longest ? format(" and the model {}", longest) : ", as many as the model does";
+  return format("{}: shorten it{}", held, kLongerContext);
+}
+
 Result<int64_t> tokens_at_once(int64_t given, int64_t longest, std::string_view what) {
   constexpr int64_t kMost = 2048;
   if (longest > 0 && given > longest)

@@ -58,6 +58,9 @@ inline constexpr std::string_view kLongerContext =
     "; a model with rotary positions reads longer texts where its file says so: rope_scaling of type yarn, or "
     "max_position_embeddings, in config.json";
 
+// The remedy in a message about a text of `tokens` tokens that `context` does not hold; `longest`: the model's context, 0: unknown.
+std::string remedy_for_length(int64_t tokens, int64_t context, int64_t longest);
+
 // Tokens that a model reads at once: those that are given or, for 0, the model's context (`longest`, 0: unknown), at most
 // 2048. kInvalidArgument when they exceed it; `what` begins the message: "generator: option 'context'".
 Result<int64_t> tokens_at_once(int64_t given, int64_t longest, std::string_view what);

@@ -7,6 +7,7 @@
 
 #include "capi/engine/device_profiles.h"
 #include "capi/engine/measured_run.h"
+#include "capi/engine/plan_origin.h"
 #include "capi/engine/text_file.h"
 #include "graph/base/text.h"
 #include "graph/device_profile.h"
@@ -336,6 +337,7 @@ Result<Graph> graph_of_plan(const Plan& plan, const Graph& given) {
 }
 
 Result<Plan> parse_plan_of(std::string_view text, const Graph& graph) {
+  TSR_RETURN_IF_ERROR(check_plan_graph(text, graph));
   Result<Plan> plan = parse_plan(text, graph);
   if (!plan.ok() || plan->graph_fingerprint == graph.fingerprint()) return plan;
   return Status(StatusCode::kInvalidArgument,
@@ -365,11 +367,13 @@ Status check_followed(const Plan& plan, const Graph& graph, int64_t batch,
   const bool has_batch =
       std::ranges::any_of(graph.symbols(), [](const Symbol& symbol) { return symbol.name == "B"; });
   if (has_batch && plan.global_batch != batch)
-    return wrong(format("it is for a batch of {}, {} is asked for", plan.global_batch, batch));
+    return wrong(format("it is for a batch of {}, {} is asked for: make the plan again with these options",
+                        plan.global_batch, batch));
   for (const auto& [name, value] : symbols)
     for (const auto& [planned, planned_value] : plan.symbols)
       if (name == planned && name != "B" && value != planned_value)
-        return wrong(format("it is for {} = {}, {} is asked for", name, planned_value, value));
+        return wrong(format("it is for {} = {}, {} is asked for: make the plan again with these options", name,
+                            planned_value, value));
   return {};
 }
 

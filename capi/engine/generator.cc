@@ -151,8 +151,8 @@ Status Generator::begin(std::vector<int32_t> prompt, TextSettings text) {
   if (static_cast<int64_t>(prompt.size()) > settings_.context)
     return Status(
         StatusCode::kInvalidArgument,
-        format("the prompt has {} tokens, the context holds {}: shorten it or raise option 'context'",
-               prompt.size(), settings_.context));
+        format("the prompt has {} tokens, the context holds {}{}", prompt.size(), settings_.context,
+               remedy_for_length(std::ssize(prompt), settings_.context, settings_.longest)));
   const int64_t vocabulary = core_->text_model().vocabulary;
   for (const int32_t token : prompt)
     if (token < 0 || token >= vocabulary)

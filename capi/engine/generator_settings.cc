@@ -17,6 +17,7 @@ Result<GeneratorSettings> read_generator_settings(const Options& options) {
 }
 
 Status finalize_context(GeneratorSettings& settings, int64_t longest) {
+  settings.longest = longest;
   if (settings.context == kWholeContext)
     settings.context = longest > 0 ? std::min(longest, kMostWholeContext) : 0;
   TSR_ASSIGN_OR_RETURN(settings.context,

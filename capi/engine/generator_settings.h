@@ -17,6 +17,7 @@ struct GeneratorSettings {
   ComputeSettings compute;
   InferenceSettings inference;
   int64_t context = 0;  // 0: the model's, at most 2048; kWholeContext: as far as memory allows
+  int64_t longest = 0;  // finalized: the model's; 0: unknown
   TextSettings text;    // of texts that say nothing else
 };
 

@@ -5,6 +5,7 @@
 
 #include "capi/engine/entry_plans.h"
 #include "capi/engine/explain.h"
+#include "capi/engine/plan_origin.h"
 #include "capi/engine/report.h"
 #include "capi/engine/serving/single_row.h"
 #include "capi/engine/text_file.h"
@@ -60,18 +61,20 @@ Result<CompiledTraining> compiled_training(Runtime& runtime, const SharedModel& 
 
 }  // namespace
 
+Result<std::string> plan_mode(const Options& options) {
+  OptionReader reader(options, "plan");
+  std::string mode = reader.choice("mode", "train", {"train", "generate"});
+  // Other keys are for the next reader, which also refuses unknown ones.
+  for (const auto& [key, value] : options) reader.accept({key});
+  TSR_RETURN_IF_ERROR(reader.finish());
+  return mode;
+}
+
 Result<std::shared_ptr<const PlanRecord>> plan_model(Runtime& runtime, const SharedModel& model,
                                                      const Options& options) {
+  TSR_ASSIGN_OR_RETURN(const std::string mode, plan_mode(options));
   Options rest = options;
-  std::string mode = "train";
-  if (const auto found = options.find("mode"); found != options.end()) {
-    OptionReader reader(options, "plan");
-    mode = reader.choice("mode", mode, {"train", "generate"});
-    // Other keys are for the next reader, which also refuses unknown ones.
-    for (const auto& [key, value] : options) reader.accept({key});
-    TSR_RETURN_IF_ERROR(reader.finish());
-    rest.erase("mode");
-  }
+  rest.erase("mode");
   const Graph forward = model.graph();
   if (mode == "generate") {
     TSR_ASSIGN_OR_RETURN(GeneratorSettings settings, read_generator_settings(rest));
@@ -126,6 +129,7 @@ Result<std::shared_ptr<const PlanRecord>> parse_graph_plan(const DeviceSet& devi
                                                            std::string_view text) {
   // Plans use the canonical order of graphs; files of earlier versions the given order.
   TSR_ASSIGN_OR_RETURN(const Graph ordered, in_canonical_order(given));
+  if (!is_plan_of(text, given)) TSR_RETURN_IF_ERROR(check_plan_graph(text, ordered));
   const Result<Plan> of_ordered = parse_plan(text, ordered);
   const bool fits = of_ordered.ok() && of_ordered->graph_fingerprint == ordered.fingerprint();
   TSR_ASSIGN_OR_RETURN(Plan plan, parse_plan(text, fits ? ordered : given));

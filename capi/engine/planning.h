@@ -15,6 +15,9 @@ namespace tessera {
 Result<std::shared_ptr<const PlanRecord>> plan_model(Runtime& runtime, const SharedModel& model,
                                                      const Options& options);
 
+// Their option mode: "train" (default) or "generate".
+Result<std::string> plan_mode(const Options& options);
+
 // The plan of a trainer with these options; `dataset` may be null.
 Result<std::shared_ptr<const PlanRecord>> plan_training(Runtime& runtime, const SharedModel& model,
                                                         const Dataset* dataset, const Options& options);

@@ -55,6 +55,7 @@ int64_t least_window_pages(const ServingSettings& settings, int64_t pages) {
 Result<ServingSettings> finalized(ServingSettings settings, const Graph& forward, int64_t longest) {
   TSR_ASSIGN_OR_RETURN(settings.context,
                        tokens_at_once(settings.context, longest, "engine: option 'context'"));
+  settings.longest = longest;
   const int64_t columns = (settings.context + settings.page_size - 1) / settings.page_size;
   if (settings.pages == 0) settings.pages = settings.rows * columns;
   TSR_RETURN_IF_ERROR(finalize_windows(settings, forward));

@@ -21,6 +21,7 @@ struct ServingSettings {
   ComputeSettings compute;
   InferenceSettings inference;
   int64_t context = 0;        // tokens of a sequence at most; 0: the model's, at most 2048
+  int64_t longest = 0;        // finalized: the model's; 0: unknown
   int64_t rows = 16;          // sequences at once
   int64_t page_size = 64;     // tokens of a page
   int64_t pages = 0;          // 0: as many as `rows` sequences of `context` tokens have

@@ -30,7 +30,7 @@ from .dataset import Dataset  # noqa: E402
 from .dtype import DType, dtype_name  # noqa: E402
 from .embedder import Embedder  # noqa: E402
 from .engine import Engine, Event, Request  # noqa: E402
-from .files import check_path, check_run_paths, check_text, convert, export, imatrix, verify  # noqa: E402
+from .files import check_options, check_path, check_run_paths, check_text, convert, export, imatrix, verify  # noqa: E402
 from .finetuning import finetune  # noqa: E402
 from .generator import Generator, Piece, Stream  # noqa: E402
 from .graph import Graph, Type  # noqa: E402
@@ -63,6 +63,6 @@ __all__ = [
     "InternalError", "InvalidArgumentError", "IoError", "LogLevel", "Loss", "Model", "NotFoundError", "OutOfMemoryError", "Piece",
     "Plan", "Program", "Request", "RunLog", "Runtime", "Saving", "Scorer", "Scores", "Sequence", "Session", "Step", "Stream", "Tensor",
     "TesseraError", "TimedOutError", "Tokenizer", "Trainer", "Type", "UnsupportedError", "check_certificate", "check_folder",
-    "check_path", "check_run_paths", "check_text", "checkpoint_info", "convert", "default_runtime", "dtype_name", "estimate", "estimate_page", "export",
+    "check_options", "check_path", "check_run_paths", "check_text", "checkpoint_info", "convert", "default_runtime", "dtype_name", "estimate", "estimate_page", "export",
     "finetune", "imatrix", "load", "plan_methods", "score", "verify", "version",
 ]

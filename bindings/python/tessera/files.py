@@ -106,6 +106,15 @@ def check_run_paths(out: Any = "", checkpoint: Any = "", resumed: Any = "") -> N
                                   arguments.path("resumed", resumed)))
 
 
+def check_options(consumer: str, **options: Any) -> None:
+    """Raises what the maker of a consumer (trainer, planning, generator, scorer, embedder, imatrix or dataset) would raise for
+    these options by themselves, before models and data are read."""
+    name = arguments.text("consumer", consumer, nul=False)
+    with Options(options) as o:
+        if o:
+            check(raw.tsr_options_check(o, name))
+
+
 def check_text(source: str | bytes, name: str = "text", takes_tables: bool = False) -> None:
     """Raises where a text is none that is read as such: rows of JSON, a table, a binary format, or no UTF-8."""
     check(raw.tsr_text_check(arguments.text("source", source), arguments.path("name", name), int(takes_tables)))

@@ -50,12 +50,16 @@ Status ServingCore::check_tokens(std::span<const int32_t> tokens) const {
 Status ServingCore::check_prompt(const ServingRequest& request, int64_t most) const {
   const auto prompt = std::ssize(request.prompt);
   if (prompt == 0) return Status(StatusCode::kInvalidArgument, "a prompt needs at least one token");
-  const std::string_view limit = most == settings_.context ? "context" : "cache";
+  const bool by_context = settings_.context <= settings_.pages * settings_.page_size;
+  const std::string_view limit = by_context ? "context" : "cache";
+  const auto remedy = [&](int64_t more) {
+    return by_context ? remedy_for_length(prompt + more, settings_.context, settings_.longest) : "";
+  };
   if (!request.task && prompt >= most)
     return Status(
         StatusCode::kInvalidArgument,
-        format("the prompt has {} tokens; with at least one more it must fit the {} that the {} holds",
-               prompt, most, limit));
+        format("the prompt has {} tokens; with at least one more it must fit the {} that the {} holds{}",
+               prompt, most, limit, remedy(1)));
   if (!request.task) return {};
   const PromptTask& task = *request.task;
   if (task.reads_hidden() && !settings_.hidden)
@@ -71,7 +75,7 @@ Status ServingCore::check_prompt(const ServingRequest& request, int64_t most) co
   // The last token of scores is not computed.
   if (const int64_t room = most + (task.reads_hidden() ? 0 : 1); prompt > room)
     return Status(StatusCode::kInvalidArgument,
-                  format("the prompt has {} tokens, at most {} fit the {}", prompt, room, limit));
+                  format("the prompt has {} tokens, at most {} fit the {}{}", prompt, room, limit, remedy(0)));
   return {};
 }
 

@@ -198,6 +198,10 @@ TSR_API tsr_status* tsr_options_set_f64(tsr_options* options, const char* key, d
 TSR_API tsr_status* tsr_options_set_str(tsr_options* options, const char* key, const char* value);
 TSR_API tsr_status* tsr_options_set_i64_list(tsr_options* options, const char* key, const int64_t* values,
                                              size_t count);
+/* What the maker of a `consumer` would say of these options by themselves, to know it before models and data are read:
+ * trainer, planning (tsr_planning_new), generator, scorer, embedder, imatrix, or dataset (of rows). TSR_INVALID_ARGUMENT as there;
+ * TSR_NOT_FOUND for another consumer. */
+TSR_API tsr_status* tsr_options_check(const tsr_options* options, const char* consumer);
 TSR_API void tsr_options_free(tsr_options* options);
 
 /* ================================================================ runtime */

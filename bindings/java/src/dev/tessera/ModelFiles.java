@@ -29,6 +29,17 @@ public final class ModelFiles {
         Text.path("out", out), Text.path("checkpoint", checkpoint), Text.path("resumed", resumed)));
   }
 
+  /**
+   * Throws what the maker of a consumer ("trainer", "planning", "generator", "scorer", "embedder", "imatrix" or "dataset") would
+   * throw for these options by themselves, before models and data are read.
+   */
+  public static void checkOptions(String consumer, Map<String, ?> options) {
+    byte[] name = Text.name("consumer", consumer);
+    try (OptionSet set = new OptionSet(options)) {
+      TesseraException.check(Raw.tsr_options_check(set.pointer, name));
+    }
+  }
+
   /** Reads a .tsr file through and checks every checksum. */
   public static void verify(Path path) {
     TesseraException.check(Raw.tsr_model_verify(Text.path("path", path)));
