@@ -26,8 +26,9 @@ constexpr const char* kWritten[] = {"out",      "--out",   "--metrics",     "--r
 // Pairs of what is read and what is written that have rules of their own, in the library or where they are read.
 struct Pair {
   std::string_view command, read, written;
+  const char* with = nullptr;  // where this option is given too
 };
-constexpr Pair kMayShare[] = {{"train", "model", "--out"},   {"train", "--adapter", "--out"}, {"plan", "--plan", "--out"},
+constexpr Pair kMayShare[] = {{"train", "model", "--out", "--resume"}, {"train", "--adapter", "--out", "--resume"}, {"plan", "--plan", "--out"},
                               {"import", "model", "--out"},  {"quantize", "model", "out"},    {"export", "model", "--out"},
                               {"merge", "model", "--out"},   {"generate", "--prompts", "--out"}};
 
@@ -92,7 +93,8 @@ void refuse_shared_files(const CLI::App& command) {
     const auto& [option, path] = written[i];
     for (const Named& other : read) {
       const bool may_share = std::ranges::any_of(kMayShare, [&](const Pair& pair) {
-        return pair.command == command.get_name() && pair.read == other.option && pair.written == option;
+        return pair.command == command.get_name() && pair.read == other.option && pair.written == option &&
+               (pair.with == nullptr || command.count(pair.with) > 0);
       });
       if (is_in_model(path, other.path) || (!may_share && is_same(path, other.path)))
         throw Error(TSR_INVALID_ARGUMENT, option + " is " + path + ", which is read as " + other.option +

@@ -38,8 +38,8 @@ void TrainedOutput::check_write(const Model& model) const {
   if (kind_ != Kind::kPeft)
     return (void)make<Conversion>(tsr_conversion_new_for_model, static_cast<tsr_runtime*>(nullptr), model.get(),
                                   path_.c_str(), static_cast<const tsr_options*>(nullptr));
+  const Export trial = make_export(model);
   try {
-    const Export trial = make_export(model);
     double done = 0;
     check(tsr_export_step(trial.get(), &done));
   } catch (const Error& error) {

@@ -69,7 +69,10 @@ std::string option_hint(const CLI::App& command, const std::string& name) {
   const bool is_here = !ours.starts_with('-') ||
                        command.get_option_no_throw(ours.substr(0, ours.find_first_of(" :,"))) != nullptr;
   if (!is_here) return "; this command has nothing like it (other commands have " + ours + ")";
-  return ours.starts_with('-') ? "; did you mean " + ours + "?" : "; instead: " + ours;
+  if (!ours.starts_with('-')) return "; instead: " + ours;
+  const size_t colon = ours.find(": ");
+  return "; did you mean " + ours.substr(0, colon) + "?" +
+         (colon == std::string::npos ? "" : " (" + ours.substr(colon + 2) + ")");
 }
 
 bool is_integer(const std::string& text) {

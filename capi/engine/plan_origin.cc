@@ -64,7 +64,9 @@ Outline outline_of(std::string_view text) {
     if (!is_node && !line.starts_with("stored ")) return true;
     const std::string_view head = line.substr(0, line.find(is_node ? ": {" : ": mesh"));
     const size_t space = head.rfind(' ');
-    const std::string_view word = space == head.npos ? head : head.substr(space + 1);
+    std::string_view word = space == head.npos ? head : head.substr(space + 1);
+    const bool is_quoted = word.size() > 2 && word.starts_with('"') && word.ends_with('"');
+    if (is_quoted) word = word.substr(1, word.size() - 2);
     if (!is_node)
       outline.stored.emplace(word);
     else if (is_update(word))

@@ -139,6 +139,16 @@ TEST_CASE("exports refuse what is in their way") {
   finished(begun(in, scratch / "out", "hf"));
   CHECK(refused(scratch / "out", scratch / "out").message.find("is where the model is read from") !=
         std::string::npos);
+  // Nor do a loaded model, one that was made of it, or a trainer write over its file.
+  tsr_model* loaded_model = nullptr;
+  ok(tsr_model_load(in.c_str(), &loaded_model));
+  const Model own(loaded_model);
+  tsr_model* with_adapters = nullptr;
+  ok(tsr_model_add_adapters(own.get(), nullptr, &with_adapters));
+  const Model made_of(with_adapters);
+  for (const Model* each : {&own, &made_of})
+    CHECK(take(tsr_model_save(each->get(), in.c_str(), nullptr)).message.find("is where the model is read from") !=
+          std::string::npos);
   // Adapters have to be merged first.
   tsr_model* adapted = nullptr;
   ok(tsr_model_add_adapters(described(kLlama).get(), nullptr, &adapted));

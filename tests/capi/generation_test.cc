@@ -273,6 +273,10 @@ TEST_CASE("a generation ends at its limits: tokens, context, stop ids") {
   const Error long_prompt = take(tsr_generator_start(full.get(), "0123456789012345678901", TSR_TEXT_END));
   CHECK(long_prompt.code == TSR_INVALID_ARGUMENT);
   CHECK(long_prompt.message.find("the prompt has 22 tokens, the context holds 20") != std::string::npos);
+  CHECK(long_prompt.message.find("raise option 'context'") != std::string::npos);
+  const std::string endless(1000, 'a');
+  CHECK(take(tsr_generator_start(full.get(), endless.c_str(), TSR_TEXT_END))
+            .message.find("the prompt has 1000 tokens, the context holds 20 and the model ") != std::string::npos);
   const std::string third = std::to_string(five.tokens[2]);
   const Generator stopping = generator(rt, model, {{"max_tokens", int64_t{5}}, {"stop_ids", third}});
   const Generated stopped = generate(stopping, "abc");

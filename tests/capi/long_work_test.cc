@@ -248,7 +248,7 @@ TEST_CASE("a conversion refuses its own input, and a file that is written to mea
   tsr_conversion* made = nullptr;
   for (const std::string& same : {in, link})
     CHECK(take(tsr_conversion_new(nullptr, in.c_str(), same.c_str(), nullptr, &made))
-              .message.find("is the file to convert") != std::string::npos);
+              .message.find("is where the model is read from") != std::string::npos);
   CHECK(take(tsr_conversion_new(nullptr, (scratch / "none").c_str(), out.c_str(), nullptr, &made)).code ==
         TSR_NOT_FOUND);
   CHECK(take(tsr_conversion_new(nullptr, in.c_str(), (scratch / "no/out").c_str(), nullptr, &made)).code ==

@@ -250,6 +250,15 @@ TEST_CASE(
   CHECK(
       follow(good, devices, {"seq", int64_t{16}}, batch).message.find("it is for T = 32, 16 is asked for") !=
       std::string::npos);
+  // Another entry, and another model.
+  CHECK(take(tsr_plan_new(rt.get(), model.get(), options({{"mode", std::string("generate")}, {"plan_file", path}}).get(), &made))
+            .message.find("it is the plan of a training step, wanted one of generation: make one with `tessera plan MODEL "
+                          "--mode generate`") != std::string::npos);
+  tsr_model* other = nullptr;
+  ok(tsr_model_new("gpt2:L=1,C=32,H=4,V=64,T=32", nullptr, &other));
+  const Model gpt2(other);
+  CHECK(take(tsr_plan_new(rt.get(), gpt2.get(), options({devices, seq, batch, {"plan_file", path}}).get(), &made))
+            .message.find("it is of another model: it places 'block.0.") != std::string::npos);
   CHECK(follow(good, {"devices", std::string("cpu:2")}, seq, batch).message.find("devices") !=
         std::string::npos);
 }

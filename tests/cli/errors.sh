@@ -36,6 +36,14 @@ done
 expect "'adam', wanted one of .*it is adamw here" "$tessera" train "$model" --data "$text" --optimizer adam
 expect "did you mean --prompt" "$tessera" generate "$model" -p hi
 expect "min_p and repetition_penalty" "$tessera" chat "$model" --message hi --repeat-penalty 1.1
+for words in "-ngl|did you mean --devices cuda\?" "-hf|nothing is downloaded" "-nkvo|the plan's choice" "-nxy|unknown option '-nxy'" "-ctk|--cache-type" "-md|--draft-model"; do
+  expect "unknown option '${words%%|*}'.*${words#*|}|${words#*|}" "$tessera" generate "$model" --prompt hi "${words%%|*}" 99
+done
+expect "unexpected word '--ids'" "$tessera" generate "$model" -- --ids
+expect "option 'optimizer' is 'adam'" "$tessera" train "$work/absent.tsr" --data "$work/absent.txt" --optimizer adam
+expect "option 'packing' is 'most'" "$tessera" data "$work/absent.jsonl" --model "$work/absent.tsr" --packing most
+echo '{"prompt": "a", "prompt": "b"}' >"$work/twice.jsonl"
+expect "line 1: the key 'prompt' stands twice" "$tessera" generate "$model" --prompts "$work/twice.jsonl"
 expect "option '--zzzzzz' \(see" "$tessera" generate "$model" --zzzzzz 1
 # Data by content, outputs by name.
 printf 'prompt,completion\nQ?,A.\n' >"$work/table.csv"
@@ -50,7 +58,7 @@ done
 expect '--merge writes the model' "$tessera" train "$model" --data "$text" --lora 2 --out "$work/never.gguf"
 expect "did you mean --data '$text'" "$tessera" train "$model" "$text"
 expect 'several words wants quotes' "$tessera" generate "$model" --prompt Once upon a time
-expect 'is the file to convert' "$tessera" import "$model" -o "$model"
+expect 'is where the model is read from' "$tessera" import "$model" -o "$model"
 expect "steps has no value, wanted an integer" "$tessera" train "$model" --data "$text" --steps
 expect "lr is '1e-3x', wanted a number" "$tessera" train "$model" --data "$text" --lr 1e-3x
 expect 'steps is given more than once' "$tessera" train "$model" --data "$text" --steps 3 --steps 4
@@ -101,10 +109,11 @@ expect 'imatrix.dat: .*no importance matrix' bash -c "printf 'no matrix, but wor
 # What is written is none of the files that are read, and no two results are one file.
 expect '--report is .* which is read as --data and would be lost' "$tessera" train "$model" --data "$text" --steps 1 --report "$text"
 expect '--out and --metrics both are' "$tessera" train "$model" --data "$text" --steps 1 --out "$work/x.tsr" --metrics "$work/./x.tsr"
+expect '--out is .* which is read as model' "$tessera" train "$model" --data "$text" --steps 1 --out "$model" --overwrite
 expect '--out is .* which is read as model' "$tessera" plan "$model" --batch 2 --seq 16 -o "$model"
 expect '--out is .* which is read as --file' "$tessera" imatrix "$model" --file "$text" -o "$text"
 expect 'found the name - .*wanted the name of a file' "$tessera" import "$model" -o -
-expect 'is the file to convert' "$tessera" quantize "$model" "$model" --type q4_0
+expect 'is where the model is read from' "$tessera" quantize "$model" "$model" --type q4_0
 mkfifo "$work/pipe"
 for out in "$work" "$work/no-such-folder/out.tsr" "$work/pipe"; do
   expect 'is a folder|there is no folder|device, pipe or socket' "$tessera" train "$model" --data "$text" --steps 1000000 --out "$out"

@@ -9,6 +9,7 @@
 #include "serialize/cluster_json.h"
 #include "serialize/device_profile_json.h"
 #include "serialize/plan_pins_json.h"
+#include "serialize/repeated_keys.h"
 
 namespace tessera {
 namespace {
@@ -68,6 +69,18 @@ TEST_CASE("json_is_read_to_its_depth_and_no_deeper") {
             .status()
             .to_string()
             .starts_with("corrupt: a text: the text is not JSON: "));
+}
+
+TEST_CASE("json_has_a_key_once_or_with_one_value") {
+  const auto message = [](std::string_view text) { return parse_json(text, "a text").status().to_string(); };
+  CHECK(message(R"({"a": 1, "b": {"c": [{"d": 1, "d": 2}]}})") ==
+        "corrupt: a text: the key 'd' of 'b.c' stands twice, first with 1, then with 2: wanted it once");
+  CHECK(dump(*parse_json(R"({"b": 1, "a": [2, {"x": null}], "b": 1})", "")) == R"({"b":1,"a":[2,{"x":null}]})");
+  CHECK(dump(*parse_json_with_last_keys(R"({"b": 1, "a": 2, "b": [3]})", "")) == R"({"b":[3],"a":2})");
+  std::string wide = "{";  // linear in the keys
+  for (int i = 0; i < 20'000; ++i) wide += "\"k" + std::to_string(i) + "\":" + std::to_string(i) + ",";
+  CHECK(parse_json(wide + "\"k7\":7}", "a text")->size() == 20'000);
+  CHECK(message(wide + "\"k7\":8}").find("the key 'k7' stands twice, first with 7, then with 8") != std::string::npos);
 }
 
 }  // namespace tessera

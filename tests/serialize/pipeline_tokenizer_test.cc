@@ -8,6 +8,7 @@
 #include "serialize/import/gguf_file.h"
 #include "serialize/model.h"
 #include "serialize/tokenizer/hugging_face.h"
+#include "serialize/tokenizer/tokenizer_json.h"
 #include "tests/serialize/gguf_builder.h"
 #include "tests/serialize/sentencepiece_writer.h"
 #include "tests/serialize/test_data.h"
@@ -99,6 +100,21 @@ TEST_CASE("a_tokenizer_json_encodes_and_decodes_with_its_added_tokens") {
   CHECK(ids_of(*tokenizer,
                "a\xc3"
                "a") == Ids{0, 7, 0});
+}
+
+TEST_CASE("a_tokenizer_json_has_its_keys_once") {
+  const std::string text = small_bpe().dump();
+  const auto message = [&](const std::string& from, const std::string& to) {
+    const size_t at = text.find(from);
+    REQUIRE(at != std::string::npos);
+    return read_tokenizer_json(std::string(text).replace(at, from.size(), to), "it").status().to_string();
+  };
+  CHECK(message("\"vocab\":{", "\"vocab\":{\"a\":5,").find("the token 'a' stands twice, first with the id 5") !=
+        std::string::npos);
+  CHECK(message("\"vocab\":{", "\"vocab\":{},\"vocab\":{").find("has model.vocab twice") != std::string::npos);
+  CHECK(message("\"content\":", "\"content\":\"zz\",\"content\":").find("a token has 'content' twice") !=
+        std::string::npos);
+  CHECK(message("\"type\":", "\"type\":\"zz\",\"type\":").find("has the key 'type' twice") != std::string::npos);
 }
 
 TEST_CASE("added_tokens_take_spaces_words_and_normalized_forms_as_their_flags_say") {

@@ -30,7 +30,7 @@ class Files(unittest.TestCase):
         self.assertEqual(tessera.load(MODEL).quantize(self.out, "q4_0")["type"], "q4_0")
         with self.assertRaisesRegex(ValueError, "unknown type 'q4_km'"):
             tessera.load(MODEL).quantize(self.out, "q4_km")
-        with self.assertRaisesRegex(ValueError, "is the file to convert"):
+        with self.assertRaisesRegex(ValueError, "is where the model is read from"):
             tessera.convert(MODEL, MODEL)
 
     def test_what_progress_raises_ends_the_work(self):

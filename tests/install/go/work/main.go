@@ -80,5 +80,5 @@ func main() {
 	wanted("windows of an importance matrix", strings.Contains(report, `"windows":3,`), true)
 	check(os.Remove(matrix))
 	_, err = tessera.ConvertModel(context.Background(), in, in, nil, nil)
-	wanted("onto itself", err != nil && strings.Contains(err.Error(), "is the file to convert"), true)
+	wanted("onto itself", err != nil && strings.Contains(err.Error(), "is where the model is read from"), true)
 }
