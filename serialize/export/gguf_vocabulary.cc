@@ -65,6 +65,12 @@ void write_ids(const TokenizerData& data, bool has_defaults, GgufWriter& out) {
     if (id != data.eos && named < std::size(kNames)) out.u32(kNames[named++], id);
 }
 
+void write_types(const TokenizerData& data, GgufWriter& out) {
+  std::vector<int32_t> types;
+  for (const TokenType type : data.types) types.push_back(static_cast<int32_t>(type));
+  out.integers("tokenizer.ggml.token_type", types);
+}
+
 // BERT's.
 Status write_wordpiece(WordPieceVocabulary vocabulary, int64_t tokens, GgufWriter& out) {
   TokenizerData& data = vocabulary.data;
@@ -75,9 +81,7 @@ Status write_wordpiece(WordPieceVocabulary vocabulary, int64_t tokens, GgufWrite
   out.text("tokenizer.ggml.model", "bert");
   out.text("tokenizer.ggml.pre", "default");
   out.texts("tokenizer.ggml.tokens", data.tokens);
-  std::vector<int32_t> types;
-  for (const TokenType type : data.types) types.push_back(static_cast<int32_t>(type));
-  out.integers("tokenizer.ggml.token_type", types);
+  write_types(data, out);
   write_ids(data, false, out);
   out.u32("tokenizer.ggml.cls_token_id", data.bos);
   out.u32("tokenizer.ggml.seperator_token_id", data.eos);  // the format's spelling
@@ -103,9 +107,7 @@ Status write_unigram(TokenizerData data, int64_t tokens, GgufWriter& out) {
   out.text("tokenizer.ggml.pre", "default");
   out.texts("tokenizer.ggml.tokens", data.tokens);
   out.floats("tokenizer.ggml.scores", data.scores);
-  std::vector<int32_t> types;
-  for (const TokenType type : data.types) types.push_back(static_cast<int32_t>(type));
-  out.integers("tokenizer.ggml.token_type", types);
+  write_types(data, out);
   write_ids(data, true, out);
   out.flag("tokenizer.ggml.add_bos_token", data.add_bos);
   out.flag("tokenizer.ggml.add_eos_token", data.add_eos);
@@ -159,9 +161,7 @@ Status write_gguf_vocabulary(const std::optional<TokenizerData>& tokenizer, int6
            !data.pre_tokenizer.empty() ? std::string_view(data.pre_tokenizer) : std::string_view("default"));
   out.texts("tokenizer.ggml.tokens", data.tokens);
   if (sentencepiece) out.floats("tokenizer.ggml.scores", data.scores);
-  std::vector<int32_t> types;
-  for (const TokenType type : data.types) types.push_back(static_cast<int32_t>(type));
-  out.integers("tokenizer.ggml.token_type", types);
+  write_types(data, out);
   if (!sentencepiece) out.texts("tokenizer.ggml.merges", data.merges);
   write_ids(data, sentencepiece, out);
   out.flag("tokenizer.ggml.add_bos_token", data.add_bos);

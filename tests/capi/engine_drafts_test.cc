@@ -9,6 +9,7 @@
 #include "c_api.h"
 #include "capi/engine/serving/draft_ledger.h"
 #include "capi/engine/serving/draft_model.h"
+#include "engine_events.h"
 #include "graph/base/text.h"
 #include "serialize/json.h"
 #include "tests/capi/test_server.h"
@@ -24,8 +25,6 @@ using tessera::SharedModel;
 using namespace tessera::serving_tests;
 
 namespace {
-
-using Engine = Handle<tsr_engine, tsr_engine_free>;
 
 constexpr const char* kOther = "llama:L=1,C=32,H=2,KV=1,F=32,V=96,T=256";
 
@@ -97,18 +96,6 @@ std::unique_ptr<ServingCore> core_of(const ServingSettings& settings) {
   auto core = ServingCore::create(*runtime, new_model(kServedModel, 0), settings);
   REQUIRE_MESSAGE(core.ok(), core.status().to_string());
   return std::move(*core);
-}
-
-// Random weights over the 256 bytes.
-Model bytes_model(const char* description = "llama:L=2,C=32,H=4,KV=2,F=48,V=256,T=256", int64_t seed = 3) {
-  tsr_model* made = nullptr;
-  ok(tsr_model_new(description, options({{"seed", seed}}).get(), &made));
-  Model model(made);
-  tsr_tokenizer* tokenizer = nullptr;
-  ok(tsr_tokenizer_new_bytes(&tokenizer));
-  const Tokenizer owner(tokenizer);
-  ok(tsr_model_set_tokenizer(made, tokenizer));
-  return model;
 }
 
 Engine engine(const Runtime& rt, const Model& model, const Options& settings) {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "c_api.h"
+#include "engine_events.h"
 #include "serialize/grammar/source_text.h"
 #include "serialize/json.h"
 
@@ -18,26 +19,6 @@ using namespace capi_test;
 using tessera::Json;
 
 namespace {
-
-using Engine = Handle<tsr_engine, tsr_engine_free>;
-
-// Random weights over the 256 bytes.
-Model bytes_model() {
-  tsr_model* made = nullptr;
-  ok(tsr_model_new("llama:L=2,C=32,H=4,KV=2,F=48,V=256,T=256", options({{"seed", int64_t{3}}}).get(), &made));
-  Model model(made);
-  tsr_tokenizer* tokenizer = nullptr;
-  ok(tsr_tokenizer_new_bytes(&tokenizer));
-  const Tokenizer owner(tokenizer);
-  ok(tsr_model_set_tokenizer(made, tokenizer));
-  return model;
-}
-
-Engine engine(const Runtime& rt, const Model& model, std::initializer_list<Setting> settings = {}) {
-  tsr_engine* made = nullptr;
-  ok(tsr_engine_new(rt.get(), model.get(), options(settings).get(), &made));
-  return Engine(made);
-}
 
 struct Text {
   std::string text;
@@ -47,17 +28,6 @@ struct Text {
   Json end, prompt = Json::array();
 };
 using Texts = std::map<std::pair<int64_t, int32_t>, Text>;
-
-tsr_event next(const Engine& from, double timeout_s = -1) {
-  tsr_event event{};
-  event.struct_size = sizeof event;
-  ok(tsr_engine_next(from.get(), timeout_s, &event));
-  return event;
-}
-
-Json details(const tsr_event& event) {
-  return event.details_size == 0 ? Json() : Json::parse(std::string(event.details, event.details_size));
-}
 
 // All events until nothing is in progress.
 Texts collect(const Engine& from) {

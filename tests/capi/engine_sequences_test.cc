@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "c_api.h"
+#include "engine_events.h"
 #include "serialize/json.h"
 
 using namespace capi_test;
@@ -13,7 +14,6 @@ using tessera::Json;
 
 namespace {
 
-using Engine = Handle<tsr_engine, tsr_engine_free>;
 using Sequence = Handle<tsr_sequence, tsr_sequence_free>;
 using Tokens = std::vector<int32_t>;
 
@@ -23,18 +23,10 @@ Model small_model() {
   return Model(made);
 }
 
-Engine engine(const Runtime& rt, const Model& model, std::initializer_list<Setting> settings = {}) {
-  tsr_engine* made = nullptr;
-  ok(tsr_engine_new(rt.get(), model.get(), options(settings).get(), &made));
-  return Engine(made);
-}
-
 std::map<std::pair<int64_t, int32_t>, Tokens> collect(const Engine& from) {
   std::map<std::pair<int64_t, int32_t>, Tokens> tokens;
   for (;;) {
-    tsr_event event{};
-    event.struct_size = sizeof event;
-    ok(tsr_engine_next(from.get(), -1, &event));
+    const tsr_event event = next(from);
     if (event.kind == TSR_EVENT_PENDING) return tokens;
     if (event.kind == TSR_EVENT_TOKEN) tokens[{event.request, event.index}].push_back(event.token);
     if (event.kind == TSR_EVENT_END) CHECK(event.finish != TSR_FINISH_FAILED);

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "c_api.h"
+#include "engine_events.h"
 #include "serialize/json.h"
 
 using namespace capi_test;
@@ -13,7 +14,6 @@ using tessera::Json;
 
 namespace {
 
-using Engine = Handle<tsr_engine, tsr_engine_free>;
 using Sequence = Handle<tsr_sequence, tsr_sequence_free>;
 
 const int64_t k1 = 1;
@@ -23,26 +23,14 @@ const std::string kSchema =
 
 // Random weights over the 256 bytes, and a template that opens reasoning unless it is told not to.
 Model thinking_model() {
-  tsr_model* made = nullptr;
-  ok(tsr_model_new("llama:L=2,C=32,H=4,KV=2,F=48,V=256,T=256", options({{"seed", int64_t{3}}}).get(), &made));
-  Model model(made);
-  tsr_tokenizer* tokenizer = nullptr;
-  ok(tsr_tokenizer_new_bytes(&tokenizer));
-  const Tokenizer owner(tokenizer);
-  ok(tsr_model_set_tokenizer(made, tokenizer));
+  Model model = bytes_model();
   ok(tsr_model_set_metadata(
-      made, "chat_template",
+      model.get(), "chat_template",
       "{% for m in messages %}{{ m.role }}: {% if m.reasoning_content %}<think>{{ m.reasoning_content }}</think>"
       "{% endif %}{{ m.content }}{% for c in m.tool_calls %}<tool_call>{{ c.function | tojson }}</tool_call>"
       "{% endfor %}\n{% endfor %}{% if add_generation_prompt %}assistant: <think>"
       "{% if enable_thinking is defined and not enable_thinking %}</think>{% endif %}{% endif %}"));
   return model;
-}
-
-Engine new_engine(const Runtime& rt, const Model& model) {
-  tsr_engine* made = nullptr;
-  ok(tsr_engine_new(rt.get(), model.get(), nullptr, &made));
-  return Engine(made);
 }
 
 struct Text {
@@ -55,11 +43,8 @@ struct Text {
 Text collect(const Engine& from, int64_t request, std::string_view said = {}) {
   Text text;
   for (size_t at = 0; text.finish == TSR_FINISH_NONE;) {
-    tsr_event event{};
-    event.struct_size = sizeof event;
-    ok(tsr_engine_next(from.get(), -1, &event));
-    const Json details =
-        event.details_size == 0 ? Json() : Json::parse(std::string(event.details, event.details_size));
+    const tsr_event event = next(from);
+    const Json details = capi_test::details(event);
     if (event.kind == TSR_EVENT_LOGITS) {
       std::vector<float> logits(256, 0);
       logits[static_cast<unsigned char>(said[std::min(at++, said.size() - 1)])] = 1000;
@@ -93,7 +78,7 @@ Text write(const Engine& it, std::initializer_list<Setting> settings) {
 TEST_CASE("engine: reasoning is free, and the grammar holds from the answer on") {
   const Runtime rt = runtime();
   const Model model = thinking_model();
-  const Engine it = new_engine(rt, model);
+  const Engine it = engine(rt, model);
   const std::string json = R"({"a":"<think>","b":"x"})";
   const std::string said = R"(so {"a": 1} or, "b")" "</think>\n\n" + json;
   const auto length = static_cast<int64_t>(said.size());
@@ -131,7 +116,7 @@ TEST_CASE("engine: reasoning is free, and the grammar holds from the answer on")
 TEST_CASE("engine: stops count where a grammar is complete") {
   const Runtime rt = runtime();
   const Model model = thinking_model();
-  const Engine it = new_engine(rt, model);
+  const Engine it = engine(rt, model);
   for (int64_t seed = 0; seed < 4; ++seed)
     for (const auto& [key, value] : {std::pair("stop", R"([",","\"","}"])"), std::pair("stop_ids", "44,34,125")}) {
       const Text text = write(it, {{"json_schema", kSchema},
@@ -153,7 +138,7 @@ TEST_CASE("engine: stops count where a grammar is complete") {
 TEST_CASE("engine: a text that was cut goes on in its grammar") {
   const Runtime rt = runtime();
   const Model model = thinking_model();
-  const Engine it = new_engine(rt, model);
+  const Engine it = engine(rt, model);
   const auto resume = [&](const Sequence& sequence, const std::string& schema, std::vector<int32_t> more) {
     int64_t request = -1;
     ok(tsr_engine_submit_sequence(

@@ -80,6 +80,15 @@ def make(kind, path):
         os.chmod(path, 0o000 if kind == "unreadable" else 0o666)
 
 
+def holds_result(of, kind, path):
+    """Whether a command that took the odd file did with it what its option is for."""
+    if kind == "device":
+        return os.path.islink(path)  # written into, not replaced
+    if of == "stream":
+        return os.path.getsize(path) == 0  # read alone
+    return bool(os.listdir(path)) if of == "folder" else os.path.getsize(path) > 0
+
+
 def check(number, words, of, kind):
     folder = f"{WORK}/run/{number}-{kind}"
     os.mkdir(folder)
@@ -112,7 +121,9 @@ def check(number, words, of, kind):
     may_pass = {"out": ("link", "device", "empty", "unreadable"), "file": ("link", "empty", "unreadable"),
                 "folder": ("folder", "link"), "stream": ("empty",), "in": ()}[of]
     if code == 0:
-        return None if kind in may_pass else f"{kind}: {words}: exit 0: {said}"
+        if kind not in may_pass:
+            return f"{kind}: {words}: exit 0: {said}"
+        return None if holds_result(of, kind, path) else f"{kind}: {words}: exit 0, and nothing is in {path}: {said}"
     names = (os.path.basename(path), os.path.realpath(path))  # what a link to a device leads to will do
     if code not in (1, 2) or not any(name in said for name in names) or len(said.strip().splitlines()) > 6:
         return f"{kind}: {words}: exit {code} after {time.time() - begin:.1f} s: {said[-300:]}"

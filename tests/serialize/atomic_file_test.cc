@@ -12,6 +12,7 @@
 #include <string>
 
 #include "serialize/checkpoint.h"
+#include "tests/serialize/folder_names.h"
 #include "tests/serialize/test_data.h"
 
 namespace tessera {
@@ -19,13 +20,6 @@ namespace {
 
 using namespace tessera::testing;
 namespace fs = std::filesystem;
-
-std::set<std::string> names_in(const std::string& folder) {
-  std::set<std::string> names;
-  for (const fs::directory_entry& entry : fs::directory_iterator(folder))
-    names.insert(entry.path().filename());
-  return names;
-}
 
 Status write(const std::string& path, std::string_view text) {
   TSR_ASSIGN_OR_RETURN(AtomicFile file, AtomicFile::create(path));

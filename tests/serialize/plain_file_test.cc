@@ -25,6 +25,7 @@
 #include "serialize/tokenizer/hugging_face.h"
 #include "serialize/training_data/reference_file.h"
 #include "serialize/training_data/token_file.h"
+#include "tests/serialize/folder_names.h"
 #include "tests/serialize/test_data.h"
 
 namespace {
@@ -47,13 +48,6 @@ namespace {
 
 using namespace tessera::testing;
 namespace fs = std::filesystem;
-
-std::set<std::string> names_in(const std::string& folder) {
-  std::set<std::string> names;
-  for (const fs::directory_entry& entry : fs::directory_iterator(folder))
-    names.insert(entry.path().filename());
-  return names;
-}
 
 mode_t mode_of(const std::string& path) {
   struct stat found {};
