@@ -3,11 +3,13 @@
 #include "capi/engine/byte_sources.h"
 #include "capi/engine/loading.h"
 #include "capi/engine/method.h"
+#include "capi/engine/model_contents.h"
 #include "capi/engine/resize_tokens.h"
 #include "capi/guard.h"
 #include "capi/handles.h"
 #include "capi/public_structs.h"
 #include "graph/base/text.h"
+#include "serialize/output_name.h"
 
 using namespace tessera;
 using namespace tessera::capi;
@@ -118,7 +120,10 @@ tsr_status* tsr_model_resize_tokens(tsr_model* model, int64_t rows, const tsr_op
 tsr_status* tsr_model_save(tsr_model* model, const char* path, const tsr_options* options) {
   return guard([&]() -> Status {
     TSR_RETURN_IF_ERROR(required({{model, "model"}, {path, "path"}}));
-    return save_contents(contents_of(model->value), path, options_or_none(options));
+    ModelContents contents = contents_of(model->value);
+    // A loaded model may be saved again, with what its owner wrote into it.
+    if (!is_gguf_name(path)) contents.read_paths = model->value->lost_paths();
+    return save_contents(contents, path, options_or_none(options));
   });
 }
 

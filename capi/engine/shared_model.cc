@@ -247,6 +247,11 @@ std::vector<std::string> SharedModel::read_paths() const {
   return paths;
 }
 
+std::vector<std::string> SharedModel::lost_paths() const {
+  const std::lock_guard lock(mutex_);
+  return more_read_paths_;
+}
+
 void SharedModel::add_read_paths(const std::vector<std::string>& paths) {
   const std::lock_guard lock(mutex_);
   for (const std::string& path : paths)

@@ -49,6 +49,8 @@ class SharedModel {
       const;  // of the model's file, which owns its values; may be null
   // Files and folders that the model was read from, and those of the models that it was made of.
   std::vector<std::string> read_paths() const;
+  // Those of them whose values others replaced: a model that was made of another, or trained, must not be saved there.
+  std::vector<std::string> lost_paths() const;
   void add_read_paths(const std::vector<std::string>& paths);
   // The checkpoint of the run that goes on in this model; "": none.
   std::string resumed() const;

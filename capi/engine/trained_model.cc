@@ -39,7 +39,7 @@ Status Trainer::store(SharedModel& model) {
     TSR_ASSIGN_OR_RETURN(const HostTensor value, stored_value(name, type));
     TSR_RETURN_IF_ERROR(model.write(name, value));
   }
-  if (&model != model_.get()) model.set_origin(*model_);
+  model.set_origin(*model_);
   return {};
 }
 

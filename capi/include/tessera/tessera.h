@@ -693,9 +693,9 @@ TSR_API tsr_status* tsr_model_resize_tokens(tsr_model* model, int64_t rows, cons
 
 /* Writes a .tsr file, or where `path` ends in .gguf a GGUF file: to a temporary name, synced, renamed over `path`. Parameters
  * not drawn yet are drawn. Options: compress (i64, default 0; not of GGUF). TSR_IO; TSR_INVALID_ARGUMENT, with the remedy,
- * for the name of a format that is not written (.safetensors, .onnx, .bin, .pt ...), and for a file that the model, or one
- * that it was made of, is read from, unless it is the result of the run that was resumed (tsr_trainer_resume) with it; of GGUF
- * also as tsr_export_new. */
+ * for the name of a format that is not written (.safetensors, .onnx, .bin, .pt ...), and for a file
+ * that the model was read from where it was made of another or trained since, unless it is the result of the run that was resumed
+ * (tsr_trainer_resume) with it; a loaded model may be saved over its own .tsr file. Of GGUF also as tsr_export_new. */
 TSR_API tsr_status* tsr_model_save(tsr_model* model, const char* path, const tsr_options* options);
 /* Whether tsr_model_save could write `path` now, to know it before hours of work: name, folder and permissions.
  * What a killed save of `path` left next to it is removed, as by tsr_model_save. TSR_INVALID_ARGUMENT, TSR_NOT_FOUND,
@@ -726,7 +726,7 @@ TSR_API tsr_status* tsr_model_check_path(const char* path);
  * Norms, biases and what no op reads in fewer bits stay as they are. Where a row is no multiple of a type's block the
  * weight has another type, as in llama.cpp: docs/models.md.
  * new fails with TSR_NOT_FOUND, TSR_IO, and as tsr_model_check_path does; TSR_INVALID_ARGUMENT where out_path is where the
- * model is read from, as for tsr_model_save. A step fails as tsr_model_load and tsr_model_save do (TSR_INVALID_ARGUMENT where out_path is another
+ * model, or one that it was made of, is read from. A step fails as tsr_model_load and tsr_model_save do (TSR_INVALID_ARGUMENT where out_path is another
  * part of the model read), and with TSR_FAILED_PRECONDITION where the file
  * read was written to meanwhile; after a failure to read or write a value begin another conversion. */
 TSR_API tsr_status* tsr_conversion_new(tsr_runtime* runtime, const char* in_path, const char* out_path,
