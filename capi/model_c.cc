@@ -9,7 +9,6 @@
 #include "capi/handles.h"
 #include "capi/public_structs.h"
 #include "graph/base/text.h"
-#include "serialize/output_name.h"
 
 using namespace tessera;
 using namespace tessera::capi;
@@ -120,10 +119,7 @@ tsr_status* tsr_model_resize_tokens(tsr_model* model, int64_t rows, const tsr_op
 tsr_status* tsr_model_save(tsr_model* model, const char* path, const tsr_options* options) {
   return guard([&]() -> Status {
     TSR_RETURN_IF_ERROR(required({{model, "model"}, {path, "path"}}));
-    ModelContents contents = contents_of(model->value);
-    // A loaded model may be saved again, with what its owner wrote into it.
-    if (!is_gguf_name(path)) contents.read_paths = model->value->lost_paths();
-    return save_contents(contents, path, options_or_none(options));
+    return save_shared_model(model->value, path, options_or_none(options));
   });
 }
 

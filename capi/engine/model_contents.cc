@@ -71,6 +71,12 @@ Status save_contents(const ModelContents& contents, const std::string& path, con
   return save_model(contents.model, contents.read, path, SaveOptions{.compress = compress});
 }
 
+Status save_shared_model(const std::shared_ptr<const SharedModel>& model, const std::string& path, const Options& options) {
+  ModelContents contents = contents_of(model);
+  if (!is_gguf_name(path)) contents.read_paths = model->lost_paths();
+  return save_contents(contents, path, options);
+}
+
 OpenedModel opened_in_memory(const ModelContents& contents) {
   OpenedModel opened;
   opened.model = contents.model;

@@ -29,7 +29,9 @@ ModelContents contents_of(std::shared_ptr<const SharedModel> model);
 Json origin_json(const Model& model);
 Json stored_json(const std::vector<StoredTensors>& stored);
 
-// Writes a .tsr or GGUF file, as its name says, with the options of tsr_model_save.
+// Writes a .tsr or GGUF file, as its name says, with the options of tsr_model_save. A loaded model may be saved over its own .tsr
+// file, with the values that its owner wrote into it.
+Status save_shared_model(const std::shared_ptr<const SharedModel>& model, const std::string& path, const Options& options);
 Status save_contents(const ModelContents& contents, const std::string& path, const Options& options);
 
 // The same as a file that was opened: every value is read whole at its first slice, and given up at its end.
