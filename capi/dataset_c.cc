@@ -3,10 +3,10 @@
 #include <functional>
 #include <string>
 
-#include "capi/engine/given_rows.h"
-#include "capi/engine/text_dataset.h"
 #include "capi/guard.h"
 #include "capi/handles.h"
+#include "engine/data/given_rows.h"
+#include "engine/data/text_dataset.h"
 #include "graph/base/text.h"
 
 using namespace tessera;

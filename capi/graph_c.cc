@@ -1,8 +1,8 @@
 // tsr_graph: the builder, its text form, and the transforms.
-#include "capi/engine/report.h"
-#include "capi/engine/trainer_settings.h"
 #include "capi/guard.h"
 #include "capi/handles.h"
+#include "engine/program/report.h"
+#include "engine/settings/trainer_settings.h"
 #include "graph/base/nearest_hint.h"
 #include "graph/base/text.h"
 #include "graph/transform/embedding.h"

@@ -1,13 +1,13 @@
 // tsr_model.
-#include "capi/engine/adapters.h"
-#include "capi/engine/byte_sources.h"
-#include "capi/engine/loading.h"
-#include "capi/engine/method.h"
-#include "capi/engine/model_contents.h"
-#include "capi/engine/resize_tokens.h"
 #include "capi/guard.h"
 #include "capi/handles.h"
 #include "capi/public_structs.h"
+#include "engine/base/byte_sources.h"
+#include "engine/model/adapters.h"
+#include "engine/model/loading.h"
+#include "engine/model/model_contents.h"
+#include "engine/model/resize_tokens.h"
+#include "engine/planning/method.h"
 #include "graph/base/text.h"
 
 using namespace tessera;

@@ -1,7 +1,7 @@
 // tsr_options.
-#include "capi/engine/option_check.h"
 #include "capi/guard.h"
 #include "capi/handles.h"
+#include "engine/planning/option_check.h"
 
 using namespace tessera;
 using namespace tessera::capi;

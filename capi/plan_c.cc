@@ -2,13 +2,13 @@
 #include <functional>
 #include <utility>
 
-#include "capi/engine/certificate.h"
-#include "capi/engine/estimate.h"
-#include "capi/engine/explain.h"
-#include "capi/engine/method.h"
-#include "capi/engine/report.h"
 #include "capi/guard.h"
 #include "capi/handles.h"
+#include "engine/planning/certificate.h"
+#include "engine/planning/estimate.h"
+#include "engine/planning/method.h"
+#include "engine/program/explain.h"
+#include "engine/program/report.h"
 
 using namespace tessera;
 using namespace tessera::capi;

@@ -1,8 +1,8 @@
 // tsr_runtime, tsr_devices. In a forked child, frees have no effect: its threads stayed with the parent.
-#include "capi/engine/report.h"
 #include "capi/guard.h"
 #include "capi/handles.h"
 #include "capi/public_structs.h"
+#include "engine/program/report.h"
 
 using namespace tessera;
 using namespace tessera::capi;

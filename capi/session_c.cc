@@ -1,9 +1,9 @@
 // tsr_program, tsr_session.
-#include "capi/engine/entry_plans.h"
-#include "capi/engine/report.h"
 #include "capi/guard.h"
 #include "capi/handles.h"
 #include "capi/public_structs.h"
+#include "engine/program/entry_plans.h"
+#include "engine/program/report.h"
 #include "graph/base/text.h"
 
 using namespace tessera;

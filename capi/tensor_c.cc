@@ -1,7 +1,7 @@
 // tsr_tensor, tsr_dtype.
-#include "capi/engine/byte_sources.h"
 #include "capi/guard.h"
 #include "capi/handles.h"
+#include "engine/base/byte_sources.h"
 #include "graph/base/text.h"
 
 using namespace tessera;

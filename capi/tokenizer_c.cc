@@ -7,10 +7,10 @@
 #include <thread>
 #include <vector>
 
-#include "capi/engine/load_tokenizer.h"
-#include "capi/engine/prompt_note.h"
 #include "capi/guard.h"
 #include "capi/handles.h"
+#include "engine/base/prompt_note.h"
+#include "engine/model/load_tokenizer.h"
 #include "graph/base/text.h"
 
 using namespace tessera;

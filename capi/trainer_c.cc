@@ -1,8 +1,8 @@
 // tsr_trainer.
-#include "capi/engine/run_outputs.h"
 #include "capi/guard.h"
 #include "capi/handles.h"
 #include "capi/public_structs.h"
+#include "engine/base/run_outputs.h"
 
 using namespace tessera;
 using namespace tessera::capi;

@@ -17,7 +17,7 @@
 #include "graph/base/text.h"
 #include "graph/op_def.h"
 #include "serialize/envelope.h"
-#include "serialize/json.h"
+#include "text/json.h"
 
 namespace tessera {
 

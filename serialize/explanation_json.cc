@@ -2,7 +2,7 @@
 
 #include "serialize/explanation_page_html.h"
 #include "serialize/html_page.h"
-#include "serialize/json.h"
+#include "text/json.h"
 
 namespace tessera {
 

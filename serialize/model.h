@@ -15,7 +15,7 @@
 #include "graph/base/result.h"
 #include "graph/graph.h"
 #include "graph/host_tensor.h"
-#include "serialize/tokenizer/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 namespace tessera {
 

@@ -2,7 +2,7 @@
 
 #include "graph/base/quote.h"
 #include "graph/base/text.h"
-#include "serialize/json.h"
+#include "text/json.h"
 
 namespace tessera {
 

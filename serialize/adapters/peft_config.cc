@@ -7,7 +7,7 @@
 #include "graph/base/quote.h"
 #include "graph/base/text.h"
 #include "serialize/import/json_fields.h"
-#include "serialize/tokenizer/pattern.h"
+#include "text/tokenizer/pattern.h"
 
 namespace tessera {
 namespace {

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "graph/base/result.h"
-#include "serialize/json.h"
+#include "text/json.h"
 
 namespace tessera {
 

@@ -4,8 +4,8 @@
 #include <optional>
 #include <set>
 
-#include "graph/base/quote.h"
 #include "graph/base/nearest_hint.h"
+#include "graph/base/quote.h"
 #include "graph/base/text.h"
 #include "graph/transform/weight_storage.h"
 #include "serialize/adapters/adapter_file.h"
@@ -18,9 +18,9 @@
 #include "serialize/export/exported_config.h"
 #include "serialize/head_rows.h"
 #include "serialize/import/safetensors.h"
-#include "serialize/json.h"
 #include "serialize/plain_file.h"
 #include "serialize/token_rows.h"
+#include "text/json.h"
 
 namespace tessera {
 namespace {

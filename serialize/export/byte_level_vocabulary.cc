@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "graph/base/text.h"
-#include "serialize/json.h"
-#include "serialize/tokenizer/word_splitter.h"
+#include "text/json.h"
+#include "text/tokenizer/word_splitter.h"
 
 namespace tessera {
 namespace {

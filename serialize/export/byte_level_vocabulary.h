@@ -2,7 +2,7 @@
 #pragma once
 
 #include "graph/base/result.h"
-#include "serialize/tokenizer/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 namespace tessera {
 

@@ -5,10 +5,10 @@
 #include <vector>
 
 #include "graph/base/text.h"
-#include "serialize/chat_template.h"
 #include "serialize/generation_config.h"
 #include "serialize/import/gguf_metadata.h"
 #include "serialize/import/sentence_modules.h"
+#include "text/chat_template.h"
 
 namespace tessera {
 namespace {

@@ -8,8 +8,8 @@
 #include "serialize/export/byte_level_vocabulary.h"
 #include "serialize/export/sentencepiece_file.h"
 #include "serialize/export/wordpiece_vocabulary.h"
-#include "serialize/tokenizer/byte_characters.h"
-#include "serialize/tokenizer/sentencepiece_settings.h"
+#include "text/tokenizer/byte_characters.h"
+#include "text/tokenizer/sentencepiece_settings.h"
 
 namespace tessera {
 namespace {

@@ -6,7 +6,7 @@
 
 #include "graph/base/result.h"
 #include "serialize/export/gguf_writer.h"
-#include "serialize/tokenizer/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 namespace tessera {
 

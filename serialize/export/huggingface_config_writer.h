@@ -6,7 +6,7 @@
 
 #include "graph/base/result.h"
 #include "serialize/export/exported_config.h"
-#include "serialize/json.h"
+#include "text/json.h"
 
 namespace tessera {
 

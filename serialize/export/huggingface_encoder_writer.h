@@ -7,8 +7,8 @@
 
 #include "graph/base/result.h"
 #include "serialize/export/exported_config.h"
-#include "serialize/json.h"
 #include "serialize/tensor_source.h"
+#include "text/json.h"
 
 namespace tessera {
 

@@ -13,8 +13,8 @@
 #include "serialize/export/safetensors_writer.h"
 #include "serialize/export/sentence_files.h"
 #include "serialize/generation_config.h"
-#include "serialize/json.h"
 #include "serialize/quantization.h"
+#include "text/json.h"
 
 namespace tessera {
 namespace {

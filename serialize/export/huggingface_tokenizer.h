@@ -5,8 +5,8 @@
 #include <utility>
 #include <vector>
 
-#include "serialize/json.h"
 #include "serialize/model.h"
+#include "text/json.h"
 
 namespace tessera {
 

@@ -15,8 +15,8 @@
 #include "serialize/adapters/foreign_modules.h"
 #include "serialize/export/foreign_tensors.h"
 #include "serialize/export/safetensors_writer.h"
-#include "serialize/json.h"
 #include "serialize/quantization.h"
+#include "text/json.h"
 
 namespace tessera {
 namespace {

@@ -5,7 +5,7 @@
 #include <cstring>
 
 #include "graph/base/text.h"
-#include "serialize/json.h"
+#include "text/json.h"
 
 namespace tessera {
 namespace {

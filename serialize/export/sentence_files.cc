@@ -2,7 +2,7 @@
 
 #include "graph/base/text.h"
 #include "serialize/import/sentence_modules.h"
-#include "serialize/json.h"
+#include "text/json.h"
 
 namespace tessera {
 

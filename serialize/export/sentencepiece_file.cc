@@ -4,7 +4,7 @@
 #include <cstring>
 
 #include "graph/base/text.h"
-#include "serialize/tokenizer/sentencepiece_settings.h"
+#include "text/tokenizer/sentencepiece_settings.h"
 
 namespace tessera {
 namespace {

@@ -4,8 +4,8 @@
 #include <string>
 
 #include "graph/base/result.h"
-#include "serialize/json.h"
-#include "serialize/tokenizer/tokenizer.h"
+#include "text/json.h"
+#include "text/tokenizer/tokenizer.h"
 
 namespace tessera {
 

@@ -7,9 +7,9 @@
 
 #include "graph/base/text.h"
 #include "serialize/export/wordpiece_vocabulary.h"
-#include "serialize/json.h"
-#include "serialize/tokenizer/byte_characters.h"
-#include "serialize/tokenizer/word_splitter.h"
+#include "text/json.h"
+#include "text/tokenizer/byte_characters.h"
+#include "text/tokenizer/word_splitter.h"
 
 namespace tessera {
 namespace {

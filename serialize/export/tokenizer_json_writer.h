@@ -4,7 +4,7 @@
 #include <string>
 
 #include "graph/base/result.h"
-#include "serialize/tokenizer/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 namespace tessera {
 

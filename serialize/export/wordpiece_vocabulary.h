@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "graph/base/result.h"
-#include "serialize/tokenizer/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 namespace tessera {
 

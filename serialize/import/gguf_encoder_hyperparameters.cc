@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "graph/base/text.h"
-#include "serialize/json.h"
+#include "text/json.h"
 
 namespace tessera {
 namespace {

@@ -17,7 +17,7 @@
 #include "graph/base/dtype.h"
 #include "graph/base/result.h"
 #include "serialize/model.h"
-#include "serialize/tokenizer/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 namespace tessera {
 

@@ -5,11 +5,11 @@
 #include <variant>
 
 #include "graph/base/text.h"
-#include "serialize/chat_template.h"
 #include "serialize/class_head.h"
 #include "serialize/generation_config.h"
 #include "serialize/import/sentence_modules.h"
-#include "serialize/json.h"
+#include "text/chat_template.h"
+#include "text/json.h"
 
 namespace tessera {
 namespace {

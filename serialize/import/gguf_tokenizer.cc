@@ -7,8 +7,8 @@
 
 #include "graph/base/text.h"
 #include "serialize/import/gguf_file.h"
-#include "serialize/tokenizer/hugging_face.h"
-#include "serialize/tokenizer/sentencepiece_settings.h"
+#include "text/tokenizer/hugging_face.h"
+#include "text/tokenizer/sentencepiece_settings.h"
 
 namespace tessera {
 namespace {

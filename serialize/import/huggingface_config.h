@@ -11,7 +11,7 @@
 #include "graph/models/model_family.h"
 #include "serialize/import/quantized_folder.h"
 #include "serialize/import/rope_scaling.h"
-#include "serialize/json.h"
+#include "text/json.h"
 
 namespace tessera {
 

@@ -16,9 +16,10 @@
 #include "serialize/import/huggingface_weights.h"
 #include "serialize/import/mxfp4_weights.h"
 #include "serialize/import/sentence_modules.h"
-#include "serialize/json.h"
+#include "serialize/import/tokenizer_folder.h"
 #include "serialize/plain_file.h"
-#include "serialize/tokenizer/hugging_face.h"
+#include "text/json.h"
+#include "text/tokenizer/hugging_face.h"
 
 namespace tessera {
 namespace {

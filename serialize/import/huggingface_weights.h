@@ -8,7 +8,7 @@
 
 #include "graph/base/result.h"
 #include "serialize/import/foreign_file.h"
-#include "serialize/json.h"
+#include "text/json.h"
 
 namespace tessera {
 

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <numbers>
 
-#include "serialize/json.h"
+#include "text/json.h"
 
 namespace tessera {
 namespace {

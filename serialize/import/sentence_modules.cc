@@ -7,8 +7,8 @@
 #include "graph/base/quote.h"
 #include "graph/base/text.h"
 #include "serialize/import/json_fields.h"
-#include "serialize/json.h"
 #include "serialize/model.h"
+#include "text/json.h"
 
 namespace tessera {
 namespace {

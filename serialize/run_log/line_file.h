@@ -8,8 +8,8 @@
 #include <string_view>
 
 #include "graph/base/result.h"
-#include "serialize/json.h"
 #include "serialize/run_log/append_file.h"
+#include "text/json.h"
 
 namespace tessera {
 

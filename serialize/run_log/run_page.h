@@ -3,11 +3,11 @@
 
 #include <string>
 
-#include "serialize/json.h"
+#include "text/json.h"
 
 namespace tessera {
 
-// One HTML file that needs nothing else. `run` is described in capi/engine/run_log.h; the page has it in the element
+// One HTML file that needs nothing else. `run` is described in engine/training/run_log.h; the page has it in the element
 // with the id "run".
 std::string run_page(const Json& run);
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "serialize/json.h"
+#include "text/json.h"
 
 namespace tessera {
 

@@ -9,8 +9,8 @@
 
 #include "graph/base/quote.h"
 #include "graph/base/text.h"
-#include "serialize/json.h"
-#include "serialize/repeated_keys.h"
+#include "text/json.h"
+#include "text/repeated_keys.h"
 
 namespace tessera {
 namespace {

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "graph/base/text.h"
-#include "serialize/assistant_tokens.h"
+#include "text/assistant_tokens.h"
 
 namespace tessera {
 namespace {

@@ -9,11 +9,11 @@
 #include <string_view>
 #include <vector>
 
-#include "serialize/chat_template.h"
-#include "serialize/tokenizer/tokenizer.h"
-#include "serialize/tokenizer/word_cache.h"
-#include "serialize/tokenizer/written_control.h"
 #include "serialize/training_data/row.h"
+#include "text/chat_template.h"
+#include "text/tokenizer/tokenizer.h"
+#include "text/tokenizer/word_cache.h"
+#include "text/tokenizer/written_control.h"
 
 namespace tessera {
 

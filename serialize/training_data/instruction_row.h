@@ -4,7 +4,7 @@
 #include <optional>
 
 #include "graph/base/result.h"
-#include "serialize/json.h"
+#include "text/json.h"
 
 namespace tessera {
 

@@ -12,7 +12,7 @@
 
 #include "graph/base/cancellation.h"
 #include "graph/base/text.h"
-#include "serialize/json.h"
+#include "text/json.h"
 
 namespace tessera {
 namespace {

@@ -7,8 +7,8 @@
 
 #include "graph/base/quote.h"
 #include "graph/base/text.h"
-#include "serialize/chat_template.h"
 #include "serialize/training_data/instruction_row.h"
+#include "text/chat_template.h"
 
 namespace tessera {
 namespace {

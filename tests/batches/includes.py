@@ -10,7 +10,7 @@ import sys
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 from batches import DIRECTIVE, NOISE, header_names, names
 
-FOLDERS = ["graph", "parallel", "serialize", "runtime", "capi", "cli", "samples", "tests"]
+FOLDERS = ["graph", "parallel", "text", "serialize", "runtime", "engine", "capi", "cli", "samples", "tests"]
 SOURCES = {".cc", ".cu"}
 HEADERS = {".h", ".cuh"}
 

@@ -11,10 +11,11 @@
 #include <utility>
 #include <vector>
 
-#include "serialize/grammar/constraint.h"
-#include "serialize/grammar/grammar.h"
-#include "serialize/tokenizer/hugging_face.h"
-#include "serialize/tokenizer/tokenizer.h"
+#include "serialize/import/tokenizer_folder.h"
+#include "text/grammar/constraint.h"
+#include "text/grammar/grammar.h"
+#include "text/tokenizer/hugging_face.h"
+#include "text/tokenizer/tokenizer.h"
 
 using namespace tessera;
 

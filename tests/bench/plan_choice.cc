@@ -16,7 +16,7 @@
 #include <string>
 #include <vector>
 
-#include "capi/engine/measured_run.h"
+#include "engine/program/measured_run.h"
 #include "graph/base/text.h"
 #include "graph/models/model_family.h"
 #include "graph/transform/training.h"

@@ -14,8 +14,8 @@
 #include <utility>
 #include <vector>
 
-#include "capi/engine/device_profiles.h"
-#include "capi/engine/probe_program.h"
+#include "engine/base/device_profiles.h"
+#include "engine/program/probe_program.h"
 #include "runtime/backends/cpu/cpu_backend.h"
 #include "runtime/session.h"
 #include "tests/capi/c_api.h"

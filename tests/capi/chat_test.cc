@@ -6,9 +6,9 @@
 
 #include "c_api.h"
 #include "capi/handles.h"
-#include "serialize/json.h"
-#include "serialize/tokenizer/tokenizer.h"
 #include "tests/number_after.h"
+#include "text/json.h"
+#include "text/tokenizer/tokenizer.h"
 
 using namespace capi_test;
 using tessera::Json;

@@ -1,5 +1,5 @@
 // What other processes take of the cores: from a text of counters, and while one does.
-#include "capi/engine/cpu_load.h"
+#include "engine/base/cpu_load.h"
 
 #include <doctest/doctest.h>
 #include <signal.h>

@@ -7,12 +7,12 @@
 #include <vector>
 
 #include "c_api.h"
-#include "capi/engine/serving/draft_ledger.h"
-#include "capi/engine/serving/draft_model.h"
+#include "engine/serving/scheduler/draft_ledger.h"
+#include "engine/serving/scheduler/draft_model.h"
 #include "engine_events.h"
 #include "graph/base/text.h"
-#include "serialize/json.h"
 #include "tests/capi/test_server.h"
+#include "text/json.h"
 
 using namespace capi_test;
 using tessera::DraftLedger;

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "c_api.h"
-#include "serialize/json.h"
+#include "text/json.h"
 
 namespace capi_test {
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "c_api.h"
-#include "serialize/json.h"
+#include "text/json.h"
 
 using namespace capi_test;
 using tessera::Json;

@@ -12,8 +12,8 @@
 
 #include "c_api.h"
 #include "engine_events.h"
-#include "serialize/grammar/source_text.h"
-#include "serialize/json.h"
+#include "text/grammar/source_text.h"
+#include "text/json.h"
 
 using namespace capi_test;
 using tessera::Json;

@@ -7,7 +7,7 @@
 
 #include "c_api.h"
 #include "engine_events.h"
-#include "serialize/json.h"
+#include "text/json.h"
 
 using namespace capi_test;
 using tessera::Json;

@@ -7,11 +7,11 @@
 #include <cstdint>
 #include <set>
 
-#include "capi/engine/initialize.h"
-#include "capi/engine/learning_rate.h"
-#include "capi/engine/rewrite.h"
-#include "capi/engine/text_dataset.h"
-#include "capi/engine/text_stream.h"
+#include "engine/data/text_dataset.h"
+#include "engine/model/initialize.h"
+#include "engine/model/rewrite.h"
+#include "engine/sampling/text_stream.h"
+#include "engine/settings/learning_rate.h"
 #include "graph/base/text.h"
 
 using namespace tessera;

@@ -1,5 +1,5 @@
 // From measured points to prices: never falling, and no further from the measurements than that needs.
-#include "capi/engine/fitted_prices.h"
+#include "engine/program/fitted_prices.h"
 
 #include <doctest/doctest.h>
 

@@ -12,10 +12,10 @@
 #include "c_api.h"
 #include "capi/handles.h"
 #include "naive_llama.h"
-#include "serialize/tokenizer/tokenizer.h"
 #include "small_training.h"
 #include "tests/number_after.h"
 #include "tests/skip.h"
+#include "text/tokenizer/tokenizer.h"
 
 using namespace capi_test;
 using tessera::test::number_after;

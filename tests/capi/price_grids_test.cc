@@ -1,5 +1,5 @@
 // What `tessera calibrate` measures by shape.
-#include "capi/engine/price_grids.h"
+#include "engine/program/price_grids.h"
 
 #include <doctest/doctest.h>
 

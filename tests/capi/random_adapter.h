@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
-#include "capi/engine/adapters.h"
-#include "capi/engine/shared_model.h"
+#include "engine/model/adapters.h"
+#include "engine/model/shared_model.h"
 
 namespace tessera {
 

@@ -13,17 +13,17 @@
 #include <vector>
 
 #include "c_api.h"
-#include "capi/engine/export.h"
-#include "capi/engine/model_contents.h"
-#include "capi/engine/serving/cached_prefix.h"
-#include "capi/engine/serving/engine.h"
-#include "capi/engine/serving/replica_choice.h"
-#include "capi/engine/serving/replica_settings.h"
+#include "engine/model/export.h"
+#include "engine/model/model_contents.h"
+#include "engine/serving/pages/cached_prefix.h"
+#include "engine/serving/replicas/engine.h"
+#include "engine/serving/replicas/replica_choice.h"
+#include "engine/serving/replicas/replica_settings.h"
 #include "graph/base/text.h"
-#include "serialize/json.h"
 #include "tests/capi/new_core.h"
 #include "tests/capi/random_adapter.h"
 #include "tests/capi/test_server.h"
+#include "text/json.h"
 
 namespace tessera::serving_tests {
 namespace {

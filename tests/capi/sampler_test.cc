@@ -1,5 +1,5 @@
 // Sampling on the host: every rule against its definition, and the tokens of the op "sample".
-#include "capi/engine/sampler.h"
+#include "engine/sampling/sampler.h"
 
 #include <algorithm>
 #include <array>
@@ -14,8 +14,8 @@
 #include <string>
 #include <vector>
 
-#include "capi/engine/certain_draw.h"
-#include "capi/engine/log_probabilities.h"
+#include "engine/sampling/certain_draw.h"
+#include "engine/sampling/log_probabilities.h"
 #include "tests/capi/c_api.h"
 
 using namespace tessera;

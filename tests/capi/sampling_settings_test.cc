@@ -1,5 +1,5 @@
 // Settings of sampling: read from options, and as model files recommend them.
-#include "capi/engine/sampling_settings.h"
+#include "engine/sampling/sampling_settings.h"
 
 #include <doctest/doctest.h>
 
@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "capi/engine/recommended_sampling.h"
+#include "engine/sampling/recommended_sampling.h"
 
 using namespace tessera;
 

@@ -1,6 +1,6 @@
 // The scheduler and its pages without a model: a position's keys and values are a hash of all tokens up to it, so that a
 // page that is shared, copied or written wrongly shows at once.
-#include "capi/engine/serving/scheduler.h"
+#include "engine/serving/scheduler/scheduler.h"
 
 #include <doctest/doctest.h>
 

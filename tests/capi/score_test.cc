@@ -7,13 +7,13 @@
 #include <numeric>
 #include <thread>
 
-#include "capi/engine/score_windows.h"
 #include "capi/handles.h"
-#include "serialize/tokenizer/tokenizer.h"
+#include "engine/sampling/score_windows.h"
 #include "tests/capi/c_api.h"
 #include "tests/capi/naive_llama.h"
 #include "tests/capi/small_training.h"
 #include "tests/number_after.h"
+#include "text/tokenizer/tokenizer.h"
 
 using namespace capi_test;
 using tessera::test::number_after;

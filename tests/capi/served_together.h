@@ -10,12 +10,12 @@
 #include <utility>
 #include <vector>
 
-#include "capi/engine/generator.h"
-#include "capi/engine/serving/serving_core.h"
-#include "serialize/grammar/mask_cache.h"
+#include "engine/inference/generator.h"
+#include "engine/serving/scheduler/serving_core.h"
 #include "tests/capi/new_core.h"
 #include "tests/capi/random_tokens.h"
 #include "tests/capi/submit_request.h"
+#include "text/grammar/mask_cache.h"
 
 namespace tessera::serving_tests {
 

@@ -14,11 +14,11 @@
 #include <utility>
 #include <vector>
 
-#include "capi/engine/adapters.h"
-#include "capi/engine/embedder.h"
-#include "capi/engine/export.h"
-#include "capi/engine/scorer.h"
-#include "capi/engine/serving/serving_core.h"
+#include "engine/inference/embedder.h"
+#include "engine/inference/scorer.h"
+#include "engine/model/adapters.h"
+#include "engine/model/export.h"
+#include "engine/serving/scheduler/serving_core.h"
 #include "graph/base/text.h"
 #include "tests/capi/random_adapter.h"
 #include "tests/capi/served_together.h"

@@ -7,11 +7,11 @@
 #include <string>
 #include <vector>
 
-#include "capi/engine/serving/serving_core.h"
-#include "serialize/grammar/mask_cache.h"
+#include "engine/serving/scheduler/serving_core.h"
 #include "tests/capi/random_adapter.h"
 #include "tests/capi/served_together.h"
 #include "tests/full.h"
+#include "text/grammar/mask_cache.h"
 
 namespace tessera {
 namespace {

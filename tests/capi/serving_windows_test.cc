@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "capi/engine/serving/engine.h"
+#include "engine/serving/replicas/engine.h"
 #include "tests/capi/served_together.h"
 #include "tests/capi/test_server.h"
 #include "tests/full.h"

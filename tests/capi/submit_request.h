@@ -3,7 +3,7 @@
 
 #include <utility>
 
-#include "capi/engine/serving/serving_core.h"
+#include "engine/serving/scheduler/serving_core.h"
 
 namespace tessera::serving_tests {
 

@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "capi/engine/serving/serving_core.h"
+#include "engine/serving/scheduler/serving_core.h"
 #include "serialize/sequence_file.h"
 #include "tests/capi/c_api.h"
 #include "tests/capi/new_core.h"

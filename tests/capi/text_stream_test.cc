@@ -1,5 +1,5 @@
 // Stop texts in streams of tokens, against a search by definition.
-#include "capi/engine/text_stream.h"
+#include "engine/sampling/text_stream.h"
 
 #include <doctest/doctest.h>
 
@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "capi/engine/stop_automaton.h"
-#include "serialize/jinja/text.h"
+#include "engine/sampling/stop_automaton.h"
+#include "text/jinja/text.h"
 
 using namespace tessera;
 

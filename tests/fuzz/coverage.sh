@@ -17,8 +17,8 @@ compiler=$(command -v clang++ || command -v clang++-14) || { echo "coverage.sh: 
   echo "CXX = $compiler -std=c++20 -O1 -g1 -UNDEBUG -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=undefined -I$root -I$build"
   objects=()
   for source in "$root"/graph/*.cc "$root"/graph/*/*.cc "$root"/graph/base/blocks/*.cc \
-                "$root"/serialize/*.cc "$root"/serialize/answer/*.cc "$root"/serialize/import/*.cc "$root"/serialize/jinja/*.cc "$root"/serialize/run_log/*.cc "$root"/serialize/training_data/*.cc \
-                "$root"/serialize/tokenizer/*.cc "$root"/tests/fuzz/seeds.cc "$root"/tests/fuzz/sites.cc "$root"/tests/fuzz/reader_fuzzer.cc; do
+                "$root"/text/*.cc "$root"/serialize/*.cc "$root"/text/answer/*.cc "$root"/serialize/import/*.cc "$root"/text/jinja/*.cc "$root"/serialize/run_log/*.cc "$root"/serialize/training_data/*.cc \
+                "$root"/text/tokenizer/*.cc "$root"/tests/fuzz/seeds.cc "$root"/tests/fuzz/sites.cc "$root"/tests/fuzz/reader_fuzzer.cc; do
     object=$out/objects/$(realpath --relative-to="$root" "$source" | tr / _).o
     objects+=("$object")
     printf '%s: %s\n\t$(CXX) -MMD -DTSR_SCHEMA_FOLDER=\\"%s\\" -c %s -o %s\n' "$object" "$source" "$build/tests/fuzz/schema" "$source" "$object"

@@ -10,15 +10,16 @@
 #include <vector>
 
 #include "graph/base/blocks/block_layout.h"
-#include "serialize/chat_template.h"
 #include "serialize/import/huggingface_config.h"
 #include "serialize/import/quantized_folder.h"
 #include "serialize/import/safetensors.h"
+#include "serialize/import/tokenizer_folder.h"
 #include "serialize/importance_matrix.h"
-#include "serialize/tokenizer/hugging_face.h"
 #include "tests/fuzz/seeds.h"
 #include "tests/serialize/gguf_builder.h"
 #include "tests/serialize/safetensors_writer.h"
+#include "text/chat_template.h"
+#include "text/tokenizer/hugging_face.h"
 
 extern "C" const char* __asan_default_options();
 extern "C" const char* __asan_default_options() {

@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "serialize/grammar/constraint.h"
-#include "serialize/grammar/grammar.h"
-#include "serialize/json.h"
+#include "text/grammar/constraint.h"
+#include "text/grammar/grammar.h"
+#include "text/json.h"
 
 using namespace tessera;
 

@@ -7,8 +7,8 @@
 #include <string>
 
 #include "graph/base/text.h"
-#include "serialize/answer/stream.h"
-#include "serialize/chat_template.h"
+#include "text/answer/stream.h"
+#include "text/chat_template.h"
 
 using namespace tessera;
 

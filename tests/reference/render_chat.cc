@@ -5,7 +5,7 @@
 #include <iostream>
 #include <string>
 
-#include "serialize/chat_template.h"
+#include "text/chat_template.h"
 
 using namespace tessera;
 

@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "serialize/answer/stream.h"
-#include "serialize/chat_template.h"
 #include "tests/ok.h"
+#include "text/answer/stream.h"
+#include "text/chat_template.h"
 
 namespace tessera {
 namespace {

@@ -1,5 +1,5 @@
 // Conversations as text: what is the template's, what the caller's, what the assistant says.
-#include "serialize/chat_template.h"
+#include "text/chat_template.h"
 
 #include <doctest/doctest.h>
 

@@ -5,8 +5,8 @@
 #include <thread>
 #include <vector>
 
-#include "serialize/tokenizer/tokenizer.h"
 #include "tests/serialize/schema_samples.h"
+#include "text/tokenizer/tokenizer.h"
 
 namespace tessera::grammar {
 namespace {

@@ -9,10 +9,10 @@
 #include "serialize/export/gguf_export.h"
 #include "serialize/export/huggingface_export.h"
 #include "serialize/import/huggingface_config.h"
-#include "serialize/json.h"
 #include "serialize/opened_model.h"
 #include "tests/serialize/gguf_builder.h"
 #include "tests/serialize/test_data.h"
+#include "text/json.h"
 
 using namespace tessera;
 using namespace tessera::testing;

@@ -11,11 +11,11 @@
 #include "graph/transform/adapters.h"
 #include "serialize/export/gguf_export.h"
 #include "serialize/export/huggingface_export.h"
-#include "serialize/json.h"
 #include "serialize/model.h"
 #include "serialize/opened_model.h"
 #include "serialize/quantization.h"
 #include "tests/serialize/test_data.h"
+#include "text/json.h"
 
 using namespace tessera;
 using namespace tessera::testing;

@@ -10,9 +10,9 @@
 #include "serialize/generation_config.h"
 #include "serialize/import/gguf_metadata.h"
 #include "serialize/import/sentence_modules.h"
-#include "serialize/json.h"
 #include "tests/serialize/gguf_builder.h"
 #include "tests/serialize/test_data.h"
+#include "text/json.h"
 
 using namespace tessera;
 using namespace tessera::testing;

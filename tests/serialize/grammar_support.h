@@ -11,9 +11,9 @@
 #include <string_view>
 #include <vector>
 
-#include "serialize/grammar/constraint.h"
-#include "serialize/grammar/grammar.h"
 #include "tests/ok.h"
+#include "text/grammar/constraint.h"
+#include "text/grammar/grammar.h"
 
 namespace tessera::grammar::testing {
 

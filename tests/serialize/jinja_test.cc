@@ -8,12 +8,12 @@
 #include <utility>
 #include <vector>
 
-#include "serialize/jinja/evaluator.h"
-#include "serialize/jinja/filters.h"
-#include "serialize/jinja/printing.h"
-#include "serialize/jinja/template.h"
-#include "serialize/jinja/tests.h"
 #include "tests/ok.h"
+#include "text/jinja/evaluator.h"
+#include "text/jinja/filters.h"
+#include "text/jinja/printing.h"
+#include "text/jinja/template.h"
+#include "text/jinja/tests.h"
 
 namespace tessera::jinja {
 namespace {

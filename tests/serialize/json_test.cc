@@ -1,5 +1,5 @@
 // Every reader of JSON, given text that is deep, long, or both: an error whose message is short.
-#include "serialize/json.h"
+#include "text/json.h"
 
 #include <doctest/doctest.h>
 
@@ -9,7 +9,7 @@
 #include "serialize/cluster_json.h"
 #include "serialize/device_profile_json.h"
 #include "serialize/plan_pins_json.h"
-#include "serialize/repeated_keys.h"
+#include "text/repeated_keys.h"
 
 namespace tessera {
 namespace {

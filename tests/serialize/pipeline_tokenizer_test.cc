@@ -6,12 +6,13 @@
 #include <nlohmann/json.hpp>
 
 #include "serialize/import/gguf_file.h"
+#include "serialize/import/tokenizer_folder.h"
 #include "serialize/model.h"
-#include "serialize/tokenizer/hugging_face.h"
-#include "serialize/tokenizer/tokenizer_json.h"
 #include "tests/serialize/gguf_builder.h"
 #include "tests/serialize/sentencepiece_writer.h"
 #include "tests/serialize/test_data.h"
+#include "text/tokenizer/hugging_face.h"
+#include "text/tokenizer/tokenizer_json.h"
 
 using namespace tessera;
 using namespace tessera::testing;

@@ -1,5 +1,6 @@
 // Names that others planted, files that are none, and permissions: what is derived is neither followed nor removed, what is
 // no plain file is refused by name, and a file that is written again keeps its mode.
+#include "serialize/import/tokenizer_folder.h"
 #include "serialize/plain_file.h"
 
 #include <doctest/doctest.h>
@@ -22,11 +23,11 @@
 #include "serialize/atomic_folder.h"
 #include "serialize/checkpoint.h"
 #include "serialize/run_log/line_file.h"
-#include "serialize/tokenizer/hugging_face.h"
 #include "serialize/training_data/reference_file.h"
 #include "serialize/training_data/token_file.h"
 #include "tests/serialize/folder_names.h"
 #include "tests/serialize/test_data.h"
+#include "text/tokenizer/hugging_face.h"
 
 namespace {
 

@@ -9,9 +9,9 @@
 #include "serialize/checkpoint.h"
 #include "serialize/model.h"
 #include "serialize/sequence_file.h"
-#include "serialize/tokenizer/hugging_face.h"
 #include "tests/serialize/gguf_builder.h"
 #include "tests/serialize/test_data.h"
+#include "text/tokenizer/hugging_face.h"
 
 using namespace tessera;
 using namespace tessera::testing;

@@ -8,9 +8,9 @@
 #include <utility>
 #include <vector>
 
-#include "serialize/json.h"
 #include "tests/serialize/grammar_support.h"
 #include "tests/serialize/pcre_reference.h"
+#include "text/json.h"
 
 namespace tessera::grammar::testing {
 

@@ -7,9 +7,10 @@
 #include <vector>
 
 #include "serialize/export/sentencepiece_file.h"
-#include "serialize/tokenizer/hugging_face.h"
-#include "serialize/tokenizer/token_addition.h"
+#include "serialize/import/tokenizer_folder.h"
 #include "tests/serialize/sentencepiece_writer.h"
+#include "text/tokenizer/hugging_face.h"
+#include "text/tokenizer/token_addition.h"
 
 using namespace tessera;
 using namespace tessera::testing;

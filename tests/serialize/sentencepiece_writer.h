@@ -7,7 +7,8 @@
 #include <string>
 #include <string_view>
 
-#include "serialize/tokenizer/hugging_face.h"
+#include "serialize/import/tokenizer_folder.h"
+#include "text/tokenizer/hugging_face.h"
 
 namespace tessera::testing {
 

@@ -5,10 +5,10 @@
 #include <string>
 #include <vector>
 
-#include "serialize/tokenizer/decoders.h"
-#include "serialize/tokenizer/normalizers.h"
-#include "serialize/tokenizer/pattern.h"
-#include "serialize/tokenizer/pre_tokenizers.h"
+#include "text/tokenizer/decoders.h"
+#include "text/tokenizer/normalizers.h"
+#include "text/tokenizer/pattern.h"
+#include "text/tokenizer/pre_tokenizers.h"
 
 using namespace tessera;
 

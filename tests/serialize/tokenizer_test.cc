@@ -1,4 +1,4 @@
-#include "serialize/tokenizer/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 #include <doctest/doctest.h>
 
@@ -7,9 +7,9 @@
 
 #include "graph/base/text.h"
 #include "serialize/import/gguf_file.h"
-#include "serialize/tokenizer/special_tokens.h"
-#include "serialize/tokenizer/word_splitter.h"
 #include "tests/serialize/test_data.h"
+#include "text/tokenizer/special_tokens.h"
+#include "text/tokenizer/word_splitter.h"
 
 using namespace tessera;
 using namespace tessera::testing;

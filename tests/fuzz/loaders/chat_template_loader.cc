@@ -1,7 +1,7 @@
-#include "serialize/answer/answer.h"
-#include "serialize/chat_template.h"
 #include "tests/fuzz/loaders.h"
 #include "tests/fuzz/seeds.h"
+#include "text/answer/answer.h"
+#include "text/chat_template.h"
 
 namespace tessera::fuzz {
 namespace {

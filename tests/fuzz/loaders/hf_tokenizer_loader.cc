@@ -1,9 +1,10 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "serialize/tokenizer/hugging_face.h"
+#include "serialize/import/tokenizer_folder.h"
 #include "tests/fuzz/loaders.h"
 #include "tests/fuzz/seeds.h"
+#include "text/tokenizer/hugging_face.h"
 
 namespace tessera::fuzz {
 namespace {

@@ -1,6 +1,6 @@
-#include "serialize/tokenizer/word_splitter.h"
 #include "tests/fuzz/loaders.h"
 #include "tests/fuzz/seeds.h"
+#include "text/tokenizer/word_splitter.h"
 
 namespace tessera::fuzz {
 namespace {

@@ -1,0 +1,170 @@
+#include "engine/base/runtime.h"
+
+#include <unistd.h>
+
+#include <cstdlib>
+#include <random>
+
+#include "engine/base/device_profiles.h"
+#include "graph/base/text.h"
+#include "runtime/backend_abi.h"
+#include "text/json.h"
+
+// The backends linked into the library, defined in runtime/backends/cpu and runtime/backends/null. The
+// registry gets them as entry functions, like those that a plugin exports.
+extern "C" const tsr_backend_api* tsr_cpu_backend_entry(const tsr_host_api* host);
+extern "C" const tsr_backend_api* tsr_null_backend_entry(const tsr_host_api* host);
+
+namespace tessera {
+namespace {
+
+// The only function that reads the environment; documented in tessera.h.
+std::string environment(const char* name) {
+  const char* value = std::getenv(name);
+  return value ? value : "";
+}
+
+void add_to_queue(void* context, int32_t level, const char* message) {
+  static_cast<LogQueue*>(context)->add(level, message);
+}
+
+// InsideSink: this thread is in a log's function; those around it, of other logs, are linked.
+class InsideSink {
+ public:
+  explicit InsideSink(const LogQueue& queue) : queue_(queue), outer_(innermost_) { innermost_ = this; }
+  ~InsideSink() { innermost_ = outer_; }
+  InsideSink(const InsideSink&) = delete;
+  InsideSink& operator=(const InsideSink&) = delete;
+
+  static bool of(const LogQueue& queue) {
+    for (const InsideSink* it = innermost_; it != nullptr; it = it->outer_)
+      if (&it->queue_ == &queue) return true;
+    return false;
+  }
+
+ private:
+  static inline thread_local const InsideSink* innermost_ = nullptr;
+  const LogQueue& queue_;
+  const InsideSink* const outer_;
+};
+
+}  // namespace
+
+void LogQueue::add(int32_t level, std::string_view text) {
+  if (level < lowest_level_) return;
+  const std::string record(text);
+  {
+    const std::lock_guard lock(mutex_);
+    if (records_.size() == capacity_) records_.pop_front();
+    records_.push_back({level, record});
+  }
+  if (InsideSink::of(*this)) return;
+  const std::lock_guard lock(sink_mutex_);
+  if (sink_.call == nullptr) return;
+  const InsideSink inside(*this);
+  sink_.call(sink_.context, level, record.c_str());
+}
+
+Status LogQueue::set_sink(const LogSink& sink) {
+  if (InsideSink::of(*this))
+    return Status(StatusCode::kFailedPrecondition, "a log function cannot replace itself while it is called");
+  LogSink before = sink;
+  {
+    const std::lock_guard lock(sink_mutex_);
+    std::swap(before, sink_);
+  }
+  before.end();  // may use this log
+  return {};
+}
+
+std::optional<LogRecord> LogQueue::take(size_t room) {
+  const std::lock_guard lock(mutex_);
+  if (records_.empty()) return std::nullopt;
+  LogRecord record = records_.front();
+  if (record.text.size() < room) records_.pop_front();
+  return record;
+}
+
+Result<std::shared_ptr<Runtime>> Runtime::create(const Options& options, const HostHooks& hooks) {
+  HeldHooks held(hooks);  // until the registry has them
+  int64_t threads_default = 0;
+  if (const std::string text = environment("TESSERA_THREADS"); !text.empty()) {
+    const std::optional<int64_t> threads = parse_i64(text);
+    if (!threads || *threads < 0 || *threads > 4096)
+      return Status(StatusCode::kInvalidArgument,
+                    format("TESSERA_THREADS is '{}', wanted a number between 0 and 4096", text));
+    threads_default = *threads;
+  }
+  std::string level_default = environment("TESSERA_LOG");
+  if (level_default.empty()) level_default = "warning";
+
+  OptionReader reader(options, "runtime");
+  RegistryOptions registry;
+  registry.threads = static_cast<int32_t>(reader.i64("threads", threads_default, 0, 4096));
+  registry.plugin_path = reader.text("plugin_path", environment("TESSERA_PLUGIN_PATH"));
+  std::string profile_default = environment("TESSERA_PROFILE");
+  if (profile_default.empty()) profile_default = "auto";
+  const std::string profile = reader.text("profile", profile_default);
+  const std::string level = reader.choice("log_level", level_default, {"debug", "info", "warning", "error"});
+  const int64_t log_capacity = reader.i64("log_capacity", 1000, 1, 1000000);
+  TSR_RETURN_IF_ERROR(reader.finish());
+
+  const int32_t lowest = level == "debug" ? 0 : level == "info" ? 1 : level == "warning" ? 2 : 3;
+  std::shared_ptr<Runtime> runtime(new Runtime(lowest, static_cast<size_t>(log_capacity)));
+  registry.built_in = {tsr_cpu_backend_entry, tsr_null_backend_entry};
+  registry.log = add_to_queue;
+  registry.log_context = &runtime->log_;
+  registry.hooks = hooks;
+  runtime->process_ = getpid();
+  runtime->profile_ = profile;
+  if (const std::string cache = environment("XDG_CACHE_HOME"); !cache.empty())
+    runtime->cache_folder_ = cache + "/tessera";
+  else if (const std::string home = environment("HOME"); !home.empty())
+    runtime->cache_folder_ = home + "/.cache/tessera";
+  held.hand_over();
+  runtime->registry_ = std::make_unique<BackendRegistry>(std::move(registry));
+  return runtime;
+}
+
+int64_t Runtime::draw_seed() {
+  std::random_device entropy;
+  return static_cast<int64_t>((uint64_t{entropy()} << 32 | entropy()) >> 11);
+}
+
+bool Runtime::in_creating_process() const { return getpid() == process_; }
+
+Status Runtime::check_process() const {
+  if (in_creating_process()) return {};
+  return Status(
+      StatusCode::kFailedPrecondition,
+      format("this runtime belongs to process {}, this is process {}: threads do not survive fork; make a "
+             "runtime after forking",
+             process_, static_cast<int64_t>(getpid())));
+}
+
+Result<std::shared_ptr<DeviceSet>> Runtime::open_devices(std::string_view text, std::string_view profile,
+                                                         DeviceShare share) {
+  TSR_RETURN_IF_ERROR(check_process());
+  TSR_ASSIGN_OR_RETURN(std::shared_ptr<DeviceSet> devices, DeviceSet::open(*registry_, text, share));
+  ProfileChoice choice{profile.empty() ? profile_ : std::string(profile), cache_folder_, {}, {}};
+  TSR_ASSIGN_OR_RETURN(auto measured, find_profile(choice, *devices));
+  if (!choice.ignored.empty()) log_.add(2, choice.ignored);
+  if (!devices->use_profile(std::move(measured), choice.path))
+    log_.add(2, format("the algorithms in profile '{}' were timed with another device, library or build: not "
+                       "used; option 'tune' times these",
+                       choice.path));
+  return devices;
+}
+
+std::string backends_json(Runtime& runtime) {
+  Json list = Json::array();
+  for (const BackendInfo& backend : runtime.registry().list())
+    list.push_back({{"name", backend.name},
+                    {"available", backend.available},
+                    {"reason", backend.reason},
+                    {"device_count", backend.device_count},
+                    {"devices", backend.devices}});
+  return dump(Json{{"backends", list}});
+}
+
+}  // namespace tessera

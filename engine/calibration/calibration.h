@@ -1,0 +1,95 @@
+// Calibration: measures the devices of one backend, piece by piece, and makes their profile. One thread at a
+// time; nothing else should run meanwhile.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/base/cpu_load.h"
+#include "engine/base/runtime.h"
+#include "engine/program/fitted_prices.h"
+#include "engine/program/price_grids.h"
+#include "engine/program/probe_program.h"
+#include "graph/device_profile.h"
+
+namespace tessera {
+
+class Calibration {
+ public:
+  // `devices`: "cpu", "cuda", "cuda:0,1". `seconds`: approximate time of all pieces together.
+  static Result<std::unique_ptr<Calibration>> create(std::shared_ptr<Runtime> runtime,
+                                                     const std::string& devices, double seconds);
+
+  double done() const;                         // share of the pieces; 1: the profile is complete
+  std::string next() const;                    // next measurement, for people: "matrix products"
+  Status step();                               // measures it
+  Result<DeviceProfile> profile() const;       // kFailedPrecondition before the last piece
+  Result<std::string> text() const;            // of the profile's file
+  Status save(const std::string& path) const;  // nothing: default_path()
+  std::string default_path() const;
+
+ private:
+  struct Piece {
+    std::string name;
+    double weight = 1;  // of the time
+    std::function<Status()> measure;
+  };
+  Calibration() = default;
+
+  void list_pieces();
+  double budget_s(const Piece& piece) const;
+  // Seconds of every probe alone, and shared; empty where no kernel accepts it.
+  Result<std::vector<MeasuredPoint>> measure_probes(const std::vector<Probe>& probes, double budget_s);
+  Status measure_grid(PriceGrid& grid, double budget_s);
+  Status measure_step(const StepProbe& probe, double budget_s);
+  Status measure_collectives(int32_t members, double budget_s);
+  Status measure_messages(double budget_s);
+  Status measure_copies(double budget_s);
+  Status measure_handover(double budget_s);
+  Status measure_crowd(double budget_s);
+  void note_others(const CpuLoad& before, const std::string& piece);
+  void fit();
+  Status fit_crowd();
+
+  std::shared_ptr<Runtime> runtime_;
+  std::string backend_;
+  std::shared_ptr<DeviceSet> one_,
+      all_;  // all_: one device on each of the shared cores; null where none are shared
+  int32_t most_members_ = 1;
+  double seconds_ = 60;
+  double clock_s_ = 0, others_s_ = 0;  // of all pieces; others_s_: times the share that others took
+  bool has_warned_ = false;
+  bool is_coarse_ = false;  // too little time for every grid
+  std::vector<Piece> pieces_;
+  double all_weights_ = 0;
+  size_t next_ = 0;
+  // StepPasses: the kernels of a training step that are priced by bytes, in order, with their times in every
+  // pass.
+  struct StepPasses {
+    std::vector<std::pair<std::string, DType>> kernels;
+    std::vector<std::vector<MeasuredPoint>> passes;
+  };
+  std::map<std::string_view, StepPasses> steps_;  // by model
+  std::vector<PriceGrid> grids_;
+  // Points of all passes, by kind and number of members.
+  std::map<std::pair<CollectiveKind, int32_t>, std::vector<MeasuredPoint>> collectives_;  // and members
+  std::vector<MeasuredPoint> messages_;
+  std::map<std::pair<Tier, Tier>, std::vector<MeasuredPoint>> copies_;
+  // Crowd: several ranks at once, and the seconds of their steps.
+  struct Crowd {
+    int32_t ranks;
+    std::string parallel;
+    std::shared_ptr<DeviceSet> devices = nullptr;
+    StepProgram made = {};
+    std::vector<double> seconds = {};
+  };
+  std::vector<Crowd> crowd_;
+  std::vector<double> outside_s_, handovers_s_, busy_handovers_s_;
+  DeviceProfile profile_;
+};
+
+}  // namespace tessera

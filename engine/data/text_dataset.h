@@ -1,0 +1,59 @@
+// TextDataset: token ids split into samples of seq + 1 (inputs and labels shifted by one), stride seq.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/data/dataset.h"
+#include "text/tokenizer/written_control.h"
+
+namespace tessera {
+
+class TextDataset final : public Dataset {
+ public:
+  // Options are checked before a text is read.
+  static Result<std::shared_ptr<const TextDataset>> create(std::vector<int32_t> tokens,
+                                                           const Options& options);
+  // `name` begins messages about the text. kInvalidArgument for a text that is binary or not UTF-8.
+  static Result<std::shared_ptr<const TextDataset>> from_text(std::string_view text, const std::string& name,
+                                                              const Tokenizer& tokenizer,
+                                                              const Options& options);
+
+  // Whether these are options of a dataset of texts.
+  static Status check_options(const Options& options) { return read_cut(options, true).status(); }
+
+  // Entropy of the token frequencies of the whole text, nats a token: the loss of a model that knows only
+  // those.
+  double unigram_entropy() const;
+  // Sample at place `place` of the endless training order: seq + 1 ids.
+  std::span<const int32_t> training_sample(int64_t place) const { return sample(order_.at(place)); }
+  std::span<const int32_t> eval_sample(int64_t number) const { return sample(order_.count + number); }
+
+  uint64_t fingerprint() const override;
+  Result<int64_t> count_eval_labels(int64_t rows) const override { return rows * seq_; }
+  Result<std::string> info_json() const override;
+  std::string note() const override;
+
+ private:
+  struct Cut {
+    int64_t seq;
+    double eval_fraction;
+    bool shuffle;
+    uint64_t seed;
+    bool special;  // control tokens written out in a text are read as such
+  };
+  static Result<Cut> read_cut(const Options& options, bool of_text);
+  static Result<std::shared_ptr<TextDataset>> cut_tokens(std::vector<int32_t> tokens, const Cut& cut);
+
+  TextDataset() = default;
+  Status fill(int64_t number, const DatasetRow& row) const override;
+  std::span<const int32_t> sample(int64_t number) const;
+
+  std::vector<int32_t> tokens_;
+  TokenNameCounts written_control_;  // in the text, where they are read as letters
+};
+
+}  // namespace tessera

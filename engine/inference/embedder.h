@@ -1,0 +1,84 @@
+// Embedder: computes a row of numbers of each text: a vector pooled from its tokens' vectors, or what a classifier says of
+// it. Texts of about one length are computed at once. One thread at a time, except for `cancel`.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/base/text_ids.h"
+#include "engine/program/program_runner.h"
+#include "engine/program/report.h"
+#include "engine/settings/embedder_settings.h"
+#include "serialize/class_head.h"
+
+namespace tessera {
+
+class Embedder {
+ public:
+  static Result<std::unique_ptr<Embedder>> create(std::shared_ptr<Runtime> runtime,
+                                                  std::shared_ptr<SharedModel> model, const Options& options);
+
+  // Begins with other texts; with option `pairs` two at a time are one.
+  Status start(std::span<const std::string_view> texts);
+  // The same with token ids as they are: `ids` of all, and the length of each text, 1 to seq.
+  Status start_ids(std::span<const int32_t> ids, std::span<const size_t> lengths);
+  // Computes the next texts; gives the share that is done. After an error the same texts come again.
+  Result<double> step();
+  // `step` until all is done.
+  Status finish();
+
+  // [texts, width], when all steps are done.
+  Result<std::span<const float>> rows() const;
+  size_t width() const { return static_cast<size_t>(report_.width); }
+  // Rows that the texts make: half as many for pairs.
+  size_t row_count() const { return texts_.size(); }
+  bool reads_pairs() const { return settings_.pairs; }
+
+  Result<std::string> report_json();
+  Runtime& runtime() const { return *running_->prepared()->runtime; }
+  void cancel();  // any thread
+
+ private:
+  Embedder() = default;
+  // Batch: texts that are computed at once, by one entry: order_[first, first + count).
+  struct Batch {
+    size_t entry = 0, first = 0, count = 0;
+  };
+  Status choose_output(const SharedModel& model, const Graph& forward);
+  Status feed_positions();
+  void begin();
+  Status feed(const Batch& batch);
+  Status keep_rows(const Batch& batch);
+  Status check_done() const;
+  size_t read_tokens(std::span<const int32_t> ids) const;
+
+  EmbedderSettings settings_;
+  std::vector<ScoreEntry> entries_;  // longest first
+  std::unique_ptr<ProgramRunner> running_;
+  std::shared_ptr<const Tokenizer> tokenizer_;  // null: ids alone
+  std::string output_;                          // of the graph
+  ClassActivation activation_ = ClassActivation::kNone;  // of probabilities
+  int32_t second_type_ = 0;  // the type of a pair's second text
+  int32_t vocabulary_ = 0;
+  int64_t padding_ = -1;  // the token that classes are not read at; -1: none
+
+  std::vector<TextIds> texts_;
+  std::vector<size_t> order_;  // by entry
+  std::vector<Batch> batches_;
+  size_t next_batch_ = 0;
+  int64_t all_positions_ = 0;  // of all batches, padding included
+  bool started_ = false;
+  std::vector<float> rows_;
+  std::vector<int32_t> tokens_, segments_, types_;  // [batch, T] of the batch in progress
+  std::vector<float> values_;                       // [batch, T, width]
+  EmbedderReport report_;
+  std::atomic<bool> cancelled_{false};
+};
+
+}  // namespace tessera

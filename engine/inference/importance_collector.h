@@ -1,0 +1,51 @@
+// ImportanceCollector: sums the squares of the inputs of a model's matrices over a text, window by window, and
+// writes them as an importance matrix. One thread at a time, except for the runtime's cancel.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "engine/program/program_runner.h"
+#include "engine/settings/window_settings.h"
+#include "graph/transform/input_squares.h"
+#include "serialize/importance_matrix.h"
+
+namespace tessera {
+
+class ImportanceCollector {
+ public:
+  // `ids`: a text of at least a window's tokens; what is left after the last whole window is not read.
+  static Result<std::unique_ptr<ImportanceCollector>> create(std::shared_ptr<Runtime> runtime,
+                                                             std::shared_ptr<SharedModel> model,
+                                                             std::span<const int32_t> ids,
+                                                             const std::string& path, const Options& options);
+
+  double done() const;  // share of the windows; 1: `finish` can be called
+  // Computes the next windows; after an error the same come again.
+  Status step();
+  Result<std::string> finish();  // writes the file; a report, as tsr_imatrix_finish has it
+
+ private:
+  ImportanceCollector() = default;
+  Status check_ids(int64_t vocabulary) const;
+  Status feed();
+  Status add_results();
+
+  ImportanceSettings settings_;
+  std::string path_, family_;
+  std::vector<int32_t> ids_;
+  int32_t bos_ = -1;       // the token that begins windows; -1: none
+  int64_t text_step_ = 0;  // tokens of the text in a window
+  int64_t windows_ = 0, next_ = 0;
+  std::vector<InputSquares::Output> outputs_;
+  std::unique_ptr<ProgramRunner> running_;
+  ImportanceSums sums_;
+  std::vector<int32_t> tokens_;  // [batch, seq] in progress
+  bool is_written_ = false;
+};
+
+}  // namespace tessera

@@ -1,0 +1,83 @@
+// Export: writes a model as a Hugging Face folder or a GGUF file, step by step, a slice of a tensor at a time, so that
+// memory does not grow with the model. Until `finish` everything has temporary names, under which it is removed with the
+// export. One thread at a time.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/base/options.h"
+#include "engine/model/model_contents.h"
+#include "engine/model/shared_model.h"
+#include "serialize/atomic_folder.h"
+#include "serialize/export/huggingface_export.h"
+#include "serialize/export/peft_export.h"
+#include "serialize/export/tensor_file.h"
+#include "serialize/opened_model.h"
+#include "serialize/quantization.h"
+
+namespace tessera {
+
+enum class ExportFormat : uint8_t { kHuggingface, kGguf, kPeft, kGgufAdapter };
+
+class Export {
+ public:
+  // From a model's file, which is opened by the first step.
+  static Result<std::unique_ptr<Export>> create(const std::string& in, const std::string& out,
+                                                const Options& options);
+  // From a model in memory, as it is now.
+  static Result<std::unique_ptr<Export>> create(std::shared_ptr<SharedModel> model, const std::string& out,
+                                                const Options& options);
+  // From a model in memory whose values must not change until `finish`.
+  static Result<std::unique_ptr<Export>> create(ModelContents given, const std::string& out,
+                                                const Options& options);
+
+  double done() const;           // share of the work; 1: `finish` can be called
+  Status step();                 // some hundredths of a second, the first perhaps more
+  Result<std::string> finish();  // file or folder takes its name; a report, as tsr_export_finish has it
+
+ private:
+  struct Settings {
+    ExportFormat format = ExportFormat::kHuggingface;
+    HuggingfaceExportSettings huggingface;
+    PeftExportSettings peft;
+    bool merged = false;
+    std::optional<QuantizationSettings> quantization;  // of GGUF; none: values stay as they are
+    bool tokenizer = true;
+  };
+  enum class Phase : uint8_t { kOpen, kWrite, kReady, kFinished };
+
+  Export(std::string in, std::string out, Settings settings)
+      : in_(std::move(in)), out_(std::move(out)), settings_(std::move(settings)) {}
+  static Result<Settings> read_settings(const Options& options, const std::string& out);
+  static Status check_out(const std::string& out, ExportFormat format);
+
+  Status open();
+  Result<OpenedModel> open_source() const;
+  Result<ExportContents> contents(OpenedModel& opened);
+  Status write_slices();
+  Status write_slice();
+  Status write_texts();
+  std::string path_of(const std::string& name) const;
+
+  const std::string in_;  // empty for a model in memory
+  const std::string out_;
+  const Settings settings_;
+  std::shared_ptr<const ByteSource> source_;  // the file in_
+  std::shared_ptr<SharedModel> model_;        // or the model in memory
+  std::optional<ModelContents> given_;        // or what it holds
+  Phase phase_ = Phase::kOpen;
+  bool is_broken_ = false;
+  std::optional<OpenedModel> opened_;
+  std::optional<Quantization> quantization_;
+  ExportContents contents_;
+  std::optional<AtomicFolder> folder_;
+  std::optional<TensorFileWriter> writer_;      // of the file before next_
+  size_t next_ = 0;                             // of the files
+  uint64_t all_bytes_ = 0, written_bytes_ = 0;  // of files with tensors; of those that are written
+};
+
+}  // namespace tessera

@@ -1,0 +1,32 @@
+// StoredValues: a model's values as a program stores its parameters: the model's own where types are the same,
+// else converted. Any thread.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+
+#include "engine/model/shared_model.h"
+#include "graph/base/result.h"
+#include "graph/host_tensor.h"
+#include "graph/program.h"
+
+namespace tessera {
+
+class StoredValues {
+ public:
+  // `seed` draws parameters without a value. The model outlives it.
+  StoredValues(const SharedModel& model, const Program& program, uint64_t seed);
+
+  // The program's parameters, by name.
+  const std::map<std::string, TensorType>& types() const { return types_; }
+
+  Result<HostTensor> make(const std::string& name) const;
+
+ private:
+  const SharedModel& model_;
+  const uint64_t seed_;
+  std::map<std::string, TensorType> types_;
+};
+
+}  // namespace tessera

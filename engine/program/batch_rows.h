@@ -1,0 +1,28 @@
+// BatchRows: rows of a dataset that one batch holds, as they are fed.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "engine/data/dataset.h"
+#include "engine/program/program_runner.h"
+
+namespace tessera {
+
+struct BatchRows {
+  // [batch, row_tokens] each; empty: not fed, as every row has the same.
+  std::vector<int32_t> tokens, labels, positions, segments;
+  std::vector<float> weights;
+  int64_t batch = 0, width = 0;
+
+  static BatchRows of(const Dataset& dataset, int64_t batch);
+  DatasetRow row(int64_t row);
+  // The sum of the labels' weights: their number, where they have none.
+  double weight() const;
+  // Feeds the inputs that the entry has.
+  Status feed(ProgramRunner& runner, std::string_view entry) const;
+};
+
+}  // namespace tessera

@@ -1,0 +1,492 @@
+#include "engine/program/compile.h"
+
+#include <algorithm>
+#include <optional>
+#include <span>
+#include <utility>
+
+#include "engine/model/rewrite.h"
+#include "engine/program/entry_graphs.h"
+#include "engine/program/entry_plans.h"
+#include "engine/program/serving_settings.h"
+#include "engine/program/training_bound.h"
+#include "graph/base/text.h"
+#include "graph/transform/canonical_order.h"
+#include "graph/transform/serving_pages.h"
+#include "graph/transform/shared_angles.h"
+#include "parallel/pricing/host_tier.h"
+#include "parallel/pricing/simulator.h"
+
+namespace tessera {
+namespace {
+
+// Adds empty programs for devices that a plan leaves idle; such a plan has arenas of size 0 for them.
+void add_idle_ranks(Program& program, const Plan& plan, int32_t devices) {
+  if (plan.estimate.arena_bytes.size() != static_cast<size_t>(devices)) return;
+  const auto busy =
+      std::ranges::find_if(program.ranks, [](const RankProgram& rank) { return !rank.entries.empty(); });
+  if (busy == program.ranks.end()) return;
+  RankProgram idle;
+  for (const EntryPoint& entry : busy->entries) idle.entries.push_back({entry.name, {}, {}, {}});
+  for (RankProgram& rank : program.ranks)
+    if (rank.entries.empty()) rank = idle;
+  while (program.ranks.size() < static_cast<size_t>(devices)) program.ranks.push_back(idle);
+}
+
+// Reasons about offload from a device without memory of its own: the place of offloaded bytes, and the limit on them.
+std::vector<std::string> offload_reasons(const Program& program, const Cluster& cluster) {
+  std::vector<std::string> reasons;
+  int64_t host = 0, file = 0;
+  for (const RankProgram& rank : program.ranks) host += rank.host_arena_bytes, file += rank.file_arena_bytes;
+  if (!shares_host_memory(cluster)) return reasons;
+  if (host > 0)
+    reasons.push_back(format("{} of offloaded tensors in host memory count under the memory limit: it is the "
+                             "devices' own memory; @file takes them out of it",
+                             bytes_text(host)));
+  if (file > 0)
+    reasons.push_back(format("{} of tensors lie in a file (option offload_folder, default $TMPDIR): host memory "
+                             "is the devices' own here",
+                             bytes_text(file)));
+  return reasons;
+}
+
+Result<CompiledProgram> compiled_from(EntryPlans planned, const DeviceSet& devices, bool trace = false,
+                                      int64_t memory_limit = 0, int64_t accumulate = 1) {
+  std::vector<PlannedEntry>& entries = planned.entries;
+  CompiledProgram compiled;
+  compiled.program = std::move(planned.program);
+  add_idle_ranks(compiled.program, entries[0].plan, devices.size());
+  if (static_cast<int32_t>(compiled.program.ranks.size()) != devices.size())
+    return Status(StatusCode::kInvalidArgument,
+                  format("the plan '{}' is for {} devices, '{}' has {}", entries[0].plan.strategy,
+                         compiled.program.ranks.size(), devices.text(), devices.size()));
+  auto record = std::make_shared<PlanRecord>();
+  for (int32_t rank = 0; rank < devices.size(); ++rank) {
+    const RankProgram& program = compiled.program.ranks[static_cast<size_t>(rank)];
+    record->devices.push_back(
+        {devices.device_name(rank), program.arena_bytes, program.host_arena_bytes, program.file_arena_bytes,
+         program.max_live_bytes, program.peak});
+  }
+  if (trace) {
+    TSR_ASSIGN_OR_RETURN(const Simulation simulation,
+                         simulate(compiled.program, entries[0].name, devices.cluster()));
+    record->predicted_trace = trace_of(compiled.program, simulation);
+  }
+  record->cluster = devices.cluster();
+  record->devices_text = devices.text();
+  record->memory_limit = limit_of(record->cluster, memory_limit);
+  record->accumulate = accumulate;
+  record->reasons = offload_reasons(compiled.program, record->cluster);
+  record->entries = std::move(entries);
+  record->candidates = std::move(planned.candidates);
+  record->search = std::move(planned.search);
+  compiled.record = std::move(record);
+  return compiled;
+}
+
+Status check_host_memory(const CompiledProgram& compiled, int64_t limit) {
+  int64_t needed = 0;
+  for (const RankProgram& rank : compiled.program.ranks) needed += rank.host_arena_bytes;
+  if (limit == 0 || needed <= limit) return {};
+  return Status(
+             StatusCode::kOutOfMemory,
+             format(
+                 "the plan '{}' keeps {} bytes ({}) in host memory, the limit is {} bytes ({}): raise it, or "
+                 "offload to a file",
+                 compiled.record->entries[0].plan.strategy, needed, bytes_text(needed), limit,
+                 bytes_text(limit)))
+      .with_number("needed_bytes", needed)
+      .with_number("limit_bytes", limit);
+}
+
+Result<CompiledProgram> plan_all(std::span<const GraphToPlan> graphs, const ComputeSettings& compute,
+                                 int64_t batch, const std::shared_ptr<DeviceSet>& devices,
+                                 int64_t accumulate = 1, bool advise = true) {
+  Result<EntryPlans> planned = plan_entries(graphs, compute, batch, devices);
+  if (!planned.ok() && !advise) return planned.status();
+  if (!planned.ok()) return with_device_advice(planned.status(), graphs, compute, batch, *devices);
+  TSR_ASSIGN_OR_RETURN(CompiledProgram compiled, compiled_from(std::move(*planned), *devices, compute.trace,
+                                                               compute.memory_limit, accumulate));
+  // With several entries the shared arena is larger than the first entry alone promises.
+  if (!compute.plan_file.empty() && graphs.size() == 1)
+    TSR_RETURN_IF_ERROR(check_promise(compiled.record->entries[0].plan, compiled.program)
+                            .with_context(format("plan '{}'", compute.plan_file)));
+  TSR_RETURN_IF_ERROR(check_host_memory(compiled, compute.host_memory_limit));
+  return compiled;
+}
+
+// The entries of a training, the first of which is planned.
+Result<std::vector<GraphToPlan>> training_graphs(const Graph& forward, bool language_model,
+                                                 const TrainerSettings& settings) {
+  TSR_ASSIGN_OR_RETURN(const LogicalGraph with_loss, forward_with_loss(forward, language_model, settings));
+  std::vector<GraphToPlan> graphs;
+  const auto add = [&](std::string name, Graph graph) {
+    graphs.push_back(
+        GraphToPlan::create(std::move(name), std::make_shared<const Graph>(std::move(graph)), settings.symbols));
+  };
+  if (!settings.evaluate_only) {
+    TSR_ASSIGN_OR_RETURN(Graph step, step_of(with_loss, settings));
+    add(std::string(kTrainEntry), std::move(step));
+  }
+  if (!settings.evaluate_only && settings.accumulate > 1) {
+    TSR_ASSIGN_OR_RETURN(Graph accumulation, accumulation_of(with_loss, settings));
+    add(std::string(kAccumulateEntry), std::move(accumulation));
+    TSR_ASSIGN_OR_RETURN(Graph update, update_of(with_loss, settings));
+    add(std::string(kUpdateEntry), std::move(update));
+  }
+  for (const TokenLoss loss : settings.losses) {
+    TSR_ASSIGN_OR_RETURN(const LogicalGraph part, forward_with_loss(forward, loss, settings));
+    TSR_ASSIGN_OR_RETURN(Graph accumulation, accumulation_of(part, settings));
+    add(accumulation_entry(loss), std::move(accumulation));
+    if (loss != settings.losses.back()) continue;
+    TSR_ASSIGN_OR_RETURN(Graph update, update_of(part, settings));
+    add(std::string(kUpdateEntry), std::move(update));
+    TSR_ASSIGN_OR_RETURN(Graph logprobs, logprobs_of(part, settings));
+    add(std::string(kForwardEntry), std::move(logprobs));
+  }
+  if (settings.preference && settings.preference->loss == PreferenceLoss::kKto) {
+    TSR_ASSIGN_OR_RETURN(const LogicalGraph tokens,
+                         forward_with_loss(forward, TokenLoss::kCrossEntropy, settings));
+    TSR_ASSIGN_OR_RETURN(Graph logprobs, logprobs_of(tokens, settings));
+    add(std::string(kMismatchedEntry), std::move(logprobs));
+  }
+  TSR_ASSIGN_OR_RETURN(Graph evaluation, evaluation_of(with_loss, language_model, settings));
+  add(std::string(kEvalEntry), std::move(evaluation));
+  return graphs;
+}
+
+Result<CompiledProgram> compile_training_as_set(const Graph& forward, bool language_model,
+                                                const TrainerSettings& settings,
+                                                const std::shared_ptr<DeviceSet>& devices, bool advise = true) {
+  TSR_ASSIGN_OR_RETURN(const std::vector<GraphToPlan> graphs, training_graphs(forward, language_model, settings));
+  return plan_all(graphs, settings.compute, settings.batch, devices, settings.accumulate, advise);
+}
+
+// Of one form of the loss.
+int64_t least_bytes_as_set(const Graph& forward, bool language_model, const TrainerSettings& settings,
+                           const DeviceSet& devices) {
+  const auto graphs = training_graphs(forward, language_model, settings);
+  if (!graphs.ok()) return 0;
+  const auto least = least_bytes_of_entries(*graphs, settings.compute, settings.batch, devices);
+  return least.ok() ? *least : 0;
+}
+
+// Whether the fused loss makes logits more than once: losses of tokens apart twice, and where the vocabulary is split,
+// so that the logits of a shard are small, three times.
+bool repeats_logits(const PlannedEntry& entry) {
+  const std::span<const Node> nodes = entry.graph->nodes();
+  if (has_op(*entry.graph, "linear_token_losses_grad")) return true;
+  for (size_t n = 0; n < nodes.size() && n < entry.plan.nodes.size(); ++n)
+    if (nodes[n].op->name.starts_with("linear_cross_entropy"))
+      for (const auto& [factor, axes] : entry.plan.nodes[n].factor_axes)
+        if (factor == 'v' && !axes.empty()) return true;
+  return false;
+}
+
+Result<CompiledProgram> compile_training_with_loss(const Graph& forward, bool language_model,
+                                            const TrainerSettings& settings,
+                                            const std::shared_ptr<DeviceSet>& devices) {
+  if (settings.fused_loss != FusedLoss::kAuto)
+    return compile_training_as_set(forward, language_model, settings, devices);
+  TrainerSettings apart = settings, fused = settings;
+  apart.fused_loss = FusedLoss::kOff;
+  fused.fused_loss = FusedLoss::kOn;
+  if (!language_model) return compile_training_as_set(forward, language_model, apart, devices);
+  if (!settings.compute.plan_text.empty()) {  // which is of one of the two
+    auto with_logits = compile_training_as_set(forward, language_model, apart, devices);
+    if (with_logits.ok() || with_logits.status().code() != StatusCode::kInvalidArgument) return with_logits;
+    return compile_training_as_set(forward, language_model, fused, devices);
+  }
+  if (!devices->catalog().fuses()) {
+    // Logits cost no time there, as long as they fit. Where neither form does, the error is of the one that needs less.
+    const auto is_too_large = [](const Result<CompiledProgram>& it) {
+      return !it.ok() && it.status().code() == StatusCode::kOutOfMemory;
+    };
+    const auto smallest = [](const Result<CompiledProgram>& it) {
+      return it.status().number("smallest_limit_bytes").value_or(INT64_MAX);
+    };
+    // A form that its lower bound excludes is searched only where it may still need less than the other.
+    // How many devices would do is looked for once, for the form whose error it is.
+    const auto advised = [&](const TrainerSettings& form, Result<CompiledProgram> made) -> Result<CompiledProgram> {
+      if (!is_too_large(made)) return made;
+      TSR_ASSIGN_OR_RETURN(const std::vector<GraphToPlan> graphs, training_graphs(forward, language_model, form));
+      return with_device_advice(made.status(), graphs, form.compute, form.batch, *devices);
+    };
+    const int64_t limit = limit_of(devices->cluster(), settings.compute.memory_limit);
+    const int64_t least = limit > 0 ? least_bytes_as_set(forward, language_model, apart, *devices) : 0;
+    std::optional<Result<CompiledProgram>> without;
+    if (least > limit) {
+      without = compile_training_as_set(forward, language_model, fused, devices, false);
+      if (!is_too_large(*without) || least >= smallest(*without)) return advised(fused, std::move(*without));
+    }
+    auto with_logits = compile_training_as_set(forward, language_model, apart, devices, false);
+    if (!is_too_large(with_logits)) return with_logits;
+    if (!without) without = compile_training_as_set(forward, language_model, fused, devices, false);
+    if (without->ok()) return std::move(*without);
+    return smallest(*without) < smallest(with_logits) ? advised(fused, std::move(*without))
+                                                      : advised(apart, std::move(with_logits));
+  }
+  auto together = compile_training_as_set(forward, language_model, fused, devices);
+  if (together.ok() && !repeats_logits(together->record->entries[0])) return together;
+  // Use logits: another head, a plan made for logits, memory, or logits that are made more than once.
+  auto with_logits = compile_training_as_set(forward, language_model, apart, devices);
+  if (!together.ok() || !with_logits.ok())
+    return with_logits.ok() ? std::move(with_logits) : std::move(together);
+  const auto seconds = [](const CompiledProgram& it) { return it.record->entries[0].plan.estimate.step_time_s; };
+  return seconds(*together) < seconds(*with_logits) ? std::move(together) : std::move(with_logits);
+}
+
+// Adds a remedy to an error, where a model cannot be computed in the requested precision.
+Result<CompiledProgram> with_remedy(Result<CompiledProgram> made, DType precision, const DeviceSet& devices) {
+  if (made.ok() || precision == DType::kF32 || made.status().code() != StatusCode::kUnsupported) return made;
+  return Status(
+      StatusCode::kUnsupported,
+      format("precision {} needs devices with such kernels, and '{}' lacks one: use precision f32, or "
+             "tf32, or devices cuda ({})",
+             info(precision).name, devices.text(), made.status().message()));
+}
+
+// The kernel of an op of such operands there.
+Result<KernelChoice> query_kernel(const DeviceSet& devices, std::string_view name,
+                                  const std::vector<TensorType>& inputs, const TensorType& output,
+                                  const std::vector<Attr>& given = {}) {
+  const OpDef* const op = find_op(name);
+  const std::vector<TensorType> outputs = {output};
+  std::vector<Attr> attrs;
+  for (const AttrSpec& spec : op->attrs) {
+    const auto own = std::ranges::find(given, spec.name, &Attr::name);
+    attrs.push_back(
+        {std::string(spec.name), own == given.end() ? spec.default_value.value_or(AttrValue{}) : own->value});
+  }
+  ShardingRule rule = op->sharding({attrs, inputs, outputs, {}});
+  TSR_RETURN_IF_ERROR(bind_extents(rule, inputs, outputs));
+  std::vector<FactorView> factors;
+  for (const Factor& factor : rule.factors)
+    factors.push_back({factor.name, factor.extent, factor.unit, 1, {0, 0}, {factor.extent, 0}});
+  return devices.catalog().query(*op, {attrs, inputs, outputs, factors});
+}
+
+// Whether products of this type have a kernel there.
+bool computes_in(const DeviceSet& devices, DType dtype) {
+  const TensorType operand{dtype, {16, 16}};
+  return query_kernel(devices, "matmul", {operand, operand}, operand).ok();
+}
+
+Activations finalized(Activations activations, DType precision, const DeviceSet& devices) {
+  if (activations != Activations::kAuto) return activations;
+  const auto query = [&](DType weight, const char* rounded_to) {
+    const TensorType x{precision, {64, 256}}, w{weight, {16, 256}}, y{precision, {64, 16}};
+    return query_kernel(devices, "quantized_matmul", {x, w}, y, {{"activations", std::string(rounded_to)}});
+  };
+  const bool q8 = query(DType::kQ8_0, "q8").ok();
+  // Without instructions for it products of bf16 have other kernels, which gain nothing.
+  const Result<KernelChoice> products = query(DType::kBF16, "bf16");
+  const bool bf16 = precision == DType::kF32 && products.ok() && products->variant == "packed";
+  return q8 && bf16 ? Activations::kRounded
+         : q8       ? Activations::kQ8
+         : bf16     ? Activations::kBF16
+                    : Activations::kF32;
+}
+
+}  // namespace
+
+int64_t least_training_bytes(const Graph& forward, bool language_model, const TrainerSettings& given,
+                             const DeviceSet& devices) {
+  TrainerSettings settings = finalized(given, devices);
+  if (settings.fused_loss != FusedLoss::kAuto) return least_bytes_as_set(forward, language_model, settings, devices);
+  int64_t least = INT64_MAX;
+  for (const FusedLoss form : {FusedLoss::kOff, FusedLoss::kOn}) {
+    if (form == FusedLoss::kOn && !language_model) continue;
+    settings.fused_loss = form;
+    least = std::min(least, least_bytes_as_set(forward, language_model, settings, devices));
+  }
+  return least;
+}
+
+TrainerSettings finalized(TrainerSettings settings, const DeviceSet& devices) {
+  // On a CPU fp8 products are computed in f32, so that bf16 for the rest would save no time.
+  if (settings.step.fp8_matmuls)
+    settings.precision = devices.cluster().shared_cores == 0 && computes_in(devices, DType::kBF16)
+                             ? DType::kBF16
+                             : DType::kF32;
+  settings.eval_activations = finalized(settings.eval_activations, settings.precision, devices);
+  // Libraries have that at the end of products of two bytes an element.
+  settings.step.fused_gelu_gradients = devices.catalog().fuses() && settings.precision != DType::kF32;
+  return settings;
+}
+
+std::string accumulation_entry(TokenLoss loss) { return format("accumulate.{}", name_of(loss)); }
+
+Result<CompiledProgram> compile_training(const Graph& forward, bool language_model, const TrainerSettings& given,
+                                  const std::shared_ptr<DeviceSet>& devices) {
+  const TrainerSettings settings = finalized(given, *devices);
+  return with_remedy(compile_training_with_loss(forward, language_model, settings, devices),
+                     settings.precision, *devices);
+}
+
+Result<CompiledProgram> compile_logprobs(const Graph& forward, const TrainerSettings& given,
+                                         const std::shared_ptr<DeviceSet>& devices) {
+  const TrainerSettings settings = finalized(given, *devices);
+  const auto compiled = [&](FusedLoss fused_loss) -> Result<CompiledProgram> {
+    TrainerSettings chosen = settings;
+    chosen.fused_loss = fused_loss;
+    TSR_ASSIGN_OR_RETURN(const LogicalGraph tokens,
+                         forward_with_loss(forward, TokenLoss::kCrossEntropy, chosen));
+    TSR_ASSIGN_OR_RETURN(Graph logprobs, logprobs_of(tokens, chosen));
+    const GraphToPlan graphs[] = {GraphToPlan::create(
+        std::string(kForwardEntry), std::make_shared<const Graph>(std::move(logprobs)), chosen.symbols)};
+    return plan_all(graphs, chosen.compute, chosen.batch, devices);
+  };
+  Result<CompiledProgram> made =
+      compiled(settings.fused_loss == FusedLoss::kOff ? FusedLoss::kOff : FusedLoss::kOn);
+  // Another head, or a plan made for logits.
+  if (!made.ok() && settings.fused_loss == FusedLoss::kAuto) made = compiled(FusedLoss::kOff);
+  return with_remedy(std::move(made), settings.precision, *devices);
+}
+
+namespace {
+
+// The graph that all entries for texts have in common. `graph_of` makes it, from settings that say what activations are.
+template <class Settings>
+Result<std::shared_ptr<const Graph>> inference_graph(const Graph& forward, Settings settings,
+                                                     Result<Graph> (*graph_of)(const Graph&, const Settings&),
+                                                     const DeviceSet& devices) {
+  InferenceSettings& inference = settings.inference;
+  inference.activations = finalized(inference.activations, inference.precision, devices);
+  TSR_ASSIGN_OR_RETURN(Graph graph, graph_of(forward, settings));
+  return std::make_shared<const Graph>(std::move(graph));
+}
+
+bool is_on_cores(const DeviceSet& devices) { return devices.cluster().shared_cores > 0; }
+
+// Other devices have threads for angles by the thousand, and kernels that rope is part of.
+Result<std::shared_ptr<const Graph>> with_angles_of(std::shared_ptr<const Graph> graph,
+                                                    const DeviceSet& devices) {
+  if (!is_on_cores(devices)) return graph;
+  TSR_ASSIGN_OR_RETURN(Graph shared, with_shared_angles(*graph));
+  return std::make_shared<const Graph>(std::move(shared));
+}
+
+// The graph to plan along a trainer's plan, in its settings.
+template <class Settings>
+Result<std::shared_ptr<const Graph>> trained_graph(const Graph& forward, const Settings& settings,
+                                                   Result<Graph> (*graph_of)(const Graph&, const Settings&,
+                                                                             const TrainerSettings&),
+                                                   const TrainedPlan& along, const DeviceSet& devices) {
+  TSR_ASSIGN_OR_RETURN(Graph graph, graph_of(forward, settings, finalized(along.settings, devices)));
+  return std::make_shared<const Graph>(std::move(graph));
+}
+
+// Plans the entries.
+template <class Settings>
+Result<CompiledProgram> compile_inference(std::span<const GraphToPlan> graphs, const Settings& settings,
+                                          int64_t batch, const std::shared_ptr<DeviceSet>& devices,
+                                          const TrainedPlan* along = nullptr) {
+  if (along != nullptr) {
+    TSR_ASSIGN_OR_RETURN(EntryPlans planned,
+                         plan_entries_along(graphs, settings.compute, along->entries, *devices));
+    return compiled_from(std::move(planned), *devices, false, settings.compute.memory_limit);
+  }
+  return with_remedy(plan_all(graphs, settings.compute, batch, devices), settings.inference.precision,
+                     *devices);
+}
+
+// Entries for texts of up to so many tokens, of a graph with the symbol T.
+template <class Settings>
+Result<CompiledProgram> compile_windows(const Graph& forward, const Settings& settings,
+                                        Result<Graph> (*graph_of)(const Graph&, const Settings&),
+                                        std::vector<ScoreEntry> entries,
+                                        const std::shared_ptr<DeviceSet>& devices) {
+  TSR_ASSIGN_OR_RETURN(const auto graph, inference_graph(forward, settings, graph_of, *devices));
+  std::vector<GraphToPlan> graphs;
+  for (ScoreEntry& entry : entries)
+    graphs.push_back(GraphToPlan::create(std::move(entry.name), graph, {{"T", entry.tokens}}));
+  return compile_inference(graphs, settings, settings.batch, devices);
+}
+
+// "score.512", ..., each `factor` times shorter than the one before.
+std::vector<ScoreEntry> shorter_and_shorter(std::string_view name, int64_t longest, int64_t factor) {
+  constexpr int64_t kShortest = 32;
+  std::vector<ScoreEntry> entries;
+  for (int64_t tokens = longest; entries.empty() || tokens >= kShortest; tokens /= factor)
+    entries.push_back({format("{}.{}", name, tokens), tokens});
+  return entries;
+}
+
+}  // namespace
+
+Result<CompiledProgram> compile_serving(const Graph& forward, const ServingSettings& settings,
+                                        const std::shared_ptr<DeviceSet>& devices, const TrainedPlan* along) {
+  TSR_ASSIGN_OR_RETURN(
+      auto graph, along != nullptr ? trained_graph(forward, settings, serving_as_trained, *along, *devices)
+                                   : inference_graph(forward, settings, serving_of, *devices));
+  TSR_ASSIGN_OR_RETURN(graph, with_angles_of(std::move(graph), *devices));
+  std::vector<GraphToPlan> graphs;
+  for (const ServingEntry& entry : serving_entries(settings))
+    graphs.push_back(GraphToPlan::create(entry.name, graph, {{"N", entry.tokens}, {"W", entry.wanted}}));
+  const auto add = [&](std::string_view name, Graph pages, int64_t slots) {
+    graphs.push_back(GraphToPlan::create(std::string(name), std::make_shared<const Graph>(std::move(pages)),
+                                         {{"N", slots}}));
+    graphs.back().moves_state_only = true;
+  };
+  TSR_ASSIGN_OR_RETURN(Graph copy, make_page_copy(*graph));
+  add(kPageCopyEntry, std::move(copy), copied_slots(settings));
+  if (!settings.stores_sequences) return compile_inference(graphs, settings, 1, devices, along);
+  TSR_ASSIGN_OR_RETURN(Graph read, make_page_read(*graph));
+  add(kPageReadEntry, std::move(read), stored_slots(settings));
+  TSR_ASSIGN_OR_RETURN(Graph write, make_page_write(*graph));
+  add(kPageWriteEntry, std::move(write), stored_slots(settings));
+  return compile_inference(graphs, settings, 1, devices, along);
+}
+
+std::vector<ScoreEntry> score_entries(const ScorerSettings& settings) {
+  return shorter_and_shorter("score", settings.seq, 4);
+}
+
+Result<CompiledProgram> compile_scoring(const Graph& forward, const ScorerSettings& settings,
+                                        const std::shared_ptr<DeviceSet>& devices) {
+  return compile_windows(forward, settings, scoring_of, score_entries(settings), devices);
+}
+
+std::vector<ScoreEntry> embedding_entries(const EmbedderSettings& settings) {
+  return shorter_and_shorter("embed", settings.seq, 2);
+}
+
+Result<CompiledProgram> compile_embedding(const Graph& forward, const EmbedderSettings& settings,
+                                          const std::shared_ptr<DeviceSet>& devices) {
+  return compile_windows(forward, settings, embedding_of, embedding_entries(settings), devices);
+}
+
+Result<CompiledProgram> compile_importance(const Graph& forward, const ImportanceSettings& settings,
+                                           const std::shared_ptr<DeviceSet>& devices,
+                                           std::vector<InputSquares::Output>* outputs) {
+  TSR_ASSIGN_OR_RETURN(const LogicalGraph logical, with_logical_weights(forward));
+  TSR_ASSIGN_OR_RETURN(InputSquares squares, make_input_squares(logical.graph));
+  TSR_ASSIGN_OR_RETURN(Graph graph, with_stored_weights(squares.graph, {.types = logical.stored}));
+  *outputs = std::move(squares.outputs);
+  const GraphToPlan graphs[] = {GraphToPlan::create(
+      "importance", std::make_shared<const Graph>(std::move(graph)), {{"T", settings.seq}})};
+  return with_remedy(plan_all(graphs, settings.compute, settings.batch, devices), DType::kF32, *devices);
+}
+
+Result<CompiledProgram> compile_graph(const Graph& given, const PlanOptions& options,
+                                      const DeviceSet& devices) {
+  TSR_ASSIGN_OR_RETURN(const Graph graph, in_canonical_order(given));
+  TSR_ASSIGN_OR_RETURN(PlanResult made, make_plan(graph, devices.cluster(), devices.catalog(), options));
+  made.plan.estimate.profile = profile_of(devices);
+  EntryPlans planned{{{"main", std::make_shared<const Graph>(graph), std::move(made.plan)}},
+                     std::move(made.candidates),
+                     std::move(made.search),
+                     {}};
+  TSR_RETURN_IF_ERROR(lower_entries(planned, devices.catalog()));
+  return compiled_from(std::move(planned), devices, false, options.memory_limit);
+}
+
+Result<CompiledProgram> compile_entries(std::vector<PlannedEntry> entries, const DeviceSet& devices) {
+  if (entries.empty()) return Status(StatusCode::kInvalidArgument, "a program needs at least one entry");
+  EntryPlans planned{std::move(entries), {}, {}, {}};
+  TSR_RETURN_IF_ERROR(lower_entries(planned, devices.catalog()));
+  return compiled_from(std::move(planned), devices);
+}
+
+}  // namespace tessera

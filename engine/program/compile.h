@@ -1,0 +1,114 @@
+// compile: a forward graph and settings -> plans and one Program, without allocating any of its memory.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/program/entry_plans.h"
+#include "engine/settings/embedder_settings.h"
+#include "engine/settings/trainer_settings.h"
+#include "engine/settings/window_settings.h"
+#include "graph/cluster.h"
+#include "graph/graph.h"
+#include "graph/plan.h"
+#include "graph/program.h"
+#include "graph/trace.h"
+#include "graph/transform/input_squares.h"
+#include "parallel/planner/planner.h"
+#include "runtime/device_set.h"
+
+namespace tessera {
+
+// PlanRecord: the plan's decisions and costs. The first entry was planned; the others follow its placement.
+struct PlanRecord {
+  struct Device {
+    std::string name;
+    int64_t arena_bytes = 0, host_arena_bytes = 0, file_arena_bytes = 0;
+    int64_t max_live_bytes = 0;
+    std::string peak;
+  };
+  std::vector<PlannedEntry> entries;
+  std::vector<Candidate> candidates;
+  PlanSearch search;
+  std::vector<Device> devices;
+  std::vector<TraceEvent> predicted_trace;  // of the first entry; on request
+  // The program for explanations, where the record belongs to a plan; else its runner has it.
+  std::shared_ptr<const Program> program;
+  Cluster cluster;
+  std::string devices_text;          // "cpu:4"
+  int64_t memory_limit = 0;          // bytes a device; 0: none
+  int64_t accumulate = 1;            // batches of a step, each as entries[0] has one
+  std::vector<std::string> reasons;  // further reasons: the effect of frozen parameters
+};
+
+struct CompiledProgram {
+  std::shared_ptr<const PlanRecord> record;
+  Program program;
+};
+
+// Fills in the settings that depend on the devices: the element type next to fp8, and fused library
+// epilogues.
+TrainerSettings finalized(TrainerSettings settings, const DeviceSet& devices);
+
+// Entries of steps in parts: one for each of settings.losses, and these.
+std::string accumulation_entry(TokenLoss loss);
+inline constexpr std::string_view kTrainEntry = "train_step";
+inline constexpr std::string_view kEvalEntry = "eval";
+// A whole step's batch of settings.accumulate, whose gradients kUpdateEntry takes.
+inline constexpr std::string_view kAccumulateEntry = "accumulate.step";
+inline constexpr std::string_view kUpdateEntry = "update";
+inline constexpr std::string_view kForwardEntry = "forward";
+// Log probabilities of labels, for the reference point of PreferenceLoss::kKto.
+inline constexpr std::string_view kMismatchedEntry = "mismatched";
+
+// Compiles entries "train_step" and "eval" (only the latter with settings.evaluate_only), and between them those of
+// steps in parts. With language_model the loss is made from "logits"; else the graph has its own output "loss".
+Result<CompiledProgram> compile_training(const Graph& forward, bool language_model,
+                                         const TrainerSettings& settings,
+                                         const std::shared_ptr<DeviceSet>& devices);
+
+// Compiles kForwardEntry alone: log probabilities of labels, of settings with evaluate_only.
+Result<CompiledProgram> compile_logprobs(const Graph& forward, const TrainerSettings& settings,
+                                         const std::shared_ptr<DeviceSet>& devices);
+
+// TrainedPlan: a trainer's program. Programs planned along it compute as it does, on its weights in place.
+struct TrainedPlan {
+  const TrainerSettings& settings;
+  std::span<const PlannedEntry> entries;
+};
+
+// ScoreEntry: an entry that scores windows of up to so many tokens.
+struct ScoreEntry {
+  std::string name;
+  int64_t tokens;
+};
+// One for windows of settings.seq tokens, the first; and shorter ones, so that short texts cost no more than they need.
+std::vector<ScoreEntry> score_entries(const ScorerSettings& settings);
+
+// Compiles the entries of `score_entries`. `settings` are finalized.
+Result<CompiledProgram> compile_scoring(const Graph& forward, const ScorerSettings& settings,
+                                        const std::shared_ptr<DeviceSet>& devices);
+
+// Entries that read texts of up to so many tokens: settings.seq, the first; and shorter ones.
+std::vector<ScoreEntry> embedding_entries(const EmbedderSettings& settings);
+// Compiles them. `settings` are finalized.
+Result<CompiledProgram> compile_embedding(const Graph& forward, const EmbedderSettings& settings,
+                                          const std::shared_ptr<DeviceSet>& devices);
+
+// Compiles entry "importance": windows of settings.seq tokens. `outputs`: those of make_input_squares.
+Result<CompiledProgram> compile_importance(const Graph& forward, const ImportanceSettings& settings,
+                                           const std::shared_ptr<DeviceSet>& devices,
+                                           std::vector<InputSquares::Output>* outputs);
+
+// Compiles any graph as one entry "main".
+Result<CompiledProgram> compile_graph(const Graph& graph, const PlanOptions& options,
+                                      const DeviceSet& devices);
+
+// Compiles entries that already have plans.
+Result<CompiledProgram> compile_entries(std::vector<PlannedEntry> entries, const DeviceSet& devices);
+
+}  // namespace tessera

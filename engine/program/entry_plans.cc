@@ -1,0 +1,396 @@
+#include "engine/program/entry_plans.h"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <span>
+
+#include "engine/base/device_profiles.h"
+#include "engine/base/text_file.h"
+#include "engine/program/measured_run.h"
+#include "engine/program/plan_origin.h"
+#include "graph/base/text.h"
+#include "graph/device_profile.h"
+#include "graph/transform/canonical_order.h"
+#include "parallel/lowering/lower.h"
+#include "parallel/planner/device_advice.h"
+#include "parallel/planner/fewest_devices.h"
+#include "parallel/planner/min_memory_plan.h"
+#include "parallel/planner/plan_attempt.h"
+#include "parallel/strategy/state_plan.h"
+#include "parallel/strategy/strategy.h"
+
+namespace tessera {
+
+GraphToPlan GraphToPlan::create(std::string name, std::shared_ptr<const Graph> graph,
+                            const std::vector<std::pair<std::string, int64_t>>& symbols) {
+  GraphToPlan made{std::move(name), std::move(graph), {}, false};
+  for (const auto& value : symbols)
+    for (const Symbol& symbol : made.graph->symbols())
+      if (symbol.name == value.first) made.symbols.push_back(value);
+  return made;
+}
+
+uint64_t profile_of(const DeviceSet& devices) {
+  const Cluster cluster = devices.cluster();
+  return cluster.profile != nullptr ? cluster.profile->checksum : 0;
+}
+
+Status lower_entries(EntryPlans& planned, const KernelCatalog& catalog) {
+  std::vector<EntrySpec> specs;
+  for (const PlannedEntry& entry : planned.entries)
+    specs.push_back({entry.name, entry.graph.get(), &entry.plan});
+  TSR_ASSIGN_OR_RETURN(planned.program, lower(specs, catalog));
+  return {};
+}
+
+int64_t limit_of(const Cluster& cluster, int64_t memory_limit) {
+  if (memory_limit > 0) return memory_limit;
+  int64_t least = 0;
+  for (const int32_t kind : cluster.devices)
+    if (const int64_t own = cluster.kinds[static_cast<size_t>(kind)].memory_bytes; own > 0)
+      least = least == 0 ? own : std::min(least, own);
+  return least;
+}
+
+namespace {
+
+constexpr int64_t kNoLimit = int64_t{1} << 60;
+// So many devices are looked at where those given are too few.
+constexpr int32_t kMostDevices = 16;
+
+struct PlanRequest {
+  std::span<const GraphToPlan> graphs;
+  const ComputeSettings& compute;
+  int64_t batch;
+  uint64_t profile;                     // checksum of the source of the prices
+  std::shared_ptr<DeviceSet> measured;  // devices that try plans to choose between them; null: none
+  bool any_that_fits = false;           // whether any plan that fits will do, fast or not
+  KnownAttempts* known = nullptr;       // of the first entry, under other limits
+  SearchEffort* effort = nullptr;       // that its search takes from
+  std::span<const PlannedEntry> followed =
+      {};  // entries of another program that all follow; none: they follow the first
+};
+
+// LeastFound: the least memory found to suffice, where the first entry does not fit.
+struct LeastFound {
+  int64_t limit = 0;         // the smallest
+  std::optional<Plan> plan;  // with it
+  bool is_excluded = false;  // lower bounds alone told that nothing fits
+};
+
+// Plans all entries once: searches the first under `limit`, unless `given_plan` is its plan; the others follow
+// it.
+Result<EntryPlans> plan_once(const PlanRequest& request, int64_t limit, const Cluster& cluster,
+                             const KernelCatalog& catalog, LeastFound* least, const Plan* given_plan = nullptr) {
+  EntryPlans planned;
+  std::vector<PlannedEntry>& entries = planned.entries;
+  entries.reserve(request.graphs.size());
+  const ComputeSettings& compute = request.compute;
+  for (const GraphToPlan& graph : request.graphs) {
+    PlanOptions options;
+    options.global_batch = request.batch;
+    options.symbols = graph.symbols;
+    options.memory_limit = limit;
+    options.advise = false;  // advice is for all entries together
+    PlannedEntry entry{graph.name, graph.graph, {}};
+    std::vector<PlannedGraph> before;
+    for (const std::span<const PlannedEntry> of : {request.followed, std::span<const PlannedEntry>(entries)})
+      for (const PlannedEntry& it : of) before.push_back({it.graph.get(), &it.plan});
+    if (entries.empty() && given_plan != nullptr) {
+      entry.plan = *given_plan;
+      entry.plan.estimate.profile = request.profile;
+    } else if (entries.empty() && !compute.plan_text.empty()) {
+      TSR_ASSIGN_OR_RETURN(entry.plan, parse_plan_of(compute.plan_text, *graph.graph));
+      TSR_RETURN_IF_ERROR(check_followed(entry.plan, *graph.graph, request.batch, graph.symbols));
+    } else if (entries.empty() && !compute.plan_file.empty()) {
+      TSR_ASSIGN_OR_RETURN(entry.plan, read_plan_file(compute.plan_file, *graph.graph));
+      TSR_RETURN_IF_ERROR(check_followed(entry.plan, *graph.graph, request.batch, graph.symbols)
+                              .with_context(format("plan '{}'", compute.plan_file)));
+    } else if (graph.moves_state_only) {
+      TSR_ASSIGN_OR_RETURN(entry.plan,
+                           plan_along_state(*graph.graph, graph.symbols, *entries[0].graph, entries[0].plan));
+    } else {
+      if (before.empty()) {
+        options.parallel = compute.parallel;
+        options.pins = compute.pins;
+        if (least != nullptr) options.least_limit = &least->limit, options.smallest = &least->plan,
+                              options.is_excluded = &least->is_excluded;
+        options.any_that_fits = request.any_that_fits;
+        options.known = request.known;
+        options.effort = request.effort;
+        if (request.measured != nullptr && compute.measure > 1) {
+          options.finalists = static_cast<int32_t>(compute.measure);
+          options.measure = measured_steps(request.measured, graph.graph);
+        }
+      } else {  // parameters and state stay at the first entry's placement
+        options.like = before[0].plan;
+        options.like_graph = before[0].graph;
+        options.also_like.assign(before.begin() + 1, before.end());
+        options.memory_limit = kNoLimit;  // the limit applies to all entries together
+      }
+      Result<PlanResult> made = make_plan(*graph.graph, cluster, catalog, options);
+      if (!made.ok()) return made.status().with_context(format("planning '{}'", graph.name));
+      entry.plan = std::move(made->plan);
+      entry.plan.estimate.profile = request.profile;
+      if (entries.empty()) {
+        planned.candidates = std::move(made->candidates);
+        planned.search = std::move(made->search);
+      }
+    }
+    entries.push_back(std::move(entry));
+  }
+  TSR_RETURN_IF_ERROR(lower_entries(planned, catalog));
+  return planned;
+}
+
+// Plans entries that fit together. The planner sees only the first entry; when the others make the arena
+// exceed the limit, it is asked again for a plan that uses that much less: a smaller limit alone would bring
+// the same plan back. At last it leaves them as much room as it can. The result fits, or is the smallest
+// found.
+Result<EntryPlans> plan_within(const PlanRequest& given, int64_t limit, const Cluster& cluster,
+                               const KernelCatalog& catalog) {
+  constexpr int kAttempts = 5;
+  KnownAttempts known;
+  PlanRequest request = given;
+  request.known = &known;
+  int64_t asked = limit;
+  LeastFound least;
+  if (limit == 0) return plan_once(request, 0, cluster, catalog, nullptr);
+  for (int attempt = 0; attempt < kAttempts && asked > 0; ++attempt) {
+    Result<EntryPlans> planned = plan_once(request, asked, cluster, catalog, &least);
+    if (!planned.ok()) {
+      const bool too_large = planned.status().code() == StatusCode::kOutOfMemory;
+      // When the first entry alone does not fit, all together do not.
+      if (!too_large || (attempt == 0 && (least.limit == 0 || request.any_that_fits))) return planned;
+      break;
+    }
+    const int64_t over = planned->largest_limited_bytes(cluster) - limit;
+    if (over <= 0 || request.compute.has_given_plan()) return planned;
+    const std::vector<int64_t>& alone = planned->entries[0].plan.estimate.arena_bytes;
+    if (!alone.empty()) asked = std::min(asked, std::ranges::max(alone));
+    asked -= over << attempt;
+  }
+  PlanRequest smallest = request;
+  smallest.any_that_fits = false;
+  if (least.limit == 0) {  // tried without success before anything was found too large
+    const Result<EntryPlans> refused = plan_once(smallest, 1, cluster, catalog, &least);
+    if (refused.ok() || least.limit == 0) return refused;
+  }
+  if (!least.plan) return plan_once(smallest, least.limit, cluster, catalog, nullptr);
+  Result<EntryPlans> planned = plan_once(smallest, least.limit, cluster, catalog, nullptr, &*least.plan);
+  if (!planned.ok() || given.any_that_fits) return planned;
+  if (planned->largest_limited_bytes(cluster) > limit) {
+    if (least.is_excluded) return planned;  // what bounds exclude was searched as any smaller limit would be
+    // Plans with which the first entry is as small need not be alike for the others. What is found where
+    // nothing is asked of it is the one that smaller limits are told of.
+    LeastFound other;
+    if (plan_once(smallest, 1, cluster, catalog, &other).ok() || !other.plan) return planned;
+    Result<EntryPlans> told = plan_once(smallest, other.limit, cluster, catalog, nullptr, &*other.plan);
+    if (!told.ok() || told->largest_limited_bytes(cluster) >= planned->largest_limited_bytes(cluster)) return planned;
+    planned = std::move(told);
+    least = std::move(other);
+    if (planned->largest_limited_bytes(cluster) > limit) return planned;
+  }
+  // Search for a usable plan, so that its gap and the alternatives are known.
+  Result<EntryPlans> searched = plan_once(smallest, least.limit, cluster, catalog, nullptr);
+  if (searched.ok() && searched->largest_limited_bytes(cluster) <= limit) return searched;
+  return planned;
+}
+
+// Options of the first entry's search, as far as its space depends on them.
+PlanOptions options_of_first(const PlanRequest& request, int64_t limit) {
+  PlanOptions options;
+  options.global_batch = request.batch;
+  options.symbols = request.graphs[0].symbols;
+  options.memory_limit = limit;
+  options.parallel = request.compute.parallel;
+  options.pins = request.compute.pins;
+  return options;
+}
+
+// The error for plans that are too large.
+Status nothing_fits(const PlanRequest& request, int64_t limit, const EntryPlans& smallest, const Cluster& cluster) {
+  const auto fullest = std::ranges::max_element(smallest.program.ranks, {}, &RankProgram::arena_bytes);
+  std::vector<std::string> names;
+  for (const GraphToPlan& graph : request.graphs) names.push_back(graph.name);
+  const int64_t bytes = smallest.largest_limited_bytes(cluster);
+  return Status(StatusCode::kOutOfMemory,
+                format("no plan for {} fits {} a device; the smallest limit that works is {} ({} bytes) with "
+                       "'{}'. Its peak: {}",
+                       join(names, " and "), bytes_text(limit), bytes_text(bytes), bytes,
+                       smallest.entries[0].plan.strategy, fullest->peak))
+      .with_number("needed_bytes", bytes)
+      .with_number("limit_bytes", limit)
+      .with_number("smallest_limit_bytes", bytes);
+}
+
+}  // namespace
+
+Status with_device_advice(const Status& refused, std::span<const GraphToPlan> graphs, const ComputeSettings& compute,
+                          int64_t batch, const DeviceSet& devices) {
+  const Cluster cluster = devices.cluster();
+  const int64_t limit = limit_of(cluster, compute.memory_limit);
+  const DeviceCounts counts{static_cast<int32_t>(cluster.devices.size()), kMostDevices, compute.parallel.empty()};
+  if (compute.has_given_plan() || !refused.number("smallest_limit_bytes") || counts.given >= counts.most)
+    return refused;
+  HeldFactors factors;
+  SearchEffort effort = kAdviceEffort;
+  std::map<int32_t, LikelyFit> likely_fits;
+  PlanRequest request{graphs, compute, batch, profile_of(devices), nullptr};  // nothing is tried on absent devices
+  request.any_that_fits = true;
+  request.effort = &effort;
+  const auto likely = [&](int32_t count) -> Result<Fit> {
+    PlanOptions options = options_of_first(request, limit);
+    options.factors = &factors;
+    options.effort = &effort;
+    TSR_ASSIGN_OR_RETURN(
+        LikelyFit it, likely_fit(*graphs[0].graph, with_devices(cluster, count), devices.catalog(), options));
+    const Fit fit = it.fit;
+    likely_fits.insert_or_assign(count, std::move(it));
+    return fit;
+  };
+  const auto fits = [&](int32_t count) -> Result<std::optional<bool>> {
+    const Cluster larger = with_devices(cluster, count);
+    if (const auto at = likely_fits.find(count); at != likely_fits.end() && at->second.plan) {
+      if (at->second.instructions > kAdviceEffort.left) return std::optional<bool>();
+      const Result<EntryPlans> planned =
+          plan_once(request, limit, larger, devices.catalog(), nullptr, &*at->second.plan);
+      if (planned.ok() && planned->largest_limited_bytes(larger) <= limit) return std::optional(true);
+    }
+    if (effort.left <= 0) return std::optional<bool>();
+    const Result<EntryPlans> planned = plan_within(request, limit, larger, devices.catalog());
+    // The words may want another number of devices.
+    const bool does = planned.ok() && planned->largest_limited_bytes(larger) <= limit;
+    if (!does && effort.left <= 0) return std::optional<bool>();
+    return std::optional(does);
+  };
+  const Result<FewestDevices> found = fewest_devices(counts, likely, fits);
+  if (!found.ok()) return refused;
+  const std::string words = words_of(*found, counts);
+  if (words.empty()) return refused;
+  const Status advised =
+      Status(refused.code(), format("{}. {}", refused.message(), words)).with_numbers_of(refused);
+  return found->count ? advised.with_number("smallest_devices", *found->count) : advised;
+}
+
+Result<EntryPlans> plan_entries(std::span<const GraphToPlan> graphs, const ComputeSettings& compute,
+                                int64_t batch, const std::shared_ptr<DeviceSet>& shared) {
+  const DeviceSet& devices = *shared;
+  const Cluster cluster = devices.cluster();
+  const int64_t limit = limit_of(cluster, compute.memory_limit);
+  const PlanRequest request{graphs, compute, batch, profile_of(devices), shared};
+  TSR_ASSIGN_OR_RETURN(EntryPlans planned, plan_within(request, limit, cluster, devices.catalog()));
+  if (limit > 0 && planned.largest_limited_bytes(cluster) > limit) {
+    if (!compute.has_given_plan()) return nothing_fits(request, limit, planned, cluster);
+    const int64_t largest = planned.largest_limited_bytes(cluster);
+    return Status(
+               StatusCode::kOutOfMemory,
+               format("the plan '{}' needs {} bytes ({}) on a device, the memory limit is {} bytes ({}); "
+                      "peak: {}",
+                      planned.entries[0].plan.strategy, largest, bytes_text(largest), limit,
+                      bytes_text(limit),
+                      std::ranges::max_element(planned.program.ranks, {}, &RankProgram::arena_bytes)->peak))
+        .with_number("needed_bytes", largest)
+        .with_number("limit_bytes", limit);
+  }
+  if (compute.tune) {
+    TSR_RETURN_IF_ERROR(keep_fastest_algorithms(planned.program, *shared).with_context("option 'tune'"));
+    TSR_RETURN_IF_ERROR(lower_entries(planned, devices.catalog()));
+  }
+  return planned;
+}
+
+Result<int64_t> least_bytes_of_entries(std::span<const GraphToPlan> graphs, const ComputeSettings& compute,
+                                       int64_t batch, const DeviceSet& devices) {
+  if (compute.has_given_plan()) return 0;
+  const PlanRequest request{graphs, compute, batch, 0, nullptr};
+  return least_bytes_of_plans(*graphs[0].graph, devices.cluster(), devices.catalog(), options_of_first(request, 0));
+}
+
+Result<EntryPlans> plan_entries_along(std::span<const GraphToPlan> graphs, const ComputeSettings& compute,
+                                      std::span<const PlannedEntry> followed, const DeviceSet& devices) {
+  const Cluster cluster = devices.cluster();
+  const PlanRequest request{.graphs = graphs,
+                            .compute = compute,
+                            .batch = 1,
+                            .profile = profile_of(devices),
+                            .measured = nullptr,
+                            .followed = followed};
+  TSR_ASSIGN_OR_RETURN(EntryPlans planned, plan_once(request, kNoLimit, cluster, devices.catalog(), nullptr));
+  const int64_t limit = limit_of(cluster, compute.memory_limit),
+                needed = planned.largest_limited_bytes(cluster);
+  if (limit == 0 || needed <= limit) return planned;
+  return Status(StatusCode::kOutOfMemory,
+                format("it takes {} bytes of a device with its weights, {} are left", needed, limit))
+      .with_number("needed_bytes", needed)
+      .with_number("limit_bytes", limit);
+}
+
+Result<Graph> graph_of_plan(const Plan& plan, const Graph& given) {
+  TSR_ASSIGN_OR_RETURN(Graph ordered, in_canonical_order(given));
+  if (plan.graph_fingerprint == ordered.fingerprint()) return ordered;
+  if (plan.graph_fingerprint == given.fingerprint()) return given;
+  return Status(StatusCode::kInvalidArgument,
+                format("the plan is of graph {}, this graph is {}: make the plan again from the same graph",
+                       plan.graph_fingerprint, ordered.fingerprint()));
+}
+
+Result<Plan> parse_plan_of(std::string_view text, const Graph& graph) {
+  TSR_RETURN_IF_ERROR(check_plan_graph(text, graph));
+  Result<Plan> plan = parse_plan(text, graph);
+  if (!plan.ok() || plan->graph_fingerprint == graph.fingerprint()) return plan;
+  return Status(StatusCode::kInvalidArgument,
+                format("it is of graph {}, this graph is {}: make the plan again from the same model and options",
+                       plan->graph_fingerprint, graph.fingerprint()));
+}
+
+Result<Plan> read_plan_file(const std::string& path, const Graph& graph) {
+  TSR_ASSIGN_OR_RETURN(const std::string text, read_text_file(path, "plan", kMostPlanBytes));
+  Result<Plan> plan = parse_plan_of(text, graph);
+  if (!plan.ok()) return plan.status().with_context(format("plan '{}'", path));
+  return plan;
+}
+
+Status check_followed(const Plan& plan, const Graph& graph, int64_t batch,
+                      const std::vector<std::pair<std::string, int64_t>>& symbols) {
+  const auto wrong = [&](const std::string& what) { return Status(StatusCode::kInvalidArgument, what); };
+  std::vector<int32_t> devices;
+  for (const Stage& stage : plan.stages)
+    devices.insert(devices.end(), stage.mesh.devices.begin(), stage.mesh.devices.end());
+  std::ranges::sort(devices);
+  devices.erase(std::ranges::unique(devices).begin(), devices.end());
+  const auto words = parse_parallel(plan.strategy);
+  if (words.ok() && words->spec.devices() != static_cast<int32_t>(devices.size()))
+    return wrong(format("its strategy '{}' is for {} devices, its meshes have {}", plan.strategy,
+                        words->spec.devices(), devices.size()));
+  const bool has_batch =
+      std::ranges::any_of(graph.symbols(), [](const Symbol& symbol) { return symbol.name == "B"; });
+  if (has_batch && plan.global_batch != batch)
+    return wrong(format("it is for a batch of {}, {} is asked for: make the plan again with these options",
+                        plan.global_batch, batch));
+  for (const auto& [name, value] : symbols)
+    for (const auto& [planned, planned_value] : plan.symbols)
+      if (name == planned && name != "B" && value != planned_value)
+        return wrong(format("it is for {} = {}, {} is asked for: make the plan again with these options", name,
+                            planned_value, value));
+  return {};
+}
+
+Status check_promise(const Plan& plan, const Program& program) {
+  const std::vector<int64_t>& promised = plan.estimate.arena_bytes;
+  if (promised.empty()) return {};
+  if (promised.size() != program.ranks.size())
+    return Status(StatusCode::kInvalidArgument,
+                  format("its estimate is of {} devices, its program runs on {}", promised.size(),
+                         program.ranks.size()));
+  for (size_t rank = 0; rank < promised.size(); ++rank)
+    if (promised[rank] != program.ranks[rank].arena_bytes)
+      return Status(StatusCode::kInvalidArgument,
+                    format("it promises {} bytes on device {}, its program takes {}: it was changed since it "
+                           "was made; take out its line 'estimate' to run it as it is now",
+                           promised[rank], rank, program.ranks[rank].arena_bytes));
+  return {};
+}
+
+}  // namespace tessera

@@ -1,0 +1,118 @@
+#include "engine/program/serving_settings.h"
+
+#include <algorithm>
+#include <set>
+
+#include "graph/base/text.h"
+
+namespace tessera {
+
+namespace {
+
+int64_t pages_of(const ServingSettings& settings, int64_t tokens) {
+  return (tokens + settings.page_size - 1) / settings.page_size;
+}
+
+// Window pages of all sequences together: for what their next tokens see and for a step, and as many windows again.
+int64_t usual_window_pages(const ServingSettings& settings) {
+  return 2 * settings.rows * (pages_of(settings, settings.window) + 1) +
+         pages_of(settings, serving_step_tokens(settings));
+}
+
+Status finalize_windows(ServingSettings& settings, const Graph& forward) {
+  const int64_t given = settings.window_pages;
+  settings.window = paged_window(forward, settings.context);
+  settings.has_full_layers = settings.window == 0 || has_full_attention(forward, settings.context);
+  if (settings.window == 0) {
+    if (given == 0) return {};
+    return Status(
+        StatusCode::kInvalidArgument,
+        format("engine: option 'window_cache_tokens' is given, and no layer of the model has a window "
+               "shorter than the context of {}: leave it out",
+               settings.context));
+  }
+  // Each page of the first pool has at most one of the second.
+  settings.window_pages = std::min(given > 0 ? given : usual_window_pages(settings), settings.pages);
+  if (given == 0 && settings.window_pages == settings.pages) settings.window_pages = 0;
+  const int64_t least = least_window_pages(settings, settings.pages);
+  if (given == 0 || settings.window_pages >= least) return {};
+  return Status(
+      StatusCode::kInvalidArgument,
+      format("engine: option 'window_cache_tokens' has room for {} tokens, wanted at least {}: a window of "
+             "{} and the {} tokens of a step, by pages of {}",
+             given * settings.page_size, least * settings.page_size, settings.window,
+             serving_step_tokens(settings), settings.page_size));
+}
+
+}  // namespace
+
+int64_t least_window_pages(const ServingSettings& settings, int64_t pages) {
+  // Pages that these positions meet, wherever they begin, and a page that is copied.
+  const int64_t positions = std::max<int64_t>(settings.window, 2) - 1 + serving_step_tokens(settings);
+  return std::min(pages, pages_of(settings, positions - 1) + 2);
+}
+
+Result<ServingSettings> finalized(ServingSettings settings, const Graph& forward, int64_t longest) {
+  TSR_ASSIGN_OR_RETURN(settings.context,
+                       tokens_at_once(settings.context, longest, "engine: option 'context'"));
+  settings.longest = longest;
+  const int64_t columns = (settings.context + settings.page_size - 1) / settings.page_size;
+  if (settings.pages == 0) settings.pages = settings.rows * columns;
+  TSR_RETURN_IF_ERROR(finalize_windows(settings, forward));
+  return settings;
+}
+
+ServingOptions serving_options(const ServingSettings& settings) {
+  return {.pages = settings.pages,
+          .page_size = settings.page_size,
+          .rows = settings.rows,
+          .context = settings.context,
+          .cache = settings.cache,
+          .adapter_slots = settings.adapters,
+          .adapter_rank = settings.adapter_rank,
+          .adapter_type = settings.adapter_type,
+          .hidden = settings.hidden,
+          .window_pages = settings.window_pages};
+}
+
+int64_t serving_step_tokens(const ServingSettings& settings) {
+  return std::max(settings.step_tokens, settings.rows);
+}
+
+std::vector<int64_t> serving_step_sizes(const ServingSettings& settings) {
+  if (!settings.step_sizes.empty()) return settings.step_sizes;
+  const int64_t largest = serving_step_tokens(settings);
+  std::set<int64_t> sizes = {largest, settings.rows};  // the last: a step of all sequences
+  for (int64_t tokens = 1; tokens < largest; tokens *= 2) sizes.insert(tokens);
+  return {sizes.begin(), sizes.end()};
+}
+
+std::vector<ServingEntry> serving_entries(const ServingSettings& settings) {
+  constexpr int64_t kFew = 16;
+  const bool scores_much = settings.scored_tokens > ServingSettings().scored_tokens;
+  const int64_t largest = serving_step_tokens(settings);
+  std::vector<ServingEntry> entries;
+  for (const int64_t tokens : serving_step_sizes(settings)) {
+    // Of few tokens all logits cost little.
+    const bool has_all = tokens <= kFew && settings.scored_tokens > 0;
+    const int64_t few = has_all ? tokens : std::min(tokens, settings.rows);
+    const int64_t many = std::min(tokens, settings.rows + settings.scored_tokens);
+    entries.push_back({format("serve.{}", tokens), tokens, few});
+    if (many > few && (scores_much || tokens == largest))
+      entries.push_back({format("serve.{}.{}", tokens, many), tokens, many});
+  }
+  return entries;
+}
+
+const ServingEntry& serving_entry(std::span<const ServingEntry> entries, int64_t tokens, int64_t wanted) {
+  return *std::ranges::find_if(
+      entries, [&](const ServingEntry& entry) { return entry.tokens >= tokens && entry.wanted >= wanted; });
+}
+
+int64_t copied_slots(const ServingSettings& settings) {
+  return std::min(std::max(settings.step_tokens, settings.page_size), settings.rows * settings.page_size);
+}
+
+int64_t stored_slots(const ServingSettings& settings) { return settings.page_size; }
+
+}  // namespace tessera

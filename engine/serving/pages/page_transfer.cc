@@ -1,0 +1,113 @@
+#include "engine/serving/pages/page_transfer.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "graph/transform/row_adapters.h"
+#include "graph/transform/serving.h"
+
+namespace tessera {
+
+namespace {
+
+std::string rows_name(const PageState& state) { return state.name + ".rows"; }
+
+}  // namespace
+
+PageTransfer::PageTransfer(ProgramRunner& runner, const ServingSettings& settings)
+    : runner_(runner),
+      page_size_(settings.page_size),
+      copied_(copied_slots(settings)),
+      slots_(stored_slots(settings)) {
+  const std::set<std::string> windows = window_states(*runner.record().entries.front().graph);
+  for (const auto& [name, type] : runner.states()) {  // [P, S, KV, D]
+    if (is_adapter_state(name)) continue;
+    const PageState& state = states_.emplace_back(
+        PageState{name, type.dtype, type.shape[2], type.shape[3], windows.contains(name)});
+    row_bytes_ += state.row_bytes();
+    if (!state.is_window) full_row_bytes_ += state.row_bytes();
+  }
+}
+
+// Followed by -1 up to what the entry takes.
+Status PageTransfer::feed_slots(std::string_view entry, std::string_view input,
+                                std::span<const int32_t> slots, int64_t count) {
+  std::vector<int32_t> fed(static_cast<size_t>(count), -1);
+  std::ranges::copy(slots, fed.begin());
+  const Shape shape = input.ends_with("from") ? Shape{count} : Shape{count, 1};
+  return runner_.feed(entry, input, HostTensor{{DType::kI32, shape}, std::as_bytes(std::span(fed)), nullptr});
+}
+
+Status PageTransfer::feed_both(std::string_view entry, std::string_view input, const Slots& slots,
+                               int64_t count) {
+  if (runner_.has_input(entry, input)) TSR_RETURN_IF_ERROR(feed_slots(entry, input, slots.pages, count));
+  const std::string of_windows = "window_" + std::string(input);
+  if (!runner_.has_input(entry, of_windows)) return {};
+  return feed_slots(entry, of_windows, slots.windows, count);
+}
+
+Status PageTransfer::copy(std::span<const PageCopy> copies) {
+  Slots from, to;
+  const auto run = [&]() -> Status {
+    if (from.pages.empty()) return {};
+    TSR_RETURN_IF_ERROR(feed_both(kPageCopyEntry, "from", from, copied_));
+    TSR_RETURN_IF_ERROR(feed_both(kPageCopyEntry, "slot", to, copied_));
+    from = to = {};
+    return runner_.run(kPageCopyEntry);
+  };
+  const auto slot = [&](int32_t page, int64_t place) {
+    return page < 0 ? -1 : static_cast<int32_t>(page * page_size_ + place);
+  };
+  for (const PageCopy& it : copies) {
+    if (std::ssize(from.pages) + it.count > copied_) TSR_RETURN_IF_ERROR(run());
+    for (int64_t i = 0; i < it.count; ++i) {
+      from.pages.push_back(slot(it.from, i));
+      from.windows.push_back(slot(it.window_from, i));
+      to.pages.push_back(slot(it.to, i));
+      to.windows.push_back(slot(it.window_to, i));
+    }
+  }
+  return run();
+}
+
+Status PageTransfer::read(const Slots& slots, std::span<std::byte> rows) {
+  const auto count = std::ssize(slots.pages);
+  const int64_t row_bytes = this->row_bytes(slots.with_windows);
+  TSR_CHECK(count <= slots_ && std::ssize(rows) == count * row_bytes);
+  if (rows.empty()) return {};
+  TSR_RETURN_IF_ERROR(feed_both(kPageReadEntry, "from", slots, slots_));
+  TSR_RETURN_IF_ERROR(runner_.run(kPageReadEntry));
+  std::byte* to = rows.data();
+  for (const PageState& state : states_) {
+    if (state.is_window && !slots.with_windows) continue;
+    const int64_t bytes = state.row_bytes();
+    scratch_.resize(static_cast<size_t>(slots_ * bytes));
+    TSR_RETURN_IF_ERROR(runner_.session().fetch_into(kPageReadEntry, rows_name(state), scratch_));
+    for (int64_t i = 0; i < count; ++i)
+      std::memcpy(to + i * row_bytes, scratch_.data() + i * bytes, static_cast<size_t>(bytes));
+    to += bytes;
+  }
+  return {};
+}
+
+Status PageTransfer::write(const Slots& slots, std::span<const std::byte> rows) {
+  const auto count = std::ssize(slots.pages);
+  const int64_t row_bytes = this->row_bytes(slots.with_windows);
+  TSR_CHECK(count <= slots_ && std::ssize(rows) == count * row_bytes);
+  if (rows.empty()) return {};
+  TSR_RETURN_IF_ERROR(feed_both(kPageWriteEntry, "slot", slots, slots_));
+  const std::byte* from = rows.data();
+  for (const PageState& state : states_) {
+    const bool has_rows = slots.with_windows || !state.is_window;
+    const int64_t bytes = state.row_bytes();
+    scratch_.assign(static_cast<size_t>(slots_ * bytes), std::byte{0});
+    for (int64_t i = 0; i < count && has_rows; ++i)
+      std::memcpy(scratch_.data() + i * bytes, from + i * row_bytes, static_cast<size_t>(bytes));
+    if (has_rows) from += bytes;
+    const TensorType type{state.dtype, {slots_, 1, state.heads, state.width}};
+    TSR_RETURN_IF_ERROR(runner_.feed(kPageWriteEntry, rows_name(state), HostTensor{type, scratch_, nullptr}));
+  }
+  return runner_.run(kPageWriteEntry);
+}
+
+}  // namespace tessera

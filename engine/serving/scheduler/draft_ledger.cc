@@ -1,0 +1,42 @@
+#include "engine/serving/scheduler/draft_ledger.h"
+
+#include <algorithm>
+
+namespace tessera {
+
+void DraftLedger::note_plain(double seconds) {
+  since_plain_ = 0;
+  pause_s_ = std::max(0.0, pause_s_ - seconds);
+}
+
+void DraftLedger::note_guessed(double plain_s, double spent_s, double catch_up_s) {
+  constexpr double kKept = 0.98;               // of older steps, by each step
+  constexpr double kStepsAhead = 64;           // that catching up is for
+  constexpr int64_t kFewest = 3, kTrial = 12;  // steps before a loss by half, and before any loss, counts
+  constexpr int64_t kProven = 256;             // steps after which earlier failures are forgotten
+  ++since_plain_;
+  ++steps_;
+  ahead_s_ += catch_up_s;
+  const double share = ahead_s_ / kStepsAhead;
+  ahead_s_ -= share;
+  spent_s += share - catch_up_s;
+  plain_s_ = kKept * plain_s_ + plain_s;
+  spent_s_ = kKept * spent_s_ + spent_s;
+  lost_s_ += spent_s - plain_s;
+  if (steps_ >= kProven) failures_ = 0;
+  if ((steps_ >= kTrial && spent_s_ > plain_s_) || (steps_ >= kFewest && spent_s_ > 2 * plain_s_))
+    begin_pause(plain_s);
+}
+
+void DraftLedger::begin_pause(double step_s) {
+  constexpr double kOfLoss = 40, kShortestSteps = 16;  // a loss of 2.5 % at first
+  constexpr int64_t kMostDoubled = 8;
+  const double lost = std::max(0.0, lost_s_ + ahead_s_);
+  pause_s_ = std::max(kOfLoss * lost, kShortestSteps * step_s) *
+             static_cast<double>(int64_t{1} << std::min(failures_, kMostDoubled));
+  ++failures_;
+  steps_ = 0;
+  plain_s_ = spent_s_ = lost_s_ = ahead_s_ = 0;
+}
+
+}  // namespace tessera

@@ -1,0 +1,34 @@
+#include "engine/serving/texts/draft_record.h"
+
+#include <algorithm>
+
+namespace tessera {
+
+size_t DraftRecord::wanted(size_t most) {
+  if (pause_ > 0) {
+    --pause_;
+    return 0;
+  }
+  return std::min<size_t>(most, rate_ > 0.75 ? most : rate_ > 0.4 ? 3 : 1);
+}
+
+void DraftRecord::note(size_t guessed, size_t right) {
+  constexpr double kNewest = 0.25;
+  // Guesses behind a wrong one say nothing.
+  const size_t seen = std::min(guessed, right + 1);
+  for (size_t i = 0; i < seen; ++i) rate_ += kNewest * ((i < right ? 1.0 : 0.0) - rate_);
+  if (right > 0) {
+    next_pause_ = kShortestPause;
+  } else if (rate_ < 0.3) {
+    pause_ = next_pause_;
+    next_pause_ = std::min(2 * next_pause_, kLongestPause);
+  }
+}
+
+double DraftRecord::expected(size_t guessed) const {
+  double sum = 0, chance = 1;
+  for (size_t i = 0; i < guessed; ++i) sum += chance *= rate_;
+  return sum;
+}
+
+}  // namespace tessera

@@ -1,0 +1,181 @@
+#include "engine/serving/texts/kept_sequence.h"
+
+#include <algorithm>
+#include <span>
+#include <utility>
+
+#include "engine/serving/pages/cached_prefix.h"
+#include "graph/base/text.h"
+#include "serialize/sequence_file.h"
+
+namespace tessera {
+
+namespace {
+
+// HeldPages: pages with a user each that is released at the end, the last ones first, and the window pages of some.
+struct HeldPages {
+  PagePool& pool;
+  std::vector<int32_t> pages;
+  std::vector<int32_t> windows;  // pages whose window page is held
+
+  ~HeldPages() {
+    for (const int32_t page : windows) pool.windows().give_back(page, true);
+    for (; !pages.empty(); pages.pop_back()) pool.give_back(pages.back());
+  }
+};
+
+HeldPages held_by(PagePool& pool, const CachedPrefix& prefix) {
+  HeldPages held{pool, prefix.pages, {}};
+  for (auto i = static_cast<size_t>(prefix.first_window); i < prefix.pages.size(); ++i)
+    held.windows.push_back(prefix.pages[i]);
+  return held;
+}
+
+// Of positions [begin, end) of the pages.
+PageTransfer::Slots slots_of(const PagePool& pool, std::span<const int32_t> pages, bool with_windows,
+                             int64_t begin, int64_t end) {
+  const int64_t size = pool.page_size();
+  PageTransfer::Slots slots{.pages = {}, .windows = {}, .with_windows = with_windows};
+  for (int64_t i = begin; i < end; ++i) {
+    const int32_t page = pages[static_cast<size_t>(i / size)], window = pool.windows().page_of(page);
+    slots.pages.push_back(static_cast<int32_t>(page * size + i % size));
+    slots.windows.push_back(window < 0 ? -1 : static_cast<int32_t>(window * size + i % size));
+  }
+  return slots;
+}
+
+Status write_rows(const SequenceHeader& header, const PagePool& pool, std::span<const int32_t> pages,
+                  PageTransfer& transfer, const std::string& path) {
+  TSR_ASSIGN_OR_RETURN(SequenceFileWriter file, SequenceFileWriter::create(path, header));
+  std::vector<std::byte> rows;
+  for (int64_t begin = 0; begin < header.cached;) {
+    const bool with_windows = begin >= header.window_from;
+    const int64_t border = with_windows ? header.cached : header.window_from;
+    const int64_t end = std::min(border, begin + transfer.slots());
+    rows.resize(static_cast<size_t>((end - begin) * transfer.row_bytes(with_windows)));
+    TSR_RETURN_IF_ERROR(transfer.read(slots_of(pool, pages, with_windows, begin, end), rows));
+    TSR_RETURN_IF_ERROR(file.append(rows));
+    begin = end;
+  }
+  return file.commit();
+}
+
+std::string to_text(const PageState& state) {
+  return format("'{}' {}[{}, {}]", state.name, to_text(state.dtype), state.heads, state.width);
+}
+
+// Whether the file is of this model, and its rows are what pages hold.
+Status check_origin(const SequenceHeader& header, const SequenceOrigin& wanted,
+                    const PageTransfer& transfer) {
+  const auto refused = [](std::string message) {
+    return Status(StatusCode::kInvalidArgument, std::move(message));
+  };
+  const std::span<const PageState> own = transfer.states();
+  for (size_t i = 0; i < std::min(own.size(), header.states.size()); ++i)
+    if (!own[i].has_layout_of(header.states[i]))
+      return refused(format("it has keys or values {}, wanted {}: it is of another model or type of cache",
+                            to_text(header.states[i]), to_text(own[i])));
+  if (own.size() != header.states.size())
+    return refused(format("it has keys and values of {} tensors, wanted {}: it is of another model",
+                          header.states.size(), own.size()));
+  if (header.model != wanted.model)
+    return refused(
+        format("it is of the model with fingerprint {}, wanted {}: other parameters, or computed in "
+               "another precision",
+               header.model, wanted.model));
+  if (wanted.root && header.root != *wanted.root)
+    return refused(format("it is of root {}, wanted {}", header.root, *wanted.root));
+  if (header.tokens.empty()) return Status(StatusCode::kCorrupt, "it has no tokens");
+  for (const int32_t token : header.tokens)
+    if (token < 0 || token >= wanted.vocabulary)
+      return refused(format("it has token id {}, the model has {} tokens", token, wanted.vocabulary));
+  return {};
+}
+
+// Reads all rows, and puts those of positions [begin, end) in their pages.
+Status read_rows(SequenceFileReader& file, const PagePool& pool, std::span<const int32_t> pages,
+                 int64_t begin, int64_t end, PageTransfer& transfer) {
+  const SequenceHeader& header = file.header();
+  std::vector<std::byte> rows;
+  for (int64_t at = 0; at < header.cached;) {
+    int64_t to = std::min(header.cached, at + transfer.slots());
+    for (const int64_t border : {begin, end, header.window_from})
+      if (at < border) to = std::min(to, border);
+    rows.resize(static_cast<size_t>((to - at) * header.row_bytes(at)));
+    TSR_RETURN_IF_ERROR(file.read_rows(rows));
+    if (at >= begin && at < end)
+      TSR_RETURN_IF_ERROR(transfer.write(slots_of(pool, pages, at >= header.window_from, at, to), rows));
+    at = to;
+  }
+  return file.check();
+}
+
+// Whether the engine's pages can hold the file's rows: all positions have all states, or the states are the same,
+// those in window pages included.
+bool has_windows_of(const SequenceHeader& header, std::span<const PageState> own) {
+  return header.window_from == 0 || std::ranges::equal(own, header.states);
+}
+
+// Takes pages for the positions of the file that `held` lacks, and window pages for those that its next token sees.
+// Returns the positions that have pages; those of `held` where the others are too few to go on from.
+int64_t take_pages(HeldPages& held, const SequenceHeader& header) {
+  PagePool& pool = held.pool;
+  WindowPages& windows = pool.windows();
+  const int64_t size = pool.page_size(), known = std::ssize(held.pages);
+  const int64_t wanted = (header.cached + size - 1) / size - known;
+  const int64_t count = known + std::min(wanted, pool.available());
+  const int64_t end = std::min(header.cached, count * size), first_window = windows.first_page(end);
+  const int64_t wanted_windows = count - std::max(known, first_window);
+  if (header.window_from > first_window * size || wanted_windows > windows.available()) return known * size;
+  while (std::ssize(held.pages) < count) {
+    const int32_t page = *pool.take();
+    held.pages.push_back(page);
+    if (std::ssize(held.pages) <= first_window || !windows.take(page)) continue;
+    held.windows.push_back(page);
+  }
+  return end;
+}
+
+}  // namespace
+
+Status save_sequence(const KeptSequence& sequence, uint64_t model, PagePool& pool, PageTransfer& transfer,
+                     const std::string& path) {
+  CachedPrefix prefix = CachedPrefix::find(pool, PageIndex::root(sequence.root), sequence.tokens);
+  const HeldPages held = held_by(pool, prefix);
+  const SequenceHeader header{.model = model,
+                              .root = sequence.root,
+                              .states = {transfer.states().begin(), transfer.states().end()},
+                              .tokens = sequence.tokens,
+                              .cached = prefix.size,
+                              .window_from = pool.windows().first_page(prefix.size) * pool.page_size()};
+  if (prefix.rest) prefix.pages.push_back(prefix.rest->page);
+  return write_rows(header, pool, prefix.pages, transfer, path);
+}
+
+Result<KeptSequence> restore_sequence(const std::string& path, const SequenceOrigin& wanted, PagePool& pool,
+                                      PageTransfer& transfer) {
+  TSR_ASSIGN_OR_RETURN(SequenceFileReader file, SequenceFileReader::open(path));
+  const SequenceHeader& header = file.header();
+  TSR_RETURN_IF_ERROR(check_origin(header, wanted, transfer).with_context(path));
+  const int64_t size = pool.page_size();
+  const auto tokens = std::span(header.tokens).first(static_cast<size_t>(header.cached));
+  const CachedPrefix prefix = CachedPrefix::find(pool, PageIndex::root(header.root), tokens);
+  HeldPages held = held_by(pool, prefix);
+  const size_t known = held.pages.size();
+  const int64_t begin = std::ssize(held.pages) * size;
+  const bool is_usable = prefix.size < header.cached && has_windows_of(header, transfer.states());
+  const int64_t end = is_usable ? take_pages(held, header) : begin;
+  TSR_RETURN_IF_ERROR(read_rows(file, pool, held.pages, begin, end, transfer).with_context(path));
+  PagePool::Content before = known == 0 ? PageIndex::root(header.root) : prefix.contents.back();
+  for (size_t i = known; i < held.pages.size(); ++i) {
+    const auto at = i * static_cast<size_t>(size);
+    const auto of_page = tokens.subspan(at, std::min(static_cast<size_t>(size), tokens.size() - at));
+    if (std::ssize(of_page) == size)
+      before = pool.remember(held.pages[i], before, of_page);
+    else
+      pool.remember_beginning(held.pages[i], before, of_page);
+  }
+  return KeptSequence{header.root, header.tokens, nullptr};
+}
+
+}  // namespace tessera

@@ -1,0 +1,56 @@
+// RequestMaker: makes requests of prompts, conversations and their options. Grammars and chat templates that came lately are
+// kept. Any thread.
+#pragma once
+
+#include <cstdint>
+#include <list>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "engine/base/options.h"
+#include "engine/model/shared_model.h"
+#include "engine/sampling/chat.h"
+#include "engine/serving/texts/answer_start.h"
+#include "engine/serving/texts/engine_settings.h"
+#include "engine/serving/texts/kept_sequence.h"
+#include "engine/serving/texts/serving_request.h"
+#include "text/grammar/mask_cache.h"
+
+namespace tessera {
+
+class RequestMaker {
+ public:
+  // `otherwise`: what requests have unless they say otherwise.
+  RequestMaker(std::shared_ptr<SharedModel> model, SamplingSettings otherwise);
+
+  // kFailedPrecondition without a tokenizer where one is needed, kInvalidArgument for options that are wrong.
+  Result<ServingRequest> of_text(std::string_view prompt, const Options& options);
+  Result<ServingRequest> of_tokens(std::vector<int32_t> prompt, const Options& options);
+  Result<ServingRequest> of_messages(std::string_view messages, const Options& options);
+  // The sequence, then these tokens. Without tokens the grammar of the text that the sequence was cut in goes on, where the
+  // options give the same one.
+  Result<ServingRequest> of_sequence(const KeptSequence& sequence, std::span<const int32_t> more,
+                                     const Options& options);
+
+ private:
+  Result<ServingRequest> make(std::vector<int32_t> prompt, RequestSettings settings, AnswerStart start = {});
+  Result<grammar::Constraint> constraint(const GrammarSource& source);
+  Result<std::shared_ptr<const Chat>> chat(const Options& options);
+
+  const std::shared_ptr<SharedModel> model_;
+  const std::shared_ptr<const Tokenizer> tokenizer_;  // may be null
+  const SamplingSettings otherwise_;
+  const EmbeddingForm form_;  // of the model's vectors
+  std::mutex mutex_;  // of what follows
+  std::shared_ptr<const grammar::TokenBytes> token_bytes_;
+  std::list<std::pair<GrammarSource, std::shared_ptr<grammar::MaskCache>>> grammars_;  // the latest first
+  std::list<std::pair<Options, std::shared_ptr<const Chat>>> chats_;                   // likewise
+};
+
+}  // namespace tessera

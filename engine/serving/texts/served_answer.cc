@@ -1,0 +1,56 @@
+#include "engine/serving/texts/served_answer.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "graph/base/text.h"
+#include "text/json.h"
+
+namespace tessera {
+
+ServedAnswer::ServedAnswer(std::shared_ptr<const AnswerReading> reading, uint64_t seed)
+    : reading_(std::move(reading)), seed_(seed), stream_(reading_->chat->answer_form(), reading_->context) {}
+
+const std::string* ServedAnswer::marker(int32_t token) const {
+  const auto found = reading_->markers.find(token);
+  return found == reading_->markers.end() ? nullptr : &found->second;
+}
+
+AnswerDelta ServedAnswer::add(std::string_view text) {
+  AnswerDelta delta = stream_.add(text);
+  content_ += delta.content.size();
+  reasoning_ += delta.reasoning.size();
+  return delta;
+}
+
+AnswerDelta ServedAnswer::add_start(std::string_view text) {
+  is_limited_ = true;
+  AnswerDelta delta = add(text);
+  delta.reasoning += std::exchange(delta.content, {});
+  start_ += delta.reasoning;
+  return delta;
+}
+
+AnswerDelta ServedAnswer::add_content(std::string_view text) {
+  is_limited_ = true;
+  limited_ += text;
+  return {{}, std::string(text)};
+}
+
+AnswerDelta ServedAnswer::finish() {
+  answer_ = stream_.finish();
+  AnswerDelta rest = {answer_.reasoning.substr(std::min(reasoning_, answer_.reasoning.size())),
+                      answer_.content.substr(std::min(content_, answer_.content.size()))};
+  if (!is_limited_) return rest;
+  // White space behind the reasoning is the template's.
+  if (!trim(rest.content).empty()) rest.reasoning += rest.content;
+  rest.content.clear();
+  answer_.reasoning = start_ + rest.reasoning;
+  answer_.content = limited_;
+  return rest;
+}
+
+std::string ServedAnswer::message() const { return dump(message_json(answer_, seed_)); }
+
+}  // namespace tessera

@@ -1,0 +1,174 @@
+#include "engine/settings/trainer_settings.h"
+
+#include <algorithm>
+#include <string_view>
+
+#include "graph/base/quote.h"
+#include "graph/base/text.h"
+#include "serialize/parameter_groups_json.h"
+
+namespace tessera {
+namespace {
+
+OptimizerOptions read_optimizer(OptionReader& reader) {
+  OptimizerOptions options;
+  options.name = reader.choice("optimizer", "adamw", {"adafactor", "adamw", "adamw8", "lion", "muon", "sgd"});
+  const OptimizerDef* optimizer = find_optimizer(options.name);
+  const auto refuse = [&](std::string_view key) {
+    reader.fail(Status(StatusCode::kInvalidArgument,
+                       format("trainer: option '{}' means nothing to optimizer '{}'", key, options.name)));
+  };
+  const auto hyper = [&](std::string_view key, double low, double high) {
+    if (!reader.has(key)) {
+      (void)reader.f64(key, 0);
+      return;
+    }
+    const double value = reader.f64(key, 0, low, high);
+    if (optimizer == nullptr || optimizer->defaults().contains(std::string(key))) {
+      options.hyper[std::string(key)] = value;
+    } else {
+      refuse(key);
+    }
+  };
+  hyper("beta1", 0, 1);
+  hyper("beta2", 0, 1);
+  hyper("eps", 0, 1);
+  hyper("momentum", 0, 1);
+  hyper("decay_rate", 0, 1);
+  hyper("clip_threshold", 1e-30, 1e30);
+  hyper("weight_decay", 0, 1e6);
+  const std::string scale = reader.choice("muon_scale", "match_rms_adamw", {"match_rms_adamw", "original"});
+  if (reader.has("muon_scale") && options.name != "muon") {
+    refuse("muon_scale");
+  } else if (scale == "original") {
+    options.hyper["original_scale"] = 1;
+  }
+  if (const std::string groups = reader.text("groups"); !groups.empty()) {
+    Result<std::vector<ParameterGroup>> read = parameter_groups_from_json(groups);
+    if (read.ok())
+      options.groups = std::move(read).value();
+    else
+      reader.fail(read.status());
+  }
+  options.lora_plus_ratio = reader.f64("lora_plus_ratio", 1, 0, 1e6);
+  return options;
+}
+
+TrainingOptions read_step(OptionReader& reader) {
+  TrainingOptions step;
+  step.optimizer = read_optimizer(reader);
+  step.clip_norm = reader.f64("clip_norm", 1.0, 0, 1e30);
+  step.loss_scaling.initial = reader.f64("loss_scaling", 0, 0, 1e30);
+  step.loss_scaling.interval = reader.i64("loss_scaling_interval", step.loss_scaling.interval, 1, 1 << 24);
+  return step;
+}
+
+// The parts that steps are taken apart into.
+void read_losses(OptionReader& reader, TrainerSettings& settings) {
+  const std::string names = reader.text("losses");
+  settings.batch_segments = reader.flag("batch_segments", false);
+  for (size_t begin = 0; begin < names.size();) {
+    const size_t end = std::min(names.find(',', begin), names.size());
+    const std::string name = names.substr(begin, end - begin);
+    begin = end + 1;
+    const std::optional<TokenLoss> loss = token_loss_from_name(name);
+    if (!loss) {
+      std::vector<std::string> known;
+      for (const TokenLoss it : all_token_losses()) known.emplace_back(name_of(it));
+      reader.fail(Status(
+          StatusCode::kInvalidArgument,
+          format("trainer: option 'losses' has '{}', wanted some of {}", quote(name), join(known, ", "))));
+      return;
+    }
+    if (std::ranges::find(settings.losses, *loss) == settings.losses.end()) settings.losses.push_back(*loss);
+  }
+  if (settings.evaluate_only && !settings.losses.empty())
+    reader.fail(
+        Status(StatusCode::kInvalidArgument,
+               "trainer: option 'losses' is of a training, evaluate_only makes none: wanted one of them"));
+  if (settings.batch_segments && settings.losses.empty())
+    reader.fail(Status(StatusCode::kInvalidArgument,
+                       "trainer: option 'batch_segments' is of steps in parts: wanted option 'losses', too"));
+}
+
+}  // namespace
+
+Result<TrainerSettings> read_trainer_settings(const Options& options, int64_t dataset_seq) {
+  OptionReader reader(options, "trainer");
+  TrainerSettings settings;
+  settings.compute = read_compute(reader);
+  settings.step = read_step(reader);
+  settings.batch = reader.i64("batch", settings.batch, 1, 1 << 24);
+  settings.seq = reader.i64("seq", dataset_seq, 0, 1 << 24);
+  settings.accumulate = reader.i64("accumulate", 1, 1, 1 << 16);
+  Result<std::vector<std::pair<std::string, int64_t>>> symbols = parse_symbol_values(reader.text("symbols"));
+  if (symbols.ok()) {
+    settings.symbols = std::move(symbols).value();
+  } else {
+    reader.fail(symbols.status());
+  }
+  settings.rate = read_rate(reader);
+  settings.seed = static_cast<uint64_t>(reader.i64("seed", 0));
+  const double dropout = reader.f64("dropout", 0, 0, 0.999);
+  if (reader.has("dropout")) settings.dropout = dropout;
+  const std::string precision = reader.choice("precision", "f32", {"f32", "tf32", "bf16", "f16", "fp8"});
+  settings.precision = dtype_from_name(precision).value_or(DType::kF32);
+  settings.step.fp8_matmuls = precision == "fp8";
+  settings.tf32_matmuls = precision == "tf32";
+  // Gradients of f16 need it: they underflow below 6e-8.
+  if (settings.precision == DType::kF16 && !reader.has("loss_scaling"))
+    settings.step.loss_scaling.initial = 65536;
+  settings.evaluate_only = reader.flag("evaluate_only", false);
+  // Weights that are only read may be kept in any type that generators know.
+  if (settings.evaluate_only) {
+    settings.eval_weights = read_kept_type(reader, "trainer");
+    settings.eval_activations = read_activations(reader, "f32");
+    settings.bf16_weights = settings.eval_weights == DType::kBF16;
+    if (settings.bf16_weights) settings.eval_weights.reset();
+  } else {
+    settings.bf16_weights = reader.choice("weights", "model", {"model", "bf16"}) == "bf16";
+  }
+  if (settings.bf16_weights && settings.precision == DType::kF16)
+    reader.fail(Status(StatusCode::kInvalidArgument,
+                       "trainer: option 'weights' is bf16, whose numbers f16 (option 'precision') does not "
+                       "hold: wanted precision bf16 or f32"));
+  if (settings.bf16_weights && settings.step.fp8_matmuls)
+    reader.fail(
+        Status(StatusCode::kInvalidArgument,
+               "trainer: option 'weights' is bf16, and fp8 (option 'precision') quantizes f32 parameters: "
+               "wanted precision bf16 or f32, or weights model"));
+  const std::string fused = reader.choice("fused_loss", "auto", {"auto", "on", "off"});
+  settings.fused_loss = fused == "on" ? FusedLoss::kOn : fused == "off" ? FusedLoss::kOff : FusedLoss::kAuto;
+  settings.trained = reader.text("trained");
+  settings.frozen = reader.text("frozen");
+  settings.eval_batches = reader.i64("eval_batches", 0, 0);
+  read_losses(reader, settings);
+  if (settings.accumulate > 1 && !settings.losses.empty())
+    reader.fail(
+        Status(StatusCode::kInvalidArgument,
+               "trainer: options 'accumulate' and 'losses' are of whole steps and of their parts, which are "
+               "added up as they are called: wanted one of them"));
+  read_preference(reader, settings);
+  settings.measure_memory = reader.flag("measure_memory", true);
+  settings.compute.trace = reader.flag("trace", false);
+  settings.watchdog_s = reader.f64("watchdog", settings.watchdog_s, 0, 1e9);
+  settings.offload_folder = reader.text("offload_folder");
+  TSR_RETURN_IF_ERROR(reader.finish());
+  if (dataset_seq > 0 && settings.seq != dataset_seq)
+    return Status(
+        StatusCode::kInvalidArgument,
+        format(
+            "trainer: option 'seq' is {}, the dataset was cut into samples of {}: give the dataset the seq",
+            settings.seq, dataset_seq));
+  if (settings.seq > 0) settings.symbols.emplace_back("T", settings.seq * settings.answers());
+  return settings;
+}
+
+Result<TrainingOptions> read_training_options(const Options& options) {
+  OptionReader reader(options, "training");
+  TrainingOptions step = read_step(reader);
+  TSR_RETURN_IF_ERROR(reader.finish());
+  return step;
+}
+
+}  // namespace tessera

@@ -1,0 +1,299 @@
+// Steps in parts: Trainer::forward, forward_backward, backward and optimizer_step.
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <limits>
+#include <utility>
+
+#include "engine/model/initialize.h"
+#include "engine/training/trainer.h"
+#include "graph/base/text.h"
+
+namespace tessera {
+
+Result<LossOptions> read_loss_options(TokenLoss loss, const Options& options) {
+  OptionReader reader(options, format("loss '{}'", name_of(loss)));
+  LossOptions read;
+  read.scale = reader.f64("scale", read.scale);
+  read.aux_scale = reader.f64("aux_scale", read.aux_scale);
+  if (loss == TokenLoss::kPpo || loss == TokenLoss::kCispo) {
+    read.clip_low = 1 - reader.f64("eps_low", 0.2, 0, 1);
+    read.clip_high = 1 + reader.f64("eps_high", 0.2, 0, 1e6);
+  }
+  TSR_RETURN_IF_ERROR(reader.finish());
+  return read;
+}
+
+Status check_arrays(const TokenBatch& batch, TokenLoss loss) {
+  const bool has_ratio =
+      loss == TokenLoss::kImportanceSampling || loss == TokenLoss::kPpo || loss == TokenLoss::kCispo;
+  for (const auto& [name, values] :
+       {std::pair("sampler_logprobs", batch.sampler_logprobs), {"advantages", batch.advantages}})
+    if (has_ratio && values == nullptr)
+      return Status(StatusCode::kInvalidArgument,
+                    format("loss '{}' needs the batch's {}, found none", name_of(loss), name));
+  if (batch.weights != nullptr && loss != TokenLoss::kCrossEntropy)
+    return Status(
+        StatusCode::kInvalidArgument,
+        format("weights mean nothing to loss '{}': multiply what it is given by them", name_of(loss)));
+  return {};
+}
+
+void Trainer::find_gradient_states() {
+  for (const PlannedEntry& entry : running_->record().entries)
+    if (entry.name == kUpdateEntry)
+      for (const Gradient& gradient : entry.graph->gradients())
+        gradient_states_.insert(entry.graph->tensor(gradient.gradient).name);
+}
+
+Status Trainer::check_parts(std::string_view entry) const {
+  TSR_RETURN_IF_ERROR(check_values());
+  const bool is_whole = settings_.losses.empty() && entry == kUpdateEntry;  // which accumulates by itself
+  if (running_->has_entry(entry) && !is_whole) return {};
+  std::vector<std::string> names;
+  for (const TokenLoss loss : settings_.losses) names.emplace_back(name_of(loss));
+  return Status(StatusCode::kFailedPrecondition,
+                format("this trainer was made for {}: wanted option losses with all that it is to compute",
+                       names.empty() ? "whole steps" : format("the losses {}", join(names, ", "))));
+}
+
+Status Trainer::check_update_made() const {
+  if (accumulated_ == 0) return {};
+  return Status(StatusCode::kFailedPrecondition,
+                format("gradients of {} batches wait for an update, and checkpoints hold none: "
+                       "tsr_trainer_optimizer_step comes first",
+                       accumulated_));
+}
+
+Status Trainer::clear_gradients() {
+  for (const auto& [name, type] : running_->states())
+    if (gradient_states_.contains(name))
+      TSR_RETURN_IF_ERROR(running_->session().write(name, HostTensor::zeros(type, nullptr)));
+  accumulated_ = accumulated_labels_ = 0;
+  accumulated_loss_ = 0;
+  return {};
+}
+
+namespace {
+
+// Labels of the batch that count.
+int64_t count_weighted_labels(const TokenBatch& batch) {
+  int64_t labels = 0;
+  for (size_t i = 0; i < elements(batch); ++i)
+    labels += batch.labels[i] >= 0 && (batch.weights == nullptr || batch.weights[i] != 0);
+  return labels;
+}
+
+}  // namespace
+
+// What the caller does not give of rows and their ends is without weight.
+Status Trainer::feed_batch(std::string_view entry, const TokenBatch& batch) {
+  const int64_t seq = settings_.seq;
+  if (batch.rows < 1 || batch.rows > settings_.batch)
+    return Status(StatusCode::kInvalidArgument,
+                  format("the batch has {} rows, wanted 1 to {} (option batch): add up several", batch.rows,
+                         settings_.batch));
+  if (batch.seq < 1 || batch.seq > seq)
+    return Status(StatusCode::kInvalidArgument,
+                  format("the batch's rows have {} tokens, wanted 1 to {} (option seq)", batch.seq, seq));
+  if (batch.tokens == nullptr || batch.labels == nullptr)
+    return Status(StatusCode::kInvalidArgument,
+                  format("the batch has no {}", batch.tokens == nullptr ? "tokens" : "labels"));
+  if (batch.segments != nullptr && !running_->has_input(entry, "segments"))
+    return Status(StatusCode::kInvalidArgument,
+                  "the batch has segments, and this trainer takes one document a row: wanted option "
+                  "batch_segments 1 of a model with attention");
+  std::vector<int32_t> values(static_cast<size_t>(settings_.batch * seq));
+  // otherwise(t, is_given): of place t of a row, which the caller may give without this array.
+  const auto feed = [&](std::string_view input, const int32_t* from, const auto& otherwise) -> Status {
+    if (!running_->has_input(entry, input)) return {};
+    for (int64_t row = 0; row < settings_.batch; ++row)
+      for (int64_t t = 0; t < seq; ++t) {
+        const bool is_given = row < batch.rows && t < batch.seq;
+        values[static_cast<size_t>(row * seq + t)] = from != nullptr && is_given
+                                                         ? from[row * batch.seq + t]
+                                                         : otherwise(static_cast<int32_t>(t), is_given);
+      }
+    const HostTensor value{
+        {DType::kI32, Shape{settings_.batch, seq}}, std::as_bytes(std::span(values)), nullptr};
+    for (const IndexInput& index : index_inputs_)
+      if (index.name == input) TSR_RETURN_IF_ERROR(check_rows(index, value));
+    return running_->feed(entry, input, value);
+  };
+  TSR_RETURN_IF_ERROR(feed("tokens", batch.tokens, [](int32_t, bool) { return 0; }));
+  TSR_RETURN_IF_ERROR(feed("labels", batch.labels, [](int32_t, bool) { return -1; }));
+  TSR_RETURN_IF_ERROR(feed("positions", batch.positions, [](int32_t t, bool) { return t; }));
+  // Padding is a document of its own.
+  return feed("segments", batch.segments, [](int32_t, bool is_given) { return is_given ? 0 : -1; });
+}
+
+// What goes with a label that is without weight is 0, whatever was given.
+Status Trainer::feed_floats(std::string_view entry, std::string_view input, const TokenBatch& batch,
+                            std::span<const float> values, double otherwise) {
+  if (!running_->has_input(entry, input)) return {};
+  const int64_t seq = settings_.seq;
+  floats_.assign(static_cast<size_t>(settings_.batch * seq), 0);
+  for (int64_t row = 0; row < batch.rows; ++row)
+    for (int64_t t = 0; t < batch.seq; ++t) {
+      const auto from = static_cast<size_t>(row * batch.seq + t);
+      if (batch.labels[from] < 0) continue;
+      const float value = values.empty() ? static_cast<float>(otherwise) : values[from];
+      if (!std::isfinite(value))
+        return Status(StatusCode::kInvalidArgument,
+                      format("the batch's {} has {} in row {}, token {}: wanted a finite number", input,
+                             double{value}, row, t));
+      floats_[static_cast<size_t>(row * seq + t)] = value;
+    }
+  return running_->feed(
+      entry, input,
+      HostTensor{{DType::kF32, Shape{settings_.batch, seq}}, std::as_bytes(std::span(floats_)), nullptr});
+}
+
+Status Trainer::feed_loss(std::string_view entry, const TokenBatch& batch, const LossOptions& options) {
+  const auto part = [&](const float* values) {
+    return values == nullptr ? std::span<const float>() : std::span(values, elements(batch));
+  };
+  TSR_RETURN_IF_ERROR(feed_floats(entry, "weights", batch, part(batch.weights), 1));
+  TSR_RETURN_IF_ERROR(feed_floats(entry, "sampler_logprobs", batch, part(batch.sampler_logprobs), 0));
+  TSR_RETURN_IF_ERROR(feed_floats(entry, "advantages", batch, part(batch.advantages), 0));
+  for (const auto& [input, value] : {std::pair("loss_scale", options.scale),
+                                     {"aux_scale", options.aux_scale},
+                                     {"clip_low", options.clip_low},
+                                     {"clip_high", options.clip_high}})
+    TSR_RETURN_IF_ERROR(running_->feed_scalar(entry, input, value));
+  return {};
+}
+
+// The seed of dropout and of stochastic rounding has 31 bits: every type of a seed holds them exactly.
+Status Trainer::feed_seed(std::string_view entry, uint64_t number) {
+  const uint64_t seed = random_bits(settings_.seed, number) >> 33;
+  return running_->feed_scalar(entry, "seed", static_cast<double>(seed));
+}
+
+// The update reads the step's number and its rate; a loss that is not finite spoils the norm, so that nothing is written.
+Status Trainer::feed_update(std::string_view entry, const StepInfo& info) {
+  const double offset = std::isfinite(info.loss) ? 0 : std::numeric_limits<double>::quiet_NaN();
+  if (entry == kUpdateEntry) TSR_RETURN_IF_ERROR(running_->feed_scalar(entry, "norm_offset", offset));
+  TSR_RETURN_IF_ERROR(running_->feed_scalar(entry, "lr", info.lr));
+  return running_->feed_scalar(entry, "step", static_cast<double>(info.step));
+}
+
+// Parts count as evaluations do in the report: allocations are those of whole steps.
+Status Trainer::run_part(std::string_view entry) {
+  // The seed of a whole step where there is one part, another for each further one.
+  TSR_RETURN_IF_ERROR(
+      feed_seed(entry, static_cast<uint64_t>(step_) + (static_cast<uint64_t>(accumulated_) << 32)));
+  const int64_t before = running_->session().allocations();
+  const auto begin = std::chrono::steady_clock::now();
+  TSR_RETURN_IF_ERROR(running_->run(entry));
+  parts_s_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  record_touched_bytes();
+  allocations_elsewhere_ += running_->session().allocations() - before;
+  return {};
+}
+
+Result<std::vector<float>> Trainer::fetch_logprobs(std::string_view entry, const TokenBatch& batch) {
+  TSR_ASSIGN_OR_RETURN(const HostTensor value, running_->session().fetch(entry, kLogprobs));
+  const auto all = value.as<float>();
+  std::vector<float> given;
+  for (int64_t row = 0; row < batch.rows; ++row) {
+    const auto own = all.subspan(static_cast<size_t>(row * settings_.seq), static_cast<size_t>(batch.seq));
+    for (const float logprob : own) given.push_back(logprob + 0.0f);  // 0 for -0
+  }
+  return given;
+}
+
+Result<std::vector<float>> Trainer::forward(const TokenBatch& batch) {
+  cancelled_ = false;
+  TSR_RETURN_IF_ERROR(check_parts(kForwardEntry));
+  TSR_RETURN_IF_ERROR(feed_batch(kForwardEntry, batch));
+  TSR_RETURN_IF_ERROR(run_part(kForwardEntry));
+  return fetch_logprobs(kForwardEntry, batch);
+}
+
+Result<LossValue> Trainer::accumulate(std::string_view entry, const TokenBatch& batch) {
+  TSR_RETURN_IF_ERROR(run_part(entry));
+  LossValue value;
+  TSR_ASSIGN_OR_RETURN(value.loss, running_->fetch_scalar(entry, "loss"));
+  ++accumulated_;
+  accumulated_labels_ += count_weighted_labels(batch);
+  accumulated_loss_ += value.loss;
+  TSR_ASSIGN_OR_RETURN(value.logprobs, fetch_logprobs(entry, batch));
+  return value;
+}
+
+Result<LossValue> Trainer::forward_backward(const TokenBatch& batch, std::string_view loss,
+                                            const Options& options) {
+  cancelled_ = false;
+  const std::optional<TokenLoss> known = token_loss_from_name(loss);
+  if (!known || *known == TokenLoss::kGradient)
+    return Status(StatusCode::kInvalidArgument,
+                  format("loss is '{}', wanted one of cross_entropy, importance_sampling, ppo, cispo{}",
+                         std::string(loss.substr(0, 64)),
+                         known ? "; tsr_trainer_backward takes gradients of your own" : ""));
+  const std::string entry = accumulation_entry(*known);
+  TSR_RETURN_IF_ERROR(check_parts(entry));
+  TSR_ASSIGN_OR_RETURN(const LossOptions read, read_loss_options(*known, options));
+  TSR_RETURN_IF_ERROR(check_arrays(batch, *known));
+  TSR_RETURN_IF_ERROR(feed_batch(entry, batch));
+  TSR_RETURN_IF_ERROR(feed_loss(entry, batch, read));
+  return accumulate(entry, batch);
+}
+
+Status Trainer::backward(const TokenBatch& batch, std::span<const float> gradients) {
+  cancelled_ = false;
+  const std::string entry = accumulation_entry(TokenLoss::kGradient);
+  TSR_RETURN_IF_ERROR(check_parts(entry));
+  TSR_RETURN_IF_ERROR(check_arrays(batch, TokenLoss::kGradient));
+  TSR_RETURN_IF_ERROR(feed_batch(entry, batch));
+  if (gradients.size() != elements(batch))
+    return Status(StatusCode::kInvalidArgument,
+                  format("{} gradients for {} rows of {} tokens, wanted {}", gradients.size(), batch.rows,
+                         batch.seq, elements(batch)));
+  TSR_RETURN_IF_ERROR(feed_loss(entry, batch, {}));
+  TSR_RETURN_IF_ERROR(feed_floats(entry, "gradients", batch, gradients, 0));
+  return accumulate(entry, batch).status();
+}
+
+Result<StepInfo> Trainer::optimizer_step(const Options& options) {
+  cancelled_ = false;
+  TSR_RETURN_IF_ERROR(check_parts(kUpdateEntry));
+  OptionReader reader(options, "optimizer step");
+  StepInfo info;
+  info.step = step_ + 1;
+  info.lr = reader.f64("lr", lr_.value_or(settings_.rate.at(info.step)), 0, 1e6);
+  TSR_RETURN_IF_ERROR(reader.finish());
+  if (accumulated_ == 0)
+    return Status(StatusCode::kFailedPrecondition,
+                  "no gradients wait for an update: tsr_trainer_forward_backward comes first");
+  if (accumulated_labels_ == 0) {
+    const int64_t batches = accumulated_;
+    TSR_RETURN_IF_ERROR(clear_gradients());
+    return Status(StatusCode::kFailedPrecondition,
+                  format("none of the {} batches since the last update has a label that counts: the update was left "
+                         "out, all values are as before, and the gradients are gone",
+                         batches));
+  }
+  info.loss = accumulated_loss_;
+  TSR_RETURN_IF_ERROR(feed_update(kUpdateEntry, info));
+  const int64_t parts = std::exchange(accumulated_, 0);
+  accumulated_loss_ = 0;
+  accumulated_labels_ = 0;
+  const WeightLock::Update update(weight_lock_);
+  TSR_RETURN_IF_ERROR(run_part(kUpdateEntry));
+  TSR_ASSIGN_OR_RETURN(info.grad_norm, running_->fetch_scalar(kUpdateEntry, "grad_norm"));
+  if (!std::isfinite(info.grad_norm)) {
+    ++skipped_;
+    return Status(
+        StatusCode::kFailedPrecondition,
+        format("step {}: loss {} and gradient norm {} of {} batches are not both finite; the update was "
+               "left out, all values are as before, and the gradients are gone",
+               info.step, info.loss, info.grad_norm, parts));
+  }
+  ++step_;
+  info.seconds = std::exchange(parts_s_, 0);
+  last_step_ = info;
+  return info;
+}
+
+}  // namespace tessera

@@ -1,0 +1,73 @@
+// CallParser: reads the calls that stand at one place of an answer, while their text is still coming in.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "text/answer/answer.h"
+#include "text/answer/payload_scanner.h"
+
+namespace tessera::answer {
+
+class CallParser {
+ public:
+  enum class Progress : uint8_t {
+    kMore,    // the text goes on
+    kEnd,     // all calls are read, up to end()
+    kFailed,  // from raw_begin() on it is no call; byte end() is the first that may be something else
+  };
+
+  // The calls' text begins at byte `begin`, where the form's first mark stands.
+  CallParser(const CallForm& form, const Json& tools, size_t begin);
+
+  // `text` begins as in the calls before. `is_final`: nothing follows.
+  Progress advance(std::string_view text, bool is_final);
+  // The calls read so far, which a failure leaves as they are.
+  std::vector<ToolCall>& calls() { return calls_; }
+  size_t raw_begin() const { return raw_begin_; }
+  size_t end() const { return at_; }
+  bool is_cut() const { return is_cut_; }  // the text ended before the last mark, or within a call
+
+ private:
+  enum class StepResult : uint8_t { kDone, kMore, kFailed };
+  enum class Place : uint8_t { kSection, kStep, kAfterCall };
+  enum class ParameterPlace : uint8_t { kOpen, kValue };
+
+  StepResult run_step(std::string_view text, bool is_final);
+  StepResult read_mark(std::string_view mark, std::string_view text, bool is_final);
+  StepResult read_word(std::string_view text, bool is_final, std::string& word);
+  StepResult read_until(std::string_view mark, std::string_view text, bool is_final, std::string& word);
+  StepResult read_payload(Syntax syntax, std::string_view text, std::string_view& payload);
+  StepResult read_objects(std::string_view text);
+  StepResult read_python(std::string_view text, bool is_final);
+  StepResult read_parameters(std::string_view text, bool is_final);
+  Json parameter_value(std::string_view raw) const;
+  StepResult find_value_end(std::string_view text, bool is_final, size_t& begin, size_t& end);
+  bool take_objects(std::string_view payload);
+  bool take_object(const Json& given);
+  std::string_view next_mark() const;
+  void begin_call();
+  void end_call();
+  bool may_end_here() const;
+
+  const CallForm& form_;
+  const Json& tools_;
+  std::vector<ToolCall> calls_;
+  size_t at_, raw_begin_;
+  Place place_;
+  size_t step_ = 0;
+  bool is_cut_ = false;
+  bool has_payload_ = false;  // of the call that is read, whole
+  ToolCall call_;
+  std::vector<ToolCall> taken_;  // of kObjects and kPython
+  PayloadScanner scanner_;
+  bool is_scanning_ = false;
+  ParameterPlace parameter_place_ = ParameterPlace::kOpen;
+  std::string key_, kind_, close_;
+  size_t value_begin_ = 0;
+};
+
+}  // namespace tessera::answer

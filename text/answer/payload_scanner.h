@@ -1,0 +1,57 @@
+// PayloadScanner: finds where a value of JSON, or of a language with brackets and quotes, ends, while its text is still
+// coming in. Reads each byte once, in constant memory.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "text/json.h"
+
+namespace tessera::answer {
+
+// Members of one object, and arguments of one call; each one is looked up among those before it.
+inline constexpr int kMostMembers = 1024;
+
+enum class Syntax : uint8_t {
+  kJson,    // an object or array, strictly
+  kPython,  // brackets and strings in single or double quotes
+  kQuoted,  // brackets, and strings between two quote marks such as <|"|>
+};
+
+class PayloadScanner {
+ public:
+  enum class Progress : uint8_t { kMore, kEnd, kFailed };
+
+  PayloadScanner() = default;
+  // The value begins at byte `begin` with a bracket.
+  PayloadScanner(Syntax syntax, size_t begin, std::string quote = {})
+      : syntax_(syntax), at_(begin), quote_(std::move(quote)) {}
+
+  // `text` begins as in the calls before and may have grown. kEnd: the value ends before byte at(). kFailed: at() is
+  // the byte that cannot be, or where it nests deeper than kMostJsonDepth or has more than kMostMembers.
+  Progress advance(std::string_view text);
+  size_t at() const { return at_; }
+
+ private:
+  // What JSON wants next.
+  enum class Want : uint8_t { kValue, kValueOrEnd, kKey, kKeyOrEnd, kColon, kCommaOrEnd };
+
+  bool push(char bracket);
+  bool pop(char bracket);
+  bool count_member();
+  bool step_json(char c);
+
+  Syntax syntax_ = Syntax::kJson;
+  size_t at_ = 0;
+  std::string quote_;
+  char open_quote_ = 0;  // the quote of the string that is open
+  bool is_escaped_ = false, is_key_ = false, in_word_ = false;
+  Want want_ = Want::kValue;
+  int depth_ = 0;
+  char closing_[kMostJsonDepth] = {};
+  int members_[kMostJsonDepth] = {};
+};
+
+}  // namespace tessera::answer

@@ -1,0 +1,294 @@
+#include "text/answer/stream.h"
+
+#include <algorithm>
+
+#include "text/answer/marker.h"
+
+namespace tessera {
+
+using answer::CallParser;
+using answer::is_space;
+using answer::Match;
+using answer::match_marker;
+using answer::Matched;
+
+namespace {
+
+// The mark that begins the calls of a form; empty where they begin with their payload.
+std::string_view first_mark(const CallForm& form) {
+  if (!form.section_open.empty()) return form.section_open;
+  return form.steps[0].kind == CallStep::Kind::kMark ? std::string_view(form.steps[0].mark)
+                                                     : std::string_view();
+}
+
+// Whether a bare object begins as a call does: with one of its keys. Anything else is known for content early.
+Matched match_object(const CallForm& form, std::string_view text, size_t at) {
+  Matched best;
+  for (const std::string_view key :
+       {std::string_view(form.name_key), std::string_view(form.arguments_key), std::string_view("type")}) {
+    std::string mark = "{ \"";
+    mark.append(key).append("\"");
+    const Matched matched = match_marker(mark, text, at);
+    if (matched.match > best.match) best = matched;
+  }
+  return best;
+}
+
+}  // namespace
+
+AnswerStream::AnswerStream(const AnswerForm& form, AnswerContext context)
+    : form_(form), context_(std::move(context)), text_(context_.opening) {
+  const auto note = [this](std::string_view mark) {
+    if (!mark.empty()) mark_begins_[static_cast<unsigned char>(mark[0])] = true;
+  };
+  for (const auto* spans : {&form.reasoning, &form.content})
+    for (const AnswerSpan& span : *spans) {
+      note(span.open);
+      note(span.close);
+    }
+  for (const std::string& mark : form.between) note(mark);
+  for (const std::string& mark : form.ends) note(mark);
+  for (const CallForm& calls : form.calls) {
+    note(first_mark(calls).empty() ? "{" : first_mark(calls));
+    if (first_mark(calls).empty()) note(";");
+  }
+}
+
+AnswerDelta AnswerStream::add(std::string_view text) {
+  text_.append(text);
+  const size_t reasoning = answer_.reasoning.size(), content = answer_.content.size();
+  while (step()) {
+  }
+  return {answer_.reasoning.substr(reasoning), answer_.content.substr(content)};
+}
+
+Answer AnswerStream::finish() {
+  is_final_ = true;
+  while (step()) {
+  }
+  std::string_view held = std::string_view(text_).substr(space_begin_);
+  if (state_ == State::kReasoning) answer_.is_complete = false;
+  if (state_ == State::kContent && is_part_begun_) {
+    if (!form_.tail.empty() && held.ends_with(form_.tail)) held.remove_suffix(form_.tail.size());
+    answer_.content.append(held);
+  } else if (state_ == State::kContent && answer_.reasoning.empty() && answer_.calls.empty() && !span_) {
+    answer_.content.append(held == form_.lead ? std::string_view() : held);
+  }
+  space_begin_ = text_.size();
+  return std::move(answer_);
+}
+
+bool AnswerStream::step() {
+  switch (state_) {
+    case State::kContent: return step_content();
+    case State::kReasoning: return step_reasoning();
+    case State::kCall: return step_call();
+  }
+  return false;
+}
+
+void AnswerStream::drop_space() { space_begin_ = at_; }
+
+// Behind a mark that ends at at_.
+void AnswerStream::begin_part(bool keeps_space) {
+  is_part_begun_ = false;
+  drops_space_ = !keeps_space;
+  drop_space();
+}
+
+void AnswerStream::emit_content(std::string_view text) {
+  std::string_view held = std::string_view(text_).substr(space_begin_, at_ - space_begin_);
+  if (!is_part_begun_) {
+    if (drops_space_)
+      held = {};
+    else if (held.starts_with(form_.lead) && answer_.content.empty())
+      held.remove_prefix(form_.lead.size());
+  }
+  const size_t end = at_ + text.size();
+  // The opening is the prompt's, whatever follows it.
+  if (at_ < context_.opening.size()) text.remove_prefix(std::min(text.size(), context_.opening.size() - at_));
+  answer_.content.append(held).append(text);
+  is_part_begun_ = true;
+  at_ = end;
+  drop_space();
+}
+
+bool AnswerStream::is_end_of_turn(size_t at, bool& is_undecided) const {
+  for (const std::string& mark : form_.ends) {
+    const Matched matched = match_marker(mark, text_, at);
+    if (matched.match == Match::kPartial && !is_final_) is_undecided = true;
+    if (matched.match != Match::kYes) continue;
+    const size_t after = answer::skip_bounded_space(text_, matched.end);
+    if (after < text_.size()) continue;  // the text goes on
+    if (is_final_) return true;
+    is_undecided = true;
+  }
+  return false;
+}
+
+// A mark at `at`: enters what it opens.
+bool AnswerStream::try_open(size_t at, bool& is_undecided) {
+  const auto matches = [&](std::string_view mark, size_t& end) {
+    const Matched matched = match_marker(mark, text_, at);
+    if (matched.match == Match::kPartial && !is_final_) is_undecided = true;
+    end = matched.end;
+    return matched.match == Match::kYes;
+  };
+  size_t end = 0;
+  const bool at_start = !is_part_begun_;
+  const AnswerSpan* opened = nullptr;
+  size_t opened_end = 0;
+  bool is_reasoning = false;
+  if (at_start)
+    for (const auto* spans : {&form_.reasoning, &form_.content})
+      for (const AnswerSpan& span : *spans)
+        if (!span.open.empty() && matches(span.open, end) && end > opened_end) {
+          opened = &span;
+          opened_end = end;
+          is_reasoning = spans == &form_.reasoning;
+        }
+  for (const CallForm& calls : form_.calls) {
+    if (calls.only_at_start && !at_start) continue;
+    const std::string_view mark = first_mark(calls);
+    size_t begin = at;
+    if (mark.empty()) {
+      // Llama writes ";" between several.
+      if (!answer_.calls.empty() && text_[at] == ';') begin = answer::skip_bounded_space(text_, at + 1);
+      const Match match = match_object(calls, text_, begin).match;
+      if (match == Match::kPartial && !is_final_) is_undecided = true;
+      if (match != Match::kYes) continue;
+    } else if (!matches(mark, end) || end < opened_end) {
+      continue;
+    }
+    if (is_undecided) return false;
+    call_ = std::make_unique<CallParser>(calls, context_.tools, begin);
+    at_ = at;
+    state_ = State::kCall;
+    return true;
+  }
+  if (is_undecided) return false;
+  if (opened) {
+    at_ = opened_end;
+    span_ = opened;
+    state_ = is_reasoning ? State::kReasoning : State::kContent;
+    begin_part(false);
+    return true;
+  }
+  // The end of reasoning that the prompt began, or of none.
+  if (at_start && answer_.content.empty() && answer_.reasoning.empty())
+    for (const AnswerSpan& span : form_.reasoning)
+      if (matches(span.close, end) && !is_undecided) {
+        at_ = end;
+        begin_part(false);
+        return true;
+      }
+  if (at_start)
+    for (const std::string& mark : form_.between)
+      if (matches(mark, end) && !is_undecided) {
+        at_ = end;
+        begin_part(false);
+        return true;
+      }
+  if (span_ && !span_->close.empty() && matches(span_->close, end) && !is_undecided) {
+    at_ = end;
+    span_ = nullptr;
+    begin_part(false);
+    return true;
+  }
+  return false;
+}
+
+bool AnswerStream::step_content() {
+  const std::string_view text = text_;
+  const size_t first = answer::skip_space(text, at_);
+  if (first >= text.size()) {
+    at_ = first;
+    return false;
+  }
+  at_ = first;
+  if (mark_begins_[static_cast<unsigned char>(text[first])]) {
+    bool is_undecided = false;
+    if (is_end_of_turn(first, is_undecided)) {
+      // What is held before it stays for finish().
+      text_.resize(first);
+      at_ = first;
+      return false;
+    }
+    if (try_open(first, is_undecided)) return true;
+    if (is_undecided) return false;
+  }
+  size_t end = first + 1;
+  while (end < text.size() && !is_space(text[end]) && !mark_begins_[static_cast<unsigned char>(text[end])])
+    ++end;
+  emit_content(text.substr(first, end - first));
+  return true;
+}
+
+void AnswerStream::emit_reasoning(std::string_view text) {
+  if (!answer_.reasoning.empty() && !is_part_begun_)
+    answer_.reasoning += '\n';  // a further part
+  else if (is_part_begun_)
+    answer_.reasoning.append(text_, space_begin_, at_ - space_begin_);
+  answer_.reasoning.append(text);
+  is_part_begun_ = true;
+  at_ += text.size();
+  drop_space();
+}
+
+bool AnswerStream::step_reasoning() {
+  const std::string_view text = text_;
+  const size_t first = answer::skip_space(text, at_);
+  at_ = first;
+  if (first >= text.size()) return false;
+  if (mark_begins_[static_cast<unsigned char>(text[first])]) {
+    bool is_undecided = false;
+    // Some models begin again what the prompt began.
+    const Matched again = is_part_begun_ ? Matched{} : match_marker(span_->open, text, first);
+    if (again.match == Match::kYes) {
+      at_ = again.end;
+      drop_space();
+      return true;
+    }
+    if (again.match == Match::kPartial && !is_final_) return false;
+    const Matched close = match_marker(span_->close, text, first);
+    if (close.match == Match::kYes) {
+      at_ = close.end;
+      span_ = nullptr;
+      state_ = State::kContent;
+      begin_part(false);
+      return true;
+    }
+    if (close.match == Match::kPartial && !is_final_) return false;
+    if (is_end_of_turn(first, is_undecided)) {
+      text_.resize(first);
+      return false;
+    }
+    if (is_undecided) return false;
+  }
+  size_t end = first + 1;
+  while (end < text.size() && !is_space(text[end]) && !mark_begins_[static_cast<unsigned char>(text[end])])
+    ++end;
+  emit_reasoning(text.substr(first, end - first));
+  return true;
+}
+
+bool AnswerStream::step_call() {
+  const CallParser::Progress progress = call_->advance(text_, is_final_);
+  if (progress == CallParser::Progress::kMore) return false;
+  if (call_->is_cut()) answer_.is_complete = false;
+  const bool has_calls = !call_->calls().empty();
+  for (ToolCall& call : call_->calls()) answer_.calls.push_back(std::move(call));
+  const size_t raw_begin = call_->raw_begin(), end = std::max(call_->end(), at_ + 1);
+  call_.reset();
+  state_ = State::kContent;
+  if (has_calls) {
+    at_ = raw_begin;
+    span_ = nullptr;
+    begin_part(!answer_.content.empty());
+  }
+  if (progress == CallParser::Progress::kFailed && end > at_)
+    emit_content(std::string_view(text_).substr(at_, end - at_));
+  return true;
+}
+
+}  // namespace tessera

@@ -1,0 +1,53 @@
+// Constraint: one text that follows a grammar, token by token. A copy is another text with the same beginning, and takes
+// four bytes a token. One thread at a time; constraints of one MaskCache may be on different threads.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "graph/base/result.h"
+#include "text/grammar/mask_cache.h"
+
+namespace tessera::grammar {
+
+class Constraint {
+ public:
+  explicit Constraint(std::shared_ptr<MaskCache> cache);  // the empty text
+
+  // Sets the bits of the tokens that may come next and clears all others: mask [mask_words()], token t is bit t % 32 of
+  // word t / 32. End tokens are allowed where can_end(); after one, nothing is. kUnsupported where the text must go on
+  // and no token of the vocabulary does, or the grammar is too ambiguous; the mask is then not defined.
+  Status write_allowed(std::span<uint32_t> mask) const;
+  std::shared_ptr<const TokenBytes> shared_tokens() const { return cache_->tokens_; }
+  size_t mask_words() const { return cache_->tokens().mask_words(); }
+
+  // kFailedPrecondition for a token that is not allowed, which changes nothing.
+  Status accept(int32_t token);
+  // The same for bytes that are a part of a token; they count as one.
+  Status accept_text(std::string_view bytes);
+
+  bool can_end() const;    // an end token may come next
+  bool must_end() const;   // nothing else may
+  bool has_ended() const;  // an end token came
+  // Whether the text may end once it has `size` tokens and these bytes. size <= size().
+  bool can_end_after(size_t size, std::string_view bytes) const;
+  // The bytes that come next whatever the tokens, as whole characters; at most `most`.
+  std::string forced(size_t most = 256) const;
+
+  size_t size() const { return history_.size() - 1; }  // tokens accepted
+  void rewind(size_t size);                            // size <= size()
+
+ private:
+  Result<StateId> follow(StateId state, std::string_view text, int32_t token) const;
+  Status refuse(int32_t token, std::string_view text, StateId state, size_t accepted_bytes) const;
+  std::shared_ptr<MaskCache> cache_;
+  std::shared_ptr<MaskCache::Generation> generation_;
+  std::vector<StateId> history_;  // before the first token, and after each
+};
+
+}  // namespace tessera::grammar

@@ -1,0 +1,23 @@
+// What the rules of a grammar can match: which expressions match the empty text, which match anything at all, and the
+// order in which rules begin with each other. Linear in the grammar, without recursion.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "graph/base/result.h"
+#include "text/grammar/expression.h"
+
+namespace tessera::grammar {
+
+struct RuleAnalysis {
+  std::vector<bool> is_nullable;    // by expression: matches the empty text
+  std::vector<bool> is_productive;  // by expression: matches some text
+  std::vector<uint32_t> rank;  // by rule: above that of every rule that begins with it; 0 where never reached
+};
+
+// All rules are defined. kUnsupported for left recursion, naming the rules, and for counted repetitions of what may be
+// empty.
+Result<RuleAnalysis> analyze_rules(const Expressions& expressions, RuleId root);
+
+}  // namespace tessera::grammar

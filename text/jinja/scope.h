@@ -1,0 +1,42 @@
+// Scope: variables that a part of a template sees, and those of the parts around it.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "text/jinja/value.h"
+
+namespace tessera::jinja {
+
+struct Scope {
+  std::shared_ptr<Scope> parent;
+  std::vector<std::pair<std::string, Value>> variables;
+
+  // Names are compared one after another. `compared` grows by their number.
+  const Value* find(std::string_view name, size_t& compared) const {
+    for (const Scope* scope = this; scope != nullptr; scope = scope->parent.get()) {
+      ++compared;
+      for (const auto& [key, value] : scope->variables) {
+        ++compared;
+        if (key == name) return &value;
+      }
+    }
+    return nullptr;
+  }
+  // Here, never in a scope around.
+  void set(std::string_view name, Value value, size_t& compared) {
+    for (auto& [key, held] : variables) {
+      ++compared;
+      if (key == name) {
+        held = std::move(value);
+        return;
+      }
+    }
+    variables.emplace_back(std::string(name), std::move(value));
+  }
+};
+
+}  // namespace tessera::jinja

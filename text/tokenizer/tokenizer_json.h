@@ -1,0 +1,27 @@
+// tokenizer.json, read within bounds: what may be long goes into lists of its own, the rest is a small tree.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "graph/base/result.h"
+#include "text/tokenizer/added_tokens.h"
+
+namespace tessera {
+
+struct TokenizerJson {
+  // Without model.vocab, model.merges and added_tokens.
+  nlohmann::json rest = nlohmann::json::object();
+  std::vector<std::pair<std::string, int64_t>> vocabulary;  // tokens and their ids
+  std::vector<double> log_probabilities;                    // of a vocabulary that has those instead of ids
+  std::vector<std::pair<std::string, std::string>> merges;
+  std::vector<AddedToken> added;
+};
+
+// kCorrupt, beginning with `what` it is, for text that is no such JSON, or nests deeper than 64.
+Result<TokenizerJson> read_tokenizer_json(std::string_view text, std::string_view what);
+
+}  // namespace tessera

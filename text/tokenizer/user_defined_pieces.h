@@ -1,0 +1,50 @@
+// UserDefinedPieces: a SentencePiece vocabulary's user-defined tokens, which nothing splits or joins. Immutable; any thread.
+#pragma once
+
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "text/tokenizer/byte_trie.h"
+#include "text/tokenizer/tokenizer.h"
+
+namespace tessera {
+
+// Which bytes of a text are literal.
+class LiteralBytes {
+ public:
+  explicit LiteralBytes(std::span<const TextRange> ranges) : ranges_(ranges) {}
+  bool overlap(size_t begin, size_t end) const;
+  bool is_empty() const { return ranges_.empty(); }
+
+ private:
+  std::span<const TextRange> ranges_;  // ascending and disjoint
+};
+
+class UserDefinedPieces {
+ public:
+  // Of the first `pieces` tokens; views into data.tokens.
+  UserDefinedPieces(const TokenizerData& data, size_t pieces);
+
+  // Bytes of the longest token that `text` begins with; 0: none. `may_match(size, id)` declines candidates.
+  template <class MayMatch>
+  size_t longest_prefix(std::string_view text, MayMatch&& may_match) const {
+    size_t longest = 0;
+    uint32_t node = ByteTrie::kRoot;
+    for (size_t end = 0; end < text.size();) {
+      node = trie_.next(node, static_cast<uint8_t>(text[end++]));
+      if (node == ByteTrie::kNone) break;
+      if (const int32_t id = trie_.value(node); id >= 0 && may_match(end, id)) longest = end;
+    }
+    return longest;
+  }
+  bool is_empty() const { return trie_.is_empty(); }
+  // Tokens of white space alone are no marks that a text could forge: literal text may become them.
+  bool is_blank(int32_t id) const { return blank_[static_cast<size_t>(id)]; }
+
+ private:
+  ByteTrie trie_;
+  std::vector<bool> blank_;  // by id
+};
+
+}  // namespace tessera
