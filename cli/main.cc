@@ -4,6 +4,7 @@
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <exception>
 #include <iostream>
 #include <new>
 #include <string>
@@ -81,11 +82,19 @@ int without_memory() {
   return kFailed;
 }
 
+// An exception that there is no memory for ends the process before it is one.
+[[noreturn]] void end_process() {
+  if (std::current_exception() == nullptr) std::_Exit(without_memory());
+  __gnu_cxx::__verbose_terminate_handler();
+  std::abort();
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   // A write beyond the limit on file sizes fails, and is answered as a full disk is.
   std::signal(SIGXFSZ, SIG_IGN);
+  std::set_terminate(end_process);
   // An exception needs memory itself; where there was none when the program started, it ends the process.
   void* const volatile room = std::malloc(size_t{256} << 10);  // volatile: not left out
   if (room == nullptr) return without_memory();

@@ -127,7 +127,7 @@ class Suites:
             raise Failed(self.commands.tail("text_model"))
         out = [os.path.join(folder, f"text-{i}.tsr") for i in (1, 2)]
         wide = self.train("text_f32", [], limit / 3)
-        first = self.train("text_bf16", ["--precision", "bf16", "--out", out[0]], limit / 3)
+        first = self.train("text_bf16", ["--precision", "bf16", "--out", out[0], "--overwrite"], limit / 3)
         last = lambda result: statistics.mean(result["losses"][-10:])
         ratio = last(first) / last(wide)
         self.table.set("bf16_loss", f"{last(first):.4f} / {last(wide):.4f} = {ratio:.4f}; held out "
@@ -135,7 +135,7 @@ class Suites:
         arena = first["devices"][0]["arena_bytes"]
         self.table.set("arena", f"{arena['predicted']} and {arena['measured']} bytes", arena["predicted"] == arena["measured"])
         self.overlap(out[0])
-        second = self.train("text_bf16_again", ["--precision", "bf16", "--out", out[1]], limit / 3)
+        second = self.train("text_bf16_again", ["--precision", "bf16", "--out", out[1], "--overwrite"], limit / 3)
         same = filecmp.cmp(out[0], out[1], shallow=False)
         self.table.set("same_bits", f"weights {'equal' if same else 'DIFFER'}, losses "
                        f"{'equal' if first['losses'] == second['losses'] else 'DIFFER'} over {len(first['losses'])} steps",
