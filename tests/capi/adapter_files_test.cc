@@ -54,7 +54,8 @@ struct Folder {
     return *this;
   }
   void write() const {
-    std::ofstream(path + "/adapter_config.json") << R"({"peft_type":"LORA",)" << config << "}";
+    const char* const type = config.find("peft_type") == std::string::npos ? R"("peft_type":"LORA",)" : "";
+    std::ofstream(path + "/adapter_config.json") << "{" << type << config << "}";
     std::ofstream(path + "/adapter_model.safetensors", std::ios::binary) << tensors.finish();
   }
   Error load(const Model& base, Model* out = nullptr) const {
@@ -518,9 +519,11 @@ TEST_CASE("adapters that are no adapters of the model are refused with what is w
   tsr_model* made = nullptr;
   CHECK(take(tsr_model_load_adapters(base.get(), "/nowhere", nullptr, &made)).code == TSR_NOT_FOUND);
   // Another's adapter is not written over.
+  Folder another;
+  another.queries().write();
   tsr_export* work = nullptr;
   const Error theirs = take(tsr_export_new_for_model(
-      nullptr, adapted.get(), good.path.c_str(), options({{"format", std::string("peft")}}).get(), &work));
+      nullptr, adapted.get(), another.path.c_str(), options({{"format", std::string("peft")}}).get(), &work));
   CHECK_MESSAGE(has(theirs.message, "has an adapter that no export wrote"), theirs.message);
 }
 

@@ -436,8 +436,8 @@ TEST_CASE("wrong groups and options that mean nothing are refused by name") {
     if (!found) MESSAGE(text);
     return found;
   };
-  CHECK(has(groups(R"([{"match": "block.0.weight"}])"),
-            "groups: 'block.0.weight' matches no parameter that trains; nearest: block.0.bias, block.0.w"));
+  CHECK(has(groups(R"([{"match": "block.0.bios"}])"),
+            "groups: 'block.0.bios' matches no parameter that trains; nearest: block.0.bias"));
   CHECK(has(groups("{}"), "groups: the text is not a JSON list"));
   CHECK(has(groups("[3]"), "groups: found 3, wanted an object"));
   CHECK(has(groups(R"([{"lr_factor": 2}])"), "has no 'match'"));
