@@ -136,6 +136,8 @@ Result<Text> strip(Budget& budget, const Text& text, bool left, bool right,
 Result<std::vector<Text>> split(Budget& budget, const Text& text, const std::optional<Text>& separator,
                                 int64_t most, bool from_right) {
   TSR_RETURN_IF_ERROR(budget.spend_characters(text.size()));
+  // Backwards each character is looked for, and then read.
+  if (from_right) TSR_RETURN_IF_ERROR(budget.spend_characters(text.size()));
   TSR_ASSIGN_OR_RETURN(const Lease room, budget.lease(text.size() * sizeof(Range)));
   const std::string_view bytes = text.bytes();
   if (!separator)
