@@ -8,8 +8,7 @@ namespace cli {
 
 // What does the work of a command of another project: "tessera chat MODEL ..."; "": it is not known.
 std::string command_for(const std::string& word);
-// What llama.cpp's option of one dash and several letters does, such as "-ngl", where options are of one letter or two dashes;
-// "": it has none of that name.
+// Our counterpart of a llama.cpp option with one dash and several letters, such as "-ngl"; "" for an unknown name.
 std::string llama_option(const std::string& name);
 // The option of `command` for one of another project: "--lr", or what to do instead; "": it is not known.
 std::string option_for(const CLI::App& command, const std::string& word);

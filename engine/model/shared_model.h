@@ -49,7 +49,7 @@ class SharedModel {
       const;  // of the model's file, which owns its values; may be null
   // Files and folders that the model was read from, and those of the models that it was made of.
   std::vector<std::string> read_paths() const;
-  // Those of them whose values others replaced: a model that was made of another, or trained, must not be saved there.
+  // The read paths that a save would lose: files of models that this one was made of, or trained from.
   std::vector<std::string> lost_paths() const;
   void add_read_paths(const std::vector<std::string>& paths);
   // The checkpoint of the run that goes on in this model; "": none.
@@ -58,7 +58,7 @@ class SharedModel {
   // Takes read_paths and resumed of the model that this one is made of.
   void set_origin(const SharedModel& made_of);
   WeightPool& weights() const { return *weights_; }
-  // What is kept with the model for as long as it lives, one object of each type, made at first use: its programs, say.
+  // One object of each type, made at first use and kept as long as the model lives, such as its ProgramCache.
   template <class Kept>
   Kept& kept() const {
     const std::scoped_lock lock(kept_mutex_);

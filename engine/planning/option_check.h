@@ -7,8 +7,8 @@
 
 namespace tessera {
 
-// What the maker of a `consumer` (trainer, planning, generator, scorer, embedder, imatrix or dataset) would say of these options
-// alone; kNotFound for another consumer.
+// Checks the options of a `consumer` (trainer, planning, generator, scorer, embedder, imatrix or dataset) alone, with the
+// errors of its constructor; kNotFound for another consumer.
 Status check_options(const std::string& consumer, const Options& options);
 
 }  // namespace tessera

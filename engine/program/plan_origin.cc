@@ -103,7 +103,7 @@ bool is_added(std::string_view name, const Graph& graph) {
   return dot != name.npos && graph.find_tensor(name.substr(0, dot)).has_value();
 }
 
-// Where the names of what the plan and the graph store differ; "": they are the same.
+// The difference between the stored names of the plan and the graph; "" where they are equal.
 std::string difference(const Outline& plan, const Graph& graph) {
   std::string added;
   for (const std::string& name : plan.stored)

@@ -1,4 +1,4 @@
-// What the text of a plan was made for, by what it says itself: messages for plans of other graphs.
+// The origin of a plan, read from its own text: errors for plans of other graphs.
 #pragma once
 
 #include <string_view>

@@ -32,7 +32,7 @@ LearningRate read_rate(OptionReader& reader) {
   return rate;
 }
 
-// What is left of the way down from 1 to 0, whose last step is above its end as in other schedules.
+// The factor of the decay, from 1 towards 0; the last step is above 0, as in other schedules.
 double LearningRate::wsd_left(int64_t step) const {
   const int64_t longest = steps - warmup;
   const double share = decay_fraction * static_cast<double>(steps);

@@ -5,7 +5,7 @@
 
 namespace tessera {
 
-// Of the calling thread; null: none.
+// The innermost scope of the calling thread; null where it has none.
 const CancelScope* innermost_cancel_scope();
 
 // While one lives, the calling thread heeds `scope` (null: none), which must outlive it.

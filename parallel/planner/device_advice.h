@@ -18,7 +18,7 @@ struct DeviceAdvice {
   std::string words;
 };
 
-// What searches for more devices may lower, of all counts together: some seconds of a core.
+// Instructions that searches over device counts may lower in all: some seconds of a core.
 inline constexpr SearchEffort kAdviceEffort{1'500'000};
 
 // The cluster with devices like its last, so many in all.

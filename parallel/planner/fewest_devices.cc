@@ -9,7 +9,7 @@ namespace tessera {
 Result<FewestDevices> fewest_devices(const DeviceCounts& counts, const LikelyToFit& likely, const FitsDevices& fits) {
   FewestDevices found;
   found.too_few = counts.given;
-  // What is unlikely is passed over; what is likely is made sure of at the end, once.
+  // Unlikely counts are skipped; a likely one is verified once, at the end.
   const auto may_fit = [&](int32_t count) -> Result<std::optional<bool>> {
     TSR_ASSIGN_OR_RETURN(const Fit fit, likely(count));
     if (fit == Fit::kUnknown) return fits(count);

@@ -13,12 +13,12 @@ namespace tessera {
 
 struct DeviceCounts {
   int32_t given = 1, most = 16;  // too few; as many as are looked at
-  // Where a plan may leave devices idle, more never fit worse: counts are doubled and then bisected, else
+  // Plans may leave devices idle, so more devices never fit worse: counts are doubled, then bisected. Else they are
   // tried one by one.
   bool is_monotone = true;
 };
 
-// What is soon told of a count; unknown: `fits` is asked.
+// A cheap verdict on a device count. Where it is unknown, `fits` decides.
 using LikelyToFit = std::function<Result<Fit>(int32_t)>;
 // Nothing: left open, as the effort is spent.
 using FitsDevices = std::function<Result<std::optional<bool>>(int32_t)>;
