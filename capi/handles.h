@@ -25,6 +25,7 @@
 #include "engine/training/run_log.h"
 #include "engine/training/saving.h"
 #include "engine/training/trainer.h"
+#include "engine/training/training_run.h"
 #include "graph/graph.h"
 #include "graph/host_tensor.h"
 #include "tessera/tessera.h"
@@ -112,6 +113,10 @@ struct tsr_saving {
 };
 struct tsr_run_log {
   std::unique_ptr<tessera::RunLog> value;
+};
+struct tsr_run {
+  std::unique_ptr<tessera::TrainingRun> value;
+  std::string details;  // of the last event
 };
 struct tsr_generator {
   std::unique_ptr<tessera::Generator> value;

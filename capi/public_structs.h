@@ -23,6 +23,7 @@ TSR_PUBLIC_STRUCT(tsr_reader, release);
 TSR_PUBLIC_STRUCT(tsr_entry, plan);
 TSR_PUBLIC_STRUCT(tsr_step, seconds);
 TSR_PUBLIC_STRUCT(tsr_batch, advantages);
+TSR_PUBLIC_STRUCT(tsr_run_event, details_size);
 TSR_PUBLIC_STRUCT(tsr_piece, text_size);
 TSR_PUBLIC_STRUCT(tsr_event, details_size);
 
@@ -34,6 +35,7 @@ static_assert(sizeof(void*) != 8 || PublicStruct<tsr_reader>::kFirstSize == 40);
 static_assert(sizeof(void*) != 8 || PublicStruct<tsr_entry>::kFirstSize == 32);
 static_assert(sizeof(void*) != 8 || PublicStruct<tsr_step>::kFirstSize == 48);
 static_assert(sizeof(void*) != 8 || PublicStruct<tsr_batch>::kFirstSize == 80);
+static_assert(sizeof(void*) != 8 || PublicStruct<tsr_run_event>::kFirstSize == 48);
 static_assert(sizeof(void*) != 8 || PublicStruct<tsr_piece>::kFirstSize == 40);
 static_assert(sizeof(void*) != 8 || PublicStruct<tsr_event>::kFirstSize == 64);
 

@@ -3,9 +3,9 @@
 
 #include "command.h"
 #include "data_options.h"
-#include "held_out.h"
 #include "interruptible.h"
 #include "preference_options.h"
+#include "training_text.h"
 
 namespace cli {
 
@@ -65,7 +65,7 @@ void register_eval(CLI::App& app) {
     const Trainer trainer = make_interruptible<Trainer>(tsr_trainer_new, runtime, model.get(),
                                                         static_cast<const tsr_dataset*>(dataset.get()),
                                                         static_cast<const tsr_options*>(options.get()));
-    Json found = evaluate(trainer);
+    Json found = Json::parse(text(tsr_trainer_evaluate_all, trainer.get()));
     if (!args->json) {
       std::cout << "loss " << evaluation_text(found) << '\n';
       return;

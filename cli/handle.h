@@ -57,6 +57,7 @@ using Planning = Handle<tsr_planning, tsr_planning_free>;
 using Trainer = Handle<tsr_trainer, tsr_trainer_free>;
 using Preparation = Handle<tsr_preparation, tsr_preparation_free>;
 using Saving = Handle<tsr_saving, tsr_saving_free>;
+using Run = Handle<tsr_run, tsr_run_free>;
 using Generator = Handle<tsr_generator, tsr_generator_free>;
 using Engine = Handle<tsr_engine, tsr_engine_free>;
 using Scorer = Handle<tsr_scorer, tsr_scorer_free>;

@@ -10,12 +10,7 @@ void add_train_arguments(CLI::App& command, TrainArguments& args) {
   add_data(command, args.data.path);
   add_data_options(command, args.data);
   add_loss_options(command, args.losses);
-  command.add_option("--out", args.output,
-                     "file to write: .tsr, or GGUF where the name ends in .gguf; of adapters (--lora) "
-                     "another name is a folder as PEFT has "
-                     "it, adapters alone. Checkpoints go to OUT.checkpoint");
-  command.add_flag("--merge", args.merge, "--out is a model's file with the adapters in its weights");
-  command.add_option("--steps", args.steps, "optimizer steps")->capture_default_str();
+  add_run_options(command, args.run);
   command.add_option("--batch", args.batch,
                      "sequences, or pairs of a preference loss, in one step, over all devices (default 8)");
   command.add_option("--accumulate", args.accumulate,
@@ -67,29 +62,12 @@ void add_train_arguments(CLI::App& command, TrainArguments& args) {
       ->capture_default_str();
   command.add_option("--eval-batches", args.eval_batches, "most batches of it to evaluate (default 0: all)");
   command.add_option("--seed", args.seed, "of data order and dropout")->capture_default_str();
-  command.add_option("--checkpoint", args.checkpoint,
-                     "folder (default: OUT.checkpoint; without --out the one of --resume)");
-  command.add_option("--checkpoint-every,--save-every", args.checkpoint_every,
-                     "steps between checkpoints (default STEPS/10; 0: none)");
-  command
-      .add_option("--keep", args.keep,
-                  "so many of the newest checkpoints; above 1 also as CHECKPOINT.step-N, sharing files")
-      ->capture_default_str();
-  add_held_out_options(command, args.held_out);
-  add_sample_options(command, args.samples);
-  CLI::Option* const resume =
-      command.add_option("--resume", args.resume,
-                         "go on from this checkpoint (or the model beside it), which with another --out or "
-                         "--checkpoint stays as it is");
-  command.add_flag("--overwrite", args.overwrite,
-                   "begin again where an earlier run's result or checkpoint is, and replace them");
   command
       .add_option(
           "--init", args.init,
           "begin with the parameters of this checkpoint, whatever optimizer, batch and data it was made "
           "with")
-      ->excludes(resume);
-  add_run_files(command, args.files);
+      ->excludes("--resume");
   command.add_option("--trace", args.trace, "write what ran, for Perfetto or chrome://tracing");
   command.add_option("--offload-folder", args.offload_folder,
                      "for what is offloaded to file (default $TMPDIR)");
@@ -107,7 +85,7 @@ Options trainer_options(const TrainArguments& args) {
   set(options, "batch", args.batch);
   set(options, "accumulate", args.accumulate);
   set(options, "seq", args.data.seq);
-  set(options, "steps", args.steps);
+  set(options, "steps", args.run.steps);
   set(options, "lr", args.lr);
   set(options, "lr_end", args.lr_end);
   set(options, "schedule", args.schedule);

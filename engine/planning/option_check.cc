@@ -7,6 +7,7 @@
 #include "engine/planning/planning.h"
 #include "engine/settings/embedder_settings.h"
 #include "engine/settings/generator_settings.h"
+#include "engine/settings/run_settings.h"
 #include "engine/settings/trainer_settings.h"
 #include "engine/settings/window_settings.h"
 #include "graph/base/nearest_hint.h"
@@ -28,6 +29,7 @@ struct Consumer {
 };
 constexpr Consumer kConsumers[] = {
     {"trainer", [](const Options& it) { return read_trainer_settings(it, 0).status(); }},
+    {"run", [](const Options& it) { return read_run_settings(it).status(); }},
     {"planning", check_planning},
     {"generator", [](const Options& it) { return read_generator_settings(it).status(); }},
     {"scorer", [](const Options& it) { return read_scorer_settings(it).status(); }},

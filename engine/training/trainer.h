@@ -104,6 +104,7 @@ class Trainer final : public WeightOwner {
   // Removes the plan from a checkpoint's values.
   static void forget_plan(std::map<std::string, std::string>& values);
   std::shared_ptr<const void> lend() const override;
+  const std::shared_ptr<const Dataset>& dataset() const { return dataset_; }  // null: inputs are fed
   bool has_usual_adapters() const { return adapters_ && adapters_->is_usual; }
   const std::shared_ptr<Runtime>& runtime() const override { return running_->prepared()->runtime; }
   // Parts for programs on the trainer's weights (trained_weights.h).

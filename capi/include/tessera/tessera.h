@@ -127,6 +127,7 @@ typedef struct tsr_trainer tsr_trainer;
 typedef struct tsr_preparation tsr_preparation;
 typedef struct tsr_saving tsr_saving;
 typedef struct tsr_run_log tsr_run_log;
+typedef struct tsr_run tsr_run;
 typedef struct tsr_generator tsr_generator;
 typedef struct tsr_engine tsr_engine;
 typedef struct tsr_sequence tsr_sequence;
@@ -199,7 +200,7 @@ TSR_API tsr_status* tsr_options_set_str(tsr_options* options, const char* key, c
 TSR_API tsr_status* tsr_options_set_i64_list(tsr_options* options, const char* key, const int64_t* values,
                                              size_t count);
 /* What the maker of a `consumer` would say of these options by themselves, to know it before models and data are read:
- * trainer, planning (tsr_planning_new), generator, scorer, embedder, imatrix, or dataset (of rows). TSR_INVALID_ARGUMENT as there;
+ * trainer, run (tsr_run_new), planning (tsr_planning_new), generator, scorer, embedder, imatrix, or dataset (of rows). TSR_INVALID_ARGUMENT as there;
  * TSR_NOT_FOUND for another consumer. */
 TSR_API tsr_status* tsr_options_check(const tsr_options* options, const char* consumer);
 TSR_API void tsr_options_free(tsr_options* options);
@@ -1708,6 +1709,113 @@ TSR_API tsr_status* tsr_run_log_summary(const tsr_run_log* log, tsr_text** out_t
 TSR_API tsr_status* tsr_run_log_finish(tsr_run_log* log, const char* outcome);
 /* Frees the log. The report of a run that was not finished says that the run stopped. */
 TSR_API void tsr_run_log_free(tsr_run_log* log);
+
+/* ================================================================ training run */
+
+/* A training run: a training from its first step to its result, as `tessera train` makes it. It steps its trainer, evaluates
+ * what is held out, writes samples, keeps the newest checkpoints and the best, stops where nothing improves any more, logs
+ * (metrics, TensorBoard's events, a page), and at the end writes the model or its adapters. It goes on by events:
+ *
+ *     tsr_run_new(trainer, options, &run);
+ *     tsr_run_event event = {.struct_size = sizeof event, .kind = TSR_RUN_STEP};
+ *     while (event.kind != TSR_RUN_END) tsr_run_next(run, &event);
+ *     tsr_run_report(run, &text);
+ *
+ * A run keeps its trainer, whose handle may be freed first. One thread at a time uses a run; only tsr_run_stop may come from any
+ * other. Between two calls the trainer may be used (tsr_trainer_set_lr, tsr_trainer_evaluate); tsr_trainer_step is the run's.
+ * Checkpoints are written by a thread of the library from a copy, while the training goes on. A full disk, or an error of input
+ * or output there, is an event TSR_RUN_WARNING, and the next checkpoint is tried; the third in a row is an error.
+ *
+ * A run that was killed resumes from its folder alone: make runtime, model, dataset and trainer as before, and give option
+ * resume. Loss, data order, best step, patience and log go on as if nothing had happened.
+ *
+ * Options
+ *   steps             i64   of the whole run, those of a resumed checkpoint included (default: the trainer's option steps)
+ *   out               str   file or folder of the result, written at the end: .tsr, or GGUF where the name ends in .gguf; of a
+ *                           model with adapters another name is a folder of adapters, as PEFT has it (default "": none)
+ *   merge             i64   1: out is a model's file with the adapters in its weights (default 0)
+ *   checkpoint        str   folder of the newest checkpoint (default: OUT.checkpoint; without out that of resume)
+ *   checkpoint_every  i64   steps between checkpoints; 0: none (default: a tenth of steps, rounded up)
+ *   keep              i64   number of newest checkpoints to keep, above 1 also as CHECKPOINT.step-N, sharing files (default 1)
+ *   resume            str   goes on from the checkpoint in this folder, or that next to this model or these adapters. With
+ *                           another out or checkpoint it stays as it is
+ *   overwrite         i64   1: an earlier run's result and checkpoint may be replaced (default 0: TSR_FAILED_PRECONDITION)
+ *   eval_every        i64   steps between evaluations of what is held out (default 0: one at the end)
+ *   keep_best         i64   1: CHECKPOINT.best is the checkpoint with the least held-out loss, and out has its values (default 0)
+ *   patience          i64   evaluations in a row without an improvement that end the run, with keep_best (default 0: never)
+ *   min_delta         f64   by how much the held-out loss must fall to count as an improvement (default 0)
+ *   samples           str   a text that the model continues at each evaluation and at the end, greedily; several as a JSON array
+ *   sample_messages   str   a user's message that the model answers, likewise
+ *   sample_tokens     i64   most tokens of each (default 48)
+ *   metrics, tensorboard, report, report_seconds, model, data, settings   as of tsr_run_log_new */
+
+/* Whether a run with these options could begin: their values, earlier runs' files, folders that cannot be written. model: also
+ * whether it could be written to out; dataset: also whether it holds out what eval_every wants; each may be NULL. For a check
+ * before long work. Errors are those of tsr_run_new. */
+TSR_API tsr_status* tsr_run_check(const tsr_options* options, tsr_model* model, const tsr_dataset* dataset);
+
+/* "Short text": the folder of the checkpoint that option resume means by `name`: the folder itself, or that next to a model or
+ * adapters. TSR_NOT_FOUND. */
+TSR_API tsr_status* tsr_run_resumed_folder(const char* name, char* buffer, size_t capacity, size_t* out_size);
+
+/* Resumes the trainer where option resume says so, locks the checkpoint's folder (CHECKPOINT.lock) until the run is freed, and
+ * opens files. TSR_INVALID_ARGUMENT for options, alone or against each other and the model; TSR_FAILED_PRECONDITION where an
+ * earlier run's files would be lost, or another process writes to the folder; TSR_NOT_FOUND, TSR_IO; of resume those of
+ * tsr_trainer_resume; of samples those of tsr_engine_new_for_trainer and tsr_engine_submit. */
+TSR_API tsr_status* tsr_run_new(tsr_trainer* trainer, const tsr_options* options, tsr_run** out_run);
+
+enum {
+  TSR_RUN_END = 0,        /* all is done: {"outcome": "finished", "stopped early at step 60" by patience, or "stopped at step 60" by
+                             tsr_run_stop} */
+  TSR_RUN_STEP = 1,       /* {"step", "loss", "grad_norm", "lr", "seconds", of a preference loss "chosen_reward", "rejected_reward",
+                             "reward_margin", "reward_accuracy", as in tsr_step; "steps", "eval_loss", "tokens_per_second",
+                             "seconds_left", "memory_bytes" as of tsr_run_log_summary} */
+  TSR_RUN_EVALUATION = 2, /* as of tsr_trainer_evaluate_all, and "is_best": of those so far */
+  TSR_RUN_SAMPLE = 3,     /* {"prompt", "text"} */
+  TSR_RUN_CHECKPOINT = 4, /* a checkpoint is whole, and the newest: {"path", "step"} */
+  TSR_RUN_PROGRESS = 5,   /* of the result that is being written: {"work": "writing tuned.tsr", "done": share} */
+  TSR_RUN_NOTE = 6,       /* {"message"}: why a run ends early, or has nothing left to do; what a file cannot hold */
+  TSR_RUN_WARNING = 7     /* {"message"}: nothing is kept; a checkpoint or the log was not written, and is tried again */
+};
+
+typedef struct tsr_run_event {
+  size_t struct_size;
+  int32_t kind;        /* TSR_RUN_* */
+  int64_t step;        /* steps that the trainer has made then */
+  double loss;         /* of TSR_RUN_STEP and TSR_RUN_EVALUATION; else 0 */
+  const char* details; /* JSON object, NUL-terminated; valid until the next call with this run */
+  size_t details_size; /* bytes without the NUL */
+} tsr_run_event;
+
+/* Goes on until the next event, at most one step, evaluation, set of samples or slice of the result. After TSR_RUN_END it gives
+ * TSR_RUN_END again. An error names the last good checkpoint. A step, evaluation or checkpoint that failed is tried again by the
+ * next call (a step that was not finite with the next batch); at the end of a run each part is tried once, the result too where
+ * another part failed, and the first error is given before TSR_RUN_END. Errors are those of tsr_trainer_step,
+ * tsr_trainer_evaluate, tsr_saving_step, tsr_engine_next and tsr_conversion_step; TSR_CANCELLED where tsr_run_stop came while
+ * the result was written. */
+TSR_API tsr_status* tsr_run_next(tsr_run* run, tsr_run_event* out_event);
+/* Goes on to the end. Errors are those of tsr_run_next. */
+TSR_API tsr_status* tsr_run_finish(tsr_run* run);
+/* Any thread, and signal handlers: after the step in progress the run saves a checkpoint and ends, without a result. */
+TSR_API void tsr_run_stop(tsr_run* run);
+
+/* An evaluation now, which counts as that of this step; where there was one, its numbers. As of tsr_trainer_evaluate_all. */
+TSR_API tsr_status* tsr_run_evaluate(tsr_run* run, tsr_text** out_text);
+/* A checkpoint now, whole when this returns. TSR_FAILED_PRECONDITION where the run writes none; errors of tsr_trainer_save. */
+TSR_API tsr_status* tsr_run_save(tsr_run* run);
+/* Loads the values of the best step into the trainer, from its checkpoint. TSR_NOT_FOUND where there is none. */
+TSR_API tsr_status* tsr_run_load_best(tsr_run* run);
+
+/* The state of the run: {"step", "steps", "outcome": null while it goes on, "losses": of this process's steps, "rewards": of a
+ * preference loss, likewise, "evaluation": the last, as of tsr_trainer_evaluate_all; of what was written at the end, "eval_loss",
+ * "evaluations": [{"step", ...}] of this process, "best_step", "best_loss", "stopped_early", "step_seconds",
+ * "tokens_per_second", "best_eval_loss", "seconds", "limit" as of tsr_run_log_summary, "plan", "devices", "comm",
+ * "allocations_after_first_step", "unlabelled_steps", "saving" as of tsr_trainer_report, "checkpoint", "checkpoint_every",
+ * "saved_step": of the last whole checkpoint, "out", "out_kind": "model", "adapters" or "merged", "out_step": whose values the
+ * result has, once it is written}; null where there is none. */
+TSR_API tsr_status* tsr_run_report(tsr_run* run, tsr_text** out_text);
+/* Waits for the checkpoint that is being written. NULL is allowed. */
+TSR_API void tsr_run_free(tsr_run* run);
 
 /* ================================================================ generator */
 

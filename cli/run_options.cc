@@ -1,0 +1,114 @@
+#include "run_options.h"
+
+#include <algorithm>
+
+namespace cli {
+
+namespace {
+
+void add_evaluation_options(CLI::App& command, RunOptions& run) {
+  command
+      .add_option("--eval-every", run.eval_every,
+                  "steps between evaluations of what is held out; 0: one at the end")
+      ->capture_default_str();
+  command.add_flag(
+      "--keep-best", run.keep_best,
+      "keep the checkpoint with the least held-out loss as CHECKPOINT.best, and write --out from it");
+  command
+      .add_option("--patience", run.patience,
+                  "end the training after so many evaluations in a row without an improvement, with "
+                  "--keep-best; 0: never")
+      ->capture_default_str();
+  command
+      .add_option("--min-delta", run.min_delta,
+                  "by how much the held-out loss must fall to be an improvement")
+      ->capture_default_str();
+  command.add_option("--sample", run.samples,
+                     "a text that the model continues at each evaluation, and at the end; may be repeated");
+  command.add_option("--sample-message", run.sample_messages,
+                     "a user's message that the model answers, likewise; may be repeated");
+  command.add_option("--sample-tokens", run.sample_tokens, "tokens of each, at most")->capture_default_str();
+}
+
+void add_log_options(CLI::App& command, RunOptions& run) {
+  command.add_option(
+      "--metrics", run.metrics,
+      "file of JSON lines: a header, then loss, rate, gradient norm, seconds and tokens of every step, "
+      "evaluations, checkpoints; --resume goes on in it");
+  command.add_option("--tensorboard", run.tensorboard,
+                     "folder for a file of events that TensorBoard reads");
+  command.add_option(
+      "--report", run.report,
+      "HTML page of the run, rewritten every ten seconds: curves, memory predicted and measured, plan, "
+      "physical limit, settings");
+}
+
+// Options as they were given, except names of files, which are recorded elsewhere.
+Json given_options(const CLI::App& command) {
+  static constexpr const char* kFiles[] = {"data", "metrics", "tensorboard", "report", "devices"};
+  Json given = Json::object();
+  for (const CLI::Option* option : command.get_options()) {
+    if (option->count() == 0 || option->get_lnames().empty()) continue;
+    const std::string& name = option->get_lnames().front();
+    if (std::ranges::find(kFiles, name) != std::end(kFiles)) continue;
+    std::string text;
+    for (const std::string& result : option->results()) text += (text.empty() ? "" : " ") + result;
+    given[name] = text;
+  }
+  return given;
+}
+
+std::string list_text(const std::vector<std::string>& texts) {
+  return Json(texts).dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+}  // namespace
+
+void add_run_options(CLI::App& command, RunOptions& run) {
+  command.add_option("--out", run.output,
+                     "file to write: .tsr, or GGUF where the name ends in .gguf; of adapters (--lora) "
+                     "another name is a folder as PEFT has "
+                     "it, adapters alone. Checkpoints go to OUT.checkpoint");
+  command.add_flag("--merge", run.merge, "--out is a model's file with the adapters in its weights");
+  command.add_option("--steps", run.steps, "optimizer steps")->capture_default_str();
+  command.add_option("--checkpoint", run.checkpoint,
+                     "folder (default: OUT.checkpoint; without --out the one of --resume)");
+  command.add_option("--checkpoint-every,--save-every", run.checkpoint_every,
+                     "steps between checkpoints (default STEPS/10; 0: none)");
+  command
+      .add_option("--keep", run.keep,
+                  "so many of the newest checkpoints; above 1 also as CHECKPOINT.step-N, sharing files")
+      ->capture_default_str();
+  add_evaluation_options(command, run);
+  command.add_option("--resume", run.resume,
+                     "go on from this checkpoint (or the model beside it), which with another --out or "
+                     "--checkpoint stays as it is");
+  command.add_flag("--overwrite", run.overwrite,
+                   "begin again where an earlier run's result or checkpoint is, and replace them");
+  add_log_options(command, run);
+}
+
+Options run_options(const CLI::App& command, const RunOptions& run, const std::string& model, const std::string& data) {
+  Options options = make<Options>(tsr_options_new);
+  for (const auto& [key, value] :
+       {std::pair("out", run.output), std::pair("resume", run.resume), std::pair("checkpoint", run.checkpoint),
+        std::pair("metrics", run.metrics), std::pair("tensorboard", run.tensorboard), std::pair("report", run.report),
+        std::pair("model", model), std::pair("data", data)})
+    if (!value.empty()) set(options, key, value);
+  set(options, "steps", run.steps);
+  set(options, "checkpoint_every", run.checkpoint_every);
+  set(options, "keep", run.keep);
+  set(options, "eval_every", run.eval_every);
+  set(options, "patience", run.patience);
+  set(options, "min_delta", run.min_delta);
+  for (const auto& [key, value] :
+       {std::pair("merge", run.merge), std::pair("overwrite", run.overwrite), std::pair("keep_best", run.keep_best)})
+    set(options, key, int64_t{value});
+  if (!run.samples.empty()) set(options, "samples", list_text(run.samples));
+  if (!run.sample_messages.empty()) set(options, "sample_messages", list_text(run.sample_messages));
+  set(options, "sample_tokens", run.sample_tokens);
+  set(options, "settings", given_options(command).dump(-1, ' ', false, Json::error_handler_t::replace));
+  return options;
+}
+
+}  // namespace cli

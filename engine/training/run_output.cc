@@ -1,0 +1,112 @@
+#include "engine/training/run_output.h"
+
+#include <utility>
+
+#include "engine/model/adapters.h"
+#include "engine/model/model_contents.h"
+#include "graph/base/text.h"
+#include "text/json.h"
+
+namespace tessera {
+
+namespace {
+
+bool is_gguf(const std::string& path) { return lower_case(path).ends_with(".gguf"); }
+bool is_file(const RunSettings& settings) {
+  return settings.merge || settings.out.ends_with(".tsr") || is_gguf(settings.out);
+}
+
+}  // namespace
+
+Status RunOutput::check_path(const RunSettings& settings) {
+  return !settings.out.empty() && is_file(settings) ? SharedModel::check_path(settings.out) : Status();
+}
+
+Result<RunOutput> RunOutput::create(const RunSettings& settings, std::shared_ptr<SharedModel> model) {
+  const bool has_adapters = adapter_summary(model->graph()).has_value();
+  if (settings.merge && !has_adapters)
+    return Status(StatusCode::kInvalidArgument,
+                  "run: option 'merge' is of adapters, and this model has none (tsr_model_add_adapters, "
+                  "tsr_model_load_adapters; the command's --lora RANK, --adapter PATH)");
+  const std::string& path = settings.out;
+  if (has_adapters && !settings.merge && is_gguf(path))
+    return Status(StatusCode::kInvalidArgument,
+                  path + ": a GGUF file has no place for a model with adapters: option 'merge' writes the model with the "
+                         "adapters in its weights; a folder, or NAME.tsr, keeps them apart");
+  const Kind kind = settings.merge                           ? Kind::kMerged
+                    : has_adapters && !is_file(settings) ? Kind::kPeft
+                                                             : Kind::kModel;
+  RunOutput made(path, kind, std::move(model));
+  if (path.empty()) return made;
+  if (kind == Kind::kModel) TSR_RETURN_IF_ERROR(SharedModel::check_path(path));
+  if (settings.resume.empty()) TSR_RETURN_IF_ERROR(made.check_written());
+  return made;
+}
+
+const char* RunOutput::kind() const {
+  return kind_ == Kind::kPeft ? "adapters" : kind_ == Kind::kMerged ? "merged" : "model";
+}
+
+Result<std::unique_ptr<Export>> RunOutput::adapters() const {
+  return Export::create(model_, path_, {{"format", "peft"}});
+}
+
+Result<std::unique_ptr<Conversion>> RunOutput::trained_model(const std::shared_ptr<Trainer>& trainer) const {
+  TSR_ASSIGN_OR_RETURN(ModelContents contents, trainer->contents(model_));
+  contents.holds = std::make_shared<std::pair<std::shared_ptr<Trainer>, std::shared_ptr<const void>>>(
+      trainer, std::move(contents.holds));
+  return Conversion::create(std::move(contents), path_, {});
+}
+
+// The first step of an export finds what PEFT has no form for.
+Status RunOutput::check_written() const {
+  if (kind_ != Kind::kPeft) return Conversion::create(contents_of(model_), path_, {}).status();
+  TSR_ASSIGN_OR_RETURN(const auto trial, adapters());
+  const Status first = trial->step();
+  if (first.ok()) return {};
+  return Status(first.code(), format("{}; a name that ends in .tsr gets a model's file with the adapters, option 'merge' one "
+                                     "with the adapters in its weights",
+                                     first.message()));
+}
+
+Status RunOutput::check_trained(const std::shared_ptr<Trainer>& trainer) const {
+  if (path_.empty()) return {};
+  if (kind_ == Kind::kModel) return trained_model(trainer).status();
+  return check_written();
+}
+
+Status RunOutput::begin(const std::shared_ptr<Trainer>& trainer) {
+  if (kind_ == Kind::kModel) {
+    TSR_ASSIGN_OR_RETURN(lease_, trainer->lease("the run's result"));
+    TSR_ASSIGN_OR_RETURN(conversion_, trained_model(trainer));
+    return {};
+  }
+  TSR_RETURN_IF_ERROR(trainer->store(*model_));
+  if (kind_ == Kind::kPeft) {
+    TSR_ASSIGN_OR_RETURN(export_, adapters());
+    return {};
+  }
+  TSR_ASSIGN_OR_RETURN(const std::shared_ptr<SharedModel> merged, merge_adapters(*model_));
+  TSR_ASSIGN_OR_RETURN(conversion_, Conversion::create(contents_of(merged), path_, {}));
+  return {};
+}
+
+Result<double> RunOutput::step() {
+  TSR_RETURN_IF_ERROR(conversion_ ? conversion_->step() : export_->step());
+  const double done = conversion_ ? conversion_->done() : export_->done();
+  if (done < 1) return done;
+  TSR_ASSIGN_OR_RETURN(const std::string report, conversion_ ? conversion_->finish() : export_->finish());
+  TSR_ASSIGN_OR_RETURN(const Json found, parse_json(report, "the writer's report"));
+  if (conversion_ && found.contains("notes"))
+    for (const Json& note : found["notes"]) notes_.push_back(note);
+  cancel();
+  return 1.0;
+}
+
+void RunOutput::cancel() {
+  conversion_ = nullptr;
+  export_ = nullptr;
+  lease_ = nullptr;
+}
+
+}  // namespace tessera

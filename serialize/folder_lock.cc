@@ -1,0 +1,58 @@
+#include "serialize/folder_lock.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <utility>
+
+#include "graph/base/text.h"
+#include "serialize/atomic_file.h"
+#include "serialize/temporary_names.h"
+
+namespace tessera {
+
+namespace {
+
+// The last holder may remove the file between our opening and locking it.
+constexpr int kMostAttempts = 100;
+
+// Whether the file that is open is a lock: it is removed at the end, so what is somebody's file is none.
+bool is_lock(int descriptor) {
+  struct stat found {};
+  return fstat(descriptor, &found) == 0 && S_ISREG(found.st_mode) && found.st_size == 0;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<FolderLock>> FolderLock::acquire(const std::string& folder) {
+  const std::string path = folder + ".lock";
+  for (int attempt = 0; attempt < kMostAttempts; ++attempt) {
+    const int descriptor = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0666);
+    if (descriptor < 0) return io_error(path, "cannot create");
+    std::unique_ptr<FolderLock> lock(new FolderLock(path, descriptor));
+    const auto refuse = [&](std::string message) {
+      close(std::exchange(lock->descriptor_, -1));
+      return Status(StatusCode::kFailedPrecondition, std::move(message));
+    };
+    if (!is_lock(descriptor))
+      return refuse(path + ": is no lock of a training, which is an empty file; move it away");
+    if (flock(descriptor, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
+      return refuse(format("{}: another training writes its checkpoints there; wait for its end, or give another "
+                           "folder (options out, checkpoint)",
+                           folder));
+    if (is_same_file(descriptor, path)) return lock;
+    close(std::exchange(lock->descriptor_, -1));
+  }
+  return Status(StatusCode::kFailedPrecondition, path + ": cannot be locked, others create and remove it all the time");
+}
+
+FolderLock::~FolderLock() {
+  if (descriptor_ < 0) return;
+  unlink(path_.c_str());
+  close(descriptor_);
+}
+
+}  // namespace tessera
