@@ -8,6 +8,7 @@
 %immutable tsr_piece::text;
 %immutable tsr_event::text;
 %immutable tsr_event::details;
+%immutable tsr_run_event::details;
 #define TSR_API
 
 #ifdef SWIGGO
@@ -70,6 +71,7 @@ static tsr_batch tsr_batch_of(int64_t rows, int64_t seq, const int32_t* tokens, 
 static size_t tsr_raw_step_size(void) { return sizeof(tsr_step); }
 static size_t tsr_raw_piece_size(void) { return sizeof(tsr_piece); }
 static size_t tsr_raw_event_size(void) { return sizeof(tsr_event); }
+static size_t tsr_raw_run_event_size(void) { return sizeof(tsr_run_event); }
 
 /* The extent of a dimension; 0 for one that the tensor has not. */
 static int64_t tsr_raw_tensor_dims(const tsr_tensor* tensor, int32_t dimension) {

@@ -9,10 +9,12 @@
 /* Written by the calls below into tuples. */
 %ignore tsr_piece;
 %ignore tsr_event;
+%ignore tsr_run_event;
 %ignore tsr_step;
 %ignore tsr_raw_step_size;
 %ignore tsr_raw_piece_size;
 %ignore tsr_raw_event_size;
+%ignore tsr_raw_run_event_size;
 
 /* Views take their place. */
 %ignore tsr_raw_tensor_read;
@@ -219,6 +221,18 @@ static int tsr_py_items(PyObject* object, Py_buffer* view, int* held, int writab
   $result = tsr_py_append($result, Py_BuildValue("(iiLiiy#y#)", (int)$1->kind, (int)$1->finish, (long long)$1->request,
                                                  (int)$1->index, (int)$1->token, $1->text == NULL ? "" : $1->text,
                                                  (Py_ssize_t)($1->text == NULL ? 0 : $1->text_size),
+                                                 $1->details == NULL ? "" : $1->details,
+                                                 (Py_ssize_t)($1->details == NULL ? 0 : $1->details_size)));
+}
+
+/* (kind, step, loss, details as bytes) */
+%typemap(in, numinputs=0) tsr_run_event* out_event (tsr_run_event event) {
+  memset(&event, 0, sizeof event);
+  event.struct_size = sizeof event;
+  $1 = &event;
+}
+%typemap(argout) tsr_run_event* out_event {
+  $result = tsr_py_append($result, Py_BuildValue("(iLdy#)", (int)$1->kind, (long long)$1->step, $1->loss,
                                                  $1->details == NULL ? "" : $1->details,
                                                  (Py_ssize_t)($1->details == NULL ? 0 : $1->details_size)));
 }

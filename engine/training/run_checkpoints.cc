@@ -147,7 +147,7 @@ Status RunCheckpoints::settle(bool is_final) {
     return {};
   }
   const bool may_pass = failure.code() == StatusCode::kIo || failure.code() == StatusCode::kOutOfMemory;
-  if (is_final || !may_pass || ++failures_ == kMostFailures) return failure;
+  if (is_final || !may_pass || ++failures_ >= kMostFailures) return failure;
   const std::string last = last_good();
   warnings_.push_back(format("the checkpoint of step {} was not written: {}{}; the training goes on, and the next one is tried",
                              step, failure.message(), last.empty() ? "" : "; the last good checkpoint is " + last));

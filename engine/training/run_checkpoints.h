@@ -30,7 +30,7 @@ class RunCheckpoints {
   // Continues a run that was resumed from `from` at `step`, with its best checkpoint. False: that one is missing.
   Result<bool> resume(const std::string& from, int64_t step, int64_t best_step);
   // Copies the trainer's values, and has a thread write them. Waits for the previous checkpoint. A lack of space, and an error
-  // of input or output, is a warning; the third in a row, and any other error, is a failure.
+  // of input or output, is a warning; the third in a row and those after it, and any other error, are failures.
   Status save(const std::shared_ptr<Trainer>& trainer, int64_t step, bool is_best, const Options& notes);
   Status wait();    // for the last one; fails as `save` does
   Status finish();  // waits too; each failure counts

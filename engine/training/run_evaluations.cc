@@ -8,10 +8,11 @@
 namespace tessera {
 
 bool RunEvaluations::add(int64_t step, const Evaluation& evaluation) {
-  last_ = evaluation, last_step_ = step;
+  note(step, evaluation);
   Json row = {{"step", step}};
   row.update(Json::parse(evaluation_json(evaluation)));
   all_.push_back(std::move(row));
+  if (step == 0) return false;
   // A loss that is not finite is no improvement.
   const double loss = std::isnan(evaluation.loss) ? std::numeric_limits<double>::infinity() : evaluation.loss;
   if (loss < improved_ - min_delta_ || (std::isinf(improved_) && std::isfinite(loss))) {

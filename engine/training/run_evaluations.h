@@ -25,8 +25,10 @@ class RunEvaluations {
   bool is_due(int64_t step, int64_t steps) const {
     return every_ > 0 && (step % every_ == 0 || step == steps);
   }
-  // Adds the evaluation of a step. True where it is the best so far.
+  // Adds the evaluation of a step. True where it is the best so far, which one before the first step never is.
   bool add(int64_t step, const Evaluation& evaluation);
+  // Notes the evaluation of the last step, which counts neither for the best nor for patience.
+  void note(int64_t step, const Evaluation& evaluation) { last_ = evaluation, last_step_ = step; }
   bool is_stopped() const { return patience_ > 0 && stale_ >= patience_; }
   std::string stopped_text() const;
   bool keeps_best() const { return keeps_best_; }

@@ -172,7 +172,7 @@ Status TrainingRun::advance() {
     case Phase::kStep:
       return make_step();
     case Phase::kEvaluate:
-      TSR_RETURN_IF_ERROR(evaluate().status());
+      TSR_RETURN_IF_ERROR(name_checkpoint(evaluate_now().status()));
       phase_ = Phase::kSample;
       return {};
     case Phase::kSample:
@@ -190,8 +190,7 @@ Status TrainingRun::advance() {
       return attempt(make_last_checkpoint(), Phase::kLastEvaluation);
     case Phase::kLastEvaluation:
       evaluation_ = evaluations_.last(done_);
-      if (evaluation_ || !holds_out(*trainer_)) return attempt({}, Phase::kLastSamples);
-      return attempt(evaluate().status(), Phase::kLastSamples);
+      return attempt(holds_out(*trainer_) ? evaluate_now().status() : Status(), Phase::kLastSamples);
     case Phase::kLastSamples:
       return attempt(evaluations_.is_due(done_, steps_) ? Status() : write_samples(), Phase::kLog);
     case Phase::kLog:
@@ -251,19 +250,29 @@ Status TrainingRun::make_step() {
 }
 
 Result<Evaluation> TrainingRun::evaluate() {
-  if (const std::optional<Evaluation> known = evaluations_.last(done_)) return *known;
-  Result<Evaluation> made = trainer_->evaluate();
+  Result<Evaluation> made = evaluate_now();
   if (!made.ok()) return name_checkpoint(made.status());
-  const Evaluation& evaluation = *made;
+  return made;
+}
+
+Result<Evaluation> TrainingRun::evaluate_now() {
+  // At the end the trainer may have the values of the best step.
+  if (const std::optional<Evaluation> known = evaluations_.last(trainer_->steps_made())) return *known;
+  TSR_ASSIGN_OR_RETURN(const Evaluation evaluation, trainer_->evaluate());
+  if (phase_ > Phase::kLog) return evaluation;  // the log has its end
   const double accuracy =
       evaluation.labels > 0 ? static_cast<double>(evaluation.correct) / static_cast<double>(evaluation.labels) : NAN;
-  TSR_RETURN_IF_ERROR(name_checkpoint(log(log_->add_evaluation(evaluation.loss, accuracy))));
+  TSR_RETURN_IF_ERROR(log(log_->add_evaluation(evaluation.loss, accuracy)));
   evaluation_ = evaluation;
+  const bool counts = phase_ < Phase::kStopping;
+  is_best_ = counts && evaluations_.add(done_, evaluation);
+  if (!counts) evaluations_.note(done_, evaluation);
+  // The owner evaluated after the checkpoint of this step.
+  if (is_best_ && evaluations_.keeps_best() && phase_ == Phase::kStep) phase_ = Phase::kSave;
   Json details = Json::parse(evaluation_json(evaluation));
-  if (phase_ != Phase::kLastEvaluation) is_best_ = evaluations_.add(done_, evaluation);
-  details["is_best"] = phase_ != Phase::kLastEvaluation && is_best_;
+  details["is_best"] = is_best_;
   events_.push_back({RunEvent::Kind::kEvaluation, done_, evaluation.loss, std::move(details)});
-  return made;
+  return evaluation;
 }
 
 Status TrainingRun::write_samples() {
@@ -289,13 +298,16 @@ Status TrainingRun::log_saved() {
 Status TrainingRun::save_as(bool is_best) {
   TSR_RETURN_IF_ERROR(log_saved());
   TSR_RETURN_IF_ERROR(checkpoints_->save(trainer_, done_, is_best, evaluations_.notes()));
+  is_best_ = is_best_ && !is_best;
   note_checkpoint_warnings();
   return {};
 }
 
 Status TrainingRun::save_due() {
   const bool is_best = is_best_ && evaluations_.keeps_best();
-  if (!checkpoints_->writes() || (done_ % checkpoint_every_ != 0 && !is_best)) return {};
+  if (!checkpoints_->writes()) return {};
+  const bool is_due = done_ % checkpoint_every_ == 0 && checkpoints_->saved_step() != done_;
+  if (!is_due && !is_best) return {};
   return save_as(is_best);
 }
 
@@ -305,8 +317,9 @@ Status TrainingRun::save() {
                   "this run writes no checkpoints: options 'out' or 'checkpoint' say where, 'checkpoint_every' how often");
   const auto work = [&]() -> Status {
     TSR_RETURN_IF_ERROR(log_saved());
-    if (is_saved()) return {};
-    TSR_RETURN_IF_ERROR(save_as(is_best_ && evaluations_.keeps_best()));
+    const bool is_best = is_best_ && evaluations_.keeps_best();
+    if (is_saved() && !is_best) return {};
+    TSR_RETURN_IF_ERROR(save_as(is_best));
     TSR_RETURN_IF_ERROR(checkpoints_->finish());
     return log_saved();
   };
@@ -329,6 +342,12 @@ Status TrainingRun::end_stopped() {
 }
 
 Result<bool> TrainingRun::load_best() {
+  if (phase_ != Phase::kEnded)
+    return Status(StatusCode::kFailedPrecondition, "the run goes on; wanted one that has ended (TSR_RUN_END)");
+  return load_best_values();
+}
+
+Result<bool> TrainingRun::load_best_values() {
   const int64_t best = evaluations_.best_step();
   const std::string folder = best_folder(checkpoints_->folder());
   if (!checkpoints_->writes() || best == 0) return false;
@@ -344,7 +363,7 @@ Result<bool> TrainingRun::load_best() {
 Status TrainingRun::load_best_for_output() {
   const int64_t best = evaluations_.best_step();
   if (!evaluations_.keeps_best() || best == 0 || best == done_) return {};
-  TSR_ASSIGN_OR_RETURN(const bool is_loaded, load_best());
+  TSR_ASSIGN_OR_RETURN(const bool is_loaded, load_best_values());
   if (!is_loaded) {
     note(RunEvent::Kind::kWarning, format("the checkpoint of the best step, {}, is not in {}: the result has the values of "
                                           "step {}",

@@ -57,7 +57,7 @@ class TrainingRun {
 
   Result<Evaluation> evaluate();  // now; it counts as the evaluation of this step
   Status save();                  // a checkpoint now, whole when this returns
-  // Loads the values of the best step into the trainer, from its checkpoint. False: it is not there.
+  // At the end: loads the values of the best step into the trainer, from its checkpoint. False: it is not there.
   Result<bool> load_best();
   std::string report_json();
 
@@ -88,12 +88,14 @@ class TrainingRun {
   Status open_log();
   Status advance();
   Status make_step();
+  Result<Evaluation> evaluate_now();
   Status write_samples();
   Status save_due();
   Status save_as(bool is_best);
   Status log_saved();
   Status end_stopped();
   Status make_last_checkpoint();
+  Result<bool> load_best_values();
   Status load_best_for_output();
   Status write_output();
   Status log(Status status);  // of the run log: a full disk is a warning
@@ -118,7 +120,7 @@ class TrainingRun {
   std::atomic<bool> is_stopped_{false};
   int64_t done_ = 0, written_step_ = 0;
   int64_t logged_checkpoint_ = -1;  // its step
-  bool is_best_ = false;            // the last evaluation, of those so far
+  bool is_best_ = false;            // the evaluation of this step, of those so far; no checkpoint has it yet
   bool is_log_warned_ = false;
   bool is_written_ = false;  // the result
   bool has_stepped_ = false;

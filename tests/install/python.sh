@@ -29,6 +29,7 @@ check test_generation "texts come in loops, asyncio and threads, and end when dr
 check test_engine "many requests at once have the texts of one at a time, in loops, asyncio and threads, and end as texts do"
 check test_sequences "sequences fork, rewind, go on in any engine and come back from files; requests have adapters"
 check test_training "training, plans, programs; cancels and Ctrl-C end them"
+check test_runs "training runs tell what happens, stop from any thread or by Ctrl-C with a checkpoint, and go on to the same file"
 check test_files "long work tells its progress; what that raises ends it and leaves nothing"
 check test_steps "so do datasets, plans, checkpoints and saved models, whose files are the same bytes"
 check test_hostile "whatever is passed, calls raise exceptions"

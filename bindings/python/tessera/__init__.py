@@ -37,6 +37,7 @@ from .graph import Graph, Type  # noqa: E402
 from .hooks import Hooks  # noqa: E402
 from .model import Model  # noqa: E402
 from .plan import Plan, check_certificate, estimate, estimate_page, plan_methods  # noqa: E402
+from .run import Run, RunEvent, check_run, resumed_folder  # noqa: E402
 from .run_log import RunLog  # noqa: E402
 from .runtime import Devices, LogLevel, Runtime, default_runtime  # noqa: E402
 from .scorer import Scorer, Scores, score  # noqa: E402
@@ -58,11 +59,13 @@ def version() -> tuple[int, int, int]:
 __version__ = ".".join(map(str, version()))
 
 __all__ = [
-    "AbortedError", "Batch", "Calibration", "CancelledError", "Chat", "Code", "CorruptError", "DType", "Dataset", "Devices",
-    "Embedder", "Encoded", "EncodedChat", "Engine", "Event", "FailedPreconditionError", "Generator", "Graph", "Hooks",
-    "InternalError", "InvalidArgumentError", "IoError", "LogLevel", "Loss", "Model", "NotFoundError", "OutOfMemoryError", "Piece",
-    "Plan", "Program", "Request", "RunLog", "Runtime", "Saving", "Scorer", "Scores", "Sequence", "Session", "Step", "Stream", "Tensor",
-    "TesseraError", "TimedOutError", "Tokenizer", "Trainer", "Type", "UnsupportedError", "check_certificate", "check_folder",
-    "check_options", "check_path", "check_run_paths", "check_text", "checkpoint_info", "convert", "default_runtime", "dtype_name", "estimate", "estimate_page", "export",
-    "finetune", "imatrix", "load", "plan_methods", "score", "verify", "version",
+    "AbortedError", "Batch", "Calibration", "CancelledError", "Chat", "Code", "CorruptError", "DType", "Dataset",
+    "Devices", "Embedder", "Encoded", "EncodedChat", "Engine", "Event", "FailedPreconditionError", "Generator", "Graph",
+    "Hooks", "InternalError", "InvalidArgumentError", "IoError", "LogLevel", "Loss", "Model", "NotFoundError",
+    "OutOfMemoryError", "Piece", "Plan", "Program", "Request", "Run", "RunEvent", "RunLog", "Runtime", "Saving",
+    "Scorer", "Scores", "Sequence", "Session", "Step", "Stream", "Tensor", "TesseraError", "TimedOutError", "Tokenizer",
+    "Trainer", "Type", "UnsupportedError", "check_certificate", "check_folder", "check_options", "check_path",
+    "check_run", "check_run_paths", "check_text", "checkpoint_info", "convert", "default_runtime", "dtype_name",
+    "estimate", "estimate_page", "export", "finetune", "imatrix", "load", "plan_methods", "resumed_folder", "score",
+    "verify", "version",
 ]

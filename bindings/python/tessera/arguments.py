@@ -120,11 +120,14 @@ def joined_ids(name: str, texts: Iterable[Any]) -> tuple[array.array[int], array
     return all_ids, lengths
 
 
+_TEXT_LISTS = ("stop", "tools", "documents", "samples", "sample_messages")
+
+
 def _list_option(key: str, values: Sequence[Any]) -> Any:
     """stop: a JSON array of texts; stop_ids: "2,13"; other lists are of ints."""
     if key == "stop_ids":
         return ",".join(str(operator.index(each)) for each in values)
-    if values and all(isinstance(each, str) for each in values) or key in ("stop", "tools", "documents"):
+    if values and all(isinstance(each, str) for each in values) or key in _TEXT_LISTS:
         return json.dumps(list(values))
     return dims(f"option '{key}'", [operator.index(each) for each in values])
 
