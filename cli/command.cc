@@ -76,7 +76,7 @@ Runtime open_runtime(const Common& common) {
 void add_adapter_file(CLI::App& command, Common& common) {
   command.add_option(
       "--adapter", common.adapter,
-      "adapters made for this model: a folder of PEFT's, or a GGUF adapter (docs/adapters.md)");
+      "adapters made for this model: a folder of PEFT's, or a GGUF adapter (docs/guides/adapters.md)");
 }
 
 namespace {
@@ -208,7 +208,7 @@ void add_data(CLI::App& command, std::string& path) {
           "--data", path,
           "text file, UTF-8, or rows of JSON: conversations, prompts with completions, texts, one a line or "
           "in "
-          "an array (docs/training-data.md); - for standard input; several files of rows: [{\"path\": FILE, "
+          "an array (docs/guides/training-data.md); - for standard input; several files of rows: [{\"path\": FILE, "
           "\"weight\": N}, ...]")
       ->required();
 }

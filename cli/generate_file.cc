@@ -261,7 +261,7 @@ void print_summary(const Json& summary, bool stats) {
 void add_allowed(CLI::App& command, AllowedArguments& arguments) {
   CLI::Option* const schema =
       command.add_option("--json-schema", arguments.json_schema_file,
-                         "a file: the text is JSON that this schema allows (docs/constraints.md)");
+                         "a file: the text is JSON that this schema allows (docs/guides/constraints.md)");
   CLI::Option* const grammar = command.add_option("--grammar", arguments.grammar_file,
                                                   "a file of GBNF: its rule root matches the text");
   CLI::Option* const regex = command.add_option("--regex", arguments.regex, "matches the whole text");

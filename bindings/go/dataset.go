@@ -11,7 +11,7 @@ import (
 
 // Dataset is what a trainer reads: a text cut into samples, rows of training data (JSON lines), or rows of token ids.
 // Immutable; any goroutine. Options: seq, eval_fraction, shuffle, seed, of texts special, and of rows those of
-// docs/training-data.md: kind, template, mask, packing and others.
+// docs/guides/training-data.md: kind, template, mask, packing and others.
 type Dataset handle
 
 func newDataset(h *handle, err error) (*Dataset, error) { return (*Dataset)(h), err }

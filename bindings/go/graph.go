@@ -2,8 +2,8 @@ package tessera
 
 import "tessera.dev/tessera/raw"
 
-// Graph is a model as a graph of ops (docs/ops.md lists them), built node by node or read from text. Each node is checked
-// when it is added.
+// Graph is a model as a graph of ops (docs/reference/ops.md lists them), built node by node or read from text. Each
+// node is checked when it is added.
 type Graph handle
 
 // Value is a tensor of one graph.

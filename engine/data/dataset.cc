@@ -77,7 +77,7 @@ Status Dataset::check_trainable(PreferenceLoss loss) const {
   return Status(
       StatusCode::kInvalidArgument,
       format("loss '{}' trains on rows of kind {}, and the dataset has no such rows: wanted a file of them "
-             "(JSON lines; docs/training-data.md), or loss cross_entropy",
+             "(JSON lines; docs/guides/training-data.md), or loss cross_entropy",
              name_of(loss), is_paired(loss) ? "preference" : "unpaired"));
 }
 

@@ -46,7 +46,7 @@ Result<TextDataset::Cut> TextDataset::read_cut(const Options& options, bool of_t
         return Status(
             StatusCode::kInvalidArgument,
             format("dataset: option '{}' is of rows of JSON, and the data is a plain text: wanted rows "
-                   "(docs/training-data.md), or no such option",
+                   "(docs/guides/training-data.md), or no such option",
                    key));
   }
   TSR_RETURN_IF_ERROR(reader.finish());

@@ -1,6 +1,7 @@
 // Llama: rms_norm before each half, rotary positions, grouped queries, SwiGLU.
 //   tokens, positions i32 [B, T] -> logits f32 [B, T, V]
-// Parameters are named as in docs/models.md. Mistral is a Llama with a window, Llama 3 one with scaled rotations.
+// Parameters are named as in docs/reference/models.md. Mistral is a Llama with a window, Llama 3 one with scaled
+// rotations.
 #include "graph/models/decoder.h"
 #include "graph/models/families.h"
 

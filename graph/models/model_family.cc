@@ -230,7 +230,7 @@ int64_t block_count(const Graph& graph) {
   return count;
 }
 
-// GPT-2's scheme for the families of this folder, by the names of docs/models.md: normal(0.02), and
+// GPT-2's scheme for the families of this folder, by the names of docs/reference/models.md: normal(0.02), and
 // projections back onto the residual stream smaller by sqrt(2 L), so that its variance does not grow with
 // depth. Other matrices get He's sqrt(2 / fan-in).
 Initializer initializer_for(const Graph& graph, TensorId parameter, int64_t blocks) {

@@ -35,8 +35,8 @@ struct ModelFamily {
   std::string_view name;
   std::string_view example;  // "llama:L=22,C=2048,H=32,KV=4,F=5632,V=32000,T=2048"
   // Inputs "tokens", "positions" i32[B, T]; output "logits" f32[B, T, V], of decoders with head=0 or classes=N
-  // "hidden" and "class_logits" (decoder.h); parameters named as in docs/models.md. Output "aux_loss" f32[] where the family has a loss of its own, which add_token_loss
-  // adds.
+  // "hidden" and "class_logits" (decoder.h); parameters named as in docs/reference/models.md. Output "aux_loss" f32[]
+  // where the family has a loss of its own, which add_token_loss adds.
   Result<Graph> (*build)(const ModelConfig& config);
   // Its tensors in others' files; empty where there are none. Earlier tables count before later ones.
   ForeignNames huggingface = {}, gguf = {};

@@ -59,7 +59,7 @@ struct StrategySpec {
   RecomputeForm recompute = RecomputeForm::kNone;
   OffloadWords offload;
   bool keep = false;
-  bool owt = false;  // docs/add-a-strategy.md follows it through the code
+  bool owt = false;  // docs/guides/add-a-strategy.md follows it through the code
 
   int32_t data() const { return dp * ep; }  // parts of the batch, but for those of a tensor grid
   int32_t devices() const { return dp * tp * cp * ep * pp; }

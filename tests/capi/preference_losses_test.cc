@@ -86,7 +86,7 @@ PreferenceRun fused(PreferenceRun run) {
 
 double softplus(double x) { return std::max(x, 0.0) + std::log1p(std::exp(-std::abs(x))); }
 
-// The numbers of a batch that the formulas of docs/training.md read.
+// The numbers of a batch that the formulas of docs/guides/training.md read.
 struct Answers {
   std::vector<double> sums, counts;  // [batch, answers]
 };

@@ -73,7 +73,7 @@ def help_examples(tessera):
 
 
 def document_examples():
-    documents = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "bindings").glob("*/README.md"))]
+    documents = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")), *sorted((ROOT / "bindings").glob("*/README.md"))]
     fence = re.compile(r"((?:<!-- (?:not run|given): .*?-->\n)*)^```(\w*)[^\n]*\n(.*?)^```", re.S | re.M)
     for path in documents:
         page = path.read_text()

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Everything that the CUDA backend promises, on this machine's GPU, as one table: `./dev gpu` runs this (docs/cuda.md says what each
+"""Everything that the CUDA backend promises, on this machine's GPU, as one table: `./dev gpu` runs this (docs/notes/cuda.md says what each
 line means). First, all at once, what has to be right, while PyTorch compiles; then, by itself, what is timed. Every section has a time
 limit, none waits for another's success, and the limits add up to under nine minutes."""
 import argparse

@@ -118,7 +118,7 @@ class Suites:
         """A model of bytes reads the documentation: in f32, in bf16, and in bf16 again."""
         folder = self.commands.log_folder
         with open(os.path.join(folder, "text.txt"), "w") as text:
-            for page in sorted(glob.glob("docs/*.md")) + ["capi/include/tessera/tessera.h"]:
+            for page in sorted(glob.glob("docs/**/*.md", recursive=True)) + ["capi/include/tessera/tessera.h"]:
                 with open(page) as source:
                     text.write(source.read())
         status, _ = self.commands.run([f"{self.build}/cli/tessera", "new", self.sizes.text_model, "--tokenizer", "bytes",

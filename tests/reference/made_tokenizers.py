@@ -316,7 +316,7 @@ def train_sentencepiece(folder, options):
     import pathlib
     import sentencepiece
     root = pathlib.Path(__file__).resolve().parents[2]
-    lines = [l for p in sorted(root.glob("docs/*.md"))[:6] for l in p.read_text("utf-8", "replace").split("\n")][:1500]
+    lines = [l for p in sorted(root.glob("docs/**/*.md"))[:6] for l in p.read_text("utf-8", "replace").split("\n")][:1500]
     lines += ["two  spaces    four", "é e\u0301 ﬁ ① ä中文 x\ty", "the the th e a b c 12 345", "日本語 カタカナ 한국어", "Ԥ 🙂"] * 3
     (folder / "lines.txt").write_text("\n".join(lines))
     (folder / "rules.tsv").write_text("".join(f"{a}\t{b}\n" for a, b in (("61 62", "78"), ("E9", "65"), ("61", "61 20"), ("2E", ""))))

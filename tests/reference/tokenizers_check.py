@@ -39,7 +39,7 @@ def Tessera(path):
 
 def corpus():
     root = pathlib.Path(__file__).resolve().parents[2]
-    text = "\n".join(p.read_text("utf-8", "replace") for p in sorted(root.glob("docs/*.md")) + sorted(root.glob("graph/**/*.cc")))
+    text = "\n".join(p.read_text("utf-8", "replace") for p in sorted(root.glob("docs/**/*.md")) + sorted(root.glob("graph/**/*.cc")))
     return text + "\n".join(make_strings(300, 99))
 
 

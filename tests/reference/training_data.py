@@ -135,7 +135,7 @@ def theirs(kind, rows, tokenizer, template, part):
 
 def without_tails(example, end):
     """A part that {% generation %} marks ends with its end of turn here: what the template writes behind it, such as a line's end,
-    is not learnt (docs/training-data.md)."""
+    is not learnt (docs/guides/training-data.md)."""
     ids, marks = example[0], list(example[1])
     is_tail = False
     for i in range(1, len(ids)):

@@ -1,6 +1,6 @@
 // Grammar: which texts are allowed, from a JSON schema, a regular expression, a list of choices or GBNF. All become one
 // automaton over bytes, so that every text is valid UTF-8 as a whole. Immutable and shared; any thread, with however
-// little stack. docs/constraints.md says what each source may hold.
+// little stack. docs/guides/constraints.md says what each source may hold.
 #pragma once
 
 #include <memory>

@@ -32,7 +32,7 @@ def finetune(model: Model | str | os.PathLike[str], data: Any, *, out: Any = Non
     another model. method: "auto", the richest of full training, adapters, and adapters over fewer bits that fits
     memory_limit, or "full", "lora", "qlora:TYPE" (plan_methods); lora then says which adapters. progress: is told every step; what it raises ends the work and comes out. Options: seq (default
     128, or the context length where that is shorter), eval_fraction, shuffle, special of the dataset, and of rows kind, mask,
-    packing and others (docs/training-data.md; template: the model's unless given); the others are those of Trainer. seed is that of both."""
+    packing and others (docs/guides/training-data.md; template: the model's unless given); the others are those of Trainer. seed is that of both."""
     if out is not None:
         check_path(out)
         if not overwrite:

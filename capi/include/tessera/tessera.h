@@ -75,7 +75,7 @@
  * ## Stability
  *
  * Values of enumerators never change, structs and key sets only grow, and functions are only added, within one SONAME.
- * It has the major version, and before 1.0 the minor one: see tsr_version_check, and docs/stability.md.
+ * It has the major version, and before 1.0 the minor one: see tsr_version_check, and docs/reference/stability.md.
  */
 /* The layout is by hand. clang-format off */
 #ifndef TESSERA_TESSERA_H_
@@ -404,7 +404,7 @@ TSR_API const char* tsr_dtype_name(tsr_dtype dtype); /* "f32"; "unknown" for oth
 
 /* ================================================================ graph */
 
-/* A model as a graph of ops (docs/ops.md lists them), built node by node or read from text. Each node is
+/* A model as a graph of ops (docs/reference/ops.md lists them), built node by node or read from text. Each node is
  * checked when it is added: the message of a wrong shape names both shapes. A value is a tensor of one graph.
  *
  * Extents may be symbols: tsr_graph_symbol returns what to write into dims. "B" is the batch: it is bound to
@@ -663,7 +663,7 @@ TSR_API tsr_status* tsr_model_add_adapters(tsr_model* model, const tsr_options* 
  * (adapter_config.json, adapter_model.safetensors; LoRA), or a GGUF adapter. Ranks and factors are those of the file; parts of a fused
  * tensor share their first matrix; what the file has in full (modules_to_save, biases) takes the place of the model's
  * and trains as well. `model` is of a known family, from whatever file. options may be NULL; there are none yet.
- * docs/adapters.md. TSR_NOT_FOUND; TSR_CORRUPT for tensors that are missing or contradict the configuration;
+ * docs/guides/adapters.md. TSR_NOT_FOUND; TSR_CORRUPT for tensors that are missing or contradict the configuration;
  * TSR_INVALID_ARGUMENT for an adapter of another model; TSR_UNSUPPORTED names what has no form here. */
 TSR_API tsr_status* tsr_model_load_adapters(tsr_model* model, const char* path, const tsr_options* options,
                                             tsr_model** out_model);
@@ -725,7 +725,7 @@ TSR_API tsr_status* tsr_model_check_path(const char* path);
  *   imatrix          str   file of llama.cpp's llama-imatrix, either form: how much each column of a weight matters
  *   threads          i64   that encode; no bit depends on it (default 0: all cores of this process)
  * Norms, biases and what no op reads in fewer bits stay as they are. Where a row is no multiple of a type's block the
- * weight has another type, as in llama.cpp: docs/models.md.
+ * weight has another type, as in llama.cpp: docs/reference/models.md.
  * new fails with TSR_NOT_FOUND, TSR_IO, and as tsr_model_check_path does; TSR_INVALID_ARGUMENT where out_path is where the
  * model, or one that it was made of, is read from. A step fails as tsr_model_load and tsr_model_save do (TSR_INVALID_ARGUMENT where out_path is another
  * part of the model read), and with TSR_FAILED_PRECONDITION where the file
@@ -958,7 +958,7 @@ TSR_API void tsr_chat_free(tsr_chat* chat);
  *                        array, or objects one after another; a path that ends in .jsonl or .ndjson are rows), and the
  *                        fields which | plain: one text, whatever it looks like | text | prompt | prompt_completion |
  *                        messages | preference | unpaired: rows of that kind
- * Further options of examples (docs/training-data.md has all formats, and which fields are read)
+ * Further options of examples (docs/guides/training-data.md has all formats, and which fields are read)
  *   files          str   JSON: [{"path": text, "weight": number}], with the path "": an epoch has each example
  *                        of a file `weight` times; of a fraction a share drawn by the seed (default weight 1)
  *   template       str   the chat template's text (tsr_model_metadata "chat_template"); messages want one
@@ -1270,8 +1270,8 @@ TSR_API tsr_status* tsr_session_read(tsr_session* session, const char* name, tsr
 /* All parameters of the program from a model. */
 TSR_API tsr_status* tsr_session_write_model(tsr_session* session, tsr_model* model);
 
-/* Inputs keep their value until fed again; indices outside a table or vocabulary mean what docs/ops.md says of the
- * op that reads them (mostly 0). Outputs keep theirs until the next run; before the first of their entry there is
+/* Inputs keep their value until fed again; indices outside a table or vocabulary mean what docs/reference/ops.md says
+ * of the op that reads them (mostly 0). Outputs keep theirs until the next run; before the first of their entry there is
  * nothing to fetch (TSR_FAILED_PRECONDITION). */
 TSR_API tsr_status* tsr_session_feed(tsr_session* session, const char* entry, const char* input,
                                      const tsr_tensor* value);
@@ -1407,8 +1407,8 @@ TSR_API void tsr_session_free(tsr_session* session);
  *   frozen         str   names of parameters to leave untrained; "*" matches any characters; comma-separated
  *   loss           str   cross_entropy (default): of tokens | dpo | ipo | hinge | robust | orpo | simpo | cpo: of
  *                        preferences, with a dataset of pairs, of which `batch` are in a step | kto: with a dataset of
- *                        single answers with a label. docs/training.md has the formulas. They sum log probabilities of
- *                        answers' tokens. Dropout is 0 unless the option dropout says otherwise. A model's auxiliary
+ *                        single answers with a label. docs/guides/training.md has the formulas. They sum log
+ *                        probabilities of answers' tokens. Dropout is 0 unless the option dropout says otherwise. A model's auxiliary
  *                        loss of experts is added, as to cross_entropy. An option that a loss does not read is refused
  *   beta           f64   of all preference losses (default 0.1)
  *   label_smoothing  f64   share of pairs whose labels are wrong: of dpo, simpo, cpo, and of robust, below 0.5
@@ -1506,9 +1506,9 @@ TSR_API tsr_status* tsr_trainer_evaluate(tsr_trainer* trainer, double* out_loss)
  * tsr_trainer_evaluate. */
 TSR_API tsr_status* tsr_trainer_evaluate_all(tsr_trainer* trainer, tsr_text** out_text);
 
-/* A step in parts, for losses and loops of your own (option losses, docs/training.md): any number of accumulations, each
- * forward and backward over a batch from your memory, and an update. Gradients are added up on the devices, where
- * the plan has their place. tsr_trainer_step neither reads nor changes them.
+/* A step in parts, for losses and loops of your own (option losses, docs/guides/training.md): any number of
+ * accumulations, each forward and backward over a batch from your memory, and an update. Gradients are added up on the
+ * devices, where the plan has their place. tsr_trainer_step neither reads nor changes them.
  *
  * Arrays are [rows, seq], and are read before the call returns. Fewer rows than the option batch, and shorter ones than
  * the option seq, are filled up with tokens without weight; of more rows, make several batches. labels[t] is the token
@@ -1591,7 +1591,7 @@ TSR_API void tsr_saving_free(tsr_saving* saving);
 TSR_API tsr_status* tsr_trainer_check_folder(const char* folder);
 /* Goes on from a checkpoint. TSR_INVALID_ARGUMENT, naming what the checkpoint has, what this trainer has and the remedy, where
  * the option loss, optimizer, batch or accumulate, the data, the model, its adapters, what trains or the option weights
- * were others. All else may differ, and is this trainer's: docs/runs.md has the list. */
+ * were others. All else may differ, and is this trainer's: docs/guides/runs.md has the list. */
 TSR_API tsr_status* tsr_trainer_resume(tsr_trainer* trainer, const char* folder);
 
 /* The trained state, with or without the optimizer's. Options: optimizer (i64, default 1). With 1 save_state is
@@ -2057,13 +2057,13 @@ TSR_API tsr_status* tsr_engine_new_for_trainer(tsr_trainer* trainer, const tsr_o
  * and of the request
  *   priority             i64   the higher, the earlier (default 0)
  *   special              i64   as for a generator; for prompts that are text
- *   json_schema          str   the text is JSON that this schema allows (docs/constraints.md says which it may be)
+ *   json_schema          str   the text is JSON that this schema allows (docs/guides/constraints.md says which it may be)
  *   json                 i64   1: the text is JSON (default 0)
  *   regex                str   the whole text matches
  *   choices              str   JSON array: the text is one of them
  *   grammar              str   GBNF: the rule "root" matches the text
  *                              at most one of these five; needs a tokenizer. Reasoning before the answer to messages is
- *                              free (docs/constraints.md)
+ *                              free (docs/guides/constraints.md)
  *   logits               i64   1: before each token comes an event TSR_EVENT_LOGITS, and the text goes on with
  *                              tsr_engine_answer (default 0)
  *   adapter              i64   of tsr_engine_load_adapter (default -1: none)
@@ -2182,7 +2182,7 @@ TSR_API tsr_status* tsr_engine_restore_sequence(tsr_engine* engine, const char* 
                                                 tsr_sequence** out_sequence);
 
 /* A LoRA adapter for requests with the option `adapter`: a PEFT folder or a GGUF adapter, made for this model
- * (docs/adapters.md). Any number may be loaded, as host memory holds them; `adapters` of them are mixed in a
+ * (docs/guides/adapters.md). Any number may be loaded, as host memory holds them; `adapters` of them are mixed in a
  * step, and requests of others wait. The model's weights are neither changed nor copied. Any thread, while others are
  * served. TSR_INVALID_ARGUMENT for adapters of another model and ranks above adapter_rank, TSR_UNSUPPORTED for what is more
  * than low-rank products of blocks' matrices, TSR_FAILED_PRECONDITION for an engine without the option adapters. drop:

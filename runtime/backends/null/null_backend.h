@@ -1,7 +1,7 @@
 // The null backend: runs whole programs without computing anything. It has virtual devices with invented
 // rates, a clock per stream that advances by the predicted times, and one debug log line per instruction. It
 // shows plans and schedules for devices that nobody has, and is the skeleton to copy for a new backend
-// (docs/add-a-backend.md).
+// (docs/guides/add-a-backend.md).
 #pragma once
 
 #include "runtime/backend_abi.h"

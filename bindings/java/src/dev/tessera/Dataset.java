@@ -7,8 +7,8 @@ import java.util.function.DoubleConsumer;
 
 /**
  * What a trainer reads: a text cut into samples, rows of training data (JSON lines), or rows of token ids. Immutable.
- * Options: seq, eval_fraction, shuffle, seed, of texts special, and of rows those of docs/training-data.md: kind, template,
- * mask, packing and others.
+ * Options: seq, eval_fraction, shuffle, seed, of texts special, and of rows those of docs/guides/training-data.md:
+ * kind, template, mask, packing and others.
  */
 public final class Dataset extends Handle {
   private Dataset(long pointer) {
