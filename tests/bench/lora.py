@@ -80,7 +80,7 @@ def main():
         path = pathlib.Path(args.model).resolve()
         subprocess.run([args.tessera, "export", path, "--format", "hf", "--type", "f32", "-o", base, "--quiet"], check=True,
                        stdout=subprocess.DEVNULL)
-        text.write_text((pathlib.Path(__file__).resolve().parents[2] / "docs/guides/planning.md").read_text() * 20)
+        text.write_text((pathlib.Path(__file__).resolve().parents[2] / "docs/notes/planning.md").read_text() * 20)
         theirs, _ = measured([sys.executable, __file__, args.tessera, args.model, "--torch", base, *(f"--{name}={getattr(args, name)}"
                               for name in ("batch", "seq", "threads", "steps", "rank"))])
         rows = {"PyTorch + PEFT, f32": theirs, "Tessera, f32": ours(base, text), f"Tessera, {path.name}": ours(path, text),
