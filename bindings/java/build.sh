@@ -25,6 +25,21 @@ cc -std=c11 -O2 -fPIC -fno-strict-aliasing -Wall -Wextra -Wno-unused-parameter -
 find "$out/sources" -name '*.java' >"$out/sources.txt"
 javac --release 17 -encoding UTF-8 -Xlint:all,-exports -Xdoclint:all,-missing -Werror -d "$out/classes" @"$out/sources.txt"
 version=$(pkg-config --modversion tessera)
+# pom ARTIFACT FOLDER: what Maven reads a jar's coordinates from, at its place in the jar's folder.
+pom() {
+  local folder=$2/META-INF/maven/dev.tessera/$1
+  mkdir -p "$folder"
+  cat >"$folder/pom.xml" <<XML
+<project xmlns="http://maven.apache.org/POM/4.0.0">
+  <modelVersion>4.0.0</modelVersion>
+  <groupId>dev.tessera</groupId>
+  <artifactId>$1</artifactId>
+  <version>$version</version>
+  <licenses><license><name>Apache-2.0</name></license></licenses>
+</project>
+XML
+}
+pom tessera "$out/classes"
 printf 'Implementation-Title: Tessera\nImplementation-Version: %s\n' "$version" >"$out/manifest"
 jar --create --file "$out/tessera.jar" --manifest "$out/manifest" -C "$out/classes" .
 jar --create --file "$out/tessera-sources.jar" -C "$out/sources" .
@@ -57,5 +72,6 @@ mv "$out/files.txt" "$natives/files.txt"
   cat "$out/manifest"
   echo "Automatic-Module-Name: dev.tessera.natives"
 } >"$out/manifest_natives"
+pom tessera-natives "$out/natives"
 jar --create --file "$out/tessera-natives.jar" --manifest "$out/manifest_natives" -C "$out/natives" .
 rm -rf "$out/natives" "$out/classes" "$out/sources" "$out"/*.txt "$out"/manifest* "$out/tessera_java.c"

