@@ -98,8 +98,8 @@ def run_shell(example, folder, tessera):
         text = text.replace(written, shorter)
     environment = dict(os.environ, PATH=f"{pathlib.Path(tessera).parent}:{os.environ['PATH']}", TESSERA_PROFILE="none",
                        XDG_CACHE_HOME=str(folder / "cache"))
-    if "tests/" in example.text or "./dev " in example.text:
-        for part in ("tests", "dev"):
+    if any(part in example.text for part in ("tests/", "samples/", "./dev ")):
+        for part in ("tests", "samples", "dev"):
             if not (folder / part).exists():
                 (folder / part).symlink_to(ROOT / part)
     process = subprocess.run(["bash", "-c", text], cwd=folder, env=environment, input=standins.INPUT, text=True,

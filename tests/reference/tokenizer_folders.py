@@ -32,7 +32,7 @@ def sentencepiece_models(folder):
     made = {}
     for name, options in (("bpe", {}), ("bpe trims", {"remove_extra_whitespaces": True}), ("bpe bare", {"add_dummy_prefix": False}),
                           ("unigram", {"model_type": "unigram", "normalization_rule_name": "nmt_nfkc", "remove_extra_whitespaces": True})):
-        given = dict(input=str(ROOT / "README.md"), model_prefix=str(folder / "m"), vocab_size=400, model_type="bpe",
+        given = dict(input=str(ROOT / "docs/guides/serving.md"), model_prefix=str(folder / "m"), vocab_size=400, model_type="bpe",
                      normalization_rule_name="identity", remove_extra_whitespaces=False, byte_fallback=True,
                      hard_vocab_limit=False, character_coverage=1.0, minloglevel=9)
         sentencepiece.SentencePieceTrainer.train(**{**given, **options})
@@ -43,7 +43,7 @@ def sentencepiece_models(folder):
 def byte_level_json():
     made = Tokenizer(models.BPE())
     made.pre_tokenizer, made.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
-    made.train_from_iterator([(ROOT / "README.md").read_text()], trainers.BpeTrainer(
+    made.train_from_iterator([(ROOT / "docs/guides/serving.md").read_text()], trainers.BpeTrainer(
         vocab_size=400, initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), special_tokens=["<s>", "</s>", "<|endoftext|>"],
         show_progress=False))
     plain = json.loads(made.to_str())
