@@ -30,6 +30,9 @@
 %typemap(out) const char* tsr_event::details {
   $result = Swig_AllocateString($1, $1 ? arg1->details_size : 0);
 }
+%typemap(out) const char* tsr_run_event::details {
+  $result = Swig_AllocateString($1, $1 ? arg1->details_size : 0);
+}
 %typemap(out) const char* tsr_text_data {
   $result = Swig_AllocateString($1, tsr_text_size(arg1));
 }

@@ -183,10 +183,12 @@ TSR_JAVA_TYPE("jlongArray", "long[]", (COUNT_TYPE COUNT, T* NAME))
 %ignore tsr_step;
 %ignore tsr_piece;
 %ignore tsr_event;
+%ignore tsr_run_event;
 %ignore tsr_trainer_step;
 %ignore tsr_trainer_optimizer_step;
 %ignore tsr_generator_next;
 %ignore tsr_engine_next;
+%ignore tsr_run_next;
 %ignore tsr_tensor_data;
 %ignore tsr_tensor_writable;
 

@@ -216,4 +216,22 @@ static tsr_status* tsr_raw_engine_next(JNIEnv* jenv, tsr_engine* engine, double 
   if (details != NULL) (*jenv)->SetObjectArrayElement(jenv, texts, 1, details);
   return NULL;
 }
+
+/* kind, step and loss [1] each; details [1]: the bytes of a JSON object. */
+static tsr_status* tsr_raw_run_next(JNIEnv* jenv, tsr_run* run, jintArray kind, jlongArray step, jdoubleArray loss,
+                                    jobjectArray details) {
+  tsr_run_event event;
+  memset(&event, 0, sizeof event);
+  event.struct_size = sizeof event;
+  tsr_status* status = tsr_run_next(run, &event);
+  if (status != NULL) return status;
+  const jint found = event.kind;
+  const jlong number = event.step;
+  (*jenv)->SetIntArrayRegion(jenv, kind, 0, 1, &found);
+  (*jenv)->SetLongArrayRegion(jenv, step, 0, 1, &number);
+  (*jenv)->SetDoubleArrayRegion(jenv, loss, 0, 1, &event.loss);
+  const jbyteArray bytes = tsr_java_bytes(jenv, event.details, event.details_size);
+  if (bytes != NULL) (*jenv)->SetObjectArrayElement(jenv, details, 0, bytes);
+  return NULL;
+}
 %}
