@@ -82,6 +82,16 @@ public abstract class Handle implements AutoCloseable {
     return handle == null ? new Use(null, 0, false) : handle.use();
   }
 
+  /** use() of another object, which the library keeps: it may be closed. */
+  static Use ifOpen(Handle handle) {
+    try {
+      Use use = handle.state.useIfOpen(true);
+      return use == null ? new Use(null, 0, false) : use;
+    } finally {
+      Reference.reachabilityFence(handle);
+    }
+  }
+
   static Callbacks.Source source(Handle handle) {
     return handle == null ? null : handle.source();
   }
@@ -151,11 +161,17 @@ public abstract class Handle implements AutoCloseable {
     }
 
     Use use(boolean alone) {
-      Use use = useOpen();
+      Use use = useIfOpen(alone);
       if (use == null) {
         throw TesseraException.invalid("the " + noun + " is closed, wanted an open one");
       }
-      if (!alone || lock == null) {
+      return use;
+    }
+
+    /** null where it is closed. */
+    Use useIfOpen(boolean alone) {
+      Use use = useOpen();
+      if (use == null || !alone || lock == null) {
         return use;
       }
       try {
