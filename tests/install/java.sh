@@ -27,7 +27,7 @@ cd "$work"
 # Small heaps and one compiler: many short runs.
 java=(java -XX:TieredStopAtLevel=1 -XX:+UseSerialGC "-Djava.io.tmpdir=$work/tmp")
 "${java[@]}" -Xcheck:jni "-Djava.library.path=$work/out/jni" -Dmodel=../small.tsr -Dtext=../text.txt -Dwork=written \
-  -cp "tests:$jar$junit" RunChecks TextsTest HandlesTest BuffersTest ReadersTest GenerationTest EngineTest SequencesTest TrainingTest GraphsTest \
+  -cp "tests:$jar$junit" RunChecks TextsTest HandlesTest BuffersTest ReadersTest GenerationTest EngineTest SequencesTest TrainingTest RunTest GraphsTest \
   WorkTest StepsTest CallbacksTest HostileTest >tests.txt || { cat tests.txt; exit 1; }
 cat tests.txt
 if grep -v '^ok: Java: ' tests.txt; then fail "-Xcheck:jni, or something else, said more than the tests"; fi
