@@ -14,8 +14,8 @@ import java.util.HashMap;
 import java.util.Map;
 
 /**
- * Trains a model on a text with evaluations, the best checkpoint, patience, samples and a report: what {@code tessera train} does.
- * Where an earlier run with the same OUT was killed it goes on from its checkpoint. The twin of samples/c/training_run.c.
+ * Trains a model on a text with evaluations, the best checkpoint, patience, samples and a report, as {@code tessera train} does.
+ * Where an earlier run with the same OUT was killed, it goes on from that one's checkpoint; the twin of samples/c/training_run.c.
  *
  * <pre>TrainingRun MODEL DATA OUT [STEPS]        e.g.  TrainingRun small.tsr notes.txt tuned.tsr 60</pre>
  */

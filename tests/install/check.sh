@@ -96,6 +96,8 @@ mkdir expected
 ./generate expected/tuned.tsr "A computer" 8 >expected/generate.txt
 ./own_model >expected/own_model.txt
 ./plan small.tsr cpu:4 8 >expected/plan.txt
+"$work/prefix/bin/tessera" train small.tsr --data text.txt --seq 32 --batch 8 --lr 1e-3 --steps 20 --eval-fraction 0.1 --eval-every 10 \
+  --keep-best --patience 3 --keep 2 --sample "Once upon a time" --report expected/run.html --out expected/run.tsr --quiet >expected/run.txt
 cc -std=c11 "${strict[@]}" "$here/tests/install/sequences.c" $(pkg-config --cflags --libs tessera) -o sequences
 "${memcheck[@]}" ./sequences small.tsr sequence >sequences.txt
 ./sequences small.tsr expected/sequence >expected/sequences.txt

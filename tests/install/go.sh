@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # go.sh WORK: the Go module over an installed library, which PKG_CONFIG_PATH and LD_LIBRARY_PATH lead to: go vet, the examples,
 # the checks, the samples with the output of those in C, and a project elsewhere that gets and vendors the module. WORK has
-# small.tsr, text.txt, chat.txt, and expected/, what the samples in C printed and wrote.
+# small.tsr, text.txt, chat.txt, and expected/, what the samples in C printed and wrote, and the command.
 set -euo pipefail
 here=$(cd "$(dirname "$0")/../.." && pwd)
 work=$(cd "$1" && pwd)
@@ -57,6 +57,9 @@ same own_model
 same plan small.tsr cpu:4 8
 "$go/bin/chat_server" small.tsr 8 cpu:2 0 '{{ messages[-1].content }}' <chat.txt | sort -s -k1,1 | cmp - expected/chat_server.txt
 echo "ok: Go samples: $(tail -1 "$go/finetune.txt"), every loss equal to the C sample's to the bit, the same model file, texts and plans"
+
+bash "$here/tests/install/training_run.sh" expected/run.tsr "$go/run.tsr" "$go/bin/training_run" small.tsr text.txt "$go/run.tsr" 20
+echo "ok: Go: a training run that is killed goes on from its checkpoint, to the files of the command"
 
 # A project that knows nothing but the proxy; shared, vendored, static.
 bash "$here/bindings/go/module.sh" "$go/proxy"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # java.sh WORK: the Java binding over an installed library, which PKG_CONFIG_PATH and LD_LIBRARY_PATH lead to: its JUnit tests
 # under -Xcheck:jni, the samples with the output of those in C, and how the library is found. WORK has small.tsr, text.txt,
-# chat.txt, and expected/, what the samples in C printed and wrote. Needs JUnit 5 (JUNIT_JARS: the folder of its jars).
+# chat.txt, and expected/, what the samples in C printed and wrote, and the command. Needs JUnit 5 (JUNIT_JARS: the folder of its jars).
 set -euo pipefail
 here=$(cd "$(dirname "$0")/../.." && pwd)
 work=$(cd "$1" && pwd)/java
@@ -64,6 +64,8 @@ cmp ../expected/chat_server.txt chat_server.txt || fail "chat_server: C and Java
 printf 'ann A computer\nann again\nann /stop\nbob is\n' | "${installed[@]}" ChatServer --stream ../small.tsr 50 cpu:1 0 "$last" >stream.txt
 grep -q '^bob: ' stream.txt || fail "chat_server --stream: no answer to bob"
 echo "ok: Java: samples: $(tail -1 finetune.txt), every loss equal to the C sample's to the bit, the same model file, texts and plans"
+bash "$here/tests/install/training_run.sh" ../expected/run.tsr run.tsr "${installed[@]}" TrainingRun ../small.tsr ../text.txt run.tsr 20
+echo "ok: Java: a training run that is killed goes on from its checkpoint, to the files of the command"
 status=0
 "${installed[@]}" Plan nowhere.tsr cpu:4 >java.txt 2>error.txt || status=$?
 [ $status = 1 ] && grep -q '^not_found: .*nowhere.tsr' error.txt || fail "a model that is absent: $status, $(cat error.txt)"

@@ -1,5 +1,5 @@
-// Trains a model on a text with evaluations, the best checkpoint, patience, samples and a report: what `tessera train` does.
-// Where an earlier run with the same OUT was killed it goes on from its checkpoint. The twin of samples/c/training_run.c.
+// Trains a model on a text with evaluations, the best checkpoint, patience, samples and a report, as `tessera train` does.
+// Where an earlier run with the same OUT was killed, it goes on from that one's checkpoint; the twin of samples/c/training_run.c.
 //
 //	training_run MODEL DATA OUT [STEPS]        e.g.  training_run small.tsr notes.txt tuned.tsr 60
 package main

@@ -32,7 +32,8 @@ final class RunTest {
 
   private static Dataset data() {
     try (Tokenizer tokenizer = MODEL.tokenizer()) {
-      return Dataset.ofText("A computer is a machine that computes. ".repeat(60), tokenizer, Map.of("seq", 16, "eval_fraction", 0.1));
+      String text = "A computer is a machine that computes. ".repeat(60);
+      return Dataset.ofText(text, tokenizer, Map.of("seq", 16, "eval_fraction", 0.1));
     }
   }
 
@@ -69,8 +70,8 @@ final class RunTest {
       trainer.close();
       assertEquals(Optional.empty(), run.outcome());
       // A checkpoint is whole at the latest before the next one is begun.
-      assertEquals("step 1, step 2, evaluation 2, sample 2, step 3, step 4, evaluation 4, sample 4, checkpoint 2, step 5, step 6, "
-          + "evaluation 6, sample 6, checkpoint 4, checkpoint 6, progress 6",
+      assertEquals("step 1, step 2, evaluation 2, sample 2, step 3, step 4, evaluation 4, sample 4, checkpoint 2, step 5, "
+          + "step 6, evaluation 6, sample 6, checkpoint 4, checkpoint 6, progress 6",
           run.stream().map(RunTest::name).distinct().collect(Collectors.joining(", ")));
       assertEquals("finished", run.outcome().orElseThrow());
       assertEquals(Optional.empty(), run.next());

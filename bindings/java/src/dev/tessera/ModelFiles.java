@@ -30,8 +30,8 @@ public final class ModelFiles {
   }
 
   /**
-   * Throws what the maker of a consumer ("trainer", "planning", "generator", "scorer", "embedder", "imatrix" or "dataset") would
-   * throw for these options by themselves, before models and data are read.
+   * Throws what the maker of a consumer ("trainer", "run", "planning", "generator", "scorer", "embedder", "imatrix" or
+   * "dataset") would throw for these options by themselves, before models and data are read.
    */
   public static void checkOptions(String consumer, Map<String, ?> options) {
     byte[] name = Text.name("consumer", consumer);

@@ -54,7 +54,10 @@ public final class Run extends Handle {
     }
   }
 
-  /** The checkpoint's folder that option resume means by {@code name}: the folder itself, or that next to a model or adapters. */
+  /**
+   * The checkpoint's folder that option resume means by {@code name}: the folder itself, or that next to a model or adapters.
+   * {@link TesseraException.NotFound} where there is none.
+   */
   public static Path resumedFolder(Path name) {
     byte[] given = Text.path("name", name);
     try (Use none = optional(null)) {
@@ -146,7 +149,10 @@ public final class Run extends Handle {
     next();
   }
 
-  /** How the run ended: "finished", "stopped early at step 60" by patience, or "stopped at step 60" by {@link #stop}; empty before. */
+  /**
+   * How the run ended: "finished", "stopped early at step 60" by patience, or "stopped at step 60" by {@link #stop}; empty while it
+   * goes on.
+   */
   public Optional<String> outcome() {
     return Optional.ofNullable(outcome);
   }
@@ -162,7 +168,7 @@ public final class Run extends Handle {
         out -> Cancellation.guard(trainer::cancel, () -> Raw.tsr_run_evaluate(use.pointer, out))));
   }
 
-  /** Makes a checkpoint now, whole when this returns. */
+  /** Makes a checkpoint now, whole when this returns. {@link TesseraException.FailedPrecondition} where the run writes none. */
   public void save() {
     call(run -> Cancellation.guard(trainer::cancel, () -> Raw.tsr_run_save(run)));
   }
