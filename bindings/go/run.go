@@ -217,7 +217,8 @@ func (r *Run) Evaluate() (string, error) { return r.inner().text(raw.Tsr_run_eva
 // Save makes a checkpoint now, whole when it returns.
 func (r *Run) Save() error { return r.inner().call(raw.Tsr_run_save) }
 
-// LoadBest loads the values of the best step into the trainer. ErrNotFound where the run has no checkpoint of it.
+// LoadBest loads the values of the best step into the trainer, once the run has ended. ErrNotFound where it has no checkpoint of
+// that step.
 func (r *Run) LoadBest() error { return r.inner().call(raw.Tsr_run_load_best) }
 
 // Report is JSON: steps, losses, evaluations, the best step, checkpoints, the result.

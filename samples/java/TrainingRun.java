@@ -8,7 +8,6 @@ import dev.tessera.Tokenizer;
 import dev.tessera.Trainer;
 import java.math.BigDecimal;
 import java.math.MathContext;
-import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.HashMap;
 import java.util.Map;
@@ -28,8 +27,10 @@ public final class TrainingRun {
     String out = args[2];
     Map<String, Object> options = new HashMap<>(Map.of("out", out, "eval_every", 10, "keep_best", true, "patience", 3,
         "keep", 2, "samples", "Once upon a time", "report", out + ".html"));
-    if (Files.isDirectory(Path.of(out + ".checkpoint"))) {
-      options.put("resume", out + ".checkpoint");
+    try {
+      options.put("resume", Run.resumedFolder(Path.of(out)));
+    } catch (TesseraException.NotFound e) {
+      // It begins.
     }
     long steps = args.length > 3 ? Long.parseLong(args[3]) : 60;
     try (Runtime runtime = new Runtime();

@@ -33,8 +33,8 @@ func main() {
 	}
 	options := tessera.Options{"out": out, "eval_every": 10, "keep_best": true, "patience": 3, "keep": 2,
 		"samples": "Once upon a time", "report": out + ".html"}
-	if _, err := os.Stat(out + ".checkpoint"); err == nil {
-		options["resume"] = out + ".checkpoint"
+	if folder, err := tessera.ResumedFolder(out); err == nil {
+		options["resume"] = folder
 	}
 	runtime := must(tessera.NewRuntime(nil))
 	model := must(tessera.LoadModel(os.Args[1]))

@@ -150,10 +150,12 @@ final class RunTest {
       Run run = new Run(trainer, Map.of("checkpoint_every", 0));
       try (run) {
         Given.refused(TesseraException.FailedPrecondition.class, "no checkpoints", run::save);
-        Given.refused(TesseraException.NotFound.class, "keep_best", run::loadBest);
+        Given.refused(TesseraException.FailedPrecondition.class, "goes on", run::loadBest);
         RunEvent warning = run.next().orElseThrow();
         assertEquals(RunEvent.Kind.WARNING, warning.kind());
         assertTrue(warning.details().contains("nothing of this run is kept"));
+        run.finish();
+        Given.refused(TesseraException.NotFound.class, "keep_best", run::loadBest);
       }
       run.stop();
       Given.invalid("the run is closed", run::next);

@@ -174,8 +174,8 @@ public final class Run extends Handle {
   }
 
   /**
-   * Loads the values of the best step into the trainer. {@link TesseraException.NotFound} where the run has no checkpoint of
-   * it.
+   * Loads the values of the best step into the trainer, once the run has ended. {@link TesseraException.NotFound} where it has no
+   * checkpoint of that step.
    */
   public void loadBest() {
     call(run -> Cancellation.guard(trainer::cancel, () -> Raw.tsr_run_load_best(run)));
