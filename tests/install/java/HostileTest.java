@@ -2,6 +2,7 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import dev.tessera.*;
+import dev.tessera.Run;
 import dev.tessera.RunLog;
 import dev.tessera.Runtime;
 import java.io.IOException;
@@ -75,6 +76,8 @@ final class HostileTest {
     handle(trainer.startSave(Given.WORK.resolve("started"), null), trainer.startSave(Given.WORK.resolve("closed"), null));
     RunLog closedLog = new RunLog(trainer, Map.of("report", Given.WORK.resolve("hostile.html")));
     handle(new RunLog(trainer, Map.of("metrics", Given.WORK.resolve("hostile.jsonl"))), closedLog);
+    Map<String, ?> threeSteps = Map.of("steps", 3, "checkpoint_every", 0);
+    handle(new Run(trainer, threeSteps), new Run(trainer, threeSteps));
     handle(trainer, new Trainer(runtime, model, dataset, Map.of("batch", 2)));
     handle(new Generator(runtime, model, Map.of("max_tokens", 2)), new Generator(runtime, model, null));
     Map<String, ?> few = Map.of("max_tokens", 3, "sequences", 2);
@@ -184,8 +187,8 @@ final class HostileTest {
   private void callAll(int times) {
     for (Class<?> type : List.of(Tessera.class, Runtime.class, Hooks.class, Devices.class, Calibration.class, Tensor.class,
         Graph.class, Tokenizer.class, Model.class, ModelFiles.class, Chat.class, Dataset.class, Plan.class, Program.class,
-        Session.class, Trainer.class, Saving.class, RunLog.class, Generator.class, Engine.class, Request.class, Sequence.class, Scorer.class, Embedder.class,
-        Json.class, Cancellation.class)) {
+        Session.class, Trainer.class, Saving.class, Run.class, RunLog.class, Generator.class, Engine.class, Request.class,
+        Sequence.class, Scorer.class, Embedder.class, Json.class, Cancellation.class)) {
       List<Executable> calls = new ArrayList<>(List.of(type.getConstructors()));
       calls.addAll(Arrays.asList(type.getDeclaredMethods()));
       calls.removeIf(call -> !Modifier.isPublic(call.getModifiers()) || call.isSynthetic());
