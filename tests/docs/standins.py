@@ -8,7 +8,7 @@ import subprocess
 INPUT = "Hello\n/exit\n"  # standard input of every example: of chats
 
 _LLAMA = "llama:L=2,C=32,H=2,KV=1,F=48,V=256,T=4096"
-_CHATML = ("{% for m in messages %}{{ '<' + m.role + '>' + m.content }}{% endfor %}"
+_CHATML = ("{% for m in messages %}{{ '<' + m.role + '>' + m.content + '<end>' }}{% endfor %}"
            "{% if add_generation_prompt %}{{ '<assistant>' }}{% endif %}")
 _SENTENCES = "".join(f"The {a} {b} went to the river and saw {c} boats.\n"
                      for a in ("old", "young", "tired", "happy") for b in ("man", "woman", "dog") for c in range(2, 40))
