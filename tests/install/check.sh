@@ -43,7 +43,7 @@ CODE
 fi
 LD_LIBRARY_PATH= "$work/header_full"
 doc=$work/prefix/share/doc/tessera
-for file in LICENSE README.md docs/architecture.md samples/c/finetune.c; do
+for file in LICENSE README.md CHANGELOG.md docs/architecture.md docs/overview.svg samples/c/finetune.c; do
   [ -s "$doc/$file" ] || { echo "FAILED: $file is not installed"; exit 1; }
 done
 # Links of what is installed lead somewhere, but those to the source tree.
