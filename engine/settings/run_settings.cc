@@ -6,6 +6,7 @@
 
 #include "engine/base/run_outputs.h"
 #include "graph/base/text.h"
+#include "serialize/checkpoint_folder.h"
 #include "text/json.h"
 
 namespace tessera {
@@ -25,9 +26,10 @@ Status refuse(std::string message) { return Status(StatusCode::kInvalidArgument,
 // A text, or a JSON array of texts.
 Result<std::vector<std::string>> read_texts(const char* key, const std::string& value) {
   if (!value.starts_with('[')) return value.empty() ? std::vector<std::string>() : std::vector{value};
-  TSR_ASSIGN_OR_RETURN(const Json list, parse_json(value, format("run: option '{}'", key)));
+  const Result<Json> list = parse_json(value, format("option '{}'", key));
+  if (!list.ok()) return refuse(format("{}; wanted a text, or a JSON array of texts", list.status().message()));
   std::vector<std::string> texts;
-  for (const Json& item : list) {
+  for (const Json& item : *list) {
     if (!item.is_string() || item.get_ref<const std::string&>().empty())
       return refuse(format("option '{}' holds {}, wanted texts that are not empty", key, quote_json(item)));
     texts.push_back(item);
@@ -53,11 +55,16 @@ Status check_checkpoints(const RunSettings& settings) {
   return {};
 }
 
+// Also where a save of it was cut between two renames.
+bool holds_checkpoint(const std::string& folder) {
+  std::error_code ignored;
+  return !folder.empty() && std::filesystem::is_directory(readable_folder(folder), ignored);
+}
+
 // The ways on from an earlier run, which its error names.
 std::string ways_on(const RunSettings& settings) {
-  std::error_code ignored;
   std::string ways = "option 'overwrite' begins again and replaces it";
-  if (!settings.checkpoint.empty() && std::filesystem::is_directory(settings.checkpoint, ignored))
+  if (holds_checkpoint(settings.checkpoint))
     ways = format("option 'resume' {} goes on with it, {}", settings.checkpoint, ways);
   return ways;
 }
@@ -68,8 +75,8 @@ Result<std::string> resumed_folder(const std::string& text) {
   const std::string name = without_slash(text);
   std::error_code ignored;
   const bool holds_adapters = std::filesystem::exists(text + "/adapter_config.json", ignored);
-  if (std::filesystem::is_directory(text, ignored) && !holds_adapters) return name;
-  if (std::filesystem::is_directory(name + ".checkpoint", ignored)) return name + ".checkpoint";
+  if (holds_checkpoint(name) && !holds_adapters) return name;
+  if (holds_checkpoint(name + ".checkpoint")) return name + ".checkpoint";
   return Status(StatusCode::kNotFound,
                 format("run: option 'resume' is {}: there is no such folder, nor {}.checkpoint; wanted a checkpoint's "
                        "folder, or the model or adapters that it lies next to",

@@ -55,7 +55,7 @@ for name in never.onnx never.safetensors never.pt; do
   expect 'a format that is not written' "$tessera" quantize "$model" "$work/$name" --type Q8_0
   expect 'a format that is not written' "$tessera" export "$model" -o "$work/$name"
 done
-expect '--merge writes the model' "$tessera" train "$model" --data "$text" --lora 2 --out "$work/never.gguf"
+expect "option 'merge' writes the model" "$tessera" train "$model" --data "$text" --lora 2 --out "$work/never.gguf"
 expect "did you mean --data '$text'" "$tessera" train "$model" "$text"
 expect 'several words wants quotes' "$tessera" generate "$model" --prompt Once upon a time
 expect 'is where the model is read from' "$tessera" import "$model" -o "$model"

@@ -83,7 +83,7 @@ assert found.returncode == 1 and size == 12 * 1024, (found.returncode, found.std
 warned = [line for line in found.stderr.splitlines() if "log was not written" in line]
 assert warned == ["warning: the run's log was not written: run.jsonl: cannot write: File too large; the training goes on, and what is missing is "
                   "written when that works again"], found.stderr
-assert found.stderr.splitlines()[-1] == "tessera: run.jsonl: cannot write: File too large; the last good checkpoint is tuned.checkpoint (--resume)", found.stderr
+assert found.stderr.splitlines()[-1] == "tessera: run.jsonl: cannot write: File too large; the last good checkpoint is tuned.checkpoint (option 'resume')", found.stderr
 assert sorted(os.listdir(f"{FOLDER}/tuned")) == ["adapter_config.json", "adapter_model.safetensors"]
 done(*TUNED, "--steps", 62, "--resume", "tuned")
 steps = [line["step"] for line in map(json.loads, open(f"{FOLDER}/run.jsonl")) if line["kind"] == "step"]

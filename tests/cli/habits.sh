@@ -17,7 +17,7 @@ train --steps 2 --lora 2 --lora-alpha 4 --out "$work/lora.tsr" >"$work/out.txt" 
 says "$work/out.txt" '^speed .* tokens/s'
 train --steps 2 --resume "$work/lora.tsr" --out "$work/lora2.tsr" >"$work/out.txt" 2>"$work/err.txt"
 says "$work/err.txt" 'adapters of rank 2, as the checkpoint has them'
-says "$work/err.txt" 'nothing is left to do: the checkpoint is at step 2 of --steps 2; .* --steps more than 2'
+says "$work/err.txt" "nothing is left to do: the checkpoint is at step 2 of option 'steps' 2; .* 'steps' more than 2"
 lacks "$work/out.txt" '^speed'
 # Adapters of another rank are told by both ranks.
 ! train --steps 3 --lora 3 --resume "$work/lora.tsr" 2>"$work/err.txt" >"$work/out.txt" || fail "rank 3 resumed rank 2"

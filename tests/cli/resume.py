@@ -78,8 +78,8 @@ print("ok: what is resumed stays, what is kept is said")
 # The same command again is refused, with the step and both ways, and leaves everything as it is; each way is taken.
 again = [word for word in COMMON if word != "--overwrite"]
 before = digest(f"{folder}/whole.tsr.checkpoint")
-for out, checkpoint_folder, words in (("whole.tsr", None, ["of step 40", "--resume", "--overwrite"]), ("fresh.tsr", "whole.tsr.checkpoint", ["of step 40"]),
-                                      ("whole.tsr", "fresh", ["whole.tsr is there", "--overwrite"])):
+for out, checkpoint_folder, words in (("whole.tsr", None, ["of step 40", "option 'resume'", "option 'overwrite'"]), ("fresh.tsr", "whole.tsr.checkpoint", ["of step 40"]),
+                                      ("whole.tsr", "fresh", ["whole.tsr is there", "option 'overwrite'"])):
     more = ["--checkpoint", f"{folder}/{checkpoint_folder}"] if checkpoint_folder else []
     refused = subprocess.run([*again, "--out", f"{folder}/{out}", *more], capture_output=True, text=True)
     if refused.returncode != 1 or not all(word in refused.stderr for word in words) or digest(f"{folder}/whole.tsr.checkpoint") != before:

@@ -101,7 +101,7 @@ for _, prompt, written in samples[2:]:
                            capture_output=True, text=True)
     check(f"a sample differs from the model's text: {written!r}, {alone.stdout} {alone.stderr}",
           json.loads(alone.stdout.splitlines()[-1])["text"] == written)
-refused("--sample-tokens is 0", "--steps", 1, "--sample", "a", "--sample-tokens", 0)
+refused("option 'sample_tokens' is 0", "--steps", 1, "--sample", "a", "--sample-tokens", 0)
 print("ok: samples at evaluations are the texts of the weights at that step")
 
 # Adapters: as PEFT's folder, in a model's file, merged. All three are one model, and go on from the checkpoint.
@@ -175,15 +175,15 @@ print("ok: paused, continued, ended; its folder was its own")
 
 # Options that say nothing, or contradict each other.
 one = ["--steps", 1, "--out", f"{folder}/never.tsr"]
-for says, *words in (("--keep is 0, wanted 1 or more", *one, "--keep", 0),
-                     ("--patience needs --eval-every", *one, *HELD_OUT, "--patience", 2),
-                     ("--keep-best needs --eval-every", *one, *HELD_OUT, "--keep-best"),
-                     ("--eval-every needs held-out rows", *one, "--eval-every", 2),
-                     ("--min-delta belongs to --patience", *one, *HELD_OUT, "--eval-every", 1, "--min-delta", 0.1),
-                     ("--patience is -1", *one, *HELD_OUT, "--eval-every", 1, "--patience", -1),
-                     ("--min-delta is ", *one, *HELD_OUT, "--eval-every", 1, "--patience", 1, "--min-delta", "nan"),
-                     ("keep a checkpoint, and none are written", *one, *HELD_OUT, "--eval-every", 1, "--keep-best", "--checkpoint-every", 0),
-                     ("--keep is of checkpoints, and none are written", "--steps", 1, "--keep", 2),
-                     ("this model has none", *one, "--merge"), ("--out FILE is missing", "--steps", 1, "--lora", 2, "--merge")):
+for says, *words in (("option 'keep' is 0, wanted at least 1", *one, "--keep", 0),
+                     ("option 'patience' needs option 'eval_every'", *one, *HELD_OUT, "--patience", 2),
+                     ("option 'keep_best' needs option 'eval_every'", *one, *HELD_OUT, "--keep-best"),
+                     ("option 'eval_every' needs held-out rows", *one, "--eval-every", 2),
+                     ("option 'min_delta' belongs to option 'patience'", *one, *HELD_OUT, "--eval-every", 1, "--min-delta", 0.1),
+                     ("option 'patience' is -1", *one, *HELD_OUT, "--eval-every", 1, "--patience", -1),
+                     ("option 'min_delta' is ", *one, *HELD_OUT, "--eval-every", 1, "--patience", 1, "--min-delta", "nan"),
+                     ("keep a checkpoint, and none is written", *one, *HELD_OUT, "--eval-every", 1, "--keep-best", "--checkpoint-every", 0),
+                     ("option 'keep' is of a checkpoint, and none is written", "--steps", 1, "--keep", 2),
+                     ("this model has none", *one, "--merge"), ("option 'out' is missing", "--steps", 1, "--lora", 2, "--merge")):
     refused(says, *words)
 print("ok: words that contradict each other are refused by name")

@@ -66,6 +66,7 @@ done
 memcheck=(valgrind -q --error-exitcode=9 --leak-check=full --errors-for-leak-kinds=definite,possible)
 cd "$work"
 "${memcheck[@]}" ./finetune small.tsr text.txt tuned.tsr cpu:2 3 | tee c.txt
+"${memcheck[@]}" ./training_run small.tsr text.txt memcheck.tsr 2
 "${memcheck[@]}" ./generate tuned.tsr "A computer" 8
 "${memcheck[@]}" ./own_model
 "${memcheck[@]}" ./convert small.tsr converted.tsr
@@ -98,6 +99,7 @@ mkdir expected
 ./plan small.tsr cpu:4 8 >expected/plan.txt
 "$work/prefix/bin/tessera" train small.tsr --data text.txt --seq 32 --batch 8 --lr 1e-3 --steps 20 --eval-fraction 0.1 --eval-every 10 \
   --keep-best --patience 3 --keep 2 --sample "Once upon a time" --report expected/run.html --out expected/run.tsr --quiet >expected/run.txt
+bash "$here/tests/install/training_run.sh" expected/run.tsr run.tsr ./training_run small.tsr text.txt run.tsr 20
 cc -std=c11 "${strict[@]}" "$here/tests/install/sequences.c" $(pkg-config --cflags --libs tessera) -o sequences
 "${memcheck[@]}" ./sequences small.tsr sequence >sequences.txt
 ./sequences small.tsr expected/sequence >expected/sequences.txt

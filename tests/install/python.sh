@@ -46,6 +46,9 @@ cd "$work"
 diff <(grep -v '^plan' expected/finetune.txt) <(grep -v '^plan' python.txt) || { echo "FAILED: finetune: C and Python differ"; exit 1; }
 cmp expected/tuned.tsr tuned_python.tsr
 echo "ok: Python sample: $(tail -1 python.txt), every loss equal to the C sample's to the bit, and the same model file"
+bash "$here/tests/install/training_run.sh" expected/run.tsr run_python.tsr "$python" "$samples/training_run.py" small.tsr text.txt \
+  run_python.tsr 20
+echo "ok: Python: a training run that is killed goes on from its checkpoint, to the files of the command"
 same() {  # same SAMPLE ARGUMENTS: it prints what the C sample printed
   "$python" "$samples/$1.py" "${@:2}" | diff "expected/$1.txt" - || { echo "FAILED: $1: C and Python differ"; exit 1; }
 }
@@ -57,7 +60,7 @@ same plan small.tsr cpu:4 8
 printf 'ann A computer\nann again\nann /stop\nbob is\n' |
   "$python" "$samples/chat_server.py" --stream small.tsr 50 cpu:1 0 '{{ messages[-1].content }}' >stream.txt
 grep -q '^bob: ' stream.txt
-for sample in chat_server finetune generate plan; do
+for sample in chat_server finetune generate plan training_run; do
   status=0
   "$python" "$samples/$sample.py" 2>/dev/null || status=$?
   [ "$status" = 2 ] || { echo "FAILED: $sample.py without arguments: status $status, wanted 2"; exit 1; }

@@ -1724,7 +1724,8 @@ TSR_API void tsr_run_log_free(tsr_run_log* log);
  * A run keeps its trainer, whose handle may be freed first. One thread at a time uses a run; only tsr_run_stop may come from any
  * other. Between two calls the trainer may be used (tsr_trainer_set_lr, tsr_trainer_evaluate); tsr_trainer_step is the run's.
  * Checkpoints are written by a thread of the library from a copy, while the training goes on. A full disk, or an error of input
- * or output there, is an event TSR_RUN_WARNING, and the next checkpoint is tried; the third in a row is an error.
+ * or output there, is an event TSR_RUN_WARNING, and the next checkpoint is tried; the third in a row is an error, and so are those
+ * after it.
  *
  * A run that was killed resumes from its folder alone: make runtime, model, dataset and trainer as before, and give option
  * resume. Loss, data order, best step, patience and log go on as if nothing had happened.
@@ -1744,7 +1745,8 @@ TSR_API void tsr_run_log_free(tsr_run_log* log);
  *   keep_best         i64   1: CHECKPOINT.best is the checkpoint with the least held-out loss, and out has its values (default 0)
  *   patience          i64   evaluations in a row without an improvement that end the run, with keep_best (default 0: never)
  *   min_delta         f64   by how much the held-out loss must fall to count as an improvement (default 0)
- *   samples           str   a text that the model continues at each evaluation and at the end, greedily; several as a JSON array
+ *   samples           str   a text that the model continues at each evaluation and at the end, greedily; several, and one that
+ *                           begins with [, as a JSON array
  *   sample_messages   str   a user's message that the model answers, likewise
  *   sample_tokens     i64   most tokens of each (default 48)
  *   metrics, tensorboard, report, report_seconds, model, data, settings   as of tsr_run_log_new */
@@ -1799,11 +1801,13 @@ TSR_API tsr_status* tsr_run_finish(tsr_run* run);
 /* Any thread, and signal handlers: after the step in progress the run saves a checkpoint and ends, without a result. */
 TSR_API void tsr_run_stop(tsr_run* run);
 
-/* An evaluation now, which counts as that of this step; where there was one, its numbers. As of tsr_trainer_evaluate_all. */
+/* An evaluation now, which counts as that of this step; where there was one, its numbers. Before the first step it is never the
+ * best; after TSR_RUN_END it is of the values that the trainer has. As of tsr_trainer_evaluate_all. */
 TSR_API tsr_status* tsr_run_evaluate(tsr_run* run, tsr_text** out_text);
 /* A checkpoint now, whole when this returns. TSR_FAILED_PRECONDITION where the run writes none; errors of tsr_trainer_save. */
 TSR_API tsr_status* tsr_run_save(tsr_run* run);
-/* Loads the values of the best step into the trainer, from its checkpoint. TSR_NOT_FOUND where there is none. */
+/* After TSR_RUN_END: loads the values of the best step into the trainer, from its checkpoint. TSR_FAILED_PRECONDITION before;
+ * TSR_NOT_FOUND where there is none. */
 TSR_API tsr_status* tsr_run_load_best(tsr_run* run);
 
 /* The state of the run: {"step", "steps", "outcome": null while it goes on, "losses": of this process's steps, "rewards": of a
