@@ -1,6 +1,7 @@
 #include "engine/settings/run_settings.h"
 
 #include <filesystem>
+#include <map>
 #include <system_error>
 #include <utility>
 
@@ -35,6 +36,24 @@ Result<std::vector<std::string>> read_texts(const char* key, const std::string& 
     texts.push_back(item);
   }
   return texts;
+}
+
+// Each of what a run writes has a place of its own.
+Status check_names(const RunSettings& settings) {
+  std::map<std::filesystem::path, std::string> taken;
+  std::error_code ignored;
+  const auto take = [&](const char* key, const std::string& path) -> Status {
+    if (path.empty()) return {};
+    const auto [found, is_new] = taken.emplace(std::filesystem::weakly_canonical(without_slash(path), ignored), key);
+    return is_new ? Status()
+                  : refuse(format("options '{}' and '{}' both are {}, wanted a name for each", found->second, key, path));
+  };
+  TSR_RETURN_IF_ERROR(take("out", settings.out));
+  TSR_RETURN_IF_ERROR(take("checkpoint", settings.checkpoint));
+  for (const char* key : {"metrics", "tensorboard", "report"})
+    if (const auto found = settings.log.find(key); found != settings.log.end())
+      if (const auto* path = std::get_if<std::string>(&found->second)) TSR_RETURN_IF_ERROR(take(key, *path));
+  return {};
 }
 
 Status check_evaluations(const RunSettings& settings) {
@@ -117,6 +136,7 @@ Result<RunSettings> read_run_settings(const Options& options) {
     settings.checkpoint.clear();
   else if (settings.checkpoint.empty())
     settings.checkpoint = settings.out.empty() ? settings.resume : without_slash(settings.out) + ".checkpoint";
+  TSR_RETURN_IF_ERROR(check_names(settings));
   TSR_RETURN_IF_ERROR(check_evaluations(settings));
   TSR_RETURN_IF_ERROR(check_checkpoints(settings));
   if (settings.overwrite) return settings;

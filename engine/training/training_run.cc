@@ -140,7 +140,11 @@ Status TrainingRun::name_checkpoint(Status status) {
       .with_numbers_of(status);
 }
 
+// In a forked child the thread that writes checkpoints is not there: nothing could wait for it.
+Status TrainingRun::check_process() const { return trainer_->runtime()->check_process(); }
+
 Result<RunEvent> TrainingRun::next() {
+  TSR_RETURN_IF_ERROR(check_process());
   while (events_.empty()) {
     if (phase_ == Phase::kEnded) {
       if (!failure_.ok()) return std::exchange(failure_, {});
@@ -250,6 +254,7 @@ Status TrainingRun::make_step() {
 }
 
 Result<Evaluation> TrainingRun::evaluate() {
+  TSR_RETURN_IF_ERROR(check_process());
   Result<Evaluation> made = evaluate_now();
   if (!made.ok()) return name_checkpoint(made.status());
   return made;
@@ -312,6 +317,7 @@ Status TrainingRun::save_due() {
 }
 
 Status TrainingRun::save() {
+  TSR_RETURN_IF_ERROR(check_process());
   if (!checkpoints_->writes())
     return Status(StatusCode::kFailedPrecondition,
                   "this run writes no checkpoints: options 'out' or 'checkpoint' say where, 'checkpoint_every' how often");
@@ -342,6 +348,7 @@ Status TrainingRun::end_stopped() {
 }
 
 Result<bool> TrainingRun::load_best() {
+  TSR_RETURN_IF_ERROR(check_process());
   if (phase_ != Phase::kEnded)
     return Status(StatusCode::kFailedPrecondition, "the run goes on; wanted one that has ended (TSR_RUN_END)");
   return load_best_values();

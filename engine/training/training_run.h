@@ -84,6 +84,7 @@ class TrainingRun {
         trainer_(std::move(trainer)),
         evaluations_(settings_),
         output_(std::move(output)) {}
+  Status check_process() const;
   Status resume();
   Status open_log();
   Status advance();

@@ -16,7 +16,7 @@ static void check(tsr_status* status) {
 int main(int argc, char** argv) {
   if (argc < 4) return fprintf(stderr, "usage: %s MODEL DATA OUT [STEPS]\n", argv[0]), 2;
   const char* out = argv[3];
-  char page[4096], folder[4096];
+  char page[4096], folder[4096], outcome[64] = "";
   snprintf(page, sizeof page, "%s.html", out);
   tsr_runtime* runtime;
   tsr_model* model;
@@ -25,7 +25,6 @@ int main(int argc, char** argv) {
   tsr_trainer* trainer;
   tsr_run* run;
   tsr_options *of_data, *of_trainer, *of_run;
-
   check(tsr_runtime_new(NULL, &runtime));
   check(tsr_model_load(argv[1], &model));
   check(tsr_model_tokenizer(model, &tokenizer));
@@ -52,7 +51,6 @@ int main(int argc, char** argv) {
     else if (event.kind == TSR_RUN_EVALUATION) printf("eval_loss %.9g\n", event.loss);
     else if (event.kind != TSR_RUN_END) puts(event.details);
   }
-  char outcome[64] = "";
   sscanf(event.details, "{\"outcome\":\"%63[^\"]", outcome);
   puts(outcome);
   tsr_run_free(run), tsr_trainer_free(trainer), tsr_dataset_free(dataset), tsr_tokenizer_free(tokenizer);

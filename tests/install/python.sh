@@ -72,7 +72,7 @@ grep -q '^not_found: nowhere: ' failure.txt
 mkdir -p readme
 cp small.tsr text.txt readme/
 mv readme/text.txt readme/notes.txt
-sed -n '/^```python$/,/^```$/{/^```/d;p}' "$here/bindings/python/README.md" | sed 's/steps=200/steps=5/' >readme/example.py
+sed -n '/^```python$/,/^```$/{/^```$/q;/^```/d;p}' "$here/bindings/python/README.md" | sed 's/steps=200/steps=5/' >readme/example.py
 (cd readme && "$python" -c 'import tessera
 model = tessera.load("small.tsr")
 model.set_metadata("chat_template", "{{ messages[0].content }}")
