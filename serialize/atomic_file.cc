@@ -137,6 +137,8 @@ Result<AtomicFile> AtomicFile::create_at(const std::string& path) {
     const int descriptor = open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, is_new ? 0666 : 0600);
     if (descriptor < 0) {
       if (errno == EEXIST) continue;
+      if (errno == ENOENT)
+        return Status(StatusCode::kNotFound, format("{}: there is no folder '{}'; make it first", path, parent_folder(path)));
       return io_error(path, "cannot create a file next to it");
     }
     const bool lost = flock(descriptor, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
