@@ -41,10 +41,11 @@ Result<std::vector<std::string>> read_texts(const char* key, const std::string& 
 // Each of what a run writes has a place of its own.
 Status check_names(const RunSettings& settings) {
   std::map<std::filesystem::path, std::string> taken;
-  std::error_code ignored;
   const auto take = [&](const char* key, const std::string& path) -> Status {
     if (path.empty()) return {};
-    const auto [found, is_new] = taken.emplace(std::filesystem::weakly_canonical(without_slash(path), ignored), key);
+    std::error_code failed;
+    const std::filesystem::path name = without_slash(path), place = std::filesystem::weakly_canonical(name, failed);
+    const auto [found, is_new] = taken.emplace(failed ? name : place, key);
     return is_new ? Status()
                   : refuse(format("options '{}' and '{}' both are {}, wanted a name for each", found->second, key, path));
   };

@@ -128,7 +128,7 @@ expect "'notes.txt' in it is no part of a checkpoint" "$tessera" train "$model" 
 expect 'File name too long' "$tessera" train "$model" --data "$text" --steps 1000000 --out "$work/$(printf 'n%.0s' {1..256})"
 expect 'File name too long' "$tessera" train "$model" --data "$text" --steps 1000000 --out "$work/$(printf 'n%.0s' {1..240})"
 (until [ -e "$work/spoilt/manifest" ] && echo mine >"$work/spoilt/notes.txt"; do sleep 0.01; done) &
-expect "no part of a checkpoint.*the last good checkpoint is $work/spoilt \\(--resume\\)" "$tessera" train "$model" --data "$text" --seq 16 --batch 2 --steps 1000000 \
+expect "no part of a checkpoint.*the last good checkpoint is $work/spoilt \\(option 'resume'\\)" "$tessera" train "$model" --data "$text" --seq 16 --batch 2 --steps 1000000 \
   --checkpoint-every 1 --checkpoint "$work/spoilt" --out "$work/never.tsr"
 wait
 # Text that nests deeper than anything that is meant.
