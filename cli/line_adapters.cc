@@ -35,8 +35,8 @@ void add_adapters(CLI::App& command, std::vector<std::string>& words) {
   command
       .add_option("--adapter", words,
                   "an adapter made for this model, put on it: a folder of PEFT's, or a GGUF adapter "
-                  "(docs/guides/adapters.md); with --prompts also NAME=PATH, several times: adapters that lines "
-                  "name, {\"adapter\": \"NAME\"}")
+                  "(docs/guides/adapters.md); with --prompts also NAME=PATH, several times: adapters that "
+                  "lines name, {\"adapter\": \"NAME\"}")
       ->allow_extra_args(false);
 }
 
