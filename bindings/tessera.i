@@ -5,6 +5,8 @@
 #include <tessera/tessera.h>
 %}
 %include <stdint.i>
+%immutable tsr_progress::unit;
+%immutable tsr_progress::label;
 %immutable tsr_piece::text;
 %immutable tsr_event::text;
 %immutable tsr_event::details;
@@ -68,6 +70,7 @@ static tsr_batch tsr_batch_of(int64_t rows, int64_t seq, const int32_t* tokens, 
 %}
 %inline %{
 /* Sizes of the structs that begin with struct_size. */
+static size_t tsr_raw_progress_size(void) { return sizeof(tsr_progress); }
 static size_t tsr_raw_step_size(void) { return sizeof(tsr_step); }
 static size_t tsr_raw_piece_size(void) { return sizeof(tsr_piece); }
 static size_t tsr_raw_event_size(void) { return sizeof(tsr_event); }

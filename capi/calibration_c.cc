@@ -1,14 +1,13 @@
 // tsr_calibration.
 #include "capi/guard.h"
-#include "capi/handles.h"
+#include "capi/work.h"
 
 using namespace tessera;
 using namespace tessera::capi;
 
-tsr_status* tsr_calibration_new(tsr_runtime* runtime, const tsr_options* options,
-                                tsr_calibration** out_calibration) {
+tsr_status* tsr_calibration_begin(tsr_runtime* runtime, const tsr_options* options, tsr_work** out_work) {
   return guard([&]() -> Status {
-    TSR_RETURN_IF_ERROR(required({{runtime, "runtime"}, {out_calibration, "out_calibration"}}));
+    TSR_RETURN_IF_ERROR(required({{runtime, "runtime"}, {out_work, "out_work"}}));
     const CancelScope scope(runtime->value->cancel_signal());
     const Options none;
     OptionReader reader(options ? options->value : none, "calibration");
@@ -16,25 +15,18 @@ tsr_status* tsr_calibration_new(tsr_runtime* runtime, const tsr_options* options
     const double seconds = reader.f64("seconds", 60, 0, 1e5);
     TSR_RETURN_IF_ERROR(reader.finish());
     TSR_ASSIGN_OR_RETURN(auto made, Calibration::create(runtime->value, devices, seconds));
-    *out_calibration = new tsr_calibration{std::move(made)};
-    return {};
+    return give_work(out_work, std::shared_ptr<Calibration>(std::move(made)));
   });
 }
 
-tsr_status* tsr_calibration_step(tsr_calibration* calibration, double* out_done) {
+tsr_status* tsr_calibration_finish(tsr_work* work, tsr_calibration** out_calibration) {
   return guard([&]() -> Status {
-    TSR_RETURN_IF_ERROR(required({{calibration, "calibration"}}));
-    TSR_RETURN_IF_ERROR(calibration->value->step());
-    if (out_done) *out_done = calibration->value->done();
+    TSR_RETURN_IF_ERROR(required({{work, "work"}, {out_calibration, "out_calibration"}}));
+    using Measured = std::shared_ptr<Calibration>;
+    TSR_RETURN_IF_ERROR(
+        finish_work<Measured>(work, [](const Calibration& job) { return job.profile().status(); }));
+    *out_calibration = new tsr_calibration{std::get<Measured>(work->job)};
     return {};
-  });
-}
-
-tsr_status* tsr_calibration_next(const tsr_calibration* calibration, char* buffer, size_t capacity,
-                                 size_t* out_size) {
-  return guard([&]() -> Status {
-    TSR_RETURN_IF_ERROR(required({{calibration, "calibration"}}));
-    return put_text(calibration->value->next(), buffer, capacity, out_size);
   });
 }
 

@@ -1,10 +1,10 @@
-// tsr_dataset, tsr_reading.
+// tsr_dataset.
 #include <algorithm>
 #include <functional>
 #include <string>
 
 #include "capi/guard.h"
-#include "capi/handles.h"
+#include "capi/work.h"
 #include "engine/data/given_rows.h"
 #include "engine/data/text_dataset.h"
 #include "graph/base/text.h"
@@ -26,15 +26,12 @@ tsr_status* give_dataset(const tsr_options* options, tsr_dataset** out_dataset, 
 }
 
 using MadeDataset = Result<std::shared_ptr<const Dataset>>;
-using Reading = Background<std::shared_ptr<const Dataset>>;
-
-Status begin_reading(tsr_runtime* runtime, const Options& chosen, Status checked, tsr_reading** out_reading,
+Status begin_reading(tsr_runtime* runtime, const Options& chosen, Status checked, tsr_work** out_work,
                      std::function<MadeDataset(const Options&)> read) {
   if (runtime) TSR_RETURN_IF_ERROR(runtime->value->check_process());
   TSR_RETURN_IF_ERROR(checked);
-  *out_reading = new tsr_reading{std::make_unique<Reading>("reading", runtime ? runtime->value : nullptr,
-                                                           [read, chosen] { return read(chosen); })};
-  return {};
+  return give_work(out_work, std::make_unique<Reading>("reading", runtime ? runtime->value : nullptr,
+                                                       [read, chosen] { return read(chosen); }));
 }
 
 }  // namespace
@@ -65,51 +62,40 @@ tsr_status* tsr_dataset_new_tokens(const int32_t* ids, size_t count, const tsr_o
   });
 }
 
-tsr_status* tsr_reading_new_file(tsr_runtime* runtime, const char* path, const tsr_tokenizer* tokenizer,
-                                 const tsr_options* options, tsr_reading** out_reading) {
+tsr_status* tsr_dataset_begin_file(tsr_runtime* runtime, const char* path, const tsr_tokenizer* tokenizer,
+                                   const tsr_options* options, tsr_work** out_work) {
   return guard([&]() -> Status {
-    TSR_RETURN_IF_ERROR(required({{path, "path"}, {tokenizer, "tokenizer"}, {out_reading, "out_reading"}}));
+    TSR_RETURN_IF_ERROR(required({{path, "path"}, {tokenizer, "tokenizer"}, {out_work, "out_work"}}));
     const Options chosen = options ? options->value : Options{};
-    return begin_reading(runtime, chosen, check_dataset_options(path, chosen), out_reading,
+    return begin_reading(runtime, chosen, check_dataset_options(path, chosen), out_work,
                          [from = std::string(path), with = tokenizer->value](const Options& with_options) {
                            return open_dataset(from, with, with_options);
                          });
   });
 }
 
-tsr_status* tsr_reading_new_text(tsr_runtime* runtime, const char* text, size_t size,
-                                 const tsr_tokenizer* tokenizer, const tsr_options* options,
-                                 tsr_reading** out_reading) {
+tsr_status* tsr_dataset_begin_text(tsr_runtime* runtime, const char* text, size_t size,
+                                   const tsr_tokenizer* tokenizer, const tsr_options* options,
+                                   tsr_work** out_work) {
   return guard([&]() -> Status {
-    TSR_RETURN_IF_ERROR(required({{text, "text"}, {tokenizer, "tokenizer"}, {out_reading, "out_reading"}}));
+    TSR_RETURN_IF_ERROR(required({{text, "text"}, {tokenizer, "tokenizer"}, {out_work, "out_work"}}));
     const Options chosen = options ? options->value : Options{};
     return begin_reading(
-        runtime, chosen, check_text_options(text_of(text, size), chosen), out_reading,
+        runtime, chosen, check_text_options(text_of(text, size), chosen), out_work,
         [given = std::string(text_of(text, size)), with = tokenizer->value](const Options& with_options) {
           return make_dataset(given, with, with_options);
         });
   });
 }
 
-tsr_status* tsr_reading_step(tsr_reading* reading, double* out_done) {
+tsr_status* tsr_dataset_finish(tsr_work* work, tsr_dataset** out_dataset) {
   return guard([&]() -> Status {
-    TSR_RETURN_IF_ERROR(required({{reading, "reading"}}));
-    TSR_RETURN_IF_ERROR(reading->value->step());
-    if (out_done) *out_done = reading->value->done();
-    return {};
-  });
-}
-
-tsr_status* tsr_reading_finish(tsr_reading* reading, tsr_dataset** out_dataset) {
-  return guard([&]() -> Status {
-    TSR_RETURN_IF_ERROR(required({{reading, "reading"}, {out_dataset, "out_dataset"}}));
-    TSR_ASSIGN_OR_RETURN(auto dataset, reading->value->finish());
+    TSR_RETURN_IF_ERROR(required({{work, "work"}, {out_dataset, "out_dataset"}}));
+    TSR_ASSIGN_OR_RETURN(auto dataset, finish_work<Reading>(work));
     *out_dataset = new tsr_dataset{std::move(dataset)};
     return {};
   });
 }
-
-void tsr_reading_free(tsr_reading* reading) { delete reading; }
 
 tsr_status* tsr_text_check(const char* text, size_t size, const char* name, int32_t takes_tables) {
   return guard([&]() -> Status {

@@ -5,25 +5,19 @@
 #include <memory>
 #include <string>
 
-#include "engine/base/background.h"
 #include "engine/base/options.h"
 #include "engine/base/runtime.h"
 #include "engine/calibration/calibration.h"
 #include "engine/data/dataset.h"
 #include "engine/inference/embedder.h"
 #include "engine/inference/generator.h"
-#include "engine/inference/importance_collector.h"
 #include "engine/inference/scorer.h"
-#include "engine/model/conversion.h"
-#include "engine/model/export.h"
-#include "engine/model/loading.h"
 #include "engine/model/shared_model.h"
 #include "engine/planning/planning.h"
 #include "engine/program/program_runner.h"
 #include "engine/sampling/chat.h"
 #include "engine/serving/replicas/engine.h"
 #include "engine/training/run_log.h"
-#include "engine/training/saving.h"
 #include "engine/training/trainer.h"
 #include "engine/training/training_run.h"
 #include "graph/graph.h"
@@ -68,33 +62,7 @@ struct tsr_dataset {
   std::shared_ptr<const tessera::Dataset> value;
 };
 struct tsr_calibration {
-  std::unique_ptr<tessera::Calibration> value;
-};
-struct tsr_loading {
-  std::shared_ptr<tessera::Runtime> runtime;  // null: none
-  std::unique_ptr<tessera::Loading> value;
-};
-struct tsr_conversion {
-  std::shared_ptr<tessera::Runtime> runtime;  // null: none
-  std::shared_ptr<const void> lease;          // of a trainer
-  std::unique_ptr<tessera::Conversion> value;
-};
-struct tsr_export {
-  std::shared_ptr<tessera::Runtime> runtime;  // null: none
-  std::unique_ptr<tessera::Export> value;
-};
-struct tsr_imatrix {
-  std::shared_ptr<tessera::Runtime> runtime;
-  std::unique_ptr<tessera::ImportanceCollector> value;
-};
-struct tsr_preparation {
-  std::unique_ptr<tessera::Background<std::shared_ptr<tessera::Trainer>>> value;
-};
-struct tsr_reading {
-  std::unique_ptr<tessera::Background<std::shared_ptr<const tessera::Dataset>>> value;
-};
-struct tsr_planning {
-  std::unique_ptr<tessera::Background<std::shared_ptr<const tessera::PlanRecord>>> value;
+  std::shared_ptr<const tessera::Calibration> value;
 };
 struct tsr_plan {
   std::shared_ptr<const tessera::PlanRecord> value;
@@ -107,9 +75,6 @@ struct tsr_session {
 };
 struct tsr_trainer {
   std::shared_ptr<tessera::Trainer> value;
-};
-struct tsr_saving {
-  std::unique_ptr<tessera::Saving> value;
 };
 struct tsr_run_log {
   std::unique_ptr<tessera::RunLog> value;

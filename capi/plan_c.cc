@@ -1,9 +1,8 @@
-// tsr_plan, tsr_planning.
-#include <functional>
+// tsr_plan.
 #include <utility>
 
 #include "capi/guard.h"
-#include "capi/handles.h"
+#include "capi/work.h"
 #include "engine/planning/certificate.h"
 #include "engine/planning/estimate.h"
 #include "engine/planning/method.h"
@@ -12,19 +11,6 @@
 
 using namespace tessera;
 using namespace tessera::capi;
-
-namespace {
-
-using Planning = Background<std::shared_ptr<const PlanRecord>>;
-
-Status begin_planning(std::shared_ptr<Runtime> runtime, tsr_planning** out_planning,
-                      std::function<Result<std::shared_ptr<const PlanRecord>>()> plan) {
-  *out_planning =
-      new tsr_planning{std::make_unique<Planning>("planning", std::move(runtime), std::move(plan))};
-  return {};
-}
-
-}  // namespace
 
 tsr_status* tsr_plan_new(tsr_runtime* runtime, tsr_model* model, const tsr_options* options,
                          tsr_plan** out_plan) {
@@ -65,51 +51,39 @@ tsr_status* tsr_plan_new_for_graph(tsr_devices* devices, tsr_graph* graph, const
   });
 }
 
-tsr_status* tsr_planning_new(tsr_runtime* runtime, tsr_model* model, const tsr_options* options,
-                             tsr_planning** out_planning) {
+tsr_status* tsr_plan_begin(tsr_runtime* runtime, tsr_model* model, const tsr_options* options,
+                           tsr_work** out_work) {
   return guard([&]() -> Status {
-    TSR_RETURN_IF_ERROR(required({{runtime, "runtime"}, {model, "model"}, {out_planning, "out_planning"}}));
+    TSR_RETURN_IF_ERROR(required({{runtime, "runtime"}, {model, "model"}, {out_work, "out_work"}}));
     TSR_RETURN_IF_ERROR(runtime->value->check_process());
-    return begin_planning(
-        runtime->value, out_planning,
-        [with = runtime->value, of = model->value, chosen = options ? options->value : Options{}] {
-          return plan_model(*with, *of, chosen);
-        });
+    const auto plan = [with = runtime->value, of = model->value,
+                       chosen = options ? options->value : Options{}] {
+      return plan_model(*with, *of, chosen);
+    };
+    return give_work(out_work, std::make_unique<Planning>("planning", runtime->value, plan));
   });
 }
 
-tsr_status* tsr_planning_new_for_graph(tsr_devices* devices, tsr_graph* graph, const tsr_options* options,
-                                       tsr_planning** out_planning) {
+tsr_status* tsr_plan_begin_for_graph(tsr_devices* devices, tsr_graph* graph, const tsr_options* options,
+                                     tsr_work** out_work) {
   return guard([&]() -> Status {
-    TSR_RETURN_IF_ERROR(required({{devices, "devices"}, {graph, "graph"}, {out_planning, "out_planning"}}));
+    TSR_RETURN_IF_ERROR(required({{devices, "devices"}, {graph, "graph"}, {out_work, "out_work"}}));
     TSR_RETURN_IF_ERROR(devices->runtime->check_process());
-    return begin_planning(
-        devices->runtime, out_planning,
-        [with = *devices, of = graph->value, chosen = options ? options->value : Options{}] {
-          return plan_graph(*with.value, of, chosen);
-        });
+    const auto plan = [with = *devices, of = graph->value, chosen = options ? options->value : Options{}] {
+      return plan_graph(*with.value, of, chosen);
+    };
+    return give_work(out_work, std::make_unique<Planning>("planning", devices->runtime, plan));
   });
 }
 
-tsr_status* tsr_planning_step(tsr_planning* planning, double* out_done) {
+tsr_status* tsr_plan_finish(tsr_work* work, tsr_plan** out_plan) {
   return guard([&]() -> Status {
-    TSR_RETURN_IF_ERROR(required({{planning, "planning"}}));
-    TSR_RETURN_IF_ERROR(planning->value->step());
-    if (out_done) *out_done = planning->value->done();
-    return {};
-  });
-}
-
-tsr_status* tsr_planning_finish(tsr_planning* planning, tsr_plan** out_plan) {
-  return guard([&]() -> Status {
-    TSR_RETURN_IF_ERROR(required({{planning, "planning"}, {out_plan, "out_plan"}}));
-    TSR_ASSIGN_OR_RETURN(auto record, planning->value->finish());
+    TSR_RETURN_IF_ERROR(required({{work, "work"}, {out_plan, "out_plan"}}));
+    TSR_ASSIGN_OR_RETURN(auto record, finish_work<Planning>(work));
     *out_plan = new tsr_plan{std::move(record)};
     return {};
   });
 }
-
-void tsr_planning_free(tsr_planning* planning) { delete planning; }
 
 tsr_status* tsr_plan_text(const tsr_plan* plan, tsr_text** out_text) {
   return guard([&]() -> Status {

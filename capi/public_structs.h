@@ -21,6 +21,7 @@ namespace tessera::capi {
 TSR_PUBLIC_STRUCT(tsr_hooks, release);
 TSR_PUBLIC_STRUCT(tsr_reader, release);
 TSR_PUBLIC_STRUCT(tsr_entry, plan);
+TSR_PUBLIC_STRUCT(tsr_progress, label);
 TSR_PUBLIC_STRUCT(tsr_step, seconds);
 TSR_PUBLIC_STRUCT(tsr_batch, advantages);
 TSR_PUBLIC_STRUCT(tsr_run_event, details_size);
@@ -33,6 +34,7 @@ TSR_PUBLIC_STRUCT(tsr_event, details_size);
 static_assert(sizeof(void*) != 8 || PublicStruct<tsr_hooks>::kFirstSize == 48);
 static_assert(sizeof(void*) != 8 || PublicStruct<tsr_reader>::kFirstSize == 40);
 static_assert(sizeof(void*) != 8 || PublicStruct<tsr_entry>::kFirstSize == 32);
+static_assert(sizeof(void*) != 8 || PublicStruct<tsr_progress>::kFirstSize == 48);
 static_assert(sizeof(void*) != 8 || PublicStruct<tsr_step>::kFirstSize == 48);
 static_assert(sizeof(void*) != 8 || PublicStruct<tsr_batch>::kFirstSize == 80);
 static_assert(sizeof(void*) != 8 || PublicStruct<tsr_run_event>::kFirstSize == 48);

@@ -1,7 +1,7 @@
-// tsr_trainer.
+// tsr_trainer, tsr_checkpoint.
 #include "capi/guard.h"
-#include "capi/handles.h"
 #include "capi/public_structs.h"
+#include "capi/work.h"
 #include "engine/base/run_outputs.h"
 
 using namespace tessera;
@@ -46,42 +46,28 @@ tsr_status* tsr_trainer_new(tsr_runtime* runtime, tsr_model* model, const tsr_da
   });
 }
 
-tsr_status* tsr_preparation_new(tsr_runtime* runtime, tsr_model* model, const tsr_dataset* dataset,
-                                const tsr_options* options, tsr_preparation** out_preparation) {
+tsr_status* tsr_trainer_begin(tsr_runtime* runtime, tsr_model* model, const tsr_dataset* dataset,
+                              const tsr_options* options, tsr_work** out_work) {
   return guard([&]() -> Status {
-    TSR_RETURN_IF_ERROR(
-        required({{runtime, "runtime"}, {model, "model"}, {out_preparation, "out_preparation"}}));
+    TSR_RETURN_IF_ERROR(required({{runtime, "runtime"}, {model, "model"}, {out_work, "out_work"}}));
     TSR_RETURN_IF_ERROR(runtime->value->check_process());
     const auto make = [runtime = runtime->value, model = model->value,
                        dataset = dataset ? dataset->value : nullptr,
                        chosen = options ? options->value : Options{}] {
       return Trainer::create(runtime, model, dataset, chosen);
     };
-    *out_preparation = new tsr_preparation{
-        std::make_unique<Background<std::shared_ptr<Trainer>>>("preparation", runtime->value, make)};
-    return {};
+    return give_work(out_work, std::make_unique<Preparation>("preparation", runtime->value, make));
   });
 }
 
-tsr_status* tsr_preparation_step(tsr_preparation* preparation, double* out_done) {
+tsr_status* tsr_trainer_finish(tsr_work* work, tsr_trainer** out_trainer) {
   return guard([&]() -> Status {
-    TSR_RETURN_IF_ERROR(required({{preparation, "preparation"}}));
-    TSR_RETURN_IF_ERROR(preparation->value->step());
-    if (out_done) *out_done = preparation->value->done();
-    return {};
-  });
-}
-
-tsr_status* tsr_preparation_finish(tsr_preparation* preparation, tsr_trainer** out_trainer) {
-  return guard([&]() -> Status {
-    TSR_RETURN_IF_ERROR(required({{preparation, "preparation"}, {out_trainer, "out_trainer"}}));
-    TSR_ASSIGN_OR_RETURN(auto trainer, preparation->value->finish());
+    TSR_RETURN_IF_ERROR(required({{work, "work"}, {out_trainer, "out_trainer"}}));
+    TSR_ASSIGN_OR_RETURN(auto trainer, finish_work<Preparation>(work));
     *out_trainer = new tsr_trainer{std::move(trainer)};
     return {};
   });
 }
-
-void tsr_preparation_free(tsr_preparation* preparation) { delete preparation; }
 
 tsr_status* tsr_trainer_feed(tsr_trainer* trainer, const char* input, const tsr_tensor* value) {
   return guard([&]() -> Status {
@@ -185,44 +171,29 @@ tsr_status* tsr_trainer_save(tsr_trainer* trainer, const char* folder) {
   });
 }
 
-tsr_status* tsr_saving_new(tsr_trainer* trainer, const char* folder, tsr_saving** out_saving) {
+tsr_status* tsr_checkpoint_begin(tsr_trainer* trainer, const char* folder, tsr_work** out_work) {
   return guard([&]() -> Status {
-    TSR_RETURN_IF_ERROR(required({{trainer, "trainer"}, {folder, "folder"}, {out_saving, "out_saving"}}));
+    TSR_RETURN_IF_ERROR(required({{trainer, "trainer"}, {folder, "folder"}, {out_work, "out_work"}}));
     TSR_ASSIGN_OR_RETURN(auto saving, Saving::create(trainer->value, folder));
-    *out_saving = new tsr_saving{std::move(saving)};
-    return {};
+    return give_work(out_work, std::move(saving));
   });
 }
 
-tsr_status* tsr_saving_new_snapshot(tsr_trainer* trainer, const char* folder, const tsr_options* notes,
-                                    tsr_saving** out_saving) {
+tsr_status* tsr_checkpoint_begin_snapshot(tsr_trainer* trainer, const char* folder, const tsr_options* notes,
+                                          tsr_work** out_work) {
   return guard([&]() -> Status {
-    TSR_RETURN_IF_ERROR(required({{trainer, "trainer"}, {folder, "folder"}, {out_saving, "out_saving"}}));
+    TSR_RETURN_IF_ERROR(required({{trainer, "trainer"}, {folder, "folder"}, {out_work, "out_work"}}));
     TSR_ASSIGN_OR_RETURN(
         auto saving, Saving::create_of_snapshot(trainer->value, folder, notes ? notes->value : Options{}));
-    *out_saving = new tsr_saving{std::move(saving)};
-    return {};
+    return give_work(out_work, std::move(saving));
   });
 }
 
-tsr_status* tsr_saving_step(tsr_saving* saving, double* out_done) {
+tsr_status* tsr_checkpoint_finish(tsr_work* work) {
   return guard([&]() -> Status {
-    TSR_RETURN_IF_ERROR(required({{saving, "saving"}}));
-    TSR_RETURN_IF_ERROR(saving->value->step());
-    if (out_done) *out_done = saving->value->done();
-    return {};
+    TSR_RETURN_IF_ERROR(required({{work, "work"}}));
+    return finish_work<Saving>(work);
   });
-}
-
-tsr_status* tsr_saving_finish(tsr_saving* saving) {
-  return guard([&]() -> Status {
-    TSR_RETURN_IF_ERROR(required({{saving, "saving"}}));
-    return saving->value->finish();
-  });
-}
-
-void tsr_saving_free(tsr_saving* saving) {
-  if (saving && saving->value->in_creating_process()) delete saving;
 }
 
 tsr_status* tsr_trainer_check_folder(const char* folder) {

@@ -4,6 +4,7 @@
 #include "command.h"
 #include "interruptible.h"
 #include "progress.h"
+#include "steps.h"
 
 namespace cli {
 
@@ -37,18 +38,19 @@ void register_calibrate(CLI::App& app) {
     const Options options = make<Options>(tsr_options_new);
     set(options, "devices", args->devices);
     set(options, "seconds", args->seconds);
-    const Calibration calibration = make_interruptible<Calibration>(
-        tsr_calibration_new, runtime, static_cast<const tsr_options*>(options.get()));
-    const auto* reading = static_cast<const tsr_calibration*>(calibration.get());
+    const Work work = make_interruptible<Work>(tsr_calibration_begin, runtime,
+                                               static_cast<const tsr_options*>(options.get()));
     {
       Progress progress(*args);
-      for (double done = 0; done < 1;) {
-        progress.show(std::to_string(static_cast<int>(100 * done)) + " %  " +
-                      short_text(tsr_calibration_next, reading));
+      for (int32_t done = 0; done == 0;) {
+        const tsr_progress found = progress_of(work);
+        progress.show(std::to_string(static_cast<int>(100 * found.fraction)) + " %  " + found.label);
         const Interruptible interruptible(runtime);
-        interruptible.check(tsr_calibration_step(calibration.get(), &done));
+        interruptible.check(tsr_work_step(work.get(), &done));
       }
     }
+    const Calibration calibration = make<Calibration>(tsr_calibration_finish, work.get());
+    const auto* reading = static_cast<const tsr_calibration*>(calibration.get());
     const std::string path =
         args->output.empty() ? short_text(tsr_calibration_default_path, reading) : args->output;
     check(tsr_calibration_save(reading, path.empty() ? nullptr : path.c_str()));

@@ -97,10 +97,10 @@ Model open_model(const Common& common, const std::string& text, int64_t seed, bo
     return with_adapter_file(common, make<Model>(tsr_model_new, text.c_str(), options.get()));
   }
   set(options, "verify", int64_t{verify});
-  const Loading loading = make<Loading>(tsr_loading_new, static_cast<tsr_runtime*>(nullptr), text.c_str(),
+  const Work loading = make<Work>(tsr_model_begin_load, static_cast<tsr_runtime*>(nullptr), text.c_str(),
                                         static_cast<const tsr_options*>(options.get()));
-  run_steps(loading, tsr_loading_step, "loading " + text, common);
-  return with_adapter_file(common, make<Model>(tsr_loading_finish, loading.get()));
+  run_steps(loading, "loading " + text, common);
+  return with_adapter_file(common, make<Model>(tsr_model_finish, loading.get()));
 }
 
 void add_adapter_options(CLI::App& command, Adapters& adapters) {
@@ -215,29 +215,29 @@ void add_data(CLI::App& command, std::string& path) {
 
 Dataset open_dataset(const Common& common, const std::string& path, const Tokenizer& tokenizer,
                      const Options& options) {
-  const Reading reading = make<Reading>(tsr_reading_new_file, static_cast<tsr_runtime*>(nullptr),
+  const Work reading = make<Work>(tsr_dataset_begin_file, static_cast<tsr_runtime*>(nullptr),
                                         path.c_str(), static_cast<const tsr_tokenizer*>(tokenizer.get()),
                                         static_cast<const tsr_options*>(options.get()));
-  run_steps(reading, tsr_reading_step, "reading " + path, common);
-  return make<Dataset>(tsr_reading_finish, reading.get());
+  run_steps(reading, "reading " + path, common);
+  return make<Dataset>(tsr_dataset_finish, reading.get());
 }
 
 Plan make_plan(const Common& common, const Runtime& runtime, const Model& model, const Options& options) {
-  const Planning planning = make<Planning>(tsr_planning_new, runtime.get(), model.get(),
+  const Work planning = make<Work>(tsr_plan_begin, runtime.get(), model.get(),
                                            static_cast<const tsr_options*>(options.get()));
-  run_steps(planning, tsr_planning_step, "planning", common);
-  return make<Plan>(tsr_planning_finish, planning.get());
+  run_steps(planning, "planning", common);
+  return make<Plan>(tsr_plan_finish, planning.get());
 }
 
 void save_model(const Common& common, const Model& model, const std::string& path) {
-  const Conversion conversion =
-      make<Conversion>(tsr_conversion_new_for_model, static_cast<tsr_runtime*>(nullptr), model.get(),
+  const Work conversion =
+      make<Work>(tsr_conversion_begin_for_model, static_cast<tsr_runtime*>(nullptr), model.get(),
                        path.c_str(), static_cast<const tsr_options*>(nullptr));
-  run_steps(conversion, tsr_conversion_step, "writing " + path, common);
+  run_steps(conversion, "writing " + path, common);
   finish_conversion(common, conversion);
 }
 
-void finish_conversion(const Common& common, const Conversion& conversion) {
+void finish_conversion(const Common& common, const Work& conversion) {
   const Json report = Json::parse(text(tsr_conversion_finish, conversion.get()));
   if (!report.contains("notes") || is_quiet(common)) return;
   for (const Json& note : report["notes"]) std::cerr << "note: " << note.get<std::string>() << '\n';

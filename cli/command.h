@@ -96,7 +96,7 @@ Dataset open_dataset(const Common& common, const std::string& path, const Tokeni
 Plan make_plan(const Common& common, const Runtime& runtime, const Model& model, const Options& options);
 void save_model(const Common& common, const Model& model, const std::string& path);
 // Ends a conversion, and prints the notes of its report: what a GGUF file has no place for.
-void finish_conversion(const Common& common, const Conversion& conversion);
+void finish_conversion(const Common& common, const Work& conversion);
 
 // All of a file, or of standard input for "-". Throws for more than `most` bytes or half of the memory, and
 // for what has no end.

@@ -81,12 +81,12 @@ void register_export(CLI::App& app) {
     const auto* const given = static_cast<const tsr_options*>(options.get());
     auto* const none = static_cast<tsr_runtime*>(nullptr);
     const Model model = args->adapter.empty() ? Model() : open_model(*args, args->input);
-    const Export work =
-        model ? make<Export>(tsr_export_new_for_model, none, model.get(), args->output.c_str(), given)
-              : make<Export>(tsr_export_new, none, args->input.c_str(), args->output.c_str(), given);
+    const Work work =
+        model ? make<Work>(tsr_export_begin_for_model, none, model.get(), args->output.c_str(), given)
+              : make<Work>(tsr_export_begin, none, args->input.c_str(), args->output.c_str(), given);
     const Interruptible interruptible;  // to the end: a killed process leaves a part of what it wrote
     Progress progress(*args);
-    run_steps(work, tsr_export_step, "exporting " + args->input, interruptible, progress);
+    run_steps(work, "exporting " + args->input, interruptible, progress);
     Json report = Json::parse(text(tsr_export_finish, work.get()));
     if (!args->json) return print_report(report, args->output);
     Json result = {{"out", args->output}};

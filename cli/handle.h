@@ -39,24 +39,17 @@ using Handle = std::unique_ptr<T, Freer<T, Free>>;
 
 using Options = Handle<tsr_options, tsr_options_free>;
 using Runtime = Handle<tsr_runtime, tsr_runtime_free>;
+using Work = Handle<tsr_work, tsr_work_free>;
 using Devices = Handle<tsr_devices, tsr_devices_free>;
 using Tensor = Handle<tsr_tensor, tsr_tensor_free>;
 using Tokenizer = Handle<tsr_tokenizer, tsr_tokenizer_free>;
 using Model = Handle<tsr_model, tsr_model_free>;
-using Loading = Handle<tsr_loading, tsr_loading_free>;
-using Conversion = Handle<tsr_conversion, tsr_conversion_free>;
-using Export = Handle<tsr_export, tsr_export_free>;
-using Imatrix = Handle<tsr_imatrix, tsr_imatrix_free>;
 using Chat = Handle<tsr_chat, tsr_chat_free>;
 using Dataset = Handle<tsr_dataset, tsr_dataset_free>;
-using Reading = Handle<tsr_reading, tsr_reading_free>;
 using Graph = Handle<tsr_graph, tsr_graph_free>;
 using Calibration = Handle<tsr_calibration, tsr_calibration_free>;
 using Plan = Handle<tsr_plan, tsr_plan_free>;
-using Planning = Handle<tsr_planning, tsr_planning_free>;
 using Trainer = Handle<tsr_trainer, tsr_trainer_free>;
-using Preparation = Handle<tsr_preparation, tsr_preparation_free>;
-using Saving = Handle<tsr_saving, tsr_saving_free>;
 using Run = Handle<tsr_run, tsr_run_free>;
 using Generator = Handle<tsr_generator, tsr_generator_free>;
 using Engine = Handle<tsr_engine, tsr_engine_free>;
@@ -80,7 +73,7 @@ std::string text(Function function, Args... arguments) {
   return {tsr_text_data(raw), tsr_text_size(raw)};
 }
 
-// short_text(tsr_calibration_next, calibration): a name, copied to a buffer.
+// short_text(tsr_calibration_default_path, calibration): a name, copied to a buffer.
 template <class Function, class... Args>
 std::string short_text(Function function, Args... arguments) {
   size_t size = 0;

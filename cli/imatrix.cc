@@ -65,15 +65,15 @@ void register_imatrix(CLI::App& app) {
     const Runtime runtime = open_runtime(*args);
     const Model model = open_model(*args, args->model);
     const std::vector<int32_t> ids = encode(model_tokenizer(model, args->model), input);
-    const Imatrix imatrix =
-        make_interruptible<Imatrix>(tsr_imatrix_new, runtime, model.get(), ids.data(), ids.size(),
-                                    args->output.c_str(), static_cast<const tsr_options*>(options.get()));
+    const Work work =
+        make_interruptible<Work>(tsr_imatrix_begin, runtime, model.get(), ids.data(), ids.size(),
+                                 args->output.c_str(), static_cast<const tsr_options*>(options.get()));
     std::string report_text;
     {
       const Interruptible interruptible(runtime);
       Progress progress(*args);
-      run_steps(imatrix, tsr_imatrix_step, "reading " + args->file, interruptible, progress);
-      report_text = text(tsr_imatrix_finish, imatrix.get());
+      run_steps(work, "reading " + args->file, interruptible, progress);
+      report_text = text(tsr_imatrix_finish, work.get());
     }
     Json result = {{"out", args->output}};
     result.update(Json::parse(report_text));

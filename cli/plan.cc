@@ -408,7 +408,7 @@ void register_plan(CLI::App& app) {
     {
       const Options planned = made_options();
       set(planned, "mode", args->mode);
-      check_options(planned, "planning");
+      check_options(planned, "plan");
     }
     const Runtime runtime = open_runtime(*args);
     Model model = open_model(*args, args->model);

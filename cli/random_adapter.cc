@@ -58,11 +58,10 @@ RandomAdapter::RandomAdapter(const Model& model, int64_t rank) {
   }
   const Options peft = make<Options>(tsr_options_new);
   set(peft, "format", std::string("peft"));
-  const Export work =
-      make<Export>(tsr_export_new_for_model, static_cast<tsr_runtime*>(nullptr), adapted.get(),
-                   path().c_str(), static_cast<const tsr_options*>(peft.get()));
+  const Work work = make<Work>(tsr_export_begin_for_model, static_cast<tsr_runtime*>(nullptr), adapted.get(),
+                               path().c_str(), static_cast<const tsr_options*>(peft.get()));
   const Interruptible interruptible;
-  for (double done = 0; done < 1;) interruptible.check(tsr_export_step(work.get(), &done));
+  for (int32_t done = 0; done == 0;) interruptible.check(tsr_work_step(work.get(), &done));
   check(tsr_export_finish(work.get(), nullptr));
 }
 

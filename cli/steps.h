@@ -12,21 +12,27 @@ namespace cli {
 // Work that takes no longer shows nothing, where nobody thinks of it as long.
 constexpr double kQuietS = 0.5;
 
-// run_steps(loading, tsr_loading_step, "loading m.tsr", interruptible, progress)
-template <class H, class Step>
-void run_steps(const H& work, Step step, const std::string& what, const Interruptible& interruptible,
-               Progress& progress) {
-  for (double done = 0; done < 1;) {
-    interruptible.check(step(work.get(), &done));
-    progress.show(what + "  " + std::to_string(std::lround(std::floor(100 * done))) + " %");
+inline tsr_progress progress_of(const Work& work) {
+  tsr_progress found{};
+  found.struct_size = sizeof found;
+  check(tsr_work_progress(work.get(), &found));
+  return found;
+}
+
+// run_steps(work, "loading m.tsr", interruptible, progress)
+inline void run_steps(const Work& work, const std::string& what, const Interruptible& interruptible,
+                      Progress& progress) {
+  for (int32_t done = 0; done == 0;) {
+    interruptible.check(tsr_work_step(work.get(), &done));
+    const double share = progress_of(work).fraction;
+    progress.show(what + "  " + std::to_string(std::lround(std::floor(100 * share))) + " %");
   }
 }
 // The same of work that is quiet while it is short.
-template <class H, class Step>
-void run_steps(const H& work, Step step, const std::string& what, const Common& common) {
+inline void run_steps(const Work& work, const std::string& what, const Common& common) {
   const Interruptible interruptible;
   Progress progress(common, kQuietS);
-  run_steps(work, step, what, interruptible, progress);
+  run_steps(work, what, interruptible, progress);
 }
 
 }  // namespace cli

@@ -40,11 +40,11 @@ class StoppedBySignal {
 Trainer make_trainer(const TrainArguments& args, const Runtime& runtime, const Model& model,
                      const Dataset& dataset) {
   const Options options = trainer_options(args);
-  const Preparation preparation = make<Preparation>(tsr_preparation_new, runtime.get(), model.get(),
+  const Work work = make<Work>(tsr_trainer_begin, runtime.get(), model.get(),
                                                     static_cast<const tsr_dataset*>(dataset.get()),
                                                     static_cast<const tsr_options*>(options.get()));
-  run_steps(preparation, tsr_preparation_step, "preparing the training", args);
-  Trainer trainer = make<Trainer>(tsr_preparation_finish, preparation.get());
+  run_steps(work, "preparing the training", args);
+  Trainer trainer = make<Trainer>(tsr_trainer_finish, work.get());
   if (args.init.empty()) return trainer;
   const Options alone = make<Options>(tsr_options_new);
   set(alone, "optimizer", int64_t{0});

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # build.sh OUT: writes the Go module tessera.dev/tessera to OUT: these sources and what SWIG makes of tessera.h. Needs swig;
 # using the module needs go and `pkg-config tessera`. In the go.mod of a program:
-#   require tessera.dev/tessera v0.2.0
+#   require tessera.dev/tessera v0.3.0
 #   replace tessera.dev/tessera => OUT
 # module.sh makes what a GOPROXY serves instead.
 set -euo pipefail

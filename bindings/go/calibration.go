@@ -12,26 +12,16 @@ type Calibration handle
 // Calibrate measures, for about the option "seconds". progress, which may be nil, hears the share that is done and what is
 // measured next. Run it while nothing else runs. Options: devices, seconds.
 func Calibrate(ctx context.Context, r *Runtime, options Options, progress func(done float64, next string)) (*Calibration, error) {
-	h, err := (*handle)(r).holdWith(raw.Tsr_calibration_free, options, raw.Tsr_calibration_new)
+	w, err := (*handle)(r).begin(options, raw.Tsr_calibration_begin)
 	if err != nil {
 		return nil, err
 	}
-	c, release := h.use()
-	defer release()
-	var tell func(float64)
-	if progress != nil {
-		tell = func(done float64) {
-			next, _, _ := shortText(func(buffer []byte, size *uint64) uintptr {
-				return raw.Tsr_calibration_next(c, buffer, size)
-			})
-			progress(done, next)
-		}
-	}
-	if err := work(ctx, r.Cancel, h, raw.Tsr_calibration_step, tell); err != nil {
-		h.close()
+	defer (*handle)(w).close()
+	if err := w.run(ctx, r.Cancel, progress); err != nil {
 		return nil, err
 	}
-	return (*Calibration)(h), nil
+	h, err := (*handle)(w).hold(raw.Tsr_calibration_free, raw.Tsr_calibration_finish)
+	return (*Calibration)(h), err
 }
 
 // Close frees it; see the package.

@@ -52,24 +52,24 @@ func OpenDatasetContext(ctx context.Context, path string, tokenizer *Tokenizer, 
 		return nil, err
 	}
 	return readingDataset(ctx, tokenizer, options, progress, func(t, o uintptr, out *uintptr) uintptr {
-		return raw.Tsr_reading_new_file(0, path, t, o, out)
+		return raw.Tsr_dataset_begin_file(0, path, t, o, out)
 	})
 }
 
 // NewDatasetContext is NewDataset in steps.
 func NewDatasetContext(ctx context.Context, text string, tokenizer *Tokenizer, options Options, progress func(done float64)) (*Dataset, error) {
 	return readingDataset(ctx, tokenizer, options, progress, func(t, o uintptr, out *uintptr) uintptr {
-		return raw.Tsr_reading_new_text(0, text, t, o, out)
+		return raw.Tsr_dataset_begin_text(0, text, t, o, out)
 	})
 }
 
 func readingDataset(ctx context.Context, tokenizer *Tokenizer, options Options, progress func(done float64),
 	construct func(t, o uintptr, out *uintptr) uintptr) (*Dataset, error) {
-	reading, err := (*handle)(tokenizer).holdWith(raw.Tsr_reading_free, options, construct)
+	w, err := (*handle)(tokenizer).begin(options, construct)
 	if err != nil {
 		return nil, err
 	}
-	return newDataset(made(ctx, reading, raw.Tsr_reading_step, progress, raw.Tsr_dataset_free, raw.Tsr_reading_finish))
+	return newDataset(w.made(ctx, progress, raw.Tsr_dataset_free, raw.Tsr_dataset_finish))
 }
 
 // ReadDataset reads a text to its end and tokenises it.

@@ -86,7 +86,7 @@ func (e *Embedder) EmbedTokens(texts [][]int32, progress func(done float64)) ([]
 func (e *Embedder) rows(ctx context.Context, progress func(done float64)) ([][]float32, error) {
 	c, done := (*handle)(e).use()
 	defer done()
-	if err := work(ctx, e.Cancel, (*handle)(e), raw.Tsr_embedder_step, progress); err != nil {
+	if err := shares(ctx, e.Cancel, c, raw.Tsr_embedder_step, progress); err != nil {
 		return nil, err
 	}
 	var width, count uint64

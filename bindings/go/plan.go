@@ -53,7 +53,7 @@ func NewPlanContext(ctx context.Context, r *Runtime, model *Model, options Optio
 	c, done := (*handle)(r).use()
 	defer done()
 	return planned(ctx, (*handle)(model), options, progress, func(m, o uintptr, out *uintptr) uintptr {
-		return raw.Tsr_planning_new(c, m, o, out)
+		return raw.Tsr_plan_begin(c, m, o, out)
 	})
 }
 
@@ -62,17 +62,17 @@ func NewPlanForGraphContext(ctx context.Context, devices *Devices, graph *Graph,
 	c, done := (*handle)(devices).use()
 	defer done()
 	return planned(ctx, (*handle)(graph), options, progress, func(g, o uintptr, out *uintptr) uintptr {
-		return raw.Tsr_planning_new_for_graph(c, g, o, out)
+		return raw.Tsr_plan_begin_for_graph(c, g, o, out)
 	})
 }
 
 func planned(ctx context.Context, of *handle, options Options, progress func(done float64),
 	construct func(of, o uintptr, out *uintptr) uintptr) (*Plan, error) {
-	planning, err := of.holdWith(raw.Tsr_planning_free, options, construct)
+	w, err := of.begin(options, construct)
 	if err != nil {
 		return nil, err
 	}
-	return newPlan(made(ctx, planning, raw.Tsr_planning_step, progress, raw.Tsr_plan_free, raw.Tsr_planning_finish))
+	return newPlan(w.made(ctx, progress, raw.Tsr_plan_free, raw.Tsr_plan_finish))
 }
 
 // NewPlanForGraph plans any graph. Options: batch, symbols, parallel, pins, memory_limit.

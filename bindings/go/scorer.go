@@ -61,7 +61,7 @@ func (s *Scorer) ScoreContext(ctx context.Context, texts [][]int32, progress fun
 	if err := failure(raw.Tsr_scorer_start(c, ids, lengths)); err != nil {
 		return nil, err
 	}
-	if err := work(ctx, s.Cancel, (*handle)(s), raw.Tsr_scorer_step, progress); err != nil {
+	if err := shares(ctx, s.Cancel, c, raw.Tsr_scorer_step, progress); err != nil {
 		return nil, err
 	}
 	var count uint64

@@ -42,13 +42,13 @@ func PrepareTrainer(ctx context.Context, r *Runtime, model *Model, dataset *Data
 	if err != nil {
 		return nil, err
 	}
-	preparation, err := (*handle)(model).holdWith(raw.Tsr_preparation_free, options, func(m, o uintptr, out *uintptr) uintptr {
-		return raw.Tsr_preparation_new(c, m, d, o, out)
+	w, err := (*handle)(model).begin(options, func(m, o uintptr, out *uintptr) uintptr {
+		return raw.Tsr_trainer_begin(c, m, d, o, out)
 	})
 	if err != nil {
 		return nil, err
 	}
-	h, err := made(ctx, preparation, raw.Tsr_preparation_step, progress, raw.Tsr_trainer_free, raw.Tsr_preparation_finish)
+	h, err := w.made(ctx, progress, raw.Tsr_trainer_free, raw.Tsr_trainer_finish)
 	return (*Trainer)(h), err
 }
 

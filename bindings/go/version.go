@@ -7,7 +7,7 @@ import (
 	"tessera.dev/tessera/raw"
 )
 
-// LibraryVersion is the version of the library that the program runs with: "0.2.0".
+// LibraryVersion is the version of the library that the program runs with: "0.3.0".
 func LibraryVersion() string {
 	version := raw.Tsr_version()
 	return fmt.Sprintf("%d.%d.%d", version/10000, version/100%100, version%100)

@@ -7,14 +7,61 @@ import (
 	"tessera.dev/tessera/raw"
 )
 
-// work steps long work of C to its end. `progress`, which may be nil, is told the share that is done after every step.
-// If the context ends before that, work returns the context's error; freeing the handle removes what was written. cancel
-// ends a step in progress; nil where steps are short.
-func work(ctx context.Context, cancel func(), h *handle, step func(c uintptr, done *float64) uintptr, progress func(done float64)) error {
-	c, release := h.use()
+// workHandle is long work of C: begun, stepped to its end, finished, and freed, which cancels it before that.
+type workHandle handle
+
+func beginWork(h *handle, err error) (*workHandle, error) { return (*workHandle)(h), err }
+
+// begin makes work from a C function without another handle.
+func begin(options Options, construct func(o uintptr, out *uintptr) uintptr) (*workHandle, error) {
+	return beginWork(holdWith(raw.Tsr_work_free, options, construct))
+}
+
+// begin makes work from a C function of this handle.
+func (h *handle) begin(options Options, construct func(c, o uintptr, out *uintptr) uintptr) (*workHandle, error) {
+	return beginWork(h.holdWith(raw.Tsr_work_free, options, construct))
+}
+
+// progressOf is the share that is done, and what is done now.
+func progressOf(c uintptr) (fraction float64, label string, err error) {
+	found := raw.NewTsr_progress()
+	defer raw.DeleteTsr_progress(found)
+	found.SetStruct_size(raw.Tsr_raw_progress_size())
+	if err := failure(raw.Tsr_work_progress(c, found)); err != nil {
+		return 0, "", err
+	}
+	return found.GetFraction(), found.GetLabel(), nil
+}
+
+// run steps the work to its end. tell, which may be nil, hears the share that is done, and what is done now, after every step. If the
+// context ends before that, run returns the context's error; freeing the work removes what was written. cancel ends a step in
+// progress; nil where steps are short.
+func (w *workHandle) run(ctx context.Context, cancel func(), tell func(done float64, label string)) error {
+	c, release := (*handle)(w).use()
 	defer release()
-	for done := 0.0; done < 1; {
-		one := func() error { return failure(step(c, &done)) }
+	return steps(ctx, cancel, func() (bool, error) {
+		var done int32
+		err := failure(raw.Tsr_work_step(c, &done))
+		return done != 0, err
+	}, func() error {
+		if tell == nil {
+			return nil
+		}
+		fraction, label, err := progressOf(c)
+		if err == nil {
+			tell(fraction, label)
+		}
+		return err
+	})
+}
+
+// steps calls step, and after each tell, until all is done, an error, or the end of the context. cancel is as for run.
+func steps(ctx context.Context, cancel func(), step func() (done bool, err error), tell func() error) error {
+	for done := false; !done; {
+		one := func() (err error) {
+			done, err = step()
+			return err
+		}
 		if err := ctx.Err(); err != nil {
 			return err
 		}
@@ -27,31 +74,51 @@ func work(ctx context.Context, cancel func(), h *handle, step func(c uintptr, do
 		if err != nil {
 			return err
 		}
-		if progress != nil {
-			progress(done)
+		if err := tell(); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
-// report finishes work whose result is a report.
-func report(ctx context.Context, cancel func(), h *handle, step func(c uintptr, done *float64) uintptr,
-	finish func(c uintptr, made *uintptr) uintptr, progress func(done float64)) (string, error) {
-	defer h.close()
-	if err := work(ctx, cancel, h, step, progress); err != nil {
-		return "", err
-	}
-	return h.text(finish)
+// shares is steps of a scorer or an embedder, which tell the share that is done themselves.
+func shares(ctx context.Context, cancel func(), c uintptr, step func(c uintptr, done *float64) uintptr, progress func(done float64)) error {
+	var done float64
+	return steps(ctx, cancel, func() (bool, error) {
+		err := failure(step(c, &done))
+		return done >= 1, err
+	}, func() error {
+		if progress != nil {
+			progress(done)
+		}
+		return nil
+	})
 }
 
-// made finishes work whose result is a handle.
-func made(ctx context.Context, h *handle, step func(c uintptr, done *float64) uintptr, progress func(done float64),
-	free func(uintptr), finish func(c uintptr, out *uintptr) uintptr) (*handle, error) {
-	defer h.close()
-	if err := work(ctx, nil, h, step, progress); err != nil {
+// share makes of a function that hears the share alone one for run.
+func share(progress func(done float64)) func(float64, string) {
+	if progress == nil {
+		return nil
+	}
+	return func(done float64, _ string) { progress(done) }
+}
+
+// report finishes work whose result is a report, and frees it.
+func (w *workHandle) report(ctx context.Context, cancel func(), finish func(c uintptr, made *uintptr) uintptr, progress func(done float64)) (string, error) {
+	defer (*handle)(w).close()
+	if err := w.run(ctx, cancel, share(progress)); err != nil {
+		return "", err
+	}
+	return (*handle)(w).text(finish)
+}
+
+// made finishes work whose result is a handle, and frees it.
+func (w *workHandle) made(ctx context.Context, progress func(done float64), free func(uintptr), finish func(c uintptr, out *uintptr) uintptr) (*handle, error) {
+	defer (*handle)(w).close()
+	if err := w.run(ctx, nil, share(progress)); err != nil {
 		return nil, err
 	}
-	return h.hold(free, finish)
+	return (*handle)(w).hold(free, finish)
 }
 
 // LoadModelContext is LoadModel in steps: it shows progress, and ends with the context. Options: verify.
@@ -59,13 +126,11 @@ func LoadModelContext(ctx context.Context, path string, options Options, progres
 	if err := noNUL("path", path); err != nil {
 		return nil, err
 	}
-	loading, err := holdWith(raw.Tsr_loading_free, options, func(o uintptr, out *uintptr) uintptr {
-		return raw.Tsr_loading_new(0, path, o, out)
-	})
+	w, err := begin(options, func(o uintptr, out *uintptr) uintptr { return raw.Tsr_model_begin_load(0, path, o, out) })
 	if err != nil {
 		return nil, err
 	}
-	return newModel(made(ctx, loading, raw.Tsr_loading_step, progress, raw.Tsr_model_free, raw.Tsr_loading_finish))
+	return newModel(w.made(ctx, progress, raw.Tsr_model_free, raw.Tsr_model_finish))
 }
 
 // ConvertModel writes the model's file `in` as the .tsr file `out`, a slice of a tensor at a time, however large it is.
@@ -75,13 +140,13 @@ func ConvertModel(ctx context.Context, in, out string, options Options, progress
 	if err := noNUL("path", in, out); err != nil {
 		return "", err
 	}
-	h, err := holdWith(raw.Tsr_conversion_free, options, func(o uintptr, made *uintptr) uintptr {
-		return raw.Tsr_conversion_new(0, in, out, o, made)
+	w, err := begin(options, func(o uintptr, made *uintptr) uintptr {
+		return raw.Tsr_conversion_begin(0, in, out, o, made)
 	})
 	if err != nil {
 		return "", err
 	}
-	return report(ctx, nil, h, raw.Tsr_conversion_step, raw.Tsr_conversion_finish, progress)
+	return w.report(ctx, nil, raw.Tsr_conversion_finish, progress)
 }
 
 // SaveContext writes the .tsr file of Save in steps: it shows progress, and ends with the context. Options: those of
@@ -90,13 +155,13 @@ func (m *Model) SaveContext(ctx context.Context, path string, options Options, p
 	if err := noNUL("path", path); err != nil {
 		return "", err
 	}
-	h, err := (*handle)(m).holdWith(raw.Tsr_conversion_free, options, func(c, o uintptr, made *uintptr) uintptr {
-		return raw.Tsr_conversion_new_for_model(0, c, path, o, made)
+	w, err := (*handle)(m).begin(options, func(c, o uintptr, made *uintptr) uintptr {
+		return raw.Tsr_conversion_begin_for_model(0, c, path, o, made)
 	})
 	if err != nil {
 		return "", err
 	}
-	return report(ctx, nil, h, raw.Tsr_conversion_step, raw.Tsr_conversion_finish, progress)
+	return w.report(ctx, nil, raw.Tsr_conversion_finish, progress)
 }
 
 // SaveModelContext is SaveModel in steps, as Model.SaveContext. Meanwhile the trainer can do nothing else.
@@ -106,13 +171,13 @@ func (t *Trainer) SaveModelContext(ctx context.Context, model *Model, path strin
 	}
 	c, release := (*handle)(t).use()
 	defer release()
-	h, err := (*handle)(model).holdWith(raw.Tsr_conversion_free, options, func(m, o uintptr, made *uintptr) uintptr {
-		return raw.Tsr_conversion_new_for_trainer(c, m, path, o, made)
+	w, err := (*handle)(model).begin(options, func(m, o uintptr, made *uintptr) uintptr {
+		return raw.Tsr_conversion_begin_for_trainer(c, m, path, o, made)
 	})
 	if err != nil {
 		return "", err
 	}
-	return report(ctx, nil, h, raw.Tsr_conversion_step, raw.Tsr_conversion_finish, progress)
+	return w.report(ctx, nil, raw.Tsr_conversion_finish, progress)
 }
 
 // SaveContext is Save in steps: it shows progress; if the context ends before that, the folder is unchanged. Meanwhile the
@@ -121,17 +186,17 @@ func (t *Trainer) SaveContext(ctx context.Context, folder string, progress func(
 	if err := noNUL("folder", folder); err != nil {
 		return err
 	}
-	h, err := (*handle)(t).hold(raw.Tsr_saving_free, func(c uintptr, out *uintptr) uintptr {
-		return raw.Tsr_saving_new(c, folder, out)
-	})
+	w, err := beginWork((*handle)(t).hold(raw.Tsr_work_free, func(c uintptr, out *uintptr) uintptr {
+		return raw.Tsr_checkpoint_begin(c, folder, out)
+	}))
 	if err != nil {
 		return err
 	}
-	defer h.close()
-	if err := work(ctx, nil, h, raw.Tsr_saving_step, progress); err != nil {
+	defer (*handle)(w).close()
+	if err := w.run(ctx, nil, share(progress)); err != nil {
 		return err
 	}
-	return h.call(raw.Tsr_saving_finish)
+	return (*handle)(w).call(raw.Tsr_checkpoint_finish)
 }
 
 // Saving is a checkpoint that is written from a copy of a trainer's values, while the trainer goes on.
@@ -143,19 +208,19 @@ func (t *Trainer) StartSave(folder string, notes Options) (*Saving, error) {
 	if err := noNUL("folder", folder); err != nil {
 		return nil, err
 	}
-	h, err := (*handle)(t).holdWith(raw.Tsr_saving_free, notes, func(c, o uintptr, out *uintptr) uintptr {
-		return raw.Tsr_saving_new_snapshot(c, folder, o, out)
+	w, err := (*handle)(t).begin(notes, func(c, o uintptr, out *uintptr) uintptr {
+		return raw.Tsr_checkpoint_begin_snapshot(c, folder, o, out)
 	})
-	return (*Saving)(h), err
+	return (*Saving)(w), err
 }
 
 // Finish waits until all is written, on any goroutine, and puts the checkpoint in its place. progress may be nil. If the
 // context ends before that, Finish returns its error; then it can be called again.
 func (s *Saving) Finish(ctx context.Context, progress func(done float64)) error {
-	if err := work(ctx, nil, (*handle)(s), raw.Tsr_saving_step, progress); err != nil {
+	if err := (*workHandle)(s).run(ctx, nil, share(progress)); err != nil {
 		return err
 	}
-	return (*handle)(s).call(raw.Tsr_saving_finish)
+	return (*handle)(s).call(raw.Tsr_checkpoint_finish)
 }
 
 // Close frees it; what was not finished is given up, and the folder is as it was.
@@ -168,13 +233,13 @@ func ExportModel(ctx context.Context, in, out string, options Options, progress 
 	if err := noNUL("path", in, out); err != nil {
 		return "", err
 	}
-	h, err := holdWith(raw.Tsr_export_free, options, func(o uintptr, made *uintptr) uintptr {
-		return raw.Tsr_export_new(0, in, out, o, made)
+	w, err := begin(options, func(o uintptr, made *uintptr) uintptr {
+		return raw.Tsr_export_begin(0, in, out, o, made)
 	})
 	if err != nil {
 		return "", err
 	}
-	return report(ctx, nil, h, raw.Tsr_export_step, raw.Tsr_export_finish, progress)
+	return w.report(ctx, nil, raw.Tsr_export_finish, progress)
 }
 
 // Export writes a model in memory as ExportModel does its file; nobody must write to it meanwhile.
@@ -182,13 +247,13 @@ func (m *Model) Export(ctx context.Context, out string, options Options, progres
 	if err := noNUL("path", out); err != nil {
 		return "", err
 	}
-	h, err := (*handle)(m).holdWith(raw.Tsr_export_free, options, func(c, o uintptr, made *uintptr) uintptr {
-		return raw.Tsr_export_new_for_model(0, c, out, o, made)
+	w, err := (*handle)(m).begin(options, func(c, o uintptr, made *uintptr) uintptr {
+		return raw.Tsr_export_begin_for_model(0, c, out, o, made)
 	})
 	if err != nil {
 		return "", err
 	}
-	return report(ctx, nil, h, raw.Tsr_export_step, raw.Tsr_export_finish, progress)
+	return w.report(ctx, nil, raw.Tsr_export_finish, progress)
 }
 
 // WriteImatrix sums how large the inputs of the model's matrices are over a text, and writes an importance matrix to the
@@ -200,13 +265,13 @@ func WriteImatrix(ctx context.Context, r *Runtime, model *Model, ids []int32, ou
 	}
 	c, release := (*handle)(r).use()
 	defer release()
-	h, err := (*handle)(model).holdWith(raw.Tsr_imatrix_free, options, func(m, o uintptr, made *uintptr) uintptr {
-		return raw.Tsr_imatrix_new(c, m, ids, out, o, made)
+	w, err := (*handle)(model).begin(options, func(m, o uintptr, made *uintptr) uintptr {
+		return raw.Tsr_imatrix_begin(c, m, ids, out, o, made)
 	})
 	if err != nil {
 		return "", err
 	}
-	return report(ctx, r.Cancel, h, raw.Tsr_imatrix_step, raw.Tsr_imatrix_finish, progress)
+	return w.report(ctx, r.Cancel, raw.Tsr_imatrix_finish, progress)
 }
 
 // joined puts texts one after another, with the bytes of each.

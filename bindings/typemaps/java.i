@@ -180,6 +180,8 @@ TSR_JAVA_TYPE("jlongArray", "long[]", (COUNT_TYPE COUNT, T* NAME))
 %ignore TSR_TEXT_END;
 
 /* Structs and addresses cross by functions of typemaps/java_functions.i. */
+%ignore tsr_progress;
+%ignore tsr_work_progress;
 %ignore tsr_step;
 %ignore tsr_piece;
 %ignore tsr_event;

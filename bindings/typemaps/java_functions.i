@@ -164,6 +164,24 @@ static tsr_status* tsr_raw_model_load_reader(JNIEnv* jenv, jobject source, int64
   return tsr_model_load_reader(&reader, out_model);
 }
 
+/* fraction [1]; counts [2]: done and total; texts [2]: the bytes of unit and label. */
+static tsr_status* tsr_raw_work_progress(JNIEnv* jenv, const tsr_work* work, jdoubleArray fraction, jlongArray counts,
+                                         jobjectArray texts) {
+  tsr_progress progress;
+  memset(&progress, 0, sizeof progress);
+  progress.struct_size = sizeof progress;
+  tsr_status* status = tsr_work_progress(work, &progress);
+  if (status != NULL) return status;
+  const jlong found[2] = {progress.done, progress.total};
+  (*jenv)->SetDoubleArrayRegion(jenv, fraction, 0, 1, &progress.fraction);
+  (*jenv)->SetLongArrayRegion(jenv, counts, 0, 2, found);
+  const jbyteArray unit = tsr_java_bytes(jenv, progress.unit, strlen(progress.unit));
+  if (unit != NULL) (*jenv)->SetObjectArrayElement(jenv, texts, 0, unit);
+  const jbyteArray label = unit == NULL ? NULL : tsr_java_bytes(jenv, progress.label, strlen(progress.label));
+  if (label != NULL) (*jenv)->SetObjectArrayElement(jenv, texts, 1, label);
+  return NULL;
+}
+
 static tsr_status* tsr_raw_trainer_step(JNIEnv* jenv, tsr_trainer* trainer, jlongArray numbers, jdoubleArray values) {
   tsr_step step;
   memset(&step, 0, sizeof step);

@@ -7,10 +7,12 @@
 %}
 
 /* Written by the calls below into tuples. */
+%ignore tsr_progress;
 %ignore tsr_piece;
 %ignore tsr_event;
 %ignore tsr_run_event;
 %ignore tsr_step;
+%ignore tsr_raw_progress_size;
 %ignore tsr_raw_step_size;
 %ignore tsr_raw_piece_size;
 %ignore tsr_raw_event_size;
@@ -197,6 +199,17 @@ static int tsr_py_items(PyObject* object, Py_buffer* view, int* held, int writab
 %define TSR_ITEMS(KIND, T, NAME, COUNT) TSR_ITEMS_##KIND(T, NAME, COUNT) %enddef
 %define TSR_ARRAY(KIND, T, NAME) TSR_ARRAY_##KIND(T, NAME) %enddef
 %define TSR_RESULT(KIND, T, NAME) TSR_RESULT_##KIND(T, NAME) %enddef
+
+/* (fraction, done, total, unit, label) */
+%typemap(in, numinputs=0) tsr_progress* out_progress (tsr_progress progress) {
+  memset(&progress, 0, sizeof progress);
+  progress.struct_size = sizeof progress;
+  $1 = &progress;
+}
+%typemap(argout) tsr_progress* out_progress {
+  $result = tsr_py_append($result, Py_BuildValue("(dLLss)", $1->fraction, (long long)$1->done, (long long)$1->total,
+                                                 $1->unit == NULL ? "" : $1->unit, $1->label == NULL ? "" : $1->label));
+}
 
 /* (kind, finish, token, text as bytes) */
 %typemap(in, numinputs=0) tsr_piece* out_piece (tsr_piece piece) {

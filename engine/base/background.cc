@@ -106,6 +106,10 @@ double BackgroundWork::done() const {
   return impl_->is_done ? 1 : std::min(impl_->progress.share(), kMost);
 }
 
+WorkProgress BackgroundWork::progress() const {
+  return {done(), 0, 0, "", impl_->is_done ? "" : impl_->noun};
+}
+
 Status BackgroundWork::take() {
   if (impl_->is_taken)
     return Status(StatusCode::kFailedPrecondition,

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "engine/base/runtime.h"
+#include "engine/base/work_progress.h"
 #include "graph/base/result.h"
 
 namespace tessera {
@@ -23,7 +24,8 @@ class BackgroundWork {
 
   Status step();        // waits for the end, at most a tenth of a second; the work's failure, also later
   double done() const;  // 1: the work has ended well, as a step has seen
-  Status take();        // once, when done is 1
+  WorkProgress progress() const;
+  Status take();  // once, when done is 1
 
  private:
   struct Impl;
@@ -42,6 +44,7 @@ class Background {
 
   Status step() { return work_.step(); }
   double done() const { return work_.done(); }
+  WorkProgress progress() const { return work_.progress(); }
   Result<Made> finish() {
     TSR_RETURN_IF_ERROR(work_.take());
     return std::move(*made_);

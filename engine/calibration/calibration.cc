@@ -126,6 +126,10 @@ double Calibration::done() const {
 
 std::string Calibration::next() const { return next_ < pieces_.size() ? pieces_[next_].name : ""; }
 
+WorkProgress Calibration::progress() const {
+  return {done(), static_cast<int64_t>(next_), static_cast<int64_t>(pieces_.size()), "measurements", next()};
+}
+
 Status Calibration::step() {
   if (next_ == pieces_.size()) return {};
   TSR_RETURN_IF_ERROR(runtime_->check_process());

@@ -11,6 +11,7 @@
 
 #include "engine/base/cpu_load.h"
 #include "engine/base/runtime.h"
+#include "engine/base/work_progress.h"
 #include "engine/program/fitted_prices.h"
 #include "engine/program/price_grids.h"
 #include "engine/program/probe_program.h"
@@ -24,7 +25,8 @@ class Calibration {
   static Result<std::unique_ptr<Calibration>> create(std::shared_ptr<Runtime> runtime,
                                                      const std::string& devices, double seconds);
 
-  double done() const;                         // share of the pieces; 1: the profile is complete
+  double done() const;  // share of the pieces; 1: the profile is complete
+  WorkProgress progress() const;
   std::string next() const;                    // next measurement, for people: "matrix products"
   Status step();                               // measures it
   Result<DeviceProfile> profile() const;       // kFailedPrecondition before the last piece

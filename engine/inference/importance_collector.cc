@@ -96,6 +96,10 @@ double ImportanceCollector::done() const {
   return static_cast<double>(next_) / static_cast<double>(windows_);
 }
 
+WorkProgress ImportanceCollector::progress() const {
+  return {done(), next_, windows_, "windows", next_ < windows_ ? "computing" : ""};
+}
+
 Status ImportanceCollector::step() {
   TSR_RETURN_IF_ERROR(running_->prepared()->runtime->check_process());
   if (next_ == windows_) return {};

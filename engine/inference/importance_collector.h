@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/base/work_progress.h"
 #include "engine/program/program_runner.h"
 #include "engine/settings/window_settings.h"
 #include "graph/transform/input_squares.h"
@@ -25,6 +26,7 @@ class ImportanceCollector {
                                                              const std::string& path, const Options& options);
 
   double done() const;  // share of the windows; 1: `finish` can be called
+  WorkProgress progress() const;
   // Computes the next windows; after an error the same come again.
   Status step();
   Result<std::string> finish();  // writes the file; a report, as tsr_imatrix_finish has it

@@ -100,6 +100,22 @@ double Conversion::done() const {
   return static_cast<double>(done) / static_cast<double>(all);
 }
 
+WorkProgress Conversion::progress() const {
+  if (export_) return export_->progress();
+  const auto label = [this] {
+    switch (phase_) {
+      case Phase::kOpen: return "opening";
+      case Phase::kWrite:
+      case Phase::kIndex: return "writing";
+      case Phase::kVerify: return "checking";
+      case Phase::kReady:
+      case Phase::kFinished: return "";
+    }
+    return "";
+  };
+  return {done(), written_bytes_ + verified_bytes_, settings_.verify ? 2 * all_bytes_ : all_bytes_, "bytes", label()};
+}
+
 Status Conversion::step() {
   if (export_) return export_->step();
   if (is_broken_)

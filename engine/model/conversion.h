@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "engine/base/options.h"
+#include "engine/base/work_progress.h"
 #include "engine/model/export.h"
 #include "engine/model/model_contents.h"
 #include "serialize/model_writer.h"
@@ -27,7 +28,8 @@ class Conversion {
   static Result<std::unique_ptr<Conversion>> create(ModelContents contents, const std::string& out,
                                                     const Options& options);
 
-  double done() const;           // share of the work; 1: `finish` can be called
+  double done() const;  // share of the work; 1: `finish` can be called
+  WorkProgress progress() const;
   Status step();                 // some hundredths of a second, the first perhaps more
   Result<std::string> finish();  // the file takes its name; a report, as tsr_conversion_finish has it
 

@@ -175,6 +175,12 @@ double Export::done() const {
   return std::min(share, 0.999);  // the rest: what is small
 }
 
+WorkProgress Export::progress() const {
+  const uint64_t written = phase_ >= Phase::kReady ? all_bytes_ : written_bytes_ + (writer_ ? writer_->position() : 0);
+  return {done(), static_cast<int64_t>(std::min(written, all_bytes_)), static_cast<int64_t>(all_bytes_), "bytes",
+          phase_ == Phase::kOpen ? "opening" : phase_ == Phase::kWrite ? "writing" : ""};
+}
+
 Status Export::step() {
   if (is_broken_)
     return Status(StatusCode::kFailedPrecondition,

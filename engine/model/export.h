@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "engine/base/options.h"
+#include "engine/base/work_progress.h"
 #include "engine/model/model_contents.h"
 #include "engine/model/shared_model.h"
 #include "serialize/atomic_folder.h"
@@ -35,7 +36,8 @@ class Export {
   static Result<std::unique_ptr<Export>> create(ModelContents given, const std::string& out,
                                                 const Options& options);
 
-  double done() const;           // share of the work; 1: `finish` can be called
+  double done() const;  // share of the work; 1: `finish` can be called
+  WorkProgress progress() const;
   Status step();                 // some hundredths of a second, the first perhaps more
   Result<std::string> finish();  // file or folder takes its name; a report, as tsr_export_finish has it
 

@@ -44,6 +44,11 @@ double Loading::done() const {
          static_cast<double>(kOpenBytes + all_bytes_ + kMakeBytes);
 }
 
+WorkProgress Loading::progress() const {
+  const bool is_done = done() == 1;
+  return {done(), read_bytes_, all_bytes_, "bytes", is_done ? "" : opened_ ? "reading" : "opening"};
+}
+
 Status Loading::step() {
   const auto work = [&]() -> Status {
     if (model_ || is_taken_) return {};

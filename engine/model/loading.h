@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "engine/base/options.h"
+#include "engine/base/work_progress.h"
 #include "engine/model/shared_model.h"
 #include "serialize/opened_model.h"
 
@@ -23,7 +24,8 @@ class Loading {
   static Result<std::unique_ptr<Loading>> create(const std::string& path, const Options& options);
 
   double done() const;  // share of the work; 1: `finish` has the model
-  Status step();        // some hundredths of a second, the first and last perhaps more; again after a failure
+  WorkProgress progress() const;
+  Status step();  // some hundredths of a second, the first and last perhaps more; again after a failure
   Result<std::shared_ptr<SharedModel>> finish();  // once; kFailedPrecondition before the last step
 
  private:

@@ -11,7 +11,7 @@
 
 namespace tessera {
 
-// From "type", "pure", "output_type", "embedding_type", "imatrix" and "threads" (tsr_conversion_new); nullopt
+// From "type", "pure", "output_type", "embedding_type", "imatrix" and "threads" (tsr_conversion_begin); nullopt
 // without "type". Reads the importance matrix.
 Result<std::optional<QuantizationSettings>> read_quantization_settings(OptionReader& reader);
 

@@ -30,7 +30,7 @@ struct Consumer {
 constexpr Consumer kConsumers[] = {
     {"trainer", [](const Options& it) { return read_trainer_settings(it, 0).status(); }},
     {"run", [](const Options& it) { return read_run_settings(it).status(); }},
-    {"planning", check_planning},
+    {"plan", check_planning},
     {"generator", [](const Options& it) { return read_generator_settings(it).status(); }},
     {"scorer", [](const Options& it) { return read_scorer_settings(it).status(); }},
     {"embedder", [](const Options& it) { return read_embedder_settings(it).status(); }},

@@ -89,8 +89,8 @@ std::string_view noun(Entry entry) {
 
 std::string_view remedy(Entry wanted) {
   switch (wanted) {
-    case Entry::kTraining: return "make one with `tessera plan MODEL --mode train` (tsr_planning_new, mode train)";
-    case Entry::kGeneration: return "make one with `tessera plan MODEL --mode generate` (tsr_planning_new, mode generate)";
+    case Entry::kTraining: return "make one with `tessera plan MODEL --mode train` (tsr_plan_new, mode train)";
+    case Entry::kGeneration: return "make one with `tessera plan MODEL --mode generate` (tsr_plan_new, mode generate)";
     case Entry::kReading: return "leave option plan_file (--plan) out";
   }
   return "";

@@ -6,7 +6,7 @@ namespace tessera {
 
 Result<std::unique_ptr<Saving>> Saving::create(std::shared_ptr<Trainer> trainer, const std::string& folder) {
   TSR_RETURN_IF_ERROR(Trainer::check_folder(folder));
-  TSR_ASSIGN_OR_RETURN(auto lease, trainer->lease("tsr_saving_new"));
+  TSR_ASSIGN_OR_RETURN(auto lease, trainer->lease("tsr_checkpoint_begin"));
   return std::unique_ptr<Saving>(new Saving(std::move(trainer), std::move(lease), folder));
 }
 

@@ -19,6 +19,7 @@ class Saving {
 
   Status step();
   double done() const { return work_.done(); }
+  WorkProgress progress() const { return work_.progress(); }
   Status finish();  // the folder holds the checkpoint
   bool in_creating_process() const { return runtime_->in_creating_process(); }
 

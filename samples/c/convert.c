@@ -1,7 +1,7 @@
 /* Writes a model's file (GGUF or .tsr) as a .tsr file, a slice of a tensor at a time, and shows how far it is.
  *
  *   convert IN OUT [TYPE]        e.g.  convert stories260K.gguf stories.tsr
- *                                      convert model.gguf small.tsr q4_k_m    (quantised: types are in tsr_conversion_new)
+ *                                      convert model.gguf small.tsr q4_k_m    (quantised: types are in tsr_conversion_begin)
  */
 #include <signal.h>
 #include <stdio.h>
@@ -33,19 +33,21 @@ int main(int argc, char** argv) {
   tsr_options* options = NULL;
   check(tsr_options_new(&options));
   if (argc == 4) check(tsr_options_set_str(options, "type", argv[3]));
-  tsr_conversion* conversion = NULL;
-  check(tsr_conversion_new(NULL, argv[1], argv[2], options, &conversion));
+  tsr_work* work = NULL;
+  check(tsr_conversion_begin(NULL, argv[1], argv[2], options, &work));
   tsr_options_free(options);
-  for (double done = 0; done < 1 && !interrupted;) {
-    check(tsr_conversion_step(conversion, &done));
-    fprintf(stderr, "\r%3.0f %%", 100 * done);
+  for (int32_t done = 0; !done && !interrupted;) {
+    tsr_progress progress = {.struct_size = sizeof progress};
+    check(tsr_work_step(work, &done));
+    check(tsr_work_progress(work, &progress));
+    fprintf(stderr, "\r%3.0f %% %-8s", 100 * progress.fraction, progress.label);
   }
   fputc('\n', stderr);
   tsr_text* report = NULL;
-  if (!interrupted) check(tsr_conversion_finish(conversion, &report));
+  if (!interrupted) check(tsr_conversion_finish(work, &report));
   printf("%s\n", interrupted ? "given up" : tsr_text_data(report));
 
   tsr_text_free(report);
-  tsr_conversion_free(conversion); /* before finish: nothing was written */
+  tsr_work_free(work); /* before finish: nothing was written */
   return interrupted ? 130 : 0;
 }

@@ -2,6 +2,6 @@ module samples
 
 go 1.19
 
-require tessera.dev/tessera v0.2.0
+require tessera.dev/tessera v0.3.0
 
 replace tessera.dev/tessera => ../../build/go/tessera

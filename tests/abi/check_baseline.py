@@ -51,7 +51,7 @@ def main():
                        ("TSR_API int32_t tsr_devices_count(const tsr_devices* devices);", ""),
                        ("  double loss;       /* of the batch, before the update */", "  int64_t more; double loss;")):
             assert compare(baseline, planted(folder, scratch, change)), f"a planted change was not found: {change[1] or 'a function less'}"
-        for change in (("  double seconds;    /* wall time of this step */", "  double seconds; double more;"),
+        for change in (("  double reward_accuracy;", "  double reward_accuracy; double more;"),
                        ("  TSR_INTERNAL = 11 ", "  TSR_MORE = 12, TSR_INTERNAL = 11 "),
                        ("TSR_API void tsr_text_free(tsr_text* text);", "TSR_API void tsr_text_free(tsr_text* text); TSR_API void tsr_more(void);")):
             lost = compare(baseline, planted(folder, scratch, change))

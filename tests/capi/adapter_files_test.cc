@@ -104,11 +104,11 @@ double largest_difference(const std::vector<float>& after, const std::vector<flo
 }
 
 std::string exported(const Model& model, const std::string& path, const char* format = "peft") {
-  tsr_export* made = nullptr;
-  ok(tsr_export_new_for_model(nullptr, model.get(), path.c_str(),
+  tsr_work* made = nullptr;
+  ok(tsr_export_begin_for_model(nullptr, model.get(), path.c_str(),
                               options({{"format", std::string(format)}}).get(), &made));
-  const Handle<tsr_export, tsr_export_free> work(made);
-  for (double done = 0; done < 1;) ok(tsr_export_step(work.get(), &done));
+  const Work work(made);
+  step_through(work.get());
   return text([&](auto... out) { return tsr_export_finish(work.get(), out...); });
 }
 
@@ -268,11 +268,11 @@ TEST_CASE("magnitudes go to PEFT's form and back, and merge to weights of their 
       }
       CHECK(std::sqrt(squares) == doctest::Approx(std::abs(magnitudes[row])).epsilon(1e-5));
     }
-    tsr_export* work = nullptr;
-    ok(tsr_export_new_for_model(nullptr, model.get(), (scratch / "adapter.gguf").c_str(),
+    tsr_work* work = nullptr;
+    ok(tsr_export_begin_for_model(nullptr, model.get(), (scratch / "adapter.gguf").c_str(),
                                 options({{"format", std::string("gguf")}, {"adapters", 1}}).get(), &work));
-    const Handle<tsr_export, tsr_export_free> held(work);
-    const Error refused = take(tsr_export_step(work, nullptr));
+    const Work held(work);
+    const Error refused = take(tsr_work_step(work, nullptr));
     CHECK(refused.code == TSR_UNSUPPORTED);
     CHECK_MESSAGE(has(refused.message, "is a magnitude (DoRA), which GGUF adapters have no form for"),
                   refused.message);
@@ -306,36 +306,36 @@ TEST_CASE("a merged export is the export of the merged model, from memory and fr
   fill(model);
   ok(tsr_model_save(model.get(), (scratch / "adapted.tsr").c_str(), nullptr));
   const Values wanted = values_of(merged(model));
-  const auto check = [&](tsr_export* made, const std::string& out) {
-    const Handle<tsr_export, tsr_export_free> work(made);
-    for (double done = 0; done < 1;) ok(tsr_export_step(work.get(), &done));
+  const auto check = [&](tsr_work* made, const std::string& out) {
+    const Work work(made);
+    step_through(work.get());
     ok(tsr_export_finish(work.get(), nullptr));
     tsr_model* again = nullptr;
     ok(tsr_model_load(out.c_str(), &again));
     CHECK(values_of(Model(again)) == wanted);
   };
   const Options chosen = options({{"merged", 1}});
-  tsr_export* made = nullptr;
-  ok(tsr_export_new_for_model(nullptr, model.get(), (scratch / "one").c_str(), chosen.get(), &made));
+  tsr_work* made = nullptr;
+  ok(tsr_export_begin_for_model(nullptr, model.get(), (scratch / "one").c_str(), chosen.get(), &made));
   check(made, scratch / "one");
-  ok(tsr_export_new(nullptr, (scratch / "adapted.tsr").c_str(), (scratch / "two").c_str(), chosen.get(),
+  ok(tsr_export_begin(nullptr, (scratch / "adapted.tsr").c_str(), (scratch / "two").c_str(), chosen.get(),
                     &made));
   check(made, scratch / "two");
   const Error whole =
-      take(tsr_export_new_for_model(nullptr, model.get(), (scratch / "three").c_str(), nullptr, &made));
-  const Handle<tsr_export, tsr_export_free> work(made);
+      take(tsr_export_begin_for_model(nullptr, model.get(), (scratch / "three").c_str(), nullptr, &made));
+  const Work work(made);
   CHECK(whole.code == TSR_OK);
-  CHECK(take(tsr_export_step(made, nullptr)).code == TSR_FAILED_PRECONDITION);
+  CHECK(take(tsr_work_step(made, nullptr)).code == TSR_FAILED_PRECONDITION);
 }
 
 TEST_CASE("a GGUF adapter goes out and comes back, and one of another model is refused") {
   const Scratch scratch;
   const auto written = [&](const Model& model, const std::string& path) {
-    tsr_export* made = nullptr;
-    ok(tsr_export_new_for_model(nullptr, model.get(), path.c_str(),
+    tsr_work* made = nullptr;
+    ok(tsr_export_begin_for_model(nullptr, model.get(), path.c_str(),
                                 options({{"format", std::string("gguf")}, {"adapters", 1}}).get(), &made));
-    const Handle<tsr_export, tsr_export_free> work(made);
-    for (double done = 0; done < 1;) ok(tsr_export_step(work.get(), &done));
+    const Work work(made);
+    step_through(work.get());
     ok(tsr_export_finish(work.get(), nullptr));
   };
   const auto load = [&](const Model& base, const std::string& path, Model* out = nullptr) {
@@ -521,8 +521,8 @@ TEST_CASE("adapters that are no adapters of the model are refused with what is w
   // Another's adapter is not written over.
   Folder another;
   another.queries().write();
-  tsr_export* work = nullptr;
-  const Error theirs = take(tsr_export_new_for_model(
+  tsr_work* work = nullptr;
+  const Error theirs = take(tsr_export_begin_for_model(
       nullptr, adapted.get(), another.path.c_str(), options({{"format", std::string("peft")}}).get(), &work));
   CHECK_MESSAGE(has(theirs.message, "has an adapter that no export wrote"), theirs.message);
 }

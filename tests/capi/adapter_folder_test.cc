@@ -15,11 +15,11 @@ namespace {
 constexpr const char* kLlama = "llama:L=2,C=8,H=2,KV=1,F=12,V=16,T=8";
 
 void export_adapters(const Model& model, const std::string& path) {
-  tsr_export* made = nullptr;
-  ok(tsr_export_new_for_model(nullptr, model.get(), path.c_str(),
-                              options({{"format", std::string("peft")}}).get(), &made));
-  const Handle<tsr_export, tsr_export_free> work(made);
-  for (double done = 0; done < 1;) ok(tsr_export_step(made, &done));
+  tsr_work* made = nullptr;
+  ok(tsr_export_begin_for_model(nullptr, model.get(), path.c_str(),
+                                options({{"format", std::string("peft")}}).get(), &made));
+  const Work work(made);
+  step_through(made);
   ok(tsr_export_finish(made, nullptr));
 }
 
@@ -52,12 +52,12 @@ TEST_CASE(
   };
   CHECK(opened(place + "/adapter") == values_of(model));
   // A file with both, whose adapters came with it, is no base to name; one made of the folder has the values.
-  tsr_conversion* conversion = nullptr;
-  ok(tsr_conversion_new(nullptr, (place + "/adapter").c_str(), (place + "/both.tsr").c_str(), nullptr,
-                        &conversion));
-  for (double done = 0; done < 1;) ok(tsr_conversion_step(conversion, &done));
+  tsr_work* conversion = nullptr;
+  ok(tsr_conversion_begin(nullptr, (place + "/adapter").c_str(), (place + "/both.tsr").c_str(), nullptr,
+                          &conversion));
+  step_through(conversion);
   ok(tsr_conversion_finish(conversion, nullptr));
-  tsr_conversion_free(conversion);
+  tsr_work_free(conversion);
   CHECK(opened(place + "/both.tsr") == values_of(model));
   ok(tsr_model_load((place + "/both.tsr").c_str(), &made));
   const Model both(made);

@@ -48,11 +48,11 @@ double evaluated_alone(const Runtime& runtime, const Model& model, const Dataset
 }
 
 void write_peft(const Model& model, const std::string& path) {
-  tsr_export* made = nullptr;
-  ok(tsr_export_new_for_model(nullptr, model.get(), path.c_str(),
-                              options({{"format", std::string("peft")}}).get(), &made));
-  const Handle<tsr_export, tsr_export_free> work(made);
-  for (double done = 0; done < 1;) ok(tsr_export_step(work.get(), &done));
+  tsr_work* made = nullptr;
+  ok(tsr_export_begin_for_model(nullptr, model.get(), path.c_str(),
+                                options({{"format", std::string("peft")}}).get(), &made));
+  const Work work(made);
+  step_through(work.get());
   ok(tsr_export_finish(work.get(), nullptr));
 }
 

@@ -19,11 +19,6 @@ using namespace capi_test;
 
 namespace {
 
-using Reading = Handle<tsr_reading, tsr_reading_free>;
-using Planning = Handle<tsr_planning, tsr_planning_free>;
-using Saving = Handle<tsr_saving, tsr_saving_free>;
-using Conversion = Handle<tsr_conversion, tsr_conversion_free>;
-
 constexpr const char* kModel = "llama:L=2,C=64,H=4,F=96,V=256,T=32";
 
 std::string contents(const std::filesystem::path& path) {
@@ -32,23 +27,25 @@ std::string contents(const std::filesystem::path& path) {
 }
 
 // Steps to the end; how many of them saw a share strictly between none and all.
-template <class Work, class Step>
-int step_all(const Work& work, Step step) {
+int step_all(const Work& work) {
   int between = 0;
-  for (double done = 0, before = 0; done < 1; before = done) {
-    ok(step(work.get(), &done));
-    CHECK(done >= before);
-    CHECK(done <= 1);
-    between += done > 0 && done < 1;
+  double before = 0;
+  for (int32_t done = 0; done == 0;) {
+    ok(tsr_work_step(work.get(), &done));
+    const double share = progress_of(work.get()).fraction;
+    CHECK(share >= before);
+    CHECK((share == 1) == (done == 1));
+    between += share > 0 && share < 1;
+    before = share;
   }
   return between;
 }
 
-Reading reading_text(const std::string& text, const Tokenizer& tokenizer, const Options& chosen,
-                     tsr_runtime* runtime = nullptr) {
-  tsr_reading* made = nullptr;
-  ok(tsr_reading_new_text(runtime, text.data(), text.size(), tokenizer.get(), chosen.get(), &made));
-  return Reading(made);
+Work reading_text(const std::string& text, const Tokenizer& tokenizer, const Options& chosen,
+                  tsr_runtime* runtime = nullptr) {
+  tsr_work* made = nullptr;
+  ok(tsr_dataset_begin_text(runtime, text.data(), text.size(), tokenizer.get(), chosen.get(), &made));
+  return Work(made);
 }
 
 Trainer trainer_of(const Runtime& runtime, const Model& model) {
@@ -77,42 +74,42 @@ TEST_CASE("a reading makes the dataset of one call, and says how far it is") {
   tsr_dataset* raw = nullptr;
   ok(tsr_dataset_new_text(text.data(), text.size(), tokenizer.get(), chosen.get(), &raw));
   const Dataset whole(raw);
-  const Reading reading = reading_text(text, tokenizer, chosen);
-  ok(tsr_reading_step(reading.get(), nullptr));
-  step_all(reading, tsr_reading_step);
-  ok(tsr_reading_finish(reading.get(), &raw));
+  const Work reading = reading_text(text, tokenizer, chosen);
+  ok(tsr_work_step(reading.get(), nullptr));
+  step_all(reading);
+  ok(tsr_dataset_finish(reading.get(), &raw));
   const Dataset read(raw);
   const auto info = [](const Dataset& of) {
     return capi_test::text([&](auto... out) { return tsr_dataset_info(of.get(), out...); });
   };
   CHECK(info(read) == info(whole));
-  CHECK(take(tsr_reading_finish(reading.get(), &raw)).code == TSR_FAILED_PRECONDITION);  // once
+  CHECK(take(tsr_dataset_finish(reading.get(), &raw)).code == TSR_FAILED_PRECONDITION);  // once
 
   const Scratch scratch;
   const std::string path = scratch.path / "text.txt";
   std::ofstream(path, std::ios::binary) << text;
-  tsr_reading* of_file = nullptr;
-  ok(tsr_reading_new_file(runtime().get(), path.c_str(), tokenizer.get(), chosen.get(), &of_file));
-  const Reading file_reading(of_file);
-  step_all(file_reading, tsr_reading_step);
-  ok(tsr_reading_finish(file_reading.get(), &raw));
+  tsr_work* of_file = nullptr;
+  ok(tsr_dataset_begin_file(runtime().get(), path.c_str(), tokenizer.get(), chosen.get(), &of_file));
+  const Work file_reading(of_file);
+  step_all(file_reading);
+  ok(tsr_dataset_finish(file_reading.get(), &raw));
   CHECK(info(Dataset(raw)) == info(whole));
 }
 
 TEST_CASE("a reading fails as a dataset does, at its beginning or in a step") {
   const Tokenizer tokenizer = byte_tokenizer();
-  tsr_reading* made = nullptr;
-  CHECK(take(tsr_reading_new_file(nullptr, "x", tokenizer.get(), options({{"sequence", 1}}).get(), &made))
+  tsr_work* made = nullptr;
+  CHECK(take(tsr_dataset_begin_file(nullptr, "x", tokenizer.get(), options({{"sequence", 1}}).get(), &made))
             .message.find("seq") != std::string::npos);
-  ok(tsr_reading_new_file(nullptr, "/nowhere/text", tokenizer.get(), nullptr, &made));
-  const Reading reading(made);
+  ok(tsr_dataset_begin_file(nullptr, "/nowhere/text", tokenizer.get(), nullptr, &made));
+  const Work reading(made);
   Error error;
-  double done = 0;
-  while (error.code == TSR_OK && done < 1) error = take(tsr_reading_step(reading.get(), &done));
+  int32_t done = 0;
+  while (error.code == TSR_OK && done == 0) error = take(tsr_work_step(reading.get(), &done));
   CHECK(error.code == TSR_NOT_FOUND);
-  CHECK(take(tsr_reading_step(reading.get(), &done)).code == TSR_NOT_FOUND);  // and again
+  CHECK(take(tsr_work_step(reading.get(), &done)).code == TSR_NOT_FOUND);  // and again
   tsr_dataset* dataset = nullptr;
-  CHECK(take(tsr_reading_finish(reading.get(), &dataset)).code == TSR_FAILED_PRECONDITION);
+  CHECK(take(tsr_dataset_finish(reading.get(), &dataset)).code == TSR_FAILED_PRECONDITION);
 }
 
 TEST_CASE("a pipe that nobody writes to is waited for, and given up") {
@@ -120,21 +117,21 @@ TEST_CASE("a pipe that nobody writes to is waited for, and given up") {
   const Scratch scratch;
   const std::string path = scratch.path / "pipe";
   REQUIRE(mkfifo(path.c_str(), 0600) == 0);
-  tsr_reading* made = nullptr;
-  ok(tsr_reading_new_file(nullptr, path.c_str(), tokenizer.get(), options({{"seq", 16}}).get(), &made));
-  double done = 0;
-  ok(tsr_reading_step(made, &done));
+  tsr_work* made = nullptr;
+  ok(tsr_dataset_begin_file(nullptr, path.c_str(), tokenizer.get(), options({{"seq", 16}}).get(), &made));
+  int32_t done = 0;
+  ok(tsr_work_step(made, &done));
   CHECK(done == 0);
-  tsr_reading_free(made);
+  tsr_work_free(made);
 
-  ok(tsr_reading_new_file(nullptr, path.c_str(), tokenizer.get(), options({{"seq", 16}}).get(), &made));
-  const Reading reading(made);
-  ok(tsr_reading_step(reading.get(), &done));
+  ok(tsr_dataset_begin_file(nullptr, path.c_str(), tokenizer.get(), options({{"seq", 16}}).get(), &made));
+  const Work reading(made);
+  ok(tsr_work_step(reading.get(), &done));
   std::thread writer([&] { std::ofstream(path, std::ios::binary) << words(size_t{1} << 17); });
-  step_all(reading, tsr_reading_step);
+  step_all(reading);
   writer.join();
   tsr_dataset* dataset = nullptr;
-  ok(tsr_reading_finish(reading.get(), &dataset));
+  ok(tsr_dataset_finish(reading.get(), &dataset));
   const Dataset owner(dataset);
   CHECK(text([&](auto... out) {
           return tsr_dataset_info(owner.get(), out...);
@@ -147,11 +144,11 @@ TEST_CASE("long work ends soon after it is freed, and when its runtime is cancel
   const Runtime rt = runtime();
   const std::string text = words(size_t{64} << 20);  // takes longer than a step on any machine
   {
-    const Reading freed = reading_text(text, tokenizer, options({}), rt.get());
-    double done = 0;
-    ok(tsr_reading_step(freed.get(), &done));
+    const Work freed = reading_text(text, tokenizer, options({}), rt.get());
+    int32_t done = 0;
+    ok(tsr_work_step(freed.get(), &done));
   }
-  const Reading reading = reading_text(text, tokenizer, options({}), rt.get());
+  const Work reading = reading_text(text, tokenizer, options({}), rt.get());
   std::atomic<bool> ended{false};
   std::thread canceller([&] {
     while (!ended) {
@@ -160,10 +157,10 @@ TEST_CASE("long work ends soon after it is freed, and when its runtime is cancel
     }
   });
   Error error;
-  double done = 0;
+  int32_t done = 0;
   const Clock::time_point begin = Clock::now();
-  while (error.code == TSR_OK && done < 1 && Clock::now() < begin + std::chrono::seconds(60))
-    error = take(tsr_reading_step(reading.get(), &done));
+  while (error.code == TSR_OK && done == 0 && Clock::now() < begin + std::chrono::seconds(60))
+    error = take(tsr_work_step(reading.get(), &done));
   ended = true;
   canceller.join();
   CHECK(error.code == TSR_CANCELLED);
@@ -176,13 +173,13 @@ TEST_CASE("a planning makes the plan of one call") {
   tsr_plan* raw = nullptr;
   ok(tsr_plan_new(rt.get(), model.get(), chosen.get(), &raw));
   const Plan whole(raw);
-  tsr_planning* made = nullptr;
-  ok(tsr_planning_new(rt.get(), model.get(), chosen.get(), &made));
-  const Planning planning(made);
-  CHECK(take(tsr_planning_finish(planning.get(), &raw)).message.find("step until 1 is done") !=
+  tsr_work* made = nullptr;
+  ok(tsr_plan_begin(rt.get(), model.get(), chosen.get(), &made));
+  const Work planning(made);
+  CHECK(take(tsr_plan_finish(planning.get(), &raw)).message.find("step until 1 is done") !=
         std::string::npos);
-  step_all(planning, tsr_planning_step);
-  ok(tsr_planning_finish(planning.get(), &raw));
+  step_all(planning);
+  ok(tsr_plan_finish(planning.get(), &raw));
   const Plan plan(raw);
   const auto text_of = [](const Plan& of) {
     return text([&](auto... out) { return tsr_plan_text(of.get(), out...); });
@@ -190,12 +187,12 @@ TEST_CASE("a planning makes the plan of one call") {
   CHECK(text_of(plan) == text_of(whole));
 
   // A limit that nothing fits is said by a step, with its numbers.
-  ok(tsr_planning_new(
-      rt.get(), model.get(),
-      options({{"devices", std::string("cpu:2")}, {"batch", 8}, {"memory_limit", 1000}}).get(), &made));
-  const Planning refused(made);
+  ok(tsr_plan_begin(rt.get(), model.get(),
+                    options({{"devices", std::string("cpu:2")}, {"batch", 8}, {"memory_limit", 1000}}).get(),
+                    &made));
+  const Work refused(made);
   tsr_status* status = nullptr;
-  for (double done = 0; status == nullptr && done < 1;) status = tsr_planning_step(refused.get(), &done);
+  for (int32_t done = 0; status == nullptr && done == 0;) status = tsr_work_step(refused.get(), &done);
   CHECK(tsr_status_code(status) == TSR_OUT_OF_MEMORY);
   int64_t smallest = 0;
   CHECK(tsr_status_number(status, "smallest_limit_bytes", &smallest) == 1);
@@ -217,15 +214,15 @@ TEST_CASE("a planning of a graph outlives the graph's and the devices' handles")
   tsr_graph* raw_graph = nullptr;
   ok(tsr_model_graph(model.get(), &raw_graph));
   Graph graph(raw_graph);
-  tsr_planning* made = nullptr;
-  ok(tsr_planning_new_for_graph(devices.get(), graph.get(),
-                                options({{"batch", 4}, {"symbols", std::string("T=16")}}).get(), &made));
-  const Planning planning(made);
+  tsr_work* made = nullptr;
+  ok(tsr_plan_begin_for_graph(devices.get(), graph.get(),
+                              options({{"batch", 4}, {"symbols", std::string("T=16")}}).get(), &made));
+  const Work planning(made);
   devices.reset();
   graph.reset();
-  step_all(planning, tsr_planning_step);
+  step_all(planning);
   tsr_plan* plan = nullptr;
-  ok(tsr_planning_finish(planning.get(), &plan));
+  ok(tsr_plan_finish(planning.get(), &plan));
   tsr_plan_free(plan);
 }
 
@@ -237,20 +234,20 @@ TEST_CASE("a saving writes the checkpoint of one call, and has the trainer to it
   const Scratch scratch;
   const std::string whole = scratch.path / "whole", stepped = scratch.path / "stepped";
   ok(tsr_trainer_save(trainer.get(), whole.c_str()));
-  tsr_saving* made = nullptr;
-  ok(tsr_saving_new(trainer.get(), stepped.c_str(), &made));
-  Saving saving(made);
+  tsr_work* made = nullptr;
+  ok(tsr_checkpoint_begin(trainer.get(), stepped.c_str(), &made));
+  Work saving(made);
   tsr_step step{};
   step.struct_size = sizeof step;
   const Error busy = take(tsr_trainer_step(trainer.get(), &step));
   CHECK(busy.code == TSR_FAILED_PRECONDITION);
-  CHECK(busy.message.find("tsr_saving_new") != std::string::npos);
-  CHECK(take(tsr_saving_finish(saving.get())).code == TSR_FAILED_PRECONDITION);
-  step_all(saving, tsr_saving_step);
+  CHECK(busy.message.find("tsr_checkpoint_begin") != std::string::npos);
+  CHECK(take(tsr_checkpoint_finish(saving.get())).code == TSR_FAILED_PRECONDITION);
+  step_all(saving);
   one_step(trainer);  // free again
   CHECK(!std::filesystem::exists(stepped));
-  ok(tsr_saving_finish(saving.get()));
-  CHECK(take(tsr_saving_finish(saving.get())).code == TSR_FAILED_PRECONDITION);  // once
+  ok(tsr_checkpoint_finish(saving.get()));
+  CHECK(take(tsr_checkpoint_finish(saving.get())).code == TSR_FAILED_PRECONDITION);  // once
   size_t files = 0;
   for (const auto& entry : std::filesystem::directory_iterator(whole)) {
     CHECK(contents(entry.path()) == contents(std::filesystem::path(stepped) / entry.path().filename()));
@@ -259,7 +256,7 @@ TEST_CASE("a saving writes the checkpoint of one call, and has the trainer to it
   CHECK(files > 1);
 
   // Freed before its end, with its trainer before it: the folder is the old checkpoint.
-  ok(tsr_saving_new(trainer.get(), stepped.c_str(), &made));
+  ok(tsr_checkpoint_begin(trainer.get(), stepped.c_str(), &made));
   saving.reset(made);
   trainer.reset();
   saving.reset();
@@ -268,7 +265,7 @@ TEST_CASE("a saving writes the checkpoint of one call, and has the trainer to it
   CHECK(text([&](auto... out) { return tsr_trainer_report(resumed.get(), out...); }).find("\"step\":1,") !=
         std::string::npos);
   CHECK(std::distance(std::filesystem::directory_iterator(scratch.path), {}) == 2);
-  CHECK(take(tsr_saving_new(resumed.get(), "/nowhere/at/all", &made)).code == TSR_NOT_FOUND);
+  CHECK(take(tsr_checkpoint_begin(resumed.get(), "/nowhere/at/all", &made)).code == TSR_NOT_FOUND);
 }
 
 TEST_CASE("conversions of a model and of a trainer write the files of one call") {
@@ -276,14 +273,14 @@ TEST_CASE("conversions of a model and of a trainer write the files of one call")
   const Model model = described(kModel);
   const Scratch scratch;
   const auto path = [&](const char* name) { return (scratch.path / name).string(); };
-  const auto convert = [&](const Conversion& work) {
-    step_all(work, tsr_conversion_step);
+  const auto convert = [&](const Work& work) {
+    step_all(work);
     return text([&](auto... out) { return tsr_conversion_finish(work.get(), out...); });
   };
   const auto of_model = [&](const std::string& to, const Options& chosen) {
-    tsr_conversion* made = nullptr;
-    ok(tsr_conversion_new_for_model(rt.get(), model.get(), to.c_str(), chosen.get(), &made));
-    return Conversion(made);
+    tsr_work* made = nullptr;
+    ok(tsr_conversion_begin_for_model(rt.get(), model.get(), to.c_str(), chosen.get(), &made));
+    return Work(made);
   };
   ok(tsr_model_save(model.get(), path("whole.tsr").c_str(), nullptr));
   const std::string report = convert(of_model(path("stepped.tsr"), options({{"verify", 1}})));
@@ -297,10 +294,10 @@ TEST_CASE("conversions of a model and of a trainer write the files of one call")
   const Trainer trainer = trainer_of(rt, model);
   one_step(trainer);
   ok(tsr_trainer_save_model(trainer.get(), model.get(), path("trained.tsr").c_str(), nullptr));
-  tsr_conversion* made = nullptr;
-  ok(tsr_conversion_new_for_trainer(trainer.get(), model.get(), path("stepped_trained.tsr").c_str(), nullptr,
-                                    &made));
-  Conversion work(made);
+  tsr_work* made = nullptr;
+  ok(tsr_conversion_begin_for_trainer(trainer.get(), model.get(), path("stepped_trained.tsr").c_str(),
+                                      nullptr, &made));
+  Work work(made);
   double loss = 0;
   CHECK(take(tsr_trainer_evaluate(trainer.get(), &loss)).code == TSR_FAILED_PRECONDITION);
   convert(work);
@@ -308,10 +305,10 @@ TEST_CASE("conversions of a model and of a trainer write the files of one call")
   ok(tsr_trainer_evaluate(trainer.get(), &loss));  // free again
 
   // Given up: nothing is left, and the trainer is free.
-  ok(tsr_conversion_new_for_trainer(trainer.get(), model.get(), path("never.tsr").c_str(), nullptr, &made));
+  ok(tsr_conversion_begin_for_trainer(trainer.get(), model.get(), path("never.tsr").c_str(), nullptr, &made));
   work.reset(made);
-  double done = 0;
-  ok(tsr_conversion_step(work.get(), &done));
+  int32_t done = 0;
+  ok(tsr_work_step(work.get(), &done));
   work.reset();
   CHECK(!std::filesystem::exists(path("never.tsr")));
   ok(tsr_trainer_evaluate(trainer.get(), &loss));
@@ -320,20 +317,20 @@ TEST_CASE("conversions of a model and of a trainer write the files of one call")
 TEST_CASE("a forked child refuses its parent's long work, and frees nothing") {
   const Runtime rt = runtime();
   const Model model = described(kModel);
-  tsr_planning* made = nullptr;
-  ok(tsr_planning_new(rt.get(), model.get(), options({{"devices", std::string("cpu:4")}}).get(), &made));
+  tsr_work* made = nullptr;
+  ok(tsr_plan_begin(rt.get(), model.get(), options({{"devices", std::string("cpu:4")}}).get(), &made));
   const pid_t child = fork();
   if (child == 0) {
-    double done = 0;
-    tsr_status* status = tsr_planning_step(made, &done);
+    int32_t done = 0;
+    tsr_status* status = tsr_work_step(made, &done);
     const bool refused = tsr_status_code(status) == TSR_FAILED_PRECONDITION;
-    tsr_planning_free(made);
+    tsr_work_free(made);
     _exit(refused ? 0 : 1);
   }
   int status = 0;
   REQUIRE(waitpid(child, &status, 0) == child);
   CHECK(WIFEXITED(status));
   CHECK(WEXITSTATUS(status) == 0);
-  const Planning planning(made);
-  step_all(planning, tsr_planning_step);
+  const Work planning(made);
+  step_all(planning);
 }

@@ -43,6 +43,7 @@ template <class T, void (*kFree)(T*)>
 using Handle = std::unique_ptr<T, Freer<T, kFree>>;
 using Options = Handle<tsr_options, tsr_options_free>;
 using Runtime = Handle<tsr_runtime, tsr_runtime_free>;
+using Work = Handle<tsr_work, tsr_work_free>;
 using Devices = Handle<tsr_devices, tsr_devices_free>;
 using Tensor = Handle<tsr_tensor, tsr_tensor_free>;
 using Graph = Handle<tsr_graph, tsr_graph_free>;
@@ -90,6 +91,18 @@ std::string short_text(Call&& call) {
   REQUIRE(size == out.size());
   out.pop_back();
   return out;
+}
+
+// Steps long work to its end.
+inline void step_through(tsr_work* work) {
+  for (int32_t done = 0; done == 0;) ok(tsr_work_step(work, &done));
+}
+
+inline tsr_progress progress_of(const tsr_work* work) {
+  tsr_progress progress{};
+  progress.struct_size = sizeof progress;
+  ok(tsr_work_progress(work, &progress));
+  return progress;
 }
 
 inline Runtime runtime() {

@@ -46,20 +46,22 @@ tsr_status* plan_with(const Runtime& rt, const std::string& profile, std::string
 
 TEST_CASE("a calibration in coarse grids is written, read, and says in the plan that it priced it") {
   const Runtime rt = runtime();
+  tsr_work* begun = nullptr;
+  ok(tsr_calibration_begin(rt.get(), options({{"seconds", 0.0}}).get(), &begun));
+  const Work work(begun);
   tsr_calibration* made = nullptr;
-  ok(tsr_calibration_new(rt.get(), options({{"seconds", 0.0}}).get(), &made));
-  const Calibration calibration(made);
-  CHECK(take(tsr_calibration_save(calibration.get(), "nowhere")).code == TSR_FAILED_PRECONDITION);
-  std::string next = short_text([&](auto... out) { return tsr_calibration_next(calibration.get(), out...); });
-  CHECK(next.find("matrix products") != std::string::npos);
-  double done = 0, before = -1;
-  while (done < 1) {
-    ok(tsr_calibration_step(calibration.get(), &done));
-    CHECK(done > before);
-    before = done;
+  CHECK(take(tsr_calibration_finish(begun, &made)).code == TSR_FAILED_PRECONDITION);
+  CHECK(std::string(progress_of(begun).label).find("matrix products") != std::string::npos);
+  double before = -1;
+  for (int32_t done = 0; done == 0;) {
+    ok(tsr_work_step(begun, &done));
+    CHECK(progress_of(begun).fraction > before);
+    before = progress_of(begun).fraction;
   }
-  next = short_text([&](auto... out) { return tsr_calibration_next(calibration.get(), out...); });
-  CHECK(next.empty());
+  CHECK(std::string(progress_of(begun).label).empty());
+  ok(tsr_calibration_finish(begun, &made));
+  const Calibration calibration(made);
+  CHECK(take(tsr_calibration_finish(begun, &made)).message.find("taken already") != std::string::npos);
   const Scratch scratch;
   const std::string path = scratch / "deeper/machine.json";
   ok(tsr_calibration_save(calibration.get(), path.c_str()));

@@ -98,15 +98,13 @@ TEST_CASE("trainers, generators and calibrations are cancelled while they are ma
   CHECK(cancelled(rt, std::chrono::milliseconds(40), trainer).code == TSR_CANCELLED);
   CHECK(cancelled(rt, std::chrono::milliseconds(40), generator).code == TSR_CANCELLED);
 
-  tsr_calibration* made = nullptr;
-  ok(tsr_calibration_new(rt.get(), options({{"seconds", 2000.0}}).get(), &made));
-  const Handle<tsr_calibration, tsr_calibration_free> calibration(made);
-  const auto next = [&] {
-    return short_text([&](auto... out) { return tsr_calibration_next(calibration.get(), out...); });
-  };
+  tsr_work* made = nullptr;
+  ok(tsr_calibration_begin(rt.get(), options({{"seconds", 2000.0}}).get(), &made));
+  const Work calibration(made);
+  const auto next = [&] { return std::string(progress_of(made).label); };
   const std::string first = next();
   const Error error = cancelled(rt, std::chrono::milliseconds(40),
-                                [&] { return tsr_calibration_step(calibration.get(), nullptr); });
+                                [&] { return tsr_work_step(made, nullptr); });
   CHECK(error.code == TSR_CANCELLED);
   CHECK(next() == first);
 }

@@ -183,11 +183,11 @@ TEST_CASE(
   tsr_model* lora = nullptr;
   ok(tsr_model_add_adapters(model.get(), options({{"rank", int64_t{4}}}).get(), &lora));
   const Model adapted(lora);
-  tsr_export* writing = nullptr;
-  ok(tsr_export_new_for_model(nullptr, adapted.get(), folder.c_str(),
+  tsr_work* writing = nullptr;
+  ok(tsr_export_begin_for_model(nullptr, adapted.get(), folder.c_str(),
                               options({{"format", std::string("peft")}}).get(), &writing));
-  const Handle<tsr_export, tsr_export_free> work(writing);
-  for (double done = 0; done < 1;) ok(tsr_export_step(work.get(), &done));
+  const Work work(writing);
+  step_through(work.get());
   text([&](auto... out) { return tsr_export_finish(work.get(), out...); });
   Tokens longer;
   for (int32_t n = 0; n < 30; ++n) longer.push_back(n * 11 % 97);

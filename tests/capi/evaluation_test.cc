@@ -17,7 +17,6 @@ using namespace capi_test;
 
 namespace {
 
-using Saving = Handle<tsr_saving, tsr_saving_free>;
 
 constexpr const char* kModel = "llama:L=2,C=32,H=4,KV=2,F=48,V=64,T=16";
 constexpr int64_t kRows = 10, kSeq = 16;
@@ -159,13 +158,13 @@ TEST_CASE("a checkpoint written from a copy is that of its step, whatever the tr
   const Trainer trainer = trainer_of(rt, model, dataset_of(some_rows()), "cpu:2", "dp=2,zero=1", "off");
   one_step(trainer);
   ok(tsr_trainer_save(trainer.get(), path("whole").c_str()));
-  tsr_saving* made = nullptr;
-  ok(tsr_saving_new_snapshot(trainer.get(), path("copy").c_str(), nullptr, &made));
-  Saving saving(made);
+  tsr_work* made = nullptr;
+  ok(tsr_checkpoint_begin_snapshot(trainer.get(), path("copy").c_str(), nullptr, &made));
+  Work saving(made);
   const double second = one_step(trainer);
   CHECK(!std::filesystem::exists(path("copy")));
-  for (double done = 0; done < 1;) ok(tsr_saving_step(saving.get(), &done));
-  ok(tsr_saving_finish(saving.get()));
+  step_through(saving.get());
+  ok(tsr_checkpoint_finish(saving.get()));
   for (const char* file : {"manifest", "shard-00000"})
     CHECK(file_contents(folder / "whole" / file) == file_contents(folder / "copy" / file));
 
@@ -174,13 +173,13 @@ TEST_CASE("a checkpoint written from a copy is that of its step, whatever the tr
   CHECK(one_step(trainer) == second);
   {
     const Trainer gone = trainer_of(rt, model, dataset_of(some_rows()), "cpu:1", "", "off");
-    ok(tsr_saving_new_snapshot(
+    ok(tsr_checkpoint_begin_snapshot(
         gone.get(), path("noted").c_str(),
         options({{"best_loss", 0.1}, {"step", 3}, {"who", std::string("\"me\"")}}).get(), &made));
   }
   saving.reset(made);
-  for (double done = 0; done < 1;) ok(tsr_saving_step(saving.get(), &done));
-  ok(tsr_saving_finish(saving.get()));
+  step_through(saving.get());
+  ok(tsr_checkpoint_finish(saving.get()));
   const std::string info =
       text([&](auto... out) { return tsr_checkpoint_info(path("noted").c_str(), out...); });
   CHECK(info.find(R"("notes":{"best_loss":"0.1","step":"3","who":"\"me\""})") != std::string::npos);
@@ -190,16 +189,16 @@ TEST_CASE("a checkpoint written from a copy is that of its step, whatever the tr
   CHECK(number(report, "snapshot_bytes") == number(report, "checkpoint_bytes") + 64 * 32 * 4);
 
   // A saving given up leaves nothing; a folder with other files is refused.
-  ok(tsr_saving_new_snapshot(trainer.get(), path("never").c_str(), nullptr, &made));
+  ok(tsr_checkpoint_begin_snapshot(trainer.get(), path("never").c_str(), nullptr, &made));
   saving.reset(made);
   saving.reset();
   CHECK(!std::filesystem::exists(path("never")));
   CHECK(!std::filesystem::exists(path("never.saving")));
   std::filesystem::create_directories(path("foreign"));
   std::ofstream(path("foreign") + "/notes.txt") << "mine";
-  CHECK(take(tsr_saving_new_snapshot(trainer.get(), path("foreign").c_str(), nullptr, &made)).code ==
+  CHECK(take(tsr_checkpoint_begin_snapshot(trainer.get(), path("foreign").c_str(), nullptr, &made)).code ==
         TSR_FAILED_PRECONDITION);
-  CHECK(take(tsr_saving_new_snapshot(trainer.get(), "", nullptr, &made)).code == TSR_INVALID_ARGUMENT);
+  CHECK(take(tsr_checkpoint_begin_snapshot(trainer.get(), "", nullptr, &made)).code == TSR_INVALID_ARGUMENT);
   std::filesystem::remove_all(folder);
 }
 

@@ -14,7 +14,6 @@ using namespace capi_test;
 
 namespace {
 
-using Export = Handle<tsr_export, tsr_export_free>;
 
 constexpr const char* kLlama = "llama:L=1,C=128,H=2,F=96,V=3100,T=16,tied";
 
@@ -24,33 +23,37 @@ std::string saved(const Scratch& scratch) {
   return path;
 }
 
-Export begun(const std::string& in, const std::string& out, const char* format) {
-  tsr_export* made = nullptr;
-  ok(tsr_export_new(nullptr, in.c_str(), out.c_str(), options({{"format", std::string(format)}}).get(),
+Work begun(const std::string& in, const std::string& out, const char* format) {
+  tsr_work* made = nullptr;
+  ok(tsr_export_begin(nullptr, in.c_str(), out.c_str(), options({{"format", std::string(format)}}).get(),
                     &made));
-  return Export(made);
+  return Work(made);
 }
 
-int step_all(const Export& work) {
+int step_all(const Work& work) {
   int steps = 0;
-  for (double done = 0, before = 0; done < 1; before = done, ++steps) {
-    ok(tsr_export_step(work.get(), &done));
-    CHECK(done >= before);
+  double before = 0;
+  for (int32_t done = 0; done == 0; ++steps) {
+    ok(tsr_work_step(work.get(), &done));
+    const tsr_progress progress = progress_of(work.get());
+    CHECK(progress.fraction >= before);
+    CHECK(progress.done <= progress.total);
+    before = progress.fraction;
     REQUIRE(steps < 10000);
   }
   return steps;
 }
 
-std::string finished(const Export& work) {
+std::string finished(const Work& work) {
   step_all(work);
   return text([&](auto... out) { return tsr_export_finish(work.get(), out...); });
 }
 
 Error refused(const std::string& in, const std::string& out, const Options& chosen = nullptr) {
-  tsr_export* made = nullptr;
-  Error error = take(tsr_export_new(nullptr, in.c_str(), out.c_str(), chosen.get(), &made));
-  const Export work(made);
-  for (double done = 0; error.code == TSR_OK && done < 1;) error = take(tsr_export_step(made, &done));
+  tsr_work* made = nullptr;
+  Error error = take(tsr_export_begin(nullptr, in.c_str(), out.c_str(), chosen.get(), &made));
+  const Work work(made);
+  for (int32_t done = 0; error.code == TSR_OK && done == 0;) error = take(tsr_work_step(made, &done));
   return error;
 }
 
@@ -84,14 +87,14 @@ TEST_CASE(
     const int all = step_all(begun(in, out, format));
     CHECK(!std::filesystem::exists(out));
     for (int steps = 0; steps < all; ++steps) {
-      const Export work = begun(in, out, format);
-      for (int i = 0; i < steps; ++i) ok(tsr_export_step(work.get(), nullptr));
+      const Work work = begun(in, out, format);
+      for (int i = 0; i < steps; ++i) ok(tsr_work_step(work.get(), nullptr));
       CHECK(take(tsr_export_finish(work.get(), nullptr)).code == TSR_FAILED_PRECONDITION);
     }
     CHECK(file_count(scratch) == before);
     const std::string report = finished(begun(in, out, format));
     CHECK(report.find("\"architecture\":\"llama\"") != std::string::npos);
-    const Export again = begun(in, out, format);  // over what is there
+    const Work again = begun(in, out, format);  // over what is there
     step_all(again);
     CHECK(std::filesystem::exists(out));
     ok(tsr_export_finish(again.get(), nullptr));
@@ -155,10 +158,10 @@ TEST_CASE("exports refuse what is in their way") {
   tsr_model* adapted = nullptr;
   ok(tsr_model_add_adapters(described(kLlama).get(), nullptr, &adapted));
   const Model owner(adapted);
-  tsr_export* made = nullptr;
-  ok(tsr_export_new_for_model(nullptr, adapted, (scratch / "lora").c_str(), nullptr, &made));
-  const Export work(made);
-  const Error error = take(tsr_export_step(made, nullptr));
+  tsr_work* made = nullptr;
+  ok(tsr_export_begin_for_model(nullptr, adapted, (scratch / "lora").c_str(), nullptr, &made));
+  const Work work(made);
+  const Error error = take(tsr_work_step(made, nullptr));
   CHECK(error.code == TSR_FAILED_PRECONDITION);
   CHECK(error.message.find("tessera merge") != std::string::npos);
   CHECK(!std::filesystem::exists(scratch / "lora"));
@@ -176,19 +179,19 @@ TEST_CASE("a model in memory is exported as it is now") {
   const Tensor owner(value);
   std::copy(changed.begin(), changed.end(), static_cast<char*>(tsr_tensor_writable(value)));
   ok(tsr_model_write(model.get(), "block.0.down", value));
-  tsr_export* made = nullptr;
-  ok(tsr_export_new_for_model(nullptr, model.get(), (scratch / "out").c_str(), nullptr, &made));
-  finished(Export(made));
+  tsr_work* made = nullptr;
+  ok(tsr_export_begin_for_model(nullptr, model.get(), (scratch / "out").c_str(), nullptr, &made));
+  finished(Work(made));
   CHECK(first_bytes(loaded(scratch / "out"), "block.0.down") == changed);
 }
 
 TEST_CASE("a gguf file is quantised as it is written") {
   const Scratch scratch;
   const std::string in = saved(scratch), out = scratch / "q8.gguf";
-  tsr_export* made = nullptr;
-  ok(tsr_export_new(nullptr, in.c_str(), out.c_str(),
+  tsr_work* made = nullptr;
+  ok(tsr_export_begin(nullptr, in.c_str(), out.c_str(),
                     options({{"format", std::string("gguf")}, {"type", std::string("q8_0")}}).get(), &made));
-  const std::string report = finished(Export(made));
+  const std::string report = finished(Work(made));
   CHECK(report.find("\"quantization\":{\"type\":\"q8_0\"") != std::string::npos);
   // As the file that `quantize` makes.
   const std::string wanted = scratch / "q8.tsr";
@@ -210,26 +213,26 @@ TEST_CASE("the name of an output says its format, or is refused with the remedy"
   // A model in memory, a file, a quantised file; types in capitals.
   ok(tsr_model_save(loaded(in).get(), (scratch / "saved.gguf").c_str(), nullptr));
   CHECK(begins_with_gguf(scratch / "saved.gguf"));
-  tsr_conversion* made = nullptr;
-  ok(tsr_conversion_new(nullptr, in.c_str(), (scratch / "q8.GGUF").c_str(),
+  tsr_work* made = nullptr;
+  ok(tsr_conversion_begin(nullptr, in.c_str(), (scratch / "q8.GGUF").c_str(),
                         options({{"type", std::string("Q8_0")}}).get(), &made));
-  const Handle<tsr_conversion, tsr_conversion_free> conversion(made);
-  for (double done = 0; done < 1;) ok(tsr_conversion_step(made, &done));
+  const Work conversion(made);
+  step_through(made);
   const std::string report = text([&](auto... out) { return tsr_conversion_finish(made, out...); });
   CHECK(begins_with_gguf(scratch / "q8.GGUF"));
   for (const char* part :
        {"\"in\":{\"format\":\"tsr\"", "\"out\":{\"format\":\"gguf\"", "\"type\":\"q8_0\"", "\"notes\""})
     CHECK_MESSAGE(report.find(part) != std::string::npos, report);
-  tsr_export* exported = nullptr;
-  ok(tsr_export_new(nullptr, in.c_str(), (scratch / "by_name.gguf").c_str(), nullptr, &exported));
-  finished(Export(exported));
+  tsr_work* exported = nullptr;
+  ok(tsr_export_begin(nullptr, in.c_str(), (scratch / "by_name.gguf").c_str(), nullptr, &exported));
+  finished(Work(exported));
   CHECK(begins_with_gguf(scratch / "by_name.gguf"));
   for (const char* name : {"x.safetensors", "x.ONNX", "x.bin", "x.pt", "x.zip"}) {
     const std::string path = scratch / name;
     CHECK(take(tsr_model_check_path(path.c_str())).message.find("a format that is not written") !=
           std::string::npos);
     CHECK(take(tsr_model_save(described(kLlama).get(), path.c_str(), nullptr)).code == TSR_INVALID_ARGUMENT);
-    CHECK(take(tsr_conversion_new(nullptr, in.c_str(), path.c_str(), nullptr, &made)).code ==
+    CHECK(take(tsr_conversion_begin(nullptr, in.c_str(), path.c_str(), nullptr, &made)).code ==
           TSR_INVALID_ARGUMENT);
     CHECK(refused(in, path).code == TSR_INVALID_ARGUMENT);
     CHECK(!std::filesystem::exists(path));

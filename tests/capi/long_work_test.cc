@@ -20,9 +20,6 @@ using tessera::test::number_after;
 
 namespace {
 
-using Loading = Handle<tsr_loading, tsr_loading_free>;
-using Conversion = Handle<tsr_conversion, tsr_conversion_free>;
-
 std::string contents(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   return {std::istreambuf_iterator<char>(file), {}};
@@ -32,34 +29,38 @@ void write(const std::string& path, const std::string& bytes) {
   std::ofstream(path, std::ios::binary) << bytes;
 }
 
-Loading loading(const std::string& path, const Options& chosen = nullptr, const Runtime& rt = nullptr) {
-  tsr_loading* made = nullptr;
-  ok(tsr_loading_new(rt.get(), path.c_str(), chosen.get(), &made));
-  return Loading(made);
+Work loading(const std::string& path, const Options& chosen = nullptr, const Runtime& rt = nullptr) {
+  tsr_work* made = nullptr;
+  ok(tsr_model_begin_load(rt.get(), path.c_str(), chosen.get(), &made));
+  return Work(made);
 }
 
-Conversion conversion(const std::string& in, const std::string& out, const Options& chosen = nullptr,
-                      const Runtime& rt = nullptr) {
-  tsr_conversion* made = nullptr;
-  ok(tsr_conversion_new(rt.get(), in.c_str(), out.c_str(), chosen.get(), &made));
-  return Conversion(made);
+Work conversion(const std::string& in, const std::string& out, const Options& chosen = nullptr,
+                const Runtime& rt = nullptr) {
+  tsr_work* made = nullptr;
+  ok(tsr_conversion_begin(rt.get(), in.c_str(), out.c_str(), chosen.get(), &made));
+  return Work(made);
 }
 
 // Steps to the end; the number of them.
-template <class Work, class Step>
-int step_all(const Work& work, Step step) {
+int step_all(const Work& work) {
   int steps = 0;
-  for (double done = 0, before = 0; done < 1; before = done, ++steps) {
-    ok(step(work.get(), &done));
-    CHECK(done >= before);
-    CHECK(done <= 1);
+  double before = 0;
+  for (int32_t done = 0; done == 0; ++steps) {
+    ok(tsr_work_step(work.get(), &done));
+    const tsr_progress progress = progress_of(work.get());
+    CHECK(progress.fraction >= before);
+    CHECK((progress.fraction == 1) == (done == 1));
+    CHECK(progress.done <= progress.total);
+    CHECK((*progress.label == '\0') == (done == 1));
+    before = progress.fraction;
     REQUIRE(steps < 10000);
   }
   return steps;
 }
 
-std::string finished(const Conversion& work) {
-  step_all(work, tsr_conversion_step);
+std::string finished(const Work& work) {
+  step_all(work);
   return text([&](auto... out) { return tsr_conversion_finish(work.get(), out...); });
 }
 
@@ -153,14 +154,14 @@ TEST_CASE("a loading makes the model that tsr_model_load makes, once, and only w
   const std::string path = scratch / "packed.tsr";
   ok(tsr_model_save(described(kSeveralSlices).get(), path.c_str(),
                     options({{"compress", int64_t{1}}}).get()));
-  const Loading work = loading(path);
+  const Work work = loading(path);
   tsr_model* made = nullptr;
-  CHECK(take(tsr_loading_finish(work.get(), &made)).code == TSR_FAILED_PRECONDITION);
-  CHECK(step_all(work, tsr_loading_step) >= 3);
-  ok(tsr_loading_finish(work.get(), &made));
+  CHECK(take(tsr_model_finish(work.get(), &made)).code == TSR_FAILED_PRECONDITION);
+  CHECK(step_all(work) >= 3);
+  ok(tsr_model_finish(work.get(), &made));
   const Model model(made);
   CHECK((values(model) == values(loaded(path))));
-  CHECK(take(tsr_loading_finish(work.get(), &made)).message.find("taken already") != std::string::npos);
+  CHECK(take(tsr_model_finish(work.get(), &made)).message.find("taken already") != std::string::npos);
 }
 
 TEST_CASE("a loading that verifies finds damage that stays unread otherwise, and a conversion writes none") {
@@ -170,26 +171,26 @@ TEST_CASE("a loading that verifies finds damage that stays unread otherwise, and
   std::string bytes = contents(path);
   bytes[bytes.size() / 2] ^= 1;
   write(path, bytes);
-  step_all(loading(path), tsr_loading_step);
-  const auto error_of = [](const auto& work, auto step) {
-    for (double done = 0; done < 1;)
-      if (const Error error = take(step(work.get(), &done)); error.code != TSR_OK) return error;
+  step_all(loading(path));
+  const auto error_of = [](const Work& work) {
+    for (int32_t done = 0; done == 0;)
+      if (const Error error = take(tsr_work_step(work.get(), &done)); error.code != TSR_OK) return error;
     return Error();
   };
-  const Error verified = error_of(loading(path, options({{"verify", int64_t{1}}})), tsr_loading_step);
+  const Error verified = error_of(loading(path, options({{"verify", int64_t{1}}})));
   CHECK(verified.code == TSR_CORRUPT);
   CHECK(verified.message.find("m.tsr: tensor '") != std::string::npos);
-  const Conversion work = conversion(path, out);
-  const Error converted = error_of(work, tsr_conversion_step);
+  const Work work = conversion(path, out);
+  const Error converted = error_of(work);
   CHECK(converted.code == TSR_CORRUPT);
   CHECK(converted.message == verified.message);
-  CHECK(take(tsr_conversion_step(work.get(), nullptr)).message.find("failed before") != std::string::npos);
+  CHECK(take(tsr_work_step(work.get(), nullptr)).message.find("failed before") != std::string::npos);
   CHECK(take(tsr_conversion_finish(work.get(), nullptr)).code == TSR_FAILED_PRECONDITION);
   CHECK(!std::filesystem::exists(out));
 
   write(path, tessera::testing::small_llama(false).finish());
-  const Loading gguf = loading(path, options({{"verify", int64_t{1}}}));
-  CHECK(take(tsr_loading_step(gguf.get(), nullptr)).code == TSR_UNSUPPORTED);
+  const Work gguf = loading(path, options({{"verify", int64_t{1}}}));
+  CHECK(take(tsr_work_step(gguf.get(), nullptr)).code == TSR_UNSUPPORTED);
 }
 
 TEST_CASE("a conversion given up anywhere leaves nothing, and the file that was there") {
@@ -197,15 +198,43 @@ TEST_CASE("a conversion given up anywhere leaves nothing, and the file that was 
   const std::string in = scratch / "in.tsr", out = scratch / "out.tsr";
   ok(tsr_model_save(described(kSeveralSlices).get(), in.c_str(), nullptr));
   write(out, "old");
-  const int all = step_all(conversion(in, out, options({{"verify", int64_t{1}}})), tsr_conversion_step);
+  const int all = step_all(conversion(in, out, options({{"verify", int64_t{1}}})));
   CHECK(all >= 4);
   for (int steps = 0; steps <= all; ++steps) {
-    const Conversion work = conversion(in, out, options({{"verify", int64_t{1}}}));
-    for (int i = 0; i < steps; ++i) ok(tsr_conversion_step(work.get(), nullptr));
+    const Work work = conversion(in, out, options({{"verify", int64_t{1}}}));
+    for (int i = 0; i < steps; ++i) ok(tsr_work_step(work.get(), nullptr));
     if (steps < all) CHECK(take(tsr_conversion_finish(work.get(), nullptr)).code == TSR_FAILED_PRECONDITION);
   }
   CHECK(contents(out) == "old");
   CHECK(file_count(scratch) == 2);
+}
+
+TEST_CASE("work says what it does when another kind's finish is called, and how far it is in bytes") {
+  const Scratch scratch;
+  const std::string path = scratch / "packed.tsr";
+  ok(tsr_model_save(described(kSeveralSlices).get(), path.c_str(),
+                    options({{"compress", int64_t{1}}}).get()));
+  const Work work = loading(path);
+  tsr_progress progress = progress_of(work.get());
+  CHECK(progress.fraction == 0);
+  CHECK(progress.label == std::string("opening"));
+  step_through(work.get());
+  progress = progress_of(work.get());
+  CHECK(progress.done == progress.total);
+  CHECK(progress.total > 0);
+  CHECK(progress.unit == std::string("bytes"));
+  tsr_plan* plan = nullptr;
+  const Error other = take(tsr_plan_finish(work.get(), &plan));
+  CHECK(other.code == TSR_INVALID_ARGUMENT);
+  CHECK(other.message ==
+        "this work loads a model: finish it with tsr_model_finish; tsr_plan_finish wants work that makes a "
+        "plan");
+  tsr_calibration* calibration = nullptr;
+  CHECK(take(tsr_calibration_finish(work.get(), &calibration)).code == TSR_INVALID_ARGUMENT);
+  CHECK(take(tsr_checkpoint_finish(work.get())).code == TSR_INVALID_ARGUMENT);
+  tsr_model* made = nullptr;
+  ok(tsr_model_finish(work.get(), &made));  // what was refused took nothing
+  tsr_model_free(made);
 }
 
 TEST_CASE("steps are cancelled with the runtime, and go on when they are called again") {
@@ -214,7 +243,7 @@ TEST_CASE("steps are cancelled with the runtime, and go on when they are called 
   const Options compress = options({{"compress", int64_t{1}}});
   ok(tsr_model_save(described(kSeveralSlices).get(), in.c_str(), compress.get()));
   const Runtime rt = runtime();
-  const auto cancelled = [&](auto make, auto step) {
+  const auto cancelled = [&](auto make) {
     for (int attempt = 0; attempt < 200; ++attempt) {
       const auto work = make();
       std::atomic<bool> ends{false};
@@ -225,18 +254,19 @@ TEST_CASE("steps are cancelled with the runtime, and go on when they are called 
         }
       });
       bool was_cancelled = false;
-      double done = 0;
-      while (done < 1 && !was_cancelled) was_cancelled = take(step(work.get(), &done)).code == TSR_CANCELLED;
+      int32_t done = 0;
+      while (done == 0 && !was_cancelled)
+        was_cancelled = take(tsr_work_step(work.get(), &done)).code == TSR_CANCELLED;
       ends = true;
       canceller.join();
       if (!was_cancelled) continue;
-      step_all(work, step);
+      step_all(work);
       return true;
     }
     return false;
   };
-  CHECK(cancelled([&] { return loading(in, nullptr, rt); }, tsr_loading_step));
-  CHECK(cancelled([&] { return conversion(in, out, compress, rt); }, tsr_conversion_step));
+  CHECK(cancelled([&] { return loading(in, nullptr, rt); }));
+  CHECK(cancelled([&] { return conversion(in, out, compress, rt); }));
   CHECK(!std::filesystem::exists(out));
 }
 
@@ -245,21 +275,21 @@ TEST_CASE("a conversion refuses its own input, and a file that is written to mea
   const std::string in = scratch / "in.tsr", out = scratch / "out.tsr", link = scratch / "link.tsr";
   ok(tsr_model_save(described(kSeveralSlices).get(), in.c_str(), nullptr));
   std::filesystem::create_symlink(in, link);
-  tsr_conversion* made = nullptr;
+  tsr_work* made = nullptr;
   for (const std::string& same : {in, link})
-    CHECK(take(tsr_conversion_new(nullptr, in.c_str(), same.c_str(), nullptr, &made))
+    CHECK(take(tsr_conversion_begin(nullptr, in.c_str(), same.c_str(), nullptr, &made))
               .message.find("is where the model is read from") != std::string::npos);
-  CHECK(take(tsr_conversion_new(nullptr, (scratch / "none").c_str(), out.c_str(), nullptr, &made)).code ==
+  CHECK(take(tsr_conversion_begin(nullptr, (scratch / "none").c_str(), out.c_str(), nullptr, &made)).code ==
         TSR_NOT_FOUND);
-  CHECK(take(tsr_conversion_new(nullptr, in.c_str(), (scratch / "no/out").c_str(), nullptr, &made)).code ==
+  CHECK(take(tsr_conversion_begin(nullptr, in.c_str(), (scratch / "no/out").c_str(), nullptr, &made)).code ==
         TSR_NOT_FOUND);
-  CHECK(take(tsr_conversion_new(nullptr, in.c_str(), out.c_str(), options({{"kompress", int64_t{1}}}).get(),
-                                &made))
+  CHECK(take(tsr_conversion_begin(nullptr, in.c_str(), out.c_str(), options({{"kompress", int64_t{1}}}).get(),
+                                  &made))
             .message.find("nearest: compress") != std::string::npos);
-  const Conversion work = conversion(in, out);
-  ok(tsr_conversion_step(work.get(), nullptr));
+  const Work work = conversion(in, out);
+  ok(tsr_work_step(work.get(), nullptr));
   std::filesystem::last_write_time(in, std::filesystem::last_write_time(in) + std::chrono::seconds(1));
-  const Error changed = take(tsr_conversion_step(work.get(), nullptr));
+  const Error changed = take(tsr_work_step(work.get(), nullptr));
   CHECK(changed.code == TSR_FAILED_PRECONDITION);
   CHECK(changed.message.find("was written to") != std::string::npos);
   CHECK(!std::filesystem::exists(out));
@@ -294,20 +324,20 @@ TEST_CASE("a model in several files loads and converts as the whole one, and no 
     tsr_tokenizer_free(tokenizer);
   }
   // Its own file is refused at once, the others when the parts are known.
-  tsr_conversion* made = nullptr;
-  CHECK(take(tsr_conversion_new(nullptr, parts[0].c_str(), parts[0].c_str(), nullptr, &made))
+  tsr_work* made = nullptr;
+  CHECK(take(tsr_conversion_begin(nullptr, parts[0].c_str(), parts[0].c_str(), nullptr, &made))
             .message.find("is where the model is read from") != std::string::npos);
   const std::string before = contents(parts[1]);
-  const Error refused = take(tsr_conversion_step(conversion(parts[0], parts[1]).get(), nullptr));
+  const Error refused = take(tsr_work_step(conversion(parts[0], parts[1]).get(), nullptr));
   CHECK(refused.code == TSR_INVALID_ARGUMENT);
   CHECK(refused.message.find(": is where the model is read from") != std::string::npos);
   CHECK((contents(parts[1]) == before));
   // Written to after it was opened: any part counts.
-  const Conversion work = conversion(parts[0], out);
-  ok(tsr_conversion_step(work.get(), nullptr));
+  const Work work = conversion(parts[0], out);
+  ok(tsr_work_step(work.get(), nullptr));
   std::filesystem::last_write_time(parts[2],
                                    std::filesystem::last_write_time(parts[2]) + std::chrono::seconds(1));
-  const Error changed = take(tsr_conversion_step(work.get(), nullptr));
+  const Error changed = take(tsr_work_step(work.get(), nullptr));
   CHECK(changed.code == TSR_FAILED_PRECONDITION);
   CHECK(changed.message.find(parts[2]) != std::string::npos);
   // A part in memory has no name, from which those of the others follow.

@@ -143,11 +143,11 @@ TEST_CASE("a conversion takes memory for slices, not for the file or its largest
   for (const int64_t compress : {0, 1}) {
     const Options chosen = options({{"compress", compress}, {"verify", int64_t{1}}});
     const int64_t grown = growth([&] {
-      tsr_conversion* work = nullptr;
-      ok(tsr_conversion_new(nullptr, in.c_str(), out.c_str(), chosen.get(), &work));
-      for (double done = 0; done < 1;) ok(tsr_conversion_step(work, &done));
+      tsr_work* work = nullptr;
+      ok(tsr_conversion_begin(nullptr, in.c_str(), out.c_str(), chosen.get(), &work));
+      step_through(work);
       ok(tsr_conversion_finish(work, nullptr));
-      tsr_conversion_free(work);
+      tsr_work_free(work);
     });
     MESSAGE("converting 24 MiB took ", grown, " bytes");
     CHECK(grown < 6 * kMiB);
@@ -164,11 +164,11 @@ TEST_CASE("a quantisation takes memory for slices, however many tensors the file
   model.reset();
   const Options chosen = options({{"type", std::string("q8_0")}, {"threads", int64_t{1}}});
   const int64_t grown = growth([&] {
-    tsr_conversion* work = nullptr;
-    ok(tsr_conversion_new(nullptr, in.c_str(), out.c_str(), chosen.get(), &work));
-    for (double done = 0; done < 1;) ok(tsr_conversion_step(work, &done));
+    tsr_work* work = nullptr;
+    ok(tsr_conversion_begin(nullptr, in.c_str(), out.c_str(), chosen.get(), &work));
+    step_through(work);
     ok(tsr_conversion_finish(work, nullptr));
-    tsr_conversion_free(work);
+    tsr_work_free(work);
   });
   MESSAGE("quantising 18 MiB took ", grown, " bytes");
   CHECK(grown < 6 * kMiB);

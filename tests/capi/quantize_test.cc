@@ -18,8 +18,6 @@ using tessera::testing::GgufBuilder;
 
 namespace {
 
-using Conversion = Handle<tsr_conversion, tsr_conversion_free>;
-
 // Rows of 256 numbers, of 96 in `down`, and of 256 in a tied head.
 constexpr const char* kDescription = "llama:L=2,C=256,H=4,KV=2,F=96,V=300,T=32,tied=1";
 
@@ -45,18 +43,18 @@ Error quantize(const Model& model, const std::string& path, std::initializer_lis
 }
 
 Json convert(const std::string& in, const std::string& out, std::initializer_list<Setting> settings) {
-  tsr_conversion* made = nullptr;
-  ok(tsr_conversion_new(nullptr, in.c_str(), out.c_str(), options(settings).get(), &made));
-  const Conversion work(made);
-  for (double done = 0; done < 1;) ok(tsr_conversion_step(made, &done));
+  tsr_work* made = nullptr;
+  ok(tsr_conversion_begin(nullptr, in.c_str(), out.c_str(), options(settings).get(), &made));
+  const Work work(made);
+  step_through(made);
   return Json::parse(text([&](auto... last) { return tsr_conversion_finish(made, last...); }));
 }
 
 Error refused(const std::string& in, const std::string& out, std::initializer_list<Setting> settings) {
-  tsr_conversion* made = nullptr;
-  Error error = take(tsr_conversion_new(nullptr, in.c_str(), out.c_str(), options(settings).get(), &made));
-  const Conversion work(made);
-  for (double done = 0; error.code == TSR_OK && done < 1;) error = take(tsr_conversion_step(made, &done));
+  tsr_work* made = nullptr;
+  Error error = take(tsr_conversion_begin(nullptr, in.c_str(), out.c_str(), options(settings).get(), &made));
+  const Work work(made);
+  for (int32_t done = 0; error.code == TSR_OK && done == 0;) error = take(tsr_work_step(made, &done));
   return error;
 }
 
@@ -206,12 +204,12 @@ TEST_CASE("an importance matrix holds the mean squares of inputs, for any batch"
   std::string first;
   for (const int64_t batch : {1, 2, 3}) {
     const std::string path = scratch / "imatrix.gguf";
-    tsr_imatrix* made = nullptr;
-    ok(tsr_imatrix_new(rt.get(), model.get(), ids.data(), ids.size(), path.c_str(),
-                       options({{"batch", batch}}).get(), &made));
-    const Handle<tsr_imatrix, tsr_imatrix_free> work(made);
+    tsr_work* made = nullptr;
+    ok(tsr_imatrix_begin(rt.get(), model.get(), ids.data(), ids.size(), path.c_str(),
+                         options({{"batch", batch}}).get(), &made));
+    const Work work(made);
     check_says(take(tsr_imatrix_finish(made, nullptr)), TSR_FAILED_PRECONDITION, "0 of 3 windows are done");
-    for (double done = 0; done < 1;) ok(tsr_imatrix_step(made, &done));
+    step_through(made);
     CHECK(!std::filesystem::exists(path));
     const Json report = Json::parse(text([&](auto... out) { return tsr_imatrix_finish(made, out...); }));
     CHECK(report["windows"] == 3);
@@ -229,12 +227,12 @@ TEST_CASE("an importance matrix holds the mean squares of inputs, for any batch"
     CHECK(matrix->find("output.weight").size() == 32);
     std::filesystem::remove(path);
   }
-  tsr_imatrix* none = nullptr;
+  tsr_work* none = nullptr;
   check_says(
-      take(tsr_imatrix_new(rt.get(), model.get(), ids.data(), 15, (scratch / "i").c_str(), nullptr, &none)),
+      take(tsr_imatrix_begin(rt.get(), model.get(), ids.data(), 15, (scratch / "i").c_str(), nullptr, &none)),
       TSR_INVALID_ARGUMENT, "the text has 15 tokens, a window 16");
   ids[3] = 40;
   check_says(
-      take(tsr_imatrix_new(rt.get(), model.get(), ids.data(), 16, (scratch / "i").c_str(), nullptr, &none)),
+      take(tsr_imatrix_begin(rt.get(), model.get(), ids.data(), 16, (scratch / "i").c_str(), nullptr, &none)),
       TSR_INVALID_ARGUMENT, "ids[3] is 40, the model has tokens 0 to 39");
 }

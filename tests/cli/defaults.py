@@ -53,7 +53,7 @@ def same(a, b):
 
 LISTS = {"train": ["tsr_trainer_new", "tsr_dataset_new_file"], "eval": ["tsr_trainer_new", "tsr_dataset_new_file"],
          "generate": ["tsr_generator_new", "tsr_engine_new"], "chat": ["tsr_generator_new"], "plan": ["tsr_trainer_new", "tsr_generator_new"], "bench": ["tsr_trainer_new"], "score": ["tsr_scorer_new"], "embed": ["tsr_embedder_new"], "classify": ["tsr_embedder_new"],
-         "quantize": ["tsr_conversion_new"], "export": ["tsr_export_new"], "imatrix": ["tsr_imatrix_new"]}
+         "quantize": ["tsr_conversion_begin"], "export": ["tsr_export_begin"], "imatrix": ["tsr_imatrix_begin"]}
 compared = 0
 for command, consumers in LISTS.items():
     shown = help_defaults(command)

@@ -19,30 +19,34 @@ static tsr_options* new_options(void) {
   return options;
 }
 
+static void step_through(tsr_work* work) {
+  for (int32_t done = 0; !done;) check(tsr_work_step(work, &done));
+}
+
 /* Once to the end, once given up. */
 static void plan(tsr_runtime* runtime, tsr_model* model) {
   tsr_options* options = new_options();
-  tsr_planning* planning = NULL;
+  tsr_work* work = NULL;
   tsr_plan* made = NULL;
   check(tsr_options_set_str(options, "devices", "cpu:2"));
-  check(tsr_planning_new(runtime, model, options, &planning));
-  for (double done = 0; done < 1;) check(tsr_planning_step(planning, &done));
-  check(tsr_planning_finish(planning, &made));
-  tsr_planning_free(planning);
+  check(tsr_plan_begin(runtime, model, options, &work));
+  step_through(work);
+  check(tsr_plan_finish(work, &made));
+  tsr_work_free(work);
   tsr_plan_free(made);
-  check(tsr_planning_new(runtime, model, options, &planning));
-  tsr_planning_free(planning);
+  check(tsr_plan_begin(runtime, model, options, &work));
+  tsr_work_free(work);
   tsr_options_free(options);
 }
 
 static void save(tsr_trainer* trainer) {
   char folder[] = "/tmp/tiny_training.XXXXXX", command[64];
   if (mkdtemp(folder) == NULL) exit(1);
-  tsr_saving* saving = NULL;
-  check(tsr_saving_new(trainer, folder, &saving));
-  for (double done = 0; done < 1;) check(tsr_saving_step(saving, &done));
-  check(tsr_saving_finish(saving));
-  tsr_saving_free(saving);
+  tsr_work* saving = NULL;
+  check(tsr_checkpoint_begin(trainer, folder, &saving));
+  step_through(saving);
+  check(tsr_checkpoint_finish(saving));
+  tsr_work_free(saving);
   snprintf(command, sizeof command, "rm -r %s", folder);
   if (system(command) != 0) exit(1);
 }
@@ -53,11 +57,11 @@ static void train(tsr_runtime* runtime, tsr_model* model, const tsr_tokenizer* t
   tsr_options* options = new_options();
   tsr_dataset* dataset = NULL;
   check(tsr_options_set_i64(options, "seq", 16));
-  tsr_reading* reading = NULL;
-  check(tsr_reading_new_text(runtime, text, sizeof text, tokenizer, options, &reading));
-  for (double done = 0; done < 1;) check(tsr_reading_step(reading, &done));
-  check(tsr_reading_finish(reading, &dataset));
-  tsr_reading_free(reading);
+  tsr_work* reading = NULL;
+  check(tsr_dataset_begin_text(runtime, text, sizeof text, tokenizer, options, &reading));
+  step_through(reading);
+  check(tsr_dataset_finish(reading, &dataset));
+  tsr_work_free(reading);
   tsr_options_free(options);
 
   options = new_options();

@@ -123,10 +123,10 @@ class Library:
 
     def export(self, model, path, **options):
         """A model in memory as a Hugging Face folder or GGUF file; the report."""
-        work = self.make("export", "tsr_export_new_for_model", None, model, path, self.options(**options))
-        done = ctypes.c_double()
-        while done.value < 1:
-            self.call("tsr_export_step", work, ctypes.byref(done))
+        work = self.make("work", "tsr_export_begin_for_model", None, model, path, self.options(**options))
+        done = ctypes.c_int32()
+        while not done.value:
+            self.call("tsr_work_step", work, ctypes.byref(done))
         return self.json("tsr_export_finish", work)
 
     def session(self, graph, entry, devices="cpu:1", **options):

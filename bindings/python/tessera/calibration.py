@@ -5,44 +5,26 @@ from typing import Any
 
 from . import arguments, raw
 from .arguments import Options
-from .errors import check, result, text
+from .errors import check, text
 from .handle import Handle
 from .runtime import Runtime, chosen_runtime
-from .work import Progress, interruptible
+from .work import Progress, run_work
 
 
 class Calibration(Handle):
-    """`Calibration(devices="cpu", seconds=60).run(progress)`, then `save()`. One thread at a time."""
+    """`Calibration(devices="cpu", seconds=60).save()`: measures, while nothing else should run, and writes the profile. `progress`
+    is told the share that is done; what it raises ends the measuring. Immutable; any thread."""
 
     _free = raw.tsr_calibration_free
-    _exclusive = True
 
-    def __init__(self, *, runtime: Runtime | None = None, **options: Any):
-        self._runtime = chosen_runtime(runtime)
-        with self._runtime._pointer as r, Options(options) as o:
-            self._pointer = interruptible(lambda: self._made(raw.tsr_calibration_new(r, o)), self._runtime.cancel)
-
-    def step(self) -> float:
-        """Measures the next piece, some seconds; the share that is done."""
-        with self._pointer as c:
-            return result(interruptible(lambda: raw.tsr_calibration_step(c), self._runtime.cancel))
-
-    def run(self, progress: Progress | None = None) -> None:
-        """All steps. `progress` is told the share that is done; what it raises ends the work, which can go on."""
-        done = 0.0
-        while done < 1:
-            done = self.step()
-            if progress is not None:
-                progress(done)
-
-    @property
-    def next(self) -> str:
-        """What is measured next, for people; empty when all is done."""
-        with self._pointer as c:
-            return arguments.short_text(lambda found: raw.tsr_calibration_next(c, found))
+    def __init__(self, *, progress: Progress | None = None, runtime: Runtime | None = None, **options: Any):
+        runtime = chosen_runtime(runtime)
+        with runtime._pointer as r, Options(options) as o:
+            self._pointer = run_work(lambda: raw.tsr_calibration_begin(r, o),
+                                     lambda c: self._made(raw.tsr_calibration_finish(c)), progress, runtime.cancel)
 
     def text(self) -> str:
-        """The profile's text, once all is done."""
+        """The profile's text."""
         with self._pointer as c:
             return text(raw.tsr_calibration_text(c))
 

@@ -11,7 +11,7 @@ from .errors import InvalidArgumentError, check, text
 from .handle import Handle, Pointer, use, use_optional
 from .runtime import Runtime
 from .tokenizer import Tokenizer
-from .work import Progress, run_steps, signals_arrive
+from .work import Progress, run_work, signals_arrive
 
 
 class Dataset(Handle):
@@ -28,7 +28,7 @@ class Dataset(Handle):
         file = arguments.path("path", path)
         with use(tokenizer, Tokenizer, "tokenizer") as t, Options(options) as o:
             self._pointer = self._read(lambda: raw.tsr_dataset_new_file(file, t, o),
-                                       lambda r: raw.tsr_reading_new_file(r, file, t, o), progress, runtime)
+                                       lambda r: raw.tsr_dataset_begin_file(r, file, t, o), progress, runtime)
 
     @classmethod
     def from_text(cls, source: str | bytes, tokenizer: Tokenizer, *, progress: Progress | None = None,
@@ -38,7 +38,7 @@ class Dataset(Handle):
         self = cls.__new__(cls)
         with use(tokenizer, Tokenizer, "tokenizer") as t, Options(options) as o:
             self._pointer = cls._read(lambda: raw.tsr_dataset_new_text(data, t, o),
-                                      lambda r: raw.tsr_reading_new_text(r, data, t, o), progress, runtime)
+                                      lambda r: raw.tsr_dataset_begin_text(r, data, t, o), progress, runtime)
         return self
 
     @classmethod
@@ -49,8 +49,7 @@ class Dataset(Handle):
         if progress is None and runtime is None and not signals_arrive():
             return cls._made(read())
         with use_optional(runtime, Runtime, "runtime") as r:
-            return run_steps("reading", raw.tsr_reading_free, lambda: begin(r), raw.tsr_reading_step,
-                             lambda c: cls._made(raw.tsr_reading_finish(c)), progress)
+            return run_work(lambda: begin(r), lambda c: cls._made(raw.tsr_dataset_finish(c)), progress)
 
     @classmethod
     def from_tokens(cls, ids: Any, **options: Any) -> Dataset:

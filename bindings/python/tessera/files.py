@@ -10,7 +10,7 @@ from .arguments import Options
 from .errors import check, text
 from .handle import use
 from .runtime import Runtime, chosen_runtime
-from .work import Progress, run_steps, signals_arrive
+from .work import Progress, run_work, signals_arrive
 
 if TYPE_CHECKING:
     from .model import Model
@@ -19,21 +19,19 @@ if TYPE_CHECKING:
 _Call = Callable[[int], tuple[Any, ...]]
 
 
-def _finished(noun: str, free: Callable[[int], None], begin: _Call, step: _Call,
-              finish: Callable[[int], Any], runtime: Runtime | None, progress: Progress | None) -> Any:
+def _finished(begin: _Call, finish: Callable[[int], Any], runtime: Runtime | None, progress: Progress | None) -> Any:
     """Long work that a runtime's cancel ends."""
     runtime = chosen_runtime(runtime)
     with runtime._pointer as r:
-        return run_steps(noun, free, lambda: begin(r), step, finish, progress, runtime.cancel)
+        return run_work(lambda: begin(r), finish, progress, runtime.cancel)
 
 
 def load_steps(path: Any, finish: Callable[[int], Any], options: dict[str, Any], runtime: Runtime | None,
                progress: Progress | None) -> Any:
-    """Loads a model's file in steps; finish(loading) makes the model."""
+    """Loads a model's file in steps; finish(work) makes the model."""
     file = arguments.path("path", path)
     with Options(options) as o:
-        return _finished("loading", raw.tsr_loading_free, lambda r: raw.tsr_loading_new(r, file, o), raw.tsr_loading_step,
-                         finish, runtime, progress)
+        return _finished(lambda r: raw.tsr_model_begin_load(r, file, o), finish, runtime, progress)
 
 
 def convert(source: Any, out: Any, *, progress: Progress | None = None, runtime: Runtime | None = None,
@@ -43,14 +41,13 @@ def convert(source: Any, out: Any, *, progress: Progress | None = None, runtime:
     paths = arguments.path("source", source), arguments.path("out", out)
     runtime = chosen_runtime(runtime)
     with runtime._pointer as r, Options(options) as o:
-        return conversion_steps(lambda: raw.tsr_conversion_new(r, *paths, o), progress, runtime.cancel)
+        return conversion_steps(lambda: raw.tsr_conversion_begin(r, *paths, o), progress, runtime.cancel)
 
 
 def conversion_steps(begin: Callable[[], tuple[Any, ...]], progress: Progress | None,
                      cancel: Callable[[], None] = lambda: None) -> dict[str, Any]:
     """Runs the conversion that begin() makes; its report."""
-    return run_steps("conversion", raw.tsr_conversion_free, begin, raw.tsr_conversion_step,
-                     lambda c: json.loads(text(raw.tsr_conversion_finish(c))), progress, cancel)
+    return run_work(begin, lambda c: json.loads(text(raw.tsr_conversion_finish(c))), progress, cancel)
 
 
 def save_model(write: Callable[[int], int], begin: _Call, options: dict[str, Any], progress: Progress | None,
@@ -73,14 +70,13 @@ def export(source: Any, out: Any, *, progress: Progress | None = None, runtime: 
     with Options(options) as o:
         if isinstance(source, Model):
             with source._pointer as m:
-                return _exported(lambda r: raw.tsr_export_new_for_model(r, m, folder, o), runtime, progress)
+                return _exported(lambda r: raw.tsr_export_begin_for_model(r, m, folder, o), runtime, progress)
         file = arguments.path("source", source)
-        return _exported(lambda r: raw.tsr_export_new(r, file, folder, o), runtime, progress)
+        return _exported(lambda r: raw.tsr_export_begin(r, file, folder, o), runtime, progress)
 
 
 def _exported(begin: _Call, runtime: Runtime | None, progress: Progress | None) -> dict[str, Any]:
-    return _finished("export", raw.tsr_export_free, begin, raw.tsr_export_step,
-                     lambda c: json.loads(text(raw.tsr_export_finish(c))), runtime, progress)
+    return _finished(begin, lambda c: json.loads(text(raw.tsr_export_finish(c))), runtime, progress)
 
 
 def imatrix(model: Model, ids: Any, out: Any, *, progress: Progress | None = None, runtime: Runtime | None = None,
@@ -90,8 +86,8 @@ def imatrix(model: Model, ids: Any, out: Any, *, progress: Progress | None = Non
     from .model import Model
     tokens, file = arguments.ids("ids", ids), arguments.path("out", out)
     with use(model, Model, "model") as m, Options(options) as o:
-        return _finished("imatrix", raw.tsr_imatrix_free, lambda r: raw.tsr_imatrix_new(r, m, tokens, file, o),
-                         raw.tsr_imatrix_step, lambda c: json.loads(text(raw.tsr_imatrix_finish(c))), runtime, progress)
+        return _finished(lambda r: raw.tsr_imatrix_begin(r, m, tokens, file, o),
+                         lambda c: json.loads(text(raw.tsr_imatrix_finish(c))), runtime, progress)
 
 
 def check_path(path: Any) -> None:
@@ -107,7 +103,7 @@ def check_run_paths(out: Any = "", checkpoint: Any = "", resumed: Any = "") -> N
 
 
 def check_options(consumer: str, **options: Any) -> None:
-    """Raises what the maker of a consumer (trainer, planning, generator, scorer, embedder, imatrix or dataset) would raise for
+    """Raises what the maker of a consumer (trainer, plan, generator, scorer, embedder, imatrix or dataset) would raise for
     these options by themselves, before models and data are read."""
     name = arguments.text("consumer", consumer, nul=False)
     with Options(options) as o:

@@ -42,7 +42,7 @@ class Model(Handle):
             return cls.load_reader(source)
         if progress is None and runtime is None and not options and not signals_arrive():
             return cls._own(raw.tsr_model_load(arguments.path("source", source)))
-        return files.load_steps(source, lambda c: cls._own(raw.tsr_loading_finish(c)), options, runtime, progress)
+        return files.load_steps(source, lambda c: cls._own(raw.tsr_model_finish(c)), options, runtime, progress)
 
     @classmethod
     def load_bytes(cls, data: Any) -> Model:
@@ -97,7 +97,7 @@ class Model(Handle):
         file = arguments.path("path", path)
         with self._pointer as c, use_optional(runtime, Runtime, "runtime") as r:
             files.save_model(lambda o: raw.tsr_model_save(c, file, o),
-                             lambda o: raw.tsr_conversion_new_for_model(r, c, file, o), options, progress,
+                             lambda o: raw.tsr_conversion_begin_for_model(r, c, file, o), options, progress,
                              by_steps=runtime is not None)
 
     def quantize(self, path: Any, type: str, *, progress: Progress | None = None, runtime: Runtime | None = None,
@@ -107,7 +107,7 @@ class Model(Handle):
         with self._pointer as c, runtime._pointer as r, Options({"type": type, **options}) as o:
             if progress is None or type is None:
                 return interruptible(lambda: json.loads(text(raw.tsr_model_quantize(r, c, file, o))), runtime.cancel)
-            return files.conversion_steps(lambda: raw.tsr_conversion_new_for_model(r, c, file, o), progress,
+            return files.conversion_steps(lambda: raw.tsr_conversion_begin_for_model(r, c, file, o), progress,
                                           runtime.cancel)["quantization"]
 
     def export(self, out: Any, *, progress: Progress | None = None, runtime: Runtime | None = None,

@@ -10,7 +10,7 @@ from .errors import check, text
 from .graph import Graph
 from .handle import Handle, Pointer, use, use_optional
 from .runtime import Devices, Runtime, chosen_runtime
-from .work import Progress, interruptible, run_steps
+from .work import Progress, interruptible, run_work
 
 if TYPE_CHECKING:
     from .dataset import Dataset
@@ -31,7 +31,7 @@ class Plan(Handle):
             if progress is None:
                 self._pointer = interruptible(lambda: self._made(raw.tsr_plan_new(r, m, o)), runtime.cancel)
             else:
-                self._pointer = self._planned(lambda: raw.tsr_planning_new(r, m, o), progress)
+                self._pointer = self._planned(lambda: raw.tsr_plan_begin(r, m, o), progress)
 
     @classmethod
     def for_graph(cls, devices: Devices, graph: Graph, *, progress: Progress | None = None, **options: Any) -> Plan:
@@ -42,13 +42,12 @@ class Plan(Handle):
                 self._pointer = interruptible(lambda: cls._made(raw.tsr_plan_new_for_graph(d, g, o)),
                                               devices._runtime.cancel)
             else:
-                self._pointer = cls._planned(lambda: raw.tsr_planning_new_for_graph(d, g, o), progress)
+                self._pointer = cls._planned(lambda: raw.tsr_plan_begin_for_graph(d, g, o), progress)
         return self
 
     @classmethod
     def _planned(cls, begin: Callable[[], tuple[Any, ...]], progress: Progress) -> Pointer:
-        return run_steps("planning", raw.tsr_planning_free, begin, raw.tsr_planning_step,
-                         lambda c: cls._made(raw.tsr_planning_finish(c)), progress)
+        return run_work(begin, lambda c: cls._made(raw.tsr_plan_finish(c)), progress)
 
     @classmethod
     def parse_for_graph(cls, devices: Devices, graph: Graph, source: str) -> Plan:

@@ -13,7 +13,7 @@ from .handle import Handle, use, use_optional
 from .plan import Plan
 from .runtime import Runtime, chosen_runtime
 from .tensor import Tensor, as_tensor
-from .work import Progress, interruptible, run_steps, step_through
+from .work import Progress, Work, interruptible, run_work
 
 if TYPE_CHECKING:
     from .model import Model
@@ -83,9 +83,8 @@ class Trainer(Handle):
             if progress is None:
                 self._pointer = interruptible(lambda: self._made(raw.tsr_trainer_new(r, m, d, o)), runtime.cancel)
             else:
-                self._pointer = run_steps("preparation", raw.tsr_preparation_free,
-                                          lambda: raw.tsr_preparation_new(r, m, d, o), raw.tsr_preparation_step,
-                                          lambda c: self._made(raw.tsr_preparation_finish(c)), progress)
+                self._pointer = run_work(lambda: raw.tsr_trainer_begin(r, m, d, o),
+                                         lambda c: self._made(raw.tsr_trainer_finish(c)), progress)
 
     def feed(self, name: str, value: Any) -> None:
         """An input of an own graph, of a Tensor or a buffer; copied. It keeps its value until it is fed again."""
@@ -152,15 +151,14 @@ class Trainer(Handle):
             if progress is None:
                 check(interruptible(lambda: raw.tsr_trainer_save(c, name), self.cancel))
             else:
-                run_steps("saving", raw.tsr_saving_free, lambda: raw.tsr_saving_new(c, name), raw.tsr_saving_step,
-                          lambda c: check(raw.tsr_saving_finish(c)), progress)
+                run_work(lambda: raw.tsr_checkpoint_begin(c, name), lambda c: check(raw.tsr_checkpoint_finish(c)), progress)
 
     def start_save(self, folder: Any, **notes: Any) -> Saving:
         """Copies a checkpoint's contents to host memory, and begins to write them on a thread of its own: the trainer is free when
         this returns. `checkpoint_info` gives the notes, texts and numbers, back as texts. `finish` puts it in its place."""
         name = arguments.path("folder", folder)
         with self._pointer as c, Options(notes) as o:
-            return Saving._own(interruptible(lambda: raw.tsr_saving_new_snapshot(c, name, o), self.cancel))
+            return Saving._own(interruptible(lambda: raw.tsr_checkpoint_begin_snapshot(c, name, o), self.cancel))
 
     def resume(self, folder: Any) -> None:
         """Goes on from a checkpoint of the same model, bit for bit on equal devices."""
@@ -194,7 +192,7 @@ class Trainer(Handle):
         file = arguments.path("path", path)
         with self._pointer as c, use(model, Model, "model") as m:
             files.save_model(lambda o: raw.tsr_trainer_save_model(c, m, file, o),
-                             lambda o: raw.tsr_conversion_new_for_trainer(c, m, file, o), options, progress)
+                             lambda o: raw.tsr_conversion_begin_for_trainer(c, m, file, o), options, progress)
 
     def read(self, name: str) -> Tensor:
         """A parameter, or optimizer state ("<parameter>.m")."""
@@ -227,18 +225,14 @@ class Trainer(Handle):
             raw.tsr_trainer_cancel(c)
 
 
-class Saving(Handle):
+class Saving(Work):
     """A checkpoint that is written while its trainer goes on. Closed before `finish`, it gives up what was written, and the
     folder is as it was."""
 
-    _free = raw.tsr_saving_free
-    _exclusive = True
-
     def finish(self, *, progress: Progress | None = None) -> None:
         """Waits until all is written, on any thread, and puts the checkpoint in its place."""
-        step_through(self._pointer, raw.tsr_saving_step, progress, lambda: None)
-        with self._pointer as c:
-            check(raw.tsr_saving_finish(c))
+        self.run(progress)
+        self.take(lambda c: check(raw.tsr_checkpoint_finish(c)))
 
 
 def check_folder(folder: Any) -> None:

@@ -6,8 +6,9 @@ import queue
 import threading
 from typing import Any, Callable, TypeVar
 
+from . import raw
 from .errors import result
-from .handle import Pointer
+from .handle import Handle
 
 Result = TypeVar("Result")
 Progress = Callable[[float], Any]
@@ -88,27 +89,31 @@ def interruptible(call: Callable[[], Result], cancel: Callable[[], None]) -> Res
     return job.value
 
 
-def step_through(pointer: Pointer, step: Callable[[int], tuple[Any, ...]], progress: Progress | None,
-                 cancel: Callable[[], None]) -> None:
-    """Steps long work to its end. `progress` is told the share that is done after every step; what it raises ends the
-    work and comes out."""
-    done = 0.0
-    with pointer as c:
-        while done < 1:
-            done = interruptible(lambda: result(step(c)), cancel)
-            if progress is not None:
-                progress(done)
+class Work(Handle):
+    """Long work of C: `run` steps it to its end, and `finish` takes the result. Closed before that, it is cancelled."""
 
+    _free = raw.tsr_work_free
+    _exclusive = True
 
-def run_steps(noun: str, free: Callable[[int], None], begin: Callable[[], tuple[Any, ...]],
-              step: Callable[[int], tuple[Any, ...]], finish: Callable[[int], Result], progress: Progress | None,
-              cancel: Callable[[], None] = lambda: None) -> Result:
-    """Begins long work, steps it to its end, and finishes it: its handle is freed in any case. Without a `cancel` an interrupt
-    waits for the end of a step."""
-    pointer = interruptible(lambda: Pointer(noun, free, begin(), exclusive=True), cancel)
-    try:
-        step_through(pointer, step, progress, cancel)
-        with pointer as c:
+    def run(self, progress: Progress | None = None, cancel: Callable[[], None] = lambda: None) -> None:
+        """`progress` is told the share that is done after every step; what it raises ends the work and comes out. Without a
+        `cancel` an interrupt waits for the end of a step."""
+        done = 0
+        with self._pointer as c:
+            while not done:
+                done = interruptible(lambda: result(raw.tsr_work_step(c)), cancel)
+                if progress is not None:
+                    progress(result(raw.tsr_work_progress(c))[0])
+
+    def take(self, finish: Callable[[int], Result], cancel: Callable[[], None] = lambda: None) -> Result:
+        """What finish(work) gives."""
+        with self._pointer as c:
             return interruptible(lambda: finish(c), cancel)
-    finally:
-        pointer.close()
+
+
+def run_work(begin: Callable[[], tuple[Any, ...]], finish: Callable[[int], Result], progress: Progress | None,
+             cancel: Callable[[], None] = lambda: None) -> Result:
+    """Begins long work, steps it to its end, and finishes it: its handle is freed in any case."""
+    with interruptible(lambda: Work._own(begin()), cancel) as work:
+        work.run(progress, cancel)
+        return work.take(finish, cancel)

@@ -32,7 +32,7 @@
  *              runtime, so handles may be freed in any order. Pointers returned by accessors (names, data)
  *              live as long as their handle.
  * Threads      One thread at a time may use a handle, different handles are independent. Exceptions are said
- *              where they are made: immutable handles (status, text, tokenizer, chat, dataset, devices, plan, program)
+ *              where they are made: immutable handles (status, text, tokenizer, chat, dataset, devices, plan, program, calibration)
  *              may be used from any number of threads, and so may models and runtimes, which lock inside.
  *              *_cancel may be called from any thread while another is inside a call on the same handle.
  * fork         Threads do not survive fork(): in the child, every call that would use a runtime's devices
@@ -45,11 +45,8 @@
  *              allocate, ask again.
  * Arrays out   `T* items, size_t capacity, size_t* out_count`: the same, without a terminator.
  * Text in      UTF-8. `const char* text, size_t size`: size in bytes, or TSR_TEXT_END when NUL-terminated.
- * Long work    tsr_<work>_new, then tsr_<work>_step until *out_done is 1, then tsr_<work>_finish, where there is
- *              a result. A step is short, and what is shown and whether to go on is yours: to cancel is to free it
- *              before its end. Planning, reading and saving are done by a thread of their own: their steps wait for
- *              it, at most a tenth of a second each, and *out_done is the share that is done as far as that can be
- *              told: it does not fall, and is 1 when all is. There tsr_runtime_cancel during a step ends the work.
+ * Long work    tsr_<result>_begin gives a tsr_work; tsr_work_step carries it on, a short step at a time, until *out_done is 1;
+ *              tsr_<result>_finish takes the result, and tsr_work_free gives it up at any moment: section "work".
  * Options      A tsr_options is a set of keyed values. Each function that takes one lists its keys; an
  *              unknown key, or a value of the wrong type, is TSR_INVALID_ARGUMENT and the message names the
  *              nearest known keys. NULL means all defaults. An integer is accepted where a real is wanted.
@@ -85,7 +82,7 @@
 #include <stdint.h>
 
 #define TSR_VERSION_MAJOR 0
-#define TSR_VERSION_MINOR 2
+#define TSR_VERSION_MINOR 3
 #define TSR_VERSION_PATCH 0
 #define TSR_VERSION (TSR_VERSION_MAJOR * 10000 + TSR_VERSION_MINOR * 100 + TSR_VERSION_PATCH)
 
@@ -106,26 +103,19 @@ typedef struct tsr_status tsr_status;
 typedef struct tsr_text tsr_text;
 typedef struct tsr_options tsr_options;
 typedef struct tsr_runtime tsr_runtime;
+typedef struct tsr_work tsr_work;
 typedef struct tsr_devices tsr_devices;
 typedef struct tsr_tensor tsr_tensor;
 typedef struct tsr_graph tsr_graph;
 typedef struct tsr_tokenizer tsr_tokenizer;
 typedef struct tsr_model tsr_model;
-typedef struct tsr_loading tsr_loading;
-typedef struct tsr_conversion tsr_conversion;
-typedef struct tsr_export tsr_export;
-typedef struct tsr_imatrix tsr_imatrix;
 typedef struct tsr_chat tsr_chat;
 typedef struct tsr_dataset tsr_dataset;
-typedef struct tsr_reading tsr_reading;
 typedef struct tsr_plan tsr_plan;
-typedef struct tsr_planning tsr_planning;
 typedef struct tsr_calibration tsr_calibration;
 typedef struct tsr_program tsr_program;
 typedef struct tsr_session tsr_session;
 typedef struct tsr_trainer tsr_trainer;
-typedef struct tsr_preparation tsr_preparation;
-typedef struct tsr_saving tsr_saving;
 typedef struct tsr_run_log tsr_run_log;
 typedef struct tsr_run tsr_run;
 typedef struct tsr_generator tsr_generator;
@@ -200,7 +190,7 @@ TSR_API tsr_status* tsr_options_set_str(tsr_options* options, const char* key, c
 TSR_API tsr_status* tsr_options_set_i64_list(tsr_options* options, const char* key, const int64_t* values,
                                              size_t count);
 /* What the maker of a `consumer` would say of these options by themselves, to know it before models and data are read:
- * trainer, run (tsr_run_new), planning (tsr_planning_new), generator, scorer, embedder, imatrix, or dataset (of rows). TSR_INVALID_ARGUMENT as there;
+ * trainer, run (tsr_run_new), plan (tsr_plan_new), generator, scorer, embedder, imatrix, or dataset (of rows). TSR_INVALID_ARGUMENT as there;
  * TSR_NOT_FOUND for another consumer. */
 TSR_API tsr_status* tsr_options_check(const tsr_options* options, const char* consumer);
 TSR_API void tsr_options_free(tsr_options* options);
@@ -270,11 +260,55 @@ TSR_API tsr_status* tsr_runtime_set_log(tsr_runtime* runtime,
 
 /* Any thread, and signal handlers: calls in progress on this runtime that plan, load or measure return TSR_CANCELLED
  * within about a tenth of a second, and leave nothing behind: tsr_plan_new and tsr_plan_*_for_graph, tsr_program_new,
- * tsr_trainer_new, tsr_generator_new, tsr_scorer_new, tsr_embedder_new, tsr_calibration_new, and the steps of calibrations, loadings
- * and conversions (a step may be called again). Without one it does nothing: calls that begin later are not
- * cancelled. */
+ * tsr_trainer_new, tsr_generator_new, tsr_scorer_new, tsr_embedder_new, tsr_calibration_begin, tsr_imatrix_begin, and
+ * tsr_work_step. Without one it does nothing: calls that begin later are not cancelled. */
 TSR_API void tsr_runtime_cancel(tsr_runtime* runtime);
 TSR_API void tsr_runtime_free(tsr_runtime* runtime);
+
+/* ================================================================ work */
+
+/* Long work in steps, for programs that show progress or may have to give up. One handle for all of it:
+ *
+ *     tsr_model_begin_load(NULL, path, NULL, &work);
+ *     for (int32_t done = 0; !done;) tsr_work_step(work, &done);
+ *     tsr_model_finish(work, &model);
+ *     tsr_work_free(work);
+ *
+ *   tsr_model_begin_load                                        loads a model's file            tsr_model_finish
+ *   tsr_dataset_begin_file, _begin_text                         reads a dataset                 tsr_dataset_finish
+ *   tsr_plan_begin, _begin_for_graph                            plans                           tsr_plan_finish
+ *   tsr_trainer_begin                                           makes a trainer                 tsr_trainer_finish
+ *   tsr_checkpoint_begin, _begin_snapshot                       saves a checkpoint              tsr_checkpoint_finish
+ *   tsr_conversion_begin, _begin_for_model, _begin_for_trainer  writes a model, also quantised  tsr_conversion_finish
+ *   tsr_export_begin, _begin_for_model                          writes it for other projects    tsr_export_finish
+ *   tsr_imatrix_begin                                           makes an importance matrix      tsr_imatrix_finish
+ *   tsr_calibration_begin                                       measures devices                tsr_calibration_finish
+ *
+ * begin checks arguments, options and paths. A step takes some hundredths of a second (of a calibration some seconds), and fails as
+ * the call that does all at once; planning, reading, preparing a trainer and saving are done by a thread of their own, for
+ * which a step waits, at most a tenth of a second. finish wants the work done (else TSR_FAILED_PRECONDITION) and of its kind
+ * (else TSR_INVALID_ARGUMENT), and gives the result once. To cancel is to free the work: before finish nothing that was there
+ * is changed, and what was written so far is removed. tsr_runtime_cancel ends a step of work with that runtime with
+ * TSR_CANCELLED; it may be called again, except where a thread of its own did the work, which is over then.
+ *
+ * No work is what has results between its steps, or goes on for further inputs: runs and engines (events), generators (pieces),
+ * run logs, scorers and embedders have steps of their own handles. */
+
+/* *out_done, which may be NULL: 1 when all is done, else 0. */
+TSR_API tsr_status* tsr_work_step(tsr_work* work, int32_t* out_done);
+
+typedef struct tsr_progress {
+  size_t struct_size;
+  double fraction;     /* share that is done, as far as that can be told: from 0 to 1; it does not fall, and is 1 when all is */
+  int64_t done, total; /* counted in `unit`; total 0: not counted */
+  const char* unit;    /* "bytes", "windows", "measurements"; "" where nothing is counted */
+  const char* label;   /* what is done now, for people: "checking"; "" when all is done */
+} tsr_progress;
+
+/* How far the work is. The texts are valid until the next call with this work. */
+TSR_API tsr_status* tsr_work_progress(const tsr_work* work, tsr_progress* out_progress);
+/* Frees the work; where it was not finished, it is cancelled. A thread of its own is waited for. */
+TSR_API void tsr_work_free(tsr_work* work);
 
 /* ================================================================ devices */
 
@@ -303,16 +337,11 @@ TSR_API void tsr_devices_free(tsr_devices* devices);
  *   devices   str   "cpu" (default), "cuda", "cuda:0,1"
  *   seconds   f64   what it should take, about (default 60); below 10 with coarser grids
  *
- *     while (done < 1) tsr_calibration_step(calibration, &done);      some seconds each
- *     tsr_calibration_save(calibration, NULL); */
-TSR_API tsr_status* tsr_calibration_new(tsr_runtime* runtime, const tsr_options* options,
-                                        tsr_calibration** out_calibration);
-/* Measures the next piece. *out_done: the share that is done; 1 when all is. */
-TSR_API tsr_status* tsr_calibration_step(tsr_calibration* calibration, double* out_done);
-/* What is measured next, for people; empty when all is done. */
-TSR_API tsr_status* tsr_calibration_next(const tsr_calibration* calibration, char* buffer, size_t capacity,
-                                         size_t* out_size);
-/* The file's text. TSR_FAILED_PRECONDITION before all is done. */
+ * Long work: a step measures the next piece, some seconds; tsr_progress has what is measured in `label`. The result is
+ * immutable. */
+TSR_API tsr_status* tsr_calibration_begin(tsr_runtime* runtime, const tsr_options* options, tsr_work** out_work);
+TSR_API tsr_status* tsr_calibration_finish(tsr_work* work, tsr_calibration** out_calibration);
+/* The file's text. */
 TSR_API tsr_status* tsr_calibration_text(const tsr_calibration* calibration, tsr_text** out_text);
 /* path NULL: <cache folder>/tessera/profile-<backend>.json, where "auto" looks. */
 TSR_API tsr_status* tsr_calibration_save(const tsr_calibration* calibration, const char* path);
@@ -580,22 +609,15 @@ TSR_API void tsr_tokenizer_free(tsr_tokenizer* tokenizer);
  * where a part has another name, TSR_UNSUPPORTED. */
 TSR_API tsr_status* tsr_model_load(const char* path, tsr_model** out_model);
 
-/* The same in steps, for programs that show progress or may have to give up:
- *     while (done < 1) tsr_loading_step(loading, &done);
- *     tsr_loading_finish(loading, &model);
- * What takes long is to unpack, to decode, and to check, some hundredths of a second a step: values that are stored as
- * the model holds them stay in the file. The first step reads the file's tables, the last makes the model; they take
- * as long as tsr_model_load of an uncompressed file. runtime: whose tsr_runtime_cancel ends a step; may be NULL.
+/* The same as long work. What takes long is to unpack, to decode, and to check: values that are stored as the model holds them
+ * stay in the file. The first step reads the file's tables, the last makes the model; they take as long as tsr_model_load of
+ * an uncompressed file. runtime: whose tsr_runtime_cancel ends a step; may be NULL.
  * Options
  *   verify   i64   1: every checksum of a .tsr file is checked; others have none: TSR_UNSUPPORTED (default 0)
- * new fails with TSR_NOT_FOUND and TSR_IO, a step as tsr_model_load does. */
-TSR_API tsr_status* tsr_loading_new(tsr_runtime* runtime, const char* path, const tsr_options* options,
-                                    tsr_loading** out_loading);
-/* *out_done: the share that is done; 1 when all is. */
-TSR_API tsr_status* tsr_loading_step(tsr_loading* loading, double* out_done);
-/* Once; TSR_FAILED_PRECONDITION before all is done. */
-TSR_API tsr_status* tsr_loading_finish(tsr_loading* loading, tsr_model** out_model);
-TSR_API void tsr_loading_free(tsr_loading* loading);
+ * begin fails with TSR_NOT_FOUND and TSR_IO, a step as tsr_model_load does. */
+TSR_API tsr_status* tsr_model_begin_load(tsr_runtime* runtime, const char* path, const tsr_options* options,
+                                         tsr_work** out_work);
+TSR_API tsr_status* tsr_model_finish(tsr_work* work, tsr_model** out_model);
 
 /* From memory, which is borrowed: it must stay valid and unchanged until release(context) is called (also
  * when this call fails); release may be NULL, then the memory must outlive the model and everything made from
@@ -696,21 +718,17 @@ TSR_API tsr_status* tsr_model_resize_tokens(tsr_model* model, int64_t rows, cons
  * not drawn yet are drawn. Options: compress (i64, default 0; not of GGUF). TSR_IO; TSR_INVALID_ARGUMENT, with the remedy,
  * for the name of a format that is not written (.safetensors, .onnx, .bin, .pt ...), and for a file
  * that the model was read from where it was made of another or trained since, unless it is the result of the run that was resumed
- * (tsr_trainer_resume) with it; a loaded model may be saved over its own .tsr file. Of GGUF also as tsr_export_new. */
+ * (tsr_trainer_resume) with it; a loaded model may be saved over its own .tsr file. Of GGUF also as tsr_export_begin. */
 TSR_API tsr_status* tsr_model_save(tsr_model* model, const char* path, const tsr_options* options);
 /* Whether tsr_model_save could write `path` now, to know it before hours of work: name, folder and permissions.
  * What a killed save of `path` left next to it is removed, as by tsr_model_save. TSR_INVALID_ARGUMENT, TSR_NOT_FOUND,
  * TSR_IO. */
 TSR_API tsr_status* tsr_model_check_path(const char* path);
 
-/* Writes a model's file as a .tsr file, or as GGUF where out_path ends in .gguf (then as tsr_export with format gguf), in
- * steps as those of tsr_loading and in bounded memory: a slice of a tensor at a
- * time, however large the file is. in_path: .tsr or GGUF, or a Hugging Face folder. The file is the one that tsr_model_load and then
- * tsr_model_save would write, byte for byte, unless `type` quantises it.
- *     while (done < 1) tsr_conversion_step(conversion, &done);
- *     tsr_conversion_finish(conversion, NULL);
- * Before finish nothing is at out_path, or what was there; free removes what was written so far. runtime: whose
- * tsr_runtime_cancel ends a step; may be NULL.
+/* Long work: writes a model's file as a .tsr file, or as GGUF where out_path ends in .gguf (then as tsr_export_begin with format
+ * gguf), in bounded memory: a slice of a tensor at a time, however large the file is. in_path: .tsr or GGUF, or a Hugging Face
+ * folder. The file is the one that tsr_model_load and then tsr_model_save would write, byte for byte, unless `type` quantises it.
+ * Before finish nothing is at out_path, or what was there. runtime: whose tsr_runtime_cancel ends a step; may be NULL.
  * Options
  *   compress         i64   as for tsr_model_save (default 0)
  *   verify           i64   1: what was written is read again, and every checksum checked (default 1)
@@ -726,40 +744,35 @@ TSR_API tsr_status* tsr_model_check_path(const char* path);
  *   threads          i64   that encode; no bit depends on it (default 0: all cores of this process)
  * Norms, biases and what no op reads in fewer bits stay as they are. Where a row is no multiple of a type's block the
  * weight has another type, as in llama.cpp: docs/reference/models.md.
- * new fails with TSR_NOT_FOUND, TSR_IO, and as tsr_model_check_path does; TSR_INVALID_ARGUMENT where out_path is where the
+ * begin fails with TSR_NOT_FOUND, TSR_IO, and as tsr_model_check_path does; TSR_INVALID_ARGUMENT where out_path is where the
  * model, or one that it was made of, is read from. A step fails as tsr_model_load and tsr_model_save do (TSR_INVALID_ARGUMENT where out_path is another
  * part of the model read), and with TSR_FAILED_PRECONDITION where the file
  * read was written to meanwhile; after a failure to read or write a value begin another conversion. */
-TSR_API tsr_status* tsr_conversion_new(tsr_runtime* runtime, const char* in_path, const char* out_path,
-                                       const tsr_options* options, tsr_conversion** out_conversion);
+TSR_API tsr_status* tsr_conversion_begin(tsr_runtime* runtime, const char* in_path, const char* out_path,
+                                         const tsr_options* options, tsr_work** out_work);
 /* The same of a model in memory, which must not be written to until finish: the file that tsr_model_save, with `type`
  * tsr_model_quantize, would write, byte for byte. Parameters not drawn yet are drawn. "in" of the report has the format
  * "memory". */
-TSR_API tsr_status* tsr_conversion_new_for_model(tsr_runtime* runtime, tsr_model* model, const char* out_path,
-                                                 const tsr_options* options, tsr_conversion** out_conversion);
+TSR_API tsr_status* tsr_conversion_begin_for_model(tsr_runtime* runtime, tsr_model* model, const char* out_path,
+                                                   const tsr_options* options, tsr_work** out_work);
 /* The same with the trained values: the file that tsr_trainer_save_model would write, byte for byte, or that quantised
  * (with `type`). Steps use the trainer: until the conversion is finished or freed other calls with the trainer are
  * TSR_FAILED_PRECONDITION. */
-TSR_API tsr_status* tsr_conversion_new_for_trainer(tsr_trainer* trainer, tsr_model* model, const char* out_path,
-                                                   const tsr_options* options, tsr_conversion** out_conversion);
-/* *out_done: the share that is done; 1 when all is. */
-TSR_API tsr_status* tsr_conversion_step(tsr_conversion* conversion, double* out_done);
-/* Syncs the file and renames it over out_path. Once; TSR_FAILED_PRECONDITION before all is done. out_report may be NULL:
+TSR_API tsr_status* tsr_conversion_begin_for_trainer(tsr_trainer* trainer, tsr_model* model, const char* out_path,
+                                                     const tsr_options* options, tsr_work** out_work);
+/* Syncs the file and renames it over out_path. out_report may be NULL:
  * {"architecture", "parameters": count of elements, "in": {"format": "tsr" | "gguf", "bytes": of the file (of all
  *  parts of a split model), "stored": [{"type": "q8_0", "tensors", "bytes"}]}, "out": {the same}}; of GGUF also "notes" as an export; with `type` also "quantization": {"type", "bytes_in",
  *  "bytes_out": of all values, "error", "fallbacks": count, "tensors": [{"name", "from": "f32", "to": "q5_0",
  *  "bytes_in", "bytes_out", "error": root mean square of the differences by that of the values read, "weighted":
  *  whether the imatrix has it, and of fallbacks "wanted": "q4_k", "width"}]} */
-TSR_API tsr_status* tsr_conversion_finish(tsr_conversion* conversion, tsr_text** out_report);
-TSR_API void tsr_conversion_free(tsr_conversion* conversion);
+TSR_API tsr_status* tsr_conversion_finish(tsr_work* work, tsr_text** out_report);
 
-/* Writes a model for other projects, in steps as those of tsr_conversion and in bounded memory: a Hugging Face folder
+/* Long work: writes a model for other projects, in bounded memory: a Hugging Face folder
  * (config.json, safetensors, tokenizer) that transformers loads, or a GGUF file that llama.cpp loads. in_path: .tsr, GGUF
  * or a Hugging Face folder. The second form writes a model in memory, such as one just trained, which must not be written
  * to until finish; its parameters that were not drawn yet are drawn.
- *     while (done < 1) tsr_export_step(work, &done);
- *     tsr_export_finish(work, NULL);
- * Before finish nothing is at out_path, or what was there; free removes what was written so far. A folder is written
+ * Before finish nothing is at out_path, or what was there. A folder is written
  * where there is none, an empty one, or an earlier export, which it replaces. runtime: whose tsr_runtime_cancel ends a
  * step; may be NULL.
  * Options
@@ -771,33 +784,30 @@ TSR_API void tsr_conversion_free(tsr_conversion* conversion);
  *   type             str   hf: f32, bf16 or f16, of every value (default: matrices as they are, blocks as f16; norms and
  *                          biases as most of the matrices where that holds their values exactly, else f32).
  *                          peft: likewise (default f32).
- *                          gguf: as for tsr_conversion_new (default: every value keeps its type; norms, biases, routers
+ *                          gguf: as for tsr_conversion_begin (default: every value keeps its type; norms, biases, routers
  *                          and tables of positions are f32)
  *   tokenizer        i64   0: without tokenizer (default 1)
  *   threads          i64   that encode; no bit depends on it (default 0: all cores of this process)
  *   shard_bytes      i64 or str   hf: bytes of a safetensors file at most (default 5000000000)
- *   pure, output_type, embedding_type, imatrix    gguf: as for tsr_conversion_new
- * new fails with TSR_NOT_FOUND, TSR_IO, and as tsr_model_check_path does; TSR_INVALID_ARGUMENT where out_path has files
+ *   pure, output_type, embedding_type, imatrix    gguf: as for tsr_conversion_begin
+ * begin fails with TSR_NOT_FOUND, TSR_IO, and as tsr_model_check_path does; TSR_INVALID_ARGUMENT where out_path has files
  * of somebody else, or is where the model is read from. A step fails with TSR_UNSUPPORTED, which names it, for what the
  * other project has no form for, with TSR_FAILED_PRECONDITION for a model with adapters (merged,
  * tsr_model_merge_adapters), with peft for one without, or
  * where the file read was written to meanwhile, and as tsr_model_load and tsr_model_save do; after a failure begin
  * another export. */
-TSR_API tsr_status* tsr_export_new(tsr_runtime* runtime, const char* in_path, const char* out_path,
-                                   const tsr_options* options, tsr_export** out_export);
-TSR_API tsr_status* tsr_export_new_for_model(tsr_runtime* runtime, tsr_model* model, const char* out_path,
-                                             const tsr_options* options, tsr_export** out_export);
-/* *out_done: the share that is done; 1 when all is. */
-TSR_API tsr_status* tsr_export_step(tsr_export* work, double* out_done);
-/* Renames what was written over out_path. Once; TSR_FAILED_PRECONDITION before all is done. out_report may be NULL:
+TSR_API tsr_status* tsr_export_begin(tsr_runtime* runtime, const char* in_path, const char* out_path,
+                                     const tsr_options* options, tsr_work** out_work);
+TSR_API tsr_status* tsr_export_begin_for_model(tsr_runtime* runtime, tsr_model* model, const char* out_path,
+                                               const tsr_options* options, tsr_work** out_work);
+/* Renames what was written over out_path. out_report may be NULL:
  * {"architecture", "parameters": count of elements, "in": as tsr_conversion_finish has it, "format", "bytes": of all files, "files": names within a folder,
  *  "stored": [{"type": "bf16", "tensors", "bytes"}], "notes": ["what was left out, and why"], and of a gguf with type
  *  "quantization": as tsr_conversion_finish has it} */
-TSR_API tsr_status* tsr_export_finish(tsr_export* work, tsr_text** out_report);
-TSR_API void tsr_export_free(tsr_export* work);
+TSR_API tsr_status* tsr_export_finish(tsr_work* work, tsr_text** out_report);
 
 /* Writes a loaded model as a quantised .tsr file in one call, a parameter at a time; the model stays as it is. Options:
- * those of tsr_conversion_new; `type` is needed. *out_report: its "quantization"; may be NULL. runtime:
+ * those of tsr_conversion_begin; `type` is needed. *out_report: its "quantization"; may be NULL. runtime:
  * whose tsr_runtime_cancel ends it; may be NULL. TSR_INVALID_ARGUMENT, TSR_UNSUPPORTED for types that can be read
  * alone, TSR_IO, and as a read of the parameters fails; then `path` is as it was. */
 TSR_API tsr_status* tsr_model_quantize(tsr_runtime* runtime, tsr_model* model, const char* path,
@@ -1004,20 +1014,14 @@ TSR_API tsr_status* tsr_dataset_new_rows(int64_t rows, int64_t seq, const int32_
                                          const float* weights, const int32_t* segments, const int32_t* positions,
                                          const tsr_options* options, tsr_dataset** out_dataset);
 
-/* The same as long work (see above): what takes long is to read a text and to find its tokens. The text given is copied.
- * runtime: whose tsr_runtime_cancel ends it; may be NULL. new fails where options are wrong, a step as tsr_dataset_new_*
- * does otherwise.
- *     while (done < 1) tsr_reading_step(reading, &done);
- *     tsr_reading_finish(reading, &dataset); */
-TSR_API tsr_status* tsr_reading_new_file(tsr_runtime* runtime, const char* path, const tsr_tokenizer* tokenizer,
-                                         const tsr_options* options, tsr_reading** out_reading);
-TSR_API tsr_status* tsr_reading_new_text(tsr_runtime* runtime, const char* text, size_t size,
-                                         const tsr_tokenizer* tokenizer, const tsr_options* options,
-                                         tsr_reading** out_reading);
-TSR_API tsr_status* tsr_reading_step(tsr_reading* reading, double* out_done);
-/* Once; TSR_FAILED_PRECONDITION before all is done. */
-TSR_API tsr_status* tsr_reading_finish(tsr_reading* reading, tsr_dataset** out_dataset);
-TSR_API void tsr_reading_free(tsr_reading* reading);
+/* The same as long work: what takes long is to read a text and to find its tokens. The text given is copied. runtime: whose
+ * tsr_runtime_cancel ends it; may be NULL. begin fails where options are wrong, a step as tsr_dataset_new_* does otherwise. */
+TSR_API tsr_status* tsr_dataset_begin_file(tsr_runtime* runtime, const char* path, const tsr_tokenizer* tokenizer,
+                                           const tsr_options* options, tsr_work** out_work);
+TSR_API tsr_status* tsr_dataset_begin_text(tsr_runtime* runtime, const char* text, size_t size,
+                                           const tsr_tokenizer* tokenizer, const tsr_options* options,
+                                           tsr_work** out_work);
+TSR_API tsr_status* tsr_dataset_finish(tsr_work* work, tsr_dataset** out_dataset);
 
 /* Whether `text` is plain text in UTF-8, for what reads texts alone (scoring, importance matrices). `name` begins messages.
  * takes_tables: 1 for lines of tab-separated texts. TSR_INVALID_ARGUMENT, with the remedy, for rows of JSON, a table, a binary
@@ -1103,17 +1107,12 @@ TSR_API tsr_status* tsr_plan_methods(tsr_runtime* runtime, tsr_model* model, con
 TSR_API tsr_status* tsr_plan_new_for_graph(tsr_devices* devices, tsr_graph* graph, const tsr_options* options,
                                            tsr_plan** out_plan);
 
-/* The same as long work (see above); model and graph are as they were when it began. A step fails as tsr_plan_new does.
- *     while (done < 1) tsr_planning_step(planning, &done);
- *     tsr_planning_finish(planning, &plan); */
-TSR_API tsr_status* tsr_planning_new(tsr_runtime* runtime, tsr_model* model, const tsr_options* options,
-                                     tsr_planning** out_planning);
-TSR_API tsr_status* tsr_planning_new_for_graph(tsr_devices* devices, tsr_graph* graph, const tsr_options* options,
-                                               tsr_planning** out_planning);
-TSR_API tsr_status* tsr_planning_step(tsr_planning* planning, double* out_done);
-/* Once; TSR_FAILED_PRECONDITION before all is done. */
-TSR_API tsr_status* tsr_planning_finish(tsr_planning* planning, tsr_plan** out_plan);
-TSR_API void tsr_planning_free(tsr_planning* planning);
+/* The same as long work; model and graph are as they were when it began. A step fails as tsr_plan_new does. */
+TSR_API tsr_status* tsr_plan_begin(tsr_runtime* runtime, tsr_model* model, const tsr_options* options,
+                                   tsr_work** out_work);
+TSR_API tsr_status* tsr_plan_begin_for_graph(tsr_devices* devices, tsr_graph* graph, const tsr_options* options,
+                                             tsr_work** out_work);
+TSR_API tsr_status* tsr_plan_finish(tsr_work* work, tsr_plan** out_plan);
 
 /* A plan of this very graph from its text: what tsr_plan_text yields, what tsr_plan_save wrote. (For a model,
  * give the path to tsr_plan_new or tsr_trainer_new as option "plan_file".) TSR_INVALID_ARGUMENT says the line
@@ -1443,16 +1442,11 @@ TSR_API void tsr_session_free(tsr_session* session);
 TSR_API tsr_status* tsr_trainer_new(tsr_runtime* runtime, tsr_model* model, const tsr_dataset* dataset,
                                     const tsr_options* options, tsr_trainer** out_trainer);
 
-/* The same as long work (see above): planning, log probabilities of a preference loss's reference, and the model's values
- * to the devices. A step fails as tsr_trainer_new does; tsr_runtime_cancel ends it.
- *     while (done < 1) tsr_preparation_step(preparation, &done);
- *     tsr_preparation_finish(preparation, &trainer); */
-TSR_API tsr_status* tsr_preparation_new(tsr_runtime* runtime, tsr_model* model, const tsr_dataset* dataset,
-                                        const tsr_options* options, tsr_preparation** out_preparation);
-TSR_API tsr_status* tsr_preparation_step(tsr_preparation* preparation, double* out_done);
-/* Once; TSR_FAILED_PRECONDITION before all is done. */
-TSR_API tsr_status* tsr_preparation_finish(tsr_preparation* preparation, tsr_trainer** out_trainer);
-TSR_API void tsr_preparation_free(tsr_preparation* preparation);
+/* The same as long work: planning, log probabilities of a preference loss's reference, and the model's values to the devices. A
+ * step fails as tsr_trainer_new does; tsr_runtime_cancel ends it. */
+TSR_API tsr_status* tsr_trainer_begin(tsr_runtime* runtime, tsr_model* model, const tsr_dataset* dataset,
+                                      const tsr_options* options, tsr_work** out_work);
+TSR_API tsr_status* tsr_trainer_finish(tsr_work* work, tsr_trainer** out_trainer);
 
 /* Feeds an input of an own graph; it keeps its value until fed again. Copies. dims are those of the whole
  * batch. TSR_INVALID_ARGUMENT for token ids, positions and labels outside the tables and the vocabulary that they
@@ -1569,22 +1563,17 @@ TSR_API tsr_status* tsr_trainer_optimizer_step(tsr_trainer* trainer, const tsr_o
  * tsr_trainer_optimizer_step are not: save is TSR_FAILED_PRECONDITION until then, and resume drops them. Where resume fails
  * on the way (TSR_CORRUPT for damaged tensors, TSR_IO) the values on the devices are lost, as after TSR_CANCELLED. */
 TSR_API tsr_status* tsr_trainer_save(tsr_trainer* trainer, const char* folder);
-/* The same as long work (see above). Until all is done, or it is freed, the trainer is in use: other calls with it are
- * TSR_FAILED_PRECONDITION. A step fails as tsr_trainer_save does. Before finish the folder is as it was; free removes what
- * was written so far.
- *     while (done < 1) tsr_saving_step(saving, &done);
- *     tsr_saving_finish(saving); */
-TSR_API tsr_status* tsr_saving_new(tsr_trainer* trainer, const char* folder, tsr_saving** out_saving);
-/* A saving of a copy in host memory ("snapshot_bytes" in tsr_trainer_report). The copy is made before this returns: the
+/* The same as long work. Until all is done, or it is freed, the trainer is in use: other calls with it are
+ * TSR_FAILED_PRECONDITION. A step fails as tsr_trainer_save does. Before finish the folder is as it was. */
+TSR_API tsr_status* tsr_checkpoint_begin(tsr_trainer* trainer, const char* folder, tsr_work** out_work);
+/* The same of a copy in host memory ("snapshot_bytes" in tsr_trainer_report). The copy is made before this returns: the
  * trainer may train on, or be freed, while any one thread writes the checkpoint. notes: texts and numbers by any keys, such
- * as a loop's best loss, which tsr_checkpoint_info gives back as texts; may be NULL. Several savings at a time need a folder
+ * as a loop's best loss, which tsr_checkpoint_info gives back as texts; may be NULL. Several at a time need a folder
  * each. Errors are those of tsr_trainer_save before it writes. */
-TSR_API tsr_status* tsr_saving_new_snapshot(tsr_trainer* trainer, const char* folder, const tsr_options* notes,
-                                            tsr_saving** out_saving);
-TSR_API tsr_status* tsr_saving_step(tsr_saving* saving, double* out_done);
-/* Puts the checkpoint in its place. Once; TSR_FAILED_PRECONDITION before all is done. */
-TSR_API tsr_status* tsr_saving_finish(tsr_saving* saving);
-TSR_API void tsr_saving_free(tsr_saving* saving);
+TSR_API tsr_status* tsr_checkpoint_begin_snapshot(tsr_trainer* trainer, const char* folder, const tsr_options* notes,
+                                                  tsr_work** out_work);
+/* Puts the checkpoint in its place. */
+TSR_API tsr_status* tsr_checkpoint_finish(tsr_work* work);
 /* Whether tsr_trainer_save could write `folder` now, before the first step: TSR_FAILED_PRECONDITION where it holds
  * files that are no part of a checkpoint or another process saves to it, TSR_NOT_FOUND, TSR_IO. Files that a killed
  * save left are removed; the checkpoint in it stays. */
@@ -1609,7 +1598,7 @@ TSR_API tsr_status* tsr_trainer_load_state(tsr_trainer* trainer, const char* fol
  * tsr_model_add_adapters that make the model it is of, "base": null | {"path" of the
  * model's file ("" without one), "tensors", "bytes", "fingerprint"}, the parameters that it leaves out:
  * fingerprints are equal where their names, types and contents are, "tensors": [{"name", "dtype", "shape"}] in it,
- * "notes": texts of tsr_saving_new_snapshot}. */
+ * "notes": texts of tsr_checkpoint_begin_snapshot}. */
 TSR_API tsr_status* tsr_checkpoint_info(const char* folder, tsr_text** out_text);
 /* Whether a new run may write its result to `out` and its checkpoints to the folder `checkpoint`: TSR_FAILED_PRECONDITION where
  * an earlier run's are there, which would be lost; the message names the checkpoint's step. resumed: the checkpoint that the run
@@ -1637,7 +1626,7 @@ TSR_API tsr_status* tsr_trainer_write(tsr_trainer* trainer, const char* name, co
  *  "comm": [{"collective", "axis", "calls", "bytes"}] (of all training steps),
  *  "allocations_after_first_step", "skipped_steps", "saving": {"model_bytes", "checkpoint_bytes": that a file of
  *  tsr_trainer_save_model and a folder of tsr_trainer_save hold, "memory_bytes": that either takes while it is
- *  written, "snapshot_bytes": host memory of tsr_saving_new_snapshot}, "preference": of a preference loss, the "rewards" of
+ *  written, "snapshot_bytes": host memory of tsr_checkpoint_begin_snapshot}, "preference": of a preference loss, the "rewards" of
  *  the last evaluation (tsr_trainer_evaluate_all)}. An arena holds steps and evaluations: measured is as far as those
  * reached that were run. */
 TSR_API tsr_status* tsr_trainer_report(tsr_trainer* trainer, tsr_text** out_text);
@@ -1793,7 +1782,7 @@ typedef struct tsr_run_event {
  * TSR_RUN_END again. An error names the last good checkpoint. A step, evaluation or checkpoint that failed is tried again by the
  * next call (a step that was not finite with the next batch); at the end of a run each part is tried once, the result too where
  * another part failed, and the first error is given before TSR_RUN_END. Errors are those of tsr_trainer_step,
- * tsr_trainer_evaluate, tsr_saving_step, tsr_engine_next and tsr_conversion_step; TSR_CANCELLED where tsr_run_stop came while
+ * tsr_trainer_evaluate, tsr_trainer_save, tsr_engine_next and tsr_model_save; TSR_CANCELLED where tsr_run_stop came while
  * the result was written. */
 TSR_API tsr_status* tsr_run_next(tsr_run* run, tsr_run_event* out_event);
 /* Goes on to the end. Errors are those of tsr_run_next. */
@@ -2342,27 +2331,24 @@ TSR_API void tsr_embedder_free(tsr_embedder* embedder);
 
 /* ---- importance matrices
 
- * For each input of a model's matrices the mean of its square over a text, which tells an encoder (tsr_conversion_new,
+ * For each input of a model's matrices the mean of its square over a text, which tells an encoder (tsr_conversion_begin,
  * `imatrix`) which columns matter most. A file of llama.cpp's form: GGUF, with general.type "imatrix". */
 
-/* Long work in steps: a step computes the next `batch` windows, finish writes the file. The text is cut into windows
+/* Long work: a step computes the next `batch` windows, finish writes the file. The text is cut into windows
  * side by side; what is left after the last whole one is not read. ids are copied. Options
  *   seq      i64   tokens of a window (default: the model's context length, at most 512)
  *   batch    i64   windows at once, over all devices (default: as many as devices)
  *   bos      str   auto (default), always or none: as for tsr_scorer_new, in place of a window's first token
  *   name     str   of the text, noted in the file (default: none)
  *   devices, profile, parallel, plan_file, memory_limit, host_memory_limit, measure, tune: as for tsr_scorer_new
- * Sums of a window are of f32, those of windows of f64. new fails as tsr_scorer_new does, with TSR_INVALID_ARGUMENT for
+ * Sums of a window are of f32, those of windows of f64. begin fails as tsr_scorer_new does, with TSR_INVALID_ARGUMENT for
  * a text shorter than a window or ids that the model lacks, and as tsr_model_check_path does for out_path;
  * TSR_FAILED_PRECONDITION for a model that does not read "tokens" [B, T]. */
-TSR_API tsr_status* tsr_imatrix_new(tsr_runtime* runtime, tsr_model* model, const int32_t* ids, size_t count,
-                                    const char* out_path, const tsr_options* options, tsr_imatrix** out_imatrix);
-/* *out_done: the share that is done; 1 when all is. tsr_runtime_cancel ends a step, which can be called again. */
-TSR_API tsr_status* tsr_imatrix_step(tsr_imatrix* imatrix, double* out_done);
-/* Writes the file, once; TSR_FAILED_PRECONDITION before all is done. out_report may be NULL:
+TSR_API tsr_status* tsr_imatrix_begin(tsr_runtime* runtime, tsr_model* model, const int32_t* ids, size_t count,
+                                      const char* out_path, const tsr_options* options, tsr_work** out_work);
+/* Writes the file. out_report may be NULL:
  * {"weights": count, "windows", "seq", "tokens": of the text that were read, "bos": the token, -1: none} */
-TSR_API tsr_status* tsr_imatrix_finish(tsr_imatrix* imatrix, tsr_text** out_report);
-TSR_API void tsr_imatrix_free(tsr_imatrix* imatrix);
+TSR_API tsr_status* tsr_imatrix_finish(tsr_work* work, tsr_text** out_report);
 
 #ifdef __cplusplus
 }

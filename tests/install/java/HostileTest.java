@@ -91,9 +91,6 @@ final class HostileTest {
     handle(engine, closed);
     handle(new Scorer(runtime, model, null), new Scorer(runtime, model, null));
     handle(new Embedder(runtime, model, null), new Embedder(runtime, model, null));
-    Calibration calibration = new Calibration(runtime, null);
-    calibration.close();
-    give(Calibration.class, calibration, null); // an open one would measure for long
     handle(Chat.of("{{ messages }}", tokenizer), Chat.of("x", null));
     handle(Tensor.of(new float[6], 2, 3), Tensor.of(new float[1]));
     give(Tensor.class, Tensor.borrow(DType.F32, ByteBuffer.allocateDirect(8), 2), new Tensor(DType.Q4_0, 32));
@@ -185,7 +182,7 @@ final class HostileTest {
   }
 
   private void callAll(int times) {
-    for (Class<?> type : List.of(Tessera.class, Runtime.class, Hooks.class, Devices.class, Calibration.class, Tensor.class,
+    for (Class<?> type : List.of(Tessera.class, Runtime.class, Hooks.class, Devices.class, Tensor.class,
         Graph.class, Tokenizer.class, Model.class, ModelFiles.class, Chat.class, Dataset.class, Plan.class, Program.class,
         Session.class, Trainer.class, Saving.class, Run.class, RunLog.class, Generator.class, Engine.class, Request.class,
         Sequence.class, Scorer.class, Embedder.class, Json.class, Cancellation.class)) {

@@ -42,7 +42,7 @@ class Hostile(unittest.TestCase):
                   tessera.Tensor.zeros("f32", [2]), tessera.Trainer(model, data, batch=1), tessera.Generator(model, context=8),
                   engine, engine.submit("a"), kept.sequence(),
                   tessera.Scorer(model, seq=8), tessera.Embedder(model, seq=8),
-                  tessera.Chat(model, template="{{ messages }}"), tessera.Calibration(seconds=0.1)]
+                  tessera.Chat(model, template="{{ messages }}")]
         closed = tessera.load(MODEL)
         closed.close()
         for thing in things:

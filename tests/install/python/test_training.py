@@ -268,14 +268,14 @@ class Training(unittest.TestCase):
         self.assertTrue(str(language.decoding(context=16)))
 
     def test_calibration(self):
-        with tessera.Calibration(devices="cpu", seconds=0.1) as calibration:
-            self.assertTrue(calibration.next and calibration.default_path.endswith("profile-cpu.json"))
-            with self.assertRaises(tessera.FailedPreconditionError):
-                calibration.save()
-            with self.assertRaises(tessera.FailedPreconditionError):
-                calibration.text()
-            with self.assertRaises(ZeroDivisionError):
-                calibration.run(lambda done: 1 / 0)
+        with self.assertRaises(ZeroDivisionError):
+            tessera.Calibration(devices="cpu", seconds=0.1, progress=lambda done: 1 / 0)
+        with tessera.Calibration(devices="cpu", seconds=0) as calibration, folder() as place:
+            self.assertTrue(calibration.default_path.endswith("profile-cpu.json"))
+            path = os.path.join(place, "profile.json")
+            calibration.save(path)
+            with open(path) as file:
+                self.assertEqual(file.read(), calibration.text())
 
 
 if __name__ == "__main__":

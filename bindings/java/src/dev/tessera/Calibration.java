@@ -5,48 +5,28 @@ import java.nio.file.Path;
 import java.util.Map;
 import java.util.function.DoubleConsumer;
 
-/** Measures the devices of a backend and makes the profile that prices plans. Run it while nothing else runs. */
+/** The measured profile of a backend's devices, which prices plans. Immutable. */
 public final class Calibration extends Handle {
-  private final Runtime runtime;
-
-  /** Options: devices, seconds. */
-  public Calibration(Runtime runtime, Map<String, ?> options) {
-    super("calibration", Raw::tsr_calibration_free, true, null, make(runtime, options));
-    this.runtime = runtime;
+  /**
+   * Measures for about the option seconds; run it while nothing else runs. progress, which may be null, hears the share that is
+   * done after every piece; an interrupt or a {@link Cancellation} ends it. Options: devices, seconds.
+   */
+  public Calibration(Runtime runtime, Map<String, ?> options, DoubleConsumer progress) {
+    super("calibration", Raw::tsr_calibration_free, false, null, measure(runtime, options, progress));
   }
 
-  private static long make(Runtime runtime, Map<String, ?> options) {
-    try (Use use = use(runtime, "runtime"); OptionSet set = new OptionSet(options)) {
-      return Native.made(out ->
-          Cancellation.guard(runtime::cancel, () -> Raw.tsr_calibration_new(use.pointer, set.pointer, out)));
+  private static long measure(Runtime runtime, Map<String, ?> options, DoubleConsumer progress) {
+    try (Use r = use(runtime, "runtime");
+        OptionSet set = new OptionSet(options);
+        Work work = new Work(Native.made(out ->
+            Cancellation.guard(runtime::cancel, () -> Raw.tsr_calibration_begin(r.pointer, set.pointer, out))));
+        Use use = work.use()) {
+      Work.run(use, runtime::cancel, progress);
+      return Native.made(use, out -> Raw.tsr_calibration_finish(use.pointer, out));
     }
   }
 
-  /** Measures all. progress, which may be null, hears the share that is done after every piece. */
-  public void run(DoubleConsumer progress) {
-    try (Use use = use()) {
-      Native.steps(use, runtime::cancel, Raw::tsr_calibration_step, progress);
-    }
-  }
-
-  /** Measures the next piece; the share that is done, 1 when all is. */
-  public double step() {
-    double[] done = new double[1];
-    try (Use use = use()) {
-      use.check(Cancellation.guard(runtime::cancel, () -> Raw.tsr_calibration_step(use.pointer, done)));
-    }
-    return done[0];
-  }
-
-  /** What is measured next, for people; empty when all is done. */
-  public String next() {
-    try (Use use = use()) {
-      String next = Native.shortText(use, (buffer, size) -> Raw.tsr_calibration_next(use.pointer, buffer, size));
-      return next == null ? "" : next;
-    }
-  }
-
-  /** The profile's text, once all is done. */
+  /** The profile's text. */
   public String text() {
     try (Use use = use()) {
       return Native.text(use, out -> Raw.tsr_calibration_text(use.pointer, out));

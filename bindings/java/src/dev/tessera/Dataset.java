@@ -30,7 +30,7 @@ public final class Dataset extends Handle {
   public static Dataset open(Path path, Tokenizer tokenizer, Map<String, ?> options, DoubleConsumer progress) {
     byte[] name = Text.path("path", path);
     try (Use use = use(tokenizer, "tokenizer"); OptionSet set = new OptionSet(options)) {
-      return read(Native.made(out -> Raw.tsr_reading_new_file(0, name, use.pointer, set.pointer, out)), progress);
+      return read(Native.made(out -> Raw.tsr_dataset_begin_file(0, name, use.pointer, set.pointer, out)), progress);
     }
   }
 
@@ -55,14 +55,14 @@ public final class Dataset extends Handle {
   public static Dataset ofText(String text, Tokenizer tokenizer, Map<String, ?> options, DoubleConsumer progress) {
     byte[] given = Text.bytes("text", text);
     try (Use use = use(tokenizer, "tokenizer"); OptionSet set = new OptionSet(options)) {
-      return read(Native.made(out -> Raw.tsr_reading_new_text(0, given, use.pointer, set.pointer, out)), progress);
+      return read(Native.made(out -> Raw.tsr_dataset_begin_text(0, given, use.pointer, set.pointer, out)), progress);
     }
   }
 
   private static Dataset read(long pointer, DoubleConsumer progress) {
-    try (Work reading = new Work("reading", Raw::tsr_reading_free, pointer); Use use = reading.use()) {
-      Native.steps(use, null, Raw::tsr_reading_step, progress);
-      return new Dataset(Native.made(out -> Raw.tsr_reading_finish(use.pointer, out)));
+    try (Work reading = new Work(pointer); Use use = reading.use()) {
+      Work.run(use, null, progress);
+      return new Dataset(Native.made(out -> Raw.tsr_dataset_finish(use.pointer, out)));
     }
   }
 

@@ -34,11 +34,10 @@ public final class Model extends Handle {
   public static Model load(Path path, Map<String, ?> options, DoubleConsumer progress) {
     byte[] name = Text.path("path", path);
     try (OptionSet set = new OptionSet(options);
-        Work loading = new Work("loading", Raw::tsr_loading_free,
-            Native.made(out -> Raw.tsr_loading_new(0, name, set.pointer, out)));
+        Work loading = new Work(Native.made(out -> Raw.tsr_model_begin_load(0, name, set.pointer, out)));
         Use use = loading.use()) {
-      Native.steps(use, null, Raw::tsr_loading_step, progress);
-      return new Model(null, Native.made(out -> Raw.tsr_loading_finish(use.pointer, out)));
+      Work.run(use, null, progress);
+      return new Model(null, Native.made(out -> Raw.tsr_model_finish(use.pointer, out)));
     }
   }
 

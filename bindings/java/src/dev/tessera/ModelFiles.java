@@ -30,7 +30,7 @@ public final class ModelFiles {
   }
 
   /**
-   * Throws what the maker of a consumer ("trainer", "run", "planning", "generator", "scorer", "embedder", "imatrix" or
+   * Throws what the maker of a consumer ("trainer", "run", "plan", "generator", "scorer", "embedder", "imatrix" or
    * "dataset") would throw for these options by themselves, before models and data are read.
    */
   public static void checkOptions(String consumer, Map<String, ?> options) {
@@ -53,7 +53,7 @@ public final class ModelFiles {
     byte[] from = Text.path("in", in);
     byte[] to = Text.path("out", out);
     try (OptionSet set = new OptionSet(options)) {
-      return convert(null, Native.made(made -> Raw.tsr_conversion_new(0, from, to, set.pointer, made)), progress);
+      return convert(null, Native.made(made -> Raw.tsr_conversion_begin(0, from, to, set.pointer, made)), progress);
     }
   }
 
@@ -68,13 +68,13 @@ public final class ModelFiles {
   static String convert(Model model, byte[] to, Map<String, ?> options, DoubleConsumer progress) {
     try (Handle.Use use = Handle.use(model, "model"); OptionSet set = new OptionSet(options)) {
       return convert(model.source(), Native.made(use,
-          made -> Raw.tsr_conversion_new_for_model(0, use.pointer, to, set.pointer, made)), progress);
+          made -> Raw.tsr_conversion_begin_for_model(0, use.pointer, to, set.pointer, made)), progress);
     }
   }
 
   static String convert(Callbacks.Source source, long conversion, DoubleConsumer progress) {
-    try (Work work = new Work("conversion", Raw::tsr_conversion_free, source, conversion); Handle.Use use = work.use()) {
-      Native.steps(use, null, Raw::tsr_conversion_step, progress);
+    try (Work work = new Work(source, conversion); Handle.Use use = work.use()) {
+      Work.run(use, null, progress);
       return Native.text(use, made -> Raw.tsr_conversion_finish(use.pointer, made));
     }
   }
@@ -88,7 +88,7 @@ public final class ModelFiles {
     byte[] from = Text.path("in", in);
     byte[] to = Text.path("out", out);
     try (OptionSet set = new OptionSet(options)) {
-      return export(made -> Raw.tsr_export_new(0, from, to, set.pointer, made), progress);
+      return export(made -> Raw.tsr_export_begin(0, from, to, set.pointer, made), progress);
     }
   }
 
@@ -96,13 +96,13 @@ public final class ModelFiles {
   public static String export(Model model, Path out, Map<String, ?> options, DoubleConsumer progress) {
     byte[] to = Text.path("out", out);
     try (Handle.Use use = Handle.use(model, "model"); OptionSet set = new OptionSet(options)) {
-      return export(made -> Raw.tsr_export_new_for_model(0, use.pointer, to, set.pointer, made), progress);
+      return export(made -> Raw.tsr_export_begin_for_model(0, use.pointer, to, set.pointer, made), progress);
     }
   }
 
   private static String export(ToLongFunction<long[]> begin, DoubleConsumer progress) {
-    try (Work work = new Work("export", Raw::tsr_export_free, Native.made(begin)); Handle.Use use = work.use()) {
-      Native.steps(use, null, Raw::tsr_export_step, progress);
+    try (Work work = new Work(Native.made(begin)); Handle.Use use = work.use()) {
+      Work.run(use, null, progress);
       return Native.text(use, made -> Raw.tsr_export_finish(use.pointer, made));
     }
   }
@@ -118,10 +118,10 @@ public final class ModelFiles {
     try (Handle.Use r = Handle.use(runtime, "runtime");
         Handle.Use m = Handle.use(model, "model");
         OptionSet set = new OptionSet(options);
-        Work work = new Work("imatrix", Raw::tsr_imatrix_free,
-            Native.made(made -> Raw.tsr_imatrix_new(r.pointer, m.pointer, ids, to, set.pointer, made)));
+        Work work = new Work(
+            Native.made(made -> Raw.tsr_imatrix_begin(r.pointer, m.pointer, ids, to, set.pointer, made)));
         Handle.Use use = work.use()) {
-      Native.steps(use, runtime::cancel, Raw::tsr_imatrix_step, progress);
+      Work.run(use, runtime::cancel, progress);
       return Native.text(use, made -> Raw.tsr_imatrix_finish(use.pointer, made));
     }
   }

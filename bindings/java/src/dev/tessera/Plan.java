@@ -38,14 +38,14 @@ public final class Plan extends Handle {
   private static long make(Runtime runtime, Model model, Map<String, ?> options, DoubleConsumer progress) {
     try (Use r = use(runtime, "runtime"); Use m = use(model, "model"); OptionSet set = new OptionSet(options)) {
       return plan(source(model),
-          Native.made(m, out -> Raw.tsr_planning_new(r.pointer, m.pointer, set.pointer, out)), progress);
+          Native.made(m, out -> Raw.tsr_plan_begin(r.pointer, m.pointer, set.pointer, out)), progress);
     }
   }
 
   private static long plan(Callbacks.Source source, long pointer, DoubleConsumer progress) {
-    try (Work planning = new Work("planning", Raw::tsr_planning_free, source, pointer); Use use = planning.use()) {
-      Native.steps(use, null, Raw::tsr_planning_step, progress);
-      return Native.made(use, out -> Raw.tsr_planning_finish(use.pointer, out));
+    try (Work planning = new Work(source, pointer); Use use = planning.use()) {
+      Work.run(use, null, progress);
+      return Native.made(use, out -> Raw.tsr_plan_finish(use.pointer, out));
     }
   }
 
@@ -74,7 +74,7 @@ public final class Plan extends Handle {
   public static Plan forGraph(Devices devices, Graph graph, Map<String, ?> options, DoubleConsumer progress) {
     try (Use d = use(devices, "devices"); Use g = use(graph, "graph"); OptionSet set = new OptionSet(options)) {
       return new Plan(plan(null,
-          Native.made(out -> Raw.tsr_planning_new_for_graph(d.pointer, g.pointer, set.pointer, out)), progress));
+          Native.made(out -> Raw.tsr_plan_begin_for_graph(d.pointer, g.pointer, set.pointer, out)), progress));
     }
   }
 

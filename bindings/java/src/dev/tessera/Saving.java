@@ -10,7 +10,7 @@ import java.util.function.DoubleConsumer;
  */
 public final class Saving extends Handle {
   Saving(long pointer) {
-    super("saving", Raw::tsr_saving_free, true, null, pointer);
+    super("saving", Raw::tsr_work_free, true, null, pointer);
   }
 
   /**
@@ -19,8 +19,8 @@ public final class Saving extends Handle {
    */
   public void finish(DoubleConsumer progress) {
     try (Use use = use()) {
-      Native.steps(use, null, Raw::tsr_saving_step, progress);
-      use.check(Raw.tsr_saving_finish(use.pointer));
+      Work.run(use, null, progress);
+      use.check(Raw.tsr_checkpoint_finish(use.pointer));
     }
   }
 }

@@ -50,11 +50,11 @@ public final class Trainer extends Handle {
         Use m = use(model, "model");
         Use d = optional(dataset);
         OptionSet set = new OptionSet(options);
-        Work preparation = new Work("preparation", Raw::tsr_preparation_free, source(model),
-            Native.made(m, out -> Raw.tsr_preparation_new(r.pointer, m.pointer, d.pointer, set.pointer, out)));
+        Work preparation = new Work(source(model),
+            Native.made(m, out -> Raw.tsr_trainer_begin(r.pointer, m.pointer, d.pointer, set.pointer, out)));
         Use use = preparation.use()) {
-      Native.steps(use, null, Raw::tsr_preparation_step, progress);
-      return Native.made(use, out -> Raw.tsr_preparation_finish(use.pointer, out));
+      Work.run(use, null, progress);
+      return Native.made(use, out -> Raw.tsr_trainer_finish(use.pointer, out));
     }
   }
 
@@ -207,11 +207,10 @@ public final class Trainer extends Handle {
     byte[] name = Text.path("folder", folder);
     Cancellation.check();
     try (Use use = use();
-        Work saving = new Work("saving", Raw::tsr_saving_free, source(),
-            Native.made(use, out -> Raw.tsr_saving_new(use.pointer, name, out)));
+        Work saving = new Work(source(), Native.made(use, out -> Raw.tsr_checkpoint_begin(use.pointer, name, out)));
         Use work = saving.use()) {
-      Native.steps(work, null, Raw::tsr_saving_step, progress);
-      work.check(Raw.tsr_saving_finish(work.pointer));
+      Work.run(work, null, progress);
+      work.check(Raw.tsr_checkpoint_finish(work.pointer));
     }
   }
 
@@ -223,7 +222,7 @@ public final class Trainer extends Handle {
     byte[] name = Text.path("folder", folder);
     try (Use use = use(); OptionSet set = new OptionSet(notes)) {
       return new Saving(Native.made(use, out -> Cancellation.guard(this::cancel,
-          () -> Raw.tsr_saving_new_snapshot(use.pointer, name, set.pointer, out))));
+          () -> Raw.tsr_checkpoint_begin_snapshot(use.pointer, name, set.pointer, out))));
     }
   }
 
@@ -288,7 +287,7 @@ public final class Trainer extends Handle {
     byte[] name = Text.path("path", path);
     try (Use use = use(); Use m = use(model, "model"); OptionSet set = new OptionSet(options)) {
       return ModelFiles.convert(model.source(), Native.made(use,
-          made -> Raw.tsr_conversion_new_for_trainer(use.pointer, m.pointer, name, set.pointer, made)), progress);
+          made -> Raw.tsr_conversion_begin_for_trainer(use.pointer, m.pointer, name, set.pointer, made)), progress);
     }
   }
 
