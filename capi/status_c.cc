@@ -1,6 +1,7 @@
 // tsr_version, tsr_status, tsr_code, tsr_text.
 #include "capi/guard.h"
 #include "capi/handles.h"
+#include "graph/base/status_codes.h"
 #include "graph/base/text.h"
 
 using namespace tessera;
@@ -8,6 +9,9 @@ using namespace tessera::capi;
 
 static_assert(TSR_INTERNAL == static_cast<int>(StatusCode::kInternal));
 static_assert(TSR_TIMEOUT == static_cast<int>(StatusCode::kTimeout));
+static_assert(TSR_NOT_FINITE == static_cast<int>(kNotFinite) && TSR_VALUES_LOST == static_cast<int>(kValuesLost));
+static_assert(TSR_BUSY == static_cast<int>(kBusy) && TSR_EXISTS == static_cast<int>(kExists));
+static_assert(TSR_CHANGED == static_cast<int>(kChanged) && TSR_FORKED == static_cast<int>(kForked));
 
 uint32_t tsr_version(void) { return TSR_VERSION; }
 
@@ -49,7 +53,6 @@ const char* tsr_status_number_key(const tsr_status* status, size_t number) {
 void tsr_status_free(tsr_status* status) { release(status); }
 
 const char* tsr_code_name(tsr_code code) {
-  if (code < TSR_OK || code > TSR_INTERNAL) return "unknown";
   return status_code_name(static_cast<StatusCode>(code)).data();
 }
 

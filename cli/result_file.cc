@@ -51,7 +51,7 @@ ResultFile::ResultFile(const std::string& path) : path_(path == "-" ? "" : path)
   if (lstat(part_.c_str(), &found) == 0 && S_ISREG(found.st_mode) && found.st_size == 0) unlink(part_.c_str());
   file_ = make_file(part_, path_);
   if (file_ == nullptr && errno == EEXIST)
-    throw Error(TSR_FAILED_PRECONDITION,
+    throw Error(TSR_EXISTS,
                 part_ + " is there: results of a run that did not end. Move it away, or delete it");
   if (file_ == nullptr) throw Error(TSR_IO, part_ + ": cannot write: " + std::strerror(errno));
 }

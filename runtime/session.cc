@@ -10,6 +10,7 @@
 #include <string>
 
 #include "graph/analysis/issue_order.h"
+#include "graph/base/status_codes.h"
 #include "graph/base/text.h"
 #include "graph/base/waiting.h"
 #include "runtime/host_services.h"
@@ -241,12 +242,12 @@ void Session::Impl::stop_run() {
 Status Session::Impl::usable() const {
   if (in_forked_child())
     return Status(
-        StatusCode::kFailedPrecondition,
+        kForked,
         format("this process is a forked child of {}, where the session's threads do not exist; create a new "
                "runtime after the fork",
                static_cast<int64_t>(pid)));
   if (failed)
-    return Status(StatusCode::kFailedPrecondition,
+    return Status(kValuesLost,
                   format("the session has failed ({}); restore it first", first_error.to_string()));
   return {};
 }

@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "graph/base/status_codes.h"
 #include "graph/base/text.h"
 #include "serialize/atomic_file.h"
 #include "serialize/envelope.h"
@@ -94,11 +95,11 @@ Result<std::vector<std::string>> entries_of(int folder, const std::string& path)
 }
 
 Status foreign(const std::string& folder, std::string_view entry, std::string_view why) {
-  return Status(StatusCode::kFailedPrecondition,
+  return Status(kExists,
                 format("{}: not overwritten, since '{}' in it {}; choose another folder", folder, entry, why));
 }
 
-// The entries of a checkpoint's folder; kFailedPrecondition where one is none of ours.
+// The entries of a checkpoint's folder; kExists where one is none of ours.
 Result<std::vector<std::string>> own_entries(int folder, const std::string& path, int levels) {
   TSR_ASSIGN_OR_RETURN(std::vector<std::string> entries, entries_of(folder, path));
   for (const std::string& entry : entries) {
@@ -153,7 +154,7 @@ Status rename_folder(const std::string& from, const std::string& to) {
 }
 
 Status taken(const std::string& path) {
-  return Status(StatusCode::kFailedPrecondition,
+  return Status(kBusy,
                 format("{}: another process is saving this checkpoint", path));
 }
 
@@ -225,7 +226,7 @@ Status SavingFolder::open_empty() {
     TSR_RETURN_IF_ERROR(remove_checkpoint(path_));  // left by a save that was killed
     close(std::exchange(descriptor_, -1));
   }
-  return Status(StatusCode::kFailedPrecondition, format("{}: cannot be emptied", path_));
+  return Status(kBusy, format("{}: cannot be emptied", path_));
 }
 
 Status SavingFolder::put_in_place() {

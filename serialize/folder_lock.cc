@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <utility>
 
+#include "graph/base/status_codes.h"
 #include "graph/base/text.h"
 #include "serialize/atomic_file.h"
 #include "serialize/temporary_names.h"
@@ -33,20 +34,20 @@ Result<std::unique_ptr<FolderLock>> FolderLock::acquire(const std::string& folde
     const int descriptor = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0666);
     if (descriptor < 0) return io_error(path, "cannot create");
     std::unique_ptr<FolderLock> lock(new FolderLock(path, descriptor));
-    const auto refuse = [&](std::string message) {
+    const auto refuse = [&](StatusCode code, std::string message) {
       close(std::exchange(lock->descriptor_, -1));
-      return Status(StatusCode::kFailedPrecondition, std::move(message));
+      return Status(code, std::move(message));
     };
     if (!is_lock(descriptor))
-      return refuse(path + ": is no lock of a training, which is an empty file; move it away");
+      return refuse(kExists, path + ": is no lock of a training, which is an empty file; move it away");
     if (flock(descriptor, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
-      return refuse(format("{}: another training writes its checkpoints there; wait for its end, or give another "
-                           "folder (options out, checkpoint)",
-                           folder));
+      return refuse(kBusy, format("{}: another training writes its checkpoints there; wait for its end, or give another "
+                                  "folder (options out, checkpoint)",
+                                  folder));
     if (is_same_file(descriptor, path)) return lock;
     close(std::exchange(lock->descriptor_, -1));
   }
-  return Status(StatusCode::kFailedPrecondition, path + ": cannot be locked, others create and remove it all the time");
+  return Status(kBusy, path + ": cannot be locked, others create and remove it all the time");
 }
 
 FolderLock::~FolderLock() {

@@ -11,7 +11,7 @@ namespace tessera {
 
 class FolderLock {
  public:
-  // kFailedPrecondition where another process holds it, or where the name is somebody's file.
+  // kBusy where another process holds it, kExists where the name is somebody's file.
   static Result<std::unique_ptr<FolderLock>> acquire(const std::string& folder);
   FolderLock(const FolderLock&) = delete;
   FolderLock& operator=(const FolderLock&) = delete;

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <utility>
 
+#include "graph/base/status_codes.h"
 #include "graph/base/text.h"
 #include "serialize/model.h"
 
@@ -112,7 +113,7 @@ class FileSource final : public ByteSource {
         now.st_mtim.tv_nsec == found_.st_mtim.tv_nsec)
       return {};
     return Status(
-        StatusCode::kFailedPrecondition,
+        kChanged,
         format("{}: was written to after it was opened, when it had {} bytes (now {}): open it again, "
                "and replace it by renaming another file to it",
                path_, int64_t{found_.st_size}, int64_t{now.st_size}));

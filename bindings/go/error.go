@@ -21,6 +21,12 @@ const (
 	FailedPrecondition Code = 9
 	Timeout            Code = 10
 	Internal           Code = 11
+	NotFinite          Code = 12
+	ValuesLost         Code = 13
+	Busy               Code = 14
+	Exists             Code = 15
+	Changed            Code = 16
+	Forked             Code = 17
 )
 
 // The codes under the names that errors.Is(err, tessera.ErrNotFound) reads well with.
@@ -36,6 +42,12 @@ const (
 	ErrFailedPrecondition = FailedPrecondition
 	ErrTimeout            = Timeout
 	ErrInternal           = Internal
+	ErrNotFinite          = NotFinite
+	ErrValuesLost         = ValuesLost
+	ErrBusy               = Busy
+	ErrExists             = Exists
+	ErrChanged            = Changed
+	ErrForked             = Forked
 )
 
 // String is the code's name: "not_found".

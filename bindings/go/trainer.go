@@ -179,7 +179,7 @@ func CheckpointInfo(folder string) (string, error) {
 }
 
 // CheckRunPaths says whether a new run may write its result to out and its checkpoints to the folder checkpoint; it goes on from
-// resumed. Each may be "". Code FailedPrecondition: an earlier run's are there.
+// resumed. Each may be "". Code Exists: an earlier run's are there.
 func CheckRunPaths(out, checkpoint, resumed string) error {
 	for name, path := range map[string]string{"out": out, "checkpoint": checkpoint, "resumed": resumed} {
 		if err := noNUL(name, path); err != nil {

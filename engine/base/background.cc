@@ -11,6 +11,7 @@
 
 #include "graph/base/cancellation.h"
 #include "graph/base/progress.h"
+#include "graph/base/status_codes.h"
 #include "graph/base/text.h"
 #include "graph/base/thread.h"
 
@@ -81,7 +82,7 @@ BackgroundWork::~BackgroundWork() {
 Status BackgroundWork::step() {
   if (impl_->process != getpid())
     return Status(
-        StatusCode::kFailedPrecondition,
+        kForked,
         format("this {} belongs to process {}, this is process {}: threads do not survive fork; begin "
                "it after forking",
                impl_->noun, impl_->process, getpid()));

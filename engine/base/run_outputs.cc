@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <system_error>
 
+#include "graph/base/status_codes.h"
 #include "graph/base/text.h"
 #include "serialize/checkpoint.h"
 #include "serialize/checkpoint_folder.h"
@@ -50,7 +51,7 @@ Status check_no_earlier_run(const std::string& out, const std::string& checkpoin
   if (is_of_run(resumed, folder)) return {};
   // A link that was planted beside it is nobody's earlier run.
   if (const std::string found = folder.empty() ? "" : readable_folder(folder); is_there(found + "/manifest"))
-    return Status(StatusCode::kFailedPrecondition,
+    return Status(kExists,
                   format("{} is the checkpoint of an earlier run, {}, and would be lost: resume that run, or say "
                          "that it may be overwritten",
                          found, step_text(found)));
@@ -61,7 +62,7 @@ Status check_no_earlier_run(const std::string& out, const std::string& checkpoin
   const bool is_result = fs::is_regular_file(result, ignored) || fs::exists(result + "/adapter_config.json", ignored);
   if (!result.empty() && is_result)
     return Status(
-        StatusCode::kFailedPrecondition,
+        kExists,
         format("{} is there, and would be lost: give another name, or say that it may be overwritten",
                result));
   return {};

@@ -7,7 +7,7 @@
 
 namespace tessera {
 
-// kFailedPrecondition where a result is at `out`, or a checkpoint in the folder `checkpoint` or next to it, and the run does
+// kExists where a result is at `out`, or a checkpoint in the folder `checkpoint` or next to it, and the run does
 // not go on from it (`resumed`). Each may be "".
 Status check_no_earlier_run(const std::string& out, const std::string& checkpoint,
                             const std::string& resumed);

@@ -6,6 +6,7 @@
 #include <random>
 
 #include "engine/base/device_profiles.h"
+#include "graph/base/status_codes.h"
 #include "graph/base/text.h"
 #include "runtime/backend_abi.h"
 #include "text/json.h"
@@ -67,7 +68,7 @@ void LogQueue::add(int32_t level, std::string_view text) {
 
 Status LogQueue::set_sink(const LogSink& sink) {
   if (InsideSink::of(*this))
-    return Status(StatusCode::kFailedPrecondition, "a log function cannot replace itself while it is called");
+    return Status(kBusy, "a log function cannot replace itself while it is called");
   LogSink before = sink;
   {
     const std::lock_guard lock(sink_mutex_);
@@ -136,7 +137,7 @@ bool Runtime::in_creating_process() const { return getpid() == process_; }
 Status Runtime::check_process() const {
   if (in_creating_process()) return {};
   return Status(
-      StatusCode::kFailedPrecondition,
+      kForked,
       format("this runtime belongs to process {}, this is process {}: threads do not survive fork; make a "
              "runtime after forking",
              process_, static_cast<int64_t>(getpid())));

@@ -8,6 +8,7 @@
 #include "engine/base/host_view.h"
 #include "engine/program/program_cache.h"
 #include "engine/sampling/pooling.h"
+#include "graph/base/status_codes.h"
 #include "graph/base/text.h"
 #include "graph/models/model_family.h"
 #include "graph/transform/embedding.h"
@@ -269,7 +270,7 @@ Status Embedder::keep_rows(const Batch& batch) {
     PooledVector pooled(settings_.pooling, width());
     pooled.add(values);
     if (!pooled.write(row))
-      return Status(StatusCode::kFailedPrecondition,
+      return Status(kNotFinite,
                     format("the numbers of text {} are not finite: the model's weights are not", text));
     if (*settings_.normalize) scale_to_length_1(row);
     apply(activation_, row);

@@ -1,6 +1,6 @@
 // Generator: continues a text token by token: a server of one row (serving/serving_core.h), one text at a time. A worker
 // thread computes and queues pieces; `next` collects them. The worker starts with a text and ends soon after the last: an idle generator has none. One thread at a
-// time, except for `cancel`. In a forked child everything is kFailedPrecondition: the worker does not exist there and
+// time, except for `cancel`. In a forked child everything is kForked: the worker does not exist there and
 // its locks stay locked.
 #pragma once
 

@@ -7,6 +7,7 @@
 #include "engine/base/read_paths.h"
 #include "engine/inference/scorer.h"
 #include "graph/base/cancellation.h"
+#include "graph/base/status_codes.h"
 #include "graph/base/text.h"
 #include "graph/models/model_family.h"
 #include "serialize/atomic_file.h"
@@ -132,7 +133,7 @@ Status ImportanceCollector::add_results() {
     TSR_ASSIGN_OR_RETURN(const HostTensor value, running_->session().fetch(kEntry, output.name));
     sums.emplace_back(value.as<float>().begin(), value.as<float>().end());
     if (std::ranges::any_of(sums.back(), [](float sum) { return !std::isfinite(sum); }))
-      return Status(StatusCode::kFailedPrecondition,
+      return Status(kNotFinite,
                     format("an input of '{}' is not finite: the model's weights or activations are not",
                            output.weights.front()));
   }

@@ -8,6 +8,7 @@
 
 #include "engine/base/host_view.h"
 #include "engine/program/program_cache.h"
+#include "graph/base/status_codes.h"
 #include "graph/base/text.h"
 #include "runtime/arranged_weights.h"
 
@@ -183,7 +184,7 @@ Status Scorer::keep_results(const Batch& batch) {
       const size_t token = window.label + i;
       if (std::isnan(nll))
         return Status(
-            StatusCode::kFailedPrecondition,
+            kNotFinite,
             format("the log probability of ids[{}] is not a number: the model's weights or logits are not "
                    "finite",
                    token));

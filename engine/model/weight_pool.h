@@ -22,7 +22,7 @@ class WeightPool {
  public:
   // Memory of all read-only parameters of the executable's program, at most `at_once` made at a time. Null
   // where the devices have memory of their own. `seed` draws parameters without a value; with another than the
-  // model's they are not shared. kFailedPrecondition where the model's file was written to.
+  // model's they are not shared. kChanged where the model's file was written to.
   Result<std::shared_ptr<const SharedWeights>> take(const std::shared_ptr<SharedModel>& model,
                                                     const std::shared_ptr<DeviceSet>& devices,
                                                     const Executable& executable, uint64_t seed,

@@ -9,6 +9,7 @@
 #include "engine/model/stored_values.h"
 #include "engine/model/weight_pool.h"
 #include "engine/program/report.h"
+#include "graph/base/status_codes.h"
 #include "graph/base/text.h"
 
 namespace tessera {
@@ -155,7 +156,7 @@ Status ProgramRunner::run(std::string_view entry) {
   TSR_RETURN_IF_ERROR(prepared_->runtime->check_process());
   if (failed())
     return Status(
-        StatusCode::kFailedPrecondition,
+        kValuesLost,
         "an earlier run failed or was cancelled and the values on the devices are lost: resume from a "
         "checkpoint, or make this object again");
   if (weights_ && weights_->unchanged) TSR_RETURN_IF_ERROR(weights_->unchanged());

@@ -15,6 +15,7 @@
 #include "engine/program/compile.h"
 #include "graph/base/cancellation.h"
 #include "graph/base/progress.h"
+#include "graph/base/status_codes.h"
 #include "graph/base/text.h"
 #include "graph/transform/adapters.h"
 #include "graph/transform/token_loss.h"
@@ -169,7 +170,7 @@ class ReferencePass {
     }
     for (size_t i = 0; i < values.size(); ++i)
       if (!std::isfinite(values[i]))
-        return Status(StatusCode::kFailedPrecondition,
+        return Status(kNotFinite,
                       format("reference: the log probability of row {} is {}, wanted a finite number: the "
                              "reference's weights or the precision do not fit the data",
                              i / 2, values[i]));

@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "graph/base/status_codes.h"
 #include "graph/base/text.h"
 #include "parallel/pricing/host_tier.h"
 #include "runtime/lent_weights.h"
@@ -76,7 +77,7 @@ Result<WeightLock::Reading> TrainedWeights::read(const ProgramRunner& runner, in
   if (reading.version() == known) return reading;
   const LoadedProgram& program = *runner.prepared();
   if (!are_in_place(trainer_->runner().session(), program.executable->program(), *runner.weights()))
-    return Status(StatusCode::kFailedPrecondition,
+    return Status(kValuesLost,
                   "a parameter that does not train was written, and is not where it was: make this object "
                   "again for the trainer");
   return reading;

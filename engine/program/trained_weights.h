@@ -26,7 +26,7 @@ class WeightOwner {
   virtual ProgramRunner& runner() const = 0;
   virtual WeightLock& weight_lock() const = 0;
   virtual Status usable() const = 0;        // also whether this is the process that made it
-  virtual Status check_values() const = 0;  // kFailedPrecondition where those on the devices are lost
+  virtual Status check_values() const = 0;  // kValuesLost where those on the devices are
   // While the result lives, other programs read the weights where they are.
   virtual std::shared_ptr<const void> lend() const = 0;
 };
@@ -51,7 +51,7 @@ class TrainedWeights {
   // A program along `plan`, on the trainer's parameters. kUnsupported where it would need them placed otherwise.
   Result<std::unique_ptr<ProgramRunner>> load(CompiledProgram compiled, SessionOptions options) const;
 
-  // A lock against updates of the trainer while the result lives. kFailedPrecondition where the values are lost, or
+  // A lock against updates of the trainer while the result lives. kValuesLost where the values are, or
   // have a version other than `known` and are no longer where `runner` reads them.
   Result<WeightLock::Reading> read(const ProgramRunner& runner, int64_t known) const;
 

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "engine/base/run_outputs.h"
+#include "graph/base/status_codes.h"
 #include "graph/base/text.h"
 #include "serialize/checkpoint_folder.h"
 #include "text/json.h"
@@ -142,7 +143,7 @@ Result<RunSettings> read_run_settings(const Options& options) {
   TSR_RETURN_IF_ERROR(check_checkpoints(settings));
   if (settings.overwrite) return settings;
   const Status earlier = check_no_earlier_run(settings.out, settings.checkpoint, settings.resume);
-  if (earlier.code() != StatusCode::kFailedPrecondition) {
+  if (earlier.code() != kExists) {
     TSR_RETURN_IF_ERROR(earlier);
     return settings;
   }

@@ -14,6 +14,7 @@
 #include "graph/analysis/read_only_parameters.h"
 #include "graph/base/nearest_hint.h"
 #include "graph/base/progress.h"
+#include "graph/base/status_codes.h"
 #include "graph/base/text.h"
 #include "graph/transform/precision.h"
 #include "serialize/file_limits.h"
@@ -245,7 +246,7 @@ constexpr int kMostLeftOut = 64;
 Status Trainer::check_values() const {
   if (!weights_invalid_ && !running_->failed()) return {};
   return Status(
-      StatusCode::kFailedPrecondition,
+      kValuesLost,
       format("the values on the devices are lost ({}): resume from a checkpoint, or make a new trainer",
              weights_invalid_ ? "a resume failed midway" : "a run failed or was cancelled"));
 }
@@ -268,7 +269,7 @@ Result<StepInfo> Trainer::step() {
     // The factor on the loss may have been too large for this step; the program has halved it.
     if (settings_.step.loss_scaling.initial != 0 && left_out < kMostLeftOut && !cancelled_) continue;
     return Status(
-        StatusCode::kFailedPrecondition,
+        kNotFinite,
         format("step {}: loss {} and gradient norm {} are not both finite; the step was left out and all "
                "values are as before; a lower lr, or a warmup, may help",
                info.step, info.loss, info.grad_norm));
@@ -401,7 +402,7 @@ Status Trainer::usable() const {
   TSR_RETURN_IF_ERROR(running_->prepared()->runtime->check_process());
   if (lease_.expired()) return {};
   return Status(
-      StatusCode::kFailedPrecondition,
+      kBusy,
       format("the trainer is used by {}, which is not done: step that to its end, or free it", leased_for_));
 }
 

@@ -57,7 +57,7 @@ class Trainer final : public WeightOwner {
 
   // Refuses what the trainer feeds itself, and integers that number no row of what they index.
   Status feed(std::string_view input, const HostTensor& value);
-  // Runs one step. A loss or gradient that is not finite is kFailedPrecondition; the program skipped the
+  // Runs one step. A loss or gradient that is not finite is kNotFinite; the program skipped the
   // update. With a scaled loss the next batch (of a dataset; else the same again) is tried instead, as long
   // as that may help.
   Result<StepInfo> step();
@@ -71,7 +71,7 @@ class Trainer final : public WeightOwner {
   Result<LossValue> forward_backward(const TokenBatch& batch, std::string_view loss, const Options& options);
   // The loss is sum of gradients [rows, seq] times the log probabilities of labels.
   Status backward(const TokenBatch& batch, std::span<const float> gradients);
-  // The update. A norm that is not finite is kFailedPrecondition: all values are as before, the gradients gone.
+  // The update. A norm that is not finite is kNotFinite: all values are as before, the gradients gone.
   Result<StepInfo> optimizer_step(const Options& options);
 
   Status save(const std::string& folder, bool optimizer = true);
@@ -118,7 +118,7 @@ class Trainer final : public WeightOwner {
   void cancel();                                   // any thread
 
   // While the lease that this returns lives, who has it uses the trainer, perhaps on another thread, and `usable` is
-  // kFailedPrecondition: `what` is in the way.
+  // kBusy: `what` is in the way.
   Result<std::shared_ptr<const void>> lease(std::string_view what);
   Status usable() const override;
 

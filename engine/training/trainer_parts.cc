@@ -7,6 +7,7 @@
 
 #include "engine/model/initialize.h"
 #include "engine/training/trainer.h"
+#include "graph/base/status_codes.h"
 #include "graph/base/text.h"
 
 namespace tessera {
@@ -285,7 +286,7 @@ Result<StepInfo> Trainer::optimizer_step(const Options& options) {
   if (!std::isfinite(info.grad_norm)) {
     ++skipped_;
     return Status(
-        StatusCode::kFailedPrecondition,
+        kNotFinite,
         format("step {}: loss {} and gradient norm {} of {} batches are not both finite; the update was "
                "left out, all values are as before, and the gradients are gone",
                info.step, info.loss, info.grad_norm, parts));

@@ -5,6 +5,7 @@
 
 #include "graph/base/cancellation.h"
 #include "graph/base/quote.h"
+#include "graph/base/status_codes.h"
 
 namespace tessera {
 
@@ -23,6 +24,8 @@ std::string_view status_code_name(StatusCode code) {
     case StatusCode::kTimeout: return "timeout";
     case StatusCode::kInternal: return "internal";
   }
+  for (const auto& [further, name] : kFurtherCodes)
+    if (code == further) return name;
   return "unknown";
 }
 

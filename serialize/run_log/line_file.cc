@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <utility>
 
+#include "graph/base/status_codes.h"
 #include "graph/base/text.h"
 #include "serialize/atomic_file.h"
 #include "serialize/plain_file.h"
@@ -31,7 +32,7 @@ Result<int64_t> kept_bytes(int descriptor, const std::string& path, int64_t step
   int64_t done = 0, number = 0;
   const auto foreign = [&] {
     return Status(
-        StatusCode::kFailedPrecondition,
+        kExists,
         format("{} is there and is no file of metrics: its first line has no \"format\":\"{}\"; name "
                "another file, or move this one away",
                path, kRunFormat));

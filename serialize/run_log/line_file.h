@@ -16,7 +16,7 @@ namespace tessera {
 class LineFile {
  public:
   // Opens a file. Of an earlier run's lines the header and those of steps up to `step` are kept and go to `kept`; the
-  // rest is removed. `is_new`: nothing was kept, and a header is needed. kFailedPrecondition for a file of anything
+  // rest is removed. `is_new`: nothing was kept, and a header is needed. kExists for a file of anything
   // else, which stays as it is. Devices and pipes are written to.
   static Result<LineFile> open(const std::string& path, int64_t step,
                                const std::function<void(const Json&)>& kept);

@@ -52,7 +52,7 @@ def main():
                        ("  double loss;       /* of the batch, before the update */", "  int64_t more; double loss;")):
             assert compare(baseline, planted(folder, scratch, change)), f"a planted change was not found: {change[1] or 'a function less'}"
         for change in (("  double reward_accuracy;", "  double reward_accuracy; double more;"),
-                       ("  TSR_INTERNAL = 11 ", "  TSR_MORE = 12, TSR_INTERNAL = 11 "),
+                       ("  TSR_FORKED = 17 ", "  TSR_MORE = 18, TSR_FORKED = 17 "),
                        ("TSR_API void tsr_text_free(tsr_text* text);", "TSR_API void tsr_text_free(tsr_text* text); TSR_API void tsr_more(void);")):
             lost = compare(baseline, planted(folder, scratch, change))
             assert not lost, f"an addition was taken for a change: {change[1]}\n{lost}"

@@ -2,7 +2,8 @@
 """check_docs.py HEADER: every function of tessera.h is documented, and what its "Conventions" promise of all holds of each.
 
 A function is documented by the comment before it, or behind it, by that of the group (no blank line between) that it is in,
-or by name in another's comment. Of errors: it returns tsr_status*, or one of the values that cannot fail. Of ownership:
+or by name in another's comment. Of errors: it returns tsr_status*, and then the comment before it, or before its group, has a line
+"Codes:" of codes that exist, or one of the values that cannot fail. Of ownership:
 whatever handle it makes has a tsr_*_free. Of threads: one at a time may use a handle, but for the kinds that the header names
 under "Threads", which exist, and for tsr_*_cancel, whose comment says "Any thread". First plants a function without each,
 and checks that it is found."""
@@ -12,8 +13,9 @@ import sys
 from public_header import FUNCTION, functions
 
 DECLARATION = re.compile(FUNCTION.pattern + r"([^\n]*)", re.M)
-TOTAL = {"tsr_status*", "void", "int32_t", "uint32_t", "size_t", "tsr_code", "tsr_dtype", "const char*", "const int64_t*", "const void*",
+TOTAL = {"void", "int32_t", "uint32_t", "size_t", "tsr_code", "tsr_dtype", "const char*", "const int64_t*", "const void*",
          "void*"}
+CODES = re.compile(r"\bCodes: (none|TSR_\w+(?:, TSR_\w+)*)\. \*/")
 MADE = re.compile(r"\b(tsr_\w+)\*\* out_\w+")
 
 
@@ -26,6 +28,7 @@ def blocks(text):
 def faults(text):
     found, comments = [], " ".join(re.findall(r"/\*.*?\*/", text, re.S))
     names = {name for _, name, _ in functions(text)}
+    known = set(re.findall(r"^  (TSR_\w+) = \d+,? +/\*", re.search(r"typedef int32_t tsr_code;.*?};", text, re.S)[0], re.M)) | {"TSR_TIMEOUT"}
     handles = set(re.findall(r"^typedef struct (tsr_\w+) \1;", text, re.M))
     threads = re.search(r"\* Threads  .*?\n \* fork  ", text, re.S)[0]
     listed = re.search(r"immutable handles \((.*?)\)", re.sub(r"\s*\n \*\s*", " ", threads))[1].split(", ")
@@ -40,7 +43,13 @@ def faults(text):
             own = name.endswith("_free") or "/*" in behind
             if not documented and not own and not re.search(rf"\b{name}\b", comments):
                 found.append(f"{name}: no comment says what it does")
-            if result not in TOTAL:
+            if result == "tsr_status*":
+                codes = CODES.search(re.sub(r"\s*\n \*\s*", " ", comment))
+                if codes is None:
+                    found.append(f"{name}: the comment before it does not end with \"Codes: ...\"")
+                elif codes[1] != "none":
+                    found += [f"{name}: there is no code {code}" for code in codes[1].split(", ") if code not in known]
+            elif result not in TOTAL:
                 found.append(f"{name}: returns {result}, which can neither tell an error nor always be right")
             for handle in MADE.findall(arguments):
                 if f"{handle}_free" not in names:
@@ -52,6 +61,8 @@ def faults(text):
 
 text = open(sys.argv[1]).read()
 for planted, wanted in (("\n\nTSR_API tsr_status* tsr_model_planted(tsr_model* model);\n", "no comment"),
+                        ("\n\n/* Plants. */\nTSR_API tsr_status* tsr_model_planted(tsr_model* model);\n", "does not end with"),
+                        ("\n\n/* Plants. Codes: TSR_PLANTED. */\nTSR_API tsr_status* tsr_model_planted(tsr_model* model);\n", "no code TSR_PLANTED"),
                         ("\n\n/* Plants. */\nTSR_API double tsr_model_planted(tsr_model* model);\n", "neither tell an error"),
                         ("\n\n/* Plants. */\nTSR_API tsr_status* tsr_model_planted(tsr_planted** out_planted);\n", "no tsr_planted_free"),
                         ("\n\n/* Plants. */\nTSR_API void tsr_planted_cancel(tsr_model* model);\n", "Any thread")):

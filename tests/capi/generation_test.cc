@@ -371,7 +371,7 @@ TEST_CASE("after fork a generator answers with an error, even where its worker w
       for (tsr_status* answer :
            {tsr_generator_next(from.get(), -1, &piece), tsr_generator_start(from.get(), "b", TSR_TEXT_END),
             tsr_generator_logits(from.get(), &logits), tsr_generator_report(from.get(), &report)})
-        refused += tsr_status_code(answer) == TSR_FAILED_PRECONDITION;
+        refused += tsr_status_code(answer) == TSR_FORKED;
       tsr_generator_cancel(from.get());
       tsr_generator_free(from.get());
       _exit(refused);

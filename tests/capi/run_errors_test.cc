@@ -152,7 +152,7 @@ TEST_CASE("a_forked_child_refuses_its_parents_run_and_frees_nothing") {
     bool is_refused = true;
     for (tsr_status* status : {tsr_run_next(run.get(), &event), tsr_run_finish(run.get()), tsr_run_save(run.get()),
                                tsr_run_evaluate(run.get(), &evaluation), tsr_run_load_best(run.get())})
-      is_refused = is_refused && tsr_status_code(status) == TSR_FAILED_PRECONDITION;
+      is_refused = is_refused && tsr_status_code(status) == TSR_FORKED;
     tsr_run_free(run.get());
     _exit(is_refused ? 0 : 1);
   }

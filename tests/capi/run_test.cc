@@ -186,15 +186,15 @@ TEST_CASE("a_folder_has_one_run_at_a_time_and_keeps_what_an_earlier_one_wrote") 
   {
     const Run run = run_of(first, {{"out", out}});
     const Error error = refused(second, {{"out", other}, {"checkpoint", out + ".checkpoint"}});
-    CHECK(error.code == TSR_FAILED_PRECONDITION);
+    CHECK(error.code == TSR_BUSY);
     CHECK(says(error, "another training writes its checkpoints there"));
     ok(tsr_run_finish(run.get()));
   }
   const Error error = refused(second, {{"out", out}});
-  CHECK(error.code == TSR_FAILED_PRECONDITION);
+  CHECK(error.code == TSR_EXISTS);
   CHECK(says(error, "of step 2"));
   CHECK(says(error, "option 'overwrite'"));
-  CHECK(take(tsr_run_check(options({{"out", out}}).get(), nullptr, nullptr)).code == TSR_FAILED_PRECONDITION);
+  CHECK(take(tsr_run_check(options({{"out", out}}).get(), nullptr, nullptr)).code == TSR_EXISTS);
   const std::string before = bytes_of(out);
   ok(tsr_run_finish(run_of(second, {{"out", out}, {"overwrite", 1}}).get()));
   CHECK(bytes_of(out) == before);

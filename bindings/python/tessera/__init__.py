@@ -15,9 +15,10 @@ let other threads run, and Ctrl-C ends them. Errors are TesseraError, in classes
 from __future__ import annotations
 
 from . import raw
-from .errors import (AbortedError, CancelledError, Code, CorruptError, FailedPreconditionError, InternalError,
-                     InvalidArgumentError, IoError, NotFoundError, OutOfMemoryError, TesseraError, TimedOutError,
-                     UnsupportedError, taken_error)
+from .errors import (AbortedError, BusyError, CancelledError, ChangedError, Code, CorruptError, ExistsError,
+                     FailedPreconditionError, ForkedError, InternalError, InvalidArgumentError, IoError, NotFiniteError,
+                     NotFoundError, OutOfMemoryError, TesseraError, TimedOutError, UnsupportedError, ValuesLostError,
+                     taken_error)
 
 _status = raw.tsr_version_check(raw.TSR_VERSION)
 if _status:
@@ -59,13 +60,14 @@ def version() -> tuple[int, int, int]:
 __version__ = ".".join(map(str, version()))
 
 __all__ = [
-    "AbortedError", "Batch", "Calibration", "CancelledError", "Chat", "Code", "CorruptError", "DType", "Dataset",
-    "Devices", "Embedder", "Encoded", "EncodedChat", "Engine", "Event", "FailedPreconditionError", "Generator", "Graph",
-    "Hooks", "InternalError", "InvalidArgumentError", "IoError", "LogLevel", "Loss", "Model", "NotFoundError",
+    "AbortedError", "Batch", "BusyError", "Calibration", "CancelledError", "ChangedError", "Chat", "Code",
+    "CorruptError", "DType", "Dataset", "Devices", "Embedder", "Encoded", "EncodedChat", "Engine", "Event",
+    "ExistsError", "FailedPreconditionError", "ForkedError", "Generator", "Graph", "Hooks", "InternalError",
+    "InvalidArgumentError", "IoError", "LogLevel", "Loss", "Model", "NotFiniteError", "NotFoundError",
     "OutOfMemoryError", "Piece", "Plan", "Program", "Request", "Run", "RunEvent", "RunLog", "Runtime", "Saving",
     "Scorer", "Scores", "Sequence", "Session", "Step", "Stream", "Tensor", "TesseraError", "TimedOutError", "Tokenizer",
-    "Trainer", "Type", "UnsupportedError", "check_certificate", "check_folder", "check_options", "check_path",
-    "check_run", "check_run_paths", "check_text", "checkpoint_info", "convert", "default_runtime", "dtype_name",
-    "estimate", "estimate_page", "export", "finetune", "imatrix", "load", "plan_methods", "resumed_folder", "score",
-    "verify", "version",
+    "Trainer", "Type", "UnsupportedError", "ValuesLostError", "check_certificate", "check_folder", "check_options",
+    "check_path", "check_run", "check_run_paths", "check_text", "checkpoint_info", "convert", "default_runtime",
+    "dtype_name", "estimate", "estimate_page", "export", "finetune", "imatrix", "load", "plan_methods",
+    "resumed_folder", "score", "verify", "version",
 ]

@@ -24,6 +24,12 @@ class Code(enum.IntEnum):
     FAILED_PRECONDITION = 9
     TIMEOUT = 10
     INTERNAL = 11
+    NOT_FINITE = 12
+    VALUES_LOST = 13
+    BUSY = 14
+    EXISTS = 15
+    CHANGED = 16
+    FORKED = 17
 
 
 class TesseraError(Exception):
@@ -98,7 +104,7 @@ class AbortedError(TesseraError, RuntimeError):
 
 
 class FailedPreconditionError(TesseraError, RuntimeError):
-    """Not in this state: nothing fed, diverged, forked child."""
+    """Not in this state: nothing fed, not done yet, no tokenizer."""
 
     code = Code.FAILED_PRECONDITION
 
@@ -113,6 +119,42 @@ class InternalError(TesseraError, RuntimeError):
     """A bug in the library or in a plugin; please report the text."""
 
     code = Code.INTERNAL
+
+
+class NotFiniteError(TesseraError, FloatingPointError):
+    """A loss, gradient or result is no finite number; nothing was changed by it."""
+
+    code = Code.NOT_FINITE
+
+
+class ValuesLostError(TesseraError, RuntimeError):
+    """The values on the devices are lost: resume, restore, or make the object again."""
+
+    code = Code.VALUES_LOST
+
+
+class BusyError(TesseraError, RuntimeError):
+    """In use by another thread, handle or process: again later."""
+
+    code = Code.BUSY
+
+
+class ExistsError(TesseraError, FileExistsError):
+    """What is there would be overwritten: say that it may be, or name another place."""
+
+    code = Code.EXISTS
+
+
+class ChangedError(TesseraError, OSError):
+    """A file in use was written to since it was opened: open it again."""
+
+    code = Code.CHANGED
+
+
+class ForkedError(TesseraError, RuntimeError):
+    """A forked child: make the runtime after forking."""
+
+    code = Code.FORKED
 
 
 _CLASSES: dict[int, type[TesseraError]] = {int(c.code): c for c in TesseraError.__subclasses__()}

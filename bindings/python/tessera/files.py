@@ -96,7 +96,7 @@ def check_path(path: Any) -> None:
 
 
 def check_run_paths(out: Any = "", checkpoint: Any = "", resumed: Any = "") -> None:
-    """Raises FailedPreconditionError where an earlier run's result is at out, or its checkpoint in the folder checkpoint, and the
+    """Raises ExistsError where an earlier run's result is at out, or its checkpoint in the folder checkpoint, and the
     run does not go on from it (resumed)."""
     check(raw.tsr_run_check_paths(arguments.path("out", out), arguments.path("checkpoint", checkpoint),
                                   arguments.path("resumed", resumed)))

@@ -7,7 +7,7 @@ import os
 from typing import Any, Callable
 
 from .dataset import Dataset
-from .errors import FailedPreconditionError, InvalidArgumentError
+from .errors import ExistsError, FailedPreconditionError, InvalidArgumentError
 from .files import check_path, check_run_paths
 from .model import Model
 from .plan import plan_methods
@@ -38,8 +38,8 @@ def finetune(model: Model | str | os.PathLike[str], data: Any, *, out: Any = Non
         if not overwrite:
             try:
                 check_run_paths(out)
-            except FailedPreconditionError as error:
-                raise FailedPreconditionError(f"{error} (overwrite=True)") from error
+            except ExistsError as error:
+                raise ExistsError(f"{error} (overwrite=True)") from error
     of_data = {key: options.pop(key) for key in _DATASET_OPTIONS if key in options}
     if not isinstance(model, Model):
         model = Model.load(model, runtime=runtime)

@@ -26,7 +26,8 @@
  *              object that the caller frees with tsr_status_free. Its message says what was found, what was
  *              wanted and what to do. Nothing here aborts, exits, throws or unwinds into the caller. NULL for
  *              a required pointer is TSR_INVALID_ARGUMENT. A bug in the library is TSR_INTERNAL. Every
- *              function may return TSR_OUT_OF_MEMORY.
+ *              function may return these two, TSR_OUT_OF_MEMORY, and in a forked child TSR_FORKED; "Codes:" lists
+ *              what else it returns by itself, "Codes: none" that there is nothing.
  * Ownership    A handle that a function returns is freed by the matching *_free; *_free(NULL) does nothing.
  *              Handles count references inside: a trainer keeps what it needs of its model, dataset and
  *              runtime, so handles may be freed in any order. Pointers returned by accessors (names, data)
@@ -36,7 +37,7 @@
  *              may be used from any number of threads, and so may models and runtimes, which lock inside.
  *              *_cancel may be called from any thread while another is inside a call on the same handle.
  * fork         Threads do not survive fork(): in the child, every call that would use a runtime's devices
- *              returns TSR_FAILED_PRECONDITION, and frees do nothing. Make the runtime after forking.
+ *              returns TSR_FORKED, and frees do nothing. Make the runtime after forking.
  * Text out     `tsr_text** out_text`: a text that the call makes (a report, a trace, a page, decoded tokens). It is
  *              the caller's, who frees it with tsr_text_free.
  * Short text   `char* buffer, size_t capacity, size_t* out_size`: a text that the handle holds already (a name, a
@@ -132,7 +133,8 @@ TSR_API uint32_t tsr_version(void);
 /* Checks the header that a program was compiled with against the library that it runs with:
  *   tsr_status* error = tsr_version_check(TSR_VERSION);
  * TSR_UNSUPPORTED when the major versions differ, the library is older, or (before 1.0) the minor versions
- * differ. */
+ * differ.
+ * Codes: TSR_UNSUPPORTED. */
 TSR_API tsr_status* tsr_version_check(uint32_t header_version);
 
 /* ================================================================ status */
@@ -148,9 +150,15 @@ enum {
   TSR_IO = 6,                  /* the operating system refused a read or a write */
   TSR_CANCELLED = 7,           /* as asked by *_cancel */
   TSR_ABORTED = 8,             /* another device failed first */
-  TSR_FAILED_PRECONDITION = 9, /* not in this state: nothing fed, diverged, forked child */
+  TSR_FAILED_PRECONDITION = 9, /* not in this state: nothing fed, not done yet, no tokenizer, made without that option */
   TSR_TIMEOUT = 10,
-  TSR_INTERNAL = 11            /* a bug in Tessera or in a plugin; please report the message */
+  TSR_INTERNAL = 11,           /* a bug in Tessera or in a plugin; please report the message */
+  TSR_NOT_FINITE = 12,         /* a loss, gradient or result is no finite number; nothing was changed by it */
+  TSR_VALUES_LOST = 13,        /* the values on the devices are lost: resume, restore, or make the object again */
+  TSR_BUSY = 14,               /* in use by another thread, handle or process: again later */
+  TSR_EXISTS = 15,             /* what is there would be overwritten: say that it may be, or name another place */
+  TSR_CHANGED = 16,            /* a file in use was written to since it was opened: open it again */
+  TSR_FORKED = 17              /* a forked child: make the runtime after forking */
 };
 
 /* TSR_OK and "" for NULL. The message lives as long as the status. */
@@ -182,7 +190,8 @@ TSR_API void tsr_text_free(tsr_text* text);
 /* ================================================================ options */
 
 /* Keyed values. A set may be used for any number of calls, and changed or freed between them. Setting a key
- * again replaces its value. Keys are checked by the function that consumes the set. */
+ * again replaces its value. Keys are checked by the function that consumes the set.
+ * Codes: TSR_INVALID_ARGUMENT. */
 TSR_API tsr_status* tsr_options_new(tsr_options** out_options);
 TSR_API tsr_status* tsr_options_set_i64(tsr_options* options, const char* key, int64_t value);
 TSR_API tsr_status* tsr_options_set_f64(tsr_options* options, const char* key, double value);
@@ -191,7 +200,8 @@ TSR_API tsr_status* tsr_options_set_i64_list(tsr_options* options, const char* k
                                              size_t count);
 /* What the maker of a `consumer` would say of these options by themselves, to know it before models and data are read:
  * trainer, run (tsr_run_new), plan (tsr_plan_new), generator, scorer, embedder, imatrix, or dataset (of rows). TSR_INVALID_ARGUMENT as there;
- * TSR_NOT_FOUND for another consumer. */
+ * TSR_NOT_FOUND for another consumer.
+ * Codes: TSR_INVALID_ARGUMENT, TSR_NOT_FOUND. */
 TSR_API tsr_status* tsr_options_check(const tsr_options* options, const char* consumer);
 TSR_API void tsr_options_free(tsr_options* options);
 
@@ -210,7 +220,8 @@ TSR_API void tsr_options_free(tsr_options* options);
  *                       rates
  *   log_level     str   debug | info | warning (default) | error: the least severe record that is kept
  *   log_capacity  i64   records kept before the oldest is dropped (default 1000)
- * Fails with TSR_INVALID_ARGUMENT. An absent plugin is no failure: see tsr_runtime_backends. */
+ * Fails with TSR_INVALID_ARGUMENT. An absent plugin is no failure: see tsr_runtime_backends.
+ * Codes: TSR_INVALID_ARGUMENT, TSR_NOT_FOUND. */
 TSR_API tsr_status* tsr_runtime_new(const tsr_options* options, tsr_runtime** out_runtime);
 
 /* What the program does in the library's place, or is told of. Each function may be NULL, but allocate and deallocate, of
@@ -231,7 +242,7 @@ typedef struct tsr_hooks {
   void (*release)(void* context);
 } tsr_hooks;
 
-/* tsr_runtime_new with hooks. */
+/* tsr_runtime_new with hooks. Codes: TSR_INVALID_ARGUMENT, TSR_NOT_FOUND. */
 TSR_API tsr_status* tsr_runtime_new_with_hooks(const tsr_options* options, const tsr_hooks* hooks,
                                                tsr_runtime** out_runtime);
 
@@ -239,21 +250,24 @@ TSR_API tsr_status* tsr_runtime_new_with_hooks(const tsr_options* options, const
  *   {"backends": [{"name": "cpu", "available": true, "reason": "", "device_count": 2147483647,
  *                  "devices": ["..."]},
  *                 {"name": "cuda", "available": false, "reason": "libtessera_cuda.so: not found", ...}]}
- * device_count is 2147483647 where devices are virtual, as many as one asks for. */
+ * device_count is 2147483647 where devices are virtual, as many as one asks for.
+ * Codes: none. */
 TSR_API tsr_status* tsr_runtime_backends(tsr_runtime* runtime, tsr_text** out_text);
 
 enum { TSR_LOG_DEBUG = 0, TSR_LOG_INFO = 1, TSR_LOG_WARNING = 2, TSR_LOG_ERROR = 3 };
 
 /* Takes the oldest record from the log queue. *out_size is 0 when there is none; a record that does not fit
- * into `capacity` stays queued, with its needed size in *out_size. */
+ * into `capacity` stays queued, with its needed size in *out_size.
+ * Codes: none. */
 TSR_API tsr_status* tsr_runtime_next_log(tsr_runtime* runtime, int32_t* out_level, char* buffer,
                                          size_t capacity, size_t* out_size);
 
 /* Tells a function of the caller's each record as it is made, besides the queue; NULL ends that. `text` is NUL-terminated and
  * valid during the call. It is called in whatever thread makes the record, by one at a time, and must return soon; it may
- * not call this function for the same runtime (TSR_FAILED_PRECONDITION), nor wait for another thread that uses the runtime.
+ * not call this function for the same runtime (TSR_BUSY), nor wait for another thread that uses the runtime.
  * Once this returns the function set before is not called any more. release(context), or NULL, is called when `log` is
- * replaced, when the runtime and all that was made from it are freed, and when this call fails. Any thread. */
+ * replaced, when the runtime and all that was made from it are freed, and when this call fails. Any thread.
+ * Codes: TSR_BUSY. */
 TSR_API tsr_status* tsr_runtime_set_log(tsr_runtime* runtime,
                                         void (*log)(void* context, int32_t level, const char* text),
                                         void (*release)(void* context), void* context);
@@ -294,7 +308,9 @@ TSR_API void tsr_runtime_free(tsr_runtime* runtime);
  * No work is what has results between its steps, or goes on for further inputs: runs and engines (events), generators (pieces),
  * run logs, scorers and embedders have steps of their own handles. */
 
-/* *out_done, which may be NULL: 1 when all is done, else 0. */
+/* *out_done, which may be NULL: 1 when all is done, else 0.
+ * Codes: TSR_CANCELLED, TSR_INVALID_ARGUMENT, TSR_NOT_FOUND, TSR_CORRUPT, TSR_UNSUPPORTED, TSR_IO, TSR_FAILED_PRECONDITION,
+ * TSR_TIMEOUT, TSR_ABORTED, TSR_NOT_FINITE, TSR_VALUES_LOST, TSR_BUSY, TSR_EXISTS, TSR_CHANGED. */
 TSR_API tsr_status* tsr_work_step(tsr_work* work, int32_t* out_done);
 
 typedef struct tsr_progress {
@@ -305,7 +321,7 @@ typedef struct tsr_progress {
   const char* label;   /* what is done now, for people: "checking"; "" when all is done */
 } tsr_progress;
 
-/* How far the work is. The texts are valid until the next call with this work. */
+/* How far the work is. The texts are valid until the next call with this work. Codes: TSR_INVALID_ARGUMENT. */
 TSR_API tsr_status* tsr_work_progress(const tsr_work* work, tsr_progress* out_progress);
 /* Frees the work; where it was not finished, it is cancelled. A thread of its own is waited for. */
 TSR_API void tsr_work_free(tsr_work* work);
@@ -316,12 +332,14 @@ TSR_API void tsr_work_free(tsr_work* work);
  *
  * `text`: "cpu:4" four virtual devices sharing the machine's cores; "cuda" every GPU; "cuda:0,1" those two;
  * "cuda:0,0" two ranks on one GPU. TSR_NOT_FOUND or TSR_UNSUPPORTED with the reason when the backend cannot
- * be used. */
+ * be used.
+ * Codes: TSR_INVALID_ARGUMENT, TSR_NOT_FOUND, TSR_UNSUPPORTED. */
 TSR_API tsr_status* tsr_devices_open(tsr_runtime* runtime, const char* text, tsr_devices** out_devices);
 TSR_API int32_t tsr_devices_count(const tsr_devices* devices); /* 0 for NULL */
 
 /* {"text": "cpu:4", "devices": [{"name", "kind", "memory_bytes", "matmul_flops_per_s", "memory_bytes_per_s"}],
- *  "shared_cores", "link": {"bytes_per_s", "latency_s"}} */
+ *  "shared_cores", "link": {"bytes_per_s", "latency_s"}}
+ * Codes: none. */
 TSR_API tsr_status* tsr_devices_info(const tsr_devices* devices, tsr_text** out_text);
 TSR_API void tsr_devices_free(tsr_devices* devices);
 
@@ -338,14 +356,15 @@ TSR_API void tsr_devices_free(tsr_devices* devices);
  *   seconds   f64   what it should take, about (default 60); below 10 with coarser grids
  *
  * Long work: a step measures the next piece, some seconds; tsr_progress has what is measured in `label`. The result is
- * immutable. */
+ * immutable.
+ * Codes: TSR_INVALID_ARGUMENT, TSR_NOT_FOUND, TSR_UNSUPPORTED, TSR_CANCELLED. */
 TSR_API tsr_status* tsr_calibration_begin(tsr_runtime* runtime, const tsr_options* options, tsr_work** out_work);
 TSR_API tsr_status* tsr_calibration_finish(tsr_work* work, tsr_calibration** out_calibration);
-/* The file's text. */
+/* The file's text. Codes: none. */
 TSR_API tsr_status* tsr_calibration_text(const tsr_calibration* calibration, tsr_text** out_text);
-/* path NULL: <cache folder>/tessera/profile-<backend>.json, where "auto" looks. */
+/* path NULL: <cache folder>/tessera/profile-<backend>.json, where "auto" looks. Codes: TSR_INVALID_ARGUMENT, TSR_IO. */
 TSR_API tsr_status* tsr_calibration_save(const tsr_calibration* calibration, const char* path);
-/* Where that is: of the file that path NULL means. */
+/* Where that is: of the file that path NULL means. Codes: none. */
 TSR_API tsr_status* tsr_calibration_default_path(const tsr_calibration* calibration, char* buffer,
                                                  size_t capacity, size_t* out_size);
 TSR_API void tsr_calibration_free(tsr_calibration* calibration);
@@ -405,7 +424,7 @@ enum {
 
 /* A whole tensor in host memory, row-major and contiguous. rank 0 is a scalar. */
 
-/* Owned, filled with zeros. dims [rank], each >= 0. */
+/* Owned, filled with zeros. dims [rank], each >= 0. Codes: TSR_INVALID_ARGUMENT. */
 TSR_API tsr_status* tsr_tensor_new(tsr_dtype dtype, int32_t rank, const int64_t* dims,
                                    tsr_tensor** out_tensor);
 
@@ -413,7 +432,8 @@ TSR_API tsr_status* tsr_tensor_new(tsr_dtype dtype, int32_t rank, const int64_t*
  * stay valid and unchanged until `release(context)` is called, from any thread, which happens once nothing
  * uses it any more (also when this call fails), and may itself call this library; with release NULL the
  * caller must know when that is: after the tensor and everything it was written into (models borrow, sessions
- * and trainers copy) are freed. */
+ * and trainers copy) are freed.
+ * Codes: TSR_INVALID_ARGUMENT. */
 TSR_API tsr_status* tsr_tensor_borrow(tsr_dtype dtype, int32_t rank, const int64_t* dims, const void* data,
                                       size_t bytes, void (*release)(void* context), void* context,
                                       tsr_tensor** out_tensor);
@@ -440,7 +460,7 @@ TSR_API const char* tsr_dtype_name(tsr_dtype dtype); /* "f32"; "unknown" for oth
  * the trainer's "batch" option and is what data parallelism divides. "T" is the sequence, bound to "seq". */
 typedef uint32_t tsr_value;
 
-/* A graph without nodes. */
+/* A graph without nodes. Codes: none. */
 TSR_API tsr_status* tsr_graph_new(tsr_graph** out_graph);
 
 /* The text form, exact both ways:
@@ -451,16 +471,18 @@ TSR_API tsr_status* tsr_graph_new(tsr_graph** out_graph);
  *     y = matmul(x, w) : f32[B, 10]
  *     output logits = y
  *   }
- * TSR_INVALID_ARGUMENT names the line. */
+ * TSR_INVALID_ARGUMENT names the line.
+ * Codes: TSR_INVALID_ARGUMENT. */
 TSR_API tsr_status* tsr_graph_parse(const char* text, size_t size, tsr_graph** out_graph);
 TSR_API tsr_status* tsr_graph_print(tsr_graph* graph, tsr_text** out_text);
 
 /* Declares a symbol, or finds it again. capacity: its largest value, 0 for no limit. *out_extent goes into
- * dims. */
+ * dims.
+ * Codes: TSR_INVALID_ARGUMENT. */
 TSR_API tsr_status* tsr_graph_symbol(tsr_graph* graph, const char* name, int64_t capacity,
                                      int64_t* out_extent);
 
-/* Names are not empty and unique in the graph. Dims are copied. */
+/* Names are not empty and unique in the graph. Dims are copied. Codes: TSR_INVALID_ARGUMENT. */
 TSR_API tsr_status* tsr_graph_input(tsr_graph* graph, const char* name, tsr_dtype dtype, int32_t rank,
                                     const int64_t* dims, tsr_value* out_value);
 TSR_API tsr_status* tsr_graph_parameter(tsr_graph* graph, const char* name, tsr_dtype dtype, int32_t rank,
@@ -469,25 +491,29 @@ TSR_API tsr_status* tsr_graph_parameter(tsr_graph* graph, const char* name, tsr_
 /* Adds a node: op by name, inputs [input_count], attributes as options (NULL: all defaults). The results are
  * written to outputs [capacity]; *out_count is how many the op has (out_count may be NULL). A capacity below
  * that is no error: the rest can be had by tsr_graph_find. TSR_NOT_FOUND names the nearest ops;
- * TSR_INVALID_ARGUMENT for shapes, types and attributes. */
+ * TSR_INVALID_ARGUMENT for shapes, types and attributes.
+ * Codes: TSR_INVALID_ARGUMENT, TSR_NOT_FOUND. */
 TSR_API tsr_status* tsr_graph_node(tsr_graph* graph, const char* op, const tsr_value* inputs,
                                    size_t input_count, const tsr_options* attributes, tsr_value* outputs,
                                    size_t capacity, size_t* out_count);
 
 /* Scope of the nodes added from here on: "block.0.attention". It names nodes in messages, plans and
- * traces. */
+ * traces.
+ * Codes: TSR_INVALID_ARGUMENT. */
 TSR_API tsr_status* tsr_graph_scope(tsr_graph* graph, const char* scope);
 TSR_API tsr_status* tsr_graph_rename(tsr_graph* graph, tsr_value value, const char* name);
 
-/* A frozen parameter (trainable 0) gets no gradient, no optimizer state and no memory for either. */
+/* A frozen parameter (trainable 0) gets no gradient, no optimizer state and no memory for either.
+ * Codes: TSR_INVALID_ARGUMENT. */
 TSR_API tsr_status* tsr_graph_set_trainable(tsr_graph* graph, tsr_value parameter, int32_t trainable);
 
-/* Makes a value fetchable under `name`; replaces an output of that name. */
+/* Makes a value fetchable under `name`; replaces an output of that name. Codes: TSR_INVALID_ARGUMENT, TSR_NOT_FOUND. */
 TSR_API tsr_status* tsr_graph_output(tsr_graph* graph, const char* name, tsr_value value);
 TSR_API tsr_status* tsr_graph_find(tsr_graph* graph, const char* tensor_name, tsr_value* out_value);
 
 /* Type of a value. dims [TSR_MAX_RANK]; symbols are negative, as tsr_graph_symbol returned them. Each output
- * may be NULL. */
+ * may be NULL.
+ * Codes: TSR_INVALID_ARGUMENT. */
 TSR_API tsr_status* tsr_graph_type(tsr_graph* graph, tsr_value value, tsr_dtype* out_dtype, int32_t* out_rank,
                                    int64_t* out_dims);
 
@@ -514,7 +540,8 @@ TSR_API tsr_status* tsr_graph_type(tsr_graph* graph, tsr_value value, tsr_dtype*
  *             rotations (rope_switch), R is 1 and there is "rope_row" [1]: 1 for sequences up to it, else 2.
  *             Outputs: "logits" f32 [W, V]. With sample also "token" i32 [W], and inputs "temperature", "top_p" f32 [],
  *             "top_k" i32 [], "seed" i64 [], and "start" and "length" i32 [W], whose sum is the number of tokens before
- *             the one drawn. A sequence continues from what earlier steps left in its pages. */
+ *             the one drawn. A sequence continues from what earlier steps left in its pages.
+ * Codes: TSR_INVALID_ARGUMENT, TSR_FAILED_PRECONDITION, TSR_UNSUPPORTED. */
 TSR_API tsr_status* tsr_graph_token_loss(tsr_graph* graph, tsr_graph** out_graph);
 TSR_API tsr_status* tsr_graph_segments(tsr_graph* graph, tsr_graph** out_graph);
 TSR_API tsr_status* tsr_graph_training(tsr_graph* graph, const tsr_options* options, tsr_graph** out_graph);
@@ -526,7 +553,8 @@ TSR_API tsr_status* tsr_graph_decoding(tsr_graph* graph, const tsr_options* opti
  * ...}], "nodes": [...]}. Everywhere: "flops" (a multiply and an add are two), "bytes_read", "bytes_written",
  * "saved_bytes" (results of forward that backward reads), "transient_bytes" (the most that is live at once
  * in addition to those; a sum over no nodes). Options: batch (i64, default 1), symbols ("T=128", every symbol
- * except B), nodes (i64, 1: list every node; default 0). */
+ * except B), nodes (i64, 1: list every node; default 0).
+ * Codes: TSR_INVALID_ARGUMENT. */
 TSR_API tsr_status* tsr_graph_profile(tsr_graph* graph, const tsr_options* options, tsr_text** out_text);
 TSR_API void tsr_graph_free(tsr_graph* graph);
 
@@ -534,12 +562,13 @@ TSR_API void tsr_graph_free(tsr_graph* graph);
 
 /* Text <-> token ids. Immutable. */
 
-/* 256 tokens, one a byte. */
+/* 256 tokens, one a byte. Codes: none. */
 TSR_API tsr_status* tsr_tokenizer_new_bytes(tsr_tokenizer** out_tokenizer);
 /* The tokenizer inside a .tsr or GGUF file (a vocabulary-only GGUF file too), of a Hugging Face folder, or of a file
  * in one that ends in .json and stands for its tokenizer.json. Of a folder tokenizer.json is read, else tokenizer.model,
  * vocab.json with merges.txt, or vocab.txt; and tokenizer_config.json, generation_config.json and config.json where they
- * are. TSR_NOT_FOUND when there is none, TSR_CORRUPT, TSR_UNSUPPORTED naming the part that is not known. */
+ * are. TSR_NOT_FOUND when there is none, TSR_CORRUPT, TSR_UNSUPPORTED naming the part that is not known.
+ * Codes: TSR_NOT_FOUND, TSR_CORRUPT, TSR_UNSUPPORTED, TSR_IO, TSR_INVALID_ARGUMENT. */
 TSR_API tsr_status* tsr_tokenizer_load(const char* path, tsr_tokenizer** out_tokenizer);
 
 enum {
@@ -548,6 +577,7 @@ enum {
   TSR_ENCODE_AROUND =
       4 /* put around the text what the tokenizer puts around texts: BOS and EOS, [CLS] and [SEP], ... */
 };
+/* The tokens of a text: "Arrays out". Codes: TSR_INVALID_ARGUMENT. */
 TSR_API tsr_status* tsr_tokenizer_encode(const tsr_tokenizer* tokenizer, const char* text, size_t size,
                                          uint32_t flags, int32_t* ids, size_t capacity, size_t* out_count);
 
@@ -555,33 +585,37 @@ TSR_API tsr_status* tsr_tokenizer_encode(const tsr_tokenizer* tokenizer, const c
  * user-defined or added token is recognised, whatever they spell, so that a user's text never becomes a control token;
  * in bytes, in order and disjoint. begins [capacity], or NULL: the byte of the text at which each token begins.
  * TSR_INVALID_ARGUMENT for ranges out of order or past the text, and where a pattern of the vocabulary takes too many
- * steps on this text. */
+ * steps on this text.
+ * Codes: TSR_INVALID_ARGUMENT. */
 TSR_API tsr_status* tsr_tokenizer_encode_ranges(const tsr_tokenizer* tokenizer, const char* text, size_t size,
                                                 uint32_t flags, const size_t* literal, size_t literal_count,
                                                 int32_t* ids, size_t capacity, size_t* begins,
                                                 size_t* out_count);
 
 /* Several texts at once: text holds them one after another, lengths [text_count] the bytes of each. ids [capacity]: those
- * of all texts, one text after another; counts [text_count], or NULL: how many each has. threads: 0 for one a core. */
+ * of all texts, one text after another; counts [text_count], or NULL: how many each has. threads: 0 for one a core.
+ * Codes: TSR_INVALID_ARGUMENT. */
 TSR_API tsr_status* tsr_tokenizer_encode_batch(const tsr_tokenizer* tokenizer, const char* text,
                                                const size_t* lengths, size_t text_count, uint32_t flags,
                                                int32_t threads, int32_t* ids, size_t capacity, size_t* counts,
                                                size_t* out_count);
 
 /* {"tokens": {text: count}, "note": a sentence with the remedy, "" for none}: control tokens that stand written out in a
- * text, as where a chat template rendered it before. Without TSR_ENCODE_SPECIAL they are encoded as letters. */
+ * text, as where a chat template rendered it before. Without TSR_ENCODE_SPECIAL they are encoded as letters.
+ * Codes: none. */
 TSR_API tsr_status* tsr_tokenizer_written_control(const tsr_tokenizer* tokenizer, const char* text, size_t size,
                                                   tsr_text** out_json);
 
 /* The bytes of ids [count]; control tokens and the space that SentencePiece puts before a text are left out. They are not
  * necessarily whole UTF-8 characters, and a NUL may be among them. Of a model's tokenizer (tsr_model_tokenizer), ids of
- * rows of its table that have no token are nothing. TSR_INVALID_ARGUMENT for an id out of range. */
+ * rows of its table that have no token are nothing. TSR_INVALID_ARGUMENT for an id out of range.
+ * Codes: TSR_INVALID_ARGUMENT. */
 TSR_API tsr_status* tsr_tokenizer_decode(const tsr_tokenizer* tokenizer, const int32_t* ids, size_t count,
                                          tsr_text** out_text);
 TSR_API int32_t tsr_tokenizer_vocabulary_size(const tsr_tokenizer* tokenizer);
 TSR_API int32_t tsr_tokenizer_bos(const tsr_tokenizer* tokenizer); /* -1: none */
 TSR_API int32_t tsr_tokenizer_eos(const tsr_tokenizer* tokenizer);
-/* Every token that ends generation, ascending: of a text, a turn or a message. EOS is one of them. */
+/* Every token that ends generation, ascending: of a text, a turn or a message. EOS is one of them. Codes: none. */
 TSR_API tsr_status* tsr_tokenizer_end_ids(const tsr_tokenizer* tokenizer, int32_t* ids, size_t capacity,
                                           size_t* out_count);
 TSR_API void tsr_tokenizer_free(tsr_tokenizer* tokenizer);
@@ -591,7 +625,7 @@ TSR_API void tsr_tokenizer_free(tsr_tokenizer* tokenizer);
 /* A forward graph, named parameter values, a tokenizer and metadata. Any thread; locks inside. Tensor data of
  * a file stays in the file (mapped) until it is used. So a model's file must not be written to while the model
  * lives: replace it by renaming another to it, as tsr_model_save does. Where that was done all the same, functions
- * that use its values fail with TSR_FAILED_PRECONDITION, but views of tsr_model_read cannot. Graph, tokenizer and
+ * that use its values fail with TSR_CHANGED, but views of tsr_model_read cannot. Graph, tokenizer and
  * metadata are copied while the file is opened, never mapped: a file that is cut shorter meanwhile is TSR_CORRUPT.
  * Values have no such protection: where the file is cut shorter while a call reads them, the system ends the process
  * (SIGBUS). */
@@ -606,7 +640,8 @@ TSR_API void tsr_tokenizer_free(tsr_tokenizer* tokenizer);
  * folder. A folder of PEFT's adapters opens as its base with them: the base is the one that adapter_config.json names
  * (base_model_name_or_path; of a folder that was written here also by its place relative to the folder), TSR_NOT_FOUND
  * where it names none or is not there. TSR_NOT_FOUND (of a missing part too), TSR_IO, TSR_CORRUPT, TSR_INVALID_ARGUMENT
- * where a part has another name, TSR_UNSUPPORTED. */
+ * where a part has another name, TSR_UNSUPPORTED.
+ * Codes: TSR_NOT_FOUND, TSR_IO, TSR_CORRUPT, TSR_INVALID_ARGUMENT, TSR_UNSUPPORTED. */
 TSR_API tsr_status* tsr_model_load(const char* path, tsr_model** out_model);
 
 /* The same as long work. What takes long is to unpack, to decode, and to check: values that are stored as the model holds them
@@ -614,7 +649,8 @@ TSR_API tsr_status* tsr_model_load(const char* path, tsr_model** out_model);
  * an uncompressed file. runtime: whose tsr_runtime_cancel ends a step; may be NULL.
  * Options
  *   verify   i64   1: every checksum of a .tsr file is checked; others have none: TSR_UNSUPPORTED (default 0)
- * begin fails with TSR_NOT_FOUND and TSR_IO, a step as tsr_model_load does. */
+ * begin fails with TSR_NOT_FOUND and TSR_IO, a step as tsr_model_load does.
+ * Codes: TSR_NOT_FOUND, TSR_IO, TSR_INVALID_ARGUMENT, TSR_FAILED_PRECONDITION, TSR_UNSUPPORTED, TSR_CORRUPT. */
 TSR_API tsr_status* tsr_model_begin_load(tsr_runtime* runtime, const char* path, const tsr_options* options,
                                          tsr_work** out_work);
 TSR_API tsr_status* tsr_model_finish(tsr_work* work, tsr_model** out_model);
@@ -622,7 +658,8 @@ TSR_API tsr_status* tsr_model_finish(tsr_work* work, tsr_model** out_model);
 /* From memory, which is borrowed: it must stay valid and unchanged until release(context) is called (also
  * when this call fails); release may be NULL, then the memory must outlive the model and everything made from
  * it. A part of a model in several GGUF files is TSR_UNSUPPORTED, here and through a callback: its name leads to the
- * others, and it has none. */
+ * others, and it has none.
+ * Codes: TSR_CORRUPT, TSR_INVALID_ARGUMENT, TSR_UNSUPPORTED. */
 TSR_API tsr_status* tsr_model_load_bytes(const void* data, size_t size, void (*release)(void* context),
                                          void* context, tsr_model** out_model);
 
@@ -634,7 +671,8 @@ typedef struct tsr_reader {
   void* context;
   int64_t size; /* of the whole file, bytes */
   int32_t (*read_at)(void* context, int64_t offset, void* out, size_t bytes);
-  /* May be NULL; called once nothing reads any more, also when the load fails. */
+  /* May be NULL; called once nothing reads any more, also when the load fails.
+ * Codes: TSR_IO, TSR_CORRUPT, TSR_INVALID_ARGUMENT, TSR_UNSUPPORTED. */
   void (*release)(void* context);
 } tsr_reader;
 TSR_API tsr_status* tsr_model_load_reader(const tsr_reader* reader, tsr_model** out_model);
@@ -643,12 +681,14 @@ TSR_API tsr_status* tsr_model_load_reader(const tsr_reader* reader, tsr_model** 
  *   "gpt2:L=12,C=768,H=12,V=50257,T=1024"    "llama:L=22,C=2048,H=32,KV=4,F=5632,V=32000,T=2048"
  * Parameters are drawn when they are first needed, from `seed` and the parameter's name alone (so not from
  * the layout); planning needs none.
- * Options: seed (i64, default 0). */
+ * Options: seed (i64, default 0).
+ * Codes: TSR_INVALID_ARGUMENT, TSR_UNSUPPORTED. */
 TSR_API tsr_status* tsr_model_new(const char* description, const tsr_options* options, tsr_model** out_model);
 
 /* From a graph of one's own (copied). Options: seed, as above. Parameters named "*.bias" and such start at 0,
  * norm weights at 1, the rest normal with deviation 0.02 or by their fan-in; write others with
- * tsr_model_write. */
+ * tsr_model_write.
+ * Codes: TSR_INVALID_ARGUMENT. */
 TSR_API tsr_status* tsr_model_new_from_graph(tsr_graph* graph, const tsr_options* options,
                                              tsr_model** out_model);
 
@@ -678,7 +718,8 @@ TSR_API tsr_status* tsr_model_new_from_graph(tsr_graph* graph, const tsr_options
  *   dropout       f64   probability that training drops an element of x before A (default 0); not with dora, nor for
  *                       tables. The trainer's option dropout overrides it
  *   also          str   other parameters that train, in full: names as for `on`, and modules of norms and biases too
- * TSR_INVALID_ARGUMENT, TSR_NOT_FOUND. */
+ * TSR_INVALID_ARGUMENT, TSR_NOT_FOUND.
+ * Codes: TSR_INVALID_ARGUMENT, TSR_NOT_FOUND, TSR_CHANGED. */
 TSR_API tsr_status* tsr_model_add_adapters(tsr_model* model, const tsr_options* options,
                                            tsr_model** out_model);
 /* The same with the adapters of a file that others made for `model`: a folder that PEFT's save_pretrained wrote
@@ -686,18 +727,21 @@ TSR_API tsr_status* tsr_model_add_adapters(tsr_model* model, const tsr_options* 
  * tensor share their first matrix; what the file has in full (modules_to_save, biases) takes the place of the model's
  * and trains as well. `model` is of a known family, from whatever file. options may be NULL; there are none yet.
  * docs/guides/adapters.md. TSR_NOT_FOUND; TSR_CORRUPT for tensors that are missing or contradict the configuration;
- * TSR_INVALID_ARGUMENT for an adapter of another model; TSR_UNSUPPORTED names what has no form here. */
+ * TSR_INVALID_ARGUMENT for an adapter of another model; TSR_UNSUPPORTED names what has no form here.
+ * Codes: TSR_NOT_FOUND, TSR_CORRUPT, TSR_INVALID_ARGUMENT, TSR_UNSUPPORTED, TSR_IO, TSR_CHANGED. */
 TSR_API tsr_status* tsr_model_load_adapters(tsr_model* model, const char* path, const tsr_options* options,
                                             tsr_model** out_model);
 /* The model of a method (tsr_plan_methods; not "auto"), ready for tsr_trainer_new: for full another handle over `model`, else
  * a model with adapters. qlora:TYPE quantises the weights in memory, which takes time and the bytes of the quantised weights.
  * adapters: options of tsr_model_add_adapters; NULL for full. `model` stays as it is and may be freed first; the result is
- * freed with tsr_model_free. TSR_INVALID_ARGUMENT, TSR_NOT_FOUND. */
+ * freed with tsr_model_free. TSR_INVALID_ARGUMENT, TSR_NOT_FOUND.
+ * Codes: TSR_INVALID_ARGUMENT, TSR_NOT_FOUND, TSR_UNSUPPORTED, TSR_CHANGED. */
 TSR_API tsr_status* tsr_model_for_method(tsr_model* model, const char* method, const tsr_options* adapters,
                                          tsr_model** out_model);
 /* A model without adapters that computes what `model` does: every W becomes W + alpha/rank * A B (dora: m/|W'| W'), rounded
  * to W's type where it is stored in bf16 or f16; where it is in blocks, or f16 does not hold the sum, f32.
- * TSR_FAILED_PRECONDITION where there are none. TSR_UNSUPPORTED for an adapter's bias where W's product has none. */
+ * TSR_FAILED_PRECONDITION where there are none. TSR_UNSUPPORTED for an adapter's bias where W's product has none.
+ * Codes: TSR_FAILED_PRECONDITION, TSR_UNSUPPORTED, TSR_CHANGED. */
 TSR_API tsr_status* tsr_model_merge_adapters(tsr_model* model, tsr_model** out_model);
 
 /* A model with `rows` rows in its token table, and in its head and the head's bias where these are parameters of their own;
@@ -710,7 +754,8 @@ TSR_API tsr_status* tsr_model_merge_adapters(tsr_model* model, tsr_model** out_m
  *   multiple     i64   rows are rounded up to a multiple of this (default 1)
  *   seed         i64   of the new rows (default 0)
  * TSR_INVALID_ARGUMENT for rows below the tokenizer's tokens, and a token that is empty or known; TSR_FAILED_PRECONDITION
- * for a model with adapters, or without a tokenizer where there are tokens; TSR_UNSUPPORTED for a model of no known family. */
+ * for a model with adapters, or without a tokenizer where there are tokens; TSR_UNSUPPORTED for a model of no known family.
+ * Codes: TSR_INVALID_ARGUMENT, TSR_FAILED_PRECONDITION, TSR_UNSUPPORTED, TSR_CHANGED. */
 TSR_API tsr_status* tsr_model_resize_tokens(tsr_model* model, int64_t rows, const tsr_options* options,
                                             tsr_model** out_model);
 
@@ -718,11 +763,13 @@ TSR_API tsr_status* tsr_model_resize_tokens(tsr_model* model, int64_t rows, cons
  * not drawn yet are drawn. Options: compress (i64, default 0; not of GGUF). TSR_IO; TSR_INVALID_ARGUMENT, with the remedy,
  * for the name of a format that is not written (.safetensors, .onnx, .bin, .pt ...), and for a file
  * that the model was read from where it was made of another or trained since, unless it is the result of the run that was resumed
- * (tsr_trainer_resume) with it; a loaded model may be saved over its own .tsr file. Of GGUF also as tsr_export_begin. */
+ * (tsr_trainer_resume) with it; a loaded model may be saved over its own .tsr file. Of GGUF also as tsr_export_begin.
+ * Codes: TSR_IO, TSR_INVALID_ARGUMENT, TSR_NOT_FOUND, TSR_UNSUPPORTED, TSR_CHANGED. */
 TSR_API tsr_status* tsr_model_save(tsr_model* model, const char* path, const tsr_options* options);
 /* Whether tsr_model_save could write `path` now, to know it before hours of work: name, folder and permissions.
  * What a killed save of `path` left next to it is removed, as by tsr_model_save. TSR_INVALID_ARGUMENT, TSR_NOT_FOUND,
- * TSR_IO. */
+ * TSR_IO.
+ * Codes: TSR_INVALID_ARGUMENT, TSR_NOT_FOUND, TSR_IO. */
 TSR_API tsr_status* tsr_model_check_path(const char* path);
 
 /* Long work: writes a model's file as a .tsr file, or as GGUF where out_path ends in .gguf (then as tsr_export_begin with format
@@ -746,18 +793,21 @@ TSR_API tsr_status* tsr_model_check_path(const char* path);
  * weight has another type, as in llama.cpp: docs/reference/models.md.
  * begin fails with TSR_NOT_FOUND, TSR_IO, and as tsr_model_check_path does; TSR_INVALID_ARGUMENT where out_path is where the
  * model, or one that it was made of, is read from. A step fails as tsr_model_load and tsr_model_save do (TSR_INVALID_ARGUMENT where out_path is another
- * part of the model read), and with TSR_FAILED_PRECONDITION where the file
- * read was written to meanwhile; after a failure to read or write a value begin another conversion. */
+ * part of the model read), and with TSR_CHANGED where the file
+ * read was written to meanwhile; after a failure to read or write a value begin another conversion.
+ * Codes: TSR_NOT_FOUND, TSR_IO, TSR_INVALID_ARGUMENT. */
 TSR_API tsr_status* tsr_conversion_begin(tsr_runtime* runtime, const char* in_path, const char* out_path,
                                          const tsr_options* options, tsr_work** out_work);
 /* The same of a model in memory, which must not be written to until finish: the file that tsr_model_save, with `type`
  * tsr_model_quantize, would write, byte for byte. Parameters not drawn yet are drawn. "in" of the report has the format
- * "memory". */
+ * "memory".
+ * Codes: TSR_NOT_FOUND, TSR_IO, TSR_INVALID_ARGUMENT. */
 TSR_API tsr_status* tsr_conversion_begin_for_model(tsr_runtime* runtime, tsr_model* model, const char* out_path,
                                                    const tsr_options* options, tsr_work** out_work);
 /* The same with the trained values: the file that tsr_trainer_save_model would write, byte for byte, or that quantised
  * (with `type`). Steps use the trainer: until the conversion is finished or freed other calls with the trainer are
- * TSR_FAILED_PRECONDITION. */
+ * TSR_BUSY.
+ * Codes: TSR_NOT_FOUND, TSR_IO, TSR_INVALID_ARGUMENT, TSR_BUSY, TSR_VALUES_LOST. */
 TSR_API tsr_status* tsr_conversion_begin_for_trainer(tsr_trainer* trainer, tsr_model* model, const char* out_path,
                                                      const tsr_options* options, tsr_work** out_work);
 /* Syncs the file and renames it over out_path. out_report may be NULL:
@@ -765,7 +815,8 @@ TSR_API tsr_status* tsr_conversion_begin_for_trainer(tsr_trainer* trainer, tsr_m
  *  parts of a split model), "stored": [{"type": "q8_0", "tensors", "bytes"}]}, "out": {the same}}; of GGUF also "notes" as an export; with `type` also "quantization": {"type", "bytes_in",
  *  "bytes_out": of all values, "error", "fallbacks": count, "tensors": [{"name", "from": "f32", "to": "q5_0",
  *  "bytes_in", "bytes_out", "error": root mean square of the differences by that of the values read, "weighted":
- *  whether the imatrix has it, and of fallbacks "wanted": "q4_k", "width"}]} */
+ *  whether the imatrix has it, and of fallbacks "wanted": "q4_k", "width"}]}
+ * Codes: TSR_INVALID_ARGUMENT, TSR_FAILED_PRECONDITION, TSR_IO. */
 TSR_API tsr_status* tsr_conversion_finish(tsr_work* work, tsr_text** out_report);
 
 /* Long work: writes a model for other projects, in bounded memory: a Hugging Face folder
@@ -793,9 +844,10 @@ TSR_API tsr_status* tsr_conversion_finish(tsr_work* work, tsr_text** out_report)
  * begin fails with TSR_NOT_FOUND, TSR_IO, and as tsr_model_check_path does; TSR_INVALID_ARGUMENT where out_path has files
  * of somebody else, or is where the model is read from. A step fails with TSR_UNSUPPORTED, which names it, for what the
  * other project has no form for, with TSR_FAILED_PRECONDITION for a model with adapters (merged,
- * tsr_model_merge_adapters), with peft for one without, or
+ * tsr_model_merge_adapters), with peft for one without, with TSR_CHANGED
  * where the file read was written to meanwhile, and as tsr_model_load and tsr_model_save do; after a failure begin
- * another export. */
+ * another export.
+ * Codes: TSR_NOT_FOUND, TSR_IO, TSR_INVALID_ARGUMENT. */
 TSR_API tsr_status* tsr_export_begin(tsr_runtime* runtime, const char* in_path, const char* out_path,
                                      const tsr_options* options, tsr_work** out_work);
 TSR_API tsr_status* tsr_export_begin_for_model(tsr_runtime* runtime, tsr_model* model, const char* out_path,
@@ -803,17 +855,20 @@ TSR_API tsr_status* tsr_export_begin_for_model(tsr_runtime* runtime, tsr_model* 
 /* Renames what was written over out_path. out_report may be NULL:
  * {"architecture", "parameters": count of elements, "in": as tsr_conversion_finish has it, "format", "bytes": of all files, "files": names within a folder,
  *  "stored": [{"type": "bf16", "tensors", "bytes"}], "notes": ["what was left out, and why"], and of a gguf with type
- *  "quantization": as tsr_conversion_finish has it} */
+ *  "quantization": as tsr_conversion_finish has it}
+ * Codes: TSR_INVALID_ARGUMENT, TSR_FAILED_PRECONDITION, TSR_IO. */
 TSR_API tsr_status* tsr_export_finish(tsr_work* work, tsr_text** out_report);
 
 /* Writes a loaded model as a quantised .tsr file in one call, a parameter at a time; the model stays as it is. Options:
  * those of tsr_conversion_begin; `type` is needed. *out_report: its "quantization"; may be NULL. runtime:
  * whose tsr_runtime_cancel ends it; may be NULL. TSR_INVALID_ARGUMENT, TSR_UNSUPPORTED for types that can be read
- * alone, TSR_IO, and as a read of the parameters fails; then `path` is as it was. */
+ * alone, TSR_IO, and as a read of the parameters fails; then `path` is as it was.
+ * Codes: TSR_INVALID_ARGUMENT, TSR_UNSUPPORTED, TSR_IO, TSR_NOT_FOUND, TSR_CANCELLED, TSR_CHANGED. */
 TSR_API tsr_status* tsr_model_quantize(tsr_runtime* runtime, tsr_model* model, const char* path,
                                        const tsr_options* options, tsr_text** out_report);
 
-/* Reads a .tsr file through and checks every checksum. TSR_CORRUPT names the tensor. */
+/* Reads a .tsr file through and checks every checksum. TSR_CORRUPT names the tensor.
+ * Codes: TSR_NOT_FOUND, TSR_IO, TSR_CORRUPT, TSR_UNSUPPORTED, TSR_INVALID_ARGUMENT. */
 TSR_API tsr_status* tsr_model_verify(const char* path);
 
 /* {"architecture", "parameters": count of elements, "parameter_bytes", "tensors": [{"name", "dtype",
@@ -826,28 +881,31 @@ TSR_API tsr_status* tsr_model_verify(const char* path);
  *  "weights": [{"weight", "rank", "factor"}]}}
  * keys_used are the entries of a GGUF file's metadata or of config.json that were looked at, with their values; keys_unused those
  * that were not. Metadata "description" of a model of one of the families is its shorthand, as for
- * tsr_model_new. */
+ * tsr_model_new.
+ * Codes: none. */
 TSR_API tsr_status* tsr_model_info(tsr_model* model, tsr_text** out_text);
 
-/* *out_size is 0 when the key is absent. Setting "" removes it. */
+/* *out_size is 0 when the key is absent. Setting "" removes it. Codes: none. */
 TSR_API tsr_status* tsr_model_metadata(tsr_model* model, const char* key, char* buffer, size_t capacity,
                                        size_t* out_size);
 TSR_API tsr_status* tsr_model_set_metadata(tsr_model* model, const char* key, const char* value);
 
-/* Parameters by number, in graph order, 0 .. *out_count - 1. */
+/* Parameters by number, in graph order, 0 .. *out_count - 1. Codes: TSR_INVALID_ARGUMENT. */
 TSR_API tsr_status* tsr_model_parameter_count(tsr_model* model, size_t* out_count);
 TSR_API tsr_status* tsr_model_parameter_name(tsr_model* model, size_t number, char* buffer, size_t capacity,
                                              size_t* out_size);
 
 /* One parameter's value. read is a view that stays as it was when the model changes. write borrows the
- * tensor's memory; dtype and dims must be the parameter's. TSR_NOT_FOUND names the nearest parameters. */
+ * tensor's memory; dtype and dims must be the parameter's. TSR_NOT_FOUND names the nearest parameters.
+ * Codes: TSR_NOT_FOUND, TSR_INVALID_ARGUMENT, TSR_CHANGED. */
 TSR_API tsr_status* tsr_model_read(tsr_model* model, const char* parameter, tsr_tensor** out_tensor);
 TSR_API tsr_status* tsr_model_write(tsr_model* model, const char* parameter, const tsr_tensor* value);
 
-TSR_API tsr_status* tsr_model_graph(tsr_model* model, tsr_graph** out_graph); /* a copy */
-/* TSR_NOT_FOUND: it has none. */
+/* A copy. Codes: none. */
+TSR_API tsr_status* tsr_model_graph(tsr_model* model, tsr_graph** out_graph);
+/* TSR_NOT_FOUND: it has none. Codes: TSR_NOT_FOUND. */
 TSR_API tsr_status* tsr_model_tokenizer(tsr_model* model, tsr_tokenizer** out_tokenizer);
-/* NULL removes it. */
+/* NULL removes it. Codes: none. */
 TSR_API tsr_status* tsr_model_set_tokenizer(tsr_model* model, const tsr_tokenizer* tokenizer);
 TSR_API void tsr_model_free(tsr_model* model);
 
@@ -879,10 +937,12 @@ TSR_API void tsr_model_free(tsr_model* model);
  *   name      str   of another template of the model: metadata "chat_template.<name>", say tool_use
  *   template  str   the text of one, in the place of the model's
  * TSR_NOT_FOUND where the model has none; TSR_INVALID_ARGUMENT and TSR_UNSUPPORTED as tsr_chat_new_text. The model's
- * tokenizer, if it has one, brings bos_token, eos_token, unk_token and pad_token. */
+ * tokenizer, if it has one, brings bos_token, eos_token, unk_token and pad_token.
+ * Codes: TSR_NOT_FOUND, TSR_INVALID_ARGUMENT, TSR_UNSUPPORTED. */
 TSR_API tsr_status* tsr_chat_new(tsr_model* model, const tsr_options* options, tsr_chat** out_chat);
 /* From a template's text. tokenizer may be NULL: then nothing can be encoded, and there are no special tokens.
- * TSR_INVALID_ARGUMENT for what is no template, TSR_UNSUPPORTED for parts of Jinja that chat templates do not have. */
+ * TSR_INVALID_ARGUMENT for what is no template, TSR_UNSUPPORTED for parts of Jinja that chat templates do not have.
+ * Codes: TSR_INVALID_ARGUMENT, TSR_UNSUPPORTED. */
 TSR_API tsr_status* tsr_chat_new_text(const char* text, size_t size, const tsr_tokenizer* tokenizer,
                                       tsr_chat** out_chat);
 
@@ -894,11 +954,13 @@ TSR_API tsr_status* tsr_chat_new_text(const char* text, size_t size, const tsr_t
  *   variables               str   JSON object of further variables, say {"enable_thinking": false} (default: none)
  *   now                     i64   seconds since 1970 that templates with a date print (default: now)
  * TSR_INVALID_ARGUMENT for messages that are none, and where the template fails, refuses them or takes more than it
- * may, with the reason. */
+ * may, with the reason.
+ * Codes: TSR_INVALID_ARGUMENT. */
 TSR_API tsr_status* tsr_chat_render(const tsr_chat* chat, const tsr_options* options, const char* messages,
                                     size_t size, tsr_text** out_text);
 /* {"text", "data": [[begin, end], ...], bytes of the text that the caller's data made, "assistant": the same of those
- * that the assistant says, or null with "assistant_reason" (see tsr_chat_encode)} */
+ * that the assistant says, or null with "assistant_reason" (see tsr_chat_encode)}
+ * Codes: TSR_INVALID_ARGUMENT. */
 TSR_API tsr_status* tsr_chat_render_ranges(const tsr_chat* chat, const tsr_options* options,
                                            const char* messages, size_t size, tsr_text** out_text);
 
@@ -906,7 +968,8 @@ TSR_API tsr_status* tsr_chat_render_ranges(const tsr_chat* chat, const tsr_optio
  * that the assistant says, the one that ends its turn included, 0 for all others: what a model is trained on. They are
  * those inside of {% generation %} where the template has that. Where it has not, an answer is what follows the
  * generation prompt up to the end of its turn; TSR_UNSUPPORTED, with the remedy, where the template shows it otherwise
- * later on and it cannot be found by its own words. TSR_FAILED_PRECONDITION without a tokenizer. */
+ * later on and it cannot be found by its own words. TSR_FAILED_PRECONDITION without a tokenizer.
+ * Codes: TSR_INVALID_ARGUMENT, TSR_UNSUPPORTED, TSR_FAILED_PRECONDITION. */
 TSR_API tsr_status* tsr_chat_encode(const tsr_chat* chat, const tsr_options* options, const char* messages,
                                     size_t size, int32_t* ids, size_t capacity, uint8_t* assistant,
                                     size_t* out_count);
@@ -926,17 +989,20 @@ TSR_API tsr_status* tsr_chat_encode(const tsr_chat* chat, const tsr_options* opt
  *   partial      i64  1: the answer goes on. There is what is certain: content and reasoning only grow from one call
  *                     to the next with a longer text, and calls are those that are whole (default 0)
  *   seed         i64  of made ids: the same seed, the same ids, as for the parts of one answer (default: drawn)
- * TSR_INVALID_ARGUMENT for options. */
+ * TSR_INVALID_ARGUMENT for options.
+ * Codes: TSR_INVALID_ARGUMENT. */
 TSR_API tsr_status* tsr_chat_parse(const tsr_chat* chat, const tsr_options* options, const char* text,
                                    size_t size, tsr_text** out_json);
 /* {"ID": text}: the control tokens that tsr_chat_parse reads, such as <tool_call> and </think> where these are control
  * tokens. A control token's piece has no text: where one of these comes, this one belongs into the answer.
- * TSR_FAILED_PRECONDITION without a tokenizer. */
+ * TSR_FAILED_PRECONDITION without a tokenizer.
+ * Codes: TSR_FAILED_PRECONDITION. */
 TSR_API tsr_status* tsr_chat_markers(const tsr_chat* chat, tsr_text** out_json);
 /* The conversation without as many of its oldest turns as leave it too long for most_tokens tokens, with the options of
  * tsr_chat_encode: {"messages", "dropped": count of messages that were left out, "tokens"}. Messages of the system and of the
  * developer that begin it stay, and so does the last turn. A turn is a message of the user and what follows it: calls of
- * tools go with their results. TSR_INVALID_ARGUMENT where the last turn alone is too long. As tsr_chat_encode otherwise. */
+ * tools go with their results. TSR_INVALID_ARGUMENT where the last turn alone is too long. As tsr_chat_encode otherwise.
+ * Codes: TSR_INVALID_ARGUMENT, TSR_UNSUPPORTED, TSR_FAILED_PRECONDITION. */
 TSR_API tsr_status* tsr_chat_fit(const tsr_chat* chat, const tsr_options* options, const char* messages,
                                  size_t size, int64_t most_tokens, tsr_text** out_json);
 TSR_API void tsr_chat_free(tsr_chat* chat);
@@ -993,7 +1059,8 @@ TSR_API void tsr_chat_free(tsr_chat* chat);
  * TSR_INVALID_ARGUMENT when the text holds no whole sample for training, when the data is of a format that is not read (CSV,
  * gzip, zip, Parquet, Arrow, SQLite, PDF, a model's file, UTF-16 ...: named, with the remedy) or not UTF-8 (with the byte's
  * place), when a plain text has options of rows, when the path is a folder or a device without an end, when a pipe has not ended after half of
- * the memory that the process may have; with file and line for a row that is none. */
+ * the memory that the process may have; with file and line for a row that is none.
+ * Codes: TSR_INVALID_ARGUMENT, TSR_NOT_FOUND, TSR_IO, TSR_UNSUPPORTED, TSR_CHANGED. */
 TSR_API tsr_status* tsr_dataset_new_file(const char* path, const tsr_tokenizer* tokenizer,
                                          const tsr_options* options, tsr_dataset** out_dataset);
 TSR_API tsr_status* tsr_dataset_new_text(const char* text, size_t size, const tsr_tokenizer* tokenizer,
@@ -1009,13 +1076,15 @@ TSR_API tsr_status* tsr_dataset_new_tokens(const int32_t* ids, size_t count, con
  * segments   [rows, seq]  number of the document that a token is of: attention sees tokens with the same number alone
  *                         (NULL: a row is one)
  * positions  [rows, seq]  of the token in its document, 0 to seq - 1 (NULL: from 0 wherever the number changes)
- * Options: eval_fraction, shuffle, seed. TSR_INVALID_ARGUMENT names the row and the token. */
+ * Options: eval_fraction, shuffle, seed. TSR_INVALID_ARGUMENT names the row and the token.
+ * Codes: TSR_INVALID_ARGUMENT. */
 TSR_API tsr_status* tsr_dataset_new_rows(int64_t rows, int64_t seq, const int32_t* tokens, const int32_t* labels,
                                          const float* weights, const int32_t* segments, const int32_t* positions,
                                          const tsr_options* options, tsr_dataset** out_dataset);
 
 /* The same as long work: what takes long is to read a text and to find its tokens. The text given is copied. runtime: whose
- * tsr_runtime_cancel ends it; may be NULL. begin fails where options are wrong, a step as tsr_dataset_new_* does otherwise. */
+ * tsr_runtime_cancel ends it; may be NULL. begin fails where options are wrong, a step as tsr_dataset_new_* does otherwise.
+ * Codes: TSR_INVALID_ARGUMENT, TSR_NOT_FOUND, TSR_IO, TSR_UNSUPPORTED, TSR_FAILED_PRECONDITION. */
 TSR_API tsr_status* tsr_dataset_begin_file(tsr_runtime* runtime, const char* path, const tsr_tokenizer* tokenizer,
                                            const tsr_options* options, tsr_work** out_work);
 TSR_API tsr_status* tsr_dataset_begin_text(tsr_runtime* runtime, const char* text, size_t size,
@@ -1025,7 +1094,8 @@ TSR_API tsr_status* tsr_dataset_finish(tsr_work* work, tsr_dataset** out_dataset
 
 /* Whether `text` is plain text in UTF-8, for what reads texts alone (scoring, importance matrices). `name` begins messages.
  * takes_tables: 1 for lines of tab-separated texts. TSR_INVALID_ARGUMENT, with the remedy, for rows of JSON, a table, a binary
- * format, and bytes that are not UTF-8. */
+ * format, and bytes that are not UTF-8.
+ * Codes: TSR_INVALID_ARGUMENT. */
 TSR_API tsr_status* tsr_text_check(const char* text, size_t size, const char* name, int32_t takes_tables);
 
 /* {"tokens", "seq", "train_samples", "eval_samples", "unigram_entropy", "seed", "shuffle"}; unigram_entropy
@@ -1036,25 +1106,29 @@ TSR_API tsr_status* tsr_text_check(const char* text, size_t size, const char* na
  * "trained_tokens", "prompt_tokens", "packing", "packed_tokens", "efficiency" (the share of places that hold a token),
  * rows that were left out ("bad", "too_long", "untrained") with the first hundred as "omissions" [{"file", "line",
  * "reason"}], "truncated" (examples), "ignored" (fields that changed nothing), "shortest", "median" and "longest"
- * (tokens), "lengths" [[most tokens, examples]], "cache" (path or null). */
+ * (tokens), "lengths" [[most tokens, examples]], "cache" (path or null).
+ * Codes: TSR_IO. */
 TSR_API tsr_status* tsr_dataset_info(const tsr_dataset* dataset, tsr_text** out_text);
 
 /* Example `number` of a file of training data, in the order of its rows: {"kind", "role" (plain, chosen, rejected,
  * wanted, unwanted, prompt), "row", "file", "line", "prompt_tokens", "ids", "trained", "control"}; trained has 1 for each token that
  * is learnt; "weights", where a message of the dataset has one that is neither 0 nor 1, has each token's, 0 where it is
  * not learnt; "control" has the texts of control tokens by id. Examples of one row have the same "row". TSR_NOT_FOUND past the last, TSR_FAILED_PRECONDITION of other kinds of
- * datasets. */
+ * datasets.
+ * Codes: TSR_NOT_FOUND, TSR_FAILED_PRECONDITION, TSR_IO. */
 TSR_API tsr_status* tsr_dataset_example(const tsr_dataset* dataset, int64_t number, tsr_text** out_json);
 
 /* What the trainer feeds at global step `step` (from 0), [batch, seq] each, of pairs [batch, 2 seq]: tokens, labels (-1: none), positions and
  * segments (numbers of documents). Each may be NULL. Weights of labels, which it feeds where rows have some, are in
  * tsr_dataset_example. With option accumulate a trainer's step feeds the rows of so many of
- * these steps. */
+ * these steps.
+ * Codes: TSR_INVALID_ARGUMENT, TSR_IO. */
 TSR_API tsr_status* tsr_dataset_rows(const tsr_dataset* dataset, int64_t step, int64_t batch, int32_t* tokens,
                                      int32_t* labels, int32_t* positions, int32_t* segments);
 
 /* The training batch of global step `step` (from 0) of a text: ids [batch, seq + 1] into items.
- * TSR_FAILED_PRECONDITION of other kinds. */
+ * TSR_FAILED_PRECONDITION of other kinds.
+ * Codes: TSR_INVALID_ARGUMENT, TSR_FAILED_PRECONDITION. */
 TSR_API tsr_status* tsr_dataset_batch(const tsr_dataset* dataset, int64_t step, int64_t batch, int32_t* items,
                                       size_t capacity, size_t* out_count);
 TSR_API void tsr_dataset_free(tsr_dataset* dataset);
@@ -1079,7 +1153,8 @@ TSR_API void tsr_dataset_free(tsr_dataset* dataset);
  *    "keep": ["block.*.attention"],                   never computed again for backward
  *    "stages": ["block.3", "block.7"]}                where the second, third, ... stage of a pipeline begins
  * TSR_OUT_OF_MEMORY when nothing fits: the message has the smallest limit that would work, the smallest
- * number of devices that would, and which tensors fill the device at which instruction. */
+ * number of devices that would, and which tensors fill the device at which instruction.
+ * Codes: TSR_INVALID_ARGUMENT, TSR_NOT_FOUND, TSR_UNSUPPORTED, TSR_OUT_OF_MEMORY, TSR_CANCELLED. */
 TSR_API tsr_status* tsr_plan_new(tsr_runtime* runtime, tsr_model* model, const tsr_options* options,
                                  tsr_plan** out_plan);
 
@@ -1098,16 +1173,19 @@ TSR_API tsr_status* tsr_plan_new(tsr_runtime* runtime, tsr_model* model, const t
  *            | {"method", "weight_bytes", "fits": false, "error", "smallest_limit_bytes": the least limit that it fits;
  *               where nothing fits and another method is nearer: "least_bytes", a lower bound}]}
  * Next come tsr_model_for_method, and tsr_trainer_new with the same options without `method`.
- * TSR_OUT_OF_MEMORY where no method fits: the message names the nearest. TSR_INVALID_ARGUMENT. */
+ * TSR_OUT_OF_MEMORY where no method fits: the message names the nearest. TSR_INVALID_ARGUMENT.
+ * Codes: TSR_INVALID_ARGUMENT, TSR_NOT_FOUND, TSR_UNSUPPORTED, TSR_OUT_OF_MEMORY, TSR_CANCELLED. */
 TSR_API tsr_status* tsr_plan_methods(tsr_runtime* runtime, tsr_model* model, const tsr_dataset* dataset,
                                      const tsr_options* options, const tsr_options* adapters, tsr_text** out_text);
 
 /* For any graph (the low level). Options: batch (i64, default 1), symbols (str: "T=128"), parallel, pins,
- * memory_limit. */
+ * memory_limit.
+ * Codes: TSR_INVALID_ARGUMENT, TSR_UNSUPPORTED, TSR_OUT_OF_MEMORY, TSR_CANCELLED. */
 TSR_API tsr_status* tsr_plan_new_for_graph(tsr_devices* devices, tsr_graph* graph, const tsr_options* options,
                                            tsr_plan** out_plan);
 
-/* The same as long work; model and graph are as they were when it began. A step fails as tsr_plan_new does. */
+/* The same as long work; model and graph are as they were when it began. A step fails as tsr_plan_new does.
+ * Codes: TSR_INVALID_ARGUMENT, TSR_NOT_FOUND, TSR_UNSUPPORTED, TSR_OUT_OF_MEMORY, TSR_FAILED_PRECONDITION. */
 TSR_API tsr_status* tsr_plan_begin(tsr_runtime* runtime, tsr_model* model, const tsr_options* options,
                                    tsr_work** out_work);
 TSR_API tsr_status* tsr_plan_begin_for_graph(tsr_devices* devices, tsr_graph* graph, const tsr_options* options,
@@ -1116,22 +1194,25 @@ TSR_API tsr_status* tsr_plan_finish(tsr_work* work, tsr_plan** out_plan);
 
 /* A plan of this very graph from its text: what tsr_plan_text yields, what tsr_plan_save wrote. (For a model,
  * give the path to tsr_plan_new or tsr_trainer_new as option "plan_file".) TSR_INVALID_ARGUMENT says the line
- * where the text is no plan, or that it is another graph's; TSR_NOT_FOUND that there is no such file. */
+ * where the text is no plan, or that it is another graph's; TSR_NOT_FOUND that there is no such file.
+ * Codes: TSR_INVALID_ARGUMENT, TSR_NOT_FOUND, TSR_IO, TSR_CANCELLED. */
 TSR_API tsr_status* tsr_plan_parse_for_graph(tsr_devices* devices, tsr_graph* graph, const char* text,
                                              size_t size, tsr_plan** out_plan);
 TSR_API tsr_status* tsr_plan_load_for_graph(tsr_devices* devices, tsr_graph* graph, const char* path,
                                             tsr_plan** out_plan);
 
-/* The plan as text that can be edited and given back as option "plan_file". */
+/* The plan as text that can be edited and given back as option "plan_file". Codes: none. */
 TSR_API tsr_status* tsr_plan_text(const tsr_plan* plan, tsr_text** out_text);
 
 /* {"mesh": "dp=2, tp=2", "strategy": "dp=2,tp=2,zero=1", "predicted_step_seconds", "gap", "global_batch",
  *  "micro_batches", "symbols": {"T": 128}, "devices": [{"name", "arena_bytes": {"predicted"}, and
  *  "host_arena_bytes", "file_arena_bytes" where something is offloaded}],
- *  "candidates": [{"strategy", "step_seconds", "arena_bytes": what the memory limit bounds, "rejected"}]} */
+ *  "candidates": [{"strategy", "step_seconds", "arena_bytes": what the memory limit bounds, "rejected"}]}
+ * Codes: none. */
 TSR_API tsr_status* tsr_plan_info(const tsr_plan* plan, tsr_text** out_text);
 /* What one run (of the training step) should do, as tsr_trainer_trace writes what it did: the same events at
- * predicted times. TSR_FAILED_PRECONDITION without the option "trace". */
+ * predicted times. TSR_FAILED_PRECONDITION without the option "trace".
+ * Codes: TSR_FAILED_PRECONDITION, TSR_IO. */
 TSR_API tsr_status* tsr_plan_trace(const tsr_plan* plan, tsr_text** out_text);
 TSR_API tsr_status* tsr_plan_save(const tsr_plan* plan, const char* path); /* its text */
 
@@ -1161,10 +1242,12 @@ TSR_API tsr_status* tsr_plan_save(const tsr_plan* plan, const char* path); /* it
  *   "runners_up"     [{"strategy", "step_seconds", "loses_seconds", "bytes", "over_bytes", "why"}]: what each
  *                    loses, or by how much it does not fit
  *   "words"          [text]: what the strategy means, in words that need no knowledge of parallelism
- *   "reasons"        [text] */
+ *   "reasons"        [text]
+ * Codes: TSR_FAILED_PRECONDITION. */
 TSR_API tsr_status* tsr_plan_explain(const tsr_plan* plan, tsr_text** out_text);
 /* The same as one HTML page that needs nothing else: the timeline of every stream, memory over the step under
- * its limit, time and memory by cause, every tensor, the runners-up. */
+ * its limit, time and memory by cause, every tensor, the runners-up.
+ * Codes: TSR_FAILED_PRECONDITION. */
 TSR_API tsr_status* tsr_plan_page(const tsr_plan* plan, tsr_text** out_text);
 TSR_API void tsr_plan_free(tsr_plan* plan);
 
@@ -1224,16 +1307,19 @@ TSR_API void tsr_plan_free(tsr_plan* plan);
  * Any family that can be served has a plan. "bound" is over the plans searched: tokens a second, or seconds.
  * Of devices of several kinds one kind is used: "kinds" has what is used and what is idle.
  * TSR_OUT_OF_MEMORY when nothing fits: what fills the device, the smallest limit that works, how many devices
- * would do. */
+ * would do.
+ * Codes: TSR_INVALID_ARGUMENT, TSR_NOT_FOUND, TSR_UNSUPPORTED, TSR_OUT_OF_MEMORY. */
 TSR_API tsr_status* tsr_plan_estimate(const char* description, const tsr_options* options, tsr_text** out_text);
-/* The same explained, as a page like tsr_plan_page's. */
+/* The same explained, as a page like tsr_plan_page's.
+ * Codes: TSR_INVALID_ARGUMENT, TSR_NOT_FOUND, TSR_UNSUPPORTED, TSR_OUT_OF_MEMORY. */
 TSR_API tsr_status* tsr_plan_estimate_page(const char* description, const tsr_options* options, tsr_text** out_text);
 
 /* Whether a certificate of tsr_plan_estimate holds. It has the request, the plan found, and every plan of the searched
  * space that no bound closes, with its step and bytes. Nothing is searched: the space is gone through again in
  * another order; what is listed is composed again, and everything else closed by its bound. Yields {"valid": true, "plan",
  * "step_seconds", "bound_seconds", "gap", "configurations", "composed", "closed_by_bound", "too_large", ...}. TSR_CORRUPT names the
- * first claim that does not hold, with what was found and what was wanted. */
+ * first claim that does not hold, with what was found and what was wanted.
+ * Codes: TSR_INVALID_ARGUMENT, TSR_CORRUPT. */
 TSR_API tsr_status* tsr_plan_check(const char* certificate, tsr_text** out_text);
 
 /* ================================================================ program, session (the low level) */
@@ -1246,32 +1332,37 @@ typedef struct tsr_entry {
   tsr_graph* graph;
   const tsr_plan* plan; /* of this graph, or of one that differs in names alone */
 } tsr_entry;
-/* TSR_INVALID_ARGUMENT for a plan of another graph. */
+/* TSR_INVALID_ARGUMENT for a plan of another graph. Codes: TSR_INVALID_ARGUMENT, TSR_UNSUPPORTED, TSR_CANCELLED. */
 TSR_API tsr_status* tsr_program_new(tsr_devices* devices, const tsr_entry* entries, size_t entry_count,
                                     tsr_program** out_program);
 /* {"fingerprint", "devices": [{"name", "arena_bytes": {"predicted"}, "max_live_bytes", "peak"}],
- *  "entries": [{"name", "instructions"}]} */
+ *  "entries": [{"name", "instructions"}]}
+ * Codes: TSR_INVALID_ARGUMENT. */
 TSR_API tsr_status* tsr_program_info(const tsr_program* program, tsr_text** out_text);
 TSR_API tsr_status* tsr_program_print(const tsr_program* program, int32_t rank, tsr_text** out_text);
 TSR_API void tsr_program_free(tsr_program* program);
 
 /* A program in memory, with state of its own. Several sessions may run at once, one thread each.
  * Options: measure_memory (i64, default 0), trace (i64, default 0); offload_folder, host_memory_limit,
- * watchdog (default 0: never) as for the trainer. */
+ * watchdog (default 0: never) as for the trainer.
+ * Codes: TSR_INVALID_ARGUMENT, TSR_IO. */
 TSR_API tsr_status* tsr_session_new(tsr_program* program, const tsr_options* options,
                                     tsr_session** out_session);
 
 /* Parameters, constants and state by name, as whole tensors; values are copied. Parameters must be written
  * before the first run; state starts as zeros. TSR_NOT_FOUND names the nearest; TSR_INVALID_ARGUMENT for
- * another type. */
+ * another type.
+ * Codes: TSR_NOT_FOUND, TSR_INVALID_ARGUMENT, TSR_VALUES_LOST, TSR_CHANGED. */
 TSR_API tsr_status* tsr_session_write(tsr_session* session, const char* name, const tsr_tensor* value);
 TSR_API tsr_status* tsr_session_read(tsr_session* session, const char* name, tsr_tensor** out_tensor);
-/* All parameters of the program from a model. */
+/* All parameters of the program from a model. Codes: TSR_NOT_FOUND, TSR_INVALID_ARGUMENT, TSR_CHANGED. */
 TSR_API tsr_status* tsr_session_write_model(tsr_session* session, tsr_model* model);
 
 /* Inputs keep their value until fed again; indices outside a table or vocabulary mean what docs/reference/ops.md says
  * of the op that reads them (mostly 0). Outputs keep theirs until the next run; before the first of their entry there is
- * nothing to fetch (TSR_FAILED_PRECONDITION). */
+ * nothing to fetch (TSR_FAILED_PRECONDITION).
+ * Codes: TSR_NOT_FOUND, TSR_INVALID_ARGUMENT, TSR_FAILED_PRECONDITION, TSR_CANCELLED, TSR_ABORTED, TSR_TIMEOUT,
+ * TSR_VALUES_LOST. */
 TSR_API tsr_status* tsr_session_feed(tsr_session* session, const char* entry, const char* input,
                                      const tsr_tensor* value);
 TSR_API tsr_status* tsr_session_run(tsr_session* session, const char* entry);
@@ -1279,8 +1370,9 @@ TSR_API tsr_status* tsr_session_fetch(tsr_session* session, const char* entry, c
                                       tsr_tensor** out_tensor);
 /* Any thread: the run in progress returns TSR_CANCELLED. */
 TSR_API void tsr_session_cancel(tsr_session* session);
-/* After a failed or cancelled run the session accepts only write, read and free until this; state must be
- * written again. */
+/* After a failed or cancelled run the session accepts only write, read and free until this (else TSR_VALUES_LOST); state must
+ * be written again.
+ * Codes: none. */
 TSR_API tsr_status* tsr_session_restore(tsr_session* session);
 
 /* {"devices": [{"name", "arena_bytes": {"predicted", "measured"}, "max_live_bytes"}], "comm": [{"collective",
@@ -1289,13 +1381,15 @@ TSR_API tsr_status* tsr_session_restore(tsr_session* session);
  * the model (in its file, where that is mapped and has them as the program wants them) or in memory that all these
  * handles over the model use together ("copied_weight_bytes"); the rest is this handle's own. Where a backend tells (cuda),
  * "device_bytes" of a device: predicted, what was in use of all its memory (contexts, libraries, other processes)
- * before the arenas of this session were made, and those; measured, what is in use now. */
+ * before the arenas of this session were made, and those; measured, what is in use now.
+ * Codes: none. */
 TSR_API tsr_status* tsr_session_report(tsr_session* session, tsr_text** out_text);
 /* What ran since the last call, in Chrome's trace format (a JSON array), for chrome://tracing or Perfetto:
  * pid is the rank, tid its stream (compute, collectives, copies, one for each peer and direction), with bytes,
  * micro-batch and entry as arguments, and of kernels variant, operands, and the flops and bytes of memory that the
  * op takes at least. Times are the device's where it tells them (cuda), so that what is recorded is what runs
- * without a trace, launches of several kernels as the first of them; else the host's. Needs the option "trace". */
+ * without a trace, launches of several kernels as the first of them; else the host's. Needs the option "trace".
+ * Codes: TSR_FAILED_PRECONDITION. */
 TSR_API tsr_status* tsr_session_trace(tsr_session* session, tsr_text** out_text);
 TSR_API void tsr_session_free(tsr_session* session);
 
@@ -1438,12 +1532,15 @@ TSR_API void tsr_session_free(tsr_session* session);
  *                        fails with TSR_TIMEOUT, naming the devices that wait and for what (default 60; 0:
  *                        never)
  * TSR_INVALID_ARGUMENT for a dataset with rows held out of which no label counts. TSR_OUT_OF_MEMORY before anything
- * large is allocated when no plan fits. */
+ * large is allocated when no plan fits.
+ * Codes: TSR_INVALID_ARGUMENT, TSR_NOT_FOUND, TSR_CORRUPT, TSR_UNSUPPORTED, TSR_OUT_OF_MEMORY, TSR_IO,
+ * TSR_FAILED_PRECONDITION, TSR_CANCELLED, TSR_CHANGED. */
 TSR_API tsr_status* tsr_trainer_new(tsr_runtime* runtime, tsr_model* model, const tsr_dataset* dataset,
                                     const tsr_options* options, tsr_trainer** out_trainer);
 
 /* The same as long work: planning, log probabilities of a preference loss's reference, and the model's values to the devices. A
- * step fails as tsr_trainer_new does; tsr_runtime_cancel ends it. */
+ * step fails as tsr_trainer_new does; tsr_runtime_cancel ends it.
+ * Codes: TSR_INVALID_ARGUMENT, TSR_FAILED_PRECONDITION. */
 TSR_API tsr_status* tsr_trainer_begin(tsr_runtime* runtime, tsr_model* model, const tsr_dataset* dataset,
                                       const tsr_options* options, tsr_work** out_work);
 TSR_API tsr_status* tsr_trainer_finish(tsr_work* work, tsr_trainer** out_trainer);
@@ -1451,7 +1548,8 @@ TSR_API tsr_status* tsr_trainer_finish(tsr_work* work, tsr_trainer** out_trainer
 /* Feeds an input of an own graph; it keeps its value until fed again. Copies. dims are those of the whole
  * batch. TSR_INVALID_ARGUMENT for token ids, positions and labels outside the tables and the vocabulary that they
  * index (a negative label is left out of the loss), and for what the trainer feeds itself: "lr", "step", "seed",
- * and with a dataset "tokens", "labels" and "loss_scale". */
+ * and with a dataset "tokens", "labels" and "loss_scale".
+ * Codes: TSR_INVALID_ARGUMENT, TSR_NOT_FOUND, TSR_BUSY. */
 TSR_API tsr_status* tsr_trainer_feed(tsr_trainer* trainer, const char* input, const tsr_tensor* value);
 
 typedef struct tsr_step {
@@ -1472,24 +1570,28 @@ typedef struct tsr_step {
 
 /* One optimizer step. out_step may be NULL.
  *
- * A loss or a gradient that is not finite is TSR_FAILED_PRECONDITION: such a step is left out inside the
+ * A loss or a gradient that is not finite is TSR_NOT_FINITE: such a step is left out inside the
  * program (parameters and optimizer state keep their values, the step is not counted), so the trainer can
  * still be stored, saved, or stepped again after feeding other data, which is up to the caller; the next
  * tsr_trainer_step of a dataset takes the next batch. After TSR_CANCELLED or a device error the values on the
- * devices are lost: tsr_trainer_resume, or free.
+ * devices are lost, and calls that need them are TSR_VALUES_LOST: tsr_trainer_resume, or free.
  *
  * Rows of a dataset in which no label counts make no step: where a whole step's rows are such, they are passed over
  * (nothing runs, and parameters, optimizer state, step number and schedule stay), and the step takes the rows that
  * follow. The log warns of the first; "unlabelled_steps" of tsr_trainer_report counts them. TSR_FAILED_PRECONDITION
- * where no row for training has a label, and where all labels that were fed are negative (unless loss_scale was fed). */
+ * where no row for training has a label, and where all labels that were fed are negative (unless loss_scale was fed).
+ * Codes: TSR_NOT_FINITE, TSR_VALUES_LOST, TSR_FAILED_PRECONDITION, TSR_BUSY, TSR_CANCELLED, TSR_ABORTED, TSR_TIMEOUT, TSR_IO,
+ * TSR_CHANGED. */
 TSR_API tsr_status* tsr_trainer_step(tsr_trainer* trainer, tsr_step* out_step);
 
 /* The rate of the next step and of those after it, in place of the schedule's; below 0: the schedule's again. Factors of
- * groups apply to it. A checkpoint does not hold it. TSR_INVALID_ARGUMENT for no number, and above 1e6. */
+ * groups apply to it. A checkpoint does not hold it. TSR_INVALID_ARGUMENT for no number, and above 1e6.
+ * Codes: TSR_INVALID_ARGUMENT, TSR_BUSY. */
 TSR_API tsr_status* tsr_trainer_set_lr(tsr_trainer* trainer, double lr);
 
 /* Mean loss over the dataset's evaluation part (own graphs: of the inputs fed), without dropout or update. Of a preference
- * loss the report then has the rewards (tsr_trainer_report). */
+ * loss the report then has the rewards (tsr_trainer_report).
+ * Codes: TSR_FAILED_PRECONDITION, TSR_VALUES_LOST, TSR_BUSY, TSR_CANCELLED, TSR_ABORTED, TSR_TIMEOUT, TSR_IO, TSR_CHANGED. */
 TSR_API tsr_status* tsr_trainer_evaluate(tsr_trainer* trainer, double* out_loss);
 /* An evaluation with all its numbers: {"loss": nats a label, "perplexity": e^loss, "accuracy": null | the share of labels that
  * are predicted, from 0 to 1, "labels", "correct": the counts of labels and of those predicted, "seconds"}. A label is
@@ -1497,7 +1599,8 @@ TSR_API tsr_status* tsr_trainer_evaluate(tsr_trainer* trainer, double* out_loss)
  * are the same on any plan to rounding of the logits. Graphs of your own have no known labels, and a preference loss counts
  * none: accuracy is null, labels and correct are 0. A preference loss has "rewards": {"chosen_reward", "rejected_reward",
  * "reward_margin", "reward_accuracy"}, as in tsr_step. A number that is not finite is null. Errors are those of
- * tsr_trainer_evaluate. */
+ * tsr_trainer_evaluate.
+ * Codes: TSR_FAILED_PRECONDITION, TSR_VALUES_LOST, TSR_BUSY, TSR_CANCELLED, TSR_ABORTED, TSR_TIMEOUT, TSR_IO, TSR_CHANGED. */
 TSR_API tsr_status* tsr_trainer_evaluate_all(tsr_trainer* trainer, tsr_text** out_text);
 
 /* A step in parts, for losses and loops of your own (option losses, docs/guides/training.md): any number of
@@ -1521,7 +1624,8 @@ typedef struct tsr_batch {
 } tsr_batch;
 
 /* Log probabilities of the labels, f32 [rows, seq], 0 where a label is negative; without dropout. "Arrays out": the
- * batch is computed in each call, so pass room for all at once. */
+ * batch is computed in each call, so pass room for all at once.
+ * Codes: TSR_INVALID_ARGUMENT, TSR_FAILED_PRECONDITION, TSR_VALUES_LOST, TSR_BUSY, TSR_CANCELLED, TSR_ABORTED, TSR_TIMEOUT. */
 TSR_API tsr_status* tsr_trainer_forward(tsr_trainer* trainer, const tsr_batch* batch, float* items, size_t capacity,
                                         size_t* out_count);
 
@@ -1536,21 +1640,25 @@ TSR_API tsr_status* tsr_trainer_forward(tsr_trainer* trainer, const tsr_batch* b
  * Options: scale f64, what the sum is multiplied by (default 1: sums, so that accumulations add up to the sum over all
  * their batches; 1 / labels for a mean); eps_low, eps_high f64 of ppo and cispo (0.2); aux_scale f64, the same for a
  * model's own auxiliary loss, a mean over the batch's rows (1). TSR_FAILED_PRECONDITION for a loss that is not among
- * the option losses. */
+ * the option losses.
+ * Codes: TSR_INVALID_ARGUMENT, TSR_FAILED_PRECONDITION, TSR_VALUES_LOST, TSR_BUSY, TSR_CANCELLED, TSR_ABORTED, TSR_TIMEOUT. */
 TSR_API tsr_status* tsr_trainer_forward_backward(tsr_trainer* trainer, const tsr_batch* batch, const char* loss,
                                                  const tsr_options* options, double* out_loss, float* items,
                                                  size_t capacity, size_t* out_count);
 
 /* Adds the gradients of sum gradients p, for a loss of your own with `gradients` f32 [rows, seq], its derivatives by the
- * log probabilities that tsr_trainer_forward gave. Needs the loss gradient among the option losses. */
+ * log probabilities that tsr_trainer_forward gave. Needs the loss gradient among the option losses.
+ * Codes: TSR_INVALID_ARGUMENT, TSR_FAILED_PRECONDITION, TSR_VALUES_LOST, TSR_BUSY, TSR_CANCELLED, TSR_ABORTED, TSR_TIMEOUT. */
 TSR_API tsr_status* tsr_trainer_backward(tsr_trainer* trainer, const tsr_batch* batch, const float* gradients,
                                          size_t count);
 
 /* The update of tsr_trainer_step from the gradients added up since the last one, which are 0 afterwards. Options: lr f64
  * (default: the schedule's). out_step may be NULL; its loss is the sum of the accumulations' losses.
- * TSR_FAILED_PRECONDITION where there was no accumulation, and where a loss or the norm is not finite, or none of the
- * accumulations had a label that counts (negative ones, and those of weight 0, do not): parameters and optimizer state
- * keep their values, and the gradients are gone. */
+ * TSR_FAILED_PRECONDITION where there was no accumulation, TSR_NOT_FINITE where a loss or the norm is not finite;
+ * TSR_FAILED_PRECONDITION also where none of the accumulations had a label that counts (negative ones, and those of weight 0, do not): parameters and optimizer state
+ * keep their values, and the gradients are gone.
+ * Codes: TSR_INVALID_ARGUMENT, TSR_FAILED_PRECONDITION, TSR_NOT_FINITE, TSR_VALUES_LOST, TSR_BUSY, TSR_CANCELLED, TSR_ABORTED,
+ * TSR_TIMEOUT. */
 TSR_API tsr_status* tsr_trainer_optimizer_step(tsr_trainer* trainer, const tsr_options* options, tsr_step* out_step);
 
 /* A checkpoint is a folder: parameters, optimizer state, step, place in the data, schedule and options,
@@ -1561,26 +1669,32 @@ TSR_API tsr_status* tsr_trainer_optimizer_step(tsr_trainer* trainer, const tsr_o
  * under adapters) are not in it where the model came with values: the first save or resume reads those once, for a
  * hash of each, and resume wants a model with the same. A value of tsr_trainer_write is in it. Gradients that wait for
  * tsr_trainer_optimizer_step are not: save is TSR_FAILED_PRECONDITION until then, and resume drops them. Where resume fails
- * on the way (TSR_CORRUPT for damaged tensors, TSR_IO) the values on the devices are lost, as after TSR_CANCELLED. */
+ * on the way (TSR_CORRUPT for damaged tensors, TSR_IO) the values on the devices are lost, as after TSR_CANCELLED.
+ * Codes: TSR_FAILED_PRECONDITION, TSR_EXISTS, TSR_BUSY, TSR_VALUES_LOST, TSR_NOT_FOUND, TSR_IO, TSR_INVALID_ARGUMENT,
+ * TSR_CANCELLED, TSR_CHANGED. */
 TSR_API tsr_status* tsr_trainer_save(tsr_trainer* trainer, const char* folder);
 /* The same as long work. Until all is done, or it is freed, the trainer is in use: other calls with it are
- * TSR_FAILED_PRECONDITION. A step fails as tsr_trainer_save does. Before finish the folder is as it was. */
+ * TSR_BUSY. A step fails as tsr_trainer_save does. Before finish the folder is as it was.
+ * Codes: TSR_FAILED_PRECONDITION, TSR_EXISTS, TSR_BUSY, TSR_VALUES_LOST, TSR_NOT_FOUND, TSR_IO, TSR_INVALID_ARGUMENT. */
 TSR_API tsr_status* tsr_checkpoint_begin(tsr_trainer* trainer, const char* folder, tsr_work** out_work);
 /* The same of a copy in host memory ("snapshot_bytes" in tsr_trainer_report). The copy is made before this returns: the
  * trainer may train on, or be freed, while any one thread writes the checkpoint. notes: texts and numbers by any keys, such
  * as a loop's best loss, which tsr_checkpoint_info gives back as texts; may be NULL. Several at a time need a folder
- * each. Errors are those of tsr_trainer_save before it writes. */
+ * each. Errors are those of tsr_trainer_save before it writes.
+ * Codes: TSR_FAILED_PRECONDITION, TSR_EXISTS, TSR_BUSY, TSR_VALUES_LOST, TSR_NOT_FOUND, TSR_IO, TSR_INVALID_ARGUMENT. */
 TSR_API tsr_status* tsr_checkpoint_begin_snapshot(tsr_trainer* trainer, const char* folder, const tsr_options* notes,
                                                   tsr_work** out_work);
-/* Puts the checkpoint in its place. */
+/* Puts the checkpoint in its place. Codes: TSR_INVALID_ARGUMENT, TSR_FAILED_PRECONDITION, TSR_IO. */
 TSR_API tsr_status* tsr_checkpoint_finish(tsr_work* work);
-/* Whether tsr_trainer_save could write `folder` now, before the first step: TSR_FAILED_PRECONDITION where it holds
- * files that are no part of a checkpoint or another process saves to it, TSR_NOT_FOUND, TSR_IO. Files that a killed
- * save left are removed; the checkpoint in it stays. */
+/* Whether tsr_trainer_save could write `folder` now, before the first step: TSR_EXISTS where it holds
+ * files that are no part of a checkpoint, TSR_BUSY where another process saves to it, TSR_NOT_FOUND, TSR_IO. Files that a killed
+ * save left are removed; the checkpoint in it stays.
+ * Codes: TSR_EXISTS, TSR_BUSY, TSR_NOT_FOUND, TSR_IO, TSR_INVALID_ARGUMENT. */
 TSR_API tsr_status* tsr_trainer_check_folder(const char* folder);
 /* Goes on from a checkpoint. TSR_INVALID_ARGUMENT, naming what the checkpoint has, what this trainer has and the remedy, where
  * the option loss, optimizer, batch or accumulate, the data, the model, its adapters, what trains or the option weights
- * were others. All else may differ, and is this trainer's: docs/guides/runs.md has the list. */
+ * were others. All else may differ, and is this trainer's: docs/guides/runs.md has the list.
+ * Codes: TSR_INVALID_ARGUMENT, TSR_NOT_FOUND, TSR_CORRUPT, TSR_IO, TSR_BUSY, TSR_CANCELLED. */
 TSR_API tsr_status* tsr_trainer_resume(tsr_trainer* trainer, const char* folder);
 
 /* The trained state, with or without the optimizer's. Options: optimizer (i64, default 1). With 1 save_state is
@@ -1588,7 +1702,9 @@ TSR_API tsr_status* tsr_trainer_resume(tsr_trainer* trainer, const char* folder)
  * of the bytes under AdamW, and load_state takes the parameters of any checkpoint, whatever its optimizer, batch and data
  * were: the optimizer's state is 0, and the step and the place in the data are those of a new trainer. Values are equal bit
  * for bit on any devices and plan; those trained in bf16 (option weights) widen to f32. Errors are those of
- * save and resume; TSR_INVALID_ARGUMENT also where load_state with optimizer 1 finds parameters alone. */
+ * save and resume; TSR_INVALID_ARGUMENT also where load_state with optimizer 1 finds parameters alone.
+ * Codes: TSR_FAILED_PRECONDITION, TSR_EXISTS, TSR_BUSY, TSR_VALUES_LOST, TSR_NOT_FOUND, TSR_IO, TSR_INVALID_ARGUMENT,
+ * TSR_CORRUPT, TSR_CANCELLED. */
 TSR_API tsr_status* tsr_trainer_save_state(tsr_trainer* trainer, const char* folder, const tsr_options* options);
 TSR_API tsr_status* tsr_trainer_load_state(tsr_trainer* trainer, const char* folder, const tsr_options* options);
 
@@ -1598,25 +1714,30 @@ TSR_API tsr_status* tsr_trainer_load_state(tsr_trainer* trainer, const char* fol
  * tsr_model_add_adapters that make the model it is of, "base": null | {"path" of the
  * model's file ("" without one), "tensors", "bytes", "fingerprint"}, the parameters that it leaves out:
  * fingerprints are equal where their names, types and contents are, "tensors": [{"name", "dtype", "shape"}] in it,
- * "notes": texts of tsr_checkpoint_begin_snapshot}. */
+ * "notes": texts of tsr_checkpoint_begin_snapshot}.
+ * Codes: TSR_NOT_FOUND, TSR_CORRUPT, TSR_IO, TSR_INVALID_ARGUMENT. */
 TSR_API tsr_status* tsr_checkpoint_info(const char* folder, tsr_text** out_text);
-/* Whether a new run may write its result to `out` and its checkpoints to the folder `checkpoint`: TSR_FAILED_PRECONDITION where
+/* Whether a new run may write its result to `out` and its checkpoints to the folder `checkpoint`: TSR_EXISTS where
  * an earlier run's are there, which would be lost; the message names the checkpoint's step. resumed: the checkpoint that the run
- * goes on from, which it may replace. Each may be NULL or "". */
+ * goes on from, which it may replace. Each may be NULL or "".
+ * Codes: TSR_EXISTS. */
 TSR_API tsr_status* tsr_run_check_paths(const char* out, const char* checkpoint, const char* resumed);
 
 /* Present values of all parameters into `model`, which may be the one trained or another with these
- * parameters. The model then holds a copy of them in host memory. */
+ * parameters. The model then holds a copy of them in host memory.
+ * Codes: TSR_INVALID_ARGUMENT, TSR_BUSY, TSR_VALUES_LOST. */
 TSR_API tsr_status* tsr_trainer_store(tsr_trainer* trainer, tsr_model* model);
 
 /* Writes the .tsr file that tsr_trainer_store and then tsr_model_save would write, byte for byte, without that copy:
  * `model` stays as it is, and one tensor at a time is in host memory. Options: compress, as for
- * tsr_model_save. */
+ * tsr_model_save.
+ * Codes: TSR_INVALID_ARGUMENT, TSR_NOT_FOUND, TSR_IO, TSR_BUSY, TSR_VALUES_LOST, TSR_CANCELLED. */
 TSR_API tsr_status* tsr_trainer_save_model(tsr_trainer* trainer, tsr_model* model, const char* path,
                                            const tsr_options* options);
 
-/* One parameter or optimizer state ("<parameter>.m") by name. read is TSR_FAILED_PRECONDITION where the values are
- * lost. */
+/* One parameter or optimizer state ("<parameter>.m") by name. read is TSR_VALUES_LOST where the values are
+ * lost.
+ * Codes: TSR_NOT_FOUND, TSR_INVALID_ARGUMENT, TSR_VALUES_LOST, TSR_BUSY. */
 TSR_API tsr_status* tsr_trainer_read(tsr_trainer* trainer, const char* name, tsr_tensor** out_tensor);
 TSR_API tsr_status* tsr_trainer_write(tsr_trainer* trainer, const char* name, const tsr_tensor* value);
 
@@ -1628,7 +1749,8 @@ TSR_API tsr_status* tsr_trainer_write(tsr_trainer* trainer, const char* name, co
  *  tsr_trainer_save_model and a folder of tsr_trainer_save hold, "memory_bytes": that either takes while it is
  *  written, "snapshot_bytes": host memory of tsr_checkpoint_begin_snapshot}, "preference": of a preference loss, the "rewards" of
  *  the last evaluation (tsr_trainer_evaluate_all)}. An arena holds steps and evaluations: measured is as far as those
- * reached that were run. */
+ * reached that were run.
+ * Codes: TSR_BUSY. */
 TSR_API tsr_status* tsr_trainer_report(tsr_trainer* trainer, tsr_text** out_text);
 TSR_API tsr_status* tsr_trainer_trace(tsr_trainer* trainer, tsr_text** out_text);
 TSR_API tsr_status* tsr_trainer_plan(tsr_trainer* trainer, tsr_plan** out_plan);
@@ -1655,7 +1777,7 @@ TSR_API void tsr_trainer_free(tsr_trainer* trainer);
  *                         it is known), "value" (step, name, value), "sample" (step, prompt, text), "checkpoint" (step,
  *                         path), "resume" (step), "end" (step, outcome). Numbers that are not finite are null. After a
  *                         resume at a step the lines up to it are kept, and new ones follow; a new trainer empties the
- *                         file first. TSR_FAILED_PRECONDITION where the file has anything else
+ *                         file first. TSR_EXISTS where the file has anything else
  *   tensorboard     str   folder for a file of events: scalars train/loss, train/lr, train/grad_norm, train/seconds,
  *                         train/tokens_per_second, eval/loss, eval/perplexity, eval/accuracy and values by their names;
  *                         texts run (plan and settings) and sample
@@ -1666,22 +1788,26 @@ TSR_API void tsr_trainer_free(tsr_trainer* trainer);
  *   model           str   name of the model, to show (default "")
  *   data            str   name of the data, to show (default "")
  *   settings        str   JSON object shown with the trainer's own settings (default "": none)
- * Without the first three there are no files, and only tsr_run_log_summary is of use. TSR_INVALID_ARGUMENT, TSR_IO. */
+ * Without the first three there are no files, and only tsr_run_log_summary is of use. TSR_INVALID_ARGUMENT, TSR_IO.
+ * Codes: TSR_EXISTS, TSR_INVALID_ARGUMENT, TSR_IO. */
 TSR_API tsr_status* tsr_run_log_new(tsr_trainer* trainer, const tsr_options* options, tsr_run_log** out_log);
 
 /* Logs the trainer's last step (or tsr_trainer_optimizer_step): once after each. Later calls log for that step.
  * TSR_FAILED_PRECONDITION where the trainer has made no step that is not in the log yet. Here and below TSR_IO where a file
  * cannot be written, on a full disk for example: the call is in the log, a later one writes what is missing, and the
- * training may go on. */
+ * training may go on.
+ * Codes: TSR_FAILED_PRECONDITION, TSR_IO. */
 TSR_API tsr_status* tsr_run_log_step(tsr_run_log* log);
 /* Logs a held-out loss, nats a token; accuracy: share of tokens, from 0 to 1, or NaN where it is not known; else
- * TSR_INVALID_ARGUMENT. */
+ * TSR_INVALID_ARGUMENT.
+ * Codes: TSR_INVALID_ARGUMENT, TSR_IO. */
 TSR_API tsr_status* tsr_run_log_evaluation(tsr_run_log* log, double loss, double accuracy);
-/* Logs any other number by its name: "rewards/margin". TSR_INVALID_ARGUMENT: an empty name. */
+/* Logs any other number by its name: "rewards/margin". TSR_INVALID_ARGUMENT: an empty name.
+ * Codes: TSR_INVALID_ARGUMENT, TSR_IO. */
 TSR_API tsr_status* tsr_run_log_value(tsr_run_log* log, const char* name, double value);
-/* Logs a prompt, and the text of `size` bytes that the model gave after it; the first 64 KiB of each. */
+/* Logs a prompt, and the text of `size` bytes that the model gave after it; the first 64 KiB of each. Codes: TSR_IO. */
 TSR_API tsr_status* tsr_run_log_sample(tsr_run_log* log, const char* prompt, const char* text, size_t size);
-/* Logs a checkpoint that was written to `path`. */
+/* Logs a checkpoint that was written to `path`. Codes: TSR_IO. */
 TSR_API tsr_status* tsr_run_log_checkpoint(tsr_run_log* log, const char* path);
 
 /* The run so far: {"step", "steps", "loss", "smooth_loss", "eval_loss", "first_eval_loss", "best_eval_loss", "best_eval_step",
@@ -1691,10 +1817,12 @@ TSR_API tsr_status* tsr_run_log_checkpoint(tsr_run_log* log, const char* path);
  *  device profile's) or "stated" (the backend's)}}; values not known yet are null. The limit is the least time of a step
  * on these devices: forward, backward and update each take their operations at the rate of large products, or parameters,
  * gradients and optimizer state once at the rate of memory, whichever is longer. Communication and activations count
- * nothing. */
+ * nothing.
+ * Codes: none. */
 TSR_API tsr_status* tsr_run_log_summary(const tsr_run_log* log, tsr_text** out_text);
 
-/* Completes the files. outcome: how the run ended, to show; NULL: "finished". Once; then TSR_FAILED_PRECONDITION. */
+/* Completes the files. outcome: how the run ended, to show; NULL: "finished". Once; then TSR_FAILED_PRECONDITION.
+ * Codes: TSR_FAILED_PRECONDITION, TSR_IO. */
 TSR_API tsr_status* tsr_run_log_finish(tsr_run_log* log, const char* outcome);
 /* Frees the log. The report of a run that was not finished says that the run stopped. */
 TSR_API void tsr_run_log_free(tsr_run_log* log);
@@ -1729,7 +1857,7 @@ TSR_API void tsr_run_log_free(tsr_run_log* log);
  *   keep              i64   number of newest checkpoints to keep, above 1 also as CHECKPOINT.step-N, sharing files (default 1)
  *   resume            str   goes on from the checkpoint in this folder, or that next to this model or these adapters. With
  *                           another out or checkpoint it stays as it is
- *   overwrite         i64   1: an earlier run's result and checkpoint may be replaced (default 0: TSR_FAILED_PRECONDITION)
+ *   overwrite         i64   1: an earlier run's result and checkpoint may be replaced (default 0: TSR_EXISTS)
  *   eval_every        i64   steps between evaluations of what is held out (default 0: one at the end)
  *   keep_best         i64   1: CHECKPOINT.best is the checkpoint with the least held-out loss, and out has its values (default 0)
  *   patience          i64   evaluations in a row without an improvement that end the run, with keep_best (default 0: never)
@@ -1742,17 +1870,21 @@ TSR_API void tsr_run_log_free(tsr_run_log* log);
 
 /* Whether a run with these options could begin: their values, earlier runs' files, folders that cannot be written. model: also
  * whether it could be written to out; dataset: also whether it holds out what eval_every wants; each may be NULL. For a check
- * before long work. Errors are those of tsr_run_new. */
+ * before long work. Errors are those of tsr_run_new.
+ * Codes: TSR_INVALID_ARGUMENT, TSR_EXISTS, TSR_NOT_FOUND, TSR_IO. */
 TSR_API tsr_status* tsr_run_check(const tsr_options* options, tsr_model* model, const tsr_dataset* dataset);
 
 /* "Short text": the folder of the checkpoint that option resume means by `name`: the folder itself, or that next to a model or
- * adapters. TSR_NOT_FOUND. */
+ * adapters. TSR_NOT_FOUND.
+ * Codes: TSR_NOT_FOUND. */
 TSR_API tsr_status* tsr_run_resumed_folder(const char* name, char* buffer, size_t capacity, size_t* out_size);
 
 /* Resumes the trainer where option resume says so, locks the checkpoint's folder (CHECKPOINT.lock) until the run is freed, and
- * opens files. TSR_INVALID_ARGUMENT for options, alone or against each other and the model; TSR_FAILED_PRECONDITION where an
- * earlier run's files would be lost, or another process writes to the folder; TSR_NOT_FOUND, TSR_IO; of resume those of
- * tsr_trainer_resume; of samples those of tsr_engine_new_for_trainer and tsr_engine_submit. */
+ * opens files. TSR_INVALID_ARGUMENT for options, alone or against each other and the model; TSR_EXISTS where an
+ * earlier run's files would be lost, TSR_BUSY where another process writes to the folder; TSR_NOT_FOUND, TSR_IO; of resume those of
+ * tsr_trainer_resume; of samples those of tsr_engine_new_for_trainer and tsr_engine_submit.
+ * Codes: TSR_INVALID_ARGUMENT, TSR_EXISTS, TSR_BUSY, TSR_NOT_FOUND, TSR_CORRUPT, TSR_IO, TSR_UNSUPPORTED, TSR_OUT_OF_MEMORY,
+ * TSR_VALUES_LOST, TSR_CANCELLED. */
 TSR_API tsr_status* tsr_run_new(tsr_trainer* trainer, const tsr_options* options, tsr_run** out_run);
 
 enum {
@@ -1783,20 +1915,27 @@ typedef struct tsr_run_event {
  * next call (a step that was not finite with the next batch); at the end of a run each part is tried once, the result too where
  * another part failed, and the first error is given before TSR_RUN_END. Errors are those of tsr_trainer_step,
  * tsr_trainer_evaluate, tsr_trainer_save, tsr_engine_next and tsr_model_save; TSR_CANCELLED where tsr_run_stop came while
- * the result was written. */
+ * the result was written.
+ * Codes: TSR_NOT_FINITE, TSR_VALUES_LOST, TSR_FAILED_PRECONDITION, TSR_BUSY, TSR_EXISTS, TSR_CANCELLED, TSR_ABORTED,
+ * TSR_TIMEOUT, TSR_IO, TSR_OUT_OF_MEMORY, TSR_CORRUPT. */
 TSR_API tsr_status* tsr_run_next(tsr_run* run, tsr_run_event* out_event);
-/* Goes on to the end. Errors are those of tsr_run_next. */
+/* Goes on to the end. Errors are those of tsr_run_next.
+ * Codes: TSR_NOT_FINITE, TSR_VALUES_LOST, TSR_FAILED_PRECONDITION, TSR_BUSY, TSR_EXISTS, TSR_CANCELLED, TSR_ABORTED,
+ * TSR_TIMEOUT, TSR_IO, TSR_OUT_OF_MEMORY, TSR_CORRUPT. */
 TSR_API tsr_status* tsr_run_finish(tsr_run* run);
 /* Any thread, and signal handlers: after the step in progress the run saves a checkpoint and ends, without a result. */
 TSR_API void tsr_run_stop(tsr_run* run);
 
 /* An evaluation now, which counts as that of this step; where there was one, its numbers. Before the first step it is never the
- * best; after TSR_RUN_END it is of the values that the trainer has. As of tsr_trainer_evaluate_all. */
+ * best; after TSR_RUN_END it is of the values that the trainer has. As of tsr_trainer_evaluate_all.
+ * Codes: TSR_FAILED_PRECONDITION, TSR_VALUES_LOST, TSR_BUSY, TSR_CANCELLED, TSR_ABORTED, TSR_TIMEOUT, TSR_IO. */
 TSR_API tsr_status* tsr_run_evaluate(tsr_run* run, tsr_text** out_text);
-/* A checkpoint now, whole when this returns. TSR_FAILED_PRECONDITION where the run writes none; errors of tsr_trainer_save. */
+/* A checkpoint now, whole when this returns. TSR_FAILED_PRECONDITION where the run writes none; errors of tsr_trainer_save.
+ * Codes: TSR_FAILED_PRECONDITION, TSR_EXISTS, TSR_BUSY, TSR_VALUES_LOST, TSR_IO, TSR_CANCELLED. */
 TSR_API tsr_status* tsr_run_save(tsr_run* run);
 /* After TSR_RUN_END: loads the values of the best step into the trainer, from its checkpoint. TSR_FAILED_PRECONDITION before;
- * TSR_NOT_FOUND where there is none. */
+ * TSR_NOT_FOUND where there is none.
+ * Codes: TSR_FAILED_PRECONDITION, TSR_NOT_FOUND, TSR_CORRUPT, TSR_IO, TSR_BUSY. */
 TSR_API tsr_status* tsr_run_load_best(tsr_run* run);
 
 /* The state of the run: {"step", "steps", "outcome": null while it goes on, "losses": of this process's steps, "rewards": of a
@@ -1805,7 +1944,8 @@ TSR_API tsr_status* tsr_run_load_best(tsr_run* run);
  * "tokens_per_second", "best_eval_loss", "seconds", "limit" as of tsr_run_log_summary, "plan", "devices", "comm",
  * "allocations_after_first_step", "unlabelled_steps", "saving" as of tsr_trainer_report, "checkpoint", "checkpoint_every",
  * "saved_step": of the last whole checkpoint, "out", "out_kind": "model", "adapters" or "merged", "out_step": whose values the
- * result has, once it is written}; null where there is none. */
+ * result has, once it is written}; null where there is none.
+ * Codes: none. */
 TSR_API tsr_status* tsr_run_report(tsr_run* run, tsr_text** out_text);
 /* Waits for the checkpoint that is being written. NULL is allowed. */
 TSR_API void tsr_run_free(tsr_run* run);
@@ -1816,7 +1956,7 @@ TSR_API void tsr_run_free(tsr_run* run);
  * collects. Without a text in progress it holds no thread, a second later: so do sessions and trainers.
  * Generators over one model share its weights on CPU devices (tsr_session_report): a further one costs its caches
  * and scratch. A model's file that is mapped must not be written to meanwhile: a text then ends with
- * TSR_FAILED_PRECONDITION.
+ * TSR_CHANGED.
  *
  * Options
  *   devices, parallel, measure, memory_limit   as for the trainer
@@ -1860,13 +2000,16 @@ TSR_API void tsr_run_free(tsr_run* run);
  *                      that a control token spells, or a part of it, ends the text before that token
  *   stop_ids     str   "2,13": further tokens that end it; the tokenizer's BOS and every one of
  *                      tsr_tokenizer_end_ids always do
- * The model needs the inputs "tokens" and "positions" and the output "logits". */
+ * The model needs the inputs "tokens" and "positions" and the output "logits".
+ * Codes: TSR_INVALID_ARGUMENT, TSR_NOT_FOUND, TSR_UNSUPPORTED, TSR_OUT_OF_MEMORY, TSR_FAILED_PRECONDITION, TSR_CANCELLED,
+ * TSR_CHANGED. */
 TSR_API tsr_status* tsr_generator_new(tsr_runtime* runtime, tsr_model* model, const tsr_options* options,
                                       tsr_generator** out_generator);
 /* A generator on the weights that a trainer trains, as tsr_engine_new_for_trainer is an engine on them: no copy, the
  * trainer's devices, plan and precision, and the same errors and ownership. Options: context, memory_limit, trace and those
  * of texts. A trainer's update in the middle of a text waits for the token that is being computed. The text so far is then
- * computed again, and its rest comes from the new weights. */
+ * computed again, and its rest comes from the new weights.
+ * Codes: TSR_INVALID_ARGUMENT, TSR_UNSUPPORTED, TSR_OUT_OF_MEMORY, TSR_BUSY, TSR_VALUES_LOST, TSR_CANCELLED. */
 TSR_API tsr_status* tsr_generator_new_for_trainer(tsr_trainer* trainer, const tsr_options* options,
                                                   tsr_generator** out_generator);
 
@@ -1876,14 +2019,16 @@ TSR_API tsr_status* tsr_generator_new_for_trainer(tsr_trainer* trainer, const ts
  * they are, count >= 1.
  * A prompt that begins as an earlier one did, as the turns of a conversation do, is computed from where they part: the
  * caches still hold what is common ("reused_tokens" of the report). The answer between them is computed again, together
- * with what follows it. On CPU devices tokens and logits are those of computing all of it, bit for bit. */
+ * with what follows it. On CPU devices tokens and logits are those of computing all of it, bit for bit.
+ * Codes: TSR_INVALID_ARGUMENT, TSR_FAILED_PRECONDITION. */
 TSR_API tsr_status* tsr_generator_start(tsr_generator* generator, const char* prompt, size_t size);
 TSR_API tsr_status* tsr_generator_start_tokens(tsr_generator* generator, const int32_t* ids, size_t count);
 
 /* The same, with settings of this text alone: the options max_tokens to stop_ids of tsr_generator_new. What they
  * leave out is as the generator was made. So one generator draws any number of samples:
  *     tsr_options_set_i64(options, "seed", n);
- *     tsr_generator_start_with(generator, options, prompt, TSR_TEXT_END); */
+ *     tsr_generator_start_with(generator, options, prompt, TSR_TEXT_END);
+ * Codes: TSR_INVALID_ARGUMENT, TSR_FAILED_PRECONDITION. */
 TSR_API tsr_status* tsr_generator_start_with(tsr_generator* generator, const tsr_options* options,
                                              const char* prompt, size_t size);
 TSR_API tsr_status* tsr_generator_start_tokens_with(tsr_generator* generator, const tsr_options* options,
@@ -1907,19 +2052,22 @@ typedef struct tsr_piece {
 } tsr_piece;
 
 /* The next piece. Waits at most timeout_s seconds (0: not at all; negative: as long as it takes). The texts
- * of all pieces, joined, are the generated text, without BOS or a leading dummy space. */
+ * of all pieces, joined, are the generated text, without BOS or a leading dummy space.
+ * Codes: TSR_FAILED_PRECONDITION, TSR_VALUES_LOST, TSR_ABORTED, TSR_TIMEOUT, TSR_CHANGED, TSR_NOT_FINITE. */
 TSR_API tsr_status* tsr_generator_next(tsr_generator* generator, double timeout_s, tsr_piece* out_piece);
 
 /* {"prompt_tokens", "reused_tokens": of those, in the caches from earlier texts, "tokens", "seed" (of this text), "prefill_seconds", "decode_seconds", "plan": {as
  * tsr_plan_info}, "devices": [as tsr_session_report], "token_reads": {"parameter_bytes", "full_cache_bytes"},
  * "launches_per_token"}; token_reads is what computing one token reads on all devices, of caches as if they were
- * full, and the last how many kernels it launches on one of them. */
+ * full, and the last how many kernels it launches on one of them.
+ * Codes: none. */
 TSR_API tsr_status* tsr_generator_report(tsr_generator* generator, tsr_text** out_text);
 
-/* What ran since the last call, as tsr_session_trace. Once the text is complete; needs the option "trace". */
+/* What ran since the last call, as tsr_session_trace. Once the text is complete; needs the option "trace".
+ * Codes: TSR_FAILED_PRECONDITION. */
 TSR_API tsr_status* tsr_generator_trace(tsr_generator* generator, tsr_text** out_text);
 
-/* Logits f32 [V] of the last token computed. Once the text is complete. */
+/* Logits f32 [V] of the last token computed. Once the text is complete. Codes: TSR_FAILED_PRECONDITION. */
 TSR_API tsr_status* tsr_generator_logits(tsr_generator* generator, tsr_tensor** out_tensor);
 
 /* Any thread: the text in progress ends, with TSR_FINISH_CANCELLED. */
@@ -1994,7 +2142,9 @@ TSR_API void tsr_generator_free(tsr_generator* generator);
  * "recommended" of the report names those that cannot be obeyed.
  * The model needs the inputs "tokens" and "positions" and the output "logits".
  *
- * Threads: submit, cancel, report and descriptor from any thread; next by one thread at a time. */
+ * Threads: submit, cancel, report and descriptor from any thread; next by one thread at a time.
+ * Codes: TSR_INVALID_ARGUMENT, TSR_NOT_FOUND, TSR_UNSUPPORTED, TSR_OUT_OF_MEMORY, TSR_FAILED_PRECONDITION, TSR_IO,
+ * TSR_CANCELLED, TSR_CHANGED. */
 TSR_API tsr_status* tsr_engine_new(tsr_runtime* runtime, tsr_model* model, const tsr_options* options,
                                    tsr_engine** out_engine);
 
@@ -2015,7 +2165,8 @@ TSR_API tsr_status* tsr_engine_new(tsr_runtime* runtime, tsr_model* model, const
  * precision fp8, and parameters that are offloaded. TSR_OUT_OF_MEMORY where the trainer leaves no room.
  * Where the trainer's values are lost (see tsr_trainer_step), requests end with TSR_FINISH_FAILED.
  * The trainer's handle may be freed first; the engine keeps what it needs of it. Threads: as for tsr_engine_new; the
- * trainer may be used by the same thread or another one. */
+ * trainer may be used by the same thread or another one.
+ * Codes: TSR_INVALID_ARGUMENT, TSR_UNSUPPORTED, TSR_OUT_OF_MEMORY, TSR_BUSY, TSR_VALUES_LOST, TSR_CANCELLED. */
 TSR_API tsr_status* tsr_engine_new_for_trainer(tsr_trainer* trainer, const tsr_options* options,
                                                tsr_engine** out_engine);
 
@@ -2077,7 +2228,8 @@ TSR_API tsr_status* tsr_engine_new_for_trainer(tsr_trainer* trainer, const tsr_o
  *   parse                i64   1: the answer is taken apart as by tsr_chat_parse (default 1); what a grammar limits is content:
  *                              the text of events is its content, reasoning is in details, and the whole message, with
  *                              calls of tools, in the details of the end
- * Where the cache has no room for all, or all `sequences` are taken, a request waits. */
+ * Where the cache has no room for all, or all `sequences` are taken, a request waits.
+ * Codes: TSR_INVALID_ARGUMENT, TSR_NOT_FOUND, TSR_FAILED_PRECONDITION. */
 TSR_API tsr_status* tsr_engine_submit(tsr_engine* engine, const tsr_options* options, const char* prompt,
                                       size_t size, int64_t* out_request);
 TSR_API tsr_status* tsr_engine_submit_tokens(tsr_engine* engine, const tsr_options* options, const int32_t* ids,
@@ -2121,16 +2273,19 @@ typedef struct tsr_event {
  *                      can teach when to stop. "logprob": sum over the text's tokens, which is that of their events,
  *                      where logprobs or best_of asked for it, "message": as of tsr_chat_parse, with parse, "error": {"code": TSR_*, "message"}
  *                      where it failed}
- * null as a log probability: the token cannot come. */
+ * null as a log probability: the token cannot come.
+ * Codes: TSR_VALUES_LOST, TSR_ABORTED, TSR_TIMEOUT, TSR_CHANGED. */
 TSR_API tsr_status* tsr_engine_next(tsr_engine* engine, double timeout_s, tsr_event* out_event);
 
 /* A file descriptor that can be read while events wait: for poll, select and event loops. It stays the engine's: do not read
- * from it, and do not close it. TSR_IO where the system gives none. */
+ * from it, and do not close it. TSR_IO where the system gives none.
+ * Codes: TSR_IO. */
 TSR_API tsr_status* tsr_engine_descriptor(tsr_engine* engine, int32_t* out_descriptor);
 
 /* After TSR_EVENT_LOGITS. logits: f32 [V] as the model gives them, "Arrays out". answer: those that the token is drawn from
  * instead, by the request's sampling settings; items NULL and count 0: as they are. TSR_NOT_FOUND where that text does not
- * wait. -inf excludes a token; TSR_INVALID_ARGUMENT for NaN, +inf, or none left. */
+ * wait. -inf excludes a token; TSR_INVALID_ARGUMENT for NaN, +inf, or none left.
+ * Codes: TSR_NOT_FOUND, TSR_INVALID_ARGUMENT. */
 TSR_API tsr_status* tsr_engine_logits(tsr_engine* engine, int64_t request, int32_t index, float* items,
                                       size_t capacity, size_t* out_count);
 TSR_API tsr_status* tsr_engine_answer(tsr_engine* engine, int64_t request, int32_t index, const float* items,
@@ -2140,7 +2295,8 @@ TSR_API tsr_status* tsr_engine_answer(tsr_engine* engine, int64_t request, int32
  * and are computed again, on CPU devices to the same bits, where it has not. They hold nothing but their tokens: any
  * number of them may be kept, with or without their engine. tsr_engine_sequence: of a request with the option keep, once
  * that text has ended; TSR_NOT_FOUND else, and the second time. fork copies; rewind keeps the first `count` tokens,
- * 1 to all; tokens: "Arrays out". A sequence is used by one thread at a time. */
+ * 1 to all; tokens: "Arrays out". A sequence is used by one thread at a time.
+ * Codes: TSR_NOT_FOUND, TSR_INVALID_ARGUMENT. */
 TSR_API tsr_status* tsr_engine_sequence(tsr_engine* engine, int64_t request, int32_t index,
                                         tsr_sequence** out_sequence);
 TSR_API tsr_status* tsr_sequence_fork(const tsr_sequence* sequence, tsr_sequence** out_sequence);
@@ -2154,7 +2310,8 @@ TSR_API void tsr_sequence_free(tsr_sequence* sequence);
  * until the engine is freed. Those of embed are f32 [width] of the prompt, or with pooling none [tokens, width]; width:
  * tsr_engine_embedding_width (TSR_FAILED_PRECONDITION without the option embeddings). Scores are natural logarithms of the
  * tokens' probabilities, given all before them, f32 [tokens - score_from]; NaN for a text's first token; greedy [capacity],
- * or NULL: 1 where no token was likelier, 0 elsewhere. */
+ * or NULL: 1 where no token was likelier, 0 elsewhere.
+ * Codes: TSR_NOT_FOUND, TSR_FAILED_PRECONDITION. */
 TSR_API tsr_status* tsr_engine_embedding(tsr_engine* engine, int64_t request, float* items, size_t capacity,
                                          size_t* out_count);
 TSR_API tsr_status* tsr_engine_embedding_width(const tsr_engine* engine, size_t* out_count);
@@ -2162,14 +2319,16 @@ TSR_API tsr_status* tsr_engine_scores(tsr_engine* engine, int64_t request, float
                                       uint8_t* greedy, size_t* out_count);
 
 /* A request whose prompt is the sequence, then these tokens (count may be 0), as tsr_engine_submit_tokens. Without tokens, and
- * with the grammar of the text that the sequence was cut in, the grammar goes on within that text; else a new text begins. */
+ * with the grammar of the text that the sequence was cut in, the grammar goes on within that text; else a new text begins.
+ * Codes: TSR_INVALID_ARGUMENT, TSR_NOT_FOUND, TSR_FAILED_PRECONDITION. */
 TSR_API tsr_status* tsr_engine_submit_sequence(tsr_engine* engine, const tsr_options* options,
                                                const tsr_sequence* sequence, const int32_t* ids, size_t count,
                                                int64_t* out_request);
 
 /* A sequence in a file, with the keys and values that are cached; and back, into the cache as far as it has room. Of replicas
  * the one whose cache has most of it, and the one whose cache is freest. Any thread; between two steps. TSR_CORRUPT for files that are damaged, TSR_INVALID_ARGUMENT for those of another model or other
- * settings; TSR_UNSUPPORTED to save one that was computed with an adapter. */
+ * settings; TSR_UNSUPPORTED to save one that was computed with an adapter.
+ * Codes: TSR_NOT_FOUND, TSR_CORRUPT, TSR_INVALID_ARGUMENT, TSR_UNSUPPORTED, TSR_IO. */
 TSR_API tsr_status* tsr_engine_save_sequence(tsr_engine* engine, const tsr_sequence* sequence, const char* path);
 TSR_API tsr_status* tsr_engine_restore_sequence(tsr_engine* engine, const char* path,
                                                 tsr_sequence** out_sequence);
@@ -2179,7 +2338,8 @@ TSR_API tsr_status* tsr_engine_restore_sequence(tsr_engine* engine, const char* 
  * step, and requests of others wait. The model's weights are neither changed nor copied. Any thread, while others are
  * served. TSR_INVALID_ARGUMENT for adapters of another model and ranks above adapter_rank, TSR_UNSUPPORTED for what is more
  * than low-rank products of blocks' matrices, TSR_FAILED_PRECONDITION for an engine without the option adapters. drop:
- * requests that use it go on, further ones are refused; TSR_NOT_FOUND the second time. */
+ * requests that use it go on, further ones are refused; TSR_NOT_FOUND the second time.
+ * Codes: TSR_INVALID_ARGUMENT, TSR_NOT_FOUND, TSR_CORRUPT, TSR_UNSUPPORTED, TSR_FAILED_PRECONDITION, TSR_IO. */
 TSR_API tsr_status* tsr_engine_load_adapter(tsr_engine* engine, const char* path, int64_t* out_adapter);
 TSR_API tsr_status* tsr_engine_drop_adapter(tsr_engine* engine, int64_t adapter);
 
@@ -2191,7 +2351,8 @@ TSR_API tsr_status* tsr_engine_drop_adapter(tsr_engine* engine, int64_t adapter)
  * {"not_obeyed": [texts]}, "seconds": computing, "plan": {as tsr_plan_info}, "devices": [as tsr_session_report],
  * "draft_devices": [the same of the draft model, where there is one]}. Numbers are sums over the replicas, seconds too, which
  * they spend at the same time; "plan" is that of each, with the devices of all.
- * "devices" is as of the last time without requests. */
+ * "devices" is as of the last time without requests.
+ * Codes: none. */
 TSR_API tsr_status* tsr_engine_report(tsr_engine* engine, tsr_text** out_text);
 
 /* Any thread: the request ends, with TSR_FINISH_CANCELLED for each text that has not ended. Nothing happens to one that
@@ -2224,7 +2385,9 @@ TSR_API void tsr_engine_free(tsr_engine* engine);
  *   precision, weights, activations, repack   as for a generator
  *   measure_memory i64 1: report the memory really touched (default 0)
  * Windows shorter than seq are computed in the shortest of seq, seq/4, seq/16, ... (at least 32) positions that holds
- * them. The model needs the inputs "tokens" and "positions", the output "logits", and causal attention. */
+ * them. The model needs the inputs "tokens" and "positions", the output "logits", and causal attention.
+ * Codes: TSR_INVALID_ARGUMENT, TSR_NOT_FOUND, TSR_UNSUPPORTED, TSR_OUT_OF_MEMORY, TSR_FAILED_PRECONDITION, TSR_CANCELLED,
+ * TSR_CHANGED. */
 TSR_API tsr_status* tsr_scorer_new(tsr_runtime* runtime, tsr_model* model, const tsr_options* options,
                                    tsr_scorer** out_scorer);
 
@@ -2232,7 +2395,8 @@ TSR_API tsr_status* tsr_scorer_new(tsr_runtime* runtime, tsr_model* model, const
  * count; lengths NULL: one text. out_logprobs [count]: NaN for a text's first token where no BOS is before it.
  * out_greedy [count], or NULL: 1 where no token was likelier, 0 elsewhere. Both are written on success only.
  * TSR_INVALID_ARGUMENT for ids outside the vocabulary, and for a text that begins with the BOS token where `bos` puts
- * one in front. TSR_FAILED_PRECONDITION where a probability is not a number. */
+ * one in front. TSR_NOT_FINITE where a probability is not a number.
+ * Codes: TSR_INVALID_ARGUMENT, TSR_NOT_FINITE, TSR_VALUES_LOST, TSR_CANCELLED, TSR_ABORTED, TSR_TIMEOUT, TSR_CHANGED. */
 TSR_API tsr_status* tsr_scorer_score(tsr_scorer* scorer, const int32_t* ids, size_t count, const size_t* lengths,
                                      size_t text_count, float* out_logprobs, uint8_t* out_greedy);
 
@@ -2243,7 +2407,9 @@ TSR_API tsr_status* tsr_scorer_score(tsr_scorer* scorer, const int32_t* ids, siz
  *
  *     tsr_scorer_start(scorer, ids, count, lengths, text_count);
  *     while (done < 1) tsr_scorer_step(scorer, &done);
- *     tsr_scorer_logprobs(scorer, logprobs, count, NULL); */
+ *     tsr_scorer_logprobs(scorer, logprobs, count, NULL);
+ * Codes: TSR_INVALID_ARGUMENT, TSR_FAILED_PRECONDITION, TSR_NOT_FINITE, TSR_VALUES_LOST, TSR_CANCELLED, TSR_ABORTED,
+ * TSR_TIMEOUT, TSR_CHANGED. */
 TSR_API tsr_status* tsr_scorer_start(tsr_scorer* scorer, const int32_t* ids, size_t count, const size_t* lengths,
                                      size_t text_count);
 TSR_API tsr_status* tsr_scorer_step(tsr_scorer* scorer, double* out_done);
@@ -2254,14 +2420,17 @@ TSR_API tsr_status* tsr_scorer_greedy(const tsr_scorer* scorer, uint8_t* items, 
 
 /* {"sequences", "tokens", "scored_tokens", "windows", "positions": computed, padding included, "seconds", "seq",
  * "stride", "batch", "bos": the token that begins windows, -1: none, "plan": {as tsr_plan_info}, "devices": [as
- * tsr_session_report]}; of the texts started last. */
+ * tsr_session_report]}; of the texts started last.
+ * Codes: none. */
 TSR_API tsr_status* tsr_scorer_report(tsr_scorer* scorer, tsr_text** out_text);
 
 /* Any thread: the score or step in progress returns TSR_CANCELLED. */
 TSR_API void tsr_scorer_cancel(tsr_scorer* scorer);
 TSR_API void tsr_scorer_free(tsr_scorer* scorer);
 
-/* tsr_scorer_new, tsr_scorer_score and tsr_scorer_free in one, for texts that are all there at once. */
+/* tsr_scorer_new, tsr_scorer_score and tsr_scorer_free in one, for texts that are all there at once.
+ * Codes: TSR_INVALID_ARGUMENT, TSR_NOT_FOUND, TSR_UNSUPPORTED, TSR_OUT_OF_MEMORY, TSR_FAILED_PRECONDITION, TSR_NOT_FINITE,
+ * TSR_VALUES_LOST, TSR_CANCELLED, TSR_ABORTED, TSR_TIMEOUT, TSR_CHANGED. */
 TSR_API tsr_status* tsr_model_score(tsr_runtime* runtime, tsr_model* model, const tsr_options* options,
                                     const int32_t* ids, size_t count, const size_t* lengths, size_t text_count,
                                     float* out_logprobs, uint8_t* out_greedy);
@@ -2295,23 +2464,29 @@ TSR_API tsr_status* tsr_model_score(tsr_runtime* runtime, tsr_model* model, cons
  *   precision, weights, activations, repack   as for a generator
  *   measure_memory i64 1: report the memory really touched (default 0)
  * Texts are computed in the shortest of seq, seq/2, seq/4, ... (at least 32) positions that holds them.
- * TSR_FAILED_PRECONDITION for a model without such an output. */
+ * TSR_FAILED_PRECONDITION for a model without such an output.
+ * Codes: TSR_INVALID_ARGUMENT, TSR_NOT_FOUND, TSR_UNSUPPORTED, TSR_OUT_OF_MEMORY, TSR_FAILED_PRECONDITION, TSR_CANCELLED,
+ * TSR_CHANGED. */
 TSR_API tsr_status* tsr_embedder_new(tsr_runtime* runtime, tsr_model* model, const tsr_options* options,
                                      tsr_embedder** out_embedder);
 
-/* Numbers of a row: C, or N. */
+/* Numbers of a row: C, or N. Codes: none. */
 TSR_API tsr_status* tsr_embedder_width(const tsr_embedder* embedder, size_t* out_count);
 
 /* Rows of texts, all at once: text [size] holds them one after another, lengths [text_count] the bytes of each, which add
  * up to size. out_rows [text_count, width] (with pairs [text_count / 2, width]), written on success only.
- * TSR_FAILED_PRECONDITION without a tokenizer, and where numbers are not finite. */
+ * TSR_FAILED_PRECONDITION without a tokenizer, TSR_NOT_FINITE where numbers are not finite.
+ * Codes: TSR_INVALID_ARGUMENT, TSR_FAILED_PRECONDITION, TSR_NOT_FINITE, TSR_VALUES_LOST, TSR_CANCELLED, TSR_ABORTED,
+ * TSR_TIMEOUT, TSR_CHANGED. */
 TSR_API tsr_status* tsr_embedder_embed(tsr_embedder* embedder, const char* text, size_t size,
                                        const size_t* lengths, size_t text_count, float* out_rows);
 
 /* The same in pieces, to show how far it is. start copies texts, and drops what was started before; start_ids takes token
  * ids as they are, one text after another, 1 to seq of each; step computes the next `batch` texts (*out_done: the share
  * that is done; 1 when all is), and after an error or tsr_embedder_cancel the same again. Rows [texts * width] are there
- * once all is done (else TSR_FAILED_PRECONDITION), until the next start. */
+ * once all is done (else TSR_FAILED_PRECONDITION), until the next start.
+ * Codes: TSR_INVALID_ARGUMENT, TSR_FAILED_PRECONDITION, TSR_NOT_FINITE, TSR_VALUES_LOST, TSR_CANCELLED, TSR_ABORTED,
+ * TSR_TIMEOUT, TSR_CHANGED. */
 TSR_API tsr_status* tsr_embedder_start(tsr_embedder* embedder, const char* text, size_t size,
                                        const size_t* lengths, size_t text_count);
 TSR_API tsr_status* tsr_embedder_start_ids(tsr_embedder* embedder, const int32_t* ids, size_t count,
@@ -2322,7 +2497,8 @@ TSR_API tsr_status* tsr_embedder_rows(const tsr_embedder* embedder, float* items
 
 /* {"texts", "tokens", "truncated": texts that were longer than seq, "positions": computed, padding included, "seconds",
  * "seq", "batch", "width", "output", "pooling", "normalize", "labels": of the classes, "activation": of probabilities, "plan":
- * {as tsr_plan_info}, "devices": [as tsr_session_report]}; of the texts started last. */
+ * {as tsr_plan_info}, "devices": [as tsr_session_report]}; of the texts started last.
+ * Codes: none. */
 TSR_API tsr_status* tsr_embedder_report(tsr_embedder* embedder, tsr_text** out_text);
 
 /* Any thread: the embed or step in progress returns TSR_CANCELLED. */
@@ -2343,11 +2519,12 @@ TSR_API void tsr_embedder_free(tsr_embedder* embedder);
  *   devices, profile, parallel, plan_file, memory_limit, host_memory_limit, measure, tune: as for tsr_scorer_new
  * Sums of a window are of f32, those of windows of f64. begin fails as tsr_scorer_new does, with TSR_INVALID_ARGUMENT for
  * a text shorter than a window or ids that the model lacks, and as tsr_model_check_path does for out_path;
- * TSR_FAILED_PRECONDITION for a model that does not read "tokens" [B, T]. */
+ * TSR_FAILED_PRECONDITION for a model that does not read "tokens" [B, T].
+ * Codes: TSR_INVALID_ARGUMENT, TSR_NOT_FOUND, TSR_IO, TSR_UNSUPPORTED, TSR_OUT_OF_MEMORY, TSR_FAILED_PRECONDITION, TSR_CANCELLED, TSR_CHANGED. */
 TSR_API tsr_status* tsr_imatrix_begin(tsr_runtime* runtime, tsr_model* model, const int32_t* ids, size_t count,
                                       const char* out_path, const tsr_options* options, tsr_work** out_work);
-/* Writes the file. out_report may be NULL:
- * {"weights": count, "windows", "seq", "tokens": of the text that were read, "bos": the token, -1: none} */
+/* Writes the file. out_report may be NULL: {"weights": count, "windows", "seq", "tokens": of the text that were read, "bos": the
+ * token, -1: none}. Codes: TSR_INVALID_ARGUMENT, TSR_FAILED_PRECONDITION, TSR_IO. */
 TSR_API tsr_status* tsr_imatrix_finish(tsr_work* work, tsr_text** out_report);
 
 #ifdef __cplusplus

@@ -1,5 +1,5 @@
 // Engine: serves requests of any threads by replicas over one model, each on a share of the devices. Their events come in one
-// queue; one thread collects them. In a forked child everything is kFailedPrecondition.
+// queue; one thread collects them. In a forked child everything is kForked.
 #pragma once
 
 #include <cstdint>

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "engine/sampling/log_probabilities.h"
+#include "graph/base/status_codes.h"
 #include "graph/base/text.h"
 
 namespace tessera {
@@ -56,7 +57,7 @@ Status PromptReader::take_logits(std::span<const float> rows, int64_t first, int
     const auto logprob = static_cast<float>(log_probabilities(logits, token, 0, order).own.log_probability);
     if (std::isnan(logprob))
       return Status(
-          StatusCode::kFailedPrecondition,
+          kNotFinite,
           format("the log probability of token {} of the prompt is not a number: the model's weights or "
                  "logits are not finite",
                  place));
@@ -77,7 +78,7 @@ Result<PromptResult> PromptReader::finish() {
     is_finite = std::ranges::all_of(result_.values, [](float value) { return std::isfinite(value); });
   }
   if (!is_finite)
-    return Status(StatusCode::kFailedPrecondition,
+    return Status(kNotFinite,
                   "the numbers of the prompt are not finite: the model's weights are not");
   return std::move(result_);
 }

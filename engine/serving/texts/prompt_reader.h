@@ -41,7 +41,7 @@ class PromptReader {
   // tokens after it. `order` is scratch.
   void take_hidden(std::span<const float> rows);
   Status take_logits(std::span<const float> rows, int64_t first, int64_t count, std::vector<int32_t>& order);
-  // When all rows came. kFailedPrecondition where a number is not finite.
+  // When all rows came. kNotFinite where a number is not finite.
   Result<PromptResult> finish();
 
  private:

@@ -84,7 +84,7 @@ final class CallbacksTest {
     });
     warn(runtime);
     assertEquals(1, refused.size());
-    assertTrue(refused.get(0) instanceof TesseraException.FailedPrecondition);
+    assertTrue(refused.get(0) instanceof TesseraException.Busy);
 
     runtime.setLog(heard::add);
     runtime.setLog(null);

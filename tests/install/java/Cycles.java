@@ -211,7 +211,7 @@ public final class Cycles {
           trainer.step();
         }
         trainer.store(loaded);
-      } catch (TesseraException.Cancelled | TesseraException.FailedPrecondition e) {
+      } catch (TesseraException.Cancelled | TesseraException.ValuesLost e) {
         // cancelled
       } catch (Throwable e) {
         wrong.set(e);

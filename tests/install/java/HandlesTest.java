@@ -96,7 +96,7 @@ final class HandlesTest {
               for (int j = 0; j < 5; ++j) {
                 body.run();
               }
-            } catch (TesseraException.InvalidArgument | TesseraException.Cancelled | TesseraException.FailedPrecondition e) {
+            } catch (TesseraException.InvalidArgument | TesseraException.Cancelled | TesseraException.ValuesLost e) {
               // closed or cancelled meanwhile
             } catch (Throwable e) {
               wrong.add(e);

@@ -110,7 +110,7 @@ final class RunTest {
         assertEquals("stopped at step 1", run.outcome().orElseThrow());
       }
       assertFalse(Files.exists(out));
-      Given.refused(TesseraException.FailedPrecondition.class, "step 1", () -> new Run(trainer, options));
+      Given.refused(TesseraException.Exists.class, "step 1", () -> new Run(trainer, options));
     }
     options.put("resume", out);
     try (Trainer trainer = trainer(); Run run = new Run(trainer, options)) {

@@ -174,7 +174,7 @@ final class StepsTest {
       trainer.saveModel(model, once, null);
       rises(progress -> trainer.saveModel(model, steps, null, progress));
       assertEquals(-1, Files.mismatch(once, steps));
-      Given.refused(TesseraException.FailedPrecondition.class, "tsr_conversion_new_for_trainer",
+      Given.refused(TesseraException.Busy.class, "tsr_conversion_begin_for_trainer",
           () -> trainer.saveModel(model, steps, null, done -> trainer.report()));
       Given.refused(TesseraException.Cancelled.class, "",
           () -> trainer.saveModel(model, steps, null, done -> trainer.cancel()));

@@ -128,7 +128,7 @@ final class TrainingTest {
       Given.refused(TesseraException.FailedPrecondition.class, "finished already", log::finish);
       assertEquals(8, Files.readAllLines(metrics).size());
       assertTrue(Files.readString(report).contains("\"state\":\"enough\""));
-      Given.refused(TesseraException.FailedPrecondition.class, "no file of metrics",
+      Given.refused(TesseraException.Exists.class, "no file of metrics",
           () -> new RunLog(trainer, Map.of("metrics", report)));
     }
   }

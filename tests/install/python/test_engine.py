@@ -203,7 +203,7 @@ class Engines(unittest.TestCase):
                 try:
                     for _ in request:
                         pass
-                except tessera.FailedPreconditionError:
+                except tessera.ForkedError:
                     os.write(write, b"refused")
                 finally:
                     os._exit(0)

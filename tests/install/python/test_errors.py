@@ -13,7 +13,9 @@ class Errors(unittest.TestCase):
         wanted = {"InvalidArgumentError": ValueError, "NotFoundError": (FileNotFoundError, LookupError),
                   "CorruptError": ValueError, "UnsupportedError": NotImplementedError, "OutOfMemoryError": MemoryError,
                   "IoError": OSError, "CancelledError": Exception, "AbortedError": RuntimeError,
-                  "FailedPreconditionError": RuntimeError, "TimedOutError": TimeoutError, "InternalError": RuntimeError}
+                  "FailedPreconditionError": RuntimeError, "TimedOutError": TimeoutError, "InternalError": RuntimeError,
+                  "NotFiniteError": FloatingPointError, "ValuesLostError": RuntimeError, "BusyError": RuntimeError,
+                  "ExistsError": FileExistsError, "ChangedError": OSError, "ForkedError": RuntimeError}
         codes = set()
         for name, builtins in wanted.items():
             kind = getattr(tessera, name)

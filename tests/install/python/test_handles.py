@@ -126,7 +126,7 @@ class Handles(unittest.TestCase):
             try:
                 try:
                     str(generator.generate("a", max_tokens=2))
-                except tessera.FailedPreconditionError:
+                except tessera.ForkedError:
                     mine = tessera.load(MODEL)
                     failed = 0 if len(mine.generate("a", max_tokens=2).read()) >= 0 else 2
             finally:

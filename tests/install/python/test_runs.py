@@ -48,7 +48,7 @@ class Runs(unittest.TestCase):
             with open(metrics, encoding="utf-8") as file:
                 header = json.loads(file.readline())
             self.assertEqual((header["model"], header["settings"]["note"]), ("small", "mine"))
-            with self.assertRaisesRegex(tessera.FailedPreconditionError, "option 'resume'"):
+            with self.assertRaisesRegex(tessera.ExistsError, "option 'resume'"):
                 tessera.check_run(**options)
             with self.assertRaisesRegex(ValueError, "eval_every"):
                 tessera.check_run(None, dataset(self.model), eval_every=1)

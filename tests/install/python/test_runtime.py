@@ -84,7 +84,7 @@ class Log(unittest.TestCase):
             self.warn()
             self.runtime.set_log(lambda level, text: self.runtime.set_log(None))  # it is in use
             self.warn()
-        self.assertEqual(found, [ZeroDivisionError, TypeError, tessera.FailedPreconditionError])
+        self.assertEqual(found, [ZeroDivisionError, TypeError, tessera.BusyError])
         heard = []
         self.runtime.set_log(lambda level, text: heard.append(self.runtime.backends()))
         self.warn()

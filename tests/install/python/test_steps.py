@@ -149,7 +149,7 @@ class Steps(unittest.TestCase):
                     trainer.save_model(self.model, self.out)
             self.assertLessEqual(set(os.listdir(self.place)), {"out"})
             # What uses the trainer meanwhile is refused, and the trainer goes on afterwards.
-            with self.assertRaisesRegex(tessera.FailedPreconditionError, "the trainer is used by"):
+            with self.assertRaisesRegex(tessera.BusyError, "the trainer is used by"):
                 trainer.save_model(self.model, self.out, progress=lambda done: trainer.step())
             self.assertEqual(trainer.step().step, 2)
             trainer.store(self.model)
@@ -170,7 +170,7 @@ class Steps(unittest.TestCase):
                 self.assertEqual(again.step()[:2], (2, second))
             with self.assertRaises(ZeroDivisionError):
                 trainer.save(self.out, progress=lambda done: 1 / 0)
-            with self.assertRaisesRegex(tessera.FailedPreconditionError, "is no part of a checkpoint"):
+            with self.assertRaisesRegex(tessera.ExistsError, "is no part of a checkpoint"):
                 trainer.save(self.place, progress=self.shares.append)
             with interrupted(0.1), self.assertRaises(KeyboardInterrupt):
                 while True:

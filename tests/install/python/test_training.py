@@ -27,7 +27,7 @@ class Training(unittest.TestCase):
                 self.assertEqual(one.read(), other.read())
             self.assertEqual(str(tuned.generate("A", max_tokens=5, temperature=0)),
                              str(tessera.load(out).generate("A", max_tokens=5, temperature=0)))
-            with self.assertRaisesRegex(tessera.FailedPreconditionError, "overwrite=True"):
+            with self.assertRaisesRegex(tessera.ExistsError, "overwrite=True"):
                 tessera.finetune(MODEL, TEXT, out=out, steps=1)
             tessera.finetune(MODEL, TEXT, out=out, steps=1, overwrite=True)
             tessera.check_run_paths(os.path.join(place, "other.tsr"))
@@ -126,7 +126,7 @@ class Training(unittest.TestCase):
             self.assertTrue(os.listdir(os.path.join(place, "events")))
             with open(report, encoding="utf-8") as file:
                 self.assertIn('"state":"enough"', file.read())
-            with self.assertRaises(tessera.FailedPreconditionError):
+            with self.assertRaises(tessera.ExistsError):
                 tessera.RunLog(trainer, metrics=report)
 
     def test_preferences(self):
@@ -270,12 +270,6 @@ class Training(unittest.TestCase):
     def test_calibration(self):
         with self.assertRaises(ZeroDivisionError):
             tessera.Calibration(devices="cpu", seconds=0.1, progress=lambda done: 1 / 0)
-        with tessera.Calibration(devices="cpu", seconds=0) as calibration, folder() as place:
-            self.assertTrue(calibration.default_path.endswith("profile-cpu.json"))
-            path = os.path.join(place, "profile.json")
-            calibration.save(path)
-            with open(path) as file:
-                self.assertEqual(file.read(), calibration.text())
 
 
 if __name__ == "__main__":

@@ -107,7 +107,7 @@ func Test_stopped_runs_leave_a_checkpoint_from_which_another_goes_on(t *testing.
 	run.Close()
 	_, err := os.Stat(out)
 	wanted(t, "no result", os.IsNotExist(err), true)
-	refused(t, second(tessera.NewRun(trainer, options)), tessera.ErrFailedPrecondition, "step 1")
+	refused(t, second(tessera.NewRun(trainer, options)), tessera.ErrExists, "step 1")
 
 	options["resume"] = out
 	trainer, _, _ = runTrainer(t)

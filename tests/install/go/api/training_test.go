@@ -109,7 +109,7 @@ func Test_run_logs_write_what_a_training_did(t *testing.T) {
 	wanted(t, "page", strings.Contains(string(must2(os.ReadFile(filepath.Join(folder, "run.html")))), `"state":"finished"`), true)
 	wanted(t, "events", len(must2(os.ReadDir(filepath.Join(folder, "events")))), 1)
 	refused(t, second(tessera.NewRunLog(trainer, tessera.Options{"metrics": filepath.Join(folder, "run.html")})),
-		tessera.ErrFailedPrecondition, "no file of metrics")
+		tessera.ErrExists, "no file of metrics")
 }
 
 func Test_preferences_are_trained_on_with_progress_and_rewards(t *testing.T) {
@@ -159,7 +159,7 @@ func Test_contexts_end_calls_and_leave_no_goroutine(t *testing.T) {
 	end()
 	wanted(t, "a step", errors.Is(err, context.DeadlineExceeded), true)
 	wanted(t, "ends soon", time.Since(began) < 5*time.Second, true)
-	refused(t, second(trainer.Step()), tessera.ErrFailedPrecondition, "")
+	refused(t, second(trainer.Step()), tessera.ErrValuesLost, "")
 	trainer.Close()
 
 	scorer := must2(tessera.NewScorer(r, big, tessera.Options{"seq": 256}))

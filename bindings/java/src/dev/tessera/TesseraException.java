@@ -32,12 +32,24 @@ public class TesseraException extends RuntimeException {
     CANCELLED,
     /** Another device failed first. */
     ABORTED,
-    /** Not in this state: nothing fed, diverged. */
+    /** Not in this state: nothing fed, not done yet, no tokenizer. */
     FAILED_PRECONDITION,
     /** No progress for too long. */
     TIMEOUT,
     /** A bug in Tessera or in a plugin; please report the message. */
-    INTERNAL;
+    INTERNAL,
+    /** A loss, gradient or result is no finite number; nothing was changed by it. */
+    NOT_FINITE,
+    /** The values on the devices are lost: resume, restore, or make the object again. */
+    VALUES_LOST,
+    /** In use by another thread, handle or process: again later. */
+    BUSY,
+    /** What is there would be overwritten: say that it may be, or name another place. */
+    EXISTS,
+    /** A file in use was written to since it was opened: open it again. */
+    CHANGED,
+    /** A forked child: make the runtime after forking. */
+    FORKED;
 
     /** The value of tsr_code. */
     public int number() {
@@ -133,6 +145,12 @@ public class TesseraException extends RuntimeException {
       case FAILED_PRECONDITION -> new FailedPrecondition(message, cause);
       case TIMEOUT -> new Timeout(message, cause);
       case INTERNAL -> new Internal(message, cause);
+      case NOT_FINITE -> new NotFinite(message, cause);
+      case VALUES_LOST -> new ValuesLost(message, cause);
+      case BUSY -> new Busy(message, cause);
+      case EXISTS -> new Exists(message, cause);
+      case CHANGED -> new Changed(message, cause);
+      case FORKED -> new Forked(message, cause);
     };
   }
 
@@ -232,6 +250,60 @@ public class TesseraException extends RuntimeException {
 
     Internal(String message, Throwable cause) {
       super(Code.INTERNAL, message, cause);
+    }
+  }
+
+  /** {@link Code#NOT_FINITE}. */
+  public static final class NotFinite extends TesseraException {
+    private static final long serialVersionUID = 1;
+
+    NotFinite(String message, Throwable cause) {
+      super(Code.NOT_FINITE, message, cause);
+    }
+  }
+
+  /** {@link Code#VALUES_LOST}. */
+  public static final class ValuesLost extends TesseraException {
+    private static final long serialVersionUID = 1;
+
+    ValuesLost(String message, Throwable cause) {
+      super(Code.VALUES_LOST, message, cause);
+    }
+  }
+
+  /** {@link Code#BUSY}. */
+  public static final class Busy extends TesseraException {
+    private static final long serialVersionUID = 1;
+
+    Busy(String message, Throwable cause) {
+      super(Code.BUSY, message, cause);
+    }
+  }
+
+  /** {@link Code#EXISTS}. */
+  public static final class Exists extends TesseraException {
+    private static final long serialVersionUID = 1;
+
+    Exists(String message, Throwable cause) {
+      super(Code.EXISTS, message, cause);
+    }
+  }
+
+  /** {@link Code#CHANGED}. */
+  public static final class Changed extends TesseraException {
+    private static final long serialVersionUID = 1;
+
+    Changed(String message, Throwable cause) {
+      super(Code.CHANGED, message, cause);
+    }
+  }
+
+  /** {@link Code#FORKED}. */
+  public static final class Forked extends TesseraException {
+    private static final long serialVersionUID = 1;
+
+    Forked(String message, Throwable cause) {
+      super(Code.FORKED, message, cause);
     }
   }
 }

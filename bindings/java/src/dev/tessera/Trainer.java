@@ -72,7 +72,7 @@ public final class Trainer extends Handle {
 
   /**
    * Makes one optimizer step. Where it is cancelled the values on the devices are lost: {@link #resume}, or close.
-   * {@link TesseraException.FailedPrecondition} where a loss or gradient is not finite; such a step is left out.
+   * {@link TesseraException.NotFinite} where a loss or gradient is not finite; such a step is left out.
    */
   public Step step() {
     long[] number = new long[1];
