@@ -1,6 +1,7 @@
 // tsr_options.
 #include "capi/guard.h"
 #include "capi/handles.h"
+#include "engine/base/foreign_words.h"
 #include "engine/planning/option_check.h"
 
 using namespace tessera;
@@ -56,6 +57,14 @@ tsr_status* tsr_options_check(const tsr_options* options, const char* consumer) 
   return guard([&]() -> Status {
     TSR_RETURN_IF_ERROR(required({{options, "options"}, {consumer, "consumer"}}));
     return check_options(consumer, options->value);
+  });
+}
+
+tsr_status* tsr_word_hint(const char* kind, const char* word, const char* known, tsr_text** out_text) {
+  return guard([&]() -> Status {
+    TSR_RETURN_IF_ERROR(required({{kind, "kind"}, {word, "word"}, {known, "known"}, {out_text, "out_text"}}));
+    TSR_ASSIGN_OR_RETURN(std::string hint, word_hint(kind, word, known));
+    return give_text(std::move(hint), out_text);
   });
 }
 

@@ -203,12 +203,11 @@ void take_prompt(const Json& object, Request& request) {
 }
 
 void refuse_unknown(const std::string& key) {
-  std::vector<std::string> names = {"id", "prompt", "messages", "ids"};
-  for (const Known& known : kKnown) names.emplace_back(known.name);
-  const std::string near = nearest(key, names);
-  throw Error(TSR_INVALID_ARGUMENT, "unknown key " + quoted(key) +
-                                        (near.empty() ? "; `tessera generate --help` lists them"
-                                                      : "; did you mean '" + near + "'?"));
+  std::string names = "id prompt messages ids";
+  for (const Known& known : kKnown) names += std::string(" ") + known.name;
+  const std::string hint = text(tsr_word_hint, "option", key.c_str(), names.c_str());
+  throw Error(TSR_INVALID_ARGUMENT, "unknown key " + quoted(key) + "; " +
+                                        (hint.empty() ? "`tessera generate --help` lists them" : hint));
 }
 
 void take_option(const std::string& key, const Json& value, Request& request) {

@@ -1,43 +1,24 @@
 #include "usage.h"
 
 #include <algorithm>
-#include <numeric>
 #include <utility>
 #include <vector>
 
-#include "foreign_words.h"
+#include "handle.h"
 
 namespace cli {
 
 namespace {
 
-size_t edit_distance(const std::string& a, const std::string& b) {
-  std::vector<size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), size_t{0});
-  for (size_t i = 1; i <= a.size(); ++i) {
-    size_t diagonal = row[0];
-    row[0] = i;
-    for (size_t j = 1; j <= b.size(); ++j)
-      diagonal =
-          std::exchange(row[j], std::min({row[j] + 1, row[j - 1] + 1, diagonal + (a[i - 1] != b[j - 1])}));
-  }
-  return row[b.size()];
+// "; did you mean --lr?", or what to do instead; "": nothing is known.
+std::string hint(const char* kind, const std::string& word, const std::vector<std::string>& known) {
+  std::string words;
+  for (const std::string& each : known) words += each + ' ';
+  const std::string hint = text(tsr_word_hint, kind, word.c_str(), words.c_str());
+  return hint.empty() ? hint : "; " + hint;
 }
 
 }  // namespace
-
-std::string nearest(const std::string& word, const std::vector<std::string>& known) {
-  constexpr size_t kMost = 2;
-  const auto letters = [](const std::string& it) {
-    return it.size() - std::min(it.find_first_not_of('-'), it.size());
-  };
-  const auto found =
-      std::ranges::min_element(known, {}, [&](const std::string& it) { return edit_distance(word, it); });
-  if (found == known.end()) return "";
-  const size_t distance = edit_distance(word, *found);
-  // Two letters of three are no misspelling.
-  return distance <= kMost && distance * 2 < std::max(letters(word), letters(*found)) ? *found : "";
-}
 
 std::string quoted(const std::string& word) {
   constexpr size_t kMost = 60;
@@ -61,20 +42,6 @@ std::vector<const CLI::App*> all_commands(const CLI::App& app) {
   return app.get_subcommands([](const CLI::App*) { return true; });
 }
 
-// "; did you mean --lr?", or what to do instead; "": nothing is known.
-std::string option_hint(const CLI::App& command, const std::string& name) {
-  std::string ours = option_for(command, name);
-  if (ours.empty() && !name.starts_with("--")) ours = llama_option(name.substr(1));
-  if (ours.empty()) return "";
-  const bool is_here = !ours.starts_with('-') ||
-                       command.get_option_no_throw(ours.substr(0, ours.find_first_of(" :,"))) != nullptr;
-  if (!is_here) return "; this command has nothing like it (other commands have " + ours + ")";
-  if (!ours.starts_with('-')) return "; instead: " + ours;
-  const size_t colon = ours.find(": ");
-  return "; did you mean " + ours.substr(0, colon) + "?" +
-         (colon == std::string::npos ? "" : " (" + ours.substr(colon + 2) + ")");
-}
-
 bool is_integer(const std::string& text) {
   const size_t sign = text.starts_with('-') || text.starts_with('+') ? 1 : 0;
   return text.size() > sign && text.find_first_not_of("0123456789", sign) == std::string::npos;
@@ -90,9 +57,7 @@ std::string unknown_option(const CLI::App& app, const CLI::App& command, const s
         owners += (owners.empty() ? "" : ", ") + other->get_name();
     if (!owners.empty()) return message + " before a command; after its name it belongs to: " + owners;
   }
-  if (const std::string hint = option_hint(command, name); !hint.empty()) return message + hint;
-  const std::string near = nearest(name, option_names(command));
-  return near.empty() ? message : message + "; did you mean " + near + "?";
+  return message + hint("option", name, option_names(command));
 }
 
 // A word where none was expected is mostly the text or file of an option.
@@ -153,11 +118,9 @@ std::string value_message(const CLI::App& command, const CLI::ParseError& error)
 std::string misspelt_command(const CLI::App& app, const std::string& word) {
   std::vector<std::string> names;
   for (const CLI::App* command : all_commands(app)) names.push_back(command->get_name());
-  std::string message = "no command is called " + quoted(word);
-  if (const std::string ours = command_for(word); !ours.empty()) return message + "; instead: " + ours;
-  if (const std::string near = nearest(word, names); !near.empty())
-    return message + "; did you mean " + near + "?";
-  return message + "; there are " + command_list(app);
+  const std::string known = hint("command", word, names);
+  return "no command is called " + quoted(word) +
+         (known.empty() ? "; there are " + command_list(app) : known);
 }
 
 }  // namespace
@@ -183,16 +146,17 @@ std::string misread_option(const CLI::App& app, const std::vector<std::string>& 
     }
     const CLI::Option* const letter = command->get_option_no_throw(word.substr(0, 2));
     if (letter == nullptr) continue;  // unknown to the parser too
-    const std::string hint = option_hint(*command, name);
-    const bool is_value = takes_value(letter) &&
-                          (!letter->get_type_name().starts_with("INT") || is_integer(word.substr(2)));
-    if (hint.empty() && is_value) continue;
-    return "unknown option " + quoted(name) + hint + " (see `tessera " + command->get_name() + " --help`)";
+    const std::string known = hint("option", name, option_names(*command));
+    const bool is_value =
+        takes_value(letter) && (!letter->get_type_name().starts_with("INT") || is_integer(word.substr(2)));
+    if (known.empty() && is_value) continue;
+    return "unknown option " + quoted(name) + known + " (see `tessera " + command->get_name() + " --help`)";
   }
   return "";
 }
 
-std::string usage_message(const CLI::App& app, const CLI::ParseError& error, const std::vector<std::string>& words) {
+std::string usage_message(const CLI::App& app, const CLI::ParseError& error,
+                          const std::vector<std::string>& words) {
   const CLI::App* command = &app;
   for (const CLI::App* sub : app.get_subcommands()) command = sub;
   const std::string help =

@@ -13,8 +13,6 @@ std::string usage_message(const CLI::App& app, const CLI::ParseError& error, con
 // The message for a word such as "-ngl", which the parser would read as the option -n with the value "gl"; "": there is none.
 std::string misread_option(const CLI::App& app, const std::vector<std::string>& words);
 
-// The known word that is most like `word`; "" where there is none.
-std::string nearest(const std::string& word, const std::vector<std::string>& known);
 // Quoted, on one line, and short enough to be read.
 std::string quoted(const std::string& word);
 

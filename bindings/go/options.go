@@ -2,6 +2,7 @@ package tessera
 
 import (
 	"fmt"
+	"strings"
 
 	"tessera.dev/tessera/raw"
 )
@@ -32,6 +33,18 @@ func CheckOptions(consumer string, options Options) error {
 		return err
 	}
 	return options.with(func(o uintptr) uintptr { return raw.Tsr_options_check(o, consumer) })
+}
+
+// WordHint is what may be meant by a word that is none of known: the end of a message about it, such as "did you mean --lr?"; "" where
+// nothing is. kind: "option", of another project or misspelt, or "command", of the program tessera.
+func WordHint(kind, word string, known []string) (string, error) {
+	words := strings.Join(known, " ")
+	for name, given := range map[string]string{"kind": kind, "word": word, "known": words} {
+		if err := noNUL(name, given); err != nil {
+			return "", err
+		}
+	}
+	return text(func(out *uintptr) uintptr { return raw.Tsr_word_hint(kind, word, words, out) })
 }
 
 func setOption(options uintptr, key string, value any) error {

@@ -116,14 +116,10 @@ Status OptionReader::finish() {
   TSR_RETURN_IF_ERROR(first_error_);
   for (const auto& [key, value] : options_) {
     if (std::find(known_.begin(), known_.end(), key) != known_.end()) continue;
-    std::string hint;
-    if (const std::string ours = option_of(key, known_); !ours.empty()) {
-      hint = format("it is '{}' here", ours);
-    } else if (key.find("epoch") != std::string::npos && std::ranges::find(known_, "steps") != known_.end()) {
-      hint = "a training is counted in optimizer steps here: option 'steps'";
-    } else if (const std::vector<std::string> near = nearest_names(key, known_); !near.empty()) {
+    std::string hint = unknown_option_hint(key, known_);
+    if (const std::vector<std::string> near = nearest_names(key, known_); hint.empty() && !near.empty())
       hint = format("nearest: {}", join(near, ", "));
-    } else {
+    if (hint.empty()) {
       std::vector<std::string> all = known_;
       std::ranges::sort(all);
       all.erase(std::unique(all.begin(), all.end()), all.end());

@@ -267,3 +267,22 @@ TEST_CASE("words of other projects are answered with the option or value here, a
   CHECK(said({{"precision", std::string("bfloat16")}}).find("it is bf16 here") != std::string::npos);
   CHECK(said({{"weights", std::string("Q4_KX")}}).find("wanted one of") != std::string::npos);
 }
+
+TEST_CASE("a word that is none of those known is answered in the spelling of those known") {
+  const auto hint = [](const char* kind, const char* word, const char* known) {
+    return text([&](tsr_text** out) { return tsr_word_hint(kind, word, known, out); });
+  };
+  CHECK(hint("option", "--learning_rate", "--lr --steps") == "did you mean --lr?");
+  CHECK(hint("option", "learning-rate", "lr steps") == "did you mean 'lr'?");
+  CHECK(hint("option", "--stepz", "--lr --steps") == "did you mean --steps?");
+  CHECK(hint("option", "-ngl", "--devices -n") == "did you mean --devices cuda? (what fits is decided by the planner)");
+  CHECK(hint("option", "-ts", "--lr") == "this command has nothing like it (other commands have --parallel)");
+  CHECK(hint("option", "flash_attn", "lr") == "instead: nothing: attention never holds the matrix of scores");
+  CHECK(hint("option", "max_memory", "lr").empty());
+  CHECK(hint("option", "-oout", "--out -o").empty());
+  CHECK(hint("command", "finetune", "train eval").find("instead: `tessera train MODEL") == 0);
+  CHECK(hint("command", "trian", "train eval") == "did you mean train?");
+  CHECK(hint("command", "frobnicate", "train eval").empty());
+  tsr_text* none = nullptr;
+  CHECK(take(tsr_word_hint("word", "a", "b", &none)).code == TSR_INVALID_ARGUMENT);
+}

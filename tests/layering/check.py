@@ -56,6 +56,8 @@ ROOTS = ["graph", "parallel", "text", "serialize", "runtime", "engine", "capi", 
 INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^">]+)[">]', re.M)
 FRACTION = re.compile(r'printf\([^;]*?%[-+ #0]*[0-9*]*(?:\.[0-9*]*)?l?[aefgAEFG]')
 BY_LOCALE = ["cli", "samples", "bindings"]  # programs, which never call setlocale
+# Programs on the public header alone, and what else they may include with a path: libraries that they bring themselves.
+BROUGHT = {"cli": {"CLI/CLI.hpp", "nlohmann/json.hpp"}}
 SUFFIXES = {".h", ".cc", ".c", ".cu", ".cuh", ".cpp", ".hpp", ".i"}
 
 
@@ -80,6 +82,11 @@ def violations(root):
             if top not in BY_LOCALE and FRACTION.search(text):
                 found.append(f"{name}: printf of a fraction follows the host's locale; take format or std::to_chars")
             for target in INCLUDE.findall(text):
+                if top in BROUGHT and "/" in target and target not in BROUGHT[top] and not under(target, "tessera") \
+                        and not target.startswith("sys/"):
+                    found.append(f"{name}: includes {target}; {top} may include the standard library, tessera and "
+                                 f"{', '.join(sorted(BROUGHT[top]))}")
+                    continue
                 project = any(under(target, r) for r in ROOTS)
                 if not project:
                     continue
@@ -113,7 +120,7 @@ def self_test():
                ("runtime/x.cc", "serialize/model.h"), ("runtime/x2.cc", "runtime/backends/cpu/pool.h"),
                ("runtime/backends/cpu/x.cc", "runtime/session.h"), ("runtime/backends/cpu/y.cc", "graph/graph.h"),
                ("capi/x_c.cc", "runtime/session.h"), ("samples/x.cc", "graph/graph.h"),
-               ("cli/x.cc", "graph/graph.h")]
+               ("cli/x.cc", "graph/graph.h"), ("cli/y.cc", "fmt/format.h"), ("cli/z.cc", "../engine/base/options.h")]
     with tempfile.TemporaryDirectory() as scratch:
         root = pathlib.Path(scratch)
         for path, include in planted:

@@ -31,7 +31,8 @@ from .dataset import Dataset  # noqa: E402
 from .dtype import DType, dtype_name  # noqa: E402
 from .embedder import Embedder  # noqa: E402
 from .engine import Engine, Event, Request  # noqa: E402
-from .files import check_options, check_path, check_run_paths, check_text, convert, export, imatrix, verify  # noqa: E402
+from .files import check_options, check_path, check_run_paths, check_text, convert  # noqa: E402
+from .files import export, imatrix, verify, word_hint  # noqa: E402
 from .finetuning import finetune  # noqa: E402
 from .generator import Generator, Piece, Stream  # noqa: E402
 from .graph import Graph, Type  # noqa: E402

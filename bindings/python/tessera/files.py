@@ -111,6 +111,13 @@ def check_options(consumer: str, **options: Any) -> None:
             check(raw.tsr_options_check(o, name))
 
 
+def word_hint(kind: str, word: str, known: list[str]) -> str:
+    """What may be meant by a word that is none of those known: the end of a message about it, such as "did you mean --lr?"; ""
+    where nothing is. kind: "option", of another project or misspelt, or "command", of the program tessera."""
+    return text(raw.tsr_word_hint(arguments.text("kind", kind, nul=False), arguments.text("word", word, nul=False),
+                                  arguments.text("known", " ".join(known), nul=False)))
+
+
 def check_text(source: str | bytes, name: str = "text", takes_tables: bool = False) -> None:
     """Raises where a text is none that is read as such: rows of JSON, a table, a binary format, or no UTF-8."""
     check(raw.tsr_text_check(arguments.text("source", source), arguments.path("name", name), int(takes_tables)))

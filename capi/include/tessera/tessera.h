@@ -203,6 +203,12 @@ TSR_API tsr_status* tsr_options_set_i64_list(tsr_options* options, const char* k
  * TSR_NOT_FOUND for another consumer.
  * Codes: TSR_INVALID_ARGUMENT, TSR_NOT_FOUND. */
 TSR_API tsr_status* tsr_options_check(const tsr_options* options, const char* consumer);
+/* What may be meant by a word that is none of `known`, words with a space between: the end of a message about it. kind
+ *   option    a word of another project (transformers, PEFT, TRL, llama.cpp, vLLM, Ollama, ...) or a misspelling: "did you mean --lr?",
+ *             "instead: nothing: attention never holds the matrix of scores". Options are named as `known` writes them ("lr", "--lr")
+ *   command   likewise of the commands of the program tessera: "instead: `tessera chat MODEL`"
+ * An empty text where nothing is. TSR_INVALID_ARGUMENT for another kind. */
+TSR_API tsr_status* tsr_word_hint(const char* kind, const char* word, const char* known, tsr_text** out_text);
 TSR_API void tsr_options_free(tsr_options* options);
 
 /* ================================================================ runtime */

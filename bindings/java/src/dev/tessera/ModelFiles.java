@@ -3,6 +3,7 @@ package dev.tessera;
 import dev.tessera.raw.Callbacks;
 import dev.tessera.raw.Raw;
 import java.nio.file.Path;
+import java.util.List;
 import java.util.Map;
 import java.util.function.DoubleConsumer;
 import java.util.function.ToLongFunction;
@@ -38,6 +39,17 @@ public final class ModelFiles {
     try (OptionSet set = new OptionSet(options)) {
       TesseraException.check(Raw.tsr_options_check(set.pointer, name));
     }
+  }
+
+  /**
+   * What may be meant by a word that is none of those known: the end of a message about it, such as "did you mean --lr?"; empty
+   * where nothing is. The kind: "option", of another project or misspelt, or "command", of the program tessera.
+   */
+  public static String wordHint(String kind, String word, List<String> known) {
+    byte[] kindName = Text.name("kind", kind);
+    byte[] wordName = Text.name("word", word);
+    byte[] list = Text.name("known", String.join(" ", known));
+    return Native.text(null, out -> Raw.tsr_word_hint(kindName, wordName, list, out));
   }
 
   /** Reads a .tsr file through and checks every checksum. */
