@@ -11,6 +11,7 @@
 #include "engine/data/dataset.h"
 #include "engine/inference/embedder.h"
 #include "engine/inference/generator.h"
+#include "engine/inference/request_run.h"
 #include "engine/inference/scorer.h"
 #include "engine/model/shared_model.h"
 #include "engine/planning/planning.h"
@@ -90,6 +91,9 @@ struct tsr_generator {
 struct tsr_engine {
   std::unique_ptr<tessera::Engine> value;
   std::string text, details;  // of the last event
+};
+struct tsr_request_file {
+  std::unique_ptr<tessera::RequestRun> value;
 };
 struct tsr_sequence {
   tessera::KeptSequence value;

@@ -1,14 +1,13 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <iostream>
 
+#include "adapter_arguments.h"
 #include "command.h"
 #include "generate_file.h"
 #include "inference.h"
 #include "interruptible.h"
-#include "line_adapters.h"
 #include "plan_text.h"
 #include "progress.h"
 #include "serving.h"
@@ -172,32 +171,19 @@ void refuse_idle_options(const CLI::App& command, bool file) {
   if (const std::string name = given_serving(command); !name.empty()) given({name.c_str()}, kOfFile);
 }
 
-std::string folder_of(const std::string& path) {
-  const std::string folder = std::filesystem::path(path).parent_path().string();
-  return path.empty() ? std::filesystem::temp_directory_path().string() : folder.empty() ? "." : folder;
-}
-
-constexpr int64_t kSlots = 8;  // of adapters, where lines name more
-
 void generate_texts(const Arguments& args, const AdapterArguments& adapters, const Allowed& allowed) {
-  std::error_code ignored;
-  if (!args.output.empty() && std::filesystem::equivalent(args.prompts, args.output, ignored))
-    throw Error(TSR_INVALID_ARGUMENT, args.output + ": is the file of the prompts");
-  // Both are told before a model is loaded.
-  ResultFile results(args.output);
-  RequestFile requests(args.prompts, folder_of(args.output));
+  const FileRun run{.allowed = allowed, .adapters = adapters.named, .ids = args.ids, .stats = args.stats};
+  // Wrong lines are told before a model is loaded.
+  const RequestFile file = open_requests(args.prompts, args.output, run);
   const Runtime runtime = open_runtime(args);
   const Model model = open_model(args, args.model);
-  LineAdapters of_lines(requests, adapters, model);
-  Serving serving = args.serving;
-  if (of_lines.count() > 0) {
-    if (!serving.adapters) serving.adapters = std::min(of_lines.count(), kSlots);
-    if (!serving.adapter_rank) serving.adapter_rank = of_lines.rank();
+  const Options options = text_options(args);
+  set_serving(options, args.serving);
+  {
+    const Interruptible interruptible(runtime);
+    interruptible.check(tsr_request_file_start(file.get(), runtime.get(), model.get(), options.get()));
   }
-  const Engine engine = new_engine(args, serving, runtime, model);
-  of_lines.load(engine);
-  generate_file(args, {.allowed = allowed, .ids = args.ids, .stats = args.stats}, requests, of_lines, engine,
-                results);
+  generate_file(args, run, file);
 }
 }  // namespace
 
@@ -215,8 +201,10 @@ void register_generate(CLI::App& app) {
       "A file of prompts has a JSON object a line: {\"prompt\": \"...\"}, {\"messages\": [{\"role\", "
       "\"content\"}]} or {\"ids\": [...]}, with an\n\"id\" that is copied and options of its own, which "
       "count "
-      "before those of the command:\n" +
-      RequestFile::known_keys() +
+      "before those of the command:\n"
+      "max_tokens, min_tokens, temperature, top_k, top_p, min_p, typical_p, repetition_penalty, presence_penalty, frequency_penalty,\n"
+      "penalty_last, logit_bias, seed, ignore_eos, stop, stop_ids, n, best_of, logprobs, prompt_logprobs, priority, adapter, special,\n"
+      "json_schema, json, regex, choices, grammar, name, template, tools, documents, variables, now, continue_final_message"
       ".\nadapter is a folder of PEFT's or a GGUF adapter, from the file's folder, or a name that --adapter "
       "NAME=PATH gives; a step mixes as many as lines\nname, at most 8 or --adapters.\n"
       "A line of results, in the file's order: {\"line\", \"id\", \"text\", \"finish\": length or stop, "

@@ -1,14 +1,12 @@
 // `tessera generate --prompts FILE`: a file of requests, many of them computed at once.
 #pragma once
 
+#include <map>
 #include <optional>
 #include <string>
 #include <utility>
 
 #include "command.h"
-#include "line_adapters.h"
-#include "request_file.h"
-#include "result_file.h"
 
 namespace cli {
 
@@ -23,12 +21,14 @@ void add_allowed(CLI::App& command, AllowedArguments& arguments);
 Allowed read_allowed(const AllowedArguments& arguments);
 
 struct FileRun {
-  Allowed allowed;   // of requests that do not say it themselves
+  Allowed allowed;  // of requests that do not say it themselves
+  std::map<std::string, std::string> adapters;  // paths of those that lines may name
   bool ids = false;  // token ids of the texts, too
   bool stats = false;
 };
-// `adapters` are loaded. Throws at the end where a request failed; its line says why, and the others are done.
-void generate_file(const Common& common, const FileRun& run, RequestFile& requests,
-                   const LineAdapters& adapters, const Engine& engine, ResultFile& results);
+// Checks all lines; `output` empty: standard output.
+RequestFile open_requests(const std::string& path, const std::string& output, const FileRun& run);
+// Of a file that has been started. Throws at the end where a request failed; its line says why, and the others are done.
+void generate_file(const Common& common, const FileRun& run, const RequestFile& file);
 
 }  // namespace cli

@@ -53,6 +53,7 @@ using Trainer = Handle<tsr_trainer, tsr_trainer_free>;
 using Run = Handle<tsr_run, tsr_run_free>;
 using Generator = Handle<tsr_generator, tsr_generator_free>;
 using Engine = Handle<tsr_engine, tsr_engine_free>;
+using RequestFile = Handle<tsr_request_file, tsr_request_file_free>;
 using Scorer = Handle<tsr_scorer, tsr_scorer_free>;
 using Embedder = Handle<tsr_embedder, tsr_embedder_free>;
 

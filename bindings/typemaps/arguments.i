@@ -30,6 +30,7 @@ TSR_HANDLE(tsr_run)
 TSR_HANDLE(tsr_generator)
 TSR_HANDLE(tsr_engine)
 TSR_HANDLE(tsr_sequence)
+TSR_HANDLE(tsr_request_file)
 TSR_HANDLE(tsr_scorer)
 TSR_HANDLE(tsr_embedder)
 

@@ -443,8 +443,6 @@ std::string unknown_option_hint(std::string_view key, const std::vector<std::str
                 meaning->note.empty() ? "" : ": " + meaning->note);
 }
 
-namespace {
-
 std::string option_hint(std::string_view word, const std::vector<std::string>& known) {
   const std::optional<Meaning> meaning = find_meaning(word, known);
   if (!meaning) return misspelt_hint(word, known);
@@ -455,6 +453,8 @@ std::string option_hint(std::string_view word, const std::vector<std::string>& k
   return format("did you mean {}?{}", is_argument(ours) ? ours : format("'{}'", ours),
                 meaning->note.empty() ? "" : format(" ({})", meaning->note));
 }
+
+namespace {
 
 std::string command_hint(std::string_view word, const std::vector<std::string>& known) {
   const std::string name = with_underscores(word);

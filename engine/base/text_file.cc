@@ -11,10 +11,12 @@
 #include <cstdio>
 #include <cstring>
 #include <memory>
+#include <span>
 
 #include "graph/base/cancellation.h"
 #include "graph/base/memory_limit.h"
 #include "graph/base/text.h"
+#include "serialize/atomic_file.h"
 
 namespace tessera {
 
@@ -96,6 +98,34 @@ Result<std::string> read_text_file(const std::string& path, std::string_view wha
 
 Result<std::string> read_standard_input(std::string_view what) {
   return read_to_end(STDIN_FILENO, taken_input(), format("{} from standard input", what), SIZE_MAX);
+}
+
+bool is_own_file(const std::string& path) {
+  struct stat found {};
+  return lstat(path.c_str(), &found) != 0 || S_ISREG(found.st_mode);
+}
+
+Result<int> open_in_place(const std::string& path) {
+  // Without waiting for the reader of a pipe.
+  const int file = open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_NONBLOCK | O_CLOEXEC, 0666);
+  if (file < 0 && errno == ENXIO)
+    return Status(StatusCode::kIo,
+                  format("{}: is a pipe or socket that nobody reads; start its reader first, or name a file", path));
+  if (file < 0) return io_error(path, "cannot write");
+  (void)fcntl(file, F_SETFL, fcntl(file, F_GETFL) & ~O_NONBLOCK);
+  return file;
+}
+
+Status write_text_file(const std::string& path, std::string_view content) {
+  if (is_own_file(path)) {
+    TSR_ASSIGN_OR_RETURN(AtomicFile file, AtomicFile::create(path));
+    TSR_RETURN_IF_ERROR(file.append(std::as_bytes(std::span(content))));
+    return file.commit();
+  }
+  TSR_ASSIGN_OR_RETURN(const int descriptor, open_in_place(path));
+  std::FILE* const file = fdopen(descriptor, "wb");
+  const bool is_written = std::fwrite(content.data(), 1, content.size(), file) == content.size();
+  return (std::fclose(file) == 0) && is_written ? Status() : io_error(path, "cannot write");
 }
 
 }  // namespace tessera

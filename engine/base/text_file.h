@@ -21,4 +21,12 @@ Result<std::string> read_text_file(const std::string& path, std::string_view wha
 // The rest of standard input, at most half of the memory.
 Result<std::string> read_standard_input(std::string_view what);
 
+// Whether `path` is, or will be, a file of its own: no link, device or pipe.
+bool is_own_file(const std::string& path);
+// Opens what a link, a device or a pipe leads to, for writing; a descriptor. kIo for a pipe that nobody reads.
+Result<int> open_in_place(const std::string& path);
+// Writes a file of its own whole or not at all, with the permissions of the one that it replaces (AtomicFile); else straight into
+// what a link, a device or a pipe leads to.
+Status write_text_file(const std::string& path, std::string_view content);
+
 }  // namespace tessera

@@ -82,7 +82,7 @@ for wanted, line in [(f"{WORK}/absent: there is no such file", {"prompt": "a", "
     refused(f"requests.jsonl: line 2: .*{wanted}", *FILES, lines=[GOOD, line, line])
 refused("line 1: .*one: .*its rank for .* is 2, slots have room for 1: raise adapter_rank", *FILES, "--adapter-rank", 1, lines=[GOOD])
 one = ADAPTERS["one"]
-refused("line 1: 'adapter' is 'adapters/one', and --adapter .* is put on the model: name it", *FILES, "--adapter", one)
+refused("line 1: 'adapter' is 'adapters/one', and the model has adapters: leave them out", *FILES, "--adapter", one)
 for wanted, words in [("found .* and .*, wanted one to put on the model", ["--adapter", one, "--adapter", WORK]), ("two have the name 'a'", ["--adapter", "a=b", "--adapter", "a=c"]),
                       ("is '=b', wanted PATH or NAME=PATH", ["--adapter", "=b"]), ("is put on the model, and lines could not", ["--adapter", "a=b", "--adapter", one])]:
     refused("--adapter.*" + wanted, *FILES, *words)

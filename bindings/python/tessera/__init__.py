@@ -39,6 +39,7 @@ from .graph import Graph, Type  # noqa: E402
 from .hooks import Hooks  # noqa: E402
 from .model import Model  # noqa: E402
 from .plan import Plan, check_certificate, estimate, estimate_page, plan_methods  # noqa: E402
+from .request_files import generate_file  # noqa: E402
 from .run import Run, RunEvent, check_run, resumed_folder  # noqa: E402
 from .run_log import RunLog  # noqa: E402
 from .runtime import Devices, LogLevel, Runtime, default_runtime  # noqa: E402

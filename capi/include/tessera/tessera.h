@@ -122,6 +122,7 @@ typedef struct tsr_run tsr_run;
 typedef struct tsr_generator tsr_generator;
 typedef struct tsr_engine tsr_engine;
 typedef struct tsr_sequence tsr_sequence;
+typedef struct tsr_request_file tsr_request_file;
 typedef struct tsr_scorer tsr_scorer;
 typedef struct tsr_embedder tsr_embedder;
 
@@ -2366,6 +2367,42 @@ TSR_API tsr_status* tsr_engine_report(tsr_engine* engine, tsr_text** out_text);
 TSR_API void tsr_engine_cancel(tsr_engine* engine, int64_t request);
 /* Requests in progress end without events. */
 TSR_API void tsr_engine_free(tsr_engine* engine);
+
+/* ---- files of requests
+ *
+ * Many texts by an engine of their own: a file with a JSON object a line becomes one with a line of results for each, in the same
+ * order. A line has "prompt" (a text), "messages" (a conversation) or "ids" (token ids), an "id" of any kind, which is copied,
+ * and options of tsr_engine_submit except logits and keep; lists and objects (stop, stop_ids, logit_bias, json_schema, choices, tools,
+ * ...) are JSON there, not text. "adapter" is the path of a LoRA adapter, from the file's folder, or a name. A line of results:
+ * {"line": from 1, "id", "text", "finish": length, stop, cancelled or failed, "tokens", "seed", "prompt_tokens", and where they are
+ * "ids", "logprobs", "prompt_logprobs", "stop_token", ..., "error"}; of n texts "texts": [{"text", ...}].
+ *
+ *     tsr_request_file_open("requests.jsonl", "texts.jsonl", NULL, &file);
+ *     tsr_request_file_start(file, runtime, model, NULL);
+ *     while (done < 1) tsr_request_file_step(file, &done);
+ *
+ * Opens both files, and checks every line, before a model is there. path: "-" is standard input; pipes are copied to a file. out_path: ""
+ * and "-" are standard output. Until all is done results are in OUT_PATH.part as they come, so that a process that is killed loses
+ * none; devices, pipes and links get them in order instead. Memory does not grow with the files. Options
+ *   adapters    str   JSON object {"name": "path"}: adapters that lines may name (default: none)
+ *   ids         i64   1: results have the token ids of texts (default 0)
+ *   json_schema, regex, grammar   str   of lines that say none of these themselves; one at most
+ * TSR_INVALID_ARGUMENT with the line for what is no request; TSR_FAILED_PRECONDITION where OUT_PATH.part is there. */
+TSR_API tsr_status* tsr_request_file_open(const char* path, const char* out_path, const tsr_options* options,
+                                          tsr_request_file** out_file);
+/* Makes the engine, once, and loads the adapters that lines name. options: of tsr_engine_new; `adapters` is as many as lines name, at
+ * most 8, and `adapter_rank` the largest, unless they are given. Errors are those of tsr_engine_new, and of
+ * tsr_engine_load_adapter with the line. tsr_runtime_cancel ends it. */
+TSR_API tsr_status* tsr_request_file_start(tsr_request_file* file, tsr_runtime* runtime, tsr_model* model,
+                                           const tsr_options* options);
+/* Computes for a tenth of a second. *out_done: the share of the lines that is done; 1: the results are at OUT_PATH. A line that fails is told
+ * in its result, and the others go on. To end early, free the file: what is done stays in OUT_PATH.part. */
+TSR_API tsr_status* tsr_request_file_step(tsr_request_file* file, double* out_done);
+/* {"requests": lines, "done", "failed", "first_failure": with its line, "" for none, "part": the file with what is done, "" where
+ * there is none, "prompt_tokens", "cached_tokens", "tokens", "seconds", "tokens_per_second", "adapters": as lines name them, absent
+ * without, "report": as tsr_engine_report, once all is done}; any time after open. */
+TSR_API tsr_status* tsr_request_file_report(tsr_request_file* file, tsr_text** out_text);
+TSR_API void tsr_request_file_free(tsr_request_file* file);
 
 /* ================================================================ scorer */
 

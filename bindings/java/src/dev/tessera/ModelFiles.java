@@ -52,6 +52,31 @@ public final class ModelFiles {
     return Native.text(null, out -> Raw.tsr_word_hint(kindName, wordName, list, out));
   }
 
+  /**
+   * Generates what the lines of a file ask for, each a JSON object such as {@code {"prompt": "Once"}}, into a file with a line of
+   * results for each. fileOptions: adapters, ids, json_schema, regex, grammar, as the header lists them under
+   * tsr_request_file_open; options: those of an {@link Engine}; both may be null. Lines that fail are told in their results, and
+   * counted in the report, which is JSON. What is done before an interrupt stays in {@code out} with ".part" behind its name.
+   */
+  public static String generate(Runtime runtime, Model model, Path in, Path out, Map<String, ?> fileOptions,
+      Map<String, ?> options, DoubleConsumer progress) {
+    byte[] from = Text.path("in", in);
+    byte[] to = Text.path("out", out);
+    long made;
+    try (OptionSet set = new OptionSet(fileOptions)) {
+      made = Native.made(pointer -> Raw.tsr_request_file_open(from, to, set.pointer, pointer));
+    }
+    try (Work work = new Work("request file", Raw::tsr_request_file_free, model.source(), made); Handle.Use use = work.use()) {
+      try (Handle.Use r = Handle.use(runtime, "runtime"); Handle.Use m = Handle.use(model, "model");
+          OptionSet set = new OptionSet(options)) {
+        use.check(Cancellation.guard(runtime::cancel,
+            () -> Raw.tsr_request_file_start(use.pointer, r.pointer, m.pointer, set.pointer)));
+      }
+      Native.steps(use, null, Raw::tsr_request_file_step, progress);
+      return Native.text(use, pointer -> Raw.tsr_request_file_report(use.pointer, pointer));
+    }
+  }
+
   /** Reads a .tsr file through and checks every checksum. */
   public static void verify(Path path) {
     TesseraException.check(Raw.tsr_model_verify(Text.path("path", path)));

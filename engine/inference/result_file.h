@@ -1,23 +1,22 @@
-// ResultFile: lines that are done in any order, in a file that has them in the order of their numbers.
+// ResultFile: lines that are done in any order, in a file that has them in the order of their numbers. One thread.
 #pragma once
 
 #include <cstdint>
-#include <cstdio>
 #include <map>
 #include <memory>
 #include <string>
 #include <utility>
 
-#include "output_file.h"
+#include "engine/inference/request_file.h"
 
-namespace cli {
+namespace tessera {
 
 // OrderedLines: hands lines on in the order of their numbers, which begin at 1 and have no gaps.
 class OrderedLines {
  public:
   // `name` of the file begins messages.
   OrderedLines(std::FILE* out, std::string name) : out_(out), name_(std::move(name)) {}
-  void put(int64_t number, const std::string& line);
+  Status put(int64_t number, const std::string& line);
 
  private:
   std::FILE* const out_;
@@ -30,20 +29,22 @@ class OrderedLines {
 // Standard output ("" or "-"), pipes, devices and links get them in order. Not more lines are in memory than are done early.
 class ResultFile {
  public:
-  // Throws where nothing can be written, or PATH.part is there already.
-  explicit ResultFile(const std::string& path);
+  // Fails where nothing can be written, or PATH.part is there already.
+  static Result<std::unique_ptr<ResultFile>> create(const std::string& path);
   ~ResultFile();  // an empty PATH.part is removed
   ResultFile(const ResultFile&) = delete;
   ResultFile& operator=(const ResultFile&) = delete;
 
   // `line` begins with {"line":number.
-  void put(int64_t number, const std::string& line);
-  void finish();
+  Status put(int64_t number, const std::string& line);
+  Status finish();
   // The file that has what is done, "" where it has gone to the reader already.
   const std::string& part() const { return part_; }
 
  private:
-  std::string sort_part();  // into a file under another name
+  explicit ResultFile(std::string path) : path_(std::move(path)) {}
+  Status open_part();
+  Status sort_part();  // into the file itself
 
   const std::string path_;
   std::string part_;
@@ -53,4 +54,4 @@ class ResultFile {
   bool is_sorted_ = true;
 };
 
-}  // namespace cli
+}  // namespace tessera
