@@ -61,6 +61,7 @@ tsr_status* tsr_embedder_embed(tsr_embedder* embedder, const char* text, size_t 
     TSR_RETURN_IF_ERROR(required({{embedder, "embedder"}}));
     if (text_count > 0) TSR_RETURN_IF_ERROR(required({{out_rows, "out_rows"}}));
     TSR_ASSIGN_OR_RETURN(const auto texts, texts_of(text, size, lengths, text_count));
+    const CancelScope scope(embedder->value->runtime().cancel_signal());
     TSR_RETURN_IF_ERROR(embedder->value->start(texts));
     TSR_RETURN_IF_ERROR(embedder->value->finish());
     TSR_ASSIGN_OR_RETURN(const std::span<const float> rows, embedder->value->rows());
@@ -74,6 +75,7 @@ tsr_status* tsr_embedder_start(tsr_embedder* embedder, const char* text, size_t 
   return guard([&]() -> Status {
     TSR_RETURN_IF_ERROR(required({{embedder, "embedder"}}));
     TSR_ASSIGN_OR_RETURN(const auto texts, texts_of(text, size, lengths, text_count));
+    const CancelScope scope(embedder->value->runtime().cancel_signal());
     return embedder->value->start(texts);
   });
 }

@@ -30,6 +30,7 @@ Texts texts_of(const int32_t* ids, const size_t& all, const size_t* lengths, siz
 }
 
 Status score(Scorer& scorer, const Texts& texts, float* out_logprobs, uint8_t* out_greedy) {
+  const CancelScope scope(scorer.runtime().cancel_signal());
   TSR_RETURN_IF_ERROR(scorer.start(texts.ids, texts.lengths));
   TSR_RETURN_IF_ERROR(scorer.finish());
   TSR_ASSIGN_OR_RETURN(const std::span<const float> logprobs, scorer.logprobs());
@@ -69,6 +70,7 @@ tsr_status* tsr_scorer_start(tsr_scorer* scorer, const int32_t* ids, size_t coun
     TSR_RETURN_IF_ERROR(required({{scorer, "scorer"}}));
     TSR_RETURN_IF_ERROR(check_texts(ids, count, lengths, text_count));
     const Texts texts = texts_of(ids, count, lengths, text_count);
+    const CancelScope scope(scorer->value->runtime().cancel_signal());
     return scorer->value->start(texts.ids, texts.lengths);
   });
 }

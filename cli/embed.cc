@@ -1,6 +1,5 @@
 // tessera embed and tessera classify: rows of numbers of texts. They differ in what they print.
 #include <algorithm>
-#include <chrono>
 #include <iostream>
 #include <numeric>
 #include <optional>
@@ -8,11 +7,9 @@
 #include <vector>
 
 #include "command.h"
-#include "engine_vectors.h"
 #include "inference.h"
-#include "interruptible.h"
 #include "plan_text.h"
-#include "progress.h"
+#include "steps.h"
 
 namespace cli {
 
@@ -97,34 +94,13 @@ Texts read_texts(const Arguments& args) {
   return texts;
 }
 
-std::vector<std::string_view> views_of(const Texts& texts) {
-  std::vector<std::string_view> views;
-  size_t at = 0;
-  for (const size_t length : texts.lengths) {
-    views.push_back(std::string_view(texts.bytes).substr(at, length));
-    at += length;
-  }
-  return views;
-}
-
-// Of texts one by one, where nothing is said of batches and of how devices share the work, and an engine serves the model.
-std::optional<Rows> compute_by_engine(const Arguments& args, const Runtime& runtime, const Model& model,
-                                      const Texts& texts) {
-  if (reads_pairs(args) || args.batch || !args.parallel.empty() || !args.plan_file.empty()) return {};
-  VectorForm form{args.seq, args.pooling, {}};
-  if (args.normalize || args.raw) form.normalize = args.normalize;
-  std::optional<TextVectors> vectors =
-      embed_by_engine(args, args.inference, runtime, model, views_of(texts), form);
-  if (!vectors) return {};
-  return Rows{std::move(vectors->values), vectors->width, std::move(vectors->report)};
-}
-
 Rows compute(const Arguments& args, const std::string& output) {
   Options options = make<Options>(tsr_options_new);
   set_placement(options, args);
   set(options, "seq", args.seq);
   set(options, "batch", args.batch);
   set(options, "output", output);
+  set(options, "share_prefixes", int64_t{1});
   set(options, "pooling", args.pooling);
   if (args.normalize || args.raw) set(options, "normalize", int64_t{args.normalize ? 1 : 0});
   if (reads_pairs(args)) set(options, "pairs", int64_t{1});
@@ -133,23 +109,14 @@ Rows compute(const Arguments& args, const std::string& output) {
   const Texts texts = read_texts(args);
   const Runtime runtime = open_runtime(args);
   const Model model = open_model(args, args.model);
-  if (output == "embedding")
-    if (std::optional<Rows> rows = compute_by_engine(args, runtime, model, texts)) return std::move(*rows);
   const Embedder embedder = make_interruptible<Embedder>(tsr_embedder_new, runtime, model.get(),
                                                          static_cast<const tsr_options*>(options.get()));
-  check(tsr_embedder_start(embedder.get(), texts.bytes.data(), texts.bytes.size(), texts.lengths.data(),
-                           texts.lengths.size()));
   const auto count = static_cast<int64_t>(texts.lengths.size() / (reads_pairs(args) ? 2 : 1));
   {
     const Interruptible interruptible(runtime);
-    Progress progress(args);
-    const auto begin = std::chrono::steady_clock::now();
-    for (double done = 0; done < 1;) {
-      interruptible.check(tsr_embedder_step(embedder.get(), &done));
-      const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-      progress.show(std::to_string(static_cast<int>(100 * done)) + " % of " + counted(count, "text") + ", " +
-                    seconds_text(seconds / done * (1 - done)) + " left");
-    }
+    interruptible.check(tsr_embedder_start(embedder.get(), texts.bytes.data(), texts.bytes.size(),
+                                           texts.lengths.data(), texts.lengths.size()));
+    run_steps_left(embedder, tsr_embedder_step, "computed", counted(count, "text"), interruptible, args);
   }
   Rows rows;
   check(tsr_embedder_width(embedder.get(), &rows.width));
@@ -236,8 +203,9 @@ void register_embed(CLI::App& app) {
       "--pooling", args->pooling,
       "auto, mean, cls or last: the vector of a text is the mean of its tokens', its first or its "
       "last (default: auto: as the model's file says, else mean, and last for decoders)");
-  CLI::Option* const normalize = command->add_flag(
-      "--normalize", args->normalize, "scale vectors to length 1 (default: 1 where the model's file says so)");
+  CLI::Option* const normalize =
+      command->add_flag("--normalize", args->normalize,
+                        "scale vectors to length 1 (default: 1 where the model's file says so)");
   command->add_flag("--no-normalize", args->raw, "never scale them")->excludes(normalize);
   add_inference(*command, args->inference);
   add_placement(*command, *args);

@@ -1,20 +1,14 @@
 #include <algorithm>
-#include <chrono>
 #include <cmath>
-#include <csignal>
 #include <iostream>
-#include <iterator>
 #include <limits>
 #include <optional>
 #include <string_view>
 
 #include "command.h"
-#include "engine_scores.h"
 #include "inference.h"
-#include "interruptible.h"
 #include "plan_text.h"
-#include "progress.h"
-#include "scored_texts.h"
+#include "steps.h"
 
 namespace cli {
 
@@ -26,6 +20,19 @@ struct Arguments : Common {
   std::optional<int64_t> seq, stride, batch;
   std::string bos = "auto";
   bool lines = false, ids = false, special = false;
+};
+
+// Byte `begins[i]` of the input is the first of text i.
+struct TokenTexts {
+  std::vector<int32_t> ids;
+  std::vector<size_t> lengths, begins;
+};
+
+// For each token.
+struct TokenScores {
+  std::vector<float> logprobs;  // NaN: not scored
+  std::vector<uint8_t> greedy;
+  Json report;
 };
 
 // Totals: sums over all tokens that were scored.
@@ -42,14 +49,6 @@ struct Totals {
   }
   double bits_per_byte() const { return nll / std::log(2.0) / static_cast<double>(bytes); }
 };
-
-volatile std::sig_atomic_t interrupted = 0;
-
-// A second Ctrl-C ends the process at once.
-void interrupt(int signal) {
-  interrupted = 1;
-  std::signal(signal, SIG_DFL);
-}
 
 std::vector<int32_t> encode(const tsr_tokenizer* tokenizer, std::string_view words, bool special) {
   const uint32_t flags = special ? TSR_ENCODE_SPECIAL : 0;
@@ -92,8 +91,8 @@ TokenTexts read_texts(const Arguments& args, const tsr_tokenizer* tokenizer, con
     texts.begins.push_back(begin);
   };
   if (tokenizer != nullptr && !args.special) {
-    const std::string note = Json::parse(text(tsr_tokenizer_written_control, tokenizer, input.data(),
-                                              input.size()))["note"];
+    const std::string note =
+        Json::parse(text(tsr_tokenizer_written_control, tokenizer, input.data(), input.size()))["note"];
     if (!note.empty()) std::cerr << note << '\n';
   }
   size_t begin = std::string_view(input).starts_with("\xef\xbb\xbf") ? 3 : 0;  // a byte-order mark
@@ -110,31 +109,6 @@ TokenTexts read_texts(const Arguments& args, const tsr_tokenizer* tokenizer, con
   return texts;
 }
 
-TokenScores score(const Arguments& args, tsr_scorer* scorer, const TokenTexts& texts) {
-  using Clock = std::chrono::steady_clock;
-  check(tsr_scorer_start(scorer, texts.ids.data(), texts.ids.size(), texts.lengths.data(),
-                         texts.lengths.size()));
-  for (const int signal : {SIGINT, SIGTERM}) std::signal(signal, interrupt);
-  {
-    Progress progress(args);
-    const Clock::time_point begin = Clock::now();
-    for (double done = 0; done < 1;) {
-      check(tsr_scorer_step(scorer, &done));
-      if (interrupted != 0) throw Error(TSR_CANCELLED, "interrupted; nothing was written");
-      const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
-      progress.show("scored " + std::to_string(static_cast<int>(100 * done)) + " % of " +
-                    counted(static_cast<int64_t>(texts.ids.size()), "token") + ", " +
-                    seconds_text(seconds / done * (1 - done)) + " left");
-    }
-  }
-  for (const int signal : {SIGINT, SIGTERM}) std::signal(signal, SIG_DFL);
-  TokenScores scores{std::vector<float>(texts.ids.size()), std::vector<uint8_t>(texts.ids.size()), {}};
-  check(tsr_scorer_logprobs(scorer, scores.logprobs.data(), scores.logprobs.size(), nullptr));
-  check(tsr_scorer_greedy(scorer, scores.greedy.data(), scores.greedy.size(), nullptr));
-  scores.report = Json::parse(text(tsr_scorer_report, scorer));
-  return scores;
-}
-
 Options scorer_options(const Arguments& args) {
   Options options = make<Options>(tsr_options_new);
   set_placement(options, args);
@@ -142,38 +116,28 @@ Options scorer_options(const Arguments& args) {
   set(options, "stride", args.stride);
   set(options, "batch", args.batch);
   set(options, "bos", args.bos);
+  if (args.lines && !args.ids) set(options, "share_prefixes", int64_t{1});
   set_inference(options, args.inference);
   return options;
 }
 
-TokenScores score_by_scorer(const Arguments& args, const Runtime& runtime, const Model& model,
-                            const TokenTexts& texts) {
+TokenScores score_texts(const Arguments& args, const Runtime& runtime, const Model& model,
+                        const TokenTexts& texts) {
   const Options options = scorer_options(args);
   const Scorer scorer = make_interruptible<Scorer>(tsr_scorer_new, runtime, model.get(),
                                                    static_cast<const tsr_options*>(options.get()));
-  return score(args, scorer.get(), texts);
-}
-
-// The token that stands before every text; -1: none.
-int32_t bos_of(const Arguments& args, const tsr_tokenizer* tokenizer) {
-  if (args.bos == "none") return -1;
-  const int32_t bos = tsr_tokenizer_bos(tokenizer);
-  int32_t around[8] = {-1};
-  size_t count = 0;
-  check(tsr_tokenizer_encode(tokenizer, "", 0, TSR_ENCODE_AROUND, around, std::size(around), &count));
-  return count > 0 && around[0] == bos ? bos : -1;
-}
-
-TokenScores score_texts(const Arguments& args, const Runtime& runtime, const Model& model,
-                        const tsr_tokenizer* tokenizer, const TokenTexts& texts) {
-  // Windows, and what else is said of them, are a scorer's.
-  const bool has_windows = args.stride || args.batch || !args.parallel.empty() || !args.plan_file.empty();
-  if (args.lines && !args.ids && !has_windows && args.bos != "always") {
-    std::optional<TokenScores> scores =
-        score_by_engine(args, args.inference, runtime, model, texts, {args.seq, bos_of(args, tokenizer)});
-    if (scores) return std::move(*scores);
+  {
+    const Interruptible interruptible(runtime);
+    interruptible.check(tsr_scorer_start(scorer.get(), texts.ids.data(), texts.ids.size(),
+                                         texts.lengths.data(), texts.lengths.size()));
+    run_steps_left(scorer, tsr_scorer_step, "scored",
+                   counted(static_cast<int64_t>(texts.ids.size()), "token"), interruptible, args);
   }
-  return score_by_scorer(args, runtime, model, texts);
+  TokenScores scores{std::vector<float>(texts.ids.size()), std::vector<uint8_t>(texts.ids.size()), {}};
+  check(tsr_scorer_logprobs(scorer.get(), scores.logprobs.data(), scores.logprobs.size(), nullptr));
+  check(tsr_scorer_greedy(scorer.get(), scores.greedy.data(), scores.greedy.size(), nullptr));
+  scores.report = Json::parse(text(tsr_scorer_report, scorer.get()));
+  return scores;
 }
 
 // The bytes that `id` adds to a text after `previous` (-1: at its begin).
@@ -313,7 +277,7 @@ void register_score(CLI::App& app) {
     Tokenizer tokenizer;
     if (!args->ids) tokenizer = model_tokenizer(model, args->model);
     const TokenTexts texts = read_texts(*args, tokenizer.get(), input);
-    const TokenScores scores = score_texts(*args, runtime, model, tokenizer.get(), texts);
+    const TokenScores scores = score_texts(*args, runtime, model, texts);
     if (std::ranges::all_of(scores.logprobs, [](float logprob) { return std::isnan(logprob); }))
       throw Error(TSR_INVALID_ARGUMENT,
                   args->file + " has " + counted(static_cast<int64_t>(texts.ids.size()), "token") +

@@ -20,6 +20,8 @@ namespace {
 
 using Output = EmbedderSettings::Output;
 
+constexpr int64_t kMostTokens = int64_t{1} << 40;  // of a text that is not cut
+
 double seconds_since(std::chrono::steady_clock::time_point begin) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
@@ -46,29 +48,48 @@ Result<std::unique_ptr<Embedder>> Embedder::create(std::shared_ptr<Runtime> runt
   std::unique_ptr<Embedder> made(new Embedder);
   TSR_ASSIGN_OR_RETURN(made->settings_, read_embedder_settings(options));
   EmbedderSettings& settings = made->settings_;
-  const Graph forward = model->graph();
-  TSR_RETURN_IF_ERROR(made->choose_output(*model, forward));
-  TSR_ASSIGN_OR_RETURN(std::shared_ptr<DeviceSet> devices,
-                       runtime->open_devices(settings.compute.devices, settings.compute.profile));
-  const int64_t wanted = parse_i64(model->metadata(kEmbeddingTokensKey)).value_or(0);
-  TSR_RETURN_IF_ERROR(finalize_texts(settings, model->context_length(), wanted, devices->size()));
-  made->entries_ = embedding_entries(settings);
-  const auto make = [&]() -> Result<std::shared_ptr<const LoadedProgram>> {
-    TSR_ASSIGN_OR_RETURN(CompiledProgram compiled, compile_embedding(forward, settings, devices));
-    if (settings.inference.repack) take_arranged_variants(compiled.program, *devices);
-    return prepare(runtime, devices, std::move(compiled));
-  };
-  TSR_ASSIGN_OR_RETURN(auto prepared, model->kept<ProgramCache>().find_or_make(
-                                          format("embedder {} {}", settings.seq, settings.batch), forward,
-                                          options, settings.compute, *runtime, *devices, make));
-  TSR_ASSIGN_OR_RETURN(made->running_,
-                       ProgramRunner::create(std::move(prepared), {.measure_memory = settings.measure_memory},
-                                             model, model->seed()));
-  TSR_RETURN_IF_ERROR(made->feed_positions());
-  made->tokenizer_ = model->tokenizer();
-  made->report_.seq = settings.seq;
-  made->report_.batch = settings.batch;
+  made->runtime_ = std::move(runtime);
+  made->model_ = std::move(model);
+  made->options_ = options;
+  made->options_.erase("share_prefixes");  // the programs are the same
+  made->tokenizer_ = made->model_->tokenizer();
+  const Graph forward = made->model_->graph();
+  TSR_RETURN_IF_ERROR(made->choose_output(*made->model_, forward));
+  const Result<TensorId> hidden = find_hidden(forward);
+  settings.share_prefixes &=
+      may_share_prefixes(options) && settings.output == Output::kEmbedding && !settings.pairs && hidden.ok();
+  if (settings.share_prefixes)
+    made->report_.width = forward.type(*hidden).shape.dims().back();
+  else
+    TSR_RETURN_IF_ERROR(made->prepare_batches());
   return made;
+}
+
+// The program that computes batches.
+Status Embedder::prepare_batches() {
+  if (running_ != nullptr) return {};
+  TSR_ASSIGN_OR_RETURN(std::shared_ptr<DeviceSet> devices,
+                       runtime_->open_devices(settings_.compute.devices, settings_.compute.profile));
+  const int64_t wanted = parse_i64(model_->metadata(kEmbeddingTokensKey)).value_or(0);
+  TSR_RETURN_IF_ERROR(finalize_texts(settings_, model_->context_length(), wanted, devices->size()));
+  entries_ = embedding_entries(settings_);
+  const Graph forward = model_->graph();
+  const auto make = [&]() -> Result<std::shared_ptr<const LoadedProgram>> {
+    TSR_ASSIGN_OR_RETURN(CompiledProgram compiled, compile_embedding(forward, settings_, devices));
+    if (settings_.inference.repack) take_arranged_variants(compiled.program, *devices);
+    return prepare(runtime_, devices, std::move(compiled));
+  };
+  TSR_ASSIGN_OR_RETURN(auto prepared, model_->kept<ProgramCache>().find_or_make(
+                                          format("embedder {} {}", settings_.seq, settings_.batch), forward,
+                                          options_, settings_.compute, *runtime_, *devices, make));
+  TSR_ASSIGN_OR_RETURN(
+      running_, ProgramRunner::create(std::move(prepared), {.measure_memory = settings_.measure_memory},
+                                      model_, model_->seed()));
+  TSR_RETURN_IF_ERROR(feed_positions());
+  report_.seq = settings_.seq;
+  report_.batch = settings_.batch;
+  running_now_ = running_.get();
+  return {};
 }
 
 // The graph's output, how it is pooled, and the labels of a classifier.
@@ -135,17 +156,33 @@ Status Embedder::feed_positions() {
 
 Status Embedder::start(std::span<const std::string_view> texts) {
   TSR_RETURN_IF_ERROR(runtime().check_process());
+  prompts_.reset();
+  started_ = false;
   if (tokenizer_ == nullptr)
     return Status(StatusCode::kFailedPrecondition,
                   "embedder: the model has no tokenizer: give token ids (tsr_embedder_start_ids)");
   if (settings_.pairs && texts.size() % 2 != 0)
     return Status(StatusCode::kInvalidArgument,
                   format("embedder: {} texts, and option 'pairs' wants two for each pair", texts.size()));
+  if (settings_.share_prefixes) {
+    TSR_ASSIGN_OR_RETURN(std::vector<TextIds> whole, read_texts(texts, kMostTokens));
+    TSR_ASSIGN_OR_RETURN(const bool is_shared, share_prefixes(std::move(whole)));
+    if (is_shared) return {};
+  }
+  TSR_RETURN_IF_ERROR(prepare_batches());
+  TSR_ASSIGN_OR_RETURN(texts_, read_texts(texts, settings_.seq));
+  begin();
+  return {};
+}
+
+// The tokens of each text, at most `most`.
+Result<std::vector<TextIds>> Embedder::read_texts(std::span<const std::string_view> texts,
+                                                  int64_t most) const {
   std::vector<TextIds> read;
   const size_t step = settings_.pairs ? 2 : 1;
   for (size_t i = 0; i < texts.size(); i += step) {
-    Result<TextIds> ids = text_ids(
-        *tokenizer_, texts[i], settings_.pairs ? std::optional(texts[i + 1]) : std::nullopt, settings_.seq);
+    Result<TextIds> ids =
+        text_ids(*tokenizer_, texts[i], settings_.pairs ? std::optional(texts[i + 1]) : std::nullopt, most);
     if (!ids.ok()) return ids.status().with_context(format("text {}", i));
     for (const int32_t id : ids->ids)
       if (id >= vocabulary_)
@@ -156,15 +193,52 @@ Status Embedder::start(std::span<const std::string_view> texts) {
       return Status(StatusCode::kInvalidArgument, format("text {} has no tokens, wanted at least one", i));
     read.push_back(std::move(*ids));
   }
-  texts_ = std::move(read);
-  begin();
-  return {};
+  return read;
+}
+
+// By an engine, where one serves texts of this length; false: batches have to do it.
+Result<bool> Embedder::share_prefixes(std::vector<TextIds> texts) {
+  int64_t longest = 0, count = 0;
+  for (const TextIds& text : texts) {
+    longest = std::max(longest, std::ssize(text.ids));
+    count += std::ssize(text.ids);
+  }
+  const int64_t usual = parse_i64(model_->metadata(kEmbeddingTokensKey)).value_or(0);
+  const int64_t most = settings_.seq > 0 ? settings_.seq : usual > 0 ? usual : kMostTokens;
+  if (texts.empty() || longest > most) return false;
+  TSR_ASSIGN_OR_RETURN(
+      prompts_, PromptEngine::create(runtime_, model_, options_, {{"embeddings", int64_t{1}}}, longest));
+  if (prompts_ == nullptr) return false;
+  texts_ = std::move(texts);
+  rows_.assign(texts_.size() * width(), 0);
+  report_.texts = std::ssize(texts_);
+  report_.tokens = count;
+  report_.truncated = 0;
+  cancelled_ = false;
+  prompts_->start(
+      texts_.size(), [this](size_t text) { return submit(text); },
+      [this](size_t text, int64_t request) {
+        return prompts_->engine()
+            .take_embedding(request, std::span(rows_).subspan(text * width(), width()))
+            .status();
+      });
+  return true;
+}
+
+Result<std::optional<int64_t>> Embedder::submit(size_t text) {
+  const Options request = {{"embed", int64_t{1}},
+                           {"pooling", std::string(name_of(settings_.pooling))},
+                           {"normalize", int64_t{*settings_.normalize ? 1 : 0}}};
+  TSR_ASSIGN_OR_RETURN(const int64_t number, prompts_->engine().submit_tokens(texts_[text].ids, request));
+  return std::optional(number);
 }
 
 Status Embedder::start_ids(std::span<const int32_t> ids, std::span<const size_t> lengths) {
   TSR_RETURN_IF_ERROR(runtime().check_process());
   if (settings_.pairs)
     return Status(StatusCode::kInvalidArgument, "embedder: option 'pairs' is of texts, not of token ids");
+  prompts_.reset();
+  TSR_RETURN_IF_ERROR(prepare_batches());
   std::vector<TextIds> read;
   size_t at = 0;
   for (size_t i = 0; i < lengths.size(); ++i) {
@@ -280,6 +354,7 @@ Status Embedder::keep_rows(const Batch& batch) {
 
 Result<double> Embedder::step() {
   TSR_RETURN_IF_ERROR(runtime().check_process());
+  if (prompts_ != nullptr) return prompts_->step();
   if (!started_)
     return Status(StatusCode::kFailedPrecondition, "nothing was started: call tsr_embedder_start first");
   if (next_batch_ == batches_.size()) return 1.0;
@@ -307,10 +382,11 @@ Status Embedder::finish() {
 
 Status Embedder::check_done() const {
   TSR_RETURN_IF_ERROR(runtime().check_process());
-  if (started_ && next_batch_ == batches_.size()) return {};
+  if (prompts_ != nullptr ? prompts_->is_done() : started_ && next_batch_ == batches_.size()) return {};
   return Status(StatusCode::kFailedPrecondition,
-                started_ ? "not all texts are computed yet: call tsr_embedder_step until it says 1"
-                         : "nothing was started: call tsr_embedder_start first");
+                started_ || prompts_ != nullptr
+                    ? "not all texts are computed yet: call tsr_embedder_step until it says 1"
+                    : "nothing was started: call tsr_embedder_start first");
 }
 
 Result<std::span<const float>> Embedder::rows() const {
@@ -320,11 +396,22 @@ Result<std::span<const float>> Embedder::rows() const {
 
 void Embedder::cancel() {
   cancelled_ = true;
-  running_->cancel();
+  if (ProgramRunner* const running = running_now_) running->cancel();
 }
 
 Result<std::string> Embedder::report_json() {
   TSR_RETURN_IF_ERROR(runtime().check_process());
+  if (prompts_ != nullptr) {
+    Json json = {{"texts", report_.texts}, {"tokens", report_.tokens}, {"truncated", 0}};
+    TSR_ASSIGN_OR_RETURN(const Json computed, prompts_->report());
+    json.update(computed);
+    json["width"] = report_.width;
+    json["output"] = report_.output;
+    json["normalize"] = report_.normalize;
+    json["pooling"] = report_.pooling;
+    return dump(json);
+  }
+  TSR_RETURN_IF_ERROR(prepare_batches());
   EmbedderReport report = report_;
   report.memory = running_->session().memory();
   return embedder_json(report, running_->record());

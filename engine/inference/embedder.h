@@ -6,12 +6,14 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "engine/base/text_ids.h"
+#include "engine/inference/prompt_engine.h"
 #include "engine/program/program_runner.h"
 #include "engine/program/report.h"
 #include "engine/settings/embedder_settings.h"
@@ -41,11 +43,15 @@ class Embedder {
   bool reads_pairs() const { return settings_.pairs; }
 
   Result<std::string> report_json();
-  Runtime& runtime() const { return *running_->prepared()->runtime; }
+  Runtime& runtime() const { return *runtime_; }
   void cancel();  // any thread
 
  private:
   Embedder() = default;
+  Status prepare_batches();
+  Result<std::vector<TextIds>> read_texts(std::span<const std::string_view> texts, int64_t most) const;
+  Result<bool> share_prefixes(std::vector<TextIds> texts);
+  Result<std::optional<int64_t>> submit(size_t text);
   // Batch: texts that are computed at once, by one entry: order_[first, first + count).
   struct Batch {
     size_t entry = 0, first = 0, count = 0;
@@ -58,13 +64,18 @@ class Embedder {
   Status check_done() const;
   size_t read_tokens(std::span<const int32_t> ids) const;
 
+  std::shared_ptr<Runtime> runtime_;
+  std::shared_ptr<SharedModel> model_;
+  Options options_;
   EmbedderSettings settings_;
-  std::vector<ScoreEntry> entries_;  // longest first
-  std::unique_ptr<ProgramRunner> running_;
-  std::shared_ptr<const Tokenizer> tokenizer_;  // null: ids alone
-  std::string output_;                          // of the graph
+  std::vector<ScoreEntry> entries_;                      // longest first
+  std::unique_ptr<ProgramRunner> running_;               // null: nothing wanted batches yet
+  std::atomic<ProgramRunner*> running_now_ = nullptr;    // the same, for `cancel`
+  std::unique_ptr<PromptEngine> prompts_;                // of the texts started last; null: batches
+  std::shared_ptr<const Tokenizer> tokenizer_;           // null: ids alone
+  std::string output_;                                   // of the graph
   ClassActivation activation_ = ClassActivation::kNone;  // of probabilities
-  int32_t second_type_ = 0;  // the type of a pair's second text
+  int32_t second_type_ = 0;                              // the type of a pair's second text
   int32_t vocabulary_ = 0;
   int64_t padding_ = -1;  // the token that classes are not read at; -1: none
 

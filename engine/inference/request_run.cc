@@ -50,7 +50,8 @@ Status at_place(const std::string& place, const std::string& path, const Status&
 // The largest rank of the model's adapters.
 int64_t rank_of(const SharedModel& adapted) {
   int64_t rank = 0;
-  for (const Json& weight : Json::parse(adapted.info_json())["adapters"]["weights"])
+  const Json info = Json::parse(adapted.info_json());
+  for (const Json& weight : info["adapters"]["weights"])
     rank = std::max(rank, weight["rank"].get<int64_t>());
   return rank;
 }
@@ -202,8 +203,10 @@ Status RequestRun::take(const ServingEvent& event) {
   Text& text = request.texts.at(static_cast<size_t>(event.index));
   const std::string details = engine_->details_json(event);
   if (event.kind == ServingEvent::Kind::kToken) return take_token(event, details, text);
-  if (event.kind == ServingEvent::Kind::kPrompt)
-    for (Json& token : Json::parse(details)["tokens"]) request.prompt_logprobs.push_back(std::move(token));
+  if (event.kind == ServingEvent::Kind::kPrompt) {
+    Json part = Json::parse(details);
+    for (Json& token : part["tokens"]) request.prompt_logprobs.push_back(std::move(token));
+  }
   if (event.kind != ServingEvent::Kind::kEnd) return {};
   text.finish = event.finish;
   text.end = Json::parse(details);

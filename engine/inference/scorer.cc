@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cmath>
 #include <limits>
+#include <numeric>
 #include <utility>
 
 #include "engine/base/host_view.h"
@@ -36,33 +37,44 @@ Result<std::unique_ptr<Scorer>> Scorer::create(std::shared_ptr<Runtime> runtime,
                                                std::shared_ptr<SharedModel> model, const Options& options) {
   std::unique_ptr<Scorer> scorer(new Scorer);
   TSR_ASSIGN_OR_RETURN(scorer->settings_, read_scorer_settings(options));
-  ScorerSettings& settings = scorer->settings_;
-  TSR_ASSIGN_OR_RETURN(scorer->bos_, window_bos(model->tokenizer().get(), settings.bos, "scorer"));
-  TSR_ASSIGN_OR_RETURN(std::shared_ptr<DeviceSet> devices,
-                       runtime->open_devices(settings.compute.devices, settings.compute.profile));
-  TSR_RETURN_IF_ERROR(finalize_windows(settings, model->context_length(), devices->size()));
-  scorer->entries_ = score_entries(settings);
-  const Graph forward = model->graph();
-  const auto make = [&]() -> Result<std::shared_ptr<const LoadedProgram>> {
-    TSR_ASSIGN_OR_RETURN(CompiledProgram compiled, compile_scoring(forward, settings, devices));
-    if (settings.inference.repack) take_arranged_variants(compiled.program, *devices);
-    return prepare(runtime, devices, std::move(compiled));
-  };
-  TSR_ASSIGN_OR_RETURN(auto prepared, model->kept<ProgramCache>().find_or_make(
-                                          format("scorer {} {}", settings.seq, settings.batch), forward,
-                                          options, settings.compute, *runtime, *devices, make));
-  TSR_ASSIGN_OR_RETURN(scorer->running_,
-                       ProgramRunner::create(std::move(prepared), {.measure_memory = settings.measure_memory},
-                                             model, model->seed()));
-  TSR_RETURN_IF_ERROR(scorer->feed_positions());
-  const Shape& logits = forward.type(*forward.find_output("logits")).shape;
-  scorer->vocabulary_ = static_cast<int32_t>(logits[logits.rank() - 1]);
-  ScorerReport& report = scorer->report_;
-  report.seq = settings.seq;
-  report.stride = settings.stride;
-  report.batch = settings.batch;
-  report.bos = scorer->bos_;
+  TSR_ASSIGN_OR_RETURN(scorer->bos_, window_bos(model->tokenizer().get(), scorer->settings_.bos, "scorer"));
+  scorer->runtime_ = std::move(runtime);
+  scorer->model_ = std::move(model);
+  scorer->options_ = options;
+  scorer->options_.erase("share_prefixes");  // the programs are the same
+  scorer->settings_.share_prefixes &= may_share_prefixes(options);
+  if (!scorer->settings_.share_prefixes) TSR_RETURN_IF_ERROR(scorer->prepare_windows());
   return scorer;
+}
+
+// The program that computes windows.
+Status Scorer::prepare_windows() {
+  if (running_ != nullptr) return {};
+  TSR_ASSIGN_OR_RETURN(std::shared_ptr<DeviceSet> devices,
+                       runtime_->open_devices(settings_.compute.devices, settings_.compute.profile));
+  TSR_RETURN_IF_ERROR(finalize_windows(settings_, model_->context_length(), devices->size()));
+  entries_ = score_entries(settings_);
+  const Graph forward = model_->graph();
+  const auto make = [&]() -> Result<std::shared_ptr<const LoadedProgram>> {
+    TSR_ASSIGN_OR_RETURN(CompiledProgram compiled, compile_scoring(forward, settings_, devices));
+    if (settings_.inference.repack) take_arranged_variants(compiled.program, *devices);
+    return prepare(runtime_, devices, std::move(compiled));
+  };
+  TSR_ASSIGN_OR_RETURN(auto prepared, model_->kept<ProgramCache>().find_or_make(
+                                          format("scorer {} {}", settings_.seq, settings_.batch), forward,
+                                          options_, settings_.compute, *runtime_, *devices, make));
+  TSR_ASSIGN_OR_RETURN(
+      running_, ProgramRunner::create(std::move(prepared), {.measure_memory = settings_.measure_memory},
+                                      model_, model_->seed()));
+  TSR_RETURN_IF_ERROR(feed_positions());
+  const Shape& logits = forward.type(*forward.find_output("logits")).shape;
+  vocabulary_ = static_cast<int32_t>(logits[logits.rank() - 1]);
+  report_.seq = settings_.seq;
+  report_.stride = settings_.stride;
+  report_.batch = settings_.batch;
+  report_.bos = bos_;
+  running_now_ = running_.get();
+  return {};
 }
 
 Status Scorer::feed_positions() {
@@ -111,9 +123,17 @@ Status Scorer::check_ids(std::span<const int32_t> ids, std::span<const size_t> l
 
 Status Scorer::start(std::span<const int32_t> ids, std::span<const size_t> lengths) {
   TSR_RETURN_IF_ERROR(runtime().check_process());
+  started_ = false;
+  shared_.reset();
+  ids_.assign(ids.begin(), ids.end());
+  const bool adds_up = std::accumulate(lengths.begin(), lengths.end(), size_t{0}) == ids.size();
+  if (settings_.share_prefixes && adds_up) {
+    TSR_ASSIGN_OR_RETURN(shared_, PrefixScores::start(runtime_, model_, options_, ids_, lengths, bos_));
+    if (shared_ != nullptr) return {};
+  }
+  TSR_RETURN_IF_ERROR(prepare_windows());
   TSR_RETURN_IF_ERROR(check_ids(ids, lengths));
   windows_ = make_windows(lengths, {settings_.seq, settings_.stride, bos_ >= 0});
-  ids_.assign(ids.begin(), ids.end());
   logprobs_.assign(ids.size(), std::numeric_limits<float>::quiet_NaN());
   greedy_.assign(ids.size(), 0);
   make_batches();
@@ -197,6 +217,7 @@ Status Scorer::keep_results(const Batch& batch) {
 
 Result<double> Scorer::step() {
   TSR_RETURN_IF_ERROR(runtime().check_process());
+  if (shared_ != nullptr) return shared_->step();
   if (!started_)
     return Status(StatusCode::kFailedPrecondition, "nothing was started: call tsr_scorer_start first");
   if (next_batch_ == batches_.size()) return 1.0;
@@ -228,29 +249,32 @@ Status Scorer::finish() {
 
 Status Scorer::check_done() const {
   TSR_RETURN_IF_ERROR(runtime().check_process());
-  if (started_ && next_batch_ == batches_.size()) return {};
+  if (shared_ != nullptr ? shared_->is_done() : started_ && next_batch_ == batches_.size()) return {};
   return Status(StatusCode::kFailedPrecondition,
-                started_ ? "not all tokens are scored yet: call tsr_scorer_step until it says 1"
-                         : "nothing was started: call tsr_scorer_start first");
+                started_ || shared_ != nullptr
+                    ? "not all tokens are scored yet: call tsr_scorer_step until it says 1"
+                    : "nothing was started: call tsr_scorer_start first");
 }
 
 Result<std::span<const float>> Scorer::logprobs() const {
   TSR_RETURN_IF_ERROR(check_done());
-  return std::span<const float>(logprobs_);
+  return shared_ != nullptr ? shared_->logprobs() : std::span<const float>(logprobs_);
 }
 
 Result<std::span<const uint8_t>> Scorer::greedy() const {
   TSR_RETURN_IF_ERROR(check_done());
-  return std::span<const uint8_t>(greedy_);
+  return shared_ != nullptr ? shared_->greedy() : std::span<const uint8_t>(greedy_);
 }
 
 void Scorer::cancel() {
   cancelled_ = true;
-  running_->cancel();
+  if (ProgramRunner* const running = running_now_) running->cancel();
 }
 
 Result<std::string> Scorer::report_json() {
   TSR_RETURN_IF_ERROR(runtime().check_process());
+  if (shared_ != nullptr) return shared_->report_json();
+  TSR_RETURN_IF_ERROR(prepare_windows());
   ScorerReport report = report_;
   report.memory = running_->session().memory();
   return scorer_json(report, running_->record());

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/inference/prefix_scores.h"
 #include "engine/program/program_runner.h"
 #include "engine/program/report.h"
 #include "engine/sampling/score_windows.h"
@@ -37,11 +38,12 @@ class Scorer {
   Result<std::span<const uint8_t>> greedy() const;
 
   Result<std::string> report_json();
-  Runtime& runtime() const { return *running_->prepared()->runtime; }
+  Runtime& runtime() const { return *runtime_; }
   void cancel();  // any thread
 
  private:
   Scorer() = default;
+  Status prepare_windows();
   // Batch: windows that are computed at once, by one entry.
   struct Batch {
     size_t entry = 0, first_window = 0, windows = 0;
@@ -53,9 +55,14 @@ class Scorer {
   Status keep_results(const Batch& batch);
   Status check_done() const;
 
+  std::shared_ptr<Runtime> runtime_;
+  std::shared_ptr<SharedModel> model_;
+  Options options_;
   ScorerSettings settings_;
-  std::vector<ScoreEntry> entries_;  // longest first
-  std::unique_ptr<ProgramRunner> running_;
+  std::vector<ScoreEntry> entries_;                    // longest first
+  std::unique_ptr<ProgramRunner> running_;             // null: nothing wanted windows yet
+  std::atomic<ProgramRunner*> running_now_ = nullptr;  // the same, for `cancel`
+  std::unique_ptr<PrefixScores> shared_;               // of the texts started last; null: windows
   int32_t vocabulary_ = 0;
   int32_t bos_ = -1;  // the token that begins windows; -1: none
 

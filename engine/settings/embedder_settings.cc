@@ -28,6 +28,7 @@ Result<EmbedderSettings> read_embedder_settings(const Options& options) {
                                                 : Output::kEmbedding;
   settings.pairs = reader.flag("pairs", false);
   settings.inference = read_inference(reader, "embedder");
+  settings.share_prefixes = reader.flag("share_prefixes", false);
   settings.measure_memory = reader.flag("measure_memory", false);
   TSR_RETURN_IF_ERROR(reader.finish());
   if (settings.output != Output::kEmbedding && (reader.has("pooling") || reader.has("normalize")))

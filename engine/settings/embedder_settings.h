@@ -25,6 +25,7 @@ struct EmbedderSettings {
   std::optional<bool> normalize;  // to length 1; none: as the model's file says
   Output output = Output::kEmbedding;
   bool pairs = false;  // texts 2i and 2i + 1 are read together
+  bool share_prefixes = false;  // by an engine, where one serves
   bool measure_memory = false;
 };
 

@@ -43,6 +43,7 @@ Result<ScorerSettings> read_scorer_settings(const Options& options) {
   settings.stride = reader.i64("stride", 0, 0, kMostWindowTokens);
   settings.bos = read_bos(reader);
   settings.inference = read_inference(reader, "scorer");
+  settings.share_prefixes = reader.flag("share_prefixes", false);
   settings.measure_memory = reader.flag("measure_memory", false);
   TSR_RETURN_IF_ERROR(reader.finish());
   return settings;

@@ -22,6 +22,7 @@ struct ScorerSettings {
   int64_t stride = 0;  // 0: half of it
   int64_t batch = 0;   // windows at once; 0: as many as devices
   WindowBos bos = WindowBos::kNone;
+  bool share_prefixes = false;  // by an engine, where one serves
   bool measure_memory = false;
 };
 

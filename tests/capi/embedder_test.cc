@@ -224,3 +224,15 @@ TEST_CASE("a graph with segments computes a padded text as it is without padding
   const std::string printed = text([&](auto... out) { return tsr_graph_print(graph.get(), out...); });
   CHECK(printed.find("input segments: i32[B, T]") != printed.npos);
 }
+
+TEST_CASE("texts that begin alike have the rows of batches, by an engine where one serves the model") {
+  const Runtime rt = runtime();
+  const std::vector<std::string> texts = {"a", "the tiles of one mosaic", "the tiles of one wall"};
+  for (const char* description : {kBert, "llama:L=1,C=32,H=4,KV=2,F=48,V=256,T=64,rope_half"}) {
+    CAPTURE(description);
+    const Model model = described_with_bytes(description, 7);
+    const Embedder shares = embedder(rt, model, {{"share_prefixes", 1}, {"normalize", 1}});
+    CHECK(width_of(shares) == 32);
+    check_near(rows_of(shares, texts), rows_of(embedder(rt, model, {{"normalize", 1}}), texts));
+  }
+}

@@ -369,3 +369,29 @@ TEST_CASE("wrong texts and options are refused, and a cancelled scoring goes on"
   ok(tsr_scorer_logprobs(with.get(), part.data(), part.size(), nullptr));
   CHECK(same_bits(part, score(with, ids).logprobs));
 }
+
+TEST_CASE("texts that begin alike have the scores of windows, and are computed once") {
+  const Runtime rt = runtime();
+  const Model model = sharp_model();
+  std::vector<int32_t> ids;
+  std::vector<size_t> lengths;
+  const std::vector<int32_t> beginning = some_tokens(30, 5);
+  for (uint32_t text = 0; text < 4; ++text) {
+    ids.insert(ids.end(), beginning.begin(), beginning.end());
+    const std::vector<int32_t> own = some_tokens(6, 20 + text);
+    ids.insert(ids.end(), own.begin(), own.end());
+    lengths.push_back(36);
+  }
+  const Scorer shares = scorer(rt, model, {{"share_prefixes", 1}});
+  const Scores found = score(shares, ids, lengths), wanted = score(scorer(rt, model), ids, lengths);
+  check_near(found.logprobs, wanted.logprobs, 1e-4);
+  CHECK(found.greedy == wanted.greedy);
+  const std::string report = text([&](tsr_text** out) { return tsr_scorer_report(shares.get(), out); });
+  CHECK(number_after(report, "\"positions\":") < 100);
+  CHECK(number_after(report, "\"scored_tokens\":") == 4 * 35);
+  // A text longer than the context is read in windows.
+  const std::vector<int32_t> longer = some_tokens(90);
+  check_near(score(shares, longer).logprobs, score(scorer(rt, model), longer).logprobs, 1e-4);
+  CHECK(text([&](tsr_text** out) { return tsr_scorer_report(shares.get(), out); }).find("cached_tokens") ==
+        std::string::npos);
+}

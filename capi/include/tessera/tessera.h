@@ -2425,6 +2425,10 @@ TSR_API void tsr_request_file_free(tsr_request_file* file);
  *                      where the model's tokenizer begins texts with it; a text's first token then has a score too |
  *                      always: also where it does not | none: tokens are taken as they are, and a text's first has no
  *                      score
+ *   share_prefixes i64 1: what several texts begin with is computed and scored once, by an engine, which pads nothing; "cached_tokens"
+ *                      of the report are those that were not computed again. Windows do it where stride, batch, parallel or plan_file is
+ *                      given, where a text is longer than seq or begins with the BOS token that stands before it, and where no
+ *                      engine serves the model. Plan and weights are made by tsr_scorer_start (default 0)
  *   precision, weights, activations, repack   as for a generator
  *   measure_memory i64 1: report the memory really touched (default 0)
  * Windows shorter than seq are computed in the shortest of seq, seq/4, seq/16, ... (at least 32) positions that holds
@@ -2504,6 +2508,8 @@ TSR_API tsr_status* tsr_model_score(tsr_runtime* runtime, tsr_model* model, cons
  *   normalize    i64   1: vectors are scaled to length 1 (default: 1 where the model's file says so, else 0)
  *   pairs        i64   1: texts 2i and 2i + 1 make one row, as cross-encoders read them (default 0); too long ones lose
  *                      tokens of the longer text
+ *   share_prefixes i64 1: as for a scorer: by an engine, without padding; batches of texts do it for pairs and classes, where batch,
+ *                      parallel or plan_file is given, where a text is longer than seq, and where no engine serves the model (default 0)
  *   precision, weights, activations, repack   as for a generator
  *   measure_memory i64 1: report the memory really touched (default 0)
  * Texts are computed in the shortest of seq, seq/2, seq/4, ... (at least 32) positions that holds them.
