@@ -5,6 +5,7 @@
 
 #include "capi/guard.h"
 #include "capi/work.h"
+#include "engine/base/text_file.h"
 #include "engine/data/given_rows.h"
 #include "engine/data/text_dataset.h"
 #include "graph/base/text.h"
@@ -101,6 +102,31 @@ tsr_status* tsr_text_check(const char* text, size_t size, const char* name, int3
   return guard([&]() -> Status {
     TSR_RETURN_IF_ERROR(required({{text, "text"}, {name, "name"}}));
     return check_plain_text(text_of(text, size), name, name, takes_tables != 0);
+  });
+}
+
+tsr_status* tsr_text_read(const char* path, size_t most, tsr_text** out_text) {
+  return guard([&]() -> Status {
+    TSR_RETURN_IF_ERROR(required({{path, "path"}, {out_text, "out_text"}}));
+    const size_t bound = most == 0 ? SIZE_MAX : most;
+    const bool is_standard = std::string_view(path) == "-";
+    TSR_ASSIGN_OR_RETURN(std::string text, is_standard ? read_standard_input("a text", bound)
+                                                       : read_text_file(path, "file", bound));
+    return give_text(std::move(text), out_text);
+  });
+}
+
+tsr_status* tsr_text_write(const char* text, size_t size, const char* path) {
+  return guard([&]() -> Status {
+    TSR_RETURN_IF_ERROR(required({{text, "text"}, {path, "path"}}));
+    return write_text_file(path, text_of(text, size));
+  });
+}
+
+tsr_status* tsr_text_check_path(const char* path, int32_t takes_devices) {
+  return guard([&]() -> Status {
+    TSR_RETURN_IF_ERROR(required({{path, "path"}}));
+    return check_text_path(path, takes_devices != 0);
   });
 }
 

@@ -5,6 +5,7 @@
 #include "capi/work.h"
 #include "engine/planning/certificate.h"
 #include "engine/planning/estimate.h"
+#include "engine/planning/memory_needs.h"
 #include "engine/planning/method.h"
 #include "engine/program/explain.h"
 #include "engine/program/report.h"
@@ -184,5 +185,16 @@ tsr_status* tsr_plan_estimate_page(const char* description, const tsr_options* o
                                                ? estimate_generation_page(description, given)
                                                : estimate_page(description, given));
     return give_text(std::move(page), out_text);
+  });
+}
+
+tsr_status* tsr_model_needs(tsr_runtime* runtime, tsr_model* model, const tsr_options* options,
+                            tsr_text** out_text) {
+  return guard([&]() -> Status {
+    TSR_RETURN_IF_ERROR(required({{runtime, "runtime"}, {model, "model"}, {out_text, "out_text"}}));
+    const CancelScope scope(runtime->value->cancel_signal());
+    TSR_ASSIGN_OR_RETURN(std::string needs, memory_needs_json(*runtime->value, *model->value,
+                                                              options ? options->value : Options{}));
+    return give_text(std::move(needs), out_text);
   });
 }

@@ -3,6 +3,7 @@
 #include "capi/handles.h"
 #include "capi/public_structs.h"
 #include "engine/program/entry_plans.h"
+#include "engine/program/kernel_times.h"
 #include "engine/program/report.h"
 #include "graph/base/text.h"
 
@@ -167,4 +168,14 @@ tsr_status* tsr_session_trace(tsr_session* session, tsr_text** out_text) {
 
 void tsr_session_free(tsr_session* session) {
   if (session && runtime_of(session).in_creating_process()) delete session;
+}
+
+tsr_status* tsr_trace_kernels(const char* text, size_t size, const tsr_options* options,
+                              tsr_text** out_text) {
+  return guard([&]() -> Status {
+    TSR_RETURN_IF_ERROR(required({{text, "text"}, {out_text, "out_text"}}));
+    TSR_ASSIGN_OR_RETURN(std::string times,
+                         kernel_times_json(text_of(text, size), options ? options->value : Options{}));
+    return give_text(std::move(times), out_text);
+  });
 }

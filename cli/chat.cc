@@ -10,7 +10,6 @@
 #include "command.h"
 #include "inference.h"
 #include "interruptible.h"
-#include "output_file.h"
 #include "plan_text.h"
 
 namespace cli {

@@ -5,13 +5,9 @@
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <cstdio>
-#include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <iostream>
-#include <memory>
 #include <system_error>
 
 #include "steps.h"
@@ -229,47 +225,36 @@ Plan make_plan(const Common& common, const Runtime& runtime, const Model& model,
   return make<Plan>(tsr_plan_finish, planning.get());
 }
 
+Json convert(const Common& common, const Work& conversion, const std::string& doing) {
+  Progress progress(common, kQuietS);
+  const Interruptible interruptible;  // to the end: a killed process leaves a part of a file
+  run_steps(conversion, doing, interruptible, progress);
+  Json report = Json::parse(text(tsr_conversion_finish, conversion.get()));
+  if (report.contains("notes"))
+    for (const Json& note : report["notes"]) progress.say("note: " + note.get<std::string>());
+  return report;
+}
+
+Json convert(const Common& common, const std::string& doing, const std::string& input,
+             const std::string& output, const Options& options) {
+  const Work conversion = make<Work>(tsr_conversion_begin, static_cast<tsr_runtime*>(nullptr), input.c_str(),
+                                     output.c_str(), static_cast<const tsr_options*>(options.get()));
+  return convert(common, conversion, doing + " " + input);
+}
+
 void save_model(const Common& common, const Model& model, const std::string& path) {
   const Work conversion =
       make<Work>(tsr_conversion_begin_for_model, static_cast<tsr_runtime*>(nullptr), model.get(),
                        path.c_str(), static_cast<const tsr_options*>(nullptr));
-  run_steps(conversion, "writing " + path, common);
-  finish_conversion(common, conversion);
-}
-
-void finish_conversion(const Common& common, const Work& conversion) {
-  const Json report = Json::parse(text(tsr_conversion_finish, conversion.get()));
-  if (!report.contains("notes") || is_quiet(common)) return;
-  for (const Json& note : report["notes"]) std::cerr << "note: " << note.get<std::string>() << '\n';
+  (void)convert(common, conversion, "writing " + path);
 }
 
 std::string read_file(const std::string& path, int64_t most) {
-  const bool standard = path == "-";
-  const std::string name = standard ? "standard input" : path;
-  const std::unique_ptr<std::FILE, void (*)(std::FILE*)> file(
-      standard ? stdin : std::fopen(path.c_str(), "rb"), [](std::FILE* it) {
-        if (it != stdin) std::fclose(it);
-      });
-  if (!file) throw Error(TSR_NOT_FOUND, "cannot open " + name + ": " + std::strerror(errno));
-  struct stat about {};
-  const bool known = fstat(fileno(file.get()), &about) == 0;
-  // A terminal's input ends; of /dev/zero and /dev/random there is always more.
-  if (known && S_ISCHR(about.st_mode) && isatty(fileno(file.get())) == 0)
-    throw Error(TSR_INVALID_ARGUMENT, name + " is a device; give a file or a pipe");
-  const int64_t half = int64_t{sysconf(_SC_PHYS_PAGES)} * sysconf(_SC_PAGESIZE) / 2;
-  const int64_t bound = std::min(most, half);
-  std::string text;
-  std::array<char, size_t{1} << 14> part;
-  while (const size_t got = std::fread(part.data(), 1, part.size(), file.get())) {
-    if (static_cast<int64_t>(text.size() + got) > bound)
-      throw Error(TSR_INVALID_ARGUMENT, name + " is longer than " + bytes_text(bound) +
-                                            (half < most ? ", half of the memory that is here" : "") +
-                                            ", the most that is read; give less of it, or another file");
-    text.append(part.data(), got);
-  }
-  if (std::ferror(file.get()))  // a folder, an input that was closed
-    throw Error(TSR_IO, "cannot read " + name + ": " + std::strerror(errno));
-  return text;
+  return text(tsr_text_read, path.c_str(), static_cast<size_t>(most));
+}
+
+void write_file(const std::string& path, const std::string& content) {
+  check(tsr_text_write(content.data(), content.size(), path.c_str()));
 }
 
 bool is_input_piped() {
@@ -307,23 +292,8 @@ void check_output(const std::string& path, Output output) {
     throw Error(TSR_INVALID_ARGUMENT,
                 "found the name - for a file to write, and standard output has what the command prints; wanted the "
                 "name of a file (./- for that one)");
-  std::error_code ignored;
-  const std::filesystem::file_status status = std::filesystem::status(path, ignored);
-  if (std::filesystem::is_directory(status))
-    throw Error(TSR_INVALID_ARGUMENT, path + ": is a folder, wanted the name of a file to write");
-  if (std::filesystem::exists(status) && !std::filesystem::is_regular_file(status)) {
-    if (output == Output::kText) return;
-    throw Error(TSR_INVALID_ARGUMENT,
-                path + ": is a device, pipe or socket, wanted the name of a file to write");
-  }
-  std::string folder = path.substr(0, path.find_last_not_of('/') + 1);
-  folder = std::filesystem::path(folder).parent_path().string();
-  if (folder.empty()) folder = ".";
-  if (!std::filesystem::is_directory(folder, ignored))
-    throw Error(TSR_NOT_FOUND, path + ": there is no folder '" + folder + "'; make it first");
-  if (access(folder.c_str(), W_OK) != 0)
-    throw Error(TSR_IO, path + ": the folder '" + folder + "' cannot be written to: " + std::strerror(errno));
-  if (output == Output::kModel) check(tsr_model_check_path(path.c_str()));
+  check(output == Output::kModel ? tsr_model_check_path(path.c_str())
+                                 : tsr_text_check_path(path.c_str(), output == Output::kText ? 1 : 0));
 }
 
 void print_json(const Json& object) {

@@ -95,12 +95,16 @@ Dataset open_dataset(const Common& common, const std::string& path, const Tokeni
                      const Options& options);
 Plan make_plan(const Common& common, const Runtime& runtime, const Model& model, const Options& options);
 void save_model(const Common& common, const Model& model, const std::string& path);
-// Ends a conversion, and prints the notes of its report: what a GGUF file has no place for.
-void finish_conversion(const Common& common, const Work& conversion);
+// Reads `input` to its last checksum and writes `output`, and prints the notes of the report, as tsr_conversion_finish gives it: what
+// a GGUF file has no place for. `doing` begins the line of progress: "importing".
+Json convert(const Common& common, const std::string& doing, const std::string& input, const std::string& output,
+             const Options& options);
 
 // All of a file, or of standard input for "-". Throws for more than `most` bytes or half of the memory, and
 // for what has no end.
 std::string read_file(const std::string& path, int64_t most = INT64_MAX);
+// At once or not at all (tsr_text_write).
+void write_file(const std::string& path, const std::string& content);
 // Whether standard input is a pipe or a file, whose text is meant to be read.
 bool is_input_piped();
 // All of standard input as a text that was typed or piped: without the line end behind it.

@@ -3,7 +3,6 @@
 #include <string>
 
 #include "command.h"
-#include "conversion.h"
 #include "progress.h"
 
 namespace cli {

@@ -4,7 +4,7 @@
 
 #include "command.h"
 #include "graph_profile.h"
-#include "memory_needs.h"
+#include "interruptible.h"
 
 namespace cli {
 
@@ -78,14 +78,6 @@ void print_file(const Json& file) {
   print_keys("keys not used", file["keys_unused"]);
 }
 
-// Tokens of a text at most.
-int64_t longest_text(const Json& info) {
-  for (const Json& symbol : info["symbols"])
-    if (symbol["name"] == "T" && symbol["capacity"].get<int64_t>() > 0)
-      return symbol["capacity"].get<int64_t>();
-  return INT64_MAX;
-}
-
 // "8 (3), 4 (1)": values of a key and how many weights have each, the most frequent first.
 std::string counted_values(const Json& weights, const char* key) {
   std::map<std::string, int64_t> counts;
@@ -155,6 +147,41 @@ void print_info(const Json& info) {
       std::cout << "  " << key << " = " << value.get<std::string>().substr(0, 200) << '\n';
   print_file(info["file"]);
 }
+
+Json memory_needs(const Arguments& args, const Model& model) {
+  const Runtime runtime = open_runtime(args);
+  const Options options = make<Options>(tsr_options_new);
+  set(options, "devices", args.devices);
+  return Json::parse(tsr_text_data(make_interruptible<Handle<tsr_text, tsr_text_free>>(
+                                       tsr_model_needs, runtime, model.get(), static_cast<const tsr_options*>(options.get()))
+                                       .get()));
+}
+
+void print_memory_needs(const Json& needs, const std::string& devices) {
+  std::cout << "memory        on " << devices << '\n';
+  const auto line = [](const std::string& what, const Json& need) {
+    std::cout << "  " << what << "  ";
+    if (need.contains("error")) {
+      std::cout << need["error"].get<std::string>() << '\n';
+      return;
+    }
+    const char* before = "";
+    for (const Json& bytes : need["bytes"]) {
+      std::cout << before << bytes_text(bytes.get<int64_t>());
+      before = ", ";
+    }
+    std::cout << '\n';
+  };
+  const auto number = [](const Json& need, const char* key) {
+    return need.contains(key) ? std::to_string(need[key].get<int64_t>()) : std::string("?");
+  };
+  line("to generate, a context of " + number(needs["inference"], "context") + " tokens:", needs["inference"]);
+  line("to train adapters of rank " + number(needs["lora"], "rank") + ", a sequence of " +
+           number(needs["lora"], "seq") + " tokens:",
+       needs["lora"]);
+  line("to train all of it, a sequence of " + number(needs["full"], "seq") + " tokens:", needs["full"]);
+}
+
 }  // namespace
 
 void register_inspect(CLI::App& app) {
@@ -183,7 +210,7 @@ void register_inspect(CLI::App& app) {
     const Model model = open_model(*args, args->model, 0, args->verify);
     Json info = Json::parse(text(tsr_model_info, model.get()));
     const Json profile = args->profile ? graph_profile(model, args->question) : Json();
-    const Json memory = args->memory ? memory_needs(*args, model, longest_text(info)) : Json();
+    const Json memory = args->memory ? memory_needs(*args, model) : Json();
     std::string graph_text;
     if (args->graph) {
       const auto graph = make<Handle<tsr_graph, tsr_graph_free>>(tsr_model_graph, model.get());

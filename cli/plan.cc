@@ -5,7 +5,6 @@
 
 #include "command.h"
 #include "method.h"
-#include "output_file.h"
 #include "plan_generate.h"
 #include "plan_serve.h"
 #include "plan_text.h"

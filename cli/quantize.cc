@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "command.h"
-#include "conversion.h"
 #include "plan_text.h"
 #include "progress.h"
 

@@ -22,10 +22,10 @@ struct Arguments : Common {
   bool lines = false, ids = false, special = false;
 };
 
-// Byte `begins[i]` of the input is the first of text i.
 struct TokenTexts {
   std::vector<int32_t> ids;
-  std::vector<size_t> lengths, begins;
+  std::vector<size_t> lengths;
+  std::vector<std::pair<size_t, std::string_view>> pieces;  // of each token: its first byte in the input, and its text
 };
 
 // For each token.
@@ -50,17 +50,24 @@ struct Totals {
   double bits_per_byte() const { return nll / std::log(2.0) / static_cast<double>(bytes); }
 };
 
-std::vector<int32_t> encode(const tsr_tokenizer* tokenizer, std::string_view words, bool special) {
+// Adds the tokens of the text that stands at `begin`.
+void encode(const tsr_tokenizer* tokenizer, std::string_view words, size_t begin, bool special, TokenTexts& texts) {
   const uint32_t flags = special ? TSR_ENCODE_SPECIAL : 0;
   std::vector<int32_t> ids(words.size() + 8);
-  size_t count = 0;
-  check(tsr_tokenizer_encode(tokenizer, words.data(), words.size(), flags, ids.data(), ids.size(), &count));
-  if (count > ids.size()) {
+  std::vector<size_t> begins;
+  size_t count = ids.size();
+  do {
     ids.resize(count);
-    check(tsr_tokenizer_encode(tokenizer, words.data(), words.size(), flags, ids.data(), ids.size(), &count));
+    begins.resize(count);
+    check(tsr_tokenizer_encode_ranges(tokenizer, words.data(), words.size(), flags, nullptr, 0, ids.data(), ids.size(),
+                                      begins.data(), &count));
+  } while (count > ids.size());
+  texts.ids.insert(texts.ids.end(), ids.begin(), ids.begin() + static_cast<ptrdiff_t>(count));
+  for (size_t i = 0; i < count; ++i) {
+    const size_t end = i + 1 < count ? begins[i + 1] : words.size();
+    texts.pieces.emplace_back(begin + begins[i], words.substr(begins[i], end - begins[i]));
   }
-  ids.resize(count);
-  return ids;
+  texts.lengths.push_back(count);
 }
 
 std::vector<int32_t> parse_ids(std::string_view words) {
@@ -85,10 +92,11 @@ TokenTexts read_texts(const Arguments& args, const tsr_tokenizer* tokenizer, con
   TokenTexts texts;
   const auto add = [&](size_t begin, size_t size) {
     const std::string_view words = std::string_view(input).substr(begin, size);
-    const std::vector<int32_t> ids = args.ids ? parse_ids(words) : encode(tokenizer, words, args.special);
+    if (!args.ids) return encode(tokenizer, words, begin, args.special, texts);
+    const std::vector<int32_t> ids = parse_ids(words);
     texts.ids.insert(texts.ids.end(), ids.begin(), ids.end());
+    texts.pieces.resize(texts.ids.size());
     texts.lengths.push_back(ids.size());
-    texts.begins.push_back(begin);
   };
   if (tokenizer != nullptr && !args.special) {
     const std::string note =
@@ -140,38 +148,12 @@ TokenScores score_texts(const Arguments& args, const Runtime& runtime, const Mod
   return scores;
 }
 
-// The bytes that `id` adds to a text after `previous` (-1: at its begin).
-std::string token_text(const tsr_tokenizer* tokenizer, int32_t previous, int32_t id) {
-  const int32_t pair[] = {previous, id};
-  if (previous < 0)
-    return text(tsr_tokenizer_decode, tokenizer, static_cast<const int32_t*>(pair + 1), size_t{1});
-  const std::string both =
-      text(tsr_tokenizer_decode, tokenizer, static_cast<const int32_t*>(pair), size_t{2});
-  const std::string before =
-      text(tsr_tokenizer_decode, tokenizer, static_cast<const int32_t*>(pair), size_t{1});
-  return both.substr(std::min(before.size(), both.size()));
-}
-
-// Calls take(text, token, its bytes, its offset in the input) for each token.
-template <class Take>
-void for_each_token(const TokenTexts& texts, const tsr_tokenizer* tokenizer, const Take& take) {
-  size_t token = 0;
-  for (size_t i = 0; i < texts.lengths.size(); ++i) {
-    size_t offset = texts.begins[i];
-    int32_t previous = tokenizer == nullptr ? -1 : tsr_tokenizer_bos(tokenizer);  // no dummy space follows it
-    for (const size_t end = token + texts.lengths[i]; token < end; ++token) {
-      const std::string piece = tokenizer == nullptr ? "" : token_text(tokenizer, previous, texts.ids[token]);
-      take(i, token, piece, offset);
-      offset += piece.size();
-      previous = texts.ids[token];
-    }
-  }
-}
-
-Totals print_tokens(const Arguments& args, const TokenTexts& texts, const TokenScores& scores,
-                    const tsr_tokenizer* tokenizer) {
+Totals print_tokens(const Arguments& args, const TokenTexts& texts, const TokenScores& scores) {
   Totals totals;
-  for_each_token(texts, tokenizer, [&](size_t number, size_t token, const std::string& piece, size_t offset) {
+  size_t number = 0, end = texts.lengths.front();  // of the text
+  for (size_t token = 0; token < texts.ids.size(); ++token) {
+    while (token == end) end += texts.lengths[++number];
+    const auto& [offset, piece] = texts.pieces[token];
     const double logprob = static_cast<double>(scores.logprobs[token]);
     const bool scored = !std::isnan(logprob);
     if (scored) {
@@ -181,18 +163,18 @@ Totals print_tokens(const Arguments& args, const TokenTexts& texts, const TokenS
       totals.squares += logprob * logprob;
       totals.bytes += static_cast<int64_t>(piece.size());
     }
-    if (!args.json) return;
+    if (!args.json) continue;
     Json line;
     if (args.lines) line["line"] = number;
     line["token"] = texts.ids[token];
-    if (tokenizer != nullptr) {
+    if (!args.ids) {
       line["text"] = piece;
       line["offset"] = offset;
     }
     line["logprob"] = scored ? Json(scores.logprobs[token]) : Json(nullptr);
     line["greedy"] = scored ? Json(scores.greedy[token] != 0) : Json(nullptr);
     std::cout << line.dump(-1, ' ', false, Json::error_handler_t::replace) << '\n';
-  });
+  }
   return totals;
 }
 
@@ -282,7 +264,7 @@ void register_score(CLI::App& app) {
       throw Error(TSR_INVALID_ARGUMENT,
                   args->file + " has " + counted(static_cast<int64_t>(texts.ids.size()), "token") +
                       ", and none with another before it; wanted at least two in a text, or --bos always");
-    const Totals totals = print_tokens(*args, texts, scores, tokenizer.get());
+    const Totals totals = print_tokens(*args, texts, scores);
     const Json& report = scores.report;
     if (!args->json) return print_totals(totals, report, !args->ids);
     Json result = {{"tokens", totals.tokens},

@@ -6,7 +6,6 @@
 #include "command.h"
 #include "data_options.h"
 #include "method.h"
-#include "output_file.h"
 #include "plan_text.h"
 #include "progress.h"
 #include "steps.h"

@@ -39,6 +39,34 @@ func CheckText(text, name string, takesTables bool) error {
 	return call(func() uintptr { return raw.Tsr_text_check(text, name, tables) })
 }
 
+// ReadText is all of a file, of a pipe, or of standard input for "-": at most `most` bytes (0: any) and half of the memory.
+func ReadText(path string, most uint64) (string, error) {
+	if err := noNUL("path", path); err != nil {
+		return "", err
+	}
+	return text(func(out *uintptr) uintptr { return raw.Tsr_text_read(path, most, out) })
+}
+
+// WriteText writes a text to a file: whole or not at all, with the permissions of the file that it replaces.
+func WriteText(path, content string) error {
+	if err := noNUL("path", path); err != nil {
+		return err
+	}
+	return call(func() uintptr { return raw.Tsr_text_write(content, path) })
+}
+
+// CheckTextPath says what WriteText would say at once; without takesDevices also of devices, pipes and sockets.
+func CheckTextPath(path string, takesDevices bool) error {
+	if err := noNUL("path", path); err != nil {
+		return err
+	}
+	devices := 0
+	if takesDevices {
+		devices = 1
+	}
+	return call(func() uintptr { return raw.Tsr_text_check_path(path, devices) })
+}
+
 // NewDataset tokenises a text.
 func NewDataset(text string, tokenizer *Tokenizer, options Options) (*Dataset, error) {
 	return newDataset((*handle)(tokenizer).holdWith(raw.Tsr_dataset_free, options, func(t, o uintptr, out *uintptr) uintptr {

@@ -48,6 +48,22 @@ func PlanMethods(ctx context.Context, r *Runtime, model *Model, dataset *Dataset
 	return report, err
 }
 
+// MemoryNeeds is JSON: the bytes on each device to generate a text, to train adapters and to train all parameters. Options: devices and
+// what else places a Trainer, context, seq, batch, rank.
+func (m *Model) MemoryNeeds(ctx context.Context, r *Runtime, options Options) (report string, err error) {
+	c, done := (*handle)(r).use()
+	defer done()
+	model, modelDone := (*handle)(m).use()
+	defer modelDone()
+	err = until(ctx, r.Cancel, func() (failed error) {
+		report, failed = textWith(options, func(o uintptr, out *uintptr) uintptr {
+			return raw.Tsr_model_needs(c, model, o, out)
+		})
+		return failed
+	})
+	return report, err
+}
+
 // NewPlanContext is NewPlan in steps: it shows progress, and ends with the context.
 func NewPlanContext(ctx context.Context, r *Runtime, model *Model, options Options, progress func(done float64)) (*Plan, error) {
 	c, done := (*handle)(r).use()

@@ -96,8 +96,8 @@ Result<std::string> read_text_file(const std::string& path, std::string_view wha
   return read_to_end(file, {}, name, most);
 }
 
-Result<std::string> read_standard_input(std::string_view what) {
-  return read_to_end(STDIN_FILENO, taken_input(), format("{} from standard input", what), SIZE_MAX);
+Result<std::string> read_standard_input(std::string_view what, size_t most) {
+  return read_to_end(STDIN_FILENO, taken_input(), format("{} from standard input", what), most);
 }
 
 bool is_own_file(const std::string& path) {
@@ -109,11 +109,19 @@ Result<int> open_in_place(const std::string& path) {
   // Without waiting for the reader of a pipe.
   const int file = open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_NONBLOCK | O_CLOEXEC, 0666);
   if (file < 0 && errno == ENXIO)
-    return Status(StatusCode::kIo,
-                  format("{}: is a pipe or socket that nobody reads; start its reader first, or name a file", path));
+    return Status(
+        StatusCode::kIo,
+        format("{}: is a pipe or socket that nobody reads; start its reader first, or name a file", path));
   if (file < 0) return io_error(path, "cannot write");
   (void)fcntl(file, F_SETFL, fcntl(file, F_GETFL) & ~O_NONBLOCK);
   return file;
+}
+
+Status check_text_path(const std::string& path, bool takes_devices) {
+  struct stat found {};
+  const bool is_device =
+      stat(path.c_str(), &found) == 0 && !S_ISREG(found.st_mode) && !S_ISDIR(found.st_mode);
+  return is_device && takes_devices ? Status() : AtomicFile::check(path);
 }
 
 Status write_text_file(const std::string& path, std::string_view content) {

@@ -18,13 +18,15 @@ inline constexpr size_t kMostPlanBytes = size_t{256} << 20, kMostClusterBytes = 
 // this process may have; kIo.
 Result<std::string> read_text_file(const std::string& path, std::string_view what, size_t most);
 
-// The rest of standard input, at most half of the memory.
-Result<std::string> read_standard_input(std::string_view what);
+// The rest of standard input, at most `most` bytes and half of the memory.
+Result<std::string> read_standard_input(std::string_view what, size_t most = SIZE_MAX);
 
 // Whether `path` is, or will be, a file of its own: no link, device or pipe.
 bool is_own_file(const std::string& path);
 // Opens what a link, a device or a pipe leads to, for writing; a descriptor. kIo for a pipe that nobody reads.
 Result<int> open_in_place(const std::string& path);
+// What writing a text to `path` would say at once. Where it is not a file of its own: whether `takes_devices`.
+Status check_text_path(const std::string& path, bool takes_devices);
 // Writes a file of its own whole or not at all, with the permissions of the one that it replaces (AtomicFile); else straight into
 // what a link, a device or a pipe leads to.
 Status write_text_file(const std::string& path, std::string_view content);

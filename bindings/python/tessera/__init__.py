@@ -31,21 +31,21 @@ from .dataset import Dataset  # noqa: E402
 from .dtype import DType, dtype_name  # noqa: E402
 from .embedder import Embedder  # noqa: E402
 from .engine import Engine, Event, Request  # noqa: E402
-from .files import check_options, check_path, check_run_paths, check_text, convert  # noqa: E402
-from .files import export, imatrix, verify, word_hint  # noqa: E402
+from .files import check_options, check_path, check_run_paths, check_text, check_text_path, convert  # noqa: E402
+from .files import export, imatrix, read_text, verify, word_hint, write_text  # noqa: E402
 from .finetuning import finetune  # noqa: E402
 from .generator import Generator, Piece, Stream  # noqa: E402
 from .graph import Graph, Type  # noqa: E402
 from .hooks import Hooks  # noqa: E402
 from .model import Model  # noqa: E402
-from .plan import Plan, check_certificate, estimate, estimate_page, plan_methods  # noqa: E402
+from .plan import Plan, check_certificate, estimate, estimate_page, memory_needs, plan_methods  # noqa: E402
 from .request_files import generate_file  # noqa: E402
 from .run import Run, RunEvent, check_run, resumed_folder  # noqa: E402
 from .run_log import RunLog  # noqa: E402
 from .runtime import Devices, LogLevel, Runtime, default_runtime  # noqa: E402
 from .scorer import Scorer, Scores, score  # noqa: E402
 from .sequence import Sequence  # noqa: E402
-from .session import Program, Session  # noqa: E402
+from .session import Program, Session, kernel_times  # noqa: E402
 from .tensor import Tensor  # noqa: E402
 from .tokenizer import Encoded, Tokenizer  # noqa: E402
 from .trainer import Batch, Loss, Saving, Step, Trainer, check_folder, checkpoint_info  # noqa: E402

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Callable
 
 from . import arguments, raw
 from .arguments import Options
-from .errors import check, text
+from .errors import check, text, text_bytes
 from .handle import use
 from .runtime import Runtime, chosen_runtime
 from .work import Progress, run_work, signals_arrive
@@ -121,6 +121,21 @@ def word_hint(kind: str, word: str, known: list[str]) -> str:
 def check_text(source: str | bytes, name: str = "text", takes_tables: bool = False) -> None:
     """Raises where a text is none that is read as such: rows of JSON, a table, a binary format, or no UTF-8."""
     check(raw.tsr_text_check(arguments.text("source", source), arguments.path("name", name), int(takes_tables)))
+
+
+def read_text(path: Any, most: int = 0) -> bytes:
+    """All of a file, of a pipe, or of standard input for "-": at most `most` bytes (0: any) and half of the memory."""
+    return text_bytes(raw.tsr_text_read(arguments.path("path", path), most))
+
+
+def write_text(path: Any, source: str | bytes) -> None:
+    """Writes a text to a file: whole or not at all, with the permissions of the file that it replaces."""
+    check(raw.tsr_text_write(arguments.text("source", source), arguments.path("path", path)))
+
+
+def check_text_path(path: Any, takes_devices: bool = True) -> None:
+    """Raises what write_text would raise at once; without takes_devices also for devices, pipes and sockets."""
+    check(raw.tsr_text_check_path(arguments.path("path", path), int(takes_devices)))
 
 
 def verify(path: Any) -> None:

@@ -106,6 +106,15 @@ def plan_methods(model: Model, dataset: Dataset | None = None, *, adapters: dict
         return json.loads(text(interruptible(lambda: raw.tsr_plan_methods(r, m, d, o, a), runtime.cancel)))
 
 
+def memory_needs(model: Model, *, runtime: Runtime | None = None, **options: Any) -> dict[str, Any]:
+    """The bytes on each device to generate a text ("inference"), to train adapters ("lora") and to train all parameters ("full").
+    Options: devices and what else places a Trainer, context, seq, batch, rank."""
+    from .model import Model
+    runtime = chosen_runtime(runtime)
+    with use(model, Model, "model") as m, runtime._pointer as r, Options(options) as o:
+        return json.loads(text(interruptible(lambda: raw.tsr_model_needs(r, m, o), runtime.cancel)))
+
+
 def estimate(description: str, **options: Any) -> dict[str, Any]:
     """What one training step, or serving, of "llama:L=..." takes on a cluster that need not be present. Options: cluster
     (required), batch, parallel, memory_limit, certificate, within, lora, base, precision, and with mode="generate" more."""

@@ -115,3 +115,11 @@ class Session(Handle):
         """What ran since the last call, in Chrome's trace format. Needs the option trace."""
         with self._pointer as c:
             return json.loads(text(raw.tsr_session_trace(c)))
+
+
+def kernel_times(trace: list[dict[str, Any]] | str, **options: Any) -> dict[str, Any]:
+    """The kernels of a trace, of a Session, Trainer or Generator, beside what each would take if nothing but memory or products bound
+    it. Options: entry, bytes_per_s, flops_per_s."""
+    given = trace if isinstance(trace, str) else json.dumps(trace)
+    with Options(options) as o:
+        return json.loads(text(raw.tsr_trace_kernels(arguments.text("trace", given), o)))

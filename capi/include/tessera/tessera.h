@@ -1104,6 +1104,14 @@ TSR_API tsr_status* tsr_dataset_finish(tsr_work* work, tsr_dataset** out_dataset
  * format, and bytes that are not UTF-8.
  * Codes: TSR_INVALID_ARGUMENT. */
 TSR_API tsr_status* tsr_text_check(const char* text, size_t size, const char* name, int32_t takes_tables);
+/* All of a file, of a pipe, or of standard input for "-": at most `most` bytes (0: any) and half of the memory. TSR_NOT_FOUND,
+ * TSR_INVALID_ARGUMENT for folders, devices and what is longer, TSR_IO. */
+TSR_API tsr_status* tsr_text_read(const char* path, size_t most, tsr_text** out_text);
+/* Writes a text to a file: whole or not at all, with the permissions of the file that it replaces; straight into what a link, a device
+ * or a pipe leads to. check_path: what it would say at once, to know it before hours of work; takes_devices 0: also of
+ * devices, pipes and sockets. TSR_INVALID_ARGUMENT, TSR_NOT_FOUND (the folder), TSR_IO. */
+TSR_API tsr_status* tsr_text_write(const char* text, size_t size, const char* path);
+TSR_API tsr_status* tsr_text_check_path(const char* path, int32_t takes_devices);
 
 /* {"tokens", "seq", "train_samples", "eval_samples", "unigram_entropy", "seed", "shuffle"}; unigram_entropy
  * is that of the token frequencies of the whole text (of examples: of what is learnt), nats a token: the loss of a model
@@ -1184,6 +1192,12 @@ TSR_API tsr_status* tsr_plan_new(tsr_runtime* runtime, tsr_model* model, const t
  * Codes: TSR_INVALID_ARGUMENT, TSR_NOT_FOUND, TSR_UNSUPPORTED, TSR_OUT_OF_MEMORY, TSR_CANCELLED. */
 TSR_API tsr_status* tsr_plan_methods(tsr_runtime* runtime, tsr_model* model, const tsr_dataset* dataset,
                                      const tsr_options* options, const tsr_options* adapters, tsr_text** out_text);
+
+/* The memory that a model needs: {"inference": {"context", "plan", "bytes": [of each device]}, "lora": {"rank", "batch", "seq", ...},
+ * "full": {"batch", "seq", ...}}: to generate one text, to train low-rank adapters, and to train all parameters; "error" in place of plan and
+ * bytes where it cannot be planned. Nothing is allocated. options: devices and what else places a trainer, and context (default 2048), seq (default
+ * 512), both as the model's context allows, batch (default 1), rank (default 8). */
+TSR_API tsr_status* tsr_model_needs(tsr_runtime* runtime, tsr_model* model, const tsr_options* options, tsr_text** out_text);
 
 /* For any graph (the low level). Options: batch (i64, default 1), symbols (str: "T=128"), parallel, pins,
  * memory_limit.
@@ -1398,6 +1412,15 @@ TSR_API tsr_status* tsr_session_report(tsr_session* session, tsr_text** out_text
  * without a trace, launches of several kernels as the first of them; else the host's. Needs the option "trace".
  * Codes: TSR_FAILED_PRECONDITION. */
 TSR_API tsr_status* tsr_session_trace(tsr_session* session, tsr_text** out_text);
+/* The kernels of a trace (tsr_session_trace, tsr_trainer_trace, tsr_generator_trace) beside what each would take if nothing but memory or
+ * products bound it: {"entry", "runs", "seconds", "floor_seconds", "launches", "kernels": [{"op", "variant", "operands", "count", "seconds",
+ * "floor_seconds"}], the longest first}: all of one run, on the rank that was busy longest. What is no kernel counts under its own
+ * name, without floor. A launch of several kernels is recorded as the first of them: their floors are added up there. Options
+ *   entry         str   whose runs (default train_step)
+ *   bytes_per_s   f64   of a large copy, read and written (default 0: unknown)
+ *   flops_per_s   f64   of a large product (default 0: unknown)
+ * TSR_CORRUPT for what is no trace. */
+TSR_API tsr_status* tsr_trace_kernels(const char* text, size_t size, const tsr_options* options, tsr_text** out_text);
 TSR_API void tsr_session_free(tsr_session* session);
 
 /* ================================================================ trainer */

@@ -43,6 +43,22 @@ public final class Dataset extends Handle {
         Raw.tsr_text_check(Text.bytes("text", text), Text.name("name", name), takesTables ? 1 : 0));
   }
 
+  /** All of a file, of a pipe, or of standard input for "-": at most so many bytes (0: any) and half of the memory. */
+  public static byte[] readText(Path path, long most) {
+    byte[] name = Text.path("path", path);
+    return Native.bytes(null, out -> Raw.tsr_text_read(name, most, out));
+  }
+
+  /** Writes a text to a file: whole or not at all, with the permissions of the file that it replaces. */
+  public static void writeText(Path path, String text) {
+    TesseraException.check(Raw.tsr_text_write(Text.bytes("text", text), Text.path("path", path)));
+  }
+
+  /** Throws what {@link #writeText} would throw at once; without takesDevices also for devices, pipes and sockets. */
+  public static void checkTextPath(Path path, boolean takesDevices) {
+    TesseraException.check(Raw.tsr_text_check_path(Text.path("path", path), takesDevices ? 1 : 0));
+  }
+
   /** Tokenises a text. */
   public static Dataset ofText(String text, Tokenizer tokenizer, Map<String, ?> options) {
     byte[] given = Text.bytes("text", text);

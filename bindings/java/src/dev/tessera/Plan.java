@@ -63,6 +63,17 @@ public final class Plan extends Handle {
     }
   }
 
+  /**
+   * JSON: the bytes on each device to generate a text, to train adapters and to train all parameters. Options: devices and what else
+   * places a {@link Trainer}, context, seq, batch, rank.
+   */
+  public static String memoryNeeds(Runtime runtime, Model model, Map<String, ?> options) {
+    try (Use r = use(runtime, "runtime"); Use m = use(model, "model"); OptionSet set = new OptionSet(options)) {
+      return Native.text(m, out -> Cancellation.guard(runtime::cancel,
+          () -> Raw.tsr_model_needs(r.pointer, m.pointer, set.pointer, out)));
+    }
+  }
+
   /** For any graph. Options: batch, symbols, parallel, pins, memory_limit. */
   public static Plan forGraph(Devices devices, Graph graph, Map<String, ?> options) {
     try (Use d = use(devices, "devices"); Use g = use(graph, "graph"); OptionSet set = new OptionSet(options)) {

@@ -90,4 +90,15 @@ public final class Session extends Handle {
       return Native.text(use, out -> Raw.tsr_session_trace(use.pointer, out));
     }
   }
+
+  /**
+   * JSON: the kernels of a trace, of a session, trainer or generator, beside what each would take if nothing but memory or products bound
+   * it. Options: entry, bytes_per_s, flops_per_s.
+   */
+  public static String kernelTimes(String trace, Map<String, ?> options) {
+    byte[] given = Text.bytes("trace", trace);
+    try (OptionSet set = new OptionSet(options)) {
+      return Native.text(null, out -> Raw.tsr_trace_kernels(given, set.pointer, out));
+    }
+  }
 }
