@@ -33,7 +33,7 @@ func GenerateFile(ctx context.Context, r *Runtime, model *Model, in, out string,
 	if err != nil {
 		return "", err
 	}
-	if err := work(ctx, nil, h, raw.Tsr_request_file_step, progress); err != nil {
+	if err := shares(ctx, func() {}, file, raw.Tsr_request_file_step, progress); err != nil {
 		return "", err
 	}
 	return h.text(raw.Tsr_request_file_report)

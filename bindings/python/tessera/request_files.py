@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any, Mapping
 
 from . import arguments, raw
 from .arguments import Options
-from .errors import check, text
+from .errors import check, result, text
 from .handle import Pointer, use
 from .runtime import Runtime, chosen_runtime
-from .work import Progress, interruptible, step_through
+from .work import Progress, interruptible
 
 if TYPE_CHECKING:
     from .model import Model
@@ -33,8 +33,12 @@ def generate_file(model: Model, path: Any, out: Any, *, named_adapters: Mapping[
     try:
         with use(model, Model, "model") as m, runtime._pointer as r, Options(options) as o, pointer as c:
             check(interruptible(lambda: raw.tsr_request_file_start(c, r, m, o), runtime.cancel))
-        step_through(pointer, raw.tsr_request_file_step, progress, lambda: None)
+        done = 0.0
         with pointer as c:
+            while done < 1:
+                done = result(interruptible(lambda: raw.tsr_request_file_step(c), lambda: None))
+                if progress is not None:
+                    progress(done)
             return json.loads(text(raw.tsr_request_file_report(c)))
     finally:
         pointer.close()

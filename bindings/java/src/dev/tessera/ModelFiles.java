@@ -66,7 +66,7 @@ public final class ModelFiles {
     try (OptionSet set = new OptionSet(fileOptions)) {
       made = Native.made(pointer -> Raw.tsr_request_file_open(from, to, set.pointer, pointer));
     }
-    try (Work work = new Work("request file", Raw::tsr_request_file_free, model.source(), made); Handle.Use use = work.use()) {
+    try (RequestFile file = new RequestFile(model.source(), made); Handle.Use use = file.use()) {
       try (Handle.Use r = Handle.use(runtime, "runtime"); Handle.Use m = Handle.use(model, "model");
           OptionSet set = new OptionSet(options)) {
         use.check(Cancellation.guard(runtime::cancel,
