@@ -346,28 +346,50 @@ void print_result(const Json& result) {
   }
   if (result.contains("kernels")) std::cout << kernel_table(result["kernels"], kRows);
 }
+
+void run_bench(const CLI::App& command, const Arguments& args) {
+  refuse_idle_options(command, args.mode);
+  check_options(common_options(args, false), args.mode == "train" ? "trainer" : "generator");
+  const Runtime runtime = open_runtime(args);
+  const Model model = open_model(args, args.model);
+  const Sizes sizes = sizes_of(Json::parse(text(tsr_model_info, model.get())));
+  const auto bench = args.mode == "train"    ? bench_train
+                     : args.mode == "decode" ? bench_decode
+                                             : bench_serving;
+  const Json result = bench(args, runtime, model, sizes);
+  if (args.json) return print_json(result);
+  print_result(result);
+}
+
 }  // namespace
 
 void register_bench(CLI::App& app) {
   auto args = std::make_shared<Arguments>();
   CLI::App* command = app.add_subcommand("bench", "time a training step, a text, or many clients");
-  command->footer(
-      "Example:\n  tessera bench gpt2:L=12,C=768,H=12,V=50257,T=1024 --batch 4 --seq 128\n"
-      "  tessera bench gpt2:L=12,C=768,H=12,V=50257,T=1024 --devices cuda --batch 32 --seq 1024 --precision "  // not run: GPU
-      "bf16 --kernels\n"
-      "  tessera bench model.tsr --mode decode --seq 128 --tokens 64\n"
-      "  tessera bench model.tsr --mode serve --clients 16 --prompt 128 --new 128\n"
-      "  tessera bench model.tsr --mode serve --adapters 16 --adapter-rank 8\n"
-      "  tessera bench model.tsr --mode serve --rate 2.5 --requests 100 --shared 64 --sequences 32 --json\n"
-      "decode also prints how many launches a token takes, and its time outside of matrix products: other\n"
-      "kernels, launches and the host between two tokens, from a few runs that are traced. Where the device\n"
-      "joins kernels in one launch, its time is that of the first of them.\n"
-      "serve computes many requests at once: tokens a second by the clock, from the first request to the "
-      "last token;\n"
-      "times until the first token and between two; how many prompt tokens were cached; and a limit: were "
-      "each step\n"
-      "as fast as its weights and the keys and values of its sequences can be read. With --adapters that\n"
-      "many random ones are made, in memory alone, and requests take them in turn.");
+  command
+      ->footer(
+          "Example:\n  tessera bench gpt2:L=12,C=768,H=12,V=50257,T=1024 --batch 4 --seq 128\n"
+          "  tessera bench gpt2:L=12,C=768,H=12,V=50257,T=1024 --devices cuda --batch 32 --seq 1024 "
+          "--precision "  // not run: GPU
+          "bf16 --kernels\n"
+          "  tessera bench model.tsr --mode decode --seq 128 --tokens 64\n"
+          "  tessera bench model.tsr --mode serve --clients 16 --prompt 128 --new 128\n"
+          "  tessera bench model.tsr --mode serve --adapters 16 --adapter-rank 8\n"
+          "  tessera bench model.tsr --mode serve --rate 2.5 --requests 100 --shared 64 --sequences 32 "
+          "--json\n"
+          "decode also prints how many launches a token takes, and its time outside of matrix products: "
+          "other\n"
+          "kernels, launches and the host between two tokens, from a few runs that are traced. Where the "
+          "device\n"
+          "joins kernels in one launch, its time is that of the first of them.\n"
+          "serve computes many requests at once: tokens a second by the clock, from the first request to the "
+          "last token;\n"
+          "times until the first token and between two; how many prompt tokens were cached; and a limit: "
+          "were "
+          "each step\n"
+          "as fast as its weights and the keys and values of its sequences can be read. With --adapters "
+          "that\n"
+          "many random ones are made, in memory alone, and requests take them in turn.");
   command->add_option("model", args->model, ".tsr or GGUF file, Hugging Face folder, or a description")
       ->required();
   command->add_option("--mode", args->mode, "train, decode or serve")
@@ -399,19 +421,7 @@ void register_bench(CLI::App& app) {
                       "floors: TFLOP/s of a large product (default: as the backend states)");
   add_placement(*command, *args);
   add_json(*command, *args);
-  command->callback([args, command] {
-    refuse_idle_options(*command, args->mode);
-    check_options(common_options(*args, false), args->mode == "train" ? "trainer" : "generator");
-    const Runtime runtime = open_runtime(*args);
-    const Model model = open_model(*args, args->model);
-    const Sizes sizes = sizes_of(Json::parse(text(tsr_model_info, model.get())));
-    const auto bench = args->mode == "train"    ? bench_train
-                       : args->mode == "decode" ? bench_decode
-                                                : bench_serving;
-    const Json result = bench(*args, runtime, model, sizes);
-    if (args->json) return print_json(result);
-    print_result(result);
-  });
+  command->callback([args, command] { run_bench(*command, *args); });
 }
 
 }  // namespace cli

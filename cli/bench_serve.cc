@@ -198,6 +198,48 @@ LoadedAdapters load_adapters(const Serving& serving, const Model& model, const E
 
 Json report_of(const Engine& engine) { return Json::parse(text(tsr_engine_report, engine.get())); }
 
+// The load's options of engines, with the rank of adapters.
+Serving serving_of(const ServeLoad& load) {
+  if (load.shared > load.prompt)
+    throw Error(TSR_INVALID_ARGUMENT, "--shared is " + std::to_string(load.shared) +
+                                          ", wanted at most --prompt, which is " +
+                                          std::to_string(load.prompt));
+  Serving serving = load.serving;
+  if (!serving.adapters && (serving.adapter_rank || serving.adapter_type))
+    throw Error(TSR_INVALID_ARGUMENT,
+                "--adapter-rank and --adapter-type belong to --adapters, which is missing");
+  if (serving.adapters && !serving.adapter_rank) serving.adapter_rank = kAdapterRank;
+  return serving;
+}
+
+// What a step reads, and how fast steps could be.
+void add_limit(const ServeLoad& load, const Served& served, const Serving& serving,
+               const LoadedAdapters& adapters, const Reads& reads, Json& result) {
+  const double at_once = result["requests_at_once"], replicas = result["replicas"].get<double>();
+  // Caches as full as they are in the middle of a text.
+  const double kept = static_cast<double>(load.prompt) + static_cast<double>(load.new_tokens) / 2;
+  // Each adapter that a step has is read once.
+  const double adapter_bytes =
+      (serving.adapter_type.value_or("f32") == "f32" ? 4.0 : 2.0) * static_cast<double>(adapters.elements);
+  const double step_bytes =
+      reads.parameter_bytes + at_once / replicas * kept * reads.token_bytes +
+      std::min(at_once / replicas, static_cast<double>(adapters.numbers.size())) * adapter_bytes;
+  result["parameter_bytes"] = reads.parameter_bytes;
+  result["cache_bytes_per_token"] = reads.token_bytes;
+  result["bytes_per_step"] = step_bytes;
+  if (serving.adapters) {
+    result["adapters"] = *serving.adapters;
+    result["adapter_rank"] = *serving.adapter_rank;
+    result["adapter_bytes"] = adapter_bytes;
+  }
+  if (served.memory_bytes_per_s > 0) {
+    const double limit = at_once / replicas * served.memory_bytes_per_s / step_bytes;
+    result["memory_bytes_per_second"] = served.memory_bytes_per_s;
+    result["limit_tokens_per_second"] = limit;
+    result["share_of_limit"] = result["tokens_per_second"].get<double>() / limit;
+  }
+}
+
 }  // namespace
 
 void add_serve_load(CLI::App& command, ServeLoad& load) {
@@ -224,15 +266,7 @@ void add_serve_load(CLI::App& command, ServeLoad& load) {
 }
 
 Json bench_serve(const ServeLoad& load, const Served& served) {
-  if (load.shared > load.prompt)
-    throw Error(TSR_INVALID_ARGUMENT, "--shared is " + std::to_string(load.shared) +
-                                          ", wanted at most --prompt, which is " +
-                                          std::to_string(load.prompt));
-  Serving serving = load.serving;
-  if (!serving.adapters && (serving.adapter_rank || serving.adapter_type))
-    throw Error(TSR_INVALID_ARGUMENT,
-                "--adapter-rank and --adapter-type belong to --adapters, which is missing");
-  if (serving.adapters && !serving.adapter_rank) serving.adapter_rank = kAdapterRank;
+  const Serving serving = serving_of(load);
   Reads reads = reads_of(load, served);
   const Options options = served.options();
   set(options, "context", load.prompt + load.new_tokens);
@@ -256,14 +290,6 @@ Json bench_serve(const ServeLoad& load, const Served& served) {
   };
   const auto tokens = static_cast<double>(clients.tokens());
   const double at_once = std::min(clients.total_s() / seconds, report["sequences"].get<double>());
-  // Caches as full as they are in the middle of a text.
-  const double kept = static_cast<double>(load.prompt) + static_cast<double>(load.new_tokens) / 2;
-  // Each adapter that a step has is read once.
-  const double adapter_bytes =
-      (serving.adapter_type.value_or("f32") == "f32" ? 4.0 : 2.0) * static_cast<double>(adapters.elements);
-  const double step_bytes =
-      reads.parameter_bytes + at_once / replicas * kept * reads.token_bytes +
-      std::min(at_once / replicas, static_cast<double>(adapters.numbers.size())) * adapter_bytes;
   Json result = {{"mode", "serve"},
                  {"clients", load.clients},
                  {"rate", load.rate},
@@ -281,21 +307,8 @@ Json bench_serve(const ServeLoad& load, const Served& served) {
                  {"requests_at_once", at_once},
                  {"steps", counted_since("steps")},
                  {"tokens_computed", counted_since("tokens")},
-                 {"preemptions", counted_since("preemptions")},
-                 {"parameter_bytes", reads.parameter_bytes},
-                 {"cache_bytes_per_token", reads.token_bytes},
-                 {"bytes_per_step", step_bytes}};
-  if (serving.adapters) {
-    result["adapters"] = *serving.adapters;
-    result["adapter_rank"] = *serving.adapter_rank;
-    result["adapter_bytes"] = adapter_bytes;
-  }
-  if (served.memory_bytes_per_s > 0) {
-    const double limit = at_once / replicas * served.memory_bytes_per_s / step_bytes;
-    result["memory_bytes_per_second"] = served.memory_bytes_per_s;
-    result["limit_tokens_per_second"] = limit;
-    result["share_of_limit"] = tokens / seconds / limit;
-  }
+                 {"preemptions", counted_since("preemptions")}};
+  add_limit(load, served, serving, adapters, reads, result);
   result["plan"] = report["plan"]["strategy"];  // of each replica
   result["devices"] = report["devices"];
   return result;

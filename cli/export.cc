@@ -28,6 +28,36 @@ void print_report(const Json& report, const std::string& output) {
             << report["parameters"].get<int64_t>() << " parameters, " << size_text(report) << '\n';
   for (const Json& note : report["notes"]) std::cout << "note       " << note.get<std::string>() << '\n';
 }
+
+void export_model(const Arguments& args) {
+  const Options options = make<Options>(tsr_options_new);
+  if (!args.format.empty()) set(options, "format", args.format);
+  set(options, "type", args.type);
+  if (args.pure) set(options, "pure", int64_t{1});
+  set(options, "output_type", args.output_type);
+  set(options, "embedding_type", args.embedding_type);
+  set(options, "imatrix", args.imatrix);
+  set(options, "shard_bytes", args.shard_bytes);
+  set(options, "tokenizer", int64_t{!args.no_tokenizer});
+  set(options, "threads", args.threads);
+  if (args.adapters) set(options, "adapters", int64_t{1});
+  if (args.merged) set(options, "merged", int64_t{1});
+  const auto* const given = static_cast<const tsr_options*>(options.get());
+  auto* const none = static_cast<tsr_runtime*>(nullptr);
+  const Model model = args.adapter.empty() ? Model() : open_model(args, args.input);
+  const Work work =
+      model ? make<Work>(tsr_export_begin_for_model, none, model.get(), args.output.c_str(), given)
+            : make<Work>(tsr_export_begin, none, args.input.c_str(), args.output.c_str(), given);
+  const Interruptible interruptible;  // to the end: a killed process leaves a part of what it wrote
+  Progress progress(args);
+  run_steps(work, "exporting " + args.input, interruptible, progress);
+  Json report = Json::parse(text(tsr_export_finish, work.get()));
+  if (!args.json) return print_report(report, args.output);
+  Json result = {{"out", args.output}};
+  result.update(report);
+  print_json(result);
+}
+
 }  // namespace
 
 void register_export(CLI::App& app) {
@@ -65,34 +95,7 @@ void register_export(CLI::App& app) {
   add_adapter_file(*command, *args);
   add_json(*command, *args);
   add_quiet(*command, *args);
-  command->callback([args] {
-    const Options options = make<Options>(tsr_options_new);
-    if (!args->format.empty()) set(options, "format", args->format);
-    set(options, "type", args->type);
-    if (args->pure) set(options, "pure", int64_t{1});
-    set(options, "output_type", args->output_type);
-    set(options, "embedding_type", args->embedding_type);
-    set(options, "imatrix", args->imatrix);
-    set(options, "shard_bytes", args->shard_bytes);
-    set(options, "tokenizer", int64_t{!args->no_tokenizer});
-    set(options, "threads", args->threads);
-    if (args->adapters) set(options, "adapters", int64_t{1});
-    if (args->merged) set(options, "merged", int64_t{1});
-    const auto* const given = static_cast<const tsr_options*>(options.get());
-    auto* const none = static_cast<tsr_runtime*>(nullptr);
-    const Model model = args->adapter.empty() ? Model() : open_model(*args, args->input);
-    const Work work =
-        model ? make<Work>(tsr_export_begin_for_model, none, model.get(), args->output.c_str(), given)
-              : make<Work>(tsr_export_begin, none, args->input.c_str(), args->output.c_str(), given);
-    const Interruptible interruptible;  // to the end: a killed process leaves a part of what it wrote
-    Progress progress(*args);
-    run_steps(work, "exporting " + args->input, interruptible, progress);
-    Json report = Json::parse(text(tsr_export_finish, work.get()));
-    if (!args->json) return print_report(report, args->output);
-    Json result = {{"out", args->output}};
-    result.update(report);
-    print_json(result);
-  });
+  command->callback([args] { export_model(*args); });
 }
 
 }  // namespace cli

@@ -185,6 +185,25 @@ void generate_texts(const Arguments& args, const AdapterArguments& adapters, con
   }
   generate_file(args, run, file);
 }
+
+void generate(const CLI::App& command, Arguments& args) {
+  refuse_idle_options(command, !args.prompts.empty());
+  const Allowed allowed = read_allowed(args.allowed);
+  const AdapterArguments adapters = read_adapters(args.adapters);
+  if (args.prompt == "-" || (args.prompts.empty() && command.count("--prompt") == 0 && is_input_piped()))
+    args.prompt = read_piped_text();
+  args.adapter = adapters.of_model;
+  check_options(text_options(args), "generator");
+  if (!args.prompts.empty()) return generate_texts(args, adapters, allowed);
+  if (!adapters.named.empty())
+    throw Error(TSR_INVALID_ARGUMENT, "--adapter " + adapters.named.begin()->first +
+                                          "=PATH: belongs to --prompts, which is missing");
+  const Runtime runtime = open_runtime(args);
+  const Model model = open_model(args, args.model);
+  (void)model_tokenizer(model, args.model);  // its absence is told before anything is planned
+  allowed ? generate_allowed_text(args, allowed, runtime, model) : generate_text(args, runtime, model);
+}
+
 }  // namespace
 
 void register_generate(CLI::App& app) {
@@ -202,9 +221,12 @@ void register_generate(CLI::App& app) {
       "\"content\"}]} or {\"ids\": [...]}, with an\n\"id\" that is copied and options of its own, which "
       "count "
       "before those of the command:\n"
-      "max_tokens, min_tokens, temperature, top_k, top_p, min_p, typical_p, repetition_penalty, presence_penalty, frequency_penalty,\n"
-      "penalty_last, logit_bias, seed, ignore_eos, stop, stop_ids, n, best_of, logprobs, prompt_logprobs, priority, adapter, special,\n"
-      "json_schema, json, regex, choices, grammar, name, template, tools, documents, variables, now, continue_final_message"
+      "max_tokens, min_tokens, temperature, top_k, top_p, min_p, typical_p, repetition_penalty, "
+      "presence_penalty, frequency_penalty,\n"
+      "penalty_last, logit_bias, seed, ignore_eos, stop, stop_ids, n, best_of, logprobs, prompt_logprobs, "
+      "priority, adapter, special,\n"
+      "json_schema, json, regex, choices, grammar, name, template, tools, documents, variables, now, "
+      "continue_final_message"
       ".\nadapter is a folder of PEFT's or a GGUF adapter, from the file's folder, or a name that --adapter "
       "NAME=PATH gives; a step mixes as many as lines\nname, at most 8 or --adapters.\n"
       "A line of results, in the file's order: {\"line\", \"id\", \"text\", \"finish\": length or stop, "
@@ -231,23 +253,7 @@ void register_generate(CLI::App& app) {
   add_placement(*command, *args);
   add_json(*command, *args);
   add_quiet(*command, *args);
-  command->callback([args, command] {
-    refuse_idle_options(*command, !args->prompts.empty());
-    const Allowed allowed = read_allowed(args->allowed);
-    const AdapterArguments adapters = read_adapters(args->adapters);
-    if (args->prompt == "-" || (args->prompts.empty() && command->count("--prompt") == 0 && is_input_piped()))
-      args->prompt = read_piped_text();
-    args->adapter = adapters.of_model;
-    check_options(text_options(*args), "generator");
-    if (!args->prompts.empty()) return generate_texts(*args, adapters, allowed);
-    if (!adapters.named.empty())
-      throw Error(TSR_INVALID_ARGUMENT, "--adapter " + adapters.named.begin()->first +
-                                            "=PATH: belongs to --prompts, which is missing");
-    const Runtime runtime = open_runtime(*args);
-    const Model model = open_model(*args, args->model);
-    (void)model_tokenizer(model, args->model);  // its absence is told before anything is planned
-    allowed ? generate_allowed_text(*args, allowed, runtime, model) : generate_text(*args, runtime, model);
-  });
+  command->callback([args, command] { generate(*command, *args); });
 }
 
 }  // namespace cli

@@ -213,6 +213,210 @@ void print_plan(const Json& plan, const Json& explanation, bool trains) {
   }
   print_explanation(std::cout, explanation, trains);
 }
+void check_certificate(const Arguments& args) {
+  const std::string certificate = read_file(args.checked, kMostCertificateBytes);
+  std::string report;
+  try {
+    report = text(tsr_plan_check, certificate.c_str());
+  } catch (const Error& error) {
+    throw Error(error.code(), args.checked + ": " + error.what());
+  }
+  const Json check = Json::parse(report);
+  args.json ? print_json(check) : print_check(check);
+}
+
+// The estimate, and its page in --report.
+Json estimate_plan(const Arguments& args, const Options& options) {
+  const auto* const given = static_cast<const tsr_options*>(options.get());
+  if (!args.report.empty()) write_file(args.report, text(tsr_plan_estimate_page, args.model.c_str(), given));
+  return Json::parse(text(tsr_plan_estimate, args.model.c_str(), given));
+}
+
+Options absent_options(const Arguments& args) {
+  Options options = make<Options>(tsr_options_new);
+  set(options, "cluster", args.cluster);
+  set(options, "parallel", args.parallel);
+  if (!args.memory_limit.empty()) set(options, "memory_limit", args.memory_limit);
+  return options;
+}
+
+void plan_absent_generation(const CLI::App& command, const Arguments& args) {
+  const Options options = absent_options(args);
+  set(options, "mode", args.mode);
+  set(options, "objective", args.objective);
+  set(options, "prompt", args.prompt);
+  set(options, "new", args.new_tokens);
+  if (command.count("--batch") > 0) set(options, "batch", args.batch);
+  if (!args.kv_budget.empty()) set(options, "kv_budget", args.kv_budget);
+  const Json plan = estimate_plan(args, options);
+  args.json ? print_json(plan) : print_generate(plan);
+}
+
+void plan_absent_training(const Arguments& args) {
+  const Options options = absent_options(args);
+  set(options, "batch", args.batch);
+  set_absent_training(options, args);
+  if (!args.certificate.empty()) set(options, "certificate", int64_t{1});
+  if (args.verify) set(options, "verify", std::string("on"));
+  if (args.within) set(options, "within", *args.within);
+  Json estimate = estimate_plan(args, options);
+  if (!args.certificate.empty()) {
+    write_file(args.certificate, estimate["certificate"].dump(1) + '\n');
+    estimate.erase("certificate");
+  }
+  if (!args.json && estimate.contains("methods")) std::cout << methods_text(estimate) << '\n';
+  args.json ? print_json(estimate) : print_estimate(estimate);
+}
+
+// Of a trainer or a generator on devices that are here.
+Options present_options(const Arguments& args) {
+  Options options = make<Options>(tsr_options_new);
+  set_placement(options, args);
+  if (!args.pins.empty()) set(options, "pins", read_file(args.pins, kMostPinBytes));
+  if (!args.precision.empty()) set(options, "precision", args.precision);
+  if (!args.weights.empty()) set(options, "weights", args.weights);
+  if (args.mode == "train") {
+    set(options, "batch", args.batch);
+    set(options, "accumulate", args.accumulate);
+    if (args.seq != 0) set(options, "seq", args.seq);
+    set(options, "optimizer", args.optimizer);
+    if (!args.trained.empty()) set(options, "trained", args.trained);
+    if (!args.frozen.empty()) set(options, "frozen", args.frozen);
+    if (!args.fused_loss.empty()) set(options, "fused_loss", args.fused_loss);
+    set(options, "loss", args.loss);
+    if (!args.trace.empty()) set(options, "trace", int64_t{1});
+  } else if (args.context != 0) {
+    set(options, "context", args.context);
+  }
+  return options;
+}
+
+void plan_present(const Arguments& args) {
+  const Options options = present_options(args);
+  set(options, "mode", args.mode);
+  check_options(options, "planning");
+  const Runtime runtime = open_runtime(args);
+  Model model = open_model(args, args.model);
+  if (args.method.empty()) model = adapted(std::move(model), args.adapters);
+  Json methods;
+  if (!args.method.empty())
+    model =
+        model_for_method(runtime, model, nullptr, present_options(args), args.method, args.adapters, methods);
+  const Plan plan = make_plan(args, runtime, model, options);
+  const auto* const made = static_cast<const tsr_plan*>(plan.get());
+  if (!args.trace.empty()) write_file(args.trace, text(tsr_plan_trace, made));
+  if (!args.output.empty()) check(tsr_plan_save(plan.get(), args.output.c_str()));
+  if (!args.report.empty()) write_file(args.report, text(tsr_plan_page, made));
+  Json info = Json::parse(text(tsr_plan_info, made));
+  Json explanation = Json::parse(text(tsr_plan_explain, made));
+  if (!methods.is_null()) info["methods"] = methods;
+  if (!args.json && !methods.is_null()) std::cout << methods_text(methods) << '\n';
+  if (!args.json) return print_plan(info, explanation, args.mode == "train");
+  info["explanation"] = std::move(explanation);
+  print_json(info);
+}
+
+void run_plan(const CLI::App& command, const Arguments& args) {
+  if (!args.checked.empty()) return check_certificate(args);
+  if (args.model.empty()) throw CLI::RequiredError("model, or --check");
+  // A search may take long: what cannot be written is told before it.
+  check_output(args.output, Output::kFile);
+  for (const std::string& text : {args.report, args.trace, args.certificate})
+    check_output(text, Output::kText);
+  if (args.mode == "serve") {
+    const Json plan = plan_serving(command, args);
+    return args.json ? print_json(plan) : print_serve_plan(plan);
+  }
+  refuse_serving_options(command, args.mode);
+  refuse_idle_options(command, args, args.mode == "train", !args.cluster.empty());
+  if (args.cluster.empty()) return plan_present(args);
+  args.mode == "generate" ? plan_absent_generation(command, args) : plan_absent_training(args);
+}
+
+void add_model_options(CLI::App& command, Arguments& args) {
+  command.add_option("model", args.model, ".tsr or GGUF file, Hugging Face folder, or a description");
+  command.add_option("--mode", args.mode, "train, generate, or serve: many sequences at once")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"train", "generate", "serve"}));
+  command.add_option("--batch", args.batch, "sequences in one step, over all devices")->capture_default_str();
+  command
+      .add_option("--accumulate", args.accumulate,
+                  "train: batches whose gradients are added up for one optimizer step")
+      ->capture_default_str();
+  command.add_option(
+      "--seq", args.seq,
+      "train: tokens a sequence (default: 128, or a shorter context; with --cluster the model's T)");
+  command.add_option("--context", args.context, "generate, serve: tokens of a sequence that the cache holds");
+  add_serving(command, args.serving, "serve: ");
+}
+
+void add_training_options(CLI::App& command, Arguments& args) {
+  command.add_option("--optimizer", args.optimizer, "as for train")->capture_default_str();
+  command.add_option("--cluster", args.cluster,
+                     "plan for devices that need not be present (dgx-a100-80gb:512, a file NAME.json, or "
+                     "several of them with + "
+                     "between): a complete mesh in --parallel is priced, else the fastest step is searched");
+  command
+      .add_option("--within", args.within,
+                  "with --cluster: of plans predicted within this share of the fastest the one with least "
+                  "tensor parallelism and smallest micro-batches is taken (default 0.02; 0: the fastest)")
+      ->needs("--cluster")
+      ->check(CLI::Range(0.0, 1.0));
+  add_method(command, args.method);
+  command.get_option("--accumulate")->excludes("--cluster");
+  add_adapter_options(command, args.adapters);
+  command.add_option("--trained", args.trained, "train: parameters that train, all others do not: block.1.*");
+  command.add_option("--frozen", args.frozen,
+                     "train: parameters to leave untrained: block.0.*,token_embedding");
+  command
+      .add_option("--loss", args.loss,
+                  "train: cross_entropy (default), or one of preferences: dpo, kto, ... (see train), of "
+                  "pairs of up to "
+                  "--seq tokens each")
+      ->excludes("--cluster");
+  command
+      .add_flag(
+          "--verify", args.verify,
+          "train, with --cluster: lower the plan whole on the first, last, fullest and slowest device of the "
+          "pipeline; it has to fit")
+      ->needs("--cluster");
+  command.add_option("--fused-loss", args.fused_loss,
+                     "train: on, off or auto: output head and loss together, without holding the logits "
+                     "(with --cluster auto is off)");
+}
+
+void add_output_options(CLI::App& command, Arguments& args) {
+  command.add_option("--precision", args.precision,
+                     "f32, tf32 or bf16; train: also f16 and fp8 (default: f32; with --cluster bf16)");
+  command.add_option(
+      "--weights", args.weights,
+      "bf16; generate: also f16 or a block type such as q8_0 (default: as the model has them)");
+  command.add_option("--objective", args.objective, "generate, with --cluster: latency or throughput")
+      ->capture_default_str();
+  command.add_option("--prompt", args.prompt, "generate, with --cluster: tokens of a prompt")
+      ->capture_default_str();
+  command.add_option("--new", args.new_tokens, "generate, with --cluster: tokens to generate")
+      ->capture_default_str();
+  command.add_option("--kv-budget", args.kv_budget,
+                     "generate, with --cluster: bytes of keys and values a device (default: what is left)");
+  command
+      .add_option("--certificate", args.certificate,
+                  "with --cluster: write why no plan of the searched space is faster than the bound printed")
+      ->needs("--cluster");
+  command.add_option("--check", args.checked, "prove a certificate again, or name what does not hold")
+      ->excludes(command.get_option("model"));
+  command.add_option("-o,--out", args.output, "save the plan, to edit it or to give it to --plan");
+  command
+      .add_option("--pins", args.pins,
+                  "single decisions beside --parallel: a JSON file, as tsr_plan_new has it")
+      ->excludes("--cluster");
+  command.add_option("--report", args.report,
+                     "write an HTML page that explains the plan: timeline, memory, tensors, runners-up");
+  command.add_option("--trace", args.trace,
+                     "train: write what a step should do, for Perfetto or chrome://tracing");
+  add_placement(command, args);
+  add_json(command, args);
+}
 }  // namespace
 
 void register_plan(CLI::App& app) {
@@ -236,202 +440,10 @@ void register_plan(CLI::App& app) {
       "of a model. --json adds \"explanation\", "
       "whose keys\n"
       "tessera.h lists with tsr_plan_explain.");
-  CLI::Option* model =
-      command->add_option("model", args->model, ".tsr or GGUF file, Hugging Face folder, or a description");
-  command->add_option("--mode", args->mode, "train, generate, or serve: many sequences at once")
-      ->capture_default_str()
-      ->check(CLI::IsMember({"train", "generate", "serve"}));
-  command->add_option("--batch", args->batch, "sequences in one step, over all devices")
-      ->capture_default_str();
-  command
-      ->add_option("--accumulate", args->accumulate,
-                   "train: batches whose gradients are added up for one optimizer step")
-      ->capture_default_str();
-  command->add_option(
-      "--seq", args->seq,
-      "train: tokens a sequence (default: 128, or a shorter context; with --cluster the model's T)");
-  command->add_option("--context", args->context,
-                      "generate, serve: tokens of a sequence that the cache holds");
-  add_serving(*command, args->serving, "serve: ");
-  command->add_option("--optimizer", args->optimizer, "as for train")->capture_default_str();
-  command->add_option("--cluster", args->cluster,
-                      "plan for devices that need not be present (dgx-a100-80gb:512, a file NAME.json, or "
-                      "several of them with + "
-                      "between): a complete mesh in --parallel is priced, else the fastest step is searched");
-  command
-      ->add_option("--within", args->within,
-                   "with --cluster: of plans predicted within this share of the fastest the one with least "
-                   "tensor parallelism and smallest micro-batches is taken (default 0.02; 0: the fastest)")
-      ->needs("--cluster")
-      ->check(CLI::Range(0.0, 1.0));
-  add_method(*command, args->method);
-  command->get_option("--accumulate")->excludes("--cluster");
-  add_adapter_options(*command, args->adapters);
-  command->add_option("--trained", args->trained,
-                      "train: parameters that train, all others do not: block.1.*");
-  command->add_option("--frozen", args->frozen,
-                      "train: parameters to leave untrained: block.0.*,token_embedding");
-  command
-      ->add_option("--loss", args->loss,
-                   "train: cross_entropy (default), or one of preferences: dpo, kto, ... (see train), of "
-                   "pairs of up to "
-                   "--seq tokens each")
-      ->excludes("--cluster");
-  command
-      ->add_flag(
-          "--verify", args->verify,
-          "train, with --cluster: lower the plan whole on the first, last, fullest and slowest device of the "
-          "pipeline; it has to fit")
-      ->needs("--cluster");
-  command->add_option("--fused-loss", args->fused_loss,
-                      "train: on, off or auto: output head and loss together, without holding the logits "
-                      "(with --cluster auto is off)");
-  command->add_option("--precision", args->precision,
-                      "f32, tf32 or bf16; train: also f16 and fp8 (default: f32; with --cluster bf16)");
-  command->add_option(
-      "--weights", args->weights,
-      "bf16; generate: also f16 or a block type such as q8_0 (default: as the model has them)");
-  command->add_option("--objective", args->objective, "generate, with --cluster: latency or throughput")
-      ->capture_default_str();
-  command->add_option("--prompt", args->prompt, "generate, with --cluster: tokens of a prompt")
-      ->capture_default_str();
-  command->add_option("--new", args->new_tokens, "generate, with --cluster: tokens to generate")
-      ->capture_default_str();
-  command->add_option("--kv-budget", args->kv_budget,
-                      "generate, with --cluster: bytes of keys and values a device (default: what is left)");
-  command
-      ->add_option("--certificate", args->certificate,
-                   "with --cluster: write why no plan of the searched space is faster than the bound printed")
-      ->needs("--cluster");
-  command->add_option("--check", args->checked, "prove a certificate again, or name what does not hold")
-      ->excludes(model);
-  command->add_option("-o,--out", args->output, "save the plan, to edit it or to give it to --plan");
-  command
-      ->add_option("--pins", args->pins,
-                   "single decisions beside --parallel: a JSON file, as tsr_plan_new has it")
-      ->excludes("--cluster");
-  command->add_option("--report", args->report,
-                      "write an HTML page that explains the plan: timeline, memory, tensors, runners-up");
-  command->add_option("--trace", args->trace,
-                      "train: write what a step should do, for Perfetto or chrome://tracing");
-  add_placement(*command, *args);
-  add_json(*command, *args);
-  command->callback([args, command] {
-    if (!args->checked.empty()) {
-      const std::string certificate = read_file(args->checked, kMostCertificateBytes);
-      std::string report;
-      try {
-        report = text(tsr_plan_check, certificate.c_str());
-      } catch (const Error& error) {
-        throw Error(error.code(), args->checked + ": " + error.what());
-      }
-      const Json check = Json::parse(report);
-      args->json ? print_json(check) : print_check(check);
-      return;
-    }
-    if (args->model.empty()) throw CLI::RequiredError("model, or --check");
-    // A search may take long: what cannot be written is told before it.
-    check_output(args->output, Output::kFile);
-    for (const std::string& text : {args->report, args->trace, args->certificate})
-      check_output(text, Output::kText);
-    if (args->mode == "serve") {
-      const Json plan = plan_serving(*command, *args);
-      args->json ? print_json(plan) : print_serve_plan(plan);
-      return;
-    }
-    refuse_serving_options(*command, args->mode);
-    refuse_idle_options(*command, *args, args->mode == "train", !args->cluster.empty());
-    if (!args->cluster.empty()) {
-      Options options = make<Options>(tsr_options_new);
-      set(options, "cluster", args->cluster);
-      set(options, "batch", args->batch);
-      set(options, "parallel", args->parallel);
-      if (!args->memory_limit.empty()) set(options, "memory_limit", args->memory_limit);
-      if (args->mode == "generate") {
-        options = make<Options>(tsr_options_new);
-        set(options, "mode", args->mode);
-        set(options, "cluster", args->cluster);
-        set(options, "parallel", args->parallel);
-        set(options, "objective", args->objective);
-        set(options, "prompt", args->prompt);
-        set(options, "new", args->new_tokens);
-        if (command->count("--batch") > 0) set(options, "batch", args->batch);
-        if (!args->memory_limit.empty()) set(options, "memory_limit", args->memory_limit);
-        if (!args->kv_budget.empty()) set(options, "kv_budget", args->kv_budget);
-        if (!args->report.empty())
-          write_file(args->report, text(tsr_plan_estimate_page, args->model.c_str(),
-                                        static_cast<const tsr_options*>(options.get())));
-        const Json plan = Json::parse(
-            text(tsr_plan_estimate, args->model.c_str(), static_cast<const tsr_options*>(options.get())));
-        args->json ? print_json(plan) : print_generate(plan);
-        return;
-      }
-      set_absent_training(options, *args);
-      if (!args->certificate.empty()) set(options, "certificate", int64_t{1});
-      if (args->verify) set(options, "verify", std::string("on"));
-      if (args->within) set(options, "within", *args->within);
-      Json estimate = Json::parse(
-          text(tsr_plan_estimate, args->model.c_str(), static_cast<const tsr_options*>(options.get())));
-      if (!args->certificate.empty()) {
-        write_file(args->certificate, estimate["certificate"].dump(1) + '\n');
-        estimate.erase("certificate");
-      }
-      if (!args->report.empty())
-        write_file(args->report, text(tsr_plan_estimate_page, args->model.c_str(),
-                                      static_cast<const tsr_options*>(options.get())));
-      if (!args->json && estimate.contains("methods")) std::cout << methods_text(estimate) << '\n';
-      args->json ? print_json(estimate) : print_estimate(estimate);
-      return;
-    }
-    const auto made_options = [&] {
-      Options options = make<Options>(tsr_options_new);
-      set_placement(options, *args);
-      if (!args->pins.empty()) set(options, "pins", read_file(args->pins, kMostPinBytes));
-      if (!args->precision.empty()) set(options, "precision", args->precision);
-      if (!args->weights.empty()) set(options, "weights", args->weights);
-      if (args->mode == "train") {
-        set(options, "batch", args->batch);
-        set(options, "accumulate", args->accumulate);
-        if (args->seq != 0) set(options, "seq", args->seq);
-        set(options, "optimizer", args->optimizer);
-        if (!args->trained.empty()) set(options, "trained", args->trained);
-        if (!args->frozen.empty()) set(options, "frozen", args->frozen);
-        if (!args->fused_loss.empty()) set(options, "fused_loss", args->fused_loss);
-        set(options, "loss", args->loss);
-        if (!args->trace.empty()) set(options, "trace", int64_t{1});
-      } else if (args->context != 0) {
-        set(options, "context", args->context);
-      }
-      return options;
-    };
-    {
-      const Options planned = made_options();
-      set(planned, "mode", args->mode);
-      check_options(planned, "plan");
-    }
-    const Runtime runtime = open_runtime(*args);
-    Model model = open_model(*args, args->model);
-    if (args->method.empty()) model = adapted(std::move(model), args->adapters);
-    Json methods;
-    if (!args->method.empty())
-      model =
-          model_for_method(runtime, model, nullptr, made_options(), args->method, args->adapters, methods);
-    const Options options = made_options();
-    set(options, "mode", args->mode);
-    const Plan plan = make_plan(*args, runtime, model, options);
-    if (!args->trace.empty())
-      write_file(args->trace, text(tsr_plan_trace, static_cast<const tsr_plan*>(plan.get())));
-    if (!args->output.empty()) check(tsr_plan_save(plan.get(), args->output.c_str()));
-    if (!args->report.empty())
-      write_file(args->report, text(tsr_plan_page, static_cast<const tsr_plan*>(plan.get())));
-    Json info = Json::parse(text(tsr_plan_info, static_cast<const tsr_plan*>(plan.get())));
-    Json explanation = Json::parse(text(tsr_plan_explain, static_cast<const tsr_plan*>(plan.get())));
-    if (!methods.is_null()) info["methods"] = methods;
-    if (!args->json && !methods.is_null()) std::cout << methods_text(methods) << '\n';
-    if (!args->json) return print_plan(info, explanation, args->mode == "train");
-    info["explanation"] = std::move(explanation);
-    print_json(info);
-  });
+  add_model_options(*command, *args);
+  add_training_options(*command, *args);
+  add_output_options(*command, *args);
+  command->callback([args, command] { run_plan(*command, *args); });
 }
 
 }  // namespace cli

@@ -25,7 +25,8 @@ struct Arguments : Common {
 struct TokenTexts {
   std::vector<int32_t> ids;
   std::vector<size_t> lengths;
-  std::vector<std::pair<size_t, std::string_view>> pieces;  // of each token: its first byte in the input, and its text
+  std::vector<std::pair<size_t, std::string_view>>
+      pieces;  // of each token: its first byte in the input, and its text
 };
 
 // For each token.
@@ -51,7 +52,8 @@ struct Totals {
 };
 
 // Adds the tokens of the text that stands at `begin`.
-void encode(const tsr_tokenizer* tokenizer, std::string_view words, size_t begin, bool special, TokenTexts& texts) {
+void encode(const tsr_tokenizer* tokenizer, std::string_view words, size_t begin, bool special,
+            TokenTexts& texts) {
   const uint32_t flags = special ? TSR_ENCODE_SPECIAL : 0;
   std::vector<int32_t> ids(words.size() + 8);
   std::vector<size_t> begins;
@@ -59,8 +61,8 @@ void encode(const tsr_tokenizer* tokenizer, std::string_view words, size_t begin
   do {
     ids.resize(count);
     begins.resize(count);
-    check(tsr_tokenizer_encode_ranges(tokenizer, words.data(), words.size(), flags, nullptr, 0, ids.data(), ids.size(),
-                                      begins.data(), &count));
+    check(tsr_tokenizer_encode_ranges(tokenizer, words.data(), words.size(), flags, nullptr, 0, ids.data(),
+                                      ids.size(), begins.data(), &count));
   } while (count > ids.size());
   texts.ids.insert(texts.ids.end(), ids.begin(), ids.begin() + static_cast<ptrdiff_t>(count));
   for (size_t i = 0; i < count; ++i) {
@@ -197,6 +199,42 @@ void print_totals(const Totals& totals, const Json& report, bool has_bytes) {
             << '\n';
 }
 
+void print_result(const Totals& totals, const Json& report, bool has_bytes) {
+  Json result = {{"tokens", totals.tokens},
+                 {"nll", totals.nll},
+                 {"loss", totals.mean()},
+                 {"perplexity", std::exp(totals.mean())},
+                 {"perplexity_error", std::exp(totals.mean()) * totals.error()},
+                 {"greedy", totals.greedy}};
+  if (has_bytes) {
+    result["bytes"] = totals.bytes;
+    result["bits_per_byte"] = totals.bits_per_byte();
+  }
+  result["report"] = report;
+  print_json(result);
+}
+
+// `is_given`: the text is --text.
+void run_score(Arguments& args, bool is_given) {
+  if (args.file.empty() && !is_given && !is_input_piped())
+    throw CLI::ValidationError("score", "wanted --file FILE, --text TEXT or a piped text");
+  check_options(scorer_options(args), "scorer");
+  if (args.file.empty()) args.file = "-";
+  const std::string input = is_given ? args.text : read_file(args.file);
+  if (!args.ids && !is_given) check_text(input, args.file, args.kind);
+  const Runtime runtime = open_runtime(args);
+  const Model model = open_model(args, args.model);
+  Tokenizer tokenizer;
+  if (!args.ids) tokenizer = model_tokenizer(model, args.model);
+  const TokenTexts texts = read_texts(args, tokenizer.get(), input);
+  const TokenScores scores = score_texts(args, runtime, model, texts);
+  if (std::ranges::all_of(scores.logprobs, [](float logprob) { return std::isnan(logprob); }))
+    throw Error(TSR_INVALID_ARGUMENT,
+                args.file + " has " + counted(static_cast<int64_t>(texts.ids.size()), "token") +
+                    ", and none with another before it; wanted at least two in a text, or --bos always");
+  const Totals totals = print_tokens(args, texts, scores);
+  args.json ? print_result(totals, scores.report, !args.ids) : print_totals(totals, scores.report, !args.ids);
+}
 }  // namespace
 
 void register_score(CLI::App& app) {
@@ -246,40 +284,7 @@ void register_score(CLI::App& app) {
   add_placement(*command, *args);
   add_json(*command, *args);
   add_quiet(*command, *args);
-  command->callback([args, command] {
-    const bool is_given = command->count("--text") > 0;
-    if (args->file.empty() && !is_given && !is_input_piped())
-      throw CLI::ValidationError("score", "wanted --file FILE, --text TEXT or a piped text");
-    check_options(scorer_options(*args), "scorer");
-    if (args->file.empty()) args->file = "-";
-    const std::string input = is_given ? args->text : read_file(args->file);
-    if (!args->ids && !is_given) check_text(input, args->file, args->kind);
-    const Runtime runtime = open_runtime(*args);
-    const Model model = open_model(*args, args->model);
-    Tokenizer tokenizer;
-    if (!args->ids) tokenizer = model_tokenizer(model, args->model);
-    const TokenTexts texts = read_texts(*args, tokenizer.get(), input);
-    const TokenScores scores = score_texts(*args, runtime, model, texts);
-    if (std::ranges::all_of(scores.logprobs, [](float logprob) { return std::isnan(logprob); }))
-      throw Error(TSR_INVALID_ARGUMENT,
-                  args->file + " has " + counted(static_cast<int64_t>(texts.ids.size()), "token") +
-                      ", and none with another before it; wanted at least two in a text, or --bos always");
-    const Totals totals = print_tokens(*args, texts, scores);
-    const Json& report = scores.report;
-    if (!args->json) return print_totals(totals, report, !args->ids);
-    Json result = {{"tokens", totals.tokens},
-                   {"nll", totals.nll},
-                   {"loss", totals.mean()},
-                   {"perplexity", std::exp(totals.mean())},
-                   {"perplexity_error", std::exp(totals.mean()) * totals.error()},
-                   {"greedy", totals.greedy}};
-    if (!args->ids) {
-      result["bytes"] = totals.bytes;
-      result["bits_per_byte"] = totals.bits_per_byte();
-    }
-    result["report"] = report;
-    print_json(result);
-  });
+  command->callback([args, command] { run_score(*args, command->count("--text") > 0); });
 }
 
 }  // namespace cli

@@ -5,17 +5,9 @@
 
 namespace cli {
 
-void add_train_arguments(CLI::App& command, TrainArguments& args) {
-  command.add_option("model", args.model, ".tsr or GGUF file, or Hugging Face folder")->required();
-  add_data(command, args.data.path);
-  add_data_options(command, args.data);
-  add_loss_options(command, args.losses);
-  add_run_options(command, args.run);
-  command.add_option("--batch", args.batch,
-                     "sequences, or pairs of a preference loss, in one step, over all devices (default 8)");
-  command.add_option("--accumulate", args.accumulate,
-                     "batches whose gradients are added up for one optimizer step (default 1)");
-  command.add_option("--seq", args.data.seq, "tokens a sequence (default 128)");
+namespace {
+
+void add_optimizer_arguments(CLI::App& command, TrainArguments& args) {
   command.add_option("--lr", args.lr, "peak learning rate (default 1e-4; from scratch 1e-3 and more)");
   command.add_option("--schedule", args.schedule, "constant (default), cosine, linear or wsd");
   command.add_option("--decay-fraction", args.decay_fraction,
@@ -37,6 +29,22 @@ void add_train_arguments(CLI::App& command, TrainArguments& args) {
   command.add_option("--momentum", args.momentum, "of sgd (default 0.9) and muon (default 0.95)");
   command.add_option("--muon-scale", args.muon_scale,
                      "of muon: match_rms_adamw (default), with which one rate serves all, or original");
+}
+
+}  // namespace
+
+void add_train_arguments(CLI::App& command, TrainArguments& args) {
+  command.add_option("model", args.model, ".tsr or GGUF file, or Hugging Face folder")->required();
+  add_data(command, args.data.path);
+  add_data_options(command, args.data);
+  add_loss_options(command, args.losses);
+  add_run_options(command, args.run);
+  command.add_option("--batch", args.batch,
+                     "sequences, or pairs of a preference loss, in one step, over all devices (default 8)");
+  command.add_option("--accumulate", args.accumulate,
+                     "batches whose gradients are added up for one optimizer step (default 1)");
+  command.add_option("--seq", args.data.seq, "tokens a sequence (default 128)");
+  add_optimizer_arguments(command, args);
   command.add_option("--clip-norm", args.clip_norm,
                      "bound on the global gradient norm (default 1.0); 0: none");
   command.add_option(

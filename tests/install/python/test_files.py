@@ -33,6 +33,21 @@ class Files(unittest.TestCase):
         with self.assertRaisesRegex(ValueError, "is where the model is read from"):
             tessera.convert(MODEL, MODEL)
 
+    def test_files_of_requests(self):
+        place = folder()
+        self.addCleanup(place.cleanup)
+        requests, texts = os.path.join(place.name, "requests.jsonl"), os.path.join(place.name, "texts.jsonl")
+        tessera.write_text(requests, '{"ids": [1, 2], "max_tokens": 3}\n{"ids": [1], "regex": "ab"}\n')
+        report = tessera.generate_file(tessera.load(MODEL), requests, texts, ids=True, progress=self.shares.append, seed=1)
+        self.risen()
+        self.assertEqual((report["requests"], report["failed"]), (2, 0))
+        self.assertEqual([line[:10] for line in tessera.read_text(texts).decode().splitlines()], ['{"line":1,', '{"line":2,'])
+        tessera.write_text(requests, '{"prompt": 1}')
+        with self.assertRaisesRegex(ValueError, "line 1: 'prompt' is '1', wanted a text"):
+            tessera.generate_file(tessera.load(MODEL), requests, texts)
+        self.assertEqual(tessera.word_hint("option", "learning_rate", ["lr"]), "did you mean 'lr'?")
+        self.assertIn("bytes", tessera.memory_needs(tessera.load(MODEL))["inference"])
+
     def test_what_progress_raises_ends_the_work(self):
         model = tessera.load(MODEL)
         for work in (lambda: tessera.convert(MODEL, self.out, progress=lambda done: 1 / 0),
