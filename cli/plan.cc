@@ -294,7 +294,7 @@ Options present_options(const Arguments& args) {
 void plan_present(const Arguments& args) {
   const Options options = present_options(args);
   set(options, "mode", args.mode);
-  check_options(options, "planning");
+  check_options(options, "plan");
   const Runtime runtime = open_runtime(args);
   Model model = open_model(args, args.model);
   if (args.method.empty()) model = adapted(std::move(model), args.adapters);
