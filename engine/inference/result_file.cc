@@ -10,6 +10,7 @@
 #include <span>
 
 #include "engine/base/text_file.h"
+#include "graph/base/status_codes.h"
 #include "graph/base/text.h"
 #include "serialize/atomic_file.h"
 #include "serialize/file_permissions.h"
@@ -65,7 +66,7 @@ Status ResultFile::open_part() {
   const mode_t mode = FilePermissions::of(path_) ? 0600 : 0666;
   const int descriptor = open(part.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, mode);
   if (descriptor < 0 && errno == EEXIST)
-    return Status(StatusCode::kFailedPrecondition,
+    return Status(kExists,
                   format("{} is there: results of a run that did not end. Move it away, or delete it", part));
   if (descriptor < 0) return io_error(part, "cannot write");
   file_.reset(fdopen(descriptor, "wb"));

@@ -79,7 +79,7 @@ TEST_CASE("a wrong line is told with its number before a model is there, and lea
         TSR_NOT_FOUND);
   std::ofstream(out + ".part") << "{\"line\":1}\n";
   CHECK(take(tsr_request_file_open(path.c_str(), out.c_str(), nullptr, &none)).code ==
-        TSR_FAILED_PRECONDITION);
+        TSR_EXISTS);
   std::filesystem::remove(out + ".part");
   const RequestFile file = open(path, out, {{"adapters", "{\"mine\": \"" + (scratch / "absent") + "\"}"}});
   const Error absent = take(tsr_request_file_start(file.get(), runtime().get(),

@@ -69,7 +69,8 @@ __all__ = [
     "OutOfMemoryError", "Piece", "Plan", "Program", "Request", "Run", "RunEvent", "RunLog", "Runtime", "Saving",
     "Scorer", "Scores", "Sequence", "Session", "Step", "Stream", "Tensor", "TesseraError", "TimedOutError", "Tokenizer",
     "Trainer", "Type", "UnsupportedError", "ValuesLostError", "check_certificate", "check_folder", "check_options",
-    "check_path", "check_run", "check_run_paths", "check_text", "checkpoint_info", "convert", "default_runtime",
-    "dtype_name", "estimate", "estimate_page", "export", "finetune", "imatrix", "load", "plan_methods",
-    "resumed_folder", "score", "verify", "version",
+    "check_path", "check_run", "check_run_paths", "check_text", "check_text_path", "checkpoint_info", "convert",
+    "default_runtime", "dtype_name", "estimate", "estimate_page", "export", "finetune", "generate_file", "imatrix",
+    "kernel_times", "load", "memory_needs", "plan_methods", "read_text", "resumed_folder", "score", "verify", "version",
+    "word_hint", "write_text",
 ]

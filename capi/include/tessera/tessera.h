@@ -208,7 +208,8 @@ TSR_API tsr_status* tsr_options_check(const tsr_options* options, const char* co
  *   option    a word of another project (transformers, PEFT, TRL, llama.cpp, vLLM, Ollama, ...) or a misspelling: "did you mean --lr?",
  *             "instead: nothing: attention never holds the matrix of scores". Options are named as `known` writes them ("lr", "--lr")
  *   command   likewise of the commands of the program tessera: "instead: `tessera chat MODEL`"
- * An empty text where nothing is. TSR_INVALID_ARGUMENT for another kind. */
+ * An empty text where nothing is.
+ * Codes: TSR_INVALID_ARGUMENT. */
 TSR_API tsr_status* tsr_word_hint(const char* kind, const char* word, const char* known, tsr_text** out_text);
 TSR_API void tsr_options_free(tsr_options* options);
 
@@ -1104,12 +1105,14 @@ TSR_API tsr_status* tsr_dataset_finish(tsr_work* work, tsr_dataset** out_dataset
  * format, and bytes that are not UTF-8.
  * Codes: TSR_INVALID_ARGUMENT. */
 TSR_API tsr_status* tsr_text_check(const char* text, size_t size, const char* name, int32_t takes_tables);
-/* All of a file, of a pipe, or of standard input for "-": at most `most` bytes (0: any) and half of the memory. TSR_NOT_FOUND,
- * TSR_INVALID_ARGUMENT for folders, devices and what is longer, TSR_IO. */
+/* All of a file, of a pipe, or of standard input for "-": at most `most` bytes (0: any) and half of the memory.
+ * TSR_INVALID_ARGUMENT for folders, devices and what is longer.
+ * Codes: TSR_INVALID_ARGUMENT, TSR_NOT_FOUND, TSR_IO. */
 TSR_API tsr_status* tsr_text_read(const char* path, size_t most, tsr_text** out_text);
 /* Writes a text to a file: whole or not at all, with the permissions of the file that it replaces; straight into what a link, a device
  * or a pipe leads to. check_path: what it would say at once, to know it before hours of work; takes_devices 0: also of
- * devices, pipes and sockets. TSR_INVALID_ARGUMENT, TSR_NOT_FOUND (the folder), TSR_IO. */
+ * devices, pipes and sockets. TSR_NOT_FOUND: the folder.
+ * Codes: TSR_INVALID_ARGUMENT, TSR_NOT_FOUND, TSR_IO, TSR_OUT_OF_MEMORY. */
 TSR_API tsr_status* tsr_text_write(const char* text, size_t size, const char* path);
 TSR_API tsr_status* tsr_text_check_path(const char* path, int32_t takes_devices);
 
@@ -1196,7 +1199,8 @@ TSR_API tsr_status* tsr_plan_methods(tsr_runtime* runtime, tsr_model* model, con
 /* The memory that a model needs: {"inference": {"context", "plan", "bytes": [of each device]}, "lora": {"rank", "batch", "seq", ...},
  * "full": {"batch", "seq", ...}}: to generate one text, to train low-rank adapters, and to train all parameters; "error" in place of plan and
  * bytes where it cannot be planned. Nothing is allocated. options: devices and what else places a trainer, and context (default 2048), seq (default
- * 512), both as the model's context allows, batch (default 1), rank (default 8). */
+ * 512), both as the model's context allows, batch (default 1), rank (default 8).
+ * Codes: TSR_INVALID_ARGUMENT, TSR_CANCELLED. */
 TSR_API tsr_status* tsr_model_needs(tsr_runtime* runtime, tsr_model* model, const tsr_options* options, tsr_text** out_text);
 
 /* For any graph (the low level). Options: batch (i64, default 1), symbols (str: "T=128"), parallel, pins,
@@ -1419,7 +1423,8 @@ TSR_API tsr_status* tsr_session_trace(tsr_session* session, tsr_text** out_text)
  *   entry         str   whose runs (default train_step)
  *   bytes_per_s   f64   of a large copy, read and written (default 0: unknown)
  *   flops_per_s   f64   of a large product (default 0: unknown)
- * TSR_CORRUPT for what is no trace. */
+ * TSR_CORRUPT for what is no trace.
+ * Codes: TSR_INVALID_ARGUMENT, TSR_CORRUPT. */
 TSR_API tsr_status* tsr_trace_kernels(const char* text, size_t size, const tsr_options* options, tsr_text** out_text);
 TSR_API void tsr_session_free(tsr_session* session);
 
@@ -2410,20 +2415,24 @@ TSR_API void tsr_engine_free(tsr_engine* engine);
  *   adapters    str   JSON object {"name": "path"}: adapters that lines may name (default: none)
  *   ids         i64   1: results have the token ids of texts (default 0)
  *   json_schema, regex, grammar   str   of lines that say none of these themselves; one at most
- * TSR_INVALID_ARGUMENT with the line for what is no request; TSR_FAILED_PRECONDITION where OUT_PATH.part is there. */
+ * TSR_INVALID_ARGUMENT with the line for what is no request; TSR_EXISTS where OUT_PATH.part is there.
+ * Codes: TSR_INVALID_ARGUMENT, TSR_NOT_FOUND, TSR_EXISTS, TSR_IO, TSR_CORRUPT. */
 TSR_API tsr_status* tsr_request_file_open(const char* path, const char* out_path, const tsr_options* options,
                                           tsr_request_file** out_file);
 /* Makes the engine, once, and loads the adapters that lines name. options: of tsr_engine_new; `adapters` is as many as lines name, at
  * most 8, and `adapter_rank` the largest, unless they are given. Errors are those of tsr_engine_new, and of
- * tsr_engine_load_adapter with the line. tsr_runtime_cancel ends it. */
+ * tsr_engine_load_adapter with the line. tsr_runtime_cancel ends it.
+ * Codes: TSR_INVALID_ARGUMENT, TSR_NOT_FOUND, TSR_CORRUPT, TSR_UNSUPPORTED, TSR_FAILED_PRECONDITION, TSR_IO, TSR_CANCELLED. */
 TSR_API tsr_status* tsr_request_file_start(tsr_request_file* file, tsr_runtime* runtime, tsr_model* model,
                                            const tsr_options* options);
 /* Computes for a tenth of a second. *out_done: the share of the lines that is done; 1: the results are at OUT_PATH. A line that fails is told
- * in its result, and the others go on. To end early, free the file: what is done stays in OUT_PATH.part. */
+ * in its result, and the others go on. To end early, free the file: what is done stays in OUT_PATH.part.
+ * Codes: TSR_FAILED_PRECONDITION, TSR_IO, TSR_CANCELLED. */
 TSR_API tsr_status* tsr_request_file_step(tsr_request_file* file, double* out_done);
 /* {"requests": lines, "done", "failed", "first_failure": with its line, "" for none, "part": the file with what is done, "" where
  * there is none, "prompt_tokens", "cached_tokens", "tokens", "seconds", "tokens_per_second", "adapters": as lines name them, absent
- * without, "report": as tsr_engine_report, once all is done}; any time after open. */
+ * without, "report": as tsr_engine_report, once all is done}; any time after open.
+ * Codes: none. */
 TSR_API tsr_status* tsr_request_file_report(tsr_request_file* file, tsr_text** out_text);
 TSR_API void tsr_request_file_free(tsr_request_file* file);
 
