@@ -40,7 +40,7 @@ func CheckText(text, name string, takesTables bool) error {
 }
 
 // ReadText is all of a file, of a pipe, or of standard input for "-": at most `most` bytes (0: any) and half of the memory.
-func ReadText(path string, most uint64) (string, error) {
+func ReadText(path string, most int64) (string, error) {
 	if err := noNUL("path", path); err != nil {
 		return "", err
 	}
