@@ -26,6 +26,18 @@ std::span<const int64_t> attr_i64_list(std::span<const Attr> attrs, std::string_
   return std::get<std::vector<int64_t>>(find(attrs, name));
 }
 
+int64_t attr_i64_or(std::span<const Attr> attrs, std::string_view name, int64_t otherwise) {
+  for (const Attr& attr : attrs)
+    if (attr.name == name) return std::get<int64_t>(attr.value);
+  return otherwise;
+}
+std::string_view attr_string_or(std::span<const Attr> attrs, std::string_view name,
+                                std::string_view otherwise) {
+  for (const Attr& attr : attrs)
+    if (attr.name == name) return std::get<std::string>(attr.value);
+  return otherwise;
+}
+
 std::string to_text(const AttrValue& value) {
   switch (static_cast<AttrType>(value.index())) {
     case AttrType::kI64: return to_text(std::get<int64_t>(value));

@@ -40,6 +40,11 @@ double attr_f64(std::span<const Attr> attrs, std::string_view name);
 const std::string& attr_string(std::span<const Attr> attrs, std::string_view name);
 std::span<const int64_t> attr_i64_list(std::span<const Attr> attrs, std::string_view name);
 
+// For an attribute that not every op has: `otherwise` where it is missing.
+int64_t attr_i64_or(std::span<const Attr> attrs, std::string_view name, int64_t otherwise);
+std::string_view attr_string_or(std::span<const Attr> attrs, std::string_view name,
+                                std::string_view otherwise);
+
 std::string to_text(const AttrValue& value);  // 1, 0.5, "text", [0, 2]
 
 }  // namespace tessera

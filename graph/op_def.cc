@@ -126,6 +126,13 @@ void bind_units(ShardingRule& rule, const ShardingRule::OperandDims& dims, const
 
 }  // namespace
 
+bool has_default_attrs(const OpDef& op, std::span<const Attr> attrs) {
+  return std::ranges::all_of(attrs, [&](const Attr& attr) {
+    const auto spec = std::ranges::find(op.attrs, attr.name, &AttrSpec::name);
+    return spec != op.attrs.end() && spec->default_value == attr.value;
+  });
+}
+
 bool is_implied(const OpDef& op, const Attr& attr) {
   const auto spec = std::ranges::find(op.attrs, attr.name, &AttrSpec::name);
   return spec != op.attrs.end() && spec->is_late && spec->default_value == attr.value;

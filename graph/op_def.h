@@ -11,12 +11,14 @@
 #include "graph/attr.h"
 #include "graph/base/result.h"
 #include "graph/base/shape.h"
+#include "graph/op_columns.h"
 #include "graph/sharding_rule.h"
 
 namespace tessera {
 
 class VjpBuilder;    // graph/autodiff.h
 class PhaseBuilder;  // graph/phases.h
+class ServingBuilder;  // graph/serving_builder.h
 
 // FactorView: this shard's part of a factor: up to two ranges [begin, end) of a global extent (two for
 // zig-zag orders). Ops whose result depends on position (causal mask, vocabulary offset, dropout's logical
@@ -92,7 +94,60 @@ struct OpDef {
   // The op's name in files and calls from before a rename, which `find_op` still finds. Fingerprints hash it in place
   // of `name`, so that plans, choices and prices made before stay valid. Empty: never renamed.
   std::string_view former_name = {};
+
+  // --- what transforms, lowering and engine ask: graph/op_columns.h
+
+  WeightOperand weight = {};
+  IndexOperand index = {};
+  ContextOperands context = {};
+  PageOperands pages = {};
+  LossOperands loss = {};
+  FusedForms fused = {};
+  Algebra algebra = Algebra::kNone;
+
+  // The op in a step of the serving engine, whose tokens belong to many sequences. Null: computed of each token by itself.
+  Status (*serve)(ServingBuilder& builder) = nullptr;
+
+  // Output 0 is input 0 in the element type of attribute dtype.
+  bool is_cast = false;
+
+  // A function of each element that products apply as attribute activation, by this op's name with default attributes.
+  bool is_activation = false;
+
+  // Input 0 with noise in training, else as it is: attributes p and salt, input 1 the seed.
+  bool is_noise = false;
+
+  // The result is the probabilities of alternatives: the product behind it is a gate, which is never computed in 8 bits.
+  bool is_gate = false;
+
+  // The input whose largest values choose experts; attribute capacity bounds the tokens of an expert (0: no bound).
+  int routing_scores = -1;
+
+  // An optional input that is part of the model and never trains.
+  int constant_input = -1;
+
+  // Nodes of equal inputs and attributes are worth merging: their result lives throughout the step.
+  bool is_shared = false;
+
+  // Flops are products of matrices, at the rate of matrix units.
+  bool multiplies_matrices = false;
+
+  // Makes a parameter's new value, from its gradient.
+  bool is_update = false;
+
+  // The update in bf16 that rounds by random bits: the same inputs, then a seed; attribute salt.
+  std::string_view stochastic_op = {};
+
+  // The op that computes this product of 8-bit codes: inputs with codes in place of values, then a scale each.
+  std::string_view scaled_op = {};
+
+  // The result of a gradient that equals result 0 of its forward node, whose inputs are its first ones: a step that has both
+  // needs the gradient alone.
+  int forward_result = -1;
 };
+
+// Whether all attributes have their defaults.
+bool has_default_attrs(const OpDef& op, std::span<const Attr> attrs);
 
 // Whether fingerprints leave the attribute out: a late one with its default.
 bool is_implied(const OpDef& op, const Attr& attr);

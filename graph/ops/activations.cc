@@ -43,6 +43,7 @@ extern const OpDef kRelu = {
     .sharding = nonlinear_sharding,
     .cost = elementwise_cost<1>,
     .in_place = kInPlaceFirst,
+    .is_activation = true,
 };
 
 extern const OpDef kReluGrad = {
@@ -88,6 +89,7 @@ extern const OpDef kGelu = {
     .sharding = nonlinear_sharding,
     .cost = elementwise_cost<14>,
     .in_place = kInPlaceFirst,
+    .is_activation = true,
 };
 
 extern const OpDef kGeluGrad = {
@@ -97,6 +99,7 @@ extern const OpDef kGeluGrad = {
     .sharding = grad_sharding,
     .cost = elementwise_cost<22>,
     .in_place = kInPlaceFirst,
+    .fused = {.with_product = "matmul_gelu_grad"},
 };
 
 // --- silu: y = x * sigmoid(x); dx = dy * s * (1 + x * (1 - s)), s = sigmoid(x)
@@ -108,6 +111,7 @@ extern const OpDef kSilu = {
     .sharding = nonlinear_sharding,
     .cost = elementwise_cost<8>,
     .in_place = kInPlaceFirst,
+    .is_activation = true,
 };
 
 extern const OpDef kSiluGrad = {

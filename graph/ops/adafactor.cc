@@ -220,18 +220,23 @@ extern const OpDef kAdafactorUpdate = {
                 Attrs attrs) { return adafactor_update::infer_update("adafactor_update", in, attrs, false); },
     .sharding = adafactor_update::sharding,
     .cost = elementwise_cost<12>,
-    .in_place = kInPlaceFirst};
+    .in_place = kInPlaceFirst,
+    .is_update = true,
+    .stochastic_op = "adafactor_update_stochastic",
+};
 
 // p bf16, g, (v | r, c, t), squares, lr, gscale, seed i64 -> p
-extern const OpDef kAdafactorUpdateStochastic = {.name = "adafactor_update_stochastic",
-                                                 .attrs = adafactor_update::kAttrs,
-                                                 .infer =
-                                                     [](Types in, Attrs attrs) {
-                                                       return adafactor_update::infer_update(
-                                                           "adafactor_update_stochastic", in, attrs, true);
-                                                     },
-                                                 .sharding = adafactor_update::sharding,
-                                                 .cost = elementwise_cost<25>,
-                                                 .in_place = kInPlaceFirst};
+extern const OpDef kAdafactorUpdateStochastic = {
+    .name = "adafactor_update_stochastic",
+    .attrs = adafactor_update::kAttrs,
+    .infer =
+        [](Types in, Attrs attrs) {
+          return adafactor_update::infer_update("adafactor_update_stochastic", in, attrs, true);
+        },
+    .sharding = adafactor_update::sharding,
+    .cost = elementwise_cost<25>,
+    .in_place = kInPlaceFirst,
+    .is_update = true,
+};
 
 }  // namespace tessera

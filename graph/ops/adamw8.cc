@@ -86,6 +86,8 @@ extern const OpDef kAdamw8Update = {
     .sharding = adamw8::sharding,
     .cost = elementwise_cost<60>,
     .in_place = adamw8::kInPlace,
+    .is_update = true,
+    .stochastic_op = "adamw8_update_stochastic",
 };
 
 // p bf16, g, m, v, ma, va, lr, step, gscale, seed i64 -> p, m, v, ma, va
@@ -97,6 +99,7 @@ extern const OpDef kAdamw8UpdateStochastic = {
     .sharding = adamw8::sharding,
     .cost = elementwise_cost<73>,
     .in_place = adamw8::kInPlace,
+    .is_update = true,
 };
 
 }  // namespace tessera

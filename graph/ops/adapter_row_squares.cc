@@ -49,9 +49,20 @@ OpCost cost(const OpView& view) {
   return traffic_cost(view, elements * (2 * rank + 3));
 }
 
+StoredRead stored_read(size_t, Attrs attrs) {
+  return attr_i64(attrs, "trans_w") == 1 ? StoredRead::kAllowed : StoredRead::kRefused;
+}
+
 }  // namespace
 
 extern const OpDef kAdapterRowSquares = {
-    .name = kName, .attrs = kAttrs, .infer = infer, .vjp = no_gradient, .sharding = sharding, .cost = cost};
+    .name = kName,
+    .attrs = kAttrs,
+    .infer = infer,
+    .vjp = no_gradient,
+    .sharding = sharding,
+    .cost = cost,
+    .weight = {.operand = 0, .stored_read = stored_read},
+};
 
 }  // namespace tessera

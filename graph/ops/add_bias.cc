@@ -36,6 +36,7 @@ extern const OpDef kAddBias = {
     .sharding = sharding,
     .cost = elementwise_cost<1>,
     .in_place = kInPlaceFirst,
+    .algebra = Algebra::kBiased,
 };
 
 }  // namespace tessera

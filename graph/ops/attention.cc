@@ -3,6 +3,7 @@
 
 #include "graph/base/text.h"
 #include "graph/ops/attention_support.h"
+#include "graph/serving_builder.h"
 
 namespace tessera {
 
@@ -68,15 +69,32 @@ OpCost cost(const OpView& view) {
                       2.0 * visible_pairs(view, q, k) * static_cast<double>(last_extent(q) + last_extent(v)));
 }
 
+// Keys and values of all tokens are in pages; a token's own are written first.
+Status serve(ServingBuilder& b) {
+  const int64_t window = attr_i64(b.attrs(), "window");
+  TSR_ASSIGN_OR_RETURN(const TensorId keys, b.add_pages("k_pages", b.input(1), window, "keys"));
+  TSR_ASSIGN_OR_RETURN(const TensorId values, b.add_pages("v_pages", b.input(2), window, "values"));
+  TSR_ASSIGN_OR_RETURN(
+      const std::vector<TensorId> results,
+      b.emit("attention_paged", {b.input(0), keys, values, b.page_table(window), b.row(), b.position()},
+             paged_attrs(b.attrs(), b.is_read(1))));
+  for (size_t i = 0; i < results.size(); ++i) b.set_output(static_cast<int>(i), results[i]);
+  return {};
+}
+
 }  // namespace attention
 
-extern const OpDef kAttention = {.name = attention::kName,
-                                 .attrs = kAttentionAttrs,
-                                 .infer = attention::infer,
-                                 .vjp = attention::vjp,
-                                 .sharding = attention::sharding,
-                                 .cost = attention::cost,
-                                 .chunk_merge = "attention_merge"};
+extern const OpDef kAttention = {
+    .name = attention::kName,
+    .attrs = kAttentionAttrs,
+    .infer = attention::infer,
+    .vjp = attention::vjp,
+    .sharding = attention::sharding,
+    .cost = attention::cost,
+    .chunk_merge = "attention_merge",
+    .context = {.mixes_tokens = true, .keys = 1, .values = 2, .segments = 3},
+    .serve = attention::serve,
+};
 
 // attention_merge(out_a, lse_a, out_b, lse_b): attention over two disjoint sets of keys, from attention over
 // each:

@@ -122,10 +122,13 @@ OpCost attention_paged_cost(const OpView& view) {
 
 }  // namespace
 
-extern const OpDef kAttentionPaged = {.name = kName,
-                                      .attrs = kAttrs,
-                                      .infer = attention_paged_infer,
-                                      .sharding = attention_paged_sharding,
-                                      .cost = attention_paged_cost};
+extern const OpDef kAttentionPaged = {
+    .name = kName,
+    .attrs = kAttrs,
+    .infer = attention_paged_infer,
+    .sharding = attention_paged_sharding,
+    .cost = attention_paged_cost,
+    .pages = {.first = 1, .behind = 3},
+};
 
 }  // namespace tessera

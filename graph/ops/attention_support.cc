@@ -58,6 +58,13 @@ Status check_attention_operands(std::string_view op, Types inputs, Attrs attrs, 
   return check_range(op, attrs, "softcap", 0, kUnbounded);
 }
 
+std::vector<Attr> paged_attrs(Attrs attention, bool with_lse) {
+  return {{"scale", attr_f64(attention, "scale")},
+          {"window", attr_i64(attention, "window")},
+          {"softcap", attr_f64(attention, "softcap")},
+          {"with_lse", int64_t{with_lse}}};
+}
+
 Status check_segments(std::string_view op, Types inputs, int first, int q, int k) {
   const Shape &query = inputs[static_cast<size_t>(q)].shape, &key = inputs[static_cast<size_t>(k)].shape;
   TSR_RETURN_IF_ERROR(check_indices(op, inputs, first, "q_segment", Shape{query[0], query[1]}));

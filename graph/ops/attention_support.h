@@ -19,6 +19,9 @@ AttrSpec softcap_spec();
 // q [B, T, H, D]; k [B, S, KV, D] and v [B, S, KV, V] of q's dtype; KV divides H. window and softcap are at least 0.
 Status check_attention_operands(std::string_view op, Types inputs, Attrs attrs, int q, int k, int v);
 
+// The attributes of attention_paged for those of attention.
+std::vector<Attr> paged_attrs(Attrs attention, bool with_lse);
+
 // Operands `first`, q_segment [B, T] i32, and the next one, k_segment [B, S] i32.
 Status check_segments(std::string_view op, Types inputs, int first, int q, int k);
 

@@ -52,6 +52,7 @@ extern const OpDef kCast = {
     .vjp = vjp,
     .sharding = sharding,
     .cost = elementwise_cost<1>,
+    .is_cast = true,
 };
 
 }  // namespace tessera

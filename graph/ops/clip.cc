@@ -36,6 +36,7 @@ extern const OpDef kSumSquares = {
         [](const OpView& v) {
           return traffic_cost(v, 2 * static_cast<double>(v.inputs[0].shape.elements()));
         },
+    .algebra = Algebra::kSumOfSquares,
 };
 
 // --- clip_scale(s, loss_scale): norm = sqrt(s) / loss_scale, scale = min(1, max_norm / (norm + 1e-6)) /

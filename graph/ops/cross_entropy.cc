@@ -104,7 +104,12 @@ OpCost cost(const OpView& view) {
 }  // namespace pick
 
 extern const OpDef kPick = {
-    .name = pick::kName, .infer = pick::infer, .sharding = pick::sharding, .cost = pick::cost};
+    .name = pick::kName,
+    .infer = pick::infer,
+    .sharding = pick::sharding,
+    .cost = pick::cost,
+    .index = {.operand = 1, .into = 0, .last_dim = true, .is_label = true},
+};
 
 // cross_entropy(x, labels, m, s, picked)[...] = log s + m - picked, 0 where the label is negative (ignored)
 //   shape of x [..., V], labels [...] i32, m, s, picked [...] -> loss [...].  x is an operand only for its
@@ -112,6 +117,7 @@ extern const OpDef kPick = {
 namespace cross_entropy {
 
 constexpr std::string_view kName = "cross_entropy";
+constexpr std::string_view kStatistics[] = {"row_max", "row_sum_exp", "pick"};
 const int kShapeOnly[] = {0};
 
 Inferred infer(Types in, Attrs) {
@@ -142,12 +148,16 @@ OpCost cost(const OpView& view) { return elementwise_cost(view, 3, kShapeOnly); 
 
 }  // namespace cross_entropy
 
-extern const OpDef kCrossEntropy = {.name = cross_entropy::kName,
-                                    .infer = cross_entropy::infer,
-                                    .vjp = cross_entropy::vjp,
-                                    .sharding = cross_entropy::sharding,
-                                    .cost = cross_entropy::cost,
-                                    .shape_only = cross_entropy::kShapeOnly};
+extern const OpDef kCrossEntropy = {
+    .name = cross_entropy::kName,
+    .infer = cross_entropy::infer,
+    .vjp = cross_entropy::vjp,
+    .sharding = cross_entropy::sharding,
+    .cost = cross_entropy::cost,
+    .shape_only = cross_entropy::kShapeOnly,
+    .index = {.operand = 1, .into = 0, .last_dim = true, .is_label = true},
+    .loss = {.statistics = cross_entropy::kStatistics, .row_max = 2, .picked = 4},
+};
 
 // dx[..., v] = (exp(x[..., v] - m[...]) / s[...] - [v = labels[...]]) * dloss[...], 0 where the label is
 // negative

@@ -44,6 +44,7 @@ extern const OpDef kDropout = {
     .sharding = [](const OpView& v) { return pointwise_rule(v, {{0}}); },
     .cost = elementwise_cost<30>,
     .in_place = kInPlaceFirst,
+    .is_noise = true,
 };
 
 }  // namespace tessera

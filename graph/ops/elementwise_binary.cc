@@ -36,6 +36,7 @@ extern const OpDef kAdd = {
         },
     .cost = elementwise_cost<1>,
     .in_place = kInPlaceFirst,
+    .algebra = Algebra::kSum,
 };
 
 // --- sub: z = x - y
@@ -59,6 +60,7 @@ extern const OpDef kSub = {
         },
     .cost = elementwise_cost<1>,
     .in_place = kInPlaceFirst,
+    .algebra = Algebra::kDifference,
 };
 
 // --- mul: z = x * y; dx = dz * y, dy = dz * x
@@ -82,6 +84,7 @@ extern const OpDef kMul = {
         },
     .cost = elementwise_cost<1>,
     .in_place = kInPlaceFirst,
+    .algebra = Algebra::kProduct,
 };
 
 // --- div: z = x / y; dx = dz / y, dy = -dz * z / y
@@ -107,6 +110,7 @@ extern const OpDef kDiv = {
     .sharding = [](const OpView& v) { return pointwise_rule(v, {{0}}); },
     .cost = elementwise_cost<1>,
     .in_place = kInPlaceFirst,
+    .algebra = Algebra::kQuotient,
 };
 
 }  // namespace tessera

@@ -56,11 +56,15 @@ OpCost cost(const OpView& view) {
 
 }  // namespace embedding
 
-extern const OpDef kEmbedding = {.name = embedding::kName,
-                                 .infer = embedding::infer,
-                                 .vjp = embedding::vjp,
-                                 .sharding = embedding::sharding,
-                                 .cost = embedding::cost};
+extern const OpDef kEmbedding = {
+    .name = embedding::kName,
+    .infer = embedding::infer,
+    .vjp = embedding::vjp,
+    .sharding = embedding::sharding,
+    .cost = embedding::cost,
+    .weight = {.operand = 0, .use = WeightUse::kRows, .stored_read = read_along_blocks},
+    .index = {.operand = 1, .into = 0},
+};
 
 // dtable[v, c] = sum of dy[..., c] over the positions where ids[...] = v, in order of position
 //   ids [...] i32, dy [..., C], shape of table [V, C] -> dtable [V, C].  Linear in dy; the same bits every

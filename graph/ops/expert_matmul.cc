@@ -120,12 +120,16 @@ OpCost cost(const OpView& view) {
 
 }  // namespace expert_matmul
 
-extern const OpDef kExpertMatmul = {.name = expert_matmul::kName,
-                                    .attrs = expert_matmul::kAttrs,
-                                    .infer = expert_matmul::infer,
-                                    .vjp = expert_matmul::vjp,
-                                    .sharding = expert_matmul::sharding,
-                                    .cost = expert_matmul::cost};
+extern const OpDef kExpertMatmul = {
+    .name = expert_matmul::kName,
+    .attrs = expert_matmul::kAttrs,
+    .infer = expert_matmul::infer,
+    .vjp = expert_matmul::vjp,
+    .sharding = expert_matmul::sharding,
+    .cost = expert_matmul::cost,
+    .weight = {.operand = 1, .stored_read = read_along_blocks},
+    .multiplies_matrices = true,
+};
 
 namespace expert_matmul_weight_grad {
 
@@ -158,10 +162,13 @@ OpCost cost(const OpView& view) {
 
 }  // namespace expert_matmul_weight_grad
 
-extern const OpDef kExpertMatmulWeightGrad = {.name = expert_matmul_weight_grad::kName,
-                                              .attrs = kGradAttrs,
-                                              .infer = expert_matmul_weight_grad::infer,
-                                              .sharding = expert_matmul_weight_grad::sharding,
-                                              .cost = expert_matmul_weight_grad::cost};
+extern const OpDef kExpertMatmulWeightGrad = {
+    .name = expert_matmul_weight_grad::kName,
+    .attrs = kGradAttrs,
+    .infer = expert_matmul_weight_grad::infer,
+    .sharding = expert_matmul_weight_grad::sharding,
+    .cost = expert_matmul_weight_grad::cost,
+    .multiplies_matrices = true,
+};
 
 }  // namespace tessera

@@ -70,12 +70,20 @@ OpCost cost(const OpView& view) {
   return cost;
 }
 
+StoredRead stored_read(size_t, Attrs attrs) {
+  return attr_i64(attrs, "trans_w") == 1 ? StoredRead::kWanted : StoredRead::kAllowed;
+}
+
 }  // namespace head_matmul
 
-extern const OpDef kHeadMatmul = {.name = head_matmul::kName,
-                                  .attrs = head_matmul::kAttrs,
-                                  .infer = head_matmul::infer,
-                                  .sharding = head_matmul::sharding,
-                                  .cost = head_matmul::cost};
+extern const OpDef kHeadMatmul = {
+    .name = head_matmul::kName,
+    .attrs = head_matmul::kAttrs,
+    .infer = head_matmul::infer,
+    .sharding = head_matmul::sharding,
+    .cost = head_matmul::cost,
+    .weight = {.operand = 1, .stored_read = head_matmul::stored_read},
+    .multiplies_matrices = true,
+};
 
 }  // namespace tessera

@@ -43,10 +43,13 @@ OpCost cost(const OpView& view) {
 
 }  // namespace kv_write
 
-extern const OpDef kKvWrite = {.name = kv_write::kName,
-                               .infer = kv_write::infer,
-                               .sharding = kv_write::sharding,
-                               .cost = kv_write::cost,
-                               .in_place = kv_write::kInPlace};
+extern const OpDef kKvWrite = {
+    .name = kv_write::kName,
+    .infer = kv_write::infer,
+    .sharding = kv_write::sharding,
+    .cost = kv_write::cost,
+    .in_place = kv_write::kInPlace,
+    .pages = {.first = 0, .behind = 2, .is_written = true},
+};
 
 }  // namespace tessera

@@ -65,13 +65,16 @@ OpCost cost(const OpView& view) { return elementwise_cost(view, 8); }
 
 }  // namespace layer_norm
 
-extern const OpDef kLayerNorm = {.name = layer_norm::kName,
-                                 .attrs = layer_norm::kAttrs,
-                                 .infer = layer_norm::infer,
-                                 .vjp = layer_norm::vjp,
-                                 .sharding = layer_norm::sharding,
-                                 .cost = layer_norm::cost,
-                                 .phases = layer_norm::phases};
+extern const OpDef kLayerNorm = {
+    .name = layer_norm::kName,
+    .attrs = layer_norm::kAttrs,
+    .infer = layer_norm::infer,
+    .vjp = layer_norm::vjp,
+    .sharding = layer_norm::sharding,
+    .cost = layer_norm::cost,
+    .phases = layer_norm::phases,
+    .fused = {.with_sum = "add_layer_norm"},
+};
 
 // With xhat = (x - mean) * rstd and g = dy * w:  dx = rstd * (g - mean_c(g) - xhat * mean_c(g * xhat))
 //   dy, x [..., C], w [C], mean [...], rstd [...] -> dx [..., C].  Linear in dy.
@@ -109,11 +112,14 @@ OpCost cost(const OpView& view) { return elementwise_cost(view, 11); }
 
 }  // namespace layer_norm_grad_input
 
-extern const OpDef kLayerNormGradInput = {.name = layer_norm_grad_input::kName,
-                                          .infer = layer_norm_grad_input::infer,
-                                          .sharding = layer_norm_grad_input::sharding,
-                                          .cost = layer_norm_grad_input::cost,
-                                          .phases = layer_norm_grad_input::phases};
+extern const OpDef kLayerNormGradInput = {
+    .name = layer_norm_grad_input::kName,
+    .infer = layer_norm_grad_input::infer,
+    .sharding = layer_norm_grad_input::sharding,
+    .cost = layer_norm_grad_input::cost,
+    .phases = layer_norm_grad_input::phases,
+    .fused = {.joint_gradient = "layer_norm_grad"},
+};
 
 // dw[c] = sum over rows of dy[..., c] * (x[..., c] - mean[...]) * rstd[...];  db[c] = sum over rows of
 // dy[..., c]
@@ -145,10 +151,13 @@ OpCost cost(const OpView& view) {
 
 }  // namespace layer_norm_grad_weight
 
-extern const OpDef kLayerNormGradWeight = {.name = layer_norm_grad_weight::kName,
-                                           .infer = layer_norm_grad_weight::infer,
-                                           .sharding = layer_norm_grad_weight::sharding,
-                                           .cost = layer_norm_grad_weight::cost};
+extern const OpDef kLayerNormGradWeight = {
+    .name = layer_norm_grad_weight::kName,
+    .infer = layer_norm_grad_weight::infer,
+    .sharding = layer_norm_grad_weight::sharding,
+    .cost = layer_norm_grad_weight::cost,
+    .fused = {.joint_gradient = "layer_norm_grad", .is_weight_gradient = true},
+};
 
 // layer_norm_grad: both gradients at once, with another gradient of x added: dx as layer_norm_grad_input plus
 // addend, dw and db as layer_norm_grad_weight.

@@ -61,13 +61,18 @@ OpCost cost(const OpView& view) { return linear_head::cost(view, 1, linear_head:
 
 }  // namespace linear_cross_entropy
 
-extern const OpDef kLinearCrossEntropy = {.name = linear_cross_entropy::kName,
-                                          .attrs = linear_head::kAttrs,
-                                          .infer = linear_cross_entropy::infer,
-                                          .vjp = linear_cross_entropy::vjp,
-                                          .sharding = linear_cross_entropy::sharding,
-                                          .cost = linear_cross_entropy::cost,
-                                          .phases = linear_cross_entropy::phases};
+extern const OpDef kLinearCrossEntropy = {
+    .name = linear_cross_entropy::kName,
+    .attrs = linear_head::kAttrs,
+    .infer = linear_cross_entropy::infer,
+    .vjp = linear_cross_entropy::vjp,
+    .sharding = linear_cross_entropy::sharding,
+    .cost = linear_cross_entropy::cost,
+    .phases = linear_cross_entropy::phases,
+    .weight = {.operand = 1},
+    .index = {.operand = 2, .into = 1, .is_label = true},
+    .loss = {.head = LossHead::kSum},
+};
 
 // linear_cross_entropy_grad(x, w, labels, scale, dloss): loss as linear_cross_entropy, and with g = scale *
 // dloss
@@ -120,12 +125,18 @@ OpCost cost(const OpView& view) {
 
 }  // namespace linear_cross_entropy_grad
 
-extern const OpDef kLinearCrossEntropyGrad = {.name = linear_cross_entropy_grad::kName,
-                                              .attrs = linear_head::kGradAttrs,
-                                              .infer = linear_cross_entropy_grad::infer,
-                                              .sharding = linear_cross_entropy_grad::sharding,
-                                              .cost = linear_cross_entropy_grad::cost,
-                                              .phases = linear_cross_entropy_grad::phases};
+extern const OpDef kLinearCrossEntropyGrad = {
+    .name = linear_cross_entropy_grad::kName,
+    .attrs = linear_head::kGradAttrs,
+    .infer = linear_cross_entropy_grad::infer,
+    .sharding = linear_cross_entropy_grad::sharding,
+    .cost = linear_cross_entropy_grad::cost,
+    .phases = linear_cross_entropy_grad::phases,
+    .weight = {.operand = 1},
+    .index = {.operand = 2, .into = 1, .is_label = true},
+    .loss = {.head = LossHead::kSum, .is_gradient = true},
+    .forward_result = 1,
+};
 
 // linear_row_max(x, w)[...] = max_v l[..., v]
 //   x [..., C], w [V, C] -> m [...] (f64 in an f64 graph, else f32)
@@ -219,11 +230,14 @@ OpCost cost(const OpView& view) {
 
 }  // namespace linear_cross_entropy_finish
 
-extern const OpDef kLinearCrossEntropyFinish = {.name = linear_cross_entropy_finish::kName,
-                                                .infer = linear_cross_entropy_finish::infer,
-                                                .sharding = linear_cross_entropy_finish::sharding,
-                                                .cost = linear_cross_entropy_finish::cost,
-                                                .shape_only = linear_cross_entropy_finish::kShapeOnly};
+extern const OpDef kLinearCrossEntropyFinish = {
+    .name = linear_cross_entropy_finish::kName,
+    .infer = linear_cross_entropy_finish::infer,
+    .sharding = linear_cross_entropy_finish::sharding,
+    .cost = linear_cross_entropy_finish::cost,
+    .shape_only = linear_cross_entropy_finish::kShapeOnly,
+    .loss = {.row_max = 3, .picked = 5},
+};
 
 // linear_cross_entropy_grad_finish(x, w, labels, m, s, scale, dloss): dx, dw of linear_cross_entropy_grad
 // from complete statistics, softmax(l) = exp(l - m) / s

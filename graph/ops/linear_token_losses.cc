@@ -58,13 +58,18 @@ OpCost cost(const OpView& view) { return linear_head::cost(view, 1, linear_head:
 
 }  // namespace linear_token_losses
 
-extern const OpDef kLinearTokenLosses = {.name = linear_token_losses::kName,
-                                         .attrs = linear_head::kAttrs,
-                                         .infer = linear_token_losses::infer,
-                                         .vjp = linear_token_losses::vjp,
-                                         .sharding = linear_token_losses::sharding,
-                                         .cost = linear_token_losses::cost,
-                                         .phases = linear_token_losses::phases};
+extern const OpDef kLinearTokenLosses = {
+    .name = linear_token_losses::kName,
+    .attrs = linear_head::kAttrs,
+    .infer = linear_token_losses::infer,
+    .vjp = linear_token_losses::vjp,
+    .sharding = linear_token_losses::sharding,
+    .cost = linear_token_losses::cost,
+    .phases = linear_token_losses::phases,
+    .weight = {.operand = 1},
+    .index = {.operand = 2, .into = 1, .is_label = true},
+    .loss = {.head = LossHead::kTokens},
+};
 
 // linear_token_losses_grad(x, w, labels, m, s, dloss), softmax(l) = exp(l - m) / s
 //   dx[...] = dloss[...] sum_v dlogits[..., v] w[v],   dw[v] = sum over rows of dloss[...] dlogits[..., v] x[...]
@@ -100,11 +105,14 @@ OpCost cost(const OpView& view) {
 
 }  // namespace linear_token_losses_grad
 
-extern const OpDef kLinearTokenLossesGrad = {.name = linear_token_losses_grad::kName,
-                                             .attrs = linear_head::kGradAttrs,
-                                             .infer = linear_token_losses_grad::infer,
-                                             .sharding = linear_token_losses_grad::sharding,
-                                             .cost = linear_token_losses_grad::cost};
+extern const OpDef kLinearTokenLossesGrad = {
+    .name = linear_token_losses_grad::kName,
+    .attrs = linear_head::kGradAttrs,
+    .infer = linear_token_losses_grad::infer,
+    .sharding = linear_token_losses_grad::sharding,
+    .cost = linear_token_losses_grad::cost,
+    .loss = {.head = LossHead::kTokens, .is_gradient = true},
+};
 
 // linear_token_losses_finish(shapes of x, w, labels, m, s, picked)[...] = log s + m - picked, 0 where the label is negative
 //   shapes of x [..., C], w [V, C], labels [...] i32, m, s, picked [...] -> loss [...].  As linear_cross_entropy_finish:
@@ -135,10 +143,13 @@ OpCost cost(const OpView& view) {
 
 }  // namespace linear_token_losses_finish
 
-extern const OpDef kLinearTokenLossesFinish = {.name = linear_token_losses_finish::kName,
-                                               .infer = linear_token_losses_finish::infer,
-                                               .sharding = linear_token_losses_finish::sharding,
-                                               .cost = linear_token_losses_finish::cost,
-                                               .shape_only = linear_token_losses_finish::kShapeOnly};
+extern const OpDef kLinearTokenLossesFinish = {
+    .name = linear_token_losses_finish::kName,
+    .infer = linear_token_losses_finish::infer,
+    .sharding = linear_token_losses_finish::sharding,
+    .cost = linear_token_losses_finish::cost,
+    .shape_only = linear_token_losses_finish::kShapeOnly,
+    .loss = {.row_max = 3, .picked = 5},
+};
 
 }  // namespace tessera

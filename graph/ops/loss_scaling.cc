@@ -85,6 +85,7 @@ extern const OpDef kLossScalingUpdate = {
     .sharding = [](const OpView& v) { return pointwise_rule(v); },
     .cost = elementwise_cost<2>,
     .in_place = kUpdateInPlace,
+    .is_update = true,
 };
 
 }  // namespace tessera

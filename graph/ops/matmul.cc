@@ -35,10 +35,14 @@ Inferred matmul_infer(Types in, Attrs attrs) {
     TSR_RETURN_IF_ERROR(check_shape("matmul", in, 2, "bias", Shape{last_extent(shape)}));
   }
   const std::string& activation = attr_string(attrs, "activation");
-  const std::vector<std::string> known = {"none", "relu", "gelu", "silu"};
-  if (std::ranges::find(known, activation) == known.end())
+  const OpDef* applied = find_op(activation);
+  if (activation != "none" && (applied == nullptr || !applied->is_activation)) {
+    std::vector<std::string> known = {"none"};
+    for (const OpDef* op : all_ops())
+      if (op->is_activation) known.emplace_back(op->name);
     return Status(StatusCode::kInvalidArgument,
                   format("matmul: activation is '{}', wanted one of {}", activation, join(known, ", ")));
+  }
   const TensorType y{in[0].dtype, shape};
   return has_activation(attrs) ? std::vector<TensorType>{y, y} : std::vector<TensorType>{y};
 }
@@ -90,6 +94,14 @@ OpCost matmul_cost(const OpView& view) {
   const double extra = (view.inputs.size() == 3 ? 1 : 0) + (has_activation(view.attrs) ? 8 : 0);
   return traffic_cost(view, y * (2 * k + extra));
 }
+// Against its rows, stored blocks are read only as a backward pass does: without bias and activation.
+StoredRead matmul_stored_read(size_t operand_count, Attrs attrs) {
+  if (attr_i64(attrs, "trans_w") == 1) return StoredRead::kWanted;
+  return operand_count == 2 && !has_activation(attrs) ? StoredRead::kAllowed : StoredRead::kRefused;
+}
+std::string_view matmul_stored_op(Attrs attrs) {
+  return attr_i64(attrs, "trans_w") == 1 ? "quantized_matmul" : "quantized_matmul_grad";
+}
 }  // namespace
 
 extern const OpDef kMatmul = {
@@ -99,6 +111,13 @@ extern const OpDef kMatmul = {
     .vjp = matmul_vjp,
     .sharding = matmul_sharding,
     .cost = matmul_cost,
+    .weight = {.operand = 1,
+               .use = WeightUse::kProduct,
+               .stored_read = matmul_stored_read,
+               .stored_op = matmul_stored_op},
+    .fused = {.with_addend = "matmul_add"},
+    .multiplies_matrices = true,
+    .scaled_op = "scaled_matmul",
 };
 
 // --- matmul_weight_grad
@@ -151,6 +170,8 @@ extern const OpDef kMatmulWeightGrad = {
     .vjp = weight_grad_vjp,
     .sharding = weight_grad_sharding,
     .cost = weight_grad_cost,
+    .multiplies_matrices = true,
+    .scaled_op = "scaled_matmul_weight_grad",
 };
 
 }  // namespace tessera

@@ -55,6 +55,7 @@ extern const OpDef kMatmulAdd = {
     .cost = cost,
     .in_place = kInPlace,
     .priced_as = "matmul",
+    .multiplies_matrices = true,
 };
 
 }  // namespace tessera

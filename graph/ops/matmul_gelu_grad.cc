@@ -45,6 +45,7 @@ extern const OpDef kMatmulGeluGrad = {
     .sharding = sharding,
     .cost = cost,
     .priced_as = "matmul",
+    .multiplies_matrices = true,
 };
 
 }  // namespace tessera

@@ -140,12 +140,15 @@ OpCost cost(const OpView& view) {
 
 }  // namespace moe_route
 
-extern const OpDef kMoeRoute = {.name = moe_route::kName,
-                                .attrs = moe_route::kAttrs,
-                                .infer = moe_route::infer,
-                                .vjp = moe_route::vjp,
-                                .sharding = moe_route::sharding,
-                                .cost = moe_route::cost};
+extern const OpDef kMoeRoute = {
+    .name = moe_route::kName,
+    .attrs = moe_route::kAttrs,
+    .infer = moe_route::infer,
+    .vjp = moe_route::vjp,
+    .sharding = moe_route::sharding,
+    .cost = moe_route::cost,
+    .routing_scores = 0,
+};
 
 // moe_route_grad: the gradient of the chosen probabilities from that of the gates: dgate itself, or with
 // normalize = 1 and gates g = p / sum(p):  dp[j] = (dgate[j] - sum_i dgate[i] * g[i]) / sum(p)

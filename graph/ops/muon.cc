@@ -90,6 +90,8 @@ extern const OpDef kMuonUpdate = {
     .sharding = [](const OpView& v) { return pointwise_rule(v); },
     .cost = elementwise_cost<5>,
     .in_place = kInPlaceFirst,
+    .is_update = true,
+    .stochastic_op = "muon_update_stochastic",
 };
 
 // p bf16, d, lr, gscale, seed i64 -> p
@@ -101,6 +103,7 @@ extern const OpDef kMuonUpdateStochastic = {
     .sharding = [](const OpView& v) { return pointwise_rule(v); },
     .cost = elementwise_cost<18>,
     .in_place = kInPlaceFirst,
+    .is_update = true,
 };
 
 }  // namespace tessera

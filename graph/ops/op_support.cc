@@ -159,6 +159,8 @@ OpCost elementwise_cost(const OpView& view, double flops_per_element, std::span<
 
 // --- matmuls
 
+StoredRead read_along_blocks(size_t, Attrs) { return StoredRead::kWanted; }
+
 Status check_flag(std::string_view op, Attrs attrs, std::string_view name) {
   const int64_t value = attr_i64(attrs, name);
   if (value == 0 || value == 1) return {};

@@ -108,6 +108,9 @@ OpCost elementwise_cost(const OpView& view) {
 // --- matmuls: y [..., N] = x [..., K] w, w stored [K, N] ([N, K] when trans_w = 1), and dw = x^T dy, stored
 // as w is
 
+// WeightOperand::stored_read of ops that read a stored weight along its blocks, whatever their attributes.
+StoredRead read_along_blocks(size_t operand_count, Attrs attrs);
+
 // Checks that an attribute is 0 or 1.
 Status check_flag(std::string_view op, Attrs attrs, std::string_view name);
 

@@ -102,6 +102,8 @@ extern const OpDef kAdamwUpdate = {
     .sharding = [](const OpView& v) { return pointwise_rule(v); },
     .cost = elementwise_cost<17>,
     .in_place = kAdamwInPlace,
+    .is_update = true,
+    .stochastic_op = "adamw_update_stochastic",
 };
 
 // p bf16, g, m, v, lr, step, gscale, seed i64 -> p, m, v
@@ -112,6 +114,7 @@ extern const OpDef kAdamwUpdateStochastic = {
     .sharding = [](const OpView& v) { return pointwise_rule(v); },
     .cost = elementwise_cost<30>,
     .in_place = kAdamwInPlace,
+    .is_update = true,
 };
 
 // --- sgd_update
@@ -151,6 +154,8 @@ extern const OpDef kSgdUpdate = {
     .sharding = [](const OpView& v) { return pointwise_rule(v); },
     .cost = elementwise_cost<6>,
     .in_place = kSgdInPlace,
+    .is_update = true,
+    .stochastic_op = "sgd_update_stochastic",
 };
 
 // p bf16, g, buf, lr, gscale, seed i64 -> p, buf
@@ -161,6 +166,7 @@ extern const OpDef kSgdUpdateStochastic = {
     .sharding = [](const OpView& v) { return pointwise_rule(v); },
     .cost = elementwise_cost<19>,
     .in_place = kSgdInPlace,
+    .is_update = true,
 };
 
 // --- lion_update (Chen et al., "Symbolic discovery of optimization algorithms", NeurIPS 2023, algorithm 2)
@@ -202,6 +208,8 @@ extern const OpDef kLionUpdate = {
     .sharding = [](const OpView& v) { return pointwise_rule(v); },
     .cost = elementwise_cost<11>,
     .in_place = kLionInPlace,
+    .is_update = true,
+    .stochastic_op = "lion_update_stochastic",
 };
 
 // p bf16, g, m, lr, gscale, seed i64 -> p, m
@@ -212,6 +220,7 @@ extern const OpDef kLionUpdateStochastic = {
     .sharding = [](const OpView& v) { return pointwise_rule(v); },
     .cost = elementwise_cost<24>,
     .in_place = kLionInPlace,
+    .is_update = true,
 };
 
 }  // namespace tessera

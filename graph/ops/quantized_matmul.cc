@@ -105,6 +105,8 @@ extern const OpDef kQuantizedMatmul = {
     .sharding = quantized_matmul_sharding,
     .cost = quantized_matmul_cost,
     .former_name = "narrow_matmul",
+    .weight = {.operand = 1, .stored_read = read_along_blocks, .logical_op = "matmul", .logical_trans_w = 1},
+    .multiplies_matrices = true,
 };
 
 // --- quantized_matmul_grad
@@ -150,6 +152,8 @@ extern const OpDef kQuantizedMatmulGrad = {
     .vjp = quantized_matmul_grad_vjp,
     .sharding = quantized_matmul_grad_sharding,
     .cost = quantized_matmul_grad_cost,
+    .weight = {.operand = 1, .stored_read = read_along_blocks, .logical_op = "matmul", .logical_trans_w = 0},
+    .multiplies_matrices = true,
 };
 
 }  // namespace tessera

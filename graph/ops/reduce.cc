@@ -69,6 +69,7 @@ extern const OpDef kSumLeading = {
     .sharding = sum_leading_sharding,
     .cost =
         [](const OpView& v) { return traffic_cost(v, static_cast<double>(v.inputs[0].shape.elements())); },
+    .algebra = Algebra::kColumnSums,
 };
 
 // --- reduce_sum, reduce_mean, reduce_max: x -> y without the dims `axes`.
@@ -118,6 +119,7 @@ extern const OpDef kReduceSum = {
     .vjp = [](VjpBuilder& b) { return reduce_vjp(b, 0); },
     .sharding = [](const OpView& v) { return reduce_sharding(v, ReduceKind::kSum); },
     .cost = reduce_cost,
+    .algebra = Algebra::kTotal,
 };
 
 extern const OpDef kReduceMean = {
@@ -187,6 +189,7 @@ extern const OpDef kBroadcast = {
     .sharding = broadcast_sharding,
     .cost = [](const OpView& v) { return elementwise_cost(v, 0, kLike); },
     .shape_only = kLike,
+    .algebra = Algebra::kRepetition,
 };
 
 }  // namespace tessera

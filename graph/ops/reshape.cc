@@ -71,6 +71,7 @@ extern const OpDef kSplitDim = {
     .cost = elementwise_cost<0>,
     .in_place = kInPlaceFirst,
     .is_view = true,
+    .algebra = Algebra::kSplitDim,
 };
 
 // --- merge_dims: [..., m, n, ...] -> [..., m * n, ...]. m may be sharded, n not.

@@ -55,13 +55,16 @@ OpCost cost(const OpView& view) { return elementwise_cost(view, 4); }
 
 }  // namespace rms_norm
 
-extern const OpDef kRmsNorm = {.name = rms_norm::kName,
-                               .attrs = rms_norm::kAttrs,
-                               .infer = rms_norm::infer,
-                               .vjp = rms_norm::vjp,
-                               .sharding = rms_norm::sharding,
-                               .cost = rms_norm::cost,
-                               .phases = rms_norm::phases};
+extern const OpDef kRmsNorm = {
+    .name = rms_norm::kName,
+    .attrs = rms_norm::kAttrs,
+    .infer = rms_norm::infer,
+    .vjp = rms_norm::vjp,
+    .sharding = rms_norm::sharding,
+    .cost = rms_norm::cost,
+    .phases = rms_norm::phases,
+    .fused = {.with_sum = "add_rms_norm"},
+};
 
 // With xhat = x * rstd and g = dy * w:  dx = rstd * (g - xhat * mean_c(g * xhat))
 //   dy, x [..., C], w [C], rstd [...] -> dx [..., C].  Linear in dy.
@@ -97,11 +100,14 @@ OpCost cost(const OpView& view) { return elementwise_cost(view, 9); }
 
 }  // namespace rms_norm_grad_input
 
-extern const OpDef kRmsNormGradInput = {.name = rms_norm_grad_input::kName,
-                                        .infer = rms_norm_grad_input::infer,
-                                        .sharding = rms_norm_grad_input::sharding,
-                                        .cost = rms_norm_grad_input::cost,
-                                        .phases = rms_norm_grad_input::phases};
+extern const OpDef kRmsNormGradInput = {
+    .name = rms_norm_grad_input::kName,
+    .infer = rms_norm_grad_input::infer,
+    .sharding = rms_norm_grad_input::sharding,
+    .cost = rms_norm_grad_input::cost,
+    .phases = rms_norm_grad_input::phases,
+    .fused = {.joint_gradient = "rms_norm_grad"},
+};
 
 // dw[c] = sum over rows of dy[..., c] * x[..., c] * rstd[...]
 //   dy, x [..., C], rstd [...] -> dw [C].  Linear in dy; c may be sharded, since rstd is given.
@@ -129,10 +135,13 @@ OpCost cost(const OpView& view) {
 
 }  // namespace rms_norm_grad_weight
 
-extern const OpDef kRmsNormGradWeight = {.name = rms_norm_grad_weight::kName,
-                                         .infer = rms_norm_grad_weight::infer,
-                                         .sharding = rms_norm_grad_weight::sharding,
-                                         .cost = rms_norm_grad_weight::cost};
+extern const OpDef kRmsNormGradWeight = {
+    .name = rms_norm_grad_weight::kName,
+    .infer = rms_norm_grad_weight::infer,
+    .sharding = rms_norm_grad_weight::sharding,
+    .cost = rms_norm_grad_weight::cost,
+    .fused = {.joint_gradient = "rms_norm_grad", .is_weight_gradient = true},
+};
 
 // rms_norm_grad: both gradients at once, with another gradient of x added: dx as rms_norm_grad_input plus
 // addend, dw as rms_norm_grad_weight.

@@ -5,6 +5,7 @@
 
 #include "graph/base/text.h"
 #include "graph/ops/op_support.h"
+#include "graph/serving_builder.h"
 
 namespace tessera {
 
@@ -84,14 +85,32 @@ ShardingRule sharding(const OpView& view) {
 // A power, a cosine and a sine.
 OpCost cost(const OpView& view) { return elementwise_cost(view, 40); }
 
+// With two rows of factors, all tokens of a step are rotated by the same one.
+Status serve(ServingBuilder& b) {
+  const int64_t switch_at = attr_i64(b.attrs(), "switch_at");
+  if (switch_at == 0) return b.copy();
+  std::vector<Attr> attrs(b.attrs().begin(), b.attrs().end());
+  std::ranges::find(attrs, "switch_at", &Attr::name)->value = int64_t{0};
+  TSR_ASSIGN_OR_RETURN(const TensorId factors, b.select_by_length(1, switch_at));
+  TSR_ASSIGN_OR_RETURN(const std::vector<TensorId> angles,
+                       b.emit(kName, {b.input(0), factors}, std::move(attrs)));
+  b.set_output(0, angles[0]);
+  return {};
+}
+
 }  // namespace rope_angles
 
-extern const OpDef kRopeAngles = {.name = rope_angles::kName,
-                                  .attrs = rope_angles::kAttrs,
-                                  .infer = rope_angles::infer,
-                                  .vjp = rope_angles::vjp,
-                                  .sharding = rope_angles::sharding,
-                                  .cost = rope_angles::cost};
+extern const OpDef kRopeAngles = {
+    .name = rope_angles::kName,
+    .attrs = rope_angles::kAttrs,
+    .infer = rope_angles::infer,
+    .vjp = rope_angles::vjp,
+    .sharding = rope_angles::sharding,
+    .cost = rope_angles::cost,
+    .serve = rope_angles::serve,
+    .constant_input = 1,
+    .is_shared = true,
+};
 
 // rope_rotate(x, angles): the pair (u, v) number i of the first R elements of a head is rotated:
 // u' = u cos a - v sin a,  v' = u sin a + v cos a;  the elements from R on are passed on

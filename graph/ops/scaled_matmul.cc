@@ -87,6 +87,8 @@ extern const OpDef kScaledMatmul = {
     .infer = matmul_infer,
     .sharding = matmul_sharding,
     .cost = matmul_cost,
+    .weight = {.operand = 1},
+    .multiplies_matrices = true,
 };
 
 // --- scaled_matmul_weight_grad(x, dy, x_scale, dy_scale)[k, n]
@@ -127,6 +129,7 @@ extern const OpDef kScaledMatmulWeightGrad = {
     .infer = weight_grad_infer,
     .sharding = weight_grad_sharding,
     .cost = weight_grad_cost,
+    .multiplies_matrices = true,
 };
 
 }  // namespace tessera

@@ -85,6 +85,7 @@ extern const OpDef kSlice = {
     .vjp = slice_vjp,
     .sharding = slice_sharding,
     .cost = slice_cost,
+    .algebra = Algebra::kSlice,
 };
 
 // --- pad
@@ -200,6 +201,7 @@ extern const OpDef kConcat = {
     .vjp = concat_vjp,
     .sharding = concat_sharding,
     .cost = elementwise_cost<0>,
+    .algebra = Algebra::kConcatenation,
 };
 
 }  // namespace tessera

@@ -34,11 +34,14 @@ OpCost cost(const OpView& view) { return elementwise_cost(view, 5); }
 
 }  // namespace softmax
 
-extern const OpDef kSoftmax = {.name = softmax::kName,
-                               .infer = softmax::infer,
-                               .vjp = softmax::vjp,
-                               .sharding = softmax::sharding,
-                               .cost = softmax::cost};
+extern const OpDef kSoftmax = {
+    .name = softmax::kName,
+    .infer = softmax::infer,
+    .vjp = softmax::vjp,
+    .sharding = softmax::sharding,
+    .cost = softmax::cost,
+    .is_gate = true,
+};
 
 // dx = y * (dy - sum_c(dy * y))
 //   y, dy [..., C] -> dx [..., C].  Linear in dy.

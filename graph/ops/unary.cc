@@ -186,6 +186,7 @@ extern const OpDef kScale = {
     .sharding = linear_sharding,
     .cost = elementwise_cost<1>,
     .in_place = kInPlaceFirst,
+    .algebra = Algebra::kMultiple,
 };
 
 // --- scale_by: y = s * x, s [] (f64 in an f64 graph, else f32); ds = sum of dy * x
@@ -228,6 +229,7 @@ extern const OpDef kScaleBy = {
         },
     .cost = elementwise_cost<1>,
     .in_place = kInPlaceFirst,
+    .algebra = Algebra::kScaled,
 };
 
 }  // namespace tessera

@@ -11,6 +11,8 @@
 #include <vector>
 
 #include "graph/base/text.h"
+#include "graph/ops/attention_support.h"
+#include "graph/serving_builder.h"
 #include "graph/transform/embedding.h"
 #include "graph/transform/graph_copy.h"
 #include "graph/transform/language_model.h"
@@ -25,17 +27,21 @@ namespace {
 
 constexpr std::string_view kWindowTable = "window_page_table";
 
+bool sees_context(const Node& node) { return node.op->context.keys >= 0; }
+
 // The window of an attention; 0: it sees the whole context.
 int64_t window_within(const Node& attention, int64_t context) {
-  const int64_t window = attr_i64(attention.attrs, "window");
+  const int64_t window = attr_i64_or(attention.attrs, "window", 0);
   return window < context ? window : 0;
 }
 
 Status unsuitable(std::string message) { return Status(StatusCode::kInvalidArgument, std::move(message)); }
 
-class Server {
+}  // namespace
+
+class ServingGraph {
  public:
-  Server(const Graph& forward, const ServingOptions& options)
+  ServingGraph(const Graph& forward, const ServingOptions& options)
       : options_(options),
         forward_(forward),
         copy_(forward),
@@ -67,6 +73,8 @@ class Server {
   }
 
  private:
+  friend class ServingBuilder;
+
   Graph& graph() { return copy_.graph(); }
 
   Status check_options() const {
@@ -130,10 +138,19 @@ class Server {
     const Node& node = forward_.node(id);
     if (adapter_ != kNoTensor && adapters_.applies_to(node))
       return adapters_.add_product(copy_, id, adapter_);
-    if (node.op->name == "moe_route") return copy_.copy_node(id, unbounded_routing(node));
-    if (node.op->name == "rope_angles" && attr_i64(node.attrs, "switch_at") > 0) return add_angles(node);
-    if (node.op->name != "attention") return copy_.copy_node(id);
-    return add_paged_attention(node).with_context(format("attention '{}'", node.scope));
+    if (node.op->routing_scores >= 0) return copy_.copy_node(id, unbounded_routing(node));
+    if (node.op->context.mixes_tokens)
+      return add_mixing(id).with_context(format("{} '{}'", node.op->name, node.scope));
+    return node.op->serve == nullptr ? copy_.copy_node(id) : serve(id);
+  }
+
+  // The op's own form in a step.
+  Status serve(NodeId id) {
+    ServingBuilder builder(*this, id);
+    graph().set_scope(forward_.node(id).scope);
+    TSR_RETURN_IF_ERROR(forward_.node(id).op->serve(builder));
+    graph().set_scope("");
+    return {};
   }
 
   // The row of factors [1, D / 2] for all tokens of a step.
@@ -148,23 +165,14 @@ class Server {
     return graph().add("select_row", {apart, rope_row_});
   }
 
-  Status add_angles(const Node& node) {
-    std::vector<Attr> attrs(node.attrs.begin(), node.attrs.end());
-    int64_t switch_at = 0;
-    for (Attr& attr : attrs)
-      if (attr.name == "switch_at") std::swap(switch_at, std::get<int64_t>(attr.value));
-    TensorId& factors = factors_.try_emplace(node.inputs[1], kNoTensor).first->second;
-    if (factors == kNoTensor) {
-      graph().set_scope("embedding");
-      TSR_ASSIGN_OR_RETURN(factors, add_factors(copy_.mapped(node.inputs[1]), switch_at));
-    }
+  // The same of all nodes that read `rows`, of the forward graph.
+  Result<TensorId> find_factors(const Node& node, TensorId rows, int64_t switch_at) {
+    TensorId& factors = factors_.try_emplace(rows, kNoTensor).first->second;
+    if (factors != kNoTensor) return factors;
+    graph().set_scope("embedding");
+    TSR_ASSIGN_OR_RETURN(factors, add_factors(copy_.mapped(rows), switch_at));
     graph().set_scope(node.scope);
-    const TensorId inputs[] = {copy_.mapped(node.inputs[0]), factors};
-    TSR_ASSIGN_OR_RETURN(const std::vector<TensorId> angles,
-                         graph().add_node("rope_angles", inputs, std::move(attrs)));
-    graph().set_scope("");
-    copy_.replace(node.outputs[0], angles[0]);
-    return {};
+    return factors;
   }
 
   // Pool: pages of some attentions, and the inputs with places in them.
@@ -188,25 +196,26 @@ class Server {
     return add_scoped_state(graph(), node.scope, which, type);
   }
 
-  Status add_paged_attention(const Node& node) {
-    if (attr_i64(node.attrs, "causal") != 1)
+  Status add_mixing(NodeId id) {
+    const Node& node = forward_.node(id);
+    const int segments = node.op->context.segments;
+    if (attr_i64_or(node.attrs, "causal", 1) != 1)
       return unsuitable("it is not causal: earlier positions would change with every token");
-    if (node.inputs.size() > 3)
+    if (segments >= 0 && node.inputs.size() > static_cast<size_t>(segments))
       return unsuitable("it has segments: a sequence is one document; build the model without them");
-    const bool with_lse = uses_[index(node.outputs[1])] != 0;
-    const bool has_own_pages = window_.pages > 0 && window_within(node, options_.context) > 0;
-    const Pool& pool = has_own_pages ? window_ : full_;
+    if (node.op->serve == nullptr)
+      return unsuitable("its op has no form for steps of many sequences (OpDef::serve)");
+    const auto latent = sees_context(node) ? absorbed_form(node) : std::nullopt;
+    if (!latent) return serve(id);
     graph().set_scope(node.scope);
-    std::vector<Attr> attrs = {{"scale", attr_f64(node.attrs, "scale")},
-                               {"window", attr_i64(node.attrs, "window")},
-                               {"softcap", attr_f64(node.attrs, "softcap")},
-                               {"with_lse", int64_t{with_lse}}};
-    if (const auto latent = absorbed_form(node))
-      TSR_RETURN_IF_ERROR(add_latent_attention(node, *latent, std::move(attrs), pool));
-    else
-      TSR_RETURN_IF_ERROR(add_expanded_attention(node, std::move(attrs), pool));
+    TSR_RETURN_IF_ERROR(add_latent_attention(node, *latent, pool_of(attr_i64(node.attrs, "window"))));
     graph().set_scope("");
     return {};
+  }
+
+  const Pool& pool_of(int64_t window) const {
+    const bool has_own_pages = window_.pages > 0 && window > 0 && window < options_.context;
+    return has_own_pages ? window_ : full_;
   }
 
   // Adds pages, and writes rows [B, T, KV, D] to them; the pages written.
@@ -216,17 +225,6 @@ class Server {
     TSR_ASSIGN_OR_RETURN(const TensorId written, graph().add("kv_write", {pages, rows, pool.slot}));
     graph().add_update(pages, written);
     return written;
-  }
-
-  Status add_expanded_attention(const Node& node, std::vector<Attr> attrs, const Pool& pool) {
-    const TensorId k = copy_.mapped(node.inputs[1]), v = copy_.mapped(node.inputs[2]);
-    TSR_ASSIGN_OR_RETURN(const TensorId keys, add_written_pages(node, "k_pages", k, pool, "keys"));
-    TSR_ASSIGN_OR_RETURN(const TensorId values, add_written_pages(node, "v_pages", v, pool, "values"));
-    const TensorId operands[] = {copy_.mapped(node.inputs[0]), keys, values, pool.table, row_, position_};
-    TSR_ASSIGN_OR_RETURN(const std::vector<TensorId> results,
-                         graph().add_node("attention_paged", operands, std::move(attrs)));
-    for (size_t i = 0; i < results.size(); ++i) copy_.replace(node.outputs[i], results[i]);
-    return {};
   }
 
   // The parts of latent attention, where its pages can hold latent vectors: not where tokens have adapters of the weight
@@ -239,9 +237,9 @@ class Server {
     return latent;
   }
 
-  Status add_latent_attention(const Node& node, const LatentAttention& latent, std::vector<Attr> attrs,
-                              const Pool& pool) {
+  Status add_latent_attention(const Node& node, const LatentAttention& latent, const Pool& pool) {
     is_absorbed_ = true;
+    std::vector<Attr> attrs = ops::paged_attrs(node.attrs, uses_[index(node.outputs[1])] != 0);
     attrs.push_back({"value_width", latent.rank});
     double& scale = std::get<double>(attrs[0].value);
     if (scale == 0) scale = 1 / std::sqrt(static_cast<double>(forward_.type(node.inputs[0]).shape[3]));
@@ -298,12 +296,36 @@ class Server {
   std::vector<uint32_t> uses_;            // operand uses, by forward tensor
 };
 
-}  // namespace
+std::span<const Attr> ServingBuilder::attrs() const { return owner_.forward_.node(node_).attrs; }
+TensorId ServingBuilder::input(int i) const {
+  return owner_.copy_.mapped(owner_.forward_.node(node_).inputs[static_cast<size_t>(i)]);
+}
+bool ServingBuilder::is_read(int i) const {
+  return owner_.uses_[index(owner_.forward_.node(node_).outputs[static_cast<size_t>(i)])] != 0;
+}
+Result<std::vector<TensorId>> ServingBuilder::emit(std::string_view op, std::initializer_list<TensorId> inputs,
+                                                   std::vector<Attr> attrs) {
+  return owner_.graph().add_node(op, {inputs.begin(), inputs.size()}, std::move(attrs));
+}
+void ServingBuilder::set_output(int i, TensorId output) {
+  owner_.copy_.replace(owner_.forward_.node(node_).outputs[static_cast<size_t>(i)], output);
+}
+Status ServingBuilder::copy() { return owner_.copy_.copy_node(node_); }
+Result<TensorId> ServingBuilder::add_pages(std::string_view which, TensorId rows, int64_t window,
+                                           std::string_view what) {
+  return owner_.add_written_pages(owner_.forward_.node(node_), which, rows, owner_.pool_of(window), what);
+}
+TensorId ServingBuilder::page_table(int64_t window) const { return owner_.pool_of(window).table; }
+TensorId ServingBuilder::row() const { return owner_.row_; }
+TensorId ServingBuilder::position() const { return owner_.position_; }
+Result<TensorId> ServingBuilder::select_by_length(int i, int64_t threshold) {
+  const Node& node = owner_.forward_.node(node_);
+  return owner_.find_factors(node, node.inputs[static_cast<size_t>(i)], threshold);
+}
 
 int64_t rope_switch(const Graph& forward) {
   for (const Node& node : forward.nodes())
-    if (node.op->name == "rope_angles")
-      if (const int64_t switch_at = attr_i64(node.attrs, "switch_at"); switch_at > 0) return switch_at;
+    if (const int64_t switch_at = attr_i64_or(node.attrs, "switch_at", 0); switch_at > 0) return switch_at;
   return 0;
 }
 
@@ -319,13 +341,13 @@ int64_t table_columns(const ServingOptions& options) {
 int64_t paged_window(const Graph& forward, int64_t context) {
   int64_t largest = 0;
   for (const Node& node : forward.nodes())
-    if (node.op->name == "attention") largest = std::max(largest, window_within(node, context));
+    if (sees_context(node)) largest = std::max(largest, window_within(node, context));
   return largest;
 }
 
 bool has_full_attention(const Graph& forward, int64_t context) {
   return std::ranges::any_of(forward.nodes(), [context](const Node& node) {
-    return node.op->name == "attention" && window_within(node, context) == 0;
+    return sees_context(node) && window_within(node, context) == 0;
   });
 }
 
@@ -337,10 +359,11 @@ std::set<std::string> window_states(const Graph& serving) {
     names.insert(serving.tensor(state).name);
   };
   for (const Node& node : serving.nodes()) {
-    if (node.op->name != "attention_paged") continue;
-    const size_t table = node.inputs.size() - 3;  // behind the pages
+    const PageOperands& pages = node.op->pages;
+    if (pages.first < 0 || pages.is_written) continue;
+    const size_t table = node.inputs.size() - static_cast<size_t>(pages.behind);
     if (serving.tensor(node.inputs[table]).name != kWindowTable) continue;
-    for (size_t pages = 1; pages < table; ++pages) state_of(node.inputs[pages]);
+    for (auto at = static_cast<size_t>(pages.first); at < table; ++at) state_of(node.inputs[at]);
   }
   return names;
 }
@@ -351,7 +374,7 @@ Result<Graph> make_serving(const Graph& forward, const ServingOptions& options) 
     TSR_ASSIGN_OR_RETURN(hidden, find_hidden(forward));
   }
   TSR_ASSIGN_OR_RETURN(const Graph ordered, logits_alone(forward, hidden));
-  return Server(ordered, options).run();
+  return ServingGraph(ordered, options).run();
 }
 
 }  // namespace tessera
