@@ -9,23 +9,6 @@
 namespace tessera {
 namespace {
 
-// An integer operand whose values number the rows of a dim of another operand.
-struct IndexOperand {
-  std::string_view op;
-  size_t operand;
-  size_t into;
-  bool last_dim;  // else the first
-  bool is_label;
-};
-constexpr IndexOperand kIndexOperands[] = {
-    {"embedding", 1, 0, false, false},
-    {"pick", 1, 0, true, true},
-    {"cross_entropy", 1, 0, true, true},
-    {"linear_cross_entropy", 2, 1, false, true},
-    {"linear_cross_entropy_grad", 2, 1, false, true},
-    {"linear_token_losses", 2, 1, false, true},
-};
-
 // The input that `tensor` is, under another shape or as it is; kNoTensor when it is made of values.
 TensorId viewed_input(const Graph& graph, TensorId tensor) {
   while (graph.tensor(tensor).producer != kNoNode) {
@@ -40,24 +23,30 @@ TensorId viewed_input(const Graph& graph, TensorId tensor) {
 
 std::vector<IndexInput> index_inputs(const Graph& graph) {
   std::map<TensorId, IndexInput> found;
-  for (const Node& node : graph.nodes())
-    for (const IndexOperand& index : kIndexOperands) {
-      if (index.op != node.op->name) continue;
-      const TensorId input = viewed_input(graph, node.inputs[index.operand]);
-      const Tensor& into = graph.tensor(node.inputs[index.into]);
-      const Shape& shape = into.type.shape;
-      const int64_t rows = shape[index.last_dim ? shape.rank() - 1 : 0];
-      if (input == kNoTensor || is_symbol(rows)) continue;
-      const std::string counted(into.name.starts_with('%') ? node.op->name : std::string_view(into.name));
-      const auto [at, is_new] =
-          found.try_emplace(input, IndexInput{graph.tensor(input).name, rows, index.is_label, counted});
-      // An index that several ops read must suit them all.
-      if (!is_new && rows < at->second.rows) at->second.rows = rows, at->second.counted = counted;
-      at->second.is_label = at->second.is_label && index.is_label;
-    }
+  for (const Node& node : graph.nodes()) {
+    const IndexOperand& index = node.op->index;
+    if (index.operand < 0) continue;
+    const TensorId input = viewed_input(graph, node.inputs[static_cast<size_t>(index.operand)]);
+    const Tensor& into = graph.tensor(node.inputs[static_cast<size_t>(index.into)]);
+    const Shape& shape = into.type.shape;
+    const int64_t rows = shape[index.last_dim ? shape.rank() - 1 : 0];
+    if (input == kNoTensor || is_symbol(rows)) continue;
+    const std::string counted(into.name.starts_with('%') ? node.op->name : std::string_view(into.name));
+    const auto [at, is_new] =
+        found.try_emplace(input, IndexInput{graph.tensor(input).name, rows, index.is_label, counted});
+    // An index that several ops read must suit them all.
+    if (!is_new && rows < at->second.rows) at->second.rows = rows, at->second.counted = counted;
+    at->second.is_label = at->second.is_label && index.is_label;
+  }
   std::vector<IndexInput> inputs;
   for (auto& [tensor, input] : found) inputs.push_back(std::move(input));
   return inputs;
+}
+
+std::optional<LookUp> find_look_up(const Graph& graph, const Node& node) {
+  if (node.op->weight.use != WeightUse::kRows) return std::nullopt;
+  const TensorId table = node.inputs[static_cast<size_t>(node.op->weight.operand)];
+  return LookUp{table, node.inputs[static_cast<size_t>(node.op->index.operand)], graph.type(table).shape[0]};
 }
 
 Status check_rows(const IndexInput& input, const HostTensor& value) {

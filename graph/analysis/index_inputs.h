@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,6 +23,13 @@ struct IndexInput {
 // In the order of the inputs. An input that passes through other ops first is left out, and so is one whose
 // rows are a symbol.
 std::vector<IndexInput> index_inputs(const Graph& graph);
+
+// LookUp: a node that reads rows of a table by their numbers.
+struct LookUp {
+  TensorId table, ids;
+  int64_t rows;
+};
+std::optional<LookUp> find_look_up(const Graph& graph, const Node& node);
 
 // kInvalidArgument names the first value that numbers no row.
 Status check_rows(const IndexInput& input, const HostTensor& value);

@@ -27,9 +27,9 @@ bool has_number(std::string_view name) {
 // Whether the graph's products may be computed in fewer bits than f32: the iteration's then may, too.
 bool has_narrow_products(const Graph& graph) {
   return std::ranges::any_of(graph.nodes(), [&](const Node& node) {
-    if (node.op->name != "matmul") return false;
+    if (node.op->weight.use != WeightUse::kProduct) return false;
     const DType dtype = graph.type(node.inputs[0]).dtype;
-    return dtype == DType::kBF16 || dtype == DType::kF16 || attr_i64(node.attrs, "allow_tf32") == 1;
+    return dtype == DType::kBF16 || dtype == DType::kF16 || attr_i64_or(node.attrs, "allow_tf32", 0) == 1;
   });
 }
 
@@ -39,8 +39,9 @@ bool is_transposed(const Graph& graph, TensorId parameter) {
   for (const Node& node : graph.nodes()) {
     if (node.phase != Phase::kForward || node.inputs.empty()) continue;
     const auto reads = [&](TensorId id) { return std::ranges::find(copies, id) != copies.end(); };
-    if (node.op->name == "cast" && reads(node.inputs[0])) copies.push_back(node.outputs[0]);
-    if (node.op->name.starts_with("matmul") && node.inputs.size() > 1 && reads(node.inputs[1]))
+    if (node.op->is_cast && reads(node.inputs[0])) copies.push_back(node.outputs[0]);
+    const WeightOperand& weight = node.op->weight;
+    if (weight.use == WeightUse::kProduct && reads(node.inputs[static_cast<size_t>(weight.operand)]))
       return attr_i64(node.attrs, "trans_w") == 1;
   }
   return false;

@@ -20,9 +20,11 @@ struct Readers {
       : product(graph.tensors().size()), look_up(graph.tensors().size()), other(graph.tensors().size()) {
     for (const Node& node : graph.nodes())
       for (size_t i = 0; i < node.inputs.size(); ++i) {
-        std::vector<bool>& readers = node.op->name == "matmul" && i == 1      ? product
-                                     : node.op->name == "embedding" && i == 0 ? look_up
-                                                                              : other;
+        const WeightOperand& weight = node.op->weight;
+        const WeightUse use = weight.operand == static_cast<int>(i) ? weight.use : WeightUse::kOther;
+        std::vector<bool>& readers = use == WeightUse::kProduct ? product
+                                     : use == WeightUse::kRows  ? look_up
+                                                                : other;
         readers[index(node.inputs[i])] = true;
       }
   }

@@ -29,17 +29,17 @@ std::string stem_of(std::string_view weight) {
   return std::string(weight);
 }
 
-bool is_product(const Node& node) { return node.op->name == "matmul"; }
+bool is_product(const Node& node) { return node.op->weight.use == WeightUse::kProduct; }
 
-// The matmul that makes `id`, or null.
+// The product that makes `id`, or null.
 const Node* product_of(const Graph& graph, TensorId id) {
   const NodeId producer = graph.tensor(id).producer;
   return producer != kNoNode && is_product(graph.node(producer)) ? &graph.node(producer) : nullptr;
 }
 
-bool is_look_up(const Node& node) { return node.op->name == "embedding"; }
+bool is_look_up(const Node& node) { return node.op->weight.use == WeightUse::kRows; }
 
-// The matmul or embedding that makes `id`, or null.
+// The product or look-up that makes `id`, or null.
 const Node* base_of(const Graph& graph, TensorId id) {
   const NodeId producer = graph.tensor(id).producer;
   if (producer == kNoNode) return nullptr;
@@ -47,8 +47,10 @@ const Node* base_of(const Graph& graph, TensorId id) {
   return is_product(node) || is_look_up(node) ? &node : nullptr;
 }
 
-// The weight of a matmul, or the table of an embedding.
-TensorId weight_of(const Node& node) { return node.inputs[is_look_up(node) ? 0 : 1]; }
+// The weight of a product, or the table of a look-up.
+TensorId weight_of(const Node& node) { return node.inputs[static_cast<size_t>(node.op->weight.operand)]; }
+
+bool is_biased(const Node& node) { return node.op->algebra == Algebra::kBiased; }
 
 const Node* producer_of(const Graph& graph, TensorId id) {
   const NodeId producer = graph.tensor(id).producer;
@@ -58,7 +60,7 @@ const Node* producer_of(const Graph& graph, TensorId id) {
 // The matmul of the second matrix, of what is added to the base: with a start the first operand of the difference.
 const Node* up_of(const Graph& graph, TensorId added) {
   const Node* node = producer_of(graph, added);
-  if (node != nullptr && node->op->name == "sub") {
+  if (node != nullptr && node->op->algebra == Algebra::kDifference) {
     const Node* begin = product_of(graph, node->inputs[1]);
     if (begin == nullptr || !graph.tensor(begin->inputs[1]).name.ends_with(kB0)) return nullptr;
     node = producer_of(graph, node->inputs[0]);
@@ -74,7 +76,8 @@ struct FirstProduct {
 FirstProduct first_of(const Graph& graph, const Node& second) {
   TensorId low = second.inputs[0];
   FirstProduct first;
-  if (const Node* scaled = producer_of(graph, low); scaled != nullptr && scaled->op->name == "scale") {
+  if (const Node* scaled = producer_of(graph, low);
+      scaled != nullptr && scaled->op->algebra == Algebra::kMultiple) {
     first.factor = attr_f64(scaled->attrs, "factor");
     low = scaled->inputs[0];
   }
@@ -85,22 +88,23 @@ FirstProduct first_of(const Graph& graph, const Node& second) {
 // The parameter of a magnitude whose ratio is spread over all rows, or none.
 TensorId magnitude_of(const Graph& graph, TensorId everywhere) {
   const Node* spread = producer_of(graph, everywhere);
-  if (spread == nullptr || spread->op->name != "broadcast") return kNoTensor;
+  if (spread == nullptr || spread->op->algebra != Algebra::kRepetition) return kNoTensor;
   const Node* ratio = producer_of(graph, spread->inputs[0]);
-  const bool is_ratio = ratio != nullptr && ratio->op->name == "div" &&
+  const bool is_ratio = ratio != nullptr && ratio->op->algebra == Algebra::kQuotient &&
                         graph.tensor(ratio->inputs[0]).name.ends_with(kMagnitude);
   return is_ratio ? ratio->inputs[0] : kNoTensor;
 }
 
 // The sum W x + factor * A B x that `node` multiplies by a magnitude's ratio; kNoTensor for other nodes.
 TensorId scaled_sum_of(const Graph& graph, const Node& node) {
-  const bool scales = node.op->name == "mul" && magnitude_of(graph, node.inputs[1]) != kNoTensor;
+  const bool scales =
+      node.op->algebra == Algebra::kProduct && magnitude_of(graph, node.inputs[1]) != kNoTensor;
   return scales ? node.inputs[0] : kNoTensor;
 }
 
 // Whether a node adds an adapter's matmul to the frozen matmul or embedding.
 bool joins(const Graph& graph, const Node& node) {
-  if (node.op->name != "add" || node.inputs.size() != 2) return false;
+  if (node.op->algebra != Algebra::kSum) return false;
   const Node* base = base_of(graph, node.inputs[0]);
   const Node* up = up_of(graph, node.inputs[1]);
   return base != nullptr && up != nullptr && graph.tensor(up->inputs[1]).name.ends_with(kB) &&
@@ -277,7 +281,8 @@ class Adapting {
     }
     std::vector<TensorId> results = {sum};
     // The matmul's activation now follows the sum.
-    const std::string activation = is_product(node) ? attr_string(node.attrs, "activation") : "none";
+    const std::string activation =
+        is_product(node) ? std::string(attr_string_or(node.attrs, "activation", "none")) : "none";
     if (activation != "none") {
       TSR_ASSIGN_OR_RETURN(const TensorId active, graph.add(activation, {sum}));
       results = {active, sum};
@@ -322,7 +327,7 @@ Result<Graph> with_adapters(const Graph& forward, std::span<const AdapterPlaceme
 }
 
 bool is_adapter_dropout(const Node& node) {
-  return node.op->name == "dropout" && attr_i64(node.attrs, "salt") >= kFirstSalt;
+  return node.op->is_noise && attr_i64(node.attrs, "salt") >= kFirstSalt;
 }
 
 bool is_adapter_name(std::string_view parameter) {
@@ -338,7 +343,7 @@ std::vector<Adapter> find_adapters(const Graph& forward) {
       found[sums[sum]].magnitude = forward.tensor(magnitude_of(forward, node.inputs[1])).name;
       continue;
     }
-    if (const Node* scaled = node.op->name == "add_bias" ? producer_of(forward, node.inputs[0]) : nullptr) {
+    if (const Node* scaled = is_biased(node) ? producer_of(forward, node.inputs[0]) : nullptr) {
       const TensorId sum = scaled_sum_of(forward, *scaled);
       if (sum != kNoTensor && sums.contains(sum))
         found[sums[sum]].base_bias = forward.tensor(node.inputs[1]).name;
@@ -358,7 +363,8 @@ std::vector<Adapter> find_adapters(const Graph& forward) {
     if (const Node* drop = producer_of(forward, down->inputs[0]);
         drop != nullptr && is_adapter_dropout(*drop))
       it.dropout = attr_f64(drop->attrs, "p");
-    if (const Node& added = *producer_of(forward, node.inputs[1]); added.op->name == "sub") {
+    if (const Node& added = *producer_of(forward, node.inputs[1]);
+        added.op->algebra == Algebra::kDifference) {
       // A start is what the pair was: the same shapes, operand and factor.
       const Node& second = *product_of(forward, added.inputs[1]);
       const FirstProduct first = first_of(forward, second);
@@ -389,10 +395,10 @@ std::vector<Adapter> find_adapters(const Graph& forward) {
 
 Result<Graph> without_adapters(const Graph& given) {
   TSR_ASSIGN_OR_RETURN(const Graph forward, without_dropout(given, kFirstSalt));
-  // Factors of rotations are constants.
   std::vector<bool> never_trains(forward.tensors().size());
   for (const Node& node : forward.nodes())
-    if (node.op->name == "rope_angles" && node.inputs.size() > 1) never_trains[index(node.inputs[1])] = true;
+    if (const int i = node.op->constant_input; i >= 0 && node.inputs.size() > static_cast<size_t>(i))
+      never_trains[index(node.inputs[static_cast<size_t>(i)])] = true;
   GraphCopy copy(forward);
   std::vector<bool> gone(forward.tensors().size());
   // By tensor of the source, the base's matmul of which it is the scaled sum; its bias follows.
@@ -411,11 +417,10 @@ Result<Graph> without_adapters(const Graph& given) {
     }
     if (tensor.output_index != 0) continue;
     const Node& node = forward.node(tensor.producer);
-    const bool is_add_bias = node.op->name == "add_bias";
     if (const TensorId sum = scaled_sum_of(forward, node); sum != kNoTensor) {
       TSR_RETURN_IF_ERROR(copy.substitute(id, copy.mapped(sum)));
       scaled[i] = base_of(forward, producer_of(forward, sum)->inputs[0]);
-    } else if (const Node* base = is_add_bias ? scaled[index(node.inputs[0])] : nullptr) {
+    } else if (const Node* base = is_biased(node) ? scaled[index(node.inputs[0])] : nullptr) {
       const std::vector<TensorId> inputs = {copy.mapped(base->inputs[0]), copy.mapped(base->inputs[1]),
                                             copy.mapped(node.inputs[1])};
       copy.graph().set_scope(base->scope);

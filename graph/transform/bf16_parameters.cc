@@ -14,7 +14,7 @@ namespace tessera {
 namespace {
 
 bool is_cast_to_bf16(const Graph& graph, const Node& node) {
-  return node.op->name == "cast" && graph.type(node.outputs[0]).dtype == DType::kBF16;
+  return node.op->is_cast && graph.type(node.outputs[0]).dtype == DType::kBF16;
 }
 
 class Narrowing {
@@ -105,8 +105,8 @@ class Narrowing {
     const Node& node = copy_.source().node(id);
     Graph& graph = copy_.graph();
     const std::string& parameter = copy_.source().tensor(node.inputs[0]).name;
-    const std::string op = format("{}_stochastic", node.op->name);
-    if (!narrow_[index(node.inputs[0])] || find_op(op) == nullptr)
+    const std::string_view op = node.op->stochastic_op;
+    if (!narrow_[index(node.inputs[0])] || op.empty())
       return Status(StatusCode::kUnsupported,
                     format("'{}' updates parameter '{}', which is to be stored in bf16, and has no form that "
                            "rounds by random bits",

@@ -19,7 +19,7 @@ constexpr std::string_view kHidden = "hidden";
 Status unsuitable(std::string message) { return Status(StatusCode::kFailedPrecondition, std::move(message)); }
 
 bool sees_both_directions(const Node& node) {
-  return node.op->name == "attention" && attr_i64(node.attrs, "causal") == 0;
+  return node.op->context.mixes_tokens && attr_i64_or(node.attrs, "causal", 1) == 0;
 }
 
 Status check_tokens(const Graph& graph) {
@@ -39,7 +39,7 @@ std::optional<TensorId> projected_tensor(const Graph& graph) {
     if (producer == kNoNode) return {};
     const Node& node = graph.node(producer);
     at = node.inputs[0];
-    if (node.op->name == "matmul") return at;
+    if (node.op->weight.use == WeightUse::kProduct) return at;
     if (node.inputs.size() != 1) return {};
   }
 }
@@ -80,17 +80,24 @@ Result<Graph> with_segments(const Graph& graph, SegmentUse use) {
     if (tensor.output_index != 0) continue;
     const Node& node = graph.node(tensor.producer);
     const bool is_kept_apart =
-        use == SegmentUse::kDocuments ? node.op->name == "attention" : sees_both_directions(node);
-    if (!is_kept_apart || node.inputs.size() != 3) {
+        use == SegmentUse::kDocuments ? node.op->context.mixes_tokens : sees_both_directions(node);
+    const int at = node.op->context.segments;
+    if (is_kept_apart && at < 0)
+      return Status(
+          StatusCode::kUnsupported,
+          format("{} '{}' mixes the tokens of a row, and cannot keep documents apart: use packing off",
+                 node.op->name, node.scope));
+    if (!is_kept_apart || node.inputs.size() != static_cast<size_t>(at)) {
       TSR_RETURN_IF_ERROR(copy.copy_node(tensor.producer));
       continue;
     }
-    const TensorId operands[] = {copy.mapped(node.inputs[0]), copy.mapped(node.inputs[1]),
-                                 copy.mapped(node.inputs[2]), segments, segments};
+    std::vector<TensorId> operands;
+    for (const TensorId input : node.inputs) operands.push_back(copy.mapped(input));
+    operands.insert(operands.end(), {segments, segments});
     copy.graph().set_scope(node.scope);
     TSR_ASSIGN_OR_RETURN(
         const std::vector<TensorId> results,
-        copy.graph().add_node("attention", operands, {node.attrs.begin(), node.attrs.end()}));
+        copy.graph().add_node(node.op->name, operands, {node.attrs.begin(), node.attrs.end()}));
     copy.graph().set_scope("");
     for (size_t k = 0; k < results.size(); ++k) copy.replace(node.outputs[k], results[k]);
   }

@@ -22,7 +22,7 @@ TensorId parameter_of(const Graph& graph, TensorId tensor) {
   const auto is_parameter = [&](TensorId id) { return graph.tensor(id).kind == TensorKind::kParameter; };
   if (is_parameter(tensor)) return tensor;
   const NodeId producer = graph.tensor(tensor).producer;
-  if (producer == kNoNode || graph.node(producer).op->name != "cast") return kNoTensor;
+  if (producer == kNoNode || !graph.node(producer).op->is_cast) return kNoTensor;
   const TensorId source = graph.node(producer).inputs[0];
   return is_parameter(source) ? source : kNoTensor;
 }
@@ -32,15 +32,15 @@ std::vector<bool> taken_products(const Graph& graph) {
   std::vector<bool> taken(graph.nodes().size(), false);
   for (size_t n = 0; n < taken.size(); ++n) {
     const Node& node = graph.nodes()[n];
-    if (node.op->name != "matmul" || node.phase != Phase::kForward || block_scope(node.scope).empty())
-      continue;
+    const bool has_codes = node.op->weight.use == WeightUse::kProduct && !node.op->scaled_op.empty();
+    if (!has_codes || node.phase != Phase::kForward || block_scope(node.scope).empty()) continue;
     const TensorId parameter = parameter_of(graph, node.inputs[1]);
     if (parameter == kNoTensor || is_adapter_name(graph.tensor(parameter).name)) continue;
     taken[n] = std::ranges::all_of(graph.type(parameter).shape.dims(),
                                    [](int64_t extent) { return extent > 0 && extent % kUnit == 0; });
   }
   for (const Node& node : graph.nodes()) {
-    if (node.op->name != "softmax") continue;
+    if (!node.op->is_gate) continue;
     const NodeId producer = graph.tensor(node.inputs[0]).producer;
     if (producer != kNoNode) taken[index(producer)] = false;
   }
@@ -83,12 +83,12 @@ class Fp8Copy {
     if (taken_[index(id)]) return forward_product(id);
     if (node.forward != kNoNode && taken_[index(node.forward)]) {
       const Node& forward = copy_.source().node(node.forward);
-      if (node.op->name == "matmul" && node.inputs[1] == forward.inputs[1]) return input_gradient(id);
-      if (node.op->name == "matmul_weight_grad" && node.inputs[0] == forward.inputs[0])
-        return weight_gradient(id);
+      const bool has_codes = !node.op->scaled_op.empty(), is_product = node.op->weight.operand >= 0;
+      if (has_codes && is_product && node.inputs[1] == forward.inputs[1]) return input_gradient(id);
+      if (has_codes && !is_product && node.inputs[0] == forward.inputs[0]) return weight_gradient(id);
     }
     // The cast to f32 that mixed precision adds after the gradient of a weight.
-    if (node.op->name == "cast" && wide_gradients_.contains(node.inputs[0])) {
+    if (node.op->is_cast && wide_gradients_.contains(node.inputs[0])) {
       const TensorId now = copy_.mapped(node.inputs[0]);
       if (to_text(graph().type(now).dtype) == attr_string(node.attrs, "dtype"))
         return copy_.substitute(node.outputs[0], now);
@@ -136,9 +136,8 @@ class Fp8Copy {
     const bool casts_read_it = only_casts_read(node.outputs[0]);
     set_scope_and_phase(node, casts_read_it ? Phase::kBackwardWeight : node.phase,
                         copy_.mapped_node(node.forward));
-    TSR_ASSIGN_OR_RETURN(TensorId dw,
-                         graph().add("scaled_matmul_weight_grad", {x.codes, dy.codes, x.scale, dy.scale},
-                                     {{"trans_w", attr_i64(node.attrs, "trans_w")}}));
+    TSR_ASSIGN_OR_RETURN(TensorId dw, graph().add(node.op->scaled_op, {x.codes, dy.codes, x.scale, dy.scale},
+                                                  {{"trans_w", attr_i64(node.attrs, "trans_w")}}));
     copy_.replace_node(id, last_node());
     const DType was = copy_.source().type(node.outputs[0]).dtype;
     if (casts_read_it) {
@@ -153,7 +152,7 @@ class Fp8Copy {
   bool only_casts_read(TensorId id) const {
     const Graph& source = copy_.source();
     const auto other = [&](const Node& node) {
-      return node.op->name != "cast" && std::ranges::find(node.inputs, id) != node.inputs.end();
+      return !node.op->is_cast && std::ranges::find(node.inputs, id) != node.inputs.end();
     };
     const auto is_gradient = [&](const Gradient& gradient) { return gradient.gradient == id; };
     return std::ranges::none_of(source.nodes(), other) &&
@@ -165,7 +164,7 @@ class Fp8Copy {
     const DType dtype = copy_.source().type(node.outputs[0]).dtype;
     const bool is_narrow = dtype != graph().type(inputs[2]).dtype;
     TSR_ASSIGN_OR_RETURN(const std::vector<TensorId> made,
-                         graph().add_node("scaled_matmul", inputs,
+                         graph().add_node(node.op->scaled_op, inputs,
                                           {{"trans_w", attr_i64(node.attrs, "trans_w")},
                                            {"dtype", is_narrow ? to_text(dtype) : std::string()}}));
     copy_.replace_node(id, last_node());

@@ -34,7 +34,7 @@ class HeadFinder {
     Status refused(StatusCode::kUnsupported,
                    "fused loss: the graph has no token loss; add_token_loss makes one");
     for (const Node& node : graph_.nodes()) {
-      if (node.op->name != "cross_entropy") continue;
+      if (node.op->loss.statistics.empty()) continue;
       auto head = head_of(node);
       if (head.ok()) return with_sum(*head);
       refused = head.status();
@@ -43,31 +43,39 @@ class HeadFinder {
   }
 
  private:
-  const Node* made_by(TensorId tensor, std::string_view op) const {
+  const Node* producer_of(TensorId tensor) const {
     const NodeId producer = graph_.tensor(tensor).producer;
-    return producer != kNoNode && graph_.node(producer).op->name == op ? &graph_.node(producer) : nullptr;
+    return producer != kNoNode ? &graph_.node(producer) : nullptr;
+  }
+  // Whether a loss's statistics, operands 2, 3, ..., are made of its logits and labels, and of each other.
+  bool has_own_statistics(const Node& loss) const {
+    const std::span<const std::string_view> makers = loss.op->loss.statistics;
+    for (size_t i = 0; i < makers.size(); ++i) {
+      const Node* maker = producer_of(loss.inputs[2 + i]);
+      if (maker == nullptr || maker->op != find_op(makers[i]) || maker->inputs[0] != loss.inputs[0])
+        return false;
+      const bool are_own = std::ranges::all_of(maker->inputs, [&](TensorId input) {
+        return std::ranges::find(loss.inputs, input) != loss.inputs.end();
+      });
+      if (!are_own) return false;
+    }
+    return true;
   }
   static Status refuse(std::string_view why) {
     return Status(StatusCode::kUnsupported, format("fused loss: {}", why));
   }
 
   Result<FusedHead> head_of(const Node& loss) const {
-    const TensorId logits = loss.inputs[0], labels = loss.inputs[1], max = loss.inputs[2];
-    const Node *row_max = made_by(max, "row_max"), *row_sum = made_by(loss.inputs[3], "row_sum_exp"),
-               *pick = made_by(loss.inputs[4], "pick");
-    const bool of_logits = row_max != nullptr && row_sum != nullptr && pick != nullptr &&
-                           row_max->inputs[0] == logits && row_sum->inputs[0] == logits &&
-                           row_sum->inputs[1] == max && pick->inputs[0] == logits &&
-                           pick->inputs[1] == labels;
-    if (!of_logits) return refuse("the statistics of the loss are not those of its logits");
-    const Node* product = made_by(logits, "matmul");
-    if (product == nullptr) return refuse("the logits are not made by a matmul");
+    if (!has_own_statistics(loss)) return refuse("the statistics of the loss are not those of its logits");
+    const Node* product = producer_of(loss.inputs[0]);
+    if (product == nullptr || product->op->weight.use != WeightUse::kProduct)
+      return refuse("the logits are not made by a matmul");
     if (product->inputs.size() != 2) return refuse("the output head has a bias; wanted a head without one");
     if (attr_i64(product->attrs, "trans_w") != 1 || attr_string(product->attrs, "activation") != "none")
       return refuse("the output head is not x w^T with w stored [V, C]");
     return FusedHead{.x = product->inputs[0],
                      .w = product->inputs[1],
-                     .labels = labels,
+                     .labels = loss.inputs[1],
                      .losses = loss.outputs[0],
                      .scale = kNoTensor,
                      .loss = kNoTensor,
@@ -77,10 +85,11 @@ class HeadFinder {
   // The head with the scaled sum of its losses, where that is all that reads them.
   FusedHead with_sum(FusedHead head) const {
     for (const Node& scaled : graph_.nodes()) {
-      if (scaled.op->name != "scale_by") continue;
-      const Node* sum = made_by(scaled.inputs[0], "reduce_sum");
-      if (sum == nullptr || sum->inputs[0] != head.losses || readers_[index(head.losses)] != 1 ||
-          readers_[index(sum->outputs[0])] != 1 || graph_.type(sum->outputs[0]).shape.rank() != 0)
+      if (scaled.op->algebra != Algebra::kScaled) continue;
+      const Node* sum = producer_of(scaled.inputs[0]);
+      if (sum == nullptr || sum->op->algebra != Algebra::kTotal || sum->inputs[0] != head.losses ||
+          readers_[index(head.losses)] != 1 || readers_[index(sum->outputs[0])] != 1 ||
+          graph_.type(sum->outputs[0]).shape.rank() != 0)
         continue;
       head.scale = scaled.inputs[1];
       head.loss = scaled.outputs[0];
@@ -164,20 +173,21 @@ class PairCopy {
   void find_pairs() {
     for (size_t n = 0; n < step_.nodes().size(); ++n) {
       const Node& gradient = step_.nodes()[n];
-      if (gradient.op->name != "linear_cross_entropy_grad" || gradient.forward == kNoNode) continue;
+      if (gradient.op->forward_result < 0 || gradient.forward == kNoNode) continue;
       const Node& loss = step_.node(gradient.forward);
-      if (loss.op->name != "linear_cross_entropy" || loss.phase != Phase::kForward ||
-          !std::ranges::equal(loss.inputs, std::span(gradient.inputs).first(4)))
+      const size_t shared = loss.inputs.size();
+      if (loss.phase != Phase::kForward || gradient.inputs.size() != shared + 1 ||
+          !std::ranges::equal(loss.inputs, std::span(gradient.inputs).first(shared)))
         continue;
       LossPair pair{gradient.forward, NodeId{static_cast<uint32_t>(n)}, {}};
-      if (find_arriving(gradient.inputs[4], pair)) pairs_.push_back(std::move(pair));
+      if (find_arriving(gradient.inputs[shared], pair)) pairs_.push_back(std::move(pair));
     }
   }
 
   // Whether operand `i` may be the loss's scale instead: only its type is used, which is the same.
   bool may_be_scale(const Node& node, size_t i, const LossPair& pair) const {
     return std::ranges::find(node.op->shape_only, static_cast<int>(i)) != node.op->shape_only.end() &&
-           step_.type(node.inputs[i]) == step_.type(step_.node(pair.loss).inputs[3]);
+           step_.type(node.inputs[i]) == step_.type(step_.node(pair.loss).inputs.back());
   }
 
   // Collects the nodes that compute `tensor`, all scalar; false where one needs the loss.
@@ -210,7 +220,7 @@ class PairCopy {
       std::vector<TensorId> inputs;
       for (size_t i = 0; i < node.inputs.size(); ++i) {
         TSR_ASSIGN_OR_RETURN(const TensorId input,
-                             now(may_be_scale(node, i, pair) ? loss.inputs[3] : node.inputs[i]));
+                             now(may_be_scale(node, i, pair) ? loss.inputs.back() : node.inputs[i]));
         inputs.push_back(input);
       }
       TSR_ASSIGN_OR_RETURN(const auto outputs, graph.add_node(node.op->name, inputs, node.attrs));
@@ -228,7 +238,7 @@ class PairCopy {
     copy_.replace_node(pair.gradient, both);
     for (size_t o = 0; o < results.size(); ++o)
       TSR_RETURN_IF_ERROR(copy_.substitute(gradient.outputs[o], results[o]));
-    return copy_.substitute(loss.outputs[0], results[1]);
+    return copy_.substitute(loss.outputs[0], results[static_cast<size_t>(gradient.op->forward_result)]);
   }
 
   const Graph& step_;

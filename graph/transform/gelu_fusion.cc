@@ -18,14 +18,14 @@ class Products {
     for (const Gradient& gradient : step.gradients()) read(gradient.gradient);
   }
 
-  // The matmul that `node`, a gelu_grad, is to join; kNoNode for none.
+  // The product that `node` is to join; kNoNode for none.
   NodeId of(const Node& node) const {
-    if (node.op->name != "gelu_grad" || attr_string(node.attrs, "approximate") != "tanh") return kNoNode;
+    if (node.op->fused.with_product.empty() || !has_default_attrs(*node.op, node.attrs)) return kNoNode;
     const TensorId dy = node.inputs[1];
     const NodeId producer = step_.tensor(dy).producer;
     if (producer == kNoNode || readers_[index(dy)] != 1) return kNoNode;
     const Node& product = step_.node(producer);
-    const bool is_plain = product.op->name == "matmul" && product.inputs.size() == 2 &&
+    const bool is_plain = product.op->weight.use == WeightUse::kProduct && product.inputs.size() == 2 &&
                           attr_string(product.attrs, "activation") == "none" &&
                           attr_i64(product.attrs, "allow_tf32") == 0 && product.phase == node.phase;
     return is_plain ? producer : kNoNode;
@@ -65,7 +65,7 @@ Result<Graph> with_fused_gelu_gradients(const Graph& step) {
     graph.set_scope(product.scope);
     graph.set_phase(product.phase, product.forward == kNoNode ? kNoNode : copy.mapped_node(product.forward));
     TSR_ASSIGN_OR_RETURN(const TensorId dpre,
-                         graph.add("matmul_gelu_grad",
+                         graph.add(node.op->fused.with_product,
                                    {copy.mapped(product.inputs[0]), copy.mapped(product.inputs[1]),
                                     copy.mapped(node.inputs[0])},
                                    {{"trans_w", attr_i64(product.attrs, "trans_w")}}));

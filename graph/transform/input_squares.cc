@@ -14,8 +14,8 @@ namespace {
 
 // Whether the node multiplies activations [B, T, K] by a parameter [N, K].
 bool is_product(const Graph& graph, const Node& node, const Shape& tokens) {
-  if (node.op->name != "matmul" || attr_i64(node.attrs, "trans_w") != 1) return false;
-  const Tensor& weight = graph.tensor(node.inputs[1]);
+  if (node.op->weight.use != WeightUse::kProduct || attr_i64(node.attrs, "trans_w") != 1) return false;
+  const Tensor& weight = graph.tensor(node.inputs[static_cast<size_t>(node.op->weight.operand)]);
   const Shape& x = graph.type(node.inputs[0]).shape;
   return weight.kind == TensorKind::kParameter && weight.type.dtype == DType::kF32 &&
          weight.type.shape.rank() == 2 && x.rank() == 3 && x[0] == tokens[0] && x[1] == tokens[1];

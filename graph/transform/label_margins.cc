@@ -18,7 +18,7 @@ Status add_margins(Graph& graph, TensorId max, TensorId picked) {
   return graph.add_output(std::string(kLabelMargins), margins);
 }
 
-// The graph with its phases in place of `fused`, which is linear_cross_entropy or linear_token_losses.
+// The graph with its phases in place of `fused`, a loss with its head. The last one finishes the loss from its statistics.
 Result<Graph> with_phases(const Graph& evaluation, const Node& fused) {
   GraphCopy copy(evaluation);
   Graph& graph = copy.graph();
@@ -31,10 +31,10 @@ Result<Graph> with_phases(const Graph& evaluation, const Node& fused) {
   graph.set_scope("");
   for (size_t i = 0; i < fused.outputs.size(); ++i)
     TSR_RETURN_IF_ERROR(copy.substitute(fused.outputs[i], phases.outputs()[i]));
-  // Both ops end with the same operands: x, w, labels, maximum, sum, the label's logit.
-  const std::vector<TensorId> finish = graph.nodes().back().inputs;
+  const Node finish = graph.nodes().back();
   TSR_RETURN_IF_ERROR(copy.copy_after(fused.outputs[0]));
-  TSR_RETURN_IF_ERROR(add_margins(graph, finish[3], finish[5]));
+  TSR_RETURN_IF_ERROR(add_margins(graph, finish.inputs[static_cast<size_t>(finish.op->loss.row_max)],
+                                  finish.inputs[static_cast<size_t>(finish.op->loss.picked)]));
   return std::move(graph);
 }
 
@@ -42,11 +42,12 @@ Result<Graph> with_phases(const Graph& evaluation, const Node& fused) {
 
 Result<Graph> with_label_margins(const Graph& evaluation) {
   for (const Node& node : evaluation.nodes()) {
-    if (node.op->name == "linear_cross_entropy" || node.op->name == "linear_token_losses")
-      return with_phases(evaluation, node);
-    if (node.op->name != "cross_entropy") continue;
+    const LossOperands& loss = node.op->loss;
+    if (loss.head != LossHead::kNone && !loss.is_gradient) return with_phases(evaluation, node);
+    if (loss.row_max < 0) continue;
     Graph graph = evaluation;
-    TSR_RETURN_IF_ERROR(add_margins(graph, node.inputs[2], node.inputs[4]));
+    TSR_RETURN_IF_ERROR(add_margins(graph, node.inputs[static_cast<size_t>(loss.row_max)],
+                                    node.inputs[static_cast<size_t>(loss.picked)]));
     return graph;
   }
   return Status(StatusCode::kInternal, "label margins: the evaluation has no token loss");

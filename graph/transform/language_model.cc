@@ -3,6 +3,7 @@
 #include <string>
 #include <utility>
 
+#include "graph/analysis/index_inputs.h"
 #include "graph/base/text.h"
 #include "graph/transform/canonical_order.h"
 #include "graph/transform/prune.h"
@@ -38,11 +39,11 @@ Result<LanguageModel> find_language_model(const Graph& graph, std::string_view d
 Status check_position_table(const Graph& graph, const LanguageModel& model, std::string_view option,
                             int64_t count) {
   for (const Node& node : graph.nodes())
-    if (node.op->name == "embedding" && node.inputs[1] == model.positions)
-      if (const int64_t rows = graph.type(node.inputs[0]).shape[0]; count > rows)
+    if (const auto look_up = find_look_up(graph, node); look_up && look_up->ids == model.positions)
+      if (count > look_up->rows)
         return Status(StatusCode::kInvalidArgument,
-                      format("{} is {}, the model has {} positions ('{}')", option, count, rows,
-                             graph.tensor(node.inputs[0]).name));
+                      format("{} is {}, the model has {} positions ('{}')", option, count, look_up->rows,
+                             graph.tensor(look_up->table).name));
   return {};
 }
 

@@ -11,11 +11,18 @@ namespace {
 
 constexpr int64_t kHeadDim = 3;  // of [B, T, H, D]
 
-// The node of op `op` that makes a tensor; null for others.
-const Node* producer_of(const Graph& graph, TensorId id, std::string_view op) {
+// The node that makes a tensor by such a formula; null for others.
+const Node* producer_of(const Graph& graph, TensorId id, Algebra algebra) {
   const NodeId producer = graph.tensor(id).producer;
-  if (producer == kNoNode || graph.node(producer).op->name != op) return nullptr;
+  if (producer == kNoNode || graph.node(producer).op->algebra != algebra) return nullptr;
   return &graph.node(producer);
+}
+
+// The product by a weight that makes a tensor; null for others.
+const Node* product_of(const Graph& graph, TensorId id) {
+  const NodeId producer = graph.tensor(id).producer;
+  const bool is_product = producer != kNoNode && graph.node(producer).op->weight.use == WeightUse::kProduct;
+  return is_product ? &graph.node(producer) : nullptr;
 }
 
 // HeadSlice: a range of the numbers of each head of a tensor.
@@ -25,14 +32,14 @@ struct HeadSlice {
 };
 
 std::optional<HeadSlice> find_head_slice(const Graph& graph, TensorId id) {
-  const Node* const slice = producer_of(graph, id, "slice");
+  const Node* const slice = producer_of(graph, id, Algebra::kSlice);
   if (slice == nullptr || attr_i64(slice->attrs, "dim") != kHeadDim) return std::nullopt;
   return HeadSlice{slice->inputs[0], {attr_i64(slice->attrs, "begin"), attr_i64(slice->attrs, "end")}};
 }
 
 // The operand x of broadcast(x, like) along the heads: the tensor that all heads share.
 TensorId find_shared(const Graph& graph, TensorId id) {
-  const Node* const broadcast = producer_of(graph, id, "broadcast");
+  const Node* const broadcast = producer_of(graph, id, Algebra::kRepetition);
   if (broadcast == nullptr || graph.type(broadcast->inputs[0]).shape.rank() != 3) return kNoTensor;
   const auto axes = attr_i64_list(broadcast->attrs, "axes");
   return axes.size() == 1 && axes[0] == 2 ? broadcast->inputs[0] : kNoTensor;
@@ -47,16 +54,17 @@ struct LinearNode {
 
 std::optional<LinearNode> find_linear(const Graph& graph, TensorId id) {
   using enum LinearNode::Kind;
-  if (const Node* const product = producer_of(graph, id, "matmul")) {
+  if (const Node* const product = product_of(graph, id)) {
     const bool is_plain = product->inputs.size() == 2 && attr_i64(product->attrs, "trans_w") == 1 &&
-                          attr_string(product->attrs, "activation") == "none" &&
+                          attr_string_or(product->attrs, "activation", "none") == "none" &&
                           graph.type(product->inputs[0]).shape.rank() == 3;
     return is_plain ? std::optional(LinearNode{kProduct, product}) : std::nullopt;
   }
-  if (const Node* const sum = producer_of(graph, id, "add")) return LinearNode{kSum, sum};
-  if (const Node* const difference = producer_of(graph, id, "sub"))
+  if (const Node* const sum = producer_of(graph, id, Algebra::kSum)) return LinearNode{kSum, sum};
+  if (const Node* const difference = producer_of(graph, id, Algebra::kDifference))
     return LinearNode{kDifference, difference};
-  if (const Node* const multiple = producer_of(graph, id, "scale")) return LinearNode{kMultiple, multiple};
+  if (const Node* const multiple = producer_of(graph, id, Algebra::kMultiple))
+    return LinearNode{kMultiple, multiple};
   return std::nullopt;
 }
 
@@ -83,7 +91,7 @@ bool find_matmuls(const Graph& graph, TensorId id, TensorId latent, int& left, s
 
 // Takes the product of a latent vector from the heads [B, T, H, M] that it was split into.
 bool find_product(const Graph& graph, TensorId heads, LatentAttention& found) {
-  const Node* const split = producer_of(graph, heads, "split_dim");
+  const Node* const split = producer_of(graph, heads, Algebra::kSplitDim);
   if (split == nullptr || attr_i64(split->attrs, "dim") != 2) return false;
   found.product = split->inputs[0];
   found.latent = find_first_operand(graph, found.product);
@@ -165,7 +173,7 @@ class Absorbed {
 
 // Takes the parts of keys from their concatenation: numbers of each head, and those that all heads share, either first.
 bool find_keys(const Graph& graph, TensorId keys, TensorId heads, LatentAttention& found) {
-  const Node* const join = producer_of(graph, keys, "concat");
+  const Node* const join = producer_of(graph, keys, Algebra::kConcatenation);
   if (join == nullptr || join->inputs.size() != 2 || attr_i64(join->attrs, "dim") != kHeadDim) return false;
   const int64_t first = graph.type(join->inputs[0]).shape[3], all = graph.type(keys).shape[3];
   for (const size_t own : {size_t{0}, size_t{1}}) {
@@ -185,7 +193,7 @@ bool find_keys(const Graph& graph, TensorId keys, TensorId heads, LatentAttentio
 // A part of the attention's queries: the very operand of a concatenation of such parts, or a slice.
 Result<TensorId> add_query_part(GraphCopy& copy, TensorId queries, const LatentAttention::Range& part) {
   const Graph& source = copy.source();
-  if (const Node* const join = producer_of(source, queries, "concat");
+  if (const Node* const join = producer_of(source, queries, Algebra::kConcatenation);
       join != nullptr && attr_i64(join->attrs, "dim") == kHeadDim) {
     int64_t begin = 0;
     for (const TensorId piece : join->inputs) {

@@ -36,12 +36,11 @@ class Widening {
  private:
   // The operand of a node that may be narrow; -1 for none.
   int narrow_operand(const Node& node) const {
-    if (node.op->name == "quantized_matmul" || node.op->name == "quantized_matmul_grad") return 1;
+    const WeightOperand& weight = node.op->weight;
+    if (weight.stored_read == nullptr) return -1;
     const Graph& source = copy_.source();
-    if (node.op->name == "expert_matmul" &&
-        source.type(node.inputs[0]).dtype != source.type(node.inputs[1]).dtype)
-      return 1;
-    return node.op->name == "embedding" || node.op->name == "adapter_row_squares" ? 0 : -1;
+    const DType type = source.type(node.inputs[static_cast<size_t>(weight.operand)]).dtype;
+    return weight.operand == 0 || source.type(node.inputs[0]).dtype != type ? weight.operand : -1;
   }
 
   // Narrow parameters that nothing else reads.
@@ -78,35 +77,23 @@ class Widening {
       return keep_name(node.outputs[0], rows);
     }
     if (!is_widened) return copy_.copy_node(id);
-    if (node.op->name == "embedding") return add_look_up(id);
-    if (node.op->name == "adapter_row_squares") return copy_.copy_node(id);  // in any type
+    if (operand == 0) return add_weight_first(id);
     if (node.phase != Phase::kForward)
       return Status(StatusCode::kFailedPrecondition,
                     "weights are widened before a graph is differentiated: this one has gradients");
     std::vector<TensorId> inputs;
     for (const TensorId input : node.inputs) inputs.push_back(copy_.mapped(input));
-    // The operands of a matmul have one type: activations in 16 bits read a cast.
+    // The operands of a product have one type: activations in 16 bits read a cast.
     Graph& graph = copy_.graph();
     graph.set_scope(node.scope);
     if (const DType dtype = graph.type(inputs[0]).dtype; dtype != DType::kF32) {
-      TSR_ASSIGN_OR_RETURN(inputs[1], graph.add("cast", {inputs[1]}, {{"dtype", to_text(dtype)}}));
+      TensorId& weight = inputs[static_cast<size_t>(operand)];
+      TSR_ASSIGN_OR_RETURN(weight, graph.add("cast", {weight}, {{"dtype", to_text(dtype)}}));
     }
-    if (node.op->name == "expert_matmul") {
-      TSR_ASSIGN_OR_RETURN(
-          const auto results,
-          graph.add_node("expert_matmul", inputs, {{"trans_w", attr_i64(node.attrs, "trans_w")}}));
-      graph.set_scope("");
-      copy_.replace_node(id, NodeId{static_cast<uint32_t>(graph.nodes().size() - 1)});
-      copy_.replace(node.outputs[0], results[0]);
-      return keep_name(node.outputs[0], results[0]);
-    }
-    const int64_t transposed = node.op->name == "quantized_matmul" ? 1 : 0;
-    std::vector<Attr> attrs = {{"trans_w", transposed}};
-    const TensorId active = transposed == 1 ? activation_of_[index(node.outputs[0])] : kNoTensor;
-    if (active != kNoTensor)
-      attrs.push_back(
-          {"activation", std::string(copy_.source().node(copy_.source().tensor(active).producer).op->name)});
-    TSR_ASSIGN_OR_RETURN(const auto results, graph.add_node("matmul", inputs, attrs));
+    const std::string_view logical = node.op->weight.logical_op;
+    const TensorId active = logical.empty() ? kNoTensor : joining_activation(node, *find_op(logical));
+    const OpDef& op = logical.empty() ? *node.op : *find_op(logical);
+    TSR_ASSIGN_OR_RETURN(const auto results, graph.add_node(op.name, inputs, logical_attrs(node, op, active)));
     graph.set_scope("");
     copy_.replace_node(id, NodeId{static_cast<uint32_t>(graph.nodes().size() - 1)});
     if (active != kNoTensor) {
@@ -118,6 +105,31 @@ class Widening {
     return keep_name(node.outputs[0], results.back());
   }
 
+  const OpDef& maker_of(TensorId tensor) const {
+    return *copy_.source().node(copy_.source().tensor(tensor).producer).op;
+  }
+
+  // The result of the activation that `op`, of which the node is the stored form, has as an attribute; kNoTensor where it
+  // would not be stored so again.
+  TensorId joining_activation(const Node& node, const OpDef& op) const {
+    const TensorId active = activation_of_[index(node.outputs[0])];
+    if (active == kNoTensor) return kNoTensor;
+    const auto attrs = logical_attrs(node, op, active);
+    return op.weight.stored_read(node.inputs.size(), attrs) == StoredRead::kRefused ? kNoTensor : active;
+  }
+
+  std::vector<Attr> logical_attrs(const Node& node, const OpDef& op, TensorId active) const {
+    std::vector<Attr> attrs;
+    if (&op == node.op) {  // as the weight is f32 again, activations are not rounded, nor is TF32 settled
+      for (const Attr& attr : node.attrs)
+        if (attr.name != "activations" && attr.name != "allow_tf32") attrs.push_back(attr);
+      return attrs;
+    }
+    attrs.push_back({"trans_w", node.op->weight.logical_trans_w});
+    if (active != kNoTensor) attrs.push_back({"activation", std::string(maker_of(active).name)});
+    return attrs;
+  }
+
   // By tensor, the result of the one activation that reads it, which a matmul has as an attribute; kNoTensor
   // where none or several do.
   void find_activations() {
@@ -125,31 +137,25 @@ class Widening {
     std::vector<int> readers(source.tensors().size());
     activation_of_.assign(source.tensors().size(), kNoTensor);
     for (const Node& node : source.nodes()) {
-      const std::string_view op = node.op->name;
-      if (op != "relu" && op != "gelu" && op != "silu") continue;
+      if (!node.op->is_activation) continue;
       const size_t pre = index(node.inputs[0]);
-      const bool is_attribute =
-          std::ranges::all_of(node.attrs, [&](const Attr& attr) { return is_default(*node.op, attr); });
+      const bool is_attribute = has_default_attrs(*node.op, node.attrs);
       activation_of_[pre] = ++readers[pre] == 1 && is_attribute ? node.outputs[0] : kNoTensor;
     }
-  }
-  static bool is_default(const OpDef& op, const Attr& attr) {
-    const auto spec = std::ranges::find(op.attrs, attr.name, &AttrSpec::name);
-    return spec != op.attrs.end() && spec->default_value == attr.value;
   }
 
   // A cast to f32 of rows that were looked up in 16 bits.
   bool is_cast_of_rows(const Node& node) const {
-    return node.op->name == "cast" && rows_[index(node.inputs[0])] != kNoTensor &&
+    return node.op->is_cast && rows_[index(node.inputs[0])] != kNoTensor &&
            copy_.source().type(node.outputs[0]).dtype == DType::kF32;
   }
 
-  // Rows are f32 now. Readers of rows in 16 bits read a cast.
-  Status add_look_up(NodeId id) {
+  // Its result may have had the weight's type, as rows of a table do, and is f32 now. Readers in 16 bits read a cast.
+  Status add_weight_first(NodeId id) {
     const Node& node = copy_.source().node(id);
     const TensorId old = node.outputs[0];
     TSR_RETURN_IF_ERROR(copy_.copy_node(id));
-    if (copy_.source().type(old).dtype == DType::kF32) return {};
+    if (copy_.source().type(old).dtype == copy_.graph().type(copy_.mapped(old)).dtype) return {};
     rows_[index(old)] = copy_.mapped(old);
     const auto reads_narrow = [&](const Node& reader) {
       return std::ranges::find(reader.inputs, old) != reader.inputs.end() && !is_cast_of_rows(reader);

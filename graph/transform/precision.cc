@@ -94,7 +94,7 @@ class MixedCopy {
   Status copy_node(NodeId id) {
     const Node& node = copy_.source().node(id);
     // A cast has its result type as an attribute.
-    const bool is_cast = node.op->name == "cast";
+    const bool is_cast = node.op->is_cast;
     Status refused;
     for (const Way& way : kWays) {
       std::vector<TensorType> types;

@@ -35,7 +35,7 @@ Result<Graph> prune(const Graph& graph) {
 
 Result<Graph> without_dropout(const Graph& graph, int64_t first_salt) {
   const auto goes = [&](const Node& node) {
-    return node.op->name == "dropout" && attr_i64(node.attrs, "salt") >= first_salt;
+    return node.op->is_noise && attr_i64(node.attrs, "salt") >= first_salt;
   };
   std::vector<bool> seed_only(graph.tensors().size());
   for (const Node& node : graph.nodes())

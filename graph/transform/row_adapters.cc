@@ -13,7 +13,7 @@ namespace {
 // The parameter that a tensor is, or is a cast of; kNoTensor for others.
 TensorId parameter_of(const Graph& graph, TensorId id) {
   const NodeId producer = graph.tensor(id).producer;
-  if (producer != kNoNode && graph.node(producer).op->name == "cast") id = graph.node(producer).inputs[0];
+  if (producer != kNoNode && graph.node(producer).op->is_cast) id = graph.node(producer).inputs[0];
   return graph.tensor(id).kind == TensorKind::kParameter ? id : kNoTensor;
 }
 
@@ -28,9 +28,11 @@ RowAdapters::RowAdapters(const Graph& forward, const RowAdapterOptions& options)
   for (const Node& node : forward.nodes())
     for (size_t i = 0; i < node.inputs.size(); ++i) {
       const TensorId parameter = parameter_of(forward, node.inputs[i]);
-      if (parameter == kNoTensor || node.op->name == "cast") continue;
+      if (parameter == kNoTensor || node.op->is_cast) continue;
       const Tensor& tensor = forward.tensor(parameter);
-      const bool is_weight = node.op->name == "matmul" && i == 1 && !is_adapter_name(tensor.name);
+      const WeightOperand& weight = node.op->weight;
+      const bool is_weight = weight.use == WeightUse::kProduct && weight.operand == static_cast<int>(i) &&
+                             !is_adapter_name(tensor.name);
       (is_weight ? is_adapted_ : others)[index(parameter)] = true;
     }
   bool has_blocks = false;
@@ -43,7 +45,9 @@ RowAdapters::RowAdapters(const Graph& forward, const RowAdapterOptions& options)
 }
 
 TensorId RowAdapters::weight_of(const Node& node) const {
-  return node.op->name == "matmul" ? parameter_of(forward_, node.inputs[1]) : kNoTensor;
+  const WeightOperand& weight = node.op->weight;
+  if (weight.use != WeightUse::kProduct) return kNoTensor;
+  return parameter_of(forward_, node.inputs[static_cast<size_t>(weight.operand)]);
 }
 
 bool RowAdapters::applies_to(const Node& node) const {
@@ -72,14 +76,15 @@ Status RowAdapters::add_product(GraphCopy& copy, NodeId id, TensorId adapter) {
   const Node& node = forward_.node(id);
   Graph& graph = copy.graph();
   TSR_ASSIGN_OR_RETURN(const Factors factors, factors_of(copy, node));
-  const std::string activation = attr_string(node.attrs, "activation");
+  const std::string activation(attr_string_or(node.attrs, "activation", "none"));
   std::vector<Attr> attrs(node.attrs.begin(), node.attrs.end());
   for (Attr& attr : attrs)
     if (attr.name == "activation") attr.value = std::string("none");
   std::vector<TensorId> inputs;
   for (const TensorId input : node.inputs) inputs.push_back(copy.mapped(input));
   graph.set_scope(node.scope);
-  TSR_ASSIGN_OR_RETURN(const std::vector<TensorId> base, graph.add_node("matmul", inputs, std::move(attrs)));
+  TSR_ASSIGN_OR_RETURN(const std::vector<TensorId> base,
+                       graph.add_node(node.op->name, inputs, std::move(attrs)));
   TSR_ASSIGN_OR_RETURN(const TensorId low, graph.add("adapter_shrink", {inputs[0], factors.a, adapter}));
   TSR_ASSIGN_OR_RETURN(const TensorId sum, graph.add("adapter_expand", {low, factors.b, adapter, base[0]}));
   std::vector<TensorId> results = {sum};

@@ -9,8 +9,8 @@ namespace tessera {
 namespace {
 
 bool is_plain_product(const Node& node) {
-  return node.op->name == "matmul" && node.inputs.size() == 2 && node.outputs.size() == 1 &&
-         attr_string(node.attrs, "activation") == "none";
+  return node.op->weight.use == WeightUse::kProduct && node.inputs.size() == 2 && node.outputs.size() == 1 &&
+         attr_string_or(node.attrs, "activation", "none") == "none";
 }
 
 }  // namespace
@@ -37,7 +37,7 @@ Result<Graph> with_scaled_products(const Graph& graph, const ProductScales& scal
       const float* found = scale_of(node.inputs[input]);
       if (!found) continue;
       const std::string& name = graph.tensor(node.inputs[input]).name;
-      if (input != 1 || !is_plain_product(node))
+      if (static_cast<int>(input) != node.op->weight.operand || !is_plain_product(node))
         return Status(
             StatusCode::kUnsupported,
             format("the products of '{}' are to be scaled, but {} reads it; wanted matmul without bias "
@@ -54,7 +54,7 @@ Result<Graph> with_scaled_products(const Graph& graph, const ProductScales& scal
     made.set_scope(node.scope);
     TSR_ASSIGN_OR_RETURN(
         const auto product,
-        made.add_node("matmul", std::vector{copy.mapped(node.inputs[0]), copy.mapped(node.inputs[1])},
+        made.add_node(node.op->name, std::vector{copy.mapped(node.inputs[0]), copy.mapped(node.inputs[1])},
                       node.attrs));
     TSR_ASSIGN_OR_RETURN(const TensorId result,
                          made.add("scale", {product[0]}, {{"factor", static_cast<double>(*factor)}}));

@@ -27,7 +27,7 @@ Status check_model(const Graph& forward) {
       forward.type(*tokens).shape.rank() != 2)
     return unsuitable("a model with input \"tokens\" [B, T]");
   for (const Node& node : forward.nodes())
-    if (node.op->name == "attention" && attr_i64(node.attrs, "causal") != 1)
+    if (node.op->context.mixes_tokens && attr_i64_or(node.attrs, "causal", 1) != 1)
       return unsuitable(
           format("causal attention: '{}' sees the tokens that are to be predicted", node.scope));
   return {};
@@ -45,7 +45,7 @@ Result<Graph> with_unbounded_routing(const Graph& graph) {
     } else if (tensor.output_index == 0) {
       const Node& node = graph.node(tensor.producer);
       std::vector<Attr> attrs = node.attrs;
-      if (node.op->name == "moe_route")
+      if (node.op->routing_scores >= 0)
         for (Attr& attr : attrs)
           if (attr.name == "capacity") attr.value = 0.0;
       TSR_RETURN_IF_ERROR(copy.copy_node(tensor.producer, std::move(attrs)));

@@ -17,6 +17,9 @@ AngleKey key_of(const Graph& graph, const Node& rope) {
   return {rope.inputs[1], attr_f64(rope.attrs, "theta"), graph.type(rope.inputs[0]).shape[3]};
 }
 
+// By name: this rewrite splits the one op whose two halves are rope_angles and rope_rotate.
+bool is_rotation(const Node& node) { return node.op->name == "rope"; }
+
 // The rotation in place of a rope, by angles that are made where the first one wants them.
 Status add_rotation(GraphCopy& copy, NodeId id, std::map<AngleKey, TensorId>& made) {
   const Graph& source = copy.source();
@@ -42,13 +45,15 @@ Status add_rotation(GraphCopy& copy, NodeId id, std::map<AngleKey, TensorId>& ma
   return old.name.starts_with('%') ? Status() : graph.rename(rotated, old.name);
 }
 
-// The angles of an earlier node of the same operands and attributes, where there is one.
-struct AngleNodes {
+// Earlier nodes of the same op, operands and attributes.
+struct SharedNodes {
   std::vector<NodeId> nodes;
 
   NodeId find(const Graph& source, const Node& node) const {
     for (const NodeId id : nodes)
-      if (source.node(id).inputs == node.inputs && source.node(id).attrs == node.attrs) return id;
+      if (source.node(id).op == node.op && source.node(id).inputs == node.inputs &&
+          source.node(id).attrs == node.attrs)
+        return id;
     return kNoNode;
   }
 };
@@ -58,10 +63,10 @@ struct AngleNodes {
 Result<Graph> with_shared_angles(const Graph& source) {
   std::map<AngleKey, int> readers;
   for (const Node& node : source.nodes())
-    if (node.op->name == "rope") ++readers[key_of(source, node)];
+    if (is_rotation(node)) ++readers[key_of(source, node)];
   GraphCopy copy(source);
   std::map<AngleKey, TensorId> made;
-  AngleNodes angles;
+  SharedNodes shared;
   // Tensors come after those that they are computed from.
   for (size_t t = 0; t < source.tensors().size(); ++t) {
     const TensorId id{static_cast<uint32_t>(t)};
@@ -72,14 +77,14 @@ Result<Graph> with_shared_angles(const Graph& source) {
     }
     if (tensor.output_index != 0) continue;
     const Node& node = source.node(tensor.producer);
-    if (node.op->name == "rope_angles") {
-      if (const NodeId earlier = angles.find(source, node); earlier != kNoNode) {
+    if (node.op->is_shared) {
+      if (const NodeId earlier = shared.find(source, node); earlier != kNoNode) {
         copy.replace(id, copy.mapped(source.node(earlier).outputs[0]));
         continue;
       }
-      angles.nodes.push_back(tensor.producer);
+      shared.nodes.push_back(tensor.producer);
     }
-    const bool is_shared = node.op->name == "rope" && readers[key_of(source, node)] > 1;
+    const bool is_shared = is_rotation(node) && readers[key_of(source, node)] > 1;
     TSR_RETURN_IF_ERROR(is_shared ? add_rotation(copy, tensor.producer, made)
                                   : copy.copy_node(tensor.producer));
   }

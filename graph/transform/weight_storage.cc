@@ -14,11 +14,8 @@ namespace {
 
 // Uses: the readers of a parameter, directly or through a cast to 16 bits.
 struct Uses {
-  int products = 0;  // matmuls of the weight [N, K]
-  int turned = 0;    // matmuls of it the other way round, as backward passes have them
-  int tables = 0;
-  int experts = 0;  // expert_matmuls, either way round
-  int others = 0;  // of the parameter itself
+  int wanted = 0, allowed = 0;  // readers that take the stored weight (StoredRead)
+  int others = 0;               // of the parameter itself
   int others_of_cast = 0;
   std::optional<DType> cast_to;
   bool two_casts = false;
@@ -59,7 +56,7 @@ class Storing {
   TensorId parameter_of(TensorId id) const {
     const Graph& source = copy_.source();
     const Tensor* tensor = &source.tensor(id);
-    if (tensor->producer != kNoNode && source.node(tensor->producer).op->name == "cast" &&
+    if (tensor->producer != kNoNode && source.node(tensor->producer).op->is_cast &&
         is_half_type(tensor->type.dtype)) {
       id = source.node(tensor->producer).inputs[0];
       tensor = &source.tensor(id);
@@ -67,9 +64,11 @@ class Storing {
     return tensor->kind == TensorKind::kParameter && tensor->type.dtype == DType::kF32 ? id : kNoTensor;
   }
 
-  // Without bias and activation, as quantized_matmul_grad is.
-  static bool is_plain(const Node& node) {
-    return node.inputs.size() == 2 && attr_string(node.attrs, "activation") == "none";
+  // How the node reads input i as a stored weight.
+  static StoredRead read_of(const Node& node, size_t i) {
+    const WeightOperand& weight = node.op->weight;
+    const bool is_weight = weight.operand == static_cast<int>(i) && weight.stored_read != nullptr;
+    return is_weight ? weight.stored_read(node.inputs.size(), node.attrs) : StoredRead::kRefused;
   }
 
   void find_uses() {
@@ -84,20 +83,9 @@ class Storing {
         const TensorId parameter = parameter_of(node.inputs[i]);
         if (parameter == kNoTensor) continue;
         Uses& uses = uses_[index(parameter)];
-        const bool is_weight = node.op->name == "matmul" && i == 1;
-        if (is_weight && attr_i64(node.attrs, "trans_w") == 1) {
-          ++uses.products;
-        } else if (is_weight && is_plain(node)) {
-          ++uses.turned;
-        } else if (node.op->name == "head_matmul" && i == 1) {
-          ++(attr_i64(node.attrs, "trans_w") == 1 ? uses.products : uses.turned);
-        } else if (node.op->name == "expert_matmul" && i == 1) {
-          ++uses.experts;
-        } else if (node.op->name == "embedding" && i == 0) {
-          ++uses.tables;
-        } else if (node.op->name == "adapter_row_squares" && i == 0 && attr_i64(node.attrs, "trans_w") == 1) {
-          // It takes the weight in any type.
-        } else if (parameter == node.inputs[i] && node.op->name == "cast" &&
+        if (const StoredRead read = read_of(node, i); read != StoredRead::kRefused) {
+          ++(read == StoredRead::kWanted ? uses.wanted : uses.allowed);
+        } else if (parameter == node.inputs[i] && node.op->is_cast &&
                    is_half_type(source.type(node.outputs[0]).dtype)) {
           const DType to = source.type(node.outputs[0]).dtype;
           uses.two_casts |= uses.cast_to && *uses.cast_to != to;
@@ -121,15 +109,15 @@ class Storing {
         uses_[index(parameter)].is_sensitive = true;
     };
     for (const Node& node : source.nodes()) {
-      if (node.op->name == "embedding") {
-        const Tensor& ids = source.tensor(node.inputs[1]);
-        if (ids.name == "positions") mark(node.inputs[0]);
-      } else if (node.op->name == "moe_route") {
-        NodeId from = source.tensor(node.inputs[0]).producer;
-        while (from != kNoNode &&
-               (source.node(from).op->name == "softmax" || source.node(from).op->name == "cast"))
+      if (node.op->weight.use == WeightUse::kRows) {
+        const Tensor& ids = source.tensor(node.inputs[static_cast<size_t>(node.op->index.operand)]);
+        if (ids.name == "positions") mark(node.inputs[static_cast<size_t>(node.op->weight.operand)]);
+      } else if (const int scores = node.op->routing_scores; scores >= 0) {
+        NodeId from = source.tensor(node.inputs[static_cast<size_t>(scores)]).producer;
+        while (from != kNoNode && (source.node(from).op->is_gate || source.node(from).op->is_cast))
           from = source.tensor(source.node(from).inputs[0]).producer;
-        if (from != kNoNode && source.node(from).op->name == "matmul") mark(source.node(from).inputs[1]);
+        if (from != kNoNode && source.node(from).op->weight.use == WeightUse::kProduct)
+          mark(source.node(from).inputs[static_cast<size_t>(source.node(from).op->weight.operand)]);
       }
     }
   }
@@ -139,8 +127,7 @@ class Storing {
     const Tensor& tensor = copy_.source().tensor(id);
     const Uses& uses = uses_[index(id)];
     const auto named = storage_.types.find(tensor.name);
-    const bool is_read =
-        uses.products + uses.turned + uses.tables + uses.experts > 0 && uses.others_of_cast == 0;
+    const bool is_read = uses.wanted + uses.allowed > 0 && uses.others_of_cast == 0;
     const bool is_narrow = named != storage_.types.end() && is_narrow_type(named->second);
     return is_narrow && is_read && !is_trained(id) ? named->second : tensor.type.dtype;
   }
@@ -154,9 +141,8 @@ class Storing {
                        : is_half_type(present) ? present
                        : is_half_type(wanted)  ? wanted
                                                : DType::kBF16;
-    const bool is_matrix = uses.products + uses.tables + uses.experts > 0 && uses.others_of_cast == 0 &&
-                           !uses.is_sensitive && !is_adapter_name(tensor.name) &&
-                           tensor.type.shape.is_concrete();
+    const bool is_matrix = uses.wanted > 0 && uses.others_of_cast == 0 && !uses.is_sensitive &&
+                           !is_adapter_name(tensor.name) && tensor.type.shape.is_concrete();
     if (!is_matrix || wanted == DType::kBF16) return half;
     return find_fitting_type(wanted, tensor.type.shape.dims().back()).value_or(half);
   }
@@ -167,8 +153,7 @@ class Storing {
     const Uses& uses = uses_[index(id)];
     if (tensor.type.dtype != DType::kF32 || uses.others > 0 || uses.two_casts) return tensor.type.dtype;
     const DType present = present_type(id);
-    if (!storage_.matrices || (uses.products + uses.tables + uses.experts == 0 && !uses.cast_to))
-      return present;
+    if (!storage_.matrices || (uses.wanted == 0 && !uses.cast_to)) return present;
     const DType wanted = matrix_type(id, present);
     if (is_half_type(present) && is_half_type(wanted)) return wanted == uses.cast_to ? wanted : present;
     return is_narrower(wanted, present) ? wanted : present;
@@ -206,82 +191,64 @@ class Storing {
     const auto is_direct = [&](size_t input) {
       return parameter_of(node.inputs[input]) == node.inputs[input];
     };
-    if (node.op->name == "cast" && is_stored(0) && is_direct(0)) {
+    if (node.op->is_cast && is_stored(0) && is_direct(0)) {
       // The stored weight replaces its cast.
       copy_.replace(node.outputs[0], copy_.mapped(node.inputs[0]));
       return {};
     }
-    if (node.op->name == "matmul" && is_stored(1))
-      return attr_i64(node.attrs, "trans_w") == 1 ? add_product(id) : add_turned_product(id);
-    if (node.op->name == "head_matmul" && is_stored(1)) return add_head_product(id);
-    if (node.op->name == "expert_matmul" && is_stored(1)) return add_expert_product(id);
-    if (node.op->name == "embedding" && is_stored(0)) return add_look_up(id);
+    for (size_t i = 0; i < node.inputs.size(); ++i)
+      if (read_of(node, i) != StoredRead::kRefused && is_stored(i)) return add_reader(id, i);
     return copy_.copy_node(id);
   }
 
-  // With an activation, the value before it is a result too.
-  Status add_product(NodeId id) {
+  // The node with its weight as it is stored, by the op that reads it so.
+  Status add_reader(NodeId id, size_t weight) {
     const Node& node = copy_.source().node(id);
     Graph& graph = copy_.graph();
-    const TensorId x = copy_.mapped(node.inputs[0]), w = copy_.mapped(parameter_of(node.inputs[1]));
-    if (graph.type(x).dtype == graph.type(w).dtype) return copy_.copy_node(id);
-    std::vector<TensorId> inputs = {x, w};
-    if (node.inputs.size() == 3) inputs.push_back(copy_.mapped(node.inputs[2]));
+    std::vector<TensorId> inputs;
+    for (const TensorId input : node.inputs) inputs.push_back(copy_.mapped(input));
+    inputs[weight] = copy_.mapped(parameter_of(node.inputs[weight]));
+    const DType stored = graph.type(inputs[weight]).dtype;
+    if (stored == copy_.source().type(node.inputs[weight]).dtype) return copy_.copy_node(id);
+    const auto stored_op = node.op->weight.stored_op;
+    const OpDef& op = stored_op == nullptr ? *node.op : *find_op(stored_op(node.attrs));
     begin_node(node);
-    std::vector<Attr> attrs;
-    if (storage_.q8_activations && has_integer_codes(graph.type(w).dtype))
-      attrs = {{"activations", std::string("q8")}};
-    if (storage_.bf16_activations && graph.type(w).dtype == DType::kBF16)
-      attrs = {{"activations", std::string("bf16")}};
-    TSR_ASSIGN_OR_RETURN(std::vector<TensorId> results,
-                         graph.add_node("quantized_matmul", inputs, std::move(attrs)));
-    if (const std::string& activation = attr_string(node.attrs, "activation"); activation != "none") {
+    TSR_ASSIGN_OR_RETURN(std::vector<TensorId> results, add_rounding(node, op, inputs, stored));
+    // With an activation, the value before it is a result too.
+    const std::string_view activation = attr_string_or(node.attrs, "activation", "none");
+    if (activation != "none" && !has_attr(op, "activation")) {
       TSR_ASSIGN_OR_RETURN(const TensorId active, graph.add(activation, {results[0]}));
       results = {active, results[0]};
+    }
+    for (size_t i = 0; i < results.size(); ++i) {
+      const DType wanted = copy_.source().type(node.outputs[i]).dtype;
+      if (graph.type(results[i]).dtype == wanted) continue;
+      TSR_ASSIGN_OR_RETURN(results[i], graph.add("cast", {results[i]}, {{"dtype", to_text(wanted)}}));
     }
     end_node(id);
     return replace_results(node, results);
   }
 
-  Status add_turned_product(NodeId id) {
-    const Node& node = copy_.source().node(id);
-    Graph& graph = copy_.graph();
-    const TensorId x = copy_.mapped(node.inputs[0]), w = copy_.mapped(parameter_of(node.inputs[1]));
-    if (graph.type(x).dtype == graph.type(w).dtype) return copy_.copy_node(id);
-    begin_node(node);
-    TSR_ASSIGN_OR_RETURN(const std::vector<TensorId> results,
-                         graph.add_node("quantized_matmul_grad", {{x, w}}));
-    end_node(id);
-    return replace_results(node, results);
+  static bool has_attr(const OpDef& op, std::string_view name) {
+    return std::ranges::find(op.attrs, name, &AttrSpec::name) != op.attrs.end();
   }
 
-  Status add_head_product(NodeId id) {
-    const Node& node = copy_.source().node(id);
-    const TensorId inputs[] = {copy_.mapped(node.inputs[0]), copy_.mapped(parameter_of(node.inputs[1]))};
-    begin_node(node);
-    TSR_ASSIGN_OR_RETURN(const std::vector<TensorId> results,
-                         copy_.graph().add_node("head_matmul", inputs, node.attrs));
-    end_node(id);
-    return replace_results(node, results);
-  }
-
-  Status add_expert_product(NodeId id) {
-    const Node& node = copy_.source().node(id);
-    Graph& graph = copy_.graph();
-    std::vector<TensorId> inputs;
-    for (const TensorId input : node.inputs) inputs.push_back(copy_.mapped(input));
-    inputs[1] = copy_.mapped(parameter_of(node.inputs[1]));
-    const DType w = graph.type(inputs[1]).dtype;
-    if (graph.type(inputs[0]).dtype == w) return copy_.copy_node(id);
-    std::vector<Attr> attrs = {{"trans_w", attr_i64(node.attrs, "trans_w")}};
-    if (storage_.q8_activations && has_integer_codes(w) && attr_i64(node.attrs, "trans_w") == 1 &&
-        node.phase == Phase::kForward)
-      attrs.push_back({"activations", std::string("q8")});
-    begin_node(node);
-    TSR_ASSIGN_OR_RETURN(const std::vector<TensorId> results,
-                         graph.add_node("expert_matmul", inputs, std::move(attrs)));
-    end_node(id);
-    return replace_results(node, results);
+  // `op` with the node's attributes. Activations are rounded as the storage says, where the op has such a form.
+  Result<std::vector<TensorId>> add_rounding(const Node& node, const OpDef& op, const std::vector<TensorId>& inputs,
+                                             DType stored) {
+    constexpr std::string_view kRounding = "activations";
+    std::vector<Attr> attrs;
+    for (const Attr& attr : node.attrs)  // TF32 is of products of two f32 operands
+      if (has_attr(op, attr.name) && attr.name != kRounding && attr.name != "allow_tf32") attrs.push_back(attr);
+    const bool is_q8 = storage_.q8_activations && has_integer_codes(stored);
+    const bool is_bf16 = storage_.bf16_activations && stored == DType::kBF16;
+    if (has_attr(op, kRounding) && (is_q8 || is_bf16) && node.phase == Phase::kForward) {
+      std::vector<Attr> rounding = attrs;
+      rounding.push_back({std::string(kRounding), std::string(is_q8 ? "q8" : "bf16")});
+      auto made = copy_.graph().add_node(op.name, inputs, std::move(rounding));
+      if (made.ok()) return made;
+    }
+    return copy_.graph().add_node(op.name, inputs, std::move(attrs));
   }
 
   // Nodes that stand for `node`: its scope, its phase, its forward node.
@@ -294,20 +261,6 @@ class Storing {
     copy_.graph().set_scope("");
     copy_.graph().set_phase(Phase::kForward);
     copy_.replace_node(id, NodeId{static_cast<uint32_t>(copy_.graph().nodes().size() - 1)});
-  }
-
-  Status add_look_up(NodeId id) {
-    const Node& node = copy_.source().node(id);
-    Graph& graph = copy_.graph();
-    begin_node(node);
-    TSR_ASSIGN_OR_RETURN(
-        TensorId rows, graph.add("embedding", {copy_.mapped(node.inputs[0]), copy_.mapped(node.inputs[1])}));
-    const DType wanted = copy_.source().type(node.outputs[0]).dtype;
-    if (graph.type(rows).dtype != wanted) {
-      TSR_ASSIGN_OR_RETURN(rows, graph.add("cast", {rows}, {{"dtype", to_text(wanted)}}));
-    }
-    end_node(id);
-    return replace_results(node, {rows});
   }
 
   Status replace_results(const Node& node, const std::vector<TensorId>& results) {
