@@ -13,9 +13,7 @@ class FusingCatalog final : public KernelCatalog {
   explicit FusingCatalog(const KernelCatalog& other, bool exactly = false) : other_(other), exactly_(exactly) {}
   Result<KernelChoice> query(const OpDef& op, const OpView& view) const override {
     TSR_ASSIGN_OR_RETURN(KernelChoice choice, other_.query(op, view));
-    const bool is_alone = op.name == "matmul" && view.outputs.size() == 1;  // without an activation
-    for (const FusionPattern& pattern : fusion_patterns())
-      if (op.name == pattern.makes && !is_alone) choice.seconds = 0;
+    if (is_fused_form(op, view.outputs.size())) choice.seconds = 0;
     return choice;
   }
   bool fuses() const override { return !exactly_; }

@@ -19,7 +19,7 @@ int32_t block_at(const ServingProgram& program, const BlockMap& map, NodeId node
 }
 
 // Attention to pages of keys and values: what is read of the text so far.
-bool reads_pages(const OpDef& op) { return op.name == "attention_paged"; }
+bool reads_pages(const OpDef& op) { return op.pages.first >= 0 && !op.pages.is_written; }
 
 // What comes between two kernels counts to the former's block, as in StepProfile.
 std::vector<ServingSeconds> find_seconds(const ServingProgram& program, const StepProfile& profile,

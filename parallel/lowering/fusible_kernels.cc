@@ -63,9 +63,9 @@ class Gathering {
   std::optional<Part> part_of(size_t at) const {
     const KernelDesc* desc = kernel_at(at);
     if (desc == nullptr) return std::nullopt;
-    if (desc->op->name == "cast" && bytes(desc->outputs[0]) <= kMostCastBytes) return Part::kCast;
-    if (desc->op->name == "sum_squares") return Part::kSquares;
-    if (desc->op->name == "add" && desc->outputs[0].shape.elements() == 1) return Part::kAddition;
+    if (desc->op->is_cast && bytes(desc->outputs[0]) <= kMostCastBytes) return Part::kCast;
+    if (desc->op->algebra == Algebra::kSumOfSquares) return Part::kSquares;
+    if (desc->op->algebra == Algebra::kSum && desc->outputs[0].shape.elements() == 1) return Part::kAddition;
     return std::nullopt;
   }
 
@@ -101,7 +101,7 @@ class Gathering {
       const KernelDesc* maker = nullptr;
       for (const User& user : users_[static_cast<size_t>(addend.slot)])
         if (user.writes && user.at < at) maker = kernel_at(user.at);
-      if (maker != nullptr && maker->op->name == "sum_squares") return true;
+      if (maker != nullptr && maker->op->algebra == Algebra::kSumOfSquares) return true;
     }
     return false;
   }

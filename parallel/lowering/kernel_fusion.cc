@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <functional>
 #include <optional>
+#include <set>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -22,8 +24,17 @@ bool set(std::vector<Attr>& attrs, std::string_view name, int64_t value) {
 }
 
 bool is_plain_product(const KernelDesc& desc) {
-  return desc.op->name == "matmul" && desc.outputs.size() == 1;
+  return desc.op->weight.use == WeightUse::kProduct && desc.outputs.size() == 1;
 }
+bool is_sum(const OpDef& op) { return op.algebra == Algebra::kSum; }
+bool is_column_sums(const OpDef& op) { return op.algebra == Algebra::kColumnSums; }
+bool is_activation(const OpDef& op) { return op.is_activation; }
+bool is_cast(const OpDef& op) { return op.is_cast; }
+bool takes_sum(const OpDef& op) { return !op.fused.with_sum.empty(); }
+bool is_input_gradient(const OpDef& op) {
+  return !op.fused.joint_gradient.empty() && !op.fused.is_weight_gradient;
+}
+bool joins_gradients(const OpDef& op) { return op.fused.is_weight_gradient || is_sum(op); }
 Attr same_attr(const KernelDesc& desc, std::string_view name) {
   return {std::string(name), attr_i64(desc.attrs, name)};
 }
@@ -35,7 +46,7 @@ void add_bias(const KernelInst& product, const KernelDesc& desc, Joined& joined)
   joined.in_types.push_back(desc.inputs[2]);
 }
 
-void join_sum(const FusionPattern& pattern, KernelJoiner& code, size_t at) {
+void join_sum(KernelJoiner& code, size_t at) {
   // The later of two products: what it is added to is there by then.
   std::vector<std::pair<size_t, size_t>> products;  // place, which operand of the sum
   for (const size_t i : {size_t{0}, size_t{1}})
@@ -44,12 +55,13 @@ void join_sum(const FusionPattern& pattern, KernelJoiner& code, size_t at) {
   for (const auto& [product_at, operand] : products) {
     const KernelInst &sum = *code.kernel_at(at), &product = *code.kernel_at(product_at);
     const KernelDesc& desc = code.desc_of(product);
-    if (!is_plain_product(desc) || product.micro_batch != sum.micro_batch ||
-        !code.is_read_once(sum.inputs[operand]) || !code.may_move(at, product_at))
+    if (!is_plain_product(desc) || desc.op->fused.with_addend.empty() ||
+        product.micro_batch != sum.micro_batch || !code.is_read_once(sum.inputs[operand]) ||
+        !code.may_move(at, product_at))
       continue;
     const SlotRef addend = sum.inputs[1 - operand];
     if (addend.slot == product.outputs[0].slot) continue;
-    Joined joined{.op = find_op(pattern.makes),
+    Joined joined{.op = find_op(desc.op->fused.with_addend),
                   .attrs = {same_attr(desc, "trans_w"), same_attr(desc, "allow_tf32")},
                   .inputs = {product.inputs[0], product.inputs[1], addend},
                   .outputs = sum.outputs,
@@ -61,7 +73,7 @@ void join_sum(const FusionPattern& pattern, KernelJoiner& code, size_t at) {
   }
 }
 
-void join_activation(const FusionPattern& pattern, KernelJoiner& code, size_t at) {
+void join_activation(KernelJoiner& code, size_t at) {
   const KernelInst& activation = *code.kernel_at(at);
   const auto maker = code.maker_of(activation.inputs[0]);
   if (!maker) return;
@@ -69,11 +81,11 @@ void join_activation(const FusionPattern& pattern, KernelJoiner& code, size_t at
   const KernelDesc& desc = code.desc_of(product);
   if (!is_plain_product(desc) || product.micro_batch != activation.micro_batch ||
       !code.may_move(at, *maker) ||
-      (pattern.at == "gelu" && attr_string(code.desc_of(activation).attrs, "approximate") != "tanh"))
+      !has_default_attrs(code.op_of(activation), code.desc_of(activation).attrs))
     return;
-  Joined joined{.op = find_op(pattern.makes),
+  Joined joined{.op = desc.op,
                 .attrs = {same_attr(desc, "trans_w"),
-                          {"activation", std::string(pattern.at)},
+                          {"activation", std::string(code.op_of(activation).name)},
                           same_attr(desc, "allow_tf32")},
                 .inputs = {product.inputs[0], product.inputs[1]},
                 .outputs = {activation.outputs[0], product.outputs[0]},
@@ -86,7 +98,7 @@ void join_activation(const FusionPattern& pattern, KernelJoiner& code, size_t at
 
 // A residual and the norm that reads it first, where the residual is no part of a product: behind a
 // collective.
-void join_sum_and_norm(const FusionPattern& pattern, KernelJoiner& code, size_t at) {
+void join_sum_and_norm(KernelJoiner& code, size_t at) {
   const KernelInst& norm = *code.kernel_at(at);
   const KernelDesc& desc = code.desc_of(norm);
   // Of a few rows it saves no time: they stay in the cache, and where each by itself is part of the launch of
@@ -95,7 +107,7 @@ void join_sum_and_norm(const FusionPattern& pattern, KernelJoiner& code, size_t 
   const auto maker = code.maker_of(norm.inputs[0]);
   if (!maker || desc.inputs[0].shape.elements() < kFewRows * desc.inputs[1].shape.elements()) return;
   const KernelInst& sum = *code.kernel_at(*maker);
-  if (code.op_of(sum).name != "add" || code.desc_of(sum).outputs[0] != desc.inputs[0] ||
+  if (!is_sum(code.op_of(sum)) || code.desc_of(sum).outputs[0] != desc.inputs[0] ||
       sum.micro_batch != norm.micro_batch || std::ranges::min(code.readers_of(norm.inputs[0])) != at)
     return;
   // Where the sum is, or later where weights of the norm are cast or gathered between the two.
@@ -105,7 +117,7 @@ void join_sum_and_norm(const FusionPattern& pattern, KernelJoiner& code, size_t 
     std::ranges::reverse(members);
   }
   Joined joined = code.as_joined(sum);
-  joined.op = find_op(pattern.makes);
+  joined.op = find_op(desc.op->fused.with_sum);
   joined.attrs = desc.attrs;
   joined.inputs.insert(joined.inputs.end(), norm.inputs.begin() + 1, norm.inputs.end());
   joined.outputs.insert(joined.outputs.end(), norm.outputs.begin(), norm.outputs.end());
@@ -115,13 +127,15 @@ void join_sum_and_norm(const FusionPattern& pattern, KernelJoiner& code, size_t 
 }
 
 // dy, x, w, statistics -> dx, and dy, x, statistics -> dw (, db), and dx + addend.
-void join_norm_gradients(const FusionPattern& pattern, KernelJoiner& code, size_t at) {
+void join_norm_gradients(KernelJoiner& code, size_t at) {
   const KernelInst& input = *code.kernel_at(at);
-  const std::string_view weight_op = pattern.absorbs[0];
+  const std::string_view joint = code.op_of(input).fused.joint_gradient;
   std::optional<size_t> weight_at;
   for (const size_t reader : code.readers_of(input.inputs[0])) {
     const KernelInst* other = code.kernel_at(reader);
-    if (other == nullptr || code.op_of(*other).name != weight_op || other->micro_batch != input.micro_batch)
+    const FusedForms* fused = other == nullptr ? nullptr : &code.op_of(*other).fused;
+    if (fused == nullptr || fused->joint_gradient != joint || !fused->is_weight_gradient ||
+        other->micro_batch != input.micro_batch)
       continue;
     std::vector<SlotRef> operands = input.inputs;
     operands.erase(operands.begin() + 2);  // w
@@ -131,7 +145,7 @@ void join_norm_gradients(const FusionPattern& pattern, KernelJoiner& code, size_
   const std::vector<SlotRef> weight_outputs = code.kernel_at(*weight_at)->outputs;
   const std::vector<TensorType> weight_types = code.desc_of(*code.kernel_at(*weight_at)).outputs;
   Joined joined = code.as_joined(input);
-  joined.op = find_op(pattern.makes);
+  joined.op = find_op(joint);
   joined.attrs.clear();
   for (const AttrSpec& spec : joined.op->attrs)
     joined.attrs.push_back({std::string(spec.name), *spec.default_value});
@@ -143,8 +157,8 @@ void join_norm_gradients(const FusionPattern& pattern, KernelJoiner& code, size_
   if (code.is_read_once(dx)) {
     const size_t sum_at = code.readers_of(dx)[0];
     const KernelInst* sum = code.kernel_at(sum_at);
-    if (sum != nullptr && code.op_of(*sum).name == "add" && sum->micro_batch == input.micro_batch &&
-        sum_at > at && code.may_move(sum_at, at)) {
+    if (sum != nullptr && is_sum(code.op_of(*sum)) && sum->micro_batch == input.micro_batch && sum_at > at &&
+        code.may_move(sum_at, at)) {
       const Joined without = joined;
       const size_t other = sum->inputs[0] == dx ? 1 : 0;
       joined.inputs.push_back(sum->inputs[other]);
@@ -161,16 +175,16 @@ void join_norm_gradients(const FusionPattern& pattern, KernelJoiner& code, size_
 }
 
 // The sums by column of dx, where a kernel has made that and totals columns already.
-void join_norm_column_sums(const FusionPattern& pattern, KernelJoiner& code, size_t at) {
+void join_norm_column_sums(KernelJoiner& code, size_t at) {
   const KernelInst& sums = *code.kernel_at(at);
   const auto maker = code.maker_of(sums.inputs[0]);
   if (!maker) return;
   const KernelInst& norm = *code.kernel_at(*maker);
   const KernelDesc& desc = code.desc_of(norm);
   // Of dx alone, seen with the rows that it has there.
-  if (desc.op->name != pattern.makes || attr_i64(desc.attrs, "column_sums") == 1 ||
-      norm.outputs[0] != sums.inputs[0] || norm.micro_batch != sums.micro_batch ||
-      code.desc_of(sums).outputs[0] != desc.outputs[1] || !code.may_move(at, *maker))
+  if (attr_i64_or(desc.attrs, "column_sums", 1) == 1 || norm.outputs[0] != sums.inputs[0] ||
+      norm.micro_batch != sums.micro_batch || code.desc_of(sums).outputs[0] != desc.outputs[1] ||
+      !code.may_move(at, *maker))
     return;
   Joined joined = code.as_joined(norm);
   set(joined.attrs, "column_sums", 1);
@@ -181,7 +195,7 @@ void join_norm_column_sums(const FusionPattern& pattern, KernelJoiner& code, siz
 
 // Sums that are rounded to 16 bits and widened again: they are made in f32, and may leave so. All that the
 // kernel sums, or none.
-void join_widening(const FusionPattern&, KernelJoiner& code, size_t at) {
+void join_widening(KernelJoiner& code, size_t at) {
   const auto maker = code.maker_of(code.kernel_at(at)->inputs[0]);
   if (!maker) return;
   const KernelInst& sums = *code.kernel_at(*maker);
@@ -196,7 +210,7 @@ void join_widening(const FusionPattern&, KernelJoiner& code, size_t at) {
     if (!code.is_read_once(sums.outputs[o])) return;
     const size_t cast_at = code.readers_of(sums.outputs[o])[0];
     const KernelInst* cast = code.kernel_at(cast_at);
-    if (cast == nullptr || code.op_of(*cast).name != "cast" || cast->micro_batch != sums.micro_batch ||
+    if (cast == nullptr || !is_cast(code.op_of(*cast)) || cast->micro_batch != sums.micro_batch ||
         code.desc_of(*cast).outputs[0] != widened.value()[o] || !code.may_move(cast_at, *maker))
       return;
     members.push_back(cast_at);
@@ -206,31 +220,29 @@ void join_widening(const FusionPattern&, KernelJoiner& code, size_t at) {
   if (members.size() > 1) code.replace(members, std::move(joined));
 }
 
-constexpr std::string_view kSum[] = {"add"};
-constexpr std::string_view kActivations[] = {"gelu", "relu", "silu"};
-constexpr std::string_view kLayerNorm[] = {"layer_norm_grad_weight", "add"};
-constexpr std::string_view kRmsNorm[] = {"rms_norm_grad_weight", "add"};
-constexpr std::string_view kColumnSums[] = {"sum_leading"};
-constexpr std::string_view kWidening[] = {"cast"};
+// FusionPattern: one form of several kernels that may become one.
+struct FusionPattern {
+  bool (*starts_at)(const OpDef& op);  // the kernel that the others are looked for from
+  // Kernels that another may take in, at no more cost than it has without: bounds on the time of a step leave them out.
+  bool (*absorbs)(const OpDef& op);
+  // In f32, the fused kernel has the bits of its parts. Catalogs that fuse exactly take no others.
+  bool is_exact;
+  // Joins the kernel at `at` with others, or finds that there is nothing to join.
+  void (*join)(KernelJoiner& code, size_t at);
+};
 
 // In the order in which they are looked for: a norm's gradient takes what is added to it before a product
 // does, and sums are widened when all of them are there.
 constexpr FusionPattern kPatterns[] = {
-    {"layer_norm_grad_input", "layer_norm_grad", kLayerNorm, false, join_norm_gradients},
-    {"rms_norm_grad_input", "rms_norm_grad", kRmsNorm, false, join_norm_gradients},
-    {"add", "matmul_add", kSum, true, join_sum},
-    {"gelu", "matmul", kActivations, false, join_activation},
-    {"relu", "matmul", kActivations, false, join_activation},
-    {"silu", "matmul", kActivations, false, join_activation},
-    {"layer_norm", "add_layer_norm", kSum, false, join_sum_and_norm},
-    {"rms_norm", "add_rms_norm", kSum, false, join_sum_and_norm},
-    {"sum_leading", "layer_norm_grad", kColumnSums, false, join_norm_column_sums},
-    {"cast", "", kWidening, false, join_widening},
+    {is_input_gradient, joins_gradients, false, join_norm_gradients},
+    {is_sum, is_sum, true, join_sum},
+    {is_activation, is_activation, false, join_activation},
+    {takes_sum, is_sum, false, join_sum_and_norm},
+    {is_column_sums, is_column_sums, false, join_norm_column_sums},
+    {is_cast, is_cast, false, join_widening},
 };
 
 }  // namespace
-
-std::span<const FusionPattern> fusion_patterns() { return kPatterns; }
 
 void fuse_kernels(EntryPoint& entry, int32_t index, RankBuilder& builder) {
   KernelJoiner code(entry, index, builder);
@@ -238,28 +250,36 @@ void fuse_kernels(EntryPoint& entry, int32_t index, RankBuilder& builder) {
   for (const FusionPattern& pattern : kPatterns)
     for (size_t at = 0; at < code.size(); ++at) {
       const KernelInst* kernel = code.kernel_at(at);
-      if (kernel == nullptr || code.op_of(*kernel).name != pattern.at) continue;
+      if (kernel == nullptr || !pattern.starts_at(code.op_of(*kernel))) continue;
       if (takes_all || (pattern.is_exact && code.desc_of(*kernel).outputs[0].dtype == DType::kF32))
-        pattern.join(pattern, code, at);
+        pattern.join(code, at);
     }
   code.finish();
 }
 
+bool is_fused_form(const OpDef& op, size_t result_count) {
+  static const std::set<std::string_view> kMade = [] {
+    std::set<std::string_view> made;
+    for (const OpDef* each : all_ops())
+      made.insert({each->fused.with_addend, each->fused.with_sum, each->fused.joint_gradient});
+    return made;
+  }();
+  return kMade.contains(op.name) || (op.weight.use == WeightUse::kProduct && result_count > 1);
+}
+
 bool is_fused(const OpDef& op, const Node& node) {
-  return &op != node.op &&
-         std::ranges::find(kPatterns, op.name, &FusionPattern::makes) != std::end(kPatterns);
+  return &op != node.op && (op.weight.use == WeightUse::kProduct || is_fused_form(op, 1));
 }
 
 bool may_join_another(const Graph& graph, const Node& node, const KernelCatalog& catalog) {
   if (!catalog.fuses_exactly()) return false;
   const bool takes_all = catalog.fuses(), is_f32 = graph.type(node.outputs[0]).dtype == DType::kF32;
   // Of casts those that widen.
-  if (node.op->name == "cast" && dtype_bytes(graph.tensor(node.inputs[0]).type.dtype, 1) >=
-                                     dtype_bytes(graph.tensor(node.outputs[0]).type.dtype, 1))
+  if (node.op->is_cast && dtype_bytes(graph.tensor(node.inputs[0]).type.dtype, 1) >=
+                              dtype_bytes(graph.tensor(node.outputs[0]).type.dtype, 1))
     return false;
   return std::ranges::any_of(kPatterns, [&](const FusionPattern& pattern) {
-    return (takes_all || (pattern.is_exact && is_f32)) &&
-           std::ranges::find(pattern.absorbs, node.op->name) != pattern.absorbs.end();
+    return (takes_all || (pattern.is_exact && is_f32)) && pattern.absorbs(*node.op);
   });
 }
 

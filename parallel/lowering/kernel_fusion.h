@@ -1,6 +1,7 @@
 // Kernel fusion: kernels of a rank that follow one another become one where the devices have that and say
 // that it takes less time. Runs when everything is sharded and every message is written down, so that it
-// never stands in a plan's way: what a message separates stays apart.
+// never stands in a plan's way: what a message separates stays apart. Ops say what they join by their columns (OpDef::fused,
+// algebra, is_activation):
 //
 //   add(matmul(x, w, bias), addend)                     matmul_add
 //   gelu | relu | silu (matmul(x, w, bias))             matmul with that activation, and the value before it
@@ -12,29 +13,15 @@
 //   rms_norm_grad or matmul_weight_grad sum             the same in f32 at once
 #pragma once
 
-#include <span>
-#include <string_view>
-
 #include "parallel/lowering/kernel_joiner.h"
 
 namespace tessera {
 
-// One form of several kernels that may become one.
-struct FusionPattern {
-  std::string_view at;     // the op of the kernel that the others are looked for from
-  std::string_view makes;  // the op of the kernel that they become; empty: that of one of them
-  // Ops of those that the kernel may have taken in, and which it costs no less without: what bounds on the
-  // time of a step leave out.
-  std::span<const std::string_view> absorbs;
-  // Whether, in f32, it has the bits of its parts. Catalogs that fuse exactly take no others.
-  bool is_exact;
-  // Joins the kernel at `at` with others, or finds that there is nothing to join.
-  void (*join)(const FusionPattern& pattern, KernelJoiner& code, size_t at);
-};
-std::span<const FusionPattern> fusion_patterns();
-
 // Of entry number `index`, before its slots are placed: what no kernel writes any more is given no bytes.
 void fuse_kernels(EntryPoint& entry, int32_t index, RankBuilder& builder);
+
+// Whether fusion makes kernels of the op; a product without an activation is not among them.
+bool is_fused_form(const OpDef& op, size_t result_count);
 
 // Whether `op` is what fusion makes of an instruction of another op. Its first result is then that of the
 // node that the instruction names.

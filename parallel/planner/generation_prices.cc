@@ -48,7 +48,7 @@ Result<GenerationPrices> GenerationPrices::create(const Graph& forward, const Cl
   TSR_ASSIGN_OR_RETURN(FewerBlocks few, with_fewer_blocks(forward));
   int64_t heads = 0;
   for (const Node& node : few.graph.nodes())
-    if (node.op->name == "attention") heads = std::gcd(heads, few.graph.type(node.inputs[0]).shape[2]);
+    if (node.op->context.keys >= 0) heads = std::gcd(heads, few.graph.type(node.inputs[0]).shape[2]);
   prices.tensor_sizes_ = divisors(heads);
   prices.window_ = paged_window(few.graph, work.context());
   prices.like_ = std::move(few.like);

@@ -122,7 +122,8 @@ double share_in_window(const OpDef& op, const OpView& view) {
 double peak_flops(const DeviceProfile& profile, std::span<const Attr> attrs) {
   double peak = 0;
   for (const PriceTable& table : profile.kernels) {
-    if (table.op != "matmul" || table.dtype != DType::kF32) continue;
+    const OpDef* op = find_op(table.op);
+    if (op == nullptr || op->weight.use != WeightUse::kProduct || table.dtype != DType::kF32) continue;
     if (table.form.starts_with("allow_tf32=") && !has_form(table, attrs)) continue;
     double flops = 2;
     for (const std::vector<double>& marks : table.marks) flops *= marks.back();
