@@ -15,6 +15,7 @@ Json kernel_times(const std::string& trace, const std::string& entry, const Ceil
 double product_seconds(const Json& times) {
   double seconds = 0;
   for (const Json& kernel : times["kernels"])
+    // By name: a report's kernels have it alone.
     if (kernel["op"].get<std::string>().find("matmul") != std::string::npos)
       seconds += kernel["seconds"].get<double>();
   return seconds;

@@ -6,6 +6,7 @@
 
 #include "engine/base/device_profiles.h"
 #include "engine/program/measured_run.h"
+#include "engine/program/price_grids.h"
 #include "graph/base/text.h"
 #include "parallel/pricing/simulator.h"
 #include "serialize/device_profile_json.h"
@@ -38,10 +39,12 @@ constexpr StepProbe kSteps[] = {
     {"moe:L=1,C=128,H=4,KV=2,F=256,E=4,K=2,V=512,T=128", "adamw", 4, 128},
 };
 
-// Priced by shape, not by bytes.
-const std::set<std::string_view> kByShape = {
-    "matmul",        "matmul_weight_grad",        "scaled_matmul", "scaled_matmul_weight_grad",
-    "expert_matmul", "expert_matmul_weight_grad", "attention",     "attention_grad"};
+// Ops priced by shape, not by bytes.
+std::set<std::string> ops_priced_by_shape() {
+  std::set<std::string> ops;
+  for (const PriceGrid& grid : price_grids(false, true)) ops.insert(grid.table.op);
+  return ops;
+}
 
 // A step measured with several ranks at once, as wide as the models that virtual devices are used for.
 constexpr StepProbe kOffloading = {"gpt2:L=2,C=128,H=4,V=256,T=64", "adamw", 4, 64,
@@ -221,11 +224,12 @@ Status Calibration::measure_step(const StepProbe& probe, double budget) {
   passes.kernels.clear();
   std::vector<MeasuredPoint>& points = passes.passes.emplace_back();
   const RankProgram& rank = alone.first.ranks[0];
+  const std::set<std::string> by_shape = ops_priced_by_shape();
   for (size_t i = 0; i < rank.entries[0].code.size(); ++i) {
     const auto* inst = std::get_if<KernelInst>(&rank.entries[0].code[i]);
     if (inst == nullptr) continue;
     const KernelDesc& kernel = rank.kernels[static_cast<size_t>(inst->kernel)];
-    if (kernel.op->cost == nullptr || kByShape.contains(kernel.op->name)) continue;
+    if (kernel.op->cost == nullptr || by_shape.contains(std::string(kernel.op->name))) continue;
     const OpCost cost = kernel.op->cost({kernel.attrs, kernel.inputs, kernel.outputs, kernel.factors});
     passes.kernels.emplace_back(kernel.op->name, kernel.outputs[0].dtype);
     points.push_back({cost.bytes_read + cost.bytes_written, alone.second.seconds[0][i], shared[i]});

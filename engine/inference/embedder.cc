@@ -8,6 +8,7 @@
 #include "engine/base/host_view.h"
 #include "engine/program/program_cache.h"
 #include "engine/sampling/pooling.h"
+#include "graph/analysis/index_inputs.h"
 #include "graph/base/status_codes.h"
 #include "graph/base/text.h"
 #include "graph/models/model_family.h"
@@ -97,10 +98,11 @@ Status Embedder::choose_output(const SharedModel& model, const Graph& forward) {
   const bool is_embedding = settings_.output == Output::kEmbedding;
   output_ = is_embedding ? "hidden" : class_output(forward);
   for (const Node& node : forward.nodes()) {
-    if (node.op->name != "embedding") continue;
-    const auto rows = static_cast<int32_t>(forward.type(node.inputs[0]).shape[0]);
-    if (forward.tensor(node.inputs[1]).name == "tokens") vocabulary_ = rows;
-    if (forward.tensor(node.inputs[1]).name == "token_types") second_type_ = rows > 1 ? 1 : 0;
+    const auto look_up = find_look_up(forward, node);
+    if (!look_up) continue;
+    const auto rows = static_cast<int32_t>(look_up->rows);
+    if (forward.tensor(look_up->ids).name == "tokens") vocabulary_ = rows;
+    if (forward.tensor(look_up->ids).name == "token_types") second_type_ = rows > 1 ? 1 : 0;
   }
   if (is_embedding) {
     const EmbeddingForm own = embedding_form(model, is_bidirectional(forward));

@@ -30,10 +30,10 @@ int64_t context_in_memory(const Graph& graph, int64_t longest, int64_t memory_li
   for (const TensorId id : graph.tensors_of_kind(TensorKind::kParameter))
     parameter_bytes += bytes(graph.type(id));
   for (const Node& node : graph.nodes()) {
-    if (node.op->name != "attention" || attr_i64(node.attrs, "window") > 0)
-      continue;                                            // a window is soon full
-    for (const size_t operand : {size_t{1}, size_t{2}}) {  // k, v [B, S, KV, D]
-      const Shape& shape = graph.type(node.inputs[operand]).shape;
+    const ContextOperands& context = node.op->context;
+    if (context.keys < 0 || attr_i64_or(node.attrs, "window", 0) > 0) continue;  // a window is soon full
+    for (const int operand : {context.keys, context.values}) {                   // k, v [B, S, KV, D]
+      const Shape& shape = graph.type(node.inputs[static_cast<size_t>(operand)]).shape;
       token_bytes += shape.dims()[2] * shape.dims()[3] * int64_t{4};
     }
   }

@@ -31,9 +31,8 @@ Status copy_dropout(GraphCopy& copy, NodeId id, double p) {
 
 }  // namespace
 
-bool has_op(const Graph& graph, std::string_view op) {
-  return std::any_of(graph.nodes().begin(), graph.nodes().end(),
-                     [op](const Node& node) { return node.op->name == op; });
+bool has_dropout(const Graph& graph) {
+  return std::ranges::any_of(graph.nodes(), [](const Node& node) { return node.op->is_noise; });
 }
 
 Result<Graph> with_dropout(const Graph& graph, double p) {
@@ -42,7 +41,7 @@ Result<Graph> with_dropout(const Graph& graph, double p) {
     const Tensor& tensor = graph.tensors()[i];
     if (tensor.producer == kNoNode) {
       TSR_RETURN_IF_ERROR(copy.copy_tensor(static_cast<TensorId>(i)));
-    } else if (graph.node(tensor.producer).op->name == "dropout") {
+    } else if (graph.node(tensor.producer).op->is_noise) {
       TSR_RETURN_IF_ERROR(copy_dropout(copy, tensor.producer, p));
     } else if (tensor.output_index == 0) {
       TSR_RETURN_IF_ERROR(copy.copy_node(tensor.producer));

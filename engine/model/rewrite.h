@@ -9,7 +9,7 @@
 
 namespace tessera {
 
-bool has_op(const Graph& graph, std::string_view op);
+bool has_dropout(const Graph& graph);
 
 // Every dropout op gets probability `p`.
 Result<Graph> with_dropout(const Graph& graph, double p);

@@ -175,9 +175,12 @@ int64_t least_bytes_as_set(const Graph& forward, bool language_model, const Trai
 // so that the logits of a shard are small, three times.
 bool repeats_logits(const PlannedEntry& entry) {
   const std::span<const Node> nodes = entry.graph->nodes();
-  if (has_op(*entry.graph, "linear_token_losses_grad")) return true;
+  const auto repeats_always = [](const Node& node) {
+    return node.op->loss.head == LossHead::kTokens && node.op->loss.is_gradient;
+  };
+  if (std::ranges::any_of(nodes, repeats_always)) return true;
   for (size_t n = 0; n < nodes.size() && n < entry.plan.nodes.size(); ++n)
-    if (nodes[n].op->name.starts_with("linear_cross_entropy"))
+    if (nodes[n].op->loss.head == LossHead::kSum)
       for (const auto& [factor, axes] : entry.plan.nodes[n].factor_axes)
         if (factor == 'v' && !axes.empty()) return true;
   return false;

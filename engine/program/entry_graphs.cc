@@ -7,6 +7,7 @@
 
 #include "engine/model/rewrite.h"
 #include "engine/program/serving_settings.h"
+#include "graph/analysis/index_inputs.h"
 #include "graph/base/text.h"
 #include "graph/transform/embedding.h"
 #include "graph/transform/fusion.h"
@@ -37,25 +38,25 @@ Status check_positions(const Graph& graph, int64_t seq) {
   const std::optional<TensorId> positions = graph.find_tensor("positions");
   if (!positions) return {};
   for (const Node& node : graph.nodes()) {
-    if (node.op->name != "embedding" || node.inputs[1] != *positions) continue;
-    const int64_t rows = graph.type(node.inputs[0]).shape[0];
-    if (seq > rows)
-      return Status(StatusCode::kInvalidArgument,
-                    format("option 'seq' is {}, the model has {} positions ('{}')", seq, rows,
-                           graph.tensor(node.inputs[0]).name));
+    const auto look_up = find_look_up(graph, node);
+    if (!look_up || look_up->ids != *positions || seq <= look_up->rows) continue;
+    return Status(StatusCode::kInvalidArgument,
+                  format("option 'seq' is {}, the model has {} positions ('{}')", seq, look_up->rows,
+                         graph.tensor(look_up->table).name));
   }
   return {};
 }
 
 // Documents that share a row meet in attention alone: a model that mixes tokens otherwise cannot keep them apart.
 Result<Graph> segmented(const Graph& graph, SegmentUse use) {
-  if (use == SegmentUse::kDocuments && !has_op(graph, "attention"))
+  const auto takes_segments = [](const Node& node) { return node.op->context.segments >= 0; };
+  if (use == SegmentUse::kDocuments && std::ranges::none_of(graph.nodes(), takes_segments))
     return Status(
         StatusCode::kUnsupported,
         "the dataset packs several documents into a row, and the model has no attention op that could keep "
         "them apart: use packing off");
   const bool is_causal = std::ranges::none_of(graph.nodes(), [](const Node& node) {
-    return node.op->name == "attention" && attr_i64(node.attrs, "causal") == 0;
+    return node.op->context.mixes_tokens && attr_i64_or(node.attrs, "causal", 1) == 0;
   });
   // Padding lies behind the text, where causal attention does not look.
   if (use == SegmentUse::kPadding && is_causal) return graph;
@@ -149,10 +150,10 @@ Result<LogicalGraph> with_loss_of(const Graph& given, bool language_model, std::
   TSR_ASSIGN_OR_RETURN(LogicalGraph logical, with_logical_weights(given));
   const Graph& forward = logical.graph;
   Graph with_loss = forward;
-  if (settings.dropout > 0 && !has_op(forward, "dropout"))
+  if (settings.dropout > 0 && !has_dropout(forward))
     return Status(StatusCode::kInvalidArgument,
                   format("option 'dropout' is {}, the model has no dropout op", settings.dropout));
-  if (has_op(forward, "dropout") && settings.dropout >= 0) {
+  if (has_dropout(forward) && settings.dropout >= 0) {
     TSR_ASSIGN_OR_RETURN(with_loss, with_dropout(forward, settings.dropout));
   }
   TSR_RETURN_IF_ERROR(train_only(with_loss, settings.trained));

@@ -58,7 +58,7 @@ std::vector<TensorId> values_of_model(const Graph& step, std::map<TensorId, Tens
       return beside.contains(id) || names.contains(step.tensor(id).name);
     });
     // With a magnitude the bias follows; without adapters it is the matmul's.
-    if (node.op->name == "add_bias" && scaled.contains(node.inputs[0])) {
+    if (node.op->algebra == Algebra::kBiased && scaled.contains(node.inputs[0])) {
       joined[node.outputs[0]] = joined[node.inputs[0]];
       continue;
     }
@@ -71,9 +71,9 @@ std::vector<TensorId> values_of_model(const Graph& step, std::map<TensorId, Tens
       continue;
     }
     const auto other = std::ranges::find_if(node.inputs, [&](TensorId id) { return !beside.contains(id); });
-    const bool scales = node.op->name == "mul";  // by a magnitude
+    const bool scales = node.op->algebra == Algebra::kProduct;  // by a magnitude
     if (scales && other != node.inputs.end()) scaled.insert(node.outputs[0]);
-    if ((scales || node.op->name == "add") && other != node.inputs.end())
+    if ((scales || node.op->algebra == Algebra::kSum) && other != node.inputs.end())
       joined[node.outputs[0]] = joined.contains(*other) ? joined[*other] : *other;
     else
       beside.insert(node.outputs.begin(), node.outputs.end());
@@ -184,9 +184,10 @@ std::vector<std::string> frozen_plan_reasons(const Graph& forward, bool language
   TrainerSettings full = finalized(settings, *devices);
   full.trained.clear(), full.frozen.clear();
   full.compute.trace = false;
-  full.fused_loss = has_op(step, "linear_cross_entropy_grad") || has_op(step, "linear_token_losses_grad")
-                        ? FusedLoss::kOn
-                        : FusedLoss::kOff;
+  const bool is_fused = std::ranges::any_of(step.nodes(), [](const Node& node) {
+    return node.op->loss.head != LossHead::kNone && node.op->loss.is_gradient;
+  });
+  full.fused_loss = is_fused ? FusedLoss::kOn : FusedLoss::kOff;
   full.compute.measure = 0;  // prices against prices
   full.compute.tune = false;
   std::vector<std::string> reasons;

@@ -39,14 +39,14 @@ std::optional<uint64_t> fingerprint_in(std::string_view text) {
   return found;
 }
 
-bool is_update(std::string_view op) { return op.ends_with("_update"); }
-bool is_cache(std::string_view op) { return op == "kv_write" || op == "attention_paged"; }
+bool is_update(const OpDef* op) { return op != nullptr && op->is_update; }
+bool is_cache(const OpDef* op) { return op != nullptr && op->pages.first >= 0; }
 
 Entry entry_of(const Graph& graph) {
   Entry entry = Entry::kReading;
   for (const Node& node : graph.nodes()) {
-    if (is_update(node.op->name)) return Entry::kTraining;
-    if (is_cache(node.op->name)) entry = Entry::kGeneration;
+    if (is_update(node.op)) return Entry::kTraining;
+    if (is_cache(node.op)) entry = Entry::kGeneration;
   }
   return entry;
 }
@@ -69,9 +69,9 @@ Outline outline_of(std::string_view text) {
     if (is_quoted) word = word.substr(1, word.size() - 2);
     if (!is_node)
       outline.stored.emplace(word);
-    else if (is_update(word))
+    else if (is_update(find_op(word)))
       outline.entry = Entry::kTraining;
-    else if (is_cache(word) && outline.entry == Entry::kReading)
+    else if (is_cache(find_op(word)) && outline.entry == Entry::kReading)
       outline.entry = Entry::kGeneration;
     return true;
   });

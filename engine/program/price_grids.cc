@@ -16,6 +16,9 @@ const std::vector<double> kFewRows = {16, 256}, kFewWidths = {16, 64, 256};
 const std::vector<double> kHeads = {2, 16}, kHeadSizes = {16, 64, 128};
 const std::vector<double> kCausalTokens = {32, 128, 512}, kAllTokens = {64, 256};
 
+// Else a gradient: its second operand is that of results.
+bool reads_weight(std::string_view op) { return find_op(op)->weight.operand >= 0; }
+
 int64_t whole(double value) { return static_cast<int64_t>(value); }
 
 PriceGrid product_grid(DType dtype, const std::string& op, int64_t trans_w, bool is_whole) {
@@ -34,7 +37,7 @@ PriceGrid product_grid(DType dtype, const std::string& op, int64_t trans_w, bool
       for (const double n : widths) {
         const TensorType x{dtype, Shape{whole(m), whole(k)}}, dy{dtype, Shape{whole(m), whole(n)}};
         const TensorType w{dtype, trans_w == 1 ? Shape{whole(n), whole(k)} : Shape{whole(k), whole(n)}};
-        grid.probes.push_back({op, {{"trans_w", trans_w}}, {x, op == "matmul" ? w : dy}});
+        grid.probes.push_back({op, {{"trans_w", trans_w}}, {x, reads_weight(op) ? w : dy}});
       }
   return grid;
 }
@@ -50,7 +53,7 @@ PriceGrid tf32_grid(const std::string& op, bool is_whole) {
 // Both operands are e4m3: gradients are e5m2, which takes as long, and where random codes may be infinite.
 PriceGrid fp8_grid(const std::string& op, int64_t trans_w, bool is_whole) {
   constexpr DType kCodes = DType::kE4M3;
-  const bool is_gradient = op == "scaled_matmul_weight_grad";
+  const bool is_gradient = !reads_weight(op);
   PriceGrid grid = product_grid(kCodes, is_gradient ? "matmul_weight_grad" : "matmul", trans_w, is_whole);
   grid.table.op = op;
   grid.table.form = is_gradient ? "" : format("trans_w={}", trans_w);
@@ -76,7 +79,7 @@ PriceGrid expert_grid(const std::string& op) {
         const TensorType x{DType::kF32, Shape{4, 2, whole(kFilled * m / 8), whole(k)}};
         const TensorType dy{DType::kF32, Shape{4, 2, whole(kFilled * m / 8), whole(n)}};
         const TensorType w{DType::kF32, Shape{4, whole(k), whole(n)}};
-        grid.probes.push_back({op, {}, {x, op == "expert_matmul" ? w : dy}});
+        grid.probes.push_back({op, {}, {x, reads_weight(op) ? w : dy}});
       }
   return grid;
 }
@@ -98,9 +101,10 @@ PriceGrid attention_grid(const std::string& op, int64_t causal, const std::vecto
       for (const double d : kHeadSizes) {
         const TensorType q{DType::kF32, Shape{1, whole(t), whole(heads), whole(d)}};
         const TensorType lse{DType::kF32, Shape{1, whole(t), whole(heads)}};
-        grid.probes.push_back({op,
-                               {{"causal", causal}},
-                               op == "attention" ? std::vector{q, q, q} : std::vector{q, q, q, q, q, lse}});
+        grid.probes.push_back(
+            {op,
+             {{"causal", causal}},
+             find_op(op)->context.keys >= 0 ? std::vector{q, q, q} : std::vector{q, q, q, q, q, lse}});
       }
   return grid;
 }

@@ -57,9 +57,10 @@ Json plan_object(const PlanRecord& record) {
   // either.
   Json activations;
   for (const Node& node : record.entries[0].graph->nodes()) {
-    if (node.op->name != "quantized_matmul") continue;
-    const std::string& type = attr_string(node.attrs, "activations");
-    const bool is_block = is_block_type(record.entries[0].graph->type(node.inputs[1]).dtype);
+    const std::string type(attr_string_or(node.attrs, "activations", ""));
+    if (type.empty() || node.op->weight.logical_op.empty()) continue;
+    const TensorId weight = node.inputs[static_cast<size_t>(node.op->weight.operand)];
+    const bool is_block = is_block_type(record.entries[0].graph->type(weight).dtype);
     if (is_block || (type != "f32" && activations.is_null())) activations = type;
   }
   return {{"activations", activations},

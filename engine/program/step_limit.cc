@@ -53,7 +53,8 @@ void take_measured_rates(const DeviceProfile& profile, const std::set<DType>& mu
                          StepLimit& limit) {
   double flops_per_s = 0, bytes_per_s = 0;
   for (const PriceTable& table : profile.kernels) {
-    if (table.op == "matmul" && multiplied.contains(table.dtype))
+    const OpDef* op = find_op(table.op);
+    if (op != nullptr && op->weight.use == WeightUse::kProduct && multiplied.contains(table.dtype))
       flops_per_s = std::max(flops_per_s, best_matmul_rate(table, profile.cores));
     if (table.axes.size() == 1 && table.axes[0] == "bytes" && table.op.empty())
       bytes_per_s = std::max(bytes_per_s, memory_rate(table, profile.cores));
@@ -85,7 +86,7 @@ LeastBytes least_bytes(const Graph& graph) {
   // Forward and backward may touch only a few rows of tables that only lookups read.
   std::set<TensorId> read_whole;
   for (const Node& node : graph.nodes())
-    if (work_phase(node.phase) == WorkPhase::kForward && node.op->name != "embedding")
+    if (work_phase(node.phase) == WorkPhase::kForward && node.op->weight.use != WeightUse::kRows)
       read_whole.insert(node.inputs.begin(), node.inputs.end());
   LeastBytes least;
   auto& [forward, backward, update] = least.phases;
@@ -120,8 +121,7 @@ Result<StepLimit> step_limit(const PlanRecord& record) {
 
   std::set<DType> multiplied;
   for (const Node& node : graph.nodes())
-    if (node.op->name.find("matmul") != std::string_view::npos)
-      multiplied.insert(graph.type(node.inputs[0]).dtype);
+    if (node.op->multiplies_matrices) multiplied.insert(graph.type(node.inputs[0]).dtype);
   StepLimit limit;
   take_stated_rates(record.cluster, multiplied, limit);
   const double own = record.cluster.shared_cores > 0 ? 1 : static_cast<double>(record.cluster.devices.size());

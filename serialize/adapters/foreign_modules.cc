@@ -3,6 +3,7 @@
 #include <optional>
 #include <set>
 
+#include "graph/analysis/index_inputs.h"
 #include "serialize/export/huggingface_encoder_writer.h"
 
 namespace tessera {
@@ -12,10 +13,11 @@ namespace {
 std::set<std::string, std::less<>> tables_of(const Graph& graph) {
   std::set<std::string, std::less<>> tables;
   for (const Node& node : graph.nodes())
-    if (node.op->name == "embedding") tables.insert(graph.tensor(node.inputs[0]).name);
+    if (const auto look_up = find_look_up(graph, node)) tables.insert(graph.tensor(look_up->table).name);
   for (const Node& node : graph.nodes())
     for (size_t i = 0; i < node.inputs.size(); ++i)
-      if (node.op->name != "embedding" || i != 0) tables.erase(graph.tensor(node.inputs[i]).name);
+      if (node.op->weight.use != WeightUse::kRows || static_cast<int>(i) != node.op->weight.operand)
+        tables.erase(graph.tensor(node.inputs[i]).name);
   return tables;
 }
 

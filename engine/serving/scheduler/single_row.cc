@@ -62,7 +62,7 @@ TokenReads count_token_reads(const Program& program, const ServingSettings& sett
           const SlotKind kind = rank.slots[static_cast<size_t>(kernel->inputs[i].slot)].kind;
           if (kind == SlotKind::kParameter)
             reads.parameter_bytes += std::min(bytes(desc.inputs[i]), static_cast<int64_t>(cost.bytes_read));
-          if (kind == SlotKind::kState && desc.op->name == "attention_paged")
+          if (kind == SlotKind::kState && desc.op->pages.first >= 0 && !desc.op->pages.is_written)
             reads.cache_bytes += cache_bytes_read(desc, i, settings.context);
         }
       }

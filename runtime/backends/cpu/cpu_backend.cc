@@ -308,6 +308,7 @@ void comm_counters(tsr_abi_comm* comm, tsr_abi_comm_counters* out) {
 tsr_abi_error* weight_arrange(const tsr_abi_kernel_desc* desc, int32_t operand, const void* in, void* out) {
   return guarded([&]() -> Status {
     const tessera::KernelSpec spec(*desc);
+    // By name: a backend knows ops by the names of its kernel table alone.
     if (spec.op() != "quantized_matmul" || operand != 1)
       return Status(StatusCode::kUnsupported,
                     tessera::format("operand {} of '{}' has one order alone", operand, spec.op()));

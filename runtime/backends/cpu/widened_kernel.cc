@@ -18,6 +18,7 @@ int64_t align_64(int64_t bytes) { return (bytes + 63) / 64 * 64; }
 
 // A weight or pages of 16 bits, where an op's other operands may be f32.
 bool is_stored(const KernelSpec& spec, int input) {
+  // By name: a backend knows ops by the names of its kernel table alone.
   if (spec.op() == "attention_paged") return input == 1 || input == 2;
   constexpr std::string_view kOps[] = {"quantized_matmul", "quantized_matmul_grad", "adapter_shrink",
                                        "adapter_expand"};
