@@ -73,7 +73,7 @@ void add_question(CLI::App& command, ProfileQuestion& question) {
   command.add_option("--batch", question.batch, "profile: sequences")->capture_default_str();
   command.add_option("--seq", question.seq,
                      "profile: tokens a sequence (default: 128, or a shorter context)");
-  command.add_option("--optimizer", question.optimizer, "profile: adamw or sgd")->capture_default_str();
+  command.add_option("--optimizer", question.optimizer, "profile: as for train")->capture_default_str();
   command.add_flag("--forward", question.forward_only, "profile: the forward pass alone");
   command.add_flag("--nodes", question.nodes, "profile, --json: every node");
 }

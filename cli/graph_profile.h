@@ -7,7 +7,7 @@ namespace cli {
 
 struct ProfileQuestion {
   int64_t batch = 1, seq = 0;  // 0: 128, or the context length where that is shorter
-  std::string optimizer = "adamw";
+  std::string optimizer = "adamw";  // By name: the default that --help shows
   bool forward_only = false, nodes = false;
 };
 void add_question(CLI::App& command, ProfileQuestion& question);

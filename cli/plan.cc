@@ -18,8 +18,8 @@ constexpr int64_t kMostPinBytes = int64_t{16} << 20, kMostCertificateBytes = int
 
 struct Arguments : Common {
   Adapters adapters;
-  std::string trained, frozen, method, model, output, mode = "train", optimizer = "adamw", cluster, trace,
-                                                      report, pins;
+  std::string trained, frozen, method, model, output, mode = "train", cluster, trace, report, pins;
+  std::string optimizer = "adamw";  // By name: the default that --help shows
   std::string certificate, checked, fused_loss, precision, weights;
   std::optional<std::string> loss;
   std::optional<double> within;

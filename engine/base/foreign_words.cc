@@ -6,6 +6,7 @@
 #include <span>
 
 #include "graph/base/text.h"
+#include "graph/optim/optimizer.h"
 
 namespace tessera {
 namespace {
@@ -282,18 +283,6 @@ struct ForeignValue {
 };
 
 constexpr ForeignValue kValues[] = {
-    {"adam", "adamw"},
-    {"adamw_torch", "adamw"},
-    {"adamw_torch_fused", "adamw"},
-    {"adamw_hf", "adamw"},
-    {"adam8bit", "adamw8"},
-    {"adamw8bit", "adamw8"},
-    {"adamw_8bit", "adamw8"},
-    {"adamw_bnb_8bit", "adamw8"},
-    {"paged_adamw_8bit", "adamw8"},
-    {"adamw_torch_8bit", "adamw8"},
-    {"lion_8bit", "lion"},
-    {"momentum", "sgd"},
     {"float32", "f32"},
     {"fp32", "f32"},
     {"float", "f32"},
@@ -475,6 +464,10 @@ Result<std::string> word_hint(std::string_view kind, std::string_view word, std:
 }
 
 std::string value_of(std::string_view value, const std::vector<std::string>& known) {
+  for (const OptimizerDef* optimizer : all_optimizers())
+    if (std::ranges::find(optimizer->foreign_names, value) != optimizer->foreign_names.end() &&
+        std::ranges::find(known, optimizer->name) != known.end())
+      return std::string(optimizer->name);
   for (const ForeignValue& each : kValues)
     if (each.foreign == value && std::ranges::find(known, each.ours) != known.end())
       return std::string(each.ours);

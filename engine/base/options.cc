@@ -85,7 +85,7 @@ std::string OptionReader::word(std::string_view key, std::string otherwise) {
 }
 
 std::string OptionReader::choice(std::string_view key, std::string otherwise,
-                                 std::initializer_list<std::string_view> choices) {
+                                 std::span<const std::string_view> choices) {
   std::string found = text(key, std::move(otherwise));
   if (const std::string lower = lower_case(found);
       std::find(choices.begin(), choices.end(), lower) != choices.end())

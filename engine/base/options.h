@@ -3,8 +3,10 @@
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -38,8 +40,11 @@ class OptionReader {
   // A text in small letters: names of types are known in either case (Q4_K_M).
   std::string word(std::string_view key, std::string otherwise = {});
   // Reads one of `choices`, in letters of either case; the error lists them.
+  std::string choice(std::string_view key, std::string otherwise, std::span<const std::string_view> choices);
   std::string choice(std::string_view key, std::string otherwise,
-                     std::initializer_list<std::string_view> choices);
+                     std::initializer_list<std::string_view> choices) {
+    return choice(key, std::move(otherwise), std::span(choices.begin(), choices.size()));
+  }
   int64_t bytes(std::string_view key, int64_t otherwise);  // an integer, or "2GiB"; at most kMostBytes
   bool has(std::string_view key) const { return options_.find(key) != options_.end(); }
 

@@ -28,6 +28,7 @@ const std::vector<int64_t> kSizes = {int64_t{4} << 10, int64_t{64} << 10, int64_
                                      int64_t{4} << 20, int64_t{16} << 20};
 
 // Together the probes contain every op of a training step, each at sizes far apart.
+// By name: a probe is a step as a user would describe it.
 constexpr StepProbe kSteps[] = {
     {"gpt2:L=1,C=64,H=2,V=256,T=64", "adamw", 2, 32},
     {"gpt2:L=1,C=64,H=2,V=256,T=128", "adamw", 8, 128},
@@ -47,6 +48,7 @@ std::set<std::string> ops_priced_by_shape() {
 }
 
 // A step measured with several ranks at once, as wide as the models that virtual devices are used for.
+// By name: as above.
 constexpr StepProbe kOffloading = {"gpt2:L=2,C=128,H=4,V=256,T=64", "adamw", 4, 64,
                                    "dp=1,offload=activations@host"};
 constexpr std::string_view kBesideModel = "gpt2:L={},C=128,H=4,V=512,T=64";
@@ -347,6 +349,7 @@ Status Calibration::measure_crowd(double budget) {
               {2 * cores, format("pp={}:1f1b", 2 * cores)}};
     for (Crowd& it : crowd_) {
       TSR_ASSIGN_OR_RETURN(it.devices, runtime_->open_devices(format("{}:{}", backend_, it.ranks)));
+      // By name: as above.
       TSR_ASSIGN_OR_RETURN(it.made, step_on_all({model, "adamw", batch, 64, it.parallel},
                                                 it.devices->cluster(), it.devices->catalog()));
     }

@@ -7,6 +7,7 @@
 #include "engine/program/entry_graphs.h"
 #include "graph/base/text.h"
 #include "graph/models/model_family.h"
+#include "graph/optim/optimizer.h"
 #include "graph/transform/adapters.h"
 #include "graph/transform/fewer_blocks.h"
 
@@ -94,10 +95,10 @@ Result<EstimatedModel> EstimatedModel::of(const EstimateRequest& request) {
   if (it.settings_.tf32_matmuls)
     return refused("precision", "products in TF32 are not priced; name f32, f16, bf16 or fp8");
   if (it.settings_.preference) return refused("loss", "preferences are planned for devices at hand");
-  if (it.settings_.step.optimizer.name == "muon")
-    return refused(
-        "optimizer",
-        "matrices of muon have owners, so that devices hold unlike shares: plan it for devices at hand");
+  if (const OptimizerDef* optimizer = find_optimizer(it.settings_.step.optimizer.name); optimizer->has_owners)
+    return refused("optimizer", format("matrices of {} have owners, so that devices hold unlike shares: plan it for "
+                                       "devices at hand",
+                                       optimizer->name));
   TSR_ASSIGN_OR_RETURN(it.forward_, build_model(config));
   it.parameters_ = count_parameters(it.forward_);
   TSR_ASSIGN_OR_RETURN(FewerBlocks few, with_fewer_blocks(it.forward_));

@@ -1,7 +1,9 @@
 #include "engine/settings/trainer_settings.h"
 
 #include <algorithm>
+#include <set>
 #include <string_view>
+#include <vector>
 
 #include "graph/base/quote.h"
 #include "graph/base/text.h"
@@ -10,39 +12,40 @@
 namespace tessera {
 namespace {
 
-OptimizerOptions read_optimizer(OptionReader& reader) {
-  OptimizerOptions options;
-  options.name = reader.choice("optimizer", "adamw", {"adafactor", "adamw", "adamw8", "lion", "muon", "sgd"});
-  const OptimizerDef* optimizer = find_optimizer(options.name);
-  const auto refuse = [&](std::string_view key) {
+// Reads a setting of some optimizer; `own` is the chosen one's, null where it has none of that name.
+void read_setting(OptionReader& reader, const OptimizerSetting& any, const OptimizerSetting* own,
+                  OptimizerOptions& options) {
+  const OptimizerSetting& setting = own == nullptr ? any : *own;
+  const std::string key(setting.name);
+  const bool is_given = reader.has(key);
+  double value = 0;
+  if (setting.words.empty()) {
+    value = is_given ? reader.f64(key, 0, setting.low, setting.high) : reader.f64(key, 0);
+  } else {
+    const std::string word = reader.choice(key, std::string(setting.words[0]), setting.words);
+    value = static_cast<double>(std::ranges::find(setting.words, word) - setting.words.begin());
+  }
+  if (!is_given) return;
+  if (own != nullptr) {
+    options.hyper[key] = value;
+  } else {
     reader.fail(Status(StatusCode::kInvalidArgument,
                        format("trainer: option '{}' means nothing to optimizer '{}'", key, options.name)));
-  };
-  const auto hyper = [&](std::string_view key, double low, double high) {
-    if (!reader.has(key)) {
-      (void)reader.f64(key, 0);
-      return;
-    }
-    const double value = reader.f64(key, 0, low, high);
-    if (optimizer == nullptr || optimizer->defaults().contains(std::string(key))) {
-      options.hyper[std::string(key)] = value;
-    } else {
-      refuse(key);
-    }
-  };
-  hyper("beta1", 0, 1);
-  hyper("beta2", 0, 1);
-  hyper("eps", 0, 1);
-  hyper("momentum", 0, 1);
-  hyper("decay_rate", 0, 1);
-  hyper("clip_threshold", 1e-30, 1e30);
-  hyper("weight_decay", 0, 1e6);
-  const std::string scale = reader.choice("muon_scale", "match_rms_adamw", {"match_rms_adamw", "original"});
-  if (reader.has("muon_scale") && options.name != "muon") {
-    refuse("muon_scale");
-  } else if (scale == "original") {
-    options.hyper["original_scale"] = 1;
   }
+}
+
+OptimizerOptions read_optimizer(OptionReader& reader) {
+  OptimizerOptions options;
+  std::vector<std::string_view> names;
+  for (const OptimizerDef* it : all_optimizers()) names.push_back(it->name);
+  options.name = reader.choice("optimizer", options.name, names);
+  const OptimizerDef* optimizer = find_optimizer(options.name);  // null: refused above
+  std::set<std::string_view> done;
+  for (const OptimizerDef* it : all_optimizers())
+    for (const OptimizerSetting& setting : it->settings)
+      if (done.insert(setting.name).second)
+        read_setting(reader, setting,
+                     optimizer == nullptr ? &setting : find_setting(*optimizer, setting.name), options);
   if (const std::string groups = reader.text("groups"); !groups.empty()) {
     Result<std::vector<ParameterGroup>> read = parameter_groups_from_json(groups);
     if (read.ok())

@@ -7,6 +7,11 @@ namespace tessera {
 
 namespace {
 
+constexpr OptimizerSetting kAdafactorSettings[] = {{"decay_rate", 0.8},
+                                                   {"eps", 1e-30},
+                                                   {"clip_threshold", 1.0, 1e-30, 1e30},
+                                                   {"weight_decay", 0.0, 0, kMostDecay}};
+
 class Adafactor {
  public:
   Adafactor(const OptimizerContext& context, const std::map<std::string, double>& hyper)
@@ -74,16 +79,15 @@ class Adafactor {
   const std::map<std::string, double>& hyper_;
 };
 
-}  // namespace
-
-std::map<std::string, double> adafactor_defaults() {
-  return {{"decay_rate", 0.8}, {"eps", 1e-30}, {"clip_threshold", 1.0}, {"weight_decay", 0.0}};
-}
-
 Status emit_adafactor(const OptimizerContext& context, const std::map<std::string, double>& hyper) {
   if (context.gradient_scale == kNoTensor)
     return Status(StatusCode::kInternal, "adafactor wants a factor on gradients");
   return Adafactor(context, hyper).emit();
 }
+
+}  // namespace
+
+extern const OptimizerDef kAdafactor = {
+    .name = "adafactor", .settings = kAdafactorSettings, .emit = emit_adafactor};
 
 }  // namespace tessera

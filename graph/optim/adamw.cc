@@ -4,9 +4,9 @@
 
 namespace tessera {
 
-std::map<std::string, double> adamw_defaults() {
-  return {{"beta1", 0.9}, {"beta2", 0.999}, {"eps", 1e-8}, {"weight_decay", 0.01}};
-}
+namespace {
+constexpr std::string_view kAdamwForeignNames[] = {"adam", "adamw_torch", "adamw_torch_fused", "adamw_hf"};
+}  // namespace
 
 Status emit_adamw(const OptimizerContext& context, const std::map<std::string, double>& hyper) {
   TSR_ASSIGN_OR_RETURN(const TensorId m, add_optimizer_state(context, "m"));
@@ -15,5 +15,8 @@ Status emit_adamw(const OptimizerContext& context, const std::map<std::string, d
   const TensorId scalars[] = {context.lr, context.step};
   return emit_update(context, "adamw_update", state, scalars, hyper);
 }
+
+extern const OptimizerDef kAdamw = {
+    .name = "adamw", .settings = kAdamwSettings, .emit = emit_adamw, .foreign_names = kAdamwForeignNames};
 
 }  // namespace tessera

@@ -16,10 +16,6 @@ int64_t block_of(const Shape& shape) {
   return 0;
 }
 
-}  // namespace
-
-std::map<std::string, double> adamw8_defaults() { return adamw_defaults(); }
-
 Status emit_adamw8(const OptimizerContext& context, const std::map<std::string, double>& hyper) {
   const Shape shape = context.graph.type(context.parameter).shape;
   const int64_t block = block_of(shape);
@@ -35,5 +31,13 @@ Status emit_adamw8(const OptimizerContext& context, const std::map<std::string, 
   const TensorId scalars[] = {context.lr, context.step};
   return emit_update(context, "adamw8_update", state, scalars, hyper);
 }
+
+constexpr std::string_view kAdamw8ForeignNames[] = {"adam8bit",       "adamw8bit",        "adamw_8bit",
+                                                    "adamw_bnb_8bit", "paged_adamw_8bit", "adamw_torch_8bit"};
+
+}  // namespace
+
+extern const OptimizerDef kAdamw8 = {
+    .name = "adamw8", .settings = kAdamwSettings, .emit = emit_adamw8, .foreign_names = kAdamw8ForeignNames};
 
 }  // namespace tessera

@@ -47,25 +47,18 @@ bool is_transposed(const Graph& graph, TensorId parameter) {
   return false;
 }
 
-}  // namespace
-
-// momentum, weight_decay: of both; beta1, beta2, eps: of what AdamW updates. original: 1 for sqrt(max(1, out / in)) in
+// momentum, weight_decay: of both; beta1, beta2, eps: of what AdamW updates. muon_scale original: sqrt(max(1, out / in)) in
 // place of 0.2 sqrt(max(out, in)), which gives directions the size of AdamW's (Liu et al., "Muon is scalable for LLM
 // training", 2025), so that one rate serves both.
-std::map<std::string, double> muon_defaults() {
-  return {{"momentum", 0.95}, {"weight_decay", 0.1}, {"beta1", 0.9},
-          {"beta2", 0.95},    {"eps", 1e-8},         {"original_scale", 0.0}};
-}
+constexpr std::string_view kMuonScales[] = {"match_rms_adamw", "original"};
+constexpr OptimizerSetting kMuonSettings[] = {{"momentum", 0.95}, {"weight_decay", 0.1, 0, kMostDecay},
+                                              {"beta1", 0.9},     {"beta2", 0.95},
+                                              {"eps", 1e-8},      {"muon_scale", 0, 0, 1, kMuonScales}};
 
 Status emit_muon(const OptimizerContext& context, const std::map<std::string, double>& hyper) {
   Graph& graph = context.graph;
   const Tensor& parameter = graph.tensor(context.parameter);
-  if (parameter.type.shape.rank() != 2 || !has_number(parameter.name)) {
-    std::map<std::string, double> own = hyper;
-    own.erase("momentum");
-    own.erase("original_scale");
-    return emit_adamw(context, own);
-  }
+  if (parameter.type.shape.rank() != 2 || !has_number(parameter.name)) return emit_adamw(context, hyper);
   const Shape shape = parameter.type.shape;
   TSR_ASSIGN_OR_RETURN(const TensorId momentum, add_optimizer_state(context, "momentum"));
   TSR_ASSIGN_OR_RETURN(
@@ -80,8 +73,8 @@ Status emit_muon(const OptimizerContext& context, const std::map<std::string, do
   const bool transposed = is_transposed(graph, context.parameter);
   const auto out = static_cast<double>(shape[transposed ? 0 : 1]);
   const auto in = static_cast<double>(shape[transposed ? 1 : 0]);
-  const double scale = hyper.at("original_scale") != 0 ? std::sqrt(std::max(1.0, out / in))
-                                                       : 0.2 * std::sqrt(std::max(out, in));
+  const double scale =
+      hyper.at("muon_scale") != 0 ? std::sqrt(std::max(1.0, out / in)) : 0.2 * std::sqrt(std::max(out, in));
   std::vector<Attr> attrs = {{"scale", scale}, {"weight_decay", hyper.at("weight_decay")}};
   if (const auto at = hyper.find("lr_scale"); at != hyper.end()) attrs.push_back({"lr_scale", at->second});
   TSR_ASSIGN_OR_RETURN(
@@ -91,5 +84,10 @@ Status emit_muon(const OptimizerContext& context, const std::map<std::string, do
                      std::move(attrs)));
   return add_named_update(graph, context.parameter, stepped[0]);
 }
+
+}  // namespace
+
+extern const OptimizerDef kMuon = {
+    .name = "muon", .settings = kMuonSettings, .emit = emit_muon, .has_owners = true};
 
 }  // namespace tessera

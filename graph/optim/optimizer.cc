@@ -8,22 +8,34 @@
 
 namespace tessera {
 
+// The table: one declaration and one row an optimizer.
+extern const OptimizerDef kAdafactor;
+extern const OptimizerDef kAdamw;
+extern const OptimizerDef kAdamw8;
+extern const OptimizerDef kLion;
+extern const OptimizerDef kMuon;
+extern const OptimizerDef kSgd;
+
 namespace {
-constexpr OptimizerDef kOptimizers[] = {
-    {"adafactor", adafactor_defaults, emit_adafactor},
-    {"adamw", adamw_defaults, emit_adamw},
-    {"adamw8", adamw8_defaults, emit_adamw8},
-    {"lion", lion_defaults, emit_lion},
-    {"muon", muon_defaults, emit_muon},
-    {"sgd", sgd_defaults, emit_sgd},
-};
+constexpr const OptimizerDef* kOptimizers[] = {&kAdafactor, &kAdamw, &kAdamw8, &kLion, &kMuon, &kSgd};
 }  // namespace
 
-std::span<const OptimizerDef> all_optimizers() { return kOptimizers; }
+std::span<const OptimizerDef* const> all_optimizers() { return kOptimizers; }
 
 const OptimizerDef* find_optimizer(std::string_view name) {
-  const auto at = std::ranges::find(kOptimizers, name, &OptimizerDef::name);
-  return at == std::end(kOptimizers) ? nullptr : &*at;
+  const auto at = std::ranges::find(kOptimizers, name, [](const OptimizerDef* it) { return it->name; });
+  return at == std::end(kOptimizers) ? nullptr : *at;
+}
+
+const OptimizerSetting* find_setting(const OptimizerDef& optimizer, std::string_view name) {
+  const auto at = std::ranges::find(optimizer.settings, name, &OptimizerSetting::name);
+  return at == optimizer.settings.end() ? nullptr : &*at;
+}
+
+std::map<std::string, double> defaults_of(const OptimizerDef& optimizer) {
+  std::map<std::string, double> values;
+  for (const OptimizerSetting& it : optimizer.settings) values.emplace(it.name, it.default_value);
+  return values;
 }
 
 Result<TensorId> add_optimizer_state(const OptimizerContext& context, std::string_view slot) {
@@ -59,7 +71,10 @@ Status emit_update(const OptimizerContext& context, std::string_view op, std::sp
   inputs.insert(inputs.end(), scalars.begin(), scalars.end());
   if (context.gradient_scale != kNoTensor) inputs.push_back(context.gradient_scale);
   std::vector<Attr> attrs;
-  for (const auto& [name, value] : hyper) attrs.push_back({name, value});
+  const OpDef* def = find_op(op);
+  for (const auto& [name, value] : hyper)
+    if (def != nullptr && std::ranges::find(def->attrs, name, &AttrSpec::name) != def->attrs.end())
+      attrs.push_back({name, value});
 
   TSR_ASSIGN_OR_RETURN(const std::vector<TensorId> results, graph.add_node(op, inputs, std::move(attrs)));
   if (results.size() != targets.size())

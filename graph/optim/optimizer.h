@@ -1,5 +1,6 @@
 // Optimizers as graph nodes. State tensors are ordinary tensors with sharding specs, so ZeRO is a planner decision,
-// not an optimizer feature. One optimizer, one file, one line in the table of optimizer.cc.
+// not an optimizer feature. One optimizer, one file, one row in the table of optimizer.cc: options, their ranges and
+// refusals, state, its bytes, its place and its checkpoints follow from it.
 #pragma once
 
 #include <map>
@@ -16,7 +17,7 @@ namespace tessera {
 
 struct OptimizerOptions {
   std::string name = "adamw";           // a row of the table in optimizer.cc
-  std::map<std::string, double> hyper;  // overrides of the row's defaults
+  std::map<std::string, double> hyper;  // overrides of the row's defaults, by the settings' names
   std::vector<ParameterGroup> groups;   // the first that matches a parameter counts
   double lora_plus_ratio = 1;           // factor on the rate of "*.lora_b", in addition to its group's
 };
@@ -29,13 +30,31 @@ struct OptimizerContext {
   TensorId gradient_scale;  // f32 scalar from clipping; kNoTensor when not clipping
 };
 
-struct OptimizerDef {
+// OptimizerSetting: a number that a caller may set, as the option of this name.
+struct OptimizerSetting {
   std::string_view name;
-  std::map<std::string, double> (*defaults)();
-  Status (*emit)(const OptimizerContext& context, const std::map<std::string, double>& hyper);
+  double default_value = 0;
+  double low = 0, high = 1;  // both are allowed
+  // Words in place of a number: word i is i, and word 0 the default.
+  std::span<const std::string_view> words = {};
 };
 
-const OptimizerDef* find_optimizer(std::string_view name);
-std::span<const OptimizerDef> all_optimizers();
+struct OptimizerDef {
+  std::string_view name;  // the word of option "optimizer"; stored in checkpoints: never renamed
+  std::span<const OptimizerSetting> settings;
+  // The nodes of one parameter's update: state by add_optimizer_state, new values by emit_update or add_named_update.
+  // `hyper` has all settings, and "lr_scale" where the parameter has a rate of its own.
+  Status (*emit)(const OptimizerContext& context, const std::map<std::string, double>& hyper);
+  // Words of other projects for it, for messages about words that are not known.
+  std::span<const std::string_view> foreign_names = {};
+  // Updates need whole matrices, each of which has an owner among the ranks (parallel/strategy/propagator_owners.cc). Devices
+  // then hold unlike shares, which plans for absent hardware do not price.
+  bool has_owners = false;
+};
+
+const OptimizerDef* find_optimizer(std::string_view name);  // null when unknown
+std::span<const OptimizerDef* const> all_optimizers();      // sorted by name
+const OptimizerSetting* find_setting(const OptimizerDef& optimizer, std::string_view name);
+std::map<std::string, double> defaults_of(const OptimizerDef& optimizer);
 
 }  // namespace tessera

@@ -1,4 +1,4 @@
-// Emitters behind the table of optimizers (one declaration pair and one row each), and their shared helpers.
+// Shared by the files of optimizers.
 #pragma once
 
 #include <map>
@@ -11,19 +11,12 @@
 
 namespace tessera {
 
-std::map<std::string, double> adamw_defaults();
-Status emit_adamw(const OptimizerContext& context, const std::map<std::string, double>& hyper);
-std::map<std::string, double> sgd_defaults();
-Status emit_sgd(const OptimizerContext& context, const std::map<std::string, double>& hyper);
+constexpr double kMostDecay = 1e6;
 
-std::map<std::string, double> adafactor_defaults();
-Status emit_adafactor(const OptimizerContext& context, const std::map<std::string, double>& hyper);
-std::map<std::string, double> adamw8_defaults();
-Status emit_adamw8(const OptimizerContext& context, const std::map<std::string, double>& hyper);
-std::map<std::string, double> muon_defaults();
-Status emit_muon(const OptimizerContext& context, const std::map<std::string, double>& hyper);
-std::map<std::string, double> lion_defaults();
-Status emit_lion(const OptimizerContext& context, const std::map<std::string, double>& hyper);
+// AdamW's, for parameters that another optimizer leaves to it.
+inline constexpr OptimizerSetting kAdamwSettings[] = {
+    {"beta1", 0.9}, {"beta2", 0.999}, {"eps", 1e-8}, {"weight_decay", 0.01, 0, kMostDecay}};
+Status emit_adamw(const OptimizerContext& context, const std::map<std::string, double>& hyper);
 
 // State "<parameter>.<slot>": the parameter's shape, in f32 (f64 for an f64 parameter) whatever its dtype.
 Result<TensorId> add_optimizer_state(const OptimizerContext& context, std::string_view slot);
@@ -37,7 +30,7 @@ Result<TensorId> add_optimizer_state(const OptimizerContext& context, std::strin
 Status add_named_update(Graph& graph, TensorId target, TensorId value);
 
 // Emits op(parameter, gradient, state..., scalars..., gradient scale if clipping) -> new parameter, new
-// state..., and the updates that store them. Every hyper-parameter is an attribute of the op.
+// state..., and the updates that store them. Settings are attributes of the op; those that it has not are left out.
 Status emit_update(const OptimizerContext& context, std::string_view op, std::span<const TensorId> state,
                    std::span<const TensorId> scalars, const std::map<std::string, double>& hyper);
 

@@ -96,7 +96,7 @@ namespace {
 // The defaults of an optimizer, overridden by the caller's values.
 Result<std::map<std::string, double>> hyper_parameters(const OptimizerDef& optimizer,
                                                        const std::map<std::string, double>& overrides) {
-  std::map<std::string, double> hyper = optimizer.defaults();
+  std::map<std::string, double> hyper = defaults_of(optimizer);
   for (const auto& [name, value] : overrides) {
     const auto at = hyper.find(name);
     if (at == hyper.end()) {
@@ -212,7 +212,7 @@ Result<ChosenOptimizer> choose_optimizer(const Graph& forward, const TrainingOpt
   const OptimizerDef* optimizer = find_optimizer(options.optimizer.name);
   if (optimizer == nullptr) {
     std::vector<std::string> names;
-    for (const OptimizerDef& known : all_optimizers()) names.emplace_back(known.name);
+    for (const OptimizerDef* known : all_optimizers()) names.emplace_back(known->name);
     return Status(StatusCode::kNotFound, format("optimizer '{}' is not known; known: {}",
                                                 options.optimizer.name, join(names, ", ")));
   }

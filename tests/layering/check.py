@@ -2,14 +2,15 @@
 """Holds the include table of docs/architecture.md: fails on any edge between folders that it does not allow.
 
 And on fractions printed by printf in the library: their decimal point is the host application's, so that a plan's
-fingerprint, say, would change with setlocale. And on ops that are asked for their names (op_names.py). First plants
-one violation per rule in a scratch tree and checks that each is caught."""
+fingerprint, say, would change with setlocale. And on ops and optimizers that are asked for their names (op_names.py,
+optimizer_names.py). First plants one violation per rule in a scratch tree and checks that each is caught."""
 import pathlib
 import re
 import sys
 import tempfile
 
 import op_names
+import optimizer_names
 
 # folder -> project folders that it may include (longest prefix wins on both sides).
 ALLOWED = {
@@ -137,7 +138,8 @@ def self_test():
 if __name__ == "__main__":
     self_test()
     root = pathlib.Path(sys.argv[1])
-    bad = violations(root) + op_names.self_test() + op_names.violations(root)
+    bad = (violations(root) + op_names.self_test() + op_names.violations(root) + optimizer_names.self_test() +
+           optimizer_names.violations(root))
     print("\n".join(bad) if bad else "layering: every include follows the table, no fraction the locale; "
           f"{len(op_names.places(root))} ops are asked for their names")
     sys.exit(1 if bad else 0)
