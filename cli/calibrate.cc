@@ -49,6 +49,7 @@ void calibrate(const Arguments& args) {
                        {"others_share", others}});
   double peak = 0;  // of f32 products: the largest of each table
   for (const Json& table : content["kernels"]) {
+    // By name: a profile's tables have it alone; matmul is the op that every calibration measures.
     if (table["op"] != "matmul" || table["dtype"] != "f32" || table["form"] == "allow_tf32=1") continue;
     double flops = 2;
     for (const Json& marks : table["marks"]) flops *= marks.back().get<double>();
