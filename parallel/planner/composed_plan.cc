@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <optional>
 
-#include "graph/base/side_by_side.h"
+#include "graph/base/parallel_for.h"
 #include "graph/base/text.h"
 #include "parallel/composition/strategy_profile.h"
 #include "parallel/search/chain_cut.h"
@@ -145,7 +145,7 @@ void PlanComposer::prepare(std::span<const Wanted> wanted) {
   if (missing.size() < 2) return;
   std::vector<std::pair<std::string, ProfileOf>> order(missing.begin(), missing.end());
   std::vector<std::optional<Result<StepProfile>>> made(order.size());
-  side_by_side(order.size(), [&](size_t i) { made[i] = make(order[i].second); });
+  parallel_for(order.size(), [&](size_t i) { made[i] = make(order[i].second); });
   for (size_t i = 0; i < order.size(); ++i) profiles_.emplace(order[i].first, *std::move(made[i]));
 }
 

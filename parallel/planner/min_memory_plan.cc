@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "graph/base/cancellation.h"
-#include "graph/base/side_by_side.h"
+#include "graph/base/parallel_for.h"
 #include "parallel/strategy/propagation.h"
 
 namespace tessera {
@@ -163,7 +163,7 @@ class Search {
       std::vector<Sized> sizes(together.size());
       const auto size_one = [&](size_t i) { sizes[i] = size_of(together[i].node); };
       if (goal_.on_two_threads)
-        side_by_side(together.size(), size_one);
+        parallel_for(together.size(), size_one);
       else
         for (size_t i = 0; i < together.size(); ++i) size_one(i);
       for (size_t i = 0; i < together.size() && !found(); ++i)

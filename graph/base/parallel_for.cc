@@ -1,4 +1,4 @@
-#include "graph/base/side_by_side.h"
+#include "graph/base/parallel_for.h"
 
 #include <algorithm>
 #include <atomic>
@@ -12,7 +12,7 @@
 
 namespace tessera {
 
-void side_by_side(size_t count, const std::function<void(size_t)>& work) {
+void parallel_for(size_t count, const std::function<void(size_t)>& work) {
   constexpr size_t kMost = 16;
   const size_t used =
       std::min({static_cast<size_t>(std::max(1U, std::thread::hardware_concurrency())), count, kMost});
