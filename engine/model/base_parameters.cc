@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <span>
 
-#include "engine/base/make_ahead.h"
+#include "engine/base/ordered_tasks.h"
 #include "serialize/hash_stream.h"
 
 namespace tessera {
@@ -64,7 +64,7 @@ Result<std::vector<BaseTensor>> BaseParameters::hashed(const std::vector<std::st
     unknown[at]->xxh3 = xxh3;
     return {};
   };
-  TSR_RETURN_IF_ERROR(make_ahead<uint64_t>(unknown.size(), threads, make, use));
+  TSR_RETURN_IF_ERROR(run_ordered_tasks<uint64_t>(unknown.size(), threads, make, use));
   std::vector<BaseTensor> tensors;
   for (const std::string& name : names) {
     const Parameter& it = parameters_.find(name)->second;

@@ -6,7 +6,7 @@
 #include <set>
 #include <utility>
 
-#include "engine/base/make_ahead.h"
+#include "engine/base/ordered_tasks.h"
 #include "engine/model/shared_model.h"
 #include "engine/model/stored_values.h"
 #include "graph/analysis/read_only_parameters.h"
@@ -186,7 +186,7 @@ Result<std::shared_ptr<const SharedWeights>> WeightPool::take(const std::shared_
     }
     return {};
   };
-  TSR_RETURN_IF_ERROR(make_ahead<Parts>(weights.size(), at_once, make, use));
+  TSR_RETURN_IF_ERROR(run_ordered_tasks<Parts>(weights.size(), at_once, make, use));
   if (in_file) taken->unchanged = [file] { return file->unchanged(); };
   return std::shared_ptr<const SharedWeights>(std::move(taken));
 }

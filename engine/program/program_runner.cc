@@ -5,7 +5,7 @@
 #include <map>
 #include <set>
 
-#include "engine/base/make_ahead.h"
+#include "engine/base/ordered_tasks.h"
 #include "engine/model/stored_values.h"
 #include "engine/model/weight_pool.h"
 #include "engine/program/report.h"
@@ -113,7 +113,7 @@ Status ProgramRunner::write_parameters(const SharedModel& model, uint64_t seed) 
     model.drop_pages(stored);
     return {};
   };
-  return make_ahead<HostTensor>(names.size(), threads_of(*prepared_->runtime), make, use);
+  return run_ordered_tasks<HostTensor>(names.size(), threads_of(*prepared_->runtime), make, use);
 }
 
 size_t ProgramRunner::threads() const { return threads_of(*prepared_->runtime); }

@@ -1,4 +1,4 @@
-// make_ahead: results that take long, made on several threads and used in order on this one.
+// run_ordered_tasks: results that take long, made on several threads and used in order on this one.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@ namespace tessera {
 // Calls make(i), which returns Result<Made>, for every i below `count`, at most `at_once` of them at a time and
 // no more than that ahead of use(i, made); stops at the first error. With one at a time all is done here.
 template <class Made, class Make, class Use>
-Status make_ahead(size_t count, size_t at_once, const Make& make, const Use& use) {
+Status run_ordered_tasks(size_t count, size_t at_once, const Make& make, const Use& use) {
   struct Coming {
     std::optional<Result<Made>> made;
     Thread thread;  // last: it writes to the other
