@@ -6,7 +6,7 @@
 #include <set>
 
 #include "graph/base/text.h"
-#include "parallel/pricing/joint_kind.h"
+#include "parallel/pricing/worst_case_kind.h"
 
 namespace tessera {
 
@@ -64,7 +64,7 @@ std::vector<Part> parts_of(const Cluster& cluster) {
     Part part{cluster, {}, choice};
     DeviceKind kind = kinds[*choice.begin()];
     for (const size_t k : choice)
-      if (k != *choice.begin()) kind = joint_kind(kind, kinds[k]);
+      if (k != *choice.begin()) kind = worst_case_kind(kind, kinds[k]);
     part.cluster.kinds = {kind};
     for (size_t d = 0; d < of_device.size(); ++d)
       if (choice.contains(of_device[d])) part.devices.push_back(static_cast<int32_t>(d));

@@ -7,7 +7,7 @@
 #include <tuple>
 
 #include "graph/base/text.h"
-#include "parallel/pricing/joint_kind.h"
+#include "parallel/pricing/worst_case_kind.h"
 #include "parallel/pricing/link_time.h"
 
 namespace tessera {
@@ -72,7 +72,7 @@ DeviceKind slowest(const std::vector<DeviceKind>& members, DType dtype) {
   DeviceKind it = *base;
   std::vector<std::string> names;
   for (const DeviceKind& kind : members) {
-    it = joint_kind(it, kind);
+    it = worst_case_kind(it, kind);
     names.push_back(kind.name);
   }
   it.name = join(names, "+");

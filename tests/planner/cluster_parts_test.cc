@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "parallel/pricing/cluster_presets.h"
-#include "parallel/pricing/joint_kind.h"
+#include "parallel/pricing/worst_case_kind.h"
 #include "parallel/pricing/reserved_memory.h"
 
 using namespace tessera;
@@ -82,9 +82,9 @@ TEST_SUITE("cluster parts") {
   TEST_CASE("of two kinds together the slower rate counts, and none where one has none") {
     const DeviceKind h100 = cluster_preset("dgx-h100")->kinds[0], b200 = cluster_preset("dgx-b200")->kinds[0],
                      a100 = cluster_preset("dgx-a100-80gb")->kinds[0];
-    CHECK(matrix_rate(joint_kind(h100, b200), DType::kE4M3) == 1170e12);
-    CHECK(matrix_rate(joint_kind(b200, h100), DType::kE4M3) == 1170e12);
-    for (const DeviceKind& kind : {joint_kind(h100, a100), joint_kind(a100, h100)})
+    CHECK(matrix_rate(worst_case_kind(h100, b200), DType::kE4M3) == 1170e12);
+    CHECK(matrix_rate(worst_case_kind(b200, h100), DType::kE4M3) == 1170e12);
+    for (const DeviceKind& kind : {worst_case_kind(h100, a100), worst_case_kind(a100, h100)})
       for (const MatrixRate& rate : kind.matrix_rates) CHECK(rate.dtype != DType::kE4M3);
   }
 

@@ -1,4 +1,4 @@
-#include "parallel/pricing/joint_kind.h"
+#include "parallel/pricing/worst_case_kind.h"
 
 #include <algorithm>
 
@@ -12,7 +12,7 @@ bool is_same_kind(DeviceKind a, const DeviceKind& b) {
   return a == b;
 }
 
-DeviceKind joint_kind(const DeviceKind& a, const DeviceKind& b) {
+DeviceKind worst_case_kind(const DeviceKind& a, const DeviceKind& b) {
   DeviceKind it = a;
   it.name = format("{}+{}", a.name, b.name);
   for (const MatrixRate& rate : b.matrix_rates)

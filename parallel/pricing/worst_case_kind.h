@@ -10,6 +10,6 @@ bool is_same_kind(DeviceKind a, const DeviceKind& b);
 
 // Every rate, memory and fixed time of the worse of the two, in waves of `a`'s multiprocessors; memory that
 // is not known (0 bytes) is no limit.
-DeviceKind joint_kind(const DeviceKind& a, const DeviceKind& b);
+DeviceKind worst_case_kind(const DeviceKind& a, const DeviceKind& b);
 
 }  // namespace tessera
