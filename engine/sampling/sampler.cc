@@ -6,7 +6,7 @@
 #include <optional>
 #include <utility>
 
-#include "engine/sampling/certain_draw.h"
+#include "engine/sampling/approximate_draw.h"
 #include "graph/base/text.h"
 
 namespace tessera {
@@ -152,7 +152,7 @@ Result<int32_t> Sampler::draw(std::span<const float> logits, std::span<const uin
   CandidateSpace& space = scratch.candidates;
   space.grow_to(row.logits.V);
   if (!choice.is_cut(row.logits.V)) {
-    const std::optional<int32_t> certain = draw_if_certain(row.logits, row.top.logit, choice, space.blocks);
+    const std::optional<int32_t> certain = draw_approximately(row.logits, row.top.logit, choice, space.blocks);
     if (certain) return *certain;
     for (int64_t token = 0; token < row.logits.V; ++token)
       space.weights[static_cast<size_t>(token)] =

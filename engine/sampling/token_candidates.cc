@@ -4,7 +4,7 @@
 #include <array>
 #include <cmath>
 
-#include "engine/sampling/certain_draw.h"
+#include "engine/sampling/approximate_draw.h"
 
 namespace tessera {
 
@@ -34,7 +34,7 @@ TokenCandidates::TokenCandidates(sampling::Logits<float> logits, double top, con
 // head's end is certain.
 bool TokenCandidates::select_by_sums() {
   if (is_cut() || rules_.typical_p < 1 || rules_.top_p >= 1 || rules_.min_p == 0) return false;
-  if (rules_.temperature < kLeastTemperature) return false;
+  if (rules_.temperature < kMinTemperature) return false;
   const WeightSums sums = sum_weights(logits_, top_, rules_.temperature, space_.blocks);
   select(least_likely());
   keep_likely();

@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/sampling/certain_draw.h"
+#include "engine/sampling/approximate_draw.h"
 #include "engine/sampling/log_probabilities.h"
 #include "tests/capi/c_api.h"
 
@@ -374,7 +374,7 @@ TEST_CASE(
               exact;
         if (draw == 2) uniform = 0;
         const sampling::Choice choice{temperature, 0, top_p, std::min(uniform, 0x1.fffffffffffffp-1)};
-        const std::optional<int32_t> token = draw_if_certain(logits, top.logit, choice, blocks);
+        const std::optional<int32_t> token = draw_approximately(logits, top.logit, choice, blocks);
         ++rows;
         if (!token) continue;
         ++certain;

@@ -17,13 +17,13 @@ struct WeightSums {
   double total = 0, error = 0;
 };
 
-// `blocks` becomes the sums of each kBlockTokens tokens. The temperature is at least kLeastTemperature.
-inline constexpr double kLeastTemperature = 1e-3;
+// `blocks` becomes the sums of each kBlockTokens tokens. The temperature is at least kMinTemperature.
+inline constexpr double kMinTemperature = 1e-3;
 WeightSums sum_weights(sampling::Logits<float> logits, double top, double temperature,
                        std::vector<double>& blocks);
 
 // nullopt: the token has to be drawn exactly. `choice` does not cut to top_k, `top` is finite.
-std::optional<int32_t> draw_if_certain(sampling::Logits<float> logits, double top,
+std::optional<int32_t> draw_approximately(sampling::Logits<float> logits, double top,
                                        const sampling::Choice& choice, std::vector<double>& blocks);
 
 }  // namespace tessera

@@ -1,4 +1,4 @@
-#include "engine/sampling/certain_draw.h"
+#include "engine/sampling/approximate_draw.h"
 
 #include <algorithm>
 #include <bit>
@@ -179,9 +179,9 @@ WeightSums sum_weights(Logits<float> logits, double top, double temperature, std
   return sums;
 }
 
-std::optional<int32_t> draw_if_certain(Logits<float> logits, double top, const Choice& choice,
+std::optional<int32_t> draw_approximately(Logits<float> logits, double top, const Choice& choice,
                                        std::vector<double>& blocks) {
-  if (choice.temperature < kLeastTemperature) return std::nullopt;
+  if (choice.temperature < kMinTemperature) return std::nullopt;
   const WeightSums sums = sum_weights(logits, top, choice.temperature, blocks);
   if (choice.top_p < 1) return draw_of_head(logits, top, choice, sums);
   return draw_of_all(logits, top, choice, sums, blocks);
