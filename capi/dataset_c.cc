@@ -6,7 +6,7 @@
 #include "capi/guard.h"
 #include "capi/work.h"
 #include "engine/base/text_file.h"
-#include "engine/data/given_rows.h"
+#include "engine/data/array_dataset.h"
 #include "engine/data/text_dataset.h"
 #include "graph/base/text.h"
 
@@ -144,7 +144,7 @@ tsr_status* tsr_dataset_new_rows(int64_t rows, int64_t seq, const int32_t* token
   return give_dataset(options, out_dataset, [&](const Options& chosen) -> MadeDataset {
     TSR_RETURN_IF_ERROR(required({{tokens, "tokens"}}));
     const RowArrays arrays{rows, seq, tokens, labels, segments, positions, weights};
-    return GivenRows::create(arrays, chosen);
+    return ArrayDataset::create(arrays, chosen);
   });
 }
 

@@ -1,5 +1,5 @@
 // Dataset: what a training reads, row by row: texts cut into samples (text_dataset.h), examples of a file of training data
-// (example_dataset.h), or rows of a caller's memory (given_rows.h). Immutable; any thread.
+// (example_dataset.h), or rows of a caller's memory (array_dataset.h). Immutable; any thread.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// GivenRows: a dataset of rows that a caller has made: tokens with their labels, and the documents and positions in them.
+// ArrayDataset: a dataset of rows that a caller has made: tokens with their labels, and the documents and positions in them.
 #pragma once
 
 #include <memory>
@@ -16,7 +16,7 @@ struct RowArrays {
   const float* weights = nullptr;  // of the labels' losses; 0: the label does not count
 };
 
-class GivenRows final : public Dataset {
+class ArrayDataset final : public Dataset {
  public:
   // Copies. Options: eval_fraction, shuffle, seed. kInvalidArgument for numbers out of range, with the place.
   static Result<std::shared_ptr<const Dataset>> create(const RowArrays& arrays, const Options& options);
@@ -27,7 +27,7 @@ class GivenRows final : public Dataset {
   Result<std::string> info_json() const override;
 
  private:
-  GivenRows() = default;
+  ArrayDataset() = default;
   Status check(const RowArrays& arrays) const;
   void find_positions();
   Status fill(int64_t number, const DatasetRow& row) const override;

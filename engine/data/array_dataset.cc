@@ -1,4 +1,4 @@
-#include "engine/data/given_rows.h"
+#include "engine/data/array_dataset.h"
 
 #include <algorithm>
 #include <cmath>
@@ -16,7 +16,7 @@ Status fail(std::string message) {
 
 }  // namespace
 
-Status GivenRows::check(const RowArrays& arrays) const {
+Status ArrayDataset::check(const RowArrays& arrays) const {
   if (arrays.rows < 1 || arrays.seq < 1 || arrays.seq > (1 << 24) ||
       arrays.rows > INT64_MAX / arrays.seq / 64)
     return fail(format("{} rows of {} tokens: wanted at least one row, and 1 to 2^24 tokens", arrays.rows,
@@ -36,7 +36,7 @@ Status GivenRows::check(const RowArrays& arrays) const {
 }
 
 // A document begins where the number changes.
-void GivenRows::find_positions() {
+void ArrayDataset::find_positions() {
   positions_.resize(ids_.size());
   for (int64_t i = 0; i < static_cast<int64_t>(ids_.size()); ++i) {
     const auto k = static_cast<size_t>(i);
@@ -44,9 +44,9 @@ void GivenRows::find_positions() {
   }
 }
 
-Result<std::shared_ptr<const Dataset>> GivenRows::create(const RowArrays& arrays, const Options& options) {
+Result<std::shared_ptr<const Dataset>> ArrayDataset::create(const RowArrays& arrays, const Options& options) {
   OptionReader reader(options, "dataset");
-  std::shared_ptr<GivenRows> made(new GivenRows);
+  std::shared_ptr<ArrayDataset> made(new ArrayDataset);
   const double eval_fraction = reader.f64("eval_fraction", 0, 0, 1);
   made->order_.shuffle = reader.flag("shuffle", true);
   made->order_.seed = static_cast<uint64_t>(reader.i64("seed", 0));
@@ -97,7 +97,7 @@ Result<std::shared_ptr<const Dataset>> GivenRows::create(const RowArrays& arrays
   return std::shared_ptr<const Dataset>(std::move(made));
 }
 
-Status GivenRows::fill(int64_t number, const DatasetRow& row) const {
+Status ArrayDataset::fill(int64_t number, const DatasetRow& row) const {
   const auto copy = [&](const std::vector<int32_t>& from, std::span<int32_t> to) {
     std::copy_n(from.begin() + number * seq_, to.size(), to.begin());
   };
@@ -108,12 +108,12 @@ Status GivenRows::fill(int64_t number, const DatasetRow& row) const {
   return {};
 }
 
-Result<int64_t> GivenRows::count_eval_labels(int64_t rows) const {
+Result<int64_t> ArrayDataset::count_eval_labels(int64_t rows) const {
   const auto begin = labels_.begin() + order_.count * seq_;
   return std::count_if(begin, begin + rows * seq_, [](int32_t label) { return label >= 0; });
 }
 
-Result<std::string> GivenRows::info_json() const {
+Result<std::string> ArrayDataset::info_json() const {
   return dump(Json{{"tokens", ids_.size()},
                    {"seq", seq_},
                    {"train_samples", order_.count},
