@@ -72,7 +72,7 @@ struct EngineReport {
   int64_t replicas = 1;
   int64_t requests = 0, generated = 0, running = 0, waiting = 0;
   int64_t steps = 0, tokens = 0, cached_tokens = 0, preemptions = 0;
-  int64_t guessed = 0, right_guesses = 0, adapters = 0;
+  int64_t drafted = 0, accepted_drafts = 0, adapters = 0;
   int64_t cache_tokens = 0, free_cache_tokens = 0, context = 0, sequences = 0;
   int64_t window_cache_tokens = 0, free_window_cache_tokens = 0, window = 0;
   bool batch_invariant = false;

@@ -33,10 +33,10 @@ struct ServingSettings {
   int64_t step_tokens = 256;  // of a step at most
   std::vector<int64_t> step_sizes;  // tokens that steps are padded to, ascending; none: powers of two
   bool shares_prefixes = true;
-  bool guesses = false;         // tokens that are likely to come next are computed along ("speculation")
-  int64_t most_guesses = 7;     // of a text in a step
-  bool guesses_always = false;  // whether that pays or not
-  std::shared_ptr<SharedModel> draft;  // which guesses them; null: they are what followed before in the text
+  bool speculates = false;         // tokens that are likely to come next are computed along ("speculation")
+  int64_t max_drafts = 7;     // of a text in a step
+  bool always_speculates = false;  // whether that pays or not
+  std::shared_ptr<SharedModel> draft;  // which drafts them; null: they are what followed before in the text
   std::optional<DType> cache;  // of keys and values; nothing: as they are computed
   int64_t adapters = 0;        // adapters of requests in use at once; 0: none
   int64_t adapter_rank = 16;   // at most

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "c_api.h"
-#include "engine/serving/scheduler/draft_ledger.h"
+#include "engine/serving/scheduler/draft_backoff.h"
 #include "engine/serving/scheduler/draft_model.h"
 #include "engine_events.h"
 #include "graph/base/text.h"
@@ -15,7 +15,7 @@
 #include "text/json.h"
 
 using namespace capi_test;
-using tessera::DraftLedger;
+using tessera::DraftBackoff;
 using tessera::Json;
 using tessera::ServingCore;
 using tessera::ServingEvent;
@@ -31,7 +31,7 @@ constexpr const char* kOther = "llama:L=1,C=32,H=2,KV=1,F=32,V=96,T=256";
 ServingSettings drafting(const ServingLayout& layout, std::shared_ptr<SharedModel> draft,
                          int64_t pages = 512) {
   ServingSettings settings = settings_of(layout, 8, pages);
-  settings.guesses = settings.guesses_always = draft != nullptr;
+  settings.speculates = settings.always_speculates = draft != nullptr;
   settings.draft = std::move(draft);
   return settings;
 }
@@ -140,17 +140,17 @@ const int64_t k1 = 1;
 
 }  // namespace
 
-TEST_CASE("drafts: a model's own guesses are right, and its texts come in far fewer steps") {
+TEST_CASE("drafts: a model's own drafts are right, and its texts come in far fewer steps") {
   for (const ServingLayout& layout : {kServingLayouts[0], kServingLayouts[3]}) {
     const auto plain = core_of(drafting(layout, nullptr));
-    const auto guessing = core_of(drafting(layout, new_model(kServedModel, 0)));
-    CHECK(serve(*guessing, 0, false, 4) == serve(*plain, 0, false, 4));
-    const ServingCore::Counts counts = guessing->counts();
-    CHECK(counts.guessed > 100);
-    CHECK(counts.right >= counts.guessed * 95 / 100);
+    const auto speculative = core_of(drafting(layout, new_model(kServedModel, 0)));
+    CHECK(serve(*speculative, 0, false, 4) == serve(*plain, 0, false, 4));
+    const ServingCore::Counts counts = speculative->counts();
+    CHECK(counts.drafted > 100);
+    CHECK(counts.accepted >= counts.drafted * 95 / 100);
     CHECK(counts.steps * 3 < plain->counts().steps);
     CHECK(counts.draft_seconds > 0);
-    CHECK(!guessing->draft_memory().empty());
+    CHECK(!speculative->draft_memory().empty());
     CHECK(plain->draft_memory().empty());
   }
 }
@@ -158,65 +158,65 @@ TEST_CASE("drafts: a model's own guesses are right, and its texts come in far fe
 TEST_CASE("drafts: repeated text comes in fewer steps by what it said before") {
   const auto plain = core_of(drafting(kServingLayouts[0], nullptr));
   ServingSettings settings = drafting(kServingLayouts[0], nullptr);
-  settings.guesses = settings.guesses_always = true;
-  const auto guessing = core_of(settings);
-  CHECK(serve(*guessing, 0, false, 1) == serve(*plain, 0, false, 1));
-  CHECK(guessing->counts().right > 0);
-  CHECK(guessing->counts().steps + guessing->counts().right == plain->counts().steps);
+  settings.speculates = settings.always_speculates = true;
+  const auto speculative = core_of(settings);
+  CHECK(serve(*speculative, 0, false, 1) == serve(*plain, 0, false, 1));
+  CHECK(speculative->counts().accepted > 0);
+  CHECK(speculative->counts().steps + speculative->counts().accepted == plain->counts().steps);
 }
 
-TEST_CASE("drafts: wrong guesses change no token, whoever is preempted or cancelled") {
+TEST_CASE("drafts: wrong drafts change no token, even where a text is preempted or cancelled") {
   for (const int64_t seed : {0, 1}) {
-    // The first is the model itself, which guesses well what is drawn at random now and then.
+    // The first is the model itself, which drafts well what is drawn at random now and then.
     const auto draft = seed == 0 ? new_model(kServedModel, 0) : new_model(kOther, seed);
     const auto plain = core_of(drafting(kServingLayouts[0], nullptr));
-    const auto guessing = core_of(drafting(kServingLayouts[0], draft, 34));
+    const auto speculative = core_of(drafting(kServingLayouts[0], draft, 34));
     const auto wanted = serve(*plain, 0.9, false);
-    CHECK(serve(*guessing, 0.9, false) == wanted);
-    check_alike(serve(*guessing, 0.9, true), wanted);
-    CHECK(serve(*guessing, 0.9, false) == wanted);
-    const ServingCore::Counts counts = guessing->counts();
-    CHECK(counts.guessed > counts.right);
+    CHECK(serve(*speculative, 0.9, false) == wanted);
+    check_alike(serve(*speculative, 0.9, true), wanted);
+    CHECK(serve(*speculative, 0.9, false) == wanted);
+    const ServingCore::Counts counts = speculative->counts();
+    CHECK(counts.drafted > counts.accepted);
     CHECK(counts.preemptions > 0);
   }
 }
 
-TEST_CASE("drafts: a draft with a shorter context guesses as far as that") {
+TEST_CASE("drafts: a draft with a shorter context drafts as far as that") {
   const auto plain = core_of(drafting(kServingLayouts[0], nullptr));
-  const auto guessing =
+  const auto speculative =
       core_of(drafting(kServingLayouts[0], new_model("llama:L=1,C=32,H=2,KV=1,F=32,V=96,T=24", 1)));
-  CHECK(serve(*guessing, 0.5, false) == serve(*plain, 0.5, false));
-  CHECK(guessing->counts().guessed > 0);
+  CHECK(serve(*speculative, 0.5, false) == serve(*plain, 0.5, false));
+  CHECK(speculative->counts().drafted > 0);
 }
 
-TEST_CASE("drafts: a model that is recovered after a failure guesses as before") {
-  const auto guessing = core_of(drafting(kServingLayouts[0], new_model(kServedModel, 0)));
-  const auto wanted = serve(*guessing, 0, false);
+TEST_CASE("drafts: a model that is recovered after a failure drafts as before") {
+  const auto speculative = core_of(drafting(kServingLayouts[0], new_model(kServedModel, 0)));
+  const auto wanted = serve(*speculative, 0, false);
   std::vector<ServingEvent> events;
-  REQUIRE(guessing->recover(tessera::Status(tessera::StatusCode::kInternal, "lost"), events).ok());
-  CHECK(serve(*guessing, 0, false) == wanted);
+  REQUIRE(speculative->recover(tessera::Status(tessera::StatusCode::kInternal, "lost"), events).ok());
+  CHECK(serve(*speculative, 0, false) == wanted);
 }
 
 TEST_CASE("drafts: where they pay they go on, and where they do not little time is lost") {
-  DraftLedger good, bad, once_bad;
-  int64_t guessed = 0;
+  DraftBackoff good, bad, once_bad;
+  int64_t drafted = 0;
   double bad_s = 0, once_bad_s = 0, plain_s = 0;
   for (int64_t step = 0; step < 20000; ++step) {
-    if (good.wants_guesses()) {
-      ++guessed;
-      good.note_guessed(2, 1.5, step == 0 ? 20 : 0);  // 20: its texts are new to the draft model
+    if (good.is_drafting()) {
+      ++drafted;
+      good.record_drafted(2, 1.5, step == 0 ? 20 : 0);  // 20: its texts are new to the draft model
     } else {
-      good.note_plain(1);
+      good.record_plain(1);
     }
   }
-  CHECK(guessed > 19000);
-  const auto run = [&](DraftLedger& ledger, double spent, double worth, double& total) {
-    if (ledger.wants_guesses()) {
-      ledger.note_guessed(worth, spent, 0);
+  CHECK(drafted > 19000);
+  const auto run = [&](DraftBackoff& backoff, double spent, double worth, double& total) {
+    if (backoff.is_drafting()) {
+      backoff.record_drafted(worth, spent, 0);
       plain_s += worth;
       total += spent;
     } else {
-      ledger.note_plain(1);
+      backoff.record_plain(1);
       plain_s += 1;
       total += 1;
     }
@@ -258,7 +258,7 @@ TEST_CASE("engine: a draft model changes no text, with grammars, several texts a
   };
   const auto wanted = ask(plain);
   for (const char* parallel : {"", "tp=2"}) {
-    const Engine guessing = engine(rt, model,
+    const Engine speculative = engine(rt, model,
                                    options({{"sequences", int64_t{4}},
                                             {"devices", std::string(*parallel ? "cpu:2" : "cpu:1")},
                                             {"parallel", std::string(parallel)},
@@ -266,11 +266,11 @@ TEST_CASE("engine: a draft model changes no text, with grammars, several texts a
                                             {"draft_model", path},
                                             {"draft_tokens", int64_t{3}}}));
     if (*parallel) {  // its sums have another order
-      ask(guessing);
+      ask(speculative);
     } else {
-      CHECK(ask(guessing) == wanted);
+      CHECK(ask(speculative) == wanted);
     }
-    const Json told = report(guessing);
+    const Json told = report(speculative);
     CHECK(told["speculated"].get<int64_t>() >= told["accepted"].get<int64_t>());
     CHECK(told["speculated"].get<int64_t>() > 0);
     CHECK(told["draft_seconds"].get<double>() > 0);

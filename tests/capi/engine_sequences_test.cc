@@ -116,14 +116,14 @@ TEST_CASE("engine: sequences are kept, forked, rewound, saved and restored, and 
   CHECK(take(tsr_engine_restore_sequence(other.get(), (path + "x").c_str(), &read)).code == TSR_NOT_FOUND);
 }
 
-TEST_CASE("engine: speculation changes no token, and some guesses are right") {
+TEST_CASE("engine: speculation changes no token, and some drafts are right") {
   const Runtime rt = runtime();
   const Model model = small_model();
-  const Engine plain = engine(rt, model), guessing = engine(rt, model, {{"speculation", std::string("ngram")}});
+  const Engine plain = engine(rt, model), speculative = engine(rt, model, {{"speculation", std::string("ngram")}});
   uint32_t seed = 5;
   std::map<int64_t, Tokens> wanted;
   for (int round = 0; round < 4; ++round) {
-    for (const Engine* it : {&plain, &guessing}) {
+    for (const Engine* it : {&plain, &speculative}) {
       uint32_t own = seed;
       for (int i = 0; i < 12; ++i) {
         const auto random = [&] { return (own = own * 1664525u + 1013904223u) >> 8; };
@@ -136,9 +136,9 @@ TEST_CASE("engine: speculation changes no token, and some guesses are right") {
       }
     }
     seed = seed * 69069u + 1;
-    CHECK(collect(plain) == collect(guessing));
+    CHECK(collect(plain) == collect(speculative));
   }
-  const Json told = report(guessing);
+  const Json told = report(speculative);
   CHECK(told["accepted"].get<int64_t>() > 0);
   CHECK(told["speculated"].get<int64_t>() >= told["accepted"].get<int64_t>());
   CHECK(told["free_cache_tokens"] == told["cache_tokens"]);
@@ -146,7 +146,7 @@ TEST_CASE("engine: speculation changes no token, and some guesses are right") {
 }
 
 TEST_CASE(
-    "engine: a text that outgrows the first factors of its rotations, with guesses, adapters and saving") {
+    "engine: a text that outgrows the first factors of its rotations, with drafts, adapters and saving") {
   const Runtime rt = runtime();
   tsr_model* made = nullptr;
   ok(tsr_model_new("phi3:L=2,C=32,H=4,F=48,V=97,T=64,rope_half,rope_rows=2,rope_switch=20,rope_magnitude=1.2",
@@ -168,13 +168,13 @@ TEST_CASE(
     return collect(it).begin()->second;
   };
   // Guesses stop at the switch: what comes behind it is computed by the other factors.
-  const Engine plain = one({}), guessing = one({{"speculation", std::string("ngram")}});
+  const Engine plain = one({}), speculative = one({{"speculation", std::string("ngram")}});
   int64_t accepted = 0;
   for (int32_t i = 0; i < 12; ++i) {
     Tokens prompt;
     for (int32_t n = 0; n < 12; ++n) prompt.push_back((n % 3 * 37 + i * 5) % 97);
-    CHECK(write(guessing, prompt, -1) == write(plain, prompt, -1));
-    accepted = report(guessing)["accepted"];
+    CHECK(write(speculative, prompt, -1) == write(plain, prompt, -1));
+    accepted = report(speculative)["accepted"];
   }
   CHECK(accepted > 0);
   // Pages of long texts without an adapter are not those of short ones with the first adapter.

@@ -227,9 +227,9 @@ TEST_CASE("replicas: any mix of requests gives what each gives alone on one repl
   const Options tight = {{"sequences", int64_t{4}},
                          {"cache_tokens", int64_t{1024}},
                          {"context", int64_t{192}}},
-                guessing = {{"sequences", int64_t{6}}, {"speculation", std::string("ngram")}};
+                speculative = {{"sequences", int64_t{6}}, {"speculation", std::string("ngram")}};
   const Layout layouts[] = {{"cpu:2", "dp=2", "cpu:1", "", 2, tight},
-                            {"cpu:3", "dp=3", "cpu:1", "", 3, guessing},
+                            {"cpu:3", "dp=3", "cpu:1", "", 3, speculative},
                             {"cpu:4", "dp=2,tp=2", "cpu:2", "tp=2", 2, tight},
                             {"cpu:4", "pp=2,dp=2", "cpu:2", "pp=2", 2, {{"sequences", int64_t{3}}}}};
   const auto model = served_model();

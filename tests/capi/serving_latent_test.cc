@@ -90,8 +90,8 @@ TEST_CASE("serving latent: greedy tokens are those of a generator, and no others
     const auto generator = new_generator(runtime, model);
     ServingSettings settings = settings_of({"cpu:1", "", {}});
     const auto plain = new_core(runtime, model, settings);
-    settings.guesses = settings.guesses_always = true;
-    const auto guessing = new_core(runtime, model, settings);
+    settings.speculates = settings.always_speculates = true;
+    const auto speculative = new_core(runtime, model, settings);
     settings.draft = new_model(description, 3);
     const auto drafting = new_core(runtime, model, settings);
     uint32_t seed = 5;
@@ -99,7 +99,7 @@ TEST_CASE("serving latent: greedy tokens are those of a generator, and no others
       CAPTURE(size);
       const Asked asked = greedy(random_tokens(seed, size, 96), 20);
       const Tokens wanted = generated(*generator, asked);
-      for (ServingCore* const core : {plain.get(), guessing.get(), drafting.get()})
+      for (ServingCore* const core : {plain.get(), speculative.get(), drafting.get()})
         CHECK(serve_alone(*core, asked).tokens == wanted);
     }
   }

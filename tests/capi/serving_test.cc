@@ -83,7 +83,7 @@ TEST_CASE("serving: each request's tokens are those of its run alone, in any com
     settings.adapter_rank = 4;
     const auto alone = new_core(runtime, model, settings);
     settings.pages = 9;  // of 20: sequences preempt each other
-    settings.guesses = true;
+    settings.speculates = true;
     const auto core = new_core(runtime, model, settings);
     for (uint32_t i = 0; i < 3; ++i)  // more than there are slots
       for (ServingCore* it : {alone.get(), core.get()})
@@ -120,7 +120,7 @@ TEST_CASE("serving: the same over weights of blocks and keys and values of 16 an
     }
 }
 
-TEST_CASE("serving: keys and values of 8 bits on any layout, with guesses and a draft model") {
+TEST_CASE("serving: keys and values of 8 bits on any layout, with drafts and a draft model") {
   const auto runtime = new_runtime();
   const auto model = new_model(kBlockModel);
   for (const auto& layout : serving_tests::kTogetherLayouts) {
@@ -130,7 +130,7 @@ TEST_CASE("serving: keys and values of 8 bits on any layout, with guesses and a 
     settings.rows = 5;
     const auto alone = new_core(runtime, model, settings);
     settings.pages = 9;  // of 20
-    settings.guesses = true;
+    settings.speculates = true;
     if (layout.parallel[0] == '\0') settings.draft = new_model("llama:L=1,C=32,H=1,F=32,V=96,T=256", 1);
     const auto core = new_core(runtime, model, settings);
     const std::vector<Asked> asked = random_requests(4, 14, 96, true);

@@ -77,12 +77,12 @@ TEST_CASE("serving windows: tokens are those of each request alone, and of a poo
   CHECK(preemptions > 0);
 }
 
-TEST_CASE("serving windows: forks, rewinds and guesses go on as texts of their own do") {
+TEST_CASE("serving windows: forks, rewinds and drafts go on as texts of their own do") {
   for (const char* const model : {kSomeWindows, kAllWindows})
-    for (const bool guesses : {false, true}) {
+    for (const bool drafts : {false, true}) {
       ServingSettings settings = settings_of({"cpu:1", "", {}}, 8, 128);
-      settings.guesses = settings.guesses_always = guesses;
-      if (guesses)
+      settings.speculates = settings.always_speculates = drafts;
+      if (drafts)
         settings.draft = new_model(kSomeWindows, 3);  // whose windows share one pool with its other layers
       TestServer server(model, tight(settings, 20));
       uint32_t seed = 9;

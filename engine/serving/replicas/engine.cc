@@ -318,8 +318,8 @@ Result<std::string> Engine::report_json() {
     report.tokens += own.counts.tokens;
     report.cached_tokens += own.counts.reused;
     report.preemptions += own.counts.preemptions;
-    report.guessed += own.counts.guessed;
-    report.right_guesses += own.counts.right;
+    report.drafted += own.counts.drafted;
+    report.accepted_drafts += own.counts.accepted;
     report.cache_tokens += own.counts.pages * serving.page_size;
     report.free_cache_tokens += own.counts.free_pages * serving.page_size;
     report.window_cache_tokens += own.counts.window_pages * serving.page_size;

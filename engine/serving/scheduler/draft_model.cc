@@ -52,7 +52,7 @@ ServingSettings draft_settings(const ServingSettings& server, int64_t longest) {
   settings.window = 0;
   settings.has_full_layers = true;
   settings.adapters = 0;
-  settings.guesses = false;
+  settings.speculates = false;
   settings.draft = nullptr;
   settings.hidden = false;
   settings.scored_tokens = ServingSettings().scored_tokens;
@@ -133,7 +133,7 @@ Result<std::vector<int32_t>> DraftModel::run(std::span<const Part> parts) {
 Result<DraftModel::Proposal> DraftModel::propose(std::span<const Text> texts) {
   const auto begin = Clock::now();
   Proposal proposal;
-  proposal.guesses.resize(texts.size());
+  proposal.drafts.resize(texts.size());
   // The tokens that it has not seen: of those texts first that have few.
   struct Unseen {
     size_t text, wanted, count;
@@ -170,17 +170,17 @@ Result<DraftModel::Proposal> DraftModel::propose(std::span<const Text> texts) {
   for (;;) {
     std::vector<Unseen> going_on;
     for (size_t i = 0; i < active.size(); ++i) {
-      std::vector<int32_t>& guesses = proposal.guesses[active[i].text];
-      if (guesses.empty() && parts[i].tokens.size() < active[i].count) continue;  // the rest comes next time
-      guesses.reserve(active[i].wanted);                                          // the parts see them
-      guesses.push_back(likeliest[i]);
-      if (guesses.size() < active[i].wanted) going_on.push_back(active[i]);
+      std::vector<int32_t>& drafts = proposal.drafts[active[i].text];
+      if (drafts.empty() && parts[i].tokens.size() < active[i].count) continue;  // the rest comes next time
+      drafts.reserve(active[i].wanted);                                          // the parts see them
+      drafts.push_back(likeliest[i]);
+      if (drafts.size() < active[i].wanted) going_on.push_back(active[i]);
     }
     active = std::move(going_on);
     if (active.empty()) break;
     parts.clear();
     for (const Unseen& it : active)
-      parts.push_back({texts[it.text].row, std::span(proposal.guesses[it.text]).last(1)});
+      parts.push_back({texts[it.text].row, std::span(proposal.drafts[it.text]).last(1)});
     TSR_ASSIGN_OR_RETURN(likeliest, run(parts));
   }
   proposal.seconds = seconds_since(begin);

@@ -1,4 +1,4 @@
-// DraftModel: a smaller model that guesses how texts of another one go on ("speculative decoding", Leviathan et al., 2022):
+// DraftModel: a smaller model that drafts how texts of another one go on ("speculative decoding", Leviathan et al., 2022):
 // the likeliest tokens, for all texts in the same steps. Each row has pages for a whole context, and remembers the tokens
 // whose keys and values they hold; what a text has in common with them is not computed again. Nothing has to be told
 // when a text is rewound, preempted or ends. One thread at a time.
@@ -36,7 +36,7 @@ class DraftModel {
   };
   struct Proposal {
     std::vector<std::vector<int32_t>>
-        guesses;  // by text; fewer than wanted where tokens of it are still to compute
+        drafts;  // by text; fewer than wanted where tokens of it are still to compute
     double seconds = 0,
            catch_up_seconds = 0;  // the latter: the part for many tokens of texts that are new to it
   };

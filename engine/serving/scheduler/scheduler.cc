@@ -80,7 +80,7 @@ void Scheduler::stop(Sequence& sequence) {
   sequence.first_window = 0;
   sequence.contents.clear();
   sequence.computed = 0;
-  sequence.guesses.clear();
+  sequence.drafts.clear();
   free_rows_.push_back(*sequence.row);
   sequence.row.reset();
   std::erase(running_, &sequence);
@@ -206,15 +206,15 @@ void Scheduler::leave_windows(Sequence& sequence) {
   }
 }
 
-// Room for as many guesses of the sequence as fit without others giving way; the rest are dropped.
-int64_t Scheduler::add_guesses(Sequence& sequence, int64_t most) {
-  const int64_t wanted = std::min(std::ssize(sequence.guesses), most);
+// Room for as many drafts of the sequence as fit without others giving way; the rest are dropped.
+int64_t Scheduler::reserve_drafts(Sequence& sequence, int64_t most) {
+  const int64_t wanted = std::min(std::ssize(sequence.drafts), most);
   const auto room = [&] { return std::ssize(sequence.pages) * pool_.page_size() - sequence.size(); };
   while (room() < wanted && add_page(sequence)) {
   }
-  const int64_t guesses = std::clamp<int64_t>(room(), 0, wanted);
-  sequence.guesses.resize(static_cast<size_t>(guesses));
-  return guesses;
+  const int64_t drafts = std::clamp<int64_t>(room(), 0, wanted);
+  sequence.drafts.resize(static_cast<size_t>(drafts));
+  return drafts;
 }
 
 // Leaves tokens of prompts to later steps where these are padded to less than this one.
@@ -260,11 +260,11 @@ std::vector<StepPart> Scheduler::plan(int64_t budget, int64_t logits) {
   each(running_, [&](Sequence& it) {
     if (!it.row || !it.is_decoding()) return;
     put(it, 1);
-    if (it.guesses.empty() || parts.empty() || parts.back().sequence != &it) return;
-    const int64_t guesses = add_guesses(it, std::min(budget, logits));
-    parts.back().count += guesses;
-    budget -= guesses;
-    logits -= guesses;
+    if (it.drafts.empty() || parts.empty() || parts.back().sequence != &it) return;
+    const int64_t drafts = reserve_drafts(it, std::min(budget, logits));
+    parts.back().count += drafts;
+    budget -= drafts;
+    logits -= drafts;
   });
   each(running_, [&](Sequence& it) {
     if (it.row && !it.is_decoding()) put(it, budget);
@@ -303,7 +303,7 @@ void Scheduler::computed(const std::vector<StepPart>& parts) {
   for (const StepPart& part : parts) {
     Sequence& sequence = *part.sequence;
     const bool is_prompt = !sequence.is_decoding();
-    sequence.computed += part.count - std::ssize(sequence.guesses);
+    sequence.computed += part.count - std::ssize(sequence.drafts);
     if (shares_) {
       remember_full_pages(sequence);
       // Others may wait for a prompt's last page; decoded tokens are remembered by whole pages, and at the end.
@@ -315,7 +315,7 @@ void Scheduler::computed(const std::vector<StepPart>& parts) {
 
 void Scheduler::accept(Sequence& sequence, int64_t right) {
   sequence.computed += right;
-  sequence.guesses.clear();
+  sequence.drafts.clear();
   if (shares_) remember_full_pages(sequence);
   leave_windows(sequence);
 }

@@ -16,7 +16,7 @@
 
 namespace tessera {
 
-// Tokens [first, first + count) of a sequence and of its guesses behind them.
+// Tokens [first, first + count) of a sequence and of its drafts behind them.
 struct StepPart {
   Sequence* sequence;
   int64_t first, count;
@@ -44,7 +44,7 @@ class Scheduler {
   std::span<const PageCopy> copies() const { return copies_; }
   // The parts that `plan` returned have been computed: what is in their pages can be found from here on.
   void computed(const std::vector<StepPart>& parts);
-  // The first `right` guesses became tokens of the sequence, whose others are dropped.
+  // The first `right` drafts became tokens of the sequence, whose others are dropped.
   void accept(Sequence& sequence, int64_t right);
 
   // Sequences that are computed a token a step; empty where there are prompts to compute as well.
@@ -69,7 +69,7 @@ class Scheduler {
   void leave_windows(Sequence& sequence);
   void stop(Sequence& sequence);
   void remember_full_pages(Sequence& sequence);
-  int64_t add_guesses(Sequence& sequence, int64_t most);
+  int64_t reserve_drafts(Sequence& sequence, int64_t most);
   void remember_last_page(const Sequence& sequence);
   void trim(std::vector<StepPart>& parts) const;
   Sequence* least_important(const Sequence& than) const;

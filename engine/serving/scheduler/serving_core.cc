@@ -246,7 +246,7 @@ Status ServingCore::run(const std::vector<StepPart>& parts, StepResults& results
       const auto slot_in = [&](int32_t held) {
         return held < 0 ? -1 : static_cast<int32_t>(held * settings_.page_size + i % settings_.page_size);
       };
-      step.add({.id = place < known ? sequence.tokens[place] : sequence.guesses[place - known],
+      step.add({.id = place < known ? sequence.tokens[place] : sequence.drafts[place - known],
                 .row = *sequence.row,
                 .position = static_cast<int32_t>(i),
                 .slot = slot_in(page),
@@ -268,11 +268,11 @@ Status ServingCore::run(const std::vector<StepPart>& parts, StepResults& results
 DraftModel* ServingCore::draft_model() const { return speculation_ ? speculation_->model() : nullptr; }
 
 // Guesses for those that are decoded.
-Status ServingCore::guess(std::span<ServedText* const> decoding) {
+Status ServingCore::propose_drafts(std::span<ServedText* const> decoding) {
   const int64_t room =
       std::min(serving_step_tokens(settings_) - std::ssize(decoding), settings_.scored_tokens);
-  return speculation_->guess(
-      decoding, static_cast<size_t>(settings_.most_guesses), static_cast<size_t>(room),
+  return speculation_->propose_drafts(
+      decoding, static_cast<size_t>(settings_.max_drafts), static_cast<size_t>(room),
       [this](int64_t tokens) { return step_times_.find(serving_entry(entries_, tokens, tokens).name); });
 }
 
@@ -286,20 +286,20 @@ void ServingCore::take_rows(const Wanted& wanted, std::span<const float> rows,
   if (text.reads_prompt()) return text.read_logits(rows, wanted.first, wanted.count, scratch_, events);
   if (wanted.first < sequence.logits_end)
     text.take_prompt(rows, wanted.first, wanted.count, scratch_, events);
-  const std::vector<int32_t> guesses = sequence.guesses;
-  if (wanted.first + wanted.count < sequence.size() + std::ssize(guesses)) return;
+  const std::vector<int32_t> drafts = sequence.drafts;
+  if (wanted.first + wanted.count < sequence.size() + std::ssize(drafts)) return;
   size_t right = 0;
-  for (size_t row = count - guesses.size() - 1;; ++row, ++right) {
+  for (size_t row = count - drafts.size() - 1;; ++row, ++right) {
     const size_t known = sequence.tokens.size();
     text.take(rows.subspan(row * width, width), scratch_, events);
-    if (text.has_ended() || sequence.tokens.size() == known || right == guesses.size() ||
-        sequence.tokens.back() != guesses[right])
+    if (text.has_ended() || sequence.tokens.size() == known || right == drafts.size() ||
+        sequence.tokens.back() != drafts[right])
       break;
   }
-  if (guesses.empty()) return;
-  text.note_guesses(guesses.size(), right);
-  counts_.guessed += std::ssize(guesses);
-  counts_.right += static_cast<int64_t>(right);
+  if (drafts.empty()) return;
+  text.record_drafts(drafts.size(), right);
+  counts_.drafted += std::ssize(drafts);
+  counts_.accepted += static_cast<int64_t>(right);
   scheduler_.accept(sequence, static_cast<int64_t>(right));
 }
 
@@ -356,15 +356,15 @@ Result<bool> ServingCore::step(std::vector<ServingEvent>& events) {
   TSR_ASSIGN_OR_RETURN(const std::optional<WeightLock::Reading> reading, hold_weights());
   TSR_RETURN_IF_ERROR(adapter_queue_->admit(scheduler_, running_->session()));
   follow_rope_switch();
-  for (const auto& [number, text] : texts_) text->sequence.guesses.clear();  // of a step that did not come
+  for (const auto& [number, text] : texts_) text->sequence.drafts.clear();  // of a step that did not come
   std::vector<ServedText*> decoding;
   if (speculation_ != nullptr)
     for (const Sequence* sequence : scheduler_.decoding()) decoding.push_back(&text_of(*sequence));
-  if (!decoding.empty()) TSR_RETURN_IF_ERROR(guess(decoding));
+  if (!decoding.empty()) TSR_RETURN_IF_ERROR(propose_drafts(decoding));
   // Tokens beyond the switch are of another row of factors, in a step of their own.
   for (ServedText* text : decoding)
     if (Sequence& it = text->sequence; rope_switch_ > 0 && it.size() <= rope_switch_)
-      it.guesses.resize(std::min(it.guesses.size(), static_cast<size_t>(rope_switch_ - it.size())));
+      it.drafts.resize(std::min(it.drafts.size(), static_cast<size_t>(rope_switch_ - it.size())));
   const std::vector<StepPart> parts =
       scheduler_.plan(serving_step_tokens(settings_), settings_.scored_tokens);
   if (parts.empty()) return false;
@@ -378,9 +378,9 @@ Result<bool> ServingCore::step(std::vector<ServingEvent>& events) {
   StepResults results;
   TSR_RETURN_IF_ERROR(run(parts, results));
   scheduler_.computed(parts);
-  const int64_t right = counts_.right;
+  const int64_t right = counts_.accepted;
   take_results(results, events);
-  if (!decoding.empty()) speculation_->note_step(step_seconds_, std::ssize(parts), counts_.right - right);
+  if (!decoding.empty()) speculation_->note_step(step_seconds_, std::ssize(parts), counts_.accepted - right);
   remove_ended();
   return true;
 }

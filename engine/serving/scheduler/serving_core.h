@@ -91,7 +91,7 @@ class ServingCore {
     int64_t steps = 0, tokens = 0, preemptions = 0;
     int64_t reused = 0;  // tokens that were in pages already, and of these those copied to another page
     int64_t copied = 0;
-    int64_t guessed = 0, right = 0;  // tokens computed along, and those that came true
+    int64_t drafted = 0, accepted = 0;  // tokens computed along, and those that came true
     int64_t running = 0, waiting = 0, pages = 0, free_pages = 0;
     int64_t window_pages = 0, free_window_pages = 0;
     double draft_seconds = 0;                    // of the draft model
@@ -137,7 +137,7 @@ class ServingCore {
   DraftModel* draft_model() const;  // null without one
   // Restarts sequences that have become too long for the factors that they were rotated by.
   void follow_rope_switch();
-  Status guess(std::span<ServedText* const> decoding);
+  Status propose_drafts(std::span<ServedText* const> decoding);
   void take_rows(const Wanted& wanted, std::span<const float> rows, std::vector<ServingEvent>& events);
   void take_results(const StepResults& results, std::vector<ServingEvent>& events);
   ServedText& text_of(const Sequence& sequence) const { return *texts_.find(sequence.number)->second; }

@@ -112,8 +112,8 @@ Result<std::unique_ptr<ServingCore>> ServingCore::create(std::unique_ptr<Program
   core->batch_invariant_ = running->record().cluster.shared_cores > 0;
   core->running_ = std::move(running);
   core->model_ = model;
-  if (core->settings_.guesses)
-    core->speculation_ = std::make_unique<Speculation>(std::move(draft), core->settings_.guesses_always);
+  if (core->settings_.speculates)
+    core->speculation_ = std::make_unique<Speculation>(std::move(draft), core->settings_.always_speculates);
   core->adapters_ = std::move(adapters);
   core->adapter_slots_ = std::make_unique<AdapterSlots>(AdapterLayout::of(core->running_->states()));
   core->adapter_queue_ = std::make_unique<AdapterQueue>(*core->adapter_slots_);

@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "engine/serving/scheduler/draft_ledger.h"
+#include "engine/serving/scheduler/draft_backoff.h"
 #include "engine/serving/scheduler/draft_model.h"
 #include "engine/serving/texts/served_text.h"
 
@@ -19,13 +19,13 @@ namespace tessera {
 
 class Speculation {
  public:
-  // model: null: guesses are what followed before in a text. always: they are made whether they pay or not.
+  // model: null: drafts are what followed before in a text. always: they are made whether they pay or not.
   Speculation(std::unique_ptr<DraftModel> model, bool always) : model_(std::move(model)), always_(always) {}
 
   // Seconds of the server's step with so many tokens and the logits of all; nothing before one was measured.
   using StepSeconds = std::function<std::optional<double>(int64_t)>;
-  // Sets the guesses of sequences that are decoded: at most `most` each, `room` in all.
-  Status guess(std::span<ServedText* const> texts, size_t most, size_t room, const StepSeconds& step_seconds);
+  // Sets the drafts of sequences that are decoded: at most `most` each, `room` in all.
+  Status propose_drafts(std::span<ServedText* const> texts, size_t most, size_t room, const StepSeconds& step_seconds);
   // The step that this was for took `seconds`, for `certain` tokens that needed no guess, and `right` others.
   void note_step(double seconds, int64_t certain, int64_t right);
 
@@ -34,10 +34,10 @@ class Speculation {
 
  private:
   // What there is to guess, or was guessed already, of each text.
-  std::vector<size_t> on_offer(std::span<ServedText* const> texts, size_t most, size_t room) const;
-  size_t choose_most(std::span<ServedText* const> texts, std::span<const size_t> on_offer,
+  std::vector<size_t> count_drafts(std::span<ServedText* const> texts, size_t most, size_t room) const;
+  size_t choose_most(std::span<ServedText* const> texts, std::span<const size_t> offered,
                      const StepSeconds& step_seconds) const;
-  // So many guesses for a text, and what the draft model took; nothing where the time says little of others.
+  // So many drafts for a text, and what the draft model took; nothing where the time says little of others.
   struct Drafted {
     double seconds = 0, catch_up_seconds = 0;
   };
@@ -45,14 +45,14 @@ class Speculation {
 
   const std::unique_ptr<DraftModel> model_;
   const bool always_;
-  DraftLedger ledger_;
+  DraftBackoff backoff_;
   double seconds_ = 0;
   // For the next step, where it has guesses: the seconds of a step without them, and those that drafting took.
-  struct Guessed {
+  struct DraftedStep {
     double plain_s;
     Drafted drafted;
   };
-  std::optional<Guessed> guessed_;
+  std::optional<DraftedStep> drafted_step_;
 };
 
 }  // namespace tessera

@@ -49,8 +49,8 @@ GrammarSource read_grammar(OptionReader& reader) {
 void read_speculation(OptionReader& reader, EngineSettings& settings) {
   const std::string source = reader.choice("speculation", "off", {"off", "ngram", "draft"});
   settings.draft_model = reader.text("draft_model");
-  settings.serving.guesses = source != "off";
-  settings.serving.most_guesses = reader.i64("draft_tokens", source == "draft" ? 4 : 7, 1, 15);
+  settings.serving.speculates = source != "off";
+  settings.serving.max_drafts = reader.i64("draft_tokens", source == "draft" ? 4 : 7, 1, 15);
   const auto refuse = [&](std::string what) {
     reader.fail(Status(StatusCode::kInvalidArgument, std::move(what)));
   };

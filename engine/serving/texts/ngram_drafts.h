@@ -1,4 +1,4 @@
-// NgramDrafts: guesses how a text goes on from what it says already: what followed its last three tokens when they came
+// NgramDrafts: drafts how a text goes on from what it says already: what followed its last three tokens when they came
 // before ("prompt lookup", Saxena 2023; "LLMA", Yang et al., 2023). Costs little where nothing repeats. One thread at a time.
 #pragma once
 

@@ -35,7 +35,7 @@ struct Sequence {
   int64_t findable = INT64_MAX;              // first tokens whose pages later texts may find
   int32_t rope_row = 1;                      // of the factors that it is rotated by, from 1
   int64_t hidden_begin = 0, hidden_end = 0;  // tokens still to compute whose hidden states are wanted
-  std::vector<int32_t> guesses;             // tokens that may come next, computed along in the next step
+  std::vector<int32_t> drafts;             // tokens that may come next, computed along in the next step
   int64_t reused = 0;                       // tokens that were in pages already when it began, the last time
 
   int64_t size() const { return static_cast<int64_t>(tokens.size()); }

@@ -155,17 +155,17 @@ void ServedText::finish_reading(std::vector<ServingEvent>& events) {
   events.back().result = std::move(*result);
 }
 
-size_t ServedText::wanted_guesses(size_t most) {
+size_t ServedText::draft_limit(size_t most) {
   const int64_t left = most_ - sequence.size() - 1;  // behind the next token
   if (changes_logits_ || left < 1) return 0;
-  return record_.wanted(std::min(most, static_cast<size_t>(left)));
+  return acceptance_.wanted(std::min(most, static_cast<size_t>(left)));
 }
 
-std::vector<int32_t> ServedText::guess(size_t most) {
-  const size_t wanted = wanted_guesses(most);
+std::vector<int32_t> ServedText::propose_drafts(size_t most) {
+  const size_t wanted = draft_limit(most);
   if (wanted == 0) return {};
-  const std::span<const int32_t> guesses = drafts_.propose(sequence.tokens, wanted);
-  return {guesses.begin(), guesses.end()};
+  const std::span<const int32_t> drafts = drafts_.propose(sequence.tokens, wanted);
+  return {drafts.begin(), drafts.end()};
 }
 
 Result<int32_t> ServedText::draw_token(std::span<const float> logits, ServedScratch& scratch) {

@@ -13,7 +13,7 @@
 
 #include "engine/sampling/sampler.h"
 #include "engine/sampling/text_stream.h"
-#include "engine/serving/texts/draft_record.h"
+#include "engine/serving/texts/draft_acceptance.h"
 #include "engine/serving/texts/ngram_drafts.h"
 #include "engine/serving/texts/prompt_reader.h"
 #include "engine/serving/texts/sequence.h"
@@ -75,12 +75,12 @@ class ServedText {
   std::span<const float> kept_logits() const { return kept_logits_; }
   void answer(std::span<const float> logits, ServedScratch& scratch, std::vector<ServingEvent>& events);
 
-  // Tokens that may be guessed now, at most `most`; 0 where guesses failed lately.
-  size_t wanted_guesses(size_t most);
+  // Tokens that may be guessed now, at most `most`; 0 where drafts failed lately.
+  size_t draft_limit(size_t most);
   // Tokens that may come next, by what the text repeats; at most as many. And which of them were right.
-  std::vector<int32_t> guess(size_t most);
-  void note_guesses(size_t guessed, size_t right) { record_.note(guessed, right); }
-  double expected_right(size_t guessed) const { return record_.expected(guessed); }
+  std::vector<int32_t> propose_drafts(size_t most);
+  void record_drafts(size_t drafted, size_t accepted) { acceptance_.record(drafted, accepted); }
+  double expected_accepted(size_t drafted) const { return acceptance_.expected(drafted); }
 
   void finish(ServingEvent::Finish why, Status failure, std::vector<ServingEvent>& events);
   bool has_ended() const { return ended_; }
@@ -119,7 +119,7 @@ class ServedText {
   int64_t expected_cached_ = 0;
   std::vector<float> kept_logits_;
   NgramDrafts drafts_;
-  DraftRecord record_;
+  DraftAcceptance acceptance_;
   ServedUsage usage_;
   bool has_begun_ = false, ended_ = false;
 };

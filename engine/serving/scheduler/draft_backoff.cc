@@ -1,15 +1,15 @@
-#include "engine/serving/scheduler/draft_ledger.h"
+#include "engine/serving/scheduler/draft_backoff.h"
 
 #include <algorithm>
 
 namespace tessera {
 
-void DraftLedger::note_plain(double seconds) {
+void DraftBackoff::record_plain(double seconds) {
   since_plain_ = 0;
   pause_s_ = std::max(0.0, pause_s_ - seconds);
 }
 
-void DraftLedger::note_guessed(double plain_s, double spent_s, double catch_up_s) {
+void DraftBackoff::record_drafted(double plain_s, double spent_s, double catch_up_s) {
   constexpr double kKept = 0.98;               // of older steps, by each step
   constexpr double kStepsAhead = 64;           // that catching up is for
   constexpr int64_t kFewest = 3, kTrial = 12;  // steps before a loss by half, and before any loss, counts
@@ -28,7 +28,7 @@ void DraftLedger::note_guessed(double plain_s, double spent_s, double catch_up_s
     begin_pause(plain_s);
 }
 
-void DraftLedger::begin_pause(double step_s) {
+void DraftBackoff::begin_pause(double step_s) {
   constexpr double kOfLoss = 40, kShortestSteps = 16;  // a loss of 2.5 % at first
   constexpr int64_t kMostDoubled = 8;
   const double lost = std::max(0.0, lost_s_ + ahead_s_);

@@ -1,4 +1,4 @@
-// DraftRecord: how often the guesses for a text came true, and so how many of them are worth having. One thread at a time.
+// DraftAcceptance: how often the drafts for a text came true, and so how many of them are worth having. One thread at a time.
 #pragma once
 
 #include <cstddef>
@@ -6,17 +6,17 @@
 
 namespace tessera {
 
-class DraftRecord {
+class DraftAcceptance {
  public:
   // Guesses wanted for the next step, at most so many; 0 for a while after they failed.
   size_t wanted(size_t most);
   // So many tokens were guessed, and the first `right` of them came true.
-  void note(size_t guessed, size_t right);
-  // Tokens that so many guesses bring, on average.
-  double expected(size_t guessed) const;
+  void record(size_t drafted, size_t accepted);
+  // Tokens that so many drafts bring, on average.
+  double expected(size_t drafted) const;
 
  private:
-  double rate_ = 0.7;  // of guesses that were right, lately
+  double rate_ = 0.7;  // of drafts that were right, lately
   int64_t pause_ = 0, next_pause_ = kShortestPause;
   static constexpr int64_t kShortestPause = 4, kLongestPause = 512;
 };

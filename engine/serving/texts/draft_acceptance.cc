@@ -1,10 +1,10 @@
-#include "engine/serving/texts/draft_record.h"
+#include "engine/serving/texts/draft_acceptance.h"
 
 #include <algorithm>
 
 namespace tessera {
 
-size_t DraftRecord::wanted(size_t most) {
+size_t DraftAcceptance::wanted(size_t most) {
   if (pause_ > 0) {
     --pause_;
     return 0;
@@ -12,12 +12,12 @@ size_t DraftRecord::wanted(size_t most) {
   return std::min<size_t>(most, rate_ > 0.75 ? most : rate_ > 0.4 ? 3 : 1);
 }
 
-void DraftRecord::note(size_t guessed, size_t right) {
+void DraftAcceptance::record(size_t drafted, size_t accepted) {
   constexpr double kNewest = 0.25;
   // Guesses behind a wrong one say nothing.
-  const size_t seen = std::min(guessed, right + 1);
-  for (size_t i = 0; i < seen; ++i) rate_ += kNewest * ((i < right ? 1.0 : 0.0) - rate_);
-  if (right > 0) {
+  const size_t seen = std::min(drafted, accepted + 1);
+  for (size_t i = 0; i < seen; ++i) rate_ += kNewest * ((i < accepted ? 1.0 : 0.0) - rate_);
+  if (accepted > 0) {
     next_pause_ = kShortestPause;
   } else if (rate_ < 0.3) {
     pause_ = next_pause_;
@@ -25,9 +25,9 @@ void DraftRecord::note(size_t guessed, size_t right) {
   }
 }
 
-double DraftRecord::expected(size_t guessed) const {
+double DraftAcceptance::expected(size_t drafted) const {
   double sum = 0, chance = 1;
-  for (size_t i = 0; i < guessed; ++i) sum += chance *= rate_;
+  for (size_t i = 0; i < drafted; ++i) sum += chance *= rate_;
   return sum;
 }
 
