@@ -272,9 +272,9 @@ void Engine::rebalance(Replica& from) {
   const auto has_room = [&](const auto& it) { return it.get() != &from && it->free_rows() > 0; };
   if (std::ranges::none_of(replicas_, has_room)) return;
   const std::lock_guard lock(routes_mutex_);
-  // A wish may be that this request is cancelled.
+  // A command may be that this request is cancelled.
   const auto to = std::ranges::find_if(replicas_, has_room);
-  if (to == replicas_.end() || from.has_wishes()) return;
+  if (to == replicas_.end() || from.has_commands()) return;
   ServingCore::Texts texts = from.core().take_waiting();
   if (texts.empty()) return;
   const int64_t request = texts[0]->request();

@@ -68,22 +68,22 @@ void Replica::wake() {
 void Replica::submit(ServingCore::Texts& texts) {
   const int64_t expected = tessera::expected_tokens(texts);
   const std::lock_guard lock(mutex_);
-  wishes_.requests.reserve(wishes_.requests.size() + 1);
+  commands_.requests.reserve(commands_.requests.size() + 1);
   wake_worker();
   expected_tokens_ += expected;
   texts_ += std::ssize(texts);
-  wishes_.requests.push_back(std::move(texts));
+  commands_.requests.push_back(std::move(texts));
 }
 
 void Replica::cancel(int64_t request) {
   const std::lock_guard lock(mutex_);
-  wishes_.cancelled.push_back(request);
+  commands_.cancelled.push_back(request);
   changed_.notify_all();
 }
 
 void Replica::answer(int64_t request, int32_t index, std::vector<float> logits) {
   const std::lock_guard lock(mutex_);
-  wishes_.answers.push_back({request, index, std::move(logits)});
+  commands_.answers.push_back({request, index, std::move(logits)});
   changed_.notify_all();
 }
 
@@ -92,7 +92,7 @@ Status Replica::between_steps(const std::function<Status()>& call) {
   bool done = false;
   std::unique_lock lock(mutex_);
   wake_worker();
-  wishes_.calls.push_back([&] {
+  commands_.calls.push_back([&] {
     Status called = catch_status(call);
     const std::lock_guard inner(mutex_);
     result = std::move(called);
@@ -106,13 +106,13 @@ Status Replica::between_steps(const std::function<Status()>& call) {
 void Replica::suggest_rebalance() {
   const std::lock_guard lock(mutex_);
   if (!busy_) return;
-  wishes_.rebalance = true;
+  commands_.rebalance = true;
   changed_.notify_all();
 }
 
-bool Replica::has_wishes() const {
+bool Replica::has_commands() const {
   const std::lock_guard lock(mutex_);
-  return !wishes_.is_empty();
+  return !commands_.is_empty();
 }
 
 int64_t Replica::free_rows() const {
@@ -138,42 +138,42 @@ void Replica::note_memory() {
 void Replica::note_work() {
   texts_ = core_->texts();
   expected_tokens_ = core_->expected_tokens();
-  for (const ServingCore::Texts& texts : wishes_.requests) {
+  for (const ServingCore::Texts& texts : commands_.requests) {
     texts_ += std::ssize(texts);
     expected_tokens_ += tessera::expected_tokens(texts);
   }
 }
 
-void Replica::take_in(Wishes wishes, std::vector<ServingEvent>& events) {
-  for (ServingCore::Texts& texts : wishes.requests) core_->add(std::move(texts));
-  for (const Answer& answer : wishes.answers)  // one that was cancelled meanwhile does not wait any more
+void Replica::drain(Commands commands, std::vector<ServingEvent>& events) {
+  for (ServingCore::Texts& texts : commands.requests) core_->add(std::move(texts));
+  for (const Answer& answer : commands.answers)  // one that was cancelled meanwhile does not wait any more
     (void)core_->answer(answer.request, answer.index, answer.logits, events);
-  for (const int64_t request : wishes.cancelled) core_->cancel(request, events);
-  for (const auto& call : wishes.calls) call();
+  for (const int64_t request : commands.cancelled) core_->cancel(request, events);
+  for (const auto& call : commands.calls) call();
 }
 
 void Replica::work() {
   std::vector<ServingEvent> events;
   bool can_compute = true;  // there may be something to compute
   for (;;) {
-    Wishes wishes;
+    Commands commands;
     {
       std::unique_lock lock(mutex_);
       changed_.wait(lock, [&] {
-        if (closing_ || !wishes_.is_empty()) return true;
+        if (closing_ || !commands_.is_empty()) return true;
         return core_->is_idle() || (can_compute && hooks_.has_room());
       });
-      if (closing_ || (wishes_.is_empty() && core_->is_idle())) {
+      if (closing_ || (commands_.is_empty() && core_->is_idle())) {
         note_memory();
         busy_ = false;
         changed_.notify_all();
         return;
       }
-      wishes = std::exchange(wishes_, {});
+      commands = std::exchange(commands_, {});
     }
     const auto begin = std::chrono::steady_clock::now();
     Status status = catch_status([&]() -> Status {
-      take_in(std::move(wishes), events);
+      drain(std::move(commands), events);
       TSR_ASSIGN_OR_RETURN(can_compute, core_->step(events));
       return {};
     });

@@ -1,7 +1,7 @@
-// Replica: a core, and the worker that steps it while it has requests. Wishes of any thread wait for the worker, who takes
+// Replica: a core, and the worker that steps it while it has requests. Commands of any thread wait for the worker, who takes
 // them in between two steps; the core is the worker's, except for its constant parts and what says "any thread".
 //
-// Locks: a replica's own guards its wishes and figures, and nothing is called with it held but `has_room`, which takes none.
+// Locks: a replica's own guards its commands and figures, and nothing is called with it held but `has_room`, which takes none.
 // The worker calls the other hooks without it, so that these may take locks of their own and call replicas, this one too.
 #pragma once
 
@@ -50,7 +50,7 @@ class Replica {
   void close();              // the worker ends after its step, without further events
   void join();               // it has, and calls no hook any more
 
-  bool has_wishes() const;          // that the worker did not take in yet
+  bool has_commands() const;          // that the worker did not take in yet
   int64_t free_rows() const;        // sequences that could be computed beside those that it has
   int64_t expected_tokens() const;  // that are likely to be computed of what it has
   struct Report {
@@ -66,7 +66,7 @@ class Replica {
     int32_t index;
     std::vector<float> logits;
   };
-  struct Wishes {
+  struct Commands {
     std::vector<ServingCore::Texts> requests;
     std::vector<int64_t> cancelled;
     std::vector<Answer> answers;
@@ -78,7 +78,7 @@ class Replica {
   };
 
   void work();  // until there is nothing to do
-  void take_in(Wishes wishes, std::vector<ServingEvent>& events);
+  void drain(Commands commands, std::vector<ServingEvent>& events);
   void wake_worker();  // with mutex_ held
   void note_memory();  // likewise
   void note_work();    // likewise: what the core has, and what waits for it
@@ -87,9 +87,9 @@ class Replica {
   const Hooks hooks_;
   mutable std::mutex mutex_;  // of what follows
   std::condition_variable changed_;
-  Wishes wishes_;
+  Commands commands_;
   Report report_;
-  int64_t texts_ = 0, expected_tokens_ = 0;  // of the core and of wishes
+  int64_t texts_ = 0, expected_tokens_ = 0;  // of the core and of commands
   bool busy_ = false;
   std::atomic<bool> closing_ = false;  // set under the lock
   // Last: everything above exists while it runs.
