@@ -72,7 +72,7 @@ Result<std::unique_ptr<Engine>> Engine::create(std::shared_ptr<WeightOwner> trai
 }
 
 Engine::Engine(std::shared_ptr<SharedModel> model, EngineSettings settings)
-    : model_(std::move(model)), settings_(std::move(settings)), maker_(model_, settings_.sampling),
+    : model_(std::move(model)), settings_(std::move(settings)), builder_(model_, settings_.sampling),
       prompt_note_(model_->tokenizer().get()) {}
 
 void Engine::add_replica(std::unique_ptr<ServingCore> core, bool has_others) {
@@ -94,7 +94,7 @@ Engine::~Engine() {
 
 Result<int64_t> Engine::submit(std::string_view prompt, const Options& options) {
   TSR_RETURN_IF_ERROR(runtime().check_process());
-  TSR_ASSIGN_OR_RETURN(ServingRequest request, maker_.of_text(prompt, options));
+  TSR_ASSIGN_OR_RETURN(ServingRequest request, builder_.from_text(prompt, options));
   if (!request.task || !request.task->reads_hidden())  // vectors have no such option
     prompt_note_.tell(prompt, request.sampling->special, runtime());
   return add(std::move(request));
@@ -102,13 +102,13 @@ Result<int64_t> Engine::submit(std::string_view prompt, const Options& options) 
 
 Result<int64_t> Engine::submit_tokens(std::vector<int32_t> prompt, const Options& options) {
   TSR_RETURN_IF_ERROR(runtime().check_process());
-  TSR_ASSIGN_OR_RETURN(ServingRequest request, maker_.of_tokens(std::move(prompt), options));
+  TSR_ASSIGN_OR_RETURN(ServingRequest request, builder_.from_tokens(std::move(prompt), options));
   return add(std::move(request));
 }
 
 Result<int64_t> Engine::submit_messages(std::string_view messages, const Options& options) {
   TSR_RETURN_IF_ERROR(runtime().check_process());
-  TSR_ASSIGN_OR_RETURN(ServingRequest request, maker_.of_messages(messages, options));
+  TSR_ASSIGN_OR_RETURN(ServingRequest request, builder_.from_messages(messages, options));
   return add(std::move(request));
 }
 
@@ -146,7 +146,7 @@ Result<int64_t> Engine::add(ServingRequest request) {
 Result<int64_t> Engine::submit_sequence(const KeptSequence& sequence, std::span<const int32_t> more,
                                         const Options& options) {
   TSR_RETURN_IF_ERROR(runtime().check_process());
-  TSR_ASSIGN_OR_RETURN(ServingRequest request, maker_.of_sequence(sequence, more, options));
+  TSR_ASSIGN_OR_RETURN(ServingRequest request, builder_.from_sequence(sequence, more, options));
   return add(std::move(request));
 }
 

@@ -17,7 +17,7 @@
 #include "engine/serving/replicas/replica.h"
 #include "engine/serving/scheduler/serving_core.h"
 #include "engine/serving/texts/engine_settings.h"
-#include "engine/serving/texts/request_maker.h"
+#include "engine/serving/texts/request_builder.h"
 
 namespace tessera {
 
@@ -79,7 +79,7 @@ class Engine {
 
   const std::shared_ptr<SharedModel> model_;
   const EngineSettings settings_;
-  RequestMaker maker_;
+  RequestBuilder builder_;
   PromptNote prompt_note_;
   Outbox outbox_;
   std::vector<std::unique_ptr<Replica>> replicas_;  // at least one; none comes or goes

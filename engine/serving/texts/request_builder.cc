@@ -1,4 +1,4 @@
-#include "engine/serving/texts/request_maker.h"
+#include "engine/serving/texts/request_builder.h"
 
 #include <algorithm>
 #include <cstdint>
@@ -66,13 +66,13 @@ auto find_kept(List& list, const Key& key) -> decltype(&list.front().second) {
 
 }  // namespace
 
-RequestMaker::RequestMaker(std::shared_ptr<SharedModel> model, SamplingSettings otherwise)
+RequestBuilder::RequestBuilder(std::shared_ptr<SharedModel> model, SamplingSettings defaults)
     : model_(std::move(model)),
       tokenizer_(model_->tokenizer()),
-      otherwise_(std::move(otherwise)),
+      defaults_(std::move(defaults)),
       form_(embedding_form(*model_, false)) {}
 
-Result<grammar::Constraint> RequestMaker::constraint(const GrammarSource& source) {
+Result<grammar::Constraint> RequestBuilder::constraint(const GrammarSource& source) {
   if (!tokenizer_) return needs_tokenizer("a grammar");
   {
     const std::lock_guard lock(mutex_);
@@ -90,7 +90,7 @@ Result<grammar::Constraint> RequestMaker::constraint(const GrammarSource& source
   return grammar::Constraint(std::move(cache));
 }
 
-Result<std::shared_ptr<const Chat>> RequestMaker::chat(const Options& options) {
+Result<std::shared_ptr<const Chat>> RequestBuilder::chat(const Options& options) {
   const std::lock_guard lock(mutex_);
   if (const auto* kept = find_kept(chats_, options)) return *kept;
   TSR_ASSIGN_OR_RETURN(std::shared_ptr<const Chat> made, Chat::create(*model_, options));
@@ -99,7 +99,7 @@ Result<std::shared_ptr<const Chat>> RequestMaker::chat(const Options& options) {
   return made;
 }
 
-Result<ServingRequest> RequestMaker::make(std::vector<int32_t> prompt, RequestSettings settings,
+Result<ServingRequest> RequestBuilder::make(std::vector<int32_t> prompt, RequestSettings settings,
                                           AnswerStart start) {
   if (!settings.sampling.stop.empty() && !tokenizer_) return needs_tokenizer("option 'stop'");
   ServingRequest request;
@@ -130,16 +130,16 @@ Result<ServingRequest> RequestMaker::make(std::vector<int32_t> prompt, RequestSe
   return request;
 }
 
-Result<ServingRequest> RequestMaker::of_tokens(std::vector<int32_t> prompt, const Options& options) {
-  TSR_ASSIGN_OR_RETURN(RequestSettings settings, read_request_settings(options, otherwise_, false));
+Result<ServingRequest> RequestBuilder::from_tokens(std::vector<int32_t> prompt, const Options& options) {
+  TSR_ASSIGN_OR_RETURN(RequestSettings settings, read_request_settings(options, defaults_, false));
   return make(std::move(prompt), std::move(settings));
 }
 
-Result<ServingRequest> RequestMaker::of_sequence(const KeptSequence& sequence, std::span<const int32_t> more,
+Result<ServingRequest> RequestBuilder::from_sequence(const KeptSequence& sequence, std::span<const int32_t> more,
                                                  const Options& options) {
   std::vector<int32_t> prompt = sequence.tokens;
   prompt.insert(prompt.end(), more.begin(), more.end());
-  TSR_ASSIGN_OR_RETURN(RequestSettings settings, read_request_settings(options, otherwise_, false));
+  TSR_ASSIGN_OR_RETURN(RequestSettings settings, read_request_settings(options, defaults_, false));
   const KeptText* const text = sequence.text.get();
   const bool goes_on = text != nullptr && more.empty() && text->begin <= sequence.tokens.size() &&
                        text->end != sequence.tokens.size() && settings.grammar == text->source;
@@ -155,8 +155,8 @@ Result<ServingRequest> RequestMaker::of_sequence(const KeptSequence& sequence, s
   return request;
 }
 
-Result<ServingRequest> RequestMaker::of_text(std::string_view prompt, const Options& options) {
-  TSR_ASSIGN_OR_RETURN(RequestSettings settings, read_request_settings(options, otherwise_, false));
+Result<ServingRequest> RequestBuilder::from_text(std::string_view prompt, const Options& options) {
+  TSR_ASSIGN_OR_RETURN(RequestSettings settings, read_request_settings(options, defaults_, false));
   if (!tokenizer_) return needs_tokenizer("a prompt that is text");
   if (settings.task && settings.task->reads_hidden()) {
     TSR_ASSIGN_OR_RETURN(TextIds read, text_ids(*tokenizer_, prompt, std::nullopt, INT32_MAX));
@@ -172,8 +172,8 @@ Result<ServingRequest> RequestMaker::of_text(std::string_view prompt, const Opti
   return make(std::move(ids), std::move(settings));
 }
 
-Result<ServingRequest> RequestMaker::of_messages(std::string_view messages, const Options& options) {
-  TSR_ASSIGN_OR_RETURN(RequestSettings settings, read_request_settings(options, otherwise_, true));
+Result<ServingRequest> RequestBuilder::from_messages(std::string_view messages, const Options& options) {
+  TSR_ASSIGN_OR_RETURN(RequestSettings settings, read_request_settings(options, defaults_, true));
   if (!tokenizer_) return needs_tokenizer("a conversation");
   TSR_ASSIGN_OR_RETURN(const auto with, chat(settings.chat_template));
   TSR_ASSIGN_OR_RETURN(ChatTokens tokens, with->encode(messages, settings.chat, false));

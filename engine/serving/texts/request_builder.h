@@ -1,4 +1,4 @@
-// RequestMaker: makes requests of prompts, conversations and their options. Grammars and chat templates that came lately are
+// RequestBuilder: makes requests of prompts, conversations and their options. Grammars and chat templates that came lately are
 // kept. Any thread.
 #pragma once
 
@@ -24,18 +24,18 @@
 
 namespace tessera {
 
-class RequestMaker {
+class RequestBuilder {
  public:
   // `otherwise`: what requests have unless they say otherwise.
-  RequestMaker(std::shared_ptr<SharedModel> model, SamplingSettings otherwise);
+  RequestBuilder(std::shared_ptr<SharedModel> model, SamplingSettings defaults);
 
   // kFailedPrecondition without a tokenizer where one is needed, kInvalidArgument for options that are wrong.
-  Result<ServingRequest> of_text(std::string_view prompt, const Options& options);
-  Result<ServingRequest> of_tokens(std::vector<int32_t> prompt, const Options& options);
-  Result<ServingRequest> of_messages(std::string_view messages, const Options& options);
+  Result<ServingRequest> from_text(std::string_view prompt, const Options& options);
+  Result<ServingRequest> from_tokens(std::vector<int32_t> prompt, const Options& options);
+  Result<ServingRequest> from_messages(std::string_view messages, const Options& options);
   // The sequence, then these tokens. Without tokens the grammar of the text that the sequence was cut in goes on, where the
   // options give the same one.
-  Result<ServingRequest> of_sequence(const KeptSequence& sequence, std::span<const int32_t> more,
+  Result<ServingRequest> from_sequence(const KeptSequence& sequence, std::span<const int32_t> more,
                                      const Options& options);
 
  private:
@@ -45,7 +45,7 @@ class RequestMaker {
 
   const std::shared_ptr<SharedModel> model_;
   const std::shared_ptr<const Tokenizer> tokenizer_;  // may be null
-  const SamplingSettings otherwise_;
+  const SamplingSettings defaults_;
   const EmbeddingForm form_;  // of the model's vectors
   std::mutex mutex_;  // of what follows
   std::shared_ptr<const grammar::TokenBytes> token_bytes_;
