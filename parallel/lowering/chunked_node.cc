@@ -6,7 +6,7 @@
 
 namespace tessera {
 
-Status EntryEmitter::emit_chunks(NodeId id, Era era) {
+Status EntryEmitter::emit_chunks(NodeId id, StepPhase phase) {
   class Chunks : public ChunkedNode {
    public:
     using ChunkedNode::ChunkedNode;
@@ -82,9 +82,9 @@ Status EntryEmitter::emit_chunks(NodeId id, Era era) {
         in_types.push_back(e_.builder_.local_type(type(input(i)), sharding_.inputs[i], cut));
         if (!reads_input(node_, i)) continue;
         if (cut.dim < 0) {
-          TSR_ASSIGN_OR_RETURN(ins[i], e_.materialize(input(i), sharding_.inputs[i], era_, id_));
+          TSR_ASSIGN_OR_RETURN(ins[i], e_.materialize(input(i), sharding_.inputs[i], phase_, id_));
         } else {
-          TSR_ASSIGN_OR_RETURN(ins[i], e_.materialize_slice(input(i), sharding_.inputs[i], cut, era_, id_));
+          TSR_ASSIGN_OR_RETURN(ins[i], e_.materialize_slice(input(i), sharding_.inputs[i], cut, phase_, id_));
         }
       }
       for (size_t o = 0; o < outputs_.size(); ++o) {
@@ -125,7 +125,7 @@ Status EntryEmitter::emit_chunks(NodeId id, Era era) {
     std::vector<ShardingSpec> target_;
     std::vector<SlotRef> whole_;
   };
-  return Chunks(*this, id, era).run();
+  return Chunks(*this, id, phase).run();
 }
 
 }  // namespace tessera

@@ -16,10 +16,10 @@ namespace tessera {
 // Where the factor sits in each operand, and how partial results are put together.
 class EntryEmitter::ChunkedNode {
  public:
-  ChunkedNode(EntryEmitter& emitter, NodeId id, Era era)
+  ChunkedNode(EntryEmitter& emitter, NodeId id, StepPhase phase)
       : e_(emitter),
         id_(id),
-        era_(era),
+        phase_(phase),
         node_(emitter.layout_.graph.node(id)),
         plan_(emitter.layout_.nodes_plan(id)),
         sharding_(emitter.layout_.nodes[index(id)]) {}
@@ -107,12 +107,12 @@ class EntryEmitter::ChunkedNode {
       if (outputs_[o].dim < 0) publish(o, sharding_.outputs[o], sums_[s++]);
   }
   void publish(size_t o, const ShardingSpec& spec, SlotRef at) {
-    e_.add_copy(output(o), {spec, at, era_, true});
+    e_.add_copy(output(o), {spec, at, phase_, true});
   }
 
   EntryEmitter& e_;
   const NodeId id_;
-  const Era era_;
+  const StepPhase phase_;
   const Node& node_;
   const NodePlan& plan_;
   const NodeSharding& sharding_;

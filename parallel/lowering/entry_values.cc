@@ -6,31 +6,31 @@
 
 namespace tessera {
 
-std::vector<EntryEmitter::Copy>& EntryEmitter::copies_of(TensorId id, Era era) {
-  if (era == Era::kUpdate)
+std::vector<EntryEmitter::Copy>& EntryEmitter::copies_of(TensorId id, StepPhase phase) {
+  if (phase == StepPhase::kUpdate)
     if (const auto at = totals_.find(id); at != totals_.end()) return at->second;
   return values()[index(id)];
 }
 
-bool EntryEmitter::usable(TensorId id, const Copy& copy, Era era) const {
-  if (!copy.kept && copy.era != era) return false;
-  if (era != Era::kBackward || copy.era != Era::kForward) return true;
+bool EntryEmitter::usable(TensorId id, const Copy& copy, StepPhase phase) const {
+  if (!copy.kept && copy.phase != phase) return false;
+  if (phase != StepPhase::kBackward || copy.phase != StepPhase::kForward) return true;
   // What the plan makes again or moves out is gone from the device when backward begins.
   if (layout_.recompute[index(id)]) return false;
   return layout_.offload[index(id)] == Tier::kDevice || tier_at(copy.at) != Tier::kDevice;
 }
 
-Result<EntryEmitter::ReshardRoute> EntryEmitter::route(TensorId id, const ShardingSpec& want, Era era,
+Result<EntryEmitter::ReshardRoute> EntryEmitter::route(TensorId id, const ShardingSpec& want, StepPhase phase,
                                                        NodeId node, Tier tier) {
   // Tiers are far apart: a copy in the wanted one beats any other.
   constexpr double kOtherTier = 1e15;
   const TensorType& type = layout_.tensor(id).type;
-  const std::vector<Copy>& copies = copies_of(id, era);
+  const std::vector<Copy>& copies = copies_of(id, phase);
   std::optional<ReshardRoute> best;
   double best_cost = 0;
   Status why(StatusCode::kInternal, format("'{}' is read before it is made", layout_.tensor(id).name));
   for (size_t c = 0; c < copies.size(); ++c) {
-    if (!usable(id, copies[c], era)) continue;
+    if (!usable(id, copies[c], phase)) continue;
     auto path = layout_.resharder->path(copies[c].spec, want, type.shape, type.dtype);
     if (!path.ok()) {
       why = path.status();
@@ -92,16 +92,16 @@ void EntryEmitter::copy_window(const TensorType& in_type, SlotRef in, int64_t in
   if (rows > 0 && copy.row_bytes > 0) out_.code.emplace_back(copy);
 }
 
-Result<SlotRef> EntryEmitter::materialize(TensorId id, const ShardingSpec& want, Era era, NodeId node,
+Result<SlotRef> EntryEmitter::materialize(TensorId id, const ShardingSpec& want, StepPhase phase, NodeId node,
                                           Tier tier, const SlotRef* destination) {
   id = layout_.canonical_copy[index(id)];
   const Tensor& tensor = layout_.tensor(id);
-  std::vector<Copy>& copies = copies_of(id, era);
-  const bool gone = layout_.recompute[index(id)] && era == Era::kBackward &&
-                    std::ranges::none_of(copies, [&](const Copy& copy) { return usable(id, copy, era); });
-  if (gone) TSR_RETURN_IF_ERROR(emit_node(tensor.producer, Era::kBackward, kNoTask));
+  std::vector<Copy>& copies = copies_of(id, phase);
+  const bool gone = layout_.recompute[index(id)] && phase == StepPhase::kBackward &&
+                    std::ranges::none_of(copies, [&](const Copy& copy) { return usable(id, copy, phase); });
+  if (gone) TSR_RETURN_IF_ERROR(emit_node(tensor.producer, StepPhase::kBackward, kNoTask));
 
-  TSR_ASSIGN_OR_RETURN(const ReshardRoute route, this->route(id, want, era, node, tier));
+  TSR_ASSIGN_OR_RETURN(const ReshardRoute route, this->route(id, want, phase, node, tier));
   const ReshardPath& path = route.path;
   SlotRef at = copies[route.copy].at;
   bool kept = copies[route.copy].kept;
@@ -117,7 +117,7 @@ Result<SlotRef> EntryEmitter::materialize(TensorId id, const ShardingSpec& want,
   // Collectives work on the device.
   if (!path.moves.empty() && tier_at(at) != Tier::kDevice) {
     move_tier(path.moves.front().before, Tier::kDevice, false);
-    copies.push_back({path.moves.front().before, at, era, false});
+    copies.push_back({path.moves.front().before, at, phase, false});
   }
   const RankBuilder::MoveContext context{tensor.name, node, micro_batch_, entry_, {}};
   for (size_t m = 0; m < path.moves.size(); ++m) {
@@ -129,33 +129,33 @@ Result<SlotRef> EntryEmitter::materialize(TensorId id, const ShardingSpec& want,
     kept = kept && (move.kind == MoveKind::kReduceScatter || move.kind == MoveKind::kAllReduce ||
                     move.kind == MoveKind::kAllToAll || layout_.keep_gathered[index(id)]);
     if (&copies == &values()[index(id)])
-      add_copy(id, {move.after, at, era, kept});
+      add_copy(id, {move.after, at, phase, kept});
     else
-      copies.push_back({move.after, at, era, kept});
+      copies.push_back({move.after, at, phase, kept});
   }
   if (tier_at(at) != tier) {
     move_tier(want, tier, true);
-    // Brought to the device it is there for this era's readers; moved out it stays where it is. Updates read
+    // Brought to the device it is there for this phase's readers; moved out it stays where it is. Updates read
     // each value a few times, far apart: what is only brought for one of them is not kept for the next.
-    if (era != Era::kUpdate || tier_at(copies[route.copy].at) == Tier::kDevice || !path.moves.empty())
-      copies.push_back({want, at, era, tier != Tier::kDevice && kept});
+    if (phase != StepPhase::kUpdate || tier_at(copies[route.copy].at) == Tier::kDevice || !path.moves.empty())
+      copies.push_back({want, at, phase, tier != Tier::kDevice && kept});
   } else if (destination != nullptr && !(at == *destination)) {
     copy_bytes(at, *destination, local_bytes(id, want), node);
     at = *destination;
-    if (path.moves.empty()) copies.push_back({want, at, era, kept});
+    if (path.moves.empty()) copies.push_back({want, at, phase, kept});
   }
   return at;
 }
 
 Result<SlotRef> EntryEmitter::materialize_slice(TensorId id, const ShardingSpec& want, const Cut& cut,
-                                                Era era, NodeId node) {
+                                                StepPhase phase, NodeId node) {
   id = layout_.canonical_copy[index(id)];
   const Tensor& tensor = layout_.tensor(id);
-  std::vector<Copy>& copies = copies_of(id, era);
-  const bool gone = layout_.recompute[index(id)] && era == Era::kBackward &&
-                    std::ranges::none_of(copies, [&](const Copy& copy) { return usable(id, copy, era); });
-  if (gone) TSR_RETURN_IF_ERROR(emit_node(tensor.producer, Era::kBackward, kNoTask));
-  TSR_ASSIGN_OR_RETURN(ReshardRoute route, this->route(id, want, era, node, Tier::kDevice));
+  std::vector<Copy>& copies = copies_of(id, phase);
+  const bool gone = layout_.recompute[index(id)] && phase == StepPhase::kBackward &&
+                    std::ranges::none_of(copies, [&](const Copy& copy) { return usable(id, copy, phase); });
+  if (gone) TSR_RETURN_IF_ERROR(emit_node(tensor.producer, StepPhase::kBackward, kNoTask));
+  TSR_ASSIGN_OR_RETURN(ReshardRoute route, this->route(id, want, phase, node, Tier::kDevice));
   Copy from = copies[route.copy];
   // Ranks among which the cut dim is split have different slices in hand: over those only the whole is moved.
   const std::vector<AxisId>& split_over = want.dims[static_cast<size_t>(cut.dim)].axes;
@@ -165,7 +165,7 @@ Result<SlotRef> EntryEmitter::materialize_slice(TensorId id, const ShardingSpec&
            });
   });
   if (meets_other_slices) {
-    TSR_ASSIGN_OR_RETURN(from.at, materialize(id, want, era, node));
+    TSR_ASSIGN_OR_RETURN(from.at, materialize(id, want, phase, node));
     from.spec = want;
     route.path.moves.clear();
   }
@@ -190,8 +190,8 @@ Result<SlotRef> EntryEmitter::materialize_slice(TensorId id, const ShardingSpec&
 }
 
 // Sends what backward will want out of the device, as it was produced.
-Status EntryEmitter::offload(NodeId id, Era era) {
-  if (era != Era::kForward) return {};
+Status EntryEmitter::offload(NodeId id, StepPhase phase) {
+  if (phase != StepPhase::kForward) return {};
   for (const TensorId output : layout_.graph.node(id).outputs) {
     const Tier tier = layout_.offload[index(output)];
     if (tier == Tier::kDevice) continue;
@@ -201,7 +201,7 @@ Status EntryEmitter::offload(NodeId id, Era era) {
     const SlotRef out = builder_.add_slot(format("saved({})", layout_.tensor(output).name),
                                           SlotKind::kTransient, local_bytes(output, spec), entry_, tier);
     copy_bytes(copies.front().at, out, local_bytes(output, spec), id);
-    values()[index(output)].push_back({spec, out, Era::kForward, true});
+    values()[index(output)].push_back({spec, out, StepPhase::kForward, true});
   }
   return {};
 }

@@ -11,7 +11,7 @@
 
 namespace tessera {
 
-Status EntryEmitter::emit_rotating(NodeId id, Era era) {
+Status EntryEmitter::emit_rotating(NodeId id, StepPhase phase) {
   class Rotation : public ChunkedNode {
    public:
     using ChunkedNode::ChunkedNode;
@@ -47,7 +47,7 @@ Status EntryEmitter::emit_rotating(NodeId id, Era era) {
       const auto first = std::ranges::find_if(inputs_, [](const At& at) { return at.dim >= 0; });
       if (first == inputs_.end()) return refuse("no operand has it");
       const auto i = static_cast<size_t>(first - inputs_.begin());
-      for (const Copy& copy : e_.copies_of(input(i), era_)) {
+      for (const Copy& copy : e_.copies_of(input(i), phase_)) {
         // The outermost: what lies on axes behind it is a part of a slice.
         const DimSharding& split = copy.spec.dims[static_cast<size_t>(first->dim)];
         const auto outermost = std::ranges::find_first_of(split.axes, axes);
@@ -90,11 +90,11 @@ Status EntryEmitter::emit_rotating(NodeId id, Era era) {
       for (size_t i = 0; i < inputs_.size(); ++i) {
         if (!reads_input(node_, i)) continue;
         if (inputs_[i].dim < 0) {
-          TSR_ASSIGN_OR_RETURN(fixed_[i], e_.materialize(input(i), sharding_.inputs[i], era_, id_));
+          TSR_ASSIGN_OR_RETURN(fixed_[i], e_.materialize(input(i), sharding_.inputs[i], phase_, id_));
           continue;
         }
         TSR_ASSIGN_OR_RETURN(const SlotRef own,
-                             e_.materialize(input(i), at_home(sharding_.inputs[i], inputs_[i]), era_, id_));
+                             e_.materialize(input(i), at_home(sharding_.inputs[i], inputs_[i]), phase_, id_));
         own_.push_back(own);
         moving_.push_back(i);
       }
@@ -282,7 +282,7 @@ Status EntryEmitter::emit_rotating(NodeId id, Era era) {
     std::vector<size_t> returning_;  // outputs that have it
     bool onward_ = false;
   };
-  return Rotation(*this, id, era).run();
+  return Rotation(*this, id, phase).run();
 }
 
 }  // namespace tessera

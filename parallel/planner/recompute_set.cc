@@ -135,7 +135,7 @@ class RecomputeFinder {
         const auto next = at + 1;
         if (next == uses.end() || !(*next <= it.last || (*next == it.last + 1 && reads(*next, it.slot))))
           break;
-        if (era(*at) == StepPhase::kForward && era(*next) == StepPhase::kBackward)
+        if (phase(*at) == StepPhase::kForward && phase(*next) == StepPhase::kBackward)
           waits_[index(viewed(graph_, it.tensor))].push_back({*at + 1, *next - 1, slot.bytes});
       }
     }
@@ -147,7 +147,7 @@ class RecomputeFinder {
     std::vector<double> works(graph_.nodes().size(), 0);
     for (size_t at = 0; at < point.code.size(); ++at) {
       NodeId node = node_of(point.code[at]);
-      if (era(static_cast<int32_t>(at)) != StepPhase::kForward || node == kNoNode) continue;
+      if (phase(static_cast<int32_t>(at)) != StepPhase::kForward || node == kNoNode) continue;
       if (const auto* exchange = std::get_if<CollectiveInst>(&point.code[at])) {
         const TensorId moved = tensor_at(exchange->in.slot, static_cast<int32_t>(at));
         if (moved != kNoTensor && made_forward(moved)) node = graph_.tensor(viewed(graph_, moved)).producer;
@@ -233,7 +233,7 @@ class RecomputeFinder {
     return named;
   }
 
-  StepPhase era(int32_t at) const { return phases_[static_cast<size_t>(at)]; }
+  StepPhase phase(int32_t at) const { return phases_[static_cast<size_t>(at)]; }
 
   const std::vector<TensorId> known_;  // by tensor of the layout: the entry's own
   const EntryLayout& layout_;

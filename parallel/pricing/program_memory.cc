@@ -197,14 +197,14 @@ class LiveRangeFinder {
       if (logits_.rank() > 0 && tensor.type.shape == logits_) return MemoryCause::kLogits;
       const bool forward =
           tensor.producer != kNoNode && layout_.graph.node(tensor.producer).phase == Phase::kForward;
-      if (forward && last_read >= 0 && era(live_range.first) == StepPhase::kForward &&
-          (era(last_read) == StepPhase::kBackward || era(last_read) == StepPhase::kRecompute))
+      if (forward && last_read >= 0 && phase(live_range.first) == StepPhase::kForward &&
+          (phase(last_read) == StepPhase::kBackward || phase(last_read) == StepPhase::kRecompute))
         return MemoryCause::kActivations;
     }
     return arrives || leaves ? MemoryCause::kCommunication : MemoryCause::kTransient;
   }
 
-  StepPhase era(int32_t at) const { return phases_[static_cast<size_t>(at)]; }
+  StepPhase phase(int32_t at) const { return phases_[static_cast<size_t>(at)]; }
 
   const RankProgram& rank_;
   const std::vector<Instruction>& code_;

@@ -8,9 +8,9 @@ namespace tessera {
 
 namespace {
 
-std::string computing(StepPhase era) {
-  if (era == StepPhase::kUpdate) return "update";
-  return era == StepPhase::kRecompute ? "recompute" : "compute";
+std::string computing(StepPhase phase) {
+  if (phase == StepPhase::kUpdate) return "update";
+  return phase == StepPhase::kRecompute ? "recompute" : "compute";
 }
 
 const DeviceMesh* place_of(const EntryLayout& layout, int32_t rank, int32_t& position) {
@@ -43,7 +43,7 @@ int place_in_list(const TimeShare& share) {
 }  // namespace
 
 CauseOfTime cause_of(const RankProgram& rank, int32_t rank_index, const Instruction& instruction,
-                     StepPhase era, const EntryLayout& layout) {
+                     StepPhase phase, const EntryLayout& layout) {
   if (const auto* collective = std::get_if<CollectiveInst>(&instruction))
     return {"communication", rank.groups[static_cast<size_t>(collective->group)].axis};
   if (const auto* send = std::get_if<SendInst>(&instruction))
@@ -57,7 +57,7 @@ CauseOfTime cause_of(const RankProgram& rank, int32_t rank_index, const Instruct
     const Tier to = tier(copy->out, Tier::kDevice);
     if (tier(copy->in, to) != to) return {"offload", ""};
   }
-  return {computing(era), ""};
+  return {computing(phase), ""};
 }
 
 int priority_of(const CauseOfTime& cause, const Instruction& instruction) {

@@ -22,7 +22,7 @@ struct CauseOfTime {
 // What the time of an instruction is spent on. Messages inside a stage are named after the axis that they go
 // along, those between stages "pp".
 CauseOfTime cause_of(const RankProgram& rank, int32_t rank_index, const Instruction& instruction,
-                     StepPhase era, const EntryLayout& layout);
+                     StepPhase phase, const EntryLayout& layout);
 
 // CausedInterval: the time in which an instruction runs, in ticks.
 struct CausedInterval {
