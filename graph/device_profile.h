@@ -69,10 +69,10 @@ struct DeviceProfile {
   double run_s = 0;    // fixed time of one run, in addition to its instructions
   // From the end of an instruction to the beginning of one on another stream that waits for it: with spare cores,
   // and while every core computes, when the waiting thread has to get one first.
-  double handover_s = 0, busy_handover_s = 0;
+  double stream_switch_s = 0, busy_stream_switch_s = 0;
   // Slowdown of ranks that share cores, in addition to that of their kernels: factors on all times with two or more
-  // ranks (contention), and with more ranks than cores (oversubscription). At least 1.
-  double together = 1, crowded = 1;
+  // ranks, and with more ranks than cores. At least 1.
+  double contention = 1, oversubscription = 1;
   // Share of the cores' time that other processes took during the measurement, where above 10 %:
   // prices are too high then, and uneven.
   double others_share = 0;

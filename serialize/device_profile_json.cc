@@ -56,10 +56,10 @@ Json content_of(const DeviceProfile& profile) {
   Json content = {{"device", profile.device},
                   {"cores", profile.cores},
                   {"run_s", profile.run_s},
-                  {"handover_s", profile.handover_s},
-                  {"busy_handover_s", profile.busy_handover_s},
-                  {"together", profile.together},
-                  {"crowded", profile.crowded},
+                  {"handover_s", profile.stream_switch_s},
+                  {"busy_handover_s", profile.busy_stream_switch_s},
+                  {"together", profile.contention},
+                  {"crowded", profile.oversubscription},
                   {"kernels", kernels},
                   {"collectives", collectives},
                   {"messages", to_json(profile.messages)},
@@ -277,13 +277,13 @@ DeviceProfile read_content(const Json& json, std::string& failure) {
   profile.device = in.text("device");
   profile.cores = in.count("cores", 0, 1 << 16);
   profile.run_s = in.number("run_s", true);
-  profile.handover_s = in.number("handover_s", true);
-  profile.busy_handover_s = in.number("busy_handover_s", true);
-  profile.together = in.number("together");
-  profile.crowded = in.number("crowded");
-  if (profile.together < 1 || profile.crowded < profile.together)
-    in.fail(format("has together = {} and crowded = {}, wanted 1 or more and no fall", profile.together,
-                   profile.crowded));
+  profile.stream_switch_s = in.number("handover_s", true);
+  profile.busy_stream_switch_s = in.number("busy_handover_s", true);
+  profile.contention = in.number("together");
+  profile.oversubscription = in.number("crowded");
+  if (profile.contention < 1 || profile.oversubscription < profile.contention)
+    in.fail(format("has together = {} and crowded = {}, wanted 1 or more and no fall", profile.contention,
+                   profile.oversubscription));
   if (was_busy) profile.others_share = in.number("others_share");
   if (profile.others_share > 1)
     in.fail(format("has others_share = {}, wanted a share up to 1", profile.others_share));

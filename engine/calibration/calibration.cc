@@ -267,8 +267,8 @@ void Calibration::fit() {
   for (auto& [tiers, points] : copies_)
     profile_.copies.push_back({tiers.first, tiers.second, fit_curve(std::move(points))});
   profile_.run_s = lower_quartile(outside_s_);
-  profile_.handover_s = median(handovers_s_);
-  profile_.busy_handover_s = std::max(profile_.handover_s, median(busy_handovers_s_));
+  profile_.stream_switch_s = median(stream_switches_s_);
+  profile_.busy_stream_switch_s = std::max(profile_.stream_switch_s, median(busy_stream_switches_s_));
 }
 
 Status Calibration::measure_collectives(int32_t members, double budget) {
@@ -326,13 +326,13 @@ Status Calibration::measure_handover(double budget) {
     };
     TSR_ASSIGN_OR_RETURN(const MeasuredRun run,
                          measure_run(devices, made.program, {budget / 2, kRounds}, fill));
-    return run.handover_s;
+    return run.stream_switch_s;
   };
   TSR_ASSIGN_OR_RETURN(const double alone_s, measure(one_));
-  handovers_s_.push_back(alone_s);
+  stream_switches_s_.push_back(alone_s);
   if (all_ == nullptr) return {};
   TSR_ASSIGN_OR_RETURN(const double busy_s, measure(all_));
-  busy_handovers_s_.push_back(busy_s);
+  busy_stream_switches_s_.push_back(busy_s);
   return {};
 }
 
@@ -377,10 +377,10 @@ Status Calibration::fit_crowd() {
     cluster.profile = priced;
     TSR_ASSIGN_OR_RETURN(const Simulation foretold,
                          simulate(it.made.program, it.made.program.ranks[0].entries[0].name, cluster));
-    double& most = it.ranks == profile_.cores ? profile_.together : profile_.crowded;
+    double& most = it.ranks == profile_.cores ? profile_.contention : profile_.oversubscription;
     most = std::max(most, median(it.seconds) / foretold.seconds());
   }
-  profile_.crowded = std::max(profile_.crowded, profile_.together);
+  profile_.oversubscription = std::max(profile_.oversubscription, profile_.contention);
   return {};
 }
 

@@ -64,7 +64,7 @@ std::vector<std::vector<double>> seconds_of(const Intervals& intervals, const Pr
 }
 
 // Collects the delay between an instruction and one that waited for it on another stream.
-void add_handovers(const Intervals& intervals, const Program& program, std::vector<double>& handovers) {
+void add_stream_switches(const Intervals& intervals, const Program& program, std::vector<double>& switches) {
   for (size_t rank = 0; rank < intervals.size(); ++rank) {
     const RankProgram& part = program.ranks[rank];
     const Dependencies dependencies = find_dependencies(part, part.entries[0]);
@@ -80,7 +80,7 @@ void add_handovers(const Intervals& intervals, const Program& program, std::vect
                                                      .code[static_cast<size_t>(wait.position)]));
         if (others_ns <= own_ns) continue;
         const int64_t begin_ns = intervals[rank][static_cast<size_t>(stream.code[at])].begin_ns;
-        handovers.push_back(1e-9 * static_cast<double>(std::max<int64_t>(0, begin_ns - others_ns)));
+        switches.push_back(1e-9 * static_cast<double>(std::max<int64_t>(0, begin_ns - others_ns)));
       }
   }
 }
@@ -129,7 +129,7 @@ Result<MeasuredRun> measure_run(std::shared_ptr<DeviceSet> devices, Program prog
   TSR_ASSIGN_OR_RETURN(const auto session, Session::create(executable, session_options));
   TSR_RETURN_IF_ERROR(fill(*session, entry));
   std::vector<std::vector<std::vector<double>>> rounds;
-  std::vector<double> outside, runs, handovers;
+  std::vector<double> outside, runs, switches;
   const double begun_s = now_s();
   for (int32_t round = 0; round <= options.rounds; ++round) {
     cancellation_point();
@@ -143,12 +143,12 @@ Result<MeasuredRun> measure_run(std::shared_ptr<DeviceSet> devices, Program prog
     if (round == 0) continue;
     rounds.push_back(seconds_of(intervals, made));
     outside.push_back(std::max(0.0, run_s - span_s(intervals)));
-    add_handovers(intervals, made, handovers);
+    add_stream_switches(intervals, made, switches);
   }
   MeasuredRun measured;
   measured.outside_s = lower_quartile(outside);
   measured.run_s = median(std::move(runs));
-  measured.handover_s = mean_but_longest(std::move(handovers));
+  measured.stream_switch_s = mean_but_longest(std::move(switches));
   if (!options.traces) return measured;
   for (size_t rank = 0; rank < made.ranks.size(); ++rank) {
     std::vector<double>& seconds = measured.seconds.emplace_back();

@@ -20,7 +20,7 @@ struct MeasuredRun {
   double run_s = 0;      // of one run, the median
   // From the end of an instruction to the beginning of one on another stream that waited for it: the mean
   // without the longest fiftieth; 0 where none waits.
-  double handover_s = 0;
+  double stream_switch_s = 0;
 };
 
 struct MeasureOptions {

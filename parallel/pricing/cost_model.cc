@@ -177,7 +177,7 @@ std::vector<InstructionPrice> prices_of(const RankProgram& program, const EntryP
 
 double loss_to_others(const Cluster& cluster, int32_t ranks) {
   if (cluster.shared_cores == 0 || cluster.profile == nullptr || ranks <= 1) return 1;
-  return ranks > cluster.shared_cores ? cluster.profile->crowded : cluster.profile->together;
+  return ranks > cluster.shared_cores ? cluster.profile->oversubscription : cluster.profile->contention;
 }
 
 double seconds_at(const InstructionPrice& price, const Cluster& cluster, int32_t busy, int32_t ranks) {

@@ -145,7 +145,7 @@ class SharedPlayer {
     if (state.handed_s < 0) {
       const DeviceProfile& profile = *cluster_.profile;
       state.handed_s =
-          now_s_ + (busy_ >= cluster_.shared_cores ? profile.busy_handover_s : profile.handover_s);
+          now_s_ + (busy_ >= cluster_.shared_cores ? profile.busy_stream_switch_s : profile.stream_switch_s);
       const auto later = [&](const Handover& other) { return other.end_s > state.handed_s; };
       handovers_.insert(std::ranges::find_if(handovers_, later), {state.handed_s, rank});
     }

@@ -99,7 +99,7 @@ TEST_CASE("idle ranks take no time from those that work") {
   Cluster cluster = machine(2);
   auto profile = std::make_shared<DeviceProfile>();
   profile->cores = 2;
-  profile->together = profile->crowded = 1.5;
+  profile->contention = profile->oversubscription = 1.5;
   cluster.profile = profile;
   const double alone = simulate(program, "train_step", cluster).value().seconds();
   RankProgram idle;
@@ -112,8 +112,8 @@ TEST_CASE("what ranks lose to each other comes on top, with more than there are 
   Cluster cluster = machine(4);
   auto profile = std::make_shared<DeviceProfile>();
   profile->cores = 4;
-  profile->together = 1.25;
-  profile->crowded = 1.5;
+  profile->contention = 1.25;
+  profile->oversubscription = 1.5;
   const InstructionPrice price{1, 2};
   const double all = seconds_at(price, cluster, 4);
   cluster.profile = profile;
@@ -126,10 +126,10 @@ TEST_CASE("what ranks lose to each other comes on top, with more than there are 
 
 TEST_CASE("a stream that waited for another begins one hand-over later") {
   const Program program = lowered("pp=2:1f1b,mb=8");  // one micro-batch: stages take turns
-  const auto with = [&](double handover_s) {
+  const auto with = [&](double stream_switch_s) {
     Cluster cluster = machine(4);
     auto profile = std::make_shared<DeviceProfile>();  // no tables: kernels keep the catalog's seconds
-    profile->handover_s = profile->busy_handover_s = handover_s;
+    profile->stream_switch_s = profile->busy_stream_switch_s = stream_switch_s;
     cluster.profile = profile;
     return simulate(program, "train_step", cluster)->seconds();
   };

@@ -30,8 +30,8 @@ std::shared_ptr<const DeviceProfile> calibrated() {
   auto profile = std::make_shared<DeviceProfile>();
   profile->device = "fake";
   profile->cores = 2;
-  profile->together = 1.2;
-  profile->crowded = 1.5;
+  profile->contention = 1.2;
+  profile->oversubscription = 1.5;
   profile->kernels.push_back({"", "", DType::kF32, {"bytes"}, {{1e3, 1e5}}, {3e-5, 5e-5}, {4e-6, 9e-5}});
   return profile;
 }

@@ -14,10 +14,10 @@ DeviceProfile example() {
   profile.device = "cpu (2 cores, avx2)";
   profile.cores = 2;
   profile.run_s = 1.0 / 3e5;
-  profile.handover_s = 1.0 / 3e6;
-  profile.busy_handover_s = 1.0 / 7e4;
-  profile.together = 1.25;
-  profile.crowded = 1.5;
+  profile.stream_switch_s = 1.0 / 3e6;
+  profile.busy_stream_switch_s = 1.0 / 7e4;
+  profile.contention = 1.25;
+  profile.oversubscription = 1.5;
   profile.kernels = {{"", "", DType::kF32, {"bytes"}, {{64, 4096}}, {1e-6, 2e-6}, {1.5e-6, 4e-6}},
                      {"matmul",
                       "trans_w=0",
