@@ -110,7 +110,7 @@ void Calibration::list_pieces() {
           [=, this](double budget) { return measure_collectives(members, budget); });
     if (most_members_ > 1) add("messages", 0.5, [this](double budget) { return measure_messages(budget); });
     add("copies between tiers", 0.5, [this](double budget) { return measure_copies(budget); });
-    add("handing over between streams", 0.5, [this](double budget) { return measure_handover(budget); });
+    add("handing over between streams", 0.5, [this](double budget) { return measure_stream_switch(budget); });
     if (profile_.cores > 1)
       add("ranks side by side", 3, [this](double budget) { return measure_crowd(budget); });
   }
@@ -317,7 +317,7 @@ Status Calibration::measure_copies(double budget) {
   return {};
 }
 
-Status Calibration::measure_handover(double budget) {
+Status Calibration::measure_stream_switch(double budget) {
   const auto measure = [&](const std::shared_ptr<DeviceSet>& devices) -> Result<double> {
     TSR_ASSIGN_OR_RETURN(const StepProgram made,
                          step_program(kOffloading, one_->cluster(), devices->catalog(), devices->size()));

@@ -51,7 +51,7 @@ class Calibration {
   Status measure_collectives(int32_t members, double budget_s);
   Status measure_messages(double budget_s);
   Status measure_copies(double budget_s);
-  Status measure_handover(double budget_s);
+  Status measure_stream_switch(double budget_s);
   Status measure_crowd(double budget_s);
   void note_others(const CpuLoad& before, const std::string& piece);
   void fit();
@@ -90,7 +90,7 @@ class Calibration {
     std::vector<double> seconds = {};
   };
   std::vector<Crowd> crowd_;
-  std::vector<double> outside_s_, handovers_s_, busy_handovers_s_;
+  std::vector<double> outside_s_, stream_switches_s_, busy_stream_switches_s_;
   DeviceProfile profile_;
 };
 

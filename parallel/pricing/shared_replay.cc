@@ -50,7 +50,7 @@ class SharedPlayer {
     for (;;) {
       cancellation_point();
       start_all();
-      if (under_way_.empty() && handovers_.empty()) break;
+      if (under_way_.empty() && switches_.empty()) break;
       pass_time();
     }
     for (const std::vector<ReplayedInterval>& rank : result_.ranks)
@@ -64,9 +64,9 @@ class SharedPlayer {
     int32_t next = 0;  // position
     bool has_arrived = false;
     bool is_waiting = false;  // for another stream: what it waits for is handed over
-    double handed_s = -1;     // when that is done; before any handover negative
+    double switched_s = -1;     // when that is done; before any switch negative
   };
-  struct Handover {
+  struct StreamSwitch {
     double end_s = 0;
     size_t rank = 0;
   };
@@ -142,16 +142,16 @@ class SharedPlayer {
   // A stream that stood waiting for another wakes up some time after that one is ready.
   bool is_being_handed_over(StreamState& state, size_t rank) {
     if (!state.is_waiting || cluster_.profile == nullptr) return false;
-    if (state.handed_s < 0) {
+    if (state.switched_s < 0) {
       const DeviceProfile& profile = *cluster_.profile;
-      state.handed_s =
+      state.switched_s =
           now_s_ + (busy_ >= cluster_.shared_cores ? profile.busy_stream_switch_s : profile.stream_switch_s);
-      const auto later = [&](const Handover& other) { return other.end_s > state.handed_s; };
-      handovers_.insert(std::ranges::find_if(handovers_, later), {state.handed_s, rank});
+      const auto later = [&](const StreamSwitch& other) { return other.end_s > state.switched_s; };
+      switches_.insert(std::ranges::find_if(switches_, later), {state.switched_s, rank});
     }
-    if (now_s_ < state.handed_s) return true;
+    if (now_s_ < state.switched_s) return true;
     state.is_waiting = false;
-    state.handed_s = -1;
+    state.switched_s = -1;
     return false;
   }
 
@@ -179,11 +179,11 @@ class SharedPlayer {
       seconds_.push_back(seconds_at(task.price, cluster_, busy_, working_ranks_));
       step_s = std::min(step_s, task.left * seconds_.back());
     }
-    if (!handovers_.empty() && handovers_.front().end_s - now_s_ <= step_s) {
-      step_s = handovers_.front().end_s - now_s_;
-      now_s_ = handovers_.front().end_s;
-      woken_.push_back(handovers_.front().rank);
-      handovers_.pop_front();
+    if (!switches_.empty() && switches_.front().end_s - now_s_ <= step_s) {
+      step_s = switches_.front().end_s - now_s_;
+      now_s_ = switches_.front().end_s;
+      woken_.push_back(switches_.front().rank);
+      switches_.pop_front();
     } else {
       now_s_ += step_s;
     }
@@ -228,7 +228,7 @@ class SharedPlayer {
   std::map<std::pair<int32_t, int32_t>, Channel> channels_;  // (from, to)
   std::vector<size_t> woken_;                                // ranks where something may begin
   std::vector<Task> under_way_;
-  std::deque<Handover> handovers_;  // by their end
+  std::deque<StreamSwitch> switches_;  // by their end
   std::vector<double> seconds_;     // of each, at the present load
   double now_s_ = 0;
   int32_t busy_ = 0;
