@@ -43,7 +43,7 @@ Result<RankProgram> lower_position(std::span<const EntryLayout> layouts, const K
     if (catalog.fuses_exactly()) fuse_kernels(entry, static_cast<int32_t>(e), builder);
     if (catalog.fuses()) group_fusible_kernels(entry, builder.program);
     prefetch(entry, layouts[e].plan->prefetch);
-    builder.lingers.push_back(layouts[e].plan->prefetch - 1);
+    builder.copy_out_delays.push_back(layouts[e].plan->prefetch - 1);
     builder.program.entries.push_back(std::move(entry));
   }
   if (catalog.fuses_exactly()) drop_unused_kernels(builder.program);

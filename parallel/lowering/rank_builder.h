@@ -35,7 +35,7 @@ class RankBuilder {
       slot_entry;  // by slot: the entry whose run it lives in, -1 for those that outlive runs
   // By entry: kernels behind a copy to another tier for which its source stays where it is, so that what
   // would lie there next need not wait for the copy.
-  std::vector<int32_t> lingers;
+  std::vector<int32_t> copy_out_delays;
 
   const DeviceMesh& mesh() const { return mesh_; }
   int32_t position() const { return position_; }

@@ -41,7 +41,7 @@ class Allocator {
     for (size_t e = 0; e < program_.entries.size(); ++e) {
       EntryPoint& entry = program_.entries[e];
       find_lifetimes(entry);
-      linger(entry, builder_.lingers[e]);
+      delay_copy_outs(entry, builder_.copy_out_delays[e]);
       share_buffers(entry);
       for (Instruction& instruction : entry.code)
         for_each_ref(instruction, [&](SlotRef& ref) {
@@ -80,7 +80,7 @@ class Allocator {
     }
   }
 
-  void linger(const EntryPoint& entry, int32_t kernels) {
+  void delay_copy_outs(const EntryPoint& entry, int32_t kernels) {
     if (kernels <= 0) return;
     for (size_t at = 0; at < entry.code.size(); ++at) {
       const auto* copy = std::get_if<CopyInst>(&entry.code[at]);
