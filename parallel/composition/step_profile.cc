@@ -132,7 +132,7 @@ class Profiler {
     std::ranges::stable_sort(sorted, {}, [&](size_t i) { return order.at(owns_[i]); });
     std::vector<size_t> as_is(code_.size());
     std::iota(as_is.begin(), as_is.end(), 0);
-    const LiveCauses apart(rank_, sorted, live_ranges_), together(rank_, as_is, live_ranges_);
+    const LiveBytes apart(rank_, sorted, live_ranges_), together(rank_, as_is, live_ranges_);
     std::map<PassKey, size_t> began;
     for (size_t from = 0, to = 0; from < sorted.size(); from = to) {
       const PassKey key = owns_[sorted[from]];

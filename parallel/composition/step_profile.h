@@ -14,7 +14,7 @@
 #include "graph/explanation.h"
 #include "graph/program.h"
 #include "parallel/composition/block_map.h"
-#include "parallel/composition/live_causes.h"
+#include "parallel/composition/live_bytes.h"
 #include "parallel/composition/solo_run.h"
 #include "parallel/lowering/entry_layout.h"
 

@@ -1,10 +1,10 @@
-#include "parallel/composition/live_causes.h"
+#include "parallel/composition/live_bytes.h"
 
 #include "parallel/lowering/touched_slots.h"
 
 namespace tessera {
 
-LiveCauses::LiveCauses(const RankProgram& rank, std::span<const size_t> order,
+LiveBytes::LiveBytes(const RankProgram& rank, std::span<const size_t> order,
                        std::span<const LiveRange> live_ranges)
     : during_(order.size()), before_(order.size() + 1) {
   std::vector<std::vector<const LiveRange*>> ranges(rank.slots.size());

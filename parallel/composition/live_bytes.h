@@ -1,4 +1,4 @@
-// LiveCauses: bytes alive inside a run by what they are for, in any order of its instructions.
+// LiveBytes: bytes alive inside a run by what they are for, in any order of its instructions.
 #pragma once
 
 #include <array>
@@ -31,10 +31,10 @@ struct BytesByCause {
   friend BytesByCause operator-(BytesByCause a, const BytesByCause& b) { return a -= b; }
 };
 
-class LiveCauses {
+class LiveBytes {
  public:
   // `order`: instructions of entry 0, by moment. `live_ranges` as in program_memory.h, which tell causes; without any all is transient.
-  LiveCauses(const RankProgram& rank, std::span<const size_t> order, std::span<const LiveRange> live_ranges);
+  LiveBytes(const RankProgram& rank, std::span<const size_t> order, std::span<const LiveRange> live_ranges);
   const BytesByCause& during(size_t moment) const { return during_[moment]; }
   const BytesByCause& before(size_t moment) const { return before_[moment]; }
 
