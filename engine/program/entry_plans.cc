@@ -66,7 +66,7 @@ struct PlanRequest {
   uint64_t profile;                     // checksum of the source of the prices
   std::shared_ptr<DeviceSet> measured;  // devices that try plans to choose between them; null: none
   bool any_that_fits = false;           // whether any plan that fits will do, fast or not
-  KnownAttempts* known = nullptr;       // of the first entry, under other limits
+  AttemptCache* known = nullptr;       // of the first entry, under other limits
   SearchEffort* effort = nullptr;       // that its search takes from
   std::span<const PlannedEntry> followed =
       {};  // entries of another program that all follow; none: they follow the first
@@ -151,7 +151,7 @@ Result<EntryPlans> plan_once(const PlanRequest& request, int64_t limit, const Cl
 Result<EntryPlans> plan_within(const PlanRequest& given, int64_t limit, const Cluster& cluster,
                                const KernelCatalog& catalog) {
   constexpr int kAttempts = 5;
-  KnownAttempts known;
+  AttemptCache known;
   PlanRequest request = given;
   request.known = &known;
   int64_t asked = limit;

@@ -207,7 +207,7 @@ ComposedStages filling_stages(ComposedStages stages) {
 }
 
 Result<std::vector<DeviceBytes>> composed_memory(std::span<const StepProfile> variants,
-                                                 const ComposedStages& stages, KnownSchedules* schedules) {
+                                                 const ComposedStages& stages, ScheduleCache* schedules) {
   if (variants.empty() || static_cast<int32_t>(stages.blocks.size()) != stages.shape.stages())
     return Status(StatusCode::kInvalidArgument,
                   "a profile, and as many lists of blocks as stages, are wanted");
@@ -221,7 +221,7 @@ Result<std::vector<DeviceBytes>> composed_memory(std::span<const StepProfile> va
     run_without_pipeline<int64_t>(variants, filling, visit);
     return devices;
   }
-  KnownSchedules own;
+  ScheduleCache own;
   TSR_ASSIGN_OR_RETURN(const std::vector<PipelineAction>* const line,
                        (schedules != nullptr ? *schedules : own).line(filling.shape));
   run_pipeline<int64_t>(variants, filling, *line, visit);

@@ -8,7 +8,7 @@
 
 #include "graph/base/result.h"
 #include "parallel/composition/step_profile.h"
-#include "parallel/pipeline/known_schedules.h"
+#include "parallel/pipeline/schedule_cache.h"
 #include "parallel/pipeline/pipeline_schedule.h"
 
 namespace tessera {
@@ -44,7 +44,7 @@ ComposedStages filling_stages(ComposedStages stages);
 // schedules do. `schedules`: known from other plans.
 Result<std::vector<DeviceBytes>> composed_memory(std::span<const StepProfile> variants,
                                                  const ComposedStages& stages,
-                                                 KnownSchedules* schedules = nullptr);
+                                                 ScheduleCache* schedules = nullptr);
 
 // MemoryPoint: the fullest moment of a device's action.
 struct MemoryPoint {

@@ -100,7 +100,7 @@ PipelineTiming timing_of_one(std::span<const StepProfile> variants, const Compos
 }  // namespace
 
 Result<ComposedTime> composed_time(std::span<const StepProfile> variants, const ComposedStages& stages,
-                                   const Cluster& cluster, KnownSchedules* schedules) {
+                                   const Cluster& cluster, ScheduleCache* schedules) {
   if (stages.shape.devices == 1) {
     ComposedTime time;
     time.passes_s = without_pipeline(variants, stages);
@@ -108,7 +108,7 @@ Result<ComposedTime> composed_time(std::span<const StepProfile> variants, const 
     time.step_s = time.passes_s + time.update_s;
     return time;
   }
-  KnownSchedules own;
+  ScheduleCache own;
   TSR_ASSIGN_OR_RETURN(const PipelineSchedule* const schedule,
                        (schedules != nullptr ? *schedules : own).schedule(stages.shape));
   TSR_ASSIGN_OR_RETURN(const ComposedRun run, composed_run(variants, stages, *schedule, cluster));

@@ -21,7 +21,7 @@ struct ComposedTime {
 
 // As composed_memory.
 Result<ComposedTime> composed_time(std::span<const StepProfile> variants, const ComposedStages& stages,
-                                   const Cluster& cluster, KnownSchedules* schedules = nullptr);
+                                   const Cluster& cluster, ScheduleCache* schedules = nullptr);
 
 // ComposedRun: when a step's actions run.
 struct ComposedRun {

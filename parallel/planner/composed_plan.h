@@ -65,7 +65,7 @@ class PlanComposer {
   // Stages whose slowest takes least, with blocks that keep their activations.
   Result<ComposedStages> cut(const StrategySpec& spec, const StepProfile& profile) const;
 
-  KnownSchedules& schedules() { return schedules_; }
+  ScheduleCache& schedules() { return schedules_; }
   int64_t blocks() const { return static_cast<int64_t>(model_.like.size()); }
   int64_t global_batch() const { return global_batch_; }
   int64_t limit() const { return limit_; }
@@ -92,7 +92,7 @@ class PlanComposer {
   const int64_t global_batch_, limit_;
   int64_t gradient_bytes_ = 0;
   std::map<std::string, Result<StepProfile>> profiles_;
-  KnownSchedules schedules_;
+  ScheduleCache schedules_;
 };
 
 }  // namespace tessera

@@ -270,7 +270,7 @@ class ComposedExplainer {
   const StrategySpec& spec_;
   const ComposedStages& stages_;
   const PipelineShape& shape_;
-  KnownSchedules schedules_;
+  ScheduleCache schedules_;
   PipelineSchedule schedule_;
   ComposedRun run_;
   Explanation out_;

@@ -38,7 +38,7 @@ struct PlanAttempt {
 };
 
 // By the words of their strategies; sets of activations, which limits decide, are not kept.
-class KnownAttempts {
+class AttemptCache {
  public:
   const PlanAttempt* find(const std::string& words) const {
     const auto at = attempts_.find(words);

@@ -22,7 +22,7 @@ namespace tessera {
 using MeasurePlans = std::function<Result<std::vector<double>>(std::span<const Plan* const>)>;
 
 // What was made of a question's strategies, for the same question under other limits (plan_attempt.h).
-class KnownAttempts;
+class AttemptCache;
 
 // What strategies were found to hold of their bounds, on other numbers of devices (min_memory_plan.h).
 class HeldFactors;
@@ -55,7 +55,7 @@ struct PlanOptions {
   int64_t* least_limit = nullptr;  // out: where nothing fits, the smallest limit that works
   std::optional<Plan>* smallest = nullptr;  // out: the plan that does, of devices of one kind
   bool* is_excluded = nullptr;     // out: where nothing fits, whether lower bounds alone tell so
-  KnownAttempts* known = nullptr;  // kept from one limit to the next: nothing else may change between them
+  AttemptCache* known = nullptr;  // kept from one limit to the next: nothing else may change between them
   // Whether anything fits is the question: the first plan found will do, unproved, and where none is, what
   // would do is not looked for.
   bool any_that_fits = false;

@@ -1,4 +1,4 @@
-#include "parallel/pipeline/known_schedules.h"
+#include "parallel/pipeline/schedule_cache.h"
 
 #include <utility>
 
@@ -6,7 +6,7 @@
 
 namespace tessera {
 
-KnownSchedules::Known& KnownSchedules::known(const PipelineShape& shape) {
+ScheduleCache::Known& ScheduleCache::known(const PipelineShape& shape) {
   const auto [at, is_new] = known_.try_emplace(
       {static_cast<int32_t>(shape.kind), shape.devices, shape.virtual_stages, shape.micro_batches});
   if (!is_new) return at->second;
@@ -17,13 +17,13 @@ KnownSchedules::Known& KnownSchedules::known(const PipelineShape& shape) {
   return at->second;
 }
 
-Result<const PipelineSchedule*> KnownSchedules::schedule(const PipelineShape& shape) {
+Result<const PipelineSchedule*> ScheduleCache::schedule(const PipelineShape& shape) {
   const Known& it = known(shape);
   TSR_RETURN_IF_ERROR(it.status);
   return &it.schedule;
 }
 
-Result<const std::vector<PipelineAction>*> KnownSchedules::line(const PipelineShape& shape) {
+Result<const std::vector<PipelineAction>*> ScheduleCache::line(const PipelineShape& shape) {
   Known& it = known(shape);
   TSR_RETURN_IF_ERROR(it.status);
   if (it.line.empty()) {

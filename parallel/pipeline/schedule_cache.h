@@ -1,4 +1,4 @@
-// KnownSchedules: schedules of pipelines, each made once for many plans.
+// ScheduleCache: schedules of pipelines, each made once for many plans.
 #pragma once
 
 #include <array>
@@ -11,7 +11,7 @@
 
 namespace tessera {
 
-class KnownSchedules {
+class ScheduleCache {
  public:
   // Pointers last as long as this.
   Result<const PipelineSchedule*> schedule(const PipelineShape& shape);
