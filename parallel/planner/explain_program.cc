@@ -9,7 +9,7 @@
 #include "parallel/lowering/entry_layout.h"
 #include "parallel/planner/explain_reasons.h"
 #include "parallel/planner/plan_blocks.h"
-#include "parallel/planner/whole_rows.h"
+#include "parallel/planner/unsplit_weights.h"
 #include "parallel/pricing/program_memory.h"
 #include "parallel/pricing/program_time.h"
 #include "parallel/strategy/plain_words.h"
@@ -69,7 +69,7 @@ class Explainer {
     out_.blocks = explain_blocks(layout);
     explain_candidates();
     add_reasons(out_);
-    for (std::string& sentence : explain_whole_rows(layout)) out_.reasons.push_back(std::move(sentence));
+    for (std::string& sentence : explain_unsplit_weights(layout)) out_.reasons.push_back(std::move(sentence));
     if (options_.timeline) draw_timeline(layout);
     return std::move(out_);
   }

@@ -1,4 +1,4 @@
-#include "parallel/planner/whole_rows.h"
+#include "parallel/planner/unsplit_weights.h"
 
 #include <algorithm>
 #include <numeric>
@@ -88,7 +88,7 @@ std::string sentence(const WholeRows& it) {
 
 }  // namespace
 
-std::vector<std::string> explain_whole_rows(const EntryLayout& layout) {
+std::vector<std::string> explain_unsplit_weights(const EntryLayout& layout) {
   std::vector<WholeRows> found;
   for (size_t n = 0; n < layout.graph.nodes().size(); ++n) {
     const Node& node = layout.graph.nodes()[n];

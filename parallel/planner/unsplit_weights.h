@@ -10,6 +10,6 @@ namespace tessera {
 
 // A sentence for each kind of weight that multiplies something split over ranks and could not be split along with
 // it: its name with `*` for numbers, the units and the ranks, and what the plan does instead.
-std::vector<std::string> explain_whole_rows(const EntryLayout& layout);
+std::vector<std::string> explain_unsplit_weights(const EntryLayout& layout);
 
 }  // namespace tessera
