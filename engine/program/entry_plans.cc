@@ -14,7 +14,7 @@
 #include "graph/transform/canonical_order.h"
 #include "parallel/lowering/lower.h"
 #include "parallel/planner/device_advice.h"
-#include "parallel/planner/fewest_devices.h"
+#include "parallel/planner/min_device_count.h"
 #include "parallel/planner/min_memory_plan.h"
 #include "parallel/planner/plan_attempt.h"
 #include "parallel/strategy/state_plan.h"
@@ -265,9 +265,9 @@ Status with_device_advice(const Status& refused, std::span<const GraphToPlan> gr
     if (!does && effort.left <= 0) return std::optional<bool>();
     return std::optional(does);
   };
-  const Result<FewestDevices> found = fewest_devices(counts, likely, fits);
+  const Result<MinDeviceCount> found = find_min_device_count(counts, likely, fits);
   if (!found.ok()) return refused;
-  const std::string words = words_of(*found, counts);
+  const std::string words = to_text(*found, counts);
   if (words.empty()) return refused;
   const Status advised =
       Status(refused.code(), format("{}. {}", refused.message(), words)).with_numbers_of(refused);

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "parallel/planner/fewest_devices.h"
+#include "parallel/planner/min_device_count.h"
 #include "parallel/planner/min_memory_plan.h"
 #include "parallel/planner/plan_search.h"
 
@@ -35,8 +35,8 @@ Result<DeviceAdvice> devices_that_do(const Graph& graph, const Cluster& cluster,
     if (!planned.ok() && effort.left <= 0) return std::optional<bool>();
     return std::optional(planned.ok());
   };
-  TSR_ASSIGN_OR_RETURN(const FewestDevices found, fewest_devices(counts, likely, fits));
-  return DeviceAdvice{found.count, words_of(found, counts, strategy)};
+  TSR_ASSIGN_OR_RETURN(const MinDeviceCount found, find_min_device_count(counts, likely, fits));
+  return DeviceAdvice{found.count, to_text(found, counts, strategy)};
 }
 
 }  // namespace tessera

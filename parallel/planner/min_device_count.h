@@ -24,14 +24,14 @@ using LikelyToFit = std::function<Result<Fit>(int32_t)>;
 using FitsDevices = std::function<Result<std::optional<bool>>(int32_t)>;
 
 // The fewest devices that fit: they do, and one fewer does not. Where the effort is spent before: so many do not.
-struct FewestDevices {
+struct MinDeviceCount {
   std::optional<int32_t> count;
   int32_t too_few = 0;
   bool is_open = false;
 };
-Result<FewestDevices> fewest_devices(const DeviceCounts& counts, const LikelyToFit& likely, const FitsDevices& fits);
+Result<MinDeviceCount> find_min_device_count(const DeviceCounts& counts, const LikelyToFit& likely, const FitsDevices& fits);
 
 // " would do" and so on, for an error's end.
-std::string words_of(const FewestDevices& found, const DeviceCounts& counts, const std::string& strategy = {});
+std::string to_text(const MinDeviceCount& found, const DeviceCounts& counts, const std::string& strategy = {});
 
 }  // namespace tessera

@@ -1,4 +1,4 @@
-#include "parallel/planner/fewest_devices.h"
+#include "parallel/planner/min_device_count.h"
 
 #include <algorithm>
 
@@ -6,8 +6,8 @@
 
 namespace tessera {
 
-Result<FewestDevices> fewest_devices(const DeviceCounts& counts, const LikelyToFit& likely, const FitsDevices& fits) {
-  FewestDevices found;
+Result<MinDeviceCount> find_min_device_count(const DeviceCounts& counts, const LikelyToFit& likely, const FitsDevices& fits) {
+  MinDeviceCount found;
   found.too_few = counts.given;
   // Unlikely counts are skipped; a likely one is verified once, at the end.
   const auto may_fit = [&](int32_t count) -> Result<std::optional<bool>> {
@@ -39,7 +39,7 @@ Result<FewestDevices> fewest_devices(const DeviceCounts& counts, const LikelyToF
   return found;
 }
 
-std::string words_of(const FewestDevices& found, const DeviceCounts& counts, const std::string& strategy) {
+std::string to_text(const MinDeviceCount& found, const DeviceCounts& counts, const std::string& strategy) {
   if (found.count)
     return format("The smallest number of devices that would do is {}{}", *found.count,
                   strategy.empty() ? "" : format(", with '{}'", strategy));
