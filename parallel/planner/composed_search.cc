@@ -11,7 +11,7 @@
 #include "graph/base/text.h"
 #include "parallel/planner/composed_bound.h"
 #include "parallel/planner/composed_space.h"
-#include "parallel/planner/smallest_composed.h"
+#include "parallel/planner/composed_refusal.h"
 #include "parallel/pricing/host_tier.h"
 
 namespace tessera {

@@ -6,7 +6,7 @@
 #include <set>
 
 #include "graph/base/text.h"
-#include "parallel/planner/smallest_generation.h"
+#include "parallel/planner/generation_refusal.h"
 #include "parallel/search/divisors.h"
 
 namespace tessera {
@@ -36,7 +36,7 @@ class GenerationSearch {
     else
       for (const Mesh& mesh : meshes) price_fixed(mesh);
     result_.priced = priced_;
-    if (found_.empty()) return no_generation_fits(prices_, options_);
+    if (found_.empty()) return refuse_generation(prices_, options_);
     std::ranges::stable_sort(found_, [&](const FoundGeneration& a, const FoundGeneration& b) {
       return is_better(a.time, b.time);
     });
@@ -68,7 +68,7 @@ class GenerationSearch {
     for (const int32_t tp : prices_.tensor_sizes()) {
       if (options_.tp && *options_.tp != tp) continue;
       const auto stages =
-          static_cast<int32_t>(stages_on(prices_.cluster(), std::ssize(prices_.cluster().devices), tp));
+          static_cast<int32_t>(count_stages(prices_.cluster(), std::ssize(prices_.cluster().devices), tp));
       if (stages == 0) continue;
       if (const Status made = prices_.profile(tp, false, 1).status(); !made.ok()) {
         refused_ = made;

@@ -1,4 +1,4 @@
-#include "parallel/planner/smallest_composed.h"
+#include "parallel/planner/composed_refusal.h"
 
 #include <algorithm>
 #include <optional>

@@ -1,4 +1,4 @@
-#include "parallel/planner/smallest_generation.h"
+#include "parallel/planner/generation_refusal.h"
 
 #include <algorithm>
 #include <functional>
@@ -88,20 +88,20 @@ std::string peak_text(const Fullest& fullest, const GenerationPlan& plan, const 
 
 }  // namespace
 
-int64_t stages_on(const Cluster& cluster, int64_t devices, int32_t tp) {
+int64_t count_stages(const Cluster& cluster, int64_t devices, int32_t tp) {
   const int64_t node = node_of(cluster, devices);
   if (tp > node) return devices / ((tp + node - 1) / node * node);
   return devices / node * (node / tp) + devices % node / tp;
 }
 
-Status no_generation_fits(GenerationPrices& prices, const GenerationOptions& options) {
+Status refuse_generation(GenerationPrices& prices, const GenerationOptions& options) {
   const Cluster& cluster = prices.cluster();
   const int64_t devices = std::ssize(cluster.devices), limit = options.limit(cluster);
   Fullest least;
   GenerationPlan plan, smallest;
   int64_t budget = INT64_MAX;
   for_smallest_plans(
-      prices, options, [&](int32_t tp) { return stages_on(cluster, devices, tp); },
+      prices, options, [&](int32_t tp) { return count_stages(cluster, devices, tp); },
       [&](const GenerationPlan& it) {
         const Fullest fullest = fullest_of(prices, it);
         if (fullest.caches < budget) budget = fullest.caches, smallest = it;

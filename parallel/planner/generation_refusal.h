@@ -6,9 +6,9 @@
 namespace tessera {
 
 // Stages of tp devices that a cluster of so many has room for: those of one stage share a node, or fill nodes of their own.
-int64_t stages_on(const Cluster& cluster, int64_t devices, int32_t tp);
+int64_t count_stages(const Cluster& cluster, int64_t devices, int32_t tp);
 
 // kOutOfMemory: "no plan fits 80.00 GiB a device; the smallest limit that works is ... (... bytes) with '...'. Its peak: ...".
-Status no_generation_fits(GenerationPrices& prices, const GenerationOptions& options);
+Status refuse_generation(GenerationPrices& prices, const GenerationOptions& options);
 
 }  // namespace tessera
