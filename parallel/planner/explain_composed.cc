@@ -7,7 +7,7 @@
 #include "graph/base/text.h"
 #include "parallel/composition/composed_time.h"
 #include "parallel/planner/explain_reasons.h"
-#include "parallel/strategy/plain_words.h"
+#include "parallel/strategy/strategy_description.h"
 
 namespace tessera {
 
@@ -38,7 +38,7 @@ class ComposedExplainer {
     out_.micro_batches = shape_.micro_batches;
     out_.step_s = run_.time.step_s;
     out_.bound_s = in_.bound_s, out_.gap = in_.gap;
-    out_.words = plain_words(spec_, in_.global_batch, shape_.micro_batches);
+    out_.words = describe_strategy(spec_, in_.global_batch, shape_.micro_batches);
     out_.time = composed_time_shares(in_.variants, stages_, schedule_, run_);
     out_.critical = device_name(run_.critical);
     TSR_RETURN_IF_ERROR(explain_memory());

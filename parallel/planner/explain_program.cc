@@ -12,7 +12,7 @@
 #include "parallel/planner/unsplit_weights.h"
 #include "parallel/pricing/program_memory.h"
 #include "parallel/pricing/program_time.h"
-#include "parallel/strategy/plain_words.h"
+#include "parallel/strategy/strategy_description.h"
 
 namespace tessera {
 
@@ -58,7 +58,7 @@ class Explainer {
     out_.micro_batches = plan.micro_batches;
     out_.step_s = simulation_.seconds();
     if (!layout.graph.gradients().empty())
-      out_.words = plain_words(plan.strategy, plan.global_batch, plan.micro_batches);
+      out_.words = describe_strategy(plan.strategy, plan.global_batch, plan.micro_batches);
     out_.gap = plan.estimate.gap;
     if (out_.gap >= 0) out_.bound_s = out_.step_s * (1 - out_.gap);
     out_.memory_limit = options_.memory_limit;

@@ -11,7 +11,7 @@
 #include "parallel/composition/staged_plan.h"
 #include "parallel/composition/strategy_profile.h"
 #include "parallel/planner/explain_program.h"
-#include "parallel/strategy/plain_words.h"
+#include "parallel/strategy/strategy_description.h"
 #include "tests/parallel/composed_steps.h"
 
 using namespace tessera;
@@ -163,7 +163,7 @@ void check_explained(const test::ComposedSteps& steps, const std::string& words,
   const Composed composed = compose(steps, plan, spec, static_cast<size_t>(spec.devices()));
   const Explanation it = check_causes_of(composed, steps.whole, plan, slack);
   CHECK(it.strategy == plan.strategy);
-  CHECK(it.words == plain_words(plan.strategy, plan.global_batch, plan.micro_batches));
+  CHECK(it.words == describe_strategy(plan.strategy, plan.global_batch, plan.micro_batches));
 }
 
 int64_t host_bytes(const Explanation& it) {

@@ -1,4 +1,4 @@
-#include "parallel/strategy/plain_words.h"
+#include "parallel/strategy/strategy_description.h"
 
 #include "graph/base/text.h"
 
@@ -90,7 +90,7 @@ std::string place(Tier tier) { return tier == Tier::kHost ? "in the host's memor
 
 }  // namespace
 
-std::vector<std::string> plain_words(const StrategySpec& spec, int64_t global_batch, int64_t micro_batches) {
+std::vector<std::string> describe_strategy(const StrategySpec& spec, int64_t global_batch, int64_t micro_batches) {
   std::vector<std::string> sentences = {layout(spec), rounds(spec, global_batch, micro_batches), order(spec),
                                         spread(spec.zero)};
   if (spec.sp)
@@ -120,10 +120,10 @@ std::vector<std::string> plain_words(const StrategySpec& spec, int64_t global_ba
   return sentences;
 }
 
-std::vector<std::string> plain_words(const std::string& strategy, int64_t global_batch,
+std::vector<std::string> describe_strategy(const std::string& strategy, int64_t global_batch,
                                      int64_t micro_batches) {
   const Result<StrategyPins> pins = parse_parallel(strategy == "single" ? "" : strategy);
-  return pins.ok() ? plain_words(pins->spec, global_batch, micro_batches) : std::vector<std::string>();
+  return pins.ok() ? describe_strategy(pins->spec, global_batch, micro_batches) : std::vector<std::string>();
 }
 
 }  // namespace tessera

@@ -1,5 +1,5 @@
 // What strategies mean in words.
-#include "parallel/strategy/plain_words.h"
+#include "parallel/strategy/strategy_description.h"
 
 #include <doctest/doctest.h>
 
@@ -8,7 +8,7 @@
 using namespace tessera;
 
 TEST_CASE("a strategy in words says how model and batch are dealt out, and what each word is for") {
-  CHECK(join(plain_words("tp=2,dp=4,pp=8:1f1b,mb=1,sp,zero=1", 32, 8), "\n") ==
+  CHECK(join(describe_strategy("tp=2,dp=4,pp=8:1f1b,mb=1,sp,zero=1", 32, 8), "\n") ==
         "8 groups of layers, one after the other (pp=8), each split over 2 devices, each with a part of "
         "every matrix (tp=2), 4 copies of all "
         "this, each with sequences of its own (dp=4): 64 devices.\n"
@@ -18,7 +18,7 @@ TEST_CASE("a strategy in words says how model and batch are dealt out, and what 
         "memory.\n"
         "The optimizer's state is divided among the copies instead of repeated in each (zero=1).\n"
         "Between matrices each device holds only its part of every sequence (sp).");
-  CHECK(join(plain_words("single", 1, 1), "\n") ==
+  CHECK(join(describe_strategy("single", 1, 1), "\n") ==
         "One device holds the whole model and does everything.\nThe 1 sequence of a step goes through at "
         "once.");
 }
@@ -31,8 +31,8 @@ TEST_CASE(
         "recompute=full", "recompute=some", "offload=params@host", "offload=grads@file",
         "offload=optimizer@host", "offload=activations@host"}) {
     CAPTURE(word);
-    const std::string said = join(plain_words(word, 8, 2), "\n"),
-                      plain = join(plain_words("dp=2", 8, 2), "\n");
+    const std::string said = join(describe_strategy(word, 8, 2), "\n"),
+                      plain = join(describe_strategy("dp=2", 8, 2), "\n");
     const std::string last = split(word, ',').back();
     const std::string name = last.substr(last.find(':') == std::string::npos ? 0 : last.find(':') + 1);
     const std::string key =
@@ -40,5 +40,5 @@ TEST_CASE(
     CHECK_MESSAGE(said.find(key) != std::string::npos, said);
     CHECK(said != plain);
   }
-  CHECK(plain_words("tp=1,dp=2,pp=1,mb=1,shard=attention:4", 8, 4).empty());
+  CHECK(describe_strategy("tp=1,dp=2,pp=1,mb=1,shard=attention:4", 8, 4).empty());
 }

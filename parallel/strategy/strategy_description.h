@@ -11,10 +11,10 @@ namespace tessera {
 
 // Sentences: how the model and the batch are dealt out, then what each further word means, the word in brackets. `micro_batches`: of a step
 // of `global_batch` sequences.
-std::vector<std::string> plain_words(const StrategySpec& spec, int64_t global_batch, int64_t micro_batches);
+std::vector<std::string> describe_strategy(const StrategySpec& spec, int64_t global_batch, int64_t micro_batches);
 
 // The same of the words of --parallel; empty for words that no plan of this library has.
-std::vector<std::string> plain_words(const std::string& strategy, int64_t global_batch,
+std::vector<std::string> describe_strategy(const std::string& strategy, int64_t global_batch,
                                      int64_t micro_batches);
 
 }  // namespace tessera
