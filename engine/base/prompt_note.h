@@ -1,4 +1,4 @@
-// PromptNote: tells the log, once, of prompts that are text and hold control tokens written out, which are read as letters
+// PromptNote: warns once in the log of prompts that are text and hold control tokens written out, which are read as letters
 // without the option `special`. Any thread.
 #pragma once
 
@@ -14,22 +14,22 @@ namespace tessera {
 
 class PromptNote {
  public:
-  // `tokenizer` may be null: then nothing is told.
+  // `tokenizer` may be null: then nothing is logged.
   explicit PromptNote(const Tokenizer* tokenizer) {
     if (tokenizer != nullptr) control_.emplace(tokenizer->data());
   }
 
-  void tell(std::string_view prompt, bool special, Runtime& runtime) {
+  void warn(std::string_view prompt, bool special, Runtime& runtime) {
     constexpr int32_t kWarning = 2;
-    if (special || !control_ || told_) return;
+    if (special || !control_ || has_warned_) return;
     const TokenNameCounts counts = control_->count(prompt);
-    if (!counts.empty() && !told_.exchange(true))
+    if (!counts.empty() && !has_warned_.exchange(true))
       runtime.log().add(kWarning, written_control_note(counts, "the prompt holds", "they are read as letters"));
   }
 
  private:
   std::optional<WrittenControlTokens> control_;
-  std::atomic<bool> told_{false};
+  std::atomic<bool> has_warned_{false};
 };
 
 // {"tokens": {text: count}, "note"}, of any text.

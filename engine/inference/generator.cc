@@ -130,7 +130,7 @@ Status Generator::start(std::string_view prompt, const Options& options) {
     return Status(StatusCode::kFailedPrecondition,
                   "the model has no tokenizer: give it one, or start from token ids");
   TSR_ASSIGN_OR_RETURN(std::vector<int32_t> ids, tokenizer_->encode(prompt, {.parse_special = text.special}));
-  prompt_note_.tell(prompt, text.special, runtime());
+  prompt_note_.warn(prompt, text.special, runtime());
   ids = tokenizer_->with_before_text(std::move(ids));
   if (ids.empty() && prompt.empty() && tokenizer_->data().bos >= 0) ids.push_back(tokenizer_->data().bos);
   if (ids.empty())

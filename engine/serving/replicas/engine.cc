@@ -96,7 +96,7 @@ Result<int64_t> Engine::submit(std::string_view prompt, const Options& options) 
   TSR_RETURN_IF_ERROR(runtime().check_process());
   TSR_ASSIGN_OR_RETURN(ServingRequest request, builder_.from_text(prompt, options));
   if (!request.task || !request.task->reads_hidden())  // vectors have no such option
-    prompt_note_.tell(prompt, request.sampling->special, runtime());
+    prompt_note_.warn(prompt, request.sampling->special, runtime());
   return add(std::move(request));
 }
 
