@@ -91,7 +91,7 @@ ServingEvent ServedText::event(Kind kind) const {
 void ServedText::begin() {
   if (std::exchange(has_begun_, true)) return;
   usage_.cached_tokens = sequence.reused;
-  usage_.waited_s = std::chrono::duration<double>(Clock::now() - came_).count();
+  usage_.waited_s = std::chrono::duration<double>(Clock::now() - submitted_).count();
 }
 
 int64_t ServedText::expected_tokens() const {
@@ -117,21 +117,21 @@ void ServedText::answer(std::span<const float> logits, ServedScratch& scratch,
 void ServedText::take_prompt(std::span<const float> logits, int64_t first, int64_t rows,
                              ServedScratch& scratch, std::vector<ServingEvent>& events) {
   const auto width = static_cast<int64_t>(logits.size()) / rows;
-  ServingEvent told = event(Kind::kPrompt);
-  told.first = first == 0 ? 0 : first + 1;
-  if (first == 0 && told_ == 0)  // the first token has none
-    told.log_probabilities.push_back({{sequence.tokens[0], 0}, {}});
+  ServingEvent result = event(Kind::kPrompt);
+  result.first = first == 0 ? 0 : first + 1;
+  if (first == 0 && emitted_prompt_ == 0)  // the first token has none
+    result.log_probabilities.push_back({{sequence.tokens[0], 0}, {}});
   for (int64_t row = 0; row < rows; ++row) {
     const int64_t place = first + row + 1;
-    if (place < told_ || place >= prompt_) continue;
-    if (told.log_probabilities.empty()) told.first = place;
-    told.log_probabilities.push_back(log_probabilities(
+    if (place < emitted_prompt_ || place >= prompt_) continue;
+    if (result.log_probabilities.empty()) result.first = place;
+    result.log_probabilities.push_back(log_probabilities(
         logits.subspan(static_cast<size_t>(row * width), static_cast<size_t>(width)),
         sequence.tokens[static_cast<size_t>(place)], sampling_->prompt_logprobs, scratch.order));
-    told_ = place + 1;
+    emitted_prompt_ = place + 1;
   }
   sequence.logits_begin = first + rows;
-  if (!told.log_probabilities.empty()) events.push_back(std::move(told));
+  if (!result.log_probabilities.empty()) events.push_back(std::move(result));
 }
 
 void ServedText::read_logits(std::span<const float> logits, int64_t first, int64_t rows,
@@ -216,10 +216,10 @@ void ServedText::draw(std::span<const float> logits, ServedScratch& scratch,
     position = log_probabilities(logits, token, std::max<int64_t>(0, sampling_->logprobs), scratch.order);
     usage_.has_log_probability = true;
   }
-  const bool tells_position = sampling_->logprobs >= 0;
+  const bool has_position = sampling_->logprobs >= 0;
   if (sampler_.ends(token) && (!structured_ || structured_->can_end())) {
     usage_.stop_token = token;
-    if (tells_position) usage_.stop = std::move(position);
+    if (has_position) usage_.stop = std::move(position);
     return finish(Finish::kStop, {}, events);
   }
   const std::string bytes = decoder_ ? decode(token) : std::string();
@@ -230,13 +230,13 @@ void ServedText::draw(std::span<const float> logits, ServedScratch& scratch,
   sampler_.accept(token);
   sequence.tokens.push_back(token);
   if (++usage_.tokens == 1)
-    usage_.first_token_s = std::chrono::duration<double>(Clock::now() - came_).count();
-  ServingEvent told = event(Kind::kToken);
-  told.token = token;
+    usage_.first_token_s = std::chrono::duration<double>(Clock::now() - submitted_).count();
+  ServingEvent result = event(Kind::kToken);
+  result.token = token;
   if (position) usage_.log_probability += position->own.log_probability;
-  if (tells_position) told.log_probabilities.push_back(std::move(*position));
-  if (decoder_) tell(add_text(token, bytes), told);
-  events.push_back(std::move(told));
+  if (has_position) result.log_probabilities.push_back(std::move(*position));
+  if (decoder_) emit_text(add_text(token, bytes), result);
+  events.push_back(std::move(result));
   if (stream_.stopped()) return finish(Finish::kStop, {}, events);
   if (structured_ && structured_->must_end()) return finish(Finish::kStop, {}, events);
   if (sequence.size() >= most_) finish(Finish::kLength, {}, events);
@@ -257,14 +257,14 @@ std::string ServedText::decode(int32_t token) {
   return bytes;
 }
 
-void ServedText::tell(std::string text, ServingEvent& told) {
+void ServedText::emit_text(std::string text, ServingEvent\& event) {
   if (!answer_) {
-    told.text = repairs_text_ ? jinja::valid_utf8(text) : std::move(text);
+    event.text = repairs_text_ ? jinja::valid_utf8(text) : std::move(text);
     return;
   }
   AnswerDelta delta = take_apart(text);
-  told.text = std::move(delta.content);
-  told.reasoning = std::move(delta.reasoning);
+  event.text = std::move(delta.content);
+  event.reasoning = std::move(delta.reasoning);
 }
 
 // What a grammar limits is content, whatever it looks like.
@@ -298,7 +298,7 @@ void ServedText::finish(Finish why, Status failure, std::vector<ServingEvent>& e
   if (decoder_ && !stream_.stopped()) {
     std::string held = stream_.add(decoder_->finish());
     held += stream_.finish();
-    tell(std::move(held), rest);
+    emit_text(std::move(held), rest);
   }
   if (answer_) {
     const AnswerDelta last = answer_->finish();
@@ -308,7 +308,7 @@ void ServedText::finish(Finish why, Status failure, std::vector<ServingEvent>& e
   if (!rest.text.empty() || !rest.reasoning.empty()) events.push_back(std::move(rest));
   ServingEvent end = event(Kind::kEnd);
   end.finish = why;
-  usage_.total_s = std::chrono::duration<double>(Clock::now() - came_).count();
+  usage_.total_s = std::chrono::duration<double>(Clock::now() - submitted_).count();
   end.usage = usage_;
   end.failure = std::move(failure);
   if (answer_) end.message = answer_->message();

@@ -95,7 +95,7 @@ class ServedText {
   ServingEvent event(ServingEvent::Kind kind) const;
   std::string add_text(int32_t token, std::string_view bytes);
   std::string decode(int32_t token);
-  void tell(std::string text, ServingEvent& told);
+  void emit_text(std::string text, ServingEvent\& event);
   AnswerDelta take_apart(std::string_view text);
   std::shared_ptr<const KeptText> kept_text(ServingEvent::Finish why) const;
   void finish_reading(std::vector<ServingEvent>& events);
@@ -111,11 +111,11 @@ class ServedText {
   std::optional<PromptReader> reader_;
   const bool changes_logits_, keeps_sequence_, repairs_text_;
   int64_t request_ = 0, prompt_ = 0, most_ = 0;  // tokens of the prompt, and of all at most
-  int64_t told_ = 0;                             // tokens of the prompt whose log probabilities were told
+  int64_t emitted_prompt_ = 0;                             // tokens of the prompt whose log probabilities were emitted
   int64_t text_begin_ = 0;                       // the text's first token
-  size_t stream_begin_ = 0, text_bytes_ = 0;     // bytes of stream_ before the text, and those told
+  size_t stream_begin_ = 0, text_bytes_ = 0;     // bytes of stream_ before the text, and those emitted
   int32_t index_ = 0;
-  const Clock::time_point came_ = Clock::now();
+  const Clock::time_point submitted_ = Clock::now();
   int64_t expected_cached_ = 0;
   std::vector<float> kept_logits_;
   NgramDrafts drafts_;
