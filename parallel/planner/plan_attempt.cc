@@ -49,7 +49,7 @@ constexpr double kCopyShares[] = {0.25, 0.5, 0.65};
 
 }  // namespace
 
-bool better(const PlanAttempt& a, const PlanAttempt& b) {
+bool is_better(const PlanAttempt& a, const PlanAttempt& b) {
   const auto rank = [](const PlanAttempt& it) { return it.fits() ? 0 : it.lowered ? 1 : 2; };
   if (rank(a) != rank(b)) return rank(a) < rank(b);
   if (rank(a) == 1) return a.candidate.arena_bytes < b.candidate.arena_bytes;
@@ -242,7 +242,7 @@ PlanAttempt PlanAttempts::with_moves(PlanAttempt base, double beat_s) const {
     it = with_set(std::move(it),
                   best && best->fits() ? std::min(beat_s, best->candidate.step_time_s) : beat_s);
     lowerings += it.lowerings;
-    if (!best || better(it, *best)) best = std::move(it);
+    if (!best || is_better(it, *best)) best = std::move(it);
   };
   if (std::isinf(beat_s)) consider(base);  // whoever has a step to beat knows this one
   for (const double share : kCopyShares) {

@@ -52,7 +52,7 @@ class AttemptCache {
 
 // Those that fit, fastest first; then those that were too large, smallest first; then those that cannot be
 // made.
-bool better(const PlanAttempt& a, const PlanAttempt& b);
+bool is_better(const PlanAttempt& a, const PlanAttempt& b);
 
 // Makes attempts, all for one question. What it is given must outlive it.
 class PlanAttempts {

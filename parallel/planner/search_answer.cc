@@ -82,7 +82,7 @@ PlanResult SearchRun::result_of(size_t best) {
   std::stable_sort(attempts_.begin() + 1, attempts_.end(), [](const PlanAttempt& a, const PlanAttempt& b) {
     const double mine = a.candidate.measured_s, other = b.candidate.measured_s;
     if (mine > 0 || other > 0) return mine > 0 && (other <= 0 || mine < other);
-    return better(a, b);
+    return is_better(a, b);
   });
   for (PlanAttempt& it : attempts_) result.candidates.push_back(std::move(it.candidate));
   result.search = std::move(search_);

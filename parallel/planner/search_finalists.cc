@@ -29,7 +29,7 @@ Result<std::vector<size_t>> SearchRun::finalists(size_t best) {
     if (attempts_[i].fits() &&
         attempts_[i].candidate.step_time_s <= kFinalistTime * attempts_[best].candidate.step_time_s)
       order.push_back(i);
-  std::ranges::stable_sort(order, [&](size_t a, size_t b) { return better(attempts_[a], attempts_[b]); });
+  std::ranges::stable_sort(order, [&](size_t a, size_t b) { return is_better(attempts_[a], attempts_[b]); });
   std::vector<size_t> chosen = {best};
   std::set seen = {family_of(attempts_[best])};
   for (const bool only_new : {true, false})

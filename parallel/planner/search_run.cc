@@ -222,7 +222,7 @@ void SearchRun::save(const SpaceNode& node, double at_least_s, int64_t bytes) {
 size_t SearchRun::fastest() const {
   size_t best = attempts_.size();
   for (size_t i = 0; i < attempts_.size(); ++i)
-    if (attempts_[i].fits() && (best == attempts_.size() || better(attempts_[i], attempts_[best]))) best = i;
+    if (attempts_[i].fits() && (best == attempts_.size() || is_better(attempts_[i], attempts_[best]))) best = i;
   return best;
 }
 
