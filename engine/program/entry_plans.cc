@@ -183,12 +183,12 @@ Result<EntryPlans> plan_within(const PlanRequest& given, int64_t limit, const Cl
   if (planned->largest_limited_bytes(cluster) > limit) {
     if (least.is_excluded) return planned;  // what bounds exclude was searched as any smaller limit would be
     // Plans with which the first entry is as small need not be alike for the others. What is found where
-    // nothing is asked of it is the one that smaller limits are told of.
+    // nothing is asked of it bounds the answer for smaller limits.
     LeastFound other;
     if (plan_once(smallest, 1, cluster, catalog, &other).ok() || !other.plan) return planned;
-    Result<EntryPlans> told = plan_once(smallest, other.limit, cluster, catalog, nullptr, &*other.plan);
-    if (!told.ok() || told->largest_limited_bytes(cluster) >= planned->largest_limited_bytes(cluster)) return planned;
-    planned = std::move(told);
+    Result<EntryPlans> bounded = plan_once(smallest, other.limit, cluster, catalog, nullptr, &*other.plan);
+    if (!bounded.ok() || bounded->largest_limited_bytes(cluster) >= planned->largest_limited_bytes(cluster)) return planned;
+    planned = std::move(bounded);
     least = std::move(other);
     if (planned->largest_limited_bytes(cluster) > limit) return planned;
   }
