@@ -6,7 +6,7 @@
 
 namespace tessera {
 
-Status EntryEmitter::emit_chunks(NodeId id, StepPhase phase) {
+Status EntryEmitter::emit_chunks(NodeId id, EmitPhase phase) {
   class Chunks : public ChunkedNode {
    public:
     using ChunkedNode::ChunkedNode;

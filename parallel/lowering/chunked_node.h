@@ -16,7 +16,7 @@ namespace tessera {
 // Where the factor sits in each operand, and how partial results are put together.
 class EntryEmitter::ChunkedNode {
  public:
-  ChunkedNode(EntryEmitter& emitter, NodeId id, StepPhase phase)
+  ChunkedNode(EntryEmitter& emitter, NodeId id, EmitPhase phase)
       : e_(emitter),
         id_(id),
         phase_(phase),
@@ -112,7 +112,7 @@ class EntryEmitter::ChunkedNode {
 
   EntryEmitter& e_;
   const NodeId id_;
-  const StepPhase phase_;
+  const EmitPhase phase_;
   const Node& node_;
   const NodePlan& plan_;
   const NodeSharding& sharding_;

@@ -8,9 +8,9 @@
 
 namespace tessera {
 
-EntryEmitter::StepPhase EntryEmitter::step_phase_of(const Node& node) {
-  if (node.phase == Phase::kForward) return StepPhase::kForward;
-  return node.phase == Phase::kUpdate ? StepPhase::kUpdate : StepPhase::kBackward;
+EntryEmitter::EmitPhase EntryEmitter::emit_phase_of(const Node& node) {
+  if (node.phase == Phase::kForward) return EmitPhase::kForward;
+  return node.phase == Phase::kUpdate ? EmitPhase::kUpdate : EmitPhase::kBackward;
 }
 
 Result<EntryPoint> EntryEmitter::emit() {
@@ -74,7 +74,7 @@ void EntryEmitter::enter_micro_batch(int32_t micro_batch) {
     const ShardingSpec& spec = layout_.spec[index(id)];
     const bool cut = layout_.tensor(id).kind == TensorKind::kInput && layout_.batch_dim[index(id)] >= 0;
     const int64_t offset = cut ? micro_batch * local_bytes(id, spec) : 0;
-    values[index(id)].push_back({spec, {at.slot, at.offset + offset}, StepPhase::kForward, true});
+    values[index(id)].push_back({spec, {at.slot, at.offset + offset}, EmitPhase::kForward, true});
   }
   for (const auto& [id, copies] : lasting_)
     values[index(id)].insert(values[index(id)].end(), copies.begin(), copies.end());
@@ -104,7 +104,7 @@ Status EntryEmitter::emit_once() {
     made[index(task.node)] = true;
     const TensorId copy = layout_.graph.node(task.node).outputs[0];
     if (layout_.canonical_copy[index(copy)] == copy)
-      TSR_RETURN_IF_ERROR(emit_node(task.node, StepPhase::kForward, kNoTask));
+      TSR_RETURN_IF_ERROR(emit_node(task.node, EmitPhase::kForward, kNoTask));
   }
   return {};
 }
@@ -118,16 +118,16 @@ Status EntryEmitter::emit_task(size_t task) {
   const NodeId id = tasks_[task].node;
   const Node& node = layout_.graph.node(id);
   if (layout_.once[index(id)]) return commit_updates(task);
-  TSR_RETURN_IF_ERROR(emit_node(id, step_phase_of(node), task));
-  TSR_RETURN_IF_ERROR(offload(id, step_phase_of(node)));
+  TSR_RETURN_IF_ERROR(emit_node(id, emit_phase_of(node), task));
+  TSR_RETURN_IF_ERROR(offload(id, emit_phase_of(node)));
   TSR_RETURN_IF_ERROR(accumulate(id));
-  for (const TensorId output : node.outputs) TSR_RETURN_IF_ERROR(fill_outputs(output, step_phase_of(node), id));
+  for (const TensorId output : node.outputs) TSR_RETURN_IF_ERROR(fill_outputs(output, emit_phase_of(node), id));
   return commit_updates(task);
 }
 
 Tier EntryEmitter::tier_of(NodeId id) const { return layout_.nodes_plan(id).tier; }
 
-Status EntryEmitter::emit_node(NodeId id, StepPhase phase, size_t task) {
+Status EntryEmitter::emit_node(NodeId id, EmitPhase phase, size_t task) {
   const Node& node = layout_.graph.node(id);
   const NodeSharding& sharding = layout_.nodes[index(id)];
   const NodePlan& plan = layout_.nodes_plan(id);
@@ -184,7 +184,7 @@ Status EntryEmitter::launch(NodeId id, std::vector<TensorType> in_types, std::ve
   return {};
 }
 
-Status EntryEmitter::emit_kernel(NodeId id, StepPhase phase, size_t task, std::vector<SlotRef> inputs) {
+Status EntryEmitter::emit_kernel(NodeId id, EmitPhase phase, size_t task, std::vector<SlotRef> inputs) {
   const Node& node = layout_.graph.node(id);
   const NodeSharding& sharding = layout_.nodes[index(id)];
   std::vector<TensorType> in_types, out_types;
@@ -299,7 +299,7 @@ Status EntryEmitter::accumulate(NodeId id) {
       copy_bytes(from, out, bytes(local), id);
       return out;
     };
-    TSR_ASSIGN_OR_RETURN(SlotRef at, materialize(tensor, spec, step_phase_of(node), id, adds_in));
+    TSR_ASSIGN_OR_RETURN(SlotRef at, materialize(tensor, spec, emit_phase_of(node), id, adds_in));
     if (totals_.contains(tensor)) {
       TSR_ASSIGN_OR_RETURN(
           const std::vector<SlotRef> sum,
@@ -308,12 +308,12 @@ Status EntryEmitter::accumulate(NodeId id) {
       at = sum[0];
     }
     at = carry(at, tier);
-    totals_[tensor] = {{spec, at, StepPhase::kUpdate, true}};
+    totals_[tensor] = {{spec, at, EmitPhase::kUpdate, true}};
   }
   return {};
 }
 
-Status EntryEmitter::fill_outputs(TensorId tensor, StepPhase phase, NodeId node) {
+Status EntryEmitter::fill_outputs(TensorId tensor, EmitPhase phase, NodeId node) {
   const auto outputs = layout_.graph.outputs();
   for (size_t o = 0; o < outputs.size(); ++o) {
     if (outputs[o].tensor != tensor || output_written_[o]) continue;
@@ -326,7 +326,7 @@ Status EntryEmitter::fill_outputs(TensorId tensor, StepPhase phase, NodeId node)
     output_written_[o] = last;
     if (std::ranges::any_of(copies, [&](const Copy& copy) { return copy.at == at; }))
       continue;  // written by the kernel
-    const StepPhase from = !batched && totals_.contains(tensor) ? StepPhase::kUpdate : phase;
+    const EmitPhase from = !batched && totals_.contains(tensor) ? EmitPhase::kUpdate : phase;
     TSR_RETURN_IF_ERROR(materialize(tensor, layout_.outputs[o], from, node, Tier::kDevice, &at).status());
   }
   return {};
@@ -352,7 +352,7 @@ Status EntryEmitter::commit_update(size_t u) {
     return {};
   const SlotRef at = persistent_[update.target];
   committed_[u] = true;
-  return materialize(update.value, layout_.spec[index(update.target)], StepPhase::kUpdate,
+  return materialize(update.value, layout_.spec[index(update.target)], EmitPhase::kUpdate,
                      layout_.tensor(update.value).producer, tier_at(at), &at)
       .status();
 }

@@ -52,14 +52,14 @@ class EntryEmitter {
   Result<EntryPoint> emit();
 
  private:
-  enum class StepPhase : uint8_t { kForward, kBackward, kUpdate };
+  enum class EmitPhase : uint8_t { kForward, kBackward, kUpdate };
   struct Copy {
     ShardingSpec spec;
     SlotRef at;
-    StepPhase phase = StepPhase::kForward;  // of the consumer it was made for
+    EmitPhase phase = EmitPhase::kForward;  // of the consumer it was made for
     bool kept = false;        // whatever the phase
   };
-  static StepPhase step_phase_of(const Node& node);
+  static EmitPhase emit_phase_of(const Node& node);
 
   // entry_slots.cc
   Status add_persistent_slots();
@@ -76,8 +76,8 @@ class EntryEmitter {
   Status emit_task(size_t task);
   // `task` is kNoTask where the node is computed again for the backward pass.
   static constexpr size_t kNoTask = static_cast<size_t>(-1);
-  Status emit_node(NodeId id, StepPhase phase, size_t task);
-  Status emit_kernel(NodeId id, StepPhase phase, size_t task, std::vector<SlotRef> inputs);
+  Status emit_node(NodeId id, EmitPhase phase, size_t task);
+  Status emit_kernel(NodeId id, EmitPhase phase, size_t task, std::vector<SlotRef> inputs);
   SlotRef output_slot(NodeId id, size_t output, size_t task);
   // One more copy of a value of this micro-batch; of all, where it is kept and the same in all.
   void add_copy(TensorId tensor, Copy copy);
@@ -91,7 +91,7 @@ class EntryEmitter {
                                             std::vector<SlotRef> inputs, NodeId node, std::string_view name,
                                             Tier tier);
   Status accumulate(NodeId id);
-  Status fill_outputs(TensorId tensor, StepPhase phase, NodeId node);
+  Status fill_outputs(TensorId tensor, EmitPhase phase, NodeId node);
   // Those that can be: their value is made, and nothing reads the old one after `task`.
   Status commit_updates(size_t task);
   Status commit_update(size_t update);
@@ -100,26 +100,26 @@ class EntryEmitter {
 
   // entry_values.cc
   // The value of `tensor` lying as `want` in `tier`; into `destination` when given.
-  Result<SlotRef> materialize(TensorId tensor, const ShardingSpec& want, StepPhase phase, NodeId node,
+  Result<SlotRef> materialize(TensorId tensor, const ShardingSpec& want, EmitPhase phase, NodeId node,
                               Tier tier = Tier::kDevice, const SlotRef* destination = nullptr);
   // A slice of it, made for one reader.
-  Result<SlotRef> materialize_slice(TensorId tensor, const ShardingSpec& want, const Cut& cut, StepPhase phase,
+  Result<SlotRef> materialize_slice(TensorId tensor, const ShardingSpec& want, const Cut& cut, EmitPhase phase,
                                     NodeId node);
   struct ReshardRoute {
     size_t copy = 0;  // index of the copy to start from
     ReshardPath path;
   };
-  Result<ReshardRoute> route(TensorId tensor, const ShardingSpec& want, StepPhase phase, NodeId node, Tier tier);
+  Result<ReshardRoute> route(TensorId tensor, const ShardingSpec& want, EmitPhase phase, NodeId node, Tier tier);
   Status check_path(TensorId tensor, const ReshardPath& path) const;
-  bool usable(TensorId tensor, const Copy& copy, StepPhase phase) const;
-  std::vector<Copy>& copies_of(TensorId tensor, StepPhase phase);
+  bool usable(TensorId tensor, const Copy& copy, EmitPhase phase) const;
+  std::vector<Copy>& copies_of(TensorId tensor, EmitPhase phase);
   void copy_bytes(SlotRef in, SlotRef out, int64_t bytes, NodeId node);
   // Box copy of a window of dim `cut.dim` between local tensors of types `in_type` and `out_type`, which
   // differ in that dim alone: `count` elements from `in_at` to `out_at`.
   void copy_window(const TensorType& in_type, SlotRef in, int64_t in_at, const TensorType& out_type,
                    SlotRef out, int64_t out_at, int dim, int64_t count, NodeId node);
   Tier tier_at(SlotRef at) const { return builder_.program.slots[static_cast<size_t>(at.slot)].tier; }
-  Status offload(NodeId id, StepPhase phase);
+  Status offload(NodeId id, EmitPhase phase);
 
   // entry_messages.cc
   Status send(const Task& task);
@@ -127,8 +127,8 @@ class EntryEmitter {
   int32_t peer_rank(const Task& task) const;
 
   // chunked_node.cc, rotating_node.cc
-  Status emit_chunks(NodeId id, StepPhase phase);
-  Status emit_rotating(NodeId id, StepPhase phase);
+  Status emit_chunks(NodeId id, EmitPhase phase);
+  Status emit_rotating(NodeId id, EmitPhase phase);
   class ChunkedNode;
 
   using Values = std::vector<std::vector<Copy>>;  // by tensor

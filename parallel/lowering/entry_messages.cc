@@ -12,7 +12,7 @@ int32_t EntryEmitter::peer_rank(const Task& task) const {
 Status EntryEmitter::send(const Task& task) {
   const ShardingSpec& spec = (task.total ? layout_.accumulate : layout_.spec)[index(task.tensor)];
   const NodeId producer = layout_.tensor(task.tensor).producer;
-  const StepPhase phase = task.total ? StepPhase::kUpdate : step_phase_of(layout_.graph.node(producer));
+  const EmitPhase phase = task.total ? EmitPhase::kUpdate : emit_phase_of(layout_.graph.node(producer));
   SendInst inst;
   TSR_ASSIGN_OR_RETURN(inst.in, materialize(task.tensor, spec, phase, task.node));
   inst.peer = peer_rank(task);
@@ -57,7 +57,7 @@ Status EntryEmitter::receive(const Task& task, size_t at) {
     inst.out = builder_.add_slot(format("receive({})", layout_.tensor(task.tensor).name),
                                  SlotKind::kTransient, inst.bytes, entry_);
   // Not of the forward pass, whatever made it: it is not made again here, nor moved out.
-  const Copy copy{spec, inst.out, StepPhase::kBackward, true};
+  const Copy copy{spec, inst.out, EmitPhase::kBackward, true};
   if (task.total) {
     totals_[task.tensor] = {copy};
   } else {

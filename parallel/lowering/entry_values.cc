@@ -6,21 +6,21 @@
 
 namespace tessera {
 
-std::vector<EntryEmitter::Copy>& EntryEmitter::copies_of(TensorId id, StepPhase phase) {
-  if (phase == StepPhase::kUpdate)
+std::vector<EntryEmitter::Copy>& EntryEmitter::copies_of(TensorId id, EmitPhase phase) {
+  if (phase == EmitPhase::kUpdate)
     if (const auto at = totals_.find(id); at != totals_.end()) return at->second;
   return values()[index(id)];
 }
 
-bool EntryEmitter::usable(TensorId id, const Copy& copy, StepPhase phase) const {
+bool EntryEmitter::usable(TensorId id, const Copy& copy, EmitPhase phase) const {
   if (!copy.kept && copy.phase != phase) return false;
-  if (phase != StepPhase::kBackward || copy.phase != StepPhase::kForward) return true;
+  if (phase != EmitPhase::kBackward || copy.phase != EmitPhase::kForward) return true;
   // What the plan makes again or moves out is gone from the device when backward begins.
   if (layout_.recompute[index(id)]) return false;
   return layout_.offload[index(id)] == Tier::kDevice || tier_at(copy.at) != Tier::kDevice;
 }
 
-Result<EntryEmitter::ReshardRoute> EntryEmitter::route(TensorId id, const ShardingSpec& want, StepPhase phase,
+Result<EntryEmitter::ReshardRoute> EntryEmitter::route(TensorId id, const ShardingSpec& want, EmitPhase phase,
                                                        NodeId node, Tier tier) {
   // Tiers are far apart: a copy in the wanted one beats any other.
   constexpr double kOtherTier = 1e15;
@@ -92,14 +92,14 @@ void EntryEmitter::copy_window(const TensorType& in_type, SlotRef in, int64_t in
   if (rows > 0 && copy.row_bytes > 0) out_.code.emplace_back(copy);
 }
 
-Result<SlotRef> EntryEmitter::materialize(TensorId id, const ShardingSpec& want, StepPhase phase, NodeId node,
+Result<SlotRef> EntryEmitter::materialize(TensorId id, const ShardingSpec& want, EmitPhase phase, NodeId node,
                                           Tier tier, const SlotRef* destination) {
   id = layout_.canonical_copy[index(id)];
   const Tensor& tensor = layout_.tensor(id);
   std::vector<Copy>& copies = copies_of(id, phase);
-  const bool gone = layout_.recompute[index(id)] && phase == StepPhase::kBackward &&
+  const bool gone = layout_.recompute[index(id)] && phase == EmitPhase::kBackward &&
                     std::ranges::none_of(copies, [&](const Copy& copy) { return usable(id, copy, phase); });
-  if (gone) TSR_RETURN_IF_ERROR(emit_node(tensor.producer, StepPhase::kBackward, kNoTask));
+  if (gone) TSR_RETURN_IF_ERROR(emit_node(tensor.producer, EmitPhase::kBackward, kNoTask));
 
   TSR_ASSIGN_OR_RETURN(const ReshardRoute route, this->route(id, want, phase, node, tier));
   const ReshardPath& path = route.path;
@@ -137,7 +137,7 @@ Result<SlotRef> EntryEmitter::materialize(TensorId id, const ShardingSpec& want,
     move_tier(want, tier, true);
     // Brought to the device it is there for this phase's readers; moved out it stays where it is. Updates read
     // each value a few times, far apart: what is only brought for one of them is not kept for the next.
-    if (phase != StepPhase::kUpdate || tier_at(copies[route.copy].at) == Tier::kDevice || !path.moves.empty())
+    if (phase != EmitPhase::kUpdate || tier_at(copies[route.copy].at) == Tier::kDevice || !path.moves.empty())
       copies.push_back({want, at, phase, tier != Tier::kDevice && kept});
   } else if (destination != nullptr && !(at == *destination)) {
     copy_bytes(at, *destination, local_bytes(id, want), node);
@@ -148,13 +148,13 @@ Result<SlotRef> EntryEmitter::materialize(TensorId id, const ShardingSpec& want,
 }
 
 Result<SlotRef> EntryEmitter::materialize_slice(TensorId id, const ShardingSpec& want, const Cut& cut,
-                                                StepPhase phase, NodeId node) {
+                                                EmitPhase phase, NodeId node) {
   id = layout_.canonical_copy[index(id)];
   const Tensor& tensor = layout_.tensor(id);
   std::vector<Copy>& copies = copies_of(id, phase);
-  const bool gone = layout_.recompute[index(id)] && phase == StepPhase::kBackward &&
+  const bool gone = layout_.recompute[index(id)] && phase == EmitPhase::kBackward &&
                     std::ranges::none_of(copies, [&](const Copy& copy) { return usable(id, copy, phase); });
-  if (gone) TSR_RETURN_IF_ERROR(emit_node(tensor.producer, StepPhase::kBackward, kNoTask));
+  if (gone) TSR_RETURN_IF_ERROR(emit_node(tensor.producer, EmitPhase::kBackward, kNoTask));
   TSR_ASSIGN_OR_RETURN(ReshardRoute route, this->route(id, want, phase, node, Tier::kDevice));
   Copy from = copies[route.copy];
   // Ranks among which the cut dim is split have different slices in hand: over those only the whole is moved.
@@ -190,8 +190,8 @@ Result<SlotRef> EntryEmitter::materialize_slice(TensorId id, const ShardingSpec&
 }
 
 // Sends what backward will want out of the device, as it was produced.
-Status EntryEmitter::offload(NodeId id, StepPhase phase) {
-  if (phase != StepPhase::kForward) return {};
+Status EntryEmitter::offload(NodeId id, EmitPhase phase) {
+  if (phase != EmitPhase::kForward) return {};
   for (const TensorId output : layout_.graph.node(id).outputs) {
     const Tier tier = layout_.offload[index(output)];
     if (tier == Tier::kDevice) continue;
@@ -201,7 +201,7 @@ Status EntryEmitter::offload(NodeId id, StepPhase phase) {
     const SlotRef out = builder_.add_slot(format("saved({})", layout_.tensor(output).name),
                                           SlotKind::kTransient, local_bytes(output, spec), entry_, tier);
     copy_bytes(copies.front().at, out, local_bytes(output, spec), id);
-    values()[index(output)].push_back({spec, out, StepPhase::kForward, true});
+    values()[index(output)].push_back({spec, out, EmitPhase::kForward, true});
   }
   return {};
 }

@@ -11,7 +11,7 @@
 
 namespace tessera {
 
-Status EntryEmitter::emit_rotating(NodeId id, StepPhase phase) {
+Status EntryEmitter::emit_rotating(NodeId id, EmitPhase phase) {
   class Rotation : public ChunkedNode {
    public:
     using ChunkedNode::ChunkedNode;
