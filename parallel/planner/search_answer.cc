@@ -107,7 +107,7 @@ Result<PlanResult> SearchRun::nothing_fits() {
     if (bounds_->bytes(open.node.spec) >= least || more++ == kMostWithPlan) break;
     attempts_.push_back(trials_.make(open.node));
   }
-  std::ranges::stable_sort(attempts_, better);
+  std::ranges::stable_sort(attempts_, is_better);
   if (attempts_.empty()) return Status(StatusCode::kInvalidArgument, "there is no strategy to try");
   for (;;) {
     PlanAttempt& least = attempts_[0];

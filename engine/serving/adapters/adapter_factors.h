@@ -1,4 +1,4 @@
-// AdapterFactors: a low-rank adapter on the host, as the slots of a server hold it (graph/transform/row_adapters.h).
+// AdapterFactors: a low-rank adapter in host memory, in the layout of a server's slots (graph/transform/row_adapters.h).
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace tessera {
 
-// AdapterLayout: the weights of a server that adapters apply to, and what a slot has room for.
+// AdapterLayout: the served weights that adapters may change, and the capacity of a slot.
 struct AdapterLayout {
   struct Weight {
     int64_t inputs = 0, outputs = 0;
@@ -31,18 +31,18 @@ struct AdapterFactors {
   struct Pair {
     HostTensor a, b;
   };
-  std::map<std::string, Pair, std::less<>> weights;  // by name; weights that are not there have none
+  std::map<std::string, Pair, std::less<>> weights;  // by name; an unchanged weight has no entry
 
   int64_t bytes() const;
 };
 
-// The adapter of a model with adapters (adapters.h) whose base has the parameters of `base`. Any thread.
-// kInvalidArgument: no adapters, another base, a rank that slots have no room for; kUnsupported names what cannot be
-// applied by token: magnitudes (DoRA), biases, tables, weights outside of the layout, and parameters that train in full.
+// Reads the adapter of a model whose base has the parameters of `base`. Any thread. kInvalidArgument: no
+// adapter, another base, or a rank above the slots'. kUnsupported names the part that cannot be applied
+// per token: magnitudes (DoRA), biases, tables, weights outside the layout, fully trained parameters.
 Result<AdapterFactors> read_adapter(const SharedModel& adapted, const SharedModel& base,
                                     const AdapterLayout& layout);
-// The same of a file over `base`: a PEFT folder, the adapter_model.safetensors in it, or a GGUF adapter. Also errors of
-// load_adapters.
+// Reads an adapter of `base` from a PEFT folder, its adapter_model.safetensors,
+// or a GGUF file. Also returns the errors of load_adapters.
 Result<AdapterFactors> read_adapter_file(const std::string& path, const SharedModel& base,
                                          const AdapterLayout& layout);
 

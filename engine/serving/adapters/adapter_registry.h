@@ -1,4 +1,4 @@
-// AdapterRegistry: the adapters that requests may name, on the host. Any thread.
+// AdapterRegistry: the adapters that requests may name, in host memory. Any thread.
 #pragma once
 
 #include <cstdint>
@@ -11,17 +11,17 @@
 namespace tessera {
 
 struct LoadedAdapter {
-  int64_t number = 0;  // which no other one of the registry ever has
+  int64_t number = 0;  // unique in the registry, never reused
   AdapterFactors factors;
 };
 
 class AdapterRegistry {
  public:
-  // The adapter's number.
+  // Returns the adapter's number.
   int64_t add(AdapterFactors factors);
-  // It is not found any more; it is freed once the last sequence that holds it has ended. kNotFound.
+  // Removes the adapter from lookup; it is freed with its last sequence. kNotFound.
   Status drop(int64_t adapter);
-  // kNotFound where it never was, or was dropped.
+  // kNotFound for an unknown or dropped adapter.
   Result<std::shared_ptr<const LoadedAdapter>> find(int64_t adapter) const;
 
   int64_t size() const;

@@ -38,7 +38,7 @@ Result<std::optional<int32_t>> AdapterSlots::pin(const LoadedAdapter& adapter, S
 
 void AdapterSlots::unpin(int32_t slot) { --slots_[static_cast<size_t>(slot)].pins; }
 
-// Rows beyond the adapter's rank, and weights that it does not change, are zeros.
+// Rows above the adapter's rank and unchanged weights are zero.
 Status AdapterSlots::write(int64_t slot, const AdapterFactors& factors, Session& session) const {
   std::vector<std::byte> rows;
   const auto put = [&](const std::string& state, int64_t columns, std::span<const std::byte> given) {

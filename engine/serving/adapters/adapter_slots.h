@@ -1,5 +1,5 @@
-// AdapterSlots: which adapters are in the slots of a serving program's states. Of slots that nothing pins the one that was
-// used least recently is written next. One thread at a time.
+// AdapterSlots: the adapters in the slots of a serving program's states.
+// Unpinned slots are replaced least recently used first. One thread at a time.
 #pragma once
 
 #include <cstdint>
@@ -16,20 +16,20 @@ class AdapterSlots {
   explicit AdapterSlots(AdapterLayout layout);
   const AdapterLayout& layout() const { return layout_; }
 
-  // The adapter's slot, which it keeps until as many calls of `unpin`; written to the session where it had none. Nothing
-  // where all slots are pinned. Between runs.
+  // Pins the adapter's slot, first writing it to the session if it has none. Each
+  // pin needs one `unpin`. nullopt: all slots are pinned. Call between runs.
   Result<std::optional<int32_t>> pin(const LoadedAdapter& adapter, Session& session);
   void unpin(int32_t slot);
-  // Slots hold nothing any more: after `Session::restore`, with nothing pinned.
+  // Marks all slots empty, after `Session::restore`; none may be pinned.
   void forget() { slots_.assign(slots_.size(), {}); }
 
-  int64_t written() const { return written_; }  // slots, since the beginning
+  int64_t written() const { return written_; }  // slot writes since the beginning
 
  private:
   struct Slot {
     std::optional<int64_t> adapter;
     int64_t pins = 0;
-    int64_t used = 0;  // the larger, the later
+    int64_t used = 0;  // larger: more recent
   };
   Slot* find_free();
   Status write(int64_t slot, const AdapterFactors& factors, Session& session) const;

@@ -1,5 +1,5 @@
-// CachedPrefix: the first tokens of a text whose keys and values are in pages already. Layers with a window need only
-// those that the next token sees; where these are missing, the prefix ends earlier.
+// CachedPrefix: the first tokens of a text, whose keys and values are cached in pages. Window
+// layers need only the pages that the next token sees; the prefix ends where these are missing.
 #pragma once
 
 #include <cstdint>
@@ -13,17 +13,17 @@ namespace tessera {
 
 struct CachedPrefix {
   std::vector<int32_t>
-      pages;  // full ones, in order; each has one user more, and its window page from `first_window` on
+      pages;  // full pages, in order, retained once each, with their window pages from `first_window` on
   std::vector<PagePool::Content> contents;  // of these pages
-  std::optional<PagePool::Beginning> rest;  // of the page after them; it has no user more
-  int64_t first_window = 0;                 // first page whose window page is held
+  std::optional<PagePool::Beginning> rest;  // the next page, partly filled; not retained
+  int64_t first_window = 0;                 // first page whose window page is retained
   int64_t size = 0;                         // tokens in all
-  int64_t known = 0;                        // tokens in pages whose window pages may be gone; `size` or more
+  int64_t known = 0;                        // cached tokens, including those without window pages; >= `size`
 
-  // The longest beginning that pages under `root` hold.
+  // Finds the longest cached prefix under `root`.
   static CachedPrefix find(PagePool& pool, PagePool::Content root, std::span<const int32_t> tokens);
-  // Releases one user of each full page and its window page, the last ones first: beginnings of texts are kept for
-  // longest.
+  // Releases each full page and its window page, last
+  // first, so that beginnings of texts stay cached longest.
   void give_back(PagePool& pool);
 };
 

@@ -23,7 +23,7 @@ PageBytes page_bytes(const RankProgram& rank, const std::set<std::string>& windo
   return bytes;
 }
 
-// PageChoice: the number of pages of one pool, which is chosen, and that of the other, which follows.
+// PageChoice: the number of pages of one pool is chosen, that of the other pool follows.
 class PageChoice {
  public:
   PageChoice(const ServingSettings& settings, bool chooses_windows)
@@ -90,7 +90,7 @@ Result<CompiledProgram> compile_fitting(const Graph& forward, ServingSettings& s
     const int64_t middle = pages + (too_many - pages) / 2;
     (fits(middle) ? pages : too_many) = middle;
   }
-  // Where slots are aligned, or the plan changes with the pages, some fewer fit.
+  // Alignment, or a plan that changes with the pages, may need fewer pages.
   for (int64_t less = 1; pages > choice.least(); pages -= less, less *= 2) {
     choice.set(settings, pages);
     Result<CompiledProgram> larger = compile_serving(forward, settings, devices, along);

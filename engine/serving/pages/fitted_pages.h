@@ -1,4 +1,4 @@
-// How many pages of keys and values a memory limit leaves room for.
+// The number of pages of keys and values that fits the memory limit.
 #pragma once
 
 #include <memory>
@@ -9,10 +9,10 @@
 
 namespace tessera {
 
-// compile_serving with `settings.pages` chosen: as many as the settings' memory limit has room for, next to weights and
-// scratch, at most those that all sequences fill, at least those of one of them; else kOutOfMemory. Window pages are in
-// proportion, at least those that one sequence needs; where all layers have windows, they alone are chosen. `settings` are
-// finalized; `chooses_windows`: window pages were not given.
+// compile_serving with the largest number of pages that fits the memory limit next to weights and
+// scratch: at least the pages of one sequence, at most those of all; else kOutOfMemory. Window pages
+// are proportional, at least those of one sequence; if all layers have windows, window pages alone
+// are chosen. `settings` are finalized. `chooses_windows`: the caller gave no number of window pages.
 Result<CompiledProgram> compile_fitting(const Graph& forward, ServingSettings& settings, bool chooses_windows,
                                         const std::shared_ptr<DeviceSet>& devices,
                                         const TrainedPlan* along = nullptr);

@@ -39,7 +39,7 @@ std::optional<PageIndex::Beginning> PageIndex::find_beginning(Content before,
     if (common > (best ? best->common : 0)) best = Beginning{at->second.page, common, std::ssize(known)};
   };
   const auto after = following->second.lower_bound(tokens);
-  // Exactly its tokens, where they are known, come first: then nothing is lost when the page is written on.
+  // An exact match is considered first, so that overwriting the page loses no other prefix.
   if (after != following->second.begin()) consider(std::prev(after));
   if (after != following->second.end()) consider(after);
   return best;

@@ -1,7 +1,7 @@
-// PageIndex: which page holds which tokens, and after what. A radix tree whose edges are pages: what follows a content is in
-// lexicographic order, so that the page that begins most like given tokens is next to where they would be. Looking up
-// costs the logarithm of what follows one content, whatever else is known. Hashes are of numbers alone; tokens are
-// compared. One thread at a time, except for `count_known`.
+// PageIndex: finds pages by their tokens and the tokens before them. A radix tree whose edges are
+// pages; the children of a node are in lexicographic order, so the page with the longest common prefix
+// is next to the place of the searched tokens. A lookup costs the logarithm of the number of children.
+// Hashes depend on numbers alone; tokens are compared. One thread at a time, except `count_known`.
 #pragma once
 
 #include <compare>
@@ -18,8 +18,8 @@ namespace tessera {
 
 class PageIndex {
  public:
-  // All tokens up to the end of a full page: two have the same number only where all these are the same, and the root,
-  // which is what the caller says it is (a model, its adapter, their versions).
+  // Content: identifies all tokens up to the end of a full page, and the root.
+  // The root is the caller's number for a model, its adapter and their versions.
   struct Content {
     uint64_t number = 0;
     bool is_root = true;
@@ -30,7 +30,7 @@ class PageIndex {
     int32_t page;
     Content content;
   };
-  // A page that begins with `common` of the tokens looked for; it is known to hold `known` tokens.
+  // Beginning: a page whose first `common` tokens match; `known` of its tokens are recorded.
   struct Beginning {
     int32_t page;
     int64_t common, known;
@@ -38,25 +38,25 @@ class PageIndex {
 
   explicit PageIndex(int64_t pages) : known_as_(static_cast<size_t>(pages)) {}
 
-  // The page of exactly these tokens.
+  // Finds the page with exactly these tokens.
   std::optional<Found> find(Content before, std::span<const int32_t> tokens) const;
-  // Of the pages after `before` one with the longest common beginning; nothing where that is empty.
+  // Finds the child page of `before` with the longest common prefix; nullopt without children.
   std::optional<Beginning> find_beginning(Content before, std::span<const int32_t> tokens) const;
 
-  // Chain: full pages of `page_size` tokens that hold the first tokens after `root`, and one more. Any thread; the
-  // pages may be gone when they are wanted.
+  // Chain: the full pages of `page_size` tokens that hold the first tokens after `root`,
+  // and the partly matching next page. Any thread; the pages may be evicted at any time.
   struct Chain {
     std::vector<int32_t> pages;
     std::optional<Beginning> rest;
   };
   Chain find_chain(Content root, std::span<const int32_t> tokens, int64_t page_size) const;
 
-  // The page holds these tokens from here on, and nothing else. Where another page is known for them, that one stays.
+  // Records the page's tokens, replacing older ones. A page already recorded for the same tokens stays.
   Content insert(int32_t page, Content before, std::span<const int32_t> tokens);
-  // Adds the page in place of the other one, which is returned.
+  // Records the page instead of the one with the same tokens, which is returned.
   std::optional<int32_t> replace(int32_t page, Content before, std::span<const int32_t> tokens);
   void erase(int32_t page);
-  // The page holds only the first `count` of its tokens from here on.
+  // Keeps only the first `count` tokens of the page's record.
   void cut(int32_t page, int64_t count);
   bool contains(int32_t page) const { return known_as_[static_cast<size_t>(page)].has_value(); }
 
@@ -72,15 +72,15 @@ class PageIndex {
     int32_t page;
     Content content;
   };
-  using Following = std::map<std::vector<int32_t>, Known, Lexicographic>;  // by the tokens of a page
+  using Following = std::map<std::vector<int32_t>, Known, Lexicographic>;  // keyed by the tokens of a page
   struct Place {
     Content before;
     Following::iterator at;
   };
 
-  void erase_known(int32_t page);  // with changing_ held
+  void erase_known(int32_t page);  // requires changing_
 
-  // Held by changes to known pages, and by `count_known`; the one thread that makes changes reads without it.
+  // Guards changes of the index against `count_known`; the owning thread reads without it.
   mutable std::mutex changing_;
   std::unordered_map<Content, Following, ContentHash> following_;
   std::vector<std::optional<Place>> known_as_;  // by page

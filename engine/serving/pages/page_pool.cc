@@ -48,7 +48,7 @@ void PagePool::give_back(int32_t page) {
   const auto at = static_cast<size_t>(page);
   TSR_CHECK(users_[at] > 0, "a page without a user is given back");
   if (--users_[at] > 0) return;
-  // A page that holds nothing known is taken before those that do.
+  // Pages without a record are taken before cached pages.
   idle_at_[at] = idle_.insert(is_known(page) ? idle_.end() : idle_.begin(), page);
   if (!is_known(page)) windows_.detach(page);
   ++available_;
@@ -70,7 +70,7 @@ void PagePool::replace(int32_t page, Content before, std::span<const int32_t> to
   const std::optional<int32_t> other = index_.replace(page, before, tokens);
   if (!other || has_user(*other)) return;
   const auto at = static_cast<size_t>(*other);
-  idle_.splice(idle_.begin(), idle_, idle_at_[at]);  // it holds nothing known
+  idle_.splice(idle_.begin(), idle_, idle_at_[at]);  // its record is gone
 }
 
 PagePool::Content PagePool::remember(int32_t page, Content before, std::span<const int32_t> tokens) {

@@ -1,6 +1,6 @@
-// PagePool: which pages of keys and values are whose. Pages are shared by content: a page is known by its tokens, as far as
-// it is filled, and by what is before them, so that texts with a common beginning have its pages in common. One thread at
-// a time, except for `count_known`.
+// PagePool: reference counts and contents of pages of keys and values. Pages are
+// shared by content: a page is found by its tokens and the tokens before it, so texts
+// with a common prefix share its pages. One thread at a time, except `count_known`.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@
 
 namespace tessera {
 
-// The first `count` positions of a page are wanted in another ("copy on write"), and those of their window pages; -1: none.
+// PageCopy: copies the first `count` positions of a page, and of its window page, to another page (copy on write); -1: no page.
 struct PageCopy {
   int32_t from, to;
   int64_t count;
@@ -31,43 +31,43 @@ class PagePool {
 
   int64_t page_size() const { return page_size_; }
   int64_t pages() const { return static_cast<int64_t>(users_.size()); }
-  // Pages that `take` can give: those without a user, whatever they hold.
+  // Pages that `take` can return: those not retained, cached or empty.
   int64_t available() const { return available_; }
-  // Pages of window layers, by the pages of this pool. Users of a page may hold its window page, too.
+  // Pages of window layers, one for a page of this pool. A retained page may also retain its window page.
   WindowPages& windows() { return windows_; }
   const WindowPages& windows() const { return windows_; }
   bool is_known(int32_t page) const { return index_.contains(page); }
   bool has_user(int32_t page) const { return users_[static_cast<size_t>(page)] > 0; }
 
-  // A page for one user, of any content; nothing where all have users. Of pages that hold something those without a user
-  // for longest go first.
+  // Takes an empty or evicted page and retains it once; nullopt if all
+  // pages are retained. Cached pages are evicted least recently used first.
   std::optional<int32_t> take();
-  // One user more; positions that it is known to hold are not written.
+  // Retains the page; its recorded positions must not be written.
   void hold(int32_t page);
-  // A page without a user gets one, who keeps its first `count` positions and writes the others.
+  // Retains an unused page, keeps its first `count` positions and lets the caller write the rest.
   void take_over(int32_t page, int64_t count);
-  // One user fewer. What it holds stays known until the page is taken.
+  // Releases the page. Its contents stay cached until the page is taken.
   void give_back(int32_t page);
 
-  // The page that holds `tokens`, page_size of them, after `before`; it has one user more.
+  // Finds and retains the page that holds `tokens`, a full page, after `before`.
   std::optional<Found> find(Content before, std::span<const int32_t> tokens);
-  // The page that begins most like `tokens`, fewer or more of them; it has no user more.
+  // Finds the page with the longest common prefix with `tokens`, without retaining it.
   std::optional<Beginning> find_beginning(Content before, std::span<const int32_t> tokens) const {
     return index_.find_beginning(before, tokens);
   }
-  // The number of first tokens that a text could take over from pages. Any thread.
+  // Returns the number of first tokens of a text that are cached. Any thread.
   int64_t count_known(Content before, std::span<const int32_t> tokens) const;
-  // Records that `page`, of one user, holds these tokens. A page already known for them stays known, unless it has lost
-  // its window page and `page` has one.
+  // Records the tokens of `page`, retained once. A page recorded for the
+  // same tokens stays, unless it lost its window page and `page` has one.
   Content remember(int32_t page, Content before, std::span<const int32_t> tokens);
-  // The same of a page that is partly filled, unless a page that begins so is known.
+  // Records a partly filled page, unless a page with the same beginning is recorded.
   void remember_beginning(int32_t page, Content before, std::span<const int32_t> tokens);
 
-  // No page is known for anything from here on.
+  // Drops all records.
   void forget_all();
 
  private:
-  // Whether `page`, which has a window page, becomes known in place of `known`, which lost its own.
+  // Whether `page`, which has a window page, replaces `known`, which lost its own.
   bool takes_place_of(int32_t known, int32_t page) const {
     return known != page && !windows_.has(known) && windows_.has(page);
   }
@@ -75,9 +75,9 @@ class PagePool {
 
   const int64_t page_size_;
   PageIndex index_;
-  std::list<int32_t> idle_;                            // pages without a user, the first is taken next
-  std::vector<int32_t> users_;                         // by page
-  std::vector<std::list<int32_t>::iterator> idle_at_;  // by page, while it has no user
+  std::list<int32_t> idle_;                            // pages not retained; the first is taken next
+  std::vector<int32_t> users_;                         // reference counts, by page
+  std::vector<std::list<int32_t>::iterator> idle_at_;  // by page, while it is not retained
   int64_t available_;
   WindowPages windows_;
 };

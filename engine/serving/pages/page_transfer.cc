@@ -29,7 +29,7 @@ PageTransfer::PageTransfer(ProgramRunner& runner, const ServingSettings& setting
   }
 }
 
-// Followed by -1 up to what the entry takes.
+// Pads the slots with -1 to the entry's size.
 Status PageTransfer::feed_slots(std::string_view entry, std::string_view input,
                                 std::span<const int32_t> slots, int64_t count) {
   std::vector<int32_t> fed(static_cast<size_t>(count), -1);

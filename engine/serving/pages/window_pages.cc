@@ -8,7 +8,7 @@
 namespace tessera {
 
 WindowPages::WindowPages(WindowExtent extent, int64_t owners, int64_t page_size)
-    : window_(std::max<int64_t>(extent.window, 2)),  // a prefix that is taken over has its last page
+    : window_(std::max<int64_t>(extent.window, 2)),  // at least 2, so that a reused prefix keeps its last page
       page_size_(page_size),
       pages_(static_cast<size_t>(extent.pages > 0 ? owners : 0)),
       owners_(static_cast<size_t>(extent.pages), -1),
@@ -75,7 +75,7 @@ void WindowPages::detach(int32_t owner) {
 int64_t WindowPages::count_usable(std::span<const int32_t> full, int32_t rest, int64_t rest_tokens) const {
   const int64_t all = std::ssize(full) * page_size_;
   if (!is_used()) return all + rest_tokens;
-  int64_t usable = 0, complete_from = 0;  // pages from there on have their window pages
+  int64_t usable = 0, complete_from = 0;  // window pages are complete from `complete_from` on
   for (int64_t i = 0; i < std::ssize(full); ++i) {
     if (!has(full[static_cast<size_t>(i)])) complete_from = i + 1;
     if (complete_from <= first_page((i + 1) * page_size_)) usable = (i + 1) * page_size_;

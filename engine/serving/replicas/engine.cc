@@ -22,7 +22,7 @@ Result<std::shared_ptr<SharedModel>> load_draft(const std::string& path) {
   return load_shared_model(std::move(source), path);
 }
 
-// Cached tokens of the prompt that the texts share, which need not be computed.
+// Counts the cached tokens of the prompt that the texts share.
 int64_t count_cached(const ServingCore& core, const ServingCore::Texts& texts) {
   const Sequence& sequence = texts[0]->sequence;
   return core.count_cached(sequence.root,
@@ -86,7 +86,7 @@ void Engine::add_replica(std::unique_ptr<ServingCore> core, bool has_others) {
       std::make_unique<Replica>(std::move(core), static_cast<int32_t>(replicas_.size()), std::move(hooks)));
 }
 
-// The workers end after their steps. Each may call the others until then.
+// Each worker ends after its step. Until then it may call other replicas.
 Engine::~Engine() {
   for (const auto& replica : replicas_) replica->close();
   for (const auto& replica : replicas_) replica->join();
@@ -95,7 +95,7 @@ Engine::~Engine() {
 Result<int64_t> Engine::submit(std::string_view prompt, const Options& options) {
   TSR_RETURN_IF_ERROR(runtime().check_process());
   TSR_ASSIGN_OR_RETURN(ServingRequest request, builder_.from_text(prompt, options));
-  if (!request.task || !request.task->reads_hidden())  // vectors have no such option
+  if (!request.task || !request.task->reads_hidden())  // an embedding request has no such option
     prompt_note_.warn(prompt, request.sampling->special, runtime());
   return add(std::move(request));
 }
@@ -248,7 +248,7 @@ Result<ServingEvent> Engine::next(double timeout_s) {
   TSR_RETURN_IF_ERROR(runtime().check_process());
   if (std::isnan(timeout_s)) return Status(StatusCode::kInvalidArgument, "the timeout is not a number");
   Outbox::Taken taken = outbox_.take(timeout_s);
-  // A worker that has just found no room holds its lock until it sleeps: `wake` waits for that.
+  // A worker that found no room holds its lock until it sleeps, and `wake` waits for the lock.
   if (taken.makes_room)
     for (const auto& replica : replicas_) replica->wake();
   return std::move(taken.event);
@@ -261,18 +261,18 @@ void Engine::put_events(Replica& from, std::vector<ServingEvent> events) {
     const std::lock_guard lock(routes_mutex_);
     for (const int64_t request : ended) routes_.erase(request);
   }
-  // One that does not step, because its requests wait for their caller, would not see the room by itself.
+  // An idle replica, whose requests all wait for their caller, would not notice the room by itself.
   for (const auto& replica : replicas_)
     if (replica.get() != &from) replica->suggest_rebalance();
 }
 
-// The worker of `from` calls: its core is not used meanwhile. What another replica has may change as it likes.
+// Called by the worker of `from`, so that core is idle. The state of other replicas may change at any time.
 void Engine::rebalance(Replica& from) {
   if (from.core().counts().waiting == 0) return;
   const auto has_room = [&](const auto& it) { return it.get() != &from && it->free_rows() > 0; };
   if (std::ranges::none_of(replicas_, has_room)) return;
   const std::lock_guard lock(routes_mutex_);
-  // A command may be that this request is cancelled.
+  // A pending command may cancel this request.
   const auto to = std::ranges::find_if(replicas_, has_room);
   if (to == replicas_.end() || from.has_commands()) return;
   ServingCore::Texts texts = from.core().take_waiting();

@@ -1,5 +1,5 @@
-// Outbox: what an engine's replicas have to say, in one queue, until its caller asks; and what waits for the caller by
-// request: logits, kept sequences, vectors and scores. One lock, which no other is taken under: any thread.
+// Outbox: the event queue of an engine, and results that wait for the caller:
+// logits, sequences, vectors and scores, by request. Any thread; its lock is a leaf.
 #pragma once
 
 #include <atomic>
@@ -24,30 +24,30 @@ namespace tessera {
 
 class Outbox {
  public:
-  // Before anything is said of the request: of `made` texts `given` are the caller's. `withdraw`: nothing ever will be.
+  // Registers a request before its first event: `made` texts are generated, `given` of them returned. `withdraw` unregisters it.
   void begin(int64_t request, int64_t made, int64_t given);
   void withdraw(int64_t request);
 
-  // Events of a core, whose logits of texts that wait are copied. The core's thread. Returns the requests that have ended.
+  // Queues events of a core, and copies the logits of waiting texts. The core's thread. Returns the ended requests.
   std::vector<int64_t> put(std::vector<ServingEvent> events, const ServingCore& core);
-  // Whether replicas should go on; no lock.
+  // Whether replicas should continue; takes no lock.
   bool has_room() const { return events_.load(std::memory_order_acquire) < kEventsAhead; }
 
   struct Taken {
     ServingEvent event;       // kPending: none
-    bool makes_room = false;  // replicas that wait for `has_room` are to be told
+    bool makes_room = false;  // the replicas that wait for `has_room` must be woken
   };
-  // Waits at most `timeout_s` seconds; where that is negative, as long as a request is in progress.
+  // Waits at most `timeout_s` seconds; if negative, while a request is in progress.
   Taken take(double timeout_s);
   Result<int32_t> descriptor();
 
-  // kNotFound where the text does not wait for the caller's logits.
+  // kNotFound unless the text waits for the caller's logits.
   Result<std::vector<float>> logits(int64_t request, int32_t index);
-  Status take_logits(int64_t request, int32_t index);  // it waits no longer
-  // Once each, of texts that have ended and are kept; else kNotFound.
+  Status take_logits(int64_t request, int32_t index);  // the text stops waiting
+  // Returns a kept sequence of an ended text once; kNotFound otherwise.
   Result<KeptSequence> take_sequence(int64_t request, int32_t index);
-  // What the request computed of its prompt, scores or vectors: as much as fits is copied, and what fits whole is the
-  // caller's from here on. The count of all of it. greedy: as many as items, or empty. kNotFound where there is none.
+  // Moves the prompt's result, scores or vectors, to `items` and returns its full size. A result that does
+  // not fit is copied in part and kept. greedy: as many as items, or empty. kNotFound without a result.
   Result<size_t> take_result(int64_t request, bool scores, std::span<float> items, std::span<uint8_t> greedy);
   int64_t generated() const;  // tokens, since the beginning
 
@@ -55,15 +55,15 @@ class Outbox {
   static constexpr size_t kEventsAhead = 4096;
   using Text = std::pair<int64_t, int32_t>;  // request and index
 
-  mutable std::mutex mutex_;  // of all that follows
+  mutable std::mutex mutex_;  // guards all members below
   std::condition_variable changed_;
   EventQueue queue_;
-  std::atomic<size_t> events_ = 0;  // in the queue; written under the lock
+  std::atomic<size_t> events_ = 0;  // queued events; written under the lock
   BestOf best_of_;
   std::map<Text, std::vector<float>> waiting_logits_;  // from their events on
   std::map<Text, KeptSequence> kept_;                  // until they are taken
-  std::map<int64_t, PromptResult> results_;            // by request, likewise
-  std::map<int64_t, int64_t> in_progress_;             // texts without an end in the queue, by request
+  std::map<int64_t, PromptResult> results_;            // by request, until they are taken
+  std::map<int64_t, int64_t> in_progress_;             // texts without a queued end event, by request
   int64_t generated_ = 0;
 };
 

@@ -146,7 +146,7 @@ void Replica::note_work() {
 
 void Replica::drain(Commands commands, std::vector<ServingEvent>& events) {
   for (ServingCore::Texts& texts : commands.requests) core_->add(std::move(texts));
-  for (const Answer& answer : commands.answers)  // one that was cancelled meanwhile does not wait any more
+  for (const Answer& answer : commands.answers)  // a cancelled text no longer waits
     (void)core_->answer(answer.request, answer.index, answer.logits, events);
   for (const int64_t request : commands.cancelled) core_->cancel(request, events);
   for (const auto& call : commands.calls) call();
@@ -179,14 +179,14 @@ void Replica::work() {
     });
     if (!status.ok() && !closing_) {
       can_compute = true;
-      // Where that fails, too, every later request ends with an error of its own.
+      // If recovery fails too, every later request ends with its own error.
       const Status recovered = catch_status([&] { return core_->recover(status, events); });
       (void)recovered;
     }
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
     if (hooks_.rebalance) hooks_.rebalance(*this);
     {
-      // Before the events, so that who has seen them finds them counted.
+      // Before the events are queued, so that the caller finds them counted.
       const std::lock_guard lock(mutex_);
       report_.seconds += seconds;
       report_.counts = core_->counts();

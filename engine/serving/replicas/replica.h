@@ -1,8 +1,8 @@
-// Replica: a core, and the worker that steps it while it has requests. Commands of any thread wait for the worker, who takes
-// them in between two steps; the core is the worker's, except for its constant parts and what says "any thread".
+// Replica: a serving core and the worker thread that steps it. Commands from any thread are queued; the worker drains the
+// queue between steps. Only the worker uses the core, except for its constant parts and the functions marked "any thread".
 //
-// Locks: a replica's own guards its commands and figures, and nothing is called with it held but `has_room`, which takes none.
-// The worker calls the other hooks without it, so that these may take locks of their own and call replicas, this one too.
+// Locks: the replica's lock guards its commands and counters. Of the hooks only `has_room`, which takes no lock, is called
+// with it held; the others may take locks and call any replica.
 #pragma once
 
 #include <atomic>
@@ -25,12 +25,12 @@ namespace tessera {
 class Replica {
  public:
   struct Hooks {
-    std::function<bool()> has_room;                                       // for more events
+    std::function<bool()> has_room;                                       // for more events; takes no lock
     std::function<void(Replica&, std::vector<ServingEvent>)> put_events;  // they are the engine's
-    std::function<void(Replica&)> rebalance;  // may take requests of `core()` away; empty: nobody would
+    std::function<void(Replica&)> rebalance;  // may move requests of `core()` to another replica; empty: there is none
   };
 
-  // number: of the engine's replicas.
+  // number: index among the engine's replicas.
   Replica(std::unique_ptr<ServingCore> core, int32_t number, Hooks hooks);
   // Waits for the worker.
   ~Replica();
@@ -43,20 +43,20 @@ class Replica {
   void submit(ServingCore::Texts& texts);
   void cancel(int64_t request);
   void answer(int64_t request, int32_t index, std::vector<float> logits);
-  // The worker calls it between two steps; its result.
+  // Runs `call` on the worker between two steps and returns its result.
   Status between_steps(const std::function<Status()>& call);
-  void suggest_rebalance();  // the hook may find room elsewhere that was not there before
-  void wake();               // hooks would answer otherwise than they did
-  void close();              // the worker ends after its step, without further events
-  void join();               // it has, and calls no hook any more
+  void suggest_rebalance();  // the hook may now find room elsewhere
+  void wake();               // a hook's answer has changed
+  void close();              // ends the worker after its step, without further events
+  void join();               // waits until the worker has ended and calls no hook
 
-  bool has_commands() const;          // that the worker did not take in yet
-  int64_t free_rows() const;        // sequences that could be computed beside those that it has
-  int64_t expected_tokens() const;  // that are likely to be computed of what it has
+  bool has_commands() const;          // not drained yet
+  int64_t free_rows() const;        // sequences that could run in addition to the present ones
+  int64_t expected_tokens() const;  // estimate for all requests it has
   struct Report {
     ServingCore::Counts counts;
     double seconds = 0;                              // of computing
-    std::vector<MemoryReport> memory, draft_memory;  // as of the last time without requests
+    std::vector<MemoryReport> memory, draft_memory;  // sampled when it was last idle
   };
   Report report() const;
 
@@ -77,22 +77,22 @@ class Replica {
     }
   };
 
-  void work();  // until there is nothing to do
+  void work();  // steps until nothing is left to compute
   void drain(Commands commands, std::vector<ServingEvent>& events);
   void wake_worker();  // with mutex_ held
   void note_memory();  // likewise
-  void note_work();    // likewise: what the core has, and what waits for it
+  void note_work();    // likewise: counts texts and tokens of the core and the queue
 
   const std::unique_ptr<ServingCore> core_;
   const Hooks hooks_;
-  mutable std::mutex mutex_;  // of what follows
+  mutable std::mutex mutex_;  // guards the members below
   std::condition_variable changed_;
   Commands commands_;
   Report report_;
-  int64_t texts_ = 0, expected_tokens_ = 0;  // of the core and of commands
+  int64_t texts_ = 0, expected_tokens_ = 0;  // of the core and the commands
   bool busy_ = false;
   std::atomic<bool> closing_ = false;  // set under the lock
-  // Last: everything above exists while it runs.
+  // Last: destroyed first, since its thread uses all members above.
   OnCallThreads worker_;
 };
 

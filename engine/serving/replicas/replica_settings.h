@@ -1,4 +1,4 @@
-// Replicas of an engine, which `dp` of its option `parallel` asks for, and what each has of the whole.
+// Replicas of an engine, requested by `dp` in its option `parallel`, and the settings of each.
 #pragma once
 
 #include <cstdint>
@@ -9,12 +9,12 @@
 
 namespace tessera {
 
-// Replicas that the words want: 1 without dp. kInvalidArgument for words that are none, and for those that spread parameters
-// over dp, since each replica has all of them.
+// Returns the number of replicas: dp, or 1. kInvalidArgument for a malformed strategy,
+// and for one that shards parameters over dp, since each replica has all of them.
 Result<int32_t> count_replicas(std::string_view parallel);
 
-// Settings of each replica: sequences, pages and window pages are divided, rounded up; the limit of host memory is
-// divided, rounded down; the limit of devices stays. The plan has dp=1.
+// Settings of one replica, with dp=1. Sequences, pages and window pages are divided,
+// rounded up; the host memory limit is divided, rounded down; the device limit stays.
 ServingSettings settings_of_replica(ServingSettings whole, int32_t replicas);
 
 }  // namespace tessera

@@ -16,7 +16,7 @@ void enqueue(std::vector<Sequence*>& order, Sequence& sequence) {
 
 void AdapterQueue::add(Sequence& sequence) { enqueue(waiting_, sequence); }
 
-// Unpins the slot of an adapter that no sequence needs now, except for some that matter less.
+// Unpins the slot of an adapter that is used only by less important sequences, none of which runs.
 bool AdapterQueue::take_slot_for(const Sequence& sequence, Scheduler& scheduler) {
   const auto can_wait = [&](const Sequence* other) { return !other->row && matters_more(&sequence, other); };
   for (auto it = scheduled_.rbegin(); it != scheduled_.rend() && matters_more(&sequence, *it); ++it) {

@@ -1,5 +1,5 @@
-// AdapterQueue: sequences that wait for a slot of their adapter, before they are scheduled. The most important one gets the
-// next slot; those behind it wait, so that it is not passed for ever. One thread at a time.
+// AdapterQueue: sequences that wait for their adapter's slot before they are
+// scheduled. Strict priority order, so that no sequence starves. One thread at a time.
 #pragma once
 
 #include <cstdint>
@@ -15,12 +15,12 @@ class AdapterQueue {
  public:
   explicit AdapterQueue(AdapterSlots& slots) : slots_(slots) {}
 
-  // A sequence with an adapter; it must outlive its removal.
+  // Adds a sequence with an adapter; it must outlive its removal.
   void add(Sequence& sequence);
-  // Gives slots to as many sequences as there are slots for, and adds those to the scheduler. Where there are none,
-  // sequences that are scheduled, have no row yet and matter less give theirs back. Between runs.
+  // Pins slots for waiting sequences and schedules these. If no slot is free,
+  // less important sequences without a row release theirs. Call between runs.
   Status admit(Scheduler& scheduler, Session& session);
-  // A sequence has ended, and the scheduler does not have it any more; nothing where it has no adapter.
+  // Removes an ended sequence that the scheduler no longer has; no effect without an adapter.
   void remove(Sequence& sequence);
 
   int64_t waiting() const { return static_cast<int64_t>(waiting_.size()); }

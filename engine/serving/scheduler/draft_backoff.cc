@@ -10,10 +10,10 @@ void DraftBackoff::record_plain(double seconds) {
 }
 
 void DraftBackoff::record_drafted(double plain_s, double spent_s, double catch_up_s) {
-  constexpr double kKept = 0.98;               // of older steps, by each step
-  constexpr double kStepsAhead = 64;           // that catching up is for
-  constexpr int64_t kFewest = 3, kTrial = 12;  // steps before a loss by half, and before any loss, counts
-  constexpr int64_t kProven = 256;             // steps after which earlier failures are forgotten
+  constexpr double kKept = 0.98;               // decay of older steps, per step
+  constexpr double kStepsAhead = 64;           // steps over which catching up is amortized
+  constexpr int64_t kFewest = 3, kTrial = 12;  // steps until a loss of half, and until any loss, begins a pause
+  constexpr int64_t kProven = 256;             // steps until earlier failures are forgotten
   ++since_plain_;
   ++steps_;
   ahead_s_ += catch_up_s;

@@ -16,7 +16,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// More tokens of a text than this are caught up with, once; fewer are what each step brings.
+// Longest text part that a normal step adds; a longer part is caught up once.
 constexpr size_t kCatchUp = 32;
 
 double seconds_since(Clock::time_point begin) {
@@ -31,7 +31,7 @@ Result<int64_t> vocabulary_of(const Graph& forward) {
   return shape[shape.rank() - 1];
 }
 
-// A token by its id; empty where the vocabulary has none, or one that only pads it to the rows of a table.
+// The token with this id; empty for ids without a token and for padding of the table.
 std::string_view used_token(const TokenizerData& data, size_t id) {
   if (id >= data.tokens.size()) return {};
   const bool is_unused = id < data.types.size() && data.types[id] == TokenType::kUnused;
@@ -107,7 +107,7 @@ Result<std::vector<int32_t>> DraftModel::run(std::span<const Part> parts) {
   for (const Part& part : parts) {
     int64_t place = std::ssize(held_[static_cast<size_t>(part.row)]);
     for (const int32_t token : part.tokens) {
-      step.add({.id = token < rows_.all ? token : 0,  // of rows that only the other model has
+      step.add({.id = token < rows_.all ? token : 0,  // the served vocabulary may have more rows
                 .row = part.row,
                 .position = static_cast<int32_t>(place),
                 .slot = static_cast<int32_t>(part.row * columns * settings_.page_size + place)});
@@ -134,14 +134,14 @@ Result<DraftModel::Proposal> DraftModel::propose(std::span<const Text> texts) {
   const auto begin = Clock::now();
   Proposal proposal;
   proposal.drafts.resize(texts.size());
-  // The tokens that it has not seen: of those texts first that have few.
+  // Tokens the draft model has not seen; texts with few of them come first.
   struct Unseen {
     size_t text, wanted, count;
   };
   std::vector<Unseen> unseen;
   for (size_t i = 0; i < texts.size(); ++i) {
     const Text& text = texts[i];
-    // Behind the last guess nothing is computed.
+    // The last draft needs no key or value.
     const int64_t room = settings_.context - std::ssize(text.tokens) + 1;
     const auto wanted = static_cast<size_t>(std::clamp<int64_t>(room, 0, static_cast<int64_t>(text.wanted)));
     if (wanted == 0) continue;
@@ -171,7 +171,7 @@ Result<DraftModel::Proposal> DraftModel::propose(std::span<const Text> texts) {
     std::vector<Unseen> going_on;
     for (size_t i = 0; i < active.size(); ++i) {
       std::vector<int32_t>& drafts = proposal.drafts[active[i].text];
-      if (drafts.empty() && parts[i].tokens.size() < active[i].count) continue;  // the rest comes next time
+      if (drafts.empty() && parts[i].tokens.size() < active[i].count) continue;  // the rest follows in the next call
       drafts.reserve(active[i].wanted);                                          // the parts see them
       drafts.push_back(likeliest[i]);
       if (drafts.size() < active[i].wanted) going_on.push_back(active[i]);

@@ -1,7 +1,7 @@
-// DraftModel: a smaller model that drafts how texts of another one go on ("speculative decoding", Leviathan et al., 2022):
-// the likeliest tokens, for all texts in the same steps. Each row has pages for a whole context, and remembers the tokens
-// whose keys and values they hold; what a text has in common with them is not computed again. Nothing has to be told
-// when a text is rewound, preempted or ends. One thread at a time.
+// DraftModel: a smaller model that proposes the likeliest next tokens of a larger model's texts
+// ("speculative decoding", Leviathan et al., 2022), all texts in the same steps. Each row has
+// pages for a whole context and remembers its tokens; only tokens after the common prefix are
+// computed. Rewound, preempted and ended texts need no notification. One thread at a time.
 #pragma once
 
 #include <cstdint>
@@ -19,38 +19,38 @@ namespace tessera {
 
 class DraftModel {
  public:
-  // settings: of the server whose texts it continues; its rows, its context (or the draft's own, where that is shorter),
-  // its devices, by a plan of its own. served_rows: of the served model's table; tokens past them are not guessed.
+  // settings: the server's rows and devices, and the shorter of both contexts; the plan is the
+  // draft's own. served_rows: rows of the served table; the draft proposes no other tokens.
   static Result<std::unique_ptr<DraftModel>> create(std::shared_ptr<Runtime> runtime,
                                                     std::shared_ptr<DeviceSet> devices,
                                                     const std::shared_ptr<SharedModel>& draft,
                                                     const ServingSettings& settings, int64_t served_rows);
 
-  // One on other devices, with the plan of this one.
+  // Creates the draft model on other devices, with the same plan.
   Result<std::unique_ptr<DraftModel>> replicate(std::shared_ptr<DeviceSet> devices) const;
 
   struct Text {
-    int32_t row;  // its own until it ends; another text may have it then
+    int32_t row;  // fixed until the text ends, then reused
     std::span<const int32_t> tokens;
     size_t wanted;
   };
   struct Proposal {
     std::vector<std::vector<int32_t>>
-        drafts;  // by text; fewer than wanted where tokens of it are still to compute
+        drafts;  // by text; empty or short while its tokens are caught up
     double seconds = 0,
-           catch_up_seconds = 0;  // the latter: the part for many tokens of texts that are new to it
+           catch_up_seconds = 0;  // the part for many tokens of new texts
   };
-  // At most a step's tokens are caught up in a call.
+  // Catches up at most one step's tokens a call.
   Result<Proposal> propose(std::span<const Text> texts);
 
-  // Seconds of a step with so many tokens; nothing before one was measured.
+  // Seconds of a step with `tokens` tokens; nullopt if not measured yet.
   std::optional<double> step_seconds(int64_t tokens) const;
-  int64_t arena_bytes() const;  // of a device, at most
+  int64_t arena_bytes() const;  // per device, at most
   Status recover();             // after a failure
   ProgramRunner& runner() { return *running_; }
 
  private:
-  // Rows of its table, and the first ones, which the served model has too: those that are guessed.
+  // Rows of the draft's table, and its first rows shared with the served model; only those are proposed.
   struct Rows {
     int64_t all = 0, guessed = 0;
   };
@@ -58,12 +58,12 @@ class DraftModel {
   static Result<std::unique_ptr<DraftModel>> create(std::shared_ptr<const LoadedProgram> program,
                                                     std::shared_ptr<SharedModel> draft,
                                                     const ServingSettings& settings, Rows rows);
-  // Tokens that follow those that a row holds.
+  // Part: new tokens of a row.
   struct Part {
     int32_t row;
     std::span<const int32_t> tokens;
   };
-  // The likeliest token behind each part.
+  // Returns the likeliest token after each part.
   Result<std::vector<int32_t>> run(std::span<const Part> parts);
 
   const ServingSettings settings_;
@@ -78,8 +78,8 @@ class DraftModel {
   std::vector<float> logits_;
 };
 
-// kInvalidArgument unless both have the same tokens: by their tokenizers, or by number where one has none. Tables may be
-// padded to different numbers of rows: unused tokens are none.
+// kInvalidArgument unless both models have the same tokens, by their
+// tokenizers, else by number. Padding of the tables may differ.
 Status check_draft_vocabulary(const SharedModel& model, const SharedModel& draft);
 
 }  // namespace tessera

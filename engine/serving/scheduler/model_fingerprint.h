@@ -1,4 +1,4 @@
-// What keys and values depend on beside the tokens, as one number: a model's graph and parameters, and how it is computed.
+// Fingerprint of everything that keys and values depend on except the tokens: graph, parameters, numerics.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +9,8 @@
 
 namespace tessera {
 
-// Of the parameters names and types, and of each value some bytes at its beginning, middle and end: any training changes
-// them. Not of the devices: their results may differ by rounding.
+// Hashes parameter names and types, and bytes at the beginning, middle and end of each
+// value, which any training changes. Devices are excluded: results may differ by rounding.
 Result<uint64_t> model_fingerprint(const SharedModel& model, const InferenceSettings& inference);
 
 }  // namespace tessera

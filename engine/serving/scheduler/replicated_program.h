@@ -1,4 +1,4 @@
-// A program a second time, on other devices of the same kind: its plan is made once.
+// Replication of a program on other devices of the same kind, with the same plan.
 #pragma once
 
 #include <memory>
@@ -8,7 +8,7 @@
 
 namespace tessera {
 
-// kInvalidArgument where these are fewer or more devices than the program's.
+// kInvalidArgument for another number of devices.
 Result<std::shared_ptr<const LoadedProgram>> replicate_program(const LoadedProgram& program,
                                                                std::shared_ptr<DeviceSet> devices);
 

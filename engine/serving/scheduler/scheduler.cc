@@ -16,8 +16,8 @@ void insert(std::vector<Sequence*>& order, Sequence& sequence) {
   order.insert(std::ranges::upper_bound(order, &sequence, matters_more), &sequence);
 }
 
-// Whether the step computes, for a sequence that matters more, what this one needs after the `found` tokens that pages hold
-// of it (the first `full` in full pages of these contents); and enough of it to be worth the wait.
+// Whether the step computes, for a more important sequence, the tokens that follow the `found`
+// cached ones (`full` of them in full pages), and enough of them to be worth waiting for.
 bool is_being_computed(const Sequence& sequence, std::span<const PagePool::Content> contents, int64_t full,
                        int64_t found, std::span<const StepPart> parts) {
   constexpr int64_t kLeastAwaited = 16;
@@ -36,8 +36,8 @@ bool is_being_computed(const Sequence& sequence, std::span<const PagePool::Conte
   });
 }
 
-// Tokens that steps of these sizes compute for `tokens`, padding included: in one step, or by full ones first. A further
-// step counts as kStepTokens: it reads the weights again.
+// Tokens computed for `tokens` with padding to these step sizes, in one step or with full
+// steps first. A further step counts as kStepTokens, since it reads the weights again.
 int64_t padded_tokens(std::span<const int64_t> sizes, int64_t tokens) {
   constexpr int64_t kStepTokens = 16;
   const auto size = std::ranges::lower_bound(sizes, tokens);
@@ -69,7 +69,7 @@ void Scheduler::restart() {
   }
 }
 
-// Its pages become free, the last ones first: what begins texts is kept for longest.
+// Releases the pages, last first, so that beginnings of texts stay cached longest.
 void Scheduler::stop(Sequence& sequence) {
   remember_last_page(sequence);
   for (; !sequence.pages.empty(); sequence.pages.pop_back()) {
@@ -86,7 +86,7 @@ void Scheduler::stop(Sequence& sequence) {
   std::erase(running_, &sequence);
 }
 
-// What is computed of the page after the full ones.
+// Records the partly filled last page.
 void Scheduler::remember_last_page(const Sequence& sequence) {
   const int64_t full = std::ssize(sequence.contents), first = full * pool_.page_size();
   const int64_t count = std::min(sequence.computed, sequence.findable) - first;
@@ -102,7 +102,7 @@ Sequence* Scheduler::least_important(const Sequence& than) const {
   return nullptr;
 }
 
-// Gives the sequence another page in both pools. False, with nothing changed, where one of them has none.
+// Adds a page from both pools; false, with nothing changed, if either is exhausted.
 bool Scheduler::add_page(Sequence& sequence) {
   if (pool_.available() == 0 || pool_.windows().available() == 0) return false;
   const int32_t page = *pool_.take();
@@ -112,7 +112,7 @@ bool Scheduler::add_page(Sequence& sequence) {
   return true;
 }
 
-// Gives the sequence pages for its first `tokens` tokens, if need be those of others that matter less.
+// Gives the sequence pages for its first `tokens` tokens, preempting less important sequences.
 bool Scheduler::make_room(Sequence& sequence, int64_t tokens) {
   const int64_t wanted = pages_of(tokens);
   while (std::ssize(sequence.pages) < wanted) {
@@ -126,16 +126,16 @@ bool Scheduler::make_room(Sequence& sequence, int64_t tokens) {
   return true;
 }
 
-// Whether a copy of the prefix's last page becomes the next page of a sequence that wants `wanted` more pages: its
-// contents would get lost, and there is a page for a copy.
+// Whether the prefix's last page is copied rather than taken over:
+// its other contents would be lost, and a page for the copy is free.
 bool Scheduler::copies_rest(const CachedPrefix& prefix, int64_t wanted) const {
   if (!prefix.rest) return false;
   const bool is_whole = prefix.rest->common == prefix.rest->known;
   return pool_.has_user(prefix.rest->page) || (!is_whole && pool_.available() > wanted);
 }
 
-// Whether there are pages for all tokens of the sequence after the prefix, and window pages for a step of at most
-// `budget` tokens.
+// Whether pages suffice for all tokens after the prefix,
+// and window pages for a step of at most `budget` tokens.
 bool Scheduler::has_room(const Sequence& sequence, const CachedPrefix& prefix, int64_t budget) const {
   const int64_t held = std::ssize(prefix.pages), wanted = pages_of(sequence.size()) - held;
   if (wanted > pool_.available()) return false;
@@ -143,8 +143,8 @@ bool Scheduler::has_room(const Sequence& sequence, const CachedPrefix& prefix, i
   return of_step + (copies_rest(prefix, wanted) ? 1 : 0) <= pool_.windows().available();
 }
 
-// Gives the sequence a row and shares the pages of its beginning that are computed already. Nothing is changed where it
-// awaits what another one computes in this step, or where there are too few pages for the rest.
+// Gives the sequence a row and its cached prefix. Nothing changes if it should
+// wait for another sequence's tokens of this step, or if pages are too few.
 Scheduler::Admission Scheduler::admit(Sequence& sequence, std::span<const StepPart> parts, int64_t budget) {
   CachedPrefix prefix;
   if (shares_)
@@ -173,7 +173,7 @@ Scheduler::Admission Scheduler::admit(Sequence& sequence, std::span<const StepPa
   return Admission::kAdmitted;
 }
 
-// Gives the sequence its next page, with the positions that another page begins with: a copy, or that page itself.
+// Adds the next page with another page's first positions: by a copy, or by taking that page over.
 void Scheduler::begin_page(Sequence& sequence, const PagePool::Beginning& beginning, bool copies) {
   WindowPages& windows = pool_.windows();
   if (!copies) {
@@ -181,7 +181,7 @@ void Scheduler::begin_page(Sequence& sequence, const PagePool::Beginning& beginn
     windows.hold(beginning.page);
     sequence.pages.push_back(beginning.page);
   } else {
-    pool_.hold(beginning.page);  // so that it is not the one that is taken
+    pool_.hold(beginning.page);  // so that `take` does not return it
     windows.hold(beginning.page);
     const bool has_page = add_page(sequence);
     TSR_CHECK(has_page, "there are as many pages as the sequence wants");
@@ -194,8 +194,8 @@ void Scheduler::begin_page(Sequence& sequence, const PagePool::Beginning& beginn
   sequence.computed += beginning.common;
 }
 
-// Gives back the window pages that no token still to compute sees. Those where other texts are likely to go on are kept
-// for longer.
+// Releases the window pages that no remaining token sees.
+// Pages at likely branch points stay cached longer.
 void Scheduler::leave_windows(Sequence& sequence) {
   WindowPages& windows = pool_.windows();
   const int64_t first = std::min(windows.first_page(sequence.computed), std::ssize(sequence.pages));
@@ -206,7 +206,7 @@ void Scheduler::leave_windows(Sequence& sequence) {
   }
 }
 
-// Room for as many drafts of the sequence as fit without others giving way; the rest are dropped.
+// Reserves pages for as many drafts as fit without preemption; the rest are dropped.
 int64_t Scheduler::reserve_drafts(Sequence& sequence, int64_t most) {
   const int64_t wanted = std::min(std::ssize(sequence.drafts), most);
   const auto room = [&] { return std::ssize(sequence.pages) * pool_.page_size() - sequence.size(); };
@@ -217,7 +217,7 @@ int64_t Scheduler::reserve_drafts(Sequence& sequence, int64_t most) {
   return drafts;
 }
 
-// Leaves tokens of prompts to later steps where these are padded to less than this one.
+// Moves prompt tokens to a later step if that reduces padding.
 void Scheduler::trim(std::vector<StepPart>& parts) const {
   int64_t total = 0, singles = 0;
   for (const StepPart& part : parts) {
@@ -253,7 +253,7 @@ std::vector<StepPart> Scheduler::plan(int64_t budget, int64_t logits) {
     planned_.push_back(&sequence);
     budget -= count;
   };
-  // A sequence may stop others behind it: copies of the order.
+  // The callback may preempt sequences, so it iterates over copies.
   const auto each = [](const std::vector<Sequence*>& order, auto body) {
     for (Sequence* const sequence : std::vector<Sequence*>(order)) body(*sequence);
   };
@@ -269,7 +269,7 @@ std::vector<StepPart> Scheduler::plan(int64_t budget, int64_t logits) {
   each(running_, [&](Sequence& it) {
     if (it.row && !it.is_decoding()) put(it, budget);
   });
-  // Those that await others' tokens are passed over, as far as rows are left for them all.
+  // Sequences that wait for others' tokens are skipped while rows remain for all of them.
   for (size_t at = 0; budget > 0 && at < waiting_.size() && at < free_rows_.size();) {
     Sequence& next = *waiting_[at];
     const Admission admission = admit(next, parts, budget);
@@ -306,7 +306,7 @@ void Scheduler::computed(const std::vector<StepPart>& parts) {
     sequence.computed += part.count - std::ssize(sequence.drafts);
     if (shares_) {
       remember_full_pages(sequence);
-      // Others may wait for a prompt's last page; decoded tokens are remembered by whole pages, and at the end.
+      // Other sequences may wait for a prompt's last page; generated tokens are recorded by full pages and at the end.
       if (is_prompt) remember_last_page(sequence);
     }
     leave_windows(sequence);

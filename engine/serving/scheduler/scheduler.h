@@ -1,9 +1,9 @@
-// Scheduler: which tokens of which sequences a step computes. Sequences that run go on, one token each; what is left of the
-// step's tokens goes to prompts, in chunks; then waiting ones are admitted, while there are rows and pages for all that they
-// have to compute. Where pages run out, the sequence that matters least gives back its own and waits, to be computed again
-// ("recompute" of vLLM; Kwon et al., 2023). A sequence begins with what pages hold of it, to the token; one whose next
-// tokens are just being computed for another waits for them. Of layers with a window a sequence holds the pages that its next
-// token sees, and gives back what falls behind. One thread at a time.
+// Scheduler: chooses the tokens of each step ("continuous batching"). Running sequences get
+// one token each; the remaining budget goes to prompts, in chunks; then waiting sequences are
+// admitted, if rows and pages suffice for all their tokens. When pages run out, the least
+// important sequence is preempted and later recomputed (vLLM; Kwon et al., 2023). A sequence
+// starts from its cached prefix; if another sequence is computing its next tokens, it waits
+// for them. Window pages are retained for the next token's window only. One thread at a time.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@
 
 namespace tessera {
 
-// Tokens [first, first + count) of a sequence and of its drafts behind them.
+// StepPart: tokens [first, first + count) of a sequence and its drafts.
 struct StepPart {
   Sequence* sequence;
   int64_t first, count;
@@ -24,33 +24,33 @@ struct StepPart {
 
 class Scheduler {
  public:
-  // rows: sequences at once. Prefixes are shared while `shares`. sizes: tokens of a step, ascending, to which it is padded;
-  // none: any number.
+  // rows: running sequences at most. shares: prefixes are shared. sizes:
+  // step sizes, ascending, to which steps are padded; empty: any.
   Scheduler(PagePool& pool, int64_t rows, bool shares, std::vector<int64_t> sizes = {});
 
-  // From here on the sequence is scheduled, until it is removed; it must outlive that. Its tokens fit the pool alone.
+  // Schedules the sequence until `remove`; it must live that long, and its tokens must fit the pool.
   void add(Sequence& sequence);
-  // Its pages are free from here on.
+  // Releases the sequence's pages.
   void remove(Sequence& sequence);
 
-  // Drops the contents of all pages: running sequences wait again, to be computed from their tokens.
+  // Drops all cached pages; running sequences wait and are recomputed.
   void restart();
 
-  // Parts of at most `budget` tokens in all, each sequence once; empty where there is nothing to compute. Every part has
-  // its pages. The sequences that run come first, in the order of their rows. `logits`: tokens in [logits_begin,
-  // logits_end) of their sequences, at most.
+  // Returns the next step's parts, at most `budget` tokens, each sequence once, running
+  // ones first by row; empty: nothing to compute. All parts have their pages. `logits`:
+  // the most rows of logits, counted over [logits_begin, logits_end) of the sequences.
   std::vector<StepPart> plan(int64_t budget, int64_t logits);
-  // Of that plan, in this order and before it is computed: a source may have been given to another use since.
+  // Copies to run, in this order, before the plan; a source page may be reused by it.
   std::span<const PageCopy> copies() const { return copies_; }
-  // The parts that `plan` returned have been computed: what is in their pages can be found from here on.
+  // Records the pages of the computed parts.
   void computed(const std::vector<StepPart>& parts);
-  // The first `right` drafts became tokens of the sequence, whose others are dropped.
+  // Appends the first `right` drafts to the sequence and drops the others.
   void accept(Sequence& sequence, int64_t right);
 
-  // Sequences that are computed a token a step; empty where there are prompts to compute as well.
+  // Returns the sequences that decode one token a step; empty while prompts are computed.
   std::vector<Sequence*> decoding() const;
 
-  // Whether, by the last plan, those that wait have no row or no pages to begin with.
+  // Whether the last plan left waiting sequences without a row or pages.
   bool is_full() const { return !waiting_.empty() && (free_rows_.empty() || lacks_pages_); }
   int64_t running() const { return static_cast<int64_t>(running_.size()); }
   int64_t waiting() const { return static_cast<int64_t>(waiting_.size()); }
@@ -58,7 +58,7 @@ class Scheduler {
 
  private:
   enum class Admission : uint8_t { kAdmitted, kAwaits, kNoRoom };
-  // Number of pages that so many tokens fill.
+  // Number of pages for `tokens` tokens.
   int64_t pages_of(int64_t tokens) const { return (tokens + pool_.page_size() - 1) / pool_.page_size(); }
   bool add_page(Sequence& sequence);
   bool make_room(Sequence& sequence, int64_t tokens);
@@ -82,7 +82,7 @@ class Scheduler {
   std::vector<Sequence*> waiting_;  // likewise
   std::vector<Sequence*> planned_;  // of the present plan: they keep their pages
   std::vector<PageCopy> copies_;    // of the present plan
-  bool lacks_pages_ = false;        // likewise: for the next one that waits
+  bool lacks_pages_ = false;        // likewise: too few for the next waiting sequence
   int64_t preemptions_ = 0;
 };
 

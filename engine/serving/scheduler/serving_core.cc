@@ -46,7 +46,7 @@ Status ServingCore::check_tokens(std::span<const int32_t> tokens) const {
   return {};
 }
 
-// Of a sequence of `most` tokens at most.
+// `most`: tokens of the sequence at most.
 Status ServingCore::check_prompt(const ServingRequest& request, int64_t most) const {
   const auto prompt = std::ssize(request.prompt);
   if (prompt == 0) return Status(StatusCode::kInvalidArgument, "a prompt needs at least one token");
@@ -72,7 +72,7 @@ Status ServingCore::check_prompt(const ServingRequest& request, int64_t most) co
         format("request: option 'score_from' is {}, the prompt has {} tokens; wanted less than that, and "
                "at least 2 tokens",
                task.first, prompt));
-  // The last token of scores is not computed.
+  // scores need no row behind the last token
   if (const int64_t room = most + (task.reads_hidden() ? 0 : 1); prompt > room)
     return Status(StatusCode::kInvalidArgument,
                   format("the prompt has {} tokens, at most {} fit the {}{}", prompt, room, limit, remedy(0)));
@@ -93,9 +93,9 @@ Result<ServingCore::Texts> ServingCore::make_texts(const ServingRequest& request
   for (int32_t index = 0; index < request.sampling->best_of; ++index) {
     TSR_ASSIGN_OR_RETURN(auto text, ServedText::create(text_model_, request, number, index, most));
     text->sequence.adapter = adapter;
-    // The first one computes the prompt.
+    // The first text computes the prompt for all.
     if (index > 0 && settings_.shares_prefixes) text->expect_cached(std::ssize(request.prompt) - 1);
-    // Keys and values are the adapter's too. An odd factor: other numbers, other roots.
+    // Keys and values depend on the adapter. An odd factor keeps roots distinct.
     if (adapter != nullptr)
       text->sequence.root += 0x9e3779b97f4a7c15 * static_cast<uint64_t>(adapter->number + 1);
     texts.push_back(std::move(text));
@@ -114,7 +114,7 @@ void ServingCore::add(Texts texts) {
   }
 }
 
-// Texts of a request are neighbours.
+// Texts of a request are adjacent in the map.
 ServedText* ServingCore::find(int64_t request, int32_t index) const {
   for (const auto& [number, text] : texts_)
     if (text->request() == request && text->index() == index) return text.get();
@@ -206,19 +206,19 @@ void ServingCore::fill_tables(const Sequence& sequence) {
   std::ranges::copy(sequence.pages, table_.begin() + begin);
   if (window_table_.empty()) return;
   const auto row = std::span(window_table_).subspan(static_cast<size_t>(begin), static_cast<size_t>(columns));
-  std::ranges::fill(row, -1);  // pages left behind belong to others now
+  std::ranges::fill(row, -1);  // pages behind the window may have other owners
   for (auto i = static_cast<size_t>(sequence.first_window); i < sequence.pages.size(); ++i)
     row[i] = pool_.windows().page_of(sequence.pages[i]);
 }
 
-// Feeds and runs the parts; which rows of logits_ and hidden_ are whose.
+// Feeds and runs the parts; `results` lists which rows of logits_ and hidden_ belong to which text.
 Status ServingCore::run(const std::vector<StepPart>& parts, StepResults& results) {
   std::vector<Wanted>& wanted = results.logits;
   int64_t count = 0, rows = 0;
   for (const StepPart& part : parts) {
     const Sequence& sequence = *part.sequence;
     const int64_t end = part.first + part.count;
-    // Rows behind tokens whose logits are wanted, up to the last.
+    // Rows whose logits are requested, up to the last token.
     int64_t from = std::max(part.first, sequence.logits_begin);
     const int64_t to = end >= sequence.size() ? end : std::min(end, sequence.logits_end);
     if (from >= sequence.logits_end) from = sequence.generates ? sequence.size() - 1 : to;
@@ -237,7 +237,7 @@ Status ServingCore::run(const std::vector<StepPart>& parts, StepResults& results
   for (const StepPart& part : parts) {
     const Sequence& sequence = *part.sequence;
     fill_tables(sequence);
-    step.set_rope_row(sequence.rope_row);  // of the one row there is, where rows matter
+    step.set_rope_row(sequence.rope_row);  // one row for all texts of the step
     const bool is_wanted = next_wanted < wanted.size() && &wanted[next_wanted].text->sequence == &sequence;
     const Wanted it = is_wanted ? wanted[next_wanted++] : Wanted{nullptr, 0, 0};
     for (int64_t i = part.first; i < part.first + part.count; ++i) {
@@ -267,7 +267,7 @@ Status ServingCore::run(const std::vector<StepPart>& parts, StepResults& results
 
 DraftModel* ServingCore::draft_model() const { return speculation_ ? speculation_->model() : nullptr; }
 
-// Guesses for those that are decoded.
+// Proposes drafts for decoding texts.
 Status ServingCore::propose_drafts(std::span<ServedText* const> decoding) {
   const int64_t room =
       std::min(serving_step_tokens(settings_) - std::ssize(decoding), settings_.scored_tokens);
@@ -276,8 +276,8 @@ Status ServingCore::propose_drafts(std::span<ServedText* const> decoding) {
       [this](int64_t tokens) { return step_times_.find(serving_entry(entries_, tokens, tokens).name); });
 }
 
-// What a text takes of its rows of logits: the prompt's log probabilities, then its next token, and for each guess that
-// this turned out to be the one behind it.
+// Consumes a text's rows of logits: the prompt's log probabilities,
+// the next token, and one token for each accepted draft.
 void ServingCore::take_rows(const Wanted& wanted, std::span<const float> rows,
                             std::vector<ServingEvent>& events) {
   ServedText& text = *wanted.text;
@@ -356,12 +356,12 @@ Result<bool> ServingCore::step(std::vector<ServingEvent>& events) {
   TSR_ASSIGN_OR_RETURN(const std::optional<WeightLock::Reading> reading, hold_weights());
   TSR_RETURN_IF_ERROR(adapter_queue_->admit(scheduler_, running_->session()));
   follow_rope_switch();
-  for (const auto& [number, text] : texts_) text->sequence.drafts.clear();  // of a step that did not come
+  for (const auto& [number, text] : texts_) text->sequence.drafts.clear();  // left by a failed step
   std::vector<ServedText*> decoding;
   if (speculation_ != nullptr)
     for (const Sequence* sequence : scheduler_.decoding()) decoding.push_back(&text_of(*sequence));
   if (!decoding.empty()) TSR_RETURN_IF_ERROR(propose_drafts(decoding));
-  // Tokens beyond the switch are of another row of factors, in a step of their own.
+  // Drafts past the switch use the other row of RoPE factors, in a step of their own.
   for (ServedText* text : decoding)
     if (Sequence& it = text->sequence; rope_switch_ > 0 && it.size() <= rope_switch_)
       it.drafts.resize(std::min(it.drafts.size(), static_cast<size_t>(rope_switch_ - it.size())));

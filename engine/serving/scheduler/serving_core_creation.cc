@@ -1,4 +1,4 @@
-// ServingCore: how one is made: its program, its draft model, and its memory.
+// ServingCore, creation: its program, its draft model and its memory.
 #include <memory>
 #include <utility>
 
@@ -12,7 +12,7 @@ namespace tessera {
 
 namespace {
 
-// Its memory is taken from the limit.
+// The draft model's memory counts against the limit.
 Result<std::unique_ptr<DraftModel>> create_draft(const std::shared_ptr<Runtime>& runtime,
                                                  const std::shared_ptr<DeviceSet>& devices,
                                                  const SharedModel& model, ServingSettings& settings) {
@@ -125,7 +125,7 @@ Result<std::unique_ptr<ServingCore>> ServingCore::create(std::unique_ptr<Program
     const TokenizerData& tokenizer = core->text_model_.tokenizer->data();
     core->text_model_.end_ids = tokenizer.end_ids;
     if (core->settings_.bos_ends_text) core->text_model_.end_ids.push_back(tokenizer.bos);
-    // A tokenizer may have more tokens than the model: the model never makes those.
+    // A tokenizer may have more tokens than the model, which never generates those.
     std::erase_if(core->text_model_.end_ids,
                   [&](int32_t id) { return id < 0 || id >= core->text_model_.vocabulary; });
   }

@@ -8,9 +8,9 @@ namespace tessera {
 
 namespace {
 
-// Tokens of a prompt's steps, besides steps of one. From 300 to 600 rows on, a GPU's matmuls take longer than reading the
-// weights; the largest is for them alone. On cores 512 rows read the weights a fourth as often as 128, which is 5 to 7 % of
-// a prompt at 4 bits.
+// Step sizes for prompts, in addition to 1. From 300 to 600 rows on, a GPU's matmuls
+// take longer than reading the weights; the largest size is for GPUs. On a CPU 512
+// rows read the weights a fourth as often as 128: 5 to 7 % of a prompt at 4 bits.
 constexpr int64_t kPromptSteps[] = {16, 128, 512, 1024};
 constexpr int64_t kLargestStepOnCores = 512;
 

@@ -1,4 +1,4 @@
-// A generator as a server of one row: settings, and what the step of one token reads.
+// A generator as a server of one row: its settings, and the bytes read by a step of one token.
 #pragma once
 
 #include <cstdint>
@@ -10,15 +10,15 @@
 
 namespace tessera {
 
-// The finalized settings of a server of one sequence with the generator's context: its pages hold the context in every
-// attention. `settings` have a context.
+// Finalized settings of a one-sequence server; its pages hold the
+// generator's context in every attention. `settings` have a context.
 ServingSettings single_row_settings(const GeneratorSettings& settings, const DeviceSet& devices);
 
 // Bytes read for one token, over all ranks: parameters, and keys and values of a full context.
 struct TokenReads {
   int64_t parameter_bytes = 0, cache_bytes = 0;
 };
-// Counts from the instructions of the smallest step. Tables are read by rows (OpCost), every other parameter whole.
+// Counted from the smallest step's instructions. Tables are read by rows (OpCost), other parameters whole.
 TokenReads count_token_reads(const Program& program, const ServingSettings& settings);
 
 }  // namespace tessera

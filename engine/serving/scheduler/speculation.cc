@@ -17,8 +17,8 @@ std::vector<size_t> Speculation::count_drafts(std::span<ServedText* const> texts
   return counts;
 }
 
-// The number of drafts, at most so many of each text, by which a token is likely to take the least time. What is not
-// known is taken for fast, so that it is tried.
+// The number of drafts per text that minimizes the expected time per
+// token. An unmeasured step counts as fast, so that it is tried.
 size_t Speculation::choose_most(std::span<ServedText* const> texts, std::span<const size_t> offered,
                                 const StepSeconds& step_seconds) const {
   const auto certain = std::ssize(texts);
@@ -52,7 +52,7 @@ Result<std::optional<Speculation::Drafted>> Speculation::draft(std::span<ServedT
   std::vector<DraftModel::Text> asked;
   for (size_t i = 0; i < texts.size(); ++i)
     asked.push_back({*texts[i]->sequence.row, texts[i]->sequence.tokens, counts[i]});
-  // Its steps are of one token of each text, or of two where all drafts were right.
+  // A step has one token per text, or two if all drafts were accepted.
   const bool is_known =
       model_->step_seconds(std::ssize(texts)) || model_->step_seconds(2 * std::ssize(texts));
   TSR_ASSIGN_OR_RETURN(DraftModel::Proposal proposal, model_->propose(asked));
@@ -74,7 +74,7 @@ Status Speculation::propose_drafts(std::span<ServedText* const> texts, size_t mo
   TSR_ASSIGN_OR_RETURN(const std::optional<Drafted> drafted, draft(texts, counts));
   int64_t tokens = 0;
   for (const ServedText* const text : texts) tokens += 1 + std::ssize(text->sequence.drafts);
-  // First runs of entry points are slow ones, and say nothing of others.
+  // The first run of an entry is slow and is not counted.
   if (drafted && step_seconds(tokens)) drafted_step_ = {plain_s.value_or(0), *drafted};
   return {};
 }

@@ -1,5 +1,5 @@
-// Speculation: tokens that are guessed for the texts of a server, by a draft model or by what they repeat: for which steps, and
-// how many, by what they cost and bring. Which tokens come out does not depend on it. One thread at a time.
+// Speculation: drafts for decoding texts, from a draft model or from repetitions in the text. It chooses steps
+// and numbers of drafts by their cost and yield. The generated tokens do not depend on it. One thread at a time.
 #pragma once
 
 #include <cstddef>
@@ -19,25 +19,25 @@ namespace tessera {
 
 class Speculation {
  public:
-  // model: null: drafts are what followed before in a text. always: they are made whether they pay or not.
+  // model: null: n-gram drafts. always: drafts even if they do not pay.
   Speculation(std::unique_ptr<DraftModel> model, bool always) : model_(std::move(model)), always_(always) {}
 
-  // Seconds of the server's step with so many tokens and the logits of all; nothing before one was measured.
+  // Seconds of a server step with this many tokens, with logits of all; nullopt if not measured yet.
   using StepSeconds = std::function<std::optional<double>(int64_t)>;
-  // Sets the drafts of sequences that are decoded: at most `most` each, `room` in all.
+  // Sets the drafts of decoding sequences: at most `most` each and `room` in all.
   Status propose_drafts(std::span<ServedText* const> texts, size_t most, size_t room, const StepSeconds& step_seconds);
-  // The step that this was for took `seconds`, for `certain` tokens that needed no guess, and `right` others.
+  // Records the step: `certain` tokens without drafts, and `right` accepted drafts, in `seconds`.
   void note_step(double seconds, int64_t certain, int64_t right);
 
-  double seconds() const { return seconds_; }  // of drafting, since the beginning
+  double seconds() const { return seconds_; }  // drafting time since the beginning
   DraftModel* model() { return model_.get(); }
 
  private:
-  // What there is to guess, or was guessed already, of each text.
+  // The number of drafts available for each text; n-gram drafts are already proposed.
   std::vector<size_t> count_drafts(std::span<ServedText* const> texts, size_t most, size_t room) const;
   size_t choose_most(std::span<ServedText* const> texts, std::span<const size_t> offered,
                      const StepSeconds& step_seconds) const;
-  // So many drafts for a text, and what the draft model took; nothing where the time says little of others.
+  // Proposes `counts` drafts; returns the draft model's time, nullopt if it was a slow first run.
   struct Drafted {
     double seconds = 0, catch_up_seconds = 0;
   };
@@ -47,7 +47,7 @@ class Speculation {
   const bool always_;
   DraftBackoff backoff_;
   double seconds_ = 0;
-  // For the next step, where it has guesses: the seconds of a step without them, and those that drafting took.
+  // The next step, if it has drafts: the time of a plain step, and the drafting time.
   struct DraftedStep {
     double plain_s;
     Drafted drafted;

@@ -9,7 +9,7 @@ void StepTimes::note(const std::string& entry, double seconds) {
   Time& time = times_[entry];
   if (++time.runs <= 2)
     time.seconds = seconds;
-  else  // one that was held up says little
+  else  // limits the influence of a delayed step
     time.seconds += kNewest * (std::min(seconds, 2 * time.seconds) - time.seconds);
 }
 

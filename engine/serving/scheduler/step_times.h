@@ -1,4 +1,4 @@
-// StepTimes: how long the steps of a program take lately, by entry point. One thread at a time.
+// StepTimes: moving average of a program's step times, by entry point. One thread at a time.
 #pragma once
 
 #include <cstdint>
@@ -11,12 +11,12 @@ namespace tessera {
 class StepTimes {
  public:
   void note(const std::string& entry, double seconds);
-  // Nothing while it ran at most once: the first time is a slow one.
+  // nullopt until the second run, since the first is slow.
   std::optional<double> find(const std::string& entry) const;
 
  private:
   struct Time {
-    double seconds = 0;  // lately
+    double seconds = 0;  // moving average
     int64_t runs = 0;
   };
   std::map<std::string, Time> times_;  // by entry

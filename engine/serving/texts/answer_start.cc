@@ -12,7 +12,7 @@ AnswerStart AnswerStart::of(const Chat& chat, std::string_view prompt, bool cont
   AnswerStart start;
   if (auto markers = chat.marker_tokens(); markers.ok()) start.markers = std::move(*markers);
   const std::string opening = form.opening_of(prompt);
-  // Marks around the content are written with every answer, behind all reasoning.
+  // Marks around the content follow all reasoning in every answer.
   const auto around = std::ranges::find_if(form.content, [](const AnswerSpan& span) { return !span.open.empty(); });
   if (around != form.content.end() && !continues) {
     const bool is_open = std::ranges::find(form.content, opening, &AnswerSpan::open) != form.content.end();
@@ -22,7 +22,7 @@ AnswerStart AnswerStart::of(const Chat& chat, std::string_view prompt, bool cont
   for (const AnswerSpan& span : form.reasoning)
     if (!span.close.empty() && !span.open.empty() && span.open == opening) start.until = span.close;
   if (!start.until.empty() || continues) return start;
-  // The template writes a closed span where reasoning is turned off.
+  // With reasoning turned off, the template writes an empty closed span.
   const std::string_view shown = answer::without_trailing_space(prompt);
   for (const AnswerSpan& span : form.reasoning) {
     if (span.close.empty() || shown.ends_with(span.close)) return start;

@@ -1,5 +1,5 @@
-// AnswerStart: what a model writes before the answer to a conversation begins, which no grammar limits: its reasoning, or
-// the channels before the one of the answer. Read off the rendered prompt. A value.
+// AnswerStart: the text a model writes before its answer, unlimited by grammars: reasoning,
+// or the channels before the answer's. Derived from the rendered prompt. A value.
 #pragma once
 
 #include <cstdint>
@@ -12,12 +12,12 @@ namespace tessera {
 class Chat;
 
 struct AnswerStart {
-  std::string until;        // the mark that the answer begins behind; empty: it begins at once
-  int32_t open_token = -1;  // a token that begins reasoning instead of the answer, up to `close`; -1: none may
+  std::string until;        // the mark before the answer; empty: the answer begins at once
+  int32_t open_token = -1;  // the token that opens reasoning, closed by `close`; -1: no reasoning
   std::string close;
-  std::map<int32_t, std::string> markers;  // texts of control tokens in marks
+  std::map<int32_t, std::string> markers;  // texts of the control tokens in marks
 
-  // Of answers to this prompt. `continues`: the prompt ends within an answer.
+  // For answers to this prompt. `continues`: the prompt ends within an answer.
   static AnswerStart of(const Chat& chat, std::string_view prompt, bool continues);
 };
 

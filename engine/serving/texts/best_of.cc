@@ -13,7 +13,7 @@ namespace {
 
 double mean_log_probability(const std::vector<ServingEvent>& text) {
   const ServedUsage& usage = *text.back().usage;
-  const double mean = usage.log_probability / static_cast<double>(usage.tokens);  // NaN of a text without tokens
+  const double mean = usage.log_probability / static_cast<double>(usage.tokens);  // NaN for an empty text
   return std::isnan(mean) ? -std::numeric_limits<double>::infinity() : mean;
 }
 
@@ -28,7 +28,7 @@ std::vector<ServingEvent> BestOf::filter(std::vector<ServingEvent> events) {
   std::vector<ServingEvent> out;
   for (ServingEvent& event : events) {
     const auto found = held_.find(event.request);
-    // The prompt's log probabilities and wishes for logits are for the caller at once.
+    // Prompt log probabilities and requests for logits pass at once.
     if (found == held_.end() || event.kind == ServingEvent::Kind::kPrompt ||
         event.kind == ServingEvent::Kind::kLogits) {
       out.push_back(std::move(event));

@@ -1,4 +1,4 @@
-// BestOf: of the texts that a request makes, the likeliest are given, once all have ended. One thread at a time.
+// BestOf: returns the likeliest texts of a request, after all have ended. One thread at a time.
 #pragma once
 
 #include <cstdint>
@@ -11,17 +11,17 @@ namespace tessera {
 
 class BestOf {
  public:
-  // From here on events of the request are held back.
+  // Holds back the request's events from now on.
   void watch(int64_t request, int64_t made, int64_t given);
-  // Events without those that are held back, and with those whose request has all its texts: the `given` ones whose
-  // tokens, without one that ends the text, have the largest mean log probability, numbered by that; on a tie the lower
-  // index. A text without tokens comes last.
+  // Returns the events to emit now. When all texts of a request have ended, the
+  // `given` ones with the largest mean log probability (end token excluded)
+  // follow, renumbered in that order; ties: the lower index; empty texts last.
   std::vector<ServingEvent> filter(std::vector<ServingEvent> events);
   void forget(int64_t request) { held_.erase(request); }
 
  private:
   struct Held {
-    int64_t given = 0, missing = 0;                // texts that have not ended
+    int64_t given = 0, missing = 0;                // texts in progress
     std::vector<std::vector<ServingEvent>> texts;  // by index
   };
   std::map<int64_t, Held> held_;  // by request

@@ -14,7 +14,7 @@ size_t DraftAcceptance::wanted(size_t most) {
 
 void DraftAcceptance::record(size_t drafted, size_t accepted) {
   constexpr double kNewest = 0.25;
-  // Guesses behind a wrong one say nothing.
+  // Drafts after a rejected one carry no information.
   const size_t seen = std::min(drafted, accepted + 1);
   for (size_t i = 0; i < seen; ++i) rate_ += kNewest * ((i < accepted ? 1.0 : 0.0) - rate_);
   if (accepted > 0) {

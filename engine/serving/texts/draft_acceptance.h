@@ -1,4 +1,4 @@
-// DraftAcceptance: how often the drafts for a text came true, and so how many of them are worth having. One thread at a time.
+// DraftAcceptance: the acceptance rate of a text's drafts, and the number of drafts worth proposing. One thread at a time.
 #pragma once
 
 #include <cstddef>
@@ -8,15 +8,15 @@ namespace tessera {
 
 class DraftAcceptance {
  public:
-  // Guesses wanted for the next step, at most so many; 0 for a while after they failed.
+  // Number of drafts for the next step, at most `most`; 0 for a while after failures.
   size_t wanted(size_t most);
-  // So many tokens were guessed, and the first `right` of them came true.
+  // Records that the first `accepted` of `drafted` drafts were accepted.
   void record(size_t drafted, size_t accepted);
-  // Tokens that so many drafts bring, on average.
+  // Expected number of accepted drafts.
   double expected(size_t drafted) const;
 
  private:
-  double rate_ = 0.7;  // of drafts that were right, lately
+  double rate_ = 0.7;  // moving average of the acceptance rate
   int64_t pause_ = 0, next_pause_ = kShortestPause;
   static constexpr int64_t kShortestPause = 4, kLongestPause = 512;
 };

@@ -13,7 +13,7 @@ namespace {
 
 constexpr int64_t kMostTokens = int64_t{1} << 30;
 
-// Recommended limits of the length are not taken over: how long a text gets is up to the caller.
+// The recommended length limit is ignored; the caller decides the length.
 RecommendedSampling recommended(const SharedModel& model) {
   const std::string config = model.metadata(kGenerationConfigKey);
   if (config.empty()) return {};
@@ -84,7 +84,7 @@ void read_pooling(OptionReader& reader, RequestSettings& settings) {
   if (reader.has("normalize")) settings.normalize = normalize;
 }
 
-// A request that computes of its prompt alone has no options of texts.
+// A request that only reads its prompt has no options of generation.
 void read_task(OptionReader& reader, const Options& options, RequestSettings& settings) {
   const bool embeds = reader.flag("embed", false);
   const int64_t first = reader.i64("score_from", -1, -1);

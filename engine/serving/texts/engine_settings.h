@@ -1,4 +1,4 @@
-// Settings of an engine and of its requests, read from Options; the keys are documented in tessera.h.
+// Settings of an engine and of its requests, read from Options; tessera.h documents the keys.
 #pragma once
 
 #include <optional>
@@ -16,9 +16,9 @@ namespace tessera {
 
 struct EngineSettings {
   ServingSettings serving;
-  SamplingSettings sampling;            // of requests that say nothing else
-  std::string draft_model;              // path; empty: none
-  std::vector<std::string> not_obeyed;  // that the model's file recommends
+  SamplingSettings sampling;            // defaults of requests
+  std::string draft_model;              // path; empty: no draft model
+  std::vector<std::string> not_obeyed;  // recommendations of the model's file that are ignored
 };
 
 Result<EngineSettings> read_engine_settings(const Options& options, const SharedModel& model);
@@ -28,15 +28,15 @@ struct RequestSettings {
   GrammarSource grammar;
   int64_t priority = 0, adapter = -1;
   bool changes_logits = false, keeps_sequence = false;
-  bool parses = false;          // answers to messages are taken apart
-  // Nothing is generated; where these are absent, pooling and normalisation are as the model's file says.
+  bool parses = false;          // answers to messages are parsed
+  // Generates nothing. Absent pooling and normalisation default to the model's file.
   std::optional<PromptTask> task;
   std::optional<Pooling> pooling;
   std::optional<bool> normalize;
-  Options chat, chat_template;  // of messages: those of a conversation, and which template
+  Options chat, chat_template;  // options of messages: template variables, and the template's name
 };
 
-// `messages`: whether options of conversations are known.
+// `messages`: conversation options are accepted.
 Result<RequestSettings> read_request_settings(const Options& options, const SamplingSettings& otherwise,
                                               bool messages);
 

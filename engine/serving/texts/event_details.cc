@@ -11,7 +11,7 @@ namespace tessera {
 
 namespace {
 
-// JSON has no infinities: null, which is probability 0.
+// JSON has no infinities; null stands for probability 0.
 Json number(double value) { return std::isfinite(value) ? Json(value) : Json(); }
 
 Json likeliest_json(const PositionLogProbabilities& position, const Tokenizer* tokenizer) {

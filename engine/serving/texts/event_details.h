@@ -1,4 +1,4 @@
-// Details of an engine's events, as JSON; keys are documented in tessera.h.
+// Details of an engine's events as JSON; tessera.h documents the keys.
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@
 
 namespace tessera {
 
-// Empty where an event has none. `tokenizer`, for the texts of tokens, may be null.
+// Empty for an event without details. `tokenizer`, for token texts, may be null.
 std::string event_details_json(const ServingEvent& event, const Tokenizer* tokenizer);
 
 }  // namespace tessera

@@ -16,7 +16,7 @@ EventQueue::~EventQueue() {
   if (descriptor_ >= 0) (void)::close(descriptor_);
 }
 
-// Readable exactly while there are events.
+// Makes the descriptor readable exactly while events wait.
 void EventQueue::show_state() {
   if (descriptor_ < 0 || is_readable_ == !events_.empty()) return;
   uint64_t number = 1;

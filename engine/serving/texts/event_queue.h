@@ -1,5 +1,5 @@
-// EventQueue: what an engine has to say, until its caller asks. Its users hold a lock of their own around every call but
-// `descriptor`'s reads by others.
+// EventQueue: events of an engine until the caller takes them. Callers hold
+// their own lock around every call; only the descriptor is read without it.
 #pragma once
 
 #include <cstddef>
@@ -24,7 +24,7 @@ class EventQueue {
   std::optional<ServingEvent> take();
   size_t size() const { return events_.size(); }
 
-  // A file descriptor that can be read while events wait; made by the first call. kIo where the system gives none.
+  // A file descriptor, readable while events wait; created on first use. kIo if the system has none left.
   Result<int32_t> descriptor();
 
  private:

@@ -1,4 +1,4 @@
-// GrammarSource: which texts a request allows, as its options say it. A value.
+// GrammarSource: the constraint of a request's texts, as its options state it. A value.
 #pragma once
 
 #include <cstdint>

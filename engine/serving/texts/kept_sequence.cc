@@ -12,11 +12,11 @@ namespace tessera {
 
 namespace {
 
-// HeldPages: pages with a user each that is released at the end, the last ones first, and the window pages of some.
+// HeldPages: retained pages, with some of their window pages, released at destruction, last first.
 struct HeldPages {
   PagePool& pool;
   std::vector<int32_t> pages;
-  std::vector<int32_t> windows;  // pages whose window page is held
+  std::vector<int32_t> windows;  // pages whose window page is retained
 
   ~HeldPages() {
     for (const int32_t page : windows) pool.windows().give_back(page, true);
@@ -31,7 +31,7 @@ HeldPages held_by(PagePool& pool, const CachedPrefix& prefix) {
   return held;
 }
 
-// Of positions [begin, end) of the pages.
+// Slots of positions [begin, end) of the pages.
 PageTransfer::Slots slots_of(const PagePool& pool, std::span<const int32_t> pages, bool with_windows,
                              int64_t begin, int64_t end) {
   const int64_t size = pool.page_size();
@@ -64,7 +64,7 @@ std::string to_text(const PageState& state) {
   return format("'{}' {}[{}, {}]", state.name, to_text(state.dtype), state.heads, state.width);
 }
 
-// Whether the file is of this model, and its rows are what pages hold.
+// Checks that the file is of this model and has the rows that pages hold.
 Status check_origin(const SequenceHeader& header, const SequenceOrigin& wanted,
                     const PageTransfer& transfer) {
   const auto refused = [](std::string message) {
@@ -92,7 +92,7 @@ Status check_origin(const SequenceHeader& header, const SequenceOrigin& wanted,
   return {};
 }
 
-// Reads all rows, and puts those of positions [begin, end) in their pages.
+// Reads all rows; writes positions [begin, end) to their pages.
 Status read_rows(SequenceFileReader& file, const PagePool& pool, std::span<const int32_t> pages,
                  int64_t begin, int64_t end, PageTransfer& transfer) {
   const SequenceHeader& header = file.header();
@@ -110,14 +110,14 @@ Status read_rows(SequenceFileReader& file, const PagePool& pool, std::span<const
   return file.check();
 }
 
-// Whether the engine's pages can hold the file's rows: all positions have all states, or the states are the same,
-// those in window pages included.
+// Whether the pages can hold the file's rows: either every position
+// has all states, or the states are equal, including window states.
 bool has_windows_of(const SequenceHeader& header, std::span<const PageState> own) {
   return header.window_from == 0 || std::ranges::equal(own, header.states);
 }
 
-// Takes pages for the positions of the file that `held` lacks, and window pages for those that its next token sees.
-// Returns the positions that have pages; those of `held` where the others are too few to go on from.
+// Takes pages for the file's positions that `held` lacks, and the window pages seen by the next
+// token. Returns the positions with pages; those of `held` if the others cannot be continued.
 int64_t take_pages(HeldPages& held, const SequenceHeader& header) {
   PagePool& pool = held.pool;
   WindowPages& windows = pool.windows();

@@ -16,7 +16,7 @@ uint64_t hash_of(std::span<const int32_t> tokens) {
 }  // namespace
 
 std::span<const int32_t> NgramDrafts::propose(std::span<const int32_t> tokens, size_t most) {
-  // Not the last place: nothing is behind it yet.
+  // Excludes the last place, which nothing follows yet.
   for (; indexed_ < tokens.size(); ++indexed_)
     after_[hash_of(tokens.subspan(indexed_ - kLength, kLength))] = indexed_;
   if (tokens.size() < kLength) return {};

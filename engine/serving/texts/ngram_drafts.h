@@ -1,5 +1,5 @@
-// NgramDrafts: drafts how a text goes on from what it says already: what followed its last three tokens when they came
-// before ("prompt lookup", Saxena 2023; "LLMA", Yang et al., 2023). Costs little where nothing repeats. One thread at a time.
+// NgramDrafts: proposes the tokens that followed the last occurrence of the text's last three tokens ("prompt
+// lookup", Saxena 2023; "LLMA", Yang et al., 2023). Cheap without repetitions. One thread at a time.
 #pragma once
 
 #include <cstddef>
@@ -11,14 +11,14 @@ namespace tessera {
 
 class NgramDrafts {
  public:
-  // What followed the last tokens of the text when they came before, the last time; at most `most` tokens, empty where they
-  // never did. `tokens`: the text, whose beginning is that of earlier calls.
+  // Returns at most `most` tokens; empty without an earlier occurrence.
+  // `tokens`: the text; each call extends the previous one's.
   std::span<const int32_t> propose(std::span<const int32_t> tokens, size_t most);
 
  private:
   static constexpr size_t kLength = 3;
-  std::unordered_map<uint64_t, size_t> after_;  // by the hash of kLength tokens: the place behind them
-  size_t indexed_ = kLength;                    // places before this one are there
+  std::unordered_map<uint64_t, size_t> after_;  // hash of kLength tokens -> the place after them
+  size_t indexed_ = kLength;                    // places before this one are indexed
 };
 
 }  // namespace tessera

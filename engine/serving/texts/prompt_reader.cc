@@ -17,7 +17,7 @@ PromptReader::PromptReader(const PromptTask& task, std::span<const int32_t> prom
     : task_(task), prompt_(prompt.begin(), prompt.end()), width_(width) {
   result_.is_scores = task.kind == Kind::kScores;
   if (task.kind == Kind::kVector) pooled_.emplace(task.form.pooling, width);
-  // Nothing is before the first token.
+  // The first token has no score.
   if (result_.is_scores && task.first == 0) {
     result_.values.push_back(std::numeric_limits<float>::quiet_NaN());
     result_.greedy.push_back(0);
@@ -29,7 +29,7 @@ void PromptReader::prepare(Sequence& sequence) const {
   const auto count = std::ssize(prompt_);
   if (task_.kind == Kind::kScores) {
     sequence.tokens.resize(
-        static_cast<size_t>(count - 1));  // the last one predicts nothing that is asked for
+        static_cast<size_t>(count - 1));  // the last row predicts nothing that is requested
     sequence.logits_begin = std::max<int64_t>(task_.first, 1) - 1;
     sequence.logits_end = count - 1;
     return;

@@ -1,4 +1,4 @@
-// PromptReader: what a request computes of its prompt in place of a text: the vectors of its tokens, or how likely they are.
+// PromptReader: the result of a request that only reads its prompt: vectors or scores of its tokens.
 #pragma once
 
 #include <cstddef>
@@ -27,21 +27,21 @@ struct PromptTask {
 struct PromptResult {
   bool is_scores = false;
   std::vector<float> values;    // [rows, width]; of scores [tokens], NaN for a text's first token
-  std::vector<uint8_t> greedy;  // of scores: 1 where no token was likelier
+  std::vector<uint8_t> greedy;  // of scores: 1 if no token was likelier
 };
 
 class PromptReader {
  public:
-  // width: of a hidden state.
+  // width: size of a hidden state.
   PromptReader(const PromptTask& task, std::span<const int32_t> prompt, size_t width);
 
-  // The tokens that are computed, and what is wanted of them: of a causal model those after the last that matters do not.
+  // Sets the tokens to compute and the requested rows; a causal model skips tokens after the last relevant one.
   void prepare(Sequence& sequence) const;
-  // The next rows that the sequence wants: of hidden states [n, width], or of logits [n, vocabulary], behind `first` and the
-  // tokens after it. `order` is scratch.
+  // Adds the next requested rows: hidden states [n, width], or logits [n,
+  // vocabulary] of `first` and the tokens after it. `order` is scratch.
   void take_hidden(std::span<const float> rows);
   Status take_logits(std::span<const float> rows, int64_t first, int64_t count, std::vector<int32_t>& order);
-  // When all rows came. kNotFinite where a number is not finite.
+  // Call after all rows. kNotFinite if a number is not finite.
   Result<PromptResult> finish();
 
  private:

@@ -54,7 +54,7 @@ Result<grammar::Grammar::Shared> compile(const GrammarSource& source) {
   return Status(StatusCode::kInternal, "a grammar without a source");
 }
 
-// The value under this key, which becomes the latest; null where there is none.
+// The value of the key, moved to the front; null if absent.
 template <class List, class Key>
 auto find_kept(List& list, const Key& key) -> decltype(&list.front().second) {
   const auto found = std::ranges::find(
@@ -81,7 +81,7 @@ Result<grammar::Constraint> RequestBuilder::constraint(const GrammarSource& sour
       TSR_ASSIGN_OR_RETURN(token_bytes_, grammar::TokenBytes::create(*tokenizer_));
     }
   }
-  // Others need not wait for this one.
+  // Compiles without the lock, so that other requests do not wait.
   TSR_ASSIGN_OR_RETURN(auto compiled, compile(source));
   auto cache = std::make_shared<grammar::MaskCache>(std::move(compiled), token_bytes_);
   const std::lock_guard lock(mutex_);
@@ -118,7 +118,7 @@ Result<ServingRequest> RequestBuilder::make(std::vector<int32_t> prompt, Request
     request.task->form = {settings.pooling.value_or(form_.pooling),
                           settings.normalize.value_or(form_.normalize)};
     if (request.task->form.pooling == Pooling::kNone && !settings.normalize) {
-      request.task->kind = PromptTask::Kind::kHidden;  // as by option pooling none
+      request.task->kind = PromptTask::Kind::kHidden;  // as with option pooling = none
     } else {
       TSR_RETURN_IF_ERROR(check_pools(request.task->form.pooling));
     }

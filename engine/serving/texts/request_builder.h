@@ -1,5 +1,5 @@
-// RequestBuilder: makes requests of prompts, conversations and their options. Grammars and chat templates that came lately are
-// kept. Any thread.
+// RequestBuilder: builds requests from prompts, conversations and
+// options. It caches recent grammars and chat templates. Any thread.
 #pragma once
 
 #include <cstdint>
@@ -26,15 +26,15 @@ namespace tessera {
 
 class RequestBuilder {
  public:
-  // `otherwise`: what requests have unless they say otherwise.
+  // `defaults`: settings of requests without options of their own.
   RequestBuilder(std::shared_ptr<SharedModel> model, SamplingSettings defaults);
 
-  // kFailedPrecondition without a tokenizer where one is needed, kInvalidArgument for options that are wrong.
+  // kFailedPrecondition: a tokenizer is needed but absent. kInvalidArgument: wrong options.
   Result<ServingRequest> from_text(std::string_view prompt, const Options& options);
   Result<ServingRequest> from_tokens(std::vector<int32_t> prompt, const Options& options);
   Result<ServingRequest> from_messages(std::string_view messages, const Options& options);
-  // The sequence, then these tokens. Without tokens the grammar of the text that the sequence was cut in goes on, where the
-  // options give the same one.
+  // The sequence, then these tokens. Without tokens, the sequence's constrained
+  // text continues under its grammar, if the options state the same one.
   Result<ServingRequest> from_sequence(const KeptSequence& sequence, std::span<const int32_t> more,
                                      const Options& options);
 
@@ -46,10 +46,10 @@ class RequestBuilder {
   const std::shared_ptr<SharedModel> model_;
   const std::shared_ptr<const Tokenizer> tokenizer_;  // may be null
   const SamplingSettings defaults_;
-  const EmbeddingForm form_;  // of the model's vectors
-  std::mutex mutex_;  // of what follows
+  const EmbeddingForm form_;  // form of the model's vectors
+  std::mutex mutex_;  // guards the caches
   std::shared_ptr<const grammar::TokenBytes> token_bytes_;
-  std::list<std::pair<GrammarSource, std::shared_ptr<grammar::MaskCache>>> grammars_;  // the latest first
+  std::list<std::pair<GrammarSource, std::shared_ptr<grammar::MaskCache>>> grammars_;  // latest first
   std::list<std::pair<Options, std::shared_ptr<const Chat>>> chats_;                   // likewise
 };
 

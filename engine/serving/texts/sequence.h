@@ -1,4 +1,4 @@
-// Sequence: a text that a server computes: its tokens, how many of them have keys and values in pages, and which pages.
+// Sequence: the tokens of a served text, and the pages with their keys and values.
 #pragma once
 
 #include <algorithm>
@@ -12,49 +12,49 @@
 
 namespace tessera {
 
-// Pages of texts that are rotated by the second row of factors are no use to shorter ones. Roots of adapters are multiples of another
-// number, which meet none of these.
+// Separates the pages of texts rotated by the second row of RoPE factors from those of
+// shorter texts. Roots of adapters are multiples of another number and never collide.
 inline constexpr uint64_t kLongRoot = 0xd1b54a32d192ed03;
 
 struct Sequence {
-  int64_t number = 0;                       // in the order of arrival
-  int32_t priority = 0;                     // the higher, the earlier
-  uint64_t root = 0;  // texts share pages where this is the same: model, adapter, versions
+  int64_t number = 0;                       // order of arrival
+  int32_t priority = 0;                     // higher runs earlier
+  uint64_t root = 0;  // texts with equal roots share pages: model, adapter, versions
   std::shared_ptr<const LoadedAdapter> adapter = nullptr;  // null: none
-  int32_t adapter_slot = -1;                               // of the adapter, while the sequence is scheduled
+  int32_t adapter_slot = -1;                               // slot of the adapter, while the sequence is scheduled
   std::vector<int32_t> tokens;              // prompt and text
   int64_t computed = 0;                     // tokens whose keys and values are in the pages
-  std::vector<int32_t> pages;               // of the positions, in order
-  int64_t first_window = 0;                 // of the pages: the first whose window page it holds
-  std::vector<int64_t> branches;            // sizes at which other texts are likely to go on from it
-  std::vector<PagePool::Content> contents;  // of the pages that are full and computed
-  std::optional<int32_t> row;               // of the page table, while it runs
+  std::vector<int32_t> pages;               // in order of position
+  int64_t first_window = 0;                 // first page whose window page it retains
+  std::vector<int64_t> branches;            // sizes at which other texts are likely to branch off
+  std::vector<PagePool::Content> contents;  // of the full computed pages
+  std::optional<int32_t> row;               // row of the page table, while it runs
   int64_t logits_begin = 0,
-          logits_end = 0;  // tokens still to compute after which logits are wanted, besides the last
-  bool generates = true;   // logits behind the last token are wanted
-  int64_t findable = INT64_MAX;              // first tokens whose pages later texts may find
-  int32_t rope_row = 1;                      // of the factors that it is rotated by, from 1
-  int64_t hidden_begin = 0, hidden_end = 0;  // tokens still to compute whose hidden states are wanted
-  std::vector<int32_t> drafts;             // tokens that may come next, computed along in the next step
-  int64_t reused = 0;                       // tokens that were in pages already when it began, the last time
+          logits_end = 0;  // tokens to compute whose logits are requested, in addition to the last
+  bool generates = true;   // the last token's logits are requested
+  int64_t findable = INT64_MAX;              // number of first tokens whose pages later texts may reuse
+  int32_t rope_row = 1;                      // row of RoPE factors, from 1
+  int64_t hidden_begin = 0, hidden_end = 0;  // tokens to compute whose hidden states are requested
+  std::vector<int32_t> drafts;             // proposed next tokens, verified in the next step
+  int64_t reused = 0;                       // cached tokens when it last started
 
   int64_t size() const { return static_cast<int64_t>(tokens.size()); }
-  // The root whatever row of factors it is rotated by.
+  // The root without the mark of long texts.
   uint64_t short_root() const { return rope_row == 2 ? root ^ kLongRoot : root; }
-  // Tokens that need not be computed where pages hold their keys and values.
+  // Number of tokens whose cached keys and values can replace computing them.
   int64_t reusable() const {
     int64_t most = size() - 1;
     if (logits_begin < logits_end) most = std::min(most, logits_begin);
     if (hidden_begin < hidden_end) most = std::min(most, hidden_begin);
     return most;
   }
-  // Whether what is left to compute is the last token: the next one follows from it.
+  // Whether only the last token is left to compute.
   bool is_decoding() const { return computed + 1 == size(); }
-  // What is before its first page that is not full, or not computed.
+  // Content up to the first page that is not full or not computed.
   PagePool::Content content() const { return contents.empty() ? PageIndex::root(root) : contents.back(); }
 };
 
-// Whether a sequence comes before another one, wherever they wait.
+// Whether sequence `a` precedes `b` in every queue.
 inline bool matters_more(const Sequence* a, const Sequence* b) {
   return a->priority != b->priority ? a->priority > b->priority : a->number < b->number;
 }

@@ -43,7 +43,7 @@ AnswerDelta ServedAnswer::finish() {
   AnswerDelta rest = {answer_.reasoning.substr(std::min(reasoning_, answer_.reasoning.size())),
                       answer_.content.substr(std::min(content_, answer_.content.size()))};
   if (!is_limited_) return rest;
-  // White space behind the reasoning is the template's.
+  // White space after the reasoning belongs to the template.
   if (!trim(rest.content).empty()) rest.reasoning += rest.content;
   rest.content.clear();
   answer_.reasoning = start_ + rest.reasoning;

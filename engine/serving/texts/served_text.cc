@@ -13,7 +13,7 @@ using Finish = ServingEvent::Finish;
 
 namespace {
 
-// Another one for each text of each turn of a conversation, the same for the same prompt and seed.
+// Distinct for each text of each turn, equal for equal prompt and seed.
 uint64_t seed_of_ids(const ServingRequest& request, int32_t index) {
   Hash hash;
   hash.add(request.seed);
@@ -65,14 +65,14 @@ Result<std::unique_ptr<ServedText>> ServedText::create(const Model& model, const
   text->usage_.prompt_tokens = prompt;
   text->usage_.seed = request.seed;
   if (request.answer) text->answer_.emplace(request.answer, seed_of_ids(request, index));
-  // What a text begins with depends on the token before it.
+  // The decoder needs the token before the text.
   if (text->decoder_) {
     TextStream before({});
     for (const int32_t token : request.prompt) (void)before.add(text->decoder_->add(token));
-    (void)text->stream_.add(before.finish());  // the beginning of a character, which the text may complete
+    (void)text->stream_.add(before.finish());  // an incomplete character, which the text may continue
     text->stream_begin_ = text->stream_.size();
   }
-  // A stop text counts where the grammar is complete; elsewhere it is text.
+  // A stop text counts only where the grammar is complete.
   if (text->structured_)
     text->stream_.set_may_end([of = text.get()](size_t place) {
       return place >= of->stream_begin_ && of->structured_->can_end_at(place - of->stream_begin_);
@@ -95,14 +95,14 @@ void ServedText::begin() {
 }
 
 int64_t ServedText::expected_tokens() const {
-  const int64_t to_come = most_ - sequence.size() - 1;  // the last one is not computed
+  const int64_t to_come = most_ - sequence.size() - 1;  // the last token is not computed
   const int64_t computed = has_begun_ ? sequence.computed : expected_cached_;
   return sequence.size() - computed + std::clamp<int64_t>(to_come, 0, kMostExpected);
 }
 
 void ServedText::take(std::span<const float> logits, ServedScratch& scratch,
                       std::vector<ServingEvent>& events) {
-  if (waits_for_answer()) return;  // computed again after it had to give way
+  if (waits_for_answer()) return;  // recomputed after a preemption
   if (!changes_logits_) return draw(logits, scratch, events);
   kept_logits_.assign(logits.begin(), logits.end());
   events.push_back(event(Kind::kLogits));
@@ -156,7 +156,7 @@ void ServedText::finish_reading(std::vector<ServingEvent>& events) {
 }
 
 size_t ServedText::draft_limit(size_t most) {
-  const int64_t left = most_ - sequence.size() - 1;  // behind the next token
+  const int64_t left = most_ - sequence.size() - 1;  // after the next token
   if (changes_logits_ || left < 1) return 0;
   return acceptance_.wanted(std::min(most, static_cast<size_t>(left)));
 }
@@ -174,7 +174,7 @@ Result<int32_t> ServedText::draw_token(std::span<const float> logits, ServedScra
 }
 
 Result<int32_t> ServedText::draw_allowed(std::span<const float> logits, ServedScratch& scratch) {
-  // The tokenizer's vocabulary may be another one than the model's rows.
+  // The tokenizer's vocabulary may differ from the model's rows.
   const size_t words = (logits.size() + 31) / 32;
   scratch.mask.assign(std::max(words, structured_->mask_words()), 0);
   TSR_RETURN_IF_ERROR(structured_->write_allowed(std::span(scratch.mask).first(structured_->mask_words())));
@@ -188,7 +188,7 @@ Result<int32_t> ServedText::draw_allowed(std::span<const float> logits, ServedSc
   }
 }
 
-// Tokens that end the text come where it is complete, and nowhere else; those of stop_ids may be text elsewhere.
+// End tokens are allowed exactly where the text is complete; those of stop_ids may be text elsewhere.
 void ServedText::allow_ends(std::span<uint32_t> mask) const {
   const auto set = [&](int64_t token, bool is_allowed) {
     if (token < 0 || static_cast<size_t>(token) >= mask.size() * 32) return;
@@ -242,15 +242,15 @@ void ServedText::draw(std::span<const float> logits, ServedScratch& scratch,
   if (sequence.size() >= most_) finish(Finish::kLength, {}, events);
 }
 
-// Text that became certain with the token. Control tokens have none unless they mark reasoning or tool calls; stop texts
-// are found in their letters.
+// Returns the text decided by the token. Control tokens have none unless
+// they mark reasoning or tool calls; stop texts match their letters.
 std::string ServedText::add_text(int32_t token, std::string_view bytes) {
   std::string text = stream_.add(bytes);
   if (answer_ && answer_->marker(token) != nullptr) return text;
   return text += stream_.add_hidden(tokenizer_->hidden_text(token));
 }
 
-// Its bytes; of control tokens those that lie in marks of answers have some.
+// The token's text. Control tokens have none unless they mark reasoning or tool calls.
 std::string ServedText::decode(int32_t token) {
   std::string bytes = decoder_->add(token);
   if (const std::string* const marker = answer_ ? answer_->marker(token) : nullptr) bytes += *marker;
@@ -267,7 +267,7 @@ void ServedText::emit_text(std::string text, ServingEvent\& event) {
   event.reasoning = std::move(delta.reasoning);
 }
 
-// What a grammar limits is content, whatever it looks like.
+// Text under a grammar is content, whatever it looks like.
 AnswerDelta ServedText::take_apart(std::string_view text) {
   const auto repaired = [this](std::string_view part) {
     return repairs_text_ ? jinja::valid_utf8(part) : std::string(part);

@@ -1,5 +1,5 @@
-// ServedText: one text of a request while it is made: its sequence, and what its tokens are drawn by and turn into. One
-// thread at a time.
+// ServedText: one text of a request in progress: its sequence,
+// sampler, decoder and parser. One thread at a time.
 #pragma once
 
 #include <chrono>
@@ -24,7 +24,7 @@
 
 namespace tessera {
 
-// Space that all texts of a server work in.
+// ServedScratch: buffers shared by all texts of a server.
 struct ServedScratch {
   SamplerScratch sampler;
   std::vector<uint32_t> mask;
@@ -33,17 +33,17 @@ struct ServedScratch {
 
 class ServedText {
  public:
-  // Of the model: what its texts are written with.
+  // Model: the properties of the model that texts need.
   struct Model {
     int64_t vocabulary = 0;
-    size_t hidden_width = 0;  // 0: hidden states cannot be had
+    size_t hidden_width = 0;  // 0: hidden states are not available
     std::vector<int32_t> end_ids;
     std::shared_ptr<const Tokenizer> tokenizer;  // null: events have no text
-    bool repairs_text = true;                    // bytes that are no UTF-8 become U+FFFD
-    bool keeps_answers = true;                   // later texts find the pages of generated tokens
+    bool repairs_text = true;                    // invalid UTF-8 becomes U+FFFD
+    bool keeps_answers = true;                   // later texts may reuse the pages of generated tokens
   };
-  // Text `index` of the request; its sequence has at most `most` tokens. kInvalidArgument for tokens outside of the
-  // vocabulary.
+  // Creates text `index` of the request, at most `most` tokens
+  // long. kInvalidArgument for tokens outside the vocabulary.
   static Result<std::unique_ptr<ServedText>> create(const Model& model, const ServingRequest& request,
                                                     int64_t number, int32_t index, int64_t most);
 
@@ -51,22 +51,22 @@ class ServedText {
   int64_t request() const { return request_; }
   int32_t index() const { return index_; }
 
-  // The step that computes it first begins.
+  // Marks the first step that computes it.
   void begin();
   bool has_begun() const { return has_begun_; }
-  // Tokens that are still to be computed, of its prompt and to come; of the latter at most kMostExpected are counted, since
-  // texts may end before. Until it has begun, so many of the prompt are taken for cached.
+  // Estimate of the tokens still to compute: those of the prompt, and at most kMostExpected generated
+  // ones, since texts may end early. Until it has begun, the cached tokens of the prompt are subtracted.
   static constexpr int64_t kMostExpected = 256;
   int64_t expected_tokens() const;
   void expect_cached(int64_t tokens) { expected_cached_ = tokens; }
-  // Takes the row of logits behind the last token, and adds what it brought: a token, or the end, or a wish for the
-  // caller's logits; then the row is kept until `answer`.
+  // Draws from the logits of the last token and adds the events: a token, the end,
+  // or a request for the caller's logits; then the row is kept until `answer`.
   void take(std::span<const float> logits, ServedScratch& scratch, std::vector<ServingEvent>& events);
-  // Log probabilities of tokens of the prompt: rows behind tokens [first, first + rows).
+  // Adds log probabilities of the prompt, from the rows of tokens [first, first + rows).
   void take_prompt(std::span<const float> logits, int64_t first, int64_t rows, ServedScratch& scratch,
                    std::vector<ServingEvent>& events);
-  // Nothing is generated: rows of logits or of hidden states that the sequence wants, behind tokens [first, first + rows);
-  // with the last of them it ends.
+  // Whether nothing is generated. read_logits and read_hidden take the requested
+  // rows of tokens [first, first + rows); the text ends with the last.
   bool reads_prompt() const { return reader_.has_value(); }
   void read_logits(std::span<const float> logits, int64_t first, int64_t rows, ServedScratch& scratch,
                    std::vector<ServingEvent>& events);
@@ -75,9 +75,9 @@ class ServedText {
   std::span<const float> kept_logits() const { return kept_logits_; }
   void answer(std::span<const float> logits, ServedScratch& scratch, std::vector<ServingEvent>& events);
 
-  // Tokens that may be guessed now, at most `most`; 0 where drafts failed lately.
+  // Number of drafts for the next step, at most `most`; 0 for a while after failures.
   size_t draft_limit(size_t most);
-  // Tokens that may come next, by what the text repeats; at most as many. And which of them were right.
+  // Proposes n-gram drafts, at most `most`. record_drafts records how many were accepted.
   std::vector<int32_t> propose_drafts(size_t most);
   void record_drafts(size_t drafted, size_t accepted) { acceptance_.record(drafted, accepted); }
   double expected_accepted(size_t drafted) const { return acceptance_.expected(drafted); }
@@ -103,17 +103,17 @@ class ServedText {
   const std::shared_ptr<const Tokenizer> tokenizer_;
   const std::shared_ptr<const SamplingSettings> sampling_;
   Sampler sampler_;
-  std::optional<StructuredText> structured_;  // none: any text
-  const std::vector<int32_t> end_ids_;        // of the model
+  std::optional<StructuredText> structured_;  // null: unconstrained
+  const std::vector<int32_t> end_ids_;        // the model's end tokens
   std::unique_ptr<TextDecoder> decoder_;  // null without a tokenizer
   TextStream stream_;
   std::optional<ServedAnswer> answer_;
   std::optional<PromptReader> reader_;
   const bool changes_logits_, keeps_sequence_, repairs_text_;
-  int64_t request_ = 0, prompt_ = 0, most_ = 0;  // tokens of the prompt, and of all at most
+  int64_t request_ = 0, prompt_ = 0, most_ = 0;  // tokens of the prompt, and of the sequence at most
   int64_t emitted_prompt_ = 0;                             // tokens of the prompt whose log probabilities were emitted
   int64_t text_begin_ = 0;                       // the text's first token
-  size_t stream_begin_ = 0, text_bytes_ = 0;     // bytes of stream_ before the text, and those emitted
+  size_t stream_begin_ = 0, text_bytes_ = 0;     // bytes of stream_ before the text, and bytes emitted
   int32_t index_ = 0;
   const Clock::time_point submitted_ = Clock::now();
   int64_t expected_cached_ = 0;

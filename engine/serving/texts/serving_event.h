@@ -1,4 +1,4 @@
-// ServingEvent: what a server has to say about one text of a request.
+// ServingEvent: an event of one text of a request.
 #pragma once
 
 #include <cstdint>
@@ -13,15 +13,15 @@
 
 namespace tessera {
 
-// What is told of a text when it has ended.
+// ServedUsage: statistics of a text at its end.
 struct ServedUsage {
   int64_t prompt_tokens = 0, cached_tokens = 0, tokens = 0;
   uint64_t seed = 0;
-  double waited_s = 0, first_token_s = 0, total_s = 0;  // since the request came
-  bool has_log_probability = false;                     // whether it was asked for:
+  double waited_s = 0, first_token_s = 0, total_s = 0;  // since submission
+  bool has_log_probability = false;                     // whether it was requested:
   double log_probability = 0;                           // sum over the text's `tokens`
-  int32_t stop_token = -1;  // the token that ended it, which is none of these; -1: none did
-  std::optional<PositionLogProbabilities> stop;  // its log probabilities, where they were asked for
+  int32_t stop_token = -1;  // the end token, not among `tokens`; -1: none
+  std::optional<PositionLogProbabilities> stop;  // log probabilities of the end token, if requested
 };
 
 struct ServingEvent {
@@ -45,14 +45,14 @@ struct ServingEvent {
   int32_t index = 0;                                        // of the request's texts
   int32_t token = -1;                                       // of kToken; -1: text alone
   std::string text;                                         // of kToken: whole characters
-  std::string reasoning;  // of kToken, of answers that are taken apart; `text` is their content
-  std::string message;    // of kEnd: such an answer, as JSON
-  std::vector<PositionLogProbabilities> log_probabilities;  // of kToken, where asked for; of kPrompt
-  int64_t first = 0;                 // of kPrompt: the place of the first in the prompt
+  std::string reasoning;  // of kToken: reasoning of a parsed answer; `text` is its content
+  std::string message;    // of kEnd: a parsed answer, as JSON
+  std::vector<PositionLogProbabilities> log_probabilities;  // of kToken, if requested; of kPrompt
+  int64_t first = 0;                 // of kPrompt: position of the first in the prompt
   std::optional<ServedUsage> usage;  // of kEnd
   Status failure;                    // of kFailed
-  std::optional<KeptSequence> sequence;  // of kEnd, where it is kept
-  std::optional<PromptResult> result;    // of kEnd with kStop, of requests that compute of their prompt alone
+  std::optional<KeptSequence> sequence;  // of kEnd, if kept
+  std::optional<PromptResult> result;    // of kEnd with kStop, for requests that only read their prompt
 };
 
 }  // namespace tessera

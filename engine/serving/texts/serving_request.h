@@ -1,4 +1,4 @@
-// ServingRequest: a prompt and how it is continued.
+// ServingRequest: a prompt and the settings of its texts.
 #pragma once
 
 #include <cstdint>
@@ -18,18 +18,18 @@ struct ServingRequest {
   std::vector<int32_t> prompt;
   std::shared_ptr<const SamplingSettings> sampling;
   uint64_t seed = 0;
-  int32_t priority = 0;                                          // the higher, the earlier
+  int32_t priority = 0;                                          // higher runs earlier
   int64_t adapter = -1;                                          // of ServingCore::load_adapter; -1: none
-  // Requests of the same adapter share pages where this is the same: a number for the model's version.
+  // Separates page sharing between versions of the model; equal versions share.
   uint64_t root = 0;
-  std::shared_ptr<const StopAutomaton> stops = nullptr;          // of sampling->stop; null: none
-  std::optional<StructuredText> structured = std::nullopt;       // of each text; none: any text
-  // The text goes on that began in the prompt, at this token; -1: it begins behind the prompt.
+  std::shared_ptr<const StopAutomaton> stops = nullptr;          // automaton of sampling->stop; null: none
+  std::optional<StructuredText> structured = std::nullopt;       // constraint of each text; none: unconstrained
+  // First token of a text that began in the prompt and continues; -1: the text begins after the prompt.
   int64_t text_begin = -1;
-  std::shared_ptr<const AnswerReading> answer = nullptr;  // texts are taken apart by it; null: as they are
-  std::optional<PromptTask> task = std::nullopt;  // nothing is generated, and this is computed of the prompt
+  std::shared_ptr<const AnswerReading> answer = nullptr;  // parser of the texts; null: not parsed
+  std::optional<PromptTask> task = std::nullopt;  // reads the prompt instead of generating
   bool changes_logits = false;  // the caller answers with logits for each token
-  bool keeps_sequence = false;  // the sequences can be had once their texts have ended
+  bool keeps_sequence = false;  // sequences can be taken after their texts have ended
 };
 
 }  // namespace tessera

@@ -8,7 +8,7 @@
 namespace tessera {
 namespace {
 
-constexpr size_t kMostSpace = 16;  // bytes of white space between the mark and the answer
+constexpr size_t kMostSpace = 16;  // white space allowed between the mark and the answer, in bytes
 
 bool is_space(char each) { return each == ' ' || each == '\n' || each == '\t' || each == '\r'; }
 bool is_blank(std::string_view text) { return std::ranges::all_of(text, is_space); }
@@ -118,7 +118,7 @@ Status StructuredText::accept(int32_t token, size_t bytes) {
     phase_ = Phase::kSpace;
     std::string_view rest = text.substr(text.size() - behind);
     if (rest.empty()) return {};
-    // White space that the grammar itself begins with belongs to the answer.
+    // White space at the grammar's own start belongs to the answer.
     grammar::Constraint trial = constraint_;
     if (!trial.accept_text(rest).ok()) {
       while (!rest.empty() && is_space(rest[0])) {
@@ -155,7 +155,7 @@ void StructuredText::restart_places() {
 
 bool StructuredText::can_end_at(size_t place) const {
   if (!is_in_answer() || place < answer_begin_) return false;
-  // Tokens that end before the place, and the beginning of the next one.
+  // Tokens that end before the place, and a part of the next token.
   const auto next = std::ranges::upper_bound(places_, place, {}, &Place::end);
   const auto count = static_cast<size_t>(next - places_.begin());
   const size_t from = count > 0 ? places_[count - 1].end : answer_begin_;
