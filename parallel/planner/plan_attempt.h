@@ -74,7 +74,7 @@ class PlanAttempts {
   PlanAttempt make(const SpaceNode& node, int64_t limit, double beat_s) const;
   // Of a step of another batch.
   PlanAttempt make_of_batch(const SpaceNode& node, int64_t global_batch) const;
-  // Its memory alone, of a step of another batch: without a time, and not for `better`.
+  // Its memory alone, of a step of another batch: without a time, and not for `is_better`.
   PlanAttempt size_of_batch(const SpaceNode& node, int64_t global_batch) const;
   // Its plan, not lowered.
   Result<Plan> plan_of(const SpaceNode& node) const;

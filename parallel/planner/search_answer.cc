@@ -114,7 +114,7 @@ Result<PlanResult> SearchRun::nothing_fits() {
     if (!least.lowered) return least.failure.with_context(format("strategy '{}'", least.candidate.strategy));
     if (!least.exact) {
       TSR_RETURN_IF_ERROR(finalize(0));
-      std::ranges::stable_sort(attempts_, better);
+      std::ranges::stable_sort(attempts_, is_better);
       continue;
     }
     if (options_.least_limit != nullptr) *options_.least_limit = least.candidate.arena_bytes;
