@@ -6,7 +6,7 @@
 
 namespace tessera {
 
-// Positions restart with each document where several share a row; else they are fed once.
+// Positions restart with each document if several share a row; else they are fed once.
 BatchRows BatchRows::of(const Dataset& dataset, int64_t batch) {
   BatchRows rows;
   rows.batch = batch, rows.width = dataset.row_tokens();

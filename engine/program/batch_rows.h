@@ -1,4 +1,4 @@
-// BatchRows: rows of a dataset that one batch holds, as they are fed.
+// BatchRows: the arrays of one batch of dataset rows, ready to be fed.
 #pragma once
 
 #include <cstdint>
@@ -12,16 +12,16 @@
 namespace tessera {
 
 struct BatchRows {
-  // [batch, row_tokens] each; empty: not fed, as every row has the same.
+  // [batch, row_tokens] each; empty: not fed, since every row is equal.
   std::vector<int32_t> tokens, labels, positions, segments;
   std::vector<float> weights;
   int64_t batch = 0, width = 0;
 
   static BatchRows of(const Dataset& dataset, int64_t batch);
   DatasetRow row(int64_t row);
-  // The sum of the labels' weights: their number, where they have none.
+  // Sum of the labels' weights, or their number if unweighted.
   double weight() const;
-  // Feeds the inputs that the entry has.
+  // Feeds those inputs that the entry has.
   Status feed(ProgramRunner& runner, std::string_view entry) const;
 };
 

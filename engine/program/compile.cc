@@ -33,7 +33,7 @@ void add_idle_ranks(Program& program, const Plan& plan, int32_t devices) {
   while (program.ranks.size() < static_cast<size_t>(devices)) program.ranks.push_back(idle);
 }
 
-// Reasons about offload from a device without memory of its own: the place of offloaded bytes, and the limit on them.
+// Reasons for offload on a device without memory of its own: where the bytes are, and their limit.
 std::vector<std::string> offload_reasons(const Program& program, const Cluster& cluster) {
   std::vector<std::string> reasons;
   int64_t host = 0, file = 0;
@@ -115,7 +115,7 @@ Result<CompiledProgram> plan_all(std::span<const GraphToPlan> graphs, const Comp
   return compiled;
 }
 
-// The entries of a training, the first of which is planned.
+// The entries of a training; the first is planned.
 Result<std::vector<GraphToPlan>> training_graphs(const Graph& forward, bool language_model,
                                                  const TrainerSettings& settings) {
   TSR_ASSIGN_OR_RETURN(const LogicalGraph with_loss, forward_with_loss(forward, language_model, settings));
@@ -162,7 +162,7 @@ Result<CompiledProgram> compile_training_as_set(const Graph& forward, bool langu
   return plan_all(graphs, settings.compute, settings.batch, devices, settings.accumulate, advise);
 }
 
-// Of one form of the loss.
+// The smallest bound over the forms of the loss.
 int64_t least_bytes_as_set(const Graph& forward, bool language_model, const TrainerSettings& settings,
                            const DeviceSet& devices) {
   const auto graphs = training_graphs(forward, language_model, settings);
@@ -171,8 +171,8 @@ int64_t least_bytes_as_set(const Graph& forward, bool language_model, const Trai
   return least.ok() ? *least : 0;
 }
 
-// Whether the fused loss makes logits more than once: losses of tokens apart twice, and where the vocabulary is split,
-// so that the logits of a shard are small, three times.
+// Whether the fused loss computes logits more than once: twice for separate
+// token losses, three times for a split vocabulary, whose shards are small.
 bool repeats_logits(const PlannedEntry& entry) {
   const std::span<const Node> nodes = entry.graph->nodes();
   const auto repeats_always = [](const Node& node) {
@@ -195,21 +195,21 @@ Result<CompiledProgram> compile_training_with_loss(const Graph& forward, bool la
   apart.fused_loss = FusedLoss::kOff;
   fused.fused_loss = FusedLoss::kOn;
   if (!language_model) return compile_training_as_set(forward, language_model, apart, devices);
-  if (!settings.compute.plan_text.empty()) {  // which is of one of the two
+  if (!settings.compute.plan_text.empty()) {  // a given plan fixes the form
     auto with_logits = compile_training_as_set(forward, language_model, apart, devices);
     if (with_logits.ok() || with_logits.status().code() != StatusCode::kInvalidArgument) return with_logits;
     return compile_training_as_set(forward, language_model, fused, devices);
   }
   if (!devices->catalog().fuses()) {
-    // Logits cost no time there, as long as they fit. Where neither form does, the error is of the one that needs less.
+    // Logits cost no time if they fit. If neither form fits, the error is that of the smaller one.
     const auto is_too_large = [](const Result<CompiledProgram>& it) {
       return !it.ok() && it.status().code() == StatusCode::kOutOfMemory;
     };
     const auto smallest = [](const Result<CompiledProgram>& it) {
       return it.status().number("smallest_limit_bytes").value_or(INT64_MAX);
     };
-    // A form that its lower bound excludes is searched only where it may still need less than the other.
-    // How many devices would do is looked for once, for the form whose error it is.
+    // A form excluded by its lower bound is searched only if it may still be the smaller one.
+    // The device count is advised once, for the form whose error is returned.
     const auto advised = [&](const TrainerSettings& form, Result<CompiledProgram> made) -> Result<CompiledProgram> {
       if (!is_too_large(made)) return made;
       TSR_ASSIGN_OR_RETURN(const std::vector<GraphToPlan> graphs, training_graphs(forward, language_model, form));
@@ -231,7 +231,7 @@ Result<CompiledProgram> compile_training_with_loss(const Graph& forward, bool la
   }
   auto together = compile_training_as_set(forward, language_model, fused, devices);
   if (together.ok() && !repeats_logits(together->record->entries[0])) return together;
-  // Use logits: another head, a plan made for logits, memory, or logits that are made more than once.
+  // Reasons for logits: another head, a plan made for logits, memory, or logits computed more than once.
   auto with_logits = compile_training_as_set(forward, language_model, apart, devices);
   if (!together.ok() || !with_logits.ok())
     return with_logits.ok() ? std::move(with_logits) : std::move(together);
@@ -249,7 +249,7 @@ Result<CompiledProgram> with_remedy(Result<CompiledProgram> made, DType precisio
              info(precision).name, devices.text(), made.status().message()));
 }
 
-// The kernel of an op of such operands there.
+// Queries the kernel of an op with these operand types.
 Result<KernelChoice> query_kernel(const DeviceSet& devices, std::string_view name,
                                   const std::vector<TensorType>& inputs, const TensorType& output,
                                   const std::vector<Attr>& given = {}) {
@@ -269,7 +269,7 @@ Result<KernelChoice> query_kernel(const DeviceSet& devices, std::string_view nam
   return devices.catalog().query(*op, {attrs, inputs, outputs, factors});
 }
 
-// Whether products of this type have a kernel there.
+// Whether matmuls of this type have a kernel.
 bool computes_in(const DeviceSet& devices, DType dtype) {
   const TensorType operand{dtype, {16, 16}};
   return query_kernel(devices, "matmul", {operand, operand}, operand).ok();
@@ -282,7 +282,7 @@ Activations finalized(Activations activations, DType precision, const DeviceSet&
     return query_kernel(devices, "quantized_matmul", {x, w}, y, {{"activations", std::string(rounded_to)}});
   };
   const bool q8 = query(DType::kQ8_0, "q8").ok();
-  // Without instructions for it products of bf16 have other kernels, which gain nothing.
+  // Without bf16 instructions other kernels run, which gain nothing.
   const Result<KernelChoice> products = query(DType::kBF16, "bf16");
   const bool bf16 = precision == DType::kF32 && products.ok() && products->variant == "packed";
   return q8 && bf16 ? Activations::kRounded
@@ -307,13 +307,13 @@ int64_t least_training_bytes(const Graph& forward, bool language_model, const Tr
 }
 
 TrainerSettings finalized(TrainerSettings settings, const DeviceSet& devices) {
-  // On a CPU fp8 products are computed in f32, so that bf16 for the rest would save no time.
+  // On a CPU fp8 matmuls are computed in f32; bf16 elsewhere would save no time.
   if (settings.step.fp8_matmuls)
     settings.precision = devices.cluster().shared_cores == 0 && computes_in(devices, DType::kBF16)
                              ? DType::kBF16
                              : DType::kF32;
   settings.eval_activations = finalized(settings.eval_activations, settings.precision, devices);
-  // Libraries have that at the end of products of two bytes an element.
+  // cuBLASLt has this epilogue for 16-bit matmuls only.
   settings.step.fused_gelu_gradients = devices.catalog().fuses() && settings.precision != DType::kF32;
   return settings;
 }
@@ -342,14 +342,14 @@ Result<CompiledProgram> compile_logprobs(const Graph& forward, const TrainerSett
   };
   Result<CompiledProgram> made =
       compiled(settings.fused_loss == FusedLoss::kOff ? FusedLoss::kOff : FusedLoss::kOn);
-  // Another head, or a plan made for logits.
+  // Fall back to logits: another head, or a plan made for logits.
   if (!made.ok() && settings.fused_loss == FusedLoss::kAuto) made = compiled(FusedLoss::kOff);
   return with_remedy(std::move(made), settings.precision, *devices);
 }
 
 namespace {
 
-// The graph that all entries for texts have in common. `graph_of` makes it, from settings that say what activations are.
+// The graph shared by all entries. `graph_of` builds it from settings with the activation type.
 template <class Settings>
 Result<std::shared_ptr<const Graph>> inference_graph(const Graph& forward, Settings settings,
                                                      Result<Graph> (*graph_of)(const Graph&, const Settings&),
@@ -362,7 +362,7 @@ Result<std::shared_ptr<const Graph>> inference_graph(const Graph& forward, Setti
 
 bool is_on_cores(const DeviceSet& devices) { return devices.cluster().shared_cores > 0; }
 
-// Other devices have threads for angles by the thousand, and kernels that rope is part of.
+// Precomputes RoPE angles on CPUs only: GPUs have threads to spare, and kernels that include rope.
 Result<std::shared_ptr<const Graph>> with_angles_of(std::shared_ptr<const Graph> graph,
                                                     const DeviceSet& devices) {
   if (!is_on_cores(devices)) return graph;
@@ -370,7 +370,7 @@ Result<std::shared_ptr<const Graph>> with_angles_of(std::shared_ptr<const Graph>
   return std::make_shared<const Graph>(std::move(shared));
 }
 
-// The graph to plan along a trainer's plan, in its settings.
+// The graph to plan with a trainer's plan, in its settings.
 template <class Settings>
 Result<std::shared_ptr<const Graph>> trained_graph(const Graph& forward, const Settings& settings,
                                                    Result<Graph> (*graph_of)(const Graph&, const Settings&,
@@ -394,7 +394,7 @@ Result<CompiledProgram> compile_inference(std::span<const GraphToPlan> graphs, c
                      *devices);
 }
 
-// Entries for texts of up to so many tokens, of a graph with the symbol T.
+// Compiles entries for windows of tokens, from a graph with the symbol T.
 template <class Settings>
 Result<CompiledProgram> compile_windows(const Graph& forward, const Settings& settings,
                                         Result<Graph> (*graph_of)(const Graph&, const Settings&),

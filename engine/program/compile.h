@@ -23,7 +23,7 @@
 
 namespace tessera {
 
-// PlanRecord: the plan's decisions and costs. The first entry was planned; the others follow its placement.
+// PlanRecord: a plan's decisions and costs. The first entry was planned; the others follow its placement.
 struct PlanRecord {
   struct Device {
     std::string name;
@@ -36,13 +36,13 @@ struct PlanRecord {
   PlanSearch search;
   std::vector<Device> devices;
   std::vector<TraceEvent> predicted_trace;  // of the first entry; on request
-  // The program for explanations, where the record belongs to a plan; else its runner has it.
+  // The program, if the record belongs to a plan; else its runner has it.
   std::shared_ptr<const Program> program;
   Cluster cluster;
   std::string devices_text;          // "cpu:4"
   int64_t memory_limit = 0;          // bytes a device; 0: none
-  int64_t accumulate = 1;            // batches of a step, each as entries[0] has one
-  std::vector<std::string> reasons;  // further reasons: the effect of frozen parameters
+  int64_t accumulate = 1;            // batches of a step; entries[0] has one
+  std::vector<std::string> reasons;  // further reasons, such as frozen parameters
 };
 
 struct CompiledProgram {
@@ -50,50 +50,50 @@ struct CompiledProgram {
   Program program;
 };
 
-// Fills in the settings that depend on the devices: the element type next to fp8, and fused library
-// epilogues.
+// Fills in the settings that depend on the devices:
+// the element type next to fp8, and fused epilogues.
 TrainerSettings finalized(TrainerSettings settings, const DeviceSet& devices);
 
-// Entries of steps in parts: one for each of settings.losses, and these.
+// The entry that accumulates gradients of this loss, one for each of settings.losses; and the entries below.
 std::string accumulation_entry(TokenLoss loss);
 inline constexpr std::string_view kTrainEntry = "train_step";
 inline constexpr std::string_view kEvalEntry = "eval";
-// A whole step's batch of settings.accumulate, whose gradients kUpdateEntry takes.
+// Accumulates one of the settings.accumulate batches of a whole step; kUpdateEntry applies the gradients.
 inline constexpr std::string_view kAccumulateEntry = "accumulate.step";
 inline constexpr std::string_view kUpdateEntry = "update";
 inline constexpr std::string_view kForwardEntry = "forward";
 // Log probabilities of labels, for the reference point of PreferenceLoss::kKto.
 inline constexpr std::string_view kMismatchedEntry = "mismatched";
 
-// Compiles entries "train_step" and "eval" (only the latter with settings.evaluate_only), and between them those of
-// steps in parts. With language_model the loss is made from "logits"; else the graph has its own output "loss".
+// Compiles the entries "train_step" and "eval" (only "eval" with settings.evaluate_only), and the entries of
+// partial steps. With language_model the loss is computed from "logits"; else the graph has an output "loss".
 Result<CompiledProgram> compile_training(const Graph& forward, bool language_model,
                                          const TrainerSettings& settings,
                                          const std::shared_ptr<DeviceSet>& devices);
 
-// Compiles kForwardEntry alone: log probabilities of labels, of settings with evaluate_only.
+// Compiles kForwardEntry alone: log probabilities of labels. `settings` have evaluate_only.
 Result<CompiledProgram> compile_logprobs(const Graph& forward, const TrainerSettings& settings,
                                          const std::shared_ptr<DeviceSet>& devices);
 
-// TrainedPlan: a trainer's program. Programs planned along it compute as it does, on its weights in place.
+// TrainedPlan: a trainer's program. Programs that follow it use its weights in place and its numerics.
 struct TrainedPlan {
   const TrainerSettings& settings;
   std::span<const PlannedEntry> entries;
 };
 
-// ScoreEntry: an entry that scores windows of up to so many tokens.
+// ScoreEntry: an entry that scores windows of up to `tokens` tokens.
 struct ScoreEntry {
   std::string name;
   int64_t tokens;
 };
-// One for windows of settings.seq tokens, the first; and shorter ones, so that short texts cost no more than they need.
+// The entry for settings.seq tokens first, then shorter ones, which make short texts cheap.
 std::vector<ScoreEntry> score_entries(const ScorerSettings& settings);
 
-// Compiles the entries of `score_entries`. `settings` are finalized.
+// Compiles `score_entries`. `settings` are finalized.
 Result<CompiledProgram> compile_scoring(const Graph& forward, const ScorerSettings& settings,
                                         const std::shared_ptr<DeviceSet>& devices);
 
-// Entries that read texts of up to so many tokens: settings.seq, the first; and shorter ones.
+// Entries for texts of up to settings.seq tokens, then shorter ones.
 std::vector<ScoreEntry> embedding_entries(const EmbedderSettings& settings);
 // Compiles them. `settings` are finalized.
 Result<CompiledProgram> compile_embedding(const Graph& forward, const EmbedderSettings& settings,

@@ -33,7 +33,7 @@ Status require(const Graph& graph, TensorKind kind, std::string_view name, std::
                        name == "logits" ? missing_logits(graph) : std::string()));
 }
 
-// A learned table of positions ends: beyond it rows would silently read as zeros.
+// Checks a learned table of positions: beyond its end rows would silently read as zeros.
 Status check_positions(const Graph& graph, int64_t seq) {
   const std::optional<TensorId> positions = graph.find_tensor("positions");
   if (!positions) return {};
@@ -47,7 +47,7 @@ Status check_positions(const Graph& graph, int64_t seq) {
   return {};
 }
 
-// Documents that share a row meet in attention alone: a model that mixes tokens otherwise cannot keep them apart.
+// Separates documents that share a row. Only attention mixes their tokens; other mixing ops are refused.
 Result<Graph> segmented(const Graph& graph, SegmentUse use) {
   const auto takes_segments = [](const Node& node) { return node.op->context.segments >= 0; };
   if (use == SegmentUse::kDocuments && std::ranges::none_of(graph.nodes(), takes_segments))
@@ -58,7 +58,7 @@ Result<Graph> segmented(const Graph& graph, SegmentUse use) {
   const bool is_causal = std::ranges::none_of(graph.nodes(), [](const Node& node) {
     return node.op->context.mixes_tokens && attr_i64_or(node.attrs, "causal", 1) == 0;
   });
-  // Padding lies behind the text, where causal attention does not look.
+  // Padding follows the text, where causal attention does not look.
   if (use == SegmentUse::kPadding && is_causal) return graph;
   return with_segments(graph, use);
 }
@@ -74,13 +74,13 @@ Result<Graph> with_parameters_as_set(Result<Graph> graph, const StoredTypes& sto
   return settings.bf16_weights ? with_bf16_parameters(narrow) : Result<Graph>(std::move(narrow));
 }
 
-// The graph in the precision that is computed in.
+// Converts the graph to the computing precision.
 Result<Graph> computed_in(const Graph& graph, const InferenceSettings& inference) {
   if (inference.precision == DType::kF32) return graph;
   return with_mixed_precision(graph, inference.precision);
 }
 
-// The same with its weights as they are kept: `stored`, or what the settings say.
+// Converts weights to their storage types: `stored`, or those of the settings.
 Result<Graph> with_weights(const Graph& graph, const LogicalGraph& logical,
                            const InferenceSettings& inference) {
   TSR_ASSIGN_OR_RETURN(
@@ -91,7 +91,7 @@ Result<Graph> with_weights(const Graph& graph, const LogicalGraph& logical,
   return inference.tf32_matmuls ? with_tf32_matmuls(made) : std::move(made);
 }
 
-// The graph with its weights as evaluations have them.
+// Converts weights to their types in evaluations.
 Result<Graph> with_evaluated_weights(Graph graph, const StoredTypes& stored,
                                      const TrainerSettings& settings) {
   if (settings.eval_weights)
@@ -102,7 +102,7 @@ Result<Graph> with_evaluated_weights(Graph graph, const StoredTypes& stored,
   return with_parameters_as_set(std::move(graph), stored, settings);
 }
 
-// Removes trained parameters from `stored`: they are f32, in evaluations too.
+// Removes trained parameters from `stored`; they are f32 in evaluations too.
 void erase_trained(StoredTypes& stored, const Graph& graph, const TrainerSettings& settings) {
   if (settings.evaluate_only) return;
   for (const TensorId id : graph.tensors_of_kind(TensorKind::kParameter))
@@ -121,7 +121,7 @@ Result<LogicalGraph> forward_as_trained(const Graph& given, const TrainerSetting
   return logical;
 }
 
-// A graph made from forward_as_trained, with the weights that the trainer has.
+// A graph derived from forward_as_trained, with the trainer's weights.
 Result<Graph> with_weights_as_trained(const Graph& graph, const StoredTypes& stored,
                                       const TrainerSettings& settings) {
   Graph made = graph;
@@ -136,7 +136,7 @@ Status require_language_model(const Graph& forward, std::string_view doing) {
   return require(forward, TensorKind::kActivation, "logits", doing);
 }
 
-// Multiplies the model's loss of its own, where it has one.
+// Scales the model's auxiliary loss, if it has one.
 Status scale_auxiliary_loss(Graph& graph, double factor) {
   const auto auxiliary = graph.find_output("aux_loss");
   if (!auxiliary) return {};
@@ -144,7 +144,7 @@ Status scale_auxiliary_loss(Graph& graph, double factor) {
   return graph.add_output("aux_loss", scaled);
 }
 
-// `loss`: of accumulations; none: that of a whole step.
+// `loss`: of accumulations; nullopt: of a whole step.
 Result<LogicalGraph> with_loss_of(const Graph& given, bool language_model, std::optional<TokenLoss> loss,
                                   const TrainerSettings& settings) {
   TSR_ASSIGN_OR_RETURN(LogicalGraph logical, with_logical_weights(given));

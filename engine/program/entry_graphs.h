@@ -1,5 +1,5 @@
-// Graphs of entry points, as they are planned: a forward graph made ready for training, evaluation,
-// decoding or scoring.
+// Graphs of entry points before planning: a forward graph
+// prepared for training, evaluation, decoding or scoring.
 #pragma once
 
 #include "engine/settings/embedder_settings.h"
@@ -13,38 +13,38 @@ namespace tessera {
 
 struct ServingSettings;
 
-// The forward graph with its loss, dropout, frozen parameters and element types. Its weights are f32;
-// `stored` has the types that the model keeps them in. With language_model the loss is made from "logits";
-// else the graph has its own output "loss".
+// The forward graph with loss, dropout, frozen parameters and element types.
+// Weights are f32; `stored` has the model's types. With language_model the
+// loss is computed from "logits"; else the graph has an output "loss".
 Result<LogicalGraph> forward_with_loss(const Graph& forward, bool language_model,
                                        const TrainerSettings& settings);
-// The same of a language model with a loss of accumulations.
+// The same for a language model with an accumulated loss.
 Result<LogicalGraph> forward_with_loss(const Graph& forward, TokenLoss loss, const TrainerSettings& settings);
 
-// Forward, backward and update of a graph with its loss; and its loss alone. Parameters that do not train
-// have their stored types.
+// The whole step of a graph with its loss (forward, backward, update), and
+// the evaluation of its loss. Frozen parameters have their stored types.
 Result<Graph> step_of(const LogicalGraph& with_loss, const TrainerSettings& settings);
 Result<Graph> evaluation_of(const LogicalGraph& with_loss, bool language_model,
                             const TrainerSettings& settings);
 
-// A step in parts (graph/transform/training.h), of graphs with a loss of accumulations.
+// A partial step (graph/transform/training.h) of a graph with an accumulated loss.
 Result<Graph> accumulation_of(const LogicalGraph& with_loss, const TrainerSettings& settings);
 Result<Graph> update_of(const LogicalGraph& with_loss, const TrainerSettings& settings);
 Result<Graph> logprobs_of(const LogicalGraph& with_loss, const TrainerSettings& settings);
 
-// The step of `forward` as compile_training plans it when the fused loss is off rather than automatic.
-// `settings` are complete (compile.h).
+// The step that compile_training plans with the fused
+// loss off. `settings` are finalized (compile.h).
 Result<Graph> training_step(const Graph& forward, bool language_model, const TrainerSettings& settings);
 
-// The graph of a server's step (serving_settings.h), with weights and precision as a trainer has them. The trainer's
-// settings are complete (compile.h).
+// The graph of a server's step (serving_settings.h) with a trainer's
+// weights and precision. The trainer's settings are finalized (compile.h).
 Result<Graph> serving_as_trained(const Graph& forward, const ServingSettings& settings,
                                  const TrainerSettings& trainer);
 
 // The graph that scores windows of tokens (graph/transform/scoring.h). `settings` are finalized.
 Result<Graph> scoring_of(const Graph& forward, const ScorerSettings& settings);
 
-// The graph that computes what an embedder reads (graph/transform/embedding.h). `settings` are finalized.
+// The graph of an embedder's outputs (graph/transform/embedding.h). `settings` are finalized.
 Result<Graph> embedding_of(const Graph& forward, const EmbedderSettings& settings);
 
 }  // namespace tessera

@@ -56,7 +56,7 @@ int64_t limit_of(const Cluster& cluster, int64_t memory_limit) {
 namespace {
 
 constexpr int64_t kNoLimit = int64_t{1} << 60;
-// So many devices are looked at where those given are too few.
+// Largest device count that is tried when the given devices are too few.
 constexpr int32_t kMostDevices = 16;
 
 struct PlanRequest {
@@ -64,23 +64,23 @@ struct PlanRequest {
   const ComputeSettings& compute;
   int64_t batch;
   uint64_t profile;                     // checksum of the source of the prices
-  std::shared_ptr<DeviceSet> measured;  // devices that try plans to choose between them; null: none
-  bool any_that_fits = false;           // whether any plan that fits will do, fast or not
-  AttemptCache* known = nullptr;       // of the first entry, under other limits
-  SearchEffort* effort = nullptr;       // that its search takes from
+  std::shared_ptr<DeviceSet> measured;  // devices that measure plans to choose one; null: none
+  bool any_that_fits = false;           // feasibility only: any plan that fits
+  AttemptCache* known = nullptr;       // attempts of the first entry, under other limits
+  SearchEffort* effort = nullptr;       // budget of the search
   std::span<const PlannedEntry> followed =
-      {};  // entries of another program that all follow; none: they follow the first
+      {};  // entries of another program to follow; empty: all follow the first
 };
 
-// LeastFound: the least memory found to suffice, where the first entry does not fit.
+// LeastFound: the smallest sufficient memory found, if the first entry does not fit.
 struct LeastFound {
-  int64_t limit = 0;         // the smallest
-  std::optional<Plan> plan;  // with it
-  bool is_excluded = false;  // lower bounds alone told that nothing fits
+  int64_t limit = 0;         // the smallest limit that suffices
+  std::optional<Plan> plan;  // a plan under that limit
+  bool is_excluded = false;  // lower bounds alone exclude every plan
 };
 
-// Plans all entries once: searches the first under `limit`, unless `given_plan` is its plan; the others follow
-// it.
+// Plans all entries once: searches a plan for the first
+// under `limit`, or takes `given_plan`; the others follow.
 Result<EntryPlans> plan_once(const PlanRequest& request, int64_t limit, const Cluster& cluster,
                              const KernelCatalog& catalog, LeastFound* least, const Plan* given_plan = nullptr) {
   EntryPlans planned;
@@ -92,7 +92,7 @@ Result<EntryPlans> plan_once(const PlanRequest& request, int64_t limit, const Cl
     options.global_batch = request.batch;
     options.symbols = graph.symbols;
     options.memory_limit = limit;
-    options.advise = false;  // advice is for all entries together
+    options.advise = false;  // advice covers all entries together
     PlannedEntry entry{graph.name, graph.graph, {}};
     std::vector<PlannedGraph> before;
     for (const std::span<const PlannedEntry> of : {request.followed, std::span<const PlannedEntry>(entries)})
@@ -144,10 +144,10 @@ Result<EntryPlans> plan_once(const PlanRequest& request, int64_t limit, const Cl
   return planned;
 }
 
-// Plans entries that fit together. The planner sees only the first entry; when the others make the arena
-// exceed the limit, it is asked again for a plan that uses that much less: a smaller limit alone would bring
-// the same plan back. At last it leaves them as much room as it can. The result fits, or is the smallest
-// found.
+// Plans entries that fit together. The planner sees only the first
+// entry; if all exceed the limit, it is asked for a plan that uses
+// less by the excess, doubled at each attempt. At last the smallest
+// plan is taken. Returns a plan that fits, or the smallest found.
 Result<EntryPlans> plan_within(const PlanRequest& given, int64_t limit, const Cluster& cluster,
                                const KernelCatalog& catalog) {
   constexpr int kAttempts = 5;
@@ -161,7 +161,7 @@ Result<EntryPlans> plan_within(const PlanRequest& given, int64_t limit, const Cl
     Result<EntryPlans> planned = plan_once(request, asked, cluster, catalog, &least);
     if (!planned.ok()) {
       const bool too_large = planned.status().code() == StatusCode::kOutOfMemory;
-      // When the first entry alone does not fit, all together do not.
+      // If the first entry does not fit alone, the entries do not fit together.
       if (!too_large || (attempt == 0 && (least.limit == 0 || request.any_that_fits))) return planned;
       break;
     }
@@ -173,7 +173,7 @@ Result<EntryPlans> plan_within(const PlanRequest& given, int64_t limit, const Cl
   }
   PlanRequest smallest = request;
   smallest.any_that_fits = false;
-  if (least.limit == 0) {  // tried without success before anything was found too large
+  if (least.limit == 0) {  // failed before any plan was found too large
     const Result<EntryPlans> refused = plan_once(smallest, 1, cluster, catalog, &least);
     if (refused.ok() || least.limit == 0) return refused;
   }
@@ -181,9 +181,9 @@ Result<EntryPlans> plan_within(const PlanRequest& given, int64_t limit, const Cl
   Result<EntryPlans> planned = plan_once(smallest, least.limit, cluster, catalog, nullptr, &*least.plan);
   if (!planned.ok() || given.any_that_fits) return planned;
   if (planned->largest_limited_bytes(cluster) > limit) {
-    if (least.is_excluded) return planned;  // what bounds exclude was searched as any smaller limit would be
-    // Plans with which the first entry is as small need not be alike for the others. What is found where
-    // nothing is asked of it bounds the answer for smaller limits.
+    if (least.is_excluded) return planned;  // a bound excludes any smaller limit too
+    // Plans with an equal first entry may differ in the others.
+    // The unlimited search bounds the answer for smaller limits.
     LeastFound other;
     if (plan_once(smallest, 1, cluster, catalog, &other).ok() || !other.plan) return planned;
     Result<EntryPlans> bounded = plan_once(smallest, other.limit, cluster, catalog, nullptr, &*other.plan);
@@ -192,13 +192,13 @@ Result<EntryPlans> plan_within(const PlanRequest& given, int64_t limit, const Cl
     least = std::move(other);
     if (planned->largest_limited_bytes(cluster) > limit) return planned;
   }
-  // Search for a usable plan, so that its gap and the alternatives are known.
+  // Searches again under that limit, so that the gap and the alternatives are known.
   Result<EntryPlans> searched = plan_once(smallest, least.limit, cluster, catalog, nullptr);
   if (searched.ok() && searched->largest_limited_bytes(cluster) <= limit) return searched;
   return planned;
 }
 
-// Options of the first entry's search, as far as its space depends on them.
+// Options of the first entry's search that determine its space.
 PlanOptions options_of_first(const PlanRequest& request, int64_t limit) {
   PlanOptions options;
   options.global_batch = request.batch;
@@ -237,7 +237,7 @@ Status with_device_advice(const Status& refused, std::span<const GraphToPlan> gr
   HeldFactors factors;
   SearchEffort effort = kAdviceEffort;
   std::map<int32_t, LikelyFit> likely_fits;
-  PlanRequest request{graphs, compute, batch, profile_of(devices), nullptr};  // nothing is tried on absent devices
+  PlanRequest request{graphs, compute, batch, profile_of(devices), nullptr};  // absent devices cannot measure plans
   request.any_that_fits = true;
   request.effort = &effort;
   const auto likely = [&](int32_t count) -> Result<Fit> {
@@ -260,7 +260,7 @@ Status with_device_advice(const Status& refused, std::span<const GraphToPlan> gr
     }
     if (effort.left <= 0) return std::optional<bool>();
     const Result<EntryPlans> planned = plan_within(request, limit, larger, devices.catalog());
-    // The words may want another number of devices.
+    // The strategy may fix another number of devices.
     const bool does = planned.ok() && planned->largest_limited_bytes(larger) <= limit;
     if (!does && effort.left <= 0) return std::optional<bool>();
     return std::optional(does);

@@ -1,4 +1,4 @@
-// EntryPlans: plans for the entry points of one program, which fit their devices together.
+// EntryPlans: plans of a program's entry points, which fit their devices together.
 #pragma once
 
 #include <algorithm>
@@ -29,7 +29,7 @@ struct GraphToPlan {
   std::vector<std::pair<std::string, int64_t>> symbols;
   bool moves_state_only = false;  // follows the first entry's state (parallel/strategy/state_plan.h)
 
-  // Binds those of `symbols` that the graph has.
+  // Binds those `symbols` that the graph has.
   static GraphToPlan create(std::string name, std::shared_ptr<const Graph> graph,
                             const std::vector<std::pair<std::string, int64_t>>& symbols);
 };
@@ -41,8 +41,8 @@ struct PlannedEntry {
   Plan plan;
 };
 
-// EntryPlans: plans of entries that share an arena, and their program. The first was searched for; the others
-// follow its placement.
+// EntryPlans: plans of entries that share an arena, and their
+// program. The first was searched; the others follow its placement.
 struct EntryPlans {
   std::vector<PlannedEntry> entries;
   std::vector<Candidate> candidates;
@@ -60,46 +60,46 @@ struct EntryPlans {
 // Makes the program of the plans.
 Status lower_entries(EntryPlans& plans, const KernelCatalog& catalog);
 
-// Searches a plan for the first entry, or reads it from the file that `compute` names; the others follow it.
-// kOutOfMemory, with the smallest limit, where they do not fit together.
+// Searches a plan for the first entry, or reads it from the file that `compute` names; the
+// others follow. kOutOfMemory, with the smallest sufficient limit, if they do not fit together.
 Result<EntryPlans> plan_entries(std::span<const GraphToPlan> graphs, const ComputeSettings& compute,
                                 int64_t batch, const std::shared_ptr<DeviceSet>& devices);
 
-// `refused`, a status of plan_entries for the same question, and how many devices would do, as far as a bounded search
-// tells.
+// Adds to `refused`, an error of plan_entries, the number
+// of devices that suffices, if a bounded search finds it.
 Status with_device_advice(const Status& refused, std::span<const GraphToPlan> graphs, const ComputeSettings& compute,
                           int64_t batch, const DeviceSet& devices);
 
-// A lower bound of the bytes that any plan of the first entry takes of a device, found without lowering one; 0: none.
+// Lower bound on the bytes per device of any plan of the first entry, found without lowering; 0: none.
 Result<int64_t> least_bytes_of_entries(std::span<const GraphToPlan> graphs, const ComputeSettings& compute,
                                        int64_t batch, const DeviceSet& devices);
 
-// Plans that all follow the entries of another program on the same devices: parameters are where that has them.
+// Plans that follow another program's entries on the same devices, with its placement of parameters.
 Result<EntryPlans> plan_entries_along(std::span<const GraphToPlan> graphs, const ComputeSettings& compute,
                                       std::span<const PlannedEntry> followed, const DeviceSet& devices);
 
-// Bytes of a device that plans may fill: `memory_limit`, or if that is 0 the memory of the smallest device.
-// 0: no limit.
+// Bytes per device that plans may use: `memory_limit`,
+// or the memory of the smallest device; 0: no limit.
 int64_t limit_of(const Cluster& cluster, int64_t memory_limit);
 
 // Checksum of the source of the devices' prices.
 uint64_t profile_of(const DeviceSet& devices);
 
-// `given` in the order that `plan` numbers its nodes and tensors in: the canonical one, or, for plans of
-// earlier versions, the order given. Names are those of `given`. kInvalidArgument where the plan is another
-// graph's.
+// `given` in the order of `plan`'s nodes and tensors: canonical,
+// or, for plans of earlier versions, as given. Names are those
+// of `given`. kInvalidArgument for a plan of another graph.
 Result<Graph> graph_of_plan(const Plan& plan, const Graph& given);
 
-// The plan of `graph` in a text. kInvalidArgument where it is another graph's.
+// Parses a plan of `graph`. kInvalidArgument for a plan of another graph.
 Result<Plan> parse_plan_of(std::string_view text, const Graph& graph);
-// The plan of `graph` in the file at `path`.
+// Reads a plan of `graph` from a file.
 Result<Plan> read_plan_file(const std::string& path, const Graph& graph);
 
-// Checks that the plan is consistent, and for this batch and these symbols.
+// Checks that the plan is consistent with itself, the batch and the symbols.
 Status check_followed(const Plan& plan, const Graph& graph, int64_t batch,
                       const std::vector<std::pair<std::string, int64_t>>& symbols);
 
-// Checks that the promised bytes are those of its program, unless the plan was edited.
+// Checks that the predicted bytes equal the program's, unless the plan was edited.
 Status check_promise(const Plan& plan, const Program& program);
 
 }  // namespace tessera

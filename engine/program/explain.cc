@@ -68,7 +68,7 @@ Result<Explanation> explain_plan(const PlanRecord& record, bool drawings) {
   explain_frozen(*record.entries[0].graph, explanation);
   explain_measured(record, explanation);
   explanation.reasons.insert(explanation.reasons.end(), record.reasons.begin(), record.reasons.end());
-  // The bound is the search's, and the gap counts from it to the step of all entries as they run.
+  // The bound is the search's; the gap is measured from it to the step of all entries.
   if (explanation.gap >= 0 && record.search.bound_s > 0 && explanation.step_s > 0) {
     explanation.bound_s = std::min(record.search.bound_s, explanation.step_s);
     explanation.gap = 1 - explanation.bound_s / explanation.step_s;

@@ -9,17 +9,17 @@
 
 namespace tessera {
 
-// Explains the plan's own program, or the one given where the record has none (a trainer's).
+// Explains the plan's program, or the given one if the record has none (a trainer's).
 Result<Explanation> explain_plan(const PlanRecord& record, bool drawings);
 
 Result<std::string> plan_explanation_json(const PlanRecord& record);
 std::string seconds_text(double seconds);  // for reasons: "12.345 ms"
 Result<std::string> plan_page(const PlanRecord& record);
 
-// Reasons why a model with frozen parameters is planned differently from one trained in full, on the devices
-// present. Both are planned, and the frozen model's plan is also lowered for full training.
-// Sentences; none where nothing is frozen. `compiled` is the result of compile_training for the other
-// arguments. Full training means the model without adapters.
+// Reasons why a model with frozen parameters is planned differently from full
+// training (the model without adapters) on these devices: both are planned, and
+// the frozen plan is lowered for full training. Sentences; empty if nothing is
+// frozen. `compiled`: the result of compile_training for the other arguments.
 std::vector<std::string> frozen_plan_reasons(const Graph& forward, bool language_model,
                                              const TrainerSettings& settings,
                                              const std::shared_ptr<DeviceSet>& devices,

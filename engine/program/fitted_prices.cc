@@ -8,7 +8,7 @@ namespace tessera {
 
 namespace {
 
-constexpr double kLeastSeconds = 1e-9;  // a clock that stood still
+constexpr double kLeastSeconds = 1e-9;  // floor for a coarse clock
 
 double median(std::vector<double> values) {
   std::ranges::sort(values);
@@ -66,7 +66,7 @@ void limit_to_scale(std::vector<double>& seconds, const std::vector<std::vector<
 
 namespace {
 
-// The values along one axis from `start` on.
+// The values along one axis from `start`.
 std::vector<double> line_of(const std::vector<double>& seconds, size_t start, size_t stride, size_t count) {
   std::vector<double> line;
   for (size_t i = 0; i < count; ++i) line.push_back(seconds[start + i * stride]);
@@ -76,7 +76,7 @@ std::vector<double> line_of(const std::vector<double>& seconds, size_t start, si
 }  // namespace
 
 void make_consistent(std::vector<double>& seconds, const std::vector<std::vector<double>>& marks) {
-  // Sweeps over all axes: one axis undoes a little of another's work, less each time.
+  // Sweeps over all axes. Fitting one axis disturbs the others, less each time.
   constexpr int kSweeps = 20;
   for (int sweep = 0; sweep < kSweeps; ++sweep) {
     size_t stride = 1;
@@ -85,7 +85,7 @@ void make_consistent(std::vector<double>& seconds, const std::vector<std::vector
       for (size_t start = 0; start < seconds.size(); ++start) {
         if (start / stride % count != 0) continue;
         std::vector<double> line = never_falling(line_of(seconds, start, stride, count));
-        // Rates never fall either, from the last mark to the first.
+        // Rates must not fall either, from the last mark to the first.
         std::vector<double> rates;
         for (size_t i = count; i-- > 0;) rates.push_back(line[i] / marks[axis][i]);
         rates = never_falling(std::move(rates));

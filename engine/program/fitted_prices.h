@@ -1,4 +1,4 @@
-// Fitted prices: measured seconds -> curves and tables of a profile, on which more work never costs less.
+// Fitted prices: measured seconds become curves and tables in which more work never costs less.
 #pragma once
 
 #include <vector>
@@ -12,30 +12,30 @@ struct MeasuredPoint {
   double seconds = 0, shared_seconds = 0;
 };
 
-// Least change on logarithms that makes the values never fall (pool adjacent violators).
+// Smallest change in logarithms that makes the values monotonic (pool adjacent violators).
 std::vector<double> never_falling(std::vector<double> seconds);
 
-// Raises values of a row-major grid along every axis to at least those of less work.
+// Raises each value of a row-major grid to at least the values of less work.
 void raise_to_monotonic(std::vector<double>& seconds, const std::vector<std::vector<double>>& marks);
 
-// Lowers values along every axis so that twice the work takes at most twice as long: a part of a kernel then
-// never costs less than its share. Compute does scale so; other measurements were disturbed.
+// Lowers values so that twice the work takes at most twice as long; then a part of a kernel
+// costs at most its share. Compute scales so; exceptions are disturbed measurements.
 void limit_to_scale(std::vector<double>& seconds, const std::vector<std::vector<double>>& marks);
 
-// Both, by about the least change on logarithms, so that a disturbed value moves towards its neighbours and
-// not they towards it.
+// Applies both rules by nearly the smallest change in logarithms,
+// so that disturbed values move towards their neighbours.
 void make_consistent(std::vector<double>& seconds, const std::vector<std::vector<double>>& marks);
 
-// Takes the median of points of equal work, makes it monotonic, and keeps at most one mark for every factor
-// of `spacing` in work, besides the first and the last.
+// Medians of equal work, made monotonic; keeps one mark
+// for every factor of `spacing` in work, and both ends.
 PriceCurve fit_curve(std::vector<MeasuredPoint> points, double spacing = 1.6);
 
 // The same for both times of a kernel; the table's axis is bytes.
 PriceTable fit_table(std::string op, DType dtype, const std::vector<MeasuredPoint>& points, bool is_shared);
 
-// Combines the points of several passes: the slowest of each with the help of all cores, the median with
-// every core at work on its own. The host may place helping cores far apart, and a plan has to live with
-// that.
+// Combines the points of several passes: the slowest with the
+// help of all cores, the median with every core busy. The host
+// may place helping cores far apart, which plans must tolerate.
 std::vector<MeasuredPoint> put_together(const std::vector<std::vector<MeasuredPoint>>& passes);
 
 // Fills the table of a grid with its points, row-major, monotonic.

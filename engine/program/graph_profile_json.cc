@@ -19,7 +19,7 @@ Json object_of(const WorkTotals& work) {
           {"nodes", work.nodes}};
 }
 
-// Grouped: totals by name, in the order of first appearance, whole and by phase.
+// Grouped: totals by name, in order of first appearance, in all and by phase.
 class Grouped {
  public:
   void add(const std::string& name, WorkPhase phase, const WorkTotals& work) {

@@ -47,8 +47,8 @@ Result<Intervals> intervals_of(std::vector<TraceEvent> events, const Program& pr
   return intervals;
 }
 
-// Seconds from the moment when the last participant begins. Every rank has the same instructions here, except
-// the two ends of a message, which are at the same place.
+// Seconds from the begin of the last participant. All ranks have equal
+// instructions here, except the two ends of a message, which share an index.
 std::vector<std::vector<double>> seconds_of(const Intervals& intervals, const Program& program) {
   std::vector<std::vector<double>> seconds(intervals.size());
   for (size_t rank = 0; rank < intervals.size(); ++rank) {
@@ -125,7 +125,7 @@ Result<MeasuredRun> measure_run(std::shared_ptr<DeviceSet> devices, Program prog
   SessionOptions session_options;
   session_options.trace = options.traces;
   session_options.fuse_launches = !options.traces;                // prices are of single kernels
-  if (options.traces) session_options.streams = StreamOptions{};  // as `intervals_of` takes them
+  if (options.traces) session_options.streams = StreamOptions{};  // as `intervals_of` expects
   TSR_ASSIGN_OR_RETURN(const auto session, Session::create(executable, session_options));
   TSR_RETURN_IF_ERROR(fill(*session, entry));
   std::vector<std::vector<std::vector<double>>> rounds;
@@ -164,7 +164,7 @@ Result<MeasuredRun> measure_run(std::shared_ptr<DeviceSet> devices, Program prog
 namespace {
 
 constexpr std::string_view kEntry = "step";
-// A turn is as many steps as fit into its budget, at least four; each plan has so many turns.
+// A turn has as many steps as fit its budget, at least four; each plan gets `rounds` turns.
 constexpr MeasureOptions kTurn{.budget_s = 0.06, .rounds = 20, .traces = false};
 constexpr int kTurns = 6;
 

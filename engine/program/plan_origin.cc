@@ -16,7 +16,7 @@ namespace {
 
 enum class Entry : uint8_t { kTraining, kGeneration, kReading };
 
-// The lines of a plan's text, trimmed, one after another.
+// Calls `take` with each trimmed line of the plan's text.
 template <class Take>
 void for_each_line(std::string_view text, Take&& take) {
   for (size_t begin = 0; begin < text.size();) {
@@ -51,7 +51,7 @@ Entry entry_of(const Graph& graph) {
   return entry;
 }
 
-// The names of "stored 5 block.0.q: mesh 0 ..." and the entry by the ops of "node 3 %8 matmul: {...}".
+// Outline: the stored names ("stored 5 block.0.q: mesh 0 ...") and the ops ("node 3 %8 matmul: {...}") of a plan.
 struct Outline {
   Entry entry = Entry::kReading;
   std::set<std::string, std::less<>> stored;
@@ -96,14 +96,14 @@ std::string_view remedy(Entry wanted) {
   return "";
 }
 
-// Whether the name is of what training adds to a parameter of `graph`: optimizer state, adapters.
+// Whether training adds this name to a parameter of `graph`: optimizer state, adapters.
 bool is_added(std::string_view name, const Graph& graph) {
   if (name.find(".lora_") != name.npos) return true;
   const size_t dot = name.rfind('.');
   return dot != name.npos && graph.find_tensor(name.substr(0, dot)).has_value();
 }
 
-// The difference between the stored names of the plan and the graph; "" where they are equal.
+// Describes how the plan's stored names differ from the graph's; "": equal.
 std::string difference(const Outline& plan, const Graph& graph) {
   std::string added;
   for (const std::string& name : plan.stored)

@@ -1,4 +1,4 @@
-// The origin of a plan, read from its own text: errors for plans of other graphs.
+// The origin of a plan, read from its text, for errors about plans of other graphs.
 #pragma once
 
 #include <string_view>
@@ -8,11 +8,11 @@
 
 namespace tessera {
 
-// kInvalidArgument, with what the plan is of and the remedy, where the text says the fingerprint of another graph. No error for a
-// text that says none: reading it does.
+// kInvalidArgument, with the plan's origin and the remedy, if the text has another
+// graph's fingerprint. A text without a fingerprint passes; parsing checks it.
 Status check_plan_graph(std::string_view text, const Graph& graph);
 
-// Whether the text says the fingerprint of `graph`.
+// Whether the text has the fingerprint of `graph`.
 bool is_plan_of(std::string_view text, const Graph& graph);
 
 }  // namespace tessera

@@ -48,7 +48,7 @@ int64_t PreferenceBatch::count_token_labels(const BatchRows& rows, int64_t count
   return labels;
 }
 
-// Weights of the labels in both answers. kOrpo's token loss is that of the prompt, too, so that its tokens get labels.
+// Weights of the labels of both answers. kOrpo's token loss includes the prompt, so its tokens get labels.
 void PreferenceBatch::fill_rows(BatchRows& rows) {
   const auto seq = static_cast<size_t>(seq_);
   std::ranges::fill(weights_[0], 0.0f), std::ranges::fill(weights_[1], 0.0f);
@@ -65,7 +65,7 @@ void PreferenceBatch::fill_rows(BatchRows& rows) {
   }
 }
 
-// The mean of how much likelier mismatched answers became, at least 0.
+// Computes the reference point: the mean gain of mismatched answers, at least 0.
 Status PreferenceBatch::find_reference_point(ProgramRunner& runner, std::span<const int64_t> numbers) {
   for (size_t row = 0; row < numbers.size(); ++row)
     TSR_RETURN_IF_ERROR(dataset_.fill_mismatched(numbers[row], mismatched_.batch,

@@ -1,5 +1,5 @@
-// PreferenceBatch: what a preference loss reads besides tokens, for the batches of a trainer, and what its answers are
-// worth. One thread at a time.
+// PreferenceBatch: the inputs of a preference loss for a trainer's
+// batches, and the rewards of their answers. One thread at a time.
 #pragma once
 
 #include <cstdint>
@@ -15,39 +15,39 @@
 
 namespace tessera {
 
-// PreferenceMetrics: means over rows. The reward of an answer is beta times what its log probability (of the losses that
-// read means, the mean over its tokens; except kIpo, the sum) exceeds the reference's by; without a reference times
-// that log probability.
+// PreferenceMetrics: means over rows. The reward of an answer is beta times its
+// log probability minus the reference's, if there is one. The log probability
+// is a sum over tokens, or the mean for losses that read means (except kIpo).
 struct PreferenceMetrics {
   double chosen_reward = 0,
-         rejected_reward = 0;  // of single answers: of those that are wanted, and of the others
+         rejected_reward = 0;  // of single answers: wanted and unwanted ones
   double margin = 0;           // chosen - rejected
   double accuracy =
-      0;  // share of pairs whose chosen answer has the higher reward; of single answers of those on the
-          // right side of the batch's reference point
+      0;  // share of pairs whose chosen answer has the higher reward; of single answers, the share on the
+          // correct side of the batch's reference point
 };
 
 Json rewards_json(const PreferenceMetrics& metrics);  // {"chosen_reward", ...}, as in tsr_step
 
 class PreferenceBatch {
  public:
-  // `reference`: of reference_logprobs; empty where the loss has none. The dataset outlives it.
+  // `reference`: of reference_logprobs; empty if the loss has none. The dataset must outlive it.
   PreferenceBatch(const PreferenceOptions& options, const Dataset& dataset, int64_t batch,
                   std::vector<double> reference);
 
-  static bool is_own_input(std::string_view input);  // which `feed` feeds, besides those of the rows
+  static bool is_own_input(std::string_view input);  // inputs that `feed` feeds, other than the rows'
 
-  // Rows `numbers` of the dataset, which `rows` holds; each counts `share` in the loss, and labels of its token loss
-  // `token_share`. Numbers that are repeated at the end, from `count` on, fill the batch up and have no weight.
-  // kKto runs kMismatchedEntry first. Then feeds `entry`.
+  // Feeds `entry` with rows `numbers` of the dataset, held by `rows`. Each counts
+  // `share` in the loss, and labels of its token loss `token_share`. Numbers from
+  // `count` on are padding without weight. kKto runs kMismatchedEntry first.
   Status feed(ProgramRunner& runner, std::string_view entry, std::span<const int64_t> numbers, int64_t count,
               BatchRows& rows, double share, double token_share);
-  // Labels of the token loss in the rows.
+  // Number of labels of the token loss.
   int64_t count_token_labels(const BatchRows& rows, int64_t count) const;
 
-  // Adds the batch fed last, once `entry` has run.
+  // Adds metrics of the last batch, after `entry` has run.
   Status add_metrics(ProgramRunner& runner, std::string_view entry);
-  PreferenceMetrics take_metrics();  // of all that was added since
+  PreferenceMetrics take_metrics();  // metrics since the last call
 
  private:
   void fill_rows(BatchRows& rows);
@@ -63,7 +63,7 @@ class PreferenceBatch {
   const std::vector<double> reference_;
   const int64_t seq_;
   BatchRows mismatched_;  // of kKto
-  // The numbers of the batch that was fed last.
+  // Rows of the last batch.
   std::vector<int64_t> numbers_;
   int64_t count_ = 0;
   double reference_point_ = 0;            // of kKto

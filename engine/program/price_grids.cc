@@ -8,10 +8,10 @@ namespace tessera {
 
 namespace {
 
-// Marks of the grids. A kernel's time is linear between marks, apart from cache effects: a factor of three to
-// four between marks is close enough.
+// Marks of the grids. Time is linear between marks, apart from
+// cache effects; a factor of three to four is fine enough.
 const std::vector<double> kRows = {1, 4, 16, 64, 256, 1024}, kWidths = {16, 64, 192, 512, 2048};
-// Marks for element types of little use, and for short calibrations.
+// Marks for rarely used element types, and for short calibrations.
 const std::vector<double> kFewRows = {16, 256}, kFewWidths = {16, 64, 256};
 const std::vector<double> kHeads = {2, 16}, kHeadSizes = {16, 64, 128};
 const std::vector<double> kCausalTokens = {32, 128, 512}, kAllTokens = {64, 256};
@@ -50,7 +50,7 @@ PriceGrid tf32_grid(const std::string& op, bool is_whole) {
   return grid;
 }
 
-// Both operands are e4m3: gradients are e5m2, which takes as long, and where random codes may be infinite.
+// Both operands are e4m3: gradients in e5m2 take as long, but random codes may be infinite.
 PriceGrid fp8_grid(const std::string& op, int64_t trans_w, bool is_whole) {
   constexpr DType kCodes = DType::kE4M3;
   const bool is_gradient = !reads_weight(op);
@@ -66,8 +66,8 @@ PriceGrid fp8_grid(const std::string& op, int64_t trans_w, bool is_whole) {
   return grid;
 }
 
-// Slots of all experts together, as four experts have them for two sequences. Four of five are computed,
-// since models have a quarter more slots than tokens choose.
+// Slots of all experts, as four experts have them for two sequences. Four
+// of five are filled, since models have a quarter more slots than tokens.
 PriceGrid expert_grid(const std::string& op) {
   constexpr double kFilled = 0.8;
   const std::vector<double> rows = {40, 320, 2560}, widths = {64, 256, 1024};
@@ -123,7 +123,7 @@ std::vector<PriceGrid> price_grids(bool is_coarse, bool has_tensor_cores) {
     if (has_tensor_cores) grids.push_back(tf32_grid(op, !is_coarse));
   }
   if (has_tensor_cores) {
-    // A weight in another layout than the library's is transposed first.
+    // A weight in another layout is transposed first.
     for (const int64_t trans : {int64_t{0}, int64_t{1}})
       grids.push_back(fp8_grid("scaled_matmul", trans, !is_coarse));
     grids.push_back(fp8_grid("scaled_matmul_weight_grad", 0, !is_coarse));

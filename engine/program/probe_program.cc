@@ -17,8 +17,8 @@ namespace tessera {
 namespace {
 
 constexpr int64_t kAlign = 256;
-// Operands rotate through this much memory, in addition to the needs of larger kernels, so that they are as
-// warm as in a step: not in a core's first cache, but where the last kernels left them.
+// Operands rotate through this much memory, plus the needs of larger kernels, so that
+// caches are as warm as in a step: not in L1, but where the last kernels left them.
 constexpr int64_t kWindowBytes = int64_t{2} << 20;
 
 int64_t aligned(int64_t bytes) { return (bytes + kAlign - 1) / kAlign * kAlign; }
@@ -156,7 +156,7 @@ Status fill_probes(Session& session) {
   const Program& program = session.executable().program();
   const Binding& binding = program.ranks[0].parameters[0];
   const TensorType& type = binding.global;
-  // Multiples of 1/64 below one: neither half of their bits is a NaN in any 16-bit type.
+  // Multiples of 1/64 below 1: neither half of the bits is a NaN in any 16-bit type.
   std::vector<float> values(static_cast<size_t>(type.shape.elements()));
   for (size_t i = 0; i < values.size(); ++i)
     values[i] = static_cast<float>(static_cast<int>(i * 37 % 127) - 63) / 64.0f;
@@ -192,7 +192,7 @@ Result<StepProgram> step_program(const StepProbe& probe, const Cluster& one_devi
 
 namespace {
 
-// Upper bound of an integer input: the rows of the smallest table that it looks up.
+// Bound of an integer input: the rows of the smallest table that it indexes.
 int64_t rows_looked_up(const Graph& step, std::string_view input) {
   int64_t rows = 251;
   for (const Node& node : step.nodes()) {

@@ -1,5 +1,5 @@
-// Probe programs, made to be measured: concurrent kernels, collectives and copies by size, whole training
-// steps.
+// Probe programs for measurements: kernels, collectives
+// and copies by size, and whole training steps.
 #pragma once
 
 #include <cstdint>
@@ -19,16 +19,16 @@ struct Probe {
   std::vector<TensorType> inputs;
 };
 
-// ProbeProgram: one instruction a probe, in order, the same on `ranks` ranks, with a barrier before each if
-// there are several. Probes that no kernel accepts are left out: `kept` lists the others. Instruction of
-// probe kept[i]: i when ranks is 1, else 2 i + 1.
+// ProbeProgram: one instruction per probe, in order, equal on `ranks` ranks,
+// with a barrier before each if there are several. `kept` lists the probes that
+// a kernel accepts; probe kept[i] is instruction i on 1 rank, else 2 i + 1.
 struct ProbeProgram {
   Program program;
   std::vector<size_t> kept;
 };
 Result<ProbeProgram> probe_program(const std::vector<Probe>& probes, const KernelCatalog& catalog,
                                    int32_t ranks);
-// Writes small numbers to the inputs of these programs, and of those of collectives, messages and copies.
+// Writes small numbers to all inputs, also of collectives, messages and copies.
 Status fill_probes(Session& session);
 
 // StepProbe: a training step of one device, the same on `ranks` independent ranks.

@@ -12,7 +12,7 @@ Result<std::shared_ptr<const LoadedProgram>> ProgramCache::find_or_make(
     std::string_view purpose, const Graph& forward, const Options& options, const ComputeSettings& compute,
     const Runtime& runtime, const DeviceSet& devices, const Make& make) {
   if (compute.has_given_plan() || compute.measure > 0 || compute.tune) return make();
-  // Options of single texts are no part of a program.
+  // Options of single texts do not affect the program.
   const std::vector<std::string>& of_texts = text_option_names();
   std::string key = format("{} {} {}", purpose, forward.fingerprint(), profile_of(devices));
   for (const auto& [name, value] : options)

@@ -1,5 +1,5 @@
-// ProgramCache: a model's programs, so that handles with the same settings plan once and hold one between them.
-// A program stays as long as a handle runs it. Any thread.
+// ProgramCache: shares a model's programs between handles with equal settings,
+// which then plan once. A program lives while a handle runs it. Any thread.
 #pragma once
 
 #include <functional>
@@ -17,9 +17,9 @@ namespace tessera {
 
 class ProgramCache {
  public:
-  // The program that an earlier handle runs, or what `make` yields. `purpose` tells what the options leave to
-  // the model. Settings whose meaning may change from one call to the next (files of plans, measured plans,
-  // tuning) are always made.
+  // Returns a program in use, or the result of `make`. `purpose` completes
+  // the settings that options leave to the model. Settings that may change
+  // between calls (plan files, measured plans, tuning) are never shared.
   using Make = std::function<Result<std::shared_ptr<const LoadedProgram>>()>;
   Result<std::shared_ptr<const LoadedProgram>> find_or_make(std::string_view purpose, const Graph& forward,
                                                             const Options& options,

@@ -100,8 +100,8 @@ Result<std::unique_ptr<ProgramRunner>> ProgramRunner::create(std::shared_ptr<con
   return running;
 }
 
-// Drawing and rounding random values takes some 12 ns an element: as many threads as kernels may use compute
-// the next parameters while one is copied to the devices.
+// Drawing and rounding random values takes about 12 ns an element:
+// all kernel threads compute the next parameters while one is copied.
 Status ProgramRunner::write_parameters(const SharedModel& model, uint64_t seed) {
   const StoredValues values(model, program(), seed);
   std::vector<std::string> names;

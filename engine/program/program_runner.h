@@ -1,5 +1,5 @@
-// ProgramRunner: the common base of Trainer and Generator: a compiled Program in memory on opened devices, filled
-// with a model's parameters. One thread at a time, except for `cancel`.
+// ProgramRunner: a compiled Program in device memory, with a model's parameters;
+// the base of trainers and generators. One thread at a time, except `cancel`.
 #pragma once
 
 #include <memory>
@@ -16,9 +16,9 @@
 
 namespace tessera {
 
-// A Program loaded on opened devices; shared by the sessions that run it. Nothing large is allocated yet.
+// LoadedProgram: a Program on opened devices, shared by its sessions; its memory is not allocated yet.
 struct LoadedProgram {
-  std::shared_ptr<Runtime> runtime;  // first: outlives the devices
+  std::shared_ptr<Runtime> runtime;  // first: must outlive the devices
   std::shared_ptr<DeviceSet> devices;
   std::shared_ptr<const PlanRecord> record;
   std::shared_ptr<Executable> executable;
@@ -30,21 +30,21 @@ class ProgramRunner {
  public:
   static Result<std::unique_ptr<ProgramRunner>> create(std::shared_ptr<const LoadedProgram> prepared,
                                                  SessionOptions options);
-  // A runner on the parameters of options.weights, which has all of them.
+  // Creates a runner on options.weights, which has all parameters.
   static Result<std::unique_ptr<ProgramRunner>> create_on(std::shared_ptr<const LoadedProgram> prepared,
                                                           SessionOptions options);
-  // With the model's parameters; what the program only reads is shared with other sessions over the model.
+  // Creates a runner with the model's parameters; read-only ones are shared between sessions of the model.
   static Result<std::unique_ptr<ProgramRunner>> create(std::shared_ptr<const LoadedProgram> prepared,
                                                        SessionOptions options,
                                                        const std::shared_ptr<SharedModel>& model,
                                                        uint64_t seed);
 
-  // Writes every parameter that is not shared, stored as the program has it: the model's value, or one drawn
-  // from `seed`.
+  // Writes every parameter that is not shared, in the program's
+  // storage type: the model's value, or one drawn from `seed`.
   Status write_parameters(const SharedModel& model, uint64_t seed);
 
-  // Feeds a number to the scalar input `name` of `entry` in the input's own type; no effect without that
-  // input.
+  // Feeds the scalar input `name` of `entry`, converted
+  // to its type; no effect without that input.
   Status feed_scalar(std::string_view entry, std::string_view name, double value);
   Status feed(std::string_view entry, std::string_view name, const HostTensor& value);
   bool has_input(std::string_view entry, std::string_view name) const {
@@ -54,7 +54,7 @@ class ProgramRunner {
   bool has_entry(std::string_view entry) const;
   std::vector<std::string> input_names(std::string_view entry) const;
 
-  // After a failed run every call except `restore` is refused.
+  // After a failed run all calls except `restore` are refused.
   Status run(std::string_view entry);
   bool failed() const { return session_->failed(); }
   Status restore() { return session_->restore(); }
@@ -67,11 +67,11 @@ class ProgramRunner {
   const std::vector<std::pair<std::string, TensorType>>& parameters() const { return parameters_; }
   const std::vector<std::pair<std::string, TensorType>>& states() const { return states_; }
 
-  size_t threads() const;  // as many as kernels may use
+  size_t threads() const;  // number of kernel threads
   Session& session() { return *session_; }
-  std::string trace_json();  // what ran since the last call
+  std::string trace_json();  // events since the last call
   const PlanRecord& record() const { return *prepared_->record; }
-  const std::shared_ptr<const SharedWeights>& weights() const { return weights_; }  // null: all are its own
+  const std::shared_ptr<const SharedWeights>& weights() const { return weights_; }  // null: all parameters are its own
   const std::shared_ptr<const LoadedProgram>& prepared() const { return prepared_; }
 
  private:
@@ -79,7 +79,7 @@ class ProgramRunner {
   const Program& program() const { return prepared_->executable->program(); }
 
   std::shared_ptr<const LoadedProgram> prepared_;
-  std::shared_ptr<const SharedWeights> weights_;  // null without
+  std::shared_ptr<const SharedWeights> weights_;  // null without shared parameters
   std::unique_ptr<Session> session_;
   std::vector<std::pair<std::string, TensorType>> parameters_, states_;
   std::mutex cancel_mutex_;

@@ -26,7 +26,7 @@
 namespace tessera {
 namespace {
 
-constexpr uint64_t kLogprobsVersion = 2;  // of how they are computed
+constexpr uint64_t kLogprobsVersion = 2;  // version of the computation
 
 int64_t vocabulary_of(const Graph& graph) {
   const std::optional<TensorId> logits = graph.find_output("logits");
@@ -34,11 +34,11 @@ int64_t vocabulary_of(const Graph& graph) {
   return shape != nullptr && shape->rank() > 0 ? (*shape)[shape->rank() - 1] : 0;
 }
 
-// The model that refers, and its graph.
+// ReferenceModel: the reference and its graph.
 struct ReferenceModel {
   std::shared_ptr<SharedModel> model;
   Graph graph;
-  uint64_t seed;  // draws values that the model has not
+  uint64_t seed;  // seed for absent values
 };
 
 Status check_vocabularies(const ReferenceModel& reference, const SharedModel& model,
@@ -76,7 +76,7 @@ Result<ReferenceModel> find_reference(const std::shared_ptr<SharedModel>& model,
                            settings.reference, context, settings.seq));
     return reference;
   }
-  // Adapters of weights in fewer bits are found among weights as they are computed.
+  // Adapters of quantized weights are found on the logical graph.
   TSR_ASSIGN_OR_RETURN(LogicalGraph logical, with_logical_weights(reference.graph));
   if (find_adapters(logical.graph).empty()) return reference;
   TSR_ASSIGN_OR_RETURN(const Graph plain, without_adapters(logical.graph));
@@ -84,7 +84,7 @@ Result<ReferenceModel> find_reference(const std::shared_ptr<SharedModel>& model,
   return reference;
 }
 
-// The training's settings, as far as a forward pass reads them.
+// The training's settings that affect a forward pass.
 TrainerSettings forward_settings(const TrainerSettings& training) {
   TrainerSettings settings = training;
   settings.preference.reset();
@@ -105,14 +105,14 @@ void add_text(HashStream& hash, std::string_view text) {
   hash.add(std::as_bytes(std::span(text)));
 }
 
-// The key of the numbers: the model's function and values, the rows, and what is computed in.
+// The cache key: the model's graph and values, the rows, and the numerics.
 Result<uint64_t> key_of(const ReferenceModel& reference, const Dataset& dataset,
                         const TrainerSettings& settings) {
   HashStream hash;
   const auto add = [&hash](auto value) { hash.add(std::as_bytes(std::span(&value, 1))); };
   add(kLogprobsVersion), add(reference.graph.fingerprint()), add(dataset.fingerprint());
   add(dataset.seq()), add(dataset.answers());
-  add(dataset.answers() == 1 ? settings.batch : int64_t{0});  // of mismatched answers
+  add(dataset.answers() == 1 ? settings.batch : int64_t{0});  // batch of mismatched answers
   add(settings.precision), add(settings.tf32_matmuls), add(settings.step.fp8_matmuls);
   add(settings.bf16_weights), add(settings.fused_loss);
   if (const auto source = reference.model->source()) TSR_RETURN_IF_ERROR(source->unchanged());

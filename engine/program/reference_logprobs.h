@@ -1,5 +1,5 @@
-// Log probabilities of answers under the reference of a preference loss: computed once before the first step, by a
-// program of their own that is gone when the training's is loaded.
+// Log probabilities of answers under the reference of a preference loss,
+// computed before the first step by a program that is freed before training.
 #pragma once
 
 #include <cstdint>
@@ -14,17 +14,17 @@
 
 namespace tessera {
 
-// Two sums for each row of the dataset, those for training and then those for evaluation: of the chosen and the rejected
-// answer; of single answers, of the row's own and of its mismatched one (Dataset::fill_mismatched in groups of a batch).
-// The reference is settings.reference, a model's file, or else `model` as it is given, without its adapters. Taken from
-// the dataset's cache where that has them. `seed` draws values that `model` has not. kInvalidArgument for a reference of
-// another vocabulary.
+// Returns two sums per dataset row, for training rows and then evaluation rows: of
+// the chosen and rejected answers; for single answers, of the row's own and its
+// mismatched answer (Dataset::fill_mismatched, in groups of a batch). The reference
+// is the file settings.reference, or `model` without its adapters. Cached by the
+// dataset. `seed` draws absent values. kInvalidArgument for another vocabulary.
 Result<std::vector<double>> reference_logprobs(const std::shared_ptr<Runtime>& runtime,
                                                const std::shared_ptr<SharedModel>& model, uint64_t seed,
                                                const Dataset& dataset, const TrainerSettings& settings);
 
-// Sums of the log probabilities [batch, width] that `entry` computed, over each of `answers` equal parts of a row:
-// [batch, answers].
+// Sums the log probabilities [batch, width] computed by `entry`
+// over `answers` equal parts of each row: [batch, answers].
 Result<std::vector<double>> answer_sums(ProgramRunner& runner, std::string_view entry, const BatchRows& rows,
                                         int64_t answers);
 

@@ -53,8 +53,8 @@ Json plan_object(const PlanRecord& record) {
   for (size_t i = 0; i < record.candidates.size(); ++i)
     if (const double measured_s = record.candidates[i].measured_s; measured_s > 0)
       candidates[i]["measured_step_seconds"] = measured_s;
-  // Type of the activations that weights of block types are multiplied by, or else that of rounded ones; null without
-  // either.
+  // Activation type in matmuls with quantized weights,
+  // else the type of rounded activations; null: neither.
   Json activations;
   for (const Node& node : record.entries[0].graph->nodes()) {
     const std::string type(attr_string_or(node.attrs, "activations", ""));

@@ -26,8 +26,8 @@ struct TrainerReport {
   int64_t step = 0, skipped_steps = 0, unlabelled_steps = 0, tokens_per_step = 0, allocations_after_first_step = 0;
   std::vector<MemoryReport> memory;
   std::vector<CommReport> communication;
-  // Bytes of tensors in a model's file and in a checkpoint, and of the largest one, in memory while either is
-  // written.
+  // Bytes of tensors in a model file and in a
+  // checkpoint; host memory while either is written.
   int64_t model_bytes = 0, checkpoint_bytes = 0, saving_memory_bytes = 0, snapshot_bytes = 0;
   std::optional<PreferenceMetrics> preference;  // of the last evaluation
 };
@@ -35,11 +35,11 @@ std::string trainer_json(const TrainerReport& report, const PlanRecord& plan);
 
 struct GeneratorReport {
   int64_t prompt_tokens = 0, tokens = 0, context = 0;
-  int64_t reused_tokens = 0;  // of the prompt, in the caches from the text before
-  int64_t seed = 0;      // that the text is drawn from
-  int64_t launches = 0;  // of kernels, a token
+  int64_t reused_tokens = 0;  // cached prompt tokens, from the text before
+  int64_t seed = 0;      // seed of the text
+  int64_t launches = 0;  // kernel launches per token
   double prefill_seconds = 0, decode_seconds = 0;
-  // Bytes read for one token, over all ranks: parameters, and the caches if they were full.
+  // Bytes read per token, over all ranks: parameters, and full caches.
   int64_t parameter_bytes_read = 0, cache_bytes_read = 0;
   std::vector<MemoryReport> memory;
 };
@@ -47,9 +47,9 @@ std::string generator_json(const GeneratorReport& report, const PlanRecord& plan
 
 struct ScorerReport {
   int64_t sequences = 0, tokens = 0, scored_tokens = 0, windows = 0;
-  int64_t positions = 0;  // that the model computed, padding included
+  int64_t positions = 0;  // computed positions, padding included
   int64_t seq = 0, stride = 0, batch = 0;
-  int32_t bos = -1;  // the token that begins windows
+  int32_t bos = -1;  // first token of windows
   double seconds = 0;
   std::vector<MemoryReport> memory;
 };
@@ -57,10 +57,10 @@ std::string scorer_json(const ScorerReport& report, const PlanRecord& plan);
 
 struct EmbedderReport {
   int64_t texts = 0, tokens = 0;
-  int64_t truncated = 0;  // texts that were longer than seq
-  int64_t positions = 0;  // that the model computed, padding included
+  int64_t truncated = 0;  // texts cut to seq tokens
+  int64_t positions = 0;  // computed positions, padding included
   int64_t seq = 0, batch = 0, width = 0;
-  std::string output, pooling, activation;  // pooling: empty where nothing is pooled; activation: of probabilities
+  std::string output, pooling, activation;  // pooling: empty if nothing is pooled; activation: of probabilities
   bool normalize = false;
   std::vector<std::string> labels;
   double seconds = 0;
@@ -77,17 +77,17 @@ struct EngineReport {
   int64_t window_cache_tokens = 0, free_window_cache_tokens = 0, window = 0;
   bool batch_invariant = false;
   double seconds = 0, draft_seconds = 0;
-  std::vector<std::string> not_obeyed;  // of the settings that the model's file recommends
-  std::vector<MemoryReport> memory, draft_memory;  // the latter: of the draft model, where there is one
+  std::vector<std::string> not_obeyed;  // recommendations of the model's file that are ignored
+  std::vector<MemoryReport> memory, draft_memory;  // draft_memory: of the draft model, if any
 };
-// plans: of the replicas, alike but on devices of their own.
+// plans: one per replica, equal except for the devices.
 std::string engine_json(const EngineReport& report, std::span<const PlanRecord* const> plans);
 
 Result<std::string> graph_profile_json(const Graph& graph, const Options& options);
 
-// A trace in Chrome's format, which Perfetto and chrome://tracing open: a process for each rank, a thread for
-// each of its streams, a complete event for each instruction. Measured and predicted traces differ only in
-// their times. `devices`: names by rank; other ranks are shown by number.
+// A trace in Chrome's format, for Perfetto and chrome://tracing: a process per rank,
+// a thread per stream, an event per instruction. Measured and predicted traces
+// differ only in times. `devices`: names by rank; other ranks show their number.
 std::string trace_json(std::span<const TraceEvent> events, std::span<const std::string> devices);
 
 }  // namespace tessera

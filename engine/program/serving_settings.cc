@@ -13,7 +13,7 @@ int64_t pages_of(const ServingSettings& settings, int64_t tokens) {
   return (tokens + settings.page_size - 1) / settings.page_size;
 }
 
-// Window pages of all sequences together: for what their next tokens see and for a step, and as many windows again.
+// Default window pages of all sequences: those a step can see, and as many windows again.
 int64_t usual_window_pages(const ServingSettings& settings) {
   return 2 * settings.rows * (pages_of(settings, settings.window) + 1) +
          pages_of(settings, serving_step_tokens(settings));
@@ -31,7 +31,7 @@ Status finalize_windows(ServingSettings& settings, const Graph& forward) {
                "shorter than the context of {}: leave it out",
                settings.context));
   }
-  // Each page of the first pool has at most one of the second.
+  // A page has at most one window page.
   settings.window_pages = std::min(given > 0 ? given : usual_window_pages(settings), settings.pages);
   if (given == 0 && settings.window_pages == settings.pages) settings.window_pages = 0;
   const int64_t least = least_window_pages(settings, settings.pages);
@@ -47,7 +47,7 @@ Status finalize_windows(ServingSettings& settings, const Graph& forward) {
 }  // namespace
 
 int64_t least_window_pages(const ServingSettings& settings, int64_t pages) {
-  // Pages that these positions meet, wherever they begin, and a page that is copied.
+  // Pages that these positions span at any offset, and one for a copy.
   const int64_t positions = std::max<int64_t>(settings.window, 2) - 1 + serving_step_tokens(settings);
   return std::min(pages, pages_of(settings, positions - 1) + 2);
 }
@@ -82,7 +82,7 @@ int64_t serving_step_tokens(const ServingSettings& settings) {
 std::vector<int64_t> serving_step_sizes(const ServingSettings& settings) {
   if (!settings.step_sizes.empty()) return settings.step_sizes;
   const int64_t largest = serving_step_tokens(settings);
-  std::set<int64_t> sizes = {largest, settings.rows};  // the last: a step of all sequences
+  std::set<int64_t> sizes = {largest, settings.rows};  // rows: a step of one token per sequence
   for (int64_t tokens = 1; tokens < largest; tokens *= 2) sizes.insert(tokens);
   return {sizes.begin(), sizes.end()};
 }
@@ -93,7 +93,7 @@ std::vector<ServingEntry> serving_entries(const ServingSettings& settings) {
   const int64_t largest = serving_step_tokens(settings);
   std::vector<ServingEntry> entries;
   for (const int64_t tokens : serving_step_sizes(settings)) {
-    // Of few tokens all logits cost little.
+    // All logits of few tokens are cheap.
     const bool has_all = tokens <= kFew && settings.scored_tokens > 0;
     const int64_t few = has_all ? tokens : std::min(tokens, settings.rows);
     const int64_t many = std::min(tokens, settings.rows + settings.scored_tokens);

@@ -12,7 +12,7 @@ namespace {
 
 constexpr const char* kPhaseNames[] = {"forward", "backward", "update"};
 
-// Calls `visit` with an index of a mark for each axis, and the seconds there.
+// Calls `visit` with the mark indices and the seconds of each point.
 template <class Visit>
 void visit_prices(const PriceTable& table, const std::vector<double>& seconds, const Visit& visit) {
   std::vector<size_t> at(table.axes.size(), 0);
@@ -25,7 +25,7 @@ void visit_prices(const PriceTable& table, const std::vector<double>& seconds, c
   }
 }
 
-// The best matmul rate of the table. Its axes name all factors of a product, or "*".
+// Best matmul rate of the table. Its axes name all factors, or "*".
 double best_matmul_rate(const PriceTable& table, int32_t cores) {
   double best = 0;
   const auto look = [&](const std::vector<double>& seconds, double devices) {
@@ -40,7 +40,7 @@ double best_matmul_rate(const PriceTable& table, int32_t cores) {
   return best;
 }
 
-// Memory's rate for the most bytes, which no cache holds.
+// Memory rate at the most bytes, which exceed every cache.
 double memory_rate(const PriceTable& table, int32_t cores) {
   const double bytes = table.marks[0].back();
   double rate = table.seconds.back() > 0 ? bytes / table.seconds.back() : 0;
@@ -73,17 +73,17 @@ void take_stated_rates(const Cluster& cluster, const std::set<DType>& multiplied
       if (multiplied.contains(rate.dtype)) flops_per_s = std::max(flops_per_s, rate.flops_per_s);
     limit.flops_per_s += flops_per_s;
     limit.bytes_per_s += kind.memory_bytes_per_s;
-    if (cluster.shared_cores > 0) break;  // virtual devices share the rate of one
+    if (cluster.shared_cores > 0) break;  // virtual devices share one device's rate
   }
 }
 
-// Bytes that no kernel can avoid, by WorkPhase.
+// LeastBytes: bytes that no kernel can avoid, by WorkPhase.
 struct LeastBytes {
   double phases[3] = {0, 0, 0};
 };
 
 LeastBytes least_bytes(const Graph& graph) {
-  // Forward and backward may touch only a few rows of tables that only lookups read.
+  // Tables used only by lookups need not be read whole in forward and backward.
   std::set<TensorId> read_whole;
   for (const Node& node : graph.nodes())
     if (work_phase(node.phase) == WorkPhase::kForward && node.op->weight.use != WeightUse::kRows)

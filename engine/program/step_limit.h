@@ -1,4 +1,4 @@
-// StepLimit: the least time of a training step on devices of given rates, from its operations and unavoidable bytes.
+// StepLimit: lower bound on a training step's time, from its operations and unavoidable bytes (roofline).
 #pragma once
 
 #include <string>
@@ -9,21 +9,21 @@
 namespace tessera {
 
 struct StepLimit {
-  // Term: a phase takes as long as its operations at the rate of large matmuls, or its bytes at the rate of memory,
-  // whichever is longer. forward reads each parameter once; backward reads it again and writes its gradient (both
-  // without tables of lookups); update reads parameter, gradient and optimizer state, and writes parameter and state.
+  // Term: a phase takes the longer of its operations at the matmul rate and its bytes at the memory
+  // rate. forward reads parameters; backward reads them and writes gradients (both without lookup
+  // tables); update reads parameters, gradients and optimizer state, and writes parameters and state.
   struct Term {
     std::string phase;  // "forward", "backward", "update"
     double flops = 0, bytes = 0, seconds = 0;
     bool by_memory = false;
   };
   std::vector<Term> terms;
-  double seconds = 0;                       // sum of phases: an update begins when the gradient's norm is known
-  double flops_per_s = 0, bytes_per_s = 0;  // of all devices together
-  bool is_measured = false;                 // rates of a device profile; else those stated by the backend
+  double seconds = 0;                       // sum over phases: the update waits for the gradient norm
+  double flops_per_s = 0, bytes_per_s = 0;  // of all devices
+  bool is_measured = false;                 // rates are from a device profile, else stated by the backend
 };
 
-// The limit of the first entry, a training step. Communication, activations and recomputation count nothing.
+// The bound of the first entry, a training step, without communication, activations and recomputation.
 Result<StepLimit> step_limit(const PlanRecord& record);
 
 }  // namespace tessera

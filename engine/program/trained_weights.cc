@@ -35,7 +35,7 @@ Status TrainedWeights::check_options(const Options& options, std::string_view co
   return {};
 }
 
-// The trainer's bytes are its whole arena, less its weights: the other program's bytes count these again.
+// The trainer's whole arena counts, minus its weights, which the other program's bytes include.
 Result<ComputeSettings> TrainedWeights::compute_settings(int64_t memory_limit) const {
   ComputeSettings compute = trainer_->settings().compute;
   const PlanRecord& record = trainer_->runner().record();

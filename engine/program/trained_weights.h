@@ -1,5 +1,5 @@
-// TrainedWeights: a trainer's parameters as engines and generators read them: in the trainer's memory, as its plan has
-// placed them, without a copy. They keep the trainer. Any thread.
+// TrainedWeights: a trainer's parameters, read in place by engines and
+// generators, with the trainer's placement. Keeps the trainer alive. Any thread.
 #pragma once
 
 #include <memory>
@@ -15,31 +15,31 @@
 
 namespace tessera {
 
-// WeightOwner: a trainer, as its weights' readers know it.
+// WeightOwner: the trainer's interface to readers of its weights.
 class WeightOwner {
  public:
   virtual ~WeightOwner() = default;
   virtual const std::shared_ptr<Runtime>& runtime() const = 0;
   virtual const std::shared_ptr<SharedModel>& model() const = 0;
-  virtual const Graph& forward_graph() const = 0;  // of the model, as it was
+  virtual const Graph& forward_graph() const = 0;  // the untransformed model
   virtual const TrainerSettings& settings() const = 0;
   virtual ProgramRunner& runner() const = 0;
   virtual WeightLock& weight_lock() const = 0;
-  virtual Status usable() const = 0;        // also whether this is the process that made it
-  virtual Status check_values() const = 0;  // kValuesLost where those on the devices are
-  // While the result lives, other programs read the weights where they are.
+  virtual Status usable() const = 0;        // also fails in a forked child
+  virtual Status check_values() const = 0;  // kValuesLost if the values on the devices are lost
+  // Lets other programs read the weights in place while the result lives.
   virtual std::shared_ptr<const void> lend() const = 0;
 };
 
 class TrainedWeights {
  public:
-  // Fails with kUnsupported where the trainer computes products in fp8.
+  // kUnsupported for a trainer with fp8 matmuls.
   static Result<std::shared_ptr<const TrainedWeights>> of(std::shared_ptr<WeightOwner> trainer);
 
-  // kInvalidArgument for options that the trainer has settled: devices, plan, precision, weights.
+  // kInvalidArgument for options fixed by the trainer: devices, plan, precision, weights.
   static Status check_options(const Options& options, std::string_view consumer);
-  // The trainer's settings of devices, for a program that shares `memory_limit` of a device with the trainer (0: the
-  // trainer's own limit). kOutOfMemory where nothing is left.
+  // The trainer's device settings for a program that shares `memory_limit`
+  // (0: the trainer's limit) with it. kOutOfMemory if nothing is left.
   Result<ComputeSettings> compute_settings(int64_t memory_limit) const;
 
   const std::shared_ptr<SharedModel>& model() const { return trainer_->model(); }
@@ -48,11 +48,11 @@ class TrainedWeights {
   const std::shared_ptr<DeviceSet>& devices() const { return trainer_->runner().prepared()->devices; }
   TrainedPlan plan() const { return {trainer_->settings(), trainer_->runner().record().entries}; }
 
-  // A program along `plan`, on the trainer's parameters. kUnsupported where it would need them placed otherwise.
+  // Loads a program that follows `plan`, on the trainer's parameters. kUnsupported if it needs another placement.
   Result<std::unique_ptr<ProgramRunner>> load(CompiledProgram compiled, SessionOptions options) const;
 
-  // A lock against updates of the trainer while the result lives. kValuesLost where the values are, or
-  // have a version other than `known` and are no longer where `runner` reads them.
+  // Locks out updates while the result lives. kValuesLost if the values
+  // are lost, or are newer than `known` and no longer where `runner` reads them.
   Result<WeightLock::Reading> read(const ProgramRunner& runner, int64_t known) const;
 
  private:

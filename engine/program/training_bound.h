@@ -1,4 +1,4 @@
-// Lower bounds of a training's memory, found without making a plan: what they exclude needs no search.
+// Lower bounds on a training's memory, found without planning; what they exclude needs no search.
 #pragma once
 
 #include <cstdint>
@@ -13,16 +13,16 @@
 
 namespace tessera {
 
-// No plan of a training takes fewer bytes of its fullest device, in any form of its loss; 0 where that is not known.
+// Lower bound on the fullest device's bytes over all plans and forms of the loss; 0: unknown.
 int64_t least_training_bytes(const Graph& forward, bool language_model, const TrainerSettings& settings,
                              const DeviceSet& devices);
 
 struct TrainingBound {
-  int64_t bytes = 0;  // at least
-  int64_t limit = 0;  // of a device; 0: none
+  int64_t bytes = 0;  // lower bound
+  int64_t limit = 0;  // per device; 0: none
   bool excludes() const { return limit > 0 && bytes > limit; }
 };
-// The bound of the trainer with these options; `dataset` may be null.
+// The bound of a trainer with these options; `dataset` may be null.
 Result<TrainingBound> bound_training(Runtime& runtime, const SharedModel& model, const Dataset* dataset,
                                      const Options& options);
 

@@ -1,4 +1,4 @@
-// CheckpointSnapshot: a checkpoint's contents in host memory, written while the trainer goes on.
+// CheckpointSnapshot: a checkpoint's contents in host memory, written while training continues.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,7 @@ struct CheckpointSnapshot {
   CheckpointInfo info;
   std::vector<std::vector<std::byte>> values;  // one for each of info.tensors
 
-  // Writes the checkpoint and reports progress. kCancelled within a CancelScope that was raised.
+  // Writes the checkpoint and reports progress. kCancelled in a raised CancelScope.
   Result<WrittenCheckpoint> write(const std::string& folder) const;
 };
 

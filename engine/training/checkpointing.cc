@@ -1,6 +1,6 @@
-// Trainer::save and Trainer::resume. A checkpoint holds whole tensors by name and the trainer's few numbers;
-// nothing in it depends on devices or plan. Of parameters that no step changes it holds the hashes alone: they come
-// from the model again.
+// Trainer::save and Trainer::resume. A checkpoint holds whole tensors by name
+// and the trainer's counters, independent of devices and plan. For unchanged
+// parameters it holds only hashes; their values come from the model.
 #include <algorithm>
 #include <cstdio>
 #include <vector>
@@ -19,10 +19,10 @@
 namespace tessera {
 namespace {
 
-// Values that must agree for a resumed run to continue the same training.
+// AgreedValue: a value that must be equal for a run to continue the same training.
 struct AgreedValue {
   std::string_view key;
-  std::string_view otherwise;  // what a checkpoint without the value has; "": it is corrupt
+  std::string_view otherwise;  // default for checkpoints without the value; "": corrupt
   std::string_view flag;       // of the command
 };
 constexpr AgreedValue kMustAgree[] = {{"loss", "cross_entropy", "--loss"},
@@ -40,16 +40,16 @@ Result<int64_t> number(const CheckpointInfo& info, const std::string& key) {
   return *value;
 }
 
-// Whether a parameter trained in bf16 is resumed in a model of f32.
+// Whether a parameter trained in bf16 is resumed in an f32 model.
 bool widens(const TensorType& from, const TensorType& to) {
   return from.dtype == DType::kBF16 && to == TensorType{DType::kF32, from.shape};
 }
 
-// The value by which a checkpoint without the optimizer is recognised.
+// Marks a checkpoint without optimizer state.
 constexpr std::string_view kHolds = "holds", kParametersAlone = "parameters";
 const std::string kUnlabelled = "unlabelled";  // absent: 0
 constexpr std::string_view kBasePath = "base_path";
-constexpr std::string_view kNote = "note.";  // before the keys of a caller's notes
+constexpr std::string_view kNote = "note.";  // prefix of the caller's notes
 constexpr std::string_view kRank = "adapter_rank", kAlpha = "adapter_alpha", kOn = "adapter_on";
 // Further options of adapters, AdapterSummary::more, after "adapter_".
 constexpr std::string_view kMoreOptions[] = {"ranks", "alphas", "rslora", "dora", "init", "dropout", "also"};
@@ -124,7 +124,7 @@ Status check_settings(const CheckpointInfo& found, const CheckpointInfo& wanted)
     };
     const std::string theirs = value(found), ours = value(wanted);
     if (theirs == ours) continue;
-    if (key == "data")  // fingerprints, which mean nothing to people
+    if (key == "data")  // fingerprints mean nothing to readers
       return Status(
           StatusCode::kInvalidArgument,
           "the checkpoint was made with other data: wanted the same tokens, and the dataset's options "
@@ -140,7 +140,7 @@ Status check_settings(const CheckpointInfo& found, const CheckpointInfo& wanted)
   return {};
 }
 
-// `parameters_only`: to evaluate, whatever the checkpoint was trained with.
+// `parameters_only`: for evaluation, whatever the training was.
 Status check_tensors(const CheckpointInfo& found, const CheckpointInfo& wanted, bool parameters_only) {
   std::vector<std::pair<std::string, TensorType>> all = wanted.tensors;
   for (const BaseTensor& it : wanted.base) all.emplace_back(it.name, it.type);
@@ -189,7 +189,7 @@ CheckpointInfo Trainer::checkpoint_info(bool optimizer) const {
   if (settings_.preference) info.values["loss"] = std::string(name_of(settings_.preference->loss));
   if (settings_.accumulate > 1) info.values["accumulate"] = to_text(settings_.accumulate);
   info.values["data"] = dataset_ ? to_text(dataset_->fingerprint()) : "fed";
-  // Recorded for people; a resumed run follows its own options.
+  // Informative only; a resumed run follows its own options.
   info.values["seed"] = to_text(settings_.seed);
   info.values["lr"] = to_text(settings_.rate.peak);
   info.values["steps"] = to_text(settings_.rate.steps);
@@ -327,7 +327,7 @@ Status Trainer::check_base_contents(const CheckpointInfo& found) {
   std::vector<std::string> names;
   std::vector<const BaseTensor*> wanted;
   for (const BaseTensor& it : found.base) {
-    if (base_.find(it.name) == nullptr) continue;  // of an evaluation that does without
+    if (base_.find(it.name) == nullptr) continue;  // unused in this evaluation
     names.push_back(it.name);
     wanted.push_back(&it);
   }
@@ -345,12 +345,12 @@ Status Trainer::check_base_contents(const CheckpointInfo& found) {
   return {};
 }
 
-// Takes the value that the checkpoint has or, where it leaves the parameter out, the model's.
+// Takes the checkpoint's value, or the model's if the checkpoint leaves the parameter out.
 Status Trainer::take(const CheckpointReader& checkpoint, std::string_view name, const TensorType& type) {
   const CheckpointInfo& found = checkpoint.info();
   if (has_base(found, name)) {
     if (!base_.is_replaced(name)) return {};
-    // Evaluations may keep it in another type than the model.
+    // Evaluations may store it in another type.
     const HostTensor& given = *base_.find(name);
     HostTensor own = given;
     if (given.type != type) {
@@ -360,7 +360,7 @@ Status Trainer::take(const CheckpointReader& checkpoint, std::string_view name, 
     base_.set_replaced(name, false);
     return {};
   }
-  // The checkpoint is of a run without loss scaling: the factor starts over.
+  // The checkpoint has no loss scaling; the factor starts over.
   if (name.starts_with("loss_scaling.") && !has_tensor(found, name))
     return running_->session().write(name, HostTensor::zeros(type, nullptr));
   TSR_ASSIGN_OR_RETURN(HostTensor value, checkpoint.read(name));

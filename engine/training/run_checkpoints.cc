@@ -19,7 +19,7 @@ bool is_there(const std::string& path) {
   return lstat(path.c_str(), &ignored) == 0;
 }
 
-// What is in the way of the best checkpoint fails before the first step.
+// Checks, before the first step, that nothing blocks the best checkpoint's place.
 Status check_best(const std::string& best) {
   struct stat found {};
   if (lstat(best.c_str(), &found) != 0) return {};
@@ -28,7 +28,7 @@ Status check_best(const std::string& best) {
   return Trainer::check_folder(best);
 }
 
-// The best checkpoint of the run that the checkpoint `from` is of: it is next to the run's folder, also where `from` is a kept
+// The best checkpoint of the run that `from` belongs to: next to the run's folder, also if `from` is a kept step.
 // step.
 std::string best_of_run(const std::string& from) {
   const std::string best = best_folder(from);
@@ -81,7 +81,7 @@ Status RunCheckpoints::keep_step(const std::string& from, int64_t step) {
   for (const int64_t other : kept_steps(folder_)) {
     const bool is_of_replaced_run = other > step;
     if (!is_of_replaced_run && ++kept <= keep_) continue;
-    // Foreign files in it stay.
+    // Other files in it stay.
     if (const Status discarded = discard_checkpoint(step_folder(folder_, other)); !discarded.ok())
       thread_warnings_.push_back(format("an old checkpoint is kept: {}", discarded.message()));
   }
@@ -92,7 +92,7 @@ Status RunCheckpoints::write(const CheckpointSnapshot& snapshot, int64_t step, b
   TSR_ASSIGN_OR_RETURN(WrittenCheckpoint written, snapshot.write(folder_));
   TSR_RETURN_IF_ERROR(written.commit());
   if (keep_ > 1) {
-    TSR_RETURN_IF_ERROR(discard_checkpoint(step_folder(folder_, step)));  // of a run that this one replaces
+    TSR_RETURN_IF_ERROR(discard_checkpoint(step_folder(folder_, step)));  // left by a run that this one replaces
     TSR_RETURN_IF_ERROR(keep_step(folder_, step));
   }
   return is_best && keeps_best_ ? link_checkpoint(folder_, best_folder(folder_)) : Status();
@@ -107,7 +107,7 @@ Status RunCheckpoints::save(const std::shared_ptr<Trainer>& trainer, int64_t ste
   Result<CheckpointSnapshot> snapshot = trainer->snapshot(notes);
   failure_ = snapshot.status();
   if (!failure_.ok()) return {};
-  // std::function copies the work, but not the values.
+  // std::function copies its capture; a pointer avoids copying the values.
   thread_.emplace("checkpoint", trainer->runtime(),
                   [this, copy = std::make_shared<const CheckpointSnapshot>(std::move(*snapshot)), step, is_best] {
                     return write(*copy, step, is_best);

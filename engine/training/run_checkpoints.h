@@ -1,5 +1,5 @@
-// RunCheckpoints: the checkpoints of one training run: the newest, those before it, and the best (serialize/checkpoint_links.h). A
-// thread writes each from a copy while the training goes on.
+// RunCheckpoints: the checkpoints of one training run: the newest, earlier ones, and the best
+// (serialize/checkpoint_links.h). A thread writes each from a copy while training continues.
 #pragma once
 
 #include <cstdint>
@@ -17,29 +17,29 @@ namespace tessera {
 
 class RunCheckpoints {
  public:
-  // Locks the folder, and removes what killed runs left. Without a folder no checkpoint is written.
+  // Locks the folder and removes leftovers of killed runs. Without a folder no checkpoint is written.
   static Result<std::unique_ptr<RunCheckpoints>> create(const RunSettings& settings);
   ~RunCheckpoints();  // waits for the thread
 
   bool writes() const { return !folder_.empty(); }
   const std::string& folder() const { return folder_; }
-  int64_t saved_step() const { return saved_step_; }  // of the last whole one; -1: none yet
-  // The folder of the last whole checkpoint that is still there; empty: none.
+  int64_t saved_step() const { return saved_step_; }  // step of the last complete one; -1: none
+  // The last complete checkpoint that still exists; empty: none.
   std::string last_good() const;
 
-  // Continues a run that was resumed from `from` at `step`, with its best checkpoint. False: that one is missing.
+  // Continues a run resumed from `from` at `step`, with its best checkpoint. False: the best one is missing.
   Result<bool> resume(const std::string& from, int64_t step, int64_t best_step);
-  // Copies the trainer's values, and has a thread write them. Waits for the previous checkpoint. A lack of space, and an error
-  // of input or output, is a warning; the third in a row and those after it, and any other error, are failures.
+  // Copies the trainer's values; the thread writes them. Waits for the previous checkpoint. Lack
+  // of space and I/O errors are warnings; the third in a row, and any other error, is a failure.
   Status save(const std::shared_ptr<Trainer>& trainer, int64_t step, bool is_best, const Options& notes);
-  Status wait();    // for the last one; fails as `save` does
-  Status finish();  // waits too; each failure counts
+  Status wait();    // waits for the last one; fails as `save` does
+  Status finish();  // waits; every failure is returned
   std::vector<std::string> take_warnings();
 
  private:
   RunCheckpoints(const RunSettings& settings)
       : folder_(settings.checkpoint), keep_(settings.keep), keeps_best_(settings.keeps_best) {}
-  // On the thread.
+  // Runs on the thread.
   Status write(const CheckpointSnapshot& snapshot, int64_t step, bool is_best);
   Status keep_step(const std::string& from, int64_t step);
   Status settle(bool is_final);
@@ -51,7 +51,7 @@ class RunCheckpoints {
   std::string last_good_;
   int64_t saved_step_ = -1, writing_step_ = -1;
   int failures_ = 0;  // in a row
-  Status failure_;    // of a checkpoint that the thread never began
+  Status failure_;    // of a checkpoint whose thread did not start
   std::vector<std::string> warnings_;         // not taken yet
   std::vector<std::string> thread_warnings_;  // of the thread, while it runs
   std::optional<BackgroundWork> thread_;

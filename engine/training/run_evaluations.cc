@@ -13,7 +13,7 @@ bool RunEvaluations::add(int64_t step, const Evaluation& evaluation) {
   row.update(Json::parse(evaluation_json(evaluation)));
   all_.push_back(std::move(row));
   if (step == 0) return false;
-  // A loss that is not finite is no improvement.
+  // A loss that is not finite never improves.
   const double loss = std::isnan(evaluation.loss) ? std::numeric_limits<double>::infinity() : evaluation.loss;
   if (loss < improved_ - min_delta_ || (std::isinf(improved_) && std::isfinite(loss))) {
     improved_ = loss, stale_ = 0;

@@ -1,5 +1,5 @@
-// RunEvaluations: the evaluations of a training run on its held-out rows, the best of them, and the end of the run that does not
-// improve any more (early stopping with patience).
+// RunEvaluations: the evaluations of a run on held-out
+// rows, the best one, and early stopping with patience.
 #pragma once
 
 #include <cstdint>
@@ -25,9 +25,9 @@ class RunEvaluations {
   bool is_due(int64_t step, int64_t steps) const {
     return every_ > 0 && (step % every_ == 0 || step == steps);
   }
-  // Adds the evaluation of a step. True where it is the best so far, which one before the first step never is.
+  // Adds the evaluation of a step. True if it is the best so far; one before the first step never is.
   bool add(int64_t step, const Evaluation& evaluation);
-  // Notes the evaluation of the last step, which counts neither for the best nor for patience.
+  // Records the last step's evaluation, which affects neither the best nor patience.
   void note(int64_t step, const Evaluation& evaluation) { last_ = evaluation, last_step_ = step; }
   bool is_stopped() const { return patience_ > 0 && stale_ >= patience_; }
   std::string stopped_text() const;
@@ -35,11 +35,11 @@ class RunEvaluations {
   int64_t best_step() const { return best_step_; }  // 0: none yet
   double best_loss() const { return best_; }
   void forget_best();
-  // The last evaluation, where it is of this step.
+  // The last evaluation, if it is of this step.
   std::optional<Evaluation> last(int64_t step) const { return step == last_step_ ? last_ : std::nullopt; }
-  const Json& all() const { return all_; }  // of this process: [{"step", "loss", ...}]
+  const Json& all() const { return all_; }  // by this process: [{"step", "loss", ...}]
 
-  // The state as notes of a checkpoint, and back.
+  // The state as notes of a checkpoint, and restored from them.
   Options notes() const;
   Status restore(const std::map<std::string, std::string>& notes);
 
@@ -48,7 +48,7 @@ class RunEvaluations {
   const double min_delta_;
   const bool keeps_best_;
   double best_ = std::numeric_limits<double>::infinity();
-  double improved_ = best_;  // the loss that the next improvement is measured from
+  double improved_ = best_;  // loss that the next improvement is compared to
   int64_t best_step_ = 0, last_step_ = 0, stale_ = 0;
   std::optional<Evaluation> last_;
   Json all_ = Json::array();

@@ -17,9 +17,9 @@ namespace tessera {
 
 namespace {
 
-// Share of a new step in exponential means, of about twenty steps.
+// Weight of a new step in exponential means of about twenty steps.
 constexpr double kNewShare = 0.1;
-// Number of last steps whose median is a step's time.
+// Number of recent steps whose median is the step time.
 constexpr size_t kTimedSteps = 20;
 constexpr size_t kMostSampleBytes = size_t{64} << 10;
 constexpr size_t kMostSettingsBytes = size_t{1} << 20;
@@ -59,7 +59,7 @@ Json limit_object(const StepLimit& limit) {
           {"rates", limit.is_measured ? "measured" : "stated"}};
 }
 
-// The beginning of a text that samples keep, up to the end of a character.
+// The first bytes of a sample's text, whole characters only.
 std::string_view cut_sample(std::string_view text) {
   if (text.size() <= kMostSampleBytes) return text;
   size_t end = kMostSampleBytes;
@@ -67,10 +67,10 @@ std::string_view cut_sample(std::string_view text) {
   return text.substr(0, end);
 }
 
-// Each file is written where another one cannot be.
+// Returns the first error; every file is still written.
 Status first_error(Status first, Status second) { return first.ok() ? std::move(second) : std::move(first); }
 
-// Markdown that shows the text as it is: indented by four blanks.
+// The text as a Markdown code block, indented by four blanks.
 std::string as_code(std::string_view text) {
   std::string out = "    ";
   for (const char c : text) {
@@ -109,7 +109,7 @@ Status RunLog::read_options(const Options& options) {
                   format("options metrics and report both are {}, wanted a file for each", page_path_));
   for (const std::string& path : {metrics_path_, page_path_})
     if (!path.empty()) TSR_RETURN_IF_ERROR(check_not_read(trainer_->model()->read_paths(), path));
-  // The default adapters have a name of every product of the blocks.
+  // The default adapters would list every matmul of the blocks.
   if (trainer_->has_usual_adapters()) recorded["adapter_on"] = "all matrices of the blocks";
   for (const char* key : {"position", "skipped", "unlabelled", "data", "strategy"}) recorded.erase(key);
   Json all = Json::object();
@@ -147,7 +147,7 @@ Status RunLog::describe() {
   if (!page_path_.empty()) {
     TSR_ASSIGN_OR_RETURN(const std::string explanation, plan_explanation_json(*plan));
     TSR_ASSIGN_OR_RETURN(explanation_, parse_json(explanation, "explanation"));
-    explanation_.erase("tensors");  // thousands of a large model; the plan's own page has them
+    explanation_.erase("tensors");  // thousands in large models; the plan's page has them
   }
   take_memory();
   return {};
@@ -213,7 +213,7 @@ Status RunLog::add_step() {
   loss_ = it.loss;
   smooth_loss_ = measured_steps_ == 0 ? it.loss : smooth_loss_ + kNewShare * (it.loss - smooth_loss_);
   steps_s_ += it.seconds;
-  // The first step also warms up: its time is dropped when there is a second.
+  // The first step also warms up; its time is dropped once there is a second.
   if (measured_steps_ == 1) last_steps_s_.clear();
   if (last_steps_s_.size() == kTimedSteps) last_steps_s_.pop_front();
   last_steps_s_.push_back(it.seconds);
@@ -332,7 +332,7 @@ double RunLog::seconds_left() const {
 std::string RunLog::summary_json() const {
   const double step_s = this->step_s();
   Json limit = limit_object(limit_);
-  // The limit is that of a whole step; steps in parts have any number of accumulations.
+  // The limit is that of a whole step; partial steps have any number of accumulations.
   const bool is_known = step_s > 0 && trainer_->settings().losses.empty();
   limit["share"] = is_known ? json_number(limit_.seconds / step_s) : Json(nullptr);
   int64_t memory_bytes = 0;
@@ -371,7 +371,7 @@ Status RunLog::write_page(bool is_due) {
                     {"devices", memory_},
                     {"explanation", explanation_}};
   const std::string page = run_page(run);
-  page_written_ = now;  // also where it fails: the next try is due later
+  page_written_ = now;  // also after a failure, so that the retry is delayed
   TSR_ASSIGN_OR_RETURN(AtomicFile file, AtomicFile::create(page_path_));
   TSR_RETURN_IF_ERROR(file.append(std::as_bytes(std::span(page))));
   return file.commit();

@@ -1,6 +1,6 @@
-// RunLog: the course of a training run, in files: JSON lines, TensorBoard's events, a page. It also estimates the time
-// left, and how near steps are to the physical limit. One thread at a time; `add_step` and `add_evaluation` use the
-// trainer.
+// RunLog: writes the course of a training run to files: JSON lines, TensorBoard
+// events, a page. It estimates the remaining time and compares steps to the physical
+// limit. One thread at a time; `add_step` and `add_evaluation` read the trainer.
 #pragma once
 
 #include <chrono>
@@ -21,9 +21,9 @@ namespace tessera {
 
 class RunLog {
  public:
-  // Opens the files that the options name. Where a trainer resumed at a step, lines of later steps are dropped.
+  // Opens the files that the options name. For a trainer resumed at a step, later steps' lines are dropped.
   static Result<std::unique_ptr<RunLog>> create(std::shared_ptr<Trainer> trainer, const Options& options);
-  ~RunLog();  // a page says that the run stopped, unless `finish` said how
+  ~RunLog();  // without `finish`, the page shows a stopped run
 
   Status add_step();                                    // the trainer's last
   Status add_evaluation(double loss, double accuracy);  // accuracy NaN: unknown
@@ -40,12 +40,12 @@ class RunLog {
   Status read_options(const Options& options);
   Status describe();
   Status open_files();
-  Status record(Json line);  // to the lines and the page
+  Status record(Json line);  // to the JSON lines and the page
   Status write_page(bool is_due);
-  bool has_perplexity() const { return !trainer_->settings().preference; }  // whether the loss is one of tokens
+  bool has_perplexity() const { return !trainer_->settings().preference; }  // whether the loss is per token
   void note_evaluation(double loss, int64_t step);
   void take_memory();
-  double step_s() const;  // the median of the last steps; 0: none
+  double step_s() const;  // median of recent steps; 0: none
   double seconds_left() const;
 
   using Clock = std::chrono::steady_clock;
@@ -53,7 +53,7 @@ class RunLog {
   const std::shared_ptr<Trainer> trainer_;
   std::string metrics_path_, events_folder_, page_path_;
   double page_seconds_ = 10;
-  int64_t steps_ = 0;  // of the whole run; 0: not known
+  int64_t steps_ = 0;  // of the whole run; 0: unknown
   std::optional<LineFile> lines_;
   std::optional<EventFile> events_;
   RunSeries series_;

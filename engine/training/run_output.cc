@@ -58,7 +58,7 @@ Result<std::unique_ptr<Conversion>> RunOutput::trained_model(const std::shared_p
   return Conversion::create(std::move(contents), path_, {});
 }
 
-// The first step of an export finds what PEFT has no form for.
+// The first step of an export finds adapters that PEFT cannot express.
 Status RunOutput::check_written() const {
   if (kind_ != Kind::kPeft) return Conversion::create(contents_of(model_), path_, {}).status();
   TSR_ASSIGN_OR_RETURN(const auto trial, adapters());

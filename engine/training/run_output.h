@@ -1,5 +1,5 @@
-// RunOutput: the result of a training run: a model's file, PEFT's folder of adapters, or a file of the model with the adapters in
-// its weights. It is written step by step.
+// RunOutput: the result of a training run: a model file, a PEFT folder
+// of adapters, or a model with merged adapters. Written in steps.
 #pragma once
 
 #include <memory>
@@ -15,10 +15,10 @@ namespace tessera {
 
 class RunOutput {
  public:
-  // What can be known before a model is loaded.
+  // Checks known before a model is loaded.
   static Status check_path(const RunSettings& settings);
-  // Fails where `model` could not be written, or over a file that it is read from. A run that is resumed may replace its own
-  // result: `check_trained` looks at that.
+  // Refuses a model that cannot be written, and paths that it is read from. A
+  // resumed run may replace its own result, which `check_trained` verifies.
   static Result<RunOutput> create(const RunSettings& settings, std::shared_ptr<SharedModel> model);
   Status check_trained(const std::shared_ptr<Trainer>& trainer) const;
 
@@ -26,11 +26,11 @@ class RunOutput {
   const std::string& path() const { return path_; }
   const char* kind() const;  // "model", "adapters", "merged"
 
-  // Begins to write the trainer's values; of adapters they are in the trainer's model from here on.
+  // Begins to write the trainer's values; values of adapters move to the trainer's model.
   Status begin(const std::shared_ptr<Trainer>& trainer);
-  Result<double> step();  // the share that is done; at 1 the result is in its place
-  void cancel();          // removes what was written
-  const std::vector<std::string>& notes() const { return notes_; }  // of the writer, for people
+  Result<double> step();  // share that is done; at 1 the result is in place
+  void cancel();          // removes partial output
+  const std::vector<std::string>& notes() const { return notes_; }  // messages of the writer
 
  private:
   enum class Kind { kModel, kPeft, kMerged };
@@ -40,10 +40,10 @@ class RunOutput {
   Result<std::unique_ptr<Export>> adapters() const;
   Status check_written() const;
 
-  std::string path_;  // "": nothing is written
+  std::string path_;  // "": no output
   Kind kind_;
   std::shared_ptr<SharedModel> model_;
-  std::shared_ptr<const void> lease_;  // of the trainer, whose values are being written
+  std::shared_ptr<const void> lease_;  // lease of the trainer while its values are written
   std::unique_ptr<Conversion> conversion_;
   std::unique_ptr<Export> export_;
   std::vector<std::string> notes_;

@@ -11,7 +11,7 @@ namespace tessera {
 
 namespace {
 
-constexpr int64_t kAtOnce = 8;  // texts that the engine computes together
+constexpr int64_t kAtOnce = 8;  // concurrent texts of the engine
 
 }  // namespace
 

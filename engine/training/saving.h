@@ -1,4 +1,4 @@
-// Saving: a trainer's checkpoint, written by a thread of its own. One thread at a time.
+// Saving: a trainer's checkpoint, written by its own thread. One thread at a time.
 #pragma once
 
 #include <memory>
@@ -12,7 +12,7 @@ namespace tessera {
 class Saving {
  public:
   static Result<std::unique_ptr<Saving>> create(std::shared_ptr<Trainer> trainer, const std::string& folder);
-  // A saving of a copy: the trainer is free when this returns.
+  // Saves a copy: the trainer is free when this returns.
   static Result<std::unique_ptr<Saving>> create_of_snapshot(const std::shared_ptr<Trainer>& trainer,
                                                             const std::string& folder, const Options& notes);
   ~Saving();  // cancels it
@@ -20,7 +20,7 @@ class Saving {
   Status step();
   double done() const { return work_.done(); }
   WorkProgress progress() const { return work_.progress(); }
-  Status finish();  // the folder holds the checkpoint
+  Status finish();  // waits until the folder holds the checkpoint
   bool in_creating_process() const { return runtime_->in_creating_process(); }
 
  private:
@@ -29,7 +29,7 @@ class Saving {
 
   const std::shared_ptr<Runtime> runtime_;
   const std::shared_ptr<Trainer> trainer_;  // null for a snapshot
-  std::shared_ptr<const void> lease_;       // the trainer's lease; null when the work has ended
+  std::shared_ptr<const void> lease_;       // the trainer's lease; null after the work has ended
   Background<WrittenCheckpoint> work_;
 };
 

@@ -1,4 +1,4 @@
-// Values of a trainer as those of a model: stored in it, or written to a file.
+// A trainer's values as model values, stored in the model or written to a file.
 #include <algorithm>
 #include <optional>
 #include <string>
@@ -22,7 +22,7 @@ std::vector<std::string> Trainer::widened_parameters(const Graph& model) const {
   return names;
 }
 
-// Whether a parameter trains in bf16 (option weights): elsewhere it is f32.
+// Whether a parameter trains in bf16 (option weights); in the model it is f32.
 bool Trainer::is_rounded(std::string_view name, const TensorType& type) const {
   return settings_.bf16_weights && type.dtype == DType::kBF16 && trained_.contains(name);
 }
@@ -32,7 +32,7 @@ Status Trainer::store(SharedModel& model) {
   if (const std::vector<std::string> widened = widened_parameters(model.graph()); !widened.empty())
     TSR_RETURN_IF_ERROR(model.widen(widened));
   for (const auto& [name, type] : running_->parameters()) {
-    // Unchanged values stay where they are, such as in the model's file.
+    // Unchanged values stay in place, such as in the model's file.
     TSR_ASSIGN_OR_RETURN(const std::optional<SharedModel::Value> present, model.find(name));
     if (present && is_left_out(name) && present->tensor.data.data() == base_.find(name)->data.data())
       continue;

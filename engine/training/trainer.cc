@@ -51,7 +51,7 @@ void add(std::vector<CommReport>& to, std::span<const CommReport> part) {
 
 Status check_vocabulary(const Graph& graph, const Dataset& dataset) {
   const std::optional<TensorId> logits = graph.find_output("logits");
-  if (!logits) return {};  // compile says so
+  if (!logits) return {};  // compile reports the error
   const Shape& shape = graph.type(*logits).shape;
   if (shape.rank() == 0) return {};
   const int64_t vocabulary = shape[shape.rank() - 1];
@@ -133,13 +133,13 @@ Result<std::shared_ptr<Trainer>> Trainer::create(std::shared_ptr<Runtime> runtim
                        runtime->open_devices(settings.compute.devices, settings.compute.profile));
   const bool is_language_model = trainer->is_language_model_ =
       dataset != nullptr || (!settings.losses.empty() && !forward.find_output("loss"));
-  Progress unseen;  // of planning, where a reference takes longer
+  Progress unseen;  // progress of planning; the reference dominates
   std::optional<ProgressScope> planning;
   if (settings.preference) planning.emplace(unseen);
   TSR_ASSIGN_OR_RETURN(CompiledProgram compiled,
                        compile_training(forward, is_language_model, settings, devices));
   planning.reset();
-  // A model without weights draws them from the trainer's seed when one is given, else from its own.
+  // Draws weights of a model without values from the trainer's seed if given, else from the model's.
   const uint64_t seed = options.contains("seed") ? settings.seed : model->seed();
   trainer->parameter_seed_ = seed;
   if (settings.preference) {
@@ -215,8 +215,8 @@ Status Trainer::feed(std::string_view input, const HostTensor& value) {
                                               nearest_hint(input, names)));
 }
 
-// One over the labels of the whole batch that count; of a loss without labels, or with several inputs of them,
-// one over the batch.
+// Feeds one over the number of counted labels in the whole batch; for a
+// loss without labels, or with several label inputs, one over the batch.
 Status Trainer::feed_loss_scale(std::string_view entry) {
   if (loss_scale_fed_) return {};
   const int64_t inputs = std::ranges::count_if(index_inputs_, &IndexInput::is_label);
@@ -239,7 +239,7 @@ std::shared_ptr<const PlanRecord> Trainer::plan() const {
 }
 
 namespace {
-// Number of times that the factor on the loss can be halved from its maximum.
+// Number of times that the loss scale can be halved from its maximum.
 constexpr int kMostLeftOut = 64;
 }  // namespace
 
@@ -266,7 +266,7 @@ Result<StepInfo> Trainer::step() {
     TSR_ASSIGN_OR_RETURN(info, run_step());
     if (std::isfinite(info.grad_norm)) break;
     ++skipped_;
-    // The factor on the loss may have been too large for this step; the program has halved it.
+    // The loss scale may have been too large for this step; the program has halved it.
     if (settings_.step.loss_scaling.initial != 0 && left_out < kMostLeftOut && !cancelled_) continue;
     return Status(
         kNotFinite,
@@ -292,7 +292,7 @@ Result<StepInfo> Trainer::run_step() {
   StepInfo info;
   info.step = step_ + 1;
   info.lr = lr_.value_or(settings_.rate.at(info.step));
-  if (preferences_) (void)preferences_->take_metrics();  // of what was cancelled
+  if (preferences_) (void)preferences_->take_metrics();  // of the cancelled step
   double weight = 0;
   if (dataset_) {
     TSR_ASSIGN_OR_RETURN(weight, find_labelled_step());
@@ -305,7 +305,7 @@ Result<StepInfo> Trainer::run_step() {
     TSR_RETURN_IF_ERROR(run_batches(info, kTrainEntry, 1, weight));
   } else {
     if (Status made = run_batches(info, kAccumulateEntry, settings_.accumulate, weight); !made.ok()) {
-      if (!running_->failed()) (void)clear_gradients();  // as they were before the step
+      if (!running_->failed()) (void)clear_gradients();  // restores the state before the step
       return made;
     }
     last = kUpdateEntry;
@@ -321,14 +321,14 @@ Result<StepInfo> Trainer::run_step() {
   return info;
 }
 
-// Runs the batches of a step, whose losses info.loss is the sum of: each is divided by `weight`, that of all labels.
+// Runs the batches of a step and sums their losses in info.loss, each divided by `weight`, that of all labels.
 Status Trainer::run_batches(StepInfo& info, std::string_view entry, int64_t batches, double weight) {
   for (int64_t batch = 0; batch < batches; ++batch) {
     if (batches > 1 && cancelled_)
       return Status(StatusCode::kCancelled,
                     "step cancelled between two of its batches; all values are as before");
     if (dataset_) {
-      if (batches > 1) TSR_RETURN_IF_ERROR(fill_training_rows(position_ + batch));  // else they are in rows_
+      if (batches > 1) TSR_RETURN_IF_ERROR(fill_training_rows(position_ + batch));  // a single batch is in rows_ already
       TSR_RETURN_IF_ERROR(feed_training_batch(entry, training_rows(position_ + batch), weight));
     } else {
       TSR_RETURN_IF_ERROR(feed_loss_scale(entry));
@@ -365,7 +365,7 @@ Result<Evaluation> Trainer::evaluate() {
   const auto begin = std::chrono::steady_clock::now();
   const std::vector<CommReport> before = running_->session().communication();
   const int64_t allocations_before = running_->session().allocations();
-  // Evaluation is left out of the training report, except the highest bytes it touched in the arenas.
+  // Excludes evaluation from the training report, except its peak arena bytes.
   const auto note = [&] {
     record_touched_bytes();
     std::vector<CommReport> done = running_->session().communication();
@@ -417,7 +417,7 @@ Status Trainer::write(std::string_view name, const HostTensor& value) {
 }
 
 Status Trainer::write_value(std::string_view name, const HostTensor& value) {
-  base_.set_replaced(name, true);  // a write that fails may have reached some devices
+  base_.set_replaced(name, true);  // a failed write may have reached some devices
   TSR_RETURN_IF_ERROR(running_->session().write(name, value));
   base_.set_replaced(name, !base_.is_own(name, value));
   return {};
@@ -458,13 +458,13 @@ std::string Trainer::report_json() {
       largest = std::max(largest, own);
     }
     if (is_parameter) report.model_bytes += as_model;
-    // A piece in the file tier is read on its own first, a narrow one kept until it is widened.
+    // A piece in the file tier is read first; a narrow one is held until it is widened.
     report.saving_memory_bytes = std::max(report.saving_memory_bytes, widens ? own + as_model : own);
   };
   for (const auto& [name, type] : running_->parameters()) count(name, type, true);
   for (const auto& [name, type] : running_->states())
     if (!gradient_states_.contains(name)) count(name, type, false);
-  report.snapshot_bytes = report.checkpoint_bytes + largest;  // a tensor is copied once more to be written
+  report.snapshot_bytes = report.checkpoint_bytes + largest;  // a tensor is copied again to be written
   return trainer_json(report, running_->record());
 }
 

@@ -1,4 +1,4 @@
-// Trainer: the body of the training loop. One thread at a time, except for `cancel`.
+// Trainer: the body of the training loop. One thread at a time, except `cancel`.
 #pragma once
 
 #include <atomic>
@@ -31,61 +31,61 @@
 namespace tessera {
 
 struct StepInfo {
-  int64_t step = 0;      // 1 for the first
+  int64_t step = 0;      // from 1
   double loss = 0;       // before the update
   double grad_norm = 0;  // before clipping
   double lr = 0;
   double seconds = 0;
-  PreferenceMetrics preference;  // 0 with another loss
+  PreferenceMetrics preference;  // 0 for other losses
 };
 
 struct Evaluation {
   double loss = 0;      // mean over the labels
-  int64_t labels = 0;   // 0: not known, in graphs of the caller's own
-  int64_t correct = 0;  // labels than which no token has a higher logit
-  std::optional<PreferenceMetrics> preference;  // of a preference loss, whose labels are not counted
+  int64_t labels = 0;   // 0: unknown, in custom graphs
+  int64_t correct = 0;  // labels with the highest logit
+  std::optional<PreferenceMetrics> preference;  // for a preference loss, whose labels are not counted
   double seconds = 0;
 };
 
 class Trainer final : public WeightOwner {
  public:
-  // `dataset` null: the graph has its own loss and its inputs are fed.
+  // `dataset` null: the graph has its own loss, and the caller feeds its inputs.
   static Result<std::shared_ptr<Trainer>> create(std::shared_ptr<Runtime> runtime,
                                                  std::shared_ptr<SharedModel> model,
                                                  std::shared_ptr<const Dataset> dataset,
                                                  const Options& options);
 
-  // Refuses what the trainer feeds itself, and integers that number no row of what they index.
+  // Refuses inputs that the trainer feeds itself, and indices out of range.
   Status feed(std::string_view input, const HostTensor& value);
-  // Runs one step. A loss or gradient that is not finite is kNotFinite; the program skipped the
-  // update. With a scaled loss the next batch (of a dataset; else the same again) is tried instead, as long
-  // as that may help.
+  // Runs one step. kNotFinite for a loss or gradient that is not
+  // finite; the update is then skipped. With loss scaling the next batch
+  // (without a dataset: the same one) is tried while that may help.
   Result<StepInfo> step();
   Result<Evaluation> evaluate();
-  // The rate of steps to come, in place of the schedule's; below 0: the schedule's.
+  // Sets the learning rate of the next steps; negative: the schedule's.
   Status set_lr(double lr);
 
-  // A step in parts (option losses): gradients of batches of the caller's are added up until the update takes them.
-  // Log probabilities of labels: [rows, seq].
+  // A partial step (option losses): gradients of the caller's batches accumulate
+  // until the update. Returns log probabilities of labels [rows, seq].
   Result<std::vector<float>> forward(const TokenBatch& batch);
   Result<LossValue> forward_backward(const TokenBatch& batch, std::string_view loss, const Options& options);
-  // The loss is sum of gradients [rows, seq] times the log probabilities of labels.
+  // Accumulates gradients of the loss sum(gradients [rows, seq] * log probabilities of labels).
   Status backward(const TokenBatch& batch, std::span<const float> gradients);
-  // The update. A norm that is not finite is kNotFinite: all values are as before, the gradients gone.
+  // Updates the parameters. kNotFinite for a norm that is not finite: values are unchanged, gradients are dropped.
   Result<StepInfo> optimizer_step(const Options& options);
 
   Status save(const std::string& folder, bool optimizer = true);
-  // The checkpoint that `save` puts in its place, for the holder of the lease; `cancel` ends it from then on.
+  // Writes the checkpoint that `save` moves into place. Called by the lease's holder; `cancel` ends it.
   Result<WrittenCheckpoint> write_checkpoint(const std::string& folder, bool optimizer = true);
-  // The checkpoint's contents in host memory, with the caller's notes: texts by key.
+  // Copies the checkpoint's contents to host memory, with the caller's notes by key.
   Result<CheckpointSnapshot> snapshot(const Options& notes);
-  static Status check_folder(const std::string& folder);  // what save would say at once
+  static Status check_folder(const std::string& folder);  // errors that save would return at once
   Status resume(const std::string& folder);
-  // Loads only the checkpoint's parameters: the optimizer, the schedule and the data begin again.
+  // Loads only the checkpoint's parameters; optimizer, schedule and data start over.
   Status load_parameters(const std::string& folder);
   Status store(SharedModel& model);
-  // What saving the model after `store` would write; the model stays as it is, and one tensor at a time is in host
-  // memory. It uses this trainer.
+  // The model's contents after `store`, one tensor at a time
+  // in host memory; the model is unchanged. Uses this trainer.
   Result<ModelContents> contents(std::shared_ptr<SharedModel> model);
   Status save_model(std::shared_ptr<SharedModel> model, const std::string& path, const Options& options);
   Result<HostTensor> read(std::string_view name);
@@ -93,21 +93,21 @@ class Trainer final : public WeightOwner {
 
   std::string report_json();
   std::string trace_json();
-  // The last step of this trainer; nothing before the first.
+  // The last step of this trainer; nullopt before the first.
   const std::optional<StepInfo>& last_step() const { return last_step_; }
   int64_t steps_made() const { return step_; }  // including those of a resumed checkpoint
   int64_t unlabelled_steps() const { return unlabelled_; }
   int64_t tokens_per_step() const;
   std::vector<MemoryReport> memory() const;  // as report_json has it
-  // Settings that checkpoints record for people: "batch", "optimizer", "lr", ... as texts.
+  // Settings that checkpoints record for readers: "batch", "optimizer", "lr", ...
   std::map<std::string, std::string> recorded_settings() const { return checkpoint_info(true).values; }
   // Removes the plan from a checkpoint's values.
   static void forget_plan(std::map<std::string, std::string>& values);
   std::shared_ptr<const void> lend() const override;
-  const std::shared_ptr<const Dataset>& dataset() const { return dataset_; }  // null: inputs are fed
+  const std::shared_ptr<const Dataset>& dataset() const { return dataset_; }  // null: the caller feeds the inputs
   bool has_usual_adapters() const { return adapters_ && adapters_->is_usual; }
   const std::shared_ptr<Runtime>& runtime() const override { return running_->prepared()->runtime; }
-  // Parts for programs on the trainer's weights (trained_weights.h).
+  // Used by programs on the trainer's weights (trained_weights.h).
   const TrainerSettings& settings() const override { return settings_; }
   const std::shared_ptr<SharedModel>& model() const override { return model_; }
   const Graph& forward_graph() const override { return *forward_; }
@@ -117,35 +117,35 @@ class Trainer final : public WeightOwner {
   std::shared_ptr<const PlanRecord> plan() const;  // with its program
   void cancel();                                   // any thread
 
-  // While the lease that this returns lives, who has it uses the trainer, perhaps on another thread, and `usable` is
-  // kBusy: `what` is in the way.
+  // Leases the trainer to the holder of the result, perhaps on another
+  // thread. Meanwhile `usable` is kBusy and names `what`.
   Result<std::shared_ptr<const void>> lease(std::string_view what);
   Status usable() const override;
 
  private:
   Trainer() = default;
-  Result<StepInfo> run_step();  // of all its batches; the program may leave the update out
+  Result<StepInfo> run_step();  // runs all batches; the program may skip the update
   Status run_batches(StepInfo& info, std::string_view entry, int64_t batches, double weight);
   Status find_base(const SharedModel& model);
   // trainer_plan.cc
-  // Loads a program in place of the present one, if any, with the model's values.
+  // Loads a program instead of the present one, with the model's values.
   Status run_program(std::shared_ptr<Runtime> runtime, std::shared_ptr<DeviceSet> devices, CompiledProgram compiled);
   void record_plan(CheckpointInfo& info) const;
-  // Runs the checkpoint's plan from here on, where devices and options are as they were; else says why not.
+  // Switches to the checkpoint's plan if devices and options are unchanged; else returns the reason.
   Status take_plan(const CheckpointInfo& found);
   Status check_feed(std::string_view input, const HostTensor& value) const;
-  Status feed_loss_scale(std::string_view entry);  // unless the caller feeds it
+  Status feed_loss_scale(std::string_view entry);  // unless fed by the caller
   // trainer_rows.cc
   Status feed_defaults(int64_t seq,
-                       std::span<const std::string> entries);  // of inputs with one value a position
-  std::vector<int64_t> training_rows(int64_t batch) const;  // their numbers
+                       std::span<const std::string> entries);  // for inputs with one value a position
+  std::vector<int64_t> training_rows(int64_t batch) const;  // row numbers
   Status fill_training_rows(int64_t batch);                 // rows_
-  double sum_label_weights() const;  // of the labels of rows_ that the loss of tokens counts
+  double sum_label_weights() const;  // of labels in rows_ that count in the token loss
   bool has_labels() const;           // rows_
-  // Moves position_ past steps without a label; the weight of the labels of the first step with one.
+  // Moves position_ past steps without labels; returns the label weight of the first step with one.
   Result<double> find_labelled_step();
-  Status check_fed_labels() const;    // those that the caller fed, where the graph's loss is of labels
-  Status check_eval_labels();         // those of the rows held out
+  Status check_fed_labels() const;    // labels fed by the caller, if the graph's loss has labels
+  Status check_eval_labels();         // labels of held-out rows
   Status feed_training_batch(std::string_view entry, std::span<const int64_t> numbers, double weight);
   Status feed_eval_batch(int64_t first, int64_t rows, double scale, int64_t samples);
   Status feed_preferences(std::string_view entry, std::span<const int64_t> numbers, int64_t count,
@@ -167,23 +167,23 @@ class Trainer final : public WeightOwner {
   Result<std::vector<float>> fetch_logprobs(std::string_view entry, const TokenBatch& batch);
   void find_gradient_states();
   Status clear_gradients();
-  Status check_update_made() const;        // kFailedPrecondition where gradients wait
-  CheckpointInfo checkpoint_info(bool optimizer) const;  // its base without hashes, typed as in the program
+  Status check_update_made() const;        // kFailedPrecondition while gradients are accumulated
+  CheckpointInfo checkpoint_info(bool optimizer) const;  // without hashes of the base; types of the program
   Result<CheckpointInfo> checkpoint_to_write(bool optimizer);  // with hashes of the base
-  // Whether checkpoints leave the parameter out: no step changes it, and it has the model's own value.
+  // Whether checkpoints omit the parameter: it is unchanged by steps and equals the model's value.
   bool is_left_out(std::string_view name) const {
     return frozen_.contains(name) && base_.find(name) != nullptr && !base_.is_replaced(name);
   }
-  Status check_base(const CheckpointInfo& found) const;  // names and types
+  Status check_base(const CheckpointInfo& found) const;  // of names and types
   Status check_base_contents(const CheckpointInfo& found);
   Status write_value(std::string_view name, const HostTensor& value);  // in an update
   Status take(const CheckpointReader& checkpoint, std::string_view name, const TensorType& type);
-  Result<HostTensor> stored_value(std::string_view name, const TensorType& type);  // as the model has it
+  Result<HostTensor> stored_value(std::string_view name, const TensorType& type);  // in the model's type
   bool is_rounded(std::string_view name, const TensorType& type) const;
-  // Parameters that are f32 here, for training, and stored in fewer bits in `model`.
+  // Parameters that train in f32 and are stored in fewer bits in `model`.
   std::vector<std::string> widened_parameters(const Graph& model) const;
   void note_measurements();
-  void record_touched_bytes();  // records the bytes that evaluation touched beyond training
+  void record_touched_bytes();  // bytes that evaluation touches in addition to training
 
   TrainerSettings settings_;
   std::shared_ptr<SharedModel> model_;
@@ -192,43 +192,43 @@ class Trainer final : public WeightOwner {
   std::optional<AdapterSummary> adapters_;  // of the model
   std::shared_ptr<const Dataset> dataset_;
   std::unique_ptr<ProgramRunner> running_;
-  std::mutex cancel_mutex_;  // of the pointer running_, which `cancel` reads on any thread
+  std::mutex cancel_mutex_;  // guards the pointer running_, which `cancel` reads on any thread
   bool is_language_model_ = false;
   bool has_fed_ = false;                    // by the caller
-  uint64_t parameter_seed_ = 0;             // of parameters that the model does not have
+  uint64_t parameter_seed_ = 0;             // seed of parameters without a value in the model
   mutable std::weak_ptr<const void> lent_;  // see `lend`
   std::vector<IndexInput> index_inputs_;
   std::set<std::string, std::less<>> trained_;  // names of parameters that train
-  std::set<std::string, std::less<>> frozen_;   // of those that no entry writes and that do not train
-  BaseParameters base_;                         // those, or with evaluate_only all
+  std::set<std::string, std::less<>> frozen_;   // parameters that no entry writes and that do not train
+  BaseParameters base_;                         // frozen parameters, or all with evaluate_only
   std::set<std::string, std::less<>> gradient_states_;  // state that is 0 between steps
   int64_t accumulated_ = 0;                             // accumulations since the last update
-  int64_t accumulated_labels_ = 0;                      // of them all
+  int64_t accumulated_labels_ = 0;                      // of all of them
   double accumulated_loss_ = 0;
-  double parts_s_ = 0;                    // of parts of steps since the last update
+  double parts_s_ = 0;                    // seconds of partial steps since the last update
   std::vector<float> floats_;             // [batch, seq]
   bool loss_scale_fed_ = false;           // by the caller
-  std::optional<int64_t> label_count_;    // of the labels fed last, where the graph has one input of labels
-  BatchRows rows_;                        // of the dataset
-  std::unique_ptr<PreferenceBatch> preferences_;                 // null with a loss of tokens
+  std::optional<int64_t> label_count_;    // labels fed last, if the graph has one input of labels
+  BatchRows rows_;                        // rows of the dataset
+  std::unique_ptr<PreferenceBatch> preferences_;                 // null for a token loss
   std::optional<PreferenceMetrics> eval_preference_;             // of the last evaluation
-  std::optional<double> lr_;                                     // in place of the schedule's
+  std::optional<double> lr_;                                     // overrides the schedule
   int64_t step_ = 0;                      // updates made
   std::optional<StepInfo> last_step_;
-  int64_t position_ = 0;                  // batches taken from the dataset: steps and skipped steps
+  int64_t position_ = 0;                  // batches taken from the dataset, by steps and skipped steps
   int64_t skipped_ = 0;
-  int64_t unlabelled_ = 0;        // steps' worths of rows that were passed over, since no label in them counts
-  bool weights_invalid_ = false;  // by a resume that failed midway: values of two trainings
+  int64_t unlabelled_ = 0;        // steps skipped because no label of their rows counts
+  bool weights_invalid_ = false;  // a resume failed midway: values of two trainings are mixed
   int64_t runs_ = 0;   // training runs of this object
   int64_t allocations_after_first_ = 0, allocations_at_first_ = 0, allocations_elsewhere_ = 0;
-  std::vector<CommReport> communication_elsewhere_;  // of evaluations, to leave out of the report
-  std::vector<MemoryReport> memory_;  // as of the second step; arenas as of the last evaluation
+  std::vector<CommReport> communication_elsewhere_;  // of evaluations, excluded from the report
+  std::vector<MemoryReport> memory_;  // after the second step; arenas after the last evaluation
   std::atomic<bool> cancelled_{false};
   std::weak_ptr<const void> lease_;
   std::string leased_for_;
 };
 
-// The text of tsr_trainer_evaluate_all.
+// The text returned by tsr_trainer_evaluate_all.
 std::string evaluation_json(const Evaluation& evaluation);
 
 // The contents of a checkpoint, documented in tessera.h at tsr_checkpoint_info.

@@ -1,4 +1,4 @@
-// Steps in parts: Trainer::forward, forward_backward, backward and optimizer_step.
+// Partial steps: Trainer::forward, forward_backward, backward and optimizer_step.
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -49,7 +49,7 @@ void Trainer::find_gradient_states() {
 
 Status Trainer::check_parts(std::string_view entry) const {
   TSR_RETURN_IF_ERROR(check_values());
-  const bool is_whole = settings_.losses.empty() && entry == kUpdateEntry;  // which accumulates by itself
+  const bool is_whole = settings_.losses.empty() && entry == kUpdateEntry;  // it accumulates by itself
   if (running_->has_entry(entry) && !is_whole) return {};
   std::vector<std::string> names;
   for (const TokenLoss loss : settings_.losses) names.emplace_back(name_of(loss));
@@ -77,7 +77,7 @@ Status Trainer::clear_gradients() {
 
 namespace {
 
-// Labels of the batch that count.
+// Counts labels with a weight.
 int64_t count_weighted_labels(const TokenBatch& batch) {
   int64_t labels = 0;
   for (size_t i = 0; i < elements(batch); ++i)
@@ -87,7 +87,7 @@ int64_t count_weighted_labels(const TokenBatch& batch) {
 
 }  // namespace
 
-// What the caller does not give of rows and their ends is without weight.
+// Missing rows and row ends are padded without weight.
 Status Trainer::feed_batch(std::string_view entry, const TokenBatch& batch) {
   const int64_t seq = settings_.seq;
   if (batch.rows < 1 || batch.rows > settings_.batch)
@@ -105,7 +105,7 @@ Status Trainer::feed_batch(std::string_view entry, const TokenBatch& batch) {
                   "the batch has segments, and this trainer takes one document a row: wanted option "
                   "batch_segments 1 of a model with attention");
   std::vector<int32_t> values(static_cast<size_t>(settings_.batch * seq));
-  // otherwise(t, is_given): of place t of a row, which the caller may give without this array.
+  // `otherwise(t, is_given)`: default at position t, inside or outside of the given rows.
   const auto feed = [&](std::string_view input, const int32_t* from, const auto& otherwise) -> Status {
     if (!running_->has_input(entry, input)) return {};
     for (int64_t row = 0; row < settings_.batch; ++row)
@@ -124,11 +124,11 @@ Status Trainer::feed_batch(std::string_view entry, const TokenBatch& batch) {
   TSR_RETURN_IF_ERROR(feed("tokens", batch.tokens, [](int32_t, bool) { return 0; }));
   TSR_RETURN_IF_ERROR(feed("labels", batch.labels, [](int32_t, bool) { return -1; }));
   TSR_RETURN_IF_ERROR(feed("positions", batch.positions, [](int32_t t, bool) { return t; }));
-  // Padding is a document of its own.
+  // Padding is a separate document.
   return feed("segments", batch.segments, [](int32_t, bool is_given) { return is_given ? 0 : -1; });
 }
 
-// What goes with a label that is without weight is 0, whatever was given.
+// Values of labels without weight are replaced by 0.
 Status Trainer::feed_floats(std::string_view entry, std::string_view input, const TokenBatch& batch,
                             std::span<const float> values, double otherwise) {
   if (!running_->has_input(entry, input)) return {};
@@ -165,13 +165,13 @@ Status Trainer::feed_loss(std::string_view entry, const TokenBatch& batch, const
   return {};
 }
 
-// The seed of dropout and of stochastic rounding has 31 bits: every type of a seed holds them exactly.
+// The seed of dropout and stochastic rounding has 31 bits, which every seed type holds exactly.
 Status Trainer::feed_seed(std::string_view entry, uint64_t number) {
   const uint64_t seed = random_bits(settings_.seed, number) >> 33;
   return running_->feed_scalar(entry, "seed", static_cast<double>(seed));
 }
 
-// The update reads the step's number and its rate; a loss that is not finite spoils the norm, so that nothing is written.
+// Feeds the step number and the learning rate. A non-finite loss makes the norm non-finite, so nothing is written.
 Status Trainer::feed_update(std::string_view entry, const StepInfo& info) {
   const double offset = std::isfinite(info.loss) ? 0 : std::numeric_limits<double>::quiet_NaN();
   if (entry == kUpdateEntry) TSR_RETURN_IF_ERROR(running_->feed_scalar(entry, "norm_offset", offset));
@@ -179,9 +179,9 @@ Status Trainer::feed_update(std::string_view entry, const StepInfo& info) {
   return running_->feed_scalar(entry, "step", static_cast<double>(info.step));
 }
 
-// Parts count as evaluations do in the report: allocations are those of whole steps.
+// The report excludes partial steps as it does evaluations.
 Status Trainer::run_part(std::string_view entry) {
-  // The seed of a whole step where there is one part, another for each further one.
+  // The first part uses the seed of a whole step, further parts their own.
   TSR_RETURN_IF_ERROR(
       feed_seed(entry, static_cast<uint64_t>(step_) + (static_cast<uint64_t>(accumulated_) << 32)));
   const int64_t before = running_->session().allocations();
@@ -199,7 +199,7 @@ Result<std::vector<float>> Trainer::fetch_logprobs(std::string_view entry, const
   std::vector<float> given;
   for (int64_t row = 0; row < batch.rows; ++row) {
     const auto own = all.subspan(static_cast<size_t>(row * settings_.seq), static_cast<size_t>(batch.seq));
-    for (const float logprob : own) given.push_back(logprob + 0.0f);  // 0 for -0
+    for (const float logprob : own) given.push_back(logprob + 0.0f);  // -0 becomes 0
   }
   return given;
 }

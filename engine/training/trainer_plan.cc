@@ -1,5 +1,5 @@
-// The plan in checkpoints. Other plans of one step add up in other orders: a training goes on bit for bit with the plan
-// that it began with, whatever the prices of plans (threads, profiles) are when it is resumed.
+// The plan in checkpoints. Plans differ in their order of summation; a resumed training
+// continues bit for bit with its original plan, whatever prices (threads, profiles) now suggest.
 #include <algorithm>
 #include <string>
 #include <utility>
@@ -13,7 +13,7 @@ namespace tessera {
 namespace {
 
 constexpr const char *kPlan = "plan", *kDevices = "plan_devices", *kAsked = "plan_asked";
-// Longer plans are not recorded: a checkpoint's index has its limits.
+// Longer plans are not recorded, since a checkpoint's index is limited.
 constexpr size_t kMostRecordedBytes = size_t{16} << 20;
 
 // "cpu:2 (cpu)"
@@ -23,7 +23,7 @@ std::string devices_of(const PlanRecord& record) {
   return format("{} ({})", record.devices_text, kinds);
 }
 
-// What the trainer's options say of the plan; empty: nothing.
+// The trainer's options about the plan; empty: none.
 std::string asked_of(const ComputeSettings& compute) {
   std::string text = compute.parallel;
   for (const auto* pins : {&compute.pins.stored, &compute.pins.ops})
@@ -94,7 +94,7 @@ Status Trainer::take_plan(const CheckpointInfo& found) {
   return keep(format("the checkpoint's does not work here ({})", taken.message()));
 }
 
-// The programs before it, if any, are freed last.
+// The previous program is freed last.
 Status Trainer::run_program(std::shared_ptr<Runtime> runtime, std::shared_ptr<DeviceSet> devices,
                             CompiledProgram compiled) {
   TSR_ASSIGN_OR_RETURN(auto prepared, prepare(std::move(runtime), std::move(devices), std::move(compiled)));

@@ -1,4 +1,4 @@
-// Rows of the dataset, as the trainer feeds them to the entries of training and evaluation.
+// Rows of the dataset, as inputs of the training and evaluation entries.
 #include <algorithm>
 #include <cmath>
 #include <span>
@@ -55,13 +55,13 @@ double Trainer::sum_label_weights() const {
 }
 
 bool Trainer::has_labels() const {
-  if (sum_label_weights() > 0) return true;  // of a preference loss: of the chosen answers alone
+  if (sum_label_weights() > 0) return true;  // for a preference loss, of the chosen answers alone
   return preferences_ && std::ranges::any_of(rows_.labels, [](int32_t label) { return label >= 0; });
 }
 
 Result<double> Trainer::find_labelled_step() {
   const int64_t rows = settings_.batch * settings_.accumulate, begin = position_;
-  // So many rows in a row are at least one whole epoch.
+  // This many consecutive rows contain a whole epoch.
   const int64_t most = 2 * dataset_->train_samples() + rows;
   for (int64_t read = 0; read < most; read += rows) {
     double weight = 0;
@@ -89,7 +89,7 @@ Result<double> Trainer::find_labelled_step() {
                        dataset_->train_samples()));
 }
 
-// A loss that the caller scales may have other terms.
+// A loss scaled by the caller may have other terms.
 Status Trainer::check_fed_labels() const {
   const int64_t inputs = std::ranges::count_if(index_inputs_, &IndexInput::is_label);
   if (loss_scale_fed_ || inputs != 1 || label_count_.value_or(1) > 0) return {};
@@ -106,7 +106,7 @@ double share_of(double weight) { return weight > 0 ? 1 / weight : 1; }
 
 }  // namespace
 
-// `weight`: of the labels of all batches of the step.
+// `weight`: of all labels of the step.
 Status Trainer::feed_training_batch(std::string_view entry, std::span<const int64_t> numbers, double weight) {
   const double share = share_of(weight);
   if (preferences_)
@@ -116,8 +116,8 @@ Status Trainer::feed_training_batch(std::string_view entry, std::span<const int6
   return running_->feed_scalar(entry, "loss_scale", share);
 }
 
-// A batch that is not full repeats its last row, without weight. `scale`: one over the labels of all batches; a
-// preference counts one over `samples`.
+// An incomplete batch repeats its last row without weight. `scale`: one
+// over the labels of all batches; a preference counts one over `samples`.
 Status Trainer::feed_eval_batch(int64_t first, int64_t rows, double scale, int64_t samples) {
   std::vector<int64_t> numbers;
   for (int64_t row = 0; row < settings_.batch; ++row) {
@@ -132,7 +132,7 @@ Status Trainer::feed_eval_batch(int64_t first, int64_t rows, double scale, int64
   return running_->feed_scalar(kEvalEntry, "loss_scale", scale);
 }
 
-// Number of labels in the last evaluated batch than which no token has a higher logit.
+// Counts labels of the last evaluated batch that have the highest logit.
 Result<int64_t> Trainer::count_predicted() {
   TSR_ASSIGN_OR_RETURN(const HostTensor margins, running_->session().fetch(kEvalEntry, kLabelMargins));
   const auto count = [&](auto values) {
@@ -144,7 +144,7 @@ Result<int64_t> Trainer::count_predicted() {
   return margins.type.dtype == DType::kF64 ? count(margins.as<double>()) : count(margins.as<float>());
 }
 
-// A preference loss counts the labels of its token loss.
+// Weight of the labels; a preference loss counts those of its token loss.
 Result<double> Trainer::sum_eval_weights(int64_t samples) {
   if (!preferences_ && !dataset_->has_weights()) {
     TSR_ASSIGN_OR_RETURN(const int64_t labels, dataset_->count_eval_labels(samples));

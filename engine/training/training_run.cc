@@ -10,7 +10,7 @@ namespace tessera {
 
 namespace {
 
-constexpr int64_t kUsualCheckpoints = 10;  // of a run
+constexpr int64_t kUsualCheckpoints = 10;  // checkpoints per run by default
 
 bool holds_out(const Trainer& trainer) { return trainer.dataset() && trainer.dataset()->eval_samples() > 0; }
 
@@ -119,7 +119,7 @@ void TrainingRun::note_checkpoint_warnings() {
   for (std::string& warning : checkpoints_->take_warnings()) note(RunEvent::Kind::kWarning, std::move(warning));
 }
 
-// The log keeps what is missing and writes it with a later line: one warning until that works again.
+// A failing log is one warning; the log retries its missing lines with later ones.
 Status TrainingRun::log(Status status) {
   if (!status.ok() && status.code() != StatusCode::kIo) return status;
   if (!status.ok() && !is_log_warned_)
@@ -130,17 +130,17 @@ Status TrainingRun::log(Status status) {
   return {};
 }
 
-// A failure leaves the last checkpoint: the one that was resumed, then this run's own.
+// Adds the last good checkpoint to an error: the resumed one, then this run's own.
 Status TrainingRun::name_checkpoint(Status status) {
   if (status.ok()) return status;
-  (void)checkpoints_->wait();  // the first of two errors counts
+  (void)checkpoints_->wait();  // the first error is returned
   const std::string last_good = checkpoints_->last_good();
   if (last_good.empty()) return status;
   return Status(status.code(), format("{}; the last good checkpoint is {} (option 'resume')", status.message(), last_good))
       .with_numbers_of(status);
 }
 
-// In a forked child the thread that writes checkpoints is not there: nothing could wait for it.
+// A forked child lacks the thread that writes checkpoints, so waiting would never end.
 Status TrainingRun::check_process() const { return trainer_->runtime()->check_process(); }
 
 Result<RunEvent> TrainingRun::next() {
@@ -164,7 +164,7 @@ Status TrainingRun::finish() {
   }
 }
 
-// One phase after another; a phase that fails is tried again by the next call, those of the end are not.
+// Runs one phase. A failed phase is retried by the next call, except the final ones.
 Status TrainingRun::advance() {
   const auto attempt = [&](Status status, Phase then) {
     status = name_checkpoint(std::move(status));
@@ -221,7 +221,7 @@ Status TrainingRun::make_step() {
     return {};
   }
   if (done_ >= steps_ || evaluations_.is_stopped()) {
-    is_stopped_ = false;  // the steps are done: from here on it ends what writes the result
+    is_stopped_ = false;  // after the last step it cancels writing the result
     outcome_ = ends_early() ? format("stopped early at step {}", done_) : "finished";
     if (ends_early() && has_stepped_)
       note(RunEvent::Kind::kNote, format("stopped at step {}: {}", done_, evaluations_.stopped_text()));
@@ -261,10 +261,10 @@ Result<Evaluation> TrainingRun::evaluate() {
 }
 
 Result<Evaluation> TrainingRun::evaluate_now() {
-  // At the end the trainer may have the values of the best step.
+  // At the end the trainer may hold the best step's values.
   if (const std::optional<Evaluation> known = evaluations_.last(trainer_->steps_made())) return *known;
   TSR_ASSIGN_OR_RETURN(const Evaluation evaluation, trainer_->evaluate());
-  if (phase_ > Phase::kLog) return evaluation;  // the log has its end
+  if (phase_ > Phase::kLog) return evaluation;  // the log is closed
   const double accuracy =
       evaluation.labels > 0 ? static_cast<double>(evaluation.correct) / static_cast<double>(evaluation.labels) : NAN;
   TSR_RETURN_IF_ERROR(log(log_->add_evaluation(evaluation.loss, accuracy)));
@@ -272,7 +272,7 @@ Result<Evaluation> TrainingRun::evaluate_now() {
   const bool counts = phase_ < Phase::kStopping;
   is_best_ = counts && evaluations_.add(done_, evaluation);
   if (!counts) evaluations_.note(done_, evaluation);
-  // The owner evaluated after the checkpoint of this step.
+  // The caller evaluated after this step's checkpoint was saved.
   if (is_best_ && evaluations_.keeps_best() && phase_ == Phase::kStep) phase_ = Phase::kSave;
   Json details = Json::parse(evaluation_json(evaluation));
   details["is_best"] = is_best_;
@@ -289,7 +289,7 @@ Status TrainingRun::write_samples() {
   return {};
 }
 
-// A checkpoint is logged once it is whole, while it is still the newest.
+// Logs a checkpoint once it is complete, while it is the newest.
 Status TrainingRun::log_saved() {
   TSR_RETURN_IF_ERROR(checkpoints_->wait());
   note_checkpoint_warnings();
@@ -332,7 +332,7 @@ Status TrainingRun::save() {
   return name_checkpoint(work());
 }
 
-// The last checkpoint also follows a number of steps that the cadence does not divide.
+// A last checkpoint is also due if the steps are no multiple of the cadence.
 Status TrainingRun::make_last_checkpoint() {
   TSR_RETURN_IF_ERROR(log_saved());
   if (!is_saved()) TSR_RETURN_IF_ERROR(save_as(false));

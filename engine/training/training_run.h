@@ -1,6 +1,6 @@
-// TrainingRun: a training from its first step to its result: steps, evaluations of held-out rows, samples, checkpoints (the newest,
-// the best), early stopping, metrics and report, the file or folder of the result. It goes on one event at a time, so that its
-// owner can show what happens, and stop it. One thread at a time, except for `stop`.
+// TrainingRun: a training from the first step to its result: steps, evaluation, samples,
+// checkpoints, early stopping, log, report, output. It advances one event at a time, so
+// that the owner can show progress and stop it. One thread at a time, except `stop`.
 #pragma once
 
 #include <atomic>
@@ -36,28 +36,28 @@ struct RunEvent {
   } kind = Kind::kEnd;
   int64_t step = 0;
   double loss = 0;  // of kStep and kEvaluation
-  Json details;     // tessera.h, at tsr_run_event
+  Json details;     // see tsr_run_event in tessera.h
 };
 
 class TrainingRun {
  public:
-  // What can be known before the trainer is there. `model` and `dataset` may be null: not looked at.
+  // Checks possible before the trainer exists. `model` and `dataset` may be null.
   static Status check(const Options& options, const std::shared_ptr<SharedModel>& model,
                       const std::shared_ptr<const Dataset>& dataset);
-  // Resumes the trainer, where the options name a checkpoint, and opens folders and files.
+  // Resumes the trainer if the options name a checkpoint; opens folders and files.
   static Result<std::unique_ptr<TrainingRun>> create(std::shared_ptr<Trainer> trainer, const Options& options);
   ~TrainingRun();
 
-  // Goes on until something has happened. kEnd once all is done, and at each later call. After a failed step, evaluation or
-  // checkpoint another call tries again.
+  // Advances to the next event; kEnd when all is done. After a
+  // failed step, evaluation or checkpoint the next call retries.
   Result<RunEvent> next();
-  Status finish();  // goes on to the end
+  Status finish();  // runs to the end
   // Async-signal-safe, any thread: the run saves a checkpoint after the step in progress, and ends.
   void stop() { is_stopped_ = true; }
 
-  Result<Evaluation> evaluate();  // now; it counts as the evaluation of this step
-  Status save();                  // a checkpoint now, whole when this returns
-  // At the end: loads the values of the best step into the trainer, from its checkpoint. False: it is not there.
+  Result<Evaluation> evaluate();  // now; replaces this step's evaluation
+  Status save();                  // a checkpoint now, complete on return
+  // At the end: loads the best step's values into the trainer. False: its checkpoint is missing.
   Result<bool> load_best();
   std::string report_json();
 
@@ -99,7 +99,7 @@ class TrainingRun {
   Result<bool> load_best_values();
   Status load_best_for_output();
   Status write_output();
-  Status log(Status status);  // of the run log: a full disk is a warning
+  Status log(Status status);  // a full disk is a warning
   Status name_checkpoint(Status status);
   void note(RunEvent::Kind kind, std::string message);
   void note_what_is_kept();
@@ -121,13 +121,13 @@ class TrainingRun {
   std::atomic<bool> is_stopped_{false};
   int64_t done_ = 0, written_step_ = 0;
   int64_t logged_checkpoint_ = -1;  // its step
-  bool is_best_ = false;            // the evaluation of this step, of those so far; no checkpoint has it yet
+  bool is_best_ = false;            // this step's evaluation is the best so far and not saved yet
   bool is_log_warned_ = false;
   bool is_written_ = false;  // the result
   bool has_stepped_ = false;
-  std::optional<Evaluation> evaluation_;  // of what is written
-  std::string outcome_;                   // empty: it goes on
-  Status failure_;                        // the first one of the end, where the result is still tried
+  std::optional<Evaluation> evaluation_;  // of the values in the result
+  std::string outcome_;                   // empty: in progress
+  Status failure_;                        // first failure of the final phases; the result is still written
   std::vector<double> losses_;
   Json rewards_ = Json::array();
 };
