@@ -20,7 +20,7 @@ namespace tessera {
 namespace {
 
 constexpr auto kStepTime = std::chrono::milliseconds(100);
-constexpr auto kLookTime = std::chrono::milliseconds(10);  // between two looks at the runtime's signal
+constexpr auto kLookTime = std::chrono::milliseconds(10);  // poll interval of the runtime's cancel signal
 
 }  // namespace
 
@@ -30,7 +30,7 @@ struct BackgroundWork::Impl {
   std::function<Status()> work;
   const pid_t process = getpid();
   CancelSignal signal;
-  std::atomic<bool> is_cancelled{false};  // also where that came before the thread heeded the signal
+  std::atomic<bool> is_cancelled{false};  // also if it precedes the thread's signal handling
   Progress progress;
   std::mutex mutex;
   std::condition_variable ended;
@@ -49,7 +49,7 @@ struct BackgroundWork::Impl {
       if (is_cancelled) throw Cancelled();
       return work();
     });
-    work = nullptr;  // what it holds goes before its end is known
+    work = nullptr;  // frees its captures before the end is visible
     const std::lock_guard lock(mutex);
     outcome = std::move(status);
     ended.notify_all();
@@ -103,7 +103,7 @@ Status BackgroundWork::step() {
 }
 
 double BackgroundWork::done() const {
-  constexpr double kMost = 0.999;  // before a step has seen the end
+  constexpr double kMost = 0.999;  // until a step has seen the end
   return impl_->is_done ? 1 : std::min(impl_->progress.share(), kMost);
 }
 

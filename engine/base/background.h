@@ -1,4 +1,4 @@
-// Background: long work on a thread of its own, for which its owner waits a little at a time. One thread at a time.
+// Background: long work on its own thread, polled by its owner. One thread at a time.
 #pragma once
 
 #include <functional>
@@ -11,21 +11,21 @@
 
 namespace tessera {
 
-// What BackgroundWork is for any result.
+// BackgroundWork: the part of Background that is independent of the result type.
 class BackgroundWork {
  public:
-  // Begins `work`, within a CancelScope and a ProgressScope. `noun` is for messages; runtime: whose cancel during a
-  // step ends the work, and whose hooks hear of the thread; may be null.
+  // Begins `work` in a CancelScope and a ProgressScope. `noun`: for messages. runtime: cancels
+  // the work when its cancel is raised during a step, and its hooks see the thread; may be null.
   BackgroundWork(const char* noun, std::shared_ptr<Runtime> runtime, std::function<Status()> work);
-  // Cancels the work and waits for its end. In a forked child, where the thread does not exist, everything stays as it is.
+  // Cancels the work and waits for its end. In a forked child, where the thread does not exist, does nothing.
   ~BackgroundWork();
   BackgroundWork(const BackgroundWork&) = delete;
   BackgroundWork& operator=(const BackgroundWork&) = delete;
 
-  Status step();        // waits for the end, at most a tenth of a second; the work's failure, also later
-  double done() const;  // 1: the work has ended well, as a step has seen
+  Status step();        // waits at most 0.1 s for the end; returns the work's failure, also later
+  double done() const;  // 1: a step has seen the work end well
   WorkProgress progress() const;
-  Status take();  // once, when done is 1
+  Status take();        // call once, when done is 1
 
  private:
   struct Impl;

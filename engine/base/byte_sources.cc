@@ -32,7 +32,7 @@ class CallbackSource : public ByteSource {
 
 std::shared_ptr<const void> releasing(void (*release)(void* context), void* context) {
   if (!release) return nullptr;
-  // The pointer's value only has to be non-null; the deleter does the work.
+  // The pointer only has to be non-null; the deleter does the work.
   return std::shared_ptr<const void>(context ? context : reinterpret_cast<const void*>(release),
                                      [release, context](const void*) { release(context); });
 }

@@ -1,4 +1,4 @@
-// Byte sources from outside: borrowed memory, or a callback.
+// Byte sources outside the library: borrowed memory, or a callback.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace tessera {
 
-// Runs release(context) when the last owner lets go; `release` may be null.
+// Calls release(context) when the last owner is destroyed; `release` may be null.
 std::shared_ptr<const void> releasing(void (*release)(void* context), void* context);
 
 struct ReadCallback {

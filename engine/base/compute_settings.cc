@@ -12,7 +12,7 @@
 namespace tessera {
 namespace {
 
-// Types in which matrices can be kept: those that values can be converted to.
+// Storage types of matrices: those that values can be converted to.
 std::vector<std::string> kept_types() {
   std::vector<std::string> names;
   for (int i = 0; i < kDTypeCount; ++i)

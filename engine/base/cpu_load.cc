@@ -15,9 +15,9 @@ namespace tessera {
 
 namespace {
 
-// Columns of a core's line after its name: user, nice, system, idle, iowait, irq, softirq, steal, guest,
-// guest_nice.
-constexpr size_t kIdle = 3, kIowait = 4, kGuest = 8;  // guests' time is in user's, too
+// Columns of a core's line after its name: user, nice, system,
+// idle, iowait, irq, softirq, steal, guest, guest_nice.
+constexpr size_t kIdle = 3, kIowait = 4, kGuest = 8;  // user includes the guests' time
 
 double seconds_of(const timeval& time) {
   return static_cast<double>(time.tv_sec) + 1e-6 * static_cast<double>(time.tv_usec);

@@ -336,7 +336,7 @@ std::string_view without_dashes(std::string_view word) {
   return word.substr(std::min(word.find_first_not_of('-'), word.size()));
 }
 
-// Words that differ in dashes, as commands write them.
+// Normalizes dashes to underscores.
 std::string with_underscores(std::string_view word) {
   std::string text(without_dashes(word));
   std::ranges::replace(text, '-', '_');

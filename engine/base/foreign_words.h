@@ -1,5 +1,5 @@
-// Words of other projects (transformers, PEFT, TRL, llama.cpp, vLLM, Ollama, axolotl ...) and the option, value or command of that
-// meaning here, for messages about words that are not known.
+// Option names and values of other projects (transformers, PEFT, TRL, llama.cpp, vLLM,
+// Ollama, axolotl ...) and their counterparts here, for messages about unknown options.
 #pragma once
 
 #include <string>

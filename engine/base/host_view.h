@@ -1,4 +1,4 @@
-// Host values as a tensor, without a copy, and the other way round.
+// Views of host values as tensors, without a copy, and of tensors as values.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace tessera {
 
-// A view; the values must outlive all that uses it.
+// A view; the values must outlive it.
 inline HostTensor view_of(std::span<const int32_t> values, Shape shape) {
   return HostTensor{{DType::kI32, shape}, std::as_bytes(values), nullptr};
 }
@@ -18,7 +18,7 @@ inline HostTensor view_of(std::span<const float> values, Shape shape) {
   return HostTensor{{DType::kF32, shape}, std::as_bytes(values), nullptr};
 }
 
-// Values of f32 or f64.
+// Converts f32 or f64 values.
 inline std::vector<double> doubles_of(const HostTensor& tensor) {
   const auto copy_of = [](const auto& values) { return std::vector<double>(values.begin(), values.end()); };
   return tensor.type.dtype == DType::kF64 ? copy_of(tensor.as<double>()) : copy_of(tensor.as<float>());

@@ -1,5 +1,5 @@
-// Options: keyed values from outside. OptionReader reads them by type and, at the end, refuses unknown keys,
-// naming the nearest known ones.
+// Options: keyed values from the caller. OptionReader reads them by type
+// and refuses unknown keys at the end, naming the nearest known ones.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@
 
 namespace tessera {
 
-// The alternatives are those of an op attribute, so that one set serves both.
+// The value types of op attributes, so that one set serves both.
 using Options = std::map<std::string, AttrValue, std::less<>>;
 
 // Largest limit on memory: sums of limits and used bytes stay within 64 bits.
@@ -25,8 +25,8 @@ inline constexpr int64_t kMostBytes = int64_t{1} << 60;
 
 std::string lower_case(std::string text);  // of ASCII letters
 
-// OptionReader: read every known key once, then `finish`. The first error is kept and reported by `finish`,
-// so reads can be written as initialisers.
+// OptionReader: reads every known key once, then `finish`,
+// which reports the first error; so reads can be initializers.
 class OptionReader {
  public:
   // `consumer` names the reader in messages: "trainer".
@@ -37,7 +37,7 @@ class OptionReader {
   double f64(std::string_view key, double otherwise, double low = -1e300, double high = 1e300);
   bool flag(std::string_view key, bool otherwise) { return i64(key, otherwise ? 1 : 0, 0, 1) != 0; }
   std::string text(std::string_view key, std::string otherwise = {});
-  // A text in small letters: names of types are known in either case (Q4_K_M).
+  // A lower-case word: type names are accepted in either case (Q4_K_M).
   std::string word(std::string_view key, std::string otherwise = {});
   // Reads one of `choices`, in letters of either case; the error lists them.
   std::string choice(std::string_view key, std::string otherwise, std::span<const std::string_view> choices);
@@ -48,7 +48,7 @@ class OptionReader {
   int64_t bytes(std::string_view key, int64_t otherwise);  // an integer, or "2GiB"; at most kMostBytes
   bool has(std::string_view key) const { return options_.find(key) != options_.end(); }
 
-  // Accepts keys that the caller reads elsewhere (one set of options serves several readers).
+  // Accepts keys that the caller reads elsewhere, when one set of options serves several readers.
   void accept(std::initializer_list<std::string_view> keys);
 
   const std::vector<std::string>& known() const { return known_; }  // keys that were read or accepted
@@ -66,7 +66,7 @@ class OptionReader {
   Status first_error_;
 };
 
-// "T=128,N=3" -> pairs, in the order written.
+// "T=128,N=3" -> pairs, in order.
 Result<std::vector<std::pair<std::string, int64_t>>> parse_symbol_values(std::string_view text);
 
 }  // namespace tessera

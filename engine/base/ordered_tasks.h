@@ -1,4 +1,4 @@
-// run_ordered_tasks: results that take long, made on several threads and used in order on this one.
+// run_ordered_tasks: computes results on several threads and consumes them in order on the caller's.
 #pragma once
 
 #include <cstddef>
@@ -11,13 +11,13 @@
 
 namespace tessera {
 
-// Calls make(i), which returns Result<Made>, for every i below `count`, at most `at_once` of them at a time and
-// no more than that ahead of use(i, made); stops at the first error. With one at a time all is done here.
+// Calls make(i), which returns Result<Made>, for every i below `count`, on at most `at_once` threads and at
+// most that far ahead of use(i, made). Stops at the first error. With at_once 1 everything runs on this thread.
 template <class Made, class Make, class Use>
 Status run_ordered_tasks(size_t count, size_t at_once, const Make& make, const Use& use) {
   struct Coming {
     std::optional<Result<Made>> made;
-    Thread thread;  // last: it writes to the other
+    Thread thread;  // last: it writes `made`
   };
   std::deque<Coming> coming;
   for (size_t done = 0, next = 0; done < count; ++done) {

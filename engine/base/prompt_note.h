@@ -1,5 +1,5 @@
-// PromptNote: warns once in the log of prompts that are text and hold control tokens written out, which are read as letters
-// without the option `special`. Any thread.
+// PromptNote: warns once in the log if a text prompt holds control tokens written
+// out, which count as letters unless the option `special` is set. Any thread.
 #pragma once
 
 #include <atomic>
@@ -14,7 +14,7 @@ namespace tessera {
 
 class PromptNote {
  public:
-  // `tokenizer` may be null: then nothing is logged.
+  // `tokenizer` may be null: nothing is logged.
   explicit PromptNote(const Tokenizer* tokenizer) {
     if (tokenizer != nullptr) control_.emplace(tokenizer->data());
   }
@@ -32,7 +32,7 @@ class PromptNote {
   std::atomic<bool> has_warned_{false};
 };
 
-// {"tokens": {text: count}, "note"}, of any text.
+// {"tokens": {text: count}, "note"} for any text.
 std::string written_control_json(const Tokenizer& tokenizer, std::string_view text);
 
 }  // namespace tessera

@@ -1,4 +1,4 @@
-// Paths that a model is read from: nothing that is written may take their place, since the model would be lost.
+// Paths that a model was read from; output must not replace them, since the model would be lost.
 #pragma once
 
 #include <string>
@@ -8,8 +8,8 @@
 
 namespace tessera {
 
-// kInvalidArgument where `out` is one of the files or folders `read`, or the folder of one. `resumed`: the checkpoint of the
-// run that is resumed, whose own result may be replaced; "": none.
+// kInvalidArgument if `out` is one of the files or folders `read`, or the folder of
+// one. `resumed`: a checkpoint whose run's own result may be replaced; "": none.
 Status check_not_read(const std::vector<std::string>& read, const std::string& out, const std::string& resumed = "");
 
 }  // namespace tessera

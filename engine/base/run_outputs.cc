@@ -23,14 +23,14 @@ bool is_there(const std::string& path) {
   return fs::exists(fs::symlink_status(path, ignored));
 }
 
-// "of step 6", or what is known of the checkpoint.
+// "of step 6", or another description of the checkpoint.
 std::string step_text(const std::string& folder) {
   const Result<CheckpointReader> checkpoint = CheckpointReader::open(folder);
   if (!checkpoint.ok()) return format("unreadable ({})", checkpoint.status().message());
   return format("of step {}", checkpoint->info().step);
 }
 
-// Whether `resumed` is the checkpoint in `folder`, or one of the same run next to it.
+// Whether `resumed` is the checkpoint in `folder`, or another of the same run.
 bool is_of_run(const std::string& resumed, const std::string& folder) {
   if (resumed.empty() || folder.empty()) return false;
   std::error_code ignored;
@@ -49,16 +49,16 @@ Status check_no_earlier_run(const std::string& out, const std::string& checkpoin
                             const std::string& resumed) {
   const std::string folder = without_slash(checkpoint), result = without_slash(out);
   if (is_of_run(resumed, folder)) return {};
-  // A link that was planted beside it is nobody's earlier run.
+  // A planted link next to it is no earlier run.
   if (const std::string found = folder.empty() ? "" : readable_folder(folder); is_there(found + "/manifest"))
     return Status(kExists,
                   format("{} is the checkpoint of an earlier run, {}, and would be lost: resume that run, or say "
                          "that it may be overwritten",
                          found, step_text(found)));
-  // Without checkpoints of its own a run that is resumed replaces the result that lies beside what it goes on from.
+  // A resumed run without its own checkpoints replaces the result next to its checkpoint.
   if (is_result_of_run(result, resumed)) return {};
   std::error_code ignored;
-  // A folder of anything else than adapters is refused as what is written cannot replace it.
+  // Any folder other than adapters is refused later, as not replaceable.
   const bool is_result = fs::is_regular_file(result, ignored) || fs::exists(result + "/adapter_config.json", ignored);
   if (!result.empty() && is_result)
     return Status(

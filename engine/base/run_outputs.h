@@ -1,4 +1,4 @@
-// What an earlier run left where a new one would write.
+// Leftovers of an earlier run in the place of a new one's output.
 #pragma once
 
 #include <string>
@@ -7,12 +7,12 @@
 
 namespace tessera {
 
-// kExists where a result is at `out`, or a checkpoint in the folder `checkpoint` or next to it, and the run does
-// not go on from it (`resumed`). Each may be "".
+// kExists if there is a result at `out`, or a checkpoint in or next to
+// the folder `checkpoint`, unless the run resumes it (`resumed`). Each may be "".
 Status check_no_earlier_run(const std::string& out, const std::string& checkpoint,
                             const std::string& resumed);
 
-// Whether the run of the checkpoint `resumed` ("": none) wrote its result to `out`, so that it may do so again.
+// Whether the run of the checkpoint `resumed` ("": none) wrote `out`, and so may overwrite it.
 bool is_result_of_run(const std::string& out, const std::string& resumed);
 
 }  // namespace tessera

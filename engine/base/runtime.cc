@@ -11,15 +11,15 @@
 #include "runtime/backend_abi.h"
 #include "text/json.h"
 
-// The backends linked into the library, defined in runtime/backends/cpu and runtime/backends/null. The
-// registry gets them as entry functions, like those that a plugin exports.
+// The linked backends, defined in runtime/backends/cpu and runtime/backends/null.
+// The registry gets entry functions like those of a plugin.
 extern "C" const tsr_backend_api* tsr_cpu_backend_entry(const tsr_host_api* host);
 extern "C" const tsr_backend_api* tsr_null_backend_entry(const tsr_host_api* host);
 
 namespace tessera {
 namespace {
 
-// The only function that reads the environment; documented in tessera.h.
+// The only function that reads the environment; tessera.h documents the variables.
 std::string environment(const char* name) {
   const char* value = std::getenv(name);
   return value ? value : "";
@@ -29,7 +29,7 @@ void add_to_queue(void* context, int32_t level, const char* message) {
   static_cast<LogQueue*>(context)->add(level, message);
 }
 
-// InsideSink: this thread is in a log's function; those around it, of other logs, are linked.
+// InsideSink: marks that this thread is in a log's sink; nested sinks of other logs are linked.
 class InsideSink {
  public:
   explicit InsideSink(const LogQueue& queue) : queue_(queue), outer_(innermost_) { innermost_ = this; }
@@ -87,7 +87,7 @@ std::optional<LogRecord> LogQueue::take(size_t room) {
 }
 
 Result<std::shared_ptr<Runtime>> Runtime::create(const Options& options, const HostHooks& hooks) {
-  HeldHooks held(hooks);  // until the registry has them
+  HeldHooks held(hooks);  // until the registry owns them
   int64_t threads_default = 0;
   if (const std::string text = environment("TESSERA_THREADS"); !text.empty()) {
     const std::optional<int64_t> threads = parse_i64(text);

@@ -1,5 +1,5 @@
-// Runtime: the host program's configuration, made once: backends, the thread pool of their kernels, the log
-// queue. Any thread. Shared by the devices, sessions, trainers and generators made from it.
+// Runtime: the host program's configuration: backends, the kernel thread pool, the
+// log queue. Any thread. Shared by its devices, sessions, trainers and generators.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@ struct LogRecord {
   std::string text;
 };
 
-// Who is told each record as it is made. `release` may be nullptr; it is called once `call` is not called any more.
+// LogSink: receives each record when it is added. `release` may be nullptr; it is called after the last `call`.
 struct LogSink {
   void (*call)(void* context, int32_t level, const char* text) = nullptr;
   void (*release)(void* context) = nullptr;
@@ -41,17 +41,17 @@ class LogQueue {
   LogQueue(const LogQueue&) = delete;
   LogQueue& operator=(const LogQueue&) = delete;
 
-  // Queues the record and tells the sink, in this thread. What a sink itself adds is queued alone.
+  // Queues the record and calls the sink in this thread. Records added within a sink are only queued.
   void add(int32_t level, std::string_view text);
-  // Replaces the sink: once this returns, the one before is not called any more. kFailedPrecondition within a sink.
+  // Replaces the sink; the previous one is not called after this returns. kFailedPrecondition within a sink.
   Status set_sink(const LogSink& sink);
-  // Returns the oldest record. It leaves the queue only when its text is below `room` bytes.
+  // Returns the oldest record, and removes it if its text is below `room` bytes.
   std::optional<LogRecord> take(size_t room);
 
  private:
   const int32_t lowest_level_;
   const size_t capacity_;
-  std::mutex mutex_;  // of records_
+  std::mutex mutex_;  // guards records_
   std::deque<LogRecord> records_;
   std::mutex sink_mutex_;
   LogSink sink_;
@@ -59,23 +59,23 @@ class LogQueue {
 
 class Runtime {
  public:
-  // Takes `hooks` over, also when it fails.
+  // Takes ownership of `hooks`, also on failure.
   static Result<std::shared_ptr<Runtime>> create(const Options& options, const HostHooks& hooks = {});
 
   // kFailedPrecondition in a forked child: the pool's threads exist only in the parent.
   Status check_process() const;
   bool in_creating_process() const;
 
-  // A seed that nobody chose: from 0 to 2^53 - 1, which every reader of JSON takes exactly.
+  // A random seed from 0 to 2^53 - 1, exact in every JSON reader.
   static int64_t draw_seed();
 
-  // With the profile that `profile` names (engine/base/device_profiles.h); nothing: the runtime's own.
+  // Opens devices with the profile named `profile` (engine/base/device_profiles.h); empty: the runtime's.
   Result<std::shared_ptr<DeviceSet>> open_devices(std::string_view text, std::string_view profile = {},
                                                   DeviceShare share = {});
-  // The default folder of profiles; empty when there is none.
+  // The default folder of profiles; empty: none.
   const std::string& cache_folder() const { return cache_folder_; }
   BackendRegistry& registry() { return *registry_; }
-  // Ends the long calls in progress when raised; they heed it in a CancelScope.
+  // Raised to end long calls in progress, which heed it in a CancelScope.
   CancelSignal& cancel_signal() { return cancel_signal_; }
   LogQueue& log() { return log_; }
 

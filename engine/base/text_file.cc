@@ -22,7 +22,7 @@ namespace tessera {
 
 namespace {
 
-// Half of the memory that this process may have: a text and its tokens want more than the other half.
+// Half of the process' memory; a text's tokens need more than the other half.
 size_t half_of_memory() { return static_cast<size_t>(process_memory_limit()) / 2; }
 
 Status read_failure(int error, std::string_view verb, std::string_view name) {
@@ -32,7 +32,7 @@ Status read_failure(int error, std::string_view verb, std::string_view name) {
                 format("{}: cannot {}: {}", name, verb, std::strerror(error)));
 }
 
-// Waits until there is something to read or an end; passes cancellation points meanwhile.
+// Waits for input or its end, with cancellation points.
 void wait_for_text(int file) {
   constexpr int kLookMs = 20;
   pollfd waiting{file, POLLIN, 0};
@@ -43,11 +43,11 @@ void wait_for_text(int file) {
   }
 }
 
-// Reads the rest of `file` behind `text`, which was read already; `name` begins messages.
+// Reads the rest of `file` after `text`, which was read already; `name` begins messages.
 Result<std::string> read_to_end(int file, std::string text, std::string_view name, size_t most) {
   struct stat about {};
   const bool known = fstat(file, &about) == 0;
-  // A terminal's input ends; /dev/zero and /dev/random never do.
+  // A terminal's input ends; that of /dev/zero and /dev/random does not.
   if (known && S_ISCHR(about.st_mode) && isatty(file) == 0)
     return Status(StatusCode::kInvalidArgument, format("{} is a device; give a file or a pipe", name));
   const size_t half = half_of_memory(), bound = std::min(most, half);
@@ -75,7 +75,7 @@ Result<std::string> read_to_end(int file, std::string text, std::string_view nam
   }
 }
 
-// What the program's own reading of standard input took from it and has not used.
+// Bytes of standard input buffered by the host program but not consumed.
 std::string taken_input() {
   std::string text;
 #ifdef __GLIBC__
@@ -89,7 +89,7 @@ std::string taken_input() {
 
 Result<std::string> read_text_file(const std::string& path, std::string_view what, size_t most) {
   const std::string name = format("{} '{}'", what, path);
-  // A pipe is opened before anybody writes to it: its writer is waited for below.
+  // Non-blocking: a pipe may have no writer yet, which is awaited below.
   const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (file < 0) return read_failure(errno, "open", name);
   const std::shared_ptr<void> closed(nullptr, [file](void*) { close(file); });

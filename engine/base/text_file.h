@@ -10,12 +10,12 @@
 
 namespace tessera {
 
-// Longest plans and clusters, as text; a plan names every tensor and node of its graph.
+// Size limits of plans and clusters as text; a plan names every tensor and node.
 inline constexpr size_t kMostPlanBytes = size_t{256} << 20, kMostClusterBytes = size_t{16} << 20;
 
-// Its bytes; a pipe is read to its end. `what` it is begins messages. kNotFound; kInvalidArgument for a
-// folder, for a device that is no terminal, and for more than `most` bytes or than half of the memory that
-// this process may have; kIo.
+// Reads a file, or a pipe to its end. `what` begins messages. kNotFound;
+// kInvalidArgument for folders, devices other than terminals, and more
+// than `most` bytes or half of the process' memory; kIo.
 Result<std::string> read_text_file(const std::string& path, std::string_view what, size_t most);
 
 // The rest of standard input, at most `most` bytes and half of the memory.

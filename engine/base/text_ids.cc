@@ -8,7 +8,7 @@
 namespace tessera {
 namespace {
 
-// RoBERTa and its relatives close both texts at the border.
+// RoBERTa and its relatives put two separators between the texts.
 bool closes_twice(const Tokenizer& tokenizer) {
   const std::span<const int32_t> before = tokenizer.before_text();
   return !before.empty() && tokenizer.data().tokens[static_cast<size_t>(before[0])] == "<s>";
@@ -35,7 +35,7 @@ Result<TextIds> text_ids(const Tokenizer& tokenizer, std::string_view text,
   const size_t room = most - around;
   if (first.size() + second.size() > room) {
     result.is_truncated = true;
-    // The longer one gives way until both are of one length; of an odd number of tokens it keeps one more.
+    // The longer text is cut until both are equally long; of an odd number of tokens it keeps one more.
     const size_t shorter = std::min(first.size(), second.size());
     if (pair && 2 * shorter >= room) {
       const bool is_first_longer = first.size() > second.size();

@@ -1,4 +1,4 @@
-// Token ids of texts, and of pairs of texts, as models in both directions read them.
+// Token ids of texts and pairs of texts, for bidirectional models.
 #pragma once
 
 #include <cstdint>
@@ -14,13 +14,13 @@ namespace tessera {
 struct TextIds {
   std::vector<int32_t> ids;
   size_t second =
-      0;  // the first token of type 1: what follows the first text of a pair; ids.size() without one
+      0;  // first token of type 1, the second text of a pair; ids.size() without one
   bool is_truncated = false;
 };
 
-// The text with what the tokenizer puts around texts, at most `seq` tokens: the text loses its last ones. Of a pair the
-// longer text loses them, and what stands between follows from the tokenizer: [SEP], or </s></s> where texts begin with
-// <s>. kInvalidArgument where `seq` does not hold what stands around.
+// The text with the tokenizer's special tokens, at most `seq` tokens: the text, or
+// the longer one of a pair, loses its end. Between a pair stands [SEP], or </s></s>
+// if texts begin with <s>. kInvalidArgument if `seq` cannot hold the special tokens.
 Result<TextIds> text_ids(const Tokenizer& tokenizer, std::string_view text,
                          std::optional<std::string_view> pair, int64_t seq);
 

@@ -1,4 +1,4 @@
-// WrittenState: how far a file or folder is that is written in steps, and whether it can be finished.
+// WrittenState: the progress of a file or folder written in steps.
 #pragma once
 
 #include <cstdint>
@@ -12,11 +12,11 @@ namespace tessera {
 
 struct WrittenState {
   bool is_finished = false, is_ready = false;
-  bool is_broken = false;  // a step failed after which there is no other
+  bool is_broken = false;  // a step failed for good
   double done = 0;         // share of the work
 };
 
-// kFailedPrecondition names `out` unless all is written and not yet finished. `work`: "conversion".
+// kFailedPrecondition, naming `out`, unless everything is written and not finished yet. `work`: "conversion".
 inline Status check_can_finish(const std::string& out, std::string_view work, const WrittenState& state) {
   const auto refused = [&](const std::string& reason) {
     return Status(StatusCode::kFailedPrecondition, format("{}: {}", out, reason));

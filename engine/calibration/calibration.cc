@@ -16,14 +16,14 @@ namespace tessera {
 namespace {
 
 constexpr double kLeastSecondsForAll = 10;
-// Every pass measures everything once: disturbances last for seconds (other work on the machine, where a host
-// places the cores that it lends), and would bias whatever is measured meanwhile. With every core at work on
-// its own the median of the passes counts. One rank that other cores help takes up to twice as long while the
-// host has placed them far apart (another cache: 360 ns from core to core instead of 80), and a plan has to
-// live with that: there the slowest pass counts.
+// Every pass measures everything once, since disturbances last for seconds (on a virtual
+// machine, the placement of cores) and bias everything measured meanwhile. With every
+// core busy the median of the passes counts. A rank helped by other cores takes up to
+// twice as long while the host has placed them far apart (another cache: 360 ns between
+// cores instead of 80); plans must tolerate that, so there the slowest pass counts.
 constexpr int kPasses = 5;
-constexpr int32_t kRounds = 5;  // of a pass, at most
-constexpr double kLittle = 0.1;  // share of the cores that other processes may take
+constexpr int32_t kRounds = 5;  // rounds of a pass, at most
+constexpr double kLittle = 0.1;  // tolerated load of other processes on the cores
 const std::vector<int64_t> kSizes = {int64_t{4} << 10, int64_t{64} << 10, int64_t{512} << 10,
                                      int64_t{4} << 20, int64_t{16} << 20};
 
@@ -52,7 +52,7 @@ std::set<std::string> ops_priced_by_shape() {
 constexpr StepProbe kOffloading = {"gpt2:L=2,C=128,H=4,V=256,T=64", "adamw", 4, 64,
                                    "dp=1,offload=activations@host"};
 constexpr std::string_view kBesideModel = "gpt2:L={},C=128,H=4,V=512,T=64";
-constexpr int32_t kMostCrowdedCores = 8;  // more devices than cores are not measured on larger machines
+constexpr int32_t kMostCrowdedCores = 8;  // larger machines are not measured with more devices than cores
 
 Status fill(Session& session, const std::string&) { return fill_probes(session); }
 
@@ -70,7 +70,7 @@ Result<std::unique_ptr<Calibration>> Calibration::create(std::shared_ptr<Runtime
   const bool listed = made->one_->size() > 1;
   made->most_members_ = made->one_->size();
   const Cluster cluster = made->one_->cluster();
-  // The first of several real devices represents all of them; virtual ones are equal.
+  // Real devices are represented by their first; virtual ones are equal.
   if (listed) {
     const std::string first = cluster.shared_cores > 0 ? made->backend_ : made->one_->device_name(0);
     TSR_ASSIGN_OR_RETURN(made->one_, runtime->open_devices(first));
@@ -95,7 +95,7 @@ void Calibration::list_pieces() {
     pieces_.push_back({std::move(name), weight,
                        [this, at, measure = std::move(measure)] { return measure(budget_s(pieces_[at])); }});
   };
-  // The kernels of virtual devices are f32; with TF32 allowed they round, and take as long.
+  // Virtual devices have f32 kernels; TF32 rounds, at equal speed.
   grids_ = price_grids(is_coarse_, profile_.cores == 0);
   for (int pass = 0; pass < kPasses; ++pass) {
     for (PriceGrid& grid : grids_)
@@ -148,14 +148,14 @@ Status Calibration::step() {
   return {};
 }
 
-// Said once, in the log; the profile tells of the whole.
+// Warns once in the log; the profile records the total load.
 void Calibration::note_others(const CpuLoad& before, const std::string& piece) {
   const std::optional<CpuLoad> after = read_cpu_load();
   if (!after) return;
   const double clock_s = after->clock_s - before.clock_s, share = share_of_others(before, *after);
   clock_s_ += clock_s;
   others_s_ += share * clock_s;
-  // The system counts in hundredths of a second.
+  // The system's counters have a resolution of 0.01 s.
   if (has_warned_ || share <= kLittle || clock_s < 0.2) return;
   has_warned_ = true;
   runtime_->log().add(2, format("calibration: other processes took {} % of the cores while it measured {}: prices will "
@@ -195,7 +195,7 @@ bool all_measured(const std::vector<MeasuredPoint>& points) {
 
 Status Calibration::measure_grid(PriceGrid& grid, double budget) {
   TSR_ASSIGN_OR_RETURN(const std::vector<MeasuredPoint> points, measure_probes(grid.probes, budget));
-  if (all_measured(points)) grid.passes.push_back(points);  // else no kernel of that type
+  if (all_measured(points)) grid.passes.push_back(points);  // else the type has no kernel
   return {};
 }
 
@@ -253,13 +253,13 @@ void Calibration::fit() {
     profile_.kernels.push_back(fit_table(name.first, name.second, points, all_ != nullptr));
     any.insert(any.end(), points.begin(), points.end());
   }
-  // Work is rounded to half octaves, so that each has many ops.
+  // Rounds work to half octaves, so that each value has many ops.
   for (MeasuredPoint& point : any)
     point.work = std::exp2(std::round(2 * std::log2(std::max(1.0, point.work))) / 2);
   if (!any.empty()) profile_.kernels.push_back(fit_table("", DType::kF32, any, all_ != nullptr));
   std::ranges::sort(profile_.kernels, {},
                     [](const PriceTable& table) { return std::tuple(table.op, table.form, table.dtype); });
-  if (all_ == nullptr && profile_.cores > 0)  // one core: alone is all there is
+  if (all_ == nullptr && profile_.cores > 0)  // with one core there is nothing else
     for (PriceTable& table : profile_.kernels) table.shared_seconds = table.seconds;
   for (auto& [key, points] : collectives_)
     profile_.collectives.push_back({key.first, key.second, fit_curve(std::move(points))});
@@ -336,8 +336,8 @@ Status Calibration::measure_stream_switch(double budget) {
   return {};
 }
 
-// Measures whole steps of one rank on every core, all computing at once; and of twice as many ranks, which do
-// so or wait for each other in turn.
+// Measures whole steps of one rank per core, all computing at once,
+// and of twice as many ranks, which share cores or wait in turn.
 Status Calibration::measure_crowd(double budget) {
   const int32_t cores = profile_.cores;
   if (cores > kMostCrowdedCores) return {};
@@ -354,7 +354,7 @@ Status Calibration::measure_crowd(double budget) {
                                                 it.devices->cluster(), it.devices->catalog()));
     }
   }
-  constexpr int kTurns = 2;  // of a pass
+  constexpr int kTurns = 2;  // turns of a pass
   const MeasureOptions brief{budget / (kTurns * static_cast<double>(crowd_.size())), 6, false};
   for (int turn = 0; turn < kTurns; ++turn)
     for (Crowd& it : crowd_) {
@@ -367,9 +367,9 @@ Status Calibration::measure_crowd(double budget) {
   return {};
 }
 
-// Fits the factors between measured and predicted steps. For more ranks than cores the largest loss of any
-// strategy counts: the planner then chooses fewer ranks when the choice is close. The median of all passes,
-// so that disturbances in one of them do not decide.
+// Fits the factors between measured and predicted steps. For more ranks than
+// cores the largest loss over all strategies counts, so that close choices
+// favour fewer ranks. The median over passes suppresses disturbances.
 Status Calibration::fit_crowd() {
   const auto priced = std::make_shared<const DeviceProfile>(profile_);
   for (const Crowd& it : crowd_) {

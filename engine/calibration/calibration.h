@@ -1,5 +1,5 @@
-// Calibration: measures the devices of one backend, piece by piece, and makes their profile. One thread at a
-// time; nothing else should run meanwhile.
+// Calibration: measures a backend's devices step by step, and makes their
+// profile. One thread at a time; the machine should be idle otherwise.
 #pragma once
 
 #include <functional>
@@ -21,30 +21,30 @@ namespace tessera {
 
 class Calibration {
  public:
-  // `devices`: "cpu", "cuda", "cuda:0,1". `seconds`: approximate time of all pieces together.
+  // `devices`: "cpu", "cuda", "cuda:0,1". `seconds`: approximate total time.
   static Result<std::unique_ptr<Calibration>> create(std::shared_ptr<Runtime> runtime,
                                                      const std::string& devices, double seconds);
 
-  double done() const;  // share of the pieces; 1: the profile is complete
+  double done() const;                         // share of the steps; 1: the profile is complete
   WorkProgress progress() const;
-  std::string next() const;                    // next measurement, for people: "matrix products"
-  Status step();                               // measures it
-  Result<DeviceProfile> profile() const;       // kFailedPrecondition before the last piece
-  Result<std::string> text() const;            // of the profile's file
-  Status save(const std::string& path) const;  // nothing: default_path()
+  std::string next() const;                    // the next measurement's name: "matrix products"
+  Status step();                               // makes the next measurement
+  Result<DeviceProfile> profile() const;       // kFailedPrecondition before the last step
+  Result<std::string> text() const;            // contents of the profile's file
+  Status save(const std::string& path) const;  // empty path: default_path()
   std::string default_path() const;
 
  private:
   struct Piece {
     std::string name;
-    double weight = 1;  // of the time
+    double weight = 1;  // share of the time
     std::function<Status()> measure;
   };
   Calibration() = default;
 
   void list_pieces();
   double budget_s(const Piece& piece) const;
-  // Seconds of every probe alone, and shared; empty where no kernel accepts it.
+  // Seconds of every probe alone and shared; empty if no kernel accepts one.
   Result<std::vector<MeasuredPoint>> measure_probes(const std::vector<Probe>& probes, double budget_s);
   Status measure_grid(PriceGrid& grid, double budget_s);
   Status measure_step(const StepProbe& probe, double budget_s);
@@ -60,17 +60,17 @@ class Calibration {
   std::shared_ptr<Runtime> runtime_;
   std::string backend_;
   std::shared_ptr<DeviceSet> one_,
-      all_;  // all_: one device on each of the shared cores; null where none are shared
+      all_;  // all_: one device per shared core; null if cores are not shared
   int32_t most_members_ = 1;
   double seconds_ = 60;
-  double clock_s_ = 0, others_s_ = 0;  // of all pieces; others_s_: times the share that others took
+  double clock_s_ = 0, others_s_ = 0;  // totals; others_s_: weighted by the load of others
   bool has_warned_ = false;
-  bool is_coarse_ = false;  // too little time for every grid
+  bool is_coarse_ = false;  // too little time for the full grids
   std::vector<Piece> pieces_;
   double all_weights_ = 0;
   size_t next_ = 0;
-  // StepPasses: the kernels of a training step that are priced by bytes, in order, with their times in every
-  // pass.
+  // StepPasses: the kernels of a training step that are
+  // priced by bytes, in order, with their times in each pass.
   struct StepPasses {
     std::vector<std::pair<std::string, DType>> kernels;
     std::vector<std::vector<MeasuredPoint>> passes;
@@ -81,7 +81,7 @@ class Calibration {
   std::map<std::pair<CollectiveKind, int32_t>, std::vector<MeasuredPoint>> collectives_;  // and members
   std::vector<MeasuredPoint> messages_;
   std::map<std::pair<Tier, Tier>, std::vector<MeasuredPoint>> copies_;
-  // Crowd: several ranks at once, and the seconds of their steps.
+  // RankLoad: several concurrent ranks, and the seconds of their steps.
   struct Crowd {
     int32_t ranks;
     std::string parallel;

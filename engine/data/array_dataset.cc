@@ -35,7 +35,7 @@ Status ArrayDataset::check(const RowArrays& arrays) const {
   return {};
 }
 
-// A document begins where the number changes.
+// A document begins where the segment number changes.
 void ArrayDataset::find_positions() {
   positions_.resize(ids_.size());
   for (int64_t i = 0; i < static_cast<int64_t>(ids_.size()); ++i) {

@@ -1,4 +1,4 @@
-// ArrayDataset: a dataset of rows that a caller has made: tokens with their labels, and the documents and positions in them.
+// ArrayDataset: rows given by the caller: tokens, labels, documents and positions.
 #pragma once
 
 #include <memory>
@@ -9,16 +9,16 @@
 
 namespace tessera {
 
-// [rows, seq] each; the pointers other than ids may be null.
+// Arrays [rows, seq]; all but ids may be null.
 struct RowArrays {
   int64_t rows = 0, seq = 0;
   const int32_t *ids = nullptr, *labels = nullptr, *segments = nullptr, *positions = nullptr;
-  const float* weights = nullptr;  // of the labels' losses; 0: the label does not count
+  const float* weights = nullptr;  // of the labels' losses; 0: the label is ignored
 };
 
 class ArrayDataset final : public Dataset {
  public:
-  // Copies. Options: eval_fraction, shuffle, seed. kInvalidArgument for numbers out of range, with the place.
+  // Copies the arrays. Options: eval_fraction, shuffle, seed. kInvalidArgument, with the place, for numbers out of range.
   static Result<std::shared_ptr<const Dataset>> create(const RowArrays& arrays, const Options& options);
 
   uint64_t fingerprint() const override { return fingerprint_; }
@@ -33,7 +33,7 @@ class ArrayDataset final : public Dataset {
   Status fill(int64_t number, const DatasetRow& row) const override;
 
   std::vector<int32_t> ids_, labels_, segments_, positions_;
-  std::vector<float> weights_;  // empty: all 0 or 1, and where 0 there is no label
+  std::vector<float> weights_;  // empty: all are 1, and ignored tokens have no label
   int64_t trained_ = 0;
   uint64_t fingerprint_ = 0;
 };

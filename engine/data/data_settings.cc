@@ -8,7 +8,7 @@
 namespace tessera {
 namespace {
 
-// 26 July 2024, the date that Llama's templates print where there is no clock: the same tokens on every day.
+// 26 July 2024, the date that Llama's templates print without a clock, so that tokens do not depend on the day.
 constexpr int64_t kTemplateDate = 1'721'952'000;
 
 Status fail(std::string message) {
@@ -126,7 +126,7 @@ Result<DataSettings> read_data_settings(const std::string& path, const Options& 
                                              {"completion", TrainedPart::kCompletion},
                                              {"all", TrainedPart::kAll}});
   examples.refuses_untrained = untrained == "error";
-  // Packings that cut have no need for a limit.
+  // Packings that split examples need no limit.
   const bool splits = settings.packing == Packing::kBfdSplit || settings.packing == Packing::kWrapped;
   const bool has_length = examples.max_length > 0 || !splits;
   if (examples.max_length == 0 && !splits) examples.max_length = settings.seq;

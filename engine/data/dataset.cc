@@ -14,12 +14,12 @@
 namespace tessera {
 namespace {
 
-// Whether an option or the name says that these are rows; else the content decides.
+// Whether an option or the name marks the file as rows; else its content decides.
 bool is_named_rows(const std::string& path, const Options& options) {
   if (options.contains("files")) return true;
   if (const auto kind = options.find("kind"); kind != options.end()) {
     const auto* const text = std::get_if<std::string>(&kind->second);
-    if (text == nullptr || *text != "auto") return true;  // an error of its own, where it is no text
+    if (text == nullptr || *text != "auto") return true;  // a non-text value is reported elsewhere
   }
   return path.ends_with(".jsonl") || path.ends_with(".ndjson");
 }
@@ -33,10 +33,10 @@ std::string quoted_name(const std::string& path) {
   return path == "-" ? "dataset: standard input" : format("dataset: '{}'", path);
 }
 
-// Whether a file holds rows, by its first bytes.
+// Whether a file's first bytes look like rows.
 Result<bool> file_holds_rows(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
-  if (!file) return false;  // reading it says why
+  if (!file) return false;  // reading it reports the error
   std::string head(kContentHead, '\0');
   file.read(head.data(), static_cast<std::streamsize>(head.size()));
   head.resize(static_cast<size_t>(file.gcount()));
@@ -51,7 +51,7 @@ Result<std::shared_ptr<const Dataset>> read_plain_text(std::string_view text, co
   return is_named ? made.status() : made.status().with_context(name);
 }
 
-// What messages call rows that lie in no file.
+// The name of rows in memory in messages.
 constexpr const char* kInMemory = "text in memory";
 
 Result<DataSettings> read_text_settings(const Options& options) {
@@ -87,7 +87,7 @@ Status Dataset::fill_mismatched(int64_t, int64_t, const DatasetRow&) const {
 
 Status check_dataset_options(const std::string& path, const Options& options) {
   if (is_plain(options)) return TextDataset::check_options(options);
-  // What a pipe holds is known once it is read: until then all options may be right.
+  // A pipe's content is known only after reading; until then all options pass.
   if (is_named_rows(path, options) || !is_regular_file(path))
     return read_data_settings(path, options).status();
   TSR_ASSIGN_OR_RETURN(const bool rows, file_holds_rows(path));

@@ -16,7 +16,7 @@
 namespace tessera {
 namespace {
 
-// Streams of random numbers that differ from those of the order.
+// Random streams distinct from those of the order.
 constexpr uint64_t kSplitStream = 0x73706c6974, kWeightStream = 0x776569676874, kPackStream = 0x7061636b;
 
 double unit(uint64_t bits) { return static_cast<double>(bits >> 11) * 0x1p-53; }
@@ -26,9 +26,9 @@ bool is_pairwise(const TokenRecord& record) {
   return role != ExampleRole::kPlain;
 }
 
-// Numbers of rows, from which the examples of one row are told from the next.
+// Groups records into rows by their row numbers.
 std::vector<std::pair<uint32_t, uint32_t>> rows_of(std::span<const TokenRecord> records) {
-  std::vector<std::pair<uint32_t, uint32_t>> rows;  // first record, and the one behind the last
+  std::vector<std::pair<uint32_t, uint32_t>> rows;  // [first, last) record
   for (uint32_t i = 0; i < records.size(); ++i) {
     if (i > 0 && records[i].row == records[i - 1].row)
       rows.back().second = i + 1;
@@ -38,7 +38,7 @@ std::vector<std::pair<uint32_t, uint32_t>> rows_of(std::span<const TokenRecord> 
   return rows;
 }
 
-// One document, from place `at` on.
+// Fills one document, from place `at`.
 void fill_tokens(std::span<const uint32_t> stored, const DatasetRow& row, size_t at, int32_t segment) {
   for (size_t i = 0; i < stored.size(); ++i) {
     const bool has_label = i + 1 < stored.size() && is_trained(stored[i + 1]);
@@ -49,7 +49,7 @@ void fill_tokens(std::span<const uint32_t> stored, const DatasetRow& row, size_t
   }
 }
 
-// Padding is a document of its own, which nothing is learnt of.
+// Padding is a separate document without labels.
 void fill_padding(const DatasetRow& row, size_t at, size_t end, int32_t segment) {
   for (size_t i = at; i < end; ++i) {
     row.tokens[i] = 0, row.labels[i] = -1;
@@ -143,7 +143,7 @@ Status ExampleDataset::choose_records() {
   return {};
 }
 
-// Where examples follow one another, they are mixed first: neighbours in a file often are alike.
+// Packed examples are shuffled first, since neighbours in a file are often similar.
 void ExampleDataset::pack(Part& part, bool shuffles) const {
   if (shuffles && settings_.packing == Packing::kWrapped) {
     const std::vector<uint32_t> ordered = part.records;
@@ -275,7 +275,7 @@ Result<int64_t> ExampleDataset::count_eval_labels(int64_t rows) const {
   return labels;
 }
 
-// Of the frequencies of what is learnt: the loss of a model that knows only those.
+// Entropy of the label frequencies: the loss of a unigram model.
 Result<double> ExampleDataset::label_entropy() const {
   std::unordered_map<uint32_t, int64_t> counted;
   std::vector<uint32_t> stored;
@@ -287,7 +287,7 @@ Result<double> ExampleDataset::label_entropy() const {
     for (size_t i = 1; i < stored.size(); ++i)
       if (is_trained(stored[i])) ++counted[stored[i]], ++total;
   }
-  const std::map<uint32_t, int64_t> counts(counted.begin(), counted.end());  // one order of addends
+  const std::map<uint32_t, int64_t> counts(counted.begin(), counted.end());  // fixes the order of addends
   double entropy = 0;
   for (const auto& [token, count] : counts) {
     const double share = static_cast<double>(count) / static_cast<double>(total);
@@ -309,7 +309,7 @@ Json omissions_of(const DataReport& report, const std::vector<std::string>& path
   return list;
 }
 
-// [[most tokens, examples]]: by powers of two.
+// [[most tokens, examples]], by powers of two.
 Json histogram(std::span<const TokenRecord> records) {
   std::map<uint64_t, int64_t> counts;
   for (const TokenRecord& record : records) {

@@ -1,5 +1,5 @@
-// ExampleDataset: examples of files of training data, packed into rows or one a row. Which row holds which examples is
-// fixed; their order is that of dataset.h. Tokens stay in a file; memory: about 50 bytes an example.
+// ExampleDataset: examples of training files, packed into rows or one per row. The packing is fixed;
+// the order of rows is that of dataset.h. Tokens stay in a file; memory: about 50 bytes per example.
 #pragma once
 
 #include <memory>
@@ -31,22 +31,22 @@ class ExampleDataset final : public Dataset {
   Result<std::string> example_json(int64_t number) const override;
 
  private:
-  // Examples for training or for evaluation: records of a file, and their rows.
+  // Part: training or evaluation examples: records of a file, and their rows.
   struct Part {
     std::shared_ptr<const TokenFile> file;
-    std::vector<uint32_t> records;  // by number of a piece's example
+    std::vector<uint32_t> records;  // by the example number of a piece
     PackedRows rows;
   };
 
   ExampleDataset() = default;
   Status choose_records();
   void pack(Part& part, bool shuffles) const;
-  bool holds_pairs() const;  // alone, one row each
+  bool holds_pairs() const;  // one pair per row
   Status fill(int64_t number, const DatasetRow& row) const override;
   Status fill_piece(const Part& part, const ExamplePiece& piece, const DatasetRow& row, size_t at,
                     int32_t segment) const;
   Result<double> label_entropy() const;
-  // The part of row `number`, which becomes its number there.
+  // The part of row `number`, which becomes the number within the part.
   const Part& part_of(int64_t& number) const;
 
   DataSettings settings_;

@@ -16,11 +16,11 @@ namespace tessera {
 
 namespace {
 
-// Options that rows alone have.
+// Options of rows only.
 constexpr std::string_view kRowOptions[] = {"mask",     "packing",    "max_length", "truncation", "untrained",
                                             "skip_bad", "append_end", "eval_file",  "cache",      "now"};
 
-// Strips the UTF-8 byte-order mark that some editors write: no model should learn it.
+// Strips the UTF-8 byte-order mark that some editors write; models should not learn it.
 Result<std::string_view> plain_text(std::string_view text, const std::string& name) {
   TSR_RETURN_IF_ERROR(check_no_binary(text.substr(0, kContentHead), name));
   TSR_RETURN_IF_ERROR(check_utf8(text, name));
@@ -40,7 +40,7 @@ Result<TextDataset::Cut> TextDataset::read_cut(const Options& options, bool of_t
   cut.seed = static_cast<uint64_t>(reader.i64("seed", 0));
   if (of_text) {
     cut.special = reader.flag("special", false);
-    reader.accept({"kind", "template"});  // a template is of messages, which a text has none of
+    reader.accept({"kind", "template"});  // a template applies to messages, which texts lack
     for (const std::string_view key : kRowOptions)
       if (reader.has(key))
         return Status(
@@ -66,7 +66,7 @@ Result<std::shared_ptr<TextDataset>> TextDataset::cut_tokens(std::vector<int32_t
   const double eval_fraction = cut.eval_fraction;
   const int64_t count = static_cast<int64_t>(tokens.size());
   const int64_t samples = std::max<int64_t>(0, (count - 1) / dataset->seq_);
-  // At least one sample when a fraction was asked for.
+  // At least one sample if a fraction is requested.
   const int64_t eval = eval_fraction > 0 ? std::max<int64_t>(1, std::llround(samples * eval_fraction)) : 0;
   if (samples < 1)
     return Status(StatusCode::kInvalidArgument,
@@ -122,9 +122,9 @@ uint64_t TextDataset::fingerprint() const {
 }
 
 double TextDataset::unigram_entropy() const {
-  std::unordered_map<int32_t, int64_t> counted;  // ids may be any: no table as long as the largest
+  std::unordered_map<int32_t, int64_t> counted;  // a map, since ids may be arbitrarily large
   for (const int32_t token : tokens_) ++counted[token];
-  const std::map<int32_t, int64_t> counts(counted.begin(), counted.end());  // one order of addends
+  const std::map<int32_t, int64_t> counts(counted.begin(), counted.end());  // fixes the order of addends
   double entropy = 0;
   for (const auto& [token, count] : counts) {
     const double share = static_cast<double>(count) / static_cast<double>(tokens_.size());

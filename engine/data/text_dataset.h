@@ -14,7 +14,7 @@ namespace tessera {
 
 class TextDataset final : public Dataset {
  public:
-  // Options are checked before a text is read.
+  // Options are checked before the text is read.
   static Result<std::shared_ptr<const TextDataset>> create(std::vector<int32_t> tokens,
                                                            const Options& options);
   // `name` begins messages about the text. kInvalidArgument for a text that is binary or not UTF-8.
@@ -22,13 +22,13 @@ class TextDataset final : public Dataset {
                                                               const Tokenizer& tokenizer,
                                                               const Options& options);
 
-  // Whether these are options of a dataset of texts.
+  // Checks options of a text dataset.
   static Status check_options(const Options& options) { return read_cut(options, true).status(); }
 
-  // Entropy of the token frequencies of the whole text, nats a token: the loss of a model that knows only
-  // those.
+  // Entropy of the text's token frequencies,
+  // nats per token: the loss of a unigram model.
   double unigram_entropy() const;
-  // Sample at place `place` of the endless training order: seq + 1 ids.
+  // Sample at `place` of the endless training order: seq + 1 ids.
   std::span<const int32_t> training_sample(int64_t place) const { return sample(order_.at(place)); }
   std::span<const int32_t> eval_sample(int64_t number) const { return sample(order_.count + number); }
 
@@ -43,7 +43,7 @@ class TextDataset final : public Dataset {
     double eval_fraction;
     bool shuffle;
     uint64_t seed;
-    bool special;  // control tokens written out in a text are read as such
+    bool special;  // written-out control tokens are encoded as such
   };
   static Result<Cut> read_cut(const Options& options, bool of_text);
   static Result<std::shared_ptr<TextDataset>> cut_tokens(std::vector<int32_t> tokens, const Cut& cut);
@@ -53,7 +53,7 @@ class TextDataset final : public Dataset {
   std::span<const int32_t> sample(int64_t number) const;
 
   std::vector<int32_t> tokens_;
-  TokenNameCounts written_control_;  // in the text, where they are read as letters
+  TokenNameCounts written_control_;  // control tokens read as letters
 };
 
 }  // namespace tessera

@@ -1,5 +1,5 @@
-// TokenCounts: how often each token is among the last tokens of a sequence, kept up as the sequence grows. A token costs
-// the same however long the sequence is, and memory is that of the distinct tokens, and of the window where there is one.
+// TokenCounts: how often each token occurs among a sequence's last tokens, updated as it grows.
+// The cost per token is constant; memory is that of the distinct tokens, and of the window if any.
 #pragma once
 
 #include <cstddef>
@@ -15,15 +15,15 @@ class TokenCounts {
  public:
   struct Count {
     int32_t token = 0;
-    int32_t all = 0;        // times, in the prompt and after it
-    int32_t generated = 0;  // after the prompt
+    int32_t all = 0;        // occurrences in prompt and text
+    int32_t generated = 0;  // occurrences after the prompt
   };
 
-  // `window`: tokens that count, the last ones; 0: all.
+  // `window`: number of last tokens that count; 0: all.
   explicit TokenCounts(int64_t window = 0) : window_(window) {}
 
   void add(int32_t token, bool is_generated);
-  // One entry for each token of the window, in no order that means anything.
+  // One entry per token of the window, in unspecified order.
   std::span<const Count> counts() const { return counts_; }
 
  private:

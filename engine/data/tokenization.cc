@@ -29,7 +29,7 @@ namespace tessera {
 namespace {
 
 constexpr size_t kMostOmissions = 100, kMostIgnored = 32;
-constexpr size_t kBlockBytes = size_t{1} << 20;  // of lines, for each core
+constexpr size_t kBlockBytes = size_t{1} << 20;  // of lines, per core
 
 // --- the key of a cached file
 
@@ -81,7 +81,7 @@ Result<std::string> fingerprint_of_file(const std::string& path) {
   return hash_text(hash.digest());
 }
 
-// All that the tokens depend on; null where a file can be read once only.
+// All inputs that tokens depend on; null if a file can be read only once.
 Result<Json> key_of(const std::vector<std::string>& paths, const std::string* text,
                     const DataSettings& settings, const Tokenizer& tokenizer) {
   Json files = Json::array();
@@ -164,7 +164,7 @@ Status read_row(const LineReader::Line& line, const DataSettings& settings, Exam
   return {};
 }
 
-// Rows of a block, made by one thread for each maker.
+// Tokenizes the rows of a block, one thread per maker.
 std::vector<ReadRow> read_block(const std::vector<LineReader::Line>& lines, const DataSettings& settings,
                                 std::span<ExampleMaker> makers) {
   std::vector<ReadRow> rows(lines.size());
@@ -173,14 +173,14 @@ std::vector<ReadRow> read_block(const std::vector<LineReader::Line>& lines, cons
     for (size_t i; (i = next++) < lines.size();)
       rows[i].status = catch_status([&] { return read_row(lines[i], settings, maker, rows[i]); });
   };
-  std::vector<Thread> threads;  // not the caller's, whose stack may be too small for templates
+  std::vector<Thread> threads;  // own threads: the caller's stack may be too small for templates
   for (size_t i = 0; i < std::min(makers.size(), lines.size()); ++i)
     threads.emplace_back([&work, &maker = makers[i]] { work(maker); });
   threads.clear();
   return rows;
 }
 
-// An error of the file of tokens with its remedy.
+// Adds the remedy to an error of the token file.
 Status with_remedy(Status status) {
   if (status.code() != StatusCode::kIo) return status;
   return Status(StatusCode::kIo, format("{}: tokens are written there, 4 bytes each; option 'cache' or the "
@@ -270,19 +270,19 @@ class Tokenizing {
   }
 
   const DataSettings& settings_;
-  std::vector<ExampleMaker> makers_;  // one for each core
+  std::vector<ExampleMaker> makers_;  // one per core
   TokenFileWriter& writer_;
   std::string path_;
-  std::string_view unit_ = "line";  // of numbers of rows
+  std::string_view unit_ = "line";  // unit of row numbers
   uint16_t file_ = 0;
-  std::optional<RowKind> kind_;  // of the file's rows
+  std::optional<RowKind> kind_;  // kind of the file's rows
   std::set<std::string> ignored_;
   DataReport report_;
 };
 
 // --- the cache
 
-// What a cache holds for this key; none where there is nothing, or something else.
+// The cached result for this key; nullopt if absent or different.
 std::optional<TokenizedData> cached(const std::string& path, const Json& key, size_t files) {
   Result<std::shared_ptr<const TokenFile>> file = TokenFile::open(path);
   if (!file.ok() ||
@@ -297,7 +297,7 @@ std::optional<TokenizedData> cached(const std::string& path, const Json& key, si
   return TokenizedData{std::move(*file), std::move(*report), path};
 }
 
-// A folder below $TMPDIR that is this user's alone: texts may be private, and others may have put a link there.
+// A private folder below $TMPDIR: texts may be confidential, and others may have planted a link.
 Result<std::string> temporary_path() {
   const char* const given = std::getenv("TMPDIR");
   const std::string folder = format("{}/tessera-{}", given == nullptr || *given == '\0' ? "/tmp" : given,

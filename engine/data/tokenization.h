@@ -1,5 +1,5 @@
-// Tokenization of training data: rows of files become a file of tokens, by all cores, a block of lines at a time, so that
-// memory does not grow with the files. One that a cache holds is taken instead.
+// Tokenization of training data into a token file, on all cores, a block of lines at
+// a time, so that memory does not grow with the input. A cached token file is reused.
 #pragma once
 
 #include <cstdint>
@@ -12,28 +12,28 @@
 
 namespace tessera {
 
-// What became of the rows; it is kept in the file of tokens.
+// DataReport: statistics of the rows, stored in the token file.
 struct DataReport {
   int64_t rows = 0, bad = 0, too_long = 0, untrained = 0;
-  int64_t truncated = 0;             // examples that were cut
-  std::vector<std::string> ignored;  // fields that change nothing; the first few
-  int64_t written_rows = 0;          // whose texts hold control tokens that are read as letters
-  TokenNameCounts written_control;       // these; the first few
+  int64_t truncated = 0;             // shortened examples
+  std::vector<std::string> ignored;  // fields without effect; the first few
+  int64_t written_rows = 0;          // rows whose control tokens are read as letters
+  TokenNameCounts written_control;       // those tokens; the first few
   struct Omission {
     int64_t file = 0, line = 0;
     std::string reason;
   };
-  std::vector<Omission> omissions;  // the first few rows that were left out
+  std::vector<Omission> omissions;  // skipped rows; the first few
 };
 
 struct TokenizedData {
   std::shared_ptr<const TokenFile> file;
   DataReport report;
-  std::string cache;  // path of the kept file; "": none
+  std::string cache;  // path of the cached file; "": none
 };
 
-// Of `paths`, or of `text` (null: none) in their place, with the settings' kind, examples and cache. kInvalidArgument with
-// file and line for a row that is none.
+// Tokenizes `paths`, or `text` instead (null: none), with the settings' kind,
+// examples and cache. kInvalidArgument, with file and line, for an invalid row.
 Result<TokenizedData> tokenize(const std::vector<std::string>& paths, const std::string* text,
                                const DataSettings& settings,
                                const std::shared_ptr<const Tokenizer>& tokenizer);

@@ -27,7 +27,7 @@ double seconds_since(std::chrono::steady_clock::time_point begin) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
 
-// The names of a classifier's classes: the model's, or numbered ones; empty for other models.
+// A classifier's labels, named by the model or numbered; empty for other models.
 std::vector<std::string> labels_of(const SharedModel& model) {
   std::vector<std::string> labels = class_labels(model.metadata(kLabelsKey));
   if (!labels.empty()) return labels;
@@ -267,7 +267,7 @@ Status Embedder::start_ids(std::span<const int32_t> ids, std::span<const size_t>
   return {};
 }
 
-// A text's entry is chosen by its length alone, so its row has the same bits in any batch.
+// A text's length alone chooses its entry, so its result has the same bits in any batch.
 void Embedder::begin() {
   const auto entry_of = [this](size_t text) {
     size_t entry = entries_.size() - 1;
@@ -301,7 +301,7 @@ void Embedder::begin() {
   cancelled_ = false;
 }
 
-// Padding, and rows without a text, are segments of their own.
+// Padding and empty rows are separate segments.
 Status Embedder::feed(const Batch& batch) {
   const ScoreEntry& entry = entries_[batch.entry];
   const auto columns = static_cast<size_t>(entry.tokens);
@@ -324,8 +324,8 @@ Status Embedder::feed(const Batch& batch) {
   return {};
 }
 
-// Tokens of a text that are pooled: a classifier that reads the last token leaves out those of padding at the end, as
-// its class does, also where the text has them. Of padding alone the first is read.
+// Number of tokens to pool. A classifier that reads the last token skips trailing padding
+// tokens, as its class does, even if the text contains them; of padding alone the first is read.
 size_t Embedder::read_tokens(std::span<const int32_t> ids) const {
   size_t count = ids.size();
   while (count > 0 && padding_ >= 0 && ids[count - 1] == padding_) --count;

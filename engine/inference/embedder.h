@@ -1,5 +1,5 @@
-// Embedder: computes a row of numbers of each text: a vector pooled from its tokens' vectors, or what a classifier says of
-// it. Texts of about one length are computed at once. One thread at a time, except for `cancel`.
+// Embedder: computes a row of numbers per text: a pooled vector or a classifier's
+// output. Texts of similar length are batched. One thread at a time, except `cancel`.
 #pragma once
 
 #include <atomic>
@@ -26,19 +26,19 @@ class Embedder {
   static Result<std::unique_ptr<Embedder>> create(std::shared_ptr<Runtime> runtime,
                                                   std::shared_ptr<SharedModel> model, const Options& options);
 
-  // Begins with other texts; with option `pairs` two at a time are one.
+  // Starts over with other texts; with option `pairs` two consecutive texts are one.
   Status start(std::span<const std::string_view> texts);
-  // The same with token ids as they are: `ids` of all, and the length of each text, 1 to seq.
+  // Starts with token ids: `ids` of all texts, and each text's length, 1 to seq.
   Status start_ids(std::span<const int32_t> ids, std::span<const size_t> lengths);
-  // Computes the next texts; gives the share that is done. After an error the same texts come again.
+  // Computes the next texts and returns the share done. After an error the same texts are retried.
   Result<double> step();
-  // `step` until all is done.
+  // Steps until everything is done.
   Status finish();
 
-  // [texts, width], when all steps are done.
+  // [texts, width], after the last step.
   Result<std::span<const float>> rows() const;
   size_t width() const { return static_cast<size_t>(report_.width); }
-  // Rows that the texts make: half as many for pairs.
+  // Number of result rows: half as many for pairs.
   size_t row_count() const { return texts_.size(); }
   bool reads_pairs() const { return settings_.pairs; }
 
@@ -77,16 +77,16 @@ class Embedder {
   ClassActivation activation_ = ClassActivation::kNone;  // of probabilities
   int32_t second_type_ = 0;                              // the type of a pair's second text
   int32_t vocabulary_ = 0;
-  int64_t padding_ = -1;  // the token that classes are not read at; -1: none
+  int64_t padding_ = -1;  // padding token that a classifier skips; -1: none
 
   std::vector<TextIds> texts_;
   std::vector<size_t> order_;  // by entry
   std::vector<Batch> batches_;
   size_t next_batch_ = 0;
-  int64_t all_positions_ = 0;  // of all batches, padding included
+  int64_t all_positions_ = 0;  // of all batches, with padding
   bool started_ = false;
   std::vector<float> rows_;
-  std::vector<int32_t> tokens_, segments_, types_;  // [batch, T] of the batch in progress
+  std::vector<int32_t> tokens_, segments_, types_;  // [batch, T] of the present batch
   std::vector<float> values_;                       // [batch, T, width]
   EmbedderReport report_;
   std::atomic<bool> cancelled_{false};

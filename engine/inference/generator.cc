@@ -13,16 +13,16 @@
 namespace tessera {
 namespace {
 
-// Pieces computed ahead of the caller; then the worker waits.
+// Pieces computed ahead of the caller, at most.
 constexpr size_t kPiecesAhead = 64;
-constexpr int64_t kText = 0;  // number of every request: there is one at a time
+constexpr int64_t kText = 0;  // request number; there is one text at a time
 
 double seconds_since(std::chrono::steady_clock::time_point begin) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
 
-// The model's context, or where keys and values of it would take more than half of the memory that the parameters leave,
-// what does not, but the usual 2048 tokens at least.
+// The model's context, shortened so that its keys and values fit half of
+// the memory left by the parameters, but at least the default 2048 tokens.
 int64_t context_in_memory(const Graph& graph, int64_t longest, int64_t memory_limit) {
   constexpr int64_t kUsual = 2048, kStep = 64;
   const int64_t most = std::min(longest > 0 ? longest : kUsual, kMostWholeContext);
@@ -112,7 +112,7 @@ Generator::Generator(GeneratorSettings settings, std::unique_ptr<ServingCore> co
   report_.launches = session.launches(serving_entries(core_->settings()).front().name);
 }
 
-// The worker waits for its job, which ends soon.
+// Waits for the worker, whose job ends soon.
 Generator::~Generator() {
   const std::lock_guard lock(mutex_);
   cancelled_ = true;
@@ -216,7 +216,7 @@ Result<TextPiece> Generator::next(double timeout_s) {
     return Status(StatusCode::kInternal, "the text ended without saying so");
   }
   TextPiece piece = pieces_.front();
-  // The end is never removed: asking again gives the same answer.
+  // The end piece stays, so that further calls return it again.
   if (piece.kind != TextPiece::Kind::kEnd) pieces_.pop_front();
   changed_.notify_all();
   return piece;

@@ -1,7 +1,7 @@
-// Generator: continues a text token by token: a server of one row (serving/serving_core.h), one text at a time. A worker
-// thread computes and queues pieces; `next` collects them. The worker starts with a text and ends soon after the last: an idle generator has none. One thread at a
-// time, except for `cancel`. In a forked child everything is kForked: the worker does not exist there and
-// its locks stay locked.
+// Generator: continues one text at a time, token by token: a server of one row
+// (serving/serving_core.h). A worker thread computes and queues pieces, `next` collects them; it starts
+// with a text and ends soon after, so an idle generator has no thread. One thread at a time, except
+// `cancel`. In a forked child every call is kForked, since the worker does not exist there.
 #pragma once
 
 #include <atomic>
@@ -47,17 +47,17 @@ class Generator {
   static Result<std::unique_ptr<Generator>> create(std::shared_ptr<Runtime> runtime,
                                                    std::shared_ptr<SharedModel> model,
                                                    const Options& options);
-  // A generator on a trainer's weights. An update in the middle of a text changes the tokens after it.
+  // A generator on a trainer's weights. An update during a text affects the tokens after it.
   static Result<std::unique_ptr<Generator>> create(std::shared_ptr<WeightOwner> trainer, const Options& options);
   ~Generator();
 
-  // `options`: those of one text (read_text_settings); what they leave out is as the generator was made.
+  // `options`: of this text (read_text_settings); defaults are the generator's.
   Status start(std::string_view prompt, const Options& options = {});
   Status start(std::vector<int32_t> prompt, const Options& options = {});
-  Result<TextPiece> next(double timeout_s);  // negative: as long as it takes
+  Result<TextPiece> next(double timeout_s);  // negative: no timeout
   Result<HostTensor> logits();
   Result<std::string> report_json();
-  Result<std::string> trace_json();  // of a text that is complete
+  Result<std::string> trace_json();  // of a complete text
   Runtime& runtime() { return *core_->runner().prepared()->runtime; }
   void cancel();  // any thread
 
@@ -67,22 +67,22 @@ class Generator {
                                                    std::unique_ptr<ServingCore> core);
   void work();  // the job, on the worker thread
   Result<Finish> generate(const ServingRequest& request);
-  // Puts the prompt as pieces; false when cancelled.
+  // Emits the prompt as pieces; false if cancelled.
   bool echo(std::span<const int32_t> prompt);
   void note_event(const ServingEvent& event);
   Status check_stop(const TextSettings& text) const;
   Status begin(std::vector<int32_t> prompt, TextSettings text);
-  bool put(TextPiece piece);  // waits for room; false when cancelled
+  bool put(TextPiece piece);  // waits for room; false if cancelled
   void wait_until_idle(std::unique_lock<std::mutex>& lock);
 
   const GeneratorSettings settings_;
-  const std::unique_ptr<ServingCore> core_;           // the worker steps it
+  const std::unique_ptr<ServingCore> core_;           // stepped by the worker
   const std::shared_ptr<const Tokenizer> tokenizer_;  // may be null
   PromptNote prompt_note_;
-  bool echoes_ = false;                               // of the text in progress; the worker reads it
-  bool has_logits_ = false;  // a token of the text was computed; the worker writes it
-  // Times at which the text's first and second step began, and tokens that pages had given to earlier texts. The worker
-  // writes them.
+  bool echoes_ = false;                               // for the present text; read by the worker
+  bool has_logits_ = false;  // a token of the text was computed; written by the worker
+  // When the text's first and second step began, and
+  // its number of cached tokens. Written by the worker.
   std::chrono::steady_clock::time_point prefill_begin_, decode_begin_;
   int64_t reused_before_ = 0;
 
@@ -91,10 +91,10 @@ class Generator {
   std::deque<TextPiece> pieces_;
   std::optional<ServingRequest> job_;
   bool busy_ = false, started_ = false;
-  Status failure_;  // of the job, delivered by next after its pieces
+  Status failure_;  // of the job; returned by next after its pieces
   std::atomic<bool> cancelled_{false};
   GeneratorReport report_;
-  // Last: everything above exists while it runs.
+  // Last: destroyed first, since its thread uses all members above.
   OnCallThreads worker_{1, [this](int32_t) { work(); }, false,
                         [this](int32_t) {
                           const tsr_host_api& host = runtime().registry().host();

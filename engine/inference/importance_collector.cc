@@ -113,7 +113,7 @@ Status ImportanceCollector::step() {
   return {};
 }
 
-// Rows of the last batch that have no window read token 0, and are not summed.
+// Surplus rows of the last batch read token 0 and are not summed.
 Status ImportanceCollector::feed() {
   tokens_.assign(static_cast<size_t>(settings_.batch * settings_.seq), 0);
   for (int64_t row = 0; row < std::min(settings_.batch, windows_ - next_); ++row) {
@@ -142,7 +142,7 @@ Status ImportanceCollector::add_results() {
     const size_t columns = sums[i].size() / static_cast<size_t>(settings_.batch);
     for (const std::string& weight : outputs_[i].weights) {
       const auto name = gguf_name(family_, weight);
-      // Parts of one tensor of the file read the same input.
+      // Parts of one file tensor share their input.
       if (name && !name->parts[0].empty() && name->parts[0] != weight) continue;
       std::vector<double>& all = sums_.squares[name ? name->tensor : weight];
       all.resize(columns);

@@ -1,5 +1,5 @@
-// ImportanceCollector: sums the squares of the inputs of a model's matrices over a text, window by window, and
-// writes them as an importance matrix. One thread at a time, except for the runtime's cancel.
+// ImportanceCollector: sums the squared inputs of a model's matrices over a text, window
+// by window, into an importance matrix. One thread at a time, except the runtime's cancel.
 #pragma once
 
 #include <cstdint>
@@ -19,17 +19,17 @@ namespace tessera {
 
 class ImportanceCollector {
  public:
-  // `ids`: a text of at least a window's tokens; what is left after the last whole window is not read.
+  // `ids`: a text of at least one window; tokens after the last whole window are ignored.
   static Result<std::unique_ptr<ImportanceCollector>> create(std::shared_ptr<Runtime> runtime,
                                                              std::shared_ptr<SharedModel> model,
                                                              std::span<const int32_t> ids,
                                                              const std::string& path, const Options& options);
 
-  double done() const;  // share of the windows; 1: `finish` can be called
+  double done() const;  // share of the windows; 1: `finish` is possible
   WorkProgress progress() const;
-  // Computes the next windows; after an error the same come again.
+  // Computes the next windows; after an error the same are retried.
   Status step();
-  Result<std::string> finish();  // writes the file; a report, as tsr_imatrix_finish has it
+  Result<std::string> finish();  // writes the file; returns the report of tsr_imatrix_finish
 
  private:
   ImportanceCollector() = default;
@@ -40,13 +40,13 @@ class ImportanceCollector {
   ImportanceSettings settings_;
   std::string path_, family_;
   std::vector<int32_t> ids_;
-  int32_t bos_ = -1;       // the token that begins windows; -1: none
-  int64_t text_step_ = 0;  // tokens of the text in a window
+  int32_t bos_ = -1;       // first token of windows; -1: none
+  int64_t text_step_ = 0;  // text tokens per window
   int64_t windows_ = 0, next_ = 0;
   std::vector<InputSquares::Output> outputs_;
   std::unique_ptr<ProgramRunner> running_;
   ImportanceSums sums_;
-  std::vector<int32_t> tokens_;  // [batch, seq] in progress
+  std::vector<int32_t> tokens_;  // present batch [batch, seq]
   bool is_written_ = false;
 };
 

@@ -148,7 +148,7 @@ Status Scorer::start(std::span<const int32_t> ids, std::span<const size_t> lengt
   return {};
 }
 
-// A window's entry is chosen by its length alone, so its results have the same bits in any batch.
+// A window's length alone chooses its entry, so its results have the same bits in any batch.
 void Scorer::make_batches() {
   const auto entry_of = [this](const ScoreWindow& window) {
     size_t entry = entries_.size() - 1;
@@ -169,7 +169,7 @@ void Scorer::make_batches() {
   }
 }
 
-// Rows of the batch without a window, and positions after a window's end, have no label.
+// Surplus rows of the batch, and positions after a window's end, have no label.
 Status Scorer::feed(const Batch& batch) {
   const ScoreEntry& entry = entries_[batch.entry];
   const auto columns = static_cast<size_t>(entry.tokens);
@@ -208,7 +208,7 @@ Status Scorer::keep_results(const Batch& batch) {
             format("the log probability of ids[{}] is not a number: the model's weights or logits are not "
                    "finite",
                    token));
-      logprobs_[token] = 0 - nll;  // not -0
+      logprobs_[token] = 0 - nll;  // avoids -0
       greedy_[token] = margin_[row * columns + i] == 0;
     }
   }

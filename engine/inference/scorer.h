@@ -1,6 +1,6 @@
-// Scorer: tells how likely each token of given texts is to the model, given the tokens before it. Texts are
-// cut into windows (engine/sampling/score_windows.h), several of which are computed at once. One thread at a
-// time, except for `cancel`.
+// Scorer: computes the log probability of each token of given texts.
+// Texts are cut into windows (engine/sampling/score_windows.h),
+// which are batched. One thread at a time, except `cancel`.
 #pragma once
 
 #include <atomic>
@@ -24,17 +24,17 @@ class Scorer {
   static Result<std::unique_ptr<Scorer>> create(std::shared_ptr<Runtime> runtime,
                                                 std::shared_ptr<SharedModel> model, const Options& options);
 
-  // Begins with other texts: `ids` of all, one text after another, and the length of each.
+  // Starts over with other texts: the ids of all texts, and each text's length.
   Status start(std::span<const int32_t> ids, std::span<const size_t> lengths);
-  // Computes the next windows; gives the share that is done. After an error the same windows come again.
+  // Computes the next windows and returns the share done. After an error the same windows are retried.
   Result<double> step();
-  // `step` until all is done.
+  // Steps until everything is done.
   Status finish();
 
-  // Natural logarithms of all tokens' probabilities, when all steps are done; NaN for a token without one
-  // before it.
+  // Natural log probabilities of all tokens, after
+  // the last step; NaN for a first token without BOS.
   Result<std::span<const float>> logprobs() const;
-  // 1 where no token was likelier, else 0.
+  // 1 if no token was likelier, else 0.
   Result<std::span<const uint8_t>> greedy() const;
 
   Result<std::string> report_json();
@@ -64,23 +64,23 @@ class Scorer {
   std::atomic<ProgramRunner*> running_now_ = nullptr;  // the same, for `cancel`
   std::unique_ptr<PrefixScores> shared_;               // of the texts started last; null: windows
   int32_t vocabulary_ = 0;
-  int32_t bos_ = -1;  // the token that begins windows; -1: none
+  int32_t bos_ = -1;  // first token of windows; -1: none
 
   std::vector<int32_t> ids_;
   std::vector<ScoreWindow> windows_;  // by entry
   std::vector<Batch> batches_;
   size_t next_batch_ = 0;
-  int64_t all_positions_ = 0;  // of all batches, padding included
+  int64_t all_positions_ = 0;  // of all batches, with padding
   bool started_ = false;
   std::vector<float> logprobs_;
   std::vector<uint8_t> greedy_;
-  std::vector<int32_t> tokens_, labels_;  // [batch, T] of the batch in progress
+  std::vector<int32_t> tokens_, labels_;  // [batch, T] of the present batch
   std::vector<float> nll_, margin_;
   ScorerReport report_;
   std::atomic<bool> cancelled_{false};
 };
 
-// The token that begins windows; -1: none. kFailedPrecondition where the tokenizer has none and one is wanted.
+// The first token of windows; -1: none. kFailedPrecondition if it is required and the tokenizer has none.
 Result<int32_t> window_bos(const Tokenizer* tokenizer, WindowBos bos, std::string_view consumer);
 
 }  // namespace tessera

@@ -1,4 +1,4 @@
-// A folder of adapters (PEFT's) that stands for a model: its base with the adapters.
+// PEFT folders of adapters used as models: the base with the adapters.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@ namespace tessera {
 
 // Whether the folder holds adapters and no model.
 bool is_adapter_folder(const std::string& path);
-// The path of the base that such a folder names. kNotFound, with the remedy, where it names none or that is not there.
+// The path of the base that the folder names. kNotFound, with the remedy, if none is named or present.
 Result<std::string> base_of_adapters(const std::string& folder);
 
 }  // namespace tessera

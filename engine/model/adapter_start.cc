@@ -10,7 +10,7 @@
 namespace tessera {
 namespace {
 
-// N of a weight [N, K], or [K, N] where it is not `transposed`.
+// Number of outputs N of a weight [N, K], or [K, N] if not `transposed`.
 int64_t rows_of_weight(const HostTensor& weight, bool transposed) {
   return weight.type.shape[transposed ? 0 : 1];
 }
@@ -30,7 +30,7 @@ void append_rows(std::vector<double>& all, const HostTensor& weight, bool transp
   weight.type.dtype == DType::kF64 ? append(weight.as<double>()) : append(weight.as<float>());
 }
 
-// A matrix [rows, columns] of `values`, transposed where `turns`, in the weight's type.
+// A matrix [rows, columns] of `values` in the weight's type, transposed if `turns`.
 HostTensor matrix(const std::vector<double>& values, int64_t rows, int64_t columns, bool turns, DType dtype) {
   const auto fill = [&]<class T>(T) {
     std::vector<T> own(values.size());

@@ -31,7 +31,7 @@ Status refuse(std::string message) {
   return Status(StatusCode::kInvalidArgument, "adapters: " + std::move(message));
 }
 
-// Numbers by name, "block.*.q.weight=8,down_proj=4": the first pattern that matches counts.
+// Numbers: numbers by name, "block.*.q.weight=8,down_proj=4"; the first matching pattern counts.
 class Numbers {
  public:
   static Result<Numbers> parse(const std::string& text, std::string_view option,
@@ -59,7 +59,7 @@ class Numbers {
   std::map<TensorId, double> numbers_;
 };
 
-// Numbers of blocks, as "0,2,5-7".
+// Block numbers from "0,2,5-7".
 Result<std::set<int64_t>> parse_layers(const std::string& text) {
   std::set<int64_t> layers;
   for (const std::string& part : split(text, ',')) {
@@ -75,7 +75,7 @@ Result<std::set<int64_t>> parse_layers(const std::string& text) {
   return layers;
 }
 
-// The block number N of "block.N.q.weight".
+// The number N of "block.N.q.weight".
 std::optional<int64_t> layer_of(std::string_view name) {
   constexpr std::string_view kBlock = "block.";
   if (!name.starts_with(kBlock)) return std::nullopt;
@@ -99,8 +99,8 @@ Result<std::vector<TensorId>> keep_layers(const Graph& graph, const std::vector<
   return kept;
 }
 
-// Weights that the option `on` names: matrices of the blocks, else others, such as the head and tables. Without a name
-// all matrices of the blocks except routers of experts.
+// Weights named by the option `on`: matrices of the blocks, or others such as
+// head and tables. Default: all matrices of the blocks except expert routers.
 Result<std::vector<TensorId>> chosen_weights(const Graph& graph, const WeightSelector& selector,
                                              const std::string& on) {
   const std::vector<TensorId> usual = adaptable_weights(graph);
@@ -117,7 +117,7 @@ Result<std::vector<TensorId>> chosen_weights(const Graph& graph, const WeightSel
   return selector.select(on, all, "adapters");
 }
 
-// Names of parameters that train and are no adapters.
+// Names of trained parameters other than adapters.
 std::vector<std::string> trained_besides(const Graph& adapted) {
   std::vector<std::string> names;
   for (const TensorId id : adapted.tensors_of_kind(TensorKind::kParameter))
@@ -126,7 +126,7 @@ std::vector<std::string> trained_besides(const Graph& adapted) {
   return names;
 }
 
-// `wide`: parameters that are f32 from here on, since they train or have another value.
+// `wide`: parameters that become f32, because they train or change.
 Result<std::shared_ptr<SharedModel>> finish_adapted(Model made, const SharedModel& model, Graph adapted,
                                                     StoredTypes stored, std::span<const std::string> wide) {
   for (const std::string& name : wide) {
@@ -171,13 +171,13 @@ double divisor(const Adapter& adapter, bool by_root) {
   return by_root ? std::sqrt(rank) : rank;
 }
 
-// The alpha that gives the factor: a whole one where there is one.
+// An alpha that gives the factor, a whole number if possible.
 double nice_alpha(const Adapter& adapter, bool by_root) {
   const double alpha = adapter.factor * divisor(adapter, by_root);
   return is_whole(alpha) ? std::round(alpha) : alpha;
 }
 
-// Alphas are whole numbers when they are divided by the root of the rank, and not otherwise.
+// Whether alphas are whole numbers only when divided by the root of the rank.
 bool scales_by_root(const std::vector<Adapter>& adapters) {
   const auto all_whole = [&](bool by_root) {
     return std::ranges::all_of(adapters,
@@ -186,7 +186,7 @@ bool scales_by_root(const std::vector<Adapter>& adapters) {
   return !all_whole(false) && all_whole(true);
 }
 
-// Norms of the parts of a weight that make each output: rows of [N, K], columns of [K, N].
+// Norms of the parts of a weight that compute each output: rows of [N, K], columns of [K, N].
 template <class T>
 HostTensor norms_as(const HostTensor& weight, bool transposed) {
   const auto rows = static_cast<size_t>(weight.type.shape[0]),
@@ -207,7 +207,7 @@ HostTensor norms_of(const HostTensor& weight, bool transposed) {
                                           : norms_as<float>(weight, transposed);
 }
 
-// Each part of the weight times magnitude / norm.
+// Scales each part of the weight by magnitude / norm.
 template <class T>
 HostTensor with_magnitudes(const HostTensor& weight, const HostTensor& magnitude, bool transposed) {
   const HostTensor norms = norms_as<T>(weight, transposed);
@@ -221,7 +221,7 @@ HostTensor with_magnitudes(const HostTensor& weight, const HostTensor& magnitude
   return HostTensor::copy_of<T>(weight.type, values);
 }
 
-// Adds in double, one row at a time; W has rows as it is stored.
+// Adds in double, one row at a time, in the storage order of W.
 template <class T>
 HostTensor merged(const HostTensor& weight, const std::vector<HostTensor>& pairs, const Adapter& it) {
   const auto rows = static_cast<size_t>(weight.type.shape[0]);
@@ -234,7 +234,7 @@ HostTensor merged(const HostTensor& weight, const std::vector<HostTensor>& pairs
     std::fill(row.begin(), row.end(), 0.0);
     double sign = 1;
     for (size_t pair = 0; pair < pairs.size(); pair += 2, sign = -1) {
-      // W [R, S] += factor * left [R, r] right [r, S]; of a table right is stored [S, r].
+      // W [R, S] += factor * left [R, r] right [r, S]; for a table right is stored as [S, r].
       const auto l = pairs[pair + (it.transposed ? 1 : 0)].as<T>(),
                  r = pairs[pair + (it.transposed ? 0 : 1)].as<T>();
       for (size_t k = 0; k < rank; ++k)
@@ -308,7 +308,7 @@ Result<std::shared_ptr<SharedModel>> added_adapters(const SharedModel& model, co
     for (const TensorId id : others)
       adapted.set_trainable(*adapted.find_tensor(base.graph.tensor(id).name), true);
   }
-  if (has_magnitudes && with_values)  // the norms of the weights at first
+  if (has_magnitudes && with_values)  // initialized with the weights' norms
     for (const Adapter& it : find_adapters(adapted)) {
       TSR_ASSIGN_OR_RETURN(HostTensor weight, model.read_uncached(it.weight, model.seed()));
       TSR_ASSIGN_OR_RETURN(weight, widen_weight(weight));
@@ -338,7 +338,7 @@ Result<std::shared_ptr<SharedModel>> load_adapters(const SharedModel& model, con
   OptionReader reader(options, "adapters");
   TSR_RETURN_IF_ERROR(reader.finish());
   Model given = model.snapshot();
-  // A head apart from the embedding begins with its value, which so far may only be drawn.
+  // An untied head begins as a copy of the embedding, which may not be drawn yet.
   if (has_tied_head(given) && !given.parameters.contains("token_embedding")) {
     TSR_ASSIGN_OR_RETURN(given.parameters["token_embedding"],
                          model.read_uncached("token_embedding", model.seed()));
@@ -386,7 +386,7 @@ Result<std::shared_ptr<SharedModel>> load_adapters(const SharedModel& model, con
 
 std::optional<AdapterSummary> adapter_summary(const Graph& graph) {
   const Result<LogicalGraph> logical = with_logical_weights(graph);
-  if (!logical.ok()) return std::nullopt;  // of a graph with gradients
+  if (!logical.ok()) return std::nullopt;  // a graph with gradients
   const std::vector<Adapter> all = find_adapters(logical->graph);
   if (all.empty()) return std::nullopt;
   AdapterSummary summary;
@@ -429,8 +429,8 @@ std::vector<std::pair<std::string, std::string>> AdapterSummary::more() const {
 
 namespace {
 
-// Rounds the sum to the type that its weight is stored in where that is bf16 or f16. In blocks it would lose the adapter,
-// as would a value that f16 does not hold: false, and it stays f32.
+// Rounds the sum to the weight's type, if that is bf16 or f16. Quantization
+// would lose the adapter, f16 large values: false, and it stays f32.
 bool keeps_type(DType stored, HostTensor& sum) {
   if (stored != DType::kBF16 && stored != DType::kF16) return false;
   Result<HostTensor> rounded = quantize_weight(sum, {stored, sum.type.shape});
@@ -452,7 +452,7 @@ Result<std::shared_ptr<SharedModel>> merge_adapters(const SharedModel& model) {
     if (stored != logical.stored.end()) {
       TSR_ASSIGN_OR_RETURN(weight, widen_weight(weight));
     }
-    std::vector<HostTensor> pairs;  // a and b, then a0 and b0
+    std::vector<HostTensor> pairs;  // a, b, a0, b0
     for (const std::string& name : {it.a, it.b, it.a0, it.b0}) {
       if (name.empty()) continue;
       TSR_ASSIGN_OR_RETURN(pairs.emplace_back(), model.read_uncached(name, model.seed()));

@@ -12,35 +12,35 @@
 
 namespace tessera {
 
-// Adds adapters. Options: rank, alpha, on, exclude, layers, ranks, alphas, rslora, dora, init, dropout, also
-// (tessera.h). The result shares the values of `model`, which stays as it is.
+// Adds adapters. Options: rank, alpha, on, exclude, layers, ranks, alphas, rslora, dora, init,
+// dropout, also (tessera.h). The result shares the values of `model`, which is unchanged.
 Result<std::shared_ptr<SharedModel>> add_adapters(const SharedModel& model, const Options& options);
-// Adds adapters for plans alone: no value is read, and initial values of adapters are not computed.
+// Adds adapters for planning: reads no values, and computes no initial values.
 Result<std::shared_ptr<SharedModel>> add_adapters_without_values(const SharedModel& model,
                                                                  const Options& options);
 
-// Adds the adapters of a file: a PEFT folder, the adapter_model.safetensors in it, or a GGUF adapter. There are no options yet.
+// Adds the adapters of a PEFT folder, its adapter_model.safetensors, or a GGUF file. No options yet.
 Result<std::shared_ptr<SharedModel>> load_adapters(const SharedModel& model, const std::string& path,
                                                    const Options& options);
 
-// AdapterSummary: the options of add_adapters, read off its graph; nullopt for a graph without adapters.
+// AdapterSummary: the options of add_adapters, derived from its graph; nullopt without adapters.
 struct AdapterSummary {
   int64_t rank = 0;
   double alpha = 0;
   std::string on;  // names of the weights, comma-separated
-  bool is_usual = false;  // whether they are those of add_adapters without the option on: the matrices of the blocks
+  bool is_usual = false;  // `on` is the default: the matrices of the blocks
   bool rslora = false, dora = false;
-  std::string ranks, alphas;  // of weights that have others: "block.0.q.weight=4,..."
+  std::string ranks, alphas;  // exceptions by weight: "block.0.q.weight=4,..."
   bool has_start = false;     // init pissa
   double dropout = 0;
-  std::string also;           // names of other parameters that train, comma-separated
+  std::string also;           // other trained parameters, comma-separated
 
-  // The members other than rank, alpha and on that are not at their defaults: names and texts of options.
+  // Options with non-default values, except rank, alpha and on.
   std::vector<std::pair<std::string, std::string>> more() const;
 };
 std::optional<AdapterSummary> adapter_summary(const Graph& graph);
 
-// W + factor * A B, times magnitude / norm, in place of every weight with an adapter; the graph is the one without them.
+// Replaces each adapted weight by W + factor * A B, times magnitude / norm; the graph has no adapters.
 Result<std::shared_ptr<SharedModel>> merge_adapters(const SharedModel& model);
 
 }  // namespace tessera

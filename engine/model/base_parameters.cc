@@ -43,12 +43,12 @@ void BaseParameters::set_replaced(std::string_view name, bool is_replaced) {
 
 Result<std::vector<BaseTensor>> BaseParameters::hashed(const std::vector<std::string>& names, size_t threads,
                                                        const std::atomic<bool>& cancelled) {
-  // Reading beyond the end of a mapping that was cut would end the process.
+  // Reading past the end of a truncated mapping would kill the process.
   if (file_) TSR_RETURN_IF_ERROR(file_->unchanged());
   std::vector<Parameter*> unknown;
   for (const std::string& name : names)
     if (Parameter& it = parameters_.find(name)->second; !it.xxh3) unknown.push_back(&it);
-  // In slices, between which it can be cancelled.
+  // Hashes in slices, with cancellation points between them.
   constexpr size_t kSliceBytes = size_t{16} << 20;
   const auto make = [&](size_t at) -> Result<uint64_t> {
     HashStream hash;

@@ -1,5 +1,5 @@
-// BaseParameters: what a trainer was given and does not train: the model's own values where they lie, and their
-// hashes, made once when they are first wanted. A checkpoint leaves them out. One thread at a time.
+// BaseParameters: parameters that a trainer reads but does not train: the model's own values, in
+// place, and their hashes, computed on first use. Checkpoints omit them. One thread at a time.
 #pragma once
 
 #include <atomic>
@@ -20,20 +20,20 @@ namespace tessera {
 class BaseParameters {
  public:
   BaseParameters() = default;
-  // The parameters among `names` whose values the model holds; it keeps these alive. Left out: values that are drawn
-  // at random, and those in memory that its owner may free.
+  // The parameters among `names` with values in the model, which are kept alive.
+  // Random values, and values in memory that the caller may free, are excluded.
   static Result<BaseParameters> of(const SharedModel& model, const std::vector<std::string>& names);
 
-  // The value as the model gave it; null for others.
+  // The model's original value; null for other parameters.
   const HostTensor* find(std::string_view name) const;
-  // Whether the trainer has another value by now.
+  // Whether the trainer has replaced the value.
   bool is_replaced(std::string_view name) const;
   void set_replaced(std::string_view name, bool is_replaced);
-  bool is_own(std::string_view name, const HostTensor& value) const;  // equal to what the model gave
-  const std::string& path() const { return path_; }  // of the model's file; empty without one
+  bool is_own(std::string_view name, const HostTensor& value) const;  // equal to the model's original value
+  const std::string& path() const { return path_; }  // path of the model's file; empty: none
 
-  // With their hashes, in the order of `names`, which are all here; `threads` hash at a time. kCancelled once
-  // `cancelled`.
+  // Hashes `names`, all of which are here, on `threads`
+  // threads; results in order. kCancelled once `cancelled`.
   Result<std::vector<BaseTensor>> hashed(const std::vector<std::string>& names, size_t threads,
                                          const std::atomic<bool>& cancelled);
 

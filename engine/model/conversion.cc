@@ -18,11 +18,11 @@ namespace tessera {
 namespace {
 
 constexpr int kStepSlices = 16;
-constexpr auto kStepTime = std::chrono::milliseconds(50);  // after which no further slice begins
-constexpr int64_t kOpenBytes = int64_t{32} << 20;  // what opening counts as: tables, a graph and a tokenizer
+constexpr auto kStepTime = std::chrono::milliseconds(50);  // no further slice begins after this
+constexpr int64_t kOpenBytes = int64_t{32} << 20;  // cost of opening in bytes: tables, graph, tokenizer
 constexpr int64_t kIndexBytes = int64_t{8} << 20;
 
-// The options of a conversion as those of an export to GGUF.
+// A conversion's options as options of a GGUF export.
 Result<Options> gguf_options(const Options& options) {
   OptionReader reader(options, "conversion");
   for (const auto& [key, value] : options) reader.accept({key});
@@ -143,7 +143,7 @@ Status Conversion::change_file(Work&& work) {
 Result<OpenedModel> Conversion::open_source() {
   if (contents_) return opened_in_memory(*contents_);
   TSR_ASSIGN_OR_RETURN(OpenedModel opened, open_model(source_));
-  TSR_RETURN_IF_ERROR(check_not_read(opened.model.source->paths(), out_));  // other parts of a split model too
+  TSR_RETURN_IF_ERROR(check_not_read(opened.model.source->paths(), out_));  // also covers other parts of a split model
   return opened;
 }
 
@@ -155,7 +155,7 @@ Status Conversion::check_source() const {
 Status Conversion::open() {
   const auto work = [&]() -> Result<OpenedModel> {
     TSR_ASSIGN_OR_RETURN(OpenedModel opened, open_source());
-    // The new file must open later: errors of its tokenizer are reported before anything is written.
+    // Checks that the new file will open: tokenizer errors are reported before writing.
     if (opened.model.tokenizer) TSR_RETURN_IF_ERROR(Tokenizer::create(*opened.model.tokenizer).status());
     std::ranges::sort(opened.parameters, {}, &TensorSource::name);
     if (settings_.quantization) TSR_RETURN_IF_ERROR(quantize(opened));
@@ -204,7 +204,7 @@ Status Conversion::write_slice() {
     const bool is_of_values =
         status.code() == StatusCode::kCorrupt || status.code() == StatusCode::kInvalidArgument;
     if (!status.ok()) return is_of_values ? status.with_context(in_) : status;
-    // A tensor that is written a second time, uncompressed, counts once.
+    // A tensor written again, uncompressed, counts once.
     const bool is_whole = !writer_->is_writing();
     const int64_t position = is_whole ? bytes(opened_->parameters[next_ - 1].type) : writer_->position();
     if (position > tensor_bytes_) written_bytes_ += position - std::exchange(tensor_bytes_, position);

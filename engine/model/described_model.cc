@@ -28,7 +28,7 @@ std::optional<DType> most_stored(const LogicalGraph& logical) {
   return most->first;
 }
 
-// Whether the text was meant as a path: descriptions name sizes by "=".
+// Whether the text looks like a path; descriptions contain "=".
 bool is_path(std::string_view text) {
   return text.find('=') == std::string_view::npos && text.find_first_of("/.") != std::string_view::npos;
 }

@@ -1,5 +1,5 @@
-// DescribedModel: what an estimate reads of a model: its description, written out or in the model's own file. No value of a
-// weight is read.
+// DescribedModel: the description of a model, from a
+// shorthand or a model file. Weights are not read.
 #pragma once
 
 #include <optional>
@@ -14,12 +14,12 @@ namespace tessera {
 struct DescribedModel {
   std::string name;         // as the caller wrote it
   std::string description;  // a shorthand of a model family
-  // Of a file: the type in which it stores most of the matrices of its blocks, where that is narrower than f32.
+  // Storage type of most block matrices in the file, if narrower than f32.
   std::optional<DType> stored;
 };
 
-// `text`: a shorthand, or the path of a .tsr or GGUF file or a Hugging Face folder. kNotFound, kInvalidArgument: neither;
-// kUnsupported: a file without a description, of a graph of the caller's own, or with adapters.
+// `text`: a shorthand, or the path of a .tsr or GGUF file or a Hugging Face folder. kNotFound,
+// kInvalidArgument: neither. kUnsupported: a file without a description, of a custom graph, or with adapters.
 Result<DescribedModel> describe_model(std::string_view text);
 
 }  // namespace tessera

@@ -27,8 +27,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr auto kStepTime = std::chrono::milliseconds(50);  // after which no further slice begins
-constexpr uint64_t kOpenBytes = uint64_t{32} << 20;        // what opening counts as
+constexpr auto kStepTime = std::chrono::milliseconds(50);  // no further slice begins after this
+constexpr uint64_t kOpenBytes = uint64_t{32} << 20;        // cost of opening in bytes
 
 std::string_view format_name(ExportFormat format) {
   switch (format) {
@@ -44,11 +44,11 @@ bool is_file(ExportFormat format) {
   return format == ExportFormat::kGguf || format == ExportFormat::kGgufAdapter;
 }
 
-// The settings with the path of the model that the adapters were put on, where it is a file or folder without adapters.
+// Adds the path of the adapters' base, if it is a file or folder without adapters.
 PeftExportSettings with_base(PeftExportSettings settings, const Model& model, const std::string& out) {
   const std::vector<std::string> paths = model.source ? model.source->paths() : std::vector<std::string>();
   if (paths.empty()) return settings;
-  const auto source = open_model_file(paths.front());  // of several parts the first
+  const auto source = open_model_file(paths.front());  // the first of several parts
   if (!source.ok()) return settings;
   const Result<OpenedModel> opened = open_model(*source);
   if (!opened.ok() || adapter_summary(opened->model.graph)) return settings;
@@ -91,7 +91,7 @@ Result<Export::Settings> Export::read_settings(const Options& options, const std
   settings.huggingface.tokenizer = settings.tokenizer;
   if (is_gguf && adapters) {
     settings.format = ExportFormat::kGgufAdapter;
-    reader.accept({"threads"});  // adapters are written as they are
+    reader.accept({"threads"});  // adapters are not converted
     TSR_RETURN_IF_ERROR(reader.finish());
     return settings;
   }
@@ -172,7 +172,7 @@ double Export::done() const {
   const uint64_t position = writer_ ? writer_->position() : 0;
   const double share = static_cast<double>(kOpenBytes + written_bytes_ + position) /
                        static_cast<double>(kOpenBytes + all_bytes_);
-  return std::min(share, 0.999);  // the rest: what is small
+  return std::min(share, 0.999);  // the rest: small files
 }
 
 WorkProgress Export::progress() const {
@@ -197,7 +197,7 @@ Status Export::step() {
 Result<OpenedModel> Export::open_source() const {
   if (source_) {
     TSR_ASSIGN_OR_RETURN(OpenedModel opened, open_model(source_));
-    TSR_RETURN_IF_ERROR(check_not_read(opened.model.source->paths(), out_));  // other parts of a split model too
+    TSR_RETURN_IF_ERROR(check_not_read(opened.model.source->paths(), out_));  // also covers other parts of a split model
     return opened;
   }
   return opened_in_memory(given_ ? *given_ : contents_of(model_));
@@ -209,7 +209,7 @@ Result<ExportContents> Export::contents(OpenedModel& opened) {
     return Status(StatusCode::kInvalidArgument,
                   format("the file has {} values for the {} parameters of its model",
                          opened.parameters.size(), parameters));
-  if (std::optional<TokenizerData>& tokenizer = opened.model.tokenizer) {  // checked and completed
+  if (std::optional<TokenizerData>& tokenizer = opened.model.tokenizer) {  // validated and completed
     TSR_ASSIGN_OR_RETURN(const auto made, Tokenizer::create(std::move(*tokenizer)));
     tokenizer = made->data();
   }
@@ -234,7 +234,7 @@ Status Export::open() {
   };
   const Status status = work();
   if (!status.ok()) {
-    is_broken_ = true;  // sources may be given up
+    is_broken_ = true;  // sources may be released
     return in_.empty() ? status : status.with_context(in_);
   }
   for (const TensorFile& file : contents_.files) all_bytes_ += file.bytes;
@@ -282,7 +282,7 @@ Status Export::write_slice() {
     return {};
   }
   written_bytes_ += contents_.files[next_ - 1].bytes;
-  TSR_RETURN_IF_ERROR(writer_->commit());  // within the folder, which is not there yet
+  TSR_RETURN_IF_ERROR(writer_->commit());  // inside the folder, which is not in place yet
   writer_.reset();
   return {};
 }
@@ -313,7 +313,7 @@ Result<std::string> Export::finish() {
   for (const TensorId id : model.graph.tensors_of_kind(TensorKind::kParameter))
     elements += model.graph.type(id).shape.elements();
   Json names = Json::array();
-  std::map<std::string, std::pair<int64_t, int64_t>> stored;  // tensors and bytes by type
+  std::map<std::string, std::pair<int64_t, int64_t>> stored;  // tensors and bytes, by type
   for (const TensorFile& file : contents_.files) {
     if (!file.name.empty()) names.push_back(file.name);
     out_bytes += static_cast<int64_t>(file.bytes);

@@ -1,6 +1,6 @@
-// Export: writes a model as a Hugging Face folder or a GGUF file, step by step, a slice of a tensor at a time, so that
-// memory does not grow with the model. Until `finish` everything has temporary names, under which it is removed with the
-// export. One thread at a time.
+// Export: writes a model as a Hugging Face folder or a GGUF file, in steps of a
+// slice of a tensor, so that memory does not grow with the model. Until `finish` all
+// output has temporary names, and is removed with the export. One thread at a time.
 #pragma once
 
 #include <cstdint>
@@ -26,20 +26,20 @@ enum class ExportFormat : uint8_t { kHuggingface, kGguf, kPeft, kGgufAdapter };
 
 class Export {
  public:
-  // From a model's file, which is opened by the first step.
+  // Exports a model's file, which the first step opens.
   static Result<std::unique_ptr<Export>> create(const std::string& in, const std::string& out,
                                                 const Options& options);
-  // From a model in memory, as it is now.
+  // Exports the present values of a model in memory.
   static Result<std::unique_ptr<Export>> create(std::shared_ptr<SharedModel> model, const std::string& out,
                                                 const Options& options);
-  // From a model in memory whose values must not change until `finish`.
+  // Exports a model in memory whose values must not change until `finish`.
   static Result<std::unique_ptr<Export>> create(ModelContents given, const std::string& out,
                                                 const Options& options);
 
-  double done() const;  // share of the work; 1: `finish` can be called
+  double done() const;           // share of the work; 1: `finish` is possible
   WorkProgress progress() const;
-  Status step();                 // some hundredths of a second, the first perhaps more
-  Result<std::string> finish();  // file or folder takes its name; a report, as tsr_export_finish has it
+  Status step();                 // about 50 ms, the first perhaps more
+  Result<std::string> finish();  // moves the output into place; returns the report of tsr_export_finish
 
  private:
   struct Settings {
@@ -47,7 +47,7 @@ class Export {
     HuggingfaceExportSettings huggingface;
     PeftExportSettings peft;
     bool merged = false;
-    std::optional<QuantizationSettings> quantization;  // of GGUF; none: values stay as they are
+    std::optional<QuantizationSettings> quantization;  // for GGUF; nullopt: values are unchanged
     bool tokenizer = true;
   };
   enum class Phase : uint8_t { kOpen, kWrite, kReady, kFinished };
@@ -65,21 +65,21 @@ class Export {
   Status write_texts();
   std::string path_of(const std::string& name) const;
 
-  const std::string in_;  // empty for a model in memory
+  const std::string in_;  // source path; empty: a model in memory
   const std::string out_;
   const Settings settings_;
-  std::shared_ptr<const ByteSource> source_;  // the file in_
-  std::shared_ptr<SharedModel> model_;        // or the model in memory
-  std::optional<ModelContents> given_;        // or what it holds
+  std::shared_ptr<const ByteSource> source_;  // the file in_,
+  std::shared_ptr<SharedModel> model_;        // or the model in memory,
+  std::optional<ModelContents> given_;        // or its contents
   Phase phase_ = Phase::kOpen;
   bool is_broken_ = false;
   std::optional<OpenedModel> opened_;
   std::optional<Quantization> quantization_;
   ExportContents contents_;
   std::optional<AtomicFolder> folder_;
-  std::optional<TensorFileWriter> writer_;      // of the file before next_
-  size_t next_ = 0;                             // of the files
-  uint64_t all_bytes_ = 0, written_bytes_ = 0;  // of files with tensors; of those that are written
+  std::optional<TensorFileWriter> writer_;      // writes the file before next_
+  size_t next_ = 0;                             // index of the next file
+  uint64_t all_bytes_ = 0, written_bytes_ = 0;  // tensor bytes: of all files, and written
 };
 
 }  // namespace tessera

@@ -1,5 +1,5 @@
-// Initial values of parameters: drawn from (seed, name, element index) alone, so they depend neither on the
-// layout, nor on other parameters, nor on the order of requests.
+// Initial values of parameters: functions of (seed, name, element
+// index) alone, independent of layout, other parameters and order.
 #pragma once
 
 #include <cstdint>
@@ -11,11 +11,11 @@
 
 namespace tessera {
 
-// A value of the counter-based generator: mixes (key, counter) into 64 random bits.
+// Counter-based random generator: mixes (key, counter) into 64 bits.
 uint64_t random_bits(uint64_t key, uint64_t counter);
 uint64_t random_key(uint64_t seed, std::string_view name);
 
-// f32, f64, f16 and bf16; kUnsupported for others. `type` is concrete.
+// Draws f32, f64, f16 or bf16; kUnsupported for other types. `type` is concrete.
 Result<HostTensor> draw(const Initializer& initializer, const TensorType& type, uint64_t seed,
                         std::string_view name);
 

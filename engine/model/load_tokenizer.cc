@@ -51,7 +51,7 @@ Result<std::shared_ptr<const Tokenizer>> load_tokenizer(const std::string& path)
     return load_hf_tokenizer(folder.empty() ? "." : folder);
   }
   TSR_ASSIGN_OR_RETURN(const std::shared_ptr<const ByteSource> source,
-                       open_file(path));  // its errors already name the path
+                       open_file(path));  // its errors name the path
   Result<std::optional<TokenizerData>> data = read_tokenizer_data(source);
   if (!data.ok()) return data.status().with_context(path);
   if (!data->has_value()) return Status(StatusCode::kNotFound, format("{} holds no tokenizer", path));

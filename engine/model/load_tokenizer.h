@@ -1,5 +1,5 @@
-// The tokenizer of a file, without the rest of the model: .tsr, GGUF, a vocabulary-only GGUF, or a Hugging Face folder or
-// its tokenizer.json.
+// The tokenizer of a file without its model: .tsr, GGUF (also
+// vocabulary-only), a Hugging Face folder or its tokenizer.json.
 #pragma once
 
 #include <memory>
@@ -10,6 +10,6 @@
 namespace tessera {
 
 Result<std::shared_ptr<const Tokenizer>> load_tokenizer(
-    const std::string& path);  // kNotFound when it has none
+    const std::string& path);  // kNotFound without a tokenizer
 
 }  // namespace tessera

@@ -12,7 +12,7 @@ namespace tessera {
 namespace {
 
 constexpr int64_t kStepBytes = int64_t{16} << 20;
-// Shares of the progress, in bytes, for opening the file and for making graph and tokenizer.
+// Progress shares, in bytes, of opening the file and of making graph and tokenizer.
 constexpr int64_t kOpenBytes = int64_t{32} << 20, kMakeBytes = int64_t{8} << 20;
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Quantisation of models, which Conversion and Export do: its options and its report.
+// Quantisation in Conversion and Export: its options and its report.
 #pragma once
 
 #include <optional>
@@ -15,7 +15,7 @@ namespace tessera {
 // without "type". Reads the importance matrix.
 Result<std::optional<QuantizationSettings>> read_quantization_settings(OptionReader& reader);
 
-// The object "quantization" of tsr_conversion_finish's report. Call it when all tensors are written.
+// The object "quantization" in the report of tsr_conversion_finish. Call it after all tensors are written.
 Json quantization_json(const QuantizationSettings& settings, const Quantization& quantization);
 
 }  // namespace tessera

@@ -54,7 +54,7 @@ Result<std::shared_ptr<SharedModel>> resize_tokens(const SharedModel& model, int
     return Status(StatusCode::kInvalidArgument,
                   format("resize_tokens: {} rows, the tokenizer has {} tokens: wanted at least as many, or 0",
                          rows, used));
-  // Tokens that only pad the vocabulary go with their rows.
+  // Tokens that pad the vocabulary are removed with their rows.
   if (given.tokenizer && std::ssize(given.tokenizer->tokens) > rows) {
     TokenizerData& data = *given.tokenizer;
     const auto kept = static_cast<size_t>(rows);
@@ -69,7 +69,7 @@ Result<std::shared_ptr<SharedModel>> resize_tokens(const SharedModel& model, int
     given.tokenizer = tokenizer->data();
   }
   if (rows != before) {
-    // A table that so far is only drawn is drawn before it grows: its first rows keep their values.
+    // A random table is drawn before it grows, so that its first rows keep their values.
     for (const std::string& name : model.parameter_names())
       if ((name == "token_embedding" || name == "output") && !given.parameters.contains(name)) {
         TSR_ASSIGN_OR_RETURN(given.parameters[name], model.read_uncached(name, model.seed()));

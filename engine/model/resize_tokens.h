@@ -1,4 +1,4 @@
-// A model with another number of rows in its token table and head, and with new tokens.
+// Changes the number of rows of the token table and head, and adds tokens.
 #pragma once
 
 #include <cstdint>
@@ -10,8 +10,8 @@
 
 namespace tessera {
 
-// rows: 0 for as many as the table has, or its tokenizer's tokens where those are more. Options and errors are those of
-// tsr_model_resize_tokens.
+// rows: 0 for the table's size, or the tokenizer's if that is
+// larger. Options and errors are those of tsr_model_resize_tokens.
 Result<std::shared_ptr<SharedModel>> resize_tokens(const SharedModel& model, int64_t rows,
                                                    const Options& options);
 

@@ -1,4 +1,4 @@
-// Modified copies of a forward graph: graphs are append-only, so a change is a copy.
+// Modified copies of a forward graph; graphs are append-only.
 #pragma once
 
 #include <span>
@@ -11,7 +11,7 @@ namespace tessera {
 
 bool has_dropout(const Graph& graph);
 
-// Every dropout op gets probability `p`.
+// Sets the probability of every dropout op to `p`.
 Result<Graph> with_dropout(const Graph& graph, double p);
 
 // Parameters of the graph whose name matches one of `patterns` (comma-separated, '*' matches any characters).
@@ -23,7 +23,7 @@ Result<std::vector<TensorId>> matching_parameters(const Graph& graph, std::strin
 // trainable. kNotFound when a pattern matches nothing.
 Status freeze(Graph& graph, std::string_view patterns);
 
-// Freezes all parameters except those that match. kNotFound where a pattern matches none that trains.
+// Freezes all parameters that do not match. kNotFound if a pattern matches no trainable parameter.
 Status train_only(Graph& graph, std::string_view patterns);
 
 }  // namespace tessera

@@ -63,7 +63,7 @@ Json ops_json(const Graph& graph) {
   return json;
 }
 
-// The contents of the model's file; null for a model without a file.
+// The model file's contents; null without a file.
 Json origin_json(const ModelOrigin& origin, const ByteSource* source) {
   if (origin.format.empty()) return nullptr;
   Json stored = Json::array(), used = Json::object(), unused = Json::object(), read = Json::array();
@@ -83,7 +83,7 @@ Json origin_json(const ModelOrigin& origin, const ByteSource* source) {
           {"unread", origin.unread}};
 }
 
-// Low-rank adapters: options that make them (AdapterSummary), and each; null where there are none.
+// The adapters' options (AdapterSummary), and each adapter; null without adapters.
 Json adapters_json(const Graph& graph) {
   const std::optional<AdapterSummary> summary = adapter_summary(graph);
   if (!summary) return nullptr;
@@ -279,7 +279,7 @@ void SharedModel::drop_pages(const HostTensor& value) const {
 }
 
 Status SharedModel::write(std::string_view parameter, const HostTensor& value) {
-  HostTensor held = value;  // the old value is freed after the lock: its owner may call back
+  HostTensor held = value;  // freed after the lock, since its owner may call back
   const std::lock_guard lock(mutex_);
   TSR_ASSIGN_OR_RETURN(const TensorId id, find_parameter(parameter));
   if (value.type != model_.graph.type(id))
@@ -291,7 +291,7 @@ Status SharedModel::write(std::string_view parameter, const HostTensor& value) {
 }
 
 Status SharedModel::widen(std::span<const std::string> parameters) {
-  std::map<std::string, HostTensor> values;  // old values are freed after the lock: their owners may call back
+  std::map<std::string, HostTensor> values;  // old values are freed after the lock, since their owners may call back
   const std::lock_guard lock(mutex_);
   TSR_ASSIGN_OR_RETURN(Graph graph, with_wide_parameters(model_.graph, parameters));
   for (const std::string& name : parameters) {
@@ -301,7 +301,7 @@ Status SharedModel::widen(std::span<const std::string> parameters) {
     values.emplace(name, std::move(wide));
   }
   for (const auto& [name, value] : values) ++versions_[name];
-  // Nothing fails from here on.
+  // No failure is possible from here on.
   for (auto& [name, value] : values) std::swap(model_.parameters[name], value);
   model_.graph = std::move(graph);
   return {};

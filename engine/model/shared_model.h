@@ -1,5 +1,5 @@
-// SharedModel: a Model shared by several handles, trainers and generators. Any thread; one lock. Parameters
-// without a value are drawn at first use.
+// SharedModel: a Model shared by several handles, trainers and generators.
+// Any thread; one lock. Parameters without a value are drawn at first use.
 #pragma once
 
 #include <cstdint>
@@ -22,43 +22,43 @@ class WeightPool;
 
 class SharedModel {
  public:
-  // `tokenizer` is made from the model's; models of files come from Loading.
+  // `tokenizer`: made from the model's; Loading makes models from files.
   SharedModel(Model model, uint64_t seed, std::shared_ptr<const Tokenizer> tokenizer = nullptr);
   ~SharedModel();
 
   static Result<std::shared_ptr<SharedModel>> describe(std::string_view description, const Options& options);
   static Result<std::shared_ptr<SharedModel>> from_graph(const Graph& graph, const Options& options);
 
-  static Status check_path(const std::string& path);  // what save would say at once
+  static Status check_path(const std::string& path);  // errors that save would return at once
 
   Graph graph() const;
-  // With parameters that are stored in fewer bits as f32 ones.
+  // The graph with these parameters, stored in fewer bits, as f32.
   Result<Graph> graph_with_wide(std::span<const std::string> parameters) const;
   Model snapshot() const;                            // shares the values
   std::vector<std::string> parameter_names() const;  // in graph order
   Result<HostTensor> read(std::string_view parameter);
-  // Like `read`, but a drawn value is not kept: for callers that copy it at once.
+  // Like `read`, but a drawn value is not kept; for callers that copy it at once.
   Result<HostTensor> read_uncached(std::string_view parameter, uint64_t seed) const;
-  // The value, where the parameter has one; `version` changes whenever it does.
+  // Value: the parameter's value, if it has one; `version` changes with each write.
   struct Value {
     HostTensor tensor;
     int64_t version = 0;
   };
   Result<std::optional<Value>> find(std::string_view parameter) const;
   std::shared_ptr<const ByteSource> source()
-      const;  // of the model's file, which owns its values; may be null
-  // Files and folders that the model was read from, and those of the models that it was made of.
+      const;  // the model's file, which owns its values; may be null
+  // Files and folders read for this model and for the models it was made from.
   std::vector<std::string> read_paths() const;
-  // The read paths that a save would lose: files of models that this one was made of, or trained from.
+  // Read paths that a save would destroy: files of source models, or of the training's base.
   std::vector<std::string> lost_paths() const;
   void add_read_paths(const std::vector<std::string>& paths);
-  // The checkpoint of the run that goes on in this model; "": none.
+  // The checkpoint of the run that continues in this model; "": none.
   std::string resumed() const;
   void set_resumed(std::string checkpoint);
-  // Takes read_paths and resumed of the model that this one is made of.
+  // Inherits read_paths and resumed from the model that this one is made from.
   void set_origin(const SharedModel& made_of);
   WeightPool& weights() const { return *weights_; }
-  // One object of each type, made at first use and kept as long as the model lives, such as its ProgramCache.
+  // One object per type, created on first use and kept for the model's lifetime, such as its ProgramCache.
   template <class Kept>
   Kept& kept() const {
     const std::scoped_lock lock(kept_mutex_);
@@ -66,37 +66,37 @@ class SharedModel {
     if (!kept) kept = std::make_shared<Kept>();
     return *static_cast<Kept*>(kept.get());
   }
-  // Gives back the memory of a value that lies in the model's file, once it was copied to where it is used.
+  // Releases the page cache of a value in the model's file, after it was copied.
   void drop_pages(const HostTensor& value) const;
   uint64_t seed() const { return seed_; }
   Status write(std::string_view parameter, const HostTensor& value);
-  // Makes f32 parameters of those that are stored in fewer bits, with the same values: before `write` gives
-  // f32 ones.
+  // Converts narrow parameters to f32 with the
+  // same values, before `write` sets f32 values.
   Status widen(std::span<const std::string> parameters);
-  Status check_parameter(std::string_view name) const;  // kNotFound names the nearest
+  Status check_parameter(std::string_view name) const;  // kNotFound names the nearest parameter
 
   std::string metadata(std::string_view key) const;
   void set_metadata(std::string key, std::string value);
-  std::shared_ptr<const Tokenizer> tokenizer() const;  // null when it has none
+  std::shared_ptr<const Tokenizer> tokenizer() const;  // null: none
   void set_tokenizer(std::shared_ptr<const Tokenizer> tokenizer);
   std::string info_json() const;
   int64_t context_length() const;
-  // Rows of logits, which may be more than the tokenizer has tokens; 0 without an output "logits".
-  int64_t logit_rows() const;  // from metadata or the capacity of symbol T; 0 when unknown
+  // Rows of logits, possibly more than the tokenizer's tokens; 0 without an output "logits".
+  int64_t logit_rows() const;  // from metadata or the capacity of symbol T; 0: unknown
 
  private:
   Result<TensorId> find_parameter(std::string_view name) const;
-  // Null if it was not drawn yet.
+  // Null if not drawn yet.
   Result<const HostTensor*> find_value(std::string_view name) const;
 
   mutable std::mutex mutex_;
   Model model_;
-  std::vector<std::string> more_read_paths_;  // besides those of model_.source
+  std::vector<std::string> more_read_paths_;  // in addition to those of model_.source
   std::string resumed_;
   std::shared_ptr<const Tokenizer> tokenizer_;  // made from model_.tokenizer
-  const int64_t blocks_;                        // of the graph, for drawing
+  const int64_t blocks_;                        // blocks of the graph, for drawing
   const uint64_t seed_;
-  std::map<std::string, int64_t, std::less<>> versions_;  // of parameters that were written; else 0
+  std::map<std::string, int64_t, std::less<>> versions_;  // of written parameters; else 0
   const std::unique_ptr<WeightPool> weights_;
   mutable std::mutex kept_mutex_;
   mutable std::map<std::type_index, std::shared_ptr<void>> kept_;

@@ -1,5 +1,5 @@
-// StoredValues: a model's values as a program stores its parameters: the model's own where types are the same,
-// else converted. Any thread.
+// StoredValues: a model's values in a program's storage
+// types: in place if types agree, else converted. Any thread.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ namespace tessera {
 
 class StoredValues {
  public:
-  // `seed` draws parameters without a value. The model outlives it.
+  // `seed` draws absent values. The model must outlive this.
   StoredValues(const SharedModel& model, const Program& program, uint64_t seed);
 
   // The program's parameters, by name.

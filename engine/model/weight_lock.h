@@ -1,5 +1,5 @@
-// WeightLock: use of a trainer's weights by any number of readers, or by one update, which precedes waiting readers.
-// Any thread.
+// WeightLock: a readers-writer lock on a trainer's
+// weights; an update precedes waiting readers. Any thread.
 #pragma once
 
 #include <condition_variable>
@@ -11,7 +11,7 @@ namespace tessera {
 
 class WeightLock {
  public:
-  // Reading: while one lives, no update runs.
+  // Reading: excludes updates during its lifetime.
   class Reading {
    public:
     explicit Reading(WeightLock& lock);
@@ -25,7 +25,7 @@ class WeightLock {
     WeightLock* lock_;
     int64_t version_ = 0;
   };
-  // Update: while one lives, nothing else uses the weights.
+  // Update: exclusive use of the weights during its lifetime.
   class Update {
    public:
     explicit Update(WeightLock& lock);

@@ -18,20 +18,20 @@ namespace tessera {
 
 namespace {
 
-// One slot that holds a part of a parameter, on one rank.
+// Place: one slot with a part of a parameter, on one rank.
 struct Place {
   int32_t rank = 0, slot = 0;
   std::vector<Piece> pieces;
 };
 
-// The slots of one parameter.
+// Wanted: the slots of one parameter.
 struct Wanted {
   std::string name;
   TensorType type;
   std::vector<Place> places;
 };
 
-// By name: the read-only slots that hold them.
+// The read-only slots, by parameter name.
 std::map<std::string, Wanted> find_wanted(const Program& program) {
   std::map<std::string, Wanted> wanted;
   for (size_t r = 0; r < program.ranks.size(); ++r) {
@@ -54,15 +54,15 @@ std::map<std::string, Wanted> find_wanted(const Program& program) {
   return wanted;
 }
 
-// A parameter's part in a slot.
+// Part: a parameter's part in a slot.
 struct Part {
   int32_t rank = 0, slot = 0;
   SharedWeight weight;
 };
 using Parts = std::vector<Part>;
 
-// The slot's part of a whole value: in place where it lies there as in the slot, else a copy. A value without
-// an owner is the caller's, who does not know of this use.
+// The slot's part of a whole value: in place if the layout agrees, else a
+// copy. A value without an owner belongs to the caller and is always copied.
 Result<SharedWeight> cut_part(const HostTensor& whole, const Place& place, int64_t bytes,
                               const ArrangedOperand& arranged, const std::shared_ptr<DeviceSet>& devices) {
   std::optional<int64_t> at;
@@ -96,7 +96,7 @@ std::string key_of(const Wanted& wanted, int64_t version, const Place& place, bo
 
 }  // namespace
 
-// Only one takes at a time, so that what two want is made once. Others wait, and can be cancelled.
+// Taking: one taker at a time, so that a shared part is made once. Others wait, and can be cancelled.
 class WeightPool::Taking {
  public:
   explicit Taking(WeightPool& pool) : pool_(pool) {
@@ -166,7 +166,7 @@ Result<std::shared_ptr<const SharedWeights>> WeightPool::take(const std::shared_
         }
         TSR_ASSIGN_OR_RETURN(weight,
                              cut_part(*whole, place, program.ranks[rank].slots[slot].bytes, order, devices));
-        // A part in the model's own memory needs no entry: the model holds it.
+        // A part in the model's own memory needs no entry; the model keeps it alive.
         if (is_pooled && !(given && weight.owner == given->tensor.keep_alive)) keep(key, weight);
       }
       parts.push_back({place.rank, place.slot, std::move(weight)});

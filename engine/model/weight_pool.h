@@ -1,6 +1,6 @@
-// WeightPool: a model's parameters in the form in which programs keep them, each in memory once however many
-// sessions use it: in place in the model's file or memory where type and layout are the same, else a part that
-// was cut out, converted or rearranged, held as long as a session uses it. Any thread; one takes at a time.
+// WeightPool: a model's parameters in the programs' storage layout, each in memory once
+// for all sessions: in place if type and layout agree, else a part cut out, converted
+// or rearranged, kept while a session uses it. Any thread; one takes at a time.
 #pragma once
 
 #include <condition_variable>
@@ -20,9 +20,9 @@ class SharedModel;
 
 class WeightPool {
  public:
-  // Memory of all read-only parameters of the executable's program, at most `at_once` made at a time. Null
-  // where the devices have memory of their own. `seed` draws parameters without a value; with another than the
-  // model's they are not shared. kChanged where the model's file was written to.
+  // The read-only parameters of the executable's program, made on at most `at_once` threads.
+  // Null if the devices have memory of their own. `seed` draws absent values; only with the
+  // model's seed are they shared. kChanged if the model's file was modified.
   Result<std::shared_ptr<const SharedWeights>> take(const std::shared_ptr<SharedModel>& model,
                                                     const std::shared_ptr<DeviceSet>& devices,
                                                     const Executable& executable, uint64_t seed,

@@ -36,7 +36,7 @@ Result<WeightSelector::Pattern> WeightSelector::Pattern::create(std::string_view
 WeightSelector::WeightSelector(const Model& model, const Graph& graph)
     : graph_(graph), modules_(graph.tensors().size()), is_linear_(graph.tensors().size()) {
   const Result<ExportedConfig> config = exported_config(model);
-  if (!config.ok()) {  // no known family: the matrices of blocks are linear
+  if (!config.ok()) {  // unknown family: matrices of blocks are linear
     for (const TensorId id : graph.tensors_of_kind(TensorKind::kParameter))
       is_linear_[index(id)] = graph.tensor(id).name.starts_with("block.") && graph.type(id).shape.rank() == 2;
     return;

@@ -1,7 +1,7 @@
-// WeightSelector: parameters by their names here or in Hugging Face's files, as options give them:
-//   block.*.q.weight            names here, '*' for any characters
-//   q_proj, self_attn.q_proj    modules of Hugging Face's class, by their whole name or its end after a dot
-//   all-linear                  matrices of modules: neither the head, tables, routers nor experts
+// WeightSelector: selects parameters by names here or in Hugging Face's files, in options:
+//   block.*.q.weight            names here; '*' matches any characters
+//   q_proj, self_attn.q_proj    Hugging Face modules, by whole name or its end after a dot
+//   all-linear                  matrices of modules except head, tables, routers and experts
 //   re:.*\.[01]\.mlp\.up_proj   modules whose whole name matches the expression
 #pragma once
 
@@ -21,7 +21,7 @@ class WeightSelector {
  public:
   class Pattern {
    public:
-    // kInvalidArgument for an invalid expression; `option` is for messages.
+    // kInvalidArgument for an invalid expression; `option` names it in messages.
     static Result<Pattern> create(std::string_view text, std::string_view option);
 
    private:
@@ -30,13 +30,13 @@ class WeightSelector {
     std::optional<ModuleExpression> expression_;
   };
 
-  // `graph`: the model's, with weights in their computed types. A model of no known family has no modules.
+  // `graph`: the model's, with computed weight types. A model of unknown family has no modules.
   WeightSelector(const Model& model, const Graph& graph);
 
   Result<bool> matches(const Pattern& pattern, TensorId parameter) const;
 
-  // Parameters among `of` that one of the comma-separated patterns names; after "re:" commas belong to the expression.
-  // kNotFound, beginning with `option`, where a pattern names none.
+  // Parameters among `of` matched by a comma-separated pattern; after "re:" commas belong
+  // to the expression. kNotFound, beginning with `option`, if a pattern matches none.
   Result<std::vector<TensorId>> select(std::string_view patterns, std::span<const TensorId> of,
                                        std::string_view option) const;
 

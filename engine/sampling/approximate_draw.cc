@@ -17,8 +17,8 @@ typedef float Floats __attribute__((vector_size(16)));
 typedef uint32_t Ints __attribute__((vector_size(16)));
 constexpr int64_t kLanes = 4, kChains = 4;
 
-// 2^x for x in [-126, 0], within 3.5e-7 of it: the nearest integer goes to the exponent, the rest through Taylor's
-// polynomial of degree 6, whose remainder is at most (ln 2 / 2)^7 / 7! = 1.2e-7.
+// 2^x for x in [-126, 0], within 3.5e-7: the nearest integer becomes the exponent, the rest
+// a Taylor polynomial of degree 6, whose remainder is at most (ln 2 / 2)^7 / 7! = 1.2e-7.
 Floats exp2_of(Floats x) {
   constexpr float kRound = 0x1.8p23f;
   const Floats shifted = x + kRound;
@@ -32,12 +32,12 @@ Floats exp2_of(Floats x) {
   Ints exponent, bits;
   std::memcpy(&exponent, &shifted, sizeof exponent);
   std::memcpy(&bits, &p, sizeof bits);
-  bits += exponent << 23;  // what kRound put into the higher bits is shifted out
+  bits += exponent << 23;  // the shift removes the high bits of kRound
   std::memcpy(&p, &bits, sizeof p);
   return p;
 }
 
-// A sum of weights w = 2^x and one of w * -x.
+// BlockSum: sums of weights w = 2^x, and of w * -x.
 struct BlockSum {
   double weight = 0, bits = 0;
 };
@@ -50,7 +50,7 @@ BlockSum sum_block(const float* logits, float top, float scale) {
       Floats x;
       std::memcpy(&x, logits + token + chain * kLanes, sizeof x);
       x = (x - top) * scale;
-      x = x > -126.0f ? x : Floats{} - 126.0f;  // NaN, too
+      x = x > -126.0f ? x : Floats{} - 126.0f;  // also for NaN
       const Floats w = exp2_of(x);
       weight[chain] += w;
       bits[chain] -= w * x;
@@ -64,14 +64,14 @@ BlockSum sum_block(const float* logits, float top, float scale) {
   return sum;
 }
 
-// A number whose order is that of sampling::Logits::before.
+// A number that orders like sampling::Logits::before.
 uint64_t sort_key(float logit, int32_t token) {
   const uint32_t bits = std::bit_cast<uint32_t>(logit + 0.0f);  // -0 is 0
   const uint32_t ascending = bits >> 31 != 0 ? ~bits : bits | 0x80000000u;
   return uint64_t{~ascending} << 32 | static_cast<uint32_t>(token);
 }
 
-// Keys of the tokens with a logit of at least `least`; nothing where they are more than `most`.
+// Keys of tokens with a logit of at least `least`; empty if they exceed `most`.
 std::vector<uint64_t> collect(Logits<float> logits, float least, size_t most) {
   constexpr int64_t kGroup = 16;
   std::vector<uint64_t> keys;
@@ -90,7 +90,7 @@ std::vector<uint64_t> collect(Logits<float> logits, float least, size_t most) {
   return keys;
 }
 
-// Draws among all tokens, in the order of their numbers.
+// Draws among all tokens, in numeric order.
 std::optional<int32_t> draw_of_all(Logits<float> logits, double top, const Choice& choice,
                                    const WeightSums& sums, std::span<const double> blocks) {
   const double drawn = choice.uniform * sums.total, margin = 2 * sums.error;
@@ -110,15 +110,15 @@ std::optional<int32_t> draw_of_all(Logits<float> logits, double top, const Choic
   return std::nullopt;
 }
 
-// Draws among the shortest head that reaches top_p, the likeliest token first. `sums.error` bounds the error of the total;
-// the head's weights are exact but for rounding.
+// Draws from the shortest prefix, likeliest first, that reaches top_p. `sums.error`
+// bounds the error of the total; the prefix's weights are exact except for rounding.
 std::optional<int32_t> draw_of_head(Logits<float> logits, double top, const Choice& choice,
                                     const WeightSums& sums) {
   constexpr size_t kMostTokens = 4096;
   constexpr double kRounding = 1e-11;
   const double wanted = choice.top_p * sums.total,
                margin = choice.top_p * sums.error + kRounding * sums.total;
-  // Tokens below the last bar together weigh less than what the head leaves out; most rows need the first bar alone.
+  // Tokens below the last threshold weigh less in all than the prefix leaves out; most rows need only the first threshold.
   const double rest = (1 - choice.top_p) * sums.total - sums.error;
   if (!(rest > 0)) return std::nullopt;
   std::vector<double> reached;
@@ -153,8 +153,8 @@ std::optional<int32_t> draw_of_head(Logits<float> logits, double top, const Choi
 
 }  // namespace
 
-// Errors: 3 roundings of x, 2^-24 each, are |x| * 1.3e-7 of the weight; 3.5e-7 of exp2_of; 16 additions of f32 in a lane
-// are 9.6e-7; and weights below 2^-126 nothing.
+// Errors: three roundings of x at 2^-24 give |x| * 1.3e-7 of the weight; exp2_of
+// 3.5e-7; 16 f32 additions per lane 9.6e-7; weights below 2^-126 nothing.
 WeightSums sum_weights(Logits<float> logits, double top, double temperature, std::vector<double>& blocks) {
   const float scale = static_cast<float>(std::numbers::log2e / temperature);
   WeightSums sums;

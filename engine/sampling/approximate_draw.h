@@ -1,5 +1,5 @@
-// Draws from all tokens of a row, or from the head that reaches top_p, by approximate weights, which cost a third of exact
-// exponentials: where their error is too small to change the token, it is the one that sampling::draw_token draws.
+// Draws by approximate weights, at a third of the cost of exact exponentials, from all tokens or
+// the top_p prefix. If their error cannot change the token, it equals that of sampling::draw_token.
 #pragma once
 
 #include <cstdint>
@@ -10,19 +10,19 @@
 
 namespace tessera {
 
-// Sums of the weights of a row, within `error` of what they are; so is every sum of the first blocks.
+// WeightSums: the total weight of a row, within `error`, as are its prefix sums.
 struct WeightSums {
   static constexpr int64_t kBlockTokens = 256;
 
   double total = 0, error = 0;
 };
 
-// `blocks` becomes the sums of each kBlockTokens tokens. The temperature is at least kMinTemperature.
+// `blocks` receives the sums of kBlockTokens tokens each. The temperature is at least kMinTemperature.
 inline constexpr double kMinTemperature = 1e-3;
 WeightSums sum_weights(sampling::Logits<float> logits, double top, double temperature,
                        std::vector<double>& blocks);
 
-// nullopt: the token has to be drawn exactly. `choice` does not cut to top_k, `top` is finite.
+// nullopt: an exact draw is needed. `choice` has no top_k; `top` is finite.
 std::optional<int32_t> draw_approximately(sampling::Logits<float> logits, double top,
                                        const sampling::Choice& choice, std::vector<double>& blocks);
 

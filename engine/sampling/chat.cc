@@ -113,7 +113,7 @@ Result<std::string> Chat::fit_json(std::string_view messages, const Options& opt
     const auto role = all[at].is_object() ? all[at].find("role") : all[at].end();
     return all[at].is_object() && role != all[at].end() && role->is_string() ? role->get<std::string>() : "";
   };
-  // Where turns begin: the first behind the instructions, and every message of the user.
+  // Turns begin after the instructions and at every user message.
   size_t head = 0;
   std::vector<size_t> turns;
   if (all.is_array()) {

@@ -1,4 +1,4 @@
-// Chat: a chat template with the tokenizer whose control tokens it writes. Immutable; any thread.
+// Chat: a chat template with its tokenizer. Immutable; any thread.
 #pragma once
 
 #include <cstdint>
@@ -16,38 +16,38 @@
 
 namespace tessera {
 
-// Token ids of a conversation, and for each whether the assistant says it.
+// ChatTokens: token ids of a conversation, and which of them the assistant says.
 struct ChatTokens {
-  std::string text;  // that they are of
+  std::string text;  // the rendered text
   std::vector<int32_t> ids;
-  std::vector<uint8_t> assistant;  // empty where it was not asked for
+  std::vector<uint8_t> assistant;  // empty: not requested
 };
 
 class Chat {
  public:
-  // The template is the option `template` where it is given, else the model's metadata "chat_template", or with the option
-  // `name` "chat_template.NAME". kNotFound where the model has none.
+  // The template is the option `template`, else the metadata "chat_template",
+  // or "chat_template.NAME" with the option `name`. kNotFound without one.
   static Result<std::shared_ptr<const Chat>> create(const SharedModel& model, const Options& options);
-  // `tokenizer` may be null: then nothing is encoded, and the template has no special tokens.
+  // `tokenizer` may be null: nothing is encoded, and the template has no special tokens.
   static Result<std::shared_ptr<const Chat>> create(std::string_view text,
                                                     std::shared_ptr<const Tokenizer> tokenizer);
 
   // `messages`: JSON. Options: tools, documents, variables (JSON), add_generation_prompt, continue_final_message, now.
   Result<std::string> render(std::string_view messages, const Options& options) const;
-  // {"text", "data": [[begin, end]], "assistant": the same, or null with the reason in "assistant_reason"}
+  // {"text", "data": [[begin, end]], "assistant": ranges, or null with "assistant_reason"}
   Result<std::string> render_ranges_json(std::string_view messages, const Options& options) const;
-  // Control tokens are recognised in what the template wrote, never in the caller's data.
+  // Control tokens are recognised in the template's text, never in the caller's data.
   Result<ChatTokens> encode(std::string_view messages, const Options& options, bool with_assistant) const;
 
-  // {"messages", "dropped", "tokens"}: the conversation without its oldest turns, so that it has at most `most_tokens`.
+  // {"messages", "dropped", "tokens"}: the conversation without its oldest turns, at most `most_tokens` long.
   Result<std::string> fit_json(std::string_view messages, const Options& options, int64_t most_tokens) const;
 
-  // How the model writes its turn; found when it is first asked for.
+  // The form of the model's turns, derived on first use.
   const AnswerForm& answer_form() const;
-  // The message that an answer is, as JSON. Options: prompt, in_thinking, tools, partial, seed.
+  // Parses an answer into a message, as JSON. Options: prompt, in_thinking, tools, partial, seed.
   Result<std::string> parse(std::string_view text, const Options& options) const;
-  // The texts of control tokens that lie in the answer form's marks. Decoding leaves control tokens out; where one of these
-  // comes its text belongs into the answer.
+  // Texts of the control tokens in the answer form's marks. Decoding
+  // omits control tokens; these must be inserted into the answer.
   Result<std::map<int32_t, std::string>> marker_tokens() const;
   Result<std::string> markers_json() const;  // {"ID": text}
   // The control or added token with this text; -1: none, or no tokenizer.

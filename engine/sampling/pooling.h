@@ -1,4 +1,4 @@
-// Pooling: how the vectors of a text's tokens become one.
+// Pooling: reduction of a text's token vectors to one vector.
 #pragma once
 
 #include <cstddef>
@@ -12,8 +12,8 @@
 
 namespace tessera {
 
-// kAuto: what the model's file says, else mean in both directions and last of causal models. kNone and kRank: a file
-// says that its vectors are those of tokens, or that its model is a reranker; neither makes a vector of a text.
+// kAuto: the model file's, else mean for bidirectional and last for causal models. kNone, kRank:
+// stated by files whose model gives token vectors, or is a reranker; neither makes a text vector.
 enum class Pooling : uint8_t { kAuto, kMean, kCls, kLast, kNone, kRank };
 
 // "mean", "cls", "last", "none", "rank" or "auto".
@@ -23,20 +23,20 @@ struct EmbeddingForm {
   Pooling pooling = Pooling::kLast;
   bool normalize = false;
 };
-// What the model's file says; else the mean in both directions, and the last token of causal models.
+// The model file's form; else the mean for bidirectional and the last token for causal models.
 EmbeddingForm embedding_form(const SharedModel& model, bool is_bidirectional);
-// kFailedPrecondition where the model's file says a pooling that makes no vector of a text.
+// kFailedPrecondition if the model's file states a pooling without text vectors.
 Status check_pools(Pooling pooling);
 
 void scale_to_length_1(std::span<float> row);
 
-// PooledVector: sums are of f64, in the order of tokens, so that they do not depend on how many come at once.
+// PooledVector: sums in f64 in the order of tokens, so that results do not depend on chunks.
 class PooledVector {
  public:
   PooledVector(Pooling pooling, size_t width);
-  // Vectors of the next tokens: rows [n, width].
+  // Adds the next tokens' vectors: rows [n, width].
   void add(std::span<const float> rows);
-  // row [width], when at least one token was added. False where a number is not finite.
+  // row [width], after at least one token. False if a number is not finite.
   bool write(std::span<float> row) const;
 
  private:

@@ -17,8 +17,8 @@ struct Renamed {
   std::string_view key, option;
 };
 
-// Keys of generation_config.json (GenerationConfig of transformers), then of GGUF alone, and the options that they are
-// here.
+// Keys of generation_config.json (transformers'
+// GenerationConfig), then GGUF's own, and their options here.
 constexpr auto kOptions = std::to_array<Renamed>({
     {"temperature", "temperature"},
     {"top_k", "top_k"},
@@ -34,7 +34,7 @@ constexpr auto kOptions = std::to_array<Renamed>({
     {"general.sampling.penalty_last_n", "penalty_last"},
 });
 
-// The option of a key of either format; empty: none.
+// The option of a key in either format; empty: none.
 std::string_view option_of(std::string_view key) {
   for (const SamplingWord& word : sampling_words())
     if (key == word.gguf) key = word.huggingface;
@@ -42,7 +42,7 @@ std::string_view option_of(std::string_view key) {
   return known == kOptions.end() ? std::string_view() : known->option;
 }
 
-// Keys of rules that are not here, and the value with which they do nothing.
+// Neutral: unsupported rules, and the value that disables each.
 struct Neutral {
   std::string_view key;
   double value;
@@ -67,7 +67,7 @@ constexpr auto kNeutral = std::to_array<Neutral>({
     {"general.sampling.mirostat", 0},
 });
 
-// Keys that say nothing about how a token is drawn, or only with a rule above.
+// Keys that do not affect draws, or only with a rule above.
 constexpr auto kOther = std::to_array<std::string_view>({
     "transformers_version",
     "use_cache",
@@ -95,7 +95,7 @@ bool is_passed_over(std::string_view key) {
   return key.starts_with('_') || key.ends_with("_token_id") || std::ranges::find(kOther, key) != kOther.end();
 }
 
-// A file may say "temperature": 1 or "top_k": 50.0.
+// Files may contain "temperature": 1 or "top_k": 50.0.
 AttrValue as_integer_if_whole(const AttrValue& value) {
   if (const double* real = std::get_if<double>(&value))
     if (*real >= -1e9 && *real <= 1e9 && *real == static_cast<double>(static_cast<int64_t>(*real)))
@@ -145,9 +145,9 @@ RecommendedSampling recommend_sampling(const Options& values, const SamplingSett
     if (const std::string_view option = option_of(key); !option.empty()) {
       const bool is_window = option == "penalty_last";
       const std::optional<double> number = number_of(value);
-      if (is_window && number == 0.0) continue;  // below
+      if (is_window && number == 0.0) continue;  // handled below
       if ((is_window || option == "top_k") && number && *number < 0)
-        obey(key, option, int64_t{0});  // all
+        obey(key, option, int64_t{0});  // 0 means all
       else
         obey(key, option, value);
       continue;

@@ -14,7 +14,7 @@ namespace {
 
 using sampling::Largest, sampling::Logits;
 
-// Forbids the tokens whose bits are not set.
+// Excludes the tokens whose mask bit is 0.
 void apply_mask(std::span<const uint32_t> mask, std::span<float> logits) {
   typedef float Floats __attribute__((vector_size(16)));
   typedef uint32_t Bits __attribute__((vector_size(16)));

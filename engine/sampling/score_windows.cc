@@ -7,7 +7,7 @@ namespace tessera {
 std::vector<ScoreWindow> make_windows(std::span<const size_t> lengths, const ScoreGrid& grid) {
   std::vector<ScoreWindow> windows;
   const auto seq = static_cast<size_t>(grid.seq), stride = static_cast<size_t>(grid.stride);
-  const size_t unpredicted = grid.bos ? 0 : 1;  // tokens at a text's begin
+  const size_t unpredicted = grid.bos ? 0 : 1;  // first tokens without a prediction
   size_t text = 0;                              // index of its first token
   for (const size_t length : lengths) {
     const size_t labels = length - std::min(length, unpredicted);

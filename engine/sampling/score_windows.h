@@ -1,4 +1,4 @@
-// ScoreWindow: a piece of a text that a model reads at once to tell how likely tokens in it are.
+// ScoreWindow: a piece of a text that is scored at once.
 #pragma once
 
 #include <cstddef>
@@ -10,12 +10,12 @@
 
 namespace tessera {
 
-// Position i of a window predicts the token at `label` + i and reads the token before it, position 0 the BOS
-// token where windows begin with one.
+// Position i of a window predicts token `label` + i from the token
+// before it; position 0 reads the BOS token if windows begin with one.
 struct ScoreWindow {
   size_t label = 0;       // index among all tokens
   int32_t positions = 0;  // at most the window's length
-  int32_t known = 0;      // the first so many labels are scored by the window before: here they are context
+  int32_t known = 0;      // labels scored by the window before; here they are context
 };
 
 struct ScoreGrid {
@@ -24,9 +24,9 @@ struct ScoreGrid {
   bool bos = false;    // windows begin with BOS, so a text's first token is predicted too
 };
 
-// Windows of texts of these lengths, one text after another. Every token but, without BOS, a text's first is
-// scored exactly once, with at least seq - stride tokens before it, or all that there are. Windows begin at
-// multiples of the stride, so a token's window depends on the tokens before it alone.
+// Windows of texts of these lengths, in order. Every token is scored exactly once, except
+// a text's first without BOS, with at least seq - stride tokens of context or all there
+// are. Windows begin at multiples of the stride, so they depend only on the tokens before.
 std::vector<ScoreWindow> make_windows(std::span<const size_t> lengths, const ScoreGrid& grid);
 
 }  // namespace tessera

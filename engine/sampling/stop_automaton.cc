@@ -10,7 +10,7 @@ StopAutomaton::StopAutomaton(std::vector<std::string> texts) {
   add_nodes(texts);
   for (State node = nodes_[0].children; node < nodes_[0].children_end; ++node)
     first_[nodes_[static_cast<size_t>(node)].byte] = node;
-  // Suffixes are shorter, so that they are complete where nodes go by depth.
+  // Nodes are visited by depth, so shorter suffixes are complete.
   for (size_t parent = 0; parent < nodes_.size(); ++parent)
     for (State index = nodes_[parent].children; index < nodes_[parent].children_end; ++index) {
       Node& node = nodes_[static_cast<size_t>(index)];
@@ -19,7 +19,7 @@ StopAutomaton::StopAutomaton(std::vector<std::string> texts) {
     }
 }
 
-// `texts` are sorted: those that begin as a node says are neighbours.
+// `texts` are sorted, so texts with a node's prefix are adjacent.
 void StopAutomaton::add_nodes(const std::vector<std::string>& texts) {
   struct Range {
     size_t begin, end;

@@ -1,6 +1,6 @@
-// StopAutomaton: finds any of many texts in a stream of bytes, at a cost for each byte that does not grow with their
-// number (Aho and Corasick, "Efficient string matching: an aid to bibliographic search", CACM 1975). Immutable; any
-// number of streams may share one.
+// StopAutomaton: finds any of many texts in a byte stream, at a cost per byte
+// independent of their number (Aho and Corasick, "Efficient string matching: an
+// aid to bibliographic search", CACM 1975). Immutable; streams may share one.
 #pragma once
 
 #include <array>
@@ -14,29 +14,29 @@ namespace tessera {
 
 class StopAutomaton {
  public:
-  // States are numbers; that of a stream's beginning is 0.
+  // A state's number; 0: the start of a stream.
   using State = int32_t;
 
-  explicit StopAutomaton(std::vector<std::string> texts);  // empty ones are never found
+  explicit StopAutomaton(std::vector<std::string> texts);  // empty texts are never found
 
-  // The state after one more byte.
+  // The state after another byte.
   State step(State state, unsigned char byte) const;
 
-  // The bytes read last that are the beginning of a text, at most; the whole of it where it was found.
+  // Length of the longest prefix of a text that the stream ends with; the whole text if it was found.
   size_t begun_bytes(State state) const { return nodes_[static_cast<size_t>(state)].depth; }
-  // The length of the longest text that ends here; 0: none does.
+  // Length of the longest text that ends here; 0: none.
   size_t found_bytes(State state) const { return nodes_[static_cast<size_t>(state)].found; }
-  // The longest one shorter than this; 0: none.
+  // Length of the longest such text below `shorter_than`; 0: none.
   size_t found_bytes(State state, size_t shorter_than) const;
 
  private:
-  // A node is a beginning of a text. Nodes lie breadth first, so that the children of one are neighbours, in the
-  // order of their bytes.
+  // Node: a prefix of a text. Nodes are in breadth-first order,
+  // so the children of a node are adjacent, by their bytes.
   struct Node {
     State children = 0, children_end = 0;
-    State suffix = 0;  // the node of its longest proper suffix that is a beginning, too
+    State suffix = 0;  // the node of the longest proper suffix that is a prefix of a text
     uint32_t depth = 0, found = 0;
-    unsigned char byte = 0;  // that leads here
+    unsigned char byte = 0;  // edge from the parent
   };
 
   void add_nodes(const std::vector<std::string>& texts);

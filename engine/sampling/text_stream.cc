@@ -36,7 +36,7 @@ std::string TextStream::add(std::string_view bytes, bool hidden) {
     held_.resize(first);
     return finish();
   }
-  // What may become a stop text is kept whole; before it an unfinished character is, and hidden bytes are dropped.
+  // A possible stop text is held whole, an incomplete character before it too; hidden bytes are dropped.
   const size_t begun = held_.size() - (stops_ ? stops_->begun_bytes(state_) : 0);
   std::string certain = visible(0);
   const size_t keep = std::max(unfinished_utf8(certain), visible(begun).size());

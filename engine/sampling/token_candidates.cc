@@ -21,17 +21,17 @@ TokenCandidates::TokenCandidates(sampling::Logits<float> logits, double top, con
     : logits_(logits), top_(top), rules_(rules), space_(space) {
   space_.grow_to(logits.V);
   if (select_by_sums()) return;
-  // Where no rule adds probabilities up, weights of tokens that min_p drops are not needed.
+  // Without typical_p and top_p, weights of tokens below min_p are not needed.
   select(rules_.typical_p >= 1 && rules_.top_p >= 1 ? least_likely() : sampling::kNoLogit);
   if (rules_.typical_p < 1) keep_typical();
-  // Both rules keep the likeliest, so that the cheaper one may go first: top_p is of all that are left before it.
+  // top_p counts all remaining tokens, but both rules keep the likeliest, so the cheaper min_p goes first.
   const double wanted = rules_.top_p < 1 ? rules_.top_p * total() : 0;
   keep_likely();
   if (rules_.top_p < 1) keep_head(wanted, 0);
 }
 
-// top_p and min_p alone: tokens that min_p drops count only in the sum of all, which need not be exact as long as the
-// head's end is certain.
+// With top_p and min_p alone, tokens below min_p count only in the total,
+// which may be approximate while the end of the prefix is certain.
 bool TokenCandidates::select_by_sums() {
   if (is_cut() || rules_.typical_p < 1 || rules_.top_p >= 1 || rules_.min_p == 0) return false;
   if (rules_.temperature < kMinTemperature) return false;
@@ -43,12 +43,12 @@ bool TokenCandidates::select_by_sums() {
   return false;
 }
 
-// A logit below those of all tokens that min_p keeps of all.
+// A logit below those of all tokens kept by min_p.
 double TokenCandidates::least_likely() const {
   return rules_.min_p > 0 ? top_ - rules_.temperature * (1e-6 - std::log(rules_.min_p)) : sampling::kNoLogit;
 }
 
-// The top_k likeliest, or all with a weight and a logit of at least `least`.
+// Keeps the top_k likeliest, or all with a weight and a logit of at least `least`.
 void TokenCandidates::select(double least) {
   const auto add = [&](int32_t token) {
     const double weight = sampling::weight_of(top_ - logits_.logit(token), rules_.temperature);
@@ -90,16 +90,16 @@ void TokenCandidates::keep_likely() {
   keep_if([&](size_t i) { return space_.weights[i] >= least; });
 }
 
-// Keeps the nearest tokens, likelier ones first at the same distance, up to that with which the weight reaches `wanted`;
-// all if none does. Weights are added up in buckets of distances, and only the bucket that the last token is in is put
-// in order. False, and nothing is kept, where that token were another if `wanted` were `margin` more or less.
+// Keeps the nearest tokens, likelier first on ties, until their weight reaches `wanted`; all if it
+// never does. Weights are summed in buckets of distance, and only the last token's bucket is sorted.
+// False, with nothing changed, if an error of `margin` in `wanted` could change the last token.
 template <class Distance>
 bool TokenCandidates::keep_nearest(const Distance& distance, double wanted, double margin) {
   constexpr size_t kBuckets = 1024;
   double farthest = 0;
   for (const int32_t token : tokens()) farthest = std::max(farthest, distance(token));
   const double scale = farthest > 0 ? double(kBuckets) / farthest : 0;
-  const size_t last_bucket = farthest > 0 ? kBuckets - 1 : 0;  // of the farthest token
+  const size_t last_bucket = farthest > 0 ? kBuckets - 1 : 0;  // bucket of the farthest token
   const auto bucket_of = [&](int32_t token) {
     return std::min(last_bucket, static_cast<size_t>(distance(token) * scale));
   };
@@ -110,7 +110,7 @@ bool TokenCandidates::keep_nearest(const Distance& distance, double wanted, doub
   while (bucket < last_bucket && (sums[bucket] == 0 || before + sums[bucket] < wanted))
     before += sums[bucket++];
 
-  const auto order = space_.order.begin();  // of candidates in the bucket
+  const auto order = space_.order.begin();  // candidates of the bucket
   ptrdiff_t count = 0;
   for (size_t i = 0; i < count_; ++i)
     if (bucket_of(space_.tokens[i]) == bucket) order[count++] = static_cast<int32_t>(i);

@@ -1,5 +1,5 @@
-// TokenCandidates: the tokens of a row that the rules of a draw leave over, with weights in proportion to their
-// probabilities. No rule sorts a vocabulary.
+// TokenCandidates: the tokens that remain after a draw's rules, with
+// weights proportional to probabilities. No rule sorts the vocabulary.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,7 @@
 
 namespace tessera {
 
-// Rules in the order in which they are applied (sampler.h, 5 to 9).
+// CandidateRules: rules 5 to 9 of sampler.h, in order.
 struct CandidateRules {
   double temperature = 1;  // above 0
   int64_t top_k = 0;       // 0: all
@@ -20,7 +20,7 @@ struct CandidateRules {
   double min_p = 0;        // 0: all
 };
 
-// Space that candidates lie in, 16 bytes a token of the vocabulary; it is used again.
+// CandidateSpace: reusable memory for candidates, 16 bytes per token of the vocabulary.
 struct CandidateSpace {
   std::vector<int32_t> tokens, order;
   std::vector<double> weights;
@@ -31,11 +31,11 @@ struct CandidateSpace {
 
 class TokenCandidates {
  public:
-  // `top`: the largest of `logits`, finite. The candidates lie in `space`.
+  // `top`: the largest of `logits`, finite. `space` holds the candidates.
   TokenCandidates(sampling::Logits<float> logits, double top, const CandidateRules& rules,
                   CandidateSpace& space);
 
-  // At least one: likeliest first where top_k has cut, else by token; all with a weight above 0.
+  // At least one token of positive weight: likeliest first after top_k, else by number.
   std::span<const int32_t> tokens() const { return {space_.tokens.data(), count_}; }
   std::span<const double> weights() const { return {space_.weights.data(), count_}; }
 
@@ -52,7 +52,7 @@ class TokenCandidates {
   bool is_cut() const { return rules_.top_k > 0 && rules_.top_k < logits_.V; }
   double least_likely() const;
   double total() const;
-  // -ln of the weight: how far the token's logit is below the largest one, in temperatures.
+  // -ln of the weight: the logit's distance below the largest, in temperatures.
   double depth(int32_t token) const { return (top_ - logits_.logit(token)) / rules_.temperature; }
 
   const sampling::Logits<float> logits_;

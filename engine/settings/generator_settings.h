@@ -17,12 +17,12 @@ struct GeneratorSettings {
   ComputeSettings compute;
   InferenceSettings inference;
   int64_t context = 0;  // 0: the model's, at most 2048; kWholeContext: as far as memory allows
-  int64_t longest = 0;  // finalized: the model's; 0: unknown
-  TextSettings text;    // of texts that say nothing else
+  int64_t longest = 0;  // finalized: the model's limit; 0: unknown
+  TextSettings text;    // defaults of texts
 };
 
 Result<GeneratorSettings> read_generator_settings(const Options& options);
-// Fills in a missing context length; kInvalidArgument when it exceeds the model's (`longest`, 0: unknown).
+// Fills in a missing context length; kInvalidArgument if it exceeds the model's (`longest`, 0: unknown).
 Status finalize_context(GeneratorSettings& settings, int64_t longest);
 
 }  // namespace tessera

@@ -32,12 +32,12 @@ LearningRate read_rate(OptionReader& reader) {
   return rate;
 }
 
-// The factor of the decay, from 1 towards 0; the last step is above 0, as in other schedules.
+// The decay factor, from 1 towards 0; positive at the last step, as in other schedules.
 double LearningRate::wsd_left(int64_t step) const {
   const int64_t longest = steps - warmup;
   const double share = decay_fraction * static_cast<double>(steps);
   const int64_t down = share < static_cast<double>(longest) ? std::llround(share) : longest;
-  const int64_t before = std::min(step, steps) - 1 - (steps - down);  // steps on the way down before this one
+  const int64_t before = std::min(step, steps) - 1 - (steps - down);  // decay steps before this one
   if (before <= 0) return 1;
   const double done = static_cast<double>(before) / static_cast<double>(down);
   return decay_shape == DecayShape::kLinear ? 1 - done : 1 - std::sqrt(done);
@@ -47,8 +47,8 @@ double LearningRate::at(int64_t step) const {
   if (step <= warmup) return peak * static_cast<double>(step) / static_cast<double>(warmup);
   if (kind == Kind::kConstant || steps <= warmup) return peak;
   if (kind == Kind::kWsd) return peak * (end_fraction + (1 - end_fraction) * wsd_left(step));
-  // Step s lies at (s - 1 - warmup) / (steps - warmup) of the way down: the first step is at its beginning
-  // and no step is at its end, where a rate of 0 would waste the step.
+  // Step s is at (s - 1 - warmup) / (steps - warmup) of the decay: the first step
+  // at its begin, and none at its end, where a rate of 0 would waste the step.
   const double done =
       static_cast<double>(std::min(step, steps) - 1 - warmup) / static_cast<double>(steps - warmup);
   const double left = kind == Kind::kLinear ? 1 - done : 0.5 * (1 + std::cos(std::numbers::pi * done));

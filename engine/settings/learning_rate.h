@@ -1,4 +1,4 @@
-// LearningRate: the rate of each step; a pure function of the step, so there is no schedule state to save.
+// LearningRate: the rate of each step; a pure function, so there is no schedule state to save.
 #pragma once
 
 #include <cstdint>
@@ -10,11 +10,11 @@ namespace tessera {
 struct LearningRate {
   enum class Kind { kConstant, kCosine, kLinear, kWsd } kind = Kind::kConstant;
   enum class DecayShape { kLinear, kSqrt };  // from 1 to 0 over x in [0, 1]: 1 - x, 1 - sqrt(x)
-  double peak = 1e-4;       // for weights that are trained already; from scratch 1e-3 and more
-  double end_fraction = 0;  // of the peak, at the end of the way down, which would be step `steps` + 1
-  int64_t warmup = 10;      // steps of linear rise; step `warmup` has the peak
-  int64_t steps = 100;      // the rate of the last one stays
-  double decay_fraction = 0.1;  // kWsd: share of the steps, the last ones, on the way down
+  double peak = 1e-4;       // for fine-tuning; from scratch 1e-3 and more
+  double end_fraction = 0;  // of the peak, at the end of the decay, which is step `steps` + 1
+  int64_t warmup = 10;      // steps of linear increase; step `warmup` has the peak
+  int64_t steps = 100;      // later steps keep the last rate
+  double decay_fraction = 0.1;  // kWsd: share of the steps that decay, at the end
   DecayShape decay_shape = DecayShape::kLinear;
 
   double at(int64_t step) const;  // step 1, 2, ...

@@ -13,7 +13,7 @@ namespace {
 
 constexpr const char* kTokenLossName = "cross_entropy";
 
-// The losses that an option has a meaning for.
+// LossOption: an option, and the losses that use it.
 struct LossOption {
   std::string_view name;
   std::vector<PreferenceLoss> losses;
@@ -30,7 +30,7 @@ std::vector<LossOption> loss_options() {
           {"reference", {kDpo, kIpo, kHinge, kRobust, kKto}}};
 }
 
-// An option that means nothing to the loss is refused.
+// Refuses an option that the loss does not use.
 Status check_meaning(const OptionReader& reader, const std::string& name,
                      std::optional<PreferenceLoss> loss) {
   for (const LossOption& option : loss_options()) {
@@ -88,7 +88,7 @@ void read_preference(OptionReader& reader, TrainerSettings& settings) {
   if (!loss) return;
   settings.preference = options;
   fail(check_preference(settings));
-  // Two forward passes of one model give one result, unless chance is in them.
+  // Without dropout the policy and the reference compute equal results for equal weights.
   if (settings.dropout < 0) settings.dropout = 0;
   settings.segments = is_paired(*loss) ? SegmentUse::kDocuments : SegmentUse::kPadding;
 }

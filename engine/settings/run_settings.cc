@@ -39,7 +39,7 @@ Result<std::vector<std::string>> read_texts(const char* key, const std::string& 
   return texts;
 }
 
-// Each of what a run writes has a place of its own.
+// Checks that all outputs of a run have distinct places.
 Status check_names(const RunSettings& settings) {
   std::map<std::filesystem::path, std::string> taken;
   const auto take = [&](const char* key, const std::string& path) -> Status {
@@ -76,13 +76,13 @@ Status check_checkpoints(const RunSettings& settings) {
   return {};
 }
 
-// Also where a save of it was cut between two renames.
+// True also after a save that was interrupted between two renames.
 bool holds_checkpoint(const std::string& folder) {
   std::error_code ignored;
   return !folder.empty() && std::filesystem::is_directory(readable_folder(folder), ignored);
 }
 
-// The ways on from an earlier run, which its error names.
+// The remedies that the error about an earlier run names.
 std::string ways_on(const RunSettings& settings) {
   std::string ways = "option 'overwrite' begins again and replaces it";
   if (holds_checkpoint(settings.checkpoint))

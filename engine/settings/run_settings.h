@@ -13,19 +13,19 @@ namespace tessera {
 
 struct RunSettings {
   std::string out;         // the result's file or folder; "": none
-  bool merge = false;      // adapters into the weights of `out`
-  bool overwrite = false;  // of an earlier run's result and checkpoint
+  bool merge = false;      // merges adapters into the weights of `out`
+  bool overwrite = false;  // replaces an earlier run's result and checkpoint
   std::string resume;      // the folder of a checkpoint; "": none
-  int64_t steps = 0;       // of the run; 0: the trainer's
+  int64_t steps = 0;       // 0: the trainer's
 
-  std::string checkpoint;                   // the folder of the newest checkpoint; "": none is written
-  std::optional<int64_t> checkpoint_every;  // steps; absent: a tenth of `steps`
-  int64_t keep = 1;                         // number of newest checkpoints
+  std::string checkpoint;                   // folder of the newest checkpoint; "": no checkpoints
+  std::optional<int64_t> checkpoint_every;  // in steps; nullopt: a tenth of `steps`
+  int64_t keep = 1;                         // number of newest checkpoints to keep
 
   int64_t eval_every = 0;  // steps; 0: one evaluation at the end
   bool keeps_best = false;
-  int64_t patience = 0;  // evaluations in a row without an improvement that end the run; 0: any number
-  double min_delta = 0;  // by how much the loss must fall to count as an improvement
+  int64_t patience = 0;  // consecutive evaluations without improvement that end the run; 0: any number
+  double min_delta = 0;  // smallest decrease of the loss that counts as an improvement
 
   std::vector<std::string> samples, sample_messages;  // prompts, and users' messages
   int64_t sample_tokens = 48;
@@ -33,10 +33,10 @@ struct RunSettings {
   Options log;  // of the run log
 };
 
-// Checks all that needs no trainer: values, options that contradict each other, files of an earlier run.
+// Checks everything that needs no trainer: values, contradictions, files of an earlier run.
 Result<RunSettings> read_run_settings(const Options& options);
 
-// The folder of the checkpoint that `name` means: the folder itself, or that of the model or adapters at `name`.
+// The checkpoint folder that `name` means: the folder itself, or that of the model or adapters at `name`.
 Result<std::string> resumed_folder(const std::string& name);
 
 }  // namespace tessera

@@ -66,7 +66,7 @@ TrainingOptions read_step(OptionReader& reader) {
   return step;
 }
 
-// The parts that steps are taken apart into.
+// Reads the losses of partial steps.
 void read_losses(OptionReader& reader, TrainerSettings& settings) {
   const std::string names = reader.text("losses");
   settings.batch_segments = reader.flag("batch_segments", false);
@@ -118,11 +118,11 @@ Result<TrainerSettings> read_trainer_settings(const Options& options, int64_t da
   settings.precision = dtype_from_name(precision).value_or(DType::kF32);
   settings.step.fp8_matmuls = precision == "fp8";
   settings.tf32_matmuls = precision == "tf32";
-  // Gradients of f16 need it: they underflow below 6e-8.
+  // f16 gradients need it: they underflow below 6e-8.
   if (settings.precision == DType::kF16 && !reader.has("loss_scaling"))
     settings.step.loss_scaling.initial = 65536;
   settings.evaluate_only = reader.flag("evaluate_only", false);
-  // Weights that are only read may be kept in any type that generators know.
+  // Weights that are only read may have any storage type of generators.
   if (settings.evaluate_only) {
     settings.eval_weights = read_kept_type(reader, "trainer");
     settings.eval_activations = read_activations(reader, "f32");

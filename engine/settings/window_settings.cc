@@ -16,7 +16,7 @@ WindowBos read_bos(OptionReader& reader) {
                            : WindowBos::kNone;
 }
 
-// Where, and how many tokens of how many texts at once.
+// Reads devices, window length and batch.
 template <class Settings>
 void read_windows(OptionReader& reader, Settings& settings) {
   settings.compute = read_compute(reader);

@@ -1,4 +1,4 @@
-// Settings of what reads texts in windows: scorers, and collectors of importance. Keys: tessera.h.
+// Settings of models that read texts in windows: scorers and importance collectors. Keys: tessera.h.
 #pragma once
 
 #include <cstdint>
@@ -11,35 +11,35 @@
 
 namespace tessera {
 
-// WindowBos: whether windows begin with the BOS token of the model's tokenizer: where texts do, or in any case.
+// WindowBos: whether windows begin with the tokenizer's BOS token: never, if texts do, or always.
 enum class WindowBos : uint8_t { kNone, kAuto, kAlways };
 
-// ScorerSettings: how texts are cut into windows, and how these are computed.
+// ScorerSettings: windows of texts, and their batch.
 struct ScorerSettings {
   ComputeSettings compute;
   InferenceSettings inference;
-  int64_t seq = 0;     // tokens of a window; 0: the model's context, at most 2048
-  int64_t stride = 0;  // 0: half of it
-  int64_t batch = 0;   // windows at once; 0: as many as devices
+  int64_t seq = 0;     // window length in tokens; 0: the model's context, at most 2048
+  int64_t stride = 0;  // 0: half of seq
+  int64_t batch = 0;   // concurrent windows; 0: one per device
   WindowBos bos = WindowBos::kNone;
   bool share_prefixes = false;  // by an engine, where one serves
   bool measure_memory = false;
 };
 
-// ImportanceSettings: how a text is cut into windows whose inputs of matrices are summed.
+// ImportanceSettings: windows of the text whose matrix inputs are summed.
 struct ImportanceSettings {
   ComputeSettings compute;
-  int64_t seq = 0;    // tokens of a window; 0: the model's context, at most 512
-  int64_t batch = 0;  // windows at once; 0: as many as devices
+  int64_t seq = 0;    // window length in tokens; 0: the model's context, at most 512
+  int64_t batch = 0;  // concurrent windows; 0: one per device
   WindowBos bos = WindowBos::kNone;
-  std::string name;   // of the text
+  std::string name;   // name of the text
 };
 
 Result<ScorerSettings> read_scorer_settings(const Options& options);
 Result<ImportanceSettings> read_importance_settings(const Options& options);
 
-// Fills in window, stride and batch; kInvalidArgument for a window above the model's context (`longest`, 0: unknown),
-// or a stride above the window.
+// Fills in window, stride and batch. kInvalidArgument for a window above the
+// model's context (`longest`, 0: unknown), or a stride above the window.
 Status finalize_windows(ScorerSettings& settings, int64_t longest, int32_t devices);
 
 }  // namespace tessera
