@@ -52,7 +52,7 @@ std::set<std::string> ops_priced_by_shape() {
 constexpr StepProbe kOffloading = {"gpt2:L=2,C=128,H=4,V=256,T=64", "adamw", 4, 64,
                                    "dp=1,offload=activations@host"};
 constexpr std::string_view kBesideModel = "gpt2:L={},C=128,H=4,V=512,T=64";
-constexpr int32_t kMostCrowdedCores = 8;  // larger machines are not measured with more devices than cores
+constexpr int32_t kMaxOversubscribedCores = 8;  // larger machines are not measured with more devices than cores
 
 Status fill(Session& session, const std::string&) { return fill_probes(session); }
 
@@ -112,11 +112,11 @@ void Calibration::list_pieces() {
     add("copies between tiers", 0.5, [this](double budget) { return measure_copies(budget); });
     add("handing over between streams", 0.5, [this](double budget) { return measure_stream_switch(budget); });
     if (profile_.cores > 1)
-      add("ranks side by side", 3, [this](double budget) { return measure_crowd(budget); });
+      add("ranks side by side", 3, [this](double budget) { return measure_oversubscription(budget); });
   }
   add("the fit", 0.01, [this](double) {
     fit();
-    return fit_crowd();
+    return fit_oversubscription();
   });
   for (const Piece& piece : pieces_) all_weights_ += piece.weight;
 }
@@ -242,11 +242,11 @@ Status Calibration::measure_step(const StepProbe& probe, double budget) {
 void Calibration::fit() {
   for (const PriceGrid& grid : grids_)
     if (!grid.passes.empty())
-      profile_.kernels.push_back(fill_table(grid.table, put_together(grid.passes), all_ != nullptr));
+      profile_.kernels.push_back(fill_table(grid.table, combine_passes(grid.passes), all_ != nullptr));
   std::vector<MeasuredPoint> any;
   std::map<std::pair<std::string, DType>, std::vector<MeasuredPoint>> by_bytes;
   for (const auto& [model, step] : steps_) {
-    const std::vector<MeasuredPoint> points = put_together(step.passes);
+    const std::vector<MeasuredPoint> points = combine_passes(step.passes);
     for (size_t i = 0; i < points.size(); ++i) by_bytes[step.kernels[i]].push_back(points[i]);
   }
   for (const auto& [name, points] : by_bytes) {
@@ -338,16 +338,16 @@ Status Calibration::measure_stream_switch(double budget) {
 
 // Measures whole steps of one rank per core, all computing at once,
 // and of twice as many ranks, which share cores or wait in turn.
-Status Calibration::measure_crowd(double budget) {
+Status Calibration::measure_oversubscription(double budget) {
   const int32_t cores = profile_.cores;
-  if (cores > kMostCrowdedCores) return {};
+  if (cores > kMaxOversubscribedCores) return {};
   const int64_t batch = 4 * cores;
   if (crowd_.empty()) {
     const std::string model = format(kBesideModel, 2 * cores);
     crowd_ = {{cores, format("dp={}", cores)},
               {2 * cores, format("dp={}", 2 * cores)},
               {2 * cores, format("pp={}:1f1b", 2 * cores)}};
-    for (Crowd& it : crowd_) {
+    for (RankLoad& it : crowd_) {
       TSR_ASSIGN_OR_RETURN(it.devices, runtime_->open_devices(format("{}:{}", backend_, it.ranks)));
       // By name: as above.
       TSR_ASSIGN_OR_RETURN(it.made, step_on_all({model, "adamw", batch, 64, it.parallel},
@@ -357,7 +357,7 @@ Status Calibration::measure_crowd(double budget) {
   constexpr int kTurns = 2;  // turns of a pass
   const MeasureOptions brief{budget / (kTurns * static_cast<double>(crowd_.size())), 6, false};
   for (int turn = 0; turn < kTurns; ++turn)
-    for (Crowd& it : crowd_) {
+    for (RankLoad& it : crowd_) {
       const auto fill = [&](Session& session, const std::string& entry) {
         return fill_step(session, entry, it.made.program, it.made.step);
       };
@@ -370,9 +370,9 @@ Status Calibration::measure_crowd(double budget) {
 // Fits the factors between measured and predicted steps. For more ranks than
 // cores the largest loss over all strategies counts, so that close choices
 // favour fewer ranks. The median over passes suppresses disturbances.
-Status Calibration::fit_crowd() {
+Status Calibration::fit_oversubscription() {
   const auto priced = std::make_shared<const DeviceProfile>(profile_);
-  for (const Crowd& it : crowd_) {
+  for (const RankLoad& it : crowd_) {
     Cluster cluster = it.devices->cluster();
     cluster.profile = priced;
     TSR_ASSIGN_OR_RETURN(const Simulation foretold,

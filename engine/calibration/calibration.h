@@ -52,10 +52,10 @@ class Calibration {
   Status measure_messages(double budget_s);
   Status measure_copies(double budget_s);
   Status measure_stream_switch(double budget_s);
-  Status measure_crowd(double budget_s);
+  Status measure_oversubscription(double budget_s);
   void note_others(const CpuLoad& before, const std::string& piece);
   void fit();
-  Status fit_crowd();
+  Status fit_oversubscription();
 
   std::shared_ptr<Runtime> runtime_;
   std::string backend_;
@@ -82,14 +82,14 @@ class Calibration {
   std::vector<MeasuredPoint> messages_;
   std::map<std::pair<Tier, Tier>, std::vector<MeasuredPoint>> copies_;
   // RankLoad: several concurrent ranks, and the seconds of their steps.
-  struct Crowd {
+  struct RankLoad {
     int32_t ranks;
     std::string parallel;
     std::shared_ptr<DeviceSet> devices = nullptr;
     StepProgram made = {};
     std::vector<double> seconds = {};
   };
-  std::vector<Crowd> crowd_;
+  std::vector<RankLoad> crowd_;
   std::vector<double> outside_s_, stream_switches_s_, busy_stream_switches_s_;
   DeviceProfile profile_;
 };

@@ -408,7 +408,7 @@ Result<CompiledProgram> compile_windows(const Graph& forward, const Settings& se
 }
 
 // "score.512", ..., each `factor` times shorter than the one before.
-std::vector<ScoreEntry> shorter_and_shorter(std::string_view name, int64_t longest, int64_t factor) {
+std::vector<ScoreEntry> make_shorter_entries(std::string_view name, int64_t longest, int64_t factor) {
   constexpr int64_t kShortest = 32;
   std::vector<ScoreEntry> entries;
   for (int64_t tokens = longest; entries.empty() || tokens >= kShortest; tokens /= factor)
@@ -443,7 +443,7 @@ Result<CompiledProgram> compile_serving(const Graph& forward, const ServingSetti
 }
 
 std::vector<ScoreEntry> score_entries(const ScorerSettings& settings) {
-  return shorter_and_shorter("score", settings.seq, 4);
+  return make_shorter_entries("score", settings.seq, 4);
 }
 
 Result<CompiledProgram> compile_scoring(const Graph& forward, const ScorerSettings& settings,
@@ -452,7 +452,7 @@ Result<CompiledProgram> compile_scoring(const Graph& forward, const ScorerSettin
 }
 
 std::vector<ScoreEntry> embedding_entries(const EmbedderSettings& settings) {
-  return shorter_and_shorter("embed", settings.seq, 2);
+  return make_shorter_entries("embed", settings.seq, 2);
 }
 
 Result<CompiledProgram> compile_embedding(const Graph& forward, const EmbedderSettings& settings,

@@ -129,7 +129,7 @@ PriceTable fit_table(std::string op, DType dtype, const std::vector<MeasuredPoin
   return table;
 }
 
-std::vector<MeasuredPoint> put_together(const std::vector<std::vector<MeasuredPoint>>& passes) {
+std::vector<MeasuredPoint> combine_passes(const std::vector<std::vector<MeasuredPoint>>& passes) {
   std::vector<MeasuredPoint> points = passes[0];
   for (size_t i = 0; i < points.size(); ++i) {
     std::vector<double> alone, shared;

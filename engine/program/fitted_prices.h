@@ -36,7 +36,7 @@ PriceTable fit_table(std::string op, DType dtype, const std::vector<MeasuredPoin
 // Combines the points of several passes: the slowest with the
 // help of all cores, the median with every core busy. The host
 // may place helping cores far apart, which plans must tolerate.
-std::vector<MeasuredPoint> put_together(const std::vector<std::vector<MeasuredPoint>>& passes);
+std::vector<MeasuredPoint> combine_passes(const std::vector<std::vector<MeasuredPoint>>& passes);
 
 // Fills the table of a grid with its points, row-major, monotonic.
 PriceTable fill_table(PriceTable table, const std::vector<MeasuredPoint>& points, bool is_shared);

@@ -96,7 +96,7 @@ TEST_CASE("a curve takes the median of equal work and keeps its ends") {
 }
 
 TEST_CASE("passes are put together: the slowest with help, the median without") {
-  const auto points = put_together({{{8, 1, 5}, {9, 4, 7}}, {{8, 3, 6}, {9, 2, 9}}, {{8, 2, 40}, {9, 3, 8}}});
+  const auto points = combine_passes({{{8, 1, 5}, {9, 4, 7}}, {{8, 3, 6}, {9, 2, 9}}, {{8, 2, 40}, {9, 3, 8}}});
   REQUIRE(points.size() == 2);
   CHECK(points[0].seconds == 3);
   CHECK(points[0].shared_seconds == 6);
