@@ -7,7 +7,7 @@
 #include <set>
 #include <system_error>
 
-#include "engine/model/adapter_start.h"
+#include "engine/model/principal_adapters.h"
 #include "engine/model/weight_selector.h"
 #include "graph/base/text.h"
 #include "graph/transform/adapters.h"
@@ -315,7 +315,7 @@ Result<std::shared_ptr<SharedModel>> added_adapters(const SharedModel& model, co
       made.parameters.insert_or_assign(it.magnitude, norms_of(weight, it.transposed));
     }
   if (has_start && with_values)
-    TSR_RETURN_IF_ERROR(set_adapter_starts(
+    TSR_RETURN_IF_ERROR(initialize_principal_adapters(
         made, find_adapters(adapted),
         [&](const std::string& name) { return model.read_uncached(name, model.seed()); }, true));
   const std::vector<std::string> trained = trained_besides(adapted);
@@ -376,7 +376,7 @@ Result<std::shared_ptr<SharedModel>> load_adapters(const SharedModel& model, con
       const auto own = made.parameters.find(name);
       return own != made.parameters.end() ? own->second : model.read_uncached(name, model.seed());
     };
-    TSR_RETURN_IF_ERROR(set_adapter_starts(made, find_adapters(adapted), read, false));
+    TSR_RETURN_IF_ERROR(initialize_principal_adapters(made, find_adapters(adapted), read, false));
   }
   TSR_ASSIGN_OR_RETURN(auto finished,
                        finish_adapted(std::move(made), model, std::move(adapted), base.stored, replaced));

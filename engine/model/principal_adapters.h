@@ -14,7 +14,7 @@ namespace tessera {
 // singular values S of the weight. Adapters with a common first matrix are one module, with
 // concatenated rows. `read` returns weight values. `with_values`: a and b become a0 and b0; else they
 // have values already. kInvalidArgument: a factor that is not positive, or a weight that is not finite.
-Status set_adapter_starts(Model& model, const std::vector<Adapter>& adapters,
+Status initialize_principal_adapters(Model& model, const std::vector<Adapter>& adapters,
                           const std::function<Result<HostTensor>(const std::string&)>& read,
                           bool with_values);
 

@@ -1,4 +1,4 @@
-#include "engine/model/adapter_start.h"
+#include "engine/model/principal_adapters.h"
 
 #include <cmath>
 #include <map>
@@ -45,7 +45,7 @@ HostTensor matrix(const std::vector<double>& values, int64_t rows, int64_t colum
 
 }  // namespace
 
-Status set_adapter_starts(Model& model, const std::vector<Adapter>& adapters,
+Status initialize_principal_adapters(Model& model, const std::vector<Adapter>& adapters,
                           const std::function<Result<HostTensor>(const std::string&)>& read,
                           bool with_values) {
   std::map<std::string, std::vector<const Adapter*>> modules;  // by their first matrix
