@@ -24,7 +24,7 @@ Result<AlgorithmChoices> time_algorithms(const Program& program, const Algorithm
                                          DeviceSet& devices) {
   const DeviceSet::Impl& set = devices.impl();
   AlgorithmChoices made{set.catalog->backend(), {}};
-  std::map<std::string, std::string> choices;  // by kernel; empty: it has one algorithm only
+  std::map<std::string, std::string> choices;  // by kernel; empty: it has only one algorithm
   if (known.backend == made.backend)
     for (const AlgorithmChoice& choice : known.choices) choices.emplace(choice.kernel, choice.variant);
   if (can_tune(*set.api))

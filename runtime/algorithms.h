@@ -1,6 +1,6 @@
-// Algorithms of kernels, chosen by timing (kernel_tune). Where a backend has several for a kernel, it takes
-// the one that a rule predicts to be the fastest until it has times. Nothing is timed while a program runs,
-// and never unasked: different algorithms give different bits.
+// Algorithms of kernels, chosen by timing (kernel_tune). Without times a backend
+// takes the algorithm that a heuristic predicts to be fastest. Timing happens
+// only on request and never during a run, since algorithms differ in their bits.
 #pragma once
 
 #include "graph/device_profile.h"
@@ -11,12 +11,12 @@ namespace tessera {
 
 bool can_time_algorithms(DeviceSet& devices);  // whether their backend has several for any kernel
 
-// Times the kernels of `program` that have several algorithms and are not in `known`, each once, on the first
-// device. Returns the choices, including `known`, except those that another device, library or build made.
+// Times each kernel of `program` that has several algorithms and is not in `known`, on the first
+// device. Returns `known` and the new choices, without those of another device, library or build.
 Result<AlgorithmChoices> time_algorithms(const Program& program, const AlgorithmChoices& known,
                                          DeviceSet& devices);
 
-// Makes programs lowered from now on use the choices. False where another device, library or build made them.
+// Programs lowered from now on use the choices. False if they are of another device, library or build.
 bool use_algorithms(const AlgorithmChoices& algorithms, DeviceSet& devices);
 
 }  // namespace tessera

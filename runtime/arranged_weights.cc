@@ -25,14 +25,14 @@ bool can_arrange(const tsr_backend_api& api) {
 
 OpView view_of(const KernelDesc& desc) { return {desc.attrs, desc.inputs, desc.outputs, desc.factors}; }
 
-// Kernels of a rank by the interleaved one that does the same; null where the backend has none.
+// Variants: a rank's kernels by their interleaved equivalent; null: the backend has none.
 class Variants {
  public:
   Variants(RankProgram& rank, DeviceSet& devices, int32_t ordinal)
       : rank_(rank), api_(*devices.impl().api), ordinal_(ordinal) {}
 
   bool exists(int32_t kernel) { return query(kernel).has_value(); }
-  // Added to the program where it is new.
+  // Adds the kernel to the program if it is new.
   int32_t add(int32_t kernel) {
     const auto [at, is_new] = added_.emplace(kernel, static_cast<int32_t>(rank_.kernels.size()));
     if (is_new) {
@@ -53,7 +53,7 @@ class Variants {
     const KernelDescription description(*desc.op, view_of(desc), desc.variant + std::string(kInterleaved));
     tsr_abi_kernel_info info{};
     info.struct_size = sizeof info;
-    // The slot of its workspace has its size already.
+    // The slot of its workspace has a fixed size.
     if (take_error(api_.kernel_query(ordinal_, &description.abi(), &info)).ok() &&
         info.workspace_bytes == desc.workspace_bytes)
       at->second = info;
@@ -67,9 +67,9 @@ class Variants {
   std::map<int32_t, int32_t> added_;
 };
 
-// How the instructions of a rank use a slot.
+// Uses: how a rank's instructions use a slot.
 struct Uses {
-  std::vector<KernelInst*> weights;  // that read it whole, as operand 1
+  std::vector<KernelInst*> weights;  // reading it whole, as operand 1
   bool has_others = false;
 };
 

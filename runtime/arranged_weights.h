@@ -1,5 +1,5 @@
-// Arranged weights: parameters kept in the order in which the backend's fastest kernels read them, of the same
-// bytes. For sessions whose read-only parameters are shared (shared_weights.h), which are arranged once.
+// Arranged weights: parameters in the order in which the backend's fastest kernels read them, with the
+// same bytes. For sessions that share read-only parameters (shared_weights.h), which are arranged once.
 #pragma once
 
 #include <cstddef>
@@ -11,18 +11,18 @@
 
 namespace tessera {
 
-// Kernels that read a read-only parameter take their variant's ":interleaved" form where the backend has it for every
-// instruction that reads that parameter. The program then runs with arranged weights alone.
+// Switches kernels that read a read-only parameter to their ":interleaved" variant, if the backend
+// has it for all readers of that parameter. The program then runs only with arranged weights.
 void take_arranged_variants(Program& program, DeviceSet& devices);
 
-// An operand that a kernel reads arranged.
+// ArrangedOperand: an operand in arranged order.
 struct ArrangedOperand {
-  const KernelDesc* kernel = nullptr;  // null: in rows
+  const KernelDesc* kernel = nullptr;  // null: in row order
   int32_t operand = 0;
 };
-// By slot. Points into the program.
+// By slot; points into the program.
 std::vector<ArrangedOperand> find_arranged(const RankProgram& rank);
-// The operand at `in`, in rows, as its kernel reads it.
+// Arranges the operand at `in`, in row order, for its kernel.
 Status arrange(DeviceSet& devices, const ArrangedOperand& operand, const std::byte* in, std::byte* out);
 
 }  // namespace tessera

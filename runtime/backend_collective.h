@@ -1,5 +1,5 @@
-// Collectives, as far as the backends that implement them share code: checks of a description by one member,
-// checks by all of them together, and the bytes that a member counts. Header-only, like backend_table.h.
+// Code that backends share for collectives: checks of a description by one member and
+// between members, and the bytes a member counts. Header-only, like backend_table.h.
 #pragma once
 
 #include <algorithm>
@@ -14,8 +14,8 @@
 
 namespace tessera {
 
-// Indices of counters after those of CollectiveKind (graph/program.h): messages, and calls of any kind that a
-// capture may replay.
+// Counter indices after those of CollectiveKind (graph/program.h):
+// messages, and calls that a capture may replay.
 enum MessageKind : int32_t {
   kAllReduce,
   kAllGather,
@@ -36,7 +36,7 @@ struct MemberShare {
   int64_t begin, count;
 };
 
-// The elements of an all_reduce that a member adds up, in whole cache lines of f32.
+// The elements of an all_reduce that a member reduces, in whole cache lines of f32.
 inline MemberShare all_reduce_share(int64_t elements, int32_t members, int32_t member) {
   constexpr int64_t kUnit = 16;
   const int64_t units = (elements + kUnit - 1) / kUnit;
@@ -45,8 +45,8 @@ inline MemberShare all_reduce_share(int64_t elements, int32_t members, int32_t m
   return {begin, end - begin};
 }
 
-// Checks what the member at `position` of a group of `members` can see alone; kInvalidArgument.
-// `can_reduce(dtype, reduce)`: whether the backend has the reduction; kUnsupported where it lacks it.
+// Checks that the member at `position` of a group of `members` can make alone; kInvalidArgument.
+// `can_reduce(dtype, reduce)`: whether the backend has the reduction, else kUnsupported.
 template <class CanReduce>
 Status check_collective(const tsr_abi_collective& what, int32_t position, int32_t members, const void* in,
                         const void* out, CanReduce&& can_reduce) {
@@ -75,7 +75,7 @@ Status check_collective(const tsr_abi_collective& what, int32_t position, int32_
   if (two_dims) whole *= what.middle * sum_of_extents(what.extents2, members);
   if (whole != what.elements)
     return wrong(format("extents make {} elements, the whole tensor has {}", whole, what.elements));
-  // A member that owns nothing of a split dim passes an empty buffer, whose address may be anything.
+  // A member without a part of a split dim passes an empty buffer at any address.
   const bool empty = what.extents[position] == 0 || (two_dims && what.extents2[position] == 0);
   if (what.elements > 0 && !empty && in == out && in != nullptr && members > 1)
     return wrong("in and out are one buffer");
@@ -94,7 +94,7 @@ inline int64_t input_elements(const tsr_abi_collective& what, int32_t position) 
   }
 }
 
-// Whether two descriptions mean the same.
+// Whether two descriptions are equivalent.
 inline bool same_collective(const tsr_abi_collective& a, const tsr_abi_collective& b) {
   const auto same = [&](const int64_t* left, const int64_t* right) {
     if ((left == nullptr) != (right == nullptr)) return false;
@@ -122,8 +122,8 @@ Status check_agreement(int32_t position, int32_t members, WhatOf&& what_of) {
   return {};
 }
 
-// The member's share of the bytes that a ring would move: the shares of all members add up to a ring's total
-// exactly.
+// The member's share of the bytes that a ring would
+// move; the shares add up to the total exactly.
 inline int64_t ring_bytes(const tsr_abi_collective& what, int32_t position) {
   const int64_t others = what.member_count - 1;
   const auto bytes = [&](int64_t elements) { return dtype_bytes(static_cast<DType>(what.dtype), elements); };

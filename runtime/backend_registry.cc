@@ -15,7 +15,7 @@ namespace tessera {
 namespace {
 
 constexpr int32_t kAbiVersion = 1;
-// Backends that come as plugins of their own; others than these are loaded when asked for by name.
+// Plugins known by name; others are loaded when requested.
 constexpr std::string_view kPlugins[] = {"cuda", "mpi"};
 
 // Everything up to the optional capture functions must be there.
@@ -57,7 +57,7 @@ struct BackendRegistry::Impl {
   struct Entry {
     std::string name;
     const tsr_backend_api* api = nullptr;
-    Status status;  // why it cannot be used
+    Status status;  // the reason it cannot be used
   };
 
   explicit Impl(RegistryOptions given)
@@ -86,7 +86,7 @@ struct BackendRegistry::Impl {
       row.api = api;
   }
 
-  // Under `mutex`. Loads at most once per name: what is absent stays absent for this registry.
+  // Requires `mutex`. Loads each name at most once; an absent plugin stays absent for this registry.
   const Entry& entry(std::string_view name) {
     for (const Entry& row : entries)
       if (row.name == name) return row;
@@ -156,7 +156,7 @@ std::vector<BackendInfo> BackendRegistry::list() {
     backend.reason = std::string(row.status.message());
     if (row.api != nullptr) {
       backend.device_count = row.api->device_count();
-      // Virtual devices are all alike: one stands for them.
+      // Virtual devices are equal, so one represents them.
       const int32_t listed = backend.device_count == INT32_MAX ? 1 : backend.device_count;
       for (int32_t ordinal = 0; ordinal < listed; ++ordinal) {
         tsr_abi_device_info device{};

@@ -1,5 +1,5 @@
-// BackendRegistry: the backends a runtime can use. Built-in ones are handed over as entry functions; the
-// others are dlopened from the plugin path on first use. Absence is information, never an error.
+// BackendRegistry: the backends of a runtime. Built-in ones are given as entry functions; plugins
+// are dlopened from the plugin path on first use. An absent plugin is information, not an error.
 #pragma once
 
 #include <cstdint>
@@ -29,7 +29,7 @@ class DeviceRunLock;
 struct BackendInfo {
   std::string name;
   bool available = false;
-  std::string reason;  // why not, in one line
+  std::string reason;  // reason of absence, in one line
   int32_t device_count = 0;
   std::vector<std::string> devices;
 };
@@ -41,7 +41,7 @@ class BackendRegistry {
   BackendRegistry(const BackendRegistry&) = delete;
   BackendRegistry& operator=(const BackendRegistry&) = delete;
 
-  // Loads the plugin when it is not there yet; kNotFound or kUnsupported with the reason.
+  // Loads the plugin on first use; kNotFound or kUnsupported with the reason.
   Result<const tsr_backend_api*> find(std::string_view name);
   std::vector<BackendInfo> list();   // built-ins and every plugin known by name, present or not
   const tsr_host_api& host() const;  // with this registry's pool and log

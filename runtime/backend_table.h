@@ -1,5 +1,5 @@
-// Backend tables, as far as backends share code: errors at the edge of the ABI, the choice of a kernel from a
-// list, the answer of a query and its fingerprint. Header-only, so that a plugin links nothing of libtessera.
+// Code that backends share: errors at the ABI, the choice of a kernel from a table, and
+// the fingerprint of an answer. Header-only, so that a plugin links nothing of libtessera.
 #pragma once
 
 #include <algorithm>
@@ -15,13 +15,13 @@
 
 namespace tessera {
 
-// BackendErrors: makes errors for calls without a device too. It is all that a backend keeps from its entry.
-// Every host of a process passes the same function, which ignores its first argument.
+// BackendErrors: makes error objects, also for calls without a device. A backend keeps nothing else
+// from its entry. All hosts of a process pass the same function, which ignores its first argument.
 class BackendErrors {
  public:
   void keep(const tsr_host_api& host) { make_error_.store(host.make_error); }
 
-  // Runs a body that returns Status: nothing is thrown across the ABI.
+  // Runs a body that returns Status, and catches exceptions before the ABI.
   template <class Body>
   tsr_abi_error* guarded(Body&& body) const {
     const Status status = catch_status(body);
@@ -51,8 +51,8 @@ bool names_variant(const Entry& row, std::string_view wanted) {
   return false;
 }
 
-// Rows have `op`, `variant` and `prepare`, best first; a status of kUnsupported declines, and the next row of
-// the op is asked. The first that accepts, or exactly the wanted variant.
+// Rows have `op`, `variant` and `prepare`, best first; kUnsupported declines, and the
+// op's next row is tried. Returns the first that accepts, or exactly the wanted variant.
 template <class Entry>
 auto choose_kernel(std::string_view backend, std::span<const Entry> table, const tsr_abi_kernel_desc& desc) {
   using Made = std::invoke_result_t<decltype(Entry::prepare), const KernelSpec&>;
@@ -114,7 +114,7 @@ uint64_t table_fingerprint(std::string_view basis, std::span<const Entry> table)
   return hash;
 }
 
-// Copies into a struct of the caller's, which may be shorter.
+// Copies into the caller's struct, which may be shorter.
 inline void copy_counters(const tsr_abi_comm_counters& counters, tsr_abi_comm_counters* out) {
   const size_t bytes = std::min(out->struct_size, sizeof(counters));
   std::memcpy(out, &counters, bytes);

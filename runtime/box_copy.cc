@@ -10,7 +10,7 @@ namespace tessera {
 
 namespace {
 
-// Strips: a box as strided copies: rows of `row_bytes`, and an odometer over the dims outside the rows.
+// Strips: a box as strided copies: rows of `row_bytes`, and an odometer over the outer dims.
 struct Strips {
   int64_t row_bytes = 0, rows = 1, global_stride_bytes = 0;
   int outer_dims = 0;
@@ -27,7 +27,7 @@ Strips strips_of(const TensorType& type, const Box& box) {
     strips.row_bytes = dtype_bytes(type.dtype, 1);
     return strips;
   }
-  // `cut` is the last dim that is not whole: the dims inside it are one contiguous run.
+  // `cut` is the last split dim: the dims inside it are one contiguous run.
   int cut = rank - 1;
   int64_t inside = 1;  // elements of one step along `cut`
   while (cut > 0 && box[static_cast<size_t>(cut)].size() == type.shape[cut]) inside *= type.shape[cut--];

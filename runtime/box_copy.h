@@ -13,15 +13,15 @@ namespace tessera {
 
 int64_t box_elements(const Box& box);
 
-// The box must be inside the global shape (verified before). Issued on `stream`, not waited for.
+// The box must be inside the global shape. Issued on `stream`; does not wait.
 Status copy_into_slot(const tsr_backend_api& api, tsr_abi_stream* stream, const std::byte* global,
                       const TensorType& type, const Box& box, void* local);
 Status copy_out_of_slot(const tsr_backend_api& api, tsr_abi_stream* stream, const void* local,
                         const TensorType& type, const Box& box, std::byte* global);
 
-// Where the box begins in the global tensor, in bytes, if its bytes lie there as they lie in a slot: one run.
+// Byte offset of the box in the global tensor if it is contiguous there, so that it can be used in place.
 std::optional<int64_t> find_in_place(const TensorType& type, const Box& box);
-// The same copy inside host memory.
+// Copies the box within host memory.
 void copy_box(const std::byte* global, const TensorType& type, const Box& box, std::byte* local);
 bool equals_box(const std::byte* global, const TensorType& type, const Box& box, const std::byte* local);
 

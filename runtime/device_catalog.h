@@ -1,5 +1,5 @@
-// DeviceCatalog: KernelCatalog answered by a backend's kernel_query. All devices of a set are of one kind, so
-// device 0 answers for all. Answers and refusals are cached.
+// DeviceCatalog: a KernelCatalog answered by a backend's kernel_query. Devices of a
+// set are of one kind, so device 0 answers for all. Answers and refusals are cached.
 #pragma once
 
 #include <mutex>
@@ -14,8 +14,8 @@ namespace tessera {
 
 class DeviceCatalog final : public KernelCatalog {
  public:
-  // `seconds_scale` corrects the backend's seconds where the pool is smaller or larger than the machine that
-  // they are for.
+  // `seconds_scale` corrects the backend's seconds for a
+  // pool smaller or larger than the machine they assume.
   DeviceCatalog(const tsr_backend_api& api, int32_t ordinal, double seconds_scale)
       : api_(api), ordinal_(ordinal), seconds_scale_(seconds_scale) {}
 
@@ -24,8 +24,8 @@ class DeviceCatalog final : public KernelCatalog {
   bool fuses_exactly() const override;
   uint64_t fingerprint() const override;
 
-  // Makes later answers name these algorithms. False, without effect, where another device, library or build
-  // chose them.
+  // Later answers name these algorithms. False, without
+  // effect, if they are of another device, library or build.
   bool use(const AlgorithmChoices& algorithms);
   uint64_t backend() const;  // AlgorithmChoices::backend of these devices
 

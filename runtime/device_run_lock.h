@@ -1,7 +1,7 @@
-// DeviceRunLock: runs that share a device run one after another, where their launches may wait on the device
-// for launches of other ranks. The ranks of one run issue in orders that agree; two concurrent runs issue in
-// the order of their threads. Launches of both, interleaved differently on two devices, may deadlock: for
-// room, or in a device queue that streams share. One object a registry; any thread.
+// DeviceRunLock: serializes runs that share a device and whose launches may wait
+// there for other ranks' launches. The ranks of one run issue in consistent orders,
+// but two concurrent runs may interleave differently on two devices and deadlock,
+// for room or in a shared device queue. One object per registry; any thread.
 #pragma once
 
 #include <atomic>
@@ -23,11 +23,11 @@ class DeviceRunLock {
   using Claims = std::list<Claim>;
 
  public:
-  // Held by one run while it exists.
+  // Guard: held by one run during its lifetime.
   class Guard {
    public:
-    // Waits for all earlier claims on one of the devices `ordinals` of `api`, which must stay valid; or,
-    // after a `wake`, until `stop` is set.
+    // Waits for all earlier guards of the devices `ordinals` of `api`,
+    // which must stay valid; or, after `wake`, until `stop` is set.
     Guard(DeviceRunLock& lock, const tsr_backend_api& api, std::span<const int32_t> ordinals,
           const std::atomic<bool>& stop);
     ~Guard();
@@ -43,7 +43,7 @@ class DeviceRunLock {
  private:
   bool is_next(Claims::iterator mine) const;
 
-  std::mutex mutex_;  // guards what follows
+  std::mutex mutex_;  // guards the members below
   std::condition_variable changed_;
   Claims claims_;  // held or waiting, in the order of arrival
 };

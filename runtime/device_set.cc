@@ -51,7 +51,7 @@ Result<std::vector<int32_t>> parse_ordinals(std::string_view text, std::string_v
   return ordinals;
 }
 
-// What opens these devices, or as many virtual ones.
+// The text that opens these devices, or as many virtual ones.
 std::string text_of(std::string_view backend, std::span<const int32_t> ordinals, bool is_virtual) {
   if (is_virtual) return format("{}:{}", backend, ordinals.size());
   std::vector<std::string> numbers;
@@ -98,12 +98,12 @@ Result<std::shared_ptr<DeviceSet>> DeviceSet::open(BackendRegistry& registry, st
     std::string name = format("{}:{}", backend, ordinal);
     TSR_RETURN_IF_ERROR(take_error(api->device_open(impl->host, ordinal, &device)).with_context(name));
     impl->devices.push_back(device);
-    // Several ranks on one device are told apart by their rank.
+    // Ranks on one device are distinguished by their number.
     if (std::ranges::count(all, ordinal) > 1)
       name += format("/{}", share.index * own + static_cast<int64_t>(impl->names.size()));
     impl->names.push_back(std::move(name));
   }
-  // Ranks on the same physical device, and virtual devices on one host, divide its memory.
+  // Ranks on one physical device, and virtual devices of one host, divide its memory.
   impl->sharing = count;
   if (impl->info.shared_cores == 0) {
     impl->sharing = 1;
@@ -137,7 +137,7 @@ Cluster DeviceSet::cluster() const {
   cluster.shared_cores = info.shared_cores > 0 ? impl_->threads : 0;
   cluster.link = Link{info.link_bytes_per_s, info.link_latency_s};
   cluster.host_link = Link{info.host_link_bytes_per_s, info.host_link_latency_s};
-  // Files as a solid-state disk has them; a profile may know better. Priced where the planner offloads to them.
+  // Default for files: a solid-state disk; a profile may be more precise. Used to price offload.
   if (info.shared_cores > 0) cluster.file_link = Link{1e9, 1e-4};
   cluster.profile = impl_->profile;
   return cluster;

@@ -14,7 +14,7 @@
 
 namespace tessera {
 
-// DeviceShare: one of `count` equal parts of a list of devices, each of neighbours.
+// DeviceShare: one of `count` equal, contiguous parts of a list of devices.
 struct DeviceShare {
   int32_t index = 0, count = 1;
 };
@@ -28,12 +28,12 @@ class DeviceSet {
   ~DeviceSet();
 
   int32_t size() const;
-  const std::string& text() const;  // as opened: "cpu:4"; of a share, what opens as many devices alike
+  const std::string& text() const;  // as opened: "cpu:4"; for a share, the text that opens as many equal devices
   const std::string& device_name(int32_t rank) const;
-  // Rates and limits as the backend reports them, with the profile when one was given.
+  // Rates and limits reported by the backend, and the profile if one was given.
   Cluster cluster() const;
-  // Sets the measured profile of these devices and its file, before the set is shared. False where the
-  // profile's algorithms are not used, because another device, library or build chose them.
+  // Sets the measured profile of the devices and its file, before the set is shared. False if
+  // the profile's algorithms are ignored, since they are of another device, library or build.
   bool use_profile(std::shared_ptr<const DeviceProfile> profile, std::string path = {});
   const std::string& profile_path() const;  // empty for none
   const KernelCatalog& catalog() const;           // answers from the backend's kernel_query, cached; thread-safe

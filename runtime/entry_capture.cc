@@ -219,7 +219,7 @@ void EntryCapture::try_capture(std::span<CommMember* const> members) {
   Status status = graph_.capture(streams_, [&] { return issue(); });
   if (vote_ != nullptr) {
     counts_.end(api_);
-    counts_.add(-1);  // the capture itself is no run: launches are counted
+    counts_.add(-1);  // the capture is no run; launches are counted instead
     if (!vote_->vote(status.ok()) && status.ok()) {
       graph_.give_up();
       status = Status(StatusCode::kAborted, "it could not be on another rank");

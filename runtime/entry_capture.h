@@ -17,12 +17,12 @@
 
 namespace tessera {
 
-// CaptureVote: the ranks that communicate in an entry point capture it together or not at all, since one may
-// not issue what another captures. Every rank votes twice: whether it can capture, and whether it did. One
-// object an entry, shared by the ranks' threads.
+// CaptureVote: ranks that communicate in an entry capture it together or not at all,
+// since one may not issue what another captures. Each rank votes twice: whether it can
+// capture, and whether it did. One object per entry, shared by the ranks' threads.
 class CaptureVote {
  public:
-  // Adds a member, before anything runs. One that can never capture rules it out for all.
+  // Adds a member before the first run. A member that can never capture decides for all.
   void add_member(bool can_capture) {
     members_ += 1;
     is_possible_ = is_possible_ && can_capture;
@@ -37,18 +37,18 @@ class CaptureVote {
  private:
   int members_ = 0;
   bool is_possible_ = true;
-  std::mutex mutex_;  // guards what follows
+  std::mutex mutex_;  // guards the members below
   std::condition_variable changed_;
   int arrived_ = 0, round_ = 0;
-  bool is_yes_ = true;     // of the round in progress
-  bool last_yes_ = false;  // of the round before
+  bool is_yes_ = true;     // of the present round
+  bool last_yes_ = false;  // of the previous round
   bool is_stopped_ = false;
 };
 
-// CollectiveOrder: the collectives of one rank run on its device in the order of issue, whatever their
-// streams. Streams and branches of a graph have no order among them, and kernels of two communicators that
-// begin in different orders on two devices may wait for each other's room for ever. Ranks issue in orders
-// that agree (graph/analysis/issue_order.h), so this order cannot deadlock.
+// CollectiveOrder: runs a rank's collectives on its device in the order of issue, on any
+// stream. Streams and graph branches are unordered, and kernels of two communicators that
+// start in different orders on two devices may wait for each other's room forever. Ranks
+// issue in consistent orders (graph/analysis/issue_order.h), so this order cannot deadlock.
 class CollectiveOrder {
  public:
   CollectiveOrder(const tsr_backend_api& api, tsr_abi_device* device) : api_(api), device_(device) {}
@@ -71,15 +71,15 @@ class CollectiveOrder {
 // CommMember: one rank's member of a communicator.
 struct CommMember {
   tsr_abi_comm* comm = nullptr;
-  // Counts in addition to the backend's: launches of graphs, less the captures that made them.
+  // Added to the backend's counts: launches of graphs, minus the captures that made them.
   tsr_abi_comm_counters replayed{};
 };
 
 // The backend's counters since the communicator was made.
 tsr_abi_comm_counters read_counters(const tsr_backend_api& api, tsr_abi_comm* comm);
 
-// EntryCounts: the communication counts of one run of an entry point, so that launches of its graph, in which
-// communicators are not called, are counted too.
+// EntryCounts: the communication counts of one run, which are added
+// for each launch of its graph, since launches call no communicator.
 class EntryCounts {
  public:
   // Called before and after a run that is issued, or a capture. `members` may repeat.
@@ -133,10 +133,10 @@ class EntryGraph {
 // Whether the backend has all functions that capturing needs.
 bool can_capture(const tsr_backend_api& api);
 
-// EntryCapture: how one entry point of one rank runs on a backend that does not block. The first run is
-// issued instruction by instruction, so that everything is loaded; the second is captured and launched where
-// that is possible (for an entry that communicates, on all ranks that do); later ones are launched. An entry
-// that cannot be captured is issued every time. The rank's thread calls, except for `stop`.
+// EntryCapture: the way one entry of one rank runs on an asynchronous backend. The first
+// run is issued instruction by instruction, so that everything is loaded; the second is
+// captured if possible (for a communicating entry, on all its ranks); later runs launch
+// the graph. Other entries are issued every time. The rank's thread calls, except `stop`.
 class EntryCapture {
  public:
   // Issues the instructions to `streams`, collectives in `order`.
@@ -161,8 +161,8 @@ class EntryCapture {
   // Votes with the other ranks that communicate in the entry; this rank has become a member.
   void set_vote(CaptureVote& vote) { vote_ = &vote; }
 
-  // Issues or launches one run; waits for other ranks that capture. `members`: the rank's communicators. An
-  // error while issuing fails the run; an error while capturing is only logged.
+  // Issues or launches one run; waits for other ranks that capture. `members`: the rank's
+  // communicators. An error while issuing fails the run; an error while capturing is only logged.
   Status run(std::span<CommMember* const> members);
   bool is_captured() const { return graph_.is_captured(); }
 
@@ -183,7 +183,7 @@ class EntryCapture {
   std::string why_not_;  // until it is logged
   CollectiveOrder order_;
   EntryGraph graph_;
-  CaptureVote* vote_ = nullptr;  // where the entry communicates
+  CaptureVote* vote_ = nullptr;  // null: the entry does not communicate
   EntryCounts counts_;           // of its first run, or of its graph
 };
 

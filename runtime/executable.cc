@@ -7,7 +7,7 @@ namespace tessera {
 
 namespace {
 
-// Prepares the recorded variant, with no more workspace than the Program has planned for it.
+// Prepares the recorded variant; its workspace must fit the Program's plan.
 Result<tsr_abi_kernel*> prepare_kernel(const tsr_backend_api& api, tsr_abi_device* device, int32_t ordinal,
                                        const KernelDesc& desc) {
   if (desc.op == nullptr) return Status(StatusCode::kInvalidArgument, "a kernel without an op");

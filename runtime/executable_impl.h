@@ -16,7 +16,7 @@ struct Executable::Impl {
   }
   const tsr_backend_api& api() const { return *devices->impl().api; }
 
-  std::shared_ptr<DeviceSet> devices;  // shared: executables may be the last to use a set
+  std::shared_ptr<DeviceSet> devices;  // shared: executables may outlive other users of the set
   Program program;
   std::vector<std::vector<tsr_abi_kernel*>> kernels;  // [rank][RankProgram::kernels]
 };

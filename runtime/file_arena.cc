@@ -20,8 +20,8 @@ Status io_error(std::string_view what, int error) {
                 format("{}: {}", what, std::strerror(error)));
 }
 
-// Opens a file that no folder lists, so that it disappears even when the process is killed. File systems
-// without such files get one that is unlinked at once.
+// Opens a file without a directory entry, so that it disappears even if the process
+// is killed. On file systems without O_TMPFILE, a file is unlinked at once.
 int open_nameless(const std::string& folder) {
 #ifdef O_TMPFILE
   const int descriptor = open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);

@@ -1,6 +1,6 @@
-// FileArena: one rank's arena of the file tier: a file without a name, sized when it is made, which
-// disappears with the process, however that ends. It is read and written piece by piece, never mapped, so it
-// does not count as host memory.
+// FileArena: a rank's arena of the file tier: a nameless file of
+// fixed size that disappears with the process. It is read and written
+// in pieces, never mapped, so it does not count as host memory.
 #pragma once
 
 #include <atomic>
@@ -14,8 +14,8 @@ namespace tessera {
 
 class FileArena {
  public:
-  // Creates it in `folder`; empty: $TMPDIR, else /tmp. kIo names the folder and the bytes when the disk is
-  // too small.
+  // Creates it in `folder`; empty: $TMPDIR, else /tmp.
+  // kIo, with folder and size, if the disk is too small.
   static Result<std::unique_ptr<FileArena>> create(const std::string& folder, int64_t bytes);
   ~FileArena();
   FileArena(const FileArena&) = delete;

@@ -1,4 +1,4 @@
-// HostHooks: what the host program does in the library's place, or is told of. The functions are those of tsr_hooks.
+// HostHooks: functions of the host program that replace or observe the library's own (tsr_hooks).
 #pragma once
 
 #include <cstddef>
@@ -18,7 +18,7 @@ struct HostHooks {
   }
 };
 
-// Hooks until nothing can call them any more.
+// HeldHooks: owns hooks until nothing can call them.
 class HeldHooks {
  public:
   explicit HeldHooks(const HostHooks& hooks) : hooks_(hooks) {}
@@ -28,7 +28,7 @@ class HeldHooks {
   HeldHooks(const HeldHooks&) = delete;
   HeldHooks& operator=(const HeldHooks&) = delete;
   const HostHooks& get() const { return hooks_; }
-  void hand_over() { hooks_.release = nullptr; }  // somebody else releases them
+  void hand_over() { hooks_.release = nullptr; }  // the receiver releases them
 
  private:
   HostHooks hooks_;

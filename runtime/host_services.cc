@@ -17,8 +17,8 @@ tsr_abi_error* out_of_memory_error() {
   return &error;
 }
 
-// Does not use `host`, so a backend may also call it without a device (kernel_query), whichever registry
-// loaded it last.
+// Ignores `host`, so backends may also call it
+// without a device (kernel_query), for any registry.
 tsr_abi_error* make_error(void*, int32_t code, const char* message) {
   try {
     const bool known =

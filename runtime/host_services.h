@@ -1,5 +1,5 @@
-// HostServices: what the host gives to backends (errors, log, thread pool, scratch), and how it takes their
-// errors back.
+// HostServices: functions of the host for backends (errors, log,
+// thread pool, scratch), and the conversion of their errors.
 #pragma once
 
 #include "graph/base/status.h"

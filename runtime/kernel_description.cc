@@ -132,7 +132,7 @@ std::string question_text(const OpDef& op, const OpView& view) {
     for (const TensorType& type : all) texts.push_back(to_text(type));
     return join(texts, ", ");
   };
-  Hash hash;  // of everything but types: attributes, and the shard's place
+  Hash hash;  // of attributes and the shard's position, without types
   hash.add(question_key(op, view));
   char digits[17];
   std::snprintf(digits, sizeof digits, "%016" PRIx64, hash.value());

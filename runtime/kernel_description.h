@@ -10,7 +10,7 @@
 
 namespace tessera {
 
-// Borrows names and strings from `op` and `view`, which must outlive it; the table points into this object.
+// Borrows names and strings of `op` and `view`, which must outlive it; the table points into this object.
 class KernelDescription {
  public:
   // Empty `variant`: the backend chooses.
@@ -28,7 +28,7 @@ class KernelDescription {
   tsr_abi_kernel_desc desc_{};
 };
 
-// The query as one byte string: equal for equal queries, and different where an answer may differ.
+// The query as a byte string: equal for equal queries, different if the answer may differ.
 std::string question_key(const OpDef& op, const OpView& view);
 // The query as one line of text, for files: "matmul f32[8, 64], f32[64, 32] -> f32[8, 32] #0123456789abcdef".
 std::string question_text(const OpDef& op, const OpView& view);

@@ -10,7 +10,7 @@ namespace tessera {
 
 namespace {
 
-// The lender's piece on this rank with the same box as the borrower's `piece`.
+// The lender's piece on this rank with the box of the borrower's `piece`.
 Result<const Piece*> find_lent(const RankProgram& lender, const Binding& wanted, const Piece& piece) {
   const auto refuse = [&](const std::string& why) {
     return Status(StatusCode::kUnsupported, format("parameter '{}' cannot be lent: {}", wanted.name, why));

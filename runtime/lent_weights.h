@@ -1,4 +1,4 @@
-// Lent weights: parameters in the arenas of one session that another session's program only reads, without a copy.
+// Lent weights: parameters in one session's arenas that another session's program reads in place.
 #pragma once
 
 #include <memory>
@@ -10,13 +10,13 @@
 
 namespace tessera {
 
-// Lends every parameter of `borrower` from where `lender` has it. The ranks of both are the same devices. `owner` keeps
-// the lender alive. kUnsupported where the lender has a parameter in another type, in other parts, or not in device
-// memory.
+// Lends every parameter of `borrower` from the arenas of `lender`, on the
+// same devices. `owner` keeps the lender alive. kUnsupported if the lender
+// has a parameter in another type or layout, or outside device memory.
 Result<std::shared_ptr<const SharedWeights>> lend_weights(const Session& lender, const Program& borrower,
                                                           const std::shared_ptr<const void>& owner);
 
-// Whether the weights are still in place: a write may give a parameter memory of its own.
+// Whether the weights are still in place; a write may move a parameter to its own memory.
 bool are_in_place(const Session& lender, const Program& borrower, const SharedWeights& weights);
 
 }  // namespace tessera

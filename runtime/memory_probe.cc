@@ -75,7 +75,7 @@ Status MemoryProbe::fill(const std::vector<Interval>& intervals, int32_t byte) {
   return take_error(api_.stream_synchronize(stream_));
 }
 
-// Scans from the top down, as far as the highest byte known to be touched.
+// Scans downwards to the highest byte known to be touched.
 Status MemoryProbe::scan(const std::vector<Interval>& intervals, int32_t byte) {
   const auto poison = static_cast<std::byte>(byte);
   for (auto interval = intervals.rbegin(); interval != intervals.rend(); ++interval) {

@@ -14,7 +14,7 @@ namespace tessera {
 
 namespace {
 
-// std::atomic waits without a time limit.
+// futex: std::atomic waits have no timeout.
 long futex(const std::atomic<int>& word, int operation, int value, const timespec* timeout) {
   static_assert(sizeof word == sizeof(int));
   return syscall(SYS_futex, &word, operation | FUTEX_PRIVATE_FLAG, value, timeout, nullptr, 0);
@@ -54,7 +54,7 @@ void OnCallThreads::call() {
 void OnCallThreads::start_missing() {
   for (size_t i = 0; i < threads_.size(); ++i) {
     if (is_running_[i]) continue;
-    // One that has ended has left the mutex, or is about to: it is joined.
+    // A thread that has ended has left the mutex, or will at once: it is joined.
     threads_[i] = Thread([this, i, seen = calls_.load()] {
       if (started_) started_(static_cast<int32_t>(i));
       loop(static_cast<int32_t>(i), seen);
@@ -79,7 +79,7 @@ void OnCallThreads::loop(int32_t thread, int seen) {
   }
 }
 
-// False when none has come for so long.
+// False after the idle time without a call.
 bool OnCallThreads::wait_for_call(int seen) {
   const auto is_called = [&] { return calls_.load() != seen; };
   if (is_called() || (may_spin_ && spin_until(is_called))) return true;

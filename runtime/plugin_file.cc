@@ -22,7 +22,7 @@ std::string folder_of(const std::string& path) {
   return slash == std::string::npos ? "" : slash == 0 ? "/" : path.substr(0, slash);
 }
 
-// The file mapped at `address`, by its absolute path; empty where the system does not list it.
+// The absolute path of the file mapped at `address`; empty if unknown.
 std::string mapped_file_at(uintptr_t address) {
   std::ifstream maps("/proc/self/maps");
   for (std::string line; std::getline(maps, line);) {
@@ -37,7 +37,7 @@ std::string mapped_file_at(uintptr_t address) {
   return {};
 }
 
-// A group of the owner's own has the owner's number.
+// The owner's private group has the owner's number.
 bool is_writable_by_others(const struct stat& found) {
   const bool group = (found.st_mode & S_IWGRP) != 0 && found.st_gid != 0 && found.st_gid != found.st_uid;
   return group || (found.st_mode & S_IWOTH) != 0;
@@ -58,8 +58,8 @@ Status check_owned(const std::string& path, std::string_view what) {
 std::string folder_of_this_library() {
   const auto* const here = reinterpret_cast<const void*>(&folder_of_this_library);
   Dl_info info{};
-  // The name under which it was loaded: a program's is the first word of its command, whatever folder that is
-  // in.
+  // The name it was loaded under; for a program,
+  // the first word of its command, in any folder.
   if (dladdr(here, &info) != 0 && info.dli_fname != nullptr && info.dli_fname[0] == '/')
     return folder_of(info.dli_fname);
   return folder_of(mapped_file_at(reinterpret_cast<uintptr_t>(here)));

@@ -1,5 +1,5 @@
-// Plugin file: where the shared library of a backend is, and whether it may be loaded. Its constructors run
-// when it is loaded, so a file that somebody else can write is none of ours.
+// Plugin file: finds a backend's shared library and checks that it may be loaded.
+// Its constructors run on loading, so a file that others can write is refused.
 #pragma once
 
 #include <string>
@@ -9,13 +9,13 @@
 
 namespace tessera {
 
-// Folder of this library, or of the program that it is linked into: absolute, or empty where the system does
-// not say.
+// Absolute folder of this library, or of the
+// program it is linked into; empty if unknown.
 std::string folder_of_this_library();
 
-// Path of libtessera_<name>.so in `folder`, or where that is empty next to this library; the working
-// directory is never searched by default. kNotFound without the file; kUnsupported where the file or its
-// folder can be written by others than its owner and root.
+// Path of libtessera_<name>.so in `folder`, or, if empty, next to this
+// library; never in the working directory by default. kNotFound; kUnsupported
+// if others than the owner and root can write the file or its folder.
 Result<std::string> find_plugin_file(std::string_view folder, std::string_view name);
 
 }  // namespace tessera

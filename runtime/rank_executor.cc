@@ -121,7 +121,7 @@ Status RankExecutor::resolve_entry(size_t entry, const Dependencies& dependencie
     if (!blocking_) order_[entry].emplace_back(&stream, dependencies.position[at]);
   }
   if (!blocking_) return prepare_issue(entry, streams);
-  // A trace has the times of single kernels.
+  // A trace times single kernels.
   if (options_.fuse_launches && !options_.trace)
     for (RankStream* stream : streams) TSR_RETURN_IF_ERROR(fused_.fuse(stream->steps[entry]));
   return {};
@@ -167,7 +167,7 @@ Status RankExecutor::prepare_issue(size_t entry, std::span<RankStream* const> st
   return {};
 }
 
-// Only backends that block have shared weights: a launch, fused or not, reads the addresses when it runs.
+// Only blocking backends have shared weights: a launch, fused or not, reads the addresses when it runs.
 Status RankExecutor::unshare(int32_t slot) {
   const SlotRef ref{slot, 0};
   const auto* before = static_cast<const std::byte*>(memory_->address(ref));
@@ -204,7 +204,7 @@ void RankExecutor::finish_stream() {
 
 void RankExecutor::run(int32_t index) {
   const auto entry = static_cast<size_t>(index);
-  // An exchange, so that an earlier `wake` is seen together with the `stop` before it.
+  // An exchange, so that an earlier `wake` is seen with the `stop` before it.
   for (const auto& stream : streams_) stream->done.exchange(0, std::memory_order_acq_rel);
   if (!blocking_) return issue_all(index);
   int helpers = 0;
@@ -282,7 +282,7 @@ Status RankExecutor::run_step(RankStream& stream, int32_t entry, const Step& ste
   return {};
 }
 
-// Whether to spin: not for messages, which come late, nor for copies when their threads need the core.
+// Whether to spin: not for messages, which are late, nor for copies whose threads need the core.
 bool RankExecutor::spins_for(const RankStream& other) const {
   if (other.id.kind == StreamKind::kSend || other.id.kind == StreamKind::kReceive) return false;
   if (other.id.kind == StreamKind::kCopies) return has_spare_cores_;
@@ -315,7 +315,7 @@ Status RankExecutor::issue_steps(int32_t entry, CollectiveOrder& order) {
     const int64_t begin_ns = options_.trace ? host_now_ns() : 0;
     if (step.begins != nullptr)
       TSR_RETURN_IF_ERROR(take_error(api_.event_record(step.begins, stream->stream)));
-    // Members of a group wait for each other on the host, and so does a receive: tell the watchdog.
+    // Group members wait for each other on the host, as does a receive; the watchdog must know.
     stream->instruction.store(step.instruction, std::memory_order_relaxed);
     if (step.communicates()) stream->activity.store(StreamActivity::kCommunicates, std::memory_order_relaxed);
     const Status done = execute(*stream, step);

@@ -1,10 +1,10 @@
-// RankExecutor: one rank of a session. Owns its arenas and streams. Its entry points are resolved to pointers
-// once, so that running one reads flat lists and allocates nothing.
+// RankExecutor: one rank of a session. Owns its arenas and streams. Its entry points
+// are resolved to pointers once, so that a run reads flat lists and allocates nothing.
 //
-// Every instruction waits for exactly what graph/analysis/dependencies.h says. On a backend that blocks, each
-// stream but the first has a thread, which begins with the first run that uses it and ends when none has come
-// for a while; the caller of `run` runs the first. Elsewhere the caller issues to all streams in program
-// order, with events between them.
+// Every instruction waits exactly for its dependencies (graph/analysis/dependencies.h).
+// On a blocking backend each stream except the first has a thread, started on first use
+// and ended when idle; the caller of `run` runs the first stream. On other backends the
+// caller issues to all streams in program order, with events between them.
 #pragma once
 
 #include <atomic>
@@ -27,8 +27,8 @@ namespace tessera {
 
 // RunSignals: state shared by the ranks of a run.
 struct RunSignals {
-  std::atomic<bool> stop{false};             // once set, nothing new begins
-  std::function<void(const Status&)> fail;   // sets it, wakes all waiters; from any thread
+  std::atomic<bool> stop{false};             // no new instruction begins once it is set
+  std::function<void(const Status&)> fail;   // sets `stop` and wakes all waiters; from any thread
   int64_t origin_ns = 0;                     // of traces
   std::map<std::string, CaptureVote> votes;  // by entry; grows while executors are made
 };
@@ -49,19 +49,19 @@ class RankExecutor {
 
   const RankProgram& program() const { return program_; }
   RankMemory& memory() { return *memory_; }
-  // Between runs: gives a shared weight's slot memory of its own, which instructions use from then on.
+  // Between runs: moves a shared weight's slot to its own memory, for all later instructions.
   Status unshare(int32_t slot);
   tsr_abi_stream* stream() const { return streams_[0]->stream; }  // for copies between runs
   void set_comms(RankComms comms) { comms_ = std::move(comms); }
   // Drops graphs that hold communicators, before these end. Entries that communicate start over.
   void release_comms();
 
-  // Runs entry `index` of this rank's program and waits for all its streams. Errors go to the signals, at
-  // once.
+  // Runs entry `index` and waits for all
+  // streams. Errors are signalled at once.
   void run(int32_t index);
   void wake();  // from any thread, after `stop` is set: ends all waits for instructions
 
-  // The state for the watchdog, from any thread.
+  // Progress: a snapshot for the watchdog, from any thread.
   struct Progress {
     bool computes = false, communicates = false;
     int64_t done = 0;  // instructions of this run
@@ -70,7 +70,7 @@ class RankExecutor {
   std::string waiting_text(int32_t index) const;  // current instruction of each stream and its peers
 
   int64_t launches(int32_t index) const;  // kernel launches in a run of the entry
-  bool is_captured(int32_t index) const;  // whether runs of the entry are one launch by now
+  bool is_captured(int32_t index) const;  // whether runs of the entry are now one launch
 
   // Growth of this object's buffers during runs: only the trace can grow.
   int64_t allocations_in_runs() const;
@@ -105,21 +105,21 @@ class RankExecutor {
   const SessionOptions options_;
   RunSignals& signals_;
   const bool blocking_;
-  const size_t ranks_;  // of the program, at work
+  const size_t ranks_;  // of the program
   const bool may_spin_, has_spare_cores_;
   tsr_abi_device* device_;
   std::unique_ptr<RankMemory> memory_;
   std::vector<std::unique_ptr<RankStream>> streams_;  // sorted by id; [0] computes
-  // By entry, where the backend does not block: stream and position of every instruction in program order.
+  // By entry, on asynchronous backends: stream and position of every instruction in program order.
   std::vector<std::vector<std::pair<RankStream*, int32_t>>> order_;
-  std::vector<std::unique_ptr<EntryCapture>> captures_;  // by entry, where the backend does not block
+  std::vector<std::unique_ptr<EntryCapture>> captures_;  // by entry, on asynchronous backends
   FusedLaunches fused_;
   std::vector<StepWait> waits_;
   std::vector<tsr_abi_event*> events_;
   std::unique_ptr<DeviceTimers> timers_;  // for a trace, on a device that can time events
-  std::optional<StepResolver> resolver_;  // once there is memory
+  std::optional<StepResolver> resolver_;  // set once there is memory
   RankComms comms_;
-  WaitWord running_{0};  // streams with a thread that have not finished the run
+  WaitWord running_{0};  // threaded streams that have not finished the run
 };
 
 using RankExecutors = std::vector<std::unique_ptr<RankExecutor>>;

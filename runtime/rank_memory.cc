@@ -75,7 +75,7 @@ Status RankMemory::allocate(const std::string& file_folder) {
 void* RankMemory::address(const SlotRef& ref) const {
   if (ref.slot < 0 || in_file(ref)) return nullptr;
   if (!weights_.empty())
-    // Kernels take operands that they only read as `void*` too.
+    // Kernels take read-only operands as `void*` too.
     if (const std::byte* at = weights_[static_cast<size_t>(ref.slot)].data; at != nullptr)
       return const_cast<std::byte*>(at) + ref.offset;
   return static_cast<std::byte*>(arena(slot(ref).tier)) + offset(ref);

@@ -1,6 +1,6 @@
-// RankMemory: the arenas of one rank, one for each tier: device and host memory from the backend, and a file.
-// Read-only parameters at the bottom of the device arena may lie outside of it, in memory that other sessions
-// use too; that part of the arena then does not exist.
+// RankMemory: a rank's arenas, one per tier: device and host memory from the backend,
+// and a file. Read-only parameters at the bottom of the device arena may be in memory
+// shared with other sessions; that part of the arena is then not allocated.
 #pragma once
 
 #include <memory>
@@ -16,7 +16,7 @@ namespace tessera {
 
 class RankMemory {
  public:
-  // `file_folder`: see FileArena. `weights`: of this rank, by slot; of all its read-only parameters, or empty.
+  // `file_folder`: see FileArena. `weights`: of all read-only parameters of this rank, by slot; or empty.
   static Result<std::unique_ptr<RankMemory>> create(const tsr_backend_api& api, tsr_abi_device* device,
                                                     const RankProgram& program,
                                                     const std::string& file_folder,
@@ -25,15 +25,15 @@ class RankMemory {
   RankMemory(const RankMemory&) = delete;
   RankMemory& operator=(const RankMemory&) = delete;
 
-  // Where offset 0 of the tier's arena is, or would be: bytes below `shared_bytes` do not exist. Null for the
-  // file tier.
+  // Address of offset 0 of the tier's arena; bytes below
+  // `shared_bytes` are not allocated. Null for the file tier.
   void* arena(Tier tier) const { return arenas_[static_cast<size_t>(tier)]; }
   int64_t shared_bytes() const { return shared_bytes_; }  // of the device arena; a multiple of its alignment
   bool is_shared(const SlotRef& ref) const {
     return !weights_.empty() && ref.slot >= 0 && weights_[static_cast<size_t>(ref.slot)].data != nullptr &&
            !is_own_[static_cast<size_t>(ref.slot)];
   }
-  // Gives the slot memory of its own, with the same contents. Addresses change.
+  // Moves the slot to its own memory, with its contents. Addresses change.
   Status unshare(int32_t slot);
   FileArena* file() const { return file_.get(); }  // null when the file tier is empty
   const Slot& slot(const SlotRef& ref) const { return program_.slots[static_cast<size_t>(ref.slot)]; }
@@ -41,8 +41,8 @@ class RankMemory {
   void* address(const SlotRef& ref) const;  // null for slot -1 and in the file
   int64_t offset(const SlotRef& ref) const { return slot(ref).offset + ref.offset; }
 
-  // Copies one piece of a whole tensor from or to host memory. Issued on `stream`, not waited for, except for
-  // pieces in the file.
+  // Copies one piece of a whole tensor from or to host memory. Issued
+  // on `stream` without waiting, except for pieces in the file.
   Status write(tsr_abi_stream* stream, const std::byte* global, const TensorType& type, const Piece& piece);
   Status read(tsr_abi_stream* stream, const TensorType& type, const Piece& piece, std::byte* global) const;
   Status zero(tsr_abi_stream* stream, const SlotRef& at, int64_t bytes);
@@ -58,7 +58,7 @@ class RankMemory {
   const RankProgram& program_;
   void* arenas_[3] = {nullptr, nullptr, nullptr};
   int64_t shared_bytes_ = 0;
-  std::vector<SharedWeight> weights_;  // by slot; empty: all lie in the arena
+  std::vector<SharedWeight> weights_;  // by slot; empty: all are in the arena
   std::vector<bool> is_own_;           // by slot: no other session uses it
   std::unique_ptr<FileArena> file_;
 };

@@ -1,5 +1,5 @@
-// RankStream: one stream of one rank: its resolved instructions by entry, the progress of a run, and the
-// present activity.
+// RankStream: one stream of one rank: its resolved instructions
+// by entry, the progress of a run, and its activity.
 #pragma once
 
 #include <atomic>
@@ -17,8 +17,8 @@ namespace tessera {
 
 struct RankStream;
 
-// A wait until `count` instructions of `stream` are done. The event is that of the last of them, where there
-// are events.
+// StepWait: a wait until `count` instructions of `stream` are
+// done. `event`: of the last of them, on backends with events.
 struct StepWait {
   RankStream* stream = nullptr;
   int32_t count = 0;
@@ -35,7 +35,7 @@ struct Step {
   int32_t channel = -1;                  // group of a collective, peer of a send or receive
   int32_t wait_begin = 0, wait_end = 0;  // in RankExecutor's list
   tsr_abi_event* event = nullptr;        // recorded after it
-  tsr_abi_event* begins = nullptr;       // for traces, where the device can time events: before and after it
+  tsr_abi_event* begins = nullptr;       // for traces on devices with timed events: before and after it
   tsr_abi_event* ends = nullptr;
   tsr_abi_kernel* kernel = nullptr;
   const void* const* inputs = nullptr;
@@ -61,14 +61,14 @@ struct RankStream {
   std::vector<std::vector<Step>> steps;  // by entry
   Perturbation perturbation;
 
-  // Number of done instructions of the present run, with kStopped added once the run has failed. Others wait
-  // on it.
+  // Number of done instructions of the present run, plus
+  // kStopped once the run has failed. Other streams wait on it.
   static constexpr int kStopped = 1 << 30;
   WaitWord done{0};
   std::atomic<StreamActivity> activity{StreamActivity::kIdle};
-  std::atomic<int32_t> instruction{-1};  // that it is at
+  std::atomic<int32_t> instruction{-1};  // in progress
 
-  // The thread that runs `entry` on it: where the backend blocks, every stream except the first has one.
+  // The thread that runs `entry`, on blocking backends for every stream except the first.
   std::unique_ptr<OnCallThreads> thread;
   int32_t entry = -1;
 

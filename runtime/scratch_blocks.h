@@ -1,6 +1,6 @@
-// ScratchBlocks: memory for tasks of kernels: tiles that are too large for a caller's stack. Blocks are
-// reused: their number is the largest number of concurrent tasks, and a run allocates none after the first.
-// Any thread.
+// ScratchBlocks: memory for kernel tasks whose tiles exceed a
+// stack. Blocks are reused: their number is the most concurrent
+// tasks, and no run after the first allocates. Any thread.
 #pragma once
 
 #include <cstddef>
@@ -15,8 +15,8 @@ class ScratchBlocks {
   ScratchBlocks& operator=(const ScratchBlocks&) = delete;
   ~ScratchBlocks();
 
-  // A block of at least `bytes`, aligned to 64: the one returned last if it is large enough. Null without
-  // memory.
+  // A block of at least `bytes`, aligned to 64, preferably
+  // the last one returned. Null without memory.
   void* take(size_t bytes) noexcept;
   void give(void* memory) noexcept;
 

@@ -45,8 +45,8 @@ struct Session::Impl {
     watchdog.reset();
     others.reset();
     for (const auto& rank : ranks) rank->release_comms();
-    // Freeing device memory waits for everything that runs there, and blocks launches that another run still
-    // needs to end: so free it while no run holds the devices.
+    // Freeing device memory waits for all running work, and blocks launches that
+    // another run needs to end; so it happens while no run holds the devices.
     if (!ranks.empty()) lock_devices(last_guard);
   }
   // Holds the devices outside of a run, for work that is issued to them and ends later.
@@ -56,7 +56,7 @@ struct Session::Impl {
     if (!has_flag(*devices.api, TSR_BACKEND_BLOCKING))
       guard.emplace(*devices.run_lock, *devices.api, devices.ordinals, kNever);
   }
-  // Communicators call their library once when they are made, which is a run like others.
+  // A new communicator calls its library once, which is a run like others.
   Status connect() {
     std::optional<DeviceRunLock::Guard> guard;
     if (ranks.size() > 1) lock_devices(guard);
@@ -66,19 +66,19 @@ struct Session::Impl {
     return {};
   }
 
-  std::shared_ptr<Executable> executable;  // shared: its Program and kernels outlive every session on them
+  std::shared_ptr<Executable> executable;  // shared: its Program and kernels must outlive every session
   const Program& program;
   SessionOptions options;
   const pid_t pid = getpid();
   RunSignals signals;
-  std::optional<DeviceRunLock::Guard> last_guard;  // ends after all that has memory of a device
+  std::optional<DeviceRunLock::Guard> last_guard;  // released after everything with device memory
   RankExecutors ranks;
   SessionComms comms;
   SessionMemory memory;
   SessionValues values;
   std::unique_ptr<Watchdog> watchdog;
 
-  // The run in progress. The caller publishes it and calls the threads of the other ranks; the last rank
+  // The run in progress. The caller publishes it and wakes the other ranks' threads; the last rank
   // raises `done`.
   std::unique_ptr<OnCallThreads> others;  // thread i runs rank i + 1
   WaitWord done{0};
@@ -88,7 +88,7 @@ struct Session::Impl {
   std::atomic<int64_t> runs{0};
   bool may_spin = false;
 
-  std::mutex mutex;  // guards the four below
+  std::mutex mutex;  // guards the four members below
   Status first_error;
   bool running = false, cancelled = false;
   bool failed = false;
@@ -191,7 +191,7 @@ void Session::Impl::on_stall() {
                       format("entry '{}': no rank has computed or finished anything for {} s; {}",
                              entry->name, options.watchdog_s, join(waits, "; ")));
   const std::lock_guard lock(mutex);
-  if (!running) return;  // it has just come to its end
+  if (!running) return;  // the run has just ended
   if (first_error.ok()) first_error = status;
   stop_run();
 }
@@ -199,7 +199,7 @@ void Session::Impl::on_stall() {
 Session::Session(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 
 Session::~Session() {
-  // In a forked child the rank threads do not exist: joining them would hang, so everything is left as it is.
+  // In a forked child the rank threads do not exist, and joining them would hang.
   if (impl_->in_forked_child()) (void)impl_.release();
 }
 
@@ -221,7 +221,7 @@ void Session::Impl::run_rank(int32_t rank) {
   }
 }
 
-// The first error of a run is the one to report; those of ranks that were then woken are not.
+// Reports the first error of a run; ranks woken afterwards fail as a consequence.
 void Session::Impl::fail(const Status& status) {
   {
     const std::lock_guard lock(mutex);
@@ -252,7 +252,7 @@ Status Session::Impl::usable() const {
   return {};
 }
 
-// An error where a rank has no thread: nothing was begun.
+// An error if a rank has no thread; then nothing has begun.
 Status Session::Impl::run_all(const SessionEntry& entry) {
   const DeviceSet::Impl& devices = executable->impl().devices->impl();
   std::optional<DeviceRunLock::Guard> guard;
@@ -270,7 +270,7 @@ Status Session::Impl::run_all(const SessionEntry& entry) {
     return Status();
   });
   if (called.ok()) {
-    // Rank 0 is the caller: one thread less to wake, and as many threads as ranks for the system to place.
+    // The caller runs rank 0, which saves a wake-up and a thread.
     run_rank(0);
     wait_while(done, before, may_spin);
   }

@@ -13,7 +13,7 @@ namespace tessera {
 
 namespace {
 
-constexpr const char* kP2pAxis = "p2p";  // no mesh axis is called so
+constexpr const char* kP2pAxis = "p2p";  // no mesh axis has this name
 constexpr std::string_view kNames[] = {
     "all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "send", "recv"};
 
@@ -31,7 +31,7 @@ std::map<SessionComms::SetKey, SessionComms::Use> SessionComms::uses() const {
     const RankProgram& part = ranks[static_cast<size_t>(rank)];
     for (const Group& group : part.groups) uses.try_emplace({group.ranks, group.axis});
     for (const EntryPoint& entry : part.entries) {
-      std::map<int32_t, int32_t> messages;  // of one run, by receiver
+      std::map<int32_t, int32_t> messages;  // per run, by receiver
       for (const Instruction& instruction : entry.code) {
         if (const auto* send = std::get_if<SendInst>(&instruction)) {
           Use& use = uses[{{rank, send->peer}, kP2pAxis}];
@@ -101,7 +101,7 @@ Status SessionComms::perturb() const {
   if (api.struct_size < offsetof(tsr_backend_api, comm_perturb) + sizeof(api.comm_perturb) ||
       api.comm_perturb == nullptr)
     return Status(StatusCode::kUnsupported, format("backend '{}' cannot be perturbed", api.name));
-  uint64_t index = 1 << 20;  // apart from those of streams
+  uint64_t index = 1 << 20;  // distinct from those of streams
   for (const Set& set : sets_)
     for (const CommMember& member : set.members)
       api.comm_perturb(member.comm, Perturbation::part(perturbation_seed_, index++));

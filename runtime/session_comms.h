@@ -1,6 +1,6 @@
-// SessionComms: the communicators of one session. There is one for every distinct group of the Program, and
-// one of two members, sender first, for every ordered pair of ranks that exchange messages, so that messages
-// one way wait for nothing else. Can be aborted from any thread and made again.
+// SessionComms: a session's communicators: one per distinct group of the Program, and one
+// of two members, sender first, per ordered pair of ranks with messages, so that messages
+// in one direction wait for nothing else. Can be aborted from any thread, and remade.
 #pragma once
 
 #include <map>
@@ -24,9 +24,9 @@ class SessionComms {
   SessionComms(const SessionComms&) = delete;
   SessionComms& operator=(const SessionComms&) = delete;
 
-  Status create();                     // replaces the present ones; counts are kept
+  Status create();                     // replaces the present ones; keeps counts
   void abort();                        // from any thread; every waiter returns kAborted
-  RankComms members_of(int32_t rank);  // good until `create`
+  RankComms members_of(int32_t rank);  // valid until `create`
   std::vector<CommReport> report() const;
   void reset_report();
 
@@ -34,12 +34,12 @@ class SessionComms {
   struct Set {
     std::vector<int32_t> ranks;
     std::string axis;
-    std::vector<CommMember> members;  // by position; each stays where it is
+    std::vector<CommMember> members;  // by position; addresses are stable
   };
   // Counts of one rank, by collective and axis.
   using Counts = std::map<std::pair<int32_t, std::string>, std::pair<int64_t, int64_t>>;  // -> calls, bytes
 
-  // Use: the calls that a communicator is made for (tsr_abi_comm_use).
+  // Use: the calls planned for a communicator (tsr_abi_comm_use).
   struct Use {
     std::vector<tsr_abi_collective> collectives;
     int32_t messages = 0;
@@ -51,7 +51,7 @@ class SessionComms {
   Status add(const std::vector<int32_t>& ranks, const std::string& axis, const Use& use);
   Set* find(const std::vector<int32_t>& ranks, const std::string& axis);
   void destroy();
-  std::vector<Counts> counts() const;  // by rank, since the communicators were made
+  std::vector<Counts> counts() const;  // by rank, since the last `create`
 
   Status perturb() const;
 
@@ -60,7 +60,7 @@ class SessionComms {
   std::vector<Set> sets_;
   std::vector<Counts> kept_;   // of replaced communicators, by rank
   std::vector<Counts> taken_;  // at the last reset of the report, by rank
-  mutable std::mutex mutex_;   // abort against create
+  mutable std::mutex mutex_;   // guards create against abort
 };
 
 }  // namespace tessera

@@ -10,7 +10,7 @@ namespace tessera {
 
 namespace {
 
-// Used memory of a rank's device; -1 where the backend does not tell.
+// Used memory of a rank's device; -1: unknown to the backend.
 Result<int64_t> used_memory(const Executable::Impl& executable, size_t rank) {
   const tsr_backend_api& api = executable.api();
   if (api.struct_size < offsetof(tsr_backend_api, memory_info) + sizeof(api.memory_info) ||
@@ -22,7 +22,7 @@ Result<int64_t> used_memory(const Executable::Impl& executable, size_t rank) {
   return info.used_bytes;
 }
 
-// Of the weights that a rank reads elsewhere: those that are not the model's own memory, nor its file.
+// Bytes of a rank's shared weights that are neither the model's own memory nor its file.
 int64_t copied_bytes(const SharedWeights& weights, int32_t rank, const RankProgram& program) {
   int64_t bytes = 0;
   const std::vector<SharedWeight>& all = weights.of_rank(rank);

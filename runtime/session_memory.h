@@ -1,5 +1,5 @@
-// SessionMemory: the arenas of one session: the bytes that its Program predicts, those that runs touch where that is measured,
-// and what its devices hold besides. One thread at a time, and not during a run.
+// SessionMemory: a session's arenas: predicted bytes, measured bytes, and
+// the other memory of its devices. One thread at a time, not during a run.
 #pragma once
 
 #include <cstdint>
@@ -15,21 +15,21 @@ namespace tessera {
 
 class SessionMemory {
  public:
-  // `ranks` are borrowed, and may be filled later.
+  // `ranks` is borrowed and may be filled later.
   SessionMemory(const Executable::Impl& executable, const RankExecutors& ranks)
       : executable_(executable), ranks_(ranks) {}
 
-  // Once kernels are prepared, and the libraries that they need are open; before there are arenas.
+  // Call after kernels and their libraries are loaded, before arenas exist.
   Status note_used_before();
-  // Once there are arenas: poisons them, to find the bytes that are touched from here on.
+  // Call after arenas exist: poisons them, to find the bytes touched from now on.
   Status measure();
-  // Of an entry, which has a number on each rank (-1: none).
+  // `entry`: its index on each rank (-1: none).
   Status before_run(std::span<const int32_t> entry);
   Status after_run(std::span<const int32_t> entry);
-  // Bytes of a slot that the host wrote.
+  // Records a host write to a slot.
   void note_written(int32_t rank, const SlotRef& at, int64_t bytes);
 
-  // weights: that lie elsewhere; null: none.
+  // weights: shared weights; null: none.
   std::vector<MemoryReport> report(const SharedWeights* weights) const;
 
  private:
@@ -39,8 +39,8 @@ class SessionMemory {
 
   const Executable::Impl& executable_;
   const RankExecutors& ranks_;
-  std::vector<std::vector<MemoryProbe>> probes_;  // of each rank's arenas; empty when not measuring
-  std::vector<int64_t> used_before_;              // of each rank's device; -1 where unknown
+  std::vector<std::vector<MemoryProbe>> probes_;  // by rank and arena; empty: not measuring
+  std::vector<int64_t> used_before_;              // by rank's device; -1: unknown
 };
 
 }  // namespace tessera

@@ -180,7 +180,7 @@ Status SessionValues::copy_rows_in(const SessionTensor& placed, int64_t first, c
   for (const auto& [rank, binding] : placed.bindings) {
     RankExecutor& executor = *ranks_[static_cast<size_t>(rank)];
     for (const Piece& piece : binding->pieces) {
-      // The rows that this rank holds, as a piece of `value`.
+      // This rank's rows, as a piece of `value`.
       const Range held = piece.box[0];
       const int64_t begin = std::max(first, held.begin), end = std::min(first + count, held.end);
       if (begin >= end) continue;

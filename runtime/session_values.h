@@ -1,5 +1,5 @@
-// SessionValues: the named tensors of one session: the pieces that each rank holds, which ones are written,
-// and copies in and out. One thread at a time, and not during a run.
+// SessionValues: a session's named tensors: their pieces on the ranks, whether
+// they are written, and copies in and out. One thread at a time, not during a run.
 #pragma once
 
 #include <cstddef>
@@ -20,7 +20,7 @@
 
 namespace tessera {
 
-// A named tensor and its pieces on the ranks.
+// SessionTensor: a named tensor and its pieces on the ranks.
 struct SessionTensor {
   std::string name;
   TensorType global;
@@ -29,35 +29,35 @@ struct SessionTensor {
   bool written = false;
 };
 
-// An entry point and its index on each rank.
+// SessionEntry: an entry point and its index on each rank.
 struct SessionEntry {
   std::string name;
-  std::vector<int32_t> index;  // in each rank's program; -1 where the rank has no such entry
+  std::vector<int32_t> index;  // by rank; -1: the rank lacks the entry
   std::vector<SessionTensor> inputs, outputs;
-  bool ran = false;  // to its end, at least once; until then its outputs are empty
+  bool ran = false;  // completed at least once; before that its outputs are empty
 };
 
 class SessionValues {
  public:
-  // Reads the bindings of the executable's program. `ranks`, which may be filled later, and `memory` are borrowed.
+  // Reads the bindings of the executable's program. Borrows `ranks`, which may be filled later, and `memory`.
   SessionValues(Executable::Impl& executable, const RankExecutors& ranks, SessionMemory& memory);
 
-  // The error for an unknown name holds the nearest names.
+  // An error names the nearest known names.
   Result<SessionEntry*> find_entry(std::string_view name);
   Result<SessionTensor*> find_tensor(std::string_view name);  // parameters, states, constants
   Result<SessionTensor*> find_input(std::string_view entry, std::string_view name);
   // kFailedPrecondition before the entry's first run.
   Result<SessionTensor*> find_output(std::string_view entry, std::string_view name);
 
-  // Success when every parameter, every constant and this entry's inputs have a value.
+  // Checks that all parameters, constants and inputs of this entry have a value.
   Status check_written(const SessionEntry& entry) const;
 
-  // Once the ranks have memory: shared weights have values.
+  // Call after the ranks have memory: shared weights have values.
   void note_shared();
   bool is_shared(const SessionTensor& tensor) const;  // on all ranks
 
   Status copy_in(SessionTensor& tensor, const HostTensor& value);
-  // Rows of a state, from `first` on.
+  // Copies rows of a state, from `first` on.
   Status copy_rows_in(const SessionTensor& tensor, int64_t first, const HostTensor& value);
   Status copy_out(const SessionTensor& tensor, std::span<std::byte> out);
   Result<HostTensor> read(const SessionTensor& tensor);

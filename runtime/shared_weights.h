@@ -1,6 +1,6 @@
-// SharedWeights: read-only parameters of a program in host memory that several sessions use, such as a mapped
-// file, instead of copies in their arenas. For backends whose device memory is the host's. Immutable once a
-// session has it.
+// SharedWeights: a program's read-only parameters in host memory shared by
+// several sessions, such as a mapped file, instead of arena copies. For
+// backends whose device memory is host memory. Immutable once a session has it.
 #pragma once
 
 #include <cstddef>
@@ -13,11 +13,11 @@
 
 namespace tessera {
 
-// One slot's bytes.
+// SharedWeight: the memory of one slot.
 struct SharedWeight {
-  const std::byte* data = nullptr;  // null: the slot lies in the arena
+  const std::byte* data = nullptr;  // null: in the arena
   std::shared_ptr<const void> owner;
-  bool is_copy = false;  // cut out, converted or arranged: memory beside the model's
+  bool is_copy = false;  // cut out, converted or arranged, in addition to the model's own memory
 };
 
 class SharedWeights {
@@ -32,14 +32,14 @@ class SharedWeights {
   // By slot.
   const std::vector<SharedWeight>& of_rank(int32_t rank) const { return weights_[static_cast<size_t>(rank)]; }
 
-  // Checked before runs: whether the memory still holds what it held, as a file may not.
+  // Checked before runs: whether the memory still has its contents, since a file may change.
   std::function<Status()> unchanged;
 
  private:
   std::vector<std::vector<SharedWeight>> weights_;  // [rank][slot]
 };
 
-// Memory like that of an arena, for one slot; the set's device outlives it.
+// Allocates a slot's memory as in an arena; the set's device outlives it.
 Result<std::shared_ptr<std::byte>> allocate_weight(const std::shared_ptr<DeviceSet>& devices, int32_t rank,
                                                    int64_t bytes);
 

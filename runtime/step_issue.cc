@@ -80,7 +80,7 @@ Status StepResolver::resolve(const Instruction& instruction, Step& step) {
   return {};
 }
 
-// Resolves a copy. Files are read and written from memory that the host can address.
+// Resolves a copy. File I/O needs host-addressable memory.
 Status StepResolver::resolve_copy(const CopyInst& copy, Step& step) const {
   step.in = memory_.address(copy.in);
   step.out = memory_.address(copy.out);
@@ -191,7 +191,7 @@ Status DeviceTimers::begin(tsr_abi_stream* stream) {
   return {};
 }
 
-// A fused launch is recorded for its first instruction; the others end with it, at once.
+// A fused launch is recorded for its first instruction; the others end with it.
 Status DeviceTimers::read(int32_t entry, const std::vector<std::pair<RankStream*, int32_t>>& steps,
                           int64_t origin_ns) {
   for (const auto& [stream, position] : steps) {

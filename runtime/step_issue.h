@@ -1,5 +1,5 @@
-// Steps before they are issued: StepResolver resolves instructions to pointers, FusedLaunches joins kernels
-// into fewer launches, DeviceTimers records when the device runs them.
+// Preparation of steps: StepResolver resolves instructions to pointers, FusedLaunches
+// merges kernels into fewer launches, DeviceTimers records device times.
 #pragma once
 
 #include <cstdint>
@@ -14,10 +14,10 @@
 
 namespace tessera {
 
-// The collective in the form of the backend's table; points into `what`.
+// The collective as the backend's struct; points into `what`.
 tsr_abi_collective to_abi_collective(const CollectiveInst& what, int32_t members);
 
-// MovedBytes: `bytes` at `from` that are at `to` now.
+// MovedBytes: `bytes` moved from `from` to `to`.
 struct MovedBytes {
   const std::byte* from = nullptr;
   int64_t bytes = 0;
@@ -29,8 +29,8 @@ struct MovedBytes {
   }
 };
 
-// StepResolver: looks up the addresses, kernels and files that the instructions of one rank name, so that
-// executing one looks up nothing.
+// StepResolver: resolves the addresses, kernels and files of a
+// rank's instructions, so that running them needs no lookup.
 class StepResolver {
  public:
   // The arguments must outlive it; it must outlive the steps.
@@ -39,10 +39,10 @@ class StepResolver {
   StepResolver(const StepResolver&) = delete;
   StepResolver& operator=(const StepResolver&) = delete;
 
-  // Fills `step`, except streams and waits, from an instruction of the program; call once for each.
-  // kUnsupported for a copy that the backend cannot do.
+  // Fills `step`, except streams and waits, from an instruction; call
+  // once for each. kUnsupported for a copy that the backend lacks.
   Status resolve(const Instruction& instruction, Step& step);
-  // Changes the operands of kernels that lie there.
+  // Updates kernel operands in the moved range.
   void move(const MovedBytes& moved) {
     for (void*& at : pointers_) at = moved.moved(at);
   }
@@ -54,25 +54,25 @@ class StepResolver {
   const RankProgram& program_;
   const std::vector<tsr_abi_kernel*>& kernels_;
   const RankMemory& memory_;
-  std::vector<void*> pointers_;  // operand lists of all kernels, which steps point into; never grows
+  std::vector<void*> pointers_;  // operand lists of all kernels; steps point into it, so it never grows
 };
 
-// FusedLaunches: consecutive kernels of a stream as fewer launches, which the backend makes (kernel_fuse).
-// The updates at the end of a training step, one a parameter, would otherwise cost hundreds of launches of a
-// few microseconds. Backends that do not block hold the addresses of a session; those that block read the lists of
-// operands at each launch, since a weight that is shared until it is written moves.
+// FusedLaunches: merges consecutive kernels of a stream into fewer launches by the backend
+// (kernel_fuse). The updates of a training step, one per parameter, would otherwise cost
+// hundreds of launches of a few microseconds. Asynchronous backends hold a session's addresses;
+// blocking ones read the operand lists at each launch, since a written shared weight moves.
 class FusedLaunches {
  public:
-  // Fuses nothing where the backend has no kernel_fuse.
+  // Fuses nothing if the backend lacks kernel_fuse.
   FusedLaunches(const tsr_backend_api& api, tsr_abi_device* device) : api_(api), device_(device) {}
   ~FusedLaunches();
   FusedLaunches(const FusedLaunches&) = delete;
   FusedLaunches& operator=(const FusedLaunches&) = delete;
 
-  // Fuses the steps of one entry on one stream, with their waits. The first step of a fused launch does the
-  // work of all, the others become Step::Kind::kFused. A step that waits for another stream begins a new
-  // launch, as does a kernel after any other step: no step runs before its dependencies, and a wait for a
-  // member waits for the launch.
+  // Fuses the steps of one entry on one stream. The first step of a fused launch
+  // does all the work, the others become Step::Kind::kFused. A step that waits for
+  // another stream, or follows a step that is no kernel, begins a new launch: no
+  // step runs before its dependencies, and a wait for a member waits for the launch.
   Status fuse(std::span<Step> steps);
 
   size_t count() const { return kernels_.size(); }
@@ -88,8 +88,8 @@ class FusedLaunches {
 // Whether the backend has kernel_fuse.
 bool can_fuse(const tsr_backend_api& api);
 
-// DeviceTimers: times at which the device runs the steps of a rank, for traces: an event before and after
-// each step, also in captured graphs. For backends that can time events and do not block.
+// DeviceTimers: device times of a rank's steps for traces, by an event before and
+// after each, also in captured graphs. For asynchronous backends with timed events.
 class DeviceTimers {
  public:
   // Whether the backend has timed events.
@@ -100,13 +100,13 @@ class DeviceTimers {
   DeviceTimers(const DeviceTimers&) = delete;
   DeviceTimers& operator=(const DeviceTimers&) = delete;
 
-  // Gives the step its two events, if it is issued to a stream.
+  // Adds two events to the step, if it is issued to a stream.
   Status add(Step& step);
-  // Marks the beginning of a run on `stream`, which is idle, so that the device passes the mark now. It is
-  // never part of a graph.
+  // Marks the begin of a run on `stream`, which is idle, so
+  // that the device passes the mark now. Never part of a graph.
   Status begin(tsr_abi_stream* stream);
-  // Adds one record for each of the finished `steps` of entry `entry` to its stream, in nanoseconds since
-  // `origin_ns` of the host's clock.
+  // Adds a record for each finished step of entry `entry` to its
+  // stream, in nanoseconds since `origin_ns` of the host's clock.
   Status read(int32_t entry, const std::vector<std::pair<RankStream*, int32_t>>& steps, int64_t origin_ns);
 
  private:

@@ -17,9 +17,9 @@ namespace tessera {
 
 namespace {
 
-// PoolJob: one parallel_for at a time. Its place outlives it, so that a late worker finds an atomic, not a
-// caller's stack: a worker counts itself in (`helpers`) and then asks whether the job is open; the caller
-// closes it and then waits until no helper is left. Only then is the place written again.
+// PoolJob: one parallel_for at a time. Its memory outlives it, so that a late worker finds an
+// atomic, not a caller's stack: a worker counts itself in (`helpers`), then checks that the job
+// is open; the caller closes it, then waits until no helper is left. Only then is it reused.
 struct alignas(64) PoolJob {
   std::atomic<bool> is_taken{false};  // by a caller
   std::atomic<bool> is_open{false};   // tasks may be left to claim
@@ -28,15 +28,15 @@ struct alignas(64) PoolJob {
   int64_t tasks = 0;
   ThreadPool::Body body = nullptr;
   void* context = nullptr;
-  int core = -1;             // where the caller was when it posted
+  int core = -1;             // the caller's core when it posted
   std::exception_ptr error;  // of the thread that set `has_failed`
   alignas(64) std::atomic<int64_t> next{0};
   std::atomic<bool> has_failed{false};
 };
 
-// Moves the calling thread off `core` where it may run elsewhere, and leaves it free to go where it likes. A
-// system with few cores, all lately in use, wakes a worker on the core of the caller that it is to help, and
-// leaves it queued there for milliseconds while another core is idle.
+// Moves the calling thread off `core` if it may run elsewhere, without
+// pinning it. A system with few cores wakes a worker on its caller's core,
+// and leaves it queued there for milliseconds while another core is idle.
 void leave_core(int core) {
   if (core < 0 || core >= CPU_SETSIZE || sched_getcpu() != core) return;
   cpu_set_t all, others;
@@ -47,8 +47,8 @@ void leave_core(int core) {
   (void)sched_setaffinity(0, sizeof all, &all);
 }
 
-// Polls `done()` without a break for some microseconds, in which the next of a program's launches comes, and
-// then as spin_until does; returns its last value.
+// Polls `done()` for some microseconds, which covers a program's
+// next launch, then as spin_until does; returns its last value.
 template <class Done>
 bool poll_until(Done&& done) {
   for (int i = 0; i < 512; ++i) {
@@ -75,9 +75,9 @@ class Counted {
 }  // namespace
 
 struct ThreadPool::Impl {
-  // As many as threads: more callers than that are helped by nobody.
+  // one per thread; further callers get no helpers
   std::vector<PoolJob> jobs;
-  WaitWord posted{0};                // counts jobs: what an idle worker watches
+  WaitWord posted{0};                // counts jobs; idle workers wait on it
   std::atomic<int32_t> sleeping{0};  // workers that watch it asleep
   std::atomic<int32_t> busy{0};      // callers inside parallel_for and workers that help them
   std::atomic<bool> closing{false};
@@ -114,7 +114,7 @@ struct ThreadPool::Impl {
     }
   }
 
-  // A place for the caller's job; null when all are taken.
+  // A free job for the caller; null if all are taken.
   PoolJob* take_job() {
     for (PoolJob& job : jobs)
       if (!job.is_taken.load(std::memory_order_relaxed) &&
@@ -131,8 +131,8 @@ struct ThreadPool::Impl {
     for (int64_t i = 0; i < count; ++i) posted.notify_one();
   }
 
-  // Closes the caller's job and waits for its helpers. In a forked child a helper may be counted that does not
-  // exist there.
+  // Closes the job and waits for its helpers, except
+  // in a forked child, where they do not exist.
   void finish(PoolJob& job) const {
     job.is_open.store(false, std::memory_order_seq_cst);
     for (int left; (left = job.helpers.load(std::memory_order_seq_cst)) != 0;) {
@@ -197,7 +197,7 @@ struct ThreadPool::Impl {
       sleeping.fetch_add(1, std::memory_order_seq_cst);
       posted.wait(seen, std::memory_order_seq_cst);
       sleeping.fetch_sub(1, std::memory_order_relaxed);
-      has_cores = cpuset_size() >= threads;  // this process may have been moved to fewer
+      has_cores = cpuset_size() >= threads;  // the process may have been moved to fewer cores
     }
   }
 };
@@ -225,7 +225,7 @@ ThreadPool::ThreadPool(int32_t threads, std::function<void(int32_t)> started)
         if (started) started(i);
         impl->work_loop();
       });
-  } catch (...) {  // those that there are wait to be told
+  } catch (...) {  // those already started wait for a notification
     impl_->close();
     throw;
   }
@@ -233,8 +233,8 @@ ThreadPool::ThreadPool(int32_t threads, std::function<void(int32_t)> started)
 
 ThreadPool::~ThreadPool() {
   if (impl_->pid != getpid()) {
-    // A forked child: the workers do not exist here, and joining them or destroying what they wait on would
-    // hang.
+    // In a forked child the workers do not exist; joining
+    // them, or destroying what they wait on, would hang.
     (void)impl_.release();
     return;
   }

@@ -9,7 +9,7 @@ namespace tessera {
 
 namespace {
 
-constexpr int64_t kIdleLooks = 4;  // without a run, after which the thread ends
+constexpr int64_t kIdleLooks = 4;  // polls without a run after which the thread ends
 
 }  // namespace
 
@@ -29,12 +29,12 @@ void Watchdog::expect_run() {
   const std::lock_guard lock(mutex_);
   is_expecting_ = true;
   if (is_watching_) return;
-  // One that has ended has left the mutex, or is about to: it is joined.
+  // A thread that has ended has left the mutex, or will at once: it is joined.
   thread_ = Thread([this] { watch(); });
   is_watching_ = true;
 }
 
-// Counts polls rather than time: a process that was stopped for a while has not stood still.
+// Counts polls, not time: a stopped process has not stalled.
 void Watchdog::watch() {
   const double period_s = std::clamp(seconds_ / 8, 0.001, 1.0);
   const auto limit = static_cast<int64_t>(std::ceil(seconds_ / period_s));

@@ -1,6 +1,6 @@
-// Watchdog: finds runs that stand still: for a given time no rank computes, at least one is inside a
-// communicator, and nothing finishes. A long kernel is no stand-still, however long it takes. Its thread
-// begins with the first run and ends when none has been seen for a while.
+// Watchdog: detects stalled runs: for a given time no rank computes, at
+// least one is inside a communicator, and nothing finishes. A long kernel
+// is no stall. Its thread starts with the first run and ends when idle.
 #pragma once
 
 #include <atomic>
@@ -15,18 +15,18 @@ namespace tessera {
 
 class Watchdog {
  public:
-  // The activity of all ranks together, at one poll.
+  // Progress: the activity of all ranks at one poll.
   struct Progress {
     bool running = false, computes = false, communicates = false;
     int64_t done = 0;  // grows with every instruction, over all runs
   };
-  // Both are called from the watchdog's thread, on_stall once for every stall.
+  // Both are called on the watchdog's thread, on_stall once per stall.
   Watchdog(double seconds, std::function<Progress()> poll, std::function<void()> on_stall);
   ~Watchdog();
   Watchdog(const Watchdog&) = delete;
   Watchdog& operator=(const Watchdog&) = delete;
 
-  // Before a run. Throws std::system_error where the system refuses a thread.
+  // Call before a run. Throws std::system_error if the system refuses a thread.
   void expect_run();
 
  private:
