@@ -19,7 +19,7 @@ namespace tessera::cpu {
 // for any.
 class Pool {
  public:
-  // With `alone` the caller runs every task.
+  // `alone`: the caller runs every task.
   explicit Pool(const tsr_host_api& host, bool alone = false) : host_(host), alone_(alone) {}
   Pool alone() const { return Pool(host_, true); }
   // Calls body(task) for 0..tasks-1 on the pool, the caller taking part; returns when all are done.

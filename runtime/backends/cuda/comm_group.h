@@ -15,8 +15,8 @@ namespace tessera::cuda {
 
 class CommGroup {
  public:
-  // Creates events, gives the devices access to each other's memory where possible, and starts NCCL where it
-  // is wanted and every member has its own device.
+  // Creates events, enables peer access between the devices where possible,
+  // and starts NCCL if requested and every member has its own device.
   static Result<std::shared_ptr<CommGroup>> create(const std::vector<int32_t>& ordinals, bool wants_nccl);
   ~CommGroup();
   CommGroup(const CommGroup&) = delete;

@@ -124,8 +124,8 @@ Communicator::~Communicator() = default;
 void Communicator::abort() { group_->abort(); }
 int32_t Communicator::ordinal() const { return group_->ordinal(position_); }
 
-// Issued after this stream was told to wait for every member's stream: their buffers are ready, and only the
-// writes below change them.
+// Issued after this stream waits for every member's stream: their
+// buffers are ready, and only the writes below change them.
 Status Communicator::exchange(cudaStream_t stream, const tsr_abi_collective& what) {
   const CommGroup& group = *group_;
   const int32_t members = what.member_count;

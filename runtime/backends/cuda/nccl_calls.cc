@@ -127,7 +127,7 @@ ncclResult_t call_nccl(const Nccl& nccl, const tsr_abi_collective& what, int64_t
   }
 }
 
-// Which connections a call takes depends on its kind and size; beyond some size on the kind alone.
+// The connections of a call depend on its kind and size; beyond some size on the kind alone.
 Status connect_nccl(CommGroup& group, const tsr_abi_comm_use& use) {
   constexpr int64_t kMostBytes = int64_t{32} << 20;
   FirstCalls calls(group);

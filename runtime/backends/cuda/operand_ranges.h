@@ -1,4 +1,4 @@
-// OperandRanges: bytes that launches read and write, to tell which of them may run concurrently.
+// OperandRanges: bytes that launches read and write, which determine whether they may run concurrently.
 #pragma once
 
 #include <cstdint>

@@ -17,10 +17,10 @@ namespace tessera::cuda {
 namespace {
 
 // Generation: operations (two a multiply-add) that a multiprocessor's tensor cores do in a cycle on dense
-// bf16 with f32 sums: 2250 TFLOP/s of a B200, 989 of an H100, 362 of an L40S, 125 of an A10 and 312 of an
-// A100, divided by multiprocessors and boost clock. And the usual links: between devices NVLink, or PCIe; to
-// the host PCIe, of the generation that came with them, 16 lanes, at the rate that copies from pinned memory
-// reach.
+// Rates of bf16 matmuls with f32 sums: 2250 TFLOP/s for a B200, 989 H100,
+// 362 L40S, 125 A10, 312 A100, per multiprocessor and boost clock. Usual
+// links: NVLink or PCIe between devices, PCIe with 16 lanes of their
+// generation to the host, at the rate of copies from pinned memory.
 struct Generation {
   int major, minor;
   double flops_per_cycle;

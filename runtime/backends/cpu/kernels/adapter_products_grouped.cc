@@ -264,7 +264,7 @@ namespace {
 
 constexpr int64_t kShrinkRows = 8, kExpandColumns = 512;  // of a task
 
-// What tokens without an adapter give.
+// The result for tokens without an adapter.
 void without_adapter(bool expands, const AdapterOperands& o, const int32_t* order, const SlotTile& tile,
                      int64_t begin, int64_t end) {
   for (int32_t i = 0; i < tile.count; ++i) {

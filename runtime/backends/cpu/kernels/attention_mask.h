@@ -1,4 +1,4 @@
-// AttentionMask: the keys that a query of a shard sees. Keys beside the shard's own do not count.
+// AttentionMask: the keys that a query of a shard sees. Keys of other shards do not count.
 #pragma once
 
 #include <algorithm>

@@ -35,7 +35,7 @@ struct TokenTile {
   int32_t first_unit;  // units before it: a unit is a span of a key-value head
 };
 
-// What a launch has in the workspace: the tiles, and where spans are shared out what each gives.
+// PagedWorkspace: the tiles, and the result of each span if spans are distributed.
 struct PagedWorkspace {
   static constexpr int64_t kMostFloats = int64_t{1} << 20;  // of results of spans
 
@@ -51,7 +51,7 @@ struct PagedWorkspace {
         sequences(sequences) {}
 
   int64_t unit_floats() const { return rows * width + 2 * up_to_16(rows); }
-  // Of a tile a sequence: launches of more tiles have tasks enough without their spans.
+  // For one tile per sequence; launches with more tiles have enough tasks without spans.
   int64_t units() const {
     return std::min(std::min(tokens, sequences) * KV * most_spans,
                     std::max<int64_t>(kMostFloats / unit_floats(), 1));
@@ -134,7 +134,7 @@ struct PagedKeys {
 
   bool has(int64_t s, int64_t) const { return x.tokens.slot(row, s) >= 0; }
   const int32_t* segments() const { return nullptr; }
-  // Rows of `size` elements of `pages` from position s on, in f32: where they lie, and how far apart.
+  // Rows of `size` elements of `pages` from position s in f32: their address, and their distance.
   std::pair<const float*, int64_t> rows(const void* pages, int64_t size, int64_t s, int64_t block) const {
     const int64_t heads = e.KV / x.parts, first = x.tokens.slot(row, s) * heads + kv;
     if (x.dtype == DType::kF32) return {static_cast<const float*>(pages) + first * size, heads * size};
@@ -146,11 +146,11 @@ struct PagedKeys {
   }
   void pack(int64_t s, int64_t block, float* keys) const {
     const auto [at, stride] = rows(x.k, e.D, s, block);
-    // What a page holds behind the block may be read; what was widened ends with it.
+    // The page behind the block may be read; the widened copy ends with the block.
     const int64_t there = x.dtype == DType::kF32 ? x.tokens.page - s % x.tokens.page : block;
     pack_keys(at, stride, block, there, e.D, keys);
   }
-  // Of the block that was packed last.
+  // Values of the last packed block.
   KeyRows values(int64_t s, int64_t block, float* copy) const {
     const bool is_wide = x.k == x.v && x.dtype != DType::kF32;  // the keys' rows are still there
     const auto [at, stride] =

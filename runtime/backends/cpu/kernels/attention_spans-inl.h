@@ -1,6 +1,6 @@
-// Attention by tiles of rows and spans of keys, per instruction set: keys are summed in spans of kSpanKeys that begin at
-// multiples of that, each from zero, and spans are merged in order. A row has the same bits whatever other rows its tile
-// has, and whoever sums its spans.
+// Attention by tiles of rows and spans of keys, per instruction set. Keys are summed in spans
+// of kSpanKeys, aligned to multiples of it, each from zero; spans are merged in order. A row's
+// bits depend neither on the other rows of its tile nor on the threads that sum its spans.
 #if defined(TSR_ATTENTION_SPANS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef TSR_ATTENTION_SPANS_INL_H_
 #undef TSR_ATTENTION_SPANS_INL_H_

@@ -251,7 +251,7 @@ HWY_EXPORT(map_function);
 
 namespace {
 
-// With `scalar_operand` the factor is read from operand 1 at launch.
+// `scalar_operand`: the factor is read from operand 1 at launch.
 Result<PreparedKernel> prepare_map(const KernelSpec& spec, Map map, double flops_per_element,
                                    float factor = 1, bool scalar_operand = false) {
   TSR_RETURN_IF_ERROR(require_simd_f32(spec));

@@ -43,7 +43,7 @@ PreparedKernel prepare_stored_rows(const KernelSpec& spec, const ExpertRows& row
   return reference_kernel(spec, make_kernel(launch), 2.0 * double(rows.E * rows.B * rows.S * K * N));
 }
 
-// The same of w [E, K, N].
+// Likewise for w [E, K, N].
 template <class T>
 PreparedKernel prepare_stored_columns(const KernelSpec& spec, const ExpertRows& rows, int64_t K, int64_t N) {
   constexpr int64_t kTile = 256;  // the largest block

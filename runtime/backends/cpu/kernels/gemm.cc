@@ -202,7 +202,7 @@ void packed_gemm(const Gemm& g, const GemmBuffers& buffers, const Pool& pool) {
       });
 
       // Strips of up to 8 panels and at most 1024 rows; at least 32 tasks where the shape is large enough.
-      // Of a few numbers of k writing C is all the work: rows in whole, where there are enough of them for all cores.
+      // A small K makes writing C the whole cost: a task takes whole rows, if they suffice for all cores.
       const bool is_shallow = g.k <= kShallowDepth && ceil_div(rows, 128) >= 16;
       const int64_t panels_per_task = is_shallow ? panels : std::clamp<int64_t>(panels / 48, 1, 8);
       const int64_t panel_tasks = ceil_div(panels, panels_per_task);

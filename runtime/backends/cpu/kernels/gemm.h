@@ -7,8 +7,8 @@
 // NR columns of B, KC deep, into a buffer that stays in L1 and streams A's panels past it from L2 or L3.
 // Nothing is allocated.
 //
-// Up to kSkinnyRows rows of A meet B where it lies, at the speed at which memory gives it (gemm_skinny.cc); so does a long
-// A a few columns of B (gemm_narrow.h).
+// Up to kSkinnyRows rows of A read B in place, at memory speed
+// (gemm_skinny.cc); so does a long A with a few columns of B (gemm_narrow.h).
 //
 // Bits: a row of C depends on its row of A, on B, and on the instruction set; not on other rows or their number, nor
 // on threads. K is cut into blocks of kGemmDepth; sums of blocks are added in ascending order. The sum of a block is

@@ -139,8 +139,8 @@ HWY_INLINE void pack_pairs(D d, const uint16_t* in, int64_t row, int64_t column,
   }
 }
 
-// The same of a block that is summed by lanes: row lane * steps + q of `out` holds numbers 2 q kLanes + lane and (2 q + 1)
-// kLanes + lane.
+// Likewise for a block summed by lanes: row lane * steps + q of
+// `out` holds numbers 2 q kLanes + lane and (2 q + 1) kLanes + lane.
 template <int kWidth, class D>
 HWY_INLINE void pack_lane_pairs(D d, const uint16_t* in, int64_t row, int64_t column, int64_t rows,
                                 int64_t k_count, uint32_t* HWY_RESTRICT out) {

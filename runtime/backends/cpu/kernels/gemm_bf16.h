@@ -15,7 +15,7 @@ namespace tessera::cpu {
 
 struct Bf16Gemm {
   int64_t m = 0, n = 0, k = 0;
-  // As in Gemm: one of the two strides of A is 1, and of B.
+  // One of A's two strides is 1, and one of B's, as in Gemm.
   int64_t a_row = 0, a_col = 1;
   int64_t b_row = 0, b_col = 1;
   Activation activation = Activation::kNone;

@@ -127,9 +127,9 @@ HWY_INLINE void lanes_kernel(int64_t steps, const float* HWY_RESTRICT a, const f
   }
 }
 
-// Where number k of a block is in a packed panel: row k, or, for a product by lanes, row (k mod lanes) * steps + k /
-// lanes, so that the numbers of a lane follow each other. `steps` is what k / lanes ends at; rows of numbers past the
-// block's end are zero.
+// The row of number k of a block in a packed panel: k, or, for a product by lanes,
+// (k mod lanes) * steps + k / lanes, so that a lane's numbers are consecutive.
+// `steps`: number of values of k / lanes. Rows past the block's end are zero.
 struct PlainOrder {
   HWY_INLINE int64_t row(int64_t k) const { return k; }
   static HWY_INLINE int64_t stride() { return 1; }  // rows from an even k, or one of four, to the next

@@ -63,7 +63,7 @@ HWY_INLINE void for_row_pairs(D d, const uint16_t* in, int64_t stride, int64_t r
   }
 }
 
-// The same where a row's numbers are `stride` apart and rows are consecutive.
+// Likewise for rows whose numbers are `stride` apart; rows are consecutive.
 template <class D, class Body>
 HWY_INLINE void for_column_pairs(D d, const uint16_t* in, int64_t stride, int64_t rows, int64_t count,
                                  const Body& body) {

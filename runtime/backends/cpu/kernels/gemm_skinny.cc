@@ -341,8 +341,8 @@ void dot_rows(const Gemm& g, const GemmBuffers& buffers, int64_t transposed, int
 template <class Weights, int MR>
 void multiply_dots(const Gemm& g, const GemmBuffers& buffers, int64_t begin, int64_t end) {
   if constexpr (MR == 1) {
-    // In the order of memory where A stays in L1; else several rows of B share what comes from L2. Numbers of a block are
-    // one chain for each row: four of f32 hide its latency. Memory prefetches those by itself.
+    // In memory order while A stays in L1; else several rows of B share what L2 delivers. The numbers
+    // of a block are one chain per row: four f32 chains hide the latency. Hardware prefetches those.
     if (sizeof(typename Weights::Number) == 4) return dot_one_row<Weights, 4, 0>(g, buffers, begin, end);
     if (g.k <= 8192) return dot_one_row<Weights, 1, 4096>(g, buffers, begin, end);
     return dot_one_row<Weights, 2, 2048>(g, buffers, begin, end);
@@ -376,7 +376,7 @@ void skinny_pass(const Gemm& g, const GemmBuffers& buffers, int64_t begin, int64
               buffers.bias == nullptr ? nullptr : buffers.bias + begin, g.n, g.m, end - begin);
 }
 
-// More rows pass the same columns one lot after another; these lie in L2 after the first.
+// Further rows take the same columns in lots; after the first, these are in L2.
 void skinny_block(const Gemm& g, const GemmBuffers& buffers, int64_t begin, int64_t end) {
   Gemm pass = g;
   GemmBuffers at = buffers;
@@ -389,7 +389,7 @@ void skinny_block(const Gemm& g, const GemmBuffers& buffers, int64_t begin, int6
   }
 }
 
-// Rows of A pass the same rows of B, which lie in L2 after the first pass.
+// Rows of A pass the same rows of B, which are in L2 after the first pass.
 void transposed_dots(const Gemm& g, const GemmBuffers& buffers, int64_t begin, int64_t end) {
   int64_t row = 0;
   for (; row + kPassRows <= g.m; row += kPassRows)

@@ -30,7 +30,7 @@ double sum_chosen(const T* p, const int32_t* expert, int64_t k) {
   return sum;
 }
 
-// Which experts a token chooses from, and by what.
+// Chooser: the experts a token chooses from, and their scores.
 struct Chooser {
   int64_t E, K, groups, groups_used, group_best;
 

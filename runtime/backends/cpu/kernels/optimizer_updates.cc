@@ -64,7 +64,7 @@ PreparedKernel adamw_update(const KernelSpec& spec, const Rounding& rounding) {
       }));
 }
 
-// What an optimizer of one state makes of an element.
+// OneStateStep: the update of an element by an optimizer with one state.
 struct OneStateStep {
   double direction, state;  // against the first, times the rate; and the new state
 };

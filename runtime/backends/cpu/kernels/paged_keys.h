@@ -1,4 +1,4 @@
-// What attention over pages reads: the places of values, and the keys that tokens of many sequences see.
+// The operands of paged attention: the places of values, and the keys visible to tokens of many sequences.
 #pragma once
 
 #include <algorithm>
@@ -12,15 +12,15 @@ namespace tessera::cpu {
 // PagedValues: where the values of attention_paged are. The operands of the tokens follow the one that has them.
 struct PagedValues {
   int operand;         // 2, or that of the keys
-  int64_t width, row;  // numbers of a value, and from a value to the next one of its head
+  int64_t width, row;  // PagedValues: the place of attention_paged's values. The operands of tokens follow theirs.
   explicit PagedValues(const KernelSpec& spec)
       : operand(spec.i64("value_width") > 0 ? 1 : 2),
         width(operand == 1 ? spec.i64("value_width") : spec.input_dims(2)[3]),
         row(spec.input_dims(operand)[3]) {}
 };
 
-// PagedTokens: tokens of many sequences, and where in the pages the keys lie that they see. Rows, positions and the table
-// are untrusted: what is outside is not there.
+// PagedTokens: tokens of many sequences, and the places in pages of their visible
+// keys. Rows, positions and the table are untrusted: entries out of range are ignored.
 struct PagedTokens {
   int64_t pages = 0, page = 0;                                          // P, and slots of a page S
   int64_t rows = 0, columns = 0;                                        // of the table

@@ -1,7 +1,7 @@
 // Quantisation of activations, per instruction set: a row at a time, blocks of 32 or 256 elements.
 //   scale = largest magnitude / 127 (f32), code = x / scale rounded to nearest even, -127 to 127
-// As in GGUF's Q8_0 and Q8_1 the scale of a block of 32, and it times the sum of the codes, are then rounded
-// to f16 where that is neither subnormal nor infinite: the same computation gives the same numbers.
+// The scale of a block of 32, and its product with the sum of codes, are then rounded to f16, as
+// in GGUF's Q8_0 and Q8_1, unless that is subnormal or infinite: so results are equal to theirs.
 // A block that holds a number that is not finite gets a scale that is not finite either, so that no product
 // hides it. A block of zeros, or of magnitudes below 1e-36, has the scale 0.
 #if defined(TSR_QUANTIZED_ACTIVATIONS_INL_H_) == defined(HWY_TARGET_TOGGLE)
@@ -61,9 +61,9 @@ HWY_INLINE CodeSums sum_codes(const int8_t* codes, int64_t count) {
   return {first, hn::GetLane(hn::SumOfLanes(D32(), sums)) - first};
 }
 
-// What sums of products with codes begin with: the sum of the activations times -offset. Plain sums have a
-// unit's codes 0 and 1, 2 and 3 apart, in 16 bits each (which wide forms exceed and never read); VNNI's are
-// one of 32 bits.
+// Initial values of sums of products with codes: the sum of the activations times
+// -offset. Plain sums keep a unit's codes 0 and 1 apart from 2 and 3, in 16 bits
+// each (which wide forms exceed and never read); VNNI has one of 32 bits.
 HWY_INLINE void store_starts(CodeSums sums, int offset, std::byte* plain, std::byte* vnni) {
   const int16_t words[2] = {static_cast<int16_t>(-offset * sums.first),
                             static_cast<int16_t>(-offset * sums.second)};

@@ -43,7 +43,7 @@ struct TileSums {
   }
 };
 
-// What sums begin with: zero, or what the activations say.
+// Initial values of sums: zero, or those of the activations.
 template <class Products, bool kOffset>
 HWY_INLINE typename Products::Bytes load_start(const std::byte* p) {
   const hn::DFromV<typename Products::Bytes> d;

@@ -58,7 +58,7 @@ void dot_panel(const std::byte* rows, int64_t stride, int64_t block_count, const
   hn::StoreU(sink.total, DF(), sums);
 }
 
-// The same for types that are unpacked from rows alone.
+// Likewise for types that are unpacked from rows only.
 template <class Unpack, class Sink>
 void dot_rows(const std::byte* rows, int64_t stride, int64_t block_count, const std::byte* x, float* sums,
               const std::byte* next) {

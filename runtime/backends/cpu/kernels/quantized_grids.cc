@@ -33,7 +33,7 @@ constexpr auto kIq2XsPoints = expand_grid<uint64_t>(kIq2XsGrid, iq2_grid_value);
 constexpr auto kIq2SPoints = expand_grid<uint64_t>(kIq2SGrid, iq2_grid_value);
 constexpr auto kIq3XxsPoints = expand_grid<uint32_t>(kIq3XxsGrid, iq3_xxs_grid_value);
 constexpr auto kIq3SPoints = expand_grid<uint32_t>(kIq3SGrid, iq3_s_grid_value);
-// In eighths, 1/8 above or below.
+// In eighths, offset by +1/8 or -1/8.
 constexpr auto kIq1PointsAbove =
     expand_grid<uint64_t>(kIq1Grid, [](unsigned point, int j) { return 8 * iq1_grid_value(point, j) + 1; });
 constexpr auto kIq1PointsBelow =

@@ -59,7 +59,7 @@ struct QuantizedLayout {
 const QuantizedLayout* find_quantized_layout(DType type);
 // The same, for a type that has blocks.
 const QuantizedLayout& quantized_layout(DType type);
-// In a wide form where the type has one, else the same.
+// The wide form if the type has one, else the plain one.
 const QuantizedLayout& wide_quantized_layout(DType type);
 
 // Bytes of `lanes` rows of one unpacked block, and of one row of one quantised block of activations. Both are

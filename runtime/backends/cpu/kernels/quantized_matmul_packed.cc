@@ -135,7 +135,7 @@ Result<PreparedKernel> prepare_quantized_matmul_packed(const KernelSpec& spec) {
   return prepare_gemm(spec, s, gemm_of(s));
 }
 
-// The same with x rounded to bf16, in f32: for few rows, and for many the bits of products of bf16 without them.
+// Likewise with x rounded to bf16, in f32: for few rows, and for the bits of bf16 products on machines without them.
 Result<PreparedKernel> prepare_quantized_matmul_rounded(const KernelSpec& spec) {
   TSR_RETURN_IF_ERROR(check_16_bits(spec));
   if (spec.string("activations") != "bf16" || spec.input_dtype(0) != DType::kF32)

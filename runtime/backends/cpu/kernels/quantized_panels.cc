@@ -64,7 +64,7 @@ void unpack_blocks(const std::byte* from, int64_t stride, int64_t count, int64_t
   }
 }
 
-// The same for types that are unpacked from rows alone.
+// Likewise for types that are unpacked from rows only.
 template <class Unpack, DotForm kForm>
 void unpack_row_blocks(const std::byte* rows, int64_t stride, int64_t count, int64_t block_bytes,
                        std::byte* out, const std::byte* next) {

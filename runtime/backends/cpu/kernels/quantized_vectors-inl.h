@@ -42,7 +42,7 @@ HWY_INLINE float load_float(const std::byte* p) {
   std::memcpy(&value, p, sizeof value);
   return value;
 }
-// The same four bytes in every lane.
+// Repeats the same four bytes in every lane.
 HWY_INLINE V8 load_unit(const std::byte* p) {
   int32_t unit;
   std::memcpy(&unit, p, sizeof unit);
@@ -146,7 +146,7 @@ struct PlainSums {
   static HWY_INLINE V32 add_words(V32 sums, V16 a, V16 b) { return add_in_order(sums, multiply_pairs(a, b)); }
 };
 
-// With VNNI, AVX-512 VNNI or AVX-VNNI: four products of bytes, or two of words, are added to a 32-bit sum.
+// VNNI (AVX-512 VNNI or AVX-VNNI): adds four products of bytes, or two of words, to a 32-bit sum.
 // ARM's dot products (SDOT, an extension from ARMv8.2 on) do so for bytes alone. The instructions are written out
 // because no target of Highway 1.0.3 stands for them: on ARM it has NEON, and SVE, which simd_targets.h leaves
 // out.
@@ -284,7 +284,7 @@ HWY_INLINE void interleave_units(const std::byte* rows, int64_t stride, std::byt
 }
 
 #if HWY_ARCH_X86
-// In a register: a wide load of what narrow stores have written waits for them.
+// In a register: a wide load would stall on the narrow stores before it.
 template <>
 HWY_INLINE void interleave_units<2>(const std::byte* rows, int64_t stride, std::byte* out) {
   const auto load = [&](int64_t row) {

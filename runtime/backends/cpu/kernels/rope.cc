@@ -54,7 +54,7 @@ Heads heads_of(const KernelSpec& spec, int64_t rotated) {
           spec.i64("inverse") == 1 ? -1.0 : 1.0};
 }
 
-// What the frequencies of rope_angles' sequences are divided by.
+// The divisors of rope_angles' frequencies, by sequence.
 struct Factors {
   int64_t T, pairs, switch_at;  // switch_at 0: one row for all sequences
 

@@ -8,7 +8,7 @@ namespace tessera::cuda {
 
 namespace {
 
-// What the adapter adds to element (n, k).
+// The adapter's contribution to element (n, k).
 template <class T>
 struct AdapterPart {
   using W = Wide<T>;
@@ -24,7 +24,7 @@ struct AdapterPart {
   }
 };
 
-// Of a weight of floats S.
+// For a weight of floats S.
 template <class T, class S>
 struct FloatRowSquares {
   using W = Wide<T>;
@@ -44,7 +44,7 @@ struct FloatRowSquares {
   }
 };
 
-// Of a weight of blocks, one a thread at a time.
+// For a weight of blocks, one per thread at a time.
 template <class T, class Block>
 struct BlockRowSquares {
   using W = Wide<T>;

@@ -26,7 +26,7 @@ struct AttentionShape {
     const int64_t keys = s_index.count_before(t_index.to_global(t) + 1);
     return keys < S ? keys : S;
   }
-  // With a window: the keys seen are those from first_of on, before end_of. None for t beyond T.
+  // For a window: the visible keys are [first_of, end_of). None for t beyond T.
   __device__ int64_t end_of(int64_t t) const {
     if (t >= T) return 0;
     return causal || window == 0 ? keys_of(t) : s_index.count_before(t_index.to_global(t) + window);
@@ -69,7 +69,7 @@ inline AttentionShape attention_shape(const KernelSpec& spec, int q, int k, int 
   shape.t_index = FactorIndex(spec.factor('t'));
   return shape;
 }
-// The same where keys have global positions, and not places in a cache.
+// The shape for keys at global positions rather than places in a cache.
 inline AttentionShape attention_shape_of_shard(const KernelSpec& spec, int q, int k, int v) {
   AttentionShape shape = attention_shape(spec, q, k, v);
   shape.causal = spec.i64("causal") == 1;
@@ -95,7 +95,7 @@ inline constexpr int kRowsPerWarp = kAttentionTile / kAttentionWarps;
 inline constexpr int kMostHead = 256, kColumnsPerLane = kMostHead / 32;
 inline constexpr int64_t kMostGrid = int64_t{1} << 31;
 
-// Of so many tiles of rows of D and of V elements.
+// Shared memory of this many tiles, with rows of D and of V elements.
 template <class W>
 inline size_t tile_bytes(const AttentionShape& shape, int of_keys, int of_values) {
   return kAttentionTile * static_cast<size_t>(of_keys * (shape.D + 1) + of_values * (shape.V + 1)) * sizeof(W);

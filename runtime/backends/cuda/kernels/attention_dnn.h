@@ -19,7 +19,7 @@ class AttentionDnn {
   virtual int64_t workspace_bytes() const = 0;  // the workspace may have any alignment
   virtual const DnnEngine& engine() const = 0;
 };
-// Uses the engine that the library proposes, or the `wanted` one. kUnsupported where there is none.
+// Uses the engine proposed by the library, or the `wanted` one. kUnsupported without one.
 Result<std::shared_ptr<AttentionDnn>> attention_dnn(const DnnAttention& shape, const DnnEngine* wanted);
 
 // Checks on a small problem like `shape` that an engine agrees with our own kernels and is bitwise

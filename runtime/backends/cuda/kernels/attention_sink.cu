@@ -5,7 +5,7 @@ namespace tessera::cuda {
 
 namespace {
 
-// What is left of a head's result beside its sink.
+// Share of a head's result that remains next to its sink.
 template <class W>
 __device__ W share_of(W lse, W sink) {
   return W(1) / (W(1) + exp(sink - lse));

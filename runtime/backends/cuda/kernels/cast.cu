@@ -50,7 +50,7 @@ struct Cast {
   __device__ void operator()(int64_t i) const { y[i] = convert<To>(x[i]); }
 };
 
-// The same for every tensor: it has no state.
+// One object for every tensor, since it has no state.
 struct CastOfMany : SameValue {
   struct Own {};
   bool operator==(const CastOfMany&) const { return true; }

@@ -102,8 +102,8 @@ CublasLtMatmul::~CublasLtMatmul() {
   for (const cublasLtMatmulDesc_t desc : descs_) lt_->desc_destroy(desc);
 }
 
-// cuBLASLt is column-major, where a row-major matrix is its own transpose: C^T [N, M] = op(B)^T op(A)^T. So
-// its first operand is B, its second A, and what lies transposed here stays transposed there.
+// cuBLASLt is column-major, so a row-major matrix is its own transpose: C^T [N, M] =
+// op(B)^T op(A)^T. Its first operand is B, its second A; transposition flags carry over.
 Status CublasLtMatmul::initialize(const LtShape& shape, std::string_view algorithm) {
   shape_ = shape;
   TSR_ASSIGN_OR_RETURN(lt_, cublas_lt());
@@ -184,7 +184,7 @@ Result<cublasLtMatmulDesc_t> CublasLtMatmul::make_desc() const {
   // A bias is as long as C^T has rows: N.
   if (const cublasLtEpilogue_t epilogue = epilogue_of(shape_); epilogue != CUBLASLT_EPILOGUE_DEFAULT)
     set(CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue, "an epilogue");
-  // As C^T.
+  // Computed as C^T.
   if (shape_.has_gelu_grad || (shape_.has_gelu && shape_.has_pre))
     set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, shape_.N, "an epilogue");
   if (shape_.scaled) {

@@ -32,8 +32,8 @@ struct LtShape {
   // Without bias and gelu; types and N as for gelu.
   bool has_gelu_grad = false;
   // A and B are codes of 8-bit floats, A of `dtype`, times a scale each; C is of `c_dtype`, bf16, f16 or f32.
-  // A is not transposed, B is; extents are multiples of 16, and operands lie at multiples of 16 bytes. A bias
-  // is of C's type, where that has 16 bits. Compute capability 8.9 and later, not e5m2 by e5m2.
+  // B alone is transposed; extents are multiples of 16, and operands are aligned to 16 bytes. A
+  // bias has C's type if that has 16 bits. Compute capability 8.9 and later; not e5m2 by e5m2.
   bool scaled = false;
   DType b_dtype = DType::kE4M3, c_dtype = DType::kF32;
   // f32 only: operands are rounded to TF32, at the library's choice to the nearest or towards zero, and their

@@ -9,7 +9,7 @@ namespace tessera::cuda {
 
 namespace {
 
-// Rows are tokens, whose heads lie side by side.
+// Rows are tokens, with their heads next to each other.
 template <class T>
 struct StoreHead {
   T* y;
@@ -95,7 +95,7 @@ Result<PreparedKernel> prepare_head_matmul(const KernelSpec& spec) {
   });
 }
 
-// The same over weights of 16 bits or of block types, decoded to f32 some heads at a time.
+// Likewise for weights of 16 bits or block types, decoded to f32 some heads at a time.
 Result<PreparedKernel> prepare_head_matmul_stored(const KernelSpec& spec) {
   if (spec.input_dtype(0) == spec.input_dtype(1))
     return Status(StatusCode::kUnsupported, "this kernel decodes weights of another type than x");

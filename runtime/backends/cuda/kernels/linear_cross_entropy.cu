@@ -69,7 +69,7 @@ class ChunkedHead final : public Kernel {
       const int64_t left = shape_.rows - first, rows = left < shape_.chunk() ? left : shape_.chunk();
       const T* of_chunk = x + first * shape_.C;
       TSR_RETURN_IF_ERROR(products_.logits(args, of_chunk, w, rows, logits));
-      // With few tokens (bytes, say) a warp computes a row.
+      // For a small vocabulary (bytes, say) a warp computes a row.
       if (const int64_t packs = shape_.V / HeadRow<T>::kVec; packs > HeadRow<T>::kTeam)
         launch_teams<HeadRow<T>::kTeam>(args.stream, rows, row_of(args, first, logits, losses));
       else

@@ -1,4 +1,4 @@
-// Epilogue of a matmul: bias, activation, and the value before it where it is wanted.
+// Epilogue of a matmul: bias, activation, and optionally the value before it.
 #pragma once
 
 #include "runtime/backends/cuda/kernels/activation_math.cuh"

@@ -15,7 +15,7 @@ namespace {
 template <class T>
 struct Finish {
   const T* bias;  // null for none
-  T *pre, *y;     // pre null where it is not wanted
+  T *pre, *y;     // pre: null if not requested
   int64_t N;
   MatmulActivation activation;
   __device__ void begin() {}

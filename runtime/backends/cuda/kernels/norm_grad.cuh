@@ -85,8 +85,8 @@ struct NormWeightTerm {
 // columns' contributions to the weight gradients over the team's rows. Teams' sums are added in shared
 // memory, blocks' in the workspace, in an order that depends on the shape alone.
 //
-// Sums by column are, in this order: dw; db of a norm that centres; the sums of the future dx, before it is
-// rounded, where they are wanted.
+// Column sums, in this order: dw; db of a norm that
+// centres; optionally the sums of dx before rounding.
 
 inline constexpr int kNormGradThreads = 256;
 

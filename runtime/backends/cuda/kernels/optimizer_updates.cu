@@ -10,7 +10,7 @@ namespace tessera::cuda {
 
 namespace {
 
-// What a parameter has of its own.
+// The state of one parameter.
 template <class W, class Rounding>
 struct ParameterOwn {
   W weight_decay, lr_scale;

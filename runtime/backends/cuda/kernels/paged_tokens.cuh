@@ -1,4 +1,4 @@
-// PagedTokens: tokens of many sequences, and where in the pages the keys lie that they see.
+// PagedTokens: tokens of many sequences, and the places in pages of their visible keys.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,7 @@ struct PagedTokens {
     if (window > 0 && at - window + 1 > 0) first = at - window + 1;
     return at < 0 ? 0 : at + 1 < most ? at + 1 : most;
   }
-  // Of the operands of a launch.
+  // From the operands of a launch.
   __host__ PagedTokens of(const LaunchArgs& args) const {
     PagedTokens it = *this;
     it.table = args.in<int32_t>(3), it.row = args.in<int32_t>(4), it.position = args.in<int32_t>(5);
@@ -39,8 +39,8 @@ struct PagedShape {
   PagedTokens tokens;    // without operands
 };
 
-// Of q [B, T, H, D], k_pages, v_pages [P, S, KV, D], table [R, M], row, position [B, T], for kernels that read pages of q's type
-// tile by tile.
+// PagedShape of q [B, T, H, D], k_pages, v_pages [P, S, KV, D], table [R, M],
+// row, position [B, T], for kernels that read pages of q's type in tiles.
 inline Result<PagedShape> paged_shape(const KernelSpec& spec) {
   if (spec.input_count() != 6 || spec.input_dtype(0) != spec.input_dtype(1))
     return Status(StatusCode::kUnsupported, "values within keys, or pages of another type: the plain kernel has them");

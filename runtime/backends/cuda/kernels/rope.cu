@@ -95,8 +95,8 @@ struct Turned {
   }
 };
 
-// The same as Rope, kVec pairs at a time: a block takes as many positions as give each of its threads an angle to
-// compute, and rotates all their heads by them. `half` is a multiple of kVec and at most kPackedThreads.
+// Rope with kVec pairs at a time: a block takes enough positions that each thread computes one angle,
+// and rotates all heads of these positions. `half` is a multiple of kVec and at most kPackedThreads.
 constexpr int kPackedThreads = 256;
 
 template <class T, int kVec>

@@ -289,7 +289,7 @@ struct LikelihoodDraw {
     const double weight = choice.weight(s.value_at(place));
     return measure == Measure::kWeight ? weight : weight > 0 ? 1 : 0;
   }
-  // Enough: whether the sum before a bin plus `sum` reaches what is wanted, or exceeds it.
+  // Enough: whether the sum before a bin plus `sum` reaches, or exceeds, the target.
   struct Enough {
     double before, wanted;
     bool beyond;

@@ -48,7 +48,7 @@ struct StochasticRounding {
   }
 };
 
-// Of an update whose first result is the bf16 parameter; its gradient is f32.
+// For an update whose first result is the bf16 parameter; its gradient is f32.
 inline Result<StochasticRounding> stochastic_rounding(const KernelSpec& spec) {
   if (spec.input_dtype(1) != DType::kF32)
     return Status(StatusCode::kUnsupported,
