@@ -257,7 +257,7 @@ std::string ServedText::decode(int32_t token) {
   return bytes;
 }
 
-void ServedText::emit_text(std::string text, ServingEvent\& event) {
+void ServedText::emit_text(std::string text, ServingEvent& event) {
   if (!answer_) {
     event.text = repairs_text_ ? jinja::valid_utf8(text) : std::move(text);
     return;

@@ -95,7 +95,7 @@ class ServedText {
   ServingEvent event(ServingEvent::Kind kind) const;
   std::string add_text(int32_t token, std::string_view bytes);
   std::string decode(int32_t token);
-  void emit_text(std::string text, ServingEvent\& event);
+  void emit_text(std::string text, ServingEvent& event);
   AnswerDelta take_apart(std::string_view text);
   std::shared_ptr<const KeptText> kept_text(ServingEvent::Finish why) const;
   void finish_reading(std::vector<ServingEvent>& events);

@@ -9,10 +9,10 @@
 
 namespace tessera::cpu {
 
-// PagedValues: where the values of attention_paged are. The operands of the tokens follow the one that has them.
+// PagedValues: the place of attention_paged's values. The operands of tokens follow theirs.
 struct PagedValues {
   int operand;         // 2, or that of the keys
-  int64_t width, row;  // PagedValues: the place of attention_paged's values. The operands of tokens follow theirs.
+  int64_t width, row;  // numbers of a value; distance between values of a head
   explicit PagedValues(const KernelSpec& spec)
       : operand(spec.i64("value_width") > 0 ? 1 : 2),
         width(operand == 1 ? spec.i64("value_width") : spec.input_dims(2)[3]),
