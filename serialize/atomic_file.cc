@@ -35,7 +35,7 @@ std::string parent_folder(const std::string& path) {
 Status sync_folder(const std::string& folder) {
   const int descriptor = open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (descriptor < 0) return io_error(folder, "cannot open the folder");
-  // Some file systems do not sync folders (EINVAL): they have nothing to lose there.
+  // Some file systems cannot sync folders (EINVAL) and need not.
   const bool failed = fsync(descriptor) != 0 && errno != EINVAL && errno != ENOTSUP;
   Status status = failed ? io_error(folder, "cannot sync the folder") : Status();
   close(descriptor);
@@ -44,7 +44,7 @@ Status sync_folder(const std::string& folder) {
 
 namespace {
 
-// The file that `path` refers to, which may be new.
+// The target of `path`, which may be new.
 Result<std::string> target_of(const std::string& path, bool follows_links) {
   const auto wrong = [&](std::string_view found) {
     return Status(StatusCode::kInvalidArgument,
@@ -54,7 +54,7 @@ Result<std::string> target_of(const std::string& path, bool follows_links) {
   struct stat info {};
   if ((follows_links ? stat(path.c_str(), &info) : lstat(path.c_str(), &info)) != 0) {
     if (errno == ENAMETOOLONG) return io_error(path, "cannot create");
-    return path;  // new, or what creating it will tell
+    return path;  // new, or creating it reports the error
   }
   if (S_ISLNK(info.st_mode)) return path;
   if (S_ISDIR(info.st_mode)) return wrong("is a folder");
@@ -67,8 +67,8 @@ Result<std::string> target_of(const std::string& path, bool follows_links) {
   return target;
 }
 
-// Removes temporary files that nobody holds the lock of: their writers were killed. Where the file system has
-// no locks, none is removed.
+// Removes temporary files whose lock is free, left by killed
+// writers. On file systems without locks none is removed.
 void remove_leftovers(const std::string& prefix) {
   for_each_leftover(prefix, [](const std::string& path) {
     const int descriptor = open(path.c_str(), O_WRONLY | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC);
@@ -143,7 +143,7 @@ Result<AtomicFile> AtomicFile::create_at(const std::string& path) {
     }
     const bool lost = flock(descriptor, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
     if (!lost && is_same_file(descriptor, temporary)) return AtomicFile(path, temporary, descriptor);
-    close(descriptor);  // another process took it for a leftover before it was locked
+    close(descriptor);  // another process removed it as a leftover before it was locked
     if (++lost_files == 100)
       return Status(
           StatusCode::kIo,
@@ -186,8 +186,8 @@ Status AtomicFile::append(std::span<const std::byte> bytes) {
   return {};
 }
 
-// Sends to the disk as it goes, so that commit has little left to wait for, and long work shows its true
-// progress. What fails here fails in commit.
+// Starts write-back early, so that commit waits less and
+// progress is realistic. Errors here reappear in commit.
 void AtomicFile::start_writeback() {
   constexpr uint64_t kPartBytes = uint64_t{32} << 20;
   if (position_ < sent_end_ + kPartBytes) return;
@@ -230,9 +230,9 @@ Status AtomicFile::commit() {
   struct stat old {};
   if (lstat(path_.c_str(), &old) == 0 && S_ISREG(old.st_mode))
     if (const auto permissions = FilePermissions::of(path_)) permissions->apply(descriptor_);
-  // While the lock is held: without it, another writer takes the file for a leftover.
+  // While locked: an unlocked file would count as a leftover.
   if (rename(temporary_.c_str(), path_.c_str()) != 0) return io_error(path_, "cannot rename onto it");
-  close(std::exchange(descriptor_, -1));  // of what is synced
+  close(std::exchange(descriptor_, -1));  // of synced data
   return sync_folder(parent_folder(path_));
 }
 

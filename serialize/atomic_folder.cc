@@ -26,7 +26,7 @@ void remove_folder(const std::string& path) {
   fs::remove_all(path, ignored);
 }
 
-// The folder that `path` refers to, which may be new.
+// The target of `path`, which may be new.
 Result<std::string> target_of(std::string path, const AtomicFolder::MayReplace& may_replace) {
   while (path.size() > 1 && path.ends_with('/')) path.pop_back();
   if (path.empty()) return Status(StatusCode::kInvalidArgument, "the name of the folder to write is empty");
@@ -47,7 +47,7 @@ Result<std::string> target_of(std::string path, const AtomicFolder::MayReplace& 
   return resolved.string();
 }
 
-// Folders that nobody holds the lock of: their writers were killed.
+// Removes folders whose lock is free, left by killed writers.
 void remove_leftovers(const std::string& prefix) {
   for_each_leftover(prefix, [](const std::string& path) {
     const int descriptor = open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
@@ -71,7 +71,7 @@ Result<AtomicFolder> AtomicFolder::create(const std::string& path_as_given, cons
       return io_error(path, "cannot create a folder next to it");
     }
     const int descriptor = open(temporary.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    if (descriptor < 0) continue;  // another process took it for a leftover before it was locked
+    if (descriptor < 0) continue;  // another process removed it as a leftover before it was locked
     const bool lost = flock(descriptor, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
     if (!lost && is_same_file(descriptor, temporary)) return AtomicFolder(path, temporary, descriptor, may_replace);
     close(descriptor);
@@ -94,19 +94,19 @@ AtomicFolder::~AtomicFolder() {
 Status AtomicFolder::commit() {
   std::error_code error;
   if (fs::is_directory(path_, error)) {
-    // Files may have come since `create` looked.
+    // Files may have been added since `create`.
     if (!fs::is_empty(path_, error) && !error) TSR_RETURN_IF_ERROR(may_replace_(path_));
     keep_permissions_of_folder(path_, temporary_);
   }
   TSR_RETURN_IF_ERROR(sync_folder(temporary_));
-  // Onto nothing, or an empty folder; what is there otherwise changes places with it, so that a folder is always there.
+  // An absent or empty folder is replaced by renaming; others are exchanged, so that the path always exists.
   std::string old;
   if (rename(temporary_.c_str(), path_.c_str()) != 0) {
     if (errno != ENOTEMPTY && errno != EEXIST) return io_error(path_, "cannot rename onto it");
     if (renameat2(AT_FDCWD, temporary_.c_str(), AT_FDCWD, path_.c_str(), RENAME_EXCHANGE) == 0) {
       old = temporary_;
     } else {
-      old = temporary_ + "-0";  // no leftover's name: what was there is never removed but here
+      old = temporary_ + "-0";  // no leftover's name, so only this removes the old contents
       if (rename(path_.c_str(), old.c_str()) != 0) return io_error(path_, "cannot rename");
       if (rename(temporary_.c_str(), path_.c_str()) != 0) {
         Status status = io_error(path_, "cannot rename onto it");

@@ -1,6 +1,6 @@
-// AtomicFolder: a folder of files that appears whole or not at all. Its files are written into a folder with a temporary
-// name next to its path, which `commit` syncs and renames. Without `commit` that folder is removed and the path keeps
-// its old contents. One thread.
+// AtomicFolder: a folder that is replaced as a whole or not at all. Files are written
+// to a temporary folder next to its path, which `commit` syncs and renames. Without
+// `commit` the temporary folder is removed and the path is unchanged. One thread.
 #pragma once
 
 #include <functional>
@@ -12,13 +12,13 @@ namespace tessera {
 
 class AtomicFolder {
  public:
-  // A status other than ok where the folder, which has files, must not be replaced.
+  // Returns an error if the non-empty folder must not be replaced.
   using MayReplace = std::function<Status(const std::string& folder)>;
 
-  // The path may be new, an empty folder, or one that `may_replace`; links to folders are followed. kInvalidArgument for
-  // a file. Temporary folders of `path` whose writers were killed are removed.
+  // The path may be new, an empty folder, or one accepted by `may_replace`; links to folders
+  // are followed. kInvalidArgument for a file. Removes temporary folders of killed writers.
   static Result<AtomicFolder> create(const std::string& path, const MayReplace& may_replace);
-  // The status that `create` would return; leaves the folder around it as it was.
+  // The status of `create`, without changing the parent folder.
   static Status check(const std::string& path, const MayReplace& may_replace) {
     return create(path, may_replace).status();
   }
@@ -26,8 +26,8 @@ class AtomicFolder {
   AtomicFolder& operator=(AtomicFolder&&) = delete;
   ~AtomicFolder();
 
-  const std::string& temporary_path() const { return temporary_; }  // where files are written, until `commit`
-  // The new folder, and its files, keep mode, owner and group of the old ones, as far as this process may.
+  const std::string& temporary_path() const { return temporary_; }  // folder of the files until `commit`
+  // The new folder and its files keep mode, owner and group of the old ones, as far as permitted.
   Status commit();
 
  private:

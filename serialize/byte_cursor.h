@@ -1,5 +1,5 @@
-// ByteCursor: reads little-endian values from an untrusted ByteSource. Every read is checked against the
-// bytes that are left, so a length taken from the file never leads to an allocation larger than the file.
+// ByteCursor: reads little-endian values from an untrusted ByteSource. Every read is checked against
+// the remaining bytes, so a length in the file never causes an allocation larger than the file.
 #pragma once
 
 #include <bit>
@@ -39,7 +39,7 @@ class ByteCursor {
 
   const ByteSource& source_;
   int64_t position_;
-  std::vector<std::byte> window_;  // read ahead; not mapped, where a file cut shorter ends the process
+  std::vector<std::byte> window_;  // read-ahead buffer; a mapping of a truncated file would kill the process
   int64_t window_begin_ = 0;
 };
 

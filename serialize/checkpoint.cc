@@ -30,7 +30,7 @@ struct CheckpointFiles {
 namespace {
 
 constexpr std::string_view kWhat = "checkpoint manifest";
-// Of a manifest that names a base: readers of earlier ones would miss parameters.
+// Version of manifests that name a base; earlier readers would miss parameters.
 constexpr uint32_t kBaseVersion = 3;
 
 Status write_manifest(const std::string& path, const CheckpointInfo& info,
@@ -61,7 +61,7 @@ Status write_manifest(const std::string& path, const CheckpointInfo& info,
   return file.commit();
 }
 
-// kCorrupt where a name is given twice, here or among the tensors, or where sizes are beyond any memory.
+// kCorrupt for a duplicate name, here or among the tensors, and for impossible sizes.
 Status check_base(std::span<const BaseTensor> base, std::span<const TensorRecord> records) {
   std::unordered_set<std::string_view> names;
   for (const TensorRecord& record : records) names.insert(record.name);
@@ -104,7 +104,7 @@ Status write_contents(const std::string& folder, const CheckpointInfo& info, con
     records.push_back(std::move(record));
   }
   TSR_RETURN_IF_ERROR(close_shard());
-  TSR_RETURN_IF_ERROR(check_records(records));  // a name given twice
+  TSR_RETURN_IF_ERROR(check_records(records));  // duplicate names
   TSR_RETURN_IF_ERROR(check_base(info.base, records));
   TSR_RETURN_IF_ERROR(write_manifest(folder + "/manifest", info, records, shard_bytes));
   return sync_folder(folder);

@@ -1,5 +1,5 @@
-// Checkpoint: a folder with a manifest and shards, independent of the sharding it was saved under: whole
-// tensors by name, read and written one at a time. Written to a temporary name, fsynced, and renamed.
+// Checkpoint: a folder with a manifest and shards, independent of sharding: whole tensors by
+// name, read and written one at a time. Written under a temporary name, fsynced, and renamed.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@
 
 namespace tessera {
 
-// BaseTensor: a parameter that a training left as its model has it. A checkpoint holds this of it, not its values.
+// BaseTensor: a parameter unchanged by training. A checkpoint stores this instead of its values.
 struct BaseTensor {
   std::string name;
   TensorType type;
@@ -29,23 +29,23 @@ struct CheckpointInfo {
   int64_t step = 0;
   std::map<std::string, std::string> values;  // data position, RNG seed, schedule, options: as text
   std::vector<std::pair<std::string, TensorType>> tensors;  // parameters and state, in stored order
-  std::vector<BaseTensor> base;                             // the model's other parameters
+  std::vector<BaseTensor> base;                             // the model's unchanged parameters
 };
 
-// One number for names, types, shapes and contents of all of them.
+// Hash of names, types, shapes and contents.
 uint64_t base_fingerprint(std::span<const BaseTensor> base);
 
-// Reads one tensor at a time, so that peak memory is one copy of the largest tensor.
+// Reads one tensor at a time, so that peak memory is one copy of the largest.
 using ReadTensor = std::function<Status(std::string_view name, std::span<std::byte> out)>;
 
-// A checkpoint that is written next to its folder, and removed with this object unless it was put in its place.
+// WrittenCheckpoint: a checkpoint next to its folder, removed with this object unless committed.
 class WrittenCheckpoint {
  public:
   WrittenCheckpoint();
   ~WrittenCheckpoint();
   WrittenCheckpoint(WrittenCheckpoint&&) noexcept;
   WrittenCheckpoint& operator=(WrittenCheckpoint&&) noexcept;
-  Status commit();  // the folder holds it from here on; once
+  Status commit();  // moves it into the folder; once
 
  private:
   friend Result<WrittenCheckpoint> write_checkpoint(const std::string&, const CheckpointInfo&,
@@ -57,12 +57,12 @@ class WrittenCheckpoint {
 Result<WrittenCheckpoint> write_checkpoint(const std::string& folder, const CheckpointInfo& info,
                                            const ReadTensor& read);
 
-// Makes `folder` the new checkpoint, or leaves it as it was. A full disk, a kill or a power cut at any point
-// loses nothing.
+// Makes `folder` the new checkpoint or leaves it unchanged,
+// even after a full disk, a kill or a power cut.
 Status save_checkpoint(const std::string& folder, const CheckpointInfo& info, const ReadTensor& read);
 
-// Checks that `folder` can be saved to: fails as save_checkpoint would before its first tensor. Removes
-// the remains of a killed save, and leaves no files of its own.
+// Checks that `folder` can be saved to, with the errors of save_checkpoint before
+// its first tensor. Removes leftovers of a killed save, and leaves no files.
 Status check_checkpoint_folder(const std::string& folder);
 
 class CheckpointReader {

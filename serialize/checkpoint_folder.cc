@@ -26,9 +26,9 @@ namespace tessera {
 namespace {
 
 constexpr std::string_view kReplaced = "replaced", kManifest = "manifest", kShard = "shard-";
-constexpr int kMostLevels = 4;  // of replaced checkpoints, one in another: two cuts of saves make two
+constexpr int kMostLevels = 4;  // nesting of replaced checkpoints: two interrupted saves leave two
 
-// A folder that is open, itself and not what a link names.
+// OpenFolder: an open folder, not following links.
 struct OpenFolder {
   explicit OpenFolder(const std::string& path, int within = AT_FDCWD)
       : descriptor(openat(within, path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)) {}
@@ -66,7 +66,7 @@ bool is_ours(std::string_view entry) {
   return rest.empty() || (rest.starts_with(kTemporary) && is_temporary_number(rest.substr(kTemporary.size())));
 }
 
-// Whether a plain file begins as our manifests do, as far as it goes.
+// Whether a regular file begins like our manifests, as far as it goes.
 bool is_manifest(int folder) {
   const int file = openat(folder, kManifest.data(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
   if (file < 0) return false;
@@ -99,7 +99,7 @@ Status foreign(const std::string& folder, std::string_view entry, std::string_vi
                 format("{}: not overwritten, since '{}' in it {}; choose another folder", folder, entry, why));
 }
 
-// The entries of a checkpoint's folder; kExists where one is none of ours.
+// The entries of a checkpoint's folder; kExists for a foreign entry.
 Result<std::vector<std::string>> own_entries(int folder, const std::string& path, int levels) {
   TSR_ASSIGN_OR_RETURN(std::vector<std::string> entries, entries_of(folder, path));
   for (const std::string& entry : entries) {
@@ -121,7 +121,7 @@ Result<std::vector<std::string>> own_entries(int folder, const std::string& path
   return entries;
 }
 
-// Removes the contents of a folder that own_entries has accepted.
+// Removes the contents of a folder accepted by own_entries.
 Status remove_contents(int folder, const std::string& path, const std::vector<std::string>& entries,
                        int levels) {
   for (const std::string& entry : entries) {
@@ -158,7 +158,7 @@ Status taken(const std::string& path) {
                 format("{}: another process is saving this checkpoint", path));
 }
 
-// Some file systems have no locks (ENOSYS, ENOLCK, ENOTSUP): continue without.
+// File systems without locks (ENOSYS, ENOLCK, ENOTSUP): continue without.
 bool is_locked_by_another(int descriptor) {
   return flock(descriptor, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
 }
@@ -212,7 +212,7 @@ SavingFolder::~SavingFolder() {
 }
 
 Status SavingFolder::open_empty() {
-  const mode_t mode = exists(folder_) ? 0700 : 0777;  // until it has the permissions of the one that it replaces
+  const mode_t mode = exists(folder_) ? 0700 : 0777;  // until it gets the old folder's permissions
   for (int attempt = 0; attempt < 2; ++attempt) {
     if (mkdir(path_.c_str(), mode) != 0 && errno != EEXIST) return io_error(path_, "cannot make the folder");
     descriptor_ = open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
@@ -223,7 +223,7 @@ Status SavingFolder::open_empty() {
     }
     TSR_ASSIGN_OR_RETURN(const std::vector<std::string> entries, entries_of(descriptor_, path_));
     if (entries.empty()) return {};
-    TSR_RETURN_IF_ERROR(remove_checkpoint(path_));  // left by a save that was killed
+    TSR_RETURN_IF_ERROR(remove_checkpoint(path_));  // left by a killed save
     close(std::exchange(descriptor_, -1));
   }
   return Status(kBusy, format("{}: cannot be emptied", path_));

@@ -1,12 +1,12 @@
-// Folder F of a checkpoint, and how a new checkpoint takes the place of the old one.
+// Folder F of a checkpoint, and its replacement by a new checkpoint.
 //
 // A save writes to F.saving, which is locked, fsyncs files and folder, and exchanges the two names in one step
-// (renameat2 with RENAME_EXCHANGE); F.saving, now the old checkpoint, is removed. Where the file system cannot exchange,
-// F moves to F.saving/replaced and F.saving to F. Interrupted at any point, F is the old or the new checkpoint, or
-// (between those two renames) absent with F.saving whole: `readable_folder` finds that, and the next save puts it in
-// place. Earlier versions moved F to F.previous in that case: it is read where F is absent, and never written or removed.
+// (renameat2 with RENAME_EXCHANGE); F.saving, now the old checkpoint, is removed. If the file system cannot exchange,
+// F moves to F.saving/replaced and F.saving to F. After an interruption F is the old or the new checkpoint, or
+// (between those two renames) absent with a complete F.saving: `readable_folder` finds it, and the next save moves it
+// into place. Earlier versions moved F to F.previous instead: it is read if F is absent, and never written or removed.
 //
-// Names that others planted (links, pipes, folders with anything else in them) are neither followed nor removed.
+// Planted names (links, pipes, folders with foreign contents) are neither followed nor removed.
 #pragma once
 
 #include <string>
@@ -20,16 +20,16 @@ std::string shard_name(size_t index);
 // The folder without a trailing slash, symbolic links resolved, so that names next to it can be made.
 std::string real_folder(std::string folder);
 
-// The folder that has F's checkpoint.
+// The folder that holds F's checkpoint.
 std::string readable_folder(const std::string& folder);
 
-// Checks that a folder about to be replaced holds a checkpoint and nothing that anyone could miss; an absent one passes.
+// Checks that a folder to be replaced holds only a checkpoint; an absent one passes.
 Status check_replaceable(const std::string& folder);
 
-// Ends a save that was cut between two renames.
+// Completes a save that was interrupted between two renames.
 Status finish_cut_save(const std::string& folder);
 
-// SavingFolder: F.saving, locked for one saver. Removed with this object, unless it was put in place.
+// SavingFolder: F.saving, locked for one saver. Removed with this object unless it was put in place.
 class SavingFolder {
  public:
   explicit SavingFolder(std::string folder) : folder_(std::move(folder)), path_(folder_ + ".saving") {}
@@ -38,7 +38,7 @@ class SavingFolder {
   ~SavingFolder();
 
   Status open_empty();
-  Status put_in_place();  // F holds what was written, and keeps its permissions
+  Status put_in_place();  // moves it to F with F's permissions
   const std::string& path() const { return path_; }
 
  private:

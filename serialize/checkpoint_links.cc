@@ -32,8 +32,8 @@ bool is_there(const std::string& path) {
 
 bool is_own_entry(std::string_view name) { return name.starts_with("manifest") || name.starts_with("shard-"); }
 
-// Removes a checkpoint's folder, or a part of one. Anything else, and a folder that holds anything else, stays. False: it is
-// still there.
+// Removes a checkpoint's folder or a part of one;
+// foreign contents stay. False: it still exists.
 bool remove_folder(const std::string& path) {
   const int folder = open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
   if (folder < 0) return !is_there(path);
@@ -63,7 +63,7 @@ Status foreign(const std::string& path) {
                                         "one; move it away");
 }
 
-// Gives `made` the files of `from`: links, or copies where the file system has no hard links.
+// Fills `made` with the files of `from`: hard links, or copies on file systems without them.
 std::error_code link_files(const std::string& from, const std::string& made) {
   std::error_code error;
   for (fs::directory_iterator it(from, error), end; !error && it != end; it.increment(error)) {
@@ -80,7 +80,7 @@ std::error_code link_files(const std::string& from, const std::string& made) {
   return error;
 }
 
-// Gives `made` the name `to`, in place of an earlier checkpoint.
+// Renames `made` to `to`, replacing an earlier checkpoint.
 Status put_in_place(const std::string& made, const std::string& to) {
   if (renameat2(AT_FDCWD, made.c_str(), AT_FDCWD, to.c_str(), RENAME_EXCHANGE) == 0) {
     if (remove_folder(made)) return {};
@@ -97,7 +97,7 @@ bool is_step_suffix(std::string_view suffix) {
          std::ranges::all_of(suffix.substr(kStep.size()), [](char c) { return c >= '0' && c <= '9'; });
 }
 
-// Calls `use` with each name next to `folder` that begins as its own does: the path, and the rest of the name.
+// Calls `use` for each sibling of `folder` whose name begins with its name: the path, and the rest of the name.
 void for_each_sibling(const std::string& folder,
                       const std::function<void(const std::string& path, std::string_view suffix)>& use) {
   const std::string own = fs::path(folder).filename().string();
@@ -130,7 +130,7 @@ Status link_checkpoint(const std::string& from, const std::string& to) {
   struct stat like {};
   if (stat(from.c_str(), &like) != 0) return io_error(from, "cannot look at the checkpoint");
   if (mkdir(made.c_str(), 0700) != 0) return io_error(made, "cannot make the folder");
-  (void)chmod(made.c_str(), like.st_mode & 0777);  // as private as the checkpoint that it shares its files with
+  (void)chmod(made.c_str(), like.st_mode & 0777);  // as private as the checkpoint whose files it shares
   if (const std::error_code error = link_files(from, made)) {
     remove_folder(made);
     return Status(StatusCode::kIo, format("{}: cannot keep the checkpoint: {}", to, error.message()));
@@ -140,7 +140,7 @@ Status link_checkpoint(const std::string& from, const std::string& to) {
   return sync_folder(parent_folder(to));
 }
 
-// It is renamed before it is removed: no part of a checkpoint ever has a checkpoint's name.
+// Renamed before removal, so that a partial checkpoint never has a checkpoint's name.
 Status discard_checkpoint(const std::string& path) {
   if (!is_there(path)) return {};
   const std::string removed = path + std::string(kRemoving);

@@ -36,7 +36,7 @@ std::optional<ClassActivation> class_activation_from_name(std::string_view name)
   return found == std::end(kRows) ? std::nullopt : std::optional(found->activation);
 }
 
-// By its last name: "torch.nn.Sigmoid" is "torch.nn.modules.activation.Sigmoid".
+// By the last component: "torch.nn.Sigmoid" equals "torch.nn.modules.activation.Sigmoid".
 std::optional<ClassActivation> class_activation_from_torch(std::string_view module) {
   if (!module.starts_with("torch.nn.")) return std::nullopt;
   const auto last = [](std::string_view name) { return name.substr(name.rfind('.') + 1); };

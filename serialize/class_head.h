@@ -1,5 +1,5 @@
-// The head of a classifier, as metadata of models: names of its classes, the kind of problem, and the function that makes
-// scores of its logits.
+// The head of a classifier in a model's metadata: class names,
+// kind of problem, and the function from logits to scores.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace tessera {
 
-// A JSON list of texts; transformers' problem_type; the name of a ClassActivation, or of a function that is none of them.
+// Metadata keys: a JSON list of texts; transformers' problem_type; the name of a ClassActivation or of an unknown function.
 inline constexpr std::string_view kLabelsKey = "labels", kProblemTypeKey = "problem_type",
                                   kClassActivationKey = "class_activation";
 
@@ -21,19 +21,19 @@ enum class ClassActivation : uint8_t { kNone, kSigmoid, kSoftmax, kTanh };
 std::string_view name_of(ClassActivation activation);  // "none", "sigmoid", ...
 std::optional<ClassActivation> class_activation_from_name(std::string_view name);
 
-// The names that PyTorch's modules have in files of cross encoders: "torch.nn.modules.linear.Identity" is kNone.
+// The name of the PyTorch module in files of cross encoders: "torch.nn.modules.linear.Identity" for kNone.
 std::string_view torch_module(ClassActivation activation);
 std::optional<ClassActivation> class_activation_from_torch(std::string_view module);
 
-// kUnsupported unless it is "", or regression, single_label_classification or multi_label_classification.
+// kUnsupported except for "", regression, single_label_classification and multi_label_classification.
 Status check_problem_type(std::string_view problem_type, std::string_view where);
 
-// The activation of a model with metadata kClassActivationKey `named` and kProblemTypeKey `problem_type`, either may be
-// empty: the one named; else that of transformers' text-classification pipeline, which is none for a regression, a sigmoid
-// of each for several labels at once and for one class alone, else softmax. kUnsupported for an unknown one.
+// The activation for metadata kClassActivationKey `named` and kProblemTypeKey `problem_type`, either may
+// be empty: the named one; else that of transformers' text-classification pipeline: none for a regression,
+// sigmoid for several labels at once or a single class, else softmax. kUnsupported for an unknown one.
 Result<ClassActivation> class_activation(std::string_view named, std::string_view problem_type, int64_t classes);
 
-// The names in metadata kLabelsKey; empty where there are none.
+// The names in metadata kLabelsKey, or empty.
 std::vector<std::string> class_labels(std::string_view metadata);
 
 // logits [classes] -> scores, in place.

@@ -14,8 +14,8 @@ namespace {
 constexpr std::string_view kFormat = "tessera-cluster";
 constexpr int64_t kVersion = 1;
 constexpr int64_t kMostDevices = 1 << 20;
-constexpr size_t kMostKinds = 1024;  // each run of devices looks for its kind among them
-// Limits beyond any machine, and still far from where sums and quotients overflow.
+constexpr size_t kMostKinds = 1024;  // bounds the search for each run's kind
+// Limits beyond any machine, far from overflow of sums and quotients.
 constexpr int64_t kMostBytes = int64_t{1} << 60;
 constexpr double kMostSeconds = 1e6, kMostRate = 1e30, kMostRamp = 1e9;
 
@@ -23,7 +23,7 @@ Json link_to_json(const Link& link) {
   return Json{{"bytes_per_s", link.bytes_per_s}, {"latency_s", link.latency_s}};
 }
 
-// Reader: one JSON object; keeps the first error, and the keys that were read.
+// Reader: one JSON object; keeps the first error and the keys read.
 class Reader {
  public:
   Reader(const Json& json, std::string where, std::string& failure)
@@ -48,7 +48,7 @@ class Reader {
     target = value->get<double>();
   }
   void seconds(const char* key, double& target) { number(key, target, kMostSeconds); }
-  // Reads a rate per second; 0 where there is none.
+  // Reads a rate per second; 0: absent.
   void rate(const char* key, double& target) {
     number(key, target, kMostRate);
     if (target > 0 && target < 1) fail(format("has {} = {}, wanted 0, or 1 to {}", key, target, kMostRate));

@@ -1,5 +1,5 @@
-// A cluster as JSON, to describe absent hardware or to keep measurements. Exact: what is read equals what was
-// written.
+// A cluster as JSON, to describe absent hardware or to
+// store measurements. Values survive a round trip exactly.
 #pragma once
 
 #include <string>
@@ -12,8 +12,8 @@ namespace tessera {
 
 std::string cluster_to_json(const Cluster& cluster);
 
-// Refuses unknown keys, rates that are not positive numbers, and devices of unlisted kinds, with the key and
-// the value found.
+// Refuses unknown keys, rates that are not positive,
+// and devices of unlisted kinds, naming key and value.
 Result<Cluster> cluster_from_json(std::string_view text);
 
 }  // namespace tessera

@@ -1,8 +1,8 @@
-// {"format", "version", "checksum", "content": {"device", "cores", "run_s", "kernels", "collectives", ...}},
-// and from version 3 on "algorithms": {"device", "backend", "checksum", "choices": [{"kernel", "variant"}]}:
-// those are added while prices, and the checksum by which plans name them, stay. A profile without them is
-// written as version 2. A checksum is of what it is for printed on one line, so that indentation does not
-// matter. "others_share" is there only where other processes took more than a little of the cores meanwhile.
+// {"format", "version", "checksum", "content": {"device", "cores", "run_s", "kernels", "collectives",
+// ...}}, and from version 3 "algorithms": {"device", "backend", "checksum", "choices": [{"kernel",
+// "variant"}]}, which may grow while prices, and the checksum that plans refer to, stay. A profile
+// without algorithms is version 2. Checksums are of one-line text, so indentation does not matter.
+// "others_share" is present only if other processes used a notable share of the cores.
 #include "serialize/device_profile_json.h"
 
 #include <algorithm>
@@ -89,7 +89,7 @@ uint64_t checksum_of(const Json& content) {
 
 std::string shown(const Json& value) { return quote_json(value, 80); }
 
-// Reads one object with exactly the given keys; the first mistake anywhere is kept.
+// Object: reads one object with exactly the given keys; the first error anywhere is kept.
 class Object {
  public:
   Object(const Json& json, std::string where, std::string& failure, std::initializer_list<const char*> keys)
@@ -165,7 +165,7 @@ class Object {
   bool good() const { return failure_.empty(); }
 
  private:
-  // JSON has no infinities: a literal beyond the range of f64 is refused by the parser.
+  // JSON has no infinities; the parser refuses literals beyond f64.
   double real(const Json& value, const std::string& name, bool may_be_zero) const {
     const bool fits = value.is_number() && std::isfinite(value.get<double>()) &&
                       (value.get<double>() > 0 || (may_be_zero && value.get<double>() == 0));
@@ -187,7 +187,7 @@ void check_ascending(const Object& in, const std::vector<double>& marks, const s
           format("has {}[{}] = {} after {}, wanted them to rise", name, i, marks[i], marks[i - 1]));
 }
 
-// Checks that along every axis more work never takes less time.
+// Checks that more work never takes less time along any axis.
 void check_monotonic(const Object& in, const std::vector<std::vector<double>>& marks,
                      const std::vector<double>& seconds, const std::string& name) {
   size_t stride = 1;
@@ -270,7 +270,7 @@ DeviceProfile read_content(const Json& json, std::string& failure) {
   std::vector<const char*> keys = {"device",          "cores",    "run_s",   "handover_s",
                                    "busy_handover_s", "together", "crowded", "kernels",
                                    "collectives",     "messages", "copies"};
-  const bool was_busy = json.is_object() && json.contains("others_share");  // only then is it told
+  const bool was_busy = json.is_object() && json.contains("others_share");  // written only then
   if (was_busy) keys.push_back("others_share");
   const Object in(json, "content", failure, keys);
   DeviceProfile profile;

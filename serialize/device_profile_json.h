@@ -1,5 +1,5 @@
-// A device profile as JSON: versioned, with a checksum over its content, and exact: what is read equals what
-// was written.
+// A device profile as JSON: versioned, with a
+// checksum of its content, exact in a round trip.
 #pragma once
 
 #include <string>
@@ -10,12 +10,12 @@
 
 namespace tessera {
 
-// Sets profile.checksum to that of the text.
+// Sets profile.checksum to the text's.
 std::string device_profile_to_json(DeviceProfile& profile);
 
-// kCorrupt says what was found and wanted: not JSON, another format or version, unknown or missing keys,
-// numbers that are not positive and finite, tables whose size does not fit their marks, more work that takes
-// less time, content that does not match the checksum.
+// kCorrupt, with what was found and wanted: not JSON, another format or version,
+// unknown or missing keys, numbers that are not positive and finite, tables that
+// do not match their marks, more work in less time, a wrong checksum.
 Result<DeviceProfile> device_profile_from_json(std::string_view text);
 
 }  // namespace tessera

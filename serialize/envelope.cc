@@ -62,7 +62,7 @@ Result<IndexBytes> read_index(std::shared_ptr<const ByteSource> source, std::str
         format("index of {} bytes at {} in a file of {}", envelope.index_bytes, envelope.index_offset, size));
   }
   const auto offset = static_cast<int64_t>(envelope.index_offset);
-  // A copy: a mapping ends the process where the file is cut shorter meanwhile.
+  // A copy, since a mapping of a file truncated meanwhile would kill the process.
   const auto copy = std::make_shared<std::vector<uint64_t>>(envelope.index_bytes / 8 + 1);
   const auto writable = std::as_writable_bytes(std::span(*copy)).first(envelope.index_bytes);
   TSR_RETURN_IF_ERROR(source->read_at(offset, writable));

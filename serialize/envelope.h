@@ -1,5 +1,5 @@
-// Envelope: the first 64 bytes of every file of ours. They hold the kind of file, the place of its FlatBuffer
-// (the index), the sizes of file and index, and their hashes. All integers are little-endian.
+// Envelope: the first 64 bytes of all our files: kind, place of the FlatBuffer
+// index, sizes of file and index, and their hashes. Integers are little-endian.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ namespace tessera {
 
 struct Envelope {
   char magic[8];
-  uint32_t version;       // a reader refuses a version above its own
+  uint32_t version;       // readers refuse higher versions
   uint32_t header_bytes;  // 64
   uint64_t file_bytes;
   uint64_t index_offset;  // a multiple of 64
@@ -36,14 +36,14 @@ uint64_t xxh3(std::span<const std::byte> bytes);
 Envelope make_envelope(std::string_view magic, uint64_t file_bytes, uint64_t index_offset,
                        std::span<const std::byte> index, uint32_t version = 1);
 
-// The index of a file, aligned for FlatBuffers.
+// IndexBytes: a file's index, aligned for FlatBuffers.
 struct IndexBytes {
   std::span<const std::byte> bytes;
   std::shared_ptr<const void> owner;
   uint64_t offset = 0;  // in the file
 };
 
-// Checks magic, version, sizes and hashes; nothing is allocated before it is known to be in the file.
+// Checks magic, version, sizes and hashes; allocates only after checking against the file's size.
 Result<IndexBytes> read_index(std::shared_ptr<const ByteSource> source, std::string_view magic,
                               std::string_view what);
 

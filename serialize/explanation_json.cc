@@ -153,7 +153,7 @@ std::string explanation_to_json(const Explanation& it, bool drawings) {
                      {"position", it.curve.position},
                      {"bytes", it.curve.bytes}};
   }
-  // dump() replaces bytes that are not UTF-8, which names in untrusted files may hold.
+  // dump() replaces invalid UTF-8, which names in untrusted files may contain.
   return dump(json);
 }
 

@@ -27,8 +27,8 @@ namespace tessera {
 
 std::string explanation_to_json(const Explanation& explanation, bool drawings = false);
 
-// The explanation as one self-contained HTML page: timeline, memory, decisions, tensors, runners-up. The page
-// is serialize/explanation_page.html, compiled into the library; it draws the JSON.
+// The explanation as one self-contained HTML page: timeline, memory, decisions, tensors, runners-up.
+// The page is serialize/explanation_page.html, compiled into the library; it draws the JSON.
 std::string explanation_to_page(const Explanation& explanation);
 
 }  // namespace tessera

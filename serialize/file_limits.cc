@@ -7,9 +7,9 @@
 namespace tessera {
 namespace {
 
-// A table of the index, with its place in a vector, padding, and what is fixed in it. None is larger.
+// Upper bound of an index table, with its vector entry and padding.
 constexpr uint64_t kIndexTableBytes = 160;
-constexpr uint64_t kIndexWordBytes = 16;  // of a text or list in addition to its contents: length, reference, padding
+constexpr uint64_t kIndexWordBytes = 16;  // per text or list, in addition to its contents: length, reference, padding
 constexpr uint64_t kChunkEntryBytes = 8;  // for each 1 MiB of a compressed tensor
 
 Status too_many(uint64_t found, std::string_view what, uint64_t most) {
@@ -26,7 +26,7 @@ uint64_t attr_bytes(const Attr& attr) {
   return bytes;
 }
 
-// Index bytes of a record: its table and that of its type.
+// Index bytes of a record: its table and its type's.
 uint64_t record_bytes(std::string_view name, const TensorType& type) {
   const uint64_t contents = type.shape.is_concrete() ? static_cast<uint64_t>(bytes(type)) : 0;
   return 2 * kIndexTableBytes + text_bytes(name) + (contents >> 20) * kChunkEntryBytes;

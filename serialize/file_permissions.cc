@@ -8,7 +8,7 @@ namespace tessera {
 
 namespace {
 
-constexpr mode_t kAll = 0777;  // set-user-id and the like are no permissions of a model
+constexpr mode_t kAll = 0777;  // without set-user-id and the like
 
 void keep(const std::string& old, const std::string& replacement, int levels) {
   const std::optional<FilePermissions> folder = FilePermissions::of(old);

@@ -1,5 +1,5 @@
-// FilePermissions: the mode, owner and group that a file or folder keeps when it is written again under another name.
-// A new one has what the umask leaves.
+// FilePermissions: mode, owner and group that a file or folder
+// keeps when it is replaced. New ones follow the umask.
 #pragma once
 
 #include <sys/stat.h>
@@ -11,13 +11,13 @@ namespace tessera {
 
 class FilePermissions {
  public:
-  // None where there is no such file or folder. Links are followed.
+  // nullopt if absent. Follows links.
   static std::optional<FilePermissions> of(const std::string& path);
 
-  // Gives them to an open file or folder, as far as this process may. Where the group cannot be kept, its members get
-  // what all others have.
+  // Applies them to an open file or folder, as far as permitted. If
+  // the group cannot be kept, group members get the rights of others.
   void apply(int descriptor) const;
-  // To `name` in the folder that is open, which is not followed.
+  // Applies them to `name` in an open folder; does not follow links.
   void apply_in(int folder, const std::string& name) const;
 
  private:
@@ -28,8 +28,8 @@ class FilePermissions {
   gid_t group_;
 };
 
-// Gives a folder that replaces `old` its permissions, and its plain files those of the files of the same names, three
-// levels deep.
+// Copies permissions of `old` to its replacement, and of
+// plain files to those of equal names, three levels deep.
 void keep_permissions_of_folder(const std::string& old, const std::string& replacement);
 
 }  // namespace tessera

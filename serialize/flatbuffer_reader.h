@@ -1,6 +1,6 @@
-// FlatBufferReader: reads untrusted FlatBuffers. A verified buffer may still refer to one string from a
-// million places, so the bytes copied out of it are counted, and limited to the buffer's own size. Internal
-// to serialize/*.cc.
+// FlatBufferReader: reads untrusted FlatBuffers. A verified buffer may
+// still refer to one string from a million places, so copied bytes are
+// counted and limited to the buffer's size. Internal to serialize/*.cc.
 #pragma once
 
 #include <flatbuffers/flatbuffers.h>
@@ -28,7 +28,7 @@ class FlatBufferReader {
   static Result<const Root*> root(const IndexBytes& index, const char* identifier, std::string_view what) {
     flatbuffers::Verifier::Options options;
     options.max_depth = 16;
-    // A table takes 8 bytes or more, with the reference to it; more of them than fit are one that is shared.
+    // A table with its reference takes at least 8 bytes; more tables than fit must be shared.
     options.max_tables = static_cast<flatbuffers::uoffset_t>(index.bytes.size() / 8 + 1);
     flatbuffers::Verifier verifier(reinterpret_cast<const uint8_t*>(index.bytes.data()), index.bytes.size(),
                                    options);
@@ -49,7 +49,7 @@ class FlatBufferReader {
     std::vector<To> values;
     if (vector == nullptr) return values;
     TSR_RETURN_IF_ERROR(take(uint64_t{vector->size()} * sizeof(From)));
-    // The verifier checks the alignment of a vector's length, not that of its elements; an empty one has none.
+    // The verifier checks the alignment of a vector's length, not of its elements.
     if (vector->size() > 0 && reinterpret_cast<uintptr_t>(vector->Data()) % alignof(From) != 0)
       return Status(StatusCode::kCorrupt, "a list of numbers is not aligned");
     values.reserve(vector->size());
@@ -62,11 +62,11 @@ class FlatBufferReader {
   Result<std::map<std::string, std::string>> key_values(
       const flatbuffers::Vector<flatbuffers::Offset<file::KeyValue>>* vector);
 
-  // Extents are counts, or one of `symbols` symbols. Sizes cannot overflow.
+  // Extents are counts, or indices below `symbols`. Sizes cannot overflow.
   Result<TensorType> type(const file::TensorType& stored, int64_t symbols);
   Result<TensorRecord> record(const file::TensorData& stored);
 
-  // Call it for every table whose contents are kept: it counts the least size of one in the buffer.
+  // Call for every table that is kept: counts its minimal size in the buffer.
   Status take_table() { return take(12); }
 
  private:

@@ -17,10 +17,10 @@ namespace tessera {
 
 namespace {
 
-// The last holder may remove the file between our opening and locking it.
+// The last holder may remove the file between opening and locking.
 constexpr int kMostAttempts = 100;
 
-// Whether the file that is open is a lock: it is removed at the end, so what is somebody's file is none.
+// Whether the open file is a lock, i.e. empty; others must not be removed.
 bool is_lock(int descriptor) {
   struct stat found {};
   return fstat(descriptor, &found) == 0 && S_ISREG(found.st_mode) && found.st_size == 0;

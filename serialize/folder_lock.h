@@ -1,5 +1,5 @@
-// FolderLock: FOLDER.lock, an empty file that is locked while a training run writes its checkpoints to FOLDER. It is removed
-// with this object.
+// FolderLock: FOLDER.lock, an empty locked file while a training
+// run writes checkpoints to FOLDER. Removed with this object.
 #pragma once
 
 #include <memory>
@@ -11,7 +11,7 @@ namespace tessera {
 
 class FolderLock {
  public:
-  // kBusy where another process holds it, kExists where the name is somebody's file.
+  // kFailedPrecondition if another process holds it, or if the name is another file.
   static Result<std::unique_ptr<FolderLock>> acquire(const std::string& folder);
   FolderLock(const FolderLock&) = delete;
   FolderLock& operator=(const FolderLock&) = delete;

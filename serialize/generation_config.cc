@@ -8,7 +8,7 @@
 namespace tessera {
 namespace {
 
-// llama.cpp's keys (src/llama-arch.cpp), and the two further penalties that files are seen with.
+// llama.cpp's keys (src/llama-arch.cpp), and two further penalties found in files.
 constexpr auto kWords = std::to_array<SamplingWord>({
     {"temperature", "general.sampling.temp", false},
     {"top_k", "general.sampling.top_k", true},
@@ -27,7 +27,7 @@ Json object_of(std::string_view metadata) {
   return json.ok() && json->is_object() ? std::move(json).value() : Json::object();
 }
 
-// Ids of tokens, and what a file says of itself.
+// Token ids, and descriptions of the file itself.
 bool is_left_out(std::string_view key) {
   return key.starts_with('_') || key.ends_with("_token_id") || key == "transformers_version" || key == "exported_by";
 }
@@ -50,7 +50,7 @@ Json huggingface_generation_config(std::string_view metadata) {
       continue;
     }
     is_gguf |= key.starts_with(kSamplingPrefix);
-    // All tokens, as it is there.
+    // All tokens, as in GGUF.
     if (key == kWindow && value.is_number() && value.get<double>() < 0) continue;
     if (is_left_out(key) || value.is_null() || (out.contains(key) && is_gguf)) continue;
     out[key] = value;
@@ -102,10 +102,10 @@ GgufSampling gguf_sampling(std::string_view metadata) {
     rest[key] = value;
   }
   if (is_greedy && !given.contains(kTemperature)) out.reals.emplace_back(kTemperature, 0);
-  // There penalties are of the last 64 tokens where nothing is said.
+  // In llama.cpp penalties default to the last 64 tokens.
   if (penalizes && !given.contains(kWindow)) out.integers.emplace_back(kWindow, -1);
   if (out.integers.empty() && out.reals.empty() && out.texts.empty() && rest.empty()) return out;
-  // That nothing was said is not that texts are to be drawn.
+  // A missing setting must not enable sampling.
   if (!rest.contains(kDoSample)) rest[kDoSample] = Json();
   out.rest = dump(rest);
   return out;

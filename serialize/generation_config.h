@@ -1,4 +1,4 @@
-// How a model's file recommends to draw texts: metadata of models, and its words in either format.
+// Sampling settings recommended by a model's file: its metadata, and their keys in both formats.
 #pragma once
 
 #include <cstdint>
@@ -13,31 +13,31 @@
 
 namespace tessera {
 
-// The metadata that holds it: the text of a Hugging Face folder's generation_config.json, or the keys
-// "general.sampling.*" of a GGUF file as a JSON object, with what that format has no keys for in the words of the former.
+// Metadata: a Hugging Face folder's generation_config.json, or GGUF's keys
+// "general.sampling.*" as a JSON object, with Hugging Face's keys where GGUF has none.
 inline constexpr std::string_view kGenerationConfigKey = "generation_config";
 
 // GGUF's keys of samplers: general.sampling.*
 inline constexpr std::string_view kSamplingPrefix = "general.sampling.";
 
-// Settings that both formats have a word for.
+// SamplingWord: a setting known to both formats.
 struct SamplingWord {
   std::string_view huggingface, gguf;  // "temperature", "general.sampling.temp"
   bool is_integer;
 };
 std::span<const SamplingWord> sampling_words();
 
-// The object of a generation_config.json without ids of tokens, which are the tokenizer's to say. A GGUF file's
-// settings are set to be obeyed (do_sample), except temperature 0, which is do_sample false.
-// An object that the metadata are not is empty.
+// The object of a generation_config.json without token ids, which
+// belong to the tokenizer. Settings from GGUF are enabled (do_sample),
+// except temperature 0, which disables it. Empty without such metadata.
 Json huggingface_generation_config(std::string_view metadata);
 
-// The keys of a GGUF file.
+// GgufSampling: the keys of a GGUF file.
 struct GgufSampling {
   std::vector<std::pair<std::string, int64_t>> integers;
   std::vector<std::pair<std::string, double>> reals;
   std::vector<std::pair<std::string, std::string>> texts;
-  std::string rest;  // what the format has no keys for, as JSON text; empty: nothing is recommended
+  std::string rest;  // settings that GGUF lacks, as JSON text; empty: none
 };
 GgufSampling gguf_sampling(std::string_view metadata);
 

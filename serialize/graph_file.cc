@@ -15,7 +15,7 @@ using flatbuffers::Offset;
 
 uint32_t raw(TensorId id) { return static_cast<uint32_t>(id); }
 
-// `type` is the index of the alternative that holds the value.
+// `type`: index of the union alternative.
 Offset<file::Attr> write_attr(FlatBufferBuilder& builder, const Attr& attr) {
   auto name = builder.CreateString(attr.name);
   const auto type = static_cast<uint8_t>(attr.value.index());
@@ -71,8 +71,8 @@ class GraphReader {
         return Status(StatusCode::kUnsupported,
                       format("the graph has {} {}, at most {} are read", count, what, most));
     TSR_RETURN_IF_ERROR(symbols());
-    // Ids are positions: tensors are made in their order, and an activation is the next result of the next
-    // node.
+    // Ids are positions: tensors are created in order, and
+    // an activation is the next result of the next node.
     for (size_t id = 0; id < size_of(stored_.tensors()); id = graph_.tensors().size()) {
       const file::Tensor& tensor = *stored_.tensors()->Get(static_cast<uint32_t>(id));
       TSR_RETURN_IF_ERROR(static_cast<TensorKind>(tensor.kind()) == TensorKind::kActivation ? next_node(id)
@@ -256,7 +256,7 @@ Offset<file::Graph> write_graph(FlatBufferBuilder& builder, const Graph& graph) 
 
 Result<Graph> read_graph(const file::Graph& stored, FlatBufferReader& reader) {
   Result<Graph> graph = wrong("not read");
-  // Ops see unchecked values of the file; their exceptions become errors.
+  // Ops may throw on unchecked values of the file; exceptions become errors.
   Status status = catch_status([&]() -> Status {
     graph = GraphReader(stored, reader).read();
     return graph.status();

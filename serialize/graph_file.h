@@ -9,8 +9,8 @@ namespace tessera {
 
 flatbuffers::Offset<file::Graph> write_graph(flatbuffers::FlatBufferBuilder& builder, const Graph& graph);
 
-// Rebuilds the graph through add_tensor and add_node, so that nothing is trusted: types must come out as
-// stored.
+// Rebuilds the graph by add_tensor and add_node, so that nothing
+// is trusted: inferred types must equal the stored ones.
 Result<Graph> read_graph(const file::Graph& stored, FlatBufferReader& reader);
 
 }  // namespace tessera

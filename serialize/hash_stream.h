@@ -1,4 +1,4 @@
-// HashStream: xxh3 of bytes that arrive in parts; equal to xxh3 of all of them at once.
+// HashStream: incremental xxh3, equal to xxh3 of the concatenated bytes.
 #pragma once
 
 #include <cstddef>

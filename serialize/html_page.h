@@ -1,4 +1,4 @@
-// HTML pages with their data inside, as JSON.
+// HTML pages with embedded JSON data.
 #pragma once
 
 #include <string>
@@ -6,8 +6,8 @@
 
 namespace tessera {
 
-// The page with `json` in place of the only `placeholder`. Every '<' is escaped: "</script" in a name would end the
-// element.
+// Replaces the only `placeholder` by `json`. Escapes every
+// '<', since "</script" in a name would end the element.
 std::string fill_page(std::string_view page, std::string_view placeholder, std::string_view json);
 
 }  // namespace tessera

@@ -27,7 +27,7 @@ Result<std::vector<float>> read_floats(const ByteSource& source, const GgufTenso
   return values;
 }
 
-// Sums of squares by matrix, divided by the rows of input that each has seen.
+// Divides sums of squares by the number of input rows of each matrix.
 Result<std::vector<float>> means(const GgufTensor& sums_tensor, std::vector<float> sums,
                                  const std::vector<float>& counts) {
   if (counts.empty() || sums.empty() || sums.size() % counts.size() != 0)
@@ -77,8 +77,8 @@ Status read_gguf(std::shared_ptr<const ByteSource> source, const Add& add) {
   return {};
 }
 
-// i32 entries; for each: i32 length, name, i32 calls, i32 values, f32 values (a mean times calls). What
-// follows (the number of calls, the text's name) may be missing.
+// i32 entries; each: i32 length, name, i32 calls, i32 values, f32 values (means
+// times calls). The rest (number of calls, the text's name) is optional.
 template <class Add>
 Status read_without_magic(const ByteSource& source, const Add& add) {
   ByteCursor cursor(source);
@@ -125,14 +125,14 @@ Result<ImportanceMatrix> ImportanceMatrix::read(std::shared_ptr<const ByteSource
 
 namespace {
 
-// GgufImage: a GGUF file of f32 vectors, as it is built.
+// GgufImage: builds a GGUF file of f32 vectors.
 class GgufImage {
  public:
   void add_text(std::string_view key, std::string_view value) {
     add_key(key, GgufType::kString);
     put_text(metadata_, value);
   }
-  void add_texts(std::string_view key, std::string_view value) {  // an array of one
+  void add_texts(std::string_view key, std::string_view value) {  // a one-element array
     add_key(key, GgufType::kArray);
     put(metadata_, GgufType::kString);
     put(metadata_, uint64_t{1});

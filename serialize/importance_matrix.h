@@ -1,6 +1,6 @@
-// ImportanceMatrix: for each input of a model's products the mean of its square over a text, which weighs the
-// errors of quantisation. llama.cpp's files: read as GGUF and in the older form without a magic, written as
-// GGUF.
+// ImportanceMatrix: the mean square of each input of a model's matmuls
+// over a text, which weights quantisation errors. Reads llama.cpp's
+// files, GGUF and the older format without a magic; writes GGUF.
 #pragma once
 
 #include <map>
@@ -17,11 +17,11 @@ namespace tessera {
 
 class ImportanceMatrix {
  public:
-  // Reads and checks all of an untrusted file: kCorrupt.
+  // Reads and checks an untrusted file: kCorrupt.
   static Result<ImportanceMatrix> read(std::shared_ptr<const ByteSource> source);
 
-  // One number for each column of a tensor by its name in GGUF ("blk.0.attn_q.weight"), of several matrices
-  // (experts) one after the other; empty: none.
+  // Numbers per column of a tensor by its GGUF name
+  // ("blk.0.attn_q.weight"), concatenated for experts; empty: none.
   std::span<const float> find(std::string_view tensor) const;
   size_t size() const { return entries_.size(); }
 
@@ -31,15 +31,15 @@ class ImportanceMatrix {
   std::map<std::string, std::vector<float>, std::less<>> entries_;
 };
 
-// What was summed over a text.
+// ImportanceSums: sums over a text.
 struct ImportanceSums {
-  std::map<std::string, std::vector<double>> squares;  // by a tensor's name in GGUF: one for each column
-  int64_t rows = 0;                                    // positions that were summed
+  std::map<std::string, std::vector<double>> squares;  // by GGUF tensor name: one per column
+  int64_t rows = 0;                                    // summed positions
   int64_t windows = 0, window = 0;                     // count, and positions of each
-  std::string text;                                    // its name, for people
+  std::string text;                                    // name of the text
 };
 
-// At once or not at all.
+// Writes the file atomically.
 Status write_importance(const ImportanceSums& sums, const std::string& path);
 
 }  // namespace tessera

@@ -1,4 +1,4 @@
-// ByteSource over several others, one after another.
+// A ByteSource that concatenates others.
 #include <algorithm>
 #include <iterator>
 #include <utility>
@@ -11,7 +11,7 @@ namespace {
 
 class JoinedSource final : public ByteSource {
  public:
-  // `ends[i]`: the end of source i in the joined bytes, never falling.
+  // `ends[i]`: end of source i in the joined bytes, ascending.
   JoinedSource(std::vector<std::shared_ptr<const ByteSource>> sources, std::vector<int64_t> ends)
       : sources_(std::move(sources)), ends_(std::move(ends)) {}
 
@@ -44,7 +44,7 @@ class JoinedSource final : public ByteSource {
     return {};
   }
 
-  // The source that mapped the bytes alone: pages are its own to give back.
+  // Forwards to the source that mapped the bytes, which owns the pages.
   void drop(std::span<const std::byte> bytes) const override {
     for (size_t i = 0; i < sources_.size(); ++i) {
       const std::span<const std::byte> mapped = sources_[i]->map(0, ends_[i] - begin_of(i));
@@ -64,7 +64,7 @@ class JoinedSource final : public ByteSource {
   bool is_inside(int64_t offset, int64_t bytes) const {
     return offset >= 0 && bytes >= 0 && offset <= size() && bytes <= size() - offset;
   }
-  // The source that holds byte `offset`, which exists: the first that ends after it.
+  // The source that holds byte `offset`, which must exist.
   size_t source_at(int64_t offset) const {
     return static_cast<size_t>(std::ranges::upper_bound(ends_, offset) - ends_.begin());
   }

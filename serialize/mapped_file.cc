@@ -73,7 +73,7 @@ class FileSource final : public ByteSource {
 
   Status read_at(int64_t offset, std::span<std::byte> out) const override {
     const File file = reopen();
-    // The name leads to another file now, or to none: what is mapped has no name to be cut by.
+    // The name now refers to another file or none, so the mapped file cannot be truncated by name.
     if (file.descriptor < 0 || out.empty() || bytes_.map(offset, static_cast<int64_t>(out.size())).empty())
       return bytes_.read_at(offset, out);
     for (size_t done = 0; done < out.size();) {
@@ -93,7 +93,7 @@ class FileSource final : public ByteSource {
     return bytes_.map(offset, bytes);
   }
 
-  // Whole pages alone: those at both ends are others' too.
+  // Only whole pages; others may use the partial ones.
   void drop(std::span<const std::byte> bytes) const override {
     const auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
     const auto begin = (reinterpret_cast<uintptr_t>(bytes.data()) + page - 1) / page * page;
@@ -103,8 +103,8 @@ class FileSource final : public ByteSource {
 
   std::vector<std::string> paths() const override { return {path_}; }
 
-  // Checks by name, so that models hold no descriptors. Where the name refers to another file by now, the
-  // mapped one still exists.
+  // Checks by name, so that models hold no descriptors. If the
+  // name refers to another file now, the mapped one is unchanged.
   Status unchanged() const override {
     struct stat now {};
     if (stat(path_.c_str(), &now) != 0 || now.st_dev != found_.st_dev || now.st_ino != found_.st_ino)
@@ -120,7 +120,7 @@ class FileSource final : public ByteSource {
   }
 
  private:
-  // By name again: models take no descriptors. None where the name leads elsewhere now.
+  // By name, without holding a descriptor; an empty File if the name refers to another file now.
   File reopen() const {
     File file(open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
     struct stat now {};
@@ -150,8 +150,8 @@ Result<std::shared_ptr<const ByteSource>> open_file(const std::string& path) {
                                               : StatusCode::kIo;
     return Status(code, format("{}: {}: {}", path, what, std::strerror(error)));
   };
-  // Without waiting: a pipe that nobody writes to is no regular file either. For those it makes no
-  // difference.
+  // O_NONBLOCK: opening a pipe without a writer must
+  // not wait; it is refused as no regular file.
   const File file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (file.descriptor < 0) return failed("cannot open");
   struct stat info {};

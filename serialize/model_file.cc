@@ -1,4 +1,4 @@
-// Reading of .tsr files: an envelope, the tensors' bytes, and at its end the index (schema/model.fbs).
+// Reads .tsr files: an envelope, tensor bytes, and the index at the end (schema/model.fbs).
 #include <map>
 #include <utility>
 

@@ -42,7 +42,7 @@ constexpr std::array kSignatures = {
     Signature{"<html"sv, "a web page: the download gave that instead of the file"},
 };
 
-// A count of 64 bits and then JSON, which it is the size of.
+// A 64-bit size followed by JSON of that size.
 bool is_safetensors(std::string_view head) {
   if (head.size() < 9 || head[8] != '{') return false;
   uint64_t bytes = 0;
@@ -65,7 +65,7 @@ std::string_view looks_like(std::string_view head) {
   return "something else";
 }
 
-// "; give its folder, 'hf', ...", where the file is one of a Hugging Face folder, or of adapters.
+// A hint for files of a Hugging Face folder or of adapters: "; give its folder, 'hf', ...".
 std::string folder_hint(const ByteSource& source) {
   namespace fs = std::filesystem;
   if (source.paths().size() != 1) return "";

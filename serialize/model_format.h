@@ -1,4 +1,4 @@
-// The format of a model's file, told by its first bytes; for other files, what they look like.
+// The format of a model's file by its first bytes, and a description of other files.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@ namespace tessera {
 
 enum class ModelFormat : uint8_t { kTsr, kGguf, kSafetensors };
 
-// kCorrupt for a file that begins as neither: "wanted a .tsr, GGUF or safetensors file; this looks like text".
+// kCorrupt for any other file: "wanted a .tsr, GGUF or safetensors file; this looks like text".
 Result<ModelFormat> model_format(const ByteSource& source);
 
 }  // namespace tessera

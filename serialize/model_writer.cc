@@ -77,7 +77,7 @@ Status ModelWriter::write(TensorSource parameter) {
 
 Status ModelWriter::finish() {
   FlatBufferBuilder builder;
-  builder.ForceDefaults(true);  // -0.0 is not the default 0.0
+  builder.ForceDefaults(true);  // -0.0 differs from the default 0.0
   std::vector<Offset<file::TensorData>> parameters;
   for (const TensorRecord& record : records_) parameters.push_back(write_record(builder, record));
   auto graph = write_graph(builder, model_.graph);
@@ -98,7 +98,7 @@ Status ModelWriter::commit() { return file_.commit(); }
 
 namespace {
 
-// `names` in the order of the file.
+// `names` in file order.
 Status save_parameters(const Model& model, std::span<const std::string> names, const ReadParameter& read,
                        const std::string& path, SaveOptions options) {
   TSR_ASSIGN_OR_RETURN(const std::unique_ptr<ModelWriter> writer, ModelWriter::create(model, path, options));

@@ -1,5 +1,5 @@
-// ModelWriter: writes a .tsr file tensor by tensor, slice by slice. Until `commit` it has a temporary name,
-// under which it is removed with the writer. One thread.
+// ModelWriter: writes a .tsr file slice by slice, under a
+// temporary name until `commit`; otherwise removes it. One thread.
 #pragma once
 
 #include <memory>
@@ -16,16 +16,16 @@ namespace tessera {
 
 class ModelWriter {
  public:
-  // `model`, whose values do not matter, outlives it.
+  // `model` must outlive it; its values are not used.
   static Result<std::unique_ptr<ModelWriter>> create(const Model& model, const std::string& path,
                                                      SaveOptions options);
 
-  // The next tensor, a parameter of the graph; those of one file are in the order of their names.
+  // Begins the next parameter of the graph, in the order of names.
   Status begin(TensorSource parameter);
   Status write_slice();  // of the tensor begun
   bool is_writing() const { return tensor_.has_value(); }
   int64_t position() const { return tensor_ ? tensor_->position() : 0; }  // in the tensor begun
-  // begin, and all slices.
+  // Calls begin, and writes all slices.
   Status write(TensorSource parameter);
 
   Status finish();  // writes the index, after the last tensor

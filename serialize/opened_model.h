@@ -1,4 +1,4 @@
-// OpenedModel: a model's file whose contents are known, and whose values are read one slice at a time.
+// OpenedModel: a model's file after reading its contents; values are read slice by slice.
 #pragma once
 
 #include <memory>
@@ -14,20 +14,20 @@ namespace tessera {
 
 struct OpenedModel {
   Model model;                           // without values
-  std::vector<TensorSource> parameters;  // its values; names of the graph's parameters, each at most once
+  std::vector<TensorSource> parameters;  // its values, by the graph's parameter names, unique
 };
 
-// The file by which a model is opened: `path` itself, or one of the safetensors files of a Hugging Face folder. Errors
-// name the path.
+// The file to open for `path`: itself, or a safetensors
+// file of a Hugging Face folder. Errors name the path.
 Result<std::shared_ptr<const ByteSource>> open_model_file(const std::string& path);
-// A .tsr, GGUF or safetensors file, told by its first bytes. Checks structure and offsets of an untrusted file. A part
-// of a split model opens all parts, and a safetensors file the configuration, which are in its folder: model.source
-// then reads them all.
+// Opens a .tsr, GGUF or safetensors file, recognised by its first bytes. Checks
+// structure and offsets of an untrusted file. A part of a split model opens all
+// parts, and a safetensors file its folder; model.source then reads all files.
 Result<OpenedModel> open_model(std::shared_ptr<const ByteSource> source);
 Result<OpenedModel> open_tsr(std::shared_ptr<const ByteSource> source);
 Result<OpenedModel> open_gguf(std::shared_ptr<const ByteSource> source);
 
-// The model with its values: in place where they can be, else read.
+// The model with its values, in place if possible.
 Result<Model> read_values(OpenedModel opened);
 
 // Counts and bytes by type, for ModelOrigin.

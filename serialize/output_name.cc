@@ -29,7 +29,7 @@ constexpr ForeignName kForeign[] = {
     {".xz", kPacked},
 };
 
-// ".onnx" of "a/b.ONNX/"; "" without an ending.
+// The lower-case extension: ".onnx" of "a/b.ONNX/"; "": none.
 std::string ending_of(std::string_view path) {
   while (path.size() > 1 && path.ends_with('/')) path.remove_suffix(1);
   std::string ending = std::filesystem::path(path).extension().string();

@@ -1,4 +1,4 @@
-// The format that the name of an output says: .gguf is GGUF, the names of formats that are not written are refused.
+// The output format implied by a file name: .gguf is GGUF, unsupported formats are refused, others are .tsr.
 #pragma once
 
 #include <string>
@@ -8,14 +8,14 @@
 
 namespace tessera {
 
-bool is_gguf_name(std::string_view path);  // ends in .gguf, in letters of either case
+bool is_gguf_name(std::string_view path);  // ends in .gguf, in either case
 
-// kInvalidArgument, with the remedy, for the name of a model's file in a format that is not written: .onnx, .safetensors, .bin ...
-// All names without such an ending are those of .tsr files.
+// kInvalidArgument, with the remedy, for a model file name of an unsupported
+// format: .onnx, .safetensors, .bin ... Other names are .tsr files.
 Status check_file_name(const std::string& path);
-// The same for the name of a folder, which .gguf and .tsr are not either.
+// Likewise for a folder name, which also must not end in .gguf or .tsr.
 Status check_folder_name(const std::string& path);
-// The same for the name of a GGUF file, which .tsr is not.
+// Likewise for a GGUF file name, which also must not end in .tsr.
 Status check_gguf_name(const std::string& path);
 
 }  // namespace tessera

@@ -9,7 +9,7 @@ namespace tessera {
 
 namespace {
 
-// All names that a reader of folders takes where they are there, and does without where they are not.
+// Optional files that readers of folders use if present.
 constexpr std::string_view kSideFiles[] = {"config.json",
                                            "generation_config.json",
                                            "model.safetensors",

@@ -14,12 +14,12 @@
 namespace tessera {
 namespace {
 
-// A multiple of every type's block; two arrays of so many floats fit a small stack. Errors are summed by chunk
-// and then in order, so that no thread count changes their sum.
+// A multiple of every block size; two float arrays of this size fit a small
+// stack. Errors are summed per chunk, then in order, independent of threads.
 constexpr int64_t kChunkElements = 2048;
 constexpr int64_t kSliceElements = int64_t{1} << 18;
 
-// The bytes [begin, begin + out.size()) of a source; what its units add on both sides is read too.
+// Bytes [begin, begin + out.size()) of a source, extended to its units.
 Result<std::span<const std::byte>> read_aligned(const TensorSource& source, int64_t begin, int64_t size,
                                                 std::vector<std::byte>& buffer) {
   const int64_t unit = source.unit_bytes, all = bytes(source.type);
@@ -30,7 +30,7 @@ Result<std::span<const std::byte>> read_aligned(const TensorSource& source, int6
   return read.subspan(static_cast<size_t>(begin - from), static_cast<size_t>(size));
 }
 
-// Encoder: slices of one tensor, decoded and encoded again.
+// Encoder: decodes and encodes slices of one tensor.
 class Encoder {
  public:
   Encoder(TensorSource source, DType to, std::vector<float> importance, int32_t threads,
@@ -46,7 +46,7 @@ class Encoder {
         threads_(threads),
         error_(std::move(error)) {}
 
-  // Elements of the least slice.
+  // Elements of the smallest slice.
   int64_t unit_elements() const { return std::max(info(from_).block_elements, info(to_).block_elements); }
 
   Result<std::span<const std::byte>> read(int64_t offset, std::span<std::byte> out) {
@@ -87,7 +87,7 @@ class Encoder {
       error_->squared_errors += it.squared_errors;
       error_->squares += it.squares;
     }
-    if (is_last) {  // a model has many encoders, of which one works
+    if (is_last) {  // a model has many encoders, of which one is active
       stored_ = std::vector<std::byte>();
       errors_ = std::vector<EncodingError>();
       statuses_ = std::vector<Status>();
@@ -96,7 +96,7 @@ class Encoder {
   }
 
  private:
-  // Of all old values, slice by slice.
+  // Hashes all old values, slice by slice.
   Status check_hash(std::span<const std::byte> stored, bool is_last) {
     if (!hash_) return {};
     hash_->add(stored);
@@ -105,12 +105,12 @@ class Encoder {
                   format("tensor '{}': its checksum is wrong: the data is damaged", source_.name));
   }
 
-  // `first`: the number of its first element.
+  // `first`: index of its first element.
   Status encode_chunk(int64_t first, const std::byte* stored, int64_t count, std::byte* out,
                       EncodingError& error) const {
     float values[kChunkElements], decoded[kChunkElements];
     decode_blocks(from_, stored, values, count);
-    // Importance is by column, of each expert's matrix: a row's part at a time.
+    // Importance is per column of each expert's matrix; processes parts of rows.
     for (int64_t done = 0; done < count;) {
       const int64_t column = (first + done) % columns_;
       const int64_t part = importance_.empty() ? count : std::min(count - done, columns_ - column);
@@ -137,8 +137,8 @@ class Encoder {
   const TensorSource source_;
   const DType from_, to_;
   const int64_t columns_;
-  const std::vector<float> importance_;  // by column; with several matrices one after another
-  const int64_t matrix_elements_;        // that share them
+  const std::vector<float> importance_;  // per column, concatenated for several matrices
+  const int64_t matrix_elements_;        // elements of each matrix
   const int32_t threads_;
   const std::shared_ptr<EncodingError> error_;
   std::optional<HashStream> hash_;

@@ -1,6 +1,6 @@
-// Quantization: a model whose weights change their element types: the new graph, and for each of its
-// parameters a source that reads a slice of the old values, decodes it and encodes it. Memory stays a few
-// slices; the bits do not depend on slices and threads.
+// Quantization: a model with changed element types: the new graph, and
+// for each parameter a source that reads, decodes and encodes a slice.
+// Memory is a few slices; results do not depend on slices and threads.
 #pragma once
 
 #include <cstdint>
@@ -16,48 +16,48 @@
 
 namespace tessera {
 
-// Sums over the values of a tensor, complete when it was read to its end.
+// EncodingError: sums over a tensor's values, complete after it was read.
 struct EncodingError {
   double squared_errors = 0, squares = 0;
 
-  double relative() const;  // root mean square of the errors by that of the values; 0 for no values
+  double relative() const;  // RMS of errors divided by RMS of values; 0 without values
 };
 
 struct QuantizedTensor {
   std::string name;
   TensorType from, to;
-  DType wanted = DType::kF32;  // by the mix; another than to's where the width is no multiple of its block
+  DType wanted = DType::kF32;  // by the mix; differs from `to` if the width is no multiple of its block
   bool is_weighted = false;    // by importance
-  std::shared_ptr<EncodingError> error;  // null: the bytes are kept
+  std::shared_ptr<EncodingError> error;  // null: bytes are copied
 };
 
-// How a source's values are encoded as another type.
+// EncodeSettings: conversion of a source's values to another type.
 struct EncodeSettings {
-  std::vector<float> importance = {};  // by column, with several matrices one after another; empty: alike
-  int32_t threads = 1;                 // that encode a slice
-  std::shared_ptr<EncodingError> error = nullptr;  // receives the error; null: nobody asks
+  std::vector<float> importance = {};  // per column, concatenated for several matrices; empty: equal
+  int32_t threads = 1;                 // threads that encode a slice
+  std::shared_ptr<EncodingError> error = nullptr;  // receives the error; may be null
 };
 
-// The values of `source` as `type`: f32, 16 bits or blocks that divide its rows. Read by one thread, from the
-// beginning to the end. Reading fails with a value that the type does not hold.
+// The values of `source` as `type`: f32, 16 bits, or blocks that divide its rows. Read
+// by one thread, from begin to end. Reading fails for a value that the type cannot hold.
 TensorSource encode_source(TensorSource source, DType type, EncodeSettings settings = {});
 
 struct QuantizationSettings {
   MixSettings mix;
   std::shared_ptr<const ImportanceMatrix> importance = {};  // null: none
-  int32_t threads = 1;                                      // that encode a slice
+  int32_t threads = 1;                                      // threads that encode a slice
 };
 
 class Quantization {
  public:
-  // Plans the types; reads no values. kInvalidArgument: an importance matrix of another model.
+  // Chooses the types without reading values. kInvalidArgument for an importance matrix of another model.
   static Result<Quantization> create(const Model& model, const QuantizationSettings& settings);
 
   const Graph& graph() const { return graph_; }
-  // The source of the graph's parameter of that name, from one of the model's. Sources are read by one thread
-  // each, from the beginning to the end.
+  // Converts one of the model's parameters to its type in the
+  // graph. Each source is read by one thread, from begin to end.
   TensorSource encode(TensorSource parameter);
-  // Those for which `encode` was called, in that order.
+  // Tensors for which `encode` was called, in order.
   const std::vector<QuantizedTensor>& tensors() const { return tensors_; }
 
  private:

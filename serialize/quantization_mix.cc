@@ -20,7 +20,7 @@ using enum DType;
 struct Mix {
   std::string_view name;
   DType type;
-  std::string_view rules;  // the mix whose rules it has; an alias has another's
+  std::string_view rules;  // the mix whose rules apply, for an alias
 };
 constexpr Mix kMixes[] = {
     {"q2_k", kQ2_K, "q2_k"},       {"q2_k_s", kQ2_K, "q2_k_s"},   {"q3_k_s", kQ3_K, "q3_k_s"},
@@ -35,7 +35,7 @@ constexpr Mix kMixes[] = {
     {"bf16", kBF16, "bf16"},       {"f16", kF16, "f16"},          {"f32", kF32, "f32"},
 };
 
-// llama.cpp's names whose element types have no encoder here.
+// llama.cpp's types without an encoder here.
 constexpr std::string_view kReadAlone[] = {"iq1_s", "iq1_m",   "iq2_xxs", "iq2_xs", "iq2_s",
                                            "iq2_m", "iq3_xxs", "iq3_xs",  "iq3_s",  "iq3_m"};
 
@@ -61,7 +61,7 @@ struct Rule {
 using enum WeightRole;
 using enum When;
 
-// The first that holds; without one a weight has the mix's type. From llama_tensor_get_type of llama.cpp.
+// The first matching rule applies; otherwise the mix's type. From llama_tensor_get_type of llama.cpp.
 constexpr Rule kRules[] = {
     {"q2_k", kV, kSharedBy4, kQ4_K},
     {"q2_k", kV, kAlways, kQ3_K},
@@ -106,7 +106,7 @@ constexpr Rule kRules[] = {
 };
 
 struct TensorRole {
-  std::string_view name;  // the end of its name in GGUF files
+  std::string_view name;  // end of its GGUF name
   WeightRole role;
 };
 constexpr TensorRole kRoles[] = {
@@ -127,7 +127,7 @@ constexpr TensorRole kRoles[] = {
     {"ffn_down_exps.weight", kDown},
 };
 
-// -1 for a parameter outside of blocks.
+// -1 outside of blocks.
 int64_t layer_of(std::string_view parameter) {
   constexpr std::string_view kBlock = "block.";
   if (!parameter.starts_with(kBlock)) return -1;
@@ -147,11 +147,11 @@ WeightRole role_of(std::string_view family, std::string_view parameter) {
   return role == std::end(kRoles) ? kOther : role->role;
 }
 
-// What the rules ask of a model.
+// ModelSizes: properties of a model that rules depend on.
 struct ModelSizes {
   int64_t layers = 0, experts = 0;
-  int64_t heads_for_kv = 1;  // query heads that read one key and value
-  bool is_tied = true;       // the token embedding is the head too
+  int64_t heads_for_kv = 1;  // query heads per key and value head
+  bool is_tied = true;       // the token embedding is also the head
 };
 
 ModelSizes sizes_of(const Graph& graph, std::string_view family) {
@@ -196,13 +196,13 @@ DType type_by_rules(const Mix& mix, WeightRole role, int64_t layer, int64_t widt
     return it.mix == mix.rules && it.role == role && holds(it.when, layer, sizes, has_importance);
   });
   DType type = rule != std::end(kRules) ? rule->type : role == kOutput ? kQ6_K : mix.type;
-  // Llama 2 and 3 of 70 B: eight heads share a key and value, so that its weight is small.
+  // Llama 2 and 3 of 70 B: eight heads share keys and values, so their weight is small.
   const bool is_70b = family == "llama" && sizes.layers == 80 && sizes.heads_for_kv > 1;
   if (is_70b && role == kV && (type == kQ3_K || type == kQ4_K)) type = kQ5_K;
   return type;
 }
 
-// The names of parameters that ops read in fewer bits.
+// Names of parameters that ops can read quantized.
 Result<std::vector<std::string>> storable_weights(const Graph& graph) {
   WeightStorage storage;
   for (const TensorId id : graph.tensors_of_kind(TensorKind::kParameter)) {
@@ -253,7 +253,7 @@ Result<DType> encodable_type(std::string_view name) {
     if (mix.name == name) return mix.type;
     known.emplace_back(mix.name);
   }
-  // Element types that are no mix of their own name.
+  // Element types that are no mix names.
   return unknown_type(name, known);
 }
 

@@ -15,7 +15,7 @@ namespace {
 constexpr std::string_view kMagic = "TSRSEQNC";
 // Versions. kWindowRows has window_from after the fixed part, and is_window after each state's (u64 both).
 constexpr uint32_t kAllRows = 1, kWindowRows = 2;
-// Of a state; together they keep all products below 2^62.
+// Limits of a state, whose products stay below 2^62.
 constexpr uint64_t kMostStates = uint64_t{1} << 16, kMostName = 1024, kMostExtent = uint64_t{1} << 20;
 
 struct Fixed {
@@ -173,7 +173,7 @@ Status SequenceFileReader::read_header() {
     header_.states.push_back(std::move(one));
   }
   const auto left = static_cast<uint64_t>(cursor_->left());
-  // No product overflows: there are at most as many positions as tokens, and these fit the file.
+  // No overflow: positions are at most tokens, which fit the file.
   if (left < sizeof(uint64_t) || fixed.tokens > left / sizeof(int32_t))
     return corrupt(format("{} tokens do not fit the {} bytes after its header", fixed.tokens, left));
   header_.cached = static_cast<int64_t>(fixed.cached);

@@ -1,6 +1,6 @@
-// A sequence's file: its tokens, and the keys and values of its first positions, by position and in the layout of the whole
-// model, so that they fit any pages and devices. Little-endian: a header, the states, tokens i32, rows, and an xxh3 of all
-// that. The format is described in COMPATIBILITY.md. One thread.
+// A sequence's file: its tokens, and the keys and values of its first positions in the whole
+// model's layout, independent of pages and devices. Little-endian: a header, the states, tokens
+// i32, rows, and an xxh3 of all. The format is described in COMPATIBILITY.md. One thread.
 #pragma once
 
 #include <cstddef>
@@ -19,24 +19,24 @@
 namespace tessera {
 
 struct SequenceHeader {
-  uint64_t model = 0;  // fingerprint of what computed the rows
-  uint64_t root = 0;   // as the server's sequences have it
+  uint64_t model = 0;  // fingerprint of the model that computed the rows
+  uint64_t root = 0;   // root of the server's sequences
   std::vector<PageState> states;
   std::vector<int32_t> tokens;
-  int64_t cached = 0;  // positions that have rows: the first ones
-  // First position with rows of all states; earlier ones have rows only of states that are not is_window.
+  int64_t cached = 0;  // number of first positions with rows
+  // First position with rows of all states; earlier ones lack those of is_window states.
   int64_t window_from = 0;
 
   int64_t row_bytes(
-      int64_t position) const;    // bytes of the position's rows, one of each state that has it
+      int64_t position) const;    // bytes of the position's rows, one per state that has it
   int64_t all_row_bytes() const;  // bytes of all cached positions
 };
 
 class SequenceFileWriter {
  public:
-  // The path keeps what it holds until `commit`.
+  // The path is unchanged until `commit`.
   static Result<SequenceFileWriter> create(const std::string& path, const SequenceHeader& header);
-  Status append(std::span<const std::byte> rows);  // of the next positions; all are wanted
+  Status append(std::span<const std::byte> rows);  // the next positions; all must be written
   Status commit();
 
  private:
@@ -51,13 +51,13 @@ class SequenceFileWriter {
 
 class SequenceFileReader {
  public:
-  // Of an untrusted file: all numbers are checked against its size before anything is allocated. Tokens are not negative;
-  // whether they, and the states, are the model's is for the caller to check.
+  // Opens an untrusted file: checks all numbers against its size before allocating.
+  // Tokens are not negative; the caller checks that tokens and states match the model.
   static Result<SequenceFileReader> open(const std::string& path);
   static Result<SequenceFileReader> open(std::shared_ptr<const ByteSource> source);
   const SequenceHeader& header() const { return header_; }
-  Status read_rows(std::span<std::byte> rows);  // of the next positions
-  // Once all rows are read: whether the file has the checksum that it ends with. What was read before is untrusted.
+  Status read_rows(std::span<std::byte> rows);  // reads the next positions
+  // Verifies the checksum, after all rows; earlier results are untrusted until then.
   Status check();
 
  private:

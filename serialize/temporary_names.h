@@ -1,5 +1,5 @@
-// Names under which files and folders are written before they take their own: a reader never meets a part of one, and
-// a later writer finds those whose writers were killed.
+// Temporary names of files and folders while they are written: readers
+// never see a partial one, and later writers find those of killed writers.
 #pragma once
 
 #include <functional>
@@ -9,15 +9,15 @@
 namespace tessera {
 
 inline constexpr std::string_view kTemporary = ".tmp-";
-// Whether a name goes on behind its prefix as "PID-ATTEMPT" does.
+// Whether a name's rest has the form "PID-ATTEMPT".
 bool is_temporary_number(std::string_view rest);
 
-// Temporary names of `path` begin with this; "PID-ATTEMPT" follows. A name that is long is cut, so that there is room
-// for the rest.
+// Prefix of temporary names of `path`, followed by
+// "PID-ATTEMPT". Long names are truncated to make room.
 std::string temporary_prefix(const std::string& path);
-// Whether `name` still is the file or folder that is open.
+// Whether `name` still refers to the open file or folder.
 bool is_same_file(int descriptor, const std::string& name);
-// Calls `remove` with each temporary name of `prefix`.
+// Calls `remove` for each temporary name with `prefix`.
 void for_each_leftover(const std::string& prefix, const std::function<void(const std::string& path)>& remove);
 
 }  // namespace tessera

@@ -18,11 +18,11 @@ Status corrupt(const TensorRecord& record, const std::string& why) {
   return Status(StatusCode::kCorrupt, format("tensor '{}': {}", record.name, why));
 }
 
-// Contents of packed tensors, whole chunks at a time.
+// ChunkReader: contents of compressed tensors, by whole chunks.
 struct ChunkReader {
   std::shared_ptr<const ByteSource> source;
   TensorRecord record;
-  std::vector<uint64_t> offsets;  // of every chunk in the file
+  std::vector<uint64_t> offsets;  // file offsets of all chunks
 
   ChunkReader(std::shared_ptr<const ByteSource> from, const TensorRecord& tensor)
       : source(std::move(from)), record(tensor) {

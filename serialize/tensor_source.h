@@ -1,5 +1,5 @@
-// TensorSource: the contents of one tensor, read slice by slice: from a file as they are stored, or made from
-// what is stored (decoded, unpacked). Whoever reads them needs memory for a slice only.
+// TensorSource: the contents of one tensor, read slice by slice, as
+// stored or decoded on reading. Readers need memory for one slice.
 #pragma once
 
 #include <cstddef>
@@ -18,28 +18,28 @@ namespace tessera {
 struct TensorSource {
   std::string name;
   TensorType type;
-  // The contents from byte `offset` on, buffer.size() of them: in the buffer, or where they are in memory. A
-  // slice begins at a multiple of unit_bytes, and ends at one or with the tensor. Any thread.
+  // Reads buffer.size() bytes from `offset`, into the buffer or in place. A slice begins
+  // at a multiple of unit_bytes, and ends at one or at the tensor's end. Any thread.
   std::function<Result<std::span<const std::byte>>(int64_t offset, std::span<std::byte> buffer)> read;
   int64_t unit_bytes = 1;
-  std::optional<uint64_t> xxh3;  // of the contents, where the file has it
-  HostTensor in_place;  // the whole contents, in a mapping or in memory; without data where they are not
-  int64_t slice_bytes = int64_t{1} << 20;  // of a slice at most, where the unit is not more
+  std::optional<uint64_t> xxh3;  // of the contents, if stored
+  HostTensor in_place;  // the whole contents if in memory or mapped; else without data
+  int64_t slice_bytes = int64_t{1} << 20;  // largest slice, unless the unit is larger
 };
 
 TensorSource source_in_memory(std::string name, HostTensor contents);
 
-// Reads a source from its beginning to its end and checks its hash there.
+// TensorReader: reads a source from begin to end and checks its hash at the end.
 class TensorReader {
  public:
-  // `source` outlives it. `wants_hash`: also for a source without one to check.
+  // `source` must outlive it. `wants_hash`: computes a hash even if the source has none.
   TensorReader(const TensorSource& source, bool wants_hash);
 
-  // Bytes of a full slice: the source's, where the unit divides it.
+  // Bytes of a full slice: the source's, rounded to units.
   int64_t slice_bytes() const { return slice_bytes_; }
-  size_t next_bytes() const;  // of the next slice; 0 for the only one of an empty tensor
-  // The next slice; `buffer` has next_bytes(). kCorrupt with the last one where the hash is another. After a
-  // failure it can be called again.
+  size_t next_bytes() const;  // of the next slice; 0 for an empty tensor
+  // Reads the next slice; `buffer` has next_bytes(). kCorrupt at
+  // the end if the hash differs. May be retried after a failure.
   Result<std::span<const std::byte>> next(std::span<std::byte> buffer);
   bool is_done() const { return done_; }
   int64_t position() const { return position_; }
@@ -53,7 +53,7 @@ class TensorReader {
   std::optional<HashStream> hash_;
 };
 
-// The whole contents: in place, or a copy, whose hash is checked.
+// The whole contents: in place, or a copy with verified hash.
 Result<HostTensor> read_whole(const TensorSource& source);
 
 }  // namespace tessera

@@ -46,7 +46,7 @@ Status TensorWriter::append_frame(std::span<const std::byte> contents) {
   const auto whole = static_cast<uint64_t>(bytes(source_.type));
   const uint64_t stored = file_.position() - record_.offset + (ZSTD_isError(size) ? whole : size);
   if (stored >= whole || (reader_->is_done() && whole / kMaxPackingRatio >= stored)) {
-    compress_ = false;  // from the beginning, as it is
+    compress_ = false;  // restarts without compression
     record_.chunks.clear();
     reader_.emplace(source_, true);
     return file_.truncate_to(record_.offset);

@@ -1,5 +1,5 @@
-// TensorWriter: writes one tensor to a file of ours, slice by slice, from a source that may be larger than
-// memory.
+// TensorWriter: writes one tensor to our files slice
+// by slice, from a source that may exceed memory.
 #pragma once
 
 #include <cstddef>
@@ -14,19 +14,19 @@ namespace tessera {
 
 class TensorWriter {
  public:
-  // At the next aligned position of `file`, which outlives it; compressed only where that helps.
+  // At the next aligned position of `file`, which must outlive it; compressed only if that helps.
   TensorWriter(AtomicFile& file, TensorSource source, bool compress);
   TensorWriter(const TensorWriter&) = delete;
   TensorWriter& operator=(const TensorWriter&) = delete;
 
-  // Writes the next slice. After a failure the file is of no use.
+  // Writes the next slice. After a failure the file is unusable.
   Status write_slice();
   bool is_done() const { return reader_ && reader_->is_done(); }
   int64_t position() const {
     return reader_ ? reader_->position() : 0;
-  }                                                       // contents written; back to 0 once, where
+  }                                                       // contents written; reset to 0 if
                                                           // compression does not pay
-  const TensorRecord& record() const { return record_; }  // of a tensor that is done
+  const TensorRecord& record() const { return record_; }  // after the last slice
 
  private:
   Status begin();

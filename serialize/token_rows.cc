@@ -17,7 +17,7 @@ namespace tessera {
 namespace {
 
 constexpr std::string_view kTable = "token_embedding";
-constexpr double kSpread = 1e-9;  // of the covariance of rows; of the deviation of biases
+constexpr double kSpread = 1e-9;  // of the covariance of rows, and of the deviation of biases
 
 uint64_t salt_of(std::string_view name) {  // FNV-1a
   uint64_t hash = 14695981039346656037u;
@@ -31,8 +31,8 @@ double normal(uint64_t seed, uint64_t salt, uint64_t index) {  // Box-Muller
   return std::sqrt(-2 * std::log(u)) * std::cos(2 * std::numbers::pi * v);
 }
 
-// New rows for a table [V, C], or elements for a bias [V]. A sum of the old rows' distances from their mean, each weighed by
-// a normal number, has their covariance.
+// New rows of a table [V, C], or elements of a bias [V]. The sum of normal
+// numbers times the old rows' deviations from their mean has their covariance.
 std::vector<float> draw_rows(std::span<const float> old, int64_t rows, int64_t width, int64_t added,
                              double factor, uint64_t seed, std::string_view name) {
   const auto C = static_cast<size_t>(width);
@@ -83,7 +83,7 @@ Result<HostTensor> resized(const std::string& name, const HostTensor& value, con
   return made;
 }
 
-// The shape, with another number of rows where it has `before` of them.
+// The shape with `rows` instead of `before` rows.
 bool is_resized(const Shape& from, const Shape& to, int64_t before, int64_t rows) {
   if (from.rank() != to.rank() || from.rank() == 0 || from.rank() > 2) return false;
   return from[0] == before && to[0] == rows && (from.rank() == 1 || from[1] == to[1]);

@@ -1,4 +1,4 @@
-// Model -> model: another number of rows of the token table, and of the head where it is a parameter of its own.
+// Changes the number of rows of the token table and of an untied head.
 #pragma once
 
 #include <cstdint>
@@ -10,14 +10,14 @@
 
 namespace tessera {
 
-// Rows of the token table; 0 where the model has none.
+// Rows of the token table; 0: none.
 int64_t token_rows(const Model& model);
 
-// The same with `rows` rows: the first keep their bits, new ones are drawn by `seed` from a normal distribution with the
-// mean of the old rows and 1e-9 of their covariance, as transformers' resize_token_embeddings has it (a bias' from its own
-// mean and 1e-9 of its deviation), and are stored in the type of the others. Parameters without a value stay so.
-// `model` is what its family's builder makes of its description, and has no adapters: else kUnsupported or
-// kFailedPrecondition.
+// The model with `rows` rows: the first keep their bits, new ones are drawn by `seed`
+// from a normal distribution with the old rows' mean and 1e-9 of their covariance, as
+// transformers' resize_token_embeddings (biases likewise, with 1e-9 of the deviation),
+// in the table's type. Parameters without values stay so. kUnsupported or
+// kFailedPrecondition unless `model` is built from its description and has no adapters.
 Result<Model> with_token_rows(const Model& model, int64_t rows, uint64_t seed);
 
 }  // namespace tessera

@@ -8,7 +8,7 @@
 namespace tessera {
 namespace {
 
-// The matrices x and y * sign, joined along the rank.
+// Concatenates x and y * sign along the rank.
 HostTensor joined(const HostTensor& x, const HostTensor& y, bool along_rows, float sign) {
   const auto rows = static_cast<size_t>(x.type.shape[0]), columns = static_cast<size_t>(x.type.shape[1]);
   const size_t run = along_rows ? rows * columns : columns;  // elements that are contiguous in both

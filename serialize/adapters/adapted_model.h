@@ -1,4 +1,4 @@
-// AdaptedModel: a model with adapters, as exporters see it: the base that they are of, and their values.
+// AdaptedModel: a model with adapters as exporters see it: the base, and the adapters' values.
 #pragma once
 
 #include <map>
@@ -13,15 +13,15 @@
 namespace tessera {
 
 struct AdaptedModel {
-  Graph base;  // without adapters, with weights in the types that they are computed in
+  Graph base;  // without adapters, in computed weight types
   ExportedConfig config;
-  // Adapters with a start (PiSSA) as ordinary ones of twice the rank: B A - B0 A0 is [B, -B0] [A; A0].
+  // PiSSA adapters become ordinary ones of twice the rank: B A - B0 A0 is [B, -B0] [A; A0].
   std::vector<Adapter> adapters;
   std::map<std::string, HostTensor> values;  // f32, of the adapters' parameters
-  std::vector<std::string> trained;          // parameters of the base that train as well
+  std::vector<std::string> trained;          // parameters of the base that also train
 };
 
-// kFailedPrecondition where there are no adapters; errors of exported_config.
+// kFailedPrecondition without adapters; errors of exported_config.
 Result<AdaptedModel> adapted_model(const OpenedModel& opened);
 
 }  // namespace tessera

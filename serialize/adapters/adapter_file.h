@@ -1,4 +1,4 @@
-// AdapterFile: low-rank adapters of another project's file, as parameters of a model of ours.
+// AdapterFile: low-rank adapters of another project's file, as parameters of our model.
 #pragma once
 
 #include <cstdint>
@@ -16,29 +16,29 @@ namespace tessera {
 struct AdapterFile {
   struct Weight {
     std::string name;  // parameter of the base
-    std::string a;     // name of the first matrix, which parts of one tensor share; empty: after the weight
+    std::string a;     // name of the first matrix, shared by the parts of a tensor; empty: derived from the weight
     int64_t rank = 0;
     double factor = 1;
     bool has_bias = false, has_magnitude = false;
-    // Whether the adapter's first product was taken out of the base (PiSSA).
+    // Whether the initial product was subtracted from the base (PiSSA).
     bool has_start = false;
     double dropout = 0;  // used in training only
   };
-  // The model that the adapters are of: the given one, or the same with a head apart from the embedding where the file
-  // changes one of the two alone.
+  // The adapters' model: the given one, or with an untied
+  // head if the file changes head or embedding alone.
   Model base;
   std::vector<Weight> weights;
-  // f32: of adapters, by the names that with_adapters (graph/transform/adapters.h) gives them, and of parameters that
-  // take the place of the base's.
+  // f32 values of adapters, by the names of with_adapters
+  // (graph/transform/adapters.h), and of parameters that replace the base's.
   std::map<std::string, HostTensor, std::less<>> values;
-  std::vector<std::string> trained;  // parameters of the base that train as well
+  std::vector<std::string> trained;  // parameters of the base that also train
 };
 
-// From a folder of PEFT's (adapter_config.json, adapter_model.safetensors). Reads all values. `base` has no adapters and
-// says which family it is of. kNotFound for a missing file; kCorrupt for tensors that contradict the configuration or
-// are missing; kInvalidArgument for an adapter of another model; kUnsupported names what has no form here.
+// Reads a PEFT folder (adapter_config.json, adapter_model.safetensors) with all values. `base` has no
+// adapters and determines the family. kNotFound for a missing file; kCorrupt for missing or contradictory
+// tensors; kInvalidArgument for an adapter of another model; kUnsupported names the unsupported part.
 Result<AdapterFile> read_peft_adapter(const std::string& folder, const Model& base);
-// From a GGUF adapter, as llama.cpp's convert_lora_to_gguf.py writes it; else the same.
+// Reads a GGUF adapter of llama.cpp's convert_lora_to_gguf.py; errors likewise.
 Result<AdapterFile> read_gguf_adapter(std::shared_ptr<const ByteSource> source, const Model& base);
 
 }  // namespace tessera

@@ -13,7 +13,7 @@
 
 namespace tessera {
 
-// The tensor in f32. kUnsupported where its type stands for no numbers.
+// Reads a tensor as f32. kUnsupported for types that are not numeric.
 Result<HostTensor> read_f32(const ByteSource& source, const std::string& name, const ForeignTensor& tensor);
 
 HostTensor f32_matrix(int64_t rows, int64_t columns, std::span<const float> values);
@@ -21,10 +21,10 @@ HostTensor f32_matrix(int64_t rows, int64_t columns, std::span<const float> valu
 // [rows, columns] -> [columns, rows].
 HostTensor transposed_matrix(const HostTensor& matrix);
 
-// Rows [first, first + rows) of a tensor [N] or [N, K]; `order`, if any, is that of the rows within each head.
+// Rows [first, first + rows) of a tensor [N] or [N, K]; `order`: permutation of rows within each head, or empty.
 HostTensor rows_of(const HostTensor& tensor, int64_t first, int64_t rows, const std::vector<int64_t>& order);
 
-// The f32 table [V, C] with rows [N, C] in the places `ids`, which are below V.
+// Replaces rows `ids` of the f32 table [V, C] by rows [N, C].
 HostTensor with_rows(const HostTensor& table, const HostTensor& rows, std::span<const int64_t> ids);
 
 }  // namespace tessera

@@ -35,7 +35,7 @@ class Joining {
       made.b = values_.at(parts_[0].adapter->b);
       return made;
     }
-    // The first column of b for each first matrix.
+    // First column of b by first matrix.
     std::map<std::string, int64_t> columns;
     std::vector<float> a;
     for (const Part& part : parts_) {
@@ -76,7 +76,7 @@ class Joining {
   }
 
  private:
-  // As rows of the output: [N, rank], and a [rank, K].
+  // Orients matrices as [N, rank] and [rank, K].
   static HostTensor oriented(const Adapter& adapter, const HostTensor& matrix) {
     return adapter.transposed ? matrix : transposed_matrix(matrix);
   }
@@ -104,7 +104,7 @@ Result<std::vector<ExportedAdapter>> exported_adapters(const std::vector<Foreign
       if (const auto found = std::ranges::find(adapters, place.parameter, &Adapter::weight);
           found != adapters.end())
         parts.push_back({&place, &*found});
-    // What counts nothing has no scale that others could be told by.
+    // Adapters with factor 0 come last, since their scale determines nothing.
     std::ranges::stable_sort(parts, {}, [](const Part& part) { return part.adapter->factor == 0; });
     const auto has_magnitude = [](const Part& part) { return !part.adapter->magnitude.empty(); };
     if (std::ranges::any_of(parts, has_magnitude) &&

@@ -1,4 +1,4 @@
-// ExportedAdapter: the adapter of a module of another project, of the adapters of the parameters that the module is.
+// ExportedAdapter: the adapter of another project's module, combined from the adapters of its parameters.
 #pragma once
 
 #include <cstdint>
@@ -18,14 +18,14 @@ struct ExportedAdapter {
   bool is_table = false;
   int64_t rank = 0;
   double factor = 1;
-  HostTensor a, b;  // f32: a [rank, K], b [N, rank]; of a table a [V, rank], b [C, rank]
-  HostTensor bias;  // f32 [N], counts `factor` times; without data where there is none
-  HostTensor magnitude;  // f32 [N]; without data where there is none
+  HostTensor a, b;  // f32: a [rank, K], b [N, rank]; for a table a [V, rank], b [C, rank]
+  HostTensor bias;  // f32 [N], scaled by `factor`; without data: none
+  HostTensor magnitude;  // f32 [N]; without data: none
 };
 
-// `values`: f32, of all parameters of `adapters`. `order`: of the module's rows within a head (row_order); empty: ours.
-// Parts of a module that do not share their first matrix become one adapter whose rank is the sum of theirs. kUnsupported
-// where some parts have magnitudes and others have not.
+// `values`: f32 values of all parameters of `adapters`. `order`: permutation of the module's
+// rows within a head (row_order); empty: ours. Parts with different first matrices become
+// one adapter with the sum of their ranks. kUnsupported if only some parts have magnitudes.
 Result<std::vector<ExportedAdapter>> exported_adapters(const std::vector<ForeignModule>& modules,
                                                        const std::vector<Adapter>& adapters,
                                                        const std::map<std::string, HostTensor>& values,

@@ -9,7 +9,7 @@
 namespace tessera {
 namespace {
 
-// Parameters that look-ups alone read.
+// Parameters read only by lookups.
 std::set<std::string, std::less<>> tables_of(const Graph& graph) {
   std::set<std::string, std::less<>> tables;
   for (const Node& node : graph.nodes())

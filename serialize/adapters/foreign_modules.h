@@ -1,4 +1,4 @@
-// ForeignModule: a matrix of a model by the name that another project gives it, with the parameters of ours that it is.
+// ForeignModule: a matrix under another project's name, and our parameters that form it.
 #pragma once
 
 #include <cstdint>
@@ -18,24 +18,24 @@ struct ForeignModule {
     std::string parameter;
     int64_t first_row = 0, rows = 0;
   };
-  std::string name;         // "model.layers.3.self_attn.qkv_proj": its tensor's without ".weight"
-  std::vector<Part> parts;  // parameters whose rows follow each other
+  std::string name;         // "model.layers.3.self_attn.qkv_proj": the tensor's name without ".weight"
+  std::vector<Part> parts;  // parameters whose rows are concatenated
   int64_t rows = 0, columns = 0;
-  bool is_table = false;   // only look-ups read it
-  bool is_expert = false;  // one of many: '@' in the name stands for its number
+  bool is_table = false;   // read only by lookups
+  bool is_expert = false;  // one of many; '@' in the name stands for its number
   bool is_router = false;
 
   bool is_head() const { return parts[0].parameter == "output"; }
 };
 
-// Of every matrix that has a name there, in the graph's order. `graph`: with weights in the types that they are computed
-// in (with_logical_weights).
+// Every matrix with a foreign name, in graph order. `graph`:
+// with computed weight types (with_logical_weights).
 std::vector<ForeignModule> foreign_modules(const Graph& graph, const ForeignNames& names);
 
-// Whether a parameter is the matrix of a router of experts, or of a gate of shared ones.
+// Whether a parameter is the matrix of an expert router, or of a gate of shared experts.
 bool is_router_name(std::string_view parameter);
 
-// The name that Hugging Face's class of the model gives a tensor, or a module: for some families the table's with a prefix.
+// The name of a tensor or module in the model's Hugging Face class; some families add a prefix to the table's name.
 std::string huggingface_name(const ExportedConfig& model, std::string_view tensor);
 std::string huggingface_module_name(const ExportedConfig& model, std::string_view module);
 

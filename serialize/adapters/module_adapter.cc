@@ -21,7 +21,7 @@ void add_adapter(AdapterFile& file, const ForeignModule& module, const ModuleAda
   file.values[a] = adapter.a;
   for (const ForeignModule::Part& part : module.parts) {
     const std::string stem = stem_of(part.parameter);
-    const bool is_whole = module.is_table;  // whose b has the columns of the table as rows
+    const bool is_whole = module.is_table;  // its b has the table's columns as rows
     const std::vector<int64_t> own = has_rotated_rows(part.parameter) ? order : std::vector<int64_t>();
     const auto rows = [&](const HostTensor& all) { return rows_of(all, part.first_row, part.rows, own); };
     file.values[stem + ".lora_b"] = is_whole ? adapter.b : rows(adapter.b);

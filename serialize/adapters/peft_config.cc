@@ -21,7 +21,7 @@ Status unsupported(std::string message) {
 }
 Status corrupt(std::string message) { return Status(StatusCode::kCorrupt, format("{}: {}", kFile, message)); }
 
-// Fields that change what an adapter computes, in ways that this library has no form for.
+// Fields that change an adapter's function in unsupported ways.
 constexpr std::string_view kForeign[] = {"layer_replication",
                                          "alora_invocation_tokens",
                                          "use_qalora",
@@ -33,8 +33,8 @@ constexpr std::string_view kForeign[] = {"layer_replication",
                                          "target_parameters",
                                          "megatron_config"};
 
-// Fields that are read, and those that say nothing of what an adapter computes: how it was made and initialized, where
-// its base is.
+// Fields that are read, and fields without effect on the
+// function: creation, initialization, the base's place.
 constexpr std::string_view kKnown[] = {"alpha_pattern",
                                        "auto_mapping",
                                        "base_model_name_or_path",
@@ -79,11 +79,11 @@ bool is_set(const Json& value) {
   return !(value.is_array() || value.is_object()) || !value.empty();
 }
 
-// Initializations after which the base is another one than before: it would have to be computed again.
+// Refuses initializations that modify the base, which would have to be recomputed.
 Status check_initialization(const Json& value) {
   if (!value.is_string()) return {};
   const auto word = value.get<std::string>();
-  if (word == "pissa") return {};  // the principal part is that of the base, which is here
+  if (word == "pissa") return {};  // the principal part is taken from the base, which is present
   for (const char* const other : {"pissa", "olora", "corda", "loftq", "lora_ga"})
     if (word.starts_with(other))
       return unsupported(format(
@@ -132,7 +132,7 @@ Result<std::vector<int64_t>> layers(const Json& value) {
   return all;
 }
 
-// Ids of tokens, in the order of their rows.
+// Token ids in the order of their rows.
 Result<std::vector<int64_t>> token_ids(const Json& value, std::string_view key) {
   std::vector<int64_t> ids;
   const bool is_list = value.is_array() && value.size() <= size_t{INT32_MAX};
@@ -160,7 +160,7 @@ Status read_token_rows(const Json& value, std::string_view key, PeftConfig& conf
   return {};
 }
 
-// An adapter of rows alone.
+// Reads an adapter of table rows only.
 Result<PeftConfig> read_trainable_tokens(const Json& json) {
   constexpr std::string_view kOwn[] = {"auto_mapping",   "base_model_name_or_path", "inference_mode",
                                        "init_weights",   "peft_type",               "peft_version",
@@ -187,7 +187,7 @@ Status check_alpha(std::string_view key, const Json& value) {
   return corrupt(format("{} is {}, wanted a number", key, quote_json(value)));
 }
 
-// The modules that PEFT adapts where a configuration names none.
+// Default modules of PEFT, for a configuration without targets.
 std::vector<std::string> family_targets(std::string_view family) {
   if (family == "gpt2") return {"c_attn"};
   if (family == "bert" || family == "roberta") return {"query", "value"};
@@ -291,7 +291,7 @@ struct ModuleExpression::Impl {
 };
 
 Result<ModuleExpression> ModuleExpression::create(std::string place, std::string_view expression) {
-  // Python's word for a named group.
+  // Python's syntax for a named group.
   std::string text(expression);
   for (size_t at = 0; (at = text.find("(?P<", at)) != text.npos;) text.erase(at + 2, 1);
   Result<Pattern> pattern = Pattern::create("\\A(?:" + text + ")\\z");
@@ -352,7 +352,7 @@ Result<PeftSelection> PeftSelection::create(const PeftConfig& config, std::strin
   return made;
 }
 
-// The number after the first "<pattern>.", or after the first name within another where there is no pattern.
+// The number after the first "<pattern>.", or, without a pattern, after the first nested name.
 bool PeftSelection::is_in_layers(std::string_view module) const {
   if (config_.layers.empty()) return true;
   const std::vector<std::string> names = split(module, '.');

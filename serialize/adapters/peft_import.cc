@@ -48,7 +48,7 @@ Result<Json> read_json(const std::string& path) {
   return parse_json(text, kConfig);
 }
 
-// The tensors of one module.
+// Group: the tensors of one module.
 struct Group {
   const ForeignTensor *a = nullptr, *b = nullptr, *bias = nullptr, *magnitude = nullptr;
   bool is_embedding = false;
@@ -124,7 +124,7 @@ class PeftReader {
       } else if (name.ends_with(kRows)) {
         rows_.emplace(without(name.substr(0, name.size() - kRows.size()), ".token_adapter"), &tensor);
       } else if (name.find(".original_module.") != name.npos) {
-        continue;  // the base's own value
+        continue;  // equal to the base's value
       } else if (name.find(".lora_") != name.npos) {
         return unsupported(format("tensor '{}' is of a kind that is not supported", quote(full)));
       } else {
@@ -149,15 +149,15 @@ class PeftReader {
         return true;
     return false;
   }
-  // Rows of the table alone are the head's too where both are one.
+  // Table rows also belong to a tied head.
   bool changes_table_or_head() const {
     return std::ranges::any_of(groups_, [](const auto& it) { return is_table_or_head(it.first); }) ||
            std::ranges::any_of(whole_, [](const auto& it) { return is_table_or_head(it.first); }) ||
            std::ranges::any_of(rows_, [](const auto& it) { return ends_with_name(it.first, "lm_head"); });
   }
 
-  // Tables and heads in full may have another number of rows, of a vocabulary that was resized: the base gets as many, if
-  // the file has the values of all that grow.
+  // Full tables and heads may have another number of rows, after a resize of the
+  // vocabulary: the base is resized if the file has values for all resized parameters.
   Status resize_base() {
     const int64_t rows = token_rows(file_.base);
     const ForeignTensor* resized = nullptr;
@@ -188,7 +188,7 @@ class PeftReader {
     return named(naming_, huggingface_module_name(exported_, module.name));
   }
 
-  // The naming by which most modules of the file are the model's.
+  // Chooses the naming that matches most modules of the file.
   void choose_naming() {
     size_t most = 0;
     for (const Naming& naming : kNamings) {
@@ -212,7 +212,7 @@ class PeftReader {
     const bool is_linear = !module.is_table && !module.is_head();
     TSR_ASSIGN_OR_RETURN(const bool adapted, selection.is_adapted(name, is_linear));
     if (found == groups_.end()) {
-      // Routers are matrices of one class and not of another.
+      // Some classes have matrices as routers, others do not.
       if (!adapted || module.is_router) return {};
       return corrupt(
           format("module '{}' is one that {} adapts, and has no tensors '{}{}.lora_A.weight' and "
@@ -267,7 +267,7 @@ class PeftReader {
     if (config_.has_start && module.is_table)
       return unsupported(
           format("module '{}' is a table, which init_lora_weights \"pissa\" is not supported for", name));
-    // Dropout is not loaded for tables, which have none in PEFT, nor with magnitudes, where its formula differs.
+    // Tables have no dropout in PEFT, and magnitudes use another formula; dropout is then ignored.
     const bool has_dropout = !module.is_table && !config_.has_magnitudes;
     ModuleAdapter adapter{.rank = rank,
                           .factor = factor,
@@ -313,7 +313,7 @@ class PeftReader {
   // ---- parameters in full
 
   Status add_whole(const PeftSelection& selection) {
-    std::map<std::string, std::vector<std::string>> parameters;  // by the tensor's name in the file
+    std::map<std::string, std::vector<std::string>> parameters;  // by tensor name in the file
     std::map<std::string, ValueChange> changes;
     for (const TensorId id : graph_.tensors_of_kind(TensorKind::kParameter)) {
       const std::string& parameter = graph_.tensor(id).name;
@@ -332,7 +332,7 @@ class PeftReader {
       const std::string module = name.substr(0, name.rfind('.'));
       const bool is_bias = name.ends_with(".bias") && config_.bias != "none";
       const bool trains = selection.is_saved(module) || is_bias;
-      // PEFT saves tables and heads with adapters, unchanged except for added tokens.
+      // PEFT saves tables and heads with adapters even if only added tokens changed.
       if (!trains && !is_table_or_head(module))
         return corrupt(
             format("tensor '{}{}' is there in full, but {} has it neither in modules_to_save nor as "
@@ -345,7 +345,7 @@ class PeftReader {
       if (selection.is_saved(name.substr(0, name.rfind('.'))) && !whole_.contains(name))
         return corrupt(
             format("tensor '{}{}' is missing: {} has its module in modules_to_save", kPrefix, name, kConfig));
-      // lora_only names biases of adapted modules, which PEFT itself leaves out of its files.
+      // lora_only selects biases of adapted modules, which PEFT omits from its files.
       if (config_.bias == "all" && name.ends_with(".bias") && !whole_.contains(name))
         return corrupt(format("tensor '{}{}' is missing: bias is \"all\" in {}", kPrefix, name, kConfig));
     }
@@ -354,7 +354,7 @@ class PeftReader {
         return is_saved_module(it.first.substr(0, it.first.rfind('.')), saved);
       });
     };
-    // PEFT names both for classifiers, whichever the model has.
+    // PEFT lists both names for classifiers.
     const bool is_classifier = is_module("classifier") || is_module("score");
     for (const std::string& saved : config_.modules_to_save)
       if (!is_module(saved) && !(is_classifier && (saved == "classifier" || saved == "score")))
@@ -364,7 +364,7 @@ class PeftReader {
     return {};
   }
 
-  // Rows of single tokens.
+  // Adds rows of single tokens.
   Status add_rows(const std::map<std::string, std::vector<std::string>>& parameters) {
     std::set<std::string> wanted;
     for (const auto& [module, ids] : config_.token_rows) wanted.insert(module);
@@ -450,7 +450,7 @@ class PeftReader {
   AdapterFile file_;
   Graph graph_;
   std::vector<ForeignModule> modules_;
-  std::vector<int64_t> order_;  // of rows of q and k within a head
+  std::vector<int64_t> order_;  // row permutation of q and k within a head
   Naming naming_ = kNamings[0], best_ = kNamings[0];
   std::map<std::string, Group> groups_;                // by module
   std::map<std::string, const ForeignTensor*> whole_;  // by tensor

@@ -1,4 +1,4 @@
-// Beginnings of the names of modules in PEFT's files.
+// Prefixes of module names in PEFT's files.
 #pragma once
 
 #include <string>
@@ -6,10 +6,10 @@
 
 namespace tessera {
 
-// How classes other than the language model's begin the names of its modules: without the model's own name, or within a
-// model of several kinds of input.
+// Naming: prefixes of classes other than the language model's:
+// without the model's name, or inside a multimodal model.
 struct Naming {
-  std::string_view from, to;  // of the beginning
+  std::string_view from, to;  // of the prefix
 };
 inline constexpr Naming kNamings[] = {{"", ""},
                                       {"model.", ""},

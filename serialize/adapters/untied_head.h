@@ -1,4 +1,4 @@
-// Model -> model: an output head apart from the token embedding.
+// Unties a model's output head from its token embedding.
 #pragma once
 
 #include "graph/base/result.h"
@@ -9,8 +9,8 @@ namespace tessera {
 // Whether the model's head is its token embedding.
 bool has_tied_head(const Model& model);
 
-// The same function with a parameter "output" of its own, which has the embedding's value. `model` has a tied head and
-// is what its family's builder makes of its description. Metadata "base_head" is "tied" from here on.
+// The same function with a parameter "output", a copy of the embedding. `model` has a
+// tied head and a graph built from its description. Sets metadata "base_head" to "tied".
 Result<Model> with_untied_head(const Model& model);
 
 }  // namespace tessera

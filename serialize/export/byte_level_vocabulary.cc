@@ -22,7 +22,7 @@ Status no_word(std::string_view part, const Json& value) {
 
 std::string type_of(const Json& part) { return part.is_object() ? part.value("type", "") : std::string(); }
 
-// The parts of a Sequence, or the part alone.
+// The steps of a Sequence, or the single step.
 Json steps_of(const Json& part, const char* list) {
   if (part.is_null()) return Json::array();
   return type_of(part) == "Sequence" && part.contains(list) ? part[list] : Json::array({part});
@@ -38,7 +38,7 @@ const std::string& gpt2_pattern() {
   return kPattern;
 }
 
-// Patterns by which a pre-tokenizer splits before it spells bytes.
+// Split patterns that a pre-tokenizer applies before mapping bytes to characters.
 Result<std::vector<std::string>> patterns_of(const Json& pre_tokenizer) {
   std::vector<std::string> patterns;
   bool spells_bytes = false;
@@ -61,7 +61,7 @@ Result<std::vector<std::string>> patterns_of(const Json& pre_tokenizer) {
   return patterns;
 }
 
-// Patterns are the same with and without what they imply: the pieces between matches.
+// A pattern without parts implied by it: pieces between matches.
 std::string_view without_tail(std::string_view pattern) {
   constexpr std::string_view kTail = R"(|\s+)";
   return pattern.ends_with(kTail) ? pattern.substr(0, pattern.size() - kTail.size()) : pattern;
@@ -78,7 +78,7 @@ Result<TokenizerData> byte_level_vocabulary(const TokenizerData& pipeline) {
   if (type_of(model) != "BPE" || is_set("byte_fallback") || is_set("continuing_subword_prefix") ||
       is_set("end_of_word_suffix") || is_set("dropout"))
     return no_word("model", model);
-  // Composed characters are what most texts have; readers of GGUF files leave the step out.
+  // Most texts are composed (NFC) already, and GGUF readers omit that step.
   const Json normalizer = parts.value("normalizer", Json());
   if (!normalizer.is_null() && type_of(normalizer) != "NFC") return no_word("normalizer", normalizer);
   const Json pre_tokenizer = parts.value("pre_tokenizer", Json());
@@ -99,7 +99,7 @@ Result<TokenizerData> byte_level_vocabulary(const TokenizerData& pipeline) {
     data.merges.push_back(data.tokens[static_cast<size_t>(data.merge_ids[i])] + " " +
                           data.tokens[static_cast<size_t>(data.merge_ids[i + 1])]);
   for (size_t id = 0; id < data.tokens.size(); ++id)
-    if (data.tokens[id].empty()) data.tokens[id] = format("[PAD{}]", id);  // a hole between ids
+    if (data.tokens[id].empty()) data.tokens[id] = format("[PAD{}]", id);  // an unused id
   data.merge_ids.clear();
   data.pipeline.clear();
   return data;

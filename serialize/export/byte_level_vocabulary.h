@@ -1,4 +1,4 @@
-// A tokenizer pipeline as the byte-level BPE of a GGUF file, where it is one.
+// Converts a tokenizer pipeline to the byte-level BPE of a GGUF file.
 #pragma once
 
 #include "graph/base/result.h"
@@ -6,7 +6,7 @@
 
 namespace tessera {
 
-// Tokens, merges and the name of the split pattern. kUnsupported names the part that such files have no word for.
+// Returns tokens, merges and the name of the split pattern. kUnsupported names the part that GGUF lacks.
 Result<TokenizerData> byte_level_vocabulary(const TokenizerData& pipeline);
 
 }  // namespace tessera

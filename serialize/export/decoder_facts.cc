@@ -65,11 +65,11 @@ Facts facts_of(const DecoderSizes& m) {
                  {"mlp_bias", m.mlp_bias},
                  {"wide_norm", m.wide_norm},
                  {"sinks", m.sinks}};
-  if (latent.KA > 0) facts.emplace_back("rope_half", m.rope_half);  // elsewhere rows of q and k are reordered
+  if (latent.KA > 0) facts.emplace_back("rope_half", m.rope_half);  // otherwise rows of q and k are reordered
   add_experts(m.experts, facts);
   bool has_windows = false;
   for (size_t i = 0; i < static_cast<size_t>(m.L); ++i) {
-    // A window of the whole context is none, unless it chooses the rotation.
+    // A window of the whole context equals none, unless it selects the rotation.
     const int64_t given = m.windows.empty() ? 0 : m.windows[i];
     const bool is_none = given >= m.T && m.window_theta == 0;
     has_windows = has_windows || (given > 0 && !is_none);

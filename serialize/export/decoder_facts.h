@@ -1,5 +1,5 @@
-// What of a decoder's sizes changes its results: the comparison behind exports, whose words must mean the same model
-// when they are read again.
+// Compares decoder sizes by their effect on results:
+// exports must describe the same model when read again.
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@
 
 namespace tessera {
 
-// The first fact in which they differ, as `a` has it: "L = 12", "a window of 4096 in layer 3". Empty for none.
+// The first difference, as in `a`: "L = 12", "a window of 4096 in layer 3". Empty: none.
 std::string first_difference(const DecoderSizes& a, const DecoderSizes& b);
 
 }  // namespace tessera

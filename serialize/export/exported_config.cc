@@ -10,7 +10,7 @@
 namespace tessera {
 namespace {
 
-// Parameters are those of the graph that the description makes.
+// Checks that the parameters are those of the graph built from the description.
 Status check_parameters(const Graph& graph, const ModelConfig& config) {
   TSR_ASSIGN_OR_RETURN(const Graph described, build_model(config));
   const auto parameters = described.tensors_of_kind(TensorKind::kParameter);

@@ -1,4 +1,4 @@
-// What a model says of itself, for exporters: its family and sizes, where its parameters are those.
+// ExportedConfig: a model's family and sizes for exporters, if its parameters match them.
 #pragma once
 
 #include <optional>
@@ -17,23 +17,23 @@ namespace tessera {
 struct ExportedConfig {
   ModelConfig config;
   const ModelFamily* family = nullptr;
-  std::optional<DecoderSizes> decoder;  // of families that decoder.h builds
-  std::optional<EncoderSizes> encoder;  // of families that encoder.h builds
-  std::vector<std::string> labels;      // of a model that tells classes, where they have names
+  std::optional<DecoderSizes> decoder;  // for families built by decoder.h
+  std::optional<EncoderSizes> encoder;  // for families built by encoder.h
+  std::vector<std::string> labels;      // class names of a classifier, if any
   std::string problem_type, class_activation;  // serialize/class_head.h
   std::optional<int64_t> padding;              // kPaddingKey
 };
 
-// kFailedPrecondition for a model with adapters, kUnsupported for one that is not what its family's builder makes of
-// its description.
+// kFailedPrecondition for a model with adapters; kUnsupported for
+// one that its family's builder does not make from its description.
 Result<ExportedConfig> exported_config(const Model& model);
 
 struct RopeFactors {
   HostTensor values;  // f32 [1 or 2, pairs]: parameter "rope_factors"
-  std::string words;  // metadata "rope_scaling": a rope_scaling object that may give them; empty: none
+  std::string words;  // metadata "rope_scaling": a rope_scaling object that may produce the factors; empty: none
 };
 
-// Those of the model; none where it does not scale its rotations.
+// The model's factors; nullopt without scaled rotations.
 Result<std::optional<RopeFactors>> exported_rope_factors(const OpenedModel& opened);
 
 }  // namespace tessera

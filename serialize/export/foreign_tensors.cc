@@ -126,7 +126,7 @@ class ForeignTensorMaker {
 
   // ---- matrices: slice by slice
 
-  // A head at a time.
+  // One head at a time.
   TensorSource reordered(TensorSource from) const {
     const int64_t row_bytes = bytes(from.type) / from.type.shape[0];
     const auto head_bytes = static_cast<size_t>(row_bytes) * order_.size();
@@ -145,12 +145,12 @@ class ForeignTensorMaker {
     return out;
   }
 
-  // Rows of the parts one after another, as one.
+  // Concatenates the rows of the parts.
   static std::vector<TensorSource> joined(std::vector<TensorSource> parts) {
     if (parts.size() == 1) return parts;
     Shape shape = parts[0].type.shape;
     int64_t rows = 0;
-    std::vector<std::pair<Stream, int64_t>> streams;  // and what is left of each
+    std::vector<std::pair<Stream, int64_t>> streams;  // with the remaining bytes of each
     for (TensorSource& part : parts) {
       rows += part.type.shape[0];
       const int64_t size = bytes(part.type);
@@ -181,8 +181,8 @@ class ForeignTensorMaker {
     return {std::move(out)};
   }
 
-  // Rows of ours as columns, of several by turns: theirs [K, N] of ours [N, K], and for each expert [K, n N] of n
-  // times [N, K], or [n N] of n times [N]. A matrix at a time is in memory.
+  // Transposes our rows to columns, alternating between parts: theirs [K, N] from ours [N, K], per
+  // expert [K, n N] from n times [N, K], or [n N] from n times [N]. Holds one matrix in memory.
   static TensorSource as_columns(std::vector<TensorSource> parts) {
     const TensorType type = parts[0].type;
     const int rank = type.shape.rank();
@@ -214,7 +214,7 @@ class ForeignTensorMaker {
     return out;
   }
 
-  // A tensor for each expert.
+  // One tensor per expert.
   Status add_experts(const ForeignName& name, TensorSource from) {
     const Shape shape = from.type.shape;
     const TensorType type{from.type.dtype, Shape(shape.dims().subspan(1))};
@@ -239,7 +239,7 @@ class ForeignTensorMaker {
 
   const Graph& graph_;
   const ForeignLayout& layout_;
-  std::vector<int64_t> order_;  // of rows within a head; empty: as they are
+  std::vector<int64_t> order_;  // row permutation within a head; empty: none
   std::map<std::string, TensorSource, std::less<>> sources_;
   std::set<std::string, std::less<>> done_;
   std::vector<TensorSource> made_;

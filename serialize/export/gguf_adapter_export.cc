@@ -16,12 +16,12 @@ namespace {
 
 Status unsupported(std::string message) { return Status(StatusCode::kUnsupported, std::move(message)); }
 
-// The alpha of most adapters.
+// The most frequent alpha.
 double common_alpha(const std::vector<ExportedAdapter>& adapters) {
   std::map<float, size_t> counts;
   for (const ExportedAdapter& it : adapters) ++counts[static_cast<float>(it.factor * static_cast<double>(it.rank))];
   const auto most = std::ranges::max_element(counts, {}, [](const auto& it) { return it.second; });
-  return most->first == 0 ? 1 : static_cast<double>(most->first);  // 0 means a factor of 1 there
+  return most->first == 0 ? 1 : static_cast<double>(most->first);  // 0 means factor 1 in GGUF
 }
 
 HostTensor scaled(const HostTensor& matrix, double factor) {

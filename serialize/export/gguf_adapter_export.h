@@ -1,4 +1,4 @@
-// A model's low-rank adapters as a GGUF file that llama.cpp puts on the base.
+// Exports low-rank adapters as a GGUF file for llama.cpp.
 #pragma once
 
 #include "graph/base/result.h"
@@ -7,8 +7,8 @@
 
 namespace tessera {
 
-// The file; values are read here. Factors are alpha / rank of one alpha, and where they differ multiply the second
-// matrix. kFailedPrecondition for a model without adapters, kUnsupported for what the format has no form for.
+// Reads all values. Factors are alpha / rank of one alpha; deviations are multiplied into the second
+// matrix. kFailedPrecondition without adapters, kUnsupported for parts that the format lacks.
 Result<ExportContents> gguf_adapter_contents(OpenedModel& opened);
 
 }  // namespace tessera

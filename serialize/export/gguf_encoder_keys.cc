@@ -15,7 +15,7 @@ Status unsupported(std::string message) { return Status(StatusCode::kUnsupported
 
 struct Architecture {
   std::string_view family, name;
-  bool has_classes;  // whether llama.cpp's model of it has a head for classes as the family has
+  bool has_classes;  // llama.cpp has the family's classification head
 };
 constexpr Architecture kArchitectures[] = {{"bert", "bert", true},
                                            {"distilbert", "bert", false},
@@ -26,7 +26,7 @@ constexpr Architecture kArchitectures[] = {{"bert", "bert", true},
 Status write_windows(const EncoderSizes& m, const std::string& prefix, GgufWriter& out) {
   const int64_t window = m.windows.empty() ? 0 : *std::ranges::max_element(m.windows);
   if (window == 0) return {};
-  int64_t every = 0;  // the distance of the first two layers without a window
+  int64_t every = 0;  // distance of the first two layers without a window
   for (size_t i = 1; i < m.windows.size() && every == 0; ++i)
     if (m.windows[i] == 0) every = static_cast<int64_t>(i);
   if (every == 0) every = std::max<int64_t>(3, std::ssize(m.windows));

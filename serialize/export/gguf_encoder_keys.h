@@ -1,4 +1,4 @@
-// The metadata of a GGUF file that describe an encoder, as llama.cpp reads them.
+// Metadata of an encoder's GGUF file, for llama.cpp.
 #pragma once
 
 #include <functional>
@@ -13,14 +13,14 @@
 
 namespace tessera {
 
-// Writes the keys; heads that the format has no word for are left out with a note, classes that llama.cpp would compute
-// otherwise are refused by name.
+// Writes the keys. Heads that the format lacks are omitted with a note;
+// classes that llama.cpp computes differently are refused by name.
 Result<GgufKeys> write_gguf_encoder_keys(const ExportedConfig& model, GgufWriter& out);
 
-// Parameters of heads that the file has not.
+// Adds the parameters of omitted heads to `left_out`.
 void leave_out_heads(const EncoderSizes& sizes, std::set<std::string, std::less<>>& left_out);
 
-// The table of positions without the rows before that of position 0, which the format has not.
+// Removes the rows of the position table before position 0, which the format lacks.
 Status cut_positions(OpenedModel& opened, int64_t rows);
 
 }  // namespace tessera

@@ -20,13 +20,13 @@ namespace {
 
 constexpr int64_t kQuantizationVersion = 2;
 
-// Metadata of ours that are `general.` keys there, as the importer reads them.
+// Our metadata with `general.` keys in GGUF, as the importer reads them.
 constexpr std::string_view kGeneral[] = {
     "name",         "basename",   "finetune", "author",       "organization",   "version",
     "quantized_by", "size_label", "license",  "license.name", "license.link",   "url",
     "doi",          "uuid",       "repo_url", "source.url",   "source.repo_url"};
 
-// general.file_type: the word for what most weights are. A hint, which readers show.
+// general.file_type: the type of most weights, a hint shown by readers.
 struct FileType {
   std::string_view name;  // a mix, or an element type
   int64_t number;
@@ -39,7 +39,7 @@ constexpr FileType kFileTypes[] = {
     {"iq4_nl", 25}, {"iq3_s", 26},   {"iq2_s", 28},  {"iq4_xs", 30}, {"iq1_m", 31},   {"bf16", 32},
     {"tq1_0", 36},  {"tq2_0", 37},   {"mxfp4", 38}};
 
-// Matrices that llama.cpp reads only in f32.
+// Matrices that llama.cpp reads only as f32.
 bool is_kept_wide(std::string_view parameter) {
   return parameter == "position_embedding" || parameter == "token_type_embedding" ||
          parameter.ends_with(".router") || parameter.ends_with(".bias");

@@ -10,13 +10,13 @@
 namespace tessera {
 
 struct GgufExportSettings {
-  std::string mix;        // the mix that the matrices are in; empty: they are as they were
-  bool tokenizer = true;  // false: it is left out
+  std::string mix;        // the mix of the matrices; empty: unchanged types
+  bool tokenizer = true;  // false: omitted
 };
 
-// The file; values are read as it is written. Matrices have the types of their sources; what llama.cpp reads only in f32
-// (norms, biases, routers, tables of positions) is f32. `opened` gives up its sources. kUnsupported names what llama.cpp
-// has no form for.
+// Values are read while the file is written. Matrices keep their sources' types; tensors
+// that llama.cpp reads only as f32 (norms, biases, routers, position tables) are f32.
+// Consumes the sources of `opened`. kUnsupported names the part that llama.cpp lacks.
 Result<ExportContents> gguf_contents(OpenedModel& opened, const GgufExportSettings& settings);
 
 }  // namespace tessera

@@ -15,7 +15,7 @@ Status unsupported(std::string message) { return Status(StatusCode::kUnsupported
 
 enum class Windows : uint8_t {
   kNone,       // no layer has one
-  kForOurs,    // a key that llama.cpp reads past: it attends to the whole context
+  kForOurs,    // a key that llama.cpp ignores: it attends to the whole context
   kAlternate,  // in all layers but each `every`th
 };
 enum class Factors : uint8_t {
@@ -24,19 +24,19 @@ enum class Factors : uint8_t {
   kTwo,    // by tensors rope_factors_short and _long
 };
 
-// What llama.cpp's model of an architecture has.
+// Architecture: features of an architecture in llama.cpp.
 struct Architecture {
   std::string_view family, name;
   bool rope_half;
   Windows windows = Windows::kNone;
   int64_t every = 0;
   Factors factors = Factors::kKeys;
-  bool any_bias = false;          // at q, k, v, o and in the feed-forward half, where the tensors are there
-  int64_t layers_of_largest = 0;  // whose queries are scaled by channels for each head
+  bool any_bias = false;          // at q, k, v, o and in the feed-forward, if the tensors exist
+  int64_t layers_of_largest = 0;  // number of layers of the model whose queries are scaled by channels per head
   bool softcap = false;           // of scores, always
   bool any_scale = false;         // of scores
   bool always_tied = false;
-  bool qkv_bias = false;  // where the tensors are there
+  bool qkv_bias = false;  // if the tensors exist
   bool normalize = true;  // weights of a token's experts are divided by their sum
   bool truncates = true;  // bounds of yarn's ramp are whole numbers
 };
@@ -152,18 +152,18 @@ class KeyWriter {
     return {};
   }
 
-  // DeepSeek's: heads, its leading dense layers, and its experts.
+  // DeepSeek: heads, leading dense layers, and experts.
   Status write_latent() {
     const ExpertSizes& e = m_.experts;
     out_.u32(key("attention.kv_lora_rank"), m_.latent.KA);
     if (m_.latent.QA > 0) out_.u32(key("attention.q_lora_rank"), m_.latent.QA);
-    // Its reader goes by the number of layers.
+    // llama.cpp decides by the number of layers.
     const bool is_lite = m_.L == 26 || m_.L == 27;
     if (is_lite == (m_.latent.QA > 0))
       keys.notes.push_back(format(
           "llama.cpp takes models of {} layers for ones {} a latent vector of queries, and will not open it",
           m_.L, is_lite ? "without" : "with"));
-    if (std::abs(m_.latent.norm_eps / m_.norm_eps - 1) > 1e-6)  // the file has the latter in f32
+    if (std::abs(m_.latent.norm_eps / m_.norm_eps - 1) > 1e-6)  // the file stores the latter in f32
       return no_word(format("norms of latent vectors by another epsilon ({})", m_.latent.norm_eps));
     if (m_.rope_half) return no_word("rotations of pairs (i, i + R/2) (rope_half)");
     const auto dense = std::ranges::find(e.layers, 1) - e.layers.begin();
@@ -198,7 +198,7 @@ class KeyWriter {
         if (window(i) != (i % a_.every < a_.every - 1 ? largest : 0))
           return no_word(format("a window of {} in layer {}: all layers but each {}th have the same",
                                 window(i), i, a_.every));
-      // Without windows those of the whole context; where they have a rotation of their own, none.
+      // Without windows: the whole context; with a separate rotation: none.
       if (largest == 0 && m_.window_theta == 0) largest = m_.T;
       if (largest >= m_.T && a_.name == "olmo2") return {};
       out_.u32(key("attention.sliding_window"), largest);
@@ -282,7 +282,7 @@ class KeyWriter {
                        : "rotations scaled by these factors");
   }
 
-  // Whether the model's words are those of yarn, and give its factors there.
+  // Whether the model's scaling is yarn, and reproduces its factors there.
   bool write_yarn(const RopeFactors& factors) {
     const Result<Json> words = parse_json(factors.words.empty() ? "{}" : factors.words, "rope_scaling");
     if (!words.ok()) return false;
@@ -296,7 +296,7 @@ class KeyWriter {
     if (!fields.status().ok() || !(yarn.factor > 0) || !(yarn.original_context >= 1)) return false;
     yarn.truncates = a_.truncates;
     const double mscale = fields.real("mscale_all_dim", 0);
-    if (m_.latent.KA > 0) {  // a factor of scores, and none of rotations
+    if (m_.latent.KA > 0) {  // a factor of scores instead of rotations
       yarn.mscale = yarn.mscale_all_dim = mscale;
       const double by = 1 + 0.1 * mscale * std::log(yarn.factor);
       const double wanted = by * by / std::sqrt(static_cast<double>(m_.D));
@@ -309,7 +309,7 @@ class KeyWriter {
     out_.text(key("rope.scaling.type"), "yarn");
     out_.f32(key("rope.scaling.factor"), yarn.factor);
     out_.u32(key("rope.scaling.original_context_length"), static_cast<int64_t>(yarn.original_context));
-    const double magnitude = m_.rope_magnitude / scaling.magnitude;  // of what the format has of its own
+    const double magnitude = m_.rope_magnitude / scaling.magnitude;  // magnitude in addition to the format's own
     if (std::abs(magnitude - 1) > 1e-7) out_.f32(key("rope.scaling.attn_factor"), magnitude);
     if (m_.latent.KA > 0 && mscale != 0) out_.f32(key("rope.scaling.yarn_log_multiplier"), 0.1 * mscale);
     if (!a_.truncates)

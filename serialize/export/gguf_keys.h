@@ -1,4 +1,4 @@
-// A model's sizes as the keys of a GGUF file: the way back of import/gguf_hyperparameters.h.
+// A model's sizes as keys of a GGUF file: the inverse of import/gguf_hyperparameters.h.
 #pragma once
 
 #include <optional>
@@ -13,12 +13,12 @@ namespace tessera {
 
 struct GgufKeys {
   std::string architecture;
-  bool rope_half = false;             // the order of rotated rows there
-  std::vector<TensorSource> factors;  // tensors that rotations are scaled by
+  bool rope_half = false;             // row order of rotated heads in the file
+  std::vector<TensorSource> factors;  // tensors of rotation factors
   std::vector<std::string> notes;
 };
 
-// Writes the keys of the architecture. kUnsupported names what llama.cpp's model of it has no word for.
+// Writes the architecture's keys. kUnsupported names what llama.cpp lacks.
 Result<GgufKeys> write_gguf_keys(const ExportedConfig& model, const std::optional<RopeFactors>& factors,
                                  GgufWriter& out);
 

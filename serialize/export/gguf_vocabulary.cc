@@ -16,7 +16,7 @@ namespace {
 
 constexpr int32_t kNone = -1;
 
-// Tokens without a text of their own are unused.
+// Adds unused tokens without text.
 void pad(TokenizerData& data, int64_t tokens) {
   data.types.resize(data.tokens.size(), TokenType::kNormal);
   while (std::ssize(data.tokens) < tokens) {
@@ -26,7 +26,7 @@ void pad(TokenizerData& data, int64_t tokens) {
   }
 }
 
-// Types that a file without them has by its special tokens.
+// Derives missing token types from special tokens.
 void complete_types(TokenizerData& data) {
   if (!data.types.empty()) return;
   data.types.resize(data.tokens.size(), TokenType::kNormal);
@@ -41,7 +41,7 @@ void complete_types(TokenizerData& data) {
   if (data.unknown >= 0) data.types[static_cast<size_t>(data.unknown)] = TokenType::kUnknown;
 }
 
-// Bytes are tokens of byte-level BPE that nothing merges.
+// Adds byte tokens to byte-level BPE, without merges.
 void spell_bytes(TokenizerData& data) {
   data.kind = TokenizerKind::kByteLevelBpe;
   data.pre_tokenizer = "gpt-2";
@@ -58,7 +58,7 @@ void write_ids(const TokenizerData& data, bool has_defaults, GgufWriter& out) {
   for (const auto& [name, id] : ids)
     if (id != kNone || has_defaults) out.u32(format("tokenizer.ggml.{}_token_id", name), id);
   if (data.pad != kNone) out.u32("tokenizer.ggml.padding_token_id", data.pad);
-  // Others that end a text; readers know the rest by its text.
+  // Further end tokens; readers recognise the rest by text.
   size_t named = 0;
   constexpr const char* kNames[] = {"tokenizer.ggml.eot_token_id", "tokenizer.ggml.eom_token_id"};
   for (const int32_t id : data.end_ids)
@@ -71,7 +71,7 @@ void write_types(const TokenizerData& data, GgufWriter& out) {
   out.integers("tokenizer.ggml.token_type", types);
 }
 
-// BERT's.
+// Writes a BERT vocabulary.
 Status write_wordpiece(WordPieceVocabulary vocabulary, int64_t tokens, GgufWriter& out) {
   TokenizerData& data = vocabulary.data;
   int32_t mask = kNone;
@@ -95,7 +95,7 @@ Status write_wordpiece(WordPieceVocabulary vocabulary, int64_t tokens, GgufWrite
   return {};
 }
 
-// SentencePiece's Unigram.
+// Writes a SentencePiece Unigram vocabulary.
 Status write_unigram(TokenizerData data, int64_t tokens, GgufWriter& out) {
   if (std::ssize(data.tokens) > tokens)
     return Status(

@@ -1,4 +1,4 @@
-// A model's tokenizer and its chat template as the keys of a GGUF file: the way back of gguf_tokenizer.
+// A model's tokenizer and chat template as keys of a GGUF file: the inverse of gguf_tokenizer.
 #pragma once
 
 #include <cstdint>
@@ -10,8 +10,8 @@
 
 namespace tessera {
 
-// `tokens`: of the model's vocabulary; tokens that the tokenizer lacks are unused ones. Without a tokenizer the file
-// says so. kUnsupported names what the format has no form for.
+// `tokens`: size of the model's vocabulary; missing tokens are written as unused. Without
+// a tokenizer the file states so. kUnsupported names the part that the format lacks.
 Status write_gguf_vocabulary(const std::optional<TokenizerData>& tokenizer, int64_t tokens, GgufWriter& out);
 
 }  // namespace tessera

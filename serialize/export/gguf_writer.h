@@ -17,7 +17,7 @@ inline constexpr uint64_t kGgufAlignment = 32;
 
 class GgufWriter {
  public:
-  // A key is written once.
+  // Each key is written once.
   void u32(std::string_view key, int64_t value);
   void i32(std::string_view key, int64_t value);
   void f32(std::string_view key, double value);
@@ -28,9 +28,9 @@ class GgufWriter {
   void integers(std::string_view key, std::span<const int32_t> values);
   void byte_array(std::string_view key, std::string_view values);
 
-  void append(const GgufWriter& others);  // the keys of another
+  void append(const GgufWriter& others);  // appends another writer's keys
 
-  // The file of these keys and `tensors`, in this order. kUnsupported for a type or a name that the format has not.
+  // The file with these keys and `tensors`, in order. kUnsupported for a type or name that the format lacks.
   Result<TensorFile> finish(std::vector<TensorSource> tensors) const;
 
  private:

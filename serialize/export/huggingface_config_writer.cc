@@ -24,7 +24,7 @@ Json window_or_null(const DecoderSizes& m) {
   return window > 0 ? Json(window) : Json();
 }
 
-// A whole number where it is one, as classes check it.
+// An integer if the value is one, as classes check it.
 Json whole(double value) {
   const double nearest = std::nearbyint(value);
   return std::abs(value - nearest) <= 1e-9 * std::abs(nearest) ? Json(static_cast<int64_t>(nearest))
@@ -38,7 +38,7 @@ void put_layer_types(Json& json, const DecoderSizes& m) {
   json["layer_types"] = std::move(types);
 }
 
-// ---- what each class has beside the common keys
+// ---- keys of each class in addition to the common ones
 
 void put_llama(Json& json, const DecoderSizes& m) {
   json["attention_bias"] = m.qkv_bias || m.o_bias;
@@ -59,7 +59,7 @@ void put_mixtral(Json& json, const DecoderSizes& m) {
   put_router(json, m, "num_local_experts");
 }
 
-// Windows of any layers.
+// Writes windows of arbitrary layers.
 void put_windows(Json& json, const DecoderSizes& m) {
   const bool uses = largest_window(m) > 0;
   json["use_sliding_window"] = uses;
@@ -74,7 +74,7 @@ void put_qwen3(Json& json, const DecoderSizes& m) {
   put_windows(json, m);
 }
 
-// Layers with experts and without.
+// Writes which layers have experts.
 void put_sparse_layers(Json& json, const DecoderSizes& m) {
   const ExpertSizes& e = m.experts;
   Json dense = Json::array();
@@ -109,7 +109,7 @@ void put_gpt_oss(Json& json, const DecoderSizes& m) {
   put_layer_types(json, m);
   put_router(json, m, "num_local_experts");
   json["swiglu_limit"] = m.experts.limit;
-  // The class scales where nothing is said.
+  // By default the class scales.
   if (json["rope_scaling"].is_null()) json["rope_scaling"] = {{"rope_type", "default"}};
 }
 
@@ -156,7 +156,7 @@ void put_gemma1(Json& json, const DecoderSizes& m) {
 
 void put_olmo2(Json& json, const DecoderSizes& m) { json["attention_bias"] = m.qkv_bias || m.o_bias; }
 
-// A rotation for each kind of layer.
+// Olmo 3 has a rotation for each kind of layer.
 void put_olmo3(Json& json, const DecoderSizes& m) {
   put_olmo2(json, m);
   json["sliding_window"] = largest_window(m);
@@ -211,7 +211,7 @@ void put_smollm3(Json& json, const DecoderSizes& m) {
   put_layer_types(json, m);
 }
 
-// The class by what it has in place of a projection onto the vocabulary.
+// Head: selects the class by its output head.
 enum class Head : uint8_t { kVocabulary, kNone, kClasses };
 
 struct Class {
@@ -236,7 +236,7 @@ constexpr Class kClasses[] = {
     {"qwen3moe", "qwen3_moe", "Qwen3MoeForCausalLM", put_qwen3_moe},
     {"smollm3", "smollm3", "SmolLM3ForCausalLM", put_smollm3},
 };
-// What is one family here and several classes there.
+// One family here is several classes in transformers.
 constexpr Class kMistral = {"llama", "mistral", "MistralForCausalLM", put_mistral};
 constexpr Class kOlmo3 = {"olmo2", "olmo3", "Olmo3ForCausalLM", put_olmo3};
 constexpr Class kDeepseekV3 = {"deepseek2", "deepseek_v3", "DeepseekV3ForCausalLM", put_deepseek_v3};
@@ -251,8 +251,8 @@ Json head_of(std::string_view model_type, std::string_view architecture) {
   return {{"architectures", Json::array({architecture})}, {"model_type", model_type}};
 }
 
-// "Qwen3ForCausalLM" -> "Qwen3Model", "Qwen3ForSequenceClassification". Gemma 3's classes of texts alone have a name of
-// their own.
+// "Qwen3ForCausalLM" -> "Qwen3Model", "Qwen3ForSequenceClassification".
+// Gemma 3's text classifier has a name of its own.
 std::string architecture_of(std::string_view causal, Head head) {
   if (head == Head::kVocabulary) return std::string(causal);
   constexpr std::string_view kCausal = "ForCausalLM", kGpt2 = "LMHeadModel";
@@ -261,7 +261,7 @@ std::string architecture_of(std::string_view causal, Head head) {
   return name + (head == Head::kNone ? "Model" : "ForSequenceClassification");
 }
 
-// What classes of texts say; null is no padding token.
+// Writes classifier settings; null: no padding token.
 void put_classes(Json& json, const ExportedConfig& model, int64_t count) {
   if (count == 0) return;
   put_labels(json, model, count);
@@ -287,18 +287,18 @@ Json decoder_json(const Class& kind, const ExportedConfig& model, Json scaling) 
   json["rope_theta"] = m.rope_theta;
   json["rope_scaling"] = std::move(scaling);
   DecoderSizes written = m;
-  if (!m.causal)  // windows include the token that is as far away as they are wide
+  if (!m.causal)  // windows include the token at the window's distance
     for (int64_t& window : written.windows) window -= window > 0 ? 1 : 0;
   kind.put(json, written);
   put_classes(json, model, m.classes);
   return json;
 }
 
-// What a reader makes of it is the model, or a status that says what is not.
+// Checks that a reader would get the same model, or names the difference.
 Status check_read_again(const Json& json, const ExportedConfig& model,
                         const std::optional<RopeFactors>& factors) {
   TSR_ASSIGN_OR_RETURN(HuggingfaceConfig again, read_huggingface_config(json));
-  if (!model.decoder->head) again.config.flags["head"] = false;  // tensors say so
+  if (!model.decoder->head) again.config.flags["head"] = false;  // determined by tensors
   TSR_ASSIGN_OR_RETURN(const DecoderSizes sizes, decoder_sizes(again.config, model.family->decoder));
   std::string found = first_difference(*model.decoder, sizes);
   if (found.empty() && factors &&
@@ -309,7 +309,7 @@ Status check_read_again(const Json& json, const ExportedConfig& model,
                             json["model_type"].get<std::string>(), found, model.config.family));
 }
 
-// Objects of rope_scaling that may give the factors, best first.
+// Candidates of rope_scaling objects that may give the factors, best first.
 std::vector<Json> scalings_of(const DecoderSizes& m, const std::optional<RopeFactors>& factors) {
   if (!factors) return {Json()};
   std::vector<Json> all;

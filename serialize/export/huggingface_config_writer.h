@@ -1,5 +1,5 @@
-// A model's configuration as the config.json of a Hugging Face folder: the way back of import/huggingface_config.h,
-// through which what is written is read again and compared.
+// A model's configuration as config.json of a Hugging Face folder: the inverse
+// of import/huggingface_config.h, which reads the result back for comparison.
 #pragma once
 
 #include <optional>
@@ -10,7 +10,7 @@
 
 namespace tessera {
 
-// The object, without dtype and tokens. kUnsupported names what transformers' class of the family has no word for.
+// The object without dtype and tokens. kUnsupported names what transformers' class lacks.
 Result<Json> write_huggingface_config(const ExportedConfig& model, const std::optional<RopeFactors>& factors);
 
 }  // namespace tessera

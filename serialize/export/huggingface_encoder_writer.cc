@@ -22,7 +22,7 @@ void put_common(Json& json, const EncoderSizes& m) {
   json["max_position_embeddings"] = m.T + m.position_offset;
 }
 
-// ---- what each class has
+// ---- keys of each class
 
 void put_bert(Json& json, const EncoderSizes& m) {
   put_common(json, m);
@@ -85,7 +85,7 @@ const Class* find_class(std::string_view family) {
   return found == std::end(kClasses) ? nullptr : &*found;
 }
 
-// Where the first difference is that changes a result; empty for none.
+// Describes the first difference that affects results; empty: none.
 std::string difference(const EncoderSizes& a, const EncoderSizes& b) {
   struct Whole {
     const char* name;
@@ -166,7 +166,7 @@ Result<Json> write_huggingface_encoder(const ExportedConfig& model) {
 void name_encoder_tensors(std::vector<TensorSource>& tensors, const ExportedConfig& model) {
   const EncoderSizes& m = *model.encoder;
   if (!m.mlm && m.N == 0) return;
-  // The projection's class has a bias of its own, which is the family's where the projection is tied.
+  // The projection's class has its own bias, the family's if the projection is tied.
   const std::string_view bias = decoder_bias(model.config.family);
   if (m.mlm && !m.tied && !bias.empty()) {
     const std::string family_name = model.family->huggingface.find("output.bias")->tensor;

@@ -1,4 +1,4 @@
-// The config.json of an encoder, and the names of its tensors there.
+// Exports an encoder's config.json and tensor names.
 #pragma once
 
 #include <string>
@@ -12,11 +12,11 @@
 
 namespace tessera {
 
-// kUnsupported names what transformers' class has no word for.
+// kUnsupported names what transformers' class lacks.
 Result<Json> write_huggingface_encoder(const ExportedConfig& model);
-// Names of `count` classes, and how scores are made of their logits.
+// Writes the names of `count` classes, and the function from logits to scores.
 void put_labels(Json& json, const ExportedConfig& model, int64_t count);
-// Puts the class's name before the tensors below its head.
+// Prefixes the tensors below a head with the class's name.
 void name_encoder_tensors(std::vector<TensorSource>& tensors, const ExportedConfig& model);
 
 }  // namespace tessera

@@ -23,10 +23,10 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view kConfig = "config.json", kExportedBy = "exported_by", kUs = "tessera";
 
-// The type that matrices are written in, where they are not asked for in another.
+// Default type of written matrices.
 DType written_type(DType stored) { return is_block_type(stored) ? DType::kF16 : stored; }
 
-// Encodes matrices; returns the type of most of their bytes.
+// Encodes matrices; returns the type with most bytes.
 DType encode_matrices(std::vector<TensorSource>& parameters, const HuggingfaceExportSettings& settings) {
   std::map<DType, int64_t> elements;
   for (TensorSource& parameter : parameters) {
@@ -40,7 +40,7 @@ DType encode_matrices(std::vector<TensorSource>& parameters, const HuggingfaceEx
   return most == elements.end() ? DType::kF32 : most->first;
 }
 
-// What transformers is to load all of them in: the type that holds each.
+// The dtype for transformers to load: one that holds all tensors.
 std::string_view common_type(const std::vector<TensorSource>& tensors) {
   const auto is = [&](DType type) {
     return std::ranges::all_of(tensors, [&](const TensorSource& each) { return each.type.dtype == type; });
@@ -48,7 +48,7 @@ std::string_view common_type(const std::vector<TensorSource>& tensors) {
   return is(DType::kBF16) ? "bfloat16" : is(DType::kF16) ? "float16" : "float32";
 }
 
-// Classes with a head put a prefix before the tensors of the decoder, which …Model has not.
+// Classes with a head prefix the decoder's tensors; ...Model does not.
 void rename_tensors(std::vector<TensorSource>& tensors, const ModelConfig& config) {
   const auto head = config.flags.find("head");
   const bool is_base = head != config.flags.end() && !head->second && !config.sizes.contains("classes");
@@ -60,7 +60,7 @@ void rename_tensors(std::vector<TensorSource>& tensors, const ModelConfig& confi
   }
 }
 
-// Ids are the tokenizer's; without recommended settings the class's own apply.
+// Ids are the tokenizer's; without recommended settings the class defaults apply.
 Json generation_config(const Model& model, const Json& ids) {
   const auto recommended = model.metadata.find(std::string(kGenerationConfigKey));
   Json config = huggingface_generation_config(recommended == model.metadata.end() ? std::string_view()
@@ -101,7 +101,7 @@ Result<ExportContents> huggingface_contents(OpenedModel& opened, const Huggingfa
   const TokenizerFiles tokenizer = huggingface_tokenizer(model, settings.tokenizer);
   const Json padding = config.value("pad_token_id", Json());
   config.update(tokenizer.ids);
-  // Of classes that count positions from it, or want one.
+  // Some classes count positions from the padding token, or require one.
   const bool counts = exported.config.sizes.contains("classes") ||
                       (exported.encoder && exported.encoder->position_offset > 0);
   if (counts || config["pad_token_id"].is_null()) config["pad_token_id"] = padding;

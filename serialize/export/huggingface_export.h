@@ -16,19 +16,19 @@ namespace tessera {
 inline constexpr int64_t kHuggingfaceShardBytes = 5'000'000'000;  // save_pretrained's bound
 
 struct HuggingfaceExportSettings {
-  // f32, bf16 or f16 for every value. None: matrices as they are, blocks as f16, and what has one dim in the type of
-  // most of the matrices where that holds it exactly, else f32.
+  // f32, bf16 or f16 for all values. nullopt: matrices keep their type, quantized ones
+  // become f16, and vectors get the type of most matrices if that is exact, else f32.
   std::optional<DType> type = {};
   int64_t shard_bytes = kHuggingfaceShardBytes;
-  int32_t threads = 1;    // that encode a slice
-  bool tokenizer = true;  // false: it is left out
+  int32_t threads = 1;    // threads that encode a slice
+  bool tokenizer = true;  // false: omitted
 };
 
-// The files; values are read as they are written. `opened` gives up its sources. kUnsupported names what transformers
-// has no form for.
+// Values are read while files are written. Consumes the sources of
+// `opened`. kUnsupported names the part that transformers lacks.
 Result<ExportContents> huggingface_contents(OpenedModel& opened, const HuggingfaceExportSettings& settings);
 
-// Ok where a folder that has files is an earlier export, and nothing else is in it. kInvalidArgument names what is.
+// Ok if a non-empty folder holds only an earlier export; else kInvalidArgument names the foreign file.
 Status may_replace_huggingface(const std::string& folder);
 
 }  // namespace tessera

@@ -12,7 +12,7 @@ namespace {
 
 Json id_or_null(int32_t id) { return id < 0 ? Json() : Json(id); }
 
-// One token, or a list of all that end a text, EOS first.
+// One token, or a list of all end tokens, EOS first.
 Json end_ids(const TokenizerData& data) {
   std::vector<int32_t> ids;
   if (data.eos >= 0) ids.push_back(data.eos);
@@ -26,7 +26,7 @@ std::string context_of(const Model& model) {
   return context == model.metadata.end() ? std::string() : context->second;
 }
 
-// A text, or a list of names and texts where there are several; null for none.
+// A text, or a list of named texts if there are several; null: none.
 Json chat_templates(const Model& model) {
   constexpr std::string_view kDefault = "chat_template", kNamed = "chat_template.";
   Json list = Json::array();
@@ -45,7 +45,7 @@ Json tokenizer_config(const TokenizerData& data, Json templates, const std::stri
       {"bos_token", data.bos}, {"eos_token", data.eos}, {"unk_token", data.unknown}, {"pad_token", data.pad}};
   for (const auto& [name, id] : special)
     if (id >= 0) config[name] = data.tokens[static_cast<size_t>(id)];
-  // Names that BERT's and RoBERTa's relatives go by.
+  // Token names of BERT's and RoBERTa's relatives.
   const auto has = [&](const char* token) {
     return std::ranges::find(data.tokens, std::string_view(token)) != data.tokens.end();
   };
@@ -92,7 +92,7 @@ TokenizerFiles huggingface_tokenizer(const Model& model, bool wanted) {
     }
     result.files.emplace_back("tokenizer.model", *file);
     Json templates = chat_templates(model);
-    if (config->empty()) {  // the file says all, and a side file would say more
+    if (config->empty()) {  // the file is complete; a side file would change its meaning
       if (!template_text.empty()) result.files.emplace_back("chat_template.jinja", template_text);
       return result;
     }

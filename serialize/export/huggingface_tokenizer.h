@@ -12,11 +12,11 @@ namespace tessera {
 
 struct TokenizerFiles {
   std::vector<std::pair<std::string, std::string>> files;  // names and contents
-  Json ids = Json::object();  // bos_token_id, eos_token_id, pad_token_id of the configurations; null for none
-  std::vector<std::string> notes;  // what is not written, and why
+  Json ids = Json::object();  // bos_token_id, eos_token_id, pad_token_id for the configurations; null: none
+  std::vector<std::string> notes;  // parts not written, with reasons
 };
 
-// `wanted`: whether the tokenizer is to be written; its ids are, and so is the chat template.
+// `wanted`: writes the tokenizer; its ids and the chat template are written in any case.
 TokenizerFiles huggingface_tokenizer(const Model& model, bool wanted);
 
 }  // namespace tessera

@@ -26,7 +26,7 @@ namespace fs = std::filesystem;
 constexpr std::string_view kConfig = "adapter_config.json", kWeights = "adapter_model.safetensors",
                            kPrefix = "base_model.model.", kUs = "tessera";
 
-// An integer where it is one: PEFT declares alpha so.
+// An integer if the value is one, as PEFT declares alpha.
 Json number(double value) {
   const double whole = std::round(value);
   if (whole == value && std::abs(whole) < 1e15) return static_cast<int64_t>(whole);
@@ -37,19 +37,19 @@ bool is_whole(double value) {
   return std::abs(value - std::round(value)) <= 1e-9 * std::max(1.0, std::abs(value));
 }
 
-// What PEFT divides alpha by.
+// PEFT's divisor of alpha.
 double divisor(int64_t rank, bool by_root) {
   const auto count = static_cast<double>(rank);
   return by_root ? std::sqrt(count) : count;
 }
 
-// The alpha that gives the factor: a whole one where there is one.
+// An alpha that gives the factor, a whole number if possible.
 double alpha_of(const ExportedAdapter& adapter, bool by_root) {
   const double alpha = adapter.factor * divisor(adapter.rank, by_root);
   return is_whole(alpha) ? std::round(alpha) : alpha;
 }
 
-// Alphas are whole numbers when they are divided by the root of the rank, and not otherwise.
+// Whether alphas are whole numbers only when divided by the root of the rank.
 bool scales_by_root(const std::vector<ExportedAdapter>& adapters) {
   const auto all_whole = [&](bool by_root) {
     return std::ranges::all_of(
@@ -114,7 +114,7 @@ class PeftWriter {
     return {};
   }
 
-  // So is lora_dropout, except that tables have none.
+  // lora_dropout is common to all adapters, except tables, which have none.
   Status find_dropout() {
     std::optional<double> dropout;
     for (const Adapter& adapter : adapted_.adapters) {
@@ -129,7 +129,7 @@ class PeftWriter {
     return {};
   }
 
-  // use_dora is of all adapters.
+  // use_dora applies to all adapters.
   Status check_magnitudes() {
     const auto has = [](const ExportedAdapter& it) { return !it.magnitude.data.empty(); };
     has_magnitudes_ = std::ranges::any_of(adapters_, has);
@@ -226,7 +226,7 @@ class PeftWriter {
 
   // ---- adapter_config.json
 
-  // The last names of the adapted modules, where these mean no other module, else whole names.
+  // The last components of the adapted modules' names, if they match no other module; else whole names.
   Json targets() const {
     const auto last = [](const std::string& name) { return name.substr(name.rfind('.') + 1); };
     std::set<std::string> whole, ends;
@@ -284,7 +284,7 @@ class PeftWriter {
   bool are_biases_trained_ = false, has_bias_ = false, has_magnitudes_ = false;
 };
 
-// A text of a safetensors file's metadata; empty where it has none.
+// A text in a safetensors file's metadata; empty: none.
 std::string metadata_text(const std::string& path, const char* key) {
   constexpr int64_t kMostHeaderBytes = int64_t{64} << 20;
   const auto file = open_file(path);

@@ -1,4 +1,4 @@
-// A model's low-rank adapters as a folder that PEFT loads: adapter_config.json, adapter_model.safetensors.
+// Exports low-rank adapters as a PEFT folder: adapter_config.json, adapter_model.safetensors.
 #pragma once
 
 #include <optional>
@@ -12,19 +12,19 @@
 namespace tessera {
 
 struct PeftExportSettings {
-  std::optional<DType> type = {};  // f32, bf16 or f16 of every value; none: f32
-  // The model without the adapters: its absolute path, and that relative to the folder; "": not known.
+  std::optional<DType> type = {};  // f32, bf16 or f16 for all values; nullopt: f32
+  // The model without adapters: absolute path, and path relative to the folder; "": unknown.
   std::string base = {}, relative_base = {};
 };
 
-// The relative place of the base that an export noted; "": none.
+// The relative path of the base noted by an export; "": none.
 std::string relative_base_of(const std::string& folder);
 
-// The files: adapters, and in full what trains besides. Their values are read here. kFailedPrecondition for a model
-// without adapters, kUnsupported for what PEFT has no form for.
+// Adapters, and other trained parameters in full; reads all values.
+// kFailedPrecondition without adapters, kUnsupported for parts that PEFT lacks.
 Result<ExportContents> peft_contents(OpenedModel& opened, const PeftExportSettings& settings);
 
-// Ok where a folder that has files is an earlier export, and nothing else is in it. kInvalidArgument names what is.
+// Ok if a non-empty folder holds only an earlier export; else kInvalidArgument names the foreign file.
 Status may_replace_peft(const std::string& folder);
 
 }  // namespace tessera

@@ -21,7 +21,7 @@ Result<std::string_view> type_name(const TensorSource& tensor) {
   }
 }
 
-// Keys and the texts of their values. A Json would look each key up among all before it.
+// Keys with the texts of their values; a Json would search all earlier keys for each.
 using Members = std::vector<std::pair<std::string, std::string>>;
 std::string object_text(const Members& members, std::string_view separator) {
   std::string text = "{";

@@ -1,4 +1,4 @@
-// Safetensors files of tensors: one, or shards of at most so many bytes with an index.
+// Writes tensors as one safetensors file, or as shards of limited size with an index.
 #pragma once
 
 #include <cstdint>
@@ -16,12 +16,12 @@ struct SafetensorsFiles {
   std::string index;              // model.safetensors.index.json; empty for one file
 };
 
-// One file of that name. `exported_by`, and `base`, the relative place of the model that adapters are of: in its metadata.
+// One file of that name. `exported_by`, and `base`, the relative path of the adapters' model, go to its metadata.
 Result<TensorFile> safetensors_file(std::vector<TensorSource> tensors, std::string name,
                                     std::string_view exported_by = {}, std::string_view base = {});
 
-// Plain types alone. Tensors stay in order, but within a file wider types come first, so that all are aligned; a tensor
-// larger than `shard_bytes` is a shard of its own.
+// Plain types only. Tensors keep their order, but wider types come first within a file,
+// so that all are aligned. A tensor larger than `shard_bytes` is a shard of its own.
 Result<SafetensorsFiles> safetensors_files(std::vector<TensorSource> tensors, int64_t shard_bytes);
 
 }  // namespace tessera

@@ -1,4 +1,4 @@
-// The files that sentence-transformers reads in a folder: how the vectors of its tokens become one of a text.
+// Files of sentence-transformers: the pooling of token vectors.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace tessera {
 
-// Names and contents, where the model says how its vectors, of `channels` numbers, are pooled; none otherwise.
+// Names and contents, if the model states the pooling of its vectors of `channels` numbers; else empty.
 std::vector<std::pair<std::string, std::string>> sentence_files(const Model& model, int64_t channels);
 
 }  // namespace tessera

@@ -11,7 +11,7 @@ namespace {
 
 Status unsupported(std::string message) { return Status(StatusCode::kUnsupported, std::move(message)); }
 
-// A message of a protocol buffer; fields are numbered as in sentencepiece_model.proto.
+// Message: a protocol buffer message; fields are numbered as in sentencepiece_model.proto.
 class Message {
  public:
   void number(uint32_t field, uint64_t value) {
@@ -96,7 +96,7 @@ Result<Json> sentencepiece_side_file(const TokenizerData& data) {
   const size_t pieces = piece_count(data, settings);
   const bool adds_bos = settings.algorithm == SentencePieceAlgorithm::kBpe && data.bos >= 0;
   if (settings.pieces == 0 && data.add_bos == adds_bos && !data.add_eos) return Json::object();
-  // Settings that a file without side files cannot have are those of a class.
+  // Settings of a tokenizer class, which need side files.
   const bool llama = settings.prefix_unless_space && settings.dummy_prefix == DummyPrefix::kEachPart;
   Json config = {{"tokenizer_class", llama ? "LlamaTokenizer" : "PreTrainedTokenizerFast"},
                  {"legacy", settings.dummy_prefix == DummyPrefix::kEachPart},
@@ -136,7 +136,7 @@ Result<TokenizerData> gguf_sentencepiece(const TokenizerData& data) {
     return refused("has a dummy prefix at the beginning of texts only, or only before text without a space");
   if (!unigram && (!settings.charsmap.empty() || settings.remove_extra_whitespaces))
     return refused("is BPE with a normalizer");
-  // Readers put the prefix after each of them too.
+  // Readers add the prefix after each of them.
   const auto pieces = data.types.begin() + static_cast<ptrdiff_t>(piece_count(data, settings));
   if (!unigram && settings.add_dummy_prefix &&
       std::find(data.types.begin(), pieces, TokenType::kUserDefined) != pieces)

@@ -1,4 +1,4 @@
-// A tokenizer of SentencePiece's own settings as the files that others read it from.
+// Exports a SentencePiece tokenizer to other formats.
 #pragma once
 
 #include <string>
@@ -9,12 +9,12 @@
 
 namespace tessera {
 
-// tokenizer.model of a kSentencePieceModel. kUnsupported where its pieces are not the file's any more.
+// tokenizer.model of a kSentencePieceModel. kUnsupported if its pieces were changed.
 Result<std::string> write_sentencepiece_file(const TokenizerData& data);
-// What tokenizer_config.json has to say with it, so that both together are this tokenizer; empty where the file says all.
+// tokenizer_config.json that completes the file; empty if the file suffices.
 Result<Json> sentencepiece_side_file(const TokenizerData& data);
-// A vocabulary that GGUF files have words for: a kSentencePiece for BPE; Unigram's stays as it is. kUnsupported names a
-// setting that they have none for.
+// Converts to a GGUF vocabulary: BPE becomes kSentencePiece, Unigram
+// is unchanged. kUnsupported names a setting that GGUF lacks.
 Result<TokenizerData> gguf_sentencepiece(const TokenizerData& data);
 
 }  // namespace tessera

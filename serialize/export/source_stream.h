@@ -1,4 +1,4 @@
-// SourceStream: the contents of a TensorSource in pieces of any size, one after another. One thread.
+// SourceStream: reads a TensorSource sequentially, in pieces of any size. One thread.
 #pragma once
 
 #include <cstddef>
@@ -15,14 +15,14 @@ class SourceStream {
   SourceStream(const SourceStream&) = delete;
   SourceStream& operator=(const SourceStream&) = delete;
 
-  // The next out.size() bytes; no more than are left. kCorrupt with the last ones where the hash is another.
+  // Reads the next out.size() bytes, at most the rest. kCorrupt at the end if the hash differs.
   Status read(std::span<std::byte> out);
 
  private:
   const TensorSource source_;
   TensorReader reader_;
   std::vector<std::byte> buffer_;
-  std::span<const std::byte> rest_;  // of the slice read last
+  std::span<const std::byte> rest_;  // unread part of the last slice
 };
 
 }  // namespace tessera

@@ -1,4 +1,4 @@
-// TensorFile: a file of a header and, behind it, tensors each at a place of its own; safetensors and GGUF are such.
+// TensorFile: a header followed by tensors at fixed offsets, as in safetensors and GGUF.
 #pragma once
 
 #include <cstdint>
@@ -19,24 +19,24 @@ struct PlacedTensor {
 };
 
 struct TensorFile {
-  std::string name;    // within its folder; empty for a file that is all of an export
+  std::string name;    // relative to its folder; empty: the export is this file
   std::string header;  // the bytes before the first tensor
   std::vector<PlacedTensor> tensors;
-  uint64_t bytes = 0;  // of the file: zeros follow the last tensor up to here
+  uint64_t bytes = 0;  // size of the file, padded with zeros after the last tensor
 };
 
-// Everything that an export writes: one file, or a folder of files.
+// ExportContents: everything an export writes, one file or a folder.
 struct ExportContents {
   bool is_folder = false;
   std::vector<TensorFile> files;
   std::vector<std::pair<std::string, std::string>> texts;  // names and contents of further files
-  std::vector<std::string> notes;                          // what was left out and why, for people
+  std::vector<std::string> notes;                          // omitted parts with reasons, for the user
 };
 
-// Writes a TensorFile slice by slice. Until `commit` it has a temporary name, under which it is removed with the writer.
+// TensorFileWriter: writes a TensorFile slice by slice, under a temporary name until `commit`; otherwise removes it.
 class TensorFileWriter {
  public:
-  // `contents` outlives it.
+  // `contents` must outlive it.
   static Result<TensorFileWriter> create(const TensorFile& contents, const std::string& path);
 
   Status write_slice();
@@ -52,7 +52,7 @@ class TensorFileWriter {
   AtomicFile file_;
   bool is_done_ = false;
   size_t next_ = 0;                       // tensor
-  std::unique_ptr<TensorReader> reader_;  // of the tensor before it
+  std::unique_ptr<TensorReader> reader_;  // of the previous tensor
   std::vector<std::byte> buffer_;
 };
 

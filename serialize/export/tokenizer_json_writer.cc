@@ -44,7 +44,7 @@ Json added_tokens(const TokenizerData& data) {
   return added;
 }
 
-// Tokens before and after a text; null for none.
+// Tokens before and after a text; null: none.
 Json post_processor(const std::vector<std::string>& tokens, const std::vector<int32_t>& before,
                     const std::vector<int32_t>& after) {
   if (before.empty() && after.empty()) return {};
@@ -67,7 +67,7 @@ Json post_processor(const std::vector<std::string>& tokens, const std::vector<in
   Json pair = single;
   if (before.empty() || after.empty()) {
     for (const Json& piece : around("B", 1)) pair.push_back(piece);
-  } else {  // BERT's pairs begin once; RoBERTa's close twice between their texts, which are of one type
+  } else {  // BERT begins a pair once; RoBERTa puts two separators between its texts, of one type
     const bool is_roberta = tokens[static_cast<size_t>(before[0])] == "<s>";
     Json second = around("B", is_roberta ? 0 : 1);
     second.erase(second.begin(), second.begin() + std::ssize(before));
@@ -93,7 +93,7 @@ Result<std::string> quoted_token(const std::vector<std::string>& tokens, size_t 
   return quoted;
 }
 
-// A JSON object of all tokens. Built as text: a Json would look each up among all before it.
+// A JSON object of all tokens, built as text, since a Json would search all earlier keys for each.
 Result<std::string> vocabulary_text(const std::vector<std::string>& tokens) {
   std::unordered_map<std::string_view, size_t> ids;
   std::string text = "{";
@@ -120,7 +120,7 @@ Json word_splitter(const std::vector<std::string_view>& patterns) {
   return {{"type", "Sequence"}, {"pretokenizers", std::move(steps)}};
 }
 
-// Vocabulary and merges are long: their texts are put in, last within the model, which is last.
+// Vocabulary and merges are long, so their texts are inserted at the end of the model, which is last.
 std::string whole_text(const Json& head, const Json& model, const std::string& vocabulary,
                        const std::string& merges) {
   std::string text = dump(head), model_text = dump(model);
@@ -163,7 +163,7 @@ Result<Parts> byte_level_bpe(const TokenizerData& data) {
   return parts;
 }
 
-// Bytes are BPE tokens that nothing merges, in the order of the bytes.
+// Byte tokens without merges, in byte order.
 Parts bytes_alone(const TokenizerData& data) {
   Parts parts;
   parts.pre_tokenizer = byte_level();
@@ -174,16 +174,16 @@ Parts bytes_alone(const TokenizerData& data) {
   return parts;
 }
 
-// Spaces in a token of nothing else; 0 for others.
+// Number of spaces in a token of spaces only; else 0.
 size_t spaces_of(std::string_view token) {
   size_t count = 0;
   for (; token.starts_with(kSpace); token.remove_prefix(kSpace.size())) ++count;
   return token.empty() ? count : 0;
 }
 
-// Each way to join two tokens into a third, best score first: the merges of a SentencePiece vocabulary. Of equal scores
-// SentencePiece takes the leftmost pair, which no list of merges says; but runs of spaces may have one score, as Llama's
-// do: they grow from the left, and so do those of merges in which longer ones come first.
+// The merges equivalent to a SentencePiece vocabulary: all pairs that join to a token, by score.
+// On ties SentencePiece takes the leftmost pair, which merges cannot express; but runs of spaces
+// may share a score, as in Llama: both grow them from the left if longer ones come first.
 Result<std::vector<std::string>> merges_of_scores(const TokenizerData& data) {
   struct Merge {
     float score;
@@ -205,7 +205,7 @@ Result<std::vector<std::string>> merges_of_scores(const TokenizerData& data) {
     if (!may_be_merged(id)) continue;
     const size_t before = merges.size();
     for (size_t at = 1; at < token.size(); ++at) {
-      if ((static_cast<unsigned char>(token[at]) & 0xc0) == 0x80) continue;  // within a character
+      if ((static_cast<unsigned char>(token[at]) & 0xc0) == 0x80) continue;  // inside a character
       const auto left = ids.find(token.substr(0, at)), right = ids.find(token.substr(at));
       if (left != ids.end() && right != ids.end())
         merges.push_back({data.scores[id], spaces_of(token), left->second, right->second});
@@ -269,10 +269,10 @@ Result<Parts> parts_of(const TokenizerData& data) {
   }
 }
 
-// A pipeline: the description that it was made from, with its vocabulary put back.
+// A pipeline's original description with its vocabulary.
 Result<std::string> pipeline_text(const TokenizerData& data) {
   TSR_ASSIGN_OR_RETURN(Json pipeline, parse_json(data.pipeline, "the tokenizer's pipeline"));
-  std::vector<bool> is_models(data.tokens.size());  // not an added token, and no hole between ids
+  std::vector<bool> is_models(data.tokens.size());  // neither an added token nor an unused id
   for (size_t id = 0; id < data.tokens.size(); ++id)
     is_models[id] = type_of(data, id) != TokenType::kUnused || !data.tokens[id].empty();
   Json added = Json::array();
@@ -290,7 +290,7 @@ Result<std::string> pipeline_text(const TokenizerData& data) {
     vocabulary += is_scored ? "[" + quoted + "," + dump(Json(data.log_probabilities[id])) + "]"
                             : quoted + ":" + to_text(static_cast<int64_t>(id));
   }
-  // As texts, which every version reads, unless a token has a space.
+  // As texts, which every version reads, unless a token contains a space.
   const auto has_space = [](const std::string& token) { return token.find(' ') != std::string::npos; };
   const bool as_pairs = std::ranges::any_of(data.tokens, has_space);
   Json merges = Json::array();

@@ -1,4 +1,4 @@
-// A tokenizer as the tokenizer.json of Hugging Face's tokenizers.
+// Exports a tokenizer as tokenizer.json of Hugging Face's tokenizers.
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@
 
 namespace tessera {
 
-// kUnsupported says why another tokenizer would come of it.
+// kUnsupported, with the reason, if the result would differ.
 Result<std::string> write_tokenizer_json(const TokenizerData& data);
 
 }  // namespace tessera

@@ -26,7 +26,7 @@ TokenType token_type(const TokenizerData& data, size_t id) {
   return id < data.types.size() ? data.types[id] : TokenType::kNormal;
 }
 
-// The one token that stands there.
+// The id of the single token at this place.
 Result<int32_t> only_id(const Json& parts, const char* key) {
   const Json ids = parts.value(key, Json::array());
   if (!ids.is_array() || ids.size() != 1 || !ids[0].is_number_integer()) return no_word(key, ids);

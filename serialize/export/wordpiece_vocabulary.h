@@ -1,4 +1,4 @@
-// BERT's vocabulary between the forms of tokenizer.json and of GGUF files.
+// Converts BERT vocabularies between tokenizer.json and GGUF.
 #pragma once
 
 #include <string>
@@ -10,15 +10,15 @@
 namespace tessera {
 
 struct WordPieceVocabulary {
-  TokenizerData data;  // kWordPiece: words begin with ▁, what goes on in one has no mark
+  TokenizerData data;  // kWordPiece: words begin with ▁, continuations have no mark
   bool lowercase = true, strip_accents = true;
 };
 
 // Whether a pipeline's model is WordPiece.
 bool is_wordpiece_pipeline(const TokenizerData& pipeline);
-// kUnsupported names the part that GGUF files have no word for.
+// kUnsupported names the part that GGUF lacks.
 Result<WordPieceVocabulary> wordpiece_vocabulary(const TokenizerData& pipeline);
-// The tokens of a kWordPiece vocabulary as tokenizer.json has them: ## before what goes on in a word.
+// Tokens in the form of tokenizer.json: ## before continuations.
 std::vector<std::string> wordpiece_tokens(const TokenizerData& data);
 
 }  // namespace tessera

@@ -23,14 +23,14 @@ constexpr int64_t kMostStateBytes = int64_t{64} << 10, kChunkBytes = int64_t{1} 
 
 Status wrong_bitsandbytes(std::string message) { return Status(StatusCode::kCorrupt, std::move(message)); }
 
-// CodesOf4Bits: a matrix of 4-bit codes. Element i of the flattened matrix has the scale of block i / block_elements.
+// CodesOf4Bits: a matrix of 4-bit codes. Element i of the flattened matrix uses the scale of block i / block_elements.
 struct CodesOf4Bits {
   std::shared_ptr<const ByteSource> source;
   int64_t N = 0, K = 0;
   DType dtype = DType::kNF4;  // type of the decoded matrix
   int64_t block_elements = 64, chunk_rows = 1;
   int64_t codes = 0, scales = 0, nested_scales = 0;  // offsets in the source
-  // Scales in 8 bits: nested_values[code] * nested scale of the block + nested_offset.
+  // 8-bit scales: nested_values[code] * nested scale of the block + nested_offset.
   bool is_nested = false;
   int64_t nested_block = 256;
   float nested_offset = 0;
@@ -53,7 +53,7 @@ struct CodesOf4Bits {
                          read<float>(nested_scales, group, (end - 1) / nested_block + 1));
     std::vector<float> found;
     for (int64_t block = first; block < end; ++block) {
-      // The product is rounded to f32 before the sum, as in bitsandbytes; it is exact in f64.
+      // As in bitsandbytes the product is rounded to f32 before the sum; in f64 it is exact.
       const double product =
           static_cast<double>(nested_values[scale_codes[static_cast<size_t>(block - first)]]) *
           static_cast<double>(factors[static_cast<size_t>(block / nested_block - group)]);
@@ -62,7 +62,7 @@ struct CodesOf4Bits {
     return found;
   }
 
-  // Decodes rows from chunk * chunk_rows on, as many as `out` holds.
+  // Decodes rows from chunk * chunk_rows, as many as `out` holds.
   Status decode(int64_t chunk, std::span<std::byte> out) const {
     const int64_t first = chunk * chunk_rows * K, rows = std::ssize(out) / dtype_bytes(dtype, K),
                   end = first + rows * K;
@@ -104,7 +104,7 @@ struct CodesOf8Bits {
   std::vector<float> scales;
 
   Status decode(int64_t chunk, std::span<std::byte> out) const {
-    constexpr float kPart = 7.874015718698502e-3f;  // 1 / 127, as bitsandbytes has it
+    constexpr float kPart = 7.874015718698502e-3f;  // 1 / 127, with bitsandbytes' digits
     const int64_t first = chunk * chunk_rows, rows = std::ssize(out) / (K * int64_t{sizeof(float)});
     std::vector<int8_t> found(static_cast<size_t>(rows * K));
     TSR_RETURN_IF_ERROR(source->read_at(codes + first * K, std::as_writable_bytes(std::span(found))));
@@ -219,7 +219,7 @@ class BitsandbytesReader {
   }
 
  private:
-  // The tensor name + suffix, of a given type and count of elements where these are asked for.
+  // The tensor name + suffix; `type` and count are checked if given.
   Result<const ForeignTensor*> part(const std::string& name, std::string_view suffix, std::string_view type,
                                     int64_t count) const {
     const std::string whole = name + std::string(suffix);
@@ -246,7 +246,7 @@ class BitsandbytesReader {
     return json;
   }
 
-  // Reads the extents, the block size, and the type that the matrix becomes.
+  // Reads the extents, the block size, and the decoded type.
   static Status read_extents(JsonFields& fields, const std::string& name, const std::string& type,
                              CodesOf4Bits& weight) {
     fields.wants("quant_type", type, "the type that its name says");

@@ -1,4 +1,4 @@
-// Weights of folders that bitsandbytes saved: codes of 4 bits in blocks (NF4, FP4), and of 8 bits with a scale a row.
+// Weights saved by bitsandbytes: 4-bit codes in blocks (NF4, FP4), and 8-bit codes with a scale per row.
 #pragma once
 
 #include <vector>

@@ -1,4 +1,4 @@
-// A ByteSource of tensors whose bytes are computed from others' when they are read.
+// A ByteSource of tensors that are decoded from others on reading.
 #pragma once
 
 #include <cstdint>
@@ -14,12 +14,12 @@ namespace tessera {
 
 struct DecodedTensor {
   int64_t bytes = 0;
-  int64_t chunk_bytes = 0;  // what is computed at once; the last chunk may have fewer
+  int64_t chunk_bytes = 0;  // unit of decoding; the last chunk may be shorter
   std::function<Status(int64_t chunk, std::span<std::byte> out)> decode;  // any thread
 };
 
-// The tensors one after another. The chunk that was read last is kept, so that slices of it cost nothing: memory of one
-// chunk. Any thread.
+// The concatenated tensors. The last chunk read is cached, so
+// that its slices are free: memory of one chunk. Any thread.
 std::shared_ptr<const ByteSource> decoded_source(std::vector<DecodedTensor> tensors);
 
 }  // namespace tessera

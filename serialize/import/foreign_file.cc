@@ -17,15 +17,15 @@ constexpr std::string_view kExpert = "@";
 Status unsupported(std::string message) { return Status(StatusCode::kUnsupported, std::move(message)); }
 Status corrupt(std::string message) { return Status(StatusCode::kCorrupt, std::move(message)); }
 
-// A parameter's place in the file: one range of bytes, or as many ranges one after another as there are experts.
+// Place: a parameter's place in the file, one range of bytes or one per expert.
 struct Place {
-  DType dtype = DType::kF32;  // stored
+  DType dtype = DType::kF32;  // stored type
   ValueChange change = ValueChange::kNone;
-  // Where ours is every `step`th column of theirs [matrices, columns, all_rows], from first_row on, as its rows:
+  // For every `step`th column of theirs [matrices, columns, all_rows], from first_row, which becomes a row of ours:
   int64_t matrices = 1, rows = 0, columns = 0, first_row = 0, step = 1;
-  int64_t all_rows = 0;  // 0: it is not
+  int64_t all_rows = 0;  // 0: not transposed
   std::vector<int64_t> offsets;
-  int64_t bytes = 0;  // of each range; of such a tensor unused
+  int64_t bytes = 0;  // of each range; unused for transposed tensors
 };
 
 std::string expert_name(std::string_view pattern, int64_t expert) {
@@ -33,7 +33,7 @@ std::string expert_name(std::string_view pattern, int64_t expert) {
   return format("{}{}{}", pattern.substr(0, at), expert, pattern.substr(at + kExpert.size()));
 }
 
-// Extents that count: leading ones are how files write what has fewer dims.
+// Extents without leading ones, which files add.
 std::span<const int64_t> significant(const Shape& shape) {
   std::span<const int64_t> dims = shape.dims();
   while (dims.size() > 1 && dims.front() == 1) dims = dims.subspan(1);
@@ -53,7 +53,7 @@ class Placer {
       const Tensor& parameter = model_.graph.tensor(id);
       if (places_.computed.contains(parameter.name)) continue;
       TSR_ASSIGN_OR_RETURN(Place place, find(parameter.name, parameter.type.shape));
-      // What changes is computed, and so f32.
+      // A changed value is computed in f32.
       const bool stays = place.change != ValueChange::kPlusOne && place.dtype != DType::kF64;
       storage.types.emplace(parameter.name, stays ? place.dtype : DType::kF32);
       found.emplace(parameter.name, std::move(place));
@@ -65,7 +65,7 @@ class Placer {
                    name, family()));
     if (!places_.product_scales.empty()) {
       TSR_ASSIGN_OR_RETURN(model_.graph, with_scaled_products(model_.graph, places_.product_scales));
-      model_.metadata.erase("description");  // which makes a graph without them
+      model_.metadata.erase("description");  // it would build a graph without them
     }
     TSR_ASSIGN_OR_RETURN(model_.graph, with_stored_weights(model_.graph, storage));
     for (const TensorId id : model_.graph.tensors_of_kind(TensorKind::kParameter)) {
@@ -87,7 +87,7 @@ class Placer {
     return text == model_.metadata.end() ? std::string_view() : std::string_view(text->second);
   }
 
-  // The tensors that a parameter is made of.
+  // The tensors that form a parameter.
   std::vector<std::string> tensors_of(const std::string& parameter, const Shape& shape) const {
     const std::optional<ForeignName> name = places_.names.find(parameter);
     if (!name) return {};
@@ -98,7 +98,7 @@ class Placer {
     return tensors;
   }
 
-  // Before any is read: what is missing is told at once, and costs nothing.
+  // Reports missing tensors before reading any.
   Status check_none_is_missing() const {
     std::vector<std::string> missing;
     for (const TensorId id : model_.graph.tensors_of_kind(TensorKind::kParameter)) {
@@ -146,7 +146,7 @@ class Placer {
     return place;
   }
 
-  // Appends where the parameter (or, of experts, the next of them) is in the tensor.
+  // Appends the parameter's range (for experts, the next one's) in the tensor.
   Status add_range(const ForeignName& name, const std::string& tensor, const ForeignTensor& stored,
                    const std::string& parameter, const Shape& shape, Place& place) const {
     if (is_alternating(name.change) || (is_transposed(name.change) && shape.rank() == 3))
@@ -191,7 +191,7 @@ class Placer {
     return {};
   }
 
-  // Ours [E, N, K] of theirs [E, K, N], or [E, K, 2N] where two alternate; ours [E, N] of theirs [E, 2N].
+  // Ours [E, N, K] from theirs [E, K, N], or [E, K, 2N] with alternating columns; ours [E, N] from theirs [E, 2N].
   static Status add_columns(ValueChange change, const std::string& tensor, const ForeignTensor& stored,
                             const Shape& shape, Place& place) {
     place.step = is_alternating(change) ? 2 : 1;
@@ -210,7 +210,7 @@ class Placer {
     return {};
   }
 
-  // The value as the graph wants it.
+  // The value in the graph's type and layout.
   Result<TensorSource> source_of(const Tensor& parameter, const Place& place) const {
     const TensorType& type = parameter.type;
     const bool as_stored = place.dtype == type.dtype && place.change != ValueChange::kPlusOne;
@@ -221,12 +221,12 @@ class Placer {
     return as_stored ? source_as_stored(parameter, place) : source_computed(parameter, place);
   }
 
-  // The largest alignment that a type's bytes need: of its fields.
+  // Alignment required by the type's fields.
   static size_t alignment_of(DType dtype) {
     return is_block_type(dtype) ? 2 : static_cast<size_t>(dtype_bytes(dtype, 1));
   }
 
-  // The file's own bytes, in place where they are mapped, aligned and together.
+  // The file's bytes in place, if they are mapped, aligned and contiguous.
   TensorSource source_as_stored(const Tensor& parameter, const Place& place) const {
     TensorSource tensor{parameter.name, parameter.type, {}, 1, {}, {}};
     const auto count = static_cast<int64_t>(place.offsets.size());
@@ -247,7 +247,7 @@ class Placer {
     return tensor;
   }
 
-  // Bytes [begin, begin + buffer.size()) of the ranges one after another.
+  // Reads bytes [begin, begin + buffer.size()) of the concatenated ranges.
   static Status read_ranges(const ByteSource& source, const Place& place, int64_t begin,
                             std::span<std::byte> buffer) {
     while (!buffer.empty()) {
@@ -272,7 +272,7 @@ class Placer {
     }
   }
 
-  // As f32, slice by slice.
+  // Computed as f32, slice by slice.
   TensorSource source_computed(const Tensor& parameter, const Place& place) const {
     TensorSource tensor{parameter.name,
                         parameter.type,
@@ -298,7 +298,7 @@ class Placer {
     return tensor;
   }
 
-  // Rows of ours are columns of theirs. The whole of a matrix of theirs is read for each parameter.
+  // Transposes. Reads their whole matrix for each parameter.
   TensorSource transposed(const Tensor& parameter, const Place& place) const {
     const int64_t one = bytes(parameter.type) / place.matrices;
     TensorSource tensor{parameter.name, parameter.type, {}, one, {}, {}};

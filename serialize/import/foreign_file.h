@@ -1,5 +1,5 @@
-// ForeignFile: the tensors of another project's model file, and how they become the parameters of a model of ours,
-// by the names that its family has there.
+// ForeignFile: the tensors of another project's model file, and
+// their conversion to our parameters by the family's table of names.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@
 namespace tessera {
 
 struct ForeignTensor {
-  std::string type;  // the file's word for it
+  std::string type;  // the file's name of the type
   DType dtype = DType::kF32;
   Shape shape;  // outermost first
   int64_t offset = 0, bytes = 0;
@@ -32,21 +32,21 @@ struct ForeignFile {
 struct ForeignPlaces {
   const ForeignNames& names;
   std::string_view format;                                  // "gguf", for messages
-  std::map<std::string, TensorSource, std::less<>> computed;  // parameters of several tensors or of none, f32
-  std::set<std::string, std::less<>> used;                  // tensors that need no place in the model
+  std::map<std::string, TensorSource, std::less<>> computed;  // parameters of several tensors or none, f32
+  std::set<std::string, std::less<>> used;                  // tensors accounted for otherwise
   std::map<std::string, float, std::less<>>
-      product_scales;  // by parameter: what its products are multiplied by
+      product_scales;  // factor of a parameter's products, by parameter
 };
 
-// Finds a value for every parameter of opened.model.graph, whose weights then have the file's types, and appends
-// opened.parameters. Values stay in the file, in place where their layout is ours. kCorrupt for tensors that are
-// missing or have other shapes, kUnsupported for one that has no place in the model.
+// Finds a value for every parameter of opened.model.graph, whose weights get the file's types,
+// and appends opened.parameters. Values stay in the file, in place if the layouts agree.
+// kCorrupt for missing tensors or wrong shapes, kUnsupported for a tensor without a parameter.
 Status place_parameters(const ForeignFile& file, const ForeignPlaces& places, OpenedModel& opened);
 
 // Tensors and bytes by the file's types.
 std::vector<StoredTensors> stored_tensors(const ForeignTensors& tensors);
 
-// Whether two tensors hold the same bytes: a file may store a tied output projection twice.
+// Whether two tensors have equal bytes: a file may store a tied output projection twice.
 Result<bool> same_contents(const ForeignFile& file, const ForeignTensor& a, const ForeignTensor& b);
 
 }  // namespace tessera

@@ -20,7 +20,7 @@ struct Fp8Weight {
   int64_t offset, N, K, block_rows, block_columns, scale_columns;
   std::vector<float> scales;
 
-  // Rows [chunk * block_rows, ...): as many as `out` holds.
+  // Decodes rows from chunk * block_rows, as many as `out` holds.
   Status decode(int64_t chunk, std::span<std::byte> out) const {
     const int64_t first = chunk * block_rows, rows = std::ssize(out) / (K * int64_t{sizeof(float)});
     std::vector<uint8_t> codes(static_cast<size_t>(rows * K));

@@ -5,7 +5,7 @@
 
 namespace tessera {
 
-// Of every tensor f8_e4m3 NAME [N, K] with NAME_scale_inv [ceil(N / rows), ceil(K / columns)] (or one number): f32.
+// Decodes every f8_e4m3 tensor NAME [N, K] with NAME_scale_inv [ceil(N / rows), ceil(K / columns)] (or one number) to f32.
 Result<std::vector<DecodedWeight>> fp8_weights(const FolderQuantization& quantization,
                                                const ForeignFile& file);
 

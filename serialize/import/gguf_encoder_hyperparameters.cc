@@ -81,7 +81,7 @@ class EncoderKeyReader {
     return {};
   }
 
-  // Without a table of types it is DistilBERT's.
+  // Without a type table the model is DistilBERT.
   Status read_types() {
     const auto table = tensors_.find("token_types.weight");
     if (table != tensors_.end() && table->second.shape.rank() >= 1) {
@@ -109,7 +109,7 @@ class EncoderKeyReader {
     return {};
   }
 
-  // Half of attention.sliding_window on either side, in all layers but each `every`th.
+  // Half of attention.sliding_window on both sides, in all layers except each `every`th.
   Status read_windows() {
     TSR_ASSIGN_OR_RETURN(const int64_t window, integer("attention.sliding_window", 0));
     TSR_ASSIGN_OR_RETURN(config_.reals["window_theta"],

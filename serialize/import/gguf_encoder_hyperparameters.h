@@ -15,7 +15,7 @@ namespace tessera {
 inline constexpr std::string_view kGgufEncoders[] = {"bert", "modern-bert", "nomic-bert"};
 bool is_gguf_encoder(std::string_view architecture);
 
-// The model that the keys and the tensors make: without a head, or with one for classes. Sets the labels of classes.
+// The model described by keys and tensors, without a head or with a classifier. Sets the class labels.
 Result<ModelConfig> read_gguf_encoder(const GgufFile& file, std::string_view architecture,
                                       const ForeignTensors& tensors,
                                       std::map<std::string, std::string>& metadata);

@@ -29,7 +29,7 @@ constexpr std::pair<uint32_t, DType> kTensorTypes[] = {
     {42, DType::kQ2_0},
 };
 
-// Numbers that mean something else than a weight's type, and why files of weights have none of it.
+// RefusedType: numbers that are no weight types, with reasons.
 struct RefusedType {
   uint32_t id;
   std::string_view name, reason;
@@ -57,7 +57,7 @@ Status refused_type(const GgufTensor& tensor) {
                 format(kUnknown, tensor.name, tensor.type, std::prev(std::end(kTensorTypes))->first));
 }
 
-int64_t scalar_bytes(GgufType type) {  // 0 for strings, arrays and unknown types
+int64_t scalar_bytes(GgufType type) {  // 0: strings, arrays, unknown types
   constexpr int64_t kBytes[] = {1, 1, 2, 2, 4, 4, 4, 1, 0, 0, 8, 8, 8};
   const auto id = static_cast<uint32_t>(type);
   return id < std::size(kBytes) ? kBytes[id] : 0;
@@ -74,7 +74,7 @@ Result<std::string> read_string(ByteCursor& cursor, std::string_view what) {
   return cursor.read_text(length, what);
 }
 
-// Skips an array's elements; an error if the file is too short for them.
+// Skips an array's elements; an error if the file is too short.
 Status skip_elements(ByteCursor& cursor, GgufType element, uint64_t count, int depth, std::string_view key) {
   const auto left = static_cast<uint64_t>(cursor.left());
   if (const int64_t bytes = scalar_bytes(element); bytes > 0) {
@@ -251,8 +251,8 @@ Result<GgufFile> GgufFile::open(std::shared_ptr<const ByteSource> source) {
   }
   TSR_ASSIGN_OR_RETURN(uint64_t tensor_count, cursor.read<uint64_t>("the tensor count"));
   TSR_ASSIGN_OR_RETURN(uint64_t value_count, cursor.read<uint64_t>("the metadata count"));
-  // A metadata entry has at least a length, a one-byte name, a type and a byte; a tensor entry a length, a
-  // one-byte name, a rank, a type and an offset.
+  // Minimum sizes: a metadata entry has a length, a one-byte name, a type and a
+  // byte; a tensor entry a length, a one-byte name, a rank, a type and an offset.
   const auto left = static_cast<uint64_t>(cursor.left());
   if (value_count > left / 14 || tensor_count > left / 25) {
     return Status(StatusCode::kCorrupt, format("{} metadata values and {} tensors do not fit into {} bytes",
@@ -383,7 +383,7 @@ Result<std::vector<std::string>> GgufFile::texts(std::string_view key) const {
   auto* array = std::get_if<GgufArray>(found);
   if (array == nullptr || array->element != GgufType::kString) return wrong_type(key, "an array of strings");
   ByteCursor cursor(*source_, array->offset);
-  values.reserve(array->count);  // open() has found this many in the file
+  values.reserve(array->count);  // open() checked that they fit the file
   for (uint64_t i = 0; i < array->count; ++i) {
     TSR_ASSIGN_OR_RETURN(std::string value, read_string(cursor, key));
     values.push_back(std::move(value));

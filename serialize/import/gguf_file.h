@@ -1,6 +1,6 @@
-// GgufFile: the table of contents of a GGUF file (versions 2 and 3): metadata and the place of each tensor.
-// Opening it checks every length, offset, alignment and name; arrays are only measured and stay in the file
-// until they are read.
+// GgufFile: the table of contents of a GGUF file (versions 2 and 3):
+// metadata and tensor places. Opening checks every length, offset,
+// alignment and name; arrays stay in the file until they are read.
 #pragma once
 
 #include <cstddef>
@@ -44,7 +44,7 @@ struct GgufArray {
 };
 
 using GgufValue = std::variant<uint64_t, int64_t, double, bool, std::string, GgufArray>;
-// The value as display text: a long string is truncated, an array is shown as its count and type.
+// The value as display text: long strings are truncated, arrays show count and type.
 std::string value_text(const GgufValue& value);
 
 struct GgufTensor {
@@ -55,14 +55,14 @@ struct GgufTensor {
   int64_t bytes = 0;
 };
 
-// The element type that a ggml_type is; nullopt for what files of weights do not have.
+// The element type of a ggml_type; nullopt for types that weights do not have.
 std::optional<DType> gguf_tensor_type(uint32_t id);
 
 class GgufFile {
  public:
   static Result<GgufFile> open(std::shared_ptr<const ByteSource> source);
-  // One file of several: metadata of the first, tensors of all, a source that joins theirs. kCorrupt where
-  // two hold the same tensor. At least one.
+  // Joins several files: metadata of the first, tensors and
+  // sources of all. kCorrupt for a duplicate tensor. At least one.
   static Result<GgufFile> join(const std::vector<GgufFile>& parts);
 
   const std::shared_ptr<const ByteSource>& source() const { return source_; }
@@ -71,35 +71,35 @@ class GgufFile {
 
   bool has(std::string_view key) const { return metadata_.contains(key); }
   bool has_array(std::string_view key) const;
-  // Whether a getter below was called with the key. The getters record this, so they are not thread-safe.
+  // Whether a getter below was called with the key. Getters record this, so they are not thread-safe.
   bool was_read(std::string_view key) const { return read_.contains(key); }
-  // Missing keys give `fallback`; without one they are an error, like values of another type or out of range.
+  // `fallback` replaces a missing key; without it a missing key, another type or a value out of range is an error.
   Result<int64_t> integer(std::string_view key, std::optional<int64_t> fallback = {}) const;
   Result<double> real(std::string_view key, std::optional<double> fallback = {}) const;
   Result<bool> flag(std::string_view key, std::optional<bool> fallback = {}) const;
   Result<std::string> text(std::string_view key, std::optional<std::string> fallback = {}) const;
   // Empty when the key is missing.
   Result<std::vector<std::string>> texts(std::string_view key) const;
-  Result<std::vector<int64_t>> integers(std::string_view key) const;  // of flags 0 and 1
+  Result<std::vector<int64_t>> integers(std::string_view key) const;  // also flags, as 0 and 1
   Result<std::vector<float>> floats(std::string_view key) const;
 
  private:
   std::shared_ptr<const ByteSource> source_;
   std::map<std::string, GgufValue, std::less<>> metadata_;
   std::map<std::string, GgufTensor, std::less<>> tensors_;
-  // The value, or null where there is none.
+  // The value; null: absent.
   const GgufValue* find(std::string_view key) const;
   mutable std::set<std::string, std::less<>> read_;
 };
 
-// A model's file, or all files of a model that was split into several (PREFIX-00001-of-00003.gguf and so on):
-// the others are in the folder of the given one, which may be any of them.
+// Opens a model's file, or all parts of a split model
+// (PREFIX-00001-of-00003.gguf ...) in the folder of the given part.
 Result<GgufFile> open_gguf_parts(std::shared_ptr<const ByteSource> source);
-// The file that holds a model's metadata: the given one, or the first part of a split model.
+// The file with the metadata: the given one, or the first part of a split model.
 Result<GgufFile> open_gguf_metadata(std::shared_ptr<const ByteSource> source);
 
-// The vocabulary of a GGUF file: "llama" (SentencePiece), "gpt2" (byte-level BPE), "bert" (WordPiece).
-// nullopt when the file holds no vocabulary. Tokenizer::create checks the contents.
+// Reads the vocabulary: "llama" (SentencePiece), "gpt2" (byte-level BPE), "bert"
+// (WordPiece). nullopt without one. Tokenizer::create checks the contents.
 Result<std::optional<TokenizerData>> gguf_tokenizer(const GgufFile& file);
 
 }  // namespace tessera

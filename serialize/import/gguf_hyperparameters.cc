@@ -14,11 +14,11 @@ constexpr int64_t kMaxLayers = 1024;
 
 Status unsupported(std::string message) { return Status(StatusCode::kUnsupported, std::move(message)); }
 
-// A key that scales or bounds something, and its values that change nothing.
+// NeutralKey: a key that scales or bounds something, and its values without effect.
 struct NeutralKey {
   std::string_view key;
   double neutral, also_neutral;
-  std::string_view family = {};  // families that begin so have it
+  std::string_view family = {};  // prefix of the families that have it
 };
 constexpr NeutralKey kNeutralKeys[] = {
     {"logit_scale", 1, 0, "granite"},
@@ -131,7 +131,7 @@ class HyperparameterReader {
     return read_attention_scale();
   }
 
-  // Files hold heads as they are, or as the format's reader computes with them: of the width of the latent vector.
+  // Heads are as in the model, or as the reader computes: of the latent vector's width.
   Status read_deepseek2() {
     TSR_RETURN_IF_ERROR(read_common());
     TSR_RETURN_IF_ERROR(read_norm_and_base());
@@ -214,7 +214,7 @@ class HyperparameterReader {
     return file_.real(prefix_ + std::string(key), fallback);
   }
 
-  // A number, or one for each layer where all are equal.
+  // A number, or an array with one equal number per layer.
   Result<int64_t> layer_integer(std::string_view key, std::optional<int64_t> fallback = {}) const {
     const std::string name = prefix_ + std::string(key);
     if (!file_.has_array(name)) return file_.integer(name, fallback);
@@ -261,8 +261,8 @@ class HyperparameterReader {
     return {};
   }
 
-  // A mixture of experts is a llama whose feed-forward half is several. A token visits its experts whatever others
-  // do: none is dropped.
+  // A mixture of experts is a llama with several
+  // feed-forward networks. No token is dropped.
   Status read_experts() {
     TSR_ASSIGN_OR_RETURN(const int64_t experts, integer("expert_count", 0));
     if (experts == 0) return {};
@@ -282,7 +282,7 @@ class HyperparameterReader {
         return unsupported(
             format("{}expert_shared_count is {}; only models without it (or with 0) can be imported", prefix_,
                    shared));
-      // As the format numbers them; the last divides by the sum of the chosen, as every softmax that is normalised.
+      // GGUF's numbers; the last divides by the sum of the chosen, as every normalised softmax.
       constexpr int64_t kSoftmax = 1, kSoftmaxOfChosen = 3;
       TSR_ASSIGN_OR_RETURN(const int64_t gating, integer("expert_gating_func", kSoftmax));
       if (gating != kSoftmax && gating != 0 && !(gating == kSoftmaxOfChosen && config().family == "gpt-oss"))
@@ -342,7 +342,7 @@ class HyperparameterReader {
     return {};
   }
 
-  // `half`: pairs of a rotation are (i, i + R/2).
+  // `half`: rotated pairs are (i, i + R/2).
   Status read_decoder(bool half) {
     TSR_RETURN_IF_ERROR(read_common());
     constexpr std::string_view kFixed[] = {"gpt-oss", "moe", "phi3", "qwen2", "qwen2moe"};
@@ -364,8 +364,8 @@ class HyperparameterReader {
     return {};
   }
 
-  // As the format's reference reader has it: linear where no type is said, by the factor or its older name.
-  // `truncates`: bounds of yarn's ramp are whole numbers.
+  // As in llama.cpp: linear by default, by the factor or its
+  // older name. `truncates`: yarn's ramp has integer bounds.
   Status read_rope_scaling(bool truncates = true) {
     TSR_ASSIGN_OR_RETURN(const std::string type, file_.text(prefix_ + "rope.scaling.type", "linear"));
     TSR_ASSIGN_OR_RETURN(const double older, real("rope.scale_linear", 1.0));
@@ -394,10 +394,10 @@ class HyperparameterReader {
     if (rotation.rotated > kMostRotated)
       return Status(StatusCode::kCorrupt, format("{} numbers of a head are rotated, wanted at most {}",
                                                  rotation.rotated, kMostRotated));
-    // attn_factor multiplies what the format has of its own.
+    // attn_factor multiplies the format's own magnitude.
     std::optional<double> magnitude;
     double mscale = 0;
-    if (config().family == "deepseek2") {  // whose scores are scaled, not its rotations
+    if (config().family == "deepseek2") {  // its scores are scaled, not its rotations
       TSR_ASSIGN_OR_RETURN(const double multiplier, real("rope.scaling.yarn_log_multiplier", 0));
       mscale = 10 * multiplier;
       const double scale = (1 + multiplier * std::log(factor)) / std::sqrt(static_cast<double>(D()));
@@ -423,7 +423,7 @@ class HyperparameterReader {
     return {};
   }
 
-  // Windows in all layers but each `every`th, or as sliding_window_pattern has it: another number, or a flag a layer.
+  // Windows in all layers except each `every`th, or by sliding_window_pattern: another distance, or a flag per layer.
   Status read_windows(int64_t otherwise, int64_t every) {
     TSR_ASSIGN_OR_RETURN(const int64_t window, integer("attention.sliding_window", otherwise));
     if (window <= 0 || window > T()) return {};
@@ -445,7 +445,7 @@ class HyperparameterReader {
     return {};
   }
 
-  // The files do not say it: the largest model of a generation scales by its channels for each head.
+  // Not in the file: the largest model of a generation scales by channels per head.
   void read_gemma_scale(int64_t layers_of_largest) {
     const auto D = static_cast<double>(config().sizes["D"]),
                C_of_head = static_cast<double>(C()) / static_cast<double>(H());
@@ -479,7 +479,7 @@ class HyperparameterReader {
 namespace {
 
 struct Architecture {
-  std::string_view name;  // ours and the file's
+  std::string_view name;  // our name and the file's
   HyperparameterReader::Read read;
 };
 constexpr Architecture kArchitectures[] = {

@@ -1,5 +1,5 @@
-// Hyper-parameters of a GGUF file -> the ModelConfig of our family of that architecture. A key whose value
-// changes what is computed, in a way that the family does not have, is refused by name.
+// Reads a GGUF file's hyperparameters into a ModelConfig of the architecture's
+// family. A key that changes results in an unsupported way is refused by name.
 #pragma once
 
 #include <optional>
@@ -14,10 +14,10 @@
 namespace tessera {
 
 struct GgufHyperparameters {
-  ModelConfig config;  // V, `tied` and biases are the tensors' to say
+  ModelConfig config;  // V, `tied` and biases are determined by tensors
   std::optional<RopeScaling> scaling;
-  bool may_have_biases = false;  // at q, k and v, at o, and in the feed-forward half
-  // Of rotations whose factors are tensors, one row of them for sequences that are longer.
+  bool may_have_biases = false;  // at q, k, v, o and in the feed-forward
+  // For rotations with factor tensors: length beyond which the second row applies.
   int64_t original_context = 0;
   double attention_factor = 1;
 };

@@ -1,6 +1,6 @@
-// GGUF model -> Model: hyper-parameters give the graph through its family, tensors become its parameters by
-// name. Weights are [N, K] in both, so nothing is transposed; they keep the file's element types and stay in
-// the file.
+// Converts a GGUF model: hyperparameters give the graph through its family,
+// tensors become parameters by name. Weights are [N, K] in both, so nothing
+// is transposed; they keep the file's types and stay in the file.
 #include <algorithm>
 #include <cmath>
 #include <optional>
@@ -33,7 +33,7 @@ ForeignFile foreign_file(const GgufFile& file) {
   return foreign;
 }
 
-// f32 numbers of a tensor with one dim.
+// Reads a one-dimensional tensor as f32.
 Result<std::vector<float>> read_numbers(const ForeignFile& file, const std::string& name) {
   const ForeignTensor& tensor = file.tensors.find(name)->second;
   constexpr int64_t kMost = int64_t{1} << 20;
@@ -48,8 +48,8 @@ Result<std::vector<float>> read_numbers(const ForeignFile& file, const std::stri
   return numbers;
 }
 
-// The tensor "X.scale" of a weight "X.weight", with which NVFP4 files come: one number, which the weight's
-// products are multiplied by.
+// The tensor "X.scale" of a weight "X.weight" in
+// NVFP4 files: a factor of the weight's products.
 Status find_product_scales(const ForeignFile& file, const Graph& graph, ForeignPlaces& places) {
   for (const TensorId id : graph.tensors_of_kind(TensorKind::kParameter)) {
     const std::string& parameter = graph.tensor(id).name;
@@ -84,7 +84,7 @@ ModelOrigin origin_of(const GgufFile& file, const ForeignTensors& tensors) {
   return origin;
 }
 
-// The vocabulary's size, whether the head is the embedding, and which tensors the head's copy is.
+// Determines the vocabulary size, whether the head is tied, and the tensor with its copy.
 Status read_head(const ForeignFile& foreign, const GgufFile& file, const std::string& architecture,
                  const Model& model, ModelConfig& config, ForeignPlaces& places) {
   const auto embedding = foreign.tensors.find("token_embd.weight");
@@ -102,7 +102,7 @@ Status read_head(const ForeignFile& foreign, const GgufFile& file, const std::st
   return {};
 }
 
-// What the tensors say beside the keys: biases, and factors of rotations.
+// Determines variants by tensors: biases, and rotation factors.
 Status read_variant(const ForeignFile& foreign, GgufHyperparameters& model, ForeignPlaces& places) {
   ModelConfig& config = model.config;
   if (model.may_have_biases) {
@@ -115,7 +115,7 @@ Status read_variant(const ForeignFile& foreign, GgufHyperparameters& model, Fore
     return unsupported(
         "rotary positions are scaled by keys and by tensor 'rope_freqs.weight'; wanted one of them");
   if (config.family == "deepseek2") {
-    // Only V3 has such biases, and older files say no more of its router.
+    // Only V3 has such biases, and older files state no more about its router.
     const bool biased = foreign.tensors.contains(format("blk.{}.exp_probs_b.bias", config.sizes["L"] - 1));
     config.flags["selection_bias"] = biased;
     config.flags.emplace("expert_sigmoid", biased);

@@ -11,7 +11,7 @@
 namespace tessera {
 namespace {
 
-// Matrix number `index` of the tensor, as f32.
+// Reads matrix `index` of the tensor as f32.
 Status read_matrix(const ByteSource& source, const ForeignTensor& tensor, int64_t index,
                    std::vector<float>& values) {
   const auto count = static_cast<int64_t>(values.size());

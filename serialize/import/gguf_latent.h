@@ -1,5 +1,5 @@
-// Keys and values by way of a latent vector in GGUF files: newer ones hold the matrix that makes them as two, a head
-// after the other, of which that of keys is transposed.
+// Latent attention in GGUF files: newer files split the matrix for
+// keys and values in two, head by head, with that of keys transposed.
 #pragma once
 
 #include "graph/models/model_family.h"
@@ -7,8 +7,8 @@
 
 namespace tessera {
 
-// Where `file` has blk.I.attn_k_b [H, KA, N] and blk.I.attn_v_b [H, VD, KA]: parameters block.I.kv_b [H (N + VD), KA] of
-// them, f32, each head decoded as it is read. Sizes are those of `config`. kCorrupt for other shapes.
+// If `file` has blk.I.attn_k_b [H, KA, N] and blk.I.attn_v_b [H, VD, KA]: combines them to parameters block.I.kv_b
+// [H (N + VD), KA], f32, decoded per head on reading. Sizes are those of `config`. kCorrupt for other shapes.
 Status read_latent_products(const ForeignFile& file, const ModelConfig& config, ForeignPlaces& places);
 
 }  // namespace tessera

@@ -17,7 +17,7 @@ namespace {
 constexpr std::string_view kOwn[] = {kPoolingKey,      kNormalizeKey,   kEmbeddingTokensKey,
                                      kSentenceSettingsKey, kProblemTypeKey, kClassActivationKey};
 
-// 0.6 of a number that is stored as 0.6f.
+// 0.6 for a number stored as 0.6f.
 double shortest(double stored) {
   const auto single = static_cast<float>(stored);
   if (static_cast<double>(single) != stored) return stored;
@@ -28,7 +28,7 @@ double shortest(double stored) {
   return value;
 }
 
-// Keys general.sampling.*, and what is left of a generation_config.json, as one JSON object.
+// Keys general.sampling.*, and the rest of a generation_config.json, as one JSON object.
 Status read_sampling(const GgufFile& file, std::map<std::string, std::string>& metadata) {
   Json values = Json::object();
   for (const auto& [key, value] : file.metadata()) {
@@ -58,7 +58,7 @@ Status read_sampling(const GgufFile& file, std::map<std::string, std::string>& m
   return {};
 }
 
-// Chat templates: tokenizer.chat_template, and tokenizer.chat_template.NAME.
+// Chat templates: tokenizer.chat_template and tokenizer.chat_template.NAME.
 Status read_texts(const GgufFile& file, std::map<std::string, std::string>& metadata) {
   for (const auto& [key, value] : file.metadata()) {
     constexpr std::string_view kGeneral = "general.", kTokenizer = "tokenizer.";
@@ -75,7 +75,7 @@ Status read_texts(const GgufFile& file, std::map<std::string, std::string>& meta
   return {};
 }
 
-// "rank" of a model with classes says where these are read, not how vectors are made.
+// "rank" states where classes are read, not how vectors are pooled.
 Status read_pooling(const GgufFile& file, std::string_view architecture,
                     std::map<std::string, std::string>& metadata) {
   const std::string key = format("{}.pooling_type", architecture);

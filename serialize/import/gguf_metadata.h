@@ -1,4 +1,4 @@
-// What a GGUF file says around its model, as metadata: names, chat templates, settings of samplers, pooling.
+// Metadata of a GGUF file around its model: names, chat templates, sampler settings, pooling.
 #pragma once
 
 #include <array>
@@ -13,16 +13,16 @@
 
 namespace tessera {
 
-// Keys of our own, texts: what the format has no key for. "tessera.normalize" is metadata "normalize".
+// Prefix of our own text keys, for metadata without a GGUF key: "tessera.normalize" is metadata "normalize".
 inline constexpr std::string_view kOwnGgufPrefix = "tessera.";
-// Metadata that are written so, besides what is left of a generation_config.
+// Metadata written with that prefix, in addition to the rest of a generation_config.
 extern const std::span<const std::string_view> kOwnGgufKeys;
 
-// By the number of <architecture>.pooling_type.
+// Indexed by <architecture>.pooling_type.
 inline constexpr std::array<std::string_view, 5> kGgufPoolings = {"none", "mean", "cls", "last", "rank"};
 inline constexpr int64_t kGgufRankPooling = 4;
 
-// Sets `metadata`. kUnsupported for a kind of pooling that is not known.
+// Sets `metadata`. kUnsupported for an unknown pooling.
 Status read_gguf_metadata(const GgufFile& file, std::string_view architecture,
                           std::map<std::string, std::string>& metadata);
 

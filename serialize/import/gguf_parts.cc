@@ -1,5 +1,5 @@
-// Split GGUF models: the parts' names, and what each must say of itself. llama.cpp's gguf-split writes them:
-// tensors in every part, the metadata in the first alone.
+// Split GGUF models: names and consistency of the parts. As llama.cpp's
+// gguf-split writes them, all parts have tensors and the first has the metadata.
 #include <cstdio>
 #include <optional>
 #include <utility>
@@ -38,7 +38,7 @@ std::string part_suffix(int64_t number, int64_t count) {
   return text;
 }
 
-// The common beginning of the parts' paths, from the path of one.
+// The common prefix of the parts' paths.
 Result<std::string> part_prefix(const GgufFile& file, const PartNumber& part) {
   const std::vector<std::string> paths = file.source()->paths();
   if (paths.empty())
@@ -56,7 +56,7 @@ Result<std::string> part_prefix(const GgufFile& file, const PartNumber& part) {
   return paths.front().substr(0, paths.front().size() - suffix.size());
 }
 
-// Part `number` of `count`, whose name is `path`.
+// Opens part `number` of `count` at `path`.
 Result<GgufFile> open_part(const std::string& path, int64_t number, int64_t count) {
   Result<std::shared_ptr<const ByteSource>> source = open_file(path);
   if (!source.ok())
@@ -81,7 +81,7 @@ Result<GgufFile> open_part(const std::string& path, int64_t number, int64_t coun
   return file;
 }
 
-// split.tensors.count counts the tensors of all parts. The first has it; others agree where they do.
+// Checks split.tensors.count, the total over all parts; required in the first, optional in others.
 Status check_tensor_counts(const GgufFile& whole, const std::vector<GgufFile>& parts) {
   const auto found = static_cast<int64_t>(whole.tensors().size());
   for (size_t i = 0; i < parts.size(); ++i) {

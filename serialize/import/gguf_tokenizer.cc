@@ -13,7 +13,7 @@
 namespace tessera {
 namespace {
 
-// Defaults for keys missing in the file, as in the format's reference reader.
+// Defaults: values of missing keys, as in llama.cpp.
 struct Defaults {
   std::string_view model;
   TokenizerKind kind;
@@ -28,7 +28,7 @@ constexpr Defaults kDefaults[] = {
     {"gemma4", TokenizerKind::kPipeline, -1, -1, -1, true, false, false},
     {"rwkv", TokenizerKind::kRwkv, -1, -1, -1, false, false, false},
 };
-// Byte-level by the file's model, but merged as UTF-8 with ▁ for spaces.
+// Named byte-level, but merged as UTF-8 with ▁ for spaces.
 constexpr std::string_view kRawPreTokenizers[] = {"gemma4", "granite-embed-multi-311m", "sarvam-moe"};
 constexpr std::string_view kBosPreTokenizers[] = {"llama-bpe",    "llama3",  "llama-v3", "falcon3",
                                                   "falcon-h1",    "pixtral", "midm-2.0", "lfm2",
@@ -42,13 +42,13 @@ bool is_one_of(std::span<const std::string_view> names, std::string_view name) {
 Result<int32_t> token_id(const GgufFile& file, std::string_view name, int32_t fallback, size_t count) {
   const std::string key = format("tokenizer.ggml.{}_token_id", name);
   TSR_ASSIGN_OR_RETURN(int64_t id, file.integer(key, fallback));
-  if (id == 0xffffffff || id == -1) return -1;  // both are in use for "none"
+  if (id == 0xffffffff || id == -1) return -1;  // both mean "none"
   if (id >= 0 && id < static_cast<int64_t>(count)) return static_cast<int32_t>(id);
-  if (!file.has(key)) return -1;  // this vocabulary is too small for the default
+  if (!file.has(key)) return -1;  // vocabulary too small for the default
   return Status(StatusCode::kCorrupt, format("{} is {}, the vocabulary has {} tokens", key, id, count));
 }
 
-// Texts of tokens that end a turn, a message or a text. Files name some of them by keys, seldom all.
+// Texts of tokens that end a turn, a message or a text; files name only some by keys.
 constexpr std::string_view kEndTexts[] = {"<|eot_id|>",
                                           "<|im_end|>",
                                           "<|end|>",
@@ -72,12 +72,12 @@ constexpr std::string_view kEndTexts[] = {"<|eot_id|>",
                                           "<｜end▁of▁sentence｜>",
                                           "[e~[",
                                           "<|content_model_end_sampling|>"};
-// Of texts to be filled in: what separates files and repositories.
+// Texts of infill tokens that separate files and repositories.
 constexpr std::string_view kInfillEndTexts[] = {"<|fim_pad|>", "<fim-pad>",    "<fim_pad>",     "<PAD>",
                                                 "[PAD]",       "<|fim_repo|>", "<|repo_name|>", "<fim-repo>",
                                                 "<REPO>",      "<reponame>",   "<|file_sep|>"};
 
-// Sets end_ids as llama.cpp does: tokens named by keys, and those whose text says so, which become control tokens.
+// Sets end_ids as llama.cpp does: by keys, and by token texts, which become control tokens.
 Status find_end_ids(const GgufFile& file, TokenizerData& data) {
   std::set<int32_t> ends;
   for (std::string_view name : {"eot", "eom", "fim_pad", "fim_rep", "fim_sep"}) {
@@ -95,7 +95,7 @@ Status find_end_ids(const GgufFile& file, TokenizerData& data) {
     found[token] = static_cast<int32_t>(id);
     if (id < data.types.size()) data.types[id] = TokenType::kControl;
   }
-  // Of formats in which a message's end is not the turn's, and of one that has </s> as text.
+  // Exceptions: formats in which a message's end is not the turn's, and one with </s> as text.
   const auto has = [&](std::string_view text) { return found.contains(text); };
   const auto keep = [&](std::string_view text, TokenType type) {
     if (!has(text) || found[text] == data.eos) return;
@@ -109,7 +109,7 @@ Status find_end_ids(const GgufFile& file, TokenizerData& data) {
   return {};
 }
 
-// Everything of the vocabulary that is the same for all kinds.
+// Reads the parts of a vocabulary common to all kinds.
 Result<TokenizerData> read_vocabulary(const GgufFile& file, const Defaults& defaults) {
   TokenizerData data;
   data.kind = defaults.kind;
@@ -148,7 +148,7 @@ Result<TokenizerData> read_vocabulary(const GgufFile& file, const Defaults& defa
   return data;
 }
 
-// Which tokens take the space around them, files do not say: it goes by the names of models.
+// Which tokens strip the spaces around them is not in the file; it depends on model names.
 Status find_stripping_tokens(const GgufFile& file, TokenizerData& data) {
   TSR_ASSIGN_OR_RETURN(std::string name, file.text("general.name", ""));
   TSR_ASSIGN_OR_RETURN(const std::string family, file.text("general.architecture", ""));
@@ -173,7 +173,7 @@ Status find_stripping_tokens(const GgufFile& file, TokenizerData& data) {
   return {};
 }
 
-// The tokens of a vocabulary as a description of a pipeline has them; `control` tokens and user-defined ones are added.
+// Tokens as a pipeline's description has them; `control` and user-defined tokens are added tokens.
 TokenizerJson describe_tokens(const TokenizerData& data) {
   TokenizerJson description;
   for (size_t i = 0; i < data.tokens.size(); ++i) {
@@ -196,7 +196,7 @@ TokenizerJson describe_tokens(const TokenizerData& data) {
   return description;
 }
 
-// The pipeline with what the vocabulary says besides its tokens.
+// Adds special tokens and settings of the vocabulary to the pipeline.
 Result<TokenizerData> finish_pipeline(TokenizerJson description, const TokenizerData& vocabulary) {
   nlohmann::json single = nlohmann::json::array(), tokens = nlohmann::json::object();
   const auto add = [&](const char* name, int32_t id) {
@@ -218,8 +218,8 @@ Result<TokenizerData> finish_pipeline(TokenizerJson description, const Tokenizer
   return data;
 }
 
-// SentencePiece's Unigram (T5, XLM-RoBERTa). Files do not say whether unknown pieces become bytes: they do where each byte
-// has a token.
+// SentencePiece Unigram (T5, XLM-RoBERTa). Byte fallback is
+// not in the file; it is assumed if every byte has a token.
 Result<TokenizerData> unigram_model(const GgufFile& file, TokenizerData data) {
   TSR_ASSIGN_OR_RETURN(data.scores, file.floats("tokenizer.ggml.scores"));
   if (data.scores.size() != data.tokens.size())
@@ -245,7 +245,7 @@ Result<TokenizerData> unigram_model(const GgufFile& file, TokenizerData data) {
   return data;
 }
 
-// BPE on UTF-8 with ▁ for spaces and tokens for bytes (Gemma 4).
+// BPE on UTF-8 with ▁ for spaces and byte tokens (Gemma 4).
 Result<TokenizerData> raw_bpe_pipeline(const TokenizerData& vocabulary) {
   TokenizerJson description = describe_tokens(vocabulary);
   std::unordered_set<std::string_view> known;
@@ -273,7 +273,7 @@ Result<TokenizerData> raw_bpe_pipeline(const TokenizerData& vocabulary) {
   return finish_pipeline(std::move(description), vocabulary);
 }
 
-// BERT's words where letters keep their case or accents, which kWordPiece does not know.
+// BERT vocabularies that keep case or accents, which kWordPiece lacks.
 Result<TokenizerData> bert_pipeline(TokenizerData vocabulary, bool lowercase, bool strip_accents) {
   for (size_t i = 0; i < vocabulary.tokens.size(); ++i) {
     std::string& token = vocabulary.tokens[i];

@@ -1,4 +1,4 @@
-// The classes of transformers whose folders can be read: a function for each model_type, by the defaults of its class.
+// Readers of transformers' classes, one function per model_type, with the class's defaults.
 #pragma once
 
 #include "serialize/import/huggingface_reader.h"

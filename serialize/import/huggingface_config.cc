@@ -43,7 +43,7 @@ constexpr Class kClasses[] = {
     {"xlm-roberta", read_encoder},
 };
 
-// A model that also reads pictures, and the type of its text part, whose configuration is within its own.
+// A model that also reads images, and the type of its text part, whose configuration is nested.
 constexpr std::string_view kWithPictures = "gemma3", kTextPart = "gemma3_text";
 
 Result<HuggingfaceConfig> read_text_part(const Json& json) {

@@ -122,7 +122,7 @@ void read_olmo3(HuggingfaceReader& r) {
                  "hidden_act", "silu");
   r.read_windows(r.fields.integer("sliding_window", 4096, 1, HuggingfaceReader::kLongestWindow),
                  [](int64_t i) { return (i + 1) % 4 != 0; });
-  r.read_rotations(500000);  // rope_theta is of layers without a window alone
+  r.read_rotations(500000);  // rope_theta applies to layers without a window only
   r.read_biases();
 }
 

@@ -66,7 +66,7 @@ class EncoderConfigReader {
     fields_.wants("position_embedding_type", "absolute", "a table of positions");
   }
 
-  // Positions are counted from the row after that of padding.
+  // Positions count from the row after padding.
   void read_roberta() {
     read_sizes("roberta", out_.model_type == "roberta" ? 50265 : 30522, 512);
     size("Y") = fields_.size("type_vocab_size", 2);
@@ -115,7 +115,7 @@ class EncoderConfigReader {
   }
 
   void read_modernbert_windows() {
-    // Half of local_attention on either side, or sliding_window, which is the half and counts before it.
+    // Half of local_attention on both sides, or sliding_window, which is the half and takes precedence.
     int64_t window = fields_.integer("local_attention", 128, 2, int64_t{1} << 30) / 2 + 1;
     if (fields_.has("sliding_window")) window = fields_.integer("sliding_window", 64, 0, int64_t{1} << 30) + 1;
     const int64_t every = fields_.integer("global_attn_every_n_layers", 3, 1, int64_t{1} << 30);
@@ -138,7 +138,7 @@ class EncoderConfigReader {
     }
   }
 
-  // The base of a kind of layers, or of all where `kind` is empty.
+  // The base for a kind of layers, or for all if `kind` is empty.
   double rotation(const char* kind, double otherwise) {
     Json json;
     if (*kind != '\0') {
@@ -173,7 +173,7 @@ class EncoderConfigReader {
           format("head_dim is {}, wanted hidden_size / num_attention_heads = {}", D, size("C") / size("H")));
   }
 
-  // By the keys of nomic-ai's own code. Beyond the trained positions it scales rotations.
+  // Keys of nomic-ai's own code, which scales rotations beyond the trained positions.
   void read_own_nomic_bert() {
     out_.config.family = "nomic-bert";
     size("C") = fields_.size("n_embd");

@@ -20,7 +20,7 @@ constexpr Prefix kPrefixes[] = {
     {"modernbert", "model."},   {"nomic_bert", "nomic_bert."}, {"roberta", "roberta."},
     {"xlm-roberta", "roberta."}};
 
-// Buffers, and copies of tied tensors; then what only other heads have.
+// Buffers, copies of tied tensors, and tensors of other heads.
 constexpr std::string_view kCopies[] = {"embeddings.position_ids",      "embeddings.token_type_ids",
                                         "cls.predictions.decoder.bias", "lm_head.decoder.bias",
                                         "cls.seq_relationship.weight",  "cls.seq_relationship.bias"};
@@ -34,10 +34,10 @@ constexpr std::string_view kTiedHeads[] = {"cls.predictions.decoder.weight", "lm
                                            "vocab_projector.weight", "decoder.weight"};
 constexpr std::string_view kPooler[] = {"pooler.dense.weight", "pooler.dense.bias"};
 
-// The table of tokens, without the prefix of the class that saved it.
+// The token table, without the prefix of the saving class.
 constexpr std::string_view kTables[] = {"embeddings.word_embeddings.weight", "embeddings.tok_embeddings.weight"};
 
-// The prefix before it; nullopt for none and for several.
+// The prefix before it; nullopt for none or several.
 std::optional<std::string> find_prefix(const ForeignTensors& tensors) {
   std::optional<std::string> found;
   for (const auto& [name, tensor] : tensors)
@@ -66,7 +66,7 @@ std::string_view encoder_prefix(std::string_view model_type) {
 void rename_encoder_tensors(ForeignTensors& tensors, std::string_view model_type) {
   const std::string_view usual = encoder_prefix(model_type);
   const std::string prefix = find_prefix(tensors).value_or(std::string(usual));
-  // Heads have what is before the usual prefix: "module." of "module.bert.".
+  // Heads keep an outer prefix: "module." of "module.bert.".
   std::string outer = prefix.ends_with(usual) ? prefix.substr(0, prefix.size() - usual.size()) : std::string();
   if (!outer.ends_with('.')) outer.clear();
   ForeignTensors renamed;
@@ -98,7 +98,7 @@ Status place_encoder_tensors(ForeignFile& file, HuggingfaceConfig& read, Foreign
   places.used.insert(std::begin(kCopies), std::end(kCopies));
   if (!reads_pooler) places.used.insert(std::begin(kPooler), std::end(kPooler));
   if (flag("mlm")) {
-    // The projection adds its own bias; the other one is a copy of it, or stale.
+    // The projection adds its own bias; the other is a copy or stale.
     const auto bias = file.tensors.find(decoder_bias(config.family));
     if (bias != file.tensors.end())
       file.tensors.insert_or_assign(places.names.find("output.bias")->tensor, ForeignTensor(bias->second));

@@ -1,5 +1,5 @@
-// The tensors of an encoder's folder: names without the class's, those that only another head has, and those that files
-// leave out.
+// Tensors of an encoder's folder: removes class prefixes,
+// marks tensors of other heads, and adds omitted ones.
 #pragma once
 
 #include <string_view>
@@ -10,15 +10,15 @@
 
 namespace tessera {
 
-// The prefix that classes with a head put before the names of the model below it: "bert." of model_type "bert".
+// The prefix of the model's tensors in classes with a head: "bert." for model_type "bert".
 std::string_view encoder_prefix(std::string_view model_type);
-// Takes away the prefix that the file has, that one or another class's, and turns the older names of norms ("gamma", "beta") into today's.
+// Removes the file's prefix, of this or another class, and renames older norm tensors ("gamma", "beta").
 void rename_encoder_tensors(ForeignTensors& tensors, std::string_view model_type);
-// The tensor with the bias of the output projection, as that projection's own class has it; empty where it is the one
-// that the family's table names. "cls.predictions.decoder.bias" of model_type "bert".
+// The bias tensor of the output projection in its own class; empty if it is
+// the one in the family's table. "cls.predictions.decoder.bias" for "bert".
 std::string_view decoder_bias(std::string_view family);
-// Sets what the tensors tell of the model (a pooler without a head, an output projection that is not the embedding);
-// marks those that it has no place for as used, and gives those that no file has.
+// Sets properties determined by tensors (a pooler without a head, an untied output
+// projection); marks tensors without a parameter as used, and adds values of omitted ones.
 Status place_encoder_tensors(ForeignFile& file, HuggingfaceConfig& config, ForeignPlaces& places);
 
 }  // namespace tessera

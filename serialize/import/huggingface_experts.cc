@@ -79,7 +79,7 @@ void read_gpt_oss(HuggingfaceReader& r) {
 
 namespace {
 
-// What DeepSeek V2 and V3 have.
+// Fields common to DeepSeek V2 and V3.
 void read_latent(HuggingfaceReader& r, const HuggingfaceDefaults& defaults, int64_t expert_width,
                  int64_t shared_experts) {
   r.read_decoder("deepseek2", defaults, "hidden_act", "silu");
@@ -94,7 +94,7 @@ void read_latent(HuggingfaceReader& r, const HuggingfaceDefaults& defaults, int6
   if (rank > 0) r.size("QA") = rank;
   r.read_rotation();
   r.read_biases();
-  // A scaled rotation scales the scores too.
+  // Scaled rotations also scale scores.
   if (const Json* rope = r.rope_object()) {
     JsonFields fields(*rope, "config.json: rope_parameters");
     const std::string type = fields.text("rope_type", fields.text("type", "default"));
@@ -158,7 +158,7 @@ void read_deepseek_v3(HuggingfaceReader& r) {
   r.real("expert_scale") = r.positive("routed_scaling_factor", 2.5);
   r.size("groups") = r.fields.size("n_group", 8);
   r.size("groups_used") = r.fields.size("topk_group", 4);
-  // Layers that predict further tokens stand after the model's own; nothing here reads them.
+  // Multi-token prediction layers follow the model's own; they are not read.
   const int64_t further = r.fields.integer("num_nextn_predict_layers", 0, 0, 64);
   for (int64_t i = 0; i < further && r.fields.status().ok(); ++i)
     r.out.ignored.push_back(format("model.layers.{}.", r.L() + i));

@@ -45,7 +45,7 @@ Result<std::string> read_text(const std::string& path) {
   return text;
 }
 
-// Templates of conversations, as metadata: "chat_template", and "chat_template.NAME" where there are several.
+// Chat templates as metadata: "chat_template", and "chat_template.NAME" for further ones.
 Status read_chat_templates(const std::string& folder, Model& model) {
   const std::string key = "chat_template", file = path_in_folder(folder, "chat_template.jinja");
   const std::string config_path = path_in_folder(folder, "tokenizer_config.json");
@@ -76,7 +76,7 @@ Status read_chat_templates(const std::string& folder, Model& model) {
   return {};
 }
 
-// What the folder recommends for drawing texts, as it is.
+// Stores the folder's generation config unchanged.
 Status read_generation_config(const std::string& folder, Model& model) {
   const std::string file = path_in_folder(folder, "generation_config.json");
   if (!exists(file)) return {};
@@ -84,7 +84,7 @@ Status read_generation_config(const std::string& folder, Model& model) {
   return {};
 }
 
-// Buffers that old versions saved: masks and frequencies that follow from the configuration.
+// Buffers of old versions: masks and frequencies derived from the configuration.
 bool is_derived(std::string_view name) {
   return name.ends_with(".rotary_emb.inv_freq") || name.ends_with(".attn.bias") ||
          name.ends_with(".attn.masked_bias");

@@ -10,8 +10,8 @@
 
 namespace tessera {
 
-// `source`: one of the folder's safetensors files, which stands for all of them. Checks structure and offsets of
-// untrusted files; values stay in them. model.source reads all of them.
+// `source`: any safetensors file of the folder. Checks structure and offsets
+// of untrusted files; values stay in them. model.source reads all of them.
 Result<OpenedModel> open_huggingface(const std::shared_ptr<const ByteSource>& source);
 
 }  // namespace tessera

@@ -15,7 +15,7 @@ void read_capped(HuggingfaceReader& r, std::string_view family, const Huggingfac
   if (!(scalar > 0))
     r.fields.fail(StatusCode::kCorrupt, format("query_pre_attn_scalar is {}, wanted more than 0", scalar));
   if (scalar != static_cast<double>(r.size("D"))) r.real("attention_scale") = 1 / std::sqrt(scalar);
-  // Gemma 3's class names the cap of scores, and does not read it.
+  // Gemma 3's class has the field but ignores it.
   if (family != "gemma3") softcap = r.cap("attn_logit_softcapping", softcap);
   logit_softcap = r.cap("final_logit_softcapping", logit_softcap);
   if (softcap != 0) r.real("softcap") = softcap;
@@ -25,7 +25,7 @@ void read_capped(HuggingfaceReader& r, std::string_view family, const Huggingfac
 }  // namespace
 
 void read_gemma(HuggingfaceReader& r) {
-  // Its class reads hidden_act, where "gelu" is an older word for its tanh form.
+  // In this class hidden_act "gelu" means the tanh form.
   constexpr std::string_view kActivation = "hidden_act";
   const std::string found = r.fields.text(kActivation, "gelu_pytorch_tanh");
   r.read_decoder("gemma",
@@ -85,7 +85,7 @@ void read_gemma3(HuggingfaceReader& r) {
     window = window / 2 + 1;
   }
   r.read_windows(window, [&](int64_t i) { return (i + 1) % every != 0; });
-  // Older files have a base for the local ones alone.
+  // Older files have a separate base only for local layers.
   r.read_rotations(r.fields.real("rope_local_base_freq", 10000.0));
 }
 

@@ -8,7 +8,7 @@ namespace {
 
 constexpr int64_t kMostLabels = 1 << 16;
 
-// An unknown function stays as it is called: logits can be had without it.
+// An unknown function keeps its name; logits remain available.
 void read_activation(JsonFields& fields, HuggingfaceConfig& out) {
   std::string module = fields.text("sbert_ce_default_activation_function", "");
   if (const Json* const settings = fields.object("sentence_transformers")) {

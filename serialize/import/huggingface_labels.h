@@ -1,4 +1,4 @@
-// The classes of a ...ForSequenceClassification: their labels, and how scores are made of their logits.
+// Classes of a ...ForSequenceClassification: labels, and the function from logits to scores.
 #pragma once
 
 #include "serialize/import/huggingface_config.h"

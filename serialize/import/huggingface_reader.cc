@@ -16,7 +16,7 @@ void HuggingfaceReader::read_decoder(std::string_view family, const HuggingfaceD
   size("L") = fields.integer("num_hidden_layers", defaults.L, 1, kMostLayers);
   size("H") = fields.size("num_attention_heads", defaults.H);
   size("KV") = fields.size("num_key_value_heads", defaults.KV == 0 ? size("H") : defaults.KV);
-  // A class without a default divides, and so do files that say null.
+  // The default, also for null, is the quotient.
   size("D") =
       fields.size("head_dim", defaults.D > 0 ? defaults.D : std::max<int64_t>(1, size("C") / size("H")));
   size("F") = fields.size("intermediate_size", defaults.F);
@@ -54,7 +54,7 @@ void HuggingfaceReader::read_windows(int64_t window, const std::function<bool(in
 }
 
 void HuggingfaceReader::read_window(std::optional<int64_t> otherwise) {
-  // null is none, which an absent key is only where the class says so.
+  // null means no window; an absent key means it only if the class says so.
   const bool is_null = json.contains("sliding_window") && json["sliding_window"].is_null();
   const int64_t window =
       is_null ? 0 : fields.integer("sliding_window", otherwise.value_or(0), 0, kLongestWindow);
@@ -80,7 +80,7 @@ void HuggingfaceReader::read_mlp_bias() {
 void HuggingfaceReader::read_router(int64_t experts, int64_t used) {
   size("E") = fields.size("num_local_experts", fields.size("num_experts", experts));
   size("K") = fields.size("num_experts_per_tok", used);
-  real("capacity") = 0;  // none is dropped
+  real("capacity") = 0;  // no token is dropped
   real("aux") = fields.real("router_aux_loss_coef", 0.001);
 }
 

@@ -1,4 +1,4 @@
-// Rotary positions of decoders, by the rules of transformers' RotaryEmbeddingConfigMixin.
+// Rotary positions of decoders, as in transformers' RotaryEmbeddingConfigMixin.
 #include <algorithm>
 
 #include "graph/base/quote.h"
@@ -39,7 +39,7 @@ double HuggingfaceReader::rotation_from(const Json& rope_json, double theta, std
   const int64_t whole = rotated_part > 0 ? rotated_part : size("D");
   Rotation rotation{rope.real("rope_theta", theta), whole};
   std::string type = rope.text("rope_type", rope.text("type", "default"));
-  // The class of phi3 takes older words for its own longrope, and knows no other scaling.
+  // phi3 accepts older names for longrope, and no other scaling.
   if (out.config.family == "phi3") {
     if (type == "su" || type == "yarn") type = "longrope";
     if (type != "default" && type != "longrope")
@@ -71,7 +71,7 @@ double HuggingfaceReader::rotation_from(const Json& rope_json, double theta, std
     out.scaling = read_huggingface_scaling(rope, type, rotation, {size("T"), original});
     if (out.scaling) {
       out.scaling->describe(out.config);
-      // Files that say the trained length as max_position_embeddings have room for more.
+      // Files with the trained length in max_position_embeddings have a longer context.
       size("T") = std::max(size("T"), out.scaling->context);
     }
   } else if (rope.status().ok() && type != "default") {

@@ -53,7 +53,7 @@ RopeScaling read_longrope(JsonFields& rope, const Rotation& rotation, const Scal
   RopeScaling scaling =
       longrope_scaling(std::move(shorter), std::move(longer), static_cast<int64_t>(context.original), ratio,
                        optional_real(rope, "attention_factor"));
-  // A context that never is longer knows the short ones alone.
+  // A context within the original length uses the short factors only.
   if (static_cast<int64_t>(context.original) >= context.tokens) {
     scaling.longer.clear();
     scaling.switch_at = 0;
@@ -66,7 +66,7 @@ RopeScaling read_longrope(JsonFields& rope, const Rotation& rotation, const Scal
 std::optional<RopeScaling> read_huggingface_scaling(JsonFields& rope, const std::string& type,
                                                     const Rotation& rotation, const ScaledContext& context) {
   if (type == "default") return std::nullopt;
-  // Dynamic scaling begins beyond the context, which ends there.
+  // Dynamic scaling starts beyond the context, so it never applies.
   if (type == "dynamic") return (void)positive(rope, "factor", {}), std::nullopt;
   if (!(context.original >= 1 && context.original <= kMostTokens)) {
     rope.fail(StatusCode::kCorrupt, format("original_max_position_embeddings is {}, wanted 1 to {}",

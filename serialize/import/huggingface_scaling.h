@@ -12,10 +12,10 @@ namespace tessera {
 
 struct ScaledContext {
   int64_t tokens = 0;   // of the model
-  double original = 0;  // before its positions were scaled
+  double original = 0;  // length before scaling
 };
 
-// `rope`: the object; errors are left there. nullopt where nothing is scaled, and after an error.
+// `rope`: the object, which receives errors. nullopt without scaling, and after an error.
 std::optional<RopeScaling> read_huggingface_scaling(JsonFields& rope, const std::string& type,
                                                     const Rotation& rotation, const ScaledContext& context);
 

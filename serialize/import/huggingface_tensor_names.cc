@@ -11,16 +11,16 @@
 namespace tessera {
 namespace {
 
-// The blocks and the last norm of a decoder without its prefix, and the prefix that the family's table has.
+// Layout: blocks and last norm of a decoder without prefix, and the prefix in the family's table.
 struct Layout {
   std::string_view block, norm, prefix;
 };
 constexpr Layout kLlamaLayout = {"layers.0.", "norm.weight", "model."}, kGpt2Layout = {"h.0.", "ln_f.weight", ""};
 
-// Tensors outside the decoder proper: their prefix is a part of the decoder's.
+// Tensors outside the decoder; their prefix is part of the decoder's.
 constexpr std::string_view kHeads[] = {"lm_head.", "score."};
 
-// The prefix P with tensors P + norm and P + block; nullopt for none and for several.
+// The prefix P with tensors P + norm and P + block; nullopt for none or several.
 std::optional<std::string> find_prefix(const ForeignTensors& tensors, const Layout& layout) {
   std::optional<std::string> found;
   for (const auto& [name, tensor] : tensors) {
@@ -72,7 +72,7 @@ Status choose_head(ForeignFile& file, const ForeignNames& names, HuggingfaceConf
   };
   const bool is_encoder = !names.find("output");
   const std::string table = name_of("token_embedding"), head = name_of(is_encoder ? "output.weight" : "output");
-  if (model.sizes.contains("classes")) {  // whose class has another head
+  if (model.sizes.contains("classes")) {  // its class has another head
     places.used.insert(head);
     return {};
   }

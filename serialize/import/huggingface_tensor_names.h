@@ -1,4 +1,4 @@
-// Tensors of Hugging Face folders under the names of the family's table, and the output projection that a file has.
+// Renames tensors of Hugging Face folders to the family's table, and finds the output projection.
 #pragma once
 
 #include <string_view>
@@ -9,13 +9,13 @@
 
 namespace tessera {
 
-// Decoders are saved from several classes, whose prefixes differ: "layers.0", "model.layers.0", "transformer.h.0",
-// "language_model.model.layers.0". Afterwards all have the prefix of …ForCausalLM.
+// Removes the prefix of the saving class ("layers.0", "model.layers.0",
+// "transformer.h.0", "language_model.model.layers.0") in favour of ...ForCausalLM's.
 void rename_decoder_tensors(ForeignTensors& tensors, std::string_view model_type);
 
-// Settles what projects the last hidden states. A flag "tied" holds where the file has no other projection: one that
-// differs from the embedding counts, as in transformers, and one without an embedding is both. A model without a
-// projection has none (flag "head" = 0). `used`: tensors that need no place.
+// Determines the output projection. Sets flag "tied" if the file has no separate one; as
+// in transformers one that differs from the embedding counts, and one without an embedding
+// serves as both. Without a projection, flag "head" = 0. `used`: tensors accounted for.
 Status choose_head(ForeignFile& file, const ForeignNames& names, HuggingfaceConfig& config,
                    ForeignPlaces& places);
 

@@ -34,7 +34,7 @@ Result<Json> read_index(const std::string& path) {
   return parse_json(text, path);
 }
 
-// Names of the shards in an index, each once; plain names alone, so that none leads out of the folder.
+// Unique shard names of an index; only plain names, so that none leaves the folder.
 Result<std::vector<std::string>> shards_of(const std::string& index_path, const Json& index) {
   const auto map = index.find("weight_map");
   if (!index.is_object() || map == index.end() || !map->is_object())
@@ -52,7 +52,7 @@ Result<std::vector<std::string>> shards_of(const std::string& index_path, const 
   return std::vector<std::string>(names.begin(), names.end());
 }
 
-// No file of the folder holds weights that can be read.
+// The error for a folder without readable weights.
 Status none_found(const std::string& folder) {
   for (const char* const other : {"pytorch_model.bin", "pytorch_model.bin.index.json", "model.ckpt.index",
                                   "tf_model.h5", "flax_model.msgpack"})

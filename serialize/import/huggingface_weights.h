@@ -1,5 +1,5 @@
-// The weight files of a Hugging Face folder, and their tensors under the names that the family's table has
-// (graph/models/foreign_names.h), whatever class saved them.
+// Weight files of a Hugging Face folder, with tensors named as in the
+// family's table (graph/models/foreign_names.h), whichever class saved them.
 #pragma once
 
 #include <string>
@@ -12,21 +12,21 @@
 
 namespace tessera {
 
-// "folder/name"; of an empty folder "name".
+// "folder/name", or "name" for an empty folder.
 std::string path_in_folder(const std::string& folder, std::string_view name);
 
 struct WeightFiles {
   std::vector<std::string> paths;
-  Json index;                       // null: one whole file
-  std::vector<std::string> unread;  // names of weight files of the folder that hold another copy, and are not read
+  Json index;                       // null: a single file
+  std::vector<std::string> unread;  // weight files that hold another copy and are ignored
 };
 
-// As transformers: model.safetensors counts before an index. `opened`: the name of the file that the caller gave, or
-// empty; another file than model.safetensors is obeyed: with the shards of the index that lists it, else alone.
-// kNotFound names files that are missing, kUnsupported weights of PyTorch, TensorFlow and Flax.
+// As in transformers model.safetensors precedes an index. `opened`: the file given by the
+// caller, or empty; a file other than model.safetensors selects its index's shards, or itself.
+// kNotFound names missing files, kUnsupported weights of PyTorch, TensorFlow and Flax.
 Result<WeightFiles> find_weight_files(const std::string& folder, std::string_view opened);
 
-// The tensors of all files, and one source of all of them.
+// The tensors of all files, with one joined source.
 Result<ForeignFile> read_weight_files(const std::string& folder, const WeightFiles& files);
 
 }  // namespace tessera

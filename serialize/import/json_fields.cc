@@ -37,7 +37,7 @@ int64_t JsonFields::integer(std::string_view key, std::optional<int64_t> otherwi
     if (!otherwise) missing(key, wanted);
     return fallback;
   }
-  // Numbers like 8.0 are whole too.
+  // Accepts integers written as 8.0.
   if (value->is_number_float()) {
     const auto real = value->get<double>();
     if (std::floor(real) == real && real >= static_cast<double>(least) && real < 0x1p63 &&

@@ -1,5 +1,5 @@
-// JsonFields: reads the fields of a JSON object by type, within bounds, and records which were read. The first error
-// sticks: later reads give their defaults. An absent field and null are the same.
+// JsonFields: reads fields of a JSON object by type, within bounds, and records which
+// were read. Keeps the first error; later reads return defaults. Null equals absent.
 #pragma once
 
 #include <cstdint>
@@ -17,10 +17,10 @@ namespace tessera {
 
 class JsonFields {
  public:
-  // `json` outlives it. `where` begins messages: "config.json", "rope_scaling".
+  // `json` must outlive it. `where` begins messages: "config.json", "rope_scaling".
   JsonFields(const Json& json, std::string where) : json_(json), where_(std::move(where)) {}
 
-  bool has(std::string_view key);  // there, and not null
+  bool has(std::string_view key);  // present and not null
   bool is_given(std::string_view key) const { return json_.is_object() && json_.contains(std::string(key)); }
   int64_t integer(std::string_view key, std::optional<int64_t> otherwise, int64_t least, int64_t most);
   int64_t size(std::string_view key, std::optional<int64_t> otherwise = {}) {
@@ -29,11 +29,11 @@ class JsonFields {
   double real(std::string_view key, std::optional<double> otherwise = {});
   bool flag(std::string_view key, bool otherwise);
   std::string text(std::string_view key, std::optional<std::string> otherwise = {});
-  // Empty where it is absent; numbers alone, at most `most` of them.
+  // Empty if absent; only numbers, at most `most`.
   std::vector<double> reals(std::string_view key, size_t most);
   std::vector<std::string> texts(std::string_view key, size_t most);
-  const Json* object(std::string_view key);  // null where it is absent
-  const Json* any(std::string_view key);     // of any type; null where it is absent
+  const Json* object(std::string_view key);  // null: absent
+  const Json* any(std::string_view key);     // any type; null: absent
 
   // An error unless the field is absent or has this value.
   void wants(std::string_view key, const Json& value, std::string_view meaning);

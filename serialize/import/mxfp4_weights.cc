@@ -15,7 +15,7 @@ constexpr int64_t kElements = 32, kCodes = 16, kBlockBytes = 17;
 struct Mxfp4Experts {
   std::shared_ptr<const ByteSource> source;
   int64_t blocks, scales;  // offsets
-  int64_t rows, columns;   // of an expert's, stored: rows, and blocks in one
+  int64_t rows, columns;   // of an expert, as stored: rows, and blocks per row
   int64_t first, step;     // of rows
 
   // One expert.

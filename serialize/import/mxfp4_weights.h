@@ -1,4 +1,4 @@
-// Experts of gpt-oss as MXFP4: blocks of 32 numbers of 4 bits (OCP Microscaling Formats) with one scale.
+// Experts of gpt-oss as MXFP4: blocks of 32 4-bit numbers with one scale (OCP Microscaling Formats).
 #pragma once
 
 #include <span>
@@ -9,12 +9,12 @@
 
 namespace tessera {
 
-// Of ....experts.gate_up_proj_blocks u8 [E, 2F, C/32, 16] and _scales u8 [E, 2F, C/32], whose rows are gate and up by
-// turns: ....experts.gate_proj.weight and up_proj.weight, mxfp4 [E, F, C]; of down_proj_blocks the one of its name. A
-// byte of theirs holds neighbours, one of ours numbers i and i + 16.
+// Decodes experts.gate_up_proj_blocks u8 [E, 2F, C/32, 16] with _scales u8 [E, 2F, C/32], whose
+// rows alternate gate and up, to gate_proj.weight and up_proj.weight, mxfp4 [E, F, C];
+// down_proj_blocks to its one. A byte holds neighbours in theirs, numbers i and i + 16 in ours.
 Result<std::vector<DecodedWeight>> mxfp4_weights(const ForeignFile& file);
 
-// The names of these, for parameters of gpt-oss.
+// Names of these tensors, for parameters of gpt-oss.
 extern const std::span<const NameRule> kMxfp4ExpertNames;
 
 }  // namespace tessera

@@ -15,11 +15,11 @@ namespace {
 
 constexpr std::string_view kQweight = ".qweight";
 constexpr int64_t kBlock = 32;                              // of q4_0 and q8_0
-constexpr int64_t kAwqPlaces[] = {0, 4, 1, 5, 2, 6, 3, 7};  // of columns 0 to 7 within a word
+constexpr int64_t kAwqPlaces[] = {0, 4, 1, 5, 2, 6, 3, 7};  // of columns 0 to 7 in a word
 
 Status corrupt(std::string message) { return Status(StatusCode::kCorrupt, std::move(message)); }
 
-// What of a packed matrix is small: scales, zero points, the group of each row.
+// PackedWeight: a packed matrix: scales, zero points, and the group of each row.
 struct PackedWeight {
   std::shared_ptr<const ByteSource> source;
   int64_t offset = 0, K = 0, N = 0, bits = 4;
@@ -41,7 +41,7 @@ struct PackedWeight {
                                 mask);
   }
 
-  // The whole matrix.
+  // Decodes the whole matrix.
   Status decode(std::span<std::byte> out) const {
     std::vector<uint32_t> words(static_cast<size_t>(K * N / per_word()));
     TSR_RETURN_IF_ERROR(source->read_at(offset, std::as_writable_bytes(std::span(words))));
@@ -69,7 +69,7 @@ struct PackedWeight {
     return to + (is_wide ? sizeof value : sizeof half);
   }
 
-  // A block's scale in f16, then codes: of q4_0 numbers i and i + 16 in a byte, of q8_0 less their middle.
+  // Writes a block: an f16 scale, then codes; q4_0 packs numbers i and i + 16 in a byte, q8_0 subtracts the middle.
   std::byte* put_block(const std::vector<uint32_t>& words, int64_t k, int64_t n, std::byte* to) const {
     const uint16_t scale = f16_from_f32(scales[static_cast<size_t>(groups[static_cast<size_t>(k)] * N + n)]);
     std::memcpy(to, &scale, sizeof scale);
@@ -170,7 +170,7 @@ class PackedReader {
                           wrong - weight.groups.begin(), count));
   }
 
-  // q4_0 and q8_0 say the same where zero points are the middle and a block is of one group.
+  // q4_0 and q8_0 are equivalent if zero points are the middle and blocks lie within one group.
   static DType dtype_of(const PackedWeight& weight, DType scales) {
     const std::optional<DType> blocks = weight.bits == 4   ? std::optional(DType::kQ4_0)
                                         : weight.bits == 8 ? std::optional(DType::kQ8_0)

@@ -1,5 +1,5 @@
-// Quantised Hugging Face folders: weights in 8-bit floats with scales of blocks, in GPTQ's and AWQ's packed integers,
-// in MXFP4 blocks, and in the codes of bitsandbytes.
+// Quantized Hugging Face folders: FP8 with block scales, packed
+// integers of GPTQ and AWQ, MXFP4 blocks, and bitsandbytes codes.
 #pragma once
 
 #include <string>
@@ -12,18 +12,18 @@
 
 namespace tessera {
 
-// quantization_config of config.json, as far as it is followed.
+// FolderQuantization: the supported part of quantization_config.
 struct FolderQuantization {
   enum class Method : uint8_t { kFp8, kGptq, kAwq, kMxfp4, kBitsandbytes } method = Method::kFp8;
   int64_t bits = 4;
-  bool zeros_less_one = false;                // GPTQ's first form stores zero points less one
-  int64_t block_rows = 0, block_columns = 0;  // FP8: of one scale; 0: one scale for a tensor
+  bool zeros_less_one = false;                // GPTQ's first form stores zero points minus one
+  int64_t block_rows = 0, block_columns = 0;  // FP8: elements per scale; 0: one scale per tensor
 };
 
-// kUnsupported names a method or a key that asks for what is not there.
+// kUnsupported names an unsupported method or key.
 Result<FolderQuantization> read_folder_quantization(const Json& json);
 
-// A weight that stands for tensors of the file.
+// DecodedWeight: a weight decoded from quantized tensors.
 struct DecodedWeight {
   std::string name;
   TensorType type;
@@ -31,7 +31,7 @@ struct DecodedWeight {
   std::vector<std::string> replaced;
 };
 
-// Replaces quantised tensors of `file` by ones of the weights that they stand for, which are computed as they are read:
+// Replaces quantised tensors of `file` by the weights they encode, decoded on reading:
 //   FP8    NAME, NAME_scale_inv                  -> NAME, f32: code * scale of its block, exactly
 //   GPTQ   X.qweight, X.qzeros, X.scales, X.g_idx -> X.weight [N, K]: q4_0 or q8_0 where every zero point is the middle
 //   AWQ    X.qweight, X.qzeros, X.scales             and groups are whole blocks, else (q - zero) * scale in the type of
@@ -39,7 +39,7 @@ struct DecodedWeight {
 //   MXFP4  experts' X_blocks, X_scales            -> mxfp4, the same numbers; rows of gate_up_proj alternate and
 //                                                   become gate_proj and up_proj
 //   bitsandbytes                                  -> nf4, or floats: bitsandbytes_weights.h
-// Returns what became of them, for people. kCorrupt for tensors that do not fit each other.
+// Returns a description for the user. kCorrupt for inconsistent tensors.
 Result<std::string> decode_quantized_tensors(const FolderQuantization& quantization, ForeignFile& file);
 
 }  // namespace tessera

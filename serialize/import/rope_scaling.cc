@@ -13,7 +13,7 @@ double frequency(const Rotation& rotation, int64_t pair) {
   return std::pow(rotation.theta, -2.0 * static_cast<double>(pair) / static_cast<double>(rotation.rotated));
 }
 
-// A whole number where it is one, as classes want it.
+// An integer if the value is one, as classes require.
 Json tokens(double count) {
   return count == std::floor(count) ? Json(static_cast<int64_t>(count)) : Json(count);
 }
@@ -67,7 +67,7 @@ RopeScaling llama3_scaling(const Rotation& rotation, const Llama3Scaling& s) {
 
 RopeScaling yarn_scaling(const Rotation& rotation, const YarnScaling& s) {
   const auto R = static_cast<double>(rotation.rotated);
-  // The pair that turns so many times over the original context.
+  // The pair that makes this many turns over the original context.
   const auto pair_of = [&](double turns) {
     return R * std::log(s.original_context / (turns * 2 * std::numbers::pi)) / (2 * std::log(rotation.theta));
   };

@@ -1,5 +1,5 @@
-// RopeScaling: how files scale rotary positions, as what the graph takes: numbers that frequencies are divided by, and
-// one that cosines and sines are multiplied by.
+// RopeScaling: a file's scaling of rotary positions as the graph takes
+// it: divisors of frequencies, and a factor of cosines and sines.
 #pragma once
 
 #include <cstdint>
@@ -14,23 +14,23 @@
 namespace tessera {
 
 struct RopeScaling {
-  std::vector<float> factors;  // of each pair, in sequences of up to switch_at tokens
-  std::vector<float> longer;   // and in longer ones; empty: the same
+  std::vector<float> factors;  // per pair, for sequences of up to switch_at tokens
+  std::vector<float> longer;   // for longer ones; empty: the same
   int64_t switch_at = 0;
   double magnitude = 1;
-  int64_t context = 0;  // tokens that the scaling makes room for, where it says so; 0: as the file's context
-  // The object "rope_scaling" of a config.json that gives these numbers; empty where the numbers are all that a file
-  // says. Metadata "rope_scaling" of the model.
+  int64_t context = 0;  // context after scaling, if stated; 0: the file's
+  // The "rope_scaling" object of a config.json with these numbers,
+  // stored as metadata; empty if the file states only numbers.
   std::string words;
 
   bool is_neutral() const;
-  // Sizes and reals of the shorthand.
+  // Sets sizes and reals of the shorthand.
   void describe(ModelConfig& config) const;
   // The parameter rope_factors, f32 [1 or 2, pairs].
   HostTensor values() const;
 };
 
-// Numbers of a head that a file may rotate: there is a factor for each pair, whatever the file's size.
+// Bound of rotated numbers per head, since each pair has a factor, whatever the file's size.
 inline constexpr int64_t kMostRotated = 65536;
 
 // Frequency i of `rotated` / 2 is theta^(-2 i / rotated).
@@ -41,7 +41,7 @@ struct Rotation {
 
 RopeScaling linear_scaling(const Rotation& rotation, double factor);
 
-// Grattafiori et al., 2024: long waves are stretched by `factor`, short ones stay, between them it blends.
+// Grattafiori et al., 2024: long wavelengths are stretched by `factor`, short ones kept, those between blended.
 struct Llama3Scaling {
   double factor = 0, low = 1, high = 4, original_context = 8192;
 };
@@ -50,13 +50,13 @@ RopeScaling llama3_scaling(const Rotation& rotation, const Llama3Scaling& settin
 // Peng et al., 2023 (YaRN).
 struct YarnScaling {
   double factor = 0, original_context = 0, beta_fast = 32, beta_slow = 1;
-  std::optional<double> attention_factor;  // none: 1 + 0.1 ln(factor)
-  double mscale = 0, mscale_all_dim = 0;   // both given: their quotient instead
-  bool truncates = true;                   // bounds of the ramp are whole numbers
+  std::optional<double> attention_factor;  // nullopt: 1 + 0.1 ln(factor)
+  double mscale = 0, mscale_all_dim = 0;   // if both are given, their quotient replaces the factor
+  bool truncates = true;                   // the ramp has integer bounds
 };
 RopeScaling yarn_scaling(const Rotation& rotation, const YarnScaling& settings);
 
-// Ding et al., 2024 (LongRoPE). attention_factor: none: sqrt(1 + ln(ratio) / ln(original)), 1 where ratio <= 1.
+// Ding et al., 2024 (LongRoPE). attention_factor nullopt: sqrt(1 + ln(ratio) / ln(original)), 1 if ratio <= 1.
 RopeScaling longrope_scaling(std::vector<float> shorter, std::vector<float> longer, int64_t original_context,
                              double ratio, std::optional<double> attention_factor);
 

@@ -20,7 +20,7 @@ Status corrupt(std::string message) { return Status(StatusCode::kCorrupt, std::m
 struct ElementType {
   std::string_view name;
   int64_t bits;
-  DType dtype;  // kI64 for what no parameter is stored in
+  DType dtype;  // kI64 also stands for types that parameters never have
 };
 constexpr ElementType kTypes[] = {
     {"F64", 64, DType::kF64},    {"F32", 32, DType::kF32},        {"F16", 16, DType::kF16},
@@ -33,7 +33,7 @@ constexpr ElementType kTypes[] = {
     {"F6_E3M2", 6, DType::kI64},
 };
 
-// Receives the header event by event: nothing is kept but what is asked for.
+// HeaderReader: parses the header by SAX events and keeps only what is requested.
 //   {"NAME": {"dtype": "F32", "shape": [..], "data_offsets": [begin, end]}, "__metadata__": {"KEY": "TEXT"}}
 class HeaderReader : public nlohmann::json_sax<Json> {
  public:

@@ -34,7 +34,7 @@ Result<Json> read_json(const std::string& path) {
 }
 
 struct Mode {
-  std::string_view key, name;  // name: ours; empty: not known
+  std::string_view key, name;  // name: ours; empty: unsupported
 };
 constexpr Mode kModes[] = {
     {"pooling_mode_cls_token", "cls"},         {"pooling_mode_mean_tokens", "mean"},

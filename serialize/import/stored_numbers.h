@@ -1,4 +1,4 @@
-// Small tensors of a file, read at once.
+// Reads small tensors of a file whole.
 #pragma once
 
 #include <string_view>
@@ -8,10 +8,10 @@
 
 namespace tessera {
 
-// Of f32, f16, bf16: as f32. kUnsupported for other types, kCorrupt for a number that is not finite. `name`: for messages.
+// Reads f32, f16 or bf16 as f32. kUnsupported for other types, kCorrupt for a number that is not finite. `name`: for messages.
 Result<std::vector<float>> read_stored_numbers(const ByteSource& source, const ForeignTensor& tensor,
                                                std::string_view name);
-// Of i32.
+// Reads i32.
 Result<std::vector<int32_t>> read_stored_integers(const ByteSource& source, const ForeignTensor& tensor,
                                                   std::string_view name);
 

@@ -20,10 +20,10 @@ namespace {
 using nlohmann::json;
 constexpr int64_t kMostFileBytes = int64_t{256} << 20;
 
-// SentencePiece's file, under the names that classes of transformers give it.
+// Names of SentencePiece's file in transformers' classes.
 constexpr std::string_view kSentencePieceNames[] = {"spiece.model", "sentencepiece.bpe.model", "spm.model",
                                                     "sentencepiece.model"};
-// The class of a model's tokenizer, where no file names one: those whose ids differ from the file's.
+// ModelClass: tokenizer classes of models whose ids differ from the file's, if no file names the class.
 struct ModelClass {
   std::string_view model_type, tokenizer_class;
 };
@@ -55,7 +55,7 @@ constexpr ModelClass kModelClasses[] = {{"albert", "AlbertTokenizer"},
                                         {"xlm-roberta-xl", "XLMRobertaTokenizer"},
                                         {"xlnet", "XLNetTokenizer"}};
 
-// Lines without their ends; the last may lack one.
+// Lines without line ends; the last may lack one.
 std::vector<std::string_view> lines_of(std::string_view text) {
   std::vector<std::string_view> lines;
   while (!text.empty()) {
@@ -68,7 +68,7 @@ std::vector<std::string_view> lines_of(std::string_view text) {
   return lines;
 }
 
-// eos_token_id: a number or a list of them.
+// eos_token_id: a number or a list.
 std::vector<int32_t> read_end_ids(const json& config) {
   std::vector<int32_t> ids;
   const auto found = config.find("eos_token_id");
@@ -141,7 +141,7 @@ class Folder {
     return std::optional<TokenizerData>(std::move(data).value());
   }
 
-  // SentencePiece's file, read as the class does that the folder, or else its model, names.
+  // SentencePiece's file, read as the tokenizer class of the folder or the model does.
   Result<TokenizerData> pieces(const std::string& file) {
     const auto* by_model = std::ranges::find(kModelClasses, model_type_, &ModelClass::model_type);
     if (by_model != std::end(kModelClasses) && !config_.contains("tokenizer_class")) {
@@ -155,7 +155,7 @@ class Folder {
                            : sentencepiece_model(file, {});
   }
 
-  // fairseq's order: <s>, <pad>, </s>, <unk>, the file's pieces behind its <unk>, <s> and </s>, and <mask>.
+  // fairseq's order: <s>, <pad>, </s>, <unk>, the file's pieces after its <unk>, <s> and </s>, and <mask>.
   Result<TokenizerData> xlm_roberta(const std::string& file) {
     TSR_ASSIGN_OR_RETURN(const SentencePieceModel model, read_sentencepiece_model(file));
     constexpr std::string_view kFirst[] = {"<unk>", "<s>", "</s>"};
@@ -184,7 +184,7 @@ class Folder {
       names.push_back(content.is_string() ? content.get<std::string>() : initial);
       config_[name] = names.back();
     }
-    // The class has these names too, and puts <s> and </s> around texts whatever the configuration says.
+    // The class has these names too, and always puts <s> and </s> around texts.
     for (const auto& [name, initial] : {std::pair("cls_token", "<s>"), std::pair("sep_token", "</s>")})
       if (!config_.contains(name)) config_[name] = initial;
     config_.erase("add_bos_token");
@@ -212,7 +212,7 @@ class Folder {
     return pipeline_data(std::move(description), config_, {});
   }
 
-  // vocab.json and merges.txt: byte-level BPE as GPT-2 has it, or Qwen 2.
+  // vocab.json and merges.txt: byte-level BPE of GPT-2, or Qwen 2.
   Result<TokenizerData> byte_level(const std::string& vocabulary) {
     TSR_ASSIGN_OR_RETURN(const std::optional<std::string> merges, read_("merges.txt"));
     if (!merges)
@@ -251,7 +251,7 @@ class Folder {
                            "Qwen2Tokenizer, RobertaTokenizer and BartTokenizer are known",
                            type));
     }
-    // Names that the classes have where the configuration has none.
+    // Default names of the classes.
     const bool is_gpt2 = type.find("GPT2") != std::string::npos, is_qwen2 = type.find("Qwen2") != std::string::npos;
     if ((is_gpt2 || is_qwen2) && id_of(description, "<|endoftext|>"))
       for (const char* name : {"unk_token", "eos_token", is_gpt2 ? "bos_token" : "pad_token"})
@@ -260,7 +260,7 @@ class Folder {
     return pipeline_data(std::move(description), config_, {});
   }
 
-  // vocab.txt: BERT's words, one a line.
+  // vocab.txt: BERT's vocabulary, a token per line.
   Result<TokenizerData> wordpiece(const std::string& words) {
     TokenizerJson description;
     for (const std::string_view line : lines_of(words))
@@ -309,7 +309,7 @@ class Folder {
     description.added.push_back(std::move(added));
   }
 
-  // Special tokens that tokenizer_config.json names.
+  // Marks the special tokens named in tokenizer_config.json.
   static void mark_special(const json& config, TokenizerJson& description) {
     for (const char* name :
          {"bos_token", "eos_token", "unk_token", "pad_token", "cls_token", "sep_token", "mask_token"}) {
@@ -321,10 +321,10 @@ class Folder {
   }
 
   const ReadFolderFile& read_;
-  json config_;                  // what the side files say together
-  bool has_side_files_ = false;  // a tokenizer.model without any is read as SentencePiece reads it
+  json config_;                  // merged side files
+  bool has_side_files_ = false;  // a tokenizer.model alone is read as SentencePiece does
   std::string model_type_;
-  int64_t table_rows_ = 0;  // 0: not known
+  int64_t table_rows_ = 0;  // 0: unknown
   std::vector<int32_t> end_ids_;
 };
 

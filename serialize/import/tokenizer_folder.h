@@ -1,4 +1,4 @@
-// The tokenizer files of a Hugging Face folder, in whatever form it has them.
+// Tokenizer files of a Hugging Face folder, in any of their forms.
 #pragma once
 
 #include <functional>
@@ -10,14 +10,14 @@
 
 namespace tessera {
 
-// Reads a file of a folder by its name; nullopt where there is none.
+// Reads a file of a folder by name; nullopt: absent.
 using ReadFolderFile = std::function<Result<std::optional<std::string>>(const std::string& name)>;
 
-// The tokenizer of a folder: tokenizer.json, else tokenizer.model (SentencePiece), vocab.json with merges.txt,
-// SentencePiece's file under its other names, or vocab.txt (WordPiece); with tokenizer_config.json, special_tokens_map.json, added_tokens.json, generation_config.json
-// and config.json where they are. nullopt where it has none of the first four.
+// The folder's tokenizer: tokenizer.json, else tokenizer.model (SentencePiece), vocab.json with merges.txt,
+// SentencePiece's file under other names, or vocab.txt (WordPiece); with tokenizer_config.json, special_tokens_map.json,
+// added_tokens.json, generation_config.json and config.json if present. nullopt without a vocabulary.
 Result<std::optional<TokenizerData>> hf_folder_tokenizer(const ReadFolderFile& read);
-// The same of a folder in the file system, or of a file in one that stands for its tokenizer.json.
+// Likewise for a folder in the file system, or a file that stands for its tokenizer.json.
 Result<std::optional<TokenizerData>> hf_folder_tokenizer(const std::string& path);
 
 }  // namespace tessera

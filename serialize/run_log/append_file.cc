@@ -16,9 +16,9 @@ namespace tessera {
 
 namespace {
 
-constexpr int kMostWaitMs = 2000;  // at the end, for a pipe that is full
+constexpr int kMostWaitMs = 2000;  // at the end, for a full pipe
 
-// Holds SIGPIPE back from this thread, and takes one that its writes raised.
+// PipeSignalBlock: blocks SIGPIPE in this thread, and discards one raised by its writes.
 class PipeSignalBlock {
  public:
   PipeSignalBlock() {

@@ -1,6 +1,6 @@
-// AppendFile: a file that grows at its end. Bytes that the system does not take are kept in memory, and the next `append`
-// continues where the file ends: a disk that is full for a while leaves no hole. A pipe that is full takes the bytes
-// later, and is waited for at the end alone; one that nobody reads any more is an error, not a signal. One thread.
+// AppendFile: a file that grows at its end. Bytes refused by the system stay in memory, and the next
+// `append` continues at the file's end, so that a temporarily full disk leaves no gap. A full pipe takes
+// bytes later and is awaited only at the end; a pipe without a reader is an error, not a signal. One thread.
 #pragma once
 
 #include <cstddef>
@@ -22,7 +22,7 @@ class AppendFile {
   AppendFile& operator=(AppendFile&&) = delete;
   ~AppendFile();
 
-  // In one system call where it takes them; kIo names the path. kFailedPrecondition where more than kMostPendingBytes wait.
+  // Writes in one system call if possible; kIo names the path. kFailedPrecondition if more than kMostPendingBytes are pending.
   Status append(std::string_view bytes);
   const std::string& path() const { return path_; }
 

@@ -30,7 +30,7 @@ constexpr std::array<uint32_t, 256> make_crc_table() {
 }
 constexpr std::array<uint32_t, 256> kCrcTable = make_crc_table();
 
-// A masked checksum: TFRecord stores these so that bytes that contain checksums can be checked well too.
+// A masked checksum, as in TFRecord, for checksums over bytes that contain checksums.
 uint32_t masked_crc(std::string_view bytes) {
   const uint32_t crc = crc32c(bytes);
   return std::rotr(crc, 15) + 0xa282ead8u;
@@ -41,7 +41,7 @@ void append_little_endian(std::string& out, T value) {
   for (size_t i = 0; i < sizeof(T); ++i) out += static_cast<char>(value >> (8 * i) & 0xff);
 }
 
-// Fields of protocol buffers: a tag (number and wire type), then the value.
+// Appends protocol buffer fields: a tag (number and wire type), then the value.
 void append_varint(std::string& out, uint64_t value) {
   for (; value >= 0x80; value >>= 7) out += static_cast<char>(value | 0x80);
   out += static_cast<char>(value);
@@ -107,7 +107,7 @@ Result<EventFile> EventFile::create(const std::string& folder, int64_t resumed_a
   std::filesystem::create_directories(folder, error);
   if (error && !std::filesystem::is_directory(folder))
     return Status(StatusCode::kIo, format("{}: cannot make the folder: {}", folder, error.message()));
-  // Readers take files in the order of their names; the number tells files of one second apart.
+  // Readers sort files by name; the number separates files of one second.
   const auto seconds = static_cast<int64_t>(wall_seconds());
   int descriptor = -1;
   std::string path;

@@ -1,5 +1,5 @@
-// EventFile: scalars and texts by step, in a file that TensorBoard reads. Records are those of TFRecord (length, masked
-// CRC-32C, bytes, masked CRC-32C), each a serialized tensorflow.Event. One thread.
+// EventFile: scalars and texts by step, for TensorBoard. Records are those of TFRecord (length,
+// masked CRC-32C, bytes, masked CRC-32C), each a serialized tensorflow.Event. One thread.
 #pragma once
 
 #include <cstdint>
@@ -22,14 +22,14 @@ struct ScalarValue {
 
 class EventFile {
  public:
-  // Creates "events.out.tfevents.<seconds>.<host>.<process>.<number>" in the folder, and the folder where it is absent.
-  // `resumed_at`, unless negative: TensorBoard drops the later steps of earlier files.
+  // Creates "events.out.tfevents.<seconds>.<host>.<process>.<number>" in the folder, which is created
+  // if absent. `resumed_at`, unless negative: TensorBoard drops later steps of earlier files.
   static Result<EventFile> create(const std::string& folder, int64_t resumed_at);
 
-  // Writes one event to the system before it returns; where that fails, it is written before the next one.
+  // Writes one event before it returns; a failed write is retried before the next event.
   Status add_scalars(int64_t step, std::span<const ScalarValue> values);
   Status add_text(int64_t step, std::string_view tag, std::string_view text);  // shown as Markdown
-  Status flush() { return file_.append({}); }                                  // what could not be written
+  Status flush() { return file_.append({}); }                                  // retries failed writes
   const std::string& path() const { return file_.path(); }
 
  private:

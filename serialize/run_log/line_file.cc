@@ -16,7 +16,7 @@ namespace tessera {
 
 namespace {
 
-// Longest line of a run: samples are cut to less.
+// Longest line; samples are shortened to fit.
 constexpr size_t kMostLineBytes = size_t{4} << 20;
 constexpr size_t kReadBytes = size_t{64} << 10;
 
@@ -25,7 +25,7 @@ bool is_header(const Json& line) {
   return found != line.end() && *found == kRunFormat;
 }
 
-// Bytes of the lines to keep, from the beginning; each line goes to `kept`.
+// Size of the lines to keep, from the start; each line goes to `kept`.
 Result<int64_t> kept_bytes(int descriptor, const std::string& path, int64_t step,
                            const std::function<void(const Json&)>& kept) {
   std::string buffer;
@@ -51,7 +51,7 @@ Result<int64_t> kept_bytes(int descriptor, const std::string& path, int64_t step
       if (got < 0) return io_error(path, "cannot read");
       buffer.resize(had + static_cast<size_t>(got));
       if (got > 0) continue;
-      // A cut-off header still begins like one.
+      // A truncated header still begins like one.
       const bool is_cut_header = number == 0 && !buffer.empty() && buffer.starts_with("{\"kind\":\"header\"");
       return number == 0 && !buffer.empty() && !is_cut_header ? Result<int64_t>(foreign()) : done;
     }
@@ -59,7 +59,7 @@ Result<int64_t> kept_bytes(int descriptor, const std::string& path, int64_t step
     if (number == 0 && (!line.ok() || !line->is_object() || !is_header(*line))) return foreign();
     if (!line.ok() || !line->is_object()) return done;
     if (number > 0 && (count_at(*line, "step") > step || text_at(*line, "kind") == "end")) return done;
-    // A run from its beginning has a header of its own.
+    // A run from step 0 writes its own header.
     if (number == 0 && step == 0) return 0;
     kept(*line);
     ++number;
@@ -90,7 +90,7 @@ Result<LineFile> LineFile::open(const std::string& path, int64_t step,
   const bool is_there = stat(path.c_str(), &info) == 0;
   const bool is_regular = !is_there || S_ISREG(info.st_mode);
   const int flags = is_regular ? O_RDWR | O_CREAT | O_APPEND : O_WRONLY;
-  // A pipe does not hold up the run: not here, before it is read, and not when it is full.
+  // Non-blocking: a pipe must not delay the run, neither before it is read nor when it is full.
   const int descriptor = ::open(path.c_str(), flags | O_CLOEXEC | O_NONBLOCK, 0666);
   if (descriptor < 0 && errno == ENXIO)
     return Status(StatusCode::kIo, format("{}: is {} that nobody reads; start its reader first, or name a "

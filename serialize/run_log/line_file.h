@@ -1,5 +1,5 @@
-// LineFile: the JSON lines of a run, appended one by one. A killed process leaves whole lines and at most one that is
-// cut off, which the next `open` removes. One thread.
+// LineFile: the JSON lines of a run. A killed process leaves whole lines
+// and at most one truncated, which the next `open` removes. One thread.
 #pragma once
 
 #include <cstdint>
@@ -15,13 +15,13 @@ namespace tessera {
 
 class LineFile {
  public:
-  // Opens a file. Of an earlier run's lines the header and those of steps up to `step` are kept and go to `kept`; the
-  // rest is removed. `is_new`: nothing was kept, and a header is needed. kExists for a file of anything
-  // else, which stays as it is. Devices and pipes are written to.
+  // Opens a file. Keeps an earlier run's header and its lines up to `step`, passed to
+  // `kept`, and removes the rest. `is_new`: nothing was kept, so a header is needed.
+  // kExists for other contents, which stay. Devices and pipes are written to.
   static Result<LineFile> open(const std::string& path, int64_t step,
                                const std::function<void(const Json&)>& kept);
 
-  // A line that cannot be written is kept, and written before the next one.
+  // A failed write is retried before the next line.
   Status append(const Json& line) { return file_.append(dump(line) + '\n'); }
   bool is_new() const { return is_new_; }
 
@@ -32,9 +32,9 @@ class LineFile {
   bool is_new_ = true;
 };
 
-// A text of a line; "" where the key is absent or no text.
+// A text of the line; "" if absent or of another type.
 std::string text_at(const Json& line, const char* key);
-// A count of a line, from 0 to 2^48; 0 where the key is absent or no whole number.
+// A count of the line, 0 to 2^48; 0 if absent or not an integer.
 int64_t count_at(const Json& line, const char* key);
 
 // Value of "format" in the first line.

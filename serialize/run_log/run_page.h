@@ -7,8 +7,8 @@
 
 namespace tessera {
 
-// One HTML file that needs nothing else. `run` is described in engine/training/run_log.h; the page has it in the element
-// with the id "run".
+// One self-contained HTML file. `run` is described in
+// engine/training/run_log.h; the page holds it in the element with id "run".
 std::string run_page(const Json& run);
 
 }  // namespace tessera

@@ -9,11 +9,11 @@ namespace tessera {
 
 namespace {
 
-constexpr size_t kMostBuckets = 2000;  // more than a screen has pixels across a chart
-constexpr size_t kMostLines = 2000;    // of evaluations, values and checkpoints
+constexpr size_t kMostBuckets = 2000;  // more than a chart's width in pixels
+constexpr size_t kMostLines = 2000;    // evaluations, values and checkpoints
 constexpr size_t kMostSamples = 40;
 
-// The value to seven digits, as many as f32 has: pages of thousands of numbers are shorter.
+// The value to seven digits, the precision of f32, which shortens pages.
 double seven_digits(double value) {
   char text[40];
   const auto [end, error] = std::to_chars(text, text + sizeof text, value, std::chars_format::general, 7);

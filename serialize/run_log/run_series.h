@@ -1,5 +1,5 @@
-// RunSeries: the course of a training run in bounded memory: steps in buckets that grow with the run, evaluations,
-// samples and checkpoints. Plain data for a page.
+// RunSeries: the course of a training run in bounded memory: steps in buckets that
+// grow with the run, evaluations, samples and checkpoints. Plain data for a page.
 #pragma once
 
 #include <cstdint>
@@ -19,8 +19,8 @@ struct StepRecord {
 class RunSeries {
  public:
   void add_step(const StepRecord& step);
-  // Adds a line that is no step: an evaluation, a value, a sample or a checkpoint, by its "kind". Where too many come,
-  // every other one is dropped; samples keep the first and the latest.
+  // Adds a line other than a step: an evaluation, value, sample or checkpoint, by its
+  // "kind". Of too many, every other one is dropped; samples keep the first and the latest.
   void add_line(const Json& line);
 
   // {"steps": {"step": [last of each bucket], "count", "loss" (mean), "loss_low", "loss_high", "lr", "grad_norm",
@@ -37,7 +37,7 @@ class RunSeries {
   };
 
   std::vector<Bucket> buckets_;
-  int64_t width_ = 1;  // steps of a full bucket
+  int64_t width_ = 1;  // steps per full bucket
   std::vector<Json> evaluations_, values_, samples_, checkpoints_;
 };
 

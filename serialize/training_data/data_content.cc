@@ -29,7 +29,7 @@ constexpr std::string_view kUnpack = "unpack it first", kTable =
                                                             "write it as JSON lines first (pandas: "
                                                             "to_json(FILE, orient='records', lines=True))";
 constexpr std::string_view kOrder = "plain text: were model and text given in the wrong order?";
-// Marks of 32 bits first: that of UTF-16 on little-endian machines begins them.
+// 32-bit marks first, since little-endian UTF-32 begins with UTF-16's.
 constexpr Magic kMagics[] = {
     {"\xff\xfe\0\0"sv, "UTF-32", "convert it (iconv -f UTF-32 -t UTF-8)"},
     {"\0\0\xfe\xff"sv, "UTF-32", "convert it (iconv -f UTF-32 -t UTF-8)"},
@@ -85,7 +85,7 @@ std::string_view without_mark(std::string_view text) {
   return text;
 }
 
-// The place behind the string that begins at `at`, in quotes `quote`; npos: it does not end.
+// The place after the string that begins at `at`; npos: it does not end.
 size_t string_end(std::string_view text, size_t at, char quote = '"') {
   for (size_t i = at + 1; i < text.size(); ++i) {
     if (text[i] == '\\')
@@ -98,7 +98,7 @@ size_t string_end(std::string_view text, size_t at, char quote = '"') {
   return std::string_view::npos;
 }
 
-// Whether an object begins at `at`: {} or {"key": with those quotes. A string that the head cuts counts.
+// Whether an object begins at `at`: {} or {"key": with those quotes. A truncated string counts.
 bool begins_object(std::string_view text, size_t at, bool is_whole, char quote = '"') {
   if (at >= text.size() || text[at] != '{') return false;
   at = skip_space(text, at + 1);
@@ -111,7 +111,7 @@ bool begins_object(std::string_view text, size_t at, bool is_whole, char quote =
   return at < text.size() ? text[at] == ':' : !is_whole;
 }
 
-// Length of the UTF-8 character that `text` begins with; 0: it is none (Unicode 15, table 3-7).
+// Length of the first UTF-8 character; 0: invalid (Unicode 15, table 3-7).
 size_t character_size(std::string_view text) {
   const auto byte = [&](size_t at) { return at < text.size() ? static_cast<unsigned char>(text[at]) : 0; };
   const auto is_next = [&](size_t at, int low, int high) { return byte(at) >= low && byte(at) <= high; };
@@ -131,7 +131,7 @@ size_t character_size(std::string_view text) {
 
 bool is_json(std::string_view text) { return parse_json_with_last_keys(text, "").ok(); }
 
-// What an array that is not of objects holds; "": the text is no array of JSON.
+// The contents of an array without objects; "": not a JSON array.
 std::string_view other_array(std::string_view text, bool is_whole) {
   const size_t first = skip_space(text, skip_space(text, 0) + 1);
   if (first >= text.size()) return "";
@@ -153,7 +153,7 @@ std::string_view other_array(std::string_view text, bool is_whole) {
 
 // --- tables
 
-// Fields of the first line of a table, without quotes; `end` is the place behind that line. A quoted field may hold line ends.
+// Fields of a table's first line, without quotes; `end` is the place after it. Quoted fields may contain line ends.
 std::vector<std::string> record_at(std::string_view text, size_t& end, char separator) {
   std::vector<std::string> fields(1);
   bool quoted = false;
@@ -195,14 +195,14 @@ bool is_known_column(std::string name) {
   return std::ranges::count(kKnown, trim(name)) > 0;
 }
 
-// The header of a table with that separator; "": it is none. A header of words that are known as columns needs one line below
-// it, another one ten, all with as many fields.
+// The header of a table with that separator; "": not a table. Known column
+// names need one further line, others ten, all with equal field counts.
 std::string table_header(std::string_view text, bool is_whole, char separator) {
   size_t at = 0;
   const std::vector<std::string> header = record_at(text, at, separator);
   if (header.size() < 2 || !std::ranges::all_of(header, is_column_name)) return "";
   const bool is_known = std::ranges::any_of(header, is_known_column);
-  // Verses have a comma a line too, and more than a word before it.
+  // Verse has a comma per line, but more than one word before it.
   if (!is_known && std::ranges::any_of(header, [](const std::string& name) {
         return trim(name).find(' ') != std::string_view::npos;
       }))
@@ -211,7 +211,7 @@ std::string table_header(std::string_view text, bool is_whole, char separator) {
   size_t records = 0;
   while (at < text.size() && records < 10) {
     const std::vector<std::string> record = record_at(text, at, separator);
-    if (at == text.size() && !is_whole) break;  // which the head cuts
+    if (at == text.size() && !is_whole) break;  // truncated by the head
     if (record.size() == 1 && trim(record[0]).empty()) continue;
     if (record.size() != header.size()) return "";
     ++records;

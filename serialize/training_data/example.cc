@@ -20,7 +20,7 @@ std::string_view name_of(TrainedPart part) {
   return kNames[static_cast<size_t>(part)];
 }
 
-// What is learnt of a row of this kind. kInvalidArgument where it has no such part.
+// The trained part of a row of this kind. kInvalidArgument if it lacks that part.
 Result<TrainedPart> part_of(const TrainingRow& row, TrainedPart asked) {
   using enum TrainedPart;
   const auto choose = [&](TrainedPart otherwise,
@@ -46,7 +46,7 @@ uint32_t common_prefix(const std::vector<int32_t>& a, const std::vector<int32_t>
   return static_cast<uint32_t>(std::ranges::mismatch(a, b).in1 - a.begin());
 }
 
-// Answers of other texts may be the same tokens, and those that begin alike may be cut to the same.
+// Different answers may have equal tokens, also after truncation.
 bool is_same_pair(const std::vector<TokenExample>& examples) {
   return examples.size() == 2 && examples[0].ids == examples[1].ids;
 }
@@ -57,7 +57,7 @@ void train_after(TokenExample& example, uint32_t prompt) {
   std::fill_n(example.trained.begin(), prompt, uint8_t{0});
 }
 
-// Both lists of messages, one after the other.
+// Concatenates two lists of messages.
 Json joined(const Json& first, const Json& second) {
   Json all = first.is_array() ? first : Json::array();
   for (const Json& message : second) all.push_back(message);
@@ -112,7 +112,7 @@ Result<Encoding> ExampleMaker::encode_chat(const RenderedChat& chat) {
   return tokenizer_->encode_with_begins(chat.text, {true, chat.data, &words_});
 }
 
-// `is_whole`: nothing follows.
+// `is_whole`: nothing follows the text.
 Result<std::vector<int32_t>> ExampleMaker::encode_text(std::string_view text, bool is_whole) {
   TSR_ASSIGN_OR_RETURN(
       std::vector<int32_t> ids,
@@ -152,7 +152,7 @@ Result<TokenExample> ExampleMaker::encode_completed(const TrainingRow& row, cons
   return example;
 }
 
-// Marks what is learnt, with its weights.
+// Marks trained tokens, with their weights.
 void ExampleMaker::mark_turns(TokenExample& example, const TrainingRow& row, const RenderedChat& chat,
                               const Encoding& encoding) const {
   std::vector<TextRange> learnt;
@@ -228,7 +228,7 @@ Result<std::vector<TokenExample>> ExampleMaker::make_whole(const TrainingRow& ro
   return made;
 }
 
-// Cuts what is too long, and drops what teaches nothing; a pair goes as one.
+// Truncates long examples and drops those without trained tokens; a pair is one unit.
 void ExampleMaker::limit(RowExamples& made, Status& refused) const {
   const auto drop = [&](RowExamples::Dropped why, std::string reason) {
     made.examples.clear(), made.dropped = why, made.reason = std::move(reason), made.truncated = 0;

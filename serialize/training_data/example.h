@@ -1,5 +1,5 @@
-// TokenExample: token ids, and which of them are learnt. ExampleMaker: makes them of rows, with a model's tokenizer and
-// chat template. Immutable; any thread.
+// TokenExample: token ids, and which of them are trained. ExampleMaker makes them
+// from rows, with a model's tokenizer and chat template. Immutable; any thread.
 #pragma once
 
 #include <cstdint>
@@ -31,48 +31,48 @@ std::string_view name_of(ExampleRole role);
 
 struct TokenExample {
   std::vector<int32_t> ids;
-  std::vector<uint8_t> trained;  // by token: 1 where it is learnt
-  uint32_t prompt = 0;           // first tokens, which are the prompt; of a pair the same in both
+  std::vector<uint8_t> trained;  // by token: 1 if trained
+  uint32_t prompt = 0;           // number of first tokens that are the prompt; equal for both of a pair
   ExampleRole role = ExampleRole::kPlain;
-  std::vector<float> weights = {};  // by token, of its loss; empty: all 1
+  std::vector<float> weights = {};  // loss weights by token; empty: all 1
 
-  int64_t trained_tokens() const;  // without the first token, which nothing foretells
+  int64_t trained_tokens() const;  // without the first token, which nothing predicts
 };
 
-// Which tokens are learnt. kDefault: of texts all, of messages the assistant's, of a prompt with a completion the latter.
+// TrainedPart: the trained tokens. kDefault: all of a text, the assistant's of messages, the completion of a prompt.
 enum class TrainedPart : uint8_t { kDefault, kAssistant, kCompletion, kAll };
-// What becomes of an example with more than max_length tokens; kSplit leaves it whole, for packing to cut.
+// Truncation: treatment of examples longer than max_length; kSplit leaves them to packing.
 enum class Truncation : uint8_t { kKeepStart, kKeepEnd, kDrop, kError, kSplit };
 
 struct ExampleOptions {
   TrainedPart part = TrainedPart::kDefault;
-  int64_t max_length = 0;  // tokens; 0: any number
+  int64_t max_length = 0;  // in tokens; 0: unlimited
   Truncation truncation = Truncation::kKeepStart;
-  bool special = false;  // control tokens written out in texts are recognised; never in messages
+  bool special = false;  // written-out control tokens in texts are encoded as such; never in messages
   bool append_end =
-      true;  // the tokenizer's EOS ends texts and completions; templates end messages themselves
-  bool refuses_untrained = false;  // an example of which nothing is learnt is an error
+      true;  // texts and completions end with EOS; templates end messages themselves
+  bool refuses_untrained = false;  // an example without trained tokens is an error
   int64_t now_s = 0;               // for templates that print the date
 };
 
-// The examples of a row: one, or two of a preference; none where it is dropped.
+// RowExamples: a row's examples: one, or two of a preference; none if dropped.
 struct RowExamples {
   enum class Dropped : uint8_t { kNo, kLong, kUntrained };
   std::vector<TokenExample> examples;
   Dropped dropped = Dropped::kNo;
-  std::string reason;     // of dropping
-  int64_t truncated = 0;  // examples that were cut
-  TokenNameCounts written_control = {};  // in the row's texts, where they are read as letters
+  std::string reason;     // why it was dropped
+  int64_t truncated = 0;  // shortened examples
+  TokenNameCounts written_control = {};  // control tokens in the row's texts read as letters
 };
 
-// ExampleMaker: examples of rows. One thread; a copy serves another thread.
+// ExampleMaker: makes examples from rows. One thread; other threads use a copy.
 class ExampleMaker {
  public:
-  // `chat_template` may be empty: then messages are refused.
+  // `chat_template` may be empty: messages are then refused.
   static Result<ExampleMaker> create(std::shared_ptr<const Tokenizer> tokenizer,
                                      std::string_view chat_template, const ExampleOptions& options);
-  // kInvalidArgument where the template refuses the row, where the options do not fit its kind, and with
-  // Truncation::kError or refuses_untrained where one applies.
+  // kInvalidArgument if the template refuses the row, options do not
+  // fit its kind, or Truncation::kError or refuses_untrained applies.
   Result<RowExamples> make(const TrainingRow& row);
 
  private:
@@ -80,7 +80,7 @@ class ExampleMaker {
   Result<std::vector<TokenExample>> make_whole(const TrainingRow& row);
   Result<TokenExample> make_text(const TrainingRow& row);
   Result<TokenExample> make_messages(const TrainingRow& row, TrainedPart part);
-  // The prompt's tokens, and those of the prompt with a completion.
+  // Tokens of the prompt, and of prompt and completion.
   Result<std::vector<int32_t>> encode_prompt(const TrainingRow& row);
   Result<TokenExample> encode_completed(const TrainingRow& row, const Json& completion, TrainedPart part);
   void mark_turns(TokenExample& example, const TrainingRow& row, const RenderedChat& chat,
@@ -96,7 +96,7 @@ class ExampleMaker {
   ExampleOptions options_;
   WordCache words_;
   std::shared_ptr<const WrittenControlTokens> control_;
-  TokenNameCounts written_control_;  // of the row that is made
+  TokenNameCounts written_control_;  // of the present row
 };
 
 }  // namespace tessera

@@ -23,7 +23,7 @@ Json message(std::string_view role, std::string text) {
   return {{"role", role}, {"content", std::move(text)}};
 }
 
-// Takes the field out of the row; "" where it is absent or null.
+// Removes the field from the row; "" if absent or null.
 Result<std::string> take_text(Json& row, std::string_view field) {
   const auto found = row.find(field);
   if (found == row.end()) return std::string();
@@ -34,7 +34,7 @@ Result<std::string> take_text(Json& row, std::string_view field) {
   return value.get<std::string>();
 }
 
-// Of two names for one thing that which the row has.
+// The field under whichever of two names the row has.
 Result<std::string> take_either(Json& row, std::string_view one, std::string_view other) {
   if (has(row, one) && has(row, other))
     return Status(StatusCode::kInvalidArgument,
@@ -60,7 +60,7 @@ Status take_history(Json& row, Json& messages) {
   return {};
 }
 
-// {"system", "messages"}: the text as the first message.
+// {"system", "messages"}: the system text becomes the first message.
 Result<std::optional<Json>> with_system_message(const Json& row) {
   const std::string_view field = has(row, "messages") ? "messages" : "conversations";
   const Json& given = *row.find(field);
@@ -91,7 +91,7 @@ Result<std::optional<Json>> instruction_as_messages(const Json& row, bool as_mes
     return with_system_message(row);
   if (!has(row, "instruction")) return std::optional<Json>();
   for (const char* field : {"prompt", "messages", "conversations", "completion"})
-    if (has(row, field)) return std::optional<Json>();  // which of them counts is not told: refused by name
+    if (has(row, field)) return std::optional<Json>();  // ambiguous: refused by name
   Json made = row, prompt = Json::array();
   const bool is_preference = has(row, "chosen") && has(row, "rejected");
   TSR_ASSIGN_OR_RETURN(const std::string system, take_text(made, "system"));

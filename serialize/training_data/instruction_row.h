@@ -1,4 +1,4 @@
-// Rows with an instruction (Alpaca's and Dolly's fields) and rows with a system text next to their messages, as rows of messages.
+// Converts instruction rows (Alpaca's and Dolly's fields), and rows with a separate system text, to messages.
 #pragma once
 
 #include <optional>
@@ -8,9 +8,9 @@
 
 namespace tessera {
 
-// {"instruction", "input" or "context", "output" or "response"; "system", "history"}, or {"conversations" or "messages",
-// "system"}: the same row as messages; other fields stay. nullopt: the row is of another form. kInvalidArgument names a field of
-// the wrong type. `as_messages`: one list "messages" in place of "prompt" and "completion".
+// Converts {"instruction", "input" or "context", "output" or "response"; "system", "history"}, or {"conversations"
+// or "messages", "system"}, to messages; other fields stay. nullopt: another form. kInvalidArgument names a field
+// of a wrong type. `as_messages`: one list "messages" instead of "prompt" and "completion".
 Result<std::optional<Json>> instruction_as_messages(const Json& row, bool as_messages);
 
 }  // namespace tessera

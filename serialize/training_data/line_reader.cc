@@ -20,7 +20,7 @@ namespace {
 constexpr size_t kBlock = size_t{1} << 20;
 constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
 
-// Waits until a pipe has something to read or ends; passes cancellation points meanwhile.
+// Waits for a pipe's data or end, with cancellation points.
 void wait_for_input(int descriptor) {
   constexpr int kLookMs = 20;
   pollfd waiting{descriptor, POLLIN, 0};
@@ -97,7 +97,7 @@ Result<bool> LineReader::fill() {
   }
 }
 
-// Enough of the content to tell its layout: the first line, or a block.
+// Reads enough to recognise the layout: the first line, or a block.
 Status LineReader::look_at_head() {
   has_looked_ = true;
   for (;;) {
@@ -149,7 +149,7 @@ Status LineReader::begin_value() {
   return c == '\0' ? Status() : fail(format("the file goes on behind the end of its array, with '{}'", c));
 }
 
-// The text of the value that begins here: to its closing bracket, or of a scalar to what separates it.
+// The text of the value that begins here: to its closing bracket, or a scalar's separator.
 Result<std::string> LineReader::take_value() {
   int64_t depth = 0;
   bool in_string = false;

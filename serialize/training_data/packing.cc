@@ -22,8 +22,8 @@ std::vector<ExamplePiece> cut_pieces(std::span<const uint32_t> lengths, uint32_t
   return pieces;
 }
 
-// Each piece, longest first, goes where it leaves the least space; of several such rows into the one that came first to
-// that space.
+// Best fit decreasing: each piece, longest first, goes to the row with
+// the least sufficient space; ties: the row that reached it first.
 std::vector<std::vector<ExamplePiece>> fit(std::vector<ExamplePiece> pieces, uint32_t seq) {
   std::ranges::stable_sort(pieces, std::greater<>(), &ExamplePiece::count);
   std::vector<std::vector<ExamplePiece>> rows;

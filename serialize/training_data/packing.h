@@ -1,4 +1,4 @@
-// Packing: which pieces of examples share a row of a batch.
+// Packing: the assignment of pieces of examples to rows of a batch.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +9,8 @@
 
 namespace tessera {
 
-// kOff: an example a row, padded. kBfd: whole examples, by best fit, longest first; what is too long is cut off. kBfdSplit:
-// the same, and what is too long is cut into several. kWrapped: one after another, and cut wherever a row ends.
+// kOff: one padded example per row. kBfd: whole examples by best fit decreasing; long ones are
+// truncated. kBfdSplit: long ones are split instead. kWrapped: consecutive examples, split at row ends.
 enum class Packing : uint8_t { kOff, kBfd, kBfdSplit, kWrapped };
 std::optional<Packing> packing_of(std::string_view name);  // off, bfd, bfd_split, wrapped
 std::string_view name_of(Packing packing);
@@ -23,7 +23,7 @@ struct ExamplePiece {
 
 class PackedRows {
  public:
-  // Of examples of so many tokens, in this order; rows of `seq` tokens. As TRL's pack_dataset.
+  // Packs examples of these lengths, in order, into rows of `seq` tokens, as TRL's pack_dataset.
   static PackedRows pack(std::span<const uint32_t> lengths, uint32_t seq, Packing packing);
 
   size_t size() const { return begins_.size() - 1; }

@@ -41,7 +41,7 @@ Result<std::vector<double>> read_reference_file(const std::string& path, uint64_
   const auto corrupt = [&](std::string_view what) {
     return Status(StatusCode::kCorrupt, format("{}: {}", path, what));
   };
-  // Without waiting for the writer of a pipe.
+  // Does not wait for a pipe's writer.
   const int descriptor = open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
   if (descriptor < 0) return io_error(path, "open");
   const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(fdopen(descriptor, "rb"), std::fclose);

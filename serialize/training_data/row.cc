@@ -18,7 +18,7 @@ constexpr std::array<std::string_view, kRowKinds> kNames = {"text",     "prompt"
 
 Status fail(std::string message) { return Status(StatusCode::kInvalidArgument, std::move(message)); }
 
-// Fields that change what a row teaches, and that are not read here.
+// Refused: fields that would change training and are unsupported.
 struct Refused {
   std::string_view field, remedy;
 };
@@ -48,7 +48,7 @@ bool has(const Json& object, std::string_view field) {
   return found != object.end() && !found->is_null();
 }
 
-// Other than by an empty value, which tools write where there is nothing.
+// Empty values count as absent, since tools write them.
 bool has_value(const Json& object, std::string_view field) {
   const auto found = object.find(field);
   return found != object.end() && !is_without_value(field, *found);
@@ -72,7 +72,7 @@ std::optional<RowKind> recognised(const Json& object) {
   return std::nullopt;
 }
 
-// Takes the fields of an object one by one; what is left was not known.
+// FieldReader: takes fields of an object one by one; the rest is unknown.
 class FieldReader {
  public:
   explicit FieldReader(const Json& object) : object_(object) {}
@@ -102,7 +102,7 @@ Status wrong(std::string_view where, const Json& found, std::string_view wanted)
   return fail(format("{} is {}, wanted {}", where, quote_json(found), wanted));
 }
 
-// A text, or an array of parts that are all texts, as one text.
+// A text, or an array of text parts, as one text.
 Result<Json> content_text(const Json& content, std::string_view where) {
   if (content.is_string()) return content;
   if (!content.is_array())
@@ -118,7 +118,7 @@ Result<Json> content_text(const Json& content, std::string_view where) {
   return Json(std::move(text));
 }
 
-// Calls of tools with arguments as objects, as templates read them; OpenAI's rows have them as text. Ids may not repeat.
+// Tool calls with arguments as objects, for templates; OpenAI's rows have text. Ids must be unique.
 Result<Json> checked_calls(const Json& calls, std::string_view where, std::set<std::string>& ids,
                            bool& has_text) {
   if (!calls.is_array() || calls.empty()) return wrong(where, calls, "an array of calls");
@@ -150,7 +150,7 @@ Result<Json> checked_calls(const Json& calls, std::string_view where, std::set<s
 
 constexpr double kMostWeight = 1e6;
 
-// The messages of `given`, after `before` others. Weights, if the kind has them, are taken out.
+// MessageReader: the messages of `given`, after `before` others. Extracts weights, if the kind has them.
 class MessageReader {
  public:
   explicit MessageReader(TrainingRow& row) : row_(&row) {}
@@ -235,7 +235,7 @@ Result<Json> from_conversations(const Json& given) {
   return messages;
 }
 
-// A text or messages, as the row's other values.
+// ValueReader: a text or messages, consistent with the row's other values.
 class ValueReader {
  public:
   ValueReader(TrainingRow& row, FieldReader& fields) : row_(row), fields_(fields), messages_(row) {}
@@ -255,7 +255,7 @@ class ValueReader {
     has_form_ = true;
     row_.is_chat = found.is_array();
     if (row_.is_chat) {
-      MessageReader messages = messages_;  // each answer goes on from the prompt's calls
+      MessageReader messages = messages_;  // each answer continues the prompt's calls
       TSR_ASSIGN_OR_RETURN(into, messages.read(found, field, row_.prompt.is_array() ? row_.prompt.size() : 0,
                                                may_have_weights));
       if (&into == &row_.prompt) messages_ = std::move(messages);
@@ -274,14 +274,14 @@ class ValueReader {
   bool has_form_ = false;
 };
 
-// The bytes of a character that are cut off by an end at `size`.
+// Bytes of a character truncated by an end at `size`.
 size_t at_character(std::string_view text, size_t size) {
   while (size > 0 && size < text.size() && (static_cast<unsigned char>(text[size]) & 0xC0) == 0x80) --size;
   return size;
 }
 
-// What both answers begin with becomes the prompt, as TRL has it: whole messages, or text without the space before the
-// answers.
+// Makes the answers' common beginning the prompt, as TRL does:
+// whole messages, or text without the space before the answers.
 Status extract_prompt(TrainingRow& row) {
   if (row.completion == row.rejected)
     return fail("'chosen' and 'rejected' are equal: there is nothing to prefer");
@@ -357,7 +357,7 @@ Status read_for_template(TrainingRow& row, FieldReader& fields) {
   return {};
 }
 
-// OpenAI's preferences.
+// Reads OpenAI's preferences.
 Status read_openai_preference(TrainingRow& row, FieldReader& fields, ValueReader& values) {
   TSR_ASSIGN_OR_RETURN(const Json* const input, fields.required("input"));
   if (!input->is_object()) return wrong("field 'input'", *input, "an object with 'messages'");

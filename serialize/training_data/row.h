@@ -1,4 +1,4 @@
-// TrainingRow: one JSON object of a file of training data, as its kind says: TRL's and OpenAI's formats.
+// TrainingRow: one JSON object of training data in TRL's or OpenAI's formats, by kind.
 #pragma once
 
 #include <cstddef>
@@ -30,27 +30,27 @@ std::optional<RowKind> row_kind_of(std::string_view name);
 struct TrainingRow {
   RowKind kind = RowKind::kText;
   bool is_chat = false;  // prompt, completion and rejected are lists of messages; else texts
-  Json prompt;           // null where the kind has none
+  Json prompt;           // null if the kind has none
   Json completion;       // also: the text, all messages, the chosen answer
   Json rejected;
-  bool label = true;  // of kUnpaired: whether the completion is wanted
+  bool label = true;  // of kUnpaired: whether the completion is desirable
   // For the chat template; null: none.
   Json tools, documents, variables;
-  // Messages, counted over prompt and completion, with a weight other than 1; 0: nothing of it is learnt.
+  // MessageWeight: a message with a weight other than 1, counted over prompt and completion; 0: not trained.
   struct MessageWeight {
     size_t message;
     float weight;
   };
   std::vector<MessageWeight> weights;
-  bool has_text_arguments = false;   // calls of tools came with them as JSON text; they are objects here
-  std::vector<std::string> ignored;  // fields that change nothing
+  bool has_text_arguments = false;   // tool calls had arguments as JSON text; here they are objects
+  std::vector<std::string> ignored;  // fields without effect
 };
 
-// The row that an object is. Without `wanted` its fields tell its kind. kInvalidArgument says which field is missing or
-// wrong, what it holds, and what was wanted; so does a field that would change what is learnt and is not known here.
+// Parses an object. Without `wanted` its fields determine the kind. kInvalidArgument names the missing
+// or wrong field, its value and what was wanted, also for an unknown field that would change training.
 Result<TrainingRow> parse_row(const Json& object, std::optional<RowKind> wanted);
 
-// The same messages with the arguments of calls as text, for templates that want them so.
+// The messages with call arguments as text, for templates that expect it.
 Json with_text_arguments(const Json& messages);
 
 }  // namespace tessera

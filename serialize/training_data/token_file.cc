@@ -18,16 +18,16 @@ namespace tessera {
 namespace {
 
 constexpr std::array<char, 8> kMagic = {'T', 'S', 'R', 'T', 'O', 'K', 'E', 'N'};
-constexpr uint32_t kVersion = 1, kWithWeights = 2;  // the latter where there are runs of weights
+constexpr uint32_t kVersion = 1, kWithWeights = 2;  // the latter with runs of weights
 constexpr size_t kBlockTokens = size_t{1} << 16;
 constexpr uint64_t kMostAbout = uint64_t{16} << 20;
 
 struct Header {
   std::array<char, 8> magic = kMagic;
   uint32_t version = kVersion, runs = 0;
-  uint64_t tokens = 0, records = 0, about = 0;  // numbers; bytes of the text
+  uint64_t tokens = 0, records = 0, about = 0;  // counts; bytes of the description
   uint64_t contents = 0;                        // xxh3 of tokens, records and runs
-  uint64_t checksum = 0;                        // xxh3 of the header up to here, then of the text
+  uint64_t checksum = 0;                        // xxh3 of the header up to here, then of the description
 };
 static_assert(sizeof(Header) == 56);
 
@@ -38,7 +38,7 @@ uint64_t checksum_of(const Header& header, std::string_view about) {
   return hash.digest();
 }
 
-// Of each example of a file with so many tokens.
+// Checks one example's record against the file's token count.
 bool is_sound(const TokenRecord& record, const TokenRecord* before, uint64_t tokens) {
   const uint64_t begin = before == nullptr ? 0 : before->begin + before->count;
   return record.count > 0 && record.begin == begin && record.count <= tokens - begin &&
@@ -191,7 +191,7 @@ Status TokenFileWriter::add(const TokenExample& example, TokenRecord record) {
   return buffer_.size() >= kBlockTokens ? flush() : Status();
 }
 
-// Runs do not go beyond an example.
+// Runs end with their example.
 Status TokenFileWriter::add_weights(const TokenExample& example) {
   const std::vector<float>& weights = example.weights;
   for (size_t i = 0; i < weights.size();) {
@@ -230,7 +230,7 @@ Result<std::shared_ptr<const TokenFile>> TokenFileWriter::finish(std::string_vie
   header.checksum = checksum_of(header, about);
   TSR_RETURN_IF_ERROR(file_.overwrite(0, std::as_bytes(std::span(&header, 1))));
   if (keep) TSR_RETURN_IF_ERROR(file_.commit());
-  // Without a name its writer removes it, and the open file stays.
+  // Without `keep` its writer removes the name; the open file stays.
   return TokenFile::open(keep ? path_ : file_.temporary_path());
 }
 
