@@ -1,4 +1,4 @@
-// Tokens of the parts of a text that the assistant says.
+// Marks the tokens of the assistant's parts of a text.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +9,8 @@
 
 namespace tessera {
 
-// For each token 1 where it overlaps one of `spans` (in order) of a text of `size` bytes. A span ends with its last token
-// that ends a turn, where it has one: behind it the template goes on.
+// For each token 1 if it overlaps one of `spans` (ascending) of a text of `size` bytes.
+// A span ends with its last end-of-turn token, if any; the template continues after it.
 std::vector<uint8_t> mark_assistant_tokens(const Encoding& encoding, size_t size,
                                            std::span<const TextRange> spans, const Tokenizer& tokenizer);
 

@@ -17,8 +17,8 @@ using jinja::Value;
 
 Status fail(std::string message) { return Status(StatusCode::kInvalidArgument, std::move(message)); }
 
-// Roles that templates know. They come from the application, and templates such as '<|' + role + '|>' make control
-// tokens of them: their text counts as the template's. Any other role is data.
+// Roles known to templates. They come from the application, and templates make control tokens
+// of them ('<|' + role + '|>'), so their text counts as the template's. Other roles are data.
 constexpr std::array<std::string_view, 14> kRoles = {
     "system", "developer", "user",        "assistant", "model",   "tool",  "function",
     "tools",  "ipython",   "observation", "document",  "context", "human", "environment"};
@@ -30,11 +30,11 @@ bool is_assistant(const Json& message) {
 // Names of reasoning; templates read the first, or `thinking`.
 constexpr std::array<std::string_view, 3> kReasoning = {"reasoning_content", "thinking", "reasoning"};
 
-// transformers appends this to the message that is continued, and cuts the text there.
+// transformers appends this to the continued message and cuts the text there.
 constexpr std::string_view kContinueMark = "CONTINUE_FINAL_MESSAGE_TAG ";
 
-// As transformers hands messages to templates, with reasoning under the names that they read. Members without a value
-// are left out: templates take "tool_calls": [] for a turn with calls, and transformers fails or drops the turn.
+// Messages as transformers passes them, with reasoning under known names. Members without a value are
+// removed: for templates "tool_calls": [] would be a turn with calls, and transformers fails or drops it.
 Json normalized(const Json& message) {
   Json kept = Json::object();
   for (const auto& [key, value] : message.items())
@@ -52,13 +52,13 @@ Json normalized(const Json& message) {
   return kept;
 }
 
-// An empty list of tools or documents is none: templates that ask whether there is one would take it for some.
+// An empty list of tools or documents becomes null, since templates test for presence.
 const Json& none_if_empty(const Json& list) {
   static const Json none;
   return list.is_array() && list.empty() ? none : list;
 }
 
-// About as many bytes as the value's text has.
+// Approximate size of the value's text.
 size_t count_text_bytes(const Json& value) {
   constexpr size_t kPunctuation = 4, kMostNumberBytes = 24;
   if (value.is_string()) return value.get_ref<const std::string&>().size() + kPunctuation;
@@ -102,7 +102,7 @@ Result<Value> message_value(jinja::Budget& budget, const Json& message, Source s
   return jinja::make_dict(budget, std::move(items));
 }
 
-// Where the last message's content ends gets the mark. The text that is continued.
+// Adds the mark at the end of the last message's content. Returns the continued text.
 Result<std::string> mark_end(Json& message) {
   Json& content = message["content"];
   if (content.is_string()) {
@@ -145,7 +145,7 @@ Status cut_at_mark(Rendering& rendering, std::string_view continued) {
   return {};
 }
 
-// Consecutive runs for which `holds`, as one range.
+// Merges consecutive runs for which `holds`.
 template <class Holds>
 std::vector<TextRange> ranges(const std::vector<Run>& runs, Holds holds) {
   std::vector<TextRange> found;
@@ -162,7 +162,7 @@ std::vector<TextRange> ranges(const std::vector<Run>& runs, Holds holds) {
   return found;
 }
 
-// Parts inside `{% generation %}` by message. A part without text of a message is the next answer's.
+// Ranges inside `{% generation %}` by message. A part without message text belongs to the next answer.
 std::vector<RenderedChat::Turn> generated_turns(const Json& messages, const Rendering& whole) {
   std::vector<RenderedChat::Turn> turns;
   size_t begin = 0;
@@ -232,7 +232,7 @@ Result<std::shared_ptr<const ChatTemplate>> ChatTemplate::create(std::string_vie
   return std::shared_ptr<const ChatTemplate>(std::move(made));
 }
 
-// The first `count` messages.
+// Renders the first `count` messages.
 Result<Rendering> ChatTemplate::run(const ChatRequest& request, size_t count,
                                     bool add_generation_prompt) const {
   std::vector<Json> messages;
@@ -295,7 +295,7 @@ Result<RenderedChat> ChatTemplate::render_with_spans(const ChatRequest& request)
   if (request.continue_final_message)
     return fail("spans of the assistant and continue_final_message exclude each other");
   RenderedChat chat;
-  TSR_RETURN_IF_ERROR(jinja::run_with_stack([&]() -> Status {  // one thread for all its renderings
+  TSR_RETURN_IF_ERROR(jinja::run_with_stack([&]() -> Status {  // one thread for all renderings
     TSR_ASSIGN_OR_RETURN(chat, find_spans(request));
     return {};
   }));
@@ -325,9 +325,9 @@ Result<RenderedChat> ChatTemplate::find_spans(const ChatRequest& request) const 
   return chat;
 }
 
-// The answer begins where the prompt for it ends, and ends where the text of the conversation up to it does. Where the
-// template shows it otherwise later on (without its reasoning, say), it is found by the origin of its characters,
-// between the same texts of the template.
+// An answer begins where its generation prompt ends, and ends where the conversation
+// up to it does. If the template later shows it differently (without reasoning, say),
+// it is found by the origin of its characters, between the same texts of the template.
 Result<TextRange> ChatTemplate::find_answer(const ChatRequest& request, const Rendering& whole,
                                             size_t message) const {
   const auto with_context = [message](const Status& status) {
@@ -356,7 +356,7 @@ Result<TextRange> ChatTemplate::find_answer(const ChatRequest& request, const Re
     const std::string_view ending = std::string_view(answered->text).substr(own_answered.back().end);
     end_size = common_prefix(ending, behind);
     is_known = end_size == ending.size();
-    // Where only the end of a conversation has more, what is common ends with a token: "<|end|>" of "<|end|></s>".
+    // If only the last turn's end is longer, the common part ends with a token: "<|end|>" of "<|end|></s>".
     if (!is_known) end_size = behind.substr(0, end_size).find_last_of("\n>]") + 1;
   }
   if (!is_known && end_size == 0)
@@ -364,7 +364,7 @@ Result<TextRange> ChatTemplate::find_answer(const ChatRequest& request, const Re
                                                    "follow it, so the part that the assistant says "
                                                    "is not known: mark it in the template with {}",
                                                    message, "'{% generation %}'"));
-  size_t before = 0;  // end of the data in front of it
+  size_t before = 0;  // end of the data before it
   for (const TextRange& range : ranges(whole.runs, is_data))
     if (range.end <= first_own) before = range.end;
   const std::string_view header = std::string_view(prompt->text).substr(end_of_data(*prompt));

@@ -1,6 +1,6 @@
-// ChatTemplate: turns the messages of a conversation into the text that a model was trained on, by the Jinja template
-// that comes with the model. It tells which of the text the caller's data made, so that nobody's words become control
-// tokens, and which of it the assistant says. Immutable; any thread.
+// ChatTemplate: renders a conversation as the text a model was trained on, by the
+// model's Jinja template. It tracks which text is the caller's data, so that it
+// never becomes control tokens, and which the assistant says. Immutable; any thread.
 #pragma once
 
 #include <cstddef>
@@ -24,15 +24,15 @@ struct ChatRequest {
   Json tools, documents;            // arrays; null: none
   Json variables = Json::object();  // further ones, such as {"enable_thinking": false}
   bool add_generation_prompt = false;
-  bool continue_final_message = false;  // the text ends within the last message, for a model to go on with
-  std::optional<int64_t> now_s;         // seconds since 1970 for templates that print the date; none: now
+  bool continue_final_message = false;  // the text ends within the last message, for the model to continue
+  std::optional<int64_t> now_s;         // time for templates that print the date, in seconds since 1970; nullopt: now
 };
 
 struct RenderedChat {
   std::string text;
-  std::vector<TextRange> data;       // made of the caller's data; in order, apart
-  std::vector<TextRange> assistant;  // what the assistant says; in order, apart
-  // The same by message; in order, disjoint.
+  std::vector<TextRange> data;       // from the caller's data; ascending, disjoint
+  std::vector<TextRange> assistant;  // said by the assistant; ascending, disjoint
+  // Turn: the same by message; ascending, disjoint.
   struct Turn {
     TextRange range;
     size_t message;
@@ -42,16 +42,16 @@ struct RenderedChat {
 
 class ChatTemplate {
  public:
-  // `special`: texts of special tokens by the names that templates have for them, such as bos_token. Fails as
-  // jinja::Template::parse.
+  // `special`: texts of special tokens by template names,
+  // such as bos_token. Errors of jinja::Template::parse.
   static Result<std::shared_ptr<const ChatTemplate>> create(std::string_view text,
                                                             std::map<std::string, std::string> special);
 
-  // `assistant` and `turns` stay empty. kInvalidArgument for messages that are none, and where the template fails.
+  // Leaves `assistant` and `turns` empty. kInvalidArgument for invalid messages and a failing template.
   Result<RenderedChat> render(const ChatRequest& request) const;
-  // With `assistant` and `turns`: the spans of `{% generation %}` where the template has them. Where it has none, each answer is
-  // what follows the generation prompt up to the end of its turn; kUnsupported, with the message, for a template that
-  // shows an answer in another way than when it was the last.
+  // Fills `assistant` and `turns`: the spans of `{% generation %}`, or, without any,
+  // the text after each generation prompt to the turn's end. kUnsupported, naming
+  // the message, if the template shows an answer differently than when it was last.
   Result<RenderedChat> render_with_spans(const ChatRequest& request) const;
 
   const std::string& text() const { return text_; }
@@ -69,13 +69,13 @@ class ChatTemplate {
   std::map<std::string, std::string> special_;
 };
 
-// Whether a member of a message says nothing: null, and other than the content also "", [] and {}.
+// Whether a member counts as absent: null, and for members other than content also "", [] and {}.
 bool is_without_value(std::string_view member, const Json& value);
 
-// bos_token, eos_token, unk_token and pad_token of a tokenizer, of those that it has.
+// Texts of the tokenizer's bos_token, eos_token, unk_token and pad_token, if present.
 std::map<std::string, std::string> special_texts(const TokenizerData& tokenizer);
 
-// A model's metadata holds its template under this key, and others under "chat_template.NAME".
+// Metadata key of a model's template; further ones are "chat_template.NAME".
 inline constexpr std::string_view kChatTemplateKey = "chat_template";
 
 }  // namespace tessera

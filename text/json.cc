@@ -12,8 +12,8 @@ namespace tessera {
 
 namespace {
 
-// The place where `text` first nests deeper than kMostJsonDepth; npos for none. Brackets in strings do not
-// count.
+// The first place where `text` exceeds kMostJsonDepth;
+// npos: none. Brackets in strings do not count.
 size_t first_too_deep(std::string_view text) {
   int depth = 0;
   bool in_string = false;
@@ -35,7 +35,7 @@ size_t first_too_deep(std::string_view text) {
   return std::string_view::npos;
 }
 
-// Without the library's own "[json.exception.parse_error.101] ".
+// Removes the library's prefix "[json.exception.parse_error.101] ".
 std::string reason_of(const nlohmann::detail::exception& error) {
   const std::string_view text = error.what();
   const size_t bracket = text.starts_with("[json.exception") ? text.find("] ") : std::string_view::npos;
@@ -44,7 +44,7 @@ std::string reason_of(const nlohmann::detail::exception& error) {
 
 enum class RepeatedKeys : uint8_t { kMustAgree, kLastCounts };
 
-// Builds the value. An object's keys are looked up by their hashes, so that many of them take linear time.
+// Builder: builds the value. Looks up an object's keys by hash, so that many of them take linear time.
 class Builder : public nlohmann::json_sax<Json> {
  public:
   explicit Builder(RepeatedKeys repeated) : repeated_(repeated) {}
@@ -74,7 +74,7 @@ class Builder : public nlohmann::json_sax<Json> {
  private:
   struct Container {
     Json value;
-    std::string key;                                // of the member that comes next
+    std::string key;                                // of the next member
     std::unordered_map<std::string, size_t> places;  // of an object's members
   };
 
@@ -112,7 +112,7 @@ class Builder : public nlohmann::json_sax<Json> {
     first = std::move(value);
     return true;
   }
-  // " of 'rope_scaling'": the objects around the key.
+  // " of 'rope_scaling'": the objects that contain the key.
   std::string place_text() const {
     std::string names;
     for (size_t i = 0; i + 1 < open_.size(); ++i)

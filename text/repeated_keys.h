@@ -1,5 +1,5 @@
-// JSON that a model or a template wrote, or whose form alone is asked for: of a key that an object has twice the last value
-// counts, as in Python. In users' files the two must agree: parse_json.
+// JSON written by a model or template, or checked only for its form: the last value of
+// a repeated key counts, as in Python. In users' files they must agree: parse_json.
 #pragma once
 
 #include <string_view>
@@ -8,7 +8,7 @@
 
 namespace tessera {
 
-// The errors of parse_json, without the one for values that differ.
+// Errors of parse_json, except the one for differing values.
 Result<Json> parse_json_with_last_keys(std::string_view text, std::string_view what);
 
 }  // namespace tessera

@@ -42,7 +42,7 @@ bool is_multiple(const Json& value, const Json& step) {
   return std::isfinite(quotient) && quotient == std::trunc(quotient);
 }
 
-// Keywords of texts and numbers limit these alone. `is_named`: whether there are any.
+// Keywords of texts and numbers apply to these types only. `is_named`: whether there are any.
 bool check_limits(const Json& schema, const Json& value, bool& is_named) {
   bool is_valid = true;
   for (const auto& [key, limit] : schema.items()) {
@@ -69,7 +69,7 @@ bool check_limits(const Json& schema, const Json& value, bool& is_named) {
   return is_valid;
 }
 
-// Whether keywords ask for more of an array or object than its type.
+// Whether keywords restrict an array or object beyond its type.
 bool looks_inside(const Json& schema, const Json& value) {
   constexpr std::string_view kOfArrays[] = {"items",    "prefixItems", "minItems",        "maxItems",
                                             "contains", "uniqueItems", "additionalItems", "unevaluatedItems"};
@@ -126,7 +126,7 @@ ArgumentSchema ArgumentSchema::combine(Kind kind, std::vector<ArgumentSchema> pa
   return made;
 }
 
-// What the schema says about a part of its values: `own` of each schema that it consists of.
+// The schema of a part of the values: `own` of each combined schema.
 template <class Own>
 ArgumentSchema ArgumentSchema::descend(const Json& schema, Work& work, const Own& own) const {
   if (!schema.is_object() || --work.left < 0 || work.depth >= kMostSchemaDepth) return {};
@@ -200,7 +200,7 @@ ArgumentSchema ArgumentSchema::item(size_t index) const {
       const Json* prefix = member(schema, "prefixItems");
       const Json* items = member(schema, "items");
       const Json* rest = items;
-      if (items != nullptr && items->is_array()) {  // as older schemas have it
+      if (items != nullptr && items->is_array()) {  // as in older drafts
         prefix = items;
         rest = member(schema, "additionalItems");
       }
@@ -306,7 +306,7 @@ ArgumentSchema::Verdict ArgumentSchema::check_schema(const Json& schema, const J
   bool is_named = false;
   const bool is_within = check_limits(schema, value, is_named);
   add(mode == Mode::kType || is_within, is_named);
-  // What is not allowed, and what is on a condition, as far as that is known.
+  // 'not' and conditional keywords, as far as they can be decided.
   if (const Json* excluded = member(schema, "not"); excluded != nullptr && mode == Mode::kValue) {
     const Verdict part = check_schema(*excluded, value, mode, work);
     whole.is_exact &= part.is_exact;

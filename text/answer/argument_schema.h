@@ -1,5 +1,5 @@
-// ArgumentSchema: what a tool's JSON schema says about one argument, or about a value within one: whether a value that
-// is written bare may be a text. Work is bounded; where the bound is met, nothing is known.
+// ArgumentSchema: a tool's JSON schema for one argument, or a value within one; decides
+// whether a bare value may be a text. Work is bounded; beyond the bound everything is allowed.
 #pragma once
 
 #include <cstdint>
@@ -13,31 +13,31 @@ namespace tessera::answer {
 
 class ArgumentSchema {
  public:
-  ArgumentSchema() = default;  // nothing is known
-  // Of a tool's arguments, an object. `tools` outlives this.
+  ArgumentSchema() = default;  // allows everything
+  // The schema of a tool's arguments, an object. `tools` must outlive this.
   static ArgumentSchema of_tool(const Json& tools, std::string_view name);
 
   bool is_known() const { return kind_ != Kind::kUnknown; }
-  // Of a property of objects, and of an item of arrays.
+  // The schema of an object's property, and of an array's item.
   ArgumentSchema property(const std::string& name) const;
   ArgumentSchema item(size_t index) const;
 
   struct Verdict {
     bool is_valid = true;
-    bool is_named = false;  // a type, a value or a keyword of its type says so
-    bool is_exact = true;   // false where parts of an array or object would have to be looked at
+    bool is_named = false;  // a type, a value or a keyword of its type decides
+    bool is_exact = true;   // false if parts of an array or object would have to be examined
   };
-  // Of scalars exactly, except for `format`, which is an annotation; of arrays and objects without their parts.
+  // Exact for scalars, except `format`, which is an annotation; ignores the parts of arrays and objects.
   Verdict check(const Json& value) const;
-  // Whether a value of this one's type may be valid.
+  // Whether some value of this value's type may be valid.
   bool allows_type_of(const Json& value) const;
-  // Whether it also says so: true of a text in {"type": "string"}, false in {}.
+  // Whether the schema names that type: true for a text in {"type": "string"}, false in {}.
   bool names_type_of(const Json& value) const;
 
  private:
   enum class Kind : uint8_t { kUnknown, kSchema, kAll, kAny };
   enum class Mode : uint8_t { kValue, kType };
-  // Schemas that may still be visited, and the depth of the one that is.
+  // Work: schemas that may still be visited, and the present depth.
   struct Work {
     int left = 20'000;
     int depth = 0;
@@ -55,7 +55,7 @@ class ArgumentSchema {
   Verdict check_branches(const Json& schema, const Json& value, Mode mode, Work& work) const;
 
   Kind kind_ = Kind::kUnknown;
-  const Json* root_ = nullptr;    // the tool's parameters, which references are in
+  const Json* root_ = nullptr;    // the tool's parameters, which references refer to
   const Json* schema_ = nullptr;  // of kSchema
   std::vector<ArgumentSchema> parts_;
 };

@@ -17,7 +17,7 @@ bool is_bracketed(std::string_view text, Syntax syntax) {
   return scanner.advance(text) == PayloadScanner::Progress::kEnd && scanner.at() == text.size();
 }
 
-// The value that a text reads as, other than a text.
+// The value that a text parses to, other than a text.
 std::optional<Json> read_value(std::string_view raw) {
   const std::string_view text = trim(raw);
   if (is_bracketed(text, Syntax::kJson))
@@ -27,7 +27,7 @@ std::optional<Json> read_value(std::string_view raw) {
   if (text == "true" || text == "True") return Json(true);
   if (text == "false" || text == "False") return Json(false);
   if (text == "null" || text == "None") return Json();
-  // JSON knows numbers that others read too, but none such as 007.
+  // JSON excludes some numbers of other readers, such as 007.
   const bool is_number = !text.empty() && text.size() < 64 &&
                          text.find_first_not_of("0123456789+-.eE") == std::string_view::npos;
   if (is_number)
@@ -49,7 +49,7 @@ bool is_declared_text(std::string_view raw, const ArgumentSchema& schema) {
 }
 
 Json argument_value(std::string_view raw, const ArgumentSchema& schema, bool may_be_text) {
-  // XML's way to write a text as it is.
+  // CDATA is XML's quoting.
   if (raw.starts_with("<![CDATA[") && raw.ends_with("]]>")) return raw.substr(9, raw.size() - 12);
   std::optional<Json> value = read_value(raw);
   if (!value) return raw;
@@ -59,7 +59,7 @@ Json argument_value(std::string_view raw, const ArgumentSchema& schema, bool may
   if (is_null) return std::move(*value);
   if (is_declared_text(raw, schema)) return raw;
   if (other.is_valid) return std::move(*value);
-  // Neither is valid, or only the text is, of which the schema says nothing: the type counts.
+  // Neither or only the text is valid, and the schema names no text: the type decides.
   if (schema.check(Json(raw)).is_valid || !schema.allows_type_of(*value)) return raw;
   return schema.names_type_of(Json(raw)) ? Json(raw) : std::move(*value);
 }

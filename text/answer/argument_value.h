@@ -1,4 +1,4 @@
-// Values of arguments from their text.
+// Parses the values of arguments.
 #pragma once
 
 #include <string_view>
@@ -8,15 +8,15 @@
 
 namespace tessera::answer {
 
-// null for a text that is not JSON or beyond the bounds of PayloadScanner; an object or array otherwise.
+// null for text that is not JSON or exceeds the bounds of PayloadScanner; else an object or array.
 Json parse_bounded_json(std::string_view text);
 
-// A parameter that is written bare: 4, true, Paris, {"k": 1}, {'k': None}. A text where the schema names texts and
-// allows this one, or allows no other reading; null wins over the text "null" where both are allowed. Without a schema,
-// what reads as a value that is no text is that value. `may_be_text`: false where the answer itself says that it is none.
+// Parses a bare parameter: 4, true, Paris, {"k": 1}, {'k': None}. A text if the schema names and
+// allows one, or allows nothing else; null precedes the text "null" if both are allowed. Without a
+// schema anything that parses is that value. `may_be_text`: false if the answer marks it as no text.
 Json argument_value(std::string_view raw, const ArgumentSchema& schema, bool may_be_text = true);
 
-// Whether `raw` as a text is what the schema asks for.
+// Whether the schema declares `raw` to be a text.
 bool is_declared_text(std::string_view raw, const ArgumentSchema& schema);
 
 }  // namespace tessera::answer

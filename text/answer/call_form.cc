@@ -16,7 +16,7 @@ namespace {
 using Kind = CallStep::Kind;
 constexpr size_t kNone = std::string_view::npos;
 
-// Bytes that two texts have in common at the beginning or the end, in whole tags.
+// Length of the common prefix or suffix, in whole tags.
 size_t common_beginning(std::string_view a, std::string_view b) {
   const auto first = split_tags(a), second = split_tags(b);
   size_t size = 0;
@@ -36,16 +36,16 @@ size_t common_end(std::string_view a, std::string_view b) {
 
 std::string trimmed(std::string_view text) { return std::string(trim(text)); }
 
-// Where the value that begins at `begin` ends; kNone where it does not.
+// The end of the value that begins at `begin`; kNone without one.
 size_t end_of_value(std::string_view text, Syntax syntax, size_t begin, std::string quote = {}) {
   PayloadScanner scanner(syntax, begin, std::move(quote));
   return scanner.advance(text) == PayloadScanner::Progress::kEnd ? scanner.at() : kNone;
 }
 
-// Reads one rendering with one call or two.
+// CallFormReader: derives the form from a rendering with one or two calls.
 class CallFormReader {
  public:
-  // `content_header`: what stands before content that has no calls.
+  // `content_header`: text before content without calls.
   CallFormReader(std::string_view text, int calls, std::string_view prompt, std::string_view content_header,
                  AnswerForm& form)
       : text_(text), calls_(calls), prompt_(prompt), content_header_(content_header), form_(form) {}
@@ -60,12 +60,12 @@ class CallFormReader {
   CallForm take() { return std::move(made_); }
 
  private:
-  // The first place from `from` on of the call's name or id.
+  // The first place of the call's name or id, from `from` on.
   size_t first_hole(int call, size_t from) const {
     return std::min(text_.find(kProbeNames[call], from), text_.find(kProbeIds[call], from));
   }
 
-  // What stands before the first call: without the turn's header, and without the marks of no reasoning.
+  // The text before the first call, without the turn's header and the marks of empty reasoning.
   std::string_view ahead(size_t end) const {
     std::string_view rest = text_.substr(0, end);
     rest.remove_prefix(std::max(common_beginning(rest, prompt_), common_beginning(rest, content_header_)));
@@ -82,8 +82,8 @@ class CallFormReader {
     return rest;
   }
 
-  // The marks around calls, from what stands before the first, between the two and behind the last. `steps` of a call
-  // go between them.
+  // Finds the marks around calls, from the text before, between and
+  // after them. `steps`: those of a call, to which they are added.
   void frame(std::string_view before, std::string_view between, std::string_view behind,
              std::vector<CallStep> steps) {
     std::string_view open = before, close, section;
@@ -128,7 +128,7 @@ class CallFormReader {
     return behind.substr(0, size);
   }
 
-  // JSON that holds the name: one object for each call, or an array of all.
+  // JSON with the name: an object per call, or an array of all.
   bool read_objects() {
     size_t begin = common_beginning(text_.substr(0, begins_[0]), prompt_), end = kNone;
     for (; begin < begins_[0]; ++begin) {
@@ -199,7 +199,7 @@ class CallFormReader {
     return true;
   }
 
-  // The name outside of the arguments.
+  // The name is outside of the arguments.
   bool read_named() {
     std::vector<CallStep> steps[2];
     std::string_view last[2];  // between the last hole and the arguments
@@ -215,7 +215,7 @@ class CallFormReader {
       last[call] = text_.substr(hole_end, argument_begins[call] - hole_end);
     }
     if (calls_ == 2 && last[0] != last[1]) {
-      // A number that counts calls.
+      // A number that counts the calls.
       const auto [a, b] = std::ranges::mismatch(last[0], last[1]);
       const size_t same = static_cast<size_t>(a - last[0].begin());
       size_t tail = 0;
@@ -239,7 +239,7 @@ class CallFormReader {
     if (!is_blank(mark)) steps.push_back({Kind::kMark, trimmed(mark)});
   }
 
-  // Names and ids from the call's beginning up to its arguments. Where the last one ends.
+  // Finds names and ids from the call's begin to its arguments. Returns the end of the last.
   size_t read_holes(int call, size_t end, std::vector<CallStep>& steps) const {
     size_t at = begins_[call];
     for (size_t hole = at; hole < end;) {
@@ -252,11 +252,11 @@ class CallFormReader {
     return at;
   }
 
-  // How arguments are written, by those of the first call.
+  // Determines the syntax of arguments from the first call.
   bool read_arguments_kind(size_t key, size_t limit) {
     const size_t bracket = text_.rfind('{', key);
     if (bracket != kNone && is_blank(text_.substr(bracket + 1, key - bracket - 1))) {
-      // Bare keys: what stands on both sides of a text are its quotation marks.
+      // Bare keys: the texts on both sides of a value are its quotation marks.
       const size_t colon = key + kProbeKeys[0].size(), value = text_.find(kProbeValues[0], colon);
       if (value == kNone || text_[colon] != ':') return false;
       made_.quote = trimmed(text_.substr(colon + 1, value - colon - 1));
@@ -343,7 +343,7 @@ class CallFormReader {
   CallForm made_;
   size_t begins_[2] = {kNone, kNone};
   Kind kind_ = Kind::kArguments;
-  size_t open_size_ = 0, close_size_ = 0;  // of a parameter's marks, in the rendering
+  size_t open_size_ = 0, close_size_ = 0;  // sizes of a parameter's marks in the rendering
 };
 
 }  // namespace

@@ -1,4 +1,4 @@
-// The form of a template's calls, read off its renderings.
+// Derives the form of a template's calls from its renderings.
 #pragma once
 
 #include <optional>
@@ -8,12 +8,12 @@
 
 namespace tessera::answer {
 
-// nullopt where the template shows no calls, or in a way that is not understood. `form`: what is known of the rest;
-// the ends of a turn with calls are added. `around_content`: marks that stand around no content before the calls, if any.
+// nullopt if the template shows no calls, or in an unknown way. `form`: the known parts; the ends
+// of turns with calls are added. `around_content`: marks around empty content before calls, if any.
 std::optional<CallForm> read_call_form(const FormProbe& probe, AnswerForm& form,
                                        const std::optional<AnswerSpan>& around_content);
 
-// The first part of `text` that is the span with nothing but white space in it; empty where there is none.
+// The first occurrence of the span with only white space inside; empty: none.
 std::string_view find_empty_span(std::string_view text, const AnswerSpan& span);
 
 }  // namespace tessera::answer

@@ -11,7 +11,7 @@
 namespace tessera::answer {
 namespace {
 
-// Of names, ids, keys and what is skipped.
+// Bound of names, ids, keys and skipped text.
 constexpr size_t kMostWordBytes = 256;
 
 bool ends_word(char c) {
@@ -19,7 +19,7 @@ bool ends_word(char c) {
          std::string_view("<{([\"'").find(c) != std::string_view::npos;
 }
 
-// Where `word` is `part` of the value's beginning or end, as a template writes it around every value.
+// Removes white space that the template writes around every value.
 std::string_view without_frame(std::string_view raw, std::string_view lead, std::string_view tail) {
   if (raw.starts_with(lead)) raw.remove_prefix(lead.size());
   if (raw.ends_with(tail)) raw.remove_suffix(tail.size());
@@ -33,7 +33,7 @@ std::string text_at(const Json& object, std::initializer_list<std::string_view> 
   return {};
 }
 
-// Arguments as an object: themselves, or what their text holds. null for what is neither.
+// Arguments as an object, parsed if they are text; null for anything else.
 Json arguments_object(const Json& value) {
   if (value.is_object()) return value;
   if (value.is_null()) return Json::object();
@@ -135,7 +135,7 @@ CallParser::Progress CallParser::advance(std::string_view text, bool is_final) {
     }
     if (outcome == StepResult::kDone) continue;
     if (outcome == StepResult::kMore && !is_final) return Progress::kMore;
-    // A text that ends in a call is content to its end.
+    // An unfinished call at the end is content.
     if (outcome == StepResult::kMore) {
       at_ = text.size();
       is_cut_ = true;
@@ -169,7 +169,7 @@ CallParser::StepResult CallParser::run_step(std::string_view text, bool is_final
       return StepResult::kDone;
     }
     case CallStep::Kind::kPython: {
-      // Models write either after a mark that knows both.
+      // Models write either form after a mark common to both.
       const size_t begin = skip_bounded_space(text, at_);
       const bool is_object = begin < text.size() && text[begin] == '{';
       return is_object ? read_objects(text) : read_python(text, is_final);
@@ -226,7 +226,7 @@ CallParser::StepResult CallParser::read_until(std::string_view mark, std::string
   return StepResult::kFailed;
 }
 
-// A value that begins with a bracket; at_ stays before it until it is whole.
+// Reads a bracketed value; at_ stays before it until it is complete.
 CallParser::StepResult CallParser::read_payload(Syntax syntax, std::string_view text,
                                                 std::string_view& payload) {
   if (!is_scanning_) {
@@ -256,7 +256,7 @@ CallParser::StepResult CallParser::read_objects(std::string_view text) {
 
 CallParser::StepResult CallParser::read_python(std::string_view text, bool is_final) {
   if (!is_scanning_) {
-    // One call: its name, with dots, up to the bracket.
+    // One call: its dotted name, up to the bracket.
     const size_t begin = skip_bounded_space(text, at_);
     size_t bracket = begin;
     while (bracket < text.size() && bracket < begin + kMostWordBytes && !ends_word(text[bracket])) ++bracket;
@@ -290,11 +290,11 @@ CallParser::StepResult CallParser::read_parameters(std::string_view text, bool i
     if (parameter_place_ == ParameterPlace::kOpen) {
       const size_t begin = at_;
       const Matched open = match_after_space(form.open, text, at_);
-      // The mark that ends the call may begin as that of a parameter does.
+      // The end mark of a call may share a prefix with a parameter's mark.
       const Match end = next_mark().empty() ? Match::kNo : match_after_space(next_mark(), text, at_).match;
       if ((open.match == Match::kPartial || end == Match::kPartial) && !is_final) return StepResult::kMore;
       if (open.match != Match::kYes || end == Match::kYes) {
-        // A closing mark that has begun says that no parameter follows.
+        // A closing mark means that no parameter follows.
         has_payload_ = skip_bounded_space(text, at_) < text.size();
         return StepResult::kDone;
       }
@@ -336,7 +336,7 @@ Json CallParser::parameter_value(std::string_view raw) const {
   return argument_value(raw, schema, !form.has_kind);
 }
 
-// The closing mark behind which a parameter or the call's end follows: in a text of code it may stand by itself.
+// Finds the closing mark that a parameter or the call's end follows; within code it may occur alone.
 CallParser::StepResult CallParser::find_value_end(std::string_view text, bool is_final, size_t& begin,
                                                   size_t& end) {
   for (;;) {
@@ -392,7 +392,7 @@ bool CallParser::take_object(const Json& given) {
         has_arguments = true;
         call.arguments = arguments_object(*found);
       }
-    // Without marks around it, an object with a name alone is an answer in JSON.
+    // Without marks, an object with only a name is a JSON answer.
     const bool is_marked = !form_.section_open.empty() || form_.steps[0].kind == CallStep::Kind::kMark;
     if (!has_arguments && is_marked) call.arguments = Json::object();
   }

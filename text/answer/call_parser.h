@@ -1,4 +1,4 @@
-// CallParser: reads the calls that stand at one place of an answer, while their text is still coming in.
+// CallParser: parses the calls at one place of an answer incrementally.
 #pragma once
 
 #include <cstddef>
@@ -15,17 +15,17 @@ namespace tessera::answer {
 class CallParser {
  public:
   enum class Progress : uint8_t {
-    kMore,    // the text goes on
-    kEnd,     // all calls are read, up to end()
-    kFailed,  // from raw_begin() on it is no call; byte end() is the first that may be something else
+    kMore,    // incomplete
+    kEnd,     // all calls are parsed, up to end()
+    kFailed,  // no call from raw_begin() on; the text from end() on may be something else
   };
 
-  // The calls' text begins at byte `begin`, where the form's first mark stands.
+  // The calls' text begins at byte `begin`, with the form's first mark.
   CallParser(const CallForm& form, const Json& tools, size_t begin);
 
-  // `text` begins as in the calls before. `is_final`: nothing follows.
+  // `text` extends that of earlier calls. `is_final`: nothing follows.
   Progress advance(std::string_view text, bool is_final);
-  // The calls read so far, which a failure leaves as they are.
+  // The calls parsed so far; a failure keeps them.
   std::vector<ToolCall>& calls() { return calls_; }
   size_t raw_begin() const { return raw_begin_; }
   size_t end() const { return at_; }
@@ -60,9 +60,9 @@ class CallParser {
   Place place_;
   size_t step_ = 0;
   bool is_cut_ = false;
-  bool has_payload_ = false;  // of the call that is read, whole
+  bool has_payload_ = false;  // the present call's arguments are complete
   ToolCall call_;
-  std::vector<ToolCall> taken_;  // of kObjects and kPython
+  std::vector<ToolCall> taken_;  // for kObjects and kPython
   PayloadScanner scanner_;
   bool is_scanning_ = false;
   ParameterPlace parameter_place_ = ParameterPlace::kOpen;

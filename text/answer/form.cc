@@ -28,7 +28,7 @@ std::string_view after(std::string_view text, std::string_view word) {
   return at == std::string_view::npos ? std::string_view() : text.substr(at + word.size());
 }
 
-// The letters of a tag that name it: "think" of "</think>", "thinking" of "<|END_THINKING|>".
+// The name of a tag: "think" of "</think>", "thinking" of "<|END_THINKING|>".
 std::string tag_name(std::string_view tag) {
   std::string name;
   for (const char c : tag) {
@@ -41,7 +41,7 @@ std::string tag_name(std::string_view tag) {
   return name;
 }
 
-// The tags next to the reasoning, where one closes what the other opens.
+// Finds the matching tags next to the reasoning.
 bool read_reasoning(std::string_view text, AnswerSpan& reasoning) {
   const size_t at = text.find(answer::kReasoningWord);
   if (at == std::string_view::npos) return false;
@@ -54,8 +54,8 @@ bool read_reasoning(std::string_view text, AnswerSpan& reasoning) {
   return true;
 }
 
-// The marks around content that has calls behind it, where a template writes them around no content too, as Llama 4's:
-// <|python_start|>CONTENT<|python_end|>{"name": ...
+// Marks around content with calls, if a template also writes them around empty
+// content, as Llama 4's: <|python_start|>CONTENT<|python_end|>{"name": ...
 std::optional<AnswerSpan> read_content_of_calls(const FormProbe& probe) {
   const auto with = probe.render({true, false, 1}), without = probe.render({false, false, 1});
   if (!with || !without) return std::nullopt;
@@ -87,7 +87,7 @@ size_t common_tags(std::string_view a, std::string_view b) {
   return size;
 }
 
-// What stands around content: marks of its own, or white space.
+// The text around content: marks, or white space.
 void read_content(std::string_view shown, std::string_view prompt, AnswerForm& form) {
   const std::string_view ahead = before(shown, answer::kContentWord);
   const std::string_view behind = after(shown, answer::kContentWord);
@@ -106,7 +106,7 @@ void read_content(std::string_view shown, std::string_view prompt, AnswerForm& f
   form.tail = behind.substr(0, answer::skip_space(behind, 0));
   if (ends.empty()) return;
   form.ends.emplace_back(ends.front());
-  // A mark such as "[e~[" is more than one tag.
+  // A mark may be more than a tag, such as "[e~[".
   const std::string_view bare = trim(behind);
   if (!ends.front().ends_with('>') && !ends.front().ends_with(']'))
     form.ends.emplace_back(bare.substr(0, std::ranges::find_if(bare, answer::is_space) - bare.begin()));
@@ -131,7 +131,7 @@ AnswerForm AnswerForm::of(const ChatTemplate& chat) {
     }
     answer::add_known_calls(chat.text(), form);
   }
-  // An end such as ";" would be cut from content.
+  // A non-tag end such as ";" would be cut from content.
   std::erase_if(form.ends, [](const std::string& mark) { return !is_tag(mark); });
   std::ranges::sort(form.ends);
   form.ends.erase(std::ranges::unique(form.ends).begin(), form.ends.end());

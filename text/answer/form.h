@@ -1,6 +1,6 @@
-// AnswerForm: how a model writes its turn: the marks of its reasoning, of its content, and of the calls of tools. It is
-// read off the chat template, by rendering messages of known words and looking what stands between them; templates that
-// do not show all of it (many leave reasoning out of the past) are completed by what their own words say.
+// AnswerForm: the marks of reasoning, content and tool calls in a model's turn.
+// Derived from the chat template by rendering probe messages; parts that a template
+// does not show (many drop past reasoning) are recognised by known words in it.
 #pragma once
 
 #include <cstdint>
@@ -18,14 +18,14 @@ struct AnswerSpan {
   std::string open, close;
 };
 
-// Arguments as parameters, each with marks of its own: <parameter=KEY>VALUE</parameter>.
+// ParameterForm: arguments as marked parameters: <parameter=KEY>VALUE</parameter>.
 struct ParameterForm {
   std::string open, middle,
-      close;  // before KEY, between KEY and VALUE, behind VALUE; "\1" in `close` is KEY again
-  // Where the mark says whether VALUE is a text, as in `string="true">`: it is `middle`, a word, `kind_end`.
+      close;  // before KEY, between KEY and VALUE, after VALUE; "\1" in `close` repeats KEY
+  // Whether the mark states VALUE's type, as in `string="true">`: `middle`, a word, `kind_end`.
   bool has_kind = false;
-  std::string kind_end, text_kind;     // the word of texts
-  std::string value_lead, value_tail;  // white space around VALUE that is not of it
+  std::string kind_end, text_kind;     // the word for texts
+  std::string value_lead, value_tail;  // white space around VALUE, not part of it
 };
 
 struct CallStep {
@@ -33,22 +33,22 @@ struct CallStep {
     kMark,        // `mark`
     kName,        // a word
     kId,          // a word
-    kSkip,        // up to the next mark: a number, or what says nothing
+    kSkip,        // up to the next mark: a call number, or filler
     kObjects,     // one JSON object with name and arguments, or an array of them
     kArguments,   // a JSON object
     kParameters,  // as the form's `parameter`
     kPython,      // name(key=value, ...), or a list of such
-    kQuoted,      // an object with bare keys and the form's own quotation marks
+    kQuoted,      // an object with bare keys and special quotation marks
   };
   Kind kind;
   std::string mark;
 };
 
-// One way to write calls.
+// CallForm: one syntax of calls.
 struct CallForm {
-  std::string section_open, section_close;  // around all of them; may be empty
-  std::vector<CallStep> steps;              // of one
-  bool only_at_start = false;  // of an answer or of its part: a mark that could be content elsewhere
+  std::string section_open, section_close;  // around all calls; may be empty
+  std::vector<CallStep> steps;              // of one call
+  bool only_at_start = false;  // only at the start of an answer or part: the mark could be content elsewhere
   std::string name_key = "name", arguments_key = "arguments", id_key = "id";
   bool is_keyed_by_name = false;  // {NAME: ARGUMENTS}
   ParameterForm parameter;
@@ -57,20 +57,20 @@ struct CallForm {
 
 // Immutable; any thread.
 struct AnswerForm {
-  std::vector<AnswerSpan> reasoning;  // an answer's beginning, or that of a part of it
+  std::vector<AnswerSpan> reasoning;  // at the start of an answer or part
   std::vector<AnswerSpan> content;    // marks around content; most templates have none
-  std::vector<std::string> between;   // between parts, such as a header of a further message; dropped
+  std::vector<std::string> between;   // separators of parts, such as another message's header; dropped
   std::vector<CallForm> calls;        // the template's own first
-  std::vector<std::string> ends;      // of a turn; dropped at the end of an answer
-  std::string lead, tail;             // white space around content that is the template's
-  std::string default_opening;        // opening_of the template's generation prompt without variables
+  std::vector<std::string> ends;      // end marks of a turn; dropped at an answer's end
+  std::string lead, tail;             // the template's white space around content
+  std::string default_opening;        // opening of the default generation prompt
 
-  // Never fails for want of a form: a template that shows nothing has answers that are content throughout.
+  // Never fails: without recognised marks answers are entirely content.
   static AnswerForm of(const ChatTemplate& chat);
 
-  // The mark that a prompt ends in and that an answer therefore begins behind, such as "<think>"; empty for none.
+  // The mark at the prompt's end, which the answer continues, such as "<think>"; empty: none.
   std::string opening_of(std::string_view prompt) const;
-  // Every mark. A control token whose text lies in one of them must be decoded as its text for the answer to be parsed.
+  // All marks. Control tokens within them must be decoded as text before parsing.
   std::vector<std::string> markers() const;
 };
 

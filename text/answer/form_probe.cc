@@ -38,7 +38,7 @@ Json probe_call(int index, bool as_text) {
 FormProbe::FormProbe(const ChatTemplate& chat) : chat_(chat) {
   Json messages = Json::array();
   messages.push_back(user_message());
-  // Some templates refuse tools, some want them under a name of their own.
+  // Some templates refuse tools, others require them under a name of their own.
   for (const bool has_tools : {true, false})
     for (const Json& variables : {Json::object(), Json{{"functions", "[]"}, {"datetime", ""}}}) {
       tools_ = has_tools ? probe_tools() : Json();
@@ -66,8 +66,8 @@ std::optional<std::string> FormProbe::run(const Json& messages, const Json& vari
   return rendered->text.substr(user + kUserWord.size());
 }
 
-// Templates differ in how they want arguments and in which parts a message may have together: the first rendering that
-// shows all that was given, or else the first that succeeds.
+// Templates differ in the syntax of arguments and the parts allowed together:
+// returns the first rendering that shows all parts, else the first that succeeds.
 std::optional<std::string> FormProbe::render(const ProbeMessage& wanted) const {
   std::optional<std::string> best;
   for (const bool as_text : {false, true})
@@ -85,7 +85,7 @@ std::optional<std::string> FormProbe::render(const ProbeMessage& wanted) const {
       std::optional<std::string> text = run(messages, variables, false);
       if (!text) continue;
       const auto shows = [&text](std::string_view word) { return text->find(word) != std::string::npos; };
-      // A text of arguments that the template quotes once more is not how a model writes them.
+      // A quoted text of arguments differs from what a model writes.
       const bool shows_all =
           (!wanted.has_content || shows(kContentWord)) && (!wanted.has_reasoning || shows(kReasoningWord)) &&
           (wanted.calls == 0 || (shows(kProbeValues[2]) && shows(kProbeNames[0]) && !shows("\\\"qzka"))) &&

@@ -1,4 +1,4 @@
-// FormProbe: a template's renderings of known words, from which an answer's form is read.
+// FormProbe: a template's renderings of probe words, from which the answer's form is derived.
 #pragma once
 
 #include <optional>
@@ -9,7 +9,7 @@
 
 namespace tessera::answer {
 
-// Words that no template has. Keys in alphabetical order, since templates may sort them.
+// Words that no template contains. Keys are in alphabetical order, since templates may sort them.
 inline constexpr std::string_view kUserWord = "qzuserqz", kContentWord = "qzcontentqz",
                                   kReasoningWord = "qzreasonqz";
 inline constexpr std::string_view kProbeNames[] = {"qzfirstqz", "qzsecondqz"};
@@ -27,8 +27,8 @@ class FormProbe {
  public:
   explicit FormProbe(const ChatTemplate& chat);
 
-  const std::string& prompt() const { return prompt_; }  // behind the user's words; empty where it refuses
-  // Behind the user's words; nullopt where the template refuses.
+  const std::string& prompt() const { return prompt_; }  // text after the user's words; empty if refused
+  // Text after the user's words; nullopt if the template refuses.
   std::optional<std::string> render(const ProbeMessage& message) const;
 
  private:
@@ -36,7 +36,7 @@ class FormProbe {
                                  bool add_generation_prompt) const;
 
   const ChatTemplate& chat_;
-  Json tools_, variables_;  // those without which the template refuses
+  Json tools_, variables_;  // required by the template
   std::string prompt_;
 };
 

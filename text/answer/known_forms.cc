@@ -5,7 +5,7 @@ namespace {
 
 using Kind = CallStep::Kind;
 
-// Marks around JSON, such as <tool_call>{...}</tool_call>.
+// JSON between marks, such as <tool_call>{...}</tool_call>.
 CallForm objects_between(std::string open, std::string close) {
   CallForm calls;
   calls.steps = {{Kind::kMark, std::move(open)}, {Kind::kObjects, ""}};
@@ -13,7 +13,7 @@ CallForm objects_between(std::string open, std::string close) {
   return calls;
 }
 
-// https://cookbook.openai.com/articles/openai-harmony: a message has a channel and perhaps a recipient, in any order.
+// https://cookbook.openai.com/articles/openai-harmony: messages have a channel and an optional recipient, in any order.
 AnswerForm harmony() {
   AnswerForm form;
   form.reasoning = {{"<|channel|>analysis<|message|>", "<|end|>"}};
@@ -96,7 +96,7 @@ AnswerForm solar() {
   return form;
 }
 
-// Functionary 3.2: ">>>" and a recipient, which is "all" for content.
+// Functionary 3.2: ">>>" and a recipient, "all" for content.
 AnswerForm functionary() {
   AnswerForm form;
   form.content = {{">>>all", ""}};
@@ -136,7 +136,7 @@ constexpr Reasoning kReasoning[] = {
 struct KnownCalls {
   std::string_view word, open, close;
 };
-// Around JSON.
+// Marks around JSON.
 constexpr KnownCalls kObjects[] = {
     {"<TOOLCALL>", "<TOOLCALL>", "</TOOLCALL>"},
     {"<|/tool_call|>", "<|tool_call|>", "<|/tool_call|>"},  // Phi-4-mini
@@ -179,7 +179,7 @@ bool find_reasoning(std::string_view text, AnswerSpan& reasoning) {
 }
 
 void add_known_calls(std::string_view text, AnswerForm& form) {
-  // Llama 3: tools of its own behind a mark, as name.call(key="value"), and others now and then too.
+  // Llama 3: built-in tools after a mark, as name.call(key="value"), and occasionally others.
   if (contains(text, "<|python_tag|>")) form.calls.push_back(python_between("<|python_tag|>", ""));
   if (!form.calls.empty()) return;
   if (contains(text, "List of tools: [") || contains(text, "<|tool_list_start|>") ||

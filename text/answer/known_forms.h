@@ -1,4 +1,4 @@
-// What templates do not show of an answer's form, told by the words in them.
+// Parts of answer forms that rendering does not show, recognised by words in the template.
 #pragma once
 
 #include <string_view>
@@ -7,14 +7,14 @@
 
 namespace tessera::answer {
 
-// Forms whose marks cannot be told apart by rendering: messages within messages, such as the channels of harmony.
-// False where the template has none of these.
+// Forms that cannot be derived by rendering: messages within messages,
+// such as harmony's channels. False if the template has none.
 bool find_whole_form(std::string_view text, AnswerForm& form);
 
-// Reasoning, for templates that leave it out of the past. False for none.
+// Reasoning marks, for templates that omit past reasoning. False: none.
 bool find_reasoning(std::string_view text, AnswerSpan& reasoning);
 
-// Calls, for templates that leave them out or take them as content.
+// Calls, for templates that omit them or treat them as content.
 void add_known_calls(std::string_view text, AnswerForm& form);
 
 }  // namespace tessera::answer

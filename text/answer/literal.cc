@@ -123,7 +123,7 @@ class LiteralParser {
       case 'r': value += '\r'; return true;
       case 'b': value += '\b'; return true;
       case 'f': value += '\f'; return true;
-      case '\n': return true;  // a line that goes on
+      case '\n': return true;  // line continuation
       case '\\':
       case '\'':
       case '"':
@@ -131,7 +131,7 @@ class LiteralParser {
       case 'x': return parse_code(2, value);
       case 'u': return parse_code(4, value);
       case 'U': return parse_code(8, value);
-      default:  // Python keeps what it does not know
+      default:  // Python keeps unknown escapes
         value += '\\';
         value += c;
         return true;

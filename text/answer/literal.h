@@ -1,5 +1,5 @@
-// Literals of Python and of its kin, as models write arguments: {'a': [1, None]}, f(city="x", n=2), and with bare keys
-// and quote marks of their own {city:<|"|>x<|"|>,n:2}. Texts come in whole; values nest at most kMostJsonDepth deep.
+// Literals of Python and similar languages in arguments: {'a': [1, None]}, f(city="x", n=2), and with bare keys
+// and special quotation marks {city:<|"|>x<|"|>,n:2}. Texts are complete; values nest at most kMostJsonDepth deep.
 #pragma once
 
 #include <optional>
@@ -12,10 +12,10 @@
 
 namespace tessera::answer {
 
-// One value; nullopt for what is none. `quote`: strings stand between two of these, and keys are bare words.
+// Parses one value; nullopt if invalid. `quote`: the quotation mark of strings; keys are then bare words.
 std::optional<Json> parse_literal(std::string_view text, std::string_view quote = {});
 
-// "[f(a=1), g()]", or one call without brackets: names and their arguments, objects.
+// Parses "[f(a=1), g()]", or one call without brackets, to names and argument objects.
 std::optional<std::vector<std::pair<std::string, Json>>> parse_python_calls(std::string_view text);
 
 }  // namespace tessera::answer

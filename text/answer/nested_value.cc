@@ -13,7 +13,7 @@ namespace {
 
 constexpr size_t kNone = std::string_view::npos;
 
-// Where `close` ends what `open` began before byte `at`, with those inside of it.
+// The `close` that matches the `open` before byte `at`.
 size_t find_close(std::string_view text, size_t at, std::string_view open, std::string_view close) {
   for (int depth = 1;;) {
     const size_t end = text.find(close, at);

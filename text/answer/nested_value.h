@@ -1,4 +1,4 @@
-// Values whose parts are written as parameters are: <where><zip>75001</zip></where>, <at><item>1</item></at>.
+// Values with parts written like parameters: <where><zip>75001</zip></where>, <at><item>1</item></at>.
 #pragma once
 
 #include <optional>
@@ -10,8 +10,8 @@
 
 namespace tessera::answer {
 
-// An array where all parts are called "item", else an object. nullopt for a text that is not made of such parts.
-// `schema`: of the whole value.
+// An array if all parts are called "item", else an object. nullopt
+// for a text without such parts. `schema`: the whole value's.
 std::optional<Json> parse_nested_value(std::string_view text, const ParameterForm& form,
                                        const ArgumentSchema& schema, int depth = 0);
 

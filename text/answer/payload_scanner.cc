@@ -70,7 +70,7 @@ bool PayloadScanner::step_json(char c) {
       want_ = closing_[depth_ - 1] == '}' ? Want::kKey : Want::kValue;
       return true;
     default:
-      // Numbers and words are read properly once the value is whole.
+      // Numbers and words are parsed once the value is complete.
       if (!is_word || !wants_value || depth_ == 0) return false;
       in_word_ = true;
       want_ = Want::kCommaOrEnd;

@@ -1,5 +1,5 @@
-// PayloadScanner: finds where a value of JSON, or of a language with brackets and quotes, ends, while its text is still
-// coming in. Reads each byte once, in constant memory.
+// PayloadScanner: incrementally finds the end of a JSON value, or of a
+// value with brackets and quotes. Reads each byte once, in constant memory.
 #pragma once
 
 #include <cstddef>
@@ -11,13 +11,13 @@
 
 namespace tessera::answer {
 
-// Members of one object, and arguments of one call; each one is looked up among those before it.
+// Bound of an object's members and a call's arguments, since lookups are linear.
 inline constexpr int kMostMembers = 1024;
 
 enum class Syntax : uint8_t {
   kJson,    // an object or array, strictly
   kPython,  // brackets and strings in single or double quotes
-  kQuoted,  // brackets, and strings between two quote marks such as <|"|>
+  kQuoted,  // brackets, and strings between marks such as <|"|>
 };
 
 class PayloadScanner {
@@ -29,13 +29,13 @@ class PayloadScanner {
   PayloadScanner(Syntax syntax, size_t begin, std::string quote = {})
       : syntax_(syntax), at_(begin), quote_(std::move(quote)) {}
 
-  // `text` begins as in the calls before and may have grown. kEnd: the value ends before byte at(). kFailed: at() is
-  // the byte that cannot be, or where it nests deeper than kMostJsonDepth or has more than kMostMembers.
+  // `text` extends that of earlier calls. kEnd: the value ends before at().
+  // kFailed: at() is an invalid byte, or exceeds kMostJsonDepth or kMostMembers.
   Progress advance(std::string_view text);
   size_t at() const { return at_; }
 
  private:
-  // What JSON wants next.
+  // Want: the next token of JSON.
   enum class Want : uint8_t { kValue, kValueOrEnd, kKey, kKeyOrEnd, kColon, kCommaOrEnd };
 
   bool push(char bracket);

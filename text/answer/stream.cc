@@ -14,14 +14,14 @@ using answer::Matched;
 
 namespace {
 
-// The mark that begins the calls of a form; empty where they begin with their payload.
+// The first mark of a form's calls; empty if they begin with their payload.
 std::string_view first_mark(const CallForm& form) {
   if (!form.section_open.empty()) return form.section_open;
   return form.steps[0].kind == CallStep::Kind::kMark ? std::string_view(form.steps[0].mark)
                                                      : std::string_view();
 }
 
-// Whether a bare object begins as a call does: with one of its keys. Anything else is known for content early.
+// Whether a bare object begins like a call, with one of its keys; anything else is content early.
 Matched match_object(const CallForm& form, std::string_view text, size_t at) {
   Matched best;
   for (const std::string_view key :
@@ -89,7 +89,7 @@ bool AnswerStream::step() {
 
 void AnswerStream::drop_space() { space_begin_ = at_; }
 
-// Behind a mark that ends at at_.
+// Called after a mark that ends at at_.
 void AnswerStream::begin_part(bool keeps_space) {
   is_part_begun_ = false;
   drops_space_ = !keeps_space;
@@ -105,7 +105,7 @@ void AnswerStream::emit_content(std::string_view text) {
       held.remove_prefix(form_.lead.size());
   }
   const size_t end = at_ + text.size();
-  // The opening is the prompt's, whatever follows it.
+  // The opening belongs to the prompt, whatever follows.
   if (at_ < context_.opening.size()) text.remove_prefix(std::min(text.size(), context_.opening.size() - at_));
   answer_.content.append(held).append(text);
   is_part_begun_ = true;
@@ -119,14 +119,14 @@ bool AnswerStream::is_end_of_turn(size_t at, bool& is_undecided) const {
     if (matched.match == Match::kPartial && !is_final_) is_undecided = true;
     if (matched.match != Match::kYes) continue;
     const size_t after = answer::skip_bounded_space(text_, matched.end);
-    if (after < text_.size()) continue;  // the text goes on
+    if (after < text_.size()) continue;  // incomplete
     if (is_final_) return true;
     is_undecided = true;
   }
   return false;
 }
 
-// A mark at `at`: enters what it opens.
+// Handles a mark at `at`.
 bool AnswerStream::try_open(size_t at, bool& is_undecided) {
   const auto matches = [&](std::string_view mark, size_t& end) {
     const Matched matched = match_marker(mark, text_, at);
@@ -152,7 +152,7 @@ bool AnswerStream::try_open(size_t at, bool& is_undecided) {
     const std::string_view mark = first_mark(calls);
     size_t begin = at;
     if (mark.empty()) {
-      // Llama writes ";" between several.
+      // Llama separates calls by ";".
       if (!answer_.calls.empty() && text_[at] == ';') begin = answer::skip_bounded_space(text_, at + 1);
       const Match match = match_object(calls, text_, begin).match;
       if (match == Match::kPartial && !is_final_) is_undecided = true;
@@ -174,7 +174,7 @@ bool AnswerStream::try_open(size_t at, bool& is_undecided) {
     begin_part(false);
     return true;
   }
-  // The end of reasoning that the prompt began, or of none.
+  // The end of reasoning begun by the prompt, or not begun at all.
   if (at_start && answer_.content.empty() && answer_.reasoning.empty())
     for (const AnswerSpan& span : form_.reasoning)
       if (matches(span.close, end) && !is_undecided) {
@@ -209,7 +209,7 @@ bool AnswerStream::step_content() {
   if (mark_begins_[static_cast<unsigned char>(text[first])]) {
     bool is_undecided = false;
     if (is_end_of_turn(first, is_undecided)) {
-      // What is held before it stays for finish().
+      // The held text before it stays for finish().
       text_.resize(first);
       at_ = first;
       return false;
@@ -226,7 +226,7 @@ bool AnswerStream::step_content() {
 
 void AnswerStream::emit_reasoning(std::string_view text) {
   if (!answer_.reasoning.empty() && !is_part_begun_)
-    answer_.reasoning += '\n';  // a further part
+    answer_.reasoning += '\n';  // another part
   else if (is_part_begun_)
     answer_.reasoning.append(text_, space_begin_, at_ - space_begin_);
   answer_.reasoning.append(text);
@@ -242,7 +242,7 @@ bool AnswerStream::step_reasoning() {
   if (first >= text.size()) return false;
   if (mark_begins_[static_cast<unsigned char>(text[first])]) {
     bool is_undecided = false;
-    // Some models begin again what the prompt began.
+    // Some models repeat the prompt's opening.
     const Matched again = is_part_begun_ ? Matched{} : match_marker(span_->open, text, first);
     if (again.match == Match::kYes) {
       at_ = again.end;

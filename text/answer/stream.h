@@ -1,6 +1,6 @@
-// AnswerStream: parses an answer while it is being made. What it has given as content or reasoning it never takes back:
-// text is held as long as it may turn out to be a mark or a call. Reads each byte a bounded number of times; keeps the
-// text. One thread.
+// AnswerStream: parses an answer while it is generated. Returned text
+// is final: text that may be a mark or a call is held back. Reads
+// each byte a bounded number of times; keeps the text. One thread.
 #pragma once
 
 #include <cstddef>
@@ -21,12 +21,12 @@ struct AnswerDelta {
 
 class AnswerStream {
  public:
-  // `form` outlives the stream.
+  // `form` must outlive the stream.
   explicit AnswerStream(const AnswerForm& form, AnswerContext context = {});
 
-  // What is certain now. The calls that are known so far are in answer().
+  // Returns the newly decided text. Calls parsed so far are in answer().
   AnswerDelta add(std::string_view text);
-  // The answer; nothing can be added behind it.
+  // The complete answer; no further `add`.
   Answer finish();
 
   const Answer& answer() const { return answer_; }
@@ -48,14 +48,14 @@ class AnswerStream {
   const AnswerForm& form_;
   AnswerContext context_;
   Answer answer_;
-  std::string text_;        // the opening, and all that was added
-  size_t at_ = 0;           // what lies before is done with
+  std::string text_;        // the opening, and all added text
+  size_t at_ = 0;           // text before it is processed
   size_t space_begin_ = 0;  // white space from here to at_ is held
   bool is_final_ = false;
   State state_ = State::kContent;
-  bool is_part_begun_ = false;        // content stands behind the last mark
-  bool drops_space_ = false;          // white space at the part's beginning is the template's
-  const AnswerSpan* span_ = nullptr;  // of the reasoning or of the content that is open
+  bool is_part_begun_ = false;        // the present part has content
+  bool drops_space_ = false;          // the part's leading white space belongs to the template
+  const AnswerSpan* span_ = nullptr;  // of the open reasoning or content
   std::unique_ptr<answer::CallParser> call_;
   bool mark_begins_[256] = {};
 };

@@ -12,7 +12,7 @@
 namespace tessera::grammar {
 namespace {
 
-// Nodes are made from the end to the beginning: every part is given the node that follows it.
+// AutomatonBuilder: creates nodes from end to begin; every part is given its successor.
 class AutomatonBuilder {
  public:
   AutomatonBuilder(const Expressions& all, const RuleAnalysis& analysis) : all_(all), analysis_(analysis) {
@@ -56,7 +56,7 @@ class AutomatonBuilder {
     return add({NodeKind::kBytes, found->second, next, 0});
   }
 
-  // Small rules that call none, such as one of a character: masks are then found once for the rules around them.
+  // Inlines small rules without calls, such as a character, so that surrounding rules share masks.
   bool is_inlined(ExpressionId body) const {
     constexpr uint32_t kMostInlined = 32;
     const Expression& expression = all_[body];
@@ -73,7 +73,8 @@ class AutomatonBuilder {
     return rule_of_[rule];
   }
 
-  // The expression is productive, and so is what follows. Recursion is as deep as expressions are; what does not recurse
+  // The expression and its successor are productive. Recursion depth is that of expressions; other functions are not inlined,
+  // which keeps the frame small.
   // is never inlined, so that its frame is small.
   uint32_t emit(ExpressionId id, uint32_t next) {
     if (is_full_) return kAcceptNode;
@@ -148,7 +149,7 @@ class AutomatonBuilder {
   }
 
   [[gnu::noinline]] uint32_t emit_characters(const CharacterSet& set, uint32_t next) {
-    // From the last byte to the first: equal ends are shared, leading bytes with the same rest are one set.
+    // From the last byte to the first: equal suffixes are shared, and leading bytes with the same rest form one set.
     std::map<std::pair<std::pair<uint8_t, uint8_t>, uint32_t>, uint32_t> ends;
     std::map<uint32_t, ByteSet> leads;
     for (const Utf8Range& range : utf8_ranges(set)) {
@@ -179,13 +180,13 @@ class AutomatonBuilder {
     return set;
   }
 
-  // A trie of the texts, so that they share beginnings.
+  // A trie of the texts, which shares prefixes.
   [[gnu::noinline]] uint32_t emit_literals(const Expression& expression, uint32_t next) {
     std::vector<std::string_view> texts;
     for (uint32_t i = 0; i < expression.minimum; ++i) texts.push_back(all_.text(expression.value + i));
     std::ranges::sort(texts);
     struct TrieNode {
-      uint32_t start = kUnbounded;  // of what was made so far
+      uint32_t start = kUnbounded;  // of the part built so far
       uint32_t parent = 0;
       uint8_t byte = 0;
       bool is_end = false;
@@ -203,7 +204,7 @@ class AutomatonBuilder {
       trie[path.back()].is_end = true;
       before = text;
     }
-    for (size_t i = trie.size(); i-- > 0 && !is_full_;) {  // children come after their parents
+    for (size_t i = trie.size(); i-- > 0 && !is_full_;) {  // children follow their parents
       TrieNode& node = trie[i];
       if (node.is_end) node.start = node.start == kUnbounded ? next : add_split(node.start, next);
       if (i == 0) break;
@@ -214,7 +215,7 @@ class AutomatonBuilder {
     return is_full_ ? kAcceptNode : trie[0].start;
   }
 
-  // Two nodes before each member: one where none came before, one where a separator is due.
+  // Two nodes per member: without and with a member before it.
   uint32_t emit_members(const Expression& expression, uint32_t next) {
     const auto operands = all_.operands(expression);
     uint32_t start = next, later = next;
@@ -229,7 +230,7 @@ class AutomatonBuilder {
     return start;
   }
 
-  // Splits classes of bytes by every set, then writes the sets in classes.
+  // Partitions bytes into classes that no set splits, then writes sets of classes.
   void partition_bytes() {
     auto& class_of = out_.class_of;
     size_t count = 1;
@@ -263,7 +264,7 @@ class AutomatonBuilder {
   std::unordered_map<ByteSet, uint32_t> set_ids_;
   std::vector<uint32_t> rule_of_;  // by rule of the expressions
   std::vector<RuleId> queue_;      // rules in the order of the automaton
-  uint32_t counter_ = kUnbounded;  // of the rule that is being made
+  uint32_t counter_ = kUnbounded;  // of the present rule
   bool is_full_ = false;
 };
 

@@ -28,15 +28,15 @@ size_t encode(uint32_t character, std::array<uint8_t, 4>& bytes) {
   return 4;
 }
 
-// Cuts a range where its bytes are no product of ranges: at changes of length, and where a continuation
-// byte does not run from 80 to BF while one before it changes.
+// Splits a range into products of byte ranges: at changes of length, and where
+// a continuation byte does not span 80 to BF while an earlier byte changes.
 void append_utf8(CharacterRange range, std::vector<Utf8Range>& out) {
   std::vector<CharacterRange> left{range};
   while (!left.empty()) {
     auto [first, last] = left.back();
     left.pop_back();
     bool cut = false;
-    const auto cut_at = [&](uint32_t end) {  // [first, end] and the rest
+    const auto cut_at = [&](uint32_t end) {  // splits into [first, end] and the rest
       left.push_back({end + 1, last});
       left.push_back({first, end});
       cut = true;
@@ -95,7 +95,7 @@ CharacterSet CharacterSet::complement() const {
 }
 
 CharacterSet CharacterSet::without(const CharacterSet& other) const {
-  // A without B: neither outside of A nor in B.
+  // A minus B: the complement of (not A, or B).
   std::vector<CharacterRange> excluded = complement().ranges_;
   excluded.insert(excluded.end(), other.ranges_.begin(), other.ranges_.end());
   return CharacterSet(std::move(excluded)).complement();

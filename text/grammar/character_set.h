@@ -11,7 +11,7 @@ namespace tessera::grammar {
 
 inline constexpr uint32_t kLastCharacter = 0x10FFFF;
 
-// Code points first to last, both included.
+// Code points first to last, inclusive.
 struct CharacterRange {
   uint32_t first = 0, last = 0;
   bool operator==(const CharacterRange&) const = default;
@@ -20,10 +20,10 @@ struct CharacterRange {
 class CharacterSet {
  public:
   CharacterSet() = default;
-  // Ranges in any order; surrogates and what lies past kLastCharacter are left out.
+  // Ranges in any order; surrogates and values above kLastCharacter are dropped.
   explicit CharacterSet(std::vector<CharacterRange> ranges);
 
-  std::span<const CharacterRange> ranges() const { return ranges_; }  // ascending, apart from each other
+  std::span<const CharacterRange> ranges() const { return ranges_; }  // ascending, not adjacent
   bool is_empty() const { return ranges_.empty(); }
   bool contains(uint32_t character) const;
   CharacterSet complement() const;
@@ -33,12 +33,12 @@ class CharacterSet {
   std::vector<CharacterRange> ranges_;
 };
 
-// The bytes of a range of characters: one range a byte.
+// Utf8Range: the encodings of a range of characters, one range per byte.
 struct Utf8Range {
   size_t size = 0;  // 1 to 4 bytes
   std::array<uint8_t, 4> first{}, last{};
 };
-// Disjoint; together exactly the characters of the set.
+// Disjoint; their union is exactly the set.
 std::vector<Utf8Range> utf8_ranges(const CharacterSet& set);
 
 }  // namespace tessera::grammar

@@ -10,7 +10,7 @@
 namespace tessera::grammar {
 namespace {
 
-// Bytes that may come next.
+// The allowed next bytes.
 ByteSet next_bytes(const StatePool& states, StateId state) {
   const Automaton& automaton = states.automaton();
   ByteSet classes, bytes;
@@ -46,7 +46,7 @@ std::string describe(const ByteSet& bytes) {
   return ranges.empty() ? "nothing" : join(ranges, ", ");
 }
 
-// Without the beginning of a character at the end.
+// Removes an incomplete character at the end.
 void cut_to_characters(std::string& text) {
   size_t start = text.size();
   while (start > 0 && text.size() - start < 4 && (static_cast<uint8_t>(text[start - 1]) & 0xC0) == 0x80)

@@ -1,5 +1,5 @@
-// Constraint: one text that follows a grammar, token by token. A copy is another text with the same beginning, and takes
-// four bytes a token. One thread at a time; constraints of one MaskCache may be on different threads.
+// Constraint: a text under a grammar, token by token. A copy continues independently, and takes four
+// bytes per token. One thread at a time; constraints of one MaskCache may use different threads.
 #pragma once
 
 #include <cstddef>
@@ -19,24 +19,24 @@ class Constraint {
  public:
   explicit Constraint(std::shared_ptr<MaskCache> cache);  // the empty text
 
-  // Sets the bits of the tokens that may come next and clears all others: mask [mask_words()], token t is bit t % 32 of
-  // word t / 32. End tokens are allowed where can_end(); after one, nothing is. kUnsupported where the text must go on
-  // and no token of the vocabulary does, or the grammar is too ambiguous; the mask is then not defined.
+  // Sets the bits of allowed tokens and clears others: mask [mask_words()], token t is bit t % 32
+  // of word t / 32. End tokens are allowed if can_end(); after one, nothing is. kUnsupported, with
+  // an undefined mask, if no token of the vocabulary can continue, or the grammar is too ambiguous.
   Status write_allowed(std::span<uint32_t> mask) const;
   std::shared_ptr<const TokenBytes> shared_tokens() const { return cache_->tokens_; }
   size_t mask_words() const { return cache_->tokens().mask_words(); }
 
-  // kFailedPrecondition for a token that is not allowed, which changes nothing.
+  // kFailedPrecondition for a forbidden token, without effect.
   Status accept(int32_t token);
-  // The same for bytes that are a part of a token; they count as one.
+  // Accepts bytes that are part of a token; they count as one token.
   Status accept_text(std::string_view bytes);
 
-  bool can_end() const;    // an end token may come next
-  bool must_end() const;   // nothing else may
-  bool has_ended() const;  // an end token came
-  // Whether the text may end once it has `size` tokens and these bytes. size <= size().
+  bool can_end() const;    // an end token is allowed
+  bool must_end() const;   // only an end token is allowed
+  bool has_ended() const;  // an end token was accepted
+  // Whether the text may end after its first `size` tokens and these bytes. size <= size().
   bool can_end_after(size_t size, std::string_view bytes) const;
-  // The bytes that come next whatever the tokens, as whole characters; at most `most`.
+  // The bytes that must follow, in whole characters; at most `most`.
   std::string forced(size_t most = 256) const;
 
   size_t size() const { return history_.size() - 1; }  // tokens accepted

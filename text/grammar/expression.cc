@@ -7,10 +7,10 @@
 namespace tessera::grammar {
 namespace {
 
-constexpr uint64_t kMostExpandedNodes = 64;            // of a repetition that is written out
-constexpr uint64_t kMostExpandedNullableNodes = 4096;  // because counting would not tell empty ones apart
+constexpr uint64_t kMostExpandedNodes = 64;            // of an unrolled repetition
+constexpr uint64_t kMostExpandedNullableNodes = 4096;  // counting cannot distinguish empty repetitions
 
-// How many nodes a repetition has when it is written out.
+// Number of nodes of an unrolled repetition.
 uint64_t expanded_size(uint32_t body, uint32_t minimum, uint32_t maximum) {
   const uint64_t copies =
       maximum == kUnbounded ? std::max<uint64_t>(minimum, 1) : std::max<uint64_t>(maximum, 1);
@@ -105,7 +105,7 @@ ExpressionId Expressions::repeat(ExpressionId body, uint32_t minimum, uint32_t m
   if (!status_.ok()) return empty();
   const Expression& operand = expressions_[body];
   if (operand.kind == ExpressionKind::kCall) {
-    // X{a,b}{c,d} is X{ac,bd} where the counts leave no gaps: two counters of one text would multiply.
+    // X{a,b}{c,d} becomes X{ac,bd} if the counts have no gaps; nested counters would multiply.
     const ExpressionId rule = rules_[operand.value].expression;
     if (rule != kUnbounded && expressions_[rule].kind == ExpressionKind::kCounted) {
       const Expression inner = expressions_[rule];

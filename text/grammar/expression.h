@@ -1,5 +1,5 @@
-// Expressions: the rules of a grammar as trees of expressions, which every source (JSON schema, regular expression,
-// choices, GBNF) is read into. Append-only; operands are made before what uses them. One thread.
+// Expressions: the rules of a grammar as expression trees, the common target of all sources (JSON
+// schema, regular expression, choices, GBNF). Append-only; operands precede their users. One thread.
 #pragma once
 
 #include <cstddef>
@@ -18,20 +18,20 @@ using ExpressionId = uint32_t;
 using RuleId = uint32_t;
 
 inline constexpr uint32_t kUnbounded = UINT32_MAX;
-inline constexpr uint32_t kMostRepetitions = 1u << 24;  // a larger bound of a repetition is refused
-inline constexpr uint32_t kMostExpressionDepth = 250;   // operands within operands
+inline constexpr uint32_t kMostRepetitions = 1u << 24;  // larger bounds are refused
+inline constexpr uint32_t kMostExpressionDepth = 250;   // nesting of operands
 inline constexpr size_t kMostExpressions = size_t{1} << 20;
 
 enum class ExpressionKind : uint8_t {
   kLiteral,     // texts[value], bytes; may be empty
   kCharacters,  // one character of sets[value]
   kSequence,    // all operands, in order
-  kChoice,      // one operand; none of them: nothing matches
-  kRepeat,      // its operand, minimum to maximum times; expanded
-  kCounted,     // the same with a counter; only as the whole of a rule
+  kChoice,      // one operand; without operands nothing matches
+  kRepeat,      // its operand, minimum to maximum times; unrolled
+  kCounted,     // likewise with a counter; only as a whole rule
   kCall,        // rule `value`
   kLiterals,    // one of the texts [value, value + minimum)
-  kMembers,  // the first operand between those of the others that are present; is_required says which must be
+  kMembers,  // the first operand separates the others that are present; is_required marks mandatory ones
 };
 
 struct Expression {
@@ -39,9 +39,9 @@ struct Expression {
   uint32_t value = 0;
   uint32_t first_operand = 0, operand_count = 0;
   uint32_t minimum = 0, maximum = 0;
-  uint32_t depth = 1, size = 1;  // of the tree; size in nodes of an automaton, about
+  uint32_t depth = 1, size = 1;  // size: approximate automaton nodes
   bool has_calls = false;        // of rules
-  bool is_nullable = false;      // matches the empty text, as far as that is known without the rules it calls
+  bool is_nullable = false;      // matches the empty text, as far as known without called rules
 };
 
 struct Member {
@@ -58,21 +58,21 @@ class Expressions {
   ExpressionId sequence(std::vector<ExpressionId> parts);
   ExpressionId choice(std::vector<ExpressionId> parts);
   ExpressionId optional(ExpressionId part) { return repeat(part, 0, 1); }
-  // minimum <= maximum; maximum kUnbounded: without end. Small repetitions are expanded, as are those of what may be
-  // empty; others count, in a rule of their own.
+  // minimum <= maximum; kUnbounded: no maximum. Small repetitions, and those of
+  // nullable operands, are unrolled; others get a counter, in a rule of their own.
   ExpressionId repeat(ExpressionId body, uint32_t minimum, uint32_t maximum);
   ExpressionId call(RuleId rule);
   ExpressionId literals(std::vector<std::string> texts);
-  // Members in order with the separator between them.
+  // Ordered members with a separator between them.
   ExpressionId members(ExpressionId separator, std::span<const Member> members);
 
-  // The same expression, as a call of a rule where it is large: for one that is used more than once.
+  // The expression, wrapped in a rule if large; for repeated use.
   ExpressionId shared(ExpressionId expression, std::string name);
 
   RuleId declare_rule(std::string name);
   void define_rule(RuleId rule, ExpressionId expression) { rules_[rule].expression = expression; }
 
-  // The first limit that was passed: expressions are then incomplete.
+  // The first limit exceeded; expressions are then incomplete.
   const Status& status() const { return status_; }
 
   struct Rule {

@@ -14,7 +14,7 @@ namespace tessera::grammar {
 namespace {
 
 constexpr size_t kMostGrammarBytes = size_t{1} << 20;
-constexpr int kMostParentheses = 50;  // within each other
+constexpr int kMostParentheses = 50;  // nesting
 
 bool is_name_character(uint32_t c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' || c == '_';
@@ -48,7 +48,7 @@ class GbnfReader {
     size_t first_use = 0;
   };
 
-  // Blanks and comments; line ends too where `past_lines`.
+  // Skips blanks and comments; also line ends if `past_lines`.
   void skip_space(bool past_lines) {
     while (!text_.is_at_end()) {
       if (text_.starts_with("#"))
@@ -92,7 +92,7 @@ class GbnfReader {
     rule.is_defined = true;
     const RuleId id = rule.id;
     TSR_ASSIGN_OR_RETURN(const ExpressionId body, read_choice(0));
-    // A sequence of its own: two rules never share an expression.
+    // An own sequence, since two rules never share an expression.
     out_.define_rule(id, out_.sequence({out_.empty(), body}));
     if (!text_.is_at_end() && !text_.starts_with("\n") && !text_.starts_with("\r") && !is_at_line_begin())
       return text_.wanted("the end of the line, or a part of the rule");
@@ -129,7 +129,7 @@ class GbnfReader {
     return out_.sequence(std::move(parts));
   }
 
-  // Nothing where no part begins here.
+  // nullopt if no part begins here.
   Result<std::optional<ExpressionId>> read_part(int depth) {
     const size_t begin = text_.at();
     if (text_.take("\"")) {
@@ -214,7 +214,7 @@ class GbnfReader {
     return out_.repeat(part, minimum, maximum);
   }
 
-  // One character of a text or a class, perhaps escaped.
+  // Reads a character of a text or class, possibly escaped.
   Result<uint32_t> read_character() {
     const size_t begin = text_.at();
     if (text_.starts_with("\n") || text_.starts_with("\r"))

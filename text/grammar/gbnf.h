@@ -8,8 +8,8 @@
 
 namespace tessera::grammar {
 
-// The rule "root". kInvalidArgument for what is no grammar and for rules that are not defined, kUnsupported for parts
-// of the language that are not here; with line and column.
+// Returns the rule "root". kInvalidArgument for syntax errors and undefined
+// rules, kUnsupported for unsupported parts; with line and column.
 Result<RuleId> read_gbnf(Expressions& out, std::string_view grammar);
 
 }  // namespace tessera::grammar

@@ -1,6 +1,6 @@
-// Grammar: which texts are allowed, from a JSON schema, a regular expression, a list of choices or GBNF. All become one
-// automaton over bytes, so that every text is valid UTF-8 as a whole. Immutable and shared; any thread, with however
-// little stack. docs/guides/constraints.md says what each source may hold.
+// Grammar: a set of allowed texts, from a JSON schema, a regular expression, choices or
+// GBNF. All become an automaton over bytes that accepts only valid UTF-8. Immutable and
+// shared; any thread, with a small stack. docs/guides/constraints.md describes each source.
 #pragma once
 
 #include <memory>
@@ -15,22 +15,22 @@
 namespace tessera::grammar {
 
 struct JsonStyle {
-  bool allow_spaces = true;  // a space, or a line's end and its indentation, around values; else none at all
+  bool allow_spaces = true;  // allows a space, or a line end and indentation, around values
 };
 
 class Grammar {
  public:
   using Shared = std::shared_ptr<const Grammar>;
 
-  // kInvalidArgument for what is no schema or allows no text, kUnsupported for keywords that cannot be obeyed; both
-  // with the place as a JSON pointer ("#/properties/a").
+  // kInvalidArgument for an invalid or unsatisfiable schema, kUnsupported for
+  // unsupported keywords; with the place as a JSON pointer ("#/properties/a").
   static Result<Shared> from_json_schema(std::string_view schema, const JsonStyle& style = {});
   static Result<Shared> json(const JsonStyle& style = {});  // any value
-  // The whole text matches. kInvalidArgument and kUnsupported with the byte.
+  // The whole text must match. kInvalidArgument and kUnsupported name the byte.
   static Result<Shared> from_regex(std::string_view pattern);
-  // The text is one of them. kInvalidArgument for none, empty ones and what is not UTF-8.
+  // The text is one of them. kInvalidArgument for no choices, empty ones and invalid UTF-8.
   static Result<Shared> from_choices(std::span<const std::string> choices);
-  // llama.cpp's grammars; the rule "root" matches the text. kInvalidArgument and kUnsupported with line and column.
+  // llama.cpp's grammars, from rule "root". kInvalidArgument and kUnsupported name line and column.
   static Result<Shared> from_gbnf(std::string_view grammar);
 
   const Automaton& automaton() const { return automaton_; }

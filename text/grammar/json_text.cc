@@ -11,7 +11,7 @@
 namespace tessera::grammar {
 namespace {
 
-constexpr uint32_t kMostDigits = 18;  // of an integer: it fits 64 bits
+constexpr uint32_t kMostDigits = 18;  // of an integer, so that it fits 64 bits
 constexpr uint32_t kMostIndentation = 20;
 
 bool is_escaped(uint32_t character) { return character < 0x20 || character == '"' || character == '\\'; }
@@ -65,7 +65,7 @@ ExpressionId JsonText::shared(const std::string& name, Make make) {
   if (is_new) {
     const RuleId rule = out_.declare_rule(name);
     found->second = rule;
-    // A sequence of its own: two rules never share an expression.
+    // An own sequence, since two rules never share an expression.
     const ExpressionId body = make();
     out_.define_rule(rule, out_.sequence({out_.empty(), body}));
     return out_.call(rule);
@@ -132,7 +132,7 @@ ExpressionId JsonText::exactly(const Json& value) {
 
 ExpressionId JsonText::string(uint32_t minimum, uint32_t maximum) {
   return shared(format("string {}:{}", minimum, maximum), [&] {
-    // \uXXXX, and surrogates in pairs alone.
+    // \uXXXX, surrogates only in pairs.
     const ExpressionId hex = out_.characters(CharacterSet({{'0', '9'}, {'a', 'f'}, {'A', 'F'}}));
     const ExpressionId zero_to_seven = out_.characters(CharacterSet({{'0', '7'}}));
     const ExpressionId after_d = out_.characters(CharacterSet({{'8', '9'}, {'a', 'b'}, {'A', 'B'}}));
@@ -173,8 +173,8 @@ ExpressionId JsonText::number() {
   });
 }
 
-// A trie of the names by character, each node a rule: there the name ends, if it is none of them; or goes on as one of
-// them does; or differs, and goes on in any way.
+// A trie of the names, each node a rule: the name ends, unless it is
+// excluded; follows an excluded name; or deviates, and continues freely.
 ExpressionId JsonText::name_except(std::span<const std::string> names) {
   struct TrieNode {
     std::map<uint32_t, size_t> children;
@@ -184,7 +184,7 @@ ExpressionId JsonText::name_except(std::span<const std::string> names) {
   for (const std::string& name : names) {
     size_t at = 0;
     auto text = SourceText::create(name, "", SourceText::Place::kByte, SIZE_MAX);
-    if (!text.ok()) continue;  // such a name is never written
+    if (!text.ok()) continue;  // such a name never occurs
     while (!text->is_at_end()) {
       const auto [child, is_new] = trie[at].children.try_emplace(text->take(), trie.size());
       at = child->second;

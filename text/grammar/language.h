@@ -1,6 +1,6 @@
-// Languages: regular sets of texts as terms that can be intersected and complemented, which expressions cannot. The texts
-// that may follow a character are a term again, its derivative (Brzozowski, "Derivatives of Regular Expressions", 1964).
-// Equal terms have one id. One thread.
+// Languages: regular sets of texts as terms closed under intersection and complement, unlike
+// expressions. The texts that may follow a character are a term again, its derivative
+// (Brzozowski, "Derivatives of Regular Expressions", 1964). Equal terms have one id. One thread.
 #pragma once
 
 #include <cstdint>
@@ -24,10 +24,10 @@ class Languages {
   Languages();
 
   LanguageId nothing() const { return kNothing; }
-  LanguageId empty() const { return kEmpty; }  // the empty text alone
+  LanguageId empty() const { return kEmpty; }  // only the empty text
   LanguageId anything() const { return kAnything; }
   LanguageId characters(const CharacterSet& set);  // one character
-  LanguageId text(std::string_view text);          // this one
+  LanguageId text(std::string_view text);          // exactly this text
   LanguageId sequence(LanguageId first, LanguageId second);
   LanguageId choice(std::vector<LanguageId> parts);
   LanguageId both(std::vector<LanguageId> parts);
@@ -35,19 +35,19 @@ class Languages {
   LanguageId complement(LanguageId of);
   LanguageId without(LanguageId a, LanguageId b) { return both(a, complement(b)); }
   LanguageId repeat(LanguageId of, uint32_t minimum, uint32_t maximum);
-  // Digits whose number is a multiple of `step`, after digits whose remainder is this; no digits are nought. Where there is a
-  // fraction, so many digits stand behind a point, which the number is read without.
+  // Digits whose number, after a prefix with this remainder, is a multiple of `step`; no digits
+  // count as 0. With a fraction, that many digits follow a point, which the number ignores.
   LanguageId multiples(uint32_t step, uint32_t fraction = 0, uint32_t remainder = 0);
-  // Of an expression whose characters stand as they are. kUnsupported for rules that call themselves.
+  // Converts an expression. kUnsupported for recursive rules.
   Result<LanguageId> of_expression(const Expressions& expressions, ExpressionId id, int depth = 0);
 
   bool is_nullable(LanguageId id) const { return terms_[id].is_nullable; }
   LanguageId derivative(LanguageId id, uint32_t character);
   bool contains(LanguageId id, std::string_view text);
-  // Sets of characters that no term below tells apart.
+  // Sets of characters that no subterm distinguishes.
   std::vector<CharacterSet> character_classes(LanguageId id) const;
 
-  // kUnsupported once there are too many terms; they are then not what was asked for.
+  // kUnsupported after too many terms; results are then invalid.
   const Status& status() const { return status_; }
 
  private:
@@ -55,7 +55,7 @@ class Languages {
   struct Term {
     Kind kind = Kind::kEmpty;
     bool is_nullable = false;
-    uint32_t value = 0, minimum = 0, maximum = 0;  // value: of a set, or a step
+    uint32_t value = 0, minimum = 0, maximum = 0;  // value: a set, or a step
     std::vector<LanguageId> parts;
     auto key() const { return std::tie(kind, value, minimum, maximum, parts); }
   };
@@ -64,7 +64,7 @@ class Languages {
   };
   static constexpr LanguageId kNothing = 0, kEmpty = 1, kAnything = 2;
   static constexpr size_t kMostTerms = size_t{1} << 16, kMostParts = size_t{1} << 20;
-  static constexpr int kMostDepth = 300;  // of derivatives within each other: any thread's stack is enough
+  static constexpr int kMostDepth = 300;  // of nested derivatives; small enough for any stack
 
   LanguageId add(Term term);
   uint32_t add_set(const CharacterSet& set);

@@ -17,7 +17,7 @@ MaskCache::MaskCache(Grammar::Shared grammar, std::shared_ptr<const TokenBytes> 
       newest_(std::make_shared<Generation>(grammar_->automaton(), limits.state_bytes)) {}
 
 Status MaskCache::add_allowed(Generation& generation, StateId state, std::span<uint32_t> mask) {
-  // One mask for all configurations with the same continuation.
+  // All configurations with the same continuation share a mask.
   const auto all = generation.states.configurations(state);
   std::vector<Configuration> configurations(all.begin(), all.end());
   std::erase_if(configurations, [](const Configuration& each) { return each.node == kAcceptNode; });
@@ -42,14 +42,14 @@ Result<const MaskCache::Generation::Mask*> MaskCache::find_mask(Generation& gene
   pool.take_exhausted();
   std::vector<StateId> states(tokens_->longest() + 1);
   states[0] = state;
-  size_t alive = 0;  // bytes of the token before that are allowed
+  size_t alive = 0;  // number of allowed bytes of the previous token
   std::string_view before;
   for (const uint32_t position : rule->undecided) {
     const int32_t id = tokens_->order()[position];
     const std::string_view text = tokens_->bytes(id);
     const auto common = static_cast<size_t>(std::ranges::mismatch(before, text).in1 - before.begin());
     before = text;
-    if (common > alive) continue;  // it begins like one that is not allowed
+    if (common > alive) continue;  // shares a forbidden prefix
     alive = common;
     while (alive < text.size()) {
       const StateId next = pool.step(states[alive], static_cast<uint8_t>(text[alive]));

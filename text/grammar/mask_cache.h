@@ -1,5 +1,5 @@
-// MaskCache: what all constraints of one grammar and one vocabulary share: states seen before, and the tokens allowed
-// there. Any thread; one at a time works, the others wait.
+// MaskCache: states visited and their allowed tokens, shared by the
+// constraints of one grammar and vocabulary. Any thread; one works at a time.
 #pragma once
 
 #include <cstddef>
@@ -18,10 +18,10 @@
 
 namespace tessera::grammar {
 
-// What a cache may take; past that it forgets what no constraint is at, and finds it again.
+// MaskCacheLimits: beyond them unused entries are dropped and recomputed later.
 struct MaskCacheLimits {
   size_t state_bytes = size_t{64} << 20;
-  size_t mask_bytes = size_t{64} << 20;  // of states, and as much of rules
+  size_t mask_bytes = size_t{64} << 20;  // for states, and as much for rules
 };
 
 class MaskCache {
@@ -33,8 +33,8 @@ class MaskCache {
 
  private:
   friend class Constraint;
-  // States refer to each other, so they are dropped together: constraints move to a new generation when theirs has
-  // grown, and take along what they still need.
+  // Generation: states refer to each other, so they are dropped together. Constraints
+  // move to a new generation when theirs is too large, with the states they need.
   struct Generation {
     Generation(const Automaton& automaton, size_t most_state_bytes)
         : states(automaton), most_bytes(most_state_bytes) {}
@@ -43,16 +43,16 @@ class MaskCache {
       TokenSet others;
     };
     StatePool states;
-    std::unordered_map<StateId, Mask> masks;  // by states whose configurations have one `after`
+    std::unordered_map<StateId, Mask> masks;  // by states whose configurations share one `after`
     size_t mask_bytes = 0;
     size_t most_bytes;  // of states
   };
-  static constexpr size_t kMostBytes = size_t{1} << 30;  // of the states that constraints are at
+  static constexpr size_t kMostBytes = size_t{1} << 30;  // of states in use
 
-  // The rest with mutex_ held.
+  // These require mutex_.
   Status add_allowed(Generation& generation, StateId state, std::span<uint32_t> mask);
   Result<const Generation::Mask*> find_mask(Generation& generation, StateId state);
-  // Moves the states of one text out of a generation that has grown too large.
+  // Moves the states of one text to a new generation.
   Status renew(std::shared_ptr<Generation>& generation, std::vector<StateId>& history);
 
   const Grammar::Shared grammar_;

@@ -14,14 +14,14 @@ namespace tessera::grammar {
 namespace {
 
 constexpr size_t kMostInteger = 18, kMostFraction = 40, kMostDigits = 400;
-constexpr size_t kExactDigits = 15;  // a double tells as many apart
+constexpr size_t kExactDigits = 15;  // digits that a double distinguishes
 
-// The least or the greatest that digits after this place may be. No digits left: nought.
+// Tail: the least or greatest remaining digits; empty: zero.
 struct Tail {
   std::string_view digits;
   bool is_exclusive = false;
 };
-using Limit = std::optional<Tail>;  // none: any digits
+using Limit = std::optional<Tail>;  // nullopt: unlimited
 
 class RangeWriter {
  public:
@@ -53,8 +53,8 @@ class RangeWriter {
   }
 
  private:
-  // Below an exclusive bound no number may become the bound itself where it is read as a double, which tells 15
-  // digits apart.
+  // Below an exclusive bound no number may round to the
+  // bound as a double, which distinguishes 15 digits.
   static uint32_t free_digits(const Decimal& bound) {
     const size_t used = bound.integer.size() + bound.fraction.size();
     return used < kExactDigits ? static_cast<uint32_t>(kExactDigits - used) : 1;
@@ -69,7 +69,7 @@ class RangeWriter {
     ++digits[at - 1];
     return digits;
   }
-  static std::string predecessor(std::string digits) {  // of 0: empty, which is less than all
+  static std::string predecessor(std::string digits) {  // of 0: empty, below everything
     if (digits == "0") return {};
     size_t at = digits.size();
     while (digits[at - 1] == '0') digits[--at] = '9';
@@ -83,7 +83,7 @@ class RangeWriter {
         CharacterSet({{static_cast<uint32_t>('0' + first), static_cast<uint32_t>('0' + last)}}));
   }
 
-  // Whole numbers from low to high, by their count of digits.
+  // Integers from low to high, by digit count.
   ExpressionId integers(const std::string& low, const std::string& high) {
     std::vector<ExpressionId> parts;
     for (size_t size = low.size(); size <= high.size(); ++size) {
@@ -115,12 +115,12 @@ class RangeWriter {
     return !lower || (lower->digits.empty() && !lower->is_exclusive);
   }
 
-  // Whether no further digits are within the limits.
+  // Whether stopping here is within the limits.
   static bool can_stop(const Limit& lower, const Limit& upper) {
     return is_free(lower) && (!upper || !upper->digits.empty() || !upper->is_exclusive);
   }
 
-  // A point and digits, or neither.
+  // An optional point with digits.
   ExpressionId fraction(const Limit& lower, const Limit& upper) {
     std::vector<ExpressionId> parts{out_.sequence({out_.literal("."), some_digits(lower, upper)})};
     if (can_stop(lower, upper)) parts.push_back(out_.empty());
@@ -133,13 +133,13 @@ class RangeWriter {
     return out_.choice(std::move(parts));
   }
 
-  // At least one digit. The recursion ends where a limit's digits do.
+  // At least one digit. Recursion ends with the limit's digits.
   ExpressionId some_digits(const Limit& lower, const Limit& upper) {
-    if (upper && upper->digits.empty())  // nothing but noughts stays at the limit
+    if (upper && upper->digits.empty())  // only zeros stay at the limit
       return upper->is_exclusive || !is_free(lower) ? out_.nothing()
                                                     : out_.repeat(digit(0, 0), 1, most_free_);
     if (is_free(lower) && !upper) return json_.digits(1, most_free_);
-    if (!upper && lower->digits.empty())  // above nought
+    if (!upper && lower->digits.empty())  // above zero
       return out_.sequence(
           {out_.repeat(digit(0, 0), 0, most_free_), digit(1, 9), json_.digits(0, most_free_)});
     const int least = is_free(lower) || lower->digits.empty() ? 0 : lower->digits[0] - '0';
@@ -157,7 +157,7 @@ class RangeWriter {
 
   JsonText& json_;
   Expressions& out_;
-  uint32_t most_free_ = kMostInteger;  // digits after those of a bound
+  uint32_t most_free_ = kMostInteger;  // digits after the bound's own
 };
 
 std::string trimmed_fraction(std::string fraction) {
@@ -165,7 +165,7 @@ std::string trimmed_fraction(std::string fraction) {
   return fraction;
 }
 
-// The fewest digits that stand for the double, without an exponent.
+// The shortest digits that denote the double, without an exponent.
 std::string expand(double value) {
   char buffer[512];
   const auto end = std::to_chars(buffer, buffer + sizeof buffer, value, std::chars_format::scientific);
@@ -175,7 +175,7 @@ std::string expand(double value) {
   std::string digits = text.substr(0, e);
   const bool is_negative = digits.starts_with("-");
   std::erase_if(digits, [](char each) { return each == '.' || each == '-'; });
-  const int64_t point = exponent + 1;  // digits before it
+  const int64_t point = exponent + 1;  // digits before the point
   if (point <= 0) digits.insert(0, static_cast<size_t>(1 - point), '0');
   const auto whole = static_cast<size_t>(std::max<int64_t>(point, 1));
   if (digits.size() < whole) digits.append(whole - digits.size(), '0');
@@ -206,7 +206,7 @@ Result<Decimal> decimal_of(const Json& number, Rounding rounding) {
   if (number.is_number_float()) {
     const double value = number.get<double>();
     text = expand(value);
-    // Whole numbers past 2^53: the double's own value may differ from what is written.
+    // Integers above 2^53: the double may differ from the text.
     if (std::abs(value) >= 0x1p53) {
       char buffer[512];
       const auto end = std::to_chars(buffer, buffer + sizeof buffer, value, std::chars_format::fixed, 0);
@@ -237,7 +237,7 @@ int compare(const Decimal& a, const Decimal& b) {
 ExpressionId number_in_range(JsonText& json, const NumberRange& range, bool has_fraction) {
   Expressions& out = json.expressions();
   const Decimal nought;
-  // Where there is no bound: 18 digits, or one more than the other bound has.
+  // Without a bound: 18 digits, or one more than the other bound's.
   const auto largest = [](const std::optional<NumberBound>& other) {
     const size_t digits = other ? other->value.integer.size() + 1 : 0;
     const size_t most = std::clamp(digits, kMostInteger, kMostBoundDigits);

@@ -46,7 +46,7 @@ class ExpressionWriter {
     return out_.choice(std::move(branches));
   }
 
-  // Characters that come alone are one literal.
+  // Consecutive single characters form one literal.
   Result<ExpressionId> write_sequence(const RegexNode& node, int depth) {
     std::vector<ExpressionId> parts;
     std::string literal;

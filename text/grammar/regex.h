@@ -1,4 +1,4 @@
-// Regular expressions as expressions: the part of ECMA-262's language that is regular. Linear in the pattern.
+// Converts regular expressions, the regular part of ECMA-262's, to expressions. Linear in the pattern.
 #pragma once
 
 #include <cstddef>
@@ -14,11 +14,11 @@ inline constexpr size_t kMostPatternBytes = size_t{64} << 10;
 
 enum class RegexMatch : uint8_t {
   kWhole,  // the whole text matches
-  kSearch  // some part of it does, unless ^ and $ say more
+  kSearch  // some part matches, unless ^ and $ restrict it
 };
 
-// kInvalidArgument for what is no expression, kUnsupported for look-around, back-references and the like; both with the
-// byte, after `what` the pattern is.
+// kInvalidArgument for syntax errors, kUnsupported for look-around,
+// back-references and the like; with the byte. `what` names the pattern.
 Result<ExpressionId> read_regex(Expressions& out, std::string_view pattern, RegexMatch match, TextForm form,
                                 std::string_view what);
 

@@ -104,7 +104,7 @@ Result<CharacterSet> read_class(SourceText& text, size_t begin, TextForm form) {
   const auto add = [&](const CharacterSet& set) {
     ranges.insert(ranges.end(), set.ranges().begin(), set.ranges().end());
   };
-  // A character, or nothing where a class of an escape was added.
+  // A character, or nullopt after adding an escape's class.
   const auto read_item = [&]() -> Result<std::optional<uint32_t>> {
     const size_t at = text.at();
     if (text.starts_with("[:") || text.starts_with("[.") || text.starts_with("[="))
@@ -128,7 +128,7 @@ Result<CharacterSet> read_class(SourceText& text, size_t begin, TextForm form) {
       text.take();
       if (text.is_at_end()) return text.wanted("the ']' of the class that begins here", begin);
       TSR_ASSIGN_OR_RETURN(last, read_item());
-      if (!last) {  // "a-\d": the minus stands for itself
+      if (!last) {  // "a-\d": a literal minus
         ranges.push_back({'-', '-'});
         last = first;
       }

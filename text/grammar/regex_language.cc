@@ -10,7 +10,7 @@ namespace {
 
 using Kind = RegexNode::Kind;
 
-// Whether a place is the text's beginning.
+// AtStart: whether a place is the text's begin.
 enum class AtStart : uint8_t { kYes, kNo, kPerhaps };
 
 class LanguageReader {
@@ -36,7 +36,7 @@ class LanguageReader {
     return node.kind == Kind::kLookAhead || node.kind == Kind::kStart || node.kind == Kind::kEnd ||
            std::ranges::any_of(node.parts, [this](uint32_t part) { return has_place(tree_.nodes[part]); });
   }
-  // Whether it takes no character, or may take none.
+  // Whether it matches only, or also, the empty text.
   bool is_empty(const RegexNode& node) const {
     if (node.kind == Kind::kCharacters) return false;
     if (node.kind == Kind::kSequence || node.kind == Kind::kChoice)
@@ -60,7 +60,7 @@ class LanguageReader {
     return CharacterSet(std::move(ranges));
   }
 
-  // Texts of which a part matches the node, and what follows is in `rest`.
+  // Texts with a prefix that matches the node and a remainder in `rest`.
   Result<LanguageId> before(const RegexNode& node, LanguageId rest, AtStart start) {
     TSR_RETURN_IF_ERROR(languages_.status());
     switch (node.kind) {
@@ -126,7 +126,7 @@ class LanguageReader {
   bool is_excluded_;
 };
 
-// A pattern's shape, from the bottom up.
+// A pattern's shape, bottom-up.
 RegexShape shape_of(const RegexTree& tree, const RegexNode& node, bool is_top) {
   constexpr auto sum = [](uint32_t a, uint32_t b) {
     return a == kUnbounded || b == kUnbounded || uint64_t{a} + b >= kUnbounded ? kUnbounded : a + b;
@@ -168,7 +168,7 @@ RegexShape shape_of(const RegexTree& tree, const RegexNode& node, bool is_top) {
   return shape;
 }
 
-// Whether each alternative has both anchors, so that nothing stands around what matches.
+// Whether each alternative has both anchors, so that the match is the whole text.
 bool is_anchored(const RegexTree& tree) {
   return std::ranges::all_of(tree.root().parts, [&](uint32_t part) {
     const auto& parts = tree.nodes[part].parts;

@@ -1,4 +1,4 @@
-// Regular expressions as languages: also with look-ahead, and with anchors anywhere.
+// Converts regular expressions to languages, also with look-ahead and with anchors anywhere.
 #pragma once
 
 #include <string_view>
@@ -9,14 +9,14 @@
 
 namespace tessera::grammar {
 
-// As read_regex, of the characters of a JSON string. kUnsupported for what read_regex refuses too, for look-ahead in
-// repetitions without end, and for '^' behind what may be empty.
-// `is_excluded`: the language is of texts that are not wanted. Digits are then those of every script, as some readers of
-// patterns take them, so that what is left is right for all.
+// As read_regex, for the characters of a JSON string. kUnsupported as there, for
+// look-ahead in unbounded repetitions, and for '^' after a possibly empty part.
+// `is_excluded`: the language is to be excluded; digits are then those of all
+// scripts, as some readers take them, so that the remainder is valid for all.
 Result<LanguageId> regex_language(Languages& languages, std::string_view pattern, RegexMatch match,
                                   std::string_view what, bool is_excluded = false);
 
-// Whether read_regex takes it, and bounds of the lengths of its texts, in characters.
+// RegexShape: whether read_regex accepts it, and bounds on its texts' lengths in characters.
 struct RegexShape {
   bool is_simple = true;
   uint32_t shortest = 0, longest = kUnbounded;

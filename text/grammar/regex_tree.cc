@@ -9,7 +9,7 @@
 namespace tessera::grammar {
 namespace {
 
-constexpr int kMostGroups = 50;  // within each other
+constexpr int kMostGroups = 50;  // nesting
 
 class RegexReader {
  public:
@@ -157,7 +157,7 @@ class RegexReader {
       text_.take("*");
     }
     if (text_.starts_with("+")) return text_.unsupported("possessive repetition is", begin);
-    text_.take("?");  // as few as possible: the same texts match
+    text_.take("?");  // lazy: the same texts match
     if (is_quantifier_next()) return text_.wanted("no second repetition, or a group around the first");
     const uint32_t repeated = add(Kind::kRepeat, begin, {body});
     tree_.nodes[repeated].minimum = minimum;

@@ -1,4 +1,4 @@
-// RegexTree: a regular expression as it is written. Plain data.
+// RegexTree: the syntax tree of a regular expression. Plain data.
 #pragma once
 
 #include <cstddef>
@@ -19,25 +19,25 @@ struct RegexNode {
     kSequence,    // all parts
     kChoice,      // one of them
     kRepeat,      // the part, minimum to maximum times
-    kLookAhead,   // the part matches here, or not
+    kLookAhead,   // whether the part matches here
     kStart,       // ^
     kEnd          // $
   } kind = Kind::kSequence;
   CharacterSet set;
-  std::vector<uint32_t> parts;  // of the tree's nodes, before this one
+  std::vector<uint32_t> parts;  // nodes of the tree before this one
   uint32_t minimum = 0, maximum = 0;
   bool is_negative = false;
   size_t begin = 0;  // byte of the source
 };
 
 struct RegexTree {
-  std::vector<RegexNode> nodes;  // the last one is the whole
+  std::vector<RegexNode> nodes;  // root last
 
   const RegexNode& root() const { return nodes.back(); }
 };
 
-// Which white space \s means depends on `form` (regex_class.h). kInvalidArgument for what is no expression, kUnsupported for
-// look-behind, back-references and the like; both with the byte.
+// `form` selects the white space of \s (regex_class.h). kInvalidArgument for syntax
+// errors, kUnsupported for look-behind, back-references and the like; with the byte.
 Result<RegexTree> read_regex_tree(SourceText& text, TextForm form);
 
 }  // namespace tessera::grammar

@@ -9,8 +9,8 @@
 namespace tessera::grammar {
 namespace {
 
-// How many operands must have the property for the expression to have it: 0 for "has it by itself", UINT32_MAX for
-// "never".
+// Number of operands that must have a property for the
+// expression to have it: 0 for always, UINT32_MAX for never.
 using Needed = uint32_t (*)(const Expressions&, const Expression&);
 constexpr uint32_t kNever = UINT32_MAX;
 
@@ -27,7 +27,7 @@ uint32_t needed_by_all_kinds(const Expressions& all, const Expression& expressio
     case ExpressionKind::kRepeat:
     case ExpressionKind::kCounted: return expression.minimum == 0 ? 0 : 1;
     case ExpressionKind::kMembers: return count_required(all, expression);
-    default: return 1;  // a call, by its rule
+    default: return 1;  // a call: its rule
   }
 }
 
@@ -52,7 +52,7 @@ uint32_t needed_to_match(const Expressions& all, const Expression& expression) {
   }
 }
 
-// For each used id the ids that use it, in one array.
+// Users: the users of each id, in one array.
 class Users {
  public:
   explicit Users(size_t count) : first_(count + 1) {}
@@ -72,7 +72,7 @@ class Users {
   std::vector<uint32_t> first_, users_;
 };
 
-// The least property that the rules allow.
+// The least fixed point of the property.
 std::vector<bool> find_property(const Expressions& all, Needed needed) {
   const auto count = static_cast<uint32_t>(all.size());
   Users users(count), callers(all.rules().size()), roots(count);
@@ -112,7 +112,7 @@ std::vector<bool> find_property(const Expressions& all, Needed needed) {
   return has;
 }
 
-// Depth first over the expressions that may come first in another.
+// LeftCorners: depth-first search over expressions that may come first in another.
 class LeftCorners {
  public:
   LeftCorners(const Expressions& all, RuleAnalysis& analysis) : all_(all), analysis_(analysis) {}
@@ -123,7 +123,7 @@ class LeftCorners {
     std::vector<bool> is_queued(all_.rules().size());
     std::vector<RuleId> queue{root};
     is_queued[root] = true;
-    // Rules that are called anywhere, each walked from its beginning.
+    // All called rules, each walked from its start.
     for (size_t i = 0; i < queue.size(); ++i) {
       const ExpressionId start = all_.rules()[queue[i]].expression;
       if (state_[start] == kNew) TSR_RETURN_IF_ERROR(descend(start));
@@ -144,7 +144,7 @@ class LeftCorners {
     size_t next;
   };
 
-  // The `index`-th expression that may come first in one; false after the last.
+  // The `index`-th expression that may come first; false after the last.
   bool first(const Expression& expression, size_t index, ExpressionId& child) const {
     const auto operands = all_.operands(expression);
     switch (expression.kind) {
@@ -204,7 +204,7 @@ class LeftCorners {
             join(names, ", then ")));
   }
 
-  // Also those that never come first.
+  // Includes calls that never come first.
   void collect_calls(ExpressionId start, std::vector<RuleId>& queue, std::vector<bool>& is_queued) {
     std::vector<ExpressionId> work{start};
     while (!work.empty()) {

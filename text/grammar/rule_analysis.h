@@ -1,4 +1,4 @@
-// What the rules of a grammar can match: which expressions match the empty text, which match anything at all, and the
+// RuleAnalysis: which expressions match the empty text, which match anything, and the
 // order in which rules begin with each other. Linear in the grammar, without recursion.
 #pragma once
 
@@ -13,11 +13,11 @@ namespace tessera::grammar {
 struct RuleAnalysis {
   std::vector<bool> is_nullable;    // by expression: matches the empty text
   std::vector<bool> is_productive;  // by expression: matches some text
-  std::vector<uint32_t> rank;  // by rule: above that of every rule that begins with it; 0 where never reached
+  std::vector<uint32_t> rank;  // by rule: above that of every rule that begins with it; 0: unreachable
 };
 
-// All rules are defined. kUnsupported for left recursion, naming the rules, and for counted repetitions of what may be
-// empty.
+// All rules must be defined. kUnsupported for left recursion,
+// naming the rules, and for counted repetitions of nullable parts.
 Result<RuleAnalysis> analyze_rules(const Expressions& expressions, RuleId root);
 
 }  // namespace tessera::grammar

@@ -6,7 +6,7 @@
 
 namespace tessera::grammar {
 
-// Replaces a count by one for which the next kCountedBytes bytes mean the same; whether others share it.
+// Normalizes a count to one equivalent for the next kCountedBytes bytes; returns whether others share it.
 bool RuleMasks::share_count(Configuration& configuration) const {
   const uint32_t id = automaton_.counter_of[configuration.node];
   if (id == kUnbounded) return false;
@@ -52,7 +52,7 @@ Result<RuleMask> RuleMasks::walk(StateId start, size_t most_bytes) {
   const auto order = tokens_.order();
   const uint64_t most_work = pool_->work() + kMostWork;
   const size_t most_pool_bytes = pool_->bytes() + kMostWalkBytes;
-  // By depth: the state, and whether the rule could have ended at or before it, with its caller to go on.
+  // By depth: the state, and whether the rule could have ended there, with its caller continuing.
   const bool is_root = pool_->configurations(start)[0].after == kEndOfText;
   std::vector<StateId> states(tokens_.longest() + 1);
   std::vector<uint8_t> has_ended(tokens_.longest() + 1);

@@ -1,8 +1,8 @@
-// RuleMasks: which tokens may come next at places of a grammar's rules, wherever the rules are called from.
+// RuleMasks: allowed tokens at places of a grammar's rules, independent of the caller.
 //
-// Most tokens stay within a rule, such as that of strings, or break it: for these the answer is found once, by a walk over
-// the whole vocabulary. The few that go past the rule's end are listed, and tried at each state (Dong et al. 2024,
-// "XGrammar", adaptive token masks). Large counts of repetitions share an answer too. One thread.
+// Most tokens stay within a rule, such as that of strings, or break it: for these one walk over the
+// vocabulary decides. The few that pass the rule's end are listed, and tried at each state (Dong et al.
+// 2024, "XGrammar", adaptive token masks). Large repetition counts share an answer too. One thread.
 #pragma once
 
 #include <cstddef>
@@ -22,23 +22,23 @@ namespace tessera::grammar {
 struct RuleMask {
   std::shared_ptr<const TokenSet> allowed;  // in every context
   std::vector<uint32_t>
-      undecided;  // depend on the context; positions in the order of the vocabulary, ascending
+      undecided;  // depend on the context; ascending positions in the vocabulary's order
 };
 
 class RuleMasks {
  public:
-  // What was found is dropped where it and the states of walks take more than `most_bytes`.
+  // Results are dropped when they and the walks' states exceed `most_bytes`.
   RuleMasks(const Automaton& automaton, const TokenBytes& tokens, size_t most_bytes)
       : tokens_(tokens), automaton_(automaton), most_bytes_(most_bytes) {}
 
-  // Of configurations that have the same `after`, and take bytes. Valid until the next call. kUnsupported where the walk
-  // takes too long.
+  // The mask of configurations with equal `after` that take bytes.
+  // Valid until the next call. kUnsupported if the walk takes too long.
   Result<const RuleMask*> find(std::span<const Configuration> configurations);
 
  private:
   static constexpr size_t kMostWalkBytes = size_t{128} << 20;  // states of one walk
   static constexpr uint64_t kMostWork = 20'000'000;            // configurations visited by one walk
-  // Longer tokens are tried at each state where a count stands for many.
+  // Longer tokens are tried at each state if a count represents several.
   static constexpr size_t kCountedBytes = 16;
 
   bool share_count(Configuration& configuration) const;

@@ -13,7 +13,7 @@ Result<ExpressionId> SchemaReader::read_array(const Json& schema, const std::str
   if (length.minimum > length.maximum)
     return nothing(where, format("minItems {} is above maxItems {}", length.minimum, length.maximum));
   const auto prefix = schema.find("prefixItems");
-  // With all keywords in one schema what is not evaluated is what 'items' leaves.
+  // With all keywords in one schema, unevaluated items are those that 'items' leaves.
   const auto items = schema.contains("items") ? schema.find("items") : schema.find("unevaluatedItems");
   if (const auto unique = schema.find("uniqueItems");
       unique != schema.end() && *unique != Json(false) && length.maximum > 1)
@@ -33,7 +33,7 @@ Result<ExpressionId> SchemaReader::read_array(const Json& schema, const std::str
   if (first.empty() && items == schema.end() && length.minimum == 0 && length.maximum == kUnbounded)
     return json_.any_array();
   const auto count = static_cast<uint32_t>(first.size());
-  // From the last item to the first: what may follow each. Items past `count` are alike.
+  // From the last item to the first: the possible rest. Items past `count` are alike.
   ExpressionId rest = out_.empty();
   if (length.maximum > count) {
     ExpressionId item = 0;
@@ -61,7 +61,7 @@ Result<ExpressionId> SchemaReader::read_array(const Json& schema, const std::str
   return out_.sequence({out_.literal("["), json_.space(), rest, json_.space(), out_.literal("]")});
 }
 
-// A set of values that can be listed. A few come in any order, many in that of the list.
+// A set of listable values. A few come in any order, many in the list's order.
 Result<ExpressionId> SchemaReader::read_set(const Json& schema, const Limits& length,
                                             const std::string& where) {
   constexpr size_t kMostInAnyOrder = 8;
@@ -81,12 +81,12 @@ Result<ExpressionId> SchemaReader::read_set(const Json& schema, const Limits& le
   std::vector<ExpressionId> written;
   for (const Json& value : *values) written.push_back(out_.shared(json_.exactly(value), where + "/items"));
   const bool in_any_order = count <= kMostInAnyOrder;
-  // Without a bound above, sizes past the least one are alike.
+  // Without a maximum, sizes above the minimum are alike.
   const uint32_t most_told = most < count ? most : std::max(length.minimum, 1u);
   if (!in_any_order && uint64_t{count} * (uint64_t{most_told} + 1) > kMostRules)
     return schema_error(StatusCode::kUnsupported, where,
                         format("'uniqueItems' of {} values, up to {} of them, is too large", count, most));
-  // By what was written: the set of values, or the first value that may follow; and how many were.
+  // By progress: the set of values, or the first value that may follow; and their number.
   std::map<std::pair<uint32_t, uint32_t>, RuleId> rules;
   std::vector<std::pair<uint32_t, uint32_t>> queue;
   const auto rule_of = [&](uint32_t state, uint32_t size) {

@@ -1,4 +1,4 @@
-// Which values a schema allows, for lists of values and for schemas that are told apart by some.
+// Decides whether a schema allows a value, for listed values and for disjointness.
 #include <algorithm>
 #include <cmath>
 
@@ -18,7 +18,7 @@ size_t count_characters(const std::string& text) {
       std::ranges::count_if(text, [](char each) { return (static_cast<uint8_t>(each) & 0xC0) != 0x80; }));
 }
 
-// What holds where all hold; nothing where one is not known and none is false.
+// Conjunction: true if all are true, false if one is, else unknown.
 class Conjunction {
  public:
   void add(std::optional<bool> each) {
@@ -112,7 +112,7 @@ std::optional<bool> SchemaReader::allows_string(const std::string& text, const J
       else if (const bool matches = languages_.contains(*language, text); matches || is_pattern)
         all.add(matches);
       else
-        all.add(std::nullopt);  // a format allows more than is written
+        all.add(std::nullopt);  // a format allows more than is generated
     }
   }
   return all.value();

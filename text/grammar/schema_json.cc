@@ -9,9 +9,9 @@
 namespace tessera::grammar {
 namespace {
 
-constexpr std::uint8_t kTogether = 1;  // the subtype of the value that marks a list
+constexpr std::uint8_t kTogether = 1;  // subtype of a list of combined values
 
-// Builds values, with numbers that no type of 64 bits holds as their digits.
+// SchemaBuilder: builds values; numbers beyond 64 bits keep their digits.
 class SchemaBuilder : public nlohmann::json_sax<Json> {
  public:
   bool null() override { return put(nullptr); }
@@ -64,7 +64,7 @@ class SchemaBuilder : public nlohmann::json_sax<Json> {
   }
 
   Json root_;
-  std::vector<Json*> open_;  // containers do not move while one in them is open
+  std::vector<Json*> open_;  // containers do not move while a member is open
   std::string key_;
 };
 
@@ -75,7 +75,7 @@ bool is_older_draft(const Json& root) {
   return name.find("draft-0") != std::string::npos || name.find("2019-09") != std::string::npos;
 }
 
-// Values of `properties` are schemas by any name; those of other keywords, other than these, are looked through.
+// Members of `properties` are schemas under any name; other keywords, except these, are searched.
 void modernize(Json& schema) {
   if (schema.is_array())
     for (Json& each : schema) modernize(each);
@@ -90,7 +90,7 @@ void modernize(Json& schema) {
       schema["items"] = std::move(rest);
     }
   } else if (schema.contains("additionalItems")) {
-    schema.erase("additionalItems");  // without a list it says nothing
+    schema.erase("additionalItems");  // without a list it has no effect
   }
   for (const auto& [key, value] : schema.items())
     if (key != "enum" && key != "const" && key != "default" && key != "examples") modernize(value);

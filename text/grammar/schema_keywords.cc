@@ -13,7 +13,7 @@ namespace {
 
 struct Keyword {
   std::string_view name;
-  std::string_view type;  // that it is for; empty for all
+  std::string_view type;  // the type it applies to; empty: all
 };
 constexpr Keyword kObeyedKeywords[] = {{"$ref", ""},
                                        {"type", ""},
@@ -96,7 +96,7 @@ Json intersect_types(const Json& a, const Json& b) {
   return types;
 }
 
-// What additionalProperties of one schema asks of properties that the other alone has.
+// Applies additionalProperties of one schema to properties that only the other has.
 Status apply_additional(Json& merged, const Json& closed, const Json& other, const std::string& where) {
   const auto additional = closed.find("additionalProperties");
   if (additional == closed.end() || *additional == Json(true) || !other.contains("properties")) return {};
@@ -109,8 +109,8 @@ Status apply_additional(Json& merged, const Json& closed, const Json& other, con
   return {};
 }
 
-// Patterns of properties of both. What one says of additional properties would be lost for names that a pattern of the
-// other matches.
+// Merges patternProperties. Refuses additional-property constraints
+// that would be lost for names matched by the other's patterns.
 Status merge_patterns(Json& merged, const Json& a, const Json& b, const std::string& where) {
   const auto has = [](const Json& schema) {
     return schema.contains("patternProperties") && schema["patternProperties"].is_object() &&
@@ -132,7 +132,7 @@ Status merge_patterns(Json& merged, const Json& a, const Json& b, const std::str
   return {};
 }
 
-// Items of arrays by position, as prefixItems of one schema may meet items of the other.
+// Merges items by position, since prefixItems of one may meet items of the other.
 void merge_items(Json& merged, const Json& a, const Json& b) {
   const auto prefix = [](const Json& schema) {
     const auto list = schema.find("prefixItems");
@@ -167,7 +167,7 @@ Status merge_keyword(Json& merged, const std::string& key, const Json& value, co
   } else if (key == "items") {
     target = both(target, value);
   } else if (key == "prefixItems") {
-    return {};  // with the items
+    return {};  // handled with the items
   } else if (key == "additionalProperties") {
     target = target == Json(true) ? value : value == Json(true) ? target : both(target, value);
   } else if (is_lower_bound(key) && is_number(target) && is_number(value)) {
@@ -183,7 +183,7 @@ Status merge_keyword(Json& merged, const std::string& key, const Json& value, co
   } else if (key == "const") {
     if (is_same(target, value)) return {};
     merged.erase(key);
-    merged["enum"] = Json::array();  // no value is both
+    merged["enum"] = Json::array();  // no common value
   } else if (key == "pattern" || key == "format" || key == "multipleOf" || key == "not") {
     target = hold_together(target, value);
   } else if (key == "patternProperties") {
@@ -193,7 +193,7 @@ Status merge_keyword(Json& merged, const std::string& key, const Json& value, co
   } else if (key == "uniqueItems" && target.is_boolean() && value.is_boolean()) {
     target = target.get<bool>() || value.get<bool>();
   } else if ((key == "anyOf" || key == "oneOf") && target.is_array() && value.is_array()) {
-    // One of each, and of 'oneOf' exactly one pair.
+    // One of each; for 'oneOf' exactly one pair.
     constexpr size_t kMostPairs = 256;
     if (target.size() * value.size() > kMostPairs)
       return schema_error(StatusCode::kUnsupported, where,

@@ -1,5 +1,5 @@
-// Keywords of JSON schema: which are obeyed, which say nothing about a value, and which are refused; and what several
-// schemas ask for together.
+// Keywords of JSON schema: supported, ignored and
+// refused ones; and the conjunction of schemas.
 #pragma once
 
 #include <cstdint>
@@ -15,25 +15,25 @@ namespace tessera::grammar {
 
 enum class KeywordUse : uint8_t {
   kObeyed,
-  kAnnotation,  // also every name that JSON schema does not know
+  kAnnotation,  // also every unknown name
   kRefused
 };
 KeywordUse use_of_keyword(std::string_view keyword);
 
-// kUnsupported for keywords that are refused, by name.
+// kUnsupported for refused keywords, by name.
 Status check_keywords(const Json& schema, const std::string& where);
-// Whether a schema that is an object limits values, other than by these keywords.
+// Whether an object schema restricts values by other keywords than these.
 bool has_constraints_beside(const Json& schema, std::initializer_list<std::string_view> keywords);
 
-// The types that a schema names or that its keywords are for; all of them where there are none. kInvalidArgument for a
-// type that does not exist.
+// Types named by a schema or implied by its keywords;
+// all if none. kInvalidArgument for an unknown type.
 Result<std::vector<std::string>> types_of_schema(const Json& schema, const std::string& where);
 bool is_of_type(const Json& value, std::string_view type);
 
-// The schema of values that both allow, as far as keywords can say it. kUnsupported where they cannot.
+// The schema of values that both allow. kUnsupported if keywords cannot express it.
 Result<Json> merge_schemas(const Json& a, const Json& b, const std::string& where);
 
-// A schema that is a part of another one: what it does not evaluate itself is additional to it, whatever the other evaluates.
+// Closes a schema that is part of another: what it does not evaluate is additional to it, whatever the other evaluates.
 Json close_unevaluated(Json schema);
 
 // "JSON schema, #/properties/a: ..."

@@ -14,7 +14,7 @@
 namespace tessera::grammar {
 namespace {
 
-// A step of multiples: digits * 10^zeros / 10^fraction.
+// NumberStep: digits * 10^zeros / 10^fraction.
 struct NumberStep {
   uint32_t digits = 1, zeros = 0, fraction = 0;
 };
@@ -39,7 +39,7 @@ Result<NumberStep> step_of(const Json& value) {
   if (!number || *number > kMostDigits)
     return refused(StatusCode::kUnsupported, format("at most {}, noughts at the end aside", kMostDigits));
   step.digits = static_cast<uint32_t>(*number);
-  // Other fractions are no numbers of readers that count in twos: 19.99 would be no multiple of 0.01 for them.
+  // Other fractions are inexact for binary readers: 19.99 would be no multiple of 0.01.
   if (step.fraction > 0) {
     const double exact = std::ldexp(value.get<double>(), 20);
     if (exact != std::floor(exact))
@@ -48,7 +48,7 @@ Result<NumberStep> step_of(const Json& value) {
   return step;
 }
 
-// Numbers as they are written, without exponents, that are multiples of the step.
+// Numbers without exponents that are multiples of the step.
 LanguageId multiples_of(Languages& languages, const NumberStep& step) {
   const CharacterSet nought({{'0', '0'}}), minus({{'-', '-'}});
   std::vector<LanguageId> parts;
@@ -57,7 +57,7 @@ LanguageId multiples_of(Languages& languages, const NumberStep& step) {
     parts.push_back(languages.sequence(languages.multiples(step.digits), zeros));
     parts.push_back(languages.text("0"));
   }
-  // With f digits behind the point: multiples of digits / gcd(digits, 10^(fraction - f)).
+  // With f fraction digits: multiples of digits / gcd(digits, 10^(fraction - f)).
   uint64_t power = 1;
   for (uint32_t f = step.fraction + 1; f-- > 0 && step.fraction > 0; power *= 10)
     parts.push_back(languages.multiples(step.digits / static_cast<uint32_t>(std::gcd(uint64_t{step.digits}, power)), f));
@@ -82,7 +82,7 @@ Result<SchemaReader::Limits> SchemaReader::read_limits(const Json& schema, const
     if (is_large && target == &limits.minimum)
       return schema_error(StatusCode::kUnsupported, where,
                           format("'{}' is {}, wanted at most {}", key, json_text(*found), kMostRepetitions));
-    // No text gets longer.
+    // No text is longer.
     *target = is_large ? kMostRepetitions : static_cast<uint32_t>(found->get<double>());
   }
   return limits;
@@ -106,7 +106,7 @@ Result<ExpressionId> SchemaReader::read_number(const Json& schema, bool is_integ
   TSR_ASSIGN_OR_RETURN(LanguageId language, languages_.of_expression(out_, numbers));
   for (const NumberStep& step : steps) language = languages_.both(language, multiples_of(languages_, step));
   auto automaton = StringAutomaton::of(languages_, language);
-  // Large steps leave large numbers out.
+  // Large steps exclude large numbers.
   const LanguageId any = languages_.characters(CharacterSet({{0, kLastCharacter}}));
   for (const uint32_t most : {12u, 8u, 6u, 4u})
     if (!automaton.ok())
@@ -131,7 +131,7 @@ Result<ExpressionId> SchemaReader::read_range(const Json& schema, bool is_intege
     if (!value.ok())
       return schema_error(value.status().code(), where, format("'{}': {}", key, value.status().message()));
     if (value->integer.size() > kMostBoundDigits) {
-      // No number that is written has so many digits.
+      // No generated number has that many digits.
       if (value->is_negative == is_lower) continue;
       return schema_error(StatusCode::kUnsupported, where,
                           format("'{}' has {} digits before the point, wanted at most {}", key,
@@ -147,7 +147,7 @@ Result<ExpressionId> SchemaReader::read_range(const Json& schema, bool is_intege
     if (const int order = compare(range.lower->value, range.upper->value);
         order > 0 || (order == 0 && (range.lower->is_exclusive || range.upper->is_exclusive)))
       return nothing(where, "the least number is above the greatest");
-  // Whole numbers may lie between bounds that are not: what is left is then nothing.
+  // Fractional bounds may contain no integer; the range is then empty.
   return number_in_range(json_, range, !is_integer);
 }
 

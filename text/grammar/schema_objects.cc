@@ -12,14 +12,14 @@
 namespace tessera::grammar {
 namespace {
 
-// The schema of values that all of these allow.
+// The conjunction of these schemas.
 Json all_of(std::vector<Json> schemas) {
   std::erase(schemas, Json(true));
   if (schemas.empty()) return true;
   return schemas.size() == 1 ? schemas[0] : Json{{"allOf", Json(schemas)}};
 }
 
-// Additional properties: what 'additionalProperties' says, or with all keywords in one schema 'unevaluatedProperties'.
+// The schema of additional properties: 'additionalProperties', or with all keywords in one schema 'unevaluatedProperties'.
 Json additional_of(const Json& schema) {
   for (const char* key : {"additionalProperties", "unevaluatedProperties"})
     if (const auto found = schema.find(key); found != schema.end()) return *found;
@@ -86,7 +86,7 @@ Result<std::vector<SchemaReader::Property>> SchemaReader::read_properties(const 
   if (properties != schema.end())
     for (const auto& [name, value] : properties->items())
       TSR_RETURN_IF_ERROR(add(name, value, format("{}/properties{}", where, pointer_part(name))));
-  // Names that are required alone follow, as what additional properties are; then names that can be listed.
+  // Required names without a schema follow, as additional properties; then listable names.
   const Json additional = additional_of(schema);
   const Json otherwise = additional.is_null() ? Json(true) : additional;
   for (const std::string& name : required)
@@ -132,7 +132,7 @@ Result<std::vector<ExpressionId>> SchemaReader::read_additional(const Json& sche
       return members;
     }
   }
-  // Names by which patterns they match: those of properties excepted, and within 'propertyNames'.
+  // Names grouped by the patterns they match, without those of properties and within 'propertyNames'.
   std::vector<LanguageId> languages, excluded;
   std::vector<Json> schemas;
   if (has_patterns(schema))
@@ -244,7 +244,7 @@ Result<ExpressionId> SchemaReader::read_object(const Json& schema, const std::st
                         out_.literal("}")});
 }
 
-// A rule for each member and count of those before it.
+// A rule for each member and number of members before it.
 ExpressionId SchemaReader::counted_members(const std::vector<Property>& properties,
                                            std::optional<ExpressionId> more, const Limits& count) {
   const bool is_bounded = count.maximum != kUnbounded;
@@ -253,13 +253,13 @@ ExpressionId SchemaReader::counted_members(const std::vector<Property>& properti
   std::vector<ExpressionId> written;
   for (const Property& property : properties)
     written.push_back(out_.shared(property.member.expression, "property " + property.name));
-  // What follows the last member when so many were written.
+  // What may follow the last member, by number of members.
   std::vector<ExpressionId> next;
   for (uint32_t before = 0; before <= most; ++before) {
     const uint32_t least = before < count.minimum ? count.minimum - before : 0;
     const uint32_t left = is_bounded ? count.maximum - before : kUnbounded;
     ExpressionId end = least == 0 ? out_.empty() : out_.nothing();
-    // A name may come twice, which readers count once: one alone counts for the minimum.
+    // Readers count a repeated name once; a single one counts for the minimum.
     if (more && least <= 1 && left > 0) {
       const ExpressionId separated = out_.sequence({json_.separator(), *more});
       const uint32_t others = left == kUnbounded ? kUnbounded : left - 1;

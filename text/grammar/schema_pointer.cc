@@ -16,7 +16,7 @@ int hex_digit(char c) {
   return lower >= 'a' && lower <= 'f' ? lower - 'a' + 10 : -1;
 }
 
-// A part of a reference without its escapes: %XX of URIs, then ~0 and ~1 of pointers.
+// Unescapes a part of a reference: %XX of URIs, then ~0 and ~1 of pointers.
 std::string unescaped_part(std::string_view part) {
   std::string bytes, name;
   for (size_t i = 0; i < part.size(); ++i) {
@@ -58,7 +58,7 @@ Result<const Json*> find_schema(const Json& root, const std::string& reference, 
         StatusCode::kUnsupported, where,
         format("'$ref' is '{}', wanted one within the schema such as '#/$defs/a'", quote(reference)));
   const Json* at = &root;
-  pointer.assign(1, '#');  // assigning the text makes g++ 12 warn of an overlap
+  pointer.assign(1, '#');  // assigning the text triggers a false overlap warning in g++ 12
   size_t begin = 1;
   while (begin < reference.size()) {
     const size_t end = std::min(reference.find('/', begin + 1), reference.size());

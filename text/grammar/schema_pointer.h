@@ -8,11 +8,11 @@
 
 namespace tessera::grammar {
 
-// A part of a pointer: "/" and the name, escaped.
+// An escaped part of a pointer: "/" and the name.
 std::string pointer_part(const std::string& name);
 
-// The schema that `reference` of the schema at `where` names, and its `pointer` in `root`. kUnsupported for references
-// to other documents, kInvalidArgument where there is nothing.
+// Resolves `reference` of the schema at `where`, with its `pointer` in `root`.
+// kUnsupported for other documents, kInvalidArgument for a missing target.
 Result<const Json*> find_schema(const Json& root, const std::string& reference, const std::string& where,
                                 std::string& pointer);
 

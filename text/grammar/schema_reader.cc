@@ -30,7 +30,7 @@ Result<RuleId> SchemaReader::read() {
     const Target target = queue_[i];
     TSR_ASSIGN_OR_RETURN(const ExpressionId body, read_schema(*target.schema, target.pointer));
     TSR_RETURN_IF_ERROR(out_.status());
-    // A sequence of its own: two rules never share an expression.
+    // An own sequence, since two rules never share an expression.
     out_.define_rule(target.rule, out_.sequence({out_.empty(), body}));
   }
   return queue_[0].rule;
@@ -60,14 +60,14 @@ Result<ExpressionId> SchemaReader::read_schema_at_depth(const Json& schema, cons
     TSR_ASSIGN_OR_RETURN(const Json flat, flatten(schema, where, 0));
     return read_schema(flat, where);
   }
-  // 'oneOf' becomes a part of the branches of 'anyOf', and 'not' of the branches of both.
+  // 'oneOf' is merged into the branches of 'anyOf', and 'not' into the branches of both.
   for (const char* keyword : {"anyOf", "oneOf"})
     if (schema.contains(keyword)) return read_branches(schema, keyword, where);
   if (schema.contains("not")) {
     TSR_ASSIGN_OR_RETURN(const Json left, apply_not(schema, where));
     if (left == Json(false)) return nothing(where, "'not' excludes everything");
     if (!left.contains("not") || left.contains("anyOf")) return read_schema(left, where);
-    // What is left of it is for strings.
+    // The remainder applies to strings.
     TSR_ASSIGN_OR_RETURN(const std::vector<std::string> left_types, types_of_schema(left, where));
     return left_types.empty() ? nothing(where, "no type is left") : read_string(left, where);
   }

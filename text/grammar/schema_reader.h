@@ -1,4 +1,4 @@
-// SchemaReader: a JSON schema as expressions. Every $ref is a rule, so that schemas may be recursive. One thread.
+// SchemaReader: converts a JSON schema to expressions. Every $ref is a rule, so schemas may be recursive. One thread.
 #pragma once
 
 #include <cstdint>
@@ -23,12 +23,12 @@ class SchemaReader {
   SchemaReader(JsonText& json, const Json& root) : json_(json), out_(json.expressions()), root_(root) {}
 
   Result<RuleId> read();
-  // Where the first part is that no value meets; empty for none. The whole may still allow some.
+  // The first unsatisfiable part; empty: none. The whole may still be satisfiable.
   const std::string& contradiction() const { return contradiction_; }
 
  private:
-  static constexpr int kMostDepth = 100;           // schemas within each other, after merging
-  static constexpr int64_t kMostMerged = 1 << 20;  // values copied where schemas are merged
+  static constexpr int kMostDepth = 100;           // nesting, after merging
+  static constexpr int64_t kMostMerged = 1 << 20;  // values copied by merging
   struct Limits {
     uint32_t minimum = 0, maximum = kUnbounded;
   };
@@ -43,38 +43,38 @@ class SchemaReader {
   Result<ExpressionId> read_values(const Json& schema, const std::string& where);  // enum and const
   Result<ExpressionId> read_type(const Json& schema, const std::string& type, const std::string& where);
   Result<std::vector<std::string>> read_required(const Json& schema, const std::string& where);
-  // minItems and maxItems, say.
+  // For example minItems and maxItems.
   Result<Limits> read_limits(const Json& schema, const char* minimum, const char* maximum,
                              const std::string& where);
 
   // schema_branches.cc
   Result<ExpressionId> read_branches(const Json& schema, const char* keyword, const std::string& where);
   Result<ExpressionId> read_any_of(const std::vector<Json>& branches, const std::string& where);
-  // The branch, narrowed to values that the other does not allow; null where no keyword can say it.
+  // The branch restricted to values that the other forbids; null if no keyword can express it.
   Result<Json> separate(const Json& branch, const Json& other, const std::string& where);
-  // Whether no value is allowed by both. False where that is not plain.
+  // Whether no value satisfies both; false if undecided.
   Result<bool> is_disjoint(const Json& a, const Json& b, const std::string& where, int depth);
-  // The schema without 'not', which other keywords or the strings themselves take over.
+  // The schema without 'not', which other keywords or the strings themselves enforce.
   Result<Json> apply_not(const Json& schema, const std::string& where);
 
   // schema_check.cc
-  // Whether the schema allows the value; nothing where that is not plain.
+  // Whether the schema allows the value; nullopt if undecided.
   std::optional<bool> allows(const Json& value, const Json& schema, int depth = 0);
   std::optional<bool> allows_string(const std::string& text, const Json& schema);
   std::optional<bool> allows_number(const Json& value, const Json& schema);
   std::optional<bool> allows_array(const Json& value, const Json& schema, int depth);
   std::optional<bool> allows_object(const Json& value, const Json& schema, int depth);
-  // All values that it allows, each once, where they are few.
+  // All allowed values, unique, if they are few.
   std::optional<std::vector<Json>> list_values(const Json& schema, const std::string& where, int depth = 0);
 
   // schema_strings.cc, schema_numbers.cc
   Result<ExpressionId> read_string(const Json& schema, const std::string& where);
-  // Its texts without the quotes: pattern, format, lengths, not.
+  // The strings without quotes: pattern, format, lengths, not.
   Result<LanguageId> string_language(const Json& schema, const std::string& where, bool is_excluded = false);
   Result<ExpressionId> read_number(const Json& schema, bool is_integer, const std::string& where);
   Result<ExpressionId> read_range(const Json& schema, bool is_integer, const std::string& where);
-  // The same numbers as a number and as a string, where a schema offers both and the strings are numerals, as those of
-  // decimal numbers are. Nothing where it does not.
+  // A number schema and a string schema of its numerals, as for
+  // decimals, combined; nullopt if they are not such a pair.
   Result<std::optional<ExpressionId>> read_numerals(const Json& number, const Json& string,
                                                     const std::string& where);
 
@@ -89,13 +89,13 @@ class SchemaReader {
   };
   Result<ExpressionId> read_object(const Json& schema, const std::string& where);
   Result<std::vector<Property>> read_properties(const Json& schema, const std::string& where);
-  // Members with names that are not listed; several kinds of them. None: the object is closed.
+  // Members with unlisted names, of several kinds; empty: the object is closed.
   Result<std::vector<ExpressionId>> read_additional(const Json& schema, const std::vector<Property>& properties,
                                                     const std::string& where);
   ExpressionId counted_members(const std::vector<Property>& properties, std::optional<ExpressionId> more,
                                const Limits& count);
 
-  // With $ref and allOf resolved, as one schema.
+  // One schema with $ref and allOf resolved.
   Result<Json> flatten(const Json& schema, const std::string& where, int depth);
   Result<ExpressionId> call(const std::string& reference, const std::string& where);
   ExpressionId nothing(const std::string& where, const std::string& why);
@@ -109,7 +109,7 @@ class SchemaReader {
   std::string contradiction_;
   Languages languages_;
   std::map<std::string, ExpressionId> strings_;  // of limited strings, by their keywords
-  bool is_pattern_refused_ = false;              // the latest error is about a pattern
+  bool is_pattern_refused_ = false;              // the last error is about a pattern
   int depth_ = 0;
   int64_t merged_ = 0;
 };

@@ -1,4 +1,4 @@
-// Strings of JSON schema: lengths, patterns, formats, and what they are not, held together.
+// Strings of JSON schema: the conjunction of lengths, patterns, formats and exclusions.
 #include <algorithm>
 #include <string_view>
 
@@ -26,8 +26,8 @@ Result<std::vector<std::string>> texts_of(const Json& schema, const char* key, c
   return texts;
 }
 
-// Pydantic writes the classes of URLs, most of which want http or https, as "uri" with a least length; others write
-// "uri" alone.
+// Pydantic writes URL classes, most of which require http or
+// https, as "uri" with a minimum length; others write only "uri".
 std::string known_name(const std::string& name, const Json& schema) {
   return name == "uri" && schema.contains("minLength") ? std::string(kWebFormat) : name;
 }
@@ -62,7 +62,7 @@ Result<ExpressionId> SchemaReader::read_string(const Json& schema, const std::st
 
   const auto read = [&]() -> Result<ExpressionId> {
     if (patterns.size() + formats.size() == 1 && !has_not) {
-      // One of them, whose own lengths are within the limits, is written as it is.
+      // One whose own lengths are within the limits is used verbatim.
       const bool is_pattern = formats.empty();
       const std::string& source = is_pattern ? patterns[0] : formats[0].pattern;
       const RegexMatch match = is_pattern ? RegexMatch::kSearch : RegexMatch::kWhole;
@@ -90,7 +90,7 @@ Result<ExpressionId> SchemaReader::read_string(const Json& schema, const std::st
   return call;
 }
 
-// Without the lengths, which automata count.
+// Without lengths, which automata count.
 Result<LanguageId> SchemaReader::string_language(const Json& schema, const std::string& where,
                                                  bool is_excluded) {
   TSR_ASSIGN_OR_RETURN(const std::vector<std::string> patterns, texts_of(schema, "pattern", where));

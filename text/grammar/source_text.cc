@@ -9,7 +9,7 @@ namespace tessera::grammar {
 namespace {
 
 struct Decoded {
-  uint32_t character = SourceText::kNoCharacter;  // of invalid bytes
+  uint32_t character = SourceText::kNoCharacter;  // for invalid bytes
   size_t size = 0;
 };
 
@@ -97,7 +97,7 @@ Result<uint32_t> SourceText::take_hex(int digits) {
 std::string SourceText::place(size_t at) const {
   if (place_ == Place::kByte) return format("{}, byte {}", what_, at);
   const std::string_view before = text_.substr(0, at);
-  const size_t line_begin = before.rfind('\n') + 1;  // 0 where there is none
+  const size_t line_begin = before.rfind('\n') + 1;  // 0 in the first line
   return format("{}, line {}, column {}", what_, std::ranges::count(before, '\n') + 1, at - line_begin + 1);
 }
 

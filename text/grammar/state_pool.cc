@@ -54,7 +54,7 @@ bool StatePool::VisitedSet::insert(const Configuration& configuration) {
 }
 
 StatePool::StatePool(const Automaton& automaton) : automaton_(automaton), table_(1024, kUnknown) {
-  states_.resize(3);  // the special ones, without configurations
+  states_.resize(3);  // the special states, without configurations
   table_[hash_configurations({}) & (table_.size() - 1)] = kDeadState;
   callers_.resize(automaton.rules.size());
   uint32_t most = 0;
@@ -137,7 +137,7 @@ StateId StatePool::close() {
   found_.clear();
   visited_.clear();
   visit(false);
-  // Callers come before what they call, so that the callers of a rule are complete when it is entered.
+  // Callers precede callees, so the callers of a rule are complete when it is entered.
   while (!called_ranks_.empty()) {
     std::ranges::pop_heap(called_ranks_, std::greater<>());
     const uint32_t rule = rule_of_rank_[called_ranks_.back()];
@@ -155,7 +155,7 @@ StateId StatePool::close() {
   return intern_sorted(found_);
 }
 
-// is_predicted: the rule has only begun. Its empty text is the split before its call.
+// is_predicted: the rule has just begun. Its empty text is handled by the split before its call.
 void StatePool::visit(bool is_predicted) {
   while (!seeds_.empty()) {
     const Configuration at = seeds_.back();
@@ -209,7 +209,7 @@ void StatePool::predict(uint32_t rule, const Configuration& caller) {
     called_ranks_.push_back(automaton_.rules[rule].rank);
     std::ranges::push_heap(called_ranks_, std::greater<>());
   }
-  // A call at the end of a rule returns to where the rule itself does: such recursion takes no stack.
+  // Tail call: a call at a rule's end returns to the rule's caller, so such recursion needs no stack.
   if (caller.node == kAcceptNode && caller.after > kOpaqueState) {
     const auto after = configurations(caller.after);
     callers.insert(callers.end(), after.begin(), after.end());
@@ -238,7 +238,7 @@ StateId StatePool::adopt(const StatePool& other, StateId state, std::vector<Stat
       else
         moved.push_back({each.node, each.repetitions, known[each.after]});
     }
-    if (open.size() > waiting) continue;  // what it refers to comes first
+    if (open.size() > waiting) continue;  // dependencies come first
     known[id] = intern(moved);
     open.pop_back();
   }

@@ -1,9 +1,9 @@
-// StatePool: the states of a grammar's automaton that texts have reached, each kept once.
+// StatePool: the reached states of a grammar's automaton, each stored once.
 //
-// A configuration is a node, the repetitions of its rule so far, and what follows when the rule ends: again a set of
-// configurations, which makes stacks shared and persistent (a graph-structured stack, as in Scott and Johnstone's GLL).
-// A state is a set of configurations too. Equal sets have one number, so that transitions are remembered and a state
-// is compared by its number. Only grows; one thread.
+// A configuration is a node, the repetitions of its rule so far, and its continuation: again a
+// set of configurations, which makes stacks shared and persistent (a graph-structured stack, as
+// in Scott and Johnstone's GLL). A state is a set of configurations too. Equal sets have one
+// number, so transitions are cached and states are compared by number. Only grows; one thread.
 #pragma once
 
 #include <compare>
@@ -19,9 +19,9 @@ namespace tessera::grammar {
 
 using StateId = uint32_t;
 inline constexpr StateId kDeadState = 0;  // no configuration
-inline constexpr StateId kEndOfText = 1;  // what follows when the root rule ends
+inline constexpr StateId kEndOfText = 1;  // continuation of the root rule
 inline constexpr StateId kOpaqueState =
-    2;  // what follows is not known: for masks that hold wherever a rule is called
+    2;  // unknown continuation: for masks independent of the caller
 
 struct Configuration {
   uint32_t node = 0;
@@ -36,7 +36,7 @@ class StatePool {
 
   StateId start();
   StateId intern(std::span<const Configuration> configurations);  // in any order
-  // The state after one more byte; kDeadState where it is not allowed.
+  // The state after another byte; kDeadState if forbidden.
   StateId step(StateId state, uint8_t byte) {
     const uint32_t row = states_[state].row;
     if (row != kNoRow)
@@ -49,21 +49,21 @@ class StatePool {
   }
   bool can_end(StateId state) const {
     return states_[state].can_end;
-  }  // the text, or the rule within its caller
+  }  // whether the text may end, or the rule within its caller
   bool can_go_on(StateId state) const { return states_[state].count > (states_[state].can_end ? 1u : 0u); }
 
-  // A state of another pool of the same automaton, in this one. `known` keeps what was already moved.
+  // Copies a state of another pool of the same automaton. `known` caches copied states.
   StateId adopt(const StatePool& other, StateId state, std::vector<StateId>& known);
 
   size_t bytes() const;
   uint64_t work() const { return work_; }  // configurations visited so far
-  // Whether a set grew past kMostConfigurations, or a step past kMostStepWork, since this was last asked: every step since
-  // then gave kDeadState. Ambiguous grammars do that.
+  // Whether a set exceeded kMostConfigurations, or a step kMostStepWork, since the last
+  // call; all steps since then returned kDeadState. Ambiguous grammars cause this.
   bool take_exhausted() { return std::exchange(is_exhausted_, false); }
   const Automaton& automaton() const { return automaton_; }
 
   static constexpr size_t kMostConfigurations = size_t{1} << 14;  // of one state
-  static constexpr uint64_t kMostStepWork = uint64_t{1} << 18;    // configurations visited for one byte
+  static constexpr uint64_t kMostStepWork = uint64_t{1} << 18;    // configurations visited per byte
 
  private:
   static constexpr uint32_t kNoRow = UINT32_MAX;
@@ -71,16 +71,16 @@ class StatePool {
   struct State {
     uint64_t begin = 0;
     uint32_t count = 0;
-    uint32_t row = kNoRow;  // of transitions by class; made with the first
+    uint32_t row = kNoRow;  // transitions by class; allocated on first use
     bool can_end = false;
   };
 
-  // The configurations visited in one step, by hash.
+  // VisitedSet: configurations visited in one step, hashed.
   class VisitedSet {
    public:
     VisitedSet() : slots_(64) {}
     void clear();
-    bool insert(const Configuration& configuration);  // whether it was not there
+    bool insert(const Configuration& configuration);  // true if new
 
    private:
     struct Slot {
@@ -93,7 +93,7 @@ class StatePool {
   };
 
   StateId find_step(StateId state, uint8_t byte_class);
-  // The configurations in `seeds_` and all that are reached without a byte.
+  // The closure of `seeds_` without bytes.
   StateId close();
   void visit(bool is_predicted);
   void predict(uint32_t rule, const Configuration& caller);
@@ -104,9 +104,9 @@ class StatePool {
   std::vector<Configuration> configurations_;
   std::vector<State> states_;
   std::vector<StateId> rows_;
-  std::vector<StateId> table_;  // open addressing; kUnknown is empty
+  std::vector<StateId> table_;  // open addressing; kUnknown marks free entries
   std::vector<uint32_t> rule_of_rank_;
-  uint64_t work_ = 0, most_work_ = 0;  // the latter of the current step
+  uint64_t work_ = 0, most_work_ = 0;  // most_work_: of the current step
   bool is_exhausted_ = false;
   // Scratch of one step.
   std::vector<Configuration> seeds_, found_;

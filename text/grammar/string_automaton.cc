@@ -10,7 +10,7 @@
 namespace tessera::grammar {
 namespace {
 
-constexpr uint64_t kMostRules = uint64_t{1} << 14;  // of an automaton whose texts have bounds of their length
+constexpr uint64_t kMostRules = uint64_t{1} << 14;  // of an automaton with length bounds
 
 CharacterSet united(const CharacterSet& a, const CharacterSet& b) {
   std::vector<CharacterRange> ranges(a.ranges().begin(), a.ranges().end());
@@ -18,7 +18,7 @@ CharacterSet united(const CharacterSet& a, const CharacterSet& b) {
   return CharacterSet(std::move(ranges));
 }
 
-// Whether each state is among those from which an accepting one is reached.
+// Whether an accepting state is reachable, by state.
 std::vector<bool> find_live(const StringAutomaton& automaton) {
   const size_t count = automaton.states.size();
   std::vector<std::vector<uint32_t>> sources(count);
@@ -43,7 +43,7 @@ std::vector<bool> find_live(const StringAutomaton& automaton) {
   return live;
 }
 
-// The characters that any number of may come where the automaton has no other texts: C{least,}.
+// Loop: characters repeated without bound, if the automaton has no other texts: C{least,}.
 struct Loop {
   CharacterSet characters;
   uint32_t least = 0;
@@ -60,7 +60,7 @@ std::optional<Loop> find_loop(const StringAutomaton& automaton) {
     if (!same(edge.characters)) return {};
     if (edge.target == at) {
       if (!states[at].accepts) return {};
-      // C*, as C+ with an accepting first state.
+      // C* is C+ with an accepting first state.
       const bool has_empty = states[0].accepts && least == 1;
       for (uint32_t i = 0, from = 0; i < least && !has_empty; ++i, from = states[from].edges[0].target)
         if (states[from].accepts) return {};
@@ -76,7 +76,7 @@ class AutomatonWriter {
   AutomatonWriter(Expressions& out, const StringAutomaton& automaton, TextForm form)
       : out_(out), automaton_(automaton), form_(form) {}
 
-  // With a count, texts have minimum to maximum characters.
+  // counts: texts have minimum to maximum characters.
   ExpressionId write(bool counts, uint32_t minimum, uint32_t maximum) {
     counts_ = counts;
     minimum_ = minimum;
@@ -92,7 +92,7 @@ class AutomatonWriter {
   }
 
  private:
-  // Characters at least until a text can end, by state.
+  // Minimum number of characters to an accepting state, by state.
   std::vector<uint32_t> distances() const {
     std::vector<uint32_t> distance(automaton_.states.size(), kUnbounded);
     bool is_changed = true;
@@ -121,7 +121,7 @@ class AutomatonWriter {
   }
 
   RuleId rule_of(uint32_t state, uint32_t count) {
-    // Past the minimum the count matters for a maximum alone.
+    // Past the minimum, counts matter only for a maximum.
     if (counts_ && maximum_ == kUnbounded) count = std::min(count, minimum_);
     if (!counts_) count = 0;
     const auto [found, is_new] = rules_.try_emplace({state, count}, 0);
@@ -236,7 +236,7 @@ uint32_t StringAutomaton::shortest() const {
 }
 
 uint32_t StringAutomaton::longest() const {
-  // In layers: a text as long as there are states passes one twice.
+  // By layers: a text with as many characters as states repeats a state.
   std::vector<uint32_t> layer = {0};
   for (uint32_t length = 0; length <= states.size(); ++length) {
     std::vector<uint32_t> next;

@@ -1,5 +1,5 @@
-// StringAutomaton: a regular language as a deterministic automaton over characters, from each state of which a text can
-// end. Plain data.
+// StringAutomaton: a regular language as a deterministic automaton
+// over characters; every state reaches an end. Plain data.
 #pragma once
 
 #include <cstdint>
@@ -21,19 +21,19 @@ struct StringAutomaton {
     std::vector<Edge> edges;
     bool accepts = false;
   };
-  std::vector<State> states;  // the first one is where texts begin; none: no text is in the language
+  std::vector<State> states;  // start state first; empty: the empty language
 
   static constexpr size_t kMostStates = size_t{1} << 14;
-  // kUnsupported for more states.
+  // kUnsupported for too many states.
   static Result<StringAutomaton> of(Languages& languages, LanguageId language);
 
-  // Bounds of the texts' lengths, in characters; kUnbounded where there is none.
+  // Bounds on text lengths in characters; kUnbounded: none.
   uint32_t shortest() const;
   uint32_t longest() const;
 };
 
-// Its texts of minimum to maximum characters. Where that takes too many rules, longer texts are left out; kUnsupported
-// where none are left then. Perhaps nothing.
+// The texts of minimum to maximum characters. If that takes too many rules,
+// longer texts are dropped; kUnsupported if none remain. May be empty.
 Result<ExpressionId> write_automaton(Expressions& out, const StringAutomaton& automaton, TextForm form,
                                      uint32_t minimum, uint32_t maximum);
 

@@ -11,7 +11,7 @@
 namespace tessera::grammar {
 namespace {
 
-// Days that months have, February by year. The year 0000 is left out, as many readers refuse it.
+// Valid days of months, February by year. Excludes year 0000, which many readers refuse.
 std::string date() {
   const std::string year = "(?:000[1-9]|00[1-9]\\d|0[1-9]\\d\\d|[1-9]\\d\\d\\d)";
   const std::string fourth = "(?:0[48]|[2468][048]|[13579][26])";
@@ -25,7 +25,7 @@ std::string date() {
 constexpr std::string_view kTime =
     "(?:[01]\\d|2[0-3]):[0-5]\\d:[0-5]\\d(?:\\.\\d{1,9})?(?:Z|[+-](?:[01]\\d|2[0-3]):[0-5]\\d)";
 constexpr std::string_view kOctet = "(?:25[0-5]|2[0-4]\\d|1\\d\\d|[1-9]?\\d)";
-// Labels of hosts. The last one is not read as a number, and no label looks like an encoded one ("xn--").
+// HostForm: labels of hosts. The last is no number, and none looks encoded ("xn--").
 struct HostForm {
   std::string_view label, last;
 };
@@ -38,7 +38,7 @@ std::string host(const HostForm& form, std::string_view more) {
   return format("(?:{}\\.){}{}", form.label, more, form.last);
 }
 
-// Two to twelve letters that are none of these words, in either case.
+// Two to twelve letters except these words, in either case.
 std::string letters_except(std::span<const std::string_view> words) {
   std::set<std::string> prefixes;
   for (const std::string_view word : words)
@@ -58,8 +58,8 @@ std::string letters_except(std::span<const std::string_view> words) {
   return "(?:" + all + ")";
 }
 
-// RFC 5321's mailbox, without the top-level domains that RFC 2606, 6761 and 6762 reserve, as checkers of addresses
-// refuse them.
+// RFC 5321's mailbox, without the top-level domains reserved
+// by RFC 2606, 6761 and 6762, which validators refuse.
 std::string email(bool is_bounded) {
   constexpr std::string_view kReserved[] = {"arpa", "example", "invalid", "local", "localhost", "onion", "test"};
   const std::string_view atom = is_bounded ? "[A-Za-z0-9_+-]{1,25}" : "[A-Za-z0-9_+-]+";
@@ -77,14 +77,14 @@ std::string uri(std::string_view scheme, bool is_bounded) {
                 host(is_bounded ? kHost : kShortHost, is_bounded ? "{0,5}" : "*"), path, path, path);
 }
 
-// Of any scheme with a host, and the usual ones without.
+// Any scheme with a host, and the usual schemes without.
 std::string any_uri(bool is_bounded) {
   const std::string_view count = is_bounded ? "{1,500}" : "+";
   return format("(?:{}|mailto:{}|file:///[A-Za-z0-9._~/-]{}|urn:[A-Za-z0-9]{2,20}:[A-Za-z0-9._~:/-]{})",
                 uri("[A-Za-z][A-Za-z0-9+.-]{0,15}", is_bounded), email(is_bounded), count, count);
 }
 
-// What every reader takes for an expression: characters, classes and groups, repeated.
+// Expressions accepted by every reader: characters, classes and groups, repeated.
 std::string regex() {
   const std::string repetition = "(?:[*+?]\\??|\\{\\d{1,2},?\\}|\\{[01],[1-9]\\d?\\})?";
   const std::string item = "(?:a-z|A-Z|0-9|[A-Za-z0-9_ .,:;@/+]|\\\\[dwsDWS.-])";
@@ -128,7 +128,7 @@ std::string duration() {
   return format("P(?:(?:{}Y(?:{}M(?:{}D)?)?|{}M(?:{}D)?|{}D)(?:{})?|{}|{}W)", n, n, n, n, n, n, time, time, n);
 }
 
-// Networks without bits of a host.
+// Networks without host bits.
 std::string ipv4_network() {
   return format("(?:{}(?:/32)?|{}\\.0\\.0\\.0/8|{}\\.{}\\.0\\.0/16|{}\\.{}\\.{}\\.0/24)", ipv4(), kOctet, kOctet,
                 kOctet, kOctet, kOctet, kOctet);

@@ -1,4 +1,4 @@
-// Formats of strings in JSON schema as regular expressions of the whole string.
+// String formats of JSON schema as regular expressions of the whole string.
 #pragma once
 
 #include <string>
@@ -6,16 +6,16 @@
 
 namespace tessera::grammar {
 
-// What a format's texts are. Those of formats without a pattern are any texts: the format is an annotation.
+// StringFormat: the texts of a format. Without a pattern the format is an annotation and allows any text.
 struct StringFormat {
   std::string pattern;
-  std::string unbounded;  // a part of the same texts by fewer states, which other limits can be held together with
+  std::string unbounded;  // a subset with fewer states, for combination with other limits
 };
 
-// The format 'uri' where the text's scheme is http or https.
+// The format 'uri' with scheme http or https.
 inline constexpr std::string_view kWebFormat = "uri of the web";
 
-// A format that is an annotation has no pattern.
+// An annotation has no pattern.
 StringFormat format_of(std::string_view name);
 
 }  // namespace tessera::grammar

@@ -9,7 +9,7 @@
 namespace tessera::grammar {
 namespace {
 
-// A token that stands before and after each other, so that neither the beginning nor the end of a text changes it.
+// A token that can precede and follow others without changing their text.
 Result<int32_t> find_neighbour(const Tokenizer& tokenizer) {
   for (const char* text : {"a", "e", "0", "."}) {
     TSR_ASSIGN_OR_RETURN(const std::vector<int32_t> ids, tokenizer.encode(text));
@@ -68,7 +68,7 @@ void TokenBytes::build_trie() {
       order_.push_back(static_cast<int32_t>(id));
   const auto bytes_of = [&](int32_t id) -> const std::string& { return tokens_[static_cast<size_t>(id)]; };
   std::ranges::stable_sort(order_, {}, bytes_of);
-  std::vector<uint32_t> path;  // nodes from the root to the token before
+  std::vector<uint32_t> path;  // nodes from the root to the previous token
   std::string_view before;
   const auto close = [&](size_t depth) {
     for (; path.size() > depth; path.pop_back())

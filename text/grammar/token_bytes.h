@@ -1,5 +1,5 @@
-// TokenBytes: a vocabulary as the bytes that each token stands for within a text, sorted into a trie. Made once a
-// tokenizer and shared; immutable; any thread.
+// TokenBytes: the bytes of each token within a text, sorted into a
+// trie. Made once per tokenizer and shared; immutable; any thread.
 #pragma once
 
 #include <cstddef>
@@ -20,14 +20,14 @@ namespace tessera::grammar {
 
 class TokenBytes {
  public:
-  // Tokens by id; one without bytes never stands in a constrained text. end_ids end it. kInvalidArgument for those
-  // outside of the vocabulary.
+  // Tokens by id; one without bytes never occurs in a constrained text.
+  // end_ids end it. kInvalidArgument for ids outside the vocabulary.
   static Result<std::shared_ptr<const TokenBytes>> create(std::vector<std::string> tokens,
                                                           std::vector<int32_t> end_ids);
-  // What each id decodes to inside of a text. Control, unknown and unused tokens have no bytes.
+  // The bytes that each id decodes to inside a text. Control, unknown and unused tokens have none.
   static Result<std::shared_ptr<const TokenBytes>> create(const Tokenizer& tokenizer);
 
-  static constexpr size_t kMostTokenBytes = 4096;  // longer tokens count as without bytes
+  static constexpr size_t kMostTokenBytes = 4096;  // longer tokens count as empty
 
   int32_t vocabulary_size() const { return static_cast<int32_t>(tokens_.size()); }
   size_t mask_words() const { return (tokens_.size() + 31) / 32; }  // of 32 bits
@@ -35,26 +35,26 @@ class TokenBytes {
   bool ends_text(int32_t id) const;
   std::span<const int32_t> end_ids() const { return end_ids_; }
 
-  // Nodes of the trie before all that is below them, with siblings by byte. Tokens in the same order, so that those
-  // at and below a node are neighbours: [first_token, first_token of the node at `skip`).
+  // TrieNode: nodes in depth-first order, siblings by byte. Tokens are in the same order, so
+  // those at and below a node are adjacent: [first_token, first_token of the node at `skip`).
   struct TrieNode {
-    uint32_t skip = 0;         // the first node that is not below
+    uint32_t skip = 0;         // first node outside this subtree
     uint32_t first_token = 0;  // position in order()
-    uint16_t depth = 0;        // bytes from the root, which is no node
+    uint16_t depth = 0;        // bytes from the root, which is not stored
     uint8_t byte = 0;
   };
   std::span<const TrieNode> trie() const { return std::span(trie_).first(trie_.size() - 1); }
-  // Also of the node after the last.
+  // Also for one past the last node.
   uint32_t first_token(size_t node) const { return trie_[node].first_token; }
-  std::span<const int32_t> order() const { return order_; }  // ids with bytes, by their bytes
-  size_t longest() const { return longest_; }                // bytes of a token
+  std::span<const int32_t> order() const { return order_; }  // ids with bytes, sorted by them
+  size_t longest() const { return longest_; }                // longest token in bytes
 
  private:
   TokenBytes() = default;
   void build_trie();
   std::vector<std::string> tokens_;
   std::vector<int32_t> end_ids_;  // ascending
-  std::vector<TrieNode> trie_;    // and one after the last
+  std::vector<TrieNode> trie_;    // with a sentinel
   std::vector<int32_t> order_;
   size_t longest_ = 0;
 };

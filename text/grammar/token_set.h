@@ -1,4 +1,4 @@
-// TokenSet: some tokens of a vocabulary, as a list where there are few and as bits where there are many. A value.
+// TokenSet: a set of tokens, as a list if small and as bits if large. A value.
 #pragma once
 
 #include <cstddef>

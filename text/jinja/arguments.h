@@ -1,4 +1,4 @@
-// Arguments of a call, and what they are bound to.
+// Arguments of a call, and their binding to parameters.
 #pragma once
 
 #include <initializer_list>
@@ -12,7 +12,7 @@
 
 namespace tessera::jinja {
 
-// Arguments bound to parameters by number. What is absent has its default; the getters check types.
+// BoundArguments: arguments by parameter number. Absent ones have defaults; the getters check types.
 class BoundArguments {
  public:
   BoundArguments(std::string_view function, std::vector<std::string_view> names,
@@ -39,7 +39,7 @@ struct Arguments {
   std::vector<Value> positional;
   std::vector<std::pair<std::string, Value>> named;
 
-  // An error for too many, for unknown names and for what is given twice.
+  // An error for too many, unknown or duplicate arguments.
   Result<BoundArguments> bind(std::string_view function, std::initializer_list<std::string_view> names) const;
 };
 

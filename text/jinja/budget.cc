@@ -9,8 +9,8 @@ namespace tessera::jinja {
 Limits limits_for(size_t input_bytes) {
   Limits limits;
   const auto input = static_cast<int64_t>(input_bytes);
-  // Some looks at each character, and loops over the messages within loops over them; more would let templates run on
-  // for seconds with long messages.
+  // Covers some passes over each character and nested loops over
+  // messages; more would let templates run for seconds on long messages.
   constexpr int64_t kLongInput = 1'250'000;
   limits.steps += 12 * std::min(input, kLongInput) + 4 * std::max<int64_t>(input - kLongInput, 0);
   limits.bytes += 64 * input;

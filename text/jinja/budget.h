@@ -1,5 +1,5 @@
-// Budget: what one template may take, so that no template stalls or fills its host. Steps bound time, bytes
-// bound the memory that is live. One thread at a time.
+// Budget: limits of one rendering, so that no template stalls or exhausts
+// its host. Steps bound time, bytes bound live memory. One thread at a time.
 #pragma once
 
 #include <cstddef>
@@ -12,13 +12,13 @@ namespace tessera::jinja {
 
 struct Limits {
   int64_t steps = 8'000'000;           // evaluated nodes, pieces of 64 bytes, characters
-  int64_t bytes = int64_t{64} << 20;   // of values that are live at once
-  int64_t output = int64_t{32} << 20;  // bytes of the text
+  int64_t bytes = int64_t{64} << 20;   // of live values
+  int64_t output = int64_t{32} << 20;  // size of the text
 };
-// Limits for a template that is given so many bytes of variables.
+// Limits for this many bytes of variables.
 Limits limits_for(size_t input_bytes);
 
-// Bytes of a budget while a value holds them.
+// Lease: bytes of a budget while a value holds them.
 class Lease {
  public:
   Lease() = default;
@@ -34,7 +34,7 @@ class Lease {
     if (live_ != nullptr) *live_ -= bytes_;
   }
   int64_t bytes() const { return bytes_; }
-  // Takes over the bytes of another lease of the same budget.
+  // Merges another lease of the same budget.
   void add(Lease other) {
     if (live_ == nullptr) live_ = other.live_;
     bytes_ += other.bytes_;
@@ -53,13 +53,13 @@ class Budget {
   Budget& operator=(const Budget&) = delete;
 
   Status spend(int64_t steps = 1);
-  // Steps for copying or comparing so many bytes.
+  // Steps for copying or comparing bytes.
   Status spend_bytes(size_t bytes) { return spend(static_cast<int64_t>(bytes / 64) + 1); }
-  // Steps for work that looks at each of so many bytes as a character.
+  // Steps for work on each character.
   Status spend_characters(size_t bytes) { return spend(static_cast<int64_t>(bytes / 2) + 1); }
-  // Steps for items that are copied or looked at, none for a few.
+  // Steps for copying or examining items; none for a few.
   Status spend_items(size_t items) { return spend(static_cast<int64_t>(items / 2)); }
-  // Steps for values that are made, each with an allocation of its own.
+  // Steps for values with an allocation each.
   Status spend_allocations(size_t values) { return spend(kStepsOfAllocation * static_cast<int64_t>(values)); }
   // Values must not outlive the budget.
   Result<Lease> lease(size_t bytes);

@@ -29,7 +29,7 @@ Result<Value> make_range(Budget& budget, const Arguments& arguments) {
   if (step == 0) return fail("range: the step is 0");
   const bool up = step > 0;
   if (up ? begin >= end : begin <= end) return make_list(budget, {}, ListForm::kRange);
-  // Unsigned differences of 64-bit integers do not overflow.
+  // Differences of unsigned 64-bit integers do not overflow.
   const auto unsigned_of = [](int64_t value) { return static_cast<uint64_t>(value); };
   const uint64_t distance =
       up ? unsigned_of(end) - unsigned_of(begin) : unsigned_of(begin) - unsigned_of(end);
@@ -71,7 +71,7 @@ Result<std::vector<std::pair<Value, Value>>> dict_items(Budget& budget, const Ar
   return items;
 }
 
-// strftime in the C locale, whatever the host application's is.
+// strftime in the C locale, independent of the host application.
 Result<Value> format_time(Budget& budget, int64_t now_s, const Text& pattern) {
   constexpr int64_t kStepsPerByte = 16, kStepsOfLocale = 200;
   const auto time = static_cast<std::time_t>(now_s);
@@ -169,7 +169,7 @@ Result<Value> Evaluator::call_macro(const Macro& macro, const Arguments& argumen
     return nullptr;
   };
   const size_t parameters = node.parameters.size();
-  // Each parameter looks through the named arguments.
+  // Each parameter searches the named arguments.
   TSR_RETURN_IF_ERROR(budget_.spend_items(parameters + arguments.positional.size()));
   TSR_RETURN_IF_ERROR(budget_.spend_items(parameters * arguments.named.size() / 2));
   std::vector<std::pair<const std::string*, const Node*>> missing;
@@ -244,7 +244,7 @@ Result<Value> Evaluator::call_loop_method(Loop& loop, std::string_view name, con
   for (size_t i = 0; i < values.size() && same; ++i) {
     TSR_ASSIGN_OR_RETURN(same, are_equal(budget_, loop.changed[i], values[i]));
   }
-  // Nothing that could refer to the loop.
+  // Values that cannot refer to the loop.
   for (const Value& value : values)
     if (!is<Text>(value) && !is_number(value) && !is<None>(value) && !is<Undefined>(value))
       return Status(StatusCode::kUnsupported,
@@ -273,7 +273,7 @@ Result<Value> Evaluator::format_text(const Text& pattern, const Arguments& argum
   TextBuilder out(budget_);
   size_t next = 0;
   for (size_t at = 0; at < bytes.size();) {
-    TSR_RETURN_IF_ERROR(budget_.spend(2));  // a field, or text before one
+    TSR_RETURN_IF_ERROR(budget_.spend(2));  // a field, or the text before it
     const char c = bytes[at];
     if ((c == '{' || c == '}') && at + 1 < bytes.size() && bytes[at + 1] == c) {
       TSR_RETURN_IF_ERROR(out.add(pattern, at, at + 1));

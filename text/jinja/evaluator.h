@@ -1,6 +1,6 @@
-// Evaluator: runs a syntax tree once. Expressions are in expression_evaluator.cc, statements in
-// statement_evaluator.cc, attributes and indices in members.cc, functions in calls.cc. One thread, a Thread of this
-// library's.
+// Evaluator: runs a syntax tree once. Expressions are in expression_evaluator.cc,
+// statements in statement_evaluator.cc, attributes and indices in members.cc,
+// functions in calls.cc. One thread, a Thread of this library.
 #pragma once
 
 #include <cstdint>
@@ -22,26 +22,26 @@ namespace tessera::jinja {
 
 class Evaluator {
  public:
-  // `variables`: what the template is given. `now_s`: seconds since 1970, for strftime_now.
+  // `variables`: the template's input. `now_s`: seconds since 1970, for strftime_now.
   Evaluator(const SyntaxTree& tree, Budget& budget, std::vector<std::pair<std::string, Value>> variables,
             int64_t now_s);
-  // Frees what refers to each other in circles.
+  // Breaks reference cycles.
   ~Evaluator();
   Evaluator(const Evaluator&) = delete;
   Evaluator& operator=(const Evaluator&) = delete;
 
-  // Errors name line and column of what failed.
+  // Errors name line and column.
   Result<Text> run();
 
   // ---- for filters and tests
   Budget& budget() { return budget_; }
   Result<Value> apply_filter(std::string_view name, const Value& value, const Arguments& arguments);
   Result<bool> apply_test(std::string_view name, const Value& value, const Arguments& arguments);
-  // value.name: methods before items. Undefined for what is absent.
+  // value.name: methods before items; Undefined if absent.
   Result<Value> get_attribute(const Value& value, std::string_view name);
   // value[key]: items before methods.
   Result<Value> get_item(const Value& value, const Value& key);
-  // The text of a `str.format` call.
+  // The result of `str.format`.
   Result<Value> format_text(const Text& pattern, const Arguments& arguments);
 
  private:
@@ -50,22 +50,22 @@ class Evaluator {
 
   Status enter(const Node& node);  // counts a step and depth; `leave` after success
   void leave() { --depth_; }
-  // Notes where the first error is.
+  // Records the place of the first error.
   Status at(const Node& node, Status status);
 
-  // ---- variables; looking through many names takes steps
+  // ---- variables; lookups among many names take steps
   Status spend_lookup(size_t compared, std::string_view name);
   Result<const Value*> find_variable(const Scope& scope, std::string_view name);  // null: absent
   Status set_variable(Scope& scope, std::string_view name, Value value);
   Result<Value*> find_variable(Namespace& space, std::string_view name);
-  // For what a filter, test or method is given.
+  // Charges for the operands of a filter, test or method.
   Status spend_operands(const Value& value, const Arguments& arguments);
 
   // ---- expressions
   Result<Value> evaluate(const Node& node, const ScopePtr& scope);
   Result<Value> evaluate_kind(const Node& node, const ScopePtr& scope);
   Result<Value> evaluate_name(const Node& node, const Scope& scope);
-  Result<Value> evaluate_display(const Node& node, const ScopePtr& scope);  // of a list, tuple, dict
+  Result<Value> evaluate_display(const Node& node, const ScopePtr& scope);  // a list, tuple or dict
   Result<Value> evaluate_binary(const Node& node, const ScopePtr& scope);
   Result<Value> evaluate_compare(const Node& node, const ScopePtr& scope);
   Result<Value> evaluate_concat(const Node& node, const ScopePtr& scope);
@@ -98,7 +98,7 @@ class Evaluator {
   Status execute_buffered(const Node& node, const ScopePtr& scope,
                           TextBuilder& out);  // set, filter, generation
   Status assign(const Node& target, const ScopePtr& scope, const Value& value);
-  // The text of a body in a scope of its own.
+  // The text of a body in its own scope.
   Result<Text> render_inner(std::span<const Node* const> body, const ScopePtr& scope);
   ScopePtr inner(const ScopePtr& scope) const;
 
@@ -109,21 +109,21 @@ class Evaluator {
   int depth_ = 0;
   std::optional<Position> failed_at_;
   ScopePtr context_;
-  // Owners of what may refer to itself.
+  // Owners of possible reference cycles.
   std::vector<ScopePtr> captured_scopes_;
   std::vector<std::shared_ptr<Namespace>> namespaces_;
 };
 
-// ---- expression_evaluator.cc: functions that every template sees
+// ---- expression_evaluator.cc: functions visible to every template
 std::vector<std::string_view> builtin_names();
 
 // ---- operators.cc: Python's operators
 Result<Value> apply_binary(Budget& budget, Operation operation, const Value& a, const Value& b);
 Result<Value> negate(const Value& value);
-// Items begin, begin + step, ... of a sequence of so many, as Python's slices; bounds may be None.
+// Items begin, begin + step, ... of a sequence, as Python's slices; bounds may be None.
 Result<Value> take_slice(Budget& budget, const Value& value, const Value& begin, const Value& end,
                          const Value& step);
-// Text with &, <, >, ' and " as HTML.
+// Escapes &, <, >, ' and " for HTML.
 Result<Text> escape_html(Budget& budget, const Text& text);
 
 // ---- percent_format.cc: text % value
@@ -140,7 +140,7 @@ Result<Value> call_text_method(Evaluator& evaluator, const Text& text, std::stri
                                const Arguments& arguments);
 bool has_container_method(const Value& value, std::string_view name);
 std::vector<std::string> container_method_names();  // "dict.get"
-// Methods that would change a list or dict; the sandbox hides them.
+// Methods that modify a list or dict; the sandbox hides them.
 bool is_mutating_method(const Value& value, std::string_view name);
 Result<Value> call_container_method(Budget& budget, const Value& value, std::string_view name,
                                     const Arguments& arguments);

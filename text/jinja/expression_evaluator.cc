@@ -12,7 +12,7 @@ namespace {
 
 Status fail(std::string message) { return Status(StatusCode::kInvalidArgument, std::move(message)); }
 
-// Deeper than any template that ends; the stack has room for more.
+// Deeper than any terminating template; the stack has room for more.
 constexpr int kMostEvaluationDepth = 1200;
 
 struct BuiltinEntry {
@@ -135,7 +135,7 @@ Result<Value*> Evaluator::find_variable(Namespace& space, std::string_view name)
   return found;
 }
 
-// At least as many steps as it takes to look at each operand once, so that no function is free.
+// Charges at least the cost of examining each operand, so that no function is free.
 Status Evaluator::spend_operands(const Value& value, const Arguments& arguments) {
   const auto spend = [this](const Value& operand) -> Status {
     if (const auto* text = std::get_if<Text>(&operand)) return budget_.spend(static_cast<int64_t>(text->size() / 128));
@@ -214,7 +214,7 @@ Result<Value> Evaluator::evaluate_concat(const Node& node, const ScopePtr& scope
     bytes += part.size();
     parts.push_back(std::move(part));
   }
-  // Texts that grow in a loop are copied once each time, not again while they grow.
+  // Texts that grow in a loop are copied once each time.
   TSR_ASSIGN_OR_RETURN(const Lease room, budget_.lease(bytes));
   TextBuilder out(budget_);
   out.expect(bytes);
@@ -269,7 +269,7 @@ Result<Value> Evaluator::evaluate_call(const Node& node, const ScopePtr& scope) 
   return call(function, arguments);
 }
 
-// `input`: for the head of a chain of filters of a block.
+// `input`: for the first filter of a block's chain.
 Result<Value> Evaluator::evaluate_filter(const Node& node, const ScopePtr& scope, const Value* input) {
   Value value;
   if (node.children[0] == nullptr) {

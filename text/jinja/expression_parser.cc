@@ -10,7 +10,7 @@ namespace {
 
 constexpr int kMostNesting = 128;
 
-// Binary operators but comparisons, by level: the higher, the tighter. All of a level associate to the left, powers too.
+// Binary operators except comparisons, by level: higher binds tighter. All associate to the left, also powers.
 struct BinaryOperator {
   std::string_view name;
   int level;
@@ -50,7 +50,7 @@ Parser::NodeResult Parser::parse_expression(bool allows_condition) {
   return value;
 }
 
-// Expressions with commas between them are a tuple. `ends`: names behind which there is none.
+// Expressions separated by commas form a tuple. `ends`: names that end it.
 Parser::NodeResult Parser::parse_tuple(bool allows_condition, std::initializer_list<std::string_view> ends,
                                        bool may_be_empty) {
   const Position at = current().at;
@@ -359,7 +359,7 @@ Parser::NodeResult Parser::parse_filter(const Node* value) {
   node.children = {value};
   TSR_ASSIGN_OR_RETURN(node.name, take_name("the name of a filter"));
   node.filter = find_filter(node.name);
-  // A filter that is never reached may be unknown, as in Jinja2.
+  // As in Jinja2, an unreached filter may be unknown.
   if (node.filter == nullptr && conditions_ == 0)
     return unknown_filter(node.name).with_context(syntax_error(node.at, "a filter").message());
   if (current().is_operator("(")) TSR_RETURN_IF_ERROR(parse_arguments(node));

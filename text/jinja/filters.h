@@ -1,4 +1,4 @@
-// Filters: functions that `|` applies. Tables are in text_filters.cc and sequence_filters.cc.
+// Filters: functions applied by `|`. Tables are in text_filters.cc and sequence_filters.cc.
 #pragma once
 
 #include <span>
@@ -17,8 +17,8 @@ struct FilterEntry {
 std::span<const FilterEntry> text_filters();
 std::span<const FilterEntry> sequence_filters();
 
-const FilterEntry* find_filter(std::string_view name);  // null where it is unknown
-// kUnsupported, with the nearest names. Of a longer name the beginning counts.
+const FilterEntry* find_filter(std::string_view name);  // null: unknown
+// kUnsupported, with the nearest names. Longer names are truncated.
 inline constexpr size_t kMostQuotedName = 64;
 Status unknown_filter(std::string_view name);
 

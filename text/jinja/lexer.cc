@@ -23,7 +23,9 @@ constexpr std::string_view kOperators[] = {"//", "**", "==", "!=", ">=", "<=", "
                                            "*",  "%",  "~",  "[",  "]",  "(",  ")", "{", "}",
                                            ">",  "<",  "=",  ".",  ":",  "|",  ",", ";"};
 
-// "\r\n" and "\r" become "\n", and one at the end is left out.
+// "\r
+// " and "\r" become "
+// ", and a final one is dropped.
 std::string normalized(std::string_view source) {
   std::string text;
   const std::string valid = valid_utf8(source);
@@ -75,12 +77,12 @@ class Lexer {
     return end;
   }
 
-  // Behind the word at `at`, where it is `word` alone; 0 otherwise.
+  // The place after the word at `at` if it is exactly `word`; else 0.
   size_t behind_word(size_t at, std::string_view word) const {
     at = skip_space(at);
     return starts(at, word) ? at + word.size() : 0;
   }
-  // Behind the end of a tag at `at`, 0 where there is none. `trims`: a newline after it goes too.
+  // The place after a tag's end at `at`; 0: none. `trims`: also skips a newline.
   size_t behind_end(size_t at, std::string_view end, bool trims, bool allows_plus) const {
     if (allows_plus && starts(at, "+") && starts(at + 1, end)) return at + 1 + end.size();
     if (starts(at, "-") && starts(at + 1, end)) return skip_space(at + 1 + end.size());
@@ -89,7 +91,7 @@ class Lexer {
     return trims && starts(at, "\n") ? at + 1 : at;
   }
 
-  // Text up to a tag, without the white space that the tag takes away.
+  // Adds the text before a tag, without the white space that the tag strips.
   void add_data(size_t begin, size_t end, char sign, bool is_variable) {
     if (sign == '-') {
       end = without_space_before(begin, end);
@@ -102,7 +104,7 @@ class Lexer {
     if (end > begin) add(TokenKind::kData, source_.substr(begin, end - begin), begin);
   }
 
-  // `end`: of the tag that was read.
+  // `end`: of the tag just read.
   void advance(size_t end) {
     line_starts_ = end > 0 && source_[end - 1] == '\n';
     at_ = end;
@@ -158,7 +160,7 @@ class Lexer {
   }
 
   Status read_tag(size_t at, bool is_variable) {
-    std::string open;  // brackets that wait for their end
+    std::string open;  // open brackets
     const size_t begin = at;
     while (at < source_.size()) {
       if (open.empty())
@@ -266,7 +268,7 @@ class Lexer {
     return syntax_error(position(at), "a string begins that does not end");
   }
 
-  // Python's escapes; `at` is behind the backslash. The last byte read.
+  // Reads a Python escape; `at` is after the backslash. Returns the last byte read.
   Result<size_t> read_escape(size_t at, std::string& value) {
     constexpr std::string_view kNames = "abfnrtv\\'\"\n", kMeanings = "\a\b\f\n\r\t\v\\'\"";
     const char c = source_[at];

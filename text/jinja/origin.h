@@ -1,5 +1,5 @@
-// Origin: where a character of a text comes from, as 32 bits: a source, and whether the character was written inside
-// `{% generation %}`.
+// Origin: the origin of a character as 32 bits: a source,
+// and whether it was written inside `{% generation %}`.
 #pragma once
 
 #include <cstdint>
@@ -7,9 +7,9 @@
 namespace tessera::jinja {
 
 using Source = uint32_t;
-inline constexpr Source kTemplate = 0;      // the template wrote it
-inline constexpr Source kData = 1;          // the caller's data, from anywhere
-inline constexpr Source kFirstMessage = 2;  // kFirstMessage + i: message i of the caller's
+inline constexpr Source kTemplate = 0;      // the template's text
+inline constexpr Source kData = 1;          // the caller's data, any part
+inline constexpr Source kFirstMessage = 2;  // kFirstMessage + i: message i of the caller
 
 struct Origin {
   Source source = kTemplate;
@@ -17,7 +17,7 @@ struct Origin {
   bool operator==(const Origin&) const = default;
 };
 
-// The source of what is made of both.
+// The source of a combination of both.
 inline Source join_sources(Source a, Source b) {
   if (a == kTemplate || a == b) return b;
   return b == kTemplate ? a : kData;

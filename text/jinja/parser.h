@@ -1,5 +1,5 @@
-// Parser: tokens of a template to nodes, with the grammar of Jinja2. Statements are in statement_parser.cc,
-// expressions in expression_parser.cc.
+// Parser: builds nodes from a template's tokens, by Jinja2's grammar.
+// Statements are in statement_parser.cc, expressions in expression_parser.cc.
 #pragma once
 
 #include <initializer_list>
@@ -36,7 +36,7 @@ class Parser {
 
   // ---- nodes
   Node& new_node(NodeKind kind, Position at);
-  // Checks how deep the tree below it is.
+  // Checks the depth of the subtree.
   NodeResult finish(Node& node);
 
   // ---- statements
@@ -53,7 +53,7 @@ class Parser {
   NodeResult parse_loop_control();
   Status parse_parameters(Node& node);
   Status parse_function_body(Node& node, std::string_view end);
-  // "a", "a, b", "(a, b)", and "space.name" where members are allowed.
+  // "a", "a, b", "(a, b)", and "space.name" if members are allowed.
   NodeResult parse_target(bool allows_member, std::string_view end);
   NodeResult parse_one_target(bool allows_member);
 
@@ -81,7 +81,7 @@ class Parser {
   SyntaxTree tree_;
   StackGuard stack_;
   int nesting_ = 0, loops_ = 0, conditions_ = 0;
-  std::vector<Node*> functions_;  // macros and call blocks around
+  std::vector<Node*> functions_;  // enclosing macros and call blocks
 };
 
 }  // namespace tessera::jinja

@@ -10,7 +10,7 @@ namespace {
 
 Status fail(std::string message) { return Status(StatusCode::kInvalidArgument, std::move(message)); }
 
-// A directive behind its '%'.
+// Directive: the part after '%'.
 struct Directive {
   std::optional<std::string> key;
   bool left = false, plus = false, space = false, zero = false, alternate = false;

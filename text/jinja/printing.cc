@@ -20,7 +20,7 @@ std::string hex(uint32_t code, int digits) {
   return out;
 }
 
-// Runs `escape(out, code)` over the characters of a text, which keep their origin.
+// Runs `escape(out, code)` over a text's characters, which keep their origin.
 template <class Escape>
 Status add_escaped(TextBuilder& out, const Text& text, Escape escape) {
   TSR_RETURN_IF_ERROR(out.budget().spend_characters(text.size()));

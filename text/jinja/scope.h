@@ -1,4 +1,4 @@
-// Scope: variables that a part of a template sees, and those of the parts around it.
+// Scope: the variables of a part of a template, within those of the enclosing parts.
 #pragma once
 
 #include <memory>
@@ -15,7 +15,7 @@ struct Scope {
   std::shared_ptr<Scope> parent;
   std::vector<std::pair<std::string, Value>> variables;
 
-  // Names are compared one after another. `compared` grows by their number.
+  // Compares names linearly, and adds their number to `compared`.
   const Value* find(std::string_view name, size_t& compared) const {
     for (const Scope* scope = this; scope != nullptr; scope = scope->parent.get()) {
       ++compared;
@@ -26,7 +26,7 @@ struct Scope {
     }
     return nullptr;
   }
-  // Here, never in a scope around.
+  // Sets it in this scope, never in an enclosing one.
   void set(std::string_view name, Value value, size_t& compared) {
     for (auto& [key, held] : variables) {
       ++compared;

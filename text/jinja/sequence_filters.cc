@@ -1,4 +1,4 @@
-// Filters of lists, dicts and generators. What is a generator in Jinja2 is an Iterator.
+// Filters of lists, dicts and generators. Jinja2's generators are Iterators here.
 #include <algorithm>
 #include <functional>
 
@@ -13,7 +13,7 @@ namespace {
 
 Status fail(std::string message) { return Status(StatusCode::kInvalidArgument, std::move(message)); }
 
-// "a.b.0": attributes of items in turn; absent: the item itself.
+// AttributePath: "a.b.0", nested attributes; absent: the item itself.
 class AttributePath {
  public:
   AttributePath(Evaluator& evaluator, const Value* path) {
@@ -30,7 +30,7 @@ class AttributePath {
       parts_.push_back(index && *index >= 0 ? Value(*index) : Value(Text::of(part)));
     }
   }
-  // `initial`: for what is undefined; may be null.
+  // `initial`: replaces undefined values; may be null.
   Result<Value> get(Evaluator& evaluator, Value item, const Value* initial = nullptr) const {
     TSR_RETURN_IF_ERROR(status_);
     TSR_RETURN_IF_ERROR(evaluator.budget().spend());
@@ -47,7 +47,7 @@ class AttributePath {
   std::vector<Value> parts_;
 };
 
-// Texts in lower case, unless case counts.
+// Lower-cases texts, unless case_sensitive.
 Result<Value> fold(Evaluator& evaluator, Value value, bool case_sensitive) {
   const auto* text = std::get_if<Text>(&value);
   if (text == nullptr || case_sensitive) return value;
@@ -217,7 +217,7 @@ Result<Value> filter_unique(Evaluator& evaluator, const Value& value, const Argu
     TSR_ASSIGN_OR_RETURN(key, fold(evaluator, std::move(key), bound.flag(0)));
     TSR_ASSIGN_OR_RETURN(std::string hash, hash_key(key));
     TSR_RETURN_IF_ERROR(evaluator.budget().spend_bytes(hash.size()));
-    TSR_RETURN_IF_ERROR(evaluator.budget().spend_allocations(7));  // for its place among those seen
+    TSR_RETURN_IF_ERROR(evaluator.budget().spend_allocations(7));  // for its entry among those seen
     if (seen.emplace(std::move(hash), true).second) values.push_back(item);
   }
   return make_iterator(evaluator.budget(), std::move(values));
@@ -294,7 +294,7 @@ Result<Value> filter_slice(Evaluator& evaluator, const Value& value, const Argum
   return make_iterator(evaluator.budget(), std::move(slices));
 }
 
-// Pairs of a value and the items that have it, in the order of values.
+// Pairs of a value and its items, sorted by value.
 Result<Value> filter_groupby(Evaluator& evaluator, const Value& value, const Arguments& arguments) {
   TSR_ASSIGN_OR_RETURN(const BoundArguments bound,
                        arguments.bind("groupby", {"attribute", "default", "case_sensitive"}));

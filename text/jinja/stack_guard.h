@@ -1,4 +1,4 @@
-// StackGuard: says before recursion overflows the stack of a Thread of this library, whatever frames a compiler makes.
+// StackGuard: detects recursion before it overflows a library Thread's stack, whatever the frame sizes.
 #pragma once
 
 #include <cstddef>
@@ -8,7 +8,7 @@
 
 namespace tessera::jinja {
 
-// Made by the function that the thread runs.
+// Created by the thread's function.
 class StackGuard {
  public:
   StackGuard() : top_(address()) {}

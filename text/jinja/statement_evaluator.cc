@@ -159,12 +159,12 @@ Result<Evaluator::Flow> Evaluator::run_loop(const Node& node, const ScopePtr& sc
     loop->scope = scope;
     captured_scopes_.push_back(scope);
   }
-  bool completed = false;  // one round, to its end
+  bool completed = false;  // a completed iteration
   ScopePtr own;
   for (size_t i = 0; i < items->items.size(); ++i) {
     TSR_RETURN_IF_ERROR(budget_.spend(2));  // a scope
     loop->index0 = i;
-    // A macro or an inner loop may hold the scope of the last round.
+    // A macro or inner loop may hold the last iteration's scope.
     if (own != nullptr && own.use_count() == 1)
       own->variables.clear();
     else
@@ -175,7 +175,7 @@ Result<Evaluator::Flow> Evaluator::run_loop(const Node& node, const ScopePtr& sc
     if (flow == Flow::kBreak) break;
     completed |= flow == Flow::kNormal;
   }
-  // As in Jinja2: also where every round was left early.
+  // As in Jinja2 also if every iteration broke off.
   leave();
   if (completed || node.otherwise.empty()) return Flow::kNormal;
   return execute(node.otherwise, inner(scope), out);

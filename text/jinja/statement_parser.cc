@@ -9,7 +9,7 @@ namespace {
 constexpr int kMostNesting = 128;
 constexpr int kMostDepth = 400;
 constexpr size_t kMostTemplateBytes = size_t{1} << 20;
-// Statements of Jinja2 that need a loader, or that transformers leaves out.
+// Statements of Jinja2 that need a loader, or that transformers disables.
 constexpr std::string_view kUnsupported[] = {"block", "extends", "include", "import", "from",
                                              "print", "do",      "trans",   "debug",  "autoescape"};
 
@@ -94,7 +94,7 @@ Parser::NodeResult Parser::finish(Node& node) {
   return static_cast<const Node*>(&node);
 }
 
-// Up to a tag that begins with one of `ends`, which is the current token afterwards; without any, up to the end.
+// Parses to a tag that begins with one of `ends`, the current token afterwards; without ends, to the end.
 Result<Parser::Body> Parser::parse_body(std::initializer_list<std::string_view> ends, const Token& opening) {
   Body body;
   for (;;) {
@@ -166,7 +166,7 @@ Parser::NodeResult Parser::parse_statement() {
   return node;
 }
 
-// {% if a %} .. {% elif b %} .. {% else %} .. {% endif %}; `elif` is an `if` in `otherwise`, found without recursion.
+// {% if a %} .. {% elif b %} .. {% else %} .. {% endif %}; `elif` is an `if` in `otherwise`, parsed without recursion.
 Parser::NodeResult Parser::parse_if() {
   struct Branch {
     Position at;
@@ -196,7 +196,7 @@ Parser::NodeResult Parser::parse_if() {
   }
   --conditions_;
   Node& node = new_node(NodeKind::kIf, opening.at);
-  // Conditions in turn, each with its branch as a node of its own.
+  // Each condition with its branch becomes a node.
   for (Branch& branch : branches) {
     Node& part = new_node(NodeKind::kIf, branch.at);
     part.children = {branch.condition};
@@ -345,7 +345,7 @@ Parser::NodeResult Parser::parse_call_block() {
 Parser::NodeResult Parser::parse_filter_block() {
   const Token opening = take();
   Node& node = new_node(NodeKind::kFilterBlock, opening.at);
-  tokens_[--at_] = Token{TokenKind::kOperator, "|", opening.at, 0, 0};  // as behind a value
+  tokens_[--at_] = Token{TokenKind::kOperator, "|", opening.at, 0, 0};  // as after a value
   const Node* filter = nullptr;
   while (current().is_operator("|")) {
     TSR_ASSIGN_OR_RETURN(filter, parse_filter(filter));

@@ -1,5 +1,5 @@
-// SyntaxTree: a parsed template. Nodes lie in one store, so that neither their number nor their depth is recursion
-// when they are freed. Immutable after parsing; any thread.
+// SyntaxTree: a parsed template. All nodes are in one store, so
+// freeing them does not recurse. Immutable after parsing; any thread.
 #pragma once
 
 #include <cstdint>
@@ -103,8 +103,8 @@ struct SyntaxTree {
   bool has_generation = false;
 };
 
-// Must run on a Thread of this library. kInvalidArgument for what is no template, kUnsupported for what is one of
-// Jinja's that is not supported; both name line and column.
+// Must run on a library Thread. kInvalidArgument for syntax errors,
+// kUnsupported for unsupported parts of Jinja2; both name line and column.
 Result<SyntaxTree> parse(std::string_view source);
 
 }  // namespace tessera::jinja

@@ -12,7 +12,7 @@
 namespace tessera::jinja {
 namespace {
 
-// The part of a Thread's stack that StackGuard's margin covers and a template's caller may have used.
+// Part of a Thread's stack that StackGuard's margin covers and the caller may have used.
 constexpr size_t kMostUsedStackBytes = size_t{64} << 10;
 
 Status with_short_message(Status status) {

@@ -1,4 +1,4 @@
-// Tests: functions that `is` applies.
+// Tests: functions applied by `is`.
 #pragma once
 
 #include <span>
@@ -15,7 +15,7 @@ struct TestEntry {
   Result<bool> (*apply)(Evaluator& evaluator, const Value& value, const Arguments& arguments);
 };
 std::span<const TestEntry> all_tests();
-const TestEntry* find_test(std::string_view name);  // null where it is unknown
+const TestEntry* find_test(std::string_view name);  // null: unknown
 Status unknown_test(std::string_view name);
 
 }  // namespace tessera::jinja

@@ -25,7 +25,7 @@ std::string valid_utf8(std::string_view bytes) {
 }
 
 int64_t count_code_points(std::string_view bytes) {
-  // Blocks of bytes are summed in one byte each, which compilers vectorise.
+  // Sums blocks of bytes in one byte each, which compilers vectorise.
   constexpr size_t kBlock = 192;
   int64_t count = 0;
   for (size_t begin = 0; begin < bytes.size(); begin += kBlock) {
@@ -101,7 +101,7 @@ int64_t Text::index_of_byte(size_t byte) const {
 }
 
 Status TextBuilder::reserve(size_t more) {
-  TSR_RETURN_IF_ERROR(budget_.spend_bytes(more + more / 4));  // copied, and their characters counted
+  TSR_RETURN_IF_ERROR(budget_.spend_bytes(more + more / 4));  // for copying, and counting characters
   const size_t needed = bytes_.size() + more + (runs_.size() + 1) * sizeof(Run);
   if (needed <= static_cast<size_t>(lease_.bytes())) return {};
   TSR_ASSIGN_OR_RETURN(Lease lease,

@@ -21,7 +21,7 @@ Result<Value> value_of(Result<Text> text) {
   return Value(std::move(text).value());
 }
 
-// The text that a filter works on: texts keep their mark of `safe`, everything else is printed.
+// The filter's text operand: texts keep their `safe` mark, other values are printed.
 Result<Text> soft_text(Evaluator& evaluator, const Value& value) {
   if (const auto* text = std::get_if<Text>(&value)) return *text;
   return print(evaluator.budget(), value);
@@ -44,7 +44,7 @@ Result<Value> filter_trim(Evaluator& evaluator, const Value& value, const Argume
   return Value(stripped.with_markup(text.is_markup()));
 }
 
-// Words begin behind white space, '-', '(', '{', '[' and '<'.
+// Words begin after white space, '-', '(', '{', '[' and '<'.
 Result<Value> filter_title(Evaluator& evaluator, const Value& value, const Arguments&) {
   TSR_ASSIGN_OR_RETURN(const Text text, soft_text(evaluator, value));
   TSR_RETURN_IF_ERROR(evaluator.budget().spend_characters(text.size()));
@@ -118,7 +118,7 @@ Result<Value> filter_indent(Evaluator& evaluator, const Value& value, const Argu
     for (int64_t i = 0; i < width; ++i) TSR_RETURN_IF_ERROR(margin_builder.add(" "));
   }
   TSR_ASSIGN_OR_RETURN(const Text margin, margin_builder.finish());
-  // With a newline added, the last line is a line too, though it be empty.
+  // The added newline makes even an empty last line count.
   TSR_ASSIGN_OR_RETURN(const Value longer,
                        apply_binary(budget, Operation::kAdd, given->with_markup(false), Text::of("\n")));
   TSR_ASSIGN_OR_RETURN(const std::vector<Text> lines, split_lines(budget, std::get<Text>(longer), false));
@@ -203,7 +203,7 @@ Result<Value> filter_tojson(Evaluator& evaluator, const Value& value, const Argu
   return value_of(print_json(evaluator.budget(), value, style));
 }
 
-// Not of Jinja2: templates that are written for llama.cpp have it.
+// Not in Jinja2, but in templates written for llama.cpp.
 Result<Value> filter_from_json(Evaluator& evaluator, const Value& value, const Arguments&) {
   const auto* text = std::get_if<Text>(&value);
   if (text == nullptr) return fail(format("from_json wants a str, found a {}", type_name(value)));
@@ -213,7 +213,7 @@ Result<Value> filter_from_json(Evaluator& evaluator, const Value& value, const A
   return from_json(evaluator.budget(), json, text->source());
 }
 
-// The number in a text, as Python's int(text, base).
+// Parses an integer, as Python's int(text, base).
 std::optional<int64_t> parse_integer(std::string_view text, int64_t base) {
   text = trim(text);
   const bool negative = text.starts_with('-');
@@ -254,7 +254,7 @@ Result<Value> filter_int(Evaluator& evaluator, const Value& value, const Argumen
   std::optional<double> real;
   if (const auto* held = std::get_if<double>(&value)) real = *held;
   if (const auto* text = std::get_if<Text>(&value)) {
-    TSR_RETURN_IF_ERROR(evaluator.budget().spend_characters(2 * text->size()));  // read as both kinds of number
+    TSR_RETURN_IF_ERROR(evaluator.budget().spend_characters(2 * text->size()));  // parsed as both kinds of number
     if (const auto integer = parse_integer(text->bytes(), base)) return Value(*integer);
     real = parse_real(text->bytes());
   }
@@ -283,7 +283,7 @@ Result<Value> filter_abs(Evaluator&, const Value& value, const Arguments&) {
   return Value(std::abs(*as_real(value)));
 }
 
-// Python's rounding: halves to even, of the exact decimal value.
+// Python's rounding: half to even, on the exact decimal value.
 double round_to_even(double value, int64_t precision) {
   if (!std::isfinite(value) || precision > 300) return value;
   if (precision <= 0) {

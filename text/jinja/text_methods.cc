@@ -206,7 +206,7 @@ Result<Value> call_partition(const Call& call) {
   return list_of(call.budget(), std::move(parts), ListForm::kTuple);
 }
 
-// isdigit and so on: every character, and at least one.
+// isdigit and the like: every character, and at least one.
 Result<Value> call_is(const Call& call) {
   struct Question {
     std::string_view name;
@@ -231,7 +231,7 @@ Result<Value> call_is(const Call& call) {
     const uint32_t code = code_point_at(bytes, at, size);
     if (question != std::end(kQuestions)) {
       all = question->holds(code);
-    } else {  // isupper, islower: among characters that have a case
+    } else {  // isupper, islower: only cased characters count
       cased |= is_cased(code);
       all = !is_cased(code) || (call.name == "isupper" ? is_upper(code) : is_lower(code));
     }

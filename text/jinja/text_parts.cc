@@ -33,7 +33,7 @@ std::vector<Range> split_at_space(std::string_view bytes, int64_t most) {
     skip(true);
     if (at >= bytes.size()) return parts;
     const size_t begin = at;
-    if (most >= 0 && static_cast<int64_t>(parts.size()) == most) {  // the rest, with space at its end
+    if (most >= 0 && static_cast<int64_t>(parts.size()) == most) {  // the rest, with trailing space
       parts.push_back({begin, bytes.size()});
       return parts;
     }
@@ -98,7 +98,7 @@ Result<std::vector<Text>> slices(Budget& budget, const Text& text, const std::ve
 }  // namespace
 
 size_t find_first(std::string_view text, std::string_view part, size_t from) {
-  // An empty text may have no address.
+  // An empty text may have a null address.
   if (from > text.size() || part.size() > text.size() - from) return std::string_view::npos;
   if (part.empty()) return from;
   const void* found = memmem(text.data() + from, text.size() - from, part.data(), part.size());
@@ -106,7 +106,7 @@ size_t find_first(std::string_view text, std::string_view part, size_t from) {
                           : static_cast<size_t>(static_cast<const char*>(found) - text.data());
 }
 
-// Backwards, both of them.
+// Searches backwards.
 size_t find_last(std::string_view text, std::string_view part) {
   const std::string text_back(text.rbegin(), text.rend()), part_back(part.rbegin(), part.rend());
   const size_t found = find_first(text_back, part_back);
@@ -116,7 +116,7 @@ size_t find_last(std::string_view text, std::string_view part) {
 Result<Text> strip(Budget& budget, const Text& text, bool left, bool right,
                    const std::optional<Text>& chars) {
   const std::string_view bytes = text.bytes();
-  // Each character is looked for among all of `chars`; the rest is charged below.
+  // Each character is searched in all of `chars`; the rest is charged below.
   Status status;
   const auto is_stripped = [&](size_t at, size_t& size) {
     const uint32_t code = code_point_at(bytes, at, size);
@@ -136,7 +136,7 @@ Result<Text> strip(Budget& budget, const Text& text, bool left, bool right,
 Result<std::vector<Text>> split(Budget& budget, const Text& text, const std::optional<Text>& separator,
                                 int64_t most, bool from_right) {
   TSR_RETURN_IF_ERROR(budget.spend_characters(text.size()));
-  // Backwards each character is looked for, and then read.
+  // Backwards each character is searched, then decoded.
   if (from_right) TSR_RETURN_IF_ERROR(budget.spend_characters(text.size()));
   TSR_ASSIGN_OR_RETURN(const Lease room, budget.lease(text.size() * sizeof(Range)));
   const std::string_view bytes = text.bytes();
@@ -175,7 +175,7 @@ Result<Text> replace(Budget& budget, const Text& text, const Text& old, const Te
   for (int64_t made = 0; most < 0 || made < most; ++made) {
     TSR_RETURN_IF_ERROR(budget.spend());
     size_t at = 0, size = old.size();
-    if (old.empty()) {  // before each character, and at the end
+    if (old.empty()) {  // before each character and at the end
       if (made > 0 && from >= bytes.size()) break;
       if (made > 0) (void)code_point_at(bytes, from, size);
       at = made > 0 ? from + size : 0;
@@ -194,7 +194,7 @@ Result<Text> replace(Budget& budget, const Text& text, const Text& old, const Te
 
 Result<Text> pad(Budget& budget, const Text& text, int64_t width, const Text& fill, Padding side) {
   const int64_t room = std::max<int64_t>(0, width - text.length());
-  // Python puts the odd one to the left where the width is odd.
+  // Python puts the odd space to the left if the width is odd.
   const int64_t half = room / 2 + (room & width & 1);
   const int64_t before = side == Padding::kLeft ? room : side == Padding::kBoth ? half : 0;
   TextBuilder builder(budget);

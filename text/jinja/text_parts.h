@@ -1,4 +1,4 @@
-// Taking texts apart and putting them together, as Python's methods of str. Characters keep their origin.
+// Python's string methods for splitting and joining texts. Characters keep their origin.
 #pragma once
 
 #include <optional>
@@ -9,16 +9,16 @@
 
 namespace tessera::jinja {
 
-// Without white space, or without any of `chars`, on the sides given.
+// Strips white space, or any of `chars`, on the given sides.
 Result<Text> strip(Budget& budget, const Text& text, bool left, bool right, const std::optional<Text>& chars);
-// Without a separator: at white space. most < 0: all parts.
+// Without a separator: splits at white space. most < 0: unlimited.
 Result<std::vector<Text>> split(Budget& budget, const Text& text, const std::optional<Text>& separator,
                                 int64_t most, bool from_right);
 Result<std::vector<Text>> split_lines(Budget& budget, const Text& text, bool keep_ends);
-// most < 0: all.
+// most < 0: unlimited.
 Result<Text> replace(Budget& budget, const Text& text, const Text& old, const Text& fresh, int64_t most);
 
-// Bytes at which `part` begins, npos for none; in linear time, unlike std::string_view.
+// First byte of `part`, or npos; linear, unlike std::string_view.
 size_t find_first(std::string_view text, std::string_view part, size_t from = 0);
 size_t find_last(std::string_view text, std::string_view part);
 

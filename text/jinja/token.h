@@ -31,7 +31,7 @@ enum class TokenKind : uint8_t {
 
 struct Token {
   TokenKind kind = TokenKind::kEnd;
-  std::string text;  // of strings, what they mean
+  std::string text;  // strings: unescaped
   Position at;
   int64_t integer = 0;
   double real = 0;

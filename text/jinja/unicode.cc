@@ -10,7 +10,7 @@ namespace {
 
 utf8proc_category_t category(uint32_t code) { return utf8proc_category(static_cast<utf8proc_int32_t>(code)); }
 
-// Characters whose upper case is several, or whose title case differs; the most frequent of Unicode's special cases.
+// SpecialCase: characters with several upper-case characters, or a distinct title case; the most frequent of Unicode's special cases.
 struct SpecialCase {
   uint32_t code;
   std::string_view upper, title;
@@ -22,7 +22,7 @@ constexpr SpecialCase kSpecialCases[] = {
 };
 constexpr uint32_t kCapitalSigma = 0x3a3, kFinalSigma = 0x3c2, kDottedI = 0x130;
 
-// A capital sigma at the end of a word becomes another letter in lower case: a cased letter is before it, none after.
+// A final sigma has its own lower-case letter: after a cased letter, before none.
 bool ends_word(std::string_view bytes, size_t begin, size_t end) {
   bool before = false;
   for (size_t at = begin; at > 0 && !before;) {
@@ -102,7 +102,7 @@ Result<Text> change_case(Budget& budget, const Text& text, CaseStyle style) {
   TextBuilder builder(budget);
   const std::string_view bytes = text.bytes();
   size_t run = 0;
-  std::string changed;  // of one run, or part of it
+  std::string changed;  // part of one run
   bool after_cased = false;
   for (size_t at = 0, size = 0; at < bytes.size(); at += size) {
     const uint32_t code = code_point_at(bytes, at, size);

@@ -28,7 +28,7 @@ const T* pointer(const Value& value) {
 }
 
 int order_numbers(const Value& a, const Value& b) {
-  // Long doubles hold integers of 64 bits.
+  // Long doubles hold 64-bit integers exactly.
   const auto number = [](const Value& value) -> long double {
     if (const auto integer = as_integer(value)) return static_cast<long double>(*integer);
     return static_cast<long double>(std::get<double>(value));

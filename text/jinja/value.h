@@ -1,5 +1,5 @@
-// Value: what an expression of a template evaluates to, with Python's types and meaning. Lists and dicts are
-// immutable, as in the sandbox that chat templates run in; only namespaces change.
+// Value: the result of a template expression, with Python's types and semantics. Lists
+// and dicts are immutable, as in the sandbox of chat templates; only namespaces change.
 #pragma once
 
 #include <cstdint>
@@ -29,11 +29,11 @@ struct Macro;
 struct Method;
 
 struct None {};
-// Prints as nothing; most other uses are an error with the message `why`.
+// Prints as empty; most other uses are an error with the message `why`.
 struct Undefined {
   std::shared_ptr<const std::string> why;
 };
-// Functions that every template sees.
+// Functions visible to every template.
 enum class Builtin : uint8_t {
   kRange,
   kDict,
@@ -62,7 +62,7 @@ struct List {
   Lease lease;
 };
 
-// In the order in which keys came.
+// Keys in insertion order.
 struct Dict {
   std::vector<std::pair<Value, Value>> items;
   std::unordered_map<std::string, size_t> index;  // by hash_key; empty for few items
@@ -70,12 +70,12 @@ struct Dict {
   Source source = kTemplate;
   Lease lease;
 
-  // Null where it is absent.
+  // Null if absent.
   const Value* find(std::string_view key) const;
   Result<const Value*> find(Budget& budget, const Value& key) const;
 };
 
-// What a Python generator yields: it is read once, and has neither length nor indices.
+// Iterator: a Python generator: read once, without length or indices.
 struct Iterator {
   ListPtr list;
   size_t next = 0;
@@ -84,7 +84,7 @@ struct Iterator {
 struct Namespace {
   std::vector<std::pair<std::string, Value>> variables;
   Lease lease;
-  Value* find(std::string_view name, size_t& compared);  // counts the names compared
+  Value* find(std::string_view name, size_t& compared);  // counts the compared names
 };
 
 // The variable `loop`.
@@ -92,8 +92,8 @@ struct Loop {
   ListPtr items;
   size_t index0 = 0;
   int64_t depth0 = 0;
-  const Node* recursive = nullptr;  // the `for`, where it says recursive
-  std::shared_ptr<Scope> scope;     // around it
+  const Node* recursive = nullptr;  // the `for`, if recursive
+  std::shared_ptr<Scope> scope;     // enclosing scope
   std::vector<Value> changed;       // arguments of the last loop.changed
   bool has_changed = false;
   int depth = 1;
@@ -101,10 +101,10 @@ struct Loop {
 
 struct Macro {
   const Node* node = nullptr;
-  std::shared_ptr<Scope> scope;  // where it was defined
+  std::shared_ptr<Scope> scope;  // scope of definition
 };
 
-// A function of a value: "text.strip", "loop.cycle".
+// Method: a function bound to a value: "text.strip", "loop.cycle".
 struct Method {
   Value self;
   std::string name;
@@ -123,43 +123,43 @@ bool is(const Value& value) {
 inline bool is_number(const Value& value) {
   return is<bool>(value) || is<int64_t>(value) || is<double>(value);
 }
-// Integers, and True and False as 1 and 0.
+// Integers, with True and False as 1 and 0.
 std::optional<int64_t> as_integer(const Value& value);
-std::optional<double> as_real(const Value& value);  // of any number
+std::optional<double> as_real(const Value& value);  // any number
 bool is_callable(const Value& value);
 bool is_truthy(const Value& value);
 // Python's name of its type.
 std::string_view type_name(const Value& value);
-// How deep lists and dicts nest in it.
+// Nesting depth of lists and dicts.
 int depth_of(const Value& value);
-// The common source of all texts in it.
+// Common source of all its texts.
 Source source_of(const Value& value);
 // An error for an undefined value, with its reason.
 Status fail_undefined(const Value& value);
 
-// ---- makers; errors for values that nest too deep and for budgets
+// ---- makers; errors for too deep values and exceeded budgets
 
 Result<Value> make_list(Budget& budget, std::vector<Value> items, ListForm form = ListForm::kList);
 Result<Value> make_iterator(Budget& budget, std::vector<Value> items);
-// Of equal keys the last value counts, at the first one's place.
+// The last value of a key counts, at the first one's place.
 Result<Value> make_dict(Budget& budget, std::vector<std::pair<Value, Value>> items);
 Result<Value> make_method(const Value& self, std::string_view name);
 
 // ---- Python's relations
 
-// A text that is equal for equal keys; an error for what has no hash.
+// A text equal for equal keys; an error for unhashable values.
 Result<std::string> hash_key(const Value& value);
 Result<bool> are_equal(Budget& budget, const Value& a, const Value& b);
-// Below 0, 0, above 0; an error for types without an order between them.
+// Negative, 0 or positive; an error for unordered types.
 Result<int> order(Budget& budget, const Value& a, const Value& b);
 Result<bool> contains(Budget& budget, const Value& container, const Value& item);
 
 // ---- sequences
 
 bool is_iterable(const Value& value);
-// len(): an error for what has none.
+// len(): an error for values without a length.
 Result<int64_t> length_of(const Value& value);
-// All items that a loop over it sees; an iterator is empty afterwards.
+// The items of a loop over the value; empties an iterator.
 Result<ListPtr> iterate(Budget& budget, const Value& value);
 
 }  // namespace tessera::jinja

@@ -11,7 +11,7 @@ namespace tessera {
 Result<AddedTokens> AddedTokens::create(std::span<const AddedToken> tokens, const Normalizer& normalizer) {
   AddedTokens made;
   std::vector<std::string> exact_keys, normalized_keys;
-  // Of equal ones the first counts, special ones before others.
+  // Of equal tokens the first counts, special ones before others.
   for (const bool special : {true, false}) {
     for (const AddedToken& token : tokens) {
       if (token.special != special || token.content.empty()) continue;
@@ -38,7 +38,7 @@ Result<AddedTokens> AddedTokens::create(std::span<const AddedToken> tokens, cons
 
 namespace {
 
-// Whether bytes [begin, end) of a text overlap a literal range; asked in order of `begin`.
+// LiteralParts: whether bytes [begin, end) overlap a literal range; queried in order of `begin`.
 class LiteralParts {
  public:
   LiteralParts(std::span<const TextRange> ranges, std::span<const size_t> origins)

@@ -1,5 +1,5 @@
-// AddedTokens: finds the tokens that tokenizer files add to a model's vocabulary, before and after a text is
-// normalized. The leftmost one wins, then the longest. Immutable; any thread.
+// AddedTokens: finds the tokens that tokenizer files add to a model's vocabulary, before
+// and after normalization. The leftmost, then the longest wins. Immutable; any thread.
 #pragma once
 
 #include <cstdint>
@@ -21,10 +21,10 @@ struct AddedToken {
   std::string content;
   int32_t id = -1;
   bool single_word = false;             // not within a word
-  bool lstrip = false, rstrip = false;  // takes the white space before it, after it
-  bool normalized = true;               // found in the normalized text, by its own normalized form
-  bool special = false;                 // a control token: found on request, and not shown
-  bool in_model = false;                // one of the model's vocabulary too
+  bool lstrip = false, rstrip = false;  // includes white space before it, after it
+  bool normalized = true;               // matched in the normalized text, in normalized form
+  bool special = false;                 // a control token: matched on request, hidden in output
+  bool in_model = false;                // also in the model's vocabulary
 };
 
 inline constexpr size_t kLongestAddedToken = 1024;  // bytes
@@ -32,14 +32,14 @@ inline constexpr size_t kLongestAddedToken = 1024;  // bytes
 class AddedTokens {
  public:
   AddedTokens() = default;
-  // kUnsupported for longer tokens, and what the normalizer reports.
+  // kUnsupported for longer tokens; errors of the normalizer.
   static Result<AddedTokens> create(std::span<const AddedToken> tokens, const Normalizer& normalizer);
 
-  // Those of the text as it is. No fragment is empty, and none of a token overlaps a literal range.
+  // Splits the original text. Fragments are not empty, and no token overlaps a literal range.
   std::vector<TextFragment> split(std::string_view text, const EncodeOptions& options) const;
-  // Those of a normalized text, whose origins are needed where there are literal ranges.
+  // Splits the normalized text, which needs origins if there are literal ranges.
   std::vector<TextFragment> split_normalized(const NormalizedText& text, const EncodeOptions& options) const;
-  // The text of a token that is found in its normalized form, which differs from its content: that form. Null for others.
+  // The normalized form that the token is matched by, if it differs from the content; else null.
   const std::string* normalized_text(int32_t id) const {
     const auto found = normalized_texts_.find(id);
     return found == normalized_texts_.end() ? nullptr : &found->second;
@@ -49,7 +49,7 @@ class AddedTokens {
  private:
   struct Set {
     std::vector<AddedToken> tokens;
-    ByteTrie trie;  // of indices into tokens
+    ByteTrie trie;  // values are indices into tokens
   };
   static std::vector<TextFragment> split(const Set& set, std::string_view text,
                                          std::span<const size_t> origins, const EncodeOptions& options);

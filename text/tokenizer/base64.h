@@ -1,4 +1,4 @@
-// Base64, as tokenizer files write bytes.
+// Base64, the encoding of bytes in tokenizer files.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@
 namespace tessera {
 
 std::string encode_base64(std::string_view bytes);  // without padding
-// kInvalidArgument, beginning with `what` it is, for other characters.
+// kInvalidArgument, beginning with `what`, for other characters.
 Result<std::string> decode_base64(std::string_view text, std::string_view what);
 
 }  // namespace tessera

@@ -1,5 +1,5 @@
-// BPE: the characters of a piece are tokens; the neighbours whose merge is first in the list become one, leftmost
-// first, until none is left.
+// BPE: a piece's characters are tokens; the adjacent pair with
+// the best merge is joined, leftmost first, until none is left.
 #include <algorithm>
 #include <array>
 #include <nlohmann/json.hpp>
@@ -16,7 +16,7 @@ constexpr std::string_view kSpaceMark = "\xe2\x96\x81";  // ▁, U+2581
 
 struct BpeSettings {
   int32_t unknown = -1;
-  std::string prefix, suffix;  // of a character that is not the first, and of the last
+  std::string prefix, suffix;  // for characters other than the first, and for the last
   bool fuse_unknown = false, byte_fallback = false, ignore_merges = false;
 };
 
@@ -50,7 +50,7 @@ class BpeModel final : public TokenModel {
     return {};
   }
 
-  // Up to a space mark after something else, where nothing merges across that.
+  // Up to a space mark, if no merge crosses it.
   size_t independent_part(std::string_view piece) const override {
     if (!words_apart_) return piece.size();
     size_t begin = 0;
@@ -72,7 +72,7 @@ class BpeModel final : public TokenModel {
           {id, index - 1, index + 1, static_cast<uint32_t>(begin), static_cast<uint32_t>(size)});
     };
     const bool plain = settings_.prefix.empty() && settings_.suffix.empty();
-    size_t unknown_begin = 0, unknown_size = 0;  // characters that are pending as one unknown token
+    size_t unknown_begin = 0, unknown_size = 0;  // characters pending as one unknown token
     const auto end_unknown = [&] {
       if (unknown_size > 0) add(settings_.unknown, unknown_begin, unknown_size);
       unknown_size = 0;
@@ -94,7 +94,7 @@ class BpeModel final : public TokenModel {
         add(id, at, size);
         continue;
       }
-      // As in the reference, bytes do not end a run of unknown characters, which comes after them.
+      // As in the reference, byte fallback does not end a run of unknown characters, which follows it.
       if (settings_.byte_fallback && std::ranges::all_of(character, [&](char byte) {
             return bytes_[static_cast<uint8_t>(byte)] >= 0;
           })) {
@@ -157,7 +157,7 @@ class BpeModel final : public TokenModel {
   const ModelVocabulary vocabulary_;
   const PairTable merges_;
   bool words_apart_ = false;
-  std::array<int32_t, 256> bytes_{}, singles_{};  // tokens of "<0xNN>" and of one byte, or -1
+  std::array<int32_t, 256> bytes_{}, singles_{};  // tokens of "<0xNN>" and of single bytes, or -1
 };
 
 }  // namespace
@@ -187,7 +187,7 @@ Result<std::unique_ptr<const TokenModel>> make_bpe_model(const nlohmann::json& d
     return Status(StatusCode::kCorrupt,
                   format("the vocabulary has {} ids of merges, wanted two a merge", data.merge_ids.size()));
   PairTable merges(data.merge_ids.size() / 2);
-  bool words_apart = true;  // no merge joins something and a space mark after it
+  bool words_apart = true;  // no merge crosses a space mark
   std::string text;
   for (size_t i = 0; i < data.merge_ids.size(); i += 2) {
     const int32_t left = data.merge_ids[i], right = data.merge_ids[i + 1];

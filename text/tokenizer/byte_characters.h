@@ -1,5 +1,5 @@
-// The printable characters by which byte-level vocabularies write bytes: a byte that is printable Latin-1 is itself,
-// the others are those from U+0100 on.
+// The printable characters for bytes in byte-level vocabularies:
+// printable Latin-1 bytes are themselves, others are U+0100 and up.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 namespace tessera {
 
 std::string_view byte_character(uint8_t byte);
-// The byte that a character of UTF-8 stands for, or -1.
+// The byte of a character, or -1.
 int byte_of_character(int32_t code);
 
 }  // namespace tessera

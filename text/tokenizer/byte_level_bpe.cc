@@ -1,6 +1,6 @@
-// Byte-level BPE (GPT-2): bytes are written as printable characters, and the pre-tokenizer's pattern splits
-// the text into words. Inside a word the adjacent pair that is first in the list of merges is joined,
-// leftmost first.
+// Byte-level BPE (GPT-2): bytes are written as printable characters,
+// and the pre-tokenizer's pattern splits the text into words. Within a
+// word the adjacent pair with the best merge is joined, leftmost first.
 #include <array>
 #include <queue>
 #include <unordered_map>
@@ -27,7 +27,7 @@ class ByteLevelBpeTokenizer final : public Tokenizer {
   Status build() {
     pieces_.reserve(data_.tokens.size());
     token_of_piece_.reserve(data_.tokens.size());
-    for (size_t id = 0; id < data_.tokens.size(); ++id) {  // of equal tokens the last one counts
+    for (size_t id = 0; id < data_.tokens.size(); ++id) {  // the last of equal tokens counts
       token_of_piece_[piece(data_.tokens[id])] = static_cast<int32_t>(id);
     }
     for (size_t byte = 0; byte < 256; ++byte)
@@ -83,7 +83,7 @@ class ByteLevelBpeTokenizer final : public Tokenizer {
       const Character character = character_at(token, position);
       const int byte = byte_of_character(character.code);
       if (byte < 0) {
-        text += token.substr(position, character.size);  // outside the alphabet: written as it is
+        text += token.substr(position, character.size);  // outside the alphabet: verbatim
       } else {
         text += static_cast<char>(byte);
       }
@@ -106,7 +106,7 @@ class ByteLevelBpeTokenizer final : public Tokenizer {
   struct Pair {
     uint32_t rank;
     int32_t left, right;
-    uint32_t left_piece, right_piece, merged;  // the first two detect an outdated pair
+    uint32_t left_piece, right_piece, merged;  // left_piece, right_piece: detect outdated pairs
     bool operator<(const Pair& other) const {
       return rank > other.rank || (rank == other.rank && left > other.left);
     }
@@ -131,7 +131,7 @@ class ByteLevelBpeTokenizer final : public Tokenizer {
     return types;
   }
 
-  // Special tokens are never the result of encoding a word: SpecialTokens finds them.
+  // SpecialTokens finds special tokens; words never encode to them.
   bool is_special(int32_t id) const {
     const TokenType type = types_[static_cast<size_t>(id)];
     return type == TokenType::kControl || type == TokenType::kUnknown;
@@ -145,7 +145,7 @@ class ByteLevelBpeTokenizer final : public Tokenizer {
     return found->second;
   }
 
-  // Appends the tokens of `word`, which begins at byte `begin`, to scratch.tokens.
+  // Appends the tokens of `word`, at byte `begin`, to scratch.tokens.
   void encode_word(std::string_view word, uint32_t begin, Scratch& scratch) const {
     if (word_splitter_->whole_words_first()) {
       scratch.word.clear();
@@ -192,7 +192,7 @@ class ByteLevelBpeTokenizer final : public Tokenizer {
       try_pair(pair.left, left.next);
     }
 
-    size_t position = 0;  // in `word`, for pieces that are no token
+    size_t position = 0;  // in `word`, for pieces without a token
     for (int32_t i = 0; i >= 0;) {
       const Symbol& symbol = symbols[static_cast<size_t>(i)];
       const size_t end = symbol.next < 0 ? word.size() : static_cast<size_t>(symbol.next);
@@ -202,7 +202,7 @@ class ByteLevelBpeTokenizer final : public Tokenizer {
         for (; position < end; ++position) {
           const uint32_t single = piece_of_byte_[static_cast<uint8_t>(word[position])];
           const int32_t id = token_of_piece_[single] >= 0 ? token_of_piece_[single] : data_.unknown;
-          // A vocabulary without this byte and without an unknown token drops it.
+          // A byte without a token is dropped if there is no unknown token.
           if (id >= 0) scratch.tokens.push_back({id, begin + static_cast<uint32_t>(position)});
         }
       }
@@ -214,9 +214,9 @@ class ByteLevelBpeTokenizer final : public Tokenizer {
   std::vector<TokenType> types_;
   SpecialTokens special_;
   std::unique_ptr<const WordSplitter> word_splitter_;
-  // Every string that merging can produce has a number, so that a merge is one look-up of two numbers.
+  // Every possible merge result has a number, so a merge is one lookup.
   std::unordered_map<std::string, uint32_t> pieces_;
-  std::vector<int32_t> token_of_piece_;  // -1: occurs only between merges
+  std::vector<int32_t> token_of_piece_;  // -1: intermediate only
   std::array<uint32_t, 256> piece_of_byte_{};
   std::unordered_map<uint64_t, Merge> merges_;
 };

@@ -8,9 +8,9 @@ ByteTrie::ByteTrie(std::vector<std::pair<std::string_view, int32_t>> keys) {
   std::erase_if(keys, [](const auto& key) { return key.first.empty(); });
   std::ranges::stable_sort(keys, {}, &std::pair<std::string_view, int32_t>::first);
   struct Node {
-    size_t begin, end;  // its keys
+    size_t begin, end;  // range of keys
   };
-  // Breadth first: the edges of a node are together, and an edge's number is one less than its node's.
+  // Breadth first: a node's edges are adjacent, and an edge's number is its node's minus one.
   std::vector<Node> level = {{0, keys.size()}}, next;
   for (size_t depth = 0; !level.empty(); ++depth) {
     next.clear();

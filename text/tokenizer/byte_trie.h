@@ -1,5 +1,5 @@
-// ByteTrie: a set of byte strings, each with a number, that are looked up by one byte after another. Immutable; any
-// thread.
+// ByteTrie: a set of byte strings with numbers,
+// looked up byte by byte. Immutable; any thread.
 #pragma once
 
 #include <array>
@@ -15,10 +15,10 @@ class ByteTrie {
   static constexpr uint32_t kRoot = 0, kNone = UINT32_MAX;
 
   ByteTrie() = default;
-  // Of equal keys the last one counts. Values are not negative, empty keys are left out.
+  // The last of equal keys counts. Values are not negative; empty keys are dropped.
   explicit ByteTrie(std::vector<std::pair<std::string_view, int32_t>> keys);
 
-  // The node after `node` and `byte`; kNone where no key goes on so.
+  // The child of `node` by `byte`; kNone: no key continues so.
   uint32_t next(uint32_t node, uint8_t byte) const {
     if (node == kRoot) return root_[byte];
     uint32_t at = first_[node], end = first_[node + 1];
@@ -27,10 +27,10 @@ class ByteTrie {
       (bytes_[middle] <= byte ? at : end) = middle;
     }
     for (; at < end; ++at)
-      if (bytes_[at] == byte) return at + 1;  // nodes are numbered like the edges that lead to them
+      if (bytes_[at] == byte) return at + 1;  // nodes are numbered by their incoming edges
     return kNone;
   }
-  // The number of the key that ends at a node, or -1.
+  // The value of the key that ends at a node, or -1.
   int32_t value(uint32_t node) const { return values_[node]; }
   bool is_empty() const { return bytes_.empty(); }
 
@@ -40,8 +40,8 @@ class ByteTrie {
     none.fill(kNone);
     return none;
   }();
-  std::vector<uint8_t> bytes_;   // of edges, by the node that they leave, ascending
-  std::vector<uint32_t> first_;  // edge, by node, and one more
+  std::vector<uint8_t> bytes_;   // of edges, by source node, ascending
+  std::vector<uint32_t> first_;  // first edge by node, with a sentinel
   std::vector<int32_t> values_;
 };
 

@@ -65,7 +65,7 @@ bool is_punctuation(int32_t code) {
   if (code < 0x80)
     return code > ' ' && code < 0x7f && !(code >= '0' && code <= '9') &&
            !((code | 32) >= 'a' && (code | 32) <= 'z');
-  if (code == 0x166d || code == 0x111c9) return true;  // till Unicode 11
+  if (code == 0x166d || code == 0x111c9) return true;  // until Unicode 11
   const auto category = utf8proc_category(code);
   return category >= UTF8PROC_CATEGORY_PC && category <= UTF8PROC_CATEGORY_PO && !is_after_unicode_8(code);
 }
@@ -82,7 +82,7 @@ bool is_word(int32_t code) {
   return is_in(kAlphabeticSymbols, code);
 }
 
-// Characters whose category has changed since are listed by their codes.
+// Characters whose category has changed are listed.
 bool is_mark(int32_t code) {
   if (code == 0x1cf2 || code == 0x1cf3) return true;
   const auto category = utf8proc_category(code);
@@ -104,7 +104,7 @@ bool is_other(int32_t code) {
 }
 
 bool is_chinese(int32_t code) {
-  // The fourth begins 256 code points late in every implementation since the first.
+  // All implementations begin the fourth block 256 code points late.
   constexpr CodeRange kBlocks[] = {{0x4e00, 0x9fff},   {0x3400, 0x4dbf},   {0x20000, 0x2a6df},
                                    {0x2a700, 0x2b73f}, {0x2b740, 0x2b81f}, {0x2b920, 0x2ceaf},
                                    {0xf900, 0xfaff},   {0x2f800, 0x2fa1f}};
@@ -112,7 +112,7 @@ bool is_chinese(int32_t code) {
 }
 
 void append_lower_case(std::string& text, int32_t code) {
-  // Of Unicode 16 and 17: first and last of each run, and how far the lower case is.
+  // Of Unicode 16 and 17: first and last of each run, and the offset of the lower case.
   constexpr int32_t kLater[][3] = {{0x1c89, 0x1c89, 1},    {0xa7cb, 0xa7cb, 0x264 - 0xa7cb},
                                    {0xa7cc, 0xa7cc, 1},    {0xa7ce, 0xa7ce, 1},
                                    {0xa7d2, 0xa7d2, 1},    {0xa7d4, 0xa7d4, 1},

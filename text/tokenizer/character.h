@@ -1,4 +1,4 @@
-// Characters of UTF-8 text and the classes that normalizers and pre-tokenizers ask for.
+// UTF-8 characters, and the classes used by normalizers and pre-tokenizers.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,7 @@
 
 namespace tessera {
 
-// A code point and the bytes that it takes. In invalid UTF-8 the code is -1 and the size that of `first_character`.
+// Character: a code point and its size in bytes. In invalid UTF-8 the code is -1 and the size that of `first_character`.
 struct Character {
   int32_t code = -1;
   size_t size = 1;
@@ -18,13 +18,13 @@ void append_character(std::string& text, int32_t code);
 
 bool is_white_space(int32_t code);  // Unicode's White_Space
 bool is_numeric(int32_t code);      // N
-bool is_punctuation(int32_t code);  // P of Unicode 8, and ASCII's symbols
+bool is_punctuation(int32_t code);  // P of Unicode 8, and ASCII symbols
 bool is_word(int32_t code);         // Alphabetic, M, Nd, Pc and the joiners
 bool is_mark(int32_t code);         // M of Unicode 9
 bool is_nonspacing_mark(int32_t code);  // of Unicode 8
-bool is_other(int32_t code);            // Cc, Cf, Co of Unicode 8: what is no character of a text
-bool is_chinese(int32_t code);  // of the blocks of ideographs that BERT names
-// Appends the lower-case form, which for U+0130 is two characters.
+bool is_other(int32_t code);            // Cc, Cf, Co of Unicode 8
+bool is_chinese(int32_t code);  // ideograph blocks named by BERT
+// Appends the lower-case form, two characters for U+0130.
 void append_lower_case(std::string& text, int32_t code);
 
 }  // namespace tessera

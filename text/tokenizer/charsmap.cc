@@ -8,7 +8,7 @@
 namespace tessera {
 namespace {
 
-constexpr size_t kLongestEntry = 1024;  // bytes that a table of unknown origin is followed for at most
+constexpr size_t kLongestEntry = 1024;  // bytes; bound for untrusted tables
 
 }  // namespace
 

@@ -28,7 +28,7 @@ std::string replaced(std::string_view text, std::string_view from, std::string_v
   return result.append(text.substr(done));
 }
 
-// Spaces before punctuation and English contractions.
+// Removes spaces before punctuation and English contractions.
 std::string cleaned_up(std::string text) {
   constexpr std::pair<std::string_view, std::string_view> kRules[] = {
       {" .", "."},   {" ?", "?"},           {" !", "!"},   {" ,", ","},     {" ' ", "'"},   {" n't", "n't"},
@@ -38,7 +38,7 @@ std::string cleaned_up(std::string text) {
   return text;
 }
 
-// A step that makes another token of each token. Parts are joined first.
+// TokenStep: maps whole tokens; parts are joined first.
 class TokenStep : public DecoderStep {
  public:
   void add(DecodedPart part, const Next& next) final {
@@ -75,7 +75,7 @@ class FunctionStep final : public TokenStep {
   const Function function_;
 };
 
-// Repetitions of a token are one.
+// CtcStep: collapses repeated tokens.
 class CtcStep final : public TokenStep {
  public:
   CtcStep(std::string pad, std::string delimiter, bool cleanup)
@@ -99,14 +99,14 @@ class CtcStep final : public TokenStep {
   std::optional<std::string> previous_;
 };
 
-// A suffix becomes a space, except in the text's last token, where it is dropped.
+// SuffixStep: a suffix becomes a space, except in the last token, where it is dropped.
 class SuffixStep final : public DecoderStep {
  public:
   explicit SuffixStep(std::string suffix) : suffix_(std::move(suffix)) {}
   void add(DecodedPart part, const Next& next) override {
     held_ += part.text;
     if (!part.ends) return;
-    // What is before a token's first suffix is certain; the rest waits for the next token.
+    // The text before a token's first suffix is final; the rest waits for the next token.
     const size_t certain = suffix_.empty() ? held_.size() : std::min(held_.find(suffix_), held_.size());
     std::string text = replaced(pending_, suffix_, " ") + held_.substr(0, certain);
     pending_ = held_.substr(certain);
@@ -123,7 +123,7 @@ class SuffixStep final : public DecoderStep {
   std::string held_, pending_;
 };
 
-// Everything is one token from here on, given in parts.
+// FuseStep: everything is one token from here on, emitted in parts.
 class FuseStep final : public DecoderStep {
  public:
   void add(DecodedPart part, const Next& next) override {
@@ -139,7 +139,7 @@ class FuseStep final : public DecoderStep {
   bool begun_ = false;
 };
 
-// Strips up to `start` and `stop` times the content from the ends of a token.
+// StripStep: strips the content up to `start` and `stop` times from a token's ends.
 class StripStep final : public DecoderStep {
  public:
   StripStep(std::string content, size_t start, size_t stop)
@@ -158,12 +158,12 @@ class StripStep final : public DecoderStep {
     }
     if (left_ > 0 && !text.empty()) {
       if (content_.starts_with(text) && !part.ends) {
-        held_ = std::move(text);  // the beginning of a content
+        held_ = std::move(text);  // a prefix of the content
         return;
       }
       left_ = 0;
     }
-    // The end may still be stripped: as many contents as that, and the beginning of one, wait.
+    // The end may still be stripped: that many contents, and a prefix of one, are held.
     size_t keep = 0, count = 0;
     while (count < stop_ && ends_with_content(text, keep)) {
       keep += content_.size();
@@ -190,14 +190,14 @@ class StripStep final : public DecoderStep {
   bool begins_ = true;
 };
 
-// A text is replaced wherever it is in a token.
+// ReplaceStep: replaces a text throughout a token.
 class ReplaceStep final : public DecoderStep {
  public:
   ReplaceStep(std::string from, std::string to) : from_(std::move(from)), to_(std::move(to)) {}
   void add(DecodedPart part, const Next& next) override {
     std::string text = std::move(held_) + part.text;
     held_.clear();
-    size_t keep = 0;  // the beginning of the text that is replaced, perhaps
+    size_t keep = 0;  // possible prefix of the replaced text
     std::string result;
     size_t done = 0;
     for (size_t found; (found = text.find(from_, done)) != std::string::npos; done = found + from_.size())
@@ -220,7 +220,7 @@ std::string without_byte_characters(std::string token, size_t) {
   for (size_t at = 0; at < token.size();) {
     const Character character = character_at(token, at);
     const int byte = byte_of_character(character.code);
-    if (byte < 0) return token;  // not written in that alphabet
+    if (byte < 0) return token;  // not in that alphabet
     bytes += static_cast<char>(byte);
     at += character.size;
   }
@@ -314,12 +314,12 @@ class Builder {
     TSR_ASSIGN_OR_RETURN(const std::string content, members.text("content"));
     const JsonMembers pattern(members.at("pattern"), members.what() + " pattern");
     if (pattern.at("Regex").is_string()) {
-      // As a normalizer has it. Parts that an earlier step joined are one text again before it.
+      // As a normalizer describes it. Parts joined by an earlier step are one text before it.
       json description{{"type", "Replace"}, {"pattern", members.at("pattern")}, {"content", content}};
       TSR_ASSIGN_OR_RETURN(const Normalizer replace, make_normalizer(description));
       push([replace](std::string token, size_t) {
         NormalizedText text{std::move(token), {}, SIZE_MAX};
-        (void)replace(text);  // where it takes too many steps the token stays as it is
+        (void)replace(text);  // after too many steps the token stays unchanged
         return std::move(text.text);
       });
       return {};

@@ -1,5 +1,5 @@
-// Decoders of tokenizer files: tokens become text, one after another. The steps are immutable and shared; their state is
-// that of one text.
+// Decoders of tokenizer files: convert tokens to text incrementally.
+// Steps are immutable and shared; their state belongs to one text.
 #pragma once
 
 #include <functional>
@@ -13,10 +13,10 @@
 
 namespace tessera {
 
-// A token on its way through the steps, or a part of one: steps that join tokens give their text in parts.
+// DecodedPart: a token, or a part of one, between steps; joining steps emit parts.
 struct DecodedPart {
   std::string text;
-  bool begins = true, ends = true;  // of the token that it is a part of
+  bool begins = true, ends = true;  // first and last part of its token
 };
 
 // DecoderStep: one step's state for one text. One thread.
@@ -29,7 +29,7 @@ class DecoderStep {
 };
 using MakeDecoderStep = std::function<std::unique_ptr<DecoderStep>()>;
 
-// From a "decoder" of tokenizer.json. Null puts a space between tokens.
+// From tokenizer.json's "decoder". Null joins tokens with spaces.
 Result<std::vector<MakeDecoderStep>> make_decoder_steps(const nlohmann::json& description);
 
 }  // namespace tessera

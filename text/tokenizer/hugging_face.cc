@@ -26,7 +26,7 @@ Status corrupt(std::string message) {
   return Status(StatusCode::kCorrupt, "tokenizer.json: " + std::move(message));
 }
 
-// Builds the data of a pipeline from a description, one part after another.
+// PipelineData: builds a pipeline's data from a description.
 class PipelineData {
  public:
   PipelineData(TokenizerJson& from, const json& config) : from_(from), config_(config) {
@@ -47,7 +47,7 @@ class PipelineData {
   TokenizerData take() { return std::move(data_); }
 
  private:
-  // Older files leave it out.
+  // Older files omit the type.
   void name_model_type() {
     json& model = from_.rest["model"];
     if (!model.is_object() || model.contains("type")) return;
@@ -70,7 +70,7 @@ class PipelineData {
     const bool scored = !from_.log_probabilities.empty();
     if (scored) data_.log_probabilities = std::move(from_.log_probabilities);
     ids_.reserve(from_.vocabulary.size());
-    const bool repeats = scored;  // of equal tokens the last one counts
+    const bool repeats = scored;  // the last of equal tokens counts
     for (auto& [token, id] : from_.vocabulary) {
       const auto index = static_cast<size_t>(id);
       if (data_.types[index] != TokenType::kUnused)
@@ -88,7 +88,7 @@ class PipelineData {
     return {};
   }
 
-  // Tokens that tokenizer_config.json has in addition, as transformers adds them.
+  // Tokens added by tokenizer_config.json, as transformers adds them.
   Status take_added_from_config() {
     std::unordered_set<std::string> known;
     for (const AddedToken& token : from_.added) known.insert(token.content);
@@ -102,7 +102,7 @@ class PipelineData {
 
   Status put_added() {
     std::vector<AddedToken> added;
-    std::unordered_map<std::string, size_t> places;  // in `added`
+    std::unordered_map<std::string, size_t> places;  // index in `added`
     std::erase_if(from_.added, [](const AddedToken& token) { return token.content.empty(); });
     for (AddedToken& token : from_.added) {
       const auto found = ids_.find(token.content);
@@ -151,7 +151,7 @@ class PipelineData {
     return {};
   }
 
-  // A special token of tokenizer_config.json: a text, or an object with its content. -1 for none.
+  // A special token of tokenizer_config.json: a text, or an object with its content. -1: none.
   int32_t special_id(const char* name) const {
     json value = member(config_, name);
     if (value.is_object()) value = member(value, "content");
@@ -211,7 +211,7 @@ class PipelineData {
     json pipeline = json::object();
     for (const char* name : {"normalizer", "pre_tokenizer", "model", "decoder"})
       pipeline[name] = member(from_.rest, name);
-    // transformers lets tokenizer_config.json say it too.
+    // transformers also accepts it in tokenizer_config.json.
     json& splitter = pipeline["pre_tokenizer"];
     const json space = member(config_, "add_prefix_space");
     if (splitter.is_object() && member(splitter, "type") == "ByteLevel" && space.is_boolean())
@@ -228,7 +228,7 @@ class PipelineData {
                       {"normalized", token.normalized},
                       {"special", token.special},
                       {"in_model", token.in_model}});
-    // Bytes that are not UTF-8 become U+FFFD.
+    // Invalid UTF-8 becomes U+FFFD.
     data_.pipeline = pipeline.dump(-1, ' ', false, json::error_handler_t::replace);
   }
 
@@ -236,7 +236,7 @@ class PipelineData {
   const json& config_;
   TokenizerData data_;
   std::unordered_map<std::string, int32_t> ids_;
-  std::unordered_set<int32_t> added_ids_;  // of tokens that are not the model's
+  std::unordered_set<int32_t> added_ids_;  // of tokens outside the model
   std::vector<int32_t> before_, after_;
 };
 
@@ -264,7 +264,7 @@ void put_end_ids(std::vector<int32_t> ids, int64_t table_rows, TokenizerData& da
   const int64_t wanted = ids.empty() ? 0 : int64_t{*std::ranges::max_element(ids)} + 1;
   data.types.resize(data.tokens.size(), TokenType::kNormal);
   while (std::ssize(data.tokens) < wanted) {
-    // A pipeline has holes; other kinds want unlike tokens.
+    // Pipelines may have unused ids; other kinds need distinct tokens.
     const bool is_hole = data.kind == TokenizerKind::kPipeline;
     data.tokens.push_back(is_hole ? std::string() : format("[PAD{}]", std::ssize(data.tokens)));
     data.types.push_back(TokenType::kUnused);
@@ -277,8 +277,8 @@ void put_end_ids(std::vector<int32_t> ids, int64_t table_rows, TokenizerData& da
 
 Result<TokenizerData> hf_tokenizer(const HuggingFaceTexts& texts) {
   TSR_ASSIGN_OR_RETURN(TokenizerJson description, read_tokenizer_json(texts.tokenizer, "tokenizer.json"));
-  // A tokenizer.json says itself what stands around a text: transformers reads add_bos_token and add_eos_token only for
-  // tokenizers that it makes of other files.
+  // tokenizer.json determines the tokens around a text; transformers uses
+  // add_bos_token and add_eos_token only for tokenizers converted from other files.
   TSR_ASSIGN_OR_RETURN(json config, read_config(texts.tokenizer_config));
   config.erase("add_bos_token");
   config.erase("add_eos_token");

@@ -17,7 +17,7 @@ namespace {
 using nlohmann::json;
 constexpr size_t kMostHoles = 65536;  // ids between the vocabulary and its last added token
 
-// Classes whose ids or texts are not the file's pieces (fairseq's order, further tokens, other normalizers).
+// Classes with ids or texts other than the file's pieces (fairseq's order, further tokens, other normalizers).
 constexpr std::array<std::string_view, 29> kOtherClasses = {
     "T5Tokenizer",          "MT5Tokenizer",     "UMT5Tokenizer",      "XLMRobertaTokenizer",
     "CamembertTokenizer",   "MBartTokenizer",   "MBart50Tokenizer",   "AlbertTokenizer",
@@ -27,7 +27,7 @@ constexpr std::array<std::string_view, 29> kOtherClasses = {
     "M2M100Tokenizer",      "MarianTokenizer",  "PLBartTokenizer",    "Speech2TextTokenizer",
     "LayoutXLMTokenizer",   "MLukeTokenizer",   "UdopTokenizer",      "ErnieMTokenizer",
     "CpmTokenizer"};
-// Models for which transformers follows the file's settings, whatever class a folder names.
+// Models whose files' settings transformers follows, whatever class a folder names.
 constexpr std::array<std::string_view, 44> kGenericModels = {
     "arctic",      "aria",         "ernie4_5",     "ernie4_5_moe", "flex_olmo",   "fuyu",
     "glm",         "glm4",         "glm4_moe",     "gpt_bigcode",  "granite",     "granitemoe",
@@ -52,14 +52,14 @@ Result<bool> flag_of(const json& config, const char* name, bool otherwise) {
   return found->get<bool>();
 }
 
-// The class without "Fast"; empty for one that follows the file's own settings.
+// The class without "Fast"; empty for one that follows the file.
 std::string class_of(const json& config, const std::string& model_type) {
   std::string name = text_of(config, "tokenizer_class");
   if (name.ends_with("Fast")) name.resize(name.size() - 4);
   return std::ranges::find(kGenericModels, model_type) == kGenericModels.end() ? name : std::string();
 }
 
-// What the class does to texts, in place of what the file says.
+// Applies the class's normalization instead of the file's.
 Status apply_class(const std::string& name, const json& config, SentencePieceSettings& settings,
                    TokenizerData& data) {
   if (std::ranges::find(kOtherClasses, name) != kOtherClasses.end())
@@ -79,7 +79,7 @@ Status apply_class(const std::string& name, const json& config, SentencePieceSet
   settings.remove_extra_whitespaces = false;
   settings.escape_whitespaces = true;
   settings.charsmap.clear();
-  // User-defined pieces are found in the text before spaces are ▁, and may be joined.
+  // User-defined pieces are matched before spaces become ▁, and may be merged.
   for (size_t id = 0; id < data.types.size(); ++id) {
     if (data.types[id] != TokenType::kUserDefined) continue;
     data.types[id] = TokenType::kNormal;
@@ -102,7 +102,7 @@ class AddedTokenWriter {
     const auto found = ids_.find(token.content);
     const auto next = static_cast<int32_t>(data_.tokens.size());
     if (found != ids_.end()) {
-      token.id = found->second;  // as transformers has it, whatever id is named
+      token.id = found->second;  // as in transformers, whatever id is named
     } else {
       if (token.id < 0) token.id = next;
       if (static_cast<size_t>(token.id) > data_.tokens.size() + kMostHoles)

@@ -1,4 +1,4 @@
-// A tokenizer.model with the side files that transformers saves with it.
+// Reads tokenizer.model with transformers' side files.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -11,10 +11,10 @@
 
 namespace tessera {
 
-// The tokenizer that transformers' AutoTokenizer makes of the file: `config` is the merged tokenizer_config.json, whose
-// tokenizer_class decides where a text gets its dummy prefix; `model_type` is config.json's. Added tokens get the ids that
-// they name. BOS and EOS are put around texts where add_bos_token and add_eos_token say so. kUnsupported for classes that
-// number pieces differently, kCorrupt for added tokens whose ids the vocabulary cannot have.
+// The tokenizer of transformers' AutoTokenizer. `config`: the merged tokenizer_config.json,
+// whose tokenizer_class determines the dummy prefix; `model_type`: config.json's. Added
+// tokens keep their ids. BOS and EOS follow add_bos_token and add_eos_token. kUnsupported
+// for classes with other ids, kCorrupt for impossible ids of added tokens.
 Result<TokenizerData> hf_sentencepiece_model(std::string_view file, const nlohmann::json& config,
                                              const std::string& model_type, std::vector<int32_t> end_ids);
 

@@ -1,4 +1,4 @@
-// Members of an object of a tokenizer file, with errors that name the object, the member and what was wanted.
+// JsonMembers: reads members of a tokenizer file's object; errors name object, member and what was wanted.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -15,11 +15,11 @@ namespace tessera {
 
 class JsonMembers {
  public:
-  // `what` is for messages: "pre_tokenizer Split".
+  // `what`: name in messages, "pre_tokenizer Split".
   JsonMembers(const nlohmann::json& object, std::string what) : object_(object), what_(std::move(what)) {}
 
   const std::string& what() const { return what_; }
-  // Null where it is missing.
+  // Null if missing.
   const nlohmann::json& at(const char* name) const {
     static const nlohmann::json kNull;
     if (!object_.is_object()) return kNull;

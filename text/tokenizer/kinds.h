@@ -1,5 +1,5 @@
-// Tokenizer kinds behind Tokenizer::create. `data` has been checked: sizes agree, ids are in range, `types`
-// is complete and scores are numbers.
+// Tokenizer kinds behind Tokenizer::create, which has checked `data`:
+// sizes agree, ids are in range, `types` is complete, scores are numbers.
 #pragma once
 
 #include <memory>
@@ -19,8 +19,8 @@ Result<std::shared_ptr<const Tokenizer>> create_pipeline_tokenizer(TokenizerData
 Result<std::shared_ptr<const Tokenizer>> create_rwkv_tokenizer(TokenizerData data);
 Result<std::shared_ptr<const Tokenizer>> create_sentencepiece_model_tokenizer(TokenizerData data);
 
-// Bytes of the first UTF-8 character of `text`, which is not empty. In invalid UTF-8 a lead byte takes only
-// the continuation bytes that follow it, so that a broken character never swallows a good one.
+// Size of the first UTF-8 character of `text`, which is not empty. In invalid UTF-8 a lead byte
+// takes only its continuation bytes, so that a broken character never swallows a valid one.
 inline size_t first_character(std::string_view text) {
   const auto lead = static_cast<unsigned char>(text[0]);
   const size_t wanted = lead < 0xc0 ? 1 : lead < 0xe0 ? 2 : lead < 0xf0 ? 3 : lead < 0xf8 ? 4 : 1;

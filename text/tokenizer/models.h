@@ -1,4 +1,4 @@
-// Models of tokenizer files: a piece of text becomes tokens of the vocabulary. Immutable; any thread.
+// TokenModel: tokenizes pieces of text with the vocabulary. Immutable; any thread.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@
 
 namespace tessera {
 
-// Buffers of one call of `encode`. One thread.
+// ModelScratch: buffers of one `encode` call. One thread.
 struct ModelScratch {
   struct Symbol {
     int32_t id;
@@ -25,11 +25,11 @@ struct ModelScratch {
   };
   struct Merge {
     uint32_t rank;
-    int32_t at, id;  // the left symbol, and what both become
+    int32_t at, id;  // the left symbol, and the merged token
   };
   struct Node {
     double score;
-    uint32_t begin;  // of the token that ends here; kUnreached: none does
+    uint32_t begin;  // of the token that ends here; kUnreached: none
     int32_t id;
   };
   std::vector<Symbol> symbols;
@@ -42,20 +42,20 @@ struct ModelScratch {
 class TokenModel {
  public:
   virtual ~TokenModel() = default;
-  // Appends the tokens of a piece that is not empty and has less than 2^30 bytes. kInvalidArgument for what the
-  // vocabulary has no token for, where it has no unknown token either.
+  // Appends the tokens of a non-empty piece of less than 2^30 bytes.
+  // kInvalidArgument if the vocabulary cannot express it and has no unknown token.
   virtual Status tokenize(std::string_view piece, ModelScratch& scratch,
                           std::vector<WordToken>& tokens) const = 0;
-  // The size of a first part of a piece that is tokenized as if nothing followed: all of it where none is known.
+  // Size of a first part that is tokenized independently of the rest; the whole piece if unknown.
   virtual size_t independent_part(std::string_view piece) const { return piece.size(); }
 };
 
-// Tokens that a model may give: those of its own vocabulary that are no control tokens, by text. Of equal texts the
-// last counts. Views into the data's tokens.
+// ModelVocabulary: tokens that a model may produce, by text: its own, without
+// control tokens. The last of equal texts counts. Views into the data's tokens.
 using ModelVocabulary = std::unordered_map<std::string_view, int32_t>;
 
-// From the "model" of a tokenizer.json without its vocabulary and merges, which are in `data`: tokens, merge_ids and
-// log_probabilities. `data` must outlive the model. `in_model`, by id: the token is one of the model's vocabulary.
+// From tokenizer.json's "model" without vocabulary and merges, which are in `data`: tokens, merge_ids and
+// log_probabilities. `data` must outlive the model. `in_model`: by id, whether the token is the model's.
 Result<std::unique_ptr<const TokenModel>> make_token_model(const nlohmann::json& description,
                                                            const TokenizerData& data,
                                                            const std::vector<bool>& in_model);

@@ -125,7 +125,7 @@ Status replace(NormalizedText& text, const Pattern& pattern, const std::string& 
   return {};
 }
 
-// Texts, which are replaced more often, need no search by a pattern.
+// Plain texts, the frequent case, need no pattern search.
 Status replace(NormalizedText& text, const std::string& from, const std::string& content) {
   NormalizedTextBuilder to(text);
   size_t done = 0;

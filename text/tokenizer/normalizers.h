@@ -1,4 +1,4 @@
-// Normalizers: what tokenizer files do to a text before it is split. Immutable; any thread.
+// Normalizers of tokenizer files: transform a text before it is split. Immutable; any thread.
 #pragma once
 
 #include <cstdint>
@@ -12,38 +12,38 @@
 
 namespace tessera {
 
-// A text on its way through normalizers and, where wanted, the byte of the original text from which each of its bytes
-// comes.
+// NormalizedText: a text between normalizers, and
+// optionally the original byte of each of its bytes.
 struct NormalizedText {
   std::string text;
-  std::vector<size_t> origins;   // as many as bytes, and one more for the end; empty: not wanted
-  size_t most_bytes = SIZE_MAX;  // a step that makes the text longer fails
+  std::vector<size_t> origins;   // one per byte, and one for the end; empty: not requested
+  size_t most_bytes = SIZE_MAX;  // a longer result fails
 };
 
-// Builds the next form of a text, from its begin to its end.
+// NormalizedTextBuilder: builds the next form of a text sequentially.
 class NormalizedTextBuilder {
  public:
   explicit NormalizedTextBuilder(const NormalizedText& from) : from_(from) {
     to_.text.reserve(from.text.size() + from.text.size() / 8);
   }
-  // Bytes [begin, end) as they are.
+  // Copies bytes [begin, end).
   void copy(size_t begin, size_t end) {
     to_.text.append(from_.text, begin, end - begin);
     if (!from_.origins.empty())
       to_.origins.insert(to_.origins.end(), from_.origins.begin() + static_cast<ptrdiff_t>(begin),
                          from_.origins.begin() + static_cast<ptrdiff_t>(end));
   }
-  // Bytes that come from the one at `at`.
+  // Appends bytes that originate at `at`.
   void put(std::string_view bytes, size_t at) {
     to_.text += bytes;
     mark(at);
   }
-  // What was appended to text() directly comes from the byte at `at`.
+  // Attributes bytes appended to text() directly to `at`.
   std::string& text() { return to_.text; }
   void mark(size_t at) {
     if (!from_.origins.empty()) to_.origins.resize(to_.text.size(), from_.origins[at]);
   }
-  // kInvalidArgument where the text has become too long.
+  // kInvalidArgument if the text is too long.
   Status check_size() const;
   NormalizedText take() {
     to_.most_bytes = from_.most_bytes;
@@ -56,17 +56,17 @@ class NormalizedTextBuilder {
   NormalizedText to_;
 };
 
-// Fails where a pattern takes too many steps.
+// Fails if a pattern takes too many steps.
 using Normalizer = std::function<Status(NormalizedText&)>;
 
-// From a "normalizer" of tokenizer.json; null is none, for which the result is empty. kUnsupported names a type that is
-// not known, kInvalidArgument a member that is missing or wrong.
+// From tokenizer.json's "normalizer"; empty for null. kUnsupported
+// names an unknown type, kInvalidArgument a missing or wrong member.
 Result<Normalizer> make_normalizer(const nlohmann::json& description);
 
 enum class UnicodeForm { kNfc, kNfd, kNfkc, kNfkd };
 void normalize_unicode(NormalizedText& text, UnicodeForm form);
 
-// A SentencePiece charsmap, in base64: a table of characters, and what they become.
+// From a base64 SentencePiece charsmap.
 Result<Normalizer> make_precompiled_normalizer(std::string_view base64);
 
 }  // namespace tessera

@@ -1,4 +1,4 @@
-// Oniguruma's expressions in PCRE2's syntax.
+// Translates Oniguruma's expressions to PCRE2's syntax.
 #include <algorithm>
 #include <utility>
 #include <vector>
@@ -10,13 +10,13 @@
 namespace tessera {
 namespace {
 
-// Members of classes. White space is Unicode's White_Space: PCRE2's \s also has U+180E, which Unicode 6.3 removed.
+// Members of classes. Unicode's White_Space: PCRE2's \s also has U+180E, removed by Unicode 6.3.
 constexpr std::string_view kWhiteSpace =
     R"(\t-\r\x{20}\x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000})";
 constexpr std::string_view kNoWhiteSpace =
     R"(\x{0}-\x{8}\x{e}-\x{1f}\x{21}-\x{84}\x{86}-\x{9f}\x{a1}-\x{167f}\x{1681}-\x{1fff}\x{200b}-\x{2027})"
     R"(\x{202a}-\x{202e}\x{2030}-\x{205e}\x{2060}-\x{2fff}\x{3001}-\x{10ffff})";
-// Below U+0100 it also has the numbers that are no digits.
+// Below U+0100 it includes non-digit numbers.
 constexpr std::string_view kWord = R"(\p{Alphabetic}\p{M}\p{Nd}\p{Pc}\x{b2}\x{b3}\x{b9}\x{bc}-\x{be})";
 // As of Unicode 16.
 constexpr std::string_view kAlphabetic =
@@ -72,7 +72,7 @@ constexpr LongName kLongNames[] = {
     {"Upper", "Uppercase"},
     {"Lower", "Lowercase"},
 };
-// Scripts that patterns of tokenizers name. PCRE2's \p{Han} would also take characters that other scripts share.
+// Scripts named by tokenizer patterns. PCRE2's \p{Han} would include characters shared with other scripts.
 constexpr std::string_view kScripts[] = {
     "Arabic",   "Armenian", "Bengali",  "Bopomofo", "Cyrillic",  "Devanagari", "Ethiopic", "Georgian",
     "Greek",    "Gujarati", "Gurmukhi", "Han",      "Hangul",    "Hebrew",     "Hiragana", "Kannada",
@@ -87,7 +87,7 @@ class Translator {
   Result<std::string> translate() {
     std::string to;
     int depth = 0;
-    bool repeated = false;  // the item before ends with a quantifier in braces
+    bool repeated = false;  // the previous item ends with a braced quantifier
     while (at_ < from_.size()) {
       const char c = from_[at_];
       const bool after_braces = std::exchange(repeated, false);
@@ -120,7 +120,7 @@ class Translator {
     return Status(StatusCode::kUnsupported, format("the pattern {} {} (at byte {})", quote(from_), why, at_));
   }
 
-  // "(", "(?:" and so on; options like (?m:, where Ruby's m is PCRE2's s.
+  // "(", "(?:" and so on; options like (?m:, as Ruby's m is PCRE2's s.
   void group(std::string& to) {
     to += from_[at_++];
     if (at_ >= from_.size() || from_[at_] != '?') return;
@@ -129,7 +129,7 @@ class Translator {
     for (; at_ < end; ++at_) to += from_[at_] == 'm' ? 's' : from_[at_];
   }
 
-  // Appends the escape at at_. In a class its members alone; then false where these are no list ("\W").
+  // Appends the escape at at_; within a class only its members, or false if they are no list ("\W").
   Result<bool> escape(std::string& to, bool in_class) {
     if (at_ + 1 >= from_.size()) return refused("ends with a backslash");
     const char c = from_[at_ + 1];
@@ -194,15 +194,15 @@ class Translator {
     return listed;
   }
 
-  // A class as one item. Unions with classes within and intersections become assertions before any character.
+  // A class as one item. Nested unions and intersections become assertions before any character.
   Result<std::string> character_class(int depth) {
     if (depth > kMostDepth) return refused("nests deeper than 200 classes");
     const size_t begin = at_++;
     const bool negated = at_ < from_.size() && from_[at_] == '^';
     if (negated) ++at_;
-    std::vector<std::string> required;  // what an intersection's other sides accept
+    std::vector<std::string> required;  // conditions of an intersection's other operands
     std::string members;                // of a plain class
-    std::vector<std::string> within;    // classes and negated escapes in this union
+    std::vector<std::string> within;    // nested classes and negated escapes of this union
     bool first = true;
     const auto union_of = [&]() -> std::string {
       if (within.empty()) return members.empty() ? "(?!)" : "[" + members + "]";
@@ -245,7 +245,7 @@ class Translator {
         within.clear();
         at_ += 2;
       } else {
-        if (c == ']') members += '\\';  // the first of the class: itself
+        if (c == ']') members += '\\';  // the first in the class: literal
         if (c == '^' && members.empty()) members += '\\';
         members += c;
         ++at_;

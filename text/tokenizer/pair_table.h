@@ -1,5 +1,5 @@
-// PairTable: what a pair of ids merges to. A hash table with open addressing: one look-up is one or two reads of
-// memory. Filled once.
+// PairTable: the merge result of a pair of ids. A hash table with open
+// addressing: a lookup takes one or two memory reads. Filled once.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ class PairTable {
     while (size < 2 * most) size *= 2;
     entries_.resize(size);
   }
-  // A later value of the same pair replaces the earlier. At most as many pairs as were told.
+  // A later value of the same pair replaces the earlier. At most the announced number of pairs.
   void put(int32_t left, int32_t right, Value value) {
     Entry& entry = entries_[slot(key(left, right))];
     entry = {key(left, right), value};

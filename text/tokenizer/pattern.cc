@@ -17,12 +17,12 @@
 namespace tessera {
 namespace {
 
-// Steps of one match, and more of them for a longer text: a usual pattern takes a few at each character, one that
-// backtracks catastrophically would take more than there is time for.
+// Step limit of one match, higher for longer texts: usual patterns take a
+// few steps per character; catastrophic backtracking would take forever.
 constexpr uint32_t kMatchSteps = 2'000'000;
 constexpr uint32_t kMatchHeapKib = 64 * 1024;
-// Many matches that each take fewer steps are bounded by the time that the thread has computed: a second, and another
-// for each so many bytes, several hundred times as long as patterns take.
+// Time limit of many matches, in the thread's CPU time: a second,
+// plus one per kBytesPerSecond, several hundred times the usual.
 constexpr int64_t kBytesPerSecond = 64 * 1024;
 constexpr uint32_t kMatchesBetweenChecks = 64;
 
@@ -50,7 +50,7 @@ Result<Pattern> Pattern::create(std::string_view expression) {
   pcre2_set_newline(context.get(), PCRE2_NEWLINE_LF);
   int error = 0;
   PCRE2_SIZE offset = 0;
-  // Invalid UTF-8 never matches and so becomes pieces of its own: no byte of the text is lost.
+  // Invalid UTF-8 never matches and becomes separate pieces, so no byte is lost.
   constexpr uint32_t kOptions = PCRE2_UTF | PCRE2_UCP | PCRE2_MATCH_INVALID_UTF | PCRE2_MULTILINE;
   auto compiled = std::make_shared<Compiled>();
   compiled->expression = expression;
@@ -63,7 +63,7 @@ Result<Pattern> Pattern::create(std::string_view expression) {
                   format("the pattern {} cannot be run: {} (at byte {} of {})", quote(expression),
                          reinterpret_cast<const char*>(reason), offset, quote(std::string_view(translated))));
   }
-  (void)pcre2_jit_compile(compiled->code.get(), PCRE2_JIT_COMPLETE);  // without a JIT the interpreter serves
+  (void)pcre2_jit_compile(compiled->code.get(), PCRE2_JIT_COMPLETE);  // without a JIT the interpreter runs
   Pattern pattern;
   pattern.compiled_ = std::move(compiled);
   return pattern;
@@ -92,7 +92,7 @@ struct PatternSearch::State {
   };
   std::unique_ptr<pcre2_match_data, FreeData> data;
   std::unique_ptr<pcre2_match_context, FreeContext> context;
-  std::optional<std::string> known;  // the text, where it has characters that PCRE2 may not know
+  std::optional<std::string> known;  // the text with characters unknown to PCRE2 replaced
 };
 
 PatternSearch::PatternSearch(const Pattern& pattern, std::string_view text)
@@ -115,7 +115,7 @@ bool PatternSearch::match_at(size_t position) {
                        state_->data.get(), state_->context.get());
   };
   int found = run(0);
-  if (found == PCRE2_ERROR_JIT_STACKLIMIT) found = run(PCRE2_NO_JIT);  // it keeps its stack on the heap
+  if (found == PCRE2_ERROR_JIT_STACKLIMIT) found = run(PCRE2_NO_JIT);  // the interpreter's stack is on the heap
   if (found == PCRE2_ERROR_NOMATCH || found == PCRE2_ERROR_BADUTFOFFSET) return false;
   if (found < 0) {
     const bool steps =

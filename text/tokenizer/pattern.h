@@ -1,5 +1,5 @@
-// Pattern: a regular expression of a tokenizer file, in Oniguruma's syntax (Ruby's), run by PCRE2. Immutable; any
-// thread.
+// Pattern: a tokenizer file's regular expression in Oniguruma's
+// syntax (Ruby's), run by PCRE2. Immutable; any thread.
 #pragma once
 
 #include <cstddef>
@@ -13,9 +13,9 @@ namespace tessera {
 
 class Pattern {
  public:
-  // kInvalidArgument, with the reason and the place, for what is no expression or is none that PCRE2 can run.
+  // kInvalidArgument, with reason and place, for syntax errors and expressions that PCRE2 cannot run.
   static Result<Pattern> create(std::string_view expression);
-  // Finds `text` itself.
+  // Matches `text` literally.
   static Result<Pattern> literal(std::string_view text);
 
  private:
@@ -24,8 +24,8 @@ class Pattern {
   std::shared_ptr<const Compiled> compiled_;  // immutable, so copies of a Pattern share it
 };
 
-// The matches of a pattern in a text, leftmost first, which do not overlap. An empty one directly after another match
-// is left out. One thread; borrows both.
+// PatternSearch: non-overlapping matches of a pattern, leftmost first.
+// Skips an empty match directly after another. One thread; borrows both.
 class PatternSearch {
  public:
   PatternSearch(const Pattern& pattern, std::string_view text);
@@ -33,11 +33,11 @@ class PatternSearch {
   PatternSearch(const PatternSearch&) = delete;
   PatternSearch& operator=(const PatternSearch&) = delete;
 
-  // False after the last match, and where the pattern takes too many steps: then status() is not OK.
+  // False after the last match, or after too many steps; status() is then not OK.
   bool next();
   size_t begin() const { return begin_; }
   size_t end() const { return end_; }
-  int group() const { return group_; }  // the last capture group that took part, 0 for none
+  int group() const { return group_; }  // the last capture group that matched; 0: none
   const Status& status() const { return status_; }
 
  private:
@@ -52,12 +52,12 @@ class PatternSearch {
   int group_ = 0;
   bool matched_ = false;
   uint32_t matches_ = 0;
-  double begin_seconds_ = -1;  // of the thread's own time; -1: not asked yet
+  double begin_seconds_ = -1;  // the thread's CPU time; -1: not read yet
   Status status_;
 };
 
-// The same expression in PCRE2's syntax. Both read most of it alike; PCRE2's \s, \w, \b, \h, \v and (?m) mean something
-// else, and it has no classes within classes and no intersections (&&).
+// Translates to PCRE2's syntax. Most is equal; PCRE2's \s, \w, \b, \h, \v
+// and (?m) differ, and it lacks nested classes and intersections (&&).
 Result<std::string> pcre_syntax(std::string_view oniguruma);
 
 }  // namespace tessera

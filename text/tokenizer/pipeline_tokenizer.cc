@@ -1,5 +1,5 @@
-// Tokenizers that a description puts together, as tokenizer.json does: added tokens are found, the text between them is
-// normalized and split into pieces, a model makes tokens of each, and decoders turn tokens into text.
+// Pipeline tokenizers (tokenizer.json): added tokens are matched, the text between them is
+// normalized and split, a model tokenizes each piece, and decoders convert tokens to text.
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
@@ -118,10 +118,10 @@ class PipelineTokenizer final : public Tokenizer {
     WordCache& words;
     std::vector<WordToken> tokens;
     std::string mapped;             // a piece, with bytes as characters
-    std::vector<uint32_t> sources;  // the byte of the piece from which each of `mapped` comes
+    std::vector<uint32_t> sources;  // original byte of each byte of `mapped`
     size_t last_begin = 0;
-    std::string_view part;                    // of the text, normalized, that is encoded now
-    size_t part_begin = 0, part_of_text = 0;  // where it begins in the text, and its bytes there
+    std::string_view part;                    // normalized text in progress
+    size_t part_begin = 0, part_of_text = 0;  // its begin in the text, and its size there
   };
 
   Status encode_into(std::string_view text, const EncodeOptions& options, TokenSink& out) const override {
@@ -137,7 +137,7 @@ class PipelineTokenizer final : public Tokenizer {
   }
 
   void put(int32_t token, size_t begin, Scratch& scratch, TokenSink& out) const {
-    scratch.last_begin = std::max(scratch.last_begin, begin);  // marks may have changed places
+    scratch.last_begin = std::max(scratch.last_begin, begin);  // moves may have changed the order
     out.add(token, scratch.last_begin);
   }
 
@@ -186,10 +186,10 @@ class PipelineTokenizer final : public Tokenizer {
     return {};
   }
 
-  // About where in the text a piece begins; 0 where a step has made it again.
+  // Approximate place of a piece in the text; 0 if a step rewrote it.
   static size_t place_of(const PreToken& piece, const Scratch& scratch) {
     const auto address = [](std::string_view text) { return reinterpret_cast<uintptr_t>(text.data()); };
-    const uintptr_t offset = address(piece.text) - address(scratch.part);  // of another memory: too large
+    const uintptr_t offset = address(piece.text) - address(scratch.part);  // in other memory: too large
     if (offset >= scratch.part.size()) return 0;
     return scratch.part_begin + offset * scratch.part_of_text / scratch.part.size();
   }
@@ -213,7 +213,7 @@ class PipelineTokenizer final : public Tokenizer {
     return {};
   }
 
-  // Puts the tokens of a piece into scratch.tokens.
+  // Tokenizes a piece into scratch.tokens.
   Status tokenize(std::string_view piece, Scratch& scratch) const {
     if (!pre_tokenizers_.bytes_last) return model_->tokenize(piece, scratch.model, scratch.tokens);
     scratch.mapped.clear();

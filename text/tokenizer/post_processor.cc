@@ -66,7 +66,7 @@ Result<SurroundingTokens> read(const json& description, int depth) {
     return Status(StatusCode::kInvalidArgument, format("post-processors nest deeper than {}", kMostNested));
   TSR_ASSIGN_OR_RETURN(const std::string type, type_of(description, "post_processor"));
   const JsonMembers members(description, "post_processor " + type);
-  if (type == "ByteLevel") return SurroundingTokens();  // about offsets alone
+  if (type == "ByteLevel") return SurroundingTokens();  // affects only offsets
   if (type == "TemplateProcessing") return read_template(members);
   if (type == "BertProcessing" || type == "RobertaProcessing") {
     TSR_ASSIGN_OR_RETURN(const int32_t first, read_token(members, "cls"));

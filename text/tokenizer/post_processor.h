@@ -1,4 +1,4 @@
-// PostProcessor: the tokens that a tokenizer file puts before and after a text.
+// Tokens that a tokenizer file puts before and after a text.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ struct SurroundingTokens {
   std::vector<int32_t> before, after;
 };
 
-// From a "post_processor" of tokenizer.json, as it treats one text (not a pair of them); null puts none.
+// From tokenizer.json's "post_processor", for single texts; null: none.
 Result<SurroundingTokens> read_post_processor(const nlohmann::json& description);
 
 }  // namespace tessera

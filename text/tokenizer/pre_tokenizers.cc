@@ -47,7 +47,7 @@ class PatternSplit final : public PreTokenizer {
   const bool invert_;
 };
 
-// Every character of a class is a match.
+// ClassSplit: every character of a class is a match.
 class ClassSplit final : public PreTokenizer {
  public:
   ClassSplit(bool (*is_match)(int32_t), SplitBehavior behavior) : is_match_(is_match), behavior_(behavior) {}
@@ -73,7 +73,7 @@ class ClassSplit final : public PreTokenizer {
   const SplitBehavior behavior_;
 };
 
-// Runs of word characters, and runs of what is neither these nor white space.
+// WordSplit: runs of word characters, and of others except white space.
 class WordSplit final : public PreTokenizer {
  public:
   Status split(const PreToken& piece, PreTokenSink next) const override {
@@ -94,7 +94,7 @@ class WordSplit final : public PreTokenizer {
   }
 };
 
-// A piece with other bytes.
+// Rewritten: a piece with changed bytes.
 class Rewritten {
  public:
   explicit Rewritten(const PreToken& from) : from_(from) {
@@ -159,7 +159,7 @@ class Metaspace final : public PreTokenizer {
     }
     const PreToken whole = written.piece();
     if (!splits_) return next(whole);
-    // A run of replacements: the last goes with the word, the others stand alone.
+    // Of a run of replacements, the last joins the word and the others stand alone.
     SegmentSplitter segments(whole, SplitBehavior::kMergedWithNext, next);
     size_t done = 0;
     for (size_t found; (found = whole.text.find(replacement_, done)) != std::string_view::npos;) {
@@ -196,7 +196,7 @@ class FixedLength final : public PreTokenizer {
   const size_t length_;  // in characters
 };
 
-// Where the script changes. Kana count as Han, spaces belong to what is before them.
+// ScriptSplit: splits at changes of script. Kana count as Han; spaces join the preceding piece.
 class ScriptSplit final : public PreTokenizer {
  public:
   explicit ScriptSplit(ScriptFinder scripts) : scripts_(std::move(scripts)) {}
@@ -209,7 +209,7 @@ class ScriptSplit final : public PreTokenizer {
       if (script >= 0) {
         if (last != script) {
           if (last) TSR_RETURN_IF_ERROR(next(part_of(piece, begin, at)));
-          begin = at;  // what has no script and is before the first that has one is dropped
+          begin = at;  // characters before the first script are dropped
         }
         last = script;
       }
@@ -318,7 +318,7 @@ class Builder {
   Status add_metaspace(const JsonMembers& members) {
     TSR_ASSIGN_OR_RETURN(const std::string replacement, members.character("replacement", "▁"));
     TSR_ASSIGN_OR_RETURN(const bool splits, members.flag("split", true));
-    // Older files say whether instead of where.
+    // Older files have a flag instead of a place.
     TSR_ASSIGN_OR_RETURN(const bool older, members.flag("add_prefix_space", true));
     TSR_ASSIGN_OR_RETURN(const std::string scheme,
                          members.text("prepend_scheme", older ? "always" : "never"));

@@ -1,5 +1,5 @@
-// Pre-tokenizers: how tokenizer files split a normalized text into the pieces that the model sees, one step after
-// another. Immutable; any thread.
+// Pre-tokenizers of tokenizer files: split a normalized text
+// into the model's pieces, step by step. Immutable; any thread.
 #pragma once
 
 #include <concepts>
@@ -15,14 +15,14 @@
 
 namespace tessera {
 
-// A part of a normalized text.
+// PreToken: a part of a normalized text.
 struct PreToken {
   std::string_view text;
-  const size_t* origins = nullptr;  // by byte of text, as NormalizedText has them; null: not wanted
-  bool first = false;               // begins where the whole text does
+  const size_t* origins = nullptr;  // by byte, as in NormalizedText; null: not requested
+  bool first = false;               // at the start of the whole text
 };
 
-// PreTokenSink: a borrowed function that takes the pieces of a step, in order.
+// PreTokenSink: a borrowed function that receives a step's pieces in order.
 class PreTokenSink {
  public:
   template <class Take>
@@ -42,15 +42,15 @@ class PreTokenSink {
 class PreTokenizer {
  public:
   virtual ~PreTokenizer() = default;
-  // Gives `next` the pieces of a piece that is not empty; empty ones among them are skipped by the caller.
+  // Splits a non-empty piece and passes the results to `next`; the caller skips empty ones.
   virtual Status split(const PreToken& piece, PreTokenSink next) const = 0;
 };
 using PreTokenizers = std::vector<std::unique_ptr<const PreTokenizer>>;
 
-// The steps of a "pre_tokenizer" of tokenizer.json, none for null.
+// PreTokenizerSteps: the steps of tokenizer.json's "pre_tokenizer"; empty for null.
 struct PreTokenizerSteps {
   PreTokenizers steps;
-  bool bytes_last = false;  // after them, bytes are written as characters (see byte_characters.h)
+  bool bytes_last = false;  // finally maps bytes to characters (byte_characters.h)
 };
 Result<PreTokenizerSteps> make_pre_tokenizers(const nlohmann::json& description);
 

@@ -1,4 +1,4 @@
-// The normalizer Precompiled: a charsmap as the library `tokenizers` applies it, grapheme by grapheme.
+// The normalizer Precompiled: a charsmap applied per grapheme, as in the library `tokenizers`.
 #include <utf8proc.h>
 
 #include <memory>

@@ -1,4 +1,4 @@
-// ProtobufReader: the fields of one message of a protocol buffer, in order. Every length is checked against what is left.
+// ProtobufReader: reads the fields of a protocol buffer message in order. Every length is checked.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@ class ProtobufReader {
  public:
   explicit ProtobufReader(std::string_view message) : left_(message) {}
 
-  // False at the end, and where the message is broken: then ok() is false too.
+  // False at the end, and for a broken message; ok() is then false.
   bool next() {
     if (left_.empty() || !ok_) return false;
     const uint64_t tag = varint();

@@ -1,5 +1,5 @@
-// RWKV: tokens are byte strings; the longest that begins here is the next. Vocabulary files write them as literals, with
-// \n, \t, \r, \\, \xNN and escaped quotes.
+// RWKV: tokens are byte strings; encoding takes the longest match. Vocabulary files hold literals with
+// , \t, \r, \\, \xNN and escaped quotes.
 #include <algorithm>
 
 #include "graph/base/text.h"

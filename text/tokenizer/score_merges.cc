@@ -11,7 +11,7 @@ bool may_be_merged(TokenType type) {
   return type == TokenType::kNormal || type == TokenType::kUserDefined || type == TokenType::kUnused;
 }
 
-// "x▁": where no token has that, nothing merges across the beginning of a word.
+// "x▁": without such tokens no merge crosses the start of a word.
 bool has_space_within(std::string_view token) {
   while (token.starts_with(kSpace)) token.remove_prefix(kSpace.size());
   return token.find(kSpace) != std::string_view::npos;
@@ -22,7 +22,7 @@ bool has_space_within(std::string_view token) {
 ScoreMerges::ScoreMerges(const TokenizerData& data, std::span<const TokenType> types)
     : scores_(data.scores), is_unused_(data.tokens.size()) {
   ids_.reserve(data.tokens.size());
-  for (size_t id = 0; id < types.size(); ++id) {  // of equal tokens the last one counts
+  for (size_t id = 0; id < types.size(); ++id) {  // the last of equal tokens counts
     const std::string& token = data.tokens[id];
     if (!may_be_merged(types[id])) continue;
     ids_[token] = static_cast<int32_t>(id);

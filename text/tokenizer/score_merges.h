@@ -1,6 +1,6 @@
-// ScoreMerges: SentencePiece's BPE. Of the adjacent symbols of a text, those whose join is the piece with the highest score
-// merge, leftmost first, until no join is a piece. Control, unknown and byte tokens are never joins, however they are
-// spelt. An unused token may be an intermediate result, and is split again at the end. Immutable; any thread.
+// ScoreMerges: SentencePiece's BPE. Repeatedly merges the adjacent symbols whose concatenation is
+// the piece with the highest score, leftmost first. Control, unknown and byte tokens never result.
+// An unused token may be an intermediate result, and is split at the end. Immutable; any thread.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +25,7 @@ class ScoreMerges {
   struct Pair {
     float score;
     int32_t left, right;
-    uint32_t size;  // of both together when the pair was formed: detects an outdated pair
+    uint32_t size;  // combined size when the pair was formed; detects outdated pairs
     bool operator<(const Pair& other) const {
       return score < other.score || (score == other.score && left > other.left);
     }
@@ -46,17 +46,17 @@ class ScoreMerges {
   };
 
   ScoreMerges() = default;
-  // Views into the data. `types`: of the tokens that joins may be, the first ones.
+  // Views into the data. `types`: of the first tokens, which may be results.
   ScoreMerges(const TokenizerData& data, std::span<const TokenType> types);
 
-  // The id of a piece; -1: it is none.
+  // The id of a piece; -1: none.
   int32_t find(std::string_view piece) const {
     const auto found = ids_.find(piece);
     return found == ids_.end() ? -1 : found->second;
   }
-  // Bytes of the first word of a text, with its leading spaces (▁): words merge separately, with the same result.
+  // Size of a text's first word, with leading spaces (▁); words merge independently.
   size_t end_of_word(std::string_view text) const;
-  // Merges scratch.symbols of a text of less than 2^30 bytes, and calls put(piece) with its pieces, in order.
+  // Merges scratch.symbols of a text below 2^30 bytes, and calls put(piece) for its pieces, in order.
   template <class Put>
   void merge(std::string_view text, Scratch& scratch, Put&& put) const {
     merge(text, scratch);
@@ -81,9 +81,9 @@ class ScoreMerges {
 
   std::span<const float> scores_;
   std::vector<bool> is_unused_;                        // by id
-  std::unordered_map<std::string_view, int32_t> ids_;  // of tokens that joins may be
+  std::unordered_map<std::string_view, int32_t> ids_;  // of possible results
   size_t longest_ = 0;
-  bool words_apart_ = true;  // no token has a space after something else
+  bool words_apart_ = true;  // no token has a space inside
 };
 
 }  // namespace tessera

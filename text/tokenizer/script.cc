@@ -142,7 +142,7 @@ constexpr std::string_view kScripts[] = {"Common",
                                          "Newa",
                                          "Osage",
                                          "Tangut"};
-constexpr int kCommon = 1, kDevanagari = 9;  // their places above, from 1
+constexpr int kCommon = 1, kDevanagari = 9;  // their positions above, from 1
 constexpr int kHan = 1000;
 
 }  // namespace
@@ -161,7 +161,7 @@ Result<ScriptFinder> ScriptFinder::create() {
 int ScriptFinder::find(std::string_view character, int32_t code) const {
   if (code == 0x30fc) return kHan;
   if (code == ' ' || is_after_unicode_9(code) || known_character(code) != code) return -1;
-  // As they were then.
+  // As in that version.
   if (code == 0x953 || code == 0x954) return kDevanagari;
   if (code == 0x589 || code == 0x61c) return kCommon;
   PatternSearch search(pattern_, character);

@@ -11,8 +11,8 @@ namespace tessera {
 class ScriptFinder {
  public:
   static Result<ScriptFinder> create();
-  // A number that characters of one script share, -1 for those that have none: spaces, characters for private use, and
-  // what Unicode 9 did not have, which `tokenizers` goes by. Kana have that of Han. `character`: its bytes.
+  // The number of a character's script; -1 for spaces, private use, and characters
+  // after Unicode 9, which `tokenizers` uses. Kana share Han's. `character`: its bytes.
   int find(std::string_view character, int32_t code) const;
 
  private:

@@ -1,5 +1,5 @@
-// Segments: what a text consists of where something is searched in it, matches and what lies between, and how they
-// become pieces.
+// Segments: matches in a text and the parts
+// between them, and their conversion to pieces.
 #pragma once
 
 #include <utility>
@@ -15,7 +15,7 @@ inline PreToken part_of(const PreToken& piece, size_t begin, size_t end) {
           piece.first && begin == 0};
 }
 
-// Takes the segments of a piece in order, which cover all of it.
+// SegmentSplitter: receives the contiguous segments of a piece in order.
 class SegmentSplitter {
  public:
   SegmentSplitter(const PreToken& piece, SplitBehavior behavior, PreTokenSink next)
@@ -39,7 +39,7 @@ class SegmentSplitter {
   }
 
  private:
-  // The segment joins the one that is held, or is held instead of it.
+  // Joins the segment to the held one, or holds it instead.
   Status hold(size_t begin, size_t end, bool joins) {
     if (held_ && joins) {
       held_end_ = end;

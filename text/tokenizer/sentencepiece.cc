@@ -1,6 +1,6 @@
-// SentencePiece BPE with byte fallback as llama.cpp has it (Llama): spaces become "▁", then neighbours merge by the scores
-// of their joins (score_merges.h). A piece that is no token becomes its bytes, or where the vocabulary has no tokens for
-// those, one unknown token for consecutive pieces.
+// SentencePiece BPE with byte fallback as in llama.cpp (Llama): spaces become "▁",
+// then neighbours merge by score (score_merges.h). A piece without a token becomes its
+// bytes, or, without byte tokens, consecutive such pieces become one unknown token.
 #include <algorithm>
 #include <array>
 
@@ -37,11 +37,11 @@ class SentencePieceTokenizer final : public Tokenizer {
     for (size_t id = 0; id < data_.tokens.size(); ++id)
       if (const int byte = byte_of_token(data_.tokens[id]); byte >= 0)
         bytes_[static_cast<size_t>(byte)] = static_cast<int32_t>(id);
-    for (size_t byte = 0; byte < 256; ++byte)  // a one-byte token serves where there is no "<0xNN>"
+    for (size_t byte = 0; byte < 256; ++byte)  // a one-byte token replaces a missing "<0xNN>"
       if (bytes_[byte] < 0) bytes_[byte] = merges_.find(std::string(1, static_cast<char>(byte)));
   }
 
-  int missing_byte() const {  // a byte that no token can stand for, or -1
+  int missing_byte() const {  // a byte without a token, or -1
     for (size_t byte = 0; byte < 256; ++byte) {
       if (bytes_[byte] < 0 && data_.unknown < 0) return static_cast<int>(byte);
     }
@@ -50,7 +50,7 @@ class SentencePieceTokenizer final : public Tokenizer {
 
   Status encode_into(std::string_view text, const EncodeOptions& options, TokenSink& out) const override {
     Scratch scratch(options.words);
-    bool after_special = true;  // so is the start of the text
+    bool after_special = true;  // also at the start of the text
     for (const TextFragment& fragment : special_.split(text, options)) {
       if (fragment.token >= 0) {
         out.add(fragment.token, fragment.begin);
@@ -108,18 +108,18 @@ class SentencePieceTokenizer final : public Tokenizer {
     std::vector<WordToken> tokens;  // of the present word
   };
 
-  // The text that was escaped, and where it begins in the whole.
+  // Source: the text before escaping, and its place in the whole.
   struct Source {
     std::string_view text;
     size_t begin;
     bool prefixed;
   };
 
-  // Goes along an escaped text and the text that it was made from.
+  // Place: tracks an escaped text and its source in parallel.
   class Place {
    public:
     explicit Place(const Source& source) : source_(source), after_prefix_(!source.prefixed) {}
-    // The byte of the whole text from which byte `target` of the escaped one comes; never goes back.
+    // The original byte of byte `target` of the escaped text; monotonic.
     size_t at(size_t target) {
       while (escaped_at_ < target) {
         if (!after_prefix_) {
@@ -142,7 +142,7 @@ class SentencePieceTokenizer final : public Tokenizer {
     bool after_prefix_;
   };
 
-  // Words, each with its leading spaces, merge separately: the same result in less time and memory.
+  // Words merge separately, with their leading spaces: the same result in less time and memory.
   void encode_words(std::string_view text, const Source& source, Scratch& scratch, TokenSink& out) const {
     const size_t first = out.size();
     Place place(source);
@@ -179,7 +179,7 @@ class SentencePieceTokenizer final : public Tokenizer {
     });
   }
 
-  // Appends a piece that merges no further.
+  // Appends a fully merged piece.
   void put(std::string_view piece, uint32_t begin, std::vector<WordToken>& tokens) const {
     if (const int32_t id = merges_.find(piece); id >= 0) {
       tokens.push_back({id, begin});
@@ -197,7 +197,7 @@ class SentencePieceTokenizer final : public Tokenizer {
   std::vector<TokenType> types_;
   SpecialTokens special_;
   ScoreMerges merges_;                // views into data_, which never changes
-  std::array<int32_t, 256> bytes_{};  // -1: no token stands for it
+  std::array<int32_t, 256> bytes_{};  // -1: no token
 };
 
 }  // namespace

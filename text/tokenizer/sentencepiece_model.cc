@@ -9,7 +9,7 @@
 namespace tessera {
 namespace {
 
-// What is used of the file; numbers of fields and defaults as in sentencepiece_model.proto.
+// Proto: the used fields, with numbers and defaults as in sentencepiece_model.proto.
 struct Proto {
   std::vector<std::string> tokens;
   std::vector<float> scores;
@@ -94,7 +94,7 @@ Result<Proto> read_proto(std::string_view file) {
   return read;
 }
 
-// Whether kSentencePiece, which is faster, gives the same ids and text.
+// Whether the faster kSentencePiece gives equal ids and text.
 bool is_plain_bpe(const SentencePieceModel& model) {
   const SentencePieceSettings& settings = model.settings;
   return settings.algorithm == SentencePieceAlgorithm::kBpe && settings.byte_fallback &&

@@ -10,15 +10,15 @@
 
 namespace tessera {
 
-// The vocabulary of a file, without a kind, and how its pieces are used.
+// SentencePieceModel: a file's vocabulary, without a kind, and its settings.
 struct SentencePieceModel {
   TokenizerData data;
   SentencePieceSettings settings;
 };
 Result<SentencePieceModel> read_sentencepiece_model(std::string_view file);
 
-// A tokenizer with the ids and the text that the library sentencepiece has: kSentencePiece for BPE of plain settings, else
-// kSentencePieceModel. BOS is put before texts of BPE models, nothing before others. kUnsupported names another algorithm.
+// A tokenizer equal to the library sentencepiece: kSentencePiece for plain BPE, else
+// kSentencePieceModel. BPE models put BOS before texts. kUnsupported names another algorithm.
 Result<TokenizerData> sentencepiece_model(std::string_view file, std::vector<int32_t> end_ids);
 
 }  // namespace tessera

@@ -1,5 +1,5 @@
-// Tokenizers of a tokenizer.model with ids and text as the library sentencepiece gives them: the text between control tokens
-// is normalized and split into pieces; unknown pieces become their bytes, or one unknown token where they stand together.
+// Tokenizers of a tokenizer.model, equal to the library sentencepiece: text between control tokens
+// is normalized and split into pieces; unknown pieces become bytes, or one unknown token per run.
 #include <algorithm>
 #include <array>
 
@@ -50,7 +50,7 @@ class SentencePieceDecoder final : public TextDecoder {
     const TokenType type = data_.types[static_cast<size_t>(id)];
     if (type == TokenType::kByte)
       if (const int byte = byte_of_token(token); byte >= 0) return std::string(1, static_cast<char>(byte));
-    // Only the piece that begins the text loses its space.
+    // Only the first piece of the text loses its space.
     if (has_taken_space_ || has_text_) begins_ = false;
     has_taken_space_ = false;
     if (type == TokenType::kControl) return {};
@@ -60,12 +60,12 @@ class SentencePieceDecoder final : public TextDecoder {
     if (begins_ && (settings_.add_dummy_prefix || settings_.remove_extra_whitespaces) &&
         piece.starts_with(kSpaceSymbol)) {
       piece.remove_prefix(kSpaceSymbol.size());
-      has_taken_space_ = !settings_.remove_extra_whitespaces;  // which removes that of each piece before the first text
+      has_taken_space_ = !settings_.remove_extra_whitespaces;  // else each piece before the first text loses its space
     }
     return with_spaces(piece);
   }
 
-  // Texts of the denormalizer's table are replaced; the beginning of one waits for what follows.
+  // Applies the denormalizer's table; a possible prefix of an entry waits for more text.
   std::string denormalized(std::string text, bool is_last) {
     held_ += text;
     std::string result;
@@ -105,7 +105,7 @@ class SentencePieceModelTokenizer final : public Tokenizer {
     std::vector<AddedToken> added = settings_.added;
     std::vector<bool> is_listed(data_.tokens.size());
     for (AddedToken& token : added) {
-      token.normalized = false;  // found in the text as it is: each part between them has its own dummy prefix
+      token.normalized = false;  // matched in the original text: each part between them gets its own dummy prefix
       if (token.id < 0 || static_cast<size_t>(token.id) >= data_.tokens.size())
         return Status(StatusCode::kCorrupt,
                       format("the added token {} has id {}; the vocabulary has {} tokens",
@@ -207,7 +207,7 @@ class SentencePieceModelTokenizer final : public Tokenizer {
     return {};
   }
 
-  // Puts the tokens of a part into scratch.tokens. Of unknown pieces that stand together one token is left.
+  // Tokenizes a part into scratch.tokens. A run of unknown pieces leaves one token.
   void tokenize(std::string_view part, const SentencePiecePieces::MayMatch& may_match, Scratch& scratch) const {
     scratch.found.clear();
     scratch.tokens.clear();

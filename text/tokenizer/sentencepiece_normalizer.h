@@ -1,5 +1,5 @@
-// SentencePieceNormalizer: a text as the pieces of a SentencePiece vocabulary match it: characters mapped, white space
-// removed and written as ▁ (sentencepiece's src/normalizer.cc). Immutable; any thread.
+// SentencePieceNormalizer: maps characters, removes white space and writes it as ▁, for matching
+// a SentencePiece vocabulary (sentencepiece's src/normalizer.cc). Immutable; any thread.
 #pragma once
 
 #include <memory>
@@ -19,9 +19,9 @@ class SentencePieceNormalizer {
   static Result<SentencePieceNormalizer> create(const SentencePieceSettings& settings,
                                                 const UserDefinedPieces& user_defined);
 
-  // A part of a whole text, which begins at byte `begin` of it. With `origins` the result has them, counted in the whole
-  // text. User-defined tokens stay as they are, except where they overlap literal bytes. Bytes that are no UTF-8 become
-  // U+FFFD. kInvalidArgument where the text would grow far beyond what it was.
+  // Part: a part of a text, from byte `begin`. With `origins` the result has them, relative
+  // to the whole text. User-defined tokens are kept, except where they overlap literal bytes.
+  // Invalid UTF-8 becomes U+FFFD. kInvalidArgument if the text would grow excessively.
   struct Part {
     std::string_view text;
     size_t begin = 0;
@@ -31,14 +31,14 @@ class SentencePieceNormalizer {
 
  private:
   struct Prefix {
-    std::string_view text;  // what it becomes
-    size_t size = 0;        // bytes that are read
+    std::string_view text;  // replacement
+    size_t size = 0;        // replaced bytes
   };
   Prefix normalize_prefix(const Part& part, size_t at, const LiteralBytes& literal) const;
 
   const SentencePieceSettings* settings_ = nullptr;
   const UserDefinedPieces* user_defined_ = nullptr;
-  std::shared_ptr<const Charsmap> charsmap_;  // null: characters stay as they are
+  std::shared_ptr<const Charsmap> charsmap_;  // null: no mapping
 };
 
 }  // namespace tessera

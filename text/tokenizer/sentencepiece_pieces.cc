@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::string_view kSpaceSymbol = "\xe2\x96\x81";  // ▁, U+2581
 constexpr float kUnknownPenalty = 10;
-constexpr double kUserDefinedByteScore = 0.1;  // whatever its score is in the file, as sentencepiece 0.2.3 has it
+constexpr double kUserDefinedByteScore = 0.1;  // fixed, as in sentencepiece 0.2.3, whatever its score in the file
 
 }  // namespace
 
@@ -100,8 +100,8 @@ void SentencePiecePieces::split_bpe(std::string_view text, const MayMatch& may_m
   });
 }
 
-// The path of the highest sum of scores. Sums are rounded to single precision after each piece, as sentencepiece's are: of
-// paths that are about equal the same one wins.
+// The path with the highest sum of scores. Sums are rounded to f32 after
+// each piece, as in sentencepiece, so that near ties give the same path.
 void SentencePiecePieces::split_unigram(std::string_view text, const MayMatch& may_match, Scratch& scratch,
                                         std::vector<SentencePiecePiece>& pieces) const {
   std::vector<Scratch::Node>& nodes = scratch.nodes;

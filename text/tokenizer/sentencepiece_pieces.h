@@ -1,5 +1,5 @@
-// SentencePiecePieces: a normalized text as pieces of the vocabulary, by each of SentencePiece's algorithms: Unigram, BPE,
-// word and char (sentencepiece's src/*_model.cc, to the same rounding). Immutable; any thread.
+// SentencePiecePieces: splits a normalized text into pieces by SentencePiece's algorithms: Unigram,
+// BPE, word and char (sentencepiece's src/*_model.cc, to the same rounding). Immutable; any thread.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ namespace tessera {
 
 struct SentencePiecePiece {
   uint32_t begin, size;
-  int32_t id;  // the unknown token's where the vocabulary has no such piece
+  int32_t id;  // the unknown token if the vocabulary lacks the piece
 };
 
 class SentencePiecePieces {
@@ -26,26 +26,26 @@ class SentencePiecePieces {
   struct Scratch {
     struct Node {
       float score = 0;
-      int32_t begin = -1;  // of the piece that ends here; -1: none does
+      int32_t begin = -1;  // of the piece that ends here; -1: none
       int32_t id = -1;
     };
     std::vector<Node> nodes;
     std::vector<SentencePiecePiece> reversed;
     ScoreMerges::Scratch merges;
   };
-  // Whether a user-defined token may be at bytes [begin, end) of the text.
+  // Whether a user-defined token may match at bytes [begin, end) of the text.
   using MayMatch = std::function<bool(size_t begin, size_t end, int32_t id)>;
 
-  // Of the first `pieces` tokens. Borrows the data, whose types are complete and whose unknown token is one, and the
-  // user-defined tokens.
+  // For the first `pieces` tokens. Borrows the user-defined tokens and
+  // the data, whose types are complete and which has an unknown token.
   SentencePiecePieces(const TokenizerData& data, size_t pieces, SentencePieceAlgorithm algorithm,
                       const UserDefinedPieces& user_defined);
 
-  // Appends the pieces of a text of less than 2^30 bytes.
+  // Appends the pieces of a text below 2^30 bytes.
   void split(std::string_view text, const MayMatch& may_match, Scratch& scratch,
              std::vector<SentencePiecePiece>& pieces) const;
-  // Bytes of a first part of the text that is split as if nothing followed: bounds memory, and what sums of scores in
-  // single precision lose.
+  // Size of a first part that is split independently of
+  // the rest; bounds memory, and the error of f32 sums.
   size_t independent_part(std::string_view text) const;
 
  private:

@@ -19,7 +19,7 @@ Result<json> read_object(const std::optional<std::string>& text, std::string_vie
   return std::move(read.rest);
 }
 
-// The token that a value names: a text, or an object with its content.
+// The token named by a value: a text, or an object with its content.
 std::optional<AddedToken> named_token(const json& value) {
   const json& content = value.is_object() && value.contains("content") ? value["content"] : value;
   if (!content.is_string() || content.get_ref<const std::string&>().empty()) return {};

@@ -17,15 +17,15 @@ struct SideFileTexts {
   std::optional<std::string> tokenizer_config, special_tokens_map, added_tokens;
 };
 
-// One tokenizer_config.json that says what the three say together, as transformers reads them: where the configuration has
-// added_tokens_decoder the others do not count, else the map's names win and added_tokens.json becomes
-// added_tokens_decoder. kCorrupt names the file that is no such JSON.
+// Merges the three files into one tokenizer_config.json, as transformers does:
+// added_tokens_decoder in the configuration overrides the others; else the map's names
+// win and added_tokens.json becomes added_tokens_decoder. kCorrupt names an invalid file.
 Result<nlohmann::json> merge_side_files(const SideFileTexts& texts);
 
-// Tokens of `added_tokens_decoder`, by their ids.
+// Tokens of `added_tokens_decoder`, by id.
 Result<std::map<int64_t, AddedToken>> decoder_tokens(const nlohmann::json& config);
-// Tokens that a configuration names: bos_token and the like, further keys that end in _token, extra_special_tokens. They
-// are special; their ids are the vocabulary's, or the next ones.
+// Tokens named by a configuration: bos_token and similar, other keys ending in _token,
+// extra_special_tokens. They are special; their ids are the vocabulary's, or the next free ones.
 std::vector<AddedToken> named_tokens(const nlohmann::json& config);
 
 }  // namespace tessera

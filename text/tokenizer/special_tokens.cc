@@ -75,7 +75,7 @@ void SpecialTokens::choose(std::string_view text, bool parse_special, std::vecto
   const auto loses = [](const Occurrence& a, const Occurrence& b) {
     return std::tuple(b.length, a.token, a.begin) > std::tuple(a.length, b.token, b.begin);
   };
-  // The longest token here may overlap a winner by now: then the longest that still fits is used.
+  // If the longest token overlaps a winner, the longest that still fits is used.
   std::vector<Occurrence> waiting = std::move(chain);
   chain.clear();
   std::ranges::make_heap(waiting, loses);

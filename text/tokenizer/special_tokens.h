@@ -14,27 +14,27 @@
 
 namespace tessera {
 
-// A piece of the text: ordinary, or exactly one special token.
+// TextFragment: ordinary text, or exactly one special token.
 struct TextFragment {
   std::string_view text;
-  size_t begin = 0;    // its place in the whole text
+  size_t begin = 0;    // offset in the whole text
   int32_t token = -1;  // -1: ordinary text
 };
 
 class SpecialTokens {
  public:
   SpecialTokens(std::span<const std::string> tokens, std::span<const TokenType> types);
-  // The same with the tokens that take white space around them.
+  // Includes the tokens that absorb white space around them.
   SpecialTokens(const TokenizerData& data, std::span<const TokenType> types);
 
-  // Longer tokens win over shorter ones where they overlap, then lower ids, then earlier positions. Memory is
-  // for fragments and for the longest chain of overlapping tokens only. No fragment is empty. None is found that
-  // overlaps a literal range.
+  // Of overlapping tokens the longest wins, then the lowest id, then the
+  // earliest. Memory is for fragments and the longest chain of overlaps.
+  // Fragments are not empty. No match overlaps a literal range.
   std::vector<TextFragment> split(std::string_view text, const EncodeOptions& options) const;
 
  private:
   struct Match {
-    int32_t always = -1, with_special = -1;  // token that ends at a trie node
+    int32_t always = -1, with_special = -1;  // tokens that end at a trie node
   };
   struct Edge {
     uint32_t node;
@@ -48,14 +48,14 @@ class SpecialTokens {
     int32_t token;
   };
   uint32_t child(uint32_t node, uint8_t byte) const;
-  // The longest token that begins there and has at most `most` bytes.
+  // The longest token that begins there, of at most `most` bytes.
   Occurrence longest_at(std::string_view text, size_t begin, size_t most, bool parse_special) const;
-  // `chain` has the longest token at every position where one begins, in order; the winners are left, in
-  // order.
+  // `chain`: the longest token at every
+  // start, in order; only the winners remain.
   void choose(std::string_view text, bool parse_special, std::vector<Occurrence>& chain) const;
 
   std::vector<Edge> edges_;           // of the trie, by node and byte; node 0 is the root
-  std::vector<uint32_t> first_edge_;  // by node, and one more
+  std::vector<uint32_t> first_edge_;  // by node, with a sentinel
   std::vector<Match> matches_;        // by node
   std::array<bool, 256> first_{};
   std::vector<int32_t> lstrip_ids_, rstrip_ids_;  // ascending

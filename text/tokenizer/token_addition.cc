@@ -14,7 +14,7 @@ namespace {
 
 constexpr size_t kBytes = 256;
 
-// Types by id, where a vocabulary has none.
+// Fills in types by id if the vocabulary has none.
 void complete_types(TokenizerData& data) {
   if (!data.types.empty()) return;
   data.types.resize(data.tokens.size(), TokenType::kNormal);
@@ -28,7 +28,7 @@ void complete_types(TokenizerData& data) {
   if (data.unknown >= 0) data.types[static_cast<size_t>(data.unknown)] = TokenType::kUnknown;
 }
 
-// Names the added tokens in the description of a kind that has one.
+// Lists the added tokens in the description, for kinds that have one.
 Status describe_added(TokenizerData& data, std::span<const AddedToken> added) {
   if (data.kind == TokenizerKind::kSentencePieceModel) {
     TSR_ASSIGN_OR_RETURN(SentencePieceSettings settings, read_sentencepiece_settings(data.pipeline));

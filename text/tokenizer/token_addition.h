@@ -1,4 +1,4 @@
-// New tokens of a vocabulary, found in texts before they are split, as added tokens are.
+// Adds tokens to a vocabulary; they are matched before texts are split.
 #pragma once
 
 #include <span>
@@ -9,11 +9,11 @@
 
 namespace tessera {
 
-// Tokens that texts use or end by: unused ones at the vocabulary's end, which pad it to a table's rows, do not count.
+// Number of tokens without the unused ones at the end, which pad the vocabulary to a table's rows.
 size_t used_tokens(const TokenizerData& data);
 
-// Each text becomes a token with the next id. `special`: a control token, found on request and left out of decoded text;
-// else it is found always, and text. kInvalidArgument for an empty text and one that the vocabulary has.
+// Appends a token per text. `special`: a control token, matched on request and hidden in
+// decoded text; else always matched, and shown. kInvalidArgument for empty and existing texts.
 Result<TokenizerData> with_added_tokens(TokenizerData data, std::span<const std::string> texts, bool special);
 
 }  // namespace tessera

@@ -210,9 +210,9 @@ class Reader : public nlohmann::json_sax<json> {
   int depth_ = 0, area_depth_ = 0, parts_ = 0;
   size_t values_ = 0;
   std::string key_, first_key_, second_key_;
-  std::unordered_map<std::string, int64_t> ids_;  // of the vocabulary
-  std::map<std::string, json> added_keys_;        // of the added token that is read
-  std::set<std::string> lists_;  // found so far, of those that are not in the tree
+  std::unordered_map<std::string, int64_t> ids_;  // vocabulary
+  std::map<std::string, json> added_keys_;        // of the present added token
+  std::set<std::string> lists_;  // keys found so far that are not in the tree
   std::vector<json*> containers_;
 };
 

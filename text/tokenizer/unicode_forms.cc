@@ -1,4 +1,4 @@
-// Unicode's normal forms, in parts that do not depend on each other.
+// Unicode's normal forms, computed on independent parts.
 #include <utf8proc.h>
 
 #include <algorithm>
@@ -12,7 +12,7 @@ namespace {
 
 constexpr int32_t kInvalid = -1;
 
-// Whether the decomposed character can neither be reordered with what is before it nor composed to it.
+// Whether the decomposed character can neither be reordered before, nor composed with, the preceding text.
 bool begins_part(int32_t code) {
   if (code < 0x300) return true;
   const utf8proc_property_t& property = *utf8proc_get_property(code);
@@ -24,7 +24,7 @@ bool begins_part(int32_t code) {
 
 struct Decomposed {
   int32_t code;
-  size_t at;  // in the source
+  size_t at;  // offset in the source
 };
 
 class Part {
@@ -62,7 +62,7 @@ class Part {
     }
   }
 
-  // The library composes; characters that vanish are those that joined one before them.
+  // The library composes; a vanished character was joined to an earlier one.
   void compose() {
     codes_.clear();
     for (const Decomposed& character : characters_) codes_.push_back(character.code);
@@ -71,7 +71,7 @@ class Part {
                                  static_cast<utf8proc_option_t>(UTF8PROC_COMPOSE | UTF8PROC_STABLE));
     const size_t count = left < 0 ? characters_.size() : static_cast<size_t>(left);
     if (count < characters_.size()) {
-      // A code that is still there comes from its own place; a new one from the begin of the part.
+      // An existing code keeps its place; a new one gets the start of the part.
       size_t from = 0;
       std::vector<Decomposed> composed;
       for (size_t i = 0; i < count; ++i) {
@@ -107,7 +107,7 @@ void normalize_unicode(NormalizedText& text, UnicodeForm form) {
                                                       (compatible ? UTF8PROC_COMPAT : 0));
   std::vector<utf8proc_int32_t> codes(32);
   for (size_t at = 0; at < text.text.size();) {
-    // ASCII stays, except that the last character may be composed with the next.
+    // ASCII is unchanged, except that the last character may compose with the next.
     size_t end = at;
     while (end < text.text.size() && plain(end)) ++end;
     if (end > at + 1) {
@@ -125,7 +125,7 @@ void normalize_unicode(NormalizedText& text, UnicodeForm form) {
       continue;
     }
     if (is_after_unicode_9(
-            character.code)) {  // no character to these forms: neither taken apart, joined nor moved
+            character.code)) {  // unknown to these forms: never decomposed, composed or moved
       part.end();
       to.copy(at, at + character.size);
       at += character.size;

@@ -78,7 +78,7 @@ constexpr int32_t kAfterUnicode9[][2] = {
     {0x1faf0, 0x1faf8}, {0x1fb00, 0x1fb92}, {0x1fb94, 0x1fbf9}, {0x2a6d7, 0x2a6df}, {0x2b735, 0x2b739},
     {0x2ceb0, 0x2ebe0}, {0x2ebf0, 0x2ee5d}, {0x30000, 0x3134a}, {0x31350, 0x323af},
 };
-// First and last of each run, and the character of the same general category that stands for them.
+// First and last of each run, and a representative of the same general category.
 constexpr int32_t kOfUnicode15And16[][3] = {
     {0x897, 0x897, 0x901},       {0xcf3, 0xcf3, 0x903},       {0xece, 0xece, 0x20d0},
     {0x1b4e, 0x1b4f, 0x1800},    {0x1b7f, 0x1b7f, 0x1800},    {0x1c89, 0x1c89, 0x1e00},
@@ -132,7 +132,7 @@ const int32_t* run_of(const int32_t (&runs)[N][M], int32_t code) {
   return *(after - 1);
 }
 
-// Whether a character that begins with this byte may be one of kOfUnicode15And16.
+// Whether a character with this first byte may be in kOfUnicode15And16.
 bool may_begin_later(unsigned char byte) {
   return byte >= 0xf0 || (byte >= 0xe0 && byte <= 0xe3) || byte == 0xea;
 }

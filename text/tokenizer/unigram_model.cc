@@ -1,4 +1,4 @@
-// Unigram: of all ways to write a piece as tokens, the one whose sum of log probabilities is greatest.
+// Unigram: tokenizes a piece with the greatest sum of log probabilities.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -14,7 +14,7 @@ namespace {
 
 constexpr double kUnknownPenalty = 10;
 constexpr uint32_t kUnreached = UINT32_MAX;
-constexpr size_t kMostBytes = size_t{16} << 20;  // of all tokens together
+constexpr size_t kMostBytes = size_t{16} << 20;  // of all tokens
 
 class UnigramModel final : public TokenModel {
  public:
@@ -69,7 +69,7 @@ class UnigramModel final : public TokenModel {
   }
 
  private:
-  // Follows the best path from its end. Unknown tokens that stand together are one.
+  // Follows the best path from its end. A run of unknown tokens becomes one.
   void put_best(std::string_view piece, ModelScratch& scratch, std::vector<WordToken>& tokens) const {
     const std::vector<ModelScratch::Node>& nodes = scratch.nodes;
     scratch.reversed.clear();

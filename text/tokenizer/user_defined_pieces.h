@@ -1,4 +1,4 @@
-// UserDefinedPieces: a SentencePiece vocabulary's user-defined tokens, which nothing splits or joins. Immutable; any thread.
+// UserDefinedPieces: a SentencePiece vocabulary's user-defined tokens, which are never split or joined. Immutable; any thread.
 #pragma once
 
 #include <span>
@@ -10,7 +10,7 @@
 
 namespace tessera {
 
-// Which bytes of a text are literal.
+// LiteralBytes: the literal ranges of a text.
 class LiteralBytes {
  public:
   explicit LiteralBytes(std::span<const TextRange> ranges) : ranges_(ranges) {}
@@ -23,10 +23,10 @@ class LiteralBytes {
 
 class UserDefinedPieces {
  public:
-  // Of the first `pieces` tokens; views into data.tokens.
+  // From the first `pieces` tokens; views into data.tokens.
   UserDefinedPieces(const TokenizerData& data, size_t pieces);
 
-  // Bytes of the longest token that `text` begins with; 0: none. `may_match(size, id)` declines candidates.
+  // Size of the longest token that `text` begins with; 0: none. `may_match(size, id)` may decline.
   template <class MayMatch>
   size_t longest_prefix(std::string_view text, MayMatch&& may_match) const {
     size_t longest = 0;
@@ -39,7 +39,7 @@ class UserDefinedPieces {
     return longest;
   }
   bool is_empty() const { return trie_.is_empty(); }
-  // Tokens of white space alone are no marks that a text could forge: literal text may become them.
+  // Tokens of white space cannot forge a mark; literal text may become them.
   bool is_blank(int32_t id) const { return blank_[static_cast<size_t>(id)]; }
 
  private:

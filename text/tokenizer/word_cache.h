@@ -1,5 +1,5 @@
-// WordCache: tokens of words that one tokenizer has encoded: texts repeat most of their words. It holds a bounded number
-// of short words, the first it is given. One thread.
+// WordCache: tokens of words that a tokenizer has encoded, since texts repeat
+// words. Holds a bounded number of short words, the first ones. One thread.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace tessera {
 
-// A token of a word, and the byte of the word at which it begins.
+// WordToken: a token of a word, and its first byte.
 struct WordToken {
   int32_t id;
   uint32_t begin;
@@ -20,7 +20,7 @@ struct WordToken {
 
 class WordCache {
  public:
-  // The tokens kept for `word`, valid until the next `keep`; null for none. A word may have no tokens.
+  // The cached tokens of `word`, valid until the next `keep`; null: none. They may be empty.
   const std::vector<WordToken>* find(std::string_view word) const {
     const auto found = words_.find(word);
     return found == words_.end() ? nullptr : &found->second;

@@ -1,4 +1,4 @@
-// Models that look words up: WordPiece, the longest tokens from a word's left, and WordLevel, whole words.
+// Word lookup models: WordPiece, the longest tokens from the left, and WordLevel, whole words.
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
@@ -42,7 +42,7 @@ class WordPieceModel final : public TokenModel {
   }
 
  private:
-  // Bytes of `rest` that the longest token covers; 0 where there is none.
+  // Bytes of `rest` covered by the longest token; 0: none.
   size_t put_longest(std::string_view rest, size_t begin, ModelScratch& scratch,
                      std::vector<WordToken>& tokens) const {
     scratch.text.assign(begin > 0 ? prefix_ : std::string());
@@ -62,7 +62,7 @@ class WordPieceModel final : public TokenModel {
   const ModelVocabulary vocabulary_;
   const int32_t unknown_;
   const std::string prefix_;
-  const size_t most_;  // characters of a word; longer ones are unknown
+  const size_t most_;  // longer words are unknown
   size_t longest_ = 0;
 };
 

@@ -7,8 +7,8 @@
 namespace tessera {
 namespace {
 
-// As published in the tokenizer.json of each family. Pieces between matches are kept, so a final "|\s+" is
-// implied.
+// As in the tokenizer.json of each family. Text between
+// matches is kept, so a final "|\s+" is implied.
 constexpr std::string_view kGpt2 =
     R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
 constexpr std::string_view kLlama3 =
@@ -59,7 +59,7 @@ constexpr std::string_view kAfmoeScripts =
     "ᇿ]"
     "+";
 constexpr std::string_view kDeepSeekCjk = R"([\x{4e00}-\x{9fa5}\x{0800}-\x{4e00}\x{ac00}-\x{d7ff}]+)";
-// Letters of scripts with cases.
+// Letters of cased scripts.
 constexpr std::string_view kDeepSeekLetters =
     R"(\s?[A-Za-z\x{b5}\x{c0}-\x{d6}\x{d8}-\x{f6}\x{f8}-\x{1ba}\x{1bc}-\x{1bf}\x{1c4}-\x{293}\x{295}-)"
     R"(\x{2af}\x{370}-\x{373}\x{376}\x{377}\x{37b}-\x{37d}\x{37f}\x{386}\x{388}-\x{38a}\x{38c}\x{38e}-)"

@@ -14,24 +14,24 @@
 
 namespace tessera {
 
-// SplitPattern: one way of splitting, known under several names in vocabulary files.
+// SplitPattern: one way of splitting, under its names in vocabulary files.
 struct SplitPattern {
   std::vector<std::string_view> names;
-  // Applied in order: each splits the pieces that the previous one left. Matches and the text between them
-  // both become pieces.
+  // Applied in order: each splits the pieces of the previous
+  // one. Matches and the text between them become pieces.
   std::vector<std::string_view> patterns;
-  bool whole_words_first = false;  // a word that is a token is taken as it is, without merges
+  bool whole_words_first = false;  // a word that is a token is not split by merges
 };
 std::span<const SplitPattern> known_split_patterns();
 
 class WordSplitter {
  public:
-  // Empty `name` means "default". An unknown one is kUnsupported, with the known names.
+  // Empty `name`: "default". kUnsupported for an unknown one, with the known names.
   static Result<std::unique_ptr<const WordSplitter>> create(std::string_view name);
   ~WordSplitter();
 
-  // Calls `word` with non-empty views into `text`, in order, that cover all of it, whatever bytes it holds.
-  // kInvalidArgument where a pattern takes too many steps.
+  // Calls `word` with contiguous non-empty views into `text`, in order,
+  // for any bytes. kInvalidArgument if a pattern takes too many steps.
   Status split(std::string_view text, const std::function<void(std::string_view)>& word) const;
   bool whole_words_first() const { return whole_words_first_; }
 

@@ -1,7 +1,7 @@
-// WordPiece (BERT): text is lower-cased, stripped of accents, and split at spaces, punctuation and Chinese
-// characters. Each word becomes the longest tokens from its left; a word that cannot be covered is the
-// unknown token. The vocabulary writes tokens that start a word as "▁word", those that continue one without a
-// mark.
+// WordPiece (BERT): lower-cases text, strips accents, and splits at spaces,
+// punctuation and Chinese characters. Each word becomes the longest tokens
+// from the left; a word that cannot be covered is unknown. The vocabulary
+// writes word starts as "▁word" and continuations without a mark.
 #include <utf8proc.h>
 
 #include <algorithm>
@@ -46,7 +46,7 @@ bool stands_alone(utf8proc_int32_t code) {
   return punctuation || (code < 0x7f && symbol) || is_chinese(code);
 }
 
-// A word and, by its bytes, where they come from in the text.
+// Word: a word, and the original byte of each byte.
 struct Word {
   std::string text;
   std::vector<size_t> origins;
@@ -57,7 +57,7 @@ struct Word {
   }
 };
 
-// Calls `use` with every word of the text, which begins with the mark of words.
+// Calls `use` with every word of the text, prefixed by the word mark.
 template <class Use>
 void for_each_word(std::string_view text, Use&& use) {
   Word word;
@@ -83,7 +83,7 @@ void for_each_word(std::string_view text, Use&& use) {
     const auto size =
         utf8proc_iterate(bytes + position, static_cast<utf8proc_ssize_t>(text.size() - position), &code);
     if (size <= 0) {
-      ++position;  // not UTF-8: dropped, like U+FFFD
+      ++position;  // invalid UTF-8: dropped, like U+FFFD
       continue;
     }
     utf8proc_int32_t decomposed[32];

@@ -9,7 +9,7 @@
 namespace tessera {
 
 WrittenControlTokens::WrittenControlTokens(const TokenizerData& data) {
-  constexpr size_t kFewestBytes = 3;  // shorter ones stand in any text
+  constexpr size_t kFewestBytes = 3;  // shorter names occur in any text
   for (size_t id = 0; id < data.types.size(); ++id) {
     const std::string& name = data.tokens[id];
     if (data.types[id] != TokenType::kControl || name.size() < kFewestBytes) continue;
