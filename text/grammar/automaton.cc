@@ -75,7 +75,6 @@ class AutomatonBuilder {
 
   // The expression and its successor are productive. Recursion depth is that of expressions; other functions are not inlined,
   // which keeps the frame small.
-  // is never inlined, so that its frame is small.
   uint32_t emit(ExpressionId id, uint32_t next) {
     if (is_full_) return kAcceptNode;
     const Expression& expression = all_[id];
