@@ -79,7 +79,7 @@ class BlockFinder {
 
   const Graph& graph_;
   BlockMap map_;
-  std::vector<int32_t> reader_;  // by tensor: the block that reads it first, of a gradient its parameter's
+  std::vector<int32_t> reader_;  // by tensor: the first block that reads it; for a gradient, its parameter's
 };
 
 }  // namespace

@@ -1,5 +1,5 @@
-// BlockMap: which block of a model every node of its step belongs to. Ends of the model count as blocks of their own: what comes before
-// the first block is number 0, what comes after the last is the last number.
+// BlockMap: the block of a model that each node of its step belongs to. The model's ends
+// count as blocks: number 0 precedes the first block, the last number follows the last.
 #pragma once
 
 #include <cstdint>
@@ -15,8 +15,8 @@ struct BlockMap {
   int32_t after() const { return blocks + 1; }
 };
 
-// Blocks are told by scope (graph/analysis/block_scope.h). A backward node belongs to its forward node's block, a sum of gradients to the
-// latest block that its addends come from, an update to its parameter's first reader.
+// Blocks are recognised by scope (graph/analysis/block_scope.h). A backward node belongs to its forward node's
+// block, a sum of gradients to the latest block of its addends, an update to its parameter's first reader.
 BlockMap find_blocks(const Graph& step);
 
 }  // namespace tessera

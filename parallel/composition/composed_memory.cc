@@ -10,17 +10,17 @@ namespace tessera {
 
 namespace {
 
-// Micro-batches a device that fill any pipeline but gpipe's, which holds all: zb-h2 holds the most, not quite 2.
+// Micro-batches per device that fill any pipeline except gpipe's, which holds all: zb-h2 holds the most, almost 2.
 constexpr int32_t kFilling = 4;
 
 int64_t total(int64_t bytes) { return bytes; }
 int64_t total(const BytesByCause& bytes) { return bytes.device(); }
 
-// What is counted of a profile: bytes alone, or bytes by cause.
+// Amount: bytes, or bytes by cause.
 template <class Amount>
 constexpr bool kByCause = std::is_same_v<Amount, BytesByCause>;
 
-// One device while it carries out its actions.
+// Device: one device that carries out its actions.
 template <class Amount>
 class Device {
  public:
@@ -33,9 +33,9 @@ class Device {
     note(live_);
   }
 
-  // Messages that follow each other are one exchange: what leaves stays until all have arrived.
+  // Consecutive messages are one exchange: sent bytes stay until all have arrived.
   void send(bool forward) { leaving_ += message(forward); }
-  // What is not kept for backward is communication until a block has read it.
+  // A received value not saved for backward counts as communication until a block reads it.
   void receive(bool forward) {
     Amount arriving = message(forward);
     if constexpr (kByCause<Amount>)
@@ -55,7 +55,7 @@ class Device {
       backward(s, BlockPass::kWeight, turn_of(has_gone_[s].weight));
   }
 
-  // `leads`: the last block to another one's pass.
+  // `leads`: the next block's pass follows at once.
   void forward(size_t stage, Turn turn, bool leads = false) {
     const std::vector<StageBlock>& blocks = stages_.blocks[stage];
     for (size_t i = 0; i < blocks.size(); ++i)
@@ -69,7 +69,7 @@ class Device {
     for (const StageBlock block : stages_.blocks[stage]) pass(block, Turn::kLast, BlockPass::kUpdate, true);
   }
 
-  // Since it was last taken.
+  // The peak since the last call.
   Amount take_most() { return std::exchange(most_, live_); }
 
  private:
@@ -115,7 +115,7 @@ class Device {
   Amount live_{}, most_{}, leaving_{}, unread_{};
 };
 
-// Micro-batches one after another, with the updates in the last one's backward. Visits the most of every action, as those below.
+// Micro-batches in order, with the updates in the last one's backward. Visits the peak of every action, as the functions below.
 template <class Amount, class Visit>
 void run_without_pipeline(std::span<const StepProfile> variants, const ComposedStages& stages, Visit visit) {
   Device<Amount> device(variants, stages);
@@ -157,14 +157,14 @@ void run_pipeline(std::span<const StepProfile> variants, const ComposedStages& s
   for (size_t d = 0; d < devices.size(); ++d) visit(d, {}, true, devices[d].take_most());
 }
 
-// Of those with blocks of their own so many times, of the others once where any of their blocks is there.
+// Blocks with blocks of their own count that many times; others once if any of their blocks is present.
 int64_t times(const PersistentBytes& it, const std::vector<int64_t>& counts) {
   int64_t count = 0;
   for (const int32_t block : it.blocks) count += counts[static_cast<size_t>(block)];
   return it.blocks.size() == 1 ? count : std::min<int64_t>(count, 1);
 }
 
-// By block of the profile: how many of it a device has.
+// Number of each profile block on a device.
 std::vector<int64_t> block_counts(std::span<const StepProfile> variants, const ComposedStages& stages,
                                   int32_t device) {
   std::vector<int64_t> counts(variants[0].copies.size(), 0);
@@ -200,7 +200,7 @@ int32_t filling_micro_batches(const PipelineShape& shape) {
 }
 
 ComposedStages filling_stages(ComposedStages stages) {
-  constexpr int32_t kTurnsOfOne = 3;  // the first micro-batch, one like all others, the last
+  constexpr int32_t kTurnsOfOne = 3;  // the first micro-batch, a steady one, the last
   stages.shape.micro_batches = stages.shape.devices == 1 ? std::min(kTurnsOfOne, stages.shape.micro_batches)
                                                          : filling_micro_batches(stages.shape);
   return stages;

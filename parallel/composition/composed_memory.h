@@ -1,5 +1,5 @@
-// Memory of a pipeline's devices, composed of the profile of a model with few blocks: every device carries out its actions in the line that
-// lowering emits them in, block by block.
+// Memory of a pipeline's devices, composed from the profile of a model with few
+// blocks: every device carries out its actions in lowering's order, block by block.
 #pragma once
 
 #include <cstdint>
@@ -13,52 +13,52 @@
 
 namespace tessera {
 
-// One block of a stage: its number in the profile, and which of the profiles it runs as (recomputed or not, say).
+// StageBlock: one block of a stage: its number in the profile, and its variant (such as recomputed).
 struct StageBlock {
   int32_t block = 0, variant = 0;
-  bool is_end = false;  // of the model, no block of it
+  bool is_end = false;  // an end of the model, not a block
 };
 
 struct ComposedStages {
-  PipelineShape shape;  // of one device: no pipeline
-  // By stage, in order, as many as it has; the first stage begins with the model's first end, the last ends
-  // with its last.
+  PipelineShape shape;  // one device: no pipeline
+  // By stage, in order; the first stage begins with the
+  // model's first end, the last stage ends with its last.
   std::vector<std::vector<StageBlock>> blocks;
 };
 
-// Of one device.
+// DeviceBytes: memory of one device.
 struct DeviceBytes {
-  int64_t parameters = 0, state = 0, inputs = 0;  // inputs: and outputs, and constants
-  int64_t run = 0;                                // most that is alive at once of what lives inside a run
+  int64_t parameters = 0, state = 0, inputs = 0;  // inputs: with outputs and constants
+  int64_t run = 0;                                // peak of the bytes alive inside a run
   int64_t total() const { return parameters + state + inputs + run; }
 };
 
-// Micro-batches with which a pipeline is full, and holds no more with any further one; no more than it has.
+// Micro-batches that fill the pipeline, so that further ones add no memory; at most its own number.
 int32_t filling_micro_batches(const PipelineShape& shape);
 
-// The same stages with few micro-batches, of which devices hold as much at most.
+// The same stages with few micro-batches and the same peak memory.
 ComposedStages filling_stages(ComposedStages stages);
 
-// By device. Profiles of one model and strategy but for what is kept for backward: of a pipeline where there is
-// one, and of as many micro-batches, or of 3 of more (strategy_profile.h). What outlives a run is the first one's. Fails as
-// schedules do. `schedules`: known from other plans.
+// By device. Profiles are of one model and strategy, with different activations saved: with
+// the pipeline's number of micro-batches, or 3 of more (strategy_profile.h). Persistent bytes
+// are the first profile's. Fails as schedules do. `schedules`: cache shared with other plans.
 Result<std::vector<DeviceBytes>> composed_memory(std::span<const StepProfile> variants,
                                                  const ComposedStages& stages,
                                                  ScheduleCache* schedules = nullptr);
 
-// MemoryPoint: the fullest moment of a device's action.
+// MemoryPoint: the peak moment of a device's action.
 struct MemoryPoint {
   PipelineAction action;
-  bool updates = false;  // after all actions: the update
+  bool updates = false;  // the update, after all actions
   BytesByCause bytes;    // inside a run
 };
 
-// By action of one device, of as many micro-batches as `stages` and their schedule say. Profiles have a breakdown.
+// By action of one device, for the micro-batches and schedule of `stages`. Profiles have a breakdown.
 Result<std::vector<MemoryPoint>> composed_memory_points(std::span<const StepProfile> variants,
                                                         const ComposedStages& stages,
                                                         const PipelineSchedule& schedule, int32_t device);
 
-// Of one device, on the host and in files, by MemoryCause: what outlives a run there.
+// Persistent bytes of one device's share on the host and in files, by MemoryCause.
 BytesByCause persistent_elsewhere(std::span<const StepProfile> variants, const ComposedStages& stages,
                                   int32_t device);
 

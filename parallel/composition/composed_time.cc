@@ -26,7 +26,7 @@ double copying_seconds(std::span<const StepProfile> variants, const std::vector<
   return sum;
 }
 
-// From the first device of a place to that of another.
+// Message time from the first device of one place to that of another.
 double message_seconds(const StepProfile& profile, int64_t bytes, int32_t from, int32_t to,
                        const Cluster& cluster) {
   if (bytes == 0) return 0;
@@ -36,7 +36,7 @@ double message_seconds(const StepProfile& profile, int64_t bytes, int32_t from, 
   return seconds_at(price_of(RankProgram(), send, cluster, from * profile.devices), cluster, 1);
 }
 
-// Parameters of both ends of a model: the last one's gradient goes to the first, and what is summed comes back.
+// Parameters shared by both ends of a model: the last stage's gradient goes to the first, and the sum comes back.
 double exchange_seconds(const StepProfile& profile, const ComposedStages& stages, const Cluster& cluster) {
   const int32_t first = 0, last = stages.shape.device_of(stages.shape.stages() - 1);
   if (first == last) return 0;
@@ -54,7 +54,7 @@ Turn turn_of(const PipelineShape& shape, int32_t micro_batch) {
                                                 : Turn::kSteady;
 }
 
-// Passes of an action.
+// The passes of an action.
 std::vector<BlockPass> passes_of(const PipelineAction& action, const PipelineShape& shape) {
   if (action.work == PipelineWork::kForward) return {BlockPass::kForward};
   if (action.work == PipelineWork::kBackwardInput || !shape.splits_backward()) return {BlockPass::kBackward};
@@ -62,7 +62,7 @@ std::vector<BlockPass> passes_of(const PipelineAction& action, const PipelineSha
   return {BlockPass::kBackward, BlockPass::kWeight};
 }
 
-// Whether its result goes to another device.
+// Whether its result is sent to another device.
 bool sends(const PipelineAction& action, const PipelineShape& shape) {
   const int32_t to = action.stage + (action.work == PipelineWork::kForward ? 1 : -1);
   return action.work != PipelineWork::kBackwardWeight && to >= 0 && to < shape.stages() &&
@@ -80,7 +80,7 @@ double without_pipeline(std::span<const StepProfile> variants, const ComposedSta
   return sum;
 }
 
-// Actions of one device, one after another.
+// The actions of one device, in sequence.
 PipelineTiming timing_of_one(std::span<const StepProfile> variants, const ComposedStages& stages,
                              const PipelineSchedule& schedule) {
   PipelineTiming timing;
@@ -135,7 +135,7 @@ Result<ComposedRun> composed_run(std::span<const StepProfile> variants, const Co
       run.message_s = std::max(run.message_s, costs.back().comm);
     }
     TSR_ASSIGN_OR_RETURN(run.timing, replay(schedule, costs));
-    // What the first micro-batch takes beyond others (gathers of weights) goes on while a device waits for it.
+    // The extra time of the first micro-batch (gathers of weights) overlaps with the wait for it.
     for (size_t d = 0; d < run.timing.end.size(); ++d) {
       if (run.timing.end[d].empty()) continue;
       const std::vector<StageBlock>& first = stages.blocks[static_cast<size_t>(schedule.devices[d][0].stage)];

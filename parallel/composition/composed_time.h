@@ -1,4 +1,4 @@
-// Time of a step, composed of the profile of a model with few blocks: the schedule replayed with what every stage's blocks take.
+// Step time composed from the profile of a model with few blocks: a replay of the schedule with the passes of every stage's blocks.
 #pragma once
 
 #include <span>
@@ -14,32 +14,32 @@ namespace tessera {
 
 struct ComposedTime {
   double step_s = 0;
-  double passes_s = 0;  // until the last device has carried out its actions
-  double update_s = 0;  // of the device that takes longest, after that
-  int32_t slowest = 0;  // device of the pipeline whose passes of one micro-batch take longest
+  double passes_s = 0;  // until the last device has finished its actions
+  double update_s = 0;  // of the slowest device, after that
+  int32_t slowest = 0;  // pipeline device with the slowest passes of one micro-batch
 };
 
-// As composed_memory.
+// Arguments as in composed_memory.
 Result<ComposedTime> composed_time(std::span<const StepProfile> variants, const ComposedStages& stages,
                                    const Cluster& cluster, ScheduleCache* schedules = nullptr);
 
-// ComposedRun: when a step's actions run.
+// ComposedRun: the timing of a step's actions.
 struct ComposedRun {
   ComposedTime time;
-  PipelineTiming timing;        // when actions begin and end
+  PipelineTiming timing;        // begin and end of actions
   std::vector<double> updates;  // by device
   std::vector<double> copying;  // by device, before its first action
-  double message_s = 0;         // from one device to another, at most
-  double late_s = 0;      // that the first micro-batch takes beyond others, where no device waits meanwhile
-  double exchange_s = 0;  // of parameters that both ends of the model have, after the updates
-  int32_t critical = 0;   // device that ends last, the lowest of those
+  double message_s = 0;         // between devices, at most
+  double late_s = 0;      // extra time of the first micro-batch that no wait hides
+  double exchange_s = 0;  // exchange of parameters shared by both ends, after the updates
+  int32_t critical = 0;   // the device that ends last; ties: the lowest
 };
 
-// `schedule`: of the stages' shape; without a pipeline 1f1b's of one device.
+// `schedule`: of the stages' shape; without a pipeline, 1f1b's of one device.
 Result<ComposedRun> composed_run(std::span<const StepProfile> variants, const ComposedStages& stages,
                                  const PipelineSchedule& schedule, const Cluster& cluster);
 
-// Shares of the critical device's step, which they add up to. Profiles have a breakdown.
+// Shares of the critical device's step, which add up to it. Profiles have a breakdown.
 std::vector<TimeShare> composed_time_shares(std::span<const StepProfile> variants,
                                             const ComposedStages& stages, const PipelineSchedule& schedule,
                                             const ComposedRun& run);

@@ -32,7 +32,7 @@ LiveBytes::LiveBytes(const RankProgram& rank, std::span<const size_t> order,
         during_[moment].at[held[s].place] += slot.bytes;
       }
   }
-  // Until here changes.
+  // Changes take effect here.
   for (size_t s = 0; s < held.size(); ++s)
     if (held[s].last != SIZE_MAX) before_[held[s].last + 1].at[held[s].place] -= rank.slots[s].bytes;
   for (size_t moment = 0; moment < order.size(); ++moment) {

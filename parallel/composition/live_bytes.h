@@ -1,4 +1,4 @@
-// LiveBytes: bytes alive inside a run by what they are for, in any order of its instructions.
+// LiveBytes: bytes alive inside a run by cause, for any order of its instructions.
 #pragma once
 
 #include <array>
@@ -12,7 +12,7 @@
 
 namespace tessera {
 
-// Bytes of a device by MemoryCause; behind them those of its host and its files.
+// BytesByCause: bytes of a device by MemoryCause, followed by those of its host and its files.
 struct BytesByCause {
   std::array<int64_t, kMemoryCauses + 2> at{};
 
@@ -33,7 +33,7 @@ struct BytesByCause {
 
 class LiveBytes {
  public:
-  // `order`: instructions of entry 0, by moment. `live_ranges` as in program_memory.h, which tell causes; without any all is transient.
+  // `order`: instructions of entry 0, by moment. `live_ranges`: see program_memory.h, which assigns causes; if empty, all bytes are transient.
   LiveBytes(const RankProgram& rank, std::span<const size_t> order, std::span<const LiveRange> live_ranges);
   const BytesByCause& during(size_t moment) const { return during_[moment]; }
   const BytesByCause& before(size_t moment) const { return before_[moment]; }

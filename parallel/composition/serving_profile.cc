@@ -21,7 +21,7 @@ int32_t block_at(const ServingProgram& program, const BlockMap& map, NodeId node
 // Attention to pages of keys and values: what is read of the text so far.
 bool reads_pages(const OpDef& op) { return op.pages.first >= 0 && !op.pages.is_written; }
 
-// What comes between two kernels counts to the former's block, as in StepProfile.
+// Instructions between two kernels belong to the earlier one's block, as in StepProfile.
 std::vector<ServingSeconds> find_seconds(const ServingProgram& program, const StepProfile& profile,
                                          const Cluster& cluster) {
   const EntryPoint& entry = program.rank.entries[0];
@@ -60,7 +60,7 @@ std::vector<std::vector<PositionBytes>> find_pages(const ServingProgram& program
     const Node& node = graph.nodes()[n];
     if (!reads_pages(*node.op)) continue;
     PositionBytes it{.window = attr_i64(node.attrs, "window")};
-    for (size_t i = 1; i + 3 < node.inputs.size(); ++i) {  // what is behind them tells places in pages
+    for (size_t i = 1; i + 3 < node.inputs.size(); ++i) {  // the inputs behind them are places in pages
       const NodeId writer = graph.tensor(node.inputs[i]).producer;
       const TensorId state = writer == kNoNode ? node.inputs[i] : graph.node(writer).inputs[0];
       it.states.push_back(state);
@@ -75,7 +75,7 @@ std::vector<std::vector<PositionBytes>> find_pages(const ServingProgram& program
 
 Result<ServingProgram> lower_serving(const Graph& forward, DType dtype, const ServedStep& step, int32_t tp,
                                      const KernelCatalog& catalog) {
-  // One page a sequence, which its text fills.
+  // One page per sequence, filled by its text.
   ServingOptions options;
   options.pages = options.rows = step.sequences;
   options.page_size = options.context = step.text;
@@ -100,7 +100,7 @@ Result<ServingProgram> lower_serving(const Graph& forward, DType dtype, const Se
 Result<ServingProfile> profile_serving(const ServingProgram& program, const ServedStep& step,
                                        const Cluster& cluster) {
   ServingProfile profile;
-  // Steps that repeat are issued as one recorded launch: the host does not set their pace.
+  // Repeated steps are launched as one recorded graph, so the host does not limit their rate.
   const SoftwareTraits recorded{
       .reprice = [](const RankProgram&, const Instruction&, InstructionPrice& price) { price.issue_s = 0; }};
   TSR_ASSIGN_OR_RETURN(profile.step,
@@ -123,7 +123,7 @@ ServingBytes composed_bytes(const ServingProfile& profile, std::span<const int32
   const StepProfile& step = profile.step;
   std::vector<int64_t> counts(step.copies.size(), 0);
   ServingBytes bytes;
-  // What the ends make for all blocks, and what one block hands on to the next, is there when a stage begins.
+  // Values shared by all blocks, and the previous block's output, exist when a stage begins.
   int64_t live = blocks.front() == 0 ? 0 : step.cost(0, Turn::kLast, BlockPass::kForward).left;
   for (size_t i = 0; i < blocks.size(); ++i) {
     ++counts[static_cast<size_t>(blocks[i])];

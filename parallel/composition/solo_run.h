@@ -1,4 +1,4 @@
-// One rank's run by itself: its streams and waits as the simulator has them, other ranks there whenever it wants to meet them.
+// SoloRun: one rank simulated alone: streams and waits as in the simulator, with other ranks always ready.
 #pragma once
 
 #include <functional>
@@ -11,17 +11,17 @@
 
 namespace tessera {
 
-// Traits by which other software runs the same program: what published steps are compared with.
+// SoftwareTraits: properties of other software that runs the same program, for comparison with published steps.
 struct SoftwareTraits {
   bool one_stream = false;  // nothing overlaps
   std::function<void(const RankProgram&, const Instruction&, InstructionPrice&)> reprice = {};
 };
 
-// By instruction of entry 0.
+// Prices by instruction of entry 0.
 std::vector<InstructionPrice> solo_prices(const RankProgram& rank, const Cluster& cluster,
                                           const SoftwareTraits& traits);
 
-// Seconds from the start of entry 0, by instruction.
+// Seconds since the start of entry 0, by instruction.
 struct SoloRun {
   std::vector<double> begins, ends;
   double end_s = 0;

@@ -14,7 +14,7 @@ Result<Plan> staged_plan(const Graph& step, const StrategySpec& spec, const Comp
   options.spec.recompute = RecomputeForm::kNone;
   options.global_batch = global_batch;
   std::vector<bool> repeats;  // by block
-  const int64_t ends = 2;     // of the model, which are no blocks
+  const int64_t ends = 2;     // the model's ends, which are no blocks
   int64_t total = 0;
   for (const std::vector<StageBlock>& blocks : stages.blocks) {
     options.stage_blocks.push_back(static_cast<int64_t>(blocks.size()));

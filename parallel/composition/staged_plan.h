@@ -1,4 +1,4 @@
-// StagedPlan: the plan of stages whose blocks are told one by one, and its places lowered: what was composed, made real.
+// StagedPlan: converts composed stages, given block by block, to a plan, and lowers its places.
 #pragma once
 
 #include <cstdint>
@@ -13,12 +13,12 @@
 
 namespace tessera {
 
-// `step`: the whole model's, all symbols bound but "B". Blocks of variant 1 compute their activations again. Of `stages` the numbers of
-// blocks and variants count, in order.
+// `step`: of the whole model, with all symbols bound except "B". Blocks of variant
+// 1 are recomputed. Only block counts and variants of `stages` matter, in order.
 Result<Plan> staged_plan(const Graph& step, const StrategySpec& spec, const ComposedStages& stages,
                          int64_t global_batch);
 
-// The arena of the first rank of each of the places (devices of the pipeline), in bytes. `step` is the graph that the plan's symbols bind.
+// Arena bytes of the first rank of each place (device of the pipeline). `step`: the graph bound by the plan's symbols.
 Result<std::vector<int64_t>> lowered_arenas(const Graph& step, const Plan& plan, const KernelCatalog& catalog,
                                             std::span<const int32_t> places);
 

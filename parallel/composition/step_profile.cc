@@ -24,7 +24,7 @@ struct PassKey {
   friend auto operator<=>(const PassKey&, const PassKey&) = default;
 };
 
-// The larger of two.
+// Raises `most` to at least `bytes`.
 void raise(BytesByCause& most, const BytesByCause& bytes) {
   if (bytes.device() > most.device()) most = bytes;
 }
@@ -69,11 +69,11 @@ class Profiler {
     return id == kNoNode || index(id) >= layout_.graph.nodes().size() ? nullptr : &layout_.graph.node(id);
   }
 
-  // By instruction: the pass that it is part of, and by when it runs the one that it runs in, which may be another where gathers are
-  // issued ahead of their readers.
+  // By instruction: the pass that it belongs to, and the pass
+  // during which it runs, which may differ for prefetched gathers.
   void find_keys() {
     phases_ = find_step_phases(rank_.entries[0], layout_.graph);
-    size_t last_pass = 0;  // updates before it go with the pass that they are among
+    size_t last_pass = 0;  // earlier updates belong to the pass around them
     for (size_t i = 0; i < code_.size(); ++i)
       if (const Node* node = node_at(code_[i]);
           node != nullptr && node->phase != Phase::kUpdate && std::holds_alternative<KernelInst>(code_[i]))
@@ -92,7 +92,7 @@ class Profiler {
       owns_.push_back(own);
       runs_in_.push_back(now);
     }
-    // What comes before the first kernel runs in its pass.
+    // Instructions before the first kernel run in its pass.
     size_t begun = 0;
     while (begun < code_.size() && !std::holds_alternative<KernelInst>(code_[begun])) ++begun;
     for (size_t i = 0; i < begun && begun < code_.size(); ++i) runs_in_[i] = runs_in_[begun];
@@ -118,7 +118,7 @@ class Profiler {
   PassCost& cost_of(const PassKey& key) { return at(profile_.passes, key); }
   PassCauses& causes_of(const PassKey& key) { return at(profile_.breakdown.passes, key); }
 
-  // The last of three micro-batches, after which copies of parameters are let go, stands for none of a pipeline's.
+  // The last of three micro-batches, after which copies of parameters are freed, represents none of a pipeline's.
   bool ends_copies(const PassKey& key) const {
     return apart_ && key.pass != BlockPass::kUpdate && key.micro_batch > 1 && key.micro_batch + 1 == layout_.micro_batches;
   }
@@ -166,7 +166,7 @@ class Profiler {
     }
   }
 
-  // A pass lasts from its first kernel to the first of the next.
+  // A pass lasts from its first kernel to the next pass's first.
   void find_seconds() {
     const std::vector<InstructionPrice> prices = solo_prices(rank_, cluster_, traits_);
     const SoloRun run = run_solo(rank_, cluster_, prices, traits_.one_stream);
@@ -189,7 +189,7 @@ class Profiler {
     wait_for_host(prices);
   }
 
-  // A host issues a block's backward pass while the device is still in the forward one; across blocks it gains no lead that lasts.
+  // A host issues a block's backward pass during its forward pass; across blocks it gains no lasting lead.
   void wait_for_host(const std::vector<InstructionPrice>& prices) {
     std::map<const PassCost*, double> issued;
     for (size_t i = 0; i < code_.size(); ++i)
@@ -220,7 +220,7 @@ class Profiler {
   void add_time(std::vector<TimeShare>& time, double from, double to) const {
     const int64_t begin = std::llround(from / kTick), end = std::llround(to / kTick);
     if (begin == end) return;
-    // Rounded ends are made good, so that shares add up.
+    // Corrects rounding, so that shares add up.
     const double whole = (to - from) / (static_cast<double>(end - begin) * kTick);
     for (const TimeShare& share : time_shares(intervals_, begin, end, kTick)) add_share(time, share, whole);
   }
@@ -256,7 +256,7 @@ class Profiler {
     }
   }
 
-  // From the second block on, where there is one: the first one's neighbour is like all others.
+  // From the second block, if any: the first one's neighbour represents all others.
   void find_messages() {
     if (profile_.map.blocks < 2) return;
     const int32_t from = profile_.map.blocks > 2 ? 2 : 1;
@@ -287,7 +287,7 @@ class Profiler {
     by_cause.of(at == live_ranges_.end() ? MemoryCause::kTransient : at->cause) += local_bytes(id);
   }
 
-  // Of the largest part.
+  // Bytes of the largest part.
   int64_t local_bytes(TensorId id) const {
     const ShardingSpec& spec = layout_.spec[index(id)];
     TensorType type = layout_.tensor(id).type;

@@ -1,9 +1,9 @@
-// StepProfile: what a training step takes of a device, block by block, read off the lowered program of a model with few blocks. Steps of
-// models with more blocks, in pipelines of any schedule, are composed of it (composed_memory.h).
+// StepProfile: the cost of a training step on a device, block by block, from the lowered program of a model with
+// few blocks. Steps of deeper models, in pipelines of any schedule, are composed from it (composed_memory.h).
 //
-// The program has no pipeline. Its micro-batches follow each other, so that bytes alive where one block's pass ends and the next one's
-// begins are what the pass leaves behind: saved activations from forward to backward, gradients of results from backward to the
-// gradients of weights, sums of gradients from the first micro-batch on.
+// The program has no pipeline. Its micro-batches run in sequence, so bytes alive between two blocks'
+// passes are what the earlier pass leaves: saved activations from forward to backward, gradients of
+// results from backward to weight gradients, sums of gradients from the first micro-batch on.
 #pragma once
 
 #include <array>
@@ -20,23 +20,23 @@
 
 namespace tessera {
 
-// What runs of a block at a time. kWeight is apart where the schedule splits backward; else kBackward has it.
+// BlockPass: a block's work of one kind. kWeight is separate if the schedule splits backward; else kBackward includes it.
 enum class BlockPass : uint8_t { kForward, kBackward, kWeight, kUpdate };
 inline constexpr size_t kBlockPasses = 4;
 
-// The first micro-batch makes the sums of gradients, to which the others add. Without a pipeline updates go with the last one's backward.
+// Turn: the first micro-batch creates sums of gradients, others add to them. Without a pipeline, updates belong to the last one's backward.
 enum class Turn : uint8_t { kFirst, kSteady, kLast };
 inline constexpr size_t kTurns = 3;
 
-// Bytes inside a run, counted from those alive when the pass begins.
+// PassCost: bytes inside a run, relative to those alive when the pass begins.
 struct PassCost {
-  int64_t peak = 0;       // at most
-  int64_t peak_ahead = 0;  // at most, with what the next block's pass fetches ahead meanwhile
-  int64_t left = 0;       // when it has ended
-  double seconds = 0;     // until the next pass begins, or the host has issued it
+  int64_t peak = 0;       // peak
+  int64_t peak_ahead = 0;  // peak including the next block's prefetches
+  int64_t left = 0;       // alive when it ends
+  double seconds = 0;     // until the next pass begins, or until the host has issued it
 };
 
-// PassCauses: the costs of a pass by cause, which add up to them. Without a breakdown all bytes are transient.
+// PassCauses: costs of a pass by cause; they add up. Without a breakdown all bytes are transient.
 struct PassCauses {
   BytesByCause peak, peak_ahead, left;
   std::vector<TimeShare> time;
@@ -46,19 +46,19 @@ struct PassCauses {
 template <class Cost>
 using ByPass = std::array<std::array<Cost, kBlockPasses>, kTurns>;
 
-// A tensor that outlives a run, or is fed before or fetched after it.
+// PersistentBytes: a tensor that outlives a run, is fed before it or fetched after it.
 struct PersistentBytes {
   SlotKind kind = SlotKind::kParameter;
   Tier tier = Tier::kDevice;
-  int64_t bytes = 0;           // of one micro-batch where `by_batch`
+  int64_t bytes = 0;           // of one micro-batch if `by_batch`
   bool by_batch = false;
   std::vector<int32_t> blocks;  // that read or update it, ascending
   std::string name = {}, type = {}, sharding = {};  // global, of one micro-batch; with a breakdown
 };
 
-// Breakdown: a profile by cause.
+// ProfileBreakdown: a profile by cause.
 struct ProfileBreakdown {
-  bool is_complete = false;                     // as it was asked for
+  bool is_complete = false;                     // as requested
   std::vector<ByPass<PassCauses>> passes;       // by block
   std::vector<BytesByCause> copies;             // by block
   std::vector<std::vector<TimeShare>> copying;  // by block
@@ -69,13 +69,13 @@ struct ProfileBreakdown {
 struct StepProfile {
   BlockMap map;
   std::vector<ByPass<PassCost>> passes;  // by block of `map`, ends included
-  // By block: copies of parameters that are made once, before the first pass, and last to the end; and what making them takes.
+  // By block: copies of parameters that are made once, before the first pass, and live to the end; and the time to make them.
   std::vector<int64_t> copies;
   std::vector<double> copying_s;
   std::vector<PersistentBytes> persistent;
-  // Between neighbouring blocks, of one micro-batch, as the sender has them.
+  // Between adjacent blocks, for one micro-batch, in the sender's layout.
   int64_t forward_message = 0, backward_message = 0;
-  int32_t devices = 1;  // of the place; in a pipeline every stage has as many, in order
+  int32_t devices = 1;  // devices of the place; in a pipeline every stage has as many, in order
   ProfileBreakdown breakdown;
 
   const PassCost& cost(int32_t block, Turn turn, BlockPass pass) const {
@@ -86,9 +86,9 @@ struct StepProfile {
   }
 };
 
-// `rank`: the first of `layout`, which has one place. `splits`: gradients of weights are a pass apart. `apart`: updates come after all
-// passes, as in pipelines.
-// Seconds are those of `cluster`, as the simulator has them, had the other ranks nothing to wait for.
+// `rank`: the first of `layout`, which has one place. `splits`: weight gradients
+// are a separate pass. `apart`: updates follow all passes, as in pipelines.
+// Seconds are the simulator's for `cluster`, if other ranks never wait.
 Result<StepProfile> profile_step(const EntryLayout& layout, const RankProgram& rank, const Cluster& cluster,
                                  bool splits, bool apart, bool breakdown = false,
                                  const SoftwareTraits& traits = {});

@@ -11,8 +11,8 @@ namespace tessera {
 
 namespace {
 
-// The last block and what comes after it are a stage of their own, on the same devices: what a model's ends share is then summed up at
-// each of them, as in a pipeline.
+// Puts the last block and the final end in a second stage on the same devices,
+// so that parameters shared by both ends are summed per stage, as in a pipeline.
 Result<Plan> in_two_stages(const Graph& few, const std::vector<std::pair<std::string, int64_t>>& symbols,
                            Plan plan, bool splits) {
   std::vector<std::pair<std::string, int64_t>> values = symbols;
@@ -35,7 +35,7 @@ Result<StepProfile> profile_strategy(const Graph& few, const StrategySpec& spec,
   const bool may_cut = spec.pp > 1 && cut_batch(bound).ok();
   TSR_ASSIGN_OR_RETURN(const int32_t count, micro_batches_of(spec, global_batch, may_cut));
   const bool apart = spec.pp > 1;
-  // The first, one like all others, and the last.
+  // The first, a steady one, and the last.
   const int32_t profiled = count == 1 ? 1 : apart ? 3 : std::min(count, 3);
   const PipelineShape shape{.kind = spec.schedule, .devices = spec.pp, .virtual_stages = spec.virtual_stages, .micro_batches = count};
   StrategySpec inside = spec;

@@ -1,4 +1,4 @@
-// Profile of a strategy: a model with few blocks, lowered as the strategy has it but for its pipeline.
+// Profile of a strategy: a model with few blocks, lowered by the strategy without its pipeline.
 #pragma once
 
 #include <cstdint>
@@ -14,8 +14,8 @@
 
 namespace tessera {
 
-// `few`: the step of a model with few blocks (graph/transform/fewer_blocks.h). `global_batch`: sequences of the whole step, which the
-// strategy cuts into micro-batches. `symbols`: every one but "B". `breakdown`: costs by cause too. Fails where the strategy cannot be applied or lowered.
+// `few`: the step of a model with few blocks (graph/transform/fewer_blocks.h). `global_batch`: sequences of the step, which the strategy
+// cuts into micro-batches. `symbols`: all except "B". `breakdown`: adds costs by cause. Fails if the strategy cannot be applied or lowered.
 Result<StepProfile> profile_strategy(const Graph& few, const StrategySpec& spec, int64_t global_batch,
                                      const std::vector<std::pair<std::string, int64_t>>& symbols,
                                      const Cluster& cluster, const KernelCatalog& catalog,

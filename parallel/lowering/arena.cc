@@ -14,14 +14,14 @@ struct Extent {
   int64_t from = 0, to = 0;  // in units of kSlotAlignment
 };
 
-// A layout that is larger than none can be by no more than one part in so many is not improved on.
+// A layout within this fraction of the lower bound is not improved.
 constexpr int64_t kClose = 1000;
 
-// Sorts extents by where they begin, those that begin together in any order: in a few passes, as comparing
-// them is most of what placing thousands of buffers would take.
+// ExtentSort: sorts extents by begin, in any order of equal ones, by radix
+// passes; comparisons would dominate the placement of thousands of buffers.
 class ExtentSort {
  public:
-  // `most`: none begins later.
+  // `most`: the largest begin.
   void operator()(std::vector<Extent>& extents, int64_t most) {
     if (extents.size() < kFew) return void(std::ranges::sort(extents, {}, &Extent::from));
     const int bits = std::bit_width(static_cast<uint64_t>(most));
@@ -46,7 +46,7 @@ class ExtentSort {
   std::vector<uint32_t> starts_;
 };
 
-// A union of extents, those that touch put together: buffers packed side by side are one.
+// Occupied: a union of extents; adjacent ones are merged.
 class Occupied {
  public:
   void add(Extent extent) {
@@ -64,11 +64,11 @@ class Occupied {
   const std::vector<Extent>& parts() const { return parts_; }
 
  private:
-  std::vector<Extent> parts_;  // sorted; gaps between them
+  std::vector<Extent> parts_;  // sorted, with gaps between them
 };
 
-// What is occupied when: a tree over stretches of time, so that only what may meet a new buffer is looked at,
-// and what lies side by side only once.
+// Timeline: occupied extents over time, as a tree over stretches of time, so that
+// only extents that may overlap a new buffer are examined, and adjacent ones once.
 class Timeline {
  public:
   Timeline(std::span<const Lifetime> all, int32_t end)
@@ -78,7 +78,7 @@ class Timeline {
         inside_(covered_.size()),
         partly_(stretches_) {}
 
-  // The lowest end of the tightest gap among placed buffers that live at the same time.
+  // Best fit: the lowest end of the tightest gap between buffers alive at the same time.
   int64_t best_fit(size_t item) {
     const Lifetime& it = all_[item];
     met_.clear();
@@ -107,7 +107,7 @@ class Timeline {
     Extent extent;
     int32_t first = 0, last = 0;
   };
-  // Of the tree, over the stretches [begin, end).
+  // Part: a node of the tree over the stretches [begin, end).
   struct Part {
     size_t node;
     uint32_t begin, end;
@@ -142,14 +142,14 @@ class Timeline {
   std::span<const Lifetime> all_;
   const uint32_t stretches_;
   std::vector<Occupied> covered_,
-      inside_;  // by node: all of its time; some of it, as told by the nodes below
-  std::vector<std::vector<Placed>> partly_;  // by stretch: some of its time
+      inside_;  // by node: occupied for all of its time; for some of it, merged from child nodes
+  std::vector<std::vector<Placed>> partly_;  // by stretch: occupied for some of its time
   std::vector<Extent> met_;
   ExtentSort sort_;
-  int64_t highest_ = 0;  // where the last of all extents begins
+  int64_t highest_ = 0;  // the largest begin of any extent
 };
 
-// Ends early, with that much, where it would take `beat` bytes or more.
+// Stops early with `beat` bytes or more.
 ArenaLayout place_in_order(std::span<const Lifetime> all, const std::vector<size_t>& order, int32_t end,
                            int64_t beat) {
   ArenaLayout layout;
@@ -170,7 +170,7 @@ ArenaLayout place_in_order(std::span<const Lifetime> all, const std::vector<size
 
 int64_t max_live_bytes(std::span<const Lifetime> lifetimes) {
   std::vector<std::pair<int32_t, int64_t>>
-      events;  // births before deaths of the same moment: both ends count
+      events;  // births before deaths of the same moment, since lifetimes are inclusive
   for (const Lifetime& it : lifetimes) {
     events.emplace_back(it.first, it.bytes);
     events.emplace_back(it.last + 1, -it.bytes);
@@ -188,7 +188,7 @@ ArenaLayout layout_arena(std::span<const Lifetime> lifetimes) {
 
   const auto span = [&](size_t i) { return int64_t{lifetimes[i].last} - lifetimes[i].first + 1; };
   const auto size = [&](size_t i) { return lifetimes[i].bytes; };
-  // Larger keys first; equal ones in order of birth.
+  // Larger keys first; ties in order of birth.
   const auto by = [&](auto key) {
     std::vector<size_t> order(lifetimes.size());
     std::iota(order.begin(), order.end(), size_t{0});
@@ -205,7 +205,7 @@ ArenaLayout layout_arena(std::span<const Lifetime> lifetimes) {
     ArenaLayout layout = place_in_order(lifetimes, order, end, beat);
     if (best.offsets.empty() || layout.bytes < best.bytes) best = std::move(layout);
   };
-  // Buffers of one size fill each other's places, so that this order is the fastest too.
+  // Buffers of equal size reuse each other's places, which also makes this order the fastest.
   attempt(by([&](size_t i) { return std::pair(size(i), span(i)); }));
   attempt(by([&](size_t i) { return size(i) * span(i); }));
   attempt(by([&](size_t i) { return std::pair(span(i), size(i)); }));

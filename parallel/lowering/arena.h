@@ -1,5 +1,5 @@
-// Arena: offsets for buffers whose lifetimes are known, so that an arena is sized exactly before anything is
-// allocated.
+// Arena: offsets for buffers with known lifetimes, so
+// that an arena is sized exactly before allocation.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ inline constexpr int64_t align_slot(int64_t bytes) {
   return (bytes + kSlotAlignment - 1) / kSlotAlignment * kSlotAlignment;
 }
 
-// Bytes needed from time `first` to time `last`, both included.
+// Lifetime: bytes needed from time `first` to `last`, inclusive.
 struct Lifetime {
   int64_t bytes = 0;
   int32_t first = 0, last = 0;
@@ -24,7 +24,7 @@ struct ArenaLayout {
   int64_t bytes = 0;             // highest end
 };
 
-// Bytes alive at the worst moment: no layout can be smaller.
+// Peak of the live bytes, a lower bound on any layout.
 int64_t max_live_bytes(std::span<const Lifetime> lifetimes);
 
 // Best fit in several orders (size, size times lifetime, lifetime, time of birth), until one comes within a

@@ -1,7 +1,7 @@
-// Nodes that run in slices of one factor (ALGEBRA rule 7). Per slice the operands that have the factor are
-// cut and brought to where they are wanted, so that only a slice of what is gathered is there at a time;
-// results that have the factor are laid side by side, results that lack it are added up (or merged, as the op
-// says).
+// Nodes that run in slices of one factor (ALGEBRA rule 7). Per slice the
+// operands with the factor are cut and converted to their target layout, so
+// that only a slice of a gathered operand exists at a time; results with the
+// factor are concatenated, others are added (or merged, as the op defines).
 #include "parallel/lowering/chunked_node.h"
 
 namespace tessera {
@@ -34,8 +34,8 @@ Status EntryEmitter::emit_chunks(NodeId id, EmitPhase phase) {
     }
 
    private:
-    // Results that have the factor go straight to where they will be wanted, slice by slice, so that what is
-    // reduced is never whole on one rank: a gradient as it is stored, an addend as its readers want it.
+    // Results with the factor go directly to their final layout, slice by slice, so that a reduced
+    // value is never whole on one rank: a gradient in its stored layout, an addend in its readers'.
     void start_outputs() {
       target_.resize(outputs_.size());
       whole_.resize(outputs_.size());
@@ -65,7 +65,7 @@ Status EntryEmitter::emit_chunks(NodeId id, EmitPhase phase) {
       }
       if (!common) return produced;
       const auto path = e_.layout_.resharder->path(produced, *common, type(id).shape, type(id).dtype);
-      // Only what reduces: a gather would make more of it, not less.
+      // Only reductions; a gather would enlarge it.
       const bool reduces =
           path.ok() && !path->moves.empty() && std::ranges::all_of(path->moves, [](const Move& move) {
             return move.kind == MoveKind::kReduceScatter || move.kind == MoveKind::kAllReduce ||
@@ -104,7 +104,7 @@ Status EntryEmitter::emit_chunks(NodeId id, EmitPhase phase) {
       return sums.empty() ? Status() : merge(sums);
     }
 
-    // Lays a slice of output `o` into the whole.
+    // Places a slice of output `o` into the whole.
     Status place(size_t o, Range range, SlotRef at) {
       const Cut cut = this->cut(outputs_[o], range);
       const TensorType& global = type(output(o));

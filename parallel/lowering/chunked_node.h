@@ -1,5 +1,5 @@
-// A node that runs in slices of one factor (ALGEBRA rule 7): what slices in order (chunked_node.cc) and
-// slices that rotate around the ranks of an axis (rotating_node.cc) share.
+// ChunkedNode: a node that runs in slices of one factor (ALGEBRA rule 7): the common part of ordered
+// slices (chunked_node.cc) and slices that rotate around the ranks of an axis (rotating_node.cc).
 #pragma once
 
 #include <algorithm>
@@ -13,7 +13,7 @@
 
 namespace tessera {
 
-// Where the factor sits in each operand, and how partial results are put together.
+// The factor's place in each operand, and the combination of partial results.
 class EntryEmitter::ChunkedNode {
  public:
   ChunkedNode(EntryEmitter& emitter, NodeId id, EmitPhase phase)
@@ -26,7 +26,7 @@ class EntryEmitter::ChunkedNode {
 
  protected:
   struct At {
-    int dim = -1;  // of the operand; -1: it lacks the factor
+    int dim = -1;  // of the operand; -1: without the factor
     int64_t span = 1;
   };
 
@@ -66,7 +66,7 @@ class EntryEmitter::ChunkedNode {
                                 e_.entry_);
   }
 
-  // Adds what one slice gave to outputs without the factor. `parts` in the order of those outputs.
+  // Adds one slice's results to outputs without the factor. `parts` in the order of those outputs.
   Status merge(const std::vector<SlotRef>& parts) {
     std::vector<TensorType> types;
     std::vector<TensorId> ids;
@@ -118,7 +118,7 @@ class EntryEmitter::ChunkedNode {
   const NodeSharding& sharding_;
   size_t factor_ = 0;
   std::vector<At> inputs_, outputs_;
-  std::vector<SlotRef> sums_;  // of outputs that lack the factor
+  std::vector<SlotRef> sums_;  // of outputs without the factor
 
  private:
   Result<At> find(const ShardingRule::OperandDims& dims) const {

@@ -37,7 +37,7 @@ Result<EntryPoint> EntryEmitter::emit() {
 void EntryEmitter::find_last_reads() {
   const Graph& graph = layout_.graph;
   std::vector<size_t> last(graph.tensors().size(), 0);
-  // What is computed again for a backward node reads its operands then.
+  // A node recomputed for backward reads its operands at that time.
   std::vector<size_t> seen(graph.nodes().size(), kNoTask);
   const auto read = [&](const auto& self, NodeId id, size_t task) -> void {
     if (seen[index(id)] == task) return;
@@ -96,7 +96,7 @@ void EntryEmitter::add_copy(TensorId id, Copy copy) {
 // --- nodes
 // -----------------------------------------------------------------------------------------------------
 
-// In the order in which they are first read.
+// In order of first use.
 Status EntryEmitter::emit_once() {
   std::vector<bool> made(layout_.graph.nodes().size(), false);
   for (const Task& task : tasks_) {
@@ -146,7 +146,7 @@ Status EntryEmitter::emit_node(NodeId id, EmitPhase phase, size_t task) {
   return {};
 }
 
-// Position along the batch counts over all micro-batches, so that what depends on it does not see the cut.
+// Batch positions count over all micro-batches, so that position-dependent ops do not see the cut.
 std::vector<FactorView> EntryEmitter::views_of(NodeId id) const {
   std::vector<FactorView> views =
       factor_views(layout_.nodes[index(id)], layout_.mesh, builder_.coordinates());
@@ -225,8 +225,8 @@ Result<std::vector<SlotRef>> EntryEmitter::launch_local(std::string_view name,
   return results;
 }
 
-// Where an output of a kernel goes: over the parameter or state that it updates, straight into what will be
-// fetched, or into a slot of its own.
+// The slot of a kernel's output: in place of the parameter or state
+// that it updates, directly in the fetched output, or its own.
 SlotRef EntryEmitter::output_slot(NodeId id, size_t output, size_t task) {
   const Node& node = layout_.graph.node(id);
   const TensorId tensor = node.outputs[output];
@@ -281,15 +281,15 @@ Status EntryEmitter::accumulate(NodeId id) {
         totals_.contains(tensor))
       continue;
     const ShardingSpec& spec = layout_.accumulate[index(tensor)];
-    // One micro-batch sums nothing, but what waits elsewhere goes there at once; an addend once it is summed
-    // up.
+    // A single micro-batch needs no sum, but a value kept in another
+    // tier moves there at once; an addend after its reduction.
     const bool moves_out = layout_.tier[index(tensor)] != Tier::kDevice && spec.partial.empty();
     if (layout_.micro_batches == 1 && !moves_out) continue;
     if (!spec.partial.empty() && spec.reduce != ReduceKind::kSum)
       return Status(
           StatusCode::kUnsupported,
           format("'{}' is a maximum and cannot be summed over micro-batches", layout_.tensor(tensor).name));
-    // Sums wait in their tier; a file is no place to add in.
+    // Sums are kept in their tier, except that files cannot add.
     const Tier tier = layout_.tier[index(tensor)], adds_in = tier == Tier::kFile ? Tier::kHost : tier;
     const TensorType local = builder_.local_type(layout_.tensor(tensor).type, spec);
     const auto carry = [&](SlotRef from, Tier to) {
@@ -339,13 +339,13 @@ Status EntryEmitter::commit_updates(size_t task) {
   }
   ready_.insert(last_read_at_[task].begin(), last_read_at_[task].end());
   if (micro_batch_ + 1 != layout_.micro_batches) return {};
-  // What cannot be yet comes up again: when its value is made, or with the task that reads the old one last.
+  // An update that is not possible yet is retried when its value is made, or after the last read of the old one.
   for (const size_t u : std::exchange(ready_, {}))
     if (last_read_[u] <= task) TSR_RETURN_IF_ERROR(commit_update(u));
   return {};
 }
 
-// Nothing where it is done, its value is not made yet, or it is not to be kept here.
+// No effect if it is done, its value is not made yet, or it is not kept here.
 Status EntryEmitter::commit_update(size_t u) {
   const Update& update = layout_.graph.updates()[u];
   if (committed_[u] || values()[index(update.value)].empty() || !persistent_.contains(update.target))
@@ -357,7 +357,7 @@ Status EntryEmitter::commit_update(size_t u) {
       .status();
 }
 
-// Inputs, parameters and state that are fetched as they are.
+// Inputs, parameters and state that are fetched unchanged.
 Status EntryEmitter::copy_persistent_outputs() {
   const auto outputs = layout_.graph.outputs();
   for (size_t o = 0; o < outputs.size(); ++o) {

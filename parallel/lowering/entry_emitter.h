@@ -1,17 +1,17 @@
 // EntryEmitter: writes the instructions of one entry point on one rank.
 //
 //   entry_emitter.cc   the tasks in order: kernels, sums over micro-batches, outputs, updates
-//   entry_slots.cc     what is there before a run: parameters, state, inputs, outputs
-//   entry_values.cc    where a value lies and how it gets to where it is wanted: conversions, tiers,
+//   entry_slots.cc     slots that exist before a run: parameters, state, inputs, outputs
+//   entry_values.cc    layouts of a value and its conversion to the requested one: reshards, tiers,
 //   recomputation
-//   entry_messages.cc  what goes between pipeline stages
+//   entry_messages.cc  messages between pipeline stages
 //   chunked_node.cc    nodes that run in slices; rotating_node.cc: slices that go around the ranks
 //
-// Which conversions are kept. A value lies in one layout as produced, and in others as consumers asked. What
-// a reduction of addends yields is kept for all later consumers (the addends are not reduced twice), and what
-// was exchanged, too (it is no larger than what it came from). Every other conversion (gathered parameters,
-// gathered activations) is kept among nodes of one phase (forward, backward, update) of one micro-batch and
-// made again in the next: rows marked "re" in the sharding algebra.
+// Kept conversions. A value has the layout of its producer, and further ones requested by
+// consumers. The result of a reduction is kept for all later consumers (addends are reduced once),
+// as is an exchanged value (it is no larger than its source). Every other conversion (gathered
+// parameters, gathered activations) is kept among nodes of one phase (forward, backward, update)
+// of one micro-batch and repeated in the next: rows marked "re" in the sharding algebra.
 #pragma once
 
 #include <map>
@@ -26,19 +26,19 @@
 
 namespace tessera {
 
-// Slots that outlive a run, by tensor name: shared between entries.
+// SharedSlot: a slot that outlives a run, shared between entries by tensor name.
 struct SharedSlot {
   TensorType type;
   ShardingSpec spec;
   TensorKind kind = TensorKind::kParameter;
   SlotRef at;
-  bool zigzag = false;  // a sequence of it lies so
+  bool zigzag = false;  // one of its sequence dims is in zigzag order
 };
 using SharedSlots = std::map<std::string, SharedSlot>;
 
 class EntryEmitter {
  public:
-  // `place`: of this rank, whose tasks it carries out. Micro-batches may be interleaved.
+  // `place`: of this rank, which runs its tasks. Micro-batches may be interleaved.
   EntryEmitter(const EntryLayout& layout, int32_t place, RankBuilder& builder, SharedSlots& shared,
                int32_t entry)
       : layout_(layout),
@@ -48,7 +48,7 @@ class EntryEmitter {
         shared_(shared),
         entry_(entry) {}
 
-  // Fails as a catalog declines, or when a tensor shared with an earlier entry differs in type or placement.
+  // Fails if the catalog declines, or if a tensor shared with an earlier entry differs in type or placement.
   Result<EntryPoint> emit();
 
  private:
@@ -56,8 +56,8 @@ class EntryEmitter {
   struct Copy {
     ShardingSpec spec;
     SlotRef at;
-    EmitPhase phase = EmitPhase::kForward;  // of the consumer it was made for
-    bool kept = false;        // whatever the phase
+    EmitPhase phase = EmitPhase::kForward;  // phase of the consumer it was made for
+    bool kept = false;        // valid in every phase
   };
   static EmitPhase emit_phase_of(const Node& node);
 
@@ -74,39 +74,39 @@ class EntryEmitter {
   void enter_micro_batch(int32_t micro_batch);
   Status emit_once();
   Status emit_task(size_t task);
-  // `task` is kNoTask where the node is computed again for the backward pass.
+  // `task` is kNoTask if the node is recomputed for backward.
   static constexpr size_t kNoTask = static_cast<size_t>(-1);
   Status emit_node(NodeId id, EmitPhase phase, size_t task);
   Status emit_kernel(NodeId id, EmitPhase phase, size_t task, std::vector<SlotRef> inputs);
   SlotRef output_slot(NodeId id, size_t output, size_t task);
-  // One more copy of a value of this micro-batch; of all, where it is kept and the same in all.
+  // Adds a copy of a value for this micro-batch, or for all if it is kept and equal in all.
   void add_copy(TensorId tensor, Copy copy);
   std::vector<FactorView> views_of(NodeId id) const;
-  // The kernel of `id` on the operand types given.
+  // Emits the kernel of `id` on these operand types.
   Status launch(NodeId id, std::vector<TensorType> in_types, std::vector<TensorType> out_types,
                 std::vector<FactorView> views, std::vector<SlotRef> inputs, std::vector<SlotRef> outputs);
-  // An op on whole local operands, for sums and merges; results in new slots.
+  // Emits an op on whole local operands, for sums and merges; results are in new slots.
   Result<std::vector<SlotRef>> launch_local(std::string_view op, const std::vector<TensorType>& in_types,
                                             const std::vector<TensorType>& out_types,
                                             std::vector<SlotRef> inputs, NodeId node, std::string_view name,
                                             Tier tier);
   Status accumulate(NodeId id);
   Status fill_outputs(TensorId tensor, EmitPhase phase, NodeId node);
-  // Those that can be: their value is made, and nothing reads the old one after `task`.
+  // Commits the possible updates: their value is made, and nothing reads the old one after `task`.
   Status commit_updates(size_t task);
   Status commit_update(size_t update);
   Status copy_persistent_outputs();
   Tier tier_of(NodeId id) const;
 
   // entry_values.cc
-  // The value of `tensor` lying as `want` in `tier`; into `destination` when given.
+  // Returns the value of `tensor` in layout `want` and `tier`; in `destination` if given.
   Result<SlotRef> materialize(TensorId tensor, const ShardingSpec& want, EmitPhase phase, NodeId node,
                               Tier tier = Tier::kDevice, const SlotRef* destination = nullptr);
-  // A slice of it, made for one reader.
+  // Likewise for a slice of it, for one reader.
   Result<SlotRef> materialize_slice(TensorId tensor, const ShardingSpec& want, const Cut& cut, EmitPhase phase,
                                     NodeId node);
   struct ReshardRoute {
-    size_t copy = 0;  // index of the copy to start from
+    size_t copy = 0;  // index of the source copy
     ReshardPath path;
   };
   Result<ReshardRoute> route(TensorId tensor, const ShardingSpec& want, EmitPhase phase, NodeId node, Tier tier);
@@ -114,8 +114,8 @@ class EntryEmitter {
   bool usable(TensorId tensor, const Copy& copy, EmitPhase phase) const;
   std::vector<Copy>& copies_of(TensorId tensor, EmitPhase phase);
   void copy_bytes(SlotRef in, SlotRef out, int64_t bytes, NodeId node);
-  // Box copy of a window of dim `cut.dim` between local tensors of types `in_type` and `out_type`, which
-  // differ in that dim alone: `count` elements from `in_at` to `out_at`.
+  // Copies a window of dim `cut.dim` between local tensors of `in_type` and `out_type`,
+  // which differ only in that dim: `count` elements from `in_at` to `out_at`.
   void copy_window(const TensorType& in_type, SlotRef in, int64_t in_at, const TensorType& out_type,
                    SlotRef out, int64_t out_at, int dim, int64_t count, NodeId node);
   Tier tier_at(SlotRef at) const { return builder_.program.slots[static_cast<size_t>(at.slot)].tier; }
@@ -144,14 +144,14 @@ class EntryEmitter {
   int32_t micro_batch_ = 0;
   std::map<int32_t, Values> live_;                // by micro-batch
   std::map<TensorId, std::vector<Copy>> totals_;  // sums over micro-batches, for the update phase and outputs
-  std::map<TensorId, std::vector<Copy>> lasting_;  // what every micro-batch finds, kept
+  std::map<TensorId, std::vector<Copy>> lasting_;  // equal in every micro-batch, kept
   std::map<TensorId, SlotRef> persistent_;
   std::vector<SlotRef> output_slots_;  // by output
   std::vector<bool> output_written_;
-  std::vector<size_t> last_read_;  // by update: task after which nothing reads the old value
+  std::vector<size_t> last_read_;  // by update: the last task that reads the old value
   std::vector<bool> committed_;    // by update
   std::map<TensorId, std::vector<size_t>> updates_with_;  // by value
-  std::vector<std::vector<size_t>> last_read_at_;         // by task: updates of what it reads last
+  std::vector<std::vector<size_t>> last_read_at_;         // by task: updates of tensors that it reads last
   std::set<size_t> ready_;                                // updates that may have become possible
 };
 

@@ -80,7 +80,7 @@ Status check_mesh(const DeviceMesh& mesh) {
   return {};
 }
 
-// What this version carries out; a plan that asks for more is refused rather than half obeyed.
+// Checks for unsupported parts; a plan is refused rather than partly followed.
 Status check_plan(const EntrySpec& entry) {
   const Plan& plan = *entry.plan;
   const auto refuse = [&](std::string what) {
@@ -141,7 +141,7 @@ Result<Graph> bind_symbols(const EntrySpec& entry) {
   return entry.graph->bind(values);
 }
 
-// Axes of size 1 split nothing: left out, so that no collective is made for them.
+// Axes of size 1 split nothing; they are dropped, so that no collective is made for them.
 void drop_unit_axes(std::vector<AxisId>& axes, const DeviceMesh& mesh) {
   std::erase_if(axes, [&](AxisId axis) { return axis < mesh.axes.size() && mesh.axis_size(axis) == 1; });
 }
@@ -231,8 +231,8 @@ class LayoutMaker {
     return check_zigzag();
   }
 
-  // A sequence that lies on another axis first would be in another order than one that lies on the zig-zag
-  // axis alone.
+  // A sequence split over another axis first would be
+  // ordered differently than one on the zigzag axis alone.
   Status check_zigzag() const {
     for (size_t n = 0; n < layout_.nodes.size(); ++n)
       for (size_t f = 0; f < layout_.nodes[n].factors.size(); ++f) {
@@ -345,14 +345,14 @@ class LayoutMaker {
       }
     }
     find_twins(copies);
-    // What a copy is measured by, with it.
+    // Nodes that measure a copy are made with it.
     for (const auto& [copy, id] : copies)
       if (layout_.once[index(id)])
         for (const TensorId measured : std::span(graph.node(id).inputs).subspan(1))
           layout_.once[index(graph.tensor(measured).producer)] = true;
   }
 
-  // Copies that are made anyway stand for equal ones, which then are not made.
+  // Copies that are made anyway replace equal ones.
   void find_twins(const std::map<TensorId, NodeId>& copies) {
     const auto key = [&](TensorId copy, NodeId id) {
       const Node& node = layout_.graph.node(id);

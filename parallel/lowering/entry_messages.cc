@@ -1,5 +1,5 @@
-// What goes from the devices of one pipeline stage to those of another: from each rank to the one in the same
-// position, in the layout in which the value was produced (or summed over micro-batches).
+// Messages between pipeline stages: from each rank to the one in the same
+// position, in the producer's layout (or summed over micro-batches).
 #include "graph/base/text.h"
 #include "parallel/lowering/entry_emitter.h"
 
@@ -20,7 +20,7 @@ Status EntryEmitter::send(const Task& task) {
   inst.node = task.node;
   inst.micro_batch = micro_batch_;
   if (inst.bytes == 0) return {};
-  // Adjacent messages are one exchange: what has just been received is not there yet when it is sent on.
+  // Adjacent messages are one exchange: a value received in it cannot be forwarded in it.
   for (size_t at = out_.code.size(); at-- > 0;) {
     const auto* before = std::get_if<RecvInst>(&out_.code[at]);
     if (before == nullptr && !std::holds_alternative<SendInst>(out_.code[at])) break;
@@ -42,7 +42,7 @@ Status EntryEmitter::receive(const Task& task, size_t at) {
   inst.bytes = local_bytes(task.tensor, spec);
   inst.node = task.node;
   inst.micro_batch = micro_batch_;
-  // A mirror takes its new value where it keeps it, once nothing reads the old one.
+  // A mirror replaces its value once nothing reads the old one.
   const auto updates = layout_.graph.updates();
   for (const size_t u : updates_with(task.tensor)) {
     const TensorId target = updates[u].target;
@@ -56,7 +56,7 @@ Status EntryEmitter::receive(const Task& task, size_t at) {
   if (inst.out.slot < 0)
     inst.out = builder_.add_slot(format("receive({})", layout_.tensor(task.tensor).name),
                                  SlotKind::kTransient, inst.bytes, entry_);
-  // Not of the forward pass, whatever made it: it is not made again here, nor moved out.
+  // Not of the forward phase, whatever made it: it is neither recomputed nor offloaded here.
   const Copy copy{spec, inst.out, EmitPhase::kBackward, true};
   if (task.total) {
     totals_[task.tensor] = {copy};

@@ -1,5 +1,5 @@
-// What an entry point finds before it runs: parameters, constants and state (shared with other entries),
-// inputs and outputs.
+// Slots that exist before a run: parameters, constants and
+// state (shared with other entries), inputs and outputs.
 #include <algorithm>
 
 #include "graph/base/text.h"
@@ -15,7 +15,7 @@ SlotKind slot_kind(TensorKind kind) {
   return kKinds[static_cast<size_t>(kind)];
 }
 
-// One piece, or, where the box lies zig-zag along a dim, the two ranges of every row before that dim.
+// One piece, or, for a box in zigzag order along a dim, two ranges of every row before that dim.
 void add_pieces(const EntryLayout& layout, TensorId id, const ShardingSpec& spec, Box box, SlotRef at,
                 std::vector<Piece>& all) {
   const TensorType& type = layout.tensor(id).type;

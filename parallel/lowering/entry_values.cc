@@ -1,4 +1,4 @@
-// Where a value lies and how it gets to where a node wants it.
+// Layouts of a value, and its conversion to a node's.
 #include <algorithm>
 
 #include "graph/base/text.h"
@@ -15,14 +15,14 @@ std::vector<EntryEmitter::Copy>& EntryEmitter::copies_of(TensorId id, EmitPhase 
 bool EntryEmitter::usable(TensorId id, const Copy& copy, EmitPhase phase) const {
   if (!copy.kept && copy.phase != phase) return false;
   if (phase != EmitPhase::kBackward || copy.phase != EmitPhase::kForward) return true;
-  // What the plan makes again or moves out is gone from the device when backward begins.
+  // Recomputed and offloaded values are gone from the device when backward begins.
   if (layout_.recompute[index(id)]) return false;
   return layout_.offload[index(id)] == Tier::kDevice || tier_at(copy.at) != Tier::kDevice;
 }
 
 Result<EntryEmitter::ReshardRoute> EntryEmitter::route(TensorId id, const ShardingSpec& want, EmitPhase phase,
                                                        NodeId node, Tier tier) {
-  // Tiers are far apart: a copy in the wanted one beats any other.
+  // A copy in the requested tier always precedes one in another.
   constexpr double kOtherTier = 1e15;
   const TensorType& type = layout_.tensor(id).type;
   const std::vector<Copy>& copies = copies_of(id, phase);
@@ -48,7 +48,7 @@ Result<EntryEmitter::ReshardRoute> EntryEmitter::route(TensorId id, const Shardi
   return std::move(*best);
 }
 
-// A zig-zag order holds along the sequence only while it is split: whole, its tokens would be out of order.
+// Zigzag order is valid only while the sequence is split: gathered, its tokens would be out of order.
 Status EntryEmitter::check_path(TensorId id, const ReshardPath& path) const {
   if (layout_.plan->zigzag.empty()) return {};
   const std::vector<bool>& sequences = layout_.sequences.dims[index(id)];
@@ -114,7 +114,7 @@ Result<SlotRef> EntryEmitter::materialize(TensorId id, const ShardingSpec& want,
     copy_bytes(at, out, local_bytes(id, spec), node);
     at = out;
   };
-  // Collectives work on the device.
+  // Collectives run on the device.
   if (!path.moves.empty() && tier_at(at) != Tier::kDevice) {
     move_tier(path.moves.front().before, Tier::kDevice, false);
     copies.push_back({path.moves.front().before, at, phase, false});
@@ -124,8 +124,8 @@ Result<SlotRef> EntryEmitter::materialize(TensorId id, const ShardingSpec& want,
     const Move& move = path.moves[m];
     const bool last = m + 1 == path.moves.size() && tier == Tier::kDevice;
     at = builder_.emit_move(move, tensor.type, at, last ? destination : nullptr, context, out_.code);
-    // The result of a reduction stays good for everyone, and so does what was exchanged, which is no larger
-    // than what it came from; what is gathered or cut from it does not, unless the plan keeps it.
+    // Results of reductions and exchanges stay valid for all consumers, being no larger
+    // than their source; gathered or sliced ones do not, unless the plan keeps them.
     kept = kept && (move.kind == MoveKind::kReduceScatter || move.kind == MoveKind::kAllReduce ||
                     move.kind == MoveKind::kAllToAll || layout_.keep_gathered[index(id)]);
     if (&copies == &values()[index(id)])
@@ -135,8 +135,8 @@ Result<SlotRef> EntryEmitter::materialize(TensorId id, const ShardingSpec& want,
   }
   if (tier_at(at) != tier) {
     move_tier(want, tier, true);
-    // Brought to the device it is there for this phase's readers; moved out it stays where it is. Updates read
-    // each value a few times, far apart: what is only brought for one of them is not kept for the next.
+    // A value brought to the device stays for this phase's readers, an offloaded one stays
+    // offloaded. Updates read a value rarely, far apart, so one brought for an update is not kept.
     if (phase != EmitPhase::kUpdate || tier_at(copies[route.copy].at) == Tier::kDevice || !path.moves.empty())
       copies.push_back({want, at, phase, tier != Tier::kDevice && kept});
   } else if (destination != nullptr && !(at == *destination)) {
@@ -157,7 +157,7 @@ Result<SlotRef> EntryEmitter::materialize_slice(TensorId id, const ShardingSpec&
   if (gone) TSR_RETURN_IF_ERROR(emit_node(tensor.producer, EmitPhase::kBackward, kNoTask));
   TSR_ASSIGN_OR_RETURN(ReshardRoute route, this->route(id, want, phase, node, Tier::kDevice));
   Copy from = copies[route.copy];
-  // Ranks among which the cut dim is split have different slices in hand: over those only the whole is moved.
+  // Ranks that split the cut dim hold different slices; over their axes only the whole can move.
   const std::vector<AxisId>& split_over = want.dims[static_cast<size_t>(cut.dim)].axes;
   const bool meets_other_slices = std::ranges::any_of(route.path.moves, [&](const Move& move) {
     return move.kind != MoveKind::kSlice && std::ranges::any_of(move.axes, [&](AxisId axis) {
@@ -189,7 +189,7 @@ Result<SlotRef> EntryEmitter::materialize_slice(TensorId id, const ShardingSpec&
   return at;
 }
 
-// Sends what backward will want out of the device, as it was produced.
+// Offloads values that backward reads, in the producer's layout.
 Status EntryEmitter::offload(NodeId id, EmitPhase phase) {
   if (phase != EmitPhase::kForward) return {};
   for (const TensorId output : layout_.graph.node(id).outputs) {

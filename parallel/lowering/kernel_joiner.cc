@@ -13,7 +13,7 @@ bool any_between(const std::vector<size_t>& places, size_t begin, size_t end) {
   return std::ranges::any_of(places, [&](size_t at) { return begin < at && at < end; });
 }
 
-// Results lie over no operand but where the kernel allows that.
+// Results overlap no operand, except where the kernel allows that.
 bool lies_apart(const KernelJoiner::Joined& joined) {
   for (size_t o = 0; o < joined.outputs.size(); ++o)
     for (size_t i = 0; i < joined.inputs.size(); ++i) {
@@ -103,7 +103,7 @@ bool KernelJoiner::replace(const std::vector<size_t>& members, Joined joined) {
   if (!made.ok()) return false;  // not every backend has every kernel
   const KernelDesc& desc = program_.kernels[static_cast<size_t>(*made)];
   if (desc.seconds >= apart_s) return false;
-  // A kernel of another kind may sum in another order.
+  // Another kernel variant may sum in another order.
   if (!builder_.catalog().fuses() && desc.variant != desc_of(*kernel_at(members[0])).variant) return false;
   KernelInst inst{.kernel = *made,
                   .inputs = std::move(joined.inputs),

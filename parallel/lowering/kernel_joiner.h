@@ -1,5 +1,5 @@
-// KernelJoiner: the code of one entry of a rank while kernels that follow one another become one. It knows
-// who reads and writes each slot, and so what may change places and what may go.
+// KernelJoiner: the code of one entry of a rank during fusion of consecutive kernels. It knows
+// readers and writers of each slot, and so which instructions may be reordered or removed.
 #pragma once
 
 #include <optional>
@@ -11,20 +11,20 @@ namespace tessera {
 
 class KernelJoiner {
  public:
-  // Of entry number `index`, before its slots are placed.
+  // For entry `index`, before its slots are placed.
   KernelJoiner(EntryPoint& entry, int32_t index, RankBuilder& builder);
 
-  // What takes the place of several kernels.
+  // Joined: the replacement of several kernels.
   struct Joined {
     const OpDef* op;
     std::vector<Attr> attrs;
     std::vector<SlotRef> inputs, outputs;
     std::vector<TensorType> in_types, out_types;
-    NodeId node;  // whose first result is the first here
+    NodeId node;  // its first result is the first here
   };
 
   size_t size() const { return code_.size(); }
-  // Null where no kernel is, or is any more.
+  // Null if the instruction is no kernel, or was removed.
   const KernelInst* kernel_at(size_t at) const {
     return at < code_.size() && !gone_[at] ? std::get_if<KernelInst>(&code_[at]) : nullptr;
   }
@@ -33,21 +33,21 @@ class KernelJoiner {
   }
   const OpDef& op_of(const KernelInst& kernel) const { return *desc_of(kernel).op; }
 
-  // What a kernel is by itself, to be made more of.
+  // The kernel as a Joined, to be extended.
   Joined as_joined(const KernelInst& kernel) const;
 
-  // Places of the instructions that read the value's slot, one a reference.
+  // Instructions that read the value's slot, one per reference.
   const std::vector<size_t>& readers_of(SlotRef ref) const { return readers_[static_cast<size_t>(ref.slot)]; }
-  // The kernel that makes a value of this run alone, written once, whole.
+  // The kernel that makes a value of this run, written once and whole.
   std::optional<size_t> maker_of(SlotRef ref) const;
   bool is_read_once(SlotRef ref) const { return is_value(ref) && readers_of(ref).size() == 1; }
-  // The instruction at `from` could as well be at `to`, but for what the two have to do with each other.
+  // Whether the instruction at `from` could be at `to`, apart from dependencies between the two.
   bool may_move(size_t from, size_t to) const;
 
-  // One kernel in the place of `members[0]`, where the devices have it and it takes less time than all of
-  // them.
+  // Replaces `members` by one kernel at `members[0]`, if
+  // the devices have it and it is faster than their sum.
   bool replace(const std::vector<size_t>& members, Joined joined);
-  // Leaves out of the code what is gone; the last that is done.
+  // Removes deleted instructions; the final step.
   void finish();
 
  private:
@@ -60,7 +60,7 @@ class KernelJoiner {
   const int32_t index_;
   RankBuilder& builder_;
   RankProgram& program_;
-  std::vector<std::vector<size_t>> readers_, writers_;  // by slot: places in the code, one a reference
+  std::vector<std::vector<size_t>> readers_, writers_;  // by slot: indices in the code, one per reference
   std::vector<bool> gone_;
 };
 

@@ -51,7 +51,7 @@ Result<RankProgram> lower_position(std::span<const EntryLayout> layouts, const K
   return std::move(builder.program);
 }
 
-// FNV-1a over the plans in text form.
+// FNV-1a hash of the plans' texts.
 uint64_t plan_fingerprint(std::span<const EntrySpec> entries) {
   uint64_t hash = 0xcbf29ce484222325u;
   for (const EntrySpec& entry : entries)
@@ -60,7 +60,7 @@ uint64_t plan_fingerprint(std::span<const EntrySpec> entries) {
   return hash;
 }
 
-// Coordinate by coordinate, what lies at `at` seen from the first rank lies there seen from `mine`.
+// The device whose offset from `mine` equals that of `at` from the first rank, per coordinate.
 int32_t shifted(const DeviceMesh& mesh, int32_t at, std::span<const int32_t> mine) {
   const std::vector<int32_t> coordinates = mesh.coordinates(at);
   int32_t position = 0;
@@ -71,10 +71,10 @@ int32_t shifted(const DeviceMesh& mesh, int32_t at, std::span<const int32_t> min
   return position;
 }
 
-// The program of the first rank of a place, as another rank of it would have it.
-class AlikeRank {
+// RepresentativeCopy: converts the program of a place's first rank to another rank's.
+class RepresentativeCopy {
  public:
-  AlikeRank(const EntryLayout& layout, size_t place, int32_t position)
+  RepresentativeCopy(const EntryLayout& layout, size_t place, int32_t position)
       : places_(layout.places), mesh_(layout.places[place]), mine_(mesh_.coordinates(position)) {}
 
   void turn(RankProgram& program) const {
@@ -97,7 +97,7 @@ class AlikeRank {
     return rank;
   }
 
-  // Members stay in the order of their coordinates along the group's axes, those on which they differ.
+  // Members keep the order of their coordinates along the group's axes, in which they differ.
   void turn(Group& group) const {
     std::vector<std::vector<int32_t>> members;
     for (const int32_t rank : group.ranks)
@@ -150,7 +150,7 @@ Result<Program> lower_representatives(const EntrySpec& entry, const KernelCatalo
         TSR_ASSIGN_OR_RETURN(program.ranks[rank], lower_position(layouts, catalog, place, position));
       } else {
         program.ranks[rank] = program.ranks[static_cast<size_t>(places[place].devices[0])];
-        AlikeRank(layouts[0], place, position).turn(program.ranks[rank]);
+        RepresentativeCopy(layouts[0], place, position).turn(program.ranks[rank]);
       }
     }
   return program;

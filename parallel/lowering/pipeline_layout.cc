@@ -92,7 +92,7 @@ class TaskOrder {
     return {};
   }
 
-  // All of one stage.
+  // The tasks of one stage.
   Status run_nodes(std::span<const NodeId> nodes, int32_t micro_batch) {
     for (const NodeId id : nodes) {
       const Node& node = graph_.node(id);
@@ -107,7 +107,7 @@ class TaskOrder {
     return {};
   }
 
-  // `tensor` to where `reader` runs, unless it is there.
+  // Sends `tensor` to the place of `reader`, unless it is there.
   Status bring(NodeId reader, TensorId tensor, int32_t micro_batch) {
     const Tensor& it = graph_.tensor(tensor);
     const int32_t to = layout_.place[index(reader)];
@@ -138,7 +138,7 @@ class TaskOrder {
     return {};
   }
 
-  // New values of parameters and state to whoever holds them.
+  // Sends new values of parameters and state to all their holders.
   Status send_updates(int32_t micro_batch) {
     for (const Update& update : graph_.updates()) {
       const NodeId producer = graph_.tensor(update.value).producer;
@@ -155,11 +155,11 @@ class TaskOrder {
   const Graph& graph_;
   std::vector<StageNodes> stages_;
   std::vector<NodeId> updates_;
-  std::vector<std::set<std::tuple<TensorId, int32_t, bool>>> here_;  // by place: what it has received
-  std::vector<int32_t> home_;                                        // by tensor: made, for some micro-batch
+  std::vector<std::set<std::tuple<TensorId, int32_t, bool>>> here_;  // by place: received tensors
+  std::vector<int32_t> home_;                                        // by tensor: its producer's place, for some micro-batch
 };
 
-// By tensor; a plan's placements where there are any, else every place of a reader.
+// By tensor: the plan's placements, else every reader's place.
 std::vector<std::vector<int32_t>> find_placements(const EntryLayout& layout) {
   const Graph& graph = layout.graph;
   std::vector<std::vector<int32_t>> lies(graph.tensors().size());
@@ -233,7 +233,7 @@ Status defer_tied_sums(EntryLayout& layout) {
     if (graph.nodes()[n].outputs.size() != 1 || !gradient[index(graph.nodes()[n].outputs[0])]) continue;
     TSR_ASSIGN_OR_RETURN(const bool sum, is_sum(n));
     if (!sum) continue;
-    mixed[n] = true;  // settled below
+    mixed[n] = true;  // decided below
     for (const TensorId input : graph.nodes()[n].inputs) gradient[index(input)] = true;
   }
   for (size_t n = 0; n < graph.nodes().size(); ++n) {

@@ -11,7 +11,7 @@ namespace tessera {
 
 namespace {
 
-// The new order as a list of rows, one per kernel: what is issued before it.
+// Hoister: the new order as rows, one per kernel: the transfers issued before it.
 class Hoister {
  public:
   explicit Hoister(int32_t kernels) : kernels_(kernels) {}
@@ -21,7 +21,7 @@ class Hoister {
     const bool is_kernel = std::holds_alternative<KernelInst>(instruction);
     const bool is_copy = std::holds_alternative<CopyInst>(instruction);
     const bool is_collective = std::holds_alternative<CollectiveInst>(instruction);
-    // Rows are numbered by the kernel that ends them; the last row is open.
+    // Rows are numbered by their final kernel; the last row is open.
     size_t row = rows_.size() - 1;
     if (is_copy || is_collective) {
       size_t earliest = row > static_cast<size_t>(kernels_) ? row - static_cast<size_t>(kernels_) : 0;
@@ -32,7 +32,7 @@ class Hoister {
       row = earliest;
     }
     if (!is_copy && !is_kernel) last_exchange_ = row;
-    // A kernel frees what it touches for the next row; a transfer for what follows it in its own.
+    // A kernel releases its slots for the next row, a transfer for later instructions of its own row.
     const size_t after = is_kernel ? row + 1 : row;
     for (const int32_t slot : t.reads) note(read_, slot, after);
     for (const int32_t slot : t.writes) note(written_, slot, after);

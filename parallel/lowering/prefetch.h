@@ -1,14 +1,14 @@
-// Prefetch: moves transfers ahead of their readers, so that they run while kernels before the reader compute.
+// Prefetch: moves transfers ahead of their readers, to overlap with earlier kernels.
 #pragma once
 
 #include "graph/program.h"
 
 namespace tessera {
 
-// Collectives and copies are issued up to `kernels` kernels before the place where they were written, as far
-// as what they read is there and what they write is free. Collectives, sends and receives keep their order
-// among themselves, so ranks that agreed on it before agree on it after. Runs before slots are placed: a
-// buffer that is filled earlier lives longer.
+// Issues collectives and copies up to `kernels` kernels earlier, as far as
+// their sources are ready and their destinations free. Collectives, sends
+// and receives keep their relative order, so ranks still agree. Runs
+// before slots are placed, since an earlier filled buffer lives longer.
 void prefetch(EntryPoint& entry, int32_t kernels);
 
 }  // namespace tessera

@@ -103,7 +103,7 @@ Range inside(Range range, int dim, const Cut& cut) {
   return {begin, std::clamp(cut.range.end, begin, range.end)};
 }
 
-// Blocks are moved as bytes: counts of elements become counts of bytes, in the dim that is last.
+// Quantized blocks are moved as bytes: element counts become byte counts in the last dim.
 void count_bytes(CollectiveInst& inst, const TensorType& global, const Move& move) {
   const auto bytes_of = [&](int64_t elements) { return dtype_bytes(global.dtype, elements); };
   const int last = global.shape.rank() - 1;
@@ -212,7 +212,7 @@ SlotRef RankBuilder::emit_slice(const Move& move, const TensorType& global, Slot
   copy.row_bytes = dtype_bytes(global.dtype, to.size() * inner);
   copy.in_stride_bytes = dtype_bytes(global.dtype, from.size() * inner);
   copy.out_stride_bytes = copy.row_bytes;
-  // A shard may be empty (of a matrix that another rank owns): nothing is copied.
+  // A shard may be empty (of a matrix owned by another rank); nothing is copied.
   const bool is_empty = copy.rows == 0 || copy.row_bytes == 0;
   copy.in = in;
   if (!is_empty) copy.in.offset += dtype_bytes(global.dtype, (to.begin - from.begin) * inner);

@@ -28,7 +28,7 @@ Status EntryEmitter::emit_rotating(NodeId id, EmitPhase phase) {
     }
 
    private:
-    using Block = std::vector<SlotRef>;  // of the operands that rotate, in order
+    using Block = std::vector<SlotRef>;  // rotating operands, in order
 
     int32_t ranks() const { return plan_.chunks; }
     // Slices that visit this rank, its own first.
@@ -36,8 +36,8 @@ Status EntryEmitter::emit_rotating(NodeId id, EmitPhase phase) {
     int32_t owner(int32_t step) const { return onward_ ? position_ - step : (position_ + step) % ranks(); }
     int32_t rank_of(int32_t position) const { return members_[static_cast<size_t>(position)]; }
 
-    // The axis that the slices lie on: the one that splits another factor of the node and has a rank for each
-    // slice; of several, the one over which an operand with the factor is stored now.
+    // Finds the slices' axis: it splits another factor of the node and has a rank per
+    // slice; of several, the one over which an operand with the factor is stored.
     Status find_axis() {
       if (!sharding_.factors[factor_].axes.empty()) return refuse("it is split as well");
       std::vector<AxisId> axes;
@@ -48,7 +48,7 @@ Status EntryEmitter::emit_rotating(NodeId id, EmitPhase phase) {
       if (first == inputs_.end()) return refuse("no operand has it");
       const auto i = static_cast<size_t>(first - inputs_.begin());
       for (const Copy& copy : e_.copies_of(input(i), phase_)) {
-        // The outermost: what lies on axes behind it is a part of a slice.
+        // The outermost; axes behind it split a slice.
         const DimSharding& split = copy.spec.dims[static_cast<size_t>(first->dim)];
         const auto outermost = std::ranges::find_first_of(split.axes, axes);
         if (outermost != split.axes.end()) home_ = {{*outermost}, split.unit};
@@ -74,7 +74,7 @@ Status EntryEmitter::emit_rotating(NodeId id, EmitPhase phase) {
       DimSharding& dim = spec.dims[static_cast<size_t>(at.dim)];
       if (dim.axes.empty()) dim.unit = home_.unit;
       dim.axes.push_back(home_.axes[0]);
-      std::erase(spec.partial, home_.axes[0]);  // results are summed on their way home
+      std::erase(spec.partial, home_.axes[0]);  // results are summed on the way home
       return spec;
     }
 
@@ -101,7 +101,7 @@ Status EntryEmitter::emit_rotating(NodeId id, EmitPhase phase) {
       return {};
     }
 
-    // Whether slice i counts exactly for the ranks from i on.
+    // Whether slice i affects exactly the ranks from i on.
     bool counts_onward_only() const {
       const ShardingRule& rule = sharding_.rule;
       if (rule.order.earlier != plan_.chunk_factor || e_.layout_.is_zigzag(id_, factor_, home_)) return false;
@@ -140,8 +140,8 @@ Status EntryEmitter::emit_rotating(NodeId id, EmitPhase phase) {
     int32_t before() const { return (position_ + ranks() - 1) % ranks(); }
     int32_t after() const { return (position_ + 1) % ranks(); }
 
-    // Passes on the block that `step` works on, where another rank wants it, and receives the next one, if
-    // one comes; all in one exchange.
+    // Sends the block of `step` to the next rank that needs
+    // it, and receives the next one, if any, in one exchange.
     Block next_block(const Block& block, int32_t step) {
       Block next;
       const bool passes = onward_ ? position_ + 1 < ranks() : step + 1 < ranks();
@@ -155,7 +155,7 @@ Status EntryEmitter::emit_rotating(NodeId id, EmitPhase phase) {
       return next;
     }
 
-    // The kernel on one block; the results with the factor are returned, the others merged.
+    // Runs the kernel on one block; returns results with the factor, and merges the others.
     Result<Block> work(const Block& block, int32_t owner) {
       std::vector<FactorView> views = e_.views_of(id_);
       FactorView& view = views[factor_];
@@ -189,7 +189,7 @@ Status EntryEmitter::emit_rotating(NodeId id, EmitPhase phase) {
       return results;
     }
 
-    // Only operands move: the own block first, while the next one is on its way.
+    // Rotates operands only: computes on its own block first, while the next is on its way.
     Status rotate_operands() {
       Block block = own_;
       for (int32_t step = 0; step < visits(); ++step) {
@@ -209,7 +209,7 @@ Status EntryEmitter::emit_rotating(NodeId id, EmitPhase phase) {
       return {};
     }
 
-    // Receives results for the block of `owner` from the rank at `from`.
+    // Receives results for the block of `owner` from rank `from`.
     Block receive_results(int32_t from, int32_t owner) {
       Block arriving;
       for (const size_t o : returning_) {
@@ -224,7 +224,7 @@ Status EntryEmitter::emit_rotating(NodeId id, EmitPhase phase) {
         send(to, bytes(result_block(returning_[w], owner)), parts[w]);
     }
 
-    // Around: results travel with their block; the own block comes last, when its sums arrive.
+    // Around: results travel with their block; the own block is last, when its sums arrive.
     Status carry_results() {
       Block block = own_, sums;
       for (int32_t step = 1; step <= ranks(); ++step) {
@@ -241,7 +241,7 @@ Status EntryEmitter::emit_rotating(NodeId id, EmitPhase phase) {
       return {};
     }
 
-    // Onward: at step s this rank works for the one s before it and gets what the one s behind it did.
+    // Onward: at step s this rank computes for the one s before it, and receives from the one s behind.
     Status send_results_home() {
       Block block = own_, sums;
       for (int32_t step = 0; step < ranks(); ++step) {
@@ -273,13 +273,13 @@ Status EntryEmitter::emit_rotating(NodeId id, EmitPhase phase) {
       publish_sums();
     }
 
-    DimSharding home_;  // the axis alone, with the unit of the shards
+    DimSharding home_;  // only that axis, with the shards' unit
     int32_t position_ = 0;
     std::vector<int32_t> members_;
-    std::vector<SlotRef> fixed_;  // by input; null for those that move
+    std::vector<SlotRef> fixed_;  // by input; null: rotating
     Block own_;
-    std::vector<size_t> moving_;     // inputs that have the factor
-    std::vector<size_t> returning_;  // outputs that have it
+    std::vector<size_t> moving_;     // inputs with the factor
+    std::vector<size_t> returning_;  // outputs with it
     bool onward_ = false;
   };
   return Rotation(*this, id, phase).run();

@@ -62,8 +62,8 @@ class Allocator {
   }
 
   void find_lifetimes(EntryPoint& entry) {
-    // Adjacent sends and receives are one exchange: what arrives may not lie where what leaves still is, or
-    // ranks would wait for each other.
+    // Adjacent sends and receives are one exchange: a received value must
+    // not overlap one being sent, or ranks would wait for each other.
     const auto exchanges = [&](size_t at) {
       return at < entry.code.size() && (std::holds_alternative<SendInst>(entry.code[at]) ||
                                         std::holds_alternative<RecvInst>(entry.code[at]));
@@ -98,7 +98,7 @@ class Allocator {
            slots_[static_cast<size_t>(copy.out.slot)].tier != Tier::kDevice;
   }
 
-  // Slots have one writer, so a result may lie over an operand whose last reader makes it.
+  // Slots have one writer, so a result may replace an operand whose last reader computes it.
   void share_buffers(EntryPoint& entry) {
     for (size_t at = 0; at < entry.code.size(); ++at) {
       if (auto* kernel = std::get_if<KernelInst>(&entry.code[at])) {
@@ -216,7 +216,7 @@ class Allocator {
         alive.size(), largest.empty() ? "none" : join(largest, ", "));
   }
 
-  // What has no name of its own is told by the kernel that makes it: "%39 = gelu".
+  // A nameless value is described by its kernel: "%39 = gelu".
   std::string name_of(const EntryPoint& entry, size_t slot) const {
     const std::string& name = slots_[slot].name;
     if (!name.starts_with('%')) return name;

@@ -1,4 +1,4 @@
-// TouchedSlots: what an instruction reads and writes, for those who reorder or join instructions.
+// TouchedSlots: the slots that an instruction reads and writes, for reordering and fusion.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 namespace tessera {
 
 struct TouchedSlots {
-  std::vector<int32_t> reads, writes;  // a slot may stand in either more than once
+  std::vector<int32_t> reads, writes;  // a slot may occur more than once
 };
 TouchedSlots touched_slots(const Instruction& instruction);
 

@@ -1,5 +1,5 @@
-// The line of a pipeline: all actions of all devices in one order. Lowering emits every device's tasks in it, with what an action reads
-// from another device sent and received just before it; memory and time are composed in it.
+// The total order of all actions of a pipeline's devices. Lowering emits every device's tasks in
+// it, with messages between devices just before their readers; memory and time are composed in it.
 #pragma once
 
 #include <vector>
@@ -9,7 +9,7 @@
 
 namespace tessera {
 
-// By when actions begin where all cost the same; of those that begin together the lowest device's first.
+// By begin at equal costs; ties: the lowest device.
 Result<std::vector<PipelineAction>> pipeline_line(const PipelineSchedule& schedule);
 
 }  // namespace tessera

@@ -61,7 +61,7 @@ class Replay {
            static_cast<size_t>(micro_batch);
   }
 
-  // When what stage `from` made reaches stage `to`.
+  // When the output of stage `from` reaches stage `to`.
   double arrival(const std::vector<double>& made, int32_t from, int32_t to, int32_t micro_batch) const {
     const double at = made[cell(from, micro_batch)];
     if (at == kNotYet) return kNotYet;
@@ -69,7 +69,7 @@ class Replay {
     return at + costs_[static_cast<size_t>(std::min(from, to))].comm;
   }
 
-  // kNotYet when something it reads has not been made.
+  // kNotYet if an input has not been made.
   double ready(const PipelineAction& a) const {
     const double own = forward_[cell(a.stage, a.micro_batch)];
     if (a.work == PipelineWork::kForward)
@@ -138,7 +138,7 @@ class Replay {
   const PipelineSchedule& schedule_;
   const PipelineShape& shape_;
   std::span<const PipelineCosts> costs_;
-  std::vector<double> forward_, backward_, weight_;  // by stage and micro-batch: when done
+  std::vector<double> forward_, backward_, weight_;  // by stage and micro-batch: end
   PipelineTiming timing_;
 };
 

@@ -21,8 +21,8 @@ int32_t live_bound(const PipelineShape& shape, int32_t device) {
     case ScheduleKind::kZbH1: return std::min(m, p);
     case ScheduleKind::kZbH2: return std::min(m, 2 * p - 1);
     case ScheduleKind::kZbV:
-      // As many bytes as p whole stages, 1F1B's. From p = 5 on one half stage more: without it each schedule
-      // found idles for the time of one action.
+      // As many bytes as p whole stages, 1F1B's bound. From p = 5 one half
+      // stage more: without it every schedule found idles for one action.
       return std::min(m * v, v * p + (p > 4 ? 1 : 0));
     case ScheduleKind::kNone:
     case ScheduleKind::kGpipe: return m * v;
@@ -61,8 +61,8 @@ void gpipe(PipelineSchedule& out) {
         out.devices[static_cast<size_t>(d)].push_back({work, d, j});
 }
 
-// Micro-batches pass in rounds of p through one of the device's stages after the other; the last may be
-// shorter. Forwards run ahead by so many as keep the later devices busy; 1F1B is the case v = 1.
+// Micro-batches pass in rounds of p through the device's stages in turn; the last round
+// may be shorter. Forwards run ahead far enough to keep later devices busy; v = 1 is 1F1B.
 void one_forward_one_backward(PipelineSchedule& out) {
   const PipelineShape& shape = out.shape;
   const int32_t p = shape.devices, v = shape.virtual_stages, m = shape.micro_batches;
@@ -97,7 +97,7 @@ Result<PipelineSchedule> make_pipeline_schedule(const PipelineShape& shape) {
     one_forward_one_backward(out);
   }
   if (shape.virtual_stages == 1 || shape.micro_batches % shape.devices == 0) return out;
-  // In rounds that do not come out even devices may wait longer than they must, or for each other.
+  // With incomplete rounds devices may wait unnecessarily, or deadlock.
   TSR_ASSIGN_OR_RETURN(PipelineSchedule found, search_pipeline_schedule(shape));
   TSR_ASSIGN_OR_RETURN(const PipelineTiming timing, replay(found, PipelineCosts{}));
   const Result<PipelineTiming> in_rounds = replay(out, PipelineCosts{});

@@ -14,27 +14,27 @@ namespace tessera {
 
 namespace {
 
-// Costs of every stage: all passes take one unit, messages none.
+// Equal costs: all passes take one unit, messages none.
 constexpr PipelineCosts kEqual;
 
-// Urgencies, least first, of: forward of the first chunk, forward of a later chunk, input gradient of the
-// first chunk, of a later one.
+// Urgencies, lowest first, of: forward of the first chunk, forward of
+// a later chunk, input gradient of the first chunk, of a later chunk.
 using Urgencies = std::array<int32_t, 4>;
 
-// One way to choose among ready actions.
+// Rule: one way to choose among ready actions.
 struct Rule {
   Urgencies urgency = {2, 1, 0, 0};
-  // Once all but `before` micro-batches are through the first chunk of the device, or of device 0. Forwards
-  // first: the last micro-batch has the longest way left.
+  // Applies once all except `before` micro-batches have passed the first chunk of the
+  // device, or of device 0. Forwards first: the last micro-batch has the longest way left.
   Urgencies late_urgency = {0, 1, 2, 2};
   int32_t before = 0;
   bool everywhere = false;
-  // Input gradients and forwards take turns where both are ready.
+  // Alternates input gradients and forwards if both are ready.
   bool alternate = false;
-  // How long, in shares of a weight gradient, a device waits for something more urgent than a weight
-  // gradient.
+  // Time, in shares of a weight gradient, that
+  // a device waits for a more urgent action.
   double patience = 0;
-  // The first chunk holds at most the bound less this (at least what later chunks need to get on).
+  // The first chunk holds at most the bound minus this (at least what later chunks need to proceed).
   int32_t reserve = 0;
 };
 
@@ -61,7 +61,7 @@ class ListScheduler {
     out_.devices.resize(devices);
   }
 
-  // Nothing when the rule runs into a dead end, or some device takes as long as `most` from its first action to its last.
+  // Nothing if the rule deadlocks, or if a device's span reaches `most`.
   std::optional<PipelineSchedule> run(double most) {
     const size_t total =
         (shape_.splits_backward() ? 3 : 2) * forward_.size() * static_cast<size_t>(shape_.micro_batches);
@@ -92,7 +92,7 @@ class ListScheduler {
   int32_t count(const std::vector<double>& done) const { return static_cast<int32_t>(done.size()); }
 
   bool has_room(int32_t device, int32_t chunk) const {
-    // Every later chunk keeps room for one, so that what is under way can always reach the end and come back.
+    // Every later chunk reserves room for one, so that micro-batches under way can always finish.
     int32_t held = 0;
     for (const int32_t live : live_[static_cast<size_t>(device)]) held += live;
     int32_t missing = 0;
@@ -114,7 +114,7 @@ class ListScheduler {
     const auto first = static_cast<size_t>(rule_.everywhere ? 0 : device);
     const bool late = count(forward_[first]) >= shape_.micro_batches - rule_.before;
     const Urgencies& urgencies = late ? rule_.late_urgency : rule_.urgency;
-    bool blocked = false;  // a forward is ready and finds no room: weight gradients go first
+    bool blocked = false;  // a forward is ready but lacks room: weight gradients go first
     for (const int32_t stage : stages_of_[static_cast<size_t>(device)]) {
       const auto s = static_cast<size_t>(stage);
       const int32_t chunk = shape_.chunk_of(stage);
@@ -149,7 +149,7 @@ class ListScheduler {
       earliest = std::min(earliest, c.begin);
       if (c.urgency < kLeastUrgent) urgent = urgent < 0 ? c.begin : std::min(urgent, c.begin);
     }
-    // Weight gradients give way to what is about to arrive.
+    // Weight gradients yield to actions about to become ready.
     const double until =
         urgent >= 0 && urgent <= earliest + rule_.patience * kEqual.backward_weight ? urgent : earliest;
     const Candidate* best = nullptr;
@@ -187,8 +187,8 @@ class ListScheduler {
     forget(c.action);
   }
 
-  // What the devices of the stage and of its neighbours choose next is to be found again; where the first stage says how late it
-  // is, what all do.
+  // Invalidates the choices of the stage's devices and its
+  // neighbours'; if the first stage determines lateness, all choices.
   void forget(const PipelineAction& action) {
     if (rule_.everywhere && action.work == PipelineWork::kForward && action.stage == 0)
       return is_known_.assign(is_known_.size(), false);
@@ -200,21 +200,21 @@ class ListScheduler {
   static constexpr int32_t kLeastUrgent = 8;
   const PipelineShape& shape_;
   const Rule& rule_;
-  std::vector<std::vector<double>> forward_, backward_;  // by stage, then micro-batch: when done
-  std::vector<int32_t> weight_;                          // by stage: how many are done
+  std::vector<std::vector<double>> forward_, backward_;  // by stage and micro-batch: end
+  std::vector<int32_t> weight_;                          // by stage: number done
   std::vector<double> free_;                             // by device
   std::vector<std::vector<int32_t>> live_;               // by device and chunk
   std::vector<PipelineWork> last_;
   std::vector<std::vector<int32_t>> stages_of_;  // by device
-  std::vector<std::optional<Candidate>> next_;   // by device, where known
+  std::vector<std::optional<Candidate>> next_;   // by device, if known
   std::vector<bool> is_known_;
   std::vector<double> idle_;  // by device, since its first action
-  double work_ = 0;           // of a device
+  double work_ = 0;           // per device
   std::vector<Candidate> offered_;
   PipelineSchedule out_;
 };
 
-// These cover the best of some thousand combinations on all shapes tried.
+// These cover the best of some thousand combinations on all shapes tested.
 constexpr std::array<Rule, 33> kRules = [] {
   constexpr Urgencies kLate = {0, 1, 2, 2};
   std::array<Rule, 33> all;
@@ -237,7 +237,7 @@ Result<PipelineSchedule> search_pipeline_schedule(const PipelineShape& shape) {
   const double bound = static_cast<double>(shape.micro_batches * shape.virtual_stages) *
                        (kEqual.forward + kEqual.backward_input + kEqual.backward_weight);
   const auto is_shorter = [](double a, double b) { return a < b * (1 - 1e-9); };
-  // Actions times devices that one rule looks at: minutes of work.
+  // Actions times devices that one rule may examine: minutes of work.
   constexpr int64_t kMostSteps = int64_t{1} << 28;
   if (int64_t{shape.stages()} * shape.micro_batches * shape.devices > kMostSteps)
     return Status(StatusCode::kUnsupported, format("a schedule of {} stages and {} micro-batches takes too "

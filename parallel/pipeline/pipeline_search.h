@@ -1,13 +1,13 @@
-// Pipeline schedules by list scheduling: devices take the most urgent action that is ready, within a bound on
-// what they hold; weight gradients, where they are apart, wait until nothing else can run.
+// Pipeline schedules by list scheduling: devices take the most urgent ready action
+// within their memory bound; separate weight gradients wait until nothing else can run.
 #pragma once
 
 #include "parallel/pipeline/pipeline_schedule.h"
 
 namespace tessera {
 
-// The best over a fixed list of rules, by the replay at equal costs; the first of equals. For the zero-bubble
-// kinds, and for interleaved rounds that do not come out even.
+// The best over a fixed list of rules, by the replay at equal costs; ties: the first.
+// For the zero-bubble kinds, and for interleaved schedules with an incomplete round.
 Result<PipelineSchedule> search_pipeline_schedule(const PipelineShape& shape);
 
 }  // namespace tessera

@@ -1,4 +1,4 @@
-// ScheduleCache: schedules of pipelines, each made once for many plans.
+// ScheduleCache: pipeline schedules, computed once for many plans.
 #pragma once
 
 #include <array>
@@ -13,7 +13,7 @@ namespace tessera {
 
 class ScheduleCache {
  public:
-  // Pointers last as long as this.
+  // Pointers live as long as the cache.
   Result<const PipelineSchedule*> schedule(const PipelineShape& shape);
   Result<const std::vector<PipelineAction>*> line(const PipelineShape& shape);  // pipeline_line.h
 

@@ -12,10 +12,10 @@ namespace {
 
 using Waiting = RecomputeOptions::Waiting;
 
-// Copies queue: a value that is needed again soon would be waited for.
+// Copies queue, so a value needed soon would be waited for.
 constexpr double kPatience = 4;
 
-// The one of `movable` that shows the value's bytes; none: it cannot leave.
+// The element of `movable` with the value's bytes; null: it cannot move.
 const OffloadedTensor* movable_of(const Waiting& value, std::span<const OffloadedTensor> movable) {
   for (const TensorId id : value.tensors) {
     const auto at = std::ranges::lower_bound(movable, id, {}, &OffloadedTensor::tensor);
@@ -27,7 +27,7 @@ const OffloadedTensor* movable_of(const Waiting& value, std::span<const Offloade
 bool dearer(const Waiting& a, const Waiting& b) {
   const double each = a.seconds / static_cast<double>(a.bytes),
                other = b.seconds / static_cast<double>(b.bytes);
-  // The same operation on other weights has the same price but for rounding.
+  // The same operation on other weights has an equal price, except for rounding.
   const bool same = each == other || std::abs(each - other) <= 1e-6 * std::max(each, other);
   return same ? a.first < b.first : each > other;
 }
@@ -66,7 +66,7 @@ int32_t prefetch_distance(const RecomputeOptions& options, std::span<const Offlo
   for (size_t p = 0; p < options.places(); ++p)
     for (const Waiting& value : options.waiting(p))
       if (movable_of(value, moved) != nullptr) largest = std::max(largest, value.bytes);
-  constexpr double kMost = 64, kShorter = 3;  // than the average may be those that follow each other
+  constexpr double kMost = 64, kShorter = 3;  // largest excess of consecutive values over the average
   const double each_s = step_s / kShorter / static_cast<double>(std::max<int64_t>(1, nodes));
   const double move_s = price_of_move(largest, cluster).alone_s;
   return static_cast<int32_t>(std::clamp(std::ceil(move_s / each_s), 1.0, kMost));

@@ -1,6 +1,6 @@
-// Activation offload of a plan: which single activations wait for backward in another tier. Copies take no time
-// of the kernels as long as they keep up with them, so the activations chosen are those that would be dearest
-// to compute again.
+// Activation offload of a plan: single activations that wait for backward
+// in another tier. Copies are free while they keep pace with the kernels,
+// so the activations most expensive to recompute are chosen.
 #pragma once
 
 #include <cstdint>
@@ -13,16 +13,16 @@
 
 namespace tessera {
 
-// Of `movable` (sorted by tensor) those that cost most to make again for their bytes, of equal ones the first
-// that are made, while copying them there and back takes no more than `copy_s` of a place's step, and no more
-// than `most_bytes` have left its rank. Sorted.
+// Chooses from `movable` (sorted by tensor) the most expensive to recompute
+// per byte; ties: the first made. Copies in both directions take at most
+// `copy_s` of a place's step, and at most `most_bytes` leave its rank. Sorted.
 std::vector<OffloadedTensor> choose_activation_offload(const RecomputeOptions& options,
                                                        std::span<const OffloadedTensor> movable,
                                                        const Cluster& cluster, double copy_s,
                                                        int64_t most_bytes);
 
-// Nodes that a tier copy has to be issued ahead of its reader to be there in time: of the largest of `moved`,
-// where a step of `nodes` nodes takes `step_s`. 1 where nothing moves.
+// Number of nodes by which a tier copy must precede its reader: for the largest
+// of `moved`, if a step of `nodes` nodes takes `step_s`. 1 if nothing moves.
 int32_t prefetch_distance(const RecomputeOptions& options, std::span<const OffloadedTensor> moved,
                           const Cluster& cluster, double step_s, int64_t nodes);
 

@@ -10,10 +10,10 @@ namespace tessera {
 
 namespace {
 
-// Of what waits for backward, as devices with stages of unlike sizes may hold less than the average says.
+// Share of the activations: devices with unequal stages may hold less than the average.
 constexpr double kEven = 0.97;
 
-// Of reductions in every micro-batch, which kernels wait for as collectives of their own pass come after them.
+// Exposed share of reductions in every micro-batch: kernels wait for them as a pass's own collectives follow them.
 constexpr double kExposed = 0.7;
 
 double first_seconds(const StepProfile& profile, int32_t block, BlockPass pass) {
@@ -31,7 +31,7 @@ int64_t kept_bytes(const StepProfile& profile, int32_t block) {
   return profile.cost(block, Turn::kFirst, BlockPass::kForward).left;
 }
 
-// Pairs of stage and micro-batch that a device holds at its fullest, at least.
+// Lower bound of the pairs of stage and micro-batch that a device holds at its peak.
 int32_t live_pairs(const PipelineShape& shape, int32_t device) {
   const int32_t ahead = shape.devices - device, count = shape.micro_batches;
   switch (shape.kind) {
@@ -44,7 +44,7 @@ int32_t live_pairs(const PipelineShape& shape, int32_t device) {
   }
 }
 
-// One micro-batch in a stage of several, whose gradients of weights are a pass apart.
+// One micro-batch in one of several stages, with separate weight gradients.
 StrategySpec alone(StrategySpec group) {
   group.pp = 2, group.schedule = ScheduleKind::kZbH1;
   return group;
@@ -157,7 +157,7 @@ double GroupBound::seconds(const StrategySpec& plan) {
   const std::vector<Stage>& stages = stages_of(plan);
   if (stages.empty() || micro_batches > kMostMicroBatches) return INFINITY;
   const auto count = static_cast<int32_t>(micro_batches);
-  // What lasts from micro-batch to micro-batch is too much even when it is spread evenly over the stages.
+  // Bytes kept between micro-batches exceed the limit even if spread evenly over the stages.
   Stage whole;
   for (const Stage& it : stages) whole.persistent += it.persistent, whole.gradients += it.gradients;
   if (lasting_bytes(plan, whole) / plan.pp > static_cast<double>(composer_->limit())) return INFINITY;
@@ -184,7 +184,7 @@ double GroupBound::seconds(const StrategySpec& plan) {
     const double apart_s = shape.splits_backward() ? own.weight : 0;
     passes_s = std::max(passes_s, before + count * chain_s + std::max(after, count * apart_s));
   }
-  // Of every micro-batch from ZeRO 2 on; with ZeRO 3 weights, half as wide as gradients at least, are gathered for both passes.
+  // In every micro-batch from ZeRO 2 on; with ZeRO 3 weights, at least half as wide as gradients, are gathered for both passes.
   const double reduction_s = reduction_seconds(plan);
   if (plan.zero >= 2) {
     const double reductions_s = count * reduction_s * (plan.zero == 3 && !plan.keep ? 2 : 1);

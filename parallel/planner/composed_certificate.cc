@@ -14,7 +14,7 @@ namespace tessera {
 
 namespace {
 
-// Seconds are sums of the same terms in the same order; texts keep 17 digits of them.
+// Seconds are sums of the same terms in the same order; texts keep 17 digits.
 constexpr double kSame = 1e-9;
 
 bool is_same(double a, double b) { return std::abs(a - b) <= kSame * std::max(std::abs(a), std::abs(b)); }
@@ -67,7 +67,7 @@ class CertificateChecker {
     return {};
   }
 
-  // What plans were found to take less than their bounds, all bounds are taken to be too high by.
+  // The largest factor by which a plan undercuts its bound scales all bounds.
   Status check_listed() {
     for (const auto& [strategy, entry] : listed_) {
       TSR_ASSIGN_OR_RETURN(const StrategyPins pins, parse_parallel(strategy));
@@ -101,7 +101,7 @@ class CertificateChecker {
   Status check(const PlanGroup& group) {
     cancellation_point();
     Result<GroupBound> bound = GroupBound::of(group.spec, composer_);
-    if (!bound.ok()) return {};  // the model does not admit it
+    if (!bound.ok()) return {};  // inadmissible for the model
     const bool is_dead = bound->bytes() > options_.memory_limit;
     for (const StrategySpec& plan : space_.plans_of(group.spec)) {
       ++check_.configurations;
@@ -129,7 +129,7 @@ class CertificateChecker {
   const SpaceOfGraph graph_;
   const ComposedSpace space_;
   std::map<std::string, const ComposedEntry*> listed_;
-  std::set<std::string> plans_;  // of the space, whatever they compute again
+  std::set<std::string> plans_;  // of the space, regardless of recomputation
   double trust_ = 1;
   CertificateCheck check_;
 };

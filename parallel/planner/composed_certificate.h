@@ -1,4 +1,4 @@
-// Certificate of a composed search: what shows that no plan of its space is faster than a bound, for a check that searches nothing.
+// Certificate of a composed search: evidence that no plan of its space beats a bound, checkable without searching.
 #pragma once
 
 #include <cstdint>
@@ -11,9 +11,9 @@
 namespace tessera {
 
 struct ComposedCertificate {
-  std::string plan;  // its words
+  std::string plan;  // its strategy
   double step_s = 0, bound_s = 0;
-  std::vector<ComposedEntry> composed;  // every plan that no bound closes, with what it takes
+  std::vector<ComposedEntry> composed;  // every plan not closed by a bound, with its cost
 };
 
 struct CertificateCheck {
@@ -23,8 +23,8 @@ struct CertificateCheck {
 
 ComposedCertificate certificate_of(const ComposedSearchResult& result);
 
-// Goes through the whole space again, in its own order: every plan has a bound that reaches the step, cannot fit, or is listed, and what is
-// listed takes what is claimed. kCorrupt names the first claim that does not hold, with what was found and wanted.
+// Enumerates the space again independently: every plan must have a sufficient bound, not fit, or be listed, and
+// listed plans must have the claimed cost. kCorrupt names the first false claim, with what was found and wanted.
 Result<CertificateCheck> check_certificate(const ComposedModel& model, const Cluster& cluster,
                                            const KernelCatalog& catalog, const ComposedSearchOptions& options,
                                            const ComposedCertificate& certificate);

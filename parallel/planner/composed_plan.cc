@@ -12,7 +12,7 @@ namespace tessera {
 
 namespace {
 
-// Micro-batches of which all that follow are alike: the first, steady ones, and without a pipeline the last.
+// Distinct micro-batches: the first, a steady one, and without a pipeline the last.
 constexpr int64_t kUnlikeMicroBatches = 3;
 
 int32_t micro_batches(const StrategySpec& spec, int64_t global_batch) {
@@ -34,7 +34,7 @@ double steady_seconds(const StepProfile& profile, int32_t block) {
   return sum;
 }
 
-// Seconds of one steady micro-batch in every block of the model, in forward and backward; ends apart.
+// ChainSeconds: seconds of a steady micro-batch in every block, forward and backward; ends are separate.
 struct ChainSeconds {
   std::vector<double> blocks;
   double first = 0, last = 0;
@@ -168,10 +168,10 @@ Result<ComposedStages> PlanComposer::cut(const StrategySpec& spec, const StepPro
   return stages;
 }
 
-// Devices hold what their own blocks do, so the least count of each is found by halving, all at once.
+// A device's memory depends on its own blocks only, so the least count of each is bisected, all at once.
 Status PlanComposer::recompute_to_fit(std::span<const StepProfile> variants, ComposedPlan& plan) {
   const auto count = static_cast<size_t>(plan.stages.shape.devices);
-  std::vector<int64_t> low(count, -1), high(count, 0);  // too few; enough, if any is
+  std::vector<int64_t> low(count, -1), high(count, 0);  // low: too few; high: enough, if possible
   for (size_t d = 0; d < count; ++d)
     if (plan.devices[d].total() > limit_) low[d] = 0, high[d] = plan.blocks_on(static_cast<int32_t>(d)).count;
   for (;;) {

@@ -1,5 +1,5 @@
-// ComposedPlan: the plan of a training step that is not lowered whole, as its devices are absent or its blocks too many: composed of the
-// profile of a few blocks (parallel/composition).
+// ComposedPlan: the plan of a training step that is not lowered whole, since its devices are
+// absent or its blocks too many: composed from the profile of a few blocks (parallel/composition).
 #pragma once
 
 #include <cstdint>
@@ -22,17 +22,17 @@ namespace tessera {
 
 struct ComposedModel {
   Graph few;                  // its step with few blocks (graph/transform/fewer_blocks.h)
-  std::vector<int32_t> like;  // by block of the whole model: that of `few` which is like it
-  std::vector<std::pair<std::string, int64_t>> symbols;  // every one but "B"
+  std::vector<int32_t> like;  // by block of the model: the equal block of `few`
+  std::vector<std::pair<std::string, int64_t>> symbols;  // all except "B"
 };
 
 struct ComposedPlan {
-  StrategySpec spec;      // recompute: none, full, or some where blocks differ
-  ComposedStages stages;  // blocks of variant 1 are computed again
+  StrategySpec spec;      // recompute: none, full, or some if blocks differ
+  ComposedStages stages;  // blocks of variant 1 are recomputed
   ComposedTime time;
   std::vector<DeviceBytes> devices;  // of the pipeline
   int64_t most_bytes() const;
-  // On a device of the pipeline.
+  // Blocks: on one device of the pipeline.
   struct Blocks {
     int64_t count = 0, recomputed = 0;
   };
@@ -41,28 +41,28 @@ struct ComposedPlan {
 
 class PlanComposer {
  public:
-  // `limit`: bytes of a device that a plan may fill. All but the numbers must outlive this.
+  // `limit`: bytes per device that plans may use. All references must outlive this.
   PlanComposer(const ComposedModel& model, const Cluster& cluster, const KernelCatalog& catalog,
                int64_t global_batch, int64_t limit);
 
-  // `spec` names its micro-batch. Stages are cut so that the slowest takes least. recompute=auto and =some: as few blocks are computed
-  // again as fit the limit, all where none fits. Fails where the strategy cannot be applied.
+  // `spec` has a micro-batch. Stages are cut to minimize the slowest. recompute=auto and =some
+  // recompute as few blocks as fit the limit, or all. Fails if the strategy cannot be applied.
   Result<ComposedPlan> compose(const StrategySpec& spec);
 
-  // Of the spec's blocks, without its pipeline; made once. Lives as long as this.
+  // The profile of the spec's blocks without its pipeline, cached. Lives as long as this.
   Result<const StepProfile*> profile(const StrategySpec& spec, bool recomputes);
 
-  // The same of one micro-batch alone, whatever the batch of the whole step.
+  // Likewise for one micro-batch, independent of the global batch.
   Result<const StepProfile*> profile_alone(const StrategySpec& spec, bool recomputes);
 
-  // Makes profiles that are going to be asked for, side by side: of the spec, or of one micro-batch alone; keeping activations.
+  // Prepares profiles in parallel: of the spec, or of a single micro-batch; without recomputation.
   struct Wanted {
     StrategySpec spec;
     bool alone = false;
   };
   void prepare(std::span<const Wanted> wanted);
 
-  // Stages whose slowest takes least, with blocks that keep their activations.
+  // The cut with the fastest slowest stage, without recomputation.
   Result<ComposedStages> cut(const StrategySpec& spec, const StepProfile& profile) const;
 
   ScheduleCache& schedules() { return schedules_; }
@@ -71,11 +71,11 @@ class PlanComposer {
   int64_t limit() const { return limit_; }
   const Cluster& cluster() const { return cluster_; }
   const ComposedModel& model() const { return model_; }
-  // Of all gradients of the whole model.
+  // Bytes of all gradients of the model.
   int64_t gradient_bytes() const { return gradient_bytes_; }
 
  private:
-  // What a profile depends on: a spec whose pipeline is any, and micro-batches.
+  // ProfileOf: cache key: a spec without its pipeline, and micro-batches.
   struct ProfileOf {
     StrategySpec spec;
     int64_t micro_batches = 1;

@@ -17,7 +17,7 @@ struct Smallest {
   int64_t bytes = INT64_MAX;
 };
 
-// Of each form of tensors the smallest micro-batch; of each number of stages the schedule that holds least.
+// Tries the smallest micro-batch for each tensor form, and the schedule with least memory for each number of stages.
 Result<Smallest> smallest_plan(const ComposedModel& model, const Cluster& cluster,
                                const KernelCatalog& catalog, const ComposedSearchOptions& options,
                                StrategyPins pins) {

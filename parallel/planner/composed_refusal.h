@@ -1,4 +1,4 @@
-// What is said where no composed plan fits: the plan that was found to take least memory, and how many devices would do.
+// Refusal when no composed plan fits: the plan with least memory, and the number of devices that suffices.
 #pragma once
 
 #include "graph/base/result.h"
@@ -6,8 +6,8 @@
 
 namespace tessera {
 
-// kOutOfMemory with both, among plans that keep the options' words, spread what ZeRO 3 spreads, compute everything again, and where the
-// words leave it open keep on the host what may wait there. kInvalidArgument where there is no plan with those words.
+// kOutOfMemory with both, over plans of the given strategy with ZeRO 3, full recomputation
+// and, unless pinned, offload. kInvalidArgument if no plan has that strategy.
 Status nothing_fits(const ComposedModel& model, const Cluster& cluster, const KernelCatalog& catalog,
                     const ComposedSearchOptions& options);
 

@@ -18,10 +18,10 @@ namespace tessera {
 
 namespace {
 
-// Plans that are composed once one fits; and before.
+// Limits of composed plans: after one fits, and before.
 constexpr int64_t kMostComposed = 400, kMostWithout = 1500;
 
-// What leaves the device: as the words say, else what slows the step least where nothing fits without.
+// Offload to try: as pinned, else the cheapest in time if nothing fits without.
 std::vector<OffloadWords> offloads(const StrategyPins& pins, Tier away) {
   if (pins.offload && !pins.spec.offload.automatic) return {pins.spec.offload};
   constexpr Tier kDevice = Tier::kDevice;
@@ -31,7 +31,7 @@ std::vector<OffloadWords> offloads(const StrategyPins& pins, Tier away) {
           {false, away, away, away, away}};
 }
 
-// A group that is not profiled yet, or a plan that is not composed.
+// OpenItem: a group to profile, or a plan to compose.
 struct OpenItem {
   double bound_s = 0;
   size_t order = 0;
@@ -73,7 +73,7 @@ class ComposedSearch {
     return answer();
   }
 
-  // After a run that found nothing: what it did not come to.
+  // Items not reached by a run without result.
   int64_t left_over() const { return static_cast<int64_t>(open_.size()); }
   double left_over_bound() const { return open_.empty() ? INFINITY : open_.top().bound_s * trust_; }
 
@@ -86,7 +86,7 @@ class ComposedSearch {
 
   bool is_closed(const OpenItem& item) const { return best_ && item.bound_s * trust_ >= best_->time.step_s; }
 
-  // The next few, whose profiles are made side by side. As many whatever the number of threads, so that it decides nothing.
+  // The next few items, profiled in parallel; their number is independent of threads, for determinism.
   std::vector<OpenItem> next_items() {
     constexpr size_t kAtOnce = 4;
     std::vector<OpenItem> items;
@@ -101,7 +101,7 @@ class ComposedSearch {
     return items;
   }
 
-  // A group's bound serves those that split its sequences further.
+  // A group's bound also holds for those that split its sequences further.
   void profile(const OpenItem& item) {
     const auto g = static_cast<size_t>(item.group);
     const PlanGroup& group = groups_[g];
@@ -150,7 +150,7 @@ class ComposedSearch {
     if (!best_ || seconds < best_->time.step_s) best_ = *std::move(plan);
   }
 
-  // Of plans nearly as fast, with as many stages.
+  // Among plans nearly as fast, one with as many stages.
   const ComposedPlan& steadiest() const {
     const ComposedPlan* chosen = &*best_;
     for (const ComposedPlan& it : fitting_) {
@@ -188,10 +188,10 @@ class ComposedSearch {
   const ComposedSpace space_;
   const std::vector<PlanGroup> groups_;
   PlanComposer composer_;
-  std::vector<bool> is_dead_;  // one block does not fit
+  std::vector<bool> is_dead_;  // a single block does not fit
   std::priority_queue<OpenItem> open_;
   size_t order_ = 0;
-  double trust_ = 1;  // bounds count for that much
+  double trust_ = 1;  // factor on bounds
   int64_t composed_ = 0, found_at_ = 0;
   std::optional<ComposedPlan> best_;
   std::vector<ComposedPlan> fitting_;
@@ -219,7 +219,7 @@ Result<ComposedSearchResult> search_composed(const ComposedModel& model, const C
     Result<ComposedSearchResult> found = search.run();
     if (!found.ok() && found.status().code() != StatusCode::kOutOfMemory) return found;
     if (found.ok()) {
-      // What was left over where nothing had fitted so far.
+      // Items left when nothing had fitted yet.
       found->search.open += open;
       found->search.bound_s = std::min(found->search.bound_s, open_s);
       found->search.gap = 1 - found->search.bound_s / found->plan.time.step_s;

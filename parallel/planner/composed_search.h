@@ -1,5 +1,5 @@
-// The search of training plans that are composed rather than lowered whole (composed_plan.h). Best first: groups of plans and plans come up
-// by their bounds (composed_bound.h), until no bound is below the fastest plan that fits.
+// Search over training plans that are composed rather than lowered (composed_plan.h). Best first: groups and
+// plans are taken by their bounds (composed_bound.h), until no bound is below the fastest plan that fits.
 #pragma once
 
 #include <cstdint>
@@ -16,34 +16,34 @@
 namespace tessera {
 
 struct ComposedSearchOptions {
-  std::string parallel;      // words of --parallel that every plan keeps
-  int64_t global_batch = 1;  // sequences of a step
-  int64_t tokens = 0;        // of a sequence
-  int64_t memory_limit = 0;  // bytes of a device that a plan may fill
-  double within = 0;  // of plans that are slower by at most that share, the one with least tensor parallelism
-  // The limit of a device under which so many bytes of a plan fit; none: they are the limit.
+  std::string parallel;      // fixed part of the strategy, as in --parallel
+  int64_t global_batch = 1;  // sequences per step
+  int64_t tokens = 0;        // per sequence
+  int64_t memory_limit = 0;  // bytes per device that a plan may use
+  double within = 0;  // among plans slower by at most this share, prefers least tensor parallelism
+  // The device limit under which a plan of these bytes fits; empty: equal.
   std::function<int64_t(int64_t)> limit_for = {};
 };
 
-// A plan that was composed.
+// ComposedEntry: a composed plan.
 struct ComposedEntry {
   std::string strategy;
-  double seconds = 0;  // of its step
+  double seconds = 0;  // step time
   int64_t bytes = 0;   // of its fullest device
 };
 
 struct ComposedSearchResult {
-  ComposedPlan plan;                   // chosen
-  ComposedPlan fastest;                // another one only with `within`
+  ComposedPlan plan;                   // the chosen plan
+  ComposedPlan fastest;                // differs only with `within`
   PlanSearch search;                   // its bound: no plan of the space is faster
-  std::vector<ComposedEntry> entries;  // the fastest first, then what does not fit
+  std::vector<ComposedEntry> entries;  // fastest first, then those that do not fit
 };
 
-// What of the whole model decides which plans are looked at.
+// The properties of the whole model that determine the space.
 SpaceOfGraph composed_graph(const ComposedModel& model, const Cluster& cluster,
                             const ComposedSearchOptions& options);
 
-// kOutOfMemory where nothing fits, with the smallest limit that was found to work. kInvalidArgument where no plan has those words.
+// kOutOfMemory if nothing fits, with the smallest sufficient limit found. kInvalidArgument if no plan has the given strategy.
 Result<ComposedSearchResult> search_composed(const ComposedModel& model, const Cluster& cluster,
                                              const KernelCatalog& catalog,
                                              const ComposedSearchOptions& options);

@@ -11,9 +11,9 @@ namespace tessera {
 
 namespace {
 
-constexpr int64_t kMostSequences = 64;    // of a micro-batch that is not pinned
-constexpr int64_t kLeastTokens = 4096;    // of a rank's part of a sequence, where context is not pinned
-constexpr int32_t kMostTensorParts = 64;  // where tp is not pinned
+constexpr int64_t kMostSequences = 64;    // of an unpinned micro-batch
+constexpr int64_t kLeastTokens = 4096;    // of a rank's part of a sequence, if context is not pinned
+constexpr int32_t kMostTensorParts = 64;  // if tp is not pinned
 
 int32_t smallest_prime(int32_t n) {
   for (int32_t p = 2; p * p <= n; ++p)
@@ -21,7 +21,7 @@ int32_t smallest_prime(int32_t n) {
   return n;
 }
 
-// Fewer parts of the last kind that there is.
+// The spec with fewer parts of its last kind.
 StrategySpec parent_of(StrategySpec spec) {
   if (spec.ep > 1) {
     spec.ep /= smallest_prime(spec.ep);
@@ -132,8 +132,8 @@ void ComposedSpace::add_schedules(StrategySpec spec, std::vector<StrategySpec>& 
     plans.push_back(spec);
   };
   add(ScheduleKind::k1F1B, 1);
-  if (pins_.pp) add(ScheduleKind::kGpipe, 1);  // holds more than 1f1b, and is no faster
-  // One micro-batch leaves a schedule nothing to choose.
+  if (pins_.pp) add(ScheduleKind::kGpipe, 1);  // more memory than 1f1b, and no faster
+  // With one micro-batch all schedules are equal.
   if (!pins_.pp && graph_.batch == spec.micro_batch * spec.data()) return;
   std::set<int32_t> chunks = {2, 3, 4, 6, 8, 12};
   if (pins_.pp && pins_.spec.schedule == ScheduleKind::kInterleaved) chunks = {pins_.spec.virtual_stages};
@@ -157,7 +157,7 @@ std::vector<StrategySpec> ComposedSpace::plans_of(const StrategySpec& group) con
     if (pins_.owt && (spec.dp == 1 || spec.ep > 1 || spec.form != TensorForm::k1d)) continue;
     spec.recompute = pins_.recompute ? pins_.spec.recompute : RecomputeForm::kAuto;
     const bool spreads = spec.data() * spec.cp > 1;
-    // ZeRO 1 takes no longer than none, and less memory.
+    // ZeRO 1 is never slower than none, and saves memory.
     for (int32_t zero = 0; zero <= 3; ++zero) {
       if (pins_.zero ? zero != pins_.spec.zero || (zero > 0 && !spreads) : (zero > 0) != spreads) continue;
       spec.zero = zero, spec.zero_group = pins_.zero ? pins_.spec.zero_group : 0;

@@ -1,5 +1,5 @@
-// ComposedSpace: the training plans of many devices that a search over compositions looks at (composed_search.h). Plans that split a
-// micro-batch alike are one group, whose blocks are profiled once to bound all of them.
+// ComposedSpace: the training plans searched for many devices (composed_search.h). Plans that
+// split a micro-batch equally form a group, whose blocks are profiled once to bound all of them.
 #pragma once
 
 #include <cstdint>
@@ -10,22 +10,22 @@
 
 namespace tessera {
 
-// How a micro-batch is split: tensor form, context, experts and its size; one replica of one stage.
+// PlanGroup: the split of a micro-batch: tensor form, context, experts, size; one replica, one stage.
 struct PlanGroup {
   StrategySpec spec;
   int32_t parent =
-      -1;  // splits as many sequences in fewer parts, so that its sequences take no more device time; -1: none
-  int32_t smaller = -1;  // the same with a smaller micro-batch, which holds less; -1: none
+      -1;  // the group with the same sequences in fewer parts, which takes no more device time; -1: none
+  int32_t smaller = -1;  // the group with a smaller micro-batch, which needs less memory; -1: none
 };
 
 class ComposedSpace {
  public:
-  // `graph`: what the whole model allows. What pins leave open is free, except owt, keep, chunks and offload, which stay as they are.
+  // `graph`: limits of the whole model. Unpinned options are free, except owt, keep, chunks and offload, which stay unset.
   ComposedSpace(const SpaceOfGraph& graph, const StrategyPins& pins, int64_t devices);
 
-  // Parents and smaller ones first.
+  // Parents and smaller ones precede.
   std::vector<PlanGroup> groups() const;
-  // All plans of a group: stages, replicas, ZeRO, schedules; recompute=auto where it is not pinned.
+  // All plans of a group: stages, replicas, ZeRO, schedules; recompute=auto unless pinned.
   std::vector<StrategySpec> plans_of(const StrategySpec& group) const;
 
  private:

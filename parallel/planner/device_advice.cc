@@ -11,7 +11,7 @@ namespace tessera {
 Result<DeviceAdvice> devices_that_do(const Graph& graph, const Cluster& cluster, const KernelCatalog& catalog,
                                      const PlanOptions& given) {
   const auto has = static_cast<int32_t>(cluster.devices.size());
-  // Without words a plan may leave devices idle.
+  // Without a given strategy a plan may leave devices idle.
   const DeviceCounts counts{has, std::max(16, 4 * has), given.parallel.empty()};
   std::string strategy;
   HeldFactors factors;
@@ -19,7 +19,7 @@ Result<DeviceAdvice> devices_that_do(const Graph& graph, const Cluster& cluster,
   PlanOptions options = given;
   options.any_that_fits = true;
   options.least_limit = nullptr, options.smallest = nullptr;
-  options.known = nullptr;  // that is of as many devices as there are
+  options.known = nullptr;  // it applies to the present device count
   options.memory_limit = memory_limit(cluster, given);
   options.factors = &factors;
   options.effort = &effort;
@@ -30,7 +30,7 @@ Result<DeviceAdvice> devices_that_do(const Graph& graph, const Cluster& cluster,
   const auto fits = [&](int32_t count) -> Result<std::optional<bool>> {
     if (effort.left <= 0) return std::optional<bool>();
     const Result<PlanResult> planned = search_plan(graph, with_devices(cluster, count), catalog, options);
-    // Words may not admit this number of devices at all.
+    // The strategy may not admit this device count.
     if (planned.ok()) strategy = planned->plan.strategy;
     if (!planned.ok() && effort.left <= 0) return std::optional<bool>();
     return std::optional(planned.ok());

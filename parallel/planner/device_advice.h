@@ -1,4 +1,4 @@
-// Where nothing fits: how many devices of the same kind would do.
+// Advice when nothing fits: the number of devices of the same kind that suffices.
 #pragma once
 
 #include <cstdint>
@@ -14,20 +14,20 @@
 namespace tessera {
 
 struct DeviceAdvice {
-  std::optional<int32_t> devices;  // the fewest; nothing where none of those tried do
+  std::optional<int32_t> devices;  // the smallest sufficient count; nullopt: none of those tried
   std::string words;
 };
 
-// Instructions that searches over device counts may lower in all: some seconds of a core.
+// Budget of lowered instructions for searches over device counts: some seconds of a core.
 inline constexpr SearchEffort kAdviceEffort{1'500'000};
 
-// The cluster with devices like its last, so many in all.
+// The cluster with `count` devices, adding or removing ones like its last.
 inline Cluster with_devices(Cluster cluster, int32_t count) {
   cluster.devices.resize(static_cast<size_t>(count), cluster.devices.back());
   return cluster;
 }
 
-// Found by planning again, under the same limit.
+// Found by planning again under the same limit.
 Result<DeviceAdvice> devices_that_do(const Graph& graph, const Cluster& cluster, const KernelCatalog& catalog,
                                      const PlanOptions& options);
 

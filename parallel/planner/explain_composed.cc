@@ -17,7 +17,7 @@ constexpr size_t kMostSpans = 60'000, kMostPoints = 2'000;
 
 int64_t nanoseconds(double seconds) { return std::llround(seconds * 1e9); }
 
-// Names and causes of a timeline's spans.
+// Names of a timeline's spans and causes.
 constexpr std::string_view kPasses[] = {"forward", "backward", "weight gradients", "backward"};
 constexpr int32_t kPassCause[] = {0, 1, 2, 1};
 constexpr int32_t kUpdateCause = 3;
@@ -131,7 +131,7 @@ class ComposedExplainer {
     std::ranges::stable_sort(out_.peak.largest, std::greater(), &PeakBuffer::bytes);
   }
 
-  // Blocks of a stage, without the model's ends.
+  // StageCounts: blocks of a stage, without the model's ends.
   struct StageCounts {
     int64_t blocks = 0, recomputed = 0;
     friend bool operator==(const StageCounts&, const StageCounts&) = default;
@@ -148,7 +148,7 @@ class ComposedExplainer {
     return counts;
   }
 
-  // Stages in a row with equal numbers are one decision.
+  // Consecutive stages with equal counts are one decision.
   void explain_stages() {
     int64_t first = 0;
     for (size_t s = 0, end = 0; s < stages_.blocks.size(); s = end) {
@@ -192,11 +192,11 @@ class ComposedExplainer {
     return all;
   }
 
-  // What outlives a run: of blocks that are alike one tensor stands for all.
+  // Persistent tensors; equal blocks are represented by one.
   void list_tensors() {
     constexpr std::string_view kKinds[] = {"parameter", "optimizer", "constant", "input", "output"};
     constexpr std::string_view kTiers[] = {"device", "host", "file"};
-    std::map<int32_t, std::vector<int32_t>> stages_of;  // by block of the profile, a stage once for each
+    std::map<int32_t, std::vector<int32_t>> stages_of;  // by block of the profile: its stages
     for (size_t s = 0; s < stages_.blocks.size(); ++s)
       for (const StageBlock block : stages_.blocks[s])
         stages_of[block.block].push_back(static_cast<int32_t>(s));

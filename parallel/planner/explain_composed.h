@@ -1,4 +1,4 @@
-// The explanation of a training plan for an absent cluster, from compositions of a few lowered blocks alone.
+// Explanation of a training plan for an absent cluster, from compositions of a few lowered blocks.
 #pragma once
 
 #include <cstdint>
@@ -21,19 +21,19 @@ struct ComposedExplanationInput {
   const ComposedStages* stages = nullptr;
   const Cluster* cluster = nullptr;
   int64_t global_batch = 0;
-  int64_t memory_limit = 0;    // bytes of a device; 0: none
-  int64_t reserved_bytes = 0;  // of every device, beside what the composition has
+  int64_t memory_limit = 0;    // bytes per device; 0: none
+  int64_t reserved_bytes = 0;  // of every device, in addition to the composition
   double bound_s = 0, gap = -1;
-  std::vector<RunnerUp> runners_up;  // what they lose is filled in
-  std::vector<std::string> reasons;  // before those that figures give
+  std::vector<RunnerUp> runners_up;  // their losses are filled in
+  std::vector<std::string> reasons;  // precede those derived from figures
   bool drawings = true;              // timeline and memory curve
 };
 
-// Time adds up to the composed step, memory to the fullest device's bytes. Subject, cluster and number of devices are the caller's.
+// Time adds up to the composed step, memory to the fullest device's bytes. The caller sets subject, cluster and device count.
 Result<Explanation> explain_composed(const ComposedExplanationInput& input);
 
-// Seconds of a step by the names of reports: compute, recompute, communication, offload, bubble, gradients
-// (communication between copies of the model), update.
+// Seconds of a step by report names: compute, recompute, communication,
+// offload, bubble, gradients (communication between replicas), update.
 std::vector<std::pair<std::string, double>> step_seconds(std::span<const TimeShare> shares);
 
 }  // namespace tessera

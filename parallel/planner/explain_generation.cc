@@ -79,7 +79,7 @@ class GenerationExplainer {
     return plan_.pp == 1 ? std::string("each device") : format("stage {}", stage);
   }
 
-  // Of the stage whose token takes longest: `times` passes of its own, and waiting until the phase is over.
+  // Adds a phase of the slowest stage: `times` of its passes, and the wait until the phase ends.
   void add_phase(const char* phase, const GenerationPass& stage, double times, double seconds) {
     const auto add = [&](const char* cause, const char* axis, double part) {
       if (part > 0) out_.time.push_back({cause, axis, part, 0, phase});
@@ -88,7 +88,7 @@ class GenerationExplainer {
     add("caches", "", times * stage.cache_s);
     add("communication", "tp", times * stage.collective_s);
     add("communication", "pp", times * stage.send_s);
-    // What is left over by rounding alone is no wait.
+    // A remainder from rounding is no wait.
     if (const double rest = seconds - times * stage.seconds(); rest > 1e-9 * seconds) add("bubble", "", rest);
   }
 
@@ -123,7 +123,7 @@ class GenerationExplainer {
             {"reserved", memory_.reserved}};
   }
 
-  // Neighbouring blocks of a stage that are split alike.
+  // Adjacent blocks of a stage with equal splits.
   void explain_stages(const EntryLayout& layout) {
     std::vector<BlockDecision> few;  // by block of the layout
     for (const BlockDecision& it : explain_blocks(layout))
@@ -210,7 +210,7 @@ class GenerationExplainer {
       other.tokens_per_s = time.tokens_per_s;
     };
     for (const FoundGeneration& other : found_.runners_up) add(other.plan, other.time, "");
-    // One decision changed, where that does not fit: what memory costs.
+    // Runner-up with one changed decision that does not fit: the cost of the memory limit.
     const auto vary = [&](const char* what, auto change) {
       GenerationPlan plan = plan_;
       change(plan);
@@ -257,7 +257,7 @@ class GenerationExplainer {
     explain_other_objective();
   }
 
-  // Why no more sequences.
+  // Explains the limit on sequences.
   void explain_batch() {
     if (search_.batch > 0 || search_.replica_batch) return;
     GenerationPlan more = plan_;
@@ -293,7 +293,7 @@ class GenerationExplainer {
                                   better->strategy, better->why));
   }
 
-  // What asking for the other would choose.
+  // The choice for the other objective.
   void explain_other_objective() {
     GenerationOptions other = search_;
     other.throughput = !search_.throughput;
@@ -307,8 +307,8 @@ class GenerationExplainer {
                time_text(time_.request_s)));
   }
 
-  // Parts of the prompts one behind the other; then rounds of all groups, the last of which begins where
-  // prefill ends, the others before it, as they were read before it.
+  // Parts of the prompts in sequence; then rounds of all groups, the last
+  // beginning where prefill ends, the others earlier, as they were read earlier.
   void draw_timeline() {
     Timeline& timeline = out_.timeline;
     for (int32_t stage = 0; stage < plan_.pp; ++stage)
@@ -353,7 +353,7 @@ class GenerationExplainer {
                               nanoseconds(begin_s), nanoseconds(end_s)});
   }
 
-  // Keys and values as they fill what is set aside for them.
+  // Keys and values filling their reserved bytes.
   void draw_curve() {
     MemoryCurve& curve = out_.curve;
     curve.in_time = true;

@@ -1,5 +1,5 @@
-// The explanation of a plan that generates text on hardware that may be absent: where a request's time goes in prefill and
-// decode, what the fullest device holds, what other meshes and batches would lose or lack.
+// Explanation of a plan for generation on possibly absent hardware: time of a request in
+// prefill and decode, memory of the fullest device, and losses of other meshes and batches.
 #pragma once
 
 #include "graph/explanation.h"
@@ -8,13 +8,13 @@
 namespace tessera {
 
 struct ExplainGenerationOptions {
-  bool timeline = true;  // and the memory curve
+  bool timeline = true;  // with the memory curve
   size_t most_spans = 60'000;
   int64_t most_points = 2'000;
 };
 
-// `found` is the result of `search` on these prices. Time adds up to the request, of the slowest stage; memory to the bytes of
-// the fullest.
+// `found`: the result of `search` on these prices. Time adds up to the
+// request in the slowest stage, memory to the fullest stage's bytes.
 Result<Explanation> explain_generation(GenerationPrices& prices, const GenerationOptions& search,
                                        const GenerationResult& found,
                                        const ExplainGenerationOptions& options = {});

@@ -83,7 +83,7 @@ class Explainer {
     }
     const RankProgram& rank = program_.ranks[fullest];
     out_.memory_bytes = rank.arena_bytes;
-    // The entry whose run holds most; the first of equal ones.
+    // The entry with the largest run; ties: the first.
     size_t entry = 0;
     std::vector<LiveRange> live_ranges;
     MemoryOverTime memory;
@@ -121,7 +121,7 @@ class Explainer {
     if (peak < point.code.size()) out_.peak.what = instruction_label(rank, point.code[peak]);
     for (const LiveRange& it : live_ranges) {
       const Slot& slot = rank.slots[static_cast<size_t>(it.slot)];
-      // Where in the model it is: the scope of what it makes.
+      // The place in the model: the scope of its result.
       if (it.tensor != kNoTensor && it.first == static_cast<int32_t>(peak) &&
           out_.peak.what.find(" in ") == std::string::npos)
         if (const NodeId made = layouts_[entry].tensor(it.tensor).producer;
@@ -131,7 +131,7 @@ class Explainer {
           it.last < static_cast<int32_t>(peak))
         continue;
       std::string name = slot.name;
-      // A buffer that was taken over is named after what it holds now.
+      // A reused buffer is named after its present value.
       if (it.tensor != kNoTensor && name.find('(') == std::string::npos)
         name = layouts_[entry].tensor(it.tensor).name;
       if (it.tensor != kNoTensor && name.starts_with('%')) name += made_by(layouts_[entry], it.tensor);
@@ -142,7 +142,7 @@ class Explainer {
     if (out_.peak.largest.size() > kMost) out_.peak.largest.resize(kMost);
   }
 
-  // " = gelu (block.0.ffn)" of a value without a name of its own.
+  // Description of a nameless value: " = gelu (block.0.ffn)".
   static std::string made_by(const EntryLayout& layout, TensorId id) {
     const Tensor& tensor = layout.tensor(id);
     if (tensor.producer == kNoNode) return {};
@@ -162,7 +162,7 @@ class Explainer {
       const Slot& slot = rank.slots[static_cast<size_t>(it.slot)];
       Held& all = held[index(it.tensor)];
       const bool persistent = slot.kind != SlotKind::kTransient;
-      if (all.bytes > 0 && all.first < 0) continue;  // kept throughout: copies for use do not count
+      if (all.bytes > 0 && all.first < 0) continue;  // persistent; copies for use do not count
       all.bytes = std::max(all.bytes, slot.bytes);
       if (persistent) {
         all = {slot.bytes, -1, -1};

@@ -1,5 +1,5 @@
-// The explanation of a plan for the devices at hand: read off its lowered program and the program's simulated
-// run, so that it says what will run and nothing else.
+// Explanation of a plan for the present devices,
+// derived from its lowered program and simulated run.
 #pragma once
 
 #include <cstdint>
@@ -13,17 +13,17 @@
 namespace tessera {
 
 struct ExplainOptions {
-  int64_t memory_limit = 0;                    // bytes a device; 0: none
+  int64_t memory_limit = 0;                    // bytes per device; 0: none
   std::span<const Candidate> candidates = {};  // the planner's, best first
   size_t runners_up = 12;
-  bool timeline = true;  // and the memory curve
+  bool timeline = true;  // with the memory curve
   size_t most_spans = 60'000;
   size_t most_points = 2'000;
 };
 
-// `entries` are those that `program` was lowered from; time is that of `simulation`'s entry, memory that of
-// the entry whose run holds most. Time adds up to the simulated step, memory to the arena of the fullest
-// device.
+// `entries`: those of `program`; time is of `simulation`'s entry,
+// memory of the entry with the largest run. Time adds up to the
+// simulated step, memory to the arena of the fullest device.
 Result<Explanation> explain_program(std::span<const EntrySpec> entries, const Program& program,
                                     const Simulation& simulation, const ExplainOptions& options = {});
 

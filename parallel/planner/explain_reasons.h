@@ -1,4 +1,4 @@
-// Sentences that follow from an explanation's own figures.
+// Reasons derived from an explanation's own figures.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@ namespace tessera {
 // 0.123 -> "12.3 %".
 std::string percent(double share);
 
-// What the memory limit costs, where something faster would not fit; what the largest loss is.
+// The cost of the memory limit, if a faster plan would not fit; the largest loss.
 void add_reasons(Explanation& explanation);
 
 }  // namespace tessera

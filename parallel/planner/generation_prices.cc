@@ -18,7 +18,7 @@ namespace {
 
 int64_t divide_up(int64_t whole, int64_t part) { return (whole + part - 1) / part; }
 
-// Of all stages, one after the other; of the slowest.
+// Sum over all stages; the slowest.
 std::pair<double, double> all_and_slowest(const std::vector<GenerationPass>& stages) {
   double all = 0, slowest = 0;
   for (const GenerationPass& stage : stages) {
@@ -40,7 +40,7 @@ Result<GenerationPrices> GenerationPrices::create(const Graph& forward, const Cl
   GenerationPrices prices(cluster, work);
   for (const TensorId id : forward.tensors_of_kind(TensorKind::kParameter))
     prices.parameters_ += forward.type(id).shape.elements();
-  // What the whole text asks of the model: a table of positions may be shorter.
+  // Requirements of the whole text on the model: a table of positions may be shorter.
   ServingOptions options;
   options.pages = options.rows = 1;
   options.page_size = options.context = work.context();
@@ -60,7 +60,7 @@ Result<GenerationPrices> GenerationPrices::create(const Graph& forward, const Cl
   return prices;
 }
 
-// The text of a decode step is that of the middle token; a prompt's token sees half of the prompt, on average.
+// A decode step has the text of the middle token; a prompt's token sees half of the prompt on average.
 ServedStep GenerationPrices::step_of(bool is_prefill, int64_t sequences) const {
   if (is_prefill) return {sequences, work_.prompt, divide_up(work_.prompt, 2)};
   return {sequences, 1, work_.prompt + divide_up(work_.new_tokens, 2)};
@@ -141,7 +141,7 @@ Result<double> GenerationPrices::token_s(const GenerationPlan& plan, int64_t seq
   return std::max(all, static_cast<double>(plan.groups()) * slowest);
 }
 
-// Pages hold whole texts. Behind a window they hold what is seen, and the prompts that are read at the time.
+// Pages hold whole texts; with a window, the visible part, and prompts in progress.
 int64_t GenerationPrices::cached_positions(const GenerationPlan& plan, int64_t window) const {
   const int64_t page = usual_page_size(work_.context()), whole = divide_up(work_.context(), page);
   if (window == 0 || window >= work_.context()) return plan.batch * whole * page;

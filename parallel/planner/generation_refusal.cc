@@ -15,7 +15,7 @@ int64_t node_of(const Cluster& cluster, int64_t devices) {
   return cluster.node_devices > 0 ? cluster.node_devices : devices;
 }
 
-// The fewest devices that have room for so many stages.
+// The smallest device count with room for `stages`.
 int64_t devices_for(const Cluster& cluster, int64_t stages, int32_t tp) {
   const int64_t node = node_of(cluster, stages * tp);
   if (tp > node) return (tp + node - 1) / node * node * stages;
@@ -23,8 +23,8 @@ int64_t devices_for(const Cluster& cluster, int64_t stages, int32_t tp) {
   return stages / full * node + stages % full * tp;
 }
 
-// The plans of the searched space that need least memory: of every mesh and number of replicas, as few sequences as they may
-// have and one prompt at a time.
+// The plans of the space with least memory: of every mesh and
+// replica count, with the fewest sequences and one prompt at a time.
 void for_smallest_plans(GenerationPrices& prices, const GenerationOptions& options,
                         const std::function<int64_t(int32_t)>& most_stages,
                         const std::function<void(const GenerationPlan&)>& use) {
@@ -111,7 +111,7 @@ Status refuse_generation(GenerationPrices& prices, const GenerationOptions& opti
   if (budget == INT64_MAX)
     return Status(StatusCode::kInvalidArgument,
                   format("no plan has the pinned batch and replicas on {} devices", devices));
-  if (least.bytes == INT64_MAX)  // only the budget can be in the way of all
+  if (least.bytes == INT64_MAX)  // only the budget can exclude all plans
     return Status(
         StatusCode::kOutOfMemory,
         format("no plan keeps keys and values within {} a device; the smallest budget that works is {} "

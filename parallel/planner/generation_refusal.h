@@ -1,11 +1,11 @@
-// When no plan for generating text fits: what fills the device, the smallest limit and the fewest devices that would do.
+// Refusal when no generation plan fits: the peak's contents, the smallest sufficient limit and device count.
 #pragma once
 
 #include "parallel/planner/generation_search.h"
 
 namespace tessera {
 
-// Stages of tp devices that a cluster of so many has room for: those of one stage share a node, or fill nodes of their own.
+// Stages of tp devices that fit on `devices`: a stage shares a node, or fills whole nodes.
 int64_t count_stages(const Cluster& cluster, int64_t devices, int32_t tp);
 
 // kOutOfMemory: "no plan fits 80.00 GiB a device; the smallest limit that works is ... (... bytes) with '...'. Its peak: ...".

@@ -13,7 +13,7 @@ namespace tessera {
 
 namespace {
 
-// Throughput is known to this share of it, or as well as so many profiles tell.
+// Relative accuracy of throughput, unless profiles limit it.
 constexpr double kClose = 1e-3;
 constexpr int64_t kMostProfiles = 400;
 
@@ -99,13 +99,13 @@ class GenerationSearch {
       return;
     }
     const int64_t all = std::max<int64_t>(1, options_.batch);
-    for (const int32_t dp : divisors(all))  // more replicas than sequences are idle
+    for (const int32_t dp : divisors(all))  // more replicas than sequences would idle
       if (dp <= mesh.most && (!options_.dp || *options_.dp == dp) &&
           !is_beaten({mesh.tp, mesh.pp, dp, all / dp}))
         price({mesh.tp, mesh.pp, dp, all / dp});
   }
 
-  // Prompts at a time: powers of two, and all of a given batch, until `use` says no.
+  // Numbers of prompts at a time: powers of two, and all of a given batch, until `use` returns false.
   template <class Use>
   void for_parts(GenerationPlan plan, Use use) const {
     for (plan.prefill_batch = options_.prefill_batch.value_or(1); use(plan); plan.prefill_batch *= 2)
@@ -114,7 +114,7 @@ class GenerationSearch {
         return;
   }
 
-  // Whether the plan may fit, as far as decoding of so many sequences tells: surely where these are the plan's.
+  // Whether the plan may fit, judged by decoding `sequences`; exact for the plan's number.
   bool fits(const GenerationPlan& plan, int64_t sequences) {
     const auto stages = prices_.memory(plan, sequences);
     return stages.ok() && std::ranges::all_of(*stages, [&](const GenerationMemory& it) {
@@ -122,7 +122,7 @@ class GenerationSearch {
            });
   }
 
-  // The best number of prompts at a time. Whether any fits.
+  // Finds the best number of prompts at a time; false if none fits.
   bool price(const GenerationPlan& plan) {
     std::optional<FoundGeneration> best;
     known_[plan.tp].insert(plan.group());
@@ -140,7 +140,7 @@ class GenerationSearch {
     return true;
   }
 
-  // Seconds of a request at least, where a token is known of so many sequences, no more than the plan's.
+  // Lower bound of a request's seconds, from a token time known for at most the plan's sequences.
   double least_seconds(const GenerationPlan& plan, int64_t sequences) {
     double first = INFINITY;
     for_parts(plan, [&](const GenerationPlan& part) {
@@ -154,7 +154,7 @@ class GenerationSearch {
     return token.ok() ? first + static_cast<double>(options_.work.new_tokens - 1) * *token : INFINITY;
   }
 
-  // The most sequences, no more than those of a group, whose step is known.
+  // The largest number of sequences, up to a group's, whose step is known.
   int64_t known_below(int32_t tp, int64_t group) { return *std::prev(known_[tp].upper_bound(group)); }
 
   bool is_beaten(const GenerationPlan& plan) {
@@ -163,16 +163,16 @@ class GenerationSearch {
            least_seconds(plan, known_below(plan.tp, plan.group())) >= least_request_;
   }
 
-  // Sequences of a group between two whose steps are known, and tokens a second that none of them exceeds.
+  // Interval: group sizes between two with known steps, and a bound on their tokens per second.
   struct Interval {
     int64_t low = 0, high = 0;
-    bool is_last = false;  // no more sequences are known
+    bool is_last = false;  // no larger size is known
     double bound = 0;
   };
   struct MeshBound {
     Mesh mesh;
     Interval best = {.bound = INFINITY};
-    size_t known = 0;  // steps, when this was found
+    size_t known = 0;  // known steps when this was computed
     std::set<int64_t> priced = {};
     double found = 0;
   };
@@ -187,7 +187,7 @@ class GenerationSearch {
     return static_cast<double>(plan.dp * plan.batch * options_.work.new_tokens) / least_seconds(plan, known);
   }
 
-  // The most sequences of a group that may fit; 0: none.
+  // The largest group that may fit; 0: none.
   int64_t largest_group(const Mesh& mesh) {
     const auto may_fit = [&](int64_t group) {
       return fits(plan_of(mesh, group), known_below(mesh.tp, group));
@@ -221,14 +221,14 @@ class GenerationSearch {
     }
   }
 
-  // The most sequences that fit, where there is not one for every stage.
+  // The largest batch that fits, if smaller than the number of stages.
   void price_partly_filled(const Mesh& mesh) {
     GenerationPlan plan = plan_of(mesh, 1);
     for (plan.batch = 1; plan.batch < mesh.pp && fits(plan, 1);) ++plan.batch;
     if (--plan.batch > 0) price(plan);
   }
 
-  // Bounds only fall while more steps become known: the highest, found again, is the highest.
+  // Bounds only decrease as more steps become known, so the recomputed highest is the maximum.
   void search_batches(std::vector<Mesh> meshes) {
     std::vector<MeshBound> bounds;
     for (const Mesh& mesh : meshes) {
@@ -246,7 +246,7 @@ class GenerationSearch {
         continue;
       }
       if (prices_.profiles() - before >= kMostProfiles) return;
-      // Powers of two first: they tell of all meshes with this tp.
+      // Powers of two first, since they bound all meshes with this tp.
       const Interval& at = top.best;
       const int64_t next = at.high > 2 * at.low ? 2 * at.low
                            : at.is_last         ? at.high
@@ -261,7 +261,7 @@ class GenerationSearch {
   Status refused_;
   std::vector<FoundGeneration> found_;
   double most_tokens_ = 0, bound_ = 0, least_request_ = INFINITY;
-  std::map<int32_t, std::set<int64_t>> known_;  // by tp: sequences of decode steps
+  std::map<int32_t, std::set<int64_t>> known_;  // by tp: sequences of priced decode steps
   int64_t priced_ = 0;
   GenerationResult result_;
 };

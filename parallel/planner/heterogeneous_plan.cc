@@ -12,7 +12,7 @@ namespace tessera {
 
 namespace {
 
-constexpr size_t kMostTogether = 4;  // kinds of which all choices are planned; of more each alone, and all
+constexpr size_t kMostTogether = 4;  // kinds whose combinations are all planned; with more, each alone, and all
 
 const DeviceKind& kind_of(const Cluster& cluster, size_t device) {
   return cluster.kinds[static_cast<size_t>(cluster.devices[device])];
@@ -20,12 +20,12 @@ const DeviceKind& kind_of(const Cluster& cluster, size_t device) {
 
 struct Part {
   Cluster cluster;               // of one kind
-  std::vector<int32_t> devices;  // which of the given these are
+  std::vector<int32_t> devices;  // indices among the given devices
   std::set<size_t> kinds;
 };
 
-// Nodes of what is left of each: as many devices, where every node has as many; else each device is a node,
-// with its share of the fullest node's network.
+// Forms nodes of the remaining devices if every node has equally many; else
+// each device is a node, with its share of the fullest node's network.
 void set_nodes(Part& part) {
   const int32_t whole = part.cluster.node_devices;
   if (whole == 0) return;
@@ -75,7 +75,7 @@ std::vector<Part> parts_of(const Cluster& cluster) {
   return parts;
 }
 
-// Meshes with devices of `part` by their place among the given ones.
+// Maps devices of `part` to their numbers among the given ones.
 void renumber(Plan& plan, const Part& part, size_t given) {
   for (Stage& stage : plan.stages)
     for (int32_t& device : stage.mesh.devices) device = part.devices[static_cast<size_t>(device)];
@@ -85,7 +85,7 @@ void renumber(Plan& plan, const Part& part, size_t given) {
   plan.estimate.arena_bytes = std::move(arenas);
 }
 
-// The fewest kinds that have all devices of a plan.
+// The part with fewest kinds that has all devices of a plan.
 const Part* part_with(const std::vector<Part>& parts, const Plan& plan) {
   const auto has = [&](const Part& part) {
     return std::ranges::all_of(plan.stages, [&](const Stage& stage) {
@@ -136,13 +136,13 @@ Result<PlanResult> plan_heterogeneous(const Graph& graph, const Cluster& cluster
   for (const Part& part : parts) {
     int64_t needs = 0;
     PlanOptions own = options;
-    own.known = nullptr;  // that is of one cluster
+    own.known = nullptr;  // it applies to one cluster
     own.advise = false, own.least_limit = &needs, own.smallest = nullptr;
     Result<PlanResult> planned = make_plan(graph, part.cluster, catalog, own);
     if (!planned.ok()) {
       if (planned.status().code() == StatusCode::kOutOfMemory && needs > 0 && needs < least)
         least = needs, smallest = &part;
-      // Words may ask for another number of devices than this.
+      // The strategy may need another device count.
       if (refused.ok()) refused = planned.status();
       continue;
     }

@@ -1,17 +1,17 @@
-// Heterogeneous plan: make_plan for devices of several kinds. Every kind is planned alone with the others idle,
-// and every choice of several kinds as devices of their joint kind. The fastest is the plan; its meshes list
-// the devices that it uses, and the others have arenas of 0 bytes.
+// Heterogeneous plan: make_plan for devices of several kinds. Plans every kind alone, with
+// the others idle, and every combination as devices of its worst-case kind. The fastest is
+// the result; its meshes list its devices, and idle ones have arenas of 0 bytes.
 #pragma once
 
 #include "parallel/planner/planner.h"
 
 namespace tessera {
 
-// Whether devices differ in anything except the name of their kind.
+// Whether devices differ in more than their kind's name.
 bool is_heterogeneous(const Cluster& cluster);
 
-// The same cluster with the kind of its devices as its only one; a cluster may list kinds that none of its
-// devices is of. Not for several kinds.
+// The cluster with only the kind of its devices;
+// clusters may list unused kinds. Not for several kinds.
 Cluster with_one_kind(const Cluster& cluster);
 
 // As make_plan.

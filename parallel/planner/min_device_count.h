@@ -1,4 +1,4 @@
-// When nothing fits: the smallest number of devices that would do, found by planning again.
+// The smallest sufficient number of devices when nothing fits, found by planning again.
 #pragma once
 
 #include <cstdint>
@@ -12,18 +12,18 @@
 namespace tessera {
 
 struct DeviceCounts {
-  int32_t given = 1, most = 16;  // too few; as many as are looked at
-  // Plans may leave devices idle, so more devices never fit worse: counts are doubled, then bisected. Else they are
-  // tried one by one.
+  int32_t given = 1, most = 16;  // given: too few; most: largest count tried
+  // Plans may leave devices idle, so more devices never hurt:
+  // counts are doubled, then bisected. Otherwise each is tried.
   bool is_monotone = true;
 };
 
-// A cheap verdict on a device count. Where it is unknown, `fits` decides.
+// A cheap verdict on a device count; if unknown, `fits` decides.
 using LikelyToFit = std::function<Result<Fit>(int32_t)>;
-// Nothing: left open, as the effort is spent.
+// nullopt: undecided, since the effort is spent.
 using FitsDevices = std::function<Result<std::optional<bool>>(int32_t)>;
 
-// The fewest devices that fit: they do, and one fewer does not. Where the effort is spent before: so many do not.
+// MinDeviceCount: `count` fits, and one fewer does not. If the effort is spent: `too_few` do not fit.
 struct MinDeviceCount {
   std::optional<int32_t> count;
   int32_t too_few = 0;
@@ -31,7 +31,7 @@ struct MinDeviceCount {
 };
 Result<MinDeviceCount> find_min_device_count(const DeviceCounts& counts, const LikelyToFit& likely, const FitsDevices& fits);
 
-// " would do" and so on, for an error's end.
+// The end of an error message: " would do" and so on.
 std::string to_text(const MinDeviceCount& found, const DeviceCounts& counts, const std::string& strategy = {});
 
 }  // namespace tessera

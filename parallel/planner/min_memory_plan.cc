@@ -16,34 +16,34 @@ namespace tessera {
 
 namespace {
 
-// Lowerings of one search, and then around the smallest found.
+// Lowerings of one search, then around the smallest found.
 constexpr int32_t kMost = 16, kMostAround = 4;
-// A kind of strategies of which none was lowered is taken to hold so many times its bound at most.
+// Assumed factor over the bound of strategy kinds that were never lowered.
 constexpr double kUnseen = 2;
-// None is expected to come so much closer to its bound than the closest of its kind.
+// Smallest expected factor, relative to the closest of its kind.
 constexpr double kCloser = 0.8;
-// Of as many as come closest all micro-batches are lowered.
+// Number of closest strategies lowered with all micro-batches.
 constexpr size_t kWhole = 2;
-// So many are lowered at a time, whatever the number of threads.
+// Lowered at a time, independent of threads.
 constexpr size_t kAtOnce = 2;
-// What a few micro-batches hold is off by so much of what all do.
+// Relative error of extrapolating from few micro-batches.
 constexpr int64_t kSlackOf = 64;
 
 struct Possible {
   SpaceNode node;
-  int64_t bytes = 0;  // it holds at least
+  int64_t bytes = 0;  // lower bound
 };
 
-// What it holds on the fullest rank at least.
+// Lower bound of its bytes on the fullest rank.
 int64_t least_bytes(const MinMemorySpace& space, const StrategySpec& spec) {
   const int64_t lasting = space.bounds.persistent_bytes(spec), working = space.working.bytes(spec);
   // In a pipeline the two may be on different stages.
   return std::max(space.bounds.bytes(spec), spec.pp == 1 ? lasting + working : std::max(lasting, working));
 }
 
-// Of strategies that differ in these alone the others hold no less: gathers that are not kept, 1F1B, any form
-// of context. State and gradients wait on the host, so that spreading them gains nothing, and weights but
-// where slices of them come in turn.
+// Excludes roots that need no less than another: kept gathers, schedules
+// other than 1F1B, other context forms. State and gradients wait on the host,
+// so spreading them saves nothing; spreading weights saves only with chunks.
 bool may_be_smallest(const StrategySpec& root) {
   return !root.keep && (root.pp == 1 || root.schedule == ScheduleKind::k1F1B) &&
          (root.cp == 1 || root.context == ContextForm::kRing) && (root.zero == 0 || root.zero == 3);
@@ -66,7 +66,7 @@ bool all_away(const OffloadWords& words) {
          words.activations != Tier::kDevice;
 }
 
-// Of a root's nodes the one that is likely to hold least. Making again what may wait on the host never did.
+// The root's node likely to need least. Recomputing what may wait on the host never helped.
 bool saves_most(const SpaceNode& node, int32_t most_chunks) {
   return all_away(node.spec.offload) && node.spec.recompute == RecomputeForm::kNone &&
          node.spec.chunks == most_chunks;
@@ -105,7 +105,7 @@ class Search {
     }
     look(kMost);
     if (!sized_.empty() && !found()) {
-      // Around the smallest: what it saves in other ways.
+      // Around the smallest: other savings.
       open_.clear();
       const StrategySpec mesh = sized_.begin()->second.spec;
       for (const StrategySpec& root : space_.roots)
@@ -136,7 +136,7 @@ class Search {
 
   bool is_spent() const { return goal_.effort != nullptr && goal_.effort->left <= 0; }
 
-  // The next that is worth lowering, by what is known so far.
+  // The next one worth lowering, by present knowledge.
   std::optional<Possible> next() {
     while (!open_.empty()) {
       const auto at = std::ranges::min_element(
@@ -171,7 +171,7 @@ class Search {
     }
   }
 
-  // Of as few micro-batches as show what is alive at once.
+  // Sized: measured with as few micro-batches as show the peak.
   struct Sized {
     bool lowered = false;
     int64_t bytes = 0, instructions = 0;
@@ -189,7 +189,7 @@ class Search {
   bool take(const Possible& it, const Sized& sized) {
     if (!sized.lowered) return false;
     if (goal_.effort != nullptr) goal_.effort->left -= sized.instructions;
-    // Further micro-batches only add their inputs.
+    // Further micro-batches add only their inputs.
     int64_t size = sized.bytes +
                    space_.working.input_bytes(it.node.spec) * (sized.count - sized.few) / sized.count;
     if (sizes_only_) {
@@ -218,7 +218,7 @@ class Search {
       ++made;
       if (!best || it.candidate.arena_bytes < best->candidate.arena_bytes) best = std::move(it);
     }
-    // Other ranks than the first may hold a little more.
+    // Ranks other than the first may need slightly more.
     if (best) TSR_RETURN_IF_ERROR(space_.trials.lower_whole(*best));
     return best;
   }
@@ -226,10 +226,10 @@ class Search {
   const MinMemorySpace& space_;
   const MinMemoryGoal goal_;
   std::vector<Possible> open_;
-  std::set<std::string> seen_;  // by their words
+  std::set<std::string> seen_;  // by strategy text
   HeldFactors own_factors_;
   HeldFactors& factors_ = goal_.factors != nullptr ? *goal_.factors : own_factors_;
-  std::multimap<int64_t, SpaceNode> sized_;  // by their bytes, about
+  std::multimap<int64_t, SpaceNode> sized_;  // by approximate bytes
   std::optional<PlanAttempt> enough_;
   bool sizes_only_ = false;
   std::optional<LikelyPlan> likely_;

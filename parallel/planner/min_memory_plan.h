@@ -1,7 +1,7 @@
-// Min-memory plan: the strategy that takes the least memory, whatever its time. It answers whether anything
-// fits, and which limit would do. Of every root of the space the few nodes that save most are tried. The order
-// is by lower bounds of their memory (plan_bound.h, workspace_floor.h), times what strategies of their kind
-// were found to hold more.
+// Min-memory plan: the strategy with least memory, regardless of time. It decides
+// feasibility, and the smallest sufficient limit. For every root of the space the few nodes
+// with the largest savings are tried, ordered by lower bounds of their memory (plan_bound.h,
+// workspace_floor.h) times the factors observed for strategies of their kind.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@
 
 namespace tessera {
 
-// All of one question; must outlive the search.
+// MinMemorySpace: inputs of one search, which they must outlive.
 struct MinMemorySpace {
   const std::vector<StrategySpec>& roots;
   const SpaceOfGraph& graph;
@@ -27,15 +27,15 @@ struct MinMemorySpace {
   const PlanAttempts& trials;
 };
 
-// Whether the lower bound of every node of the space is above the limit.
+// Whether the lower bound of every node exceeds the limit.
 bool exceeds_memory(const MinMemorySpace& space, int64_t limit);
-// The least of these lower bounds: no plan of the space takes fewer bytes.
+// The least of these bounds: no plan of the space takes fewer bytes.
 int64_t least_plan_bytes(const MinMemorySpace& space);
 
-// Strategies that hold more than their bound by like factors: axes, form, zero 3, chunks, recomputation, offload.
+// StrategyFamily: strategies with similar factors over their bounds: axes, form, zero 3, chunks, recomputation, offload.
 using StrategyFamily = std::tuple<bool, bool, bool, bool, bool, TensorForm, bool, int32_t, RecomputeForm, Tier, Tier>;
 
-// HeldFactors: how many times its bound the closest strategy of a family was found to hold.
+// HeldFactors: the smallest observed factor over the bound, by family.
 class HeldFactors {
  public:
   std::optional<double> of(const StrategyFamily& family) const {
@@ -51,25 +51,25 @@ class HeldFactors {
   std::map<StrategyFamily, double> least_;
 };
 
-// Goal: a plan of `enough` bytes or less is as good as the smallest.
+// MinMemoryGoal: a plan of at most `enough` bytes is sufficient.
 struct MinMemoryGoal {
   int64_t enough = 0;
-  bool nothing_else = false;        // plans of more bytes are of no use
-  HeldFactors* factors = nullptr;   // kept from search to search
-  SearchEffort* effort = nullptr;   // that lowerings take from
-  bool on_two_threads = false;      // the answer is the same
+  bool nothing_else = false;        // larger plans are useless
+  HeldFactors* factors = nullptr;   // shared between searches
+  SearchEffort* effort = nullptr;   // budget for lowerings
+  bool on_two_threads = false;      // does not change the result
 };
 
-// A strategy that is likely to fit: in a few micro-batches it does.
+// LikelyPlan: a strategy likely to fit, judged by a few micro-batches.
 struct LikelyPlan {
   SpaceNode node;
-  int64_t instructions = 0;  // of all its micro-batches on all ranks, about
+  int64_t instructions = 0;  // approximate, of all micro-batches and ranks
 };
 
-// The smallest plan found, with all its ranks lowered; nothing where no strategy can be made, or none can be
-// of use.
+// The smallest plan found, with all ranks lowered;
+// nullopt if no strategy can be made or be useful.
 Result<std::optional<PlanAttempt>> find_min_memory_plan(const MinMemorySpace& space, MinMemoryGoal goal);
-// A strategy of `enough` bytes, about; nothing where none is found, or where the effort is spent.
+// A strategy of about `enough` bytes; nullopt if none is found, or the effort is spent.
 std::optional<LikelyPlan> find_likely_plan(const MinMemorySpace& space, MinMemoryGoal goal);
 
 }  // namespace tessera

@@ -30,21 +30,21 @@ PlanAttempt refuse(PlanAttempt it, const Status& status) {
   return it;
 }
 
-// Whether the graph has a batch to make gradients of: an update finds them in state.
+// Whether gradients are computed from a batch; an update alone finds them in state.
 bool makes_gradients(const Graph& graph) {
   return std::ranges::any_of(graph.gradients(), [&](const Gradient& it) {
     return graph.tensor(it.gradient).kind == TensorKind::kActivation;
   });
 }
 
-// Words say what the plan does.
+// Checks that offload named by the strategy takes place.
 void stays_on_device(PlanAttempt& it) {
   it.node.spec.offload.activations = Tier::kDevice;
   it.candidate.strategy = it.plan.strategy = to_text(it.node.spec);
 }
 
-// Of a step, that copies of what leaves may take: a quarter, a half, and near what fits beside forward, which
-// is a third of the step and has half of the copies.
+// Shares of a step that copies of offloaded values may take: a quarter, a half, and about
+// the maximum next to forward, which is a third of the step and has half of the copies.
 constexpr double kCopyShares[] = {0.25, 0.5, 0.65};
 
 }  // namespace
@@ -172,8 +172,8 @@ Status PlanAttempts::lower_ranks_as_representatives(PlanAttempt& it) const {
   return {};
 }
 
-// The cheapest set of activations that fits, found on the program that keeps all; the smallest that was
-// seen when none does.
+// The cheapest set of recomputed activations that fits, found on
+// the program that keeps all; the smallest set seen if none does.
 PlanAttempt PlanAttempts::with_set(PlanAttempt base, double beat_s) const {
   const auto program = lower_representatives(entry_of(base), catalog_);
   if (!program.ok()) return refuse(std::move(base), program.status());
@@ -181,7 +181,7 @@ PlanAttempt PlanAttempts::with_set(PlanAttempt base, double beat_s) const {
   base.lowered = true;
   ++base.lowerings;
   if (base.candidate.arena_bytes <= base.limit) {
-    if (!base.plan.offload.empty()) return base;  // some may have left, others not: words cannot say which
+    if (!base.plan.offload.empty()) return base;  // partly offloaded, which no strategy text expresses
     base.node.spec.recompute = RecomputeForm::kNone;
     stays_on_device(base);
     return base;
@@ -219,8 +219,8 @@ PlanAttempt PlanAttempts::with_set(PlanAttempt base, double beat_s) const {
   return with_effort(std::move(least));
 }
 
-// Some activations leave the device, as many as copies have time for beside the kernels, or a share of those;
-// of the others some are computed again. The last resort is that all leave.
+// Offloads as many activations as copies have time for, or a share;
+// of the others some are recomputed. The last resort offloads all.
 PlanAttempt PlanAttempts::with_moves(PlanAttempt base, double beat_s) const {
   const std::vector<OffloadedTensor> movable = std::exchange(base.plan.offload, {});
   const auto program = lower_representatives(entry_of(base), catalog_);
@@ -244,7 +244,7 @@ PlanAttempt PlanAttempts::with_moves(PlanAttempt base, double beat_s) const {
     lowerings += it.lowerings;
     if (!best || is_better(it, *best)) best = std::move(it);
   };
-  if (std::isinf(beat_s)) consider(base);  // whoever has a step to beat knows this one
+  if (std::isinf(beat_s)) consider(base);  // a caller with a step to beat knows this plan
   for (const double share : kCopyShares) {
     PlanAttempt it = base;
     it.plan.offload = choose_activation_offload(*choices, movable, cluster_, share * step_s, excess);
@@ -263,7 +263,7 @@ PlanAttempt PlanAttempts::with_moves(PlanAttempt base, double beat_s) const {
   return std::move(*best);
 }
 
-// Time and size of its program.
+// Takes time and size from its program.
 Status PlanAttempts::take(PlanAttempt& it, const Program& program) const {
   TSR_ASSIGN_OR_RETURN(const Simulation simulation, simulate(program, kEntry, cluster_));
   it.candidate.step_time_s = simulation.seconds();

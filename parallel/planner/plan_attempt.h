@@ -1,5 +1,5 @@
-// PlanAttempt: one configuration of the search made real: planned, lowered, simulated and sized, or refused
-// with the reason.
+// PlanAttempt: one configuration of the search, planned,
+// lowered, simulated and sized, or refused with a reason.
 #pragma once
 
 #include <cmath>
@@ -26,18 +26,18 @@ struct PlanAttempt {
   Plan plan;
   std::string peak;
   int32_t fullest = 0;  // rank
-  std::vector<int64_t> limited_bytes;  // by device: what the limit bounds
+  std::vector<int64_t> limited_bytes;  // by device: bytes under the limit
   int64_t collectives = 0;
   bool lowered = false;
-  bool exact = false;  // all ranks lowered and simulated
-  int64_t limit = 0;   // that its set of activations was made to fit
+  bool exact = false;  // all ranks are lowered and simulated
+  int64_t limit = 0;   // the limit of its recompute set
   int32_t lowerings = 0;
-  int64_t instructions = 0;  // of its program, all ranks together
+  int64_t instructions = 0;  // of its program, over all ranks
   Status failure;
   bool fits() const { return candidate.rejected.empty(); }
 };
 
-// By the words of their strategies; sets of activations, which limits decide, are not kept.
+// AttemptCache: attempts by strategy text; recompute sets, which depend on limits, are not cached.
 class AttemptCache {
  public:
   const PlanAttempt* find(const std::string& words) const {
@@ -50,14 +50,14 @@ class AttemptCache {
   std::map<std::string, PlanAttempt> attempts_;
 };
 
-// Those that fit, fastest first; then those that were too large, smallest first; then those that cannot be
-// made.
+// Order: those that fit, fastest first; those too
+// large, smallest first; those that cannot be made.
 bool is_better(const PlanAttempt& a, const PlanAttempt& b);
 
-// Makes attempts, all for one question. What it is given must outlive it.
+// PlanAttempts: makes attempts for one search. Its arguments must outlive it.
 class PlanAttempts {
  public:
-  // `bound`: `graph` with all symbols bound but B; `limit`: bytes of a device.
+  // `bound`: `graph` with all symbols bound except B; `limit`: bytes per device.
   PlanAttempts(const Graph& graph, const Graph& bound, const Cluster& cluster, const KernelCatalog& catalog,
                const PlanOptions& options, int64_t limit)
       : graph_(graph),
@@ -67,19 +67,19 @@ class PlanAttempts {
         options_(options),
         limit_(limit) {}
 
-  // Of ranks alike one is lowered, and the others are turned copies.
+  // Lowers one of several equal ranks, and copies it for the others.
   PlanAttempt make(const SpaceNode& node) const { return make(node, limit_, INFINITY); }
-  // `limit`: what a set of activations to recompute is made to fit; `beat_s`: a step that takes as long is of
-  // no use.
+  // `limit`: for the recompute set;
+  // `beat_s`: a step this slow is useless.
   PlanAttempt make(const SpaceNode& node, int64_t limit, double beat_s) const;
-  // Of a step of another batch.
+  // For a step of another batch size.
   PlanAttempt make_of_batch(const SpaceNode& node, int64_t global_batch) const;
-  // Its memory alone, of a step of another batch: without a time, and not for `is_better`.
+  // Only its memory, for another batch size: without a time, and not for `is_better`.
   PlanAttempt size_of_batch(const SpaceNode& node, int64_t global_batch) const;
-  // Its plan, not lowered.
+  // The plan without lowering.
   Result<Plan> plan_of(const SpaceNode& node) const;
-  // All its ranks, as they will run: another than the first may need a few buffers more (zeros beside an
-  // addend), so that it may no longer fit.
+  // Lowers all its ranks as they will run: others than the first may need
+  // a few buffers more (zeros next to an addend), so it may no longer fit.
   Status lower_whole(PlanAttempt& it) const;
 
  private:
@@ -92,7 +92,7 @@ class PlanAttempts {
   Status lower_ranks_as_representatives(PlanAttempt& it) const;
   Status take(PlanAttempt& it, const Program& program) const;
   void take_memory(PlanAttempt& it, const Program& program) const;
-  std::vector<PlannedGraph> followed() const;  // with options_.like
+  std::vector<PlannedGraph> followed() const;  // for options_.like
   std::map<std::string, ShardingSpec> stored_like() const;
 
   const Graph& graph_;

@@ -10,7 +10,7 @@ namespace tessera {
 
 namespace {
 
-// "block.3.attention" -> "block.3"; "embedding" stays.
+// "block.3.attention" -> "block.3"; "embedding" is unchanged.
 std::string block_of(const std::string& scope) {
   const std::vector<std::string> parts = split(scope, '.');
   for (size_t i = 0; i < parts.size(); ++i)

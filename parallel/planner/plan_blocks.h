@@ -1,4 +1,4 @@
-// What a plan does with each block of a model; neighbours that are treated alike are one entry.
+// A plan's decisions per block of a model; adjacent equal blocks are one entry.
 #pragma once
 
 #include <vector>
@@ -8,11 +8,11 @@
 
 namespace tessera {
 
-// Blocks are told by the scopes of their forward nodes: "block.3.attention" is of "block.3". Operations that
-// contract something or read a parameter are listed, by their op and the weight that they read.
+// Blocks are recognised by scopes of forward nodes: "block.3.attention" belongs to
+// "block.3". Operations that contract, or read a parameter, are listed by op and weight.
 std::vector<BlockDecision> explain_blocks(const EntryLayout& layout);
 
-// "b over dp, n over tp"; "whole" where nothing is split.
+// "b over dp, n over tp"; "whole" without splits.
 std::string factor_text(const NodeSharding& sharding, const DeviceMesh& mesh);
 
 }  // namespace tessera

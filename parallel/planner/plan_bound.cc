@@ -21,7 +21,7 @@ namespace tessera {
 
 namespace {
 
-// One kernel on whole operands, as lowering would ask for it; seconds are 0 where there is none.
+// One kernel on whole operands, as lowering would request it; 0 seconds if there is none.
 KernelDesc whole_kernel(const Graph& graph, const Node& node, const KernelCatalog& catalog,
                         ShardingRule& rule) {
   KernelDesc kernel;
@@ -46,7 +46,7 @@ KernelDesc whole_kernel(const Graph& graph, const Node& node, const KernelCatalo
   return kernel;
 }
 
-// The smallest of the parts that a factor is cut in.
+// Cuts a factor and keeps the smallest part.
 void cut(KernelDesc& kernel, const ShardingRule& rule, size_t factor, int32_t parts) {
   FactorView& view = kernel.factors[factor];
   const int64_t before = view.end[0] - view.begin[0], after = std::max<int64_t>(1, before / parts);
@@ -117,7 +117,7 @@ PlanBounds::PlanBounds(const Graph& graph, const SpaceOfGraph& space, const Clus
   find_blocks();
 }
 
-// One of `parts` equal parts, cut along one factor or two.
+// Work of one of `parts` equal parts, cut along one or two factors.
 PlanBounds::Work PlanBounds::work_of_part(const KernelDesc& whole, const ShardingRule& rule,
                                           int32_t parts) const {
   cancellation_point();
@@ -129,7 +129,7 @@ PlanBounds::Work PlanBounds::work_of_part(const KernelDesc& whole, const Shardin
     one.kernels[0] = std::move(kernel);
     const InstructionPrice price = price_of(one, launch, cluster_);
     if (cluster_.shared_cores == 0) return Work{price.alone_s, price.alone_s};
-    // A rank may have as little as one core, and on that be faster than with help from all.
+    // A rank may have only one core, and be faster on it than with help from all.
     return Work{std::min(price.alone_s, price.shared_s), machine_share_bound(price, cluster_)};
   };
   Work least = priced(whole);
@@ -164,19 +164,19 @@ const PlanBounds::Phases& PlanBounds::work_of(int64_t batch, int32_t inside, int
   const std::pair<std::string, int64_t> value("B", batch);
   const bool has_batch = std::ranges::any_of(graph_.symbols(), [](const Symbol& s) { return s.name == "B"; });
   const Result<Graph> bound = graph_.bind(std::span(&value, has_batch ? 1 : 0));
-  if (!bound.ok()) return at->second;                  // no bound, then
+  if (!bound.ok()) return at->second;                  // no bound
   std::map<std::pair<bool, std::string>, Work> known;  // blocks repeat
   std::vector<Work> works(bound->nodes().size());
   for (size_t n = 0; n < works.size(); ++n) {
     const Node& node = bound->nodes()[n];
     if (node.op->is_view || repeats_copy_[n] || may_join_another(*bound, node, catalog_)) continue;
     const bool updates =
-        node.phase == Phase::kUpdate || makes_copy_[n];  // once a step, spread like the state
+        node.phase == Phase::kUpdate || makes_copy_[n];  // once per step, spread like the state
     const auto [work, is_first] = known.try_emplace({updates, key_of(*bound, node)});
     if (is_first) {
       ShardingRule rule;
       const KernelDesc whole = whole_kernel(*bound, node, catalog_, rule);
-      // Whole matrices are dealt out to ranks that repeat the update otherwise.
+      // Whole matrices are distributed over ranks that would otherwise repeat the update.
       const int32_t parts = !updates ? inside : needs_whole(rule) ? std::max(inside, spread) : spread;
       work->second = work_of_part(whole, rule, parts);
     }
@@ -189,8 +189,8 @@ const PlanBounds::Phases& PlanBounds::work_of(int64_t batch, int32_t inside, int
   return at->second;
 }
 
-// What is made before backward begins and read after: all of it is there at that moment, but for what is made
-// again or moved out. Values of one computation share its time.
+// Finds values made before backward and read after: all exist at that moment,
+// except recomputed and offloaded ones. Values of one computation share its time.
 void PlanBounds::find_saved(const Graph& bound, const std::vector<Work>& works, int32_t inside,
                             Phases& phases) const {
   const auto is_backward = [&](const Node& node) {
@@ -209,7 +209,7 @@ void PlanBounds::find_saved(const Graph& bound, const std::vector<Work>& works, 
           makes_copy_[index(producer)])
         continue;
       if (bound.node(producer).phase == Phase::kForward) read.insert(root);
-      // A look at it of one dim is not moved out, and keeps it.
+      // A one-dimensional view is not offloaded, and keeps it on the device.
       if (bound.type(node.inputs[i]).shape.rank() < 2) leaves_whole.insert(root);
     }
   }
@@ -233,11 +233,11 @@ void PlanBounds::find_saved(const Graph& bound, const std::vector<Work>& works, 
   phases.blocks = static_cast<int32_t>(blocks.size());
 }
 
-// All gradients once, each cut in `parts`.
+// Reduces all gradients once, each cut in `parts`.
 double PlanBounds::reduction_seconds(int32_t members, int32_t parts, bool spread) {
   const auto [at, is_new] = reductions_.try_emplace({members, parts, spread ? 1 : 0});
   if (!is_new) return at->second;
-  // Members that lie next to each other, or with one in every node: which of both is faster the links say.
+  // Members are adjacent, or one per node; the links decide which is faster.
   RankProgram one;
   const int32_t node = cluster_.node_devices;
   for (const int32_t stride : {1, node}) {
@@ -271,7 +271,7 @@ PlanBounds::Cuts PlanBounds::cuts_of(const StrategySpec& spec) const {
   const bool replicated = !space_.trains && space_.batch < data;
   cuts.batch = std::max<int64_t>(1, replicated ? space_.batch : space_.batch / data / cuts.count);
   cuts.fullest = cuts.batch;
-  // Experts and weights that lie over the ranks of the batch even its parts out.
+  // Experts, and weights spread over the batch ranks, balance its parts.
   const bool by_batch = spec.ep == 1 && !spec.owt && spec.form == TensorForm::k1d && space_.batch > data;
   if (const int64_t left = space_.batch % data; by_batch && cuts.count == 1 && left > 0) {
     ++cuts.fullest;
@@ -299,13 +299,13 @@ PlanBounds::Extra PlanBounds::extra_of(const StrategySpec& spec, const Phases& p
   Extra extra;
   if (within) {
     const int64_t limit = within->limit;
-    // Of one micro-batch, in all stages (see `bytes`).
+    // One micro-batch, in all stages (see `bytes`).
     const InFlight& held = in_flight(spec);
     const double room = static_cast<double>(limit) * held.inverses -
                         static_cast<double>(other_bytes(spec)) * spec.pp / held.most;
     int64_t excess = saved_activation_bytes(spec, phases) - static_cast<int64_t>(std::ceil(room));
-    // Block by block to where the least then has to go. That grows with every further block of a device, so
-    // that no other way leads to less.
+    // Assigns block by block to the device with the least to
+    // free. The cost is convex per device, so this is optimal.
     if (const BlockBytes block = block_bytes(spec, phases); block.waiting > 0) {
       std::vector<int64_t> blocks(held.held.size(), 0);
       const auto over = [&](size_t d, int64_t count) {
@@ -321,7 +321,7 @@ PlanBounds::Extra PlanBounds::extra_of(const StrategySpec& spec, const Phases& p
         sum += more(next);
         ++blocks[next];
       }
-      excess = std::max(excess, sum - static_cast<int64_t>(blocks.size()));  // of rounding
+      excess = std::max(excess, sum - static_cast<int64_t>(blocks.size()));  // rounding
     }
     std::vector<std::pair<int64_t, double>> alone, share;
     for (const Saved& it : phases.saved) {
@@ -342,7 +342,7 @@ PlanBounds::Extra PlanBounds::extra_of(const StrategySpec& spec, const Phases& p
     for (const Saved& it : phases.saved)
       if (it.block >= 0) extra.again.alone_s += it.work.alone_s, extra.again.share_s += it.work.share_s;
   }
-  // What leaves the device comes back, on the stream of copies.
+  // Offloaded values return, on the copy stream.
   if (spec.offload.activations != Tier::kDevice && spec.form == TensorForm::k1d)
     for (const Saved& it : phases.saved) {
       if (!it.may_leave || (it.block >= 0 && spec.recompute == RecomputeForm::kFull)) continue;
@@ -356,7 +356,7 @@ double PlanBounds::seconds(const StrategySpec& spec, const std::optional<Within>
   const Cuts cuts = cuts_of(spec);
   const Phases& work = phases_of(spec);
   const Extra extra = extra_of(spec, work, within);
-  // A stage of the pipeline has at least the average of all of them.
+  // Some pipeline stage has at least the average.
   const double passes = static_cast<double>(cuts.count) / spec.pp, update = 1.0 / spec.pp;
   const double loss = loss_to_others(cluster_, spec.devices());
   const double chain =
@@ -389,8 +389,8 @@ double PlanBounds::seconds_within(const StrategySpec& spec, int64_t limit) {
   kept.offload.activations = Tier::kDevice;
   if (!space_.trains || spec.form != TensorForm::k1d) return seconds(kept);
   if (spec.offload.activations == Tier::kDevice) return seconds(kept, Within{limit});
-  // The more leaves, the longer copies take, and the less is computed again: of every range of shares the
-  // least of both.
+  // The more is offloaded, the longer copies take, and the less
+  // is recomputed: for each range of shares, the minimum of both.
   constexpr int kRanges = 4;
   double least = INFINITY;
   for (int i = 0; i < kRanges; ++i)

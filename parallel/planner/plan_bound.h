@@ -1,10 +1,10 @@
-// PlanBounds: what a strategy takes at least, found without making its plan: the graph's own kernels, priced
-// for the batch that a rank gets and cut in as many parts as the strategy cuts them, each in the cheapest
-// way.
+// PlanBounds: lower bounds of a strategy's time and memory without
+// making its plan: the graph's own kernels, priced for a rank's
+// batch and cut as the strategy cuts them, each in the cheapest way.
 //
-// It rests on one property of prices: of equal parts, larger ones take longer. Built-in rates have a stronger
-// one, which makes bounds quick: parts take no less, summed, than the whole. The planner holds every
-// simulated step against its bound and scales all bounds down where a price breaks it.
+// It rests on one property of prices: of equal parts, larger ones take longer. Built-in rates have
+// a stronger one, which makes bounds fast: the parts' sum is at least the whole. The planner checks
+// every simulated step against its bound, and scales all bounds down if a price violates it.
 #pragma once
 
 #include <cstdint>
@@ -22,84 +22,84 @@ namespace tessera {
 
 class PlanBounds {
  public:
-  // `graph`: symbols bound but for B. All four must outlive this.
+  // `graph`: symbols bound except B. All four must outlive this.
   PlanBounds(const Graph& graph, const SpaceOfGraph& space, const Cluster& cluster,
              const KernelCatalog& catalog);
 
-  // Of one step: the work of one rank in a row, with what is computed again or copied away; and where devices
-  // share cores, the work of all of them.
+  // One step: a rank's work in sequence, with recomputation and
+  // offload copies; if devices share cores, the work of all.
   double seconds(const StrategySpec& spec);
-  // Device memory of the fullest rank: parameters and optimizer state.
+  // Device bytes of the fullest rank: parameters and optimizer state.
   int64_t persistent_bytes(const StrategySpec& spec) const;
-  // And with them what waits for backward, of as many micro-batches as the schedule sends ahead; sums of
-  // gradients over micro-batches.
+  // Likewise with saved activations of the
+  // micro-batches in flight, and sums of gradients.
   int64_t bytes(const StrategySpec& spec);
-  // Of any step of the strategy with a set of activations computed again that fits `limit`: at least as much
-  // is, the cheapest for its bytes first, as keeping all is above it. Where it says that activations are
-  // offloaded, any share of that may leave the device instead. Infinite where none can fit.
+  // Any step with a recompute set that fits `limit`: at least the excess is
+  // recomputed, the cheapest per byte first. With offloaded activations,
+  // any share of them may leave instead. Infinite if none can fit.
   double seconds_within(const StrategySpec& spec, int64_t limit);
 
  private:
-  // Of kernels: in a row with the machine to oneself, and as a share of the whole machine's time.
+  // Work: kernels alone on the machine, and their share of the whole machine's time.
   struct Work {
     double alone_s = 0, share_s = 0;
   };
-  // A forward value that backward reads: one rank's part at least, and what it took to make.
+  // Saved: a forward value that backward reads: one rank's smallest part, and the time to make it.
   struct Saved {
     int64_t bytes = 0;
     Work work;
-    int32_t block = -1;      // that alone reads it: recompute=full makes it again
-    bool may_leave = false;  // offload=activations moves it out
+    int32_t block = -1;      // its only reader: recompute=full makes it again
+    bool may_leave = false;  // offload=activations may move it
   };
   struct Phases {
-    Work passes, update;  // forward and backward; update
+    Work passes, update;  // passes: forward and backward
     std::vector<Saved> saved;
     int32_t blocks = 0;
   };
-  // How a strategy cuts the step.
+  // Cuts: the split of a step by a strategy.
   struct Cuts {
-    int64_t count = 1, batch = 1;  // micro-batches of a rank; sequences of each
-    int64_t fullest = 1;           // of the fullest rank, where the batch does not come out even
-    double fuller = 0;             // share of the ranks that have so many
+    int64_t count = 1, batch = 1;  // micro-batches per rank; sequences of each
+    int64_t fullest = 1;           // of the fullest rank, if the batch is uneven
+    double fuller = 0;             // share of ranks with that many
     int32_t replicas = 1, spread = 1;
   };
   Cuts cuts_of(const StrategySpec& spec) const;
   const Phases& phases_of(const StrategySpec& spec);  // of the fullest rank
-  // Micro-batches that the devices of a pipeline hold of each of their stages at once, at their fullest.
+  // InFlight: micro-batches held at once per stage, at the peak of each device.
   struct InFlight {
     std::vector<int32_t> held = {1};  // by device
-    double inverses = 1;              // their sum
+    double inverses = 1;              // sum of their inverses
     int32_t most = 1;
   };
   const InFlight& in_flight(const StrategySpec& spec);
-  // What one rank's phases compute once more in every micro-batch of a whole pipeline, and copy.
+  // Extra: repeated computation and copies of one rank per micro-batch of the whole pipeline.
   struct Extra {
     Work again, copies;
   };
-  // What has to go for a limit to hold, and between which shares of it leave the device.
+  // Within: the bytes to free for a limit, and the range of the offloaded share.
   struct Within {
     int64_t limit = 0;
     double leaves_least = 0, leaves_most = 0;
   };
   Extra extra_of(const StrategySpec& spec, const Phases& phases, const std::optional<Within>& within);
   double seconds(const StrategySpec& spec, const std::optional<Within>& within);
-  int64_t parameter_bytes(const StrategySpec& spec) const;  // of a rank
-  // Narrow copies that wait for backward with every micro-batch.
+  int64_t parameter_bytes(const StrategySpec& spec) const;  // per rank
+  // Narrow copies kept for backward with every micro-batch.
   int64_t waiting_copies(const StrategySpec& spec) const;
-  // What waits for backward when one micro-batch has gone forward, in all stages.
+  // Saved activations of one micro-batch after forward, over all stages.
   int64_t saved_activation_bytes(const StrategySpec& spec, const Phases& phases) const;
-  // Pipelines are cut between blocks: the least that a block has waiting, of one micro-batch, and keeps
-  // between steps.
+  // BlockBytes: pipelines are cut between blocks: the smallest
+  // block's saved bytes of one micro-batch, and its persistent bytes.
   struct BlockBytes {
     int64_t waiting = 0, lasting = 0, blocks = 0;
   };
   BlockBytes block_bytes(const StrategySpec& spec, const Phases& phases) const;
-  // Of one rank, beside what waits.
+  // Bytes of one rank other than saved activations.
   int64_t other_bytes(const StrategySpec& spec) const;
   Work copy_work(int64_t bytes) const;
   void find_blocks();
   void find_saved(const Graph& bound, const std::vector<Work>& works, int32_t inside, Phases& phases) const;
-  // `inside`: parts that nodes are cut in beside the batch; `spread`: those of parameters at the update.
+  // `inside`: parts of nodes in addition to the batch; `spread`: parts of parameters in the update.
   const Phases& work_of(int64_t batch, int32_t inside, int32_t spread);
   Work work_of_part(const KernelDesc& whole, const ShardingRule& rule, int32_t parts) const;
   double reduction_seconds(int32_t members, int32_t parts, bool spread);
@@ -111,17 +111,17 @@ class PlanBounds {
   std::map<std::vector<int64_t>, Phases> works_;        // by batch, inside, spread
   std::map<std::vector<int32_t>, double> reductions_;   // by members, parts, spread
   std::map<std::vector<int32_t>, InFlight> in_flight_;  // by kind, devices, virtual stages, micro-batches
-  // Of every trained parameter: what is reduced, and what is gathered of the new value.
+  // Exchanged: for every trained parameter the reduced bytes, and the gathered bytes of the new value.
   struct Exchanged {
     int64_t gradient = 0, value = 0;
   };
   std::vector<Exchanged> exchanged_;
   int64_t parameter_bytes_ = 0, state_bytes_ = 0;
-  // Of parameters that are spread from zero 1 on, since all but the update reads narrow copies of them; of
-  // narrow copies that backward reads.
+  // Bytes of parameters that are spread from zero 1 on, since all readers except
+  // the update use narrow copies; bytes of narrow copies that backward reads.
   int64_t narrowed_bytes_ = 0, copies_bytes_ = 0;
-  std::vector<bool> makes_copy_;    // by node: a narrow copy of a parameter, which a step makes once
-  std::vector<bool> repeats_copy_;  // and one that may stand for it is made by a node before
+  std::vector<bool> makes_copy_;    // by node: makes a narrow copy of a parameter, once per step
+  std::vector<bool> repeats_copy_;  // by node: an earlier node makes an equivalent copy
   int64_t block_parameter_bytes_ = 0, block_state_bytes_ = 0;  // of the smallest block
 };
 

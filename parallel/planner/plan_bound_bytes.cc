@@ -1,4 +1,4 @@
-// What a strategy takes of memory at least.
+// PlanBounds, memory: lower bounds of a strategy's bytes.
 #include <algorithm>
 #include <map>
 #include <set>
@@ -9,10 +9,10 @@
 
 namespace tessera {
 
-// Parameters that one block alone reads, and the state of their updates.
+// Finds parameters that a single block reads, and their optimizer state.
 void PlanBounds::find_blocks() {
   if (space_.blocks == 0) return;
-  std::map<TensorId, std::string_view> block_of;  // empty: read elsewhere too
+  std::map<TensorId, std::string_view> block_of;  // empty: also read elsewhere
   for (const Node& node : graph_.nodes()) {
     if (node.phase != Phase::kForward) continue;
     for (const TensorId input : node.inputs)
@@ -54,7 +54,7 @@ int64_t PlanBounds::parameter_bytes(const StrategySpec& spec) const {
   return spread / all + (parameter_bytes_ - spread) / cut;
 }
 
-// Other sets of what is made again or moved out may hold none.
+// Other sets of recomputed or offloaded values may hold none.
 int64_t PlanBounds::waiting_copies(const StrategySpec& spec) const {
   if (!space_.trains || spec.form != TensorForm::k1d || spec.recompute != RecomputeForm::kNone ||
       spec.offload.activations != Tier::kDevice)
@@ -71,7 +71,7 @@ int64_t PlanBounds::persistent_bytes(const StrategySpec& spec) const {
   return total;
 }
 
-// A stage's values of all micro-batches that are forward of its first backward are there at once.
+// A stage's values of all micro-batches ahead of its first backward exist at once.
 const PlanBounds::InFlight& PlanBounds::in_flight(const StrategySpec& spec) {
   PipelineShape shape{spec.schedule, spec.pp, spec.virtual_stages, static_cast<int32_t>(cuts_of(spec).count)};
   const auto [at, is_new] = in_flight_.try_emplace(
@@ -138,7 +138,7 @@ PlanBounds::BlockBytes PlanBounds::block_bytes(const StrategySpec& spec, const P
 
 int64_t PlanBounds::other_bytes(const StrategySpec& spec) const {
   int64_t total = persistent_bytes(spec);
-  // Sums that the second micro-batch finds when it has gone forward.
+  // Sums that exist when the second micro-batch has gone forward.
   if (spec.offload.grads == Tier::kDevice && spec.pp == 1 && cuts_of(spec).count > 1) {
     const int64_t cut = int64_t{spec.tp} * spec.ep * (spec.zero >= 1 ? spec.dp * spec.cp : 1);
     for (const Exchanged& it : exchanged_) total += it.gradient / cut;
@@ -146,16 +146,16 @@ int64_t PlanBounds::other_bytes(const StrategySpec& spec) const {
   return total;
 }
 
-// Stages may share out the values that wait, and what else there is, as they like. Where stage s holds n_s
-// micro-batches, sum w_s = W of the values of one and sum o_s = O, and none more than x: n_s w_s + o_s <= x,
-// so W <= sum (x - o_s) / n_s <= x sum 1/n_s - O / max n_s.
+// Stages may distribute saved values, and other bytes, freely. If stage s holds n_s
+// micro-batches, sum w_s = W of the values of one and sum o_s = O, and none exceeds
+// x: n_s w_s + o_s <= x, so W <= sum (x - o_s) / n_s <= x sum 1/n_s - O / max n_s.
 int64_t PlanBounds::bytes(const StrategySpec& spec) {
   const InFlight& held = in_flight(spec);
   const auto waiting = static_cast<double>(saved_activation_bytes(spec, phases_of(spec)));
   const auto others = static_cast<double>(other_bytes(spec) + waiting_copies(spec));
   const double shared = (waiting + others * spec.pp / held.most) / held.inverses;
   int64_t fullest = std::max(other_bytes(spec) + waiting_copies(spec), static_cast<int64_t>(shared));
-  // Cut between blocks: one by one to where the device is then least full.
+  // Cut between blocks: each goes to the device then least full.
   if (const BlockBytes block = block_bytes(spec, phases_of(spec)); block.blocks > 0) {
     std::vector<int64_t> full(held.held.size(), 0);
     const auto with_one = [&](size_t d) { return full[d] + held.held[d] * block.waiting + block.lasting; };

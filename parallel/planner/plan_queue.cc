@@ -7,8 +7,8 @@ namespace tessera {
 
 namespace {
 
-// What each thing that a strategy does tends to add to its bound: meetings, launches, uneven parts. Simple
-// strategies so come first, and the plan is good by the time that bounds are put to it.
+// Usual overhead of each option beyond its bound: synchronization, launches, uneven parts.
+// So simple strategies come first, and the plan is good before many bounds are tested.
 double usual_overhead(const StrategySpec& spec) {
   double share = 0.001 * (spec.devices() - 1);
   if (spec.dp > 1) share += 0.02;

@@ -1,7 +1,7 @@
-// The search of make_plan for devices of one kind. Best first: configurations come up in the order of their
-// lower bounds; one is lowered, simulated on all its ranks and sized (plan_attempt.h), and what saves memory
-// at the price of time comes up only where it does not fit. No closed form stands in for the program: bounds
-// only say what need not be looked at.
+// Search of make_plan for devices of one kind. Best first: configurations are
+// taken by lower bounds; each is lowered, simulated on all ranks and sized
+// (plan_attempt.h); memory savings that cost time are considered only if it
+// does not fit. Costs always come from the program; bounds only exclude.
 #pragma once
 
 #include <cstdint>
@@ -14,19 +14,19 @@
 
 namespace tessera {
 
-// As make_plan answers, without its advice on devices.
+// As make_plan, without device advice.
 Result<PlanResult> search_plan(const Graph& graph, const Cluster& cluster, const KernelCatalog& catalog,
                                const PlanOptions& options);
 
-// A lower bound of the bytes of a device, whatever the plan: found without lowering one. 0: none is known.
+// Lower bound of the bytes per device of any plan, without lowering. 0: unknown.
 Result<int64_t> least_plan_bytes(const Graph& graph, const Cluster& cluster, const KernelCatalog& catalog,
                                  const PlanOptions& options);
 
-// Whether a plan fits, found without lowering a whole one (planner.h).
+// Whether a plan fits, without lowering a whole one (planner.h).
 Result<LikelyFit> find_likely_fit(const Graph& graph, const Cluster& cluster, const KernelCatalog& catalog,
                                   const PlanOptions& options);
 
-// Bytes of a device that a plan may fill: what the options say, else what the smallest device has.
+// Bytes per device that a plan may use: the option, else the smallest device's memory.
 int64_t memory_limit(const Cluster& cluster, const PlanOptions& options);
 
 }  // namespace tessera

@@ -12,7 +12,7 @@ namespace tessera {
 
 namespace {
 
-// What "auto" may stand for, cheapest in time first; memory decides.
+// Values of "auto", cheapest in time first; memory decides.
 std::vector<StrategySpec> settle_auto(const StrategySpec& given, Tier away) {
   std::vector<StrategySpec> all = {given};
   if (given.recompute == RecomputeForm::kAuto) {
@@ -61,7 +61,7 @@ std::vector<StrategySpec> worded_roots(const SpaceOfGraph& space, const Strategy
   return roots;
 }
 
-// Every way of one count of devices, without words.
+// OpenRoots: all strategies for one device count, without pins.
 class OpenRoots {
  public:
   OpenRoots(const SpaceOfGraph& space, int32_t devices, std::vector<StrategySpec>& roots)
@@ -71,7 +71,7 @@ class OpenRoots {
     for (const int32_t pp : divisors(devices_)) {
       if (pp > 1 && (!space_.trains || (space_.blocks > 0 && pp > space_.blocks))) continue;
       for (const int32_t cp : divisors(devices_ / pp)) {
-        // A rank's part of the sequence has to be worth a kernel.
+        // A rank's part of the sequence must be worth a kernel.
         if (cp > 1 && (!space_.trains || space_.tokens < 16 * cp)) continue;
         for (const int32_t ep : divisors(devices_ / pp / cp)) {
           if (ep > 1 && (space_.experts % ep != 0 || space_.experts == 0)) continue;
@@ -149,7 +149,7 @@ class OpenRoots {
         spec.schedule = schedule;
         const bool doubled = schedule == ScheduleKind::kInterleaved || schedule == ScheduleKind::kZbV;
         spec.virtual_stages = doubled ? 2 : 1;
-        // One micro-batch leaves a schedule nothing to choose.
+        // With one micro-batch all schedules are equal.
         if (count == 1 && schedule != ScheduleKind::k1F1B) continue;
         if (doubled && space_.blocks > 0 && 2 * spec.pp > space_.blocks) continue;
         roots_.push_back(spec);
@@ -162,7 +162,7 @@ class OpenRoots {
   std::vector<StrategySpec>& roots_;
 };
 
-// The next smaller micro-batch of one data-parallel rank; 0: there is none.
+// The next smaller micro-batch of one data-parallel rank; 0: none.
 int64_t smaller_micro_batch(const StrategySpec& spec, int64_t batch) {
   if (batch % spec.data() != 0) return 0;
   const int64_t each = batch / spec.data();
@@ -183,7 +183,7 @@ SpaceOfGraph space_of(const Graph& graph, int64_t batch, int64_t tokens, Tier aw
   space.tokens = tokens;
   for (const TensorId id : graph.tensors_of_kind(TensorKind::kParameter)) {
     const Shape& shape = graph.type(id).shape;
-    // A weight of three dims is as many weights side by side as its first says.
+    // A three-dimensional weight is a stack of weights.
     if (shape.rank() == 3) space.experts = std::max(space.experts, shape[0]);
   }
   std::set<std::string_view> blocks;
@@ -198,7 +198,7 @@ std::vector<StrategySpec> plan_roots(const SpaceOfGraph& space, const StrategyPi
                                      int32_t devices) {
   if (has_words) return worded_roots(space, pins, devices);
   std::vector<StrategySpec> roots;
-  // Beyond a few devices, idle ones are left over in whole fractions only.
+  // Beyond a few devices, only whole fractions may be idle.
   constexpr int32_t kFew = 8;
   for (int32_t used = devices; used >= 1; --used)
     if (devices <= kFew || devices % used == 0) OpenRoots(space, used, roots).add();

@@ -18,22 +18,22 @@
 
 namespace tessera {
 
-// Seconds that a step of each of the plans takes, by running it.
+// Step seconds of each plan, measured by running it.
 using MeasurePlans = std::function<Result<std::vector<double>>(std::span<const Plan* const>)>;
 
-// What was made of a question's strategies, for the same question under other limits (plan_attempt.h).
+// Attempts of one search, reusable under other limits (plan_attempt.h).
 class AttemptCache;
 
-// What strategies were found to hold of their bounds, on other numbers of devices (min_memory_plan.h).
+// Observed factors over memory bounds, reusable for other device counts (min_memory_plan.h).
 class HeldFactors;
 
-// SearchEffort: instructions that searches may still lower, on all ranks together. Counted, so that what they
-// find does not depend on the machine's speed.
+// SearchEffort: budget of instructions to lower, over all ranks.
+// Counted, so that results do not depend on the machine's speed.
 struct SearchEffort {
   int64_t left = 0;
 };
 
-// A graph with its plan.
+// PlannedGraph: a graph with its plan.
 struct PlannedGraph {
   const Graph* graph = nullptr;
   const Plan* plan = nullptr;
@@ -41,56 +41,56 @@ struct PlannedGraph {
 
 struct PlanOptions {
   int64_t global_batch = 1;                              // sequences per step
-  std::vector<std::pair<std::string, int64_t>> symbols;  // every symbol but "B"
-  std::string parallel;        // pins in the words of --parallel; empty leaves all to the planner
-  PlanPins pins;               // single decisions beside them
+  std::vector<std::pair<std::string, int64_t>> symbols;  // all except "B"
+  std::string parallel;        // pins, as in --parallel; empty: everything is open
+  PlanPins pins;               // single decisions in addition
   int64_t memory_limit = 0;    // bytes per device; 0: the device's own
-  const Plan* like = nullptr;  // keep this plan's mesh and parameter placements (eval beside train_step),
+  const Plan* like = nullptr;  // keep this plan's mesh and parameter placements (eval with train_step),
   const Graph* like_graph = nullptr;  // whose tensors are matched by name
-  // With both, so many of the plans predicted fastest, of as many kinds of parallelism as come near, are
-  // measured, and the fastest of those is the plan; else the one predicted fastest is.
+  // With both this and `measure`: that many of the best predicted plans, of as many strategy
+  // families as come near, are measured, and the fastest wins; else the best predicted one.
   int32_t finalists = 1;
   MeasurePlans measure;
-  bool advise = true;              // where nothing fits, look for the number of devices that would do
-  int64_t* least_limit = nullptr;  // out: where nothing fits, the smallest limit that works
-  std::optional<Plan>* smallest = nullptr;  // out: the plan that does, of devices of one kind
-  bool* is_excluded = nullptr;     // out: where nothing fits, whether lower bounds alone tell so
-  AttemptCache* known = nullptr;  // kept from one limit to the next: nothing else may change between them
-  // Whether anything fits is the question: the first plan found will do, unproved, and where none is, what
-  // would do is not looked for.
+  bool advise = true;              // if nothing fits, find the sufficient device count
+  int64_t* least_limit = nullptr;  // out: if nothing fits, the smallest sufficient limit
+  std::optional<Plan>* smallest = nullptr;  // out: its plan, for devices of one kind
+  bool* is_excluded = nullptr;     // out: if nothing fits, whether lower bounds alone prove it
+  AttemptCache* known = nullptr;  // reused between limits; nothing else may change
+  // Feasibility only: return the first plan that
+  // fits, without a bound; no advice if none does.
   bool any_that_fits = false;
-  HeldFactors* factors = nullptr;  // kept from one number of devices to the next
-  SearchEffort* effort = nullptr;  // that the search takes from, and ends with; null: all that it wants
-  // Further entries beside `like`, for state that it has not.
+  HeldFactors* factors = nullptr;  // reused between device counts
+  SearchEffort* effort = nullptr;  // budget of the search; null: unlimited
+  // Entries in addition to `like`, for state that it lacks.
   std::vector<PlannedGraph> also_like;
 };
 
 struct Candidate {
   std::string strategy;
   double step_time_s = 0;
-  double measured_s = 0;    // 0: it was not run
+  double measured_s = 0;    // 0: not run
   int64_t arena_bytes = 0;  // largest over devices
-  std::string rejected;     // why not; empty for the chosen one and for slower ones that fit
+  std::string rejected;     // reason; empty for the chosen one and slower ones that fit
 };
 
-// A configuration that was not looked at, because it cannot be faster than the plan.
+// ClosedStrategy: a configuration excluded since it cannot beat the plan.
 struct ClosedStrategy {
   std::string strategy;
-  double bound_s = 0;  // its step takes at least that
+  double bound_s = 0;  // lower bound of its step
 };
 
-// How the space was searched. Of a tree (parallel/planner/plan_space.h) only the nodes come up whose parents
-// do not fit; what lies below one that fits, or that its bound closes, is slower than it.
+// PlanSearch: statistics of the search. In the tree (parallel/planner/plan_space.h) only children
+// of nodes that do not fit are considered; others are slower than a node that fits or is closed.
 struct PlanSearch {
-  int64_t configurations = 0;          // that came up
+  int64_t configurations = 0;          // considered
   int64_t solved = 0;                  // lowered and simulated
-  int64_t too_large = 0;               // of those, or by their parameters and optimizer state alone
-  int64_t refused = 0;                 // the model does not admit them
+  int64_t too_large = 0;               // of those, or by parameters and optimizer state alone
+  int64_t refused = 0;                 // inadmissible for the model
   int64_t closed_by_bound = 0;         // never lowered: their bound reaches the plan's time
-  int64_t open = 0;                    // left over when the number of lowerings ran out
+  int64_t open = 0;                    // left when the lowering budget ran out
   double bound_s = 0;                  // no plan of the space is faster, under these prices
-  double gap = -1;                     // (plan - bound) / plan; -1 when the prices break the bounds' property
-  std::vector<ClosedStrategy> closed;  // the closest first; at most 64
+  double gap = -1;                     // (plan - bound) / plan; -1: the prices violate the bounds' property
+  std::vector<ClosedStrategy> closed;  // closest first; at most 64
 };
 
 struct PlanResult {
@@ -99,23 +99,23 @@ struct PlanResult {
   PlanSearch search;
 };
 
-// A lower bound of the bytes of a device, whatever the plan: found without making one. 0: none is known.
+// Lower bound of the bytes per device of any plan, without making one. 0: unknown.
 Result<int64_t> least_bytes_of_plans(const Graph& graph, const Cluster& cluster, const KernelCatalog& catalog,
                                      const PlanOptions& options);
 
-// Whether a plan fits, from lower bounds and from the sizes of a few micro-batches.
+// Fit: whether a plan fits, by lower bounds and the sizes of a few micro-batches.
 enum class Fit : uint8_t { kNo, kLikely, kUnknown };
 struct LikelyFit {
-  Fit fit = Fit::kUnknown;  // unknown: for want of bounds, or the effort is spent
-  std::optional<Plan> plan;  // a likely one
-  int64_t instructions = 0;  // of its program on all ranks, about
+  Fit fit = Fit::kUnknown;  // unknown: no bound, or the effort is spent
+  std::optional<Plan> plan;  // a likely plan
+  int64_t instructions = 0;  // approximate, of its program on all ranks
 };
 Result<LikelyFit> likely_fit(const Graph& graph, const Cluster& cluster, const KernelCatalog& catalog,
                              const PlanOptions& options);
 
-// kOutOfMemory when nothing fits: says the smallest limit that would work, with which strategy, the tensors
-// and instruction at that peak, and the smallest number of devices that would do. Devices of several kinds:
-// parallel/planner/heterogeneous_plan.h.
+// kOutOfMemory if nothing fits: names the smallest sufficient limit and its
+// strategy, the tensors and instruction at the peak, and the smallest sufficient
+// device count. Several kinds of devices: parallel/planner/heterogeneous_plan.h.
 Result<PlanResult> make_plan(const Graph& graph, const Cluster& cluster, const KernelCatalog& catalog,
                              const PlanOptions& options);
 

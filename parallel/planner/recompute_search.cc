@@ -19,7 +19,7 @@ class RecomputeSearch {
     std::optional<std::vector<TensorId>> last;
     MeasuredSet found;
     int64_t step = limit_ / 1000 + 1;
-    // While none fits, twice as many: to recompute everything is dearer than to look on.
+    // Twice the budget while none fits: recomputing everything costs more than searching.
     for (int32_t lowered = 0, rounds = 0; lowered < (best_ ? most : 2 * most) && rounds < 4 * most;
          ++rounds) {
       std::vector<int64_t> now;
@@ -28,7 +28,7 @@ class RecomputeSearch {
       if (!set) return {};
       if (last && set->tensors == *last) {
         if (fits(found)) return {};
-        // The same again: what does not fit is given less, in longer and longer steps.
+        // If it does not fit, budgets shrink in growing steps.
         for (size_t p = 0; p < budgets.size(); ++p)
           if (arena(found, p) > limit_) budgets[p].now -= step;
         step *= 2;
@@ -38,7 +38,7 @@ class RecomputeSearch {
       TSR_ASSIGN_OR_RETURN(found, measure_(set->tensors));
       ++lowered;
       if (fits(found)) take(*set, found);
-      // More would have to be computed again.
+      // More would have to be recomputed.
       if (!fits(found) && found.seconds >= beat_s) return {};
       bool moved = false;
       for (size_t p = 0; p < budgets.size(); ++p) moved = budgets[p].move(limit_, arena(found, p)) || moved;
@@ -47,7 +47,7 @@ class RecomputeSearch {
     return {};
   }
 
-  // What costs most is kept after all, where it fits.
+  // Keeps the most expensive value after all if it fits.
   Status keep_more(int32_t most, double beat_s) {
     if (!best_ || seconds_ >= beat_s) return {};
     for (const auto& [place, value] : options_.dearest(*best_)) {
@@ -75,7 +75,7 @@ class RecomputeSearch {
   }
 
  private:
-  // What a forecast may hold, between one that fitted and one that did not.
+  // Budget: forecast bytes, between one that fitted and one that did not.
   struct Budget {
     int64_t now = 0;
     int64_t fitted = std::numeric_limits<int64_t>::min(), failed = std::numeric_limits<int64_t>::max();

@@ -1,6 +1,6 @@
-// RecomputeSearch: the cheapest recomputation with which a plan's own program fits. A forecast proposes sets
-// (parallel/planner/recompute_set.h); each is lowered and sized, and what the forecast was off by goes into
-// the next.
+// RecomputeSearch: the cheapest recomputation that makes a plan's own
+// program fit. A forecast proposes sets (parallel/planner/recompute_set.h);
+// each is lowered and sized, and its error corrects the next.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@
 
 namespace tessera {
 
-// A set as its lowered program has it.
+// MeasuredSet: a set with the sizes of its lowered program.
 struct MeasuredSet {
   double seconds = 0;
   std::vector<int64_t> arena_bytes;  // by rank
@@ -23,14 +23,14 @@ struct MeasuredSet {
 using MeasureSet = std::function<Result<MeasuredSet>(const std::vector<TensorId>&)>;
 
 struct RecomputeEffort {
-  int32_t forecasts = 6;  // lowerings to find out how much a forecast is off by
-  int32_t kept = 4;       // and to keep one more value after all, dearest first
-  // A step that takes as long is of no use: nothing is refined that is not faster.
+  int32_t forecasts = 6;  // lowerings to correct the forecast
+  int32_t kept = 4;       // lowerings to keep one more value, most expensive first
+  // A step this slow is useless; slower sets are not refined.
   double beat_s = std::numeric_limits<double>::infinity();
 };
 
-// `whole`: arenas when nothing is computed again. `spare`: a set for when none of the forecasts fits. Nothing
-// when that does not fit either.
+// `whole`: arenas without recomputation. `spare`: the set
+// if no forecast fits. nullopt if that does not fit either.
 Result<std::optional<std::vector<TensorId>>> search_recompute_set(
     const RecomputeOptions& options, const std::vector<int64_t>& whole, int64_t limit,
     const std::vector<TensorId>& spare, const MeasureSet& measure, const RecomputeEffort& effort);

@@ -29,15 +29,15 @@ void for_each_slot(const Instruction& instruction, Visit visit) {
   std::visit(all, instruction);
 }
 
-// By tensor of the layout: the tensor of the entry's graph that it stands for; none for those in between,
-// where nodes were taken apart into phases.
+// By tensor of the layout: the corresponding tensor of the
+// entry's graph; none for intermediate tensors of expanded nodes.
 Result<std::vector<TensorId>> known_tensors(const EntrySpec& entry, const EntryLayout& layout) {
   std::vector<TensorId> known(layout.graph.tensors().size(), kNoTensor);
   if (layout.expanded == nullptr) {
     for (size_t t = 0; t < known.size(); ++t) known[t] = TensorId{static_cast<uint32_t>(t)};
     return known;
   }
-  // Taken apart once more, with the old ids beside the tensors of the plan.
+  // Expands again, with the old ids next to the plan's tensors.
   Plan probe = *entry.plan;
   probe.stored.clear();
   for (size_t t = 0; t < entry.graph->tensors().size(); ++t)
@@ -94,7 +94,7 @@ class RecomputeFinder {
 
  private:
   struct Wait {
-    int32_t first = 0, last = 0;  // between its last use by forward and its first by backward
+    int32_t first = 0, last = 0;  // between its last use in forward and its first in backward
     int64_t bytes = 0;
   };
 
@@ -115,8 +115,8 @@ class RecomputeFinder {
     for (const LiveRange& it : live_ranges_) by_slot_[static_cast<size_t>(it.slot)].push_back(&it);
   }
 
-  // The last reader of a value may have put its result in the value's place: of what is there then, it is the
-  // first.
+  // The last reader of a value may overwrite it with its
+  // result; such a slot then holds the reader's value.
   bool reads(int32_t at, int32_t slot) const {
     const auto* kernel = std::get_if<KernelInst>(&rank_->entries[0].code[static_cast<size_t>(at)]);
     return kernel != nullptr &&
@@ -141,8 +141,8 @@ class RecomputeFinder {
     }
   }
 
-  // By node: seconds that forward spends on it, all micro-batches; what a value is exchanged with others for
-  // counts for its producer.
+  // By node: forward seconds over all micro-batches;
+  // exchanges of a value count for its producer.
   std::vector<double> works_of(const EntryPoint& point) const {
     std::vector<double> works(graph_.nodes().size(), 0);
     for (size_t at = 0; at < point.code.size(); ++at) {
@@ -165,7 +165,7 @@ class RecomputeFinder {
     return kNoTensor;
   }
 
-  static constexpr int64_t kTooSmall = 2000;  // a fraction of what is held
+  static constexpr int64_t kTooSmall = 2000;  // as a fraction of the held bytes
 
   void add_waiting(TensorId root, const std::vector<Wait>& waits, RecomputeOptions::Place& place) const {
     RecomputeOptions::Waiting value;
@@ -203,7 +203,7 @@ class RecomputeFinder {
     place.tensors.push_back(std::move(tensors));
   }
 
-  // What has to run again to have `root` again: down to what is kept anyway.
+  // Collects the computations to repeat for `root`, down to kept values.
   bool collect(TensorId root, std::set<uint32_t>& again) const {
     constexpr size_t kMost = 64;
     if (again.contains(index(root))) return true;
@@ -235,17 +235,17 @@ class RecomputeFinder {
 
   StepPhase phase(int32_t at) const { return phases_[static_cast<size_t>(at)]; }
 
-  const std::vector<TensorId> known_;  // by tensor of the layout: the entry's own
+  const std::vector<TensorId> known_;  // by tensor of the layout: the entry's tensor
   const EntryLayout& layout_;
   const Graph& graph_;
   const Cluster& cluster_;
   const std::function<bool(TensorId)>& may_repeat_;
-  std::vector<std::vector<TensorId>> aliases_;  // by root: forward values that show its bytes, itself too
-  std::set<uint32_t> offloaded_;                // roots
+  std::vector<std::vector<TensorId>> aliases_;  // by root: forward values with its bytes, including itself
+  std::set<uint32_t> offloaded_;                // by root
   const RankProgram* rank_ = nullptr;
   int32_t where_ = 0;
   std::vector<InstructionPrice> prices_;  // by instruction
-  std::vector<double> passed_s_;          // until it, in a row
+  std::vector<double> passed_s_;          // elapsed before it, in sequence
   std::vector<StepPhase> phases_;
   std::vector<LiveRange> live_ranges_;
   std::vector<std::vector<const LiveRange*>> by_slot_;

@@ -1,8 +1,8 @@
-// RecomputeSet of a plan: which single activations are computed again for backward, found on the program that
-// the plan lowers to when everything is kept: what that one holds, when, and what it took to make.
+// RecomputeSet of a plan: single activations recomputed for backward, chosen on the
+// program that keeps everything: its live bytes over time, and the cost of each value.
 //
-// It is a forecast of the program with the set (what is made again lives a little before it is read; slots
-// are packed anew), so whoever asks lowers the set and says by how much it was off.
+// It forecasts the program with the set (recomputed values live briefly before use;
+// slots are repacked), so the caller lowers the set and reports the forecast's error.
 #pragma once
 
 #include <functional>
@@ -22,38 +22,38 @@ struct EntrySpec;
 
 class RecomputeOptions {
  public:
-  // `program`: entry 0 of it is the lowered `entry`, whose plan recomputes nothing; what it offloads is there
-  // when it is read. `may_repeat`: activations (of the entry's graph) that may be computed again.
+  // `program`: its entry 0 is the lowered `entry`, whose plan recomputes nothing; offloaded values are
+  // back when they are read. `may_repeat`: activations of the entry's graph that may be recomputed.
   static Result<RecomputeOptions> of(const EntrySpec& entry, const Program& program, const Cluster& cluster,
                                      const std::function<bool(TensorId)>& may_repeat);
 
-  // Pipeline stages on the same devices, one after another; one without a pipeline.
+  // Pipeline stages on the same devices, in sequence; one without a pipeline.
   size_t places() const { return places_.size(); }
   int32_t rank(size_t place) const { return places_[place].rank; }
-  // Most that a rank of the place holds when everything is kept, slots as they are.
+  // Peak of a place's rank when everything is kept, with slots as they are.
   int64_t live_bytes(size_t place) const { return places_[place].live_bytes; }
 
-  // A value that waits for backward on the rank of a place.
+  // Waiting: a value that waits for backward on a place's rank.
   struct Waiting {
-    std::vector<TensorId> tensors;  // of the entry's graph, that show its bytes
-    int64_t bytes = 0;              // of all its micro-batches that a step makes
-    int32_t first = 0;              // instruction from which it waits
-    double idle_s = 0;              // how long, at least: what else runs meanwhile
-    double seconds = 0;             // of making it again by itself; infinite where that is not allowed
+    std::vector<TensorId> tensors;  // of the entry's graph, with its bytes
+    int64_t bytes = 0;              // over all its micro-batches in a step
+    int32_t first = 0;              // instruction after which it waits
+    double idle_s = 0;              // waiting time, at least, by other work
+    double seconds = 0;             // to recompute it alone; infinite if not allowed
   };
   std::span<const Waiting> waiting(size_t place) const { return places_[place].waiting; }
 
   struct Set {
     std::vector<TensorId> tensors;  // sorted, as Plan::recompute has them
-    // What was chosen one by one, by place: dropping some of them leaves a set that can be lowered.
+    // Choices by place; dropping some of them leaves a valid set.
     std::vector<std::vector<bool>> released;
-    double seconds = 0;  // of computing it again, all ranks of the places
+    double seconds = 0;  // of recomputation, over the places' ranks
   };
-  // The cheapest known with which no place holds more than its budget; nothing where all do not suffice.
+  // The cheapest known set that keeps every place within its budget; nullopt if all values do not suffice.
   std::optional<Set> choose(std::span<const int64_t> budgets) const;
-  // The set of what is released.
+  // The set of the released values.
   Set set_of(std::vector<std::vector<bool>> released) const;
-  // Released ones, dearest first: (place, value).
+  // Released values, most expensive first: (place, value).
   std::vector<std::pair<size_t, size_t>> dearest(const Set& set) const;
 
  private:
@@ -63,7 +63,7 @@ class RecomputeOptions {
     std::vector<int64_t> held;
     std::vector<double> works;
     std::vector<RematerializableValue> values;
-    std::vector<std::vector<TensorId>> tensors;  // by value: with what has to be made again on the way
+    std::vector<std::vector<TensorId>> tensors;  // by value: with everything recomputed on the way
     std::vector<Waiting> waiting;
   };
   std::vector<Place> places_;

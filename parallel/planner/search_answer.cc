@@ -1,5 +1,5 @@
-// What a search of plans answers: the plan and those that it passed, how far from the fastest it can be, or
-// what is missing.
+// Result of a plan search: the plan and its alternatives,
+// the gap to the bound, or the reason of failure.
 #include <algorithm>
 #include <cmath>
 #include <optional>
@@ -52,7 +52,7 @@ PlanResult SearchRun::result_of(size_t best) {
   result.plan = std::move(attempts_[best].plan);
   const double time_s = result.plan.estimate.step_time_s;
   search_.bound_s = time_s;
-  for (const PlanAttempt& it : attempts_)  // one that was measured may be predicted slower than another
+  for (const PlanAttempt& it : attempts_)  // a measured plan may be predicted slower than another
     if (it.fits()) search_.bound_s = std::min(search_.bound_s, it.candidate.step_time_s);
   closed_.insert(closed_.end(), queue_.open().begin(), queue_.open().end());
   for (OpenPlan& open : closed_) open.bound_s = bound_below(open.node) * trust_;
@@ -66,7 +66,7 @@ PlanResult SearchRun::result_of(size_t best) {
     if (search_.closed.size() < kListed && std::isfinite(open.bound_s))
       search_.closed.push_back({to_text(open.node.spec), open.bound_s});
   }
-  // Sets of activations to recompute that were not looked at.
+  // Recompute sets that were not tried.
   if (may_save_ && !roots_.has_words && space_.trains) {
     for (const PlanAttempt& it : attempts_)
       if (it.lowered && !it.fits())
@@ -78,7 +78,7 @@ PlanResult SearchRun::result_of(size_t best) {
   result.plan.estimate.gap = search_.gap;
   std::rotate(attempts_.begin(), attempts_.begin() + static_cast<std::ptrdiff_t>(best),
               attempts_.begin() + static_cast<std::ptrdiff_t>(best) + 1);
-  // Those that were measured in the order of what they took, before the others.
+  // Measured plans by their time, before the others.
   std::stable_sort(attempts_.begin() + 1, attempts_.end(), [](const PlanAttempt& a, const PlanAttempt& b) {
     const double mine = a.candidate.measured_s, other = b.candidate.measured_s;
     if (mine > 0 || other > 0) return mine > 0 && (other <= 0 || mine < other);
@@ -93,7 +93,7 @@ Result<PlanResult> SearchRun::nothing_fits() {
   if (smallest_ != nullptr && !least_) {
     TSR_ASSIGN_OR_RETURN(least_, find_min_memory_plan(*smallest_, goal(0)));
   }
-  // What bounds alone ruled out may else still be the smallest.
+  // Plans excluded by bounds may still contain the smallest.
   if (least_) {
     attempts_.push_back(std::move(*least_));
     hopeless_.clear();

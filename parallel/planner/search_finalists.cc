@@ -1,4 +1,4 @@
-// Which plans of a search are measured, where measuring decides.
+// Chooses the plans of a search that are measured.
 #include <algorithm>
 #include <set>
 #include <tuple>
@@ -9,8 +9,8 @@ namespace tessera {
 
 namespace {
 
-// What a plan is about, for finalists to differ in more than details: where its prices err, so do its
-// likes'.
+// The family of a plan: finalists should differ in more than
+// details, since price errors are similar within a family.
 auto family_of(const PlanAttempt& it) {
   const StrategySpec& spec = it.node.spec;
   return std::tuple(kind_of(spec), spec.devices(), spec.offload.any(),

@@ -8,13 +8,13 @@ namespace tessera {
 
 namespace {
 
-// The strategy that a plan names; of a plan edited by hand, one with its mesh.
+// The strategy named by a plan; for an edited plan, one with its mesh.
 StrategySpec spec_like(const Plan& plan, bool trains) {
   const auto pins = parse_parallel(plan.strategy);
   const DeviceMesh mesh = plan.stages.empty() ? DeviceMesh{} : plan.stages[0].mesh;
   if (pins.ok() && pins->spec.devices() == mesh.size() * pins->spec.pp) {
     StrategySpec spec = pins->spec;
-    // Mesh and placements are kept, not what was computed again: where backward passes need it, all is.
+    // Mesh and placements are kept, but not the recompute set: all is recomputed if needed.
     if (spec.recompute == RecomputeForm::kSome)
       spec.recompute = trains ? RecomputeForm::kFull : RecomputeForm::kNone;
     return spec;
@@ -48,8 +48,8 @@ Result<SearchRoots> search_roots(const SpaceOfGraph& space, const PlanOptions& o
   SearchRoots roots;
   if (options.like != nullptr) {
     StrategySpec spec = spec_like(*options.like, space.trains);
-    // The same cut into micro-batches where this batch admits it: whole, a batch may hold more than what
-    // the step keeps of its parts.
+    // Keeps the cut into micro-batches if this batch admits it:
+    // a whole batch may need more memory than the step's parts.
     const int32_t parts = options.like->micro_batches;
     if (spec.micro_batch == 0 && parts > 1)
       spec.micro_batch = options.global_batch / (spec.data() * int64_t{parts});

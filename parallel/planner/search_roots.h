@@ -1,5 +1,5 @@
-// SearchRoots: the strategies that a search of plans begins with, by the words and the plan that its options
-// name.
+// SearchRoots: the strategies that a plan search starts
+// from, by the pins and the plan in its options.
 #pragma once
 
 #include <cstdint>
@@ -14,15 +14,15 @@ namespace tessera {
 
 struct SearchRoots {
   StrategyPins pins;
-  bool has_words = false;  // that pins come from
+  bool has_words = false;  // pins were given
   std::vector<StrategySpec> specs;
 
-  // Nothing chosen beyond the words given. Without words, anything.
+  // Whether nothing beyond the pins is chosen; without pins, anything.
   bool is_as_worded(const StrategySpec& spec) const;
 };
 
-// At least one. kInvalidArgument where there are no devices, or no strategy with those words uses all of
-// them.
+// At least one. kInvalidArgument without devices, or
+// if no strategy with these pins uses all of them.
 Result<SearchRoots> search_roots(const SpaceOfGraph& space, const PlanOptions& options, int32_t devices);
 
 }  // namespace tessera

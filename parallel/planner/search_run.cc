@@ -13,13 +13,13 @@ namespace tessera {
 
 namespace {
 
-// Lowerings that a search may spend before it has a plan.
+// Lowerings before a plan is found.
 constexpr int64_t kMostWithout = 160;
-// Of planning: the rest is for what follows the search.
+// Share of planning effort; the rest is for the steps after the search.
 constexpr double kSearchShare = 0.8;
-// After so many that did not fit, what comes of the smallest is looked at first.
+// After this many misses, descendants of the smallest come first.
 constexpr int64_t kBeforeSmallest = 40;
-// Configurations that their bytes alone rule out, for one lowering.
+// Configurations excluded by bytes alone, per lowering.
 constexpr int64_t kSkippedForOne = 16;
 
 }  // namespace
@@ -50,7 +50,7 @@ Result<int64_t> SearchRun::least_bytes() {
 }
 
 Result<LikelyFit> SearchRun::likely_fit() {
-  if (const Status status = begin(); !status.ok()) return LikelyFit{Fit::kNo, {}, 0};  // of the words
+  if (const Status status = begin(); !status.ok()) return LikelyFit{Fit::kNo, {}, 0};  // of the pins
   LikelyFit it;
   if (!options_.pins.empty()) return it;
   PlanBounds bounds(bound_graph_, space_, cluster_, catalog_);
@@ -84,21 +84,21 @@ Result<PlanResult> SearchRun::run() {
   const bool none = smallest_ != nullptr && exceeds_memory(smallest, limit_);
   if (options_.is_excluded != nullptr) *options_.is_excluded = none;
   if (options_.any_that_fits && smallest_ != nullptr) return any_within(none);
-  // Whoever gives words means what they name: options that they leave open stay off unless that does not
-  // fit.
+  // Pins are meant literally: options that they leave
+  // open stay off unless nothing fits otherwise.
   std::vector<StrategySpec> plain, others;
   for (const StrategySpec& spec : roots_.specs) (roots_.is_as_worded(spec) ? plain : others).push_back(spec);
   for (const StrategySpec& spec : plain) come_up({spec, SavingStep::kNone}, 0);
   size_t best = attempts_.size();
-  // Where even parameters and what waits for backward are too large for every strategy that keeps them, the smallest
-  // of the others tells soonest whether anything fits.
+  // If even parameters and saved activations are too large for every strategy
+  // that keeps them, the smallest of the others decides feasibility fastest.
   const bool is_tight = !none && smallest_ != nullptr && std::ranges::all_of(roots_.specs, [&](const StrategySpec& it) {
     return bounds.bytes(it) > limit_;
   });
   if (is_tight) {
     TSR_ASSIGN_OR_RETURN(least_, find_min_memory_plan(*smallest_, goal(limit_)));
   }
-  // Any smaller limit would then be told of the same plan.
+  // Any smaller limit would have the same result.
   if (is_tight && !(least_ && least_->fits()) && options_.is_excluded != nullptr) *options_.is_excluded = true;
   if (!none && (!is_tight || (least_ && least_->fits()))) {
     TSR_ASSIGN_OR_RETURN(best, explore());
@@ -134,7 +134,7 @@ void SearchRun::come_up(const SpaceNode& node, double at_least_s, int64_t saves_
   double bound_s = 0, likely_s = at_least_s;
   if (options_.like == nullptr) {
     bound_s = bounds_->seconds(node.spec);
-    // Of its own work alone: what savings add is in the overheads that order the search.
+    // Its own work only; overheads of savings order the search separately.
     StrategySpec plain = node.spec;
     plain.recompute = RecomputeForm::kNone;
     plain.offload = {};
@@ -174,16 +174,16 @@ Result<size_t> SearchRun::explore() {
     }
     if (best == attempts_.size() || attempts_[best].exact) return best;
     TSR_RETURN_IF_ERROR(finalize(best));
-    // Its time may have risen, and with it what its bound closes.
+    // Its time may have risen, and with it the closing bound.
     for (OpenPlan& open : std::exchange(closed_, {})) queue_.put_back(std::move(open));
   }
 }
 
 void SearchRun::look_at(const OpenPlan& open) {
-  // Of one strategy there are few ways to save memory: all are lowered, and tell more than bounds do.
+  // A single strategy has few ways to save memory: all are lowered, which is more precise than bounds.
   if (!is_single_ && bounds_->bytes(open.node.spec) > limit_) {
     ++search_.too_large;
-    // Parameters and state are soon looked up.
+    // Parameters and state are cheap to bound.
     skipped_ += bounds_->persistent_bytes(open.node.spec) <= limit_;
     hopeless_.push_back(open);
     return save(open.node, open.likely_s, bounds_->bytes(open.node.spec));
@@ -198,7 +198,7 @@ void SearchRun::look_at(const OpenPlan& open) {
   }
   ++search_.solved;
   const double seconds = it.candidate.step_time_s;
-  // Simulated times are whole nanoseconds, instruction by instruction.
+  // Simulated times are whole nanoseconds per instruction.
   if (seconds < open.bound_s * trust_ * (1 - 1e-4)) {
     trust_ = seconds / open.bound_s;
     bounds_hold_ = false;

@@ -1,5 +1,5 @@
-// What a search of plans asks of sets of activations to recompute (recompute_search.h) and to move out
-// (activation_offload.h).
+// Recompute sets (recompute_search.h) and offload
+// sets (activation_offload.h) within a plan search.
 #include <algorithm>
 #include <cmath>
 #include <utility>
@@ -10,9 +10,9 @@ namespace tessera {
 
 namespace {
 
-// Lowerings, and configurations, that looking for sets of activations to recompute may take at a time.
+// Lowerings, and configurations, per search for recompute sets.
 constexpr int64_t kMostForSets = 36, kMostSets = 12;
-// What is likely to take so many times the plan in hand may still turn out faster.
+// Factor over the present plan within which a likely time may still turn out faster.
 constexpr double kSurprise = 1.03;
 
 }  // namespace
@@ -24,13 +24,13 @@ bool SearchRun::may_choose_sets() const {
 bool SearchRun::may_choose_smallest() const { return may_choose_sets() && options_.pins.empty(); }
 
 std::pair<double, double> SearchRun::seconds_again(const StrategySpec& spec, int64_t bytes) {
-  // Reading two values to write one again: what the cheapest operations take.
+  // Cheapest operation: reads two values to write one.
   const double rate = cluster_.kinds.empty() ? 0 : cluster_.kinds[0].memory_bytes_per_s;
   const double cheap_s = rate > 0 ? 3 * static_cast<double>(bytes - limit_) / rate : 0;
   StrategySpec kept = spec;
   kept.offload.activations = Tier::kDevice;
   const double kept_s = bounds_->seconds(kept), least_s = bounds_->seconds_within(spec, limit_) - kept_s;
-  // What bounds do not see of the bytes stays; where no set would then do, it may be that none does.
+  // Bytes unknown to the bounds remain; if no set then suffices, possibly none does.
   const int64_t unseen = std::max<int64_t>(0, bytes - bounds_->bytes(spec));
   const double likely_s = bounds_->seconds_within(spec, limit_ - unseen) - kept_s;
   constexpr double kDoubt = 0.02;

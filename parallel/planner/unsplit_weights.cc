@@ -11,15 +11,15 @@ namespace tessera {
 
 namespace {
 
-// One weight's rows, and the axes that they are not cut over.
-struct WholeRows {
+// UnsplitRows: one weight's rows, and the axes that do not cut them.
+struct UnsplitRows {
   std::string weight;  // "block.*.down q4_0[64, 96]"
   int64_t extent = 0, unit = 1, ranks = 1;
   std::string axes;
-  bool has_columns = false;  // these split the other dim
+  bool has_columns = false;  // the axes split the other dim
   int64_t count = 1;
 
-  bool is_like(const WholeRows& other) const {
+  bool is_like(const UnsplitRows& other) const {
     return weight == other.weight && extent == other.extent && unit == other.unit && axes == other.axes &&
            has_columns == other.has_columns;
   }
@@ -37,7 +37,7 @@ bool contains(const std::vector<AxisId>& axes, AxisId axis) {
   return std::ranges::find(axes, axis) != axes.end();
 }
 
-// The parameter that packs its rows along the factor; kNoTensor without one.
+// The parameter with blocks along the factor; kNoTensor: none.
 TensorId packed_weight(const EntryLayout& layout, const Node& node, const ShardingRule& rule, char factor) {
   if (!is_packed(layout.graph, node, rule, factor)) return kNoTensor;
   for (size_t i = 0; i < node.inputs.size(); ++i)
@@ -47,9 +47,9 @@ TensorId packed_weight(const EntryLayout& layout, const Node& node, const Shardi
   return kNoTensor;
 }
 
-// The weight of node `id` whose rows stay whole although dim `d` of input `i`, which they multiply, could be cut;
-// none where the rows are cut with it.
-std::optional<WholeRows> find_whole_rows(const EntryLayout& layout, NodeId id, size_t i, size_t d) {
+// The weight of node `id` whose rows stay whole although dim `d` of input
+// `i`, which they multiply, could be cut; nullopt if the rows are cut too.
+std::optional<UnsplitRows> find_unsplit_rows(const EntryLayout& layout, NodeId id, size_t i, size_t d) {
   const Node& node = layout.graph.node(id);
   const NodeSharding& sharding = layout.nodes[index(id)];
   const MajorFactor major = major_factor(sharding.rule, sharding.rule.inputs[i][d]);
@@ -61,7 +61,7 @@ std::optional<WholeRows> find_whole_rows(const EntryLayout& layout, NodeId id, s
   const DimSharding& arrives = layout.spec[index(node.inputs[i])].dims[d];
   if (std::ranges::all_of(arrives.axes, [&](AxisId axis) { return contains(own, axis); }))
     return std::nullopt;
-  WholeRows rows;
+  UnsplitRows rows;
   rows.weight =
       format("{} {}", without_numbers(layout.tensor(weight).name), to_text(layout.tensor(weight).type));
   rows.extent = factor.extent * major.span;
@@ -77,7 +77,7 @@ std::optional<WholeRows> find_whole_rows(const EntryLayout& layout, NodeId id, s
   return rows.extent / rows.unit < rows.ranks ? std::optional(std::move(rows)) : std::nullopt;
 }
 
-std::string sentence(const WholeRows& it) {
+std::string sentence(const UnsplitRows& it) {
   const std::string weights = it.count > 1 ? format("{} weights {}", it.count, it.weight) : it.weight;
   return format(
       "{}: rows of {} in {} whole units of {} (blocks, heads) are too few for the {} ranks of {}: {}",
@@ -89,17 +89,17 @@ std::string sentence(const WholeRows& it) {
 }  // namespace
 
 std::vector<std::string> explain_unsplit_weights(const EntryLayout& layout) {
-  std::vector<WholeRows> found;
+  std::vector<UnsplitRows> found;
   for (size_t n = 0; n < layout.graph.nodes().size(); ++n) {
     const Node& node = layout.graph.nodes()[n];
     if (node.phase != Phase::kForward) continue;
     for (size_t i = 0; i < node.inputs.size(); ++i) {
       if (layout.tensor(node.inputs[i]).kind == TensorKind::kParameter) continue;
       for (size_t d = 0; d < layout.nodes[n].rule.inputs[i].size(); ++d) {
-        std::optional<WholeRows> rows = find_whole_rows(layout, NodeId{static_cast<uint32_t>(n)}, i, d);
+        std::optional<UnsplitRows> rows = find_unsplit_rows(layout, NodeId{static_cast<uint32_t>(n)}, i, d);
         if (!rows) continue;
         const auto known =
-            std::ranges::find_if(found, [&](const WholeRows& it) { return it.is_like(*rows); });
+            std::ranges::find_if(found, [&](const UnsplitRows& it) { return it.is_like(*rows); });
         if (known == found.end())
           found.push_back(*std::move(rows));
         else
@@ -108,7 +108,7 @@ std::vector<std::string> explain_unsplit_weights(const EntryLayout& layout) {
     }
   }
   std::vector<std::string> sentences;
-  for (const WholeRows& it : found) sentences.push_back(sentence(it));
+  for (const UnsplitRows& it : found) sentences.push_back(sentence(it));
   return sentences;
 }
 

@@ -1,4 +1,4 @@
-// Weights whose rows a plan leaves whole, as these come in fewer blocks than ranks.
+// Weights whose rows a plan keeps whole, since they have fewer blocks than ranks.
 #pragma once
 
 #include <string>
@@ -8,8 +8,8 @@
 
 namespace tessera {
 
-// A sentence for each kind of weight that multiplies something split over ranks and could not be split along with
-// it: its name with `*` for numbers, the units and the ranks, and what the plan does instead.
+// A sentence per kind of weight that multiplies a split operand but cannot be split along
+// with it: its name with `*` for numbers, units and ranks, and the plan's alternative.
 std::vector<std::string> explain_unsplit_weights(const EntryLayout& layout);
 
 }  // namespace tessera

@@ -20,12 +20,12 @@ const WorkspaceFloor::Largest& WorkspaceFloor::largest(int64_t batch) {
   const std::pair<std::string, int64_t> value("B", batch);
   const bool has_batch = std::ranges::any_of(graph_.symbols(), [](const Symbol& s) { return s.name == "B"; });
   const Result<Graph> bound = graph_.bind(std::span(&value, has_batch ? 1 : 0));
-  if (!bound.ok()) return most;  // no bound, then
+  if (!bound.ok()) return most;  // no bound
   const Graph& graph = *bound;
   for (const Node& node : graph.nodes()) {
-    // Updates may run beside their state, on the host.
+    // Updates may run next to their state, on the host.
     if (node.op->is_view || node.phase == Phase::kUpdate) continue;
-    std::map<TensorId, int64_t> values, parameters;  // by what they show: the largest look at it
+    std::map<TensorId, int64_t> values, parameters;  // by root: the largest view
     for (size_t i = 0; i < node.inputs.size(); ++i) {
       if (!reads_input(node, i)) continue;
       const TensorId root = viewed(graph, node.inputs[i]);
@@ -37,7 +37,7 @@ const WorkspaceFloor::Largest& WorkspaceFloor::largest(int64_t batch) {
     int64_t read = 0, weights = 0, written = 0;
     for (const auto& [id, size] : values) read += size;
     for (const auto& [id, size] : parameters) weights += size;
-    // Results may take over the buffers of operands.
+    // Results may reuse operands' buffers.
     for (size_t o = 0; o < node.outputs.size(); ++o)
       if (o >= node.op->in_place.size() || node.op->in_place[o] < 0)
         written += tessera::bytes(graph.type(node.outputs[o]));
@@ -67,15 +67,15 @@ int64_t WorkspaceFloor::input_bytes(const StrategySpec& spec) {
 }
 
 int64_t WorkspaceFloor::bytes(const StrategySpec& spec) {
-  // Weights in place of sequences: other parts than those counted here.
+  // Weights instead of sequences are split; other parts apply.
   if (spec.owt) return 0;
   const Largest& most = largest(cut_of(spec).batch);
-  // What is gathered or fetched for use lies beside what is stored.
+  // Gathered or fetched copies exist in addition to stored ones.
   const bool comes = spec.offload.params != Tier::kDevice || (spec.zero == 3 && spec.data() * spec.cp > 1);
   const int64_t product = (comes ? most.weighted : most.product) / spec.chunks;
-  // All ranks of a stage run the kernel, so that the fullest holds no less than the average.
+  // All ranks of a stage run the kernel, so the fullest holds at least the average.
   const int64_t at_work = std::max(most.other, product) / (int64_t{spec.tp} * spec.cp * spec.ep);
-  // A pipeline's kernel may be on a stage that has no input.
+  // A pipeline's kernel may be on a stage without the input.
   return spec.pp == 1 ? at_work + input_bytes(spec) : at_work;
 }
 

@@ -1,6 +1,6 @@
-// WorkspaceFloor: a lower bound of what a device holds while a kernel of a strategy's step runs: the operands
-// and results of one kernel, with what stays between steps. It needs no plan, and no saving of memory lowers
-// it.
+// WorkspaceFloor: lower bound of a device's bytes while a kernel of
+// the strategy's step runs: one kernel's operands and results, with
+// persistent bytes. Independent of the plan and of all memory savings.
 #pragma once
 
 #include <cstdint>
@@ -14,24 +14,24 @@ namespace tessera {
 
 class WorkspaceFloor {
  public:
-  // `graph`: symbols bound but for B. Both must outlive this.
+  // `graph`: symbols bound except B. Both must outlive this.
   WorkspaceFloor(const Graph& graph, const SpaceOfGraph& space);
 
-  // Bytes of the fullest rank of any plan of the strategy, single decisions apart (PlanPins).
+  // Bytes of the fullest rank of any plan of the strategy, except single pins (PlanPins).
   int64_t bytes(const StrategySpec& spec);
-  // Of which, without a pipeline: what the step is given.
+  // The part, without a pipeline, that the step is fed.
   int64_t input_bytes(const StrategySpec& spec);
 
  private:
-  // Of one kernel, whole: the largest over all kernels.
+  // Largest: maxima over all kernels, unsplit.
   struct Largest {
-    int64_t other = 0;    // that are never cut in slices
-    int64_t product = 0;  // of weights, but for these
+    int64_t other = 0;    // never sliced
+    int64_t product = 0;  // other weights
     int64_t weighted = 0;
-    int64_t inputs = 0;  // of the step, one after the other
+    int64_t inputs = 0;  // of the step, in sequence
   };
   struct Cut {
-    int64_t count = 1, batch = 1;  // micro-batches of a rank; sequences of each
+    int64_t count = 1, batch = 1;  // micro-batches per rank; sequences of each
   };
   Cut cut_of(const StrategySpec& spec) const;
   const Largest& largest(int64_t batch);

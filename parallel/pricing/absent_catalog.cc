@@ -9,9 +9,9 @@ namespace tessera {
 
 namespace {
 
-// Products whose results stay on chip, as attention's scores: what is done with those runs between.
+// Matmuls with on-chip results, such as attention scores; other work runs between them.
 constexpr double kOnChipShare = 0.6;
-// Of the operations of one product: ops with fewer are none (a gather from a table).
+// Share of one matmul's operations; ops below it are none (such as a table lookup).
 constexpr double kLeastShare = 0.2;
 
 struct Product {
@@ -25,8 +25,8 @@ bool has(const ShardingRule::OperandDims& dims, char factor) {
                              [&](const std::string& dim) { return dim.find(factor) != std::string::npos; });
 }
 
-// Operands `a` and `b` multiplied: what both have is summed over, but for what every operand has; rows are a's
-// alone, columns b's.
+// The matmul of operands `a` and `b`: common factors are summed, except
+// those in every operand; rows are a's own factors, columns b's.
 std::optional<Product> product_of(const ShardingRule& rule, size_t a, size_t b) {
   Product product;
   bool rows = false, columns = false, summed = false;
@@ -74,7 +74,7 @@ Result<KernelChoice> AbsentCatalog::query(const OpDef& op, const OpView& view) c
   const OpCost cost = op.cost(view);
   DType dtype = view.inputs.empty() ? DType::kF32 : view.inputs[0].dtype;
   if (dtype == DType::kE5M2)
-    dtype = DType::kE4M3;  // products of any two formats of 8-bit floats have one rate
+    dtype = DType::kE4M3;  // all 8-bit float formats have one rate
   const double rate = matrix_rate(kind_, dtype);
   double seconds = std::max(rate > 0 ? cost.flops / rate + kind_.launch_s : 0,
                             streaming_seconds(kind_, cost.bytes_read + cost.bytes_written));

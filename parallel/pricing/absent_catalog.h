@@ -1,4 +1,4 @@
-// Kernels of hardware that is absent: every op has one, without scratch memory, whose time follows from the device's rates.
+// Kernels of absent hardware: every op has one, without workspace, timed by the device's rates.
 #pragma once
 
 #include "graph/cluster.h"
@@ -10,8 +10,8 @@ class AbsentCatalog : public KernelCatalog {
  public:
   explicit AbsentCatalog(const DeviceKind& kind) : kind_(kind) {}
 
-  // Of products by their extents, as the op's sharding rule has them, and by how often its operations are those of one;
-  // of everything else by bytes, or at the rate of the operands' type. Never less than its bytes take, and a launch.
+  // Matmuls by extents from the op's sharding rule, times the number of matmuls it amounts to;
+  // other ops by bytes, or at the rate of their type. At least its bytes' time and a launch.
   Result<KernelChoice> query(const OpDef& op, const OpView& view) const override;
   uint64_t fingerprint() const override { return 0; }
 

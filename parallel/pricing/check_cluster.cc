@@ -10,7 +10,7 @@ namespace tessera {
 
 namespace {
 
-// Limits beyond any machine, and far from where sums and quotients overflow.
+// Limits beyond any machine, far from overflow.
 constexpr double kMostRate = 1e30, kMostSeconds = 1e6;
 constexpr int64_t kMostBytes = int64_t{1} << 60;
 

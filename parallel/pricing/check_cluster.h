@@ -1,4 +1,4 @@
-// Check of a cluster that comes from a backend or from a caller, before anything is priced with it.
+// Checks a cluster from a backend or caller before it is priced.
 #pragma once
 
 #include "graph/base/status.h"
@@ -6,8 +6,8 @@
 
 namespace tessera {
 
-// kInvalidArgument, with the value found and the value wanted: no devices, a device of no kind listed, a rate,
-// a time or a size that is negative, no number, or beyond any machine.
+// kInvalidArgument, with the value found and wanted: no devices, an unlisted
+// kind, or a rate, time or size that is negative, NaN or beyond any machine.
 Status check_cluster(const Cluster& cluster);
 
 }  // namespace tessera

@@ -19,11 +19,11 @@ constexpr size_t kMostGroups = 5;
 struct Group {
   DeviceKind kind;
   size_t cluster = 0;
-  std::vector<int64_t> by_node;  // how many of them each node of the cluster has
+  std::vector<int64_t> by_node;  // number in each node of the cluster
   int64_t devices = 0;
 };
 
-// Clusters that differ in nothing but how many devices they have are one, where nodes stay whole.
+// Merges clusters that differ only in their device count, keeping nodes whole.
 std::vector<Cluster> joined(const Fleet& fleet) {
   std::vector<Cluster> all;
   for (const Cluster& cluster : fleet.clusters) {
@@ -64,7 +64,7 @@ Result<std::vector<Group>> groups_of(const std::vector<Cluster>& clusters) {
   return all;
 }
 
-// As slow as the slowest of them.
+// The worst case over the members.
 DeviceKind slowest(const std::vector<DeviceKind>& members, DType dtype) {
   if (members.size() == 1) return members[0];
   const auto base =
@@ -83,7 +83,7 @@ Link slower(const Link& a, const Link& b) {
   return {std::min(a.bytes_per_s, b.bytes_per_s), std::max(a.latency_s, b.latency_s)};
 }
 
-// By every group size that either knows, and up to its node.
+// For every group size known to either, and up to the node.
 std::vector<GroupLink> slower_inside(const Cluster& a, const Cluster& b) {
   if (a.node_links.empty() && b.node_links.empty()) return {};
   std::set<int32_t> sizes;
@@ -137,8 +137,8 @@ class Parts {
       return;
     }
     if (all.front() == all[all.size() - 2]) return with_nodes(part, all.front(), devices, by_node, parts);
-    // Nodes with unlike numbers: as nodes so small that they divide all; and as whole ones of the size that
-    // leaves fewest idle.
+    // Unequal nodes: as nodes of a size that divides all; and
+    // as whole nodes of the size that leaves fewest idle.
     const int64_t divisor = std::reduce(all.begin(), all.end(), int64_t{0}, std::gcd<int64_t, int64_t>);
     const auto held = [&](int64_t size) {
       int64_t sum = 0;
@@ -161,7 +161,7 @@ class Parts {
     to.shared_cores = std::max(to.shared_cores, other.shared_cores);
   }
 
-  // Of a node that has `size` twice, each gets half of what leaves it, and half of its host.
+  // If a node has `size` twice, each half gets half of its network and host.
   void with_nodes(ClusterPart part, int64_t size, int64_t devices,
                   const std::vector<std::vector<int64_t>>& by_node, std::vector<ClusterPart>& parts) const {
     Cluster& to = part.cluster;
@@ -199,7 +199,7 @@ int64_t Fleet::devices() const {
 Result<ClusterParts> cluster_parts(const Fleet& fleet, DType dtype) {
   const std::vector<Cluster> clusters = joined(fleet);
   TSR_ASSIGN_OR_RETURN(std::vector<Group> groups, groups_of(clusters));
-  // An order that the one of the lists has no part in, as far as they differ in anything that counts.
+  // An order independent of the lists' order, by properties that matter.
   const auto rank = [&](const Group& group) {
     const Cluster& cluster = clusters[group.cluster];
     return std::tuple(matrix_rate(group.kind, dtype), group.kind.memory_bytes, group.kind.memory_bytes_per_s,

@@ -1,6 +1,6 @@
-// Clusters whose devices are of several kinds, as parts whose devices are all alike: every choice of kinds,
-// each of them alone among these. A part of several kinds stands for devices as slow as the slowest of them,
-// with the least memory and the slowest links; its devices may be of any of the kinds, in any order.
+// Clusters with several kinds of devices as uniform parts: every combination of
+// kinds, and each alone. A combined part has the speed of its slowest kind, the least
+// memory and the slowest links; its devices may be of any of the kinds, in any order.
 #pragma once
 
 #include <cstdint>
@@ -12,35 +12,35 @@
 
 namespace tessera {
 
-// Clusters side by side, joined by their networks.
+// Fleet: clusters joined by their networks.
 struct Fleet {
   std::vector<Cluster> clusters;
   int64_t devices() const;
 };
 
-// Devices of one cluster that are alike but for the name of their kind.
+// DeviceGroup: devices of one cluster that differ only in their kind's name.
 struct DeviceGroup {
   std::string name;  // of their kind
   int64_t devices = 0;
-  size_t cluster = 0;     // of those side by side, but for names
-  bool one_node = false;  // all that this cluster has is one
+  size_t cluster = 0;     // index among the joined clusters, equal ones merged
+  bool one_node = false;  // it is a single node
 };
 
 struct ClusterPart {
   Cluster cluster;                  // of one kind
-  std::vector<DeviceKind> members;  // that it stands for
-  std::vector<size_t> groups;       // of these
+  std::vector<DeviceKind> members;  // the kinds it represents
+  std::vector<size_t> groups;       // their groups
 };
 
 struct ClusterParts {
   std::vector<DeviceGroup> groups;
-  // The fastest first, by devices and their rate in `dtype`. The order of two parts does not depend on which
-  // others there are, nor on the order in which kinds are listed.
+  // Fastest first, by devices and their rate in `dtype`. The order of
+  // two parts is independent of other parts and of the order of kinds.
   std::vector<ClusterPart> parts;
 };
 
-// Clusters without a network are joined to none. kUnsupported for more groups than choices can be gone
-// through.
+// Clusters without a network are not joined.
+// kUnsupported for too many groups to enumerate.
 Result<ClusterParts> cluster_parts(const Fleet& fleet, DType dtype);
 
 // "8 h100 + 8 a100-80gb".

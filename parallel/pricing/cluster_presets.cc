@@ -23,13 +23,13 @@ constexpr int64_t kGiB = int64_t{1} << 30;
 struct KindRow {
   std::string_view name;
   int64_t memory_gib;
-  // Reachable, in Tflop/s; half: f16 and bf16 (0: no faster than f32); fp8: 8-bit floats (0: none).
+  // Reachable, in Tflop/s; half: f16 and bf16 (0: as f32); fp8: 8-bit floats (0: none).
   double f32_flops, half_flops, fp8_flops;
   double memory_rate;  // reachable, GB/s
   int32_t multiprocessors;
   double tile_ramp, launch_us;
-  bool bf16;              // else bf16 runs at the f32 rate
-  std::string_view form;  // its usual one
+  bool bf16;              // false: bf16 runs at the f32 rate
+  std::string_view form;  // default form
 };
 constexpr KindRow kKinds[] = {
     {"v100-16gb", 16, 13.4, 105, 0, 770, 80, 110, 9, false, "dgx"},
@@ -47,9 +47,9 @@ constexpr KindRow kKinds[] = {
 
 struct FormRow {
   std::string_view name;
-  std::string_view kind;  // empty: any kind that has no row of its own
+  std::string_view kind;  // empty: kinds without a row of their own
   int32_t node_devices;
-  // All-reduce inside a node among 2, 4, 8: GB/s and microseconds.
+  // All-reduce within a node among 2, 4, 8: GB/s and microseconds.
   double rate[3], latency_us[3];
   double network_rate, network_latency_us;  // GB/s out of a node
   int64_t host_gib;
@@ -68,7 +68,7 @@ constexpr FormRow kForms[] = {
     {"host", "cpu", 0, {10, 10, 10}, {20, 30, 40}, 0, 0, 16, 10},
 };
 
-// Host time to issue one kernel from an eager framework.
+// Host time of an eager framework to issue one kernel.
 constexpr double kIssue = 42 * kMicro;
 constexpr double kBatchedShare = 0.45;
 

@@ -11,9 +11,9 @@
 
 namespace tessera {
 
-// FORM-KIND:COUNT. The form is dgx (eight devices a node on NVLink, a network card each) or pcie (PCIe inside
-// the node, 100 Gbit/s between nodes); a kind alone takes the form it usually comes in. Without COUNT: one
-// node. Errors name the presets nearest to what was asked.
+// FORM-KIND:COUNT. The form is dgx (eight devices per node on NVLink, a network
+// card each) or pcie (PCIe within the node, 100 Gbit/s between nodes); a kind alone
+// has its usual form. Without COUNT: one node. Errors name the nearest presets.
 Result<Cluster> cluster_preset(std::string_view text);
 
 std::vector<std::string> cluster_preset_names();  // "dgx-a100-80gb", ...

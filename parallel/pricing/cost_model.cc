@@ -22,7 +22,7 @@ double launch_seconds(const Cluster& cluster) {
 
 double issue_seconds(const Cluster& cluster) { return cluster.kinds.empty() ? 0 : cluster.kinds[0].issue_s; }
 
-// Without a measurement: cores divide the work, while every rank launches its kernels itself.
+// Without measurements: cores divide the work, but every rank launches its own kernels.
 InstructionPrice divided(double seconds, double launch_s, const Cluster& cluster) {
   if (cluster.shared_cores == 0) return {seconds, seconds};
   const double launch = std::min(launch_s, seconds);
@@ -40,7 +40,7 @@ InstructionPrice kernel_price(const KernelDesc& kernel, const Cluster& cluster) 
   return price;
 }
 
-// Collective on the links between `devices`, which may lie in several nodes.
+// A collective on the links between `devices`, which may be in several nodes.
 double link_time_of(const CollectiveInst& collective, std::span<const int32_t> devices,
                     const Cluster& cluster) {
   const auto members = static_cast<int32_t>(devices.size());
@@ -97,8 +97,8 @@ InstructionPrice copy_price(const RankProgram& program, const CopyInst& copy, co
   return divided(rate > 0 ? 2 * bytes / rate : 0, 0, cluster);
 }
 
-// A kernel reads and writes what lies in its host's memory over their link, both ways at once: it takes no
-// less.
+// Lower bound: host-tier operands cross
+// the link, reads and writes in parallel.
 double host_seconds(const RankProgram& program, const KernelInst& kernel, const Cluster& cluster) {
   if (!(cluster.host_link.bytes_per_s > 0)) return 0;
   const KernelDesc& desc = program.kernels[static_cast<size_t>(kernel.kernel)];
@@ -183,7 +183,7 @@ double loss_to_others(const Cluster& cluster, int32_t ranks) {
 double seconds_at(const InstructionPrice& price, const Cluster& cluster, int32_t busy, int32_t ranks) {
   const int32_t cores = cluster.shared_cores;
   if (cores == 0) return price.alone_s;
-  if (price.threads > 1)  // measured with its members at work
+  if (price.threads > 1)  // measured with its members busy
     return price.alone_s * std::max(1.0, static_cast<double>(busy) / std::max(price.threads, cores));
   const double loss = loss_to_others(cluster, std::max(busy, ranks));
   if (busy >= cores) return loss * price.shared_s * busy / cores;

@@ -7,15 +7,15 @@ namespace tessera {
 
 namespace {
 
-// Tile shapes of usual libraries and the share of the rate that one reaches on deep products: larger tiles
-// read less per operation.
+// Tile: tile shapes of usual libraries, and their share of the
+// rate on deep matmuls: larger tiles read less per operation.
 struct Tile {
   double rows, columns, share;
 };
 constexpr Tile kTiles[] = {{256, 128, 1.0}, {128, 128, 0.96}, {128, 64, 0.82}, {64, 64, 0.64}};
 
-// Tensor cores take 16-bit operands in pieces of 16 bytes: where rows of an operand are no multiple of that,
-// slower kernels compute it. Measured: the projection onto an odd vocabulary runs at 84 Tflop/s on an A100.
+// Tensor cores read 16-bit operands in 16-byte pieces; misaligned rows use slower
+// kernels. Measured: a projection onto an odd vocabulary runs at 84 Tflop/s on an A100.
 constexpr double kUnalignedShare = 1.0 / 3;
 
 bool unaligned(const DeviceKind& kind, double element_bytes, double n, double k) {
@@ -47,7 +47,7 @@ double batched_product_seconds(const DeviceKind& kind, DType dtype, double count
   for (const Tile& tile : kTiles) {
     const double tiles = count * std::ceil(m / tile.rows) * std::ceil(n / tile.columns);
     const double waves = std::ceil(tiles / kind.multiprocessors);
-    // Too few tiles: libraries cut the contracted dim too.
+    // With too few tiles, libraries also cut the contracted dim.
     const double cuts =
         std::max(1.0, std::min(std::floor(kind.multiprocessors / tiles), std::floor(k / 512)));
     const double per_tile = 2 * tile.rows * tile.columns * (k / cuts + kind.tile_ramp) * kind.multiprocessors;

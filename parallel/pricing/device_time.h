@@ -1,4 +1,4 @@
-// Times of single operations on a device kind, from rates alone: what kernels cost on hardware that is absent.
+// Times of single operations on absent hardware, from rates alone.
 #pragma once
 
 #include <cstdint>
@@ -7,13 +7,13 @@
 
 namespace tessera {
 
-// count products [m, k] x [k, n]: waves of tiles on all multiprocessors (the best of four tile shapes), never
-// faster than its operands and result move.
+// Matmul [m, k] x [k, n]: waves of tiles on all multiprocessors
+// (the best of four shapes), at least the time of its bytes.
 double product_seconds(const DeviceKind& kind, DType dtype, double m, double n, double k);
-// Many small products, as the scores of unfused attention.
+// Many small matmuls, such as scores of unfused attention.
 double batched_product_seconds(const DeviceKind& kind, DType dtype, double count, double m, double n,
                                double k);
-// One kernel that only moves bytes.
+// A kernel that only moves bytes.
 double streaming_seconds(const DeviceKind& kind, double bytes);
 
 }  // namespace tessera

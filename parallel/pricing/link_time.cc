@@ -14,12 +14,12 @@ int32_t node_of(const Cluster& cluster, int32_t device) {
   return cluster.node_devices > 0 ? device / cluster.node_devices : 0;
 }
 
-// How a collective crosses nodes. On a ring nearly twice the message leaves every node in a sum, once in a
-// gather. Sums over two nodes go along trees instead: the message leaves each node once. Trees over more
-// nodes carry as much as rings.
+// Form: the inter-node algorithm. On a ring nearly twice the message leaves
+// every node in a sum, once in a gather. Sums over two nodes use trees: the
+// message leaves each node once. Trees over more nodes equal rings.
 enum class Form : uint8_t { kRing, kTreeOfTwo };
 
-// What one ring among the group carries, with all other groups of the node at work, and its fixed time.
+// Rate and latency of one ring in the group, with all other groups of the node busy.
 Link link_of(const Cluster& cluster, RankGroup group, Form form) {
   Link link = link_inside_node(cluster, group.per_node > 1 ? group.per_node : 2);
   const int32_t nodes = (group.members + group.per_node - 1) / group.per_node;

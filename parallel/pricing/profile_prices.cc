@@ -10,9 +10,9 @@ namespace tessera {
 namespace {
 
 struct Place {
-  size_t below = 0;   // mark
-  double share = 0;   // of the way to the next one
-  double beyond = 1;  // times the last mark
+  size_t below = 0;   // lower mark
+  double share = 0;   // fraction of the way to the next
+  double beyond = 1;  // factor beyond the last mark
 };
 
 Place find_place(const std::vector<double>& marks, double value) {
@@ -23,9 +23,9 @@ Place find_place(const std::vector<double>& marks, double value) {
   return {above - 1, (value - low) / (marks[above] - low), 1};
 }
 
-// Multilinear over the corners around the places: what a kernel takes is a sum of parts, each in proportion
-// to some of its factors (launching to none, reading an operand to two, computing to all), and so it lies
-// between its marks. On logarithms it would lie up to a third below.
+// Multilinear between marks: a kernel's time is a sum of parts, each
+// proportional to some of its factors (launch to none, reading an operand
+// to two, compute to all). On logarithms it would be up to a third too low.
 double interpolate(const PriceTable& table, const std::vector<double>& seconds,
                    const std::vector<Place>& places) {
   double sum = 0, beyond = 1;
@@ -50,7 +50,7 @@ double local_extent(const FactorView& factor) {
   return static_cast<double>(extent);
 }
 
-// Where a node lies on a table's axis.
+// A node's position on a table's axis.
 double measure(const PriceTable& table, size_t axis, const OpDef& op, const OpView& view) {
   const std::string& name = table.axes[axis];
   if (name == "bytes") {
@@ -76,7 +76,7 @@ bool has_form(const PriceTable& table, std::span<const Attr> attrs) {
   return found != attrs.end() && to_text(found->value) == table.form.substr(equals + 1);
 }
 
-// The op's table in its form and element type; failing that of another element type, by the ratio of bytes.
+// The op's table in its form and element type; else of another type, scaled by bytes.
 const PriceTable* find_table(const DeviceProfile& profile, std::string_view op, DType dtype,
                              std::span<const Attr> attrs) {
   const PriceTable* other = nullptr;
@@ -96,7 +96,7 @@ Seconds look_up(const PriceTable& table, const OpDef& op, const OpView& view) {
   return {alone, table.shared_seconds.empty() ? alone : interpolate(table, table.shared_seconds, places)};
 }
 
-// Below the first mark of a table by bytes: in proportion, though no less than any op of those bytes takes.
+// Below the first mark of a table by bytes: proportional, but at least the time of any op with those bytes.
 Seconds fall_below(const PriceTable& table, Seconds at_first, const PriceTable* any, const OpDef& op,
                    const OpView& view) {
   if (any == nullptr || table.axes != std::vector<std::string>{"bytes"}) return at_first;
@@ -107,7 +107,7 @@ Seconds fall_below(const PriceTable& table, Seconds at_first, const PriceTable* 
           std::min(at_first.shared_s, std::max(share * at_first.shared_s, least.shared_s))};
 }
 
-// Attention is measured without a window: the share of the pairs that one leaves.
+// Attention is measured without a window: scales by the visible share of pairs.
 double share_in_window(const OpDef& op, const OpView& view) {
   const auto window = std::ranges::find(view.attrs, "window", &Attr::name);
   if (window == view.attrs.end() || window->value == AttrValue(int64_t{0})) return 1;
@@ -117,8 +117,8 @@ double share_in_window(const OpDef& op, const OpView& view) {
   return whole > 0 ? op.cost(view).flops / whole : 1;
 }
 
-// The fastest product measured, in TF32 too where `attrs` allow it: what an op without a table that computes
-// much cannot beat.
+// The fastest measured matmul, also in TF32 if `attrs`
+// allow it: a bound for compute-heavy ops without a table.
 double peak_flops(const DeviceProfile& profile, std::span<const Attr> attrs) {
   double peak = 0;
   for (const PriceTable& table : profile.kernels) {
@@ -144,7 +144,7 @@ double at(const PriceCurve& curve, double bytes) {
 
 std::optional<Seconds> kernel_seconds(const DeviceProfile& profile, const OpDef& op, const OpView& view) {
   if (op.cost == nullptr || view.outputs.empty()) return std::nullopt;
-  // Sums that are not rounded are those of their operands otherwise.
+  // Unrounded sums have their operands' type otherwise.
   const auto wide = std::ranges::find(view.attrs, "wide", &Attr::name);
   const bool is_wide = wide != view.attrs.end() && wide->value == AttrValue(int64_t{1});
   const DType dtype = (is_wide ? view.inputs : view.outputs)[0].dtype;
@@ -178,7 +178,7 @@ std::optional<double> collective_seconds(const DeviceProfile& profile, Collectiv
   }
   if (below == nullptr && above == nullptr) return std::nullopt;
   if (below == nullptr) return at(above->curve, bytes);
-  if (above == nullptr)  // what each member adds, as from the smallest group to the largest
+  if (above == nullptr)  // cost per member, from the smallest to the largest group
     return at(below->curve, bytes) * members / below->members;
   if (above == below) return at(below->curve, bytes);
   const double share = static_cast<double>(members - below->members) / (above->members - below->members);

@@ -1,4 +1,4 @@
-// Prices out of a device profile: tables interpolated over the shape at hand.
+// Prices from a device profile: tables interpolated at the given shape.
 #pragma once
 
 #include <optional>
@@ -8,21 +8,21 @@
 
 namespace tessera {
 
-// Seconds with the device to itself, and with one device on every shared core.
+// Seconds: alone on the device, and with every shared core busy.
 struct Seconds {
   double alone_s = 0, shared_s = 0;
 };
 
-// One launch of a kernel; nothing when the profile has neither a table of the op nor one for any op.
+// One kernel launch; nullopt if the profile has neither a table for the op nor one for any op.
 std::optional<Seconds> kernel_seconds(const DeviceProfile& profile, const OpDef& op, const OpView& view);
 
-// From the group's last arrival; measured groups of the nearest size stand for those between and beyond.
+// From the last arrival; other group sizes use the nearest measured ones.
 std::optional<double> collective_seconds(const DeviceProfile& profile, CollectiveKind kind, int32_t members,
                                          double bytes);
 
 std::optional<double> copy_seconds(const DeviceProfile& profile, Tier from, Tier to, double bytes);
 
-// On straight lines between marks; the first mark's below it; in proportion beyond the last.
+// Linear between marks; constant below the first; proportional beyond the last.
 double at(const PriceCurve& curve, double bytes);
 
 }  // namespace tessera

@@ -98,7 +98,7 @@ class LiveRangeFinder {
     return at == by_name_.end() ? kNoTensor : at->second;
   }
 
-  // As slots are placed: adjacent sends and receives are one exchange.
+  // As in slot allocation: adjacent sends and receives are one exchange.
   void find_lifetimes() {
     first_.assign(rank_.slots.size(), 0);
     last_.assign(rank_.slots.size(), -1);
@@ -114,7 +114,7 @@ class LiveRangeFinder {
     }
   }
 
-  // What each write brings, and who reads.
+  // The value of each write, and its readers.
   void find_uses() {
     writes_.resize(rank_.slots.size());
     reads_.resize(rank_.slots.size());
@@ -144,12 +144,12 @@ class LiveRangeFinder {
     }
   }
 
-  // Kernels that add up parts carry on with what they read.
+  // Accumulating kernels keep the value that they read.
   TensorId made_by(const KernelInst& kernel, size_t output, TensorId read) const {
     if (kernel.node == kNoNode || index(kernel.node) >= layout_.graph.nodes().size()) return read;
     const Node& node = layout_.graph.node(kernel.node);
     const OpDef* op = rank_.kernels[static_cast<size_t>(kernel.kernel)].op;
-    if (is_fused(*op, node)) return output == 0 ? node.outputs[0] : kNoTensor;  // the others by their slots
+    if (is_fused(*op, node)) return output == 0 ? node.outputs[0] : kNoTensor;  // the others are identified by slot
     return op == node.op && output < node.outputs.size() ? node.outputs[output] : read;
   }
 
@@ -181,11 +181,11 @@ class LiveRangeFinder {
     for (const Write& write : writes_[s])
       if (live_range.first <= write.at && write.at <= live_range.last)
         arrives = write.by_communication || arrives;
-    bool leaves = true;  // nobody else reads it
+    bool leaves = true;  // has no other reader
     int32_t last_read = -1;
     for (const int32_t at : reads_[s]) {
       if (at < live_range.first || at > live_range.last + 1) continue;
-      if (at == live_range.first && at > first_[s]) continue;  // of the value before
+      if (at == live_range.first && at > first_[s]) continue;  // of the previous value
       leaves = leaves && communicates(code_[static_cast<size_t>(at)]);
       last_read = std::max(last_read, at);
     }

@@ -1,4 +1,4 @@
-// Memory of a device that contexts, communicators and workspaces hold, so that no plan has it.
+// Device memory of contexts, communicators and workspaces, unavailable to plans.
 #pragma once
 
 #include <cstdint>
@@ -7,8 +7,8 @@
 
 namespace tessera {
 
-// What the kind says, else 3/16 of its memory and at most 3 GiB: 3 GiB is what large devices were measured to
-// hold, of 16 GiB the smallest of them; smaller devices have fewer multiprocessors, and buffers for fewer peers.
+// The kind's value, else 3/16 of its memory, at most 3 GiB: measured on large devices,
+// and on the smallest with 16 GiB; smaller devices have fewer multiprocessors and peers.
 int64_t reserved_bytes(const DeviceKind& kind);
 
 }  // namespace tessera

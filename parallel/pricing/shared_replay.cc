@@ -17,12 +17,12 @@ struct Arrival {
   int32_t rank = 0, instruction = 0;
 };
 
-// Under way: one kernel or copy, all members of a collective, or both ends of a message.
+// Task: a running kernel or copy, all members of a collective, or both ends of a message.
 struct Task {
   std::vector<Arrival> parts;
   InstructionPrice price;
   double begin_s = 0;
-  double left = 1;  // share of it
+  double left = 1;  // remaining share
 };
 
 class SharedPlayer {
@@ -61,9 +61,9 @@ class SharedPlayer {
 
  private:
   struct StreamState {
-    int32_t next = 0;  // position
+    int32_t next = 0;  // next instruction
     bool has_arrived = false;
-    bool is_waiting = false;  // for another stream: what it waits for is handed over
+    bool is_waiting = false;  // for another stream; the switch takes time
     double switched_s = -1;     // when that is done; before any switch negative
   };
   struct StreamSwitch {
@@ -85,7 +85,7 @@ class SharedPlayer {
     return prices_[static_cast<size_t>(at.rank)][static_cast<size_t>(at.instruction)];
   }
 
-  // Groups with one member list are told apart by which of them, in each rank's list, they are.
+  // Groups with equal member lists are distinguished by their order in each rank's list.
   void number_groups() {
     std::map<std::pair<std::vector<int32_t>, int32_t>, size_t> numbers;
     for (size_t rank = 0; rank < program_.ranks.size(); ++rank) {
@@ -139,7 +139,7 @@ class SharedPlayer {
     }
   }
 
-  // A stream that stood waiting for another wakes up some time after that one is ready.
+  // A stream that waited for another wakes up some time after that one is ready.
   bool is_being_handed_over(StreamState& state, size_t rank) {
     if (!state.is_waiting || cluster_.profile == nullptr) return false;
     if (state.switched_s < 0) {
@@ -171,7 +171,7 @@ class SharedPlayer {
     under_way_.push_back(std::move(task));
   }
 
-  // To the next end of something.
+  // Advances to the next event.
   void pass_time() {
     double step_s = INFINITY;
     seconds_.clear();
@@ -226,10 +226,10 @@ class SharedPlayer {
   std::vector<std::vector<size_t>> meeting_of_;    // [rank][group]
   std::vector<Meeting> meetings_;
   std::map<std::pair<int32_t, int32_t>, Channel> channels_;  // (from, to)
-  std::vector<size_t> woken_;                                // ranks where something may begin
+  std::vector<size_t> woken_;                                // ranks that may begin something
   std::vector<Task> under_way_;
-  std::deque<StreamSwitch> switches_;  // by their end
-  std::vector<double> seconds_;     // of each, at the present load
+  std::deque<StreamSwitch> switches_;  // by end
+  std::vector<double> seconds_;     // per instruction, at the present load
   double now_s_ = 0;
   int32_t busy_ = 0;
   Replay result_;

@@ -1,9 +1,9 @@
-// Replay of a program whose ranks share cores: what an instruction takes follows from how many ranks compute
-// beside it at each moment. Streams, waits, collectives and messages as in graph/analysis/replay.h.
+// Replay of a program whose ranks share cores: an instruction's speed depends on how many ranks
+// compute at each moment. Streams, waits, collectives and messages as in graph/analysis/replay.h.
 //
-// Time goes from event to event: between two of them the same instructions are under way, each at the speed
-// that their number leaves it. A rank that waits takes no core, so that bubbles of one rank speed up the
-// others.
+// Event-driven: between events the same instructions run,
+// each at the speed their number allows. A waiting rank
+// uses no core, so one rank's bubbles speed up the others.
 #pragma once
 
 #include <span>

@@ -12,7 +12,7 @@ namespace tessera {
 
 namespace {
 
-// By rank and instruction: nanoseconds until a host that never waits has issued it.
+// By rank and instruction: nanoseconds until a never-waiting host has issued it.
 std::vector<std::vector<int64_t>> issue_times(const std::vector<std::vector<InstructionPrice>>& prices) {
   std::vector<std::vector<int64_t>> issued;
   for (const std::vector<InstructionPrice>& rank : prices) {

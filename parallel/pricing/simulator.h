@@ -1,5 +1,5 @@
-// What a lowered program should take: every instruction at its price, streams and waits as the executor has
-// them. Deterministic, in whole nanoseconds; the same run comes out as a trace.
+// Simulator: the predicted run of a lowered program: instructions at their prices, with the
+// executor's streams and waits. Deterministic, in whole nanoseconds; also available as a trace.
 #pragma once
 
 #include <cstdint>
@@ -22,16 +22,16 @@ struct Simulation {
 };
 
 struct SimulatorOptions {
-  std::optional<StreamOptions> streams;  // nothing: usual_streams
-  // As if so many ranks computed all the time; 0: as many as do, moment by moment, where devices share cores
-  // (parallel/pricing/shared_replay.h).
+  std::optional<StreamOptions> streams;  // nullopt: usual_streams
+  // Assumes this many computing ranks throughout; 0: the actual number at
+  // each moment, if devices share cores (parallel/pricing/shared_replay.h).
   int32_t busy_ranks = 0;
 };
 
 Result<Simulation> simulate(const Program& program, std::string_view entry, const Cluster& cluster,
                             const SimulatorOptions& options = {});
 
-// Ordered by rank, then by stream, then by time.
+// Ordered by rank, stream, time.
 std::vector<TraceEvent> trace_of(const Program& program, const Simulation& simulation);
 
 }  // namespace tessera

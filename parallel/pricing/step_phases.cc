@@ -22,7 +22,7 @@ std::vector<StepPhase> find_step_phases(const EntryPoint& entry, const Graph& gr
     if (phase == Phase::kUpdate) {
       phases.push_back(StepPhase::kUpdate);
     } else if (phase != Phase::kForward) {
-      // What is only fetched ahead of backward does not begin it.
+      // A prefetch for backward does not begin it.
       if (runs) turned.insert(micro_batch);
       phases.push_back(StepPhase::kBackward);
     } else {

@@ -1,5 +1,5 @@
-// Step phase: the part of a training step that an instruction belongs to. Forward, forward computed again for
-// backward, backward, or update.
+// StepPhase: the part of a training step that an instruction
+// belongs to: forward, recomputed forward, backward, or update.
 #pragma once
 
 #include <cstdint>
@@ -12,8 +12,8 @@ namespace tessera {
 
 enum class StepPhase : uint8_t { kForward, kRecompute, kBackward, kUpdate };
 
-// By instruction. `graph`: the one whose nodes the instructions name (EntryLayout::graph). A forward node
-// that runs after backward has begun on its micro-batch runs again.
+// By instruction. `graph`: named by the instructions (EntryLayout::graph). A
+// forward node that runs after its micro-batch's backward has begun is recomputed.
 std::vector<StepPhase> find_step_phases(const EntryPoint& entry, const Graph& graph);
 
 NodeId node_of(const Instruction& instruction);

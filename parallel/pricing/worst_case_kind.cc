@@ -18,7 +18,7 @@ DeviceKind worst_case_kind(const DeviceKind& a, const DeviceKind& b) {
   for (const MatrixRate& rate : b.matrix_rates)
     if (std::ranges::find(it.matrix_rates, rate.dtype, &MatrixRate::dtype) == it.matrix_rates.end())
       it.matrix_rates.push_back({rate.dtype, a.matmul_flops_per_s});
-  // Of 8-bit floats there is no slower way.
+  // 8-bit floats have no slower fallback.
   const auto lacks = [](const DeviceKind& kind) {
     return std::ranges::find(kind.matrix_rates, DType::kE4M3, &MatrixRate::dtype) == kind.matrix_rates.end();
   };
@@ -26,7 +26,7 @@ DeviceKind worst_case_kind(const DeviceKind& a, const DeviceKind& b) {
     std::erase_if(it.matrix_rates, [](const MatrixRate& rate) { return rate.dtype == DType::kE4M3; });
   for (MatrixRate& rate : it.matrix_rates)
     rate.flops_per_s = std::min(rate.flops_per_s, matrix_rate(b, rate.dtype));
-  // 0 bytes: not known, so no limit.
+  // 0 bytes: unknown, so no limit.
   if (b.memory_bytes > 0)
     it.memory_bytes = a.memory_bytes > 0 ? std::min(a.memory_bytes, b.memory_bytes) : b.memory_bytes;
   if (a.reserved_bytes >= 0 || b.reserved_bytes >= 0)

@@ -34,7 +34,7 @@ class ChainCutter {
     return sums_[static_cast<size_t>(end)] - sums_[static_cast<size_t>(begin)];
   }
 
-  // By stage: the first block from which on it and the stages after it hold all blocks within the cap. False where they do not.
+  // By stage: the first block from which it and later stages hold all blocks within the cap. False if impossible.
   bool find_earliest(double cap) {
     earliest_.assign(static_cast<size_t>(stages_) + 1, count_);
     for (int32_t s = stages_ - 1; s >= 0; --s) {
@@ -60,7 +60,7 @@ class ChainCutter {
     cap_ = high * (1 + 1e-12);
   }
 
-  // As near as may be to where all stages take the same.
+  // As close as possible to equal stages.
   int64_t end_of(int32_t s, int64_t begin) const {
     if (s + 1 == stages_) return count_;
     const int64_t least = std::max(begin + 1, earliest_[static_cast<size_t>(s) + 1]);
@@ -76,8 +76,8 @@ class ChainCutter {
 
   const int64_t count_;
   const int32_t stages_;
-  std::vector<double> sums_;       // of the first so many blocks, ends with them
-  std::vector<int64_t> earliest_;  // find_earliest
+  std::vector<double> sums_;       // prefix sums over blocks, with ends
+  std::vector<int64_t> earliest_;  // see find_earliest
   double cap_ = 0;
 };
 

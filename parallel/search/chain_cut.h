@@ -1,4 +1,4 @@
-// Where to cut a chain of blocks into stages, so that the slowest stage takes least. Exact.
+// Cuts a chain of blocks into stages that minimize the slowest. Exact.
 #pragma once
 
 #include <cstdint>
@@ -7,13 +7,13 @@
 
 namespace tessera {
 
-// What comes before the first block and after the last goes with the first and the last stage.
+// ChainEnds: costs before the first block and after the last, which belong to the first and last stage.
 struct ChainEnds {
   double first = 0, last = 0;
 };
 
-// Blocks of every stage, each one or more: of the cuts whose slowest stage takes least, one whose stages take about the same.
-// Nothing for more stages than blocks. `costs`: of every block, not negative.
+// Blocks per stage, each at least one: among optimal cuts, one with about equal
+// stages. Empty for more stages than blocks. `costs`: per block, not negative.
 std::vector<int64_t> cut_chain(std::span<const double> costs, ChainEnds ends, int32_t stages);
 
 }  // namespace tessera

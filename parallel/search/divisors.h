@@ -1,4 +1,4 @@
-// What divides a count: the sizes that an axis of a mesh, or a cut of a batch, may have.
+// Divisors of a count: possible sizes of a mesh axis or a batch cut.
 #pragma once
 
 #include <algorithm>
@@ -7,7 +7,7 @@
 
 namespace tessera {
 
-// All divisors of `n` > 0 that 32 bits hold, ascending; none of 0.
+// All divisors of `n` > 0 within 32 bits, ascending; none for 0.
 inline std::vector<int32_t> divisors(int64_t n) {
   std::vector<int32_t> all;
   for (int64_t d = 1; d * d <= n; ++d) {

@@ -8,7 +8,7 @@ namespace tessera {
 
 namespace {
 
-// Between two ends of intervals nothing changes but what is held anyway: one stretch, at its worst.
+// Stretches: between ends of intervals the choice is constant, so a stretch is represented by its worst moment.
 struct Stretches {
   std::vector<int64_t> held;
   std::vector<std::vector<std::pair<int32_t, int32_t>>> of;  // by value: [first, last] stretches
@@ -98,7 +98,7 @@ class RematerializationSearch {
     released_[v] = released;
   }
 
-  double seconds_of(size_t v) const {  // beside what is computed already
+  double seconds_of(size_t v) const {  // in addition to chosen computations
     double sum = 0;
     for (const int32_t work : values_[v].works)
       if (uses_[static_cast<size_t>(work)] == 0) sum += works_[static_cast<size_t>(work)];
@@ -121,8 +121,8 @@ class RematerializationSearch {
     return std::ranges::all_of(now_, [&](int64_t bytes) { return bytes <= budget_; });
   }
 
-  // The worst stretch first; of what is held then, the cheapest by the rule, of equal ones the one that is
-  // away longest.
+  // The worst stretch first; of its values the
+  // cheapest by the rule; ties: the one freed longest.
   bool cover(Rule rule) {
     for (;;) {
       const auto worst = static_cast<int32_t>(std::ranges::max_element(now_) - now_.begin());
@@ -146,7 +146,7 @@ class RematerializationSearch {
     }
   }
 
-  // Back what can be, dearest first; then one for a cheaper one.
+  // Restores values, most expensive first; then exchanges one for a cheaper one.
   void improve() {
     take_back();
     constexpr size_t kMany = 400;
@@ -206,10 +206,10 @@ class RematerializationSearch {
   std::span<const double> works_;
   const Stretches stretches_;
   const int64_t budget_;
-  std::vector<int64_t> length_;  // by value: stretches that it covers
-  std::vector<int64_t> now_;     // by stretch: bytes held
+  std::vector<int64_t> length_;  // by value: stretches it covers
+  std::vector<int64_t> now_;     // by stretch: held bytes
   std::vector<bool> released_;
-  std::vector<int32_t> uses_;  // by work
+  std::vector<int32_t> uses_;  // by computation
   double seconds_ = 0;
   std::vector<size_t> order_;
   std::vector<bool> best_released_;

@@ -44,7 +44,7 @@ class BatchCutter {
   Status visit(NodeId id) {
     const Node& node = graph_.node(id);
     TSR_ASSIGN_OR_RETURN(const ShardingRule rule, rule_of(graph_, node));
-    const Factor* over = nullptr;  // the factor that is the batch
+    const Factor* over = nullptr;  // the batch factor
     for (const Factor& factor : rule.factors) {
       if (factor.extent != *batch_) continue;
       if (over != nullptr) return refuse(id, "relates every sequence of the batch to every other");
@@ -74,7 +74,7 @@ class BatchCutter {
     for (const TensorId output : graph_.node(id).outputs) cut_.parts[index(output)] = part;
   }
 
-  // In all addends at once.
+  // In all addends jointly.
   static bool is_linear(const ShardingRule& rule, const std::vector<bool>& addends) {
     return std::ranges::any_of(rule.linear, [&](const std::vector<int>& set) {
       for (size_t i = 0; i < addends.size(); ++i)
@@ -92,7 +92,7 @@ class BatchCutter {
     if (over.kind == FactorKind::kPass || node.op->any_part) return {};
     if (over.kind != FactorKind::kReduce) return refuse(id, "works on the whole batch at once");
     if (over.reduce != ReduceKind::kSum) return refuse(id, "takes a maximum over the batch");
-    // What is added once beside the sum over the batch (a bias) every micro-batch would add.
+    // A term added once to the sum over the batch (a bias) would be added by every micro-batch.
     for (const std::vector<int>& set : rule.linear) {
       const auto reduces = [&](int i) { return has(rule.inputs[static_cast<size_t>(i)]); };
       if (std::ranges::any_of(set, reduces) && !std::ranges::all_of(set, reduces))

@@ -21,7 +21,7 @@ std::vector<int> find_batch(const Graph& symbolic) {
   return batch;
 }
 
-// By tensor: the sequence of an input, after its batch; or -1.
+// By tensor: an input's sequence dim, after its batch; or -1.
 std::vector<int> find_input_sequences(const Graph& bound, std::span<const int> batch) {
   std::vector<int> sequence;
   for (size_t t = 0; t < bound.tensors().size(); ++t) {
@@ -49,7 +49,7 @@ GraphDims find_dims(const Graph& symbolic, const Graph& bound, const Units& unit
       const char name = major_factor(rule, rule.inputs[i][static_cast<size_t>(dim)]).name;
       if (name != 0 && factors.find(name) == std::string::npos) factors += name;
     }
-    // Inputs of reals [B, T], such as weights of tokens: what they meet says that it is a sequence.
+    // Real inputs [B, T], such as token weights, are sequences if they meet one.
     for (size_t i = 0; i < node.inputs.size(); ++i) {
       const size_t t = index(node.inputs[i]);
       if (bound.tensors()[t].kind != TensorKind::kInput || dims.batch[t] != 0 || dims.sequence[t] >= 0)

@@ -21,7 +21,7 @@ bool has_factor(const ShardingRule::OperandDims& dims, char name) {
                              [&](const std::string& dim) { return dim.find(name) != std::string::npos; });
 }
 
-// Builds the specs of one node's operands from its factor splits.
+// OperandSpecs: the specs of a node's operands from its factor splits.
 class OperandSpecs {
  public:
   OperandSpecs(NodeSharding& sharding, const NodePlan& plan, const DeviceMesh& mesh)
@@ -48,10 +48,10 @@ class OperandSpecs {
   }
 
  private:
-  // A dim is a product of factors, major to minor. Axes may sit on the first factor of an extent other than
-  // 1; what comes after it multiplies the unit. They may sit on the next one too where every part of the
-  // first is a single step of it (a KV head each, its queries spread further): the parts are one range of the
-  // dim still.
+  // A dim is a product of factors, major to minor. Axes may be on the first
+  // factor of an extent other than 1; later factors multiply the unit. They
+  // may be on the next one too if every part of the first is a single step (a
+  // KV head each, its queries spread further): the parts are still one range.
   Result<ShardingSpec> split_dims(const ShardingRule::OperandDims& dims) const {
     ShardingSpec spec = ShardingSpec::replicated(static_cast<int>(dims.size()));
     for (size_t d = 0; d < dims.size(); ++d) {
@@ -264,7 +264,7 @@ std::vector<FactorView> factor_views(const NodeSharding& sharding, const DeviceM
     view.name = factor.name;
     view.global_extent = factor.extent;
     view.unit = sharding.factors[f].axes.empty() ? factor.unit : sharding.factors[f].unit;
-    // Kernels tell the shard that begins at 0 from the others: one without a part ends the factor.
+    // Kernels recognise the shard that begins at 0; an empty shard is placed at the factor's end.
     const bool is_empty = range.begin == range.end;
     view.begin[0] = is_empty ? factor.extent : range.begin;
     view.end[0] = is_empty ? factor.extent : range.end;

@@ -1,6 +1,6 @@
-// NodeSharding: what a node's factor assignment means for its operands: the layout each input must arrive in,
-// the layout each output leaves in, and where a rank's shard lies in every factor. The same for all ranks but
-// for `factor_views` and `local_type`.
+// NodeSharding: the layouts implied by a node's factor assignment:
+// of inputs, of outputs, and of a rank's shard in every factor.
+// Equal for all ranks except `factor_views` and `local_type`.
 #pragma once
 
 #include <span>
@@ -14,32 +14,32 @@
 namespace tessera {
 
 struct NodeSharding {
-  ShardingRule rule;                  // extents and units bound (global); FactorSplit below by the same index
+  ShardingRule rule;                  // extents and units bound (global); `factors` has the same index
   std::vector<DimSharding> factors;   // per factor of the rule: its axes and unit
-  std::vector<ShardingSpec> inputs;   // wanted
+  std::vector<ShardingSpec> inputs;   // required
   std::vector<ShardingSpec> outputs;  // produced
 };
 
 // The rule of `node` with extents bound to `graph`'s types, which may hold symbols.
 Result<ShardingRule> rule_of(const Graph& graph, const Node& node);
 
-// Refuses: axes on a factor that may not be sharded or that is the minor part of a product, more parts than
-// units (naming the most that it admits), and a carried axis that the rule is not linear in.
+// Refuses axes on an unshardable or minor factor, more parts than units
+// (naming the maximum), and a carried axis in which the rule is not linear.
 //
-// Partial operands. A kReduce factor that is sharded leaves the outputs without it partial over its axes. An
-// input that lacks the factor but enters linearly together with one that has it (the bias of a row-split
-// matmul) must then be an addend too: it is wanted partial over the same axes, which is free (kept on
-// coordinate 0, zero elsewhere).
+// Partial operands. A sharded kReduce factor leaves outputs without it partial
+// over its axes. An input without the factor that enters linearly with one that
+// has it (the bias of a row-split matmul) must then be an addend too: partial
+// over the same axes, which is free (kept on coordinate 0, zero elsewhere).
 Result<NodeSharding> shard_node(const Graph& graph, NodeId node, const NodePlan& plan,
                                 const DeviceMesh& mesh);
 
-// In the order of the rule.
+// In the rule's order.
 std::vector<FactorView> factor_views(const NodeSharding& sharding, const DeviceMesh& mesh,
                                      std::span<const int32_t> coordinates);
 
-// Whether the op needs all of an operand for each element of its result.
+// Whether each result element depends on a whole operand.
 bool needs_whole(const ShardingRule& rule);
 
-std::string describe(const Graph& graph, NodeId node);  // "matmul 12 (block.0.mlp)"; for messages
+std::string describe(const Graph& graph, NodeId node);  // for messages: "matmul 12 (block.0.mlp)"
 
 }  // namespace tessera

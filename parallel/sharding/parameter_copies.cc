@@ -11,8 +11,8 @@ namespace tessera {
 
 namespace {
 
-// The nodes that measure the scalars that `node` reads beside its parameter; nothing where one is no measure
-// of it.
+// The nodes that measure the scalars read by `node` next
+// to its parameter; nullopt if one is no such measure.
 std::optional<std::vector<NodeId>> measures_of(const Graph& graph, const Node& node) {
   std::vector<NodeId> measures;
   for (size_t i = 1; i < node.inputs.size(); ++i) {
@@ -27,7 +27,7 @@ std::optional<std::vector<NodeId>> measures_of(const Graph& graph, const Node& n
   return measures;
 }
 
-// Lays a node that reads a parameter alone, dim by dim, out as `spec`.
+// Assigns `spec`, dim by dim, to a node that reads only a parameter.
 void place(const Graph& graph, NodeId id, const ShardingSpec& spec, Plan& plan) {
   const auto rule = rule_of(graph, graph.node(id));
   if (!rule.ok()) return;

@@ -1,10 +1,10 @@
-// Parameter copies: what forward makes of a parameter alone, element by element, such as its cast in mixed
-// precision, or its codes of 8 bits with a scale that is measured on it.
+// Parameter copies: forward functions of a parameter alone, element by element,
+// such as its cast in mixed precision, or its 8-bit codes with a measured scale.
 //
-// An element-wise function of one operand, and of scalars that are the same everywhere, commutes with
-// gathers: f(gather(w)) and gather(f(w)) hold the same bits. So it is computed on whichever side has fewer
-// bytes to gather. A copy that is narrower than its parameter is made of the shard that is stored, and
-// gathered; a wider one is made of what was gathered.
+// An element-wise function of one operand and replicated scalars
+// commutes with gathers: f(gather(w)) and gather(f(w)) have the
+// same bits. So it runs where fewer bytes are gathered: a narrower
+// copy on the stored shard before the gather, a wider one after it.
 #pragma once
 
 #include <span>
@@ -16,26 +16,26 @@
 
 namespace tessera {
 
-// One operand with dims, others that are scalars, one result, and the same dims in both, one factor each that
-// passes through.
+// One operand with dims, others scalar, one result
+// with the same dims, and a pass-through factor each.
 bool is_elementwise(const ShardingRule& rule, const Node& node);
 
 struct ParameterCopy {
   NodeId node = kNoNode;
   TensorId parameter = kNoTensor, copy = kNoTensor;
   bool narrows = false;  // has fewer bytes than the parameter
-  // What is measured on the parameter for it: nodes whose only operand is the parameter and whose result is a
-  // scalar.
+  // Nodes that measure the parameter for it:
+  // only operand the parameter, scalar result.
   std::vector<NodeId> measures = {};
 };
 
-// Of a graph's forward nodes, in its order.
+// Of a graph's forward nodes, in order.
 std::vector<ParameterCopy> parameter_copies(const Graph& graph);
 
-// By tensor: trained parameters of which everything but the update reads narrow copies alone.
+// By tensor: trained parameters whose readers, except the update, all read narrow copies.
 std::vector<bool> read_as_narrow_copies(const Graph& graph, std::span<const ParameterCopy> copies);
 
-// Has the copies that narrow, and what is measured for them, made where `plan` stores their parameters.
+// Computes narrowing copies, and their measures, in the stored layout of their parameters.
 void place_narrow_copies(const Graph& graph, std::span<const ParameterCopy> copies, Plan& plan);
 
 }  // namespace tessera

@@ -29,7 +29,7 @@ bool same_dim(const DimSharding& a, const DimSharding& b, int64_t extent, const 
          split_ranges(extent, a, mesh) == split_ranges(extent, b, mesh);
 }
 
-// The smallest unit and the first part 0 where these give the same layout, so that equal layouts are equal specs.
+// Normalizes unit and first part where equivalent, so that equal layouts are equal specs.
 ShardingSpec canonical(ShardingSpec spec, const Shape& global, const DeviceMesh& mesh) {
   for (int d = 0; d < global.rank(); ++d) {
     DimSharding& dim = spec.dims[static_cast<size_t>(d)];
@@ -55,7 +55,7 @@ double local_elements(const ShardingSpec& spec, const Shape& global, const Devic
   return n;
 }
 
-// What one rank sends on a ring, in elements; and what it copies for local moves.
+// Elements sent by one rank on a ring; for local moves, elements copied.
 double elements_sent(const Move& move, const Shape& global, const DeviceMesh& mesh) {
   const double p = static_cast<double>(parts(move.axes, mesh));
   const double before = local_elements(move.before, global, mesh);
@@ -77,7 +77,7 @@ double move_cost(const Move& move, const Shape& global, double element_bytes, co
 // Unit and first part of a dim's split.
 using Split = std::pair<int64_t, int32_t>;
 
-// Every move out of `from`, among axes that the ends of the path use.
+// Neighbours: all moves from `from`, over axes that occur at either end of the path.
 class Neighbours {
  public:
   Neighbours(const ShardingSpec& target, const Shape& global, const DeviceMesh& mesh,
@@ -148,8 +148,8 @@ class Neighbours {
     out_.push_back(std::move(move));
   }
 
-  // The axes become the last ones of a dim, in each unit and first part that leave the earlier splits of that dim as
-  // they are.
+  // Makes the axes the last of a dim, in every unit
+  // and first part that keep the dim's earlier splits.
   void append(MoveKind kind, const std::vector<AxisId>& axes, int dim, int to_dim, const ShardingSpec& base) {
     const int onto = kind == MoveKind::kAllToAll ? to_dim : dim;
     const DimSharding& old = base.dims[static_cast<size_t>(onto)];
@@ -164,13 +164,13 @@ class Neighbours {
       now.axes.insert(now.axes.end(), axes.begin(), axes.end());
       const bool is_target = now.axes == target_.dims[static_cast<size_t>(onto)].axes;
       if (!is_target && global_[onto] / unit < parts(now.axes, mesh_))
-        continue;  // no empty shards on the way
+        continue;  // no empty shards in between
       if (first >= parts(now.axes, mesh_)) continue;
       add({kind, axes, dim, to_dim, {}, {}}, after);
     }
   }
 
-  // The first part of the axes that stand before `last`.
+  // The first part of the axes before `last`.
   int32_t first_before(int32_t first, std::span<const AxisId> last) const {
     return static_cast<int32_t>(first / parts(last, mesh_));
   }
@@ -200,7 +200,7 @@ double ring_bytes(const Move& move, const Shape& global, int64_t element_bytes, 
 
 namespace {
 
-// The same layout with the last dim counted in blocks of so many elements, and back.
+// The same layout with the last dim counted in blocks, and back.
 ShardingSpec in_blocks(ShardingSpec spec, int64_t block) {
   if (block > 1 && !spec.dims.empty() && !spec.dims.back().axes.empty()) spec.dims.back().unit /= block;
   return spec;
@@ -226,7 +226,7 @@ Result<ReshardPath> Resharder::path(const ShardingSpec& from, const ShardingSpec
     const std::lock_guard lock(mutex_);
     if (const auto at = known_.find(key); at != known_.end()) return at->second;
   }
-  // Blocks are moved whole: of a block type the search sees the last dim in blocks.
+  // Quantized tensors move in whole blocks, so the last dim is counted in blocks.
   const int64_t block = type.block_elements;
   TSR_ASSIGN_OR_RETURN(ReshardPath found,
                        search(in_blocks(from, block), in_blocks(to, block), in_blocks(global, block),
@@ -259,7 +259,7 @@ Result<ReshardPath> Resharder::search(const ShardingSpec& from, const ShardingSp
     Move by;
     bool settled = false;
   };
-  // Ties go to fewer moves, then to the smaller spec: the same path on every machine.
+  // Ties: fewer moves, then the smaller spec, so that the path is deterministic.
   using Open = std::tuple<double, int, ShardingSpec>;
   std::map<ShardingSpec, Best> best;
   std::priority_queue<Open, std::vector<Open>, std::greater<>> open;

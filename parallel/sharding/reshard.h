@@ -1,6 +1,6 @@
-// Reshard: the cheapest sequence of moves that turns one layout of a tensor into another. No communication is
-// implicit: every disagreement between a value and its consumer becomes such a path, and the path is what is
-// priced, lowered and executed.
+// Reshard: the cheapest sequence of moves between two layouts of a tensor.
+// No communication is implicit: every mismatch between a value and its
+// consumer becomes such a path, which is priced, lowered and executed.
 //
 // Exact: Dijkstra over specs. Moves act on the last axes of a dim (splits nest), over several axes at once
 // where one collective over the product group does (ALGEBRA rule 6). Reordering the axes of a dim is found as
@@ -22,9 +22,9 @@
 namespace tessera {
 
 enum class MoveKind : uint8_t {
-  kAllGather,      // the last axes of `dim` go
+  kAllGather,      // removes the last axes of `dim`
   kReduceScatter,  // partial axes become the last axes of `dim`
-  kAllReduce,      // partial axes go
+  kAllReduce,      // removes partial axes
   kAllToAll,       // the last axes of `dim` become the last axes of `to_dim`
   kSlice,          // unused axes become the last axes of `dim`; local
   kPartialize,     // unused axes become partial: kept on coordinate 0, zero elsewhere; local
@@ -41,20 +41,20 @@ struct Move {
 };
 
 struct ReshardPath {
-  std::vector<Move> moves;  // empty when the layouts are the same
+  std::vector<Move> moves;  // empty for equal layouts
   double cost = 0;          // in ring bytes, below
 };
 
-// Two specs that put the same elements on every rank (units may differ in writing where extents divide
-// evenly).
+// Whether two specs put the same elements on every
+// rank (units may differ where extents divide evenly).
 bool same_layout(const ShardingSpec& a, const ShardingSpec& b, const Shape& global, const DeviceMesh& mesh);
 
-// Ring bytes that a move sends, total over all ranks of the mesh; 0 for local moves. Exact for even splits.
+// Ring bytes of a move over all ranks of the mesh; 0 for local moves. Exact for even splits.
 double ring_bytes(const Move& move, const Shape& global, int64_t element_bytes, const DeviceMesh& mesh);
 
-// Finds paths and remembers them. Cost of a path: ring bytes of one rank, plus `kCallBytes` a call, plus a
-// small charge per byte copied locally; so bytes decide, then calls. The same on every rank, hence no rank in
-// it. Thread-safe.
+// Resharder: finds and caches paths. A path costs the ring bytes of one
+// rank, plus `kCallBytes` per call, plus a small charge per locally copied
+// byte; so bytes decide, then calls. Independent of the rank. Thread-safe.
 class Resharder {
  public:
   static constexpr double kCallBytes = 64;
@@ -62,7 +62,7 @@ class Resharder {
   explicit Resharder(DeviceMesh mesh) : mesh_(std::move(mesh)) {}
   const DeviceMesh& mesh() const { return mesh_; }
 
-  // kUnsupported when no sequence of moves does it (a maximum cannot be made partial).
+  // kUnsupported if no path exists (a maximum cannot be made partial).
   Result<ReshardPath> path(const ShardingSpec& from, const ShardingSpec& to, const Shape& global,
                            DType dtype);
 

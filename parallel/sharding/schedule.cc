@@ -19,11 +19,11 @@ TensorId viewed(const Graph& graph, TensorId tensor) {
 
 namespace {
 
-// For every update node the position in the last micro-batch after which it may run: that of the last node
-// that makes one of its operands or reads an old value that it replaces.
+// For every update node its earliest position in the last micro-batch: after the last
+// producer of its operands, and after the last reader of an old value that it replaces.
 std::vector<size_t> update_positions(const Graph& graph, int32_t delay) {
   const std::span<const Node> nodes = graph.nodes();
-  std::map<TensorId, size_t> last_read;  // of tensors that an update changes, by nodes of the other phases
+  std::map<TensorId, size_t> last_read;  // of tensors changed by updates, by nodes of other phases
   for (const Update& update : graph.updates()) last_read[update.target] = 0;
   for (size_t n = 0; n < nodes.size(); ++n) {
     if (nodes[n].phase == Phase::kUpdate) continue;
@@ -32,7 +32,7 @@ std::vector<size_t> update_positions(const Graph& graph, int32_t delay) {
       if (at != last_read.end() && reads_input(nodes[n], i)) at->second = n;
     }
   }
-  std::vector<size_t> last_replaced(nodes.size(), 0);  // by node: last read of what its results replace
+  std::vector<size_t> last_replaced(nodes.size(), 0);  // by node: last read of the values it replaces
   for (const Update& update : graph.updates())
     if (const NodeId producer = graph.tensor(update.value).producer; producer != kNoNode)
       last_replaced[index(producer)] = std::max(last_replaced[index(producer)], last_read[update.target]);

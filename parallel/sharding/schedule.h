@@ -8,11 +8,11 @@
 
 namespace tessera {
 
-// kSend, kReceive: `tensor` goes to, or comes from, the devices of another pipeline stage.
+// kSend, kReceive: a message between pipeline stages.
 enum class TaskKind : uint8_t { kNode, kSend, kReceive };
 
 struct Task {
-  NodeId node = kNoNode;  // of a message: its first reader
+  NodeId node = kNoNode;  // for a message: its first reader
   int32_t micro_batch = 0;
   TaskKind kind = TaskKind::kNode;
   TensorId tensor = kNoTensor;
@@ -21,15 +21,15 @@ struct Task {
   friend bool operator==(const Task&, const Task&) = default;
 };
 
-// Graph order, forward and backward once per micro-batch. Update nodes run once, in the last micro-batch,
-// each as soon as its operands are complete and nothing reads the old value of what it changes: a gradient
-// lives no longer than it must, but for `delay` more nodes, during which it may be reduced over ranks.
+// Graph order, with forward and backward once per micro-batch. Update nodes run once, in
+// the last micro-batch, as soon as their operands are complete and the old values are no
+// longer read, plus `delay` nodes, during which a gradient may be reduced over ranks.
 std::vector<Task> schedule(const Graph& graph, int32_t micro_batches, int32_t delay = 0);
 
-// Whether input i of the node is read at all (not `shape_only`).
+// Whether input i is read (not `shape_only`).
 bool reads_input(const Node& node, size_t i);
 
-// The tensor whose bytes `tensor` shows, through nodes that are views; itself for all others.
+// The tensor whose bytes `tensor` shares through views; itself otherwise.
 TensorId viewed(const Graph& graph, TensorId tensor);
 
 }  // namespace tessera

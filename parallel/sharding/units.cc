@@ -38,7 +38,7 @@ class UnitFinder {
   UnitFinder(const Graph& graph, Units& units, bool split_groups, int64_t parts)
       : graph_(graph), units_(units), split_groups_(split_groups), parts_(parts) {}
 
-  // Heads come first: what they want has to be, blocks can do without.
+  // Heads first: their units are required, those of blocks optional.
   void run() {
     spread(false);
     spread(true);
@@ -73,7 +73,7 @@ class UnitFinder {
       if (borders && !from_blocks_) continue;
       const int64_t dim = std::lcm(of_dim, major.span * of_factor);
       if (graph_.type(tensor).shape[static_cast<int>(d)] / dim < (borders ? parts_ : 1))
-        continue;  // cannot be split so; stays as it was
+        continue;  // cannot be split so; unchanged
       const int64_t factor = std::lcm(of_factor, dim / major.span);
       changed |= dim != of_dim || factor != of_factor;
       of_dim = dim;

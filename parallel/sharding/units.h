@@ -1,5 +1,5 @@
-// Units: in which multiples a dim may be cut so that every op it meets stays whole: heads of a merged dim,
-// query heads in whole KV groups. Found once per graph; no op is named.
+// Units: the granularity at which a dim may be cut so that every op stays whole: heads of a
+// merged dim, query heads in whole KV groups. Computed once per graph, without naming ops.
 #pragma once
 
 #include <cstdint>
@@ -17,27 +17,27 @@ struct Units {
   std::vector<std::vector<int64_t>> dims;     // by tensor and dim
 };
 
-// Least common multiples, passed along factors until nothing changes: a dim that is a product (kg) is cut in
-// whole g, and so is every dim that shares its major factor. `graph` has no symbols left.
+// Least common multiples, propagated along factors to a fixed point: a product dim (kg) is
+// cut in whole g, as is every dim that shares its major factor. `graph` has no symbols.
 //
-// `split_groups`: a product of two factors that may both be split (kg) is cut in steps of the second; for
-// plans that put axes on both.
-// `parts`: that axes cut features into. Where blocks of a weight would leave fewer units of a dim than that, the
-// dim keeps the units that it has without them: what reads the weight does not take it as it arrives.
+// `split_groups`: a product of two splittable factors (kg) is
+// cut in steps of the second, for plans with axes on both.
+// `parts`: parts of feature dims. If a weight's blocks would leave fewer units than that, the
+// dim keeps its units without blocks; the weight's reader then does not take it as it arrives.
 Result<Units> find_units(const Graph& graph, bool split_groups = false, int64_t parts = 1);
 
-// Whether an operand of the node is of a block type and packs its rows along this factor.
+// Whether a quantized operand of the node has its blocks along this factor.
 bool is_packed(const Graph& graph, const Node& node, const ShardingRule& rule, char factor);
 
-// Products of two factors that may both be split: KV heads, and the queries that share each. The fewest in
-// the graph; 0 where there are none.
+// SharedHeads: a product of two splittable factors: KV heads,
+// and the queries per head. The smallest in the graph; 0: none.
 struct SharedHeads {
   int64_t heads = 0, queries = 0;
 };
 SharedHeads shared_heads(const Units& units);
 
-// The factor of a dim that axes may sit on (the first of an extent other than 1), and how many elements of
-// the dim one of its steps spans. Name 0 for a dim that is not indexed.
+// MajorFactor: the factor of a dim that axes may be on (the first of an extent
+// other than 1), and the elements per step. Name 0: the dim is not indexed.
 struct MajorFactor {
   char name = 0;
   int64_t span = 1;

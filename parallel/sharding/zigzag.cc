@@ -5,7 +5,7 @@
 namespace tessera {
 
 std::vector<Range> zigzag_ranges(int64_t extent, int64_t unit, int32_t parts, int32_t part, Range local) {
-  // First halves in rank order, then second halves in the reverse order.
+  // First halves in rank order, then second halves in reverse.
   const auto shard = [&](int32_t rank) { return split_range({0, extent}, unit, parts, rank); };
   const auto first_half = [&](int32_t rank) { return (shard(rank).size() + 1) / 2; };
   int64_t first_begin = 0, second_begin = 0;

@@ -1,6 +1,6 @@
-// Zig-zag order of a sequence over the N ranks of an axis: rank i holds the i-th and the (2N-1-i)-th of 2N
-// pieces, so that under a causal mask every rank sees the same number of pairs. Ranks hold as many tokens as
-// in the plain order; only which ones they are differs (ALGEBRA rule 9).
+// Zigzag order of a sequence over N ranks of an axis: rank i holds pieces i
+// and 2N-1-i of 2N, so that under a causal mask every rank has equally many
+// pairs. Ranks hold as many tokens as in plain order (ALGEBRA rule 9).
 #pragma once
 
 #include <cstdint>
@@ -10,8 +10,8 @@
 
 namespace tessera {
 
-// The logical ranges (one or two) of `local`, a part of what rank `part` of `parts` holds in the order of the
-// shards. Ranges that turn out empty are left out.
+// The logical ranges (one or two) of `local`, a range in the shard
+// order of rank `part` of `parts`. Empty ranges are dropped.
 std::vector<Range> zigzag_ranges(int64_t extent, int64_t unit, int32_t parts, int32_t part, Range local);
 
 }  // namespace tessera

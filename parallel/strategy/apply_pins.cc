@@ -18,7 +18,7 @@ bool is_stored(const Tensor& tensor) {
   return tensor.kind == TensorKind::kParameter || tensor.kind == TensorKind::kState;
 }
 
-// Its scope, one that it lies in, a parameter that it reads or a tensor that it makes.
+// Matches its scope or an enclosing one, a parameter it reads, or a tensor it makes.
 bool names_node(const Graph& graph, const Node& node, std::string_view pattern) {
   if (node.phase != Phase::kForward) return false;
   for (std::string_view scope = node.scope; !scope.empty();
@@ -103,7 +103,7 @@ Status pin_ops(const Graph& graph, const PlanPins& pins, Plan& plan) {
       TSR_ASSIGN_OR_RETURN(const ShardingRule rule, rule_of(graph, graph.node(id)));
       NodePlan pinned = plan.nodes[n];
       TSR_ASSIGN_OR_RETURN(pinned.factor_axes, parse_factors(text, rule, plan.stages[0].mesh));
-      // What else the plan had for the factors as they were.
+      // Previous attributes of those factors do not apply.
       pinned.carried.clear();
       pinned.carry_set = -1;
       pinned.chunk_factor = 0;

@@ -1,5 +1,5 @@
-// Pins of single decisions carried into a plan: the rest of the plan stays, lowering moves what then lies
-// elsewhere.
+// Applies pins of single decisions to a plan: the rest of the
+// plan is unchanged, and lowering converts layouts as needed.
 #pragma once
 
 #include <map>
@@ -12,17 +12,17 @@
 
 namespace tessera {
 
-// Names that nothing in the graph has are errors that name the nearest. To be asked once, before any plan.
+// Unknown names are errors that name the nearest. Call once, before planning.
 Status check_pins(const Graph& graph, const PlanPins& pins);
 
 // Stages that own parameters, for PropagationOptions::owners; empty without pinned stages.
 std::map<std::string, int32_t> pinned_owners(const Graph& graph, const PlanPins& pins);
 
-// Stored specs, factors and what is kept. Says what the plan cannot have: an axis that its mesh lacks, a
-// factor that the operation does not have or that may not be split, another number of stages.
+// Applies stored specs, factors and kept activations. Refuses an axis that the mesh
+// lacks, a factor that the op lacks or cannot split, and another number of stages.
 Status apply_pins(const Graph& graph, const PlanPins& pins, Plan& plan);
 
-// Whether the pins leave it to the planner to compute an activation again.
+// Whether the pins allow the planner to recompute an activation.
 bool may_recompute(const Graph& graph, const PlanPins& pins, TensorId activation);
 
 }  // namespace tessera

@@ -12,7 +12,7 @@ namespace tessera {
 
 Result<int32_t> micro_batches_of(const StrategySpec& spec, int64_t global_batch, bool may_cut) {
   if (spec.micro_batch == 0) {
-    // The fewest that are enough, or as many as there are.
+    // The smallest sufficient number, or the maximum.
     const int64_t each = global_batch / spec.data(), enough = 2 * int64_t{spec.pp};
     if (spec.pp == 1 || !may_cut || each < 1 || global_batch % spec.data() != 0) return 1;
     for (int64_t count = std::min(each, enough); count < each; ++count)

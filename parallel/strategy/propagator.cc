@@ -22,7 +22,7 @@ bool is_sum(const ShardingRule& rule, const Node& node) {
          std::ranges::any_of(rule.linear, [&](const auto& set) { return set.size() == node.inputs.size(); });
 }
 
-// The largest grid like this one that wants no more than `rows` parts of the batch.
+// The largest grid of this form with at most `rows` parts of the batch.
 StrategySpec smaller_grid(StrategySpec spec, int64_t rows) {
   auto& [x, y, z] = spec.grid;
   if (spec.form == TensorForm::k2d) {
@@ -74,7 +74,7 @@ Result<Plan> Propagator::run() {
   return std::move(plan_);
 }
 
-// The most parts that a dim of features is cut into.
+// The largest number of parts of a feature dim.
 int64_t Propagator::parts_of_features() const {
   int64_t parts = 1;
   for (const AxisId axis : axes_.features) parts = std::max<int64_t>(parts, mesh().axis_size(axis));
@@ -83,7 +83,7 @@ int64_t Propagator::parts_of_features() const {
   return parts;
 }
 
-// Refused with the largest that fits.
+// An error names the largest possible size.
 Status Propagator::check_sizes() {
   const int64_t each = options_.global_batch / plan_.micro_batches;
   std::vector<AxisId> rows = axes_.batch;
@@ -136,7 +136,7 @@ void Propagator::start_tensors() {
       spec.dims[static_cast<size_t>(batch)] = {batch_axes(), 1};
       if (sequence >= 0 && axes_.context && !sequence_whole_)
         spec.dims[static_cast<size_t>(sequence)] = {{*axes_.context}, 1};
-      // On a grid, real inputs lie as activations do: split along their features.
+      // On a grid, real inputs have the layout of activations: split along features.
       const int last = rank - 1;
       const int64_t unit = rank > 0 ? units_.dims[t][static_cast<size_t>(last)] : 1;
       if (axes_.grid && last > batch && last != sequence && is_real(tensor.type.dtype) && !batch_whole_ &&
@@ -164,7 +164,7 @@ void Propagator::mark_copies() {
   }
 }
 
-// Gradients, and the addends that a chain of sums makes them from.
+// Marks gradients, and the addends of their sums.
 void Propagator::mark_gradients() {
   for (const Gradient& gradient : graph_.gradients())
     gradient_of_[index(gradient.gradient)] = gradient.parameter;
@@ -181,8 +181,8 @@ void Propagator::mark_gradients() {
   }
 }
 
-// Tables that a product elsewhere takes as its weight (tied embeddings): split there along what the look-up
-// contracts.
+// Marks tables that are also weights of a matmul (tied
+// embeddings): split there along the lookup's contracted dim.
 void Propagator::mark_tables() {
   for (size_t n = 0; n < graph_.nodes().size(); ++n) {
     if (graph_.nodes()[n].phase != Phase::kForward) continue;
@@ -235,7 +235,7 @@ Status Propagator::visit(NodeId id) {
   return {};
 }
 
-// A copy lies as its first reader wants it, and its parameter with it: as if the reader had read that.
+// Gives a copy, and its parameter, the layout of its first reader.
 void Propagator::place_copies(NodeId reader) {
   for (const TensorId input : node(reader).inputs) {
     const TensorId parameter = copied_[index(input)];
@@ -265,9 +265,9 @@ void Propagator::carry_sums(NodeId id, NodePlan& plan) const {
     const std::vector<int>& set = rule(id).linear[s];
     if (set.empty()) continue;
     std::vector<AxisId> carried;
-    int64_t in_elements = 0;  // without carrying each of them is summed up
+    int64_t in_elements = 0;  // without carrying, each of them is reduced
     for (const int i : set) in_elements += graph_.type(it.inputs[static_cast<size_t>(i)]).shape.elements();
-    // Beside other operands only where there is less to sum up afterwards.
+    // Next to other operands only if the later sum is smaller.
     const int64_t out_elements = graph_.type(it.outputs[0]).shape.elements();
     const bool less =
         out_elements < in_elements || (out_elements == in_elements && others_are_scalars(id, set));
@@ -277,10 +277,10 @@ void Propagator::carry_sums(NodeId id, NodePlan& plan) const {
         const ShardingSpec& spec = now_[index(it.inputs[static_cast<size_t>(i)])];
         return spec.reduce == ReduceKind::kSum && contains(spec.partial, axis);
       };
-      const bool scalar = graph_.type(it.outputs[0]).shape.rank() == 0;  // an addend more costs nothing
+      const bool scalar = graph_.type(it.outputs[0]).shape.rank() == 0;  // another addend costs nothing
       const bool all = scalar ? std::ranges::any_of(set, partial) : std::ranges::all_of(set, partial);
-      // Addends of the gradients of shared keys and values go through products, too: what those make is
-      // summed over the axis with the rest.
+      // Addends of gradients of shared keys and values also pass through
+      // matmuls; the results are summed over the axis with the rest.
       const bool of_shared =
           axes_.group == axis && it.phase != Phase::kForward && std::ranges::none_of(set, [&](int i) {
             return contains(now_[index(it.inputs[static_cast<size_t>(i)])].partial, axes_.features[0]);
@@ -303,8 +303,8 @@ bool Propagator::others_are_scalars(NodeId id, const std::vector<int>& set) cons
   return true;
 }
 
-// What reading does to the layouts: the first use places a parameter or state, and a sum that was resolved
-// for one reader stays so for the next.
+// Effects of reading on layouts: the first use places a parameter
+// or state, and a sum resolved for one reader stays so.
 void Propagator::take_inputs(NodeId id, const NodePlan& plan, const NodeSharding& sharding) {
   for (size_t i = 0; i < node(id).inputs.size(); ++i) {
     const TensorId input = node(id).inputs[i];
@@ -361,7 +361,7 @@ void Propagator::set(NodeId id, NodePlan& plan, const Factor& factor, const std:
   if (unit_of != factor.unit) plan.factor_units.emplace_back(factor.name, unit_of);
 }
 
-// As a dim lies that the factor is all of.
+// Follows the layout of a dim that consists of the factor.
 void Propagator::set_split(NodeId id, NodePlan& plan, const Factor& factor, const DimSharding& dim) const {
   set(id, plan, factor, dim.axes, dim.unit);
   if (has_owner(dim, factor.extent)) plan.factor_firsts.emplace_back(factor.name, dim.first);

@@ -1,4 +1,4 @@
-// Which factor of a node an axis goes to.
+// Chooses the factor of a node that an axis goes to.
 #include <algorithm>
 
 #include "graph/base/text.h"
@@ -31,13 +31,13 @@ bool sees_earlier_only(const Node& node) {
 
 }  // namespace
 
-// The factor that axis `axis` of a tensor's layout sits on, as this node indexes the tensor.
+// The factor of this node that axis `axis` of a tensor's layout is on.
 const Factor* Propagator::factor_along(NodeId id, const ShardingSpec& spec,
                                        const ShardingRule::OperandDims& dims, AxisId axis) const {
   for (size_t d = 0; d < dims.size(); ++d) {
     if (!contains(spec.dims[d].axes, axis)) continue;
     const Factor* major = major_of(rule(id), dims[d]);
-    // Behind the axis of the KV heads: their queries, where heads and queries are told apart.
+    // Behind the KV heads' axis: their queries, if heads and queries are separate factors.
     const size_t next = major == nullptr ? std::string::npos : dims[d].find(major->name) + 1;
     const bool second = axes_.group == axis && next < dims[d].size();
     const Factor* minor = second ? rule(id).find(dims[d][next]) : nullptr;
@@ -61,7 +61,7 @@ const Factor* Propagator::batch_factor(NodeId id) const {
   return nullptr;
 }
 
-// Of results [B, T, and more].
+// For results [B, T, ...].
 const Factor* Propagator::sequence_factor(NodeId id) const {
   const TensorId output = node(id).outputs[0];
   const int batch = dims_.batch[index(output)], sequence = dims_.sequence[index(output)];
@@ -69,9 +69,9 @@ const Factor* Propagator::sequence_factor(NodeId id) const {
   return major_of(rule(id), rule(id).outputs[0][static_cast<size_t>(sequence)]);
 }
 
-// Of operands that arrive split over `axis` along something other than the batch, the largest keeps its
-// layout; but not where it would be summed over and the sum is larger than what it is made of: then the
-// operand is gathered. `elements`: the size to beat.
+// The largest operand that arrives split over `axis`, except along the batch,
+// keeps its layout; but if it would be summed over and the sum is larger than
+// its inputs, the operand is gathered. `elements`: the size to beat.
 const Factor* Propagator::arriving(NodeId id, const NodePlan& plan, AxisId axis, int64_t& elements) const {
   const Node& it = node(id);
   const Factor *along = nullptr, *batch = batch_factor(id);
@@ -88,8 +88,8 @@ const Factor* Propagator::arriving(NodeId id, const NodePlan& plan, AxisId axis,
   return along;
 }
 
-// All operands are addends over the axis and the sum may wait (ALGEBRA rule 3): the size of the largest, else
-// -1.
+// The size of the largest operand if all are addends over the
+// axis and the sum may be deferred (ALGEBRA rule 3); else -1.
 int64_t Propagator::carried_elements(NodeId id, AxisId axis) const {
   NodePlan plan;
   carry_sums(id, plan);
@@ -103,7 +103,7 @@ int64_t Propagator::carried_elements(NodeId id, AxisId axis) const {
 // --- context
 // ---------------------------------------------------------------------------------------------------
 
-// What tokens were summed up into (slots of experts) has no sequence, and is worked on in parts all the same:
+// Sums over tokens (slots of experts) have no sequence, but are split
 // along the dim after the batch, onto which the sum is scattered.
 const Factor* Propagator::factor_instead_of_sequence(NodeId id, const NodePlan& plan) const {
   const Node& it = node(id);
@@ -141,8 +141,8 @@ Status Propagator::assign_meeting(NodeId id, NodePlan& plan) {
   if (factors.size() < 2) return {};
   const AxisId axis = *axes_.context;
   const StrategySpec& spec = options_.spec;
-  // Where a result has both (weights that mix tokens), it is no sum that could travel with the keys: those
-  // are gathered.
+  // A result with both (weights that mix tokens) is no sum
+  // that could travel with the keys, so these are gathered.
   const bool crosses = std::ranges::any_of(rule(id).outputs, [&](const ShardingRule::OperandDims& dims) {
     return has(dims, factors[0]) && has(dims, factors[1]);
   });
@@ -154,7 +154,7 @@ Status Propagator::assign_meeting(NodeId id, NodePlan& plan) {
     if (spec.zigzag && sees_earlier_only(node(id)) && rows->extent >= 2 * spec.cp) plan_.zigzag = {axis};
   }
   if (spec.context != ContextForm::kUlysses) return {};
-  // A factor that every operand along a sequence has, except document numbers (segments): heads.
+  // A factor common to all operands along a sequence, except document numbers (segments): heads.
   const Factor* heads = nullptr;
   for (const Factor& factor : rule(id).factors) {
     bool everywhere = factor.kind == FactorKind::kPass && &factor != batch_factor(id) &&
@@ -202,7 +202,7 @@ std::optional<Propagator::Weight> Propagator::weight_of(NodeId id) const {
         shared = shared || (j != i && reads_input(it, j) && has(rule(id).inputs[j], factor->name) &&
                             graph_.type(it.inputs[j]).shape.rank() > 1);
       if (!has(rule(id).outputs[0], factor->name)) {
-        // Of two that a scalar lacks (a head with its loss) the one that may be split.
+        // Of two factors missing in a scalar (a head with its loss), the splittable one.
         if (weight.contracted != nullptr && factor->kind == FactorKind::kReplicate) continue;
         weight.contracted = factor;
         weight.looked_up = !shared;
@@ -233,8 +233,8 @@ Status Propagator::does_not_fit(NodeId id, TensorId weight, const Factor& factor
                        factor.extent, most, unit(id, factor), tensor_words(nearest)));
 }
 
-// Whether what the weight multiplies arrives split over the axis along the weight's rows, and not between whole
-// blocks of these: there were too few for every rank to have one.
+// Whether the weight's operand arrives split over the axis along the
+// weight's rows, not between whole blocks: too few for the ranks.
 bool Propagator::is_cut_between_blocks(NodeId id, const Weight& weight, AxisId axis) const {
   if (axes_.grid || weight.looked_up || !is_packed(graph_, node(id), rule(id), weight.contracted->name))
     return false;
@@ -258,7 +258,7 @@ Result<const Factor*> Propagator::factor_of_weight(NodeId id, const NodePlan& pl
     if (axes_.grid && columns && !also_projects_[index(copied_[index(tensor)])]) return weight.brought;
     return admits(id, plan, *weight.contracted, axis) ? weight.contracted : nullptr;
   }
-  // Rows that cannot be cut so stay whole: what they multiply is gathered.
+  // Such rows stay whole, and their operand is gathered.
   const bool whole_rows = is_cut_between_blocks(id, weight, axis);
   if (whole_rows) return columns ? weight.brought : nullptr;
   if (!axes_.grid)
@@ -267,7 +267,7 @@ Result<const Factor*> Propagator::factor_of_weight(NodeId id, const NodePlan& pl
           factor_along(id, now_[index(node(id).inputs[j])], rule(id).inputs[j], axis) == weight.contracted)
         return weight.contracted;
   if (weight.brought == nullptr || columns) return weight.brought;
-  // A few columns, or keys and values that a group of ranks shares: whole.
+  // A few columns, or keys and values shared by a group of ranks: whole.
   if (unit(id, *weight.brought) == 1 || axes_.group == axis) return static_cast<const Factor*>(nullptr);
   return does_not_fit(id, tensor, *weight.brought, axis);
 }
@@ -290,8 +290,8 @@ Status Propagator::assign_features(NodeId id, NodePlan& plan, AxisId axis) {
     int& dim = contracted_dim_[index(copied_[index(it.inputs[weight->input])])];
     for (size_t d = 0; d < rule(id).inputs[weight->input].size() && !weight->placed; ++d)
       if (has({rule(id).inputs[weight->input][d]}, weight->contracted->name)) dim = static_cast<int>(d);
-    // A weight whose rows cannot be cut is split along its columns, and its result is gathered: every rank then holds
-    // the whole result, as it would after adding up the products of cut rows.
+    // A weight with uncuttable rows is split along columns and its result
+    // gathered: every rank then has the whole result, as after summing row parts.
     const bool whole_rows = is_cut_between_blocks(id, *weight, axis);
     if (take(factor)) {
       if (whole_rows) gathered_.push_back(axis);
@@ -303,7 +303,7 @@ Status Propagator::assign_features(NodeId id, NodePlan& plan, AxisId axis) {
   const bool carried = elements >= 0;
   if (take(arriving(id, plan, axis, elements)) || carried) return {};
   if (options_.spec.sp && !weight) take(sequence_factor(id));
-  // On a grid a sum is scattered over the features of what it is needed for.
+  // On a grid a sum is scattered over its reader's features.
   if (axes_.grid && !weight)
     for (size_t i = 0; i < it.inputs.size(); ++i) {
       const ShardingRule::OperandDims& dims = rule(id).inputs[i];
@@ -315,8 +315,8 @@ Status Propagator::assign_features(NodeId id, NodePlan& plan, AxisId axis) {
   return {};
 }
 
-// Products contract along the axis on which their operand arrives and bring the other one in, so that what
-// they make lies as the next one wants it.
+// Matmuls contract along the axis of their operand and bring
+// in the other, so that results have the next one's layout.
 Status Propagator::assign_swapping_features(NodeId id, NodePlan& plan) {
   const Node& it = node(id);
   const Factor* batch = batch_factor(id);
@@ -394,8 +394,8 @@ Status Propagator::assign_experts(NodeId id, NodePlan& plan) const {
   return {};
 }
 
-// Moving what the weight is applied to (forward, again for its gradient, and back) sends less than summing
-// its gradient over the ranks.
+// Whether moving the weight's operand (forward, for its
+// gradient, and back) sends less than reducing its gradient.
 bool Propagator::is_wide(NodeId id, const Weight& weight) const {
   const auto elements = [&](TensorId tensor) { return graph_.type(tensor).shape.elements(); };
   int64_t applied_to = elements(node(id).outputs[0]);
@@ -406,8 +406,8 @@ bool Propagator::is_wide(NodeId id, const Weight& weight) const {
   return 2 * elements(node(id).inputs[weight.input]) > (weight.looked_up ? 2 : 3) * applied_to;
 }
 
-// Columns of wide weights (rows of wide tables) lie on the axis that the batch has elsewhere; so does what
-// arrives from them.
+// Columns of wide weights (rows of wide tables) are on the axis
+// of the batch elsewhere, as is everything that depends on them.
 void Propagator::assign_wide(NodeId id, NodePlan& plan) const {
   if (!axes_.wide || batch_whole_) return;
   const AxisId axis = *axes_.wide;
@@ -442,7 +442,7 @@ void Propagator::assign_batch(NodeId id, NodePlan& plan) const {
     for (const AxisId axis : axes_.features)
       if (!uses(plan, axis)) free.push_back(axis);
     if (free.size() > 1) {
-      // Nothing here has features: as the largest operand arrives.
+      // Without features: the layout of the largest operand.
       int64_t largest = -1;
       std::vector<AxisId> found;
       for (size_t i = 0; i < node(id).inputs.size(); ++i) {
@@ -464,7 +464,7 @@ void Propagator::assign_batch(NodeId id, NodePlan& plan) const {
   set(id, plan, *factor, axes);
 }
 
-// Update nodes run where the state of their parameter lies.
+// Update nodes have the layout of their parameter's state.
 void Propagator::assign_update(NodeId id, NodePlan& plan) {
   if (assign_owner(id, plan)) return;
   const Node& it = node(id);
@@ -472,7 +472,7 @@ void Propagator::assign_update(NodeId id, NodePlan& plan) {
     const TensorId parameter = graph_.tensor(it.inputs[i]).kind == TensorKind::kParameter
                                    ? it.inputs[i]
                                    : gradient_of_[index(it.inputs[i])];
-    // The shape alone says it where there is nothing else (zeros).
+    // The shape decides if there is no other operand (zeros).
     if (parameter == kNoTensor || (!reads_input(it, i) && it.inputs.size() > 1)) continue;
     const ShardingSpec& spec = state_spec(parameter);
     for (size_t d = 0; d < spec.dims.size(); ++d) {
@@ -481,7 +481,7 @@ void Propagator::assign_update(NodeId id, NodePlan& plan) {
       if (factor == nullptr || factor->kind == FactorKind::kReplicate) continue;
       if (dim.size() == 1) {
         set_split(id, plan, *factor, spec.dims[d]);
-      } else if (factor->extent >= parts(spec.dims[d].axes)) {  // a dim of blocks is split in whole ones
+      } else if (factor->extent >= parts(spec.dims[d].axes)) {  // a quantized dim is split in whole blocks
         set(id, plan, *factor, spec.dims[d].axes);
       }
     }

@@ -1,5 +1,5 @@
-// Owners: an update that needs a whole matrix (Muon's) is computed by one rank of those that would repeat it. Where state
-// is spread (ZeRO), the parameter's state is on that rank, too; elsewhere the rank's result goes to all.
+// Owners: an update that needs a whole matrix (Muon) is computed by one of the ranks that would repeat it.
+// With spread state (ZeRO), the owner also has the parameter's state; otherwise its result goes to all.
 #include <algorithm>
 #include <vector>
 
@@ -7,7 +7,7 @@
 
 namespace tessera {
 
-// Ranks among which matrices are dealt out.
+// Axes over which matrices are distributed.
 std::vector<AxisId> Propagator::owner_axes() const {
   if (axes_.grid) return {};
   if (options_.spec.zero > 0) return axes_.zero;
@@ -17,7 +17,7 @@ std::vector<AxisId> Propagator::owner_axes() const {
   return axes;
 }
 
-// The costliest matrix first, each to the rank with the least work so far: matrices of one shape in turn.
+// The most expensive matrix first, each to the least loaded rank; equal ones in turn.
 void Propagator::mark_owners() {
   const int64_t ranks = parts(owner_axes());
   if (ranks < 2) return;
@@ -62,7 +62,7 @@ void Propagator::mark_owners() {
   }
 }
 
-// The owner is on a dim that nothing splits yet, the first.
+// The owner axis is on the first unsplit dim.
 std::optional<ShardingSpec> Propagator::owned(TensorId parameter, const ShardingSpec& base) const {
   const auto owner = owners_.find(parameter);
   if (owner == owners_.end()) return std::nullopt;
@@ -78,9 +78,9 @@ std::optional<ShardingSpec> Propagator::owned(TensorId parameter, const Sharding
   return std::nullopt;
 }
 
-// Whether an owner computes the node, on its part of the state's layout; a node that needs the whole has all of that
-// part's other dims. What reads an owner's result is the owner's, too: the others wait for the new value alone, and
-// may compute what they own meanwhile.
+// Whether an owner computes the node, on its part of the state's layout; nodes that need
+// whole operands have the part's other dims whole. Readers of an owner's result are the
+// owner's too: other ranks wait only for the new value, and meanwhile compute their own.
 bool Propagator::assign_owner(NodeId id, NodePlan& plan) {
   const auto at = owned_by_.find(id);
   if (at == owned_by_.end()) return false;

@@ -1,4 +1,4 @@
-// What is stored where, once every node has its factors.
+// Determines stored layouts, after all factors are assigned.
 #include <algorithm>
 
 #include "parallel/sharding/reshard.h"
@@ -31,8 +31,8 @@ const ShardingSpec& Propagator::state_spec(TensorId parameter) {
   return state_specs_.emplace(parameter, std::move(spec)).first->second;
 }
 
-// The place of a gradient that is state, filled by another entry; null where it is made here. No forward node says
-// here how the parameter is split.
+// The layout of a gradient that is state filled by another entry; null if it
+// is computed here. No forward node here determines the parameter's split.
 const ShardingSpec* Propagator::spec_of_waiting_gradient(TensorId parameter) const {
   for (const Gradient& gradient : graph_.gradients()) {
     const Tensor& waiting = graph_.tensor(gradient.gradient);
@@ -45,9 +45,9 @@ const ShardingSpec* Propagator::spec_of_waiting_gradient(TensorId parameter) con
 
 void Propagator::store() {
   const int32_t zero = options_.spec.zero;
-  // Below zero 3 a parameter of which narrow copies alone are read lies as its state does: what a step needs
-  // whole is those, gathered once. Not on grids, where weights are gathered for every pass and none stays
-  // whole.
+  // Below zero 3 a parameter read only through narrow copies
+  // has its state's layout: a step gathers the copies once.
+  // Not on grids, where weights are gathered for every pass.
   const std::vector<bool> narrow = zero > 0 && axes_.spread.empty()
                                        ? read_as_narrow_copies(graph_, copies_)
                                        : std::vector<bool>(graph_.tensors().size(), false);
@@ -62,8 +62,8 @@ void Propagator::store() {
   }
   for (const Gradient& gradient : graph_.gradients()) {
     ShardingSpec spec = produced(gradient.gradient);
-    // Spread at once over the axes that the parameter (zero 2: the state) is spread over; what else is
-    // partial waits until all micro-batches are in.
+    // Spread at once over the axes of the parameter (zero 2: the
+    // state); other partial axes wait until all micro-batches are done.
     const ShardingSpec& wanted =
         zero >= 2 ? state_spec(gradient.parameter) : parameter_spec(gradient.parameter);
     if (zero >= 2 || !axes_.spread.empty()) {
@@ -90,7 +90,7 @@ void Propagator::store() {
   std::ranges::sort(plan_.keep_gathered);
 }
 
-// Optimizer state lies where its update node wants it.
+// Optimizer state has its update node's layout.
 void Propagator::store_state(NodeId id, std::map<TensorId, ShardingSpec>& stored) const {
   if (node(id).phase != Phase::kUpdate) return;
   const auto sharding = shard_node(graph_, id, plan_.nodes[index(id)], mesh());

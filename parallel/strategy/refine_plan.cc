@@ -43,7 +43,7 @@ class PlanRefiner {
   // --- chunks ---
 
   Status chunk_gathered_weights() {
-    std::map<TensorId, int> dims;  // by weight: the dim that is sliced
+    std::map<TensorId, int> dims;  // by weight: the sliced dim
     std::map<TensorId, TensorId> weight_of;
     for (const Gradient& gradient : graph_.gradients()) weight_of[gradient.gradient] = gradient.parameter;
     for (size_t n = 0; n < graph_.nodes().size(); ++n) {
@@ -63,8 +63,8 @@ class PlanRefiner {
     return {};
   }
 
-  // The weight that this node gathers, itself or a copy of it, or whose gradient it makes; and its dims in
-  // the rule.
+  // The weight that this node gathers (or a copy of it), or
+  // whose gradient it computes; and its dims in the rule.
   std::pair<TensorId, const ShardingRule::OperandDims*> gathered_weight(
       size_t n, const NodeSharding& sharding, const std::map<TensorId, TensorId>& weight_of) const {
     const auto gathers = [&](TensorId weight, const ShardingSpec& at_work) {
@@ -77,7 +77,7 @@ class PlanRefiner {
       const TensorId input = node(n).inputs[i];
       const auto copy = copies_.find(input);
       const TensorId weight = copy != copies_.end() ? copy->second.parameter : input;
-      // What is kept is gathered once, whole.
+      // Kept tensors are gathered once, whole.
       if (weight != input && std::ranges::binary_search(plan_.keep_gathered, input)) continue;
       if (reads_input(node(n), i) && gathers(weight, sharding.inputs[i]))
         return {weight, &sharding.rule.inputs[i]};
@@ -97,7 +97,7 @@ class PlanRefiner {
                                  (factor->kind == FactorKind::kReduce && factor->reduce == ReduceKind::kSum));
   }
 
-  // The contracted dim when the other operand has it too; else (looked up, or needed whole) another.
+  // The contracted dim if the other operand has it; else (lookup, or needed whole) another.
   int dim_to_slice(size_t n, const NodeSharding& sharding, const ShardingRule::OperandDims& weight) const {
     const auto operands_with = [&](char name) {
       return std::ranges::count_if(sharding.rule.inputs, [&](const ShardingRule::OperandDims& dims) {
@@ -131,8 +131,8 @@ class PlanRefiner {
 
   // --- recomputation ---
 
-  // Narrow copies that are gathered stay, with what was measured for them: a rank holds a shard of each, and
-  // what was gathered goes anyway.
+  // Gathered narrow copies, and their measures, are kept: a
+  // rank holds a shard, and gathered data is released anyway.
   Status recompute_blocks() {
     plan_.recompute = block_activations(graph_);
     TSR_ASSIGN_OR_RETURN(const std::set<TensorId> gathered, gathered_copies());
@@ -208,8 +208,8 @@ class PlanRefiner {
         for (Placement& placement : stored.placements) placement.tier = tier;
   }
 
-  // Norm, scaling and update of gradients that wait on the host: brought back for one of them, all would be
-  // there until the last is done.
+  // Norm, scaling and update of offloaded gradients: bringing
+  // them back for one would keep all until the last.
   void update_on_host() {
     for (size_t n = 0; n < graph_.nodes().size(); ++n)
       if (node(n).phase == Phase::kUpdate &&
@@ -238,7 +238,7 @@ class PlanRefiner {
   const StrategySpec& spec_;
   Plan& plan_;
   const DeviceMesh& mesh_;
-  std::map<TensorId, ParameterCopy> copies_;  // those that narrow
+  std::map<TensorId, ParameterCopy> copies_;  // narrowing copies
 };
 
 }  // namespace

@@ -1,5 +1,5 @@
-// Decisions beside the sharding, put into a plan whose nodes and stored tensors are settled: chunks,
-// recomputation, kept gathers, offload. Each is a walk over the graph; no op and no model is named.
+// Decisions in addition to the sharding, for a plan with assigned nodes and stored tensors: chunks,
+// recomputation, kept gathers, offload. Each is a walk over the graph, without naming ops or models.
 #pragma once
 
 #include <vector>
@@ -11,7 +11,7 @@
 
 namespace tessera {
 
-// `graph`: the step that the plan is for, symbols bound.
+// `graph`: the plan's step, symbols bound.
 //
 //   chunks     nodes whose weight is gathered on use run in `spec.chunks` slices (fewer where there are fewer
 //   units) of
@@ -25,7 +25,7 @@ namespace tessera {
 // (parallel/planner/recompute_search.h).
 Status refine_plan(const Graph& graph, const StrategySpec& spec, Plan& plan);
 
-// What recompute=full computes again: every activation of a block but those that leave it; sorted.
+// Activations recomputed by recompute=full: all of a block except its outputs; sorted.
 std::vector<TensorId> block_activations(const Graph& graph);
 
 }  // namespace tessera

@@ -14,7 +14,7 @@ namespace tessera {
 
 namespace {
 
-// Ends (exclusive) of `parts` runs of `costs`: the least largest sum, then the least sum of squares.
+// Ends (exclusive) of `parts` runs of `costs`: the smallest maximum, then the least sum of squares.
 std::vector<size_t> cut_evenly(const std::vector<double>& costs, size_t parts) {
   const size_t n = costs.size();
   std::vector<double> before(n + 1, 0);
@@ -81,8 +81,8 @@ class Cutter {
 
   // --- forward nodes ---
 
-  // Runs of forward nodes that stay together; a node never precedes what it reads, since units follow the
-  // graph's order.
+  // Runs of forward nodes that stay together; units
+  // follow graph order, so no node precedes its inputs.
   void find_units() {
     const auto nodes = graph_.nodes();
     std::map<std::string, size_t> known;
@@ -114,7 +114,7 @@ class Cutter {
     for (const TensorId output : node.outputs) outputs.push_back(graph_.type(output));
     const std::vector<int32_t> origin(plan_.stages[0].mesh.axes.size(), 0);
     const std::vector<FactorView> views = factor_views(*sharding, plan_.stages[0].mesh, origin);
-    constexpr double kFlopsAByte = 4;  // what a device computes while it moves a byte, roughly
+    constexpr double kFlopsAByte = 4;  // approximate compute per moved byte
     const OpCost cost = node.op->cost({node.attrs, inputs, outputs, views});
     return cost.flops + kFlopsAByte * (cost.bytes_read + cost.bytes_written);
   }
@@ -127,7 +127,7 @@ class Cutter {
     } else if (!cut_.owners.empty()) {
       stage_of_unit = units_like_owners();
     } else if (unit_costs_.size() < stages) {
-      // Fewer stages a device where those devices fit with one; else fewer devices.
+      // Fewer stages per device if those devices suffice with one; else fewer devices.
       const size_t blocks = std::max<size_t>(1, unit_costs_.size()),
                    devices = static_cast<size_t>(cut_.devices);
       const size_t most = std::max<size_t>(1, blocks / devices);
@@ -220,7 +220,7 @@ class Cutter {
       for (const TensorId input : node.inputs)
         if (const int32_t from = stage_of(input); from >= 0) least = least < 0 ? from : std::min(least, from);
       if (node.forward != kNoNode) {
-        // Addends of one gradient that come from later stages are added there, and cross once.
+        // Addends of one gradient from later stages are added there, and sent once.
         const int32_t own = stage_[index(node.forward)];
         stage_[n] = is_sum(node) ? std::max(own, least) : own;
         continue;
@@ -241,14 +241,14 @@ class Cutter {
         break;
       }
       if (stage_[n] >= 0) continue;
-      // Tensors before scalars, such as the factor on gradients, which come from another stage.
+      // Tensors before scalars, such as gradient scales, which come from another stage.
       for (const bool scalars : {true, false})
         for (const TensorId input : node.inputs)
           if (const int32_t from = stage_of(input);
               from >= 0 && scalars == (graph_.type(input).shape.rank() == 0))
             stage_[n] = from;
     }
-    // What reads only inputs (a schedule of the learning rate) runs where it is wanted first.
+    // Nodes that read only inputs (a learning-rate schedule) run at their first reader's stage.
     for (size_t n = stage_.size(); n-- > 0;) {
       const Node& node = graph_.nodes()[n];
       for (const TensorId input : node.inputs) {
@@ -262,7 +262,7 @@ class Cutter {
     }
   }
 
-  // --- what is stored where ---
+  // --- stored tensors ---
 
   void place() {
     const std::vector<std::set<int32_t>> forward = reading_;
@@ -303,12 +303,12 @@ class Cutter {
   Plan plan_;
   const StageCut& cut_;
   PipelineShape shape_;
-  std::vector<int32_t> stage_;              // by node; -1: not known yet
+  std::vector<int32_t> stage_;              // by node; -1: unknown
   std::vector<size_t> unit_;                // by node
   std::vector<double> unit_costs_;          // by unit
-  std::vector<std::set<int32_t>> reading_;  // by tensor: stages of its readers
-  std::vector<TensorId> parameter_of_;      // by tensor: of gradients
-  std::map<NodeId, int32_t> unset_;  // update nodes without a stage: the least of their readers', plus 1
+  std::vector<std::set<int32_t>> reading_;  // by tensor: its readers' stages
+  std::vector<TensorId> parameter_of_;      // by tensor, for gradients
+  std::map<NodeId, int32_t> unset_;  // update nodes without a stage: the lowest of their readers' plus 1
 };
 
 }  // namespace

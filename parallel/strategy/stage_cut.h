@@ -1,11 +1,11 @@
-// Stages of a pipeline: a plan on one stage's devices becomes a plan on p times as many, its nodes dealt out
-// to stages. Sharding inside a stage stays as it is.
+// Pipeline stages: extends a plan of one stage's devices to p times as
+// many, and assigns nodes to stages. Sharding within a stage is unchanged.
 //
-// Forward nodes are cut between blocks ("block.3.ffn" belongs to "block.3"; layers of a graph without such
-// scopes may be cut anywhere), so that the costliest stage costs least; what comes before the first block
-// goes with it, what comes after the last goes with that. Backward nodes run where their forward node does,
-// sums of gradients where the tensor was made, update nodes where their parameter is owned: in the first
-// stage that uses it. Other stages that use it hold mirrors. Inputs are fed to every stage that reads them.
+// Forward nodes are cut between blocks ("block.3.ffn" belongs to "block.3"; layers without
+// such scopes may be cut anywhere), minimizing the costliest stage; nodes before the first
+// block join it, nodes after the last join that. Backward nodes run with their forward node,
+// sums of gradients with the tensor's producer, update nodes with their parameter's owner: the
+// first stage that uses it. Other users hold mirrors. Inputs are fed to every reading stage.
 #pragma once
 
 #include <map>
@@ -19,24 +19,24 @@
 namespace tessera {
 
 struct StageCut {
-  int32_t devices = 1;         // p: groups of as many devices as the plan's mesh has
-  int32_t virtual_stages = 1;  // v: stages of one group
+  int32_t devices = 1;         // p: groups of the plan's mesh size
+  int32_t virtual_stages = 1;  // v: stages per group
   ScheduleKind schedule = ScheduleKind::k1F1B;
-  std::vector<int64_t> blocks = {};  // of every stage; empty: the cut is free
-  // Owner's stage of parameters by name, of another graph of the same model that was cut before (an
-  // evaluation beside a training step); empty: the cut is free.
+  std::vector<int64_t> blocks = {};  // per stage; empty: free cut
+  // Owner stages of parameters by name, from another graph of the same model
+  // that was cut before (an evaluation with a training step); empty: free cut.
   std::map<std::string, int32_t> owners;
-  // Its stages that hold parameters and state by name, the owner's first: kept for what no forward node reads (the
-  // update of a step in parts).
+  // Its stages that hold parameters and state by name, owner first: kept
+  // for those without a forward reader (the update of a partial step).
   std::map<std::string, std::vector<int32_t>> holders;
 };
 
-// `graph`: symbols bound. `plan`: of one stage. Refuses more stages than there are blocks, naming the most.
+// `graph`: symbols bound. `plan`: of one stage. Refuses more stages than blocks, naming the maximum.
 Result<Plan> cut_stages(const Graph& graph, Plan plan, const StageCut& cut);
 
-// The owners in `plan` of `graph`'s parameters.
+// Owner stages of `graph`'s parameters in `plan`.
 std::map<std::string, int32_t> owners_of(const Graph& graph, const Plan& plan);
-// Adds the stages that hold parameters and state; those of names that are there stay.
+// Adds the stages that hold parameters and state; existing names are kept.
 void add_holders(const Graph& graph, const Plan& plan, std::map<std::string, std::vector<int32_t>>& holders);
 
 }  // namespace tessera

@@ -12,7 +12,7 @@ namespace tessera {
 
 namespace {
 
-// Splits the node as its first operand lies.
+// Splits the node like its first operand.
 NodePlan follow_first_operand(const ShardingRule& rule, const ShardingSpec& spec) {
   NodePlan plan;
   for (size_t d = 0; d < spec.dims.size(); ++d) {
@@ -41,7 +41,7 @@ Result<Plan> plan_along_state(const Graph& graph, std::vector<std::pair<std::str
   plan.schedule = owner.schedule;
   plan.global_batch = owner.global_batch;
   plan.symbols = std::move(symbols);
-  std::map<TensorId, std::vector<Placement>> placed;  // of the bound graph
+  std::map<TensorId, std::vector<Placement>> placed;  // for the bound graph
   for (const TensorId id : bound.tensors_of_kind(TensorKind::kState)) {
     const auto known = owner_graph.find_tensor(bound.tensor(id).name);
     const StoredTensor* const stored = known ? owner.find_stored(*known) : nullptr;
@@ -60,7 +60,7 @@ Result<Plan> plan_along_state(const Graph& graph, std::vector<std::pair<std::str
     TSR_ASSIGN_OR_RETURN(const NodeSharding sharding, shard_node(bound, id, node_plan, mesh));
     for (size_t i = 1; i < node.inputs.size(); ++i) {
       if (bound.tensor(node.inputs[i]).kind != TensorKind::kInput) continue;
-      std::vector<Placement>& of_input = placed[node.inputs[i]];  // one for each group of devices
+      std::vector<Placement>& of_input = placed[node.inputs[i]];  // one per device group
       const auto same_devices = [&](const Placement& it) {
         return plan.stages[static_cast<size_t>(it.mesh)].mesh.devices == mesh.devices;
       };

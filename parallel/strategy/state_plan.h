@@ -1,5 +1,5 @@
-// The plan of an entry that only moves what state holds (copies of pages, reading and writing them): every device works
-// on its own part of each state, where another entry's plan has put it.
+// Plan of an entry that only moves state (copies, reads and writes of
+// pages): every device works on its own part, in another entry's layout.
 #pragma once
 
 #include <cstdint>
@@ -12,8 +12,8 @@
 
 namespace tessera {
 
-// Every node's first operand is a state, or made from one by such nodes; it lies as `owner`, a plan of `owner_graph`,
-// has that state, and the node's other operands and results follow. States are matched by name.
+// Every node's first operand is a state, or derived from one; it has the layout of `owner`, a
+// plan of `owner_graph`, and other operands and results follow. States are matched by name.
 Result<Plan> plan_along_state(const Graph& graph, std::vector<std::pair<std::string, int64_t>> symbols,
                               const Graph& owner_graph, const Plan& owner);
 

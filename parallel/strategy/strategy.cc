@@ -38,7 +38,7 @@ Result<int32_t> count_of(std::string_view word, std::string_view value, int64_t 
   return wrong(format("{}={} where a number from {} to {} is wanted", word, value, least, most));
 }
 
-// The position of `value` among `known`; empty entries are not words.
+// Index of `value` in `known`; empty entries do not match.
 Result<size_t> one_of(std::string_view word, std::string_view value,
                       std::span<const std::string_view> known) {
   std::vector<std::string> names;
@@ -251,7 +251,7 @@ class WordReader {
     return {};
   }
 
-  // Only what is given is pinned, but for words that mean nothing without another.
+  // Checks combinations; only given options are pinned, except those meaningless alone.
   Status check() const {
     const StrategySpec& it = pins_.spec;
     int64_t devices = 1;

@@ -1,6 +1,6 @@
-// Named strategies: the words of --parallel ("dp=2,tp=2,sp,zero=1") and the plan that they pin. No strategy
-// has code of its own: each is a way to fill in factor assignments and stored specs, found by propagation
-// over the graph.
+// Named strategies: --parallel ("dp=2,tp=2,sp,zero=1") and the plan
+// they define. No strategy has its own code: each sets factor
+// assignments and stored specs, extended by propagation over the graph.
 //
 //   dp=N                              data parallel
 //   tp=P or tp=1d:P, tp=2d:XxY, tp=2.5d:QxQxD, tp=3d:QxQxQ      tensor parallel; sp: sequence over 1d
@@ -12,8 +12,8 @@
 //   chunks=G                          gathers move in G slices
 //   recompute=none|full|some|auto     some: a set of single activations, the planner's to choose
 //   offload=none|auto|params|grads|optimizer|activations[@host|@file], several joined by '+'
-//   owt                               large weights lie over dp instead of the batch (one weird trick)
-//   keep                              what is gathered for forward is kept for backward, not gathered again;
+//   owt                               large weights are split over dp instead of the batch (one weird trick)
+//   keep                              gathers for forward are kept for backward instead of repeated;
 //                                     of a parameter, for the whole step
 #pragma once
 
@@ -31,7 +31,7 @@ enum class TensorForm : uint8_t { k1d, k2d, k25d, k3d };
 enum class ContextForm : uint8_t { kNone, kRing, kUlysses, kGather };
 enum class RecomputeForm : uint8_t { kNone, kFull, kAuto, kSome };
 
-// Where each kind of tensor lives between its uses; kDevice: not offloaded.
+// OffloadWords: tier of each kind of tensor between uses; kDevice: not offloaded.
 struct OffloadWords {
   bool automatic = false;  // the planner decides
   Tier params = Tier::kDevice, grads = Tier::kDevice, optimizer = Tier::kDevice, activations = Tier::kDevice;
@@ -41,32 +41,32 @@ struct OffloadWords {
 
 struct StrategySpec {
   int32_t dp = 1;
-  int32_t tp = 1;           // devices of the tensor form, the product of its grid
+  int32_t tp = 1;           // devices of the tensor form, its grid's product
   bool sp = false;          // Megatron sequence parallelism over tp
   int32_t zero = 0;         // 0..3 over dp
-  int32_t zero_group = 0;   // shard inside groups of this many (zero=3:G); 0: the whole of dp
-  int64_t micro_batch = 0;  // sequences per data-parallel rank (mb=); 0: the planner chooses
+  int32_t zero_group = 0;   // shards within groups of this size (zero=3:G); 0: all of dp
+  int64_t micro_batch = 0;  // sequences per data-parallel rank (mb=); 0: the planner's choice
   TensorForm form = TensorForm::k1d;
   std::array<int32_t, 3> grid = {1, 1, 1};  // x, y, z of 2d (z = 1), 2.5d and 3d
   ContextForm context = ContextForm::kNone;
   int32_t cp = 1;
-  bool zigzag = true;  // of causal attention under ring or gather; ":contiguous" turns it off
+  bool zigzag = true;  // for causal attention with ring or gather; ":contiguous" turns it off
   int32_t ep = 1;
   int32_t pp = 1;
-  ScheduleKind schedule = ScheduleKind::kNone;  // kNone just when pp = 1
-  int32_t virtual_stages = 1;                   // stages of one device (interleaved)
+  ScheduleKind schedule = ScheduleKind::kNone;  // kNone exactly if pp = 1
+  int32_t virtual_stages = 1;                   // stages per device (interleaved)
   int32_t chunks = 1;
   RecomputeForm recompute = RecomputeForm::kNone;
   OffloadWords offload;
   bool keep = false;
-  bool owt = false;  // docs/guides/add-a-strategy.md follows it through the code
+  bool owt = false;  // docs/guides/add-a-strategy.md traces it through the code
 
-  int32_t data() const { return dp * ep; }  // parts of the batch, but for those of a tensor grid
+  int32_t data() const { return dp * ep; }  // parts of the batch, except those of a tensor grid
   int32_t devices() const { return dp * tp * cp * ep * pp; }
   friend bool operator==(const StrategySpec&, const StrategySpec&) = default;
 };
 
-// Which of the words the user pinned; the rest is the planner's.
+// StrategyPins: which options are given; the rest is the planner's.
 struct StrategyPins {
   StrategySpec spec;
   bool dp = false, tp = false, sp = false, zero = false, micro_batch = false;
@@ -74,14 +74,14 @@ struct StrategyPins {
        owt = false;
 };
 
-// Errors name the word found, the words known (nearest first) and an example.
+// Errors name the word found, the nearest known ones and an example.
 Result<StrategyPins> parse_parallel(std::string_view text);
 std::string to_text(const StrategySpec& spec);  // canonical: "dp=2,tp=2,sp,zero=1"; "single" for one device
 std::string tensor_words(const StrategySpec& spec);  // its tp alone: "tp=2d:2x3"
 
-// Fills in a whole Plan (all nodes, stored specs) for a step graph whose symbols are bound except "B".
-//   global_batch  sequences in a step; cut into micro_batches equal parts (an error when it does not divide)
-// An inadmissible combination (more tp parts than heads, say) is refused with the nearest admissible one.
+// Fills in a whole Plan (all nodes, stored specs) for a step graph with all symbols bound except "B".
+//   global_batch  sequences per step, cut into equal micro_batches (an error if it does not divide)
+// Refuses an inadmissible combination (such as more tp parts than heads), naming the nearest admissible one.
 Result<Plan> apply_strategy(const Graph& graph, const StrategySpec& spec, int64_t global_batch);
 
 }  // namespace tessera

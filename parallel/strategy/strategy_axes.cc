@@ -35,7 +35,7 @@ DeviceMesh make_mesh(const StrategySpec& spec, StrategyAxes& axes, const SharedH
     axes.features = {add("tp", split_groups ? static_cast<int32_t>(shared.heads) : spec.tp)};
     if (split_groups) axes.group = add("tp_group", static_cast<int32_t>(each));
   }
-  // Last of the batch: what moves to the experts must be the innermost split.
+  // Last in the batch: the part that moves to experts must be the innermost split.
   if (axes.experts) axes.batch.push_back(*axes.experts);
   for (int32_t rank = 0; rank < spec.devices() / spec.pp; ++rank) mesh.devices.push_back(rank);
   return mesh;

@@ -1,5 +1,5 @@
-// StrategyAxes: the mesh of a named strategy and what each of its axes is for. This table is all that tells
-// the forms of tensor parallelism apart:
+// StrategyAxes: the mesh of a named strategy and the role of each
+// axis. Only this table distinguishes the forms of tensor parallelism:
 //
 //   form       rows of the batch   features                                weights are stored over, too
 //   1d         -                   tp                                      -
@@ -17,17 +17,17 @@
 namespace tessera {
 
 struct StrategyAxes {
-  std::vector<AxisId> batch;     // split the batch everywhere: data parallel, rows of a grid, experts
+  std::vector<AxisId> batch;     // split the batch: data parallel, rows of a grid, experts
   std::vector<AxisId> features;  // split heads, columns, vocabulary; two in 3d
-  std::vector<AxisId> spread;    // of a weight, beyond what its kernels want
-  std::vector<AxisId> zero;      // state (and more, by level) is spread over these
+  std::vector<AxisId> spread;    // split weights beyond their kernels' needs
+  std::vector<AxisId> zero;      // spread state (and more, by level)
   std::optional<AxisId> context;
-  std::optional<AxisId> experts;  // in `batch`, too
-  // Beside features[0] in 1d where a model has fewer KV heads than parts: each head's queries lie on it, its
-  // keys and values are on all of its ranks (ALGEBRA rule 4); everything else is split over both.
+  std::optional<AxisId> experts;  // also in `batch`
+  // In addition to features[0] in 1d, if a model has fewer KV heads than parts: splits each head's queries,
+  // while keys and values are replicated over it (ALGEBRA rule 4); everything else is split over both.
   std::optional<AxisId> group;
-  std::optional<AxisId> wide;  // in `batch`; weights larger than what they are applied to take it (owt)
-  bool grid = false;           // 2d to 3d: activations lie split along their features
+  std::optional<AxisId> wide;  // in `batch`; splits weights larger than their operands (owt)
+  bool grid = false;           // 2d to 3d: activations are split along features
 
   bool swaps() const { return features.size() > 1; }  // 3d
   AxisId other(AxisId feature) const { return features[0] == feature ? features.back() : features[0]; }

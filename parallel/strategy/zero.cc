@@ -25,7 +25,7 @@ ShardingSpec spread(const ShardingSpec& spec, std::span<const AxisId> axes, cons
   if (axes.empty()) return spec;
   const Shape& shape = type.shape;
   ShardingSpec best = spec;
-  double best_share = 2;  // largest shard of the dim, as a share of what it was
+  double best_share = 2;  // largest shard of the dim, relative to the unsplit one
   for (int d = 0; d < shape.rank(); ++d) {
     const DimSharding& old = spec.dims[static_cast<size_t>(d)];
     const int64_t before = chunk_sizes(shape[d], old, mesh).second;

@@ -1,4 +1,4 @@
-// Spreading stored tensors over further axes (ZeRO, sharded optimizer state).
+// Spreads stored tensors over further axes (ZeRO, sharded optimizer state).
 #pragma once
 
 #include <span>
@@ -8,10 +8,10 @@
 
 namespace tessera {
 
-// `spec` with `axes` appended to one dim, so that the largest shard is as small as can be and no shard is
-// empty; of equally good dims the first (its pieces are contiguous). Unchanged where no dim has enough units:
-// such tensors are small and stay whole. Block types are cut in whole blocks. `preferred` is the dim to take
-// where it has enough units.
+// Appends `axes` to one dim of `spec`, with the smallest largest shard and
+// no empty one; ties: the first dim (its pieces are contiguous). Unchanged
+// if no dim has enough units: such tensors are small. Quantized types are
+// cut in whole blocks. `preferred`: the dim to use if it has enough units.
 ShardingSpec spread(const ShardingSpec& spec, std::span<const AxisId> axes, const TensorType& type,
                     const DeviceMesh& mesh, int preferred = -1);
 
