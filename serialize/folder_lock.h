@@ -11,7 +11,7 @@ namespace tessera {
 
 class FolderLock {
  public:
-  // kFailedPrecondition if another process holds it, or if the name is another file.
+  // kBusy if another process holds it, kExists if the name is another file.
   static Result<std::unique_ptr<FolderLock>> acquire(const std::string& folder);
   FolderLock(const FolderLock&) = delete;
   FolderLock& operator=(const FolderLock&) = delete;
