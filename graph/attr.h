@@ -29,8 +29,8 @@ struct AttrSpec {
   AttrType type;
   std::optional<AttrValue> default_value;
   std::string_view meaning;  // one line for messages and `docs`
-  // Added when graphs without it were stored already. Fingerprints leave it out while it has its default, so
-  // that plans and choices made for such graphs stay valid.
+  // Added after graphs without it were stored. Fingerprints leave it out while it
+  // has its default, so that plans and choices made for such graphs stay valid.
   bool is_late = false;
 };
 

@@ -33,12 +33,12 @@ class Differentiator {
 
   Graph& graph_;
   const size_t forward_nodes_, forward_tensors_;
-  std::vector<bool> needs_;  // by forward tensor: leads to a trainable parameter
+  std::vector<bool> needs_;  // by forward tensor: depends on a trainable parameter
   std::vector<std::vector<TensorId>>
       contributions_;                           // by forward tensor: addends of its gradient, last use first
   std::vector<TensorId> activation_gradients_;  // emitted tensors that vjps of other nodes read
 
-  // The node being differentiated. A copy, since emitting nodes reallocates the graph's arrays.
+  // The node being differentiated: a copy, since emitting nodes reallocates the graph's arrays.
   Node node_;
   std::vector<TensorType> input_types_, output_types_;
   std::vector<std::optional<TensorId>> output_grads_;
@@ -99,7 +99,7 @@ void Differentiator::find_needs() {
   }
 }
 
-// d loss / d loss = 1, made from ops alone: exp(0).
+// Seeds d loss / d loss = 1, computed by ops alone: exp(0).
 Status Differentiator::seed(TensorId loss) {
   graph_.set_phase(Phase::kBackwardInput, graph_.tensor(loss).producer);
   graph_.set_scope(graph_.node(graph_.tensor(loss).producer).scope);
@@ -110,7 +110,7 @@ Status Differentiator::seed(TensorId loss) {
   return {};
 }
 
-// The sum of the contributions so far, by a chain of adds.
+// Sums the contributions so far, by a chain of adds.
 Result<std::optional<TensorId>> Differentiator::total_gradient(TensorId tensor, NodeId forward) {
   const std::vector<TensorId>& addends = contributions_[index(tensor)];
   if (addends.empty()) return std::optional<TensorId>();
@@ -156,7 +156,7 @@ Status Differentiator::record_parameter_gradients() {
     graph_.set_scope(graph_.tensor(parameter).name);
     TSR_ASSIGN_OR_RETURN(const std::optional<TensorId> total, total_gradient(parameter, kNoNode));
     graph_.add_gradient(parameter, *total);
-    // Names are for people; a tensor that is the gradient of two parameters keeps its first name.
+    // Names serve readers; a tensor that is the gradient of two parameters keeps its first name.
     const std::string name = graph_.tensor(parameter).name + ".grad";
     if (graph_.tensor(*total).name.starts_with('%') && !graph_.find_tensor(name))
       TSR_RETURN_IF_ERROR(graph_.rename(*total, name));

@@ -10,10 +10,10 @@
 
 namespace tessera {
 
-// VjpBuilder: an op's view in its `vjp`: the node, the gradients of its outputs, and a way to emit nodes.
-// Nodes that make the gradient of an activation are phase backward_input; those that only make a parameter's
-// gradient backward_weight. The builder tells them apart by the operand of `set_input_grad`, so vjp code does
-// not.
+// VjpBuilder: an op's view in its `vjp`: the node, the gradients of its outputs,
+// and functions that emit nodes. Nodes of an activation's gradient have phase
+// backward_input; nodes of a parameter's gradient alone have backward_weight. The
+// builder finds the phase by the operand of `set_input_grad`, so vjp code does not.
 class VjpBuilder {
  public:
   const Node& node() const;
@@ -26,7 +26,7 @@ class VjpBuilder {
 
   // Gradient of output i; nullopt when nothing downstream depends on it.
   std::optional<TensorId> output_grad(int i) const;
-  // Whether input i leads to something being differentiated; skip work for the others.
+  // Whether input i depends on a differentiated tensor; skip work for the others.
   bool needs_grad(int i) const;
 
   Result<TensorId> emit(std::string_view op, std::initializer_list<TensorId> inputs, std::vector<Attr> attrs = {});

@@ -6,7 +6,7 @@
 
 namespace tessera {
 
-// The part of a scope up to its first number: "block.3" of "block.3.ffn". Empty for none.
+// Returns the part of a scope up to its first number: "block.3" of "block.3.ffn"; empty without a number.
 inline std::string_view block_scope(std::string_view scope) {
   for (size_t begin = 0; begin < scope.size();) {
     const size_t end = std::min(scope.find('.', begin), scope.size());

@@ -15,7 +15,7 @@ namespace {
 // ArenaHistory: the last writer of each byte of one arena, and its readers since.
 class ArenaHistory {
  public:
-  // Appends to `found` the instructions that an access by `instruction` has to wait for, then records it.
+  // Appends to `found` the instructions that an access by `instruction` waits for, then records the access.
   void access(int64_t begin, int64_t end, bool is_write, int32_t instruction, std::vector<int32_t>& found) {
     split(begin);
     split(end);
@@ -41,8 +41,8 @@ class ArenaHistory {
  private:
   struct Span {
     int64_t end;
-    int32_t writer;                // -1: nobody in this run
-    std::vector<int32_t> readers;  // since; each of them waits for the writer
+    int32_t writer;                // -1: none in this run
+    std::vector<int32_t> readers;  // since the write; each waits for the writer
   };
   void split(int64_t at) {
     auto after = spans_.upper_bound(at);
@@ -72,7 +72,7 @@ class Analysis {
   }
 
  private:
-  // Finds the instructions that each one needs, by bytes and by the order within a communicator; ascending.
+  // Finds the needed instructions of each instruction, by bytes and by the order within a communicator; ascending.
   void find_needs() {
     std::array<ArenaHistory, 3> arenas;
     std::vector<int32_t> last_of_channel(rank_.groups.size(), -1);
@@ -106,7 +106,7 @@ class Analysis {
 
   Tier tier_of(const SlotRef& ref) const { return rank_.slots[static_cast<size_t>(ref.slot)].tier; }
 
-  // The stream for an instruction that could overlap with others.
+  // Returns the stream of an instruction that could overlap with others.
   StreamId preferred(const Instruction& instruction) const {
     if (std::holds_alternative<CollectiveInst>(instruction)) return {StreamKind::kCollectives, -1};
     if (const auto* send = std::get_if<SendInst>(&instruction)) return {StreamKind::kSend, send->peer};
@@ -151,8 +151,8 @@ class Analysis {
     std::ranges::copy(now_, known_.begin() + static_cast<std::ptrdiff_t>(i * streams));
   }
 
-  // Whether the instruction stays on the compute stream. Small ones do, except where computation would have
-  // to wait for others because of it: for those before it in its communicator.
+  // Returns whether the instruction stays on the compute stream. Small ones do, except where
+  // computation would have to wait for others because of it: for those before it in its communicator.
   bool stays_inline(size_t i) const {
     if (ids_[i].kind != StreamKind::kCollectives && ids_[i].kind != StreamKind::kCopies) return false;
     if (!can_overlap(i)) return true;
@@ -179,7 +179,7 @@ class Analysis {
     for (StreamWait& wait : result_.waits) wait.stream = renumbered[static_cast<size_t>(wait.stream)];
   }
 
-  // Whether the computation next to `i`, before or after it in program order, is independent of it.
+  // Returns whether the computation next to `i`, before or after it in program order, is independent of it.
   bool can_overlap(size_t i) const {
     constexpr size_t kFarthest =
         64;  // with more non-compute instructions than that in a row, assume that it can
@@ -191,7 +191,7 @@ class Analysis {
     return after < code_.size() && !leads_to(i, after);
   }
 
-  // Whether `to` needs `from`, directly or through instructions between them.
+  // Returns whether `to` needs `from`, directly or through instructions between them.
   bool leads_to(size_t from, size_t to) const {
     std::vector<bool> reached(to - from + 1, false);
     reached[0] = true;

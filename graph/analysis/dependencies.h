@@ -33,7 +33,7 @@ struct StreamId {
 };
 std::string to_text(const StreamId& id);  // "compute", "collectives", "copies", "send to 1", "receive from 1"
 
-// Row of the stream in a trace: the same for every entry of a program.
+// The row of the stream in a trace: the same for every entry of a program.
 int32_t track_of(const StreamId& id);
 
 struct Stream {
@@ -49,9 +49,9 @@ struct StreamWait {
 
 struct Dependencies {
   std::vector<Stream> streams;            // sorted by id; [0] is compute, which is always there
-  std::vector<int32_t> stream, position;  // by instruction
-  std::vector<int32_t> wait_begin;        // by instruction, and one more
-  std::vector<StreamWait> waits;          // on other streams only; none that another one implies
+  std::vector<int32_t> stream, position;  // stream of each instruction, and its position there
+  std::vector<int32_t> wait_begin;        // by instruction, with a final end: range in `waits`
+  std::vector<StreamWait> waits;          // on other streams only; none is implied by another
 
   std::span<const StreamWait> waits_of(int32_t instruction) const {
     const auto at = static_cast<size_t>(instruction);
@@ -61,18 +61,18 @@ struct Dependencies {
 };
 
 struct StreamOptions {
-  // Collectives and tier copies below this size stay on the compute stream, where they cost less than a
-  // stream switch. But not behind one of the same communicator that is still in flight.
+  // Collectives and tier copies below this size stay on the compute stream, where they cost less
+  // than a stream switch, except behind one of the same communicator that is still in flight.
   int64_t inline_below_bytes = int64_t{32} << 10;
 };
 
-// Ranks that have something to do: plans may leave devices idle, which then cost the others nothing.
+// Ranks that have instructions: plans may leave devices idle, which then cost the others nothing.
 size_t working_ranks(const Program& program);
 
-// Options that executor and simulator use. Where `ranks` at work fill the cores that they share, a thread for
-// another stream has to wait for the scheduler's next slice, and a copy by a core overlaps nothing. So only
-// instructions that take longer than such a wait move to another stream. `shared_cores` 0: devices have
-// engines of their own.
+// The options of executor and simulator. Where `ranks` at work fill the cores that they
+// share, a thread for another stream has to wait for the scheduler's next slice, and a
+// copy by a core overlaps nothing. So only instructions that take longer than such a
+// wait move to another stream. `shared_cores` 0: devices have engines of their own.
 StreamOptions usual_streams(size_t ranks, int32_t shared_cores);
 
 // `entry` belongs to the program and has passed verify().

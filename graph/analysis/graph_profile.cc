@@ -13,8 +13,8 @@ bool only_shape_of(const OpDef& op, size_t input) {
   return std::ranges::find(op.shape_only, static_cast<int>(input)) != op.shape_only.end();
 }
 
-// Storage of values, without an allocator: views share the value that they view, and each value dies with its
-// last reader.
+// Storage of values, without an allocator: views share the value
+// that they view, and a value is released after its last reader.
 class Storage {
  public:
   explicit Storage(const Graph& graph) : graph_(graph), base_(graph.tensors().size()) {
@@ -40,7 +40,7 @@ class Storage {
     }
   }
 
-  // Whether it is an activation's own value; other values outlive the run or are fed.
+  // Returns whether it is an activation's own value; other values outlive the run or are fed.
   bool is_activation(size_t tensor) const { return graph_.tensors()[tensor].producer != kNoNode; }
   bool is_saved(TensorId tensor) const { return is_saved_[base_[index(tensor)]]; }
   bool is_view(TensorId tensor) const { return base_[index(tensor)] != index(tensor); }
@@ -49,7 +49,7 @@ class Storage {
 
  private:
   const Graph& graph_;
-  std::vector<size_t> base_;          // by tensor: whose bytes it is
+  std::vector<size_t> base_;          // by tensor: the tensor that owns the bytes
   std::vector<int64_t> last_reader_;  // by base
   std::vector<bool> is_saved_;        // by base
 };
@@ -108,7 +108,7 @@ Result<GraphProfile> profile_graph(const Graph& graph) {
                            type_text(tensor.type, graph)));
   const Storage storage(graph);
   GraphProfile profile;
-  std::vector<int64_t> alive(graph.tensors().size(), 0);  // bytes, of transient values now alive
+  std::vector<int64_t> alive(graph.tensors().size(), 0);  // live bytes of transient values, by node
   std::vector<std::vector<size_t>> dying(graph.nodes().size());
   int64_t transient = 0;
   for (size_t n = 0; n < graph.nodes().size(); ++n) {

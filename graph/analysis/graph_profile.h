@@ -22,7 +22,7 @@ struct WorkTotals {
   int64_t transient_bytes = 0;
   int64_t nodes = 0;
 
-  void add(const WorkTotals& other);  // sums; of transient bytes the larger
+  void add(const WorkTotals& other);  // adds sums; transient bytes take the larger
   friend bool operator==(const WorkTotals&, const WorkTotals&) = default;
 };
 

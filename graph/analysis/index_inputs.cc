@@ -50,7 +50,7 @@ std::optional<LookUp> find_look_up(const Graph& graph, const Node& node) {
 }
 
 Status check_rows(const IndexInput& input, const HostTensor& value) {
-  if (value.type.dtype != DType::kI32) return {};  // refused for its type
+  if (value.type.dtype != DType::kI32) return {};  // refused later, for its type
   const std::span<const int32_t> values = value.as<int32_t>();
   const auto wrong = std::ranges::find_if(values, [&](int32_t row) {
     return row >= input.rows || (row < 0 && !input.is_label);

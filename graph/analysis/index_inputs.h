@@ -1,5 +1,5 @@
-// IndexInput: an input of a graph whose integers number the rows of some tensor (token ids of a vocabulary,
-// positions, labels of a loss), read off the ops that it is an operand of.
+// IndexInput: an input of a graph whose integers are row indices of some tensor (token
+// ids of a vocabulary, positions, labels of a loss), found by the ops that read it.
 #pragma once
 
 #include <cstdint>
@@ -20,8 +20,8 @@ struct IndexInput {
   std::string counted;    // the tensor with these rows, or the op that reads them; for messages
 };
 
-// In the order of the inputs. An input that passes through other ops first is left out, and so is one whose
-// rows are a symbol.
+// Index inputs in the order of the graph's inputs. An input that passes
+// through other ops first is left out, and so is one whose rows are a symbol.
 std::vector<IndexInput> index_inputs(const Graph& graph);
 
 // LookUp: a node that reads rows of a table by their numbers.
@@ -34,7 +34,7 @@ std::optional<LookUp> find_look_up(const Graph& graph, const Node& node);
 // kInvalidArgument names the first value that numbers no row.
 Status check_rows(const IndexInput& input, const HostTensor& value);
 
-// Labels that count: those that are not negative.
+// Counts the labels that are not negative.
 int64_t count_labels(const HostTensor& labels);
 
 }  // namespace tessera

@@ -40,9 +40,9 @@ class Issue {
 
  private:
   struct Rank {
-    const EntryPoint* entry;  // null where the rank has no part
+    const EntryPoint* entry;  // null where the rank has no instructions
     size_t next;
-    bool has_entered;  // the collective at `next`
+    bool has_entered;  // true after it entered the collective at `next`
   };
   using GroupKey = std::pair<std::vector<int32_t>, std::string>;
 
@@ -86,7 +86,7 @@ class Issue {
   const Program& program_;
   const int32_t messages_under_way_;
   std::vector<Rank> ranks_;
-  std::map<std::pair<int32_t, int32_t>, int32_t> messages_;  // (from, to): sent and not received
+  std::map<std::pair<int32_t, int32_t>, int32_t> messages_;  // (from, to): sent, not yet received
   std::map<GroupKey, std::map<int32_t, int64_t>> calls_;     // collectives that each member has begun
 };
 

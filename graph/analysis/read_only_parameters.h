@@ -14,7 +14,7 @@ std::vector<bool> find_written_slots(const RankProgram& rank);
 
 struct ReadOnlyParameters {
   std::vector<int32_t> slots;  // ascending
-  // The device arena below this offset, a multiple of the slots' alignment, holds nothing but them.
+  // The device arena below this offset, a multiple of the slots' alignment, holds read-only parameters alone.
   int64_t bytes = 0;
 };
 // Finds the read-only parameters of the device tier. Lowering places them at the bottom of the arena; any

@@ -86,7 +86,7 @@ class Player {
     return program_.ranks[rank].entries[entry_].code;
   }
 
-  // Numbers the groups. Groups with equal members are told apart by their order in each rank's list.
+  // Numbers the groups. Groups with equal members are distinguished by their order in each rank's list.
   void number_groups() {
     std::map<std::pair<std::vector<int32_t>, int32_t>, size_t> numbers;
     for (size_t rank = 0; rank < states_.size(); ++rank) {

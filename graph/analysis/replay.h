@@ -1,7 +1,7 @@
-// Replay: a simulated run of one entry of a Program on all ranks at once. Streams run in order, instructions
-// wait as their dependencies say, a collective begins when all its members have arrived, a send when its
-// receive has. The result is when each instruction runs, the same in whatever order ranks are visited; or, in
-// a deadlock, which rank waits for which.
+// Replay: a simulated run of one entry of a Program on all ranks at once. Streams run in order,
+// instructions wait as their dependencies say, a collective begins when all its members have
+// arrived, a send when its receive has. The result is the time of each instruction, the same in
+// whatever order ranks are visited; or, in a deadlock, the ranks that wait for each other.
 //
 // A send occupies its stream until the message is taken, so bytes that it reads are not overwritten before.
 // That is the one wait outside program order: ranks may each delay a receive for a send that the other has to
@@ -33,9 +33,9 @@ struct Replay {
 // message the sender's.
 using ReplayDuration = std::function<int64_t(int32_t rank, int32_t instruction)>;
 
-// `ranks` [rank]: dependencies of entry `entry` in each rank's program. `issued`: by rank and instruction, nanoseconds before
-// which its host has not issued it; empty: at once. kCorrupt for messages and collectives
-// that do not match and for deadlocks.
+// `ranks` [rank]: dependencies of entry `entry` in each rank's program. `issued`: by
+// rank and instruction, the nanosecond at which its host issues it; empty: all at
+// once. kCorrupt for messages and collectives that do not match and for deadlocks.
 Result<Replay> replay(const Program& program, size_t entry, std::span<const Dependencies> ranks,
                       const ReplayDuration& duration, std::span<const std::vector<int64_t>> issued = {});
 

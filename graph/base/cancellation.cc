@@ -6,7 +6,7 @@ namespace tessera {
 
 namespace {
 
-// The innermost scope of this thread: a parameter of everything that it calls.
+// The innermost scope of this thread, which all its callees use.
 thread_local const CancelScope* innermost = nullptr;
 
 }  // namespace

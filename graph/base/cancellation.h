@@ -9,7 +9,7 @@
 
 namespace tessera {
 
-// Raised any number of times, from any thread and from signal handlers.
+// A signal that any thread and signal handlers may raise any number of times.
 class CancelSignal {
  public:
   void raise() { raised_.fetch_add(1, std::memory_order_relaxed); }
@@ -20,8 +20,8 @@ class CancelSignal {
   std::atomic<uint64_t> raised_{0};
 };
 
-// While one lives, the calling thread's cancellation points heed `signal`, as it is raised from here on. The
-// signal must outlive it. The innermost counts.
+// While a scope exists, the calling thread's cancellation points heed `signal`, if
+// raised after its construction. The signal must outlive it. The innermost scope counts.
 class CancelScope {
  public:
   explicit CancelScope(const CancelSignal& signal);
@@ -43,8 +43,8 @@ class Cancelled : public std::exception {
   const char* what() const noexcept override { return "cancelled, as asked by another thread"; }
 };
 
-// Throws Cancelled where the calling thread's work was cancelled. Loops whose length a file or a caller
-// decides pass one in every round; it costs a few instructions.
+// Throws Cancelled where the calling thread's work was cancelled. Loops whose length
+// a file or a caller decides call it in every round; it costs a few instructions.
 void cancellation_point();
 
 }  // namespace tessera

@@ -1,4 +1,4 @@
-// How threads that help with cancellable work heed the scope of the thread that they help.
+// SharedCancelScope: cancellation of helper threads, by the scope of the thread that they help.
 #pragma once
 
 #include "graph/base/cancellation.h"
@@ -8,7 +8,7 @@ namespace tessera {
 // The innermost scope of the calling thread; null where it has none.
 const CancelScope* innermost_cancel_scope();
 
-// While one lives, the calling thread heeds `scope` (null: none), which must outlive it.
+// While it exists, the calling thread heeds `scope` (null: none), which must outlive it.
 class SharedCancelScope {
  public:
   explicit SharedCancelScope(const CancelScope* scope);

@@ -60,10 +60,10 @@ struct DTypeInfo {
 
 const DTypeInfo& info(DType dtype);
 inline bool is_block_type(DType dtype) { return info(dtype).block_elements > 1; }
-// Whether the codes stand for integers, as products with activations of 8 bits need.
+// Whether the codes are integers, as products with activations of 8 bits need.
 inline bool has_integer_codes(DType dtype) { return is_block_type(dtype) && dtype != DType::kNF4; }
 inline bool is_half_type(DType dtype) { return dtype == DType::kBF16 || dtype == DType::kF16; }
-// Weights of such a type may be read by ops that compute in a wider one.
+// Whether ops that compute in a wider type may read weights of this one.
 inline bool is_narrow_type(DType dtype) { return is_half_type(dtype) || is_block_type(dtype); }
 std::optional<DType> dtype_from_name(std::string_view name);
 inline std::string to_text(DType dtype) { return std::string(info(dtype).name); }

@@ -29,9 +29,9 @@ class DynamicMap {
 
   const std::array<float, 256>& values() const { return values_; }
   float value(uint8_t code) const { return values_[code]; }
-  // The code of the nearest number; of two equally near ones the lower.
+  // Returns the code of the nearest number; of two equally near ones the lower.
   uint8_t code(float value) const {
-    size_t low = 0, high = 255;  // values_[low] <= value < values_[high], where there are such
+    size_t low = 0, high = 255;  // values_[low] <= value < values_[high], within the range of the map
     while (high - low > 1) {
       const size_t middle = (low + high) / 2;
       (values_[middle] <= value ? low : high) = middle;

@@ -20,7 +20,7 @@ namespace tessera {
 
 struct Fp8Format {
   int mantissa_bits, bias;
-  uint8_t largest, infinity, nan;  // codes; e4m3 has no infinity: NaN stands there
+  uint8_t largest, infinity, nan;  // codes; e4m3 has no infinity: NaN takes its place
   double largest_value;
 };
 inline constexpr Fp8Format kE4M3Format{3, 7, 0x7e, 0x7f, 0x7f, 448},
@@ -54,7 +54,7 @@ inline uint8_t fp8_from_f32(float value, const Fp8Format& format) {
   if (value != value) return sign | format.nan;
   const int shift = 23 - format.mantissa_bits;
   const auto exponent_shift = static_cast<uint32_t>(127 - format.bias);
-  // Below the normal numbers steps are even: adding a number whose last place is such a step rounds to them.
+  // Subnormal steps are even: adding a number whose last place is such a step rounds to them.
   if (absolute < (exponent_shift + 1) << 23) {
     const uint32_t magic = static_cast<uint32_t>(127 + 24 - format.bias - format.mantissa_bits) << 23;
     const float sum = std::bit_cast<float>(absolute) + std::bit_cast<float>(magic);

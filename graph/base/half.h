@@ -31,7 +31,7 @@ constexpr uint16_t f16_from_f32(float value) {
   if (value != value) return static_cast<uint16_t>(sign | 0x7e00);
   const float magnitude = std::bit_cast<float>(bits & 0x7fffffff);
   if (magnitude >= 65520.0f) return static_cast<uint16_t>(sign | 0x7c00);
-  // Below the normal numbers steps are 2^-24: adding a number whose last place is that rounds to them.
+  // Subnormal steps are 2^-24: adding a number whose last place is that rounds to them.
   if (magnitude < 0x1p-14f) {
     const uint32_t steps = std::bit_cast<uint32_t>(magnitude + 0.5f) - std::bit_cast<uint32_t>(0.5f);
     return static_cast<uint16_t>(sign | steps);

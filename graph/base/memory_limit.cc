@@ -23,7 +23,7 @@ std::string contents_of(const std::string& path) {
 
 // A mounted hierarchy of control groups that limits memory.
 struct Hierarchy {
-  std::string root, mount;  // the group that is seen at the place `mount`
+  std::string root, mount;  // the group that is visible at the path `mount`
   bool is_v2 = false;
 };
 
@@ -49,7 +49,7 @@ std::vector<Hierarchy> hierarchies_of(std::string_view mounts) {
   return found;
 }
 
-// The limit of one group; files hold "max", or a number beyond any memory, where there is none.
+// Reads the limit of one group; without a limit files hold "max", or a number beyond any memory.
 int64_t limit_in(const std::string& folder, bool is_v2) {
   const std::string text = contents_of(folder + (is_v2 ? "/memory.max" : "/memory.limit_in_bytes"));
   const std::optional<int64_t> limit = parse_i64(trim(text));
@@ -57,7 +57,7 @@ int64_t limit_in(const std::string& folder, bool is_v2) {
 }
 
 int64_t limit_under(const Hierarchy& hierarchy, std::string group, const std::string& root) {
-  // A group outside of what is mounted (another namespace's) shows as the mount itself.
+  // A group outside of the mount (another namespace's) appears as the mount itself.
   if (hierarchy.root != "/" && group.starts_with(hierarchy.root)) group.erase(0, hierarchy.root.size());
   if (group.find("/..") != std::string::npos) group.clear();
   int64_t least = INT64_MAX;
@@ -69,7 +69,7 @@ int64_t limit_under(const Hierarchy& hierarchy, std::string group, const std::st
   }
 }
 
-// Kibibytes of a line such as "VmSize:   123 kB" in /proc/self/status, as bytes; 0 where it is absent.
+// Returns the kibibytes of a line such as "VmSize:   123 kB" in /proc/self/status, as bytes; 0 where it is absent.
 int64_t status_bytes(std::string_view status, std::string_view name) {
   for (const std::string& line : split(status, '\n'))
     if (line.starts_with(name)) {

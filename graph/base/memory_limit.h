@@ -1,5 +1,5 @@
-// Memory limit of this process: the smallest of what the machine has, what setrlimit allows and what the control
-// groups that the process is in allow, each of them and all above it.
+// Memory limit of this process: the least of the machine's memory, setrlimit's limits
+// and the limits of the process's control groups, each of them and all above it.
 #pragma once
 
 #include <cstdint>
@@ -8,12 +8,12 @@
 
 namespace tessera {
 
-// Bytes. Of RLIMIT_AS and RLIMIT_DATA the part that is left counts: what is mapped already cannot be used again.
+// Bytes. Of RLIMIT_AS and RLIMIT_DATA only the rest counts: mapped memory cannot be used again.
 int64_t process_memory_limit();
 
-// The smallest limit of the control groups (version 1 and 2) that `groups`, as /proc/self/cgroup has it, names under
-// the mounts that `mounts`, as /proc/self/mountinfo has it, names; INT64_MAX where there is none. Files are read
-// below `root`, "" outside tests.
+// The smallest limit of the control groups (version 1 and 2) that `groups` (the text of
+// /proc/self/cgroup) lists, under the mounts of `mounts` (the text of /proc/self/mountinfo);
+// INT64_MAX without a limit. Files are read below `root`, "" outside tests.
 int64_t cgroup_memory_limit(std::string_view groups, std::string_view mounts, const std::string& root);
 
 }  // namespace tessera

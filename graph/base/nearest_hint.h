@@ -1,4 +1,4 @@
-// The end of a message about an unknown name: the known ones that may be meant.
+// nearest_hint: the end of a message about an unknown name, with the nearest known names.
 #pragma once
 
 #include <span>
@@ -10,7 +10,7 @@
 
 namespace tessera {
 
-// "; nearest: lr_rate, lr", or "" where nothing is near.
+// Returns "; nearest: lr_rate, lr", or "" where no name is near.
 inline std::string nearest_hint(std::string_view name, std::span<const std::string> known) {
   const std::vector<std::string> near = nearest_names(name, known);
   return near.empty() ? "" : "; nearest: " + join(near, ", ");

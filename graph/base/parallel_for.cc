@@ -34,7 +34,7 @@ void parallel_for(size_t count, const std::function<void(size_t)>& work) {
     std::vector<Thread> others;
     try {
       for (size_t i = 1; i < used; ++i) others.emplace_back(run);
-    } catch (...) {  // no more threads
+    } catch (...) {  // the system refuses more threads
     }
     run();
   }

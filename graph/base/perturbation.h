@@ -11,10 +11,10 @@ class Perturbation {
  public:
   explicit Perturbation(uint64_t seed = 0) : state_(seed) {}  // 0: off
 
-  // Mostly nothing, often a yield, now and then a sleep of up to 100 us.
+  // Usually does nothing, often yields, now and then sleeps up to 100 us.
   void pause() {
     if (state_ == 0) return;
-    state_ ^= state_ << 13, state_ ^= state_ >> 7, state_ ^= state_ << 17;  // xorshift: never comes to 0
+    state_ ^= state_ << 13, state_ ^= state_ >> 7, state_ ^= state_ << 17;  // xorshift: never reaches 0
     const uint64_t draw = state_ >> 40;
     if (draw % 16 == 0)
       std::this_thread::sleep_for(std::chrono::microseconds(draw / 16 % 100));

@@ -7,13 +7,13 @@ namespace tessera {
 
 namespace {
 
-// That of the innermost scope of this thread: a parameter of everything that it calls.
+// The progress of this thread's innermost scope, which all its callees use.
 thread_local Progress* innermost = nullptr;
 
 }  // namespace
 
 void Progress::reach(double share) {
-  if (share > share_.load(std::memory_order_relaxed))  // one thread reports
+  if (share > share_.load(std::memory_order_relaxed))  // only one thread reports
     share_.store(std::min(share, 1.0), std::memory_order_relaxed);
 }
 

@@ -1,12 +1,12 @@
-// Progress of long work, such as planning, for another thread to show. The work is done inside a ProgressScope and
-// reports its share now and then; without a scope a report is for nobody.
+// Progress of long work, such as planning, for another thread to show. The work is done inside
+// a ProgressScope and reports its share now and then; without a scope reports are dropped.
 #pragma once
 
 #include <atomic>
 
 namespace tessera {
 
-// From 0 to 1; never falls. Any thread.
+// A share from 0 to 1 that never falls; for any thread.
 class Progress {
  public:
   void reach(double share);
@@ -16,7 +16,7 @@ class Progress {
   std::atomic<double> share_{0};
 };
 
-// While one lives, reports of the calling thread go to `progress`, which must outlive it. The innermost counts.
+// While a scope exists, reports of the calling thread update `progress`, which must outlive it. The innermost counts.
 class ProgressScope {
  public:
   explicit ProgressScope(Progress& progress);
@@ -28,7 +28,7 @@ class ProgressScope {
   Progress* const outer_;
 };
 
-// The share of the calling thread's work that is done; costs a few instructions.
+// Reports the done share of the calling thread's work; costs a few instructions.
 void report_progress(double share);
 
 }  // namespace tessera

@@ -10,7 +10,7 @@ namespace {
 
 bool continues_character(char c) { return (static_cast<unsigned char>(c) & 0xC0) == 0x80; }
 
-// The start of the character at `at`: that place, or up to three bytes before it.
+// Returns the start of the character at `at`: `at`, or up to three bytes before it.
 size_t character_at(std::string_view text, size_t at) {
   size_t begin = at;
   while (at - begin < 3 && begin > 0 && continues_character(text[begin])) --begin;

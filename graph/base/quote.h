@@ -1,4 +1,4 @@
-// Quotes: text from outside, which may be megabytes long, shortened for messages.
+// Quotes: texts of callers and files, which may be megabytes long, shortened for messages.
 #pragma once
 
 #include <cstddef>
@@ -7,8 +7,8 @@
 
 namespace tessera {
 
-// `text`, or where it is longer than `most` bytes its beginning and its end with "… [N bytes] …" between
-// them: a remedy comes last, and stays. At least 64 bytes; characters of UTF-8 stay whole.
+// Returns `text`, or for one above `most` bytes its beginning and end around "… [N bytes]
+// …": a remedy comes last, and stays. At least 64 bytes; characters of UTF-8 stay whole.
 std::string quote(std::string_view text, size_t most = 200);
 
 }  // namespace tessera

@@ -27,7 +27,7 @@ void add_scaled(std::span<double> y, double factor, std::span<const double> x) {
   for (size_t i = 0; i < y.size(); ++i) y[i] += factor * x[i];
 }
 
-// Removes from `x` its parts along `basis`; twice is enough (Parlett, The Symmetric Eigenvalue Problem).
+// Removes the components of `x` along `basis`; twice is enough (Parlett, The Symmetric Eigenvalue Problem).
 void orthogonalize(std::span<double> x, const std::vector<Vector>& basis) {
   for (int round = 0; round < 2; ++round)
     for (const Vector& each : basis) add_scaled(x, -dot(x, each), each);
@@ -39,7 +39,7 @@ struct Tridiagonal {
   Vector diagonal, beside;      // [n], [n - 1]
   std::vector<Vector> vectors;  // [n, n]: row i has component i of each eigenvector
 
-  // Computes both; false where the iteration does not converge.
+  // Computes both; returns false if the iteration does not converge.
   bool solve() {
     const size_t n = diagonal.size();
     vectors.assign(n, Vector(n));
@@ -115,7 +115,7 @@ class Lanczos {
         if (basis_.size() == n_ || has_converged(t, is_closed ? 0 : beta)) return vectors(t);
         checked_at = std::min(n_, basis_.size() + basis_.size() / 4 + 8);
       }
-      if (is_closed) {  // an invariant subspace: another one follows
+      if (is_closed) {  // an invariant subspace: continue with another
         next = random_vector();
         beta_.push_back(0);
       } else {

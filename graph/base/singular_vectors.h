@@ -17,10 +17,10 @@ struct SingularVectors {
   std::vector<double> v;  // [count, columns]
 };
 
-// The `count` largest singular values, `count` at most the rows and the columns of W. Golub-Kahan-Lanczos with full
-// reorthogonalisation (Golub and Van Loan, Matrix Computations, 10.1 and 10.4) runs until residuals are 1e-10 of the
-// largest value. The same values give the same bits. kInvalidArgument: a value that is not finite, a count out of
-// range.
+// Finds the `count` largest singular values, `count` at most the rows and the columns of W.
+// Golub-Kahan-Lanczos with full reorthogonalisation (Golub and Van Loan, Matrix Computations,
+// 10.1 and 10.4) runs until residuals are 1e-10 of the largest value. Equal inputs give equal
+// bits. kInvalidArgument: a value that is not finite, a count out of range.
 Result<SingularVectors> largest_singular_vectors(std::span<const double> w, int64_t rows, int64_t columns,
                                                  int64_t count);
 

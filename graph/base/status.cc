@@ -30,7 +30,7 @@ std::string_view status_code_name(StatusCode code) {
 }
 
 namespace {
-// Largest message, twice the longest that makes sense. A name or a text in it may be of any size.
+// Largest message: twice the longest reasonable one. A name or a text in it may be of any size.
 constexpr size_t kMostMessageBytes = 2000;
 }  // namespace
 

@@ -50,12 +50,12 @@ class [[nodiscard]] Status {
   // The same error, its message prefixed by `context` and ": "; success stays success.
   Status with_context(std::string_view context) const;
 
-  // The same error with a number that its message has in words, for programs: "needed_bytes". Keys are part of the C ABI
-  // (tsr_status_number).
-  Status with_number(std::string_view key, int64_t value) const;  // in place of an earlier one of this key
+  // The same error with a number of its message, for programs:
+  // "needed_bytes". Keys are part of the C ABI (tsr_status_number).
+  Status with_number(std::string_view key, int64_t value) const;  // replaces an earlier one of this key
   std::optional<int64_t> number(std::string_view key) const;
-  const std::string* number_key(size_t at) const;  // of its numbers, from 0 on; null where there are fewer
-  // The same error with the numbers of another that it has not itself.
+  const std::string* number_key(size_t at) const;  // key of number `at`, from 0 on; null beyond the last
+  // The same error with the numbers of `other` that it lacks.
   Status with_numbers_of(const Status& other) const;
 
  private:
@@ -78,7 +78,7 @@ class InternalError : public std::exception {
   std::string what_;
 };
 
-// Runs `body` (returning Status) and turns anything thrown into a Status.
+// Turns the current exception into a Status.
 Status status_from_current_exception() noexcept;
 template <class Body>
 Status catch_status(Body&& body) noexcept {

@@ -128,13 +128,13 @@ size_t edit_distance(std::string_view a, std::string_view b) {
 }  // namespace
 
 std::vector<std::string> nearest_names(std::string_view name, std::span<const std::string> candidates) {
-  // Names that anyone meant are shorter; files and callers may hold some of megabytes.
+  // Real names are shorter; those of files and callers may be megabytes long.
   constexpr size_t kCompared = 256, kMost = 3;
   std::vector<std::pair<size_t, std::string_view>> scored;
   for (const std::string_view candidate : candidates) {
     const std::string_view a = name.substr(0, kCompared), b = candidate.substr(0, kCompared);
     const size_t distance = edit_distance(a, b), longer = std::max(a.size(), b.size());
-    // Beyond two letters, or a quarter of a long name, it is another word; so it is where half of the letters differ.
+    // Names are near within two letters, or a quarter of a long name, and less than half of the letters.
     if (distance <= std::max<size_t>(2, longer / 4) && distance * 2 <= longer) scored.emplace_back(distance, candidate);
   }
   std::sort(scored.begin(), scored.end());

@@ -41,7 +41,7 @@ struct Attributes {
 
 Thread::Thread(std::function<void()> body) {
   Attributes attributes;
-  // The guard is taken from the stack's size.
+  // The guard is part of the stack's size.
   throw_unless_zero(pthread_attr_setguardsize(&attributes.value, kThreadGuardBytes),
                     "pthread_attr_setguardsize");
   throw_unless_zero(pthread_attr_setstacksize(&attributes.value, kThreadStackBytes + kThreadGuardBytes),
@@ -54,7 +54,7 @@ Thread::Thread(std::function<void()> body) {
     return nullptr;
   };
   const int error = pthread_create(&thread_, &attributes.value, run, given.get());
-  // The same code tells that there are too many threads, and that a stack has no room.
+  // EAGAIN means either too many threads, or no room for a stack.
   if (error == EAGAIN && !has_room_for_stack()) throw std::bad_alloc();
   throw_unless_zero(error, "pthread_create");
   (void)given.release();

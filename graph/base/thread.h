@@ -1,5 +1,5 @@
-// Thread: a thread of this library's. Its stack has a size of its own: the process's default (ulimit -s) may
-// be too small for what runs here, or take address space that a limit does not leave.
+// Thread: a thread of this library. Its stack has a size of its own: the process's
+// default (ulimit -s) may be too small, or take address space beyond a limit.
 #pragma once
 
 #include <pthread.h>
@@ -10,7 +10,7 @@
 
 namespace tessera {
 
-// Twenty times what our own calls need; libraries that plugins bring have the rest.
+// Twenty times the needs of our own calls; libraries of plugins have the rest.
 inline constexpr size_t kThreadStackBytes = size_t{1} << 20;
 inline constexpr size_t kThreadGuardBytes = size_t{64} << 10;
 
@@ -30,7 +30,7 @@ class Thread {
   ~Thread() { join(); }
 
   bool joinable() const { return joinable_; }
-  // Waits for its end; nothing where there is none.
+  // Waits for its end; does nothing if there is no thread.
   void join() noexcept;
 
  private:

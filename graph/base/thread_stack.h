@@ -6,7 +6,7 @@
 
 namespace tessera {
 
-// Bytes of the stack in use, of kThreadStackBytes; none on other threads, whose stacks have any size.
+// Bytes of the stack in use, of kThreadStackBytes; nullopt on other threads, whose stacks have any size.
 std::optional<size_t> used_stack_bytes();
 
 }  // namespace tessera

@@ -1,7 +1,7 @@
-// Draws of one token from a row of logits without sorting a vocabulary; what the op "sample" of CPU devices and the
-// host's Sampler share, so that both draw the same token of the same bits. top_k keeps the likeliest so far while it
-// reads on; top_p adds up the weights in buckets of logits and orders those of the bucket alone in which the head, or
-// the drawn number, ends.
+// Draws of one token from a row of logits without sorting the vocabulary; the op "sample" of
+// CPU devices and the host's Sampler share it, so that both draw the same token from the same
+// bits. top_k keeps the likeliest tokens so far during one scan; top_p sums the weights in
+// buckets of logits and sorts only the bucket in which the head, or the drawn number, ends.
 #pragma once
 
 #include <algorithm>
@@ -38,17 +38,17 @@ struct Largest {
   int32_t token = 0;
 };
 
-// The largest logit among tokens [begin, end), and where it is.
+// Finds the largest logit among tokens [begin, end) and its token.
 template <class T>
 Largest find_largest(Logits<T> logits, int64_t begin, int64_t end) {
-  constexpr int64_t kChains = 16;  // independent, so that they need not wait for each other
+  constexpr int64_t kChains = 16;  // independent, so that none waits for another
   T most[kChains];
   std::fill_n(most, kChains, -std::numeric_limits<T>::infinity());
   int64_t token = begin;
   for (; token + kChains <= end; token += kChains)
     for (int64_t i = 0; i < kChains; ++i) {
       const T value = logits.values[token + i];
-      most[i] = value > most[i] ? value : most[i];  // not by NaN
+      most[i] = value > most[i] ? value : most[i];  // skips NaN
     }
   for (; token < end; ++token) most[0] = logits.values[token] > most[0] ? logits.values[token] : most[0];
   const T top = *std::max_element(most, most + kChains);
@@ -67,22 +67,22 @@ struct Choice {
   bool is_cut(int64_t V) const { return top_k > 0 && top_k < V; }
 };
 
-// The number in [0, 1) with which sequence `sequence` draws its token at `position`.
+// Returns the number in [0, 1) with which sequence `sequence` draws its token at `position`.
 inline double draw_uniform(uint64_t seed, uint64_t position, uint64_t sequence) {
   const auto bits = philox_bits(seed, position, sequence);
   return uniform_from_bits(bits[0], bits[1]);
 }
 
-// The weight of a token whose logit is the largest minus `below`; 0 for a token that is never chosen.
+// Returns the weight of a token whose logit is `below` under the largest; 0 for a token that is never chosen.
 inline double weight_of(double below, double temperature) {
   return std::isinf(below) ? 0 : std::exp(-below / temperature);
 }
 
-// The `k` < V likeliest tokens, likeliest first, at the front of `order` [V].
+// Finds the `k` < V likeliest tokens, likeliest first, at the front of `order` [V].
 template <class T>
 std::span<int32_t> select_likeliest(Logits<T> logits, int64_t k, int32_t* order) {
   const auto before = [logits](int32_t a, int32_t b) { return logits.before(a, b); };
-  // Once there are more than twice as many the likeliest k stay: what the last of them has, later tokens exceed.
+  // Beyond twice as many, only the likeliest k stay; later tokens must exceed the last of them.
   const int64_t room = std::min(logits.V, 2 * k + 64);
   int64_t count = 0;
   bool is_cut = false;
@@ -138,8 +138,8 @@ inline int32_t draw_of_all(std::span<const double> weight, double uniform) {
   return static_cast<int32_t>(last);
 }
 
-// Buckets: the weights of all tokens by logit, likeliest first. Tokens of a bucket are put in order when one of them
-// is looked for.
+// Buckets: the weights of all tokens by logit, likeliest first. The
+// tokens of a bucket are sorted when one of them is searched for.
 template <class T>
 class Buckets {
  public:
@@ -149,7 +149,7 @@ class Buckets {
     double lowest = top;
     for (int64_t token = 0; token < logits.V; ++token)
       if (weight[token] > 0) lowest = std::min(lowest, double(logits.values[token]));
-    // A token whose logit is 64 temperatures below the largest has 1e-28 of its weight: the last bucket.
+    // A token 64 temperatures below the largest logit has 1e-28 of its weight: the last bucket.
     const double range = std::min(top - lowest, 64 * temperature);
     scale_ = range > 0 ? double(kBuckets) / range : 0;
     for (int64_t token = 0; token < logits.V; ++token) {
@@ -167,10 +167,10 @@ class Buckets {
   struct Place {
     size_t bucket;
     int32_t token;
-    double weight;  // up to the token, likeliest first
+    double weight;  // cumulative, likeliest token first
   };
-  // The first token, likeliest first, up to which the weight passes; of the buckets up to `last` the last token if
-  // none does.
+  // Finds the first token, likeliest first, whose cumulative weight
+  // passes; the last token of the buckets up to `last` if none does.
   template <class Passes>
   Place find(size_t last, const Passes& passes) {
     Place at{0, 0, 0};
@@ -187,7 +187,7 @@ class Buckets {
  private:
   static constexpr size_t kBuckets = 1024;
 
-  size_t bucket_of(int64_t token) const {  // which has weight
+  size_t bucket_of(int64_t token) const {  // for a token with a nonzero weight
     const double below = top_ - double(logits_.values[token]);
     return std::min(kBuckets - 1, static_cast<size_t>(below * scale_));
   }
@@ -210,7 +210,7 @@ class Buckets {
   size_t last_ = 0, ordered_ = kBuckets, count_ = 0;
 };
 
-// Draws from the shortest head whose weight reaches top_p of all.
+// Draws from the shortest head that has a share top_p of the weight.
 template <class T>
 int32_t draw_of_head(Logits<T> logits, double top, const Choice& choice, const double* weight,
                      int32_t* order) {
@@ -222,8 +222,8 @@ int32_t draw_of_head(Logits<T> logits, double top, const Choice& choice, const d
       .token;
 }
 
-// One token by `choice`. `weight` [V]: weight_of every token, which a choice that cuts to top_k overwrites (is_cut);
-// `order` [V] is scratch. The largest token where it has no finite logit.
+// Draws one token by `choice`. `weight` [V]: weight_of every token, overwritten by a choice that cuts
+// to top_k (is_cut); `order` [V] is scratch. Returns the largest token if that has no finite logit.
 template <class T>
 int32_t draw_token(Logits<T> logits, const Largest& top, const Choice& choice, double* weight,
                    int32_t* order) {

@@ -1,5 +1,5 @@
-// UTF-8 as Unicode's table 3-7 has it: well-formed characters, and the parts that stand for U+FFFD each where bytes are
-// none (maximal subparts, as Python's bytes.decode("utf-8", "replace")).
+// UTF-8 as Unicode's table 3-7 defines it: well-formed characters, and ill-formed parts,
+// each decoded as U+FFFD (maximal subparts, as Python's bytes.decode("utf-8", "replace")).
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,7 @@ struct Utf8Part {
   bool is_open = false;       // broken because the text ends: more bytes may complete it
 };
 
-// What begins at byte `at`, which is less than bytes.size().
+// Returns the part that begins at byte `at`, which is less than bytes.size().
 constexpr Utf8Part utf8_part(std::string_view bytes, size_t at) {
   const auto byte = [&](size_t i) { return static_cast<unsigned char>(bytes[i]); };
   const unsigned lead = byte(at);
@@ -34,7 +34,7 @@ constexpr Utf8Part utf8_part(std::string_view bytes, size_t at) {
   return {size, true, false};
 }
 
-// Bytes at the end of the text that begin a character and do not complete it: 0 to 3.
+// Returns the bytes of an incomplete character at the end of the text: 0 to 3.
 constexpr size_t unfinished_utf8(std::string_view bytes) {
   for (size_t back = 1; back <= 3 && back <= bytes.size(); ++back) {
     const Utf8Part part = utf8_part(bytes, bytes.size() - back);

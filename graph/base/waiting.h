@@ -12,7 +12,7 @@ namespace tessera {
 // a shared table.
 using WaitWord = std::atomic<int>;
 
-// Tells the core that the thread polls.
+// Hints to the core that the thread polls.
 inline void pause_core() {
 #if defined(__x86_64__)
   __builtin_ia32_pause();
@@ -35,8 +35,8 @@ bool spin_until(Done&& done) {
   return done();
 }
 
-// Returns once `word` no longer holds `old`: spins first when `may_spin` (ranks <= cores), then sleeps until
-// notified.
+// Returns once `word` no longer holds `old`: spins first when
+// `may_spin` (ranks <= cores), then sleeps until notified.
 inline void wait_while(const WaitWord& word, int old, bool may_spin) {
   const auto changed = [&] { return word.load(std::memory_order_acquire) != old; };
   if (changed() || (may_spin && spin_until(changed))) return;

@@ -3,8 +3,8 @@
 namespace tessera {
 
 bool matches_wildcard(std::string_view pattern, std::string_view name) {
-  // The last '*' passed, and how much of the name it stood for: where the rest fails it stands for one more.
-  // No star before it need stand for more: it took the earliest match of what lies between them.
+  // The last '*' passed, and the length that it matched: where the rest fails it matches one
+  // more. No earlier star need match more: it took the earliest match of the text up to this one.
   size_t p = 0, n = 0, star = std::string_view::npos, taken = 0;
   while (n < name.size()) {
     if (p < pattern.size() && pattern[p] == '*') {

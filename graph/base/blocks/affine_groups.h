@@ -17,7 +17,7 @@ struct AffineGroups {
   float levels[Groups * N];
 };
 
-// One group under given factors: the integers, and what they give.
+// One group under given factors: its integers, levels and error.
 template <int N>
 struct AffineChoice {
   int scale = 0, min = 0;

@@ -7,11 +7,11 @@ namespace tessera {
 
 // Sums over a group whose elements have levels q of a scale, above a minimum.
 struct AffineSums {
-  float error;      // of scale * q - min, weighted and squared
+  float error;      // of scale * q - min: weighted, squared
   float q, qq, xq;  // sums of weights * q, * q^2, * x q
 };
 
-// `levels`, if given, receives each element's level.
+// `levels`, if not null, receives each element's level.
 template <int N>
 AffineSums round_affine(const float* x, const float* weights, float high, float scale, float min,
                         float* levels = nullptr) {
@@ -32,7 +32,7 @@ AffineSums round_affine(const float* x, const float* weights, float high, float 
 
 struct AffineFit {
   float scale = 0, min = 0;  // x is about scale * q - min
-  float gain = 0;            // by how much the weighted squared error is below that of the mean for all
+  float gain = 0;            // reduction of the weighted squared error from that of the mean alone
 };
 
 template <int N>
@@ -40,7 +40,7 @@ struct AffineGroup {
   float high;            // levels are 0 to high
   bool min_is_positive;  // min >= 0; else it has either sign
   float weight_sum, mean, lowest, highest;
-  float centred[N];  // x - mean
+  float centred[N];  // x less its mean
 
   AffineGroup(const float* x, const float* weights, float high_level, bool positive)
       : high(high_level), min_is_positive(positive) {
@@ -59,7 +59,7 @@ struct AffineGroup {
     }
   }
 
-  // The best scale and minimum for the levels nearest to (x + min) * inverse_scale.
+  // Finds the best scale and minimum for the levels nearest to (x + min) * inverse_scale.
   AffineFit fit(const float* weights, float min, float inverse_scale) const {
     FloatLanes q = all_lanes(0), qq = all_lanes(0), xq = all_lanes(0);
     const float shift = mean + min;
@@ -73,7 +73,7 @@ struct AffineGroup {
     }
     const float sq = sum_lanes(q), sqq = sum_lanes(qq), sxq = sum_lanes(xq);
     const float variance = sqq - sq * sq / weight_sum;
-    if (!(variance > 1e-6f * sqq)) return {};  // all on one level, as far as f32 can tell
+    if (!(variance > 1e-6f * sqq)) return {};  // all on one level, to the precision of f32
     AffineFit result;
     result.scale = sxq / variance;
     result.min = result.scale * sq / weight_sum - mean;
@@ -88,14 +88,14 @@ struct AffineGroup {
   }
 };
 
-// Starting scales give the range from the least to the greatest element so many steps.
+// Starting scales cover the range from the least to the greatest element in so many steps.
 template <int N>
 AffineFit search_affine(const float* x, const float* weights, float high, bool min_is_positive,
                         ScaleRange range) {
   const AffineGroup<N> group(x, weights, high, min_is_positive);
   const float lowest = min_is_positive && group.lowest > 0.0f ? 0.0f : group.lowest;
   AffineFit best;
-  // One value for all: the mean, as a minimum or as the highest level.
+  // One value for all elements: the mean, as a minimum or as the highest level.
   best.min = min_is_positive && group.mean > 0.0f ? 0.0f : -group.mean;
   best.scale = min_is_positive && group.mean > 0.0f ? group.mean / high : 0.0f;
   const float extent = group.highest - lowest;

@@ -52,7 +52,7 @@ void encode_bf16(const float* x, const float*, std::byte* out) {
   std::memcpy(out, &bits, sizeof bits);
 }
 
-// `largest`: what the greatest f16 scale, with integer scale and level, reaches on both sides of zero.
+// `largest`: the greatest magnitude, on either side of zero, of the greatest f16 scale with integer scale and level.
 struct BlockCodec {
   DType type;
   DecodeBlocks* decode;
@@ -150,7 +150,7 @@ Status check_importance(std::span<const float> importance) {
 
 constexpr int64_t kMostElements = 256;  // of a block
 
-// Scales weights so that the largest is 1; none is nothing, so that every sum of them is above zero.
+// Scales weights so that the largest is 1, and keeps each above zero, so that every sum of them is.
 void scale_weights(const float* importance, int64_t elements, float* weights) {
   constexpr float kLeast = 1e-9f;
   const float largest = *std::max_element(importance, importance + elements);

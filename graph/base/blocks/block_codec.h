@@ -12,27 +12,27 @@
 
 namespace tessera {
 
-// Whether values of the type stand for themselves: floats of 16 bits and more, and all block types.
+// Returns whether values of the type stand for themselves: floats of 16 bits and more, and all block types.
 bool can_decode(DType type);
 
 // Writes `count` elements, whole blocks, with the bits that GGML's dequantize_row_* gives (nf4: bitsandbytes'). Reads
 // dtype_bytes(type, count) bytes, which may hold anything and be at any address. f64 is rounded to f32.
 void decode_blocks(DType type, const std::byte* blocks, float* out, int64_t count);
 
-// Whether encode_blocks takes the type: all that decode, except iq1_s, iq1_m, iq2_xxs, iq2_xs, iq2_s, iq3_xxs
-// and iq3_s.
+// Returns whether encode_blocks takes the type: all that decode,
+// except iq1_s, iq1_m, iq2_xxs, iq2_xs, iq2_s, iq3_xxs and iq3_s.
 bool can_encode(DType type);
 
 // The greatest magnitude that encode_blocks takes for the type.
 float largest_encodable(DType type);
 
-// Writes `count` elements, whole blocks, as dtype_bytes(type, count) bytes, and keeps the sum of squared
-// errors small. `importance` weighs the squares: one number >= 0 for each element of a row, so `count` is
-// whole rows and a row is whole blocks; empty: all are alike. It changes nothing for q8_0, nf4 and floats. A block
-// whose weights are all zero counts as unweighted.
-//
-// An error names the first value that is not finite or above largest_encodable, or the weight that is no
-// weight.
+// Writes `count` elements, whole blocks, as dtype_bytes(type, count) bytes,
+// and keeps the sum of squared errors small. `importance` weighs the squares:
+// one number >= 0 for each element of a row, so `count` is whole rows and a
+// row is whole blocks; empty: equal weights. Weights have no effect on q8_0,
+// nf4 and floats. A block whose weights are all zero counts as unweighted.
+// An error names the first value that is not finite or above
+// largest_encodable, or the first negative or non-finite weight.
 Status encode_blocks(DType type, const float* values, int64_t count, std::byte* out,
                      std::span<const float> importance = {});
 

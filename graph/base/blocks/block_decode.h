@@ -203,7 +203,7 @@ TSR_BLOCK_DECODE void decode_block(const BlockQ6_K& block, float* x) {
   }
 }
 
-// ---- codes that number points of grids
+// ---- codes that are indices of grid points
 
 TSR_BLOCK_DECODE void decode_block(const BlockIq2Xxs& block, float* x) {
   const float d = f32_from_f16(block.d);
@@ -282,7 +282,7 @@ TSR_BLOCK_DECODE void decode_block(const BlockIq1M& block, float* x) {
   }
 }
 
-// ---- levels -1, 0, 1 and their kin
+// ---- levels -1, 0, 1 and similar sets
 
 TSR_BLOCK_DECODE void decode_block(const BlockTq1_0& block, float* x) {
   const float d = f32_from_f16(block.d);

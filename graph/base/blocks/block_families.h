@@ -29,7 +29,7 @@ EncodeBlock encode_q4_0, encode_q4_1, encode_q5_0, encode_q5_1, encode_q8_0;
 EncodeBlock encode_q2_k, encode_q3_k, encode_q4_k, encode_q5_k, encode_q6_k;
 // codebook_blocks.cc
 EncodeBlock encode_iq4_nl, encode_iq4_xs, encode_mxfp4, encode_nvfp4, encode_nf4;
-// ternary_blocks.cc: levels -1, 0, 1, and the kin -1, 1 and -1, 0, 1, 2
+// ternary_blocks.cc: levels -1, 0, 1, and the similar sets -1, 1 and -1, 0, 1, 2
 EncodeBlock encode_tq1_0, encode_tq2_0, encode_q1_0, encode_q2_0;
 
 }  // namespace tessera

@@ -129,7 +129,7 @@ struct BlockIq4Xs {  // groups of 32; x = d * (scale - 32) * iq4_nl_value(q)
   uint8_t scales_low[4];  // bits 0 to 3: nibble g % 2 of byte g / 2
   uint8_t codes[128];     // a group has 16 bytes, halves
 };
-// Grid types: eight (IQ3: four) elements have one code, the number of a point in a grid (iq_grids.h).
+// Grid types: eight (IQ3: four) elements have one code, the index of a point in a grid (iq_grids.h).
 struct BlockIq2Xxs {  // x = d * (0.5 + scale) / 4 * grid * sign
   static constexpr int kElements = 256;
   uint16_t d;
@@ -168,8 +168,8 @@ struct BlockIq1S {  // x = d * (2 scale + 1) * (grid + delta)
   static constexpr int kElements = 256;
   uint16_t d;
   uint8_t codes[32];  // bits 0 to 7
-  // A group of 32 has one: bits 8 to 10 of four codes in bits 0 to 11, the scale in bits 12 to 14; delta is
-  // 1/8, negative where bit 15 is set.
+  // One for each group of 32: bits 8 to 10 of four codes in bits 0 to 11,
+  // the scale in bits 12 to 14; delta is 1/8, negative where bit 15 is set.
   uint16_t high[8];
 };
 struct BlockIq1M {    // x = d * (2 scale + 1) * (grid + delta)
@@ -177,8 +177,8 @@ struct BlockIq1M {    // x = d * (2 scale + 1) * (grid + delta)
   uint8_t codes[32];  // bits 0 to 7
   uint8_t high[16];  // nibble i % 2 of byte i / 2: bits 8 to 10 of code i; delta is 1/8, negative where bit 3
                      // is set
-  // A group of 64 has one: four scales of 3 bits, one for 16 elements; bits 12 to 15 of all four are the
-  // nibbles of d, lowest first.
+  // One for each group of 64: four scales of 3 bits, one for 16 elements;
+  // bits 12 to 15 of all four are the nibbles of d, lowest first.
   uint16_t scales[4];
 };
 
@@ -213,7 +213,7 @@ static_assert(sizeof(BlockTq1_0) == 54 && sizeof(BlockTq2_0) == 66);
 
 TSR_BLOCK_TABLE int8_t kIq4NlValues[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
                                            1,    13,   25,  38,  53,  69,  89,  113};
-// Twice the values of E2M1 (OCP Microscaling Formats), so that they are integers.
+// Doubled values of E2M1 (OCP Microscaling Formats), so that they are integers.
 TSR_BLOCK_TABLE int8_t kE2m1Doubled[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
 
 // NormalFloat (Dettmers et al., QLoRA, appendix E), with the f32 values of bitsandbytes.
@@ -260,7 +260,7 @@ TSR_BLOCK_FUNCTION unsigned iq_signs(unsigned seven) {
   parity ^= parity >> 1;
   return (seven & 127) | (parity & 1) << 7;
 }
-// Scales of 6 bits in 12 bytes; the value counts from -32.
+// Scales of 6 bits in 12 bytes; the values begin at -32.
 TSR_BLOCK_FUNCTION int q3_k_scale(const uint8_t (&scales)[12], int group) {
   const int low = group < 8 ? scales[group] & 15 : scales[group - 8] >> 4;
   return (low | (scales[8 + group % 4] >> 2 * (group / 4) & 3) << 4) - 32;

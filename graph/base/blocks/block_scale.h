@@ -7,8 +7,8 @@
 
 namespace tessera {
 
-// The f16 nearest to a scale, never an infinity. Tiny scales become the least number above zero, not zero, so that
-// codes can still tell values apart.
+// Rounds a scale to the nearest finite f16. Tiny scales become the least
+// number above zero, not zero, so that codes still distinguish values.
 constexpr uint16_t f16_scale(float scale) {
   const float magnitude = scale < 0.0f ? -scale : scale;
   const uint16_t sign = scale < 0.0f ? 0x8000 : 0;

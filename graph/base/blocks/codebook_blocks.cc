@@ -1,4 +1,4 @@
-// IQ4_NL, IQ4_XS, MXFP4, NVFP4, NF4: codes of four bits that number uneven levels.
+// IQ4_NL, IQ4_XS, MXFP4, NVFP4, NF4: codes of four bits for uneven levels.
 #include <algorithm>
 #include <bit>
 
@@ -98,16 +98,16 @@ void encode_iq4_xs(const float* x, const float* weights, std::byte* out) {
 
 void encode_mxfp4(const float* x, const float* weights, std::byte* out) {
   const float largest = largest_magnitude<32>(x);
-  // 2^power is above the largest magnitude, at most twice it. Values and errors are relative to it, so that
-  // squares stay within f32.
+  // 2^power is above the largest magnitude, at most twice it. Values
+  // and errors are relative to it, so that squares stay within f32.
   int power = 0;
   std::frexp(largest, &power);
   float relative[32], chosen[32];
   for (int j = 0; j < 32; ++j) relative[j] = std::ldexp(x[j], -power);
   BlockMxfp4 block{};
   float least = 0;
-  // The largest level is 12: at 2^-4 the greatest values may be cut, at 2^-3 none is; below, unimportant ones
-  // may be.
+  // The largest level is 12: at 2^-4 the greatest values may be
+  // cut, at 2^-3 none is; at smaller steps unimportant ones may be.
   for (int step = -8; step <= -3 && largest > 0.0f; ++step) {
     const int exponent = step + power + 128 < 0 ? 0 : step + power + 128 > 254 ? 254 : step + power + 128;
     const float scale = std::ldexp(1.0f, exponent - power - 128);
@@ -144,7 +144,7 @@ void encode_nvfp4(const float* x, const float* weights, std::byte* out) {
 // The code is the number of half-way points below a value: a tie takes the lower. Factors and rounding are those of
 // bitsandbytes, so the codes are too.
 void encode_nf4(const float* x, const float*, std::byte* out) {
-  constexpr float kLeastScale = 1e-38f;  // below, its inverse is infinite
+  constexpr float kLeastScale = 1e-38f;  // the inverse of a smaller one is infinite
   const float scale = largest_magnitude<64>(x), inverse = 1.0f / std::max(scale, kLeastScale);
   const auto code_of = [&](float value) {
     const float relative = value * inverse;

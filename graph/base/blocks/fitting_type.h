@@ -1,4 +1,4 @@
-// Types for rows whose length is no multiple of the wanted type's block.
+// Fitting types: the substitutes of a block type for rows whose length is no multiple of its block.
 #pragma once
 
 #include <cstdint>
@@ -8,8 +8,8 @@
 
 namespace tessera {
 
-// A type whose block divides rows of `width` elements: `wanted`, or the type of smaller blocks that llama.cpp
-// puts in its place (of nf4, iq4_nl); none where neither does.
+// Returns a type whose block divides rows of `width` elements: `wanted`, or the type of
+// smaller blocks that llama.cpp substitutes (for nf4, iq4_nl); nullopt where neither does.
 std::optional<DType> find_fitting_type(DType wanted, int64_t width);
 
 }  // namespace tessera

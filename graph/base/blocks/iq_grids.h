@@ -1,6 +1,6 @@
-// IQ grids: the points that the codes of GGUF's IQ1, IQ2 and IQ3 types number. A point of IQ1 and IQ2 is
-// eight indices of two bits into the type's alphabet, a point of IQ3 four indices of four bits; the first is
-// lowest.
+// IQ grids: the tables of points that the codes of GGUF's IQ1, IQ2 and IQ3 types
+// index. A point of IQ1 and IQ2 is eight indices of two bits into the type's
+// alphabet, a point of IQ3 four indices of four bits; the first is lowest.
 #pragma once
 
 #include <cstdint>

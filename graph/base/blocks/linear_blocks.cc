@@ -8,7 +8,7 @@
 namespace tessera {
 namespace {
 
-// Puts codes of four or five bits where the block has them.
+// Stores codes of four or five bits in the block's layout.
 template <class Block>
 void store_codes(Block& block, const float* levels, float offset) {
   uint32_t high = 0;

@@ -1,6 +1,6 @@
-// Scale search: least squares for the scale of a group of N elements. A scale gives each element its nearest
-// level, and given the levels the best scale is a quotient of sums. The best of some starting scales is
-// improved by doing both in turn until nothing is gained.
+// Scale search: least squares for the scale of a group of N elements. A scale gives each element
+// its nearest level, and given the levels the best scale is a quotient of sums. The best of some
+// starting scales is improved by both steps in turn until the error stays the same.
 //
 // Sums are made lane by lane and joined in one order, so codes are the same on every machine.
 #pragma once
@@ -28,7 +28,7 @@ inline FloatLanes clamp_lanes(FloatLanes v, float low, float high) {
   v = v < low ? all_lanes(low) : v;
   return v > high ? all_lanes(high) : v;
 }
-// To integers, ties to even; for magnitudes below 2^22.
+// Rounds to integers, ties to even; for magnitudes below 2^22.
 inline FloatLanes round_lanes(FloatLanes v) {
   const FloatLanes magic = all_lanes(12582912.0f);  // 1.5 * 2^23: the last place of a sum is 1
   return (v + magic) - magic;
@@ -40,11 +40,11 @@ struct EvenLevels {
   FloatLanes nearest(FloatLanes y) const { return round_lanes(clamp_lanes(y, low, high)); }
 };
 
-// Starting scales give the largest magnitude of a group this many steps of the levels.
+// Starting scales map the largest magnitude of a group to this many steps of the levels.
 struct ScaleRange {
   float first, last;
   int count;
-  bool both_signs = true;  // where levels differ on the sides of zero
+  bool both_signs = true;  // for levels that differ on the sides of zero
 };
 
 template <int N>
@@ -56,17 +56,17 @@ float largest_magnitude(const float* x) {
 
 struct ScaleFit {
   float scale = 0;
-  float gain = 0;     // by how much the weighted squared error is below that of zeros
+  float gain = 0;     // reduction of the weighted squared error from that of zeros
   float squares = 0;  // sum of weights * level^2
 };
 
-// From the sums of weights * x * level and of weights * level^2.
+// Returns the fit for sums of weights * x * level and of weights * level^2.
 inline ScaleFit fit_from_sums(float products, float squares) {
   if (!(squares > 0.0f)) return {};
   return {products / squares, products * (products / squares), squares};
 }
 
-// The best scale for the levels nearest to x * inverse_scale.
+// Finds the best scale for the levels nearest to x * inverse_scale.
 template <int N, class Levels>
 ScaleFit fit_scale(const float* x, const float* weights, const Levels& levels, float inverse_scale) {
   FloatLanes products = all_lanes(0), squares = all_lanes(0);
@@ -79,7 +79,7 @@ ScaleFit fit_scale(const float* x, const float* weights, const Levels& levels, f
   return fit_from_sums(sum_lanes(products), sum_lanes(squares));
 }
 
-// The best scale for given levels.
+// Finds the best scale for given levels.
 template <int N>
 ScaleFit fit_levels(const float* x, const float* weights, const float* levels) {
   FloatLanes products = all_lanes(0), squares = all_lanes(0);
@@ -91,7 +91,7 @@ ScaleFit fit_levels(const float* x, const float* weights, const float* levels) {
   return fit_from_sums(sum_lanes(products), sum_lanes(squares));
 }
 
-constexpr float kLeastMagnitude = 1e-30f;  // far below what a scale in f16 tells from zero
+constexpr float kLeastMagnitude = 1e-30f;  // far below the resolution of an f16 scale
 constexpr int kScaleRefinements = 3;
 
 template <int N, class Levels>
@@ -115,7 +115,7 @@ ScaleFit search_scale(const float* x, const float* weights, const Levels& levels
   return best;
 }
 
-// Rounds x to levels times `scale`: their levels, and the weighted squared error.
+// Rounds x to levels times `scale`; returns the levels and the weighted squared error.
 template <int N, class Levels>
 float round_scaled(const float* x, const float* weights, const Levels& levels, float scale, float* chosen) {
   FloatLanes error = all_lanes(0);

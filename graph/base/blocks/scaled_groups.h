@@ -1,5 +1,5 @@
-// Scaled groups: an encoder for blocks of groups whose scales are integers times one f16 factor. Each group's
-// own best scale is searched for first; then integer scales, levels and the factor are improved in turn.
+// Scaled groups: an encoder for blocks of groups whose scales are integers times one f16 factor. It searches
+// each group's own best scale first; then it improves integer scales, levels and the factor in turn.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace tessera {
 
-constexpr int kGroupRounds = 4;  // of integers and factors; later ones gain nothing that can be measured
+constexpr int kGroupRounds = 4;  // of integers and factors; further rounds have no measurable gain
 
 template <int Groups, int N>
 struct ScaledGroups {

@@ -10,10 +10,10 @@
 namespace tessera {
 namespace {
 
-// The scale of least squares, exactly: what is not zero are the elements of the greatest magnitudes, as many
-// as gain most. Codes are 0, 1, 2.
+// The scale of least squares, exactly: the nonzero elements are those of the
+// greatest magnitudes, as many as reduce the error most. Codes are 0, 1, 2.
 uint16_t encode_ternary(const float* x, const float* weights, unsigned (&codes)[256]) {
-  // Magnitudes are ordered as their bits are.
+  // Magnitudes have the order of their bits.
   uint64_t order[256];
   for (int i = 0; i < 256; ++i)
     order[i] = uint64_t{std::bit_cast<uint32_t>(std::fabs(x[i]))} << 32 | static_cast<uint32_t>(i);
@@ -36,7 +36,7 @@ uint16_t encode_ternary(const float* x, const float* weights, unsigned (&codes)[
   return d;
 }
 
-// `Count` trits, each `stride` codes after the one before, as the byte that decode_trits reads.
+// Packs `Count` trits, `stride` codes apart, into the byte that decode_trits reads.
 uint8_t pack_trits(const unsigned* codes, int stride, int count) {
   unsigned number = 0;
   for (int n = 0; n < 5; ++n) number = 3 * number + (n < count ? codes[n * stride] : 0);
