@@ -1,6 +1,6 @@
-// Cluster: the devices a plan may use, as measured rates and limits. Plain data. runtime/ makes it from the
-// devices present; or it is a preset (parallel/pricing/cluster_presets.h), or read from a JSON file for
-// hardware that is absent.
+// Cluster: the devices that a plan may use, as measured rates and limits;
+// plain data. Its sources: runtime/ for present devices, presets
+// (parallel/pricing/cluster_presets.h), and JSON files for absent hardware.
 #pragma once
 
 #include <cstdint>
@@ -34,24 +34,24 @@ struct DeviceKind {
   // formats are listed as e4m3; if e4m3 is not listed, the device has no such matmuls.
   std::vector<MatrixRate> matrix_rates = {};
 
-  // Rate by shape. A matmul is computed in tiles, `multiprocessors` at a time, so that the last wave may be
-  // partly idle. Each tile costs as much as `tile_ramp` more steps of the contracted dim, for filling and
-  // draining the pipeline.
+  // Rate by shape. A matmul is computed in tiles, `multiprocessors` at a time, so
+  // that the last wave may be partly idle. Each tile costs as much as `tile_ramp`
+  // more steps of the contracted dim, for filling and draining the pipeline.
   int32_t multiprocessors = 0;  // 0: any shape reaches the full rate
   double tile_ramp = 0;
-  double batched_share = 1;  // fraction of the rate that batches of small matmuls (attention scores) reach
+  double batched_share = 1;  // fraction of the rate for batches of small matmuls (attention scores)
 
-  // Host time to issue one kernel where kernels are issued one by one (eager frameworks); the device waits
-  // meanwhile.
+  // Host time to issue one kernel where kernels are issued one
+  // by one (eager frameworks); the device is idle meanwhile.
   double issue_s = 0;
 
-  // Device memory that contexts, communicators and workspaces hold whatever the plan is; -1: not known, estimated
-  // from the device's size (parallel/pricing/reserved_memory.h).
+  // Device memory of contexts, communicators and workspaces, independent of the plan;
+  // -1: unknown, estimated from the device's size (parallel/pricing/reserved_memory.h).
   int64_t reserved_bytes = -1;
   friend bool operator==(const DeviceKind&, const DeviceKind&) = default;
 };
 
-// Operations per second of large matmuls in the type.
+// The rate of large matmuls in the type, in operations per second.
 inline double matrix_rate(const DeviceKind& kind, DType dtype) {
   for (const MatrixRate& rate : kind.matrix_rates)
     if (rate.dtype == dtype) return rate.flops_per_s;
@@ -77,8 +77,8 @@ struct GroupLink {
 struct Cluster {
   std::vector<DeviceKind> kinds = {};
   std::vector<int32_t> devices = {};  // kind of each device; the devices of a node are consecutive
-  // Number of cores that devices share (CPU virtual devices): with n busy devices each runs at 1/n of the
-  // rate; for n below `shared_cores` prices interpolate. 0: devices share nothing.
+  // Number of cores that devices share (CPU virtual devices): with n busy devices each runs at
+  // 1/n of the rate; for n below `shared_cores` prices interpolate. 0: each device has its own.
   int32_t shared_cores = 0;
   Link link;  // between any two devices (of one node)
 
@@ -91,8 +91,8 @@ struct Cluster {
   int64_t file_bytes = 0;         // of one node
   Link file_link;                 // one node to its files
 
-  // Measured prices of the devices present, in place of the rates above; null: none. Never changed, so that
-  // copies of a cluster share it; compared by identity.
+  // Measured prices of the present devices, in place of the rates above; null:
+  // none. Immutable, so that copies of a cluster share it; compared by identity.
   std::shared_ptr<const DeviceProfile> profile = nullptr;
   friend bool operator==(const Cluster&, const Cluster&) = default;
 };

@@ -120,7 +120,7 @@ std::string to_text(const DeviceMesh& mesh) {
   std::vector<std::string> parts;
   for (const MeshAxis& axis : mesh.axes) parts.push_back(format("{}={}", axis.name, axis.size));
   std::string text = join(parts, ", ");
-  // Devices 0, 1, 2, … are not written; any others are.
+  // Devices 0, 1, 2, … are omitted; all others are written.
   bool counted = true;
   for (size_t i = 0; i < mesh.devices.size(); ++i) counted &= mesh.devices[i] == static_cast<int32_t>(i);
   if (counted) return text;

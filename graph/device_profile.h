@@ -1,6 +1,6 @@
-// DeviceProfile: measured times of one kind of device, by shape. Plain data; made by `tessera calibrate`,
-// read from a JSON file (serialize/device_profile_json.h), priced by parallel/pricing/profile_prices.h. More
-// work never costs less: seconds never fall along any axis of any table.
+// DeviceProfile: measured times of one kind of device, by shape; plain data. `tessera calibrate`
+// measures it, a JSON file stores it (serialize/device_profile_json.h),
+// parallel/pricing/profile_prices.h prices with it. Seconds never fall along any axis of any table.
 #pragma once
 
 #include <cstdint>
@@ -23,8 +23,8 @@ struct PriceTable {
   std::vector<std::string> axes;
   std::vector<std::vector<double>> marks;  // by axis, ascending
   std::vector<double> seconds;             // row-major, the last axis innermost
-  // The same with one device on each of DeviceProfile::cores; empty where devices share nothing. Where
-  // `seconds` are larger, help from other cores costs more than it saves.
+  // Seconds with one device on each of DeviceProfile::cores; empty where devices share
+  // nothing. Where `seconds` are larger, the help of other cores costs more than it saves.
   std::vector<double> shared_seconds;
   friend bool operator==(const PriceTable&, const PriceTable&) = default;
 };
@@ -49,15 +49,15 @@ struct CopyPrice {
   friend bool operator==(const CopyPrice&, const CopyPrice&) = default;
 };
 
-// AlgorithmChoice: the fastest variant of a kernel when all were timed. `kernel` is the query as
-// runtime/kernel_description.h writes it.
+// AlgorithmChoice: the fastest variant of a kernel when all were timed.
+// `kernel` is the query in the text form of runtime/kernel_description.h.
 struct AlgorithmChoice {
   std::string kernel, variant;
   friend bool operator==(const AlgorithmChoice&, const AlgorithmChoice&) = default;
 };
 struct AlgorithmChoices {
-  // Fingerprint of the device, its libraries and the build that was timed (kernel_fingerprint): for any other
-  // the choices mean nothing.
+  // Fingerprint of the device, its libraries and the timed build
+  // (kernel_fingerprint): for any other the choices are void.
   uint64_t backend = 0;
   std::vector<AlgorithmChoice> choices;  // sorted by kernel, each once
   friend bool operator==(const AlgorithmChoices&, const AlgorithmChoices&) = default;
@@ -65,10 +65,10 @@ struct AlgorithmChoices {
 
 struct DeviceProfile {
   std::string device;  // DeviceKind::name of the measured device
-  int32_t cores = 0;   // that devices share, all busy in `shared_seconds`; 0: devices share nothing
+  int32_t cores = 0;   // shared by devices, all busy in `shared_seconds`; 0: devices share nothing
   double run_s = 0;    // fixed time of one run, in addition to its instructions
-  // From the end of an instruction to the beginning of one on another stream that waits for it: with spare cores,
-  // and while every core computes, when the waiting thread has to get one first.
+  // From the end of an instruction to the start of its dependent on another stream: with
+  // spare cores, and while every core computes, when the waiting thread has to get one first.
   double stream_switch_s = 0, busy_stream_switch_s = 0;
   // Slowdown of ranks that share cores, in addition to that of their kernels: factors on all times with two or more
   // ranks, and with more ranks than cores. At least 1.
@@ -80,7 +80,7 @@ struct DeviceProfile {
   std::vector<CollectivePrice> collectives;  // sorted by kind and members
   PriceCurve messages;                       // from one device to another
   std::vector<CopyPrice> copies;
-  uint64_t checksum = 0;  // of the file it was read from or is written to, except the algorithms
+  uint64_t checksum = 0;  // of its file, without the algorithms
   AlgorithmChoices algorithms;
 
   bool empty() const { return kernels.empty(); }

@@ -1,7 +1,7 @@
-// Explanation: the reasons for a plan and its costs, as plain data. The same for plans of present devices
-// (from the lowered program and its simulated run) and of absent hardware (from the composed step); a field
-// that only one of them has is empty in the other. serialize/explanation_json.h writes it, explanation_page.h
-// draws it.
+// Explanation: the reasons for a plan and its costs; plain data. The same for plans
+// of present devices (from the lowered program and its simulated run) and of absent
+// hardware (from the composed step); a field of one of them alone is empty in the
+// other. serialize/explanation_json.h writes it, explanation_page.h draws it.
 #pragma once
 
 #include <cstdint>
@@ -20,8 +20,8 @@ struct TimeShare {
   // "caches" (keys and values read)
   std::string cause;
   std::string axis;        // of communication: "dp", "tp", "dp+tp"; "pp" between stages
-  double seconds = 0;      // exposed: nothing of a higher cause ran meanwhile
-  double hidden_s = 0;     // overlapped with something else
+  double seconds = 0;      // exposed: with no overlap by a higher cause
+  double hidden_s = 0;     // overlapped with another cause
   std::string phase = {};  // where text is generated: "prefill" or "decode"
 };
 
@@ -29,7 +29,7 @@ struct TimeShare {
 struct MemoryShare {
   // "parameters", "gradients", "optimizer", "caches", "activations", "logits", "gathered" (parameters, for
   // use), "communication", "transient", "workspace", "inputs", "reserved" (contexts), "unused" (between
-  // buffers, and what another entry of the program needs); "offloaded" (of a composed plan, on other tiers)
+  // buffers, and the needs of another entry of the program); "offloaded" (of a composed plan, on other tiers)
   std::string cause;
   int64_t bytes = 0;
   Tier tier = Tier::kDevice;
@@ -48,7 +48,7 @@ struct PeakMoment {
   std::vector<PeakBuffer> largest;  // live at that moment, largest first
 };
 
-// Consecutive blocks with the same decisions.
+// A run of consecutive blocks with the same decisions.
 struct BlockDecision {
   std::string name;  // "block.0 to block.11", "embedding"
   int64_t count = 1;
@@ -58,7 +58,7 @@ struct BlockDecision {
   int64_t recomputed = 0;  // activations of each block, or blocks where a block is the unit
   std::string recompute;   // "none", "full", "selective", "12 of 24 activations"
   int64_t offloaded = 0;   // activations of each block that leave the device
-  int32_t chunks = 1;      // most of any operation
+  int32_t chunks = 1;      // largest number of any operation
 };
 
 struct ExplainedTensor {
@@ -76,10 +76,10 @@ struct ExplainedTensor {
 struct RunnerUp {
   std::string strategy;
   double step_s = 0;        // 0: never priced
-  double loses_s = 0;       // against the plan
+  double loses_s = 0;       // slower than the plan by this
   int64_t bytes = 0;        // of its fullest device
   int64_t over_bytes = 0;   // beyond the limit; 0: it fits
-  std::string why;          // why it was not made or does not fit; empty for one that is slower
+  std::string why;          // reason for its refusal or excess; empty for one that is slower
   double tokens_per_s = 0;  // where text is generated
 };
 
@@ -104,14 +104,14 @@ struct MemoryCurve {
   bool in_time = false;                     // positions are nanoseconds
 };
 
-// Serving: plans that generate text. The explanation's step is then a request, prompts and all new tokens.
+// Serving: the figures of plans that generate text. The explanation's step is then a request, its prompts and all new tokens.
 struct Serving {
   bool throughput = false;  // the objective; else latency
   int64_t prompt = 0, new_tokens = 0;
   int64_t sequences = 1, replicas = 1;  // at once, of all replicas
   int64_t prefill_batch = 1;            // prompts that a replica processes at a time
   double first_token_s = 0, token_s = 0, tokens_per_s = 0;
-  double bound_tokens_per_s = 0;  // of throughput: no plan of the searched space has more
+  double bound_tokens_per_s = 0;  // of throughput: no plan of the searched space exceeds it
 };
 
 struct Explanation {
@@ -124,17 +124,17 @@ struct Explanation {
   double bound_s = 0, gap = -1;  // no plan of the searched space is faster than bound_s; gap -1: unknown
   std::optional<Serving> serving;
   std::vector<TimeShare> time;
-  std::string critical;  // device that finishes last: "device 2"
+  std::string critical;  // the device that finishes last: "device 2"
   std::vector<MemoryShare> memory;
-  int64_t memory_bytes = 0;  // device tier: the arena, or all that the device holds
+  int64_t memory_bytes = 0;  // device tier: the arena, or everything on the device
   int64_t memory_limit = 0;  // 0: none
   PeakMoment peak;
   std::vector<int64_t> bytes_by_device;
   std::vector<BlockDecision> blocks;
   std::vector<ExplainedTensor> tensors;
   std::vector<RunnerUp> runners_up;
-  std::vector<std::string> words;    // sentences: what the strategy means, without terms of parallelism
-  std::vector<std::string> reasons;  // sentences: what decided, what differs
+  std::vector<std::string> words;    // sentences: the meaning of the strategy, without terms of parallelism
+  std::vector<std::string> reasons;  // sentences: the deciding costs, the differences
   Timeline timeline;
   MemoryCurve curve;
 };

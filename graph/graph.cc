@@ -22,8 +22,8 @@ std::string label(std::string_view op, std::string_view scope) {
 
 std::string default_name(size_t id) { return format("%{}", id); }
 
-// "%<n>" belongs to activation n, so that the name of a new one is never in use. Other tensors keep their names in a
-// graph of another order, where that would be another's.
+// "%<n>" belongs to activation n, so that the name of a new one is always free. Other
+// tensors keep their names in a graph of another order, unless that would be another's.
 constexpr size_t kNamed = SIZE_MAX;
 
 Status check_name(std::string_view name, size_t id) {
@@ -39,7 +39,7 @@ Status check_name(std::string_view name, size_t id) {
   return {};
 }
 
-// Symbols exist; sizes cannot overflow.
+// Checks that symbols exist and sizes cannot overflow.
 Status check_type(const TensorType& type, std::span<const Symbol> symbols) {
   if (static_cast<size_t>(type.dtype) >= kDTypeCount)
     return invalid(format("dtype {} does not exist", static_cast<int>(type.dtype)));
@@ -87,7 +87,7 @@ Result<const OpDef*> known_op(std::string_view name) {
   return Status(StatusCode::kNotFound, unknown_name("op", name, names));
 }
 
-// The given attributes in the op's order, with defaults. An integer is accepted where a real is wanted.
+// Completes the given attributes by defaults, in the op's order. An integer is accepted in place of a real.
 Result<std::vector<Attr>> complete_attrs(const OpDef& op, std::vector<Attr> given) {
   std::vector<Attr> complete;
   std::vector<bool> used(given.size());
@@ -121,7 +121,7 @@ Result<std::vector<Attr>> complete_attrs(const OpDef& op, std::vector<Attr> give
   return complete;
 }
 
-// The same error with symbols by name: to_text of a shape, which knows no graph, writes the first as "$0".
+// Returns the same error with symbols by name: to_text of a shape, which has no graph, writes the first as "$0".
 Status name_symbols(const Status& error, std::span<const Symbol> symbols) {
   if (error.ok() || error.message().find('$') == std::string_view::npos) return error;
   std::string message;
@@ -139,7 +139,7 @@ Status name_symbols(const Status& error, std::span<const Symbol> symbols) {
   return Status(error.code(), std::move(message));
 }
 
-// infer may see anything from an untrusted file: exceptions become a Status.
+// infer may receive anything of an untrusted file: exceptions become a Status.
 Result<std::vector<TensorType>> run_infer(const OpDef& op, std::span<const TensorType> inputs,
                                           std::span<const Attr> attrs, std::span<const Symbol> symbols) {
   cancellation_point();
@@ -331,7 +331,7 @@ Result<Graph> Graph::bind_partly(std::span<const std::pair<std::string, int64_t>
         tensor.type.shape.set(dim, extents[static_cast<size_t>(symbol_index(extent))]);
     TSR_RETURN_IF_ERROR(check_type(tensor.type, left).with_context(format("tensor '{}'", tensor.name)));
   }
-  // Types of activations come from infer, never from substitution: it may know more about concrete extents.
+  // Types of activations come from infer, never from substitution: concrete extents may change them.
   for (const Node& node : bound.nodes_) {
     std::vector<TensorType> inputs;
     for (TensorId input : node.inputs) inputs.push_back(bound.type(input));

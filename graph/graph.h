@@ -25,7 +25,7 @@ namespace tessera {
 enum class TensorId : uint32_t {};
 enum class NodeId : uint32_t {};
 inline constexpr NodeId kNoNode = NodeId{0xffffffff};
-inline constexpr TensorId kNoTensor = TensorId{0xffffffff};  // an absent optional operand is simply not passed
+inline constexpr TensorId kNoTensor = TensorId{0xffffffff};  // an absent optional operand is omitted
 inline constexpr size_t index(TensorId id) { return static_cast<size_t>(id); }
 inline constexpr size_t index(NodeId id) { return static_cast<size_t>(id); }
 
@@ -82,11 +82,11 @@ class Graph {
   // A graph input, parameter, constant or state. Fails on an empty or repeated name.
   Result<TensorId> add_tensor(std::string name, TensorType type, TensorKind kind);
 
-  // Appends a node: checks attributes (unknown names are errors that name the nearest), fills defaults, runs infer.
-  // Outputs are fresh activations.
+  // Appends a node: checks attributes (errors name the nearest known
+  // name), fills in defaults, runs infer. Outputs are new activations.
   Result<std::vector<TensorId>> add_node(std::string_view op, std::span<const TensorId> inputs,
                                          std::vector<Attr> attrs = {});
-  // The same for ops with one output, the common case.
+  // The same for ops with one output.
   Result<TensorId> add(std::string_view op, std::initializer_list<TensorId> inputs, std::vector<Attr> attrs = {});
 
   // Sets the scope of nodes appended from here on.
@@ -94,13 +94,13 @@ class Graph {
   const std::string& scope() const { return scope_; }
   void set_phase(Phase phase, NodeId forward = kNoNode) { phase_ = phase; forward_ = forward; }
 
-  // Sets the phase of an existing node: autodiff tells weight gradients from input gradients once it has seen
-  // all uses.
+  // Sets the phase of an existing node: autodiff distinguishes
+  // weight gradients from input gradients after all uses.
   void set_phase_of(NodeId node, Phase phase);
 
   Status rename(TensorId tensor, std::string name);
   void set_trainable(TensorId parameter, bool trainable);
-  Status add_output(std::string name, TensorId tensor);  // fetched by name; replaces an output of the same name
+  Status add_output(std::string name, TensorId tensor);  // a name for fetches; replaces an output of the same name
   void clear_outputs() { outputs_.clear(); }
   void add_update(TensorId target, TensorId value) { updates_.push_back({target, value}); }
   void add_gradient(TensorId parameter, TensorId gradient) { gradients_.push_back({parameter, gradient}); }
@@ -117,15 +117,15 @@ class Graph {
   std::optional<TensorId> find_output(std::string_view name) const;
   std::vector<TensorId> tensors_of_kind(TensorKind kind) const;  // in id order
 
-  // The same graph with symbols replaced; every symbol that some shape uses must be given.
+  // The same graph with symbols replaced by values; requires every symbol that a shape uses.
   Result<Graph> bind(std::span<const std::pair<std::string, int64_t>> values) const;
 
   // The same, keeping the symbols that `values` does not name ("B" while the planner still chooses it).
   Result<Graph> bind_partly(std::span<const std::pair<std::string, int64_t>> values) const;
 
-  // Checks everything that a reader of an untrusted file needs: topology, names, kinds, attributes, types
-  // equal to infer's, updates type-equal to their targets, gradients to their parameters (or f32 for bf16
-  // ones).
+  // Checks everything that a reader of an untrusted file relies on: topology,
+  // names, kinds, attributes, types equal to infer's, updates type-equal to
+  // their targets, gradients to their parameters (or f32 for bf16 ones).
   Status verify() const;
 
   // A hash of structure, types and attributes (not of names); equal graphs hash equal on every machine.

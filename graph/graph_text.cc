@@ -31,7 +31,7 @@ void TextReader::advance() {
       if (rest_[length] == '\n') ++line_;
       token_.text += rest_[length];
     }
-    // An unclosed string becomes a punctuation token that no rule accepts, so the error names its place.
+    // An unclosed string becomes a punctuation token outside every rule, so the error names its place.
     if (length >= rest_.size()) token_ = {Kind::kPunctuation, "unclosed \""};
     rest_.remove_prefix(std::min(length + 1, rest_.size()));
     return;

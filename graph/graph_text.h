@@ -1,4 +1,4 @@
-// Words and tokens shared by the text forms of graphs and plans.
+// Names and tokens that the text forms of graphs and plans share.
 #pragma once
 
 #include <span>
@@ -11,7 +11,7 @@
 namespace tessera {
 
 std::string_view phase_name(Phase phase);        // "backward_input"
-std::string quoted_name(std::string_view name);  // bare where that reads back, else "in quotes"
+std::string quoted_name(std::string_view name);  // bare where it parses back, else "in quotes"
 std::string type_text(const TensorType& type, std::span<const Symbol> symbols);  // "f32[B, T, 64]"
 std::string type_text(const TensorType& type, const Graph& graph);
 
@@ -30,13 +30,13 @@ class TextReader {
   const Token& peek() const { return token_; }
   Token take();
   bool at(std::string_view word) const { return token_.kind != Kind::kString && token_.text == word; }
-  bool accept(std::string_view word);  // a bare word or punctuation
+  bool accept(std::string_view word);  // takes a bare word or punctuation
   Status expect(std::string_view word);
   Result<std::string> name();  // a bare word or a quoted string
   Result<int64_t> integer();
   Result<double> real();  // integers too
   void skip_lines();      // any number of line ends
-  Status end_of_line();   // line end or ';', or a '}' or the end of text that follows
+  Status end_of_line();   // line end or ';', or before a '}' or the end of text
   Status wrong(std::string_view wanted) const;
   Status error(std::string_view message) const;  // with the line of the last token taken
 

@@ -1,5 +1,5 @@
-// KernelCatalog: the needs of kernels, answered by the backend. runtime/ implements it from the backend's
-// `prepare`; a saved device profile implements it for hardware that is absent.
+// KernelCatalog: the backend's answers about kernels. runtime/ implements it by the
+// backend's `prepare`; a saved device profile implements it for absent hardware.
 #pragma once
 
 #include <cstdint>
@@ -20,13 +20,13 @@ struct KernelChoice {
 class KernelCatalog {
  public:
   virtual ~KernelCatalog() = default;
-  // The kernel that would run `op` on these local operands, or the reason why none would. Thread-safe.
+  // Returns the kernel that would run `op` on these local operands, or the reason why none would. Thread-safe.
   virtual Result<KernelChoice> query(const OpDef& op, const OpView& view) const = 0;
-  // Whether fused kernels are worth asking for (parallel/lowering/kernel_fusion.h).
+  // Returns whether the backend has fused kernels (parallel/lowering/kernel_fusion.h).
   virtual bool fuses() const { return false; }
-  // Whether those of them are, whose results have the bits of their parts' (FusionPattern::is_exact).
+  // Returns whether it has fused kernels whose results have the bits of their parts' (FusionPattern::is_exact).
   virtual bool fuses_exactly() const { return fuses(); }
-  // Changes whenever an answer could; recorded in the Program.
+  // Changes whenever an answer could; the Program stores it.
   virtual uint64_t fingerprint() const = 0;
 };
 

@@ -20,9 +20,9 @@ class VjpBuilder;    // graph/autodiff.h
 class PhaseBuilder;  // graph/phases.h
 class ServingBuilder;  // graph/serving_builder.h
 
-// FactorView: this shard's part of a factor: up to two ranges [begin, end) of a global extent (two for
-// zig-zag orders). Ops whose result depends on position (causal mask, vocabulary offset, dropout's logical
-// index) read it from here.
+// FactorView: this shard's part of a factor: up to two ranges [begin, end) of a
+// global extent (two for zig-zag orders). Ops whose result depends on position
+// (causal mask, vocabulary offset, dropout's logical index) read it from here.
 struct FactorView {
   char name = '?';
   int64_t global_extent = 0;
@@ -52,8 +52,8 @@ struct OpDef {
   int32_t version = 1;
   std::span<const AttrSpec> attrs = {};
 
-  // Operand types (global or local, symbols allowed) -> result types, or an error that says what is wrong
-  // with them.
+  // Operand types (global or local, symbols allowed) ->
+  // result types, or an error that names the mismatch.
   Result<std::vector<TensorType>> (*infer)(std::span<const TensorType> inputs, std::span<const Attr> attrs) = nullptr;
 
   Status (*vjp)(VjpBuilder& builder) = nullptr;  // null: not differentiable
@@ -65,17 +65,17 @@ struct OpDef {
   // statistics, merge, finish (ALGEBRA rule 8). A plan that splits such a factor is lowered through it. Null: none.
   Status (*phases)(PhaseBuilder& builder) = nullptr;
 
-  // Name of the op that merges the results of two ranges of a factor that the outputs lack: its inputs are
-  // the outputs of the one, then of the other. Empty: they are added up. attention over kv:
-  // "attention_merge".
+  // Name of the op that merges the results of two ranges of a factor that
+  // the outputs lack: its inputs are the outputs of the first, then of the
+  // second. Empty: they are added up. attention over kv: "attention_merge".
   std::string_view chunk_merge = {};
 
   // in_place[i] = input whose buffer output i may reuse when nothing else reads it; empty for none. Kernels
   // of such an op must be correct both in place and out of place.
   std::span<const int> in_place = {};
 
-  // Inputs of which only the shape is used (the table of embedding_grad): the kernel gets no buffer for them
-  // (null), and they are not resharded, gathered or kept alive. Their local extents follow from the rule.
+  // Inputs of which only the shape is used (the table of embedding_grad): the kernel receives no buffer for
+  // them (null), and they are not resharded, gathered or kept alive. Their local extents follow from the rule.
   std::span<const int> shape_only = {};
 
   // Whether a result computed from a part of the batch serves that part (a scale that codes are rounded by).
@@ -83,8 +83,8 @@ struct OpDef {
   // (parallel/sharding/batch_cut.h).
   bool any_part = false;
 
-  // The op whose measured times stand for this one's, where it has none: factors of the same names mean the
-  // same.
+  // The op whose measured times stand in for this one's, where
+  // it has none: factors of equal names have equal meanings.
   std::string_view priced_as = {};
 
   // Output 0 is input 0's bytes under another shape (split_dim, merge_dims): lowering shares the buffer and launches

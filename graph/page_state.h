@@ -1,5 +1,5 @@
-// PageState: keys, values or latent vectors of an attention as pages hold them (graph/transform/serving.h), whatever the size
-// of a page and the devices that have parts of it.
+// PageState: keys, values or latent vectors of an attention in pages (graph/transform/serving.h),
+// independent of the page size and of the devices that hold parts of them.
 #pragma once
 
 #include <cstdint>
@@ -13,13 +13,13 @@ struct PageState {
   std::string name;
   DType dtype = DType::kF32;
   int64_t heads = 0, width = 0;
-  bool is_window = false;  // its attention sees only a window, and has pages of its own
-  // Whether both have the same layout, in whichever pages.
+  bool is_window = false;  // its attention has a window, and pages of its own
+  // Returns whether both have the same layout, in any pages.
   bool has_layout_of(const PageState& other) const {
     return name == other.name && dtype == other.dtype && heads == other.heads && width == other.width;
   }
   bool operator==(const PageState&) const = default;
-  int64_t row_bytes() const { return dtype_bytes(dtype, heads * width); }  // of a position
+  int64_t row_bytes() const { return dtype_bytes(dtype, heads * width); }  // of one position
 };
 
 }  // namespace tessera

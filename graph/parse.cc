@@ -156,7 +156,7 @@ class GraphReader {
       inputs.push_back(input);
     }
     TSR_ASSIGN_OR_RETURN(std::vector<Attr> given, attrs());
-    std::vector<TensorType> types;  // optional: checked against infer where written
+    std::vector<TensorType> types;  // optional: checked against infer's if written
     if (in_.accept(":")) do {
         TSR_ASSIGN_OR_RETURN(const TensorType written, type());
         types.push_back(written);

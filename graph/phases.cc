@@ -97,7 +97,7 @@ class PhaseExpander {
     return {};
   }
 
-  // The splits that the emitted op has factors for.
+  // Returns the splits of the factors that the emitted op has.
   NodePlan plan_for(const Node& node, const NodePlan& whole) {
     NodePlan plan;
     plan.stage = whole.stage;

@@ -1,6 +1,6 @@
-// Phases: an op that normalises over a factor, split into local statistics, their sum, and a finish, so that
-// the factor may be sharded (ALGEBRA rule 8). `OpDef::phases` emits the chain; `expand_phases` replaces every
-// node whose plan splits a factor of kind kPhased.
+// Phases: an op that normalises over a factor, split into local statistics, their sum, and
+// a finish, so that the factor may be sharded (ALGEBRA rule 8). `OpDef::phases` emits the
+// chain; `expand_phases` replaces every node whose plan splits a factor of kind kPhased.
 #pragma once
 
 #include <optional>
@@ -12,8 +12,8 @@
 
 namespace tessera {
 
-// PhaseBuilder: an op's view in its `phases`: the node, and a way to emit the nodes that replace it. Factors
-// of the emitted ops have the names that they have in the op's own rule; the node's plan applies to them.
+// PhaseBuilder: an op's view in its `phases`: the node, and functions that emit its replacements.
+// Factors of the emitted ops have the names of the op's own rule; the node's plan applies to them.
 class PhaseBuilder {
  public:
   PhaseBuilder(Graph& graph, const Node& node, std::vector<TensorId> inputs)
@@ -42,7 +42,7 @@ struct ExpandedPhases {
   Plan plan;
 };
 
-// nullopt when no node needs it. `graph` may hold symbols. The fingerprint changes.
+// Returns nullopt when no node needs it. `graph` may hold symbols. The fingerprint changes.
 Result<std::optional<ExpandedPhases>> expand_phases(const Graph& graph, const Plan& plan);
 
 }  // namespace tessera

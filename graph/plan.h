@@ -24,8 +24,8 @@ enum class ChunkOrder : uint8_t { kBroadcast = 0, kRotating = 1 };
 struct NodePlan {
   int32_t stage = 0;
   std::vector<std::pair<char, std::vector<AxisId>>> factor_axes;  // factors not listed are unsharded; sorted by name
-  // Axes over which partial sums pass unreduced: the inputs of rule.linear[carry_set] are partial over
-  // them, and so are the outputs.
+  // Axes over which partial sums pass unreduced: the inputs of
+  // rule.linear[carry_set] are partial over them, and so are the outputs.
   std::vector<AxisId> carried;
   int32_t carry_set = -1;
   // Chunks (panels, operator splitting): the factor is split into `chunks` index ranges. For each range the
@@ -40,15 +40,15 @@ struct NodePlan {
   // Units that replace the rule's own: shard extents are multiples of the unit (query heads in whole KV
   // groups, a merged head dim in whole heads). Factors not listed have the rule's unit; sorted by name.
   std::vector<std::pair<char, int64_t>> factor_units;
-  // Parts that the larger shards begin at (DimSharding::first). Shards of these factors may be empty: a factor of one
+  // The part with which the larger shards begin (DimSharding::first). Shards of these factors may be empty: a factor of one
   // unit lies whole on one part, its owner. Factors not listed begin at part 0 and have no empty shards; sorted by name.
   std::vector<std::pair<char, int32_t>> factor_firsts;
   friend bool operator==(const NodePlan&, const NodePlan&) = default;
 };
 
-// Placement: the place of a tensor between runs or between uses. For a gradient: the spec in which
-// micro-batches accumulate (may be partial). For a parameter: the stored spec; kernels that need it less
-// sharded gather it on use.
+// Placement: the location of a tensor between runs or between uses. For a
+// gradient: the spec in which micro-batches accumulate (may be partial). For a
+// parameter: the stored spec; kernels that need it less sharded gather it on use.
 struct Placement {
   int32_t mesh = 0;  // index into Plan::stages
   ShardingSpec stored;
@@ -94,7 +94,7 @@ struct PlanEstimate {
   double compute_s = 0, communication_s = 0;
   std::vector<int64_t> arena_bytes;  // per device, device tier; equal to the Program's
   double gap = -1;                   // 1 - lower bound / step_time_s; -1 when no bound was computed
-  uint64_t profile = 0;              // checksum of the device profile that prices came from; 0: built-in rates
+  uint64_t profile = 0;              // checksum of the prices' device profile; 0: built-in rates
   friend bool operator==(const PlanEstimate&, const PlanEstimate&) = default;
 };
 

@@ -379,7 +379,7 @@ class PlanReader {
           format("node {} is '{}' {} in the graph, not '{}' {}", id, name, of.op->name, result, op));
     TSR_RETURN_IF_ERROR(in_.expect(":"));
 
-    // Axes are looked up at the end, since the stage, which names their mesh, comes after them.
+    // Axes are resolved at the end: the stage, which names their mesh, comes after them.
     NodePlan node;
     std::vector<std::pair<char, std::vector<std::string>>> factor_axes;
     std::vector<std::string> carried;

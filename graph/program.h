@@ -1,6 +1,6 @@
-// Program: the consequence of (Graph, Plan, KernelCatalog), and the only form that is priced, sized, executed
-// and traced. Per rank: slots with fixed arena offsets and flat lists of instructions from a small closed
-// set. Plain data.
+// Program: the result of lowering (Graph, Plan, KernelCatalog), and the only form
+// that is priced, sized, executed and traced. Per rank: slots with fixed arena
+// offsets and flat lists of instructions from a small closed set. Plain data.
 #pragma once
 
 #include <cstdint>
@@ -39,7 +39,7 @@ struct Slot {
   int64_t offset = -1;
 };
 
-// A place in a slot: micro-batch j of an input starts at j times its bytes.
+// A position in a slot: micro-batch j of an input begins at j times its bytes.
 struct SlotRef {
   int32_t slot = -1;
   int64_t offset = 0;  // bytes from the slot's start
@@ -87,7 +87,7 @@ struct CollectiveInst {
   int32_t root = 0;
   int64_t elements = 0;  // of the group's whole tensor
   SlotRef in, out;       // all_reduce may run in place
-  NodeId node = kNoNode; // the consumer that asked for it
+  NodeId node = kNoNode; // the consumer that requires it
   int32_t micro_batch = 0;
 };
 
@@ -107,9 +107,9 @@ struct CopyInst {
 
 using Instruction = std::variant<KernelInst, CollectiveInst, SendInst, RecvInst, CopyInst>;  // closed
 
-// Piece: the correspondence of a global tensor and this rank's slots: `box` of the global tensor, row-major
-// and contiguous at `at`. An input of m micro-batches has m pieces. Ranks that replicate a box all list it; a
-// fetch reads the lowest.
+// Piece: the correspondence of a global tensor and this rank's slots: `box` of the
+// global tensor, row-major and contiguous at `at`. An input of m micro-batches has m
+// pieces. Ranks that replicate a box all list it; a fetch reads from the lowest rank.
 struct Piece {
   SlotRef at;
   Box box;
@@ -127,10 +127,10 @@ struct EntryPoint {
   std::vector<Binding> inputs, outputs;
 };
 
-// A communicator this rank takes part in.
+// A communicator that this rank belongs to.
 struct Group {
   std::vector<int32_t> ranks;  // global rank ids, in group order
-  int32_t position = 0;        // mine
+  int32_t position = 0;        // of this rank
   std::string axis;            // "dp", "dp+tp"; for counters and traces
 };
 
@@ -144,7 +144,7 @@ struct RankProgram {
   int64_t host_arena_bytes = 0;
   int64_t file_arena_bytes = 0;
   int64_t max_live_bytes = 0;    // lower bound on any arena for this order
-  std::string peak;              // for people: instruction and the largest slots live at the peak
+  std::string peak;              // a text: instruction and the largest slots live at the peak
 };
 
 struct Program {
@@ -158,7 +158,7 @@ struct Program {
 uint64_t fingerprint(const Program& program);
 std::string print(const RankProgram& program);  // one line an instruction; for tests and --dump
 
-// Structure only, against hostile files: indices, offsets, sizes, layouts and group symmetry. (graph/verify_program.cc)
+// Checks the structure alone, against hostile files: indices, offsets, sizes, layouts and group symmetry (graph/verify_program.cc).
 Status verify(const Program& program);
 
 }  // namespace tessera

@@ -19,7 +19,7 @@ enum class FactorKind : uint8_t {
   kPass,    // may be sharded; in every output that depends on it
   kReduce,  // may be sharded; outputs that have it are sharded along it, those without it are partial(reduce)
   kPhased,  // normalised over (norm channel): whole, or split through the op's phased form (OpDef::phases)
-  kReplicate,  // may not be sharded: the op needs the whole of it (softmax axis, norm channel, top-k)
+  kReplicate,  // may not be sharded: the op needs it whole (softmax axis, norm channel, top-k)
 };
 
 struct Factor {
@@ -31,16 +31,16 @@ struct Factor {
 };
 
 struct ShardingRule {
-  // One entry per dim: the factors whose product it is, major to minor; empty for an unindexed dim.
+  // One entry per dim: its factors, whose product it is, major to minor; empty for an unindexed dim.
   using OperandDims = std::vector<std::string>;
 
   std::vector<Factor> factors;
   std::vector<OperandDims> inputs;
   std::vector<OperandDims> outputs;
 
-  // Sets of inputs in which the op is jointly linear: f is linear in all of a set at once, the others held
-  // fixed. A sum-partial may be carried through exactly one set. matmul: {0}, {1}; add: {0, 1}; softmax:
-  // none.
+  // Sets of inputs in which the op is jointly linear: f is linear in all
+  // of a set at once, the others held fixed. A sum-partial may be carried
+  // through exactly one set. matmul: {0}, {1}; add: {0, 1}; softmax: none.
   std::vector<std::vector<int>> linear;
 
   // Two factors that index one order (a causal mask's queries and keys): an element at position p of

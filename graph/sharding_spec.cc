@@ -23,18 +23,18 @@ Range split_range(Range whole, int64_t unit, int32_t parts, int32_t part, int32_
             "not a part of a split");
   const int64_t units = whole.size() / unit;
   const int64_t each = units / parts, larger = units % parts;
-  // Larger parts before part p: of [first, first + larger), which may go on at part 0.
+  // The larger parts before part p: of [first, first + larger), which may wrap around to part 0.
   const int64_t wrapped = std::max<int64_t>(0, first + larger - parts);
   const auto start = [&](int64_t p) {
     const int64_t before = std::min(p, wrapped) + std::clamp<int64_t>(p - first, 0, larger - wrapped);
     return whole.begin + unit * (p * each + before);
   };
-  // A remainder below a unit (validate refuses it) stays with the last part, so that the parts always tile.
+  // The last part takes a remainder below a unit (validate refuses it), so that the parts always tile.
   return {start(part), part + 1 == parts ? whole.end : start(part + 1)};
 }
 
 namespace {
-// DimSharding::first as a part of each axis.
+// Returns DimSharding::first as a part of each axis.
 std::vector<int32_t> first_parts(const DimSharding& dim, const DeviceMesh& mesh) {
   std::vector<int32_t> firsts(dim.axes.size());
   int32_t rest = dim.first;

@@ -24,12 +24,12 @@ namespace tessera {
 struct DimSharding {
   std::vector<AxisId> axes;
   int64_t unit = 1;  // shards are whole multiples of it (head size, KV-group size); 1 when `axes` is empty
-  int32_t first = 0;  // the part, counted row-major over `axes`, that the larger parts begin at
+  int32_t first = 0;  // the first of the larger parts, counted row-major over `axes`
   friend bool operator==(const DimSharding&, const DimSharding&) = default;
   friend auto operator<=>(const DimSharding&, const DimSharding&) = default;
 };
 
-// Whether one part has a dim of the extent whole, its owner, and all others are empty.
+// Returns whether one part, the owner, has the whole of a dim of the extent, and all others are empty.
 inline bool has_owner(const DimSharding& dim, int64_t extent) {
   return !dim.axes.empty() && dim.unit == extent;
 }
@@ -41,7 +41,7 @@ struct ShardingSpec {
 
   static ShardingSpec replicated(int rank) { return ShardingSpec{std::vector<DimSharding>(static_cast<size_t>(rank)), {}, ReduceKind::kSum}; }
   bool is_replicated() const;            // no split, no partial
-  bool uses(AxisId axis) const;          // splits a dim, or partial
+  bool uses(AxisId axis) const;          // as a split of a dim, or as partial
   friend bool operator==(const ShardingSpec&, const ShardingSpec&) = default;
   friend auto operator<=>(const ShardingSpec&, const ShardingSpec&) = default;
 };
@@ -55,8 +55,8 @@ struct Range {
 // A box of a global tensor, one range per dim.
 using Box = std::vector<Range>;
 
-// Part `part` of `parts` when `extent` is split in whole units, the larger parts from part `first` on (after the last
-// part comes part 0). Parts tile `whole` in ascending order.
+// Returns part `part` of `parts` when `extent` is split in whole units, the larger parts from
+// part `first` on (after the last part comes part 0). Parts tile `whole` in ascending order.
 Range split_range(Range whole, int64_t unit, int32_t parts, int32_t part, int32_t first = 0);
 
 // All parts of a dim of the extent, in ascending order.
@@ -66,7 +66,7 @@ Range local_range(int64_t extent, const DimSharding& dim, const DeviceMesh& mesh
 Box local_box(const Shape& global, const ShardingSpec& spec, const DeviceMesh& mesh, std::span<const int32_t> coordinates);
 Shape local_shape(const Shape& global, const ShardingSpec& spec, const DeviceMesh& mesh, std::span<const int32_t> coordinates);
 
-// Axes exist and appear once, dims match the shape's rank, units divide extents.
+// Checks that axes exist and appear once, dims match the shape's rank, units divide extents.
 Status validate(const ShardingSpec& spec, const Shape& global, const DeviceMesh& mesh);
 
 std::string to_text(const ShardingSpec& spec, const DeviceMesh& mesh);

@@ -1,5 +1,5 @@
-// TraceEvent: one event of a trace, measured or predicted: both have the same form, so that they can be
-// compared.
+// TraceEvent: one event of a trace, measured or
+// predicted; both have the same form for comparison.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ struct TraceEvent {
   int32_t micro_batch = 0;
   int64_t bytes = 0;  // bytes it moves; operands and results of a kernel
   std::string entry;  // "train_step", "decode"
-  // For kernels only: the variant that runs, its operands, and its least work (OpCost).
+  // For kernels only: the chosen variant, its operands, and its least work (OpCost).
   std::string variant, operands;
   double flops = 0, memory_bytes = 0;
 };

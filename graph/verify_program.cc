@@ -1,5 +1,5 @@
-// verify: the structure of a Program from an untrusted file. After it, no kernel, collective or copy can
-// touch a byte outside of its slots, and no index is out of range.
+// verify: the structure of a Program from an untrusted file. After it, no kernel,
+// collective or copy can access a byte outside of its slots, and no index is out of range.
 #include <algorithm>
 #include <map>
 #include <set>
@@ -21,7 +21,7 @@ constexpr size_t kMaxRanks = 1 << 16;
 
 Status corrupt(std::string message) { return Status(StatusCode::kCorrupt, std::move(message)); }
 
-// The product of counts, or -1 when one is negative or it does not fit.
+// Returns the product of counts, or -1 when one is negative or the product overflows.
 int64_t product(std::initializer_list<int64_t> counts) {
   int64_t result = 1;
   for (int64_t count : counts)
@@ -36,7 +36,7 @@ int64_t sum(std::span<const int64_t> counts) {
   return result;
 }
 
-// Bytes of a concrete type; -1 when the type is not sound.
+// Returns the bytes of a concrete type; -1 when the type is invalid.
 int64_t checked_bytes(const TensorType& type) {
   if (static_cast<size_t>(type.dtype) >= kDTypeCount) return -1;
   int64_t elements = 1;
@@ -149,8 +149,8 @@ class RankVerifier {
     return {};
   }
 
-  // Checks that `bytes` at `ref` are inside its slot, at a multiple of `element`. Kernels and communicators
-  // reach memory, of the device or the host, not the file.
+  // Checks that `bytes` at `ref` are inside its slot, at a multiple of `element`.
+  // Kernels and communicators access memory, of the device or the host, not the file.
   Status within(const SlotRef& ref, int64_t bytes, int64_t element = 1, bool in_memory = true) const {
     if (bytes < 0) return corrupt("a size is out of range");
     if (ref.slot < 0 || static_cast<size_t>(ref.slot) >= rank_.slots.size())

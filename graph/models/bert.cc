@@ -1,8 +1,8 @@
-// BERT: learned positions and types of tokens, attention in both directions, layer_norm after each half, gelu; and for
-// masked tokens a dense layer, gelu, layer_norm, and the embedding with a bias of its own.
+// BERT: learned positions and types of tokens, attention in both directions, layer_norm after each half,
+// gelu; and for masked tokens a dense layer, gelu, layer_norm, and the embedding with a bias of its own.
 //   tokens, positions, token_types i32 [B, T] -> logits f32 [B, T, V or N], hidden f32 [B, T, C]
-// The data decide which tokens are masked: labels hold the original token there and -1 everywhere else. "encoder" is the
-// same without types, for masked tokens alone.
+// The data decide which tokens are masked: labels hold the original token there and -1 everywhere else.
+// "encoder" is the same without types, for masked tokens alone.
 #include "graph/models/encoder.h"
 #include "graph/models/families.h"
 

@@ -111,7 +111,7 @@ QueryKeyValue heads(LayerBuilder& b, const DecoderSizes& m, size_t layer, Tensor
   return {q, rotate(k), v};
 }
 
-// Attention's half of a block, added to x.
+// The attention half of a block, added to x.
 TensorId attention(LayerBuilder& b, const DecoderSizes& m, size_t layer, TensorId x, TensorId positions,
                    TensorId factors) {
   const std::string block = format("block.{}", layer);
@@ -162,7 +162,7 @@ TensorId feed_forward(LayerBuilder& b, const DecoderSizes& m, size_t layer, Tens
   return added_to(b, m, x, added);
 }
 
-// Final norm and projection onto the vocabulary, onto classes, or none.
+// The final norm, and the projection onto the vocabulary or onto classes, if any.
 void output(LayerBuilder& b, const DecoderSizes& m, TensorId x, TensorId table) {
   b.scope("output");
   x = norm(b, m, "final_norm", x);

@@ -1,5 +1,5 @@
-// The blocks that decoder families share: Llama's, and what others changed of it. A family reads its sizes, says
-// what it changes, and builds.
+// DecoderSizes: the sizes and options of the decoder families, Llama's and
+// its relatives'. A family reads its sizes, sets its options, and builds.
 #pragma once
 
 #include <cstdint>
@@ -13,29 +13,29 @@
 
 namespace tessera {
 
-// Attention whose keys and values are made of a latent vector that all heads share (DeepSeek-V2, section 2.1).
+// Sizes of attention whose keys and values are projections of a latent vector shared by all heads (DeepSeek-V2, section 2.1).
 struct LatentSizes {
-  int64_t KA = 0;  // width of the latent vector; 0: there is none
-  int64_t QA = 0;  // width of the one that queries are made of; 0: they are made of x
-  int64_t N = 0;   // numbers of a head of q and k that are not rotated; R are, which all heads of k share
+  int64_t KA = 0;  // width of the latent vector; 0: no latent attention
+  int64_t QA = 0;  // width of the queries' latent vector; 0: queries are projections of x
+  int64_t N = 0;   // unrotated elements of a head of q and k; R are rotated, which all heads of k share
   int64_t VD = 0;  // width of a head of v
-  double norm_eps = 1e-6;  // of the norms of both
+  double norm_eps = 1e-6;  // of both latent vectors' norms
 };
 
-// A mixture of experts in place of a feed-forward half. F of the model is the width of one.
+// Sizes of a mixture of experts in place of a feed-forward half. The model's F is the width of one expert.
 struct ExpertSizes {
-  int64_t E = 0, K = 0;  // experts, and those of a token; 0: none
+  int64_t E = 0, K = 0;  // experts, and experts of each token; 0: none
   bool normalize = true;                // a token's K weights are divided by their sum
   double capacity = 0, aux = 0, z = 0;  // see moe.cc
-  std::vector<int64_t> layers;          // by layer: 0 for one without, whose width is FD; empty: all have them
+  std::vector<int64_t> layers;          // by layer: 0 for a dense layer, whose width is FD; empty: all layers have experts
   int64_t FD = 0;
-  int64_t FS = 0;            // width of the expert that all tokens visit; 0: none
-  bool shared_gate = false;  // which counts by the sigmoid of a product of its own
-  double scale = 1;          // of the sum over a token's experts
+  int64_t FS = 0;            // width of the shared expert, which all tokens visit; 0: none
+  bool shared_gate = false;  // the shared expert is weighted by the sigmoid of a product of its own
+  double scale = 1;          // factor of the sum over a token's experts
   bool sigmoid = false;      // scores by a sigmoid of each logit in place of the softmax
-  bool selection_bias = false;  // added to scores where experts are chosen (DeepSeek-V3, section 2.1.2)
-  int64_t groups = 1, groups_used = 1;  // only experts of a token's best groups are taken; see moe_route
-  int64_t group_best = 2;               // scores that a group counts by
+  bool selection_bias = false;  // added to scores for the choice of experts (DeepSeek-V3, section 2.1.2)
+  int64_t groups = 1, groups_used = 1;  // a token's experts are of its best groups alone; see moe_route
+  int64_t group_best = 2;               // number of scores whose sum ranks a group
   bool bias = false;                    // at the router and at every product of an expert
   double limit = 0;  // gates at most this, and ups at least -limit and at most limit; then (up + 1) * gate *
                      // sigmoid(1.702 gate); 0: swiglu
@@ -46,26 +46,26 @@ struct DecoderSizes {
   double norm_eps, rope_theta;
   bool tied, rope_half;
 
-  // ---- in place of "logits" [B, T, V]: without a head output "hidden" [B, T, C] alone; with `classes` it and
+  // ---- replacements of "logits" [B, T, V]: without a head the output is "hidden" [B, T, C] alone; with `classes` also
   // "class_logits" [B, T, classes], of which those at a text's last token are its classes
   bool head = true;
   int64_t classes = 0;
-  bool causal = true;  // else attention in both directions; a window is then on either side
+  bool causal = true;  // false: attention in both directions; a window is then on either side
 
-  // ---- what Llama does not have, at values that change nothing
-  int64_t R = 0;  // the first R numbers of a head are rotated; 0: all
+  // ---- options that Llama lacks; the defaults have no effect
+  int64_t R = 0;  // rotated elements at the start of a head; 0: all
   // Frequencies are divided by the parameter "rope_factors" [rows, R/2]: row 1, of two, in sequences longer than
   // rope_switch. Cosines and sines are multiplied by rope_magnitude.
   int64_t rope_rows = 0, rope_switch = 0;
   double rope_magnitude = 1;
-  double window_theta = 0;           // rope_theta of layers with a window, which then scale nothing; 0: as others
+  double window_theta = 0;           // rope_theta of layers with a window, whose rotations are unscaled; 0: as others
   std::vector<int64_t> windows;      // by layer: keys that a query sees at most, itself included; 0: all
   std::vector<int64_t> rope_layers;  // by layer: 0 for one without rotation
   bool qkv_bias = false, o_bias = false, mlp_bias = false;
   bool head_norm = false;        // rms_norm of every head of q and k, before the rotation
-  bool wide_norm = false;        // rms_norm of all heads of q, and of k, together
-  bool input_norm = true;        // rms_norm of what each half reads
-  bool branch_norm = false;      // rms_norm of what each half adds
+  bool wide_norm = false;        // rms_norm over all heads of q, and of k, at once
+  bool input_norm = true;        // rms_norm of the input of each half
+  bool branch_norm = false;      // rms_norm of the output of each half
   bool sinks = false;            // a logit of each head in the denominator of its weights (attention_sink)
   bool gelu_gate = false;        // gelu (tanh form) in place of silu
   double attention_scale = 0;    // 0: 1/sqrt(D)
@@ -77,27 +77,27 @@ struct DecoderSizes {
   ExpertSizes experts;
 };
 
-// Sizes, norm_eps, rope_theta, tied, rope_half, head, classes, causal: what all of them have.
+// Reads the common sizes: norm_eps, rope_theta, tied, rope_half, head, classes, causal.
 DecoderSizes read_decoder_sizes(ConfigReader& config);
-// Flags "qkv_bias" and "o_bias".
+// Reads the flags "qkv_bias" and "o_bias".
 void read_biases(ConfigReader& config, DecoderSizes& m);
-// Size "window", of all layers but each `every`th (0: of all), or list "windows".
+// Reads the size "window", for all layers except each `every`th (0: for all), or the list "windows".
 void read_windows(ConfigReader& config, DecoderSizes& m, size_t every = 0);
-// Sizes "R", "rope_rows", "rope_switch" and real "rope_magnitude".
+// Reads the sizes "R", "rope_rows", "rope_switch" and the real "rope_magnitude".
 void read_rope_scaling(ConfigReader& config, DecoderSizes& m);
-// Sizes "E" and "K", flag "normalize", reals "capacity", "aux" and "z".
+// Reads the sizes "E" and "K", the flag "normalize", the reals "capacity", "aux" and "z".
 void read_experts(ConfigReader& config, DecoderSizes& m, bool normalize, double capacity, double aux);
-// List "expert_layers" and size "FD".
+// Reads the list "expert_layers" and the size "FD".
 void read_dense_layers(ConfigReader& config, DecoderSizes& m);
 
-// A family's sizes, its defaults and what it changes of Llama among them.
+// Reads a family's sizes, with its defaults and its differences from Llama.
 using ReadDecoderSizes = DecoderSizes (*)(ConfigReader& config);
-// What `read` makes of a configuration; the status names a size that is missing, wrong or unknown.
+// Applies `read` to a configuration; the status names a missing, wrong or unknown size.
 Result<DecoderSizes> decoder_sizes(const ModelConfig& config, ReadDecoderSizes read);
 //   tokens, positions i32 [B, T] -> logits f32 [B, T, V], with experts also aux_loss f32 []; other heads: see DecoderSizes
 Result<Graph> build_decoder(const ModelConfig& config, ReadDecoderSizes read);
 
-// What Llama's parameters and those of its relatives are called by Hugging Face and in GGUF.
+// The names of the parameters of Llama and its relatives in Hugging Face and GGUF files.
 extern const std::span<const NameRule> kDecoderHuggingfaceNames, kDecoderGgufNames;
 
 }  // namespace tessera

@@ -80,7 +80,7 @@ class EncoderBuilder {
     return norm("embedding_norm", x);
   }
 
-  // Attention's half of a block, added to x.
+  // The attention half of a block, added to x.
   TensorId attention(size_t layer, TensorId x) {
     const std::string block = format("block.{}", layer);
     b_.scope(block + ".attention");
@@ -143,8 +143,8 @@ class EncoderBuilder {
     if (m_.hidden) b_.output("hidden", x);
   }
 
-  // The mean of a text's vectors at each of its tokens: attention to all of them with equal scores, which keeps texts
-  // apart as other attention does.
+  // The mean of a text's vectors at each of its tokens: attention to all of
+  // them with equal scores, which separates texts as other attention does.
   TensorId mean_of_text(TensorId x) {
     const TensorId values = b_.split_heads(x, D_), zeros = b_.op("zeros_like", {values});
     return b_.merge_heads(b_.op("attention", {zeros, zeros, values}, {{"causal", int64_t{0}}}));

@@ -1,5 +1,5 @@
-// The blocks that encoder families share: BERT's, and what others changed of it. A family reads its sizes, says what it
-// changes, and builds. Attention is in both directions; graph/transform/embedding.h tells padding from text.
+// EncoderSizes: the sizes and options of the encoder families, BERT's and its relatives'. A family reads its
+// sizes, sets its options, and builds. Attention is in both directions; graph/transform/embedding.h masks padding.
 #pragma once
 
 #include <cstdint>
@@ -16,10 +16,10 @@ struct EncoderSizes {
   int64_t L, C, H, F, V, T;
   double norm_eps;
 
-  // ---- heads: masked tokens, or N classes, or neither
+  // ---- heads: masked tokens, N classes, or none
   bool mlm = false;     // output "logits" [B, T, V]
   int64_t N = 0;        // output "logits" [B, T, N], of which those at a text's first token are its classes
-  bool pooler = false;  // with neither: output "pooled" [B, T, C]
+  bool pooler = false;  // without either head: output "pooled" [B, T, C]
   bool tied = true;     // of masked tokens: the output projection is the embedding
   enum class Classifier : uint8_t {
     kPooler,  // classifier(tanh(pooler(x)))
@@ -27,27 +27,27 @@ struct EncoderSizes {
     kRelu,    // classifier(relu(pre_classifier(x)))
     kNormed,  // classifier(head_norm(gelu(head(x))))
   } classifier = Classifier::kPooler;
-  bool class_mean = false;  // the classifier reads the mean of a text's vectors, not that of its first token
+  bool class_mean = false;  // the classifier reads the mean of a text's vectors instead of its first token's
   bool head_bias = true, output_bias = true, head_silu = false;
-  bool hidden = true;  // output "hidden" [B, T, C]: the last block's
+  bool hidden = true;  // output "hidden" [B, T, C], of the last block
 
-  // ---- what BERT does not have, at values that change nothing
+  // ---- options that BERT lacks; the defaults have no effect
   int64_t Y = 0;  // types of tokens (input "token_types"); 0: none
   bool learned_positions = true;
   int64_t position_offset = 0;   // rows of the table of positions before that of position 0
   double rope_theta = 0;         // rotations of q and k, pairs (i, i + D/2); 0: none
   double window_theta = 0;       // rope_theta of layers with a window; 0: as others
-  std::vector<int64_t> windows;  // by layer: a token sees those less than this far away; 0: all
+  std::vector<int64_t> windows;  // by layer: a token attends to those less than this far away; 0: all
   bool pre_norm = false;         // norms before each half except the first, and after the last block
   bool bias = true, norm_bias = true;
   enum class Gate : uint8_t { kNone, kSilu, kGelu } gate = Gate::kNone;
 };
 
-// Sizes, norm_eps and heads: what all of them have. Without a word about heads: masked tokens.
+// Reads the common sizes, norm_eps and heads. The default head is masked tokens.
 EncoderSizes read_encoder_sizes(ConfigReader& config, double norm_eps);
 
 using ReadEncoderSizes = EncoderSizes (*)(ConfigReader& config);
-// What `read` makes of a configuration; the status names a size that is missing, wrong or unknown.
+// Applies `read` to a configuration; the status names a missing, wrong or unknown size.
 Result<EncoderSizes> encoder_sizes(const ModelConfig& config, ReadEncoderSizes read);
 //   tokens, positions, token_types (where Y > 0) i32 [B, T] -> logits f32 [B, T, V or N], hidden f32 [B, T, C]
 Result<Graph> build_encoder_model(const ModelConfig& config, ReadEncoderSizes read);
@@ -55,7 +55,7 @@ Result<Graph> build_encoder_model(const ModelConfig& config, ReadEncoderSizes re
 // A parameter of zeros that never trains, where norms have no bias.
 inline constexpr std::string_view kZeroBias = "zero_bias";
 
-// What BERT's parameters and those of its relatives are called by Hugging Face and in GGUF.
+// The names of the parameters of BERT and its relatives in Hugging Face and GGUF files.
 extern const std::span<const NameRule> kBertHuggingfaceNames, kEncoderGgufNames;
 
 }  // namespace tessera

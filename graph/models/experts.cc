@@ -69,7 +69,7 @@ TensorId routed(LayerBuilder& b, const DecoderSizes& m, const std::string& block
   return e.scale == 1 ? sum : b.op("scale", {sum}, {{"factor", e.scale}});
 }
 
-// The expert of all tokens.
+// The shared expert, which all tokens visit.
 TensorId shared(LayerBuilder& b, const DecoderSizes& m, const std::string& block, TensorId x) {
   const ExpertSizes& e = m.experts;
   const TensorId gate = b.linear(x, block + ".shared.gate", m.C, e.FS),

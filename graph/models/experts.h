@@ -28,11 +28,10 @@ class AuxiliaryLoss {
   TensorId sum_ = kNoTensor;
 };
 
-// The sum of the results of each token's experts, each multiplied by its weight, and of the expert that all tokens
-// visit, where there is one.
+// Sums the results of each token's experts, each multiplied by its weight, and of the shared expert, if any.
 //   x [B, T, C] -> [B, T, C]
 // A sequence is a group: it has slots of its own at every expert, `capacity` times the even share. A token
-// without a slot gets 0. capacity = 0: nothing is dropped.
+// without a slot has result 0. capacity = 0: no token is dropped.
 TensorId experts(LayerBuilder& b, const DecoderSizes& m, const std::string& block, TensorId x,
                  AuxiliaryLoss& auxiliary);
 

@@ -34,7 +34,7 @@ Result<Graph> build_qwen3moe(const ModelConfig& config);
 Result<Graph> build_roberta(const ModelConfig& config);
 Result<Graph> build_smollm3(const ModelConfig& config);
 
-// What Gemma 2 and 3 have; every `full_every`th layer has no window.
+// The sizes of Gemma 2 and 3; every `full_every`th layer has no window.
 DecoderSizes later_gemma_sizes(ConfigReader& reader, size_t full_every);
 DecoderSizes deepseek2_sizes(ConfigReader& reader);
 DecoderSizes gemma_sizes(ConfigReader& reader);

@@ -7,7 +7,7 @@ namespace {
 
 constexpr std::string_view kBlock = "block.";
 
-// `pattern` with `number` in place of each '#'.
+// Returns `pattern` with `number` in place of each '#'.
 std::string filled(std::string_view pattern, std::string_view number) {
   std::string text;
   for (const char c : pattern) {

@@ -1,5 +1,5 @@
-// ForeignNames: what the tensors of a model family are called in other projects' files, and how their values differ
-// from ours. Tables of plain data in the family's file; importers and exporters read them.
+// ForeignNames: the names of a model family's tensors in other projects' files, and the changes
+// of their values. Tables of plain data in the family's file; importers and exporters read them.
 #pragma once
 
 #include <array>
@@ -11,15 +11,15 @@
 
 namespace tessera {
 
-// From theirs to ours.
+// The change from the foreign values to ours.
 enum class ValueChange : uint8_t {
   kNone,
-  kPlusOne,     // ours is one more: norms whose stored weight is the distance from 1
-  kTransposed,  // theirs is [K, N], of experts [E, K, N]
-  // Theirs holds two of ours whose rows alternate: this one's are its even rows, or its odd ones.
+  kPlusOne,     // ours is one more: the stored weight of a norm is its difference from 1
+  kTransposed,  // foreign: [K, N], of experts [E, K, N]
+  // Foreign rows alternate between two of our tensors: the even rows, or the odd ones.
   kEven,
   kOdd,
-  kTransposedEven,  // of theirs [E, K, 2N] the columns
+  kTransposedEven,  // the even columns of foreign [E, K, 2N]
   kTransposedOdd,
 };
 
@@ -34,29 +34,29 @@ constexpr bool is_transposed(ValueChange change) {
          change == ValueChange::kTransposedOdd;
 }
 
-// One name for one name. In `ours` the prefix "block.<i>." is written "block.#."; `theirs` has its number at '#', and
-// at '@' that of an expert, where each expert is a tensor of its own: ours stacks them. Several rules with one
-// `theirs` are parts of it along its rows, in the order of the rules.
+// The foreign name of one of ours. In `ours` the prefix "block.<i>." is written "block.#."; `theirs` has
+// its number at '#', and at '@' that of an expert, where each expert is a separate tensor: ours stacks
+// them. Several rules with one `theirs` are parts of it along its rows, in the order of the rules.
 struct NameRule {
   std::string_view ours, theirs;
   ValueChange change = ValueChange::kNone;
 };
 
 struct ForeignName {
-  std::string tensor;  // with '@' where experts have tensors of their own
+  std::string tensor;  // with '@' where experts are separate tensors
   ValueChange change = ValueChange::kNone;
-  // Parameters that share the tensor, this one included, in the order of their rows; empty: it is whole.
+  // Parameters that share the tensor, this one included, in the order of their rows; empty: the whole tensor.
   std::array<std::string, 3> parts;
 };
 
 class ForeignNames {
  public:
   constexpr ForeignNames() = default;
-  // Tables outlive it; earlier ones count first.
+  // Tables must outlive it; earlier ones take precedence.
   constexpr ForeignNames(std::span<const NameRule> own, std::span<const NameRule> common = {})
       : tables_{own, common, {}} {}
 
-  // The same names, of which those in `first` count before all.
+  // The same names, with the rules in `first` before all others.
   ForeignNames preceded_by(std::span<const NameRule> first) const {
     ForeignNames names = *this;
     names.tables_ = {first, tables_[0], tables_[1]};
@@ -64,7 +64,7 @@ class ForeignNames {
   }
 
   bool empty() const { return tables_[0].empty() && tables_[1].empty(); }
-  // nullopt for a parameter without a name there.
+  // Returns nullopt for a parameter without a foreign name.
   std::optional<ForeignName> find(std::string_view parameter) const;
 
  private:

@@ -1,5 +1,5 @@
-// Gemma 2: Gemma with an rms_norm also on what each half adds, soft caps on scores and logits, windows on every other
-// layer.
+// Gemma 2: Gemma with an rms_norm also on the output of each half,
+// soft caps on scores and logits, windows on every other layer.
 //   tokens, positions i32 [B, T] -> logits f32 [B, T, V]
 #include "graph/models/decoder.h"
 #include "graph/models/families.h"

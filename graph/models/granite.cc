@@ -1,4 +1,4 @@
-// Granite: Llama with factors on embeddings, scores, what each half adds, and logits.
+// Granite: Llama with factors on embeddings, scores, the outputs of halves, and logits.
 //   tokens, positions i32 [B, T] -> logits f32 [B, T, V]
 #include "graph/models/decoder.h"
 #include "graph/models/families.h"

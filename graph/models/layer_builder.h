@@ -1,5 +1,5 @@
-// LayerBuilder: a Graph under construction, in the words of model code. The first error sticks: later calls
-// do nothing, and `finish` returns it. Model code therefore needs no error checks.
+// LayerBuilder: a Graph under construction, in the terms of model code. The first error sticks:
+// later calls do nothing, and `finish` returns it. Model code therefore needs no error checks.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,7 @@ class LayerBuilder {
   // The first result of a node; further results (statistics kept for the backward pass) stay in the graph.
   TensorId op(std::string_view name, std::initializer_list<TensorId> inputs, std::vector<Attr> attrs = {});
 
-  // All results of a node; empty once something failed.
+  // Returns all results of a node; empty after an error.
   std::vector<TensorId> op_all(std::string_view name, std::initializer_list<TensorId> inputs,
                                std::vector<Attr> attrs = {});
 
@@ -60,7 +60,7 @@ class ConfigReader {
   int64_t size(std::string_view name, int64_t otherwise);
   double real(std::string_view name, double otherwise);
   bool flag(std::string_view name, bool otherwise);
-  // A number of at least `least` for each of `count` layers; empty where it is not given.
+  // Reads a number of at least `least` for each of `count` layers; empty where the list is absent.
   std::vector<int64_t> list(std::string_view name, int64_t count, int64_t least);
   void check(bool holds, std::string message);
   // Call after reading, before layers are built; false after an error.

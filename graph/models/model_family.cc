@@ -131,7 +131,7 @@ constexpr std::string_view kFlags[] = {
     "o_bias", "output_bias", "pooler", "qkv_bias", "rope_half", "selection_bias", "tied"};
 constexpr std::string_view kLists[] = {"expert_layers", "rope_layers", "windows"};
 
-// Far more than any model has; a graph of them takes seconds.
+// Far above any model's; a graph of them takes seconds.
 constexpr int64_t kMostBlocks = 4096;
 
 }  // namespace
@@ -219,7 +219,7 @@ Result<Graph> build_model(const ModelConfig& config) {
   return graph;
 }
 
-// One more than the largest i of a parameter "block.<i>.…".
+// Returns one more than the largest i of a parameter "block.<i>.…".
 int64_t block_count(const Graph& graph) {
   int64_t count = 0;
   for (const Tensor& tensor : graph.tensors()) {
@@ -237,7 +237,7 @@ Initializer initializer_for(const Graph& graph, TensorId parameter, int64_t bloc
   const Tensor& tensor = graph.tensor(parameter);
   std::string_view name = tensor.name;
   if (name.ends_with(".bias")) return {Initializer::Kind::kZeros, 0};
-  if (name == "rope_factors") return {Initializer::Kind::kOnes, 0};  // frequencies as they are
+  if (name == "rope_factors") return {Initializer::Kind::kOnes, 0};  // factor 1: frequencies stay unchanged
   if (name.ends_with(".weight")) name.remove_suffix(7);
   const std::string_view leaf = name.substr(name.rfind('.') + 1);  // npos + 1 is 0
   if (tensor.type.shape.rank() < 2)
@@ -245,8 +245,8 @@ Initializer initializer_for(const Graph& graph, TensorId parameter, int64_t bloc
         leaf.find("norm") != std::string_view::npos ? Initializer::Kind::kOnes : Initializer::Kind::kZeros,
         0};
 
-  // Low-rank adapters add nothing at first: the second matrix is zero, the first keeps the scale of its
-  // input.
+  // Low-rank adapters start as zero: the second matrix
+  // is zero, the first keeps the scale of its input.
   if (leaf == "lora_b") return {Initializer::Kind::kZeros, 0};
   if (leaf == "lora_a") {
     const auto read = static_cast<double>(std::max(tensor.type.shape[0], tensor.type.shape[1]));

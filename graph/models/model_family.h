@@ -34,22 +34,22 @@ struct ModelConfig {
 struct ModelFamily {
   std::string_view name;
   std::string_view example;  // "llama:L=22,C=2048,H=32,KV=4,F=5632,V=32000,T=2048"
-  // Inputs "tokens", "positions" i32[B, T]; output "logits" f32[B, T, V], of decoders with head=0 or classes=N
-  // "hidden" and "class_logits" (decoder.h); parameters named as in docs/reference/models.md. Output "aux_loss" f32[]
-  // where the family has a loss of its own, which add_token_loss adds.
+  // Inputs "tokens", "positions" i32[B, T]; output "logits" f32[B, T, V], of decoders with head=0 or
+  // classes=N "hidden" and "class_logits" (decoder.h); parameters named as in docs/reference/models.md.
+  // Output "aux_loss" f32[] for a family with a loss of its own; add_token_loss adds it.
   Result<Graph> (*build)(const ModelConfig& config);
-  // Its tensors in others' files; empty where there are none. Earlier tables count before later ones.
+  // Names of its tensors in other projects' files; empty without any. Earlier tables take precedence.
   ForeignNames huggingface = {}, gguf = {};
-  // The sizes that decoder.h builds a model of this family from, defaults included; null for other families.
+  // The sizes of decoder.h for a model of this family, defaults included; null for other families.
   DecoderSizes (*decoder)(ConfigReader& config) = nullptr;
-  // The sizes that encoder.h builds a model of this family from; null for other families.
+  // The sizes of encoder.h for a model of this family; null for other families.
   EncoderSizes (*encoder)(ConfigReader& config) = nullptr;
 };
 
 const ModelFamily* find_model_family(std::string_view name);
 std::span<const ModelFamily> all_model_families();
-// The name of a family's parameter in GGUF files, and in files about them (importance matrices). nullopt where such
-// files have no name for it: another family, or a parameter that only our format has.
+// Returns the name of a family's parameter in GGUF files and in files about them
+// (importance matrices); nullopt for another family, or a parameter of our format alone.
 std::optional<ForeignName> gguf_name(std::string_view family, std::string_view parameter);
 
 Result<ModelConfig> parse_shorthand(std::string_view text);  // "gpt2:L=12,C=768,H=12,V=50257,T=1024"
@@ -61,7 +61,7 @@ struct Initializer {
   enum class Kind { kZeros, kOnes, kNormal } kind = Kind::kZeros;
   double stddev = 0;
 };
-// `blocks`: of the model, as `block_count` finds them by the names of all parameters.
+// `blocks`: the model's number of blocks, by `block_count` over the names of all parameters.
 Initializer initializer_for(const Graph& graph, TensorId parameter, int64_t blocks);
 int64_t block_count(const Graph& graph);
 inline Initializer initializer_for(const Graph& graph, TensorId parameter) {

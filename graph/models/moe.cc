@@ -1,5 +1,5 @@
-// Mixture of experts as Mixtral: Llama whose feed-forward half is E of them, of which a router picks K for
-// every token (experts.h).
+// Mixture of experts of Mixtral: Llama whose feed-forward half is E
+// experts, of which a router chooses K for every token (experts.h).
 //   tokens, positions i32 [B, T] -> logits f32 [B, T, V], aux_loss f32 []
 #include "graph/models/decoder.h"
 #include "graph/models/families.h"

@@ -1,5 +1,5 @@
-// OLMo 2 and 3: Llama without a norm before each half; rms_norm on what it adds, and on q and on k across heads. OLMo 3
-// has windows, and a rotation of its own, unscaled, in layers with one.
+// OLMo 2 and 3: Llama without a norm before each half; rms_norm on its output, and on q and on
+// k across heads. OLMo 3 has windows, and a rotation of its own, unscaled, in layers with one.
 //   tokens, positions i32 [B, T] -> logits f32 [B, T, V]
 #include "graph/models/decoder.h"
 #include "graph/models/families.h"

@@ -1,4 +1,4 @@
-// Qwen2-MoE: Qwen2 whose feed-forward halves are experts and one more that all tokens visit, weighted by a sigmoid.
+// Qwen2-MoE: Qwen2 whose feed-forward halves are experts and a shared expert, weighted by a sigmoid.
 //   tokens, positions i32 [B, T] -> logits f32 [B, T, V], aux_loss f32 []
 #include "graph/models/decoder.h"
 #include "graph/models/families.h"

@@ -1,4 +1,4 @@
-// Rotation: rotary positions of one layer of a decoder, as its sizes say.
+// Rotation: the rotary positions of one layer of a decoder.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@ namespace tessera {
 
 class Rotation {
  public:
-  // positions i32 [B, T]; factors: "rope_factors", or kNoTensor. `head_size`: of the tensors that are rotated.
+  // positions i32 [B, T]; factors: "rope_factors", or kNoTensor. `head_size`: of the rotated tensors.
   Rotation(LayerBuilder& b, const DecoderSizes& m, size_t layer, int64_t head_size, TensorId positions,
            TensorId factors);
 
@@ -21,7 +21,7 @@ class Rotation {
   bool is_plain_ = false;
   double theta_ = 0;
   std::string style_;
-  TensorId angles_ = kNoTensor;  // kNoTensor and not plain: nothing is rotated
+  TensorId angles_ = kNoTensor;  // kNoTensor and not plain: no rotation
 };
 
 }  // namespace tessera
