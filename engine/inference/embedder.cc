@@ -121,7 +121,7 @@ Status Embedder::choose_output(const SharedModel& model, const Graph& forward) {
   if (report_.labels.empty() || classes != std::ssize(report_.labels))
     return Status(
         StatusCode::kFailedPrecondition,
-        format("embedder: option 'output' is {}, and the model tells no classes: wanted one with a head "
+        format("embedder: option 'output' is {}, and the model has no classes: wanted one with a head "
                "for them (…ForSequenceClassification), or output embedding",
                report_.output));
   settings_.pooling = output_ == "class_logits" ? Pooling::kLast : Pooling::kCls;

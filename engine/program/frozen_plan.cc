@@ -50,12 +50,12 @@ std::vector<TensorId> values_of_model(const Graph& step, std::map<TensorId, Tens
   std::set<std::string> names;
   for (const Adapter& adapter : find_adapters(step))
     names.insert({adapter.a, adapter.b, adapter.a0, adapter.b0, adapter.bias, adapter.magnitude});
-  std::set<TensorId> beside, scaled;
+  std::set<TensorId> of_adapters, scaled;
   std::vector<TensorId> values;
   for (const Node& node : step.nodes()) {
     if (node.phase != Phase::kForward) continue;
     const bool reads = std::ranges::any_of(node.inputs, [&](TensorId id) {
-      return beside.contains(id) || names.contains(step.tensor(id).name);
+      return of_adapters.contains(id) || names.contains(step.tensor(id).name);
     });
     // With a magnitude the bias follows; without adapters it is the matmul's.
     if (node.op->algebra == Algebra::kBiased && scaled.contains(node.inputs[0])) {
@@ -63,7 +63,7 @@ std::vector<TensorId> values_of_model(const Graph& step, std::map<TensorId, Tens
       continue;
     }
     if (is_adapter_dropout(node)) {
-      beside.insert(node.outputs.begin(), node.outputs.end());
+      of_adapters.insert(node.outputs.begin(), node.outputs.end());
       continue;
     }
     if (!reads) {
@@ -76,7 +76,7 @@ std::vector<TensorId> values_of_model(const Graph& step, std::map<TensorId, Tens
     if ((scales || node.op->algebra == Algebra::kSum) && other != node.inputs.end())
       joined[node.outputs[0]] = joined.contains(*other) ? joined[*other] : *other;
     else
-      beside.insert(node.outputs.begin(), node.outputs.end());
+      of_adapters.insert(node.outputs.begin(), node.outputs.end());
   }
   return values;
 }

@@ -29,7 +29,7 @@ Status TrainedWeights::check_options(const Options& options, std::string_view co
     if (key != "memory_limit" && options.contains(key))
       return Status(
           StatusCode::kInvalidArgument,
-          format("{}: option '{}' is settled by the trainer whose weights it reads: wanted it there, "
+          format("{}: option '{}' is set by the trainer whose weights it reads: wanted it there, "
                  "at tsr_trainer_new",
                  consumer, key));
   return {};

@@ -49,7 +49,7 @@ Result<std::unique_ptr<RunCheckpoints>> RunCheckpoints::create(const RunSettings
   return made;
 }
 
-RunCheckpoints::~RunCheckpoints() { (void)settle(true); }
+RunCheckpoints::~RunCheckpoints() { (void)finish_write(true); }
 
 Result<bool> RunCheckpoints::resume(const std::string& from, int64_t step, int64_t best_step) {
   last_good_ = from;
@@ -99,7 +99,7 @@ Status RunCheckpoints::write(const CheckpointSnapshot& snapshot, int64_t step, b
 }
 
 Status RunCheckpoints::save(const std::shared_ptr<Trainer>& trainer, int64_t step, bool is_best, const Options& notes) {
-  TSR_RETURN_IF_ERROR(settle(false));
+  TSR_RETURN_IF_ERROR(finish_write(false));
   writing_step_ = step;
   failure_ = Trainer::check_folder(folder_);
   if (failure_.ok()) failure_ = trainer->usable();
@@ -130,10 +130,10 @@ std::string RunCheckpoints::last_good() const {
 
 std::vector<std::string> RunCheckpoints::take_warnings() { return std::exchange(warnings_, {}); }
 
-Status RunCheckpoints::wait() { return settle(false); }
-Status RunCheckpoints::finish() { return settle(true); }
+Status RunCheckpoints::wait() { return finish_write(false); }
+Status RunCheckpoints::finish() { return finish_write(true); }
 
-Status RunCheckpoints::settle(bool is_final) {
+Status RunCheckpoints::finish_write(bool is_final) {
   if (writing_step_ < 0) return {};
   Status failure = std::exchange(failure_, {});
   if (thread_) {

@@ -42,7 +42,7 @@ class RunCheckpoints {
   // Runs on the thread.
   Status write(const CheckpointSnapshot& snapshot, int64_t step, bool is_best);
   Status keep_step(const std::string& from, int64_t step);
-  Status settle(bool is_final);
+  Status finish_write(bool is_final);
 
   const std::string folder_;
   const int64_t keep_;

@@ -36,7 +36,7 @@ void orthogonalize(std::span<double> x, const std::vector<Vector>& basis) {
 // Eigenvalues of a symmetric tridiagonal matrix, and the rows of its eigenvectors: implicit QL with Wilkinson's shift
 // (Golub and Van Loan, 8.3).
 struct Tridiagonal {
-  Vector diagonal, beside;      // [n], [n - 1]
+  Vector diagonal, off_diagonal;      // [n], [n - 1]
   std::vector<Vector> vectors;  // [n, n]: row i has component i of each eigenvector
 
   // Computes both; returns false if the iteration does not converge.
@@ -45,7 +45,7 @@ struct Tridiagonal {
     vectors.assign(n, Vector(n));
     for (size_t i = 0; i < n; ++i) vectors[i][i] = 1;
     Vector& d = diagonal;
-    Vector e = beside;
+    Vector e = off_diagonal;
     e.resize(n);
     for (size_t l = 0; l < n; ++l) {
       for (int round = 0;; ++round) {

@@ -266,7 +266,7 @@ class GenerationExplainer {
     const auto time = prices_.time(more);
     const auto say = [&](std::string text) { out_.reasons.push_back(std::move(text)); };
     if (time.ok() && time->memory.total() > out_.memory_limit)
-      say(format("{} sequences are all that fit beside the weights of a replica: {} more need {} of {}",
+      say(format("{} sequences are all that fit next to the weights of a replica: {} more need {} of {}",
                  plan_.batch, plan_.pp, bytes_text(time->memory.total()), bytes_text(out_.memory_limit)));
     else if (time.ok() && search_.kv_budget > 0 && time->kv_bytes > search_.kv_budget)
       say(format("{} sequences of a replica are all that the budget of {} for keys and values allows",

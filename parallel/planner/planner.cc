@@ -31,7 +31,7 @@ Result<PlanResult> make_plan(const Graph& graph, const Cluster& given, const Ker
   if (is_heterogeneous(given)) return plan_heterogeneous(graph, given, catalog, options);
   const Cluster cluster = with_one_kind(given);
   if (options.like != nullptr && options.like_graph == nullptr)
-    return Status(StatusCode::kInvalidArgument, "PlanOptions.like wants like_graph beside it");
+    return Status(StatusCode::kInvalidArgument, "PlanOptions.like needs like_graph with it");
   TSR_RETURN_IF_ERROR(check_pins(graph, options.pins));
   Result<PlanResult> result = search_plan(graph, cluster, catalog, options);
   const bool too_large = !result.ok() && result.status().code() == StatusCode::kOutOfMemory;

@@ -27,7 +27,7 @@ class PlanRefiner {
   Status run() {
     if (spec_.recompute == RecomputeForm::kAuto || spec_.offload.automatic)
       return Status(StatusCode::kUnsupported,
-                    format("parallel: 'auto' is the planner's to settle before a plan is made (in '{}')",
+                    format("parallel: 'auto' is the planner's to resolve before a plan is made (in '{}')",
                            to_text(spec_)));
     if (spec_.chunks > 1) TSR_RETURN_IF_ERROR(chunk_gathered_weights());
     if (spec_.recompute == RecomputeForm::kFull) TSR_RETURN_IF_ERROR(recompute_blocks());

@@ -17,9 +17,9 @@ namespace tessera {
 //   units) of
 //              the dim of the weight that the first forward product contracts; backward products slice the
 //              same dim
-//   recompute  full: every activation of a block but those that leave it; blocks are told by scope
+//   recompute  full: every activation of a block but those that leave it; scopes identify blocks
 //   ("block.3") keep       everything that forward gathers is kept offload    stored tensors by kind;
-//   optimizer steps run on the host beside their state; activations that backward
+//   optimizer steps run on the host next to their state; activations that backward
 //              reads
 // recompute=some adds nothing: the set is chosen on the lowered program
 // (parallel/planner/recompute_search.h).

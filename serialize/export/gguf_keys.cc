@@ -171,7 +171,7 @@ class KeyWriter {
       if (e.layers[i] == 0) return no_word("layers without experts after ones with them (expert_layers)");
     out_.u32(key("leading_dense_block_count"), dense);
     if (e.FS % m_.F != 0)
-      return no_word(format("a shared expert of width {} beside ones of {} (FS)", e.FS, m_.F));
+      return no_word(format("a shared expert of width {} with experts of {} (FS)", e.FS, m_.F));
     out_.u32(key("expert_shared_count"), e.FS / m_.F);
     out_.f32(key("expert_weights_scale"), e.scale);
     out_.flag(key("expert_weights_norm"), e.normalize);

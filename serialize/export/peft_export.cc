@@ -191,7 +191,7 @@ class PeftWriter {
         if (saved_.contains(it.module))
           return Status(
               StatusCode::kUnsupported,
-              format("a parameter of '{}' trains in full beside its adapter, which PEFT has no form "
+              format("a parameter of '{}' trains in full next to its adapter, which PEFT has no form "
                      "for: freeze one of them, or merge",
                      it.module));
     }

@@ -157,7 +157,7 @@ void read_gpt2(HuggingfaceReader& r) {
         format("activation_function is '{}'; only a gpt2 model with 'gelu_new' can be imported", activation));
   r.fields.wants("scale_attn_weights", true, "scores times 1/sqrt(D)");
   r.fields.wants("scale_attn_by_inverse_layer_idx", false, "scores alike in every layer");
-  r.fields.wants("add_cross_attention", false, "no encoder beside it");
+  r.fields.wants("add_cross_attention", false, "no encoder before it");
 }
 
 }  // namespace tessera

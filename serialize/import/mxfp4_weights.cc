@@ -59,7 +59,7 @@ Result<std::vector<DecodedWeight>> mxfp4_weights(const ForeignFile& file) {
     const auto scales = file.tensors.find(scale_name);
     if (scales == file.tensors.end())
       return Status(StatusCode::kCorrupt,
-                    format("tensor '{}' is missing beside '{}'", quote(scale_name), quote(name)));
+                    format("tensor '{}' is missing next to '{}'", quote(scale_name), quote(name)));
     const Shape& shape = blocks.shape;
     if (blocks.type != "u8" || scales->second.type != "u8" || shape.rank() != 4 || shape[3] != kCodes ||
         shape.elements() == 0 || scales->second.shape != Shape{shape[0], shape[1], shape[2]})

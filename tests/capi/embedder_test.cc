@@ -186,7 +186,7 @@ TEST_CASE("embedders refuse what they cannot do") {
     CHECK(made == nullptr);
   };
   const Model bert = described_with_bytes(kBert, 7);
-  refused(bert, {{"output", std::string("logits")}}, "tells no classes");
+  refused(bert, {{"output", std::string("logits")}}, "the model has no classes");
   refused(bert, {{"pooling", std::string("max")}}, "pooling");
   refused(described_with_bytes(kClassifier, 7), {{"output", std::string("logits")}, {"normalize", 1}},
           "are of embeddings");

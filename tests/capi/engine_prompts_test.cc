@@ -323,10 +323,10 @@ TEST_CASE("engine: what computes of its prompt alone refuses what generates, by 
     CHECK(error.code == TSR_INVALID_ARGUMENT);
     CHECK(error.message.find(wanted) != std::string::npos);
   };
-  says(it, {{"embed", k1}, {"max_tokens", k1}}, "option 'max_tokens' beside 'embed'");
-  says(it, {{"embed", k1}, {"regex", std::string("a")}}, "option 'regex' beside 'embed'");
-  says(it, {{"score_from", k1}, {"temperature", k1}}, "option 'temperature' beside 'score_from'");
-  says(it, {{"score_from", k1}, {"keep", k1}}, "option 'keep' beside 'score_from'");
+  says(it, {{"embed", k1}, {"max_tokens", k1}}, "option 'max_tokens' with 'embed'");
+  says(it, {{"embed", k1}, {"regex", std::string("a")}}, "option 'regex' with 'embed'");
+  says(it, {{"score_from", k1}, {"temperature", k1}}, "option 'temperature' with 'score_from'");
+  says(it, {{"score_from", k1}, {"keep", k1}}, "option 'keep' with 'score_from'");
   says(it, {{"score_from", k1}, {"embed", k1}}, "'embed' and 'score_from' are both given");
   says(it, {{"score_from", int64_t{3}}}, "'score_from' is 3, the prompt has 3 tokens");
   says(it, {{"score_from", k1}, {"pooling", std::string("mean")}}, "'pooling' without 'embed'");

@@ -210,7 +210,7 @@ expect 'both given' "$tessera" embed "$model" --file "$work/pairs.tsv" --text a
 expect 'line 2 has no tab' "$tessera" embed "$model" --file "$work/pairs.tsv" --pairs
 expect 'wanted a second text for each' "$tessera" embed "$model" --text a --text b --pair c
 expect "option 'pooling' is 'max'" "$tessera" embed "$model" --text a --pooling max
-expect 'tells no classes' "$tessera" classify "$model" --text a
+expect 'the model has no classes' "$tessera" classify "$model" --text a
 "$tessera" new bert:L=1,C=16,H=2,V=256,T=32,N=2 --tokenizer bytes -o "$work/classes.tsr" >/dev/null
 "$tessera" classify "$work/classes.tsr" --text a --pair b | grep -q '^LABEL_[01] 0\..*LABEL_[01] 0\.' || { echo "FAILED: no classes of a pair"; exit 1; }
 # A certificate of a searched plan holds as written, and is refused when something in it is changed.

@@ -128,7 +128,7 @@ Result<ExpressionId> SchemaReader::read_branches(const Json& schema, const char*
       if (narrowed.is_null())
         return schema_error(
             StatusCode::kUnsupported, where,
-            format("'oneOf' is supported where its schemas are told apart by 'type', values, ranges, or "
+            format("'oneOf' is supported where its schemas are distinguished by 'type', values, ranges, or "
                    "properties that one has and the other has not; {} and {} are not",
                    std::min(i, k), std::max(i, k)));
       apart[i] = std::move(narrowed);

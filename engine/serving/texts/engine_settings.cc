@@ -31,7 +31,7 @@ GrammarSource read_grammar(OptionReader& reader) {
     if (source.kind != Kind::kNone)
       reader.fail(Status(
           StatusCode::kInvalidArgument,
-          format("request: option '{}' beside another that says which texts are allowed; wanted one of "
+          format("request: option '{}' with another that says which texts are allowed; wanted one of "
                  "json_schema, json, regex, choices, grammar",
                  name)));
     source = {kind, std::move(text)};
@@ -105,7 +105,7 @@ void read_task(OptionReader& reader, const Options& options, RequestSettings& se
     if (std::ranges::find(refused, key) != refused.end())
       reader.fail(
           Status(StatusCode::kInvalidArgument,
-                 format("request: option '{}' beside '{}', which generates no text; wanted one of the two",
+                 format("request: option '{}' with '{}', which generates no text; wanted one of the two",
                         key, embeds ? "embed" : "score_from")));
   const bool special = settings.sampling.special;
   settings.sampling = {};

@@ -130,7 +130,7 @@ Status CommGroup::reach_each_other() {
         static std::once_flag said;
         std::call_once(said, [&] {
           note(format(
-              "CUDA devices {} and {} cannot reach each other's memory: what ranks exchange beside NCCL goes "
+              "CUDA devices {} and {} cannot reach each other's memory: what ranks exchange without NCCL goes "
               "through memory of the host",
               from, to));
         });

@@ -285,8 +285,8 @@ tsr_abi_error* kernel_tune(tsr_abi_device* device, const tsr_abi_kernel_desc* de
 // TESSERA_CUDA_OVERLAP=0: every kernel begins when the one before it has ended.
 bool may_overlap() {
   static const bool is_off = [] {
-    const char* told = std::getenv("TESSERA_CUDA_OVERLAP");
-    return told != nullptr && std::string_view(told) == "0";
+    const char* value = std::getenv("TESSERA_CUDA_OVERLAP");
+    return value != nullptr && std::string_view(value) == "0";
   }();
   return !is_off;
 }

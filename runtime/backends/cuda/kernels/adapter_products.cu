@@ -59,7 +59,7 @@ Result<PreparedKernel> dispatch_factors(DType tokens, DType factors, Body&& body
     if (factors == DType::kF16) return body(zero, __half{});
 #endif
     if (factors != (std::is_same_v<Wide<T>, double> ? DType::kF64 : DType::kF32))
-      return Status(StatusCode::kUnsupported, format("factors of {} beside {}", to_text(factors), to_text(tokens)));
+      return Status(StatusCode::kUnsupported, format("factors of {} with {}", to_text(factors), to_text(tokens)));
     return body(zero, Wide<T>{});
   });
 }

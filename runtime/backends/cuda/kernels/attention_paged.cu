@@ -162,7 +162,7 @@ Result<PreparedKernel> dispatch_pages(DType tokens, DType pages, F&& f) {
     }
     if (pages == DType::kQ8_0) return f(zero, BlockQ8_0{});
     if (pages != tokens)
-      return Status(StatusCode::kUnsupported, format("pages of {} beside {}", to_text(pages), to_text(tokens)));
+      return Status(StatusCode::kUnsupported, format("pages of {} with {}", to_text(pages), to_text(tokens)));
     return f(zero, T{});
   });
 }

@@ -50,7 +50,7 @@ struct Scores {
 };
 
 // Chooses for one token the K largest of its scores, largest first, the lower index of equals; distinct also
-// where they hold NaN. Without NaN, the order itself tells which ones were chosen before.
+// where they hold NaN. Without NaN, the order itself determines which ones were chosen before.
 template <class T>
 struct Choose {
   const T* probs;
