@@ -270,12 +270,12 @@ TEST_CASE("engine: a draft model changes no text, with grammars, several texts a
     } else {
       CHECK(ask(speculative) == wanted);
     }
-    const Json told = report(speculative);
-    CHECK(told["speculated"].get<int64_t>() >= told["accepted"].get<int64_t>());
-    CHECK(told["speculated"].get<int64_t>() > 0);
-    CHECK(told["draft_seconds"].get<double>() > 0);
-    CHECK(told["draft_devices"].size() == (*parallel ? 2 : 1));
-    CHECK(told["free_cache_tokens"] == told["cache_tokens"]);
+    const Json figures = report(speculative);
+    CHECK(figures["speculated"].get<int64_t>() >= figures["accepted"].get<int64_t>());
+    CHECK(figures["speculated"].get<int64_t>() > 0);
+    CHECK(figures["draft_seconds"].get<double>() > 0);
+    CHECK(figures["draft_devices"].size() == (*parallel ? 2 : 1));
+    CHECK(figures["free_cache_tokens"] == figures["cache_tokens"]);
   }
   CHECK(!report(plain).contains("draft_devices"));
 }
@@ -293,9 +293,9 @@ TEST_CASE("engine: a draft model's memory is part of the limit") {
                                     {"step_tokens", int64_t{32}},
                                     {"speculation", std::string("draft")},
                                     {"draft_model", path}}));
-  const Json told = report(it);
-  CHECK(told["devices"][0]["arena_bytes"]["measured"].get<int64_t>() +
-            told["draft_devices"][0]["arena_bytes"]["measured"].get<int64_t>() <=
+  const Json figures = report(it);
+  CHECK(figures["devices"][0]["arena_bytes"]["measured"].get<int64_t>() +
+            figures["draft_devices"][0]["arena_bytes"]["measured"].get<int64_t>() <=
         limit);
 }
 

@@ -43,8 +43,8 @@ Texts collect(const Engine& from) {
       CHECK(tessera::grammar::valid_utf8(text_of_it) == text_of_it.size());
       if (event.token >= 0) text.tokens.push_back(event.token), text.details.push_back(details(event));
     } else if (event.kind == TSR_EVENT_PROMPT) {
-      const Json told = details(event);
-      for (const Json& token : told["tokens"]) text.prompt.push_back(token);
+      const Json fields = details(event);
+      for (const Json& token : fields["tokens"]) text.prompt.push_back(token);
     } else if (event.kind == TSR_EVENT_END) {
       text.finish = event.finish;
       text.end = details(event);
@@ -384,8 +384,8 @@ TEST_CASE("engine: answers are taken apart: reasoning, content, calls") {
         ok(tsr_engine_answer(it.get(), request, 0, logits.data(), logits.size()));
       } else if (event.kind == TSR_EVENT_TOKEN) {
         text.text.append(event.text, event.text_size);
-        const Json told = details(event);
-        if (told.contains("reasoning")) reasoning += told["reasoning"].get<std::string>();
+        const Json fields = details(event);
+        if (fields.contains("reasoning")) reasoning += fields["reasoning"].get<std::string>();
       } else if (event.kind == TSR_EVENT_END) {
         text.finish = event.finish;
         text.end = details(event);

@@ -138,10 +138,10 @@ TEST_CASE("engine: speculation changes no token, and some drafts are right") {
     seed = seed * 69069u + 1;
     CHECK(collect(plain) == collect(speculative));
   }
-  const Json told = report(speculative);
-  CHECK(told["accepted"].get<int64_t>() > 0);
-  CHECK(told["speculated"].get<int64_t>() >= told["accepted"].get<int64_t>());
-  CHECK(told["free_cache_tokens"] == told["cache_tokens"]);
+  const Json figures = report(speculative);
+  CHECK(figures["accepted"].get<int64_t>() > 0);
+  CHECK(figures["speculated"].get<int64_t>() >= figures["accepted"].get<int64_t>());
+  CHECK(figures["free_cache_tokens"] == figures["cache_tokens"]);
   CHECK(report(plain)["speculated"] == 0);
 }
 

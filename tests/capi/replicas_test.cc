@@ -80,17 +80,17 @@ class Server {
       text.cached = event.usage->cached_tokens;
       CHECK_MESSAGE(event.finish != Finish::kFailed, event.failure.to_string());
     }
-    const Json told = report();
-    CHECK(told["running"] == 0);
-    CHECK(told["waiting"] == 0);
-    CHECK(told["free_cache_tokens"] == told["cache_tokens"]);  // no page is lost
+    const Json figures = report();
+    CHECK(figures["running"] == 0);
+    CHECK(figures["waiting"] == 0);
+    CHECK(figures["free_cache_tokens"] == figures["cache_tokens"]);  // no page is lost
     return texts;
   }
 
   Json report() {
-    const auto told = engine_->report_json();
-    REQUIRE(told.ok());
-    return Json::parse(*told);
+    const auto figures = engine_->report_json();
+    REQUIRE(figures.ok());
+    return Json::parse(*figures);
   }
 
  private:

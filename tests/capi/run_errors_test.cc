@@ -93,25 +93,25 @@ TEST_CASE("checkpoints_that_are_not_written_are_warnings_then_errors") {
   const std::string out = scratch / "out.tsr", checkpoint = out + ".checkpoint";
   const Run run = run_of(training.trainer(20), {{"out", out}, {"checkpoint_every", 2}});
   events_until(run, TSR_RUN_CHECKPOINT);
-  std::vector<std::string> told;
+  std::vector<std::string> messages;
   {
     const tessera::test::FileSizeLimit limit(100 << 10);
-    while (told.size() < 4) {
+    while (messages.size() < 4) {
       Error error;
       const std::optional<RunEvent> event = next_of(run, error);
-      if (!event) told.push_back("error: " + error.message);
-      if (event && event->kind == TSR_RUN_WARNING) told.push_back(event->details["message"]);
+      if (!event) messages.push_back("error: " + error.message);
+      if (event && event->kind == TSR_RUN_WARNING) messages.push_back(event->details["message"]);
       REQUIRE((!event || event->kind != TSR_RUN_END));
     }
   }
-  CHECK(told[0].find("was not written: ") != std::string::npos);
-  CHECK(told[0].find("the last good checkpoint is " + checkpoint + "; the training goes on, and the next one is tried") !=
+  CHECK(messages[0].find("was not written: ") != std::string::npos);
+  CHECK(messages[0].find("the last good checkpoint is " + checkpoint + "; the training goes on, and the next one is tried") !=
         std::string::npos);
-  CHECK(told[1].find("was not written: ") != std::string::npos);
+  CHECK(messages[1].find("was not written: ") != std::string::npos);
   for (const size_t i : {2, 3}) {
-    CHECK(told[i].find("error: ") == 0);
-    CHECK(told[i].find("File too large") != std::string::npos);
-    CHECK(told[i].find("the last good checkpoint is " + checkpoint + " (option 'resume')") != std::string::npos);
+    CHECK(messages[i].find("error: ") == 0);
+    CHECK(messages[i].find("File too large") != std::string::npos);
+    CHECK(messages[i].find("the last good checkpoint is " + checkpoint + " (option 'resume')") != std::string::npos);
   }
   const std::vector<RunEvent> rest = all_events(run);  // there is room again
   CHECK(rest.back().details["outcome"] == "finished");

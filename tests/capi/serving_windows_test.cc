@@ -260,10 +260,10 @@ TEST_CASE("serving windows: the option is of models with windows, has room for o
   REQUIRE_MESSAGE(engine.ok(), engine.status().to_string());
   const auto report = (*engine)->report_json();
   REQUIRE(report.ok());
-  const auto told = nlohmann::json::parse(*report);
-  CHECK(told["window_cache_tokens"] == 1024);
-  CHECK(told["free_window_cache_tokens"] == 1024);
-  CHECK(told["window"] == 20);
+  const auto figures = nlohmann::json::parse(*report);
+  CHECK(figures["window_cache_tokens"] == 1024);
+  CHECK(figures["free_window_cache_tokens"] == 1024);
+  CHECK(figures["window"] == 20);
 }
 
 }  // namespace tessera::serving_tests

@@ -50,19 +50,19 @@ std::string variant_of(CudaDevice& device, const Attention& n, bool is_gradient)
   return info->variant;
 }
 
-std::string told() {
-  const char* told = std::getenv("TESSERA_EMULATED_CUDNN");
-  return told != nullptr ? told : "";
+std::string emulated_mode() {
+  const char* mode = std::getenv("TESSERA_EMULATED_CUDNN");
+  return mode != nullptr ? mode : "";
 }
 
-// Whether the device is an emulated one whose library is told one of these; else the case counts as skipped.
+// Whether the device is an emulated one in one of these modes; else the case counts as skipped.
 bool runs_here(CudaDevice& device, std::vector<std::string> modes = {}) {
   if (!device.is_there()) return false;
   if (!device.is_emulated()) {
     test::skip("what a real cuDNN offers is its own affair");
     return false;
   }
-  if (modes.empty() || std::ranges::find(modes, told()) != modes.end()) return true;
+  if (modes.empty() || std::ranges::find(modes, emulated_mode()) != modes.end()) return true;
   test::skip("the emulated cuDNN is told to be another one");
   return false;
 }
@@ -125,7 +125,7 @@ TEST_SUITE_BEGIN("gpu");
 TEST_CASE("attention_goes_to_cudnn_where_it_is_there_and_does_what_it_should") {
   CudaDevice device;
   if (!runs_here(device)) return;
-  const std::string mode = told();
+  const std::string mode = emulated_mode();
   const bool is_good = mode.empty() || mode == "large";
   // A question runs nothing: what the library does shows when a kernel is prepared.
   const bool is_answered = mode != "missing" && mode != "refuses";
@@ -172,7 +172,7 @@ TEST_CASE("a_gradient_by_parts_of_the_batch_is_that_of_the_whole_batch") {
              part = ask(device, question_of(one, true), "cudnn");
   REQUIRE(info.ok());
   REQUIRE(part.ok());
-  if (told() == "large") CHECK(info->workspace_bytes == part->workspace_bytes);
+  if (emulated_mode() == "large") CHECK(info->workspace_bytes == part->workspace_bytes);
   // As the own kernel has it, to some ulps of bf16.
   const Question question = question_of(whole, true);
   const auto got = run(device, question, "cudnn"), wanted = run(device, question, "mma");

@@ -131,7 +131,7 @@ TEST_CASE("products_in_tf32_are_off_by_the_rounding_of_operands_and_those_in_f32
 // exact.
 TEST_CASE("what_tf32_does_not_hold_is_lost_where_it_is_allowed_and_kept_where_it_is_not") {
   constexpr double kMore = 1 + 0x1p-12;
-  int told = 0;
+  int distinct = 0;
   for (const Operands& given : all_operands()) {
     // Tensor cores want rows of a multiple of 16 bytes; other products a library may leave to plain ones.
     const bool is_aligned = std::ranges::all_of(
@@ -153,11 +153,11 @@ TEST_CASE("what_tf32_does_not_hold_is_lost_where_it_is_allowed_and_kept_where_it
       const std::vector<Array> in_tf32 = run(entry, given, 1, DType::kF32, values, declined);
       if (entry.prepare == nullptr && !is_aligned) continue;
       for (const double y : in_tf32[0].values()) REQUIRE(y == sum + added);
-      ++told;
+      ++distinct;
     }
   }
-  std::printf("%d products told apart\n", told);
-  CHECK(told > 0);
+  std::printf("%d products distinct apart\n", distinct);
+  CHECK(distinct > 0);
 }
 
 // One logit of 64 above all others, which the label is not: loss and gradients are as exact as its operands.

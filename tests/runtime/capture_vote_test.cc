@@ -11,18 +11,18 @@
 namespace tessera {
 namespace {
 
-// Every member's answers, by round, and what it was told.
+// Every member's answers, by round, and its verdicts.
 using Rounds = std::vector<std::vector<bool>>;
 
-Rounds told_by(CaptureVote& vote, const Rounds& answers) {
-  Rounds told(answers.size());
+Rounds collect_verdicts(CaptureVote& vote, const Rounds& answers) {
+  Rounds verdicts(answers.size());
   std::vector<std::thread> members;
   for (size_t member = 0; member < answers.size(); ++member)
     members.emplace_back([&, member] {
-      for (const bool mine : answers[member]) told[member].push_back(vote.vote(mine));
+      for (const bool mine : answers[member]) verdicts[member].push_back(vote.vote(mine));
     });
   for (std::thread& member : members) member.join();
-  return told;
+  return verdicts;
 }
 
 TEST_CASE("all_members_are_told_in_every_round_whether_all_said_yes_in_it") {
@@ -34,13 +34,13 @@ TEST_CASE("all_members_are_told_in_every_round_whether_all_said_yes_in_it") {
     vote.add_member(true);
     for (size_t round = 0; round < kRounds; ++round) answers[member].push_back(random() % 8 != 0);
   }
-  const Rounds told = told_by(vote, answers);
+  const Rounds verdicts = collect_verdicts(vote, answers);
   size_t agreed = 0;
   for (size_t round = 0; round < kRounds; ++round) {
     bool wanted = true;
     for (const auto& member : answers) wanted = wanted && member[round];
     agreed += wanted;
-    for (const auto& member : told) CHECK(member[round] == wanted);
+    for (const auto& member : verdicts) CHECK(member[round] == wanted);
   }
   CHECK(agreed > 0);
   CHECK(agreed < kRounds);
@@ -68,25 +68,25 @@ TEST_CASE("a_stop_wakes_who_waits_and_holds_until_it_is_renewed") {
   for (int member = 0; member < 3; ++member) vote.add_member(true);
   for (int round = 0; round < 50; ++round) {
     // Two wait for a third that fails instead; whether they have come by then or not.
-    bool told[2] = {true, true};
+    bool verdicts[2] = {true, true};
     std::atomic<int> coming = 0;
     const auto come = [&](bool& mine, bool answer) {
       ++coming;
       mine = vote.vote(answer);
     };
-    std::thread first([&] { come(told[0], true); });
-    std::thread second([&] { come(told[1], false); });
+    std::thread first([&] { come(verdicts[0], true); });
+    std::thread second([&] { come(verdicts[1], false); });
     while (round % 2 == 0 && coming < 2) std::this_thread::yield();
     if (round % 2 == 0) std::this_thread::sleep_for(std::chrono::microseconds(200));  // most wait by then
     vote.stop();
     first.join();
     second.join();
-    CHECK(!told[0]);
-    CHECK(!told[1]);
+    CHECK(!verdicts[0]);
+    CHECK(!verdicts[1]);
     CHECK(!vote.vote(true));  // at once
     vote.reset();
     // Neither who had come nor what they said counts any more.
-    for (const auto& member : told_by(vote, {{true, false}, {true, true}, {true, true}}))
+    for (const auto& member : collect_verdicts(vote, {{true, false}, {true, true}, {true, true}}))
       CHECK(member == std::vector<bool>{true, false});
     CHECK(vote.is_possible());
   }

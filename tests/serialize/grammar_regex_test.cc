@@ -124,9 +124,9 @@ TEST_CASE("regex_what_is_not_regular_is_refused_by_name") {
                                                         {"[[:alpha:]]", "byte 1: named classes"},
                                                         {"\\A", "anchors other than"}};
   for (const auto& [pattern, wanted] : kCases) {
-    const std::string told = error(pattern);
-    CHECK_MESSAGE(told.find(wanted) != std::string::npos, told);
-    CHECK(told.starts_with("unsupported: regular expression, "));
+    const std::string message = error(pattern);
+    CHECK_MESSAGE(message.find(wanted) != std::string::npos, message);
+    CHECK(message.starts_with("unsupported: regular expression, "));
   }
 }
 

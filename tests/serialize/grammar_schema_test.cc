@@ -250,9 +250,9 @@ TEST_CASE("schema_what_cannot_be_obeyed_is_refused_by_name") {
       {R"({"type":"string","minLength":99999999})", "'minLength' is 99999999, wanted at most 16777216"},
       {R"({"type":"integer","minimum":1e50})", "'minimum' has 51 digits before the point, wanted at most 40"}};
   for (const auto& [schema, wanted] : kCases) {
-    const std::string told = error(schema);
-    CHECK_MESSAGE(told.find(wanted) != std::string::npos, told);
-    CHECK_MESSAGE(told.starts_with("unsupported: JSON schema, #"), told);
+    const std::string message = error(schema);
+    CHECK_MESSAGE(message.find(wanted) != std::string::npos, message);
+    CHECK_MESSAGE(message.starts_with("unsupported: JSON schema, #"), message);
   }
 }
 
@@ -289,9 +289,9 @@ TEST_CASE("schema_errors_say_what_was_found_and_wanted") {
       {R"({"type":"object","properties":{"a":{"$ref":"#"}},"required":["a"]})",
        "each contradicts itself or never ends"}};
   for (const auto& [schema, wanted] : kCases) {
-    const std::string told = error(schema);
-    CHECK_MESSAGE(told.find(wanted) != std::string::npos, told);
-    CHECK_MESSAGE(told.starts_with("invalid_argument: JSON schema"), told);
+    const std::string message = error(schema);
+    CHECK_MESSAGE(message.find(wanted) != std::string::npos, message);
+    CHECK_MESSAGE(message.starts_with("invalid_argument: JSON schema"), message);
   }
   CHECK(error(R"({"$ref":"#"})").find("a rule begins with itself (left recursion): '#'") !=
         std::string::npos);
