@@ -8,53 +8,53 @@
  *     tsr_model_load       a .tsr or GGUF file, or a Hugging Face folder; tsr_model_new makes one from a description such as
  *                          "llama:L=2,C=64,..."
  *     tsr_dataset_*        texts, conversations or token ids
- *     tsr_trainer_new      plans (or is told how) to use all devices; says how many bytes each will hold
+ *     tsr_trainer_new      plans the use of all devices (or follows a given plan); reports each device's bytes
  *     tsr_trainer_step     one optimizer step; call it in a loop
  *     tsr_trainer_store    trained values back into a model; tsr_model_save writes it
- *     tsr_generator_*      tokens out, streamed
+ *     tsr_generator_*      generates tokens, streamed
  *     tsr_engine_*         many requests at once, their events in one queue
- *     tsr_chat_*           conversations as the text and tokens that the model was trained on
- *     tsr_scorer_*         how likely given tokens are: perplexity, multiple choice
- *     tsr_embedder_*       vectors of texts, and the classes that a classifier finds in them
+ *     tsr_chat_*           renders conversations as text and tokens in the model's training format
+ *     tsr_scorer_*         log probabilities of given tokens: perplexity, multiple choice
+ *     tsr_embedder_*       vectors of texts, and their classes by a classifier
  *
- * Below that lies a level where nothing is hidden: graph (builder) -> plan -> program -> session.
+ * Below it lies the low level: graph (builder) -> plan -> program -> session.
  *
  * ## Conventions
  *
- * Names        tsr_<noun>_<verb>. Outputs come last and are called out_*; they are written only on success.
+ * Names        tsr_<noun>_<verb>. Outputs come last and are named out_*; they are written only on success.
  * Errors       A function that can fail returns tsr_status*: NULL is success; anything else is an error
  *              object that the caller frees with tsr_status_free. Its message says what was found, what was
  *              wanted and what to do. Nothing here aborts, exits, throws or unwinds into the caller. NULL for
  *              a required pointer is TSR_INVALID_ARGUMENT. A bug in the library is TSR_INTERNAL. Every
  *              function may return these two, TSR_OUT_OF_MEMORY, and in a forked child TSR_FORKED; "Codes:" lists
- *              what else it returns by itself, "Codes: none" that there is nothing.
+ *              its further codes; "Codes: none" means that it has none.
  * Ownership    A handle that a function returns is freed by the matching *_free; *_free(NULL) does nothing.
  *              Handles count references inside: a trainer keeps what it needs of its model, dataset and
  *              runtime, so handles may be freed in any order. Pointers returned by accessors (names, data)
  *              live as long as their handle.
- * Threads      One thread at a time may use a handle, different handles are independent. Exceptions are said
- *              where they are made: immutable handles (status, text, tokenizer, chat, dataset, devices, plan, program, calibration)
+ * Threads      One thread at a time may use a handle, different handles are independent. Exceptions:
+ *              immutable handles (status, text, tokenizer, chat, dataset, devices, plan, program, calibration)
  *              may be used from any number of threads, and so may models and runtimes, which lock inside.
  *              *_cancel may be called from any thread while another is inside a call on the same handle.
  * fork         Threads do not survive fork(): in the child, every call that would use a runtime's devices
  *              returns TSR_FORKED, and frees do nothing. Make the runtime after forking.
- * Text out     `tsr_text** out_text`: a text that the call makes (a report, a trace, a page, decoded tokens). It is
- *              the caller's, who frees it with tsr_text_free.
- * Short text   `char* buffer, size_t capacity, size_t* out_size`: a text that the handle holds already (a name, a
- *              path, the value of a key, a log record), copied: as much as fits is written, always NUL-terminated
+ * Text out     `tsr_text** out_text`: a new text (a report, a trace, a page, decoded tokens). The caller
+ *              owns it and frees it with tsr_text_free.
+ * Short text   `char* buffer, size_t capacity, size_t* out_size`: a copy of a text of the handle (a name, a
+ *              path, the value of a key, a log record): as much as fits is written, always NUL-terminated
  *              when capacity > 0; *out_size is the size of the whole text with its NUL. Ask with (NULL, 0),
  *              allocate, ask again.
  * Arrays out   `T* items, size_t capacity, size_t* out_count`: the same, without a terminator.
  * Text in      UTF-8. `const char* text, size_t size`: size in bytes, or TSR_TEXT_END when NUL-terminated.
- * Long work    tsr_<result>_begin gives a tsr_work; tsr_work_step carries it on, a short step at a time, until *out_done is 1;
- *              tsr_<result>_finish takes the result, and tsr_work_free gives it up at any moment: section "work".
+ * Long work    tsr_<result>_begin returns a tsr_work; tsr_work_step advances it by a short step, until *out_done is 1;
+ *              tsr_<result>_finish returns the result, and tsr_work_free cancels it at any moment: section "work".
  * Options      A tsr_options is a set of keyed values. Each function that takes one lists its keys; an
  *              unknown key, or a value of the wrong type, is TSR_INVALID_ARGUMENT and the message names the
- *              nearest known keys. NULL means all defaults. An integer is accepted where a real is wanted.
+ *              nearest known keys. NULL means all defaults. An integer is accepted in place of a real.
  * Structs      Begin with struct_size, which the caller sets to sizeof(the struct); zero the rest. They may grow at
- *              the end, and program and library may be of different versions: what both know is copied. Members
- *              that only the library knows are as if 0. Members that only the program knows must be 0 in what it
- *              passes (else TSR_UNSUPPORTED), and keep their values in what is filled in.
+ *              the end, and program and library may be of different versions: members of both are copied. Members
+ *              of the library alone count as 0. Members of the program alone must be 0 in inputs
+ *              (else TSR_UNSUPPORTED), and keep their values in outputs.
  * JSON         Reports are JSON objects on one line, UTF-8. Keys are only ever added.
  * Bytes        Counts of bytes are exact; a size in text ("2GiB", "512MiB", "4096") is powers of 1024 for
  *              KiB, MiB, GiB.
@@ -66,9 +66,9 @@
  *   TESSERA_PLUGIN_PATH  folder of backend plugins (option "plugin_path")
  *   TESSERA_LOG          debug | info | warning | error (option "log_level")
  *   TESSERA_PROFILE      device profile that prices plans: a file, "auto" or "none" (option "profile")
- *   XDG_CACHE_HOME       where profiles lie that nobody named a place for (else HOME/.cache), and tokens with option
+ *   XDG_CACHE_HOME       folder of profiles without a path (else HOME/.cache), and of tokens with option
  *                        cache "auto"; no option
- * TMPDIR is where tensors offloaded to file go without the option "offload_folder".
+ * TMPDIR is the folder of tensors offloaded to file, without the option "offload_folder".
  *
  * ## Stability
  *
@@ -143,22 +143,22 @@ TSR_API tsr_status* tsr_version_check(uint32_t header_version);
 typedef int32_t tsr_code;
 enum {
   TSR_OK = 0,
-  TSR_INVALID_ARGUMENT = 1,    /* a value of the caller's is wrong */
+  TSR_INVALID_ARGUMENT = 1,    /* a wrong value of the caller */
   TSR_NOT_FOUND = 2,           /* a file, tensor, op, device, backend does not exist */
-  TSR_CORRUPT = 3,             /* a file does not hold what its format promises */
-  TSR_UNSUPPORTED = 4,         /* valid, but not something that this build or backend does */
+  TSR_CORRUPT = 3,             /* a file violates its format */
+  TSR_UNSUPPORTED = 4,         /* valid, but beyond this build or backend */
   TSR_OUT_OF_MEMORY = 5,       /* an allocation failed, or a plan cannot fit the memory limit */
   TSR_IO = 6,                  /* the operating system refused a read or a write */
-  TSR_CANCELLED = 7,           /* as asked by *_cancel */
+  TSR_CANCELLED = 7,           /* ended by *_cancel */
   TSR_ABORTED = 8,             /* another device failed first */
   TSR_FAILED_PRECONDITION = 9, /* not in this state: nothing fed, not done yet, no tokenizer, made without that option */
   TSR_TIMEOUT = 10,
   TSR_INTERNAL = 11,           /* a bug in Tessera or in a plugin; please report the message */
-  TSR_NOT_FINITE = 12,         /* a loss, gradient or result is no finite number; nothing was changed by it */
+  TSR_NOT_FINITE = 12,         /* a loss, gradient or result is not finite; no value was changed by it */
   TSR_VALUES_LOST = 13,        /* the values on the devices are lost: resume, restore, or make the object again */
-  TSR_BUSY = 14,               /* in use by another thread, handle or process: again later */
-  TSR_EXISTS = 15,             /* what is there would be overwritten: say that it may be, or name another place */
-  TSR_CHANGED = 16,            /* a file in use was written to since it was opened: open it again */
+  TSR_BUSY = 14,               /* in use by another thread, handle or process: try again later */
+  TSR_EXISTS = 15,             /* existing files would be overwritten: allow it, or name another path */
+  TSR_CHANGED = 16,            /* an open file was written to: open it again */
   TSR_FORKED = 17              /* a forked child: make the runtime after forking */
 };
 
@@ -166,14 +166,14 @@ enum {
 TSR_API tsr_code tsr_status_code(const tsr_status* status);
 TSR_API const char* tsr_status_message(const tsr_status* status);
 
-/* A number that the message says in words. Returns 1 where the error has it, and writes it to out_value (which may be
+/* A number in the error's message. Returns 1 if the error has it, and writes it to out_value (which may be
  * NULL), else 0. Keys, of TSR_OUT_OF_MEMORY:
- *   needed_bytes          what the plan or tensor takes
- *   limit_bytes           the limit that it does not fit
- *   smallest_limit_bytes  the least memory_limit, of a device, with which there is a plan
- *   smallest_devices      the fewest devices that would do with the limit given */
+ *   needed_bytes          bytes of the plan or tensor
+ *   limit_bytes           the exceeded limit
+ *   smallest_limit_bytes  the least memory_limit of a device that has a plan
+ *   smallest_devices      the fewest devices that have a plan within the given limit */
 TSR_API int32_t tsr_status_number(const tsr_status* status, const char* key, int64_t* out_value);
-/* The keys of an error's numbers, from 0 on; NULL where there are fewer. They live as long as the status. */
+/* The keys of an error's numbers, from 0 on; NULL past the last. They live as long as the status. */
 TSR_API const char* tsr_status_number_key(const tsr_status* status, size_t number);
 TSR_API void tsr_status_free(tsr_status* status);
 
@@ -182,7 +182,7 @@ TSR_API const char* tsr_code_name(tsr_code code);
 
 /* ================================================================ text */
 
-/* A text that a call made: UTF-8 where the call does not say otherwise. Immutable. The data are NUL-terminated and live
+/* A text returned by a call: UTF-8, unless the call says otherwise. Immutable. The data are NUL-terminated and live
  * as long as the text; its size is in bytes, without the NUL. NULL reads as "". */
 TSR_API const char* tsr_text_data(const tsr_text* text);
 TSR_API size_t tsr_text_size(const tsr_text* text);
@@ -199,7 +199,7 @@ TSR_API tsr_status* tsr_options_set_f64(tsr_options* options, const char* key, d
 TSR_API tsr_status* tsr_options_set_str(tsr_options* options, const char* key, const char* value);
 TSR_API tsr_status* tsr_options_set_i64_list(tsr_options* options, const char* key, const int64_t* values,
                                              size_t count);
-/* What the maker of a `consumer` would say of these options by themselves, to know it before models and data are read:
+/* Checks the options of a `consumer` by themselves, before models and data are read:
  * trainer, run (tsr_run_new), plan (tsr_plan_new), generator, scorer, embedder, imatrix, or dataset (of rows). TSR_INVALID_ARGUMENT as there;
  * TSR_NOT_FOUND for another consumer.
  * Codes: TSR_INVALID_ARGUMENT, TSR_NOT_FOUND. */
@@ -215,25 +215,25 @@ TSR_API void tsr_options_free(tsr_options* options);
 
 /* ================================================================ runtime */
 
-/* Backends, the thread pool of their kernels, and the log. Several runtimes may exist; they share nothing.
+/* Backends, the thread pool of their kernels, and the log. Several independent runtimes may exist.
  * Any thread.
  *
  * Options
  *   threads       i64   threads that kernels may use; 0 (default): as many as the process may run on
  *   plugin_path   str   folder of libtessera_<backend>.so; default: next to libtessera, or next to the program
- *                       that it is linked into; never the working directory. A plugin is not loaded where it or its
- *                       folder can be written by others than owner and root: tsr_runtime_backends says so
- *   profile       str   what prices plans where their own options do not say: auto (default): the one in the cache
- *                       folder, where there is one of these devices | a file of tsr_calibration_save | none: built-in
+ *                       that it is linked into; never the working directory. A plugin is not loaded if it or its
+ *                       folder is writable by others than owner and root: tsr_runtime_backends reports it
+ *   profile       str   device profile that prices plans without an option of their own: auto (default): the one in the cache
+ *                       folder, if it has one of these devices | a file of tsr_calibration_save | none: built-in
  *                       rates
- *   log_level     str   debug | info | warning (default) | error: the least severe record that is kept
+ *   log_level     str   debug | info | warning (default) | error: the least severity of kept records
  *   log_capacity  i64   records kept before the oldest is dropped (default 1000)
- * Fails with TSR_INVALID_ARGUMENT. An absent plugin is no failure: see tsr_runtime_backends.
+ * Fails with TSR_INVALID_ARGUMENT. An absent plugin is not an error: see tsr_runtime_backends.
  * Codes: TSR_INVALID_ARGUMENT, TSR_NOT_FOUND. */
 TSR_API tsr_status* tsr_runtime_new(const tsr_options* options, tsr_runtime** out_runtime);
 
-/* What the program does in the library's place, or is told of. Each function may be NULL, but allocate and deallocate, of
- * which both are there or none. They are called from any thread, several at a time, and may not call this library. */
+/* Functions of the program for memory and threads. Each may be NULL; allocate and deallocate are both set or both NULL.
+ * Any thread calls them, several at a time; they may not call this library. */
 typedef struct tsr_hooks {
   size_t struct_size;
   void* context;
@@ -242,11 +242,11 @@ typedef struct tsr_hooks {
    * a call needs for a moment, are not taken from it. */
   void* (*allocate)(void* context, size_t bytes, size_t alignment);
   void (*deallocate)(void* context, void* memory, size_t bytes);
-  /* The first that a thread which computes does, so that it can be pinned or named. role: "kernels" (number: 1 to threads - 1
+  /* Called first by each computing thread, which it may pin or name. role: "kernels" (number: 1 to threads - 1
    * of the pool), "rank" (the device's number; the first device's is the calling thread), "stream" (the device's number),
    * "generator" (0), "engine" (the replica's number), "work" (0: long work that a thread of its own does). */
   void (*thread_started)(void* context, const char* role, int32_t number);
-  /* Called once nothing calls the others any more, also when the runtime is not made (where struct_size can be right). */
+  /* Called after the last call of the others, also when making the runtime fails (if struct_size is valid). */
   void (*release)(void* context);
 } tsr_hooks;
 
@@ -254,11 +254,11 @@ typedef struct tsr_hooks {
 TSR_API tsr_status* tsr_runtime_new_with_hooks(const tsr_options* options, const tsr_hooks* hooks,
                                                tsr_runtime** out_runtime);
 
-/* What can be used here and, where something cannot, why:
+/* The available backends, and the reasons for the absence of others:
  *   {"backends": [{"name": "cpu", "available": true, "reason": "", "device_count": 2147483647,
  *                  "devices": ["..."]},
  *                 {"name": "cuda", "available": false, "reason": "libtessera_cuda.so: not found", ...}]}
- * device_count is 2147483647 where devices are virtual, as many as one asks for.
+ * device_count is 2147483647 for virtual devices, which have no limit.
  * Codes: none. */
 TSR_API tsr_status* tsr_runtime_backends(tsr_runtime* runtime, tsr_text** out_text);
 
@@ -270,26 +270,26 @@ enum { TSR_LOG_DEBUG = 0, TSR_LOG_INFO = 1, TSR_LOG_WARNING = 2, TSR_LOG_ERROR =
 TSR_API tsr_status* tsr_runtime_next_log(tsr_runtime* runtime, int32_t* out_level, char* buffer,
                                          size_t capacity, size_t* out_size);
 
-/* Tells a function of the caller's each record as it is made, besides the queue; NULL ends that. `text` is NUL-terminated and
- * valid during the call. It is called in whatever thread makes the record, by one at a time, and must return soon; it may
+/* Passes each log record to a function of the caller, in addition to the queue; NULL ends that. `text` is NUL-terminated and
+ * valid during the call. The thread of the record calls it, one at a time, and it must return soon; it may
  * not call this function for the same runtime (TSR_BUSY), nor wait for another thread that uses the runtime.
- * Once this returns the function set before is not called any more. release(context), or NULL, is called when `log` is
- * replaced, when the runtime and all that was made from it are freed, and when this call fails. Any thread.
+ * Once this returns the previous function is no longer called. release(context), or NULL, is called when `log` is
+ * replaced, when the runtime and all its handles are freed, and when this call fails. Any thread.
  * Codes: TSR_BUSY. */
 TSR_API tsr_status* tsr_runtime_set_log(tsr_runtime* runtime,
                                         void (*log)(void* context, int32_t level, const char* text),
                                         void (*release)(void* context), void* context);
 
 /* Any thread, and signal handlers: calls in progress on this runtime that plan, load or measure return TSR_CANCELLED
- * within about a tenth of a second, and leave nothing behind: tsr_plan_new and tsr_plan_*_for_graph, tsr_program_new,
+ * within about a tenth of a second, without any effect: tsr_plan_new and tsr_plan_*_for_graph, tsr_program_new,
  * tsr_trainer_new, tsr_generator_new, tsr_scorer_new, tsr_embedder_new, tsr_calibration_begin, tsr_imatrix_begin, and
- * tsr_work_step. Without one it does nothing: calls that begin later are not cancelled. */
+ * tsr_work_step. Without a call in progress it has no effect: later calls are not cancelled. */
 TSR_API void tsr_runtime_cancel(tsr_runtime* runtime);
 TSR_API void tsr_runtime_free(tsr_runtime* runtime);
 
 /* ================================================================ work */
 
-/* Long work in steps, for programs that show progress or may have to give up. One handle for all of it:
+/* Long work in steps, for programs that show progress or may cancel it. One handle type for all kinds:
  *
  *     tsr_model_begin_load(NULL, path, NULL, &work);
  *     for (int32_t done = 0; !done;) tsr_work_step(work, &done);
@@ -306,15 +306,15 @@ TSR_API void tsr_runtime_free(tsr_runtime* runtime);
  *   tsr_imatrix_begin                                           makes an importance matrix      tsr_imatrix_finish
  *   tsr_calibration_begin                                       measures devices                tsr_calibration_finish
  *
- * begin checks arguments, options and paths. A step takes some hundredths of a second (of a calibration some seconds), and fails as
- * the call that does all at once; planning, reading, preparing a trainer and saving are done by a thread of their own, for
- * which a step waits, at most a tenth of a second. finish wants the work done (else TSR_FAILED_PRECONDITION) and of its kind
- * (else TSR_INVALID_ARGUMENT), and gives the result once. To cancel is to free the work: before finish nothing that was there
- * is changed, and what was written so far is removed. tsr_runtime_cancel ends a step of work with that runtime with
- * TSR_CANCELLED; it may be called again, except where a thread of its own did the work, which is over then.
+ * begin checks arguments, options and paths. A step takes about 50 ms (of a calibration some seconds), and fails as
+ * the call in one step does; planning, reading, preparing a trainer and saving run in a thread of their own, for
+ * which a step waits, at most a tenth of a second. finish requires finished work (else TSR_FAILED_PRECONDITION) of its kind
+ * (else TSR_INVALID_ARGUMENT), and returns the result once. Freeing the work cancels it: before finish no existing file
+ * is changed, and the files written so far are removed. tsr_runtime_cancel ends a step of work with that runtime with
+ * TSR_CANCELLED; the step may be repeated, except for work in a thread of its own, which has then ended.
  *
- * No work is what has results between its steps, or goes on for further inputs: runs and engines (events), generators (pieces),
- * run logs, scorers and embedders have steps of their own handles. */
+ * Handles with results between steps, or with further inputs, have steps of their own: runs and engines (events), generators
+ * (pieces), run logs, scorers and embedders. */
 
 /* *out_done, which may be NULL: 1 when all is done, else 0.
  * Codes: TSR_CANCELLED, TSR_INVALID_ARGUMENT, TSR_NOT_FOUND, TSR_CORRUPT, TSR_UNSUPPORTED, TSR_IO, TSR_FAILED_PRECONDITION,
@@ -323,15 +323,15 @@ TSR_API tsr_status* tsr_work_step(tsr_work* work, int32_t* out_done);
 
 typedef struct tsr_progress {
   size_t struct_size;
-  double fraction;     /* share that is done, as far as that can be told: from 0 to 1; it does not fall, and is 1 when all is */
+  double fraction;     /* estimated share of the work done, from 0 to 1; never falls, and is 1 at the end */
   int64_t done, total; /* counted in `unit`; total 0: not counted */
-  const char* unit;    /* "bytes", "windows", "measurements"; "" where nothing is counted */
-  const char* label;   /* what is done now, for people: "checking"; "" when all is done */
+  const char* unit;    /* "bytes", "windows", "measurements"; "" without a count */
+  const char* label;   /* the current part, for people: "checking"; "" at the end */
 } tsr_progress;
 
-/* How far the work is. The texts are valid until the next call with this work. Codes: TSR_INVALID_ARGUMENT. */
+/* The progress of the work. The texts are valid until the next call with this work. Codes: TSR_INVALID_ARGUMENT. */
 TSR_API tsr_status* tsr_work_progress(const tsr_work* work, tsr_progress* out_progress);
-/* Frees the work; where it was not finished, it is cancelled. A thread of its own is waited for. */
+/* Frees the work, and cancels it unless it was finished. Waits for a thread of its own. */
 TSR_API void tsr_work_free(tsr_work* work);
 
 /* ================================================================ devices */
@@ -356,14 +356,14 @@ TSR_API void tsr_devices_free(tsr_devices* devices);
 /* Measures the devices of a backend (matrix products by shape and element type, attention, kernels of
  * training steps, how devices share cores, collectives, messages, copies between tiers) and makes their
  * profile: a JSON file, versioned, with a checksum over its content. Plans priced with it say so ("profile"
- * in tsr_plan_info). Run it while nothing else runs: where other processes take more than a tenth of the shared cores
- * meanwhile, the log says so, and the profile's content has "others_share".
+ * in tsr_plan_info). Run it on an idle machine: where other processes take more than a tenth of the shared cores
+ * meanwhile, the log reports it, and the profile's content has "others_share".
  *
  * Options
  *   devices   str   "cpu" (default), "cuda", "cuda:0,1"
- *   seconds   f64   what it should take, about (default 60); below 10 with coarser grids
+ *   seconds   f64   approximate duration (default 60); below 10 with coarser grids
  *
- * Long work: a step measures the next piece, some seconds; tsr_progress has what is measured in `label`. The result is
+ * Long work: a step makes the next measurement, some seconds; tsr_progress names it in `label`. The result is
  * immutable.
  * Codes: TSR_INVALID_ARGUMENT, TSR_NOT_FOUND, TSR_UNSUPPORTED, TSR_CANCELLED. */
 TSR_API tsr_status* tsr_calibration_begin(tsr_runtime* runtime, const tsr_options* options, tsr_work** out_work);
@@ -372,7 +372,7 @@ TSR_API tsr_status* tsr_calibration_finish(tsr_work* work, tsr_calibration** out
 TSR_API tsr_status* tsr_calibration_text(const tsr_calibration* calibration, tsr_text** out_text);
 /* path NULL: <cache folder>/tessera/profile-<backend>.json, where "auto" looks. Codes: TSR_INVALID_ARGUMENT, TSR_IO. */
 TSR_API tsr_status* tsr_calibration_save(const tsr_calibration* calibration, const char* path);
-/* Where that is: of the file that path NULL means. Codes: none. */
+/* The path of that file, for path NULL. Codes: none. */
 TSR_API tsr_status* tsr_calibration_default_path(const tsr_calibration* calibration, char* buffer,
                                                  size_t capacity, size_t* out_size);
 TSR_API void tsr_calibration_free(tsr_calibration* calibration);
@@ -381,15 +381,15 @@ TSR_API void tsr_calibration_free(tsr_calibration* calibration);
 
 #define TSR_MAX_RANK 6
 
-/* Element types. e4m3 and e5m2 are codes of 8-bit floats that mean something together with a scale; training with
- * precision fp8 makes them for itself. The block types are those of GGUF, bit for bit, and nf4: so many consecutive
+/* Element types. e4m3 and e5m2 are codes of 8-bit floats, multiplied by a scale; training with
+ * precision fp8 produces them by itself. The block types are those of GGUF, bit for bit, and nf4: so many consecutive
  * elements of the last dimension, which is a multiple of that, in so many bytes:
  *   32 elements    q4_0 18, q4_1 20, q5_0 22, q5_1 24, q8_0 34, iq4_nl 18, mxfp4 17
  *   256 elements   q2_k 84, q3_k 110, q4_k 144, q5_k 176, q6_k 210, iq1_s 50, iq1_m 56, iq2_xxs 66, iq2_xs 74,
  *                  iq2_s 82, iq3_xxs 98, iq3_s 110, iq4_xs 136, tq1_0 54, tq2_0 66
  *   others         64 nvfp4 36, 128 q1_0 18, 64 q2_0 18, 64 nf4 36
  * nf4 is that of QLoRA: the largest magnitude as f32, then 32 bytes of two codes, the first in the high four bits, each
- * the number of one of 16 values that the magnitude multiplies. */
+ * the index of one of 16 values that the magnitude multiplies. */
 typedef int32_t tsr_dtype;
 enum {
   TSR_F32 = 0,
@@ -437,16 +437,16 @@ TSR_API tsr_status* tsr_tensor_new(tsr_dtype dtype, int32_t rank, const int64_t*
                                    tsr_tensor** out_tensor);
 
 /* A view of the caller's memory, without a copy. `bytes` is checked against dtype and dims. The memory must
- * stay valid and unchanged until `release(context)` is called, from any thread, which happens once nothing
- * uses it any more (also when this call fails), and may itself call this library; with release NULL the
- * caller must know when that is: after the tensor and everything it was written into (models borrow, sessions
- * and trainers copy) are freed.
+ * stay valid and unchanged until `release(context)` is called, from any thread, which happens after
+ * its last use (also when this call fails), and may itself call this library; with release NULL the
+ * memory must outlive the tensor and everything it was written into (models borrow, sessions
+ * and trainers copy).
  * Codes: TSR_INVALID_ARGUMENT. */
 TSR_API tsr_status* tsr_tensor_borrow(tsr_dtype dtype, int32_t rank, const int64_t* dims, const void* data,
                                       size_t bytes, void (*release)(void* context), void* context,
                                       tsr_tensor** out_tensor);
 
-/* What a tensor is: its type, its dims, and its values, in so many bytes. For NULL they are TSR_F32, 0 and NULL. All
+/* A tensor's type, dims, values and count of bytes. For NULL they are TSR_F32, 0 and NULL. All
  * pointers live as long as the tensor. */
 TSR_API tsr_dtype tsr_tensor_dtype(const tsr_tensor* tensor);
 TSR_API int32_t tsr_tensor_rank(const tsr_tensor* tensor);
@@ -464,8 +464,8 @@ TSR_API const char* tsr_dtype_name(tsr_dtype dtype); /* "f32"; "unknown" for oth
 /* A model as a graph of ops (docs/reference/ops.md lists them), built node by node or read from text. Each node is
  * checked when it is added: the message of a wrong shape names both shapes. A value is a tensor of one graph.
  *
- * Extents may be symbols: tsr_graph_symbol returns what to write into dims. "B" is the batch: it is bound to
- * the trainer's "batch" option and is what data parallelism divides. "T" is the sequence, bound to "seq". */
+ * Extents may be symbols: tsr_graph_symbol returns the extent for dims. "B" is the batch: it is bound to
+ * the trainer's "batch" option and divided by data parallelism. "T" is the sequence, bound to "seq". */
 typedef uint32_t tsr_value;
 
 /* A graph without nodes. Codes: none. */
@@ -497,8 +497,8 @@ TSR_API tsr_status* tsr_graph_parameter(tsr_graph* graph, const char* name, tsr_
                                         const int64_t* dims, tsr_value* out_value);
 
 /* Adds a node: op by name, inputs [input_count], attributes as options (NULL: all defaults). The results are
- * written to outputs [capacity]; *out_count is how many the op has (out_count may be NULL). A capacity below
- * that is no error: the rest can be had by tsr_graph_find. TSR_NOT_FOUND names the nearest ops;
+ * written to outputs [capacity]; *out_count is the op's number of results (out_count may be NULL). A smaller capacity
+ * is no error: tsr_graph_find returns the rest. TSR_NOT_FOUND names the nearest ops;
  * TSR_INVALID_ARGUMENT for shapes, types and attributes.
  * Codes: TSR_INVALID_ARGUMENT, TSR_NOT_FOUND. */
 TSR_API tsr_status* tsr_graph_node(tsr_graph* graph, const char* op, const tsr_value* inputs,
@@ -525,7 +525,7 @@ TSR_API tsr_status* tsr_graph_find(tsr_graph* graph, const char* tensor_name, ts
 TSR_API tsr_status* tsr_graph_type(tsr_graph* graph, tsr_value value, tsr_dtype* out_dtype, int32_t* out_rank,
                                    int64_t* out_dims);
 
-/* Graph to graph; `graph` is left alone.
+/* Graph to graph; `graph` stays unchanged.
  *
  * token_loss: adds inputs "labels" i32 [B, T] (-1: ignored) and "loss_scale" f32 [] and the output "loss",
  *             for a graph with the output "logits" [B, T, V].
@@ -535,16 +535,16 @@ TSR_API tsr_status* tsr_graph_type(tsr_graph* graph, tsr_value value, tsr_dtype*
  *             groups, lora_plus_ratio, clip_norm, loss_scaling, loss_scaling_interval, as for tsr_trainer_new.
  * evaluation: forward with a scalar output "loss" -> that output alone.
  * segments:   adds the input "segments" i32 [B, T]: attention in both directions sees tokens with the same number
- *             alone, which tells padding from text in batches of unequal length. Before the loss and training.
+ *             alone, which separates padding from text in batches of unequal length. Before the loss and training.
  * decoding:   language model -> one step of its incremental form: N tokens of R sequences, keys and values in pages that
  *             are state, "<scope>.k_pages" and "<scope>.v_pages" [P, S, KV, D]. Options: context (i64, required: tokens
  *             that a sequence may hold), rows (R, default 1), page_size (S, default 64 or what the context needs), pages
  *             (P, default as many as R whole contexts fill), sample (i64, default 1: append sampling). Symbols left: N,
- *             and W, the rows of logits that are wanted.
+ *             and W, the requested rows of logits.
  *             Inputs i32: "tokens", "row" (of page_table; -1: padding), "positions" and "slot" (where the token's keys and
  *             values go: page * S + place in the page; -1: nowhere), all [B, N] with B = 1; "page_table" [R, M], the pages of each
- *             sequence, M = context / S rounded up; "wanted" [W], places in the step behind which logits are wanted (-1:
- *             none). Those that the model does not read are left out. Where a context is beyond the switch of its
+ *             sequence, M = context / S rounded up; "wanted" [W], positions in the step whose logits are computed (-1:
+ *             none). Inputs that the model does not read are left out. Where a context is beyond the switch of its
  *             rotations (rope_switch), R is 1 and there is "rope_row" [1]: 1 for sequences up to it, else 2.
  *             Outputs: "logits" f32 [W, V]. With sample also "token" i32 [W], and inputs "temperature", "top_p" f32 [],
  *             "top_k" i32 [], "seed" i64 [], and "start" and "length" i32 [W], whose sum is the number of tokens before
@@ -556,7 +556,7 @@ TSR_API tsr_status* tsr_graph_training(tsr_graph* graph, const tsr_options* opti
 TSR_API tsr_status* tsr_graph_evaluation(tsr_graph* graph, tsr_graph** out_graph);
 TSR_API tsr_status* tsr_graph_decoding(tsr_graph* graph, const tsr_options* options, tsr_graph** out_graph);
 
-/* What a graph computes, reads, writes and keeps, on one device, without running it: JSON {"phases":
+/* The operations and bytes of a graph on one device, without running it: JSON {"phases":
  * {"forward", "backward", "update"}, "saved_bytes", "ops": [{"op", "count", ...}], "blocks": [{"block",
  * ...}], "nodes": [...]}. Everywhere: "flops" (a multiply and an add are two), "bytes_read", "bytes_written",
  * "saved_bytes" (results of forward that backward reads), "transient_bytes" (the most that is live at once
@@ -574,8 +574,8 @@ TSR_API void tsr_graph_free(tsr_graph* graph);
 TSR_API tsr_status* tsr_tokenizer_new_bytes(tsr_tokenizer** out_tokenizer);
 /* The tokenizer inside a .tsr or GGUF file (a vocabulary-only GGUF file too), of a Hugging Face folder, or of a file
  * in one that ends in .json and stands for its tokenizer.json. Of a folder tokenizer.json is read, else tokenizer.model,
- * vocab.json with merges.txt, or vocab.txt; and tokenizer_config.json, generation_config.json and config.json where they
- * are. TSR_NOT_FOUND when there is none, TSR_CORRUPT, TSR_UNSUPPORTED naming the part that is not known.
+ * vocab.json with merges.txt, or vocab.txt; and tokenizer_config.json, generation_config.json and config.json if they
+ * exist. TSR_NOT_FOUND when there is none, TSR_CORRUPT, TSR_UNSUPPORTED naming the unknown part.
  * Codes: TSR_NOT_FOUND, TSR_CORRUPT, TSR_UNSUPPORTED, TSR_IO, TSR_INVALID_ARGUMENT. */
 TSR_API tsr_status* tsr_tokenizer_load(const char* path, tsr_tokenizer** out_tokenizer);
 
@@ -583,7 +583,7 @@ enum {
   TSR_ENCODE_SPECIAL = 1, /* recognise control tokens written out in the text, such as <s> */
   TSR_ENCODE_BOS = 2,     /* put the beginning-of-sequence token in front, when there is one */
   TSR_ENCODE_AROUND =
-      4 /* put around the text what the tokenizer puts around texts: BOS and EOS, [CLS] and [SEP], ... */
+      4 /* add the tokenizer's tokens around texts: BOS and EOS, [CLS] and [SEP], ... */
 };
 /* The tokens of a text: "Arrays out". Codes: TSR_INVALID_ARGUMENT. */
 TSR_API tsr_status* tsr_tokenizer_encode(const tsr_tokenizer* tokenizer, const char* text, size_t size,
@@ -600,23 +600,23 @@ TSR_API tsr_status* tsr_tokenizer_encode_ranges(const tsr_tokenizer* tokenizer, 
                                                 int32_t* ids, size_t capacity, size_t* begins,
                                                 size_t* out_count);
 
-/* Several texts at once: text holds them one after another, lengths [text_count] the bytes of each. ids [capacity]: those
- * of all texts, one text after another; counts [text_count], or NULL: how many each has. threads: 0 for one a core.
+/* Several texts at once: text holds them one after another, lengths [text_count] the bytes of each. ids [capacity]: the ids
+ * of all texts, one text after another; counts [text_count], or NULL: each text's number of ids. threads: 0 for one a core.
  * Codes: TSR_INVALID_ARGUMENT. */
 TSR_API tsr_status* tsr_tokenizer_encode_batch(const tsr_tokenizer* tokenizer, const char* text,
                                                const size_t* lengths, size_t text_count, uint32_t flags,
                                                int32_t threads, int32_t* ids, size_t capacity, size_t* counts,
                                                size_t* out_count);
 
-/* {"tokens": {text: count}, "note": a sentence with the remedy, "" for none}: control tokens that stand written out in a
- * text, as where a chat template rendered it before. Without TSR_ENCODE_SPECIAL they are encoded as letters.
+/* {"tokens": {text: count}, "note": a sentence with the remedy, "" for none}: control tokens written out in a
+ * text, for example one that a chat template rendered before. Without TSR_ENCODE_SPECIAL they are encoded as letters.
  * Codes: none. */
 TSR_API tsr_status* tsr_tokenizer_written_control(const tsr_tokenizer* tokenizer, const char* text, size_t size,
                                                   tsr_text** out_json);
 
 /* The bytes of ids [count]; control tokens and the space that SentencePiece puts before a text are left out. They are not
- * necessarily whole UTF-8 characters, and a NUL may be among them. Of a model's tokenizer (tsr_model_tokenizer), ids of
- * rows of its table that have no token are nothing. TSR_INVALID_ARGUMENT for an id out of range.
+ * necessarily whole UTF-8 characters, and a NUL may be among them. A model's tokenizer (tsr_model_tokenizer) decodes ids of
+ * table rows without a token as empty text. TSR_INVALID_ARGUMENT for an id out of range.
  * Codes: TSR_INVALID_ARGUMENT. */
 TSR_API tsr_status* tsr_tokenizer_decode(const tsr_tokenizer* tokenizer, const int32_t* ids, size_t count,
                                          tsr_text** out_text);
@@ -632,31 +632,31 @@ TSR_API void tsr_tokenizer_free(tsr_tokenizer* tokenizer);
 
 /* A forward graph, named parameter values, a tokenizer and metadata. Any thread; locks inside. Tensor data of
  * a file stays in the file (mapped) until it is used. So a model's file must not be written to while the model
- * lives: replace it by renaming another to it, as tsr_model_save does. Where that was done all the same, functions
- * that use its values fail with TSR_CHANGED, but views of tsr_model_read cannot. Graph, tokenizer and
+ * exists: replace it by renaming another to it, as tsr_model_save does. If it was written to, functions
+ * that use its values fail with TSR_CHANGED; views of tsr_model_read cannot. Graph, tokenizer and
  * metadata are copied while the file is opened, never mapped: a file that is cut shorter meanwhile is TSR_CORRUPT.
  * Values have no such protection: where the file is cut shorter while a call reads them, the system ends the process
  * (SIGBUS). */
 
-/* From a file: .tsr, GGUF or safetensors, told apart by its first bytes, or from a Hugging Face folder (config.json and
+/* From a file: .tsr, GGUF or safetensors, recognised by its first bytes, or from a Hugging Face folder (config.json and
  * model.safetensors, or the shards that model.safetensors.index.json names), which any of its safetensors files stands
- * for. Keys that config.json leaves out are those of its model_type's class; a key whose value asks for what is not there
+ * for. Keys that config.json leaves out are those of its model_type's class; a key whose value requests an absent feature
  * is TSR_UNSUPPORTED by its name. A GGUF file must hold all tensors of its model (of one
- * that holds a vocabulary alone, use tsr_tokenizer_load), and what it computes must be what the family computes:
- * the message names the first key or tensor that is something else. Of a model in several GGUF files
+ * that holds a vocabulary alone, use tsr_tokenizer_load), and compute the same as the family:
+ * the message names the first key or tensor that differs. Of a model in several GGUF files
  * (PREFIX-00001-of-00003.gguf, as llama.cpp's gguf-split names them) give any one: the others are opened from its
  * folder. A folder of PEFT's adapters opens as its base with them: the base is the one that adapter_config.json names
  * (base_model_name_or_path; of a folder that was written here also by its place relative to the folder), TSR_NOT_FOUND
- * where it names none or is not there. TSR_NOT_FOUND (of a missing part too), TSR_IO, TSR_CORRUPT, TSR_INVALID_ARGUMENT
+ * where it names none or the base is absent. TSR_NOT_FOUND (of a missing part too), TSR_IO, TSR_CORRUPT, TSR_INVALID_ARGUMENT
  * where a part has another name, TSR_UNSUPPORTED.
  * Codes: TSR_NOT_FOUND, TSR_IO, TSR_CORRUPT, TSR_INVALID_ARGUMENT, TSR_UNSUPPORTED. */
 TSR_API tsr_status* tsr_model_load(const char* path, tsr_model** out_model);
 
-/* The same as long work. What takes long is to unpack, to decode, and to check: values that are stored as the model holds them
+/* The same as long work. Unpacking, decoding and checking take long: values stored in the model's own form
  * stay in the file. The first step reads the file's tables, the last makes the model; they take as long as tsr_model_load of
  * an uncompressed file. runtime: whose tsr_runtime_cancel ends a step; may be NULL.
  * Options
- *   verify   i64   1: every checksum of a .tsr file is checked; others have none: TSR_UNSUPPORTED (default 0)
+ *   verify   i64   1: every checksum of a .tsr file is checked; for other files TSR_UNSUPPORTED (default 0)
  * begin fails with TSR_NOT_FOUND and TSR_IO, a step as tsr_model_load does.
  * Codes: TSR_NOT_FOUND, TSR_IO, TSR_INVALID_ARGUMENT, TSR_FAILED_PRECONDITION, TSR_UNSUPPORTED, TSR_CORRUPT. */
 TSR_API tsr_status* tsr_model_begin_load(tsr_runtime* runtime, const char* path, const tsr_options* options,
@@ -665,8 +665,8 @@ TSR_API tsr_status* tsr_model_finish(tsr_work* work, tsr_model** out_model);
 
 /* From memory, which is borrowed: it must stay valid and unchanged until release(context) is called (also
  * when this call fails); release may be NULL, then the memory must outlive the model and everything made from
- * it. A part of a model in several GGUF files is TSR_UNSUPPORTED, here and through a callback: its name leads to the
- * others, and it has none.
+ * it. A part of a model in several GGUF files is TSR_UNSUPPORTED, here and through a callback: it has no name, by which
+ * the others are found.
  * Codes: TSR_CORRUPT, TSR_INVALID_ARGUMENT, TSR_UNSUPPORTED. */
 TSR_API tsr_status* tsr_model_load_bytes(const void* data, size_t size, void (*release)(void* context),
                                          void* context, tsr_model** out_model);
@@ -679,7 +679,7 @@ typedef struct tsr_reader {
   void* context;
   int64_t size; /* of the whole file, bytes */
   int32_t (*read_at)(void* context, int64_t offset, void* out, size_t bytes);
-  /* May be NULL; called once nothing reads any more, also when the load fails.
+  /* May be NULL; called after the last read, also when the load fails.
  * Codes: TSR_IO, TSR_CORRUPT, TSR_INVALID_ARGUMENT, TSR_UNSUPPORTED. */
   void (*release)(void* context);
 } tsr_reader;
@@ -702,8 +702,8 @@ TSR_API tsr_status* tsr_model_new_from_graph(tsr_graph* graph, const tsr_options
 
 /* A model with low-rank adapters: next to the product of a weight W, frozen from here on, one of two small
  * matrices that are trained, y = x W + alpha/rank * (x A) B. They are parameters like others
- * ("block.0.q.lora_a", "block.0.q.lora_b": saved, planned, sharded) and begin as nothing: the new model
- * computes what `model` does, whose values it shares.
+ * ("block.0.q.lora_a", "block.0.q.lora_b": saved, planned, sharded) and begin without effect: the new model
+ * computes the same as `model`, whose values it shares.
  * Options
  *   rank          i64   rows of A (default 16)
  *   alpha         f64   default: the rank
@@ -730,12 +730,12 @@ TSR_API tsr_status* tsr_model_new_from_graph(tsr_graph* graph, const tsr_options
  * Codes: TSR_INVALID_ARGUMENT, TSR_NOT_FOUND, TSR_CHANGED. */
 TSR_API tsr_status* tsr_model_add_adapters(tsr_model* model, const tsr_options* options,
                                            tsr_model** out_model);
-/* The same with the adapters of a file that others made for `model`: a folder that PEFT's save_pretrained wrote
+/* The same with the adapters of another project's file for `model`: a folder that PEFT's save_pretrained wrote
  * (adapter_config.json, adapter_model.safetensors; LoRA), or a GGUF adapter. Ranks and factors are those of the file; parts of a fused
- * tensor share their first matrix; what the file has in full (modules_to_save, biases) takes the place of the model's
- * and trains as well. `model` is of a known family, from whatever file. options may be NULL; there are none yet.
+ * tensor share their first matrix; parameters that the file has in full (modules_to_save, biases) replace the model's
+ * and are trained too. `model` is of a known family, from whatever file. options may be NULL; there are none yet.
  * docs/guides/adapters.md. TSR_NOT_FOUND; TSR_CORRUPT for tensors that are missing or contradict the configuration;
- * TSR_INVALID_ARGUMENT for an adapter of another model; TSR_UNSUPPORTED names what has no form here.
+ * TSR_INVALID_ARGUMENT for an adapter of another model; TSR_UNSUPPORTED names the part without a form here.
  * Codes: TSR_NOT_FOUND, TSR_CORRUPT, TSR_INVALID_ARGUMENT, TSR_UNSUPPORTED, TSR_IO, TSR_CHANGED. */
 TSR_API tsr_status* tsr_model_load_adapters(tsr_model* model, const char* path, const tsr_options* options,
                                             tsr_model** out_model);
@@ -746,7 +746,7 @@ TSR_API tsr_status* tsr_model_load_adapters(tsr_model* model, const char* path, 
  * Codes: TSR_INVALID_ARGUMENT, TSR_NOT_FOUND, TSR_UNSUPPORTED, TSR_CHANGED. */
 TSR_API tsr_status* tsr_model_for_method(tsr_model* model, const char* method, const tsr_options* adapters,
                                          tsr_model** out_model);
-/* A model without adapters that computes what `model` does: every W becomes W + alpha/rank * A B (dora: m/|W'| W'), rounded
+/* A model without adapters that computes the same as `model`: every W becomes W + alpha/rank * A B (dora: m/|W'| W'), rounded
  * to W's type where it is stored in bf16 or f16; where it is in blocks, or f16 does not hold the sum, f32.
  * TSR_FAILED_PRECONDITION where there are none. TSR_UNSUPPORTED for an adapter's bias where W's product has none.
  * Codes: TSR_FAILED_PRECONDITION, TSR_UNSUPPORTED, TSR_CHANGED. */
@@ -769,13 +769,13 @@ TSR_API tsr_status* tsr_model_resize_tokens(tsr_model* model, int64_t rows, cons
 
 /* Writes a .tsr file, or where `path` ends in .gguf a GGUF file: to a temporary name, synced, renamed over `path`. Parameters
  * not drawn yet are drawn. Options: compress (i64, default 0; not of GGUF). TSR_IO; TSR_INVALID_ARGUMENT, with the remedy,
- * for the name of a format that is not written (.safetensors, .onnx, .bin, .pt ...), and for a file
+ * for the name of another format (.safetensors, .onnx, .bin, .pt ...), and for a file
  * that the model was read from where it was made of another or trained since, unless it is the result of the run that was resumed
  * (tsr_trainer_resume) with it; a loaded model may be saved over its own .tsr file. Of GGUF also as tsr_export_begin.
  * Codes: TSR_IO, TSR_INVALID_ARGUMENT, TSR_NOT_FOUND, TSR_UNSUPPORTED, TSR_CHANGED. */
 TSR_API tsr_status* tsr_model_save(tsr_model* model, const char* path, const tsr_options* options);
-/* Whether tsr_model_save could write `path` now, to know it before hours of work: name, folder and permissions.
- * What a killed save of `path` left next to it is removed, as by tsr_model_save. TSR_INVALID_ARGUMENT, TSR_NOT_FOUND,
+/* Whether tsr_model_save could write `path` now, for a check before hours of work: name, folder and permissions.
+ * Files that a killed save of `path` left next to it are removed, as by tsr_model_save. TSR_INVALID_ARGUMENT, TSR_NOT_FOUND,
  * TSR_IO.
  * Codes: TSR_INVALID_ARGUMENT, TSR_NOT_FOUND, TSR_IO. */
 TSR_API tsr_status* tsr_model_check_path(const char* path);
@@ -786,7 +786,7 @@ TSR_API tsr_status* tsr_model_check_path(const char* path);
  * Before finish nothing is at out_path, or what was there. runtime: whose tsr_runtime_cancel ends a step; may be NULL.
  * Options
  *   compress         i64   as for tsr_model_save (default 0)
- *   verify           i64   1: what was written is read again, and every checksum checked (default 1)
+ *   verify           i64   1: the written file is read again, and every checksum checked (default 1)
  * and, to quantise:
  *   type             str   (in letters of either case) element type of most weights, the others following from it as in llama.cpp: q2_k, q2_k_s,
  *                          q3_k_s, q3_k_m, q3_k_l, q4_k_s, q4_k_m, q5_k_s, q5_k_m, q6_k, q4_0, q4_1, q5_0, q5_1, q8_0,
@@ -795,9 +795,9 @@ TSR_API tsr_status* tsr_model_check_path(const char* path);
  *   pure             i64   1: every weight has the type itself (default 0)
  *   output_type      str   of the head, also where it is the token embedding (default: by type)
  *   embedding_type   str   of the token embedding (default: by type)
- *   imatrix          str   file of llama.cpp's llama-imatrix, either form: how much each column of a weight matters
+ *   imatrix          str   file of llama.cpp's llama-imatrix, either form: the importance of each column of a weight
  *   threads          i64   that encode; no bit depends on it (default 0: all cores of this process)
- * Norms, biases and what no op reads in fewer bits stay as they are. Where a row is no multiple of a type's block the
+ * Norms, biases and weights that no op reads in fewer bits stay as they are. Where a row is no multiple of a type's block the
  * weight has another type, as in llama.cpp: docs/reference/models.md.
  * begin fails with TSR_NOT_FOUND, TSR_IO, and as tsr_model_check_path does; TSR_INVALID_ARGUMENT where out_path is where the
  * model, or one that it was made of, is read from. A step fails as tsr_model_load and tsr_model_save do (TSR_INVALID_ARGUMENT where out_path is another
@@ -849,9 +849,9 @@ TSR_API tsr_status* tsr_conversion_finish(tsr_work* work, tsr_text** out_report)
  *   threads          i64   that encode; no bit depends on it (default 0: all cores of this process)
  *   shard_bytes      i64 or str   hf: bytes of a safetensors file at most (default 5000000000)
  *   pure, output_type, embedding_type, imatrix    gguf: as for tsr_conversion_begin
- * begin fails with TSR_NOT_FOUND, TSR_IO, and as tsr_model_check_path does; TSR_INVALID_ARGUMENT where out_path has files
- * of somebody else, or is where the model is read from. A step fails with TSR_UNSUPPORTED, which names it, for what the
- * other project has no form for, with TSR_FAILED_PRECONDITION for a model with adapters (merged,
+ * begin fails with TSR_NOT_FOUND, TSR_IO, and as tsr_model_check_path does; TSR_INVALID_ARGUMENT where out_path has other
+ * files, or is the path that the model is read from. A step fails with TSR_UNSUPPORTED, which names it, for a part without
+ * a form in the other project, with TSR_FAILED_PRECONDITION for a model with adapters (merged,
  * tsr_model_merge_adapters), with peft for one without, with TSR_CHANGED
  * where the file read was written to meanwhile, and as tsr_model_load and tsr_model_save do; after a failure begin
  * another export.
@@ -860,9 +860,9 @@ TSR_API tsr_status* tsr_export_begin(tsr_runtime* runtime, const char* in_path, 
                                      const tsr_options* options, tsr_work** out_work);
 TSR_API tsr_status* tsr_export_begin_for_model(tsr_runtime* runtime, tsr_model* model, const char* out_path,
                                                const tsr_options* options, tsr_work** out_work);
-/* Renames what was written over out_path. out_report may be NULL:
+/* Renames the written files over out_path. out_report may be NULL:
  * {"architecture", "parameters": count of elements, "in": as tsr_conversion_finish has it, "format", "bytes": of all files, "files": names within a folder,
- *  "stored": [{"type": "bf16", "tensors", "bytes"}], "notes": ["what was left out, and why"], and of a gguf with type
+ *  "stored": [{"type": "bf16", "tensors", "bytes"}], "notes": ["omitted parts, with reasons"], and of a gguf with type
  *  "quantization": as tsr_conversion_finish has it}
  * Codes: TSR_INVALID_ARGUMENT, TSR_FAILED_PRECONDITION, TSR_IO. */
 TSR_API tsr_status* tsr_export_finish(tsr_work* work, tsr_text** out_report);
@@ -887,8 +887,8 @@ TSR_API tsr_status* tsr_model_verify(const char* path);
  *  split model, "read": names of the files with its weights, "unread": names of files next to them that hold another copy
  *  of the weights (an index next to a whole model.safetensors)}, "adapters": null | {"rank", "alpha", "on" and so on: options of tsr_model_add_adapters, "bytes",
  *  "weights": [{"weight", "rank", "factor"}]}}
- * keys_used are the entries of a GGUF file's metadata or of config.json that were looked at, with their values; keys_unused those
- * that were not. Metadata "description" of a model of one of the families is its shorthand, as for
+ * keys_used are the entries of a GGUF file's metadata or of config.json that were read, with their values; keys_unused the
+ * others. Metadata "description" of a model of one of the families is its shorthand, as for
  * tsr_model_new.
  * Codes: none. */
 TSR_API tsr_status* tsr_model_info(tsr_model* model, tsr_text** out_text);
@@ -920,8 +920,8 @@ TSR_API void tsr_model_free(tsr_model* model);
 /* ================================================================ chat */
 
 /* A chat template: turns the messages of a conversation into the text, and the tokens, that a model was trained on.
- * Templates are Jinja as Hugging Face's transformers sets it up, in a sandbox: what a template may compute, recurse
- * and keep in memory is bounded, and it reaches nothing but what it is given. What they do not understand is refused
+ * Templates are Jinja as Hugging Face's transformers sets it up, in a sandbox: a template's computation, recursion
+ * and memory are bounded, and it reads its inputs alone. Unknown syntax is refused
  * with line and column. Immutable.
  *
  *     tsr_chat_new(model, NULL, &chat);
@@ -931,13 +931,13 @@ TSR_API void tsr_model_free(tsr_model* model);
  *     tsr_generator_start_tokens(generator, ids, count);
  *
  * messages, a JSON array: {"role": "system" | "user" | "assistant" | "tool" | ..., "content": a text, or parts as
- * [{"type": "text", "text"}], and what else the template knows: "tool_calls" [{"type": "function", "function": {"name",
+ * [{"type": "text", "text"}], and further keys of the template: "tool_calls" [{"type": "function", "function": {"name",
  * "arguments"}}], "tool_call_id", "name", "reasoning_content"}. Members other than the content that are null or empty
  * ("tool_calls": [], say) are left out, and so are empty tools and documents; reasoning under the names
  * "reasoning_content", "thinking" and "reasoning" reaches templates that read any of the first two.
  *
- * What the caller's data made of the text (messages, tools, documents, variables) is known character by character.
- * When it is encoded no control token is recognised in there, so that nobody's words become one. Roles that templates
+ * The parts of the text that come from the caller's data (messages, tools, documents, variables) are tracked by character.
+ * Encoding recognises no control token in them, so that no user's words become one. Roles that templates
  * know (system, developer, user, assistant, model, tool, function, ...) count as the template's. */
 
 /* The template of a model: the metadata "chat_template", which GGUF and Hugging Face files bring along, and .tsr files
@@ -949,7 +949,7 @@ TSR_API void tsr_model_free(tsr_model* model);
  * Codes: TSR_NOT_FOUND, TSR_INVALID_ARGUMENT, TSR_UNSUPPORTED. */
 TSR_API tsr_status* tsr_chat_new(tsr_model* model, const tsr_options* options, tsr_chat** out_chat);
 /* From a template's text. tokenizer may be NULL: then nothing can be encoded, and there are no special tokens.
- * TSR_INVALID_ARGUMENT for what is no template, TSR_UNSUPPORTED for parts of Jinja that chat templates do not have.
+ * TSR_INVALID_ARGUMENT for an invalid template, TSR_UNSUPPORTED for parts of Jinja that chat templates do not use.
  * Codes: TSR_INVALID_ARGUMENT, TSR_UNSUPPORTED. */
 TSR_API tsr_status* tsr_chat_new_text(const char* text, size_t size, const tsr_tokenizer* tokenizer,
                                       tsr_chat** out_chat);
@@ -1017,7 +1017,7 @@ TSR_API void tsr_chat_free(tsr_chat* chat);
 
 /* ================================================================ dataset */
 
-/* What a trainer reads: rows of `seq` tokens with their labels. Of preferences without packing a row holds a pair, the
+/* The training data of a trainer: rows of `seq` tokens with their labels. Of preferences without packing a row holds a pair, the
  * chosen answer from token 0 on and the rejected one from token `seq` on, each behind the prompt. Immutable. Three kinds:
  *   text      token ids cut into samples of seq + 1 tokens (inputs and labels shifted by one), stride seq
  *   examples  rows of JSON (conversations, prompts with completions, preferences, texts), of which some tokens are
@@ -1040,21 +1040,21 @@ TSR_API void tsr_chat_free(tsr_chat* chat);
  *                        tsr_dataset_info). In messages they always are text
  *   kind           str   auto (default): the content decides whether the data are rows of JSON (an object a line, one
  *                        array, or objects one after another; a path that ends in .jsonl or .ndjson are rows), and the
- *                        fields which | plain: one text, whatever it looks like | text | prompt | prompt_completion |
+ *                        fields which | plain: one text, whatever its content | text | prompt | prompt_completion |
  *                        messages | preference | unpaired: rows of that kind
  * Further options of examples (docs/guides/training-data.md has all formats, and which fields are read)
  *   files          str   JSON: [{"path": text, "weight": number}], with the path "": an epoch has each example
  *                        of a file `weight` times; of a fraction a share drawn by the seed (default weight 1)
  *   template       str   the chat template's text (tsr_model_metadata "chat_template"); messages want one
- *   mask           str   what is learnt: auto (default) | assistant | completion | all. auto: of messages the
+ *   mask           str   the tokens that are learnt: auto (default) | assistant | completion | all. auto: of messages the
  *                        assistant's turns, of a prompt with a completion the completion, of texts all
  *   max_length     i64   most tokens of an example (default: seq; with packing bfd_split and wrapped any number)
  *   truncation     str   of longer ones: keep_start (default) | keep_end | drop | error
  *   untrained      str   examples of which no token is learnt: drop (default), and count | error
- *   skip_bad       i64   1: rows that are none are left out and counted; 0 (default): they are an error
+ *   skip_bad       i64   1: invalid rows are left out and counted; 0 (default): they are an error
  *   append_end     i64   1 (default): the tokenizer's EOS ends texts and completions. Templates end messages themselves
- *   packing        str   off (default): an example a row, padded | bfd (whole examples by best fit, what is longer than
- *                        seq is cut off) | bfd_split (and what is longer goes on in another row) | wrapped (one after
+ *   packing        str   off (default): an example a row, padded | bfd (whole examples by best fit, longer ones are
+ *                        cut off at seq) | bfd_split (longer ones continue in another row) | wrapped (one after
  *                        another, cut where a row ends). Attention and positions keep documents apart
  *   eval_file      str   a file whose rows are for evaluation (default: none)
  *   cache          str   a folder where tokens are kept for the next time, keyed by contents of the files, tokenizer,
@@ -1062,12 +1062,12 @@ TSR_API void tsr_chat_free(tsr_chat* chat);
  *                        tokens are in a file without a name in $TMPDIR)
  *   now            i64   the date that templates print, seconds since 1970 (default 1721952000, 26 July 2024: the same
  *                        tokens on every day)
- * Texts are plain UTF-8; a byte-order mark before it is skipped. The path "-" is what remains of standard
- * input. Of a text option template says nothing.
+ * Texts are plain UTF-8; a byte-order mark before it is skipped. The path "-" is the rest of standard
+ * input. The option template has no effect on a text.
  * TSR_INVALID_ARGUMENT when the text holds no whole sample for training, when the data is of a format that is not read (CSV,
  * gzip, zip, Parquet, Arrow, SQLite, PDF, a model's file, UTF-16 ...: named, with the remedy) or not UTF-8 (with the byte's
  * place), when a plain text has options of rows, when the path is a folder or a device without an end, when a pipe has not ended after half of
- * the memory that the process may have; with file and line for a row that is none.
+ * the memory that the process may have; with file and line for an invalid row.
  * Codes: TSR_INVALID_ARGUMENT, TSR_NOT_FOUND, TSR_IO, TSR_UNSUPPORTED, TSR_CHANGED. */
 TSR_API tsr_status* tsr_dataset_new_file(const char* path, const tsr_tokenizer* tokenizer,
                                          const tsr_options* options, tsr_dataset** out_dataset);
@@ -1076,7 +1076,7 @@ TSR_API tsr_status* tsr_dataset_new_text(const char* text, size_t size, const ts
 TSR_API tsr_status* tsr_dataset_new_tokens(const int32_t* ids, size_t count, const tsr_options* options,
                                            tsr_dataset** out_dataset);
 
-/* `rows` rows of `seq` tokens that you have made; copied. Each pointer except tokens may be NULL.
+/* `rows` rows of `seq` tokens of your own; copied. Each pointer except tokens may be NULL.
  * tokens     [rows, seq]  ids
  * labels     [rows, seq]  the token that should follow, or -1 (NULL: the next token of the document)
  * weights    [rows, seq]  factors on the losses of labels, 0: the label does not count; a loss is divided by the sum of
@@ -1090,7 +1090,7 @@ TSR_API tsr_status* tsr_dataset_new_rows(int64_t rows, int64_t seq, const int32_
                                          const float* weights, const int32_t* segments, const int32_t* positions,
                                          const tsr_options* options, tsr_dataset** out_dataset);
 
-/* The same as long work: what takes long is to read a text and to find its tokens. The text given is copied. runtime: whose
+/* The same as long work: reading a text and finding its tokens take long. The given text is copied. runtime: whose
  * tsr_runtime_cancel ends it; may be NULL. begin fails where options are wrong, a step as tsr_dataset_new_* does otherwise.
  * Codes: TSR_INVALID_ARGUMENT, TSR_NOT_FOUND, TSR_IO, TSR_UNSUPPORTED, TSR_FAILED_PRECONDITION. */
 TSR_API tsr_status* tsr_dataset_begin_file(tsr_runtime* runtime, const char* path, const tsr_tokenizer* tokenizer,
@@ -1100,7 +1100,7 @@ TSR_API tsr_status* tsr_dataset_begin_text(tsr_runtime* runtime, const char* tex
                                            tsr_work** out_work);
 TSR_API tsr_status* tsr_dataset_finish(tsr_work* work, tsr_dataset** out_dataset);
 
-/* Whether `text` is plain text in UTF-8, for what reads texts alone (scoring, importance matrices). `name` begins messages.
+/* Whether `text` is plain text in UTF-8, for functions that read texts alone (scoring, importance matrices). `name` begins messages.
  * takes_tables: 1 for lines of tab-separated texts. TSR_INVALID_ARGUMENT, with the remedy, for rows of JSON, a table, a binary
  * format, and bytes that are not UTF-8.
  * Codes: TSR_INVALID_ARGUMENT. */
@@ -1117,10 +1117,10 @@ TSR_API tsr_status* tsr_text_write(const char* text, size_t size, const char* pa
 TSR_API tsr_status* tsr_text_check_path(const char* path, int32_t takes_devices);
 
 /* {"tokens", "seq", "train_samples", "eval_samples", "unigram_entropy", "seed", "shuffle"}; unigram_entropy
- * is that of the token frequencies of the whole text (of examples: of what is learnt), nats a token: the loss of a model
- * that knows only those; not of rows of your own. Of texts and of examples "written_control" {text: count} has the
- * control tokens of the tokenizer that stand written out in texts and are read as letters, as where a chat template
- * rendered them before, and "note" says so with the remedy (else ""); a trainer of such data logs it. Of examples also: "kinds" {kind: examples}, "rows", "examples",
+ * is that of the token frequencies of the whole text (of examples: of the learnt tokens), nats a token: the loss of a model
+ * of these frequencies alone; not of rows of your own. Of texts and of examples "written_control" {text: count} has the
+ * control tokens of the tokenizer written out in texts and read as letters, for example where a chat template
+ * rendered them before, and "note" is a sentence with the remedy (else ""); a trainer of such data logs it. Of examples also: "kinds" {kind: examples}, "rows", "examples",
  * "trained_tokens", "prompt_tokens", "packing", "packed_tokens", "efficiency" (the share of places that hold a token),
  * rows that were left out ("bad", "too_long", "untrained") with the first hundred as "omissions" [{"file", "line",
  * "reason"}], "truncated" (examples), "ignored" (fields that changed nothing), "shortest", "median" and "longest"
@@ -1136,7 +1136,7 @@ TSR_API tsr_status* tsr_dataset_info(const tsr_dataset* dataset, tsr_text** out_
  * Codes: TSR_NOT_FOUND, TSR_FAILED_PRECONDITION, TSR_IO. */
 TSR_API tsr_status* tsr_dataset_example(const tsr_dataset* dataset, int64_t number, tsr_text** out_json);
 
-/* What the trainer feeds at global step `step` (from 0), [batch, seq] each, of pairs [batch, 2 seq]: tokens, labels (-1: none), positions and
+/* The trainer's inputs at global step `step` (from 0), [batch, seq] each, of pairs [batch, 2 seq]: tokens, labels (-1: none), positions and
  * segments (numbers of documents). Each may be NULL. Weights of labels, which it feeds where rows have some, are in
  * tsr_dataset_example. With option accumulate a trainer's step feeds the rows of so many of
  * these steps.
@@ -1153,8 +1153,8 @@ TSR_API void tsr_dataset_free(tsr_dataset* dataset);
 
 /* ================================================================ plan */
 
-/* How a model will be computed on some devices: the mesh, what is sharded and where, micro-batches; with the
- * time it should take and the bytes that each device will hold. Immutable.
+/* A plan of a model's computation on some devices: the mesh, the sharding of each tensor, micro-batches; with the
+ * predicted time and the bytes of each device. Immutable.
  *
  * Planning allocates none of that memory: this is the memory estimate. The bytes are exact (the program's
  * arena). */
@@ -1162,21 +1162,21 @@ TSR_API void tsr_dataset_free(tsr_dataset* dataset);
 /* The plan that tsr_trainer_new or tsr_generator_new would make from these options; the keys are theirs, and
  *   mode   str   "train" (default) or "generate"
  * Without a dataset "seq" is 128 for a language model, or its context length when that is shorter.
- * The option "pins" holds single decisions that are yours, as JSON text; the planner chooses the rest around
- * them. Names may hold '*', which stands for anything:
+ * The option "pins" holds single decisions of yours, as JSON text; the planner chooses the rest around
+ * them. Names may hold '*', which matches any characters:
  *   {"stored": {"block.*.fc.weight": "{[tp], []}"},   where a parameter or state is stored, as a plan's text
  *                                                     has it
  *    "ops": {"block.*.fc.weight": "n over tp"},       how the operation that reads it (or of that scope) is
  *                                                     split: its factors over axes of the mesh, or "whole"
  *    "keep": ["block.*.attention"],                   never computed again for backward
  *    "stages": ["block.3", "block.7"]}                where the second, third, ... stage of a pipeline begins
- * TSR_OUT_OF_MEMORY when nothing fits: the message has the smallest limit that would work, the smallest
- * number of devices that would, and which tensors fill the device at which instruction.
+ * TSR_OUT_OF_MEMORY when no plan fits: the message has the smallest sufficient limit, the smallest
+ * sufficient number of devices, and the tensors that fill the device, at which instruction.
  * Codes: TSR_INVALID_ARGUMENT, TSR_NOT_FOUND, TSR_UNSUPPORTED, TSR_OUT_OF_MEMORY, TSR_CANCELLED. */
 TSR_API tsr_status* tsr_plan_new(tsr_runtime* runtime, tsr_model* model, const tsr_options* options,
                                  tsr_plan** out_plan);
 
-/* Methods that could train a model without adapters, and what each would need. The richest first:
+/* Methods that could train a model without adapters, and the memory of each. The most general first:
  *   full         all parameters, which are f32 (those of the option `trained`)
  *   lora         low-rank adapters (tsr_model_add_adapters); the base is kept as the model has it
  *   qlora:TYPE   low-rank adapters; the base is kept in TYPE, as `tessera quantize --type TYPE` chooses it for each weight
@@ -1185,11 +1185,11 @@ TSR_API tsr_status* tsr_plan_new(tsr_runtime* runtime, tsr_model* model, const t
  *   method   str   auto (default): full, lora, and qlora with q8_0, nf4 and q4_0 where these make the model smaller
  *                  | one of them
  * adapters: those of tsr_model_add_adapters. Both may be NULL, and so may dataset (then as for tsr_plan_new). The text is
- * {"method": the first that fits without offloading to a file, else the first that fits,
+ * {"method": the first that fits without offloading to a file, else the first that fits at all,
  *  "methods": [{"method", "weight_bytes": of all parameters as they are kept, "fits": true, "strategy", "step_seconds",
  *               "bytes", "host_bytes", "file_bytes": lists by device}
  *            | {"method", "weight_bytes", "fits": false, "error", "smallest_limit_bytes": the least limit that it fits;
- *               where nothing fits and another method is nearer: "least_bytes", a lower bound}]}
+ *               where no method fits and another is nearer: "least_bytes", a lower bound}]}
  * Next come tsr_model_for_method, and tsr_trainer_new with the same options without `method`.
  * TSR_OUT_OF_MEMORY where no method fits: the message names the nearest. TSR_INVALID_ARGUMENT.
  * Codes: TSR_INVALID_ARGUMENT, TSR_NOT_FOUND, TSR_UNSUPPORTED, TSR_OUT_OF_MEMORY, TSR_CANCELLED. */
@@ -1217,33 +1217,33 @@ TSR_API tsr_status* tsr_plan_begin_for_graph(tsr_devices* devices, tsr_graph* gr
                                              tsr_work** out_work);
 TSR_API tsr_status* tsr_plan_finish(tsr_work* work, tsr_plan** out_plan);
 
-/* A plan of this very graph from its text: what tsr_plan_text yields, what tsr_plan_save wrote. (For a model,
- * give the path to tsr_plan_new or tsr_trainer_new as option "plan_file".) TSR_INVALID_ARGUMENT says the line
- * where the text is no plan, or that it is another graph's; TSR_NOT_FOUND that there is no such file.
+/* A plan of this very graph from its text, of tsr_plan_text or tsr_plan_save. (For a model,
+ * give the path to tsr_plan_new or tsr_trainer_new as option "plan_file".) TSR_INVALID_ARGUMENT names the line
+ * of a syntax error, or reports another graph's plan; TSR_NOT_FOUND an absent file.
  * Codes: TSR_INVALID_ARGUMENT, TSR_NOT_FOUND, TSR_IO, TSR_CANCELLED. */
 TSR_API tsr_status* tsr_plan_parse_for_graph(tsr_devices* devices, tsr_graph* graph, const char* text,
                                              size_t size, tsr_plan** out_plan);
 TSR_API tsr_status* tsr_plan_load_for_graph(tsr_devices* devices, tsr_graph* graph, const char* path,
                                             tsr_plan** out_plan);
 
-/* The plan as text that can be edited and given back as option "plan_file". Codes: none. */
+/* The plan as text, which can be edited and passed as option "plan_file". Codes: none. */
 TSR_API tsr_status* tsr_plan_text(const tsr_plan* plan, tsr_text** out_text);
 
 /* {"mesh": "dp=2, tp=2", "strategy": "dp=2,tp=2,zero=1", "predicted_step_seconds", "gap", "global_batch",
  *  "micro_batches", "symbols": {"T": 128}, "devices": [{"name", "arena_bytes": {"predicted"}, and
  *  "host_arena_bytes", "file_arena_bytes" where something is offloaded}],
- *  "candidates": [{"strategy", "step_seconds", "arena_bytes": what the memory limit bounds, "rejected"}]}
+ *  "candidates": [{"strategy", "step_seconds", "arena_bytes": bounded by the memory limit, "rejected"}]}
  * Codes: none. */
 TSR_API tsr_status* tsr_plan_info(const tsr_plan* plan, tsr_text** out_text);
-/* What one run (of the training step) should do, as tsr_trainer_trace writes what it did: the same events at
+/* The predicted trace of one run (of the training step), in the form of tsr_trainer_trace: the same events at
  * predicted times. TSR_FAILED_PRECONDITION without the option "trace".
  * Codes: TSR_FAILED_PRECONDITION, TSR_IO. */
 TSR_API tsr_status* tsr_plan_trace(const tsr_plan* plan, tsr_text** out_text);
 TSR_API tsr_status* tsr_plan_save(const tsr_plan* plan, const char* path); /* its text */
 
-/* Why the plan is as it is and what it comes to, as JSON, read off its program and the program's simulated
+/* The reasons for the plan and its costs, as JSON, computed from its program and the program's simulated
  * run:
- *   "lowered"        true; false where hardware that is absent was priced (tsr_plan_estimate)
+ *   "lowered"        true; false for absent hardware (tsr_plan_estimate)
  *   "strategy", "mesh", "devices", "global_batch", "micro_batches", "step_seconds", and where known
  *   "bound_seconds", "gap"
  *   "time"           [{"cause", "axis", "seconds", "hidden_seconds"}]: seconds add up to the step of the
@@ -1259,26 +1259,26 @@ TSR_API tsr_status* tsr_plan_save(const tsr_plan* plan, const char* path); /* it
  *   "peak"           {"device", "entry", "instruction", "instructions", "what", "largest": [{"name", "cause",
  *                    "bytes"}]}
  *   "blocks"         [{"name", "count", "stage", "ops": [[name, factors]], "parameters": [[name, stored]],
- *                    "recomputed", "recompute", "offloaded", "chunks"}]: neighbours that are treated alike
+ *                    "recomputed", "recompute", "offloaded", "chunks"}]: consecutive blocks with equal decisions
  *                    are one
  *   "tensors"        [{"name", "kind", "type", "sharding", "tier", "stage", "bytes", "first", "last", "note",
  *                    "count"}]: bytes on the fullest device, alive from instruction first to last (-1:
  *                    always)
- *   "runners_up"     [{"strategy", "step_seconds", "loses_seconds", "bytes", "over_bytes", "why"}]: what each
- *                    loses, or by how much it does not fit
- *   "words"          [text]: what the strategy means, in words that need no knowledge of parallelism
+ *   "runners_up"     [{"strategy", "step_seconds", "loses_seconds", "bytes", "over_bytes", "why"}]: the extra seconds of
+ *                    each, or the bytes beyond the limit
+ *   "words"          [text]: the meaning of the strategy, without terms of parallelism
  *   "reasons"        [text]
  * Codes: TSR_FAILED_PRECONDITION. */
 TSR_API tsr_status* tsr_plan_explain(const tsr_plan* plan, tsr_text** out_text);
-/* The same as one HTML page that needs nothing else: the timeline of every stream, memory over the step under
+/* The same as one self-contained HTML page: the timeline of every stream, memory over the step under
  * its limit, time and memory by cause, every tensor, the runners-up.
  * Codes: TSR_FAILED_PRECONDITION. */
 TSR_API tsr_status* tsr_plan_page(const tsr_plan* plan, tsr_text** out_text);
 TSR_API void tsr_plan_free(tsr_plan* plan);
 
-/* What one training step takes on a cluster that need not be present. The step is that of a trainer with the same options; it is
+/* Time and memory of one training step on a cluster that may be absent. The step is that of a trainer with the same options; it is
  * lowered with few of the model's blocks, of which time and memory of all devices are composed, as the program would have them. With a
- * complete mesh in `parallel` that plan is priced as it is; else the fastest step that keeps those words and fits its limit is searched.
+ * complete mesh in `parallel` that plan is priced as it is; else the fastest step with these settings within the limit is searched.
  * `description` is a shorthand of tsr_model_new, of any family, or the path of a .tsr or GGUF file or a Hugging Face
  * folder, whose own description is taken ("description" of the result); no weight is read. TSR_NOT_FOUND: no such file;
  * TSR_UNSUPPORTED: a file of a graph of your own, or with adapters.
@@ -1339,17 +1339,17 @@ TSR_API tsr_status* tsr_plan_estimate(const char* description, const tsr_options
  * Codes: TSR_INVALID_ARGUMENT, TSR_NOT_FOUND, TSR_UNSUPPORTED, TSR_OUT_OF_MEMORY. */
 TSR_API tsr_status* tsr_plan_estimate_page(const char* description, const tsr_options* options, tsr_text** out_text);
 
-/* Whether a certificate of tsr_plan_estimate holds. It has the request, the plan found, and every plan of the searched
- * space that no bound closes, with its step and bytes. Nothing is searched: the space is gone through again in
- * another order; what is listed is composed again, and everything else closed by its bound. Yields {"valid": true, "plan",
+/* Checks a certificate of tsr_plan_estimate. It has the request, the plan found, and every plan of the searched
+ * space that no bound excludes, with its step and bytes. Without a search, the space is enumerated again in
+ * another order; the listed plans are composed again, and all others excluded by their bounds. Yields {"valid": true, "plan",
  * "step_seconds", "bound_seconds", "gap", "configurations", "composed", "closed_by_bound", "too_large", ...}. TSR_CORRUPT names the
- * first claim that does not hold, with what was found and what was wanted.
+ * first false claim, with the computed and the claimed value.
  * Codes: TSR_INVALID_ARGUMENT, TSR_CORRUPT. */
 TSR_API tsr_status* tsr_plan_check(const char* certificate, tsr_text** out_text);
 
 /* ================================================================ program, session (the low level) */
 
-/* What a plan comes to: per device a fixed arena and a list of instructions. Entries share parameters and
+/* A lowered plan: per device a fixed arena and a list of instructions. Entries share parameters and
  * state by name. Immutable. */
 typedef struct tsr_entry {
   size_t struct_size;
@@ -1383,9 +1383,9 @@ TSR_API tsr_status* tsr_session_read(tsr_session* session, const char* name, tsr
 /* All parameters of the program from a model. Codes: TSR_NOT_FOUND, TSR_INVALID_ARGUMENT, TSR_CHANGED. */
 TSR_API tsr_status* tsr_session_write_model(tsr_session* session, tsr_model* model);
 
-/* Inputs keep their value until fed again; indices outside a table or vocabulary mean what docs/reference/ops.md says
- * of the op that reads them (mostly 0). Outputs keep theirs until the next run; before the first of their entry there is
- * nothing to fetch (TSR_FAILED_PRECONDITION).
+/* Inputs keep their value until fed again; docs/reference/ops.md defines indices outside a table or vocabulary
+ * for the op that reads them (mostly 0). Outputs keep theirs until the next run; before the first run of their entry
+ * a fetch is TSR_FAILED_PRECONDITION.
  * Codes: TSR_NOT_FOUND, TSR_INVALID_ARGUMENT, TSR_FAILED_PRECONDITION, TSR_CANCELLED, TSR_ABORTED, TSR_TIMEOUT,
  * TSR_VALUES_LOST. */
 TSR_API tsr_status* tsr_session_feed(tsr_session* session, const char* entry, const char* input,
@@ -1402,17 +1402,17 @@ TSR_API tsr_status* tsr_session_restore(tsr_session* session);
 
 /* {"devices": [{"name", "arena_bytes": {"predicted", "measured"}, "max_live_bytes"}], "comm": [{"collective",
  *  "axis", "calls", "bytes"}], "allocations"}; measured is -1 without measure_memory. On CPU devices of trainers,
- * generators and scorers "shared_weight_bytes": so many bytes of the arena are weights that are only read, and lie in
- * the model (in its file, where that is mapped and has them as the program wants them) or in memory that all these
- * handles over the model use together ("copied_weight_bytes"); the rest is this handle's own. Where a backend tells (cuda),
+ * generators and scorers "shared_weight_bytes": bytes of the arena that are read-only weights, in
+ * the model (in its file, where that is mapped and has them in the program's layout) or in memory that all these
+ * handles over the model share ("copied_weight_bytes"); the rest is this handle's own. Where a backend reports it (cuda),
  * "device_bytes" of a device: predicted, what was in use of all its memory (contexts, libraries, other processes)
  * before the arenas of this session were made, and those; measured, what is in use now.
  * Codes: none. */
 TSR_API tsr_status* tsr_session_report(tsr_session* session, tsr_text** out_text);
-/* What ran since the last call, in Chrome's trace format (a JSON array), for chrome://tracing or Perfetto:
+/* The trace since the last call, in Chrome's format (a JSON array), for chrome://tracing or Perfetto:
  * pid is the rank, tid its stream (compute, collectives, copies, one for each peer and direction), with bytes,
  * micro-batch and entry as arguments, and of kernels variant, operands, and the flops and bytes of memory that the
- * op takes at least. Times are the device's where it tells them (cuda), so that what is recorded is what runs
+ * op takes at least. Times are the device's where it reports them (cuda), so that the recorded run equals one
  * without a trace, launches of several kernels as the first of them; else the host's. Needs the option "trace".
  * Codes: TSR_FAILED_PRECONDITION. */
 TSR_API tsr_status* tsr_session_trace(tsr_session* session, tsr_text** out_text);
@@ -1430,7 +1430,7 @@ TSR_API void tsr_session_free(tsr_session* session);
 
 /* ================================================================ trainer */
 
-/* Trains a model on all devices given. It copies what it trains of the model's values, and shares what it only
+/* Trains a model on all given devices. It copies the values that it trains, and shares those that it only
  * reads (tsr_session_report): the model stays as it is until tsr_trainer_store.
  *
  * With a dataset the model is a language model (inputs "tokens", "positions", output "logits") and its loss
@@ -1445,16 +1445,16 @@ TSR_API void tsr_session_free(tsr_session* session);
  *
  * Options
  *   devices        str   "cpu:4" (default "cpu:1")
- *   parallel       str   pins decisions, the rest is the planner's: "dp=2,tp=2,sp,zero=1,mb=4" (default "":
+ *   parallel       str   pins decisions, the planner makes the rest: "dp=2,tp=2,sp,zero=1,mb=4" (default "":
  *                        all planned)
  *   plan_file      str   a plan from tsr_plan_save instead of planning; it must be of this very graph
- *   profile        str   what prices the plan: a file, "auto" or "none" (default: the runtime's)
+ *   profile        str   device profile that prices the plan: a file, "auto" or "none" (default: the runtime's)
  *   pins           str   single decisions in addition to `parallel`, as JSON text; see tsr_plan_new (default:
  *                      none)
  *   measure        i64   run so many of the plans predicted fastest for a moment each, and take the fastest
- *                        of those: for machines that prices do not foretell; the same question may then get
- *                        another plan (default 0)
- *   tune           i64   1: products that the profile knows no algorithm for are timed before the first step,
+ *                        of those: for machines with inaccurate prices; the plan may then differ
+ *                        from call to call (default 0)
+ *   tune           i64   1: products without an algorithm in the profile are timed before the first step,
  *                        and the fastest is kept in the profile's file. From then on it is taken, with tune
  *                        or without, by every program on this device with this build and cuBLASLt, and may
  *                        leave other bits than before. Needs a profile; nothing to time on cpu (default 0)
@@ -1507,7 +1507,7 @@ TSR_API void tsr_session_free(tsr_session* session);
  *   dropout        f64   overrides the probability of every dropout op of the model, which must have one
  *   precision      str   f32 (default) | tf32 | bf16 | f16 | fp8: what is computed in; parameters and
  *                        optimizer state stay f32. tf32: f32, but matrix products (linear layers, experts,
- *                        the output head; not attention) may round what they multiply to 10 bits of mantissa,
+ *                        the output head; not attention) may round their operands to 10 bits of mantissa,
  *                        and sum in f32: on GPUs several times as fast; the CPU rounds too, and gains
  *                        nothing. bf16 runs on any device, and CPUs with AVX512_BF16 multiply faster in it;
  *                        f16 needs devices with such kernels: cuda. fp8: products of weights
@@ -1515,15 +1515,15 @@ TSR_API void tsr_session_free(tsr_session* session);
  *                        what is not such a product is in bf16 on GPUs, which must be of compute capability
  *                        8.9 or later, and in f32 on the CPU
  *   weights        str   model (default) | bf16: parameters that train are stored in bf16, without an f32
- *                        copy, and each update rounds by random bits, so that the expectation of what is kept
- *                        is what was found; gradients and optimizer state stay f32. With precision f32, tf32
+ *                        copy, and each update rounds by random bits, so that the expectation of the stored value
+ *                        is the exact one; gradients and optimizer state stay f32. With precision f32, tf32
  *                        or bf16, on any device. Drawn from seed, step, parameter and element: the same
  *                        whatever the plan. Weights that are read begin rounded to nearest. Checkpoints hold
  *                        bf16 and are resumed with the same choice; tsr_trainer_store writes the same numbers
  *                        in the model's type. With evaluate_only also f16 and block types, as for a generator
  *   activations    str   f32 (default) | q8 | bf16 | auto: with evaluate_only, as for a generator
- *   fused_loss     str   on: output head and losses of tokens are computed together, a few rows at a time, so that
- *                        no logits are held, with any option loss and losses; off: apart; auto (default): together on
+ *   fused_loss     str   on: output head and losses of tokens are one computation, a few rows at a time, so that
+ *                        no logits are held, with any option loss and losses; off: two; auto (default): one on
  *                        GPUs where no plan is slower for it, and elsewhere where logits do not fit the memory
  *   loss_scaling   f64   first factor on the loss while it is differentiated, a power of two (default: 65536
  *                        with precision f16, else 0: none). A step whose gradient is not finite is left out
@@ -1557,23 +1557,23 @@ TSR_API void tsr_session_free(tsr_session* session);
  *   eval_batches   i64   most batches tsr_trainer_evaluate reads (default 0: the whole evaluation part)
  *   evaluate_only  i64   1: no training step is planned or held, only tsr_trainer_evaluate works (default 0)
  *   measure_memory i64   1 (default): the first two steps also measure the memory really touched; 0: not
- *   trace          i64   1: record what runs, for tsr_trainer_trace; and what should, for tsr_plan_trace
+ *   trace          i64   1: record runs, for tsr_trainer_trace, and predicted runs, for tsr_plan_trace
  *                        (default 0)
  *   host_memory_limit    i64 bytes or str, of host memory for offloaded tensors, all devices together
  *                        (default 0: no limit)
- *   offload_folder str   where tensors offloaded to file go, in files without a name (default: $TMPDIR, else
+ *   offload_folder str   folder of tensors offloaded to file, in files without a name (default: $TMPDIR, else
  *                        /tmp)
  *   watchdog       f64   seconds without progress, while every device waits for others, after which a step
  *                        fails with TSR_TIMEOUT, naming the devices that wait and for what (default 60; 0:
  *                        never)
- * TSR_INVALID_ARGUMENT for a dataset with rows held out of which no label counts. TSR_OUT_OF_MEMORY before anything
- * large is allocated when no plan fits.
+ * TSR_INVALID_ARGUMENT for a dataset with rows held out of which no label counts. TSR_OUT_OF_MEMORY when no plan fits, before any
+ * large allocation.
  * Codes: TSR_INVALID_ARGUMENT, TSR_NOT_FOUND, TSR_CORRUPT, TSR_UNSUPPORTED, TSR_OUT_OF_MEMORY, TSR_IO,
  * TSR_FAILED_PRECONDITION, TSR_CANCELLED, TSR_CHANGED. */
 TSR_API tsr_status* tsr_trainer_new(tsr_runtime* runtime, tsr_model* model, const tsr_dataset* dataset,
                                     const tsr_options* options, tsr_trainer** out_trainer);
 
-/* The same as long work: planning, log probabilities of a preference loss's reference, and the model's values to the devices. A
+/* The same as long work: planning, log probabilities of a preference loss's reference, and upload of the model's values. A
  * step fails as tsr_trainer_new does; tsr_runtime_cancel ends it.
  * Codes: TSR_INVALID_ARGUMENT, TSR_FAILED_PRECONDITION. */
 TSR_API tsr_status* tsr_trainer_begin(tsr_runtime* runtime, tsr_model* model, const tsr_dataset* dataset,
@@ -1594,8 +1594,8 @@ typedef struct tsr_step {
   double grad_norm;  /* global, before clipping */
   double lr;
   double seconds;    /* wall time of this step */
-  /* Of a preference loss, before the update; else 0. A reward is beta times what an answer's log probability (a mean over
-   * its tokens with orpo and simpo) exceeds the reference's by, or without a reference times that log probability. */
+  /* Of a preference loss, before the update; else 0. A reward is beta times the excess of an answer's log probability (a mean over
+   * its tokens with orpo and simpo) over the reference's, or without a reference times that log probability. */
   double chosen_reward;    /* mean over the batch; with kto over wanted answers */
   double rejected_reward;  /* with kto over unwanted answers */
   double reward_margin;    /* chosen_reward - rejected_reward */
@@ -1611,9 +1611,9 @@ typedef struct tsr_step {
  * tsr_trainer_step of a dataset takes the next batch. After TSR_CANCELLED or a device error the values on the
  * devices are lost, and calls that need them are TSR_VALUES_LOST: tsr_trainer_resume, or free.
  *
- * Rows of a dataset in which no label counts make no step: where a whole step's rows are such, they are passed over
- * (nothing runs, and parameters, optimizer state, step number and schedule stay), and the step takes the rows that
- * follow. The log warns of the first; "unlabelled_steps" of tsr_trainer_report counts them. TSR_FAILED_PRECONDITION
+ * Rows of a dataset in which no label counts make no step: where a whole step has only such rows, they are skipped
+ * (parameters, optimizer state, step number and schedule stay), and the step takes the next
+ * rows. The log warns of the first; "unlabelled_steps" of tsr_trainer_report counts them. TSR_FAILED_PRECONDITION
  * where no row for training has a label, and where all labels that were fed are negative (unless loss_scale was fed).
  * Codes: TSR_NOT_FINITE, TSR_VALUES_LOST, TSR_FAILED_PRECONDITION, TSR_BUSY, TSR_CANCELLED, TSR_ABORTED, TSR_TIMEOUT, TSR_IO,
  * TSR_CHANGED. */
@@ -1644,7 +1644,7 @@ TSR_API tsr_status* tsr_trainer_evaluate_all(tsr_trainer* trainer, tsr_text** ou
  *
  * Arrays are [rows, seq], and are read before the call returns. Fewer rows than the option batch, and shorter ones than
  * the option seq, are filled up with tokens without weight; of more rows, make several batches. labels[t] is the token
- * that is to follow tokens[0..t]: the next one as a rule; negative: without weight, and what else is given there counts
+ * that is to follow tokens[0..t]: the next one as a rule; negative: without weight, and the other values there count
  * as 0. */
 typedef struct tsr_batch {
   size_t struct_size;
@@ -1664,7 +1664,7 @@ typedef struct tsr_batch {
 TSR_API tsr_status* tsr_trainer_forward(tsr_trainer* trainer, const tsr_batch* batch, float* items, size_t capacity,
                                         size_t* out_count);
 
-/* Adds the gradients of a loss of the batch, and gives its value and the log probabilities that it is made of (items
+/* Adds the gradients of a loss of the batch, and returns its value and the log probabilities it is computed from (items
  * as above; NULL with capacity 0: none; out_count may be NULL). With p the log probability of a label, q
  * sampler_logprobs, A advantages, r = exp(p - q), clip(r) = min(max(r, 1 - eps_low), 1 + eps_high), sums over all
  * labels that are not negative:
@@ -1682,7 +1682,7 @@ TSR_API tsr_status* tsr_trainer_forward_backward(tsr_trainer* trainer, const tsr
                                                  size_t capacity, size_t* out_count);
 
 /* Adds the gradients of sum gradients p, for a loss of your own with `gradients` f32 [rows, seq], its derivatives by the
- * log probabilities that tsr_trainer_forward gave. Needs the loss gradient among the option losses.
+ * log probabilities that tsr_trainer_forward returned. Needs the loss gradient among the option losses.
  * Codes: TSR_INVALID_ARGUMENT, TSR_FAILED_PRECONDITION, TSR_VALUES_LOST, TSR_BUSY, TSR_CANCELLED, TSR_ABORTED, TSR_TIMEOUT. */
 TSR_API tsr_status* tsr_trainer_backward(tsr_trainer* trainer, const tsr_batch* batch, const float* gradients,
                                          size_t count);
@@ -1691,7 +1691,7 @@ TSR_API tsr_status* tsr_trainer_backward(tsr_trainer* trainer, const tsr_batch* 
  * (default: the schedule's). out_step may be NULL; its loss is the sum of the accumulations' losses.
  * TSR_FAILED_PRECONDITION where there was no accumulation, TSR_NOT_FINITE where a loss or the norm is not finite;
  * TSR_FAILED_PRECONDITION also where none of the accumulations had a label that counts (negative ones, and those of weight 0, do not): parameters and optimizer state
- * keep their values, and the gradients are gone.
+ * keep their values, and the gradients are dropped.
  * Codes: TSR_INVALID_ARGUMENT, TSR_FAILED_PRECONDITION, TSR_NOT_FINITE, TSR_VALUES_LOST, TSR_BUSY, TSR_CANCELLED, TSR_ABORTED,
  * TSR_TIMEOUT. */
 TSR_API tsr_status* tsr_trainer_optimizer_step(tsr_trainer* trainer, const tsr_options* options, tsr_step* out_step);
@@ -1699,22 +1699,22 @@ TSR_API tsr_status* tsr_trainer_optimizer_step(tsr_trainer* trainer, const tsr_o
 /* A checkpoint is a folder: parameters, optimizer state, step, place in the data, schedule and options,
  * independent of devices and plan. save replaces the folder at once or not at all. resume continues bit for
  * bit on equal devices, with the plan that the checkpoint records in place of the trainer's own (unless options parallel,
- * pins or plan_file ask for another), and to rounding on others, which the log then says; it refuses a checkpoint of another model
+ * pins or plan_file ask for another), and to rounding on others, which the log reports; it refuses a checkpoint of another model
  * (TSR_INVALID_ARGUMENT names the first difference). Parameters that no step changes (option frozen, the base
- * under adapters) are not in it where the model came with values: the first save or resume reads those once, for a
- * hash of each, and resume wants a model with the same. A value of tsr_trainer_write is in it. Gradients that wait for
+ * under adapters) are not in it if the model was loaded with values: the first save or resume reads those once, for a
+ * hash of each, and resume requires a model with the same. A value of tsr_trainer_write is in it. Gradients that wait for
  * tsr_trainer_optimizer_step are not: save is TSR_FAILED_PRECONDITION until then, and resume drops them. Where resume fails
  * on the way (TSR_CORRUPT for damaged tensors, TSR_IO) the values on the devices are lost, as after TSR_CANCELLED.
  * Codes: TSR_FAILED_PRECONDITION, TSR_EXISTS, TSR_BUSY, TSR_VALUES_LOST, TSR_NOT_FOUND, TSR_IO, TSR_INVALID_ARGUMENT,
  * TSR_CANCELLED, TSR_CHANGED. */
 TSR_API tsr_status* tsr_trainer_save(tsr_trainer* trainer, const char* folder);
-/* The same as long work. Until all is done, or it is freed, the trainer is in use: other calls with it are
+/* The same as long work. Until it is finished or freed the trainer is in use: other calls with it are
  * TSR_BUSY. A step fails as tsr_trainer_save does. Before finish the folder is as it was.
  * Codes: TSR_FAILED_PRECONDITION, TSR_EXISTS, TSR_BUSY, TSR_VALUES_LOST, TSR_NOT_FOUND, TSR_IO, TSR_INVALID_ARGUMENT. */
 TSR_API tsr_status* tsr_checkpoint_begin(tsr_trainer* trainer, const char* folder, tsr_work** out_work);
 /* The same of a copy in host memory ("snapshot_bytes" in tsr_trainer_report). The copy is made before this returns: the
  * trainer may train on, or be freed, while any one thread writes the checkpoint. notes: texts and numbers by any keys, such
- * as a loop's best loss, which tsr_checkpoint_info gives back as texts; may be NULL. Several at a time need a folder
+ * as a loop's best loss, which tsr_checkpoint_info returns as texts; may be NULL. Several at a time need a folder
  * each. Errors are those of tsr_trainer_save before it writes.
  * Codes: TSR_FAILED_PRECONDITION, TSR_EXISTS, TSR_BUSY, TSR_VALUES_LOST, TSR_NOT_FOUND, TSR_IO, TSR_INVALID_ARGUMENT. */
 TSR_API tsr_status* tsr_checkpoint_begin_snapshot(tsr_trainer* trainer, const char* folder, const tsr_options* notes,
@@ -1722,13 +1722,13 @@ TSR_API tsr_status* tsr_checkpoint_begin_snapshot(tsr_trainer* trainer, const ch
 /* Puts the checkpoint in its place. Codes: TSR_INVALID_ARGUMENT, TSR_FAILED_PRECONDITION, TSR_IO. */
 TSR_API tsr_status* tsr_checkpoint_finish(tsr_work* work);
 /* Whether tsr_trainer_save could write `folder` now, before the first step: TSR_EXISTS where it holds
- * files that are no part of a checkpoint, TSR_BUSY where another process saves to it, TSR_NOT_FOUND, TSR_IO. Files that a killed
+ * files that belong to no checkpoint, TSR_BUSY where another process saves to it, TSR_NOT_FOUND, TSR_IO. Files that a killed
  * save left are removed; the checkpoint in it stays.
  * Codes: TSR_EXISTS, TSR_BUSY, TSR_NOT_FOUND, TSR_IO, TSR_INVALID_ARGUMENT. */
 TSR_API tsr_status* tsr_trainer_check_folder(const char* folder);
-/* Goes on from a checkpoint. TSR_INVALID_ARGUMENT, naming what the checkpoint has, what this trainer has and the remedy, where
- * the option loss, optimizer, batch or accumulate, the data, the model, its adapters, what trains or the option weights
- * were others. All else may differ, and is this trainer's: docs/guides/runs.md has the list.
+/* Continues from a checkpoint. TSR_INVALID_ARGUMENT, naming the checkpoint's value, this trainer's and the remedy, where
+ * the option loss, optimizer, batch or accumulate, the data, the model, its adapters, the trained parameters or the option
+ * weights differ. All else may differ, and is this trainer's: docs/guides/runs.md has the list.
  * Codes: TSR_INVALID_ARGUMENT, TSR_NOT_FOUND, TSR_CORRUPT, TSR_IO, TSR_BUSY, TSR_CANCELLED. */
 TSR_API tsr_status* tsr_trainer_resume(tsr_trainer* trainer, const char* folder);
 
@@ -1747,18 +1747,18 @@ TSR_API tsr_status* tsr_trainer_load_state(tsr_trainer* trainer, const char* fol
  * it was saved without the optimizer, "adapters": null | {"rank",
  * "alpha", "on", and as texts "ranks", "alphas", "rslora", "dora", "also" where they are not the defaults}, the options of
  * tsr_model_add_adapters that make the model it is of, "base": null | {"path" of the
- * model's file ("" without one), "tensors", "bytes", "fingerprint"}, the parameters that it leaves out:
- * fingerprints are equal where their names, types and contents are, "tensors": [{"name", "dtype", "shape"}] in it,
+ * model's file ("" without one), "tensors", "bytes", "fingerprint"}, the parameters that it omits:
+ * fingerprints are equal if their names, types and contents are, "tensors": [{"name", "dtype", "shape"}] in it,
  * "notes": texts of tsr_checkpoint_begin_snapshot}.
  * Codes: TSR_NOT_FOUND, TSR_CORRUPT, TSR_IO, TSR_INVALID_ARGUMENT. */
 TSR_API tsr_status* tsr_checkpoint_info(const char* folder, tsr_text** out_text);
 /* Whether a new run may write its result to `out` and its checkpoints to the folder `checkpoint`: TSR_EXISTS where
- * an earlier run's are there, which would be lost; the message names the checkpoint's step. resumed: the checkpoint that the run
+ * an earlier run's files would be lost; the message names the checkpoint's step. resumed: the checkpoint that the run
  * goes on from, which it may replace. Each may be NULL or "".
  * Codes: TSR_EXISTS. */
 TSR_API tsr_status* tsr_run_check_paths(const char* out, const char* checkpoint, const char* resumed);
 
-/* Present values of all parameters into `model`, which may be the one trained or another with these
+/* Copies the current values of all parameters into `model`, which may be the trained one or another with these
  * parameters. The model then holds a copy of them in host memory.
  * Codes: TSR_INVALID_ARGUMENT, TSR_BUSY, TSR_VALUES_LOST. */
 TSR_API tsr_status* tsr_trainer_store(tsr_trainer* trainer, tsr_model* model);
@@ -1783,15 +1783,15 @@ TSR_API tsr_status* tsr_trainer_write(tsr_trainer* trainer, const char* name, co
  *  "allocations_after_first_step", "skipped_steps", "saving": {"model_bytes", "checkpoint_bytes": that a file of
  *  tsr_trainer_save_model and a folder of tsr_trainer_save hold, "memory_bytes": that either takes while it is
  *  written, "snapshot_bytes": host memory of tsr_checkpoint_begin_snapshot}, "preference": of a preference loss, the "rewards" of
- *  the last evaluation (tsr_trainer_evaluate_all)}. An arena holds steps and evaluations: measured is as far as those
- * reached that were run.
+ *  the last evaluation (tsr_trainer_evaluate_all)}. An arena holds steps and evaluations: measured is the highest
+ * address used so far.
  * Codes: TSR_BUSY. */
 TSR_API tsr_status* tsr_trainer_report(tsr_trainer* trainer, tsr_text** out_text);
 TSR_API tsr_status* tsr_trainer_trace(tsr_trainer* trainer, tsr_text** out_text);
 TSR_API tsr_status* tsr_trainer_plan(tsr_trainer* trainer, tsr_plan** out_plan);
 
-/* Any thread: the step, evaluation or save in progress returns TSR_CANCELLED, and a resume that has changed nothing
- * yet. Without one it does nothing. */
+/* Any thread: the step, evaluation or save in progress returns TSR_CANCELLED, and a resume before its first
+ * change. Without a call in progress it has no effect. */
 TSR_API void tsr_trainer_cancel(tsr_trainer* trainer);
 TSR_API void tsr_trainer_free(tsr_trainer* trainer);
 
@@ -1816,7 +1816,7 @@ TSR_API void tsr_trainer_free(tsr_trainer* trainer);
  *   tensorboard     str   folder for a file of events: scalars train/loss, train/lr, train/grad_norm, train/seconds,
  *                         train/tokens_per_second, eval/loss, eval/perplexity, eval/accuracy and values by their names;
  *                         texts run (plan and settings) and sample
- *   report          str   HTML file that needs nothing else: curves, memory predicted and measured, plan, physical limit,
+ *   report          str   self-contained HTML file: curves, memory predicted and measured, plan, physical limit,
  *                         settings, checkpoints, samples; replaced at once or not at all
  *   report_seconds  f64   least seconds from one replacement to the next (default 10; 0: every call)
  *   steps           i64   of the whole run, for the time that is left (default: the trainer's option steps)
@@ -1840,7 +1840,7 @@ TSR_API tsr_status* tsr_run_log_evaluation(tsr_run_log* log, double loss, double
 /* Logs any other number by its name: "rewards/margin". TSR_INVALID_ARGUMENT: an empty name.
  * Codes: TSR_INVALID_ARGUMENT, TSR_IO. */
 TSR_API tsr_status* tsr_run_log_value(tsr_run_log* log, const char* name, double value);
-/* Logs a prompt, and the text of `size` bytes that the model gave after it; the first 64 KiB of each. Codes: TSR_IO. */
+/* Logs a prompt, and the model's continuation of `size` bytes; the first 64 KiB of each. Codes: TSR_IO. */
 TSR_API tsr_status* tsr_run_log_sample(tsr_run_log* log, const char* prompt, const char* text, size_t size);
 /* Logs a checkpoint that was written to `path`. Codes: TSR_IO. */
 TSR_API tsr_status* tsr_run_log_checkpoint(tsr_run_log* log, const char* path);
@@ -1865,8 +1865,8 @@ TSR_API void tsr_run_log_free(tsr_run_log* log);
 /* ================================================================ training run */
 
 /* A training run: a training from its first step to its result, as `tessera train` makes it. It steps its trainer, evaluates
- * what is held out, writes samples, keeps the newest checkpoints and the best, stops where nothing improves any more, logs
- * (metrics, TensorBoard's events, a page), and at the end writes the model or its adapters. It goes on by events:
+ * held-out data, writes samples, keeps the newest checkpoints and the best, stops after a plateau, logs
+ * (metrics, TensorBoard's events, a page), and at the end writes the model or its adapters. It advances by events:
  *
  *     tsr_run_new(trainer, options, &run);
  *     tsr_run_event event = {.struct_size = sizeof event, .kind = TSR_RUN_STEP};
@@ -1893,7 +1893,7 @@ TSR_API void tsr_run_log_free(tsr_run_log* log);
  *   resume            str   goes on from the checkpoint in this folder, or that next to this model or these adapters. With
  *                           another out or checkpoint it stays as it is
  *   overwrite         i64   1: an earlier run's result and checkpoint may be replaced (default 0: TSR_EXISTS)
- *   eval_every        i64   steps between evaluations of what is held out (default 0: one at the end)
+ *   eval_every        i64   steps between evaluations of held-out data (default 0: one at the end)
  *   keep_best         i64   1: CHECKPOINT.best is the checkpoint with the least held-out loss, and out has its values (default 0)
  *   patience          i64   evaluations in a row without an improvement that end the run, with keep_best (default 0: never)
  *   min_delta         f64   by how much the held-out loss must fall to count as an improvement (default 0)
@@ -1932,8 +1932,8 @@ enum {
   TSR_RUN_SAMPLE = 3,     /* {"prompt", "text"} */
   TSR_RUN_CHECKPOINT = 4, /* a checkpoint is whole, and the newest: {"path", "step"} */
   TSR_RUN_PROGRESS = 5,   /* of the result that is being written: {"work": "writing tuned.tsr", "done": share} */
-  TSR_RUN_NOTE = 6,       /* {"message"}: why a run ends early, or has nothing left to do; what a file cannot hold */
-  TSR_RUN_WARNING = 7     /* {"message"}: nothing is kept; a checkpoint or the log was not written, and is tried again */
+  TSR_RUN_NOTE = 6,       /* {"message"}: the reason for an early end, or for no further step; parts that a file cannot hold */
+  TSR_RUN_WARNING = 7     /* {"message"}: a checkpoint or the log was not written, and is tried again */
 };
 
 typedef struct tsr_run_event {
@@ -1949,7 +1949,7 @@ typedef struct tsr_run_event {
  * TSR_RUN_END again. An error names the last good checkpoint. A step, evaluation or checkpoint that failed is tried again by the
  * next call (a step that was not finite with the next batch); at the end of a run each part is tried once, the result too where
  * another part failed, and the first error is given before TSR_RUN_END. Errors are those of tsr_trainer_step,
- * tsr_trainer_evaluate, tsr_trainer_save, tsr_engine_next and tsr_model_save; TSR_CANCELLED where tsr_run_stop came while
+ * tsr_trainer_evaluate, tsr_trainer_save, tsr_engine_next and tsr_model_save; TSR_CANCELLED where tsr_run_stop was called while
  * the result was written.
  * Codes: TSR_NOT_FINITE, TSR_VALUES_LOST, TSR_FAILED_PRECONDITION, TSR_BUSY, TSR_EXISTS, TSR_CANCELLED, TSR_ABORTED,
  * TSR_TIMEOUT, TSR_IO, TSR_OUT_OF_MEMORY, TSR_CORRUPT. */
@@ -1987,8 +1987,8 @@ TSR_API void tsr_run_free(tsr_run* run);
 
 /* ================================================================ generator */
 
-/* Continues a text, token by token, on all devices given. A thread of its own computes; tsr_generator_next
- * collects. Without a text in progress it holds no thread, a second later: so do sessions and trainers.
+/* Continues a text, token by token, on all given devices. A thread of its own computes; tsr_generator_next
+ * collects. One second after the end of a text it releases its threads, as sessions and trainers do.
  * Generators over one model share its weights on CPU devices (tsr_session_report): a further one costs its caches
  * and scratch. A model's file that is mapped must not be written to meanwhile: a text then ends with
  * TSR_CHANGED.
@@ -1997,9 +1997,9 @@ TSR_API void tsr_run_free(tsr_run* run);
  *   devices, parallel, measure, memory_limit   as for the trainer
  *   context      i64   tokens that the cache holds, prompt included (default: the model's context length, at
  *                      most 2048); -1: the model's context length as far as memory allows, at most 131072
- *   precision    str   f32 (default) | tf32 | bf16: what activations and caches are computed in; bf16 keeps
+ *   precision    str   f32 (default) | tf32 | bf16: the type of activations and caches; bf16 keeps
  *                      weights in bf16 at least. tf32: f32, but
- *                      products with f32 weights may round what they multiply to 10 bits of mantissa, as in
+ *                      products with f32 weights may round their operands to 10 bits of mantissa, as in
  *                      training
  *   weights      str   model (default: as the model has them) | bf16 | f16 | a block type: q4_0, q4_1, q5_0,
  *                      q5_1, q8_0, q2_k to q6_k, iq4_nl, iq4_xs, tq1_0, tq2_0, mxfp4, nvfp4, nf4, q1_0, q2_0. How
@@ -2009,7 +2009,7 @@ TSR_API void tsr_run_free(tsr_run* run);
  *                      handles over the model; the model stays as it is. Rows that are no multiple of the
  *                      type's block take another, as there, or bf16; routers of experts, tables of positions
  *                      and adapters are bf16. TSR_INVALID_ARGUMENT names a value that the type does not hold
- *   activations  str   auto (default) | f32 | q8 | bf16: what multiplies weights. q8: for weights of block types
+ *   activations  str   auto (default) | f32 | q8 | bf16: the type of the operands of weights. q8: for weights of block types
  *                      (not nf4) each row is rounded to 8 bits a number first, with a scale for every 32 (of types of
  *                      256 elements: 256), several times as fast. bf16: for weights in bf16 each number is rounded to
  *                      bf16 first, and sums stay f32; twice as fast for many rows on CPUs with AVX512_BF16. auto:
@@ -2019,15 +2019,15 @@ TSR_API void tsr_run_free(tsr_run* run);
  *                      q8 rows alone are copied once, for all handles over the model, into the order in which the
  *                      kernels read fastest; off: they are read where the model has them, in its file say. Tokens
  *                      are the same
- *   trace        i64   1: record what runs, for tsr_generator_trace (default 0)
- * and what texts have unless tsr_generator_start_with says otherwise:
+ *   trace        i64   1: record runs, for tsr_generator_trace (default 0)
+ * and the settings of texts, unless tsr_generator_start_with replaces them:
  *   max_tokens   i64   tokens to generate (default 0: until the context is full)
  *   temperature  f64   default 0.8; 0: always the likeliest token
  *   top_k        i64   sample among this many (default 0: all)
  *   top_p        f64   and among the likeliest that sum to this (default 1)
  *   seed         i64   of the sampling: with it a prompt gives the same text each time. Where it is not given
  *                      every text draws a seed of its own, which the report names, so that it can be repeated
- *   echo         i64   1: the prompt comes out too, in front (default 0)
+ *   echo         i64   1: the prompt is returned too, in front (default 0)
  *   special      i64   1: control tokens written out in the prompt, such as <s>, are these tokens; a beginning that the
  *                      tokenizer puts before texts is then not put there twice. 0 (default): they are read as letters,
  *                      and the first such prompt is logged
@@ -2052,15 +2052,15 @@ TSR_API tsr_status* tsr_generator_new_for_trainer(tsr_trainer* trainer, const ts
  * where the model has one; an empty text starts from BOS alone. TSR_INVALID_ARGUMENT for a prompt longer than
  * the context. tsr_generator_start needs a tokenizer (TSR_FAILED_PRECONDITION); start_tokens takes ids as
  * they are, count >= 1.
- * A prompt that begins as an earlier one did, as the turns of a conversation do, is computed from where they part: the
- * caches still hold what is common ("reused_tokens" of the report). The answer between them is computed again, together
- * with what follows it. On CPU devices tokens and logits are those of computing all of it, bit for bit.
+ * A prompt that shares a prefix with an earlier one, as the turns of a conversation do, is computed from their first difference: the
+ * caches still hold the prefix ("reused_tokens" of the report). The answer between them is computed again, in one
+ * prefill with the tokens after it. On CPU devices tokens and logits equal those of computing all of it, bit for bit.
  * Codes: TSR_INVALID_ARGUMENT, TSR_FAILED_PRECONDITION. */
 TSR_API tsr_status* tsr_generator_start(tsr_generator* generator, const char* prompt, size_t size);
 TSR_API tsr_status* tsr_generator_start_tokens(tsr_generator* generator, const int32_t* ids, size_t count);
 
-/* The same, with settings of this text alone: the options max_tokens to stop_ids of tsr_generator_new. What they
- * leave out is as the generator was made. So one generator draws any number of samples:
+/* The same, with settings of this text alone: the options max_tokens to stop_ids of tsr_generator_new. Options
+ * left out are the generator's own. So one generator draws any number of samples:
  *     tsr_options_set_i64(options, "seed", n);
  *     tsr_generator_start_with(generator, options, prompt, TSR_TEXT_END);
  * Codes: TSR_INVALID_ARGUMENT, TSR_FAILED_PRECONDITION. */
@@ -2070,8 +2070,8 @@ TSR_API tsr_status* tsr_generator_start_tokens_with(tsr_generator* generator, co
                                                     const int32_t* ids, size_t count);
 
 enum {
-  TSR_PIECE = 0,   /* a token, and the text that became certain with it (perhaps none yet) */
-  TSR_PENDING = 1, /* nothing within the timeout */
+  TSR_PIECE = 0,   /* a token, and the text that it completes (possibly none) */
+  TSR_PENDING = 1, /* no piece within the timeout */
   TSR_END = 2      /* the text is complete; `finish` says why */
 };
 enum { TSR_FINISH_NONE = 0, TSR_FINISH_LENGTH = 1, TSR_FINISH_STOP = 2, TSR_FINISH_CANCELLED = 3 };
@@ -2081,7 +2081,7 @@ typedef struct tsr_piece {
   int32_t kind;      /* TSR_PIECE, TSR_PENDING, TSR_END */
   int32_t finish;    /* TSR_FINISH_*, with TSR_END */
   int32_t token;     /* with TSR_PIECE; -1 for text alone */
-  const char* text;  /* with TSR_PIECE: whole UTF-8 characters (bytes that never become one come out as they
+  const char* text;  /* with TSR_PIECE: whole UTF-8 characters (invalid bytes are returned as they
                         are), NUL-terminated; valid until the next call on this handle */
   size_t text_size;  /* bytes without the NUL */
 } tsr_piece;
@@ -2093,12 +2093,12 @@ TSR_API tsr_status* tsr_generator_next(tsr_generator* generator, double timeout_
 
 /* {"prompt_tokens", "reused_tokens": of those, in the caches from earlier texts, "tokens", "seed" (of this text), "prefill_seconds", "decode_seconds", "plan": {as
  * tsr_plan_info}, "devices": [as tsr_session_report], "token_reads": {"parameter_bytes", "full_cache_bytes"},
- * "launches_per_token"}; token_reads is what computing one token reads on all devices, of caches as if they were
- * full, and the last how many kernels it launches on one of them.
+ * "launches_per_token"}; token_reads are the bytes that computing one token reads on all devices, with full
+ * caches, and the last the kernels that it launches on one of them.
  * Codes: none. */
 TSR_API tsr_status* tsr_generator_report(tsr_generator* generator, tsr_text** out_text);
 
-/* What ran since the last call, as tsr_session_trace. Once the text is complete; needs the option "trace".
+/* The trace since the last call, as tsr_session_trace. Once the text is complete; needs the option "trace".
  * Codes: TSR_FAILED_PRECONDITION. */
 TSR_API tsr_status* tsr_generator_trace(tsr_generator* generator, tsr_text** out_text);
 
@@ -2111,9 +2111,9 @@ TSR_API void tsr_generator_free(tsr_generator* generator);
 
 /* ================================================================ engine */
 
-/* Serves many requests at once over one model: every step computes tokens of all of them together, new ones join between
- * steps, and the keys and values of texts that begin alike are computed once. A thread of its own computes while there are
- * requests; with parallel dp=K, K replicas compute, each on its share of the devices and with a thread of its own. On CPU devices what a request yields does not depend on who else is served, bit for bit ("batch_invariant" of
+/* Serves many requests at once over one model: every step computes tokens of all of them, new ones join between
+ * steps, and the keys and values of common prefixes are computed once. A thread of its own computes while there are
+ * requests; with parallel dp=K, K replicas compute, each on its share of the devices and with a thread of its own. On CPU devices the results of a request do not depend on other requests, bit for bit ("batch_invariant" of
  * the report). Weights are shared with other handles over the model, as for a generator.
  *
  *     tsr_engine_new(runtime, model, NULL, &engine);
@@ -2126,23 +2126,23 @@ TSR_API void tsr_generator_free(tsr_generator* generator);
  *                         with parallel "dp=K,..." the engine has K replicas of the model on equal shares of the devices, in
  *                         order ("dp=2,tp=2" of cpu:4: devices 0 and 1, 2 and 3), which the other words and plan_file plan
  *                         alike. Each has a cache of its own; CPU devices share one copy of the weights. Results are those
- *                         of one replica. A request goes to the replica that has least to compute before its prompt is, where
- *                         cached tokens of the prompt need not be; one that waits there goes on to any that has room. zero and
+ *                         of one replica. A request is assigned to the replica with the least work before its prompt is computed, cached
+ *                         tokens excluded; a waiting request moves to any replica with room. zero and
  *                         owt, which spread parameters over dp, are TSR_INVALID_ARGUMENT with it. Without dp: one replica
  *   precision, weights, activations, repack   as for a generator
  *   context         i64   tokens of a sequence at most, prompt included (default: the model's context, at most 2048)
- *   sequences       i64   computed at once by all replicas together, each of which has an equal share, rounded up; further
+ *   sequences       i64   computed at once by all replicas, each of which has an equal share, rounded up; further
  *                         ones wait (default 16)
- *   cache_tokens    i64   tokens whose keys and values are kept, of all sequences together and of those that ended, for
- *                         prompts that begin alike; rounded up to pages of 64, then divided over replicas, rounded up: a
+ *   cache_tokens    i64   tokens whose keys and values are kept, of all sequences and of those that ended, for
+ *                         prompts with a common prefix; rounded up to pages of 64, then divided over replicas, rounded up: a
  *                         sequence has to fit one replica's share. Default: sequences * context, or what memory_limit (of
  *                         each device, as for the trainer) leaves room for, one context of each replica at least
- *                         (TSR_OUT_OF_MEMORY). Where they run out, the sequence that came last among those of the lowest
- *                         priority waits, to be computed again
+ *                         (TSR_OUT_OF_MEMORY). Where they run out, the newest sequence of the lowest
+ *                         priority is preempted, to be computed again
  *   window_cache_tokens   i64   of models with layers whose window is shorter than the context: tokens whose keys and values
- *                         these layers keep, in a pool of their own, of all sequences together; rounded and divided as
- *                         cache_tokens, which then counts for the other layers. A sequence holds there what its next token
- *                         sees; what ended texts left is kept while there is room, else computed again. Default 0:
+ *                         these layers keep, in a pool of their own, of all sequences; rounded and divided as
+ *                         cache_tokens, which then counts for the other layers. A sequence holds there the window of its next
+ *                         token; windows of ended texts are kept while there is room, else computed again. Default 0:
  *                         2 * sequences * (window + 64) + step_tokens, or one pool for all layers where that is not less
  *                         than cache_tokens; with memory_limit both pools shrink in that proportion. TSR_INVALID_ARGUMENT:
  *                         less than a window and step_tokens, and models without such layers
@@ -2153,28 +2153,28 @@ TSR_API void tsr_generator_free(tsr_generator* generator);
  *                         cache, whole on each device of tp; with `adapters` above 0 keys and values of every head
  *   prefix_cache    i64   0: every prompt is computed whole (default 1)
  *   step_tokens     i64   computed in a replica's step at most; longer prompts take several (default 256)
- *   speculation     str   off (default) | ngram | draft: tokens that are likely to come are computed along with the next
- *                         one, as long as that pays. ngram: where a text repeats what it said before, what followed then;
- *                         draft: what a smaller model finds likeliest. Which tokens come is not changed, sampled or not;
+ *   speculation     str   off (default) | ngram | draft: draft tokens are verified in the step of the next token,
+ *                         as long as that pays. ngram: drafts are the continuation of an earlier occurrence in the text;
+ *                         draft: drafts of a smaller model. The generated tokens stay the same, sampled or not;
  *                         "speculated" and "accepted" of the report count them
  *   draft_model     str   with speculation=draft: path of that model, any that tsr_model_load takes. It has the same
  *                         vocabulary (TSR_INVALID_ARGUMENT), the engine's devices, precision and weights, a plan of its own,
  *                         and keys and values for `sequences` times `context` tokens, which count for memory_limit. Texts
- *                         longer than its own context go on without guesses
- *   draft_tokens    i64   tokens of a text that are guessed in a step at most, 1 to 15 (default 4 for draft, 7 for ngram)
+ *                         longer than its own context continue without drafts
+ *   draft_tokens    i64   draft tokens of a text in a step at most, 1 to 15 (default 4 for draft, 7 for ngram)
  *   embeddings      i64   1: requests may have the option embed (default 0). The last block is then computed of every token
  *                         of a step, also of prompts whose texts go on
- *   scored_tokens   i64   tokens of prompts in a step, at most, whose log probabilities are wanted (default 64); their
+ *   scored_tokens   i64   tokens of prompts in a step, at most, with log probabilities (default 64); their
  *                         logits take memory. More, such as step_tokens, is for engines that score much (score_from)
  *   adapters        i64   LoRA adapters that a step (of each replica) can mix, of those loaded with
  *                         tsr_engine_load_adapter (default 0)
  *   adapter_rank    i64   of these, at most (default 16)
  *   adapter_type    str   f32 (default) | bf16 | f16: element type of their numbers. Those of the second matrix times alpha/rank
  *                         and those of the first are rounded to the nearest when an adapter is loaded; sums are f32. A text is
- *                         the same alone and in a batch, and not the one of f32
- * and what requests have unless they say otherwise: the sampling options of tsr_engine_submit. Settings that the model's
+ *                         the same alone and in a batch, and may differ from that of f32
+ * and the defaults of requests: the sampling options of tsr_engine_submit. Settings that the model's
  * file recommends (a Hugging Face folder's generation_config.json, keys general.sampling.* of GGUF) are their defaults;
- * "recommended" of the report names those that cannot be obeyed.
+ * "recommended" of the report names those without effect here.
  * The model needs the inputs "tokens" and "positions" and the output "logits".
  *
  * Threads: submit, cancel, report and descriptor from any thread; next by one thread at a time.
@@ -2183,19 +2183,19 @@ TSR_API void tsr_generator_free(tsr_generator* generator);
 TSR_API tsr_status* tsr_engine_new(tsr_runtime* runtime, tsr_model* model, const tsr_options* options,
                                    tsr_engine** out_engine);
 
-/* An engine on the weights that a trainer trains, for samples between its steps: it reads them where the trainer has them,
+/* An engine on the weights that a trainer trains, for samples between its steps: it reads the trainer's memory
  * without a copy, on the trainer's devices, by its plan and in its precision, so that log probabilities are those of
  * tsr_trainer_forward to rounding. Adapters under training are part of the model. Data parallel ranks all compute the
  * same requests; parameters that zero=3 divides are gathered in each step.
  *
  * Each call that changes parameters (tsr_trainer_step, _optimizer_step, _write, _resume, _load_state) waits for the engine's
- * step in progress, not for its requests; the engine's next step waits for the call. The call drops all that was cached:
+ * step in progress, not for its requests; the engine's next step waits for the call. The call drops all caches:
  * requests in progress are computed again from their tokens and go on with the new weights. Samples of one set of weights
  * are therefore collected before the next update.
  *
  * Options: context, sequences, cache_tokens, cache_type, prefix_cache, step_tokens, speculation off and ngram,
  * embeddings, scored_tokens, those of requests, and memory_limit, which counts the trainer's arena too (default: the
- * trainer's own). Options that the trainer has settled (devices, parallel, precision, weights, ...) are TSR_INVALID_ARGUMENT.
+ * trainer's own). Options that the trainer has set (devices, parallel, precision, weights, ...) are TSR_INVALID_ARGUMENT.
  * TSR_UNSUPPORTED: draft models and adapters of requests, tsr_engine_save_sequence and _restore_sequence, trainers of
  * precision fp8, and parameters that are offloaded. TSR_OUT_OF_MEMORY where the trainer leaves no room.
  * Where the trainer's values are lost (see tsr_trainer_step), requests end with TSR_FINISH_FAILED.
@@ -2205,21 +2205,21 @@ TSR_API tsr_status* tsr_engine_new(tsr_runtime* runtime, tsr_model* model, const
 TSR_API tsr_status* tsr_engine_new_for_trainer(tsr_trainer* trainer, const tsr_options* options,
                                                tsr_engine** out_engine);
 
-/* A request: a prompt that is continued. *out_request: its number, 0 for the first. What is wrong with it is an error here
- * (TSR_INVALID_ARGUMENT), others are not touched: an empty prompt, one that does not fit the context or cache_tokens, token
- * ids outside of the vocabulary, grammars that are none; TSR_NOT_FOUND for an adapter that is not loaded,
+/* A request: a prompt that is continued. *out_request: its number, 0 for the first. An invalid request is an error here
+ * (TSR_INVALID_ARGUMENT), without effect on others: an empty prompt, one that does not fit the context or cache_tokens, token
+ * ids outside of the vocabulary, invalid grammars; TSR_NOT_FOUND for an adapter that is not loaded,
  * TSR_FAILED_PRECONDITION for texts without a tokenizer. Prompts as for tsr_generator_start and _start_tokens; messages
  * are a conversation (see tsr_chat_render), by the model's chat template with the beginning of the assistant's message.
  * Options of sampling
  *   max_tokens           i64   tokens to generate (default 0: until the context is full)
- *   min_tokens           i64   before which no end token comes (default 0)
+ *   min_tokens           i64   tokens before which no end token is drawn (default 0)
  *   temperature          f64   default 0.8; 0: always the likeliest token
  *   top_k, top_p         i64, f64   as for a generator
  *   min_p                f64   tokens at least this likely, of the likeliest's probability (default 0)
  *   typical_p            f64   tokens whose surprise is nearest to the expected one, that sum to this (default 1)
- *   repetition_penalty   f64   divides logits of tokens that came in prompt or text, above 0 (default 1)
- *   presence_penalty, frequency_penalty   f64   taken from logits of tokens that came in the text, once, and for each
- *                              time (default 0; -2 to 2)
+ *   repetition_penalty   f64   divides logits of tokens in prompt or text, above 0 (default 1)
+ *   presence_penalty, frequency_penalty   f64   subtracted from logits of tokens in the text, once, and for each
+ *                              occurrence (default 0; -2 to 2)
  *   penalty_last         i64   tokens of the history that penalties see (default 0: all)
  *   logit_bias           str   JSON object {"token id": number}, added to logits
  *   seed                 i64   of the sampling; default: drawn, "seed" of the end's details
@@ -2227,7 +2227,7 @@ TSR_API tsr_status* tsr_engine_new_for_trainer(tsr_trainer* trainer, const tsr_o
  *   stop, stop_ids       str   as for a generator; at most 10,000 bytes of texts and 4,096 ids. Of a text that a grammar
  *                              limits they count where it is complete; elsewhere they are text
  *   n                    i64   texts wanted, each an `index` of events (default 1; at most 128)
- *   best_of              i64   texts that are made, the n likeliest of which are given, by the mean log probability of
+ *   best_of              i64   texts that are generated, of which the n likeliest are returned, by the mean log probability of
  *                              their tokens without the one that ends them (a text without tokens comes last), once
  *                              all have ended (default n)
  *   logprobs             i64   log probabilities of each token and of so many likeliest, at most 20, in its event's
@@ -2243,18 +2243,18 @@ TSR_API tsr_status* tsr_engine_new_for_trainer(tsr_trainer* trainer, const tsr_o
  *   grammar              str   GBNF: the rule "root" matches the text
  *                              at most one of these five; needs a tokenizer. Reasoning before the answer to messages is
  *                              free (docs/guides/constraints.md)
- *   logits               i64   1: before each token comes an event TSR_EVENT_LOGITS, and the text goes on with
+ *   logits               i64   1: before each token an event TSR_EVENT_LOGITS is sent, and the text continues with
  *                              tsr_engine_answer (default 0)
  *   adapter              i64   of tsr_engine_load_adapter (default -1: none)
- *   keep                 i64   1: when it ended its sequences can be had by tsr_engine_sequence (default 0)
- * and of requests that compute of their prompt alone: they generate nothing, have one TSR_EVENT_END and, besides these, the
+ *   keep                 i64   1: after its end tsr_engine_sequence returns its sequences (default 0)
+ * and of requests without generation, which compute the prompt alone: they have one TSR_EVENT_END and, in addition, the
  * options priority, adapter and special (of scores); others are refused
- *   embed                i64   1: vectors, for tsr_engine_embedding (default 0); a prompt that is text is encoded with what
- *                              the tokenizer puts around texts, as by tsr_embedder_embed, and is not cut
+ *   embed                i64   1: vectors, for tsr_engine_embedding (default 0); a prompt that is text is encoded with the
+ *                              tokenizer's tokens around texts, as by tsr_embedder_embed, and is not cut
  *   pooling              str   auto (default; none where the model's file says so), mean, cls, last: as for
  *                              tsr_embedder_new | none: the hidden state of each token
  *   normalize            i64   likewise
- *   score_from           i64   the first token of the prompt whose log probability is wanted, for tsr_engine_scores
+ *   score_from           i64   the first token of the prompt with a log probability, for tsr_engine_scores
  *                              (default -1: none). Tokens before it are shared with other requests: to score completions
  *                              of a context, submit context and completion as a request each, with score_from the
  *                              context's count of tokens
@@ -2263,7 +2263,7 @@ TSR_API tsr_status* tsr_engine_new_for_trainer(tsr_trainer* trainer, const tsr_o
  *   parse                i64   1: the answer is taken apart as by tsr_chat_parse (default 1); what a grammar limits is content:
  *                              the text of events is its content, reasoning is in details, and the whole message, with
  *                              calls of tools, in the details of the end
- * Where the cache has no room for all, or all `sequences` are taken, a request waits.
+ * Where the cache has no room for it, or all `sequences` are in use, a request waits.
  * Codes: TSR_INVALID_ARGUMENT, TSR_NOT_FOUND, TSR_FAILED_PRECONDITION. */
 TSR_API tsr_status* tsr_engine_submit(tsr_engine* engine, const tsr_options* options, const char* prompt,
                                       size_t size, int64_t* out_request);
@@ -2273,13 +2273,13 @@ TSR_API tsr_status* tsr_engine_submit_messages(tsr_engine* engine, const tsr_opt
                                                const char* messages, size_t size, int64_t* out_request);
 
 enum {
-  TSR_EVENT_TOKEN = 0,   /* a token, and the text that became certain with it (perhaps none yet) */
-  TSR_EVENT_PENDING = 1, /* nothing within the timeout, or nothing to wait for */
+  TSR_EVENT_TOKEN = 0,   /* a token, and the text that it completes (possibly none) */
+  TSR_EVENT_PENDING = 1, /* no event within the timeout, or no request in progress */
   TSR_EVENT_END = 2,     /* a text is complete; `finish` says why. A request has n of them */
   TSR_EVENT_PROMPT = 3,  /* log probabilities of a part of the prompt's tokens */
-  TSR_EVENT_LOGITS = 4   /* logits of the next token wait for tsr_engine_answer */
+  TSR_EVENT_LOGITS = 4   /* logits of the next token, to be answered by tsr_engine_answer */
 };
-enum { TSR_FINISH_FAILED = 4 }; /* besides those of a generator: "error" of the details says why */
+enum { TSR_FINISH_FAILED = 4 }; /* in addition to those of a generator: "error" of the details has the reason */
 
 typedef struct tsr_event {
   size_t struct_size;
@@ -2288,7 +2288,7 @@ typedef struct tsr_event {
   int64_t request;      /* -1 with TSR_EVENT_PENDING */
   int32_t index;        /* of the request's texts */
   int32_t token;        /* with TSR_EVENT_TOKEN; -1 for text alone */
-  const char* text;     /* with TSR_EVENT_TOKEN: whole UTF-8 characters (bytes that never become one are U+FFFD),
+  const char* text;     /* with TSR_EVENT_TOKEN: whole UTF-8 characters (invalid bytes are U+FFFD),
                            NUL-terminated; valid until the next tsr_engine_next */
   size_t text_size;     /* bytes without the NUL */
   const char* details;  /* JSON object, or empty; likewise */
@@ -2301,24 +2301,24 @@ typedef struct tsr_event {
  *   TSR_EVENT_TOKEN    with logprobs {"logprob", "top": [{"token", "logprob", "text"}]}, with parse {"reasoning": text} where
  *                      there is some
  *   TSR_EVENT_PROMPT   {"first": place in the prompt, "tokens": [{"token", "logprob" (null for the first token), "top"}]}
- *   TSR_EVENT_END      {"prompt_tokens", "cached_tokens": of those, not computed again, "tokens", "seed", "waited_seconds":
+ *   TSR_EVENT_END      {"prompt_tokens", "cached_tokens": of these, read from the cache, "tokens", "seed", "waited_seconds":
  *                      before it was computed first, "first_token_seconds": from the submission on, "seconds": in all,
- *                      "stop_token": that ended it, if one did; it has no event and is none of "tokens". With logprobs
+ *                      "stop_token": the token that ended it, if any; it has no event and is not in "tokens". With logprobs
  *                      "stop_logprob" and "stop_top": of it, as "logprob" and "top" of a token's event, so that a loop
  *                      can teach when to stop. "logprob": sum over the text's tokens, which is that of their events,
  *                      where logprobs or best_of asked for it, "message": as of tsr_chat_parse, with parse, "error": {"code": TSR_*, "message"}
  *                      where it failed}
- * null as a log probability: the token cannot come.
+ * null as a log probability: the token has probability 0.
  * Codes: TSR_VALUES_LOST, TSR_ABORTED, TSR_TIMEOUT, TSR_CHANGED. */
 TSR_API tsr_status* tsr_engine_next(tsr_engine* engine, double timeout_s, tsr_event* out_event);
 
-/* A file descriptor that can be read while events wait: for poll, select and event loops. It stays the engine's: do not read
- * from it, and do not close it. TSR_IO where the system gives none.
+/* A file descriptor that can be read while events wait: for poll, select and event loops. The engine owns it: do not read
+ * from it, and do not close it. TSR_IO where the system refuses one.
  * Codes: TSR_IO. */
 TSR_API tsr_status* tsr_engine_descriptor(tsr_engine* engine, int32_t* out_descriptor);
 
-/* After TSR_EVENT_LOGITS. logits: f32 [V] as the model gives them, "Arrays out". answer: those that the token is drawn from
- * instead, by the request's sampling settings; items NULL and count 0: as they are. TSR_NOT_FOUND where that text does not
+/* After TSR_EVENT_LOGITS. logits: f32 [V] of the model, "Arrays out". answer: their replacements, from which the token is
+ * drawn by the request's sampling settings; items NULL and count 0: unchanged. TSR_NOT_FOUND where that text does not
  * wait. -inf excludes a token; TSR_INVALID_ARGUMENT for NaN, +inf, or none left.
  * Codes: TSR_NOT_FOUND, TSR_INVALID_ARGUMENT. */
 TSR_API tsr_status* tsr_engine_logits(tsr_engine* engine, int64_t request, int32_t index, float* items,
@@ -2327,7 +2327,7 @@ TSR_API tsr_status* tsr_engine_answer(tsr_engine* engine, int64_t request, int32
                                       size_t count);
 
 /* Sequences are values: the tokens of a prompt and of its text, whose keys and values stay in the cache while it has room,
- * and are computed again, on CPU devices to the same bits, where it has not. They hold nothing but their tokens: any
+ * and are computed again, on CPU devices to the same bits, where it has not. They hold their tokens alone: any
  * number of them may be kept, with or without their engine. tsr_engine_sequence: of a request with the option keep, once
  * that text has ended; TSR_NOT_FOUND else, and the second time. fork copies; rewind keeps the first `count` tokens,
  * 1 to all; tokens: "Arrays out". A sequence is used by one thread at a time.
@@ -2340,8 +2340,8 @@ TSR_API tsr_status* tsr_sequence_tokens(const tsr_sequence* sequence, int32_t* i
                                         size_t* out_count);
 TSR_API void tsr_sequence_free(tsr_sequence* sequence);
 
-/* What requests with the options embed and score_from computed, once they have ended with TSR_FINISH_STOP: "Arrays out". When
- * capacity holds all it is taken: TSR_NOT_FOUND from then on, as for other requests. Results that are not taken are kept
+/* Results of requests with the options embed and score_from, once they have ended with TSR_FINISH_STOP: "Arrays out". A call
+ * with room for all takes them: TSR_NOT_FOUND from then on, as for other requests. Results that are not taken are kept
  * until the engine is freed. Those of embed are f32 [width] of the prompt, or with pooling none [tokens, width]; width:
  * tsr_engine_embedding_width (TSR_FAILED_PRECONDITION without the option embeddings). Scores are natural logarithms of the
  * tokens' probabilities, given all before them, f32 [tokens - score_from]; NaN for a text's first token; greedy [capacity],
@@ -2371,7 +2371,7 @@ TSR_API tsr_status* tsr_engine_restore_sequence(tsr_engine* engine, const char* 
 /* A LoRA adapter for requests with the option `adapter`: a PEFT folder or a GGUF adapter, made for this model
  * (docs/guides/adapters.md). Any number may be loaded, as host memory holds them; `adapters` of them are mixed in a
  * step, and requests of others wait. The model's weights are neither changed nor copied. Any thread, while others are
- * served. TSR_INVALID_ARGUMENT for adapters of another model and ranks above adapter_rank, TSR_UNSUPPORTED for what is more
+ * served. TSR_INVALID_ARGUMENT for adapters of another model and ranks above adapter_rank, TSR_UNSUPPORTED for parts other
  * than low-rank products of blocks' matrices, TSR_FAILED_PRECONDITION for an engine without the option adapters. drop:
  * requests that use it go on, further ones are refused; TSR_NOT_FOUND the second time.
  * Codes: TSR_INVALID_ARGUMENT, TSR_NOT_FOUND, TSR_CORRUPT, TSR_UNSUPPORTED, TSR_FAILED_PRECONDITION, TSR_IO. */
@@ -2379,7 +2379,7 @@ TSR_API tsr_status* tsr_engine_load_adapter(tsr_engine* engine, const char* path
 TSR_API tsr_status* tsr_engine_drop_adapter(tsr_engine* engine, int64_t adapter);
 
 /* {"replicas", "requests", "running", "waiting": sequences, "steps", "tokens": computed, "cached_tokens": not computed again, "generated",
- * "preemptions", "speculated", "accepted": tokens computed along, and those that came, "draft_seconds": of "seconds", those of
+ * "preemptions", "speculated", "accepted": drafts verified, and drafts accepted, "draft_seconds": of "seconds", those of
  * the draft model, "adapters": loaded, "cache_tokens", "free_cache_tokens", "window_cache_tokens",
  * "free_window_cache_tokens": 0 where one pool has all layers, "window": the largest that is shorter than the context, or 0,
  * "context", "sequences", "batch_invariant", "recommended":
@@ -2390,8 +2390,8 @@ TSR_API tsr_status* tsr_engine_drop_adapter(tsr_engine* engine, int64_t adapter)
  * Codes: none. */
 TSR_API tsr_status* tsr_engine_report(tsr_engine* engine, tsr_text** out_text);
 
-/* Any thread: the request ends, with TSR_FINISH_CANCELLED for each text that has not ended. Nothing happens to one that
- * has ended, or never was. */
+/* Any thread: the request ends, with TSR_FINISH_CANCELLED for each text that has not ended. No effect on one that
+ * has ended, or never existed. */
 TSR_API void tsr_engine_cancel(tsr_engine* engine, int64_t request);
 /* Requests in progress end without events. */
 TSR_API void tsr_engine_free(tsr_engine* engine);
@@ -2438,19 +2438,19 @@ TSR_API void tsr_request_file_free(tsr_request_file* file);
 
 /* ================================================================ scorer */
 
-/* Tells how likely each token of given texts is to a model, given all tokens before it in its text: the natural
- * logarithm of its probability. A sum over a text, divided by its tokens, negated, is the loss; exp of that the
+/* Computes the log probability of each token of given texts under a model, given all tokens before it in its text: the natural
+ * logarithm. A sum over a text, divided by its tokens, negated, is the loss; exp of that the
  * perplexity. Plan and weights are made once, for any number of texts. The calling thread computes.
  *
  * A text is read in windows of `seq` tokens that begin at every multiple of `stride`. Each token is scored exactly
- * once, by the first window that it is in, with at least seq - stride tokens before it, or all that there are. The
+ * once, by the first window that it is in, with at least seq - stride tokens before it, or all of them. The
  * score of a token depends on the tokens before it alone: neither on those after it, nor on other texts.
  *
  * Options
  *   devices, parallel, measure, memory_limit   as for the trainer
  *   seq          i64   tokens of a window (default: the model's context length, at most 2048)
  *   stride       i64   from the begin of a window to that of the next, 1 to seq (default: half of seq). Smaller: more
- *                      tokens before each, and as much more work; seq: windows side by side
+ *                      tokens before each, and as much more work; seq: adjacent windows
  *   batch        i64   windows computed at once, over all devices (default: as many as devices). Memory for logits
  *                      grows with batch * seq
  *   bos          str   auto (default): every window begins with the beginning-of-sequence token, as one of its tokens,
@@ -2462,7 +2462,7 @@ TSR_API void tsr_request_file_free(tsr_request_file* file);
  *                      given, where a text is longer than seq or begins with the BOS token that stands before it, and where no
  *                      engine serves the model. Plan and weights are made by tsr_scorer_start (default 0)
  *   precision, weights, activations, repack   as for a generator
- *   measure_memory i64 1: report the memory really touched (default 0)
+ *   measure_memory i64 1: report the memory actually used (default 0)
  * Windows shorter than seq are computed in the shortest of seq, seq/4, seq/16, ... (at least 32) positions that holds
  * them. The model needs the inputs "tokens" and "positions", the output "logits", and causal attention.
  * Codes: TSR_INVALID_ARGUMENT, TSR_NOT_FOUND, TSR_UNSUPPORTED, TSR_OUT_OF_MEMORY, TSR_FAILED_PRECONDITION, TSR_CANCELLED,
@@ -2479,9 +2479,9 @@ TSR_API tsr_status* tsr_scorer_new(tsr_runtime* runtime, tsr_model* model, const
 TSR_API tsr_status* tsr_scorer_score(tsr_scorer* scorer, const int32_t* ids, size_t count, const size_t* lengths,
                                      size_t text_count, float* out_logprobs, uint8_t* out_greedy);
 
-/* The same in pieces, to show how far it is. start copies ids and lengths, and drops what was started before; step
+/* The same in steps, for progress. start copies ids and lengths, and drops an earlier start; step
  * computes the next `batch` windows (*out_done: the share that is done; 1 when all is), and after an error or
- * tsr_scorer_cancel the same again. The results are there once all is done (else TSR_FAILED_PRECONDITION), until the
+ * tsr_scorer_cancel the same again. The results are available at the end (else TSR_FAILED_PRECONDITION), until the
  * next start.
  *
  *     tsr_scorer_start(scorer, ids, count, lengths, text_count);
@@ -2507,7 +2507,7 @@ TSR_API tsr_status* tsr_scorer_report(tsr_scorer* scorer, tsr_text** out_text);
 TSR_API void tsr_scorer_cancel(tsr_scorer* scorer);
 TSR_API void tsr_scorer_free(tsr_scorer* scorer);
 
-/* tsr_scorer_new, tsr_scorer_score and tsr_scorer_free in one, for texts that are all there at once.
+/* tsr_scorer_new, tsr_scorer_score and tsr_scorer_free in one call.
  * Codes: TSR_INVALID_ARGUMENT, TSR_NOT_FOUND, TSR_UNSUPPORTED, TSR_OUT_OF_MEMORY, TSR_FAILED_PRECONDITION, TSR_NOT_FINITE,
  * TSR_VALUES_LOST, TSR_CANCELLED, TSR_ABORTED, TSR_TIMEOUT, TSR_CHANGED. */
 TSR_API tsr_status* tsr_model_score(tsr_runtime* runtime, tsr_model* model, const tsr_options* options,
@@ -2516,18 +2516,18 @@ TSR_API tsr_status* tsr_model_score(tsr_runtime* runtime, tsr_model* model, cons
 
 /* ================================================================ embedder */
 
-/* Computes a row of f32 numbers of each text: its vector (an embedding), or what a classifier says of it. Plan and weights
+/* Computes a row of f32 numbers of each text: its vector (an embedding), or a classifier's logits. Plan and weights
  * are made once, for any number of texts. The calling thread computes. A text's row depends on that text alone: neither
  * on the other texts nor on padding, to the last bit.
  *
- * A text is encoded by the model's tokenizer with what that puts around texts ([CLS] and [SEP], <s> and </s>, BOS), and
- * cut at its end where it has more than seq tokens. The vectors of its tokens (output "hidden" [B, T, C]; of a decoder what
- * its logits are projected from) are pooled to one. Classes are the logits [N] at its first token (output "logits"), of a
+ * A text is encoded by the model's tokenizer with its tokens around texts ([CLS] and [SEP], <s> and </s>, BOS), and
+ * cut at its end where it has more than seq tokens. The vectors of its tokens (output "hidden" [B, T, C]; of a decoder the
+ * input of its head) are pooled to one. Classes are the logits [N] at its first token (output "logits"), of a
  * decoder at its last one that is not the padding token (output "class_logits").
  *
  * Options
  *   devices, parallel, measure, memory_limit   as for the trainer
- *   seq          i64   tokens of a text, at most (default: what the model's file says, else its context length, at most
+ *   seq          i64   tokens of a text, at most (default: by the model's file, else its context length, at most
  *                      2048)
  *   batch        i64   texts computed at once, over all devices (default: 8 for each)
  *   output       str   embedding (default): [texts, C] | logits: [texts, N] of a classifier | probabilities: scores of the
@@ -2543,7 +2543,7 @@ TSR_API tsr_status* tsr_model_score(tsr_runtime* runtime, tsr_model* model, cons
  *   share_prefixes i64 1: as for a scorer: by an engine, without padding; batches of texts do it for pairs and classes, where batch,
  *                      parallel or plan_file is given, where a text is longer than seq, and where no engine serves the model (default 0)
  *   precision, weights, activations, repack   as for a generator
- *   measure_memory i64 1: report the memory really touched (default 0)
+ *   measure_memory i64 1: report the memory actually used (default 0)
  * Texts are computed in the shortest of seq, seq/2, seq/4, ... (at least 32) positions that holds them.
  * TSR_FAILED_PRECONDITION for a model without such an output.
  * Codes: TSR_INVALID_ARGUMENT, TSR_NOT_FOUND, TSR_UNSUPPORTED, TSR_OUT_OF_MEMORY, TSR_FAILED_PRECONDITION, TSR_CANCELLED,
@@ -2562,10 +2562,10 @@ TSR_API tsr_status* tsr_embedder_width(const tsr_embedder* embedder, size_t* out
 TSR_API tsr_status* tsr_embedder_embed(tsr_embedder* embedder, const char* text, size_t size,
                                        const size_t* lengths, size_t text_count, float* out_rows);
 
-/* The same in pieces, to show how far it is. start copies texts, and drops what was started before; start_ids takes token
+/* The same in steps, for progress. start copies texts, and drops an earlier start; start_ids takes token
  * ids as they are, one text after another, 1 to seq of each; step computes the next `batch` texts (*out_done: the share
- * that is done; 1 when all is), and after an error or tsr_embedder_cancel the same again. Rows [texts * width] are there
- * once all is done (else TSR_FAILED_PRECONDITION), until the next start.
+ * that is done; 1 when all is), and after an error or tsr_embedder_cancel the same again. Rows [texts * width] are available
+ * at the end (else TSR_FAILED_PRECONDITION), until the next start.
  * Codes: TSR_INVALID_ARGUMENT, TSR_FAILED_PRECONDITION, TSR_NOT_FINITE, TSR_VALUES_LOST, TSR_CANCELLED, TSR_ABORTED,
  * TSR_TIMEOUT, TSR_CHANGED. */
 TSR_API tsr_status* tsr_embedder_start(tsr_embedder* embedder, const char* text, size_t size,
@@ -2588,11 +2588,11 @@ TSR_API void tsr_embedder_free(tsr_embedder* embedder);
 
 /* ---- importance matrices
 
- * For each input of a model's matrices the mean of its square over a text, which tells an encoder (tsr_conversion_begin,
- * `imatrix`) which columns matter most. A file of llama.cpp's form: GGUF, with general.type "imatrix". */
+ * For each input of a model's matrices the mean of its square over a text, by which an encoder (tsr_conversion_begin,
+ * `imatrix`) weighs columns. A file of llama.cpp's form: GGUF, with general.type "imatrix". */
 
-/* Long work: a step computes the next `batch` windows, finish writes the file. The text is cut into windows
- * side by side; what is left after the last whole one is not read. ids are copied. Options
+/* Long work: a step computes the next `batch` windows, finish writes the file. The text is cut into adjacent
+ * windows; the rest after the last whole one is not read. ids are copied. Options
  *   seq      i64   tokens of a window (default: the model's context length, at most 512)
  *   batch    i64   windows at once, over all devices (default: as many as devices)
  *   bos      str   auto (default), always or none: as for tsr_scorer_new, in place of a window's first token
