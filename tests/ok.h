@@ -1,4 +1,4 @@
-// What tests take out of a Result, or fail with its message.
+// ok: the value of a Result, or a failure of the test with its message.
 #pragma once
 
 #include <doctest/doctest.h>

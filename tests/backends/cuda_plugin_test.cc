@@ -42,7 +42,7 @@ TEST_CASE("the_cuda_plugin_has_devices_or_one_line_that_says_why_not") {
   }
   CHECK(!cuda.reason.empty());
   CHECK(cuda.reason.find('\n') == std::string::npos);
-  // What is wrong with the machine, not with the plugin: it loads everywhere.
+  // A fault of the machine, not of the plugin: it loads everywhere.
   if (is_built())
     CHECK(cuda.reason.find("NVIDIA driver") != std::string::npos);
   else

@@ -223,7 +223,7 @@ class Bench {
 
   double report(const std::string& what, double seconds, double moved, double flops) const {
     const double rate = flops > 0 ? flops / seconds : moved / seconds;
-    // Of what was measured; else of the rate that the backend states for products.
+    // A measured rate; else the backend's nominal rate of products.
     const double best = flops == 0                 ? copy_bytes_per_s_
                         : product_flops_per_s_ > 0 ? product_flops_per_s_
                                                    : info_.matmul_flops_per_s;

@@ -1,4 +1,4 @@
-// What this machine can do at this moment: the ceilings that benchmarks are held against.
+// Ceilings: the current speed of this machine, the reference of benchmarks.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +25,7 @@ double read_bytes_per_s(int threads);
 // 16-bit numbers with sums of 32 bits.
 double byte_macs_per_s();
 double word_macs_per_s();
-// Of bytes with sums of 32 bits (VNNI); 0 where the CPU does not have it.
+// Rate of byte products with sums of 32 bits (VNNI); 0 where the CPU does not have it.
 double dot_macs_per_s();
 
 // 2048^3 f32 product on `threads` threads: our packed kernel.

@@ -97,7 +97,7 @@ int main(int argc, char** argv) {
       std::ranges::sort(seconds);
       rusage used{};
       getrusage(RUSAGE_SELF, &used);
-      // Of all threads; the median tells more on an idle machine, this on any.
+      // CPU time of all threads; the median says more on an idle machine, this on any.
       const double processor =
           (static_cast<double>(used.ru_utime.tv_sec) + 1e-6 * static_cast<double>(used.ru_utime.tv_usec)) /
           runs;

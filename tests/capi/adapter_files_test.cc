@@ -45,7 +45,7 @@ struct Folder {
                 numbers(static_cast<size_t>(rows * columns), seed));
     return *this;
   }
-  // Of "model.layers.<i>.self_attn.q_proj" of kLlama.
+  // Values of "model.layers.<i>.self_attn.q_proj" of kLlama.
   Folder& queries() {
     for (const char* const i : {"0", "1"}) {
       const std::string name = "model.layers." + std::string(i) + ".self_attn.q_proj";

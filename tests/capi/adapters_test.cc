@@ -48,7 +48,7 @@ TEST_CASE(
   for (const char* parallel : {"dp=1", "dp=2,zero=3", "tp=2,sp", "pp=2,mb=2"}) {
     CAPTURE(parallel);
     const Model model = adapted(base, {{"rank", 4}, {"alpha", 8.0}});
-    // As nothing at first.
+    // Adapters begin without effect.
     CHECK(evaluated(runtime, model, dataset) == first);
     tsr_trainer* made = nullptr;
     ok(tsr_trainer_new(runtime.get(), model.get(), dataset.get(),

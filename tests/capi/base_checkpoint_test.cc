@@ -121,7 +121,7 @@ TEST_CASE(
     const int64_t kept = 3 * 2 * widths * int64_t{sizeof(float)};
     CHECK(info["tensors"].size() == 3 * 2 * 14);
     CHECK(saving(whole)["checkpoint_bytes"] == kept);
-    // In addition the places' padding to 64 bytes and the manifest.
+    // The rest is padding of tensors to 64 bytes and the manifest.
     CHECK(folder_bytes(folder) >= kept);
     CHECK(folder_bytes(folder) < kept + 3 * 2 * 14 * (64 + 240) + 21 * 200 + 1024);
     CHECK(info["base"]["path"] == path);

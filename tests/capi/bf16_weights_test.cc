@@ -55,7 +55,7 @@ class Training {
     ok(tsr_trainer_read(trainer_.get(), name.c_str(), &value));
     return Tensor(value);
   }
-  // Of all parameters, one after the other.
+  // Values of all parameters, one after the other.
   std::vector<uint16_t> bits() const {
     std::vector<uint16_t> all;
     for (const std::string& name : names()) {
@@ -66,7 +66,7 @@ class Training {
     }
     return all;
   }
-  // Of an f32 trainer: what is left of every parameter in bf16, rounded to nearest.
+  // Values of an f32 trainer: every parameter rounded to bf16, to nearest.
   void round_to_nearest() {
     for (const std::string& name : names()) {
       const Tensor value = read(name);

@@ -51,7 +51,7 @@ struct Scored {
   std::vector<uint8_t> greedy;
 };
 
-// Of four texts; arenas are measured.
+// Scores of four texts; arenas are measured.
 Scored scored(const Runtime& rt, const Model& model, const std::string& devices,
               const std::string& parallel) {
   tsr_scorer* made = nullptr;

@@ -115,7 +115,7 @@ TEST_CASE("vectors are pooled and scaled as asked") {
   const std::vector<float> cls = with("cls"), last = with("last"), mean = with("mean");
   CHECK(cls != last);
   CHECK(rows_of(embedder(rt, model), {"tiles"}) == mean);  // what attention in both directions has
-  // Of one token they are one vector.
+  // One token has one vector under both.
   for (const char* pooling : {"cls", "last"})
     CHECK(rows_of(embedder(rt, model, {{"pooling", std::string(pooling)}}), {"t"}) ==
           rows_of(embedder(rt, model, {{"pooling", std::string("mean")}}), {"t"}));
@@ -157,7 +157,7 @@ TEST_CASE("a classifier's logits are at the first token, and probabilities follo
       CHECK(probabilities[3 * text + c] ==
             doctest::Approx(std::exp(static_cast<double>(logits[3 * text + c])) / sum).epsilon(1e-5));
   }
-  // Of a regression, and where a cross encoder names none, they are the logits.
+  // For a regression, and a cross encoder without an activation, they are the logits.
   for (const auto& [key, value] : {std::pair("problem_type", "regression"), {"class_activation", "none"}}) {
     const Model raw = described_with_bytes(kClassifier, 7);
     ok(tsr_model_set_metadata(raw.get(), key, value));

@@ -36,7 +36,7 @@ ServingSettings drafting(const ServingLayout& layout, std::shared_ptr<SharedMode
   return settings;
 }
 
-// What `count` requests give, some of them cancelled on the way; `temperature` of all.
+// Results of `count` requests, some of them cancelled midway; all with `temperature`.
 std::map<int64_t, Tokens> serve(ServingCore& core, double temperature, bool cancels, int64_t count = 8) {
   std::map<int64_t, Tokens> given;
   std::vector<ServingEvent> events;

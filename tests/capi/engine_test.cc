@@ -59,7 +59,7 @@ TEST_CASE("control tokens in a text are text, or with the option special these t
   REQUIRE(special.ok());
   const std::vector<int32_t> wanted = {'a', 'b', 256, 'c', 'd', 256};
   CHECK(std::ranges::equal((*special)->training_sample(0), wanted));
-  // Of ids there is nothing to recognise; and options are checked before a file is read.
+  // Ids have no written control tokens; and options are checked before a file is read.
   const auto ids = TextDataset::create(wanted, {{"seq", int64_t{5}}, {"special", int64_t{1}}});
   CHECK(ids.status().message().find("special") != std::string_view::npos);
   const auto unread = open_dataset("/nowhere", *tokenizer, {{"sequence", int64_t{5}}});

@@ -54,7 +54,7 @@ TEST_CASE("a step on devices that are absent is priced as worded, or the fastest
         std::string::npos);
   CHECK(refused({{"cluster", std::string("dgx-b100:8")}}).code == TSR_NOT_FOUND);
   CHECK(refused({{"cluster", std::string("absent.json")}}).code == TSR_NOT_FOUND);
-  // What does not belong to absent devices is refused by name, and so is what nothing plans.
+  // Options of present devices are refused by name, and so are options without effect.
   CHECK(refused({h100, {"devices", std::string("cpu:2")}}).message.find("belongs to devices at hand") !=
         std::string::npos);
   CHECK(refused({h100, {"features", std::string("attention=unfused")}}).message.find("other software") !=
@@ -82,7 +82,7 @@ TEST_CASE("a step on devices that are absent is priced as worded, or the fastest
   CHECK(little.code == TSR_OUT_OF_MEMORY);
   CHECK_MESSAGE(little.message.find("the smallest limit that was found to work is") != std::string::npos,
                 little.message);
-  // With the device's reserve in it, so that it works where it is given.
+  // It includes the device's reserve, so that it works as an option.
   const std::string smallest = little.message.substr(little.message.find('(') + 1);
   CHECK(estimate(
             {h100, {"parallel", std::string("tp=1,mb=1")}, {"memory_limit", int64_t{std::stoll(smallest)}}})

@@ -193,7 +193,7 @@ TEST_CASE("a gguf file is quantised as it is written") {
                     options({{"format", std::string("gguf")}, {"type", std::string("q8_0")}}).get(), &made));
   const std::string report = finished(Work(made));
   CHECK(report.find("\"quantization\":{\"type\":\"q8_0\"") != std::string::npos);
-  // As the file that `quantize` makes.
+  // It equals the file of `quantize`.
   const std::string wanted = scratch / "q8.tsr";
   ok(tsr_model_quantize(nullptr, loaded(in).get(), wanted.c_str(),
                         options({{"type", std::string("q8_0")}}).get(), nullptr));

@@ -1,4 +1,4 @@
-// What is idle holds no thread: hosts with a garbage collector forget thousands of generators.
+// Idle handles hold no thread: hosts with a garbage collector forget thousands of generators.
 #include <chrono>
 #include <filesystem>
 #include <thread>

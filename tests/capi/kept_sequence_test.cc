@@ -33,7 +33,7 @@ void write(const std::string& path, const Bytes& bytes) {
   std::ofstream(path, std::ios::binary).write(bytes.data(), std::ssize(bytes));
 }
 
-// With the checksum that belongs to it.
+// Returns the bytes with their matching checksum.
 Bytes checked(Bytes bytes) {
   if (bytes.size() < 8) return bytes;
   const uint64_t hash = xxh3(std::as_bytes(std::span(bytes)).first(bytes.size() - 8));

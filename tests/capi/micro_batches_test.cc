@@ -139,7 +139,7 @@ TEST_CASE("a batch whose sequences read a sum over it is not cut, and the messag
       CHECK(cut.error.message.find(it.says) != std::string::npos);
       CHECK(cut.error.message.find("leave mb out") != std::string::npos);
     }
-    // What no words ask for is not done either: pipelines take one, and so does what has little memory.
+    // Without an option there is one micro-batch; pipelines take one too, and so do plans with little memory.
     check_same(train(model, "cpu:2", "dp=2"), whole);
     check_same(train(model, "cpu:2", "pp=2"), whole);
     int64_t bytes = tessera::test::number_after(whole.report, "\"predicted\":");

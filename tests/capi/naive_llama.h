@@ -33,7 +33,7 @@ class NaiveLlama {
     }
   }
 
-  // Of the next token after these.
+  // Logits of the next token after these.
   std::vector<double> logits(const std::vector<int32_t>& tokens) const {
     std::vector<Row> x;
     for (const int32_t token : tokens) {

@@ -90,7 +90,7 @@ inline Options preference_options(const PreferenceRun& run) {
   return chosen;
 }
 
-// Of `model`, or of the run's own.
+// A trainer of `model`, or of the run's own model.
 inline Trainer preference_trainer(const Runtime& rt, const PreferenceRun& run, const Model* model = nullptr) {
   tsr_trainer* made = nullptr;
   const Model own = model == nullptr ? described_with_bytes(run.model, run.seed) : nullptr;

@@ -1,4 +1,4 @@
-// What `tessera calibrate` measures by shape.
+// Tables of `tessera calibrate`, by shape.
 #include "engine/program/price_grids.h"
 
 #include <doctest/doctest.h>
@@ -37,7 +37,7 @@ TEST_CASE("with tensor cores 16 bits and TF32 are measured at as many shapes as 
       CHECK(grid->probes.size() == exact->probes.size());
       CHECK(grid->table.marks == exact->table.marks);
     }
-    // What is measured is what the table is for, and nothing else allows it.
+    // The measured shapes are those of the table, and no others match.
     for (const PriceGrid& grid : cores)
       for (const Probe& probe : grid.probes) {
         const auto allows = std::ranges::find(probe.attrs, "allow_tf32", &Attr::name);

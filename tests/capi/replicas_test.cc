@@ -123,7 +123,7 @@ std::vector<Asked> random_mix(uint32_t seed, size_t count) {
   return mix;
 }
 
-// Of each request, the first of which is 0.
+// The texts of each request; the first request is 0.
 Texts serve(Server& server, const std::vector<Asked>& mix) {
   std::optional<int64_t> first;
   for (const Asked& asked : mix) {

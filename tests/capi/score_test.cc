@@ -23,7 +23,7 @@ namespace {
 constexpr const char* kDescription = "llama:L=2,C=32,H=4,KV=2,F=48,V=40,T=64,tied=0";
 constexpr LlamaShape kShape = {2, 32, 4, 2, 48, 40, false, false};
 
-// With weights ten times as large as a new model's, whose probabilities are all much the same.
+// A model with ten times a new model's weights, since a new model's probabilities are nearly uniform.
 Model sharp_model(const char* description = kDescription) {
   Model model = described(description, 3);
   size_t count = 0;
@@ -218,7 +218,7 @@ TEST_CASE("texts of any length in one batch score bit for bit as each does by it
     CHECK(same_bits({found, found + static_cast<ptrdiff_t>(length)}, one.logprobs));
     begin += length;
   }
-  // In pieces and in one call.
+  // Scores in pieces equal those of one call.
   ok(tsr_scorer_start(with.get(), ids.data(), ids.size(), lengths.data(), lengths.size()));
   double done = 0, last = -1;
   while (done < 1) {

@@ -122,7 +122,7 @@ inline Given serve_alone(ServingCore& core, Asked asked) {
   return serve(core, {asked})[0];
 }
 
-// What each request was given is what it is given alone; of cancelled ones the beginning of that.
+// Checks that each request's results equal those alone; of cancelled ones a prefix of them.
 inline void check_each_alone(ServingCore& alone, const std::vector<Asked>& asked,
                              const std::vector<Given>& together) {
   for (size_t i = 0; i < asked.size(); ++i) {
@@ -137,7 +137,7 @@ inline void check_each_alone(ServingCore& alone, const std::vector<Asked>& asked
   }
 }
 
-// What a generator makes of it, by those rules of sampling that generators have.
+// A generator's text for the request, by the sampling rules that generators have.
 inline Tokens generated(Generator& generator, const Asked& asked) {
   const Options options = {{"max_tokens", asked.sampling.max_tokens},
                            {"temperature", asked.sampling.temperature},

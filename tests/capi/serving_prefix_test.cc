@@ -210,7 +210,7 @@ TEST_CASE("prefixes: pages are copied, read and written on every device for itse
         CHECK(!entry.code.empty());
         for (const Instruction& it : entry.code) CHECK(std::holds_alternative<KernelInst>(it));
       }
-    // Of keys and values in two layers, on each rank with a part: two to copy, one to read and one to write.
+    // Kernels for keys and values in two layers, on each rank with a part: two copy, one reads and one writes.
     const size_t parts = parallel == "tp=3" ? 3 : parallel[0] == 't' ? 2 : 1;
     CHECK(kernels == parts * 4 * (2 + 1 + 1));
   }

@@ -21,7 +21,7 @@ using serving_tests::kBlockModel, serving_tests::kServedModel;
 using serving_tests::new_core, serving_tests::new_model, serving_tests::new_runtime;
 using serving_tests::serve, serving_tests::check_each_alone;
 
-// Of a vocabulary of single characters and a few pairs; the last token ends a text.
+// A vocabulary of single characters and a few pairs; the last token ends a text.
 const std::vector<std::shared_ptr<grammar::MaskCache>>& grammars() {
   static const auto made = [] {
     std::vector<std::string> tokens;

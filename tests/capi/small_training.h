@@ -1,4 +1,4 @@
-// What several tests train: a model by its description, and a text that repeats itself.
+// A small training shared by several tests: a model by its description, and a repetitive text.
 #pragma once
 
 #include <cmath>

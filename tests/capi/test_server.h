@@ -87,7 +87,7 @@ class TestServer {
     return given(number);
   }
 
-  // What it gives where no page is shared: under a root of its own.
+  // Its results without shared pages: under a root of its own.
   Tokens serve_alone(Asking asked) {
     asked.root = next_root_++;
     return serve(asked);

@@ -190,7 +190,7 @@ State state_of(const Trainer& trainer, const Model& model) {
   return state;
 }
 
-// What trains is f32; what does not is equal to the bit.
+// Trained parameters are f32; others are equal to the bit.
 struct Difference {
   double largest = 0;    // relative to the largest number of its parameter
   double far_share = 0;  // of the numbers that differ by more than 1e-5 of that

@@ -116,7 +116,7 @@ TEST_CASE("weights_kept_in_a_type_yield_what_the_file_does_that_is_quantised_to_
         const Asked stored = ask(rt, file, "cpu:1", "", "model", activations);
         CHECK(kept.logits == stored.logits);
         CHECK(kept.bytes == stored.bytes);
-        // What is as narrow already stays.
+        // Weights that are as narrow already stay.
         CHECK(ask(rt, file, "cpu:1", "", "q8_0", activations).logits == stored.logits);
       }
     }

@@ -58,7 +58,7 @@ TEST_CASE("every optimizer under every sharding is what it is on one device, in 
 
 namespace {
 
-// Of each rank: flops of the iterations of Muon, and bytes of its momenta.
+// For each rank: flops of the iterations of Muon, and bytes of its momenta.
 struct MuonShare {
   double flops = 0;
   int64_t momentum_bytes = 0;

@@ -52,7 +52,7 @@ const std::vector<Form> kForms = {
     {"dp=2,tp=2,sp,zero=3,mb=2", 4},
     {"dp=2,tp=3,sp,zero=1", 6},
     {"dp=2,tp=4,sp,zero=2", 8, kAny, kFull},
-    // In more dimensions.
+    // The same in more dimensions.
     {"tp=2d:2x2", 4},
     {"tp=2d:2x3", 6},
     {"tp=2d:3x2", 6, kAny, kFull},

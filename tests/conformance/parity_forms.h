@@ -10,7 +10,7 @@
 
 namespace tessera::parity {
 
-// Which model a form wants.
+// The size of model that a form needs.
 enum class Needs : uint8_t {
   kNothing,     // two layers are enough
   kLayers,      // four: stages of a pipeline

@@ -40,7 +40,7 @@ void check_near(const Job& job, std::string_view words) {
   CHECK(off.gradient < kOtherWay);
 }
 
-// Of the kernels that multiply, those that may do so in TF32.
+// Kernels of products that may use TF32.
 std::pair<int, int> allowing(const Program& program) {
   int allow = 0, all = 0;
   for (const RankProgram& rank : program.ranks)

@@ -83,7 +83,7 @@ Pages& device_pages() {
   return all;
 }
 
-// Where this thread's static shared memory lies: with all thread-local variables of this library.
+// The address of this thread's static shared memory: with all thread-local variables of this library.
 Range thread_locals() {
   Range range;
   dl_iterate_phdr(
@@ -305,7 +305,7 @@ void forget(const void* at, size_t bytes) {
 
 }  // namespace emulator
 
-// What the compiler calls. Host code of the same files comes here too; it runs no launch.
+// Functions called by instrumented code. Host code of the same files calls them too; it runs no launch.
 #define TSR_ACCESS(name, kind, bytes)                                              \
   extern "C" void __tsan_##name(void* at) {                                        \
     emulator::touch(emulator::Kind::kind, at, bytes, __builtin_return_address(0)); \
@@ -338,7 +338,7 @@ int __tsan_atomic32_fetch_add(volatile int* at, int value, int) {
   return __atomic_fetch_add(at, value, __ATOMIC_SEQ_CST);
 }
 
-// As the compiler lays it out: a pointer that is no multiple of what it points to.
+// In the compiler's layout: a pointer that is no multiple of its type's alignment.
 struct Mismatch {
   struct {
     const char* file;

@@ -6,7 +6,7 @@
 // memory.
 //
 // A launch that breaks this ends the process, or with TESSERA_EMULATOR_GO_ON=1 says so once and goes on.
-// Where it was: addr2line -Cfie libtessera_cuda.so on what is printed, of a build with -g.
+// Its location: addr2line -Cfie libtessera_cuda.so on the printed address, of a build with -g.
 #pragma once
 
 #include <cstddef>
@@ -34,7 +34,7 @@ void go_on(Actor& actor);  // until another does
 // Dynamic shared memory of the block: what lies beyond cannot be touched.
 unsigned char* place_dynamic_shared(size_t bytes);
 
-// Of the running thread, where no compiled code says so.
+// Accesses of the running thread, noted by code that is not instrumented.
 void note_write(const void* at, size_t bytes);
 void note_read(const void* at, size_t bytes);
 void note_atomic(const void* at, size_t bytes);

@@ -30,7 +30,7 @@ bool told_to(std::string_view what) {
   return told != nullptr && what == told;
 }
 
-// What a descriptor holds; others that name it share it, so that it may be destroyed before them.
+// A descriptor's contents; others that name it share it, so that it may be destroyed before them.
 struct Content {
   cudnnBackendDescriptorType_t type;
   bool finished = false;
@@ -131,7 +131,7 @@ Tensor tensor_of(const Content& content) {
   return tensor;
 }
 
-// Where a run finds its tensors: inner ones in buffers, others where they were bound.
+// A run's tensors: inner ones in buffers, others at their bound addresses.
 class Run {
  public:
   std::map<int64_t, void*> bound;
@@ -265,7 +265,7 @@ const std::vector<std::shared_ptr<Content>>& operations_of(const Content& graph)
   return graph.links.at(CUDNN_ATTR_OPERATIONGRAPH_OPS);
 }
 
-// As a flash attention's: nothing much, or the scores of a gradient.
+// The workspace of a flash attention: almost none, or the scores of a gradient.
 int64_t workspace_of(const Content& graph) {
   int64_t bytes = 256;
   for (const auto& op : operations_of(graph))

@@ -55,7 +55,7 @@ void launch(Config config, const char* text, const void* name, Kernel kernel, Ar
   config.kernel = text;
   enqueue(config, compiled, name, [=] { kernel(args...); });
 }
-// As cudaLaunchKernelEx.
+// The counterpart of cudaLaunchKernelEx.
 template <class... Parameters, class... Arguments>
 cudaError_t launch_by_config(const cudaLaunchConfig_t* given, void (*kernel)(Parameters...),
                              Arguments&&... arguments) {

@@ -1,4 +1,4 @@
-// What the emulator refuses: each fault is planted and found, and what is like it without the fault passes.
+// Faults that the emulator refuses: each is planted and found, and the same code without the fault passes.
 #include "tests/cuda_emulator/faults.h"
 
 #include <cuda_runtime_api.h>
@@ -16,7 +16,7 @@ struct Ended {
   std::string said;
 };
 
-// In a process of its own, which a fault ends.
+// Runs in a process of its own, which a fault ends.
 Ended run(const faults::Fault& fault, bool planted) {
   int pipe_ends[2];
   REQUIRE(pipe(pipe_ends) == 0);
@@ -146,7 +146,7 @@ TEST_CASE("streams_that_joined_a_capture_are_waited_for_before_it_ends") {
     }
     CHECK(end(first.at) == (joined ? cudaSuccess : cudaErrorStreamCaptureUnjoined));
   }
-  // Of a capture that has ended nothing can be waited for.
+  // An ended capture allows no wait for its events.
   CHECK(cudaStreamWaitEvent(second.at, fork, 0) == cudaErrorCapturedEvent);
   (void)cudaGetLastError();
   (void)cudaEventDestroy(fork);

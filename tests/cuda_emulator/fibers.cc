@@ -198,7 +198,7 @@ void start(Block& block, const Config& config, uint3 at) {
     fiber.actor.has_waited = !config.overlaps;
     fiber.actor.stack_end = reinterpret_cast<uintptr_t>(t_stacks.top(i));
     fiber.actor.stack = fiber.actor.stack_end - kStackBytes;
-    // As if it had been switched away from, with the stack aligned as at a function's entry.
+    // The state of a switched-away fiber, with the stack aligned as at a function's entry.
     void** top = static_cast<void**>(t_stacks.top(i));
     *--top = nullptr;
     *--top = reinterpret_cast<void*>(&emulator_entry);

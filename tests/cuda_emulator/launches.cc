@@ -21,7 +21,7 @@ constexpr int kMostThreads = 1024;
 size_t g_overlaps = 0;
 std::atomic<size_t> g_work = 0;
 
-// What was set of a kernel, on a device.
+// The attributes set for a kernel, on a device.
 struct FunctionSettings {
   int set_aside = -1, carveout = -1;
 };
@@ -101,7 +101,7 @@ __attribute__((visibility("default"))) size_t tessera_emulated_overlaps() {
   const std::lock_guard lock(g_mutex);
   return g_overlaps;
 }
-// As if all kernels had been compiled for the device.
+// All kernels count as compiled for the device.
 cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* out, const void*) {
   *out = {};
   out->ptxVersion = out->binaryVersion = 10 * device_kind().major + device_kind().minor;

@@ -16,7 +16,7 @@ namespace tessera::cuda {
 
 namespace {
 
-// What the opaque structs hold here.
+// The contents of the opaque structs here.
 struct Desc {
   const void* self;  // what the library makes may point into itself: a copy of its bytes is none
   cublasComputeType_t compute;
@@ -77,7 +77,7 @@ int64_t value_bytes(cudaDataType type) {
   if (type == CUDA_R_8F_E4M3 || type == CUDA_R_8F_E5M2) return 1;
   return type == CUDA_R_64F ? 8 : type == CUDA_R_16F || type == CUDA_R_16BF ? 2 : 4;
 }
-// What is multiplied of an operand.
+// Returns the multiplied value of an operand.
 double factor_of(const Desc& desc, double value) {
   return desc.compute == CUBLAS_COMPUTE_32F_FAST_TF32 ? tf32_from_f32(static_cast<float>(value)) : value;
 }
@@ -306,7 +306,7 @@ CublasLt make_lt() {
                     cublasLtMatmulPreference_t preference, int wanted, cublasLtMatmulHeuristicResult_t* found,
                     int* count) {
     *count = 0;
-    // As the library: f64 has no epilogues.
+    // As in the library, f64 has no epilogues.
     if (get<Layout>(d).type == CUDA_R_64F && desc_of(desc).epilogue != CUBLASLT_EPILOGUE_DEFAULT)
       return CUBLAS_STATUS_NOT_SUPPORTED;
     if (!takes(desc_of(desc), get<Layout>(a), get<Layout>(b), get<Layout>(d)))

@@ -62,7 +62,7 @@ struct Group {
   int64_t held = 0;  // captured calls in graphs that are still there
 };
 
-// What a captured call holds of its group, in the capture, its graph and all that was made of that.
+// A captured call's reference to its group, in the capture, its graph and all their executables.
 class Hold {
  public:
   explicit Hold(std::shared_ptr<Group> group) : group_(std::move(group)) {
@@ -255,7 +255,7 @@ ncclResult_t take_part(ncclComm_t comm, const Call& call, cudaStream_t stream) {
   return ncclSuccess;
 }
 
-// As the library does when a rank first calls.
+// As in the library, at a rank's first call.
 ncclResult_t connect(ncclComm_t comm, Kind kind) {
   if (comm->connections.contains(kind)) return ncclSuccess;
   constexpr size_t kBytes = size_t{1} << 16;

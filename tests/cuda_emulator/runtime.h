@@ -1,4 +1,4 @@
-// What the parts of the emulator share.
+// Declarations shared by the parts of the emulator.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -27,7 +27,7 @@ void capture_issue(cudaStream_t stream, std::function<void(cudaStream_t)> issue)
 // Whether what is issued or captured next on `stream` comes after all meetings of other streams of its
 // device. Else two of them may each hold the room that the other one's members wait for.
 bool follows_meetings(cudaStream_t stream);
-// What is issued or captured next on `stream` is one.
+// Marks the next operation issued or captured on `stream` as a meeting.
 void note_meeting(cudaStream_t stream);
 
 // Work that begins when all of `streams` have come to it, and that all of them wait for.

@@ -18,7 +18,7 @@ namespace emulator {
 
 extern std::recursive_mutex g_mutex;
 
-// Of a captured graph: what a launch enqueues, and events that it records in passing.
+// A captured graph: the operations that a launch enqueues, and the events that it records.
 struct GraphItem {
   std::function<void()> work;
   double seconds = 0;
@@ -26,7 +26,7 @@ struct GraphItem {
   std::function<void(cudaStream_t)> issue = {};  // in place of work
 };
 
-// Of a capture: how much each of its streams has issued, as far as somebody knows.
+// A capture: the number of operations issued on each of its streams, as far as known.
 using Issued = std::map<const CUstream_st*, uint64_t>;
 struct Capture {
   const CUstream_st* origin;
@@ -62,7 +62,7 @@ struct CUevent_st {
 
 namespace emulator {
 
-// What a null stream means, too.
+// Returns the stream's state, also for a null stream.
 CUstream_st* stream_of(cudaStream_t stream);
 std::vector<CUstream_st*>& streams();
 void run_until(CUstream_st* stream, uint64_t position);

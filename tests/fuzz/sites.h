@@ -16,7 +16,7 @@ struct Site {
   size_t target = 0;  // kOffset: where it points
 };
 
-// Of the FlatBuffer at `begin` in `file`; `schema` is the contents of its .bfbs.
+// Sites of the FlatBuffer at `begin` in `file`; `schema` is the contents of its .bfbs.
 std::vector<Site> flatbuffer_sites(const std::string& file, size_t begin, const std::string& schema);
 std::vector<Site> gguf_sites(const std::string& file);
 

@@ -66,7 +66,7 @@ TEST_CASE("trained_parameters_are_bf16_and_gradients_and_state_stay_f32") {
           if (node.phase == Phase::kUpdate && node.op->name == update + "_stochastic")
             salts.insert(attr_i64(node.attrs, "salt"));
         CHECK(salts.size() == parameters);
-        // What knew the forward node that it belongs to still does.
+        // Nodes with a forward node keep it.
         CHECK(without_forward(step) == without_forward(wide));
         const Graph evaluation = ok(with_bf16_parameters(ok(make_evaluation(forward))));
         CHECK(evaluation.verify().ok());

@@ -14,7 +14,7 @@ TEST_CASE("what is thrown becomes the status that says what to do") {
   CHECK(status_of(std::runtime_error("odd")).to_string() == "internal: odd");
   CHECK(status_of(std::system_error(std::make_error_code(std::errc::io_error))).code() ==
         StatusCode::kInternal);
-  // Of std::thread, where a process or a container may have no more threads.
+  // The error of std::thread, where a process or a container may have no more threads.
   const Status refused =
       status_of(std::system_error(std::make_error_code(std::errc::resource_unavailable_try_again)));
   CHECK(refused.code() == StatusCode::kOutOfMemory);

@@ -83,7 +83,7 @@ TEST_CASE("experts_and_fused_losses_allow_tf32_forward_and_backward") {
   CHECK(counts["expert_matmul"] > 0);
   CHECK(counts["expert_matmul_weight_grad"] * 2 == counts["expert_matmul"]);
   for (const auto& [op, count] : counts) CHECK_MESSAGE(!op.starts_with("not "), op);
-  // In either order.
+  // The order of both does not matter.
   const Graph forward = model("gpt2:L=1,C=32,H=4,V=64,T=16");
   const Graph fused = ok(with_tf32_matmuls(ok(with_fused_loss(forward)))),
               after = ok(with_fused_loss(ok(with_tf32_matmuls(forward))));

@@ -137,7 +137,7 @@ struct Problem {
     decode_blocks(type, blocks.data(), w.data(), N * K);
     Random random{11};
     x.resize(static_cast<size_t>(M * K));
-    // Where all codes are alike, activations are at their limits too.
+    // If all codes are equal, activations are at their limits too.
     for (float& value : x) value = fill < 0 ? random.uniform() : random.uniform() < 0.3f ? 0.5f : -0.5f;
     bias.resize(static_cast<size_t>(N));
     for (float& value : bias) value = random.uniform();

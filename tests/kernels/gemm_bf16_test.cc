@@ -82,7 +82,7 @@ std::vector<T> multiply(const Bf16Gemm& g, const Operands& x, int threads) {
   return results;
 }
 
-// In f32, with B as it is in 16 bits where its type has those.
+// The product in f32, with B rounded to 16 bits where its type is.
 std::vector<float> multiply_in_f32(const Bf16Gemm& g, const Operands& x, DType b_type = DType::kF32) {
   const Gemm gemm{.m = g.m,
                   .n = g.n,

@@ -1,4 +1,4 @@
-// What tests of fast kernels run them on: some threads, and every instruction set of this CPU.
+// KernelHost: some threads, and every instruction set of this CPU, for tests of fast kernels.
 #pragma once
 
 #include <doctest/doctest.h>

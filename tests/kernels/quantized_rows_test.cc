@@ -27,7 +27,7 @@ TEST_CASE("products with blocks of every type equal sums over decoded blocks") {
       on_each_target([&] {
         if (has_integer_codes(type))
           CHECK(largest_error(p, QuantizedRows(type, p.x), multiply_q8(p, p.matrix(), 0, p.M)) < kQ8Error);
-        // Where all products are alike, so are the errors of a chain of 256.
+        // If all products are equal, so are the errors of a chain of 256.
         CHECK(largest_error(p, exact, multiply_f32(p, p.matrix(), 0, p.M)) < (fill < 0 ? kF32Error : 64));
       });
     }

@@ -124,7 +124,7 @@ Job draw_job(const Mixture& mixture, Dice& dice) {
   if (dice.one_in(3)) {
     job.settings.insert(job.settings.end(), {{"optimizer", std::string("sgd")}, {"lr", 0.1}});
   } else {
-    // As large as gradients, so that Adam divides none that is rounding alone by its own size.
+    // As large as gradients, so that Adam never divides a pure rounding error by its own size.
     job.settings.insert(job.settings.end(), {{"eps", 1e-2}, {"lr", 0.03}});
   }
   job.settings.emplace_back("clip_norm", static_cast<double>(dice.one_of({0, 0, 1, 4})) / 4);

@@ -12,12 +12,12 @@
 
 namespace mixtures {
 
-// What is computed in decides how far two orders of sums may be apart (run.h).
+// The precision decides how far two orders of sums may be apart (run.h).
 enum class Rounding : uint8_t { kF32, kTf32, kFp8, kBf16Weights };
 
 using Values = std::map<std::string, std::vector<float>>;
 
-// Of a trainer as it goes: two steps, an evaluation, two steps more, an evaluation.
+// The steps of a trainer: two steps, an evaluation, two more steps, an evaluation.
 struct Course {
   std::vector<double> losses;
   Values gradients;  // first moments after the first step: a constant factor off

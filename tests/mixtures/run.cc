@@ -20,7 +20,7 @@ void must(tsr_status* status, const char* during) {
   if (error.code != TSR_OK) throw Failure{error, during};
 }
 
-// As f32, whatever it is stored in.
+// Values as f32, whatever their stored type.
 std::vector<float> numbers(const tsr_tensor* tensor) {
   if (tsr_tensor_dtype(tensor) != TSR_BF16) return floats(tensor);
   const auto* codes = static_cast<const uint16_t*>(tsr_tensor_data(tensor));
@@ -210,7 +210,7 @@ void resume(tsr_runtime* runtime, Job& job, const Attempt& attempt, const Traine
     compare.values("after resuming", rest.end, wanted.end);
     compare.number("evaluation after resuming", rest.end_loss, wanted.end_loss);
 
-    // What it made, as a model of its own, on one device.
+    // Its result, as a model of its own, on one device.
     tsr_model* stored = nullptr;
     must(tsr_model_new(job.description.c_str(), nullptr, &stored), "model");
     Model result(stored);

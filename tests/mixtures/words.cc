@@ -32,7 +32,7 @@ bool excludes(Word a, Word b) {
   const auto either = [&](Word word, Word first, Word last) {
     return (a == word && within(b, first, last)) || (b == word && within(a, first, last));
   };
-  // What check() of the words' reader refuses by itself.
+  // Refusals of the strategy parser's own check().
   return either(kOffloadAuto, kParamsHost, kActivationsFile) || either(kSp, kTp2d, kTp3d) ||
          either(kOwt, kTp2d, kTp3d) || either(kOwt, kEp, kEp);
 }
@@ -112,7 +112,7 @@ Mixture Drawing::next() {
     if (best.empty() || drawn < least) best = triple, least = drawn;
   }
   complete(best, dice_);
-  // What is left open is searched, which takes long; most pipelines say their micro-batches.
+  // Open decisions are searched, which takes long; most pipelines have their micro-batches given.
   if (contains_any(best, kPp, kZbV) && !dice_.one_in(4)) add(best, kMb);
   // Larger meshes than the triple asks for take longer and show little more.
   for (uint32_t more = dice_.below(4); more > 0; --more) {

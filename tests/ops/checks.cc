@@ -140,7 +140,7 @@ Findings check_variant(const PreparedKernel& kernel, const OpInstance& instance,
 // --- 4: sharding
 // ------------------------------------------------------------------------------------------------
 
-// What the parts made, put together again.
+// The parts' results, concatenated.
 class Assembly {
  public:
   Assembly(const OpInstance& whole, const ShardingRule& rule, const FactorCut& cut)

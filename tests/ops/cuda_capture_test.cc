@@ -1,4 +1,4 @@
-// What becomes of a device's stream where a capture fails: steps are issued as before.
+// The stream of a device after a failed capture: steps are issued as before.
 #include <doctest/doctest.h>
 
 #include <vector>

@@ -1,4 +1,4 @@
-// What the CUDA backend makes of the launches of a decoding step: fewer, with the bits of the separate ones.
+// The CUDA backend's fusion of the launches of a decoding step: fewer launches, with the bits of the separate ones.
 #include <doctest/doctest.h>
 
 #include <cstddef>
@@ -82,7 +82,7 @@ class Steps {
     return put("matmul", {{"trans_w", int64_t{1}}}, {rows_of(K), {dtype_, Shape{N, K}}, {dtype_, Shape{N}}},
                {x, w, bias}, {row_tensor(N)});
   }
-  // In place unless `y` says otherwise.
+  // In place unless `y` is another buffer.
   size_t rope(size_t x, int64_t H, int64_t D, const std::string& style, size_t y = SIZE_MAX) {
     return put("rope", {{"style", style}, {"theta", 500.0}},
                {{dtype_, Shape{B_, T_, H, D}}, {DType::kI32, Shape{B_, T_}}}, {x, positions_},
@@ -331,7 +331,7 @@ TEST_CASE("what_is_left_of_a_result_that_another_is_stored_over_does_not_change"
 }
 
 TEST_CASE("a_statistic_lies_where_a_result_will") {
-  // As arenas have it, since nobody reads it: all of it is stored over, and it is not stored then.
+  // In arenas, since nothing reads it: all of it is overwritten, and it is not stored then.
   for (const int64_t at : {0, 32})
     launches_are(1, [&](Steps& steps) {
       const size_t y = steps.row_tensor(N);
@@ -384,7 +384,7 @@ TEST_CASE("what_a_launch_reads_none_of_its_own_steps_writes") {
     const size_t y = steps.product(normed, K, K);
     steps.add(y, steps.row_tensor(K), K, x);
   });
-  // What the product itself is made of.
+  // The operands of the product itself.
   launches_are(2, [](Steps& steps) {
     const size_t x = steps.row_tensor(K);
     steps.add(steps.product(x, K, K), x, K, x);
@@ -475,7 +475,7 @@ TEST_CASE("operands_at_no_multiple_of_16_bytes_keep_their_own_launches") {
     steps.product(x, K, N, false, 8);
   });
   launches_are(2, [](Steps& steps) { steps.product(steps.norm(false, steps.row_tensor(K, 4), K), K, N); });
-  // What is only added or turned may lie anywhere.
+  // Operands of sums and rotations may have any address.
   launches_are(1, [](Steps& steps) {
     const size_t y = steps.product(steps.row_tensor(K), K, N);
     steps.add(y, steps.row_tensor(N, 4), N, steps.row_tensor(N, 4));

@@ -41,7 +41,7 @@ struct Question {
   OpView view() const { return {attrs, inputs, outputs, factors}; }
 };
 
-// With pieces of memory; not there where there is none.
+// CudaDevice: a CUDA device with pieces of memory; absent without a GPU.
 class CudaDevice {
  public:
   CudaDevice() : registry_(options()) {
@@ -57,7 +57,7 @@ class CudaDevice {
     api_->stream_destroy(stream_);
     api_->device_close(device_);
   }
-  // Where it is not, the case in progress is counted as skipped.
+  // Returns whether there is a device; without one the case in progress counts as skipped.
   bool is_there() const {
     if (api_ == nullptr) test::skip("no CUDA device, real or emulated");
     return api_ != nullptr;

@@ -28,7 +28,7 @@ struct Attention {
   }
 };
 
-// With the queries that begin at `t_begin` of a longer sequence.
+// The question of an attention whose queries begin at `t_begin` of a longer sequence.
 Question question_of(const Attention& n, bool is_gradient) {
   Question made = Question::of(is_gradient ? "attention_grad" : "attention", {{"causal", n.causal}},
                                n.inputs(is_gradient));
@@ -173,7 +173,7 @@ TEST_CASE("a_gradient_by_parts_of_the_batch_is_that_of_the_whole_batch") {
   REQUIRE(info.ok());
   REQUIRE(part.ok());
   if (emulated_mode() == "large") CHECK(info->workspace_bytes == part->workspace_bytes);
-  // As the own kernel has it, to some ulps of bf16.
+  // It equals the own kernel's, to some ulps of bf16.
   const Question question = question_of(whole, true);
   const auto got = run(device, question, "cudnn"), wanted = run(device, question, "mma");
   REQUIRE(got.size() == wanted.size());

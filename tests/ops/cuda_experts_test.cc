@@ -26,7 +26,7 @@ struct Experts {
     w = values(E * C * N, 9);
     for (int64_t slot = 0; slot < E * B * S; ++slot) {
       if (taken(slot)) continue;
-      // As what nobody has written may be.
+      // The contents of unwritten memory.
       x[static_cast<size_t>(slot * C)] = std::numeric_limits<float>::quiet_NaN();
       dy[static_cast<size_t>(slot * N + N - 1)] = std::numeric_limits<float>::infinity();
     }

@@ -107,7 +107,7 @@ Result<std::shared_ptr<const ForeignKernel>> ForeignKernel::prepare(const tsr_ab
                   format("kernel_query of {} allocates, launches or compiles: it only answers", desc.op));
   std::shared_ptr<ForeignKernel> made(new ForeignKernel());
   made->workspace_bytes_ = info.workspace_bytes;
-  // As programs do: exactly the variant that the query named.
+  // As for programs: exactly the variant of the query.
   tsr_abi_kernel_desc exact = desc;
   exact.variant = info.variant;
   TSR_RETURN_IF_ERROR(take_error(on->api().kernel_prepare(on->device(), &exact, &made->kernel_)));

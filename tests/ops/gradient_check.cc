@@ -54,7 +54,7 @@ bool listed(const std::vector<int>& list, size_t i) {
 
 bool is_f64(const TensorType& type) { return type.dtype == DType::kF64; }
 
-// In place of the registered definition the graph's nodes take the one under test.
+// The op under test replaces the registered definition in the graph's nodes.
 void put_under_test(Graph& graph, const OpDef& op) {
   for (const Node& node : graph.nodes())
     if (node.op->name == op.name) const_cast<Node&>(node).op = &op;

@@ -16,7 +16,7 @@ struct KernelCall {
   std::string_view op;
   std::vector<HostTensor> inputs;  // local; the data of shape-only inputs is not looked at
   std::vector<Attr> attrs = {};    // defaults are filled in
-  // Where the operands lie in the op's factors, in any order; a factor that is not named is whole.
+  // The operands' ranges of the op's factors, in any order; a factor that is not named is whole.
   std::vector<FactorView> factors = {};
 };
 Result<std::vector<HostTensor>> run_kernel(const KernelCall& call);

@@ -74,7 +74,7 @@ struct Step {
     }
     return made;
   }
-  // Of the ranges of each dim in the whole; all of it where there is none.
+  // The ranges of each dim in the whole; empty: all of it.
   Step shard(const std::vector<std::vector<std::pair<int64_t, int64_t>>>& ranges) const {
     Step part{{}, {}, {}, seed, salt};
     std::vector<std::vector<int64_t>> kept(dims.size());

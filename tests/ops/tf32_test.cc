@@ -136,7 +136,7 @@ TEST_CASE("what_tf32_does_not_hold_is_lost_where_it_is_allowed_and_kept_where_it
     // Tensor cores want rows of a multiple of 16 bytes; other products a library may leave to plain ones.
     const bool is_aligned = std::ranges::all_of(
         given.types, [](const TensorType& type) { return type.shape[type.shape.rank() - 1] % 4 == 0; });
-    // What is added keeps its bits either way.
+    // The addend keeps its bits either way.
     std::vector<Array> values = {filled(given.types[0], kMore), filled(given.types[1], 1)};
     if (given.types.size() > 2) values.push_back(filled(given.types[2], 0x1p-6));
     const double added = given.types.size() > 2 ? 0x1p-6 : 0;

@@ -129,7 +129,7 @@ TEST_SUITE("composed steps") {
     for (const char* words : {"dp=2,zero=3,mb=2,chunks=2", "dp=2,owt,mb=2", "pp=2:1f1b,mb=1,offload=optimizer@host", "pp=2:1f1b,mb=1,offload=params@host",
                               "pp=2:1f1b,dp=2,mb=2,offload=grads@host", "dp=2,zero=3,mb=2,offload=params+optimizer+grads@host", "pp=4:zb-h2,mb=1"})
       check_form(steps, words);
-    // What leaves for the host stays until its copy is through, which may be in the next block.
+    // An offloaded tensor stays until its copy is complete, which may be in the next block.
     check_form(steps, "pp=2:1f1b,mb=1,offload=activations@host", {.bytes = 0.09});
   }
 

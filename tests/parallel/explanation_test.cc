@@ -86,7 +86,7 @@ TEST_CASE("time by cause adds up to the simulated step and memory by cause to th
     for (const RankProgram& rank : it.program.ranks) largest = std::max(largest, rank.arena_bytes);
     CHECK(device == largest);
     CHECK(it.explanation.memory_bytes == largest);
-    // What is not held by anything is what the layout loses: no more than the arena above the live bytes.
+    // Unused bytes are lost by the layout: no more than the arena above the live bytes.
     for (const RankProgram& rank : it.program.ranks)
       if (rank.arena_bytes == largest) {
         CHECK(bytes(it.explanation, "unused") == rank.arena_bytes - rank.max_live_bytes);

@@ -55,7 +55,7 @@ TEST_CASE("weights of 8 bits are gathered as codes, a byte an element, and never
     CHECK(count(program, CollectiveKind::kAllGather, DType::kBF16).elements ==
           512 * 64 + 5 * 64);  // table, norms
     CHECK(count(program, CollectiveKind::kAllGather, DType::kF32).elements == 0);
-    // Of each weight's shards, of each activation and gradient over dp.
+    // The maxima: of each weight's shards, of each activation and gradient over dp.
     CHECK(largest_of(program) == kWeights + kActivations + kGradients);
   }
   const Program again = lowered("dp=2,zero=3");

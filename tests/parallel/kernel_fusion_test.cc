@@ -1,4 +1,4 @@
-// What becomes one kernel when a rank is lowered, and what must not.
+// Fusions at the lowering of a rank, and cases that must not fuse.
 #include "parallel/lowering/kernel_fusion.h"
 
 #include <doctest/doctest.h>
@@ -94,7 +94,7 @@ TEST_CASE("what something else reads, or what is there too late, is not joined")
     output u = u
     output y = y
   })") == Ops{"matmul", "add", "relu"});
-  // What is added is made from the product.
+  // The addend is computed from the product.
   CHECK(ops_of(R"(graph {
     input x: f32[4, 8]
     parameter w: f32[8, 8]
@@ -103,7 +103,7 @@ TEST_CASE("what something else reads, or what is there too late, is not joined")
     z = add(t, y) : f32[4, 8]
     output z = z
   })") == Ops{"matmul", "tanh", "add"});
-  // What is added is made after the product.
+  // The addend is computed after the product.
   CHECK(ops_of(R"(graph {
     input x: f32[4, 8]
     input q: f32[4, 8]
@@ -330,7 +330,7 @@ TEST_CASE(
     // Four sums a block: two residuals, and two that make one gradient of those of q, k and v. Under tensor
     // parallelism the residuals' products are summed over the ranks first.
     CHECK(sums == micro_batches * (words.starts_with("tp") ? 4 : 8));
-    // With tokens split (sp) gradients of a norm's weights are summed over ranks, which parts nothing.
+    // With tokens split (sp) gradients of a norm's weights are summed over ranks, without preventing the fusion.
     CHECK(norms == micro_batches * 5);
     CHECK(activations == micro_batches * 2);
     CHECK(biases == micro_batches * 4);

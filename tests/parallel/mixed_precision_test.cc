@@ -50,7 +50,7 @@ TEST_CASE("in mixed precision parameters and optimizer state are spread as they 
         const auto mixed = program_of(step_of(kModel, true, fused, tied), words, 8, 16);
         REQUIRE_MESSAGE(in_f32.ok(), in_f32.status().to_string());
         REQUIRE_MESSAGE(mixed.ok(), mixed.status().to_string());
-        // What is gathered below zero 3 is the cast: the parameter itself is spread at every stage.
+        // Below zero 3 the cast is gathered: the parameter itself is spread at every stage.
         const bool spreads = words.find("zero=1") != words.npos || words.find("zero=2") != words.npos;
         const auto as_stored =
             spreads ? program_of(step_of(kModel, false, fused, tied), "dp=2,zero=3", 8, 16) : in_f32;

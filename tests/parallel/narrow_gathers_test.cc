@@ -107,7 +107,7 @@ TEST_CASE("what is gathered in chunks is cast before, and is never whole") {
   CHECK(slices > 4 * 2 * 14);  // the products' weights, for both passes
 }
 
-// What a rank holds between steps: below zero 3 too, the f32 parameter of its part alone.
+// A rank's memory between steps: below zero 3 too, the f32 parameter of its part alone.
 TEST_CASE("in mixed precision f32 parameters are spread from zero 1 on, and kept whole by none") {
   const Graph step = step_of(DType::kBF16);
   const int64_t psi = parameter_elements(step);

@@ -43,7 +43,7 @@ Lowered lowered(std::string_view words, int64_t batch, bool tied = true) {
   return it;
 }
 
-// What a rank does, one entry for each run of kernels of one action.
+// A rank's actions, one entry for each run of kernels of one action.
 std::vector<PipelineAction> carried_out(const Lowered& it, size_t rank) {
   std::vector<PipelineAction> actions;
   const RankProgram& program = it.program.ranks[rank];

@@ -1,4 +1,4 @@
-// What strategies mean in words.
+// Descriptions of strategies as sentences.
 #include "parallel/strategy/strategy_description.h"
 
 #include <doctest/doctest.h>

@@ -28,7 +28,7 @@ inline double ring_share(const CollectiveInst& c, const Group& group) {
   return (n - 1) / n * whole;
 }
 
-// Of one entry, or of all; by "all_reduce dp".
+// Volumes of one entry, or of all; by "all_reduce dp".
 inline std::map<std::string, Sent> count_sent(const Program& program, std::string_view only = {}) {
   constexpr std::string_view kNames[] = {"all_reduce", "all_gather", "reduce_scatter", "all_to_all",
                                          "broadcast"};

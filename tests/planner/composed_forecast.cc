@@ -19,7 +19,7 @@ double size_of(DType dtype) {
   return static_cast<double>(info(dtype).block_bytes) / info(dtype).block_elements;
 }
 
-// What attention runs where scores are stored: seconds, and kernels that a host issues.
+// Cost of attention with stored scores: seconds, and kernels that a host issues.
 struct Kernels {
   double seconds = 0, count = 0;
 };
@@ -154,7 +154,7 @@ class OtherPrices {
           product_seconds(kind_, desc.inputs[0].dtype, m, widens ? 3 * n : n, widens ? k : 3 * k) / 3;
       price.issue_s *= 2.0 / 3;
     }
-    // What products of 16 bits give is added to sums in f32 as it is.
+    // Results of 16-bit products are added to sums in f32 without a cast.
     if (op == "add" && desc.inputs[0].dtype == DType::kF32)
       price.alone_s = (price.alone_s - kind_.launch_s) / 3, price.issue_s = 0;
     // Logits are turned to f32, and maximum, difference, exponential, sum and division are kernels of their own.

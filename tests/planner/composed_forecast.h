@@ -37,7 +37,7 @@ struct OtherStep {
 Result<OtherStep> other_step(std::string_view model, std::string_view parallel, int64_t batch,
                              const OtherSoftware& software);
 
-// What composed_seconds is composed of: the same for any number of blocks and of stages beyond one.
+// The terms of composed_seconds: the same for any number of blocks and of stages beyond one.
 Result<std::vector<StepProfile>> other_profiles(const OtherStep& step, const Cluster& cluster);
 Result<double> composed_seconds(const OtherStep& step, const std::vector<StepProfile>& profiles,
                                 const Cluster& cluster);

@@ -31,7 +31,7 @@ ByCause seconds_by_cause(const Explanation& it) {
   return all;
 }
 
-// What the arena loses between buffers is not composed.
+// Bytes lost between buffers are not composed.
 ByCause bytes_by_cause(const Explanation& it) {
   ByCause all;
   for (const MemoryShare& share : it.memory)

@@ -67,7 +67,7 @@ TEST_CASE("of the finalists the one that is measured fastest is the plan, whatev
     CHECK(it->step_time_s <= 1.5 * priced.plan.estimate.step_time_s);
   }
   CHECK(families.size() >= 2);
-  // Those measured come first, in that order; the gap counts what the choice costs under the prices.
+  // Measured plans come first, in that order; the gap includes the cost of the choice under the prices.
   for (size_t i = 0; i < asked.size(); ++i)
     CHECK(measured.candidates[i].strategy == asked[asked.size() - 1 - i]);
   const double loses = measured.plan.estimate.step_time_s - priced.plan.estimate.step_time_s;

@@ -260,7 +260,7 @@ TEST_SUITE("generation") {
         free[span.row] = span.end_ns;
         end = std::max(end, span.end_ns);
       }
-      // In the last round, after which the last group need not wait for its turn; rounded to nanoseconds.
+      // The last round, in which the last group need not wait for its turn; rounded to nanoseconds.
       CHECK(static_cast<double>(end) <= 1e9 * time.request_s + 2);
       CHECK(static_cast<double>(end) >= 1e9 * (time.request_s - time.token_s) - 2);
       int64_t peak = 0;

@@ -1,4 +1,4 @@
-// Where nothing fits: what is said to be needed at least is, and what is said to do does.
+// Refusals when nothing fits: the least memory named is needed, and the sufficient one suffices.
 #include "parallel/planner/min_memory_plan.h"
 
 #include <doctest/doctest.h>

@@ -50,7 +50,7 @@ TEST_CASE(
     for (const StrategySpec& spec : plan_roots(space, {}, false, 2))
       nodes.push_back({spec, SavingStep::kNone});
     const size_t roots = nodes.size();
-    // Of some roots what saves memory, and of some of those what saves more.
+    // Some roots have variants that save memory, and some of those further ones.
     for (size_t i = random() % 2; i < roots; i += 2)
       for (const SpaceNode& below : savings_of(nodes[i], space, {}, false)) {
         if (random() % 2 == 0) continue;

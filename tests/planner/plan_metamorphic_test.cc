@@ -56,7 +56,7 @@ PlanResult answer(const Question& it) {
   return std::move(*planned);
 }
 
-// Of question(4), which most ask and change: planned once.
+// The plan of question(4), the base of most tests: planned once.
 const PlanResult& answer_on_four() {
   static const PlanResult once = answer(question(4));
   return once;
@@ -85,7 +85,7 @@ Graph renamed(const Graph& graph, bool reorder, std::string_view blocks = "block
   }
   std::vector<NodeId> place(graph.nodes().size(), kNoNode);
   for (size_t done = 0; done < graph.nodes().size();) {
-    // Of what is ready the last in the old order, or the first.
+    // Among ready nodes the last in the old order, or the first.
     for (size_t i = 0; i < graph.nodes().size(); ++i) {
       const size_t n = reorder ? graph.nodes().size() - 1 - i : i;
       const Node& node = graph.nodes()[n];

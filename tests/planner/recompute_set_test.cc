@@ -105,7 +105,7 @@ TEST_CASE("what lies where its gradient will be is there for an activation to be
 TEST_CASE("the set found is as good as the best of all subsets of the largest activations") {
   const Graph step = training_step("gpt2:L=2,C=32,H=4,V=64,T=32").value();
   Plan plan = plan_of(step, "dp=1,tp=1", kBatch, kTokens).value();
-  // Of each block the values inside it, from the largest: what leaves most room.
+  // The values inside each block, from the largest: the order that frees most memory.
   std::vector<TensorId> inside = block_activations(step);
   const Lowered none = lowered(step, plan, 1);
   Plan all = plan;

@@ -37,7 +37,7 @@ int decode(DType type, const std::vector<std::byte>& input) {
   return std::fwrite(values.data(), sizeof(float), values.size(), stdout) == values.size() ? 0 : 1;
 }
 
-// With columns, the first so many numbers of `input` are importance.
+// With columns, the first numbers of `input`, one for each, are importance.
 int encode(DType type, const std::vector<std::byte>& input, size_t columns) {
   std::vector<float> numbers(input.size() / sizeof(float));
   std::memcpy(numbers.data(), input.data(), numbers.size() * sizeof(float));

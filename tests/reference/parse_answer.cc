@@ -48,7 +48,7 @@ Json json_of(const Answer& answer) {
   return {{"message", message_json(answer)}, {"is_complete", answer.is_complete}};
 }
 
-// In pieces; what it gave on the way must be how the answer begins.
+// Parsing in pieces; each partial result must be a prefix of the answer.
 Result<Answer> parse_in_pieces(const AnswerForm& form, const AnswerContext& context, std::string_view text,
                                size_t first, size_t size) {
   AnswerStream stream(form, context);

@@ -1,4 +1,4 @@
-// What a group has agreed on is known by what it says, not by where it lies.
+// A group's agreements are identified by their contents, not by their address.
 #include "runtime/backends/cuda/agreed_collectives.h"
 
 #include <doctest/doctest.h>

@@ -108,7 +108,7 @@ TEST_CASE("all_reduce_adds_with_the_same_bits_on_every_member_in_group_order_wit
       }));
       check_sums(ring, out[0], expected, sizes, members);
       for (const auto& result : out) CHECK(result == out[0]);
-      // In place, too.
+      // Also in place.
       check_ok(ring.on_all([&](int32_t i) {
         return call(ring, i, what, in[static_cast<size_t>(i)].data(), in[static_cast<size_t>(i)].data());
       }));

@@ -25,7 +25,7 @@ using test::two_streams;
 
 constexpr size_t kAllReduce = 0, kCapturable = std::size(tsr_abi_comm_counters{}.calls) - 1;
 
-// What one issue of a rank's entry does, beside one collective.
+// The effect of one issue of a rank's entry, next to one collective.
 struct Behaviour {
   bool by_way_of_host = false;    // the collective is none that a capture may hold
   bool fails_in_capture = false;  // with an error
@@ -73,7 +73,7 @@ struct Ranks {
   void run_well() {
     for (const Status& status : run()) CHECK_MESSAGE(status.ok(), status.to_string());
   }
-  // As a session does, of a run that has failed.
+  // As a session does after a failed run.
   void stop() {
     is_stopped = true;
     for (const auto& capture : captures) capture->stop();

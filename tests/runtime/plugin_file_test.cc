@@ -1,4 +1,4 @@
-// Which files are loaded as plugins. The planted one (planted/planted.c) says whether its constructor ran.
+// Files that are loaded as plugins. The planted one (planted/planted.c) reports whether its constructor ran.
 #include "runtime/plugin_file.h"
 
 #include <doctest/doctest.h>
@@ -53,7 +53,7 @@ std::string reason_of_mpi(const std::string& plugin_path) {
   return "not listed";
 }
 
-// What the child of the next test runs; by itself it finds no plugin either.
+// The program of the next test's child; by itself it finds no plugin either.
 TEST_CASE("list_backends_of_the_default_folder") {
   CHECK(reason_of_mpi("").find("libtessera_mpi.so") != std::string::npos);
 }

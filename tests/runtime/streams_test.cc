@@ -1,4 +1,4 @@
-// What overlaps: streams of a rank on a backend that blocks (cpu) and on one that does not (null).
+// Overlap of a rank's streams on a backend that blocks (cpu) and on one that does not (null).
 #include <doctest/doctest.h>
 
 #include <algorithm>

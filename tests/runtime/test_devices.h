@@ -98,7 +98,7 @@ class Ring {
   }
 
  private:
-  // What a member hands in and gets, by the layouts of CollectiveInst.
+  // A member's input and output, by the layouts of CollectiveInst.
   static int64_t bytes_in(const tsr_abi_collective& what, int32_t member) {
     return bytes(what, member, true);
   }

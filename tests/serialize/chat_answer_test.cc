@@ -130,7 +130,7 @@ struct Shown {
   std::string opening, text;
 };
 
-// What the template has the assistant say behind its generation prompt, up to the end of the turn.
+// The assistant's text after the template's generation prompt, up to the end of the turn.
 Shown show(const ChatTemplate& chat, const AnswerForm& form, const Json& message) {
   ChatRequest request;
   request.tools = tools();

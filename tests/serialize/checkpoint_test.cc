@@ -27,7 +27,7 @@ int flock_error = 0;  // what flock of this process answers; 0: what the system 
 
 }  // namespace
 
-// In place of the C library's.
+// A replacement of the C library's function.
 extern "C" int flock(int descriptor, int operation) noexcept {
   if (flock_error == 0) return static_cast<int>(syscall(SYS_flock, descriptor, operation));
   errno = flock_error;

@@ -1,4 +1,4 @@
-// What a file of training data holds is told by its content: rows in any form, plain text, or what is refused by name.
+// Detection of training data by content: rows in any form, plain text, and formats refused by name.
 #include "serialize/training_data/data_content.h"
 
 #include <doctest/doctest.h>

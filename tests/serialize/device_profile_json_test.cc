@@ -157,7 +157,7 @@ TEST_CASE("algorithms are added to a profile while its prices and their checksum
   CHECK(says(refused("\"choices\":[", "\"choices\":[7,"), "is not an object"));
   CHECK(says(refused("\"algorithms\":{", "\"algorithm\":{"), "algorithms"));
   CHECK(says(refused("\"version\":3", "\"version\":2"), "the unknown key 'algorithms'"));
-  // Of another device, whole and with its own checksum.
+  // The profile of another device, whole and with its own checksum.
   DeviceProfile elsewhere = profile;
   elsewhere.device = "cpu (4 cores, avx2)";
   auto theirs = nlohmann::ordered_json::parse(device_profile_to_json(elsewhere));

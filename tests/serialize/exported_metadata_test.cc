@@ -1,4 +1,4 @@
-// What stands around a model in files of others, both ways: pooling, recommended settings, classes.
+// Metadata of models in other projects' files, both ways: pooling, recommended settings, classes.
 #include <doctest/doctest.h>
 
 #include <map>

@@ -1,4 +1,4 @@
-// What can be made can be stored, what is stored can be read, and what cannot is refused before anything is written.
+// Limits: every model that can be built can be stored, every stored one can be read, and refusals come before any write.
 #include "serialize/file_limits.h"
 
 #include <doctest/doctest.h>

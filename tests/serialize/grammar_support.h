@@ -78,7 +78,7 @@ inline Outcome feed(Constraint constraint, std::string_view text) {
   return outcome;
 }
 
-// Which texts a grammar allows, by bytes.
+// The texts that a grammar allows, by bytes.
 class Matcher {
  public:
   explicit Matcher(Grammar::Shared grammar)

@@ -22,7 +22,7 @@ std::string repeated(std::string_view part, size_t times) {
   return text;
 }
 
-// What comes of a grammar: "ok", or the code of its error. Follows it for some tokens.
+// The result of a grammar: "ok", or the code of its error. Follows it for some tokens.
 std::string outcome(Result<Grammar::Shared> grammar, Random& random) {
   if (!grammar.ok()) return std::string(status_code_name(grammar.status().code()));
   Constraint constraint(std::make_shared<MaskCache>(*grammar, testing::byte_vocabulary()));
@@ -127,7 +127,7 @@ TEST_CASE("hostile_depth_is_an_error_on_a_small_stack") {
     refused(Grammar::from_regex(std::string(1'000'000, '(')));
     refused(Grammar::from_gbnf(std::string(2'000'000, 'a')));
     refused(Grammar::from_json_schema("\"" + std::string(1'000'000, 'a') + "\""));
-    // As deep as is allowed.
+    // At the largest allowed depth.
     CHECK(outcome(Grammar::from_gbnf("root ::= \"a\"" + repeated("?", 240)), random) == "ok");
     const auto positions = [](size_t count) {
       return "{\"prefixItems\":[true" + repeated(",{}", count - 1) + "]}";

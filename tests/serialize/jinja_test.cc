@@ -226,7 +226,7 @@ constexpr CostlyCall kCostlyFilters[] = {
     {"rejectattr", "l|rejectattr('x')"},
     {"attr", "s|attr(t)"},
 };
-// Of the value s, with the argument t where there is one.
+// Tests of the value s, with the argument t if any.
 constexpr CostlyCall kCostlyTests[] = {
     {"defined", ""},    {"undefined", ""},   {"none", ""},     {"boolean", ""},   {"false", ""},
     {"true", ""},       {"integer", ""},     {"float", ""},    {"number", ""},    {"string", ""},

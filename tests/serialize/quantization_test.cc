@@ -168,7 +168,7 @@ TEST_CASE("mixes give weights the types that llama.cpp gives them") {
     CHECK(type_of(choices, "token_embedding") == it.embedding);
     CHECK(type_of(choices, "block.0.ffn_norm") == "kept");
   }
-  // With importance the first layers' 4-bit types change, and IQ4 no longer does.
+  // With importance the first layers' 4-bit types change, and IQ4 stays.
   CHECK(by_layer(choices_of(own, {.type = "q4_0", .has_importance = true}), "down") ==
         "q4_1 q4_0 q4_0 q4_0 q4_0 q4_0 q4_0 q4_0");
   CHECK(by_layer(choices_of(own, {.type = "iq4_nl", .has_importance = true}), "down") == all("iq4_nl"));

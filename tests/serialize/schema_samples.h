@@ -121,7 +121,7 @@ class SchemaSamples {
     return schema;
   }
 
-  // In the order of the schema, as the grammar writes it.
+  // In the order of the schema, as in the grammar.
   Json value(const Json& schema, const Json& root, int depth = 4) {
     if (schema.is_boolean()) return any(2);
     if (schema.contains("$ref"))

@@ -1,4 +1,4 @@
-// Where the tests find shared data, and files of their own.
+// Paths of shared test data, and of temporary files.
 #pragma once
 
 #include <doctest/doctest.h>

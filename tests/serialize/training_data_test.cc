@@ -298,7 +298,7 @@ TEST_CASE("a preference is two examples with one prompt, and an unpaired row has
   CHECK(pair.examples[0].role == ExampleRole::kChosen);
   CHECK(pair.examples[1].role == ExampleRole::kRejected);
   CHECK(pair.examples[0].prompt == pair.examples[1].prompt);
-  // What merges with one answer is left out of the prompt of both.
+  // The prompt of both leaves out the tokens that merge with one answer.
   const RowExamples merged = made(R"({"prompt": "xa", "chosen": "b", "rejected": "!"})");
   CHECK(shown(merged.examples[0]) == "<s>x[ab</s>]");
   CHECK(shown(merged.examples[1]) == "<s>x[a!</s>]");
