@@ -27,11 +27,10 @@ Status TrainedWeights::check_options(const Options& options, std::string_view co
   (void)read_inference(reader, consumer);
   for (const std::string& key : reader.known())
     if (key != "memory_limit" && options.contains(key))
-      return Status(
-          StatusCode::kInvalidArgument,
-          format("{}: option '{}' is set by the trainer whose weights it reads: wanted it there, "
-                 "at tsr_trainer_new",
-                 consumer, key));
+      return Status(StatusCode::kInvalidArgument,
+                    format("{}: option '{}' is set by the trainer whose weights it reads: wanted it there, "
+                           "at tsr_trainer_new",
+                           consumer, key));
   return {};
 }
 

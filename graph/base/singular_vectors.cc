@@ -36,8 +36,8 @@ void orthogonalize(std::span<double> x, const std::vector<Vector>& basis) {
 // Eigenvalues of a symmetric tridiagonal matrix, and the rows of its eigenvectors: implicit QL with Wilkinson's shift
 // (Golub and Van Loan, 8.3).
 struct Tridiagonal {
-  Vector diagonal, off_diagonal;      // [n], [n - 1]
-  std::vector<Vector> vectors;  // [n, n]: row i has component i of each eigenvector
+  Vector diagonal, off_diagonal;  // [n], [n - 1]
+  std::vector<Vector> vectors;    // [n, n]: row i has component i of each eigenvector
 
   // Computes both; returns false if the iteration does not converge.
   bool solve() {

@@ -151,8 +151,8 @@ std::map<std::string, int32_t> pinned_owners(const Graph& graph, const PlanPins&
 Status apply_pins(const Graph& graph, const PlanPins& pins, Plan& plan) {
   if (pins.empty()) return {};
   if (!pins.stages.empty() && pins.stages.size() + 1 != plan.stages.size())
-    return bad(format("the pins have {} stages, this plan has {}", pins.stages.size() + 1,
-                      plan.stages.size()));
+    return bad(
+        format("the pins have {} stages, this plan has {}", pins.stages.size() + 1, plan.stages.size()));
   TSR_RETURN_IF_ERROR(pin_stored(graph, pins, plan));
   TSR_RETURN_IF_ERROR(pin_ops(graph, pins, plan));
   std::erase_if(plan.recompute, [&](TensorId id) { return !may_recompute(graph, pins, id); });

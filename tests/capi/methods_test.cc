@@ -69,7 +69,8 @@ TEST_CASE("the richest method that fits is chosen, with the bytes that its train
                        options({{"batch", 1}, {"memory_limit", bytes}, {"lr", 1e-2}, {"warmup", 0}}).get(),
                        &made));
     const Trainer trainer(made);
-    const std::string report_text = text([&](tsr_text** out) { return tsr_trainer_report(trainer.get(), out); });
+    const std::string report_text =
+        text([&](tsr_text** out) { return tsr_trainer_report(trainer.get(), out); });
     CHECK(number_after(report_text.substr(report_text.find("\"arena_bytes\"")), "\"predicted\":") ==
           number_after(part_of(limited, method), "\"bytes\":["));
     const double first = one_step(trainer);

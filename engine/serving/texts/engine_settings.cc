@@ -29,11 +29,11 @@ GrammarSource read_grammar(OptionReader& reader) {
   GrammarSource source;
   const auto take = [&](const char* name, Kind kind, std::string text) {
     if (source.kind != Kind::kNone)
-      reader.fail(Status(
-          StatusCode::kInvalidArgument,
-          format("request: option '{}' with another that says which texts are allowed; wanted one of "
-                 "json_schema, json, regex, choices, grammar",
-                 name)));
+      reader.fail(
+          Status(StatusCode::kInvalidArgument,
+                 format("request: option '{}' with another that says which texts are allowed; wanted one of "
+                        "json_schema, json, regex, choices, grammar",
+                        name)));
     source = {kind, std::move(text)};
   };
   for (const auto& [name, kind] :
@@ -105,8 +105,8 @@ void read_task(OptionReader& reader, const Options& options, RequestSettings& se
     if (std::ranges::find(refused, key) != refused.end())
       reader.fail(
           Status(StatusCode::kInvalidArgument,
-                 format("request: option '{}' with '{}', which generates no text; wanted one of the two",
-                        key, embeds ? "embed" : "score_from")));
+                 format("request: option '{}' with '{}', which generates no text; wanted one of the two", key,
+                        embeds ? "embed" : "score_from")));
   const bool special = settings.sampling.special;
   settings.sampling = {};
   settings.sampling.special = special && first >= 0;

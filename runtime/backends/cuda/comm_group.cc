@@ -129,10 +129,11 @@ Status CommGroup::reach_each_other() {
       if (!possible) {
         static std::once_flag said;
         std::call_once(said, [&] {
-          note(format(
-              "CUDA devices {} and {} cannot reach each other's memory: what ranks exchange without NCCL goes "
-              "through memory of the host",
-              from, to));
+          note(
+              format("CUDA devices {} and {} cannot reach each other's memory: what ranks exchange without "
+                     "NCCL goes "
+                     "through memory of the host",
+                     from, to));
         });
         shares_memory_ = false;
         return {};
