@@ -1,5 +1,5 @@
-// PageState: keys, values or latent vectors of an attention in pages (graph/transform/serving.h),
-// independent of the page size and of the devices that hold parts of them.
+// PageState: an attention's state in pages: keys, values or latent vectors
+// (graph/transform/serving.h), independent of the page size and of the devices that hold parts of it.
 #pragma once
 
 #include <cstdint>

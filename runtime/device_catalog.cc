@@ -31,7 +31,7 @@ Result<KernelChoice> DeviceCatalog::query(const OpDef& op, const OpView& view) c
   }
   Result<KernelChoice> answer = ask(op, view, named);
   const std::lock_guard lock(mutex_);
-  if (asked_with != algorithms_hash_) return answer;  // other algorithms are in use by now
+  if (asked_with != algorithms_hash_) return answer;  // the algorithms changed since the query
   return answers_.emplace(std::move(key), std::move(answer)).first->second;
 }
 

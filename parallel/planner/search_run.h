@@ -83,8 +83,8 @@ class SearchRun {
 
   // --- result (search_answer.cc) ---
 
-  // Lower bound of the node's and its descendants' steps;
-  // nodes that cannot fit are left to their descendants.
+  // Lower bound of the steps of the node and its descendants;
+  // for a node that cannot fit, of its descendants alone.
   double bound_below(const SpaceNode& node);
   double bound_of_sets(const SpaceNode& node);
   // `none`: known not to fit.

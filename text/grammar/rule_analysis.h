@@ -1,5 +1,5 @@
-// RuleAnalysis: which expressions match the empty text, which match anything, and the
-// order in which rules begin with each other. Linear in the grammar, without recursion.
+// RuleAnalysis: which expressions match the empty text, which match any text, and ranks that
+// order every rule above those that begin with it. Linear in the grammar, without recursion.
 #pragma once
 
 #include <cstdint>

@@ -12,8 +12,8 @@ namespace tessera::cpu {
 
 namespace {
 
-// Messages come when another stage is done, long after. A thread that spins for them only makes a core look
-// busy, and the system then puts two computing threads on the other core.
+// Messages arrive late, at the end of another stage. A spinning thread would only make a
+// core look busy, and the system would then put two computing threads on another core.
 constexpr bool kSpinsForMessages = false;
 
 Status aborted() { return Status(StatusCode::kAborted, "the communicator was aborted"); }

@@ -33,9 +33,9 @@ bool can_multiply_blocks(DType type);
 
 // ---- interleaved rows
 
-// Whether a type can be interleaved: one row then takes 0.6 to 0.95 of the time. The others have only the
-// file's layout and are unpacked in plain loops, at a hundredth of the speed for one row: iq1, iq2, iq3,
-// tq1_0, tq2_0, nvfp4, q1_0, q2_0. So does nf4, whose f32 products are as fast as others'.
+// Whether a type can be interleaved: one row then takes 0.6 to 0.95 of the time. The others (iq1, iq2,
+// iq3, tq1_0, tq2_0, nvfp4, q1_0, q2_0) keep the file's layout and are unpacked in plain loops, at a
+// hundredth of the speed for one row. nf4 keeps it too, but its f32 products are as fast as others'.
 bool can_interleave_rows(DType type);
 // Rows of a panel on this machine. Panels begin at multiples of it.
 int64_t interleaved_rows();

@@ -11,8 +11,8 @@ namespace tessera::cuda {
 
 namespace {
 
-// A later proposal wins only if it takes at most this share of the first one's time. Smaller differences are
-// noise, and the first is what a machine without timings takes.
+// A later proposal wins only if it takes at most this share of the first one's
+// time. Smaller differences are noise, and without timings the first is used.
 constexpr double kClearly = 0.97;
 constexpr int kRounds = 5;              // of all, in turn, since clocks drift; the median counts
 constexpr double kBatchSeconds = 1e-3;  // launches between two events, so that issuing them hardly counts
