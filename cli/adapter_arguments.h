@@ -1,4 +1,4 @@
-// --adapter of texts: PATH is put on the model, NAME=PATH is for the lines of a file of requests that say so.
+// AdapterArguments: the option --adapter of texts. PATH applies to the model, NAME=PATH to the lines of a file of requests that name it.
 #pragma once
 
 #include <map>

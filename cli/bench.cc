@@ -23,13 +23,13 @@ struct Arguments : Common {
   ServeLoad load;
 };
 
-// Tables print so many kernels.
+// Number of rows in a table of kernels.
 constexpr size_t kRows = 14;
-// Runs that a table of kernels is the mean of, after those in which everything is loaded and captured.
+// Number of runs averaged in a table of kernels, after the warm-up (loading and capture).
 constexpr int64_t kTracedRuns = 3, kTracedTokens = 16, kWarmUps = 2;
 constexpr const char* kTokenEntry = "serve.1";  // of a generator's program: computes one token
 
-// Sizes of a language model that the counts of operations need.
+// Sizes of a language model for counts of operations.
 struct Sizes {
   int64_t vocabulary = 0, parameters = 0;
   int64_t positions = 0;       // elements of a learned table of positions
@@ -58,15 +58,15 @@ Sizes sizes_of(const Json& info) {
   return sizes;
 }
 
-// Operations that training on one token takes, as the PaLM paper counts (appendix B): 6 a parameter, without
-// a table of positions, and 12 for each layer, channel of its attention and token of the sequence; masks and
-// recomputation left out.
+// Operations of training on one token, counted as in the PaLM paper (appendix B):
+// 6 a parameter, without a table of positions, and 12 for each layer, channel of
+// its attention and token of the sequence; masks and recomputation left out.
 double flops_per_token(const Sizes& sizes, int64_t seq) {
   return 6.0 * static_cast<double>(sizes.parameters - sizes.positions) +
          12.0 * static_cast<double>(sizes.attention) * static_cast<double>(seq);
 }
 
-// Dense bf16 with f32 sums, from the data sheets; 0 for what is not listed.
+// Dense bf16 with f32 sums, from the data sheets; 0 for unlisted devices.
 double known_peak(const std::string& device) {
   struct Peak {
     const char* name;
@@ -86,7 +86,7 @@ Json devices_info(const Arguments& args, const Runtime& runtime) {
   return Json::parse(text(tsr_devices_info, static_cast<const tsr_devices*>(devices.get())));
 }
 
-// As measured and given, else as the backend states them.
+// The measured and given ceilings, else the backend's nominal ones.
 Ceilings ceilings(const Arguments& args, const Json& devices) {
   const Json& device = devices["devices"][0];
   return {args.copy_gbs > 0 ? args.copy_gbs * 1e9 : device["memory_bytes_per_s"].get<double>(),
@@ -141,8 +141,8 @@ Json traced_steps(const Arguments& args, const Runtime& runtime, const Model& mo
   return kernel_times(text(tsr_trainer_trace, trainer.get()), "train_step", limits);
 }
 
-// A training step on random tokens: batch, seq as given, AdamW without clipping. The first step, and on
-// backends that capture the second, are not counted.
+// A training step on random tokens: batch and seq as given, AdamW without clipping.
+// The first step, and on backends that capture the second, are not counted.
 Json bench_train(const Arguments& args, const Runtime& runtime, const Model& model, const Sizes& sizes) {
   const Dataset dataset = random_tokens(args, sizes.vocabulary);
   const Json devices = devices_info(args, runtime);
@@ -196,14 +196,14 @@ Json generate_once(const Generator& generator, const std::vector<int32_t>& promp
   return Json::parse(text(tsr_generator_report, generator.get()));
 }
 
-// Pages hold what a prompt has in common with earlier ones: prompt `number` begins with a token of its own.
+// Varies prompt `number` by a token of its own at the start: pages keep the prefixes that prompts share.
 std::vector<int32_t> vary_prompt(std::vector<int32_t> prompt, int64_t number, const Sizes& sizes) {
   prompt.front() = static_cast<int32_t>(number % sizes.vocabulary);
   return prompt;
 }
 
-// Traced runs of the same text, fewer tokens of it: what a token takes outside of matrix products (other kernels,
-// launches, the host between two tokens), and the kernels of one.
+// Traced runs of the same text with fewer tokens: a token's time outside of matrix
+// products (other kernels, launches, the host between two tokens), and its kernels.
 void add_traced_tokens(const Arguments& args, const Runtime& runtime, const Model& model, const Sizes& sizes,
                        const std::vector<int32_t>& prompt, Json& result) {
   const Generator generator = new_generator(args, runtime, model, true);
@@ -239,7 +239,7 @@ Json bench_decode(const Arguments& args, const Runtime& runtime, const Model& mo
       decode.push_back((report["tokens"].get<double>() - 1) / report["decode_seconds"].get<double>());
     }
     const Json& reads = report["token_reads"];
-    // Caches as full as they are in the middle of the text.
+    // Caches are counted half full, as in the middle of the text.
     const double kept = static_cast<double>(args.seq) + static_cast<double>(args.tokens) / 2;
     const double bytes =
         reads["parameter_bytes"].get<double>() +
@@ -252,7 +252,7 @@ Json bench_decode(const Arguments& args, const Runtime& runtime, const Model& mo
               {"bytes_per_token", bytes},
               {"decode_bytes_per_second", bytes * median(decode)},
               {"launches_per_token", report["launches_per_token"]},
-              // Products of blocks alone: the head computes the last token of a chunk.
+              // Products of blocks alone: the head computes only the last token of a chunk.
               {"prefill_flops_per_second", 2.0 * static_cast<double>(sizes.block_products) * median(prefill)},
               {"devices", report["devices"]}};
   }
@@ -273,7 +273,7 @@ Json bench_serving(const Arguments& args, const Runtime& runtime, const Model& m
                                  .cache_element_bytes = args.precision == "bf16" ? 2 : 4});
 }
 
-// Options of another mode would change nothing.
+// Refuses options without effect in this mode.
 void refuse_idle_options(const CLI::App& command, const std::string& mode) {
   const auto given = [&](std::initializer_list<const char*> names, const char* of) {
     for (const char* name : names)

@@ -47,7 +47,7 @@ class Clients {
     for (int64_t i = 0; i < load.shared; ++i) beginning_.push_back(draw_token());
   }
 
-  // Everything is loaded, and the caches are written to, before times count.
+  // Loads everything, and writes to the caches once, before the measurement.
   void warm_up() {
     for (int64_t i = 0; i < load_.clients; ++i)
       submit(Clock::now(), std::min(load_.new_tokens, kWarmUpTokens));
@@ -67,7 +67,7 @@ class Clients {
 
   Json first_token() const { return percentiles_json(first_s_); }
   Json between_tokens() const { return percentiles_json(between_s_); }
-  double total_s() const { return total_s_; }  // of all requests, added up
+  double total_s() const { return total_s_; }  // sum over all requests
   int64_t tokens() const { return tokens_; }
   int64_t prompt_tokens() const { return prompt_tokens_; }
   int64_t cached_tokens() const { return cached_tokens_; }
@@ -120,7 +120,7 @@ class Clients {
     }
   }
 
-  // Takes an event; whether it was a request's last.
+  // Takes an event; returns whether it was a request's last.
   bool wait(double timeout_s) {
     tsr_event event{};
     event.struct_size = sizeof event;
@@ -149,7 +149,7 @@ class Clients {
   const ServeLoad& load_;
   const uint64_t vocabulary_;
   const Engine& engine_;
-  const std::vector<int64_t> adapters_;  // which requests take in turn
+  const std::vector<int64_t> adapters_;  // assigned to requests in turn
   size_t submitted_ = 0;
   std::mt19937 random_{1};
   std::vector<int32_t> beginning_;  // of all prompts
@@ -159,12 +159,12 @@ class Clients {
   int64_t tokens_ = 0, prompt_tokens_ = 0, cached_tokens_ = 0;
 };
 
-// Bytes that a step reads whatever it computes, and of keys and values for each token before.
+// Bytes read by every step, and of keys and values by each earlier token.
 struct Reads {
   double parameter_bytes = 0, token_bytes = 0;
 };
 
-// As a generator over the model counts them.
+// Counts reads as a generator over the model does.
 Reads reads_of(const ServeLoad& load, const Served& served) {
   const Options options = served.options();
   const int64_t context = load.prompt + load.new_tokens;
@@ -180,7 +180,7 @@ Reads reads_of(const ServeLoad& load, const Served& served) {
           share * reads["full_cache_bytes"].get<double>() / static_cast<double>(context)};
 }
 
-// Adapters of the engine, and how many numbers each has. They are as one, loaded many times: each is read where it lies.
+// Adapters of the engine, and the number of elements of each. One adapter is loaded many times; each copy is read separately.
 struct LoadedAdapters {
   std::vector<int64_t> numbers;
   int64_t elements = 0;
@@ -212,13 +212,13 @@ Serving serving_of(const ServeLoad& load) {
   return serving;
 }
 
-// What a step reads, and how fast steps could be.
+// Adds the bytes read by a step, and the bound on the speed of steps.
 void add_limit(const ServeLoad& load, const Served& served, const Serving& serving,
                const LoadedAdapters& adapters, const Reads& reads, Json& result) {
   const double at_once = result["requests_at_once"], replicas = result["replicas"].get<double>();
-  // Caches as full as they are in the middle of a text.
+  // Caches are counted half full, as in the middle of a text.
   const double kept = static_cast<double>(load.prompt) + static_cast<double>(load.new_tokens) / 2;
-  // Each adapter that a step has is read once.
+  // Each adapter of a step is read once.
   const double adapter_bytes =
       (serving.adapter_type.value_or("f32") == "f32" ? 4.0 : 2.0) * static_cast<double>(adapters.elements);
   const double step_bytes =

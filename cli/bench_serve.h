@@ -1,4 +1,4 @@
-// `tessera bench --mode serve`: clients of an engine, and how fast each is answered.
+// `tessera bench --mode serve`: an engine under load by clients, and the latency of each request.
 #pragma once
 
 #include <cstdint>
@@ -12,12 +12,12 @@ namespace cli {
 struct ServeLoad {
   int64_t clients = 16, prompt = 128, new_tokens = 128, shared = 0;
   int64_t requests = 0;  // 0: four of each client
-  double rate = 0;       // arrivals a second; 0: each client sends its next request when the last one ended
+  double rate = 0;       // arrivals a second; 0: each client sends its next request at the end of the last
   Serving serving;
 };
 void add_serve_load(CLI::App& command, ServeLoad& load);
 
-// What is loaded: `options` makes those that engines and generators have in common.
+// A loaded model: `options` returns the options shared by engines and generators.
 struct Served {
   const Runtime& runtime;
   const Model& model;

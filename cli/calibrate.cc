@@ -38,7 +38,7 @@ void calibrate(const Arguments& args) {
   check(tsr_calibration_save(reading, path.empty() ? nullptr : path.c_str()));
   const Json profile = Json::parse(text(tsr_calibration_text, reading));
   const Json& content = profile["content"];
-  const double others = content.value("others_share", 0.0);  // absent where it is little
+  const double others = content.value("others_share", 0.0);  // absent below 10 %
   if (args.json)
     return print_json({{"profile", path},
                        {"checksum", profile["checksum"]},

@@ -33,7 +33,7 @@ constexpr const char* kHelp =
 
 std::atomic<bool> answer_stopped{false};
 
-// While one lives Ctrl-C stops the answer; a second one ends the process.
+// While it exists Ctrl-C stops the answer; a second one ends the process.
 class StopOnInterrupt {
  public:
   StopOnInterrupt() {
@@ -92,11 +92,11 @@ class Conversation {
     if (!args_.system.empty()) all_.push_back({{"role", "system"}, {"content", args_.system}});
     messages_ = all_;
   }
-  const Json& messages() const { return all_; }  // also those that the model no longer sees
+  const Json& messages() const { return all_; }  // with those that no longer fit the context
   const Runtime& runtime() const { return runtime_; }
   Json report() const { return Json::parse(text(tsr_generator_report, generator_.get())); }
 
-  // Streams the answer, unless `shown` is false. Its content. The messages are as before where it fails.
+  // Streams the answer, unless `shown` is false, and returns its content. After a failure the messages are unchanged.
   std::string ask(const std::string& message, bool shown) {
     const Json before = messages_;
     messages_.push_back({{"role", "user"}, {"content", message}});
@@ -115,8 +115,8 @@ class Conversation {
   }
 
  private:
-  // Leaves out the oldest turns where the context has no room for them and an answer; told. Some more than needed go, so
-  // that the next turns find room too.
+  // Drops the oldest turns when the context has no room for them and an answer, and
+  // reports it. It drops some more than needed, so that the next turns have room too.
   void drop_oldest_turns() {
     const int64_t count = args_.sampling.count;
     const int64_t answer = count > 0 ? std::min(count, context_ / 2) : std::min<int64_t>(context_ / 4, 1024);
@@ -221,7 +221,7 @@ class Conversation {
     }
   }
 
-  // A control token is read as one where control tokens are wanted, and as its letters elsewhere.
+  // Returns whether a control token is kept as one; elsewhere its letters are shown.
   bool is_control(int32_t token) {
     const auto [place, is_new] = controls_.emplace(token, false);
     if (!is_new) return place->second;
@@ -244,7 +244,7 @@ class Conversation {
   Chat chat_;
   Options chat_options_;
   Generator generator_;
-  Json all_, messages_;  // the whole conversation, and what of it the model sees
+  Json all_, messages_;  // the whole conversation, and its part within the context
   int64_t context_ = 0;
   std::map<int32_t, bool> controls_;
   std::map<int32_t, std::string> markers_;  // control tokens that mark reasoning and calls
@@ -270,7 +270,7 @@ void save(const Json& messages, const std::string& path) {
   write_file(path, messages.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
 }
 
-// A line of the user's that is a command. False for one that ends.
+// Runs a line that is a command. Returns false for one that ends the chat.
 bool run_command(Conversation& conversation, const std::string& line) {
   const size_t space = line.find(' ');
   const std::string word = line.substr(0, space);
@@ -286,16 +286,16 @@ bool run_command(Conversation& conversation, const std::string& line) {
   return true;
 }
 
-// A line that was typed, without what keys such as the arrows send: escape sequences and other control characters.
+// Removes the escape sequences of keys such as the arrows, and other control characters, from a typed line.
 std::string without_controls(const std::string& line) {
   std::string text;
   for (size_t i = 0; i < line.size(); ++i) {
     const auto c = static_cast<unsigned char>(line[i]);
     if (c == 0x1b) {
-      if (i + 1 < line.size() && line[i + 1] == '[') {  // CSI: to its final byte
+      if (i + 1 < line.size() && line[i + 1] == '[') {  // CSI: up to its final byte
         i += 2;
         while (i < line.size() && !(line[i] >= '@' && line[i] <= '~')) ++i;
-      } else if (i + 1 < line.size()) {  // SS3 has one byte more
+      } else if (i + 1 < line.size()) {  // SS3: one more byte
         i += line[i + 1] == 'O' ? 2 : 1;
       }
     } else if (c == '\t' || (c >= ' ' && c != 0x7f)) {
@@ -323,7 +323,7 @@ void converse(Conversation& conversation, const Arguments& args) {
       std::cout << std::endl;
       if (args.stats) print_stats(conversation.report());
     } catch (const Error& error) {
-      // On a terminal the conversation goes on.
+      // On a terminal the conversation continues.
       if (!on_terminal) throw;
       std::cerr << "tessera: " << error.what() << '\n';
     }
@@ -364,7 +364,7 @@ void register_chat(CLI::App& app) {
   command->callback([args, command] {
     const bool single = command->count("--message") > 0;
     if (args->json && !single) throw CLI::ValidationError("--json", "wanted with --message");
-    (void)variables_of(args->variables);  // mistakes are told before the model is opened
+    (void)variables_of(args->variables);  // reports mistakes before the model is opened
     if (args->message == "-") args->message = read_piped_text();
     Conversation conversation(*args);
     if (!single) return converse(conversation, *args);

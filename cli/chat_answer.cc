@@ -10,7 +10,7 @@ namespace {
 
 constexpr const char *kDim = "\x1b[2m", *kPlain = "\x1b[0m";
 
-// What decides where an answer begins stands at the prompt's end.
+// Returns the end of the prompt, which decides where an answer begins.
 std::string end_of_prompt(const std::string& prompt) {
   size_t begin = prompt.size() > 512 ? prompt.size() - 512 : 0;
   while (begin < prompt.size() && (prompt[begin] & 0xC0) == 0x80) ++begin;

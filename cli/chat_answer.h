@@ -1,5 +1,5 @@
-// ChatAnswer: the answer that a model is making, as the message that it is. Content goes to standard output as it comes,
-// reasoning to standard error, dimmed on a terminal; calls of tools follow, a line each.
+// ChatAnswer: a streamed answer, parsed as a message. Its content goes to standard output as it is
+// generated, reasoning to standard error, dimmed on a terminal; calls of tools follow, a line each.
 #pragma once
 
 #include <cstdint>

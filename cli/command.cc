@@ -54,7 +54,7 @@ void set_placement(const Options& options, const Common& common) {
 
 namespace {
 
-// A record of the log as it is made. On a terminal it takes the place of a line of progress, which comes again below.
+// Prints a log record. On a terminal it replaces a line of progress, which is printed again below.
 void print_record(void*, int32_t, const char* text) {
   std::cerr << (std::string(isatty(STDERR_FILENO) == 1 ? "\r\x1b[K" : "") + text + '\n') << std::flush;
 }
@@ -227,7 +227,7 @@ Plan make_plan(const Common& common, const Runtime& runtime, const Model& model,
 
 Json convert(const Common& common, const Work& conversion, const std::string& doing) {
   Progress progress(common, kQuietS);
-  const Interruptible interruptible;  // to the end: a killed process leaves a part of a file
+  const Interruptible interruptible;  // to the end: a killed process leaves a partial file
   run_steps(conversion, doing, interruptible, progress);
   Json report = Json::parse(text(tsr_conversion_finish, conversion.get()));
   if (report.contains("notes"))

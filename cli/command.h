@@ -40,7 +40,7 @@ void register_resize(CLI::App& app);
 void register_adapt(CLI::App& app);
 void register_data(CLI::App& app);
 
-// Options that several commands share.
+// The options shared by several commands.
 struct Common {
   std::string devices = "cpu:1";
   std::string parallel;
@@ -59,17 +59,17 @@ void add_placement(CLI::App& command,
                    Common& common);  // --devices --parallel --memory-limit --plan --threads
 void set_placement(const Options& options, const Common& common);
 
-// Records of its log go to stderr when they are made.
+// Opens a runtime whose log records go to stderr at once.
 Runtime open_runtime(const Common& common);
 
-// --adapter: a folder of adapters that others made, which open_model puts on.
+// --adapter: a folder of another project's adapters, applied by open_model.
 void add_adapter_file(CLI::App& command, Common& common);
 
-// A file (.tsr, GGUF), or a description such as "llama:L=2,C=64" when no such file exists. `verify`: a file,
-// whose checksums are checked. Shows its progress where that takes long.
+// A file (.tsr, GGUF), or a description such as "llama:L=2,C=64" when no such
+// file exists. `verify`: checks a file's checksums. Shows progress if slow.
 Model open_model(const Common& common, const std::string& text, int64_t seed = 0, bool verify = false);
 
-// Options of low-rank adapters, and the model with those that were asked for.
+// Options of low-rank adapters, and functions that apply them.
 struct Adapters {
   int64_t rank = 0;  // 0: none
   std::optional<double> alpha;
@@ -78,7 +78,7 @@ struct Adapters {
   bool rslora = false, dora = false;
 };
 void add_adapter_options(CLI::App& command, Adapters& adapters);
-// Options of tsr_model_add_adapters; without rank where none was given.
+// Options of tsr_model_add_adapters; without rank if none was given.
 Options adapter_options(const Adapters& adapters);
 bool has_adapter_options(const Adapters& adapters);  // other than the rank
 Model adapted(Model model, const Adapters& adapters);
@@ -89,35 +89,35 @@ Adapters missing_adapters(const std::string& checkpoint, const Model& model);
 Tokenizer open_tokenizer(const std::string& text);
 Tokenizer model_tokenizer(const Model& model, const std::string& path);
 
-// --data, a text, and what is made of it.
+// Adds --data, the path of a text.
 void add_data(CLI::App& command, std::string& path);
 Dataset open_dataset(const Common& common, const std::string& path, const Tokenizer& tokenizer,
                      const Options& options);
 Plan make_plan(const Common& common, const Runtime& runtime, const Model& model, const Options& options);
 void save_model(const Common& common, const Model& model, const std::string& path);
-// Reads `input` to its last checksum and writes `output`, and prints the notes of the report, as tsr_conversion_finish gives it: what
-// a GGUF file has no place for. `doing` begins the line of progress: "importing".
+// Reads `input` to its last checksum and writes `output`, and prints the notes of the report of
+// tsr_conversion_finish: parts without a place in a GGUF file. `doing` begins the line of progress: "importing".
 Json convert(const Common& common, const std::string& doing, const std::string& input, const std::string& output,
              const Options& options);
 
-// All of a file, or of standard input for "-". Throws for more than `most` bytes or half of the memory, and
-// for what has no end.
+// Reads all of a file, or of standard input for "-". Throws for more
+// than `most` bytes or half of the memory, and for endless input.
 std::string read_file(const std::string& path, int64_t most = INT64_MAX);
-// At once or not at all (tsr_text_write).
+// Writes atomically (tsr_text_write).
 void write_file(const std::string& path, const std::string& content);
-// Whether standard input is a pipe or a file, whose text is meant to be read.
+// Returns whether standard input is a pipe or a file, to be read as text.
 bool is_input_piped();
-// All of standard input as a text that was typed or piped: without the line end behind it.
+// Reads all of standard input as a typed or piped text, without its last line end.
 std::string read_piped_text();
-// A text for a model: throws for rows of JSON, tables, binary content and what is not UTF-8 (tsr_text_check). `kind` plain: the
-// same text whatever it looks like.
+// Checks a text for a model: throws for rows of JSON, tables, binary content and
+// invalid UTF-8 (tsr_text_check). `kind` plain: the same text whatever its content.
 void check_text(const std::string& text, const std::string& path, const std::string& kind,
                 bool takes_tables = false);
-// --kind of texts that are read whole: auto or plain.
+// Adds --kind for texts that are read whole: auto or plain.
 void add_text_kind(CLI::App& command, std::string& kind);
-// Throws where no file can be written, before hours of work are lost; nothing for "". A text may also go to a
-// device or pipe.
-enum class Output { kModel, kFile, kText };  // a model's name is that of a format that is written
+// Throws where no file can be written, before hours of work are
+// lost; no check for "". A text may also go to a device or pipe.
+enum class Output { kModel, kFile, kText };  // kModel: the name has to be that of a written format
 void check_output(const std::string& path, Output output = Output::kModel);
 void print_json(const Json& object);  // on one line of stdout, reals exact
 std::string bytes_text(int64_t bytes);

@@ -1,4 +1,4 @@
-// `tessera data`: what a training will see of a file.
+// `tessera data`: a preview of training data as a training reads it.
 #include <unistd.h>
 
 #include <algorithm>
@@ -24,7 +24,7 @@ std::string decoded(const Tokenizer& tokenizer, const std::vector<int32_t>& ids)
               static_cast<const int32_t*>(ids.data()), ids.size());
 }
 
-// A control token has no text of its own: its name stands for it.
+// A control token has no text of its own: its name is shown.
 std::string shown_token(const Tokenizer& tokenizer, const Json& control, int32_t id,
                         const std::vector<int32_t>& before) {
   if (const auto found = control.find(std::to_string(id)); found != control.end())
@@ -41,7 +41,7 @@ std::string shown_token(const Tokenizer& tokenizer, const Json& control, int32_t
 std::string marked(const Tokenizer& tokenizer, const Json& example, bool colours) {
   const char *const on = colours ? "\033[32m" : "⟦", *const off = colours ? "\033[0m" : "⟧";
   std::string out;
-  double inside = 0;  // weight of what is learnt here; 0: nothing is
+  double inside = 0;  // weight of the learnt part; 0: outside of one
   const auto end = [&]() -> std::string {
     if (inside == 1) return off;
     char weight[32];

@@ -41,7 +41,7 @@ bool holds_rows(const Dataset& dataset) {
 
 namespace {
 
-// The model's template; "" where it has none, which texts do without.
+// Returns the model's template; "" without one, which texts do not need.
 std::string template_text(const DataOptions& data, const Model& model) {
   if (!data.template_file.empty()) return read_file(data.template_file);
   const std::string key =
@@ -83,7 +83,7 @@ Dataset open_data(const Common& common, const DataOptions& data, const Model& mo
                   const std::string& model_path) {
   const Tokenizer tokenizer = model_tokenizer(model, model_path);
   const Options options = dataset_options(common, data);
-  set(options, "template", template_text(data, model));  // of texts it says nothing
+  set(options, "template", template_text(data, model));  // without effect on texts
   Dataset dataset = open_dataset(common, data.path.starts_with('[') ? "" : data.path, tokenizer, options);
   if ((!data.template_file.empty() || !data.template_name.empty()) && !holds_rows(dataset))
     throw Error(

@@ -13,13 +13,13 @@ struct DataOptions {
   std::string path;  // a file, or JSON of several
   std::string template_file, template_name;
   bool special = false, skip_bad = false, no_append_end = false;
-  // Absent: the library decides.
+  // Absent: the library's default.
   std::optional<std::string> kind, mask, truncation, untrained, packing, eval_file, cache;
   std::optional<int64_t> seq, max_length;
   double eval_fraction = 0;
 };
 
-// Without the path, --seq and --eval-fraction, which a command adds.
+// Adds all options except the path, --seq and --eval-fraction, which a command adds.
 void add_data_options(CLI::App& command, DataOptions& data);
 bool holds_rows(const Dataset& dataset);  // not a plain text
 // The dataset, with the model's tokenizer and chat template. Shows its progress.
@@ -29,7 +29,7 @@ void check_data_options(const Common& common, const DataOptions& data);
 Dataset open_data(const Common& common, const DataOptions& data, const Model& model,
                   const std::string& model_path);
 
-// What became of rows, on standard error: nobody should find out after hours that half of them were cut.
+// Reports omitted and cut rows on standard error, before hours of training.
 void say_what_is_learnt(const Common& common, const DataOptions& data, const Dataset& dataset);
 
 }  // namespace cli

@@ -1,4 +1,4 @@
-// tessera embed and tessera classify: rows of numbers of texts. They differ in what they print.
+// tessera embed and tessera classify: rows of numbers for texts. They differ in their output.
 #include <algorithm>
 #include <iostream>
 #include <numeric>
@@ -25,7 +25,7 @@ struct Arguments : Common {
   bool normalize = false, raw = false, tabs = false, logits = false;
 };
 
-// Texts: all of them one after another, as the library takes them. Pairs: two for each row.
+// Texts: one buffer of all texts, in the library's form. Pairs: two for each row.
 struct Texts {
   std::string bytes;
   std::vector<size_t> lengths;

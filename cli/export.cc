@@ -48,7 +48,7 @@ void export_model(const Arguments& args) {
   const Work work =
       model ? make<Work>(tsr_export_begin_for_model, none, model.get(), args.output.c_str(), given)
             : make<Work>(tsr_export_begin, none, args.input.c_str(), args.output.c_str(), given);
-  const Interruptible interruptible;  // to the end: a killed process leaves a part of what it wrote
+  const Interruptible interruptible;  // to the end: a killed process leaves partial files
   Progress progress(args);
   run_steps(work, "exporting " + args.input, interruptible, progress);
   Json report = Json::parse(text(tsr_export_finish, work.get()));

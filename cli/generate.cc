@@ -70,7 +70,7 @@ Engine new_engine(const Arguments& args, const Serving& serving, const Runtime& 
                                     static_cast<const tsr_options*>(options.get()));
 }
 
-// Writes a text as it comes, and keeps it for --json.
+// Writes a text as it is generated, and keeps it for --json.
 class TextOutput {
  public:
   explicit TextOutput(const Arguments& args) : args_(args) {}
@@ -83,12 +83,12 @@ class TextOutput {
       std::cout.write(text, static_cast<std::streamsize>(size)).flush();
   }
 
-  // Ends the text; whether statistics follow.
+  // Ends the text; returns whether statistics follow.
   bool end() const {
     if (args_.json) return false;
     const bool on_terminal = isatty(STDOUT_FILENO) == 1;
-    if (on_terminal) std::cout << std::endl;             // or the shell's prompt follows the text
-    if (args_.stats && !on_terminal) std::cerr << '\n';  // both may lead to the same place
+    if (on_terminal) std::cout << std::endl;             // else the shell's prompt follows the text
+    if (args_.stats && !on_terminal) std::cerr << '\n';  // both may go to the same place
     return args_.stats;
   }
 
@@ -122,7 +122,7 @@ void generate_text(const Arguments& args, const Runtime& runtime, const Model& m
   print_json(result);
 }
 
-// One text that is JSON of a schema, or what else a grammar allows: by an engine, which knows grammars.
+// Generates one text constrained by a schema or grammar, by an engine, since generators have no grammars.
 void generate_allowed_text(const Arguments& args, const Allowed& allowed, const Runtime& runtime,
                            const Model& model) {
   Serving one = args.serving;
@@ -159,7 +159,7 @@ void generate_allowed_text(const Arguments& args, const Allowed& allowed, const 
   print_json(result);
 }
 
-// Options that would change nothing are refused.
+// Refuses options without effect.
 void refuse_idle_options(const CLI::App& command, bool file) {
   const auto given = [&](std::initializer_list<const char*> names, const char* why) {
     for (const char* name : names)
@@ -173,7 +173,7 @@ void refuse_idle_options(const CLI::App& command, bool file) {
 
 void generate_texts(const Arguments& args, const AdapterArguments& adapters, const Allowed& allowed) {
   const FileRun run{.allowed = allowed, .adapters = adapters.named, .ids = args.ids, .stats = args.stats};
-  // Wrong lines are told before a model is loaded.
+  // Reports wrong lines before a model is loaded.
   const RequestFile file = open_requests(args.prompts, args.output, run);
   const Runtime runtime = open_runtime(args);
   const Model model = open_model(args, args.model);
@@ -200,7 +200,7 @@ void generate(const CLI::App& command, Arguments& args) {
                                           "=PATH: belongs to --prompts, which is missing");
   const Runtime runtime = open_runtime(args);
   const Model model = open_model(args, args.model);
-  (void)model_tokenizer(model, args.model);  // its absence is told before anything is planned
+  (void)model_tokenizer(model, args.model);  // reports its absence before planning
   allowed ? generate_allowed_text(args, allowed, runtime, model) : generate_text(args, runtime, model);
 }
 

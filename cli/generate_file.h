@@ -10,7 +10,7 @@
 
 namespace cli {
 
-// Which texts are allowed: an option of a request, with its value.
+// The constraint on texts: an option of a request, with its value.
 using Allowed = std::optional<std::pair<std::string, std::string>>;
 
 // --json-schema, --grammar, --regex; at most one is given.
@@ -21,14 +21,14 @@ void add_allowed(CLI::App& command, AllowedArguments& arguments);
 Allowed read_allowed(const AllowedArguments& arguments);
 
 struct FileRun {
-  Allowed allowed;  // of requests that do not say it themselves
-  std::map<std::string, std::string> adapters;  // paths of those that lines may name
+  Allowed allowed;  // of requests without one of their own
+  std::map<std::string, std::string> adapters;  // paths of adapters that lines may name
   bool ids = false;  // token ids of the texts, too
   bool stats = false;
 };
 // Checks all lines; `output` empty: standard output.
 RequestFile open_requests(const std::string& path, const std::string& output, const FileRun& run);
-// Of a file that has been started. Throws at the end where a request failed; its line says why, and the others are done.
+// Runs a started file. Throws at the end if a request failed; its line has the reason, and the others are complete.
 void generate_file(const Common& common, const FileRun& run, const RequestFile& file);
 
 }  // namespace cli

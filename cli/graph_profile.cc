@@ -36,7 +36,7 @@ void header(const char* what) {
 bool same_but_name(Json a, Json b) {
   a.erase("block");
   b.erase("block");
-  // Tensors alive outside of the block show in its transient bytes.
+  // Tensors alive outside of the block are part of its transient bytes.
   for (Json* one : {&a, &b}) {
     one->erase("transient_bytes");
     for (auto& [name, phase] : (*one)["phases"].items()) phase.erase("transient_bytes");
@@ -44,7 +44,7 @@ bool same_but_name(Json a, Json b) {
   return a == b;
 }
 
-// Equal neighbours in one line.
+// Prints consecutive equal blocks as one line.
 void print_blocks(const Json& blocks) {
   for (size_t i = 0; i < blocks.size();) {
     size_t end = i + 1;

@@ -1,4 +1,4 @@
-// `tessera inspect --profile`: what a training step, or a forward pass, computes, moves and keeps.
+// `tessera inspect --profile`: operations, traffic and memory of a training step, or of a forward pass.
 #pragma once
 
 #include "command.h"

@@ -1,5 +1,5 @@
-// C++ comfort over tessera.h for the command: handles that free themselves, errors as exceptions, texts as
-// strings.
+// C++ wrappers of tessera.h for the command: handles that
+// free themselves, errors as exceptions, texts as strings.
 #pragma once
 
 #include <tessera/tessera.h>
@@ -65,7 +65,7 @@ H make(Function function, Args... arguments) {
   return H(raw);
 }
 
-// text(tsr_model_info, model): calls a C function whose last argument is the text that it makes.
+// text(tsr_model_info, model): calls a C function whose last argument is the text that it returns.
 template <class Function, class... Args>
 std::string text(Function function, Args... arguments) {
   tsr_text* raw = nullptr;
@@ -95,12 +95,12 @@ inline void set(const Options& options, const char* key, const std::string& valu
   check(tsr_options_set_str(options.get(), key, value.c_str()));
 }
 
-// Throws what the maker of the `consumer` would say of the options by themselves: before files are read.
+// Throws the errors of a `consumer`'s constructor for the options alone, before files are read.
 inline void check_options(const Options& options, const char* consumer) {
   check(tsr_options_check(options.get(), consumer));
 }
 
-// Nothing where the command line has nothing: the library's default then counts.
+// No effect without a value: the library's default then applies.
 template <class T>
 void set(const Options& options, const char* key, const std::optional<T>& value) {
   if (value) set(options, key, *value);

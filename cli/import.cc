@@ -28,7 +28,7 @@ Json stored_types(const Json& file) {
   return types;
 }
 
-// The same without how they are packed.
+// The same without the packing.
 Json element_types(const Json& file) {
   Json types = Json::array();
   for (const Json& stored : stored_types(file)) {

@@ -1,4 +1,4 @@
-// Options of commands that generate or score: what is computed in, how weights are kept, and how tokens are drawn.
+// Options of commands that generate or score: precision, storage of weights, and sampling.
 #pragma once
 
 #include <cstdint>
@@ -11,15 +11,15 @@
 namespace cli {
 
 struct Inference {
-  std::optional<std::string> precision, activations, repack, weights;  // absent: the library decides
+  std::optional<std::string> precision, activations, repack, weights;  // absent: the library's default
 };
 void add_inference(CLI::App& command, Inference& inference);
 void set_inference(const Options& options, const Inference& inference);
 
-// How the tokens of a text are drawn, and where it ends.
+// Options of sampling, and of the end of a text.
 struct Sampling {
   int64_t count = 0;
-  std::optional<int64_t> top_k, seed, context;  // absent: the library decides
+  std::optional<int64_t> top_k, seed, context;  // absent: the library's default
   std::optional<double> temperature, top_p;
   std::vector<std::string> stop;
 };

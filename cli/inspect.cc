@@ -58,7 +58,7 @@ std::string name_list(const Json& names) {
   return list;
 }
 
-// The file's format, stored types and keys, with what became of each.
+// Prints the file's format, stored types and keys, and the use of each key.
 void print_file(const Json& file) {
   if (file.is_null()) return;
   std::cout << "file          " << file["format"].get<std::string>();

@@ -1,24 +1,24 @@
-// Interruptible: Ctrl-C while the library plans, loads, converts or measures ends that call, with a message;
-// a second one ends the process at once.
+// Interruptible: Ctrl-C during planning, loading, conversion or measurement
+// ends that call, with a message; a second one ends the process at once.
 #pragma once
 
 #include "handle.h"
 
 namespace cli {
 
-// One at a time.
+// One instance at a time.
 class Interruptible {
  public:
-  // Long work in steps needs no runtime: `check` after each is soon enough.
+  // For long work in steps, which needs no runtime: `check` after each is soon enough.
   Interruptible() : Interruptible(nullptr) {}
   explicit Interruptible(const Runtime& runtime) : Interruptible(runtime.get()) {}
   ~Interruptible();
   Interruptible(const Interruptible&) = delete;
   Interruptible& operator=(const Interruptible&) = delete;
 
-  // Throws for an error, and where Ctrl-C came.
+  // Throws for an error, and after Ctrl-C.
   void check(tsr_status* status) const;
-  // Whether Ctrl-C came.
+  // Returns whether Ctrl-C was pressed.
   bool interrupted() const;
 
  private:

@@ -1,4 +1,4 @@
-// Times of kernels out of a trace, beside what each would take if nothing but memory or products bound it.
+// Times of kernels in a trace, with the lower bound of each by memory and products.
 #pragma once
 
 #include <string>
@@ -13,16 +13,16 @@ struct Ceilings {
   double flops_per_s = 0;  // of a large product
 };
 
-// The kernels of the runs of `entry` in `trace` (tsr_trainer_trace), by kernel (op, variant, operands), the longest
-// first:
-//   {"runs", "seconds", "floor_seconds", "launches", "kernels": [{"op", "variant", "operands", "count",
-//   "seconds",
-//    "floor_seconds"}]}
-// all of one run, on the rank that was busy longest. What is no kernel counts under its own name, without
-// floor. A launch of several kernels is recorded as the first of them: their floors are added up there.
+// The kernels of the runs of `entry` in `trace` (tsr_trainer_trace),
+// by kernel (op, variant, operands), the longest first:
+// {"runs", "seconds", "floor_seconds", "launches", "kernels": [{"op",
+// "variant", "operands", "count", "seconds", "floor_seconds"}]}
+// all of one run, on the busiest rank. Other events count under their
+// own names, without floor. A launch of several kernels is recorded
+// as the first of them, with the sum of their floors.
 Json kernel_times(const std::string& trace, const std::string& entry, const Ceilings& ceilings);
 
-// Seconds of one run that products of matrices take.
+// Seconds of matrix products in one run.
 double product_seconds(const Json& times);
 
 // As a table of the `rows` longest, one line each.

@@ -1,4 +1,4 @@
-// tessera: the command. Everything that it does goes through tessera.h.
+// tessera: the command, built on tessera.h alone.
 #include <algorithm>
 #include <cerrno>
 #include <csignal>
@@ -28,7 +28,7 @@ constexpr cli::Register kCommands[] = {
 // Exit statuses, as the help lists them.
 constexpr int kFailed = 1, kUsage = 2, kInterrupted = 130;
 
-// CLI11 takes integers beyond 64 bits for the largest.
+// CLI11 replaces integers beyond 64 bits by the largest.
 std::string check_integer(const std::string& word) {
   errno = 0;
   char* end = nullptr;
@@ -37,7 +37,7 @@ std::string check_integer(const std::string& word) {
   return {};
 }
 
-// Parses and carries out.
+// Parses and runs a command.
 int run(int argc, char** argv) {
   CLI::App app{"Fine-tune and run models on every device of this machine."};
   app.footer(
@@ -82,7 +82,7 @@ int without_memory() {
   return kFailed;
 }
 
-// An exception that there is no memory for ends the process before it is one.
+// Ends the process for an exception without memory to construct it.
 [[noreturn]] void end_process() {
   if (std::current_exception() == nullptr) std::_Exit(without_memory());
   __gnu_cxx::__verbose_terminate_handler();
@@ -92,10 +92,10 @@ int without_memory() {
 }  // namespace
 
 int main(int argc, char** argv) {
-  // A write beyond the limit on file sizes fails, and is answered as a full disk is.
+  // A write beyond the limit on file sizes then fails like a full disk.
   std::signal(SIGXFSZ, SIG_IGN);
   std::set_terminate(end_process);
-  // An exception needs memory itself; where there was none when the program started, it ends the process.
+  // An exception needs memory itself; without any at the start, it ends the process.
   void* const volatile room = std::malloc(size_t{256} << 10);  // volatile: not left out
   if (room == nullptr) return without_memory();
   std::free(room);

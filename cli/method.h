@@ -1,4 +1,4 @@
-// --method: the parameters that train, chosen by the memory that each method needs.
+// --method: the trained parameters, chosen by the memory of each method.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@ namespace cli {
 
 void add_method(CLI::App& command, std::string& method);
 
-// The model of the method, and in `report` the text of tsr_plan_methods. `options`: the trainer's; dataset may be null.
+// Returns the model of the method, and in `report` the text of tsr_plan_methods. `options`: the trainer's; dataset may be null.
 Model model_for_method(const Runtime& runtime, const Model& model, const tsr_dataset* dataset,
                        const Options& options, const std::string& method, const Adapters& adapters,
                        Json& report);

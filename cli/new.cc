@@ -11,7 +11,7 @@ struct Arguments : Common {
   std::string description, output, tokenizer;
 };
 
-// A model needs an embedding for every token that its tokenizer may make of a text.
+// Checks that a model has an embedding for every token of its tokenizer.
 void check_vocabulary(const Json& info, int64_t tokens) {
   for (const Json& tensor : info["tensors"])
     if (tensor["name"] == "token_embedding" && tensor["shape"][0].get<int64_t>() < tokens)

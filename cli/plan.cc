@@ -13,7 +13,7 @@
 namespace cli {
 
 namespace {
-// Longest files of decisions and of proofs, whose parsed forms are many times as large.
+// Largest files of pins and of certificates, whose parsed forms are many times as large.
 constexpr int64_t kMostPinBytes = int64_t{16} << 20, kMostCertificateBytes = int64_t{256} << 20;
 
 struct Arguments : Common {
@@ -29,7 +29,7 @@ struct Arguments : Common {
   Serving serving;
 };
 
-// Memory and time read off the lowered program, block by block.
+// Prints memory and time of the lowered program, block by block.
 void print_composed(const Json& composed) {
   std::cout << "lowered    block by block: " << bytes_text(composed["memory_bytes"].get<int64_t>())
             << " on the fullest device"
@@ -106,7 +106,7 @@ void print_check(const Json& check) {
             << " do not fit\n";
 }
 
-// Options that would change nothing are refused: the plan would look as if it heeded them.
+// Refuses options without effect: the plan would appear to heed them.
 void refuse_idle_options(const CLI::App& command, const Arguments& args, bool train, bool cluster) {
   const auto given = [&](std::initializer_list<const char*> names, const std::string& why) {
     for (const char* name : names)
@@ -162,13 +162,13 @@ Json plan_serving(const CLI::App& command, const Arguments& args) {
                      .memory_limit = args.memory_limit});
 }
 
-// Options of engines would change nothing elsewhere.
+// Refuses options of engines in other modes.
 void refuse_serving_options(const CLI::App& command, const std::string& mode) {
   if (const std::string name = given_serving(command); !name.empty())
     throw Error(TSR_INVALID_ARGUMENT, name + ": belongs to --mode serve, and this is " + mode);
 }
 
-// "dp=2, tp=2" as "mesh dp=2, tp=2"; one device has none. Devices that hold nothing are idle.
+// "dp=2, tp=2" as "mesh dp=2, tp=2"; one device has none. Devices without any tensor are idle.
 std::string mesh_text(const Json& plan) {
   const std::string mesh = plan["mesh"].get<std::string>();
   int64_t idle = 0;
@@ -225,7 +225,7 @@ void check_certificate(const Arguments& args) {
   args.json ? print_json(check) : print_check(check);
 }
 
-// The estimate, and its page in --report.
+// Prints the estimate, and writes its page to --report.
 Json estimate_plan(const Arguments& args, const Options& options) {
   const auto* const given = static_cast<const tsr_options*>(options.get());
   if (!args.report.empty()) write_file(args.report, text(tsr_plan_estimate_page, args.model.c_str(), given));
@@ -268,7 +268,7 @@ void plan_absent_training(const Arguments& args) {
   args.json ? print_json(estimate) : print_estimate(estimate);
 }
 
-// Of a trainer or a generator on devices that are here.
+// Options of a trainer or a generator on present devices.
 Options present_options(const Arguments& args) {
   Options options = make<Options>(tsr_options_new);
   set_placement(options, args);
@@ -319,7 +319,7 @@ void plan_present(const Arguments& args) {
 void run_plan(const CLI::App& command, const Arguments& args) {
   if (!args.checked.empty()) return check_certificate(args);
   if (args.model.empty()) throw CLI::RequiredError("model, or --check");
-  // A search may take long: what cannot be written is told before it.
+  // A search may take long: an unwritable output is reported before it.
   check_output(args.output, Output::kFile);
   for (const std::string& text : {args.report, args.trace, args.certificate})
     check_output(text, Output::kText);

@@ -1,4 +1,4 @@
-// `tessera plan --cluster ... --mode generate`: how to serve a model.
+// `tessera plan --cluster ... --mode generate`: a search for the best way to serve a model.
 #pragma once
 
 #include "command.h"

@@ -62,7 +62,7 @@ void print_memory(std::ostream& out, const Json& explanation) {
   if (explanation.contains("memory_limit"))
     out << " of " << bytes_text(explanation["memory_limit"].get<int64_t>());
   out << " on " << peak["device"].get<std::string>() << ", fullest at ";
-  // Passes are counted from one, as people do; instructions are numbered as the program prints them.
+  // Passes are counted from one; instructions are numbered as in the printed program.
   const auto at = peak["instruction"].get<int64_t>();
   if (at >= 0)
     out << (explanation["lowered"].get<bool>() ? "instruction " + std::to_string(at)
@@ -92,7 +92,7 @@ void print_memory(std::ostream& out, const Json& explanation) {
 void print_blocks(std::ostream& out, const Json& explanation, bool trains) {
   constexpr size_t kMostBlocks = 10, kMostOps = 8;
   const Json& blocks = explanation["blocks"];
-  // Said only where it differs or could.
+  // Printed only where it differs or could.
   bool staged = false, saves = false;
   for (const Json& block : blocks) {
     staged = staged || block["stage"] != blocks[0]["stage"];
@@ -121,7 +121,7 @@ void print_blocks(std::ostream& out, const Json& explanation, bool trains) {
     std::string line;
     for (const std::string& note : notes) line += (line.empty() ? "" : ", ") + note;
     out << "  " << (line.empty() ? name : padded(name, 20) + "  " + line) << '\n';
-    // Blocks of one assignment share a line; blocks that repeat the one before get none.
+    // Blocks of one assignment share a line; a repetition of the previous block is skipped.
     if (i > 0 && block["ops"] == blocks[i - 1]["ops"]) continue;
     std::vector<std::pair<std::string, std::string>> groups;  // assignment -> operations
     for (const Json& op : block["ops"]) {

@@ -1,4 +1,4 @@
-// A plan's explanation on a screen.
+// The text form of a plan's explanation.
 #pragma once
 
 #include <ostream>
@@ -7,8 +7,8 @@
 
 namespace cli {
 
-// `explanation` as tsr_plan_explain has it.
-// `trains`: a training step, of which something might be recomputed.
+// `explanation`: of tsr_plan_explain. `trains`:
+// a training step, which may have recomputation.
 void print_explanation(std::ostream& out, const Json& explanation, bool trains);
 
 std::string seconds_text(double seconds);                     // "12.35 ms"

@@ -1,4 +1,4 @@
-// Options of losses of preferences, which `train`, `eval` and `plan` share.
+// Options of preference losses, shared by `train`, `eval` and `plan`.
 #pragma once
 
 #include <optional>
@@ -9,7 +9,7 @@
 namespace cli {
 
 struct LossOptions {
-  // Absent: the library decides.
+  // Absent: the library's default.
   std::optional<std::string> loss, reference;
   std::optional<double> beta, label_smoothing, simpo_gamma, cpo_alpha, desirable_weight, undesirable_weight;
 };

@@ -1,5 +1,5 @@
-// Progress of long work on stderr. A terminal sees one line that is overwritten; anything else a line now and
-// then.
+// Progress of long work on stderr. A terminal has one line
+// that is overwritten; other outputs get a line now and then.
 #pragma once
 
 #include <chrono>
@@ -11,16 +11,16 @@ namespace cli {
 
 void add_quiet(CLI::App& command, Common& common);  // --quiet
 
-// Whether progress and notes are unwanted: --quiet, and --json where stderr is no terminal.
+// Returns whether progress and notes are off: --quiet, or --json where stderr is no terminal.
 bool is_quiet(const Common& common);
 
 class Progress {
  public:
-  // `quiet_s`: work that takes no longer shows nothing.
+  // `quiet_s`: shorter work shows nothing.
   explicit Progress(const Common& common, double quiet_s = 0);
   ~Progress();  // ends the line of a terminal
-  // The present state. A terminal shows every line, a file the first after two seconds, then after pauses
-  // that double up to a minute.
+  // Shows the current state. A terminal shows every line, a file the first
+  // after two seconds, then after pauses that double up to a minute.
   void show(const std::string& line);
   // Prints a line that stays, at once.
   void say(const std::string& line);

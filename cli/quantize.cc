@@ -19,7 +19,7 @@ struct Arguments : Common {
   bool pure = false, compress = false;
 };
 
-// "0.0613": three digits that count.
+// "0.0613": three significant digits.
 std::string error_text(double error) {
   if (error == 0) return "0";
   std::ostringstream text;
@@ -27,7 +27,7 @@ std::string error_text(double error) {
   return text.str();
 }
 
-// A note for a tensor that has another type than the mix gives, or no importance though others have it.
+// A note for a tensor with another type than the mix's, or without importance although others have it.
 std::string note_of(const Json& tensor, bool has_importance) {
   std::string note;
   if (tensor.contains("wanted"))
@@ -38,7 +38,7 @@ std::string note_of(const Json& tensor, bool has_importance) {
   return note;
 }
 
-// Columns: the first to the left, the others to the right, the last as it is.
+// Aligns columns: the first left, the others right, the last unchanged.
 void print_table(const std::vector<std::vector<std::string>>& rows) {
   std::vector<size_t> widths;
   for (const std::vector<std::string>& row : rows) {

@@ -13,7 +13,7 @@ namespace cli {
 
 namespace {
 
-// Small, so that texts stay what a model could say.
+// Small, so that texts stay plausible.
 constexpr float kLargest = 0.01f;
 
 std::vector<std::string> parameters_of(const Model& model) {

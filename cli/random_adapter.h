@@ -1,4 +1,4 @@
-// RandomAdapter: a low-rank adapter of a model with numbers at random, in a folder of its own that goes with it.
+// RandomAdapter: a low-rank adapter of a model with random elements, in a temporary folder removed with it.
 #pragma once
 
 #include <cstdint>

@@ -43,7 +43,7 @@ void add_log_options(CLI::App& command, RunOptions& run) {
       "physical limit, settings");
 }
 
-// Options as they were given, except names of files, which are recorded elsewhere.
+// The given options, except names of files, which are recorded elsewhere.
 Json given_options(const CLI::App& command) {
   static constexpr const char* kFiles[] = {"data", "metrics", "tensorboard", "report", "devices"};
   Json given = Json::object();

@@ -1,4 +1,4 @@
-// Options of a training run (tsr_run_new), as words of `tessera train`.
+// Options of a training run (tsr_run_new), as arguments of `tessera train`.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@ namespace cli {
 
 struct RunOptions {
   std::string output, resume, checkpoint, metrics, tensorboard, report;
-  std::optional<int64_t> checkpoint_every;  // absent: the library decides
+  std::optional<int64_t> checkpoint_every;  // absent: the library's default
   int64_t steps = 100, keep = 1, eval_every = 0, patience = 0, sample_tokens = 48;
   double min_delta = 0;
   bool merge = false, overwrite = false, keep_best = false;

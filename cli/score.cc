@@ -26,7 +26,7 @@ struct TokenTexts {
   std::vector<int32_t> ids;
   std::vector<size_t> lengths;
   std::vector<std::pair<size_t, std::string_view>>
-      pieces;  // of each token: its first byte in the input, and its text
+      pieces;  // first byte in the input, and text, of each token
 };
 
 // For each token.
@@ -36,7 +36,7 @@ struct TokenScores {
   Json report;
 };
 
-// Totals: sums over all tokens that were scored.
+// Totals: sums over all scored tokens.
 struct Totals {
   int64_t tokens = 0, greedy = 0;
   double nll = 0, squares = 0;  // sums of nll and of its square
@@ -51,7 +51,7 @@ struct Totals {
   double bits_per_byte() const { return nll / std::log(2.0) / static_cast<double>(bytes); }
 };
 
-// Adds the tokens of the text that stands at `begin`.
+// Adds the tokens of the text at `begin`.
 void encode(const tsr_tokenizer* tokenizer, std::string_view words, size_t begin, bool special,
             TokenTexts& texts) {
   const uint32_t flags = special ? TSR_ENCODE_SPECIAL : 0;

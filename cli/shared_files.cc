@@ -16,17 +16,17 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Options and positional words that name files. What `train` resumes, it may write to.
+// Options and positional arguments that name files. `train` may write to the folder that it resumes.
 constexpr const char* kRead[] = {"model",       "data",     "tokenizer", "--data",      "--file",    "--prompts", "--adapter",
                                  "--imatrix",   "--plan",   "--profile", "--eval-file", "--pins",    "--template", "--tools",
                                  "--grammar",   "--init",   "--check",   "--tokenizer", "--cluster", "--draft-model",
                                  "--reference", "--json-schema", "--model"};
 constexpr const char* kWritten[] = {"out",      "--out",   "--metrics",     "--report",
                                     "--trace",  "--certificate", "--checkpoint", "--tensorboard"};
-// Pairs of what is read and what is written that have rules of their own, in the library or where they are read.
+// Pairs of a read and a written file with rules of their own, in the library or at their reader.
 struct Pair {
   std::string_view command, read, written;
-  const char* with = nullptr;  // where this option is given too
+  const char* with = nullptr;  // if this option is given too
 };
 constexpr Pair kMayShare[] = {{"train", "model", "--out", "--resume"}, {"train", "--adapter", "--out", "--resume"}, {"plan", "--plan", "--out"},
                               {"import", "model", "--out"},  {"quantize", "model", "out"},    {"export", "model", "--out"},
@@ -36,7 +36,7 @@ struct Named {
   std::string option, path;
 };
 
-// The paths that an option's value names: of --data also those of a list of files.
+// Returns the paths in an option's value: of --data also those of a list of files.
 std::vector<std::string> paths_in(const std::string& value) {
   if (!value.starts_with('[')) return {value};
   std::vector<std::string> paths;
@@ -70,7 +70,7 @@ bool is_same(const std::string& a, const std::string& b) {
   return !error && one == other;
 }
 
-// Whether `path` is a file of the model, or of the adapters, in the folder `read`.
+// Returns whether `path` is a file of the model, or of the adapters, in the folder `read`.
 bool is_in_model(const fs::path& path, const std::string& read) {
   static constexpr const char* kNames[] = {"config.json",       "generation_config.json",  "tokenizer.json",
                                            "tokenizer.model",   "tokenizer_config.json",   "vocab.json",

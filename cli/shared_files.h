@@ -1,4 +1,4 @@
-// Files that a command would both read and write, or write twice: the user's file would be lost, or one of the results.
+// A check of files that a command would both read and write, or write twice: the user's file would be lost, or one of the results.
 #pragma once
 
 #include "command.h"

@@ -11,7 +11,7 @@
 
 namespace cli {
 
-// Work that takes no longer shows nothing, where nobody thinks of it as long.
+// Shorter work shows no progress, where users do not expect long work.
 constexpr double kQuietS = 0.5;
 
 inline tsr_progress progress_of(const Work& work) {
@@ -30,13 +30,13 @@ inline void run_steps(const Work& work, const std::string& what, const Interrupt
     progress.show(what + "  " + std::to_string(std::lround(std::floor(100 * share))) + " %");
   }
 }
-// The same of work that is quiet while it is short.
+// The same for work that is quiet while short.
 inline void run_steps(const Work& work, const std::string& what, const Common& common) {
   const Interruptible interruptible;
   Progress progress(common, kQuietS);
   run_steps(work, what, interruptible, progress);
 }
-// The same of `amount`, with the time that is left: "scored 40 % of 1200 tokens, 3 s left".
+// The same for `amount`, with the remaining time: "scored 40 % of 1200 tokens, 3 s left".
 template <class H, class Step>
 void run_steps_left(const H& work, Step step, const std::string& done_text, const std::string& amount,
                     const Interruptible& interruptible, const Common& common) {

@@ -16,7 +16,7 @@ namespace cli {
 
 namespace {
 
-// The run that Ctrl-C, and what ends jobs, stops: the step in progress is finished and saved. A second one ends at once.
+// The run that Ctrl-C and termination signals stop: the step in progress is finished and saved. A second one ends at once.
 std::atomic<tsr_run*> running = nullptr;
 void interrupt(int signal) {
   tsr_run_stop(running);
@@ -35,7 +35,7 @@ class StoppedBySignal {
   }
 };
 
-// Plans, computes what a reference says, and loads: with progress, where that takes long.
+// Plans, computes the log probabilities of a reference, and loads: with progress if slow.
 Trainer make_trainer(const TrainArguments& args, const Runtime& runtime, const Model& model,
                      const Dataset& dataset) {
   const Options options = trainer_options(args);
@@ -51,7 +51,7 @@ Trainer make_trainer(const TrainArguments& args, const Runtime& runtime, const M
   return trainer;
 }
 
-// With the adapters that the command line has, or else the checkpoint that is resumed.
+// Returns the adapters of the command line, else those of the resumed checkpoint.
 Adapters adapters_of_run(const TrainArguments& args, const Model& model) {
   Adapters adapters = args.adapters;
   if (adapters.rank != 0 || args.run.resume.empty() || has_adapter_options(adapters)) return adapters;
@@ -61,7 +61,7 @@ Adapters adapters_of_run(const TrainArguments& args, const Model& model) {
   return adapters;
 }
 
-// Shows the events of the run until its end. Returns how it ended.
+// Shows the events of the run until its end. Returns its outcome.
 std::string show_run(const TrainArguments& args, const Run& run) {
   Progress progress(args);
   const StoppedBySignal stopped(run);
@@ -88,7 +88,7 @@ std::string show_run(const TrainArguments& args, const Run& run) {
       case TSR_RUN_NOTE:
         progress.say("note: " + message());
         break;
-      case TSR_RUN_WARNING:  // whatever is quiet: what is not said now is found out after hours
+      case TSR_RUN_WARNING:  // even if quiet: hours later it is too late
         is_quiet(args) ? void(std::cerr << "warning: " << message() << '\n') : progress.say("warning: " + message());
         break;
       case TSR_RUN_END:
@@ -99,7 +99,7 @@ std::string show_run(const TrainArguments& args, const Run& run) {
   }
 }
 
-// What --json prints, and print_result shows.
+// The result that --json prints, and print_result shows.
 Json result_of(const TrainArguments& args, Json report, const Dataset& dataset, const Json& methods) {
   const Json data = Json::parse(text(tsr_dataset_info, static_cast<const tsr_dataset*>(dataset.get())));
   report["unigram_entropy"] = data.contains("unigram_entropy") ? data["unigram_entropy"] : Json(nullptr);

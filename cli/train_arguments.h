@@ -1,4 +1,4 @@
-// TrainArguments: the words of `tessera train`.
+// TrainArguments: the arguments of `tessera train`.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ struct TrainArguments : Common {
   std::string model, method, init, trained, frozen, trace, offload_folder, precision, weights, fused_loss;
   DataOptions data;
   RunOptions run;
-  // Absent: the library decides.
+  // Absent: the library's default.
   std::optional<std::string> schedule, decay_shape, optimizer, muon_scale, groups;
   std::optional<double> lr, lr_end, decay_fraction, lora_plus_ratio, clip_norm, watchdog, loss_scaling,
       weight_decay, momentum, dropout;

@@ -13,7 +13,7 @@ namespace cli {
 
 namespace {
 
-// NaN where it is null: not known, or not finite.
+// NaN for null: unknown, or not finite.
 double number_of(const Json& object, const char* key) {
   return object[key].is_null() ? std::nan("") : object[key].get<double>();
 }

@@ -10,7 +10,7 @@ namespace cli {
 
 namespace {
 
-// "; did you mean --lr?", or what to do instead; "": nothing is known.
+// "; did you mean --lr?", or a replacement; "": no hint.
 std::string hint(const char* kind, const std::string& word, const std::vector<std::string>& known) {
   std::string words;
   for (const std::string& each : known) words += each + ' ';
@@ -60,7 +60,7 @@ std::string unknown_option(const CLI::App& app, const CLI::App& command, const s
   return message + hint("option", name, option_names(command));
 }
 
-// A word where none was expected is mostly the text or file of an option.
+// An unexpected word is mostly the text or file of an option.
 std::string extra_word(const CLI::App& command, const std::string& word) {
   static constexpr std::pair<const char*, const char*> kOptionFor[] = {
       {"generate", "--prompt"}, {"train", "--data"},   {"eval", "--data"},  {"import", "--out"},
@@ -86,7 +86,7 @@ std::string command_list(const CLI::App& app) {
   return list;
 }
 
-// "an integer" for the options that the library reads as INT.
+// "an integer" for options whose type the library shows as INT.
 std::string wanted_text(const CLI::App& command, const std::string& option) {
   const CLI::Option* found = command.get_option_no_throw(option);
   const std::string type = found == nullptr ? "" : found->get_type_name();
@@ -96,7 +96,7 @@ std::string wanted_text(const CLI::App& command, const std::string& option) {
                                      : "a value";
 }
 
-// The parser's messages that do not say what was found and what was wanted.
+// Completes the parser's messages that lack the found or the expected value.
 std::string value_message(const CLI::App& command, const CLI::ParseError& error) {
   const std::string text = error.what();
   if (dynamic_cast<const CLI::ConversionError*>(&error) != nullptr) {  // "Could not convert: --steps = abc"
@@ -164,13 +164,13 @@ std::string usage_message(const CLI::App& app, const CLI::ParseError& error,
   const bool about_count = dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr ||
                            dynamic_cast<const CLI::RequiredError*>(&error) != nullptr;
   if (!about_count) return value_message(*command, error) + help;
-  // An unknown option or word is the likelier reason for a missing one; options come before words.
+  // An unknown option or word is the likelier cause of a missing one; options come before words.
   std::vector<std::string> rest = app.remaining();
   if (command != &app) {
     const std::vector<std::string> own = command->remaining();
     rest.insert(rest.end(), own.begin(), own.end());
   }
-  // Behind -- there are no options.
+  // After -- there are no options.
   const auto end = std::ranges::find(words, "--");
   std::erase(rest, "--");
   const auto is_option = [&](const std::string& word) {

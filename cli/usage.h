@@ -1,4 +1,4 @@
-// Messages for words of the command line that cannot be understood.
+// Messages for invalid command lines.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -7,13 +7,13 @@
 
 namespace cli {
 
-// The message for `error`, which `app` threw while it read its `words`: one line, without "tessera:".
+// Returns the message for `error`, thrown by `app` when parsing its `words`: one line, without "tessera:".
 std::string usage_message(const CLI::App& app, const CLI::ParseError& error, const std::vector<std::string>& words);
 
-// The message for a word such as "-ngl", which the parser would read as the option -n with the value "gl"; "": there is none.
+// Returns the message for a word such as "-ngl", which the parser would read as the option -n with the value "gl"; "" for none.
 std::string misread_option(const CLI::App& app, const std::vector<std::string>& words);
 
-// Quoted, on one line, and short enough to be read.
+// Returns the word quoted, on one line, and shortened.
 std::string quoted(const std::string& word);
 
 }  // namespace cli

@@ -222,7 +222,7 @@ constexpr ForeignWord kWords[] = {
     {Of::kOneDash, "nopo", "", "nothing: ops are placed by the plan"},
     {Of::kOneDash, "np ns", "sequences"},
     {Of::kOneDash, "nr", "", "nothing: weights are laid out as the kernels read them"},
-    {Of::kOneDash, "ps", "", "nothing: speculation weighs its guesses itself"},
+    {Of::kOneDash, "ps", "", "nothing: speculation weighs its drafts itself"},
     {Of::kOneDash, "ptc", "", "nothing: nothing is printed in between"},
     {Of::kOneDash, "sm ts", "parallel"},
     {Of::kOneDash, "sp", "special"},

@@ -39,7 +39,7 @@ Result<std::unique_ptr<PrefixScores>> PrefixScores::start(std::shared_ptr<Runtim
                                                           std::span<const size_t> lengths, int32_t bos) {
   std::unique_ptr<PrefixScores> made;
   if (lengths.empty()) return made;
-  // The last token of a text is scored and not read.
+  // The last token of a text is scored, but not read.
   const int64_t longest = static_cast<int64_t>(std::ranges::max(lengths)) - (bos >= 0 ? 0 : 1);
   const auto seq = options.find("seq");
   const int64_t* const most = seq == options.end() ? nullptr : std::get_if<int64_t>(&seq->second);
@@ -61,12 +61,12 @@ Result<std::unique_ptr<PrefixScores>> PrefixScores::start(std::shared_ptr<Runtim
   return made;
 }
 
-// The first token of the text at this place that is scored for it.
+// Returns the first token of the text at this place that its own request scores.
 size_t PrefixScores::first_scored(size_t place) const { return std::max(shared_[place], 1 - before()); }
 
 Result<std::optional<int64_t>> PrefixScores::submit(size_t place) {
   const size_t first = first_scored(place);
-  // The one before has all its tokens, or nothing is before its only one.
+  // The previous text has all its tokens, or its only token has none before it.
   if (first >= tokens(place).size()) return std::optional<int64_t>();
   std::vector<int32_t> prompt(before(), bos_);
   prompt.insert(prompt.end(), tokens(place).begin(), tokens(place).end());
@@ -97,7 +97,7 @@ Result<double> PrefixScores::step() {
   return 1.0;
 }
 
-// As a scorer's, of which a text is a window.
+// In the form of a scorer's report; a text is a window.
 Result<std::string> PrefixScores::report_json() {
   Json report = {
       {"sequences", tokens_.size()},

@@ -1,4 +1,4 @@
-// PrefixScores: scores of texts by an engine. What several texts begin with is computed and scored once. One thread.
+// PrefixScores: scores of texts by an engine. Common prefixes are computed and scored once. One thread.
 #pragma once
 
 #include <cstddef>
@@ -14,16 +14,16 @@ namespace tessera {
 
 class PrefixScores {
  public:
-  // `ids` of all texts, which stay, and the length of each. `bos` stands before every text; -1: none. `options`: of a scorer. Null
-  // where windows have to do it: where a text is longer than the context or begins with `bos`, and where no engine serves.
+  // `ids` of all texts, which must stay valid, and the length of each. `bos` precedes every text; -1: none. `options`: of a scorer.
+  // Null if windows are required: for a text that is longer than the context or begins with `bos`, and without an engine for the model.
   static Result<std::unique_ptr<PrefixScores>> start(std::shared_ptr<Runtime> runtime,
                                                      std::shared_ptr<SharedModel> model,
                                                      const Options& options, std::span<const int32_t> ids,
                                                      std::span<const size_t> lengths, int32_t bos);
-  // Computes for a moment; the share that is done.
+  // Computes for a moment; returns the done share.
   Result<double> step();
   bool is_done() const { return is_done_; }
-  // Of all tokens, when all is done: as a Scorer's.
+  // Scores of all tokens, at the end, in a Scorer's order.
   std::span<const float> logprobs() const { return logprobs_; }
   std::span<const uint8_t> greedy() const { return greedy_; }
   Result<std::string> report_json();
@@ -39,8 +39,8 @@ class PrefixScores {
   const int32_t bos_;
   std::vector<std::span<const int32_t>> tokens_;  // of each text
   std::vector<size_t> begins_;                    // of each text among all tokens
-  std::vector<size_t> order_;   // of the texts: each follows the one with which it has most in common
-  std::vector<size_t> shared_;  // in that order: tokens that the text before has, too
+  std::vector<size_t> order_;   // texts in an order that follows each by the one with the longest common prefix
+  std::vector<size_t> shared_;  // in that order: tokens shared with the previous text
   std::vector<float> logprobs_;
   std::vector<uint8_t> greedy_;
   bool is_done_ = false;

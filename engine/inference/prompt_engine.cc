@@ -12,7 +12,7 @@ constexpr size_t kInProgress = 64;
 constexpr int64_t kSequences = 8, kLeastCache = 4096;
 constexpr double kStep_s = 0.1;  // a step's duration
 
-// Of the options of scorers and embedders; how devices and threads compute is said to engines alike.
+// Options of scorers and embedders alone; those of devices and threads are engines' too.
 constexpr const char* kNotOfEngines[] = {
     "seq",    "stride",  "batch",     "bos",  "measure_memory", "share_prefixes",
     "output", "pooling", "normalize", "pairs"};

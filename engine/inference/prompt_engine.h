@@ -1,5 +1,5 @@
-// PromptEngine: an engine for texts that are computed and not continued. What they begin with alike is computed once, and nothing
-// is padded. Their requests are submitted some ahead, and taken as they end. One thread.
+// PromptEngine: an engine for texts without generation. Common prefixes are computed once,
+// without padding. It submits some requests ahead, and takes results as they end. One thread.
 #pragma once
 
 #include <chrono>
@@ -15,29 +15,29 @@
 
 namespace tessera {
 
-// Whether an engine may compute what scorers and embedders do by these options: nothing is said of batches, of windows, and of how
-// devices share the work.
+// Returns whether these options of a scorer or an embedder allow an engine:
+// none of batches, windows, and the division of work among devices.
 bool may_share_prefixes(const Options& options);
 
 class PromptEngine {
  public:
-  // `options` of a scorer or an embedder, of which the engine's are taken, and `more` of the engine. Null where no engine serves the
-  // model by them, and where a text of `longest` tokens is longer than its context.
+  // `options` of a scorer or an embedder, of which the engine's are used, and `more` of the engine. Null
+  // without an engine for the model by these options, and for a text of `longest` tokens above its context.
   static Result<std::unique_ptr<PromptEngine>> create(std::shared_ptr<Runtime> runtime,
                                                       std::shared_ptr<SharedModel> model,
                                                       const Options& options, const Options& more,
                                                       int64_t longest);
   Engine& engine() { return *engine_; }
 
-  // The number of text i's request; nothing: it needs none. And what a request has computed.
+  // Submit returns the number of text i's request; nullopt: it needs none. Take receives a request's results.
   using Submit = std::function<Result<std::optional<int64_t>>(size_t text)>;
   using Take = std::function<Status(size_t text, int64_t request)>;
   // Begins with `count` texts.
   void start(size_t count, Submit submit, Take take);
-  // Computes for a moment; the share that is done.
+  // Computes for a moment; returns the done share.
   Result<double> step();
   bool is_done() const { return next_ == count_ && in_progress_.empty(); }
-  // Of both kinds of reports: "positions", "seconds", "seq", "batch", "cached_tokens", "plan", "devices".
+  // Members of both kinds of reports: "positions", "seconds", "seq", "batch", "cached_tokens", "plan", "devices".
   Result<Json> report();
 
  private:

@@ -15,7 +15,7 @@ namespace {
 
 constexpr size_t kMostLine = size_t{16} << 20;  // bytes
 
-// Opens the file, or standard input; null: it cannot be opened.
+// Opens the file, or standard input; null if it cannot be opened.
 File open_input(const std::string& path) {
   return File(path == "-" ? stdin : std::fopen(path.c_str(), "rb"));
 }
@@ -38,7 +38,7 @@ Result<std::unique_ptr<RequestFile>> RequestFile::open(const std::string& path, 
   if (!input) return io_error(path, "cannot open the file of requests");
   struct stat about {};
   if (fstat(fileno(input.get()), &about) != 0) return io_error(made->name_, "cannot read");
-  // A terminal's input ends; of /dev/zero and /dev/random there is always more.
+  // A terminal's input ends; /dev/zero and /dev/random never do.
   if (S_ISCHR(about.st_mode) && isatty(fileno(input.get())) == 0)
     return Status(StatusCode::kInvalidArgument, format("{} is a device; give a file or a pipe", made->name_));
   if (path != "-" && S_ISREG(about.st_mode)) {
@@ -60,7 +60,7 @@ std::string RequestFile::place(int64_t line) const { return format("{}: line {}"
 
 std::string RequestFile::folder() const { return parent_folder(name_); }
 
-// A line without its end; false where there is none.
+// Reads a line without its end; false at the end of the file.
 Result<bool> RequestFile::read_line(std::FILE* file, std::string& line) {
   line.clear();
   ++line_;
@@ -79,7 +79,7 @@ Result<bool> RequestFile::read_line(std::FILE* file, std::string& line) {
 
 Status RequestFile::check_lines(std::FILE* input, std::FILE* copy) {
   std::optional<int64_t> empty;
-  std::set<std::string> said;  // of adapters
+  std::set<std::string> said;  // adapters named so far
   for (std::string line;;) {
     TSR_ASSIGN_OR_RETURN(const bool is_there, read_line(input, line));
     if (!is_there) break;
@@ -87,7 +87,7 @@ Status RequestFile::check_lines(std::FILE* input, std::FILE* copy) {
       if (!empty) empty = line_;
       continue;
     }
-    // Result i is of line i.
+    // Result i belongs to line i.
     if (empty)
       return Status(StatusCode::kInvalidArgument, format("{} is empty, wanted a JSON object", place(*empty)));
     TSR_ASSIGN_OR_RETURN(const RequestRow row, parse(line));

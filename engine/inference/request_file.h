@@ -1,5 +1,5 @@
-// RequestFile: texts to generate, a row of JSON a line. It is read twice, so that a line that is wrong is told before anything is
-// computed; one line at a time is in memory. One thread.
+// RequestFile: texts to generate, a row of JSON a line. It is read twice, so that a wrong
+// line is reported before any computation; one line at a time is in memory. One thread.
 #pragma once
 
 #include <cstdint>
@@ -23,19 +23,19 @@ using File = std::unique_ptr<std::FILE, CloseFile>;
 
 class RequestFile {
  public:
-  // Checks all lines: that each is a request, the types of its options. What has no second reading ("-" for standard input,
-  // pipes) is copied to a file without a name in `folder`.
+  // Checks that each line is a request, and the types of its options. Input that cannot be
+  // read twice ("-" for standard input, pipes) is copied to a file without a name in `folder`.
   static Result<std::unique_ptr<RequestFile>> open(const std::string& path, const std::string& folder);
 
   int64_t count() const { return count_; }
   // The file's; "." of standard input.
   std::string folder() const;
-  // What lines say under "adapter", each once with its first line, in the order of these.
+  // The values of "adapter" in all lines, each once with its first line, in the order of these.
   const std::vector<std::pair<std::string, int64_t>>& adapters() const { return adapters_; }
-  // Nothing after the last.
+  // nullopt after the last.
   Result<std::optional<RequestRow>> next();
   int64_t line() const { return line_; }  // of the row that `next` gave, from 1
-  // "requests.jsonl: line 7": where messages say what is wrong.
+  // "requests.jsonl: line 7": the place in messages.
   std::string place(int64_t line) const;
 
  private:

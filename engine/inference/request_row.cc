@@ -19,7 +19,7 @@ struct Known {
   Of of = Of::kAll;
 };
 
-// Options of tsr_engine_submit, except "logits" and "keep", which need a program that answers; of "adapter" the path, or a name.
+// Options of tsr_engine_submit, except "logits" and "keep", which need a program that answers; "adapter" is a path or a name.
 constexpr Known kKnown[] = {
     {"max_tokens", Type::kInteger},
     {"min_tokens", Type::kInteger},
@@ -121,7 +121,7 @@ AttrValue option_value(const Json& value, Type type) {
   return dump(value);
 }
 
-// The prompt, of which there is one.
+// Reads the prompt, exactly one.
 Status take_prompt(const Json& object, RequestRow& row) {
   constexpr std::pair<std::string_view, RequestRow::Kind> kPrompts[] = {
       {"prompt", RequestRow::Kind::kText},

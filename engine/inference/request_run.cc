@@ -13,7 +13,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Requests in progress, and lines that may be done before the earliest of them: more would wait in memory.
+// Requests in progress, and finished lines ahead of the earliest of them: more would wait in memory.
 constexpr size_t kInProgress = 256;
 constexpr int64_t kEarly = 16384;
 constexpr int64_t kSlots = 8;    // of adapters, where lines name more
@@ -36,18 +36,18 @@ Json head_of(int64_t line, const Json& id) {
   return result;
 }
 
-// The folder of a name that may be standard output or new.
+// Returns the folder of a path, which may be new or standard output.
 std::string folder_of(const std::string& out) {
   return out.empty() || out == "-" ? fs::temp_directory_path().string() : parent_folder(out);
 }
 
-// An adapter's failure, with the place that names it; some reasons have the path.
+// An adapter's failure, with the place that names it; some messages have the path.
 Status at_place(const std::string& place, const std::string& path, const Status& failure) {
   const bool has_path = failure.message().find(path) != std::string_view::npos;
   return failure.with_context(has_path ? place : place + ": " + path);
 }
 
-// The largest rank of the model's adapters.
+// Returns the largest rank of the model's adapters.
 int64_t rank_of(const SharedModel& adapted) {
   int64_t rank = 0;
   const Json info = Json::parse(adapted.info_json());
@@ -89,7 +89,7 @@ Result<std::unique_ptr<RequestRun>> RequestRun::open(const std::string& path, co
   return made;
 }
 
-// Each is opened over the model, which stays as it is.
+// Opens each over the model, which stays unchanged.
 Status RequestRun::find_adapters(const SharedModel& model, int64_t& rank) {
   std::map<std::string, size_t> by_path;
   for (const auto& [said, line] : requests_->adapters()) {
@@ -167,7 +167,7 @@ Result<double> RequestRun::step() {
   return std::min(0.999, static_cast<double>(done_) / static_cast<double>(requests_->count()));
 }
 
-// False after the last.
+// Returns false after the last.
 Result<bool> RequestRun::submit_next() {
   TSR_ASSIGN_OR_RETURN(std::optional<RequestRow> row, requests_->next());
   if (!row) return false;
@@ -228,7 +228,7 @@ Status RequestRun::take_token(const ServingEvent& event, const std::string& deta
   return {};
 }
 
-// {"text", "finish", ...}; what differs from run to run, such as seconds, is left out.
+// {"text", "finish", ...}, without values that differ from run to run, such as seconds.
 Json RequestRun::text_json(Text& text, std::string& error) const {
   Json result = {{"text", std::move(text.text)}, {"finish", finish_name(text.finish)}};
   for (const char* key : {"tokens", "stop_token", "stop_logprob", "stop_top", "seed", "logprob"})

@@ -19,15 +19,15 @@ class RequestRun {
   // Opens both files, and checks all lines. Options: adapters, ids, json_schema, regex, grammar (tessera.h).
   static Result<std::unique_ptr<RequestRun>> open(const std::string& path, const std::string& out,
                                                   const Options& options);
-  // Makes the engine, with room for the adapters that lines name, and loads these.
+  // Creates the engine, with room for the adapters that lines name, and loads these.
   Status start(std::shared_ptr<Runtime> runtime, std::shared_ptr<SharedModel> model, Options options);
-  // Computes for a moment; the share that is done. The results are in their file at 1.
+  // Computes for a moment; returns the done share. At 1 the results are in their file.
   Result<double> step();
   std::string report_json() const;
   Runtime* runtime() const { return engine_ == nullptr ? nullptr : &engine_->runtime(); }
 
  private:
-  // A text of a request, as far as it is made.
+  // A text of a request, as far as it is generated.
   struct Text {
     std::string text;
     std::vector<int32_t> ids;
@@ -41,7 +41,7 @@ class RequestRun {
     size_t ended = 0;
   };
   struct Adapter {
-    std::string path, place;  // and where it is named first
+    std::string path, place;  // and the place of its first use
     int64_t number = -1;
   };
 
@@ -58,12 +58,12 @@ class RequestRun {
   std::unique_ptr<RequestFile> requests_;
   std::unique_ptr<ResultFile> results_;
   std::map<std::string, std::string> named_;  // paths of adapters
-  Options allowed_;                           // of requests that do not say which texts are
+  Options allowed_;                           // for requests without a constraint
   bool ids_ = false;
   std::unique_ptr<Engine> engine_;
   std::vector<Adapter> adapters_;
-  std::map<std::string, size_t> adapter_of_;   // by what lines say
-  std::map<int64_t, InProgress> in_progress_;  // by the engine's numbers, which grow as lines do
+  std::map<std::string, size_t> adapter_of_;   // by the lines' values
+  std::map<int64_t, InProgress> in_progress_;  // by the engine's numbers, which grow with the lines
   int64_t submitted_ = 0;                      // the last line
   int64_t done_ = 0, failed_ = 0, tokens_ = 0, prompt_tokens_ = 0, cached_tokens_ = 0;
   bool is_finished_ = false;

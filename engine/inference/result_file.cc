@@ -18,7 +18,7 @@
 namespace tessera {
 namespace {
 
-// Lines reach the system one by one: what is done is kept, whatever ends the process.
+// Lines reach the system one by one: finished ones are kept, however the process ends.
 Status write_line(std::FILE* file, const std::string& name, const std::string& line) {
   if (std::fwrite(line.data(), 1, line.size(), file) == line.size() && std::fputc('\n', file) != EOF &&
       std::fflush(file) == 0)
@@ -58,7 +58,7 @@ Result<std::unique_ptr<ResultFile>> ResultFile::create(const std::string& path) 
   return made;
 }
 
-// Readable as widely as the file that it becomes.
+// Gives the part the permissions of the final file.
 Status ResultFile::open_part() {
   const std::string part = path_ + ".part";
   struct stat found {};

@@ -1,4 +1,4 @@
-// ResultFile: lines that are done in any order, in a file that has them in the order of their numbers. One thread.
+// ResultFile: lines finished in any order, in a file in the order of their numbers. One thread.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace tessera {
 
-// OrderedLines: hands lines on in the order of their numbers, which begin at 1 and have no gaps.
+// OrderedLines: writes lines in the order of their numbers, which begin at 1 and have no gaps.
 class OrderedLines {
  public:
   // `name` of the file begins messages.
@@ -25,11 +25,11 @@ class OrderedLines {
   std::map<int64_t, std::string> early_;
 };
 
-// Lines go to PATH.part as they are done, at once, so that a process that is killed loses none; `finish` makes PATH of it.
-// Standard output ("" or "-"), pipes, devices and links get them in order. Not more lines are in memory than are done early.
+// Lines go to PATH.part as they are finished, at once, so that a killed process loses none; `finish` turns it into PATH.
+// Standard output ("" or "-"), pipes, devices and links receive them in order. Only lines that are finished early are in memory.
 class ResultFile {
  public:
-  // Fails where nothing can be written, or PATH.part is there already.
+  // Fails if nothing can be written, or PATH.part exists.
   static Result<std::unique_ptr<ResultFile>> create(const std::string& path);
   ~ResultFile();  // an empty PATH.part is removed
   ResultFile(const ResultFile&) = delete;
@@ -38,7 +38,7 @@ class ResultFile {
   // `line` begins with {"line":number.
   Status put(int64_t number, const std::string& line);
   Status finish();
-  // The file that has what is done, "" where it has gone to the reader already.
+  // The file with the finished lines; "" if they went to the reader already.
   const std::string& part() const { return part_; }
 
  private:

@@ -1,4 +1,4 @@
-// The memory that a model needs on given devices: to generate text, to train adapters, to train all parameters.
+// Memory needs of a model on given devices: to generate text, to train adapters, to train all parameters.
 #pragma once
 
 #include <string>

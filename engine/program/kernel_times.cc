@@ -38,7 +38,7 @@ double total_seconds(const Sums& sums) {
   return total;
 }
 
-// The runs of an entry in a trace: sums of each rank's kernels, and how often it ran.
+// The runs of an entry in a trace: sums of each rank's kernels, and the number of runs.
 struct Runs {
   std::map<int64_t, Sums> ranks;
   int64_t count = 1;
@@ -46,7 +46,7 @@ struct Runs {
 
 Runs read_runs(const Json& trace, const std::string& entry, const Ceilings& ceilings) {
   Runs runs;
-  std::map<std::pair<int64_t, int64_t>, Sum*> launched;  // of a rank's stream: the last that took time
+  std::map<std::pair<int64_t, int64_t>, Sum*> launched;  // of a rank's stream: the last one with a duration
   std::map<std::string, int64_t> first_seen;             // runs are counted by the names of the first rank
   int64_t first_rank = -1;
   for (const Json& event : trace) {
@@ -69,7 +69,7 @@ Runs read_runs(const Json& trace, const std::string& entry, const Ceilings& ceil
     last->seconds += seconds;
     if (is_kernel) last->floor_s += floor_seconds(arguments, ceilings);
   }
-  // Most names come once a run.
+  // Most names occur once a run.
   std::map<int64_t, int64_t> times_seen;
   for (const auto& [name, count] : first_seen) ++times_seen[count];
   int64_t most = 0;

@@ -1,4 +1,4 @@
-// Times of kernels out of a trace, beside what each would take if nothing but memory or products bound it.
+// Times of kernels in a trace, with the lower bound of each by memory and products.
 #pragma once
 
 #include <string>
