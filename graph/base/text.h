@@ -41,7 +41,7 @@ std::string join(std::span<const std::string> parts, std::string_view separator)
 std::vector<std::string> split(std::string_view text, char separator);
 std::string_view trim(std::string_view text);
 
-// Parses the whole of `text` as a number; nullopt for trailing characters or a number out of range.
+// The whole of `text` as a number; nullopt when anything is left over or it does not fit.
 std::optional<int64_t> parse_i64(std::string_view text);
 std::optional<double> parse_f64(std::string_view text);
 
