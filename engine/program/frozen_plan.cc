@@ -17,14 +17,14 @@
 namespace tessera {
 namespace {
 
-// Parts: shares of the fullest device's peak and of the step.
+// Parts of the fullest device's peak, and of the step.
 struct Parts {
   int64_t state = 0;  // gradients and optimizer state
   int64_t bytes = 0;
-  double step_s = 0, reduced_s = 0;  // reduced: data-parallel communication, hidden or not
+  double step_s = 0, reduced_s = 0;  // reduced: communication over data-parallel ranks, hidden or not
 };
 
-// Measures the parts of `step` under a plan.
+// The parts of `step` under a plan.
 Result<Parts> parts_of(const Graph& step, const Plan& plan, const Cluster& cluster,
                        const DeviceSet& devices) {
   const EntrySpec entry{"train_step", &step, &plan};
@@ -44,18 +44,18 @@ Result<Parts> parts_of(const Graph& step, const Plan& plan, const Cluster& clust
   return parts;
 }
 
-// The forward nodes in both models, in order, except those of
-// adapters. A weight's matmul stands for its sum with the adapter's.
+// The forward nodes in both models, in order: all except those of adapters. The sum of a weight's matmul and
+// its adapter's stands for the former.
 std::vector<TensorId> values_of_model(const Graph& step, std::map<TensorId, TensorId>& joined) {
   std::set<std::string> names;
   for (const Adapter& adapter : find_adapters(step))
     names.insert({adapter.a, adapter.b, adapter.a0, adapter.b0, adapter.bias, adapter.magnitude});
-  std::set<TensorId> of_adapters, scaled;
+  std::set<TensorId> beside, scaled;
   std::vector<TensorId> values;
   for (const Node& node : step.nodes()) {
     if (node.phase != Phase::kForward) continue;
     const bool reads = std::ranges::any_of(node.inputs, [&](TensorId id) {
-      return of_adapters.contains(id) || names.contains(step.tensor(id).name);
+      return beside.contains(id) || names.contains(step.tensor(id).name);
     });
     // With a magnitude the bias follows; without adapters it is the matmul's.
     if (node.op->algebra == Algebra::kBiased && scaled.contains(node.inputs[0])) {
@@ -63,7 +63,7 @@ std::vector<TensorId> values_of_model(const Graph& step, std::map<TensorId, Tens
       continue;
     }
     if (is_adapter_dropout(node)) {
-      of_adapters.insert(node.outputs.begin(), node.outputs.end());
+      beside.insert(node.outputs.begin(), node.outputs.end());
       continue;
     }
     if (!reads) {
@@ -76,12 +76,12 @@ std::vector<TensorId> values_of_model(const Graph& step, std::map<TensorId, Tens
     if ((scales || node.op->algebra == Algebra::kSum) && other != node.inputs.end())
       joined[node.outputs[0]] = joined.contains(*other) ? joined[*other] : *other;
     else
-      of_adapters.insert(node.outputs.begin(), node.outputs.end());
+      beside.insert(node.outputs.begin(), node.outputs.end());
   }
   return values;
 }
 
-// Maps the tensors in `set` from `from` to `to`, the same model with or without adapters.
+// Translates the values in `set` from `from` to `to`, the same model with adapters or without.
 std::vector<TensorId> carried(const std::vector<TensorId>& set, const Graph& from, const Graph& to) {
   std::map<TensorId, TensorId> joined, unused, place;
   const std::vector<TensorId> here = values_of_model(from, joined), there = values_of_model(to, unused);
@@ -96,8 +96,8 @@ std::vector<TensorId> carried(const std::vector<TensorId>& set, const Graph& fro
   return {found.begin(), found.end()};
 }
 
-// `plan` of `step` as a plan of `trained`: the same
-// strategy, devices, checkpointing and offload.
+// `plan` of `step` as a plan of `trained`: the same strategy on as many devices, with the same values
+// recomputed or moved.
 Result<Plan> same_plan(const Graph& step, const Plan& plan, StrategySpec spec, const Graph& trained,
                        const TrainerSettings& settings, const Cluster& cluster, const DeviceSet& devices) {
   const bool has_set = spec.recompute == RecomputeForm::kSome;
@@ -148,7 +148,7 @@ int64_t largest_arena(const PlanRecord& record) {
   return bytes;
 }
 
-// Describes the savings of the frozen strategy over full training.
+// Describes where the frozen model's strategy needs less than full training's.
 std::vector<std::string> less_needed(const std::string& frozen, const std::string& full) {
   const auto a = parse_parallel(frozen == "single" ? "" : frozen),
              b = parse_parallel(full == "single" ? "" : full);
