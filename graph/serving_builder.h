@@ -1,6 +1,6 @@
-// ServingBuilder: an op's view in its `serve`: the node of a model, and a way to emit the nodes that compute it in a step of
-// the serving engine (graph/transform/serving.h). The tokens of a step, [B, N], belong to many sequences; rows of earlier
-// tokens are in pages, which are state.
+// ServingBuilder: an op's view in its `serve`: the node of a model, and functions that emit
+// its nodes in a step of the serving engine (graph/transform/serving.h). The tokens of a step,
+// [B, N], belong to many sequences; rows of earlier tokens are in pages, which are state.
 #pragma once
 
 #include <initializer_list>
@@ -16,25 +16,25 @@ class ServingBuilder {
  public:
   std::span<const Attr> attrs() const;
   TensorId input(int i) const;  // in the step
-  // Whether the model reads result i.
+  // Returns whether the model reads result i.
   bool is_read(int i) const;
 
   Result<std::vector<TensorId>> emit(std::string_view op, std::initializer_list<TensorId> inputs,
                                      std::vector<Attr> attrs = {});
   // Sets the replacement of result i.
   void set_output(int i, TensorId output);
-  // The op itself, computed of each token by itself.
+  // Emits the op itself, applied to each token alone.
   Status copy();
 
-  // Adds state "<scope>.<which>", pages that hold the `rows` [B, T, KV, D] of all tokens, and writes those of the step. `window`
-  // as in attention: pages of a window hold no more than it. `what` names the rows in messages.
+  // Adds state "<scope>.<which>", pages for the `rows` [B, T, KV, D] of all tokens, and writes the rows of the
+  // step. `window` as in attention: pages of a window hold no more than it. `what` names the rows in messages.
   Result<TensorId> add_pages(std::string_view which, TensorId rows, int64_t window, std::string_view what);
-  // The operands that find a token's pages: [rows, columns], [B, N], [B, N].
+  // The operands that locate a token's pages: [rows, columns], [B, N], [B, N].
   TensorId page_table(int64_t window) const;
   TensorId row() const;
   TensorId position() const;
 
-  // Operand i [2, ...] -> [1, ...]: row 0 for sequences of up to `threshold` tokens, row 1 for longer ones.
+  // Selects a row of operand i [2, ...] -> [1, ...]: row 0 for sequences of up to `threshold` tokens, row 1 for longer ones.
   Result<TensorId> select_by_length(int i, int64_t threshold);
 
  private:

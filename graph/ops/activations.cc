@@ -1,5 +1,5 @@
-// Activations and their gradients, element by element. The gradient of an activation is an op of its own, so
-// that one kernel reads x and dy once. tanh and sigmoid are differentiated from their result y.
+// Activations and their gradients, element by element. The gradient of an activation is a separate op,
+// so that one kernel reads x and dy once. tanh and sigmoid are differentiated from their result y.
 #include "graph/base/text.h"
 #include "graph/ops/op_support.h"
 

@@ -1,7 +1,7 @@
 // Adafactor (Shazeer and Stern, "Adafactor: adaptive learning rates with sublinear memory cost", ICML 2018, algorithms 4
-// and 5), in steps that a shard can take: sums over rows and columns are partial sums, and what needs them whole is a
-// node of its own. The second moment of a matrix g [..., M, N] is kept as means of its rows and columns:
-//   V[..., m, n] = r[..., m] c[..., n] / mean_m r[..., m],  U = g / sqrt(V),  p = p - lr (U / max(1, rms(U) / d) + decay p)
+// and 5), in steps that a shard can compute: sums over rows and columns are partial sums, and the functions of whole sums
+// are separate nodes. The second moment of a matrix g [..., M, N] is kept as means of its rows and columns:
+// V[..., m, n] = r[..., m] c[..., n] / mean_m r[..., m],  U = g / sqrt(V),  p = p - lr (U / max(1, rms(U) / d) + decay p)
 // Tensors of fewer dims keep V itself. Gradients are g gscale; gscale = 0 leaves parameter and state as they are.
 #include "graph/base/text.h"
 #include "graph/ops/op_support.h"
@@ -120,7 +120,7 @@ Status check_scalars(std::string_view op, Types in, int first, DType dtype) {
   return {};
 }
 
-// The operands' letters: dims of g in order of the alphabet, as the rounding of parameters wants them.
+// The operands' letters: dims of g in order of the alphabet, as the rounding of parameters requires.
 std::string moment_letters(const std::string& g, Attrs attrs) {
   if (moments(attrs) == 1) return g;
   const std::string leading = g.substr(0, g.size() - 2);

@@ -1,10 +1,10 @@
-// adapter_expand(low, b, adapter, base)[t, n] = base[t, n] + sum_r low[t, r] * b[adapter[t], r, n]: the second product of the
-// low-rank adapter that each token has, added to what the weight itself made. Tokens whose adapter is not there (-1) have
-// the bits of base; a token's result depends on that token alone, and rows of b beyond an adapter's rank, which are 0, do
-// not change it ("SGMV expand", Punica, Chen et al., 2023). A factor alpha / rank is part of b.
-//   low [..., R] f32 or f64 (of adapter_shrink), b [S, R, N], adapter [...] i32, base [..., N] -> [..., N] as base.
-// b is of low's type, bf16 or f16; base of any float type that goes with low. Jointly linear in low and base.  For serving:
-// no gradient.
+// adapter_expand(low, b, adapter, base)[t, n] = base[t, n] + sum_r low[t, r] * b[adapter[t], r, n]: the second
+// product of each token's low-rank adapter, added to the weight's own product. Tokens without an adapter (-1)
+// have the bits of base; a token's result depends on that token alone, and rows of b beyond an adapter's rank,
+// which are 0, do not change it ("SGMV expand", Punica, Chen et al., 2023). A factor alpha / rank is part of b.
+// low [..., R] f32 or f64 (of adapter_shrink), b [S, R, N], adapter [...] i32, base [..., N] -> [..., N] as base.
+// b is of low's type, bf16 or f16; base of any float type that combines with low. Jointly linear in low and base.
+// For serving: no gradient.
 #include "graph/base/text.h"
 #include "graph/ops/adapter_support.h"
 

@@ -1,8 +1,8 @@
-// adapter_row_squares(w, a, b)[n] = sum_k W'[n, k]^2 of W' = W + factor * (b a): squares of the norms of a weight with its
-// low-rank adapter, which DoRA divides by (https://arxiv.org/abs/2402.09353). W' is not made.
-//   trans_w = 1: w [N, K], a [R, K], b [N, R];  0: w [K, N], a [K, R], b [R, N]
-//   a, b f32 or f64, w as they are, or stored in bf16, f16 or (trans_w = 1) a block type -> [N] as a.
-//   A constant to differentiation, as in the paper's section 4.3.
+// adapter_row_squares(w, a, b)[n] = sum_k W'[n, k]^2 of W' = W + factor * (b a): squares of the norms of a
+// weight with its low-rank adapter, the divisors of DoRA (https://arxiv.org/abs/2402.09353). W' is never stored.
+// trans_w = 1: w [N, K], a [R, K], b [N, R];  0: w [K, N], a [K, R], b [R, N]
+// a, b f32 or f64, w of their type, or stored in bf16, f16 or (trans_w = 1) a block type -> [N] as a.
+// A constant to differentiation, as in the paper's section 4.3.
 #include "graph/base/text.h"
 #include "graph/ops/op_support.h"
 

@@ -1,7 +1,7 @@
-// adapter_shrink(x, a, adapter)[t, r] = sum_k a[adapter[t], r, k] * x[t, k]: the first product of the low-rank adapter that
-// each token has, of many that are there ("SGMV shrink", Punica, Chen et al., 2023). 0 for tokens whose adapter is not
-// there (-1). A token's result depends on that token alone.
-//   x [..., K], a [S, R, K], adapter [...] i32 -> low [..., R] in f32 (f64 for x in f64), for adapter_expand.
+// adapter_shrink(x, a, adapter)[t, r] = sum_k a[adapter[t], r, k] * x[t, k]: the first product of each
+// token's low-rank adapter, one of many ("SGMV shrink", Punica, Chen et al., 2023). 0 for tokens without an
+// adapter (-1). A token's result depends on that token alone.
+// x [..., K], a [S, R, K], adapter [...] i32 -> low [..., R] in f32 (f64 for x in f64), for adapter_expand.
 // a is of low's type, bf16 or f16. For serving: no gradient.
 #include "graph/ops/adapter_support.h"
 
@@ -25,7 +25,7 @@ Inferred infer(Types in, Attrs) {
   return std::vector<TensorType>{{low, with_last(tokens, in[1].shape[1])}};
 }
 
-// Slots are numbered by tokens, and the rank is small: both stay whole.
+// Slots are indexed by tokens, and the rank is small: both stay whole.
 ShardingRule sharding(const OpView& view) {
   const std::string tokens = leading_letters(view.inputs[0].shape.rank() - 1, "srk");
   return make_rule(tokens + "k,srk," + tokens + "->" + tokens + "r", {{0}}, "sr");

@@ -14,7 +14,7 @@ inline Status check_adapter_factors(std::string_view op, Types in, std::string_v
                 format("{}: operand 1 ({}) is {}, wanted {}, bf16 or f16", op, name, in[1], to_text(low)));
 }
 
-// Every token has an adapter of its own at most: only those are read. `columns`: C.
+// Every token has at most one adapter: only those are read. `columns`: C.
 inline OpCost adapter_product_cost(const OpView& view, int64_t columns) {
   const Shape& factors = view.inputs[1].shape;
   const auto tokens = static_cast<double>(view.inputs[2].shape.elements());

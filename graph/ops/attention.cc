@@ -16,7 +16,7 @@ using namespace ops;
 //   f32).  T and S may differ.  A query that sees no key gives out 0 and lse -inf.
 //   q_segment [B, T], k_segment [B, S] i32, both or neither: a query sees keys with its own number alone, which keeps
 //   packed documents apart and padding out.
-// Which keys a query sees besides: graph/ops/attention_support.h.
+// Further limits of a query's keys: graph/ops/attention_support.h.
 namespace attention {
 
 constexpr std::string_view kName = "attention";

@@ -71,7 +71,7 @@ Inferred attention_paged_infer(Types in, Attrs attrs) {
   } else {
     TSR_RETURN_IF_ERROR(check_shared_pages(in, attrs));
   }
-  // As attention over whole keys has them, of one batch.
+  // As for attention over whole keys, of one batch.
   TensorType k = in[1], v = value_pages(in, attrs);
   k.dtype = v.dtype = in[0].dtype;
   k.shape.set(0, in[0].shape[0]);
@@ -89,8 +89,8 @@ Inferred attention_paged_infer(Types in, Attrs attrs) {
   return out;
 }
 
-// Pages are numbered by the table: they stay whole, and so does the table. One head of keys is whole, too: shards have some
-// of the heads of queries, and all pages.
+// The table holds indices of pages: pages stay whole, and so does the table. One head
+// of keys is whole, too: shards have some of the heads of queries, and all pages.
 ShardingRule attention_paged_sharding(const OpView& view) {
   const bool with_lse = attr_i64(view.attrs, "with_lse") == 1;
   if (!has_value_pages(view.attrs))
@@ -101,8 +101,8 @@ ShardingRule attention_paged_sharding(const OpView& view) {
                    is_square ? "sdprm" : "sdeprm");
 }
 
-// The lengths of sequences are not known here: every token sees as much as the table holds, or a window shows of it; each
-// row's pages are read once.
+// The lengths of sequences are unknown here: every token is counted with all
+// positions of the table, or its window; each row's pages are read once.
 OpCost attention_paged_cost(const OpView& view) {
   const bool has_values = has_value_pages(view.attrs);
   const Shape &q = view.inputs[0].shape, &k = view.inputs[1].shape,

@@ -1,4 +1,4 @@
-// Attention with a sink (Xiao et al., 2024): one more logit a head in the denominator, which has no value.
+// Attention with a sink (Xiao et al., 2024): one more logit a head in the denominator, without a value.
 #include "graph/base/text.h"
 #include "graph/ops/op_support.h"
 

@@ -1,5 +1,5 @@
-// Shared by the attention ops: operands, the attributes of scores and mask, the rule's letters, the pairs that see each
-// other.
+// Functions shared by the attention ops: operands, the attributes
+// of scores and mask, the rule's letters, the unmasked pairs.
 #pragma once
 
 #include <string>
@@ -8,10 +8,10 @@
 
 namespace tessera::ops {
 
-// causal, scale, window, softcap.
+// The attributes causal, scale, window, softcap.
 extern const AttrSpec kAttentionAttrs[4];
-// Query at global position t sees key j with causal = 1 where j <= t, and with a window also where t - j < window; with
-// causal = 0 all keys, and with a window those with |t - j| < window.
+// A query at global position t sees key j with causal = 1 where j <= t, and with a window also
+// where t - j < window; with causal = 0 all keys, and with a window those with |t - j| < window.
 AttrSpec window_spec();
 // Scores s are c * tanh(s / c).
 AttrSpec softcap_spec();
@@ -29,7 +29,7 @@ Status check_segments(std::string_view op, Types inputs, int first, int q, int k
 // 16-bit floats where it is f32, or blocks of q8_0 along D where it is any float.
 Status check_pages(std::string_view op, Types inputs, int index, std::string_view name, DType other);
 
-// The shape of what is computed of values for queries: [B, T, H, V].
+// The shape of the sum of values for queries: [B, T, H, V].
 Shape attended_shape(const Shape& q, const Shape& v);
 
 // The letter of the values' width: d where it is the keys', else e.
@@ -37,8 +37,8 @@ char value_width(const Shape& k, const Shape& v);
 // make_rule with '*' in place of that letter; s, d and e are whole.
 ShardingRule attention_rule(std::string text, char value_width);
 
-// (query, head, key) triples that are not masked, on the local shapes of q and k; reads the attributes "causal" and
-// "window" and the shard's ranges of factors t and s. Segments are not known here: all pairs are counted.
+// Counts the unmasked (query, head, key) triples on the local shapes of q and k; reads the attributes "causal"
+// and "window" and the shard's ranges of factors t and s. Segments are unknown here: all pairs are counted.
 double visible_pairs(const OpView& view, const Shape& q, const Shape& k);
 
 }  // namespace tessera::ops

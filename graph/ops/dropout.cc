@@ -1,8 +1,8 @@
 // dropout(x, seed)[i] = x[i] / (1 - p) where u(i) >= p, else 0.
-//   x [d0, ..., dn], seed i64 [] -> y the type of x
-//   u(i) in [0, 1) are the bits of Philox4x32-10 with key `seed` and counter (i, salt). i is the row-major
-//   index of the element in the whole tensor, never in the shard: any sharding drops the same elements, and
-//   so does the backward pass, which is the same op on dy. `salt` tells the nodes of a graph apart.
+// x [d0, ..., dn], seed i64 [] -> y the type of x
+// u(i) in [0, 1) are the bits of Philox4x32-10 with key `seed` and counter (i, salt). i is the row-major
+// index of the element in the whole tensor, never in the shard: any sharding drops the same elements,
+// and so does the backward pass, which is the same op on dy. `salt` distinguishes the nodes of a graph.
 #include "graph/base/text.h"
 #include "graph/ops/op_support.h"
 

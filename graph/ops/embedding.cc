@@ -44,7 +44,7 @@ ShardingRule sharding(const OpView& view) {
   return make_rule(format("vc,{}->{}c", rows, rows), linear);
 }
 
-// Reads the rows that are looked up, not the whole table.
+// Reads the looked-up rows, not the whole table.
 OpCost cost(const OpView& view) {
   const int table[] = {0};
   OpCost cost = traffic_cost(view, 0, table);

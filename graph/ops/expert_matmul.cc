@@ -75,7 +75,7 @@ Inferred infer(Types in, Attrs attrs) {
       {in[0].dtype, with_last(without_last(in[0].shape), in[1].shape[trans ? 1 : 2])}};
 }
 
-// dx = dy w^T and dw = x^T dy, both over the taken slots only.
+// dx = dy w^T and dw = x^T dy, both over the used slots only.
 Status vjp(VjpBuilder& b) {
   const auto dy = b.output_grad(0);
   if (!dy) return {};

@@ -23,7 +23,7 @@ const AttrSpec kAttrs[] = {
 
 bool has_narrow_weight(Types in) { return is_narrow_type(in[1].dtype) && in[1].dtype != in[0].dtype; }
 
-// The rows of a head are all, where heads are given; else nothing is known of them.
+// Checks the number of rows of a head; without a number of heads every one is allowed.
 Status check_rows(Types in, Attrs attrs) {
   const int64_t heads = in[0].shape[2], rows = in[1].shape[0];
   const int64_t begin = attr_i64(attrs, "begin"), end = attr_i64(attrs, "end");

@@ -32,7 +32,7 @@ ShardingRule sharding(const OpView& view) {
   return make_rule("pskd,btkd,bt->pskd", is_linear ? LinearSets{{0, 1}} : LinearSets{}, "psbt");
 }
 
-// In place, so only the new rows move.
+// In place: only the new rows are moved.
 OpCost cost(const OpView& view) {
   const DTypeInfo& pages = info(view.inputs[0].dtype);
   const double blocks = static_cast<double>(view.inputs[1].shape.elements()) / pages.block_elements;

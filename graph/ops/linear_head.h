@@ -1,5 +1,5 @@
-// The output head x w^T inside an op, which reads its logits and keeps none (linear_cross_entropy.cc, linear_token_losses.cc): checks,
-// rules and costs of operands x [..., C] and w [V, C].
+// linear_head: the output head x w^T inside an op that reads its logits and keeps none (linear_cross_entropy.cc,
+// linear_token_losses.cc): checks, rules and costs of operands x [..., C] and w [V, C].
 #pragma once
 
 #include <string>

@@ -25,7 +25,7 @@ Inferred infer(Types in, Attrs attrs) {
   return std::vector<TensorType>{{in[0].dtype, dpre}};
 }
 
-// A shard of k makes an addend of dpre, since all of them have the same factor.
+// A shard of k computes an addend of dpre, since all of them have the same factor.
 ShardingRule sharding(const OpView& view) {
   const std::string leading = leading_letters(view.inputs[0].shape.rank() - 1, "kn");
   const std::string w = attr_i64(view.attrs, "trans_w") == 1 ? "nk" : "kn";

@@ -1,7 +1,7 @@
-// Dispatch of tokens to the slots of their experts, and combination back. Slots are [E, B, S, C]. With the
-// batch split over an axis on the tokens' side and the experts split over it on theirs, the change of layout
-// is one all-to-all of whole slots. Taken slots come first, the rest is zero; the number of taken ones is
-// another tensor (load of moe_route).
+// Dispatch of tokens to the slots of their experts, and combination back. Slots are [E,
+// B, S, C]. With the batch split over an axis on the tokens' side and the experts split
+// over it on theirs, the change of layout is one all-to-all of whole slots. Used slots
+// come first, the rest is zero; their number is another tensor (load of moe_route).
 #include "graph/base/text.h"
 #include "graph/ops/op_support.h"
 

@@ -28,7 +28,7 @@ Status check_probs(std::string_view op, Types in, int i) {
   return check_rank(op, in, i, "probs", 3);
 }
 
-// Slots of one expert for one sequence of T tokens. While T is a symbol: T, the most that can be needed.
+// Slots of one expert for one sequence of T tokens. For a symbol T: T, the upper bound.
 int64_t slots(int64_t T, int64_t E, int64_t k, double capacity) {
   if (is_symbol(T) || is_symbol(E) || E == 0 || capacity == 0) return T;
   const double even = static_cast<double>(k) * static_cast<double>(T) / static_cast<double>(E);
@@ -74,7 +74,7 @@ const AttrSpec kAttrs[] = {
      .is_late = true},
 };
 
-// Groups of E experts of which a token takes k.
+// Checks groups of E experts, of which a token takes k.
 Status check_groups(int64_t E, int64_t k, Attrs attrs) {
   const int64_t groups = attr_i64(attrs, "groups"), used = attr_i64(attrs, "groups_used");
   if (groups < 1 || groups > 64 || (!is_symbol(E) && E % groups != 0))

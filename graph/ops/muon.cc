@@ -1,6 +1,6 @@
-// The steps of Muon (Jordan et al., "Muon: an optimizer for hidden layers in neural networks", 2024) that no other op
-// does: momentum, and the step itself. The iteration between them is orthogonalize.cc.
-//   lr (times the attribute lr_scale) and gscale are scalars as in optimizer_updates.cc.
+// Muon's further steps (Jordan et al., "Muon: an optimizer for hidden layers in neural networks",
+// 2024): momentum, and the step itself. The iteration between them is orthogonalize.cc.
+// lr (times the attribute lr_scale) and gscale are scalars as in optimizer_updates.cc.
 #include "graph/base/text.h"
 #include "graph/ops/op_support.h"
 

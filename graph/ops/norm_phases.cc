@@ -1,6 +1,6 @@
-// Phases of layer_norm and rms_norm over a split channel: local statistics, which add up over the shards, and
-// ops that finish from them. The number of channels is the factor's global extent, so a shard divides by the
-// whole. For lowering; models use the ops themselves.
+// Phases of layer_norm and rms_norm over a split channel: local statistics, which add up over
+// the shards, and ops that compute the results from them. The number of channels is the factor's
+// global extent, so a shard divides by the whole. For lowering; models use the ops themselves.
 #include "graph/base/text.h"
 #include "graph/ops/op_support.h"
 

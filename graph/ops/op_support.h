@@ -1,6 +1,6 @@
-// Shared by the files of graph/ops: checks with exact messages, sharding rules of the common forms, and costs
-// from operand types. Everything works on symbols too: extents are compared for equality and never
-// multiplied.
+// Functions shared by the files of graph/ops: checks with exact messages,
+// sharding rules of the common forms, and costs from operand types. Everything
+// works on symbols too: extents are compared for equality and never multiplied.
 #pragma once
 
 #include <cstdint>
@@ -45,7 +45,7 @@ Status check_dim(std::string_view op, std::string_view attr, int64_t dim, int ra
 // Statistics, scalars and optimizer moments that belong to values of `dtype`: f64 in an f64 graph, else f32.
 inline DType statistics_dtype(DType dtype) { return dtype == DType::kF64 ? DType::kF64 : DType::kF32; }
 
-// The attribute of ops whose sums over rows may stay in f32, for readers that want them so.
+// The attribute of ops whose sums over rows may stay in f32, for readers that require them so.
 inline constexpr AttrSpec kWideSums = {.name = "wide",
                                        .type = AttrType::kI64,
                                        .default_value = AttrValue(int64_t{0}),
@@ -72,7 +72,7 @@ Status set_grad(VjpBuilder& builder, int i, Make&& make) {
   return builder.set_input_grad(i, grad);
 }
 
-// For ops that no gradient flows through (zeros_like, integer ops): leaves every input without one.
+// For ops without gradients (zeros_like, integer ops): leaves every input without one.
 Status no_gradient(VjpBuilder& builder);
 
 // OpDef::in_place of an op whose first result may reuse the buffer of its first operand.

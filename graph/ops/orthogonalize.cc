@@ -34,7 +34,7 @@ Inferred infer(Types in, Attrs attrs) {
   return std::vector<TensorType>{in[0]};
 }
 
-// Products of a step: x x^T, its square, and the sum of both times x.
+// Counts the products of a step: x x^T, its square, and the sum of both times x.
 OpCost cost(const OpView& view) {
   const Shape& shape = view.inputs[0].shape;
   const auto least = static_cast<double>(std::min(shape[0], shape[1]));

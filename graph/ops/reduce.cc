@@ -131,7 +131,7 @@ extern const OpDef kReduceMean = {
     .cost = reduce_cost,
 };
 
-// Not differentiable: nothing decides which of several equal maxima gets the gradient.
+// Not differentiable: the gradient of several equal maxima is undefined.
 extern const OpDef kReduceMax = {
     .name = "reduce_max",
     .attrs = kReduceAttrs,

@@ -25,7 +25,7 @@ ShardingRule sharding(const OpView& view) {
   return make_rule("btc,w->wc", is_linear ? LinearSets{{0}} : LinearSets{}, "bt");
 }
 
-// Reads the rows that are wanted.
+// Reads the requested rows.
 OpCost cost(const OpView& view) {
   const auto moved = static_cast<double>(bytes(view.outputs[0]));
   return {.flops = 0, .bytes_read = moved, .bytes_written = moved};

@@ -1,4 +1,4 @@
-// Adafactor (Shazeer and Stern, ICML 2018) with the rate given: neither relative steps nor scaling by the parameter. State
+// Adafactor (Shazeer and Stern, ICML 2018) with a given rate: neither relative steps nor scaling by the parameter. State
 // "<parameter>.rows" [..., M] and "<parameter>.cols" [..., N] of parameters [..., M, N], "<parameter>.v" of others.
 #include "graph/base/text.h"
 #include "graph/optim/optimizers.h"
@@ -43,7 +43,7 @@ class Adafactor {
   }
 
  private:
-  // The new value of state "<parameter>.<slot>".
+  // Adds the new value of state "<parameter>.<slot>".
   Result<TensorId> moment(std::string_view slot, const Shape& shape, TensorId sums, int64_t count) {
     TSR_ASSIGN_OR_RETURN(const TensorId state, add_optimizer_state(context_, slot, shape));
     TSR_ASSIGN_OR_RETURN(

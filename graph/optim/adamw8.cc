@@ -8,7 +8,7 @@ namespace {
 
 constexpr int64_t kLeastElements = 4096;
 
-// The widest block that divides the last dim; 0: none does.
+// Returns the widest block that divides the last dim; 0: none.
 int64_t block_of(const Shape& shape) {
   if (shape.rank() == 0) return 0;
   for (const int64_t block : {256, 128, 64})

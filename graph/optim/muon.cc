@@ -1,7 +1,7 @@
-// Muon (Jordan et al., 2024): the momentum of a matrix, made nearly orthogonal by five steps of Newton and Schulz, is its
-// direction. Of matrices of blocks, which have a number in their names; embeddings, heads and what is no matrix are updated
-// by AdamW. State "<parameter>.momentum". The iteration is one node, which needs the whole matrix: with several ranks
-// one of them computes it (parallel/strategy/propagator_owners.cc).
+// Muon (Jordan et al., 2024): the direction of a matrix is its momentum, made nearly orthogonal by five steps
+// of Newton and Schulz. It applies to matrices of blocks, recognised by a number in their names; AdamW updates
+// embeddings, heads and other tensors. State "<parameter>.momentum". The iteration is one node, which needs
+// the whole matrix: with several ranks one of them computes it (parallel/strategy/propagator_owners.cc).
 #include <algorithm>
 #include <cctype>
 #include <cmath>
@@ -24,7 +24,7 @@ bool has_number(std::string_view name) {
   return false;
 }
 
-// Whether the graph's products may be computed in fewer bits than f32: the iteration's then may, too.
+// Returns whether the graph allows products in fewer bits than f32; the iteration's products then are, too.
 bool has_narrow_products(const Graph& graph) {
   return std::ranges::any_of(graph.nodes(), [&](const Node& node) {
     if (node.op->weight.use != WeightUse::kProduct) return false;
@@ -33,7 +33,7 @@ bool has_narrow_products(const Graph& graph) {
   });
 }
 
-// Whether the matrix is stored as [out, in], as the products that read it say.
+// Returns whether the matrix is stored as [out, in], by the products that read it.
 bool is_transposed(const Graph& graph, TensorId parameter) {
   std::vector<TensorId> copies = {parameter};
   for (const Node& node : graph.nodes()) {
@@ -47,9 +47,9 @@ bool is_transposed(const Graph& graph, TensorId parameter) {
   return false;
 }
 
-// momentum, weight_decay: of both; beta1, beta2, eps: of what AdamW updates. muon_scale original: sqrt(max(1, out / in)) in
-// place of 0.2 sqrt(max(out, in)), which gives directions the size of AdamW's (Liu et al., "Muon is scalable for LLM
-// training", 2025), so that one rate serves both.
+// momentum, weight_decay: of both; beta1, beta2, eps: of AdamW's part. muon_scale original:
+// sqrt(max(1, out / in)) in place of 0.2 sqrt(max(out, in)), which gives directions the size of
+// AdamW's (Liu et al., "Muon is scalable for LLM training", 2025), so that one rate serves both.
 constexpr std::string_view kMuonScales[] = {"match_rms_adamw", "original"};
 constexpr OptimizerSetting kMuonSettings[] = {{"momentum", 0.95}, {"weight_decay", 0.1, 0, kMostDecay},
                                               {"beta1", 0.9},     {"beta2", 0.95},

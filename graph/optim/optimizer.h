@@ -18,7 +18,7 @@ namespace tessera {
 struct OptimizerOptions {
   std::string name = "adamw";           // a row of the table in optimizer.cc
   std::map<std::string, double> hyper;  // overrides of the row's defaults, by the settings' names
-  std::vector<ParameterGroup> groups;   // the first that matches a parameter counts
+  std::vector<ParameterGroup> groups;   // the first that matches a parameter applies
   double lora_plus_ratio = 1;           // factor on the rate of "*.lora_b", in addition to its group's
 };
 
@@ -30,25 +30,25 @@ struct OptimizerContext {
   TensorId gradient_scale;  // f32 scalar from clipping; kNoTensor when not clipping
 };
 
-// OptimizerSetting: a number that a caller may set, as the option of this name.
+// OptimizerSetting: a number that a caller may set by the option of this name.
 struct OptimizerSetting {
   std::string_view name;
   double default_value = 0;
   double low = 0, high = 1;  // both are allowed
-  // Words in place of a number: word i is i, and word 0 the default.
+  // Names in place of numbers: name i stands for i; name 0 is the default.
   std::span<const std::string_view> words = {};
 };
 
 struct OptimizerDef {
   std::string_view name;  // the word of option "optimizer"; stored in checkpoints: never renamed
   std::span<const OptimizerSetting> settings;
-  // The nodes of one parameter's update: state by add_optimizer_state, new values by emit_update or add_named_update.
-  // `hyper` has all settings, and "lr_scale" where the parameter has a rate of its own.
+  // Emits the nodes of one parameter's update: state by add_optimizer_state, new values by emit_update or
+  // add_named_update. `hyper` has all settings, and "lr_scale" for a parameter with a rate of its own.
   Status (*emit)(const OptimizerContext& context, const std::map<std::string, double>& hyper);
-  // Words of other projects for it, for messages about words that are not known.
+  // Its names in other projects, for messages about unknown names.
   std::span<const std::string_view> foreign_names = {};
-  // Updates need whole matrices, each of which has an owner among the ranks (parallel/strategy/propagator_owners.cc). Devices
-  // then hold unlike shares, which plans for absent hardware do not price.
+  // Updates need whole matrices, each of which has an owner among the ranks (parallel/strategy/propagator_owners.cc).
+  // Devices then hold unequal shares, which plans for absent hardware do not price.
   bool has_owners = false;
 };
 

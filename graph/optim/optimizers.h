@@ -1,4 +1,4 @@
-// Shared by the files of optimizers.
+// Functions and settings shared by the files of optimizers.
 #pragma once
 
 #include <map>
@@ -13,14 +13,14 @@ namespace tessera {
 
 constexpr double kMostDecay = 1e6;
 
-// AdamW's, for parameters that another optimizer leaves to it.
+// AdamW's settings, for optimizers that leave some parameters to AdamW.
 inline constexpr OptimizerSetting kAdamwSettings[] = {
     {"beta1", 0.9}, {"beta2", 0.999}, {"eps", 1e-8}, {"weight_decay", 0.01, 0, kMostDecay}};
 Status emit_adamw(const OptimizerContext& context, const std::map<std::string, double>& hyper);
 
-// State "<parameter>.<slot>": the parameter's shape, in f32 (f64 for an f64 parameter) whatever its dtype.
+// Adds state "<parameter>.<slot>": the parameter's shape, in f32 (f64 for an f64 parameter) whatever its dtype.
 Result<TensorId> add_optimizer_state(const OptimizerContext& context, std::string_view slot);
-// The same in that type with another shape, and of any type.
+// The same with another shape, and with any type.
 Result<TensorId> add_optimizer_state(const OptimizerContext& context, std::string_view slot,
                                      const Shape& shape);
 Result<TensorId> add_optimizer_state(const OptimizerContext& context, std::string_view slot,
@@ -29,8 +29,8 @@ Result<TensorId> add_optimizer_state(const OptimizerContext& context, std::strin
 // Stores `value` in `target` at the end of the step, and names it "<target>.new".
 Status add_named_update(Graph& graph, TensorId target, TensorId value);
 
-// Emits op(parameter, gradient, state..., scalars..., gradient scale if clipping) -> new parameter, new
-// state..., and the updates that store them. Settings are attributes of the op; those that it has not are left out.
+// Emits op(parameter, gradient, state..., scalars..., gradient scale if clipping) -> new parameter, new state...,
+// and the updates that store them. Settings become attributes of the op; it ignores those that it lacks.
 Status emit_update(const OptimizerContext& context, std::string_view op, std::span<const TensorId> state,
                    std::span<const TensorId> scalars, const std::map<std::string, double>& hyper);
 

@@ -12,20 +12,20 @@
 
 namespace tessera {
 
-// ParameterGroup: the parameters whose names match a pattern, in which "*" stands for any characters.
+// ParameterGroup: the parameters whose names match a pattern; "*" matches any characters.
 struct ParameterGroup {
   std::string match;
-  double lr_factor = 1;                // on the rate of the schedule
-  std::optional<double> weight_decay;  // none: as for parameters without a group
+  double lr_factor = 1;                // factor on the schedule's rate
+  std::optional<double> weight_decay;  // nullopt: the default of the parameter
 };
 
-// The first group that describes `name`; null when none does.
+// Returns the first group that matches `name`; null when none does.
 const ParameterGroup* find_group(std::span<const ParameterGroup> groups, std::string_view name);
 
 // kInvalidArgument for a pattern that matches none of the graph's trained parameters, with names near it.
 Status check_matches(std::string_view option, std::string_view pattern, const Graph& graph);
 
-// Whether weights of this parameter decay without a group that says so: matrices, not norms and biases.
+// Returns whether weights of this parameter decay by default: matrices, not norms and biases.
 bool decays_by_default(const Tensor& parameter);
 
 }  // namespace tessera

@@ -16,7 +16,7 @@ namespace {
 constexpr std::string_view kA = ".lora_a", kB = ".lora_b", kBias = ".lora_bias",
                            kMagnitude = ".lora_magnitude", kA0 = ".lora_a0", kB0 = ".lora_b0";
 
-// Salt of the first adapter's dropout; those of models are below.
+// The salt of the first adapter's dropout; a model's own salts are smaller.
 constexpr int64_t kFirstSalt = int64_t{1} << 32;
 
 bool is_adapter(const Tensor& tensor) {
@@ -31,7 +31,7 @@ std::string stem_of(std::string_view weight) {
 
 bool is_product(const Node& node) { return node.op->weight.use == WeightUse::kProduct; }
 
-// The product that makes `id`, or null.
+// Returns the product that computes `id`, or null.
 const Node* product_of(const Graph& graph, TensorId id) {
   const NodeId producer = graph.tensor(id).producer;
   return producer != kNoNode && is_product(graph.node(producer)) ? &graph.node(producer) : nullptr;
@@ -39,7 +39,7 @@ const Node* product_of(const Graph& graph, TensorId id) {
 
 bool is_look_up(const Node& node) { return node.op->weight.use == WeightUse::kRows; }
 
-// The product or look-up that makes `id`, or null.
+// Returns the product or look-up that computes `id`, or null.
 const Node* base_of(const Graph& graph, TensorId id) {
   const NodeId producer = graph.tensor(id).producer;
   if (producer == kNoNode) return nullptr;
@@ -47,7 +47,7 @@ const Node* base_of(const Graph& graph, TensorId id) {
   return is_product(node) || is_look_up(node) ? &node : nullptr;
 }
 
-// The weight of a product, or the table of a look-up.
+// Returns the weight of a product, or the table of a look-up.
 TensorId weight_of(const Node& node) { return node.inputs[static_cast<size_t>(node.op->weight.operand)]; }
 
 bool is_biased(const Node& node) { return node.op->algebra == Algebra::kBiased; }
@@ -57,7 +57,7 @@ const Node* producer_of(const Graph& graph, TensorId id) {
   return producer == kNoNode ? nullptr : &graph.node(producer);
 }
 
-// The matmul of the second matrix, of what is added to the base: with a start the first operand of the difference.
+// Finds the matmul of the second matrix in the addend to the base: with a start the first operand of the difference.
 const Node* up_of(const Graph& graph, TensorId added) {
   const Node* node = producer_of(graph, added);
   if (node != nullptr && node->op->algebra == Algebra::kDifference) {
@@ -85,7 +85,7 @@ FirstProduct first_of(const Graph& graph, const Node& second) {
   return first;
 }
 
-// The parameter of a magnitude whose ratio is spread over all rows, or none.
+// Returns the parameter of a magnitude whose ratio is broadcast over all rows, or none.
 TensorId magnitude_of(const Graph& graph, TensorId everywhere) {
   const Node* spread = producer_of(graph, everywhere);
   if (spread == nullptr || spread->op->algebra != Algebra::kRepetition) return kNoTensor;
@@ -95,14 +95,14 @@ TensorId magnitude_of(const Graph& graph, TensorId everywhere) {
   return is_ratio ? ratio->inputs[0] : kNoTensor;
 }
 
-// The sum W x + factor * A B x that `node` multiplies by a magnitude's ratio; kNoTensor for other nodes.
+// Returns the sum W x + factor * A B x that `node` multiplies by a magnitude's ratio; kNoTensor for other nodes.
 TensorId scaled_sum_of(const Graph& graph, const Node& node) {
   const bool scales =
       node.op->algebra == Algebra::kProduct && magnitude_of(graph, node.inputs[1]) != kNoTensor;
   return scales ? node.inputs[0] : kNoTensor;
 }
 
-// Whether a node adds an adapter's matmul to the frozen matmul or embedding.
+// Returns whether a node adds an adapter's matmul to the frozen matmul or embedding.
 bool joins(const Graph& graph, const Node& node) {
   if (node.op->algebra != Algebra::kSum) return false;
   const Node* base = base_of(graph, node.inputs[0]);
@@ -145,7 +145,7 @@ class Adapting {
     TensorId a0 = kNoTensor, b0 = kNoTensor;
   };
 
-  // The parameter, which adapters that share it add once.
+  // Adds a parameter; adapters that share it add it once.
   Result<TensorId> parameter(const std::string& name, const TensorType& type) {
     Graph& graph = copy_.graph();
     const std::optional<TensorId> found = graph.find_tensor(name);
@@ -156,7 +156,7 @@ class Adapting {
                          to_text(graph.type(*found)), to_text(type)));
   }
 
-  // One pair a weight, however many nodes read it.
+  // Returns the pair of a weight, one for all nodes that read it.
   Result<Pair> pair_of(const Node& node) {
     Pair& pair = pairs_[index(weight_of(node))];
     if (pair.a != kNoTensor) return pair;
@@ -191,7 +191,7 @@ class Adapting {
     return pair;
   }
 
-  // The factor of each output of the product: its magnitude / norm of its row of W + factor * A B.
+  // Computes the factor of each output of the product: its magnitude / norm of its row of W + factor * A B.
   Result<TensorId> ratio(const Node& node, const Pair& pair, TensorId weight) {
     Graph& graph = copy_.graph();
     const bool transposed = attr_i64(node.attrs, "trans_w") == 1;
@@ -202,7 +202,7 @@ class Adapting {
     return graph.add("div", {pair.magnitude, norm});
   }
 
-  // The sum of base and adapter times the ratio, and the bias that the base would have added.
+  // Computes the sum of base and adapter times the ratio, and the bias of the base.
   Result<TensorId> scaled_sum(const Node& node, const Pair& pair, const std::vector<TensorId>& inputs,
                               TensorId sum) {
     Graph& graph = copy_.graph();
@@ -215,7 +215,7 @@ class Adapting {
     return graph.add("add_bias", {*scaled, inputs[2]});
   }
 
-  // The operand of A: training drops some elements, the same for all weights that share A.
+  // Returns the operand of A: training drops some elements, the same for all weights that share A.
   Result<TensorId> dropped(TensorId x, const Pair& pair) {
     if (pair.placement->dropout == 0) return x;
     Graph& graph = copy_.graph();
@@ -227,7 +227,7 @@ class Adapting {
                      {{"p", pair.placement->dropout}, {"salt", kFirstSalt + static_cast<int64_t>(pair.a)}});
   }
 
-  // The start: factor * A0 B0 x.
+  // Computes the start: factor * A0 B0 x.
   Result<TensorId> start(TensorId x, const Pair& pair, const std::vector<Attr>& plain) {
     Graph& graph = copy_.graph();
     TSR_ASSIGN_OR_RETURN(TensorId low, graph.add("matmul", {x, pair.a0}, plain));
@@ -237,7 +237,7 @@ class Adapting {
     return graph.add("matmul", {low, pair.b0}, plain);
   }
 
-  // The addend to W x: factor * A B x, minus the start.
+  // Computes the addend to W x: factor * A B x, minus the start.
   Result<TensorId> addend(const Node& node, const Pair& pair, const std::vector<TensorId>& inputs) {
     Graph& graph = copy_.graph();
     const bool is_table = is_look_up(node);
@@ -280,7 +280,7 @@ class Adapting {
       TSR_ASSIGN_OR_RETURN(sum, scaled_sum(node, pair, inputs, sum));
     }
     std::vector<TensorId> results = {sum};
-    // The matmul's activation now follows the sum.
+    // The matmul's activation now comes after the sum.
     const std::string activation =
         is_product(node) ? std::string(attr_string_or(node.attrs, "activation", "none")) : "none";
     if (activation != "none") {
@@ -365,7 +365,7 @@ std::vector<Adapter> find_adapters(const Graph& forward) {
       it.dropout = attr_f64(drop->attrs, "p");
     if (const Node& added = *producer_of(forward, node.inputs[1]);
         added.op->algebra == Algebra::kDifference) {
-      // A start is what the pair was: the same shapes, operand and factor.
+      // A start matches its pair: the same shapes, operand and factor.
       const Node& second = *product_of(forward, added.inputs[1]);
       const FirstProduct first = first_of(forward, second);
       if (first.node == nullptr || !is_product(*first.node) || it.is_table) continue;
@@ -401,7 +401,7 @@ Result<Graph> without_adapters(const Graph& given) {
       never_trains[index(node.inputs[static_cast<size_t>(i)])] = true;
   GraphCopy copy(forward);
   std::vector<bool> gone(forward.tensors().size());
-  // By tensor of the source, the base's matmul of which it is the scaled sum; its bias follows.
+  // By tensor of the source: the base's matmul whose scaled sum it is; the matmul's bias follows.
   std::vector<const Node*> scaled(forward.tensors().size());
   bool has_left_over = false;
   for (size_t i = 0; i < forward.tensors().size(); ++i) {

@@ -154,7 +154,7 @@ class Narrowing {
   std::vector<bool> narrow_;     // by tensor
   std::vector<TensorId> casts_;  // by parameter: one of its casts
   std::vector<bool> removed_;    // by node
-  std::vector<bool> updates_;    // by node: makes the new value of such a parameter
+  std::vector<bool> updates_;    // by node: computes the new value of such a parameter
   TensorId seed_ = kNoTensor;
 };
 

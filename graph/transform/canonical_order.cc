@@ -52,7 +52,7 @@ class CanonicalOrder {
     }
   }
 
-  // Producers of `tensors`, in the order in which they are visited, each once.
+  // Producers of `tensors`, in the order of visits, each once.
   std::vector<NodeId> producers_of(std::vector<TensorId> tensors) const {
     std::ranges::stable_sort(
         tensors, {}, [&](TensorId id) { return std::pair(bool{is_weight_[index(id)]}, layers_[index(id)]); });
@@ -64,7 +64,7 @@ class CanonicalOrder {
     return nodes;
   }
 
-  // Places `root` after all nodes that it needs. Models are deep: no recursion.
+  // Places `root` after all nodes that it needs. Without recursion, since models are deep.
   void place(NodeId root) {
     struct Visit {
       NodeId node;
@@ -95,7 +95,7 @@ class CanonicalOrder {
     return {};
   }
 
-  // Copies a tensor that no node makes, once.
+  // Copies a tensor without a producer, once.
   Status copy_source(TensorId id) {
     if (graph_.tensor(id).producer != kNoNode || copy_.mapped(id) != kNoTensor) return {};
     return copy_.copy_tensor(id);

@@ -29,7 +29,7 @@ Status check_tokens(const Graph& graph) {
   return unsuitable("vectors of texts want a model with input \"tokens\" [B, T]");
 }
 
-// The input of the product that makes the logits of a causal model; soft caps and factors may follow that product.
+// Returns the input of the product that computes the logits of a causal model; soft caps and factors may follow that product.
 std::optional<TensorId> projected_tensor(const Graph& graph) {
   const auto logits = graph.find_output("logits");
   if (!logits) return {};

@@ -19,7 +19,7 @@ constexpr int32_t kNoBlock = -1;
 struct Block {
   std::string scope;
   std::vector<NodeId> nodes;
-  std::vector<TensorId> results;  // that others read, in order
+  std::vector<TensorId> results;  // read by other blocks, in order
   std::string kind;
 };
 
@@ -72,7 +72,7 @@ class BlockCutter {
     return {};
   }
 
-  // Text of the block's ops, attributes and types, and of which op reads what: equal for blocks of one kind.
+  // A text of the block's ops, attributes, types and edges: equal for blocks of one kind.
   std::string kind_of(const Block& block) const {
     std::map<TensorId, size_t> made;
     std::string text;
@@ -108,8 +108,8 @@ class BlockCutter {
     for (size_t b = 0; b < count; ++b) representative_[b] = keeps_[b] ? b : first.at(blocks_[b].kind);
   }
 
-  // Tensor that replaces a removed block's result: the previous block's result of the same type, or the same result of the
-  // kept block of its kind.
+  // Returns the tensor that replaces a removed block's result: the previous block's
+  // result of the same type, or the same result of the kept block of its kind.
   Result<TensorId> stand_in(size_t b, size_t result) const {
     const TensorType& type = graph_.type(blocks_[b].results[result]);
     size_t before = 0;
@@ -153,7 +153,7 @@ class BlockCutter {
   std::vector<int32_t> block_of_;  // by node
   std::vector<Block> blocks_;
   std::vector<bool> keeps_;              // by block
-  std::vector<size_t> representative_;   // by block: one kept that is like it
+  std::vector<size_t> representative_;   // by block: the kept block of its kind
   std::vector<int32_t> like_;
 };
 

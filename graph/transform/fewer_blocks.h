@@ -1,4 +1,4 @@
-// Graph -> graph: a deep model with few of its blocks, off which costs of the whole are read (parallel/composition).
+// Graph -> graph: a deep model with a representative sample of its blocks, from which costs of the whole are composed (parallel/composition).
 #pragma once
 
 #include <cstdint>
@@ -11,13 +11,13 @@ namespace tessera {
 
 struct FewerBlocks {
   Graph graph;
-  // By block of the whole model, in order: the block of `graph`, counted from 0, that is like it.
+  // By block of the whole model, in order: its representative in `graph`, counted from 0.
   std::vector<int32_t> like;
 };
 
-// Keeps the first block, the last, and between them the first of every kind: blocks are of one kind whose nodes, types and attributes are
-// equal, salts of random numbers aside. A kept block reads the last kept block before it. Scopes of nodes tell the blocks
-// (graph/analysis/block_scope.h). kUnsupported, naming the blocks, where one reads another than the one before it.
+// Keeps the first block, the last, and between them the first of every kind: blocks of one kind have equal nodes, types and
+// attributes, except salts of random numbers. A kept block reads the last kept block before it. Scopes of nodes identify the
+// blocks (graph/analysis/block_scope.h). kUnsupported, naming the blocks, where one reads another than the one before it.
 Result<FewerBlocks> with_fewer_blocks(const Graph& forward);
 
 }  // namespace tessera

@@ -15,9 +15,9 @@ namespace tessera {
 
 namespace {
 
-constexpr int64_t kUnit = 16;  // bytes that tensor cores read at once
+constexpr int64_t kUnit = 16;  // bytes of one load of tensor cores
 
-// The parameter that `tensor` is, or is a cast of; kNoTensor for none.
+// Returns the parameter that `tensor` is, directly or by a cast; kNoTensor for none.
 TensorId parameter_of(const Graph& graph, TensorId tensor) {
   const auto is_parameter = [&](TensorId id) { return graph.tensor(id).kind == TensorKind::kParameter; };
   if (is_parameter(tensor)) return tensor;
@@ -59,7 +59,7 @@ class Fp8Copy {
                  "a weight whose extents are multiples of {}; use another precision",
                  kUnit));
     const Graph& source = copy_.source();
-    // Tensors come after those that they are computed from.
+    // Tensors follow their operands.
     for (size_t t = 0; t < source.tensors().size(); ++t) {
       const TensorId id{static_cast<uint32_t>(t)};
       const Tensor& tensor = source.tensor(id);
@@ -87,7 +87,7 @@ class Fp8Copy {
       if (has_codes && is_product && node.inputs[1] == forward.inputs[1]) return input_gradient(id);
       if (has_codes && !is_product && node.inputs[0] == forward.inputs[0]) return weight_gradient(id);
     }
-    // The cast to f32 that mixed precision adds after the gradient of a weight.
+    // The cast to f32 after the gradient of a weight, of mixed precision.
     if (node.op->is_cast && wide_gradients_.contains(node.inputs[0])) {
       const TensorId now = copy_.mapped(node.inputs[0]);
       if (to_text(graph().type(now).dtype) == attr_string(node.attrs, "dtype"))
@@ -96,7 +96,7 @@ class Fp8Copy {
     return copy_.copy_node(id);
   }
 
-  // y = x w + bias. An activation of the matmul becomes a node of its own.
+  // y = x w + bias. An activation of the matmul becomes a separate node.
   Status forward_product(NodeId id) {
     const Node& node = copy_.source().node(id);
     set_scope_and_phase(node, Phase::kForward, kNoNode);
@@ -127,8 +127,8 @@ class Fp8Copy {
     return copy_.substitute(node.outputs[0], dx);
   }
 
-  // dw = x^T dy, in f32 (f64). Mixed precision would round it and cast it back; here it is the parameter's
-  // gradient as it is, which only the update waits for.
+  // dw = x^T dy, in f32 (f64). Mixed precision would round it and cast it back;
+  // here it is the parameter's gradient itself, which only the update waits for.
   Status weight_gradient(NodeId id) {
     const Node& node = copy_.source().node(id);
     const Quantized& x = once_.at({node.inputs[0], "e4m3"});

@@ -12,12 +12,12 @@ namespace tessera {
 
 namespace {
 
-// --- a head and the losses of its labels, as add_cross_entropy writes them ---
+// --- a head and the losses of its labels, in the form of add_cross_entropy ---
 
 struct FusedHead {
   TensorId x, w, labels;
   TensorId losses;             // of tokens
-  TensorId scale = kNoTensor;  // of their sum, where nothing else reads the losses; else kNoTensor
+  TensorId scale = kNoTensor;  // of their sum, if that is the losses' only reader; else kNoTensor
   TensorId loss = kNoTensor;   // that scaled sum
   int64_t allow_tf32;
 };
@@ -47,7 +47,7 @@ class HeadFinder {
     const NodeId producer = graph_.tensor(tensor).producer;
     return producer != kNoNode ? &graph_.node(producer) : nullptr;
   }
-  // Whether a loss's statistics, operands 2, 3, ..., are made of its logits and labels, and of each other.
+  // Returns whether a loss's statistics, operands 2, 3, ..., are computed from its logits and labels, and each other.
   bool has_own_statistics(const Node& loss) const {
     const std::span<const std::string_view> makers = loss.op->loss.statistics;
     for (size_t i = 0; i < makers.size(); ++i) {
@@ -82,7 +82,7 @@ class HeadFinder {
                      .allow_tf32 = attr_i64(product->attrs, "allow_tf32")};
   }
 
-  // The head with the scaled sum of its losses, where that is all that reads them.
+  // The head with the scaled sum of its losses, if that is their only reader.
   FusedHead with_sum(FusedHead head) const {
     for (const Node& scaled : graph_.nodes()) {
       if (scaled.op->algebra != Algebra::kScaled) continue;
@@ -130,14 +130,14 @@ namespace {
 
 // --- loss and gradient from the same logits ---
 
-// LossPair: a forward node of the loss, its gradient, and the nodes that compute the incoming gradient, in
-// order.
+// LossPair: a forward node of the loss, its gradient, and
+// the nodes that compute the incoming gradient, in order.
 struct LossPair {
   NodeId loss, gradient;
   std::vector<NodeId> arriving;
 };
 
-// Copies a tensor that no node makes; one that is mapped already stays.
+// Copies a tensor without a producer; a mapped one stays.
 Status copy_source(GraphCopy& copy, TensorId id) {
   return copy.mapped(id) == kNoTensor ? copy.copy_tensor(id) : Status();
 }
@@ -184,7 +184,7 @@ class PairCopy {
     }
   }
 
-  // Whether operand `i` may be the loss's scale instead: only its type is used, which is the same.
+  // Returns whether operand `i` may be the loss's scale instead: only its type is used, which is the same.
   bool may_be_scale(const Node& node, size_t i, const LossPair& pair) const {
     return std::ranges::find(node.op->shape_only, static_cast<int>(i)) != node.op->shape_only.end() &&
            step_.type(node.inputs[i]) == step_.type(step_.node(pair.loss).inputs.back());
@@ -203,8 +203,8 @@ class PairCopy {
     return true;
   }
 
-  // Adds the nodes of the incoming gradient a second time: other gradients use them too, in the backward
-  // phase.
+  // Adds the nodes of the incoming gradient a second time:
+  // other gradients use them too, in the backward phase.
   Status add(const LossPair& pair) {
     const Node &loss = step_.node(pair.loss), &gradient = step_.node(pair.gradient);
     Graph& graph = copy_.graph();

@@ -18,7 +18,7 @@ class Products {
     for (const Gradient& gradient : step.gradients()) read(gradient.gradient);
   }
 
-  // The product that `node` is to join; kNoNode for none.
+  // Returns the product that `node` can be fused with; kNoNode for none.
   NodeId of(const Node& node) const {
     if (node.op->fused.with_product.empty() || !has_default_attrs(*node.op, node.attrs)) return kNoNode;
     const TensorId dy = node.inputs[1];
@@ -45,7 +45,7 @@ Result<Graph> with_fused_gelu_gradients(const Graph& step) {
     if (const NodeId product = products.of(node); product != kNoNode) leaves[index(product)] = true;
   GraphCopy copy(step);
   Graph& graph = copy.graph();
-  // Tensors come after those that they are computed from.
+  // Tensors follow their operands.
   for (size_t t = 0; t < step.tensors().size(); ++t) {
     const TensorId id{static_cast<uint32_t>(t)};
     const Tensor& tensor = step.tensor(id);
@@ -61,7 +61,7 @@ Result<Graph> with_fused_gelu_gradients(const Graph& step) {
       continue;
     }
     const Node& product = step.node(replaced);
-    // It gets the matmul's scope, since nearly all of its work is the matmul's.
+    // It takes the matmul's scope, since nearly all of its work is the matmul's.
     graph.set_scope(product.scope);
     graph.set_phase(product.phase, product.forward == kNoNode ? kNoNode : copy.mapped_node(product.forward));
     TSR_ASSIGN_OR_RETURN(const TensorId dpre,

@@ -1,5 +1,5 @@
-// GraphCopy: a graph being made from another one, node by node. It keeps the map from old to new ids, so that
-// a transformation states only its changes.
+// GraphCopy: a modified copy of a graph under construction, node by node. It keeps
+// the map from old to new ids, so that a transformation states only its changes.
 #pragma once
 
 #include <vector>
@@ -25,7 +25,7 @@ class GraphCopy {
   Status copy_node(NodeId old, std::vector<Attr> attrs);
   // Replaces `old` by `now` from here on.
   void replace(TensorId old, TensorId now) { tensors_[index(old)] = now; }
-  // The same, and `now` takes the name of `old` where that was given, not made up.
+  // The same, and `now` takes the name of `old`, unless that was generated.
   Status substitute(TensorId old, TensorId now);
   // Makes `now` the forward node of nodes copied later whose forward node is `old`.
   void replace_node(NodeId old, NodeId now) { nodes_[index(old)] = now; }
@@ -33,9 +33,9 @@ class GraphCopy {
   // The new id of a tensor; kNoTensor when it was not copied.
   TensorId mapped(TensorId old) const { return tensors_[index(old)]; }
 
-  // Copies the tensors [begin, end), and the nodes that make them, in their order. Sources that are mapped already stay.
+  // Copies the tensors [begin, end), and their producers, in their order. Sources that are mapped already stay.
   Status copy_range(TensorId begin, TensorId end);
-  // The same of all tensors behind `last`, and the results.
+  // Copies all tensors after `last`, and the results.
   Status copy_after(TensorId last);
   // Copies outputs, updates and gradients whose tensors are all mapped.
   Status copy_results();

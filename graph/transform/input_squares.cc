@@ -12,7 +12,7 @@
 namespace tessera {
 namespace {
 
-// Whether the node multiplies activations [B, T, K] by a parameter [N, K].
+// Returns whether the node multiplies activations [B, T, K] by a parameter [N, K].
 bool is_product(const Graph& graph, const Node& node, const Shape& tokens) {
   if (node.op->weight.use != WeightUse::kProduct || attr_i64(node.attrs, "trans_w") != 1) return false;
   const Tensor& weight = graph.tensor(node.inputs[static_cast<size_t>(node.op->weight.operand)]);

@@ -1,5 +1,5 @@
-// Graph -> graph: a forward model becomes one that tells how large the inputs of its matrices are, which
-// weighs the errors of their columns where they are quantised.
+// Graph -> graph: a forward model becomes one that computes the squares of its
+// matrices' inputs, the weights of the errors of their columns in quantisation.
 #pragma once
 
 #include <string>
@@ -20,8 +20,8 @@ struct InputSquares {
   std::vector<Output> outputs;
 };
 
-// Of f32 weights [N, K] (with_logical_weights) that multiply activations [B, T, K]. Without dropout, and
-// experts drop no token. kFailedPrecondition: no input "tokens" [B, T], or no such weight.
+// For f32 weights [N, K] (with_logical_weights) that multiply activations [B, T, K]. Without dropout,
+// and experts drop no token. kFailedPrecondition: no input "tokens" [B, T], or no such weight.
 Result<InputSquares> make_input_squares(const Graph& forward);
 
 }  // namespace tessera

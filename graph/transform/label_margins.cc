@@ -18,7 +18,7 @@ Status add_margins(Graph& graph, TensorId max, TensorId picked) {
   return graph.add_output(std::string(kLabelMargins), margins);
 }
 
-// The graph with its phases in place of `fused`, a loss with its head. The last one finishes the loss from its statistics.
+// The graph with its phases in place of `fused`, a loss with its head. The last phase computes the loss from its statistics.
 Result<Graph> with_phases(const Graph& evaluation, const Node& fused) {
   GraphCopy copy(evaluation);
   Graph& graph = copy.graph();

@@ -1,4 +1,4 @@
-// Label margins: how far each label is from being predicted, without logits where the loss has none.
+// Label margins: each label's logit compared with the largest, without logits where the loss has none.
 #pragma once
 
 #include <string_view>
@@ -12,8 +12,8 @@ namespace tessera {
 // larger one. Rows with a negative label have any value.
 inline constexpr std::string_view kLabelMargins = "label_margins";
 
-// Adds the output to an evaluation of a language model (make_evaluation). A fused loss becomes its phases, which make
-// the logits twice and keep none.
+// Adds the output to an evaluation of a language model (make_evaluation). A
+// fused loss becomes its phases, which compute the logits twice and keep none.
 Result<Graph> with_label_margins(const Graph& evaluation);
 
 }  // namespace tessera

@@ -11,21 +11,21 @@ namespace {
 
 constexpr int64_t kHeadDim = 3;  // of [B, T, H, D]
 
-// The node that makes a tensor by such a formula; null for others.
+// Returns the node that computes a tensor by such a formula; null for others.
 const Node* producer_of(const Graph& graph, TensorId id, Algebra algebra) {
   const NodeId producer = graph.tensor(id).producer;
   if (producer == kNoNode || graph.node(producer).op->algebra != algebra) return nullptr;
   return &graph.node(producer);
 }
 
-// The product by a weight that makes a tensor; null for others.
+// Returns the product by a weight that computes a tensor; null for others.
 const Node* product_of(const Graph& graph, TensorId id) {
   const NodeId producer = graph.tensor(id).producer;
   const bool is_product = producer != kNoNode && graph.node(producer).op->weight.use == WeightUse::kProduct;
   return is_product ? &graph.node(producer) : nullptr;
 }
 
-// HeadSlice: a range of the numbers of each head of a tensor.
+// HeadSlice: a range of the elements of each head of a tensor.
 struct HeadSlice {
   TensorId of = kNoTensor;
   LatentAttention::Range range;
@@ -37,7 +37,7 @@ std::optional<HeadSlice> find_head_slice(const Graph& graph, TensorId id) {
   return HeadSlice{slice->inputs[0], {attr_i64(slice->attrs, "begin"), attr_i64(slice->attrs, "end")}};
 }
 
-// The operand x of broadcast(x, like) along the heads: the tensor that all heads share.
+// Returns the operand x of broadcast(x, like) along the heads: the tensor that all heads share.
 TensorId find_shared(const Graph& graph, TensorId id) {
   const Node* const broadcast = producer_of(graph, id, Algebra::kRepetition);
   if (broadcast == nullptr || graph.type(broadcast->inputs[0]).shape.rank() != 3) return kNoTensor;
@@ -45,7 +45,7 @@ TensorId find_shared(const Graph& graph, TensorId id) {
   return axes.size() == 1 && axes[0] == 2 ? broadcast->inputs[0] : kNoTensor;
 }
 
-// LinearNode: a node of what is linear in the latent vector.
+// LinearNode: a node of a function that is linear in the latent vector.
 struct LinearNode {
   enum class Kind : uint8_t { kProduct, kSum, kDifference, kMultiple };
   Kind kind;
@@ -68,7 +68,7 @@ std::optional<LinearNode> find_linear(const Graph& graph, TensorId id) {
   return std::nullopt;
 }
 
-// The operand of the first product of all: the latent vector, if every other one begins with it.
+// Returns the operand of the first product of all: the latent vector, if every other one begins with it.
 TensorId find_first_operand(const Graph& graph, TensorId product) {
   for (auto linear = find_linear(graph, product); linear; linear = find_linear(graph, product)) {
     product = linear->node->inputs[0];
@@ -77,7 +77,7 @@ TensorId find_first_operand(const Graph& graph, TensorId product) {
   return kNoTensor;
 }
 
-// Takes the matmuls between `latent` and `id`; false where something else is between them, or more than `left` nodes.
+// Collects the matmuls between `latent` and `id`; false for any other node between them, or more than `left` nodes.
 bool find_matmuls(const Graph& graph, TensorId id, TensorId latent, int& left, std::vector<NodeId>& matmuls) {
   if (id == latent) return true;
   const auto linear = find_linear(graph, id);
@@ -89,7 +89,7 @@ bool find_matmuls(const Graph& graph, TensorId id, TensorId latent, int& left, s
          (!has_two || find_matmuls(graph, linear->node->inputs[1], latent, left, matmuls));
 }
 
-// Takes the product of a latent vector from the heads [B, T, H, M] that it was split into.
+// Finds the product of a latent vector behind the heads [B, T, H, M] that it was split into.
 bool find_product(const Graph& graph, TensorId heads, LatentAttention& found) {
   const Node* const split = producer_of(graph, heads, Algebra::kSplitDim);
   if (split == nullptr || attr_i64(split->attrs, "dim") != 2) return false;
@@ -107,7 +107,7 @@ class Absorbed {
  public:
   Absorbed(GraphCopy& copy, const LatentAttention& latent) : copy_(copy), latent_(latent) {}
 
-  // queries [B, T, H, n], which meet `keys` of each head -> [B, T, H, KA].
+  // queries [B, T, H, n], multiplied with `keys` of each head -> [B, T, H, KA].
   Result<TensorId> queries(TensorId of, TensorId x) {
     const LinearNode linear = *find_linear(copy_.source(), of);
     if (linear.kind == LinearNode::Kind::kProduct) {
@@ -138,7 +138,7 @@ class Absorbed {
   }
   TensorId weight(const LinearNode& linear) const { return copy_.mapped(linear.node->inputs[1]); }
 
-  // The sum, difference or multiple of what `of_operand` makes of the node's operands.
+  // The sum, difference or multiple of `of_operand` of the node's operands.
   template <class OfOperand>
   Result<TensorId> combined(const LinearNode& linear, OfOperand of_operand) {
     TSR_ASSIGN_OR_RETURN(const TensorId first, of_operand(linear.node->inputs[0]));
@@ -147,7 +147,7 @@ class Absorbed {
     return add(linear.node->op->name, {first, second});
   }
 
-  // Through further weights, which all heads share.
+  // Applies further weights, which all heads share.
   Result<TensorId> towards_latent(TensorId of, TensorId x) {
     if (of == latent_.latent) return x;
     const LinearNode linear = *find_linear(copy_.source(), of);
@@ -171,7 +171,7 @@ class Absorbed {
   const LatentAttention& latent_;
 };
 
-// Takes the parts of keys from their concatenation: numbers of each head, and those that all heads share, either first.
+// Finds the parts of keys in their concatenation: elements of each head, and those that all heads share, either first.
 bool find_keys(const Graph& graph, TensorId keys, TensorId heads, LatentAttention& found) {
   const Node* const join = producer_of(graph, keys, Algebra::kConcatenation);
   if (join == nullptr || join->inputs.size() != 2 || attr_i64(join->attrs, "dim") != kHeadDim) return false;
@@ -190,7 +190,7 @@ bool find_keys(const Graph& graph, TensorId keys, TensorId heads, LatentAttentio
   return false;
 }
 
-// A part of the attention's queries: the very operand of a concatenation of such parts, or a slice.
+// Adds a part of the attention's queries: an operand of a concatenation of such parts, or a slice.
 Result<TensorId> add_query_part(GraphCopy& copy, TensorId queries, const LatentAttention::Range& part) {
   const Graph& source = copy.source();
   if (const Node* const join = producer_of(source, queries, Algebra::kConcatenation);

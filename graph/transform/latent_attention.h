@@ -1,7 +1,7 @@
 // LatentAttention: an attention whose keys and values are products of one latent vector of each token (multi-head latent
-// attention; DeepSeek-V2, section 2.1, arXiv 2405.04434), and its absorbed form: the products of keys go to the queries, those
-// of values behind the attention, so that it reads latent vectors alone. For a head with rows U and V of the weight
-//   q . (U c) = (U^T q) . c    and    sum over s of p[s] * (V c[s]) = V (sum over s of p[s] * c[s])
+// attention; DeepSeek-V2, section 2.1, arXiv 2405.04434), and its absorbed form: the products of keys move to the queries,
+// those of values behind the attention, so that it reads latent vectors alone. For a head with rows U and V of the weight
+// q . (U c) = (U^T q) . c    and    sum over s of p[s] * (V c[s]) = V (sum over s of p[s] * c[s])
 // The weight may have an adapter or a factor: sums, differences and multiples of products, and products of two weights.
 #pragma once
 
@@ -19,27 +19,27 @@ struct LatentAttention {
   TensorId latent = kNoTensor;   // c [B, T, KA]
   TensorId product = kNoTensor;  // [B, T, H * M], of c: parts of keys, and values
   TensorId shared = kNoTensor;   // [B, T, R]: the rotated part of keys, the same in all heads
-  std::vector<NodeId> matmuls;   // that make the product
+  std::vector<NodeId> matmuls;   // the producers of `product`
   struct Range {
     int64_t begin = 0, end = 0;
     int64_t size() const { return end - begin; }
   };
-  Range keys, values;  // of each head's M numbers: its part of keys, and its values
+  Range keys, values;  // of each head's M elements: its part of keys, and its values
   int64_t rank = 0;    // KA
   int64_t width = 0;   // KA + R
-  // Numbers of a head of queries, by the part of the key that they meet.
+  // Elements of a head of queries, by their part of the key.
   Range own_part, shared_part;
 };
 
-// The parts of an attention of such a graph, as graph/models/latent_attention.h builds it; nothing for any other.
+// Finds the parts of a latent attention built by graph/models/latent_attention.h; nullopt for any other.
 std::optional<LatentAttention> find_latent_attention(const Graph& graph, const Node& attention);
 
 // Parts of the absorbed form, added to a copy of the graph.
-// What all heads read of a token: its latent vector and the shared part of its key, [B, T, 1, KA + R].
+// Adds the row of a token that all heads read: its latent vector and the shared part of its key, [B, T, 1, KA + R].
 Result<TensorId> add_latent_rows(GraphCopy& copy, const LatentAttention& latent);
-// Queries that meet them, [B, T, H, KA + R], of the attention's queries.
+// Adds the queries of these rows, [B, T, H, KA + R], from the attention's queries.
 Result<TensorId> add_absorbed_queries(GraphCopy& copy, const LatentAttention& latent, const Node& attention);
-// The attention's results of sums of latent vectors [B, T, H, KA].
+// Adds the attention's results from sums of latent vectors [B, T, H, KA].
 Result<TensorId> add_head_values(GraphCopy& copy, const LatentAttention& latent, TensorId sums);
 
 }  // namespace tessera

@@ -1,4 +1,4 @@
-// The inverse of with_stored_weights: weights that are read narrow become f32 parameters again.
+// The inverse of with_stored_weights: narrow weights become f32 parameters again.
 #include <algorithm>
 #include <vector>
 
@@ -34,7 +34,7 @@ class Widening {
   }
 
  private:
-  // The operand of a node that may be narrow; -1 for none.
+  // Returns the operand of a node that may be narrow; -1 for none.
   int narrow_operand(const Node& node) const {
     const WeightOperand& weight = node.op->weight;
     if (weight.stored_read == nullptr) return -1;
@@ -43,7 +43,7 @@ class Widening {
     return weight.operand == 0 || source.type(node.inputs[0]).dtype != type ? weight.operand : -1;
   }
 
-  // Narrow parameters that nothing else reads.
+  // Finds narrow parameters without other readers.
   void find_widened() {
     const Graph& source = copy_.source();
     widened_.resize(source.tensors().size());
@@ -70,7 +70,7 @@ class Widening {
     const Node& node = copy_.source().node(id);
     const int operand = narrow_operand(node);
     const bool is_widened = operand >= 0 && widened_[index(node.inputs[static_cast<size_t>(operand)])];
-    if (activated_[index(node.outputs[0])]) return {};  // part of its matmul
+    if (activated_[index(node.outputs[0])]) return {};  // fused into its matmul
     if (is_cast_of_rows(node)) {
       const TensorId rows = rows_[index(node.inputs[0])];
       copy_.replace(node.outputs[0], rows);
@@ -109,8 +109,8 @@ class Widening {
     return *copy_.source().node(copy_.source().tensor(tensor).producer).op;
   }
 
-  // The result of the activation that `op`, of which the node is the stored form, has as an attribute; kNoTensor where it
-  // would not be stored so again.
+  // Returns the result of the activation that `op`, whose stored form the node
+  // is, has as an attribute; kNoTensor where storing would not fuse it again.
   TensorId joining_activation(const Node& node, const OpDef& op) const {
     const TensorId active = activation_of_[index(node.outputs[0])];
     if (active == kNoTensor) return kNoTensor;
@@ -120,7 +120,7 @@ class Widening {
 
   std::vector<Attr> logical_attrs(const Node& node, const OpDef& op, TensorId active) const {
     std::vector<Attr> attrs;
-    if (&op == node.op) {  // as the weight is f32 again, activations are not rounded, nor is TF32 settled
+    if (&op == node.op) {  // with an f32 weight activations are not rounded, and TF32 stays open
       for (const Attr& attr : node.attrs)
         if (attr.name != "activations" && attr.name != "allow_tf32") attrs.push_back(attr);
       return attrs;
@@ -130,8 +130,8 @@ class Widening {
     return attrs;
   }
 
-  // By tensor, the result of the one activation that reads it, which a matmul has as an attribute; kNoTensor
-  // where none or several do.
+  // By tensor, the result of its only reader, an activation that a
+  // matmul can have as an attribute; kNoTensor for none or several.
   void find_activations() {
     const Graph& source = copy_.source();
     std::vector<int> readers(source.tensors().size());
@@ -180,8 +180,8 @@ class Widening {
   StoredTypes stored_;
   std::vector<bool> widened_;    // by tensor of the source
   std::vector<TensorId> activation_of_;
-  std::vector<bool> activated_;  // by tensor of the source: results of activations that a matmul has taken in
-  std::vector<TensorId> rows_;   // by tensor of the source: look-ups in f32 of what was 16 bits there
+  std::vector<bool> activated_;  // by tensor of the source: results of activations fused into a matmul
+  std::vector<TensorId> rows_;   // by tensor of the source: look-ups in f32 that were in 16 bits there
 };
 
 }  // namespace

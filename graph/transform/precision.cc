@@ -34,7 +34,7 @@ Status copy_typed_node(GraphCopy& copy, NodeId id, DType dtype) {
   return copy.copy_node(id, std::move(attrs));
 }
 
-// Copies nodes with operands in the element type that they take.
+// Copies nodes with operands in the element type that the op accepts.
 class MixedCopy {
  public:
   MixedCopy(const Graph& source, DType compute) : copy_(source), compute_(compute) {}
@@ -58,8 +58,8 @@ class MixedCopy {
   }
 
  private:
-  // Which operands are cast to what, in the order in which it is tried. Activations in f32 are statistics and
-  // losses: they are never narrowed.
+  // The casts of operands, in the order of trials. Activations
+  // in f32 are statistics and losses: they are never narrowed.
   struct Way {
     bool narrow_parameters, narrow_sources, widen;
   };
@@ -77,8 +77,8 @@ class MixedCopy {
     return is == compute_ && way.widen ? DType::kF32 : is;
   }
 
-  // Casts a parameter for each of its readers, which may be in different stages of a pipeline. So its
-  // gradient is a sum of casts to f32, not the cast of a sum.
+  // Casts a parameter for each of its readers, which may be in different stages of
+  // a pipeline. So its gradient is a sum of casts to f32, not the cast of a sum.
   Result<TensorId> cast(TensorId now, DType dtype) {
     if (type_of(now) == dtype) return now;
     const bool shared = copy_.graph().tensor(now).kind != TensorKind::kParameter;
@@ -161,7 +161,7 @@ Result<Graph> with_float_type(const Graph& forward, DType dtype) {
 Result<Graph> with_tf32_matmuls(const Graph& graph) {
   GraphCopy copy(graph);
   bool found = false;
-  // Tensors come after those that they are computed from.
+  // Tensors follow their operands.
   for (size_t t = 0; t < graph.tensors().size(); ++t) {
     const TensorId id{static_cast<uint32_t>(t)};
     const Tensor& tensor = graph.tensor(id);

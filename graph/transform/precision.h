@@ -1,5 +1,5 @@
-// Graph -> graph: element types: those in which a model is written, computed and trained, and its matmuls in
-// 8-bit floats or TF32.
+// Graph -> graph: the element types of a model's storage,
+// computation and training, and its matmuls in 8-bit floats or TF32.
 #pragma once
 
 #include "graph/base/result.h"
@@ -8,14 +8,14 @@
 
 namespace tessera {
 
-// A forward graph in which every f32 input, parameter, constant and state has element type `dtype`, and so
-// has everything computed from them (casts to f32 become casts to `dtype`). In f64 a plan can be compared
-// with one device far below the rounding of training.
+// A forward graph in which every f32 input, parameter, constant and state has element type
+// `dtype`, and so do all tensors computed from them (casts to f32 become casts to `dtype`).
+// In f64 a plan can be compared with one device far below the rounding of training.
 Result<Graph> with_float_type(const Graph& forward, DType dtype);
 
-// Mixed precision: parameters stay f32 and are cast to `compute` (bf16 or f16) where they are first used;
-// activations follow. Statistics, losses and the gradients of parameters are f32, as ops and casts give them.
-// Where an op refuses a mixture of the two, constants and inputs are cast to `compute`, or else all to f32.
+// Mixed precision: parameters stay f32 and are cast to `compute` (bf16 or f16) at their first use; activations
+// follow. Statistics, losses and the gradients of parameters are f32, by the rules of ops and casts. Where an
+// op refuses a mixture of the two, constants and inputs are cast to `compute`, or else all to f32.
 Result<Graph> with_mixed_precision(const Graph& forward, DType compute);
 
 // A graph, differentiated or not, in which the matmuls of blocks with weights, forward and both backward,
@@ -38,12 +38,12 @@ Result<Graph> with_fp8_matmuls(const Graph& graph);
 // has no such matmul.
 Result<Graph> with_tf32_matmuls(const Graph& graph);
 
-// A training step, or an evaluation, in which every trained f32 parameter is bf16, at two bytes each on every
-// device. A node that read its cast to bf16 (mixed precision) reads the parameter itself; any other reads a
-// cast to f32, one a reader. Gradients, their sums and optimizer state stay f32. Updates round by random bits
-// (graph/ops/optimizer_updates.cc), drawn from the input "seed" i64[] (added where the graph has none), the
-// parameter's name and the place of the element in it. Frozen parameters stay as they are. kUnsupported: an
-// update that has no such form.
+// A training step, or an evaluation, in which every trained f32 parameter is bf16, at two bytes
+// each on every device. A node that read its cast to bf16 (mixed precision) reads the parameter
+// itself; any other reads a cast to f32, one a reader. Gradients, their sums and optimizer state
+// stay f32. Updates round by random bits (graph/ops/optimizer_updates.cc), drawn from the input
+// "seed" i64[] (added where the graph has none), the parameter's name and the position of the
+// element in it. Frozen parameters stay as they are. kUnsupported: an update without such a form.
 Result<Graph> with_bf16_parameters(const Graph& graph);
 
 // The value of such a parameter in f32: the same number.

@@ -18,11 +18,11 @@ constexpr std::pair<PreferenceLoss, std::string_view> kPreferenceNames[] = {
 
 class PreferenceBuilder {
  public:
-  // `logprobs` [B, T], in the type of all inputs that are made.
+  // `logprobs` [B, T], in the type of all added inputs.
   PreferenceBuilder(Graph& graph, TensorId logprobs, const PreferenceOptions& options)
       : graph_(graph), p_(logprobs), options_(options) {}
 
-  // The loss of the batch, [].
+  // Adds the loss of the batch, [].
   Result<TensorId> add() {
     TSR_ASSIGN_OR_RETURN(chosen_, add_answer("chosen_weights", kChosenLogprobs));
     if (is_paired(options_.loss)) {
@@ -44,7 +44,7 @@ class PreferenceBuilder {
                              TensorKind::kInput);
   }
   Result<TensorId> row_input(std::string_view name) { return input(name, Shape{graph_.type(p_).shape[0]}); }
-  // Log probabilities times the input `weights`, summed.
+  // Sums log probabilities times the input `weights`.
   Result<TensorId> sum_of(std::string_view weights, std::vector<int64_t> axes) {
     TSR_ASSIGN_OR_RETURN(const TensorId given, input(weights, graph_.type(p_).shape));
     TSR_ASSIGN_OR_RETURN(const TensorId weighted, graph_.add("mul", {p_, given}));
@@ -74,7 +74,7 @@ class PreferenceBuilder {
     TSR_ASSIGN_OR_RETURN(const TensorId second, scaled(wrong, flipped * e * factor));
     return graph_.add("add", {first, second});
   }
-  // c - r, of kKto c, less the offset.
+  // c - r, for kKto c, less the offset.
   Result<TensorId> difference() {
     TensorId own = chosen_;
     if (is_paired(options_.loss)) {
@@ -103,7 +103,7 @@ class PreferenceBuilder {
     TSR_ASSIGN_OR_RETURN(const TensorId x, scaled(wanted, -options_.beta));
     return graph_.add("sigmoid", {x});
   }
-  // The losses of rows, [B].
+  // Adds the losses of rows, [B].
   Result<TensorId> add_rows() {
     if (options_.loss == PreferenceLoss::kKto) return add_kto();
     if (options_.loss == PreferenceLoss::kOrpo) return add_orpo();

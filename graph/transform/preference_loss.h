@@ -40,20 +40,20 @@ struct PreferenceOptions {
   double desirable_weight = 1, undesirable_weight = 1;  // of kKto
 };
 
-// The outputs with c and r, [B].
+// The names of the outputs with c and r, [B].
 inline constexpr std::string_view kChosenLogprobs = "chosen_logprobs";
 inline constexpr std::string_view kRejectedLogprobs = "rejected_logprobs";
 
-// Value of the input "offset", from which c - r is measured: the reference's C - R and the loss's own term, so that x of
-// kDpo is beta (c - r - offset). kKto measures c from C + z. It is 0 where a loss has no such input.
+// The value of the input "offset", from which c - r is measured: the reference's C - R and the loss's own term,
+// so that x of kDpo is beta (c - r - offset). kKto measures c from C + z. 0 for a loss without such an input.
 double offset_of(const PreferenceOptions& options, double reference);
 bool has_offset(PreferenceLoss loss);
 
-// Appends the loss to a language model. Inputs: "labels" i32[B, T] (-1: ignored); "chosen_weights" and, of pairs,
-// "rejected_weights" [B, T], what the log probability of each label counts in c and r; "row_weights" [B], the share of
-// each row in the loss; "offset" [B]; of kKto "sign" [B], 1 of wanted answers, else -1; with a token loss "token_weights"
-// [B, T], the share of each label in it. Outputs "loss", and those above. A model's "aux_loss" is
-// added to "loss", which without it then is output "token_loss", as in training.h.
+// Appends the loss to a language model. Inputs: "labels" i32[B, T] (-1: ignored); "chosen_weights" and, of
+// pairs, "rejected_weights" [B, T], the weight of each label's log probability in c and r; "row_weights"
+// [B], the share of each row in the loss; "offset" [B]; of kKto "sign" [B], 1 of wanted answers, else -1;
+// with a token loss "token_weights" [B, T], the share of each label in it. Outputs "loss", and those above.
+// A model's "aux_loss" is added to "loss", which without it then is output "token_loss", as in training.h.
 Status add_preference_loss(Graph& graph, const PreferenceOptions& options);
 
 }  // namespace tessera

@@ -12,8 +12,8 @@ namespace tessera {
 // stay, used or not: callers know them by name.
 Result<Graph> prune(const Graph& graph);
 
-// The graph with every dropout whose salt is at least `first_salt` replaced by its operand. Inputs that only these read
-// (their seed) go too.
+// The graph with every dropout whose salt is at least `first_salt` replaced
+// by its operand. Inputs of these alone (their seed) are removed too.
 Result<Graph> without_dropout(const Graph& graph, int64_t first_salt = INT64_MIN);
 
 }  // namespace tessera

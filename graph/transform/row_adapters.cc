@@ -10,7 +10,7 @@ namespace tessera {
 
 namespace {
 
-// The parameter that a tensor is, or is a cast of; kNoTensor for others.
+// Returns the parameter that a tensor is, directly or by a cast; kNoTensor for others.
 TensorId parameter_of(const Graph& graph, TensorId id) {
   const NodeId producer = graph.tensor(id).producer;
   if (producer != kNoNode && graph.node(producer).op->is_cast) id = graph.node(producer).inputs[0];
@@ -24,7 +24,7 @@ bool is_block(const Tensor& tensor) { return tensor.name.starts_with("block."); 
 RowAdapters::RowAdapters(const Graph& forward, const RowAdapterOptions& options)
     : forward_(forward), options_(options), is_adapted_(forward.tensors().size()) {
   if (options.slots == 0) return;
-  std::vector<bool> others(forward.tensors().size());  // read by something else
+  std::vector<bool> others(forward.tensors().size());  // read by other nodes
   for (const Node& node : forward.nodes())
     for (size_t i = 0; i < node.inputs.size(); ++i) {
       const TensorId parameter = parameter_of(forward, node.inputs[i]);
@@ -55,7 +55,7 @@ bool RowAdapters::applies_to(const Node& node) const {
   return weight != kNoTensor && is_adapted_[index(weight)];
 }
 
-// One pair a weight, however many nodes read it.
+// Returns the pair of a weight, one for all nodes that read it.
 Result<RowAdapters::Factors> RowAdapters::factors_of(GraphCopy& copy, const Node& node) {
   const TensorId weight = weight_of(node);
   Factors& factors = factors_[weight];

@@ -1,6 +1,6 @@
-// RowAdapters: low-rank adapters that each token has one of, beside products with weights that stay as they are
-// ("S-LoRA", Sheng et al., 2023). Matmuls by matrices of the blocks get them: those that `adaptable_weights` (adapters.h)
-// names, also where they are read through a cast to 16 bits.
+// RowAdapters: low-rank adapters chosen by token, next to products with unchanged
+// weights ("S-LoRA", Sheng et al., 2023). Matmuls by matrices of the blocks have
+// them: those of `adaptable_weights` (adapters.h), also behind a cast to 16 bits.
 #pragma once
 
 #include <cstdint>
@@ -14,8 +14,8 @@
 
 namespace tessera {
 
-// Names of states, after the weight's: factors [slots, rank, K] and, times alpha / rank, [slots, rank, N] of a weight that
-// makes N numbers of K.
+// Names of states, after the weight's: factors [slots, rank, K] and, times
+// alpha / rank, [slots, rank, N] of a weight that maps K to N elements.
 inline constexpr std::string_view kAdapterA = ".adapter_a", kAdapterB = ".adapter_b";
 inline bool is_adapter_state(std::string_view name) {
   return name.ends_with(kAdapterA) || name.ends_with(kAdapterB);
@@ -31,8 +31,8 @@ class RowAdapters {
   RowAdapters(const Graph& forward, const RowAdapterOptions& options);
 
   bool applies_to(const Node& node) const;
-  // Copies such a node; to what it made the adapters of the tokens are added, before its activation. `adapter`: i32, the
-  // slot of each token, in the copy.
+  // Copies such a node, and adds the tokens' adapters to its result, before
+  // its activation. `adapter`: i32, the slot of each token, in the copy.
   Status add_product(GraphCopy& copy, NodeId id, TensorId adapter);
 
  private:

@@ -1,5 +1,5 @@
-// Graph -> graph: products of single weights multiplied by a number each, as formats have it whose blocks
-// alone do not reach a weight's magnitude (NVFP4). The weights stay as they are.
+// Graph -> graph: products of single weights, each multiplied by a number, for formats whose
+// blocks alone do not reach a weight's magnitude (NVFP4). The weights stay as they are.
 #pragma once
 
 #include <map>
@@ -13,9 +13,9 @@ namespace tessera {
 // By parameter; finite.
 using ProductScales = std::map<std::string, float, std::less<>>;
 
-// A `scale` follows each matmul of a weight named in `scales`, and takes the name of its result. Names of
-// parameters that no matmul reads, or that something else reads, are kUnsupported, and so are matmuls that add
-// a bias or apply an activation.
+// A `scale` follows each matmul of a weight named in `scales`, and takes the
+// name of its result. kUnsupported: names of parameters without a matmul, or
+// with other readers, and matmuls that add a bias or apply an activation.
 Result<Graph> with_scaled_products(const Graph& graph, const ProductScales& scales);
 
 }  // namespace tessera

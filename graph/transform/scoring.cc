@@ -35,7 +35,7 @@ Status check_model(const Graph& forward) {
 
 }  // namespace
 
-// The number of slots depends on T, so a token that is dropped in a short window need not be in a longer one.
+// The number of slots depends on T, so a token dropped in a short window may be kept in a longer one.
 Result<Graph> with_unbounded_routing(const Graph& graph) {
   GraphCopy copy(graph);
   for (size_t i = 0; i < graph.tensors().size(); ++i) {

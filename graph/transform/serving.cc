@@ -54,7 +54,7 @@ class ServingGraph {
     uses_ = operand_uses(forward_);
     if (options_.hidden) {
       hidden_ = *forward_.find_output("hidden");
-      ++uses_[index(hidden_)];  // of every token: only what follows it is computed of the wanted ones alone
+      ++uses_[index(hidden_)];  // of every token: only its readers are computed for requested rows alone
     }
     selected_ = earliest_wanted(forward_, logits_, uses_);
     TSR_RETURN_IF_ERROR(add_inputs());
@@ -107,7 +107,7 @@ class ServingGraph {
   }
 
   Status add_inputs() {
-    // Tokens of a step are as many as one wants, whatever the model's context is.
+    // A step has any number of tokens, whatever the model's context.
     const TensorType per_token{DType::kI32, {forward_.type(tokens_).shape[0], graph().symbol("N")}};
     TSR_ASSIGN_OR_RETURN(const TensorId tokens, graph().add_tensor("tokens", per_token, TensorKind::kInput));
     copy_.replace(tokens_, tokens);
@@ -153,7 +153,7 @@ class ServingGraph {
     return {};
   }
 
-  // The row of factors [1, D / 2] for all tokens of a step.
+  // Adds the row of factors [1, D / 2] for all tokens of a step.
   Result<TensorId> add_factors(TensorId rows, int64_t switch_at) {
     if (options_.context <= switch_at)
       return graph().add("slice", {rows}, {{"dim", int64_t{0}}, {"begin", int64_t{0}}, {"end", int64_t{1}}});
@@ -165,7 +165,7 @@ class ServingGraph {
     return graph().add("select_row", {apart, rope_row_});
   }
 
-  // The same of all nodes that read `rows`, of the forward graph.
+  // The same for all nodes that read `rows`, of the forward graph.
   Result<TensorId> find_factors(const Node& node, TensorId rows, int64_t switch_at) {
     TensorId& factors = factors_.try_emplace(rows, kNoTensor).first->second;
     if (factors != kNoTensor) return factors;
@@ -175,7 +175,7 @@ class ServingGraph {
     return factors;
   }
 
-  // Pool: pages of some attentions, and the inputs with places in them.
+  // Pool: pages of some attentions, and the inputs with positions in them.
   struct Pool {
     int64_t pages;
     TensorId slot = kNoTensor, table = kNoTensor;
@@ -218,7 +218,7 @@ class ServingGraph {
     return has_own_pages ? window_ : full_;
   }
 
-  // Adds pages, and writes rows [B, T, KV, D] to them; the pages written.
+  // Adds pages, and writes rows [B, T, KV, D] to them; returns the written pages.
   Result<TensorId> add_written_pages(const Node& node, std::string_view which, TensorId rows,
                                      const Pool& pool, std::string_view what) {
     TSR_ASSIGN_OR_RETURN(const TensorId pages, add_pages(node, which, graph().type(rows), pool, what));
@@ -227,8 +227,8 @@ class ServingGraph {
     return written;
   }
 
-  // The parts of latent attention, where its pages can hold latent vectors: not where tokens have adapters of the weight
-  // that would be absorbed.
+  // Returns the parts of latent attention if its pages can hold latent
+  // vectors: not where tokens have adapters of the weight to be absorbed.
   std::optional<LatentAttention> absorbed_form(const Node& node) const {
     auto latent = find_latent_attention(forward_, node);
     const auto is_adapted = [&](NodeId id) { return adapters_.applies_to(forward_.node(id)); };
@@ -277,7 +277,7 @@ class ServingGraph {
   Result<Graph> add_results() {
     TSR_RETURN_IF_ERROR(add_result("logits", copy_.mapped(logits_)));
     if (options_.hidden) TSR_RETURN_IF_ERROR(add_result("hidden", hidden_result_));
-    if (is_absorbed_) return prune(graph());  // of what made keys and values
+    if (is_absorbed_) return prune(graph());  // removes the producers of keys and values
     return std::move(graph());
   }
 
@@ -292,7 +292,7 @@ class ServingGraph {
   Pool full_, window_{0};                                                                   // likewise
   TensorId wanted_ = kNoTensor, adapter_ = kNoTensor, rope_row_ = kNoTensor;
   bool is_absorbed_ = false;
-  std::map<TensorId, TensorId> factors_;  // of rotations: the row taken, by the forward graph's rows
+  std::map<TensorId, TensorId> factors_;  // of rotations: the selected row, by the forward graph's rows
   std::vector<uint32_t> uses_;            // operand uses, by forward tensor
 };
 

@@ -1,7 +1,7 @@
-// Graph -> graph: a forward language model becomes the step of a server: tokens of any sequences in one launch, keys and
-// values in pages that sequences share out among themselves ("PagedAttention", Kwon et al., 2023; steps of mixed prompts
-// and single tokens: "Orca", Yu et al., 2022). Works on any model whose attention is the causal `attention` op and whose
-// positions come from input "positions".
+// Graph -> graph: a forward language model becomes a step of a server: tokens of any sequences
+// in one launch, keys and values in pages shared by sequences ("PagedAttention", Kwon et al.,
+// 2023; steps of mixed prompts and single tokens: "Orca", Yu et al., 2022). Works on any model
+// whose attention is the causal `attention` op and whose positions come from input "positions".
 #pragma once
 
 #include <optional>
@@ -17,10 +17,10 @@ struct ServingOptions {
   int64_t pages = 0;      // P: of keys and values, each of every attention
   int64_t page_size = 0;  // S: positions of a page
   int64_t rows = 0;       // R: sequences at once
-  int64_t context = 0;    // positions that a sequence may have
+  int64_t context = 0;    // positions of a sequence at most
   std::optional<DType>
-      cache;  // of keys and values: bf16 or f16 where they are f32, q8_0; nothing: as the model computes them
-  // Low-rank adapters by token (row_adapters.h): how many at once, their rank at most, and the type of their factors.
+      cache;  // of keys and values: bf16 or f16 where they are f32, q8_0; nullopt: the model's own
+  // Low-rank adapters by token (row_adapters.h): their number at once, their largest rank, and the type of their factors.
   int64_t adapter_slots = 0;  // 0: none
   int64_t adapter_rank = 0;
   DType adapter_type = DType::kF32;
@@ -29,9 +29,9 @@ struct ServingOptions {
   int64_t window_pages = 0;
 };
 
-// Positions of a page where nothing else is wanted: 64, or the multiple of 16 that holds a shorter context.
+// The default positions of a page: 64, or the multiple of 16 that holds a shorter context.
 int64_t usual_page_size(int64_t context);
-// The pages that a row's positions need at most: the columns of the table.
+// The largest number of pages of a row: the columns of the table.
 int64_t table_columns(const ServingOptions& options);
 
 // Inputs: "tokens" i32[B, N]; for each token "row" i32[B, N] (of the table; -1: padding), "positions" i32[B, N] and
@@ -54,11 +54,11 @@ int64_t table_columns(const ServingOptions& options);
 // kUnsupported: several rows, where `context` is beyond rope_switch.
 Result<Graph> make_serving(const Graph& forward, const ServingOptions& options);
 
-// Tokens of a sequence beyond which it is rotated by the second row of factors; 0: there is one row at most.
+// Returns the tokens of a sequence beyond which it is rotated by the second row of factors; 0: at most one row.
 int64_t rope_switch(const Graph& forward);
-// The largest window of the attentions that have one shorter than `context`; 0: none has.
+// Returns the largest window shorter than `context` of all attentions; 0: none.
 int64_t paged_window(const Graph& forward, int64_t context);
-// Whether an attention sees the whole context.
+// Returns whether an attention sees the whole context.
 bool has_full_attention(const Graph& forward, int64_t context);
 // Names of the states in window pages, of a graph of make_serving.
 std::set<std::string> window_states(const Graph& serving);

@@ -21,7 +21,7 @@ class PageGraph {
     return graph_.add_tensor(std::move(name), std::move(type), TensorKind::kInput);
   }
 
-  // The input "from" [N] or "slot" [N, 1] for the pages that a state is in.
+  // Returns the input "from" [N] or "slot" [N, 1] of a state's pages.
   Result<TensorId> add_slots(std::string_view what, TensorId pages) {
     std::string name(what);
     if (windows_.contains(graph_.tensor(pages).name)) name = "window_" + name;

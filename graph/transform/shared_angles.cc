@@ -10,7 +10,7 @@ namespace tessera {
 
 namespace {
 
-// Everything that angles are made of: positions, theta, head size.
+// The operands of angles: positions, theta, head size.
 using AngleKey = std::tuple<TensorId, double, int64_t>;
 
 AngleKey key_of(const Graph& graph, const Node& rope) {
@@ -20,7 +20,7 @@ AngleKey key_of(const Graph& graph, const Node& rope) {
 // By name: this rewrite splits the one op whose two halves are rope_angles and rope_rotate.
 bool is_rotation(const Node& node) { return node.op->name == "rope"; }
 
-// The rotation in place of a rope, by angles that are made where the first one wants them.
+// Replaces a rope by a rotation, whose angles are added before their first reader.
 Status add_rotation(GraphCopy& copy, NodeId id, std::map<AngleKey, TensorId>& made) {
   const Graph& source = copy.source();
   Graph& graph = copy.graph();
@@ -45,7 +45,7 @@ Status add_rotation(GraphCopy& copy, NodeId id, std::map<AngleKey, TensorId>& ma
   return old.name.starts_with('%') ? Status() : graph.rename(rotated, old.name);
 }
 
-// Earlier nodes of the same op, operands and attributes.
+// Earlier nodes by op, operands and attributes.
 struct SharedNodes {
   std::vector<NodeId> nodes;
 
@@ -67,7 +67,7 @@ Result<Graph> with_shared_angles(const Graph& source) {
   GraphCopy copy(source);
   std::map<AngleKey, TensorId> made;
   SharedNodes shared;
-  // Tensors come after those that they are computed from.
+  // Tensors follow their operands.
   for (size_t t = 0; t < source.tensors().size(); ++t) {
     const TensorId id{static_cast<uint32_t>(t)};
     const Tensor& tensor = source.tensor(id);

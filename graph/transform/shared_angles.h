@@ -6,8 +6,8 @@
 
 namespace tessera {
 
-// A graph that is not differentiated, in which ropes of the same positions, base and head size (a decoding step has
-// two a layer) read one rope_angles, and so do those that read equal ones. Results have the same bits. A rope whose angles no other wants stays as it is.
+// A graph that is not differentiated, in which ropes of the same positions, base and head size (a decoding step has two a layer) read one
+// rope_angles, and so do those that read equal ones. Results have the same bits. A rope that shares its angles with no other stays as it is.
 Result<Graph> with_shared_angles(const Graph& graph);
 
 }  // namespace tessera

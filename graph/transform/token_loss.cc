@@ -27,7 +27,7 @@ constexpr std::string_view kConstantInput = "loss.constant.input";
 
 class LossBuilder {
  public:
-  // `logprobs` [B, T], in the type of all inputs that are made.
+  // `logprobs` [B, T], in the type of all added inputs.
   LossBuilder(Graph& graph, TensorId logprobs) : graph_(graph), p_(logprobs) {}
 
   // The losses of tokens.
@@ -68,7 +68,7 @@ class LossBuilder {
     for (int dim = 0; dim < graph_.type(p_).shape.rank(); ++dim) axes.push_back(dim);
     return graph_.add("broadcast", {value, p_}, {{"axes", axes}});
   }
-  // min(x, y) = y - relu(y - x): its error is one of y, its gradient is exact, y's where both are equal.
+  // min(x, y) = y - relu(y - x): its error is one of y; its gradient is exact, y's for equal values.
   Result<TensorId> minimum(TensorId x, TensorId y) {
     TSR_ASSIGN_OR_RETURN(const TensorId above, graph_.add("sub", {y, x}));
     TSR_ASSIGN_OR_RETURN(const TensorId excess, graph_.add("relu", {above}));

@@ -11,7 +11,7 @@
 
 namespace tessera {
 
-// The output with the log probability of each label, 0 where the label is ignored: [B, T].
+// The name of the output with the log probability of each label, 0 where the label is ignored: [B, T].
 inline constexpr std::string_view kLogprobs = "logprobs";
 // The name of a tensor that differentiation takes as a constant.
 inline constexpr std::string_view kConstantOfLoss = "loss.constant";
@@ -30,24 +30,24 @@ std::string_view name_of(
 std::optional<TokenLoss> token_loss_from_name(std::string_view name);
 std::span<const TokenLoss> all_token_losses();
 
-// Appends the loss to a language model: input "labels" i32[B, T] (-1: ignored), the loss's own inputs, and
-// "loss_scale" [], which the sum over tokens is multiplied by. Outputs "loss" and kLogprobs. A model's "aux_loss" is
-// added, times input "aux_scale" [].
+// Appends the loss to a language model: input "labels" i32[B, T] (-1: ignored), the
+// loss's own inputs, and "loss_scale" [], the factor on the sum over tokens. Outputs
+// "loss" and kLogprobs. A model's "aux_loss" is added, times input "aux_scale" [].
 Status add_accumulated_loss(Graph& graph, TokenLoss loss);
 
-// Minus the log probability of each label, in phases that a split vocabulary admits. Of its logits the largest and that of
-// the label, as cross_entropy reads them (graph/ops/cross_entropy.cc).
+// Minus the log probability of each label, in phases that a split vocabulary admits: the
+// largest logit and the label's, read by cross_entropy (graph/ops/cross_entropy.cc).
 struct CrossEntropy {
   TensorId losses = kNoTensor, max = kNoTensor, picked = kNoTensor;
 };
 Result<CrossEntropy> add_cross_entropy(Graph& graph, TensorId logits, TensorId labels);
 
-// The log probability of each label of a language model, 0 where the label is ignored, [B, T], with input "labels"
-// i32[B, T]. `loss`: for which they are, in errors.
+// Adds the log probability of each label of a language model, 0 where the label is
+// ignored, [B, T], with input "labels" i32[B, T]. `loss`: their use, for errors.
 Result<TensorId> add_label_logprobs(Graph& graph, std::string_view loss);
 
-// The graph in which kConstantOfLoss is read as an input, and one of those, differentiated, in which it is read as
-// itself again. Graphs without that tensor stay as they are.
+// The graph in which kConstantOfLoss is read as an input, and the inverse,
+// for a differentiated graph. Graphs without that tensor stay as they are.
 Result<Graph> with_constant_as_input(const Graph& graph);
 Result<Graph> with_constant_computed(const Graph& graph);
 

@@ -23,11 +23,11 @@ namespace tessera {
 
 namespace {
 
-// Larger than any norm of f32 gradients whose sum of squares is finite: it scales nothing, and still finds
-// the norm.
+// Larger than any norm of f32 gradients whose sum of squares
+// is finite: it scales nothing, but the norm is computed.
 constexpr double kNoBound = 1e30;
 
-// Element type of scalars that go with values of `dtype`.
+// The element type of scalars combined with values of `dtype`.
 DType scalar_dtype(DType dtype) { return dtype == DType::kF64 ? DType::kF64 : DType::kF32; }
 
 Result<TensorId> find_loss(const Graph& graph) {
@@ -42,7 +42,7 @@ Result<TensorId> find_loss(const Graph& graph) {
 constexpr std::string_view kOfSteps[] = {kChosenLogprobs, kRejectedLogprobs};
 constexpr std::string_view kOfAccumulations[] = {kLogprobs, kChosenLogprobs, kRejectedLogprobs};
 
-// The graph with `loss` and those of `logprobs` that it has as its only outputs, in canonical order.
+// The graph with `loss` and its outputs among `logprobs` as its only outputs, in canonical order.
 Result<Graph> only_loss(const Graph& forward_with_loss, TensorId loss,
                         std::span<const std::string_view> logprobs) {
   Graph graph = forward_with_loss;
@@ -110,8 +110,8 @@ Result<std::map<std::string, double>> hyper_parameters(const OptimizerDef& optim
   return hyper;
 }
 
-// The factor on every gradient: 1 within the bound, less above it, 0 when the norm is not finite, which
-// leaves parameters and state as they are. `first` makes an addend of their squares' sum, of the type given.
+// The factor on every gradient: 1 within the bound, less above it, 0 when the norm is not finite, which leaves
+// parameters and state as they are. `first` adds an addend of the sum of their squares, of the given type.
 Result<std::vector<TensorId>> add_gradient_scale(Graph& graph, std::span<const Gradient> gradients,
                                                  double clip_norm, TensorId loss_scale,
                                                  const std::function<Result<TensorId>(DType)>& first) {
@@ -133,8 +133,8 @@ Result<std::vector<TensorId>> add_gradient_scale(Graph& graph, std::span<const G
   return scale_and_norm;
 }
 
-// 0 times the square of the loss: nothing where the loss is finite, and where it is not, neither is the norm. (A square
-// reads the loss whole, as the output does; an addend of it would be reduced once more.)
+// 0 times the square of the loss: no effect while the loss is finite; else the norm is not finite either.
+// (A square reads the loss whole, as the output does; an addend of it would be reduced once more.)
 Result<TensorId> add_zero_of_loss(Graph& graph, DType dtype) {
   TSR_ASSIGN_OR_RETURN(const TensorId loss, find_loss(graph));
   TSR_ASSIGN_OR_RETURN(const TensorId square, graph.add("square", {loss}));
@@ -152,7 +152,7 @@ class LossScale {
     TSR_ASSIGN_OR_RETURN(made.offset_, graph.add_tensor("loss_scaling.offset", scalar, TensorKind::kState));
     return made;
   }
-  // Continues in a copy of the graph, and adds what only the update needs.
+  // Continues in a copy of the graph, and adds the parts of the update.
   Status continue_in(Graph& graph) {
     const auto offset = graph.find_tensor("loss_scaling.offset");
     if (!offset) return Status(StatusCode::kInternal, "the factor on the loss was lost");
@@ -161,7 +161,7 @@ class LossScale {
                          graph.add_tensor("loss_scaling.good", graph.type(offset_), TensorKind::kState));
     return {};
   }
-  // Computed again for each use: the forward pass's value is gone when parameters are updated.
+  // Computed again for each use: the forward pass's value is released before the update of parameters.
   Result<TensorId> factor(Graph& graph) const {
     return graph.add("loss_scaling", {offset_}, {{"initial", scaling_.initial}});
   }
@@ -191,7 +191,7 @@ struct ChosenOptimizer {
   std::map<std::string, double> hyper;
   const OptimizerOptions& options;
 
-  // Those of one parameter's update.
+  // Returns the hyper-parameters of one parameter's update.
   std::map<std::string, double> hyper_of(const Tensor& parameter) const {
     std::map<std::string, double> own = hyper;
     const ParameterGroup* group = find_group(options.groups, parameter.name);
@@ -207,7 +207,7 @@ struct ChosenOptimizer {
   }
 };
 
-// `forward`: whose parameters it updates. The options outlive it.
+// `forward`: the graph of the updated parameters. The options must outlive it.
 Result<ChosenOptimizer> choose_optimizer(const Graph& forward, const TrainingOptions& options) {
   const OptimizerDef* optimizer = find_optimizer(options.optimizer.name);
   if (optimizer == nullptr) {
@@ -296,7 +296,7 @@ std::vector<Gradient> gradients_of(const Graph& graph) {
   return {graph.gradients().begin(), graph.gradients().end()};
 }
 
-// State for the gradient to wait in; differentiation gives the gradient itself that name.
+// Adds state in which the gradient waits; differentiation gives the gradient itself that name.
 Result<TensorId> add_gradient_state(Graph& graph, const Gradient& gradient) {
   const std::string name = gradient_state_name(graph.tensor(gradient.parameter).name);
   if (const auto taken = graph.find_tensor(name); taken)
@@ -310,7 +310,7 @@ Status add_state_update(Graph& graph, TensorId state, TensorId value) {
   return {};
 }
 
-// Without dropout, and with the matmuls of a step.
+// The graph without dropout, with the matmuls of a step.
 Result<Graph> without_training(const Graph& forward, bool fp8_matmuls) {
   TSR_ASSIGN_OR_RETURN(Graph sure, without_dropout(forward));
   if (fp8_matmuls) {

@@ -47,18 +47,18 @@ Result<Graph> make_training_step(const Graph& forward_with_loss, const TrainingO
 // matmuls are those of the evaluated step.
 Result<Graph> make_evaluation(const Graph& forward_with_loss, bool fp8_matmuls = false);
 
-// A step in parts, which are as many accumulations as wanted and an update. Gradients wait between them in state
-// "<parameter>.grad", of the parameter's type before it is stored in bf16, summed over the batch and placed as
-// optimizer state is.
+// A step in parts: any number of accumulations, and an update. Gradients wait
+// between them in state "<parameter>.grad", of the parameter's type before it
+// is stored in bf16, summed over the batch and placed as optimizer state is.
 
 // forward (+ loss) -> forward, backward: adds the gradients to that state. Outputs "loss", and log probabilities where the
 // forward graph has them (token_loss.h, preference_loss.h). A tensor named kConstantOfLoss there is a constant to
 // differentiation.
 Result<Graph> make_accumulation(const Graph& forward_with_loss, const TrainingOptions& options);
 
-// The update of make_training_step from those gradients alone, which are 0 afterwards whether or not their norm is
-// finite. Inputs "lr" and "step" as there, and "norm_offset": 0, or not finite to leave the update out. Output
-// "grad_norm".
+// The update of make_training_step from those gradients alone, which are 0
+// afterwards whether or not their norm is finite. Inputs "lr" and "step" as there,
+// and "norm_offset": 0, or not finite to skip the update. Output "grad_norm".
 Result<Graph> make_update(const Graph& forward_with_loss, const TrainingOptions& options);
 
 // forward only, without dropout; output "logprobs". The matmuls are those of the evaluated step.

@@ -7,8 +7,8 @@ namespace tessera {
 
 namespace {
 
-// Whether every row of [B, T, ...] depends only on its own row of operand 0 and on operands without rows.
-// Read off the op's rule, so that it also holds for future ops.
+// Returns whether every row of [B, T, ...] depends only on its own row of operand 0 and
+// on operands without rows, by the op's rule, so that it also holds for future ops.
 bool is_row_wise(const Graph& graph, const Node& node) {
   std::vector<TensorType> inputs, outputs;
   for (TensorId input : node.inputs) inputs.push_back(graph.type(input));

@@ -15,14 +15,14 @@ namespace {
 // Uses: the readers of a parameter, directly or through a cast to 16 bits.
 struct Uses {
   int wanted = 0, allowed = 0;  // readers that take the stored weight (StoredRead)
-  int others = 0;               // of the parameter itself
+  int others = 0;               // readers of the parameter itself
   int others_of_cast = 0;
   std::optional<DType> cast_to;
   bool two_casts = false;
   bool is_sensitive = false;  // a table of positions or a router: small, and errors in it cost much
 };
 
-// Whether rows of `a` take fewer bytes than rows of `b`.
+// Returns whether rows of `a` take fewer bytes than rows of `b`.
 bool is_narrower(DType a, DType b) {
   const DTypeInfo &left = info(a), &right = info(b);
   return int64_t{left.block_bytes} * right.block_elements < int64_t{right.block_bytes} * left.block_elements;
@@ -52,7 +52,7 @@ class Storing {
   }
 
  private:
-  // The parameter that a tensor is, or is a cast to 16 bits of; kNoTensor for others.
+  // Returns the parameter that a tensor is, directly or by a cast to 16 bits; kNoTensor for others.
   TensorId parameter_of(TensorId id) const {
     const Graph& source = copy_.source();
     const Tensor* tensor = &source.tensor(id);
@@ -101,7 +101,7 @@ class Storing {
     }
   }
 
-  // Tables that are looked up by positions, and products whose softmax routes tokens to experts.
+  // Finds tables indexed by positions, and products whose softmax routes tokens to experts.
   void find_sensitive() {
     const Graph& source = copy_.source();
     const auto mark = [&](TensorId weight) {
@@ -122,7 +122,7 @@ class Storing {
     }
   }
 
-  // The type that the model has the parameter in; its own where not all that reads it takes that type.
+  // The model's stored type of the parameter; its own unless all readers accept that type.
   DType present_type(TensorId id) const {
     const Tensor& tensor = copy_.source().tensor(id);
     const Uses& uses = uses_[index(id)];
@@ -132,7 +132,7 @@ class Storing {
     return is_narrow && is_read && !is_trained(id) ? named->second : tensor.type.dtype;
   }
 
-  // The type of a parameter by `matrices`, whatever the model has.
+  // The type of a parameter by `matrices`, whatever the model's.
   DType matrix_type(TensorId id, DType present) const {
     const Tensor& tensor = copy_.source().tensor(id);
     const Uses& uses = uses_[index(id)];
@@ -147,7 +147,7 @@ class Storing {
     return find_fitting_type(wanted, tensor.type.shape.dims().back()).value_or(half);
   }
 
-  // The type in which the parameter is stored; its own where it stays.
+  // The type in which the parameter is stored; its own if it stays.
   DType storage_of(TensorId id) const {
     const Tensor& tensor = copy_.source().tensor(id);
     const Uses& uses = uses_[index(id)];
@@ -159,7 +159,7 @@ class Storing {
     return is_narrower(wanted, present) ? wanted : present;
   }
 
-  // In a graph with updates.
+  // Returns whether a graph's updates train it.
   bool is_trained(TensorId id) const {
     const Graph& source = copy_.source();
     if (!source.gradients().empty() && source.tensor(id).trainable) return true;
@@ -201,7 +201,7 @@ class Storing {
     return copy_.copy_node(id);
   }
 
-  // The node with its weight as it is stored, by the op that reads it so.
+  // Adds the node with its stored weight, by the op that reads it.
   Status add_reader(NodeId id, size_t weight) {
     const Node& node = copy_.source().node(id);
     Graph& graph = copy_.graph();
@@ -233,12 +233,12 @@ class Storing {
     return std::ranges::find(op.attrs, name, &AttrSpec::name) != op.attrs.end();
   }
 
-  // `op` with the node's attributes. Activations are rounded as the storage says, where the op has such a form.
+  // Adds `op` with the node's attributes. Activations are rounded as in the storage's settings, where the op has such a form.
   Result<std::vector<TensorId>> add_rounding(const Node& node, const OpDef& op, const std::vector<TensorId>& inputs,
                                              DType stored) {
     constexpr std::string_view kRounding = "activations";
     std::vector<Attr> attrs;
-    for (const Attr& attr : node.attrs)  // TF32 is of products of two f32 operands
+    for (const Attr& attr : node.attrs)  // TF32 applies to products of two f32 operands
       if (has_attr(op, attr.name) && attr.name != kRounding && attr.name != "allow_tf32") attrs.push_back(attr);
     const bool is_q8 = storage_.q8_activations && has_integer_codes(stored);
     const bool is_bf16 = storage_.bf16_activations && stored == DType::kBF16;
@@ -251,12 +251,12 @@ class Storing {
     return copy_.graph().add_node(op.name, inputs, std::move(attrs));
   }
 
-  // Nodes that stand for `node`: its scope, its phase, its forward node.
+  // Begins the nodes that replace `node`: its scope, phase and forward node.
   void begin_node(const Node& node) {
     copy_.graph().set_scope(node.scope);
     copy_.graph().set_phase(node.phase, node.forward == kNoNode ? kNoNode : copy_.mapped_node(node.forward));
   }
-  // The last of them stands for it.
+  // Ends them: the last one replaces it.
   void end_node(NodeId id) {
     copy_.graph().set_scope("");
     copy_.graph().set_phase(Phase::kForward);

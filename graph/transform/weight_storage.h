@@ -15,8 +15,8 @@
 
 namespace tessera {
 
-// Element types in which parameters are stored, by name; those that are not named are stored as they are
-// computed.
+// Element types in which parameters are stored, by
+// name; others have the type that they are computed in.
 using StoredTypes = std::map<std::string, DType, std::less<>>;
 
 // A graph that computes with weights as f32 parameters, and the types in which these are stored.
@@ -25,37 +25,37 @@ struct LogicalGraph {
   StoredTypes stored;
 };
 
-// The graph with every weight that it reads narrow as an f32 parameter: quantized_matmul becomes matmul
-// again. Graph transformations see one form of a model so, and `with_stored_weights` brings the types back.
-// Parameters that other ops read narrow stay. kFailedPrecondition: a graph with gradients.
+// The graph with every narrow weight as an f32 parameter: quantized_matmul becomes matmul
+// again. Graph transformations so see one form of a model, and `with_stored_weights` restores
+// the types. Narrow parameters of other ops stay. kFailedPrecondition: a graph with gradients.
 Result<LogicalGraph> with_logical_weights(const Graph& graph);
 
 struct WeightStorage {
   StoredTypes types;  // bf16, f16 and block types of single parameters; others are f32
-  // bf16, f16 or a block type, for matrices that are wider; none: these stay too.
+  // bf16, f16 or a block type, for matrices that are wider; nullopt: these stay too.
   std::optional<DType> matrices = {};
   // Attribute `activations` of matmuls with block types "q8" (nf4: "f32"), of those with bf16 "bf16".
   bool q8_activations = false, bf16_activations = false;
 };
 
-// Stores f32 parameters that do not train in fewer bits. With a type of its own: what matmuls, also in
-// backward passes, and embeddings alone read (from activations in f32 or after a cast to 16 bits); anything
-// else stays f32.
+// Stores f32 parameters that do not train in fewer bits. With a type of its own: parameters
+// read only by matmuls, also in backward passes, and by embeddings (from activations in f32
+// or after a cast to 16 bits); all others stay f32.
 //
-// With `matrices`, for graphs that only run: weights [N, K] of matmuls, experts' weights and tables of embeddings in that type, or
-// where its block does not divide their rows in the one that find_fitting_type puts in its place, else in 16
-// bits. In 16 bits too: tables of positions, routers of experts and adapters; and in bf16 or f16 parameters of
-// which only casts to that type are read. What the model has in as few bits or fewer stays, and so do all
-// others (norms, biases). Names stay. kFailedPrecondition: `matrices` for a graph with
-// gradients.
+// With `matrices`, for graphs that only run: weights [N, K] of matmuls, experts' weights and
+// tables of embeddings in that type, or, where its block does not divide their rows, in its
+// substitute by find_fitting_type, else in 16 bits. In 16 bits too: tables of positions,
+// routers of experts and adapters; and in bf16 or f16 parameters of which only casts to that
+// type are read. Tensors that are as narrow already stay, and so do all others (norms,
+// biases). Names stay. kFailedPrecondition: `matrices` for a graph with gradients.
 Result<Graph> with_stored_weights(const Graph& graph, const WeightStorage& storage);
 
 // The value of a parameter stored in 16 bits, blocks or f64 as f32; an f32 value as it is.
 Result<HostTensor> widen_weight(const HostTensor& value);
 
-// The value of a parameter as `type`, of the same shape, holds it: the same bits for the same values whatever
-// they were stored in (graph/base/blocks/block_codec.h). kInvalidArgument names a value that the type does not
-// hold.
+// The value of a parameter rounded to `type`, of the same shape: the same bits for
+// the same values, whatever their stored type (graph/base/blocks/block_codec.h).
+// kInvalidArgument names a value beyond the type's range.
 Result<HostTensor> quantize_weight(const HostTensor& value, const TensorType& type);
 
 }  // namespace tessera
