@@ -146,20 +146,15 @@ Json plan_serving(const CLI::App& command, const Arguments& args) {
       throw Error(TSR_INVALID_ARGUMENT, std::string(name) + ": belongs to another mode, and this is serve");
   const Runtime runtime = open_runtime(args);
   const Model model = adapted(open_model(args, args.model), args.adapters);
-  const auto options = [&] {
-    Options made = make<Options>(tsr_options_new);
-    set_placement(made, args);
-    if (!args.precision.empty()) set(made, "precision", args.precision);
-    if (!args.weights.empty()) set(made, "weights", args.weights);
-    if (args.context != 0) set(made, "context", args.context);
-    return made;
-  };
-  return plan_serve({.runtime = runtime,
-                     .model = model,
-                     .options = options,
-                     .serving = args.serving,
-                     .devices = args.devices,
-                     .memory_limit = args.memory_limit});
+  const Options options = make<Options>(tsr_options_new);
+  set_placement(options, args);
+  set(options, "mode", args.mode);
+  if (!args.precision.empty()) set(options, "precision", args.precision);
+  if (!args.weights.empty()) set(options, "weights", args.weights);
+  if (args.context != 0) set(options, "context", args.context);
+  set_serving(options, args.serving);
+  const Plan plan = make_plan(args, runtime, model, options);
+  return serving_plan(Json::parse(text(tsr_plan_info, static_cast<const tsr_plan*>(plan.get()))));
 }
 
 // Refuses options of engines in other modes.
@@ -325,7 +320,7 @@ void run_plan(const CLI::App& command, const Arguments& args) {
     check_output(text, Output::kText);
   if (args.mode == "serve") {
     const Json plan = plan_serving(command, args);
-    return args.json ? print_json(plan) : print_serve_plan(plan);
+    return args.json ? print_json(plan) : print_serving_plan(plan);
   }
   refuse_serving_options(command, args.mode);
   refuse_idle_options(command, args, args.mode == "train", !args.cluster.empty());
@@ -436,10 +431,8 @@ void register_plan(CLI::App& app) {
       "      --objective throughput --prompt 512 --new 128\n"
       "  tessera plan model.tsr --mode serve --sequences 32 --context 4096 --cache-type f16 --memory-limit "
       "8GiB\n"
-      "Nothing large is allocated, except by serve, which reads the weights: a description serves in place "
-      "of a model. --json adds \"explanation\", "
-      "whose keys\n"
-      "tessera.h lists with tsr_plan_explain.");
+      "Nothing large is allocated: a description serves in place of a model. --json adds \"explanation\", whose "
+      "keys\ntessera.h lists with tsr_plan_explain.");
   add_model_options(*command, *args);
   add_training_options(*command, *args);
   add_output_options(*command, *args);

@@ -26,7 +26,7 @@ func (o Options) with(body func(options uintptr) uintptr) error {
 	return failure(body(options))
 }
 
-// CheckOptions says what the maker of a consumer ("trainer", "run", "plan", "generator", "scorer", "embedder", "imatrix" or
+// CheckOptions says what the maker of a consumer ("trainer", "run", "plan", "generator", "engine", "scorer", "embedder", "imatrix" or
 // "dataset") would say of these options by themselves, before models and data are read.
 func CheckOptions(consumer string, options Options) error {
 	if err := noNUL("consumer", consumer); err != nil {

@@ -5,6 +5,7 @@
 
 #include "engine/data/data_settings.h"
 #include "engine/planning/planning.h"
+#include "engine/planning/serving_plan.h"
 #include "engine/settings/embedder_settings.h"
 #include "engine/settings/generator_settings.h"
 #include "engine/settings/run_settings.h"
@@ -20,6 +21,7 @@ Status check_planning(const Options& options) {
   TSR_ASSIGN_OR_RETURN(const std::string mode, plan_mode(options));
   Options rest = options;
   rest.erase("mode");
+  if (mode == "serve") return check_serving_options(rest);
   return mode == "train" ? read_trainer_settings(rest, 0).status() : read_generator_settings(rest).status();
 }
 
@@ -32,6 +34,7 @@ constexpr Consumer kConsumers[] = {
     {"run", [](const Options& it) { return read_run_settings(it).status(); }},
     {"plan", check_planning},
     {"generator", [](const Options& it) { return read_generator_settings(it).status(); }},
+    {"engine", check_serving_options},
     {"scorer", [](const Options& it) { return read_scorer_settings(it).status(); }},
     {"embedder", [](const Options& it) { return read_embedder_settings(it).status(); }},
     {"imatrix", [](const Options& it) { return read_importance_settings(it).status(); }},

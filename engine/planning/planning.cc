@@ -4,6 +4,7 @@
 #include <span>
 
 #include "engine/base/text_file.h"
+#include "engine/planning/serving_plan.h"
 #include "engine/program/entry_plans.h"
 #include "engine/program/explain.h"
 #include "engine/program/plan_origin.h"
@@ -63,7 +64,7 @@ Result<CompiledTraining> compiled_training(Runtime& runtime, const SharedModel& 
 
 Result<std::string> plan_mode(const Options& options) {
   OptionReader reader(options, "plan");
-  std::string mode = reader.choice("mode", "train", {"train", "generate"});
+  std::string mode = reader.choice("mode", "train", {"train", "generate", "serve"});
   // Other keys are for the next reader, which also refuses unknown ones.
   for (const auto& [key, value] : options) reader.accept({key});
   TSR_RETURN_IF_ERROR(reader.finish());
@@ -76,6 +77,10 @@ Result<std::shared_ptr<const PlanRecord>> plan_model(Runtime& runtime, const Sha
   Options rest = options;
   rest.erase("mode");
   const Graph forward = model.graph();
+  if (mode == "serve") {
+    TSR_ASSIGN_OR_RETURN(CompiledProgram compiled, plan_serving(runtime, model, rest));
+    return with_program(std::move(compiled));
+  }
   if (mode == "generate") {
     TSR_ASSIGN_OR_RETURN(GeneratorSettings settings, read_generator_settings(rest));
     TSR_RETURN_IF_ERROR(finalize_context(settings, model.context_length()));

@@ -11,11 +11,11 @@
 
 namespace tessera {
 
-// Options are the trainer's, or the generator's with mode = "generate".
+// Options are the trainer's, the generator's with mode = "generate", the engine's with "serve".
 Result<std::shared_ptr<const PlanRecord>> plan_model(Runtime& runtime, const SharedModel& model,
                                                      const Options& options);
 
-// Their option mode: "train" (default) or "generate".
+// Their option mode: "train" (default), "generate" or "serve".
 Result<std::string> plan_mode(const Options& options);
 
 // The plan of a trainer with these options; `dataset` may be null.

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -22,6 +23,28 @@
 #include "runtime/device_set.h"
 
 namespace tessera {
+
+// ServingPlan: the memory of an engine, before it is made. Bytes and tokens are those of all replicas, unless said otherwise.
+struct ServingPlan {
+  struct Device {
+    std::string name;
+    int64_t arena_bytes = 0;  // weights, keys and values, scratch
+    int64_t draft_bytes = 0;  // the draft model's arena
+    int64_t limit_bytes = 0;
+    bool fits() const { return arena_bytes + draft_bytes <= limit_bytes; }
+  };
+  int64_t replicas = 1;
+  int64_t context = 0;    // tokens of a sequence at most
+  int64_t sequences = 0;  // at once
+  int64_t page_tokens = 0;
+  int64_t cache_tokens = 0, cache_bytes_per_token = 0;
+  // Layers with a window shorter than the context have pages of their own; 0: none have.
+  int64_t window = 0, window_cache_tokens = 0, window_bytes_per_token = 0;
+  int64_t cache_bytes = 0;                               // of both kinds of pages
+  int64_t weight_bytes = 0, arranged_weight_bytes = 0;   // of one replica; those copied in the order of the kernels
+  int64_t sequences_that_fit = 0;                        // of `context` tokens, in the devices' limits
+  std::vector<Device> devices;                           // one replica's after the other's
+};
 
 // PlanRecord: a plan's decisions and costs. The first entry was planned; the others follow its placement.
 struct PlanRecord {
@@ -43,6 +66,7 @@ struct PlanRecord {
   int64_t memory_limit = 0;          // bytes a device; 0: none
   int64_t accumulate = 1;            // batches of a step; entries[0] has one
   std::vector<std::string> reasons;  // further reasons, such as frozen parameters
+  std::optional<ServingPlan> serving;  // of an engine's plan
 };
 
 struct CompiledProgram {

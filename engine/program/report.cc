@@ -37,6 +37,34 @@ void add_devices(const PlanRecord& record, Json& devices) {
   }
 }
 
+Json serving_object(const ServingPlan& plan) {
+  Json devices = Json::array();
+  for (const ServingPlan::Device& device : plan.devices) {
+    devices.push_back({{"name", device.name},
+                       {"arena_bytes", {{"predicted", device.arena_bytes}}},
+                       {"limit_bytes", device.limit_bytes},
+                       {"fits", device.fits()}});
+    if (device.draft_bytes > 0) devices.back()["draft_bytes"] = device.draft_bytes;
+  }
+  Json json = {{"replicas", plan.replicas},
+               {"context", plan.context},
+               {"sequences", plan.sequences},
+               {"sequences_that_fit", plan.sequences_that_fit},
+               {"page_tokens", plan.page_tokens},
+               {"cache_tokens", plan.cache_tokens},
+               {"cache_bytes_per_token", plan.cache_bytes_per_token},
+               {"cache_bytes", plan.cache_bytes},
+               {"weight_bytes", plan.weight_bytes},
+               {"arranged_weight_bytes", plan.arranged_weight_bytes},
+               {"devices", std::move(devices)}};
+  if (plan.window > 0) {
+    json["window"] = plan.window;
+    json["window_cache_tokens"] = plan.window_cache_tokens;
+    json["window_bytes_per_token"] = plan.window_bytes_per_token;
+  }
+  return json;
+}
+
 Json plan_object(const PlanRecord& record) {
   const Plan& plan = record.entries[0].plan;
   Json symbols = Json::object(), devices = Json::array(), candidates = Json::array();
@@ -63,7 +91,7 @@ Json plan_object(const PlanRecord& record) {
     const bool is_block = is_block_type(record.entries[0].graph->type(weight).dtype);
     if (is_block || (type != "f32" && activations.is_null())) activations = type;
   }
-  return {{"activations", activations},
+  Json json = {{"activations", activations},
           {"mesh", plan.stages.empty() ? "" : to_text(plan.stages[0].mesh)},
           {"strategy", plan.strategy},
           {"predicted_step_seconds", plan.estimate.step_time_s},
@@ -78,6 +106,8 @@ Json plan_object(const PlanRecord& record) {
           {"symbols", symbols},
           {"devices", devices},
           {"candidates", candidates}};
+  if (record.serving) json["serving"] = serving_object(*record.serving);
+  return json;
 }
 
 Json memory_array(std::span<const MemoryReport> memory) {

@@ -17,6 +17,8 @@ namespace tessera {
 
 class SharedModel;
 
+inline constexpr int64_t kMostSequences = 4096;  // at once
+
 struct ServingSettings {
   ComputeSettings compute;
   InferenceSettings inference;

@@ -59,7 +59,7 @@ using Scorer = Handle<tsr_scorer, tsr_scorer_free>;
 using Embedder = Handle<tsr_embedder, tsr_embedder_free>;
 
 using Setting = std::pair<const char*, std::variant<int64_t, double, std::string>>;
-inline Options options(std::initializer_list<Setting> settings) {
+inline Options options(const std::vector<Setting>& settings) {
   tsr_options* made = nullptr;
   ok(tsr_options_new(&made));
   for (const auto& [key, value] : settings) {
@@ -70,6 +70,7 @@ inline Options options(std::initializer_list<Setting> settings) {
   }
   return Options(made);
 }
+inline Options options(std::initializer_list<Setting> settings) { return options(std::vector<Setting>(settings)); }
 
 // The text that `call` makes: it takes (out_text).
 template <class Call>

@@ -103,7 +103,7 @@ def check_run_paths(out: Any = "", checkpoint: Any = "", resumed: Any = "") -> N
 
 
 def check_options(consumer: str, **options: Any) -> None:
-    """Raises what the maker of a consumer (trainer, plan, generator, scorer, embedder, imatrix or dataset) would raise for
+    """Raises what the maker of a consumer (trainer, plan, generator, engine, scorer, embedder, imatrix or dataset) would raise for
     these options by themselves, before models and data are read."""
     name = arguments.text("consumer", consumer, nul=False)
     with Options(options) as o:

@@ -200,8 +200,8 @@ TSR_API tsr_status* tsr_options_set_str(tsr_options* options, const char* key, c
 TSR_API tsr_status* tsr_options_set_i64_list(tsr_options* options, const char* key, const int64_t* values,
                                              size_t count);
 /* Checks the options of a `consumer` by themselves, before models and data are read:
- * trainer, run (tsr_run_new), plan (tsr_plan_new), generator, scorer, embedder, imatrix, or dataset (of rows). TSR_INVALID_ARGUMENT as there;
- * TSR_NOT_FOUND for another consumer.
+ * trainer, run (tsr_run_new), plan (tsr_plan_new), generator, engine, scorer, embedder, imatrix, or dataset (of rows).
+ * TSR_INVALID_ARGUMENT as there; TSR_NOT_FOUND for another consumer.
  * Codes: TSR_INVALID_ARGUMENT, TSR_NOT_FOUND. */
 TSR_API tsr_status* tsr_options_check(const tsr_options* options, const char* consumer);
 /* What may be meant by a word that is none of `known`, words with a space between: the end of a message about it. kind
@@ -1159,8 +1159,9 @@ TSR_API void tsr_dataset_free(tsr_dataset* dataset);
  * Planning allocates none of that memory: this is the memory estimate. The bytes are exact (the program's
  * arena). */
 
-/* The plan that tsr_trainer_new or tsr_generator_new would make from these options; the keys are theirs, and
- *   mode   str   "train" (default) or "generate"
+/* The plan that tsr_trainer_new, tsr_generator_new or tsr_engine_new would make from these options; the keys are theirs, and
+ *   mode   str   "train" (default), "generate", or "serve": an engine's, whose memory tsr_plan_info has as "serving". Pages
+ *                that do not fit are planned all the same, and "fits" says so
  * Without a dataset "seq" is 128 for a language model, or its context length when that is shorter.
  * The option "pins" holds single decisions of yours, as JSON text; the planner chooses the rest around
  * them. Names may hold '*', which matches any characters:
@@ -1233,6 +1234,13 @@ TSR_API tsr_status* tsr_plan_text(const tsr_plan* plan, tsr_text** out_text);
  *  "micro_batches", "symbols": {"T": 128}, "devices": [{"name", "arena_bytes": {"predicted"}, and
  *  "host_arena_bytes", "file_arena_bytes" where something is offloaded}],
  *  "candidates": [{"strategy", "step_seconds", "arena_bytes": bounded by the memory limit, "rejected"}]}
+ * With mode "serve" devices are those of one replica, and "serving" has all of the engine: {"replicas", "context" (tokens of a
+ * sequence at most), "sequences" (at once), "sequences_that_fit" (of whole contexts, in the limits), "page_tokens",
+ * "cache_tokens", "cache_bytes_per_token" (of a replica's devices), "cache_bytes" (of all pages of all replicas),
+ * "weight_bytes" (of a replica), "arranged_weight_bytes" (of these, copied in the order that kernels read), "devices":
+ * [{"name", "arena_bytes": {"predicted"} (weights, pages and scratch, as tsr_engine_report), "draft_bytes" (with a draft
+ * model), "limit_bytes", "fits"}], and of models with windows shorter than the context "window", "window_cache_tokens",
+ * "window_bytes_per_token"}.
  * Codes: none. */
 TSR_API tsr_status* tsr_plan_info(const tsr_plan* plan, tsr_text** out_text);
 /* The predicted trace of one run (of the training step), in the form of tsr_trainer_trace: the same events at

@@ -10,19 +10,6 @@ namespace tessera {
 
 namespace {
 
-struct PageBytes {
-  int64_t full = 0, window = 0;  // bytes of all pages on a device
-};
-
-PageBytes page_bytes(const RankProgram& rank, const std::set<std::string>& windows) {
-  PageBytes bytes;
-  for (const Slot& slot : rank.slots) {
-    if (slot.kind != SlotKind::kState || is_adapter_state(slot.name)) continue;
-    (windows.contains(slot.name) ? bytes.window : bytes.full) += slot.bytes;
-  }
-  return bytes;
-}
-
 // PageChoice: the number of pages of one pool is chosen, that of the other pool follows.
 class PageChoice {
  public:
@@ -60,30 +47,56 @@ class PageChoice {
 
 }  // namespace
 
-Result<CompiledProgram> compile_fitting(const Graph& forward, ServingSettings& settings, bool chooses_windows,
+ChosenPages chosen_pages(const ServingSettings& given) {
+  return {given.pages == 0 && given.compute.memory_limit > 0, given.window_pages == 0};
+}
+
+std::vector<PageBytes> bytes_of_pages(const CompiledProgram& compiled, const ServingSettings& settings) {
+  const std::set<std::string> windows = window_states(*compiled.record->entries.front().graph);
+  std::vector<PageBytes> pages;
+  for (const RankProgram& rank : compiled.program.ranks) {
+    PageBytes& bytes = pages.emplace_back();
+    for (const Slot& slot : rank.slots) {
+      if (slot.kind != SlotKind::kState || is_adapter_state(slot.name)) continue;
+      (windows.contains(slot.name) ? bytes.window : bytes.full) += slot.bytes;
+    }
+    bytes.full /= settings.pages;
+    if (settings.window_pages > 0) bytes.window /= settings.window_pages;
+  }
+  return pages;
+}
+
+Result<CompiledProgram> compile_smallest(const Graph& forward, ServingSettings& settings, ChosenPages chosen,
+                                         const std::shared_ptr<DeviceSet>& devices) {
+  const PageChoice choice(settings, chosen.windows);
+  choice.set(settings, choice.least());
+  ServingSettings unlimited = settings;
+  unlimited.compute.memory_limit = int64_t{1} << 60;
+  return compile_serving(forward, unlimited, devices);
+}
+
+Result<CompiledProgram> compile_fitting(const Graph& forward, ServingSettings& settings, ChosenPages chosen,
                                         const std::shared_ptr<DeviceSet>& devices, const TrainedPlan* along) {
   const auto is_too_much = [](const Result<CompiledProgram>& compiled) {
     return !compiled.ok() && compiled.status().code() == StatusCode::kOutOfMemory;
   };
-  const PageChoice choice(settings, chooses_windows);
+  const PageChoice choice(settings, chosen.windows);
   Result<CompiledProgram> compiled = compile_serving(forward, settings, devices, along);
-  if (!is_too_much(compiled)) return compiled;
+  if (!chosen.full || !is_too_much(compiled)) return compiled;
   choice.set(settings, choice.least());
   compiled = compile_serving(forward, settings, devices, along);
   if (!compiled.ok()) return compiled;
   const ServingSettings least = settings;
-  const std::set<std::string> windows = window_states(*compiled->record->entries.front().graph);
+  const std::vector<PageBytes> page = bytes_of_pages(*compiled, least);
   const auto fits = [&](int64_t pages) {
     ServingSettings larger = least;
     choice.set(larger, pages);
-    return std::ranges::all_of(compiled->program.ranks, [&](const RankProgram& rank) {
-      const PageBytes bytes = page_bytes(rank, windows);
-      const int64_t more = bytes.full / least.pages * (larger.pages - least.pages) +
-                           (least.window_pages > 0 ? bytes.window / least.window_pages *
-                                                         (larger.window_pages - least.window_pages)
-                                                   : 0);
-      return rank.arena_bytes + more <= settings.compute.memory_limit;
-    });
+    for (size_t i = 0; i < page.size(); ++i) {
+      const int64_t more = page[i].full * (larger.pages - least.pages) +
+                           page[i].window * (larger.window_pages - least.window_pages);
+      if (compiled->program.ranks[i].arena_bytes + more > settings.compute.memory_limit) return false;
+    }
+    return true;
   };
   int64_t pages = choice.least();
   for (int64_t too_many = choice.most(); pages + 1 < too_many;) {

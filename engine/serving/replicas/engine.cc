@@ -5,22 +5,15 @@
 #include <iterator>
 #include <utility>
 
-#include "engine/model/loading.h"
 #include "engine/program/report.h"
 #include "engine/serving/replicas/replica_choice.h"
 #include "engine/serving/replicas/replica_settings.h"
 #include "engine/serving/texts/event_details.h"
 #include "graph/base/text.h"
-#include "serialize/opened_model.h"
 
 namespace tessera {
 
 namespace {
-
-Result<std::shared_ptr<SharedModel>> load_draft(const std::string& path) {
-  TSR_ASSIGN_OR_RETURN(auto source, open_model_file(path));
-  return load_shared_model(std::move(source), path);
-}
 
 // Counts the cached tokens of the prompt that the texts share.
 int64_t count_cached(const ServingCore& core, const ServingCore::Texts& texts) {
@@ -34,12 +27,8 @@ int64_t count_cached(const ServingCore& core, const ServingCore::Texts& texts) {
 Result<std::unique_ptr<Engine>> Engine::create(std::shared_ptr<Runtime> runtime,
                                                std::shared_ptr<SharedModel> model, const Options& options) {
   TSR_RETURN_IF_ERROR(runtime->check_process());
-  TSR_ASSIGN_OR_RETURN(EngineSettings settings, read_engine_settings(options, *model));
-  if (!settings.draft_model.empty()) {
-    auto draft = load_draft(settings.draft_model);
-    if (!draft.ok()) return draft.status().with_context("the draft model");
-    settings.serving.draft = std::move(*draft);
-  }
+  TSR_ASSIGN_OR_RETURN(EngineSettings settings, read_engine_settings(options, model.get()));
+  TSR_RETURN_IF_ERROR(load_draft_model(settings));
   TSR_ASSIGN_OR_RETURN(const int32_t replicas, count_replicas(settings.serving.compute.parallel));
   TSR_ASSIGN_OR_RETURN(auto core, ServingCore::create(std::move(runtime), model,
                                                       settings_of_replica(settings.serving, replicas),
@@ -57,7 +46,7 @@ Result<std::unique_ptr<Engine>> Engine::create(std::shared_ptr<Runtime> runtime,
 Result<std::unique_ptr<Engine>> Engine::create(std::shared_ptr<WeightOwner> trainer, const Options& options) {
   TSR_ASSIGN_OR_RETURN(auto weights, TrainedWeights::of(std::move(trainer)));
   TSR_RETURN_IF_ERROR(TrainedWeights::check_options(options, "engine"));
-  TSR_ASSIGN_OR_RETURN(EngineSettings settings, read_engine_settings(options, *weights->model()));
+  TSR_ASSIGN_OR_RETURN(EngineSettings settings, read_engine_settings(options, weights->model().get()));
   if (!settings.draft_model.empty() || settings.serving.adapters > 0)
     return Status(
         StatusCode::kUnsupported,

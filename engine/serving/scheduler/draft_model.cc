@@ -74,12 +74,16 @@ Result<std::unique_ptr<DraftModel>> DraftModel::create(std::shared_ptr<Runtime> 
                                                        const std::shared_ptr<SharedModel>& draft,
                                                        const ServingSettings& server, int64_t served_rows) {
   const ServingSettings settings = draft_settings(server, draft->context_length());
-  const Graph forward = draft->graph();
-  TSR_ASSIGN_OR_RETURN(const int64_t vocabulary, vocabulary_of(forward));
-  TSR_ASSIGN_OR_RETURN(CompiledProgram compiled, compile_serving(forward, settings, devices));
+  TSR_ASSIGN_OR_RETURN(const int64_t vocabulary, vocabulary_of(draft->graph()));
+  TSR_ASSIGN_OR_RETURN(CompiledProgram compiled, compile(*draft, server, devices));
   if (settings.inference.repack) take_arranged_variants(compiled.program, *devices);
   TSR_ASSIGN_OR_RETURN(auto prepared, prepare(std::move(runtime), std::move(devices), std::move(compiled)));
   return create(std::move(prepared), draft, settings, {vocabulary, std::min(vocabulary, served_rows)});
+}
+
+Result<CompiledProgram> DraftModel::compile(const SharedModel& draft, const ServingSettings& server,
+                                            const std::shared_ptr<DeviceSet>& devices) {
+  return compile_serving(draft.graph(), draft_settings(server, draft.context_length()), devices);
 }
 
 Result<std::unique_ptr<DraftModel>> DraftModel::replicate(std::shared_ptr<DeviceSet> devices) const {
@@ -192,12 +196,23 @@ std::optional<double> DraftModel::step_seconds(int64_t tokens) const {
   return step_times_.find(serving_entry(entries_, most, std::min(most, settings_.rows)).name);
 }
 
-int64_t DraftModel::arena_bytes() const {
+Status take_draft_bytes(int64_t draft_bytes, int64_t& memory_limit) {
+  if (memory_limit == 0) return {};
+  if (draft_bytes >= memory_limit)
+    return Status(StatusCode::kOutOfMemory,
+                  format("it takes {} bytes of a device, memory_limit is {}: nothing is left for the model", draft_bytes,
+                         memory_limit));
+  memory_limit -= draft_bytes;
+  return {};
+}
+
+int64_t arena_bytes_of(const Program& program) {
   int64_t most = 0;
-  for (const RankProgram& rank : running_->prepared()->executable->program().ranks)
-    most = std::max(most, rank.arena_bytes);
+  for (const RankProgram& rank : program.ranks) most = std::max(most, rank.arena_bytes);
   return most;
 }
+
+int64_t DraftModel::arena_bytes() const { return arena_bytes_of(running_->prepared()->executable->program()); }
 
 Status DraftModel::recover() {
   for (std::vector<int32_t>& held : held_) held.clear();

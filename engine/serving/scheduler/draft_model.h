@@ -17,6 +17,13 @@
 
 namespace tessera {
 
+// Takes the draft model's arena of each device from the limit of the model's, where there is one; kOutOfMemory where
+// nothing is left.
+Status take_draft_bytes(int64_t draft_bytes, int64_t& memory_limit);
+
+// Bytes of the fullest device.
+int64_t arena_bytes_of(const Program& program);
+
 class DraftModel {
  public:
   // settings: the server's rows and devices, and the shorter of both contexts; the plan is the
@@ -25,6 +32,10 @@ class DraftModel {
                                                     std::shared_ptr<DeviceSet> devices,
                                                     const std::shared_ptr<SharedModel>& draft,
                                                     const ServingSettings& settings, int64_t served_rows);
+
+  // Its program alone; nothing is allocated.
+  static Result<CompiledProgram> compile(const SharedModel& draft, const ServingSettings& settings,
+                                         const std::shared_ptr<DeviceSet>& devices);
 
   // Creates the draft model on other devices, with the same plan.
   Result<std::unique_ptr<DraftModel>> replicate(std::shared_ptr<DeviceSet> devices) const;
@@ -45,7 +56,7 @@ class DraftModel {
 
   // Seconds of a step with `tokens` tokens; nullopt if not measured yet.
   std::optional<double> step_seconds(int64_t tokens) const;
-  int64_t arena_bytes() const;  // per device, at most
+  int64_t arena_bytes() const;  // of the fullest device
   Status recover();             // after a failure
   ProgramRunner& runner() { return *running_; }
 

@@ -18,14 +18,7 @@ Result<std::unique_ptr<DraftModel>> create_draft(const std::shared_ptr<Runtime>&
                                                  const SharedModel& model, ServingSettings& settings) {
   TSR_RETURN_IF_ERROR(check_draft_vocabulary(model, *settings.draft));
   TSR_ASSIGN_OR_RETURN(auto draft, DraftModel::create(runtime, devices, settings.draft, settings, model.logit_rows()));
-  int64_t& limit = settings.compute.memory_limit;
-  if (limit > 0) {
-    if (draft->arena_bytes() >= limit)
-      return Status(StatusCode::kOutOfMemory,
-                    format("it takes {} bytes of a device, memory_limit is {}: nothing is left for the model",
-                           draft->arena_bytes(), limit));
-    limit -= draft->arena_bytes();
-  }
+  TSR_RETURN_IF_ERROR(take_draft_bytes(draft->arena_bytes(), settings.compute.memory_limit));
   return draft;
 }
 
@@ -34,8 +27,7 @@ Result<std::unique_ptr<DraftModel>> create_draft(const std::shared_ptr<Runtime>&
 Result<std::unique_ptr<ServingCore>> ServingCore::create(std::shared_ptr<Runtime> runtime,
                                                          std::shared_ptr<SharedModel> model,
                                                          ServingSettings given, DeviceShare share) {
-  const bool chooses_windows = given.window_pages == 0;
-  const bool chooses_pages = given.pages == 0 && given.compute.memory_limit > 0;
+  const ChosenPages chosen = chosen_pages(given);
   TSR_ASSIGN_OR_RETURN(ServingSettings settings,
                        finalized(std::move(given), model->graph(), model->context_length()));
   TSR_ASSIGN_OR_RETURN(std::shared_ptr<DeviceSet> devices,
@@ -47,9 +39,7 @@ Result<std::unique_ptr<ServingCore>> ServingCore::create(std::shared_ptr<Runtime
     if (!made.ok()) return made.status().with_context("the draft model");
     draft = std::move(*made);
   }
-  TSR_ASSIGN_OR_RETURN(CompiledProgram compiled,
-                       chooses_pages ? compile_fitting(forward, settings, chooses_windows, devices)
-                                     : compile_serving(forward, settings, devices));
+  TSR_ASSIGN_OR_RETURN(CompiledProgram compiled, compile_fitting(forward, settings, chosen, devices));
   if (settings.inference.repack) take_arranged_variants(compiled.program, *devices);
   TSR_ASSIGN_OR_RETURN(auto prepared, prepare(std::move(runtime), std::move(devices), std::move(compiled)));
   TSR_ASSIGN_OR_RETURN(auto running,
@@ -71,16 +61,12 @@ Result<std::unique_ptr<ServingCore>> ServingCore::create(std::unique_ptr<Program
 Result<std::unique_ptr<ServingCore>> ServingCore::create(std::shared_ptr<const TrainedWeights> weights,
                                                          ServingSettings given) {
   TSR_ASSIGN_OR_RETURN(given.compute, weights->compute_settings(given.compute.memory_limit));
-  const bool chooses_windows = given.window_pages == 0;
-  const bool chooses_pages = given.pages == 0 && given.compute.memory_limit > 0;
+  const ChosenPages chosen = chosen_pages(given);
   TSR_ASSIGN_OR_RETURN(ServingSettings settings,
                        finalized(std::move(given), weights->forward(), weights->model()->context_length()));
   const TrainedPlan along = weights->plan();
-  TSR_ASSIGN_OR_RETURN(
-      CompiledProgram compiled,
-      chooses_pages
-          ? compile_fitting(weights->forward(), settings, chooses_windows, weights->devices(), &along)
-          : compile_serving(weights->forward(), settings, weights->devices(), &along));
+  TSR_ASSIGN_OR_RETURN(CompiledProgram compiled,
+                       compile_fitting(weights->forward(), settings, chosen, weights->devices(), &along));
   TSR_ASSIGN_OR_RETURN(auto running, weights->load(std::move(compiled), SessionOptions{}));
   return create(std::move(running), weights->model(), std::move(settings), weights);
 }

@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <utility>
 
+#include "engine/model/loading.h"
 #include "engine/sampling/recommended_sampling.h"
 #include "graph/base/text.h"
 #include "serialize/generation_config.h"
+#include "serialize/opened_model.h"
 
 namespace tessera {
 
@@ -114,14 +116,14 @@ void read_task(OptionReader& reader, const Options& options, RequestSettings& se
 
 }  // namespace
 
-Result<EngineSettings> read_engine_settings(const Options& options, const SharedModel& model) {
+Result<EngineSettings> read_engine_settings(const Options& options, const SharedModel* model) {
   OptionReader reader(options, "engine");
   EngineSettings settings;
   ServingSettings& serving = settings.serving;
   serving.compute = read_compute(reader);
   serving.inference = read_inference(reader, "engine");
   serving.context = reader.i64("context", 0, 0, 1 << 24);
-  serving.rows = reader.i64("sequences", serving.rows, 1, 4096);
+  serving.rows = reader.i64("sequences", serving.rows, 1, kMostSequences);
   serving.step_tokens = reader.i64("step_tokens", serving.step_tokens, 1, 1 << 16);
   const int64_t tokens = reader.i64("cache_tokens", 0, 0, kMostTokens);
   serving.pages = (tokens + serving.page_size - 1) / serving.page_size;
@@ -137,7 +139,7 @@ Result<EngineSettings> read_engine_settings(const Options& options, const Shared
   serving.hidden = reader.flag("embeddings", false);
   serving.scored_tokens = reader.i64("scored_tokens", serving.scored_tokens, 1, 1 << 16);
   read_speculation(reader, settings);
-  RecommendedSampling from_file = recommended(model);
+  RecommendedSampling from_file = model != nullptr ? recommended(*model) : RecommendedSampling();
   settings.not_obeyed = std::move(from_file.not_obeyed);
   settings.sampling = read_sampling(reader, from_file.settings);
   if (reader.has("echo"))
@@ -147,6 +149,19 @@ Result<EngineSettings> read_engine_settings(const Options& options, const Shared
   TSR_RETURN_IF_ERROR(reader.finish());
   TSR_RETURN_IF_ERROR(check_together(settings.sampling));
   return settings;
+}
+
+Status load_draft_model(EngineSettings& settings) {
+  if (settings.draft_model.empty()) return {};
+  const std::string& path = settings.draft_model;
+  const auto load = [&path]() -> Result<std::shared_ptr<SharedModel>> {
+    TSR_ASSIGN_OR_RETURN(auto source, open_model_file(path));
+    return load_shared_model(std::move(source), path);
+  };
+  auto draft = load();
+  if (!draft.ok()) return draft.status().with_context("the draft model");
+  settings.serving.draft = std::move(*draft);
+  return {};
 }
 
 Result<RequestSettings> read_request_settings(const Options& options, const SamplingSettings& otherwise,

@@ -21,7 +21,10 @@ struct EngineSettings {
   std::vector<std::string> not_obeyed;  // recommendations of the model's file that are ignored
 };
 
-Result<EngineSettings> read_engine_settings(const Options& options, const SharedModel& model);
+// `model`: whose file may recommend sampling settings; null: none does.
+Result<EngineSettings> read_engine_settings(const Options& options, const SharedModel* model);
+// Fills in serving.draft; nothing where no draft model is named.
+Status load_draft_model(EngineSettings& settings);
 
 struct RequestSettings {
   SamplingSettings sampling;

@@ -31,7 +31,7 @@ public final class ModelFiles {
   }
 
   /**
-   * Throws what the maker of a consumer ("trainer", "run", "plan", "generator", "scorer", "embedder", "imatrix" or
+   * Throws what the maker of a consumer ("trainer", "run", "plan", "generator", "engine", "scorer", "embedder", "imatrix" or
    * "dataset") would throw for these options by themselves, before models and data are read.
    */
   public static void checkOptions(String consumer, Map<String, ?> options) {
