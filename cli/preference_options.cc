@@ -36,8 +36,6 @@ void set_loss(Options& options, const LossOptions& losses) {
   set(options, "reference", losses.reference);
 }
 
-bool is_of_preferences(const LossOptions& losses) { return losses.loss && *losses.loss != "cross_entropy"; }
-
 std::string rewards_text(double chosen, double rejected, double margin, double accuracy) {
   char text[160];
   std::snprintf(text, sizeof text, "chosen %.3g  rejected %.3g  margin %.3g  accuracy %.2f", chosen, rejected,

@@ -16,7 +16,6 @@ struct LossOptions {
 
 void add_loss_options(CLI::App& command, LossOptions& losses);
 void set_loss(Options& options, const LossOptions& losses);
-bool is_of_preferences(const LossOptions& losses);
 
 // "chosen 0.12  rejected -0.30  margin 0.42  accuracy 0.88"; of JSON with the keys chosen_reward, ...
 std::string rewards_text(double chosen, double rejected, double margin, double accuracy);

@@ -6,11 +6,6 @@
 
 namespace tessera {
 
-bool ShardingSpec::is_replicated() const {
-  return partial.empty() &&
-         std::ranges::all_of(dims, [](const DimSharding& dim) { return dim.axes.empty(); });
-}
-
 bool ShardingSpec::uses(AxisId axis) const {
   return std::ranges::find(partial, axis) != partial.end() ||
          std::ranges::any_of(dims, [&](const DimSharding& dim) {

@@ -40,7 +40,6 @@ struct ShardingSpec {
   ReduceKind reduce = ReduceKind::kSum;  // how addends along `partial` combine
 
   static ShardingSpec replicated(int rank) { return ShardingSpec{std::vector<DimSharding>(static_cast<size_t>(rank)), {}, ReduceKind::kSum}; }
-  bool is_replicated() const;            // no split, no partial
   bool uses(AxisId axis) const;          // as a split of a dim, or as partial
   friend bool operator==(const ShardingSpec&, const ShardingSpec&) = default;
   friend auto operator<=>(const ShardingSpec&, const ShardingSpec&) = default;

@@ -395,7 +395,6 @@ const std::byte* Session::parameter_address(int32_t rank, const SlotRef& at) con
 std::vector<MemoryReport> Session::memory() { return impl_->memory.report(impl_->options.weights.get()); }
 
 std::vector<CommReport> Session::communication() const { return impl_->comms.report(); }
-void Session::reset_communication() { impl_->comms.reset_report(); }
 
 int64_t Session::allocations() const {
   int64_t count = 0;

@@ -117,7 +117,6 @@ class Session {
 
   std::vector<MemoryReport> memory();
   std::vector<CommReport> communication() const;
-  void reset_communication();
   int64_t allocations() const;  // by run() since creation, on the runtime's own paths
   std::vector<TraceEvent> take_trace();
   // Kernel launches in a run of the entry, on the rank with the most; 0: unknown

@@ -179,13 +179,4 @@ std::vector<CommReport> SessionComms::report() const {
   return reports;
 }
 
-void SessionComms::reset_report() {
-  taken_ = counts();
-  for (size_t rank = 0; rank < taken_.size(); ++rank)
-    for (const auto& [key, value] : kept_[rank]) {
-      taken_[rank][key].first += value.first;
-      taken_[rank][key].second += value.second;
-    }
-}
-
 }  // namespace tessera

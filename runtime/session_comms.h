@@ -28,7 +28,6 @@ class SessionComms {
   void abort();                        // from any thread; every waiter returns kAborted
   RankComms members_of(int32_t rank);  // valid until `create`
   std::vector<CommReport> report() const;
-  void reset_report();
 
  private:
   struct Set {

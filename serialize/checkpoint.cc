@@ -187,11 +187,6 @@ Result<WrittenCheckpoint> write_checkpoint(const std::string& folder_as_given, c
   return written;
 }
 
-Status save_checkpoint(const std::string& folder, const CheckpointInfo& info, const ReadTensor& read) {
-  TSR_ASSIGN_OR_RETURN(WrittenCheckpoint written, write_checkpoint(folder, info, read));
-  return written.commit();
-}
-
 Status check_checkpoint_folder(const std::string& folder_as_given) {
   if (folder_as_given.empty())
     return Status(StatusCode::kInvalidArgument, "the name of the checkpoint's folder is empty");

@@ -54,14 +54,12 @@ class WrittenCheckpoint {
   std::unique_ptr<Impl> impl_;
 };
 
+// commit() makes `folder` the new checkpoint; without it the folder stays as it was. A full disk, a kill or a power cut at any
+// point loses nothing.
 Result<WrittenCheckpoint> write_checkpoint(const std::string& folder, const CheckpointInfo& info,
                                            const ReadTensor& read);
 
-// Makes `folder` the new checkpoint or leaves it unchanged,
-// even after a full disk, a kill or a power cut.
-Status save_checkpoint(const std::string& folder, const CheckpointInfo& info, const ReadTensor& read);
-
-// Checks that `folder` can be saved to, with the errors of save_checkpoint before
+// Checks that `folder` can be saved to, with the errors of write_checkpoint before
 // its first tensor. Removes leftovers of a killed save, and leaves no files.
 Status check_checkpoint_folder(const std::string& folder);
 

@@ -79,9 +79,6 @@ struct SaveOptions {
   bool compress = false;  // zstd frames
 };
 
-// Checks structure and offsets of an untrusted file; tensor data is read on demand.
-Result<Model> load_model(std::shared_ptr<const ByteSource> source);
-Result<Model> load_model(const std::string& path);
 // Checks every xxh3; kCorrupt names the tensor.
 Status verify_checksums(const std::string& path);
 // Writes the file atomically: under a
@@ -91,7 +88,5 @@ Status save_model(const Model& model, const std::string& path, SaveOptions optio
 using ReadParameter = std::function<Result<HostTensor>(const std::string& name)>;
 Status save_model(const Model& model, const ReadParameter& read, const std::string& path,
                   SaveOptions options = {});
-
-Result<Model> import_gguf(std::shared_ptr<const ByteSource> source);
 
 }  // namespace tessera

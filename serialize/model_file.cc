@@ -135,26 +135,6 @@ Result<OpenedModel> open_model(std::shared_ptr<const ByteSource> source) {
   return open_tsr(std::move(source));
 }
 
-Result<Model> read_values(OpenedModel opened) {
-  for (const TensorSource& parameter : opened.parameters) {
-    TSR_ASSIGN_OR_RETURN(HostTensor value, read_whole(parameter));
-    opened.model.parameters.emplace(parameter.name, std::move(value));
-  }
-  return std::move(opened.model);
-}
-
-Result<Model> load_model(std::shared_ptr<const ByteSource> source) {
-  TSR_ASSIGN_OR_RETURN(OpenedModel opened, open_tsr(std::move(source)));
-  return read_values(std::move(opened));
-}
-
-Result<Model> load_model(const std::string& path) {
-  TSR_ASSIGN_OR_RETURN(std::shared_ptr<const ByteSource> source, open_file(path));
-  Result<Model> model = load_model(std::move(source));
-  if (!model.ok()) return model.status().with_context(path);
-  return model;
-}
-
 Status verify_checksums(const std::string& path) {
   TSR_ASSIGN_OR_RETURN(std::shared_ptr<const ByteSource> source, open_file(path));
   const Result<ModelFormat> format_of_file = model_format(*source);

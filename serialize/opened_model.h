@@ -27,9 +27,6 @@ Result<OpenedModel> open_model(std::shared_ptr<const ByteSource> source);
 Result<OpenedModel> open_tsr(std::shared_ptr<const ByteSource> source);
 Result<OpenedModel> open_gguf(std::shared_ptr<const ByteSource> source);
 
-// The model with its values, in place if possible.
-Result<Model> read_values(OpenedModel opened);
-
 // Counts and bytes by type, for ModelOrigin.
 std::vector<StoredTensors> stored_tensors(std::span<const TensorRecord> records);
 

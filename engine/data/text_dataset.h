@@ -30,7 +30,6 @@ class TextDataset final : public Dataset {
   double unigram_entropy() const;
   // Sample at `place` of the endless training order: seq + 1 ids.
   std::span<const int32_t> training_sample(int64_t place) const { return sample(order_.at(place)); }
-  std::span<const int32_t> eval_sample(int64_t number) const { return sample(order_.count + number); }
 
   uint64_t fingerprint() const override;
   Result<int64_t> count_eval_labels(int64_t rows) const override { return rows * seq_; }

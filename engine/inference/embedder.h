@@ -38,8 +38,6 @@ class Embedder {
   // [texts, width], after the last step.
   Result<std::span<const float>> rows() const;
   size_t width() const { return static_cast<size_t>(report_.width); }
-  // Number of result rows: half as many for pairs.
-  size_t row_count() const { return texts_.size(); }
   bool reads_pairs() const { return settings_.pairs; }
 
   Result<std::string> report_json();

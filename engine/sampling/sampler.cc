@@ -161,21 +161,4 @@ Result<int32_t> Sampler::draw(std::span<const float> logits, std::span<const uin
   return sampling::draw_token(row.logits, row.top, choice, space.weights.data(), space.order.data());
 }
 
-Result<std::vector<TokenProbability>> Sampler::distribution(std::span<const float> logits,
-                                                            std::span<const uint32_t> mask,
-                                                            SamplerScratch& scratch) const {
-  TSR_ASSIGN_OR_RETURN(const Row row, adjust(logits, mask, scratch));
-  const CandidateRules rules = this->rules();
-  if (!(rules.temperature > 0) || std::isinf(row.top.logit))
-    return std::vector<TokenProbability>{{row.top.token, 1}};
-  const TokenCandidates candidates(row.logits, row.top.logit, rules, scratch.candidates);
-  double total = 0;
-  for (const double weight : candidates.weights()) total += weight;
-  std::vector<TokenProbability> probabilities;
-  for (size_t i = 0; i < candidates.tokens().size(); ++i)
-    probabilities.push_back({candidates.tokens()[i], candidates.weights()[i] / total});
-  std::ranges::sort(probabilities, {}, &TokenProbability::token);
-  return probabilities;
-}
-
 }  // namespace tessera

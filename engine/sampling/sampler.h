@@ -43,11 +43,6 @@ struct SamplerScratch {
   CandidateSpace candidates;
 };
 
-struct TokenProbability {
-  int32_t token = 0;
-  double probability = 0;
-};
-
 // SamplerText: the text that a Sampler draws for.
 struct SamplerText {
   int64_t vocabulary = 0;            // tokens of a row of logits
@@ -68,11 +63,6 @@ class Sampler {
   // all. kInvalidArgument for another size; kFailedPrecondition if no token is left.
   Result<int32_t> draw(std::span<const float> logits, std::span<const uint32_t> mask, int64_t position,
                        SamplerScratch& scratch) const;
-
-  // The tokens that `draw` can return, with their probabilities, by token.
-  Result<std::vector<TokenProbability>> distribution(std::span<const float> logits,
-                                                     std::span<const uint32_t> mask,
-                                                     SamplerScratch& scratch) const;
 
   // Appends the token to the text.
   void accept(int32_t token);

@@ -8,11 +8,6 @@
 
 namespace tessera {
 
-// A forward graph in which every f32 input, parameter, constant and state has element type
-// `dtype`, and so do all tensors computed from them (casts to f32 become casts to `dtype`).
-// In f64 a plan can be compared with one device far below the rounding of training.
-Result<Graph> with_float_type(const Graph& forward, DType dtype);
-
 // Mixed precision: parameters stay f32 and are cast to `compute` (bf16 or f16) at their first use; activations
 // follow. Statistics, losses and the gradients of parameters are f32, by the rules of ops and casts. Where an
 // op refuses a mixture of the two, constants and inputs are cast to `compute`, or else all to f32.

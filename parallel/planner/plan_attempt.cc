@@ -71,13 +71,6 @@ PlanAttempt PlanAttempts::make(const SpaceNode& node, int64_t limit, double beat
                                                         : with_moves(std::move(it), beat_s);
 }
 
-PlanAttempt PlanAttempts::make_of_batch(const SpaceNode& node, int64_t global_batch) const {
-  if (global_batch == options_.global_batch) return make(node);
-  PlanOptions options = options_;
-  options.global_batch = global_batch, options.known = nullptr;
-  return PlanAttempts(graph_, bound_graph_, cluster_, catalog_, options, limit_).make(node);
-}
-
 PlanAttempt PlanAttempts::size_of_batch(const SpaceNode& node, int64_t global_batch) const {
   if (global_batch != options_.global_batch) {
     PlanOptions options = options_;

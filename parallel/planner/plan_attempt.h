@@ -72,8 +72,6 @@ class PlanAttempts {
   // `limit`: for the recompute set;
   // `beat_s`: a step this slow is useless.
   PlanAttempt make(const SpaceNode& node, int64_t limit, double beat_s) const;
-  // For a step of another batch size.
-  PlanAttempt make_of_batch(const SpaceNode& node, int64_t global_batch) const;
   // Only its memory, for another batch size: without a time, and not for `is_better`.
   PlanAttempt size_of_batch(const SpaceNode& node, int64_t global_batch) const;
   // The plan without lowering.

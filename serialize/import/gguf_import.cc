@@ -220,9 +220,4 @@ Result<OpenedModel> open_gguf(std::shared_ptr<const ByteSource> source) {
   return opened;
 }
 
-Result<Model> import_gguf(std::shared_ptr<const ByteSource> source) {
-  TSR_ASSIGN_OR_RETURN(OpenedModel opened, open_gguf(std::move(source)));
-  return read_values(std::move(opened));
-}
-
 }  // namespace tessera

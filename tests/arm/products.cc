@@ -6,6 +6,7 @@
 #include <string>
 
 #include "tests/kernels/block_products.h"
+#include "tests/kernels/panel_permutation.h"
 
 namespace tessera::cpu {
 namespace {

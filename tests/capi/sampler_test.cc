@@ -43,15 +43,6 @@ Sampler sampler_of(const Case& it, uint64_t seed = 0, uint64_t sequence = 0) {
   return std::move(made).value();
 }
 
-std::vector<double> distribution_of(const Case& it) {
-  SamplerScratch scratch;
-  const auto found = sampler_of(it).distribution(it.logits, it.mask, scratch);
-  REQUIRE_MESSAGE(found.ok(), found.status().to_string());
-  std::vector<double> p(it.logits.size());
-  for (const auto& [token, probability] : *found) p[static_cast<size_t>(token)] = probability;
-  return p;
-}
-
 // Rules 1 to 4 by definition, with logits rounded to f32 where rows hold them.
 std::vector<double> adjusted_by_definition(const Case& it) {
   const SamplingSettings& s = it.settings;
@@ -125,12 +116,6 @@ std::vector<double> distribution_by_definition(const Case& it) {
   const double all = std::accumulate(p.begin(), p.end(), 0.0);
   for (double& weight : p) weight /= all;
   return p;
-}
-
-double largest_difference(const std::vector<double>& a, const std::vector<double>& b) {
-  double largest = 0;
-  for (size_t i = 0; i < a.size(); ++i) largest = std::max(largest, std::abs(a[i] - b[i]));
-  return largest;
 }
 
 // A case with some of all rules.
@@ -256,25 +241,29 @@ int32_t drawn(const Sampler& sampler, const Case& it, int64_t position, SamplerS
 
 }  // namespace
 
-TEST_CASE("the distribution of a draw is that of the rules by definition") {
+TEST_CASE("draws are tokens that the rules by definition allow") {
   std::mt19937 random(1);
+  SamplerScratch scratch;
   for (int round = 0; round < 6000; ++round) {
     const Case it = random_case(random);
     CAPTURE(round);
-    REQUIRE(largest_difference(distribution_of(it), distribution_by_definition(it)) < 1e-9);
+    const std::vector<double> p = distribution_by_definition(it);
+    const Sampler sampler = sampler_of(it, 5, 1);
+    for (int position = 0; position < 8; ++position)
+      REQUIRE(p[static_cast<size_t>(drawn(sampler, it, position, scratch))] > 0);
   }
 }
 
 TEST_CASE("tokens are drawn as often as the distribution says") {
   std::mt19937 random(2);
   SamplerScratch scratch;
-  for (int round = 0; round < 8; ++round) {
+  for (int round = 0; round < 24; ++round) {
     Case it = random_case(random);
     if (it.settings.temperature == 0) it.settings.temperature = 1;
-    const std::vector<double> p = distribution_of(it);
+    const std::vector<double> p = distribution_by_definition(it);
     const Sampler sampler = sampler_of(it, 5, 1);
     std::vector<double> counts(p.size());
-    constexpr int kDraws = 100000;
+    constexpr int kDraws = 40000;
     for (int position = 0; position < kDraws; ++position)
       counts[static_cast<size_t>(drawn(sampler, it, position, scratch))] += 1;
     double chi_square = 0, rare = 0, rare_count = 0;

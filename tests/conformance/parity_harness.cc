@@ -1,3 +1,4 @@
+#include "tests/float_type_graph.h"
 #include "tests/conformance/parity_harness.h"
 
 #include <doctest/doctest.h>

@@ -18,6 +18,7 @@
 #include "tests/fuzz/seeds.h"
 #include "tests/serialize/gguf_builder.h"
 #include "tests/serialize/safetensors_writer.h"
+#include "tests/whole_model.h"
 #include "text/chat_template.h"
 #include "text/tokenizer/hugging_face.h"
 

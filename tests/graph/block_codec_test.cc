@@ -103,10 +103,3 @@ TEST_CASE("types_without_values_of_their_own_and_parts_of_blocks_are_bugs") {
   CHECK_THROWS_AS(decode_blocks(DType::kQ4_0, bytes, &value, 1), InternalError);
   CHECK_THROWS_AS(decode_blocks(DType::kF32, bytes, &value, -1), InternalError);
 }
-
-TEST_CASE("tables_and_functions_give_a_code_the_same_value") {
-  for (unsigned code = 0; code < 16; ++code) {
-    CHECK(kIq4NlValues[code] == iq4_nl_value(code));
-    CHECK(kE2m1Doubled[code] == e2m1_doubled(code));
-  }
-}

@@ -7,6 +7,7 @@
 #include "graph/autodiff.h"
 #include "graph/transform/precision.h"
 #include "graph/transform/shared_angles.h"
+#include "tests/float_type_graph.h"
 #include "tests/ok.h"
 
 using namespace tessera;

@@ -13,6 +13,7 @@
 #include "runtime/backends/cpu/kernels/quantized_layout.h"
 #include "tests/kernels/block_products.h"
 #include "tests/kernels/kernel_host.h"
+#include "tests/kernels/panel_permutation.h"
 
 namespace tessera::cpu {
 namespace {

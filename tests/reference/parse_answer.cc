@@ -7,6 +7,7 @@
 #include <string>
 
 #include "graph/base/text.h"
+#include "tests/parsed_answer.h"
 #include "text/answer/stream.h"
 #include "text/chat_template.h"
 

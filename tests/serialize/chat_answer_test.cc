@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "tests/ok.h"
+#include "tests/parsed_answer.h"
 #include "text/answer/stream.h"
 #include "text/chat_template.h"
 

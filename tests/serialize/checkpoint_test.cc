@@ -16,6 +16,7 @@
 #include "graph/base/status_codes.h"
 #include "serialize/envelope.h"
 #include "serialize/model.h"
+#include "tests/saved_checkpoint.h"
 #include "tests/serialize/test_data.h"
 
 using namespace tessera;

@@ -129,18 +129,6 @@ TEST_CASE("constraint_copies_go_their_own_ways_and_rewinding_comes_back") {
   }
 }
 
-TEST_CASE("constraint_knows_the_bytes_that_must_come") {
-  Constraint constraint(cache_of(Grammar::from_json_schema(
-      R"({"type":"object","properties":{"kind":{"enum":["café","cafè"]}},"required":["kind"]})",
-      {.allow_spaces = false})));
-  CHECK(constraint.forced() == "{\"kind\":\"caf");  // not half of the next character
-  CHECK(constraint.forced(5) == "{\"kin");
-  for (const char each : constraint.forced() + "é")
-    REQUIRE(constraint.accept(static_cast<uint8_t>(each)).ok());
-  CHECK(constraint.forced() == "\"}");
-  CHECK(Constraint(cache_of(Grammar::from_regex("a*"))).forced().empty());
-}
-
 TEST_CASE("constraint_errors_say_what_was_wanted") {
   Constraint constraint(cache_of(Grammar::from_regex("[a-c]{2}\\n|x1"), testing::made_vocabulary(0, 1)));
   CHECK(constraint.accept('d').to_string() ==

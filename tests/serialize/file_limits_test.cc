@@ -12,8 +12,10 @@
 #include "serialize/checkpoint.h"
 #include "serialize/envelope.h"
 #include "serialize/model.h"
+#include "tests/saved_checkpoint.h"
 #include "tests/serialize/gguf_builder.h"
 #include "tests/serialize/test_data.h"
+#include "tests/whole_model.h"
 
 using namespace tessera;
 using namespace tessera::testing;

@@ -12,6 +12,7 @@
 #include "serialize/opened_model.h"
 #include "tests/serialize/gguf_builder.h"
 #include "tests/serialize/test_data.h"
+#include "tests/whole_model.h"
 
 using namespace tessera;
 using namespace tessera::testing;

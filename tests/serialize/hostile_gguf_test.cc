@@ -13,6 +13,7 @@
 #include "serialize/import/gguf_file.h"
 #include "serialize/model.h"
 #include "tests/serialize/gguf_builder.h"
+#include "tests/whole_model.h"
 
 using namespace tessera;
 using namespace tessera::testing;

@@ -17,6 +17,7 @@
 #include "tests/serialize/gguf_builder.h"
 #include "tests/serialize/test_data.h"
 #include "tests/skip.h"
+#include "tests/whole_model.h"
 
 using namespace tessera;
 using namespace tessera::testing;

@@ -11,6 +11,7 @@
 #include "tests/serialize/gguf_builder.h"
 #include "tests/serialize/sentencepiece_writer.h"
 #include "tests/serialize/test_data.h"
+#include "tests/whole_model.h"
 #include "text/tokenizer/hugging_face.h"
 #include "text/tokenizer/tokenizer_json.h"
 

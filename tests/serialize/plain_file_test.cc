@@ -26,6 +26,7 @@
 #include "serialize/run_log/line_file.h"
 #include "serialize/training_data/reference_file.h"
 #include "serialize/training_data/token_file.h"
+#include "tests/saved_checkpoint.h"
 #include "tests/serialize/folder_names.h"
 #include "tests/serialize/test_data.h"
 #include "text/tokenizer/hugging_face.h"

@@ -9,8 +9,10 @@
 #include "serialize/checkpoint.h"
 #include "serialize/model.h"
 #include "serialize/sequence_file.h"
+#include "tests/saved_checkpoint.h"
 #include "tests/serialize/gguf_builder.h"
 #include "tests/serialize/test_data.h"
+#include "tests/whole_model.h"
 #include "text/tokenizer/hugging_face.h"
 
 using namespace tessera;

@@ -21,12 +21,6 @@ std::string call_id(uint64_t seed, uint64_t place) {
 
 }  // namespace
 
-Answer parse_answer(const AnswerForm& form, std::string_view text, const AnswerContext& context) {
-  AnswerStream stream(form, context);
-  (void)stream.add(text);
-  return stream.finish();
-}
-
 Json message_json(const Answer& answer, uint64_t seed) {
   Json message = {{"role", "assistant"}, {"content", answer.content}};
   if (!answer.reasoning.empty()) message["reasoning_content"] = answer.reasoning;

@@ -30,10 +30,6 @@ struct AnswerContext {
   Json tools;
 };
 
-// Parses a whole answer. `text` contains the tokens of AnswerForm::markers and no other
-// control tokens. A malformed call is content, verbatim; white space between parts is dropped.
-Answer parse_answer(const AnswerForm& form, std::string_view text, const AnswerContext& context = {});
-
 // {"role": "assistant", "content", optional "reasoning_content" and "tool_calls": [{"id", "type":
 // "function", "function": {"name", "arguments": an object}}]}. A call without a unique id gets one
 // derived from `seed` and its position: nine letters and digits, as Mistral's templates require.

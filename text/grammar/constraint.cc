@@ -46,17 +46,6 @@ std::string describe(const ByteSet& bytes) {
   return ranges.empty() ? "nothing" : join(ranges, ", ");
 }
 
-// Removes an incomplete character at the end.
-void cut_to_characters(std::string& text) {
-  size_t start = text.size();
-  while (start > 0 && text.size() - start < 4 && (static_cast<uint8_t>(text[start - 1]) & 0xC0) == 0x80)
-    --start;
-  if (start == 0) return;
-  const auto lead = static_cast<uint8_t>(text[start - 1]);
-  const size_t size = lead < 0xC0 ? 1 : lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : 4;
-  if (lead >= 0xC0 && text.size() - (start - 1) < size) text.resize(start - 1);
-}
-
 }  // namespace
 
 Constraint::Constraint(std::shared_ptr<MaskCache> cache) : cache_(std::move(cache)) {
@@ -175,22 +164,6 @@ bool Constraint::must_end() const {
 }
 
 bool Constraint::has_ended() const { return history_.back() == kEndOfText; }
-
-std::string Constraint::forced(size_t most) const {
-  const std::lock_guard lock(cache_->mutex_);
-  StatePool& states = generation_->states;
-  std::string text;
-  for (StateId state = history_.back(); text.size() < most && !states.can_end(state);) {
-    const ByteSet bytes = next_bytes(states, state);
-    if (bytes.count() != 1) break;
-    const auto byte = static_cast<uint8_t>(bytes._Find_first());
-    state = states.step(state, byte);
-    if (states.take_exhausted()) break;
-    text += static_cast<char>(byte);
-  }
-  cut_to_characters(text);
-  return text;
-}
 
 void Constraint::rewind(size_t size) {
   TSR_CHECK(size <= this->size(), "a text is rewound to its beginning");

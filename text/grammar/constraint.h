@@ -36,8 +36,6 @@ class Constraint {
   bool has_ended() const;  // an end token was accepted
   // Whether the text may end after its first `size` tokens and these bytes. size <= size().
   bool can_end_after(size_t size, std::string_view bytes) const;
-  // The bytes that must follow, in whole characters; at most `most`.
-  std::string forced(size_t most = 256) const;
 
   size_t size() const { return history_.size() - 1; }  // tokens accepted
   void rewind(size_t size);                            // size <= size()

@@ -46,12 +46,12 @@ struct BlockQ8_0 {  // x = d * q
   uint16_t d;
   int8_t codes[32];
 };
-struct BlockIq4Nl {  // x = d * iq4_nl_value(q)
+struct BlockIq4Nl {  // x = d * kIq4NlValues[q]
   static constexpr int kElements = 32;
   uint16_t d;
   uint8_t codes[16];  // halves
 };
-struct BlockMxfp4 {  // x = 2^(exponent - 128) * e2m1_doubled(q)
+struct BlockMxfp4 {  // x = 2^(exponent - 128) * kE2m1Doubled[q]
   static constexpr int kElements = 32;
   uint8_t exponent;
   uint8_t codes[16];  // halves
@@ -69,7 +69,7 @@ struct BlockQ2_0 {  // 64 elements; x = d * (q - 1)
   uint16_t d;
   uint8_t codes[16];  // two bits an element, lowest first
 };
-struct BlockNvfp4 {  // 64 elements in groups of 16; x = ue4m3_halved(scale) * e2m1_doubled(q)
+struct BlockNvfp4 {  // 64 elements in groups of 16; x = ue4m3_halved(scale) * kE2m1Doubled[q]
   static constexpr int kElements = 64;
   uint8_t scales[4];
   uint8_t codes[32];  // a group has 8 bytes: byte j has its element j low, its element j + 8 high
@@ -122,7 +122,7 @@ struct BlockQ6_K {  // groups of 16; x = d * scale * (q - 32)
 
 // ---- 256 elements: codebooks
 
-struct BlockIq4Xs {  // groups of 32; x = d * (scale - 32) * iq4_nl_value(q)
+struct BlockIq4Xs {  // groups of 32; x = d * (scale - 32) * kIq4NlValues[q]
   static constexpr int kElements = 256;
   uint16_t d;
   uint16_t scales_high;   // bits 4 and 5 of the scale of group g: bits 2 g
@@ -234,14 +234,6 @@ TSR_BLOCK_TABLE float kNf4Values[16] = {-1.0f,
                                         0.7229568362236023f,
                                         1.0f};
 
-TSR_BLOCK_FUNCTION int iq4_nl_value(unsigned code) {
-  constexpr int8_t values[16] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
-  return values[code & 15];
-}
-TSR_BLOCK_FUNCTION int e2m1_doubled(unsigned code) {
-  constexpr int8_t values[8] = {0, 1, 2, 3, 4, 6, 8, 12};
-  return (code & 8) != 0 ? -values[code & 7] : values[code & 7];
-}
 // Half the value of an unsigned E4M3 scale; 0x7f, a NaN, and the sign bit count as GGML counts them.
 TSR_BLOCK_FUNCTION float ue4m3_halved(unsigned code) {
   if (code == 0x7f) return 0.0f;

@@ -1,5 +1,6 @@
 #include "tests/fuzz/loaders.h"
 #include "tests/fuzz/seeds.h"
+#include "tests/parsed_answer.h"
 #include "text/answer/answer.h"
 #include "text/chat_template.h"
 

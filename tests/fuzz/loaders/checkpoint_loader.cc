@@ -2,6 +2,7 @@
 #include "serialize/envelope.h"
 #include "tests/fuzz/loaders.h"
 #include "tests/fuzz/seeds.h"
+#include "tests/saved_checkpoint.h"
 
 namespace tessera::fuzz {
 namespace {

@@ -3,6 +3,7 @@
 #include "tests/fuzz/loaders.h"
 #include "tests/fuzz/seeds.h"
 #include "tests/serialize/safetensors_writer.h"
+#include "tests/whole_model.h"
 
 namespace tessera::fuzz {
 namespace {

@@ -55,20 +55,6 @@ constexpr QuantizedLayout kWideLayouts[] = {
     {DType::kTQ2_0, DotForm::kWide256, 128, false, false, {{4, 16}, {2, 1}}},
 };
 
-// copy(bytes, offset in rows, offset in the panel) for every unit of the panel.
-template <class Copy>
-void for_each_unit(const QuantizedLayout& layout, int64_t lanes, int64_t block_count, const Copy& copy) {
-  const int64_t block_bytes = info(layout.type).block_bytes, row_bytes = block_count * block_bytes;
-  int64_t to = 0;
-  for (int64_t block = 0; block < block_count; ++block) {
-    int64_t from = block * block_bytes;
-    for (const BlockField& field : layout.fields)
-      for (int unit = 0; unit < field.units; ++unit, from += field.bytes)
-        for (int64_t lane = 0; lane < lanes; ++lane, to += field.bytes)
-          copy(field.bytes, lane * row_bytes + from, to);
-  }
-}
-
 }  // namespace
 
 const QuantizedLayout* find_quantized_layout(DType type) {
@@ -113,20 +99,6 @@ int64_t activation_block_bytes(const QuantizedLayout& layout) {
     case DotForm::kTable64: return 0;
   }
   return 0;
-}
-
-void interleave_panel(const QuantizedLayout& layout, int64_t lanes, int64_t block_count,
-                      const std::byte* rows, std::byte* panel) {
-  for_each_unit(layout, lanes, block_count, [&](size_t bytes, int64_t in_rows, int64_t in_panel) {
-    std::memcpy(panel + in_panel, rows + in_rows, bytes);
-  });
-}
-
-void deinterleave_panel(const QuantizedLayout& layout, int64_t lanes, int64_t block_count,
-                        const std::byte* panel, std::byte* rows) {
-  for_each_unit(layout, lanes, block_count, [&](size_t bytes, int64_t in_rows, int64_t in_panel) {
-    std::memcpy(rows + in_rows, panel + in_panel, bytes);
-  });
 }
 
 }  // namespace tessera::cpu

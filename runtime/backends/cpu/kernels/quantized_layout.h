@@ -67,10 +67,4 @@ const QuantizedLayout& wide_quantized_layout(DType type);
 int64_t unpacked_block_bytes(const QuantizedLayout& layout, int64_t lanes);
 int64_t activation_block_bytes(const QuantizedLayout& layout);
 
-// Scalar forms of the permutation, for one panel of `lanes` rows of `block_count` blocks.
-void interleave_panel(const QuantizedLayout& layout, int64_t lanes, int64_t block_count,
-                      const std::byte* rows, std::byte* panel);
-void deinterleave_panel(const QuantizedLayout& layout, int64_t lanes, int64_t block_count,
-                        const std::byte* panel, std::byte* rows);
-
 }  // namespace tessera::cpu

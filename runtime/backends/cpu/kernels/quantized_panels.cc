@@ -244,21 +244,5 @@ void interleave_rows(DType type, int64_t N, int64_t K, const std::byte* from, st
   }
 }
 
-void deinterleave_rows(DType type, int64_t N, int64_t K, const std::byte* from, std::byte* to,
-                       int64_t panel_begin, int64_t panel_end) {
-  const int64_t lanes = interleaved_rows(), row_bytes = dtype_bytes(type, K);
-  const QuantizedLayout* layout = find_quantized_layout(type);
-  TSR_CHECK(layout != nullptr && layout->can_interleave(),
-            "deinterleave_rows: the type has only the file's layout");
-  for (int64_t panel = panel_begin; panel < panel_end; ++panel) {
-    const int64_t row = panel * lanes, offset = row * row_bytes;
-    if (row + lanes <= N) {
-      deinterleave_panel(*layout, lanes, K / info(type).block_elements, from + offset, to + offset);
-    } else if (row < N) {
-      std::memcpy(to + offset, from + offset, static_cast<size_t>((N - row) * row_bytes));
-    }
-  }
-}
-
 }  // namespace tessera::cpu
 #endif

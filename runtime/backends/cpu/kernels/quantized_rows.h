@@ -43,9 +43,6 @@ int64_t interleaved_rows();
 // one more and is copied). `to` does not overlap `from`.
 void interleave_rows(DType type, int64_t N, int64_t K, const std::byte* from, std::byte* to,
                      int64_t panel_begin, int64_t panel_end);
-// The inverse.
-void deinterleave_rows(DType type, int64_t N, int64_t K, const std::byte* from, std::byte* to,
-                       int64_t panel_begin, int64_t panel_end);
 
 // ---- activations = q8
 
