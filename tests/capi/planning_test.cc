@@ -148,7 +148,7 @@ TEST_CASE("a plan of serving counts the sequences that fit, and says what does n
 
 TEST_CASE("options of an engine are checked before its model is read") {
   ok(tsr_options_check(options({{"sequences", int64_t{3}}}).get(), "engine"));
-  CHECK(take(tsr_options_check(options({{"sequence", int64_t{3}}}).get(), "engine")).message.find("'sequences'") !=
+  CHECK(take(tsr_options_check(options({{"sequence", int64_t{3}}}).get(), "engine")).message.find("sequences") !=
         std::string::npos);
   CHECK(take(tsr_options_check(options({{"mode", std::string("serve")}, {"batch", int64_t{3}}}).get(), "plan")).code ==
         TSR_INVALID_ARGUMENT);

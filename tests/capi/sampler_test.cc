@@ -73,12 +73,14 @@ std::vector<double> adjusted_by_definition(const Case& it) {
   return *std::ranges::max_element(without) == kNone ? logits : without;
 }
 
-// Keeps of `p` the first tokens of `order` up to that with which the sum reaches `wanted` of all.
+// Keeps of `p` the first tokens of `order` up to that with which the sum reaches `wanted` of all. Tokens that earlier rules
+// dropped have 0 and are passed over.
 void keep_first(std::vector<double>& p, const std::vector<size_t>& order, double wanted) {
   const double all = std::accumulate(p.begin(), p.end(), 0.0);
   double sum = 0;
   bool is_full = false;
   for (const size_t token : order) {
+    if (p[token] == 0) continue;
     if (is_full) p[token] = 0;
     sum += p[token];
     is_full = is_full || sum >= wanted * all;
