@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <cstring>
 
-#include "graph/base/check.h"
-#include "graph/dtype.h"
+#include "graph/base/dtype.h"
+#include "graph/base/status.h"
 #include "runtime/backends/cpu/kernels/quantized_layout.h"
 #include "runtime/backends/cpu/kernels/quantized_rows.h"
 
