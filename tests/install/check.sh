@@ -91,6 +91,15 @@ printf 'ann A computer\nann again\nann /stop\nbob is\n' | ./chat_server --stream
 grep -q '^bob: ' stream.txt
 echo "ok: C samples: clean under valgrind"
 
+# A backend that was built outside of the tree, against the installed header alone.
+mkdir plugin
+chmod 700 "$work" plugin  # a plugin is not loaded where others can write
+cc -std=c11 "${strict[@]}" -shared -fPIC -fvisibility=hidden "$here/samples/backend/sample_backend.c" $(pkg-config --cflags tessera) \
+  -o plugin/libtessera_sample.so
+cc -std=c11 "${strict[@]}" "$here/tests/install/backend.c" $(pkg-config --cflags --libs tessera) -o backend
+./backend plugin
+echo "ok: a backend of one C file, built against the installed header, runs a graph; what it cannot do is refused by its own words"
+
 # What each language has to repeat.
 mkdir expected
 ./finetune small.tsr text.txt expected/tuned.tsr cpu:2 20 >expected/finetune.txt
