@@ -1,7 +1,9 @@
 /* The public header for SWIG. Each language says what the words of typemaps/arguments.i mean; the idiomatic layer beside
  * it is written by hand. Handles cross as integers and never own anything on this level. */
 %module raw
+#define TSR_UNSTABLE_API
 %{
+#define TSR_UNSTABLE_API
 #include <tessera/tessera.h>
 %}
 %include <stdint.i>
@@ -109,7 +111,7 @@ static tsr_status* tsr_raw_program_new(tsr_devices* devices, const char* text, s
     for (; count < names; ++count) {
       entries[count].struct_size = sizeof(tsr_entry);
       entries[count].name = text + at;
-      entries[count].graph = (tsr_graph*)(intptr_t)graphs[count];
+      entries[count].graph = (const tsr_graph*)(intptr_t)graphs[count];
       entries[count].plan = (const tsr_plan*)(intptr_t)plans[count];
       at += strlen(text + at) + 1;
     }

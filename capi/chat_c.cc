@@ -14,7 +14,7 @@ const Options& options_or_none(const tsr_options* options) {
 
 }  // namespace
 
-tsr_status* tsr_chat_new(tsr_model* model, const tsr_options* options, tsr_chat** out_chat) {
+tsr_status* tsr_chat_new(const tsr_model* model, const tsr_options* options, tsr_chat** out_chat) {
   return guard([&]() -> Status {
     TSR_RETURN_IF_ERROR(required({{model, "model"}, {out_chat, "out_chat"}}));
     TSR_ASSIGN_OR_RETURN(auto chat, Chat::create(*model->value, options_or_none(options)));

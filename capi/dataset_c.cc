@@ -171,23 +171,26 @@ Status check_batch(const Dataset& dataset, int64_t step, int64_t batch) {
 }  // namespace
 
 tsr_status* tsr_dataset_rows(const tsr_dataset* dataset, int64_t step, int64_t batch, int32_t* tokens,
-                             int32_t* labels, int32_t* positions, int32_t* segments) {
+                             int32_t* labels, int32_t* positions, int32_t* segments, size_t capacity,
+                             size_t* out_count) {
   return guard([&]() -> Status {
     TSR_RETURN_IF_ERROR(required({{dataset, "dataset"}}));
     const Dataset& data = *dataset->value;
     TSR_RETURN_IF_ERROR(check_batch(data, step, batch));
     const auto seq = static_cast<size_t>(data.row_tokens());
-    std::vector<int32_t> unwanted(2 * seq);
-    for (int64_t row = 0; row < batch; ++row) {
-      const auto place = [&](int32_t* values, size_t otherwise) {
-        return values ? std::span(values + static_cast<size_t>(row) * seq, seq)
-                      : std::span(unwanted).subspan(otherwise, seq);
-      };
-      const DatasetRow out{place(tokens, 0), place(labels, seq),
-                           positions ? place(positions, 0) : std::span<int32_t>(),
-                           segments ? place(segments, 0) : std::span<int32_t>()};
-      TSR_RETURN_IF_ERROR(data.fill_training_row(step * batch + row, out));
+    const size_t count = static_cast<size_t>(batch) * seq;
+    std::vector<int32_t> filled(4 * seq);
+    const std::span<int32_t> all(filled);
+    const DatasetRow one{all.subspan(0, seq), all.subspan(seq, seq),
+                         positions ? all.subspan(2 * seq, seq) : std::span<int32_t>(),
+                         segments ? all.subspan(3 * seq, seq) : std::span<int32_t>()};
+    int32_t* const outs[] = {tokens, labels, positions, segments};
+    for (size_t at = 0; at < std::min(capacity, count); at += seq) {
+      TSR_RETURN_IF_ERROR(data.fill_training_row(step * batch + static_cast<int64_t>(at / seq), one));
+      for (size_t i = 0; i < std::size(outs); ++i)
+        if (outs[i]) std::ranges::copy(all.subspan(i * seq, std::min(seq, capacity - at)), outs[i] + at);
     }
+    if (out_count) *out_count = count;
     return {};
   });
 }

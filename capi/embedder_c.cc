@@ -35,7 +35,7 @@ Result<std::vector<std::string_view>> texts_of(const char* text, size_t size, co
 
 }  // namespace
 
-tsr_status* tsr_embedder_new(tsr_runtime* runtime, tsr_model* model, const tsr_options* options,
+tsr_status* tsr_embedder_new(tsr_runtime* runtime, const tsr_model* model, const tsr_options* options,
                              tsr_embedder** out_embedder) {
   return guard([&]() -> Status {
     TSR_RETURN_IF_ERROR(required({{runtime, "runtime"}, {model, "model"}, {out_embedder, "out_embedder"}}));
@@ -56,17 +56,15 @@ tsr_status* tsr_embedder_width(const tsr_embedder* embedder, size_t* out_count) 
 }
 
 tsr_status* tsr_embedder_embed(tsr_embedder* embedder, const char* text, size_t size, const size_t* lengths,
-                               size_t text_count, float* out_rows) {
+                               size_t text_count, float* items, size_t capacity, size_t* out_count) {
   return guard([&]() -> Status {
     TSR_RETURN_IF_ERROR(required({{embedder, "embedder"}}));
-    if (text_count > 0) TSR_RETURN_IF_ERROR(required({{out_rows, "out_rows"}}));
     TSR_ASSIGN_OR_RETURN(const auto texts, texts_of(text, size, lengths, text_count));
     const CancelScope scope(embedder->value->runtime().cancel_signal());
     TSR_RETURN_IF_ERROR(embedder->value->start(texts));
     TSR_RETURN_IF_ERROR(embedder->value->finish());
     TSR_ASSIGN_OR_RETURN(const std::span<const float> rows, embedder->value->rows());
-    std::ranges::copy(rows, out_rows);
-    return {};
+    return put_array(rows, items, capacity, out_count);
   });
 }
 
@@ -107,7 +105,7 @@ tsr_status* tsr_embedder_rows(const tsr_embedder* embedder, float* items, size_t
   });
 }
 
-tsr_status* tsr_embedder_report(tsr_embedder* embedder, tsr_text** out_text) {
+tsr_status* tsr_embedder_report(const tsr_embedder* embedder, tsr_text** out_text) {
   return guard([&]() -> Status {
     TSR_RETURN_IF_ERROR(required({{embedder, "embedder"}, {out_text, "out_text"}}));
     TSR_ASSIGN_OR_RETURN(std::string report, embedder->value->report_json());

@@ -23,7 +23,7 @@ const Options& options_or_none(const tsr_options* options) {
 
 }  // namespace
 
-tsr_status* tsr_engine_new(tsr_runtime* runtime, tsr_model* model, const tsr_options* options,
+tsr_status* tsr_engine_new(tsr_runtime* runtime, const tsr_model* model, const tsr_options* options,
                            tsr_engine** out_engine) {
   return guard([&]() -> Status {
     TSR_RETURN_IF_ERROR(required({{runtime, "runtime"}, {model, "model"}, {out_engine, "out_engine"}}));
@@ -87,8 +87,8 @@ tsr_status* tsr_engine_submit_sequence(tsr_engine* engine, const tsr_options* op
   });
 }
 
-tsr_status* tsr_engine_sequence(tsr_engine* engine, int64_t request, int32_t index,
-                                tsr_sequence** out_sequence) {
+tsr_status* tsr_engine_take_sequence(tsr_engine* engine, int64_t request, int32_t index,
+                                     tsr_sequence** out_sequence) {
   return guard([&]() -> Status {
     TSR_RETURN_IF_ERROR(required({{engine, "engine"}, {out_sequence, "out_sequence"}}));
     TSR_ASSIGN_OR_RETURN(KeptSequence sequence, engine->value->take_sequence(request, index));
@@ -97,8 +97,8 @@ tsr_status* tsr_engine_sequence(tsr_engine* engine, int64_t request, int32_t ind
   });
 }
 
-tsr_status* tsr_engine_embedding(tsr_engine* engine, int64_t request, float* items, size_t capacity,
-                                 size_t* out_count) {
+tsr_status* tsr_engine_take_embedding(tsr_engine* engine, int64_t request, float* items, size_t capacity,
+                                      size_t* out_count) {
   return guard([&]() -> Status {
     TSR_RETURN_IF_ERROR(required({{engine, "engine"}}));
     const std::span<float> out(items, items == nullptr ? 0 : capacity);
@@ -116,8 +116,8 @@ tsr_status* tsr_engine_embedding_width(const tsr_engine* engine, size_t* out_cou
   });
 }
 
-tsr_status* tsr_engine_scores(tsr_engine* engine, int64_t request, float* items, size_t capacity,
-                              uint8_t* greedy, size_t* out_count) {
+tsr_status* tsr_engine_take_scores(tsr_engine* engine, int64_t request, float* items, size_t capacity,
+                                   uint8_t* greedy, size_t* out_count) {
   return guard([&]() -> Status {
     TSR_RETURN_IF_ERROR(required({{engine, "engine"}}));
     const size_t room = items == nullptr ? 0 : capacity;
@@ -213,7 +213,7 @@ tsr_status* tsr_engine_descriptor(tsr_engine* engine, int32_t* out_descriptor) {
   });
 }
 
-tsr_status* tsr_engine_logits(tsr_engine* engine, int64_t request, int32_t index, float* items,
+tsr_status* tsr_engine_logits(const tsr_engine* engine, int64_t request, int32_t index, float* items,
                               size_t capacity, size_t* out_count) {
   return guard([&]() -> Status {
     TSR_RETURN_IF_ERROR(required({{engine, "engine"}, {out_count, "out_count"}}));
@@ -233,7 +233,7 @@ tsr_status* tsr_engine_answer(tsr_engine* engine, int64_t request, int32_t index
   });
 }
 
-tsr_status* tsr_engine_report(tsr_engine* engine, tsr_text** out_text) {
+tsr_status* tsr_engine_report(const tsr_engine* engine, tsr_text** out_text) {
   return guard([&]() -> Status {
     TSR_RETURN_IF_ERROR(required({{engine, "engine"}, {out_text, "out_text"}}));
     TSR_ASSIGN_OR_RETURN(std::string report, engine->value->report_json());

@@ -10,7 +10,7 @@ static_assert(TSR_PENDING == static_cast<int>(TextPiece::Kind::kPending));
 static_assert(TSR_END == static_cast<int>(TextPiece::Kind::kEnd));
 static_assert(TSR_FINISH_CANCELLED == static_cast<int>(Finish::kCancelled));
 
-tsr_status* tsr_generator_new(tsr_runtime* runtime, tsr_model* model, const tsr_options* options,
+tsr_status* tsr_generator_new(tsr_runtime* runtime, const tsr_model* model, const tsr_options* options,
                               tsr_generator** out_generator) {
   return guard([&]() -> Status {
     TSR_RETURN_IF_ERROR(required({{runtime, "runtime"}, {model, "model"}, {out_generator, "out_generator"}}));
@@ -72,7 +72,7 @@ tsr_status* tsr_generator_next(tsr_generator* generator, double timeout_s, tsr_p
   });
 }
 
-tsr_status* tsr_generator_report(tsr_generator* generator, tsr_text** out_text) {
+tsr_status* tsr_generator_report(const tsr_generator* generator, tsr_text** out_text) {
   return guard([&]() -> Status {
     TSR_RETURN_IF_ERROR(required({{generator, "generator"}, {out_text, "out_text"}}));
     TSR_ASSIGN_OR_RETURN(std::string report, generator->value->report_json());
@@ -80,7 +80,7 @@ tsr_status* tsr_generator_report(tsr_generator* generator, tsr_text** out_text) 
   });
 }
 
-tsr_status* tsr_generator_trace(tsr_generator* generator, tsr_text** out_text) {
+tsr_status* tsr_generator_take_trace(tsr_generator* generator, tsr_text** out_text) {
   return guard([&]() -> Status {
     TSR_RETURN_IF_ERROR(required({{generator, "generator"}, {out_text, "out_text"}}));
     TSR_ASSIGN_OR_RETURN(std::string trace, generator->value->trace_json());

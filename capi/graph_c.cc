@@ -54,7 +54,7 @@ tsr_status* add_leaf(tsr_graph* graph, const char* name, tsr_dtype dtype, int32_
 
 // `make` returns Result<Graph>.
 template <class Make>
-tsr_status* derive(tsr_graph* graph, tsr_graph** out_graph, Make&& make) noexcept {
+tsr_status* derive(const tsr_graph* graph, tsr_graph** out_graph, Make&& make) noexcept {
   return guard([&]() -> Status {
     TSR_RETURN_IF_ERROR(required({{graph, "graph"}, {out_graph, "out_graph"}}));
     TSR_ASSIGN_OR_RETURN(Graph made, make());
@@ -82,7 +82,7 @@ tsr_status* tsr_graph_parse(const char* text, size_t size, tsr_graph** out_graph
   });
 }
 
-tsr_status* tsr_graph_print(tsr_graph* graph, tsr_text** out_text) {
+tsr_status* tsr_graph_print(const tsr_graph* graph, tsr_text** out_text) {
   return guard([&]() -> Status {
     TSR_RETURN_IF_ERROR(required({{graph, "graph"}, {out_text, "out_text"}}));
     return give_text(print(graph->value), out_text);
@@ -168,7 +168,7 @@ tsr_status* tsr_graph_output(tsr_graph* graph, const char* name, tsr_value value
   });
 }
 
-tsr_status* tsr_graph_find(tsr_graph* graph, const char* tensor_name, tsr_value* out_value) {
+tsr_status* tsr_graph_find(const tsr_graph* graph, const char* tensor_name, tsr_value* out_value) {
   return guard([&]() -> Status {
     TSR_RETURN_IF_ERROR(required({{graph, "graph"}, {tensor_name, "tensor_name"}, {out_value, "out_value"}}));
     if (const std::optional<TensorId> id = graph->value.find_tensor(tensor_name)) {
@@ -182,7 +182,7 @@ tsr_status* tsr_graph_find(tsr_graph* graph, const char* tensor_name, tsr_value*
   });
 }
 
-tsr_status* tsr_graph_type(tsr_graph* graph, tsr_value value, tsr_dtype* out_dtype, int32_t* out_rank,
+tsr_status* tsr_graph_type(const tsr_graph* graph, tsr_value value, tsr_dtype* out_dtype, int32_t* out_rank,
                            int64_t* out_dims) {
   return guard([&]() -> Status {
     TSR_RETURN_IF_ERROR(required({{graph, "graph"}}));
@@ -195,7 +195,7 @@ tsr_status* tsr_graph_type(tsr_graph* graph, tsr_value value, tsr_dtype* out_dty
   });
 }
 
-tsr_status* tsr_graph_token_loss(tsr_graph* graph, tsr_graph** out_graph) {
+tsr_status* tsr_graph_token_loss(const tsr_graph* graph, tsr_graph** out_graph) {
   return derive(graph, out_graph, [&]() -> Result<Graph> {
     Graph copy = graph->value;
     TSR_RETURN_IF_ERROR(add_token_loss(copy));
@@ -203,11 +203,11 @@ tsr_status* tsr_graph_token_loss(tsr_graph* graph, tsr_graph** out_graph) {
   });
 }
 
-tsr_status* tsr_graph_segments(tsr_graph* graph, tsr_graph** out_graph) {
+tsr_status* tsr_graph_segments(const tsr_graph* graph, tsr_graph** out_graph) {
   return derive(graph, out_graph, [&] { return with_segments(graph->value); });
 }
 
-tsr_status* tsr_graph_training(tsr_graph* graph, const tsr_options* options, tsr_graph** out_graph) {
+tsr_status* tsr_graph_training(const tsr_graph* graph, const tsr_options* options, tsr_graph** out_graph) {
   return derive(graph, out_graph, [&]() -> Result<Graph> {
     TSR_ASSIGN_OR_RETURN(const TrainingOptions step,
                          read_training_options(options ? options->value : Options{}));
@@ -215,11 +215,11 @@ tsr_status* tsr_graph_training(tsr_graph* graph, const tsr_options* options, tsr
   });
 }
 
-tsr_status* tsr_graph_evaluation(tsr_graph* graph, tsr_graph** out_graph) {
+tsr_status* tsr_graph_evaluation(const tsr_graph* graph, tsr_graph** out_graph) {
   return derive(graph, out_graph, [&] { return make_evaluation(graph->value); });
 }
 
-tsr_status* tsr_graph_decoding(tsr_graph* graph, const tsr_options* options, tsr_graph** out_graph) {
+tsr_status* tsr_graph_decoding(const tsr_graph* graph, const tsr_options* options, tsr_graph** out_graph) {
   return derive(graph, out_graph, [&]() -> Result<Graph> {
     const Options none;
     OptionReader reader(options ? options->value : none, "decoding");
@@ -247,7 +247,7 @@ tsr_status* tsr_graph_decoding(tsr_graph* graph, const tsr_options* options, tsr
   });
 }
 
-tsr_status* tsr_graph_profile(tsr_graph* graph, const tsr_options* options, tsr_text** out_text) {
+tsr_status* tsr_graph_profile(const tsr_graph* graph, const tsr_options* options, tsr_text** out_text) {
   return guard([&]() -> Status {
     TSR_RETURN_IF_ERROR(required({{graph, "graph"}, {out_text, "out_text"}}));
     TSR_ASSIGN_OR_RETURN(std::string report,

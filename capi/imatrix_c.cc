@@ -5,7 +5,7 @@
 using namespace tessera;
 using namespace tessera::capi;
 
-tsr_status* tsr_imatrix_begin(tsr_runtime* runtime, tsr_model* model, const int32_t* ids, size_t count,
+tsr_status* tsr_imatrix_begin(tsr_runtime* runtime, const tsr_model* model, const int32_t* ids, size_t count,
                               const char* out_path, const tsr_options* options, tsr_work** out_work) {
   return guard([&]() -> Status {
     TSR_RETURN_IF_ERROR(

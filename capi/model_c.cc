@@ -69,21 +69,23 @@ tsr_status* tsr_model_new(const char* description, const tsr_options* options, t
   });
 }
 
-tsr_status* tsr_model_new_from_graph(tsr_graph* graph, const tsr_options* options, tsr_model** out_model) {
+tsr_status* tsr_model_new_from_graph(const tsr_graph* graph, const tsr_options* options,
+                                     tsr_model** out_model) {
   return make_model(out_model, [&]() -> Result<std::shared_ptr<SharedModel>> {
     TSR_RETURN_IF_ERROR(required({{graph, "graph"}}));
     return SharedModel::from_graph(graph->value, options_or_none(options));
   });
 }
 
-tsr_status* tsr_model_add_adapters(tsr_model* model, const tsr_options* options, tsr_model** out_model) {
+tsr_status* tsr_model_add_adapters(const tsr_model* model, const tsr_options* options,
+                                   tsr_model** out_model) {
   return make_model(out_model, [&]() -> Result<std::shared_ptr<SharedModel>> {
     TSR_RETURN_IF_ERROR(required({{model, "model"}}));
     return add_adapters(*model->value, options_or_none(options));
   });
 }
 
-tsr_status* tsr_model_load_adapters(tsr_model* model, const char* path, const tsr_options* options,
+tsr_status* tsr_model_load_adapters(const tsr_model* model, const char* path, const tsr_options* options,
                                     tsr_model** out_model) {
   return make_model(out_model, [&]() -> Result<std::shared_ptr<SharedModel>> {
     TSR_RETURN_IF_ERROR(required({{model, "model"}, {path, "path"}}));
@@ -99,14 +101,14 @@ tsr_status* tsr_model_for_method(tsr_model* model, const char* method, const tsr
   });
 }
 
-tsr_status* tsr_model_merge_adapters(tsr_model* model, tsr_model** out_model) {
+tsr_status* tsr_model_merge_adapters(const tsr_model* model, tsr_model** out_model) {
   return make_model(out_model, [&]() -> Result<std::shared_ptr<SharedModel>> {
     TSR_RETURN_IF_ERROR(required({{model, "model"}}));
     return merge_adapters(*model->value);
   });
 }
 
-tsr_status* tsr_model_resize_tokens(tsr_model* model, int64_t rows, const tsr_options* options,
+tsr_status* tsr_model_resize_tokens(const tsr_model* model, int64_t rows, const tsr_options* options,
                                     tsr_model** out_model) {
   return make_model(out_model, [&]() -> Result<std::shared_ptr<SharedModel>> {
     TSR_RETURN_IF_ERROR(required({{model, "model"}}));
@@ -116,7 +118,7 @@ tsr_status* tsr_model_resize_tokens(tsr_model* model, int64_t rows, const tsr_op
   });
 }
 
-tsr_status* tsr_model_save(tsr_model* model, const char* path, const tsr_options* options) {
+tsr_status* tsr_model_save(const tsr_model* model, const char* path, const tsr_options* options) {
   return guard([&]() -> Status {
     TSR_RETURN_IF_ERROR(required({{model, "model"}, {path, "path"}}));
     return save_shared_model(model->value, path, options_or_none(options));
@@ -137,14 +139,14 @@ tsr_status* tsr_model_verify(const char* path) {
   });
 }
 
-tsr_status* tsr_model_info(tsr_model* model, tsr_text** out_text) {
+tsr_status* tsr_model_info(const tsr_model* model, tsr_text** out_text) {
   return guard([&]() -> Status {
     TSR_RETURN_IF_ERROR(required({{model, "model"}, {out_text, "out_text"}}));
     return give_text(model->value->info_json(), out_text);
   });
 }
 
-tsr_status* tsr_model_metadata(tsr_model* model, const char* key, char* buffer, size_t capacity,
+tsr_status* tsr_model_metadata(const tsr_model* model, const char* key, char* buffer, size_t capacity,
                                size_t* out_size) {
   return guard([&]() -> Status {
     TSR_RETURN_IF_ERROR(required({{model, "model"}, {key, "key"}}));
@@ -163,7 +165,7 @@ tsr_status* tsr_model_set_metadata(tsr_model* model, const char* key, const char
   });
 }
 
-tsr_status* tsr_model_parameter_count(tsr_model* model, size_t* out_count) {
+tsr_status* tsr_model_parameter_count(const tsr_model* model, size_t* out_count) {
   return guard([&]() -> Status {
     TSR_RETURN_IF_ERROR(required({{model, "model"}, {out_count, "out_count"}}));
     *out_count = model->value->parameter_names().size();
@@ -171,7 +173,7 @@ tsr_status* tsr_model_parameter_count(tsr_model* model, size_t* out_count) {
   });
 }
 
-tsr_status* tsr_model_parameter_name(tsr_model* model, size_t number, char* buffer, size_t capacity,
+tsr_status* tsr_model_parameter_name(const tsr_model* model, size_t number, char* buffer, size_t capacity,
                                      size_t* out_size) {
   return guard([&]() -> Status {
     TSR_RETURN_IF_ERROR(required({{model, "model"}}));
@@ -183,7 +185,7 @@ tsr_status* tsr_model_parameter_name(tsr_model* model, size_t number, char* buff
   });
 }
 
-tsr_status* tsr_model_read(tsr_model* model, const char* parameter, tsr_tensor** out_tensor) {
+tsr_status* tsr_model_read(const tsr_model* model, const char* parameter, tsr_tensor** out_tensor) {
   return guard([&]() -> Status {
     TSR_RETURN_IF_ERROR(required({{model, "model"}, {parameter, "parameter"}, {out_tensor, "out_tensor"}}));
     TSR_ASSIGN_OR_RETURN(HostTensor value, model->value->read(parameter));
@@ -199,7 +201,7 @@ tsr_status* tsr_model_write(tsr_model* model, const char* parameter, const tsr_t
   });
 }
 
-tsr_status* tsr_model_graph(tsr_model* model, tsr_graph** out_graph) {
+tsr_status* tsr_model_graph(const tsr_model* model, tsr_graph** out_graph) {
   return guard([&]() -> Status {
     TSR_RETURN_IF_ERROR(required({{model, "model"}, {out_graph, "out_graph"}}));
     *out_graph = new tsr_graph{model->value->graph()};
@@ -207,7 +209,7 @@ tsr_status* tsr_model_graph(tsr_model* model, tsr_graph** out_graph) {
   });
 }
 
-tsr_status* tsr_model_tokenizer(tsr_model* model, tsr_tokenizer** out_tokenizer) {
+tsr_status* tsr_model_tokenizer(const tsr_model* model, tsr_tokenizer** out_tokenizer) {
   return guard([&]() -> Status {
     TSR_RETURN_IF_ERROR(required({{model, "model"}, {out_tokenizer, "out_tokenizer"}}));
     std::shared_ptr<const Tokenizer> tokenizer = model->value->tokenizer();

@@ -55,7 +55,7 @@ tsr_status* tsr_conversion_begin(tsr_runtime* runtime, const char* in_path, cons
   });
 }
 
-tsr_status* tsr_conversion_begin_for_model(tsr_runtime* runtime, tsr_model* model, const char* out_path,
+tsr_status* tsr_conversion_begin_for_model(tsr_runtime* runtime, const tsr_model* model, const char* out_path,
                                            const tsr_options* options, tsr_work** out_work) {
   return guard([&]() -> Status {
     TSR_RETURN_IF_ERROR(required({{model, "model"}, {out_path, "out_path"}, {out_work, "out_work"}}));
@@ -65,8 +65,9 @@ tsr_status* tsr_conversion_begin_for_model(tsr_runtime* runtime, tsr_model* mode
   });
 }
 
-tsr_status* tsr_conversion_begin_for_trainer(tsr_trainer* trainer, tsr_model* model, const char* out_path,
-                                             const tsr_options* options, tsr_work** out_work) {
+tsr_status* tsr_conversion_begin_for_trainer(tsr_trainer* trainer, const tsr_model* model,
+                                             const char* out_path, const tsr_options* options,
+                                             tsr_work** out_work) {
   return guard([&]() -> Status {
     TSR_RETURN_IF_ERROR(
         required({{trainer, "trainer"}, {model, "model"}, {out_path, "out_path"}, {out_work, "out_work"}}));
@@ -93,7 +94,7 @@ tsr_status* tsr_export_begin(tsr_runtime* runtime, const char* in_path, const ch
   });
 }
 
-tsr_status* tsr_export_begin_for_model(tsr_runtime* runtime, tsr_model* model, const char* out_path,
+tsr_status* tsr_export_begin_for_model(tsr_runtime* runtime, const tsr_model* model, const char* out_path,
                                        const tsr_options* options, tsr_work** out_work) {
   return guard([&]() -> Status {
     TSR_RETURN_IF_ERROR(required({{model, "model"}, {out_path, "out_path"}, {out_work, "out_work"}}));
@@ -107,7 +108,7 @@ tsr_status* tsr_export_finish(tsr_work* work, tsr_text** out_report) {
   return give_report<Export>(work, out_report);
 }
 
-tsr_status* tsr_model_quantize(tsr_runtime* runtime, tsr_model* model, const char* path,
+tsr_status* tsr_model_quantize(tsr_runtime* runtime, const tsr_model* model, const char* path,
                                const tsr_options* options, tsr_text** out_report) {
   return guard([&]() -> Status {
     TSR_RETURN_IF_ERROR(required({{model, "model"}, {path, "path"}}));

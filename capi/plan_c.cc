@@ -13,7 +13,7 @@
 using namespace tessera;
 using namespace tessera::capi;
 
-tsr_status* tsr_plan_new(tsr_runtime* runtime, tsr_model* model, const tsr_options* options,
+tsr_status* tsr_plan_new(tsr_runtime* runtime, const tsr_model* model, const tsr_options* options,
                          tsr_plan** out_plan) {
   return guard([&]() -> Status {
     TSR_RETURN_IF_ERROR(required({{runtime, "runtime"}, {model, "model"}, {out_plan, "out_plan"}}));
@@ -25,7 +25,7 @@ tsr_status* tsr_plan_new(tsr_runtime* runtime, tsr_model* model, const tsr_optio
   });
 }
 
-tsr_status* tsr_plan_methods(tsr_runtime* runtime, tsr_model* model, const tsr_dataset* dataset,
+tsr_status* tsr_plan_methods(tsr_runtime* runtime, const tsr_model* model, const tsr_dataset* dataset,
                              const tsr_options* options, const tsr_options* adapters, tsr_text** out_text) {
   return guard([&]() -> Status {
     TSR_RETURN_IF_ERROR(required({{runtime, "runtime"}, {model, "model"}, {out_text, "out_text"}}));
@@ -39,8 +39,8 @@ tsr_status* tsr_plan_methods(tsr_runtime* runtime, tsr_model* model, const tsr_d
   });
 }
 
-tsr_status* tsr_plan_new_for_graph(tsr_devices* devices, tsr_graph* graph, const tsr_options* options,
-                                   tsr_plan** out_plan) {
+tsr_status* tsr_plan_new_for_graph(const tsr_devices* devices, const tsr_graph* graph,
+                                   const tsr_options* options, tsr_plan** out_plan) {
   return guard([&]() -> Status {
     TSR_RETURN_IF_ERROR(required({{devices, "devices"}, {graph, "graph"}, {out_plan, "out_plan"}}));
     const CancelScope scope(devices->runtime->cancel_signal());
@@ -52,7 +52,7 @@ tsr_status* tsr_plan_new_for_graph(tsr_devices* devices, tsr_graph* graph, const
   });
 }
 
-tsr_status* tsr_plan_begin(tsr_runtime* runtime, tsr_model* model, const tsr_options* options,
+tsr_status* tsr_plan_begin(tsr_runtime* runtime, const tsr_model* model, const tsr_options* options,
                            tsr_work** out_work) {
   return guard([&]() -> Status {
     TSR_RETURN_IF_ERROR(required({{runtime, "runtime"}, {model, "model"}, {out_work, "out_work"}}));
@@ -65,8 +65,8 @@ tsr_status* tsr_plan_begin(tsr_runtime* runtime, tsr_model* model, const tsr_opt
   });
 }
 
-tsr_status* tsr_plan_begin_for_graph(tsr_devices* devices, tsr_graph* graph, const tsr_options* options,
-                                     tsr_work** out_work) {
+tsr_status* tsr_plan_begin_for_graph(const tsr_devices* devices, const tsr_graph* graph,
+                                     const tsr_options* options, tsr_work** out_work) {
   return guard([&]() -> Status {
     TSR_RETURN_IF_ERROR(required({{devices, "devices"}, {graph, "graph"}, {out_work, "out_work"}}));
     TSR_RETURN_IF_ERROR(devices->runtime->check_process());
@@ -115,7 +115,7 @@ tsr_status* tsr_plan_save(const tsr_plan* plan, const char* path) {
   });
 }
 
-tsr_status* tsr_plan_load_for_graph(tsr_devices* devices, tsr_graph* graph, const char* path,
+tsr_status* tsr_plan_load_for_graph(const tsr_devices* devices, const tsr_graph* graph, const char* path,
                                     tsr_plan** out_plan) {
   return guard([&]() -> Status {
     TSR_RETURN_IF_ERROR(
@@ -128,8 +128,8 @@ tsr_status* tsr_plan_load_for_graph(tsr_devices* devices, tsr_graph* graph, cons
   });
 }
 
-tsr_status* tsr_plan_parse_for_graph(tsr_devices* devices, tsr_graph* graph, const char* text, size_t size,
-                                     tsr_plan** out_plan) {
+tsr_status* tsr_plan_parse_for_graph(const tsr_devices* devices, const tsr_graph* graph, const char* text,
+                                     size_t size, tsr_plan** out_plan) {
   return guard([&]() -> Status {
     TSR_RETURN_IF_ERROR(
         required({{devices, "devices"}, {graph, "graph"}, {text, "text"}, {out_plan, "out_plan"}}));
@@ -188,7 +188,7 @@ tsr_status* tsr_plan_estimate_page(const char* description, const tsr_options* o
   });
 }
 
-tsr_status* tsr_model_needs(tsr_runtime* runtime, tsr_model* model, const tsr_options* options,
+tsr_status* tsr_model_needs(tsr_runtime* runtime, const tsr_model* model, const tsr_options* options,
                             tsr_text** out_text) {
   return guard([&]() -> Status {
     TSR_RETURN_IF_ERROR(required({{runtime, "runtime"}, {model, "model"}, {out_text, "out_text"}}));

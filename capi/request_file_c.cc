@@ -15,7 +15,7 @@ tsr_status* tsr_request_file_open(const char* path, const char* out_path, const 
   });
 }
 
-tsr_status* tsr_request_file_start(tsr_request_file* file, tsr_runtime* runtime, tsr_model* model,
+tsr_status* tsr_request_file_start(tsr_request_file* file, tsr_runtime* runtime, const tsr_model* model,
                                    const tsr_options* options) {
   return guard([&]() -> Status {
     TSR_RETURN_IF_ERROR(required({{file, "file"}, {runtime, "runtime"}, {model, "model"}}));
@@ -32,7 +32,7 @@ tsr_status* tsr_request_file_step(tsr_request_file* file, double* out_done) {
   });
 }
 
-tsr_status* tsr_request_file_report(tsr_request_file* file, tsr_text** out_text) {
+tsr_status* tsr_request_file_report(const tsr_request_file* file, tsr_text** out_text) {
   return guard([&]() -> Status {
     TSR_RETURN_IF_ERROR(required({{file, "file"}, {out_text, "out_text"}}));
     return give_text(file->value->report_json(), out_text);

@@ -12,7 +12,7 @@ Options options_or_none(const tsr_options* options) { return options ? options->
 
 }  // namespace
 
-tsr_status* tsr_run_check(const tsr_options* options, tsr_model* model, const tsr_dataset* dataset) {
+tsr_status* tsr_run_check(const tsr_options* options, const tsr_model* model, const tsr_dataset* dataset) {
   return guard([&]() -> Status {
     return TrainingRun::check(options_or_none(options), model ? model->value : nullptr, dataset ? dataset->value : nullptr);
   });
@@ -84,7 +84,7 @@ tsr_status* tsr_run_load_best(tsr_run* run) {
   });
 }
 
-tsr_status* tsr_run_report(tsr_run* run, tsr_text** out_text) {
+tsr_status* tsr_run_report(const tsr_run* run, tsr_text** out_text) {
   return guard([&]() -> Status {
     TSR_RETURN_IF_ERROR(required({{run, "run"}, {out_text, "out_text"}}));
     return give_text(run->value->report_json(), out_text);

@@ -36,7 +36,7 @@ tsr_status* tsr_runtime_new_with_hooks(const tsr_options* options, const tsr_hoo
   });
 }
 
-tsr_status* tsr_runtime_backends(tsr_runtime* runtime, tsr_text** out_text) {
+tsr_status* tsr_runtime_backends(const tsr_runtime* runtime, tsr_text** out_text) {
   return guard([&]() -> Status {
     TSR_RETURN_IF_ERROR(required({{runtime, "runtime"}, {out_text, "out_text"}}));
     TSR_RETURN_IF_ERROR(runtime->value->check_process());

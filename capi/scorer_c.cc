@@ -42,7 +42,7 @@ Status score(Scorer& scorer, const Texts& texts, float* out_logprobs, uint8_t* o
 
 }  // namespace
 
-tsr_status* tsr_scorer_new(tsr_runtime* runtime, tsr_model* model, const tsr_options* options,
+tsr_status* tsr_scorer_new(tsr_runtime* runtime, const tsr_model* model, const tsr_options* options,
                            tsr_scorer** out_scorer) {
   return guard([&]() -> Status {
     TSR_RETURN_IF_ERROR(required({{runtime, "runtime"}, {model, "model"}, {out_scorer, "out_scorer"}}));
@@ -99,7 +99,7 @@ tsr_status* tsr_scorer_greedy(const tsr_scorer* scorer, uint8_t* items, size_t c
   });
 }
 
-tsr_status* tsr_scorer_report(tsr_scorer* scorer, tsr_text** out_text) {
+tsr_status* tsr_scorer_report(const tsr_scorer* scorer, tsr_text** out_text) {
   return guard([&]() -> Status {
     TSR_RETURN_IF_ERROR(required({{scorer, "scorer"}, {out_text, "out_text"}}));
     TSR_ASSIGN_OR_RETURN(std::string report, scorer->value->report_json());
@@ -115,7 +115,7 @@ void tsr_scorer_free(tsr_scorer* scorer) {
   if (scorer && scorer->value->runtime().in_creating_process()) delete scorer;
 }
 
-tsr_status* tsr_model_score(tsr_runtime* runtime, tsr_model* model, const tsr_options* options,
+tsr_status* tsr_model_score(tsr_runtime* runtime, const tsr_model* model, const tsr_options* options,
                             const int32_t* ids, size_t count, const size_t* lengths, size_t text_count,
                             float* out_logprobs, uint8_t* out_greedy) {
   return guard([&]() -> Status {

@@ -14,7 +14,7 @@ namespace {
 const Runtime& runtime_of(const tsr_session* session) { return *session->value->prepared()->runtime; }
 }  // namespace
 
-tsr_status* tsr_program_new(tsr_devices* devices, const tsr_entry* entries, size_t entry_count,
+tsr_status* tsr_program_new(const tsr_devices* devices, const tsr_entry* entries, size_t entry_count,
                             tsr_program** out_program) {
   return guard([&]() -> Status {
     TSR_RETURN_IF_ERROR(required({{devices, "devices"}, {entries, "entries"}, {out_program, "out_program"}}));
@@ -63,7 +63,8 @@ void tsr_program_free(tsr_program* program) {
   if (program && program->value->runtime->in_creating_process()) delete program;
 }
 
-tsr_status* tsr_session_new(tsr_program* program, const tsr_options* options, tsr_session** out_session) {
+tsr_status* tsr_session_new(const tsr_program* program, const tsr_options* options,
+                            tsr_session** out_session) {
   return guard([&]() -> Status {
     TSR_RETURN_IF_ERROR(required({{program, "program"}, {out_session, "out_session"}}));
     const Options none;
@@ -88,7 +89,7 @@ tsr_status* tsr_session_write(tsr_session* session, const char* name, const tsr_
   });
 }
 
-tsr_status* tsr_session_read(tsr_session* session, const char* name, tsr_tensor** out_tensor) {
+tsr_status* tsr_session_read(const tsr_session* session, const char* name, tsr_tensor** out_tensor) {
   return guard([&]() -> Status {
     TSR_RETURN_IF_ERROR(required({{session, "session"}, {name, "name"}, {out_tensor, "out_tensor"}}));
     TSR_RETURN_IF_ERROR(runtime_of(session).check_process());
@@ -98,7 +99,7 @@ tsr_status* tsr_session_read(tsr_session* session, const char* name, tsr_tensor*
   });
 }
 
-tsr_status* tsr_session_write_model(tsr_session* session, tsr_model* model) {
+tsr_status* tsr_session_write_model(tsr_session* session, const tsr_model* model) {
   return guard([&]() -> Status {
     TSR_RETURN_IF_ERROR(required({{session, "session"}, {model, "model"}}));
     TSR_RETURN_IF_ERROR(runtime_of(session).check_process());
@@ -124,7 +125,7 @@ tsr_status* tsr_session_run(tsr_session* session, const char* entry) {
   });
 }
 
-tsr_status* tsr_session_fetch(tsr_session* session, const char* entry, const char* output,
+tsr_status* tsr_session_fetch(const tsr_session* session, const char* entry, const char* output,
                               tsr_tensor** out_tensor) {
   return guard([&]() -> Status {
     TSR_RETURN_IF_ERROR(
@@ -148,7 +149,7 @@ tsr_status* tsr_session_restore(tsr_session* session) {
   });
 }
 
-tsr_status* tsr_session_report(tsr_session* session, tsr_text** out_text) {
+tsr_status* tsr_session_report(const tsr_session* session, tsr_text** out_text) {
   return guard([&]() -> Status {
     TSR_RETURN_IF_ERROR(required({{session, "session"}, {out_text, "out_text"}}));
     TSR_RETURN_IF_ERROR(runtime_of(session).check_process());
@@ -158,7 +159,7 @@ tsr_status* tsr_session_report(tsr_session* session, tsr_text** out_text) {
   });
 }
 
-tsr_status* tsr_session_trace(tsr_session* session, tsr_text** out_text) {
+tsr_status* tsr_session_take_trace(tsr_session* session, tsr_text** out_text) {
   return guard([&]() -> Status {
     TSR_RETURN_IF_ERROR(required({{session, "session"}, {out_text, "out_text"}}));
     TSR_RETURN_IF_ERROR(runtime_of(session).check_process());

@@ -9,7 +9,8 @@ using namespace tessera::capi;
 
 static_assert(TSR_INTERNAL == static_cast<int>(StatusCode::kInternal));
 static_assert(TSR_TIMEOUT == static_cast<int>(StatusCode::kTimeout));
-static_assert(TSR_NOT_FINITE == static_cast<int>(kNotFinite) && TSR_VALUES_LOST == static_cast<int>(kValuesLost));
+static_assert(TSR_NOT_FINITE == static_cast<int>(kNotFinite) &&
+              TSR_VALUES_LOST == static_cast<int>(kValuesLost));
 static_assert(TSR_BUSY == static_cast<int>(kBusy) && TSR_EXISTS == static_cast<int>(kExists));
 static_assert(TSR_CHANGED == static_cast<int>(kChanged) && TSR_FORKED == static_cast<int>(kForked));
 
@@ -52,9 +53,7 @@ const char* tsr_status_number_key(const tsr_status* status, size_t number) {
 
 void tsr_status_free(tsr_status* status) { release(status); }
 
-const char* tsr_code_name(tsr_code code) {
-  return status_code_name(static_cast<StatusCode>(code)).data();
-}
+const char* tsr_code_name(tsr_code code) { return status_code_name(static_cast<StatusCode>(code)).data(); }
 
 const char* tsr_text_data(const tsr_text* text) { return text ? text->value.c_str() : ""; }
 size_t tsr_text_size(const tsr_text* text) { return text ? text->value.size() : 0; }

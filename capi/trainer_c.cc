@@ -33,7 +33,7 @@ Result<TokenBatch> token_batch(const tsr_batch* batch) {
 
 }  // namespace
 
-tsr_status* tsr_trainer_new(tsr_runtime* runtime, tsr_model* model, const tsr_dataset* dataset,
+tsr_status* tsr_trainer_new(tsr_runtime* runtime, const tsr_model* model, const tsr_dataset* dataset,
                             const tsr_options* options, tsr_trainer** out_trainer) {
   return guard([&]() -> Status {
     TSR_RETURN_IF_ERROR(required({{runtime, "runtime"}, {model, "model"}, {out_trainer, "out_trainer"}}));
@@ -46,7 +46,7 @@ tsr_status* tsr_trainer_new(tsr_runtime* runtime, tsr_model* model, const tsr_da
   });
 }
 
-tsr_status* tsr_trainer_begin(tsr_runtime* runtime, tsr_model* model, const tsr_dataset* dataset,
+tsr_status* tsr_trainer_begin(tsr_runtime* runtime, const tsr_model* model, const tsr_dataset* dataset,
                               const tsr_options* options, tsr_work** out_work) {
   return guard([&]() -> Status {
     TSR_RETURN_IF_ERROR(required({{runtime, "runtime"}, {model, "model"}, {out_work, "out_work"}}));
@@ -252,7 +252,7 @@ tsr_status* tsr_trainer_store(tsr_trainer* trainer, tsr_model* model) {
   });
 }
 
-tsr_status* tsr_trainer_save_model(tsr_trainer* trainer, tsr_model* model, const char* path,
+tsr_status* tsr_trainer_save_model(tsr_trainer* trainer, const tsr_model* model, const char* path,
                                    const tsr_options* options) {
   return guard([&]() -> Status {
     TSR_RETURN_IF_ERROR(required({{trainer, "trainer"}, {model, "model"}, {path, "path"}}));
@@ -261,7 +261,7 @@ tsr_status* tsr_trainer_save_model(tsr_trainer* trainer, tsr_model* model, const
   });
 }
 
-tsr_status* tsr_trainer_read(tsr_trainer* trainer, const char* name, tsr_tensor** out_tensor) {
+tsr_status* tsr_trainer_read(const tsr_trainer* trainer, const char* name, tsr_tensor** out_tensor) {
   return guard([&]() -> Status {
     TSR_RETURN_IF_ERROR(required({{trainer, "trainer"}, {name, "name"}, {out_tensor, "out_tensor"}}));
     TSR_RETURN_IF_ERROR(trainer->value->usable());
@@ -279,7 +279,7 @@ tsr_status* tsr_trainer_write(tsr_trainer* trainer, const char* name, const tsr_
   });
 }
 
-tsr_status* tsr_trainer_report(tsr_trainer* trainer, tsr_text** out_text) {
+tsr_status* tsr_trainer_report(const tsr_trainer* trainer, tsr_text** out_text) {
   return guard([&]() -> Status {
     TSR_RETURN_IF_ERROR(required({{trainer, "trainer"}, {out_text, "out_text"}}));
     TSR_RETURN_IF_ERROR(trainer->value->usable());
@@ -287,7 +287,7 @@ tsr_status* tsr_trainer_report(tsr_trainer* trainer, tsr_text** out_text) {
   });
 }
 
-tsr_status* tsr_trainer_trace(tsr_trainer* trainer, tsr_text** out_text) {
+tsr_status* tsr_trainer_take_trace(tsr_trainer* trainer, tsr_text** out_text) {
   return guard([&]() -> Status {
     TSR_RETURN_IF_ERROR(required({{trainer, "trainer"}, {out_text, "out_text"}}));
     TSR_RETURN_IF_ERROR(trainer->value->usable());
@@ -295,7 +295,7 @@ tsr_status* tsr_trainer_trace(tsr_trainer* trainer, tsr_text** out_text) {
   });
 }
 
-tsr_status* tsr_trainer_plan(tsr_trainer* trainer, tsr_plan** out_plan) {
+tsr_status* tsr_trainer_plan(const tsr_trainer* trainer, tsr_plan** out_plan) {
   return guard([&]() -> Status {
     TSR_RETURN_IF_ERROR(required({{trainer, "trainer"}, {out_plan, "out_plan"}}));
     TSR_RETURN_IF_ERROR(trainer->value->usable());

@@ -136,9 +136,9 @@ Json traced_steps(const Arguments& args, const Runtime& runtime, const Model& mo
                   const Ceilings& limits) {
   const Trainer trainer = new_trainer(args, runtime, model, dataset, true);
   for (int64_t i = 0; i < kWarmUps; ++i) step_seconds(trainer);
-  (void)text(tsr_trainer_trace, trainer.get());
+  (void)text(tsr_trainer_take_trace, trainer.get());
   for (int64_t i = 0; i < kTracedRuns; ++i) step_seconds(trainer);
-  return kernel_times(text(tsr_trainer_trace, trainer.get()), "train_step", limits);
+  return kernel_times(text(tsr_trainer_take_trace, trainer.get()), "train_step", limits);
 }
 
 // A training step on random tokens: batch and seq as given, AdamW without clipping.
@@ -212,7 +212,7 @@ void add_traced_tokens(const Arguments& args, const Runtime& runtime, const Mode
   Json times;
   for (int64_t i = 0; i <= kTracedRuns; ++i) {
     const Json report = generate_once(generator, vary_prompt(prompt, i, sizes));
-    const std::string trace = text(tsr_generator_trace, generator.get());
+    const std::string trace = text(tsr_generator_take_trace, generator.get());
     if (i == 0) continue;
     times = kernel_times(trace, kTokenEntry, limits);
     const double token_s = report["decode_seconds"].get<double>() / (report["tokens"].get<double>() - 1);

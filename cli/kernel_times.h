@@ -13,7 +13,7 @@ struct Ceilings {
   double flops_per_s = 0;  // of a large product
 };
 
-// The kernels of the runs of `entry` in `trace` (tsr_trainer_trace),
+// The kernels of the runs of `entry` in `trace` (tsr_trainer_take_trace),
 // by kernel (op, variant, operands), the longest first:
 // {"runs", "seconds", "floor_seconds", "launches", "kernels": [{"op",
 // "variant", "operands", "count", "seconds", "floor_seconds"}]}

@@ -175,7 +175,7 @@ func (d *Dataset) Rows(step, batch int64) (TokenRows, error) {
 	count := batch * known.Seq
 	rows := TokenRows{Tokens: make([]int32, count), Labels: make([]int32, count), Segments: make([]int32, count),
 		Positions: make([]int32, count)}
-	return rows, failure(raw.Tsr_dataset_rows(c, step, batch, &rows.Tokens[0], &rows.Labels[0], &rows.Positions[0], &rows.Segments[0]))
+	return rows, failure(raw.Tsr_dataset_rows(c, step, batch, &rows.Tokens[0], &rows.Labels[0], &rows.Positions[0], &rows.Segments[0], count, nil))
 }
 
 // Example is JSON: an example of rows of training data, by number from 0: its ids, and which of them are trained.

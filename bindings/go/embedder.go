@@ -60,12 +60,9 @@ func (e *Embedder) EmbedContext(ctx context.Context, texts []string, progress fu
 	if err := failure(raw.Tsr_embedder_width(c, &width)); err != nil {
 		return nil, err
 	}
-	values := make([]float32, width*uint64(len(texts))+1)
-	err := until(ctx, e.Cancel, func() error { return failure(raw.Tsr_embedder_embed(c, text, lengths, &values[0])) })
-	if err != nil {
-		return nil, err
-	}
-	if err := failure(raw.Tsr_embedder_rows(c, nil, &count)); err != nil { // pairs make one row of two texts
+	values := make([]float32, width*uint64(len(texts)))
+	err := until(ctx, e.Cancel, func() error { return failure(raw.Tsr_embedder_embed(c, text, lengths, values, &count)) })
+	if err != nil { // pairs make one row of two texts
 		return nil, err
 	}
 	return inRows(values, count, width)

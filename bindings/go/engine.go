@@ -264,11 +264,11 @@ func (e *Engine) Embedding(request int64) ([][]float32, error) {
 	if err := failure(raw.Tsr_engine_embedding_width(c, &width)); err != nil {
 		return nil, err
 	}
-	if err := failure(raw.Tsr_engine_embedding(c, request, nil, &count)); err != nil {
+	if err := failure(raw.Tsr_engine_take_embedding(c, request, nil, &count)); err != nil {
 		return nil, err
 	}
 	values := make([]float32, count)
-	if err := failure(raw.Tsr_engine_embedding(c, request, values, &count)); err != nil {
+	if err := failure(raw.Tsr_engine_take_embedding(c, request, values, &count)); err != nil {
 		return nil, err
 	}
 	return inRows(values, count, width)
@@ -280,11 +280,11 @@ func (e *Engine) Scores(request int64) (Scores, error) {
 	c, done := e.inner().handle.use()
 	defer done()
 	var count uint64
-	if err := failure(raw.Tsr_engine_scores(c, request, nil, nil, &count)); err != nil {
+	if err := failure(raw.Tsr_engine_take_scores(c, request, nil, nil, &count)); err != nil {
 		return Scores{}, err
 	}
 	logprobs, greedy := make([]float32, count), make([]byte, count)
-	if err := failure(raw.Tsr_engine_scores(c, request, logprobs, &greedy[0], &count)); err != nil {
+	if err := failure(raw.Tsr_engine_take_scores(c, request, logprobs, &greedy[0], &count)); err != nil {
 		return Scores{}, err
 	}
 	return newScores(logprobs, greedy), nil

@@ -130,7 +130,7 @@ func (g *Generator) Logits() (*Tensor, error) {
 func (g *Generator) Report() (string, error) { return (*handle)(g).text(raw.Tsr_generator_report) }
 
 // Trace is what ran since the last call, in Chrome's trace format, once the text is complete. It needs the option "trace".
-func (g *Generator) Trace() (string, error) { return (*handle)(g).text(raw.Tsr_generator_trace) }
+func (g *Generator) Trace() (string, error) { return (*handle)(g).text(raw.Tsr_generator_take_trace) }
 
 // Cancel ends the text in progress, from any goroutine, with FinishCancelled.
 func (g *Generator) Cancel() {

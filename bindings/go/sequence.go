@@ -36,7 +36,7 @@ func (s *Sequence) Tokens() ([]int32, error) {
 // time.
 func (e *Engine) Sequence(request int64, index int) (*Sequence, error) {
 	return newSequence(e.inner().handle.hold(raw.Tsr_sequence_free, func(c uintptr, out *uintptr) uintptr {
-		return raw.Tsr_engine_sequence(c, request, index, out)
+		return raw.Tsr_engine_take_sequence(c, request, index, out)
 	}))
 }
 

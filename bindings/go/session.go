@@ -138,7 +138,7 @@ func (s *Session) Restore() error { return (*handle)(s).call(raw.Tsr_session_res
 func (s *Session) Report() (string, error) { return (*handle)(s).text(raw.Tsr_session_report) }
 
 // Trace is what ran since the last call, in Chrome's trace format. It needs the option "trace".
-func (s *Session) Trace() (string, error) { return (*handle)(s).text(raw.Tsr_session_trace) }
+func (s *Session) Trace() (string, error) { return (*handle)(s).text(raw.Tsr_session_take_trace) }
 
 // KernelTimes is JSON: the kernels of a trace, of a Session, Trainer or Generator, beside what each would take if nothing but memory or
 // products bound it. Options: entry, bytes_per_s, flops_per_s.

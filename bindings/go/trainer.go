@@ -233,7 +233,7 @@ func (t *Trainer) Write(name string, value *Tensor) error {
 func (t *Trainer) Report() (string, error) { return (*handle)(t).text(raw.Tsr_trainer_report) }
 
 // Trace is what ran since the last call, in Chrome's trace format. It needs the option "trace".
-func (t *Trainer) Trace() (string, error) { return (*handle)(t).text(raw.Tsr_trainer_trace) }
+func (t *Trainer) Trace() (string, error) { return (*handle)(t).text(raw.Tsr_trainer_take_trace) }
 
 // Plan is the plan that the trainer runs.
 func (t *Trainer) Plan() (*Plan, error) {

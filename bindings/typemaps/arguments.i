@@ -72,7 +72,6 @@ TSR_ARRAY(int32, int32_t, positions)
 TSR_ARRAY(int32, int32_t, segments)
 TSR_ARRAY(float32, float, out_logprobs)
 TSR_ARRAY(uint8, uint8_t, out_greedy)
-TSR_ARRAY(float32, float, out_rows)
 TSR_ARRAY(int64, int64_t, out_dims)
 
 TSR_RESULT(size, size_t, out_size)

@@ -5,6 +5,7 @@
  *
  *   grpo [ROUNDS [DEVICES]]
  */
+#define TSR_UNSTABLE_API /* engines on the weights of a trainer */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -3,6 +3,7 @@
  *
  *   training_run MODEL DATA OUT [STEPS]        e.g.  training_run small.tsr notes.txt tuned.tsr 60
  */
+#define TSR_UNSTABLE_API /* training runs */
 #include <stdio.h>
 #include <stdlib.h>
 #include <tessera/tessera.h>

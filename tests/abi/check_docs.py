@@ -4,7 +4,7 @@
 A function is documented by the comment before it, or behind it, by that of the group (no blank line between) that it is in,
 or by name in another's comment. Of errors: it returns tsr_status*, and then the comment before it, or before its group, has a line
 "Codes:" of codes that exist, or one of the values that cannot fail. Of ownership:
-whatever handle it makes has a tsr_*_free. Of threads: one at a time may use a handle, but for the kinds that the header names
+whatever handle it makes has a tsr_*_free. Of arrays: what it fills has a capacity. Of const: a handle that is only read is const. Of threads: one at a time may use a handle, but for the kinds that the header names
 under "Threads", which exist, and for tsr_*_cancel, whose comment says "Any thread". First plants a function without each,
 and checks that it is found."""
 import re
@@ -16,6 +16,8 @@ DECLARATION = re.compile(FUNCTION.pattern + r"([^\n]*)", re.M)
 TOTAL = {"void", "int32_t", "uint32_t", "size_t", "tsr_code", "tsr_dtype", "const char*", "const int64_t*", "const void*",
          "void*"}
 CODES = re.compile(r"\bCodes: (none|TSR_\w+(?:, TSR_\w+)*)\. \*/")
+FILLED = re.compile(r"(?:^|, )(?:char|u?int(?:8|32|64)_t|float|size_t|tsr_value)\* (?!out_)\w+")
+READERS = re.compile(r"tsr_(?!\w*begin)\w+_(?:info|report|print|explain|page|summary|text|width|find|type|count|name)$")
 MADE = re.compile(r"\b(tsr_\w+)\*\* out_\w+")
 
 
@@ -51,6 +53,11 @@ def faults(text):
                     found += [f"{name}: there is no code {code}" for code in codes[1].split(", ") if code not in known]
             elif result not in TOTAL:
                 found.append(f"{name}: returns {result}, which can neither tell an error nor always be right")
+            plain = re.sub(r"\s+", " ", arguments)
+            if FILLED.search(plain) and "size_t capacity" not in plain:
+                found.append(f"{name}: fills an array without a capacity")
+            if READERS.match(name) and re.match(r"tsr_\w+\* ", plain):
+                found.append(f"{name}: reads a handle that is not const")
             for handle in MADE.findall(arguments):
                 if f"{handle}_free" not in names:
                     found.append(f"{name}: makes a {handle}, which no {handle}_free frees")
@@ -65,6 +72,8 @@ for planted, wanted in (("\n\nTSR_API tsr_status* tsr_model_planted(tsr_model* m
                         ("\n\n/* Plants. Codes: TSR_PLANTED. */\nTSR_API tsr_status* tsr_model_planted(tsr_model* model);\n", "no code TSR_PLANTED"),
                         ("\n\n/* Plants. */\nTSR_API double tsr_model_planted(tsr_model* model);\n", "neither tell an error"),
                         ("\n\n/* Plants. */\nTSR_API tsr_status* tsr_model_planted(tsr_planted** out_planted);\n", "no tsr_planted_free"),
+                        ("\n\n/* Plants. */\nTSR_API void tsr_model_planted(float* items, size_t count);\n", "without a capacity"),
+                        ("\n\n/* Plants. */\nTSR_API void tsr_planted_report(tsr_model* model);\n", "not const"),
                         ("\n\n/* Plants. */\nTSR_API void tsr_planted_cancel(tsr_model* model);\n", "Any thread")):
     assert any("planted" in line and wanted in line for line in faults(text + planted)), f"not found: {planted.strip()}"
 bad = faults(text)

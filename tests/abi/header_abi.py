@@ -9,12 +9,12 @@ import subprocess
 import sys
 import tempfile
 
-from public_header import functions
+from public_header import functions, stable
 
 
 def source(header):
     lines = ["#include <tessera/tessera.h>"]
-    for result, name, arguments in functions(header):
+    for result, name, arguments in functions(stable(header)):
         lines.append(f"{result} {name}({arguments}) {{ {'' if result == 'void' else 'return 0;'} }}")
     return "\n".join(lines) + "\n"
 

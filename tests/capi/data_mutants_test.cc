@@ -173,7 +173,7 @@ std::vector<int32_t> rows_read(const Dataset& data, int64_t seq) {
   for (size_t step = 0; step < 2; ++step) {
     int32_t* const at = all.data() + step * 4 * count;
     ok(tsr_dataset_rows(data.get(), static_cast<int64_t>(step), 2, at, at + count, at + 2 * count,
-                        at + 3 * count));
+                        at + 3 * count, count, nullptr));
   }
   return all;
 }

@@ -50,7 +50,7 @@ std::vector<float> rows_of(const Embedder& embedder, const std::vector<std::stri
   const Packed all = packed(texts);
   std::vector<float> rows(texts.size() / texts_a_row * width_of(embedder));
   ok(tsr_embedder_embed(embedder.get(), all.bytes.data(), all.bytes.size(), all.lengths.data(),
-                        all.lengths.size(), rows.data()));
+                        all.lengths.size(), rows.data(), rows.size(), nullptr));
   return rows;
 }
 
@@ -172,7 +172,7 @@ TEST_CASE("a classifier's logits are at the first token, and probabilities follo
   CHECK(ab != rows_of(embedder(rt, model, {{"output", std::string("logits")}}), {"tilesmosaic"}));
   std::vector<float> row(3);
   const size_t one[] = {5};
-  CHECK(take(tsr_embedder_embed(pairs.get(), "tiles", 5, one, 1, row.data()))
+  CHECK(take(tsr_embedder_embed(pairs.get(), "tiles", 5, one, 1, row.data(), row.size(), nullptr))
             .message.find("two for each pair") != std::string::npos);
 }
 
@@ -196,7 +196,8 @@ TEST_CASE("embedders refuse what they cannot do") {
   const Embedder made = embedder(rt, silent);
   std::vector<float> row(64);
   const size_t length[] = {1};
-  CHECK(take(tsr_embedder_embed(made.get(), "a", 1, length, 1, row.data())).code == TSR_FAILED_PRECONDITION);
+  CHECK(take(tsr_embedder_embed(made.get(), "a", 1, length, 1, row.data(), row.size(), nullptr)).code ==
+        TSR_FAILED_PRECONDITION);
   const int32_t ids[] = {1, 300};
   const size_t two[] = {2}, beyond[] = {3};
   CHECK(take(tsr_embedder_start_ids(made.get(), ids, 2, two, 1)).message.find("ids[1] is 300") !=

@@ -105,8 +105,8 @@ struct Result {
 Result taken(const Engine& from, int64_t request, bool scores) {
   Result result;
   const auto call = [&](float* items, size_t capacity, size_t* count) {
-    return scores ? tsr_engine_scores(from.get(), request, items, capacity, result.greedy.data(), count)
-                  : tsr_engine_embedding(from.get(), request, items, capacity, count);
+    return scores ? tsr_engine_take_scores(from.get(), request, items, capacity, result.greedy.data(), count)
+                  : tsr_engine_take_embedding(from.get(), request, items, capacity, count);
   };
   size_t count = 0;
   ok(call(nullptr, 0, &count));
@@ -304,7 +304,7 @@ TEST_CASE("engine: texts are embedded with what stands around them") {
   const Embedder embedder(made);
   std::vector<float> wanted(row.size());
   const size_t length = 6;
-  ok(tsr_embedder_embed(made, "a text", length, &length, 1, wanted.data()));
+  ok(tsr_embedder_embed(made, "a text", length, &length, 1, wanted.data(), wanted.size(), nullptr));
   check_near(row, wanted);
   double squares = 0;
   for (const float value : row) squares += static_cast<double>(value) * static_cast<double>(value);
@@ -344,11 +344,11 @@ TEST_CASE("engine: what computes of its prompt alone refuses what generates, by 
   CHECK(without.message.find("set its option 'embeddings' to 1") != std::string::npos);
   size_t count = 0;
   CHECK(take(tsr_engine_embedding_width(plain.get(), &count)).code == TSR_FAILED_PRECONDITION);
-  CHECK(take(tsr_engine_embedding(it.get(), 0, nullptr, 0, &count)).code == TSR_NOT_FOUND);
+  CHECK(take(tsr_engine_take_embedding(it.get(), 0, nullptr, 0, &count)).code == TSR_NOT_FOUND);
   const int64_t request = submit(plain, three, {{"score_from", k1}});
   finish(plain);
-  CHECK(take(tsr_engine_embedding(plain.get(), request, nullptr, 0, &count)).code == TSR_NOT_FOUND);
-  ok(tsr_engine_scores(plain.get(), request, nullptr, 0, nullptr, &count));
+  CHECK(take(tsr_engine_take_embedding(plain.get(), request, nullptr, 0, &count)).code == TSR_NOT_FOUND);
+  ok(tsr_engine_take_scores(plain.get(), request, nullptr, 0, nullptr, &count));
   CHECK(count == 2);
   const Model encoder = new_model("bert:L=1,C=32,H=4,F=32,V=96,T=64");
   tsr_engine* made = nullptr;

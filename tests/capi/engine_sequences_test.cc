@@ -47,7 +47,7 @@ int64_t resume(const Engine& to, const Sequence& from, const Tokens& more, std::
 
 Sequence kept(const Engine& from, int64_t request) {
   tsr_sequence* made = nullptr;
-  ok(tsr_engine_sequence(from.get(), request, 0, &made));
+  ok(tsr_engine_take_sequence(from.get(), request, 0, &made));
   return Sequence(made);
 }
 
@@ -87,7 +87,7 @@ TEST_CASE("engine: sequences are kept, forked, rewound, saved and restored, and 
   CHECK(collect(it).begin()->second == Tokens(all.begin(), all.begin() + 30));
   const Sequence sequence = kept(it, first);
   tsr_sequence* again = nullptr;
-  CHECK(take(tsr_engine_sequence(it.get(), first, 0, &again)).code == TSR_NOT_FOUND);
+  CHECK(take(tsr_engine_take_sequence(it.get(), first, 0, &again)).code == TSR_NOT_FOUND);
   CHECK(tokens_of(sequence).size() == 110);
   tsr_sequence* copy = nullptr;
   ok(tsr_sequence_fork(sequence.get(), &copy));

@@ -146,7 +146,7 @@ TEST_CASE("engine: a text that was cut goes on in its grammar") {
         sequence.get(), more.data(), more.size(), &request));
     Text text = collect(it, request);
     tsr_sequence* kept = nullptr;
-    ok(tsr_engine_sequence(it.get(), request, 0, &kept));
+    ok(tsr_engine_take_sequence(it.get(), request, 0, &kept));
     return std::pair(text.text, Sequence(kept));
   };
   const std::string schema = R"({"type":"array","items":{"enum":["x","y"]},"minItems":3,"maxItems":3})";
@@ -156,7 +156,7 @@ TEST_CASE("engine: a text that was cut goes on in its grammar") {
   ok(tsr_engine_submit(it.get(), few.get(), "x", TSR_TEXT_END, &request));
   const std::string begun = collect(it, request).text;
   tsr_sequence* kept = nullptr;
-  ok(tsr_engine_sequence(it.get(), request, 0, &kept));
+  ok(tsr_engine_take_sequence(it.get(), request, 0, &kept));
   const Sequence sequence(kept);
   CHECK_FALSE(Json::accept(begun));
   const auto [rest, whole] = resume(sequence, schema, {});

@@ -22,7 +22,7 @@ struct FirstBatch {
     const auto count = static_cast<size_t>(kRowsOfStep * width);
     tokens.resize(count), labels.resize(count), positions.resize(count), segments.resize(count);
     ok(tsr_dataset_rows(data.get(), 0, kRowsOfStep, tokens.data(), labels.data(), positions.data(),
-                        segments.data()));
+                        segments.data(), count, nullptr));
   }
   // Labels of the prompt of each chosen answer, too.
   FirstBatch with_prompts() const {

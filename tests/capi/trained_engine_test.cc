@@ -119,7 +119,7 @@ std::vector<float> scores(const EngineHandle& engine, const Parted& trained) {
   for (const int64_t request : requests) {
     std::vector<float> own(kTrainedTokens - 1);
     size_t count = 0;
-    ok(tsr_engine_scores(engine.get(), request, own.data(), own.size(), nullptr, &count));
+    ok(tsr_engine_take_scores(engine.get(), request, own.data(), own.size(), nullptr, &count));
     CHECK(count == own.size());
     own.push_back(0);
     all.insert(all.end(), own.begin(), own.end());

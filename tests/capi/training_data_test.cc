@@ -64,7 +64,14 @@ Rows rows_of(const Dataset& data, int64_t step, int64_t batch, int64_t seq) {
   Rows rows{std::vector<int32_t>(count), std::vector<int32_t>(count), std::vector<int32_t>(count),
             std::vector<int32_t>(count)};
   ok(tsr_dataset_rows(data.get(), step, batch, rows.tokens.data(), rows.labels.data(), rows.positions.data(),
-                      rows.segments.data()));
+                      rows.segments.data(), count, nullptr));
+  // An array that is too short has its beginning, and nothing behind its end.
+  std::vector<int32_t> first(count, -7);
+  size_t all = 0;
+  ok(tsr_dataset_rows(data.get(), step, batch, first.data(), nullptr, nullptr, nullptr, count - 1, &all));
+  CHECK(all == count);
+  CHECK(first.back() == -7);
+  CHECK(std::equal(first.begin(), first.end() - 1, rows.tokens.begin()));
   return rows;
 }
 

@@ -393,7 +393,7 @@ TEST_CASE("after fork the child gets errors, not a hang") {
                                tsr_trainer_write(trainer.get(), "w1", w1.get()),
                                tsr_trainer_feed(trainer.get(), "x", x.get()),
                                tsr_trainer_report(trainer.get(), &text),
-                               tsr_trainer_trace(trainer.get(), &text),
+                               tsr_trainer_take_trace(trainer.get(), &text),
                                tsr_trainer_plan(trainer.get(), &plan),
                                tsr_session_new(program.get(), nullptr, &other),
                                tsr_session_write(session.get(), "w1", w1.get()),
@@ -404,7 +404,7 @@ TEST_CASE("after fork the child gets errors, not a hang") {
                                tsr_session_fetch(session.get(), "main", "out", &value),
                                tsr_session_restore(session.get()),
                                tsr_session_report(session.get(), &text),
-                               tsr_session_trace(session.get(), &text)})
+                               tsr_session_take_trace(session.get(), &text)})
       refused = refused && tsr_status_code(answer) == TSR_FORKED;
     refused = refused && !std::filesystem::exists(folder);
     tsr_trainer_cancel(trainer.get());

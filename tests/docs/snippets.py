@@ -43,7 +43,7 @@ def _c(example, folder, arguments):
         for name in re.findall(r'"([\w.-]+\.\w+)"', example.text):
             standins.provide(name, folder, arguments.tessera)
         return _run(["./example"], folder, LD_LIBRARY_PATH=library)
-    body = f"#include <stdio.h>\n#include <tessera/tessera.h>\nvoid example(void) {{\n{example.given}\n{example.text}\n}}\n"
+    body = f"#define TSR_UNSTABLE_API\n#include <stdio.h>\n#include <tessera/tessera.h>\nvoid example(void) {{\n{example.given}\n{example.text}\n}}\n"
     (folder / "example.c").write_text(body)
     return _run(["cc", "-std=c11", "-fsyntax-only", "-Werror=implicit-function-declaration", "-Werror=incompatible-pointer-types", "-Wno-unused", "example.c", *includes], folder)
 

@@ -34,7 +34,7 @@ static tsr_sequence* go_on(tsr_engine* engine, const char* name, const tsr_seque
   while (event.kind != TSR_EVENT_END);
   tsr_sequence* sequence;
   size_t size;
-  check(tsr_engine_sequence(engine, request, 0, &sequence));
+  check(tsr_engine_take_sequence(engine, request, 0, &sequence));
   check(tsr_sequence_tokens(sequence, ids, sizeof ids / sizeof *ids, &size));
   printf("%s:", name);
   for (size_t i = 0; i < size; ++i) printf(" %d", (int)ids[i]);

@@ -66,7 +66,7 @@ class Embedder:
         lengths = (ctypes.c_size_t * len(texts))(*map(len, encoded))
         rows = np.empty((len(texts), self.width), np.float32)
         self.library.call("tsr_embedder_embed", self.handle, b"".join(encoded), ctypes.c_size_t(sum(map(len, encoded))), lengths,
-                          ctypes.c_size_t(len(texts)), ctypes.c_void_p(rows.ctypes.data))
+                          ctypes.c_size_t(len(texts)), ctypes.c_void_p(rows.ctypes.data), ctypes.c_size_t(rows.size), None)
         return rows
 
 

@@ -1,4 +1,5 @@
 /* Callbacks of C become calls of Go. Handles, contexts and addresses cross as integers. */
+#define TSR_UNSTABLE_API
 #include <stdlib.h>
 #include <tessera/tessera.h>
 

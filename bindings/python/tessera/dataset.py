@@ -7,7 +7,7 @@ from typing import Any, Callable
 
 from . import arguments, raw
 from .arguments import Options
-from .errors import InvalidArgumentError, check, text
+from .errors import InvalidArgumentError, result, text
 from .handle import Handle, Pointer, use, use_optional
 from .runtime import Runtime
 from .tokenizer import Tokenizer
@@ -86,7 +86,7 @@ class Dataset(Handle):
             raise InvalidArgumentError(f"batch is {batch}, wanted 1 or more")
         arrays = {name: array.array("i", bytes(4 * batch * seq)) for name in ("tokens", "labels", "positions", "segments")}
         with self._pointer as c:
-            check(raw.tsr_dataset_rows(c, step, batch, *arrays.values()))
+            result(raw.tsr_dataset_rows(c, step, batch, *arrays.values(), batch * seq))
         return {name: memoryview(values).cast("B").cast("i", (batch, seq)) for name, values in arrays.items()}
 
     def example(self, number: int) -> dict[str, Any]:

@@ -45,7 +45,7 @@ class Embedder(Handle):
             if progress is None:
                 width = result(raw.tsr_embedder_width(c))
                 rows = array.array("f", bytes(4 * width * (len(lengths) // 2 if self._pairs else len(lengths))))
-                check(interruptible(lambda: raw.tsr_embedder_embed(c, data, lengths, rows), self.cancel))
+                result(interruptible(lambda: raw.tsr_embedder_embed(c, data, lengths, rows), self.cancel))
                 return shaped(rows, width)
             check(raw.tsr_embedder_start(c, data, lengths))
             return self._compute(c, progress)

@@ -334,20 +334,20 @@ class Engine(Handle):
         """Of a request by its number, once it has ended; see Request.embedding."""
         with self._pointer as c:
             width = result(raw.tsr_engine_embedding_width(c))
-            return shaped(arguments.counted("f", lambda items: raw.tsr_engine_embedding(c, request, items)), width)
+            return shaped(arguments.counted("f", lambda items: raw.tsr_engine_take_embedding(c, request, items)), width)
 
     def scores(self, request: int) -> Scores:
         """Of a request by its number, once it has ended; see Request.scores."""
         with self._pointer as c:
-            count = result(raw.tsr_engine_scores(c, request, None, None))
+            count = result(raw.tsr_engine_take_scores(c, request, None, None))
             scores = Scores(array.array("f", bytes(4 * count)), array.array("B", bytes(count)))
-            check(raw.tsr_engine_scores(c, request, scores.logprobs, scores.greedy)[0])
+            check(raw.tsr_engine_take_scores(c, request, scores.logprobs, scores.greedy)[0])
             return scores
 
     def sequence(self, request: int, index: int = 0) -> Sequence:
         """Of a request by its number; see Request.sequence."""
         with self._pointer as c:
-            return Sequence._own(raw.tsr_engine_sequence(c, request, index))
+            return Sequence._own(raw.tsr_engine_take_sequence(c, request, index))
 
     def save_sequence(self, sequence: Sequence, path: Any) -> None:
         """Writes a sequence to a file, with the keys and values that are cached. UnsupportedError for one that was computed

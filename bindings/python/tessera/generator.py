@@ -206,4 +206,4 @@ class Generator(Handle):
     def trace(self) -> list[dict[str, Any]]:
         """What ran since the last call, in Chrome's trace format. Needs the option trace."""
         with self._pointer as c:
-            return json.loads(text(raw.tsr_generator_trace(c)))
+            return json.loads(text(raw.tsr_generator_take_trace(c)))

@@ -114,7 +114,7 @@ class Session(Handle):
     def trace(self) -> list[dict[str, Any]]:
         """What ran since the last call, in Chrome's trace format. Needs the option trace."""
         with self._pointer as c:
-            return json.loads(text(raw.tsr_session_trace(c)))
+            return json.loads(text(raw.tsr_session_take_trace(c)))
 
 
 def kernel_times(trace: list[dict[str, Any]] | str, **options: Any) -> dict[str, Any]:

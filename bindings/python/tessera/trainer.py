@@ -217,7 +217,7 @@ class Trainer(Handle):
     def trace(self) -> list[dict[str, Any]]:
         """What ran since the last call, in Chrome's trace format. Needs the option trace."""
         with self._pointer as c:
-            return json.loads(text(raw.tsr_trainer_trace(c)))
+            return json.loads(text(raw.tsr_trainer_take_trace(c)))
 
     def cancel(self) -> None:
         """Any thread: the step, evaluation, save or resume in progress raises CancelledError."""

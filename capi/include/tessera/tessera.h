@@ -19,9 +19,26 @@
  *
  * Below it lies the low level: graph (builder) -> plan -> program -> session.
  *
+ * ## Contents
+ *
+ * Sections begin with a line of "====", in this order:
+ *   version, status, text, options    what a call says, and takes
+ *   runtime, work                     threads, plugins, log; long work in steps
+ *   devices, calibration              what computes; measured prices
+ *   tensor, graph                     values; models of your own
+ *   tokenizer, model, chat, dataset   what is read
+ *   plan                              how a model is computed, in what time and bytes; absent clusters
+ *   program, session                  the low level
+ *   trainer, run log, training run    training
+ *   generator, engine                 texts; many at once
+ *   scorer, embedder                  log probabilities; vectors, classes; importance matrices
+ *
  * ## Conventions
  *
- * Names        tsr_<noun>_<verb>. Outputs come last and are named out_*; they are written only on success.
+ * Names        tsr_<noun>_<verb>. Outputs come last and are named out_*; they are written only on success. What _take_
+ *              gives is the caller's from then on: it is not given again.
+ * const        A handle is const where no other call could tell that this one was made: values that are drawn or copied
+ *              inside do not count. What computes, waits or takes is not const.
  * Errors       A function that can fail returns tsr_status*: NULL is success; anything else is an error
  *              object that the caller frees with tsr_status_free. Its message says what was found, what was
  *              wanted and what to do. Nothing here aborts, exits, throws or unwinds into the caller. NULL for
@@ -72,8 +89,10 @@
  *
  * ## Stability
  *
- * Values of enumerators never change, structs and key sets only grow, and functions are only added, within one SONAME.
- * It has the major version, and before 1.0 the minor one: see tsr_version_check, and docs/reference/stability.md.
+ * Values of enumerators never change, structs and key sets only grow, and functions are only added, within one SONAME:
+ * of the stable tier. What is declared only where a program defines TSR_UNSTABLE_API before it includes this header, and
+ * keys of options of sampling, may change with any version.
+ * A SONAME has the major version, and before 1.0 the minor one: see tsr_version_check, and docs/reference/stability.md.
  */
 /* The layout is by hand. clang-format off */
 #ifndef TESSERA_TESSERA_H_
@@ -86,6 +105,11 @@
 #define TSR_VERSION_MINOR 3
 #define TSR_VERSION_PATCH 0
 #define TSR_VERSION (TSR_VERSION_MAJOR * 10000 + TSR_VERSION_MINOR * 100 + TSR_VERSION_PATCH)
+
+/* The library itself knows both tiers. */
+#if defined(TSR_BUILDING_LIBRARY) && !defined(TSR_UNSTABLE_API)
+#define TSR_UNSTABLE_API
+#endif
 
 #if defined(TSR_BUILDING_LIBRARY) && defined(__GNUC__)
 #define TSR_API __attribute__((visibility("default")))
@@ -232,6 +256,7 @@ TSR_API void tsr_options_free(tsr_options* options);
  * Codes: TSR_INVALID_ARGUMENT, TSR_NOT_FOUND. */
 TSR_API tsr_status* tsr_runtime_new(const tsr_options* options, tsr_runtime** out_runtime);
 
+#ifdef TSR_UNSTABLE_API
 /* Functions of the program for memory and threads. Each may be NULL; allocate and deallocate are both set or both NULL.
  * Any thread calls them, several at a time; they may not call this library. */
 typedef struct tsr_hooks {
@@ -253,6 +278,7 @@ typedef struct tsr_hooks {
 /* tsr_runtime_new with hooks. Codes: TSR_INVALID_ARGUMENT, TSR_NOT_FOUND. */
 TSR_API tsr_status* tsr_runtime_new_with_hooks(const tsr_options* options, const tsr_hooks* hooks,
                                                tsr_runtime** out_runtime);
+#endif  /* TSR_UNSTABLE_API */
 
 /* The available backends, and the reasons for the absence of others:
  *   {"backends": [{"name": "cpu", "available": true, "reason": "", "device_count": 2147483647,
@@ -260,7 +286,7 @@ TSR_API tsr_status* tsr_runtime_new_with_hooks(const tsr_options* options, const
  *                 {"name": "cuda", "available": false, "reason": "libtessera_cuda.so: not found", ...}]}
  * device_count is 2147483647 for virtual devices, which have no limit.
  * Codes: none. */
-TSR_API tsr_status* tsr_runtime_backends(tsr_runtime* runtime, tsr_text** out_text);
+TSR_API tsr_status* tsr_runtime_backends(const tsr_runtime* runtime, tsr_text** out_text);
 
 enum { TSR_LOG_DEBUG = 0, TSR_LOG_INFO = 1, TSR_LOG_WARNING = 2, TSR_LOG_ERROR = 3 };
 
@@ -314,7 +340,7 @@ TSR_API void tsr_runtime_free(tsr_runtime* runtime);
  * TSR_CANCELLED; the step may be repeated, except for work in a thread of its own, which has then ended.
  *
  * Handles with results between steps, or with further inputs, have steps of their own: runs and engines (events), generators
- * (pieces), run logs, scorers and embedders. */
+ * (pieces), files of requests, run logs, scorers and embedders. */
 
 /* *out_done, which may be NULL: 1 when all is done, else 0.
  * Codes: TSR_CANCELLED, TSR_INVALID_ARGUMENT, TSR_NOT_FOUND, TSR_CORRUPT, TSR_UNSUPPORTED, TSR_IO, TSR_FAILED_PRECONDITION,
@@ -482,7 +508,7 @@ TSR_API tsr_status* tsr_graph_new(tsr_graph** out_graph);
  * TSR_INVALID_ARGUMENT names the line.
  * Codes: TSR_INVALID_ARGUMENT. */
 TSR_API tsr_status* tsr_graph_parse(const char* text, size_t size, tsr_graph** out_graph);
-TSR_API tsr_status* tsr_graph_print(tsr_graph* graph, tsr_text** out_text);
+TSR_API tsr_status* tsr_graph_print(const tsr_graph* graph, tsr_text** out_text);
 
 /* Declares a symbol, or finds it again. capacity: its largest value, 0 for no limit. *out_extent goes into
  * dims.
@@ -517,13 +543,13 @@ TSR_API tsr_status* tsr_graph_set_trainable(tsr_graph* graph, tsr_value paramete
 
 /* Makes a value fetchable under `name`; replaces an output of that name. Codes: TSR_INVALID_ARGUMENT, TSR_NOT_FOUND. */
 TSR_API tsr_status* tsr_graph_output(tsr_graph* graph, const char* name, tsr_value value);
-TSR_API tsr_status* tsr_graph_find(tsr_graph* graph, const char* tensor_name, tsr_value* out_value);
+TSR_API tsr_status* tsr_graph_find(const tsr_graph* graph, const char* tensor_name, tsr_value* out_value);
 
 /* Type of a value. dims [TSR_MAX_RANK]; symbols are negative, as tsr_graph_symbol returned them. Each output
  * may be NULL.
  * Codes: TSR_INVALID_ARGUMENT. */
-TSR_API tsr_status* tsr_graph_type(tsr_graph* graph, tsr_value value, tsr_dtype* out_dtype, int32_t* out_rank,
-                                   int64_t* out_dims);
+TSR_API tsr_status* tsr_graph_type(const tsr_graph* graph, tsr_value value, tsr_dtype* out_dtype,
+                                   int32_t* out_rank, int64_t* out_dims);
 
 /* Graph to graph; `graph` stays unchanged.
  *
@@ -550,11 +576,15 @@ TSR_API tsr_status* tsr_graph_type(tsr_graph* graph, tsr_value value, tsr_dtype*
  *             "top_k" i32 [], "seed" i64 [], and "start" and "length" i32 [W], whose sum is the number of tokens before
  *             the one drawn. A sequence continues from what earlier steps left in its pages.
  * Codes: TSR_INVALID_ARGUMENT, TSR_FAILED_PRECONDITION, TSR_UNSUPPORTED. */
-TSR_API tsr_status* tsr_graph_token_loss(tsr_graph* graph, tsr_graph** out_graph);
-TSR_API tsr_status* tsr_graph_segments(tsr_graph* graph, tsr_graph** out_graph);
-TSR_API tsr_status* tsr_graph_training(tsr_graph* graph, const tsr_options* options, tsr_graph** out_graph);
-TSR_API tsr_status* tsr_graph_evaluation(tsr_graph* graph, tsr_graph** out_graph);
-TSR_API tsr_status* tsr_graph_decoding(tsr_graph* graph, const tsr_options* options, tsr_graph** out_graph);
+TSR_API tsr_status* tsr_graph_token_loss(const tsr_graph* graph, tsr_graph** out_graph);
+TSR_API tsr_status* tsr_graph_segments(const tsr_graph* graph, tsr_graph** out_graph);
+TSR_API tsr_status* tsr_graph_training(const tsr_graph* graph, const tsr_options* options,
+                                       tsr_graph** out_graph);
+TSR_API tsr_status* tsr_graph_evaluation(const tsr_graph* graph, tsr_graph** out_graph);
+#ifdef TSR_UNSTABLE_API
+TSR_API tsr_status* tsr_graph_decoding(const tsr_graph* graph, const tsr_options* options,
+                                       tsr_graph** out_graph);
+#endif  /* TSR_UNSTABLE_API */
 
 /* The operations and bytes of a graph on one device, without running it: JSON {"phases":
  * {"forward", "backward", "update"}, "saved_bytes", "ops": [{"op", "count", ...}], "blocks": [{"block",
@@ -563,7 +593,7 @@ TSR_API tsr_status* tsr_graph_decoding(tsr_graph* graph, const tsr_options* opti
  * in addition to those; a sum over no nodes). Options: batch (i64, default 1), symbols ("T=128", every symbol
  * except B), nodes (i64, 1: list every node; default 0).
  * Codes: TSR_INVALID_ARGUMENT. */
-TSR_API tsr_status* tsr_graph_profile(tsr_graph* graph, const tsr_options* options, tsr_text** out_text);
+TSR_API tsr_status* tsr_graph_profile(const tsr_graph* graph, const tsr_options* options, tsr_text** out_text);
 TSR_API void tsr_graph_free(tsr_graph* graph);
 
 /* ================================================================ tokenizer */
@@ -697,7 +727,7 @@ TSR_API tsr_status* tsr_model_new(const char* description, const tsr_options* op
  * norm weights at 1, the rest normal with deviation 0.02 or by their fan-in; write others with
  * tsr_model_write.
  * Codes: TSR_INVALID_ARGUMENT. */
-TSR_API tsr_status* tsr_model_new_from_graph(tsr_graph* graph, const tsr_options* options,
+TSR_API tsr_status* tsr_model_new_from_graph(const tsr_graph* graph, const tsr_options* options,
                                              tsr_model** out_model);
 
 /* A model with low-rank adapters: next to the product of a weight W, frozen from here on, one of two small
@@ -728,7 +758,7 @@ TSR_API tsr_status* tsr_model_new_from_graph(tsr_graph* graph, const tsr_options
  *   also          str   other parameters that train, in full: names as for `on`, and modules of norms and biases too
  * TSR_INVALID_ARGUMENT, TSR_NOT_FOUND.
  * Codes: TSR_INVALID_ARGUMENT, TSR_NOT_FOUND, TSR_CHANGED. */
-TSR_API tsr_status* tsr_model_add_adapters(tsr_model* model, const tsr_options* options,
+TSR_API tsr_status* tsr_model_add_adapters(const tsr_model* model, const tsr_options* options,
                                            tsr_model** out_model);
 /* The same with the adapters of another project's file for `model`: a folder that PEFT's save_pretrained wrote
  * (adapter_config.json, adapter_model.safetensors; LoRA), or a GGUF adapter. Ranks and factors are those of the file; parts of a fused
@@ -737,8 +767,9 @@ TSR_API tsr_status* tsr_model_add_adapters(tsr_model* model, const tsr_options* 
  * docs/guides/adapters.md. TSR_NOT_FOUND; TSR_CORRUPT for tensors that are missing or contradict the configuration;
  * TSR_INVALID_ARGUMENT for an adapter of another model; TSR_UNSUPPORTED names the part without a form here.
  * Codes: TSR_NOT_FOUND, TSR_CORRUPT, TSR_INVALID_ARGUMENT, TSR_UNSUPPORTED, TSR_IO, TSR_CHANGED. */
-TSR_API tsr_status* tsr_model_load_adapters(tsr_model* model, const char* path, const tsr_options* options,
-                                            tsr_model** out_model);
+TSR_API tsr_status* tsr_model_load_adapters(const tsr_model* model, const char* path,
+                                            const tsr_options* options, tsr_model** out_model);
+#ifdef TSR_UNSTABLE_API
 /* The model of a method (tsr_plan_methods; not "auto"), ready for tsr_trainer_new: for full another handle over `model`, else
  * a model with adapters. qlora:TYPE quantises the weights in memory, which takes time and the bytes of the quantised weights.
  * adapters: options of tsr_model_add_adapters; NULL for full. `model` stays as it is and may be freed first; the result is
@@ -746,11 +777,12 @@ TSR_API tsr_status* tsr_model_load_adapters(tsr_model* model, const char* path, 
  * Codes: TSR_INVALID_ARGUMENT, TSR_NOT_FOUND, TSR_UNSUPPORTED, TSR_CHANGED. */
 TSR_API tsr_status* tsr_model_for_method(tsr_model* model, const char* method, const tsr_options* adapters,
                                          tsr_model** out_model);
+#endif  /* TSR_UNSTABLE_API */
 /* A model without adapters that computes the same as `model`: every W becomes W + alpha/rank * A B (dora: m/|W'| W'), rounded
  * to W's type where it is stored in bf16 or f16; where it is in blocks, or f16 does not hold the sum, f32.
  * TSR_FAILED_PRECONDITION where there are none. TSR_UNSUPPORTED for an adapter's bias where W's product has none.
  * Codes: TSR_FAILED_PRECONDITION, TSR_UNSUPPORTED, TSR_CHANGED. */
-TSR_API tsr_status* tsr_model_merge_adapters(tsr_model* model, tsr_model** out_model);
+TSR_API tsr_status* tsr_model_merge_adapters(const tsr_model* model, tsr_model** out_model);
 
 /* A model with `rows` rows in its token table, and in its head and the head's bias where these are parameters of their own;
  * 0: as many as the table has, or as its tokenizer has tokens where those are more. The first rows keep their bits. New ones
@@ -764,7 +796,7 @@ TSR_API tsr_status* tsr_model_merge_adapters(tsr_model* model, tsr_model** out_m
  * TSR_INVALID_ARGUMENT for rows below the tokenizer's tokens, and a token that is empty or known; TSR_FAILED_PRECONDITION
  * for a model with adapters, or without a tokenizer where there are tokens; TSR_UNSUPPORTED for a model of no known family.
  * Codes: TSR_INVALID_ARGUMENT, TSR_FAILED_PRECONDITION, TSR_UNSUPPORTED, TSR_CHANGED. */
-TSR_API tsr_status* tsr_model_resize_tokens(tsr_model* model, int64_t rows, const tsr_options* options,
+TSR_API tsr_status* tsr_model_resize_tokens(const tsr_model* model, int64_t rows, const tsr_options* options,
                                             tsr_model** out_model);
 
 /* Writes a .tsr file, or where `path` ends in .gguf a GGUF file: to a temporary name, synced, renamed over `path`. Parameters
@@ -773,7 +805,7 @@ TSR_API tsr_status* tsr_model_resize_tokens(tsr_model* model, int64_t rows, cons
  * that the model was read from where it was made of another or trained since, unless it is the result of the run that was resumed
  * (tsr_trainer_resume) with it; a loaded model may be saved over its own .tsr file. Of GGUF also as tsr_export_begin.
  * Codes: TSR_IO, TSR_INVALID_ARGUMENT, TSR_NOT_FOUND, TSR_UNSUPPORTED, TSR_CHANGED. */
-TSR_API tsr_status* tsr_model_save(tsr_model* model, const char* path, const tsr_options* options);
+TSR_API tsr_status* tsr_model_save(const tsr_model* model, const char* path, const tsr_options* options);
 /* Whether tsr_model_save could write `path` now, for a check before hours of work: name, folder and permissions.
  * Files that a killed save of `path` left next to it are removed, as by tsr_model_save. TSR_INVALID_ARGUMENT, TSR_NOT_FOUND,
  * TSR_IO.
@@ -810,14 +842,16 @@ TSR_API tsr_status* tsr_conversion_begin(tsr_runtime* runtime, const char* in_pa
  * tsr_model_quantize, would write, byte for byte. Parameters not drawn yet are drawn. "in" of the report has the format
  * "memory".
  * Codes: TSR_NOT_FOUND, TSR_IO, TSR_INVALID_ARGUMENT. */
-TSR_API tsr_status* tsr_conversion_begin_for_model(tsr_runtime* runtime, tsr_model* model, const char* out_path,
-                                                   const tsr_options* options, tsr_work** out_work);
+TSR_API tsr_status* tsr_conversion_begin_for_model(tsr_runtime* runtime, const tsr_model* model,
+                                                   const char* out_path, const tsr_options* options,
+                                                   tsr_work** out_work);
 /* The same with the trained values: the file that tsr_trainer_save_model would write, byte for byte, or that quantised
  * (with `type`). Steps use the trainer: until the conversion is finished or freed other calls with the trainer are
  * TSR_BUSY.
  * Codes: TSR_NOT_FOUND, TSR_IO, TSR_INVALID_ARGUMENT, TSR_BUSY, TSR_VALUES_LOST. */
-TSR_API tsr_status* tsr_conversion_begin_for_trainer(tsr_trainer* trainer, tsr_model* model, const char* out_path,
-                                                     const tsr_options* options, tsr_work** out_work);
+TSR_API tsr_status* tsr_conversion_begin_for_trainer(tsr_trainer* trainer, const tsr_model* model,
+                                                     const char* out_path, const tsr_options* options,
+                                                     tsr_work** out_work);
 /* Syncs the file and renames it over out_path. out_report may be NULL:
  * {"architecture", "parameters": count of elements, "in": {"format": "tsr" | "gguf", "bytes": of the file (of all
  *  parts of a split model), "stored": [{"type": "q8_0", "tensors", "bytes"}]}, "out": {the same}}; of GGUF also "notes" as an export; with `type` also "quantization": {"type", "bytes_in",
@@ -858,8 +892,9 @@ TSR_API tsr_status* tsr_conversion_finish(tsr_work* work, tsr_text** out_report)
  * Codes: TSR_NOT_FOUND, TSR_IO, TSR_INVALID_ARGUMENT. */
 TSR_API tsr_status* tsr_export_begin(tsr_runtime* runtime, const char* in_path, const char* out_path,
                                      const tsr_options* options, tsr_work** out_work);
-TSR_API tsr_status* tsr_export_begin_for_model(tsr_runtime* runtime, tsr_model* model, const char* out_path,
-                                               const tsr_options* options, tsr_work** out_work);
+TSR_API tsr_status* tsr_export_begin_for_model(tsr_runtime* runtime, const tsr_model* model,
+                                               const char* out_path, const tsr_options* options,
+                                               tsr_work** out_work);
 /* Renames the written files over out_path. out_report may be NULL:
  * {"architecture", "parameters": count of elements, "in": as tsr_conversion_finish has it, "format", "bytes": of all files, "files": names within a folder,
  *  "stored": [{"type": "bf16", "tensors", "bytes"}], "notes": ["omitted parts, with reasons"], and of a gguf with type
@@ -872,7 +907,7 @@ TSR_API tsr_status* tsr_export_finish(tsr_work* work, tsr_text** out_report);
  * whose tsr_runtime_cancel ends it; may be NULL. TSR_INVALID_ARGUMENT, TSR_UNSUPPORTED for types that can be read
  * alone, TSR_IO, and as a read of the parameters fails; then `path` is as it was.
  * Codes: TSR_INVALID_ARGUMENT, TSR_UNSUPPORTED, TSR_IO, TSR_NOT_FOUND, TSR_CANCELLED, TSR_CHANGED. */
-TSR_API tsr_status* tsr_model_quantize(tsr_runtime* runtime, tsr_model* model, const char* path,
+TSR_API tsr_status* tsr_model_quantize(tsr_runtime* runtime, const tsr_model* model, const char* path,
                                        const tsr_options* options, tsr_text** out_report);
 
 /* Reads a .tsr file through and checks every checksum. TSR_CORRUPT names the tensor.
@@ -891,28 +926,28 @@ TSR_API tsr_status* tsr_model_verify(const char* path);
  * others. Metadata "description" of a model of one of the families is its shorthand, as for
  * tsr_model_new.
  * Codes: none. */
-TSR_API tsr_status* tsr_model_info(tsr_model* model, tsr_text** out_text);
+TSR_API tsr_status* tsr_model_info(const tsr_model* model, tsr_text** out_text);
 
 /* *out_size is 0 when the key is absent. Setting "" removes it. Codes: none. */
-TSR_API tsr_status* tsr_model_metadata(tsr_model* model, const char* key, char* buffer, size_t capacity,
+TSR_API tsr_status* tsr_model_metadata(const tsr_model* model, const char* key, char* buffer, size_t capacity,
                                        size_t* out_size);
 TSR_API tsr_status* tsr_model_set_metadata(tsr_model* model, const char* key, const char* value);
 
 /* Parameters by number, in graph order, 0 .. *out_count - 1. Codes: TSR_INVALID_ARGUMENT. */
-TSR_API tsr_status* tsr_model_parameter_count(tsr_model* model, size_t* out_count);
-TSR_API tsr_status* tsr_model_parameter_name(tsr_model* model, size_t number, char* buffer, size_t capacity,
-                                             size_t* out_size);
+TSR_API tsr_status* tsr_model_parameter_count(const tsr_model* model, size_t* out_count);
+TSR_API tsr_status* tsr_model_parameter_name(const tsr_model* model, size_t number, char* buffer,
+                                             size_t capacity, size_t* out_size);
 
 /* One parameter's value. read is a view that stays as it was when the model changes. write borrows the
  * tensor's memory; dtype and dims must be the parameter's. TSR_NOT_FOUND names the nearest parameters.
  * Codes: TSR_NOT_FOUND, TSR_INVALID_ARGUMENT, TSR_CHANGED. */
-TSR_API tsr_status* tsr_model_read(tsr_model* model, const char* parameter, tsr_tensor** out_tensor);
+TSR_API tsr_status* tsr_model_read(const tsr_model* model, const char* parameter, tsr_tensor** out_tensor);
 TSR_API tsr_status* tsr_model_write(tsr_model* model, const char* parameter, const tsr_tensor* value);
 
 /* A copy. Codes: none. */
-TSR_API tsr_status* tsr_model_graph(tsr_model* model, tsr_graph** out_graph);
+TSR_API tsr_status* tsr_model_graph(const tsr_model* model, tsr_graph** out_graph);
 /* TSR_NOT_FOUND: it has none. Codes: TSR_NOT_FOUND. */
-TSR_API tsr_status* tsr_model_tokenizer(tsr_model* model, tsr_tokenizer** out_tokenizer);
+TSR_API tsr_status* tsr_model_tokenizer(const tsr_model* model, tsr_tokenizer** out_tokenizer);
 /* NULL removes it. Codes: none. */
 TSR_API tsr_status* tsr_model_set_tokenizer(tsr_model* model, const tsr_tokenizer* tokenizer);
 TSR_API void tsr_model_free(tsr_model* model);
@@ -947,7 +982,7 @@ TSR_API void tsr_model_free(tsr_model* model);
  * TSR_NOT_FOUND where the model has none; TSR_INVALID_ARGUMENT and TSR_UNSUPPORTED as tsr_chat_new_text. The model's
  * tokenizer, if it has one, brings bos_token, eos_token, unk_token and pad_token.
  * Codes: TSR_NOT_FOUND, TSR_INVALID_ARGUMENT, TSR_UNSUPPORTED. */
-TSR_API tsr_status* tsr_chat_new(tsr_model* model, const tsr_options* options, tsr_chat** out_chat);
+TSR_API tsr_status* tsr_chat_new(const tsr_model* model, const tsr_options* options, tsr_chat** out_chat);
 /* From a template's text. tokenizer may be NULL: then nothing can be encoded, and there are no special tokens.
  * TSR_INVALID_ARGUMENT for an invalid template, TSR_UNSUPPORTED for parts of Jinja that chat templates do not use.
  * Codes: TSR_INVALID_ARGUMENT, TSR_UNSUPPORTED. */
@@ -1137,12 +1172,13 @@ TSR_API tsr_status* tsr_dataset_info(const tsr_dataset* dataset, tsr_text** out_
 TSR_API tsr_status* tsr_dataset_example(const tsr_dataset* dataset, int64_t number, tsr_text** out_json);
 
 /* The trainer's inputs at global step `step` (from 0), [batch, seq] each, of pairs [batch, 2 seq]: tokens, labels (-1: none), positions and
- * segments (numbers of documents). Each may be NULL. Weights of labels, which it feeds where rows have some, are in
- * tsr_dataset_example. With option accumulate a trainer's step feeds the rows of so many of
+ * segments (numbers of documents). Each may be NULL, or holds `capacity` items: "Arrays out", *out_count is of each. Weights
+ * of labels, which it feeds where rows have some, are in tsr_dataset_example. With option accumulate a trainer's step feeds the rows of so many of
  * these steps.
  * Codes: TSR_INVALID_ARGUMENT, TSR_IO. */
 TSR_API tsr_status* tsr_dataset_rows(const tsr_dataset* dataset, int64_t step, int64_t batch, int32_t* tokens,
-                                     int32_t* labels, int32_t* positions, int32_t* segments);
+                                     int32_t* labels, int32_t* positions, int32_t* segments, size_t capacity,
+                                     size_t* out_count);
 
 /* The training batch of global step `step` (from 0) of a text: ids [batch, seq + 1] into items.
  * TSR_FAILED_PRECONDITION of other kinds.
@@ -1174,9 +1210,10 @@ TSR_API void tsr_dataset_free(tsr_dataset* dataset);
  * TSR_OUT_OF_MEMORY when no plan fits: the message has the smallest sufficient limit, the smallest
  * sufficient number of devices, and the tensors that fill the device, at which instruction.
  * Codes: TSR_INVALID_ARGUMENT, TSR_NOT_FOUND, TSR_UNSUPPORTED, TSR_OUT_OF_MEMORY, TSR_CANCELLED. */
-TSR_API tsr_status* tsr_plan_new(tsr_runtime* runtime, tsr_model* model, const tsr_options* options,
+TSR_API tsr_status* tsr_plan_new(tsr_runtime* runtime, const tsr_model* model, const tsr_options* options,
                                  tsr_plan** out_plan);
 
+#ifdef TSR_UNSTABLE_API
 /* Methods that could train a model without adapters, and the memory of each. The most general first:
  *   full         all parameters, which are f32 (those of the option `trained`)
  *   lora         low-rank adapters (tsr_model_add_adapters); the base is kept as the model has it
@@ -1194,38 +1231,40 @@ TSR_API tsr_status* tsr_plan_new(tsr_runtime* runtime, tsr_model* model, const t
  * Next come tsr_model_for_method, and tsr_trainer_new with the same options without `method`.
  * TSR_OUT_OF_MEMORY where no method fits: the message names the nearest. TSR_INVALID_ARGUMENT.
  * Codes: TSR_INVALID_ARGUMENT, TSR_NOT_FOUND, TSR_UNSUPPORTED, TSR_OUT_OF_MEMORY, TSR_CANCELLED. */
-TSR_API tsr_status* tsr_plan_methods(tsr_runtime* runtime, tsr_model* model, const tsr_dataset* dataset,
-                                     const tsr_options* options, const tsr_options* adapters, tsr_text** out_text);
+TSR_API tsr_status* tsr_plan_methods(tsr_runtime* runtime, const tsr_model* model, const tsr_dataset* dataset,
+                                     const tsr_options* options, const tsr_options* adapters,
+                                     tsr_text** out_text);
+#endif  /* TSR_UNSTABLE_API */
 
 /* The memory that a model needs: {"inference": {"context", "plan", "bytes": [of each device]}, "lora": {"rank", "batch", "seq", ...},
  * "full": {"batch", "seq", ...}}: to generate one text, to train low-rank adapters, and to train all parameters; "error" in place of plan and
  * bytes where it cannot be planned. Nothing is allocated. options: devices and what else places a trainer, and context (default 2048), seq (default
  * 512), both as the model's context allows, batch (default 1), rank (default 8).
  * Codes: TSR_INVALID_ARGUMENT, TSR_CANCELLED. */
-TSR_API tsr_status* tsr_model_needs(tsr_runtime* runtime, tsr_model* model, const tsr_options* options, tsr_text** out_text);
+TSR_API tsr_status* tsr_model_needs(tsr_runtime* runtime, const tsr_model* model, const tsr_options* options, tsr_text** out_text);
 
 /* For any graph (the low level). Options: batch (i64, default 1), symbols (str: "T=128"), parallel, pins,
  * memory_limit.
  * Codes: TSR_INVALID_ARGUMENT, TSR_UNSUPPORTED, TSR_OUT_OF_MEMORY, TSR_CANCELLED. */
-TSR_API tsr_status* tsr_plan_new_for_graph(tsr_devices* devices, tsr_graph* graph, const tsr_options* options,
-                                           tsr_plan** out_plan);
+TSR_API tsr_status* tsr_plan_new_for_graph(const tsr_devices* devices, const tsr_graph* graph,
+                                           const tsr_options* options, tsr_plan** out_plan);
 
 /* The same as long work; model and graph are as they were when it began. A step fails as tsr_plan_new does.
  * Codes: TSR_INVALID_ARGUMENT, TSR_NOT_FOUND, TSR_UNSUPPORTED, TSR_OUT_OF_MEMORY, TSR_FAILED_PRECONDITION. */
-TSR_API tsr_status* tsr_plan_begin(tsr_runtime* runtime, tsr_model* model, const tsr_options* options,
+TSR_API tsr_status* tsr_plan_begin(tsr_runtime* runtime, const tsr_model* model, const tsr_options* options,
                                    tsr_work** out_work);
-TSR_API tsr_status* tsr_plan_begin_for_graph(tsr_devices* devices, tsr_graph* graph, const tsr_options* options,
-                                             tsr_work** out_work);
+TSR_API tsr_status* tsr_plan_begin_for_graph(const tsr_devices* devices, const tsr_graph* graph,
+                                             const tsr_options* options, tsr_work** out_work);
 TSR_API tsr_status* tsr_plan_finish(tsr_work* work, tsr_plan** out_plan);
 
 /* A plan of this very graph from its text, of tsr_plan_text or tsr_plan_save. (For a model,
  * give the path to tsr_plan_new or tsr_trainer_new as option "plan_file".) TSR_INVALID_ARGUMENT names the line
  * of a syntax error, or reports another graph's plan; TSR_NOT_FOUND an absent file.
  * Codes: TSR_INVALID_ARGUMENT, TSR_NOT_FOUND, TSR_IO, TSR_CANCELLED. */
-TSR_API tsr_status* tsr_plan_parse_for_graph(tsr_devices* devices, tsr_graph* graph, const char* text,
-                                             size_t size, tsr_plan** out_plan);
-TSR_API tsr_status* tsr_plan_load_for_graph(tsr_devices* devices, tsr_graph* graph, const char* path,
-                                            tsr_plan** out_plan);
+TSR_API tsr_status* tsr_plan_parse_for_graph(const tsr_devices* devices, const tsr_graph* graph,
+                                             const char* text, size_t size, tsr_plan** out_plan);
+TSR_API tsr_status* tsr_plan_load_for_graph(const tsr_devices* devices, const tsr_graph* graph,
+                                            const char* path, tsr_plan** out_plan);
 
 /* The plan as text, which can be edited and passed as option "plan_file". Codes: none. */
 TSR_API tsr_status* tsr_plan_text(const tsr_plan* plan, tsr_text** out_text);
@@ -1243,7 +1282,7 @@ TSR_API tsr_status* tsr_plan_text(const tsr_plan* plan, tsr_text** out_text);
  * "window_bytes_per_token"}.
  * Codes: none. */
 TSR_API tsr_status* tsr_plan_info(const tsr_plan* plan, tsr_text** out_text);
-/* The predicted trace of one run (of the training step), in the form of tsr_trainer_trace: the same events at
+/* The predicted trace of one run (of the training step), in the form of tsr_trainer_take_trace: the same events at
  * predicted times. TSR_FAILED_PRECONDITION without the option "trace".
  * Codes: TSR_FAILED_PRECONDITION, TSR_IO. */
 TSR_API tsr_status* tsr_plan_trace(const tsr_plan* plan, tsr_text** out_text);
@@ -1284,6 +1323,7 @@ TSR_API tsr_status* tsr_plan_explain(const tsr_plan* plan, tsr_text** out_text);
 TSR_API tsr_status* tsr_plan_page(const tsr_plan* plan, tsr_text** out_text);
 TSR_API void tsr_plan_free(tsr_plan* plan);
 
+#ifdef TSR_UNSTABLE_API
 /* Time and memory of one training step on a cluster that may be absent. The step is that of a trainer with the same options; it is
  * lowered with few of the model's blocks, of which time and memory of all devices are composed, as the program would have them. With a
  * complete mesh in `parallel` that plan is priced as it is; else the fastest step with these settings within the limit is searched.
@@ -1354,6 +1394,7 @@ TSR_API tsr_status* tsr_plan_estimate_page(const char* description, const tsr_op
  * first false claim, with the computed and the claimed value.
  * Codes: TSR_INVALID_ARGUMENT, TSR_CORRUPT. */
 TSR_API tsr_status* tsr_plan_check(const char* certificate, tsr_text** out_text);
+#endif  /* TSR_UNSTABLE_API */
 
 /* ================================================================ program, session (the low level) */
 
@@ -1362,11 +1403,11 @@ TSR_API tsr_status* tsr_plan_check(const char* certificate, tsr_text** out_text)
 typedef struct tsr_entry {
   size_t struct_size;
   const char* name; /* "train_step" */
-  tsr_graph* graph;
+  const tsr_graph* graph;
   const tsr_plan* plan; /* of this graph, or of one that differs in names alone */
 } tsr_entry;
 /* TSR_INVALID_ARGUMENT for a plan of another graph. Codes: TSR_INVALID_ARGUMENT, TSR_UNSUPPORTED, TSR_CANCELLED. */
-TSR_API tsr_status* tsr_program_new(tsr_devices* devices, const tsr_entry* entries, size_t entry_count,
+TSR_API tsr_status* tsr_program_new(const tsr_devices* devices, const tsr_entry* entries, size_t entry_count,
                                     tsr_program** out_program);
 /* {"fingerprint", "devices": [{"name", "arena_bytes": {"predicted"}, "max_live_bytes", "peak"}],
  *  "entries": [{"name", "instructions"}]}
@@ -1379,7 +1420,7 @@ TSR_API void tsr_program_free(tsr_program* program);
  * Options: measure_memory (i64, default 0), trace (i64, default 0); offload_folder, host_memory_limit,
  * watchdog (default 0: never) as for the trainer.
  * Codes: TSR_INVALID_ARGUMENT, TSR_IO. */
-TSR_API tsr_status* tsr_session_new(tsr_program* program, const tsr_options* options,
+TSR_API tsr_status* tsr_session_new(const tsr_program* program, const tsr_options* options,
                                     tsr_session** out_session);
 
 /* Parameters, constants and state by name, as whole tensors; values are copied. Parameters must be written
@@ -1387,9 +1428,9 @@ TSR_API tsr_status* tsr_session_new(tsr_program* program, const tsr_options* opt
  * another type.
  * Codes: TSR_NOT_FOUND, TSR_INVALID_ARGUMENT, TSR_VALUES_LOST, TSR_CHANGED. */
 TSR_API tsr_status* tsr_session_write(tsr_session* session, const char* name, const tsr_tensor* value);
-TSR_API tsr_status* tsr_session_read(tsr_session* session, const char* name, tsr_tensor** out_tensor);
+TSR_API tsr_status* tsr_session_read(const tsr_session* session, const char* name, tsr_tensor** out_tensor);
 /* All parameters of the program from a model. Codes: TSR_NOT_FOUND, TSR_INVALID_ARGUMENT, TSR_CHANGED. */
-TSR_API tsr_status* tsr_session_write_model(tsr_session* session, tsr_model* model);
+TSR_API tsr_status* tsr_session_write_model(tsr_session* session, const tsr_model* model);
 
 /* Inputs keep their value until fed again; docs/reference/ops.md defines indices outside a table or vocabulary
  * for the op that reads them (mostly 0). Outputs keep theirs until the next run; before the first run of their entry
@@ -1399,7 +1440,7 @@ TSR_API tsr_status* tsr_session_write_model(tsr_session* session, tsr_model* mod
 TSR_API tsr_status* tsr_session_feed(tsr_session* session, const char* entry, const char* input,
                                      const tsr_tensor* value);
 TSR_API tsr_status* tsr_session_run(tsr_session* session, const char* entry);
-TSR_API tsr_status* tsr_session_fetch(tsr_session* session, const char* entry, const char* output,
+TSR_API tsr_status* tsr_session_fetch(const tsr_session* session, const char* entry, const char* output,
                                       tsr_tensor** out_tensor);
 /* Any thread: the run in progress returns TSR_CANCELLED. */
 TSR_API void tsr_session_cancel(tsr_session* session);
@@ -1416,15 +1457,15 @@ TSR_API tsr_status* tsr_session_restore(tsr_session* session);
  * "device_bytes" of a device: predicted, what was in use of all its memory (contexts, libraries, other processes)
  * before the arenas of this session were made, and those; measured, what is in use now.
  * Codes: none. */
-TSR_API tsr_status* tsr_session_report(tsr_session* session, tsr_text** out_text);
+TSR_API tsr_status* tsr_session_report(const tsr_session* session, tsr_text** out_text);
 /* The trace since the last call, in Chrome's format (a JSON array), for chrome://tracing or Perfetto:
  * pid is the rank, tid its stream (compute, collectives, copies, one for each peer and direction), with bytes,
  * micro-batch and entry as arguments, and of kernels variant, operands, and the flops and bytes of memory that the
  * op takes at least. Times are the device's where it reports them (cuda), so that the recorded run equals one
  * without a trace, launches of several kernels as the first of them; else the host's. Needs the option "trace".
  * Codes: TSR_FAILED_PRECONDITION. */
-TSR_API tsr_status* tsr_session_trace(tsr_session* session, tsr_text** out_text);
-/* The kernels of a trace (tsr_session_trace, tsr_trainer_trace, tsr_generator_trace) beside what each would take if nothing but memory or
+TSR_API tsr_status* tsr_session_take_trace(tsr_session* session, tsr_text** out_text);
+/* The kernels of a trace (tsr_session_take_trace, tsr_trainer_take_trace, tsr_generator_take_trace) beside what each would take if nothing but memory or
  * products bound it: {"entry", "runs", "seconds", "floor_seconds", "launches", "kernels": [{"op", "variant", "operands", "count", "seconds",
  * "floor_seconds"}], the longest first}: all of one run, on the rank that was busy longest. What is no kernel counts under its own
  * name, without floor. A launch of several kernels is recorded as the first of them: their floors are added up there. Options
@@ -1565,7 +1606,7 @@ TSR_API void tsr_session_free(tsr_session* session);
  *   eval_batches   i64   most batches tsr_trainer_evaluate reads (default 0: the whole evaluation part)
  *   evaluate_only  i64   1: no training step is planned or held, only tsr_trainer_evaluate works (default 0)
  *   measure_memory i64   1 (default): the first two steps also measure the memory really touched; 0: not
- *   trace          i64   1: record runs, for tsr_trainer_trace, and predicted runs, for tsr_plan_trace
+ *   trace          i64   1: record runs, for tsr_trainer_take_trace, and predicted runs, for tsr_plan_trace
  *                        (default 0)
  *   host_memory_limit    i64 bytes or str, of host memory for offloaded tensors, all devices together
  *                        (default 0: no limit)
@@ -1578,13 +1619,13 @@ TSR_API void tsr_session_free(tsr_session* session);
  * large allocation.
  * Codes: TSR_INVALID_ARGUMENT, TSR_NOT_FOUND, TSR_CORRUPT, TSR_UNSUPPORTED, TSR_OUT_OF_MEMORY, TSR_IO,
  * TSR_FAILED_PRECONDITION, TSR_CANCELLED, TSR_CHANGED. */
-TSR_API tsr_status* tsr_trainer_new(tsr_runtime* runtime, tsr_model* model, const tsr_dataset* dataset,
+TSR_API tsr_status* tsr_trainer_new(tsr_runtime* runtime, const tsr_model* model, const tsr_dataset* dataset,
                                     const tsr_options* options, tsr_trainer** out_trainer);
 
 /* The same as long work: planning, log probabilities of a preference loss's reference, and upload of the model's values. A
  * step fails as tsr_trainer_new does; tsr_runtime_cancel ends it.
  * Codes: TSR_INVALID_ARGUMENT, TSR_FAILED_PRECONDITION. */
-TSR_API tsr_status* tsr_trainer_begin(tsr_runtime* runtime, tsr_model* model, const tsr_dataset* dataset,
+TSR_API tsr_status* tsr_trainer_begin(tsr_runtime* runtime, const tsr_model* model, const tsr_dataset* dataset,
                                       const tsr_options* options, tsr_work** out_work);
 TSR_API tsr_status* tsr_trainer_finish(tsr_work* work, tsr_trainer** out_trainer);
 
@@ -1760,11 +1801,6 @@ TSR_API tsr_status* tsr_trainer_load_state(tsr_trainer* trainer, const char* fol
  * "notes": texts of tsr_checkpoint_begin_snapshot}.
  * Codes: TSR_NOT_FOUND, TSR_CORRUPT, TSR_IO, TSR_INVALID_ARGUMENT. */
 TSR_API tsr_status* tsr_checkpoint_info(const char* folder, tsr_text** out_text);
-/* Whether a new run may write its result to `out` and its checkpoints to the folder `checkpoint`: TSR_EXISTS where
- * an earlier run's files would be lost; the message names the checkpoint's step. resumed: the checkpoint that the run
- * goes on from, which it may replace. Each may be NULL or "".
- * Codes: TSR_EXISTS. */
-TSR_API tsr_status* tsr_run_check_paths(const char* out, const char* checkpoint, const char* resumed);
 
 /* Copies the current values of all parameters into `model`, which may be the trained one or another with these
  * parameters. The model then holds a copy of them in host memory.
@@ -1775,13 +1811,13 @@ TSR_API tsr_status* tsr_trainer_store(tsr_trainer* trainer, tsr_model* model);
  * `model` stays as it is, and one tensor at a time is in host memory. Options: compress, as for
  * tsr_model_save.
  * Codes: TSR_INVALID_ARGUMENT, TSR_NOT_FOUND, TSR_IO, TSR_BUSY, TSR_VALUES_LOST, TSR_CANCELLED. */
-TSR_API tsr_status* tsr_trainer_save_model(tsr_trainer* trainer, tsr_model* model, const char* path,
+TSR_API tsr_status* tsr_trainer_save_model(tsr_trainer* trainer, const tsr_model* model, const char* path,
                                            const tsr_options* options);
 
 /* One parameter or optimizer state ("<parameter>.m") by name. read is TSR_VALUES_LOST where the values are
  * lost.
  * Codes: TSR_NOT_FOUND, TSR_INVALID_ARGUMENT, TSR_VALUES_LOST, TSR_BUSY. */
-TSR_API tsr_status* tsr_trainer_read(tsr_trainer* trainer, const char* name, tsr_tensor** out_tensor);
+TSR_API tsr_status* tsr_trainer_read(const tsr_trainer* trainer, const char* name, tsr_tensor** out_tensor);
 TSR_API tsr_status* tsr_trainer_write(tsr_trainer* trainer, const char* name, const tsr_tensor* value);
 
 /* {"step", "unlabelled_steps" (tsr_trainer_step), "tokens_per_step", "plan": {as tsr_plan_info}, "devices": [{"name", "arena_bytes": {"predicted",
@@ -1794,9 +1830,9 @@ TSR_API tsr_status* tsr_trainer_write(tsr_trainer* trainer, const char* name, co
  *  the last evaluation (tsr_trainer_evaluate_all)}. An arena holds steps and evaluations: measured is the highest
  * address used so far.
  * Codes: TSR_BUSY. */
-TSR_API tsr_status* tsr_trainer_report(tsr_trainer* trainer, tsr_text** out_text);
-TSR_API tsr_status* tsr_trainer_trace(tsr_trainer* trainer, tsr_text** out_text);
-TSR_API tsr_status* tsr_trainer_plan(tsr_trainer* trainer, tsr_plan** out_plan);
+TSR_API tsr_status* tsr_trainer_report(const tsr_trainer* trainer, tsr_text** out_text);
+TSR_API tsr_status* tsr_trainer_take_trace(tsr_trainer* trainer, tsr_text** out_text);
+TSR_API tsr_status* tsr_trainer_plan(const tsr_trainer* trainer, tsr_plan** out_plan);
 
 /* Any thread: the step, evaluation or save in progress returns TSR_CANCELLED, and a resume before its first
  * change. Without a call in progress it has no effect. */
@@ -1872,6 +1908,7 @@ TSR_API void tsr_run_log_free(tsr_run_log* log);
 
 /* ================================================================ training run */
 
+#ifdef TSR_UNSTABLE_API
 /* A training run: a training from its first step to its result, as `tessera train` makes it. It steps its trainer, evaluates
  * held-out data, writes samples, keeps the newest checkpoints and the best, stops after a plateau, logs
  * (metrics, TensorBoard's events, a page), and at the end writes the model or its adapters. It advances by events:
@@ -1915,7 +1952,14 @@ TSR_API void tsr_run_log_free(tsr_run_log* log);
  * whether it could be written to out; dataset: also whether it holds out what eval_every wants; each may be NULL. For a check
  * before long work. Errors are those of tsr_run_new.
  * Codes: TSR_INVALID_ARGUMENT, TSR_EXISTS, TSR_NOT_FOUND, TSR_IO. */
-TSR_API tsr_status* tsr_run_check(const tsr_options* options, tsr_model* model, const tsr_dataset* dataset);
+TSR_API tsr_status* tsr_run_check(const tsr_options* options, const tsr_model* model,
+                                  const tsr_dataset* dataset);
+
+/* Whether a new run may write its result to `out` and its checkpoints to the folder `checkpoint`: TSR_EXISTS where
+ * an earlier run's are there, which would be lost; the message names the checkpoint's step. resumed: the checkpoint that the run
+ * goes on from, which it may replace. Each may be NULL or "".
+ * Codes: TSR_EXISTS. */
+TSR_API tsr_status* tsr_run_check_paths(const char* out, const char* checkpoint, const char* resumed);
 
 /* "Short text": the folder of the checkpoint that option resume means by `name`: the folder itself, or that next to a model or
  * adapters. TSR_NOT_FOUND.
@@ -1989,9 +2033,10 @@ TSR_API tsr_status* tsr_run_load_best(tsr_run* run);
  * "saved_step": of the last whole checkpoint, "out", "out_kind": "model", "adapters" or "merged", "out_step": whose values the
  * result has, once it is written}; null where there is none.
  * Codes: none. */
-TSR_API tsr_status* tsr_run_report(tsr_run* run, tsr_text** out_text);
+TSR_API tsr_status* tsr_run_report(const tsr_run* run, tsr_text** out_text);
 /* Waits for the checkpoint that is being written. NULL is allowed. */
 TSR_API void tsr_run_free(tsr_run* run);
+#endif  /* TSR_UNSTABLE_API */
 
 /* ================================================================ generator */
 
@@ -2027,7 +2072,7 @@ TSR_API void tsr_run_free(tsr_run* run);
  *                      q8 rows alone are copied once, for all handles over the model, into the order in which the
  *                      kernels read fastest; off: they are read where the model has them, in its file say. Tokens
  *                      are the same
- *   trace        i64   1: record runs, for tsr_generator_trace (default 0)
+ *   trace        i64   1: record runs, for tsr_generator_take_trace (default 0)
  * and the settings of texts, unless tsr_generator_start_with replaces them:
  *   max_tokens   i64   tokens to generate (default 0: until the context is full)
  *   temperature  f64   default 0.8; 0: always the likeliest token
@@ -2046,8 +2091,9 @@ TSR_API void tsr_run_free(tsr_run* run);
  * The model needs the inputs "tokens" and "positions" and the output "logits".
  * Codes: TSR_INVALID_ARGUMENT, TSR_NOT_FOUND, TSR_UNSUPPORTED, TSR_OUT_OF_MEMORY, TSR_FAILED_PRECONDITION, TSR_CANCELLED,
  * TSR_CHANGED. */
-TSR_API tsr_status* tsr_generator_new(tsr_runtime* runtime, tsr_model* model, const tsr_options* options,
+TSR_API tsr_status* tsr_generator_new(tsr_runtime* runtime, const tsr_model* model, const tsr_options* options,
                                       tsr_generator** out_generator);
+#ifdef TSR_UNSTABLE_API
 /* A generator on the weights that a trainer trains, as tsr_engine_new_for_trainer is an engine on them: no copy, the
  * trainer's devices, plan and precision, and the same errors and ownership. Options: context, memory_limit, trace and those
  * of texts. A trainer's update in the middle of a text waits for the token that is being computed. The text so far is then
@@ -2055,6 +2101,7 @@ TSR_API tsr_status* tsr_generator_new(tsr_runtime* runtime, tsr_model* model, co
  * Codes: TSR_INVALID_ARGUMENT, TSR_UNSUPPORTED, TSR_OUT_OF_MEMORY, TSR_BUSY, TSR_VALUES_LOST, TSR_CANCELLED. */
 TSR_API tsr_status* tsr_generator_new_for_trainer(tsr_trainer* trainer, const tsr_options* options,
                                                   tsr_generator** out_generator);
+#endif  /* TSR_UNSTABLE_API */
 
 /* Starts again; pending pieces of an earlier text are dropped. The text is encoded with BOS in front
  * where the model has one; an empty text starts from BOS alone. TSR_INVALID_ARGUMENT for a prompt longer than
@@ -2104,11 +2151,11 @@ TSR_API tsr_status* tsr_generator_next(tsr_generator* generator, double timeout_
  * "launches_per_token"}; token_reads are the bytes that computing one token reads on all devices, with full
  * caches, and the last the kernels that it launches on one of them.
  * Codes: none. */
-TSR_API tsr_status* tsr_generator_report(tsr_generator* generator, tsr_text** out_text);
+TSR_API tsr_status* tsr_generator_report(const tsr_generator* generator, tsr_text** out_text);
 
-/* The trace since the last call, as tsr_session_trace. Once the text is complete; needs the option "trace".
+/* The trace since the last call, as tsr_session_take_trace. Once the text is complete; needs the option "trace".
  * Codes: TSR_FAILED_PRECONDITION. */
-TSR_API tsr_status* tsr_generator_trace(tsr_generator* generator, tsr_text** out_text);
+TSR_API tsr_status* tsr_generator_take_trace(tsr_generator* generator, tsr_text** out_text);
 
 /* Logits f32 [V] of the last token computed. Once the text is complete. Codes: TSR_FAILED_PRECONDITION. */
 TSR_API tsr_status* tsr_generator_logits(tsr_generator* generator, tsr_tensor** out_tensor);
@@ -2188,9 +2235,10 @@ TSR_API void tsr_generator_free(tsr_generator* generator);
  * Threads: submit, cancel, report and descriptor from any thread; next by one thread at a time.
  * Codes: TSR_INVALID_ARGUMENT, TSR_NOT_FOUND, TSR_UNSUPPORTED, TSR_OUT_OF_MEMORY, TSR_FAILED_PRECONDITION, TSR_IO,
  * TSR_CANCELLED, TSR_CHANGED. */
-TSR_API tsr_status* tsr_engine_new(tsr_runtime* runtime, tsr_model* model, const tsr_options* options,
+TSR_API tsr_status* tsr_engine_new(tsr_runtime* runtime, const tsr_model* model, const tsr_options* options,
                                    tsr_engine** out_engine);
 
+#ifdef TSR_UNSTABLE_API
 /* An engine on the weights that a trainer trains, for samples between its steps: it reads the trainer's memory
  * without a copy, on the trainer's devices, by its plan and in its precision, so that log probabilities are those of
  * tsr_trainer_forward to rounding. Adapters under training are part of the model. Data parallel ranks all compute the
@@ -2212,6 +2260,7 @@ TSR_API tsr_status* tsr_engine_new(tsr_runtime* runtime, tsr_model* model, const
  * Codes: TSR_INVALID_ARGUMENT, TSR_UNSUPPORTED, TSR_OUT_OF_MEMORY, TSR_BUSY, TSR_VALUES_LOST, TSR_CANCELLED. */
 TSR_API tsr_status* tsr_engine_new_for_trainer(tsr_trainer* trainer, const tsr_options* options,
                                                tsr_engine** out_engine);
+#endif  /* TSR_UNSTABLE_API */
 
 /* A request: a prompt that is continued. *out_request: its number, 0 for the first. An invalid request is an error here
  * (TSR_INVALID_ARGUMENT), without effect on others: an empty prompt, one that does not fit the context or cache_tokens, token
@@ -2254,15 +2303,15 @@ TSR_API tsr_status* tsr_engine_new_for_trainer(tsr_trainer* trainer, const tsr_o
  *   logits               i64   1: before each token an event TSR_EVENT_LOGITS is sent, and the text continues with
  *                              tsr_engine_answer (default 0)
  *   adapter              i64   of tsr_engine_load_adapter (default -1: none)
- *   keep                 i64   1: after its end tsr_engine_sequence returns its sequences (default 0)
+ *   keep                 i64   1: after its end tsr_engine_take_sequence returns its sequences (default 0)
  * and of requests without generation, which compute the prompt alone: they have one TSR_EVENT_END and, in addition, the
  * options priority, adapter and special (of scores); others are refused
- *   embed                i64   1: vectors, for tsr_engine_embedding (default 0); a prompt that is text is encoded with the
+ *   embed                i64   1: vectors, for tsr_engine_take_embedding (default 0); a prompt that is text is encoded with the
  *                              tokenizer's tokens around texts, as by tsr_embedder_embed, and is not cut
  *   pooling              str   auto (default; none where the model's file says so), mean, cls, last: as for
  *                              tsr_embedder_new | none: the hidden state of each token
  *   normalize            i64   likewise
- *   score_from           i64   the first token of the prompt with a log probability, for tsr_engine_scores
+ *   score_from           i64   the first token of the prompt with a log probability, for tsr_engine_take_scores
  *                              (default -1: none). Tokens before it are shared with other requests: to score completions
  *                              of a context, submit context and completion as a request each, with score_from the
  *                              context's count of tokens
@@ -2329,19 +2378,19 @@ TSR_API tsr_status* tsr_engine_descriptor(tsr_engine* engine, int32_t* out_descr
  * drawn by the request's sampling settings; items NULL and count 0: unchanged. TSR_NOT_FOUND where that text does not
  * wait. -inf excludes a token; TSR_INVALID_ARGUMENT for NaN, +inf, or none left.
  * Codes: TSR_NOT_FOUND, TSR_INVALID_ARGUMENT. */
-TSR_API tsr_status* tsr_engine_logits(tsr_engine* engine, int64_t request, int32_t index, float* items,
+TSR_API tsr_status* tsr_engine_logits(const tsr_engine* engine, int64_t request, int32_t index, float* items,
                                       size_t capacity, size_t* out_count);
 TSR_API tsr_status* tsr_engine_answer(tsr_engine* engine, int64_t request, int32_t index, const float* items,
                                       size_t count);
 
 /* Sequences are values: the tokens of a prompt and of its text, whose keys and values stay in the cache while it has room,
  * and are computed again, on CPU devices to the same bits, where it has not. They hold their tokens alone: any
- * number of them may be kept, with or without their engine. tsr_engine_sequence: of a request with the option keep, once
+ * number of them may be kept, with or without their engine. tsr_engine_take_sequence: of a request with the option keep, once
  * that text has ended; TSR_NOT_FOUND else, and the second time. fork copies; rewind keeps the first `count` tokens,
  * 1 to all; tokens: "Arrays out". A sequence is used by one thread at a time.
  * Codes: TSR_NOT_FOUND, TSR_INVALID_ARGUMENT. */
-TSR_API tsr_status* tsr_engine_sequence(tsr_engine* engine, int64_t request, int32_t index,
-                                        tsr_sequence** out_sequence);
+TSR_API tsr_status* tsr_engine_take_sequence(tsr_engine* engine, int64_t request, int32_t index,
+                                             tsr_sequence** out_sequence);
 TSR_API tsr_status* tsr_sequence_fork(const tsr_sequence* sequence, tsr_sequence** out_sequence);
 TSR_API tsr_status* tsr_sequence_rewind(tsr_sequence* sequence, size_t count);
 TSR_API tsr_status* tsr_sequence_tokens(const tsr_sequence* sequence, int32_t* items, size_t capacity,
@@ -2355,11 +2404,11 @@ TSR_API void tsr_sequence_free(tsr_sequence* sequence);
  * tokens' probabilities, given all before them, f32 [tokens - score_from]; NaN for a text's first token; greedy [capacity],
  * or NULL: 1 where no token was likelier, 0 elsewhere.
  * Codes: TSR_NOT_FOUND, TSR_FAILED_PRECONDITION. */
-TSR_API tsr_status* tsr_engine_embedding(tsr_engine* engine, int64_t request, float* items, size_t capacity,
-                                         size_t* out_count);
+TSR_API tsr_status* tsr_engine_take_embedding(tsr_engine* engine, int64_t request, float* items,
+                                              size_t capacity, size_t* out_count);
 TSR_API tsr_status* tsr_engine_embedding_width(const tsr_engine* engine, size_t* out_count);
-TSR_API tsr_status* tsr_engine_scores(tsr_engine* engine, int64_t request, float* items, size_t capacity,
-                                      uint8_t* greedy, size_t* out_count);
+TSR_API tsr_status* tsr_engine_take_scores(tsr_engine* engine, int64_t request, float* items, size_t capacity,
+                                           uint8_t* greedy, size_t* out_count);
 
 /* A request whose prompt is the sequence, then these tokens (count may be 0), as tsr_engine_submit_tokens. Without tokens, and
  * with the grammar of the text that the sequence was cut in, the grammar goes on within that text; else a new text begins.
@@ -2396,7 +2445,7 @@ TSR_API tsr_status* tsr_engine_drop_adapter(tsr_engine* engine, int64_t adapter)
  * they spend at the same time; "plan" is that of each, with the devices of all.
  * "devices" is as of the last time without requests.
  * Codes: none. */
-TSR_API tsr_status* tsr_engine_report(tsr_engine* engine, tsr_text** out_text);
+TSR_API tsr_status* tsr_engine_report(const tsr_engine* engine, tsr_text** out_text);
 
 /* Any thread: the request ends, with TSR_FINISH_CANCELLED for each text that has not ended. No effect on one that
  * has ended, or never existed. */
@@ -2404,6 +2453,7 @@ TSR_API void tsr_engine_cancel(tsr_engine* engine, int64_t request);
 /* Requests in progress end without events. */
 TSR_API void tsr_engine_free(tsr_engine* engine);
 
+#ifdef TSR_UNSTABLE_API
 /* ---- files of requests
  *
  * Many texts by an engine of their own: a file with a JSON object a line becomes one with a line of results for each, in the same
@@ -2431,7 +2481,7 @@ TSR_API tsr_status* tsr_request_file_open(const char* path, const char* out_path
  * most 8, and `adapter_rank` the largest, unless they are given. Errors are those of tsr_engine_new, and of
  * tsr_engine_load_adapter with the line. tsr_runtime_cancel ends it.
  * Codes: TSR_INVALID_ARGUMENT, TSR_NOT_FOUND, TSR_CORRUPT, TSR_UNSUPPORTED, TSR_FAILED_PRECONDITION, TSR_IO, TSR_CANCELLED. */
-TSR_API tsr_status* tsr_request_file_start(tsr_request_file* file, tsr_runtime* runtime, tsr_model* model,
+TSR_API tsr_status* tsr_request_file_start(tsr_request_file* file, tsr_runtime* runtime, const tsr_model* model,
                                            const tsr_options* options);
 /* Computes for a tenth of a second. *out_done: the share of the lines that is done; 1: the results are at OUT_PATH. A line that fails is told
  * in its result, and the others go on. To end early, free the file: what is done stays in OUT_PATH.part.
@@ -2441,8 +2491,9 @@ TSR_API tsr_status* tsr_request_file_step(tsr_request_file* file, double* out_do
  * there is none, "prompt_tokens", "cached_tokens", "tokens", "seconds", "tokens_per_second", "adapters": as lines name them, absent
  * without, "report": as tsr_engine_report, once all is done}; any time after open.
  * Codes: none. */
-TSR_API tsr_status* tsr_request_file_report(tsr_request_file* file, tsr_text** out_text);
+TSR_API tsr_status* tsr_request_file_report(const tsr_request_file* file, tsr_text** out_text);
 TSR_API void tsr_request_file_free(tsr_request_file* file);
+#endif  /* TSR_UNSTABLE_API */
 
 /* ================================================================ scorer */
 
@@ -2475,7 +2526,7 @@ TSR_API void tsr_request_file_free(tsr_request_file* file);
  * them. The model needs the inputs "tokens" and "positions", the output "logits", and causal attention.
  * Codes: TSR_INVALID_ARGUMENT, TSR_NOT_FOUND, TSR_UNSUPPORTED, TSR_OUT_OF_MEMORY, TSR_FAILED_PRECONDITION, TSR_CANCELLED,
  * TSR_CHANGED. */
-TSR_API tsr_status* tsr_scorer_new(tsr_runtime* runtime, tsr_model* model, const tsr_options* options,
+TSR_API tsr_status* tsr_scorer_new(tsr_runtime* runtime, const tsr_model* model, const tsr_options* options,
                                    tsr_scorer** out_scorer);
 
 /* Scores texts, all at once: ids [count], one text after another, and lengths [text_count] of each, which add up to
@@ -2509,7 +2560,7 @@ TSR_API tsr_status* tsr_scorer_greedy(const tsr_scorer* scorer, uint8_t* items, 
  * "stride", "batch", "bos": the token that begins windows, -1: none, "plan": {as tsr_plan_info}, "devices": [as
  * tsr_session_report]}; of the texts started last.
  * Codes: none. */
-TSR_API tsr_status* tsr_scorer_report(tsr_scorer* scorer, tsr_text** out_text);
+TSR_API tsr_status* tsr_scorer_report(const tsr_scorer* scorer, tsr_text** out_text);
 
 /* Any thread: the score or step in progress returns TSR_CANCELLED. */
 TSR_API void tsr_scorer_cancel(tsr_scorer* scorer);
@@ -2518,7 +2569,7 @@ TSR_API void tsr_scorer_free(tsr_scorer* scorer);
 /* tsr_scorer_new, tsr_scorer_score and tsr_scorer_free in one call.
  * Codes: TSR_INVALID_ARGUMENT, TSR_NOT_FOUND, TSR_UNSUPPORTED, TSR_OUT_OF_MEMORY, TSR_FAILED_PRECONDITION, TSR_NOT_FINITE,
  * TSR_VALUES_LOST, TSR_CANCELLED, TSR_ABORTED, TSR_TIMEOUT, TSR_CHANGED. */
-TSR_API tsr_status* tsr_model_score(tsr_runtime* runtime, tsr_model* model, const tsr_options* options,
+TSR_API tsr_status* tsr_model_score(tsr_runtime* runtime, const tsr_model* model, const tsr_options* options,
                                     const int32_t* ids, size_t count, const size_t* lengths, size_t text_count,
                                     float* out_logprobs, uint8_t* out_greedy);
 
@@ -2556,19 +2607,21 @@ TSR_API tsr_status* tsr_model_score(tsr_runtime* runtime, tsr_model* model, cons
  * TSR_FAILED_PRECONDITION for a model without such an output.
  * Codes: TSR_INVALID_ARGUMENT, TSR_NOT_FOUND, TSR_UNSUPPORTED, TSR_OUT_OF_MEMORY, TSR_FAILED_PRECONDITION, TSR_CANCELLED,
  * TSR_CHANGED. */
-TSR_API tsr_status* tsr_embedder_new(tsr_runtime* runtime, tsr_model* model, const tsr_options* options,
+TSR_API tsr_status* tsr_embedder_new(tsr_runtime* runtime, const tsr_model* model, const tsr_options* options,
                                      tsr_embedder** out_embedder);
 
 /* Numbers of a row: C, or N. Codes: none. */
 TSR_API tsr_status* tsr_embedder_width(const tsr_embedder* embedder, size_t* out_count);
 
 /* Rows of texts, all at once: text [size] holds them one after another, lengths [text_count] the bytes of each, which add
- * up to size. out_rows [text_count, width] (with pairs [text_count / 2, width]), written on success only.
+ * up to size. items [text_count, width] (with pairs [text_count / 2, width]): "Arrays out"; the texts are computed in each
+ * call, so pass room for all at once.
  * TSR_FAILED_PRECONDITION without a tokenizer, TSR_NOT_FINITE where numbers are not finite.
  * Codes: TSR_INVALID_ARGUMENT, TSR_FAILED_PRECONDITION, TSR_NOT_FINITE, TSR_VALUES_LOST, TSR_CANCELLED, TSR_ABORTED,
  * TSR_TIMEOUT, TSR_CHANGED. */
 TSR_API tsr_status* tsr_embedder_embed(tsr_embedder* embedder, const char* text, size_t size,
-                                       const size_t* lengths, size_t text_count, float* out_rows);
+                                       const size_t* lengths, size_t text_count, float* items, size_t capacity,
+                                       size_t* out_count);
 
 /* The same in steps, for progress. start copies texts, and drops an earlier start; start_ids takes token
  * ids as they are, one text after another, 1 to seq of each; step computes the next `batch` texts (*out_done: the share
@@ -2588,7 +2641,7 @@ TSR_API tsr_status* tsr_embedder_rows(const tsr_embedder* embedder, float* items
  * "seq", "batch", "width", "output", "pooling", "normalize", "labels": of the classes, "activation": of probabilities, "plan":
  * {as tsr_plan_info}, "devices": [as tsr_session_report]}; of the texts started last.
  * Codes: none. */
-TSR_API tsr_status* tsr_embedder_report(tsr_embedder* embedder, tsr_text** out_text);
+TSR_API tsr_status* tsr_embedder_report(const tsr_embedder* embedder, tsr_text** out_text);
 
 /* Any thread: the embed or step in progress returns TSR_CANCELLED. */
 TSR_API void tsr_embedder_cancel(tsr_embedder* embedder);
@@ -2610,8 +2663,9 @@ TSR_API void tsr_embedder_free(tsr_embedder* embedder);
  * a text shorter than a window or ids that the model lacks, and as tsr_model_check_path does for out_path;
  * TSR_FAILED_PRECONDITION for a model that does not read "tokens" [B, T].
  * Codes: TSR_INVALID_ARGUMENT, TSR_NOT_FOUND, TSR_IO, TSR_UNSUPPORTED, TSR_OUT_OF_MEMORY, TSR_FAILED_PRECONDITION, TSR_CANCELLED, TSR_CHANGED. */
-TSR_API tsr_status* tsr_imatrix_begin(tsr_runtime* runtime, tsr_model* model, const int32_t* ids, size_t count,
-                                      const char* out_path, const tsr_options* options, tsr_work** out_work);
+TSR_API tsr_status* tsr_imatrix_begin(tsr_runtime* runtime, const tsr_model* model, const int32_t* ids,
+                                      size_t count, const char* out_path, const tsr_options* options,
+                                      tsr_work** out_work);
 /* Writes the file. out_report may be NULL: {"weights": count, "windows", "seq", "tokens": of the text that were read, "bos": the
  * token, -1: none}. Codes: TSR_INVALID_ARGUMENT, TSR_FAILED_PRECONDITION, TSR_IO. */
 TSR_API tsr_status* tsr_imatrix_finish(tsr_work* work, tsr_text** out_report);

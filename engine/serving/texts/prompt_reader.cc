@@ -78,8 +78,7 @@ Result<PromptResult> PromptReader::finish() {
     is_finite = std::ranges::all_of(result_.values, [](float value) { return std::isfinite(value); });
   }
   if (!is_finite)
-    return Status(kNotFinite,
-                  "the numbers of the prompt are not finite: the model's weights are not");
+    return Status(kNotFinite, "the numbers of the prompt are not finite: the model's weights are not");
   return std::move(result_);
 }
 

@@ -126,7 +126,7 @@ public final class Dataset extends Handle {
     Rows rows = new Rows(new int[count], new int[count], null, new int[count], new int[count]);
     try (Use use = use()) {
       use.check(Raw.tsr_dataset_rows(use.pointer, step, batch, rows.tokens(), rows.labels(), rows.positions(),
-          rows.segments()));
+          rows.segments(), count, null));
     }
     return rows;
   }

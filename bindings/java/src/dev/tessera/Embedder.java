@@ -55,7 +55,7 @@ public final class Embedder extends Handle {
       }
       float[] rows = new float[(int) count];
       use.check(Cancellation.guard(this::cancel,
-          () -> Raw.tsr_embedder_embed(use.pointer, all, lengths, rows)));
+          () -> Raw.tsr_embedder_embed(use.pointer, all, lengths, rows, null)));
       return cut(rows, width);
     }
   }

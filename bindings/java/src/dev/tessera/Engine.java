@@ -255,9 +255,9 @@ public final class Engine extends Handle {
     long[] width = new long[1];
     try (Use use = share()) {
       use.check(Raw.tsr_engine_embedding_width(use.pointer, width));
-      use.check(Raw.tsr_engine_embedding(use.pointer, request, null, count));
+      use.check(Raw.tsr_engine_take_embedding(use.pointer, request, null, count));
       float[] values = new float[Math.toIntExact(count[0])];
-      use.check(Raw.tsr_engine_embedding(use.pointer, request, values, count));
+      use.check(Raw.tsr_engine_take_embedding(use.pointer, request, values, count));
       int columns = Math.toIntExact(width[0]);
       float[][] rows = new float[values.length / columns][];
       for (int i = 0; i < rows.length; ++i) {
@@ -274,10 +274,10 @@ public final class Engine extends Handle {
   public Scorer.Scores scores(long request) {
     long[] count = new long[1];
     try (Use use = share()) {
-      use.check(Raw.tsr_engine_scores(use.pointer, request, null, null, count));
+      use.check(Raw.tsr_engine_take_scores(use.pointer, request, null, null, count));
       float[] logProbs = new float[Math.toIntExact(count[0])];
       byte[] greedy = new byte[logProbs.length];
-      use.check(Raw.tsr_engine_scores(use.pointer, request, logProbs, greedy, count));
+      use.check(Raw.tsr_engine_take_scores(use.pointer, request, logProbs, greedy, count));
       return Scorer.scores(logProbs, greedy);
     }
   }
@@ -288,7 +288,7 @@ public final class Engine extends Handle {
    */
   public Sequence sequence(long request, int index) {
     try (Use use = share()) {
-      return new Sequence(Native.made(use, out -> Raw.tsr_engine_sequence(use.pointer, request, index, out)));
+      return new Sequence(Native.made(use, out -> Raw.tsr_engine_take_sequence(use.pointer, request, index, out)));
     }
   }
 

@@ -194,7 +194,7 @@ public final class Generator extends Handle {
   /** What ran since the last call, once the text is complete; needs the option trace. */
   public String trace() {
     try (Use use = use()) {
-      return Native.text(use, out -> Raw.tsr_generator_trace(use.pointer, out));
+      return Native.text(use, out -> Raw.tsr_generator_take_trace(use.pointer, out));
     }
   }
 

@@ -87,7 +87,7 @@ public final class Session extends Handle {
   /** What ran since the last call, in Chrome's trace format; needs the option trace. */
   public String trace() {
     try (Use use = use()) {
-      return Native.text(use, out -> Raw.tsr_session_trace(use.pointer, out));
+      return Native.text(use, out -> Raw.tsr_session_take_trace(use.pointer, out));
     }
   }
 

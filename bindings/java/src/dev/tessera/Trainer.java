@@ -317,7 +317,7 @@ public final class Trainer extends Handle {
   /** What ran since the last call, in Chrome's trace format; needs the option trace. */
   public String trace() {
     try (Use use = use()) {
-      return Native.text(use, out -> Raw.tsr_trainer_trace(use.pointer, out));
+      return Native.text(use, out -> Raw.tsr_trainer_take_trace(use.pointer, out));
     }
   }
 
