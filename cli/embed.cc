@@ -60,7 +60,7 @@ bool reads_pairs(const Arguments& args) { return args.tabs || !args.pairs.empty(
 Texts read_texts(const Arguments& args) {
   Texts texts;
   if (!args.file.empty() && (!args.texts.empty() || !args.pairs.empty()))
-    throw Error(TSR_INVALID_ARGUMENT, "--file and --text are both given, wanted one of them");
+    throw Error(TSR_INVALID_ARGUMENT, "--file is given with --text or --pair, wanted one of them");
   const bool is_piped = args.file.empty() && args.texts.empty() && is_input_piped();
   if (args.file.empty() && args.texts.empty() && !is_piped)
     throw Error(TSR_INVALID_ARGUMENT,
@@ -86,7 +86,7 @@ Texts read_texts(const Arguments& args) {
     const size_t tab = lines[i].find('\t');
     if (tab == std::string_view::npos)
       throw Error(TSR_INVALID_ARGUMENT,
-                  args.file + ": line " + std::to_string(i + 1) +
+                  (is_piped ? "standard input" : args.file) + ": line " + std::to_string(i + 1) +
                       " has no tab, wanted one between the two texts of a pair (--pairs)");
     texts.add(lines[i].substr(0, tab));
     texts.add(lines[i].substr(tab + 1));

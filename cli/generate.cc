@@ -31,13 +31,13 @@ void print_memory(const Json& devices) {
               << bytes_text(device["arena_bytes"]["predicted"].get<int64_t>()) << '\n';
 }
 
-// "tokens     100 in 0.53 s (188 tokens/s, 5.31 ms a token)"
+// Prints the tokens and speeds of the prompt and of the text.
 void print_stats(const Json& report) {
   const auto rate = [](double tokens, double seconds) {
     return seconds_text(seconds) + (seconds > 0 ? " (" + rate_text(tokens / seconds) + " tokens/s)" : "");
   };
   const auto prompt = report["prompt_tokens"].get<int64_t>(), tokens = report["tokens"].get<int64_t>();
-  // The first token is the prompt's.
+  // The first token comes out of the prompt's pass.
   const auto decoded = static_cast<double>(std::max<int64_t>(0, tokens - 1));
   std::cerr << "prompt     " << counted(prompt, "token") << " in "
             << rate(static_cast<double>(prompt), report["prefill_seconds"].get<double>()) << '\n'

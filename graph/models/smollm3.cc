@@ -1,4 +1,4 @@
-// SmolLM3: Llama without rotation in some layers (rope_layers).
+// SmolLM3: Llama with rotation in some layers only (rope_layers).
 //   tokens, positions i32 [B, T] -> logits f32 [B, T, V]
 #include "graph/models/decoder.h"
 #include "graph/models/families.h"

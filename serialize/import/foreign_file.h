@@ -31,7 +31,7 @@ struct ForeignFile {
 
 struct ForeignPlaces {
   const ForeignNames& names;
-  std::string_view format;                                  // "gguf", for messages
+  std::string_view format;                                  // "GGUF", for messages
   std::map<std::string, TensorSource, std::less<>> computed;  // parameters of several tensors or none, f32
   std::set<std::string, std::less<>> used;                  // tensors accounted for otherwise
   std::map<std::string, float, std::less<>>

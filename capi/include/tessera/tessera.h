@@ -43,8 +43,8 @@
  *              object that the caller frees with tsr_status_free. Its message says what was found, what was
  *              wanted and what to do. Nothing here aborts, exits, throws or unwinds into the caller. NULL for
  *              a required pointer is TSR_INVALID_ARGUMENT. A bug in the library is TSR_INTERNAL. Every
- *              function may return these two, TSR_OUT_OF_MEMORY, and in a forked child TSR_FORKED; "Codes:" lists
- *              its further codes; "Codes: none" means that it has none.
+ *              function may return these two, TSR_OUT_OF_MEMORY, and in a forked child TSR_FORKED. "Codes:" lists
+ *              the codes of its other errors; "Codes: none": there are no others.
  * Ownership    A handle that a function returns is freed by the matching *_free; *_free(NULL) does nothing.
  *              Handles count references inside: a trainer keeps what it needs of its model, dataset and
  *              runtime, so handles may be freed in any order. Pointers returned by accessors (names, data)
@@ -299,7 +299,7 @@ TSR_API tsr_status* tsr_runtime_next_log(tsr_runtime* runtime, int32_t* out_leve
 /* Passes each log record to a function of the caller, in addition to the queue; NULL ends that. `text` is NUL-terminated and
  * valid during the call. The thread of the record calls it, one at a time, and it must return soon; it may
  * not call this function for the same runtime (TSR_BUSY), nor wait for another thread that uses the runtime.
- * Once this returns the previous function is no longer called. release(context), or NULL, is called when `log` is
+ * Once this returns the previous function is no longer called. release may be NULL; else release(context) is called when `log` is
  * replaced, when the runtime and all its handles are freed, and when this call fails. Any thread.
  * Codes: TSR_BUSY. */
 TSR_API tsr_status* tsr_runtime_set_log(tsr_runtime* runtime,
@@ -308,8 +308,8 @@ TSR_API tsr_status* tsr_runtime_set_log(tsr_runtime* runtime,
 
 /* Any thread, and signal handlers: calls in progress on this runtime that plan, load or measure return TSR_CANCELLED
  * within about a tenth of a second, without any effect: tsr_plan_new and tsr_plan_*_for_graph, tsr_program_new,
- * tsr_trainer_new, tsr_generator_new, tsr_scorer_new, tsr_embedder_new, tsr_calibration_begin, tsr_imatrix_begin, and
- * tsr_work_step. Without a call in progress it has no effect: later calls are not cancelled. */
+ * tsr_trainer_new, tsr_generator_new, tsr_engine_new, tsr_scorer_new and the steps of scorers, tsr_embedder_new, tsr_embedder_embed
+ * and the steps of embedders, tsr_calibration_begin, tsr_imatrix_begin, and tsr_work_step. Later calls are not cancelled. */
 TSR_API void tsr_runtime_cancel(tsr_runtime* runtime);
 TSR_API void tsr_runtime_free(tsr_runtime* runtime);
 
