@@ -35,10 +35,10 @@
  *
  * ## Conventions
  *
- * Names        tsr_<noun>_<verb>. Outputs come last and are named out_*; they are written only on success. What _take_
- *              gives is the caller's from then on: it is not given again.
- * const        A handle is const where no other call could tell that this one was made: values that are drawn or copied
- *              inside do not count. What computes, waits or takes is not const.
+ * Names        tsr_<noun>_<verb>. Outputs come last and are named out_*; they are written only on success. A function with
+ *              _take_ in its name returns each result once; the result then belongs to the caller.
+ * const        A handle is const in calls without a visible effect on it; filling a cache inside is no such effect.
+ *              Functions that compute, wait or take are not const.
  * Errors       A function that can fail returns tsr_status*: NULL is success; anything else is an error
  *              object that the caller frees with tsr_status_free. Its message says what was found, what was
  *              wanted and what to do. Nothing here aborts, exits, throws or unwinds into the caller. NULL for
@@ -57,8 +57,8 @@
  *              returns TSR_FORKED, and frees do nothing. Make the runtime after forking.
  * Text out     `tsr_text** out_text`: a new text (a report, a trace, a page, decoded tokens). The caller
  *              owns it and frees it with tsr_text_free.
- * Short text   `char* buffer, size_t capacity, size_t* out_size`: a copy of a text of the handle (a name, a
- *              path, the value of a key, a log record): as much as fits is written, always NUL-terminated
+ * Short text   `char* buffer, size_t capacity, size_t* out_size`: a copy of a name, a path, the value of a key or a
+ *              log record, cut to the capacity and always NUL-terminated
  *              when capacity > 0; *out_size is the size of the whole text with its NUL. Ask with (NULL, 0),
  *              allocate, ask again.
  * Arrays out   `T* items, size_t capacity, size_t* out_count`: the same, without a terminator.
@@ -69,9 +69,9 @@
  *              unknown key, or a value of the wrong type, is TSR_INVALID_ARGUMENT and the message names the
  *              nearest known keys. NULL means all defaults. An integer is accepted in place of a real.
  * Structs      Begin with struct_size, which the caller sets to sizeof(the struct); zero the rest. They may grow at
- *              the end, and program and library may be of different versions: members of both are copied. Members
- *              of the library alone count as 0. Members of the program alone must be 0 in inputs
- *              (else TSR_UNSUPPORTED), and keep their values in outputs.
+ *              the end, and program and library may be of different versions. A newer library takes members that
+ *              the program does not know as 0. An older library refuses inputs whose unknown members are not 0
+ *              (TSR_UNSUPPORTED), and leaves the unknown members of outputs as they are.
  * JSON         Reports are JSON objects on one line, UTF-8. Keys are only ever added.
  * Bytes        Counts of bytes are exact; a size in text ("2GiB", "512MiB", "4096") is powers of 1024 for
  *              KiB, MiB, GiB.
@@ -83,16 +83,16 @@
  *   TESSERA_PLUGIN_PATH  folder of backend plugins (option "plugin_path")
  *   TESSERA_LOG          debug | info | warning | error (option "log_level")
  *   TESSERA_PROFILE      device profile that prices plans: a file, "auto" or "none" (option "profile")
- *   XDG_CACHE_HOME       folder of profiles without a path (else HOME/.cache), and of tokens with option
- *                        cache "auto"; no option
- * TMPDIR is the folder of tensors offloaded to file, without the option "offload_folder".
+ *   XDG_CACHE_HOME       parent of the cache folder, default HOME/.cache: profiles that are saved without a path, and
+ *                        tokens of datasets with the option cache "auto". There is no option of this meaning
+ *   TMPDIR               folder of tensors offloaded to files (option "offload_folder")
  *
  * ## Stability
  *
- * Values of enumerators never change, structs and key sets only grow, and functions are only added, within one SONAME:
- * of the stable tier. What is declared only where a program defines TSR_UNSTABLE_API before it includes this header, and
- * keys of options of sampling, may change with any version.
- * A SONAME has the major version, and before 1.0 the minor one: see tsr_version_check, and docs/reference/stability.md.
+ * Two tiers. Stable: within one SONAME, values of enumerators never change, structs and key sets only grow, and functions
+ * are only added. Unstable, may change with any version: declarations that a program sees only if it defines
+ * TSR_UNSTABLE_API before it includes this header, and the option keys of sampling.
+ * The SONAME contains the major version, before 1.0 the minor one too: see tsr_version_check, docs/reference/stability.md.
  */
 /* The layout is by hand. clang-format off */
 #ifndef TESSERA_TESSERA_H_
@@ -223,24 +223,23 @@ TSR_API tsr_status* tsr_options_set_f64(tsr_options* options, const char* key, d
 TSR_API tsr_status* tsr_options_set_str(tsr_options* options, const char* key, const char* value);
 TSR_API tsr_status* tsr_options_set_i64_list(tsr_options* options, const char* key, const int64_t* values,
                                              size_t count);
-/* Checks the options of a `consumer` by themselves, before models and data are read:
- * trainer, run (tsr_run_new), plan (tsr_plan_new), generator, engine, scorer, embedder, imatrix, or dataset (of rows).
- * TSR_INVALID_ARGUMENT as there; TSR_NOT_FOUND for another consumer.
+/* Checks options before models and data are read. consumer: trainer, run (tsr_run_new), plan (tsr_plan_new), generator,
+ * engine, scorer, embedder, imatrix, or dataset (tsr_dataset_new_file). TSR_INVALID_ARGUMENT has the message that the
+ * consumer's constructor would give; TSR_NOT_FOUND: no such consumer.
  * Codes: TSR_INVALID_ARGUMENT, TSR_NOT_FOUND. */
 TSR_API tsr_status* tsr_options_check(const tsr_options* options, const char* consumer);
-/* What may be meant by a word that is none of `known`, words with a space between: the end of a message about it. kind
- *   option    a word of another project (transformers, PEFT, TRL, llama.cpp, vLLM, Ollama, ...) or a misspelling: "did you mean --lr?",
- *             "instead: nothing: attention never holds the matrix of scores". Options are named as `known` writes them ("lr", "--lr")
- *   command   likewise of the commands of the program tessera: "instead: `tessera chat MODEL`"
- * An empty text where nothing is.
+/* A hint for an unknown word, as the end of an error message: for misspellings "did you mean --lr?", for words of other
+ * projects (transformers, PEFT, TRL, llama.cpp, vLLM, Ollama, ...) "instead: `tessera chat MODEL`". `known`: the valid words,
+ * separated by spaces; hints spell options as they do ("lr", "--lr"). kind: "option", or "command" of the program tessera.
+ * The text is empty if there is no hint.
  * Codes: TSR_INVALID_ARGUMENT. */
 TSR_API tsr_status* tsr_word_hint(const char* kind, const char* word, const char* known, tsr_text** out_text);
 TSR_API void tsr_options_free(tsr_options* options);
 
 /* ================================================================ runtime */
 
-/* Backends, the thread pool of their kernels, and the log. Several independent runtimes may exist.
- * Any thread.
+/* Backends, the thread pool of their kernels, and the log. Several independent runtimes may exist. May be called from any
+ * thread.
  *
  * Options
  *   threads       i64   threads that kernels may use; 0 (default): as many as the process may run on
@@ -252,7 +251,7 @@ TSR_API void tsr_options_free(tsr_options* options);
  *                       rates
  *   log_level     str   debug | info | warning (default) | error: the least severity of kept records
  *   log_capacity  i64   records kept before the oldest is dropped (default 1000)
- * Fails with TSR_INVALID_ARGUMENT. An absent plugin is not an error: see tsr_runtime_backends.
+ * TSR_NOT_FOUND: no such profile. An absent plugin is not an error: see tsr_runtime_backends.
  * Codes: TSR_INVALID_ARGUMENT, TSR_NOT_FOUND. */
 TSR_API tsr_status* tsr_runtime_new(const tsr_options* options, tsr_runtime** out_runtime);
 
@@ -268,10 +267,10 @@ typedef struct tsr_hooks {
   void* (*allocate)(void* context, size_t bytes, size_t alignment);
   void (*deallocate)(void* context, void* memory, size_t bytes);
   /* Called first by each computing thread, which it may pin or name. role: "kernels" (number: 1 to threads - 1
-   * of the pool), "rank" (the device's number; the first device's is the calling thread), "stream" (the device's number),
+   * of the pool), "rank" (the device's number; device 0 computes in the calling thread), "stream" (the device's number),
    * "generator" (0), "engine" (the replica's number), "work" (0: long work that a thread of its own does). */
   void (*thread_started)(void* context, const char* role, int32_t number);
-  /* Called after the last call of the others, also when making the runtime fails (if struct_size is valid). */
+  /* Called last, once: when the runtime and its handles are freed, or when tsr_runtime_new_with_hooks fails. */
   void (*release)(void* context);
 } tsr_hooks;
 
@@ -300,14 +299,14 @@ TSR_API tsr_status* tsr_runtime_next_log(tsr_runtime* runtime, int32_t* out_leve
  * valid during the call. The thread of the record calls it, one at a time, and it must return soon; it may
  * not call this function for the same runtime (TSR_BUSY), nor wait for another thread that uses the runtime.
  * Once this returns the previous function is no longer called. release may be NULL; else release(context) is called when `log` is
- * replaced, when the runtime and all its handles are freed, and when this call fails. Any thread.
+ * replaced, when the runtime and all its handles are freed, and when this call fails. May be called from any thread.
  * Codes: TSR_BUSY. */
 TSR_API tsr_status* tsr_runtime_set_log(tsr_runtime* runtime,
                                         void (*log)(void* context, int32_t level, const char* text),
                                         void (*release)(void* context), void* context);
 
-/* Any thread, and signal handlers: calls in progress on this runtime that plan, load or measure return TSR_CANCELLED
- * within about a tenth of a second, without any effect: tsr_plan_new and tsr_plan_*_for_graph, tsr_program_new,
+/* Cancels calls in progress on this runtime that plan, load or measure: they return TSR_CANCELLED within about a tenth of a
+ * second, and change nothing. Any thread may call it, and signal handlers. The calls are tsr_plan_new and tsr_plan_*_for_graph, tsr_program_new,
  * tsr_trainer_new, tsr_generator_new, tsr_engine_new, tsr_scorer_new and the steps of scorers, tsr_embedder_new, tsr_embedder_embed
  * and the steps of embedders, tsr_calibration_begin, tsr_imatrix_begin, and tsr_work_step. Later calls are not cancelled. */
 TSR_API void tsr_runtime_cancel(tsr_runtime* runtime);
@@ -332,12 +331,12 @@ TSR_API void tsr_runtime_free(tsr_runtime* runtime);
  *   tsr_imatrix_begin                                           makes an importance matrix      tsr_imatrix_finish
  *   tsr_calibration_begin                                       measures devices                tsr_calibration_finish
  *
- * begin checks arguments, options and paths. A step takes about 50 ms (of a calibration some seconds), and fails as
- * the call in one step does; planning, reading, preparing a trainer and saving run in a thread of their own, for
- * which a step waits, at most a tenth of a second. finish requires finished work (else TSR_FAILED_PRECONDITION) of its kind
- * (else TSR_INVALID_ARGUMENT), and returns the result once. Freeing the work cancels it: before finish no existing file
- * is changed, and the files written so far are removed. tsr_runtime_cancel ends a step of work with that runtime with
- * TSR_CANCELLED; the step may be repeated, except for work in a thread of its own, which has then ended.
+ * begin checks arguments, options and paths. A step takes about 50 ms (of a calibration some seconds), and fails with the
+ * errors of the call that does all at once (tsr_plan_new for tsr_plan_begin). Planning, reading, making a trainer and
+ * saving run in a background thread; their steps wait for it, at most a tenth of a second. finish requires finished work
+ * (else TSR_FAILED_PRECONDITION) of its kind (else TSR_INVALID_ARGUMENT), and returns the result once. Freeing the work
+ * cancels it: before finish no existing file is changed, and the files written so far are removed. tsr_runtime_cancel makes
+ * a step return TSR_CANCELLED. Background work then has ended; other work can go on with the next step.
  *
  * Handles with results between steps, or with further inputs, have steps of their own: runs and engines (events), generators
  * (pieces), files of requests, run logs, scorers and embedders. */
@@ -387,7 +386,7 @@ TSR_API void tsr_devices_free(tsr_devices* devices);
  *
  * Options
  *   devices   str   "cpu" (default), "cuda", "cuda:0,1"
- *   seconds   f64   approximate duration (default 60); below 10 with coarser grids
+ *   seconds   f64   approximate duration (default 60); below 10 fewer shapes are measured
  *
  * Long work: a step makes the next measurement, some seconds; tsr_progress names it in `label`. The result is
  * immutable.
@@ -1226,10 +1225,10 @@ TSR_API tsr_status* tsr_plan_new(tsr_runtime* runtime, const tsr_model* model, c
  * {"method": the first that fits without offloading to a file, else the first that fits at all,
  *  "methods": [{"method", "weight_bytes": of all parameters as they are kept, "fits": true, "strategy", "step_seconds",
  *               "bytes", "host_bytes", "file_bytes": lists by device}
- *            | {"method", "weight_bytes", "fits": false, "error", "smallest_limit_bytes": the least limit that it fits;
- *               where no method fits and another is nearer: "least_bytes", a lower bound}]}
- * Next come tsr_model_for_method, and tsr_trainer_new with the same options without `method`.
- * TSR_OUT_OF_MEMORY where no method fits: the message names the nearest. TSR_INVALID_ARGUMENT.
+ *            | {"method", "weight_bytes", "fits": false, "error", and "smallest_limit_bytes": the smallest limit that would
+ *               do, or, if no method fits and another needs less, "least_bytes": a lower bound of it}]}
+ * To train: tsr_model_for_method, then tsr_trainer_new with the same options without `method`.
+ * TSR_OUT_OF_MEMORY: no method fits; the message names the one that needs least.
  * Codes: TSR_INVALID_ARGUMENT, TSR_NOT_FOUND, TSR_UNSUPPORTED, TSR_OUT_OF_MEMORY, TSR_CANCELLED. */
 TSR_API tsr_status* tsr_plan_methods(tsr_runtime* runtime, const tsr_model* model, const tsr_dataset* dataset,
                                      const tsr_options* options, const tsr_options* adapters,
@@ -1238,13 +1237,13 @@ TSR_API tsr_status* tsr_plan_methods(tsr_runtime* runtime, const tsr_model* mode
 
 /* The memory that a model needs: {"inference": {"context", "plan", "bytes": [of each device]}, "lora": {"rank", "batch", "seq", ...},
  * "full": {"batch", "seq", ...}}: to generate one text, to train low-rank adapters, and to train all parameters; "error" in place of plan and
- * bytes where it cannot be planned. Nothing is allocated. options: devices and what else places a trainer, and context (default 2048), seq (default
- * 512), both as the model's context allows, batch (default 1), rank (default 8).
+ * bytes where it cannot be planned. Nothing is allocated. Options: devices, parallel, memory_limit, host_memory_limit, profile as
+ * for a trainer; context (default 2048) and seq (default 512), at most the model's context; batch (default 1); rank (default 8).
  * Codes: TSR_INVALID_ARGUMENT, TSR_CANCELLED. */
 TSR_API tsr_status* tsr_model_needs(tsr_runtime* runtime, const tsr_model* model, const tsr_options* options, tsr_text** out_text);
 
-/* For any graph (the low level). Options: batch (i64, default 1), symbols (str: "T=128"), parallel, pins,
- * memory_limit.
+/* A plan for any graph (the low level). Options: batch (i64, default 1), symbols (str: "T=128"), and parallel, pins,
+ * memory_limit as for tsr_plan_new.
  * Codes: TSR_INVALID_ARGUMENT, TSR_UNSUPPORTED, TSR_OUT_OF_MEMORY, TSR_CANCELLED. */
 TSR_API tsr_status* tsr_plan_new_for_graph(const tsr_devices* devices, const tsr_graph* graph,
                                            const tsr_options* options, tsr_plan** out_plan);
@@ -1257,9 +1256,9 @@ TSR_API tsr_status* tsr_plan_begin_for_graph(const tsr_devices* devices, const t
                                              const tsr_options* options, tsr_work** out_work);
 TSR_API tsr_status* tsr_plan_finish(tsr_work* work, tsr_plan** out_plan);
 
-/* A plan of this very graph from its text, of tsr_plan_text or tsr_plan_save. (For a model,
- * give the path to tsr_plan_new or tsr_trainer_new as option "plan_file".) TSR_INVALID_ARGUMENT names the line
- * of a syntax error, or reports another graph's plan; TSR_NOT_FOUND an absent file.
+/* Reads a plan of this graph from the text of tsr_plan_text or the file of tsr_plan_save. (For a model,
+ * give the path to tsr_plan_new or tsr_trainer_new as option "plan_file".) TSR_INVALID_ARGUMENT: a syntax error, with its
+ * line, or the plan of another graph; TSR_NOT_FOUND: no such file.
  * Codes: TSR_INVALID_ARGUMENT, TSR_NOT_FOUND, TSR_IO, TSR_CANCELLED. */
 TSR_API tsr_status* tsr_plan_parse_for_graph(const tsr_devices* devices, const tsr_graph* graph,
                                              const char* text, size_t size, tsr_plan** out_plan);
@@ -1273,13 +1272,15 @@ TSR_API tsr_status* tsr_plan_text(const tsr_plan* plan, tsr_text** out_text);
  *  "micro_batches", "symbols": {"T": 128}, "devices": [{"name", "arena_bytes": {"predicted"}, and
  *  "host_arena_bytes", "file_arena_bytes" where something is offloaded}],
  *  "candidates": [{"strategy", "step_seconds", "arena_bytes": bounded by the memory limit, "rejected"}]}
- * With mode "serve" devices are those of one replica, and "serving" has all of the engine: {"replicas", "context" (tokens of a
- * sequence at most), "sequences" (at once), "sequences_that_fit" (of whole contexts, in the limits), "page_tokens",
- * "cache_tokens", "cache_bytes_per_token" (of a replica's devices), "cache_bytes" (of all pages of all replicas),
- * "weight_bytes" (of a replica), "arranged_weight_bytes" (of these, copied in the order that kernels read), "devices":
- * [{"name", "arena_bytes": {"predicted"} (weights, pages and scratch, as tsr_engine_report), "draft_bytes" (with a draft
- * model), "limit_bytes", "fits"}], and of models with windows shorter than the context "window", "window_cache_tokens",
- * "window_bytes_per_token"}.
+ * With mode "serve", "devices" are those of one replica, and "serving" describes the engine:
+ *   "replicas", "sequences"     replicas; sequences at once, in all replicas
+ *   "context", "page_tokens"    tokens of a sequence at most; tokens of a page of the cache
+ *   "sequences_that_fit"        sequences of a whole context that the devices' limits have room for
+ *   "cache_tokens", "cache_bytes", "cache_bytes_per_token"   of all replicas; the last of one
+ *   "weight_bytes"              weights of one replica; "arranged_weight_bytes": those copied into a kernel's own layout
+ *   "window", "window_cache_tokens", "window_bytes_per_token"   of models with windows shorter than the context
+ *   "devices"                   [{"name", "arena_bytes": {"predicted"} (as tsr_engine_report), "draft_bytes" (of a draft
+ *                               model), "limit_bytes", "fits"}], of all replicas
  * Codes: none. */
 TSR_API tsr_status* tsr_plan_info(const tsr_plan* plan, tsr_text** out_text);
 /* The predicted trace of one run (of the training step), in the form of tsr_trainer_take_trace: the same events at
@@ -1290,7 +1291,7 @@ TSR_API tsr_status* tsr_plan_save(const tsr_plan* plan, const char* path); /* it
 
 /* The reasons for the plan and its costs, as JSON, computed from its program and the program's simulated
  * run:
- *   "lowered"        true; false for absent hardware (tsr_plan_estimate)
+ *   "lowered"        true; false for hardware that is not present (tsr_plan_estimate)
  *   "strategy", "mesh", "devices", "global_batch", "micro_batches", "step_seconds", and where known
  *   "bound_seconds", "gap"
  *   "time"           [{"cause", "axis", "seconds", "hidden_seconds"}]: seconds add up to the step of the
@@ -1324,9 +1325,9 @@ TSR_API tsr_status* tsr_plan_page(const tsr_plan* plan, tsr_text** out_text);
 TSR_API void tsr_plan_free(tsr_plan* plan);
 
 #ifdef TSR_UNSTABLE_API
-/* Time and memory of one training step on a cluster that may be absent. The step is that of a trainer with the same options; it is
- * lowered with few of the model's blocks, of which time and memory of all devices are composed, as the program would have them. With a
- * complete mesh in `parallel` that plan is priced as it is; else the fastest step with these settings within the limit is searched.
+/* Time and memory of one training step on a cluster that need not be present. The step is that of a trainer with the same options.
+ * A few of the model's blocks are lowered, and multiplied to the time and memory of the whole program on every device. A complete
+ * mesh in `parallel` is priced as it is; otherwise the fastest step within the memory limit is searched.
  * `description` is a shorthand of tsr_model_new, of any family, or the path of a .tsr or GGUF file or a Hugging Face
  * folder, whose own description is taken ("description" of the result); no weight is read. TSR_NOT_FOUND: no such file;
  * TSR_UNSUPPORTED: a file of a graph of your own, or with adapters.
@@ -1342,16 +1343,15 @@ TSR_API void tsr_plan_free(tsr_plan* plan);
  *                    choice of their kinds is searched, the others idle
  *   batch      i64   sequences in one step, over all devices (default 8)
  *   parallel   str   the words of a trainer: "tp=8,dp=32,pp=2:1f1b,mb=4,sp,zero=1,recompute=full"; complete when the product of tp,
- *                    dp, pp, cp and ep is the cluster's number of devices. Priced, what is not said is 1, none and 0. Searched, it is
- *                    the search's, except owt, keep and chunks, which stay off; recompute=some computes as few blocks again as fit;
- *                    offload=auto, as no word at all, leaves on the host what may wait there where nothing fits without: the first
- *                    of optimizer; params+grads+optimizer; these and activations with which something fits, whose plans then are the
- *                    space
+ *                    dp, pp, cp and ep is the cluster's number of devices. Words left out of a complete mesh are off. Words left out
+ *                    otherwise are searched, except owt, keep and chunks, which are off. recompute=some recomputes the fewest blocks
+ *                    with which the step fits. offload=auto (the default): none if some plan fits without; else the first of optimizer,
+ *                    params+grads+optimizer, and these with activations, with which some plan fits
  *   memory_limit     bytes per device, or "40GiB" (default: the device's)
  *   certificate    i64   1: {"certificate"} of the whole space is added, for tsr_plan_check (default 0)
- *   verify     str   on: the plan is lowered whole too, on the first, the last, the fullest and the slowest device
- *                    of the pipeline, and its arenas have to fit. auto (the default): where that takes less than a second; off:
- *                    never. What is not lowered whole leaves a hundredth of its limit free
+ *   verify     str   on: the whole program of the first, the last, the fullest and the slowest device of the pipeline is lowered, and
+ *                    must fit. auto (the default): on if that takes less than a second. off: never. Without it, a hundredth of the
+ *                    limit stays free
  *   within     f64   searched: of plans with as many stages and at most this share slower than "fastest", the
  *                    one with least tensor parallelism, then smallest micro-batches (default 0.02; with a
  *                    certificate 0)
@@ -1371,7 +1371,7 @@ TSR_API void tsr_plan_free(tsr_plan* plan);
  * was lowered whole, is {"devices": [{"device", "memory_bytes"}]}. "explanation" is as
  * tsr_plan_explain has it; a device there is a stage of the pipeline.
  * With mode=generate the best way to serve text is searched instead: objective (latency, the default, or
- * throughput), prompt and new (tokens, 512 and 128), batch (sequences in all; 0: one, or as many as pay),
+ * throughput), prompt and new (tokens, 512 and 128), batch (sequences in all; 0: one for latency, the fastest number for throughput),
  * kv_budget (bytes a device), dtype; parallel pins tp, pp, dp, batch (sequences of a replica) and prefill (of
  * them, prompts read at a time). Yields {"parallel", "time_to_first_token_seconds", "time_per_token_seconds",
  * "request_seconds", "tokens_per_second", "kv_bytes", "weight_bytes", "memory_bytes", "token_seconds",
