@@ -1,5 +1,5 @@
-// Structs of tessera.h and their sizes in version 1 of each. A struct may grow at its end; its pin stays, so
-// that programs compiled with an older header go on working.
+// Structs of tessera.h and their sizes in version 1 of each. A struct may grow at its end; its first size stays,
+// so that programs compiled with an older header go on working.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +9,7 @@
 
 namespace tessera::capi {
 
-// Up to and with the last member of version 1.
+// LAST: the last member of version 1.
 #define TSR_PUBLIC_STRUCT(T, LAST)                                            \
   template <>                                                                 \
   struct PublicStruct<T> {                                                    \

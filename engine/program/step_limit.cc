@@ -25,7 +25,7 @@ void visit_prices(const PriceTable& table, const std::vector<double>& seconds, c
   }
 }
 
-// Best matmul rate of the table. Its axes name all factors, or "*".
+// Best matmul rate of the table, whose axes are the factors of the product.
 double best_matmul_rate(const PriceTable& table, int32_t cores) {
   double best = 0;
   const auto look = [&](const std::vector<double>& seconds, double devices) {
@@ -40,7 +40,7 @@ double best_matmul_rate(const PriceTable& table, int32_t cores) {
   return best;
 }
 
-// Memory rate at the most bytes, which exceed every cache.
+// Memory rate at the table's largest size, which exceeds every cache.
 double memory_rate(const PriceTable& table, int32_t cores) {
   const double bytes = table.marks[0].back();
   double rate = table.seconds.back() > 0 ? bytes / table.seconds.back() : 0;

@@ -1,4 +1,4 @@
-// TokenCandidates: the tokens that remain after a draw's rules, with
+// TokenCandidates: the tokens left after top_k, typical_p, top_p and min_p, with
 // weights proportional to probabilities. No rule sorts the vocabulary.
 #pragma once
 
@@ -11,7 +11,7 @@
 
 namespace tessera {
 
-// CandidateRules: rules 5 to 9 of sampler.h, in order.
+// CandidateRules: applied in this order; steps 5 to 9 of sampler.h.
 struct CandidateRules {
   double temperature = 1;  // above 0
   int64_t top_k = 0;       // 0: all
@@ -24,7 +24,7 @@ struct CandidateRules {
 struct CandidateSpace {
   std::vector<int32_t> tokens, order;
   std::vector<double> weights;
-  std::vector<double> blocks;  // of WeightSums
+  std::vector<double> blocks;  // partial sums (WeightSums, approximate_draw.h)
 
   void grow_to(int64_t vocabulary);
 };
@@ -35,7 +35,7 @@ class TokenCandidates {
   TokenCandidates(sampling::Logits<float> logits, double top, const CandidateRules& rules,
                   CandidateSpace& space);
 
-  // At least one token of positive weight: likeliest first after top_k, else by number.
+  // At least one token of positive weight; sorted by weight if top_k cut them, else by number.
   std::span<const int32_t> tokens() const { return {space_.tokens.data(), count_}; }
   std::span<const double> weights() const { return {space_.weights.data(), count_}; }
 
@@ -52,7 +52,7 @@ class TokenCandidates {
   bool is_cut() const { return rules_.top_k > 0 && rules_.top_k < logits_.V; }
   double least_likely() const;
   double total() const;
-  // -ln of the weight: the logit's distance below the largest, in temperatures.
+  // -ln of the weight: the logit's distance below the largest, divided by the temperature.
   double depth(int32_t token) const { return (top_ - logits_.logit(token)) / rules_.temperature; }
 
   const sampling::Logits<float> logits_;

@@ -7,8 +7,8 @@
 
 namespace tessera {
 
-// Returns `text`, or for one above `most` bytes its beginning and end around "… [N bytes]
-// …": a remedy comes last, and stays. At least 64 bytes; characters of UTF-8 stay whole.
+// Returns `text`; if it is longer than `most` bytes (at least 64), its beginning and end around "... [N bytes] ...". The end
+// is kept because messages end with the remedy. Characters of UTF-8 stay whole.
 std::string quote(std::string_view text, size_t most = 200);
 
 }  // namespace tessera

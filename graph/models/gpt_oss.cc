@@ -1,5 +1,5 @@
-// gpt-oss: a mixture of experts with biases everywhere, sinks of attention, windows on every other layer, and gates
-// that are bounded.
+// gpt-oss: a mixture of experts with biases everywhere, attention sinks, windows on every other layer, and clamped
+// gates.
 //   tokens, positions i32 [B, T] -> logits f32 [B, T, V], aux_loss f32 []
 #include "graph/base/text.h"
 #include "graph/models/decoder.h"

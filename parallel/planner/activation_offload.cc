@@ -12,7 +12,7 @@ namespace {
 
 using Waiting = RecomputeOptions::Waiting;
 
-// Copies queue, so a value needed soon would be waited for.
+// An offloaded value must be idle for so many times its copy out and back: copies queue.
 constexpr double kPatience = 4;
 
 // The element of `movable` with the value's bytes; null: it cannot move.
@@ -66,7 +66,7 @@ int32_t prefetch_distance(const RecomputeOptions& options, std::span<const Offlo
   for (size_t p = 0; p < options.places(); ++p)
     for (const Waiting& value : options.waiting(p))
       if (movable_of(value, moved) != nullptr) largest = std::max(largest, value.bytes);
-  constexpr double kMost = 64, kShorter = 3;  // largest excess of consecutive values over the average
+  constexpr double kMost = 64, kShorter = 3;  // nodes may take a third of the average in a row
   const double each_s = step_s / kShorter / static_cast<double>(std::max<int64_t>(1, nodes));
   const double move_s = price_of_move(largest, cluster).alone_s;
   return static_cast<int32_t>(std::clamp(std::ceil(move_s / each_s), 1.0, kMost));

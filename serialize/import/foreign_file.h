@@ -32,18 +32,18 @@ struct ForeignFile {
 struct ForeignPlaces {
   const ForeignNames& names;
   std::string_view format;                                  // "GGUF", for messages
-  std::map<std::string, TensorSource, std::less<>> computed;  // parameters of several tensors or none, f32
-  std::set<std::string, std::less<>> used;                  // tensors accounted for otherwise
+  std::map<std::string, TensorSource, std::less<>> computed;  // parameters computed from several tensors or none, f32
+  std::set<std::string, std::less<>> used;                  // tensors already consumed; the others need a parameter
   std::map<std::string, float, std::less<>>
-      product_scales;  // factor of a parameter's products, by parameter
+      product_scales;  // by parameter: the scale on the products with this weight
 };
 
-// Finds a value for every parameter of opened.model.graph, whose weights get the file's types,
-// and appends opened.parameters. Values stay in the file, in place if the layouts agree.
+// Finds a value for every parameter of opened.model.graph, gives weights the file's types, and
+// appends opened.parameters. No value is read: it is used in the file's memory, or converted on reading.
 // kCorrupt for missing tensors or wrong shapes, kUnsupported for a tensor without a parameter.
 Status place_parameters(const ForeignFile& file, const ForeignPlaces& places, OpenedModel& opened);
 
-// Tensors and bytes by the file's types.
+// Counts tensors and bytes by type.
 std::vector<StoredTensors> stored_tensors(const ForeignTensors& tensors);
 
 // Whether two tensors have equal bytes: a file may store a tied output projection twice.

@@ -16,7 +16,7 @@ namespace tessera {
 struct FolderQuantization {
   enum class Method : uint8_t { kFp8, kGptq, kAwq, kMxfp4, kBitsandbytes } method = Method::kFp8;
   int64_t bits = 4;
-  bool zeros_less_one = false;                // GPTQ's first form stores zero points minus one
+  bool zeros_less_one = false;                // GPTQ v1 stores zero points minus one
   int64_t block_rows = 0, block_columns = 0;  // FP8: elements per scale; 0: one scale per tensor
 };
 
@@ -28,14 +28,14 @@ struct DecodedWeight {
   std::string name;
   TensorType type;
   DecodedTensor decoded;
-  std::vector<std::string> replaced;
+  std::vector<std::string> replaced;  // tensors of the file that encode it
 };
 
-// Replaces quantised tensors of `file` by the weights they encode, decoded on reading:
+// Replaces quantized tensors of `file` by the weights they encode, decoded on reading:
 //   FP8    NAME, NAME_scale_inv                  -> NAME, f32: code * scale of its block, exactly
-//   GPTQ   X.qweight, X.qzeros, X.scales, X.g_idx -> X.weight [N, K]: q4_0 or q8_0 where every zero point is the middle
-//   AWQ    X.qweight, X.qzeros, X.scales             and groups are whole blocks, else (q - zero) * scale in the type of
-//                                                   the scales, rounded once
+//   GPTQ   X.qweight, X.qzeros, X.scales, X.g_idx -> X.weight [N, K], as AWQ
+//   AWQ    X.qweight, X.qzeros, X.scales          -> X.weight [N, K]: q4_0 or q8_0 if every zero point is the middle and
+//                                                   groups are whole blocks, else (q - zero) * scale in the scales' type
 //   MXFP4  experts' X_blocks, X_scales            -> mxfp4, the same numbers; rows of gate_up_proj alternate and
 //                                                   become gate_proj and up_proj
 //   bitsandbytes                                  -> nf4, or floats: bitsandbytes_weights.h

@@ -1,6 +1,6 @@
-// PageTransfer: copies positions between pages, and between pages and host memory,
-// bit for bit in all attentions. A slot is page * page_size + offset in the page, for
-// pages and window pages alike; -1: no slot. One thread at a time, between steps.
+// PageTransfer: copies positions between pages, and between pages and host memory, for every attention layer.
+// A slot is the place of one position in a pool: page * page_size + offset; -1: none. There are two pools:
+// pages of full attention and pages of windows. One thread at a time, between steps.
 #pragma once
 
 #include <cstddef>
@@ -28,19 +28,19 @@ class PageTransfer {
 
   // Copies in the given order.
   Status copy(std::span<const PageCopy> copies);
-  // Slots: the same positions in both pools; `windows` may be empty.
+  // Slots: the places of some positions in each pool; `windows` may be empty.
   struct Slots {
     std::vector<int32_t> pages, windows;
     bool with_windows = false;
   };
-  // Reads rows [slots, states, KV, D] of the states that have slots.
+  // rows: [slots, states, KV, D], the states of the pools in use.
   Status read(const Slots& slots, std::span<std::byte> rows);
   Status write(const Slots& slots, std::span<const std::byte> rows);
 
  private:
   Status feed_slots(std::string_view entry, std::string_view input, std::span<const int32_t> slots,
                     int64_t count);
-  // Feeds "from" or "slot", and the corresponding input of window pages.
+  // Feeds the slots of both pools; `input`: "from" or "slot".
   Status feed_both(std::string_view entry, std::string_view input, const Slots& slots, int64_t count);
 
   ProgramRunner& runner_;

@@ -1,4 +1,4 @@
-// ServingRequest: a prompt and the settings of its texts.
+// ServingRequest: a prompt and the settings of its texts, the completions that are generated for it.
 #pragma once
 
 #include <cstdint>
@@ -20,16 +20,16 @@ struct ServingRequest {
   uint64_t seed = 0;
   int32_t priority = 0;                                          // higher runs earlier
   int64_t adapter = -1;                                          // of ServingCore::load_adapter; -1: none
-  // Separates page sharing between versions of the model; equal versions share.
+  // Requests share pages with equal roots only: it differs by adapter, by version of the weights, and by long rope.
   uint64_t root = 0;
   std::shared_ptr<const StopAutomaton> stops = nullptr;          // automaton of sampling->stop; null: none
   std::optional<StructuredText> structured = std::nullopt;       // constraint of each text; none: unconstrained
-  // First token of a text that began in the prompt and continues; -1: the text begins after the prompt.
+  // Index in the prompt where the text begins, for a text that is continued; -1: it begins after the prompt.
   int64_t text_begin = -1;
   std::shared_ptr<const AnswerReading> answer = nullptr;  // parser of the texts; null: not parsed
   std::optional<PromptTask> task = std::nullopt;  // reads the prompt instead of generating
-  bool changes_logits = false;  // the caller answers with logits for each token
-  bool keeps_sequence = false;  // sequences can be taken after their texts have ended
+  bool changes_logits = false;  // the caller supplies the logits of each token
+  bool keeps_sequence = false;  // Engine::take_sequence returns them after the texts' end
 };
 
 }  // namespace tessera

@@ -47,28 +47,25 @@ class CommGroup {
 
   // Barrier of all members; false after an abort.
   bool barrier();
-  // Wakes the members that wait on the host, and returns: a separate thread ends NCCL's communicators. Their
-  // end waits for graphs that hold them, which belong to threads that wait for kernels of other
-  // communicators.
+  // Wakes the members that wait on the host, and returns. A separate thread frees NCCL's communicators: that waits for the
+  // CUDA graphs that use them, and their threads may wait for kernels of other communicators.
   void abort();
 
-  // Mailbox: messages from one member to another, in order. The sender copies into the mailbox and returns,
-  // so that a thread that issues for several streams never waits for a peer that waits for it; the receiver
-  // waits until a message was posted. Memory and events are made for announced messages, else by the sender,
-  // at first use and where a message is larger than any before.
+  // Mailbox: messages from one member to another, in order. The sender copies into the mailbox and returns: two threads
+  // that issue for several streams never wait for each other. The receiver waits for the message. Memory and events are
+  // created for announced messages, else by the sender at first use and for a larger message.
   struct Mailbox {
-    static constexpr int kSlots = 16;  // at most: under way at once; beyond them the sender waits
+    static constexpr int kSlots = 16;  // messages in flight; the sender waits for a free one
     struct Slot {
       void* memory = nullptr;
       int64_t capacity = 0, bytes = 0;
       cudaEvent_t posted = nullptr, taken = nullptr;
     };
-    // Counts of messages wrap around. They start just below the wrap, so that every run of more than a few
-    // messages exercises it.
+    // Message numbers wrap around. The first number is close to the wrap, so that every run tests it.
     static constexpr int kFirst = INT32_MAX - 4;
     Slot slots[kSlots];
-    uint32_t slot_count = kSlots;            // of them; a power of 2
-    WaitWord posted{kFirst}, taken{kFirst};  // the next one's number
+    uint32_t slot_count = kSlots;            // slots in use; a power of 2
+    WaitWord posted{kFirst}, taken{kFirst};  // the number of the next message
     static uint32_t since(int earlier, int later) {
       return static_cast<uint32_t>(later) - static_cast<uint32_t>(earlier);
     }
@@ -84,8 +81,8 @@ class CommGroup {
   // Gives the slot events and room for `bytes`.
   Status make_room(Mailbox::Slot& slot, int32_t from, int32_t to, int64_t bytes);
 
-  const Nccl* nccl() const { return nccl_; }  // null: the shared path alone
-  // Before any use: from now on without, as `what` failed.
+  const Nccl* nccl() const { return nccl_; }  // null: collectives go through memory of the host
+  // Disables NCCL because `what` failed. Call before the first collective.
   void give_up_nccl(std::string_view what, ncclResult_t result);
   ncclComm_t nccl_comm(int32_t position) const { return nccl_comms_[static_cast<size_t>(position)]; }
   // Whether NCCL's calls may be captured: from 2.26 on a communicator outlives the graphs that hold it, even
