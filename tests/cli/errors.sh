@@ -206,7 +206,7 @@ ls "$work" | grep -q 'keep.tsr.' && { echo "FAILED: a failed save left a file be
 # Vectors and classes of texts.
 printf 'one\ttwo\nno tab here\n' >"$work/pairs.tsv"
 expect 'no texts: wanted --file' "$tessera" embed "$model"
-expect 'both given' "$tessera" embed "$model" --file "$work/pairs.tsv" --text a
+expect 'wanted one of them' "$tessera" embed "$model" --file "$work/pairs.tsv" --text a
 expect 'line 2 has no tab' "$tessera" embed "$model" --file "$work/pairs.tsv" --pairs
 expect 'wanted a second text for each' "$tessera" embed "$model" --text a --text b --pair c
 expect "option 'pooling' is 'max'" "$tessera" embed "$model" --text a --pooling max

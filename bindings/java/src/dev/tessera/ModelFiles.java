@@ -48,6 +48,7 @@ public final class ModelFiles {
   public static String wordHint(String kind, String word, List<String> known) {
     byte[] kindName = Text.name("kind", kind);
     byte[] wordName = Text.name("word", word);
+    Native.utf8("known", known);  // refuses null and lone surrogates
     byte[] list = Text.name("known", String.join(" ", known));
     return Native.text(null, out -> Raw.tsr_word_hint(kindName, wordName, list, out));
   }
