@@ -57,5 +57,4 @@ int main(int argc, char** argv) {
   tsr_run_free(run), tsr_trainer_free(trainer), tsr_dataset_free(dataset), tsr_tokenizer_free(tokenizer);
   tsr_model_free(model), tsr_runtime_free(runtime);
   tsr_options_free(of_data), tsr_options_free(of_trainer), tsr_options_free(of_run);
-  return 0;
 }
