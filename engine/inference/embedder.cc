@@ -6,14 +6,13 @@
 #include <utility>
 
 #include "engine/base/host_view.h"
-#include "engine/program/program_cache.h"
+#include "engine/inference/kept_program.h"
 #include "engine/sampling/pooling.h"
 #include "graph/analysis/index_inputs.h"
 #include "graph/base/status_codes.h"
 #include "graph/base/text.h"
 #include "graph/models/model_family.h"
 #include "graph/transform/embedding.h"
-#include "runtime/arranged_weights.h"
 #include "serialize/import/sentence_modules.h"
 
 namespace tessera {
@@ -74,18 +73,14 @@ Status Embedder::prepare_batches() {
   const int64_t wanted = parse_i64(model_->metadata(kEmbeddingTokensKey)).value_or(0);
   TSR_RETURN_IF_ERROR(finalize_texts(settings_, model_->context_length(), wanted, devices->size()));
   entries_ = embedding_entries(settings_);
-  const Graph forward = model_->graph();
-  const auto make = [&]() -> Result<std::shared_ptr<const LoadedProgram>> {
-    TSR_ASSIGN_OR_RETURN(CompiledProgram compiled, compile_embedding(forward, settings_, devices));
-    if (settings_.inference.repack) take_arranged_variants(compiled.program, *devices);
-    return prepare(runtime_, devices, std::move(compiled));
-  };
-  TSR_ASSIGN_OR_RETURN(auto prepared, model_->kept<ProgramCache>().find_or_make(
-                                          format("embedder {} {}", settings_.seq, settings_.batch), forward,
-                                          options_, settings_.compute, *runtime_, *devices, make));
-  TSR_ASSIGN_OR_RETURN(
-      running_, ProgramRunner::create(std::move(prepared), {.measure_memory = settings_.measure_memory},
-                                      model_, model_->seed()));
+  const auto compile = [&](const Graph& forward) { return compile_embedding(forward, settings_, devices); };
+  TSR_ASSIGN_OR_RETURN(running_, run_kept_program(runtime_, model_, devices,
+                                                  {.purpose = format("embedder {} {}", settings_.seq, settings_.batch),
+                                                   .options = options_,
+                                                   .compute = settings_.compute,
+                                                   .inference = settings_.inference,
+                                                   .measure_memory = settings_.measure_memory,
+                                                   .compile = compile}));
   TSR_RETURN_IF_ERROR(feed_positions());
   report_.seq = settings_.seq;
   report_.batch = settings_.batch;

@@ -8,10 +8,9 @@
 #include <utility>
 
 #include "engine/base/host_view.h"
-#include "engine/program/program_cache.h"
+#include "engine/inference/kept_program.h"
 #include "graph/base/status_codes.h"
 #include "graph/base/text.h"
-#include "runtime/arranged_weights.h"
 
 namespace tessera {
 namespace {
@@ -54,19 +53,16 @@ Status Scorer::prepare_windows() {
                        runtime_->open_devices(settings_.compute.devices, settings_.compute.profile));
   TSR_RETURN_IF_ERROR(finalize_windows(settings_, model_->context_length(), devices->size()));
   entries_ = score_entries(settings_);
-  const Graph forward = model_->graph();
-  const auto make = [&]() -> Result<std::shared_ptr<const LoadedProgram>> {
-    TSR_ASSIGN_OR_RETURN(CompiledProgram compiled, compile_scoring(forward, settings_, devices));
-    if (settings_.inference.repack) take_arranged_variants(compiled.program, *devices);
-    return prepare(runtime_, devices, std::move(compiled));
-  };
-  TSR_ASSIGN_OR_RETURN(auto prepared, model_->kept<ProgramCache>().find_or_make(
-                                          format("scorer {} {}", settings_.seq, settings_.batch), forward,
-                                          options_, settings_.compute, *runtime_, *devices, make));
-  TSR_ASSIGN_OR_RETURN(
-      running_, ProgramRunner::create(std::move(prepared), {.measure_memory = settings_.measure_memory},
-                                      model_, model_->seed()));
+  const auto compile = [&](const Graph& forward) { return compile_scoring(forward, settings_, devices); };
+  TSR_ASSIGN_OR_RETURN(running_, run_kept_program(runtime_, model_, devices,
+                                                  {.purpose = format("scorer {} {}", settings_.seq, settings_.batch),
+                                                   .options = options_,
+                                                   .compute = settings_.compute,
+                                                   .inference = settings_.inference,
+                                                   .measure_memory = settings_.measure_memory,
+                                                   .compile = compile}));
   TSR_RETURN_IF_ERROR(feed_positions());
+  const Graph forward = model_->graph();
   const Shape& logits = forward.type(*forward.find_output("logits")).shape;
   vocabulary_ = static_cast<int32_t>(logits[logits.rank() - 1]);
   report_.seq = settings_.seq;
