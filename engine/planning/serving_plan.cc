@@ -15,10 +15,6 @@
 namespace tessera {
 namespace {
 
-int64_t pages_of(const ServingSettings& settings, int64_t tokens) {
-  return (tokens + settings.page_size - 1) / settings.page_size;
-}
-
 // ReplicaPlan: one replica's program, and what its memory depends on.
 struct ReplicaPlan {
   Graph forward;
@@ -45,7 +41,7 @@ Status plan_draft(ReplicaPlan& replica, const SharedModel& model) {
   return plan().with_context("the draft model");
 }
 
-// Where the pages asked for do not fit, bytes are those of the fewest pages and of all that are missing.
+// Compiles the replica's program. Bytes of pages that do not fit are added to those of the smallest program.
 Status compile_replica(ReplicaPlan& replica) {
   replica.settings = replica.given;
   Result<CompiledProgram> fitting =
@@ -96,9 +92,9 @@ Result<int64_t> count_fitting_sequences(const ReplicaPlan& replica, int64_t repl
   const ServingSettings& settings = replica.settings;
   TSR_ASSIGN_OR_RETURN(const std::vector<double> of_sequence, measure_sequence_bytes(replica, replicas));
   const bool are_windows_given = !replica.chosen.windows;
-  const int64_t window_pages = are_windows_given ? 0 : 2 * (pages_of(settings, settings.window) + 1);
+  const int64_t window_pages = are_windows_given ? 0 : window_pages_of_sequence(settings);
   const int64_t shared_window_pages =
-      are_windows_given ? settings.window_pages : pages_of(settings, serving_step_tokens(settings));
+      are_windows_given ? settings.window_pages : window_pages_of_step(settings);
   double fitting = static_cast<double>(kMostSequences / replicas);
   for (size_t i = 0; i < replica.page.size(); ++i) {
     const PageBytes& page = replica.page[i];

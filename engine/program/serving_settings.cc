@@ -9,16 +9,6 @@ namespace tessera {
 
 namespace {
 
-int64_t pages_of(const ServingSettings& settings, int64_t tokens) {
-  return (tokens + settings.page_size - 1) / settings.page_size;
-}
-
-// Default window pages of all sequences: those a step can see, and as many windows again.
-int64_t usual_window_pages(const ServingSettings& settings) {
-  return 2 * settings.rows * (pages_of(settings, settings.window) + 1) +
-         pages_of(settings, serving_step_tokens(settings));
-}
-
 Status finalize_windows(ServingSettings& settings, const Graph& forward) {
   const int64_t given = settings.window_pages;
   settings.window = paged_window(forward, settings.context);
@@ -31,8 +21,9 @@ Status finalize_windows(ServingSettings& settings, const Graph& forward) {
                "shorter than the context of {}: leave it out",
                settings.context));
   }
+  const int64_t usual = settings.rows * window_pages_of_sequence(settings) + window_pages_of_step(settings);
   // A page has at most one window page.
-  settings.window_pages = std::min(given > 0 ? given : usual_window_pages(settings), settings.pages);
+  settings.window_pages = std::min(given > 0 ? given : usual, settings.pages);
   if (given == 0 && settings.window_pages == settings.pages) settings.window_pages = 0;
   const int64_t least = least_window_pages(settings, settings.pages);
   if (given == 0 || settings.window_pages >= least) return {};
@@ -46,6 +37,18 @@ Status finalize_windows(ServingSettings& settings, const Graph& forward) {
 
 }  // namespace
 
+int64_t pages_of(const ServingSettings& settings, int64_t tokens) {
+  return (tokens + settings.page_size - 1) / settings.page_size;
+}
+
+int64_t window_pages_of_sequence(const ServingSettings& settings) {
+  return 2 * (pages_of(settings, settings.window) + 1);
+}
+
+int64_t window_pages_of_step(const ServingSettings& settings) {
+  return pages_of(settings, serving_step_tokens(settings));
+}
+
 int64_t least_window_pages(const ServingSettings& settings, int64_t pages) {
   // Pages that these positions span at any offset, and one for a copy.
   const int64_t positions = std::max<int64_t>(settings.window, 2) - 1 + serving_step_tokens(settings);
@@ -56,8 +59,7 @@ Result<ServingSettings> finalized(ServingSettings settings, const Graph& forward
   TSR_ASSIGN_OR_RETURN(settings.context,
                        tokens_at_once(settings.context, longest, "engine: option 'context'"));
   settings.longest = longest;
-  const int64_t columns = (settings.context + settings.page_size - 1) / settings.page_size;
-  if (settings.pages == 0) settings.pages = settings.rows * columns;
+  if (settings.pages == 0) settings.pages = settings.rows * pages_of(settings, settings.context);
   TSR_RETURN_IF_ERROR(finalize_windows(settings, forward));
   return settings;
 }

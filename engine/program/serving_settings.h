@@ -25,7 +25,7 @@ struct ServingSettings {
   int64_t context = 0;        // longest sequence in tokens; 0: the model's limit, at most 2048
   int64_t longest = 0;        // finalized: the model's limit; 0: unknown
   int64_t rows = 16;          // concurrent sequences
-  int64_t page_size = 64;     // tokens of a page
+  int64_t page_size = kPageTokens;
   int64_t pages = 0;          // 0: enough for `rows` sequences of `context` tokens
   // Pages of layers whose window is shorter than the context, a pool of their own. 0: enough for all
   // sequences in a step, and as many windows again for ended texts. Finalized 0: one pool for all layers.
@@ -59,6 +59,11 @@ struct ServingSettings {
 Result<ServingSettings> finalized(ServingSettings settings, const Graph& forward, int64_t longest);
 // Smallest number of window pages that lets any sequence continue, for this number of pages.
 int64_t least_window_pages(const ServingSettings& settings, int64_t pages);
+// Pages that hold `tokens` tokens.
+int64_t pages_of(const ServingSettings& settings, int64_t tokens);
+// Window pages by default: a sequence's, for its window and as much again of ended texts; and a step's, for all sequences.
+int64_t window_pages_of_sequence(const ServingSettings& settings);
+int64_t window_pages_of_step(const ServingSettings& settings);
 ServingOptions serving_options(const ServingSettings& settings);
 
 // Tokens of a step, at most.

@@ -330,8 +330,8 @@ int64_t rope_switch(const Graph& forward) {
 }
 
 int64_t usual_page_size(int64_t context) {
-  constexpr int64_t kUsual = 64, kUnit = 16;
-  return std::min(kUsual, (context + kUnit - 1) / kUnit * kUnit);
+  constexpr int64_t kUnit = 16;
+  return std::min(kPageTokens, (context + kUnit - 1) / kUnit * kUnit);
 }
 
 int64_t table_columns(const ServingOptions& options) {

@@ -29,7 +29,8 @@ struct ServingOptions {
   int64_t window_pages = 0;
 };
 
-// The default positions of a page: 64, or the multiple of 16 that holds a shorter context.
+inline constexpr int64_t kPageTokens = 64;  // positions of a page, unless a context is shorter
+// kPageTokens, or the multiple of 16 that holds a shorter context.
 int64_t usual_page_size(int64_t context);
 // The largest number of pages of a row: the columns of the table.
 int64_t table_columns(const ServingOptions& options);
