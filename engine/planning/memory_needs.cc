@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "engine/model/adapters.h"
+#include "engine/planning/option_check.h"
 #include "engine/planning/planning.h"
 #include "engine/program/report.h"
 #include "text/json.h"
@@ -10,8 +11,9 @@
 namespace tessera {
 namespace {
 
-// `need` with the plan's bytes, or with the reason why there is no plan.
-Json with_plan(Json need, const Result<std::shared_ptr<const PlanRecord>>& plan) {
+// `need` with the plan's bytes, or with the reason why there is no plan; kCancelled.
+Result<Json> with_plan(Json need, const Result<std::shared_ptr<const PlanRecord>>& plan) {
+  if (plan.status().code() == StatusCode::kCancelled) return plan.status();
   if (!plan.ok()) {
     need["error"] = std::string(plan.status().message());
     return need;
@@ -34,18 +36,20 @@ Result<std::string> memory_needs_json(Runtime& runtime, const SharedModel& model
   const int64_t batch = reader.i64("batch", 1, 1), rank = reader.i64("rank", 8, 1);
   Options placed = options;
   for (const char* key : {"context", "seq", "batch", "rank"}) placed.erase(key);
-  for (const auto& [key, value] : placed) reader.accept({key});  // the planner refuses unknown ones
+  for (const auto& [key, value] : placed) reader.accept({key});  // refused below, where unknown
   TSR_RETURN_IF_ERROR(reader.finish());
   Options generating = placed, training = placed;
   generating.insert({{"mode", std::string("generate")}, {"context", context}});
   training.insert({{"mode", std::string("train")}, {"batch", batch}, {"seq", seq}});
+  for (const Options* each : {&generating, &training}) TSR_RETURN_IF_ERROR(check_options("plan", *each));
   Json needs = Json::object();
-  needs["inference"] = with_plan({{"context", context}}, plan_model(runtime, model, generating));
+  TSR_ASSIGN_OR_RETURN(needs["inference"], with_plan({{"context", context}}, plan_model(runtime, model, generating)));
   const Json lora = {{"rank", rank}, {"batch", batch}, {"seq", seq}};
   const auto adapted = add_adapters_without_values(model, {{"rank", rank}});
-  needs["lora"] = adapted.ok() ? with_plan(lora, plan_model(runtime, **adapted, training))
-                               : with_plan(lora, adapted.status());
-  needs["full"] = with_plan({{"batch", batch}, {"seq", seq}}, plan_model(runtime, model, training));
+  TSR_ASSIGN_OR_RETURN(needs["lora"], adapted.ok() ? with_plan(lora, plan_model(runtime, **adapted, training))
+                                                   : with_plan(lora, adapted.status()));
+  TSR_ASSIGN_OR_RETURN(needs["full"],
+                       with_plan({{"batch", batch}, {"seq", seq}}, plan_model(runtime, model, training)));
   return dump(needs);
 }
 

@@ -129,7 +129,7 @@ TEST_CASE("engine: stops count where a grammar is complete") {
     }
   const Text commas = write(it, {{"regex", std::string("[ab]{3},[cd]{3}")}, {"stop", std::string(R"([","])")}});
   CHECK(commas.text.size() == 7);
-  // Where the text may end the stop text ends it, and is left out.
+  // A stop text ends the text if the grammar allows an end, and is left out.
   const Text ended = write(it, {{"regex", std::string("[ab]{3}(,[cd]{3})?")}, {"stop", std::string(R"([","])")}});
   CHECK(ended.text.size() == 3);
   CHECK(ended.finish == TSR_FINISH_STOP);
