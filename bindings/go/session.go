@@ -140,7 +140,7 @@ func (s *Session) Report() (string, error) { return (*handle)(s).text(raw.Tsr_se
 // Trace is what ran since the last call, in Chrome's trace format. It needs the option "trace".
 func (s *Session) Trace() (string, error) { return (*handle)(s).text(raw.Tsr_session_take_trace) }
 
-// KernelTimes is JSON: the kernels of a trace, of a Session, Trainer or Generator, beside what each would take if nothing but memory or
+// KernelTimes is JSON: the kernels of a trace, of a Session, Trainer or Generator, with the time that each would take if nothing but memory or
 // products bound it. Options: entry, bytes_per_s, flops_per_s.
 func KernelTimes(trace string, options Options) (string, error) {
 	return textWith(options, func(o uintptr, out *uintptr) uintptr { return raw.Tsr_trace_kernels(trace, o, out) })

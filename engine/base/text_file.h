@@ -25,7 +25,7 @@ Result<std::string> read_standard_input(std::string_view what, size_t most = SIZ
 bool is_own_file(const std::string& path);
 // Opens what a link, a device or a pipe leads to, for writing; a descriptor. kIo for a pipe that nobody reads.
 Result<int> open_in_place(const std::string& path);
-// What writing a text to `path` would say at once. Where it is not a file of its own: whether `takes_devices`.
+// Checks that a text can be written to `path`, before hours of work. takes_devices: links, devices and pipes are accepted.
 Status check_text_path(const std::string& path, bool takes_devices);
 // Writes a file of its own whole or not at all, with the permissions of the one that it replaces (AtomicFile); else straight into
 // what a link, a device or a pipe leads to.

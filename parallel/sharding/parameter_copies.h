@@ -29,7 +29,7 @@ struct ParameterCopy {
   std::vector<NodeId> measures = {};
 };
 
-// Of a graph's forward nodes, in order.
+// Copies by a graph's forward nodes, in order.
 std::vector<ParameterCopy> parameter_copies(const Graph& graph);
 
 // By tensor: trained parameters whose readers, except the update, all read narrow copies.

@@ -202,7 +202,7 @@ std::optional<Propagator::Weight> Propagator::weight_of(NodeId id) const {
         shared = shared || (j != i && reads_input(it, j) && has(rule(id).inputs[j], factor->name) &&
                             graph_.type(it.inputs[j]).shape.rank() > 1);
       if (!has(rule(id).outputs[0], factor->name)) {
-        // Of two factors missing in a scalar (a head with its loss), the splittable one.
+        // The splittable one of two factors missing in a scalar (a head with its loss).
         if (weight.contracted != nullptr && factor->kind == FactorKind::kReplicate) continue;
         weight.contracted = factor;
         weight.looked_up = !shared;

@@ -253,7 +253,7 @@ ExpressionId SchemaReader::counted_members(const std::vector<Property>& properti
   std::vector<ExpressionId> written;
   for (const Property& property : properties)
     written.push_back(out_.shared(property.member.expression, "property " + property.name));
-  // What may follow the last member, by number of members.
+  // The continuations of the last member, by number of members.
   std::vector<ExpressionId> next;
   for (uint32_t before = 0; before <= most; ++before) {
     const uint32_t least = before < count.minimum ? count.minimum - before : 0;

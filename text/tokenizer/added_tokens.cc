@@ -11,7 +11,7 @@ namespace tessera {
 Result<AddedTokens> AddedTokens::create(std::span<const AddedToken> tokens, const Normalizer& normalizer) {
   AddedTokens made;
   std::vector<std::string> exact_keys, normalized_keys;
-  // Of equal tokens the first counts, special ones before others.
+  // The first of equal tokens counts; special ones come before others.
   for (const bool special : {true, false}) {
     for (const AddedToken& token : tokens) {
       if (token.special != special || token.content.empty()) continue;

@@ -159,7 +159,7 @@ class Metaspace final : public PreTokenizer {
     }
     const PreToken whole = written.piece();
     if (!splits_) return next(whole);
-    // Of a run of replacements, the last joins the word and the others stand alone.
+    // The last replacement of a run joins the word; the others stand alone.
     SegmentSplitter segments(whole, SplitBehavior::kMergedWithNext, next);
     size_t done = 0;
     for (size_t found; (found = whole.text.find(replacement_, done)) != std::string_view::npos;) {

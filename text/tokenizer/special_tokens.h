@@ -27,7 +27,7 @@ class SpecialTokens {
   // Includes the tokens that absorb white space around them.
   SpecialTokens(const TokenizerData& data, std::span<const TokenType> types);
 
-  // Of overlapping tokens the longest wins, then the lowest id, then the
+  // The longest of overlapping tokens wins, then the lowest id, then the
   // earliest. Memory is for fragments and the longest chain of overlaps.
   // Fragments are not empty. No match overlaps a literal range.
   std::vector<TextFragment> split(std::string_view text, const EncodeOptions& options) const;

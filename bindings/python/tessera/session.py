@@ -118,7 +118,7 @@ class Session(Handle):
 
 
 def kernel_times(trace: list[dict[str, Any]] | str, **options: Any) -> dict[str, Any]:
-    """The kernels of a trace, of a Session, Trainer or Generator, beside what each would take if nothing but memory or products bound
+    """The kernels of a trace, of a Session, Trainer or Generator, with the time that each would take if nothing but memory or products bound
     it. Options: entry, bytes_per_s, flops_per_s."""
     given = trace if isinstance(trace, str) else json.dumps(trace)
     with Options(options) as o:

@@ -1465,7 +1465,7 @@ TSR_API tsr_status* tsr_session_report(const tsr_session* session, tsr_text** ou
  * without a trace, launches of several kernels as the first of them; else the host's. Needs the option "trace".
  * Codes: TSR_FAILED_PRECONDITION. */
 TSR_API tsr_status* tsr_session_take_trace(tsr_session* session, tsr_text** out_text);
-/* The kernels of a trace (tsr_session_take_trace, tsr_trainer_take_trace, tsr_generator_take_trace) beside what each would take if nothing but memory or
+/* The kernels of a trace (tsr_session_take_trace, tsr_trainer_take_trace, tsr_generator_take_trace) with the time that each would take if nothing but memory or
  * products bound it: {"entry", "runs", "seconds", "floor_seconds", "launches", "kernels": [{"op", "variant", "operands", "count", "seconds",
  * "floor_seconds"}], the longest first}: all of one run, on the rank that was busy longest. What is no kernel counts under its own
  * name, without floor. A launch of several kernels is recorded as the first of them: their floors are added up there. Options

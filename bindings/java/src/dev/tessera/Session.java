@@ -92,7 +92,7 @@ public final class Session extends Handle {
   }
 
   /**
-   * JSON: the kernels of a trace, of a session, trainer or generator, beside what each would take if nothing but memory or products bound
+   * JSON: the kernels of a trace, of a session, trainer or generator, with the time that each would take if nothing but memory or products bound
    * it. Options: entry, bytes_per_s, flops_per_s.
    */
   public static String kernelTimes(String trace, Map<String, ?> options) {
