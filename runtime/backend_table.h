@@ -34,9 +34,9 @@ class BackendErrors {
   std::atomic<decltype(tsr_host_api::make_error)> make_error_{nullptr};
 };
 
-// KernelChoice: a kernel prepared by a row of a table; its name is the row's or the description's.
+// PreparedChoice: a kernel prepared by a row of a table; its name is the row's or the description's.
 template <class PreparedKernel>
-struct KernelChoice {
+struct PreparedChoice {
   std::string_view variant;
   PreparedKernel prepared;
 };
@@ -56,7 +56,7 @@ bool names_variant(const Entry& row, std::string_view wanted) {
 template <class Entry>
 auto choose_kernel(std::string_view backend, std::span<const Entry> table, const tsr_abi_kernel_desc& desc) {
   using Made = std::invoke_result_t<decltype(Entry::prepare), const KernelSpec&>;
-  using Choice = KernelChoice<std::remove_cvref_t<decltype(std::declval<Made&>().value())>>;
+  using Choice = PreparedChoice<std::remove_cvref_t<decltype(std::declval<Made&>().value())>>;
   using Answer = Result<Choice>;
   const KernelSpec spec(desc);
   std::string declined;
@@ -85,7 +85,7 @@ auto choose_kernel(std::string_view backend, std::span<const Entry> table, const
 
 // seconds = max(flops / (efficiency * peak), bytes / bandwidth) + launch cost.
 template <class PreparedKernel, class Rates>
-Status answer_query(const KernelChoice<PreparedKernel>& choice, const Rates& rates,
+Status answer_query(const PreparedChoice<PreparedKernel>& choice, const Rates& rates,
                     tsr_abi_kernel_info& out) {
   if (choice.variant.size() >= sizeof(out.variant))
     return Status(StatusCode::kInternal, format("variant name '{}' is too long", choice.variant));

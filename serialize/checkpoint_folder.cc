@@ -71,7 +71,7 @@ bool is_manifest(int folder) {
   const int file = openat(folder, kManifest.data(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
   if (file < 0) return false;
   char begin[8];
-  const ssize_t got = read(file, begin, sizeof begin);
+  const ssize_t got = ::read(file, begin, sizeof begin);
   close(file);
   return got >= 0 && kCheckpointMagic.starts_with(std::string_view(begin, static_cast<size_t>(got)));
 }

@@ -5,7 +5,7 @@
 
 A batch has about LINES lines. Files that say the same name differently - local types, functions, constants, macros,
 `using namespace` outside of a namespace - never share one, so that a name local to a file may be used again in another.
-Files of one folder share first: they include the same headers. Batches of one file are not listed.
+A file joins the first batch that has room. Batches of one file are not listed.
 """
 import pathlib
 import re
@@ -75,6 +75,7 @@ def names(text):
             head = re.split(r"(?<![=!<>])=(?!=)", without_template(statement))[0]
             called = [w for w in re.findall(r"(\w+)\s*\(", head) if w not in WORDS_BEFORE_PARENTHESES]
             found.update(called[:2] if called else re.findall(r"(\w+)\s*(?:\[[^\]]*\]\s*)*$", head))
+        found = {name for name in found if not name[0].isdigit() and name != "void"}
         all_names |= found
         if is_local:
             local |= found
@@ -118,9 +119,7 @@ def batches(paths, lines):
     made, known, root = [], {}, pathlib.Path(__file__).resolve().parents[2]
     for path in paths:
         source = Source(path, root, known)
-        home = next((b for b in reversed(made) if not source.alone and not b[0].alone
-                     and pathlib.Path(b[0].path).parent == pathlib.Path(source.path).parent
-                     and b[0].opened == source.opened
+        home = next((b for b in made if not source.alone and not b[0].alone and b[0].opened == source.opened
                      and sum(s.lines for s in b) + source.lines <= lines
                      and not any(source.clashes(s) for s in b)), None)
         if home is None:

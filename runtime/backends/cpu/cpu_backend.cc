@@ -180,7 +180,7 @@ auto choose(const tsr_abi_kernel_desc& desc) {
   if (choice.ok() || !wants_widened || choice.status().code() != StatusCode::kUnsupported) return choice;
   auto widened = prepare_widened(tessera::KernelSpec(desc));
   if (!widened.ok()) return choice;
-  return decltype(choice)(tessera::KernelChoice<PreparedKernel>{
+  return decltype(choice)(tessera::PreparedChoice<PreparedKernel>{
       desc.variant != nullptr ? std::string_view(desc.variant) : kWidened, std::move(widened).value()});
 }
 

@@ -227,7 +227,7 @@ tsr_abi_error* fill(tsr_abi_stream* stream, void* out, int32_t byte, int64_t byt
 
 // ---- kernels
 
-Result<tessera::KernelChoice<PreparedKernel>> choose(const tsr_abi_kernel_desc& desc) {
+Result<tessera::PreparedChoice<PreparedKernel>> choose(const tsr_abi_kernel_desc& desc) {
   TSR_ASSIGN_OR_RETURN(auto choice, tessera::choose_kernel("cuda", kernel_table(), desc));
   const std::string_view words = LtChoices::words(desc.variant);
   const size_t named = words.empty() ? 0 : static_cast<size_t>(std::ranges::count(words, '.')) + 1;
