@@ -62,7 +62,7 @@ std::vector<Named> named_by(const CLI::App& command, std::span<const char* const
 bool is_same(const std::string& a, const std::string& b) {
   struct stat first {
   }, second{};
-  if (stat(a.c_str(), &first) == 0 && stat(b.c_str(), &second) == 0)
+  if (::stat(a.c_str(), &first) == 0 && ::stat(b.c_str(), &second) == 0)
     return first.st_dev == second.st_dev && first.st_ino == second.st_ino &&
            (S_ISREG(first.st_mode) || S_ISDIR(first.st_mode));
   std::error_code error;

@@ -24,12 +24,12 @@ Status io_error(std::string_view what, int error) {
 // is killed. On file systems without O_TMPFILE, a file is unlinked at once.
 int open_nameless(const std::string& folder) {
 #ifdef O_TMPFILE
-  const int descriptor = open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+  const int descriptor = ::open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
   if (descriptor >= 0) return descriptor;
 #endif
   std::string name = folder + "/tessera.XXXXXX";
   const int named = mkostemp(name.data(), O_CLOEXEC);
-  if (named >= 0) (void)unlink(name.c_str());
+  if (named >= 0) (void)::unlink(name.c_str());
   return named;
 }
 
@@ -55,12 +55,12 @@ Result<std::unique_ptr<FileArena>> FileArena::create(const std::string& folder, 
   return arena;
 }
 
-FileArena::~FileArena() { close(descriptor_); }
+FileArena::~FileArena() { ::close(descriptor_); }
 
 Status FileArena::read(int64_t offset, void* out, int64_t bytes) const {
   auto* at = static_cast<std::byte*>(out);
   while (bytes > 0) {
-    const ssize_t done = pread(descriptor_, at, static_cast<size_t>(bytes), offset);
+    const ssize_t done = ::pread(descriptor_, at, static_cast<size_t>(bytes), offset);
     if (done < 0 && errno == EINTR) continue;
     if (done < 0) return io_error(format("reading {} bytes of the file tier at {}", bytes, offset), errno);
     if (done == 0)
@@ -76,7 +76,7 @@ Status FileArena::write(int64_t offset, const void* in, int64_t bytes) {
   while (bytes > 0) {
     const int64_t count = at != nullptr ? bytes : std::min<int64_t>(bytes, kZeros.size());
     const ssize_t done =
-        pwrite(descriptor_, at != nullptr ? at : kZeros.data(), static_cast<size_t>(count), offset);
+        ::pwrite(descriptor_, at != nullptr ? at : kZeros.data(), static_cast<size_t>(count), offset);
     if (done < 0 && errno == EINTR) continue;
     if (done <= 0) return io_error(format("writing {} bytes of the file tier at {}", bytes, offset), errno);
     if (at != nullptr) at += done;

@@ -45,7 +45,7 @@ bool is_writable_by_others(const struct stat& found) {
 
 Status check_owned(const std::string& path, std::string_view what) {
   struct stat found {};
-  if (stat(path.c_str(), &found) != 0)
+  if (::stat(path.c_str(), &found) != 0)
     return Status(StatusCode::kIo, format("{}: cannot stat: {}", path, std::strerror(errno)));
   if (!is_writable_by_others(found)) return {};
   return Status(StatusCode::kUnsupported,

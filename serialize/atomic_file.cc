@@ -33,12 +33,12 @@ std::string parent_folder(const std::string& path) {
 }
 
 Status sync_folder(const std::string& folder) {
-  const int descriptor = open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  const int descriptor = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (descriptor < 0) return io_error(folder, "cannot open the folder");
   // Some file systems cannot sync folders (EINVAL) and need not.
   const bool failed = fsync(descriptor) != 0 && errno != EINVAL && errno != ENOTSUP;
   Status status = failed ? io_error(folder, "cannot sync the folder") : Status();
-  close(descriptor);
+  ::close(descriptor);
   return status;
 }
 
@@ -52,7 +52,7 @@ Result<std::string> target_of(const std::string& path, bool follows_links) {
   };
   if (path.empty()) return Status(StatusCode::kInvalidArgument, "the name of the file to write is empty");
   struct stat info {};
-  if ((follows_links ? stat(path.c_str(), &info) : lstat(path.c_str(), &info)) != 0) {
+  if ((follows_links ? ::stat(path.c_str(), &info) : lstat(path.c_str(), &info)) != 0) {
     if (errno == ENAMETOOLONG) return io_error(path, "cannot create");
     return path;  // new, or creating it reports the error
   }
@@ -71,12 +71,12 @@ Result<std::string> target_of(const std::string& path, bool follows_links) {
 // writers. On file systems without locks none is removed.
 void remove_leftovers(const std::string& prefix) {
   for_each_leftover(prefix, [](const std::string& path) {
-    const int descriptor = open(path.c_str(), O_WRONLY | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC);
+    const int descriptor = ::open(path.c_str(), O_WRONLY | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC);
     if (descriptor < 0) return;
     struct stat info {};
-    if (fstat(descriptor, &info) == 0 && S_ISREG(info.st_mode) && flock(descriptor, LOCK_EX | LOCK_NB) == 0)
-      unlink(path.c_str());
-    close(descriptor);
+    if (::fstat(descriptor, &info) == 0 && S_ISREG(info.st_mode) && ::flock(descriptor, LOCK_EX | LOCK_NB) == 0)
+      ::unlink(path.c_str());
+    ::close(descriptor);
   });
 }
 
@@ -99,7 +99,7 @@ std::string temporary_prefix(const std::string& path) {
 bool is_same_file(int descriptor, const std::string& name) {
   struct stat open_file {
   }, named{};
-  return fstat(descriptor, &open_file) == 0 && stat(name.c_str(), &named) == 0 &&
+  return ::fstat(descriptor, &open_file) == 0 && ::stat(name.c_str(), &named) == 0 &&
          open_file.st_dev == named.st_dev && open_file.st_ino == named.st_ino;
 }
 
@@ -134,7 +134,7 @@ Result<AtomicFile> AtomicFile::create_at(const std::string& path) {
   int32_t lost_files = 0;
   for (int64_t attempt = 0;; ++attempt) {
     const std::string temporary = format("{}{}-{}", prefix, static_cast<int64_t>(getpid()), attempt);
-    const int descriptor = open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, is_new ? 0666 : 0600);
+    const int descriptor = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, is_new ? 0666 : 0600);
     if (descriptor < 0) {
       if (errno == EEXIST) continue;
       if (errno == ENOENT)
@@ -143,7 +143,7 @@ Result<AtomicFile> AtomicFile::create_at(const std::string& path) {
     }
     const bool lost = flock(descriptor, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
     if (!lost && is_same_file(descriptor, temporary)) return AtomicFile(path, temporary, descriptor);
-    close(descriptor);  // another process removed it as a leftover before it was locked
+    ::close(descriptor);  // another process removed it as a leftover before it was locked
     if (++lost_files == 100)
       return Status(
           StatusCode::kIo,
@@ -161,14 +161,14 @@ AtomicFile::AtomicFile(AtomicFile&& other) noexcept
 
 AtomicFile::~AtomicFile() {
   if (descriptor_ < 0) return;
-  close(descriptor_);
-  unlink(temporary_.c_str());
+  ::close(descriptor_);
+  ::unlink(temporary_.c_str());
 }
 
 Status AtomicFile::write_all(std::span<const std::byte> bytes, uint64_t position) {
   while (!bytes.empty()) {
     const size_t part = std::min(bytes.size(), size_t{1} << 30);
-    const ssize_t written = pwrite(descriptor_, bytes.data(), part, static_cast<off_t>(position));
+    const ssize_t written = ::pwrite(descriptor_, bytes.data(), part, static_cast<off_t>(position));
     if (written < 0) {
       if (errno == EINTR) continue;
       return io_error(path_, "cannot write");
@@ -217,7 +217,7 @@ Status AtomicFile::overwrite(uint64_t position, std::span<const std::byte> bytes
 
 Status AtomicFile::truncate_to(uint64_t position) {
   TSR_CHECK(position <= position_, "truncate_to goes back");
-  while (ftruncate(descriptor_, static_cast<off_t>(position)) != 0)
+  while (::ftruncate(descriptor_, static_cast<off_t>(position)) != 0)
     if (errno != EINTR) return io_error(path_, "cannot truncate");
   position_ = position;
   sent_end_ = std::min(sent_end_, position);
@@ -226,13 +226,13 @@ Status AtomicFile::truncate_to(uint64_t position) {
 }
 
 Status AtomicFile::commit() {
-  if (fsync(descriptor_) != 0) return io_error(path_, "cannot sync");
+  if (::fsync(descriptor_) != 0) return io_error(path_, "cannot sync");
   struct stat old {};
   if (lstat(path_.c_str(), &old) == 0 && S_ISREG(old.st_mode))
     if (const auto permissions = FilePermissions::of(path_)) permissions->apply(descriptor_);
   // While locked: an unlocked file would count as a leftover.
-  if (rename(temporary_.c_str(), path_.c_str()) != 0) return io_error(path_, "cannot rename onto it");
-  close(std::exchange(descriptor_, -1));  // of synced data
+  if (::rename(temporary_.c_str(), path_.c_str()) != 0) return io_error(path_, "cannot rename onto it");
+  ::close(std::exchange(descriptor_, -1));  // of synced data
   return sync_folder(parent_folder(path_));
 }
 

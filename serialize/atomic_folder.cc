@@ -31,7 +31,7 @@ Result<std::string> target_of(std::string path, const AtomicFolder::MayReplace& 
   while (path.size() > 1 && path.ends_with('/')) path.pop_back();
   if (path.empty()) return Status(StatusCode::kInvalidArgument, "the name of the folder to write is empty");
   struct stat info {};
-  if (stat(path.c_str(), &info) != 0) {
+  if (::stat(path.c_str(), &info) != 0) {
     if (errno == ENAMETOOLONG) return io_error(path, "cannot create");
     return path;
   }
@@ -50,10 +50,10 @@ Result<std::string> target_of(std::string path, const AtomicFolder::MayReplace& 
 // Removes folders whose lock is free, left by killed writers.
 void remove_leftovers(const std::string& prefix) {
   for_each_leftover(prefix, [](const std::string& path) {
-    const int descriptor = open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    const int descriptor = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (descriptor < 0) return;
-    if (flock(descriptor, LOCK_EX | LOCK_NB) == 0) remove_folder(path);
-    close(descriptor);
+    if (::flock(descriptor, LOCK_EX | LOCK_NB) == 0) remove_folder(path);
+    ::close(descriptor);
   });
 }
 
@@ -70,11 +70,11 @@ Result<AtomicFolder> AtomicFolder::create(const std::string& path_as_given, cons
       if (errno == EEXIST) continue;
       return io_error(path, "cannot create a folder next to it");
     }
-    const int descriptor = open(temporary.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    const int descriptor = ::open(temporary.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (descriptor < 0) continue;  // another process removed it as a leftover before it was locked
     const bool lost = flock(descriptor, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
     if (!lost && is_same_file(descriptor, temporary)) return AtomicFolder(path, temporary, descriptor, may_replace);
-    close(descriptor);
+    ::close(descriptor);
   }
   return Status(StatusCode::kIo, format("{}: 100 temporary folders next to it were taken by others", path));
 }
@@ -88,7 +88,7 @@ AtomicFolder::AtomicFolder(AtomicFolder&& other) noexcept
 AtomicFolder::~AtomicFolder() {
   if (descriptor_ < 0) return;
   remove_folder(temporary_);
-  close(descriptor_);
+  ::close(descriptor_);
 }
 
 Status AtomicFolder::commit() {
@@ -101,21 +101,21 @@ Status AtomicFolder::commit() {
   TSR_RETURN_IF_ERROR(sync_folder(temporary_));
   // An absent or empty folder is replaced by renaming; others are exchanged, so that the path always exists.
   std::string old;
-  if (rename(temporary_.c_str(), path_.c_str()) != 0) {
+  if (::rename(temporary_.c_str(), path_.c_str()) != 0) {
     if (errno != ENOTEMPTY && errno != EEXIST) return io_error(path_, "cannot rename onto it");
     if (renameat2(AT_FDCWD, temporary_.c_str(), AT_FDCWD, path_.c_str(), RENAME_EXCHANGE) == 0) {
       old = temporary_;
     } else {
       old = temporary_ + "-0";  // no leftover's name, so only this removes the old contents
-      if (rename(path_.c_str(), old.c_str()) != 0) return io_error(path_, "cannot rename");
-      if (rename(temporary_.c_str(), path_.c_str()) != 0) {
+      if (::rename(path_.c_str(), old.c_str()) != 0) return io_error(path_, "cannot rename");
+      if (::rename(temporary_.c_str(), path_.c_str()) != 0) {
         Status status = io_error(path_, "cannot rename onto it");
-        (void)rename(old.c_str(), path_.c_str());
+        (void)::rename(old.c_str(), path_.c_str());
         return status;
       }
     }
   }
-  close(std::exchange(descriptor_, -1));
+  ::close(std::exchange(descriptor_, -1));
   if (!old.empty()) remove_folder(old);
   return sync_folder(parent_folder(path_));
 }

@@ -35,7 +35,7 @@ struct OpenFolder {
   OpenFolder(const OpenFolder&) = delete;
   OpenFolder& operator=(const OpenFolder&) = delete;
   ~OpenFolder() {
-    if (descriptor >= 0) close(descriptor);
+    if (descriptor >= 0) ::close(descriptor);
   }
   const int descriptor;
 };
@@ -150,7 +150,7 @@ Status remove_checkpoint(const std::string& path) {
 }
 
 Status rename_folder(const std::string& from, const std::string& to) {
-  return rename(from.c_str(), to.c_str()) == 0 ? Status() : io_error(from, "cannot rename to " + to);
+  return ::rename(from.c_str(), to.c_str()) == 0 ? Status() : io_error(from, "cannot rename to " + to);
 }
 
 Status taken(const std::string& path) {
@@ -160,7 +160,7 @@ Status taken(const std::string& path) {
 
 // File systems without locks (ENOSYS, ENOLCK, ENOTSUP): continue without.
 bool is_locked_by_another(int descriptor) {
-  return flock(descriptor, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+  return ::flock(descriptor, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
 }
 
 }  // namespace
@@ -208,23 +208,23 @@ Status finish_cut_save(const std::string& folder) {
 SavingFolder::~SavingFolder() {
   if (descriptor_ < 0) return;
   if (!is_in_place_) (void)remove_checkpoint(path_);
-  close(descriptor_);
+  ::close(descriptor_);
 }
 
 Status SavingFolder::open_empty() {
   const mode_t mode = exists(folder_) ? 0700 : 0777;  // until it gets the old folder's permissions
   for (int attempt = 0; attempt < 2; ++attempt) {
     if (mkdir(path_.c_str(), mode) != 0 && errno != EEXIST) return io_error(path_, "cannot make the folder");
-    descriptor_ = open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+    descriptor_ = ::open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
     if (descriptor_ < 0) return io_error(path_, "cannot open the folder");
     if (is_locked_by_another(descriptor_)) {
-      close(std::exchange(descriptor_, -1));
+      ::close(std::exchange(descriptor_, -1));
       return taken(path_);
     }
     TSR_ASSIGN_OR_RETURN(const std::vector<std::string> entries, entries_of(descriptor_, path_));
     if (entries.empty()) return {};
     TSR_RETURN_IF_ERROR(remove_checkpoint(path_));  // left by a killed save
-    close(std::exchange(descriptor_, -1));
+    ::close(std::exchange(descriptor_, -1));
   }
   return Status(kBusy, format("{}: cannot be emptied", path_));
 }

@@ -35,7 +35,7 @@ bool is_own_entry(std::string_view name) { return name.starts_with("manifest") |
 // Removes a checkpoint's folder or a part of one;
 // foreign contents stay. False: it still exists.
 bool remove_folder(const std::string& path) {
-  const int folder = open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+  const int folder = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
   if (folder < 0) return !is_there(path);
   DIR* const stream = fdopendir(folder);
   if (stream == nullptr) {
@@ -74,8 +74,8 @@ std::error_code link_files(const std::string& from, const std::string& made) {
     error.clear();
     fs::copy_file(source, target, error);
     if (error) break;
-    const int descriptor = open(target.c_str(), O_RDONLY | O_CLOEXEC);
-    if (descriptor >= 0) (void)fsync(descriptor), close(descriptor);
+    const int descriptor = ::open(target.c_str(), O_RDONLY | O_CLOEXEC);
+    if (descriptor >= 0) (void)::fsync(descriptor), ::close(descriptor);
   }
   return error;
 }
@@ -128,7 +128,7 @@ Status link_checkpoint(const std::string& from, const std::string& to) {
   const std::string made = to + std::string(kLinking);
   remove_folder(made);
   struct stat like {};
-  if (stat(from.c_str(), &like) != 0) return io_error(from, "cannot look at the checkpoint");
+  if (::stat(from.c_str(), &like) != 0) return io_error(from, "cannot look at the checkpoint");
   if (mkdir(made.c_str(), 0700) != 0) return io_error(made, "cannot make the folder");
   (void)chmod(made.c_str(), like.st_mode & 0777);  // as private as the checkpoint whose files it shares
   if (const std::error_code error = link_files(from, made)) {

@@ -12,11 +12,11 @@ constexpr mode_t kAll = 0777;  // without set-user-id and the like
 
 void keep(const std::string& old, const std::string& replacement, int levels) {
   const std::optional<FilePermissions> folder = FilePermissions::of(old);
-  const int descriptor = open(replacement.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+  const int descriptor = ::open(replacement.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
   if (descriptor < 0) return;
   DIR* const stream = fdopendir(descriptor);
   if (stream == nullptr) {
-    close(descriptor);
+    ::close(descriptor);
     return;
   }
   while (const dirent* entry = readdir(stream)) {
@@ -36,25 +36,25 @@ void keep(const std::string& old, const std::string& replacement, int levels) {
 
 std::optional<FilePermissions> FilePermissions::of(const std::string& path) {
   struct stat found {};
-  if (stat(path.c_str(), &found) != 0) return std::nullopt;
+  if (::stat(path.c_str(), &found) != 0) return std::nullopt;
   return FilePermissions(found);
 }
 
 void FilePermissions::apply(int descriptor) const {
   struct stat now {};
-  if (fstat(descriptor, &now) != 0) return;
+  if (::fstat(descriptor, &now) != 0) return;
   mode_t mode = mode_ & kAll;
-  if ((now.st_uid != owner_ || now.st_gid != group_) && fchown(descriptor, owner_, group_) != 0 &&
-      now.st_gid != group_ && fchown(descriptor, static_cast<uid_t>(-1), group_) != 0)
+  if ((now.st_uid != owner_ || now.st_gid != group_) && ::fchown(descriptor, owner_, group_) != 0 &&
+      now.st_gid != group_ && ::fchown(descriptor, static_cast<uid_t>(-1), group_) != 0)
     mode = (mode & ~mode_t{070}) | (mode & 07) << 3;
-  (void)fchmod(descriptor, mode);  // some file systems have no modes
+  (void)::fchmod(descriptor, mode);  // some file systems have no modes
 }
 
 void FilePermissions::apply_in(int folder, const std::string& name) const {
   const int descriptor = openat(folder, name.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
   if (descriptor < 0) return;
   apply(descriptor);
-  close(descriptor);
+  ::close(descriptor);
 }
 
 void keep_permissions_of_folder(const std::string& old, const std::string& replacement) {

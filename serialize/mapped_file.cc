@@ -50,7 +50,7 @@ struct File {
   File(File&& other) noexcept : descriptor(std::exchange(other.descriptor, -1)) {}
   File& operator=(File&&) = delete;
   ~File() {
-    if (descriptor >= 0) close(descriptor);
+    if (descriptor >= 0) ::close(descriptor);
   }
 };
 
@@ -77,7 +77,7 @@ class FileSource final : public ByteSource {
     if (file.descriptor < 0 || out.empty() || bytes_.map(offset, static_cast<int64_t>(out.size())).empty())
       return bytes_.read_at(offset, out);
     for (size_t done = 0; done < out.size();) {
-      const ssize_t got = pread(file.descriptor, out.data() + done, out.size() - done,
+      const ssize_t got = ::pread(file.descriptor, out.data() + done, out.size() - done,
                                 static_cast<off_t>(offset + static_cast<int64_t>(done)));
       if (got < 0 && errno == EINTR) continue;
       if (got < 0) return Status(StatusCode::kIo, format("{}: cannot read: {}", path_, std::strerror(errno)));
@@ -107,7 +107,7 @@ class FileSource final : public ByteSource {
   // name refers to another file now, the mapped one is unchanged.
   Status unchanged() const override {
     struct stat now {};
-    if (stat(path_.c_str(), &now) != 0 || now.st_dev != found_.st_dev || now.st_ino != found_.st_ino)
+    if (::stat(path_.c_str(), &now) != 0 || now.st_dev != found_.st_dev || now.st_ino != found_.st_ino)
       return {};
     if (now.st_size == found_.st_size && now.st_mtim.tv_sec == found_.st_mtim.tv_sec &&
         now.st_mtim.tv_nsec == found_.st_mtim.tv_nsec)
@@ -122,11 +122,11 @@ class FileSource final : public ByteSource {
  private:
   // By name, without holding a descriptor; an empty File if the name refers to another file now.
   File reopen() const {
-    File file(open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+    File file(::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
     struct stat now {};
     if (file.descriptor >= 0 &&
-        (fstat(file.descriptor, &now) != 0 || now.st_dev != found_.st_dev || now.st_ino != found_.st_ino))
-      close(std::exchange(file.descriptor, -1));
+        (::fstat(file.descriptor, &now) != 0 || now.st_dev != found_.st_dev || now.st_ino != found_.st_ino))
+      ::close(std::exchange(file.descriptor, -1));
     return file;
   }
 
@@ -152,10 +152,10 @@ Result<std::shared_ptr<const ByteSource>> open_file(const std::string& path) {
   };
   // O_NONBLOCK: opening a pipe without a writer must
   // not wait; it is refused as no regular file.
-  const File file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  const File file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (file.descriptor < 0) return failed("cannot open");
   struct stat info {};
-  if (fstat(file.descriptor, &info) != 0) return failed("cannot stat");
+  if (::fstat(file.descriptor, &info) != 0) return failed("cannot stat");
   if (!S_ISREG(info.st_mode))
     return Status(StatusCode::kInvalidArgument,
                   format("{}: is {}, wanted a file", path,
@@ -163,7 +163,7 @@ Result<std::shared_ptr<const ByteSource>> open_file(const std::string& path) {
   auto mapping = std::make_shared<Mapping>();
   if (info.st_size > 0) {  // mmap refuses length 0
     const auto size = static_cast<size_t>(info.st_size);
-    void* address = mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file.descriptor, 0);
+    void* address = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file.descriptor, 0);
     if (address == MAP_FAILED) return failed("cannot map");
     mapping->address = address;
     mapping->size = size;

@@ -52,7 +52,7 @@ Result<bool> has_plain_file(const std::string& path) {
                   format("{}: is {}, wanted a file; replace it, or remove it", path, found));
   };
   struct stat found {};
-  if (stat(path.c_str(), &found) == 0) {
+  if (::stat(path.c_str(), &found) == 0) {
     if (S_ISREG(found.st_mode)) return true;
     return wrong(kind_of_file(found.st_mode));
   }
@@ -65,7 +65,7 @@ Status check_side_files(const std::string& folder) {
   for (const std::string_view name : kSideFolders) {
     const std::string path = folder + "/" + std::string(name);
     struct stat found {};
-    if (stat(path.c_str(), &found) != 0 ? lstat(path.c_str(), &found) == 0 : !S_ISDIR(found.st_mode))
+    if (::stat(path.c_str(), &found) != 0 ? lstat(path.c_str(), &found) == 0 : !S_ISDIR(found.st_mode))
       return Status(StatusCode::kInvalidArgument,
                     format("{}: is {}, wanted a folder; replace it, or remove it", path,
                            S_ISLNK(found.st_mode) ? "a link to nothing" : kind_of_file(found.st_mode)));

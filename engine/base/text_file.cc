@@ -90,7 +90,7 @@ std::string taken_input() {
 Result<std::string> read_text_file(const std::string& path, std::string_view what, size_t most) {
   const std::string name = format("{} '{}'", what, path);
   // Non-blocking: a pipe may have no writer yet, which is awaited below.
-  const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (file < 0) return read_failure(errno, "open", name);
   const std::shared_ptr<void> closed(nullptr, [file](void*) { close(file); });
   return read_to_end(file, {}, name, most);
@@ -107,7 +107,7 @@ bool is_own_file(const std::string& path) {
 
 Result<int> open_in_place(const std::string& path) {
   // Without waiting for the reader of a pipe.
-  const int file = open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_NONBLOCK | O_CLOEXEC, 0666);
+  const int file = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_NONBLOCK | O_CLOEXEC, 0666);
   if (file < 0 && errno == ENXIO)
     return Status(
         StatusCode::kIo,
@@ -120,7 +120,7 @@ Result<int> open_in_place(const std::string& path) {
 Status check_text_path(const std::string& path, bool takes_devices) {
   struct stat found {};
   const bool is_device =
-      stat(path.c_str(), &found) == 0 && !S_ISREG(found.st_mode) && !S_ISDIR(found.st_mode);
+      ::stat(path.c_str(), &found) == 0 && !S_ISREG(found.st_mode) && !S_ISDIR(found.st_mode);
   return is_device && takes_devices ? Status() : AtomicFile::check(path);
 }
 

@@ -24,7 +24,7 @@ Result<File> unnamed_file(const std::string& folder) {
   std::string name = folder + "/.requests-XXXXXX";
   const int descriptor = mkstemp(name.data());
   if (descriptor < 0) return io_error(folder, "cannot write in the folder");
-  unlink(name.c_str());
+  ::unlink(name.c_str());
   return File(fdopen(descriptor, "w+b"));
 }
 

@@ -62,9 +62,9 @@ Result<std::unique_ptr<ResultFile>> ResultFile::create(const std::string& path) 
 Status ResultFile::open_part() {
   const std::string part = path_ + ".part";
   struct stat found {};
-  if (lstat(part.c_str(), &found) == 0 && S_ISREG(found.st_mode) && found.st_size == 0) unlink(part.c_str());
+  if (lstat(part.c_str(), &found) == 0 && S_ISREG(found.st_mode) && found.st_size == 0) ::unlink(part.c_str());
   const mode_t mode = FilePermissions::of(path_) ? 0600 : 0666;
-  const int descriptor = open(part.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, mode);
+  const int descriptor = ::open(part.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, mode);
   if (descriptor < 0 && errno == EEXIST)
     return Status(kExists,
                   format("{} is there: results of a run that did not end. Move it away, or delete it", part));
@@ -75,7 +75,7 @@ Status ResultFile::open_part() {
 }
 
 ResultFile::~ResultFile() {
-  if (!part_.empty() && last_ == 0) unlink(part_.c_str());
+  if (!part_.empty() && last_ == 0) ::unlink(part_.c_str());
 }
 
 Status ResultFile::put(int64_t number, const std::string& line) {
@@ -93,7 +93,7 @@ Status ResultFile::finish() {
       return Status(sorted.code(),
                     format("{}; the results, not in order, are in {}", sorted.message(), part_));
     file_.reset();
-    unlink(part_.c_str());
+    ::unlink(part_.c_str());
     return {};
   }
   if (const auto old = FilePermissions::of(path_)) old->apply(fileno(file_.get()));

@@ -56,7 +56,7 @@ AppendFile::~AppendFile() {
   pollfd room{descriptor_, POLLOUT, 0};
   while (!pending_.empty() && poll(&room, 1, kMostWaitMs) > 0 && write_pending().ok()) {
   }
-  close(descriptor_);
+  ::close(descriptor_);
 }
 
 Status AppendFile::write_pending() {
@@ -64,7 +64,7 @@ Status AppendFile::write_pending() {
   Status status;
   const PipeSignalBlock block;
   while (done < pending_.size()) {
-    const ssize_t written = write(descriptor_, pending_.data() + done, pending_.size() - done);
+    const ssize_t written = ::write(descriptor_, pending_.data() + done, pending_.size() - done);
     if (written < 0 && errno == EINTR) continue;
     if (written < 0) {
       if (errno != EAGAIN) status = io_error(path_, "cannot write");

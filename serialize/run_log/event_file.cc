@@ -113,7 +113,7 @@ Result<EventFile> EventFile::create(const std::string& folder, int64_t resumed_a
   std::string path;
   for (int64_t number = 0; descriptor < 0 && number < 1000; ++number) {
     path = format("{}/events.out.tfevents.{}.{}.{}.{}", folder, seconds, host_name(), getpid(), number);
-    descriptor = open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    descriptor = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     if (descriptor < 0 && errno != EEXIST) break;
   }
   if (descriptor < 0) return io_error(path, "cannot make the file");

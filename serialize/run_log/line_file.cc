@@ -43,7 +43,7 @@ Result<int64_t> kept_bytes(int descriptor, const std::string& path, int64_t step
       if (buffer.size() > kMostLineBytes) return number == 0 ? Result<int64_t>(foreign()) : done;
       const size_t had = buffer.size();
       buffer.resize(had + kReadBytes);
-      const ssize_t got = read(descriptor, buffer.data() + had, kReadBytes);
+      const ssize_t got = ::read(descriptor, buffer.data() + had, kReadBytes);
       if (got < 0 && errno == EINTR) {
         buffer.resize(had);
         continue;
@@ -98,10 +98,10 @@ Result<LineFile> LineFile::open(const std::string& path, int64_t step,
                                           path, kind_of_file(info.st_mode)));
   if (descriptor < 0) return io_error(path, "cannot open for writing");
   LineFile file(AppendFile(path, descriptor));
-  if (fstat(descriptor, &info) != 0) return io_error(path, "cannot look at");
+  if (::fstat(descriptor, &info) != 0) return io_error(path, "cannot look at");
   if (!S_ISREG(info.st_mode)) return file;
   TSR_ASSIGN_OR_RETURN(const int64_t bytes, kept_bytes(descriptor, path, step, kept));
-  if (ftruncate(descriptor, bytes) != 0) return io_error(path, "cannot shorten");
+  if (::ftruncate(descriptor, bytes) != 0) return io_error(path, "cannot shorten");
   file.is_new_ = bytes == 0;
   return file;
 }

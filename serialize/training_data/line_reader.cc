@@ -73,7 +73,7 @@ LineReader::LineReader(LineReader&& other) noexcept
       is_done_(other.is_done_) {}
 
 LineReader::~LineReader() {
-  if (is_owned_) close(descriptor_);
+  if (is_owned_) ::close(descriptor_);
 }
 
 Result<bool> LineReader::fill() {

@@ -42,16 +42,16 @@ Result<std::vector<double>> read_reference_file(const std::string& path, uint64_
     return Status(StatusCode::kCorrupt, format("{}: {}", path, what));
   };
   // Does not wait for a pipe's writer.
-  const int descriptor = open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+  const int descriptor = ::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
   if (descriptor < 0) return io_error(path, "open");
   const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(fdopen(descriptor, "rb"), std::fclose);
   if (!file) {
     Status failed = io_error(path, "open");
-    close(descriptor);
+    ::close(descriptor);
     return failed;
   }
   struct stat about {};
-  if (fstat(descriptor, &about) != 0 || !S_ISREG(about.st_mode)) return corrupt("is no file");
+  if (::fstat(descriptor, &about) != 0 || !S_ISREG(about.st_mode)) return corrupt("is no file");
   const auto read = [&](std::span<std::byte> out) {
     return std::fread(out.data(), 1, out.size(), file.get()) == out.size();
   };

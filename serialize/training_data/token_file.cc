@@ -58,7 +58,7 @@ Result<std::shared_ptr<const TokenFile>> TokenFile::open(const std::string& path
 }
 
 TokenFile::~TokenFile() {
-  if (descriptor_ >= 0) close(descriptor_);
+  if (descriptor_ >= 0) ::close(descriptor_);
 }
 
 namespace {
@@ -66,7 +66,7 @@ namespace {
 Status read_all(int descriptor, const std::string& path, uint64_t at, std::span<std::byte> out) {
   for (size_t done = 0; done < out.size();) {
     const ssize_t got =
-        pread(descriptor, out.data() + done, out.size() - done, static_cast<off_t>(at + done));
+        ::pread(descriptor, out.data() + done, out.size() - done, static_cast<off_t>(at + done));
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) return io_error(path, "read");
     if (got == 0)
@@ -84,7 +84,7 @@ Status TokenFile::load() {
     return Status(StatusCode::kCorrupt, format("{}: {}", path_, what));
   };
   struct stat about {};
-  if (fstat(descriptor_, &about) != 0) return io_error(path_, "look at");
+  if (::fstat(descriptor_, &about) != 0) return io_error(path_, "look at");
   Header header;
   const auto size = static_cast<uint64_t>(about.st_size);
   if (!S_ISREG(about.st_mode) || size < sizeof header)
