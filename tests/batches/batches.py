@@ -75,6 +75,8 @@ def names(text):
             head = re.split(r"(?<![=!<>])=(?!=)", without_template(statement))[0]
             called = [w for w in re.findall(r"(\w+)\s*\(", head) if w not in WORDS_BEFORE_PARENTHESES]
             found.update(called[:2] if called else re.findall(r"(\w+)\s*(?:\[[^\]]*\]\s*)*$", head))
+            if not called:  # several constants in one statement
+                found.update(re.findall(r"(\w+)\s*(?:\[[^\]]*\]\s*)*=(?!=)", statement))
         found = {name for name in found if not name[0].isdigit() and name != "void"}
         all_names |= found
         if is_local:
