@@ -2,8 +2,9 @@
 #include "engine/planning/estimate.h"
 #include "graph/base/text.h"
 #include "graph/models/model_family.h"
-#include "parallel/planner/explain_generation.h"
+#include "parallel/planner/explain.h"
 #include "parallel/pricing/reserved_memory.h"
+#include "parallel/strategy/strategy.h"
 #include "serialize/explanation_json.h"
 #include "text/json.h"
 
@@ -11,31 +12,44 @@ namespace tessera {
 
 namespace {
 
-// Reads pinned sizes: "tp=4,pp=2,dp=1".
+// Reads pinned sizes: the words of --parallel that generation has, and batch=N and prefill=N.
 Status read_pins(std::string_view parallel, GenerationOptions& options) {
+  std::vector<std::string> words;
   for (const std::string& part : split(parallel, ',')) {
     const std::string_view word = trim(part);
-    if (word.empty()) continue;
     const size_t equals = word.find('=');
-    const std::string_view name = word.substr(0, equals);
-    const auto value = equals == std::string_view::npos ? std::nullopt : parse_i64(word.substr(equals + 1));
-    std::optional<int32_t>* pin = name == "tp"   ? &options.tp
-                                  : name == "pp" ? &options.pp
-                                  : name == "dp" ? &options.dp
-                                                 : nullptr;
+    const std::string_view name = trim(word.substr(0, equals));
     std::optional<int64_t>* size = name == "batch"     ? &options.replica_batch
                                    : name == "prefill" ? &options.prefill_batch
                                                        : nullptr;
-    if ((pin == nullptr && size == nullptr) || !value || *value < 1 || *value > INT32_MAX)
+    if (size == nullptr) {
+      if (!word.empty()) words.emplace_back(word);
+      continue;
+    }
+    const auto value = equals == std::string_view::npos ? std::nullopt : parse_i64(trim(word.substr(equals + 1)));
+    if (!value || *value < 1 || *value > INT32_MAX || *size)
+      return Status(StatusCode::kInvalidArgument,
+                    format("parallel: '{}' where {}=N is wanted once, N from 1 to {}", word, name, INT32_MAX));
+    *size = *value;
+  }
+  TSR_ASSIGN_OR_RETURN(const StrategyPins pins, parse_parallel(join(words, ",")));
+  const StrategySpec& spec = pins.spec;
+  // Stages take turns with groups of sequences, whatever a schedule of training steps says.
+  const auto is_known = [&](std::string_view word) {
+    const std::string_view name = trim(word.substr(0, word.find('=')));
+    if (name == "tp") return spec.form == TensorForm::k1d;
+    if (name == "pp") return spec.pp == 1 || spec.schedule == ScheduleKind::k1F1B;
+    return name == "dp" || name == "single";
+  };
+  for (const std::string& word : words)
+    if (!is_known(word))
       return Status(StatusCode::kInvalidArgument,
                     format("parallel: '{}' is not known for generation; wanted tp=N, pp=N, dp=N, batch=N "
                            "(sequences of a replica) or prefill=N (of them, prompts read at a time)",
                            word));
-    if (pin != nullptr)
-      *pin = static_cast<int32_t>(*value);
-    else
-      *size = *value;
-  }
+  if (pins.tp) options.tp = spec.tp;
+  if (pins.pp) options.pp = spec.pp;
+  if (pins.dp) options.dp = spec.dp;
   return {};
 }
 
@@ -89,7 +103,7 @@ Result<Estimate> find_estimate(std::string_view text, const Options& given) {
 
 Result<Explanation> explain_estimate(std::string_view description, Estimate& it, bool drawings) {
   TSR_ASSIGN_OR_RETURN(Explanation explanation, explain_generation(it.parts[it.found.part], it.options,
-                                                                   it.found, {.timeline = drawings}));
+                                                                   it.found, {.wanted = drawings}));
   explanation.subject = std::string(description);
   explanation.cluster = it.cluster_text;
   explanation.devices = it.devices;

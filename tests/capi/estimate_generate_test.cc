@@ -45,9 +45,14 @@ TEST_CASE("what cannot be generated on absent devices is refused in words") {
   CHECK(refused(gpt2, {cluster, mode, {"batch", int64_t{1} << 32}}).code == TSR_INVALID_ARGUMENT);
   CHECK(refused(gpt2, {cluster, mode, {"batch", (int64_t{1} << 26) - 1}}).code == TSR_OUT_OF_MEMORY);
   CHECK(refused(gpt2, {cluster, mode, {"parallel", std::string("tp=5")}}).code == TSR_INVALID_ARGUMENT);
-  CHECK(
-      refused(gpt2, {cluster, mode, {"parallel", std::string("cp=2")}}).message.find("'cp=2' is not known") !=
-      std::string::npos);
+  // The words are those of --parallel, and read by its grammar.
+  for (const auto& [parallel, says] : {std::pair("tp=2,cp=ring:2", "'cp=ring:2' is not known for generation"),
+                                       std::pair("tp=2d:2x2", "'tp=2d:2x2' is not known for generation"),
+                                       std::pair("pp=2:gpipe", "'pp=2:gpipe' is not known for generation"),
+                                       std::pair("tp=2,tp=4", "tp is given twice"),
+                                       std::pair("tpp=2", "unknown word 'tpp'"),
+                                       std::pair("batch=2,batch=4", "'batch=4' where batch=N is wanted once")})
+    CHECK(refused(gpt2, {cluster, mode, {"parallel", std::string(parallel)}}).message.find(says) != std::string::npos);
   CHECK(refused(gpt2, {cluster, mode, {"memory_limit", std::string("3GiB")}}).code == TSR_OUT_OF_MEMORY);
   CHECK(refused("bert:L=2,C=64,H=2,F=64,V=100,T=1024", {cluster, mode}).code == TSR_INVALID_ARGUMENT);
   CHECK(refused("mlp:L=2,C=784,F=256,V=10", {cluster, mode}).code != TSR_OK);
