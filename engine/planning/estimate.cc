@@ -11,7 +11,7 @@
 #include "engine/planning/estimated_plan.h"
 #include "graph/base/quote.h"
 #include "graph/base/text.h"
-#include "parallel/planner/explain_composed.h"
+#include "parallel/planner/explain.h"
 #include "parallel/pricing/cluster_presets.h"
 #include "serialize/cluster_json.h"
 #include "serialize/explanation_json.h"
@@ -268,7 +268,7 @@ Result<Explanation> explain_estimate(const Estimate& it, bool drawings) {
                                        .gap = found.search ? it.gap() : -1,
                                        .runners_up = runners_up(found, it.request.memory_limit),
                                        .reasons = reasons_of(it),
-                                       .drawings = drawings};
+                                       .drawings = {.wanted = drawings}};
   TSR_ASSIGN_OR_RETURN(Explanation explanation, explain_composed(input));
   take_lowered_bytes(found, explanation);
   explanation.subject = it.name;

@@ -6,17 +6,12 @@
 #include "parallel/composition/staged_plan.h"
 #include "parallel/composition/strategy_profile.h"
 #include "parallel/pricing/absent_catalog.h"
+#include "parallel/pricing/device_limit.h"
 #include "parallel/pricing/reserved_memory.h"
 
 namespace tessera {
 
 namespace {
-
-// Bytes a device; without one, where nobody tells its memory, as many as there are.
-int64_t limit_of(const Cluster& cluster, int64_t memory_limit) {
-  const int64_t limit = memory_limit > 0 ? memory_limit : cluster.kinds[0].memory_bytes;
-  return limit > 0 ? limit : INT64_MAX;
-}
 
 // The plan that words name which say how all devices are used; of micro-batches of one sequence where they say none.
 Result<std::optional<StrategySpec>> given_plan(const std::string& parallel, int64_t devices) {
@@ -51,7 +46,7 @@ class PlanEstimator {
     EstimatedPlan it;
     it.cluster = cluster;
     it.reserved_bytes = reserved_bytes(cluster.kinds[0]);
-    it.limit = limit_of(cluster, request_.memory_limit);
+    it.limit = device_limit(cluster, request_.memory_limit);
     const AbsentCatalog catalog(cluster.kinds[0]);
     const int64_t limit = composed_limit(cluster, request_.memory_limit) - packing_;
     TSR_ASSIGN_OR_RETURN(const std::optional<StrategySpec> given,
@@ -152,8 +147,8 @@ Status lower(const EstimatedModel& model, EstimatedPlan& it) {
 }  // namespace
 
 int64_t composed_limit(const Cluster& cluster, int64_t memory_limit) {
-  const int64_t limit = limit_of(cluster, memory_limit);
-  return limit == INT64_MAX ? limit : limit - limit / 100 - reserved_bytes(cluster.kinds[0]);
+  const int64_t limit = device_limit(cluster, memory_limit);
+  return limit == kNoLimit ? limit : limit - limit / 100 - reserved_bytes(cluster.kinds[0]);
 }
 
 Result<std::vector<StepProfile>> plan_profiles(const EstimatedModel& model, const EstimateRequest& request,

@@ -13,10 +13,10 @@
 #include "graph/device_profile.h"
 #include "graph/transform/canonical_order.h"
 #include "parallel/lowering/lower.h"
-#include "parallel/planner/device_advice.h"
-#include "parallel/planner/min_device_count.h"
+#include "parallel/planner/smallest_fit.h"
 #include "parallel/planner/min_memory_plan.h"
 #include "parallel/planner/plan_attempt.h"
+#include "parallel/pricing/device_limit.h"
 #include "parallel/strategy/state_plan.h"
 #include "parallel/strategy/strategy.h"
 
@@ -45,17 +45,13 @@ Status lower_entries(EntryPlans& planned, const KernelCatalog& catalog) {
 }
 
 int64_t limit_of(const Cluster& cluster, int64_t memory_limit) {
-  if (memory_limit > 0) return memory_limit;
-  int64_t least = 0;
-  for (const int32_t kind : cluster.devices)
-    if (const int64_t own = cluster.kinds[static_cast<size_t>(kind)].memory_bytes; own > 0)
-      least = least == 0 ? own : std::min(least, own);
-  return least;
+  const int64_t limit = device_limit(cluster, memory_limit);
+  return limit == kNoLimit ? 0 : limit;
 }
 
 namespace {
 
-constexpr int64_t kNoLimit = int64_t{1} << 60;
+constexpr int64_t kLargeLimit = int64_t{1} << 60;
 // Largest device count that is tried when the given devices are too few.
 constexpr int32_t kMostDevices = 16;
 
@@ -72,17 +68,10 @@ struct PlanRequest {
       {};  // entries of another program to follow; empty: all follow the first
 };
 
-// LeastFound: the smallest sufficient memory found, if the first entry does not fit.
-struct LeastFound {
-  int64_t limit = 0;         // the smallest limit that suffices
-  std::optional<Plan> plan;  // a plan under that limit
-  bool is_excluded = false;  // lower bounds alone exclude every plan
-};
-
 // Plans all entries once: searches a plan for the first
 // under `limit`, or takes `given_plan`; the others follow.
 Result<EntryPlans> plan_once(const PlanRequest& request, int64_t limit, const Cluster& cluster,
-                             const KernelCatalog& catalog, LeastFound* least, const Plan* given_plan = nullptr) {
+                             const KernelCatalog& catalog, PlanRefusal* refusal, const Plan* given_plan = nullptr) {
   EntryPlans planned;
   std::vector<PlannedEntry>& entries = planned.entries;
   entries.reserve(request.graphs.size());
@@ -114,8 +103,6 @@ Result<EntryPlans> plan_once(const PlanRequest& request, int64_t limit, const Cl
       if (before.empty()) {
         options.parallel = compute.parallel;
         options.pins = compute.pins;
-        if (least != nullptr) options.least_limit = &least->limit, options.smallest = &least->plan,
-                              options.is_excluded = &least->is_excluded;
         options.any_that_fits = request.any_that_fits;
         options.known = request.known;
         options.effort = request.effort;
@@ -127,9 +114,9 @@ Result<EntryPlans> plan_once(const PlanRequest& request, int64_t limit, const Cl
         options.like = before[0].plan;
         options.like_graph = before[0].graph;
         options.also_like.assign(before.begin() + 1, before.end());
-        options.memory_limit = kNoLimit;  // the limit applies to all entries together
+        options.memory_limit = kLargeLimit;  // the limit applies to all entries together
       }
-      Result<PlanResult> made = make_plan(*graph.graph, cluster, catalog, options);
+      Result<PlanResult> made = make_plan(*graph.graph, cluster, catalog, options, before.empty() ? refusal : nullptr);
       if (!made.ok()) return made.status().with_context(format("planning '{}'", graph.name));
       entry.plan = std::move(made->plan);
       entry.plan.estimate.profile = request.profile;
@@ -155,14 +142,14 @@ Result<EntryPlans> plan_within(const PlanRequest& given, int64_t limit, const Cl
   PlanRequest request = given;
   request.known = &known;
   int64_t asked = limit;
-  LeastFound least;
+  PlanRefusal refusal;
   if (limit == 0) return plan_once(request, 0, cluster, catalog, nullptr);
   for (int attempt = 0; attempt < kAttempts && asked > 0; ++attempt) {
-    Result<EntryPlans> planned = plan_once(request, asked, cluster, catalog, &least);
+    Result<EntryPlans> planned = plan_once(request, asked, cluster, catalog, &refusal);
     if (!planned.ok()) {
       const bool too_large = planned.status().code() == StatusCode::kOutOfMemory;
       // If the first entry does not fit alone, the entries do not fit together.
-      if (!too_large || (attempt == 0 && (least.limit == 0 || request.any_that_fits))) return planned;
+      if (!too_large || (attempt == 0 && (refusal.least_limit == 0 || request.any_that_fits))) return planned;
       break;
     }
     const int64_t over = planned->largest_limited_bytes(cluster) - limit;
@@ -173,27 +160,27 @@ Result<EntryPlans> plan_within(const PlanRequest& given, int64_t limit, const Cl
   }
   PlanRequest smallest = request;
   smallest.any_that_fits = false;
-  if (least.limit == 0) {  // failed before any plan was found too large
-    const Result<EntryPlans> refused = plan_once(smallest, 1, cluster, catalog, &least);
-    if (refused.ok() || least.limit == 0) return refused;
+  if (refusal.least_limit == 0) {  // failed before any plan was found too large
+    const Result<EntryPlans> refused = plan_once(smallest, 1, cluster, catalog, &refusal);
+    if (refused.ok() || refusal.least_limit == 0) return refused;
   }
-  if (!least.plan) return plan_once(smallest, least.limit, cluster, catalog, nullptr);
-  Result<EntryPlans> planned = plan_once(smallest, least.limit, cluster, catalog, nullptr, &*least.plan);
+  if (!refusal.smallest) return plan_once(smallest, refusal.least_limit, cluster, catalog, nullptr);
+  Result<EntryPlans> planned = plan_once(smallest, refusal.least_limit, cluster, catalog, nullptr, &*refusal.smallest);
   if (!planned.ok() || given.any_that_fits) return planned;
   if (planned->largest_limited_bytes(cluster) > limit) {
-    if (least.is_excluded) return planned;  // a bound excludes any smaller limit too
+    if (refusal.is_excluded) return planned;  // a bound excludes any smaller limit too
     // Plans with an equal first entry may differ in the others.
     // The unlimited search bounds the answer for smaller limits.
-    LeastFound other;
-    if (plan_once(smallest, 1, cluster, catalog, &other).ok() || !other.plan) return planned;
-    Result<EntryPlans> bounded = plan_once(smallest, other.limit, cluster, catalog, nullptr, &*other.plan);
+    PlanRefusal other;
+    if (plan_once(smallest, 1, cluster, catalog, &other).ok() || !other.smallest) return planned;
+    Result<EntryPlans> bounded = plan_once(smallest, other.least_limit, cluster, catalog, nullptr, &*other.smallest);
     if (!bounded.ok() || bounded->largest_limited_bytes(cluster) >= planned->largest_limited_bytes(cluster)) return planned;
     planned = std::move(bounded);
-    least = std::move(other);
+    refusal = std::move(other);
     if (planned->largest_limited_bytes(cluster) > limit) return planned;
   }
   // Searches again under that limit, so that the gap and the alternatives are known.
-  Result<EntryPlans> searched = plan_once(smallest, least.limit, cluster, catalog, nullptr);
+  Result<EntryPlans> searched = plan_once(smallest, refusal.least_limit, cluster, catalog, nullptr);
   if (searched.ok() && searched->largest_limited_bytes(cluster) <= limit) return searched;
   return planned;
 }
@@ -210,19 +197,15 @@ PlanOptions options_of_first(const PlanRequest& request, int64_t limit) {
 }
 
 // The error for plans that are too large.
-Status nothing_fits(const PlanRequest& request, int64_t limit, const EntryPlans& smallest, const Cluster& cluster) {
+Status refuse_entries(const PlanRequest& request, int64_t limit, const EntryPlans& smallest, const Cluster& cluster) {
   const auto fullest = std::ranges::max_element(smallest.program.ranks, {}, &RankProgram::arena_bytes);
   std::vector<std::string> names;
   for (const GraphToPlan& graph : request.graphs) names.push_back(graph.name);
-  const int64_t bytes = smallest.largest_limited_bytes(cluster);
-  return Status(StatusCode::kOutOfMemory,
-                format("no plan for {} fits {} a device; the smallest limit that works is {} ({} bytes) with "
-                       "'{}'. Its peak: {}",
-                       join(names, " and "), bytes_text(limit), bytes_text(bytes), bytes,
-                       smallest.entries[0].plan.strategy, fullest->peak))
-      .with_number("needed_bytes", bytes)
-      .with_number("limit_bytes", limit)
-      .with_number("smallest_limit_bytes", bytes);
+  return nothing_fits({.entries = " for " + join(names, " and "),
+                       .given = limit,
+                       .bytes = smallest.largest_limited_bytes(cluster),
+                       .strategy = smallest.entries[0].plan.strategy,
+                       .more = "Its peak: " + fullest->peak});
 }
 
 }  // namespace
@@ -266,12 +249,7 @@ Status with_device_advice(const Status& refused, std::span<const GraphToPlan> gr
     return std::optional(does);
   };
   const Result<MinDeviceCount> found = find_min_device_count(counts, likely, fits);
-  if (!found.ok()) return refused;
-  const std::string words = to_text(*found, counts);
-  if (words.empty()) return refused;
-  const Status advised =
-      Status(refused.code(), format("{}. {}", refused.message(), words)).with_numbers_of(refused);
-  return found->count ? advised.with_number("smallest_devices", *found->count) : advised;
+  return found.ok() ? with_device_count(refused, *found, counts) : refused;
 }
 
 Result<EntryPlans> plan_entries(std::span<const GraphToPlan> graphs, const ComputeSettings& compute,
@@ -282,7 +260,7 @@ Result<EntryPlans> plan_entries(std::span<const GraphToPlan> graphs, const Compu
   const PlanRequest request{graphs, compute, batch, profile_of(devices), shared};
   TSR_ASSIGN_OR_RETURN(EntryPlans planned, plan_within(request, limit, cluster, devices.catalog()));
   if (limit > 0 && planned.largest_limited_bytes(cluster) > limit) {
-    if (!compute.has_given_plan()) return nothing_fits(request, limit, planned, cluster);
+    if (!compute.has_given_plan()) return refuse_entries(request, limit, planned, cluster);
     const int64_t largest = planned.largest_limited_bytes(cluster);
     return Status(
                StatusCode::kOutOfMemory,
@@ -317,7 +295,7 @@ Result<EntryPlans> plan_entries_along(std::span<const GraphToPlan> graphs, const
                             .profile = profile_of(devices),
                             .measured = nullptr,
                             .followed = followed};
-  TSR_ASSIGN_OR_RETURN(EntryPlans planned, plan_once(request, kNoLimit, cluster, devices.catalog(), nullptr));
+  TSR_ASSIGN_OR_RETURN(EntryPlans planned, plan_once(request, kLargeLimit, cluster, devices.catalog(), nullptr));
   const int64_t limit = limit_of(cluster, compute.memory_limit),
                 needed = planned.largest_limited_bytes(cluster);
   if (limit == 0 || needed <= limit) return planned;

@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "graph/base/text.h"
-#include "parallel/planner/explain_program.h"
+#include "parallel/planner/explain.h"
 #include "parallel/pricing/simulator.h"
 #include "serialize/explanation_json.h"
 
@@ -58,7 +58,7 @@ Result<Explanation> explain_plan(const PlanRecord& record, bool drawings) {
   ExplainOptions options;
   options.memory_limit = record.memory_limit;
   options.candidates = record.candidates;
-  options.timeline = drawings;
+  options.drawings.wanted = drawings;
   TSR_ASSIGN_OR_RETURN(Explanation explanation, explain_program(specs, *record.program, simulation, options));
   explanation.cluster = record.devices_text;
   int64_t parameters = 0;

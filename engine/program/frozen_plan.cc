@@ -10,7 +10,7 @@
 #include "graph/base/text.h"
 #include "graph/transform/adapters.h"
 #include "graph/transform/weight_storage.h"
-#include "parallel/planner/explain_program.h"
+#include "parallel/planner/explain.h"
 #include "parallel/pricing/simulator.h"
 #include "parallel/strategy/strategy.h"
 
@@ -31,7 +31,7 @@ Result<Parts> parts_of(const Graph& step, const Plan& plan, const Cluster& clust
   TSR_ASSIGN_OR_RETURN(const Program program, lower(std::span(&entry, 1), devices.catalog()));
   TSR_ASSIGN_OR_RETURN(const Simulation simulation, simulate(program, "train_step", cluster));
   ExplainOptions plain;
-  plain.timeline = false;
+  plain.drawings.wanted = false;
   TSR_ASSIGN_OR_RETURN(const Explanation it,
                        explain_program(std::span(&entry, 1), program, simulation, plain));
   Parts parts;

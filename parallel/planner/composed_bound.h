@@ -1,4 +1,4 @@
-// GroupBound: lower bounds of all plans of a group (composed_space.h), from the profile of one replica's blocks in one stage:
+// GroupBound: lower bounds of all plans of a group (plan_space.h), from the profile of one replica's blocks in one stage:
 // every device runs its passes in sequence, after those that its first waits for, and recomputes as much as its memory requires.
 //
 // Rests on two properties: neither replicas nor ZeRO speed up a pass; micro-batches in flight are

@@ -8,7 +8,7 @@
 #include "graph/base/cancellation.h"
 #include "graph/base/text.h"
 #include "parallel/planner/composed_bound.h"
-#include "parallel/planner/composed_space.h"
+#include "parallel/planner/plan_space.h"
 
 namespace tessera {
 

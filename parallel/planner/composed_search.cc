@@ -3,15 +3,13 @@
 #include <algorithm>
 #include <cmath>
 #include <optional>
-#include <queue>
 #include <tuple>
 
-#include "graph/base/cancellation.h"
 #include "graph/base/progress.h"
 #include "graph/base/text.h"
+#include "parallel/planner/best_first.h"
 #include "parallel/planner/composed_bound.h"
-#include "parallel/planner/composed_space.h"
-#include "parallel/planner/composed_refusal.h"
+#include "parallel/planner/smallest_fit.h"
 #include "parallel/pricing/host_tier.h"
 
 namespace tessera {
@@ -31,19 +29,19 @@ std::vector<OffloadWords> offloads(const StrategyPins& pins, Tier away) {
           {false, away, away, away, away}};
 }
 
-// OpenItem: a group to profile, or a plan to compose.
-struct OpenItem {
-  double bound_s = 0;
-  size_t order = 0;
+// GroupOrPlan: a group to profile, or one of its plans to compose.
+struct GroupOrPlan {
   int32_t group = 0;
-  std::optional<StrategySpec> plan;
-  friend bool operator<(const OpenItem& a, const OpenItem& b) {  // of a queue that yields the largest first
-    return a.bound_s != b.bound_s ? a.bound_s > b.bound_s : a.order > b.order;
-  }
+  std::optional<StrategySpec> plan = {};
 };
+using OpenItem = OpenPart<GroupOrPlan>;
 
+// An evaluator (best_first.h).
 class ComposedSearch {
  public:
+  static constexpr size_t kAtOnce = 4;  // profiled in parallel; independent of threads, for determinism
+  static constexpr bool kByBound = true;
+
   ComposedSearch(const ComposedModel& model, const Cluster& cluster, const KernelCatalog& catalog,
                  const ComposedSearchOptions& options, const StrategyPins& pins)
       : options_(options),
@@ -57,88 +55,77 @@ class ComposedSearch {
 
   Result<ComposedSearchResult> run() {
     for (size_t g = 0; g < groups_.size(); ++g)
-      if (groups_[g].parent < 0)
-        push({.bound_s = 0, .order = 0, .group = static_cast<int32_t>(g), .plan = {}});
-    for (int64_t most = kMostWithout; !open_.empty() && !is_closed(open_.top()) && composed_ < most;
-         most = best_ ? found_at_ + kMostComposed : kMostWithout) {
-      cancellation_point();
-      report_progress(static_cast<double>(composed_) / static_cast<double>(most));
-      for (const OpenItem& item : next_items())
-        if (is_closed(item))
-          open_.push(item);
-        else
-          item.plan ? look_at(item) : profile(item);
-    }
+      if (groups_[g].parent < 0) open_.push({static_cast<int32_t>(g)}, 0);
+    std::vector<OpenItem> closed;
+    TSR_RETURN_IF_ERROR(search_best_first(*this, open_, closed));
     if (!best_) return Status(StatusCode::kOutOfMemory, "no plan fits");
     return answer();
   }
 
   // Items not reached by a run without result.
-  int64_t left_over() const { return static_cast<int64_t>(open_.size()); }
-  double left_over_bound() const { return open_.empty() ? INFINITY : open_.top().bound_s * trust_; }
+  int64_t left_over() const { return static_cast<int64_t>(open_.all().size()); }
+  double left_over_bound() const { return open_.empty() ? INFINITY : open_.next().bound * trust_; }
+
+  // --- evaluator ---
+
+  Result<bool> may_continue() const {
+    const int64_t most = best_ ? found_at_ + kMostComposed : kMostWithout;
+    report_progress(static_cast<double>(composed_) / static_cast<double>(most));
+    return composed_ < most;
+  }
+
+  bool is_closed(const OpenItem& it) const { return best_ && it.bound * trust_ >= best_->time.step_s; }
+
+  void prepare(const std::vector<OpenItem>& items) {
+    std::vector<PlanComposer::Wanted> wanted;
+    for (const auto& [part, bound, rank, order] : items)
+      wanted.push_back(part.plan ? PlanComposer::Wanted{*part.plan} : GroupBound::wanted(group_of(part).spec));
+    composer_.prepare(wanted);
+  }
+
+  void evaluate(const OpenItem& it) { it.part.plan ? compose(it) : profile(it); }
 
  private:
-  void push(OpenItem item) {
-    item.order = order_++;
-    if (item.plan) ++result_.search.configurations;
-    open_.push(std::move(item));
-  }
-
-  bool is_closed(const OpenItem& item) const { return best_ && item.bound_s * trust_ >= best_->time.step_s; }
-
-  // The next few items, profiled in parallel; their number is independent of threads, for determinism.
-  std::vector<OpenItem> next_items() {
-    constexpr size_t kAtOnce = 4;
-    std::vector<OpenItem> items;
-    std::vector<PlanComposer::Wanted> wanted;
-    for (; items.size() < kAtOnce && !open_.empty() && !is_closed(open_.top()); open_.pop()) {
-      items.push_back(open_.top());
-      const OpenItem& it = items.back();
-      wanted.push_back(it.plan ? PlanComposer::Wanted{*it.plan}
-                               : GroupBound::wanted(groups_[static_cast<size_t>(it.group)].spec));
-    }
-    composer_.prepare(wanted);
-    return items;
-  }
+  const PlanGroup& group_of(const GroupOrPlan& it) const { return groups_[static_cast<size_t>(it.group)]; }
 
   // A group's bound also holds for those that split its sequences further.
   void profile(const OpenItem& item) {
-    const auto g = static_cast<size_t>(item.group);
+    const auto g = static_cast<size_t>(item.part.group);
     const PlanGroup& group = groups_[g];
-    double bound_s = item.bound_s;
+    double bound_s = item.bound;
     is_dead_[g] = group.smaller >= 0 && is_dead_[static_cast<size_t>(group.smaller)];
     if (!is_dead_[g]) {
       if (Result<GroupBound> bound = GroupBound::of(group.spec, composer_); bound.ok()) {
         if (bound->seconds(devices_) < bound_s * trust_) trust_ = bound->seconds(devices_) / bound_s;
         bound_s = bound->seconds(devices_);
         is_dead_[g] = bound->bytes() > options_.memory_limit;
-        if (!is_dead_[g]) open_plans(item.group, *bound);
+        if (!is_dead_[g]) open_plans(item.part.group, *bound);
       }
     }
     for (size_t child = 0; child < groups_.size(); ++child)
-      if (groups_[child].parent == item.group)
-        push({.bound_s = bound_s, .order = 0, .group = static_cast<int32_t>(child), .plan = {}});
+      if (groups_[child].parent == item.part.group) open_.push({static_cast<int32_t>(child)}, bound_s);
   }
 
   void open_plans(int32_t group, GroupBound& bound) {
     for (StrategySpec& plan : space_.plans_of(groups_[static_cast<size_t>(group)].spec)) {
       const double bound_s = bound.seconds(plan);
+      ++result_.search.configurations;
       if (std::isinf(bound_s))
-        ++result_.search.configurations, ++result_.search.too_large;
+        ++result_.search.too_large;
       else
-        push({.bound_s = bound_s, .order = 0, .group = group, .plan = std::move(plan)});
+        open_.push({group, std::move(plan)}, bound_s);
     }
   }
 
-  void look_at(const OpenItem& item) {
-    Result<ComposedPlan> plan = composer_.compose(*item.plan);
+  void compose(const OpenItem& item) {
+    Result<ComposedPlan> plan = composer_.compose(*item.part.plan);
     if (!plan.ok()) {
       ++result_.search.refused;
       return;
     }
     ++composed_, ++result_.search.solved;
     const double seconds = plan->time.step_s;
-    trust_ = std::min(trust_, seconds / item.bound_s);
+    trust_ = std::min(trust_, seconds / item.bound);
     const int64_t bytes = plan->most_bytes();
     result_.entries.push_back({to_text(plan->spec), seconds, bytes});
     if (bytes > options_.memory_limit) {
@@ -169,11 +156,10 @@ class ComposedSearch {
     result_.plan = options_.within > 0 ? steadiest() : *best_;
     PlanSearch& search = result_.search;
     search.bound_s = best_->time.step_s;
-    for (; !open_.empty(); open_.pop()) {
-      const OpenItem& item = open_.top();
-      const double bound_s = item.bound_s * trust_;
+    for (const OpenItem& it : open_.all()) {
+      const double bound_s = it.bound * trust_;
       const bool is_open = bound_s < best_->time.step_s;
-      if (item.plan || is_open) ++(is_open ? search.open : search.closed_by_bound);
+      if (it.part.plan || is_open) ++(is_open ? search.open : search.closed_by_bound);
       search.bound_s = std::min(search.bound_s, bound_s);
     }
     std::ranges::stable_sort(result_.entries, {}, [&](const ComposedEntry& it) {
@@ -189,14 +175,72 @@ class ComposedSearch {
   const std::vector<PlanGroup> groups_;
   PlanComposer composer_;
   std::vector<bool> is_dead_;  // a single block does not fit
-  std::priority_queue<OpenItem> open_;
-  size_t order_ = 0;
+  OpenParts<GroupOrPlan> open_;
   double trust_ = 1;  // factor on bounds
   int64_t composed_ = 0, found_at_ = 0;
   std::optional<ComposedPlan> best_;
   std::vector<ComposedPlan> fitting_;
   ComposedSearchResult result_;
 };
+
+// LeastMemory: the plan of the space with the smallest fullest device.
+struct LeastMemory {
+  StrategySpec spec;
+  int64_t bytes = INT64_MAX;
+};
+
+// Over plans with ZeRO 3, full recomputation and, unless pinned, offload: the smallest micro-batch
+// for each tensor form, and the schedule with least memory for each number of stages.
+Result<LeastMemory> least_memory(const ComposedModel& model, const Cluster& cluster, const KernelCatalog& catalog,
+                                 const ComposedSearchOptions& options, StrategyPins pins) {
+  if (!pins.zero) pins.spec.zero = 3, pins.zero = true;
+  if (!pins.recompute) pins.spec.recompute = RecomputeForm::kFull, pins.recompute = true;
+  const Tier away = offload_tier(cluster);
+  if (!pins.offload || pins.spec.offload.automatic) pins.spec.offload = {false, away, away, away, away};
+  const SpaceOfGraph graph = composed_graph(model, cluster, options);
+  const ComposedSpace space(graph, pins, static_cast<int64_t>(cluster.devices.size()));
+  PlanComposer composer(model, cluster, catalog, options.global_batch, 0);
+  LeastMemory least;
+  Status failure;
+  for (const PlanGroup& group : space.groups()) {
+    if (group.smaller >= 0) continue;
+    for (const StrategySpec& plan : space.plans_of(group.spec)) {
+      if (!pins.pp && plan.pp > 1 && plan.schedule != ScheduleKind::k1F1B) continue;
+      cancellation_point();
+      const Result<ComposedPlan> made = composer.compose(plan);
+      if (!made.ok() && failure.ok()) failure = made.status();
+      if (made.ok() && made->most_bytes() < least.bytes) least = {plan, made->most_bytes()};
+    }
+  }
+  if (least.bytes < INT64_MAX) return least;
+  if (!failure.ok()) return failure;
+  return Status(StatusCode::kInvalidArgument,
+                format("no plan of {} devices has '{}' with a batch of {} sequences", cluster.devices.size(),
+                       options.parallel, options.global_batch));
+}
+
+// kOutOfMemory with the smallest limit found, and the first sufficient number of devices among doublings.
+Status refuse_composed(const ComposedModel& model, const Cluster& cluster, const KernelCatalog& catalog,
+                       const ComposedSearchOptions& options, const StrategyPins& pins) {
+  TSR_ASSIGN_OR_RETURN(const LeastMemory least, least_memory(model, cluster, catalog, options, pins));
+  const auto limit_for = [&](int64_t bytes) { return options.limit_for ? options.limit_for(bytes) : bytes; };
+  SmallestLimit smallest{.entries = {},
+                         .given = limit_for(options.memory_limit),
+                         .bytes = limit_for(least.bytes),
+                         .is_exact = false,
+                         .strategy = to_text(least.spec),
+                         .more = "no number of devices up to 32 times as many was found to do"};
+  Cluster larger = cluster;
+  for (int32_t times = 2; times <= 32; times *= 2) {
+    larger.devices.resize(cluster.devices.size() * static_cast<size_t>(times), cluster.devices[0]);
+    const Result<LeastMemory> there = least_memory(model, larger, catalog, options, pins);
+    if (!there.ok() || there->bytes > options.memory_limit) continue;
+    const auto devices = static_cast<int64_t>(larger.devices.size());
+    smallest.more = format("{} devices would do, with '{}'", devices, to_text(there->spec));
+    return nothing_fits(smallest).with_number("smallest_devices", devices);
+  }
+  return nothing_fits(smallest);
+}
 
 }  // namespace
 
@@ -210,10 +254,11 @@ SpaceOfGraph composed_graph(const ComposedModel& model, const Cluster& cluster,
 Result<ComposedSearchResult> search_composed(const ComposedModel& model, const Cluster& cluster,
                                              const KernelCatalog& catalog,
                                              const ComposedSearchOptions& options) {
-  TSR_ASSIGN_OR_RETURN(StrategyPins pins, parse_parallel(options.parallel));
+  TSR_ASSIGN_OR_RETURN(const StrategyPins given, parse_parallel(options.parallel));
+  StrategyPins pins = given;
   int64_t open = 0;
   double open_s = INFINITY;
-  for (const OffloadWords& words : offloads(pins, offload_tier(cluster))) {
+  for (const OffloadWords& words : offloads(given, offload_tier(cluster))) {
     pins.spec.offload = words;
     ComposedSearch search(model, cluster, catalog, options, pins);
     Result<ComposedSearchResult> found = search.run();
@@ -228,7 +273,7 @@ Result<ComposedSearchResult> search_composed(const ComposedModel& model, const C
     open += search.left_over();
     open_s = std::min(open_s, search.left_over_bound());
   }
-  return nothing_fits(model, cluster, catalog, options);
+  return refuse_composed(model, cluster, catalog, options, given);
 }
 
 }  // namespace tessera

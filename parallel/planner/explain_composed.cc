@@ -1,21 +1,15 @@
-#include "parallel/planner/explain_composed.h"
+#include "parallel/planner/explain.h"
 
 #include <algorithm>
-#include <cmath>
 #include <map>
 
 #include "graph/base/text.h"
 #include "parallel/composition/composed_time.h"
-#include "parallel/planner/explain_reasons.h"
 #include "parallel/strategy/strategy_description.h"
 
 namespace tessera {
 
 namespace {
-
-constexpr size_t kMostSpans = 60'000, kMostPoints = 2'000;
-
-int64_t nanoseconds(double seconds) { return std::llround(seconds * 1e9); }
 
 // Names of a timeline's spans and causes.
 constexpr std::string_view kPasses[] = {"forward", "backward", "weight gradients", "backward"};
@@ -49,7 +43,7 @@ class ComposedExplainer {
       if (other.step_s > 0) other.loses_s = other.step_s - out_.step_s;
     out_.reasons = in_.reasons;
     add_reasons(out_);
-    if (in_.drawings) draw_timeline();
+    if (in_.drawings.wanted) draw_timeline();
     return std::move(out_);
   }
 
@@ -69,9 +63,7 @@ class ComposedExplainer {
     return join(axes, ", ");
   }
 
-  std::string device_name(int32_t device) const {
-    return shape_.devices == 1 ? std::string("each device") : format("stage {}", device);
-  }
+  std::string device_name(int32_t device) const { return stage_name(device, shape_.devices); }
 
   Status explain_memory() {
     TSR_ASSIGN_OR_RETURN(const std::vector<DeviceBytes> devices,
@@ -98,22 +90,19 @@ class ComposedExplainer {
       int64_t bytes = 0;
       for (const MemoryPoint& point : points)
         bytes = std::max(bytes, (always + point.bytes).at[BytesByCause::place_of(tier)]);
-      if (bytes > 0) out_.memory.push_back({"offloaded", bytes, tier});
+      add_memory(out_, "offloaded", bytes, tier);
     }
     describe_peak(*peak, fullest, peak - points.begin(), std::ssize(points));
-    if (!in_.drawings) return {};
+    if (!in_.drawings.wanted) return {};
     TSR_ASSIGN_OR_RETURN(points, composed_memory_points(in_.variants, stages_, schedule_, fullest));
     draw_curve(points, always, static_cast<size_t>(fullest));
     return {};
   }
 
   void add_shares(const BytesByCause& bytes) {
-    const auto add = [&](std::string_view cause, int64_t share) {
-      if (share != 0) out_.memory.push_back({std::string(cause), share, Tier::kDevice});
-    };
     for (size_t cause = 0; cause < kMemoryCauses; ++cause)
-      add(to_text(static_cast<MemoryCause>(cause)), bytes.at[cause]);
-    add("reserved", in_.reserved_bytes);
+      add_memory(out_, to_text(static_cast<MemoryCause>(cause)), bytes.at[cause]);
+    add_memory(out_, "reserved", in_.reserved_bytes);
   }
 
   void describe_peak(const MemoryPoint& peak, int32_t device, int64_t at, int64_t count) {
@@ -126,9 +115,7 @@ class ComposedExplainer {
                                   peak.action.micro_batch);
     if (!peak.updates && shape_.virtual_stages > 1)
       out_.peak.what += format(" in virtual stage {}", peak.action.stage);
-    for (const MemoryShare& share : out_.memory)
-      if (share.tier == Tier::kDevice) out_.peak.largest.push_back({share.cause, share.cause, share.bytes});
-    std::ranges::stable_sort(out_.peak.largest, std::greater(), &PeakBuffer::bytes);
+    finish_peak(out_);
   }
 
   // StageCounts: blocks of a stage, without the model's ends.
@@ -195,7 +182,6 @@ class ComposedExplainer {
   // Persistent tensors; equal blocks are represented by one.
   void list_tensors() {
     constexpr std::string_view kKinds[] = {"parameter", "optimizer", "constant", "input", "output"};
-    constexpr std::string_view kTiers[] = {"device", "host", "file"};
     std::map<int32_t, std::vector<int32_t>> stages_of;  // by block of the profile: its stages
     for (size_t s = 0; s < stages_.blocks.size(); ++s)
       for (const StageBlock block : stages_.blocks[s])
@@ -210,8 +196,7 @@ class ComposedExplainer {
         const auto [first, last] = std::ranges::minmax(holders);
         ExplainedTensor& tensor = out_.tensors.emplace_back();
         tensor.name = it.name, tensor.type = it.type, tensor.sharding = it.sharding;
-        tensor.kind = kKinds[static_cast<size_t>(it.kind)],
-        tensor.tier = kTiers[static_cast<size_t>(it.tier)];
+        tensor.kind = kKinds[static_cast<size_t>(it.kind)], tensor.tier = tier_name(it.tier);
         tensor.stage = first == last ? first : -1;
         tensor.bytes = it.bytes;
         if (it.by_batch) tensor.note = "of one micro-batch";
@@ -234,7 +219,7 @@ class ComposedExplainer {
     for (int32_t device = 0; device < shape_.devices; ++device) {
       const auto d = static_cast<size_t>(device);
       const std::vector<PipelineAction>& actions = schedule_.devices[d];
-      const size_t room = kMostSpans / static_cast<size_t>(shape_.devices);
+      const size_t room = in_.drawings.most_spans / static_cast<size_t>(shape_.devices);
       timeline.rows.emplace_back(format("stage {}", device), "compute");
       for (size_t a = 0; a < std::min(actions.size(), room); ++a) {
         const PipelineAction& it = actions[a];
@@ -255,7 +240,7 @@ class ComposedExplainer {
       std::ranges::copy_n(held.at.begin(), kMemoryCauses, memory.at.emplace_back().begin());
       memory.total.push_back(held.device());
     }
-    MemoryCurve& curve = out_.curve = memory_curve(memory, kMostPoints);
+    MemoryCurve& curve = out_.curve = memory_curve(memory, in_.drawings.most_points);
     curve.in_time = true;
     for (int64_t& at : curve.position) {
       const auto a = static_cast<size_t>(at);

@@ -1,4 +1,4 @@
-#include "parallel/planner/explain_generation.h"
+#include "parallel/planner/explain.h"
 
 #include <algorithm>
 #include <cmath>
@@ -7,29 +7,20 @@
 #include "graph/analysis/block_scope.h"
 #include "graph/base/text.h"
 #include "graph/transform/serving.h"
-#include "parallel/planner/explain_reasons.h"
-#include "parallel/planner/plan_blocks.h"
+#include "parallel/planner/explained_layout.h"
 
 namespace tessera {
 
 namespace {
 
-int64_t nanoseconds(double seconds) { return std::llround(seconds * 1e9); }
-
-std::string time_text(double seconds) {
-  if (seconds >= 1) return format("{} s", std::round(seconds * 1000) / 1000);
-  if (seconds >= 1e-3) return format("{} ms", std::round(seconds * 1e6) / 1000);
-  return format("{} us", std::round(seconds * 1e7) / 10);
-}
-
 class GenerationExplainer {
  public:
   GenerationExplainer(GenerationPrices& prices, const GenerationOptions& search,
-                      const GenerationResult& found, const ExplainGenerationOptions& options)
+                      const GenerationResult& found, const ExplanationDrawings& drawings)
       : prices_(prices),
         search_(search),
         found_(found),
-        options_(options),
+        drawings_(drawings),
         plan_(found.best.plan),
         time_(found.best.time),
         work_(search.work),
@@ -67,7 +58,7 @@ class GenerationExplainer {
     TSR_RETURN_IF_ERROR(explain_tensors(program));
     explain_runners_up();
     explain_reasons();
-    if (options_.timeline) {
+    if (drawings_.wanted) {
       draw_timeline();
       draw_curve();
     }
@@ -75,9 +66,7 @@ class GenerationExplainer {
   }
 
  private:
-  std::string name_of(size_t stage) const {
-    return plan_.pp == 1 ? std::string("each device") : format("stage {}", stage);
-  }
+  std::string name_of(size_t stage) const { return stage_name(static_cast<int64_t>(stage), plan_.pp); }
 
   // Adds a phase of the slowest stage: `times` of its passes, and the wait until the phase ends.
   void add_phase(const char* phase, const GenerationPass& stage, double times, double seconds) {
@@ -102,12 +91,8 @@ class GenerationExplainer {
 
   void explain_memory() {
     out_.memory_bytes = memory_.total();
-    for (const auto& [cause, bytes] : causes())
-      if (bytes > 0) {
-        out_.memory.push_back({cause, bytes, Tier::kDevice});
-        out_.peak.largest.push_back({cause, cause, bytes});
-      }
-    std::ranges::stable_sort(out_.peak.largest, std::greater(), &PeakBuffer::bytes);
+    for (const auto& [cause, bytes] : causes()) add_memory(out_, cause, bytes);
+    finish_peak(out_);
     out_.peak.device = name_of(static_cast<size_t>(fullest_));
     out_.peak.entry = "generate";
     const std::string sequences = plan_.batch == 1 ? "one sequence" : format("{} sequences", plan_.batch);
@@ -231,8 +216,9 @@ class GenerationExplainer {
     vary("all prompts at a time", [](GenerationPlan& p) { p.prefill_batch = p.batch; });
   }
 
+  void say(std::string text) { out_.reasons.push_back(std::move(text)); }
+
   void explain_reasons() {
-    const auto say = [&](std::string text) { out_.reasons.push_back(std::move(text)); };
     const int64_t used = int64_t{plan_.tp} * plan_.pp * plan_.dp;
     if (used < out_.devices)
       say(format("{} of {} devices stay idle: with them no plan found is {}", out_.devices - used,
@@ -244,8 +230,8 @@ class GenerationExplainer {
       const int64_t weights = (*stages)[slowest_].parameters;
       const auto groups = static_cast<double>(plan_.groups());
       say(format("A further token takes {} on {}; to read its {} of weights alone takes {}",
-                 time_text(groups * whole), out_.critical, bytes_text(weights),
-                 time_text(groups * static_cast<double>(weights) / rate)));
+                 short_time_text(groups * whole), out_.critical, bytes_text(weights),
+                 short_time_text(groups * static_cast<double>(weights) / rate)));
     }
     if (stage.cache_s > 0.3 * whole)
       say(format("{} of it is reading keys and values: fewer sequences or shorter ones would shorten it",
@@ -264,7 +250,6 @@ class GenerationExplainer {
     more.batch += plan_.pp;
     more.prefill_batch = search_.prefill_batch.value_or(1);
     const auto time = prices_.time(more);
-    const auto say = [&](std::string text) { out_.reasons.push_back(std::move(text)); };
     if (time.ok() && time->memory.total() > out_.memory_limit)
       say(format("{} sequences are all that fit next to the weights of a replica: {} more need {} of {}",
                  plan_.batch, plan_.pp, bytes_text(time->memory.total()), bytes_text(out_.memory_limit)));
@@ -288,9 +273,8 @@ class GenerationExplainer {
       if (!other.why.empty() && gains(other) > 1e-3 && (better == nullptr || gains(other) > gains(*better)))
         better = &other;
     if (better == nullptr) return;
-    out_.reasons.push_back(format("Memory costs {} of the {}: '{}' would be better; {}",
-                                  percent(gains(*better)), search_.throughput ? "throughput" : "request",
-                                  better->strategy, better->why));
+    say(format("Memory costs {} of the {}: '{}' would be better; {}", percent(gains(*better)),
+               search_.throughput ? "throughput" : "request", better->strategy, better->why));
   }
 
   // The choice for the other objective.
@@ -303,8 +287,8 @@ class GenerationExplainer {
     out_.reasons.push_back(
         format("For {} the best is '{}': {} tokens/s instead of {}, {} a request instead of {}",
                other.throughput ? "throughput" : "latency", to_text(found->best.plan),
-               std::llround(time.tokens_per_s), std::llround(time_.tokens_per_s), time_text(time.request_s),
-               time_text(time_.request_s)));
+               std::llround(time.tokens_per_s), std::llround(time_.tokens_per_s), short_time_text(time.request_s),
+               short_time_text(time_.request_s)));
   }
 
   // Parts of the prompts in sequence; then rounds of all groups, the last
@@ -345,7 +329,7 @@ class GenerationExplainer {
 
   void add_span(size_t row, int32_t cause, int32_t label, int64_t number, double begin_s, double end_s) {
     Timeline& timeline = out_.timeline;
-    if (timeline.spans.size() >= options_.most_spans) {
+    if (timeline.spans.size() >= drawings_.most_spans) {
       timeline.complete = false;
       return;
     }
@@ -357,24 +341,19 @@ class GenerationExplainer {
   void draw_curve() {
     MemoryCurve& curve = out_.curve;
     curve.in_time = true;
-    const std::pair<const char*, int64_t> constant[] = {{"parameters", memory_.parameters},
-                                                        {"transient", memory_.transient},
-                                                        {"logits", memory_.logits},
-                                                        {"reserved", memory_.reserved}};
-    for (const auto& [cause, bytes] : constant)
-      if (bytes > 0) curve.causes.emplace_back(cause);
+    auto constant = causes();
+    std::erase_if(constant, [](const auto& it) { return it.first == std::string_view("caches") || it.second == 0; });
+    for (const auto& [cause, bytes] : constant) curve.causes.emplace_back(cause);
     curve.causes.emplace_back("caches");
     curve.bytes.resize(curve.causes.size());
     const int64_t all = work_.context();
     const auto point = [&](double at_s, double share) {
       curve.position.push_back(nanoseconds(at_s));
-      size_t c = 0;
-      for (const auto& [cause, bytes] : constant)
-        if (bytes > 0) curve.bytes[c++].push_back(bytes);
-      curve.bytes[c].push_back(static_cast<int64_t>(share * static_cast<double>(memory_.caches)));
+      for (size_t c = 0; c < constant.size(); ++c) curve.bytes[c].push_back(constant[c].second);
+      curve.bytes.back().push_back(static_cast<int64_t>(share * static_cast<double>(memory_.caches)));
     };
     const double prompts = static_cast<double>(work_.prompt) / static_cast<double>(all);
-    const auto most = std::max<int64_t>(4, options_.most_points);
+    const auto most = std::max<int64_t>(4, static_cast<int64_t>(drawings_.most_points));
     const int64_t each_part = (plan_.parts() + most / 2 - 1) / (most / 2);
     for (int64_t part = 0; part < plan_.parts(); part += each_part)
       point(time_.first_token_s * static_cast<double>(part) / static_cast<double>(plan_.parts()),
@@ -389,7 +368,7 @@ class GenerationExplainer {
   GenerationPrices& prices_;
   const GenerationOptions& search_;
   const GenerationResult& found_;
-  const ExplainGenerationOptions& options_;
+  const ExplanationDrawings& drawings_;
   const GenerationPlan plan_;
   const GenerationTime time_;
   const GenerationWork work_;
@@ -404,8 +383,8 @@ class GenerationExplainer {
 
 Result<Explanation> explain_generation(GenerationPrices& prices, const GenerationOptions& search,
                                        const GenerationResult& found,
-                                       const ExplainGenerationOptions& options) {
-  return GenerationExplainer(prices, search, found, options).run();
+                                       const ExplanationDrawings& drawings) {
+  return GenerationExplainer(prices, search, found, drawings).run();
 }
 
 }  // namespace tessera

@@ -1,15 +1,13 @@
-#include "parallel/planner/explain_program.h"
+#include "parallel/planner/explain.h"
 
 #include <algorithm>
-#include <map>
 #include <unordered_map>
 
 #include "graph/analysis/instructions.h"
 #include "graph/base/text.h"
 #include "parallel/lowering/entry_layout.h"
-#include "parallel/planner/explain_reasons.h"
-#include "parallel/planner/plan_blocks.h"
-#include "parallel/planner/unsplit_weights.h"
+#include "parallel/planner/explained_layout.h"
+#include "parallel/planner/explanation_parts.h"
 #include "parallel/pricing/program_memory.h"
 #include "parallel/pricing/program_time.h"
 #include "parallel/strategy/strategy_description.h"
@@ -17,8 +15,6 @@
 namespace tessera {
 
 namespace {
-
-constexpr std::string_view kTiers[] = {"device", "host", "file"};
 
 std::string device_name(size_t rank) { return format("device {}", rank); }
 
@@ -70,7 +66,7 @@ class Explainer {
     explain_candidates();
     add_reasons(out_);
     for (std::string& sentence : explain_unsplit_weights(layout)) out_.reasons.push_back(std::move(sentence));
-    if (options_.timeline) draw_timeline(layout);
+    if (options_.drawings.wanted) draw_timeline(layout);
     return std::move(out_);
   }
 
@@ -100,15 +96,13 @@ class Explainer {
       if (bytes > 0) add_shares(memory_over_time(rank, entry, live_ranges, tier), bytes, tier);
     describe_peak(rank, fullest, entry, live_ranges, memory.peak);
     list_tensors(rank, layouts_[entry], live_ranges);
-    if (options_.timeline) out_.curve = memory_curve(memory, options_.most_points);
+    if (options_.drawings.wanted) out_.curve = memory_curve(memory, options_.drawings.most_points);
   }
 
   void add_shares(const MemoryOverTime& memory, int64_t arena_bytes, Tier tier) {
     for (size_t cause = 0; cause < kMemoryCauses; ++cause)
-      if (const int64_t bytes = memory.at[memory.peak][cause]; bytes > 0)
-        out_.memory.push_back({std::string(to_text(static_cast<MemoryCause>(cause))), bytes, tier});
-    if (const int64_t rest = arena_bytes - memory.total[memory.peak]; rest > 0)
-      out_.memory.push_back({"unused", rest, tier});
+      add_memory(out_, to_text(static_cast<MemoryCause>(cause)), memory.at[memory.peak][cause], tier);
+    add_memory(out_, "unused", arena_bytes - memory.total[memory.peak], tier);
   }
 
   void describe_peak(const RankProgram& rank, size_t index, size_t entry,
@@ -137,9 +131,7 @@ class Explainer {
       if (it.tensor != kNoTensor && name.starts_with('%')) name += made_by(layouts_[entry], it.tensor);
       out_.peak.largest.push_back({std::move(name), std::string(to_text(it.cause)), slot.bytes});
     }
-    std::ranges::stable_sort(out_.peak.largest, std::greater(), &PeakBuffer::bytes);
-    constexpr size_t kMost = 16;
-    if (out_.peak.largest.size() > kMost) out_.peak.largest.resize(kMost);
+    finish_peak(out_);
   }
 
   // Description of a nameless value: " = gelu (block.0.ffn)".
@@ -179,7 +171,7 @@ class Explainer {
       it.kind = kind_of(layout, id);
       it.type = to_text(layout.whole_type(id));
       it.sharding = to_text(layout.spec[t], layout.mesh);
-      it.tier = kTiers[static_cast<size_t>(layout.tier[t])];
+      it.tier = tier_name(layout.tier[t]);
       if (tensor.producer != kNoNode) it.stage = layout.nodes_plan(tensor.producer).stage;
       if (const StoredTensor* stored = layout.plan->find_stored(id)) it.stage = stored->placements[0].mesh;
       if (const auto at = held.find(t); at != held.end()) {
@@ -192,7 +184,7 @@ class Explainer {
       if (layout.recompute[t]) notes.emplace_back("recomputed");
       if (layout.keep_gathered[t]) notes.emplace_back("kept gathered");
       if (layout.offload[t] != Tier::kDevice)
-        notes.push_back(format("offloaded to {}", kTiers[static_cast<size_t>(layout.offload[t])]));
+        notes.push_back(format("offloaded to {}", tier_name(layout.offload[t])));
       if (tensor.kind == TensorKind::kParameter && !tensor.trainable) notes.emplace_back("frozen");
       if (layout.lies_on[t].size() > 1) notes.push_back(format("on {} stages", layout.lies_on[t].size()));
       it.note = join(notes, ", ");
@@ -218,17 +210,11 @@ class Explainer {
 
   void draw_timeline(const EntryLayout& layout) {
     Timeline& timeline = out_.timeline;
-    std::map<std::string, int32_t> labels, causes;
-    const auto number = [](std::map<std::string, int32_t>& known, std::vector<std::string>& list,
-                           const std::string& text) {
-      const auto [at, is_new] = known.emplace(text, static_cast<int32_t>(list.size()));
-      if (is_new) list.push_back(text);
-      return at->second;
-    };
+    TimelineNumbers numbers(timeline);
     for (size_t r = 0; r < program_.ranks.size(); ++r) {
       const RankProgram& rank = program_.ranks[r];
       const std::vector<Instruction>& code = rank.entries[simulation_.entry].code;
-      if (r > 0 && timeline.spans.size() + code.size() > options_.most_spans) {
+      if (r > 0 && timeline.spans.size() + code.size() > options_.drawings.most_spans) {
         timeline.complete = false;
         break;
       }
@@ -242,8 +228,7 @@ class Explainer {
           const CauseOfTime cause = cause_of(rank, static_cast<int32_t>(r), code[i], phases_[r][i], layout);
           std::string name = cause.axis.empty() ? cause.cause : format("{} {}", cause.cause, cause.axis);
           if (cause.cause == "compute") name = phases_[r][i] == StepPhase::kBackward ? "backward" : "forward";
-          timeline.spans.push_back({row, number(causes, timeline.causes, name),
-                                    number(labels, timeline.labels, instruction_label(rank, code[i])),
+          timeline.spans.push_back({row, numbers.cause(name), numbers.label(instruction_label(rank, code[i])),
                                     micro_batch_of(code[i]), interval.begin_ns, interval.end_ns});
         }
       }

@@ -2,11 +2,14 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <map>
 #include <set>
+#include <utility>
 
 #include "graph/base/text.h"
-#include "parallel/planner/generation_refusal.h"
+#include "parallel/planner/best_first.h"
+#include "parallel/planner/smallest_fit.h"
 #include "parallel/search/divisors.h"
 
 namespace tessera {
@@ -17,26 +20,113 @@ namespace {
 constexpr double kClose = 1e-3;
 constexpr int64_t kMostProfiles = 400;
 
+// --- the space ---
+
+int64_t node_of(const Cluster& cluster, int64_t devices) {
+  return cluster.node_devices > 0 ? cluster.node_devices : devices;
+}
+
+// Stages of tp devices that fit on `devices`: a stage shares a node, or fills whole nodes.
+int64_t count_stages(const Cluster& cluster, int64_t devices, int32_t tp) {
+  const int64_t node = node_of(cluster, devices);
+  if (tp > node) return devices / ((tp + node - 1) / node * node);
+  return devices / node * (node / tp) + devices % node / tp;
+}
+
+// The smallest device count with room for `stages`.
+int64_t devices_for(const Cluster& cluster, int64_t stages, int32_t tp) {
+  const int64_t node = node_of(cluster, stages * tp);
+  if (tp > node) return (tp + node - 1) / node * node * stages;
+  const int64_t full = node / tp;
+  return stages / full * node + stages % full * tp;
+}
+
+// Mesh: the devices of a replica, and how many replicas fit.
 struct Mesh {
-  int32_t tp = 1, pp = 1, most = 1;  // most: replicas
+  int32_t tp = 1, pp = 1;
+  int64_t most = 1;
 };
 
+// Meshes of as many stages as fit. `refused`: why the last tp that cannot be lowered is left out.
+std::vector<Mesh> find_meshes(GenerationPrices& prices, const GenerationOptions& options,
+                              const std::function<int64_t(int32_t)>& most_stages, Status& refused) {
+  std::vector<Mesh> meshes;
+  for (const int32_t tp : prices.tensor_sizes()) {
+    const int64_t stages = most_stages(tp);
+    if (stages == 0 || options.tp.value_or(tp) != tp) continue;
+    if (const Status made = prices.profile(tp, false, 1).status(); !made.ok()) {
+      refused = made;
+      continue;
+    }
+    for (int32_t pp = 1; pp <= std::min<int64_t>(stages, prices.blocks()); ++pp)
+      if (options.pp.value_or(pp) == pp && options.dp.value_or(1) <= stages / pp)
+        meshes.push_back({tp, pp, stages / pp});
+  }
+  return meshes;
+}
+
+// Plans of a mesh with a given batch, of all replicas or of each. `fewest`: of an open batch, the smallest.
+std::vector<GenerationPlan> plans_of(const Mesh& mesh, const GenerationOptions& options, bool fewest) {
+  std::vector<GenerationPlan> plans;
+  const auto add = [&](int64_t dp, int64_t batch) {
+    if (dp <= mesh.most && options.dp.value_or(static_cast<int32_t>(dp)) == dp)
+      plans.push_back({mesh.tp, mesh.pp, static_cast<int32_t>(dp), batch, options.prefill_batch.value_or(1)});
+  };
+  const bool is_open = options.throughput && options.batch == 0;
+  const int64_t all = std::max<int64_t>(1, options.batch), each = options.replica_batch.value_or(fewest && is_open ? 1 : 0);
+  if (each == 0)
+    for (const int32_t dp : divisors(all)) add(dp, all / dp);  // more replicas than sequences would idle
+  else if (options.batch == 0)
+    add(options.dp.value_or(static_cast<int32_t>(is_open && !fewest ? std::min<int64_t>(mesh.most, INT32_MAX) : 1)), each);
+  else if (options.batch % each == 0)
+    add(options.batch / each, each);
+  return plans;
+}
+
+// --- the search ---
+
+// Interval: group sizes between two with known steps, and a bound on their tokens per second.
+struct Interval {
+  int64_t low = 0, high = 0;
+  bool is_last = false;  // no larger size is known
+  double bound = 0;
+};
+
+// MeshBatches: the numbers of sequences of a mesh, by the interval that may serve most.
+struct MeshBatches {
+  Mesh mesh;
+  Interval best = {};
+  size_t known = 0;  // known steps when this was computed
+  std::set<int64_t> priced = {};
+  double found = 0;
+};
+using OpenBatches = OpenPart<MeshBatches>;  // its bound: negative tokens per second
+
+// For throughput with an open batch an evaluator (best_first.h).
 class GenerationSearch {
  public:
+  static constexpr size_t kAtOnce = 1;
+  static constexpr bool kByBound = true;
+
   GenerationSearch(GenerationPrices& prices, const GenerationOptions& options)
       : prices_(prices), options_(options), limit_(options.limit(prices.cluster())) {}
 
   Result<GenerationResult> run() {
     TSR_RETURN_IF_ERROR(check_request(options_));
-    std::vector<Mesh> meshes = find_meshes();
+    const Cluster& cluster = prices_.cluster();
+    const std::vector<Mesh> meshes = find_meshes(
+        prices_, options_, [&](int32_t tp) { return count_stages(cluster, std::ssize(cluster.devices), tp); }, refused_);
     result_.meshes = std::ssize(meshes);
     if (meshes.empty()) return refused();
-    if (searches_batches())
-      search_batches(std::move(meshes));
-    else
-      for (const Mesh& mesh : meshes) price_fixed(mesh);
+    if (searches_batches()) {
+      TSR_RETURN_IF_ERROR(search_batches(meshes));
+    } else {
+      for (const Mesh& mesh : meshes)
+        for (const GenerationPlan& plan : plans_of(mesh, options_, false))
+          if (options_.replica_batch || !is_beaten(plan)) price(plan);
+    }
     result_.priced = priced_;
-    if (found_.empty()) return refuse_generation(prices_, options_);
+    if (found_.empty()) return refuse();
     std::ranges::stable_sort(found_, [&](const FoundGeneration& a, const FoundGeneration& b) {
       return is_better(a.time, b.time);
     });
@@ -63,46 +153,12 @@ class GenerationSearch {
     return options_.throughput ? a.tokens_per_s > b.tokens_per_s : a.request_s < b.request_s;
   }
 
-  std::vector<Mesh> find_meshes() {
-    std::vector<Mesh> meshes;
-    for (const int32_t tp : prices_.tensor_sizes()) {
-      if (options_.tp && *options_.tp != tp) continue;
-      const auto stages =
-          static_cast<int32_t>(count_stages(prices_.cluster(), std::ssize(prices_.cluster().devices), tp));
-      if (stages == 0) continue;
-      if (const Status made = prices_.profile(tp, false, 1).status(); !made.ok()) {
-        refused_ = made;
-        continue;
-      }
-      for (int32_t pp = 1; pp <= std::min(stages, prices_.blocks()); ++pp)
-        if ((!options_.pp || *options_.pp == pp) && options_.dp.value_or(1) <= stages / pp)
-          meshes.push_back({tp, pp, stages / pp});
-    }
-    return meshes;
-  }
-
   Status refused() const {
     if (options_.tp && !refused_.ok()) return refused_.with_context(format("tp={}", *options_.tp));
     return Status(StatusCode::kInvalidArgument,
                   format("no tp (of {} heads in equal parts) and pp (of {} blocks) use {} devices or fewer "
                          "with what is pinned",
                          prices_.tensor_sizes().back(), prices_.blocks(), prices_.cluster().devices.size()));
-  }
-
-  void price_fixed(const Mesh& mesh) {
-    if (options_.replica_batch) {
-      const int64_t each = *options_.replica_batch;
-      const int64_t all = options_.batch > 0 ? options_.batch / each : options_.throughput ? mesh.most : 1;
-      const int64_t dp = options_.dp.value_or(static_cast<int32_t>(std::min<int64_t>(all, INT32_MAX)));
-      if (dp <= mesh.most && (options_.batch == 0 || dp * each == options_.batch))
-        price({mesh.tp, mesh.pp, static_cast<int32_t>(dp), each});
-      return;
-    }
-    const int64_t all = std::max<int64_t>(1, options_.batch);
-    for (const int32_t dp : divisors(all))  // more replicas than sequences would idle
-      if (dp <= mesh.most && (!options_.dp || *options_.dp == dp) &&
-          !is_beaten({mesh.tp, mesh.pp, dp, all / dp}))
-        price({mesh.tp, mesh.pp, dp, all / dp});
   }
 
   // Numbers of prompts at a time: powers of two, and all of a given batch, until `use` returns false.
@@ -163,22 +219,8 @@ class GenerationSearch {
            least_seconds(plan, known_below(plan.tp, plan.group())) >= least_request_;
   }
 
-  // Interval: group sizes between two with known steps, and a bound on their tokens per second.
-  struct Interval {
-    int64_t low = 0, high = 0;
-    bool is_last = false;  // no larger size is known
-    double bound = 0;
-  };
-  struct MeshBound {
-    Mesh mesh;
-    Interval best = {.bound = INFINITY};
-    size_t known = 0;  // known steps when this was computed
-    std::set<int64_t> priced = {};
-    double found = 0;
-  };
-
   GenerationPlan plan_of(const Mesh& mesh, int64_t group) const {
-    return {mesh.tp, mesh.pp, options_.dp.value_or(mesh.most), group * mesh.pp,
+    return {mesh.tp, mesh.pp, options_.dp.value_or(static_cast<int32_t>(mesh.most)), group * mesh.pp,
             options_.prefill_batch.value_or(1)};
   }
 
@@ -202,7 +244,7 @@ class GenerationSearch {
     return low;
   }
 
-  void refresh(MeshBound& it) {
+  void refresh(MeshBatches& it) {
     const std::set<int64_t>& known = known_[it.mesh.tp];
     const int64_t most = largest_group(it.mesh);
     it.best = {};
@@ -229,30 +271,122 @@ class GenerationSearch {
   }
 
   // Bounds only decrease as more steps become known, so the recomputed highest is the maximum.
-  void search_batches(std::vector<Mesh> meshes) {
-    std::vector<MeshBound> bounds;
+  Status search_batches(const std::vector<Mesh>& meshes) {
     for (const Mesh& mesh : meshes) {
       known_[mesh.tp].insert(1);
-      bounds.push_back({mesh});
+      open_.push({mesh}, -INFINITY);
     }
-    const int64_t before = prices_.profiles();
-    while (true) {
-      MeshBound& top =
-          *std::ranges::max_element(bounds, {}, [](const MeshBound& it) { return it.best.bound; });
-      bound_ = top.best.bound;
-      if (bound_ <= most_tokens_ * (1 + kClose)) return;
-      if (top.known < known_[top.mesh.tp].size()) {
-        refresh(top);
-        continue;
-      }
-      if (prices_.profiles() - before >= kMostProfiles) return;
-      // Powers of two first, since they bound all meshes with this tp.
-      const Interval& at = top.best;
-      const int64_t next = at.high > 2 * at.low ? 2 * at.low
-                           : at.is_last         ? at.high
-                                                : at.low + (at.high - at.low + 1) / 2;
-      known_[top.mesh.tp].insert(next);
-    }
+    before_ = prices_.profiles();
+    std::vector<OpenBatches> closed;
+    TSR_RETURN_IF_ERROR(search_best_first(*this, open_, closed));
+    bound_ = -open_.next().bound;
+    return {};
+  }
+
+  bool is_known(const MeshBatches& it) { return it.known == known_[it.mesh.tp].size(); }
+
+ public:
+  // --- evaluator ---
+
+  Result<bool> may_continue() {
+    return !is_known(open_.next().part) || prices_.profiles() - before_ < kMostProfiles;
+  }
+  bool is_closed(const OpenBatches& it) const { return -it.bound <= most_tokens_ * (1 + kClose); }
+  void prepare(const std::vector<OpenBatches>&) {}
+  void evaluate(OpenBatches& it) {
+    // Powers of two first, since they bound all meshes with this tp.
+    if (const Interval& at = it.part.best; is_known(it.part))
+      known_[it.part.mesh.tp].insert(at.high > 2 * at.low ? 2 * at.low
+                                     : at.is_last         ? at.high
+                                                          : at.low + (at.high - at.low + 1) / 2);
+    else
+      refresh(it.part), it.bound = -it.part.best.bound, it.rank = {it.bound, 0};
+    open_.put_back(std::move(it));
+  }
+
+ private:
+  // --- the smallest that fits ---
+
+  // Fullest: the device of a plan with most bytes, and the most of keys and values.
+  struct Fullest {
+    GenerationPlan plan;
+    int64_t bytes = INT64_MAX, caches = INT64_MAX;
+    std::ptrdiff_t stage = 0;
+    GenerationMemory memory;
+  };
+
+  Fullest fullest_of(const GenerationPlan& plan) {
+    const auto stages = prices_.memory(plan, plan.group());
+    if (!stages.ok()) return {};
+    const auto at = std::ranges::max_element(*stages, {}, &GenerationMemory::total);
+    return {plan, at->total(), std::ranges::max(*stages, {}, &GenerationMemory::caches).caches, at - stages->begin(), *at};
+  }
+
+  bool is_within_budget(const Fullest& it) const { return options_.kv_budget == 0 || it.caches <= options_.kv_budget; }
+
+  // The plans of the space with least memory: of every mesh and replica
+  // count, with the fewest sequences and one prompt at a time.
+  template <class Use>
+  void for_smallest_plans(const std::function<int64_t(int32_t)>& most_stages, Use use) {
+    for (const Mesh& mesh : find_meshes(prices_, options_, most_stages, refused_))
+      for (const GenerationPlan& plan : plans_of(mesh, options_, true)) use(plan);
+  }
+
+  std::string peak_text(const Fullest& fullest) const {
+    const GenerationMemory& memory = fullest.memory;
+    std::vector<std::pair<int64_t, std::string>> parts = {
+        {memory.parameters, "weights"},
+        {memory.caches, format("keys and values of {} x {} tokens", fullest.plan.batch, options_.work.context())},
+        {memory.transient, "prompts at work"},
+        {memory.logits, "logits"},
+        {memory.reserved, "contexts and communicators"}};
+    std::ranges::stable_sort(parts, std::greater(), &std::pair<int64_t, std::string>::first);
+    std::vector<std::string> texts;
+    for (const auto& [bytes, name] : parts)
+      if (bytes > 0) texts.push_back(format("{} {}", name, bytes_text(bytes)));
+    return format("Its peak: stage {}, at the last new token: {}.", fullest.stage, join(texts, ", "));
+  }
+
+  Status refuse() {
+    const Cluster& cluster = prices_.cluster();
+    const int64_t devices = std::ssize(cluster.devices);
+    Fullest least, cheapest;  // in bytes; in keys and values
+    for_smallest_plans([&](int32_t tp) { return count_stages(cluster, devices, tp); },
+                       [&](const GenerationPlan& plan) {
+                         const Fullest it = fullest_of(plan);
+                         if (it.caches < cheapest.caches) cheapest = it;
+                         if (is_within_budget(it) && it.bytes < least.bytes) least = it;
+                       });
+    if (cheapest.caches == INT64_MAX)
+      return Status(StatusCode::kInvalidArgument,
+                    format("no plan has the pinned batch and replicas on {} devices", devices));
+    if (least.bytes == INT64_MAX)  // only the budget can exclude all plans
+      return Status(
+          StatusCode::kOutOfMemory,
+          format("no plan keeps keys and values within {} a device; the smallest budget that works is {} "
+                 "({} bytes) with '{}'. {}",
+                 bytes_text(options_.kv_budget), bytes_text(cheapest.caches), cheapest.caches, to_text(cheapest.plan),
+                 "Fewer sequences or shorter ones need less"));
+    int64_t fewest = INT64_MAX;
+    GenerationPlan fewer;
+    const int64_t replicas = std::max<int64_t>({1, options_.batch, options_.dp.value_or(1)});
+    for_smallest_plans([&](int32_t) { return replicas * prices_.blocks(); },
+                       [&](const GenerationPlan& plan) {
+                         const int64_t needs = devices_for(cluster, int64_t{plan.pp} * plan.dp, plan.tp);
+                         if (needs >= fewest) return;
+                         if (const Fullest it = fullest_of(plan); it.bytes <= limit_ && is_within_budget(it))
+                           fewest = needs, fewer = plan;
+                       });
+    const std::string more =
+        fewest < INT64_MAX
+            ? format("The smallest number of devices that would do is {}, with '{}'", fewest, to_text(fewer))
+            : "No number of devices would do";
+    const Status refused = nothing_fits({.entries = {},
+                                         .given = limit_,
+                                         .bytes = least.bytes,
+                                         .strategy = to_text(least.plan),
+                                         .more = peak_text(least) + " " + more});
+    return fewest < INT64_MAX ? refused.with_number("smallest_devices", fewest) : refused;
   }
 
   GenerationPrices& prices_;
@@ -262,6 +396,8 @@ class GenerationSearch {
   std::vector<FoundGeneration> found_;
   double most_tokens_ = 0, bound_ = 0, least_request_ = INFINITY;
   std::map<int32_t, std::set<int64_t>> known_;  // by tp: sequences of priced decode steps
+  OpenParts<MeshBatches> open_;
+  int64_t before_ = 0;  // profiles before the search
   int64_t priced_ = 0;
   GenerationResult result_;
 };

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "parallel/planner/generation_prices.h"
+#include "parallel/pricing/device_limit.h"
 
 namespace tessera {
 
@@ -27,9 +28,7 @@ struct GenerationOptions {
   std::optional<int64_t> replica_batch, prefill_batch;  // overrides of GenerationPlan
   size_t runners_up = 5;
 
-  int64_t limit(const Cluster& cluster) const {
-    return memory_limit > 0 ? memory_limit : cluster.kinds[0].memory_bytes;
-  }
+  int64_t limit(const Cluster& cluster) const { return device_limit(cluster, memory_limit); }
 };
 
 // kInvalidArgument for a text longer than the context, and for an impossible number of tokens.

@@ -117,7 +117,8 @@ Cluster with_one_kind(const Cluster& cluster) {
 }
 
 Result<PlanResult> plan_heterogeneous(const Graph& graph, const Cluster& cluster,
-                                      const KernelCatalog& catalog, const PlanOptions& options) {
+                                      const KernelCatalog& catalog, const PlanOptions& options,
+                                      PlanRefusal& refusal) {
   std::vector<Part> parts = parts_of(cluster);
   if (options.like != nullptr) {
     const Part* same = part_with(parts, *options.like);
@@ -134,14 +135,14 @@ Result<PlanResult> plan_heterogeneous(const Graph& graph, const Cluster& cluster
   int64_t least = INT64_MAX;
   Status refused;
   for (const Part& part : parts) {
-    int64_t needs = 0;
+    PlanRefusal needs;
     PlanOptions own = options;
     own.known = nullptr;  // it applies to one cluster
-    own.advise = false, own.least_limit = &needs, own.smallest = nullptr;
-    Result<PlanResult> planned = make_plan(graph, part.cluster, catalog, own);
+    own.advise = false;
+    Result<PlanResult> planned = make_plan(graph, part.cluster, catalog, own, &needs);
     if (!planned.ok()) {
-      if (planned.status().code() == StatusCode::kOutOfMemory && needs > 0 && needs < least)
-        least = needs, smallest = &part;
+      if (planned.status().code() == StatusCode::kOutOfMemory && needs.least_limit > 0 && needs.least_limit < least)
+        least = needs.least_limit, smallest = &part;
       // The strategy may need another device count.
       if (refused.ok()) refused = planned.status();
       continue;
@@ -166,10 +167,9 @@ Result<PlanResult> plan_heterogeneous(const Graph& graph, const Cluster& cluster
     return std::move(*best);
   }
   if (smallest == nullptr) return refused;
-  if (options.least_limit != nullptr) *options.least_limit = least;
+  refusal.least_limit = least;
   PlanOptions own = options;
   own.known = nullptr;
-  own.least_limit = nullptr, own.smallest = nullptr;
   return make_plan(graph, smallest->cluster, catalog, own)
       .status()
       .with_context(format("{} devices of kind '{}', which need the least", smallest->devices.size(),

@@ -16,6 +16,7 @@ Cluster with_one_kind(const Cluster& cluster);
 
 // As make_plan.
 Result<PlanResult> plan_heterogeneous(const Graph& graph, const Cluster& cluster,
-                                      const KernelCatalog& catalog, const PlanOptions& options);
+                                      const KernelCatalog& catalog, const PlanOptions& options,
+                                      PlanRefusal& refusal);
 
 }  // namespace tessera

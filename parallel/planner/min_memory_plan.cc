@@ -36,7 +36,7 @@ struct Possible {
 
 // Lower bound of its bytes on the fullest rank.
 int64_t least_bytes(const MinMemorySpace& space, const StrategySpec& spec) {
-  const int64_t lasting = space.bounds.persistent_bytes(spec), working = space.working.bytes(spec);
+  const int64_t lasting = space.bounds.persistent_bytes(spec), working = space.bounds.working_bytes(spec);
   // In a pipeline the two may be on different stages.
   return std::max(space.bounds.bytes(spec), spec.pp == 1 ? lasting + working : std::max(lasting, working));
 }
@@ -191,7 +191,7 @@ class Search {
     if (goal_.effort != nullptr) goal_.effort->left -= sized.instructions;
     // Further micro-batches add only their inputs.
     int64_t size = sized.bytes +
-                   space_.working.input_bytes(it.node.spec) * (sized.count - sized.few) / sized.count;
+                   space_.bounds.input_bytes(it.node.spec) * (sized.count - sized.few) / sized.count;
     if (sizes_only_) {
       if (size <= goal_.enough + goal_.enough / kSlackOf)
         likely_ = LikelyPlan{it.node, sized.instructions * sized.count / sized.few};

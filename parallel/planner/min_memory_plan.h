@@ -1,7 +1,6 @@
 // Min-memory plan: the strategy with least memory, regardless of time. It decides
 // feasibility, and the smallest sufficient limit. For every root of the space the few nodes
-// with the largest savings are tried, ordered by lower bounds of their memory (plan_bound.h,
-// workspace_floor.h) times the factors observed for strategies of their kind.
+// with the largest savings are tried, ordered by lower bounds of their memory (plan_bound.h) times the factors observed for strategies of their kind.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +12,6 @@
 #include "parallel/planner/plan_attempt.h"
 #include "parallel/planner/plan_bound.h"
 #include "parallel/planner/plan_space.h"
-#include "parallel/planner/workspace_floor.h"
 
 namespace tessera {
 
@@ -23,7 +21,6 @@ struct MinMemorySpace {
   const SpaceOfGraph& graph;
   const StrategyPins& pins;
   PlanBounds& bounds;
-  WorkspaceFloor& working;
   const PlanAttempts& trials;
 };
 

@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "graph/base/text.h"
-#include "parallel/planner/activation_offload.h"
 #include "parallel/planner/recompute_search.h"
 #include "parallel/planner/recompute_set.h"
 #include "parallel/pricing/cost_model.h"

@@ -158,12 +158,16 @@ PlanBounds::Work PlanBounds::work_of_part(const KernelDesc& whole, const Shardin
   return least;
 }
 
+Result<Graph> PlanBounds::bind_batch(int64_t batch) const {
+  const std::pair<std::string, int64_t> value("B", batch);
+  const bool has_batch = std::ranges::any_of(graph_.symbols(), [](const Symbol& s) { return s.name == "B"; });
+  return graph_.bind(std::span(&value, has_batch ? 1 : 0));
+}
+
 const PlanBounds::Phases& PlanBounds::work_of(int64_t batch, int32_t inside, int32_t spread) {
   const auto [at, is_new] = works_.try_emplace({batch, inside, spread});
   if (!is_new) return at->second;
-  const std::pair<std::string, int64_t> value("B", batch);
-  const bool has_batch = std::ranges::any_of(graph_.symbols(), [](const Symbol& s) { return s.name == "B"; });
-  const Result<Graph> bound = graph_.bind(std::span(&value, has_batch ? 1 : 0));
+  const Result<Graph> bound = bind_batch(batch);
   if (!bound.ok()) return at->second;                  // no bound
   std::map<std::pair<bool, std::string>, Work> known;  // blocks repeat
   std::vector<Work> works(bound->nodes().size());
@@ -396,6 +400,26 @@ double PlanBounds::seconds_within(const StrategySpec& spec, int64_t limit) {
   for (int i = 0; i < kRanges; ++i)
     least = std::min(least, seconds(kept, Within{limit, double(i) / kRanges, double(i + 1) / kRanges}));
   return least;
+}
+
+double PlanBounds::seconds_with_set(const StrategySpec& spec, int64_t limit) {
+  if (spec.recompute != RecomputeForm::kNone) return INFINITY;
+  const double kept_s = seconds_within(spec, limit);
+  return spec.offload.activations != Tier::kDevice
+             ? kept_s
+             : std::min(kept_s, seconds_within(with_moves(spec, space_.away), limit));
+}
+
+std::pair<double, double> PlanBounds::extra_seconds_with_set(const StrategySpec& spec, int64_t bytes, int64_t limit) {
+  // Cheapest operation: reads two values to write one.
+  const double rate = cluster_.kinds.empty() ? 0 : cluster_.kinds[0].memory_bytes_per_s;
+  const double cheap_s = rate > 0 ? 3 * static_cast<double>(bytes - limit) / rate : 0;
+  const double kept_s = seconds(with_moves(spec, Tier::kDevice)), least_s = seconds_within(spec, limit) - kept_s;
+  // Bytes unknown to the bounds remain; if no set then suffices, possibly none does.
+  const int64_t unseen = std::max<int64_t>(0, bytes - this->bytes(spec));
+  const double likely_s = seconds_within(spec, limit - unseen) - kept_s;
+  constexpr double kDoubt = 0.02;
+  return {least_s, std::isinf(likely_s) ? std::max(least_s, cheap_s) + kDoubt * kept_s : likely_s};
 }
 
 }  // namespace tessera

@@ -10,8 +10,10 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <utility>
 #include <vector>
 
+#include "graph/base/result.h"
 #include "graph/cluster.h"
 #include "graph/graph.h"
 #include "graph/kernel_catalog.h"
@@ -38,6 +40,16 @@ class PlanBounds {
   // recomputed, the cheapest per byte first. With offloaded activations,
   // any share of them may leave instead. Infinite if none can fit.
   double seconds_within(const StrategySpec& spec, int64_t limit);
+  // Likewise of a strategy without recomputation, with or without offloaded activations; infinite for others.
+  double seconds_with_set(const StrategySpec& spec, int64_t limit);
+  // Extra time, at least and likely, for a strategy of these
+  // bytes to fit by recomputation; infinite if no set suffices.
+  std::pair<double, double> extra_seconds_with_set(const StrategySpec& spec, int64_t bytes, int64_t limit);
+  // Device bytes of the fullest rank while one of its kernels runs, in addition to persistent ones: operands and results.
+  // Independent of the plan and of all memory savings, except single pins (PlanPins).
+  int64_t working_bytes(const StrategySpec& spec);
+  // The part, without a pipeline, that the step is fed.
+  int64_t input_bytes(const StrategySpec& spec);
 
  private:
   // Work: kernels alone on the machine, and their share of the whole machine's time.
@@ -96,6 +108,15 @@ class PlanBounds {
   BlockBytes block_bytes(const StrategySpec& spec, const Phases& phases) const;
   // Bytes of one rank other than saved activations.
   int64_t other_bytes(const StrategySpec& spec) const;
+  // LargestKernel: maxima over all kernels, unsplit.
+  struct LargestKernel {
+    int64_t other = 0;    // never sliced
+    int64_t product = 0;  // without its weights
+    int64_t weighted = 0;
+    int64_t inputs = 0;  // of the step, in sequence
+  };
+  const LargestKernel& largest_kernel(int64_t batch);
+  Result<Graph> bind_batch(int64_t batch) const;
   Work copy_work(int64_t bytes) const;
   void find_blocks();
   void find_saved(const Graph& bound, const std::vector<Work>& works, int32_t inside, Phases& phases) const;
@@ -110,6 +131,7 @@ class PlanBounds {
   const KernelCatalog& catalog_;
   std::map<std::vector<int64_t>, Phases> works_;        // by batch, inside, spread
   std::map<std::vector<int32_t>, double> reductions_;   // by members, parts, spread
+  std::map<int64_t, LargestKernel> largest_;            // by sequences of a micro-batch
   std::map<std::vector<int32_t>, InFlight> in_flight_;  // by kind, devices, virtual stages, micro-batches
   // Exchanged: for every trained parameter the reduced bytes, and the gathered bytes of the new value.
   struct Exchanged {

@@ -6,6 +6,7 @@
 #include "graph/analysis/block_scope.h"
 #include "parallel/pipeline/pipeline_schedule.h"
 #include "parallel/planner/plan_bound.h"
+#include "parallel/sharding/schedule.h"
 
 namespace tessera {
 
@@ -168,6 +169,59 @@ int64_t PlanBounds::bytes(const StrategySpec& spec) {
     fullest = std::max(fullest, std::ranges::max(full));
   }
   return fullest;
+}
+
+const PlanBounds::LargestKernel& PlanBounds::largest_kernel(int64_t batch) {
+  const auto [at, is_new] = largest_.try_emplace(batch);
+  LargestKernel& most = at->second;
+  if (!is_new) return most;
+  const Result<Graph> bound = bind_batch(batch);
+  if (!bound.ok()) return most;  // no bound
+  for (const Node& node : bound->nodes()) {
+    // Updates may run next to their state, on the host.
+    if (node.op->is_view || node.phase == Phase::kUpdate) continue;
+    std::map<TensorId, int64_t> values, parameters;  // by root: the largest view
+    for (size_t i = 0; i < node.inputs.size(); ++i) {
+      if (!reads_input(node, i)) continue;
+      const TensorId root = viewed(*bound, node.inputs[i]);
+      const TensorKind kind = bound->tensor(root).kind;
+      if (kind != TensorKind::kActivation && kind != TensorKind::kParameter) continue;
+      int64_t& size = (kind == TensorKind::kParameter ? parameters : values)[root];
+      size = std::max(size, tessera::bytes(bound->type(node.inputs[i])));
+    }
+    int64_t used = 0, weights = 0;
+    for (const auto& [id, size] : values) used += size;
+    for (const auto& [id, size] : parameters) weights += size;
+    // Results may reuse operands' buffers.
+    for (size_t o = 0; o < node.outputs.size(); ++o)
+      if (o >= node.op->in_place.size() || node.op->in_place[o] < 0) used += tessera::bytes(bound->type(node.outputs[o]));
+    if (parameters.empty() && node.phase != Phase::kBackwardWeight) {
+      most.other = std::max(most.other, used);
+      continue;
+    }
+    most.product = std::max(most.product, used);
+    most.weighted = std::max(most.weighted, used + weights);
+  }
+  for (const TensorId id : bound->tensors_of_kind(TensorKind::kInput)) most.inputs += tessera::bytes(bound->type(id));
+  return most;
+}
+
+int64_t PlanBounds::input_bytes(const StrategySpec& spec) {
+  const Cuts cuts = cuts_of(spec);
+  return cuts.count * largest_kernel(cuts.batch).inputs / (int64_t{spec.tp} * spec.cp * spec.ep);
+}
+
+int64_t PlanBounds::working_bytes(const StrategySpec& spec) {
+  // Weights instead of sequences are split; other parts apply.
+  if (spec.owt) return 0;
+  const LargestKernel& most = largest_kernel(cuts_of(spec).batch);
+  // Gathered or fetched copies exist in addition to stored ones.
+  const bool comes = spec.offload.params != Tier::kDevice || (spec.zero == 3 && spec.data() * spec.cp > 1);
+  const int64_t product = (comes ? most.weighted : most.product) / spec.chunks;
+  // All ranks of a stage run the kernel, so the fullest holds at least the average.
+  const int64_t at_work = std::max(most.other, product) / (int64_t{spec.tp} * spec.cp * spec.ep);
+  // A pipeline's kernel may be on a stage without the input.
+  return spec.pp == 1 ? at_work + input_bytes(spec) : at_work;
 }
 
 }  // namespace tessera

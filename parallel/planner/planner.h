@@ -51,10 +51,7 @@ struct PlanOptions {
   // families as come near, are measured, and the fastest wins; else the best predicted one.
   int32_t finalists = 1;
   MeasurePlans measure;
-  bool advise = true;              // if nothing fits, find the sufficient device count
-  int64_t* least_limit = nullptr;  // out: if nothing fits, the smallest sufficient limit
-  std::optional<Plan>* smallest = nullptr;  // out: its plan, for devices of one kind
-  bool* is_excluded = nullptr;     // out: if nothing fits, whether lower bounds alone prove it
+  bool advise = true;             // if nothing fits, find the sufficient device count
   AttemptCache* known = nullptr;  // reused between limits; nothing else may change
   // Feasibility only: return the first plan that
   // fits, without a bound; no advice if none does.
@@ -99,6 +96,13 @@ struct PlanResult {
   PlanSearch search;
 };
 
+// PlanRefusal: what is known where nothing fits.
+struct PlanRefusal {
+  int64_t least_limit = 0;       // the smallest sufficient limit found
+  std::optional<Plan> smallest;  // its plan, for devices of one kind
+  bool is_excluded = false;      // lower bounds alone prove that nothing fits
+};
+
 // Lower bound of the bytes per device of any plan, without making one. 0: unknown.
 Result<int64_t> least_bytes_of_plans(const Graph& graph, const Cluster& cluster, const KernelCatalog& catalog,
                                      const PlanOptions& options);
@@ -117,6 +121,6 @@ Result<LikelyFit> likely_fit(const Graph& graph, const Cluster& cluster, const K
 // strategy, the tensors and instruction at the peak, and the smallest sufficient
 // device count. Several kinds of devices: parallel/planner/heterogeneous_plan.h.
 Result<PlanResult> make_plan(const Graph& graph, const Cluster& cluster, const KernelCatalog& catalog,
-                             const PlanOptions& options);
+                             const PlanOptions& options, PlanRefusal* refusal = nullptr);
 
 }  // namespace tessera

@@ -114,7 +114,7 @@ def self_test():
                ("parallel/strategy/x.cc", "parallel/lowering/lower.h"),
                ("parallel/lowering/x.cc", "parallel/strategy/strategy.h"),
                ("parallel/pricing/x.cc", "parallel/planner/planner.h"),
-               ("parallel/composition/y.cc", "parallel/planner/explain_composed.h"),
+               ("parallel/composition/y.cc", "parallel/planner/explain.h"),
                ("serialize/x.cc", "parallel/lowering/lower.h"), ("text/x.cc", "serialize/model.h"),
                ("text/jinja/x.cc", "text/chat_template.h"), ("text/grammar/x.cc", "text/jinja/text.h"),
                ("text/tokenizer/x.cc", "text/grammar/grammar.h"), ("text/answer/x.cc", "text/jinja/text.h"),

@@ -7,7 +7,7 @@
 #include <cmath>
 #include <string>
 
-#include "parallel/planner/explain_program.h"
+#include "parallel/planner/explain.h"
 #include "tests/fake_cluster.h"
 #include "tests/parallel/step_graphs.h"
 

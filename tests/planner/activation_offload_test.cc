@@ -1,5 +1,5 @@
 // Sets of single activations that wait in host memory, beside those that are computed again.
-#include "parallel/planner/activation_offload.h"
+#include "parallel/planner/recompute_search.h"
 
 #include <doctest/doctest.h>
 

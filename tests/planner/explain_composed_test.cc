@@ -1,5 +1,5 @@
 // Explanations of composed plans against those of the same plans lowered whole: the same causes take the same time and bytes.
-#include "parallel/planner/explain_composed.h"
+#include "parallel/planner/explain.h"
 
 #include <doctest/doctest.h>
 
@@ -10,7 +10,6 @@
 #include "parallel/composition/composed_time.h"
 #include "parallel/composition/staged_plan.h"
 #include "parallel/composition/strategy_profile.h"
-#include "parallel/planner/explain_program.h"
 #include "parallel/strategy/strategy_description.h"
 #include "tests/parallel/composed_steps.h"
 
@@ -224,7 +223,7 @@ TEST_SUITE("composed explanations") {
     const Composed composed = compose(steps, plan, spec, 1);
     constexpr int64_t kReserved = 1 << 20;
     ComposedExplanationInput input = input_of(composed);
-    input.reserved_bytes = kReserved, input.memory_limit = 1 << 30, input.drawings = false;
+    input.reserved_bytes = kReserved, input.memory_limit = 1 << 30, input.drawings.wanted = false;
     input.bound_s = 1, input.gap = 0.5;
     RunnerUp other;
     other.strategy = "single", other.step_s = 1e-3, other.bytes = int64_t{2} << 30,

@@ -8,7 +8,7 @@
 
 #include "graph/base/text.h"
 #include "graph/models/model_family.h"
-#include "parallel/planner/explain_generation.h"
+#include "parallel/planner/explain.h"
 #include "parallel/pricing/cluster_presets.h"
 #include "tests/ok.h"
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "parallel/planner/plan_search.h"
+#include "parallel/planner/planner.h"
 #include "tests/fake_cluster.h"
 #include "tests/full.h"
 #include "tests/parallel/tried_strategy.h"
@@ -46,7 +46,9 @@ TEST_CASE("while its largest kernel runs a device holds what is said, whatever a
     const Graph step = training_step(model).value();
     const Graph bound_graph = step.bind_partly(symbols()).value();
     const SpaceOfGraph space = space_of(step, kBatch, kTokens);
-    WorkspaceFloor working(bound_graph, space);
+    const Cluster one = cluster_of(1);
+    const FakeCatalog catalog;
+    PlanBounds bounds(bound_graph, space, one, catalog);
     for (const char* words :
          {"dp=1", "dp=1,mb=1", "dp=2,zero=1", "dp=2,zero=3", "dp=2,zero=3,chunks=4", "dp=2,zero=3,keep",
           "tp=2", "tp=2,sp,mb=1", "tp=4", "pp=2:1f1b,mb=1", "pp=2:zb-h1,mb=1", "cp=ring:2", "cp=ulysses:2",
@@ -61,10 +63,10 @@ TEST_CASE("while its largest kernel runs a device holds what is said, whatever a
         const Tried it = tried(step, spec, kBatch, kTokens, cluster);
         if (!it.admitted) continue;
         CAPTURE(to_text(spec));
-        CHECK(working.bytes(spec) <= it.bytes);
+        CHECK(bounds.working_bytes(spec) <= it.bytes);
         ++looked_at;
         const bool away = spec.offload.params != Tier::kDevice && spec.offload.activations != Tier::kDevice;
-        close += away && 4 * working.bytes(spec) > it.bytes;
+        close += away && 4 * bounds.working_bytes(spec) > it.bytes;
       }
   }
   MESSAGE(looked_at, " strategies; a quarter of the bytes or more seen in ", close);
@@ -82,26 +84,24 @@ TEST_CASE("the limit named where nothing fits does, with its plan, and a byte le
       CAPTURE(std::string(model));
       CAPTURE(devices);
       const Cluster cluster = cluster_of(devices);
-      int64_t least = 0;
-      std::optional<Plan> smallest;
+      PlanRefusal refusal;
       const auto asked = [&](int64_t limit, bool any) {
         PlanOptions options = options_of(limit);
         options.any_that_fits = any;
-        options.least_limit = &least, options.smallest = &smallest;
-        return search_plan(step, cluster, catalog, options);
+        return make_plan(step, cluster, catalog, options, &refusal);
       };
       const auto none = asked(1, false);
       REQUIRE(!none.ok());
       CHECK(none.status().code() == StatusCode::kOutOfMemory);
-      REQUIRE(smallest);
-      CHECK(std::ranges::max(smallest->estimate.arena_bytes) <= least);
-      const int64_t limit = least;
+      REQUIRE(refusal.smallest);
+      CHECK(std::ranges::max(refusal.smallest->estimate.arena_bytes) <= refusal.least_limit);
+      const int64_t limit = refusal.least_limit;
       for (const bool any : {false, true}) {
         const auto found = asked(limit, any);
         REQUIRE(found.ok());
         CHECK(std::ranges::max(found->plan.estimate.arena_bytes) <= limit);
         REQUIRE(!asked(limit - 1, any).ok());
-        if (!any) CHECK(least == limit);
+        if (!any) CHECK(refusal.least_limit == limit);
       }
       CHECK(!asked(1, true).ok());
     }
