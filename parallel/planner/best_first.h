@@ -53,9 +53,10 @@ class OpenParts {
   size_t order_ = 0;
 };
 
-// An evaluator has kAtOnce, the number of parts that are prepared together, kByBound, whether ranks are bounds, and
+// An evaluator has kByBound, whether ranks are bounds, and
 //   may_continue()     false: its budget is spent
 //   is_closed(open)    whether the part's bound reaches the cost to beat
+//   at_once()          how many parts are prepared together
 //   prepare(parts)     before they are evaluated one by one
 //   evaluate(open)     prices the part, or opens what it consists of
 // Parts that are taken and closed are appended to `closed`.
@@ -66,7 +67,7 @@ Status search_best_first(Evaluator& evaluator, OpenParts<Part>& open, std::vecto
     TSR_ASSIGN_OR_RETURN(const bool goes_on, evaluator.may_continue());
     if (!goes_on) return {};
     std::vector<OpenPart<Part>> next;
-    while (next.size() < Evaluator::kAtOnce && !open.empty()) {
+    while (next.size() < evaluator.at_once() && !open.empty()) {
       if (!evaluator.is_closed(open.next())) {
         next.push_back(open.take());
       } else {
@@ -77,7 +78,7 @@ Status search_best_first(Evaluator& evaluator, OpenParts<Part>& open, std::vecto
     if (Evaluator::kByBound && next.empty()) return {};
     evaluator.prepare(next);
     for (OpenPart<Part>& it : next)
-      if (next.size() > 1 && evaluator.is_closed(it))
+      if (Evaluator::kByBound && evaluator.is_closed(it))
         open.put_back(std::move(it));
       else
         evaluator.evaluate(it);

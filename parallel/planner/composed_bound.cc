@@ -52,10 +52,12 @@ StrategySpec alone(StrategySpec group) {
 
 }  // namespace
 
-PlanComposer::Wanted GroupBound::wanted(const StrategySpec& group) { return {alone(group), true}; }
+PlanComposer::BlockProfile GroupBound::profile_of(const StrategySpec& group, bool recomputes) {
+  return {alone(group), recomputes, true};
+}
 
 Result<GroupBound> GroupBound::of(const StrategySpec& group, PlanComposer& composer) {
-  TSR_ASSIGN_OR_RETURN(const StepProfile* const kept, composer.profile_alone(alone(group), false));
+  TSR_ASSIGN_OR_RETURN(const StepProfile* const kept, composer.profile(profile_of(group)));
   return GroupBound(group, composer, *kept);
 }
 
@@ -91,7 +93,7 @@ double GroupBound::seconds(int64_t devices) const {
 const GroupBound::Again& GroupBound::again() {
   if (again_) return *again_;
   again_.emplace();
-  const Result<const StepProfile*> again = composer_->profile_alone(alone(group_), true);
+  const Result<const StepProfile*> again = composer_->profile(profile_of(group_, true));
   if (!again.ok()) return *again_;
   const std::vector<int32_t>& like = composer_->model().like;
   for (const int32_t it : like) {

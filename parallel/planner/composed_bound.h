@@ -20,8 +20,8 @@ class GroupBound {
   // `group`: one replica, one stage, its micro-batch. The composer must outlive this.
   static Result<GroupBound> of(const StrategySpec& group, PlanComposer& composer);
 
-  // The profile it is made from, for PlanComposer::prepare.
-  static PlanComposer::Wanted wanted(const StrategySpec& group);
+  // The profile it is made from.
+  static PlanComposer::BlockProfile profile_of(const StrategySpec& group, bool recomputes = false);
 
   // Seconds of any plan of the group on `devices` devices.
   double seconds(int64_t devices) const;

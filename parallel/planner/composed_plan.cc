@@ -90,10 +90,10 @@ PlanComposer::PlanComposer(const ComposedModel& model, const Cluster& cluster, c
         bytes(model.few.type(it.parameter)) * times[static_cast<size_t>(block[index(it.parameter)])];
 }
 
-std::string PlanComposer::ProfileOf::key() const { return format("{} {}", to_text(spec), micro_batches); }
+std::string PlanComposer::ProfiledStep::key() const { return format("{} {}", to_text(spec), micro_batches); }
 
-Result<PlanComposer::ProfileOf> PlanComposer::profile_of(StrategySpec spec, bool recomputes,
-                                                         bool alone) const {
+Result<PlanComposer::ProfiledStep> PlanComposer::step_of(const BlockProfile& of) const {
+  const auto& [spec, recomputes, alone] = of;
   const int64_t at_once = spec.micro_batch * spec.data();
   if (!alone && (at_once < 1 || global_batch_ % at_once != 0))
     return Status(
@@ -104,7 +104,7 @@ Result<PlanComposer::ProfileOf> PlanComposer::profile_of(StrategySpec spec, bool
     return Status(StatusCode::kInvalidArgument,
                   format("{} micro-batches of {} sequences at once; wanted {} at most: use a larger mb",
                          global_batch_ / at_once, at_once, kMostMicroBatches));
-  ProfileOf it{spec, alone ? 1 : std::min(global_batch_ / at_once, kUnlikeMicroBatches)};
+  ProfiledStep it{spec, alone ? 1 : std::min(global_batch_ / at_once, kUnlikeMicroBatches)};
   it.spec.recompute = recomputes ? RecomputeForm::kFull : RecomputeForm::kNone;
   if (spec.pp == 1) return it;
   it.spec.pp = 2, it.spec.virtual_stages = 1;
@@ -113,37 +113,25 @@ Result<PlanComposer::ProfileOf> PlanComposer::profile_of(StrategySpec spec, bool
   return it;
 }
 
-Result<StepProfile> PlanComposer::make(const ProfileOf& it) const {
+Result<StepProfile> PlanComposer::make(const ProfiledStep& it) const {
   return profile_strategy(model_.few, it.spec, it.micro_batches * it.spec.micro_batch * it.spec.data(),
                           model_.symbols, cluster_, catalog_);
 }
 
-Result<const StepProfile*> PlanComposer::find(const ProfileOf& it) {
-  const std::string key = it.key();
-  auto at = profiles_.find(key);
-  if (at == profiles_.end()) at = profiles_.emplace(key, make(it)).first;
+Result<const StepProfile*> PlanComposer::profile(const BlockProfile& of) {
+  TSR_ASSIGN_OR_RETURN(const ProfiledStep it, step_of(of));
+  auto at = profiles_.find(it.key());
+  if (at == profiles_.end()) at = profiles_.emplace(it.key(), make(it)).first;
   if (!at->second.ok()) return at->second.status();
   return &*at->second;
 }
 
-Result<const StepProfile*> PlanComposer::profile(const StrategySpec& spec, bool recomputes) {
-  TSR_ASSIGN_OR_RETURN(const ProfileOf it, profile_of(spec, recomputes, false));
-  return find(it);
-}
-
-Result<const StepProfile*> PlanComposer::profile_alone(const StrategySpec& spec, bool recomputes) {
-  TSR_ASSIGN_OR_RETURN(const ProfileOf it, profile_of(spec, recomputes, true));
-  return find(it);
-}
-
-void PlanComposer::prepare(std::span<const Wanted> wanted) {
-  std::map<std::string, ProfileOf> missing;
-  for (const auto& [spec, alone] : wanted)
-    if (const auto it = profile_of(spec, spec.recompute == RecomputeForm::kFull, alone);
-        it.ok() && !profiles_.contains(it->key()))
-      missing.emplace(it->key(), *it);
+void PlanComposer::prepare(std::span<const BlockProfile> wanted) {
+  std::map<std::string, ProfiledStep> missing;
+  for (const BlockProfile& of : wanted)
+    if (const auto it = step_of(of); it.ok() && !profiles_.contains(it->key())) missing.emplace(it->key(), *it);
   if (missing.size() < 2) return;
-  std::vector<std::pair<std::string, ProfileOf>> order(missing.begin(), missing.end());
+  std::vector<std::pair<std::string, ProfiledStep>> order(missing.begin(), missing.end());
   std::vector<std::optional<Result<StepProfile>>> made(order.size());
   parallel_for(order.size(), [&](size_t i) { made[i] = make(order[i].second); });
   for (size_t i = 0; i < order.size(); ++i) profiles_.emplace(order[i].first, *std::move(made[i]));
@@ -192,13 +180,13 @@ Status PlanComposer::recompute_to_fit(std::span<const StepProfile> variants, Com
 Result<ComposedPlan> PlanComposer::compose(const StrategySpec& spec) {
   const bool chooses = spec.recompute == RecomputeForm::kAuto || spec.recompute == RecomputeForm::kSome;
   const bool all = spec.recompute == RecomputeForm::kFull;
-  TSR_ASSIGN_OR_RETURN(const StepProfile* const kept, profile(spec, false));
+  TSR_ASSIGN_OR_RETURN(const StepProfile* const kept, profile({spec, false}));
   ComposedPlan plan{.spec = spec, .stages = {}, .time = {}, .devices = {}};
   TSR_ASSIGN_OR_RETURN(plan.stages, cut(spec, *kept));
   std::vector<StepProfile> variants = {*kept};
   TSR_ASSIGN_OR_RETURN(plan.devices, composed_memory(variants, plan.stages, &schedules_));
   if (all || (chooses && plan.most_bytes() > limit_)) {
-    TSR_ASSIGN_OR_RETURN(const StepProfile* const again, profile(spec, true));
+    TSR_ASSIGN_OR_RETURN(const StepProfile* const again, profile({spec, true}));
     variants.push_back(*again);
     if (all) {
       for (int32_t d = 0; d < plan.stages.shape.devices; ++d) set_recomputed(plan.stages, d, blocks());

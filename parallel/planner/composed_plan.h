@@ -49,18 +49,16 @@ class PlanComposer {
   // recompute as few blocks as fit the limit, or all. Fails if the strategy cannot be applied.
   Result<ComposedPlan> compose(const StrategySpec& spec);
 
-  // The profile of the spec's blocks without its pipeline, cached. Lives as long as this.
-  Result<const StepProfile*> profile(const StrategySpec& spec, bool recomputes);
-
-  // Likewise for one micro-batch, independent of the global batch.
-  Result<const StepProfile*> profile_alone(const StrategySpec& spec, bool recomputes);
-
-  // Prepares profiles in parallel: of the spec, or of a single micro-batch; without recomputation.
-  struct Wanted {
+  // BlockProfile: of the spec's blocks without its pipeline; `alone`: of one micro-batch, whatever the global batch.
+  struct BlockProfile {
     StrategySpec spec;
+    bool recomputes = false;
     bool alone = false;
   };
-  void prepare(std::span<const Wanted> wanted);
+  // Cached. Lives as long as this.
+  Result<const StepProfile*> profile(const BlockProfile& of);
+  // Prepares several in parallel.
+  void prepare(std::span<const BlockProfile> wanted);
 
   // The cut with the fastest slowest stage, without recomputation.
   Result<ComposedStages> cut(const StrategySpec& spec, const StepProfile& profile) const;
@@ -75,15 +73,14 @@ class PlanComposer {
   int64_t gradient_bytes() const { return gradient_bytes_; }
 
  private:
-  // ProfileOf: cache key: a spec without its pipeline, and micro-batches.
-  struct ProfileOf {
+  // ProfiledStep: the step that a profile is taken from; its text is the cache's key.
+  struct ProfiledStep {
     StrategySpec spec;
     int64_t micro_batches = 1;
     std::string key() const;
   };
-  Result<ProfileOf> profile_of(StrategySpec spec, bool recomputes, bool alone) const;
-  Result<StepProfile> make(const ProfileOf& it) const;
-  Result<const StepProfile*> find(const ProfileOf& it);
+  Result<ProfiledStep> step_of(const BlockProfile& of) const;
+  Result<StepProfile> make(const ProfiledStep& it) const;
   Status recompute_to_fit(std::span<const StepProfile> variants, ComposedPlan& plan);
 
   const ComposedModel& model_;

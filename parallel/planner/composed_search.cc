@@ -39,7 +39,6 @@ using OpenItem = OpenPart<GroupOrPlan>;
 // An evaluator (best_first.h).
 class ComposedSearch {
  public:
-  static constexpr size_t kAtOnce = 4;  // profiled in parallel; independent of threads, for determinism
   static constexpr bool kByBound = true;
 
   ComposedSearch(const ComposedModel& model, const Cluster& cluster, const KernelCatalog& catalog,
@@ -76,18 +75,22 @@ class ComposedSearch {
 
   bool is_closed(const OpenItem& it) const { return best_ && it.bound * trust_ >= best_->time.step_s; }
 
+  // Profiled in parallel; independent of threads, for determinism.
+  size_t at_once() const { return 4; }
+
   void prepare(const std::vector<OpenItem>& items) {
-    std::vector<PlanComposer::Wanted> wanted;
-    for (const auto& [part, bound, rank, order] : items)
-      wanted.push_back(part.plan ? PlanComposer::Wanted{*part.plan} : GroupBound::wanted(group_of(part).spec));
+    std::vector<PlanComposer::BlockProfile> wanted;
+    for (const OpenItem& it : items)
+      if (const auto& [group, plan] = it.part; plan)
+        wanted.push_back({*plan, plan->recompute == RecomputeForm::kFull});
+      else
+        wanted.push_back(GroupBound::profile_of(groups_[static_cast<size_t>(group)].spec));
     composer_.prepare(wanted);
   }
 
   void evaluate(const OpenItem& it) { it.part.plan ? compose(it) : profile(it); }
 
  private:
-  const PlanGroup& group_of(const GroupOrPlan& it) const { return groups_[static_cast<size_t>(it.group)]; }
-
   // A group's bound also holds for those that split its sequences further.
   void profile(const OpenItem& item) {
     const auto g = static_cast<size_t>(item.part.group);

@@ -105,7 +105,6 @@ using OpenBatches = OpenPart<MeshBatches>;  // its bound: negative tokens per se
 // For throughput with an open batch an evaluator (best_first.h).
 class GenerationSearch {
  public:
-  static constexpr size_t kAtOnce = 1;
   static constexpr bool kByBound = true;
 
   GenerationSearch(GenerationPrices& prices, const GenerationOptions& options)
@@ -292,6 +291,7 @@ class GenerationSearch {
     return !is_known(open_.next().part) || prices_.profiles() - before_ < kMostProfiles;
   }
   bool is_closed(const OpenBatches& it) const { return -it.bound <= most_tokens_ * (1 + kClose); }
+  size_t at_once() const { return 1; }
   void prepare(const std::vector<OpenBatches>&) {}
   void evaluate(OpenBatches& it) {
     // Powers of two first, since they bound all meshes with this tp.

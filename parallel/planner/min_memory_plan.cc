@@ -10,6 +10,7 @@
 
 #include "graph/base/cancellation.h"
 #include "graph/base/parallel_for.h"
+#include "parallel/planner/best_first.h"
 #include "parallel/strategy/propagation.h"
 
 namespace tessera {
@@ -29,10 +30,7 @@ constexpr size_t kAtOnce = 2;
 // Relative error of extrapolating from few micro-batches.
 constexpr int64_t kSlackOf = 64;
 
-struct Possible {
-  SpaceNode node;
-  int64_t bytes = 0;  // lower bound
-};
+using OpenNode = OpenPart<SpaceNode>;  // its bound: bytes
 
 // Lower bound of its bytes on the fullest rank.
 int64_t least_bytes(const MinMemorySpace& space, const StrategySpec& spec) {
@@ -78,23 +76,64 @@ StrategyFamily family_of(const StrategySpec& spec) {
                     spec.offload.activations);
 }
 
+// An evaluator (best_first.h).
 class Search {
  public:
+  static constexpr bool kByBound = false;
+
   Search(const MinMemorySpace& space, MinMemoryGoal goal) : space_(space), goal_(goal) {}
 
   Result<std::optional<PlanAttempt>> run() {
-    look_around();
+    TSR_RETURN_IF_ERROR(look_around());
     return smallest();
   }
 
   std::optional<LikelyPlan> likely() {
     sizes_only_ = true;
-    look_around();
+    if (!look_around().ok()) return std::nullopt;
     return std::move(likely_);
   }
 
+  // --- evaluator ---
+
+  Result<bool> may_continue() {
+    if (lowerings_ >= most_ || found() || (goal_.effort != nullptr && goal_.effort->left <= 0)) return false;
+    open_.rank_again([&](const OpenNode& it) { return std::pair(it.bound * factor_of(it), 0.0); });
+    return true;
+  }
+
+  // By present knowledge not worth lowering.
+  bool is_closed(const OpenNode& it) const {
+    const double hoped = it.bound * std::max(1.0, kCloser * factor_of(it));
+    return (!sized_.empty() && hoped >= static_cast<double>(sized_.begin()->first)) ||
+           (goal_.nothing_else && seen_factor(it) && hoped > static_cast<double>(goal_.enough));
+  }
+
+  size_t at_once() const { return std::min(kAtOnce, static_cast<size_t>(most_ - lowerings_)); }
+
+  void prepare(const std::vector<OpenNode>& nodes) {
+    sizes_.clear();
+    std::vector<Sized> sizes(nodes.size());
+    const auto size_one = [&](size_t i) { sizes[i] = size_of(nodes[i].part); };
+    if (goal_.on_two_threads)
+      parallel_for(nodes.size(), size_one);
+    else
+      for (size_t i = 0; i < nodes.size(); ++i) size_one(i);
+    for (size_t i = 0; i < nodes.size(); ++i) sizes_.emplace(nodes[i].order, sizes[i]);
+  }
+
+  void evaluate(const OpenNode& it) {
+    if (!found() && take(it, sizes_.at(it.order))) ++lowerings_;
+  }
+
  private:
-  void look_around() {
+  Status look(int32_t most) {
+    most_ = most, lowerings_ = 0;
+    std::vector<OpenNode> closed;
+    return search_best_first(*this, open_, closed);
+  }
+
+  Status look_around() {
     for (const StrategySpec& root : space_.roots) {
       if (!may_be_smallest(root)) continue;
       const std::vector<SpaceNode> nodes = smallest_of(space_, root);
@@ -103,16 +142,15 @@ class Search {
       for (const SpaceNode& it : nodes)
         if (saves_most(it, chunks)) add(it);
     }
-    look(kMost);
-    if (!sized_.empty() && !found()) {
-      // Around the smallest: other savings.
-      open_.clear();
-      const StrategySpec mesh = sized_.begin()->second.spec;
-      for (const StrategySpec& root : space_.roots)
-        if (same_mesh(root, mesh))
-          for (const SpaceNode& it : smallest_of(space_, root)) add(it);
-      look(kMostAround);
-    }
+    TSR_RETURN_IF_ERROR(look(kMost));
+    if (sized_.empty() || found()) return {};
+    // Around the smallest: other savings.
+    open_ = {};
+    const StrategySpec mesh = sized_.begin()->second.spec;
+    for (const StrategySpec& root : space_.roots)
+      if (same_mesh(root, mesh))
+        for (const SpaceNode& it : smallest_of(space_, root)) add(it);
+    return look(kMostAround);
   }
 
   static bool same_mesh(const StrategySpec& a, const StrategySpec& b) {
@@ -125,51 +163,14 @@ class Search {
     if (!seen_.insert(to_text(node.spec)).second) return;
     cancellation_point();
     const int64_t bytes = least_bytes(space_, node.spec);
-    if (!goal_.nothing_else || bytes <= goal_.enough) open_.push_back({node, bytes});
+    if (!goal_.nothing_else || bytes <= goal_.enough) open_.push(node, static_cast<double>(bytes));
   }
 
-  std::optional<double> seen_factor(const Possible& it) const { return factors_.of(family_of(it.node.spec)); }
+  std::optional<double> seen_factor(const OpenNode& it) const { return factors_.of(family_of(it.part.spec)); }
 
-  double factor_of(const Possible& it) const { return seen_factor(it).value_or(kUnseen); }
+  double factor_of(const OpenNode& it) const { return seen_factor(it).value_or(kUnseen); }
 
   bool found() const { return enough_ || likely_; }
-
-  bool is_spent() const { return goal_.effort != nullptr && goal_.effort->left <= 0; }
-
-  // The next one worth lowering, by present knowledge.
-  std::optional<Possible> next() {
-    while (!open_.empty()) {
-      const auto at = std::ranges::min_element(
-          open_, {}, [&](const Possible& it) { return static_cast<double>(it.bytes) * factor_of(it); });
-      const Possible it = std::move(*at);
-      open_.erase(at);
-      const double hoped = static_cast<double>(it.bytes) * std::max(1.0, kCloser * factor_of(it));
-      if (!sized_.empty() && hoped >= static_cast<double>(sized_.begin()->first)) continue;
-      if (goal_.nothing_else && seen_factor(it) && hoped > static_cast<double>(goal_.enough)) continue;
-      return it;
-    }
-    return std::nullopt;
-  }
-
-  void look(int32_t most) {
-    for (int32_t lowerings = 0; lowerings < most && !found() && !is_spent();) {
-      std::vector<Possible> together;
-      while (together.size() < std::min(kAtOnce, static_cast<size_t>(most - lowerings))) {
-        std::optional<Possible> it = next();
-        if (!it) break;
-        together.push_back(std::move(*it));
-      }
-      if (together.empty()) return;
-      std::vector<Sized> sizes(together.size());
-      const auto size_one = [&](size_t i) { sizes[i] = size_of(together[i].node); };
-      if (goal_.on_two_threads)
-        parallel_for(together.size(), size_one);
-      else
-        for (size_t i = 0; i < together.size(); ++i) size_one(i);
-      for (size_t i = 0; i < together.size() && !found(); ++i)
-        if (take(together[i], sizes[i])) ++lowerings;
-    }
-  }
 
   // Sized: measured with as few micro-batches as show the peak.
   struct Sized {
@@ -186,24 +187,24 @@ class Search {
     return {it.lowered, it.candidate.arena_bytes, it.instructions, few, *count};
   }
 
-  bool take(const Possible& it, const Sized& sized) {
+  bool take(const OpenNode& it, const Sized& sized) {
     if (!sized.lowered) return false;
     if (goal_.effort != nullptr) goal_.effort->left -= sized.instructions;
     // Further micro-batches add only their inputs.
     int64_t size = sized.bytes +
-                   space_.bounds.input_bytes(it.node.spec) * (sized.count - sized.few) / sized.count;
+                   space_.bounds.input_bytes(it.part.spec) * (sized.count - sized.few) / sized.count;
     if (sizes_only_) {
       if (size <= goal_.enough + goal_.enough / kSlackOf)
-        likely_ = LikelyPlan{it.node, sized.instructions * sized.count / sized.few};
+        likely_ = LikelyPlan{it.part, sized.instructions * sized.count / sized.few};
     } else if (size <= goal_.enough) {
-      PlanAttempt whole = space_.trials.make(it.node);
+      PlanAttempt whole = space_.trials.make(it.part);
       if (!whole.lowered) return true;
       size = whole.candidate.arena_bytes;
       if (size <= goal_.enough) enough_ = std::move(whole);
     }
-    sized_.emplace(size, it.node);
-    factors_.learn(family_of(it.node.spec),
-                   static_cast<double>(size) / static_cast<double>(std::max<int64_t>(1, it.bytes)));
+    sized_.emplace(size, it.part);
+    factors_.learn(family_of(it.part.spec),
+                   static_cast<double>(size) / std::max(1.0, it.bound));
     return true;
   }
 
@@ -225,7 +226,9 @@ class Search {
 
   const MinMemorySpace& space_;
   const MinMemoryGoal goal_;
-  std::vector<Possible> open_;
+  OpenParts<SpaceNode> open_;
+  int32_t most_ = 0, lowerings_ = 0;
+  std::map<size_t, Sized> sizes_;  // by order, of those prepared
   std::set<std::string> seen_;  // by strategy text
   HeldFactors own_factors_;
   HeldFactors& factors_ = goal_.factors != nullptr ? *goal_.factors : own_factors_;

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <deque>
 #include <optional>
 #include <set>
 #include <tuple>
@@ -59,7 +60,6 @@ using OpenConfiguration = OpenPart<Configuration>;
 // LoweredSearch: one search, used for one query, in one thread. An evaluator (best_first.h).
 class LoweredSearch {
  public:
-  static constexpr size_t kAtOnce = 1;
   static constexpr bool kByBound = false;
 
   // All must outlive this.
@@ -131,14 +131,13 @@ class LoweredSearch {
     if (!best_) {
       if (options_.any_that_fits) return Status(StatusCode::kOutOfMemory, "no plan fits");
       if (!has_smallest()) return refuse(refusal);
-      attempts_.push_back(*smallest_);
-      best_ = attempts_.size() - 1;
+      best_ = &attempts_.emplace_back(*smallest_);
       return result();
     }
     if (options_.any_that_fits) return any_result();
     if (may_choose_sets()) {
       try_sets();
-      while (!best().exact) {
+      while (!best_->exact) {
         TSR_RETURN_IF_ERROR(finalize(*best_));
         find_fastest();
       }
@@ -171,9 +170,10 @@ class LoweredSearch {
 
   bool is_closed(const OpenConfiguration& it) const {
     return best_ && std::max(it.part.likely_s * likely_trust_, it.bound * trust_) >=
-                        best().candidate.step_time_s * (decides_by_measuring() ? kFinalistTime : 1);
+                        best_->candidate.step_time_s * (decides_by_measuring() ? kFinalistTime : 1);
   }
 
+  size_t at_once() const { return 1; }
   void prepare(const std::vector<OpenConfiguration>&) {}
 
   void evaluate(const OpenConfiguration& open) {
@@ -229,12 +229,10 @@ class LoweredSearch {
     TSR_ASSIGN_OR_RETURN(smallest_, find_min_memory_plan(smallest_space(), goal(enough)));
     return {};
   }
-  const PlanAttempt& best() const { return attempts_[*best_]; }
-  // Ties: fewer collectives, then the first found.
+  // The fastest that fits; ties: fewer collectives, then the first found.
   void find_fastest() {
-    best_.reset();
-    for (size_t i = 0; i < attempts_.size(); ++i)
-      if (attempts_[i].fits() && (!best_ || is_better(attempts_[i], best()))) best_ = i;
+    const auto at = std::ranges::min_element(attempts_, is_better);
+    best_ = at != attempts_.end() && at->fits() ? &*at : nullptr;
   }
 
   int64_t spent() const { return search_.solved + skipped_ / kSkippedForOne; }
@@ -253,7 +251,7 @@ class LoweredSearch {
   Status explore() {
     for (;;) {
       TSR_RETURN_IF_ERROR(search_best_first(*this, open_, closed_));
-      if (!best_ || best().exact) return {};
+      if (best_ == nullptr || best_->exact) return {};
       TSR_RETURN_IF_ERROR(finalize(*best_));
       find_fastest();
       // Its time may have risen, and with it the closing bound.
@@ -291,8 +289,7 @@ class LoweredSearch {
 
   // Lowers it as it will run. A recompute set that is
   // then too large is chosen again with a smaller budget.
-  Status finalize(size_t which) {
-    PlanAttempt& it = attempts_[which];
+  Status finalize(PlanAttempt& it) {
     TSR_RETURN_IF_ERROR(trials_.lower_whole(it));
     if (it.fits()) return {};
     ++search_.too_large;
@@ -339,7 +336,7 @@ class LoweredSearch {
       std::ranges::stable_sort(*order, {}, &Promise::likely_s);
       int64_t more = 0, lowerings = 0;
       for (const auto& [likely_s, least_s, spec] : *order) {
-        const double beat_s = best_ ? best().candidate.step_time_s : INFINITY;
+        const double beat_s = best_ ? best_->candidate.step_time_s : INFINITY;
         if (more == kMostSets || lowerings >= kMostForSets || likely_s >= kSurprise * beat_s) break;
         if (least_s >= beat_s || !with_sets_.insert(to_text(spec)).second) continue;
         ++more;
@@ -356,34 +353,33 @@ class LoweredSearch {
   // --- measured plans ---
 
   // The plans to measure: the fastest of each family, then the next of any.
-  Result<std::vector<size_t>> finalists() {
-    std::vector<size_t> order;
-    for (size_t i = 0; i < attempts_.size(); ++i)
-      if (attempts_[i].fits() && attempts_[i].candidate.step_time_s <= kFinalistTime * best().candidate.step_time_s)
-        order.push_back(i);
-    std::ranges::stable_sort(order, [&](size_t a, size_t b) { return is_better(attempts_[a], attempts_[b]); });
-    std::vector<size_t> chosen = {*best_};
-    std::set seen = {family_of(best())};
+  Result<std::vector<PlanAttempt*>> finalists() {
+    std::vector<PlanAttempt*> order;
+    for (PlanAttempt& it : attempts_)
+      if (it.fits() && it.candidate.step_time_s <= kFinalistTime * best_->candidate.step_time_s) order.push_back(&it);
+    std::ranges::stable_sort(order, [](const PlanAttempt* a, const PlanAttempt* b) { return is_better(*a, *b); });
+    std::vector<PlanAttempt*> chosen = {best_};
+    std::set seen = {family_of(*best_)};
     for (const bool only_new : {true, false})
-      for (const size_t at : order) {
+      for (PlanAttempt* it : order) {
         if (chosen.size() >= static_cast<size_t>(options_.finalists)) return chosen;
-        if (std::ranges::find(chosen, at) != chosen.end()) continue;
-        if (only_new && seen.contains(family_of(attempts_[at]))) continue;
-        if (!attempts_[at].exact) TSR_RETURN_IF_ERROR(finalize(at));
-        if (!attempts_[at].fits()) continue;
-        seen.insert(family_of(attempts_[at]));
-        chosen.push_back(at);
+        if (std::ranges::find(chosen, it) != chosen.end()) continue;
+        if (only_new && seen.contains(family_of(*it))) continue;
+        if (!it->exact) TSR_RETURN_IF_ERROR(finalize(*it));
+        if (!it->fits()) continue;
+        seen.insert(family_of(*it));
+        chosen.push_back(it);
       }
     return chosen;
   }
 
   Status choose_measured() {
-    TSR_ASSIGN_OR_RETURN(const std::vector<size_t> chosen, finalists());
+    TSR_ASSIGN_OR_RETURN(const std::vector<PlanAttempt*> chosen, finalists());
     if (chosen.size() == 1) return {};
     std::vector<const Plan*> plans;
-    for (const size_t at : chosen) plans.push_back(&attempts_[at].plan);
+    for (const PlanAttempt* it : chosen) plans.push_back(&it->plan);
     TSR_ASSIGN_OR_RETURN(const std::vector<double> seconds, options_.measure(plans));
-    for (size_t i = 0; i < chosen.size(); ++i) attempts_[chosen[i]].candidate.measured_s = seconds[i];
+    for (size_t i = 0; i < chosen.size(); ++i) chosen[i]->candidate.measured_s = seconds[i];
     best_ = chosen[static_cast<size_t>(std::ranges::min_element(seconds) - seconds.begin())];
     return {};
   }
@@ -407,18 +403,17 @@ class LoweredSearch {
       TSR_ASSIGN_OR_RETURN(any, find_min_memory_plan(smallest_space(), goal(limit_, true)));
     }
     if (!any || !any->fits()) return Status(StatusCode::kOutOfMemory, "no plan fits");
-    attempts_.push_back(std::move(*any));
-    best_ = 0;
+    best_ = &attempts_.emplace_back(std::move(*any));
     return any_result();
   }
 
   PlanResult any_result() {
-    return {std::move(attempts_[*best_].plan), {std::move(attempts_[*best_].candidate)}, std::move(search_)};
+    return {std::move(best_->plan), {std::move(best_->candidate)}, std::move(search_)};
   }
 
   PlanResult result() {
     PlanResult result;
-    result.plan = std::move(attempts_[*best_].plan);
+    result.plan = std::move(best_->plan);
     const double time_s = result.plan.estimate.step_time_s;
     search_.bound_s = time_s;
     const auto lower_bound = [&](double bound_s) { search_.bound_s = std::min(search_.bound_s, bound_s); };
@@ -442,15 +437,17 @@ class LoweredSearch {
     }
     search_.gap = !bounds_hold_ ? -1 : time_s > 0 ? (time_s - search_.bound_s) / time_s : 0;
     result.plan.estimate.gap = search_.gap;
-    const auto chosen = attempts_.begin() + static_cast<std::ptrdiff_t>(*best_);
-    std::rotate(attempts_.begin(), chosen, chosen + 1);
+    std::vector<PlanAttempt*> others;
+    for (PlanAttempt& it : attempts_)
+      if (&it != best_) others.push_back(&it);
     // Measured plans by their time, before the others.
-    std::stable_sort(attempts_.begin() + 1, attempts_.end(), [](const PlanAttempt& a, const PlanAttempt& b) {
-      const double mine = a.candidate.measured_s, other = b.candidate.measured_s;
+    std::ranges::stable_sort(others, [](const PlanAttempt* a, const PlanAttempt* b) {
+      const double mine = a->candidate.measured_s, other = b->candidate.measured_s;
       if (mine > 0 || other > 0) return mine > 0 && (other <= 0 || mine < other);
-      return is_better(a, b);
+      return is_better(*a, *b);
     });
-    for (PlanAttempt& it : attempts_) result.candidates.push_back(std::move(it.candidate));
+    result.candidates.push_back(std::move(best_->candidate));
+    for (PlanAttempt* it : others) result.candidates.push_back(std::move(it->candidate));
     result.search = std::move(search_);
     return result;
   }
@@ -472,13 +469,10 @@ class LoweredSearch {
       if (bytes(it) >= least || more++ == kMostWithPlan) break;
       attempts_.push_back(trials_.make(it.node));
     }
-    std::ranges::stable_sort(attempts_, is_better);
     if (attempts_.empty()) return Status(StatusCode::kInvalidArgument, "there is no strategy to try");
-    while (attempts_[0].lowered && !attempts_[0].exact) {
-      TSR_RETURN_IF_ERROR(finalize(0));
-      std::ranges::stable_sort(attempts_, is_better);
-    }
-    const PlanAttempt& least = attempts_[0];
+    const auto smallest = [&]() -> PlanAttempt& { return *std::ranges::min_element(attempts_, is_better); };
+    while (smallest().lowered && !smallest().exact) TSR_RETURN_IF_ERROR(finalize(smallest()));
+    const PlanAttempt& least = smallest();
     if (!least.lowered) return least.failure.with_context(format("strategy '{}'", least.candidate.strategy));
     refusal.least_limit = least.candidate.arena_bytes;
     refusal.smallest = least.plan;
@@ -514,8 +508,8 @@ class LoweredSearch {
   bool sets_tried_ = false;          // before a plan was found
   int64_t skipped_ = 0;              // skipped by saved activations alone
   int64_t without_ = 0;              // lowerings before a plan was found
-  std::vector<PlanAttempt> attempts_;
-  std::optional<size_t> best_;  // the fastest that fits
+  std::deque<PlanAttempt> attempts_;  // where they are, they stay
+  PlanAttempt* best_ = nullptr;       // the fastest that fits
   PlanSearch search_;
 };
 
