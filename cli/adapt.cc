@@ -1,7 +1,9 @@
 #include <iostream>
 
+#include "adapter_options.h"
 #include "command.h"
 #include "progress.h"
+#include "text_files.h"
 
 namespace cli {
 
@@ -31,7 +33,7 @@ void register_adapt(CLI::App& app) {
     check_output(args->output);
     if (args->adapter.empty() == (args->adapters.rank == 0))
       throw Error(TSR_INVALID_ARGUMENT, "wanted one of --adapter PATH and --lora RANK");
-    const Model model = adapted(open_model(*args, args->model), args->adapters);
+    const Model model = add_adapters(open_model(*args, args->model), args->adapters);
     save_model(*args, model, args->output);
     const Json info = Json::parse(text(tsr_model_info, model.get()));
     if (args->json) return print_json({{"out", args->output}, {"adapters", info["adapters"]}});

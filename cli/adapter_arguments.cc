@@ -20,9 +20,8 @@ bool is_there(const std::string& path) {
 void add_adapters(CLI::App& command, std::vector<std::string>& words) {
   command
       .add_option("--adapter", words,
-                  "an adapter made for this model, put on it: a folder of PEFT's, or a GGUF adapter "
-                  "(docs/guides/adapters.md); with --prompts also NAME=PATH, several times: adapters that "
-                  "lines name, {\"adapter\": \"NAME\"}")
+                  "adapter of this model: a PEFT folder or a GGUF adapter (docs/guides/adapters.md); with --prompts "
+                  "also NAME=PATH, repeatable: an adapter that lines request by {\"adapter\": \"NAME\"}")
       ->allow_extra_args(false);
 }
 

@@ -368,28 +368,24 @@ void register_bench(CLI::App& app) {
   CLI::App* command = app.add_subcommand("bench", "time a training step, a text, or many clients");
   command
       ->footer(
-          "Example:\n  tessera bench gpt2:L=12,C=768,H=12,V=50257,T=1024 --batch 4 --seq 128\n"
-          "  tessera bench gpt2:L=12,C=768,H=12,V=50257,T=1024 --devices cuda --batch 32 --seq 1024 "
-          "--precision "  // not run: GPU
+          "Example:\n"
+          "  tessera bench gpt2:L=12,C=768,H=12,V=50257,T=1024 --batch 4 --seq 128\n"
+          "  tessera bench gpt2:L=12,C=768,H=12,V=50257,T=1024 --devices cuda --batch 32 --seq 1024 --precision "  // not run: GPU
           "bf16 --kernels\n"
           "  tessera bench model.tsr --mode decode --seq 128 --tokens 64\n"
           "  tessera bench model.tsr --mode serve --clients 16 --prompt 128 --new 128\n"
           "  tessera bench model.tsr --mode serve --adapters 16 --adapter-rank 8\n"
-          "  tessera bench model.tsr --mode serve --rate 2.5 --requests 100 --shared 64 --sequences 32 "
-          "--json\n"
-          "decode also prints how many launches a token takes, and its time outside of matrix products: "
-          "other\n"
-          "kernels, launches and the host between two tokens, from a few runs that are traced. Where the "
-          "device\n"
-          "joins kernels in one launch, its time is that of the first of them.\n"
-          "serve computes many requests at once: tokens a second by the clock, from the first request to the "
-          "last token;\n"
-          "times until the first token and between two; how many prompt tokens were cached; and a limit: "
-          "were "
-          "each step\n"
-          "as fast as its weights and the keys and values of its sequences can be read. With --adapters "
-          "that\n"
-          "many random ones are made, in memory alone, and requests take them in turn.");
+          "  tessera bench model.tsr --mode serve --rate 2.5 --requests 100 --shared 64 --sequences 32 --json\n"
+          "decode also prints the launches per token, and the time outside of matmuls: other kernels, launches and "
+          "the host\n"
+          "between two tokens, from a few traced runs. If the device joins kernels in one launch, its time counts for "
+          "the first.\n"
+          "serve computes many requests at once: tokens per second by the clock, from the first request to the last "
+          "token;\n"
+          "time to the first token and between tokens; cached prompt tokens; and a limit: each step as fast as its "
+          "weights and\n"
+          "the keys and values of its sequences can be read. --adapters makes random adapters in memory, used in "
+          "turn.");
   command->add_option("model", args->model, ".tsr or GGUF file, Hugging Face folder, or a description")
       ->required();
   command->add_option("--mode", args->mode, "train, decode or serve")
@@ -401,24 +397,24 @@ void register_bench(CLI::App& app) {
   command->add_option("--precision", args->precision,
                       "f32, tf32 or bf16; train: also f16 and fp8 (default: f32)");
   command->add_option("--fused-loss", args->fused_loss,
-                      "train: on, off or auto: output head and loss together (default: auto)");
+                      "train: on, off or auto: fused output head and loss (default: auto)");
   command->add_option(
       "--weights", args->weights,
       "bf16; decode, serve: also f16 or a block type such as q8_0 (default: as the model has them)");
   command->add_option("--tokens", args->tokens, "decode: tokens to generate")->capture_default_str();
-  command->add_option("--steps", args->steps, "counted rounds, after one that is not")
+  command->add_option("--steps", args->steps, "timed rounds, after one that is not")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 20))
       ->capture_default_str();
   command->add_option("--peak-tflops", args->peak_tflops,
-                      "train: the peak of one device that mfu is a share of (default: of bf16, where known)");
+                      "train: peak of one device, the denominator of mfu (default: its bf16 peak, where known)");
   command->add_flag("--kernels", args->kernels,
-                    "time by kernel beside its floor, from a few runs more that are traced");
+                    "time by kernel and its floor, from a few more runs, traced");
   add_serve_load(*command, args->load);
   command->add_option(
       "--copy-gbs", args->copy_gbs,
       "floors and limit: GB/s of a large copy on the device (default: as the backend states)");
   command->add_option("--product-tflops", args->product_tflops,
-                      "floors: TFLOP/s of a large product (default: as the backend states)");
+                      "floors: TFLOP/s of a large matmul (default: as the backend states)");
   add_placement(*command, *args);
   add_json(*command, *args);
   command->callback([args, command] { run_bench(*command, *args); });

@@ -243,24 +243,24 @@ void add_limit(const ServeLoad& load, const Served& served, const Serving& servi
 }  // namespace
 
 void add_serve_load(CLI::App& command, ServeLoad& load) {
-  command.add_option("--clients", load.clients, "serve: who send requests at once")
+  command.add_option("--clients", load.clients, "serve: concurrent clients")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 16))
       ->capture_default_str();
-  command.add_option("--prompt", load.prompt, "serve: tokens of a prompt, random ones")
+  command.add_option("--prompt", load.prompt, "serve: random tokens per prompt")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 24))
       ->capture_default_str();
-  command.add_option("--new", load.new_tokens, "serve: tokens to generate of each")
+  command.add_option("--new", load.new_tokens, "serve: tokens to generate per request")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 24))
       ->capture_default_str();
-  command.add_option("--shared", load.shared, "serve: tokens that all prompts begin with")
+  command.add_option("--shared", load.shared, "serve: tokens of the prefix that all prompts share")
       ->check(CLI::Range(int64_t{0}, int64_t{1} << 24))
       ->capture_default_str();
-  command.add_option("--requests", load.requests, "serve: in all (default: four of each client)")
+  command.add_option("--requests", load.requests, "serve: total (default: four per client)")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 24));
   command
       .add_option("--rate", load.rate,
-                  "serve: requests that arrive in a second, by chance (Poisson), whoever is done; without it "
-                  "a client sends its next request when its last one ended")
+                  "serve: requests per second, arriving at random (Poisson) whether or not earlier ones are done; "
+                  "without it each client sends its next request when its last one has ended")
       ->check(CLI::Range(1e-6, 1e6));
   add_serving(command, load.serving, "serve: ");
 }

@@ -5,6 +5,7 @@
 #include "interruptible.h"
 #include "progress.h"
 #include "steps.h"
+#include "text_files.h"
 
 namespace cli {
 
@@ -80,7 +81,7 @@ void register_calibrate(CLI::App& app) {
       "~/.cache/tessera),\nwhere plan, train, eval, generate and bench find it.");
   command->add_option("--devices", args->devices, "cpu | cuda | cuda:0,1")->capture_default_str();
   command->add_option("--out", args->output, "file to write (default: where plans look for it)");
-  command->add_option("--seconds", args->seconds, "how long it should take, about")->capture_default_str();
+  command->add_option("--seconds", args->seconds, "approximate duration")->capture_default_str();
   command->add_option("--threads", args->threads, "threads for kernels; 0: all cores of this process")
       ->capture_default_str();
   add_json(*command, *args);

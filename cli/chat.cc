@@ -11,6 +11,7 @@
 #include "inference.h"
 #include "interruptible.h"
 #include "plan_text.h"
+#include "text_files.h"
 
 namespace cli {
 
@@ -29,7 +30,7 @@ constexpr const char* kHelp =
     "/save FILE   writes the messages as JSON\n"
     "/help        this list\n"
     "/exit        ends, as Ctrl-D does\n"
-    "A message that begins with '/' is written with two. Ctrl-C stops the answer that is being made.\n";
+    "A message that begins with '/' is written with two. Ctrl-C stops the current answer.\n";
 
 std::atomic<bool> answer_stopped{false};
 
@@ -337,9 +338,10 @@ void register_chat(CLI::App& app) {
   auto args = std::make_shared<Arguments>();
   CLI::App* command = app.add_subcommand("chat", "talk with a model");
   command->footer(
-      std::string("Example:\n  tessera chat model.gguf --system \"You are terse.\" --temp 0.7\n"
+      std::string("Example:\n"
+                  "  tessera chat model.gguf --system \"You are terse.\" --temp 0.7\n"
                   "  tessera chat model.gguf --message \"Name three rivers.\"\n"
-                  "Where the context is full the oldest turns are left out, the system message stays.\n"
+                  "If the context is full, the oldest turns are left out; the system message stays.\n"
                   "Each line of standard input is a message, or a command (`rlwrap tessera chat ...` gives a "
                   "terminal's lines arrow keys and a history):\n") +
       kHelp);
@@ -352,7 +354,7 @@ void register_chat(CLI::App& app) {
   command->add_option("--template-name", args->template_name,
                       "another of the model's templates, such as tool_use");
   command->add_option("--tools", args->tools_file,
-                      "a file with a JSON array of tools that the template shows");
+                      "a file with a JSON array of tools for the template");
   command->add_option("--arg", args->variables,
                       "key=JSON: a variable of the template, such as enable_thinking=false; may be repeated");
   add_sampling(*command, args->sampling);

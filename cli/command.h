@@ -1,4 +1,5 @@
-// A command of `tessera`: one file each, one row in main.cc.
+// What commands share: the options of placement, and opening of models, tokenizers and datasets. Each command is a file of
+// its own and a row in main.cc.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -69,22 +70,6 @@ void add_adapter_file(CLI::App& command, Common& common);
 // file exists. `verify`: checks a file's checksums. Shows progress if slow.
 Model open_model(const Common& common, const std::string& text, int64_t seed = 0, bool verify = false);
 
-// Options of low-rank adapters, and functions that apply them.
-struct Adapters {
-  int64_t rank = 0;  // 0: none
-  std::optional<double> alpha;
-  std::optional<double> dropout;
-  std::string on, exclude, layers, ranks, alphas, init, also;
-  bool rslora = false, dora = false;
-};
-void add_adapter_options(CLI::App& command, Adapters& adapters);
-// Options of tsr_model_add_adapters; without rank if none was given.
-Options adapter_options(const Adapters& adapters);
-bool has_adapter_options(const Adapters& adapters);  // other than the rank
-Model adapted(Model model, const Adapters& adapters);
-// Adapters that the checkpoint's model has and `model` lacks; rank 0: none.
-Adapters missing_adapters(const std::string& checkpoint, const Model& model);
-
 // "bytes", or the tokenizer of a .tsr or GGUF file.
 Tokenizer open_tokenizer(const std::string& text);
 Tokenizer model_tokenizer(const Model& model, const std::string& path);
@@ -100,25 +85,6 @@ void save_model(const Common& common, const Model& model, const std::string& pat
 Json convert(const Common& common, const std::string& doing, const std::string& input, const std::string& output,
              const Options& options);
 
-// Reads all of a file, or of standard input for "-". Throws for more
-// than `most` bytes or half of the memory, and for endless input.
-std::string read_file(const std::string& path, int64_t most = INT64_MAX);
-// Writes atomically (tsr_text_write).
-void write_file(const std::string& path, const std::string& content);
-// Returns whether standard input is a pipe or a file, to be read as text.
-bool is_input_piped();
-// Reads all of standard input as a typed or piped text, without its last line end.
-std::string read_piped_text();
-// Checks a text for a model: throws for rows of JSON, tables, binary content and
-// invalid UTF-8 (tsr_text_check). `kind` plain: the same text whatever its content.
-void check_text(const std::string& text, const std::string& path, const std::string& kind,
-                bool takes_tables = false);
-// Adds --kind for texts that are read whole: auto or plain.
-void add_text_kind(CLI::App& command, std::string& kind);
-// Throws where no file can be written, before hours of work are
-// lost; no check for "". A text may also go to a device or pipe.
-enum class Output { kModel, kFile, kText };  // kModel: the name has to be that of a written format
-void check_output(const std::string& path, Output output = Output::kModel);
 void print_json(const Json& object);  // on one line of stdout, reals exact
 std::string bytes_text(int64_t bytes);
 double median(std::vector<double> values);

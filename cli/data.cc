@@ -152,7 +152,7 @@ void data(const Arguments& args) {
 void register_data(CLI::App& app) {
   auto args = std::make_shared<Arguments>();
   CLI::App* command =
-      app.add_subcommand("data", "what a training will see of a file of rows, and what of it is learnt");
+      app.add_subcommand("data", "show the training examples in a file of rows, and the learnt tokens");
   command->footer(
       "Example:\n  tessera data chats.jsonl --model model.tsr\n"
       "  tessera data pairs.jsonl --model model.gguf --seq 2048 --packing bfd --examples 0\n"
@@ -165,12 +165,12 @@ void register_data(CLI::App& app) {
                    ".tsr or GGUF file, or Hugging Face folder: its tokenizer and template")
       ->required();
   command->add_option("--seq", args->data.seq, "tokens a sequence (default 128)");
-  command->add_option("--eval-fraction", args->data.eval_fraction, "share of the rows, held out")
+  command->add_option("--eval-fraction", args->data.eval_fraction, "held-out fraction of the rows")
       ->capture_default_str();
-  command->add_option("--seed", args->seed, "of what is held out and of the order")->capture_default_str();
-  command->add_option("--examples", args->examples, "how many of the first examples to show")
+  command->add_option("--seed", args->seed, "seed of the order and of the held-out rows")->capture_default_str();
+  command->add_option("--examples", args->examples, "number of examples to show")
       ->capture_default_str();
-  command->add_option("--omissions", args->dropped, "how many of the rows that are left out to show")
+  command->add_option("--omissions", args->dropped, "number of omitted rows to show")
       ->capture_default_str();
   add_json(*command, *args);
   add_quiet(*command, *args);

@@ -3,25 +3,26 @@
 #include <iostream>
 
 #include "progress.h"
+#include "text_files.h"
 
 namespace cli {
 
 void add_data_options(CLI::App& command, DataOptions& data) {
   command.add_option("--kind", data.kind,
-                     "of the data: auto (default): its content decides; plain: a text, whatever it looks like; "
-                     "or of rows text, prompt, prompt_completion, messages, preference or unpaired");
+                     "kind of data: auto (default): by its content; plain: one text, whatever its content; or rows: "
+                     "text, prompt, prompt_completion, messages, preference or unpaired");
   command.add_option(
       "--mask", data.mask,
-      "what is learnt of rows: auto (default) (of messages the assistant's turns, of a prompt with a "
-      "completion the latter), assistant, completion or all");
+      "learnt part of rows: auto (default): the assistant's turns of messages, the completion after a prompt; "
+      "assistant, completion or all");
   command.add_option("--packing", data.packing,
                      "rows that share a sequence: off (default), bfd, bfd_split or wrapped");
-  command.add_option("--max-length", data.max_length, "most tokens of a row (default: seq)");
+  command.add_option("--max-length", data.max_length, "maximum tokens of a row (default: seq)");
   command.add_option("--truncation", data.truncation,
-                     "of longer rows: keep_start (default), keep_end, drop or error");
+                     "truncation of longer rows: keep_start (default), keep_end, drop or error");
   command.add_option("--untrained", data.untrained,
-                     "rows of which nothing is learnt: drop (default) or error");
-  command.add_flag("--skip-bad", data.skip_bad, "leave out and count rows that are none");
+                     "rows without learnt tokens: drop (default) or error");
+  command.add_flag("--skip-bad", data.skip_bad, "omit and count invalid rows");
   command.add_flag("--no-append-end", data.no_append_end, "no EOS token behind texts and completions");
   command.add_option("--template", data.template_file,
                      "a file with a Jinja template in place of the model's");
@@ -30,7 +31,7 @@ void add_data_options(CLI::App& command, DataOptions& data) {
   command.add_option("--eval-file", data.eval_file, "a file of rows, held out");
   command.add_option(
       "--cache", data.cache,
-      "folder where tokens are kept for the next time, or auto: ~/.cache/tessera (default: none)");
+      "folder of cached tokens, or auto: ~/.cache/tessera (default: none)");
   command.add_flag("--special", data.special, "recognise control tokens written out in texts, such as </s>");
 }
 

@@ -6,11 +6,11 @@ namespace cli {
 
 void register_devices(CLI::App& app) {
   auto common = std::make_shared<Common>();
-  CLI::App* command = app.add_subcommand("devices", "what can compute here and, where something cannot, why");
+  CLI::App* command = app.add_subcommand("devices", "list the devices here, and why others are unavailable");
   command->footer("Example:\n  tessera devices\n  tessera devices --json");
   auto all = std::make_shared<bool>(false);
   command->add_flag("--all", *all,
-                    "also what computes nothing: the null devices, and backends that are only links");
+                    "also devices that do not compute: null devices, and backends that are only links");
   add_json(*command, *common);
   command->callback([common, all] {
     const Runtime runtime = open_runtime(*common);

@@ -10,6 +10,7 @@
 #include "inference.h"
 #include "plan_text.h"
 #include "steps.h"
+#include "text_files.h"
 
 namespace cli {
 
@@ -116,7 +117,7 @@ Rows compute(const Arguments& args, const std::string& output) {
     const Interruptible interruptible(runtime);
     interruptible.check(tsr_embedder_start(embedder.get(), texts.bytes.data(), texts.bytes.size(),
                                            texts.lengths.data(), texts.lengths.size()));
-    run_steps_left(embedder, tsr_embedder_step, "computed", counted(count, "text"), interruptible, args);
+    run_steps_with_eta(embedder, tsr_embedder_step, "computed", counted(count, "text"), interruptible, args);
   }
   Rows rows;
   check(tsr_embedder_width(embedder.get(), &rows.width));
@@ -170,7 +171,7 @@ void add_shared(CLI::App& command, Arguments& args) {
   command.add_option("model", args.model, ".tsr or GGUF file, or Hugging Face folder")->required();
   command.add_option(
       "--file", args.file,
-      "text file, UTF-8, a text a line (- for standard input, as what is piped without --file and --text)");
+      "text file, UTF-8, one text a line (-: standard input, the default for a pipe)");
   add_text_kind(command, args.kind);
   command.add_option("--text", args.texts, "a text; may be given several times")->allow_extra_args(false);
   command.add_option("--pair", args.pairs, "the second text of a pair, one for each --text")
@@ -179,8 +180,7 @@ void add_shared(CLI::App& command, Arguments& args) {
                    "each line of the file has two texts with a tab between them, read together");
   command.add_option(
       "--seq", args.seq,
-      "tokens of a text, at most (default: what the model's file says, else its context length, at "
-      "most 2048)");
+      "maximum tokens of a text (default: the model file's setting, else its context length, at most 2048)");
   command.add_option("--batch", args.batch, "texts at once, over all devices (default: 8 for each)");
 }
 

@@ -35,15 +35,14 @@ void register_eval(CLI::App& app) {
   command->add_option("--batch", args->batch, "sequences at once, over all devices (default 8)");
   command->add_option("--seq", args->data.seq, "tokens a sequence (default 128)");
   command->add_option("--precision", args->precision,
-                      "f32, tf32, bf16, f16 or fp8: what is computed in (default f32)");
+                      "precision of the computation: f32, tf32, bf16, f16 or fp8 (default f32)");
   command->add_option("--activations", args->activations,
-                      "what multiplies weights: f32; q8: rows rounded to 8 bits, for weights of block types (not "
-                      "nf4); bf16: numbers rounded to bf16, for weights in bf16; auto: what `generate` takes "
+                      "type of the activations that multiply weights: f32; q8: rows rounded to 8 bits, for weights of "
+                      "block types (not nf4); bf16: rounded to bf16, for weights in bf16; auto: as `generate` "
                       "(default: f32)");
   command->add_option(
       "--weights", args->weights,
-      "bf16, f16 or a block type such as q8_0 or q4_k: how wider matrices are kept (default model: as "
-      "they are)");
+      "bf16, f16 or a block type such as q8_0 or q4_k: storage type of wider matrices (default model: as they are)");
   add_adapter_file(*command, *args);
   add_placement(*command, *args);
   add_json(*command, *args);

@@ -64,14 +64,14 @@ void register_export(CLI::App& app) {
   auto args = std::make_shared<Arguments>();
   CLI::App* command = app.add_subcommand("export", "write a model for transformers or llama.cpp");
   command->footer(
-      "Example:\n  tessera export tuned.tsr -o tuned-hf\n"
+      "Example:\n"
+      "  tessera export tuned.tsr -o tuned-hf\n"
       "  tessera export tuned.tsr --type q4_k_m -o tuned.gguf\n"
       "  tessera export adapted.tsr --format peft -o adapter\n"
       "  tessera export adapted.tsr --format gguf --adapters -o adapter.gguf\n"
-      "peft is a folder with the adapters alone, which PEFT loads onto the base.\n"
-      "hf is a folder that transformers loads: config.json, safetensors, tokenizer. gguf is a file that "
-      "llama.cpp\n"
-      "loads, whose types are those of `tessera quantize`.");
+      "peft: a folder with the adapters alone, for PEFT. hf: a folder for transformers: config.json, safetensors, "
+      "tokenizer.\n"
+      "gguf: a file for llama.cpp, with the types of `tessera quantize`.");
   command->add_option("model", args->input, ".tsr or GGUF file, or Hugging Face folder")->required();
   command
       ->add_option("-o,--out", args->output, "folder (hf: new, empty or an earlier export) or file to write")
@@ -79,8 +79,8 @@ void register_export(CLI::App& app) {
   command->add_option("--format", args->format, "hf, gguf, or peft: adapters alone (default: by the name)");
   command->add_option(
       "--type", args->type,
-      "hf: f32, bf16 or f16 of every value; gguf: what most weights become (default: as they are)");
-  command->add_flag("--pure", args->pure, "gguf: every weight becomes the type itself");
+      "hf: f32, bf16 or f16 for all values; gguf: type of most weights (default: as they are)");
+  command->add_flag("--pure", args->pure, "gguf: this type for every weight");
   command->add_option("--output-type", args->output_type, "gguf: type of the head (default: by --type)");
   command->add_option("--embedding-type", args->embedding_type,
                       "gguf: type of the token embedding (default: by --type)");
@@ -88,9 +88,9 @@ void register_export(CLI::App& app) {
   command->add_option("--shard-bytes", args->shard_bytes,
                       "hf: bytes of a safetensors file at most, or 2GiB and such (default 5000000000)");
   command->add_flag("--no-tokenizer", args->no_tokenizer, "leave the tokenizer out");
-  command->add_option("--threads", args->threads, "threads that encode; 0: all cores of this process")
+  command->add_option("--threads", args->threads, "encoding threads; 0: all cores of this process")
       ->capture_default_str();
-  command->add_flag("--merged", args->merged, "hf, gguf: take adapters into the weights first");
+  command->add_flag("--merged", args->merged, "hf, gguf: merge adapters into the weights first");
   command->add_flag("--adapters", args->adapters, "gguf: adapters alone, for llama.cpp's --lora");
   add_adapter_file(*command, *args);
   add_json(*command, *args);

@@ -11,6 +11,7 @@
 #include "plan_text.h"
 #include "progress.h"
 #include "serving.h"
+#include "text_files.h"
 
 namespace cli {
 
@@ -20,7 +21,7 @@ struct Arguments : Common {
   Inference inference;
   Sampling sampling;
   Serving serving;
-  AllowedArguments allowed;
+  ConstraintArguments constraint;
   std::vector<std::string> adapters;
   bool echo = false, special = false, stats = false, ids = false;
 };
@@ -123,13 +124,13 @@ void generate_text(const Arguments& args, const Runtime& runtime, const Model& m
 }
 
 // Generates one text constrained by a schema or grammar, by an engine, since generators have no grammars.
-void generate_allowed_text(const Arguments& args, const Allowed& allowed, const Runtime& runtime,
-                           const Model& model) {
+void generate_constrained_text(const Arguments& args, const Constraint& constraint, const Runtime& runtime,
+                               const Model& model) {
   Serving one = args.serving;
   one.sequences = 1;
   const Engine engine = new_engine(args, one, runtime, model);
   const Options options = make<Options>(tsr_options_new);
-  set(options, allowed->first.c_str(), allowed->second);
+  set(options, constraint->first.c_str(), constraint->second);
   int64_t request = 0;
   check(tsr_engine_submit(engine.get(), options.get(), args.prompt.data(), args.prompt.size(), &request));
   TextOutput output(args);
@@ -171,8 +172,8 @@ void refuse_idle_options(const CLI::App& command, bool file) {
   if (const std::string name = given_serving(command); !name.empty()) given({name.c_str()}, kOfFile);
 }
 
-void generate_texts(const Arguments& args, const AdapterArguments& adapters, const Allowed& allowed) {
-  const FileRun run{.allowed = allowed, .adapters = adapters.named, .ids = args.ids, .stats = args.stats};
+void generate_texts(const Arguments& args, const AdapterArguments& adapters, const Constraint& constraint) {
+  const FileRun run{.constraint = constraint, .adapters = adapters.named, .ids = args.ids, .stats = args.stats};
   // Reports wrong lines before a model is loaded.
   const RequestFile file = open_requests(args.prompts, args.output, run);
   const Runtime runtime = open_runtime(args);
@@ -188,20 +189,20 @@ void generate_texts(const Arguments& args, const AdapterArguments& adapters, con
 
 void generate(const CLI::App& command, Arguments& args) {
   refuse_idle_options(command, !args.prompts.empty());
-  const Allowed allowed = read_allowed(args.allowed);
+  const Constraint constraint = read_constraint(args.constraint);
   const AdapterArguments adapters = read_adapters(args.adapters);
   if (args.prompt == "-" || (args.prompts.empty() && command.count("--prompt") == 0 && is_input_piped()))
     args.prompt = read_piped_text();
   args.adapter = adapters.of_model;
   check_options(text_options(args), "generator");
-  if (!args.prompts.empty()) return generate_texts(args, adapters, allowed);
+  if (!args.prompts.empty()) return generate_texts(args, adapters, constraint);
   if (!adapters.named.empty())
     throw Error(TSR_INVALID_ARGUMENT, "--adapter " + adapters.named.begin()->first +
                                           "=PATH: belongs to --prompts, which is missing");
   const Runtime runtime = open_runtime(args);
   const Model model = open_model(args, args.model);
   (void)model_tokenizer(model, args.model);  // reports its absence before planning
-  allowed ? generate_allowed_text(args, allowed, runtime, model) : generate_text(args, runtime, model);
+  constraint ? generate_constrained_text(args, constraint, runtime, model) : generate_text(args, runtime, model);
 }
 
 }  // namespace
@@ -210,39 +211,41 @@ void register_generate(CLI::App& app) {
   auto args = std::make_shared<Arguments>();
   CLI::App* command = app.add_subcommand("generate", "continue a text, or a file of them");
   command->footer(
-      "Example:\n  tessera generate model.tsr --prompt \"Once upon a time\" -n 200 --temp 0.7\n"
+      "Example:\n"
+      "  tessera generate model.tsr --prompt \"Once upon a time\" -n 200 --temp 0.7\n"
       "  echo \"Name a city:\" | tessera generate model.tsr -n 20\n"
       "  tessera generate model.tsr --prompt \"A person: \" --json-schema person.json\n"
       "  tessera generate model.tsr --prompts requests.jsonl --out texts.jsonl -n 200 --sequences 32\n"
       "  tessera generate model.tsr --prompts requests.jsonl --adapter french=adapters/french --adapter "
       "german=adapters/german\n"
       "Prints the decoded text as it comes, without BOS, and adds no newline (on a terminal one).\n"
-      "A file of prompts has a JSON object a line: {\"prompt\": \"...\"}, {\"messages\": [{\"role\", "
-      "\"content\"}]} or {\"ids\": [...]}, with an\n\"id\" that is copied and options of its own, which "
-      "count "
-      "before those of the command:\n"
-      "max_tokens, min_tokens, temperature, top_k, top_p, min_p, typical_p, repetition_penalty, "
-      "presence_penalty, frequency_penalty,\n"
-      "penalty_last, logit_bias, seed, ignore_eos, stop, stop_ids, n, best_of, logprobs, prompt_logprobs, "
-      "priority, adapter, special,\n"
+      "A file of prompts has a JSON object a line: {\"prompt\": \"...\"}, {\"messages\": [{\"role\", \"content\"}]} "
+      "or {\"ids\": [...]}, with an\n"
+      "\"id\", which is copied, and options, which override the command's:\n"
+      "max_tokens, min_tokens, temperature, top_k, top_p, min_p, typical_p, repetition_penalty, presence_penalty, "
+      "frequency_penalty,\n"
+      "penalty_last, logit_bias, seed, ignore_eos, stop, stop_ids, n, best_of, logprobs, prompt_logprobs, priority, "
+      "adapter, special,\n"
       "json_schema, json, regex, choices, grammar, name, template, tools, documents, variables, now, "
-      "continue_final_message"
-      ".\nadapter is a folder of PEFT's or a GGUF adapter, from the file's folder, or a name that --adapter "
-      "NAME=PATH gives; a step mixes as many as lines\nname, at most 8 or --adapters.\n"
-      "A line of results, in the file's order: {\"line\", \"id\", \"text\", \"finish\": length or stop, "
-      "\"tokens\", \"seed\", \"prompt_tokens\"}; with n,\n\"texts\": [{\"text\", ...}]; \"error\" where it "
-      "failed. Until all are done they are in OUT.part, in the order in which they came.");
+      "continue_final_message.\n"
+      "adapter is a folder of PEFT's or a GGUF adapter, from the file's folder, or a name that --adapter NAME=PATH "
+      "gives; a step mixes those that its lines\n"
+      "name, at most 8 or --adapters.\n"
+      "A line of results, in the file's order: {\"line\", \"id\", \"text\", \"finish\": length or stop, \"tokens\", "
+      "\"seed\", \"prompt_tokens\"}; with n,\n"
+      "\"texts\": [{\"text\", ...}]; \"error\" where it failed. Until all are done, results are in OUT.part, in order "
+      "of completion.");
   command->add_option("model", args->model, ".tsr or GGUF file, or Hugging Face folder")->required();
   command->add_option(
       "--prompt", args->prompt,
-      "the text to continue; - is standard input, as is what is piped without --prompt (without the line "
-      "end behind it); empty starts from BOS");
+      "the text to continue; - (the default for a pipe): standard input, without its last line end; empty: start from "
+      "BOS");
   command->add_option("--prompts", args->prompts,
                       "a file of prompts, a JSON object a line (- for standard input), many at once");
   command->add_option("--out", args->output, "with --prompts: file of results (default: standard output)");
   command->add_flag("--ids", args->ids, "with --prompts: token ids of texts, too");
   add_sampling(*command, args->sampling);
-  add_allowed(*command, args->allowed);
+  add_constraint_options(*command, args->constraint);
   add_serving(*command, args->serving, "with --prompts: ");
   add_inference(*command, args->inference);
   command->add_flag("--echo", args->echo, "print the prompt too");

@@ -6,6 +6,7 @@
 #include "interruptible.h"
 #include "plan_text.h"
 #include "progress.h"
+#include "text_files.h"
 
 namespace cli {
 
@@ -23,9 +24,9 @@ std::string progress_text(const Json& report) {
 
 std::string interruption(const Json& report) {
   const auto done = report["done"].get<int64_t>();
-  const std::string part = report["part"].get<std::string>();
+  const std::string partial_file = report["part"].get<std::string>();
   return "interrupted: " + std::to_string(done) + " of " + std::to_string(report["requests"].get<int64_t>()) +
-         " are done" + (part.empty() || done == 0 ? "" : "; their results are in " + part);
+         " are done" + (partial_file.empty() || done == 0 ? "" : "; their results are in " + partial_file);
 }
 
 void print_summary(const Json& summary, bool stats) {
@@ -49,29 +50,29 @@ void print_summary(const Json& summary, bool stats) {
 
 }  // namespace
 
-void add_allowed(CLI::App& command, AllowedArguments& arguments) {
+void add_constraint_options(CLI::App& command, ConstraintArguments& arguments) {
   CLI::Option* const schema =
       command.add_option("--json-schema", arguments.json_schema_file,
-                         "a file: the text is JSON that this schema allows (docs/guides/constraints.md)");
+                         "a file with a JSON schema of the text (docs/guides/constraints.md)");
   CLI::Option* const grammar = command.add_option("--grammar", arguments.grammar_file,
-                                                  "a file of GBNF: its rule root matches the text");
-  CLI::Option* const regex = command.add_option("--regex", arguments.regex, "matches the whole text");
+                                                  "a file with a GBNF grammar; its rule root matches the text");
+  CLI::Option* const regex = command.add_option("--regex", arguments.regex, "regular expression for the whole text");
   schema->excludes(grammar)->excludes(regex);
   grammar->excludes(regex);
 }
 
-Allowed read_allowed(const AllowedArguments& arguments) {
-  constexpr int64_t kMost = int64_t{16} << 20;
+Constraint read_constraint(const ConstraintArguments& arguments) {
+  constexpr int64_t kMaxConstraintBytes = int64_t{16} << 20;
   if (!arguments.json_schema_file.empty())
-    return {{"json_schema", read_file(arguments.json_schema_file, kMost)}};
-  if (!arguments.grammar_file.empty()) return {{"grammar", read_file(arguments.grammar_file, kMost)}};
+    return {{"json_schema", read_file(arguments.json_schema_file, kMaxConstraintBytes)}};
+  if (!arguments.grammar_file.empty()) return {{"grammar", read_file(arguments.grammar_file, kMaxConstraintBytes)}};
   if (!arguments.regex.empty()) return {{"regex", arguments.regex}};
   return std::nullopt;
 }
 
 RequestFile open_requests(const std::string& path, const std::string& output, const FileRun& run) {
   const Options options = make<Options>(tsr_options_new);
-  if (run.allowed) set(options, run.allowed->first.c_str(), run.allowed->second);
+  if (run.constraint) set(options, run.constraint->first.c_str(), run.constraint->second);
   set(options, "ids", int64_t{run.ids});
   if (!run.adapters.empty()) set(options, "adapters", Json(run.adapters).dump());
   return make<RequestFile>(tsr_request_file_open, path.c_str(), output.c_str(),

@@ -11,17 +11,17 @@
 namespace cli {
 
 // The constraint on texts: an option of a request, with its value.
-using Allowed = std::optional<std::pair<std::string, std::string>>;
+using Constraint = std::optional<std::pair<std::string, std::string>>;
 
 // --json-schema, --grammar, --regex; at most one is given.
-struct AllowedArguments {
+struct ConstraintArguments {
   std::string json_schema_file, grammar_file, regex;
 };
-void add_allowed(CLI::App& command, AllowedArguments& arguments);
-Allowed read_allowed(const AllowedArguments& arguments);
+void add_constraint_options(CLI::App& command, ConstraintArguments& arguments);
+Constraint read_constraint(const ConstraintArguments& arguments);
 
 struct FileRun {
-  Allowed allowed;  // of requests without one of their own
+  Constraint constraint;  // of requests without one of their own
   std::map<std::string, std::string> adapters;  // paths of adapters that lines may name
   bool ids = false;  // token ids of the texts, too
   bool stats = false;

@@ -6,6 +6,7 @@
 #include "command.h"
 #include "plan_text.h"
 #include "steps.h"
+#include "text_files.h"
 
 namespace cli {
 
@@ -28,13 +29,13 @@ std::vector<int32_t> encode(const Tokenizer& tokenizer, const std::string& words
 void register_imatrix(CLI::App& app) {
   auto args = std::make_shared<Arguments>();
   CLI::App* command =
-      app.add_subcommand("imatrix", "which columns of a model's weights matter most, for quantize");
+      app.add_subcommand("imatrix", "measure the importance of weight columns, for quantize");
   command->footer(
-      "Example:\n  tessera imatrix model.gguf --file text.txt -o imatrix.gguf\n"
+      "Example:\n"
+      "  tessera imatrix model.gguf --file text.txt -o imatrix.gguf\n"
       "  tessera quantize model.gguf small.tsr --type q3_k_m --imatrix imatrix.gguf\n"
-      "The file is one of llama.cpp's form. A text of 100 windows says most; it should be like those that "
-      "the "
-      "model will see.");
+      "The file has llama.cpp's format. 100 windows of text bring most of the gain; it should resemble the model's "
+      "inputs.");
   command->add_option("model", args->model, ".tsr or GGUF file, or Hugging Face folder")->required();
   command->add_option("--file", args->file, "text file, UTF-8 (- for standard input)")->required();
   add_text_kind(*command, args->kind);
@@ -45,8 +46,8 @@ void register_imatrix(CLI::App& app) {
                       "windows at once, over all devices (default: as many as devices)");
   command
       ->add_option("--bos", args->bos,
-                   "auto, always or none: whether windows begin with the beginning-of-sequence token; auto: "
-                   "where texts of this model do")
+                   "begin windows with the beginning-of-sequence token: auto (as the model's texts do), always or "
+                   "none")
       ->capture_default_str();
   add_placement(*command, *args);
   add_json(*command, *args);

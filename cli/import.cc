@@ -4,6 +4,7 @@
 
 #include "command.h"
 #include "progress.h"
+#include "text_files.h"
 
 namespace cli {
 
@@ -62,7 +63,7 @@ void register_import(CLI::App& app) {
   command
       ->add_option(
           "model", args->input,
-          "GGUF file, of a model in several any one, or Hugging Face folder (or .tsr, to write it again)")
+          "GGUF file (any one of a split model), Hugging Face folder, or .tsr to write again")
       ->required();
   command->add_option("-o,--out", args->output, "file to write: .tsr, or GGUF where the name ends in .gguf")
       ->required();

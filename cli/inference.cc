@@ -5,19 +5,18 @@ namespace cli {
 void add_inference(CLI::App& command, Inference& inference) {
   command.add_option(
       "--precision", inference.precision,
-      "f32 or bf16: activations and caches; tf32: f32, except in matrix products (default: f32)");
+      "f32 or bf16: activations and caches; tf32: f32, except in matmuls (default: f32)");
   command.add_option(
       "--activations", inference.activations,
-      "what multiplies weights: f32; q8: rows rounded to 8 bits, for weights of block types (not nf4); bf16: "
-      "numbers rounded to bf16, for weights in bf16; auto: both, where the devices are faster so (default: auto)");
+      "type of the activations that multiply weights: f32; q8: rows rounded to 8 bits, for weights of block types "
+      "(not nf4); bf16: rounded to bf16, for weights in bf16; auto: both, where faster on the devices (default: auto)");
   command.add_option(
       "--repack", inference.repack,
-      "auto: on CPU devices weights of block types are copied into the order in which kernels read "
-      "fastest; off: they are read in the model's file (default: auto)");
+      "auto: on CPUs, copy weights of block types into the order of the kernels; off: read them from the model's file "
+      "(default: auto)");
   command.add_option(
       "--weights", inference.weights,
-      "bf16, f16 or a block type such as q8_0 or q4_k: how wider matrices are kept (default: as they "
-      "are)");
+      "bf16, f16 or a block type such as q8_0 or q4_k: storage type of wider matrices (default: as they are)");
 }
 
 void set_inference(const Options& options, const Inference& inference) {
@@ -34,15 +33,15 @@ void add_sampling(CLI::App& command, Sampling& sampling) {
       ->capture_default_str();
   command.add_option("--temp,--temperature", sampling.temperature,
                      "0: always the likeliest token (default 0.8)");
-  command.add_option("--top-k", sampling.top_k, "sample among this many (default 0: all)");
-  command.add_option("--top-p", sampling.top_p, "and among the likeliest that sum to this (default 1)");
+  command.add_option("--top-k", sampling.top_k, "sample from this many of the likeliest tokens (default 0: all)");
+  command.add_option("--top-p", sampling.top_p, "sample from the likeliest tokens whose probabilities sum to this "
+                                                "(default 1)");
   command.add_option("--stop", sampling.stop, "a text that ends the generation; may be repeated");
   command.add_option("--context", sampling.context,
-                     "tokens that the cache holds, prompt included (default: the model's context, of "
-                     "`generate` at most 2048, of `chat` as far "
-                     "as memory allows)");
+                     "tokens of the cache, prompt included (default: the model's context, of `generate` at most 2048, "
+                     "of `chat` as far as memory allows)");
   command.add_option("--seed", sampling.seed,
-                     "of the sampling, to repeat a text (default: another each time; --stats names it)");
+                     "seed of the sampling, to repeat a text (default: another each time; --stats names it)");
 }
 
 void set_sampling(const Options& options, const Sampling& sampling) {

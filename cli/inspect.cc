@@ -186,7 +186,7 @@ void print_memory_needs(const Json& needs, const std::string& devices) {
 
 void register_inspect(CLI::App& app) {
   auto args = std::make_shared<Arguments>();
-  CLI::App* command = app.add_subcommand("inspect", "what a model file holds");
+  CLI::App* command = app.add_subcommand("inspect", "show the contents of a model file");
   command->footer(
       "Example:\n  tessera inspect model.tsr --verify\n  tessera inspect "
       "gpt2:L=12,C=768,H=12,V=50257,T=1024 --profile --batch 8 --seq 1024\n  tessera inspect folder --memory "
@@ -201,7 +201,7 @@ void register_inspect(CLI::App& app) {
       "FLOPs, bytes moved and bytes kept of a training step, by phase, block and op; nothing runs");
   command->add_flag(
       "--memory", args->memory,
-      "bytes that generating, training adapters and training all of it would take; nothing runs");
+      "memory of generation, adapter training and full training; nothing runs");
   command->add_option("--devices", args->devices, "with --memory: cpu:4 | cuda | cuda:0,1")
       ->capture_default_str();
   add_question(*command, args->question);

@@ -1,6 +1,7 @@
 #include <iostream>
 
 #include "command.h"
+#include "text_files.h"
 
 namespace cli {
 
@@ -13,7 +14,7 @@ struct Arguments : Common {
 void register_merge(CLI::App& app) {
   auto args = std::make_shared<Arguments>();
   CLI::App* command =
-      app.add_subcommand("merge", "take a model's low-rank adapters into the weights they stand beside");
+      app.add_subcommand("merge", "merge a model's low-rank adapters into its weights");
   command->footer(
       "Example:\n  tessera train model.tsr --data text.txt --lora 8 --out adapted.tsr\n"
       "  tessera merge adapted.tsr -o tuned.tsr");

@@ -15,9 +15,9 @@ using Report = Handle<tsr_text, tsr_text_free>;
 void add_method(CLI::App& command, std::string& method) {
   command.add_option(
       "--method", method,
-      "auto: the first of full, lora, qlora:q8_0, qlora:nf4, qlora:q4_0 that fits --memory-limit; or one of "
-      "them, qlora with any type of `quantize`: adapters over weights of "
-      "that type. --lora and its options say which adapters (default rank 16)");
+      "auto: the first of full, lora, qlora:q8_0, qlora:nf4, qlora:q4_0 that fits --memory-limit; or one of them; "
+      "qlora takes any type of `quantize` for the weights under the adapters. --lora and its options configure the "
+      "adapters (default rank 16)");
 }
 
 Model model_for_method(const Runtime& runtime, const Model& model, const tsr_dataset* dataset,

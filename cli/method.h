@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "adapter_options.h"
 #include "command.h"
 
 namespace cli {

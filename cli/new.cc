@@ -3,6 +3,7 @@
 #include <string>
 
 #include "command.h"
+#include "text_files.h"
 
 namespace cli {
 
@@ -32,7 +33,7 @@ void register_new(CLI::App& app) {
   command->add_option("-o,--out", args->output, "file to write: .tsr, or GGUF where the name ends in .gguf")
       ->required();
   command->add_option("--tokenizer", args->tokenizer, "bytes, or a .tsr or GGUF file to take it from");
-  command->add_option("--seed", args->seed, "of the random weights")->capture_default_str();
+  command->add_option("--seed", args->seed, "seed of the random weights")->capture_default_str();
   add_json(*command, *args);
   command->callback([args] {
     check_output(args->output);

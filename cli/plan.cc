@@ -3,12 +3,14 @@
 #include <optional>
 #include <sstream>
 
+#include "adapter_options.h"
 #include "command.h"
 #include "method.h"
 #include "plan_generate.h"
 #include "plan_serve.h"
 #include "plan_text.h"
 #include "serving.h"
+#include "text_files.h"
 
 namespace cli {
 
@@ -77,9 +79,8 @@ void set_absent_training(const Options& options, const Arguments& args) {
   if (!adapters.on.empty() || !adapters.exclude.empty() || !adapters.layers.empty() ||
       !adapters.ranks.empty() || !adapters.init.empty() || !adapters.also.empty() || adapters.dora)
     throw Error(TSR_UNSUPPORTED,
-                "--lora-on, --lora-exclude, --lora-layers, --lora-ranks, --lora-init, --lora-also and "
-                "--dora: with --cluster, "
-                "adapters of one rank stand beside every product of the blocks and nothing else trains");
+                "--lora-on, --lora-exclude, --lora-layers, --lora-ranks, --lora-init, --lora-also and --dora: with "
+                "--cluster, every matmul of the blocks has adapters of one rank, and nothing else trains");
   if (adapters.alpha)
     throw Error(TSR_UNSUPPORTED,
                 "--lora-alpha: with --cluster, a factor changes neither the time nor the bytes of a plan; "
@@ -114,9 +115,9 @@ void refuse_idle_options(const CLI::App& command, const Arguments& args, bool tr
   };
   if (cluster) {
     given({"--out", "--trace"},
-          "with --cluster nothing is lowered that could be written: leave it out, or see --json");
+          "with --cluster there is no lowered plan to write: leave it out, or use --json");
     given({"--devices", "--plan", "--profile", "--measure", "--tune", "--host-memory-limit", "--context"},
-          "belongs to devices at hand, and --cluster to others: leave out one");
+          "is for present devices, and --cluster for absent ones: leave out one");
   } else {
     given({"--objective", "--prompt", "--new", "--kv-budget"}, "belongs to --cluster, which is missing");
   }
@@ -145,7 +146,7 @@ Json plan_serving(const CLI::App& command, const Arguments& args) {
     if (command.count(name) > 0)
       throw Error(TSR_INVALID_ARGUMENT, std::string(name) + ": belongs to another mode, and this is serve");
   const Runtime runtime = open_runtime(args);
-  const Model model = adapted(open_model(args, args.model), args.adapters);
+  const Model model = add_adapters(open_model(args, args.model), args.adapters);
   const Options options = make<Options>(tsr_options_new);
   set_placement(options, args);
   set(options, "mode", args.mode);
@@ -292,7 +293,7 @@ void plan_present(const Arguments& args) {
   check_options(options, "plan");
   const Runtime runtime = open_runtime(args);
   Model model = open_model(args, args.model);
-  if (args.method.empty()) model = adapted(std::move(model), args.adapters);
+  if (args.method.empty()) model = add_adapters(std::move(model), args.adapters);
   Json methods;
   if (!args.method.empty())
     model =
@@ -336,48 +337,46 @@ void add_model_options(CLI::App& command, Arguments& args) {
   command.add_option("--batch", args.batch, "sequences in one step, over all devices")->capture_default_str();
   command
       .add_option("--accumulate", args.accumulate,
-                  "train: batches whose gradients are added up for one optimizer step")
+                  "train: batches per optimizer step (gradient accumulation)")
       ->capture_default_str();
   command.add_option(
       "--seq", args.seq,
       "train: tokens a sequence (default: 128, or a shorter context; with --cluster the model's T)");
-  command.add_option("--context", args.context, "generate, serve: tokens of a sequence that the cache holds");
+  command.add_option("--context", args.context, "generate, serve: maximum tokens of a sequence");
   add_serving(command, args.serving, "serve: ");
 }
 
 void add_training_options(CLI::App& command, Arguments& args) {
   command.add_option("--optimizer", args.optimizer, "as for train")->capture_default_str();
   command.add_option("--cluster", args.cluster,
-                     "plan for devices that need not be present (dgx-a100-80gb:512, a file NAME.json, or "
-                     "several of them with + "
-                     "between): a complete mesh in --parallel is priced, else the fastest step is searched");
+                     "plan for absent devices (dgx-a100-80gb:512, a file NAME.json, or several joined by +): a "
+                     "complete mesh in --parallel is priced, else the fastest step is searched");
   command
       .add_option("--within", args.within,
-                  "with --cluster: of plans predicted within this share of the fastest the one with least "
-                  "tensor parallelism and smallest micro-batches is taken (default 0.02; 0: the fastest)")
+                  "with --cluster: among plans within this fraction of the fastest, take the one with least tensor "
+                  "parallelism and smallest micro-batches (default 0.02; 0: the fastest)")
       ->needs("--cluster")
       ->check(CLI::Range(0.0, 1.0));
   add_method(command, args.method);
   command.get_option("--accumulate")->excludes("--cluster");
   add_adapter_options(command, args.adapters);
-  command.add_option("--trained", args.trained, "train: parameters that train, all others do not: block.1.*");
+  command.add_option("--trained", args.trained, "train: trained parameters; all others are frozen: block.1.*");
   command.add_option("--frozen", args.frozen,
-                     "train: parameters to leave untrained: block.0.*,token_embedding");
+                     "train: frozen parameters: block.0.*,token_embedding");
   command
       .add_option("--loss", args.loss,
-                  "train: cross_entropy (default), or one of preferences: dpo, kto, ... (see train), of "
-                  "pairs of up to "
+                  "train: cross_entropy (default), or a preference loss: dpo, kto, ... (see train), of pairs of up to "
                   "--seq tokens each")
       ->excludes("--cluster");
   command
       .add_flag(
           "--verify", args.verify,
-          "train, with --cluster: lower the plan whole on the first, last, fullest and slowest device of the "
-          "pipeline; it has to fit")
+          "train, with --cluster: check by lowering that the plan fits on the first, last, fullest and slowest device "
+          "of the pipeline")
       ->needs("--cluster");
   command.add_option("--fused-loss", args.fused_loss,
-                     "train: on, off or auto: output head and loss together, without holding the logits "
-                     "(with --cluster auto is off)");
+                     "train: on, off or auto: fused output head and loss, without stored logits (with --cluster auto "
+                     "is off)");
 }
 
 void add_output_options(CLI::App& command, Arguments& args) {
@@ -393,22 +392,23 @@ void add_output_options(CLI::App& command, Arguments& args) {
   command.add_option("--new", args.new_tokens, "generate, with --cluster: tokens to generate")
       ->capture_default_str();
   command.add_option("--kv-budget", args.kv_budget,
-                     "generate, with --cluster: bytes of keys and values a device (default: what is left)");
+                     "generate, with --cluster: bytes of keys and values per device (default: the rest of the memory)");
   command
       .add_option("--certificate", args.certificate,
-                  "with --cluster: write why no plan of the searched space is faster than the bound printed")
+                  "with --cluster: file for a proof that no plan of the searched space is faster than the printed "
+                  "bound")
       ->needs("--cluster");
-  command.add_option("--check", args.checked, "prove a certificate again, or name what does not hold")
+  command.add_option("--check", args.checked, "verify a certificate; names what does not hold")
       ->excludes(command.get_option("model"));
-  command.add_option("-o,--out", args.output, "save the plan, to edit it or to give it to --plan");
+  command.add_option("-o,--out", args.output, "file for the plan, to edit or to use with --plan");
   command
       .add_option("--pins", args.pins,
-                  "single decisions beside --parallel: a JSON file, as tsr_plan_new has it")
+                  "single decisions, next to --parallel: a JSON file in the format of tsr_plan_new")
       ->excludes("--cluster");
   command.add_option("--report", args.report,
                      "write an HTML page that explains the plan: timeline, memory, tensors, runners-up");
   command.add_option("--trace", args.trace,
-                     "train: write what a step should do, for Perfetto or chrome://tracing");
+                     "train: file for a trace of the predicted step, for Perfetto or chrome://tracing");
   add_placement(command, args);
   add_json(command, args);
 }
@@ -417,7 +417,7 @@ void add_output_options(CLI::App& command, Arguments& args) {
 void register_plan(CLI::App& app) {
   auto args = std::make_shared<Arguments>();
   CLI::App* command =
-      app.add_subcommand("plan", "how a model would be computed, how fast, and in how many bytes");
+      app.add_subcommand("plan", "plan a computation: its layout, time and bytes");
   command->footer(
       "Example:\n  tessera plan model.tsr --devices cpu:4 --batch 8 --seq 128 --memory-limit 512MiB\n"
       "  tessera plan gpt2:L=12,C=768,H=12,V=50257,T=1024 --devices cpu:2 --parallel tp=2 --json\n"

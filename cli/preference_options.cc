@@ -7,22 +7,22 @@ namespace cli {
 void add_loss_options(CLI::App& command, LossOptions& losses) {
   command.add_option(
       "--loss", losses.loss,
-      "cross_entropy (default), of tokens; of preference rows dpo, ipo, hinge, robust, orpo, simpo or "
-      "cpo; of unpaired rows kto");
-  command.add_option("--beta", losses.beta, "of preference losses (default 0.1)");
+      "cross_entropy (default); for preference rows dpo, ipo, hinge, robust, orpo, simpo or cpo; for unpaired rows "
+      "kto");
+  command.add_option("--beta", losses.beta, "beta of preference losses (default 0.1)");
   command.add_option(
       "--label-smoothing", losses.label_smoothing,
-      "of dpo, robust, simpo and cpo: share of pairs that are the wrong way round (default 0)");
-  command.add_option("--simpo-gamma", losses.simpo_gamma, "of simpo: margin (default 0.5)");
+      "dpo, robust, simpo, cpo: fraction of pairs with swapped labels (default 0)");
+  command.add_option("--simpo-gamma", losses.simpo_gamma, "simpo: margin (default 0.5)");
   command.add_option("--cpo-alpha", losses.cpo_alpha,
-                     "of cpo: weight of the chosen answers' token loss (default 1)");
-  command.add_option("--desirable-weight", losses.desirable_weight, "of kto: of wanted answers (default 1)");
+                     "cpo: weight of the chosen answers' token loss (default 1)");
+  command.add_option("--desirable-weight", losses.desirable_weight, "kto: weight of wanted answers (default 1)");
   command.add_option("--undesirable-weight", losses.undesirable_weight,
-                     "of kto: of unwanted answers (default 1)");
+                     "kto: weight of unwanted answers (default 1)");
   command.add_option(
       "--reference", losses.reference,
-      "of dpo, ipo, hinge, robust and kto: a model with the same vocabulary (default: the model as it "
-      "is given, without its adapters)");
+      "dpo, ipo, hinge, robust, kto: reference model, with the same vocabulary (default: the given model without its "
+      "adapters)");
 }
 
 void set_loss(Options& options, const LossOptions& losses) {

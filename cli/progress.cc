@@ -25,8 +25,7 @@ size_t terminal_columns() {
 void add_quiet(CLI::App& command, Common& common) {
   command.add_flag(
       "--quiet", common.quiet,
-      "no progress and no notes on stderr, errors and warnings alone (with --json they show on a "
-      "terminal only)");
+      "only errors and warnings on stderr (with --json they show on a terminal only)");
 }
 
 bool is_quiet(const Common& common) { return common.quiet || (common.json && !is_terminal()); }

@@ -8,6 +8,7 @@
 #include "command.h"
 #include "plan_text.h"
 #include "progress.h"
+#include "text_files.h"
 
 namespace cli {
 
@@ -78,26 +79,27 @@ void register_quantize(CLI::App& app) {
   auto args = std::make_shared<Arguments>();
   CLI::App* command = app.add_subcommand("quantize", "write a model's weights in fewer bits");
   command->footer(
-      "Example:\n  tessera quantize model.tsr small.tsr --type q4_k_m\n"
+      "Example:\n"
+      "  tessera quantize model.tsr small.tsr --type q4_k_m\n"
       "  tessera quantize model-f16.gguf small.tsr --type iq4_xs --imatrix imatrix.gguf --threads 4\n"
       "Types, most bits last: q1_0 tq1_0 tq2_0 q2_0 q2_k_s q2_k q3_k_s q3_k_m q3_k_l mxfp4 iq4_xs iq4_nl\n"
       "nvfp4 nf4 q4_0 q4_k_s q4_k_m q4_1 q5_0 q5_k_s q5_k_m q5_1 q6_k q8_0 f16 bf16 f32. Those below q8_0\n"
       "are mixes: the head has more bits, and with k weights whose errors cost most (--pure: none has).\n"
-      "error: the root mean square of what changed, by that of the values that were read. `tessera score`\n"
-      "of both files says what it costs.");
+      "error: root mean square of the change, relative to that of the values. `tessera score` of both files\n"
+      "measures the effect.");
   command->add_option("model", args->input, ".tsr or GGUF file, or Hugging Face folder")->required();
   command->add_option("out", args->output, "file to write: .tsr, or GGUF where the name ends in .gguf")
       ->required();
-  command->add_option("--type", args->type, "what most weights become, and by llama.cpp's rules the others")
+  command->add_option("--type", args->type, "type of most weights; the others follow llama.cpp's rules")
       ->required();
-  command->add_flag("--pure", args->pure, "every weight becomes the type itself");
+  command->add_flag("--pure", args->pure, "this type for every weight");
   command->add_option("--output-type", args->output_type, "type of the head (default: by --type)");
   command->add_option("--embedding-type", args->embedding_type,
                       "type of the token embedding (default: by --type)");
   command->add_option("--imatrix", args->imatrix,
                       "importance matrix of llama-imatrix (GGUF or .dat): which columns matter most");
   command->add_flag("--compress", args->compress, "compress the tensors (smaller, no longer mapped)");
-  command->add_option("--threads", args->threads, "threads that encode; 0: all cores of this process")
+  command->add_option("--threads", args->threads, "encoding threads; 0: all cores of this process")
       ->capture_default_str();
   add_json(*command, *args);
   add_quiet(*command, *args);

@@ -33,7 +33,7 @@ void register_resize(CLI::App& app) {
   command->add_option("--rows", args->rows, "rows wanted (default: the table's, or the tokenizer's tokens)");
   command->add_option("--multiple", args->multiple, "round the rows up to a multiple of this")
       ->capture_default_str();
-  command->add_option("--seed", args->seed, "of the new rows")->capture_default_str();
+  command->add_option("--seed", args->seed, "seed of the new rows")->capture_default_str();
   add_json(*command, *args);
   command->callback([args] {
     const Model model = open_model(*args, args->model);

@@ -9,34 +9,33 @@ namespace {
 void add_evaluation_options(CLI::App& command, RunOptions& run) {
   command
       .add_option("--eval-every", run.eval_every,
-                  "steps between evaluations of what is held out; 0: one at the end")
+                  "steps between evaluations of the held-out data; 0: one at the end")
       ->capture_default_str();
   command.add_flag(
       "--keep-best", run.keep_best,
       "keep the checkpoint with the least held-out loss as CHECKPOINT.best, and write --out from it");
   command
       .add_option("--patience", run.patience,
-                  "end the training after so many evaluations in a row without an improvement, with "
-                  "--keep-best; 0: never")
+                  "stop after this many evaluations in a row without an improvement, with --keep-best; 0: never")
       ->capture_default_str();
   command
       .add_option("--min-delta", run.min_delta,
-                  "by how much the held-out loss must fall to be an improvement")
+                  "minimum decrease of the held-out loss that is an improvement")
       ->capture_default_str();
   command.add_option("--sample", run.samples,
-                     "a text that the model continues at each evaluation, and at the end; may be repeated");
+                     "a text to continue at each evaluation, and at the end; may be repeated");
   command.add_option("--sample-message", run.sample_messages,
-                     "a user's message that the model answers, likewise; may be repeated");
-  command.add_option("--sample-tokens", run.sample_tokens, "tokens of each, at most")->capture_default_str();
+                     "a user's message to answer, likewise; may be repeated");
+  command.add_option("--sample-tokens", run.sample_tokens, "maximum tokens of each sample")->capture_default_str();
 }
 
 void add_log_options(CLI::App& command, RunOptions& run) {
   command.add_option(
       "--metrics", run.metrics,
-      "file of JSON lines: a header, then loss, rate, gradient norm, seconds and tokens of every step, "
-      "evaluations, checkpoints; --resume goes on in it");
+      "file of JSON lines: a header, then loss, rate, gradient norm, seconds and tokens of every step, evaluations, "
+      "checkpoints; --resume continues it");
   command.add_option("--tensorboard", run.tensorboard,
-                     "folder for a file of events that TensorBoard reads");
+                     "folder for TensorBoard's event file");
   command.add_option(
       "--report", run.report,
       "HTML page of the run, rewritten every ten seconds: curves, memory predicted and measured, plan, "
@@ -66,10 +65,9 @@ std::string list_text(const std::vector<std::string>& texts) {
 
 void add_run_options(CLI::App& command, RunOptions& run) {
   command.add_option("--out", run.output,
-                     "file to write: .tsr, or GGUF where the name ends in .gguf; of adapters (--lora) "
-                     "another name is a folder as PEFT has "
-                     "it, adapters alone. Checkpoints go to OUT.checkpoint");
-  command.add_flag("--merge", run.merge, "--out is a model's file with the adapters in its weights");
+                     "file to write: .tsr, or GGUF where the name ends in .gguf; with --lora any other name is a PEFT "
+                     "folder, adapters alone. Checkpoints go to OUT.checkpoint");
+  command.add_flag("--merge", run.merge, "write a model to --out, with the adapters merged into its weights");
   command.add_option("--steps", run.steps, "optimizer steps")->capture_default_str();
   command.add_option("--checkpoint", run.checkpoint,
                      "folder (default: OUT.checkpoint; without --out the one of --resume)");
@@ -77,14 +75,14 @@ void add_run_options(CLI::App& command, RunOptions& run) {
                      "steps between checkpoints (default STEPS/10; 0: none)");
   command
       .add_option("--keep", run.keep,
-                  "so many of the newest checkpoints; above 1 also as CHECKPOINT.step-N, sharing files")
+                  "number of newest checkpoints to keep; above 1 also as CHECKPOINT.step-N, sharing files")
       ->capture_default_str();
   add_evaluation_options(command, run);
   command.add_option("--resume", run.resume,
-                     "go on from this checkpoint (or the model beside it), which with another --out or "
-                     "--checkpoint stays as it is");
+                     "continue from this checkpoint (or its model); with another --out or --checkpoint it stays "
+                     "unchanged");
   command.add_flag("--overwrite", run.overwrite,
-                   "begin again where an earlier run's result or checkpoint is, and replace them");
+                   "replace the result and the checkpoint of an earlier run");
   add_log_options(command, run);
 }
 

@@ -9,6 +9,7 @@
 #include "inference.h"
 #include "plan_text.h"
 #include "steps.h"
+#include "text_files.h"
 
 namespace cli {
 
@@ -140,7 +141,7 @@ TokenScores score_texts(const Arguments& args, const Runtime& runtime, const Mod
     const Interruptible interruptible(runtime);
     interruptible.check(tsr_scorer_start(scorer.get(), texts.ids.data(), texts.ids.size(),
                                          texts.lengths.data(), texts.lengths.size()));
-    run_steps_left(scorer, tsr_scorer_step, "scored",
+    run_steps_with_eta(scorer, tsr_scorer_step, "scored",
                    counted(static_cast<int64_t>(texts.ids.size()), "token"), interruptible, args);
   }
   TokenScores scores{std::vector<float>(texts.ids.size()), std::vector<uint8_t>(texts.ids.size()), {}};
@@ -240,7 +241,7 @@ void run_score(Arguments& args, bool is_given) {
 void register_score(CLI::App& app) {
   auto args = std::make_shared<Arguments>();
   CLI::App* command =
-      app.add_subcommand("score", "how likely each token of a text is to a model; perplexity");
+      app.add_subcommand("score", "log probabilities of a text's tokens; perplexity");
   command->footer(
       "Example:\n  tessera score model.tsr --file text.txt\n"
       "  tessera score model.gguf --file text.txt --seq 512 --stride 256 --devices cpu:2 --parallel dp=2 "
@@ -255,27 +256,26 @@ void register_score(CLI::App& app) {
   command->add_option("model", args->model, ".tsr or GGUF file, or Hugging Face folder")->required();
   CLI::Option* const file = command->add_option(
       "--file", args->file,
-      "text file, UTF-8 (- for standard input, as what is piped without --file and --text)");
+      "text file, UTF-8 (-: standard input, the default for a pipe)");
   command->add_option("--text", args->text, "the text")->excludes(file);
   add_text_kind(*command, args->kind);
   command->add_flag(
       "--lines", args->lines,
-      "each line of the file is a text of its own; what lines begin with alike is computed once, unless "
-      "--stride, --batch or --parallel is given");
+      "each line of the file is a text; prefixes that lines share are computed once, unless --stride, --batch or "
+      "--parallel is given");
   command->add_flag("--ids", args->ids, "the file holds token ids in place of text");
   command->add_option("--seq", args->seq,
                       "tokens of a window (default: the model's context length, at most 2048)");
   command->add_option(
       "--stride", args->stride,
-      "from one window to the next: each token has at least seq - stride before it (default: half of "
+      "tokens between the starts of two windows: each token has at least seq - stride before it (default: half of "
       "seq)");
   command->add_option("--batch", args->batch,
                       "windows at once, over all devices (default: as many as devices)");
   command
       ->add_option(
           "--bos", args->bos,
-          "auto, always or none: whether windows begin with the beginning-of-sequence token; auto: where "
-          "texts of this model do")
+          "begin windows with the beginning-of-sequence token: auto (as the model's texts do), always or none")
       ->capture_default_str();
   add_inference(*command, args->inference);
   command->add_flag("--special", args->special,

@@ -4,43 +4,42 @@ namespace cli {
 
 void add_serving(CLI::App& command, Serving& serving, const std::string& where) {
   command.add_option("--sequences", serving.sequences,
-                     where + "texts computed at once; further ones wait (default 16)");
+                     where + "sequences computed at once; further ones wait (default 16)");
   command.add_option("--cache-tokens", serving.cache_tokens,
                      where +
-                         "tokens whose keys and values are kept, of all texts together (default: as many "
-                         "as --sequences times --context)");
+                         "capacity of the cache in tokens, for all sequences (default: --sequences times --context)");
   command.add_option("--window-cache-tokens", serving.window_cache_tokens,
                      where +
-                         "tokens that layers with a window keep in a pool of their own, of all texts "
-                         "together (default: 2 * --sequences * (window + 64) + --step-tokens, or what "
-                         "--cache-tokens has, where that is less)");
+                         "capacity of the separate cache of layers with a window, in tokens, for all sequences "
+                         "(default: 2 * --sequences * (window + 64) + --step-tokens, or that of --cache-tokens if "
+                         "less)");
   command.add_option("--cache-type", serving.cache_type,
                      where +
-                         "element type of keys and values: f16, bf16, q8_0 (8 bits, heads in blocks of 32), "
-                         "or model: as they are computed (default: model)");
+                         "element type of keys and values: f16, bf16, q8_0 (8 bits, heads in blocks of 32), or model: "
+                         "as computed (default: model)");
   command.add_option("--step-tokens", serving.step_tokens,
-                     where + "computed in a step at most; longer prompts take several (default 256)");
+                     where + "maximum tokens of a step; longer prompts take several (default 256)");
   command.add_flag("--no-prefix-cache", serving.no_prefix_cache,
-                   where + "prompts that begin alike are each computed whole");
+                   where + "compute prefixes that prompts share once for each");
   command.add_option("--speculation", serving.speculation,
                      where +
-                         "likely tokens are computed along, which changes no text: off, ngram (from what a "
-                         "text repeats) or draft (default: off; draft with --draft-model)");
+                         "speculative decoding, which changes no text: off, ngram (drafts from repetitions in the "
+                         "text) or draft (default: off; draft with --draft-model)");
   command.add_option("--draft-model", serving.draft_model,
-                     where + "a smaller model of the same vocabulary, which guesses");
+                     where + "a smaller draft model of the same vocabulary");
   command.add_option("--draft-tokens", serving.draft_tokens,
-                     where + "guessed of a text in a step at most (default: 4 by a model, 7 by ngram)");
+                     where + "maximum draft tokens of a sequence in a step (default: 4 by a model, 7 by ngram)");
   command
       .add_option("--adapters", serving.adapters,
                   where + "low-rank adapters that a step can mix; requests of further ones wait")
       ->check(CLI::Range(1, 4096));
   command
       .add_option("--adapter-rank", serving.adapter_rank,
-                  where + "of these, at most; each takes the memory of this rank")
+                  where + "maximum rank of these adapters; each takes the memory of this rank")
       ->check(CLI::Range(1, 4096));
   command.add_option(
       "--adapter-type", serving.adapter_type,
-      where + "element type that their numbers are rounded to: f32, bf16 or f16 (default: f32)");
+      where + "element type that adapters are rounded to: f32, bf16 or f16 (default: f32)");
 }
 
 std::string given_serving(const CLI::App& command) {

@@ -11,7 +11,7 @@
 
 namespace cli {
 
-// Shorter work shows no progress, where users do not expect long work.
+// Work that is usually short: no progress line before this time.
 constexpr double kQuietS = 0.5;
 
 inline tsr_progress progress_of(const Work& work) {
@@ -36,9 +36,9 @@ inline void run_steps(const Work& work, const std::string& what, const Common& c
   Progress progress(common, kQuietS);
   run_steps(work, what, interruptible, progress);
 }
-// The same for `amount`, with the remaining time: "scored 40 % of 1200 tokens, 3 s left".
+// The same for steps that report a share of 1, with the remaining time: "scored 40 % of 1200 tokens, 3 s left".
 template <class H, class Step>
-void run_steps_left(const H& work, Step step, const std::string& done_text, const std::string& amount,
+void run_steps_with_eta(const H& work, Step step, const std::string& done_text, const std::string& amount,
                     const Interruptible& interruptible, const Common& common) {
   Progress progress(common);
   const auto begin = std::chrono::steady_clock::now();

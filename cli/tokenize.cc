@@ -1,6 +1,7 @@
 #include <iostream>
 
 #include "command.h"
+#include "text_files.h"
 
 namespace cli {
 
@@ -37,15 +38,15 @@ void register_tokenize(CLI::App& app) {
                    ".tsr or GGUF file, Hugging Face folder or its tokenizer.json, or `bytes`")
       ->required();
   command->add_option("text", args->words,
-                      "the text (- for standard input, as what is piped, without the line end behind it); or "
-                      "--file or --decode");
+                      "the text (-, the default for a pipe: standard input, without its last line end); or --file or "
+                      "--decode");
   command->add_option("--file", args->file, "read the text from a file (- for standard input)");
-  command->add_option("--decode", args->decode, "ids to turn into text");
-  command->add_flag("--bos", args->bos, "put the beginning-of-sequence token in front");
+  command->add_option("--decode", args->decode, "token ids to decode");
+  command->add_flag("--bos", args->bos, "prepend the beginning-of-sequence token");
   command->add_flag("--around", args->around,
-                    "put around the text what the tokenizer does, such as BOS and EOS");
+                    "add the tokenizer's tokens around the text, such as BOS and EOS");
   command->add_flag("--begins", args->begins,
-                    "also print the byte of the text at which each token begins, as id@byte");
+                    "also print the byte offset of each token, as id@byte");
   command->add_flag("--special", args->special, "recognise control tokens written out in the text");
   add_json(*command, *args);
   command->callback([args, command] {

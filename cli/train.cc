@@ -9,6 +9,7 @@
 #include "plan_text.h"
 #include "progress.h"
 #include "steps.h"
+#include "text_files.h"
 #include "train_arguments.h"
 #include "training_text.h"
 
@@ -129,7 +130,7 @@ void train(const CLI::App& command, const TrainArguments& args) {
   const Runtime runtime = open_runtime(args);
   Model given = open_model(args, args.model, args.seed);
   const Adapters adapters = adapters_of_run(args, given);
-  Model model = args.method.empty() ? adapted(std::move(given), adapters) : std::move(given);
+  Model model = args.method.empty() ? add_adapters(std::move(given), adapters) : std::move(given);
   if (args.method.empty()) check(tsr_run_check(options.get(), model.get(), nullptr));
   const Dataset dataset = open_data(args, args.data, model, args.model);
   say_what_is_learnt(args, args.data, dataset);
@@ -171,27 +172,25 @@ void register_train(CLI::App& app) {
   CLI::App* command = app.add_subcommand(
       "train", "fine-tune a model on a text or on rows of training data, on every device given");
   command->footer(
-      "Example:\n  tessera train model.tsr --data text.txt --steps 200 --devices cpu:2 --out tuned.tsr\n"
-      "  tessera train model.tsr --data text.txt --steps 200 --resume tuned.tsr --out tuned.tsr   # goes "
-      "on\n"
-      "  tessera train model.tsr --data text.txt --steps 300 --resume tuned.tsr --out further.tsr   # "
-      "tuned.tsr and its checkpoint stay\n"
+      "Example:\n"
+      "  tessera train model.tsr --data text.txt --steps 200 --devices cpu:2 --out tuned.tsr\n"
+      "  tessera train model.tsr --data text.txt --steps 200 --resume tuned.tsr --out tuned.tsr   # continues\n"
+      "  tessera train model.tsr --data text.txt --steps 300 --resume tuned.tsr --out further.tsr   # tuned.tsr and "
+      "its checkpoint stay\n"
       "  tessera train model.tsr --data text.txt --devices cpu:4 --parallel dp=2,tp=2,zero=1 --out parallel.tsr "
       "--json\n"
-      "  tessera train model.tsr --data text.txt --lora 8 --out adapter   # as PEFT has it; adapted.tsr: "
-      "a model's file\n"
-      "  tessera train model.tsr --data text.txt --eval-fraction 0.1 --eval-every 20 --patience 3 --keep 2 "
-      "--out best.tsr\n"
+      "  tessera train model.tsr --data text.txt --lora 8 --out adapter   # a PEFT folder; adapted.tsr: a model's "
+      "file\n"
+      "  tessera train model.tsr --data text.txt --eval-fraction 0.1 --eval-every 20 --patience 3 --keep 2 --out "
+      "best.tsr\n"
       "  tessera train model.tsr --data text.txt --method auto --memory-limit 8GiB --out fitted.tsr\n"
-      "  tessera train model.tsr --data chats.jsonl --seq 1024 --packing bfd --lora 8 --out adapted.tsr   # "
-      "first: tessera data\n"
-      "  tessera train model.tsr --data text.txt --out logged.tsr --metrics run.jsonl --tensorboard runs/one "
-      "--report "
+      "  tessera train model.tsr --data chats.jsonl --seq 1024 --packing bfd --lora 8 --out adapted.tsr   # first: "
+      "tessera data\n"
+      "  tessera train model.tsr --data text.txt --out logged.tsr --metrics run.jsonl --tensorboard runs/one --report "
       "run.html\n"
-      "  tessera train model.tsr --data pairs.jsonl --loss dpo --lr 1e-6 --seq 1024 --lora 16 --out "
-      "preferred.tsr   # preferences\n"
-      "  tessera train tuned.tsr --data labelled.jsonl --loss kto --reference model.tsr --cache auto --out "
-      "better.tsr");
+      "  tessera train model.tsr --data pairs.jsonl --loss dpo --lr 1e-6 --seq 1024 --lora 16 --out preferred.tsr   # "
+      "preferences\n"
+      "  tessera train tuned.tsr --data labelled.jsonl --loss kto --reference model.tsr --cache auto --out better.tsr");
   add_train_arguments(*command, *args);
   command->callback([args, command] { train(*command, *args); });
 }

@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 
+#include "adapter_options.h"
 #include "command.h"
 #include "data_options.h"
 #include "preference_options.h"

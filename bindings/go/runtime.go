@@ -41,7 +41,7 @@ func NewRuntimeWithHooks(options Options, hooks Hooks) (*Runtime, error) {
 // Close frees it; see the package.
 func (r *Runtime) Close() { (*handle)(r).close() }
 
-// Backends is a JSON report of what can be used here and, where something cannot, why.
+// Backends is a JSON report of the devices here, and why others are unavailable.
 func (r *Runtime) Backends() (string, error) { return (*handle)(r).text(raw.Tsr_runtime_backends) }
 
 // LogLevel is the severity of a log record.

@@ -76,7 +76,7 @@ func (t *Tokenizer) EncodeBatch(texts []string, flags EncodeFlags, threads int) 
 type TextRange struct{ Begin, End int }
 
 // EncodeRanges gives the ids of text with control tokens recognised, except in the literal parts, in order and
-// disjoint; and the byte of the text at which each token begins.
+// disjoint; and the byte offset of each token.
 func (t *Tokenizer) EncodeRanges(text string, literal []TextRange) (ids []int32, begins []uint64, err error) {
 	c, done := (*handle)(t).use()
 	defer done()

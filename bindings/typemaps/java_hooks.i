@@ -50,18 +50,18 @@ static void tsr_java_thread_started(void* context, const char* role, int32_t num
 }
 %}
 %inline %{
-/* log: what Callbacks.log takes; null ends it. */
+/* log: the object passed to Callbacks.log; null removes the log. */
 static tsr_status* tsr_raw_runtime_set_log(JNIEnv* jenv, tsr_runtime* runtime, jobject log) {
   if (log == NULL) return tsr_runtime_set_log(runtime, NULL, NULL, NULL);
   const jobject kept = (*jenv)->NewGlobalRef(jenv, log);
   if (kept == NULL) {
     tsr_java_no_memory(jenv);
-    return NULL;
+    return NULL;  /* the pending OutOfMemoryError is the error */
   }
   return tsr_runtime_set_log(runtime, tsr_java_log, tsr_java_release_object, kept);
 }
 
-/* host: what Callbacks.allocate, deallocate and threadStarted take; has_memory: whether the first two are there. */
+/* host: the object passed to Callbacks.allocate, deallocate and threadStarted; has_memory: it has an allocator. */
 static tsr_status* tsr_raw_runtime_new_with_hooks(JNIEnv* jenv, const tsr_options* options, jobject host,
                                                   int32_t has_memory, tsr_runtime** out_runtime) {
   tsr_hooks hooks;
@@ -70,7 +70,7 @@ static tsr_status* tsr_raw_runtime_new_with_hooks(JNIEnv* jenv, const tsr_option
   hooks.context = (*jenv)->NewGlobalRef(jenv, host);
   if (hooks.context == NULL) {
     tsr_java_no_memory(jenv);
-    return NULL;
+    return NULL;  /* the pending OutOfMemoryError is the error */
   }
   if (has_memory) {
     hooks.allocate = tsr_java_allocate;

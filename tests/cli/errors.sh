@@ -112,7 +112,7 @@ expect '--out and --metrics both are' "$tessera" train "$model" --data "$text" -
 expect '--out is .* which is read as model' "$tessera" train "$model" --data "$text" --steps 1 --out "$model" --overwrite
 expect '--out is .* which is read as model' "$tessera" plan "$model" --batch 2 --seq 16 -o "$model"
 expect '--out is .* which is read as --file' "$tessera" imatrix "$model" --file "$text" -o "$text"
-expect 'found the name - .*wanted the name of a file' "$tessera" import "$model" -o -
+expect "'-' is not an output file: .*give a file name" "$tessera" import "$model" -o -
 expect 'is where the model is read from' "$tessera" quantize "$model" "$model" --type q4_0
 mkfifo "$work/pipe"
 for out in "$work" "$work/no-such-folder/out.tsr" "$work/pipe"; do

@@ -35,7 +35,7 @@ class Runtime(Handle):
                                        raw.tsr_raw_runtime_new_with_hooks(o, *_hooks.functions(hooks)))
 
     def backends(self) -> dict[str, Any]:
-        """What can be used here and, where something cannot, why."""
+        """The devices here, and why others are unavailable."""
         with self._pointer as c:
             return json.loads(text(raw.tsr_runtime_backends(c)))
 

@@ -12,7 +12,7 @@ from .handle import Handle
 
 class Encoded(NamedTuple):
     ids: array.array[int]  # int32
-    begins: array.array[int]  # the byte of the text at which each token begins
+    begins: array.array[int]  # the byte offset of each token
 
 
 def _flags(special: bool, bos: bool, around: bool) -> int:

@@ -407,8 +407,8 @@ TSR_API void tsr_calibration_free(tsr_calibration* calibration);
 #define TSR_MAX_RANK 6
 
 /* Element types. e4m3 and e5m2 are codes of 8-bit floats, multiplied by a scale; training with
- * precision fp8 produces them by itself. The block types are those of GGUF, bit for bit, and nf4: so many consecutive
- * elements of the last dimension, which is a multiple of that, in so many bytes:
+ * precision fp8 produces them by itself. The block types are those of GGUF, bit for bit, and nf4: blocks of consecutive
+ * elements of the last dimension, which is a multiple of the block, with their bytes:
  *   32 elements    q4_0 18, q4_1 20, q5_0 22, q5_1 24, q8_0 34, iq4_nl 18, mxfp4 17
  *   256 elements   q2_k 84, q3_k 110, q4_k 144, q5_k 176, q6_k 210, iq1_s 50, iq1_m 56, iq2_xxs 66, iq2_xs 74,
  *                  iq2_s 82, iq3_xxs 98, iq3_s 110, iq4_xs 136, tq1_0 54, tq2_0 66
@@ -610,7 +610,7 @@ TSR_API tsr_status* tsr_tokenizer_load(const char* path, tsr_tokenizer** out_tok
 
 enum {
   TSR_ENCODE_SPECIAL = 1, /* recognise control tokens written out in the text, such as <s> */
-  TSR_ENCODE_BOS = 2,     /* put the beginning-of-sequence token in front, when there is one */
+  TSR_ENCODE_BOS = 2,     /* prepend the beginning-of-sequence token, if there is one */
   TSR_ENCODE_AROUND =
       4 /* add the tokenizer's tokens around texts: BOS and EOS, [CLS] and [SEP], ... */
 };
@@ -620,7 +620,7 @@ TSR_API tsr_status* tsr_tokenizer_encode(const tsr_tokenizer* tokenizer, const c
 
 /* The same. literal [literal_count]: begin and end, two a part, of parts of the text in which no control,
  * user-defined or added token is recognised, whatever they spell, so that a user's text never becomes a control token;
- * in bytes, in order and disjoint. begins [capacity], or NULL: the byte of the text at which each token begins.
+ * in bytes, in order and disjoint. begins [capacity], or NULL: the byte offset of each token.
  * TSR_INVALID_ARGUMENT for ranges out of order or past the text, and where a pattern of the vocabulary takes too many
  * steps on this text.
  * Codes: TSR_INVALID_ARGUMENT. */
@@ -742,17 +742,17 @@ TSR_API tsr_status* tsr_model_new_from_graph(const tsr_graph* graph, const tsr_o
  *                       "lm_head"); "all-linear", all linear modules except the head; or "re:" and one regular
  *                       expression for whole names of modules.
  *                       The head and tables get adapters only where they are named
- *   exclude       str   weights among these that get none, named likewise
- *   layers        str   blocks that get adapters, by number: "0,2,5-7" (default: all)
- *   ranks, alphas str   ranks and alphas of single weights, "q_proj=4,block.0.*=2"; the first pattern that matches counts
- *   rslora        i64   1: alpha counts by the root of the rank, alpha/sqrt(rank) (default 0)
- *   dora          i64   1: each output of W' = W + alpha/rank * A B counts m/|W'| times, with a magnitude m that trains,
+ *   exclude       str   weights without adapters, named likewise
+ *   layers        str   blocks with adapters, by number: "0,2,5-7" (default: all)
+ *   ranks, alphas str   ranks and alphas of single weights, "q_proj=4,block.0.*=2"; the first match counts
+ *   rslora        i64   1: the adapters' scale is alpha/sqrt(rank) (default 0: alpha/rank)
+ *   dora          i64   1: each output of W' = W + alpha/rank * A B is scaled by m/|W'|, with a trained magnitude m,
  *                       "block.0.q.lora_magnitude", and the norm a constant to gradients (default 0)
- *   init          str   zero (default): A random, B 0 | pissa: A and B begin as the principal part of W, its `rank` largest
+ *   init          str   zero (default): A random, B 0 | pissa: A and B start as the principal part of W, its `rank` largest
  *                       singular values, which W loses: y = x W + alpha/rank * ((x A) B - (x A0) B0), where A0 and B0
  *                       ("block.0.q.lora_a0") are frozen; so W keeps its type, and the new model computes what `model`
  *                       does. Not with dora, nor for tables
- *   dropout       f64   probability that training drops an element of x before A (default 0); not with dora, nor for
+ *   dropout       f64   dropout probability on x, before A, in training (default 0); not with dora, nor for
  *                       tables. The trainer's option dropout overrides it
  *   also          str   other parameters that train, in full: names as for `on`, and modules of norms and biases too
  * TSR_INVALID_ARGUMENT, TSR_NOT_FOUND.
@@ -1036,7 +1036,7 @@ TSR_API tsr_status* tsr_chat_encode(const tsr_chat* chat, const tsr_options* opt
 TSR_API tsr_status* tsr_chat_parse(const tsr_chat* chat, const tsr_options* options, const char* text,
                                    size_t size, tsr_text** out_json);
 /* {"ID": text}: the control tokens that tsr_chat_parse reads, such as <tool_call> and </think> where these are control
- * tokens. A control token's piece has no text: where one of these comes, this one belongs into the answer.
+ * tokens. A control token's piece has no text: where one of them is generated, its text here belongs into the answer.
  * TSR_FAILED_PRECONDITION without a tokenizer.
  * Codes: TSR_FAILED_PRECONDITION. */
 TSR_API tsr_status* tsr_chat_markers(const tsr_chat* chat, tsr_text** out_json);
@@ -1082,16 +1082,16 @@ TSR_API void tsr_chat_free(tsr_chat* chat);
  *   template       str   the chat template's text (tsr_model_metadata "chat_template"); messages want one
  *   mask           str   the tokens that are learnt: auto (default) | assistant | completion | all. auto: of messages the
  *                        assistant's turns, of a prompt with a completion the completion, of texts all
- *   max_length     i64   most tokens of an example (default: seq; with packing bfd_split and wrapped any number)
+ *   max_length     i64   maximum tokens of an example (default: seq; with packing bfd_split and wrapped any number)
  *   truncation     str   of longer ones: keep_start (default) | keep_end | drop | error
- *   untrained      str   examples of which no token is learnt: drop (default), and count | error
+ *   untrained      str   examples without learnt tokens: drop (default), and count | error
  *   skip_bad       i64   1: invalid rows are left out and counted; 0 (default): they are an error
  *   append_end     i64   1 (default): the tokenizer's EOS ends texts and completions. Templates end messages themselves
  *   packing        str   off (default): an example a row, padded | bfd (whole examples by best fit, longer ones are
  *                        cut off at seq) | bfd_split (longer ones continue in another row) | wrapped (one after
  *                        another, cut where a row ends). Attention and positions keep documents apart
  *   eval_file      str   a file whose rows are for evaluation (default: none)
- *   cache          str   a folder where tokens are kept for the next time, keyed by contents of the files, tokenizer,
+ *   cache          str   a folder of cached tokens, keyed by contents of the files, tokenizer,
  *                        template and options; "auto": $XDG_CACHE_HOME/tessera, else ~/.cache/tessera (default: none;
  *                        tokens are in a file without a name in $TMPDIR)
  *   now            i64   the date that templates print, seconds since 1970 (default 1721952000, 26 July 2024: the same
@@ -1172,8 +1172,8 @@ TSR_API tsr_status* tsr_dataset_example(const tsr_dataset* dataset, int64_t numb
 
 /* The trainer's inputs at global step `step` (from 0), [batch, seq] each, of pairs [batch, 2 seq]: tokens, labels (-1: none), positions and
  * segments (numbers of documents). Each may be NULL, or holds `capacity` items: "Arrays out", *out_count is of each. Weights
- * of labels, which it feeds where rows have some, are in tsr_dataset_example. With option accumulate a trainer's step feeds the rows of so many of
- * these steps.
+ * of labels, which it feeds where rows have some, are in tsr_dataset_example. With option accumulate a trainer's step feeds the rows of that
+ * many of these steps.
  * Codes: TSR_INVALID_ARGUMENT, TSR_IO. */
 TSR_API tsr_status* tsr_dataset_rows(const tsr_dataset* dataset, int64_t step, int64_t batch, int32_t* tokens,
                                      int32_t* labels, int32_t* positions, int32_t* segments, size_t capacity,
@@ -1355,7 +1355,7 @@ TSR_API void tsr_plan_free(tsr_plan* plan);
  *   within     f64   searched: of plans with as many stages and at most this share slower than "fastest", the
  *                    one with least tensor parallelism, then smallest micro-batches (default 0.02; with a
  *                    certificate 0)
- *   lora       i64   rank of adapters, one for every product of the blocks; only they train (default 0: none)
+ *   lora       i64   rank of adapters, one for every matmul of the blocks; only they train (default 0: none)
  *   base       str   model, bf16, f16 or a block type (nf4, q4_0, ...): how the blocks' frozen weights are stored (default:
  *                    under adapters as most of a file's are, else model)
  *   precision, optimizer, trained, frozen, weights, fused_loss, dropout, clip_norm, ...   as for a trainer, except that precision
@@ -1500,11 +1500,11 @@ TSR_API void tsr_session_free(tsr_session* session);
  *   profile        str   device profile that prices the plan: a file, "auto" or "none" (default: the runtime's)
  *   pins           str   single decisions in addition to `parallel`, as JSON text; see tsr_plan_new (default:
  *                      none)
- *   measure        i64   run so many of the plans predicted fastest for a moment each, and take the fastest
- *                        of those: for machines with inaccurate prices; the plan may then differ
+ *   measure        i64   time this many of the plans predicted fastest, and take the
+ *                        fastest: for machines with inaccurate prices; the plan may then differ
  *                        from call to call (default 0)
- *   tune           i64   1: products without an algorithm in the profile are timed before the first step,
- *                        and the fastest is kept in the profile's file. From then on it is taken, with tune
+ *   tune           i64   1: matmul algorithms missing in the profile are timed before the first step,
+ *                        and the fastest is stored in the profile's file. From then on it is taken, with tune
  *                        or without, by every program on this device with this build and cuBLASLt, and may
  *                        leave other bits than before. Needs a profile; nothing to time on cpu (default 0)
  *   memory_limit   i64 bytes or str "2GiB", per device (default: the device's. Of all CPU devices together
@@ -1512,9 +1512,9 @@ TSR_API void tsr_session_free(tsr_session* session);
  *                        left of RLIMIT_AS and RLIMIT_DATA.) Tensors offloaded to host memory count too on
  *                        CPU devices, whose own memory that is; there the planner offloads to a file
  *   batch          i64   sequences (rows) in one step, over all devices (default 8)
- *   accumulate     i64   batches of the dataset whose gradients are added up for one step (default 1), each of which
+ *   accumulate     i64   batches of the dataset per step: gradient accumulation (default 1). Each
  *                        runs by itself: their number changes no memory beyond the gradients'. Steps, `steps`, rates and
- *                        "tokens_per_step" count updates. A step equals one of a batch so many times as large, to
+ *                        "tokens_per_step" count updates. A step equals one of a batch that many times as large, to
  *                        rounding: losses are divided by the labels of all its batches (except the reference point of
  *                        kto, which is each batch's). Not with `losses`, nor without a dataset
  *   seq            i64   tokens a sequence; default and only choice with a dataset: the dataset's
@@ -1527,7 +1527,7 @@ TSR_API void tsr_session_free(tsr_session* session);
  *                        is usual, the end lies one step after the last, whose rate thus is above it: step s
  *                        of a linear schedule has lr * (steps - s + 1) / (steps - warmup)
  *                        wsd stays at lr and goes down over the last steps alone
- *   decay_fraction f64   of wsd: share of `steps` that the way down takes (default 0.1)
+ *   decay_fraction f64   wsd: fraction of `steps` that decay (default 0.1)
  *   decay_shape    str   of wsd: linear (default) | sqrt, which is 1 - sqrt(x) of the way down
  *   warmup         i64   steps of linear rise: step s of them has lr * s / warmup (default 10; 0: none)
  *   lr_end         f64   of cosine, linear and wsd: the rate at the end as a fraction of lr (default 0)
@@ -1551,10 +1551,10 @@ TSR_API void tsr_session_free(tsr_session* session);
  *                        the schedule's, its decay weight_decay, also of biases and norms (default: as without a
  *                        group). A match of no parameter that trains is TSR_INVALID_ARGUMENT
  *   lora_plus_ratio      f64   factor on the rate of "*.lora_b", in addition to groups (default 1)
- *   clip_norm      f64   bound on the global gradient norm (default 1.0); 0: no bound
+ *   clip_norm      f64   maximum global gradient norm (default 1.0); 0: no bound
  *   seed           i64   of dropout and, when given, of parameters not drawn yet (default 0, and the model's)
  *   dropout        f64   overrides the probability of every dropout op of the model, which must have one
- *   precision      str   f32 (default) | tf32 | bf16 | f16 | fp8: what is computed in; parameters and
+ *   precision      str   f32 (default) | tf32 | bf16 | f16 | fp8: type of the computation; parameters and
  *                        optimizer state stay f32. tf32: f32, but matrix products (linear layers, experts,
  *                        the output head; not attention) may round their operands to 10 bits of mantissa,
  *                        and sum in f32: on GPUs several times as fast; the CPU rounds too, and gains
@@ -1588,7 +1588,7 @@ TSR_API void tsr_session_free(tsr_session* session);
  *                        probabilities of answers' tokens. Dropout is 0 unless the option dropout says otherwise. A model's auxiliary
  *                        loss of experts is added, as to cross_entropy. An option that a loss does not read is refused
  *   beta           f64   of all preference losses (default 0.1)
- *   label_smoothing  f64   share of pairs whose labels are wrong: of dpo, simpo, cpo, and of robust, below 0.5
+ *   label_smoothing  f64   fraction of pairs with swapped labels: of dpo, simpo, cpo, and of robust, below 0.5
  *                        (default 0)
  *   simpo_gamma    f64   of simpo: the margin (default 0.5)
  *   cpo_alpha      f64   of cpo: weight of the chosen answers' token loss (default 1)
@@ -1857,7 +1857,7 @@ TSR_API void tsr_trainer_free(tsr_trainer* trainer);
  *                         path), "resume" (step), "end" (step, outcome). Numbers that are not finite are null. After a
  *                         resume at a step the lines up to it are kept, and new ones follow; a new trainer empties the
  *                         file first. TSR_EXISTS where the file has anything else
- *   tensorboard     str   folder for a file of events: scalars train/loss, train/lr, train/grad_norm, train/seconds,
+ *   tensorboard     str   folder for TensorBoard's event file: scalars train/loss, train/lr, train/grad_norm, train/seconds,
  *                         train/tokens_per_second, eval/loss, eval/perplexity, eval/accuracy and values by their names;
  *                         texts run (plan and settings) and sample
  *   report          str   self-contained HTML file: curves, memory predicted and measured, plan, physical limit,
@@ -1931,7 +1931,7 @@ TSR_API void tsr_run_log_free(tsr_run_log* log);
  *   steps             i64   of the whole run, those of a resumed checkpoint included (default: the trainer's option steps)
  *   out               str   file or folder of the result, written at the end: .tsr, or GGUF where the name ends in .gguf; of a
  *                           model with adapters another name is a folder of adapters, as PEFT has it (default "": none)
- *   merge             i64   1: out is a model's file with the adapters in its weights (default 0)
+ *   merge             i64   1: out is a model's file, with the adapters merged into its weights (default 0)
  *   checkpoint        str   folder of the newest checkpoint (default: OUT.checkpoint; without out that of resume)
  *   checkpoint_every  i64   steps between checkpoints; 0: none (default: a tenth of steps, rounded up)
  *   keep              i64   number of newest checkpoints to keep, above 1 also as CHECKPOINT.step-N, sharing files (default 1)
@@ -1941,11 +1941,11 @@ TSR_API void tsr_run_log_free(tsr_run_log* log);
  *   eval_every        i64   steps between evaluations of held-out data (default 0: one at the end)
  *   keep_best         i64   1: CHECKPOINT.best is the checkpoint with the least held-out loss, and out has its values (default 0)
  *   patience          i64   evaluations in a row without an improvement that end the run, with keep_best (default 0: never)
- *   min_delta         f64   by how much the held-out loss must fall to count as an improvement (default 0)
- *   samples           str   a text that the model continues at each evaluation and at the end, greedily; several, and one that
+ *   min_delta         f64   minimum decrease of the held-out loss that is an improvement (default 0)
+ *   samples           str   a text to continue at each evaluation and at the end, greedily; several, and one that
  *                           begins with [, as a JSON array
- *   sample_messages   str   a user's message that the model answers, likewise
- *   sample_tokens     i64   most tokens of each (default 48)
+ *   sample_messages   str   a user's message to answer, likewise
+ *   sample_tokens     i64   maximum tokens of each (default 48)
  *   metrics, tensorboard, report, report_seconds, model, data, settings   as of tsr_run_log_new */
 
 /* Whether a run with these options could begin: their values, earlier runs' files, folders that cannot be written. model: also
@@ -2048,7 +2048,7 @@ TSR_API void tsr_run_free(tsr_run* run);
  *
  * Options
  *   devices, parallel, measure, memory_limit   as for the trainer
- *   context      i64   tokens that the cache holds, prompt included (default: the model's context length, at
+ *   context      i64   tokens of the cache, prompt included (default: the model's context length, at
  *                      most 2048); -1: the model's context length as far as memory allows, at most 131072
  *   precision    str   f32 (default) | tf32 | bf16: the type of activations and caches; bf16 keeps
  *                      weights in bf16 at least. tf32: f32, but
@@ -2069,15 +2069,15 @@ TSR_API void tsr_run_free(tsr_run* run);
  *                      both, each where the devices have faster kernels for it. "activations" of the report says
  *                      which
  *   repack       str   auto (default) | off: on CPU devices, whether weights of block types that are multiplied by
- *                      q8 rows alone are copied once, for all handles over the model, into the order in which the
- *                      kernels read fastest; off: they are read where the model has them, in its file say. Tokens
+ *                      q8 rows alone are copied once, for all handles over the model, into the order of the
+ *                      kernels; off: they are read in place, for example from the model's file. Tokens
  *                      are the same
  *   trace        i64   1: record runs, for tsr_generator_take_trace (default 0)
  * and the settings of texts, unless tsr_generator_start_with replaces them:
  *   max_tokens   i64   tokens to generate (default 0: until the context is full)
  *   temperature  f64   default 0.8; 0: always the likeliest token
- *   top_k        i64   sample among this many (default 0: all)
- *   top_p        f64   and among the likeliest that sum to this (default 1)
+ *   top_k        i64   sample from this many of the likeliest tokens (default 0: all)
+ *   top_p        f64   sample from the likeliest tokens whose probabilities sum to this (default 1)
  *   seed         i64   of the sampling: with it a prompt gives the same text each time. Where it is not given
  *                      every text draws a seed of its own, which the report names, so that it can be repeated
  *   echo         i64   1: the prompt is returned too, in front (default 0)
@@ -2188,14 +2188,14 @@ TSR_API void tsr_generator_free(tsr_generator* generator);
  *   context         i64   tokens of a sequence at most, prompt included (default: the model's context, at most 2048)
  *   sequences       i64   computed at once by all replicas, each of which has an equal share, rounded up; further
  *                         ones wait (default 16)
- *   cache_tokens    i64   tokens whose keys and values are kept, of all sequences and of those that ended, for
+ *   cache_tokens    i64   capacity of the cache in tokens, of all sequences and of ended ones, for
  *                         prompts with a common prefix; rounded up to pages of 64, then divided over replicas, rounded up: a
  *                         sequence has to fit one replica's share. Default: sequences * context, or what memory_limit (of
  *                         each device, as for the trainer) leaves room for, one context of each replica at least
  *                         (TSR_OUT_OF_MEMORY). Where they run out, the newest sequence of the lowest
  *                         priority is preempted, to be computed again
- *   window_cache_tokens   i64   of models with layers whose window is shorter than the context: tokens whose keys and values
- *                         these layers keep, in a pool of their own, of all sequences; rounded and divided as
+ *   window_cache_tokens   i64   of models with layers whose window is shorter than the context: capacity in tokens of the
+ *                         separate pool of these layers, for all sequences; rounded and divided as
  *                         cache_tokens, which then counts for the other layers. A sequence holds there the window of its next
  *                         token; windows of ended texts are kept while there is room, else computed again. Default 0:
  *                         2 * sequences * (window + 64) + step_tokens, or one pool for all layers where that is not less
@@ -2206,8 +2206,8 @@ TSR_API void tsr_generator_free(tsr_generator* generator);
  *                         TSR_INVALID_ARGUMENT where heads are not a multiple of 32 wide. Models with multi-head latent
  *                         attention (DeepSeek) have one latent vector and one rotated key of each token and layer in the
  *                         cache, whole on each device of tp; with `adapters` above 0 keys and values of every head
- *   prefix_cache    i64   0: every prompt is computed whole (default 1)
- *   step_tokens     i64   computed in a replica's step at most; longer prompts take several (default 256)
+ *   prefix_cache    i64   0: no prefix of a prompt is read from the cache (default 1)
+ *   step_tokens     i64   maximum tokens of a replica's step; longer prompts take several (default 256)
  *   speculation     str   off (default) | ngram | draft: draft tokens are verified in the step of the next token,
  *                         as long as that pays. ngram: drafts are the continuation of an earlier occurrence in the text;
  *                         draft: drafts of a smaller model. The generated tokens stay the same, sampled or not;
@@ -2223,8 +2223,8 @@ TSR_API void tsr_generator_free(tsr_generator* generator);
  *                         logits take memory. More, such as step_tokens, is for engines that score much (score_from)
  *   adapters        i64   LoRA adapters that a step (of each replica) can mix, of those loaded with
  *                         tsr_engine_load_adapter (default 0)
- *   adapter_rank    i64   of these, at most (default 16)
- *   adapter_type    str   f32 (default) | bf16 | f16: element type of their numbers. Those of the second matrix times alpha/rank
+ *   adapter_rank    i64   maximum rank of these adapters (default 16)
+ *   adapter_type    str   f32 (default) | bf16 | f16: element type of the adapters. Values of the second matrix times alpha/rank
  *                         and those of the first are rounded to the nearest when an adapter is loaded; sums are f32. A text is
  *                         the same alone and in a batch, and may differ from that of f32
  * and the defaults of requests: the sampling options of tsr_engine_submit. Settings that the model's
@@ -2287,13 +2287,13 @@ TSR_API tsr_status* tsr_engine_new_for_trainer(tsr_trainer* trainer, const tsr_o
  *   best_of              i64   texts that are generated, of which the n likeliest are returned, by the mean log probability of
  *                              their tokens without the one that ends them (a text without tokens comes last), once
  *                              all have ended (default n)
- *   logprobs             i64   log probabilities of each token and of so many likeliest, at most 20, in its event's
+ *   logprobs             i64   log probabilities of each token and of this many likeliest, at most 20, in its event's
  *                              details (default -1: none)
  *   prompt_logprobs      i64   the same of the prompt's tokens, in events TSR_EVENT_PROMPT before all others
  * and of the request
  *   priority             i64   the higher, the earlier (default 0)
  *   special              i64   as for a generator; for prompts that are text
- *   json_schema          str   the text is JSON that this schema allows (docs/guides/constraints.md says which it may be)
+ *   json_schema          str   JSON schema of the text (docs/guides/constraints.md: supported schemas)
  *   json                 i64   1: the text is JSON (default 0)
  *   regex                str   the whole text matches
  *   choices              str   JSON array: the text is one of them
@@ -2472,19 +2472,19 @@ TSR_API void tsr_engine_free(tsr_engine* engine);
  * none; devices, pipes and links get them in order instead. Memory does not grow with the files. Options
  *   adapters    str   JSON object {"name": "path"}: adapters that lines may name (default: none)
  *   ids         i64   1: results have the token ids of texts (default 0)
- *   json_schema, regex, grammar   str   of lines that say none of these themselves; one at most
+ *   json_schema, regex, grammar   str   of lines without one of them; one at most
  * TSR_INVALID_ARGUMENT with the line for what is no request; TSR_EXISTS where OUT_PATH.part is there.
  * Codes: TSR_INVALID_ARGUMENT, TSR_NOT_FOUND, TSR_EXISTS, TSR_IO, TSR_CORRUPT. */
 TSR_API tsr_status* tsr_request_file_open(const char* path, const char* out_path, const tsr_options* options,
                                           tsr_request_file** out_file);
-/* Makes the engine, once, and loads the adapters that lines name. options: of tsr_engine_new; `adapters` is as many as lines name, at
+/* Makes the engine, once, and loads the adapters that lines name. options: of tsr_engine_new; `adapters` is the number that lines name, at
  * most 8, and `adapter_rank` the largest, unless they are given. Errors are those of tsr_engine_new, and of
  * tsr_engine_load_adapter with the line. tsr_runtime_cancel ends it.
  * Codes: TSR_INVALID_ARGUMENT, TSR_NOT_FOUND, TSR_CORRUPT, TSR_UNSUPPORTED, TSR_FAILED_PRECONDITION, TSR_IO, TSR_CANCELLED. */
 TSR_API tsr_status* tsr_request_file_start(tsr_request_file* file, tsr_runtime* runtime, const tsr_model* model,
                                            const tsr_options* options);
-/* Computes for a tenth of a second. *out_done: the share of the lines that is done; 1: the results are at OUT_PATH. A line that fails is told
- * in its result, and the others go on. To end early, free the file: what is done stays in OUT_PATH.part.
+/* Computes for a tenth of a second. *out_done: the share of the lines that is done; 1: the results are at OUT_PATH. A failed line has
+ * its error in its result, and the others continue. To end early, free the file: what is done stays in OUT_PATH.part.
  * Codes: TSR_FAILED_PRECONDITION, TSR_IO, TSR_CANCELLED. */
 TSR_API tsr_status* tsr_request_file_step(tsr_request_file* file, double* out_done);
 /* {"requests": lines, "done", "failed", "first_failure": with its line, "" for none, "part": the file with what is done, "" where
@@ -2586,7 +2586,7 @@ TSR_API tsr_status* tsr_model_score(tsr_runtime* runtime, const tsr_model* model
  *
  * Options
  *   devices, parallel, measure, memory_limit   as for the trainer
- *   seq          i64   tokens of a text, at most (default: by the model's file, else its context length, at most
+ *   seq          i64   maximum tokens of a text (default: by the model's file, else its context length, at most
  *                      2048)
  *   batch        i64   texts computed at once, over all devices (default: 8 for each)
  *   output       str   embedding (default): [texts, C] | logits: [texts, N] of a classifier | probabilities: scores of the

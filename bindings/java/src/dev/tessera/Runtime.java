@@ -62,7 +62,7 @@ public final class Runtime extends Handle {
     };
   }
 
-  /** JSON: what can be used here and, where something cannot, why. */
+  /** JSON: the devices here, and why others are unavailable. */
   public String backends() {
     try (Use use = use()) {
       return Native.text(use, out -> Raw.tsr_runtime_backends(use.pointer, out));

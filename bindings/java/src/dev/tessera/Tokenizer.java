@@ -15,14 +15,14 @@ public final class Tokenizer extends Handle {
     SPECIAL,
     /** Put the beginning-of-sequence token in front, where there is one. */
     BOS,
-    /** Put around the text what the tokenizer puts around texts. */
+    /** Add the tokenizer's tokens around the text, such as BOS and EOS. */
     AROUND
   }
 
   /** A part of a text: bytes of its UTF-8, the first and the one after the last. */
   public record Range(long begin, long end) {}
 
-  /** Token ids, and the byte of the text at which each begins. */
+  /** Token ids, and the byte offset of each. */
   public record Encoding(int[] ids, long[] begins) {}
 
   Tokenizer(long pointer) {
