@@ -9,7 +9,6 @@
 #include "engine/model/adapters.h"
 #include "engine/planning/planning.h"
 #include "engine/program/compile.h"
-#include "engine/program/training_bound.h"
 #include "graph/base/quote.h"
 #include "graph/base/text.h"
 #include "serialize/file_limits.h"
@@ -171,7 +170,7 @@ Result<std::string> plan_methods(Runtime& runtime, const std::shared_ptr<SharedM
   // Where lower bounds exclude all, only those are searched that may be the nearest, the smallest bound first.
   std::vector<size_t> order(methods.size());
   std::iota(order.begin(), order.end(), size_t{0});
-  const bool none_fits = std::ranges::all_of(bounds, &TrainingBound::excludes);
+  const bool none_fits = std::ranges::all_of(bounds, &TrainingBound::excludes_all_plans);
   if (none_fits) std::ranges::stable_sort(order, {}, [&](size_t i) { return bounds[i].bytes; });
   std::vector<Json> all(methods.size());
   for (const size_t i : order) {

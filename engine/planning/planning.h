@@ -1,6 +1,7 @@
 // Planning without running: the plans that a trainer or generator with these options would have.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 
@@ -21,6 +22,15 @@ Result<std::string> plan_mode(const Options& options);
 // The plan of a trainer with these options; `dataset` may be null.
 Result<std::shared_ptr<const PlanRecord>> plan_training(Runtime& runtime, const SharedModel& model,
                                                         const Dataset* dataset, const Options& options);
+
+struct TrainingBound {
+  int64_t bytes = 0;  // lower bound (program/training_bound.h)
+  int64_t limit = 0;  // per device; 0: none
+  bool excludes_all_plans() const { return limit > 0 && bytes > limit; }
+};
+// The bound of a trainer with these options; `dataset` may be null.
+Result<TrainingBound> bound_training(Runtime& runtime, const SharedModel& model, const Dataset* dataset,
+                                     const Options& options);
 
 // Plans any graph, with options batch, symbols, parallel, pins, memory_limit.
 Result<std::shared_ptr<const PlanRecord>> plan_graph(const DeviceSet& devices, const Graph& graph,

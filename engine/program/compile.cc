@@ -10,6 +10,7 @@
 #include "engine/program/entry_plans.h"
 #include "engine/program/serving_settings.h"
 #include "engine/program/training_bound.h"
+#include "engine/program/training_graphs.h"
 #include "graph/base/text.h"
 #include "graph/transform/canonical_order.h"
 #include "graph/transform/serving_pages.h"
@@ -115,60 +116,11 @@ Result<CompiledProgram> plan_all(std::span<const GraphToPlan> graphs, const Comp
   return compiled;
 }
 
-// The entries of a training; the first is planned.
-Result<std::vector<GraphToPlan>> training_graphs(const Graph& forward, bool language_model,
-                                                 const TrainerSettings& settings) {
-  TSR_ASSIGN_OR_RETURN(const LogicalGraph with_loss, forward_with_loss(forward, language_model, settings));
-  std::vector<GraphToPlan> graphs;
-  const auto add = [&](std::string name, Graph graph) {
-    graphs.push_back(
-        GraphToPlan::create(std::move(name), std::make_shared<const Graph>(std::move(graph)), settings.symbols));
-  };
-  if (!settings.evaluate_only) {
-    TSR_ASSIGN_OR_RETURN(Graph step, step_of(with_loss, settings));
-    add(std::string(kTrainEntry), std::move(step));
-  }
-  if (!settings.evaluate_only && settings.accumulate > 1) {
-    TSR_ASSIGN_OR_RETURN(Graph accumulation, accumulation_of(with_loss, settings));
-    add(std::string(kAccumulateEntry), std::move(accumulation));
-    TSR_ASSIGN_OR_RETURN(Graph update, update_of(with_loss, settings));
-    add(std::string(kUpdateEntry), std::move(update));
-  }
-  for (const TokenLoss loss : settings.losses) {
-    TSR_ASSIGN_OR_RETURN(const LogicalGraph part, forward_with_loss(forward, loss, settings));
-    TSR_ASSIGN_OR_RETURN(Graph accumulation, accumulation_of(part, settings));
-    add(accumulation_entry(loss), std::move(accumulation));
-    if (loss != settings.losses.back()) continue;
-    TSR_ASSIGN_OR_RETURN(Graph update, update_of(part, settings));
-    add(std::string(kUpdateEntry), std::move(update));
-    TSR_ASSIGN_OR_RETURN(Graph logprobs, logprobs_of(part, settings));
-    add(std::string(kForwardEntry), std::move(logprobs));
-  }
-  if (settings.preference && settings.preference->loss == PreferenceLoss::kKto) {
-    TSR_ASSIGN_OR_RETURN(const LogicalGraph tokens,
-                         forward_with_loss(forward, TokenLoss::kCrossEntropy, settings));
-    TSR_ASSIGN_OR_RETURN(Graph logprobs, logprobs_of(tokens, settings));
-    add(std::string(kMismatchedEntry), std::move(logprobs));
-  }
-  TSR_ASSIGN_OR_RETURN(Graph evaluation, evaluation_of(with_loss, language_model, settings));
-  add(std::string(kEvalEntry), std::move(evaluation));
-  return graphs;
-}
-
 Result<CompiledProgram> compile_training_as_set(const Graph& forward, bool language_model,
                                                 const TrainerSettings& settings,
                                                 const std::shared_ptr<DeviceSet>& devices, bool advise = true) {
   TSR_ASSIGN_OR_RETURN(const std::vector<GraphToPlan> graphs, training_graphs(forward, language_model, settings));
   return plan_all(graphs, settings.compute, settings.batch, devices, settings.accumulate, advise);
-}
-
-// The smallest bound over the forms of the loss.
-int64_t least_bytes_as_set(const Graph& forward, bool language_model, const TrainerSettings& settings,
-                           const DeviceSet& devices) {
-  const auto graphs = training_graphs(forward, language_model, settings);
-  if (!graphs.ok()) return 0;
-  const auto least = least_bytes_of_entries(*graphs, settings.compute, settings.batch, devices);
-  return least.ok() ? *least : 0;
 }
 
 // Whether the fused loss computes logits more than once: twice for separate
@@ -191,12 +143,12 @@ Result<CompiledProgram> compile_training_with_loss(const Graph& forward, bool la
                                             const std::shared_ptr<DeviceSet>& devices) {
   if (settings.fused_loss != FusedLoss::kAuto)
     return compile_training_as_set(forward, language_model, settings, devices);
-  TrainerSettings apart = settings, fused = settings;
-  apart.fused_loss = FusedLoss::kOff;
+  TrainerSettings unfused = settings, fused = settings;
+  unfused.fused_loss = FusedLoss::kOff;
   fused.fused_loss = FusedLoss::kOn;
-  if (!language_model) return compile_training_as_set(forward, language_model, apart, devices);
+  if (!language_model) return compile_training_as_set(forward, language_model, unfused, devices);
   if (!settings.compute.plan_text.empty()) {  // a given plan fixes the form
-    auto with_logits = compile_training_as_set(forward, language_model, apart, devices);
+    auto with_logits = compile_training_as_set(forward, language_model, unfused, devices);
     if (with_logits.ok() || with_logits.status().code() != StatusCode::kInvalidArgument) return with_logits;
     return compile_training_as_set(forward, language_model, fused, devices);
   }
@@ -216,27 +168,27 @@ Result<CompiledProgram> compile_training_with_loss(const Graph& forward, bool la
       return with_device_advice(made.status(), graphs, form.compute, form.batch, *devices);
     };
     const int64_t limit = limit_of(devices->cluster(), settings.compute.memory_limit);
-    const int64_t least = limit > 0 ? least_bytes_as_set(forward, language_model, apart, *devices) : 0;
-    std::optional<Result<CompiledProgram>> without;
+    const int64_t least = limit > 0 ? least_training_bytes(forward, language_model, unfused, *devices) : 0;
+    std::optional<Result<CompiledProgram>> fused_form;
     if (least > limit) {
-      without = compile_training_as_set(forward, language_model, fused, devices, false);
-      if (!is_too_large(*without) || least >= smallest(*without)) return advised(fused, std::move(*without));
+      fused_form = compile_training_as_set(forward, language_model, fused, devices, false);
+      if (!is_too_large(*fused_form) || least >= smallest(*fused_form)) return advised(fused, std::move(*fused_form));
     }
-    auto with_logits = compile_training_as_set(forward, language_model, apart, devices, false);
+    auto with_logits = compile_training_as_set(forward, language_model, unfused, devices, false);
     if (!is_too_large(with_logits)) return with_logits;
-    if (!without) without = compile_training_as_set(forward, language_model, fused, devices, false);
-    if (without->ok()) return std::move(*without);
-    return smallest(*without) < smallest(with_logits) ? advised(fused, std::move(*without))
-                                                      : advised(apart, std::move(with_logits));
+    if (!fused_form) fused_form = compile_training_as_set(forward, language_model, fused, devices, false);
+    if (fused_form->ok()) return std::move(*fused_form);
+    return smallest(*fused_form) < smallest(with_logits) ? advised(fused, std::move(*fused_form))
+                                                         : advised(unfused, std::move(with_logits));
   }
-  auto together = compile_training_as_set(forward, language_model, fused, devices);
-  if (together.ok() && !repeats_logits(together->record->entries[0])) return together;
+  auto fused_program = compile_training_as_set(forward, language_model, fused, devices);
+  if (fused_program.ok() && !repeats_logits(fused_program->record->entries[0])) return fused_program;
   // Reasons for logits: another head, a plan made for logits, memory, or logits computed more than once.
-  auto with_logits = compile_training_as_set(forward, language_model, apart, devices);
-  if (!together.ok() || !with_logits.ok())
-    return with_logits.ok() ? std::move(with_logits) : std::move(together);
+  auto with_logits = compile_training_as_set(forward, language_model, unfused, devices);
+  if (!fused_program.ok() || !with_logits.ok())
+    return with_logits.ok() ? std::move(with_logits) : std::move(fused_program);
   const auto seconds = [](const CompiledProgram& it) { return it.record->entries[0].plan.estimate.step_time_s; };
-  return seconds(*together) < seconds(*with_logits) ? std::move(together) : std::move(with_logits);
+  return seconds(*fused_program) < seconds(*with_logits) ? std::move(fused_program) : std::move(with_logits);
 }
 
 // Adds a remedy to an error, where a model cannot be computed in the requested precision.
@@ -292,19 +244,6 @@ Activations finalized(Activations activations, DType precision, const DeviceSet&
 }
 
 }  // namespace
-
-int64_t least_training_bytes(const Graph& forward, bool language_model, const TrainerSettings& given,
-                             const DeviceSet& devices) {
-  TrainerSettings settings = finalized(given, devices);
-  if (settings.fused_loss != FusedLoss::kAuto) return least_bytes_as_set(forward, language_model, settings, devices);
-  int64_t least = INT64_MAX;
-  for (const FusedLoss form : {FusedLoss::kOff, FusedLoss::kOn}) {
-    if (form == FusedLoss::kOn && !language_model) continue;
-    settings.fused_loss = form;
-    least = std::min(least, least_bytes_as_set(forward, language_model, settings, devices));
-  }
-  return least;
-}
 
 TrainerSettings finalized(TrainerSettings settings, const DeviceSet& devices) {
   // On a CPU fp8 matmuls are computed in f32; bf16 elsewhere would save no time.

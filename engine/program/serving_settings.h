@@ -25,7 +25,7 @@ struct ServingSettings {
   int64_t context = 0;        // longest sequence in tokens; 0: the model's limit, at most 2048
   int64_t longest = 0;        // finalized: the model's limit; 0: unknown
   int64_t rows = 16;          // concurrent sequences
-  int64_t page_size = kPageTokens;
+  int64_t page_size = kPageTokens;  // tokens of a page: 64; a generator's: usual_page_size(context)
   int64_t pages = 0;          // 0: enough for `rows` sequences of `context` tokens
   // Pages of layers whose window is shorter than the context, a pool of their own. 0: enough for all
   // sequences in a step, and as many windows again for ended texts. Finalized 0: one pool for all layers.
