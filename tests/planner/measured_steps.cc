@@ -25,7 +25,7 @@ std::optional<std::vector<MeasuredStep>> read_measured_steps(bool multi_node) {
     if (v.size() != 11) continue;
     MeasuredStep row;
     row.multi_node = multi_node;
-    OtherStep& step = row.step;
+    BaselineStep& step = row.step;
     const auto whole = [&](size_t i) { return static_cast<int64_t>(v[i]); };
     const auto parts = [&](size_t i) { return static_cast<int32_t>(v[i]); };
     step.batch = whole(1);
@@ -56,7 +56,7 @@ std::vector<double> predict(const Cluster& base, const std::vector<MeasuredStep>
     const Key key(row.width(), spec.micro_batch, spec.tp, spec.dp, spec.pp > 1,
                   std::min<int64_t>(row.step.micro_batches(), 3), row.multi_node);
     auto at = known.find(key);
-    if (at == known.end()) at = known.emplace(key, other_profiles(row.step, cluster)).first;
+    if (at == known.end()) at = known.emplace(key, profile_baseline(row.step, cluster)).first;
     const Result<double> time =
         at->second.ok() ? composed_seconds(row.step, *at->second, cluster) : at->second.status();
     seconds.push_back(time.ok() ? *time : NAN);

@@ -5,12 +5,12 @@
 #include <string>
 #include <vector>
 
-#include "composed_forecast.h"
+#include "baseline_forecast.h"
 
 namespace tessera::planner_test {
 
 struct MeasuredStep {
-  OtherStep step;
+  BaselineStep step;
   bool multi_node = false;
   double seconds = 0;
   int64_t width() const { return step.model.sizes.at("C"); }

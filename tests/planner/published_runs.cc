@@ -10,13 +10,13 @@ namespace tessera::planner_test {
 
 namespace {
 
-constexpr OtherSoftware kMegatron{.scatters_sends = true};
+constexpr BaselineSoftware kMegatron{.scatters_sends = true};
 // The vTrain rows of one node had shown, before these were looked at, that ranks of some software wait for
 // each other in every tensor-parallel collective.
-constexpr OtherSoftware kMegatronDeepSpeed{
+constexpr BaselineSoftware kMegatronDeepSpeed{
     .late_ranks = true, .scatters_sends = true, .compute = DType::kBF16};
-constexpr OtherSoftware kDeepSpeedZero{.overlaps = true, .gradients = DType::kF16};
-constexpr OtherSoftware kLlama{.fused_attention = true, .overlaps = true, .compute = DType::kBF16};
+constexpr BaselineSoftware kDeepSpeedZero{.overlaps = true, .gradients = DType::kF16};
+constexpr BaselineSoftware kLlama{.fused_attention = true, .overlaps = true, .compute = DType::kBF16};
 
 // - Narayanan et al. 2021, arXiv 2104.04473: tables 1 and 2, by their count of operations,
 //   96 B T L C^2 (1 + T / 6C + V / 16LC). Run with interleaved stages, scattered and gathered sends; batches
@@ -152,11 +152,11 @@ double measured_seconds(const PublishedRun& run) {
 
 Result<double> forecast(const PublishedRun& run) {
   const PublishedSource& source = source_of(run);
-  TSR_ASSIGN_OR_RETURN(OtherStep step, other_step(run.model, run.parallel, run.batch, source.software));
+  TSR_ASSIGN_OR_RETURN(BaselineStep step, parse_baseline_step(run.model, run.parallel, run.batch, source.software));
   step.ends_are_blocks = source.ends_are_blocks;
   TSR_ASSIGN_OR_RETURN(Cluster cluster, cluster_preset(run.cluster));
   if (source.network_gbytes > 0) cluster.network.bytes_per_s = source.network_gbytes * 1e9;
-  TSR_ASSIGN_OR_RETURN(const std::vector<StepProfile> profiles, other_profiles(step, cluster));
+  TSR_ASSIGN_OR_RETURN(const std::vector<StepProfile> profiles, profile_baseline(step, cluster));
   return composed_seconds(step, profiles, cluster);
 }
 

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "composed_forecast.h"
+#include "baseline_forecast.h"
 #include "graph/base/result.h"
 #include "graph/cluster.h"
 
@@ -25,7 +25,7 @@ struct PublishedRun {
 
 struct PublishedSource {
   std::string_view name;
-  OtherSoftware software;
+  BaselineSoftware software;
   double network_gbytes = 0;  // out of a node, where it is not the preset's
   bool ends_are_blocks;       // stages count embedding and head as a block each
 };

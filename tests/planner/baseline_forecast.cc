@@ -1,4 +1,4 @@
-#include "composed_forecast.h"
+#include "baseline_forecast.h"
 
 #include <algorithm>
 #include <cmath>
@@ -20,7 +20,7 @@ double size_of(DType dtype) {
 }
 
 // Cost of attention with stored scores: seconds, and kernels that a host issues.
-struct Kernels {
+struct KernelCost {
   double seconds = 0, count = 0;
 };
 
@@ -36,32 +36,41 @@ class UnfusedAttention {
     qkv_ = mixed_ + 2 * static_cast<double>(k[0] * k[2] * k[1] * k[3]);
   }
 
-  Kernels forward(bool heads = true) {
-    if (heads) stream(2 * qkv_, 6), stream(2 * mixed_, 2);
-    product(columns_, width_);
-    joint_softmax() ? stream(2 * scores_, 1) : stream(6 * scores_, 11);
-    stream((2 + kMask) * scores_, 3);
-    product(width_, columns_);
+  // add_elementwise(elements read and written, kernels): the unfused kernels around the matmuls, in PyTorch's order.
+  KernelCost forward(bool copies_heads = true) {
+    if (copies_heads) {
+      add_elementwise(2 * qkv_, 6);    // q, k and v into heads
+      add_elementwise(2 * mixed_, 2);  // the result out of heads
+    }
+    add_matmul(columns_, width_);  // scores
+    add_softmax(2, 1, 6, 11);
+    add_elementwise((2 + kMask) * scores_, 3);  // dropout
+    add_matmul(width_, columns_);               // result
     return all_;
   }
-  Kernels backward() {
-    stream(2 * mixed_, 2), stream(3 * qkv_, 5);
-    for (int i = 0; i < 2; ++i) product(width_, columns_), product(columns_, width_);
-    stream((2 + kMask) * scores_, 2);
-    joint_softmax() ? stream(3 * scores_, 2) : stream(8 * scores_, 12);
+  KernelCost backward() {
+    add_elementwise(2 * mixed_, 2);
+    add_elementwise(3 * qkv_, 5);
+    for (int i = 0; i < 2; ++i) add_matmul(width_, columns_), add_matmul(columns_, width_);
+    add_elementwise((2 + kMask) * scores_, 2);  // dropout
+    add_softmax(3, 2, 8, 12);
     return all_;
   }
 
  private:
-  static constexpr double kMask = 0.5;  // a byte of dropout mask beside two of value
+  static constexpr double kMask = 0.5;  // dropout mask: 1 byte for each 2-byte score, so half an element
 
-  // The kernel that scales, masks and softmaxes at once works on four matrices at a time.
-  bool joint_softmax() const { return static_cast<int64_t>(count_) % 4 == 0; }
-  void product(double n, double k) {
+  // Scale, mask and softmax: one fused kernel where the number of score matrices is a multiple of four, else many.
+  // Passes count reads and writes of all scores.
+  void add_softmax(double fused_passes, double fused_kernels, double passes, double kernels) {
+    const bool is_fused = static_cast<int64_t>(count_) % 4 == 0;
+    add_elementwise((is_fused ? fused_passes : passes) * scores_, is_fused ? fused_kernels : kernels);
+  }
+  void add_matmul(double n, double k) {
     all_.seconds += batched_product_seconds(kind_, dtype_, count_, rows_, n, k);
     ++all_.count;
   }
-  void stream(double elements, double kernels) {
+  void add_elementwise(double elements, double kernels) {
     all_.seconds += streaming_seconds(kind_, elements * bytes_) + (kernels - 1) * kind_.launch_s;
     all_.count += kernels;
   }
@@ -69,25 +78,25 @@ class UnfusedAttention {
   const DeviceKind& kind_;
   DType dtype_;
   double bytes_, count_, rows_, columns_, width_, scores_, mixed_, qkv_;
-  Kernels all_;
+  KernelCost all_;
 };
 
 bool is_attention(const OpDef& op) { return op.name == "attention" || op.name == "attention_grad"; }
 
-Kernels unfused(const DeviceKind& kind, const OpDef& op, const OpView& view, bool selective) {
+KernelCost unfused(const DeviceKind& kind, const OpDef& op, const OpView& view, bool selective) {
   const bool is_grad = op.name == "attention_grad";
-  Kernels all =
+  KernelCost all =
       is_grad ? UnfusedAttention(kind, view, true).backward() : UnfusedAttention(kind, view, false).forward();
   if (is_grad && selective) {
-    const Kernels again = UnfusedAttention(kind, view, true).forward(false);
+    const KernelCost again = UnfusedAttention(kind, view, true).forward(false);
     all.seconds += again.seconds, all.count += again.count;
   }
   return all;
 }
 
-class OtherCatalog final : public AbsentCatalog {
+class BaselineCatalog final : public AbsentCatalog {
  public:
-  OtherCatalog(const DeviceKind& kind, const OtherStep& step)
+  BaselineCatalog(const DeviceKind& kind, const BaselineStep& step)
       : AbsentCatalog(kind), kind_(kind), step_(step) {}
   Result<KernelChoice> query(const OpDef& op, const OpView& view) const override {
     if (step_.software.fused_attention || !is_attention(op)) return AbsentCatalog::query(op, view);
@@ -96,13 +105,13 @@ class OtherCatalog final : public AbsentCatalog {
 
  private:
   const DeviceKind& kind_;
-  const OtherStep& step_;
+  const BaselineStep& step_;
 };
 
-// Prices of this library's instructions as other software has them.
-class OtherPrices {
+// Prices this library's instructions as the baseline's kernels run them.
+class BaselinePrices {
  public:
-  OtherPrices(const OtherStep& step, const Graph& graph, const Cluster& cluster)
+  BaselinePrices(const BaselineStep& step, const Graph& graph, const Cluster& cluster)
       : step_(step), graph_(graph), cluster_(cluster), kind_(cluster.kinds[0]) {}
 
   void operator()(const RankProgram& rank, const Instruction& instruction, InstructionPrice& price) const {
@@ -112,16 +121,17 @@ class OtherPrices {
   }
 
  private:
-  static constexpr int64_t kVector = int64_t{1} << 17;  // elements of no matrix
+  // Fewer elements: a vector, fused with or bucketed into other work.
+  static constexpr int64_t kSmallTensor = int64_t{1} << 17;
 
   void exchange(const RankProgram& rank, const CollectiveInst& collective, InstructionPrice& price) const {
     constexpr double kLate = 3;
     const Group& over = rank.groups[static_cast<size_t>(collective.group)];
     const bool is_gradient = collective.dtype == DType::kF32 && over.axis != "tp";
-    price.issue_s *= 2;  // and streams that wait for each other
+    price.issue_s *= 2;  // the collective's own launch, and the stream synchronization around it
     if (over.axis == "tp" && step_.software.late_ranks) price.alone_s *= kLate;
-    if (collective.elements < kVector && (over.axis == "dp" || updates(collective.node)))
-      price = {};  // go with others
+    if (collective.elements < kSmallTensor && (over.axis == "dp" || updates(collective.node)))
+      price = {};  // bucketed with larger tensors: no cost of their own
     if (over.axis != "dp" || price.alone_s == 0) return;
     const double bytes = static_cast<double>(collective.elements) *
                          size_of(is_gradient ? step_.software.gradients : collective.dtype);
@@ -142,9 +152,9 @@ class OtherPrices {
     // Parameters are held in 16 bits, and few kernels update all of them.
     if (updates(kernel.node))
       price.alone_s = std::max(0.0, price.alone_s - kind_.launch_s), price.issue_s = 0;
-    if (op == "cast" && (desc.inputs[0].dtype == DType::kF32 || desc.inputs[0].shape.elements() < kVector))
+    if (op == "cast" && (desc.inputs[0].dtype == DType::kF32 || desc.inputs[0].shape.elements() < kSmallTensor))
       price = {};
-    // Queries, keys and values are one product.
+    // q, k and v are one matmul, three times as wide; each of our three pays a third.
     if (in_attention && op == "add" && node->phase != Phase::kForward) price = {};
     if (in_attention && op == "matmul") {
       const double m = static_cast<double>(desc.outputs[0].shape.elements() / last(desc.outputs[0])),
@@ -154,7 +164,7 @@ class OtherPrices {
           product_seconds(kind_, desc.inputs[0].dtype, m, widens ? 3 * n : n, widens ? k : 3 * k) / 3;
       price.issue_s *= 2.0 / 3;
     }
-    // Results of 16-bit products are added to sums in f32 without a cast.
+    // Gradient accumulation is fused into the weight-gradient matmul: a third of the add's traffic, no launch.
     if (op == "add" && desc.inputs[0].dtype == DType::kF32)
       price.alone_s = (price.alone_s - kind_.launch_s) / 3, price.issue_s = 0;
     // Logits are turned to f32, and maximum, difference, exponential, sum and division are kernels of their own.
@@ -167,7 +177,7 @@ class OtherPrices {
       price.issue_s *= kernels;
     }
     if (op == "row_sum_exp") price = {};
-    // Each rank's own part of what has been summed up.
+    // Sequence parallelism: dropout runs on the rank's shard of the reduced activation.
     if (op == "dropout" && step_.spec.sp && node != nullptr && node->phase == Phase::kForward)
       price.alone_s /= step_.spec.tp;
   }
@@ -183,7 +193,7 @@ class OtherPrices {
     return node != nullptr && node->phase == Phase::kUpdate;
   }
 
-  const OtherStep& step_;
+  const BaselineStep& step_;
   const Graph& graph_;
   const Cluster& cluster_;
   const DeviceKind& kind_;
@@ -191,8 +201,11 @@ class OtherPrices {
 
 constexpr int64_t kProfiledBlocks = 3;  // the first, one like all others, and the last
 
-// The last block of a stage sends forward, the first one back: see with_sends.
-ComposedStages stages_of(const OtherStep& step) {
+// Variants of a block's profile (with_sends), as bits: the block ends a stage and sends forward; it begins one and sends
+// backward.
+constexpr int32_t kEndsStage = 1, kBeginsStage = 2;
+
+ComposedStages stages_of(const BaselineStep& step) {
   ComposedStages stages;
   stages.shape = {step.spec.schedule, step.spec.pp, step.spec.virtual_stages,
                   static_cast<int32_t>(step.micro_batches())};
@@ -207,25 +220,26 @@ ComposedStages stages_of(const OtherStep& step) {
     if (s == 0) stage.push_back({});
     for (size_t i = 0; i < blocks; ++i, ++next) stage.push_back({next == 0 ? 1 : next + 1 == L ? 3 : 2, 0});
     if (s + 1 == count) stage.push_back({kProfiledBlocks + 1, 0});
-    if (s > 0) stage.front().variant += 2;
-    if (s + 1 < count) stage.back().variant += 1;
+    if (s > 0) stage.front().variant += kBeginsStage;
+    if (s + 1 < count) stage.back().variant += kEndsStage;
   }
   return stages;
 }
 
-// All of a block's forward pass, its last product and sum over ranks included, which this library leaves out.
-void compute_again(StepProfile& profile) {
+// Full recomputation repeats a block's whole forward pass. (Ours skips its last matmul and all_reduce.)
+void add_full_recomputation(StepProfile& profile) {
   for (int32_t b = 1; b < profile.map.after(); ++b) {
     auto& turns = profile.passes[static_cast<size_t>(b)];
-    double forward = INFINITY;  // what the first micro-batch gathers stays
+    // The minimum over turns: the first micro-batch's forward includes parameter gathers, which are not repeated.
+    double forward = INFINITY;
     for (const auto& turn : turns)
       if (turn[0].seconds > 0) forward = std::min(forward, turn[0].seconds);
     for (auto& turn : turns) turn[static_cast<size_t>(BlockPass::kBackward)].seconds += forward;
   }
 }
 
-// Sends are synchronous: a stage is busy while its own goes out, after the last block forward, after the first backward.
-std::vector<StepProfile> with_sends(const OtherStep& step, StepProfile profile, const Cluster& cluster) {
+// Sends block the sender: after a stage's last block in forward, after its first block in backward.
+std::vector<StepProfile> with_sends(const BaselineStep& step, StepProfile profile, const Cluster& cluster) {
   const double bytes = static_cast<double>(profile.forward_message);
   const bool scatters = step.software.scatters_sends && !step.spec.sp;
   double seconds = 0;
@@ -233,22 +247,23 @@ std::vector<StepProfile> with_sends(const OtherStep& step, StepProfile profile, 
     seconds = send_seconds(cluster, profile.devices, scatters ? bytes / step.spec.tp : bytes) +
               (scatters ? gather_seconds(cluster, group_of(cluster, step.spec.tp, 1), bytes) : 0);
   profile.forward_message = profile.backward_message = 0;
-  // The embedding's gradient is summed over both ends of the pipeline at once, in its own type.
+  // Scales the persistent bytes that price the tied embedding's all_reduce: element size of their gradients, and one
+  // exchange instead of two.
   for (PersistentBytes& it : profile.persistent)
     it.bytes = static_cast<int64_t>(static_cast<double>(it.bytes) * size_of(step.software.gradients) /
                                     size_of(DType::kF32) / 2);
   std::vector<StepProfile> variants(4, profile);
-  for (const size_t v : {1, 2, 3})
-    for (auto& block : variants[v].passes)
+  for (const int32_t v : {kEndsStage, kBeginsStage, kEndsStage + kBeginsStage})
+    for (auto& block : variants[static_cast<size_t>(v)].passes)
       for (auto& turn : block) {
-        if (v & 1) turn[static_cast<size_t>(BlockPass::kForward)].seconds += seconds;
-        if (v & 2) turn[static_cast<size_t>(BlockPass::kBackward)].seconds += seconds;
+        if (v & kEndsStage) turn[static_cast<size_t>(BlockPass::kForward)].seconds += seconds;
+        if (v & kBeginsStage) turn[static_cast<size_t>(BlockPass::kBackward)].seconds += seconds;
       }
   return variants;
 }
 
-// A vocabulary in parts is padded so that parts are equal and aligned.
-ModelConfig profiled_model(const OtherStep& step) {
+// A sharded vocabulary is padded so that shards are equal and aligned.
+ModelConfig profiled_model(const BaselineStep& step) {
   ModelConfig model = step.model;
   model.sizes["L"] = kProfiledBlocks;
   int64_t& vocabulary = model.sizes["V"];
@@ -260,9 +275,9 @@ ModelConfig profiled_model(const OtherStep& step) {
 
 }  // namespace
 
-Result<OtherStep> other_step(std::string_view model, std::string_view parallel, int64_t batch,
-                             const OtherSoftware& software) {
-  OtherStep step;
+Result<BaselineStep> parse_baseline_step(std::string_view model, std::string_view parallel, int64_t batch,
+                             const BaselineSoftware& software) {
+  BaselineStep step;
   TSR_ASSIGN_OR_RETURN(step.model, parse_shorthand(model));
   constexpr std::string_view kSelective = ",recompute=selective";
   step.selective = parallel.ends_with(kSelective);
@@ -273,24 +288,24 @@ Result<OtherStep> other_step(std::string_view model, std::string_view parallel, 
   return step;
 }
 
-Result<std::vector<StepProfile>> other_profiles(const OtherStep& step, const Cluster& cluster) {
+Result<std::vector<StepProfile>> profile_baseline(const BaselineStep& step, const Cluster& cluster) {
   constexpr double kClipNorm = 1;
   const ModelConfig model = profiled_model(step);
   TSR_ASSIGN_OR_RETURN(Graph forward, build_model(model));
   TSR_ASSIGN_OR_RETURN(const Graph graph,
                        training_step_of(std::move(forward), kClipNorm, step.software.compute));
   const SoftwareTraits traits{.one_stream = !step.software.overlaps,
-                              .reprice = OtherPrices(step, graph, cluster)};
+                              .reprice = BaselinePrices(step, graph, cluster)};
   StrategySpec spec = step.spec;
   spec.recompute = RecomputeForm::kNone;
   TSR_ASSIGN_OR_RETURN(StepProfile profile,
                        profile_strategy(graph, spec, step.batch, {{"T", model.sizes.at("T")}}, cluster,
-                                        OtherCatalog(cluster.kinds[0], step), false, traits));
-  if (step.spec.recompute == RecomputeForm::kFull) compute_again(profile);
+                                        BaselineCatalog(cluster.kinds[0], step), false, traits));
+  if (step.spec.recompute == RecomputeForm::kFull) add_full_recomputation(profile);
   return with_sends(step, std::move(profile), cluster);
 }
 
-Result<double> composed_seconds(const OtherStep& step, const std::vector<StepProfile>& profiles,
+Result<double> composed_seconds(const BaselineStep& step, const std::vector<StepProfile>& profiles,
                                 const Cluster& cluster) {
   TSR_ASSIGN_OR_RETURN(const ComposedTime time, composed_time(profiles, stages_of(step), cluster));
   return time.step_s;
