@@ -25,7 +25,7 @@ namespace tessera {
 enum class TensorId : uint32_t {};
 enum class NodeId : uint32_t {};
 inline constexpr NodeId kNoNode = NodeId{0xffffffff};
-inline constexpr TensorId kNoTensor = TensorId{0xffffffff};  // an absent optional operand is omitted
+inline constexpr TensorId kNoTensor = TensorId{0xffffffff};  // no tensor; never in Node::inputs: an absent optional operand is left out
 inline constexpr size_t index(TensorId id) { return static_cast<size_t>(id); }
 inline constexpr size_t index(NodeId id) { return static_cast<size_t>(id); }
 

@@ -20,7 +20,7 @@ struct PassKey {
   int32_t micro_batch = 0;
   BlockPass pass = BlockPass::kForward;
   int32_t block = 0;
-  bool once = false;  // copies of parameters, before everything else
+  bool is_parameter_copy = false;  // made once, before the first pass
   friend auto operator<=>(const PassKey&, const PassKey&) = default;
 };
 
@@ -31,14 +31,14 @@ void raise(BytesByCause& most, const BytesByCause& bytes) {
 
 class Profiler {
  public:
-  Profiler(const EntryLayout& layout, const RankProgram& rank, const Cluster& cluster, bool splits,
-           bool apart, bool breakdown, const SoftwareTraits& traits)
+  Profiler(const EntryLayout& layout, const RankProgram& rank, const Cluster& cluster, bool splits_backward,
+           bool updates_last, bool breakdown, const SoftwareTraits& traits)
       : layout_(layout),
         rank_(rank),
         cluster_(cluster),
         code_(rank.entries[0].code),
-        splits_(splits),
-        apart_(apart),
+        splits_backward_(splits_backward),
+        updates_last_(updates_last),
         breakdown_(breakdown),
         traits_(traits) {
     profile_.devices = static_cast<int32_t>(layout.places[0].devices.size());
@@ -73,7 +73,8 @@ class Profiler {
   // during which it runs, which may differ for prefetched gathers.
   void find_keys() {
     phases_ = find_step_phases(rank_.entries[0], layout_.graph);
-    size_t last_pass = 0;  // earlier updates belong to the pass around them
+    // The last kernel that is no update; updates before it are counted in the backward pass that surrounds them.
+    size_t last_pass = 0;
     for (size_t i = 0; i < code_.size(); ++i)
       if (const Node* node = node_at(code_[i]);
           node != nullptr && node->phase != Phase::kUpdate && std::holds_alternative<KernelInst>(code_[i]))
@@ -102,11 +103,11 @@ class Profiler {
     if (node.phase == Phase::kUpdate) return BlockPass::kUpdate;
     if (node.phase == Phase::kForward)
       return phase == StepPhase::kRecompute ? BlockPass::kBackward : BlockPass::kForward;
-    return splits_ && node.phase == Phase::kBackwardWeight ? BlockPass::kWeight : BlockPass::kBackward;
+    return splits_backward_ && node.phase == Phase::kBackwardWeight ? BlockPass::kWeight : BlockPass::kBackward;
   }
 
   Turn turn_of(int32_t micro_batch) const {
-    if (!apart_ && micro_batch + 1 == layout_.micro_batches) return Turn::kLast;
+    if (!updates_last_ && micro_batch + 1 == layout_.micro_batches) return Turn::kLast;
     return micro_batch == 0 ? Turn::kFirst : Turn::kSteady;
   }
 
@@ -118,9 +119,10 @@ class Profiler {
   PassCost& cost_of(const PassKey& key) { return at(profile_.passes, key); }
   PassCauses& causes_of(const PassKey& key) { return at(profile_.breakdown.passes, key); }
 
-  // The last of three micro-batches, after which copies of parameters are freed, represents none of a pipeline's.
-  bool ends_copies(const PassKey& key) const {
-    return apart_ && key.pass != BlockPass::kUpdate && key.micro_batch > 1 && key.micro_batch + 1 == layout_.micro_batches;
+  // In pipelines, skips the last of the three profiled micro-batches: it frees the parameter copies, which no micro-batch of
+  // a pipeline does.
+  bool frees_parameter_copies(const PassKey& key) const {
+    return updates_last_ && key.pass != BlockPass::kUpdate && key.micro_batch > 1 && key.micro_batch + 1 == layout_.micro_batches;
   }
 
   void find_bytes() {
@@ -130,31 +132,33 @@ class Profiler {
     std::vector<size_t> sorted(code_.size());
     std::iota(sorted.begin(), sorted.end(), 0);
     std::ranges::stable_sort(sorted, {}, [&](size_t i) { return order.at(owns_[i]); });
-    std::vector<size_t> as_is(code_.size());
-    std::iota(as_is.begin(), as_is.end(), 0);
-    const LiveBytes apart(rank_, sorted, live_ranges_), together(rank_, as_is, live_ranges_);
+    std::vector<size_t> in_order_indices(code_.size());
+    std::iota(in_order_indices.begin(), in_order_indices.end(), 0);
+    const LiveBytes by_pass(rank_, sorted, live_ranges_), in_order(rank_, in_order_indices, live_ranges_);
     std::map<PassKey, size_t> began;
     for (size_t from = 0, to = 0; from < sorted.size(); from = to) {
       const PassKey key = owns_[sorted[from]];
       while (to < sorted.size() && owns_[sorted[to]] == key) ++to;
       began[key] = from;
-      if (key.once)
-        profile_.breakdown.copies[static_cast<size_t>(key.block)] += apart.before(to) - apart.before(from);
-      if (key.once || ends_copies(key)) continue;
+      if (key.is_parameter_copy)
+        profile_.breakdown.copies[static_cast<size_t>(key.block)] += by_pass.before(to) - by_pass.before(from);
+      if (key.is_parameter_copy || frees_parameter_copies(key)) continue;
       PassCauses& bytes = causes_of(key);
-      bytes.left = apart.before(to) - apart.before(from);
-      for (size_t m = from; m < to; ++m) raise(bytes.peak, apart.during(m) - apart.before(from));
+      bytes.left = by_pass.before(to) - by_pass.before(from);
+      for (size_t m = from; m < to; ++m) raise(bytes.peak, by_pass.during(m) - by_pass.before(from));
     }
     for (size_t i = 0; i < code_.size(); ++i) {
       const auto at = began.find(runs_in_[i]);
-      if (at == began.end() || runs_in_[i].once || ends_copies(runs_in_[i]) || runs_in_[i].micro_batch != owns_[i].micro_batch)
+      if (at == began.end() || runs_in_[i].is_parameter_copy || frees_parameter_copies(runs_in_[i]) ||
+          runs_in_[i].micro_batch != owns_[i].micro_batch)
         continue;
-      raise(causes_of(runs_in_[i]).peak_ahead, together.during(i) - apart.before(at->second));
+      raise(causes_of(runs_in_[i]).peak_ahead, in_order.during(i) - by_pass.before(at->second));
     }
-    add_up();
+    fill_totals();
   }
 
-  void add_up() {
+  // Device totals of the bytes by cause.
+  void fill_totals() {
     for (size_t block = 0; block < profile_.passes.size(); ++block) {
       profile_.copies[block] = profile_.breakdown.copies[block].device();
       for (size_t turn = 0; turn < kTurns; ++turn)
@@ -175,10 +179,10 @@ class Profiler {
     double began = 0;
     bool has_begun = false;
     const auto end = [&](double at) {
-      if (!has_begun || (!now.once && ends_copies(now))) return;
+      if (!has_begun || (!now.is_parameter_copy && frees_parameter_copies(now))) return;
       const auto block = static_cast<size_t>(now.block);
-      (now.once ? profile_.copying_s[block] : cost_of(now).seconds) += at - began;
-      if (breakdown_) add_time(now.once ? profile_.breakdown.copying[block] : causes_of(now).time, began, at);
+      (now.is_parameter_copy ? profile_.copying_s[block] : cost_of(now).seconds) += at - began;
+      if (breakdown_) add_time(now.is_parameter_copy ? profile_.breakdown.copying[block] : causes_of(now).time, began, at);
     };
     for (size_t i = 0; i < code_.size(); ++i) {
       if (!std::holds_alternative<KernelInst>(code_[i]) || (has_begun && runs_in_[i] == now)) continue;
@@ -189,11 +193,12 @@ class Profiler {
     wait_for_host(prices);
   }
 
-  // A host issues a block's backward pass during its forward pass; across blocks it gains no lasting lead.
+  // The host may run ahead from a block's forward into its backward pass, but not across blocks: a pass shorter than its
+  // issue time, minus that lead, waits for the host.
   void wait_for_host(const std::vector<InstructionPrice>& prices) {
     std::map<const PassCost*, double> issued;
     for (size_t i = 0; i < code_.size(); ++i)
-      if (!runs_in_[i].once && !ends_copies(runs_in_[i])) issued[&cost_of(runs_in_[i])] += prices[i].issue_s;
+      if (!runs_in_[i].is_parameter_copy && !frees_parameter_copies(runs_in_[i])) issued[&cost_of(runs_in_[i])] += prices[i].issue_s;
     for (size_t block = 0; block < profile_.passes.size(); ++block)
       for (size_t turn = 0; turn < kTurns; ++turn) {
         double lead_s = 0;
@@ -256,7 +261,7 @@ class Profiler {
     }
   }
 
-  // From the second block, if any: the first one's neighbour represents all others.
+  // Measured at block 2 -> 3 (1 -> 2 with two blocks): blocks next to the model's ends are not typical.
   void find_messages() {
     if (profile_.map.blocks < 2) return;
     const int32_t from = profile_.map.blocks > 2 ? 2 : 1;
@@ -268,15 +273,16 @@ class Profiler {
       for (size_t i = 0; i < node.inputs.size(); ++i) {
         const TensorId input = node.inputs[i];
         const NodeId producer = layout_.tensor(input).producer;
-        if (producer == kNoNode || !reads_input(node, i) || !seen.insert(input).second) continue;
+        if (producer == kNoNode || !reads_input(node, i) || seen.contains(input)) continue;
         const Phase made = layout_.graph.node(producer).phase;
         const int32_t maker = profile_.map.of_node[index(producer)];
-        if (made == Phase::kForward && node.phase == Phase::kForward && maker == from && to == from + 1)
-          add_message(input, profile_.forward_message, profile_.breakdown.messages[0]);
-        else if (made != Phase::kForward && maker == from && to == from - 1)
-          add_message(input, profile_.backward_message, profile_.breakdown.messages[1]);
-        else
-          seen.erase(input);
+        const bool sends_forward =
+            made == Phase::kForward && node.phase == Phase::kForward && maker == from && to == from + 1;
+        const bool sends_backward = made != Phase::kForward && maker == from && to == from - 1;
+        if (!sends_forward && !sends_backward) continue;
+        seen.insert(input);
+        if (sends_forward) add_message(input, profile_.forward_message, profile_.breakdown.messages[0]);
+        if (sends_backward) add_message(input, profile_.backward_message, profile_.breakdown.messages[1]);
       }
     }
   }
@@ -303,7 +309,7 @@ class Profiler {
   const RankProgram& rank_;
   const Cluster& cluster_;
   const std::vector<Instruction>& code_;
-  const bool splits_, apart_, breakdown_;
+  const bool splits_backward_, updates_last_, breakdown_;
   const SoftwareTraits& traits_;
   StepProfile profile_;
   std::vector<StepPhase> phases_;        // by instruction
@@ -316,10 +322,11 @@ class Profiler {
 }  // namespace
 
 Result<StepProfile> profile_step(const EntryLayout& layout, const RankProgram& rank, const Cluster& cluster,
-                                 bool splits, bool apart, bool breakdown, const SoftwareTraits& traits) {
+                                 bool splits_backward, bool updates_last, bool breakdown,
+                                 const SoftwareTraits& traits) {
   if (layout.places.size() != 1 || rank.entries.size() != 1)
     return Status(StatusCode::kInvalidArgument, "a step is profiled without a pipeline, as the one entry of its program");
-  return Profiler(layout, rank, cluster, splits, apart, breakdown, traits).run();
+  return Profiler(layout, rank, cluster, splits_backward, updates_last, breakdown, traits).run();
 }
 
 }  // namespace tessera

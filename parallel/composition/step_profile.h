@@ -24,7 +24,8 @@ namespace tessera {
 enum class BlockPass : uint8_t { kForward, kBackward, kWeight, kUpdate };
 inline constexpr size_t kBlockPasses = 4;
 
-// Turn: the first micro-batch creates sums of gradients, others add to them. Without a pipeline, updates belong to the last one's backward.
+// Turn: a micro-batch's position in the step. The first creates sums of gradients, others add to them. Without a pipeline,
+// updates belong to the last one's backward.
 enum class Turn : uint8_t { kFirst, kSteady, kLast };
 inline constexpr size_t kTurns = 3;
 
@@ -86,11 +87,11 @@ struct StepProfile {
   }
 };
 
-// `rank`: the first of `layout`, which has one place. `splits`: weight gradients
-// are a separate pass. `apart`: updates follow all passes, as in pipelines.
+// `rank`: the first of `layout`, which has one place. `splits_backward`: weight gradients
+// are a separate pass. `updates_last`: updates follow all passes, as in pipelines.
 // Seconds are the simulator's for `cluster`, if other ranks never wait.
 Result<StepProfile> profile_step(const EntryLayout& layout, const RankProgram& rank, const Cluster& cluster,
-                                 bool splits, bool apart, bool breakdown = false,
+                                 bool splits_backward, bool updates_last, bool breakdown = false,
                                  const SoftwareTraits& traits = {});
 
 }  // namespace tessera

@@ -1,6 +1,5 @@
-// NodeSharding: the layouts implied by a node's factor assignment:
-// of inputs, of outputs, and of a rank's shard in every factor.
-// Equal for all ranks except `factor_views` and `local_type`.
+// NodeSharding: the layouts implied by a node's factor assignment, of inputs and outputs.
+// Equal for all ranks; `factor_views` gives one rank's part.
 #pragma once
 
 #include <span>
@@ -24,7 +23,8 @@ struct NodeSharding {
 Result<ShardingRule> rule_of(const Graph& graph, const Node& node);
 
 // Refuses axes on an unshardable or minor factor, more parts than units
-// (naming the maximum), and a carried axis in which the rule is not linear.
+// (naming the maximum), and a carried axis (NodePlan::carried: partial sums pass unreduced) in
+// whose inputs the op is not linear.
 //
 // Partial operands. A sharded kReduce factor leaves outputs without it partial
 // over its axes. An input without the factor that enters linearly with one that

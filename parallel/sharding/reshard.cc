@@ -29,7 +29,8 @@ bool same_dim(const DimSharding& a, const DimSharding& b, int64_t extent, const 
          split_ranges(extent, a, mesh) == split_ranges(extent, b, mesh);
 }
 
-// Normalizes unit and first part where equivalent, so that equal layouts are equal specs.
+// Canonical form: smallest equivalent unit, and first larger part 0 where the split allows it, so that equal
+// layouts compare equal.
 ShardingSpec canonical(ShardingSpec spec, const Shape& global, const DeviceMesh& mesh) {
   for (int d = 0; d < global.rank(); ++d) {
     DimSharding& dim = spec.dims[static_cast<size_t>(d)];
@@ -74,7 +75,7 @@ double move_cost(const Move& move, const Shape& global, double element_bytes, co
   return elements_sent(move, global, mesh) * element_bytes + Resharder::kCallBytes;
 }
 
-// Unit and first part of a dim's split.
+// DimSharding::unit and ::first.
 using Split = std::pair<int64_t, int32_t>;
 
 // Neighbours: all moves from `from`, over axes that occur at either end of the path.
@@ -84,7 +85,7 @@ class Neighbours {
              std::vector<AxisId> axes, std::vector<std::set<Split>> splits)
       : target_(target), global_(global), mesh_(mesh), axes_(std::move(axes)), splits_(std::move(splits)) {}
 
-  std::vector<Move> of(const ShardingSpec& from) {
+  std::vector<Move> moves_from(const ShardingSpec& from) {
     from_ = from;
     out_.clear();
     for (int d = 0; d < global_.rank(); ++d) {
@@ -97,7 +98,7 @@ class Neighbours {
         left.first = first_before(left.first, last);
         add({MoveKind::kAllGather, last, d, -1, {}, {}}, gathered);
         for (int to = 0; to < global_.rank(); ++to)
-          if (to != d) append(MoveKind::kAllToAll, last, d, to, gathered);
+          if (to != d) add_appending(MoveKind::kAllToAll, last, d, to, gathered);
       }
     }
     std::vector<AxisId> unused;
@@ -108,12 +109,12 @@ class Neighbours {
       std::erase_if(reduced.partial, [&](AxisId a) { return std::ranges::find(some, a) != some.end(); });
       add({MoveKind::kAllReduce, some, -1, -1, {}, {}}, reduced);
       for_orders(some, [&](const std::vector<AxisId>& order) {
-        for (int d = 0; d < global_.rank(); ++d) append(MoveKind::kReduceScatter, order, d, -1, reduced);
+        for (int d = 0; d < global_.rank(); ++d) add_appending(MoveKind::kReduceScatter, order, d, -1, reduced);
       });
     });
     for_subsets(unused, [&](const std::vector<AxisId>& some) {
       for_orders(some, [&](const std::vector<AxisId>& order) {
-        for (int d = 0; d < global_.rank(); ++d) append(MoveKind::kSlice, order, d, -1, from);
+        for (int d = 0; d < global_.rank(); ++d) add_appending(MoveKind::kSlice, order, d, -1, from);
       });
       if (!from.partial.empty() && from.reduce != ReduceKind::kSum) return;
       if (!target_.partial.empty() && target_.reduce != ReduceKind::kSum) return;
@@ -148,9 +149,9 @@ class Neighbours {
     out_.push_back(std::move(move));
   }
 
-  // Makes the axes the last of a dim, in every unit
-  // and first part that keep the dim's earlier splits.
-  void append(MoveKind kind, const std::vector<AxisId>& axes, int dim, int to_dim, const ShardingSpec& base) {
+  // Adds moves that append `axes` to a dim (`to_dim` for all_to_all, else `dim`), once for each split that leaves the
+  // dim's present parts unchanged.
+  void add_appending(MoveKind kind, const std::vector<AxisId>& axes, int dim, int to_dim, const ShardingSpec& base) {
     const int onto = kind == MoveKind::kAllToAll ? to_dim : dim;
     const DimSharding& old = base.dims[static_cast<size_t>(onto)];
     for (const auto& [unit, first] : splits_[static_cast<size_t>(onto)]) {
@@ -170,7 +171,7 @@ class Neighbours {
     }
   }
 
-  // The first part of the axes before `last`.
+  // `first` of the axes that precede `last`.
   int32_t first_before(int32_t first, std::span<const AxisId> last) const {
     return static_cast<int32_t>(first / parts(last, mesh_));
   }
@@ -271,7 +272,7 @@ Result<ReshardPath> Resharder::search(const ShardingSpec& from, const ShardingSp
     if (best[spec].settled) continue;
     best[spec].settled = true;
     if (spec == goal) break;
-    for (Move& move : neighbours.of(spec)) {
+    for (Move& move : neighbours.moves_from(spec)) {
       const double total = cost + move_cost(move, global, element_bytes, mesh_);
       const auto at = best.find(move.after);
       if (at != best.end() && (at->second.settled || at->second.cost <= total)) continue;

@@ -31,7 +31,7 @@ def build() -> tessera.Graph:
 
 
 def coordinates() -> Iterator[float]:
-    """Of points of the square [-1, 1)^2, the same on every machine."""
+    """Yields coordinates of pseudo-random points in [-1, 1)^2, the same on every machine."""
     state = 1
     while True:
         state = (state * 1664525 + 1013904223) & 0xFFFFFFFF

@@ -12,9 +12,9 @@
 
 namespace tessera {
 
-// kUnsupported names what transformers' class lacks.
+// kUnsupported: transformers' class has no setting for a feature of the model; the message names it.
 Result<Json> write_huggingface_encoder(const ExportedConfig& model);
-// Writes the names of `count` classes, and the function from logits to scores.
+// Writes id2label and label2id of `count` classes, problem_type, and sentence-transformers' activation_fn.
 void put_labels(Json& json, const ExportedConfig& model, int64_t count);
 // Prefixes the tensors below a head with the class's name.
 void name_encoder_tensors(std::vector<TensorSource>& tensors, const ExportedConfig& model);

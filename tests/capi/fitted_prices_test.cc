@@ -1,4 +1,4 @@
-// From measured points to prices: never falling, and no further from the measurements than that needs.
+// Fitted prices: monotonic in work, with the smallest change of the measurements.
 #include "engine/program/fitted_prices.h"
 
 #include <doctest/doctest.h>
@@ -8,7 +8,7 @@
 
 using namespace tessera;
 
-TEST_CASE("values that never fall stay; a fall becomes the mean of its neighbours on logarithms") {
+TEST_CASE("monotonic values stay; a pair that falls becomes its geometric mean") {
   const std::vector<double> rising = {1, 2, 2, 5};
   const std::vector<double> kept = never_falling(rising);
   for (size_t i = 0; i < rising.size(); ++i) CHECK(kept[i] == doctest::Approx(rising[i]));
@@ -91,11 +91,12 @@ TEST_CASE("a curve takes the median of equal work and keeps its ends") {
   CHECK(curve.seconds[0] == doctest::Approx(3));
   CHECK(curve.seconds[1] == doctest::Approx(50));
   const PriceTable table = fit_table("add", DType::kF32, {{10, 2, 1}, {1000, 3, 30}}, true);
-  CHECK(table.shared_seconds[0] == doctest::Approx(1));  // help from afar may cost more than it saves
+  // Shared time may be below the time with helping cores: a far core costs more than it saves.
+  CHECK(table.shared_seconds[0] == doctest::Approx(1));
   CHECK(table.shared_seconds[1] == doctest::Approx(30));
 }
 
-TEST_CASE("passes are put together: the slowest with help, the median without") {
+TEST_CASE("combine_passes takes the slowest time with helping cores and the median time without") {
   const auto points = combine_passes({{{8, 1, 5}, {9, 4, 7}}, {{8, 3, 6}, {9, 2, 9}}, {{8, 2, 40}, {9, 3, 8}}});
   REQUIRE(points.size() == 2);
   CHECK(points[0].seconds == 3);

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""tensorboard_events.py TESSERA MODEL TEXT FOLDER: TensorBoard's own reader of what `tessera train --tensorboard` writes, with
-`pip install tensorboard`: scalars and texts of a run that was resumed, each step once."""
+"""tensorboard_events.py TESSERA MODEL TEXT FOLDER: TensorBoard reads the events of `tessera train --tensorboard` after a resume:
+every step once, scalars equal to --metrics. Needs `pip install tensorboard`."""
 import json
 import math
 import subprocess
@@ -18,7 +18,7 @@ def train(*options):
     return json.loads(subprocess.run([*COMMON, *options], check=True, capture_output=True, text=True).stdout)
 
 
-# The first run goes on to step 9 after its last checkpoint, which is of step 8: the second begins there.
+# The first run stops at step 9, its last checkpoint is at step 8: the resumed run computes step 9 again.
 first = train("--steps", "9", "--checkpoint-every", "8")
 second = train("--steps", "12", "--resume", f"{FOLDER}/events.tsr")
 events = event_accumulator.EventAccumulator(f"{FOLDER}/events", size_guidance={"scalars": 0, "tensors": 0})

@@ -16,7 +16,7 @@ namespace {
 constexpr size_t kMostInteger = 18, kMostFraction = 40, kMostDigits = 400;
 constexpr size_t kExactDigits = 15;  // digits that a double distinguishes
 
-// Tail: the least or greatest remaining digits; empty: zero.
+// Tail: the digits of a bound's fraction that are still to be matched; empty: all zeros.
 struct Tail {
   std::string_view digits;
   bool is_exclusive = false;
@@ -28,12 +28,13 @@ class RangeWriter {
   RangeWriter(JsonText& json, const NumberRange& range) : json_(json), out_(json.expressions()) {
     for (const auto& bound : {range.lower, range.upper})
       if (bound && bound->is_exclusive && compare(bound->value, {}) != 0)
-        most_free_ = std::min(most_free_, free_digits(bound->value));
+        max_extra_digits_ = std::min(max_extra_digits_, extra_digits(bound->value));
   }
 
   // Magnitudes from lower to upper.
   ExpressionId magnitudes(const NumberBound& lower, const NumberBound& upper, bool has_fraction) {
     const std::string &low = lower.value.integer, &high = upper.value.integer;
+    // A double with 16 or more integer digits has hardly a fraction: above 15 digits only integers.
     if (!has_fraction || low.size() > kExactDigits) {
       const bool above = !lower.value.fraction.empty() || lower.is_exclusive;
       const bool below = upper.value.fraction.empty() && upper.is_exclusive;
@@ -55,7 +56,7 @@ class RangeWriter {
  private:
   // Below an exclusive bound no number may round to the
   // bound as a double, which distinguishes 15 digits.
-  static uint32_t free_digits(const Decimal& bound) {
+  static uint32_t extra_digits(const Decimal& bound) {
     const size_t used = bound.integer.size() + bound.fraction.size();
     return used < kExactDigits ? static_cast<uint32_t>(kExactDigits - used) : 1;
   }
@@ -111,13 +112,13 @@ class RangeWriter {
     return out_.choice(std::move(parts));
   }
 
-  static bool is_free(const Limit& lower) {
+  static bool excludes_nothing(const Limit& lower) {
     return !lower || (lower->digits.empty() && !lower->is_exclusive);
   }
 
   // Whether stopping here is within the limits.
   static bool can_stop(const Limit& lower, const Limit& upper) {
-    return is_free(lower) && (!upper || !upper->digits.empty() || !upper->is_exclusive);
+    return excludes_nothing(lower) && (!upper || !upper->digits.empty() || !upper->is_exclusive);
   }
 
   // An optional point with digits.
@@ -136,18 +137,18 @@ class RangeWriter {
   // At least one digit. Recursion ends with the limit's digits.
   ExpressionId some_digits(const Limit& lower, const Limit& upper) {
     if (upper && upper->digits.empty())  // only zeros stay at the limit
-      return upper->is_exclusive || !is_free(lower) ? out_.nothing()
-                                                    : out_.repeat(digit(0, 0), 1, most_free_);
-    if (is_free(lower) && !upper) return json_.digits(1, most_free_);
+      return upper->is_exclusive || !excludes_nothing(lower) ? out_.nothing()
+                                                    : out_.repeat(digit(0, 0), 1, max_extra_digits_);
+    if (excludes_nothing(lower) && !upper) return json_.digits(1, max_extra_digits_);
     if (!upper && lower->digits.empty())  // above zero
       return out_.sequence(
-          {out_.repeat(digit(0, 0), 0, most_free_), digit(1, 9), json_.digits(0, most_free_)});
-    const int least = is_free(lower) || lower->digits.empty() ? 0 : lower->digits[0] - '0';
+          {out_.repeat(digit(0, 0), 0, max_extra_digits_), digit(1, 9), json_.digits(0, max_extra_digits_)});
+    const int least = excludes_nothing(lower) || lower->digits.empty() ? 0 : lower->digits[0] - '0';
     const int most = upper ? upper->digits[0] - '0' : 9;
     std::vector<ExpressionId> parts;
     for (int each = least; each <= most; ++each) {
       Limit next_lower, next_upper;
-      if (!is_free(lower) && each == least)
+      if (!excludes_nothing(lower) && each == least)
         next_lower = Tail{lower->digits.substr(lower->digits.empty() ? 0 : 1), lower->is_exclusive};
       if (upper && each == most) next_upper = Tail{upper->digits.substr(1), upper->is_exclusive};
       parts.push_back(out_.sequence({digit(each, each), more_digits(next_lower, next_upper)}));
@@ -157,7 +158,7 @@ class RangeWriter {
 
   JsonText& json_;
   Expressions& out_;
-  uint32_t most_free_ = kMostInteger;  // digits after the bound's own
+  uint32_t max_extra_digits_ = kMostInteger;  // allowed after the bound's own digits
 };
 
 std::string trimmed_fraction(std::string fraction) {
@@ -206,14 +207,12 @@ Result<Decimal> decimal_of(const Json& number, Rounding rounding) {
   if (number.is_number_float()) {
     const double value = number.get<double>();
     text = expand(value);
-    // Integers above 2^53: the double may differ from the text.
+    // Above 2^53 the shortest digits may differ from the double's value: the larger of both for kUp, else the smaller.
     if (std::abs(value) >= 0x1p53) {
       char buffer[512];
       const auto end = std::to_chars(buffer, buffer + sizeof buffer, value, std::chars_format::fixed, 0);
       const Decimal shown = parse_decimal(text), exact = parse_decimal(std::string(buffer, end.ptr));
-      const bool takes_exact = rounding == Rounding::kUp ? compare(shown, exact) < 0 : compare(shown, exact) > 0;
-      if (takes_exact) return exact;
-      return shown;
+      return (rounding == Rounding::kUp) == (compare(shown, exact) < 0) ? exact : shown;
     }
   } else {
     text = json_text(number);

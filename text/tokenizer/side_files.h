@@ -17,9 +17,10 @@ struct SideFileTexts {
   std::optional<std::string> tokenizer_config, special_tokens_map, added_tokens;
 };
 
-// Merges the three files into one tokenizer_config.json, as transformers does:
-// added_tokens_decoder in the configuration overrides the others; else the map's names
-// win and added_tokens.json becomes added_tokens_decoder. kCorrupt names an invalid file.
+// Merges the three files into one tokenizer_config.json, as transformers does. With
+// `added_tokens_decoder` in tokenizer_config.json the other two files are ignored. Without it, names in
+// special_tokens_map.json take precedence, and added_tokens.json becomes `added_tokens_decoder`.
+// kCorrupt: an invalid file, named.
 Result<nlohmann::json> merge_side_files(const SideFileTexts& texts);
 
 // Tokens of `added_tokens_decoder`, by id.

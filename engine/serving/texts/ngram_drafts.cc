@@ -18,11 +18,11 @@ uint64_t hash_of(std::span<const int32_t> tokens) {
 std::span<const int32_t> NgramDrafts::propose(std::span<const int32_t> tokens, size_t most) {
   // Excludes the last place, which nothing follows yet.
   for (; indexed_ < tokens.size(); ++indexed_)
-    after_[hash_of(tokens.subspan(indexed_ - kLength, kLength))] = indexed_;
+    next_position_[hash_of(tokens.subspan(indexed_ - kLength, kLength))] = indexed_;
   if (tokens.size() < kLength) return {};
   const std::span<const int32_t> last = tokens.last(kLength);
-  const auto found = after_.find(hash_of(last));
-  if (found == after_.end()) return {};
+  const auto found = next_position_.find(hash_of(last));
+  if (found == next_position_.end()) return {};
   const size_t at = found->second;
   if (!std::ranges::equal(tokens.subspan(at - kLength, kLength), last)) return {};
   return tokens.subspan(at, std::min(most, tokens.size() - at));

@@ -17,8 +17,8 @@ class NgramDrafts {
 
  private:
   static constexpr size_t kLength = 3;
-  std::unordered_map<uint64_t, size_t> after_;  // hash of kLength tokens -> the place after them
-  size_t indexed_ = kLength;                    // places before this one are indexed
+  std::unordered_map<uint64_t, size_t> next_position_;  // hash of kLength tokens -> position of the token that follows
+  size_t indexed_ = kLength;                            // positions before this one are indexed
 };
 
 }  // namespace tessera

@@ -1,7 +1,7 @@
 #include "graph/base/philox.h"
 #include "runtime/backends/cpu/kernels/elementwise.h"
+#include "runtime/backends/cpu/kernels/global_index.h"
 #include "runtime/backends/cpu/kernels/kernels.h"
-#include "runtime/backends/cpu/kernels/logical_index.h"
 
 namespace tessera::cpu {
 
@@ -12,7 +12,7 @@ Result<PreparedKernel> prepare_dropout(const KernelSpec& spec) {
     const double p = spec.f64("p"), kept = 1 / (1 - p);
     const auto salt = static_cast<uint64_t>(spec.i64("salt"));
     return reference_kernel(spec, 30 * static_cast<double>(count),
-                            make_kernel([=, index = LogicalIndex(spec)](const LaunchArgs& args) {
+                            make_kernel([=, index = GlobalIndex(spec)](const LaunchArgs& args) {
                               const T* x = args.in<T>(0);
                               const auto seed = static_cast<uint64_t>(*args.in<int64_t>(1));
                               T* y = args.out<T>(0);

@@ -12,7 +12,7 @@ namespace {
 
 constexpr uint64_t kOnes = 0x0101010101010101;
 
-// Bytes value(point, 0), value(point, 1), ..., the first lowest.
+// Packs value(point, 0), value(point, 1), ... into the bytes of a word, lowest first.
 template <class Word, class Value>
 constexpr Word expand_point(unsigned point, const Value& value) {
   Word word = 0;
@@ -33,13 +33,13 @@ constexpr auto kIq2XsPoints = expand_grid<uint64_t>(kIq2XsGrid, iq2_grid_value);
 constexpr auto kIq2SPoints = expand_grid<uint64_t>(kIq2SGrid, iq2_grid_value);
 constexpr auto kIq3XxsPoints = expand_grid<uint32_t>(kIq3XxsGrid, iq3_xxs_grid_value);
 constexpr auto kIq3SPoints = expand_grid<uint32_t>(kIq3SGrid, iq3_s_grid_value);
-// In eighths, offset by +1/8 or -1/8.
+// IQ1: 8 * value + 1 and 8 * value - 1: eighths, with the block's delta of +1/8 or -1/8 added.
 constexpr auto kIq1PointsAbove =
     expand_grid<uint64_t>(kIq1Grid, [](unsigned point, int j) { return 8 * iq1_grid_value(point, j) + 1; });
 constexpr auto kIq1PointsBelow =
     expand_grid<uint64_t>(kIq1Grid, [](unsigned point, int j) { return 8 * iq1_grid_value(point, j) - 1; });
 
-// Bytes of ones where a bit of the number is set.
+// masks[signs]: byte j is 0xff if bit j of `signs` is set.
 constexpr std::array<uint64_t, 256> make_sign_masks() {
   std::array<uint64_t, 256> masks{};
   for (size_t signs = 0; signs < masks.size(); ++signs)

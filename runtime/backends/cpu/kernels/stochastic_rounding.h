@@ -8,7 +8,7 @@
 #include "graph/base/half.h"
 #include "graph/base/philox.h"
 #include "runtime/backends/cpu/cpu_kernel.h"
-#include "runtime/backends/cpu/kernels/logical_index.h"
+#include "runtime/backends/cpu/kernels/global_index.h"
 
 namespace tessera::cpu {
 
@@ -24,7 +24,7 @@ struct NearestRounding {
 // Stochastic rounding to bf16: 16 random bits choose between the two neighbours.
 struct StochasticRounding {
   using Element = uint16_t;
-  LogicalIndex index;
+  GlobalIndex index;
   uint64_t salt;
   int seed_input;
   uint64_t seed = 0;

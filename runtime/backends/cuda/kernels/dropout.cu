@@ -10,14 +10,14 @@ namespace tessera::cuda {
 
 namespace {
 
-// LogicalIndex: like ShardIndex, for shards of any number of ranges and dims.
-struct LogicalIndex {
+// GlobalIndex: like ShardIndex, for shards of any number of ranges and dims.
+struct GlobalIndex {
   int rank = 0;
   int64_t dims[TSR_ABI_MAX_RANK] = {};     // local
   int64_t strides[TSR_ABI_MAX_RANK] = {};  // global
   FactorIndex factors[TSR_ABI_MAX_RANK];
 
-  explicit LogicalIndex(const KernelSpec& spec) {
+  explicit GlobalIndex(const KernelSpec& spec) {
     int64_t stride = 1;
     rank = static_cast<int>(spec.output_dims(0).size());
     for (int dim = rank - 1; dim >= 0; --dim) {
@@ -70,7 +70,7 @@ Result<PreparedKernel> dropout(const KernelSpec& spec, const Index& index) {
 // x, seed [] -> y. An element draws the number that it would draw in the whole tensor.
 Result<PreparedKernel> prepare_dropout(const KernelSpec& spec) {
   const Result<ShardIndex> index = ShardIndex::create(spec);
-  return index.ok() ? dropout(spec, *index) : dropout(spec, LogicalIndex(spec));
+  return index.ok() ? dropout(spec, *index) : dropout(spec, GlobalIndex(spec));
 }
 
 }  // namespace tessera::cuda

@@ -1,4 +1,4 @@
-// LogicalIndex: the row-major index in the whole tensor of an element of a shard.
+// GlobalIndex: maps an element's index in a shard to its row-major index in the whole tensor.
 #pragma once
 
 #include <cstdint>
@@ -8,16 +8,16 @@
 
 namespace tessera::cpu {
 
-// Serves result 0 of an element-wise op, whose dims have factors a, b, ..., or are products of such a factor and one that
-// is whole, as blocks are.
-struct LogicalIndex {
+// For output 0 of an element-wise op. Dim i has factor 'a' + i alone, or that factor times an unsharded minor factor (the
+// elements of a block).
+struct GlobalIndex {
   int rank = 0;
   int64_t dims[TSR_ABI_MAX_RANK] = {};     // local
   int64_t strides[TSR_ABI_MAX_RANK] = {};  // global
   FactorIndex factors[TSR_ABI_MAX_RANK];
-  int64_t widths[TSR_ABI_MAX_RANK] = {};  // elements of a step of the factor
+  int64_t widths[TSR_ABI_MAX_RANK] = {};  // by dim: elements per index of its factor (block size; else 1)
 
-  explicit LogicalIndex(const KernelSpec& spec) {
+  explicit GlobalIndex(const KernelSpec& spec) {
     int64_t stride = 1;
     rank = static_cast<int>(spec.output_dims(0).size());
     for (int dim = rank - 1; dim >= 0; --dim) {
