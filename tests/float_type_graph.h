@@ -39,7 +39,7 @@ inline Status copy_typed_node(GraphCopy& copy, NodeId id, DType dtype) {
 inline Result<Graph> with_float_type(const Graph& forward, DType dtype) {
   if (dtype != DType::kF32 && dtype != DType::kF64)
     return Status(StatusCode::kUnsupported,
-                  format("a whole graph in {}: wanted f32 or f64; mixed precision keeps f32 beside it",
+                  format("a whole graph in {}: wanted f32 or f64; mixed precision keeps f32 with it",
                          to_text(dtype)));
   GraphCopy copy(forward);
   for (size_t i = 0; i < forward.tensors().size(); ++i) {

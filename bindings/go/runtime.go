@@ -91,7 +91,7 @@ func (r *Runtime) Logs() ([]LogRecord, error) {
 	}
 }
 
-// SetLog tells a function each record of the log as it is made, beside the queue of NextLog; nil ends that. It is called by
+// SetLog passes each record of the log to a function as it is made, in addition to the queue of NextLog; nil ends that. It is called by
 // one goroutine at a time, must return soon, and may not call SetLog of this runtime; a panic in it is nothing. When SetLog
 // returns the function set before is not called any more.
 func (r *Runtime) SetLog(log func(LogRecord)) error {

@@ -84,8 +84,8 @@ Result<std::shared_ptr<SharedModel>> made_for(const std::shared_ptr<SharedModel>
   }
   const auto add = with_values ? add_adapters : add_adapters_without_values;
   if (!method.starts_with(kQuantized)) return add(*model, adapters);
-  TSR_ASSIGN_OR_RETURN(const auto narrow, quantized(*model, method.substr(kQuantized.size()), with_values));
-  return add(*narrow, adapters);
+  TSR_ASSIGN_OR_RETURN(const auto quantized_model, quantized(*model, method.substr(kQuantized.size()), with_values));
+  return add(*quantized_model, adapters);
 }
 
 // Methods that "auto" chooses from. A type that saves nothing is left out.

@@ -70,8 +70,8 @@ Result<Graph> with_parameters_as_set(Result<Graph> graph, const StoredTypes& sto
       .types = stored,
       .q8_activations = settings.evaluate_only && rounds_to_q8(settings.eval_activations),
       .bf16_activations = settings.evaluate_only && rounds_to_bf16(settings.eval_activations)};
-  TSR_ASSIGN_OR_RETURN(Graph narrow, with_stored_weights(*graph, storage));
-  return settings.bf16_weights ? with_bf16_parameters(narrow) : Result<Graph>(std::move(narrow));
+  TSR_ASSIGN_OR_RETURN(Graph with_types, with_stored_weights(*graph, storage));
+  return settings.bf16_weights ? with_bf16_parameters(with_types) : Result<Graph>(std::move(with_types));
 }
 
 // Converts the graph to the computing precision.

@@ -50,12 +50,12 @@ std::vector<TensorId> values_of_model(const Graph& step, std::map<TensorId, Tens
   std::set<std::string> names;
   for (const Adapter& adapter : find_adapters(step))
     names.insert({adapter.a, adapter.b, adapter.a0, adapter.b0, adapter.bias, adapter.magnitude});
-  std::set<TensorId> beside, scaled;
+  std::set<TensorId> adapter_tensors, scaled;
   std::vector<TensorId> values;
   for (const Node& node : step.nodes()) {
     if (node.phase != Phase::kForward) continue;
     const bool reads = std::ranges::any_of(node.inputs, [&](TensorId id) {
-      return beside.contains(id) || names.contains(step.tensor(id).name);
+      return adapter_tensors.contains(id) || names.contains(step.tensor(id).name);
     });
     // With a magnitude the bias follows; without adapters it is the matmul's.
     if (node.op->algebra == Algebra::kBiased && scaled.contains(node.inputs[0])) {
@@ -63,20 +63,20 @@ std::vector<TensorId> values_of_model(const Graph& step, std::map<TensorId, Tens
       continue;
     }
     if (is_adapter_dropout(node)) {
-      beside.insert(node.outputs.begin(), node.outputs.end());
+      adapter_tensors.insert(node.outputs.begin(), node.outputs.end());
       continue;
     }
     if (!reads) {
       values.insert(values.end(), node.outputs.begin(), node.outputs.end());
       continue;
     }
-    const auto other = std::ranges::find_if(node.inputs, [&](TensorId id) { return !beside.contains(id); });
+    const auto other = std::ranges::find_if(node.inputs, [&](TensorId id) { return !adapter_tensors.contains(id); });
     const bool scales = node.op->algebra == Algebra::kProduct;  // by a magnitude
     if (scales && other != node.inputs.end()) scaled.insert(node.outputs[0]);
     if ((scales || node.op->algebra == Algebra::kSum) && other != node.inputs.end())
       joined[node.outputs[0]] = joined.contains(*other) ? joined[*other] : *other;
     else
-      beside.insert(node.outputs.begin(), node.outputs.end());
+      adapter_tensors.insert(node.outputs.begin(), node.outputs.end());
   }
   return values;
 }

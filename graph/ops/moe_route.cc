@@ -43,7 +43,7 @@ int64_t slots(int64_t T, int64_t E, int64_t k, double capacity) {
 // equal groups, in order; a group counts as the sum of its `group_best` largest scores, and only experts of a token's
 // `groups_used` best groups are taken. At each expert it takes the next free slot: tokens in order, and for one token
 // the larger score first.
-//   probs [B, T, E], bias [E] (f64 beside f64, else f32) optional
+//   probs [B, T, E], bias [E] (f64 with f64, else f32) optional
 //   -> expert [B, T, K] i32; slot [B, T, K] i32, -1: dropped; gate [B, T, K], the probability,
 //   divided by the sum of the token's k with normalize = 1; token [E, B, S] i32, the owner of the slot, -1: none;
 //   load [E, B] i32, number of slots taken: the first ones.

@@ -25,7 +25,7 @@ bool has_number(std::string_view name) {
 }
 
 // Returns whether the graph allows products in fewer bits than f32; the iteration's products then are, too.
-bool has_narrow_products(const Graph& graph) {
+bool has_tf32_matmuls(const Graph& graph) {
   return std::ranges::any_of(graph.nodes(), [&](const Node& node) {
     if (node.op->weight.use != WeightUse::kProduct) return false;
     const DType dtype = graph.type(node.inputs[0]).dtype;
@@ -66,9 +66,9 @@ Status emit_muon(const OptimizerContext& context, const std::map<std::string, do
       graph.add_node("muon_momentum", std::vector{momentum, context.gradient, context.gradient_scale},
                      {{"momentum", hyper.at("momentum")}}));
   TSR_RETURN_IF_ERROR(add_named_update(graph, momentum, made[0]));
-  const int64_t narrow = has_narrow_products(graph) ? 1 : 0;
+  const int64_t allows_tf32 = has_tf32_matmuls(graph) ? 1 : 0;
   TSR_ASSIGN_OR_RETURN(const TensorId direction,
-                       graph.add("orthogonalize", {made[1]}, {{"allow_tf32", narrow}}));
+                       graph.add("orthogonalize", {made[1]}, {{"allow_tf32", allows_tf32}}));
 
   const bool transposed = is_transposed(graph, context.parameter);
   const auto out = static_cast<double>(shape[transposed ? 0 : 1]);

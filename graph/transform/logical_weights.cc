@@ -165,9 +165,9 @@ class Widening {
                              [&](const NamedTensor& it) { return it.tensor == old; }))
       return {};
     TSR_ASSIGN_OR_RETURN(
-        const TensorId narrow,
+        const TensorId cast,
         copy_.graph().add("cast", {copy_.mapped(old)}, {{"dtype", to_text(copy_.source().type(old).dtype)}}));
-    copy_.replace(old, narrow);
+    copy_.replace(old, cast);
     return {};
   }
 

@@ -160,9 +160,9 @@ class ServingGraph {
     if (rope_row_ == kNoTensor) {
       TSR_ASSIGN_OR_RETURN(rope_row_, graph().add_tensor("rope_row", {DType::kI32, {1}}, TensorKind::kInput));
     }
-    TSR_ASSIGN_OR_RETURN(const TensorId apart,
+    TSR_ASSIGN_OR_RETURN(const TensorId split,
                          graph().add("split_dim", {rows}, {{"dim", int64_t{0}}, {"inner", int64_t{2}}}));
-    return graph().add("select_row", {apart, rope_row_});
+    return graph().add("select_row", {split, rope_row_});
   }
 
   // The same for all nodes that read `rows`, of the forward graph.

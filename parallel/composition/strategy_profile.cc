@@ -34,21 +34,21 @@ Result<StepProfile> profile_strategy(const Graph& few, const StrategySpec& spec,
   TSR_ASSIGN_OR_RETURN(const Graph bound, few.bind_partly(symbols));
   const bool may_cut = spec.pp > 1 && cut_batch(bound).ok();
   TSR_ASSIGN_OR_RETURN(const int32_t count, micro_batches_of(spec, global_batch, may_cut));
-  const bool apart = spec.pp > 1;
+  const bool updates_last = spec.pp > 1;
   // The first, a steady one, and the last.
-  const int32_t profiled = count == 1 ? 1 : apart ? 3 : std::min(count, 3);
+  const int32_t profiled = count == 1 ? 1 : updates_last ? 3 : std::min(count, 3);
   const PipelineShape shape{.kind = spec.schedule, .devices = spec.pp, .virtual_stages = spec.virtual_stages, .micro_batches = count};
   StrategySpec inside = spec;
   inside.pp = 1, inside.schedule = ScheduleKind::kNone, inside.virtual_stages = 1;
   if (count > 1 || spec.micro_batch > 0) inside.micro_batch = global_batch / count / spec.data();
   TSR_ASSIGN_OR_RETURN(Plan plan, apply_strategy(bound, inside, global_batch / count * profiled));
-  if (apart) {
+  if (updates_last) {
     TSR_ASSIGN_OR_RETURN(plan, in_two_stages(few, symbols, std::move(plan), shape.splits_backward()));
   }
   plan.symbols = symbols;
   TSR_ASSIGN_OR_RETURN(const EntryLayout layout, make_layout({"step", &few, &plan}));
   TSR_ASSIGN_OR_RETURN(const RankProgram rank, lower_place(layout, catalog, 0, false));
-  return profile_step(layout, rank, cluster, shape.splits_backward(), apart, breakdown, traits);
+  return profile_step(layout, rank, cluster, shape.splits_backward(), updates_last, breakdown, traits);
 }
 
 }  // namespace tessera

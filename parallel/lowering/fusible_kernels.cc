@@ -15,7 +15,7 @@ namespace {
 // In the order in which kernels of different kinds stand side by side: each makes what the next reads.
 enum class Part { kCast, kSquares, kAddition };
 
-// Casts of more have work for a launch of their own, and their results would wait beside their operands.
+// Casts of more have work for a launch of their own, and their results would occupy memory next to their operands.
 constexpr int64_t kMostCastBytes = 256 << 10;
 
 class Gathering {

@@ -23,7 +23,7 @@ bool set(std::vector<Attr>& attrs, std::string_view name, int64_t value) {
   return true;
 }
 
-bool is_plain_product(const KernelDesc& desc) {
+bool is_plain_matmul(const KernelDesc& desc) {
   return desc.op->weight.use == WeightUse::kProduct && desc.outputs.size() == 1;
 }
 bool is_sum(const OpDef& op) { return op.algebra == Algebra::kSum; }
@@ -39,37 +39,37 @@ Attr same_attr(const KernelDesc& desc, std::string_view name) {
   return {std::string(name), attr_i64(desc.attrs, name)};
 }
 // Of the shards of k, those that do not begin at 0 leave their bias out.
-void add_bias(const KernelInst& product, const KernelDesc& desc, Joined& joined) {
+void add_bias(const KernelInst& matmul, const KernelDesc& desc, Joined& joined) {
   const auto k = std::ranges::find(desc.factors, 'k', &FactorView::name);
   if (desc.inputs.size() != 3 || (k != desc.factors.end() && k->begin[0] != 0)) return;
-  joined.inputs.push_back(product.inputs[2]);
+  joined.inputs.push_back(matmul.inputs[2]);
   joined.in_types.push_back(desc.inputs[2]);
 }
 
 void join_sum(KernelJoiner& code, size_t at) {
   // The later of two products: what it is added to is there by then.
-  std::vector<std::pair<size_t, size_t>> products;  // place, which operand of the sum
+  std::vector<std::pair<size_t, size_t>> matmuls;  // place, which operand of the sum
   for (const size_t i : {size_t{0}, size_t{1}})
-    if (const auto maker = code.maker_of(code.kernel_at(at)->inputs[i])) products.emplace_back(*maker, i);
-  std::ranges::sort(products, std::greater{});
-  for (const auto& [product_at, operand] : products) {
-    const KernelInst &sum = *code.kernel_at(at), &product = *code.kernel_at(product_at);
-    const KernelDesc& desc = code.desc_of(product);
-    if (!is_plain_product(desc) || desc.op->fused.with_addend.empty() ||
-        product.micro_batch != sum.micro_batch || !code.is_read_once(sum.inputs[operand]) ||
-        !code.may_move(at, product_at))
+    if (const auto maker = code.maker_of(code.kernel_at(at)->inputs[i])) matmuls.emplace_back(*maker, i);
+  std::ranges::sort(matmuls, std::greater{});
+  for (const auto& [matmul_at, operand] : matmuls) {
+    const KernelInst &sum = *code.kernel_at(at), &matmul = *code.kernel_at(matmul_at);
+    const KernelDesc& desc = code.desc_of(matmul);
+    if (!is_plain_matmul(desc) || desc.op->fused.with_addend.empty() ||
+        matmul.micro_batch != sum.micro_batch || !code.is_read_once(sum.inputs[operand]) ||
+        !code.may_move(at, matmul_at))
       continue;
     const SlotRef addend = sum.inputs[1 - operand];
-    if (addend.slot == product.outputs[0].slot) continue;
+    if (addend.slot == matmul.outputs[0].slot) continue;
     Joined joined{.op = find_op(desc.op->fused.with_addend),
                   .attrs = {same_attr(desc, "trans_w"), same_attr(desc, "allow_tf32")},
-                  .inputs = {product.inputs[0], product.inputs[1], addend},
+                  .inputs = {matmul.inputs[0], matmul.inputs[1], addend},
                   .outputs = sum.outputs,
                   .in_types = {desc.inputs[0], desc.inputs[1], code.desc_of(sum).inputs[1 - operand]},
                   .out_types = code.desc_of(sum).outputs,
                   .node = sum.node};
-    add_bias(product, desc, joined);
-    if (code.replace({product_at, at}, std::move(joined))) return;
+    add_bias(matmul, desc, joined);
+    if (code.replace({matmul_at, at}, std::move(joined))) return;
   }
 }
 
@@ -77,9 +77,9 @@ void join_activation(KernelJoiner& code, size_t at) {
   const KernelInst& activation = *code.kernel_at(at);
   const auto maker = code.maker_of(activation.inputs[0]);
   if (!maker) return;
-  const KernelInst& product = *code.kernel_at(*maker);
-  const KernelDesc& desc = code.desc_of(product);
-  if (!is_plain_product(desc) || product.micro_batch != activation.micro_batch ||
+  const KernelInst& matmul = *code.kernel_at(*maker);
+  const KernelDesc& desc = code.desc_of(matmul);
+  if (!is_plain_matmul(desc) || matmul.micro_batch != activation.micro_batch ||
       !code.may_move(at, *maker) ||
       !has_default_attrs(code.op_of(activation), code.desc_of(activation).attrs))
     return;
@@ -87,12 +87,12 @@ void join_activation(KernelJoiner& code, size_t at) {
                 .attrs = {same_attr(desc, "trans_w"),
                           {"activation", std::string(code.op_of(activation).name)},
                           same_attr(desc, "allow_tf32")},
-                .inputs = {product.inputs[0], product.inputs[1]},
-                .outputs = {activation.outputs[0], product.outputs[0]},
+                .inputs = {matmul.inputs[0], matmul.inputs[1]},
+                .outputs = {activation.outputs[0], matmul.outputs[0]},
                 .in_types = {desc.inputs[0], desc.inputs[1]},
                 .out_types = {code.desc_of(activation).outputs[0], desc.outputs[0]},
                 .node = activation.node};
-  add_bias(product, desc, joined);
+  add_bias(matmul, desc, joined);
   code.replace({*maker, at}, std::move(joined));
 }
 
@@ -102,7 +102,7 @@ void join_sum_and_norm(KernelJoiner& code, size_t at) {
   const KernelInst& norm = *code.kernel_at(at);
   const KernelDesc& desc = code.desc_of(norm);
   // Of a few rows it saves no time: they stay in the cache, and where each by itself is part of the launch of
-  // the product beside it (decoding), joined they would be a launch of their own.
+  // the matmul next to it (decoding), joined they would be a launch of their own.
   constexpr int64_t kFewRows = 8;
   const auto maker = code.maker_of(norm.inputs[0]);
   if (!maker || desc.inputs[0].shape.elements() < kFewRows * desc.inputs[1].shape.elements()) return;

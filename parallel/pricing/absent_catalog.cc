@@ -14,7 +14,7 @@ constexpr double kOnChipShare = 0.6;
 // Share of one matmul's operations; ops below it are none (such as a table lookup).
 constexpr double kLeastShare = 0.2;
 
-struct Product {
+struct MatmulSizes {
   double count = 1, m = 1, n = 1, k = 1;
   bool on_chip = false;  // no result has both m and n, and there are several
   double flops() const { return 2 * count * m * n * k; }
@@ -27,8 +27,8 @@ bool has(const ShardingRule::OperandDims& dims, char factor) {
 
 // The matmul of operands `a` and `b`: common factors are summed, except
 // those in every operand; rows are a's own factors, columns b's.
-std::optional<Product> product_of(const ShardingRule& rule, size_t a, size_t b) {
-  Product product;
+std::optional<MatmulSizes> matmul_of(const ShardingRule& rule, size_t a, size_t b) {
+  MatmulSizes matmul;
   bool rows = false, columns = false, summed = false;
   std::string outer;
   for (const Factor& factor : rule.factors) {
@@ -38,32 +38,32 @@ std::optional<Product> product_of(const ShardingRule& rule, size_t a, size_t b) 
     };
     const bool in_a = has(rule.inputs[a], factor.name), in_b = has(rule.inputs[b], factor.name);
     if (in_a != in_b) {
-      (in_a ? product.m : product.n) *= extent;
+      (in_a ? matmul.m : matmul.n) *= extent;
       (in_a ? rows : columns) = true;
       outer += factor.name;
     } else if (in_a && std::ranges::none_of(rule.inputs, lacks) &&
                std::ranges::none_of(rule.outputs, lacks)) {
-      product.count *= extent;
+      matmul.count *= extent;
     } else if (in_a) {
-      product.k *= extent;
+      matmul.k *= extent;
       summed = true;
     }
   }
   if (!rows || !columns || !summed) return std::nullopt;
-  product.on_chip =
-      product.count > 1 && std::ranges::none_of(rule.outputs, [&](const ShardingRule::OperandDims& dims) {
+  matmul.on_chip =
+      matmul.count > 1 && std::ranges::none_of(rule.outputs, [&](const ShardingRule::OperandDims& dims) {
         return std::ranges::all_of(outer, [&](char factor) { return has(dims, factor); });
       });
-  return product;
+  return matmul;
 }
 
-std::optional<Product> product_of(const OpDef& op, const OpView& view) {
+std::optional<MatmulSizes> matmul_of(const OpDef& op, const OpView& view) {
   if (op.sharding == nullptr) return std::nullopt;
   ShardingRule rule = op.sharding({view.attrs, view.inputs, view.outputs, {}});
   if (!bind_extents(rule, view.inputs, view.outputs).ok()) return std::nullopt;
   for (size_t a = 0; a < rule.inputs.size(); ++a)
     for (size_t b = a + 1; b < rule.inputs.size(); ++b)
-      if (const auto product = product_of(rule, a, b)) return product;
+      if (const auto matmul = matmul_of(rule, a, b)) return matmul;
   return std::nullopt;
 }
 
@@ -78,13 +78,13 @@ Result<KernelChoice> AbsentCatalog::query(const OpDef& op, const OpView& view) c
   const double rate = matrix_rate(kind_, dtype);
   double seconds = std::max(rate > 0 ? cost.flops / rate + kind_.launch_s : 0,
                             streaming_seconds(kind_, cost.bytes_read + cost.bytes_written));
-  const auto product = cost.flops > 0 && kind_.multiprocessors > 0 ? product_of(op, view) : std::nullopt;
-  if (product && cost.flops >= kLeastShare * product->flops()) {
-    const double one = product->on_chip ? product->flops() / (rate * kOnChipShare)
-                                        : batched_product_seconds(kind_, dtype, product->count, product->m,
-                                                                  product->n, product->k) -
+  const auto matmul = cost.flops > 0 && kind_.multiprocessors > 0 ? matmul_of(op, view) : std::nullopt;
+  if (matmul && cost.flops >= kLeastShare * matmul->flops()) {
+    const double one = matmul->on_chip ? matmul->flops() / (rate * kOnChipShare)
+                                       : batched_matmul_seconds(kind_, dtype, matmul->count, matmul->m,
+                                                                matmul->n, matmul->k) -
                                               kind_.launch_s;
-    seconds = std::max(seconds, cost.flops / product->flops() * one + kind_.launch_s);
+    seconds = std::max(seconds, cost.flops / matmul->flops() * one + kind_.launch_s);
   }
   return KernelChoice{"absent", 0, seconds};
 }

@@ -32,12 +32,12 @@ double over(double amount, double rate) { return rate > 0 ? amount / rate : 0; }
 
 }  // namespace
 
-double product_seconds(const DeviceKind& kind, DType dtype, double m, double n, double k) {
-  return batched_product_seconds(kind, dtype, 1, m, n, k);
+double matmul_seconds(const DeviceKind& kind, DType dtype, double m, double n, double k) {
+  return batched_matmul_seconds(kind, dtype, 1, m, n, k);
 }
 
-double batched_product_seconds(const DeviceKind& kind, DType dtype, double count, double m, double n,
-                               double k) {
+double batched_matmul_seconds(const DeviceKind& kind, DType dtype, double count, double m, double n,
+                              double k) {
   const double bytes = element_bytes(dtype);
   const double rate = matrix_rate(kind, dtype) * (count > 1 ? kind.batched_share : 1) *
                       (unaligned(kind, bytes, n, k) ? kUnalignedShare : 1);

@@ -9,10 +9,10 @@ namespace tessera {
 
 // Matmul [m, k] x [k, n]: waves of tiles on all multiprocessors
 // (the best of four shapes), at least the time of its bytes.
-double product_seconds(const DeviceKind& kind, DType dtype, double m, double n, double k);
+double matmul_seconds(const DeviceKind& kind, DType dtype, double m, double n, double k);
 // Many small matmuls, such as scores of unfused attention.
-double batched_product_seconds(const DeviceKind& kind, DType dtype, double count, double m, double n,
-                               double k);
+double batched_matmul_seconds(const DeviceKind& kind, DType dtype, double count, double m, double n,
+                              double k);
 // A kernel that only moves bytes.
 double streaming_seconds(const DeviceKind& kind, double bytes);
 

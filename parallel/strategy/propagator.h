@@ -84,7 +84,7 @@ class Propagator {
   const ShardingSpec& compute_spec(TensorId parameter) const { return now_[index(parameter)]; }
   const ShardingSpec& parameter_spec(TensorId parameter);  // stored layout below zero 3
   const ShardingSpec& state_spec(TensorId parameter);
-  const ShardingSpec* spec_of_waiting_gradient(TensorId parameter) const;
+  const ShardingSpec* spec_of_stored_gradient(TensorId parameter) const;
   void store();
   void store_state(NodeId id, std::map<TensorId, ShardingSpec>& stored) const;
   ShardingSpec produced(TensorId id) const;

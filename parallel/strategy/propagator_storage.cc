@@ -20,8 +20,8 @@ const ShardingSpec& Propagator::parameter_spec(TensorId parameter) {
 const ShardingSpec& Propagator::state_spec(TensorId parameter) {
   const auto at = state_specs_.find(parameter);
   if (at != state_specs_.end()) return at->second;
-  if (const ShardingSpec* waiting = spec_of_waiting_gradient(parameter); waiting != nullptr)
-    return state_specs_.emplace(parameter, *waiting).first->second;
+  if (const ShardingSpec* stored = spec_of_stored_gradient(parameter); stored != nullptr)
+    return state_specs_.emplace(parameter, *stored).first->second;
   const ShardingSpec& base = parameter_spec(parameter);
   std::vector<AxisId> axes;
   for (const AxisId axis : axes_.zero)
@@ -33,11 +33,11 @@ const ShardingSpec& Propagator::state_spec(TensorId parameter) {
 
 // The layout of a gradient that is state filled by another entry; null if it
 // is computed here. No forward node here determines the parameter's split.
-const ShardingSpec* Propagator::spec_of_waiting_gradient(TensorId parameter) const {
+const ShardingSpec* Propagator::spec_of_stored_gradient(TensorId parameter) const {
   for (const Gradient& gradient : graph_.gradients()) {
-    const Tensor& waiting = graph_.tensor(gradient.gradient);
-    if (gradient.parameter != parameter || waiting.kind != TensorKind::kState) continue;
-    const auto kept = options_.stored.find(waiting.name);
+    const Tensor& tensor = graph_.tensor(gradient.gradient);
+    if (gradient.parameter != parameter || tensor.kind != TensorKind::kState) continue;
+    const auto kept = options_.stored.find(tensor.name);
     return kept == options_.stored.end() ? nullptr : &kept->second;
   }
   return nullptr;
@@ -48,9 +48,9 @@ void Propagator::store() {
   // Below zero 3 a parameter read only through narrow copies
   // has its state's layout: a step gathers the copies once.
   // Not on grids, where weights are gathered for every pass.
-  const std::vector<bool> narrow = zero > 0 && axes_.spread.empty()
-                                       ? read_as_narrow_copies(graph_, copies_)
-                                       : std::vector<bool>(graph_.tensors().size(), false);
+  const std::vector<bool> has_only_copies = zero > 0 && axes_.spread.empty()
+                                                ? read_as_narrow_copies(graph_, copies_)
+                                                : std::vector<bool>(graph_.tensors().size(), false);
   std::map<TensorId, ShardingSpec> stored;
   for (size_t t = 0; t < graph_.tensors().size(); ++t) {
     const TensorId id{static_cast<uint32_t>(t)};
@@ -58,7 +58,7 @@ void Propagator::store() {
     if (tensor.kind == TensorKind::kActivation) continue;
     stored[id] = now_[t];
     if (tensor.kind == TensorKind::kParameter)
-      stored[id] = zero == 3 || narrow[t] ? state_spec(id) : parameter_spec(id);
+      stored[id] = zero == 3 || has_only_copies[t] ? state_spec(id) : parameter_spec(id);
   }
   for (const Gradient& gradient : graph_.gradients()) {
     ShardingSpec spec = produced(gradient.gradient);

@@ -106,14 +106,14 @@ class ForeignTensorMaker {
   Result<HostTensor> in_type(HostTensor wide, const std::string& tensor) const {
     const DType type = layout_.vector_type;
     if (type == DType::kF32) return wide;
-    Result<HostTensor> narrow = quantize_weight(wide, {type, wide.type.shape});
+    Result<HostTensor> quantized = quantize_weight(wide, {type, wide.type.shape});
     if (!layout_.only_exact) {
-      if (!narrow.ok()) return narrow.status().with_context(tensor);
-      return narrow;
+      if (!quantized.ok()) return quantized.status().with_context(tensor);
+      return quantized;
     }
-    if (!narrow.ok()) return wide;
-    TSR_ASSIGN_OR_RETURN(const HostTensor again, widen_weight(*narrow));
-    return std::ranges::equal(again.data, wide.data) ? narrow : wide;
+    if (!quantized.ok()) return wide;
+    TSR_ASSIGN_OR_RETURN(const HostTensor again, widen_weight(*quantized));
+    return std::ranges::equal(again.data, wide.data) ? quantized : wide;
   }
 
   std::vector<float> reordered(const std::vector<float>& values) const {

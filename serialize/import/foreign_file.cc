@@ -230,10 +230,10 @@ class Placer {
   TensorSource source_as_stored(const Tensor& parameter, const Place& place) const {
     TensorSource tensor{parameter.name, parameter.type, {}, 1, {}, {}};
     const auto count = static_cast<int64_t>(place.offsets.size());
-    bool together = true;
+    bool is_contiguous = true;
     for (size_t i = 1; i < place.offsets.size(); ++i)
-      together = together && place.offsets[i] == place.offsets[i - 1] + place.bytes;
-    const std::span<const std::byte> mapped = together && count > 0
+      is_contiguous = is_contiguous && place.offsets[i] == place.offsets[i - 1] + place.bytes;
+    const std::span<const std::byte> mapped = is_contiguous && count > 0
                                                   ? file_.source->map(place.offsets[0], count * place.bytes)
                                                   : std::span<const std::byte>();
     const bool aligned = reinterpret_cast<uintptr_t>(mapped.data()) % alignment_of(place.dtype) == 0;

@@ -9,7 +9,7 @@ namespace tessera::bench {
 
 double now_s();
 
-// Time this thread has had on a core: what runs beside it disturbs the caches, but is not counted.
+// Time this thread has had on a core: concurrent work disturbs the caches, but is not counted.
 double thread_s();
 
 // Multiply-adds from registers alone, one thread.

@@ -1,4 +1,4 @@
-// The packed product beside OpenBLAS (serial) and oneDNN, one thread, alternating in one process: what counts
+// The packed matmul against OpenBLAS (serial) and oneDNN, one thread, alternating in one process: what counts
 // are the ratios. Counters: GF = ours, xOpenBLAS and xOneDNN = how many times their speed, peak = share of
 // the multiply-adds that registers alone allow. For m <= 8 GBps says how fast the weights pass.
 #include <benchmark/benchmark.h>

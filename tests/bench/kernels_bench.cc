@@ -1,4 +1,4 @@
-// Fast kernels beside their reference at the shapes of a GPT-2 124M training step (B = 4, T = 128), one
+// Fast kernels against their reference at the shapes of a GPT-2 124M training step (B = 4, T = 128), one
 // thread, the two alternating in one process. Counters: xReference = how many times the reference's speed,
 // GBps = operand bytes a second (ceiling: the triad of bench_ceilings), GF where the kernel states its
 // operations.

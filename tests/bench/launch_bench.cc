@@ -1,5 +1,5 @@
 // What a launch costs that threads share: parallel_for of as many equal tasks as this process has cores, one launch
-// right behind the other as a program issues them, beside one task by itself. The difference is the launch.
+// right behind the other as a program issues them, against one task by itself. The difference is the launch.
 #include <benchmark/benchmark.h>
 
 #include <cstdint>

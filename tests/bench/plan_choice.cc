@@ -1,5 +1,5 @@
 // Is the chosen plan the fastest? For every setting (model, devices, memory limit) the planner chooses, and
-// its plan runs beside every named strategy that fits the same limit:
+// its plan is timed against every named strategy that fits the same limit:
 //   plan_choice [--profile FILE] [--measure N] [--all] [--only N,N,...] [--rounds N]
 // FILE is what `tessera calibrate` wrote for this machine; without it prices are built-in rates. --measure:
 // the planner decides between N finalists by running them, as the option `measure` has it.

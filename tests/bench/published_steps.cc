@@ -1,4 +1,4 @@
-// Forecasts beside published training steps (tests/planner/published_runs.cc), with the built-in tables:
+// Forecasts against published training steps (tests/planner/published_runs.cc), with the built-in tables:
 // every row, and by source the mean, the median and the worst error. Argument: a part of the sources' names
 // (default all).
 #include <algorithm>

@@ -2,9 +2,9 @@
 """serving_adapters.py BUILD [--model llama:...] [--types F32,Q8_0,Q4_K_M] [--adapter-types f32,bf16] [--clients 16,100] [--adapters 100] [--rounds 5]
 
 An engine whose requests have adapters of rank 16, a hundred that take turns, each in a slot of its own as far as there are as many
-slots as clients, beside one over the same weights without: every client sends a random prompt of 128 tokens and takes 128 new ones. Generated
+slots as clients, against one over the same weights without: every client sends a random prompt of 128 tokens and takes 128 new ones. Generated
 tokens by the clock, prompts included, alternately; medians of rounds, and of their ratios. Asked is at least 0.7 over an f32 base, with factors of
-f32; exits with 1 where not. Bytes: of the adapters that a full step reads, beside those of the weights. The adapters are one, loaded many times."""
+f32; exits with 1 where not. Bytes: of the adapters that a full step reads, and those of the weights. The adapters are one, loaded many times."""
 import argparse
 import os
 import random

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""speculation.py BUILD MODEL [--rounds 5] [--prompts 50]: an engine that guesses, beside one that does not.
+"""speculation.py BUILD MODEL [--rounds 5] [--prompts 50]: an engine with speculation, against one without.
 
 Greedy texts of 50 prompts, one and eight at a time, must be equal; so must sampled ones. Speed on texts that repeat themselves and
 on random ones: generated tokens by the clock, alternately, medians; asked is at least 0.97 of the plain engine's. Exits with 1 where not."""

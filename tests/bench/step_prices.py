@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Predicted beside measured step times: models of several widths, on one device and in each form of parallelism.
+"""Predicted against measured step times: models of several widths, on one device and in each form of parallelism.
 
 usage: step_prices.py TESSERA [--profile FILE|none|auto] [--steps N] [--widths 64,256,768] [--forms "dp=1;dp=2;..."]
 

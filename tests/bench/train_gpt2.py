@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""A GPT-2 124M training step (f32, AdamW, B = 4, T = 128): `tessera bench` beside PyTorch, alternating.
+"""A GPT-2 124M training step (f32, AdamW, B = 4, T = 128): `tessera bench` against PyTorch, alternating.
 
     tests/bench/train_gpt2.py --build build [--rounds 3] [--torch /usr/bin/python3] [--torch venv/bin/python]
 

@@ -279,7 +279,7 @@ TEST_CASE("magnitudes go to PEFT's form and back, and merge to weights of their 
   }
 }
 
-TEST_CASE("adapters stand beside weights as they are stored, magnitudes too") {
+TEST_CASE("adapters leave weights as they are stored, magnitudes too") {
   const Scratch scratch;
   const Model base = described("llama:L=1,C=64,H=2,KV=1,F=64,V=32,T=8,rope_half");
   const std::string path = scratch / "q8.tsr";
@@ -424,14 +424,14 @@ TEST_CASE("tables of a resized vocabulary widen the base, and rows of single tok
     folder.matrix("model.layers.0.self_attn.v_proj.lora_A.weight", 2, 8, 1)
         .matrix("model.layers.0.self_attn.v_proj.lora_B.weight", 8, 2, 2);
   };
-  const Model apart = described("llama:L=1,C=8,H=2,F=12,V=16,T=8,rope_half");
+  const Model untied = described("llama:L=1,C=8,H=2,F=12,V=16,T=8,rope_half");
   const Model tied = described("llama:L=1,C=8,H=2,F=12,V=16,T=8,tied,rope_half");
   Folder whole;
   queries(whole);
   whole.config = R"("r":2,"target_modules":["v_proj"],"modules_to_save":["embed_tokens","lm_head"])";
   whole.matrix("model.embed_tokens.weight", 18, 8, 3).matrix("model.embed_tokens.original_module.weight", 18, 8, 5);
   whole.matrix("lm_head.modules_to_save.weight", 18, 8, 4);
-  for (const Model* const base : {&apart, &tied}) {
+  for (const Model* const base : {&untied, &tied}) {
     const Values after = values_of(whole.loaded(*base));
     CHECK(after.at("token_embedding") == numbers(144, 3));
     CHECK(after.at("output") == numbers(144, 4));
@@ -440,26 +440,26 @@ TEST_CASE("tables of a resized vocabulary widen the base, and rows of single tok
   queries(lacking);
   lacking.config = R"("r":2,"target_modules":["v_proj"])";
   lacking.matrix("model.embed_tokens.weight", 18, 8, 3);
-  CHECK(has(lacking.refusal(apart), "is [18, 8], the model's table has 16 rows, and the file lacks the resized head"));
+  CHECK(has(lacking.refusal(untied), "is [18, 8], the model's table has 16 rows, and the file lacks the resized head"));
   Folder rows;
   queries(rows);
   rows.config = R"("r":2,"target_modules":["v_proj"],"trainable_token_indices":[3,15])";
   rows.matrix("model.embed_tokens.token_adapter.trainable_tokens_delta", 2, 8, 6);
-  for (const Model* const base : {&apart, &tied}) {
+  for (const Model* const base : {&untied, &tied}) {
     std::vector<float> wanted = values_of(*base).at("token_embedding");
     const std::vector<float> put = numbers(16, 6);
     std::copy_n(put.begin(), 8, wanted.begin() + 3 * 8);
     std::copy_n(put.begin() + 8, 8, wanted.begin() + 15 * 8);
     const Values after = values_of(rows.loaded(*base));
     CHECK(after.at("token_embedding") == wanted);
-    CHECK(after.contains("output") == (base == &apart));
+    CHECK(after.contains("output") == (base == &untied));
   }
   rows.config = R"("r":2,"target_modules":["v_proj"],"trainable_token_indices":[3,16])";
-  CHECK(has(rows.refusal(apart), "has token 16 of 'model.embed_tokens', whose table is [16, 8]"));
+  CHECK(has(rows.refusal(untied), "has token 16 of 'model.embed_tokens', whose table is [16, 8]"));
   rows.config = R"("r":2,"target_modules":["v_proj"],"trainable_token_indices":[3])";
-  CHECK(has(rows.refusal(apart), "is [2, 8], the model and 1 tokens want [1, 8]"));
+  CHECK(has(rows.refusal(untied), "is [2, 8], the model and 1 tokens want [1, 8]"));
   rows.config = R"("r":2,"target_modules":["v_proj"])";
-  CHECK(has(rows.refusal(apart), "names no tokens of its module"));
+  CHECK(has(rows.refusal(untied), "names no tokens of its module"));
 }
 
 TEST_CASE("adapters that are no adapters of the model are refused with what is wrong") {

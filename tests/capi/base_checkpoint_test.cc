@@ -280,7 +280,7 @@ TEST_CASE("an evaluation that keeps the base in fewer bits takes the model's val
   const Runtime runtime = capi_test::runtime();
   const Scratch scratch;
   const std::string path = base_file(scratch, "base.tsr", nullptr);
-  const auto narrow = [&](const char* frozen, int64_t evaluate_only) {
+  const auto bf16_trainer = [&](const char* frozen, int64_t evaluate_only) {
     tsr_trainer* made = nullptr;
     ok(tsr_trainer_new(runtime.get(), loaded(path).get(), bytes_dataset().get(),
                        options({{"weights", std::string("bf16")},
@@ -293,8 +293,8 @@ TEST_CASE("an evaluation that keeps the base in fewer bits takes the model's val
     return Trainer(made);
   };
   const std::string all = scratch / "all", part = scratch / "part";
-  const Trainer every = narrow("", 0), some = narrow("block.0.*", 0), judge = narrow("", 1),
-                fresh = narrow("", 1);
+  const Trainer every = bf16_trainer("", 0), some = bf16_trainer("block.0.*", 0), judge = bf16_trainer("", 1),
+                fresh = bf16_trainer("", 1);
   steps(every, 2);
   ok(tsr_trainer_save(every.get(), all.c_str()));
   steps(some, 2);

@@ -1,5 +1,5 @@
-// Option precision = bf16 on CPU devices through the C API: training, evaluation, generating and scoring beside f32,
-// and on several devices beside one.
+// Option precision = bf16 on CPU devices through the C API: training, evaluation, generating and scoring against f32,
+// and on several devices against one.
 #include <cmath>
 #include <string>
 #include <vector>
@@ -68,13 +68,13 @@ double relative_error(const std::vector<float>& got, const std::vector<float>& w
 TEST_CASE("with precision bf16 a model trains and is evaluated on CPUs as in f32, but for what bf16 rounds") {
   for (const char* model : {kModel, "gpt2:L=2,C=32,H=4,V=257,T=32", "moe:L=1,C=32,H=4,KV=2,F=20,E=4,K=2,V=257,T=32"}) {
     CAPTURE(std::string(model));
-    const std::vector<double> wide = losses_of(model, "cpu:1", "f32"), one = losses_of(model, "cpu:1", "bf16");
-    REQUIRE(one.size() == wide.size());
-    for (size_t i = 0; i < wide.size(); ++i) {
+    const std::vector<double> f32_loss = losses_of(model, "cpu:1", "f32"), one = losses_of(model, "cpu:1", "bf16");
+    REQUIRE(one.size() == f32_loss.size());
+    for (size_t i = 0; i < f32_loss.size(); ++i) {
       CAPTURE(i);
-      CHECK(std::fabs(one[i] - wide[i]) < kRounding * wide[i]);
+      CHECK(std::fabs(one[i] - f32_loss[i]) < kRounding * f32_loss[i]);
     }
-    CHECK(one != wide);
+    CHECK(one != f32_loss);
     CHECK(one[19] < 0.8 * one[0]);
   }
 }
@@ -102,10 +102,10 @@ TEST_CASE("training in bf16 goes on from a checkpoint of f32, and the other way 
     for (int i = 0; i < 3; ++i) one_step(trainer);
     ok(tsr_trainer_save(made, folder.c_str()));
   }
-  double narrow = 0, wide = 0;
-  CHECK(resumed_with("bf16", folder, &narrow).message == "");
-  CHECK(resumed_with("f32", folder, &wide).message == "");
-  CHECK(std::fabs(narrow - wide) < kRounding * wide);
+  double bf16_loss = 0, f32_loss = 0;
+  CHECK(resumed_with("bf16", folder, &bf16_loss).message == "");
+  CHECK(resumed_with("f32", folder, &f32_loss).message == "");
+  CHECK(std::fabs(bf16_loss - f32_loss) < kRounding * f32_loss);
 }
 
 TEST_CASE("a model generates in bf16 on CPUs near what it does in f32, on one device and on two") {

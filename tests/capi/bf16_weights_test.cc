@@ -144,20 +144,20 @@ TEST_CASE("bf16 weights learn as f32 ones do where rounding to nearest stands st
   // AdamW's steps of 1e-5 are less than half of what lies between two numbers of bf16 from 0.004 on, which is
   // less than most weights are.
   const auto choice = [](const char* weights) { return Choice{.weights = weights, .lr = 1e-5}; };
-  Training wide(choice("model")), narrow(choice("bf16")), nearest(choice("model"));
+  Training wide(choice("model")), bf16_training(choice("bf16")), nearest(choice("model"));
   const double before = wide.evaluate();
   wide.steps(600);
-  narrow.steps(600);
+  bf16_training.steps(600);
   for (int i = 0; i < 600; ++i) {
     nearest.round_to_nearest();
     nearest.step();
   }
   nearest.round_to_nearest();
   const double learned = before - wide.evaluate();
-  MESSAGE("f32 learns ", learned, ", bf16 ", before - narrow.evaluate(), ", to nearest ",
+  MESSAGE("f32 learns ", learned, ", bf16 ", before - bf16_training.evaluate(), ", to nearest ",
           before - nearest.evaluate());
   CHECK(learned > 0.2);
-  CHECK(std::abs(narrow.evaluate() - wide.evaluate()) < 0.1 * learned);
+  CHECK(std::abs(bf16_training.evaluate() - wide.evaluate()) < 0.1 * learned);
   CHECK(before - nearest.evaluate() < 0.3 * learned);
 }
 
@@ -197,9 +197,9 @@ TEST_CASE("what was trained in bf16 is stored in the type that the model has") {
   const Tensor stored(value), kept = training.read("token_embedding");
   REQUIRE(tsr_tensor_dtype(stored.get()) == TSR_F32);
   const std::vector<float> wide = floats(stored.get());
-  const auto* narrow = static_cast<const uint16_t*>(tsr_tensor_data(kept.get()));
+  const auto* bf16_values = static_cast<const uint16_t*>(tsr_tensor_data(kept.get()));
   for (size_t i = 0; i < wide.size(); ++i)
-    CHECK(std::bit_cast<uint32_t>(wide[i]) == uint32_t{narrow[i]} << 16);
+    CHECK(std::bit_cast<uint32_t>(wide[i]) == uint32_t{bf16_values[i]} << 16);
 }
 
 TEST_CASE("bf16 weights make the arena smaller, to the byte as planned") {
@@ -214,7 +214,7 @@ TEST_CASE("bf16 weights make the arena smaller, to the byte as planned") {
   CHECK(parameter_bytes("bf16") < parameter_bytes("model"));
 }
 
-TEST_CASE("bf16 weights are refused beside f16, and other types of weights altogether") {
+TEST_CASE("bf16 weights are refused with f16, and other types of weights altogether") {
   const Runtime rt = runtime();
   const Model model = described(kModel, 3);
   const Dataset data = tiny_text();

@@ -38,7 +38,7 @@ TEST_CASE("own work is not that of others, and a share is one of all cores") {
   CHECK(share_of_others(before, before) == 0);
 }
 
-TEST_CASE("a process that computes beside this one is seen") {
+TEST_CASE("another process that computes is seen") {
   const std::optional<CpuLoad> before = read_cpu_load();
   if (!before) {
     MESSAGE("SKIPPED: the system does not tell who uses its cores");

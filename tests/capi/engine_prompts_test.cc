@@ -182,23 +182,23 @@ TEST_CASE("engine: vectors are an embedder's, and have the same bits alone and a
   for (const Layout& layout : kLayouts) {
     INFO(layout.parallel);
     const Engine many = new_engine(rt, model, layout), one = new_engine(rt, model, layout);
-    const std::vector<Result> together = compute(many, all);
+    const std::vector<Result> batched = compute(many, all);
     for (size_t i = 0; i < all.size(); ++i) {
       INFO(i);
       const int64_t request = submit(one, all[i].tokens, all[i].settings);
       finish(one);
-      CHECK(together[i].values == taken(one, request, false).values);
+      CHECK(batched[i].values == taken(one, request, false).values);
     }
     if (!first.empty()) continue;
-    first = together;
+    first = batched;
     for (size_t i = 0; i + 1 < all.size(); ++i) {
       Settings settings(all[i].settings.begin() + 1, all[i].settings.end());
-      check_near(together[i].values, embedder_row(rt, model, all[i].tokens, settings));
+      check_near(batched[i].values, embedder_row(rt, model, all[i].tokens, settings));
     }
     size_t width = 0;
     ok(tsr_engine_embedding_width(one.get(), &width));
     CHECK(width == 48);
-    CHECK(together.back().values.size() == 60 * width);  // of "none"
+    CHECK(batched.back().values.size() == 60 * width);  // of "none"
     // The same again, from the cache as far as it is of use.
     const int64_t last = submit(one, all[1].tokens, all[1].settings),
                   mean = submit(one, all[0].tokens, all[0].settings);
@@ -269,17 +269,17 @@ TEST_CASE("engine: scores are a scorer's, of completions that share their contex
   for (const Layout& layout : kLayouts) {
     INFO(layout.parallel);
     const Engine many = new_engine(rt, model, layout), one = new_engine(rt, model, layout);
-    const std::vector<Result> together = compute(many, all);
+    const std::vector<Result> batched = compute(many, all);
     for (size_t i = 0; i < all.size(); ++i) {
       INFO(i);
-      check_near(together[i].values, wanted[i]);
-      CHECK(together[i].greedy == likeliest[i]);
+      check_near(batched[i].values, wanted[i]);
+      CHECK(batched[i].greedy == likeliest[i]);
       const int64_t request = submit(one, all[i].tokens, all[i].settings);
       const Json end = finish(one).at(request);
       CHECK(end["cached_tokens"] == (i > 0 && i < 5 ? 99 : 0));  // the context's last token predicts
       const Result alone = taken(one, request, true);
       for (size_t k = 0; k < alone.values.size(); ++k)
-        CHECK((alone.values[k] == together[i].values[k] || (i == 5 && k == 0)));  // NaN
+        CHECK((alone.values[k] == batched[i].values[k] || (i == 5 && k == 0)));  // NaN
     }
     CHECK(report_of(one)["generated"] == 0);
   }

@@ -79,12 +79,12 @@ TEST_CASE("engine: texts of many requests come in one queue, as each comes alone
   for (size_t i = 0; i < prompts.size(); ++i)
     CHECK(submit(many, prompts[i].c_str(), {{"max_tokens", int64_t{20}}, {"seed", int64_t(i)}}) ==
           int64_t(i));
-  const Texts together = collect(many);
-  REQUIRE(together.size() == prompts.size());
+  const Texts batched = collect(many);
+  REQUIRE(batched.size() == prompts.size());
   for (size_t i = 0; i < prompts.size(); ++i) {
     submit(one, prompts[i].c_str(), {{"max_tokens", int64_t{20}}, {"seed", int64_t(i)}});
     const Text alone = collect(one).begin()->second;
-    const Text& among = together.at({int64_t(i), 0});
+    const Text& among = batched.at({int64_t(i), 0});
     CHECK(among.tokens == alone.tokens);
     CHECK(among.text == alone.text);
     CHECK(among.finish == TSR_FINISH_LENGTH);
@@ -201,7 +201,7 @@ TEST_CASE("engine: log probabilities of the text and of the prompt agree") {
   for (size_t i = 0; i < 5; ++i) CHECK(scored.prompt[count + i]["logprob"] == made.details[i]["logprob"]);
 }
 
-TEST_CASE("engine: a grammar holds, also beside a request without one") {
+TEST_CASE("engine: a grammar holds, also next to a request without one") {
   const Runtime rt = runtime();
   const Model model = bytes_model();
   const Engine it = engine(rt, model);

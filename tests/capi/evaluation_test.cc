@@ -286,7 +286,7 @@ TEST_CASE("steps without labels are passed over: no loss, no update, no place in
     CHECK(some.rates[0] == doctest::Approx(0.5e-2));  // of the steps that were made
     CHECK(some.rates[1] == doctest::Approx(1e-2));
   }
-  // A batch without labels beside one with some adds nothing; two such batches make no step.
+  // A batch without labels next to one with labels adds nothing; two such batches make no step.
   const Stepped parts = stepped(rt, rows_with_labels("10000101"), "adamw", 2, 3);
   CHECK(parts.report.find(R"("unlabelled_steps":1)") != std::string::npos);
   for (const double loss : parts.losses) CHECK(loss > 1);

@@ -1,4 +1,4 @@
-// Option precision = fp8 through the C API: training and evaluation in 8 bits beside f32, and what is
+// Option precision = fp8 through the C API: training and evaluation in 8 bits against f32, and what is
 // refused.
 #include <cmath>
 #include <string>

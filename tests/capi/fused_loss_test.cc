@@ -53,18 +53,18 @@ constexpr const char* kModel = "gpt2:L=1,C=72,H=2,V=4096,T=32";
 }  // namespace
 
 TEST_CASE("a fused loss trains and evaluates as logits do, in an arena smaller by most of them") {
-  const Trained apart = trained(kModel, "off"), fused = trained(kModel, "on");
-  REQUIRE(apart.losses.size() == fused.losses.size());
-  for (size_t i = 0; i < apart.losses.size(); ++i)
+  const Trained unfused = trained(kModel, "off"), fused = trained(kModel, "on");
+  REQUIRE(unfused.losses.size() == fused.losses.size());
+  for (size_t i = 0; i < unfused.losses.size(); ++i)
     CHECK(fused.losses[i] ==
-          doctest::Approx(apart.losses[i]).epsilon(1e-5));  // sums in another order, in f32
-  REQUIRE(apart.arena_bytes > 0);
+          doctest::Approx(unfused.losses[i]).epsilon(1e-5));  // sums in another order, in f32
+  REQUIRE(unfused.arena_bytes > 0);
   REQUIRE(fused.arena_bytes > 0);
   const double logits = 24.0 * 32 * 4096 * 4;
   // Both hold a chunk of 512 of the 768 rows, or all of them.
-  CHECK(apart.arena_bytes - fused.arena_bytes > logits / 4);
+  CHECK(unfused.arena_bytes - fused.arena_bytes > logits / 4);
   // On the CPU it is taken where it is asked for.
-  CHECK(trained(kModel, "auto").arena_bytes == apart.arena_bytes);
+  CHECK(trained(kModel, "auto").arena_bytes == unfused.arena_bytes);
 }
 
 TEST_CASE("losses of preferences and of steps in parts hold no logits where they are fused") {

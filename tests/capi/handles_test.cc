@@ -260,7 +260,7 @@ void hear(void* context, int32_t level, const char* text) {
 void release_heard(void* context) { ++static_cast<Heard*>(context)->released; }
 }  // namespace
 
-TEST_CASE("a function of the caller's is told each record as it is made, beside the queue") {
+TEST_CASE("a function of the caller's receives each record as it is made, in addition to the queue") {
   Heard first, second;
   {
     const Runtime rt = runtime();

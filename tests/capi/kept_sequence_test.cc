@@ -181,8 +181,8 @@ TEST_CASE(
   save(server, serve_text(server), 5, path);
   TestServer trained(kServedModel, settings_of(kServingLayouts[0]), 1);
   CHECK(has(refusal(trained, path), "it is of the model with fingerprint"));
-  TestServer narrow(kServedModel, settings_of(kServingLayouts[1]));
-  CHECK(has(refusal(narrow, path), "f32[3, 8], wanted 'block.0.attention.k_pages' f16[3, 8]"));
+  TestServer f16_server(kServedModel, settings_of(kServingLayouts[1]));
+  CHECK(has(refusal(f16_server, path), "f32[3, 8], wanted 'block.0.attention.k_pages' f16[3, 8]"));
   TestServer blocks(kBlockModel, settings_of(kBlockLayout));
   save(blocks, serve_text(blocks), 5, folder / "q8_0");
   TestServer wide(kBlockModel, settings_of(kServingLayouts[0]));

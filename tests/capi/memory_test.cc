@@ -1,4 +1,4 @@
-// Memory that a call takes beside what it is for: read off the process's own peak.
+// Memory that a call takes beyond its result, read off the process's own peak.
 #include <malloc.h>
 
 #include <algorithm>

@@ -288,15 +288,15 @@ constexpr const char* kGroups =
 void check_near(const Method& method, const Values& found, const Values& wanted) {
   const double most = largest(wanted);
   size_t far = 0;
-  double apart = 0;
+  double difference = 0;
   for (size_t i = 0; i < found.size(); ++i) {
     const double each = std::abs(found[i] - wanted[i]);
     if (!(each <= 1e-5 * most)) ++far;
-    if (!(each <= apart)) apart = each;
+    if (!(each <= difference)) difference = each;
   }
-  CAPTURE(apart / most);
+  CAPTURE(difference / most);
   CHECK(far <= (method.has_codes ? found.size() / 100 : 0));
-  CHECK(apart <= (method.has_codes ? method.lr : 1e-5 * most));
+  CHECK(difference <= (method.has_codes ? method.lr : 1e-5 * most));
 }
 
 }  // namespace

@@ -71,8 +71,8 @@ class Primitives {
   }
   void step(const FirstBatch& rows, const std::vector<double>& gradients) {
     const tsr_batch batch = rows.batch();
-    const std::vector<float> narrow(gradients.begin(), gradients.end());
-    ok(tsr_trainer_backward(trainer.get(), &batch, narrow.data(), narrow.size()));
+    const std::vector<float> as_f32(gradients.begin(), gradients.end());
+    ok(tsr_trainer_backward(trainer.get(), &batch, as_f32.data(), as_f32.size()));
     ok(tsr_trainer_optimizer_step(trainer.get(), nullptr, nullptr));
   }
   Trainer trainer;

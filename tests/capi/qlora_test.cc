@@ -146,14 +146,14 @@ double difference(const Run& a, const Run& b) {
   for (const auto& [name, values] : a.adapters) {
     const std::vector<float>& others = b.adapters.at(name);
     REQUIRE(values.size() == others.size());
-    double largest = 0, apart = 0;
+    double largest = 0, difference = 0;
     for (size_t i = 0; i < values.size(); ++i) {
       largest = std::max(largest, std::fabs(static_cast<double>(others[i])));
-      apart = std::max(apart, std::fabs(static_cast<double>(values[i]) - static_cast<double>(others[i])));
+      difference = std::max(difference, std::fabs(static_cast<double>(values[i]) - static_cast<double>(others[i])));
     }
     CAPTURE(name);
     CHECK(largest > 0);
-    most = std::max(most, apart / largest);
+    most = std::max(most, difference / largest);
   }
   return most;
 }
@@ -178,15 +178,15 @@ TEST_CASE("adapters over blocks have the gradients of those over their values, b
     const Model blocks = base_of(scratch, type), values = in_f32(blocks);
     for (const Method& method : kMethods) {
       CAPTURE(method.name);
-      const Model narrow = adapted(blocks, method), wide = adapted(values, method);
-      const std::vector<std::string> names = parameter_names(narrow);
-      const Trainer trainer = trainer_of(rt, narrow, data, method, kAlone);
-      const Run found = run(trainer, names), wanted = run(trainer_of(rt, wide, data, method, kAlone), names);
+      const Model block_model = adapted(blocks, method), f32_model = adapted(values, method);
+      const std::vector<std::string> names = parameter_names(block_model);
+      const Trainer trainer = trainer_of(rt, block_model, data, method, kAlone);
+      const Run found = run(trainer, names), wanted = run(trainer_of(rt, f32_model, data, method, kAlone), names);
       CHECK(found.losses.front() > found.losses.back());
       CHECK(difference(found, wanted) < kTolerance);
       // The base keeps its blocks, in the trainer and in the model that it writes.
-      ok(tsr_trainer_store(trainer.get(), narrow.get()));
-      const Tensor before = parameter(blocks, "block.0.down"), after = parameter(narrow, "block.0.down");
+      ok(tsr_trainer_store(trainer.get(), block_model.get()));
+      const Tensor before = parameter(blocks, "block.0.down"), after = parameter(block_model, "block.0.down");
       CHECK(std::string(tsr_dtype_name(tsr_tensor_dtype(after.get()))) == type);
       CHECK(
           std::equal(static_cast<const char*>(tsr_tensor_data(before.get())),

@@ -87,11 +87,11 @@ class RandomGraph {
       }
       case 1:
       case 2: {  // with another value of its shape, perhaps itself
-        std::vector<TensorId> alike;
+        std::vector<TensorId> same_shape;
         for (const TensorId id : values_)
-          if (shape(id) == shape(x)) alike.push_back(id);
+          if (shape(id) == shape(x)) same_shape.push_back(id);
         static constexpr std::string_view kOps[] = {"add", "sub", "mul"};
-        keep(add(kOps[random_() % 3], {x, alike[random_() % alike.size()]}));
+        keep(add(kOps[random_() % 3], {x, same_shape[random_() % same_shape.size()]}));
         return;
       }
       case 3:

@@ -306,7 +306,7 @@ TEST_CASE("replicas: one that has room takes over what waits behind another") {
   const int64_t ended = server.submit({1, 2, 3}, {{"logits", k1}, {"max_tokens", int64_t{60}}});
   CHECK(server.next().kind == Kind::kLogits);
   CHECK(server.next().kind == Kind::kLogits);
-  const int64_t waiting =
+  const int64_t queued =
       server.submit({4, 5}, {{"max_tokens", int64_t{3}}, {"n", int64_t{2}}, {"ignore_eos", k1}});
   const int64_t cancelled = server.submit({4, 5}, {{"max_tokens", int64_t{3}}});
   server.engine().cancel(cancelled);
@@ -316,7 +316,7 @@ TEST_CASE("replicas: one that has room takes over what waits behind another") {
   CHECK(server.next().request == ended);
   for (int ends = 0; ends < 2;) {
     const ServingEvent event = server.next(20);
-    REQUIRE(event.request == waiting);
+    REQUIRE(event.request == queued);
     ends += event.kind == Kind::kEnd;
   }
   server.engine().cancel(0);

@@ -20,8 +20,8 @@
 #include "engine/model/export.h"
 #include "engine/serving/scheduler/serving_core.h"
 #include "graph/base/text.h"
+#include "tests/capi/batched_serving.h"
 #include "tests/capi/random_adapter.h"
-#include "tests/capi/served_together.h"
 #include "tests/full.h"
 
 namespace tessera {
@@ -90,20 +90,20 @@ TEST_CASE(
     for (const auto& each : adapted) adapters.push_back(loaded(*core, *each));
     adapters.push_back(-1);
     std::vector<Asked> asked = mixture(adapters, 13, 5);
-    const std::vector<Given> together = serve(*core, asked);
+    const std::vector<Given> batched = serve(*core, asked);
     if (wanted.empty())
       for (const Asked& each : asked)
         wanted.push_back(generated(
             runtime, each.adapter < 0 ? model : adapted[static_cast<size_t>(each.adapter - adapters[0])],
             each));
-    for (size_t i = 0; i < asked.size(); ++i) CHECK(together[i].tokens == wanted[i]);
+    for (size_t i = 0; i < asked.size(); ++i) CHECK(batched[i].tokens == wanted[i]);
     settings.shares_prefixes = false;
-    const auto apart = new_core(runtime, model, settings);
+    const auto other_core = new_core(runtime, model, settings);
     std::map<int64_t, int64_t> numbers = {{-1, -1}};
     for (size_t i = adapted.size(); i-- > 0;)
-      numbers[adapters[i]] = loaded(*apart, *adapted[i]);  // in other slots
+      numbers[adapters[i]] = loaded(*other_core, *adapted[i]);  // in other slots
     for (Asked& each : asked) each.adapter = numbers.at(each.adapter);
-    check_each_alone(*apart, asked, together);
+    check_each_alone(*other_core, asked, batched);
   }
 }
 
@@ -119,12 +119,12 @@ TEST_CASE("serving adapters: requests without an adapter have the tokens of a se
   const auto adapted = with_adapter(model, 4, 4);
   const int64_t adapter = loaded(*core, *adapted);
   const std::vector<Asked> asked = mixture({-1, adapter}, 6, 3);
-  const auto together = serve(*core, asked);
+  const auto batched = serve(*core, asked);
   for (size_t i = 0; i < asked.size(); ++i)
     if (asked[i].adapter < 0)
-      CHECK(together[i] == serve_alone(*plain, asked[i]));
+      CHECK(batched[i] == serve_alone(*plain, asked[i]));
     else
-      CHECK(together[i].tokens == generated(runtime, adapted, asked[i]));
+      CHECK(batched[i].tokens == generated(runtime, adapted, asked[i]));
 }
 
 TEST_CASE("serving adapters: the same over weights of blocks, in bf16, and with factors of 16 bits") {
@@ -148,12 +148,12 @@ TEST_CASE("serving adapters: the same over weights of blocks, in bf16, and with 
     settings.adapter_type = form.factors;
     const auto core = new_core(runtime, model, settings);
     const std::vector<Asked> asked = mixture({loaded(*core, *first), loaded(*core, *second), -1}, 7, 9);
-    const auto together = serve(*core, asked);
-    check_each_alone(*core, asked, together);
+    const auto batched = serve(*core, asked);
+    check_each_alone(*core, asked, batched);
     for (size_t i = 0; i < asked.size(); ++i) {
       Asked plain = asked[i];
       plain.adapter = -1;
-      CHECK((together[i] == serve_alone(*core, plain)) == (asked[i].adapter < 0));
+      CHECK((batched[i] == serve_alone(*core, plain)) == (asked[i].adapter < 0));
     }
   }
 }

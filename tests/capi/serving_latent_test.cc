@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "graph/transform/row_adapters.h"
-#include "tests/capi/served_together.h"
+#include "tests/capi/batched_serving.h"
 #include "tests/capi/test_server.h"
 #include "tests/full.h"
 

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "engine/serving/scheduler/serving_core.h"
+#include "tests/capi/batched_serving.h"
 #include "tests/capi/random_adapter.h"
-#include "tests/capi/served_together.h"
 #include "tests/full.h"
 #include "text/grammar/mask_cache.h"
 
@@ -91,8 +91,8 @@ TEST_CASE("serving: each request's tokens are those of its run alone, in any com
     for (uint32_t seed = 1; seed <= mixes; ++seed) {
       CAPTURE(seed);
       const std::vector<Asked> asked = random_requests(seed, 14, 96, true, 3);
-      const std::vector<Given> together = serve(*core, asked);
-      check_each_alone(*alone, asked, together);
+      const std::vector<Given> batched = serve(*core, asked);
+      check_each_alone(*alone, asked, batched);
     }
     CHECK(core->counts().preemptions > 0);
     CHECK(core->counts().adapters_written > 3);
@@ -115,8 +115,8 @@ TEST_CASE("serving: the same over weights of blocks and keys and values of 16 an
       settings.pages = 8;
       const auto core = new_core(runtime, model, settings);
       const std::vector<Asked> asked = random_requests(3, 10, 96, false);
-      const std::vector<Given> together = serve(*core, asked);
-      check_each_alone(*alone, asked, together);
+      const std::vector<Given> batched = serve(*core, asked);
+      check_each_alone(*alone, asked, batched);
     }
 }
 
@@ -134,8 +134,8 @@ TEST_CASE("serving: keys and values of 8 bits on any layout, with drafts and a d
     if (layout.parallel[0] == '\0') settings.draft = new_model("llama:L=1,C=32,H=1,F=32,V=96,T=256", 1);
     const auto core = new_core(runtime, model, settings);
     const std::vector<Asked> asked = random_requests(4, 14, 96, true);
-    const std::vector<Given> together = serve(*core, asked);
-    check_each_alone(*alone, asked, together);
+    const std::vector<Given> batched = serve(*core, asked);
+    check_each_alone(*alone, asked, batched);
     CHECK(core->counts().reused > 0);
   }
 }

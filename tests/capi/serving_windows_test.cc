@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "engine/serving/replicas/engine.h"
-#include "tests/capi/served_together.h"
+#include "tests/capi/batched_serving.h"
 #include "tests/capi/test_server.h"
 #include "tests/full.h"
 
@@ -57,22 +57,22 @@ TEST_CASE("serving windows: tokens are those of each request alone, and of a poo
         ServingSettings large = settings, few = settings;
         large.window_pages = large.pages;
         few.pages = 2 * 256 / page_size;
-        const auto alone = core_of(model, large), narrow = core_of(model, tight(settings, 20)),
+        const auto alone = core_of(model, large), tight_core = core_of(model, tight(settings, 20)),
                    usual = core_of(model, settings), short_of_both = core_of(model, tight(few, 20));
         // All layers share one pool where windows would have no fewer pages.
         if (page_size == 64)
           CHECK(usual->counts().window_pages == 0);
         else
-          CHECK(narrow->counts().window_pages < usual->counts().window_pages);
+          CHECK(tight_core->counts().window_pages < usual->counts().window_pages);
         for (uint32_t mix = 0; mix < (test::full() ? 20 : 1); ++mix) {
           CAPTURE(mix);
           const std::vector<Asked> asked = requests_alike(mix, 14, {120, 70, 40});
           const std::vector<Given> given = serve(*usual, asked);
           check_each_alone(*alone, asked, given);
-          check_each_alone(*alone, asked, serve(*narrow, asked));
+          check_each_alone(*alone, asked, serve(*tight_core, asked));
           check_each_alone(*alone, asked, serve(*short_of_both, asked));
         }
-        preemptions += narrow->counts().preemptions + short_of_both->counts().preemptions;
+        preemptions += tight_core->counts().preemptions + short_of_both->counts().preemptions;
       }
   CHECK(preemptions > 0);
 }

@@ -162,8 +162,8 @@ TEST_CASE("a frozen parameter that is written to becomes the trainer's own") {
   const Runtime rt = runtime();
   const OpenedLlama file;
   const Dataset data = repeated_text("the cat sat on the mat and the dog sat on the log. ", 60, 16, 0.5);
-  const Generator beside = generator(rt, file.model, "cpu:2", "tp=2");
-  const std::vector<int32_t> wanted = tokens(beside);
+  const Generator second = generator(rt, file.model, "cpu:2", "tp=2");
+  const std::vector<int32_t> wanted = tokens(second);
   for (const char* parallel : {"tp=2", "dp=2,zero=3", "pp=2,mb=2"}) {
     const std::string name = parallel;
     INFO(name);
@@ -188,7 +188,7 @@ TEST_CASE("a frozen parameter that is written to becomes the trainer's own") {
     ok(tsr_trainer_write(made, "block.1.down", value.get()));
     ok(tsr_trainer_evaluate(made, &restored));
     CHECK(restored == loss);
-    CHECK(tokens(beside) == wanted);
+    CHECK(tokens(second) == wanted);
   }
 }
 

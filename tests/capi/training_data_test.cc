@@ -115,12 +115,12 @@ TEST_CASE("examples that share a row give the losses and gradients that they giv
   const Runtime rt = runtime();
   const std::string path = write_rows(scratch, "x.jsonl", texts_of({20, 12, 16, 16, 10, 10, 12, 32}));
   for (const char* const model : {kLlama, "gpt2:L=2,C=32,H=4,V=256,T=32"}) {
-    const Dataset apart = data_of(path, {{"seq", 32}});
+    const Dataset unpacked = data_of(path, {{"seq", 32}});
     const Dataset packed = data_of(path, {{"seq", 32}, {"packing", std::string("bfd")}});
     CHECK(number_after(info(packed), "\"train_samples\":") == 4);
     CHECK(number_after(info(packed), "\"efficiency\":") == 1);
     const Model shape = described(model);
-    const Trainer wanted = trainer_of(rt, model, apart, 8, "cpu:1", "");
+    const Trainer wanted = trainer_of(rt, model, unpacked, 8, "cpu:1", "");
     const double loss = one_step(wanted);
     const auto expected = all_values(wanted, shape);
     struct Form {

@@ -72,8 +72,8 @@ TEST_CASE("an MLP trains the same on one device and data-parallel on two") {
   const Trainer one = mlp_trainer(rt, model, {});
   const Trainer two =
       mlp_trainer(rt, model, {{"devices", std::string("cpu:2")}, {"parallel", std::string("dp=2")}});
-  const std::vector<double> alone = losses(one, 20), together = losses(two, 20);
-  for (size_t i = 0; i < alone.size(); ++i) CHECK(together[i] == doctest::Approx(alone[i]).epsilon(1e-5));
+  const std::vector<double> alone = losses(one, 20), grouped = losses(two, 20);
+  for (size_t i = 0; i < alone.size(); ++i) CHECK(grouped[i] == doctest::Approx(alone[i]).epsilon(1e-5));
   CHECK(alone[19] < alone[3]);
   for (const char* name : {"w1", "b1", "w2"})
     CHECK(largest_difference(parameter(one, name), parameter(two, name)) < 2e-5);
@@ -137,7 +137,7 @@ TEST_CASE("a step whose gradient is not finite is refused and changes nothing") 
   }
 }
 
-TEST_CASE("what a dataset gives cannot be fed beside it, and the message says what can be done") {
+TEST_CASE("inputs of a dataset cannot be fed too, and the message says what can be done") {
   const Runtime rt = runtime();
   const Model model = tiny_llama();
   const Trainer trainer = llama_trainer(rt, model, tiny_text(), "cpu:1", "");

@@ -208,9 +208,9 @@ Difference difference(const State& found, const State& wanted) {
     double most = 0;
     for (const float value : b) most = std::max(most, std::fabs(static_cast<double>(value)));
     for (size_t i = 0; i < a.size(); ++i) {
-      const double apart = std::fabs(static_cast<double>(a[i]) - static_cast<double>(b[i]));
-      if (!(apart <= 1e-5 * most)) ++far;
-      if (most > 0 && !(apart / most <= all.largest)) all.largest = apart / most;
+      const double deviation = std::fabs(static_cast<double>(a[i]) - static_cast<double>(b[i]));
+      if (!(deviation <= 1e-5 * most)) ++far;
+      if (most > 0 && !(deviation / most <= all.largest)) all.largest = deviation / most;
     }
     count += a.size();
   }
@@ -254,15 +254,15 @@ void check_near(const Training& it, const Result& found, const Result& wanted, W
     CHECK(found.losses[i] == doctest::Approx(wanted.losses[left + i]).epsilon(1e-5));
     worst.loss = std::max(worst.loss, std::fabs(found.losses[i] / wanted.losses[left + i] - 1));
   }
-  const Difference apart = difference(found.state, wanted.state);
-  CAPTURE(apart.largest);
-  CAPTURE(apart.far_share);
+  const Difference deviation = difference(found.state, wanted.state);
+  CAPTURE(deviation.largest);
+  CAPTURE(deviation.far_share);
   if (std::string_view(it.optimizer) == "sgd") {
-    CHECK(apart.largest < 1e-5);
-    worst.value = std::max(worst.value, apart.largest);
+    CHECK(deviation.largest < 1e-5);
+    worst.value = std::max(worst.value, deviation.largest);
   } else {
-    CHECK(apart.far_share < 0.01);
-    worst.far_share = std::max(worst.far_share, apart.far_share);
+    CHECK(deviation.far_share < 0.01);
+    worst.far_share = std::max(worst.far_share, deviation.far_share);
   }
 }
 

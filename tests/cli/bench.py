@@ -73,7 +73,7 @@ for extra, cached, element in ([], 0, 4), (["--rate", 1000, "--shared", 30, "--c
     for key in ("first_token_milliseconds", "between_tokens_milliseconds"):
         assert 0 < result[key]["median"] <= result[key]["p95"] <= result[key]["p99"], result[key]
     assert 0 < result["requests_at_once"] <= 16 and result["preemptions"] == 0, result
-# An adapter in turn for each request: of rank 3, beside q and o, k and v, gate and up, down of two layers.
+# An adapter in turn for each request: of rank 3, on q and o, k and v, gate and up, down of two layers.
 for extra, element in ([], 4), (["--adapter-type", "bf16"], 2):
     result = bench("--mode", "serve", "--clients", 2, "--prompt", 8, "--new", 4, "--requests", 6, "--adapters", 5, "--adapter-rank", 3, *extra, kernels=False)
     near(result["adapter_bytes"], element * 2 * 3 * (2 * (64 + 64) + 2 * (64 + 32) + 3 * (64 + 96)), "bytes of an adapter")

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""tokens.py TESSERA VOCABULARY.gguf: every test string beside the vocabulary gives the expected ids."""
+"""tokens.py TESSERA VOCABULARY.gguf: every test string next to the vocabulary file gives the expected ids."""
 import json
 import subprocess
 import sys

@@ -133,17 +133,17 @@ void check(const Model& model, int64_t separate, int64_t fused) {
   CAPTURE(model.text);
   CAPTURE(to_text(model.precision));
   CAPTURE(model.B * model.T);
-  Outcome apart[2], joined[2];
+  Outcome unjoined[2], joined[2];
   for (const int64_t layers : {2, 3}) {
     const auto one = decode(model, layers, false), other = decode(model, layers, true);
     REQUIRE_MESSAGE(one.ok(), one.status().to_string());
     REQUIRE_MESSAGE(other.ok(), other.status().to_string());
     CHECK(one->bits == other->bits);
     CHECK(one->bits.size() > 0);
-    apart[layers - 2] = *one;
+    unjoined[layers - 2] = *one;
     joined[layers - 2] = *other;
   }
-  CHECK(apart[1].launches - apart[0].launches == separate);
+  CHECK(unjoined[1].launches - unjoined[0].launches == separate);
   const int64_t layer = joined[1].launches - joined[0].launches;
   if (test::test_backend() == "cuda")
     CHECK(layer == fused);
@@ -185,11 +185,11 @@ TEST_CASE("wide_layers_decode_in_fewer_launches_with_the_same_bits_on_two_thread
                              Model{kWide, DType::kF32, std::nullopt, 2, 3}, Model{kWideGpt2},
                              Model{kWideGpt2, DType::kF32, DType::kBF16, 3, 1}}) {
     CAPTURE(model.text);
-    const auto apart = decode(model, 2, false), joined = decode(model, 2, true);
-    REQUIRE_MESSAGE(apart.ok(), apart.status().to_string());
+    const auto unjoined = decode(model, 2, false), joined = decode(model, 2, true);
+    REQUIRE_MESSAGE(unjoined.ok(), unjoined.status().to_string());
     REQUIRE_MESSAGE(joined.ok(), joined.status().to_string());
-    CHECK(apart->bits == joined->bits);
-    if (test::test_backend() == "cpu") CHECK(joined->launches * 2 < apart->launches);
+    CHECK(unjoined->bits == joined->bits);
+    if (test::test_backend() == "cpu") CHECK(joined->launches * 2 < unjoined->launches);
   }
 }
 

@@ -61,10 +61,10 @@ TEST_CASE("in micro-batches products in 8 bits differ by what underflows alone")
 // of many average out. A step that went the wrong way, or a scale that was left out, would be off by all of
 // it.
 TEST_CASE("products in 8 bits train as those of 64 do, but for what 8 bits round") {
-  Job narrow = job_of(), wide = narrow;
-  wide.fp8_matmuls = false;
-  for (Job* job : {&narrow, &wide}) job->steps = 20, job->lr = 3e-3;
-  const Outcome in_8 = run(narrow, "dp=2"), in_64 = run(wide, "dp=2");
+  Job job_in_8 = job_of(), job_in_64 = job_in_8;
+  job_in_64.fp8_matmuls = false;
+  for (Job* job : {&job_in_8, &job_in_64}) job->steps = 20, job->lr = 3e-3;
+  const Outcome in_8 = run(job_in_8, "dp=2"), in_64 = run(job_in_64, "dp=2");
   REQUIRE_MESSAGE(in_8.ok(), in_8.error);
   REQUIRE_MESSAGE(in_64.ok(), in_64.error);
   MESSAGE(format("losses {} to {} in 8 bits, {} to {} in 64", in_8.losses.front(), in_8.losses.back(),

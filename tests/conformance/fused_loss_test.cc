@@ -42,7 +42,7 @@ TEST_CASE("a fused loss trains as logits do, however tokens, vocabulary and feat
     check(measure(job, words, {}, format("fused loss: {}", words)));
 }
 
-TEST_CASE("a fused loss trains as logits do where the head is not tied, and beside an auxiliary loss") {
+TEST_CASE("a fused loss trains as logits do where the head is not tied, and with an auxiliary loss") {
   for (const std::string_view model :
        {"llama:L=2,C=32,H=8,KV=4,F=52,V=61,T=16,tied=0", "moe:L=2,C=16,H=4,KV=2,F=24,E=4,V=37,T=16"}) {
     const Job job = job_of(std::string(model));
@@ -51,7 +51,7 @@ TEST_CASE("a fused loss trains as logits do where the head is not tied, and besi
   }
 }
 
-TEST_CASE("a fused loss beside experts that are spread: the channels of its head are no experts") {
+TEST_CASE("a fused loss with sharded experts: the channels of its head are no experts") {
   const Job job = job_of("moe:L=1,C=16,H=4,KV=2,F=24,E=4,V=37,T=16");
   for (const std::string_view words : {"ep=2", "ep=2,tp=2,sp"})
     check(measure(job, words, {}, format("fused loss: {}", words)));

@@ -82,10 +82,10 @@ int most_alive(const RankProgram& rank, std::string_view name) {
   }
   int most = 0;
   for (const auto& [slot, life] : alive) {
-    int beside = 0;
+    int concurrent = 0;
     for (const auto& [other, theirs] : alive)
-      beside += theirs.first <= life.first && life.first <= theirs.second;
-    most = std::max(most, beside);
+      concurrent += theirs.first <= life.first && life.first <= theirs.second;
+    most = std::max(most, concurrent);
   }
   return most;
 }

@@ -40,14 +40,14 @@ TEST_CASE("every optimizer under every sharding is what it is on one device, in 
       const parity::Outcome out = parity::run(job, words);
       CAPTURE(out.error);
       REQUIRE(out.ok());
-      const parity::Deviation apart = parity::deviation(job, single, out);
-      CHECK(apart.loss <= parity::tolerance(job.dtype));
+      const parity::Deviation deviation = parity::deviation(job, single, out);
+      CHECK(deviation.loss <= parity::tolerance(job.dtype));
       // The iteration of Muon takes the smallest singular values up by hundreds, with what was rounded in them; a moment
       // between two codes goes either way.
       const double most = std::string_view(optimizer) == "muon"     ? 1e-9
                           : std::string_view(optimizer) == "adamw8" ? 1e-2
                                                                     : parity::tolerance(job.dtype);
-      CHECK(apart.weights <= most);
+      CHECK(deviation.weights <= most);
       for (const MemoryReport& memory : out.memory) {
         CHECK(memory.measured_bytes == memory.predicted_bytes);
         CHECK(memory.host_measured_bytes == memory.host_predicted_bytes);

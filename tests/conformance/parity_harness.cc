@@ -246,12 +246,12 @@ Status run_into(const Job& job, const Graph& step, const Plan& plan, Outcome& ou
     TSR_ASSIGN_OR_RETURN(const Graph forward, forward_graph(job));
     TSR_ASSIGN_OR_RETURN(evaluation, make_evaluation(forward, job.fp8_matmuls));
     TSR_ASSIGN_OR_RETURN(evaluation, with_job_storage(evaluation, job));
-    PlanOptions beside;
-    beside.global_batch = job.batch;
-    beside.symbols = plan.symbols;
-    beside.like = &plan;
-    beside.like_graph = &step;
-    TSR_ASSIGN_OR_RETURN(evaluated, make_plan(evaluation, devices->cluster(), devices->catalog(), beside));
+    PlanOptions like_step;
+    like_step.global_batch = job.batch;
+    like_step.symbols = plan.symbols;
+    like_step.like = &plan;
+    like_step.like_graph = &step;
+    TSR_ASSIGN_OR_RETURN(evaluated, make_plan(evaluation, devices->cluster(), devices->catalog(), like_step));
     entries.push_back({"eval", &evaluation, &evaluated.plan});
   }
   const FusingCatalog fusing(devices->catalog());
@@ -435,8 +435,8 @@ Deviation deviation(const Job& job, const Outcome& single, const Outcome& other)
       result.noise.push_back(name);
       continue;
     }
-    const std::vector<double> apart = difference(other.weights.at(name), values);
-    raise(result.weights, adam ? norm(apart) / norm(values) : largest(apart) / largest(values));
+    const std::vector<double> deviation = difference(other.weights.at(name), values);
+    raise(result.weights, adam ? norm(deviation) / norm(values) : largest(deviation) / largest(values));
   }
   return result;
 }
@@ -478,11 +478,11 @@ Row measure(const Job& job, std::string_view words, const PlanEdit& edit, std::s
     }
     Outcome held = single;
     if (!each.gradients) held.gradients.clear();
-    const Deviation apart = deviation(each, held, out);
-    raise(row.loss, apart.loss);
-    raise(row.gradient, apart.gradient);
-    (optimizer == "adamw" ? row.adamw : row.sgd) = apart.weights;
-    if (optimizer == "adamw") row.noise = apart.noise;
+    const Deviation deviations = deviation(each, held, out);
+    raise(row.loss, deviations.loss);
+    raise(row.gradient, deviations.gradient);
+    (optimizer == "adamw" ? row.adamw : row.sgd) = deviations.weights;
+    if (optimizer == "adamw") row.noise = deviations.noise;
     for (const MemoryReport& memory : out.memory) {
       row.arena = std::max(row.arena, memory.predicted_bytes);
       row.arena_exact = row.arena_exact && memory.measured_bytes == memory.predicted_bytes &&

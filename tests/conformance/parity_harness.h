@@ -31,12 +31,12 @@ struct Job {
   double dropout = 0;
   // Parameters whose name contains one of these train; all when empty (low-rank adapters freeze the rest).
   std::vector<std::string> trainable = {};
-  int64_t lora = 0;       // > 0: adapters of this rank beside the products of every block, the rest frozen
+  int64_t lora = 0;       // > 0: adapters of this rank on the matmuls of every block, the rest frozen
   bool gradients = true;  // fetch every gradient of the first step: one output each
   // Not 0: random short waits, everything that may overlap on a stream of its own, and a watchdog.
   uint64_t perturbation_seed = 0;
   uint32_t reordered = 0;  // not 0: the model written down in a random order of its nodes
-  bool evaluates = false;  // an evaluation of the trained weights beside the step, on the same mesh
+  bool evaluates = false;  // an evaluation of the trained weights next to the step, on the same mesh
   // Weights are rounded to it where they are used, which any backend can do; kF32: they are not.
   DType rounded_weights = DType::kF32;
   // Weights of matmuls that do not train are stored so; kF32: as they are computed.

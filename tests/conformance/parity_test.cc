@@ -86,13 +86,13 @@ Status run_job(const Job& job, std::string_view parallel, Outcome& out) {
   TSR_ASSIGN_OR_RETURN(auto devices, DeviceSet::open(registry, named));
   TSR_ASSIGN_OR_RETURN(const Graph evaluation,
                        make_evaluation(job.dropout > 0 ? without_dropout(forward).value() : forward));
-  PlanOptions beside;
-  beside.global_batch = job.batch;
-  beside.symbols = symbols;
-  beside.like = &plan;
-  beside.like_graph = &step;
+  PlanOptions like_step;
+  like_step.global_batch = job.batch;
+  like_step.symbols = symbols;
+  like_step.like = &plan;
+  like_step.like_graph = &step;
   TSR_ASSIGN_OR_RETURN(const PlanResult evaluated,
-                       make_plan(evaluation, devices->cluster(), devices->catalog(), beside));
+                       make_plan(evaluation, devices->cluster(), devices->catalog(), like_step));
   const std::vector<EntrySpec> entries = {{"train_step", &step, &plan},
                                           {"eval", &evaluation, &evaluated.plan}};
   TSR_ASSIGN_OR_RETURN(out.program, lower(entries, devices->catalog()));

@@ -54,7 +54,7 @@ TEST_CASE("data, tensor and sharded data parallelism inside stages") {
     check(measure(kGpt, words));
 }
 
-TEST_CASE("clipping, dropout, frozen parameters and an evaluation beside a pipeline") {
+TEST_CASE("clipping, dropout, frozen parameters and an evaluation next to a pipeline") {
   Job job = kGpt;
   job.clip_norm = 0.05;
   check(measure(job, "pp=3:1f1b,mb=4"));

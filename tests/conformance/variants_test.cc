@@ -130,7 +130,7 @@ TEST_SUITE("parity variants") {
   }
 
   // y = x W' + factor (x A') B' has dB = factor dW A' and dA = factor B' dW: adapters' gradients against that
-  // of the matrix they stand beside, which takes another way through the graph.
+  // of their matrix, which takes another way through the graph.
   // Cut in whole blocks on every dim, gathered and sent as bytes.
   TEST_CASE("adapters over frozen weights of block types train alike under every form") {
     for (const DType stored : {DType::kQ8_0, DType::kQ4_0})
@@ -193,7 +193,7 @@ TEST_SUITE("parity variants") {
                  "all three");
   }
 
-  TEST_CASE("a larger model evaluates alike beside its training step") {
+  TEST_CASE("a larger model evaluates as next to its training step") {
     for (const std::string_view words : {"dp=2", "tp=2,sp", "dp=2,zero=3,mb=2", "tp=4"})
       check(measure({.model = std::string(kLlama), .evaluates = true}, words, {}, format("eval: {}", words)));
   }

@@ -214,7 +214,7 @@ TEST_CASE("the block of the fixtures moves what they say") {
   struct Fixture {
     std::string words;
     double elements;
-    double apart;  // what ours sends beside the fixture
+    double extra_elements;  // sent in addition to the fixture's
   };
   // The square of the gradient norm, of which each rank has a part; biases are not gathered for backward.
   for (const Fixture& it :
@@ -224,7 +224,7 @@ TEST_CASE("the block of the fixtures moves what they say") {
     const Moved moved_block = moved(block, it.words);
     REQUIRE(moved_block.error == "ok");
     CHECK(moved_block.parameters == 2640);
-    CHECK(moved_block.elements - it.apart == it.elements);
+    CHECK(moved_block.elements - it.extra_elements == it.elements);
   }
   // Rings of 2, 3 and 4, contiguous under the causal mask: blocks visit later ranks only. In zig-zag order
   // every block visits every rank, which is the formula, 6 (N - 1) times the keys.

@@ -106,11 +106,11 @@ struct Layout {
 };
 
 double round_to(cudnnDataType_t type, double value) {
-  const auto narrow = static_cast<float>(value);
+  const auto as_f32 = static_cast<float>(value);
   switch (type) {
-    case CUDNN_DATA_HALF: return f32_from_f16(f16_from_f32(narrow));
-    case CUDNN_DATA_BFLOAT16: return f32_from_bf16(bf16_from_f32(narrow));
-    default: return narrow;
+    case CUDNN_DATA_HALF: return f32_from_f16(f16_from_f32(as_f32));
+    case CUDNN_DATA_BFLOAT16: return f32_from_bf16(bf16_from_f32(as_f32));
+    default: return as_f32;
   }
 }
 
@@ -155,11 +155,11 @@ class Run {
       return;
     }
     void* base = bound.at(tensor.id);
-    const auto narrow = static_cast<float>(value);
+    const auto as_f32 = static_cast<float>(value);
     switch (tensor.type) {
-      case CUDNN_DATA_HALF: static_cast<uint16_t*>(base)[offset] = f16_from_f32(narrow); break;
-      case CUDNN_DATA_BFLOAT16: static_cast<uint16_t*>(base)[offset] = bf16_from_f32(narrow); break;
-      default: static_cast<float*>(base)[offset] = narrow;
+      case CUDNN_DATA_HALF: static_cast<uint16_t*>(base)[offset] = f16_from_f32(as_f32); break;
+      case CUDNN_DATA_BFLOAT16: static_cast<uint16_t*>(base)[offset] = bf16_from_f32(as_f32); break;
+      default: static_cast<float*>(base)[offset] = as_f32;
     }
   }
   // At an index of another tensor's: dims of 1 are there for all, fewer heads for groups.

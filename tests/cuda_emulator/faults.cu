@@ -208,7 +208,7 @@ void after_a_kernel_with_another_share_of_shared_memory(bool planted) {
   finish();
 }
 
-// 8 KiB of its own beside what it is launched with.
+// 8 KiB of its own in addition to the launch's.
 __global__ void crowded_kernel(int* out) {
   extern __shared__ __align__(16) unsigned char dynamic[];
   __shared__ int value[2048];

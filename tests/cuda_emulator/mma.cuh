@@ -1,4 +1,4 @@
-// What kernels/mma.cuh says, in plain loops. Copies that run beside the computation arrive when they are
+// What kernels/mma.cuh says, in plain loops. Asynchronous copies arrive when they are
 // waited for.
 #pragma once
 

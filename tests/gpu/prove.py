@@ -11,7 +11,7 @@ import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
-from decoding import WANTED, Decoding  # noqa: E402: beside this file
+from decoding import WANTED, Decoding  # noqa: E402: next to this file
 from kernels import Kernels, kernel_table  # noqa: E402
 from run import Clock, Commands, Failed  # noqa: E402
 from sizes import FULL, SMALL  # noqa: E402
@@ -107,7 +107,7 @@ for one, limit in zip(training, (GPT2, LLAMA)):
     family = one.model.family
     if family not in chosen:
         continue
-    await_peer(family, LATE)  # what took longer went on beside the timings
+    await_peer(family, LATE)  # slow work continued during the timings
     peer = peers.pop(family, None)
     section(one.section, lambda: one.measure(peer if family in ready else None, no_peer[family], limit * slower, ceilings))
     if peer is not None:

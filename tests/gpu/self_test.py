@@ -8,7 +8,7 @@ import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
-from decoding import Decoding  # noqa: E402: beside this file
+from decoding import Decoding  # noqa: E402: next to this file
 from kernels import Kernels, Rates, kernel_table  # noqa: E402
 from run import Commands, Failed  # noqa: E402
 from sizes import FULL  # noqa: E402

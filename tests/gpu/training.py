@@ -1,4 +1,4 @@
-"""Training steps beside PyTorch's, by turns: one process of PyTorch a model, which compiles once and waits; ours anew each round."""
+"""Training steps against PyTorch's, alternating: one PyTorch process a model, which compiles once and waits; a new one of ours each round."""
 import json
 import os
 import select

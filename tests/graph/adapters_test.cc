@@ -42,7 +42,7 @@ std::string refusal(const Graph& graph, std::span<const TensorId> weights, Adapt
 
 }  // namespace
 
-TEST_CASE("adapters stand beside every product of the blocks, alone are trained, and go without a trace") {
+TEST_CASE("every matmul of the blocks has adapters; they alone are trained, and are removed without a trace") {
   for (const std::string_view shorthand : {kGpt2, kLlama}) {
     CAPTURE(shorthand);
     const Graph base = model(shorthand);

@@ -165,8 +165,8 @@ TEST_CASE("importance_lowers_the_error_of_what_is_important") {
     const auto all = encoded(expected.type, values, importance),
                last = encoded(expected.type, row, importance);
     CHECK(std::equal(last.begin(), last.end(), all.end() - static_cast<ptrdiff_t>(last.size())));
-    const std::vector<float> alike(kRow, 3.0f), none(kRow, 0.0f);
-    CHECK(encoded(expected.type, row, alike) == encoded(expected.type, row));
+    const std::vector<float> constant(kRow, 3.0f), none(kRow, 0.0f);
+    CHECK(encoded(expected.type, row, constant) == encoded(expected.type, row));
     CHECK(encoded(expected.type, row, none) == encoded(expected.type, row));
   }
 }

@@ -73,12 +73,12 @@ Result<Replay> replay_of(std::vector<Maker> makers) {
 
 }  // namespace
 
-TEST_CASE("a collective whose result nobody needs yet runs beside the computation") {
+TEST_CASE("a collective whose result nobody needs yet overlaps the computation") {
   Maker m;
   const int32_t a = m.slot(0), b = m.slot(kBytes), c = m.slot(2 * kBytes), d = m.slot(3 * kBytes);
   m.compute(a, b);  // 0
   m.reduce(b, c);   // 1
-  m.compute(a, d);  // 2: beside it
+  m.compute(a, d);  // 2: concurrent with it
   m.compute(c, d);  // 3
   CHECK(m.text() == "compute; collectives after 0; compute; compute after 1");
 }
@@ -92,7 +92,7 @@ TEST_CASE("a collective between what it needs and what needs it stays on the com
   CHECK(m.text() == "compute; compute; compute");
 }
 
-TEST_CASE("a small collective stays on the compute stream whatever could run beside it") {
+TEST_CASE("a small collective stays on the compute stream whatever could overlap it") {
   Maker m;
   const int32_t a = m.slot(0), b = m.slot(kBytes), c = m.slot(2 * kBytes), d = m.slot(3 * kBytes);
   m.compute(a, b);
@@ -110,7 +110,7 @@ TEST_CASE("a small collective behind a large one of its communicator does not ma
   m.reduce(b, c);   // 1
   m.reduce(a, d);   // 2: small
   std::get<CollectiveInst>(m.code().back()).elements = 4;
-  m.compute(a, e);  // 3: beside both
+  m.compute(a, e);  // 3: concurrent with both
   m.compute(d, e);  // 4: now both are done
   m.reduce(b, d);   // 5: small
   std::get<CollectiveInst>(m.code().back()).elements = 4;
@@ -139,7 +139,7 @@ TEST_CASE("collectives of one communicator keep their order on any streams") {
   const int32_t a = m.slot(0), b = m.slot(kBytes), c = m.slot(2 * kBytes), d = m.slot(3 * kBytes),
                 e = m.slot(4 * kBytes), f = m.slot(5 * kBytes);
   m.compute(a, b);  // 0
-  m.reduce(b, c);   // 1: beside 2
+  m.reduce(b, c);   // 1: concurrent with 2
   m.compute(a, d);  // 2
   m.reduce(d, e);   // 3: between 2 and 4, so on the compute stream
   m.compute(e, f);  // 4
@@ -152,7 +152,7 @@ TEST_CASE("moves between tiers have a stream of their own, copies inside one do 
   const int32_t c = m.slot(2 * kBytes);
   m.compute(a, b);  // 0
   m.move(b, host);  // 1 out
-  m.compute(a, c);  // 2 beside it
+  m.compute(a, c);  // 2, concurrent with it
   m.compute(c, b);  // 3 over what is moved
   m.move(host, c);  // 4 back
   m.compute(a, b);  // 5

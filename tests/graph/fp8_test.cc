@@ -62,9 +62,9 @@ TEST_CASE("numbers_between_two_codes_go_to_the_nearer_and_ties_to_the_even_one")
         const auto check = [&](double value, int wanted) {
           const int signed_code = wanted | (sign < 0 ? 0x80 : 0);
           CHECK(fp8_from_f64(sign * value, *format) == signed_code);
-          const auto narrow = static_cast<float>(value);
-          if (static_cast<double>(narrow) == value)
-            CHECK(fp8_from_f32(static_cast<float>(sign) * narrow, *format) == signed_code);
+          const auto as_f32 = static_cast<float>(value);
+          if (static_cast<double>(as_f32) == value)
+            CHECK(fp8_from_f32(static_cast<float>(sign) * as_f32, *format) == signed_code);
         };
         check(middle, code % 2 == 0 ? code : code + 1);
         check(static_cast<double>(std::nextafter(static_cast<float>(middle), 0.0f)), code);
@@ -82,9 +82,9 @@ TEST_CASE("numbers_at_random_go_where_a_search_of_all_codes_goes") {
   for (const Fp8Format* format : {&kE4M3Format, &kE5M2Format})
     for (int i = 0; i < 20000; ++i) {
       const double value = fraction(random) * std::exp2(exponent(random));
-      const auto narrow = static_cast<float>(value);
+      const auto as_f32 = static_cast<float>(value);
       CHECK(fp8_from_f64(value, *format) == nearest(value, *format));
-      CHECK(fp8_from_f32(narrow, *format) == nearest(narrow, *format));
+      CHECK(fp8_from_f32(as_f32, *format) == nearest(as_f32, *format));
     }
 }
 

@@ -66,10 +66,10 @@ TEST_CASE("a training step with a fused loss has no logits, and loss and gradien
 
 TEST_CASE("a fused loss takes the three products of head and loss apart") {
   const auto flops = [](const Graph& step) { return ok(profile_graph(bound(step))).total().flops; };
-  const double apart = flops(ok(make_training_step(with_loss(kGpt2), {})));
+  const double unfused = flops(ok(make_training_step(with_loss(kGpt2), {})));
   const double fused = flops(ok(make_training_step(ok(with_fused_loss(with_loss(kGpt2))), {})));
   const double product = 2.0 * 3 * 8 * 8 * 97;
-  CHECK(std::abs(fused - apart) < product / 4);  // besides, some operations a logit
+  CHECK(std::abs(fused - unfused) < product / 4);  // besides, some operations a logit
 }
 
 TEST_CASE("in mixed precision a fused loss takes the head in bf16 and gives an f32 loss") {
@@ -84,7 +84,7 @@ TEST_CASE("in mixed precision a fused loss takes the head in bf16 and gives an f
   CHECK(count(step, "linear_cross_entropy_grad") == 1);
 }
 
-TEST_CASE("a model's auxiliary loss stays beside a fused one") {
+TEST_CASE("a model's auxiliary loss stays with a fused one") {
   const std::string_view moe = "moe:L=1,C=8,H=2,KV=2,F=12,E=4,V=97,T=8";
   const Graph step = ok(make_training_step(ok(with_fused_loss(with_loss(moe))), {}));
   CHECK(count(step, "linear_cross_entropy_grad") == 1);
@@ -92,7 +92,7 @@ TEST_CASE("a model's auxiliary loss stays beside a fused one") {
   CHECK(count(step, "moe_fraction") == count(ok(make_training_step(with_loss(moe), {})), "moe_fraction"));
 }
 
-TEST_CASE("a loss that is scaled before it is differentiated is made beside its gradient all the same") {
+TEST_CASE("a loss that is scaled before it is differentiated is still fused with its gradient") {
   Graph graph = ok(with_fused_loss(with_loss(kGpt2)));
   const TensorId loss = *graph.find_output("loss");
   const TensorId factor = ok(graph.add_tensor("factor", graph.type(loss), TensorKind::kInput));

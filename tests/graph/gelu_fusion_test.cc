@@ -50,18 +50,18 @@ const std::string kLoss = "  loss = reduce_sum(y) {axes = [0, 1]} : f32[]\n  out
 
 TEST_CASE("every gelu of a GPT-2 is differentiated in the product that its gradient comes from") {
   for (const DType dtype : {DType::kF32, DType::kBF16}) {
-    const Graph apart = step_of(kGpt2, false, dtype), together = step_of(kGpt2, true, dtype);
-    CHECK(count(apart, "gelu_grad") == 3);
-    CHECK(count(together, "gelu_grad") == 0);
-    CHECK(count(together, "matmul_gelu_grad") == 3);
-    CHECK(count(together, "matmul") == count(apart, "matmul") - 3);
-    CHECK(together.nodes().size() == apart.nodes().size() - 3);
-    CHECK(together.updates().size() == apart.updates().size());
-    for (const Node& node : together.nodes()) {
+    const Graph unfused = step_of(kGpt2, false, dtype), fused = step_of(kGpt2, true, dtype);
+    CHECK(count(unfused, "gelu_grad") == 3);
+    CHECK(count(fused, "gelu_grad") == 0);
+    CHECK(count(fused, "matmul_gelu_grad") == 3);
+    CHECK(count(fused, "matmul") == count(unfused, "matmul") - 3);
+    CHECK(fused.nodes().size() == unfused.nodes().size() - 3);
+    CHECK(fused.updates().size() == unfused.updates().size());
+    for (const Node& node : fused.nodes()) {
       if (node.op->name != "matmul_gelu_grad") continue;
       CHECK(node.phase == Phase::kBackwardInput);
-      CHECK(together.node(node.forward).op->name == "matmul");
-      CHECK(together.node(node.forward).scope == node.scope);
+      CHECK(fused.node(node.forward).op->name == "matmul");
+      CHECK(fused.node(node.forward).scope == node.scope);
     }
   }
 }

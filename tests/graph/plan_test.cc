@@ -86,7 +86,7 @@ TEST_CASE("a plan reads back exactly from its text") {
   CHECK(read->estimate == plan.estimate);
 }
 
-TEST_CASE("a plan is read with names beside ids, and a wrong edit is refused with its line") {
+TEST_CASE("a plan is read with names next to ids, and a wrong edit is refused with its line") {
   const Graph graph = step_graph();
   const Plan plan = full_plan(graph);
   const std::string text = print(plan, graph);

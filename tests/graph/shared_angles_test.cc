@@ -25,16 +25,16 @@ TEST_CASE("the ropes of all layers of a decoding step read one tensor of angles"
   for (const std::string words :
        {"llama:L=3,C=8,H=2,KV=1,F=8,V=11,T=8", "llama:L=3,C=8,H=2,F=8,V=11,T=8,rope_half=1"}) {
     const Graph model = ok(build_model(ok(parse_shorthand(words))));
-    const Graph apart =
+    const Graph unshared =
         ok(make_serving(model, {.pages = 1, .page_size = 8, .rows = 1, .context = 8, .cache = {}}));
-    const Graph shared = ok(with_shared_angles(apart));
-    CHECK(count(apart, "rope") == 6);
+    const Graph shared = ok(with_shared_angles(unshared));
+    CHECK(count(unshared, "rope") == 6);
     CHECK(count(shared, "rope") == 0);
     CHECK(count(shared, "rope_angles") == 1);
     CHECK(count(shared, "rope_rotate") == 6);
-    CHECK(shared.nodes().size() == apart.nodes().size() + 1);
-    CHECK(shared.updates().size() == apart.updates().size());
-    CHECK(shared.outputs().size() == apart.outputs().size());
+    CHECK(shared.nodes().size() == unshared.nodes().size() + 1);
+    CHECK(shared.updates().size() == unshared.updates().size());
+    CHECK(shared.outputs().size() == unshared.outputs().size());
     CHECK(shared.verify().ok());
   }
 }

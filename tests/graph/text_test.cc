@@ -17,7 +17,7 @@ TEST_CASE("sizes are written in the largest unit that fits, two digits after a p
   CHECK(bytes_text(INT64_MAX) == "8388608.00 TiB");
 }
 
-TEST_CASE("the nearest names are found, and beside names of megabytes at once") {
+TEST_CASE("the nearest names are found, and among names of megabytes at once") {
   std::vector<std::string> names = {"lr", "lr_rate", "weight_decay", "steps"};
   CHECK(nearest_names("lr_rates", names) == std::vector<std::string>{"lr_rate"});
   CHECK(nearest_names("q9_zz", names).empty());

@@ -130,7 +130,7 @@ class Comparison {
     note(what, std::abs(found - wanted) / std::max(1.0, std::abs(wanted)));
   }
 
-  // Beside the largest of a tensor; tensors that are next to nothing, beside those that are not.
+  // Relative to the largest of a tensor; for tensors near zero, to that of the others.
   void values(const char* what, const Values& found, const Values& wanted) {
     if (found.size() != wanted.size()) return wrong(std::string(what) + ": other tensors");
     double all = 0;
@@ -230,7 +230,7 @@ void resume(tsr_runtime* runtime, Job& job, const Attempt& attempt, const Traine
 double allowed(Rounding rounding) {
   switch (rounding) {
     case Rounding::kF32: return 1e-4;
-    case Rounding::kTf32: return 1e-2;         // a number beside a tie is rounded the other way: 2^-11 of it
+    case Rounding::kTf32: return 1e-2;         // a number near a tie is rounded the other way: 2^-11 of it
     case Rounding::kFp8: return 0.25;          // the same: 2^-4, and momentum sums those of four steps
     case Rounding::kBf16Weights: return 0.03;  // the same: 2^-8, and again in each step
   }

@@ -22,7 +22,7 @@ struct Verdict {
   std::string resumed;   // the words that it was resumed under, with the devices
 };
 
-// How far a value may be from one device's, beside the largest of its tensor. Sums of some hundred f32 in
+// Tolerance of a value against one device's, relative to the largest of its tensor. Sums of some hundred f32 in
 // another order are off by 1e-7 to 1e-5 of the largest; a value that is left out, added twice or read from
 // another place, by 1e-2 and more.
 double allowed(Rounding rounding);

@@ -94,7 +94,7 @@ int64_t least_devices(const Mixture& mixture) {
 Mixture Drawing::next() {
   const auto any = [&] { return static_cast<Word>(dice_.below(kWords)); };
   if (next_ < std::size(kOnceWrong)) return kOnceWrong[next_++];
-  if (dice_.one_in(100)) {  // the word that takes all devices, beside others that take some
+  if (dice_.one_in(100)) {  // the word that takes all devices, with others that take some
     for (;;)
       if (Mixture pair = {kTp3d, any()}; least_devices(pair) == 16 && !excludes(pair[0], pair[1])) {
         std::ranges::sort(pair);

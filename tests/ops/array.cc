@@ -21,8 +21,8 @@ double load(const std::byte* from) {
 
 template <class T>
 void store(std::byte* to, double value) {
-  const T narrow = static_cast<T>(value);
-  std::memcpy(to, &narrow, sizeof narrow);
+  const T converted = static_cast<T>(value);
+  std::memcpy(to, &converted, sizeof converted);
 }
 
 double from_bits(uint16_t bits, int mantissa_bits, int bias) {

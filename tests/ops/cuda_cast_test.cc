@@ -30,7 +30,7 @@ TEST_CASE("casts_of_many_tensors_are_one_launch_and_round_to_nearest") {
       CAPTURE(narrows);
       CAPTURE(off);
       struct Tensor {
-        size_t wide, narrow;  // where they lie
+        size_t f32_offset, half_offset;  // where they lie
         tsr_abi_kernel* kernel;
         const void* in[1];
         void* out[1];
@@ -43,11 +43,11 @@ TEST_CASE("casts_of_many_tensors_are_one_launch_and_round_to_nearest") {
         return at;
       };
       for (const int64_t count : kCounts) {
-        const size_t wide = place(4 * count), narrow = place(2 * count) + off;
+        const size_t f32_offset = place(4 * count), half_offset = place(2 * count) + off;
         const DType from = narrows ? DType::kF32 : DType::kBF16, to = narrows ? DType::kBF16 : DType::kF32;
         tensors.push_back(
-            {wide,
-             narrow,
+            {f32_offset,
+             half_offset,
              device.prepare("cast", {{"dtype", std::string(to_text(to))}}, {{from, Shape{count}}}),
              {},
              {}});
@@ -59,9 +59,9 @@ TEST_CASE("casts_of_many_tensors_are_one_launch_and_round_to_nearest") {
           const uint16_t half = bf16_bits(value);
           const auto at = static_cast<size_t>(i);
           if (narrows)
-            std::memcpy(start.data() + tensors[t].wide + 4 * at, &value, 4);
+            std::memcpy(start.data() + tensors[t].f32_offset + 4 * at, &value, 4);
           else
-            std::memcpy(start.data() + tensors[t].narrow + 2 * at, &half, 2);
+            std::memcpy(start.data() + tensors[t].half_offset + 2 * at, &half, 2);
         }
       expected = start;
       for (size_t t = 0; t < tensors.size(); ++t)
@@ -70,16 +70,16 @@ TEST_CASE("casts_of_many_tensors_are_one_launch_and_round_to_nearest") {
           const auto widened = std::bit_cast<float>(static_cast<uint32_t>(half) << 16);
           const auto at = static_cast<size_t>(i);
           if (narrows)
-            std::memcpy(expected.data() + tensors[t].narrow + 2 * at, &half, 2);
+            std::memcpy(expected.data() + tensors[t].half_offset + 2 * at, &half, 2);
           else
-            std::memcpy(expected.data() + tensors[t].wide + 4 * at, &widened, 4);
+            std::memcpy(expected.data() + tensors[t].f32_offset + 4 * at, &widened, 4);
         }
 
       std::byte* base = device.allocate(bytes);
       std::vector<tsr_abi_launch> launches;
       for (Tensor& tensor : tensors) {
-        tensor.in[0] = base + (narrows ? tensor.wide : tensor.narrow);
-        tensor.out[0] = base + (narrows ? tensor.narrow : tensor.wide);
+        tensor.in[0] = base + (narrows ? tensor.f32_offset : tensor.half_offset);
+        tensor.out[0] = base + (narrows ? tensor.half_offset : tensor.f32_offset);
         launches.push_back({tensor.kernel, tensor.in, tensor.out, nullptr});
       }
       const auto run = [&](const std::vector<tsr_abi_launch>& all) {

@@ -115,13 +115,13 @@ class Layout {
     const auto store = [&](const auto& stored) {
       std::memcpy(bytes_.data() + at + static_cast<size_t>(i) * sizeof(stored), &stored, sizeof(stored));
     };
-    const auto narrow = static_cast<float>(value);
+    const auto as_f32 = static_cast<float>(value);
     uint32_t bits = 0;
-    std::memcpy(&bits, &narrow, 4);
+    std::memcpy(&bits, &as_f32, 4);
     if (dtype == DType::kF64) store(value);
-    if (dtype == DType::kF32) store(narrow);
+    if (dtype == DType::kF32) store(as_f32);
     if (dtype == DType::kBF16) store(static_cast<uint16_t>(bits >> 16));
-    if (dtype == DType::kF16) store(f16_from_f32(narrow));
+    if (dtype == DType::kF16) store(f16_from_f32(as_f32));
     if (dtype == DType::kI32) store(static_cast<int32_t>(value));
   }
   std::vector<std::byte> bytes_;

@@ -185,7 +185,7 @@ TEST_CASE("the gradient of every parameter of a tiny model equals finite differe
 
 TEST_CASE("serving tokens of several sequences in any order of steps gives the logits of each sequence") {
   const int64_t rows = 3, T = 6, page = 2, pages = 11;
-  // Steps of (sequence, tokens of it), padded to kTokens: prompts in chunks beside single tokens of others.
+  // Steps of (sequence, tokens of it), padded to kTokens: chunks of prompts with single tokens of others.
   const std::vector<std::vector<std::pair<int32_t, int64_t>>> steps = {
       {{0, 3}, {1, 1}}, {{1, 4}}, {{2, 2}, {0, 1}, {1, 1}}, {{0, 2}, {2, 3}}, {{2, 1}}};
   constexpr int64_t kTokens = 7, kWanted = 4;

@@ -73,11 +73,11 @@ TEST_CASE("slots are handed out in the order of tokens, and a later token takes 
 TEST_CASE("sequences do not take slots from each other") {
   const int64_t B = 3, T = 5, E = 4;
   const std::vector<double> probs = positive(B * T * E, 3);
-  const Routing together = route({B, T, E}, probs, 2, 0.8);
+  const Routing whole = route({B, T, E}, probs, 2, 0.8);
   for (int64_t b = 0; b < B; ++b) {
     const auto from = probs.begin() + b * T * E;
     const Routing alone = route({1, T, E}, std::vector<double>(from, from + T * E), 2, 0.8);
-    const std::vector<int32_t> all = together.slot();
+    const std::vector<int32_t> all = whole.slot();
     CHECK(alone.slot() == std::vector<int32_t>(all.begin() + b * T * 2, all.begin() + (b + 1) * T * 2));
   }
 }

@@ -26,11 +26,11 @@ struct Step {
 
   TensorType type(DType dtype) const { return {dtype, Shape(std::span<const int64_t>(dims))}; }
   std::vector<HostTensor> operands() const {
-    std::vector<uint16_t> narrow;
-    for (const float value : p) narrow.push_back(bf16_from_f32(value));
+    std::vector<uint16_t> bf16;
+    for (const float value : p) bf16.push_back(bf16_from_f32(value));
     const std::vector<float> zeros(p.size()), one = {1};
     const TensorType scalar{DType::kF32, {}};
-    return {HostTensor::copy_of<uint16_t>(type(DType::kBF16), narrow),
+    return {HostTensor::copy_of<uint16_t>(type(DType::kBF16), bf16),
             HostTensor::copy_of<float>(type(DType::kF32), g),
             HostTensor::copy_of<float>(type(DType::kF32), zeros),
             HostTensor::copy_of<float>(scalar, one),
@@ -183,8 +183,8 @@ TEST_CASE("every_shard_rounds_its_elements_as_the_whole_does") {
 TEST_CASE("moments_are_those_of_the_update_that_rounds_to_nearest") {
   const std::vector<float> p = {1.0f, -2.5f, 0.03125f}, g = {0.3f, -0.7f, 0.01f}, m = {0.1f, 0.2f, -0.3f},
                            v = {0.5f, 0.25f, 0.125f};
-  std::vector<uint16_t> narrow;
-  for (const float value : p) narrow.push_back(bf16_from_f32(value));
+  std::vector<uint16_t> bf16;
+  for (const float value : p) bf16.push_back(bf16_from_f32(value));
   const TensorType type{DType::kF32, Shape{3}}, scalar{DType::kF32, {}};
   const auto f32 = [](const TensorType& t, const std::vector<float>& values) {
     return HostTensor::copy_of<float>(t, values);
@@ -193,7 +193,7 @@ TEST_CASE("moments_are_those_of_the_update_that_rounds_to_nearest") {
   std::vector<HostTensor> in = {f32(type, p),         f32(type, g),     f32(type, m),       f32(type, v),
                                 f32(scalar, {0.01f}), f32(scalar, {4}), f32(scalar, {0.5f})};
   const auto nearest = test::run_kernel({"adamw_update", in}).value();
-  in[0] = HostTensor::copy_of<uint16_t>({DType::kBF16, Shape{3}}, narrow);
+  in[0] = HostTensor::copy_of<uint16_t>({DType::kBF16, Shape{3}}, bf16);
   in.push_back(HostTensor::copy_of<int64_t>({DType::kI64, {}}, std::span(&seed, 1)));
   const auto random = test::run_kernel({"adamw_update_stochastic", in}).value();
   for (const size_t state : {1, 2})

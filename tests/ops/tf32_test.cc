@@ -179,7 +179,7 @@ TEST_CASE("every_product_of_a_fused_loss_multiplies_in_tf32_where_that_is_allowe
       const std::vector<Array> got = run(entry, given, allow, DType::kF32, values, declined);
       if (declined) continue;
       const double one = allow == 1 ? 1 : kMore;
-      // exp(-64) is nothing beside 1; what is left is the rounding of sums of f32.
+      // exp(-64) is negligible against 1; what is left is the rounding of sums of f32.
       CHECK(std::fabs(got[1].get(0) / (kRows * 64 * one * one) - 1) < 0x1p-20);
       for (int64_t c = 0; c < kC; ++c) {
         CHECK(std::fabs(got[0].get(c) / one - 1) < 0x1p-20);

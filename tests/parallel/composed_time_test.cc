@@ -33,7 +33,7 @@ TEST_CASE("composed steps: messages by the link between stages, shared parameter
   stages.shape = {ScheduleKind::kGpipe, 2, 1, 1};
   stages.blocks = {{{0, 0}, {1, 0}}, {{2, 0}, {3, 0}}};
   const auto seconds = [&] { return ok(composed_time(std::span(&profile, 1), stages, cluster)).step_s; };
-  constexpr double kPasses = 12;  // three a block, none beside another
+  constexpr double kPasses = 12;  // three a block, none concurrent
   CHECK(seconds() == doctest::Approx(kPasses));
   profile.forward_message = profile.backward_message = 1 << 20;
   const double crossing = send_seconds(cluster, 4, 1 << 20), inside = send_seconds(cluster, 1, 1 << 20);
@@ -43,7 +43,7 @@ TEST_CASE("composed steps: messages by the link between stages, shared parameter
   CHECK(seconds() == doctest::Approx(kPasses + 2 * inside));
   profile.persistent.push_back({.bytes = 1 << 20, .blocks = {0, 3}});
   CHECK(seconds() == doctest::Approx(kPasses + 4 * inside));
-  profile.copying_s = {0.5, 0, 0, 0.25};  // beside each other
+  profile.copying_s = {0.5, 0, 0, 0.25};  // concurrent
   CHECK(seconds() == doctest::Approx(kPasses + 4 * inside + 0.5));
   stages.shape.micro_batches = 2;
   const double two = seconds();

@@ -20,7 +20,7 @@ inline Result<Graph> forward_graph(std::string_view shorthand, bool tied = true)
   return build_model(config);
 }
 
-// `compute`: bf16 or f16 for mixed precision; `fp8`: linear layers of blocks in 8 bits beside it.
+// `compute`: bf16 or f16 for mixed precision; `fp8`: also linear layers of blocks in 8 bits.
 inline Result<Graph> training_step_of(Graph forward, double clip_norm = 0, DType compute = DType::kF32,
                                       bool fp8 = false) {
   TSR_RETURN_IF_ERROR(add_token_loss(forward));

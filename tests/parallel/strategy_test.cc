@@ -227,7 +227,7 @@ TEST_CASE("a limit makes the planner spend less memory, and the smallest limit t
   CHECK(message.find("peak") != std::string::npos);
 }
 
-TEST_CASE("an evaluation beside a step keeps its mesh and the places of its parameters") {
+TEST_CASE("an evaluation next to a step keeps its mesh and the places of its parameters") {
   ModelConfig config = parse_shorthand("llama:L=2,C=32,H=4,KV=2,F=48,V=64,T=16").value();
   Graph forward = build_model(config).value();
   REQUIRE(add_token_loss(forward).ok());

@@ -1,4 +1,4 @@
-// Sets of single activations that wait in host memory, beside those that are computed again.
+// Sets of offloaded activations, combined with recomputed ones.
 #include "parallel/planner/recompute_search.h"
 
 #include <doctest/doctest.h>

@@ -67,7 +67,7 @@ class UnfusedAttention {
     add_elementwise((is_fused ? fused_passes : passes) * scores_, is_fused ? fused_kernels : kernels);
   }
   void add_matmul(double n, double k) {
-    all_.seconds += batched_product_seconds(kind_, dtype_, count_, rows_, n, k);
+    all_.seconds += batched_matmul_seconds(kind_, dtype_, count_, rows_, n, k);
     ++all_.count;
   }
   void add_elementwise(double elements, double kernels) {
@@ -161,7 +161,7 @@ class BaselinePrices {
                    n = last(desc.outputs[0]), k = last(desc.inputs[0]);
       const bool widens = n < k || (n == k && node->phase == Phase::kForward);
       price.alone_s =
-          product_seconds(kind_, desc.inputs[0].dtype, m, widens ? 3 * n : n, widens ? k : 3 * k) / 3;
+          matmul_seconds(kind_, desc.inputs[0].dtype, m, widens ? 3 * n : n, widens ? k : 3 * k) / 3;
       price.issue_s *= 2.0 / 3;
     }
     // Gradient accumulation is fused into the weight-gradient matmul: a third of the add's traffic, no launch.

@@ -21,7 +21,7 @@ Fleet fleet(std::initializer_list<const char*> presets) {
   return all;
 }
 
-// Devices of one box: those of each kind beside each other.
+// Devices of one box: grouped by kind.
 Cluster one_box(std::initializer_list<std::pair<const char*, int>> kinds) {
   Cluster box;
   for (const auto& [preset, count] : kinds) {

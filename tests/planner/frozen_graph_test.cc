@@ -9,7 +9,7 @@ using namespace tessera;
 
 namespace {
 
-// Only the queries' and values' weights train, as where adapters stand beside them.
+// Only the queries' and values' weights train, as under adapters.
 Graph step_of(bool frozen) {
   Graph forward = build_model(*parse_shorthand("gpt2:L=2,C=64,H=4,V=512,T=32")).value();
   REQUIRE(add_token_loss(forward).ok());

@@ -256,7 +256,7 @@ TEST_SUITE("metamorphic plans") {
           StatusCode::kInvalidArgument);
   }
 
-  TEST_CASE("devices of another kind beside those given: the planned step never takes longer") {
+  TEST_CASE("additional devices of another kind: the planned step never takes longer") {
     Question it = question(2);
     const PlanResult alone = answer(it);
     Question more = it;

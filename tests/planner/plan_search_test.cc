@@ -318,7 +318,7 @@ TEST_CASE("ranks taken to be alike are simulated as the real ones are") {
     }
     for (const Sharing sharing : {kNothing, kCores, kCalibratedCores}) {
       const double exact = simulate(real, "step", cluster_of(4, sharing))->seconds();
-      // Ranks but the first fill in zeros beside addends: a few small copies.
+      // All ranks except the first contribute zeros: a few small copies.
       CHECK(simulate(*alike, "step", cluster_of(4, sharing))->seconds() ==
             doctest::Approx(exact).epsilon(0.02));
     }

@@ -2,7 +2,7 @@
 """decoder_heads.py BUILD [FAMILY ...]: what follows a decoder's last block, as its folder has it, against transformers.
 
 For each family of config_keys.py that is a decoder: saved from the class without a head, with and without prefixes (hidden
-states); a stored head beside a configuration that says it is the embedding, in one file and in shards (logits, also of the
+states); a stored head with a configuration that ties it to the embedding, in one file and in shards (logits, also of the
 exported folder); classes of texts (…ForSequenceClassification) of several lengths, padding tokens within them, by the
 embedder, and exported again. Within 2e-5 of the largest number, transformers in f64. For BERT and its relatives an output
 projection, and a bias, that are not the copies that they are said to be. Needs torch, transformers, safetensors and numpy

@@ -119,7 +119,7 @@ TEST_CASE("after_an_abort_no_graph_of_before_is_launched") {
   other.join();
 }
 
-// Each runs as if it were alone; beside each other their collectives would have no order on the devices.
+// Each runs as if it were alone; concurrently their collectives would have no order on the devices.
 TEST_CASE("a_session_gives_memory_back_when_nobody_runs_on_its_devices" * doctest::test_suite("gpu")) {
   Steps steps(false);
   if (test_backend() == "cpu") {

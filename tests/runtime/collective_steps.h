@@ -27,7 +27,7 @@ struct Shape4 {
   bool reduces = true;  // over the first axis; else it gathers such pieces there instead
 };
 
-// "step" on a mesh of 2 x 2: sum = all_reduce(x + x) over the first axis beside few = all_reduce(s + s) over
+// "step" on a mesh of 2 x 2: sum = all_reduce(x + x) over the first axis, concurrent with few = all_reduce(s + s) over
 // the second and square = x * x; y = square + sum; count = count + sum; seen = seen + few.
 inline Program step_program(const DeviceSet& devices, const Shape4& shape) {
   const TensorType many{DType::kF32, {kStepMany}}, few{DType::kF32, {kStepFew}};

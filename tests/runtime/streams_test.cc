@@ -18,7 +18,7 @@ namespace {
 
 constexpr int64_t kCount = 8192;  // f32 in every tensor: 32 KiB, enough to be worth a stream
 
-// "step" on every rank: double = x + x; sum = all_reduce(double) beside square = x * x; y = square + sum; y
+// "step" on every rank: double = x + x; sum = all_reduce(double), concurrent with square = x * x; y = square + sum; y
 // goes to the next rank, what comes from the one before is `got`; `got` and `square` make z. Bytes of
 // `double` are reused for got.
 Program overlapping_program(const DeviceSet& devices) {

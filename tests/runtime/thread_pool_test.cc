@@ -59,13 +59,13 @@ TEST_CASE("the_first_exception_of_a_body_reaches_the_caller_and_the_pool_lives_o
 
 TEST_CASE("workers_take_part") {
   ThreadPool pool(2);
-  std::atomic<int> together{0};
+  std::atomic<int> running{0};
   std::atomic<bool> met{false};
   run(pool, 2, [&](int64_t) {
-    ++together;
+    ++running;
     const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
-    while (together < 2 && std::chrono::steady_clock::now() < deadline) std::this_thread::yield();
-    if (together == 2) met = true;
+    while (running < 2 && std::chrono::steady_clock::now() < deadline) std::this_thread::yield();
+    if (running == 2) met = true;
   });
   CHECK(met);
 }

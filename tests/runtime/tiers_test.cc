@@ -103,7 +103,7 @@ TEST_CASE("parameters and states live in host memory or in a file") {
   std::filesystem::remove(folder);
 }
 
-TEST_CASE("moves between tiers have a stream where something can run beside them") {
+TEST_CASE("moves between tiers have a stream where something can run concurrently") {
   Fixture f;
   auto session = f.session(offloading_program(*f.devices, Tier::kHost, false), {.trace = true}).value();
   REQUIRE(session->write("w", HostTensor::copy_of<float>(kType, std::vector<float>(kCount, 1.0F))).ok());

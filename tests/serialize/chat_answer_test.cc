@@ -448,8 +448,8 @@ TEST_CASE("calls without marks are objects at the beginning, and any other JSON 
   CHECK(calls_of(
             parsed(form, "{\"name\": \"f\", \"parameters\": {}}; {\"name\": \"g\", \"parameters\": {}}")) ==
         "f{};g{};");
-  const Json apart = parsed(form, "{\"name\": \"f\", \"parameters\": {}}; {\"name\": \"Ada\"}");
-  CHECK(content_of(apart) == "; {\"name\": \"Ada\"}");
+  const Json separate = parsed(form, "{\"name\": \"f\", \"parameters\": {}}; {\"name\": \"Ada\"}");
+  CHECK(content_of(separate) == "; {\"name\": \"Ada\"}");
   for (const char* text : {"{\"name\": \"Ada\"}", "{\"city\": \"Rome\"}",
                            "So: {\"name\": \"f\", \"parameters\": {}}", "{", "{ }"})
     CHECK(content_of(parsed(form, text)) == text);

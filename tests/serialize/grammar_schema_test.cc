@@ -219,9 +219,9 @@ TEST_CASE("schema_all_of_and_references_are_merged") {
       error(
           R"({"allOf":[{"properties":{"a":{"const":1}},"required":["a"]},{"additionalProperties":false}]})") ==
       "invalid_argument: JSON schema, #/properties/a: the schema is false; no value is allowed then");
-  const Matcher apart = matcher(
+  const Matcher separate = matcher(
       R"({"oneOf":[{"properties":{"k":{"const":1}},"required":["k"]},{"properties":{"k":{"const":2}},"required":["k"]}]})");
-  CHECK(apart.matches(R"({"k":1})"));
+  CHECK(separate.matches(R"({"k":1})"));
   CHECK(matcher(R"({"items":{"$ref":"#"},"type":"array"})").matches("[[],[[]]]"));
   const Matcher positions = matcher(
       R"({"type":"array","allOf":[{"prefixItems":[{"type":"integer","minimum":3}]}],"items":{"type":"integer","minimum":5}})");

@@ -17,8 +17,8 @@ namespace tessera::testing {
 // The shared data folder, or empty; then the caller says that it skips.
 inline std::string shared_data() {
   if (const char* given = std::getenv("TESSERA_TEST_DATA")) return given;
-  const std::string beside = std::string(TSR_SOURCE_DIR) + "/../shared/data";
-  return std::filesystem::is_directory(beside) ? beside : "";
+  const std::string folder = std::string(TSR_SOURCE_DIR) + "/../shared/data";
+  return std::filesystem::is_directory(folder) ? folder : "";
 }
 
 // TSR_SHARED_FILE("models/x.gguf"): its path, or returns from the test, which counts as skipped.

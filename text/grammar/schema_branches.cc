@@ -118,24 +118,24 @@ Result<ExpressionId> SchemaReader::read_branches(const Json& schema, const char*
     branches.push_back(std::move(merged));
   }
   if (!is_one) return read_any_of(branches, where);
-  std::vector<Json> apart = branches;
+  std::vector<Json> disjoint = branches;
   for (size_t i = 0; i < branches.size(); ++i)
     for (size_t k = 0; k < branches.size(); ++k) {
       if (i == k) continue;
-      TSR_ASSIGN_OR_RETURN(const bool is_apart, is_disjoint(apart[i], branches[k], where, 0));
-      if (is_apart) continue;
-      TSR_ASSIGN_OR_RETURN(Json narrowed, separate(apart[i], branches[k], where));
+      TSR_ASSIGN_OR_RETURN(const bool is_known_disjoint, is_disjoint(disjoint[i], branches[k], where, 0));
+      if (is_known_disjoint) continue;
+      TSR_ASSIGN_OR_RETURN(Json narrowed, separate(disjoint[i], branches[k], where));
       if (narrowed.is_null())
         return schema_error(
             StatusCode::kUnsupported, where,
             format("'oneOf' is supported where its schemas are distinguished by 'type', values, ranges, or "
                    "properties that one has and the other has not; {} and {} are not",
                    std::min(i, k), std::max(i, k)));
-      apart[i] = std::move(narrowed);
+      disjoint[i] = std::move(narrowed);
     }
   std::vector<ExpressionId> parts;
-  for (size_t i = 0; i < apart.size(); ++i) {
-    TSR_ASSIGN_OR_RETURN(const ExpressionId part, read_schema(apart[i], format("{}/{}/{}", where, keyword, i)));
+  for (size_t i = 0; i < disjoint.size(); ++i) {
+    TSR_ASSIGN_OR_RETURN(const ExpressionId part, read_schema(disjoint[i], format("{}/{}/{}", where, keyword, i)));
     parts.push_back(part);
   }
   return out_.choice(std::move(parts));
@@ -217,8 +217,8 @@ Result<Json> SchemaReader::separate(const Json& branch, const Json& other, const
     for (const auto& [name, value] : properties->items()) {
       const Json* const same = property_of(two, name);
       if (same == nullptr) continue;
-      TSR_ASSIGN_OR_RETURN(const bool is_apart, is_disjoint(value, *same, where, 1));
-      if (!is_apart) continue;
+      TSR_ASSIGN_OR_RETURN(const bool is_known_disjoint, is_disjoint(value, *same, where, 1));
+      if (!is_known_disjoint) continue;
       require(one, std::string(name));
       return one;
     }
@@ -270,22 +270,22 @@ Result<bool> SchemaReader::is_disjoint(const Json& a, const Json& b, const std::
     if (type != "object") return false;
     // Objects: separated by a required property.
     if (depth >= kMostDisjointDepth) return false;
-    bool is_apart = false;
+    bool is_known_disjoint = false;
     for (const auto& [schema, against] : {std::pair(&one, &other), std::pair(&other, &one)}) {
       TSR_ASSIGN_OR_RETURN(const std::vector<std::string> required, read_required(*schema, where));
       for (const std::string& name_of_it : required) {
-        if (is_apart) break;
+        if (is_known_disjoint) break;
         const Json *own = property_of(*schema, name_of_it), *same = property_of(*against, name_of_it);
         if (same == nullptr)
-          is_apart = is_closed(*against);
+          is_known_disjoint = is_closed(*against);
         else if (*same == Json(false))
-          is_apart = true;
+          is_known_disjoint = true;
         else if (own != nullptr) {
-          TSR_ASSIGN_OR_RETURN(is_apart, is_disjoint(*own, *same, where, depth + 1));
+          TSR_ASSIGN_OR_RETURN(is_known_disjoint, is_disjoint(*own, *same, where, depth + 1));
         }
       }
     }
-    if (!is_apart) return false;
+    if (!is_known_disjoint) return false;
   }
   return true;
 }
@@ -304,8 +304,8 @@ Result<Json> SchemaReader::apply_not(const Json& schema, const std::string& wher
     if (no == Json(false)) continue;
     if (no == Json(true) || (no.is_object() && !has_constraints_beside(no, {}))) return Json(false);
     if (!no.is_object()) return refused();
-    TSR_ASSIGN_OR_RETURN(const bool is_apart, is_disjoint(left, no, where, 0));
-    if (is_apart) continue;
+    TSR_ASSIGN_OR_RETURN(const bool is_known_disjoint, is_disjoint(left, no, where, 0));
+    if (is_known_disjoint) continue;
     if (no.contains("anyOf") && no["anyOf"].is_array() && !has_constraints_beside(no, {"anyOf"})) {
       queue.insert(queue.end(), no["anyOf"].begin(), no["anyOf"].end());
       continue;

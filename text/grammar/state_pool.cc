@@ -230,7 +230,7 @@ StateId StatePool::adopt(const StatePool& other, StateId state, std::vector<Stat
       open.pop_back();
       continue;
     }
-    const size_t waiting = open.size();
+    const size_t depth = open.size();
     moved.clear();
     for (const Configuration& each : other.configurations(id)) {
       if (known[each.after] == kUnknown)
@@ -238,7 +238,7 @@ StateId StatePool::adopt(const StatePool& other, StateId state, std::vector<Stat
       else
         moved.push_back({each.node, each.repetitions, known[each.after]});
     }
-    if (open.size() > waiting) continue;  // dependencies come first
+    if (open.size() > depth) continue;  // dependencies come first
     known[id] = intern(moved);
     open.pop_back();
   }

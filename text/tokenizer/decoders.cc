@@ -337,10 +337,10 @@ class Builder {
 
 Result<std::vector<MakeDecoderStep>> make_decoder_steps(const json& description) {
   if (description.is_null()) {
-    FunctionStep::Function apart = [](std::string token, size_t index) {
+    FunctionStep::Function with_spaces = [](std::string token, size_t index) {
       return index > 0 ? " " + token : std::move(token);
     };
-    return std::vector<MakeDecoderStep>{[apart] { return std::make_unique<FunctionStep>(apart); }};
+    return std::vector<MakeDecoderStep>{[with_spaces] { return std::make_unique<FunctionStep>(with_spaces); }};
   }
   Builder builder;
   TSR_RETURN_IF_ERROR(builder.add(description, 0));

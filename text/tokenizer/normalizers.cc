@@ -80,10 +80,10 @@ void normalize_bert(NormalizedText& text, const BertSettings& settings) {
       if (code == 0 || code == 0xfffd || control) return;
       if (space) return to.put(" ", begin);
     }
-    const bool apart = settings.handle_chinese_chars && is_chinese(code);
-    if (apart) to.put(" ", begin);
+    const bool gets_spaces = settings.handle_chinese_chars && is_chinese(code);
+    if (gets_spaces) to.put(" ", begin);
     to.copy(begin, end);
-    if (apart) to.put(" ", end - 1);
+    if (gets_spaces) to.put(" ", end - 1);
   });
   text = to.take();
   if (settings.strip_accents) {

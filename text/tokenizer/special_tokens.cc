@@ -76,13 +76,13 @@ void SpecialTokens::choose(std::string_view text, bool parse_special, std::vecto
     return std::tuple(b.length, a.token, a.begin) > std::tuple(a.length, b.token, b.begin);
   };
   // If the longest token overlaps a winner, the longest that still fits is used.
-  std::vector<Occurrence> waiting = std::move(chain);
+  std::vector<Occurrence> candidates = std::move(chain);
   chain.clear();
-  std::ranges::make_heap(waiting, loses);
-  while (!waiting.empty()) {
-    std::ranges::pop_heap(waiting, loses);
-    const Occurrence next = waiting.back();
-    waiting.pop_back();
+  std::ranges::make_heap(candidates, loses);
+  while (!candidates.empty()) {
+    std::ranges::pop_heap(candidates, loses);
+    const Occurrence next = candidates.back();
+    candidates.pop_back();
     const auto begin = taken.begin() + static_cast<ptrdiff_t>(next.begin - first), end = begin + next.length;
     const auto free = std::find(begin, end, true) - begin;
     if (free == next.length) {
@@ -91,8 +91,8 @@ void SpecialTokens::choose(std::string_view text, bool parse_special, std::vecto
     } else if (free > 0) {
       const Occurrence shorter = longest_at(text, next.begin, static_cast<size_t>(free), parse_special);
       if (shorter.length == 0) continue;
-      waiting.push_back(shorter);
-      std::ranges::push_heap(waiting, loses);
+      candidates.push_back(shorter);
+      std::ranges::push_heap(candidates, loses);
     }
   }
   std::ranges::sort(chain, {}, &Occurrence::begin);

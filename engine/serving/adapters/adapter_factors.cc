@@ -70,8 +70,8 @@ Result<HostTensor> rank_rows(const SharedModel& model, const std::string& name, 
     value = HostTensor::copy_of<float>(value.type, scaled);
   }
   if (dtype == DType::kF32) return value;
-  Result<HostTensor> narrow = quantize_weight(value, {dtype, value.type.shape});
-  return narrow.ok() ? std::move(narrow) : Result<HostTensor>(narrow.status().with_context(name));
+  Result<HostTensor> rounded = quantize_weight(value, {dtype, value.type.shape});
+  return rounded.ok() ? std::move(rounded) : Result<HostTensor>(rounded.status().with_context(name));
 }
 
 }  // namespace

@@ -30,13 +30,13 @@ float widen(Float16 value) {
 }
 
 // Round to nearest, ties to even; a NaN stays one.
-BFloat16 narrow(float value, BFloat16) {
+BFloat16 round_to(float value, BFloat16) {
   const uint32_t bits = std::bit_cast<uint32_t>(value);
   if ((bits & 0x7fffffff) > 0x7f800000) return {static_cast<uint16_t>(bits >> 16 | 0x40)};
   return {static_cast<uint16_t>((bits + 0x7fff + (bits >> 16 & 1)) >> 16)};
 }
 
-Float16 narrow(float value, Float16) {
+Float16 round_to(float value, Float16) {
   const uint32_t bits = std::bit_cast<uint32_t>(value), sign = bits >> 16 & 0x8000,
                  magnitude = bits & 0x7fffffff;
   if (magnitude > 0x7f800000) return {static_cast<uint16_t>(sign | 0x7e00 | (magnitude >> 13 & 0x3ff))};
@@ -87,7 +87,7 @@ template <class T, class Op>
 void reduce(const ReduceArgs& args) {
   constexpr int64_t kBlock = 1024;  // accumulators stay in the first-level cache
   Wide<T> sums[kBlock];
-  T narrow_sums[kBlock];
+  T rounded_sums[kBlock];
   for (int64_t at = 0; at < args.count; at += kBlock) {
     const int64_t count = std::min(kBlock, args.count - at);
     const T* first = static_cast<const T*>(args.in[0]) + args.in_begin + at;
@@ -98,8 +98,8 @@ void reduce(const ReduceArgs& args) {
     }
     const void* result = sums;
     if constexpr (kIsHalf<T>) {
-      for (int64_t i = 0; i < count; ++i) narrow_sums[i] = narrow(sums[i], T{});
-      result = narrow_sums;
+      for (int64_t i = 0; i < count; ++i) rounded_sums[i] = round_to(sums[i], T{});
+      result = rounded_sums;
     }
     for (int32_t member = 0; member < args.out_count; ++member)
       std::memcpy(static_cast<T*>(args.out[member]) + args.out_begin + at, result,

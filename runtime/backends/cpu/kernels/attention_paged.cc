@@ -86,9 +86,9 @@ void store_q8_0(const float* values, int64_t count, std::byte* out) {
 void store_q8_0(const double* values, int64_t count, std::byte* out) {
   constexpr int64_t kBlock = BlockQ8_0::kElements;
   for (int64_t i = 0; i < count; i += kBlock, out += sizeof(BlockQ8_0)) {
-    float narrow[kBlock];
-    for (int64_t j = 0; j < kBlock; ++j) narrow[j] = float(values[i + j]);
-    store_q8_0(narrow, kBlock, out);
+    float as_f32[kBlock];
+    for (int64_t j = 0; j < kBlock; ++j) as_f32[j] = float(values[i + j]);
+    store_q8_0(as_f32, kBlock, out);
   }
 }
 

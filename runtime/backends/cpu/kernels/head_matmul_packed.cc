@@ -19,14 +19,14 @@ constexpr int64_t kMoveGrain = 4096;  // numbers of a task that moves them
 struct PackedHeads {
   HeadProducts p;
   bool has_blocks;
-  int64_t together;  // heads of a round
+  int64_t heads_per_round;
 
   explicit PackedHeads(const KernelSpec& spec)
-      : p(spec), has_blocks(can_multiply_blocks(p.stored)), together(p.M <= kSkinnyRows ? p.H : 1) {}
+      : p(spec), has_blocks(can_multiply_blocks(p.stored)), heads_per_round(p.M <= kSkinnyRows ? p.H : 1) {}
 
   // One token has its heads in order: nothing is moved.
   bool moves() const { return p.M > 1; }
-  int64_t floats_of(int64_t width) const { return moves() ? aligned_floats(together * p.M * width) : 0; }
+  int64_t floats_of(int64_t width) const { return moves() ? aligned_floats(heads_per_round * p.M * width) : 0; }
   Gemm gemm() const {
     Gemm gemm{.m = p.M, .n = p.N(), .k = p.K(), .a_row = p.K(), .b_type = p.stored};
     gemm.b_row = p.trans ? 1 : p.columns;
@@ -100,12 +100,12 @@ struct PackedHeads {
     if (!moves()) return multiply(args, 0, p.H, x, y, args.workspace);
     float* const packed_x = static_cast<float*>(args.workspace);
     float* const packed_y = packed_x + floats_of(p.K());
-    for (int64_t first = 0; first < p.H; first += together) {
-      move_rows(args.pool, first, together, p.K(), [&](int64_t there, int64_t here, size_t width) {
+    for (int64_t first = 0; first < p.H; first += heads_per_round) {
+      move_rows(args.pool, first, heads_per_round, p.K(), [&](int64_t there, int64_t here, size_t width) {
         std::copy_n(x + there, width, packed_x + here);
       });
-      multiply(args, first, together, packed_x, packed_y, packed_y + floats_of(p.N()));
-      move_rows(args.pool, first, together, p.N(), [&](int64_t there, int64_t here, size_t width) {
+      multiply(args, first, heads_per_round, packed_x, packed_y, packed_y + floats_of(p.N()));
+      move_rows(args.pool, first, heads_per_round, p.N(), [&](int64_t there, int64_t here, size_t width) {
         std::copy_n(packed_y + here, width, y + there);
       });
     }

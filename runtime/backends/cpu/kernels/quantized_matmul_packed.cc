@@ -38,17 +38,17 @@ Gemm gemm_of(const QuantizedMatmulShape& s) {
 // Few rows of x. With `rounds`, x is rounded to bf16 first, by one task; the workspace holds it, in 16 bits and widened.
 PreparedKernel prepare_few_rows(const KernelSpec& spec, const QuantizedMatmulShape& s, bool rounds) {
   const Gemm gemm = gemm_of(s);
-  const int64_t narrow_bytes = rounds ? align_64(2 * s.M * s.K) : 0, product_tasks = skinny_gemm_tasks(gemm);
+  const int64_t rounded_bytes = rounds ? align_64(2 * s.M * s.K) : 0, product_tasks = skinny_gemm_tasks(gemm);
   const int first = rounds ? 0 : 1;
   const auto tasks = [=](const LaunchArgs&, int phase) {
     return phase + first == 0 ? int64_t{1} : product_tasks;
   };
   const auto run = [=](const LaunchArgs& args, int phase, int64_t task) {
-    auto* const wide = reinterpret_cast<float*>(static_cast<std::byte*>(args.workspace) + narrow_bytes);
+    auto* const wide = reinterpret_cast<float*>(static_cast<std::byte*>(args.workspace) + rounded_bytes);
     if (phase + first == 0) {
-      auto* const narrow = static_cast<uint16_t*>(args.workspace);
-      round_to_bf16(args.in<float>(0), narrow, s.M * s.K);
-      return widen_bf16(narrow, wide, s.M * s.K);
+      auto* const rounded = static_cast<uint16_t*>(args.workspace);
+      round_to_bf16(args.in<float>(0), rounded, s.M * s.K);
+      return widen_bf16(rounded, wide, s.M * s.K);
     }
     run_skinny_gemm_task(gemm,
                          {.a = rounds ? wide : args.in<float>(0),
@@ -58,7 +58,7 @@ PreparedKernel prepare_few_rows(const KernelSpec& spec, const QuantizedMatmulSha
                          task);
   };
   return simd_prepared(spec, s.flops(), make_phased_kernel(rounds ? 2 : 1, rounds, tasks, run),
-                       rounds ? narrow_bytes + align_64(4 * s.M * s.K) : 0);
+                       rounds ? rounded_bytes + align_64(4 * s.M * s.K) : 0);
 }
 
 PreparedKernel prepare_gemm(const KernelSpec& spec, const QuantizedMatmulShape& s, const Gemm& gemm) {
@@ -142,19 +142,19 @@ Result<PreparedKernel> prepare_quantized_matmul_rounded(const KernelSpec& spec) 
     return Status(StatusCode::kUnsupported, "nothing is rounded");
   const QuantizedMatmulShape s = quantized_matmul_shape(spec);
   if (skinny_gemm_tasks(gemm_of(s)) > 0) return prepare_few_rows(spec, s, true);
-  const int64_t count = s.M * s.K, narrow_bytes = align_64(2 * count), wide_bytes = align_64(4 * count);
+  const int64_t count = s.M * s.K, rounded_bytes = align_64(2 * count), wide_bytes = align_64(4 * count);
   PreparedKernel prepared = prepare_gemm(spec, s, gemm_of(s));
   std::shared_ptr<const Kernel> inner = std::move(prepared.kernel);
   const int inputs = spec.input_count();
   prepared.kernel = make_kernel([=](const LaunchArgs& args) {
-    auto* const narrow = static_cast<uint16_t*>(args.workspace);
-    auto* const wide = reinterpret_cast<float*>(static_cast<std::byte*>(args.workspace) + narrow_bytes);
-    round_to_bf16(args.pool, args.in<float>(0), narrow, count);
-    widen_bf16(args.pool, narrow, wide, count);
+    auto* const rounded = static_cast<uint16_t*>(args.workspace);
+    auto* const wide = reinterpret_cast<float*>(static_cast<std::byte*>(args.workspace) + rounded_bytes);
+    round_to_bf16(args.pool, args.in<float>(0), rounded, count);
+    widen_bf16(args.pool, rounded, wide, count);
     const void* operands[3] = {wide, args.inputs[1], inputs > 2 ? args.inputs[2] : nullptr};
     inner->launch({operands, args.outputs, reinterpret_cast<std::byte*>(wide) + wide_bytes, args.pool});
   });
-  prepared.workspace_bytes += narrow_bytes + wide_bytes;
+  prepared.workspace_bytes += rounded_bytes + wide_bytes;
   return prepared;
 }
 

@@ -83,7 +83,7 @@ public final class Runtime extends Handle {
   }
 
   /**
-   * Tells {@code log} each record as it is made, beside the queue that {@link #nextLog} reads; null ends that. It is called on
+   * Passes each record to {@code log} as it is made, in addition to the queue of {@link #nextLog}; null ends that. It is called on
    * whatever thread makes the record, by one at a time, and must return soon; it must not call this method, nor wait for another
    * thread that uses the runtime. What it throws is given to the thread's uncaught exception handler, and harms nothing. Once
    * this method returns the one before is not called any more. What {@code log} refers to lives as long as the runtime and all

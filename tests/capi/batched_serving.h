@@ -124,15 +124,15 @@ inline Given serve_alone(ServingCore& core, Asked asked) {
 
 // Checks that each request's results equal those alone; of cancelled ones a prefix of them.
 inline void check_each_alone(ServingCore& alone, const std::vector<Asked>& asked,
-                             const std::vector<Given>& together) {
+                             const std::vector<Given>& batched) {
   for (size_t i = 0; i < asked.size(); ++i) {
     CAPTURE(i);
     const Given wanted = serve_alone(alone, asked[i]);
-    if (together[i].finish == ServingEvent::Finish::kCancelled) {
-      REQUIRE(together[i].tokens.size() <= wanted.tokens.size());
-      CHECK(std::equal(together[i].tokens.begin(), together[i].tokens.end(), wanted.tokens.begin()));
+    if (batched[i].finish == ServingEvent::Finish::kCancelled) {
+      REQUIRE(batched[i].tokens.size() <= wanted.tokens.size());
+      CHECK(std::equal(batched[i].tokens.begin(), batched[i].tokens.end(), wanted.tokens.begin()));
     } else {
-      CHECK(together[i] == wanted);
+      CHECK(batched[i] == wanted);
     }
   }
 }
