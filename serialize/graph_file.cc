@@ -1,3 +1,5 @@
+// Tensor ids are positions in the file. Reading adds leaves and nodes in that order, so that each op's inference checks
+// them, and verifies the whole graph.
 #include "serialize/graph_file.h"
 
 #include <set>

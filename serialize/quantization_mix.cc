@@ -1,3 +1,4 @@
+// A table of llama.cpp's rules by mix, role and layer: the first match gives the type, otherwise the mix's own type.
 #include "serialize/quantization_mix.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Tables of words, searched in order: the first row whose option the reader knows is the answer.
 #include "engine/base/foreign_words.h"
 
 #include <algorithm>

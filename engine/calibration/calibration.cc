@@ -1,3 +1,5 @@
+// A list of pieces (kernels by size, steps, collectives, messages, copies, oversubscription), measured in several passes,
+// each in its share of the time; at the end prices are fitted to all points.
 #include "engine/calibration/calibration.h"
 
 #include <algorithm>

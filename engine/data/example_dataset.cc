@@ -1,3 +1,5 @@
+// Rows are held out by a seeded permutation and repeated by their file's weight; examples are packed once into rows of `seq`
+// tokens, which each epoch permutes.
 #include "engine/data/example_dataset.h"
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+// Lines are read in blocks, tokenized by one thread for each core, and appended in file order. The cache key hashes all
+// inputs that tokens depend on.
 #include "engine/data/tokenization.h"
 
 #include <sys/stat.h>

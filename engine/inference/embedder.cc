@@ -1,3 +1,5 @@
+// Texts are computed by an engine, which shares prefixes, where one serves their lengths; else sorted by the entry that
+// holds their length and computed in batches.
 #include "engine/inference/embedder.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Lines are submitted while there is room, events collected by request, and finished lines handed to the result file.
 #include "engine/inference/request_run.h"
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+// Windows are sorted by the entry that holds their length and computed in batches. Each gives the log probabilities of the
+// tokens that are new in it.
 #include "engine/inference/scorer.h"
 
 #include <algorithm>

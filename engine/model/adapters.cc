@@ -1,3 +1,5 @@
+// Adding selects weights by name, rewrites the logical graph (with_adapters) and initializes the new values. Merging adds
+// factor * A B in double, row by row; weights of bf16 and f16 keep their type, those of blocks become f32.
 #include "engine/model/adapters.h"
 
 #include <algorithm>

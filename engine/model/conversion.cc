@@ -1,3 +1,4 @@
+// Phases: open the source, write parameters slice by slice, write the index, verify. GGUF is written by an Export.
 #include "engine/model/conversion.h"
 
 #include <algorithm>

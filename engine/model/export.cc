@@ -1,3 +1,5 @@
+// Phases: open the source and choose the contents, write tensors slice by slice, write texts. `finish` renames the output
+// into place.
 #include "engine/model/export.h"
 
 #include <algorithm>

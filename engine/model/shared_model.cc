@@ -1,3 +1,4 @@
+// A value is the file's, a written one, or drawn from the seed when first read. Each write raises the parameter's version.
 #include "engine/model/shared_model.h"
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+// Options become a request; estimate_plan searches or prices compositions of it, and the found plan is turned into an
+// explanation, a report and a page.
 #include "engine/planning/estimate.h"
 
 #include <algorithm>

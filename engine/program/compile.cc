@@ -1,3 +1,5 @@
+// Settings choose the entries' graphs. The first graph is planned, the others follow its plan, and all are lowered to one
+// Program that shares arenas.
 #include "engine/program/compile.h"
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+// Each entry is the forward graph, rewritten in order: dropout, frozen parameters, segments, loss, precision, gradients and
+// updates, then the weights' stored types.
 #include "engine/program/entry_graphs.h"
 
 #include <algorithm>

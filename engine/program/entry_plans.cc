@@ -1,3 +1,5 @@
+// The planner sees only the first entry; if all entries exceed the limit, it is asked for less memory, by the excess,
+// doubled at each attempt (plan_within).
 #include "engine/program/entry_plans.h"
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+// Kernels follow each other in one entry, with operands that rotate through a large slot, so that caches are as in a step.
+// With several ranks, a collective of one element before each kernel aligns them.
 #include "engine/program/probe_program.h"
 
 #include <algorithm>

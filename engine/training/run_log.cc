@@ -1,3 +1,5 @@
+// Each event becomes a line of JSON, TensorBoard scalars and points of the page. Speeds are exponential means, the step time
+// a median of recent steps.
 #include "engine/training/run_log.h"
 
 #include <unistd.h>

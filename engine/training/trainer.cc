@@ -1,3 +1,5 @@
+// A step feeds its batches, runs the program's entries (one for a whole step; or one for each batch and one for the update)
+// and reads loss and gradient norm. A step whose norm is not finite changes nothing.
 #include "engine/training/trainer.h"
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+// A state machine: step, evaluation, samples, checkpoint; at the end the last checkpoint, evaluation, samples and the
+// output. Each phase queues events.
 #include "engine/training/training_run.h"
 
 #include <cmath>

@@ -1,3 +1,5 @@
+// Binds symbols, drops mesh axes of size 1, shards every node as its plan says (shard_node), and checks zig-zag sequences.
+// Contradictory plans are refused.
 #include "parallel/lowering/entry_layout.h"
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+// Replays the instructions: a write begins a value's live range in its slot, its last read ends it. The cause follows from
+// the slot's kind and the value's tensor.
 #include "parallel/pricing/program_memory.h"
 
 #include <algorithm>

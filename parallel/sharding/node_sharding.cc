@@ -1,3 +1,5 @@
+// Factors get their axes from the plan. An operand's spec follows from the factors of its dims; a sharded reduction leaves
+// outputs partial over its axes.
 #include "parallel/sharding/node_sharding.h"
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+// One walk in graph order: a node's factors get axes for experts, sequence, features and batch, as far as its inputs'
+// layouts and sizes admit; its results carry the layouts on.
 #include "parallel/strategy/propagator.h"
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+// Fields are known or refused by tables, unknown ones refused. A module is selected as PEFT does: by a name's last
+// components or a regular expression, then by layer.
 #include "serialize/adapters/peft_config.h"
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+// Groups the file's tensors by module, chooses the naming that matches most modules of the model, and reads each group as an
+// adapter of its module's weight; groups without a module are errors.
 #include <algorithm>
 #include <filesystem>
 #include <map>

@@ -1,3 +1,5 @@
+// The most common rank and alpha become the defaults of adapter_config.json, others its rank_pattern and alpha_pattern.
+// Modules are named by last components where these are unambiguous.
 #include "serialize/export/peft_export.h"
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+// A writer for each kind: byte-level BPE, SentencePiece as BPE with merges derived from scores, WordPiece. Pipelines keep
+// their original description, with the vocabulary inserted.
 #include "serialize/export/tokenizer_json_writer.h"
 
 #include <algorithm>

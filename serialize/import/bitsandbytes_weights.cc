@@ -1,3 +1,5 @@
+// Finds codes by the names of their quantization state or row scales, checks all sizes, and returns weights that are decoded
+// in chunks of rows when read.
 #include "serialize/import/bitsandbytes_weights.h"
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+// Placer finds each parameter's bytes by the family's table. They are used in place where type and layout agree and the file
+// is mapped; else read, permuted or transposed on demand, slice by slice.
 #include "serialize/import/foreign_file.h"
 
 #include <algorithm>

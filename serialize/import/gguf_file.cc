@@ -1,3 +1,5 @@
+// One pass of a bounds-checked cursor over metadata and tensor entries; then the tensors' ranges are checked against each
+// other and the file's size.
 #include "serialize/import/gguf_file.h"
 
 #include <algorithm>

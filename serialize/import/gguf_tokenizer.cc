@@ -1,3 +1,5 @@
+// The tokenizer of a GGUF file, by llama.cpp's keys and defaults. Kinds that TokenizerData lacks become pipelines in the
+// form of tokenizer.json.
 #include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>

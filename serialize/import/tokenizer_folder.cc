@@ -1,3 +1,5 @@
+// The first vocabulary found decides: tokenizer.json, tokenizer.model, vocab.json, other names of SentencePiece files,
+// vocab.txt. Side files and the model's configuration add special and end tokens.
 #include "serialize/import/tokenizer_folder.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Heuristics on the first bytes: magic numbers of known formats, JSON at the beginning, headers of tables, invalid UTF-8.
 #include "serialize/training_data/data_content.h"
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+// Rows of messages are rendered by the chat template, whose generated turns are the trained tokens; other rows are encoded
+// as prompt and completion, or as one text.
 #include "serialize/training_data/example.h"
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+// The kind follows from the fields of the row. Each kind takes its fields; fields left over are reported, those that would
+// change training are refused.
 #include "serialize/training_data/row.h"
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+// A request goes to the replica that finishes its prompt first (choose_replica). Replicas compute on threads of their own;
+// their events meet in one outbox.
 #include "engine/serving/replicas/engine.h"
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+// A step: drafts are proposed, the scheduler chooses parts of sequences, their tokens are padded to an entry's size, the
+// entry runs, and each text takes its rows of logits.
 #include "engine/serving/scheduler/serving_core.h"
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+// A token is drawn by the sampler, masked by the grammar if there is one, and decoded; stop texts and the answer's parser
+// decide which text an event has.
 #include "engine/serving/texts/served_text.h"
 
 #include <algorithm>

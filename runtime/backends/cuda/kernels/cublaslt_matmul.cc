@@ -1,3 +1,5 @@
+// cuBLASLt is column-major, so C^T = op(B)^T op(A)^T is computed, with operands exchanged. The algorithm is a tuned one,
+// found by its tag, or the heuristic's first.
 #include "runtime/backends/cuda/kernels/cublaslt_matmul.h"
 
 #include <algorithm>
