@@ -19,15 +19,15 @@ inline TensorId experts_by_groups(LayerBuilder& b, const std::string& block, Ten
       b.op_all("moe_route", {probs, bias}, {{"k", int64_t{2}}, {"groups", int64_t{2}}});
   if (routed.empty()) return kNoTensor;
   const TensorId there = b.op("moe_dispatch", {x, routed[3]});  // [E, B, S, C]
-  const auto product = [&](TensorId input, const char* name, int64_t k, int64_t n) {
+  const auto matmul = [&](TensorId input, const char* name, int64_t k, int64_t n) {
     return b.op("expert_matmul", {input, b.parameter(block + name, {E, n, k}), routed[4]},
                 {{"trans_w", int64_t{1}}});
   };
-  const TensorId gate = b.op("clamp", {product(there, ".experts.gate", C, F)}, {{"max", 0.1}});
-  const TensorId up = b.op("clamp", {product(there, ".experts.up", C, F)}, {{"min", -0.1}, {"max", 0.1}});
+  const TensorId gate = b.op("clamp", {matmul(there, ".experts.gate", C, F)}, {{"max", 0.1}});
+  const TensorId up = b.op("clamp", {matmul(there, ".experts.up", C, F)}, {{"min", -0.1}, {"max", 0.1}});
   const TensorId bent = b.op("quick_gelu", {gate});
   const TensorId wide = b.op("add", {b.op("mul", {bent, up}), bent});
-  return b.op("moe_combine", {product(wide, ".experts.down", F, C), routed[0], routed[1], routed[2]});
+  return b.op("moe_combine", {matmul(wide, ".experts.down", F, C), routed[0], routed[1], routed[2]});
 }
 
 inline Result<Graph> masked_graph(int64_t V, bool packed) {

@@ -30,7 +30,7 @@ func (m *Model) LoadAdapters(path string, options Options) (*Model, error) {
 	}))
 }
 
-// ResizeTokens gives a model with so many rows in its token table and head; 0: the table's, or the tokenizer's tokens where
+// ResizeTokens gives a model with this many rows in its token table and head; 0: the table's, or the tokenizer's tokens where
 // those are more. Options: tokens (a JSON array of texts), special, multiple, seed.
 func (m *Model) ResizeTokens(rows int64, options Options) (*Model, error) {
 	return newModel((*handle)(m).holdWith(raw.Tsr_model_free, options, func(c, o uintptr, out *uintptr) uintptr {

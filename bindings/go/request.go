@@ -203,7 +203,7 @@ func (c *engineCore) close() {
 	_ = c.fail(refuse("the engine is closed"))
 }
 
-// fail ends all that wait for events. The first error is the one that they are told, and that is returned.
+// fail ends all that wait for events. The first error is the one that they receive, and that is returned.
 func (c *engineCore) fail(err error) error {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()

@@ -8,7 +8,7 @@ import (
 
 // GenerateFile generates what the lines of the file in ask for, each a JSON object such as {"prompt": "Once"}, into the file out with a
 // line of results for each. fileOptions: adapters, ids, json_schema, regex, grammar, as the header lists them under
-// tsr_request_file_open; options: those of NewEngine. Lines that fail are told in their results, and counted in the report, which is
+// tsr_request_file_open; options: those of NewEngine. Failed lines have their error in their results, and are counted in the report, which is
 // JSON. progress, which may be nil, hears the share that is done; if the context ends before that, what is done stays in out + ".part".
 func GenerateFile(ctx context.Context, r *Runtime, model *Model, in, out string, fileOptions, options Options, progress func(done float64)) (string, error) {
 	if err := noNUL("path", in, out); err != nil {

@@ -15,7 +15,7 @@ type RunEventKind int32
 const (
 	RunEnd        RunEventKind = 0 // all is done, or the run was stopped
 	RunStep       RunEventKind = 1 // an optimizer step
-	RunEvaluation RunEventKind = 2 // an evaluation of what is held out
+	RunEvaluation RunEventKind = 2 // an evaluation of held-out data
 	RunSample     RunEventKind = 3 // a text of the model
 	RunCheckpoint RunEventKind = 4 // a checkpoint is whole
 	RunProgress   RunEventKind = 5 // a slice of the result is written

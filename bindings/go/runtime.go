@@ -16,9 +16,9 @@ func NewRuntime(options Options) (*Runtime, error) {
 	return (*Runtime)(h), err
 }
 
-// Hooks are what the program does in the library's place, or is told of. Each may be nil, but Allocate and Deallocate, of
-// which both are there or none. They are called from any thread, several at a time; they may not call this package, nor
-// runtime.Goexit. A panic in Allocate is memory that there is not, in the others it is nothing.
+// Hooks are functions of the program that replace the library's, or are notified. Each may be nil; Allocate and Deallocate
+// are both set or both nil. They are called from any thread, concurrently; they may not call this package, nor
+// runtime.Goexit. A panic in Allocate is a failed allocation, in the others it has no effect.
 type Hooks struct {
 	// Allocate is memory of arenas on CPU devices, of C or a mapping, of any content, aligned to a power of two; nil where
 	// there is none.

@@ -2,7 +2,7 @@
 """check_baseline.py HEADER_FOLDER BASELINE [--write]: tessera.h against the ABI that this SONAME began with.
 
 abidiff (Debian's abigail-tools) may find additions and nothing else: functions and enumerators that are new, and structs
-that grew at their end. --write makes the baseline anew, which is right when the SONAME changes. First checks that a
+that grew at their end. --write makes the baseline again, which is right when the SONAME changes. First checks that a
 parameter of another type, a function less and a member in the middle are found."""
 import os
 import pathlib

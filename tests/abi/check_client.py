@@ -3,7 +3,7 @@
 
 client-<SONAME's version>.<machine> in this folder is client.c, compiled when the ABI was new: it runs with LIBRARY, and
 prints client.txt. So does client.c compiled here with a header whose structs have grown, which this library does not know
-of. --write compiles the stored program anew, which is right when the SONAME changes. LIBRARY may itself be one whose structs
+of. --write recompiles the stored program, which is right when the SONAME changes. LIBRARY may itself be one whose structs
 have grown (the target tessera_grown)."""
 import os
 import pathlib

@@ -2,7 +2,7 @@
 """generator_memory.py BUILD MODEL [CONTEXT]: memory of 1, 4 and 16 generators over one model, against their reports.
 
 Each generator writes as many tokens as its context holds, so that all of its caches are touched. Anonymous memory and
-pages of files are told apart, as the kernel counts them; what a further generator costs is compared with what its
+pages of files are counted separately, as by the kernel; what a further generator costs is compared with what its
 report says is its own (arena_bytes less shared_weight_bytes)."""
 import ctypes
 import json

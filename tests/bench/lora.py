@@ -4,7 +4,7 @@
 LoRA of rank 16 on all linear modules but the head, AdamW, f32, on the CPU. PyTorch trains the file's values in f32, from a Hugging
 Face folder that Tessera exports, with its scaled_dot_product_attention; Tessera the same folder, and the file as it is. Each runs in a
 process of its own, one after another. Prints tokens a second (median of the steps after the first) and the peak of resident memory, and
-whether Tessera is twice as fast in half of the memory, and over the file's blocks, told a limit of memory, in a quarter of it. The figures mean something on a
+whether Tessera is twice as fast in half of the memory, and over the file's blocks, with a memory limit, in a quarter of it. The figures mean something on a
 machine that does nothing else. Needs torch, transformers and peft (PyPI) in the Python that runs it."""
 import argparse
 import json
@@ -84,7 +84,7 @@ def main():
         theirs, _ = measured([sys.executable, __file__, args.tessera, args.model, "--torch", base, *(f"--{name}={getattr(args, name)}"
                               for name in ("batch", "seq", "threads", "steps", "rank"))])
         rows = {"PyTorch + PEFT, f32": theirs, "Tessera, f32": ours(base, text), f"Tessera, {path.name}": ours(path, text),
-                "the same, told a limit": ours(path, text, int(0.23 * theirs["peak_bytes"]))}
+                "the same, with a limit": ours(path, text, int(0.23 * theirs["peak_bytes"]))}
     print(f"{'':44}{'tokens/s':>10}{'times':>7}{'peak MiB':>10}{'share':>7}")
     for name, row in rows.items():
         print(f"{name:44}{row['tokens_per_second']:10.1f}{row['tokens_per_second'] / theirs['tokens_per_second']:7.2f}"

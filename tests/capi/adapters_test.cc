@@ -229,7 +229,7 @@ TEST_CASE("adapters are planned otherwise than full training under a limit, and 
   };
   REQUIRE(strategy_of(lora).find("recompute=some") != std::string::npos);
   CHECK(between("are left out: ", " a step") == between("here '" + strategy_of(lora) + "': ", " and "));
-  // Parameters frozen by name are told of alike.
+  // Parameters frozen by name are reported, too.
   const std::string frozen = explained(base, {{"memory_limit", "10MiB"}, {"frozen", "block.*"}});
   CHECK(frozen.find("Trained in full the best plan is '") != std::string::npos);
 }

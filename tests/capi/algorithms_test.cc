@@ -105,7 +105,7 @@ class Bench {
   ~Bench() { std::filesystem::remove_all(folder_); }
   std::string path() const { return folder_ / "profile.json"; }
 
-  // As in a process of its own: opened anew, with the profile's file where there is one.
+  // As in a process of its own: opened again, with the profile's file where there is one.
   std::shared_ptr<DeviceSet> devices(const std::string& text = "ways:1", bool* used = nullptr) {
     const auto set = DeviceSet::open(*registry_, text).value();
     if (!std::filesystem::exists(path())) return set;

@@ -65,7 +65,7 @@ double relative_error(const std::vector<float>& got, const std::vector<float>& w
 
 }  // namespace
 
-TEST_CASE("with precision bf16 a model trains and is evaluated on CPUs as in f32, but for what bf16 rounds") {
+TEST_CASE("with precision bf16 a model trains and is evaluated on CPUs as in f32, except for the rounding to bf16") {
   for (const char* model : {kModel, "gpt2:L=2,C=32,H=4,V=257,T=32", "moe:L=1,C=32,H=4,KV=2,F=20,E=4,K=2,V=257,T=32"}) {
     CAPTURE(std::string(model));
     const std::vector<double> f32_loss = losses_of(model, "cpu:1", "f32"), one = losses_of(model, "cpu:1", "bf16");
@@ -79,7 +79,7 @@ TEST_CASE("with precision bf16 a model trains and is evaluated on CPUs as in f32
   }
 }
 
-TEST_CASE("training in bf16 on several CPU devices is that on one, but for the order of sums") {
+TEST_CASE("training in bf16 on several CPU devices is that on one, except for the order of sums") {
   const std::vector<double> one = losses_of(kModel, "cpu:1", "bf16"), two = losses_of(kModel, "cpu:2", "bf16");
   for (size_t i = 0; i < one.size(); ++i) {
     CAPTURE(i);

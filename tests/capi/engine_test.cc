@@ -204,7 +204,7 @@ TEST_CASE("drawn values depend on seed and name alone and have the deviation ask
   CHECK(!draw(normal, {DType::kI32, Shape{4}}, 1, "w").ok());
 }
 
-TEST_CASE("a rewritten graph prints like the original but for the probability") {
+TEST_CASE("a rewritten graph prints like the original except for the probability") {
   const char* text = R"(graph {
   symbol B
   input x: f32[B, 4]

@@ -15,7 +15,7 @@ constexpr const char* kModel = "llama:L=2,C=32,H=4,KV=2,F=48,V=257,T=32";
 
 }  // namespace
 
-TEST_CASE("with precision fp8 a model trains and is evaluated as in f32, but for what 8 bits round") {
+TEST_CASE("with precision fp8 a model trains and is evaluated as in f32, except for the rounding to 8 bits") {
   const std::vector<double> wide = losses_of(kModel, "cpu:1", "f32"), one = losses_of(kModel, "cpu:1", "fp8"),
                             two = losses_of(kModel, "cpu:2", "fp8");
   REQUIRE(one.size() == wide.size());

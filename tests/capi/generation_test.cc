@@ -168,7 +168,7 @@ TEST_CASE(
   ok(tsr_model_save(model.get(), (scratch / "s.tsr").c_str(), nullptr));
   const Generator again = generator(rt, load(scratch / "s.tsr"), {{"max_tokens", int64_t{200}}});
   CHECK(generate(again, "").text == wanted);
-  CHECK(generate(again, "").text == wanted);  // a generator starts anew each time
+  CHECK(generate(again, "").text == wanted);  // a generator starts again each time
 }
 
 TEST_CASE("a prompt in chunks continues like the same text generated one by one") {
@@ -413,7 +413,7 @@ TEST_CASE("logits of the last token can be read, polling does not wait, and canc
         }).find("\"prompt_tokens\":1") != std::string::npos);
 }
 
-TEST_CASE("a text that outgrows the first factors of its rotations is computed anew by the second") {
+TEST_CASE("a text that outgrows the first factors of its rotations is computed again with the second") {
   const Runtime rt = runtime();
   const Model model = described(
       "phi3:L=2,C=32,H=4,F=48,V=97,T=64,rope_half,rope_rows=2,rope_switch=20,rope_magnitude=1.2", 3);

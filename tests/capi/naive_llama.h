@@ -45,13 +45,13 @@ class NaiveLlama {
       attend(x, block);
       for (Row& row : x) {
         const Row normed = norm(row, block + "ffn_norm");
-        Row gate = product(normed, block + "gate");
-        const Row up = product(normed, block + "up");
+        Row gate = gemv(normed, block + "gate");
+        const Row up = gemv(normed, block + "up");
         for (size_t i = 0; i < gate.size(); ++i) gate[i] = gate[i] / (1 + std::exp(-gate[i])) * up[i];
-        add(row, product(gate, block + "down"));
+        add(row, gemv(gate, block + "down"));
       }
     }
-    return product(norm(x.back(), "final_norm"), n_.tied ? "token_embedding" : "output");
+    return gemv(norm(x.back(), "final_norm"), n_.tied ? "token_embedding" : "output");
   }
 
  private:
@@ -68,7 +68,7 @@ class NaiveLlama {
     for (size_t i = 0; i < y.size(); ++i) y[i] *= x[i] * scale;
     return y;
   }
-  Row product(const Row& x, const std::string& weight) const {  // stored [outputs, inputs]
+  Row gemv(const Row& x, const std::string& weight) const {  // stored [outputs, inputs]
     const Row& w = parameters_.at(weight);
     Row y(w.size() / x.size());
     for (size_t o = 0; o < y.size(); ++o)
@@ -93,9 +93,9 @@ class NaiveLlama {
     std::vector<Row> q, k, v;
     for (size_t t = 0; t < x.size(); ++t) {
       const Row normed = norm(x[t], block + "attention_norm");
-      q.push_back(product(normed, block + "q"));
-      k.push_back(product(normed, block + "k"));
-      v.push_back(product(normed, block + "v"));
+      q.push_back(gemv(normed, block + "q"));
+      k.push_back(gemv(normed, block + "k"));
+      v.push_back(gemv(normed, block + "v"));
       turn(q[t], t);
       turn(k[t], t);
     }
@@ -113,7 +113,7 @@ class NaiveLlama {
         for (size_t s = 0; s <= t; ++s)
           for (size_t i = 0; i < D; ++i) mixed[head * D + i] += share[s] / total * v[s][from + i];
       }
-      add(x[t], product(mixed, block + "o"));
+      add(x[t], gemv(mixed, block + "o"));
     }
   }
 

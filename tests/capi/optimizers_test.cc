@@ -160,7 +160,7 @@ void adafactor(Weight& w, int step, double lr, double decay) {
 }
 
 // x [rows, inner] times y [inner, cols].
-Values product(const Values& x, const Values& y, size_t rows, size_t inner, size_t cols) {
+Values matmul(const Values& x, const Values& y, size_t rows, size_t inner, size_t cols) {
   Values z(rows * cols);
   for (size_t i = 0; i < rows; ++i)
     for (size_t k = 0; k < inner; ++k)
@@ -184,10 +184,10 @@ void muon(Weight& w, int step, double lr, double decay) {
   for (int i = 0; i < 5; ++i) {
     Values turned(x.size());
     for (size_t at = 0; at < x.size(); ++at) turned[at % cols * rows + at / cols] = x[at];
-    const Values a = product(x, turned, rows, cols, rows), square = product(a, a, rows, rows, rows);
+    const Values a = matmul(x, turned, rows, cols, rows), square = matmul(a, a, rows, rows, rows);
     Values b(a.size());
     for (size_t at = 0; at < b.size(); ++at) b[at] = -4.7750 * a[at] + 2.0315 * square[at];
-    const Values moved = product(b, x, rows, rows, cols);
+    const Values moved = matmul(b, x, rows, rows, cols);
     for (size_t at = 0; at < x.size(); ++at) x[at] = 3.4445 * x[at] + moved[at];
   }
   const double scale = 0.2 * std::sqrt(static_cast<double>(std::max(rows, cols)));

@@ -234,10 +234,10 @@ TEST_CASE("the_physical_limit_counts_what_no_step_can_avoid") {
   // p, m and v are read and written, the gradient is read: 28 bytes a parameter.
   CHECK(limit["terms"][2]["bytes"] == 28 * (block + norms + head + table));
   // Products take 2 operations an element and token forward, 4 backward; the rest of a block adds some percent to that.
-  const double products = 2.0 * 4 * 16 * (block + head);
-  CHECK(limit["terms"][0]["flops"].get<double>() >= products);
-  CHECK(limit["terms"][0]["flops"].get<double>() < 1.5 * products);
-  CHECK(limit["terms"][1]["flops"].get<double>() >= 2 * products);
+  const double matmul_flops = 2.0 * 4 * 16 * (block + head);
+  CHECK(limit["terms"][0]["flops"].get<double>() >= matmul_flops);
+  CHECK(limit["terms"][0]["flops"].get<double>() < 1.5 * matmul_flops);
+  CHECK(limit["terms"][1]["flops"].get<double>() >= 2 * matmul_flops);
   double sum = 0;
   for (const RunJson& term : limit["terms"]) {
     sum += term["seconds"].get<double>();

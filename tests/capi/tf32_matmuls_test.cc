@@ -14,7 +14,7 @@ constexpr const char* kModel = "llama:L=2,C=32,H=4,KV=2,F=48,V=257,T=32";
 
 }  // namespace
 
-TEST_CASE("with precision tf32 a model trains and is evaluated as in f32, but for the rounding of operands") {
+TEST_CASE("with precision tf32 a model trains and is evaluated as in f32, except for the rounding of operands") {
   const std::vector<double> exact = losses_of(kModel, "cpu:1", "f32"),
                             one = losses_of(kModel, "cpu:1", "tf32"),
                             two = losses_of(kModel, "cpu:2", "tf32");

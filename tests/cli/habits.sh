@@ -19,7 +19,7 @@ train --steps 2 --resume "$work/lora.tsr" --out "$work/lora2.tsr" >"$work/out.tx
 says "$work/err.txt" 'adapters of rank 2, as the checkpoint has them'
 says "$work/err.txt" "nothing is left to do: the checkpoint is at step 2 of option 'steps' 2; .* 'steps' more than 2"
 lacks "$work/out.txt" '^speed'
-# Adapters of another rank are told by both ranks.
+# The error of adapters of another rank names both ranks.
 ! train --steps 3 --lora 3 --resume "$work/lora.tsr" 2>"$work/err.txt" >"$work/out.txt" || fail "rank 3 resumed rank 2"
 says "$work/err.txt" 'rank 2 and alpha 4, this model.s rank 3 and alpha 3'
 # As PEFT's folder, and back over the base: the same model.

@@ -27,7 +27,7 @@ namespace tessera {
 namespace {
 
 struct Model {
-  std::string text;  // but for its layers
+  std::string text;  // without its layers
   DType precision = DType::kF32;
   std::optional<DType> weights = {};  // WeightStorage::matrices
   int64_t B = 1, T = 1;               // sequences, and tokens of each

@@ -60,7 +60,7 @@ TEST_CASE("in micro-batches products in 8 bits differ by what underflows alone")
 // Numbers of 8 bits have 4 (e4m3) and 3 (e5m2) bits: each is off by up to 2^-4 (2^-3) of itself, which sums
 // of many average out. A step that went the wrong way, or a scale that was left out, would be off by all of
 // it.
-TEST_CASE("products in 8 bits train as those of 64 do, but for what 8 bits round") {
+TEST_CASE("matmuls in 8 bits train as those in 64, except for the rounding to 8 bits") {
   Job job_in_8 = job_of(), job_in_64 = job_in_8;
   job_in_64.fp8_matmuls = false;
   for (Job* job : {&job_in_8, &job_in_64}) job->steps = 20, job->lr = 3e-3;

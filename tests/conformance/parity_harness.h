@@ -1,7 +1,7 @@
 // The parity harness: a model trained under a plan on CPU virtual devices, held against one device.
 //
 // Measures: loss relative; gradients max|dg| over the model's max|g|; weights after AdamW per tensor ||dw|| /
-// ||w||, but for tensors whose gradient norm is far under the model's (a mathematically zero gradient is
+// ||w||, except for tensors whose gradient norm is far under the model's (a mathematically zero gradient is
 // noise, and Adam normalises it), which are listed by name; weights after SGD with momentum per tensor
 // max|dw| / max|w|.
 #pragma once

@@ -157,7 +157,7 @@ Outcome outcome(const Job& job, std::string_view parallel) {
   return out;
 }
 
-// The bias of attention's keys shifts every score of a query alike: its gradient is zero but for rounding.
+// The bias of attention's keys shifts every score of a query alike: its gradient is zero up to rounding.
 bool has_gradient(std::string_view name) { return !name.ends_with(".k.bias"); }
 
 double worst_weight(const Outcome& a, const Outcome& b) {

@@ -90,7 +90,7 @@ TEST_CASE(
 
 // Each operand is off by up to 2^-11 of itself, which sums average out. A product whose operands were not
 // rounded, or lost more than that, would be off by nothing or by more.
-TEST_CASE("products in TF32 train as those in f32 do, but for the rounding of their operands") {
+TEST_CASE("matmuls in TF32 train as those in f32, except for the rounding of their operands") {
   Job rounding = job_of(), exact = rounding;
   exact.tf32_matmuls = false;
   for (Job* job : {&rounding, &exact}) job->steps = 20, job->lr = 3e-3;

@@ -18,7 +18,7 @@ const DeviceKind& device_kind();
 bool has_peers();
 
 int current_device();  // of the calling thread
-// Kept for whoever asks for the last error next.
+// Kept for the next query of the last error.
 cudaError_t report(cudaError_t error);
 
 }  // namespace emulator

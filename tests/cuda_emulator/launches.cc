@@ -58,7 +58,7 @@ cudaError_t enqueue(const Config& given, Compiled& compiled, const void* name, s
   if (config.overlaps && (device_kind().major < 9 || !stream_of(config.stream)->ends_in_kernel))
     return decline("nothing to overlap with");
   // A multiprocessor divides what is shared memory and what cache for all of its blocks, and is empty when it
-  // divides anew.
+  // divides again.
   if (config.overlaps && settings.carveout != stream_of(config.stream)->carveout)
     return decline("another share of shared memory than the kernel that it overlaps with");
   // Kernels are loaded when they are first launched, which may want memory.

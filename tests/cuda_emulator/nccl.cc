@@ -296,7 +296,7 @@ void abort_end(ncclComm_t comm) {
   group.is_aborted = true;
   group.changed.notify_all();
   if (++group.ends_aborted < group.members) return;
-  // The library's waits for ever. Looks, not a time: whoever stops the process for a while stops neither.
+  // The library's waits for ever. Counts polls, not time, so that a stopped process does not end the wait.
   constexpr int kLooks = 200;
   for (int look = 0; look < kLooks && group.held > 0; ++look)
     group.changed.wait_for(lock, std::chrono::milliseconds(100));

@@ -1,5 +1,5 @@
 // Sites: the places of a file that mean something (a scalar, a length, an offset, text), found by walking a
-// valid file, so that a mutant stays a file of its format but for the fields that were changed.
+// valid file, so that a mutant stays a file of its format except the changed fields.
 #pragma once
 
 #include <cstdint>

@@ -14,7 +14,7 @@ ROUNDS = 2
 
 
 class Peer:
-    """PyTorch with a compiled model, waiting to be told to run."""
+    """PyTorch with a compiled model, waiting for commands."""
 
     def __init__(self, commands, model, small, python, library_path):
         self.commands, self.name = commands, "torch_" + model.family

@@ -13,7 +13,7 @@ namespace {
 
 constexpr int64_t kBytes = 1 << 20;  // of every slot
 
-// One rank whose slots lie where they are told to; "kernels" are copies inside the device tier.
+// One rank whose slots have given offsets; "kernels" are copies inside the device tier.
 struct Maker {
   RankProgram rank;
   Maker() {

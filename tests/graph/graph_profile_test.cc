@@ -46,11 +46,11 @@ Counted count(std::string_view shorthand, int64_t batch, int64_t tokens) {
 TEST_CASE("GPT-2 computes what the closed form says: products, and attention over the keys that are seen") {
   const double L = 3, C = 64, H = 4, V = 211, B = 2, T = 24, M = B * T;
   const Counted counted = count("gpt2:L=3,C=64,H=4,V=211,T=32", 2, 24);
-  const double products = 2 * M * (L * (3 * C * C + C * C + 8 * C * C) + C * V);
+  const double matmul_flops = 2 * M * (L * (3 * C * C + C * C + 8 * C * C) + C * V);
   const double biases = M * L * (3 * C + C + 4 * C + C);
-  CHECK(counted.forward.at("matmul") == products + biases);
+  CHECK(counted.forward.at("matmul") == matmul_flops + biases);
   // Both gradients of every product, and no bias in either.
-  CHECK(counted.backward.at("matmul") + counted.backward.at("matmul_weight_grad") == 2 * products);
+  CHECK(counted.backward.at("matmul") + counted.backward.at("matmul_weight_grad") == 2 * matmul_flops);
   const double pairs = T * (T + 1) / 2;
   CHECK(counted.forward.at("attention") == L * 4 * B * H * (C / H) * pairs);
   CHECK(counted.backward.at("attention_grad") == L * 10 * B * H * (C / H) * pairs);
@@ -59,9 +59,9 @@ TEST_CASE("GPT-2 computes what the closed form says: products, and attention ove
 TEST_CASE("Llama with grouped heads computes what the closed form says") {
   const double L = 2, C = 64, H = 4, KV = 2, F = 96, V = 100, B = 3, T = 16, M = B * T, D = C / H;
   const Counted counted = count("llama:L=2,C=64,H=4,KV=2,F=96,V=100,T=32", 3, 16);
-  const double products = 2 * M * (L * (2 * C * C + 2 * C * KV * D + 3 * C * F) + C * V);
-  CHECK(counted.forward.at("matmul") == products);
-  CHECK(counted.backward.at("matmul") + counted.backward.at("matmul_weight_grad") == 2 * products);
+  const double matmul_flops = 2 * M * (L * (2 * C * C + 2 * C * KV * D + 3 * C * F) + C * V);
+  CHECK(counted.forward.at("matmul") == matmul_flops);
+  CHECK(counted.backward.at("matmul") + counted.backward.at("matmul_weight_grad") == 2 * matmul_flops);
   CHECK(counted.forward.at("attention") == L * 4 * B * H * D * T * (T + 1) / 2);
 }
 

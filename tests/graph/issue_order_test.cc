@@ -135,7 +135,7 @@ struct Events {
 };
 
 // Ranks of a mesh of 2 x 2 x 2 with a communicator for each of its lines and planes, which do one list of
-// things in its order, but for `swaps` neighbours that change places on one rank.
+// things in its order, except `swaps` neighbours that are exchanged on one rank.
 Program random_program(std::mt19937& random, int things, int swaps) {
   constexpr int32_t kRanks = 8;
   const auto below = [&](int32_t end) { return static_cast<int32_t>(random() % static_cast<uint32_t>(end)); };

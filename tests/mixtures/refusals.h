@@ -1,4 +1,4 @@
-// Reasons for which mixtures are refused, each told by the words that its message must have.
+// Reasons for which mixtures are refused, each with words of its message.
 #pragma once
 
 #include <string>

@@ -53,7 +53,7 @@ class Steps {
     return put(is_layer_norm ? "layer_norm" : "rms_norm", {}, types, inputs, outputs);
   }
 
-  size_t product(size_t x, int64_t K, int64_t N, bool has_bias = false, size_t weight_off = 0) {
+  size_t matmul(size_t x, int64_t K, int64_t N, bool has_bias = false, size_t weight_off = 0) {
     return product_to(row_tensor(N), x, K, N, has_bias, weight_off);
   }
   size_t product_to(size_t y, size_t x, int64_t K, int64_t N, bool has_bias = false, size_t weight_off = 0,
@@ -170,9 +170,9 @@ TEST_CASE("norm_queries_keys_and_values_turned_and_stored_in_pages_are_one_launc
     with_types_and_rows([&](Steps& steps) {
       constexpr int64_t K = 96, H = 3, KV = 1, D = 10;  // pairs end amid a group of rows
       const size_t normed = steps.norm(false, steps.row_tensor(K), K);
-      const size_t q = steps.rope(steps.product(normed, K, H * D), H, D, style);
-      const size_t k = steps.rope(steps.product(normed, K, KV * D), KV, D, style);
-      const size_t v = steps.product(normed, K, KV * D);
+      const size_t q = steps.rope(steps.matmul(normed, K, H * D), H, D, style);
+      const size_t k = steps.rope(steps.matmul(normed, K, KV * D), KV, D, style);
+      const size_t v = steps.matmul(normed, K, KV * D);
       steps.kv_write(steps.pages(KV, D), k, KV, D);
       steps.kv_write(steps.pages(KV, D), v, KV, D);
       CHECK(steps.launches() == 1);
@@ -184,8 +184,8 @@ TEST_CASE("layer_norm_and_products_with_biases_are_one_launch") {
   with_types_and_rows([&](Steps& steps) {
     constexpr int64_t K = 64, D = 8, H = 3;
     const size_t normed = steps.norm(true, steps.row_tensor(K), K);
-    steps.product(normed, K, H * D, true);
-    const size_t k = steps.product(normed, K, H * D, true), v = steps.product(normed, K, H * D);
+    steps.matmul(normed, K, H * D, true);
+    const size_t k = steps.matmul(normed, K, H * D, true), v = steps.matmul(normed, K, H * D);
     steps.kv_write(steps.pages(H, D), k, H, D);
     steps.kv_write(steps.pages(H, D), v, H, D);
     CHECK(steps.launches() == 1);
@@ -196,9 +196,9 @@ TEST_CASE("gate_and_up_with_swiglu_and_the_product_with_what_is_added_are_a_laun
   with_types_and_rows([&](Steps& steps) {
     constexpr int64_t C = 64, F = 160;
     const size_t x = steps.row_tensor(C), normed = steps.norm(false, x, C);
-    const size_t gate = steps.product(normed, C, F), up = steps.product(normed, C, F, true);
+    const size_t gate = steps.matmul(normed, C, F), up = steps.matmul(normed, C, F, true);
     const size_t hidden = steps.map("swiglu", {}, {gate, up}, F, gate);
-    steps.add(x, steps.product(hidden, F, C), C, x);
+    steps.add(x, steps.matmul(hidden, F, C), C, x);
     CHECK(steps.launches() == 2);
   });
 }
@@ -214,7 +214,7 @@ TEST_CASE("a_product_overlaps_with_the_product_before_it_and_nothing_else") {
   const tsr_backend_api& api = device.api();
   constexpr int64_t K = 64, N = 32;
   const TensorType x{DType::kBF16, Shape{1, 1, K}}, w{DType::kBF16, Shape{N, K}};
-  tsr_abi_kernel* product = device.prepare("matmul", {{"trans_w", int64_t{1}}}, {x, w});
+  tsr_abi_kernel* matmul = device.prepare("matmul", {{"trans_w", int64_t{1}}}, {x, w});
   tsr_abi_kernel* norm = device.prepare("rms_norm", {}, {x, {DType::kBF16, Shape{K}}});
   std::byte* memory = device.allocate(1 << 16);
   const void* in[] = {memory, memory + 4096};
@@ -224,33 +224,33 @@ TEST_CASE("a_product_overlaps_with_the_product_before_it_and_nothing_else") {
     REQUIRE(take_error(api.kernel_launch(kernel, device.stream(), in, out, nullptr)).ok());
     return device.overlaps() - before;
   };
-  CHECK(launch(product) == 0);
-  CHECK(launch(product) == 1);
+  CHECK(launch(matmul) == 0);
+  CHECK(launch(matmul) == 1);
   CHECK(launch(norm) == 0);
-  CHECK(launch(product) == 0);
-  CHECK(launch(product) == 1);
+  CHECK(launch(matmul) == 0);
+  CHECK(launch(matmul) == 1);
   REQUIRE(take_error(api.fill(device.stream(), memory, 0, 16)).ok());
-  CHECK(launch(product) == 0);
+  CHECK(launch(matmul) == 0);
   REQUIRE(take_error(api.copy(device.stream(), memory, memory + 512, 1, 16, 16, 16)).ok());
-  CHECK(launch(product) == 0);
+  CHECK(launch(matmul) == 0);
   tsr_abi_event* event = nullptr;
   REQUIRE(take_error(api.event_create(device.device(), &event)).ok());
   REQUIRE(take_error(api.event_record(event, device.stream())).ok());
-  CHECK(launch(product) == 0);
+  CHECK(launch(matmul) == 0);
   REQUIRE(take_error(api.stream_wait(device.stream(), event)).ok());
-  CHECK(launch(product) == 0);
+  CHECK(launch(matmul) == 0);
   REQUIRE(take_error(api.capture_begin(device.stream())).ok());
-  CHECK(launch(product) == 0);
-  CHECK(launch(product) == 1);
+  CHECK(launch(matmul) == 0);
+  CHECK(launch(matmul) == 1);
   void* graph = nullptr;
   REQUIRE(take_error(api.capture_end(device.stream(), &graph)).ok());
-  CHECK(launch(product) == 0);
+  CHECK(launch(matmul) == 0);
   REQUIRE(take_error(api.replay(device.stream(), graph)).ok());
-  CHECK(launch(product) == 0);
+  CHECK(launch(matmul) == 0);
   REQUIRE(take_error(api.stream_synchronize(device.stream())).ok());
   api.graph_destroy(graph);
   api.event_destroy(event);
-  api.kernel_destroy(product);
+  api.kernel_destroy(matmul);
   api.kernel_destroy(norm);
 }
 
@@ -263,7 +263,7 @@ TEST_CASE("a_product_ends_with_an_activation_and_an_addition") {
                                                                 {"gelu", {{"approximate", "none"}}},
                                                                 {"relu", {}},
                                                                 {"silu", {}}}) {
-      const size_t y = steps.product(x, K, N, true), other = steps.row_tensor(N);
+      const size_t y = steps.matmul(x, K, N, true), other = steps.row_tensor(N);
       const size_t mapped = steps.map(op, attrs, {y}, N, op == "relu" ? steps.row_tensor(N) : y);
       steps.add(mapped, other, N, op == "silu" ? mapped : steps.row_tensor(N));
     }
@@ -286,7 +286,7 @@ TEST_CASE("wide_rows_and_many_of_them_are_one_launch") {
       CAPTURE(N);
       Steps steps(device, dtype, weight, rows, 1);
       const size_t normed = steps.norm(is_layer_norm, steps.row_tensor(K), K);
-      const size_t first = steps.product(normed, K, N), second = steps.product(normed, K, N);
+      const size_t first = steps.matmul(normed, K, N), second = steps.matmul(normed, K, N);
       steps.map("swiglu", {}, {first, second}, N, steps.row_tensor(N));
       CHECK(steps.launches() == 1);
     }
@@ -320,13 +320,13 @@ TEST_CASE("what_is_left_of_a_result_that_another_is_stored_over_does_not_change"
   // The normed rows, once all products have been made of them.
   launches_are(1, [](Steps& steps) {
     const size_t normed = steps.norm(false, steps.row_tensor(K), K);
-    const size_t y = steps.product(normed, K, K);
+    const size_t y = steps.matmul(normed, K, K);
     steps.add(y, steps.row_tensor(K), K, normed);
   });
   launches_are(2, [](Steps& steps) {
     const size_t normed = steps.norm(false, steps.row_tensor(K), K);
-    steps.add(steps.product(normed, K, K), steps.row_tensor(K), K, normed);
-    steps.product(normed, K, N);
+    steps.add(steps.matmul(normed, K, K), steps.row_tensor(K), K, normed);
+    steps.matmul(normed, K, N);
   });
 }
 
@@ -359,7 +359,7 @@ TEST_CASE("a_product_that_adds_before_it_rounds_is_part_of_a_launch_where_its_ad
 
 TEST_CASE("a_few_results_are_one_block") {
   launches_are(1, [](Steps& steps) {
-    const size_t x = steps.row_tensor(K), y = steps.product(steps.norm(true, x, K), K, 5);
+    const size_t x = steps.row_tensor(K), y = steps.matmul(steps.norm(true, x, K), K, 5);
     steps.add(y, steps.row_tensor(5), 5, y);
   });
 }
@@ -381,27 +381,27 @@ TEST_CASE("what_a_launch_reads_none_of_its_own_steps_writes") {
   launches_are(2, [](Steps& steps) {
     const size_t x = steps.row_tensor(K);
     const size_t normed = steps.norm(true, x, K);
-    const size_t y = steps.product(normed, K, K);
+    const size_t y = steps.matmul(normed, K, K);
     steps.add(y, steps.row_tensor(K), K, x);
   });
   // The operands of the product itself.
   launches_are(2, [](Steps& steps) {
     const size_t x = steps.row_tensor(K);
-    steps.add(steps.product(x, K, K), x, K, x);
+    steps.add(steps.matmul(x, K, K), x, K, x);
   });
   // An addend that lies askew under its sum, and one that is the product.
   launches_are(2, [](Steps& steps) {
-    const size_t y = steps.product(steps.row_tensor(K), K, N), other = steps.row_tensor(2 * N);
+    const size_t y = steps.matmul(steps.row_tensor(K), K, N), other = steps.row_tensor(2 * N);
     steps.add(y, other + 16, N, other);
     steps.is_askew();
   });
   launches_are(2, [](Steps& steps) {
-    const size_t y = steps.product(steps.row_tensor(K), K, N);
+    const size_t y = steps.matmul(steps.row_tensor(K), K, N);
     steps.add(y, y, N, y);
   });
   // An addend that another product of the launch leaves.
   launches_are(2, [](Steps& steps) {
-    const size_t x = steps.row_tensor(K), a = steps.product(x, K, N), b = steps.product(x, K, N);
+    const size_t x = steps.row_tensor(K), a = steps.matmul(x, K, N), b = steps.matmul(x, K, N);
     steps.add(a, b, N, steps.row_tensor(N));
   });
 }
@@ -416,40 +416,40 @@ TEST_CASE("an_operand_stored_to_in_between_begins_a_new_launch") {
     steps.map("silu", {}, {y}, N, y);  // a second activation
   });
   launches_are(3, [](Steps& steps) {
-    const size_t x = steps.row_tensor(K), y = steps.product(x, K, K);
+    const size_t x = steps.row_tensor(K), y = steps.matmul(x, K, K);
     steps.map("relu", {}, {x}, K, x);  // not of a product
-    steps.product(x, K, N);
+    steps.matmul(x, K, N);
     (void)y;
   });
   // The gate after the gated, and other rows.
   launches_are(2, [](Steps& steps) {
-    const size_t x = steps.row_tensor(K), gate = steps.product(x, K, N), up = steps.product(x, K, N);
+    const size_t x = steps.row_tensor(K), gate = steps.matmul(x, K, N), up = steps.matmul(x, K, N);
     steps.map("swiglu", {}, {up, gate}, N, steps.row_tensor(N));
   });
   launches_are(2, [](Steps& steps) {
-    steps.product(steps.row_tensor(K), K, N);
-    steps.product(steps.row_tensor(K), K, N);
+    steps.matmul(steps.row_tensor(K), K, N);
+    steps.matmul(steps.row_tensor(K), K, N);
   });
 }
 
 TEST_CASE("pages_are_written_in_the_launch_only_where_nothing_else_lies") {
   constexpr int64_t KV = 4, D = 8;
   launches_are(1, [](Steps& steps) {
-    const size_t y = steps.product(steps.row_tensor(K), K, N);
+    const size_t y = steps.matmul(steps.row_tensor(K), K, N);
     steps.kv_write(steps.pages(KV, D), y, KV, D);
   });
   launches_are(2, [](Steps& steps) {  // both into the same pages
-    const size_t x = steps.row_tensor(K), y = steps.product(x, K, N), z = steps.product(x, K, N);
+    const size_t x = steps.row_tensor(K), y = steps.matmul(x, K, N), z = steps.matmul(x, K, N);
     const size_t pages = steps.pages(KV, D);
     steps.kv_write(pages, y, KV, D);
     steps.kv_write(pages, z, KV, D);
   });
   launches_are(2, [](Steps& steps) {  // not in place: a copy comes first
-    const size_t y = steps.product(steps.row_tensor(K), K, N);
+    const size_t y = steps.matmul(steps.row_tensor(K), K, N);
     steps.kv_write(steps.pages(KV, D), y, KV, D, steps.pages(KV, D));
   });
   launches_are(2, [](Steps& steps) {  // turned after it was stored
-    const size_t y = steps.product(steps.row_tensor(K), K, N);
+    const size_t y = steps.matmul(steps.row_tensor(K), K, N);
     steps.kv_write(steps.pages(KV, D), y, KV, D);
     steps.rope(y, KV, D, "half");
   });
@@ -459,7 +459,7 @@ TEST_CASE("rope_to_another_place_and_over_part_of_one") {
   constexpr int64_t H = 4, D = 8;
   launches_are(1, [](Steps& steps) {
     const size_t x = steps.row_tensor(K);
-    steps.rope(steps.product(x, K, N), H, D, "half", steps.row_tensor(N));
+    steps.rope(steps.matmul(x, K, N), H, D, "half", steps.row_tensor(N));
   });
   launches_are(2, [](Steps& steps) {
     const size_t x = steps.row_tensor(K), y = steps.row_tensor(2 * N);
@@ -471,13 +471,13 @@ TEST_CASE("rope_to_another_place_and_over_part_of_one") {
 TEST_CASE("operands_at_no_multiple_of_16_bytes_keep_their_own_launches") {
   launches_are(2, [](Steps& steps) {
     const size_t x = steps.row_tensor(K);
-    steps.product(x, K, N);
-    steps.product(x, K, N, false, 8);
+    steps.matmul(x, K, N);
+    steps.matmul(x, K, N, false, 8);
   });
-  launches_are(2, [](Steps& steps) { steps.product(steps.norm(false, steps.row_tensor(K, 4), K), K, N); });
+  launches_are(2, [](Steps& steps) { steps.matmul(steps.norm(false, steps.row_tensor(K, 4), K), K, N); });
   // Operands of sums and rotations may have any address.
   launches_are(1, [](Steps& steps) {
-    const size_t y = steps.product(steps.row_tensor(K), K, N);
+    const size_t y = steps.matmul(steps.row_tensor(K), K, N);
     steps.add(y, steps.row_tensor(N, 4), N, steps.row_tensor(N, 4));
   });
 }

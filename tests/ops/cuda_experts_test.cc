@@ -45,7 +45,7 @@ struct Experts {
   }
 
   // y [E, B, S, N], with w [E, N, C]
-  std::vector<float> product(CudaDevice& device, const std::string& variant) const {
+  std::vector<float> run_matmul(CudaDevice& device, const std::string& variant) const {
     const Question question = Question::of("expert_matmul", {{"trans_w", int64_t{1}}},
                                            {type({E, B, S, C}), type({E, N, C}), type({E, B}, DType::kI32)});
     return run(device, question, variant, {std::as_bytes(std::span(x)), std::as_bytes(std::span(w))});
@@ -57,7 +57,7 @@ struct Experts {
                      {type({E, B, S, C}), type({E, B, S, N}), type({E, B}, DType::kI32)});
     return run(device, question, variant, {std::as_bytes(std::span(x)), std::as_bytes(std::span(dy))});
   }
-  std::vector<float> expected_product() const {
+  std::vector<float> expected_matmul() const {
     std::vector<float> y(static_cast<size_t>(E * B * S * N));
     for (int64_t slot = 0; slot < E * B * S; ++slot) {
       if (!taken(slot)) continue;
@@ -101,7 +101,7 @@ TEST_CASE("experts_leave_out_slots_without_a_token_whatever_these_hold") {
     CAPTURE(experts.C);
     for (const char* variant : {"cublaslt", "reference"}) {
       CAPTURE(variant);
-      CHECK(experts.product(device, variant) == experts.expected_product());
+      CHECK(experts.run_matmul(device, variant) == experts.expected_matmul());
       CHECK(experts.weight_grad(device, variant) == experts.expected_weight_grad());
     }
   }

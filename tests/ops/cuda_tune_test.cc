@@ -25,7 +25,7 @@ Result<std::string> ask(CudaDevice& device, const Question& question, const std:
 }
 
 // The product of small numbers, by the variant.
-std::vector<float> product(CudaDevice& device, const Question& question, const std::string& variant) {
+std::vector<float> run_matmul(CudaDevice& device, const Question& question, const std::string& variant) {
   std::vector<std::vector<float>> operands;
   for (const TensorType& type : question.inputs) {
     std::vector<float>& values = operands.emplace_back(static_cast<size_t>(type.shape.elements()));
@@ -52,9 +52,9 @@ TEST_CASE("the_algorithm_that_was_the_fastest_is_named_and_taken") {
   CHECK(named.size() == std::string("cublaslt:0000").size());
   CHECK(ask(device, question, named).value() == named);
   CHECK(ask(device, question, "").value() == "cublaslt");  // unless somebody names it, the heuristic's first
-  const std::vector<float> plain = product(device, question, "cublaslt"),
-                           chosen = product(device, question, named);
-  CHECK(product(device, question, named) == chosen);
+  const std::vector<float> plain = run_matmul(device, question, "cublaslt"),
+                           chosen = run_matmul(device, question, named);
+  CHECK(run_matmul(device, question, named) == chosen);
   double most = 0;
   for (size_t i = 0; i < plain.size(); ++i) most = std::max(most, std::abs(double{plain[i]} - chosen[i]));
   CHECK(most < 200 * 6e-8 * 15);  // sums of 200 products of at most 1, in another order
@@ -87,7 +87,7 @@ TEST_CASE("every_product_of_a_kernel_has_an_algorithm_of_its_own") {
   const std::string of_batch = ask(device, batch, "", true).value();
   CHECK(of_batch.size() == std::string("cublaslt:0000").size());
   CHECK(ask(device, batch, of_batch).value() == of_batch);
-  CHECK(product(device, batch, of_batch) == product(device, batch, of_batch));
+  CHECK(run_matmul(device, batch, of_batch) == run_matmul(device, batch, of_batch));
   // A row that is no product of cuBLASLt has nothing to choose from.
   const TensorType one{DType::kF32, Shape{1, 200}}, narrow{DType::kF32, Shape{64, 200}};
   const Question row = Question::of("matmul", {{"trans_w", int64_t{1}}}, {one, narrow});

@@ -27,7 +27,7 @@ bool wanted(std::string_view op) {
   return only == nullptr || op == only;
 }
 
-// The case with its float operands of `dtype`, but for those that the op wants in f32 (statistics, state):
+// The case with its float operands of `dtype`, except those that the op wants in f32 (statistics, state):
 // the fewest that it accepts.
 Result<OpInstance> instance_of(const OpDef& op, const Case& c, DType dtype) {
   TSR_ASSIGN_OR_RETURN(const std::vector<Attr> attrs, complete_attrs(op, c.attrs));

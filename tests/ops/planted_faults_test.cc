@@ -187,14 +187,14 @@ TEST_CASE("a_wrong_vjp_is_found_in_a_gradient_graph") {
   CHECK(found(check_gradient(op, file), "gradient of x"));
 }
 
-CaseFile products() { return cases("case f[3, 5], f[5, 4]\ncase f[1, 5], f[5, 0]"); }
+CaseFile matmul_cases() { return cases("case f[3, 5], f[5, 4]\ncase f[1, 5], f[5, 0]"); }
 
 TEST_CASE("a_rule_with_factors_at_the_wrong_dims_is_found") {
   OpDef op = copy_of("matmul");
   op.sharding = [](const OpView&) { return parse_rule("ak,kn->an"); };
-  CHECK(check_sharding(op, kernels_of("matmul"), products()).empty());
+  CHECK(check_sharding(op, kernels_of("matmul"), matmul_cases()).empty());
   op.sharding = [](const OpView&) { return parse_rule("ak,bn->an"); };  // the inner factor as if it were two
-  CHECK_FALSE(check_sharding(op, kernels_of("matmul"), products()).empty());
+  CHECK_FALSE(check_sharding(op, kernels_of("matmul"), matmul_cases()).empty());
 }
 
 TEST_CASE("a_rule_that_shards_what_must_be_whole_is_found") {
@@ -274,8 +274,8 @@ TEST_CASE("a_cost_that_falls_faster_than_the_shape_is_found") {
     cost.flops *= static_cast<double>(view.inputs[0].shape.elements());
     return cost;
   };
-  CHECK(found(check_cost(op, products()), "flops"));
-  CHECK(check_cost(copy_of("matmul"), products()).empty());
+  CHECK(found(check_cost(op, matmul_cases()), "flops"));
+  CHECK(check_cost(copy_of("matmul"), matmul_cases()).empty());
 }
 
 TEST_CASE("a_case_file_that_is_missing_or_does_not_say_why_is_refused") {

@@ -34,23 +34,23 @@ TEST_CASE(
   const DeviceKind kind = ok(cluster_preset("dgx-a100-80gb:8")).kinds[0];
   const auto f16 = [](std::initializer_list<int64_t> shape) { return TensorType{DType::kF16, Shape(shape)}; };
   const auto i32 = [](std::initializer_list<int64_t> shape) { return TensorType{DType::kI32, Shape(shape)}; };
-  const auto product = [&](double m, double n, double k) {
+  const auto seconds_of = [&](double m, double n, double k) {
     return matmul_seconds(kind, DType::kF16, m, n, k);
   };
   CHECK(kernel_seconds(kind, "matmul", {f16({2, 1024, 4096}), f16({4096, 3000})}) ==
-        doctest::Approx(product(2048, 3000, 4096)));
+        doctest::Approx(seconds_of(2048, 3000, 4096)));
   CHECK(kernel_seconds(kind, "matmul_weight_grad", {f16({2, 1024, 4096}), f16({2, 1024, 3000})}) ==
-        doctest::Approx(product(4096, 3000, 2048)));
+        doctest::Approx(seconds_of(4096, 3000, 2048)));
   // An odd extent takes three times as long.
   CHECK(kernel_seconds(kind, "matmul", {f16({8192, 4096}), f16({4096, 50257})}) >
-        2.5 * product(8192, 50264, 4096));
+        2.5 * seconds_of(8192, 50264, 4096));
   CHECK(kernel_seconds(kind, "expert_matmul", {f16({8, 1, 512, 1024}), f16({8, 1024, 4096})}) ==
         doctest::Approx(batched_matmul_seconds(kind, DType::kF16, 8, 512, 4096, 1024)));
   // Three products; of the logits, and of both gradients.
   const std::vector<TensorType> head = {
       f16({4096, 2048}), f16({51200, 2048}), i32({4096}), {DType::kF32, {}}, {DType::kF32, {}}};
   CHECK(kernel_seconds(kind, "linear_cross_entropy_grad", head) ==
-        doctest::Approx(3 * product(4096, 51200, 2048)).epsilon(0.02));
+        doctest::Approx(3 * seconds_of(4096, 51200, 2048)).epsilon(0.02));
   // Products of 8-bit floats, of either format.
   const DeviceKind newer = ok(cluster_preset("dgx-h100:8")).kinds[0];
   const TensorType scale{DType::kF32, {}};

@@ -69,7 +69,7 @@ TEST_CASE("in mixed precision zero gathers narrow weights and scatters f32 gradi
         for (const std::string_view words : {"zero=3", "zero=3,chunks=3", "zero=3,recompute=full"}) {
           const Counted it = counted(words);
           CAPTURE(words);
-          // Whoever reads the tied table in slices gathers its own, twice in forward.
+          // Readers of slices of the tied table gather their own, twice in forward.
           const double again = words.find("chunks") != words.npos ? (n - 1) * kTable * m : 0;
           CHECK(bytes_of(it, "all_gather dp") ==
                 doctest::Approx(kNarrow * (2 * m * once + again)).epsilon(1e-12));

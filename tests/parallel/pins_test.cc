@@ -65,7 +65,7 @@ TEST_CASE("a pinned stored spec is in the plan, and the rest is as it was") {
   CHECK(stored(graph, pinned->plan, "block.0.q.weight") == stored(graph, plain->plan, "block.0.q.weight"));
 }
 
-TEST_CASE("a pinned operation is split as told, and lowering moves what then lies elsewhere") {
+TEST_CASE("a pinned operation is split so, and lowering inserts the reshards") {
   const Graph graph = step();
   PlanPins pins;
   pins.ops = {{"block.1.fc.weight", "whole"}};

@@ -1,5 +1,5 @@
 // Programs of pipelines: the order that ranks carry out is the order that was simulated, what they hold stays
-// within the schedule's bound, and stages are cut as told.
+// within the schedule's bound, and stages are cut as pinned.
 #include <doctest/doctest.h>
 
 #include <algorithm>

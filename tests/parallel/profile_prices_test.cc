@@ -42,7 +42,7 @@ struct Question {
   OpView view() const { return {attrs, inputs, outputs, factors}; }
 };
 
-Question product(int64_t batch, int64_t rows, int64_t k, int64_t n, int64_t trans = 0) {
+Question matmul_question(int64_t batch, int64_t rows, int64_t k, int64_t n, int64_t trans = 0) {
   Graph graph;
   const auto x = graph.add_tensor("x", {DType::kF32, Shape{batch, rows, k}}, TensorKind::kInput);
   const auto w =
@@ -70,15 +70,15 @@ TEST_CASE("a product is priced by its shape: at marks, between them and beyond t
   for (const auto& [b, m, k, n] :
        {std::tuple{1, 8, 16, 16}, {2, 32, 256, 64}, {1, 20, 100, 50}, {4, 64, 1024, 128}}) {
     CAPTURE(k);
-    CHECK(alone(product(b, m, k, n)) == doctest::Approx(2e-9 * b * m * k * n));
-    CHECK(alone(product(b, m, k, n, 1)) == doctest::Approx(4e-9 * b * m * k * n));
+    CHECK(alone(matmul_question(b, m, k, n)) == doctest::Approx(2e-9 * b * m * k * n));
+    CHECK(alone(matmul_question(b, m, k, n, 1)) == doctest::Approx(4e-9 * b * m * k * n));
   }
-  CHECK(alone(product(1, 1, 1, 1)) == doctest::Approx(2e-9 * 8 * 16 * 16));  // below all marks: the smallest
+  CHECK(alone(matmul_question(1, 1, 1, 1)) == doctest::Approx(2e-9 * 8 * 16 * 16));  // below all marks: the smallest
 }
 
 TEST_CASE("a product that does more at its end costs what a product does") {
   for (const int64_t trans : {0, 1}) {
-    const Question plain = product(2, 4, 64, 16, trans);
+    const Question plain = matmul_question(2, 4, 64, 16, trans);
     Question adds = plain;
     adds.op = find_op("matmul_add");
     adds.attrs = {{"trans_w", trans}};
@@ -123,12 +123,12 @@ TEST_CASE(
   const auto seconds = [&](const Question& question) {
     return kernel_seconds(p, *question.op, question.view()).value().alone_s;
   };
-  Question exact = product(2, 4, 64, 16, 1), rounding = exact;
+  Question exact = matmul_question(2, 4, 64, 16, 1), rounding = exact;
   std::ranges::find(rounding.attrs, "allow_tf32", &Attr::name)->value = int64_t{1};
   // Not measured: as in f32, like everything that no product can be faster than.
   const double slow = seconds(exact);
   CHECK(seconds(rounding) == slow);
-  Question head = product(1, 64, 64, 64);
+  Question head = matmul_question(1, 64, 64, 64);
   head.op = find_op("scaled_matmul_weight_grad");  // without a table
   const double at_most = seconds(head);
   // The first that fits is taken, and tables are sorted by form.
@@ -156,7 +156,7 @@ TEST_CASE("sums that leave in f32 cost what those of their operands' type do") {
 }
 
 TEST_CASE("what has no table is priced by its bytes, but never faster than the fastest product computes") {
-  Question question = product(1, 64, 64, 64);
+  Question question = matmul_question(1, 64, 64, 64);
   const OpDef* softmax = find_op("softmax");
   REQUIRE(softmax != nullptr);
   question.op = softmax;
@@ -170,7 +170,7 @@ TEST_CASE("what has no table is priced by its bytes, but never faster than the f
 TEST_CASE("below a table by bytes an op costs in proportion, but no less than any op of those bytes") {
   DeviceProfile p = profile();
   std::erase_if(p.kernels, [](const PriceTable& table) { return table.op == "matmul"; });
-  const Question small = product(1, 8, 16, 16);
+  const Question small = matmul_question(1, 8, 16, 16);
   const OpCost cost = small.op->cost(small.view());
   const double bytes = cost.bytes_read + cost.bytes_written;
   const double least = kernel_seconds(p, *small.op, small.view())->alone_s;  // of any op

@@ -71,7 +71,7 @@ TEST_CASE("words of a strategy read back as they print") {
   CHECK(parse_parallel("")->dp == false);
 }
 
-TEST_CASE("words that are wrong, unknown or not yet carried out are told apart") {
+TEST_CASE("wrong, unknown and unsupported words have different errors") {
   const auto message = [](std::string_view text) {
     return std::string(parse_parallel(text).status().message());
   };

@@ -19,14 +19,14 @@ Graph linear_step(int64_t k, int64_t n) {
   const TensorId x = *graph.add_tensor("x", {DType::kF32, {b, k}}, TensorKind::kInput);
   const TensorId w = *graph.add_tensor("w", {DType::kF32, {k, n}}, TensorKind::kParameter);
   const TensorId h = *graph.add("relu", {x});
-  const NodeId product{static_cast<uint32_t>(graph.nodes().size())};
+  const NodeId matmul{static_cast<uint32_t>(graph.nodes().size())};
   const TensorId y = *graph.add("matmul", {h, w});
   const TensorId a = *graph.add("relu", {y});
   graph.set_phase(Phase::kBackwardInput, NodeId{2});
   const TensorId da = *graph.add("relu_grad", {a, a});
-  graph.set_phase(Phase::kBackwardInput, product);
+  graph.set_phase(Phase::kBackwardInput, matmul);
   const TensorId dh = *graph.add("matmul", {da, w}, {{"trans_w", int64_t{1}}});
-  graph.set_phase(Phase::kBackwardWeight, product);
+  graph.set_phase(Phase::kBackwardWeight, matmul);
   const TensorId dw = *graph.add("matmul_weight_grad", {h, da});
   graph.set_phase(Phase::kBackwardInput, NodeId{0});
   const TensorId dx = *graph.add("relu_grad", {h, dh});

@@ -95,7 +95,7 @@ TEST_CASE("what copies have time for leaves, the rest is computed again, and the
   CHECK(both >= (test::full() ? 4 : 2));
 }
 
-TEST_CASE("a copy issued early enough, from where nothing else comes to lie, takes no time") {
+TEST_CASE("a copy issued early enough, from bytes that nothing else reuses, takes no time") {
   const Graph step = training_step("gpt2:L=4,C=32,H=4,V=64,T=512").value();
   const Cluster cluster = cluster_of(1, 1e8);
   constexpr Size size = {4, 512};  // small copies are issued among the kernels

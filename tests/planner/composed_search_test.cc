@@ -142,7 +142,7 @@ TEST_SUITE("composed searches") {
       const double least = fastest_of_all(asked);
       REQUIRE(std::isfinite(least));
       const ComposedSearchResult found = ok(asked.search());
-      // Bounds hold but for a few per cent, and are then counted for as much less (composed_bound.h).
+      // Bounds hold within a few per cent, and are then counted for as much less (composed_bound.h).
       CHECK(found.plan.time.step_s <= least * 1.01);
       CHECK(found.search.bound_s <= least * (1 + 1e-9));
       CHECK(found.plan.most_bytes() <= asked.options.memory_limit);

@@ -1,4 +1,4 @@
-// make_plan decides between finalists by what it is told that they take.
+// make_plan decides between finalists by their measured times.
 #include <doctest/doctest.h>
 
 #include <algorithm>

@@ -264,7 +264,7 @@ TEST_CASE("devices behind slow links stay idle; fast ones are all used") {
   CHECK(worded->plan.strategy == "dp=2,tp=2");
 }
 
-TEST_CASE("roots are told apart, and no saving is reached in two ways") {
+TEST_CASE("roots are distinct, and no saving is reached in two ways") {
   SpaceOfGraph space;
   space.trains = space.may_cut = true;
   space.batch = 8;

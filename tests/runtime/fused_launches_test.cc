@@ -1,4 +1,4 @@
-// FusedLaunches against a backend that fuses as told and writes down what it is called with.
+// FusedLaunches against a backend that fuses as requested and records its calls.
 #include <doctest/doctest.h>
 
 #include <cstddef>

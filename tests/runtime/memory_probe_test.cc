@@ -1,4 +1,4 @@
-// MemoryProbe on a backend that does what it is told when somebody waits, as devices may.
+// MemoryProbe on a backend that runs its work only when somebody waits, as devices may.
 #include "runtime/memory_probe.h"
 
 #include <doctest/doctest.h>

@@ -215,7 +215,7 @@ TEST_CASE("writing_past_the_arena_is_a_fault") {
   api->device_close(device);
 }
 
-// The cpu backend, but launches fail, or hang about, on one device when told to.
+// The cpu backend, but launches fail, or hang, on one device on request.
 struct Trouble {
   static inline const tsr_backend_api* real = nullptr;
   static inline tsr_backend_api table;

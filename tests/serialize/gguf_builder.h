@@ -194,7 +194,7 @@ void for_each_small_llama_tensor(bool tied, Add&& add) {
   if (!tied) tensor("output.weight", {8, 12});
 }
 
-// Names of its tensors, which are added to `w` where it is given, but for `left_out`.
+// Names of its tensors, which are added to `w` where it is given, except `left_out`.
 inline std::vector<std::string> small_llama_tensors(bool tied, GgufBuilder* w = nullptr,
                                                     std::string_view left_out = {}) {
   std::vector<std::string> names;

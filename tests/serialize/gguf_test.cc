@@ -266,11 +266,11 @@ TEST_CASE("a_weight_s_scale_multiplies_its_products") {
     if (node.op->name != "scale") continue;
     ++found;
     CHECK(static_cast<float>(attr_f64(node.attrs, "factor")) == 0.3f);
-    const Node& product = scaled->graph.node(scaled->graph.tensor(node.inputs[0]).producer);
-    CHECK(product.op->name == "quantized_matmul");
-    CHECK(scaled->graph.tensor(product.inputs[1]).name == "block.0.q");
-    CHECK(scaled->graph.type(product.inputs[1]).dtype == DType::kNVFP4);
-    CHECK(node.scope == product.scope);
+    const Node& matmul = scaled->graph.node(scaled->graph.tensor(node.inputs[0]).producer);
+    CHECK(matmul.op->name == "quantized_matmul");
+    CHECK(scaled->graph.tensor(matmul.inputs[1]).name == "block.0.q");
+    CHECK(scaled->graph.type(matmul.inputs[1]).dtype == DType::kNVFP4);
+    CHECK(node.scope == matmul.scope);
   }
   CHECK(found == 1);
   // By 1 nothing changes.

@@ -13,7 +13,7 @@ from .work import Progress, run_work
 
 class Calibration(Handle):
     """`Calibration(devices="cpu", seconds=60).save()`: measures, while nothing else should run, and writes the profile. `progress`
-    is told the share that is done; what it raises ends the measuring. Immutable; any thread."""
+    receives the completed fraction; an exception from it ends the measurement. Immutable; any thread."""
 
     _free = raw.tsr_calibration_free
 

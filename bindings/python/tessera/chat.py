@@ -61,7 +61,7 @@ class Chat(Handle):
             return json.loads(text(raw.tsr_chat_render_ranges(c, o, data)))
 
     def fit(self, messages: Any, most_tokens: int, **options: Any) -> dict[str, Any]:
-        """The conversation without its oldest turns, so that it has at most so many tokens: "messages", "dropped" (count of
+        """The conversation without its oldest turns, so that it has at most this many tokens: "messages", "dropped" (count of
         messages) and "tokens". What the system says stays, and so does the last turn."""
         data = messages_json(messages)
         with self._pointer as c, Options(options) as o:

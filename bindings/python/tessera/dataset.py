@@ -18,8 +18,8 @@ class Dataset(Handle):
     """A text cut into samples, rows of training data (JSON lines), or rows of token ids. Immutable; any thread.
 
     `Dataset(path, tokenizer)` reads a text file, or rows of JSON (the content decides), whose options are those of
-    docs/guides/training-data.md: kind, template, mask, packing and others. `progress` is told the share that is done; what it raises ends the reading,
-    as does Ctrl-C, and cancel of a runtime that is given. Options: seq, eval_fraction, shuffle, seed, and of texts special."""
+    docs/guides/training-data.md: kind, template, mask, packing and others. `progress` receives the completed fraction; an exception from it ends the reading,
+    as does Ctrl-C, and cancel of a given runtime. Options: seq, eval_fraction, shuffle, seed, and of texts special."""
 
     _free = raw.tsr_dataset_free
 

@@ -38,8 +38,8 @@ class Embedder(Handle):
             return result(raw.tsr_embedder_width(c))
 
     def embed(self, texts: Sequence[str | bytes], progress: Progress | None = None) -> memoryview[float]:
-        """A row for each text, or with option pairs for each two. `progress` is told the share that is done; what it raises
-        ends the work."""
+        """A row for each text, or with option pairs for each two. `progress` receives the completed fraction; an exception
+        from it ends the work."""
         data, lengths = arguments.joined_texts("texts", texts)
         with self._pointer as c:
             if progress is None:

@@ -137,7 +137,7 @@ class EventRouter:
         changed.wait()
 
     def fail(self, error: TesseraError) -> None:
-        """Nothing comes any more: all who wait are told."""
+        """No further events: all waiting callers get the error."""
         with self._lock:
             self._error = self._error or error
             for entry in self._entries.values():
@@ -159,7 +159,7 @@ class EventRouter:
                 self.fail(InternalError(f"events were lost: {error!r}"))
 
     def end(self) -> None:
-        """Returns when its thread has ended. Who waits is a daemon, and is not told."""
+        """Returns when its thread has ended. A waiting daemon is not notified."""
         with self._lock:
             self._ends = True
             self._error = self._error or FailedPreconditionError("the interpreter ends")

@@ -30,7 +30,7 @@ def finetune(model: Model | str | os.PathLike[str], data: Any, *, out: Any = Non
     data: the path of a text or of rows (JSON lines or an array: conversations, prompts with completions; the content decides), rows as dicts, a Dataset, or token
     ids. lora: rank, or options of Model.add_adapters; then the result is
     another model. method: "auto", the richest of full training, adapters, and adapters over fewer bits that fits
-    memory_limit, or "full", "lora", "qlora:TYPE" (plan_methods); lora then says which adapters. progress: is told every step; what it raises ends the work and comes out. Options: seq (default
+    memory_limit, or "full", "lora", "qlora:TYPE" (plan_methods); lora then says which adapters. progress: receives every step; an exception from it ends the work and propagates. Options: seq (default
     128, or the context length where that is shorter), eval_fraction, shuffle, special of the dataset, and of rows kind, mask,
     packing and others (docs/guides/training-data.md; template: the model's unless given); the others are those of Trainer. seed is that of both."""
     if out is not None:

@@ -1,4 +1,4 @@
-"""Hooks: what the program does in the library's place, or is told of."""
+"""Hooks: functions of the program that replace the library's, or are notified."""
 from __future__ import annotations
 
 import dataclasses

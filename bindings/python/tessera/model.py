@@ -80,7 +80,7 @@ class Model(Handle):
             return Model._own(raw.tsr_model_load_adapters(c, arguments.path("path", path), o))
 
     def resize_tokens(self, rows: int = 0, *, tokens: Sequence[str] = (), **options: Any) -> Model:
-        """A model with so many rows in its token table and head; 0: the table's, or the tokenizer's tokens where those are
+        """A model with this many rows in its token table and head; 0: the table's, or the tokenizer's tokens where those are
         more. tokens: texts that its tokenizer gets first, as control tokens. Options: special, multiple, seed."""
         if tokens:
             options["tokens"] = json.dumps(list(tokens))

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 class Plan(Handle):
     """`Plan(model, devices="cpu:4", batch=8)`: the plan that a Trainer, or with mode="generate" a Generator, would make
-    from these options. Immutable; any thread. Planning allocates none of the memory that it tells. `progress` is told the
-    share that is done; what it raises ends the planning."""
+    from these options. Immutable; any thread. Planning allocates none of the predicted memory. `progress` receives the
+    completed fraction; an exception from it ends the planning."""
 
     _free = raw.tsr_plan_free
 

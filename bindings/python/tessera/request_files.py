@@ -20,7 +20,7 @@ def generate_file(model: Model, path: Any, out: Any, *, named_adapters: Mapping[
                   progress: Progress | None = None, **options: Any) -> dict[str, Any]:
     """Generates what the lines of a file ask for, each a JSON object such as {"prompt": "Once"}, into a file with a line of results for
     each. named_adapters: paths by the names that lines may have under "adapter"; ids: with token ids; json_schema, regex, grammar: of
-    lines that say none. Other options are those of an Engine. Lines that fail are told in their results and counted in the report."""
+    lines without one. Other options are those of an Engine. Failed lines have their error in their results, and are counted in the report."""
     from .model import Model
     runtime = chosen_runtime(runtime)
     own = {key: value for key, value in (("json_schema", json_schema), ("regex", regex), ("grammar", grammar)) if value}

@@ -45,7 +45,7 @@ class Scorer(Handle):
             self._pointer = interruptible(lambda: self._made(raw.tsr_scorer_new(r, m, o)), runtime.cancel)
 
     def score(self, texts: Sequence[Any], progress: Progress | None = None) -> list[Scores]:
-        """Scores texts of token ids. `progress` is told the share that is done; what it raises ends the work."""
+        """Scores texts of token ids. `progress` receives the completed fraction; an exception from it ends the work."""
         ids, lengths = arguments.joined_ids("texts", texts)
         logprobs, greedy = array.array("f", bytes(4 * len(ids))), array.array("B", bytes(len(ids)))
         with self._pointer as c:

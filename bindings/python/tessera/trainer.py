@@ -68,8 +68,8 @@ class Batch:
 class Trainer(Handle):
     """`Trainer(model, dataset, devices="cpu:4", batch=8, steps=100, lr=1e-4)`. One thread at a time; the header lists the
     options under tsr_trainer_new. Without a dataset the graph has a scalar output "loss" of its own, and inputs that are
-    fed. The model stays as it is until `store`. `progress` is told the share that is done of planning and of what the
-    reference of a preference loss (loss="dpo", ...) says; what it raises ends that."""
+    fed. The model stays as it is until `store`. `progress` receives the completed fraction of planning and of the
+    log probabilities of a preference loss's reference (loss="dpo", ...); an exception from it ends them."""
 
     _free = raw.tsr_trainer_free
     _exclusive = True

@@ -1,4 +1,4 @@
-"""Calls that may take long: Ctrl-C ends them, progress is told."""
+"""Long calls: Ctrl-C ends them, and they report progress."""
 from __future__ import annotations
 
 import os
@@ -96,7 +96,7 @@ class Work(Handle):
     _exclusive = True
 
     def run(self, progress: Progress | None = None, cancel: Callable[[], None] = lambda: None) -> None:
-        """`progress` is told the share that is done after every step; what it raises ends the work and comes out. Without a
+        """`progress` receives the completed fraction after every step; an exception from it ends the work and propagates. Without a
         `cancel` an interrupt waits for the end of a step."""
         done = 0
         with self._pointer as c:

@@ -43,7 +43,7 @@ public final class Dataset extends Handle {
         Raw.tsr_text_check(Text.bytes("text", text), Text.name("name", name), takesTables ? 1 : 0));
   }
 
-  /** All of a file, of a pipe, or of standard input for "-": at most so many bytes (0: any) and half of the memory. */
+  /** All of a file, of a pipe, or of standard input for "-": at most this many bytes (0: any) and half of the memory. */
   public static byte[] readText(Path path, long most) {
     byte[] name = Text.path("path", path);
     return Native.bytes(null, out -> Raw.tsr_text_read(name, most, out));

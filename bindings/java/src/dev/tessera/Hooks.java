@@ -4,7 +4,7 @@ import dev.tessera.raw.Raw;
 import java.nio.ByteBuffer;
 
 /**
- * What the program does in the library's place, or is told of, for one {@link Runtime}. Methods are called on any thread, on
+ * Functions of the program that replace the library's, or are notified, for one {@link Runtime}. Methods are called on any thread, on
  * several at once, and must not use this package. What they throw is given to the thread's uncaught exception handler.
  */
 public interface Hooks {

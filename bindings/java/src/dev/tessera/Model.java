@@ -110,7 +110,7 @@ public final class Model extends Handle {
   }
 
   /**
-   * A model with so many rows in its token table and head; 0: the table's, or the tokenizer's tokens where those are more.
+   * A model with this many rows in its token table and head; 0: the table's, or the tokenizer's tokens where those are more.
    * Options: tokens (a JSON array of texts), special, multiple, seed.
    */
   public Model resizeTokens(long rows, Map<String, ?> options) {

@@ -56,7 +56,7 @@ public final class ModelFiles {
   /**
    * Generates what the lines of a file ask for, each a JSON object such as {@code {"prompt": "Once"}}, into a file with a line of
    * results for each. fileOptions: adapters, ids, json_schema, regex, grammar, as the header lists them under
-   * tsr_request_file_open; options: those of an {@link Engine}; both may be null. Lines that fail are told in their results, and
+   * tsr_request_file_open; options: those of an {@link Engine}; both may be null. Failed lines have their error in their results, and are
    * counted in the report, which is JSON. What is done before an interrupt stays in {@code out} with ".part" behind its name.
    */
   public static String generate(Runtime runtime, Model model, Path in, Path out, Map<String, ?> fileOptions,

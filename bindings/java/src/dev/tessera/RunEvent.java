@@ -15,7 +15,7 @@ public record RunEvent(Kind kind, long step, double loss, String details) {
     END,
     /** An optimizer step. */
     STEP,
-    /** An evaluation of what is held out. */
+    /** An evaluation of held-out data. */
     EVALUATION,
     /** A text of the model. */
     SAMPLE,
