@@ -32,10 +32,6 @@ double over(double amount, double rate) { return rate > 0 ? amount / rate : 0; }
 
 }  // namespace
 
-double matmul_seconds(const DeviceKind& kind, DType dtype, double m, double n, double k) {
-  return batched_matmul_seconds(kind, dtype, 1, m, n, k);
-}
-
 double batched_matmul_seconds(const DeviceKind& kind, DType dtype, double count, double m, double n,
                               double k) {
   const double bytes = element_bytes(dtype);

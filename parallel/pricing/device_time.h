@@ -7,10 +7,8 @@
 
 namespace tessera {
 
-// Matmul [m, k] x [k, n]: waves of tiles on all multiprocessors
-// (the best of four shapes), at least the time of its bytes.
-double matmul_seconds(const DeviceKind& kind, DType dtype, double m, double n, double k);
-// Many small matmuls, such as scores of unfused attention.
+// `count` matmuls [m, k] x [k, n]: waves of tiles on all multiprocessors (the best of four
+// shapes), at least the time of their bytes. More than one: such as scores of unfused attention.
 double batched_matmul_seconds(const DeviceKind& kind, DType dtype, double count, double m, double n,
                               double k);
 // A kernel that only moves bytes.

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "c_api.h"
+#include "tests/capi/small_training.h"
 
 using namespace capi_test;
 

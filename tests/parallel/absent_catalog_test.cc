@@ -35,7 +35,7 @@ TEST_CASE(
   const auto f16 = [](std::initializer_list<int64_t> shape) { return TensorType{DType::kF16, Shape(shape)}; };
   const auto i32 = [](std::initializer_list<int64_t> shape) { return TensorType{DType::kI32, Shape(shape)}; };
   const auto seconds_of = [&](double m, double n, double k) {
-    return matmul_seconds(kind, DType::kF16, m, n, k);
+    return batched_matmul_seconds(kind, DType::kF16, 1, m, n, k);
   };
   CHECK(kernel_seconds(kind, "matmul", {f16({2, 1024, 4096}), f16({4096, 3000})}) ==
         doctest::Approx(seconds_of(2048, 3000, 4096)));
@@ -57,7 +57,7 @@ TEST_CASE(
   for (const DType codes : {DType::kE4M3, DType::kE5M2})
     CHECK(kernel_seconds(newer, "scaled_matmul",
                          {{codes, Shape{8192, 4096}}, {DType::kE4M3, Shape{4096, 4096}}, scale, scale}) ==
-          doctest::Approx(matmul_seconds(newer, DType::kE4M3, 8192, 4096, 4096)).epsilon(0.03));
+          doctest::Approx(batched_matmul_seconds(newer, DType::kE4M3, 1, 8192, 4096, 4096)).epsilon(0.03));
   // Half of the pairs of a causal mask, at the rate of what stays on chip.
   const TensorType heads = f16({4, 2048, 16, 128});
   const double pairs = 4.0 * 16 * 2048 * 2049 / 2;

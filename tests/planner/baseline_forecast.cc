@@ -161,7 +161,7 @@ class BaselinePrices {
                    n = last(desc.outputs[0]), k = last(desc.inputs[0]);
       const bool widens = n < k || (n == k && node->phase == Phase::kForward);
       price.alone_s =
-          matmul_seconds(kind_, desc.inputs[0].dtype, m, widens ? 3 * n : n, widens ? k : 3 * k) / 3;
+          batched_matmul_seconds(kind_, desc.inputs[0].dtype, 1, m, widens ? 3 * n : n, widens ? k : 3 * k) / 3;
       price.issue_s *= 2.0 / 3;
     }
     // Gradient accumulation is fused into the weight-gradient matmul: a third of the add's traffic, no launch.
