@@ -124,9 +124,9 @@ Rows compute(const Arguments& args, const std::string& output) {
   rows.values.resize(static_cast<size_t>(count) * rows.width);
   check(tsr_embedder_rows(embedder.get(), rows.values.data(), rows.values.size(), nullptr));
   rows.report = Json::parse(text(tsr_embedder_report, embedder.get()));
-  if (const auto cut = rows.report["truncated"].get<int64_t>(); cut > 0 && !args.quiet)
-    std::cerr << counted(cut, "text") << " had more than " << rows.report["seq"].get<int64_t>()
-              << " tokens and " << (cut == 1 ? "was" : "were") << " cut (--seq)\n";
+  if (const auto truncated = rows.report["truncated"].get<int64_t>(); truncated > 0 && !args.quiet)
+    std::cerr << counted(truncated, "text") << " had more than " << rows.report["seq"].get<int64_t>()
+              << " tokens and " << (truncated == 1 ? "was" : "were") << " cut (--seq)\n";
   return rows;
 }
 

@@ -27,20 +27,20 @@ Strips strips_of(const TensorType& type, const Box& box) {
     strips.row_bytes = dtype_bytes(type.dtype, 1);
     return strips;
   }
-  // `cut` is the last split dim: the dims inside it are one contiguous run.
-  int cut = rank - 1;
-  int64_t inside = 1;  // elements of one step along `cut`
-  while (cut > 0 && box[static_cast<size_t>(cut)].size() == type.shape[cut]) inside *= type.shape[cut--];
-  strips.row_bytes = dtype_bytes(type.dtype, box[static_cast<size_t>(cut)].size() * inside);
-  strips.first_byte = dtype_bytes(type.dtype, box[static_cast<size_t>(cut)].begin * inside);
-  int64_t step_bytes = dtype_bytes(type.dtype, type.shape[cut] * inside);
-  if (cut > 0) {
-    strips.rows = box[static_cast<size_t>(cut - 1)].size();
+  // `split_dim` is the last split dim: the dims inside it are one contiguous run.
+  int split_dim = rank - 1;
+  int64_t inside = 1;  // elements of one step along `split_dim`
+  while (split_dim > 0 && box[static_cast<size_t>(split_dim)].size() == type.shape[split_dim]) inside *= type.shape[split_dim--];
+  strips.row_bytes = dtype_bytes(type.dtype, box[static_cast<size_t>(split_dim)].size() * inside);
+  strips.first_byte = dtype_bytes(type.dtype, box[static_cast<size_t>(split_dim)].begin * inside);
+  int64_t step_bytes = dtype_bytes(type.dtype, type.shape[split_dim] * inside);
+  if (split_dim > 0) {
+    strips.rows = box[static_cast<size_t>(split_dim - 1)].size();
     strips.global_stride_bytes = step_bytes;
-    strips.first_byte += box[static_cast<size_t>(cut - 1)].begin * step_bytes;
-    step_bytes *= type.shape[cut - 1];
+    strips.first_byte += box[static_cast<size_t>(split_dim - 1)].begin * step_bytes;
+    step_bytes *= type.shape[split_dim - 1];
   }
-  for (int dim = cut - 2; dim >= 0; --dim) {  // innermost first
+  for (int dim = split_dim - 2; dim >= 0; --dim) {  // innermost first
     const auto at = static_cast<size_t>(strips.outer_dims++);
     strips.counts[at] = box[static_cast<size_t>(dim)].size();
     strips.strides_bytes[at] = step_bytes;

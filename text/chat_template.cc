@@ -126,7 +126,7 @@ std::string_view without_trailing_space(std::string_view text) {
   return text;
 }
 
-void cut(Rendering& rendering, size_t size) {
+void truncate(Rendering& rendering, size_t size) {
   rendering.text.resize(size);
   while (!rendering.runs.empty() &&
          (rendering.runs.size() == 1 ? 0 : (rendering.runs.end() - 2)->end) >= size)
@@ -134,13 +134,13 @@ void cut(Rendering& rendering, size_t size) {
   if (!rendering.runs.empty()) rendering.runs.back().end = size;
 }
 
-Status cut_at_mark(Rendering& rendering, std::string_view continued) {
+Status truncate_at_mark(Rendering& rendering, std::string_view continued) {
   const std::string_view tag = trim(kContinueMark);
   const size_t at = rendering.text.rfind(tag);
   if (at == std::string::npos || rendering.text.find(trim(continued)) == std::string::npos)
     return fail("continue_final_message: the template does not show the end of the last message");
   const bool keeps_space = std::string_view(rendering.text).substr(at).starts_with(kContinueMark);
-  cut(rendering,
+  truncate(rendering,
       keeps_space ? at : without_trailing_space(std::string_view(rendering.text).substr(0, at)).size());
   return {};
 }
@@ -278,7 +278,7 @@ Result<Rendering> ChatTemplate::run(const ChatRequest& request, size_t count,
           .count());
   Result<Rendering> rendering = template_->render(make_variables, bytes, now_s);
   if (!rendering.ok()) return rendering.status().with_context("chat template");
-  if (request.continue_final_message) TSR_RETURN_IF_ERROR(cut_at_mark(*rendering, continued));
+  if (request.continue_final_message) TSR_RETURN_IF_ERROR(truncate_at_mark(*rendering, continued));
   return rendering;
 }
 

@@ -31,15 +31,15 @@ Result<std::string_view> plain_text(std::string_view text, const std::string& na
 
 }  // namespace
 
-Result<TextDataset::Cut> TextDataset::read_cut(const Options& options, bool of_text) {
+Result<TextDataset::SampleSettings> TextDataset::read_sample_settings(const Options& options, bool of_text) {
   OptionReader reader(options, "dataset");
-  Cut cut{};
-  cut.seq = reader.i64("seq", 128, 1, 1 << 24);
-  cut.eval_fraction = reader.f64("eval_fraction", 0, 0, 1);
-  cut.shuffle = reader.flag("shuffle", true);
-  cut.seed = static_cast<uint64_t>(reader.i64("seed", 0));
+  SampleSettings settings{};
+  settings.seq = reader.i64("seq", 128, 1, 1 << 24);
+  settings.eval_fraction = reader.f64("eval_fraction", 0, 0, 1);
+  settings.shuffle = reader.flag("shuffle", true);
+  settings.seed = static_cast<uint64_t>(reader.i64("seed", 0));
   if (of_text) {
-    cut.special = reader.flag("special", false);
+    settings.special = reader.flag("special", false);
     reader.accept({"kind", "template"});  // a template applies to messages, which texts lack
     for (const std::string_view key : kRowOptions)
       if (reader.has(key))
@@ -50,20 +50,20 @@ Result<TextDataset::Cut> TextDataset::read_cut(const Options& options, bool of_t
                    key));
   }
   TSR_RETURN_IF_ERROR(reader.finish());
-  return cut;
+  return settings;
 }
 
 Result<std::shared_ptr<const TextDataset>> TextDataset::create(std::vector<int32_t> tokens,
                                                                const Options& options) {
-  TSR_ASSIGN_OR_RETURN(const Cut cut, read_cut(options, false));
-  TSR_ASSIGN_OR_RETURN(std::shared_ptr<TextDataset> made, cut_tokens(std::move(tokens), cut));
+  TSR_ASSIGN_OR_RETURN(const SampleSettings settings, read_sample_settings(options, false));
+  TSR_ASSIGN_OR_RETURN(std::shared_ptr<TextDataset> made, split_into_samples(std::move(tokens), settings));
   return std::shared_ptr<const TextDataset>(std::move(made));
 }
 
-Result<std::shared_ptr<TextDataset>> TextDataset::cut_tokens(std::vector<int32_t> tokens, const Cut& cut) {
+Result<std::shared_ptr<TextDataset>> TextDataset::split_into_samples(std::vector<int32_t> tokens, const SampleSettings& settings) {
   std::shared_ptr<TextDataset> dataset(new TextDataset);
-  dataset->seq_ = cut.seq;
-  const double eval_fraction = cut.eval_fraction;
+  dataset->seq_ = settings.seq;
+  const double eval_fraction = settings.eval_fraction;
   const int64_t count = static_cast<int64_t>(tokens.size());
   const int64_t samples = std::max<int64_t>(0, (count - 1) / dataset->seq_);
   // At least one sample if a fraction is requested.
@@ -83,7 +83,7 @@ Result<std::shared_ptr<TextDataset>> TextDataset::cut_tokens(std::vector<int32_t
       return Status(StatusCode::kInvalidArgument, format("dataset: token id {} is negative", token));
     dataset->largest_token_ = std::max(dataset->largest_token_, token);
   }
-  dataset->order_ = {samples - eval, cut.shuffle, cut.seed};
+  dataset->order_ = {samples - eval, settings.shuffle, settings.seed};
   dataset->eval_samples_ = eval;
   dataset->tokens_ = std::move(tokens);
   return dataset;
@@ -93,11 +93,11 @@ Result<std::shared_ptr<const TextDataset>> TextDataset::from_text(std::string_vi
                                                                   const std::string& name,
                                                                   const Tokenizer& tokenizer,
                                                                   const Options& options) {
-  TSR_ASSIGN_OR_RETURN(const Cut cut, read_cut(options, true));
+  TSR_ASSIGN_OR_RETURN(const SampleSettings settings, read_sample_settings(options, true));
   TSR_ASSIGN_OR_RETURN(const std::string_view plain, plain_text(text, name));
-  TSR_ASSIGN_OR_RETURN(std::vector<int32_t> ids, tokenizer.encode(plain, {.parse_special = cut.special}));
-  TSR_ASSIGN_OR_RETURN(const std::shared_ptr<TextDataset> made, cut_tokens(std::move(ids), cut));
-  if (!cut.special) made->written_control_ = WrittenControlTokens(tokenizer.data()).count(plain);
+  TSR_ASSIGN_OR_RETURN(std::vector<int32_t> ids, tokenizer.encode(plain, {.parse_special = settings.special}));
+  TSR_ASSIGN_OR_RETURN(const std::shared_ptr<TextDataset> made, split_into_samples(std::move(ids), settings));
+  if (!settings.special) made->written_control_ = WrittenControlTokens(tokenizer.data()).count(plain);
   return std::shared_ptr<const TextDataset>(made);
 }
 

@@ -23,7 +23,7 @@ class TextDataset final : public Dataset {
                                                               const Options& options);
 
   // Checks options of a text dataset.
-  static Status check_options(const Options& options) { return read_cut(options, true).status(); }
+  static Status check_options(const Options& options) { return read_sample_settings(options, true).status(); }
 
   // Entropy of the text's token frequencies,
   // nats per token: the loss of a unigram model.
@@ -37,15 +37,15 @@ class TextDataset final : public Dataset {
   std::string note() const override;
 
  private:
-  struct Cut {
+  struct SampleSettings {
     int64_t seq;
     double eval_fraction;
     bool shuffle;
     uint64_t seed;
     bool special;  // written-out control tokens are encoded as such
   };
-  static Result<Cut> read_cut(const Options& options, bool of_text);
-  static Result<std::shared_ptr<TextDataset>> cut_tokens(std::vector<int32_t> tokens, const Cut& cut);
+  static Result<SampleSettings> read_sample_settings(const Options& options, bool of_text);
+  static Result<std::shared_ptr<TextDataset>> split_into_samples(std::vector<int32_t> tokens, const SampleSettings& settings);
 
   TextDataset() = default;
   Status fill(int64_t number, const DatasetRow& row) const override;

@@ -87,7 +87,7 @@ std::span<int32_t> select_likeliest(Logits<T> logits, int64_t k, int32_t* order)
   int64_t count = 0;
   bool is_cut = false;
   double bar = kNoLogit;
-  const auto cut = [&] {
+  const auto keep_likeliest = [&] {
     std::nth_element(order, order + (k - 1), order + count, before);
     count = k;
     is_cut = true;
@@ -96,9 +96,9 @@ std::span<int32_t> select_likeliest(Logits<T> logits, int64_t k, int32_t* order)
   for (int64_t token = 0; token < logits.V; ++token) {
     if (is_cut && !(double(logits.values[token]) > bar)) continue;
     order[count++] = static_cast<int32_t>(token);
-    if (count == room) cut();
+    if (count == room) keep_likeliest();
   }
-  if (count > k) cut();
+  if (count > k) keep_likeliest();
   std::sort(order, order + k, before);
   return {order, static_cast<size_t>(k)};
 }

@@ -78,18 +78,18 @@ Status EntryEmitter::emit_chunks(NodeId id, EmitPhase phase) {
       std::vector<SlotRef> ins(inputs_.size()), outs;
       std::vector<TensorType> in_types, out_types;
       for (size_t i = 0; i < inputs_.size(); ++i) {
-        const Cut cut = this->cut(inputs_[i], range);
-        in_types.push_back(e_.builder_.local_type(type(input(i)), sharding_.inputs[i], cut));
+        const DimWindow window = window_of(inputs_[i], range);
+        in_types.push_back(e_.builder_.local_type(type(input(i)), sharding_.inputs[i], window));
         if (!reads_input(node_, i)) continue;
-        if (cut.dim < 0) {
+        if (window.dim < 0) {
           TSR_ASSIGN_OR_RETURN(ins[i], e_.materialize(input(i), sharding_.inputs[i], phase_, id_));
         } else {
-          TSR_ASSIGN_OR_RETURN(ins[i], e_.materialize_slice(input(i), sharding_.inputs[i], cut, phase_, id_));
+          TSR_ASSIGN_OR_RETURN(ins[i], e_.materialize_slice(input(i), sharding_.inputs[i], window, phase_, id_));
         }
       }
       for (size_t o = 0; o < outputs_.size(); ++o) {
         out_types.push_back(
-            e_.builder_.local_type(type(output(o)), sharding_.outputs[o], cut(outputs_[o], range)));
+            e_.builder_.local_type(type(output(o)), sharding_.outputs[o], window_of(outputs_[o], range)));
         outs.push_back(slot("chunk", output(o), out_types.back()));
       }
       TSR_RETURN_IF_ERROR(
@@ -106,19 +106,19 @@ Status EntryEmitter::emit_chunks(NodeId id, EmitPhase phase) {
 
     // Places a slice of output `o` into the whole.
     Status place(size_t o, Range range, SlotRef at) {
-      const Cut cut = this->cut(outputs_[o], range);
+      const DimWindow window = window_of(outputs_[o], range);
       const TensorType& global = type(output(o));
       TSR_ASSIGN_OR_RETURN(
           const ReshardPath path,
           e_.layout_.resharder->path(sharding_.outputs[o], target_[o], global.shape, global.dtype));
-      const RankBuilder::MoveContext context{name(output(o)), id_, e_.micro_batch_, e_.entry_, cut};
+      const RankBuilder::MoveContext context{name(output(o)), id_, e_.micro_batch_, e_.entry_, window};
       for (const Move& move : path.moves)
         at = e_.builder_.emit_move(move, global, at, nullptr, context, e_.out_.code);
-      const TensorType part = e_.builder_.local_type(global, target_[o], cut);
+      const TensorType part = e_.builder_.local_type(global, target_[o], window);
       const TensorType whole = e_.builder_.local_type(global, target_[o]);
-      const int64_t first = e_.builder_.local_dim(global, target_[o], cut.dim, cut).begin -
-                            e_.builder_.local_dim(global, target_[o], cut.dim).begin;
-      e_.copy_window(part, at, 0, whole, whole_[o], first, cut.dim, part.shape[cut.dim], id_);
+      const int64_t first = e_.builder_.local_dim(global, target_[o], window.dim, window).begin -
+                            e_.builder_.local_dim(global, target_[o], window.dim).begin;
+      e_.copy_window(part, at, 0, whole, whole_[o], first, window.dim, part.shape[window.dim], id_);
       return {};
     }
 

@@ -58,8 +58,8 @@ class EntryEmitter::ChunkedNode {
   TensorId output(size_t o) const { return node_.outputs[o]; }
   const TensorType& type(TensorId id) const { return e_.layout_.tensor(id).type; }
   const std::string& name(TensorId id) const { return e_.layout_.tensor(id).name; }
-  Cut cut(const At& at, Range range) const {
-    return at.dim < 0 ? Cut{} : Cut{at.dim, {range.begin * at.span, range.end * at.span}};
+  DimWindow window_of(const At& at, Range range) const {
+    return at.dim < 0 ? DimWindow{} : DimWindow{at.dim, {range.begin * at.span, range.end * at.span}};
   }
   SlotRef slot(std::string what, TensorId of, const TensorType& local) {
     return e_.builder_.add_slot(format("{}({})", what, name(of)), SlotKind::kTransient, bytes(local),

@@ -72,8 +72,8 @@ void EntryEmitter::enter_micro_batch(int32_t micro_batch) {
   Values& values = at_values->second;
   for (const auto& [id, at] : persistent_) {
     const ShardingSpec& spec = layout_.spec[index(id)];
-    const bool cut = layout_.tensor(id).kind == TensorKind::kInput && layout_.batch_dim[index(id)] >= 0;
-    const int64_t offset = cut ? micro_batch * local_bytes(id, spec) : 0;
+    const bool is_split = layout_.tensor(id).kind == TensorKind::kInput && layout_.batch_dim[index(id)] >= 0;
+    const int64_t offset = is_split ? micro_batch * local_bytes(id, spec) : 0;
     values[index(id)].push_back({spec, {at.slot, at.offset + offset}, EmitPhase::kForward, true});
   }
   for (const auto& [id, copies] : lasting_)

@@ -103,7 +103,7 @@ class EntryEmitter {
   Result<SlotRef> materialize(TensorId tensor, const ShardingSpec& want, EmitPhase phase, NodeId node,
                               Tier tier = Tier::kDevice, const SlotRef* destination = nullptr);
   // Likewise for a slice of it, for one reader.
-  Result<SlotRef> materialize_slice(TensorId tensor, const ShardingSpec& want, const Cut& cut, EmitPhase phase,
+  Result<SlotRef> materialize_slice(TensorId tensor, const ShardingSpec& want, const DimWindow& window, EmitPhase phase,
                                     NodeId node);
   struct ReshardRoute {
     size_t copy = 0;  // index of the source copy

@@ -171,9 +171,9 @@ class LayoutMaker {
     TSR_RETURN_IF_ERROR(find_places(layout_));
     TSR_RETURN_IF_ERROR(defer_tied_sums(layout_));
     if (layout_.micro_batches > 1) {
-      TSR_ASSIGN_OR_RETURN(BatchCut cut, cut_batch(symbolic_));
-      for (const NodeId id : cut.last) layout_.graph.set_phase_of(id, Phase::kUpdate);
-      layout_.parts = std::move(cut.parts);
+      TSR_ASSIGN_OR_RETURN(BatchCut split, cut_batch(symbolic_));
+      for (const NodeId id : split.last) layout_.graph.set_phase_of(id, Phase::kUpdate);
+      layout_.parts = std::move(split.parts);
     }
     find_batch();
     mark_tensors();

@@ -147,7 +147,7 @@ Result<SlotRef> EntryEmitter::materialize(TensorId id, const ShardingSpec& want,
   return at;
 }
 
-Result<SlotRef> EntryEmitter::materialize_slice(TensorId id, const ShardingSpec& want, const Cut& cut,
+Result<SlotRef> EntryEmitter::materialize_slice(TensorId id, const ShardingSpec& want, const DimWindow& window,
                                                 EmitPhase phase, NodeId node) {
   id = layout_.canonical_copy[index(id)];
   const Tensor& tensor = layout_.tensor(id);
@@ -158,7 +158,7 @@ Result<SlotRef> EntryEmitter::materialize_slice(TensorId id, const ShardingSpec&
   TSR_ASSIGN_OR_RETURN(ReshardRoute route, this->route(id, want, phase, node, Tier::kDevice));
   Copy from = copies[route.copy];
   // Ranks that split the cut dim hold different slices; over their axes only the whole can move.
-  const std::vector<AxisId>& split_over = want.dims[static_cast<size_t>(cut.dim)].axes;
+  const std::vector<AxisId>& split_over = want.dims[static_cast<size_t>(window.dim)].axes;
   const bool meets_other_slices = std::ranges::any_of(route.path.moves, [&](const Move& move) {
     return move.kind != MoveKind::kSlice && std::ranges::any_of(move.axes, [&](AxisId axis) {
              return std::ranges::count(split_over, axis) > 0;
@@ -170,20 +170,20 @@ Result<SlotRef> EntryEmitter::materialize_slice(TensorId id, const ShardingSpec&
     route.path.moves.clear();
   }
   const TensorType whole = builder_.local_type(tensor.type, from.spec);
-  const TensorType part = builder_.local_type(tensor.type, from.spec, cut);
-  const int64_t first = builder_.local_dim(tensor.type, from.spec, cut.dim, cut).begin -
-                        builder_.local_dim(tensor.type, from.spec, cut.dim).begin;
+  const TensorType part = builder_.local_type(tensor.type, from.spec, window);
+  const int64_t first = builder_.local_dim(tensor.type, from.spec, window.dim, window).begin -
+                        builder_.local_dim(tensor.type, from.spec, window.dim).begin;
   SlotRef at = from.at;
   int64_t rows = 1, inner = 1;
-  for (int d = 0; d < cut.dim; ++d) rows *= whole.shape[d];
-  for (int d = cut.dim + 1; d < whole.shape.rank(); ++d) inner *= whole.shape[d];
+  for (int d = 0; d < window.dim; ++d) rows *= whole.shape[d];
+  for (int d = window.dim + 1; d < whole.shape.rank(); ++d) inner *= whole.shape[d];
   if (tier_at(at) == Tier::kDevice && (rows == 1 || bytes(part) == 0)) {
     at.offset += dtype_bytes(whole.dtype, first * inner);
-  } else if (tier_at(at) != Tier::kDevice || part.shape[cut.dim] != whole.shape[cut.dim]) {
+  } else if (tier_at(at) != Tier::kDevice || part.shape[window.dim] != whole.shape[window.dim]) {
     at = builder_.add_slot(format("slice({})", tensor.name), SlotKind::kTransient, bytes(part), entry_);
-    copy_window(whole, from.at, first, part, at, 0, cut.dim, part.shape[cut.dim], node);
+    copy_window(whole, from.at, first, part, at, 0, window.dim, part.shape[window.dim], node);
   }
-  const RankBuilder::MoveContext context{tensor.name, node, micro_batch_, entry_, cut};
+  const RankBuilder::MoveContext context{tensor.name, node, micro_batch_, entry_, window};
   for (const Move& move : route.path.moves)
     at = builder_.emit_move(move, tensor.type, at, nullptr, context, out_.code);
   return at;

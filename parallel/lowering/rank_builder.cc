@@ -97,10 +97,10 @@ int32_t RankBuilder::group(std::span<const AxisId> axes) {
 
 namespace {
 
-Range inside(Range range, int dim, const Cut& cut) {
-  if (dim != cut.dim) return range;
-  const int64_t begin = std::clamp(cut.range.begin, range.begin, range.end);
-  return {begin, std::clamp(cut.range.end, begin, range.end)};
+Range inside(Range range, int dim, const DimWindow& window) {
+  if (dim != window.dim) return range;
+  const int64_t begin = std::clamp(window.range.begin, range.begin, range.end);
+  return {begin, std::clamp(window.range.end, begin, range.end)};
 }
 
 // Quantized blocks are moved as bytes: element counts become byte counts in the last dim.
@@ -121,24 +121,24 @@ void count_bytes(CollectiveInst& inst, const TensorType& global, const Move& mov
 }  // namespace
 
 Range RankBuilder::local_dim(const TensorType& global, const ShardingSpec& spec, int dim,
-                             const Cut& cut) const {
+                             const DimWindow& window) const {
   return inside(local_range(global.shape[dim], spec.dims[static_cast<size_t>(dim)], mesh_, coordinates_), dim,
-                cut);
+                window);
 }
 
-TensorType RankBuilder::local_type(const TensorType& global, const ShardingSpec& spec, const Cut& cut) const {
+TensorType RankBuilder::local_type(const TensorType& global, const ShardingSpec& spec, const DimWindow& window) const {
   TensorType type{global.dtype, local_shape(global.shape, spec, mesh_, coordinates_)};
-  if (cut.dim >= 0) type.shape.set(cut.dim, local_dim(global, spec, cut.dim, cut).size());
+  if (window.dim >= 0) type.shape.set(window.dim, local_dim(global, spec, window.dim, window).size());
   return type;
 }
 
 std::vector<int64_t> RankBuilder::member_extents(const ShardingSpec& spec, int64_t extent, int dim,
-                                                 std::span<const AxisId> axes, const Cut& cut) const {
+                                                 std::span<const AxisId> axes, const DimWindow& window) const {
   std::vector<int64_t> extents;
   for (const int32_t member : mesh_.group(position_, axes))
     extents.push_back(
         inside(local_range(extent, spec.dims[static_cast<size_t>(dim)], mesh_, mesh_.coordinates(member)),
-               dim, cut)
+               dim, window)
             .size());
   return extents;
 }
@@ -157,8 +157,8 @@ SlotRef RankBuilder::emit_move(const Move& move, const TensorType& global, SlotR
   if (move.kind == MoveKind::kPartialize)
     return emit_partialize(move, global, in, destination, context, code);
 
-  const TensorType before = local_type(global, move.before, context.cut),
-                   after = local_type(global, move.after, context.cut);
+  const TensorType before = local_type(global, move.before, context.window),
+                   after = local_type(global, move.after, context.window);
   const int rank = global.shape.rank();
   CollectiveInst inst;
   inst.group = group(move.axes);
@@ -167,7 +167,7 @@ SlotRef RankBuilder::emit_move(const Move& move, const TensorType& global, SlotR
   inst.node = context.node;
   inst.micro_batch = context.micro_batch;
   const auto split = [&](const ShardingSpec& spec, int dim) {
-    return member_extents(spec, global.shape[dim], dim, move.axes, context.cut);
+    return member_extents(spec, global.shape[dim], dim, move.axes, context.window);
   };
   if (move.kind == MoveKind::kAllReduce) {
     inst.kind = CollectiveKind::kAllReduce;
@@ -202,10 +202,10 @@ SlotRef RankBuilder::emit_move(const Move& move, const TensorType& global, SlotR
 SlotRef RankBuilder::emit_slice(const Move& move, const TensorType& global, SlotRef in,
                                 const SlotRef* destination, const MoveContext& context,
                                 std::vector<Instruction>& code) {
-  const TensorType before = local_type(global, move.before, context.cut),
-                   after = local_type(global, move.after, context.cut);
-  const Range from = local_dim(global, move.before, move.dim, context.cut);
-  const Range to = local_dim(global, move.after, move.dim, context.cut);
+  const TensorType before = local_type(global, move.before, context.window),
+                   after = local_type(global, move.after, context.window);
+  const Range from = local_dim(global, move.before, move.dim, context.window);
+  const Range to = local_dim(global, move.after, move.dim, context.window);
   const int64_t inner = product(before.shape, move.dim + 1, before.shape.rank());
   CopyInst copy;
   copy.rows = product(before.shape, 0, move.dim);
@@ -230,7 +230,7 @@ SlotRef RankBuilder::emit_partialize(const Move& move, const TensorType& global,
   bool keeps = true;
   for (const AxisId axis : move.axes) keeps = keeps && coordinates_[axis] == 0;
   if (keeps && destination == nullptr) return in;
-  const TensorType local = local_type(global, move.after, context.cut);
+  const TensorType local = local_type(global, move.after, context.window);
   CopyInst copy;
   copy.in = keeps ? in : SlotRef{};
   copy.row_bytes = copy.in_stride_bytes = copy.out_stride_bytes = bytes(local);

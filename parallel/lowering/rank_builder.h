@@ -15,8 +15,8 @@
 
 namespace tessera {
 
-// Cut: a window of a tensor: `range` of dim `dim`, in global elements. dim -1: all of it.
-struct Cut {
+// DimWindow: `range` of dim `dim` of a tensor, in global elements. dim -1: all of it.
+struct DimWindow {
   int dim = -1;
   Range range;
 };
@@ -53,12 +53,12 @@ class RankBuilder {
                                std::vector<TensorType> outputs);
   int32_t group(std::span<const AxisId> axes);
 
-  TensorType local_type(const TensorType& global, const ShardingSpec& spec, const Cut& cut = {}) const;
+  TensorType local_type(const TensorType& global, const ShardingSpec& spec, const DimWindow& window = {}) const;
   // This rank's range of one dim, in global elements.
-  Range local_dim(const TensorType& global, const ShardingSpec& spec, int dim, const Cut& cut = {}) const;
+  Range local_dim(const TensorType& global, const ShardingSpec& spec, int dim, const DimWindow& window = {}) const;
   // Extents of `dim` on all members of the group over `axes`, in group order.
   std::vector<int64_t> member_extents(const ShardingSpec& spec, int64_t extent, int dim,
-                                      std::span<const AxisId> axes, const Cut& cut = {}) const;
+                                      std::span<const AxisId> axes, const DimWindow& window = {}) const;
 
   // Performs a move on this rank. `in`: the local part of `before`. The result is the local part
   // of `after`: a part of `in` if nothing moves, else a new slot, or `destination` if given.
@@ -67,7 +67,7 @@ class RankBuilder {
     NodeId node = kNoNode;
     int32_t micro_batch = 0;
     int32_t entry = 0;
-    Cut cut = {};  // the window that moves
+    DimWindow window = {};  // the window that moves
   };
   SlotRef emit_move(const Move& move, const TensorType& global, SlotRef in, const SlotRef* destination,
                     const MoveContext& context, std::vector<Instruction>& code);

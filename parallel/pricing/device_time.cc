@@ -44,9 +44,9 @@ double batched_matmul_seconds(const DeviceKind& kind, DType dtype, double count,
     const double tiles = count * std::ceil(m / tile.rows) * std::ceil(n / tile.columns);
     const double waves = std::ceil(tiles / kind.multiprocessors);
     // With too few tiles, libraries also cut the contracted dim.
-    const double cuts =
+    const double k_splits =
         std::max(1.0, std::min(std::floor(kind.multiprocessors / tiles), std::floor(k / 512)));
-    const double per_tile = 2 * tile.rows * tile.columns * (k / cuts + kind.tile_ramp) * kind.multiprocessors;
+    const double per_tile = 2 * tile.rows * tile.columns * (k / k_splits + kind.tile_ramp) * kind.multiprocessors;
     best = std::min(best, waves * over(per_tile, rate * tile.share));
   }
   return std::max(best + kind.launch_s, moved);

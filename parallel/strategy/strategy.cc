@@ -52,7 +52,7 @@ Result<size_t> one_of(std::string_view word, std::string_view value,
 }
 
 // "a:b" -> a, b; the second is empty when there is no colon.
-std::pair<std::string_view, std::string_view> cut(std::string_view text, char at) {
+std::pair<std::string_view, std::string_view> split_at(std::string_view text, char at) {
   const size_t found = text.find(at);
   if (found == std::string_view::npos) return {text, {}};
   return {text.substr(0, found), text.substr(found + 1)};
@@ -146,7 +146,7 @@ class WordReader {
 
   Status tp(Value value) {
     pins_.tp = true;
-    auto [form, sizes] = cut(value, ':');
+    auto [form, sizes] = split_at(value, ':');
     if (value.find(':') == Value::npos) {
       TSR_ASSIGN_OR_RETURN(spec().tp, count_of("tp", value, 1, kMany));
       return {};
@@ -174,10 +174,10 @@ class WordReader {
 
   Status cp(Value value) {
     pins_.cp = true;
-    const auto [form, rest] = cut(value, ':');
+    const auto [form, rest] = split_at(value, ':');
     TSR_ASSIGN_OR_RETURN(const size_t which, one_of("cp", form, kContexts));
     spec().context = static_cast<ContextForm>(which);
-    const auto [size, order] = cut(rest, ':');
+    const auto [size, order] = split_at(rest, ':');
     TSR_ASSIGN_OR_RETURN(spec().cp, count_of("cp=" + std::string(form), size, 1, kMany));
     if (order.empty()) return {};
     if (order != "contiguous" || spec().context == ContextForm::kUlysses)
@@ -191,9 +191,9 @@ class WordReader {
 
   Status pp(Value value) {
     pins_.pp = true;
-    const auto [size, rest] = cut(value, ':');
+    const auto [size, rest] = split_at(value, ':');
     TSR_ASSIGN_OR_RETURN(spec().pp, count_of("pp", size, 1, kMany));
-    const auto [name, stages] = cut(rest, ':');
+    const auto [name, stages] = split_at(rest, ':');
     ScheduleKind kind = ScheduleKind::k1F1B;
     if (!rest.empty()) {
       TSR_ASSIGN_OR_RETURN(const size_t which, one_of("pp", name, kSchedules));
@@ -212,7 +212,7 @@ class WordReader {
 
   Status zero(Value value) {
     pins_.zero = true;
-    const auto [level, group] = cut(value, ':');
+    const auto [level, group] = split_at(value, ':');
     TSR_ASSIGN_OR_RETURN(spec().zero, count_of("zero", level, 0, 3));
     if (!group.empty()) {
       TSR_ASSIGN_OR_RETURN(spec().zero_group, count_of("zero group", group, 1, kMany));
@@ -235,7 +235,7 @@ class WordReader {
     Tier* const fields[] = {&spec().offload.params, &spec().offload.grads, &spec().offload.optimizer,
                             &spec().offload.activations};
     for (const std::string& part : split(value, '+')) {
-      const auto [what, where] = cut(trim(part), '@');
+      const auto [what, where] = split_at(trim(part), '@');
       static constexpr std::string_view kKnown[] = {kOffloaded[0], kOffloaded[1], kOffloaded[2],
                                                     kOffloaded[3], "none",        "auto"};
       TSR_ASSIGN_OR_RETURN(const size_t which, one_of("offload", what, kKnown));

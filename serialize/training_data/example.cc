@@ -245,16 +245,16 @@ void ExampleMaker::limit(RowExamples& made, Status& refused) const {
         return;
       }
       if (options_.truncation == Truncation::kDrop) return drop(RowExamples::Dropped::kLong, found);
-      const size_t cut = options_.truncation == Truncation::kKeepEnd ? example.ids.size() - most : 0;
-      example.ids.erase(example.ids.begin(), example.ids.begin() + static_cast<ptrdiff_t>(cut));
-      example.trained.erase(example.trained.begin(), example.trained.begin() + static_cast<ptrdiff_t>(cut));
+      const size_t dropped_tokens = options_.truncation == Truncation::kKeepEnd ? example.ids.size() - most : 0;
+      example.ids.erase(example.ids.begin(), example.ids.begin() + static_cast<ptrdiff_t>(dropped_tokens));
+      example.trained.erase(example.trained.begin(), example.trained.begin() + static_cast<ptrdiff_t>(dropped_tokens));
       example.ids.resize(most), example.trained.resize(most);
       if (!example.weights.empty()) {
-        example.weights.erase(example.weights.begin(), example.weights.begin() + static_cast<ptrdiff_t>(cut));
+        example.weights.erase(example.weights.begin(), example.weights.begin() + static_cast<ptrdiff_t>(dropped_tokens));
         example.weights.resize(most);
       }
       example.prompt =
-          static_cast<uint32_t>(std::min(most, example.prompt - std::min<size_t>(cut, example.prompt)));
+          static_cast<uint32_t>(std::min(most, example.prompt - std::min<size_t>(dropped_tokens, example.prompt)));
       ++made.truncated;
     }
     if (example.role == ExampleRole::kPrompt || example.trained_tokens() > 0) continue;

@@ -35,23 +35,23 @@ void append_utf8(CharacterRange range, std::vector<Utf8Range>& out) {
   while (!left.empty()) {
     auto [first, last] = left.back();
     left.pop_back();
-    bool cut = false;
-    const auto cut_at = [&](uint32_t end) {  // splits into [first, end] and the rest
+    bool was_split = false;
+    const auto split_after = [&](uint32_t end) {  // splits into [first, end] and the rest
       left.push_back({end + 1, last});
       left.push_back({first, end});
-      cut = true;
+      was_split = true;
     };
     for (const uint32_t end : {0x7Fu, 0x7FFu, 0xFFFFu})
-      if (!cut && first <= end && end < last) cut_at(end);
-    for (int bits = 6; !cut && bits <= 18 && last >= 0x80; bits += 6) {
+      if (!was_split && first <= end && end < last) split_after(end);
+    for (int bits = 6; !was_split && bits <= 18 && last >= 0x80; bits += 6) {
       const uint32_t mask = (1u << bits) - 1;
       if ((first & ~mask) == (last & ~mask)) break;
       if ((first & mask) != 0)
-        cut_at(first | mask);
+        split_after(first | mask);
       else if ((last & mask) != mask)
-        cut_at((last & ~mask) - 1);
+        split_after((last & ~mask) - 1);
     }
-    if (cut) continue;
+    if (was_split) continue;
     Utf8Range bytes;
     bytes.size = encode(first, bytes.first);
     encode(last, bytes.last);

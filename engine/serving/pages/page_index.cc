@@ -101,7 +101,7 @@ void PageIndex::erase_known(int32_t page) {
   place.reset();
 }
 
-void PageIndex::cut(int32_t page, int64_t count) {
+void PageIndex::truncate(int32_t page, int64_t count) {
   TSR_CHECK(contains(page), "a page that holds nothing known is cut");
   const Place place = *known_as_[static_cast<size_t>(page)];
   const std::vector<int32_t> tokens(place.at->first.begin(), place.at->first.begin() + count);

@@ -57,7 +57,7 @@ class PageIndex {
   std::optional<int32_t> replace(int32_t page, Content before, std::span<const int32_t> tokens);
   void erase(int32_t page);
   // Keeps only the first `count` tokens of the page's record.
-  void cut(int32_t page, int64_t count);
+  void truncate(int32_t page, int64_t count);
   bool contains(int32_t page) const { return known_as_[static_cast<size_t>(page)].has_value(); }
 
  private:

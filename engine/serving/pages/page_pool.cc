@@ -40,7 +40,7 @@ void PagePool::hold(int32_t page) {
 
 void PagePool::take_over(int32_t page, int64_t count) {
   TSR_CHECK(!has_user(page), "a page in use is taken over");
-  index_.cut(page, count);
+  index_.truncate(page, count);
   hold(page);
 }
 

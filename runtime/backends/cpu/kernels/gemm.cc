@@ -35,10 +35,10 @@ int64_t packed_depth(const Gemm& g, int64_t depth) {
 }
 
 // Partition of a Gemm, by shape alone.
-struct GemmCut {
+struct GemmChunks {
   int64_t chunk_rows, chunk_depth;  // of A, packed at a time
 
-  explicit GemmCut(const Gemm& g) {
+  explicit GemmChunks(const Gemm& g) {
     const int64_t rows = ceil_div(g.m, kRowUnit) * kRowUnit;
     chunk_depth = std::min(
         packed_depth(g, g.k),
@@ -175,16 +175,16 @@ void strip(const Gemm& g, const GemmBuffers& buffers, const Pool& pool, const fl
 }
 
 void packed_gemm(const Gemm& g, const GemmBuffers& buffers, const Pool& pool) {
-  const GemmCut cut(g);
+  const GemmChunks chunks(g);
   float* packed_a = static_cast<float*>(buffers.workspace);
   // The planned rows are a multiple of the widest panel; narrower panels may end before them. Touching the
   // end makes every run use the planned bytes, whatever the vectors.
-  packed_a[cut.chunk_rows * cut.chunk_depth - 1] = 0;
+  packed_a[chunks.chunk_rows * chunks.chunk_depth - 1] = 0;
   const int64_t panels = ceil_div(g.n, kNR);
-  for (int64_t chunk_row = 0; chunk_row < g.m; chunk_row += cut.chunk_rows) {
-    const int64_t rows = std::min(cut.chunk_rows, g.m - chunk_row);
-    for (int64_t k_begin = 0; k_begin < g.k; k_begin += cut.chunk_depth) {
-      const int64_t k_end = std::min(g.k, k_begin + cut.chunk_depth);
+  for (int64_t chunk_row = 0; chunk_row < g.m; chunk_row += chunks.chunk_rows) {
+    const int64_t rows = std::min(chunks.chunk_rows, g.m - chunk_row);
+    for (int64_t k_begin = 0; k_begin < g.k; k_begin += chunks.chunk_depth) {
+      const int64_t k_end = std::min(g.k, k_begin + chunks.chunk_depth);
       const int64_t depth = packed_depth(g, k_end - k_begin);
 
       // 64 rows at a time and 64 deep, so that a column-major A is read in whole cache lines.
@@ -245,8 +245,8 @@ HWY_EXPORT(gemm);
 int64_t gemm_workspace_bytes(const Gemm& g) {
   if (g.m == 0 || g.n == 0 || g.k == 0 || skinny_gemm_tasks(g) > 0) return 0;
   if (is_narrow_gemm(g)) return narrow_gemm_workspace_bytes(g);
-  const GemmCut cut(g);
-  return cut.chunk_rows * cut.chunk_depth * static_cast<int64_t>(sizeof(float));
+  const GemmChunks chunks(g);
+  return chunks.chunk_rows * chunks.chunk_depth * static_cast<int64_t>(sizeof(float));
 }
 
 void run_gemm(const Gemm& g, const GemmBuffers& buffers, const Pool& pool) {
