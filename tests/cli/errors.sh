@@ -91,8 +91,8 @@ expect 'have owners' "${absent[@]}" --optimizer muon
 expect 'wanted model, bf16, f16 or a block type' "${absent[@]}" --method qlora:q9
 expect 'leave out one' "${absent[@]}" --method full --lora 8
 "${absent[@]}" --seq 1024 --parallel mb=1 >/dev/null  # what is so anyway may be said
-expect 'nothing is lowered' "${absent[@]}" -o "$work/absent.plan"
-expect 'devices at hand' "${absent[@]}" --devices cpu:2
+expect 'no lowered plan to write' "${absent[@]}" -o "$work/absent.plan"
+expect 'is for present devices' "${absent[@]}" --devices cpu:2
 expect 'mode generate' "${absent[@]}" --kv-budget 1GiB
 expect 'mode' "${absent[@]}" --mode sing
 expect 'is nan' "${absent[@]}" --within nan
