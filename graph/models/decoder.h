@@ -10,6 +10,7 @@
 
 #include "graph/models/foreign_names.h"
 #include "graph/models/layer_builder.h"
+#include "graph/models/model_family.h"
 
 namespace tessera {
 

@@ -213,8 +213,46 @@ constexpr NameRule kGguf[] = {{"token_embedding", "token_embd.weight"},
                               {"block.#.norm2.weight", "blk.#.layer_output_norm.weight"},
                               {"block.#.norm2.bias", "blk.#.layer_output_norm.bias"}};
 
+// Classifiers with a dense layer before that of the classes.
+constexpr NameRule kDenseClassifierGguf[] = {{"pre_classifier.weight", "cls.weight"}, {"pre_classifier.bias", "cls.bias"}};
+
+constexpr NameRule kBertHuggingface[] = {
+    {"token_embedding", "embeddings.word_embeddings.weight"},
+    {"position_embedding", "embeddings.position_embeddings.weight"},
+    {"token_type_embedding", "embeddings.token_type_embeddings.weight"},
+    {"embedding_norm.weight", "embeddings.LayerNorm.weight"},
+    {"embedding_norm.bias", "embeddings.LayerNorm.bias"},
+    {"block.#.q.weight", "encoder.layer.#.attention.self.query.weight"},
+    {"block.#.q.bias", "encoder.layer.#.attention.self.query.bias"},
+    {"block.#.k.weight", "encoder.layer.#.attention.self.key.weight"},
+    {"block.#.k.bias", "encoder.layer.#.attention.self.key.bias"},
+    {"block.#.v.weight", "encoder.layer.#.attention.self.value.weight"},
+    {"block.#.v.bias", "encoder.layer.#.attention.self.value.bias"},
+    {"block.#.o.weight", "encoder.layer.#.attention.output.dense.weight"},
+    {"block.#.o.bias", "encoder.layer.#.attention.output.dense.bias"},
+    {"block.#.norm1.weight", "encoder.layer.#.attention.output.LayerNorm.weight"},
+    {"block.#.norm1.bias", "encoder.layer.#.attention.output.LayerNorm.bias"},
+    {"block.#.fc.weight", "encoder.layer.#.intermediate.dense.weight"},
+    {"block.#.fc.bias", "encoder.layer.#.intermediate.dense.bias"},
+    {"block.#.proj.weight", "encoder.layer.#.output.dense.weight"},
+    {"block.#.proj.bias", "encoder.layer.#.output.dense.bias"},
+    {"block.#.norm2.weight", "encoder.layer.#.output.LayerNorm.weight"},
+    {"block.#.norm2.bias", "encoder.layer.#.output.LayerNorm.bias"},
+    {"pooler.weight", "pooler.dense.weight"},
+    {"pooler.bias", "pooler.dense.bias"},
+    {"classifier.weight", "classifier.weight"},
+    {"classifier.bias", "classifier.bias"},
+    {"head.weight", "cls.predictions.transform.dense.weight"},
+    {"head.bias", "cls.predictions.transform.dense.bias"},
+    {"head_norm.weight", "cls.predictions.transform.LayerNorm.weight"},
+    {"head_norm.bias", "cls.predictions.transform.LayerNorm.bias"},
+    {"output.weight", "cls.predictions.decoder.weight"},
+    {"output.bias", "cls.predictions.bias"},
+};
+
 }  // namespace
 
-constexpr std::span<const NameRule> kEncoderGgufNames = kGguf;
+constexpr std::span<const NameRule> kEncoderGgufNames = kGguf, kDenseClassifierGgufNames = kDenseClassifierGguf,
+                                    kBertHuggingfaceNames = kBertHuggingface;
 
 }  // namespace tessera

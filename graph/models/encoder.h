@@ -9,6 +9,7 @@
 
 #include "graph/models/foreign_names.h"
 #include "graph/models/layer_builder.h"
+#include "graph/models/model_family.h"
 
 namespace tessera {
 
@@ -56,6 +57,6 @@ Result<Graph> build_encoder_model(const ModelConfig& config, ReadEncoderSizes re
 inline constexpr std::string_view kZeroBias = "zero_bias";
 
 // The names of the parameters of BERT and its relatives in Hugging Face and GGUF files.
-extern const std::span<const NameRule> kBertHuggingfaceNames, kEncoderGgufNames;
+extern const std::span<const NameRule> kBertHuggingfaceNames, kEncoderGgufNames, kDenseClassifierGgufNames;
 
 }  // namespace tessera

@@ -94,32 +94,32 @@ void ConfigReader::check(bool holds, std::string message) {
 int64_t ConfigReader::size(std::string_view name) {
   const auto at = config_.sizes.find(std::string(name));
   check(at != config_.sizes.end(), format("size {} is missing", name));
-  return at == config_.sizes.end() ? 1 : size(name, 1);
+  return size(name, 1);
 }
 
 int64_t ConfigReader::size(std::string_view name, int64_t otherwise) {
-  known_.emplace_back(name);
+  int64_t& value = values_.sizes[std::string(name)];
+  value = otherwise;
   const auto at = config_.sizes.find(std::string(name));
-  if (at == config_.sizes.end()) return otherwise;
+  if (at == config_.sizes.end()) return value;
   check(at->second >= 1 && at->second < kLargestSize,
         format("size {} is {}, wanted 1 to {}", name, at->second, kLargestSize - 1));
-  return std::clamp<int64_t>(at->second, 1, kLargestSize);
+  return value = std::clamp<int64_t>(at->second, 1, kLargestSize);
 }
 
 double ConfigReader::real(std::string_view name, double otherwise) {
-  known_.emplace_back(name);
   const auto at = config_.reals.find(std::string(name));
-  return at == config_.reals.end() ? otherwise : at->second;
+  return values_.reals[std::string(name)] = at == config_.reals.end() ? otherwise : at->second;
 }
 
 bool ConfigReader::flag(std::string_view name, bool otherwise) {
-  known_.emplace_back(name);
   const auto at = config_.flags.find(std::string(name));
-  return at == config_.flags.end() ? otherwise : at->second;
+  return values_.flags[std::string(name)] = at == config_.flags.end() ? otherwise : at->second;
 }
 
 std::vector<int64_t> ConfigReader::list(std::string_view name, int64_t count, int64_t least) {
-  known_.emplace_back(name);
+  std::vector<int64_t>& list = values_.lists[std::string(name)];
+  list.clear();
   const auto at = config_.lists.find(std::string(name));
   if (at == config_.lists.end()) return {};
   check(static_cast<int64_t>(at->second.size()) == count,
@@ -127,19 +127,30 @@ std::vector<int64_t> ConfigReader::list(std::string_view name, int64_t count, in
   for (const int64_t item : at->second)
     check(item >= least && item < kLargestSize,
           format("{} has {}, wanted {} to {}", name, item, least, kLargestSize - 1));
-  return at->second;
+  return list = at->second;
 }
 
 bool ConfigReader::done() {
-  const auto check_known = [&](const std::string& name) {
-    check(std::ranges::find(known_, name) != known_.end(),
-          format("'{}' is not known; known: {}", name, join(known_, ", ")));
+  std::vector<std::string> known;
+  const auto add = [&](const auto& map) {
+    for (const auto& [name, value] : map) known.push_back(name);
   };
-  for (const auto& [name, value] : config_.sizes) check_known(name);
-  for (const auto& [name, value] : config_.reals) check_known(name);
-  for (const auto& [name, value] : config_.flags) check_known(name);
-  for (const auto& [name, value] : config_.lists) check_known(name);
+  add(values_.sizes), add(values_.reals), add(values_.flags), add(values_.lists);
+  const auto check_known = [&](const auto& given, const auto& read) {
+    for (const auto& [name, value] : given)
+      check(read.contains(name), format("'{}' is not known; known: {}", name, join(known, ", ")));
+  };
+  check_known(config_.sizes, values_.sizes);
+  check_known(config_.reals, values_.reals);
+  check_known(config_.flags, values_.flags);
+  check_known(config_.lists, values_.lists);
   return ok_;
+}
+
+ModelConfig ConfigReader::values() const {
+  ModelConfig values = values_;
+  values.family = config_.family;
+  return values;
 }
 
 }  // namespace tessera

@@ -10,7 +10,7 @@
 
 #include "graph/base/result.h"
 #include "graph/graph.h"
-#include "graph/models/model_family.h"
+#include "graph/models/model_config.h"
 
 namespace tessera {
 
@@ -65,11 +65,13 @@ class ConfigReader {
   void check(bool holds, std::string message);
   // Call after reading, before layers are built; false after an error.
   bool done();
+  // All values read, with the defaults of those that were not given.
+  ModelConfig values() const;
 
  private:
   const ModelConfig& config_;
   LayerBuilder& builder_;
-  std::vector<std::string> known_;
+  ModelConfig values_;
   bool ok_ = true;
 };
 

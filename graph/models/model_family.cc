@@ -7,116 +7,32 @@
 #include "graph/base/text.h"
 #include "graph/models/decoder.h"
 #include "graph/models/encoder.h"
-#include "graph/models/families.h"
+#include "graph/models/layer_builder.h"
 
 namespace tessera {
 
+#define TESSERA_FAMILY(file) std::span<const ModelFamily> file##_families();
+#include "graph/models/family_list.inc"
+#undef TESSERA_FAMILY
+
 namespace {
 
-const ForeignNames kLlamaHuggingface(kDecoderHuggingfaceNames), kLlamaGguf(kDecoderGgufNames);
-const ForeignNames kGemma2Huggingface(kGemma2Names, kDecoderHuggingfaceNames);
-
-const ModelFamily kFamilies[] = {
-    {.name = "bert",
-     .example = "bert:L=12,C=768,H=12,V=30522,T=512",
-     .build = build_bert,
-     .huggingface = {kBertHuggingfaceNames},
-     .gguf = {kBertGgufNames, kEncoderGgufNames},
-     .encoder = bert_sizes},
-    {.name = "distilbert",
-     .example = "distilbert:L=6,C=768,H=12,V=30522,T=512",
-     .build = build_distilbert,
-     .huggingface = {kDistilbertHuggingfaceNames},
-     .gguf = {kRobertaGgufNames, kEncoderGgufNames},
-     .encoder = distilbert_sizes},
-    {.name = "encoder",
-     .example = "encoder:L=12,C=768,H=12,V=30522,T=512",
-     .build = build_encoder,
-     .gguf = {kEncoderGgufNames},
-     .encoder = plain_encoder_sizes},
-    {"deepseek2",
-     "deepseek2:L=27,C=2048,H=16,D=192,R=64,KA=512,VD=128,F=1408,E=64,K=6,FS=2816,FD=10944,V=102400,T=163840",
-     build_deepseek2,
-     {kDeepseek2HuggingfaceNames, kDecoderHuggingfaceNames},
-     {kDeepseek2GgufNames, kDecoderGgufNames},
-     deepseek2_sizes},
-    {"gemma",
-     "gemma:L=18,C=2048,H=8,KV=1,D=256,F=16384,V=256000,T=8192,tied,rope_half",
-     build_gemma,
-     {kGemmaNames, kDecoderHuggingfaceNames},
-     kLlamaGguf,
-     gemma_sizes},
-    {"gemma2", "gemma2:L=26,C=2304,H=8,KV=4,D=256,F=9216,V=256000,T=8192,window=4096,tied,rope_half",
-     build_gemma2, kGemma2Huggingface, kLlamaGguf, gemma2_sizes},
-    {"gemma3", "gemma3:L=26,C=1152,H=4,KV=1,D=256,F=6912,V=262144,T=32768,window=512,tied,rope_half",
-     build_gemma3, kGemma2Huggingface, kLlamaGguf, gemma3_sizes},
-    {"gpt2", "gpt2:L=12,C=768,H=12,V=50257,T=1024", build_gpt2, {kGpt2HuggingfaceNames}, {kGpt2GgufNames}},
-    {"gpt-oss",
-     "gpt-oss:L=24,C=2880,H=64,KV=8,D=64,F=2880,E=32,K=4,V=201088,T=131072,window=128,rope_half",
-     build_gpt_oss,
-     {kGptOssHuggingfaceNames, kDecoderHuggingfaceNames},
-     {kGptOssGgufNames, kDecoderGgufNames},
-     gpt_oss_sizes},
-    {"granite", "granite:L=40,C=2048,H=32,KV=8,F=8192,V=49155,T=131072,tied,rope_half", build_granite,
-     kLlamaHuggingface, kLlamaGguf, granite_sizes},
-    {"llama", "llama:L=22,C=2048,H=32,KV=4,F=5632,V=32000,T=2048", build_llama, kLlamaHuggingface, kLlamaGguf,
-     llama_sizes},
-    {"mlp", "mlp:L=2,C=784,F=256,V=10", build_mlp},
-    {.name = "modernbert",
-     .example = "modernbert:L=22,C=768,H=12,F=1152,V=50368,T=8192",
-     .build = build_modernbert,
-     .huggingface = {kModernbertHuggingfaceNames},
-     .gguf = {kModernbertGgufNames, kEncoderGgufNames},
-     .encoder = modernbert_sizes},
-    {"moe",
-     "moe:L=32,C=4096,H=32,KV=8,F=14336,E=8,K=2,V=32000,T=4096",
-     build_moe,
-     {kMixtralNames, kDecoderHuggingfaceNames},
-     kLlamaGguf,
-     moe_sizes},
-    {.name = "nomic-bert",
-     .example = "nomic-bert:L=12,C=768,H=12,F=3072,V=30528,T=2048",
-     .build = build_nomic_bert,
-     .huggingface = {kNomicBertHuggingfaceNames, kBertHuggingfaceNames},
-     .gguf = {kNomicBertGgufNames, kEncoderGgufNames},
-     .encoder = nomic_bert_sizes},
-    {"olmo2",
-     "olmo2:L=16,C=2048,H=16,F=8192,V=100352,T=4096,rope_half",
-     build_olmo2,
-     {kOlmo2Names, kDecoderHuggingfaceNames},
-     kLlamaGguf,
-     olmo2_sizes},
-    {"phi3",
-     "phi3:L=32,C=3072,H=32,F=8192,V=32064,T=4096,rope_half",
-     build_phi3,
-     {kPhi3HuggingfaceNames, kDecoderHuggingfaceNames},
-     {kPhi3GgufNames, kDecoderGgufNames},
-     phi3_sizes},
-    {"qwen2", "qwen2:L=24,C=896,H=14,KV=2,F=4864,V=151936,T=32768,tied,rope_half", build_qwen2,
-     kLlamaHuggingface, kLlamaGguf, qwen2_sizes},
-    {"qwen2moe",
-     "qwen2moe:L=24,C=2048,H=16,F=1408,E=60,K=4,FS=5632,V=151936,T=8192,rope_half",
-     build_qwen2moe,
-     {kQwen2moeHuggingfaceNames, kDecoderHuggingfaceNames},
-     {kQwen2moeGgufNames, kDecoderGgufNames},
-     qwen2moe_sizes},
-    {"qwen3", "qwen3:L=28,C=1024,H=16,KV=8,D=128,F=3072,V=151936,T=40960,tied,rope_half", build_qwen3,
-     kLlamaHuggingface, kLlamaGguf, qwen3_sizes},
-    {"qwen3moe", "qwen3moe:L=48,C=2048,H=32,KV=4,D=128,F=768,E=128,K=8,V=151936,T=40960,rope_half",
-     build_qwen3moe, kLlamaHuggingface, kLlamaGguf, qwen3moe_sizes},
-    {.name = "roberta",
-     .example = "roberta:L=12,C=768,H=12,V=50265,T=512",
-     .build = build_roberta,
-     .huggingface = {kRobertaHuggingfaceNames, kBertHuggingfaceNames},
-     .gguf = {kRobertaGgufNames, kEncoderGgufNames},
-     .encoder = roberta_sizes},
-    {"smollm3", "smollm3:L=36,C=2048,H=16,KV=4,F=11008,V=128256,T=65536,tied", build_smollm3,
-     kLlamaHuggingface, kLlamaGguf, smollm3_sizes},
-};
+// The families of each file in graph/models/families, by name.
+const std::vector<ModelFamily>& families() {
+  static const std::vector<ModelFamily> all = [] {
+    std::vector<ModelFamily> found;
+#define TESSERA_FAMILY(file) for (const ModelFamily& family : file##_families()) found.push_back(family);
+#include "graph/models/family_list.inc"
+#undef TESSERA_FAMILY
+    std::ranges::sort(found, {}, &ModelFamily::name);
+    return found;
+  }();
+  return all;
+}
 
 Status unknown_family(std::string_view name) {
   std::vector<std::string> names;
-  for (const ModelFamily& family : kFamilies) names.emplace_back(family.name);
+  for (const ModelFamily& family : families()) names.emplace_back(family.name);
   return Status(StatusCode::kNotFound, format("model family '{}' is not known; known: {}; an example: {}",
                                               name, join(names, ", "), find_model_family("llama")->example));
 }
@@ -136,11 +52,11 @@ constexpr int64_t kMostBlocks = 4096;
 
 }  // namespace
 
-std::span<const ModelFamily> all_model_families() { return kFamilies; }
+std::span<const ModelFamily> all_model_families() { return families(); }
 
 const ModelFamily* find_model_family(std::string_view name) {
-  const auto at = std::ranges::find(kFamilies, name, &ModelFamily::name);
-  return at == std::end(kFamilies) ? nullptr : &*at;
+  const auto at = std::ranges::find(families(), name, &ModelFamily::name);
+  return at == families().end() ? nullptr : &*at;
 }
 
 std::optional<ForeignName> gguf_name(std::string_view family, std::string_view parameter) {
@@ -212,11 +128,30 @@ Result<Graph> build_model(const ModelConfig& config) {
     return Status(StatusCode::kUnsupported,
                   format("{}: L = {} blocks, wanted at most {}; an example: {}", config.family,
                          blocks->second, kMostBlocks, family->example));
-  Result<Graph> graph = family->build(config);
+  Result<Graph> graph = family->decoder != nullptr   ? build_decoder(config, family->decoder)
+                        : family->encoder != nullptr ? build_encoder_model(config, family->encoder)
+                                                     : family->build(config);
   if (!graph.ok())
     return Status(graph.status().code(),
                   format("{}; an example: {}", graph.status().message(), family->example));
   return graph;
+}
+
+Result<ModelConfig> with_defaults(const ModelConfig& config) {
+  const ModelFamily* const family = find_model_family(config.family);
+  if (family == nullptr) return unknown_family(config.family);
+  LayerBuilder b;
+  ConfigReader reader(config, b);
+  if (family->decoder != nullptr)
+    (void)family->decoder(reader);
+  else if (family->encoder != nullptr)
+    (void)family->encoder(reader);
+  else if (family->read != nullptr)
+    family->read(reader);
+  else
+    return config;
+  if (!reader.done()) return b.finish().status();
+  return reader.values();
 }
 
 // Returns one more than the largest i of a parameter "block.<i>.…".

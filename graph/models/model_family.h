@@ -1,9 +1,8 @@
-// Model families: architecture + hyper-parameters -> forward Graph. One family, one file, one line in the
-// table.
+// Model families: architecture + hyper-parameters -> forward Graph, and their files in other projects. One family, one
+// file in graph/models/families.
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <optional>
 #include <span>
 #include <string>
@@ -13,6 +12,9 @@
 #include "graph/base/result.h"
 #include "graph/graph.h"
 #include "graph/models/foreign_names.h"
+#include "graph/models/gguf_keys.h"
+#include "graph/models/huggingface_keys.h"
+#include "graph/models/model_config.h"
 
 namespace tessera {
 
@@ -20,30 +22,24 @@ class ConfigReader;
 struct DecoderSizes;
 struct EncoderSizes;
 
-// Hyper-parameters in the letters of the shorthand: L layers, C channels, H heads, KV key-value heads, F
-// feed-forward width, V vocabulary, T context length, D head size, E experts, K experts of a token. Families
-// read the ones they need and fill in defaults.
-struct ModelConfig {
-  std::string family;                    // "llama", "gpt2", ...
-  std::map<std::string, int64_t> sizes;  // "L" -> 12
-  std::map<std::string, double> reals;   // "norm_eps", "rope_theta", "dropout", "capacity"
-  std::map<std::string, bool> flags;     // "tied" (output projection = embedding)
-  std::map<std::string, std::vector<int64_t>> lists;  // a number for each layer: "windows" -> {0, 4096, 0}
-};
-
 struct ModelFamily {
   std::string_view name;
   std::string_view example;  // "llama:L=22,C=2048,H=32,KV=4,F=5632,V=32000,T=2048"
   // Inputs "tokens", "positions" i32[B, T]; output "logits" f32[B, T, V], of decoders with head=0 or
   // classes=N "hidden" and "class_logits" (decoder.h); parameters named as in docs/reference/models.md.
   // Output "aux_loss" f32[] for a family with a loss of its own; add_token_loss adds it.
-  Result<Graph> (*build)(const ModelConfig& config);
+  // Null for families with sizes of decoder.h or encoder.h, which build them.
+  Result<Graph> (*build)(const ModelConfig& config) = nullptr;
+  void (*read)(ConfigReader& config) = nullptr;  // reads the sizes, for a family with `build`
   // Names of its tensors in other projects' files; empty without any. Earlier tables take precedence.
   ForeignNames huggingface = {}, gguf = {};
   // The sizes of decoder.h for a model of this family, defaults included; null for other families.
   DecoderSizes (*decoder)(ConfigReader& config) = nullptr;
   // The sizes of encoder.h for a model of this family; null for other families.
   EncoderSizes (*encoder)(ConfigReader& config) = nullptr;
+  // Its classes in transformers and architectures in llama.cpp; writers take the first that can state the model.
+  std::span<const HuggingfaceClass> classes = {};
+  std::span<const GgufArchitecture> architectures = {};
 };
 
 const ModelFamily* find_model_family(std::string_view name);
@@ -55,6 +51,8 @@ std::optional<ForeignName> gguf_name(std::string_view family, std::string_view p
 Result<ModelConfig> parse_shorthand(std::string_view text);  // "gpt2:L=12,C=768,H=12,V=50257,T=1024"
 std::string to_text(const ModelConfig& config);               // a shorthand, which parses to the same
 Result<Graph> build_model(const ModelConfig& config);
+// The configuration with the defaults of its family: each value that the family reads.
+Result<ModelConfig> with_defaults(const ModelConfig& config);
 
 // Initializer: a parameter's initial distribution, so that memory can be filled in parts and in parallel.
 struct Initializer {

@@ -36,7 +36,7 @@ Result<HostTensor> read(const GgufFile& file, const GgufTensor& tensor) {
                   {to_text(*type), *type, shape_of(tensor), tensor.offset, tensor.bytes});
 }
 
-Status check_kind(const GgufFile& file, const GgufKeys& base) {
+Status check_kind(const GgufFile& file, const WrittenKeys& base) {
   TSR_ASSIGN_OR_RETURN(const std::string type, file.text("general.type", std::string("model")));
   if (type != "adapter")
     return Status(StatusCode::kInvalidArgument,
@@ -89,7 +89,7 @@ Result<AdapterFile> read_gguf_adapter(std::shared_ptr<const ByteSource> source, 
   TSR_ASSIGN_OR_RETURN(const GgufFile gguf, GgufFile::open(std::move(source)));
   TSR_ASSIGN_OR_RETURN(const ExportedConfig config, exported_config(base));
   GgufWriter unused;
-  TSR_ASSIGN_OR_RETURN(const GgufKeys keys, write_gguf_keys(config, {}, unused));
+  TSR_ASSIGN_OR_RETURN(const WrittenKeys keys, write_gguf_keys(config, {}, unused));
   TSR_RETURN_IF_ERROR(check_kind(gguf, keys));
   TSR_ASSIGN_OR_RETURN(const double alpha, gguf.real("adapter.lora.alpha"));
   TSR_ASSIGN_OR_RETURN(auto groups, sort_tensors(gguf));

@@ -86,12 +86,12 @@ Facts facts_of(const DecoderSizes& m) {
 
 }  // namespace
 
-std::string first_difference(const DecoderSizes& a, const DecoderSizes& b) {
+std::string first_difference(const DecoderSizes& a, const DecoderSizes& b, double tolerance) {
   const Facts ours = facts_of(a), theirs = facts_of(b);
   for (size_t i = 0; i < ours.size(); ++i) {
     const auto& [name, value] = ours[i];
     const bool same = i < theirs.size() && theirs[i].first == name &&
-                      std::abs(value - theirs[i].second) <= 1e-12 * std::abs(value);
+                      std::abs(value - theirs[i].second) <= tolerance * std::abs(value);
     if (!same) return format("{} = {}", name, value);
   }
   return {};

@@ -9,6 +9,6 @@
 namespace tessera {
 
 // The first difference, as in `a`: "L = 12", "a window of 4096 in layer 3". Empty: none.
-std::string first_difference(const DecoderSizes& a, const DecoderSizes& b);
+std::string first_difference(const DecoderSizes& a, const DecoderSizes& b, double tolerance = 1e-12);
 
 }  // namespace tessera

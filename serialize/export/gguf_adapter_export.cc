@@ -39,7 +39,7 @@ Result<ExportContents> gguf_adapter_contents(OpenedModel& opened) {
                               "format peft",
                               adapted.trained[0]));
   GgufWriter unused;
-  TSR_ASSIGN_OR_RETURN(const GgufKeys keys, write_gguf_keys(adapted.config, {}, unused));
+  TSR_ASSIGN_OR_RETURN(const WrittenKeys keys, write_gguf_keys(adapted.config, {}, unused));
   std::vector<int64_t> order;
   if (const auto& decoder = adapted.config.decoder)
     order = row_order(HeadRows{.D = decoder->D,

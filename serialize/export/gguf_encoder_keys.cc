@@ -43,7 +43,7 @@ Status write_windows(const EncoderSizes& m, const std::string& prefix, GgufWrite
 
 }  // namespace
 
-Result<GgufKeys> write_gguf_encoder_keys(const ExportedConfig& model, GgufWriter& out) {
+Result<WrittenKeys> write_gguf_encoder_keys(const ExportedConfig& model, GgufWriter& out) {
   const auto found =
       std::ranges::find(kArchitectures, std::string_view(model.config.family), &Architecture::family);
   if (found == std::end(kArchitectures))
@@ -56,7 +56,7 @@ Result<GgufKeys> write_gguf_encoder_keys(const ExportedConfig& model, GgufWriter
                found->name, model.config.family));
   if (m.N > 0 && model.config.family == "modernbert" && m.head_bias)
     return unsupported("GGUF's modern-bert has no word for a bias in the head of classes (head_bias)");
-  GgufKeys keys;
+  WrittenKeys keys;
   keys.architecture = found->name;
   const std::string prefix = keys.architecture + ".";
   out.u32(prefix + "vocab_size", m.V);

@@ -15,7 +15,7 @@ namespace tessera {
 
 // Writes the keys. Heads that the format lacks are omitted with a note;
 // classes that llama.cpp computes differently are refused by name.
-Result<GgufKeys> write_gguf_encoder_keys(const ExportedConfig& model, GgufWriter& out);
+Result<WrittenKeys> write_gguf_encoder_keys(const ExportedConfig& model, GgufWriter& out);
 
 // Adds the parameters of omitted heads to `left_out`.
 void leave_out_heads(const EncoderSizes& sizes, std::set<std::string, std::less<>>& left_out);

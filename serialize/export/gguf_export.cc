@@ -53,7 +53,7 @@ std::string most_common_type(const std::vector<TensorSource>& tensors) {
   return to_text(most == elements.end() ? DType::kF32 : most->first);
 }
 
-void write_general(const Model& model, const GgufKeys& keys, const std::string& mix,
+void write_general(const Model& model, const WrittenKeys& keys, const std::string& mix,
                    const std::vector<TensorSource>& tensors, GgufWriter& out) {
   out.text("general.architecture", keys.architecture);
   out.text("general.type", "model");
@@ -77,7 +77,7 @@ Result<ExportContents> gguf_contents(OpenedModel& opened, const GgufExportSettin
   TSR_ASSIGN_OR_RETURN(const std::optional<RopeFactors> factors, exported_rope_factors(opened));
   GgufWriter sizes;
   const bool is_encoder = exported.encoder && exported.config.family != "encoder";
-  TSR_ASSIGN_OR_RETURN(GgufKeys keys, is_encoder ? write_gguf_encoder_keys(exported, sizes)
+  TSR_ASSIGN_OR_RETURN(WrittenKeys keys, is_encoder ? write_gguf_encoder_keys(exported, sizes)
                                                  : write_gguf_keys(exported, factors, sizes));
 
   ForeignLayout layout{

@@ -11,7 +11,7 @@
 
 namespace tessera {
 
-struct GgufKeys {
+struct WrittenKeys {
   std::string architecture;
   bool rope_half = false;             // row order of rotated heads in the file
   std::vector<TensorSource> factors;  // tensors of rotation factors
@@ -19,7 +19,7 @@ struct GgufKeys {
 };
 
 // Writes the architecture's keys. kUnsupported names what llama.cpp lacks.
-Result<GgufKeys> write_gguf_keys(const ExportedConfig& model, const std::optional<RopeFactors>& factors,
+Result<WrittenKeys> write_gguf_keys(const ExportedConfig& model, const std::optional<RopeFactors>& factors,
                                  GgufWriter& out);
 
 }  // namespace tessera

@@ -27,237 +27,174 @@ Json window_or_null(const DecoderSizes& m) {
 // An integer if the value is one, as classes check it.
 Json whole(double value) {
   const double nearest = std::nearbyint(value);
-  return std::abs(value - nearest) <= 1e-9 * std::abs(nearest) ? Json(static_cast<int64_t>(nearest))
-                                                               : Json(value);
+  return std::abs(value - nearest) <= 1e-9 * std::abs(nearest) ? Json(static_cast<int64_t>(nearest)) : Json(value);
 }
 
-void put_layer_types(Json& json, const DecoderSizes& m) {
-  Json types = Json::array();
-  for (const int64_t window : m.windows) types.push_back(window > 0 ? "sliding_attention" : "full_attention");
-  while (types.size() < static_cast<size_t>(m.L)) types.push_back("full_attention");
-  json["layer_types"] = std::move(types);
-}
+// KeyWriter: config.json by a class's keys. Values come by name from the configuration with its defaults, lists by layer from
+// the decoder's sizes. What a class cannot state is found by reading the result again.
+class KeyWriter final : public HuggingfaceKeys {
+ public:
+  KeyWriter(const ModelConfig& config, const DecoderSizes* m, Json scaling, Json& json)
+      : config_(config), m_(m), scaling_(std::move(scaling)), json_(json) {}
 
-// ---- keys of each class in addition to the common ones
+  bool is_reader() const override { return false; }
+  const ModelConfig& values() const override { return config_; }
+  void fail(StatusCode, std::string) override {}
 
-void put_llama(Json& json, const DecoderSizes& m) {
-  json["attention_bias"] = m.qkv_bias || m.o_bias;
-  json["mlp_bias"] = m.mlp_bias;
-}
+  void size(std::string_view key, std::string_view ours, std::optional<int64_t> otherwise) override {
+    put(key) = size_of(ours, otherwise.value_or(0));
+  }
+  void real(std::string_view key, std::string_view ours, std::optional<double> otherwise, KeyForm form) override {
+    const double value = real_of(ours, otherwise.value_or(0));
+    put(key) = form == KeyForm::kInverse ? 1 / value : value;
+  }
+  void flag(std::string_view key, std::string_view ours, bool otherwise) override { put(key) = flag_of(ours, otherwise); }
+  size_t choice(std::string_view key, std::initializer_list<std::string_view> texts, size_t index) override {
+    put(key) = texts.begin()[index];
+    return index;
+  }
 
-void put_mistral(Json& json, const DecoderSizes& m) { json["sliding_window"] = window_or_null(m); }
+  void decoder(const HuggingfaceDefaults&, const ActivationKey& activation) override {
+    put("vocab_size") = m_->V;
+    put("hidden_size") = m_->C;
+    put("intermediate_size") = m_->F;
+    put("num_hidden_layers") = m_->L;
+    put("num_attention_heads") = m_->H;
+    put("num_key_value_heads") = m_->KV;
+    put("head_dim") = m_->D;
+    put(activation.key) = activation.name;
+    put("max_position_embeddings") = m_->T;
+    put("rms_norm_eps") = m_->norm_eps;
+    put("tie_word_embeddings") = m_->tied;
+  }
 
-void put_router(Json& json, const DecoderSizes& m, const char* experts) {
-  json[experts] = m.experts.E;
-  json["num_experts_per_tok"] = m.experts.K;
-  json["router_aux_loss_coef"] = m.experts.aux;
-  json["output_router_logits"] = false;
-}
+  void rotation(const RotationKeys& keys) override {
+    put("rope_theta") = m_->rope_theta;
+    // A class that scales where the file has no scaling is told not to.
+    put("rope_scaling") = scaling_.is_null() && !keys.scaling.empty() ? Json{{"rope_type", "default"}} : scaling_;
+    if (keys.original_context) put("original_max_position_embeddings") = m_->rope_switch > 0 ? m_->rope_switch : m_->T;
+    if (keys.rotates_part) put("partial_rotary_factor") = static_cast<double>(m_->R) / static_cast<double>(m_->D);
+  }
 
-void put_mixtral(Json& json, const DecoderSizes& m) {
-  put_mistral(json, m);
-  put_router(json, m, "num_local_experts");
-}
+  void rotations(double, std::string_view local_key) override {
+    const double local = m_->window_theta == 0 ? m_->rope_theta : m_->window_theta;
+    if (!local_key.empty()) {
+      rotation({});
+      put(local_key) = local;
+      return;
+    }
+    Json full = scaling_.is_null() ? Json{{"rope_type", "default"}} : scaling_;
+    full["rope_theta"] = m_->rope_theta;
+    put("rope_parameters") = {{"full_attention", std::move(full)},
+                              {"sliding_attention", {{"rope_type", "default"}, {"rope_theta", local}}}};
+  }
 
-// Writes windows of arbitrary layers.
-void put_windows(Json& json, const DecoderSizes& m) {
-  const bool uses = largest_window(m) > 0;
-  json["use_sliding_window"] = uses;
-  json["sliding_window"] = window_or_null(m);
-  const auto first = std::ranges::find_if(m.windows, [](int64_t window) { return window > 0; });
-  json["max_window_layers"] = uses ? first - m.windows.begin() : m.L;
-  put_layer_types(json, m);
-}
+  void window(std::optional<int64_t>, bool) override { put("sliding_window") = window_or_null(*m_); }
+  void windows_from_layer(int64_t, int64_t) override {
+    optional_window(0);
+    const auto first = std::ranges::find_if(m_->windows, [](int64_t window) { return window > 0; });
+    put("max_window_layers") = largest_window(*m_) > 0 ? first - m_->windows.begin() : m_->L;
+    put_layer_types();
+  }
+  void optional_window(int64_t) override {
+    put("use_sliding_window") = largest_window(*m_) > 0;
+    put("sliding_window") = window_or_null(*m_);
+  }
+  void alternating_windows(int64_t window, int64_t layer) override { windows_from_layer(window, layer); }
+  void windows(const WindowKeys& keys) override {
+    if (!keys.layers_without.empty()) {
+      optional_window(0);
+    } else {
+      put("sliding_window") = largest_window(*m_) > 0 || !keys.must_have ? largest_window(*m_) : m_->T;
+    }
+    put_layer_types();
+  }
 
-void put_qwen3(Json& json, const DecoderSizes& m) {
-  json["attention_bias"] = m.qkv_bias || m.o_bias;
-  put_windows(json, m);
-}
+  void attention_bias() override { put("attention_bias") = m_->qkv_bias || m_->o_bias; }
+  void head_size(int64_t) override { json_.erase("head_dim"); }
+  void optional_size(std::string_view key, std::string_view ours, int64_t) override {
+    const int64_t value = size_of(ours);
+    put(key) = value > 0 ? Json(value) : Json();
+  }
+  void negated_flag(std::string_view key, std::string_view ours, bool otherwise) override {
+    put(key) = !flag_of(ours, !otherwise);
+  }
+  void positive(std::string_view key, std::string_view ours, double otherwise, KeyForm form) override {
+    real(key, ours, otherwise, form);
+  }
+  void rope_layers(std::string_view key, std::string_view, int64_t) override {
+    put(key) = m_->rope_layers.empty() ? Json(std::vector<int64_t>(static_cast<size_t>(m_->L), 1)) : Json(m_->rope_layers);
+  }
+  void score_scale(std::string_view key, double) override {
+    put(key) = m_->attention_scale == 0 ? 1 / std::sqrt(static_cast<double>(m_->D)) : m_->attention_scale;
+  }
+  void score_divisor(std::string_view key, double) override {
+    put(key) = m_->attention_scale == 0 ? Json(m_->D) : whole(1 / (m_->attention_scale * m_->attention_scale));
+  }
+  void cap(std::string_view key, std::string_view ours, double) override {
+    const double value = real_of(ours);
+    put(key) = value == 0 ? Json() : Json(value);
+  }
 
-// Writes which layers have experts.
-void put_sparse_layers(Json& json, const DecoderSizes& m) {
-  const ExpertSizes& e = m.experts;
-  Json dense = Json::array();
-  for (size_t i = 0; i < e.layers.size(); ++i)
-    if (e.layers[i] == 0) dense.push_back(i);
-  json["intermediate_size"] = e.FD;
-  json["moe_intermediate_size"] = m.F;
-  json["norm_topk_prob"] = e.normalize;
-  json["decoder_sparse_step"] = 1;
-  json["mlp_only_layers"] = std::move(dense);
-}
+  void router(std::string_view key, int64_t, int64_t) override {
+    put(key) = m_->experts.E;
+    put("num_experts_per_tok") = m_->experts.K;
+    put("router_aux_loss_coef") = m_->experts.aux;
+    put("output_router_logits") = false;
+  }
+  void sparse_layers(int64_t width) override {
+    expert_width("moe_intermediate_size", width);
+    Json dense = Json::array();
+    for (size_t i = 0; i < m_->experts.layers.size(); ++i)
+      if (m_->experts.layers[i] == 0) dense.push_back(i);
+    put("decoder_sparse_step") = 1;
+    put("mlp_only_layers") = std::move(dense);
+  }
+  void expert_width(std::string_view key, int64_t) override {
+    put("intermediate_size") = m_->experts.FD;
+    put(key) = m_->F;
+  }
+  void shared_experts(std::string_view key, int64_t) override { put(key) = m_->experts.FS / m_->F; }
+  void dense_first(std::string_view key, int64_t) override {
+    const std::vector<int64_t>& layers = m_->experts.layers;
+    put(key) = std::ranges::find(layers, 1) - layers.begin();
+  }
+  void further_layers(std::string_view key) override { put(key) = 0; }
+  void states(std::string_view key, double value) override { put(key) = value; }
+  void wants(std::string_view key, std::string_view value, std::string_view) override { put(key) = Json::parse(value); }
 
-void put_qwen3_moe(Json& json, const DecoderSizes& m) {
-  json["attention_bias"] = m.qkv_bias || m.o_bias;
-  json["use_sliding_window"] = largest_window(m) > 0;
-  json["sliding_window"] = window_or_null(m);
-  put_router(json, m, "num_experts");
-  put_sparse_layers(json, m);
-}
+ protected:
+  ModelConfig* set_values() override { return nullptr; }
 
-void put_qwen2_moe(Json& json, const DecoderSizes& m) {
-  put_windows(json, m);
-  json["qkv_bias"] = m.qkv_bias;
-  put_router(json, m, "num_experts");
-  put_sparse_layers(json, m);
-  json["shared_expert_intermediate_size"] = m.experts.FS;
-}
+ private:
+  Json& put(std::string_view key) { return json_[std::string(key)]; }
+  void put_layer_types() {
+    Json types = Json::array();
+    for (const int64_t window : m_->windows) types.push_back(window > 0 ? "sliding_attention" : "full_attention");
+    while (types.size() < static_cast<size_t>(m_->L)) types.push_back("full_attention");
+    put("layer_types") = std::move(types);
+  }
 
-void put_gpt_oss(Json& json, const DecoderSizes& m) {
-  json["attention_bias"] = m.qkv_bias;
-  json["sliding_window"] = largest_window(m) > 0 ? largest_window(m) : m.T;
-  put_layer_types(json, m);
-  put_router(json, m, "num_local_experts");
-  json["swiglu_limit"] = m.experts.limit;
-  // By default the class scales.
-  if (json["rope_scaling"].is_null()) json["rope_scaling"] = {{"rope_type", "default"}};
-}
-
-void put_deepseek(Json& json, const DecoderSizes& m) {
-  const ExpertSizes& e = m.experts;
-  json.erase("head_dim");
-  json["attention_bias"] = m.qkv_bias || m.o_bias;
-  json["q_lora_rank"] = m.latent.QA > 0 ? Json(m.latent.QA) : Json();
-  json["kv_lora_rank"] = m.latent.KA;
-  json["qk_nope_head_dim"] = m.latent.N;
-  json["qk_rope_head_dim"] = m.R;
-  json["v_head_dim"] = m.latent.VD;
-  json["n_routed_experts"] = e.E;
-  json["num_experts_per_tok"] = e.K;
-  json["n_shared_experts"] = e.FS / m.F;
-  json["intermediate_size"] = e.FD;
-  json["moe_intermediate_size"] = m.F;
-  json["routed_scaling_factor"] = e.scale;
-  json["norm_topk_prob"] = e.normalize;
-  json["first_k_dense_replace"] = std::ranges::find(e.layers, 1) - e.layers.begin();
-  json["n_group"] = e.groups;
-  json["topk_group"] = e.groups_used;
-}
-
-void put_deepseek_v2(Json& json, const DecoderSizes& m) {
-  put_deepseek(json, m);
-  json["mlp_bias"] = m.mlp_bias;
-  json["scoring_func"] = "softmax";
-  json["topk_method"] = m.experts.groups > 1 ? "group_limited_greedy" : "greedy";
-}
-
-void put_deepseek_v3(Json& json, const DecoderSizes& m) {
-  put_deepseek(json, m);
-  json["scoring_func"] = "sigmoid";
-  json["topk_method"] = "noaux_tc";
-  json["rope_interleave"] = !m.rope_half;
-  json["num_nextn_predict_layers"] = 0;
-}
-
-void put_gemma1(Json& json, const DecoderSizes& m) {
-  json["hidden_act"] = "gelu_pytorch_tanh";
-  json["attention_bias"] = m.qkv_bias || m.o_bias;
-}
-
-void put_olmo2(Json& json, const DecoderSizes& m) { json["attention_bias"] = m.qkv_bias || m.o_bias; }
-
-// Olmo 3 has a rotation for each kind of layer.
-void put_olmo3(Json& json, const DecoderSizes& m) {
-  put_olmo2(json, m);
-  json["sliding_window"] = largest_window(m);
-  put_layer_types(json, m);
-  Json full = json["rope_scaling"].is_null() ? Json{{"rope_type", "default"}} : json["rope_scaling"];
-  full["rope_theta"] = m.rope_theta;
-  json["rope_parameters"] = {
-      {"full_attention", std::move(full)},
-      {"sliding_attention", {{"rope_type", "default"}, {"rope_theta", m.window_theta}}}};
-  json.erase("rope_scaling");
-  json.erase("rope_theta");
-}
-
-void put_granite(Json& json, const DecoderSizes& m) {
-  put_llama(json, m);
-  json["attention_multiplier"] =
-      m.attention_scale == 0 ? 1 / std::sqrt(static_cast<double>(m.D)) : m.attention_scale;
-  json["embedding_multiplier"] = m.embedding_scale;
-  json["residual_multiplier"] = m.residual_scale;
-  json["logits_scaling"] = 1 / m.logit_scale;
-}
-
-void put_gemma(Json& json, const DecoderSizes& m) {
-  json.erase("hidden_act");
-  json["hidden_activation"] = "gelu_pytorch_tanh";
-  json["attention_bias"] = m.qkv_bias || m.o_bias;
-  json["query_pre_attn_scalar"] =
-      m.attention_scale == 0 ? Json(m.D) : whole(1 / (m.attention_scale * m.attention_scale));
-  json["attn_logit_softcapping"] = m.softcap == 0 ? Json() : Json(m.softcap);
-  json["final_logit_softcapping"] = m.logit_softcap == 0 ? Json() : Json(m.logit_softcap);
-  json["sliding_window"] = largest_window(m) > 0 ? largest_window(m) : m.T;
-  put_layer_types(json, m);
-}
-
-void put_gemma3(Json& json, const DecoderSizes& m) {
-  put_gemma(json, m);
-  json["rope_local_base_freq"] = m.window_theta == 0 ? m.rope_theta : m.window_theta;
-}
-
-void put_phi3(Json& json, const DecoderSizes& m) {
-  json["sliding_window"] = window_or_null(m);
-  json["original_max_position_embeddings"] = m.rope_switch > 0 ? m.rope_switch : m.T;
-  json["partial_rotary_factor"] = static_cast<double>(m.R) / static_cast<double>(m.D);
-}
-
-void put_smollm3(Json& json, const DecoderSizes& m) {
-  put_llama(json, m);
-  json["no_rope_layers"] =
-      m.rope_layers.empty() ? Json(std::vector<int64_t>(static_cast<size_t>(m.L), 1)) : Json(m.rope_layers);
-  json["use_sliding_window"] = largest_window(m) > 0;
-  json["sliding_window"] = window_or_null(m);
-  put_layer_types(json, m);
-}
+  const ModelConfig& config_;
+  const DecoderSizes* const m_;  // null for families that decoder.h does not build
+  const Json scaling_;
+  Json& json_;
+};
 
 // Head: selects the class by its output head.
 enum class Head : uint8_t { kVocabulary, kNone, kClasses };
-
-struct Class {
-  std::string_view family, model_type;
-  std::string_view architecture;  // …ForCausalLM
-  void (*put)(Json& json, const DecoderSizes& m);
-};
-constexpr Class kClasses[] = {
-    {"deepseek2", "deepseek_v2", "DeepseekV2ForCausalLM", put_deepseek_v2},
-    {"gemma", "gemma", "GemmaForCausalLM", put_gemma1},
-    {"gemma2", "gemma2", "Gemma2ForCausalLM", put_gemma},
-    {"gemma3", "gemma3_text", "Gemma3ForCausalLM", put_gemma3},
-    {"gpt-oss", "gpt_oss", "GptOssForCausalLM", put_gpt_oss},
-    {"granite", "granite", "GraniteForCausalLM", put_granite},
-    {"llama", "llama", "LlamaForCausalLM", put_llama},
-    {"moe", "mixtral", "MixtralForCausalLM", put_mixtral},
-    {"olmo2", "olmo2", "Olmo2ForCausalLM", put_olmo2},
-    {"phi3", "phi3", "Phi3ForCausalLM", put_phi3},
-    {"qwen2", "qwen2", "Qwen2ForCausalLM", put_windows},
-    {"qwen2moe", "qwen2_moe", "Qwen2MoeForCausalLM", put_qwen2_moe},
-    {"qwen3", "qwen3", "Qwen3ForCausalLM", put_qwen3},
-    {"qwen3moe", "qwen3_moe", "Qwen3MoeForCausalLM", put_qwen3_moe},
-    {"smollm3", "smollm3", "SmolLM3ForCausalLM", put_smollm3},
-};
-// One family here is several classes in transformers.
-constexpr Class kMistral = {"llama", "mistral", "MistralForCausalLM", put_mistral};
-constexpr Class kOlmo3 = {"olmo2", "olmo3", "Olmo3ForCausalLM", put_olmo3};
-constexpr Class kDeepseekV3 = {"deepseek2", "deepseek_v3", "DeepseekV3ForCausalLM", put_deepseek_v3};
-
-const Class& class_of(const Class& usual, const DecoderSizes& m) {
-  if (usual.family == "llama" && largest_window(m) > 0 && largest_window(m) < m.T) return kMistral;
-  if (usual.family == "olmo2" && largest_window(m) > 0) return kOlmo3;
-  return usual.family == "deepseek2" && m.experts.sigmoid ? kDeepseekV3 : usual;
-}
 
 Json head_of(std::string_view model_type, std::string_view architecture) {
   return {{"architectures", Json::array({architecture})}, {"model_type", model_type}};
 }
 
 // "Qwen3ForCausalLM" -> "Qwen3Model", "Qwen3ForSequenceClassification".
-// Gemma 3's text classifier has a name of its own.
-std::string architecture_of(std::string_view causal, Head head) {
+std::string architecture_of(const HuggingfaceClass& kind, Head head) {
+  const std::string_view causal = kind.architecture;
   if (head == Head::kVocabulary) return std::string(causal);
   constexpr std::string_view kCausal = "ForCausalLM", kGpt2 = "LMHeadModel";
-  std::string name(causal.substr(0, causal.size() - (causal.ends_with(kCausal) ? kCausal : kGpt2).size()));
-  if (name == "Gemma3") name += "Text";
+  const size_t suffix = (causal.ends_with(kCausal) ? kCausal : kGpt2).size();
+  const std::string name(kind.base.empty() ? causal.substr(0, causal.size() - suffix) : kind.base);
   return name + (head == Head::kNone ? "Model" : "ForSequenceClassification");
 }
 
@@ -268,29 +205,22 @@ void put_classes(Json& json, const ExportedConfig& model, int64_t count) {
   json["pad_token_id"] = model.padding ? Json(*model.padding) : Json();
 }
 
-Json decoder_json(const Class& kind, const ExportedConfig& model, Json scaling) {
-  const DecoderSizes& m = *model.decoder;
-  const Head head = m.classes > 0 ? Head::kClasses : m.head ? Head::kVocabulary : Head::kNone;
-  Json json = head_of(kind.model_type, architecture_of(kind.architecture, head));
-  if (!m.causal) json["is_causal"] = false;
-  json["vocab_size"] = m.V;
-  json["hidden_size"] = m.C;
-  json["intermediate_size"] = m.F;
-  json["num_hidden_layers"] = m.L;
-  json["num_attention_heads"] = m.H;
-  json["num_key_value_heads"] = m.KV;
-  json["head_dim"] = m.D;
-  json["hidden_act"] = "silu";
-  json["max_position_embeddings"] = m.T;
-  json["rms_norm_eps"] = m.norm_eps;
-  json["tie_word_embeddings"] = m.tied;
-  json["rope_theta"] = m.rope_theta;
-  json["rope_scaling"] = std::move(scaling);
-  DecoderSizes written = m;
-  if (!m.causal)  // windows include the token at the window's distance
-    for (int64_t& window : written.windows) window -= window > 0 ? 1 : 0;
-  kind.put(json, written);
-  put_classes(json, model, m.classes);
+// Windows of bidirectional decoders include the token at their distance.
+void exclude_distance(DecoderSizes& m) {
+  for (int64_t& window : m.windows) window -= window > 0 ? 1 : 0;
+}
+
+Json class_json(const HuggingfaceClass& kind, const ExportedConfig& model, const ModelConfig& values, Json scaling) {
+  const int64_t classes = values.sizes.contains("classes") ? values.sizes.at("classes") : 0;
+  const auto flag = [&](const char* name) { return !values.flags.contains(name) || values.flags.at(name); };
+  const Head head = classes > 0 ? Head::kClasses : flag("head") ? Head::kVocabulary : Head::kNone;
+  Json json = head_of(kind.model_type, architecture_of(kind, head));
+  if (!flag("causal")) json["is_causal"] = false;
+  std::optional<DecoderSizes> written = model.decoder;
+  if (written && !written->causal) exclude_distance(*written);
+  KeyWriter writer(values, written ? &*written : nullptr, std::move(scaling), json);
+  kind.keys(writer);
+  put_classes(json, model, classes);
   return json;
 }
 
@@ -298,6 +228,7 @@ Json decoder_json(const Class& kind, const ExportedConfig& model, Json scaling) 
 Status check_read_again(const Json& json, const ExportedConfig& model,
                         const std::optional<RopeFactors>& factors) {
   TSR_ASSIGN_OR_RETURN(HuggingfaceConfig again, read_huggingface_config(json));
+  if (!model.decoder) return {};
   if (!model.decoder->head) again.config.flags["head"] = false;  // determined by tensors
   TSR_ASSIGN_OR_RETURN(const DecoderSizes sizes, decoder_sizes(again.config, model.family->decoder));
   std::string found = first_difference(*model.decoder, sizes);
@@ -310,8 +241,9 @@ Status check_read_again(const Json& json, const ExportedConfig& model,
 }
 
 // Candidates of rope_scaling objects that may give the factors, best first.
-std::vector<Json> scalings_of(const DecoderSizes& m, const std::optional<RopeFactors>& factors) {
-  if (!factors) return {Json()};
+std::vector<Json> scalings_of(const ExportedConfig& model, const std::optional<RopeFactors>& factors) {
+  if (!factors || !model.decoder) return {Json()};
+  const DecoderSizes& m = *model.decoder;
   std::vector<Json> all;
   if (!factors->words.empty())
     if (Result<Json> words = parse_json(factors->words, "rope_scaling"); words.ok() && words->is_object())
@@ -330,65 +262,27 @@ std::vector<Json> scalings_of(const DecoderSizes& m, const std::optional<RopeFac
   return all;
 }
 
-Result<Json> gpt2_json(const ExportedConfig& model) {
-  const ModelConfig& config = model.config;
-  const auto size = [&](const char* name, int64_t otherwise) {
-    const auto found = config.sizes.find(name);
-    return found == config.sizes.end() ? otherwise : found->second;
-  };
-  const auto real = [&](const char* name, double otherwise) {
-    const auto found = config.reals.find(name);
-    return found == config.reals.end() ? otherwise : found->second;
-  };
-  const auto flag = [&](const char* name) {
-    const auto found = config.flags.find(name);
-    return found == config.flags.end() || found->second;
-  };
-  const Head head = size("classes", 0) > 0 ? Head::kClasses : flag("head") ? Head::kVocabulary : Head::kNone;
-  Json json = head_of("gpt2", architecture_of("GPT2LMHeadModel", head));
-  if (!flag("causal")) json["is_causal"] = false;
-  json["vocab_size"] = size("V", 0);
-  json["n_positions"] = size("T", 0);
-  json["n_ctx"] = size("T", 0);
-  json["n_embd"] = size("C", 0);
-  json["n_layer"] = size("L", 0);
-  json["n_head"] = size("H", 0);
-  json["n_inner"] = size("F", 4 * size("C", 0));
-  json["activation_function"] = "gelu_new";
-  json["layer_norm_epsilon"] = real("norm_eps", 1e-5);
-  json["tie_word_embeddings"] = flag("tied");
-  for (const char* const dropout : {"resid_pdrop", "embd_pdrop"}) json[dropout] = real("dropout", 0);
-  json["attn_pdrop"] = 0.0;
-  put_classes(json, model, size("classes", 0));
-  return json;
-}
-
 }  // namespace
 
 Result<Json> write_huggingface_config(const ExportedConfig& model,
                                       const std::optional<RopeFactors>& factors) {
-  const std::string& family = model.config.family;
-  if (family == "gpt2") return gpt2_json(model);
-  if (model.encoder && family != "encoder") return write_huggingface_encoder(model);
-  const auto found = std::ranges::find(kClasses, std::string_view(family), &Class::family);
-  if (found == std::end(kClasses) || !model.decoder) {
-    std::vector<std::string> known = {"bert", "distilbert", "gpt2", "modernbert", "nomic-bert", "roberta"};
-    for (const Class& each : kClasses) known.emplace_back(each.family);
+  if (model.encoder && model.config.family != "encoder") return write_huggingface_encoder(model);
+  if (model.family->classes.empty()) {
+    std::vector<std::string> known;
+    for (const ModelFamily& each : all_model_families())
+      if (!each.classes.empty() || (each.encoder != nullptr && each.name != "encoder")) known.emplace_back(each.name);
     return unsupported(format("a model of family '{}' cannot be written as a Hugging Face folder; known: {}",
-                              family, join(known, ", ")));
+                              model.config.family, join(known, ", ")));
   }
-  const DecoderSizes& m = *model.decoder;
-  if (m.R != m.D && family != "phi3" && family != "deepseek2")
-    return unsupported(
-        format("transformers' {} rotates whole heads of D = {}, this {} R = {} numbers of them",
-               found->model_type, m.D, family, m.R));
-  const Class& kind = class_of(*found, m);
+  TSR_ASSIGN_OR_RETURN(const ModelConfig values, with_defaults(model.config));
   Status status;
-  for (Json& scaling : scalings_of(m, factors)) {
-    Json json = decoder_json(kind, model, std::move(scaling));
-    status = check_read_again(json, model, factors);
-    if (status.ok()) return json;
-  }
+  for (const HuggingfaceClass& kind : model.family->classes)
+    for (Json& scaling : scalings_of(model, factors)) {
+      Json json = class_json(kind, model, values, std::move(scaling));
+      Status read = check_read_again(json, model, factors);
+      if (read.ok()) return json;
+      if (status.ok()) status = std::move(read);
+    }
   return status;
 }
 

@@ -2,514 +2,435 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 #include <string>
 #include <utility>
 
+#include "graph/base/quote.h"
 #include "graph/base/text.h"
+#include "graph/models/gguf_keys.h"
 
 namespace tessera {
 namespace {
 
 constexpr int64_t kMaxLayers = 1024;
 
-Status unsupported(std::string message) { return Status(StatusCode::kUnsupported, std::move(message)); }
-
-// NeutralKey: a key that scales or bounds something, and its values without effect.
+// NeutralKey: a key that scales or bounds something, and its values without effect: for architectures that do not read it.
 struct NeutralKey {
   std::string_view key;
   double neutral, also_neutral;
-  std::string_view family = {};  // prefix of the families that have it
 };
 constexpr NeutralKey kNeutralKeys[] = {
-    {"logit_scale", 1, 0, "granite"},
-    {"embedding_scale", 1, 0, "granite"},
-    {"residual_scale", 1, 0, "granite"},
-    {"attn_logit_softcapping", 0, 0, "gemma"},
-    {"final_logit_softcapping", 0, 0, "gemma"},
+    {"logit_scale", 1, 0},
+    {"embedding_scale", 1, 0},
+    {"residual_scale", 1, 0},
+    {"attn_logit_softcapping", 0, 0},
+    {"final_logit_softcapping", 0, 0},
     {"attention.clamp_kqv", 0, 0},
     {"attention.max_alibi_bias", 0, 0},
-    {"expert_weights_scale", 1, 0, "deepseek2"},
+    {"expert_weights_scale", 1, 0},
     {"rope.scaling.yarn_attn_factor", 1, -1},
     {"rope.scaling.yarn_ext_factor", 1, -1},
-    {"rope.scaling.yarn_log_multiplier", 0, 0, "deepseek2"},
+    {"rope.scaling.yarn_log_multiplier", 0, 0},
 };
 
-class HyperparameterReader {
+// GgufReader: reads metadata by an architecture's keys. Keeps the first error; after it, values are defaults.
+class GgufReader final : public GgufKeys {
  public:
-  HyperparameterReader(const GgufFile& file, std::string_view architecture)
-      : file_(file), prefix_(std::string(architecture) + ".") {
-    config().family = architecture;
+  GgufReader(const GgufFile& file, const ModelFamily& family, const GgufArchitecture& architecture)
+      : file_(file), architecture_(architecture), prefix_(std::string(architecture.name) + ".") {
+    config().family = family.name;
+    found.may_have_biases = architecture.optional_biases;
   }
 
-  using Read = Status (HyperparameterReader::*)();
-
-  Status read_llama() {
-    TSR_RETURN_IF_ERROR(read_decoder(false));
-    TSR_RETURN_IF_ERROR(read_rope_scaling());
-    TSR_ASSIGN_OR_RETURN(const int64_t window, integer("attention.sliding_window", 0));
-    if (window > 0 && window < T()) config().sizes["window"] = window;
-    return read_attention_scale();
+  Status run() {
+    architecture_.keys(*this);
+    check_neutral_keys();
+    return status_;
   }
 
-  Status read_qwen2() {
-    TSR_RETURN_IF_ERROR(read_decoder(true));
-    TSR_RETURN_IF_ERROR(read_rope_scaling());
-    return read_attention_scale();
+  // ---- ForeignKeys
+  bool is_reader() const override { return true; }
+  const ModelConfig& values() const override { return found.config; }
+  void fail(StatusCode code, std::string message) override {
+    if (status_.ok()) status_ = Status(code, std::move(message));
+  }
+  void size(std::string_view key, std::string_view ours, std::optional<int64_t> otherwise) override {
+    config().sizes[std::string(ours)] = integer(key, otherwise);
+  }
+  void real(std::string_view key, std::string_view ours, std::optional<double> otherwise, KeyForm form) override {
+    const double value = number(key, otherwise);
+    config().reals[std::string(ours)] = form == KeyForm::kInverse ? 1 / value : value;
+  }
+  void flag(std::string_view key, std::string_view ours, bool otherwise) override {
+    config().flags[std::string(ours)] = take(file_.flag(name_of(key), otherwise), otherwise);
+  }
+  size_t choice(std::string_view key, std::initializer_list<std::string_view> texts, size_t) override {
+    const std::string text = take(file_.text(name_of(key), std::string(*texts.begin())), std::string());
+    const auto at = std::ranges::find(texts, std::string_view(text));
+    if (at != texts.end()) return static_cast<size_t>(at - texts.begin());
+    fail(StatusCode::kUnsupported, format("{}{} is '{}'; known: {}", prefix_, key, quote(text, 60),
+                                          join(std::vector<std::string>(texts.begin(), texts.end()), ", ")));
+    return 0;
   }
 
-  Status read_qwen3() {
-    TSR_RETURN_IF_ERROR(read_decoder(true));
-    TSR_RETURN_IF_ERROR(read_rope_scaling());
-    return read_attention_scale();
-  }
-
-  Status read_gemma2() {
-    TSR_RETURN_IF_ERROR(read_decoder(true));
-    TSR_RETURN_IF_ERROR(read_rope_scaling());
-    TSR_ASSIGN_OR_RETURN(config().reals["softcap"], real("attn_logit_softcapping", 50));
-    TSR_ASSIGN_OR_RETURN(config().reals["logit_softcap"], real("final_logit_softcapping", 30));
-    constexpr int64_t kLayersOf27B = 46;
-    read_gemma_scale(kLayersOf27B);
-    return read_windows(4096, 2);
-  }
-
-  Status read_gemma3() {
-    TSR_RETURN_IF_ERROR(read_decoder(true));
-    TSR_RETURN_IF_ERROR(read_rope_scaling());
-    TSR_ASSIGN_OR_RETURN(config().reals["window_theta"], real("rope.freq_base_swa", 10000));
-    TSR_ASSIGN_OR_RETURN(config().reals["logit_softcap"], real("final_logit_softcapping", 0));
-    constexpr int64_t kLayersOf27B = 62;
-    read_gemma_scale(kLayersOf27B);
-    return read_windows(0, 6);
-  }
-
-  Status read_gemma() {
-    TSR_RETURN_IF_ERROR(read_decoder(true));
-    return read_rope_scaling();
-  }
-
-  Status read_olmo2() {
-    TSR_RETURN_IF_ERROR(read_decoder(true));
-    TSR_RETURN_IF_ERROR(read_rope_scaling());
-    TSR_RETURN_IF_ERROR(read_windows(0, 4));
-    if (config().lists.contains("windows")) {
-      TSR_ASSIGN_OR_RETURN(config().reals["window_theta"],
-                           real("rope.freq_base_swa", config().reals["rope_theta"]));
-    }
-    return read_attention_scale();
-  }
-
-  Status read_granite() {
-    TSR_RETURN_IF_ERROR(read_decoder(false));
-    TSR_RETURN_IF_ERROR(read_rope_scaling());
-    const std::pair<const char*, const char*> kFactors[] = {{"attention.scale", "attention_scale"},
-                                                            {"embedding_scale", "embedding_scale"},
-                                                            {"residual_scale", "residual_scale"},
-                                                            {"logit_scale", "logit_scale"}};
-    for (const auto& [key, name] : kFactors) {
-      TSR_ASSIGN_OR_RETURN(const double value, real(key, 0));
-      if (value < 0)
-        return Status(StatusCode::kCorrupt, format("{}{} is {}, wanted more than 0", prefix_, key, value));
-      if (value != 0) config().reals[name] = key == std::string_view("logit_scale") ? 1 / value : value;
-    }
-    return {};
-  }
-
-  Status read_qwen2moe() {
-    TSR_RETURN_IF_ERROR(read_decoder(true));
-    TSR_RETURN_IF_ERROR(read_rope_scaling());
-    config().flags["normalize"] = false;
-    TSR_ASSIGN_OR_RETURN(const int64_t dense, layer_integer("feed_forward_length"));
-    TSR_ASSIGN_OR_RETURN(config().sizes["FS"], integer("expert_shared_feed_forward_length", dense));
-    return read_attention_scale();
-  }
-
-  Status read_gpt_oss() {
-    TSR_RETURN_IF_ERROR(read_decoder(true));
-    TSR_RETURN_IF_ERROR(read_rope_scaling(false));
-    TSR_RETURN_IF_ERROR(read_windows(0, 2));
-    return read_attention_scale();
-  }
-
-  // Heads are as in the model, or as the reader computes: of the latent vector's width.
-  Status read_deepseek2() {
-    TSR_RETURN_IF_ERROR(read_common());
-    TSR_RETURN_IF_ERROR(read_norm_and_base());
-    found.may_have_biases = true;
-    auto& sizes = config().sizes;
-    TSR_ASSIGN_OR_RETURN(sizes["KA"], file_.integer(prefix_ + "attention.kv_lora_rank"));
-    TSR_ASSIGN_OR_RETURN(const int64_t rank, integer("attention.q_lora_rank", 0));
-    if (rank != 0) sizes["QA"] = rank;
-    TSR_ASSIGN_OR_RETURN(const int64_t key_length, integer("attention.key_length", 0));
-    TSR_ASSIGN_OR_RETURN(D(), integer("attention.key_length_mla", key_length));
-    TSR_ASSIGN_OR_RETURN(const int64_t value_length, integer("attention.value_length", D()));
-    TSR_ASSIGN_OR_RETURN(sizes["VD"], integer("attention.value_length_mla", value_length));
-    TSR_ASSIGN_OR_RETURN(sizes["R"], file_.integer(prefix_ + "rope.dimension_count"));
-    if (sizes["R"] < 2 || sizes["R"] % 2 != 0 || D() <= sizes["R"])
-      return Status(
-          StatusCode::kCorrupt,
-          format("heads of {} numbers of which rope.dimension_count, {}, are rotated; wanted an even "
-                 "number, and others",
-                 D(), sizes["R"]));
-    sizes["N"] = D() - sizes["R"];
-    TSR_RETURN_IF_ERROR(read_rope_scaling());
-    TSR_RETURN_IF_ERROR(read_deepseek_experts());
-    return {};
-  }
-
-  Status read_phi3() {
-    TSR_RETURN_IF_ERROR(read_decoder(true));
-    TSR_ASSIGN_OR_RETURN(found.original_context, integer("rope.scaling.original_context_length", T()));
-    TSR_ASSIGN_OR_RETURN(found.attention_factor, real("rope.scaling.attn_factor", 1));
-    if (found.original_context < 1 || !(found.attention_factor > 0))
-      return Status(
-          StatusCode::kCorrupt,
-          format("{}rope.scaling has an original context of {} and a factor {}, wanted positive ones",
-                 prefix_, found.original_context, found.attention_factor));
-    TSR_ASSIGN_OR_RETURN(const std::string type, file_.text(prefix_ + "rope.scaling.type", "none"));
-    if (type != "none" && type != "longrope")
-      return unsupported(format("{}rope.scaling.type is '{}'; known: none, longrope", prefix_, type));
-    TSR_ASSIGN_OR_RETURN(const int64_t window, integer("attention.sliding_window", 0));
-    if (window > 0 && window < T()) config().sizes["window"] = window;
-    return read_attention_scale();
-  }
-
-  Status read_smollm3() {
-    TSR_RETURN_IF_ERROR(read_decoder(false));
-    TSR_RETURN_IF_ERROR(read_rope_scaling());
-    constexpr int64_t kRopeInterval = 4;  // every fourth layer does not rotate
-    std::vector<int64_t>& turned = config().lists["rope_layers"];
-    for (int64_t i = 0; i < config().sizes["L"]; ++i) turned.push_back((i + 1) % kRopeInterval != 0);
-    return read_attention_scale();
-  }
-
-  Status read_gpt2() {
-    TSR_RETURN_IF_ERROR(read_common());
-    TSR_ASSIGN_OR_RETURN(config().reals["norm_eps"], file_.real(prefix_ + "attention.layer_norm_epsilon"));
-    TSR_ASSIGN_OR_RETURN(const int64_t key_value_heads, layer_integer("attention.head_count_kv", H()));
-    TSR_ASSIGN_OR_RETURN(const int64_t head_size, integer("attention.key_length", C() / H()));
-    TSR_ASSIGN_OR_RETURN(const int64_t value_size, integer("attention.value_length", head_size));
-    if (key_value_heads != H() || head_size != C() / H() || value_size != head_size)
-      return unsupported(
-          format("{} heads with {} of keys, {} of {} channels and values of {}; a gpt2 model "
-                 "has as many of keys, and divides its {} channels among them",
-                 H(), key_value_heads, head_size, C(), value_size, C()));
-    return check_attention_scale(head_size);
-  }
-
-  GgufHyperparameters found;
-
- private:
-  ModelConfig& config() { return found.config; }
-  const ModelConfig& config() const { return found.config; }
-  int64_t& C() { return config().sizes["C"]; }
-  int64_t& H() { return config().sizes["H"]; }
-  int64_t& T() { return config().sizes["T"]; }
-  int64_t& D() { return config().sizes["D"]; }
-
-  Result<int64_t> integer(std::string_view key, int64_t fallback) const {
-    return file_.integer(prefix_ + std::string(key), fallback);
-  }
-  Result<double> real(std::string_view key, double fallback) const {
-    return file_.real(prefix_ + std::string(key), fallback);
-  }
-
-  // A number, or an array with one equal number per layer.
-  Result<int64_t> layer_integer(std::string_view key, std::optional<int64_t> fallback = {}) const {
-    const std::string name = prefix_ + std::string(key);
-    if (!file_.has_array(name)) return file_.integer(name, fallback);
-    TSR_ASSIGN_OR_RETURN(const std::vector<int64_t> values, file_.integers(name));
-    const int64_t layers = config().sizes.at("L");
-    if (static_cast<int64_t>(values.size()) != layers)
-      return Status(StatusCode::kCorrupt,
-                    format("{} has {} values, the model has {} layers", name, values.size(), layers));
-    for (size_t i = 1; i < values.size(); ++i)
-      if (values[i] != values[0])
-        return unsupported(
-            format("{} is {} in layer 0 and {} in layer {}; only models whose layers are "
-                   "alike can be imported",
-                   name, values[0], values[i], i));
-    if (values.empty()) return Status(StatusCode::kCorrupt, format("{} has no values", name));
-    return values[0];
-  }
-
-  Status read_common() {
-    TSR_ASSIGN_OR_RETURN(const int64_t layers, file_.integer(prefix_ + "block_count"));
+  // ---- GgufKeys
+  void sizes() override {
+    const int64_t layers = integer("block_count", {});
     if (layers < 1 || layers > kMaxLayers)
-      return Status(layers < 1 ? StatusCode::kCorrupt : StatusCode::kUnsupported,
-                    format("{}block_count is {}; wanted 1 to {}", prefix_, layers, kMaxLayers));
-    config().sizes["L"] = layers;
-    TSR_ASSIGN_OR_RETURN(C(), file_.integer(prefix_ + "embedding_length"));
-    TSR_ASSIGN_OR_RETURN(H(), layer_integer("attention.head_count"));
-    TSR_ASSIGN_OR_RETURN(config().sizes["F"], layer_integer("feed_forward_length"));
-    TSR_ASSIGN_OR_RETURN(T(), file_.integer(prefix_ + "context_length"));
-    if (H() < 1) return Status(StatusCode::kCorrupt, prefix_ + "attention.head_count is not positive");
+      fail(layers < 1 ? StatusCode::kCorrupt : StatusCode::kUnsupported,
+           format("{}block_count is {}; wanted 1 to {}", prefix_, layers, kMaxLayers));
+    config().sizes["L"] = status_.ok() ? layers : 1;
+    size("embedding_length", "C", {});
+    config().sizes["H"] = layer_integer("attention.head_count", {});
+    config().sizes["F"] = layer_integer("feed_forward_length", {});
+    size("context_length", "T", {});
+    if (H() < 1) {
+      fail(StatusCode::kCorrupt, prefix_ + "attention.head_count is not positive");
+      config().sizes["H"] = 1;
+    }
     for (const bool wanted : {true, false}) {
-      const std::string key = prefix_ + (wanted ? "attention.causal" : "use_parallel_residual");
-      TSR_ASSIGN_OR_RETURN(const bool found, file_.flag(key, wanted));
-      if (found != wanted)
-        return unsupported(format("{} is {}; only models with {} can be imported", key, found, wanted));
+      const char* const key = wanted ? "attention.causal" : "use_parallel_residual";
+      const bool value = take(file_.flag(name_of(key), wanted), wanted);
+      if (value != wanted)
+        fail(StatusCode::kUnsupported,
+             format("{}{} is {}; only models with {} can be imported", prefix_, key, value, wanted));
     }
-    TSR_RETURN_IF_ERROR(read_experts());
-    for (const NeutralKey& row : kNeutralKeys) {
-      if (!row.family.empty() && config().family.starts_with(row.family)) continue;
-      TSR_ASSIGN_OR_RETURN(const double value, real(row.key, row.neutral));
-      if (value != row.neutral && value != row.also_neutral)
-        return unsupported(format("{}{} is {}; only models without it (or with {}) can be imported", prefix_,
-                                  row.key, value, row.neutral));
-    }
-    return {};
+    read_experts();
   }
 
-  // A mixture of experts is a llama with several
-  // feed-forward networks. No token is dropped.
-  Status read_experts() {
-    TSR_ASSIGN_OR_RETURN(const int64_t experts, integer("expert_count", 0));
-    if (experts == 0) return {};
-    constexpr std::string_view kWithExperts[] = {"deepseek2", "gpt-oss", "llama", "qwen2moe", "qwen3moe"};
-    if (std::ranges::find(kWithExperts, std::string_view(config().family)) == std::end(kWithExperts))
-      return unsupported(format("a {} of {} experts is not supported", config().family, experts));
-    TSR_ASSIGN_OR_RETURN(const int64_t used, integer("expert_used_count", 0));
-    if (experts < 1 || used < 1 || used > experts)
-      return Status(
-          StatusCode::kCorrupt,
-          format("{}expert_count is {} and {}expert_used_count {}; wanted 1 or more, and no more used "
-                 "than there are",
-                 prefix_, experts, prefix_, used));
-    if (config().family != "deepseek2") {
-      TSR_ASSIGN_OR_RETURN(const int64_t shared, integer("expert_shared_count", 0));
-      if (shared != 0)
-        return unsupported(
-            format("{}expert_shared_count is {}; only models without it (or with 0) can be imported", prefix_,
-                   shared));
-      // GGUF's numbers; the last divides by the sum of the chosen, as every normalised softmax.
-      constexpr int64_t kSoftmax = 1, kSoftmaxOfChosen = 3;
-      TSR_ASSIGN_OR_RETURN(const int64_t gating, integer("expert_gating_func", kSoftmax));
-      if (gating != kSoftmax && gating != 0 && !(gating == kSoftmaxOfChosen && config().family == "gpt-oss"))
-        return unsupported(
-            format("{}expert_gating_func is {}; only models whose routers end with a softmax ({}) can "
-                   "be imported",
-                   prefix_, gating, kSoftmax));
-    }
-    if (config().family == "llama") config().family = "moe";
-    config().sizes["E"] = experts;
-    config().sizes["K"] = used;
-    config().reals["capacity"] = 0;
-    int64_t& F = config().sizes["F"];
-    TSR_ASSIGN_OR_RETURN(F, integer("expert_feed_forward_length", F));
-    return {};
+  void decoder() override {
+    sizes();
+    size("attention.key_length", "D", C() / H());
+    config().sizes["KV"] = layer_integer("attention.head_count_kv", H());
+    read_norm_and_base();
+    const int64_t value_size = integer("attention.value_length", D());
+    if (value_size != D())
+      fail(StatusCode::kUnsupported, format("heads of {} with values of {}; both must be equal", D(), value_size));
+    const int64_t rotated = integer("rope.dimension_count", D());
+    if (rotated < 2 || rotated > D() || rotated % 2 != 0)
+      fail(StatusCode::kCorrupt,
+           format("{}rope.dimension_count is {}, wanted an even number up to {}", prefix_, rotated, D()));
+    if (rotated != D()) config().sizes["R"] = rotated;
+    if (architecture_.rope_half) config().flags["rope_half"] = true;
   }
 
-  Status read_norm_and_base() {
-    TSR_ASSIGN_OR_RETURN(config().reals["norm_eps"],
-                         file_.real(prefix_ + "attention.layer_norm_rms_epsilon"));
-    TSR_ASSIGN_OR_RETURN(config().reals["rope_theta"], real("rope.freq_base", 10000.0));
-    return {};
+  void whole_heads() override {
+    const int64_t key_value_heads = layer_integer("attention.head_count_kv", H());
+    const int64_t head_size = integer("attention.key_length", C() / H());
+    const int64_t value_size = integer("attention.value_length", head_size);
+    if (key_value_heads != H() || head_size != C() / H() || value_size != head_size)
+      fail(StatusCode::kUnsupported,
+           format("{} heads with {} of keys, {} of {} channels and values of {}; a {} model has as many of keys, and divides "
+                  "its {} channels among them",
+                  H(), key_value_heads, head_size, C(), value_size, architecture_.name, C()));
+    check_plain_scores(head_size);
   }
 
-  Status read_deepseek_experts() {
-    auto& sizes = config().sizes;
-    const int64_t layers = sizes["L"];
-    if (!sizes.contains("E"))
-      return unsupported(format("a {} without experts (expert_count) is not supported", config().family));
-    TSR_ASSIGN_OR_RETURN(sizes["FD"], layer_integer("feed_forward_length"));
-    TSR_ASSIGN_OR_RETURN(const int64_t dense, integer("leading_dense_block_count", 0));
-    if (dense < 0 || dense > layers)
-      return Status(StatusCode::kCorrupt,
-                    format("{}leading_dense_block_count is {} of {} layers", prefix_, dense, layers));
-    for (int64_t i = 0; dense > 0 && i < layers; ++i) config().lists["expert_layers"].push_back(i >= dense);
-    TSR_ASSIGN_OR_RETURN(const int64_t shared, integer("expert_shared_count", 0));
-    if (shared < 0 || shared > 1024)
-      return Status(StatusCode::kCorrupt,
-                    format("{}expert_shared_count is {}, wanted 0 to 1024", prefix_, shared));
-    if (shared > 0) sizes["FS"] = shared * sizes["F"];
-    TSR_ASSIGN_OR_RETURN(const double scale, real("expert_weights_scale", 0));
-    if (scale != 0) config().reals["expert_scale"] = scale;
-    TSR_ASSIGN_OR_RETURN(config().flags["normalize"], file_.flag(prefix_ + "expert_weights_norm", false));
-    constexpr int64_t kSoftmax = 1, kSigmoid = 2;
-    TSR_ASSIGN_OR_RETURN(const int64_t gating, integer("expert_gating_func", kSoftmax));
-    if (gating != 0 && gating != kSoftmax && gating != kSigmoid)
-      return unsupported(format("{}expert_gating_func is {}; known: a softmax ({}) and a sigmoid ({})",
-                                prefix_, gating, kSoftmax, kSigmoid));
-    if (gating != 0 && file_.has(prefix_ + "expert_gating_func"))
-      config().flags["expert_sigmoid"] = gating == kSigmoid;
-    TSR_ASSIGN_OR_RETURN(const int64_t groups, integer("expert_group_count", 1));
-    TSR_ASSIGN_OR_RETURN(const int64_t groups_used, integer("expert_group_used_count", groups));
-    if (groups > 1) {
-      sizes["groups"] = groups;
-      sizes["groups_used"] = groups_used;
-    }
-    return {};
-  }
-
-  // `half`: rotated pairs are (i, i + R/2).
-  Status read_decoder(bool half) {
-    TSR_RETURN_IF_ERROR(read_common());
-    constexpr std::string_view kFixed[] = {"gpt-oss", "moe", "phi3", "qwen2", "qwen2moe"};
-    found.may_have_biases = std::ranges::find(kFixed, std::string_view(config().family)) == std::end(kFixed);
-    int64_t& head_size = config().sizes["D"];
-    TSR_ASSIGN_OR_RETURN(head_size, integer("attention.key_length", C() / H()));
-    TSR_ASSIGN_OR_RETURN(config().sizes["KV"], layer_integer("attention.head_count_kv", H()));
-    TSR_RETURN_IF_ERROR(read_norm_and_base());
-    TSR_ASSIGN_OR_RETURN(const int64_t value_size, integer("attention.value_length", head_size));
-    TSR_ASSIGN_OR_RETURN(const int64_t rotated, integer("rope.dimension_count", head_size));
-    if (value_size != head_size)
-      return unsupported(format("heads of {} with values of {}; both must be equal", head_size, value_size));
-    if (rotated < 2 || rotated > head_size || rotated % 2 != 0)
-      return Status(StatusCode::kCorrupt,
-                    format("{}rope.dimension_count is {}, wanted an even number up to {}", prefix_, rotated,
-                           head_size));
-    if (rotated != head_size) config().sizes["R"] = rotated;
-    if (half) config().flags["rope_half"] = true;
-    return {};
-  }
-
-  // As in llama.cpp: linear by default, by the factor or its
-  // older name. `truncates`: yarn's ramp has integer bounds.
-  Status read_rope_scaling(bool truncates = true) {
-    TSR_ASSIGN_OR_RETURN(const std::string type, file_.text(prefix_ + "rope.scaling.type", "linear"));
-    TSR_ASSIGN_OR_RETURN(const double older, real("rope.scale_linear", 1.0));
-    TSR_ASSIGN_OR_RETURN(const double factor, real("rope.scaling.factor", older));
+  // As in llama.cpp: linear by default, by the factor or its older name.
+  void rotation(bool truncates) override {
+    const std::string type = take(file_.text(name_of("rope.scaling.type"), "linear"), std::string("linear"));
+    const double factor = number("rope.scaling.factor", number("rope.scale_linear", 1.0));
     const bool yarn = type == "yarn";
-    TSR_ASSIGN_OR_RETURN(const double attention_factor, real("rope.scaling.attn_factor", 1));
-    TSR_ASSIGN_OR_RETURN(const int64_t original, integer("rope.scaling.original_context_length", T()));
-    TSR_ASSIGN_OR_RETURN(const double fast, real("rope.scaling.yarn_beta_fast", 32));
-    TSR_ASSIGN_OR_RETURN(const double slow, real("rope.scaling.yarn_beta_slow", 1));
+    const double attention_factor = number("rope.scaling.attn_factor", 1);
+    const int64_t original = integer("rope.scaling.original_context_length", T());
+    const double fast = number("rope.scaling.yarn_beta_fast", 32), slow = number("rope.scaling.yarn_beta_slow", 1);
     if (!yarn && attention_factor != 1)
-      return unsupported(
-          format("{}rope.scaling.attn_factor is {}; only models without it (or with 1) can be imported",
-                 prefix_, attention_factor));
-    if (type == "none" || (!yarn && (factor == 1.0 || factor == 0.0))) return {};
+      fail(StatusCode::kUnsupported,
+           format("{}rope.scaling.attn_factor is {}; only models without it (or with 1) can be imported", prefix_,
+                  attention_factor));
+    if (type == "none" || (!yarn && (factor == 1.0 || factor == 0.0))) return;
     if (type != "linear" && !yarn)
-      return unsupported(format("rotary positions with {} scaling by {} are not supported", type, factor));
+      fail(StatusCode::kUnsupported,
+           format("rotary positions with {} scaling by {} are not supported", quote(type, 60), factor));
     if (!(factor > 0) || !(original >= 1) || !(fast > 0) || !(slow > 0) || !(attention_factor > 0))
-      return Status(
-          StatusCode::kCorrupt,
-          format("{}rope.scaling has factor {}, original context {}, betas {} and {}, attention factor {}; "
-                 "wanted positive ones",
-                 prefix_, factor, original, fast, slow, attention_factor));
-    const auto rotated = config().sizes.find("R");
-    const Rotation rotation{config().reals["rope_theta"],
-                            rotated == config().sizes.end() ? config().sizes["D"] : rotated->second};
+      fail(StatusCode::kCorrupt,
+           format("{}rope.scaling has factor {}, original context {}, betas {} and {}, attention factor {}; wanted positive "
+                  "ones",
+                  prefix_, factor, original, fast, slow, attention_factor));
+    const Rotation rotation{real_of("rope_theta"), size_of("R", D())};
     if (rotation.rotated > kMostRotated)
-      return Status(StatusCode::kCorrupt, format("{} numbers of a head are rotated, wanted at most {}",
-                                                 rotation.rotated, kMostRotated));
+      fail(StatusCode::kCorrupt, format("{} numbers of a head are rotated, wanted at most {}", rotation.rotated, kMostRotated));
+    if (!status_.ok()) return;
+    YarnScaling settings;
+    settings.factor = factor;
+    settings.original_context = static_cast<double>(original);
+    settings.beta_fast = fast;
+    settings.beta_slow = slow;
+    settings.truncates = truncates;
+    if (is_latent_) settings.mscale = settings.mscale_all_dim = read_score_multiplier(factor);
     // attn_factor multiplies the format's own magnitude.
-    std::optional<double> magnitude;
-    double mscale = 0;
-    if (config().family == "deepseek2") {  // its scores are scaled, not its rotations
-      TSR_ASSIGN_OR_RETURN(const double multiplier, real("rope.scaling.yarn_log_multiplier", 0));
-      mscale = 10 * multiplier;
-      const double scale = (1 + multiplier * std::log(factor)) / std::sqrt(static_cast<double>(D()));
-      if (mscale != 0 && factor > 1)
-        config().reals["attention_scale"] = scale * (1 + multiplier * std::log(factor));
-    }
-    if (attention_factor != 1)
-      magnitude = attention_factor * (factor <= 1 ? 1.0 : 0.1 * std::log(factor) + 1);
-    found.scaling = yarn ? yarn_scaling(rotation, {.factor = factor,
-                                                   .original_context = static_cast<double>(original),
-                                                   .beta_fast = fast,
-                                                   .beta_slow = slow,
-                                                   .attention_factor = magnitude,
-                                                   .mscale = mscale,
-                                                   .mscale_all_dim = mscale,
-                                                   .truncates = truncates})
-                         : linear_scaling(rotation, factor);
+    if (attention_factor != 1) settings.attention_factor = attention_factor * (factor <= 1 ? 1.0 : 0.1 * std::log(factor) + 1);
+    found.scaling = yarn ? yarn_scaling(rotation, settings) : linear_scaling(rotation, factor);
     if (found.scaling->is_neutral()) found.scaling.reset();
-    if (found.scaling) {
-      found.scaling->describe(config());
-      config().sizes["T"] = std::max(config().sizes["T"], found.scaling->context);
-    }
-    return {};
+    if (!found.scaling) return;
+    found.scaling->describe(config());
+    config().sizes["T"] = std::max(T(), found.scaling->context);
   }
 
-  // Windows in all layers except each `every`th, or by sliding_window_pattern: another distance, or a flag per layer.
-  Status read_windows(int64_t otherwise, int64_t every) {
-    TSR_ASSIGN_OR_RETURN(const int64_t window, integer("attention.sliding_window", otherwise));
-    if (window <= 0 || window > T()) return {};
-    const int64_t layers = config().sizes["L"];
-    const std::string key = prefix_ + "attention.sliding_window_pattern";
+  void factor_tensors() override {
+    found.original_context = integer("rope.scaling.original_context_length", T());
+    found.attention_factor = number("rope.scaling.attn_factor", 1);
+    if (found.original_context < 1 || !(found.attention_factor > 0))
+      fail(StatusCode::kCorrupt, format("{}rope.scaling has an original context of {} and a factor {}, wanted positive ones",
+                                        prefix_, found.original_context, found.attention_factor));
+    const std::string type = take(file_.text(name_of("rope.scaling.type"), "none"), std::string("none"));
+    if (type != "none" && type != "longrope")
+      fail(StatusCode::kUnsupported,
+           format("{}rope.scaling.type is '{}'; known: none, longrope", prefix_, quote(type, 60)));
+  }
+
+  void window() override {
+    const int64_t window = integer("attention.sliding_window", 0);
+    if (window > 0 && window < T()) config().sizes["window"] = window;
+  }
+
+  // sliding_window_pattern: another distance, or a flag per layer.
+  void windows(int64_t otherwise, int64_t every, bool) override {
+    const int64_t window = integer("attention.sliding_window", otherwise);
+    if (window <= 0 || window > T() || !status_.ok()) return;
+    const int64_t layers = size_of("L");
+    const std::string key = name_of("attention.sliding_window_pattern");
     std::vector<int64_t> local;
     if (file_.has_array(key)) {
-      TSR_ASSIGN_OR_RETURN(local, file_.integers(key));
+      local = take(file_.integers(key), std::vector<int64_t>());
       if (std::ssize(local) != layers)
-        return Status(StatusCode::kCorrupt,
-                      format("{} has {} values, the model has {} layers", key, local.size(), layers));
+        return fail(StatusCode::kCorrupt,
+                    format("{} has {} values, the model has {} layers", key, local.size(), layers));
     } else {
-      TSR_ASSIGN_OR_RETURN(every, file_.integer(key, every));
-      if (every < 0) return Status(StatusCode::kCorrupt, format("{} is {}, wanted 0 or more", key, every));
+      every = take(file_.integer(key, every), int64_t{0});
+      if (every < 0) return fail(StatusCode::kCorrupt, format("{} is {}, wanted 0 or more", key, every));
       for (int64_t i = 0; i < layers; ++i) local.push_back(every == 0 || i % every < every - 1);
     }
     std::vector<int64_t>& windows = config().lists["windows"];
     for (const int64_t each : local) windows.push_back(each != 0 ? window : 0);
-    return {};
+  }
+  bool has_windows() const override { return values().lists.contains("windows"); }
+
+  void plain_scores() override { check_plain_scores(D()); }
+
+  void score_scale(std::string_view key) override { factor(key, "attention_scale", KeyForm::kSame); }
+
+  void largest_scores(int64_t layers_of_largest) override {
+    const double of_head = static_cast<double>(C()) / static_cast<double>(H());
+    if (size_of("L") == layers_of_largest && of_head != static_cast<double>(D()))
+      config().reals["attention_scale"] = 1 / std::sqrt(of_head);
   }
 
-  // Not in the file: the largest model of a generation scales by channels per head.
-  void read_gemma_scale(int64_t layers_of_largest) {
-    const auto D = static_cast<double>(config().sizes["D"]),
-               C_of_head = static_cast<double>(C()) / static_cast<double>(H());
-    if (config().sizes["L"] == layers_of_largest && C_of_head != D)
-      config().reals["attention_scale"] = 1 / std::sqrt(C_of_head);
+  void factor(std::string_view key, std::string_view ours, KeyForm form) override {
+    const double value = number(key, 0);
+    if (value < 0) fail(StatusCode::kCorrupt, format("{}{} is {}, wanted more than 0", prefix_, key, value));
+    if (value > 0) config().reals[std::string(ours)] = form == KeyForm::kInverse ? 1 / value : value;
   }
 
-  Status read_attention_scale() {
-    TSR_ASSIGN_OR_RETURN(const double scale, real("attention.scale", 0.0));
-    const auto D = static_cast<double>(config().sizes["D"]);
-    if (scale < 0 || scale == 0.0 || std::abs(scale * std::sqrt(D) - 1) <= 1e-5)
-      return scale < 0 ? Status(StatusCode::kCorrupt,
-                                format("{}attention.scale is {}, wanted more than 0", prefix_, scale))
-                       : Status();
-    return check_attention_scale(config().sizes["D"]);
+  void rope_layers(int64_t every) override {
+    std::vector<int64_t>& turned = config().lists["rope_layers"];
+    for (int64_t i = 0; i < size_of("L"); ++i) turned.push_back((i + 1) % every != 0);
   }
 
-  Status check_attention_scale(int64_t head_size) const {
-    TSR_ASSIGN_OR_RETURN(const double scale, real("attention.scale", 0.0));
-    if (scale == 0.0 || std::abs(scale * std::sqrt(static_cast<double>(head_size)) - 1) <= 1e-5) return {};
-    return unsupported(format("{}attention.scale is {}, wanted one over the root of the head size {}",
-                              prefix_, scale, head_size));
+  int64_t stated_size(std::string_view key) override { return layer_integer(key, 0); }
+
+  // Heads are as in the model, or as the reader computes: of the latent vector's width.
+  void latent() override {
+    is_latent_ = true;
+    sizes();
+    read_norm_and_base();
+    // The norms of latent vectors have the epsilon of all others; 1e-6 is the family's own, which f32 rounds.
+    if (std::abs(real_of("norm_eps") / 1e-6 - 1) > 1e-6) config().reals["latent_norm_eps"] = real_of("norm_eps");
+    size("attention.kv_lora_rank", "KA", {});
+    const int64_t rank = integer("attention.q_lora_rank", 0);
+    if (rank != 0) config().sizes["QA"] = rank;
+    size("attention.key_length_mla", "D", integer("attention.key_length", 0));
+    size("attention.value_length_mla", "VD", integer("attention.value_length", D()));
+    size("rope.dimension_count", "R", {});
+    const int64_t R = size_of("R");
+    if (R < 2 || R % 2 != 0 || D() <= R)
+      fail(StatusCode::kCorrupt,
+           format("heads of {} numbers of which rope.dimension_count, {}, are rotated; wanted an even number, and others",
+                  D(), R));
+    config().sizes["N"] = D() - R;
+    read_latent_experts();
+  }
+
+  GgufHyperparameters found;
+
+ protected:
+  ModelConfig* set_values() override { return &found.config; }
+
+ private:
+  ModelConfig& config() { return found.config; }
+  int64_t C() const { return size_of("C"); }
+  int64_t H() const { return size_of("H"); }
+  int64_t T() const { return size_of("T"); }
+  int64_t D() const { return size_of("D"); }
+
+  std::string name_of(std::string_view key) {
+    read_.emplace(key);
+    return prefix_ + std::string(key);
+  }
+  template <class T>
+  T take(Result<T> result, T otherwise) {
+    if (result.ok()) return *std::move(result);
+    if (status_.ok()) status_ = result.status();
+    return otherwise;
+  }
+  int64_t integer(std::string_view key, std::optional<int64_t> otherwise) {
+    return take(file_.integer(name_of(key), otherwise), otherwise.value_or(1));
+  }
+  double number(std::string_view key, std::optional<double> otherwise) {
+    return take(file_.real(name_of(key), otherwise), otherwise.value_or(1));
+  }
+
+  // A number, or an array with one equal number per layer.
+  int64_t layer_integer(std::string_view key, std::optional<int64_t> otherwise) {
+    const std::string name = name_of(key);
+    if (!file_.has_array(name)) return integer(key, otherwise);
+    const std::vector<int64_t> values = take(file_.integers(name), std::vector<int64_t>());
+    const int64_t layers = size_of("L");
+    if (std::ssize(values) != layers) {
+      fail(StatusCode::kCorrupt, format("{} has {} values, the model has {} layers", name, values.size(), layers));
+      return 1;
+    }
+    for (size_t i = 1; i < values.size(); ++i)
+      if (values[i] != values[0])
+        fail(StatusCode::kUnsupported,
+             format("{} is {} in layer 0 and {} in layer {}; only models whose layers are alike can be imported", name,
+                    values[0], values[i], i));
+    return values[0];
+  }
+
+  // A mixture of experts has several feed-forward networks. No token is dropped.
+  void read_experts() {
+    const int64_t experts = integer("expert_count", 0);
+    if (experts == 0) return;
+    if (!architecture_.has_experts)
+      return fail(StatusCode::kUnsupported, format("a {} of {} experts is not supported", architecture_.name, experts));
+    const int64_t used = integer("expert_used_count", 0);
+    if (experts < 1 || used < 1 || used > experts)
+      fail(StatusCode::kCorrupt,
+           format("{}expert_count is {} and {}expert_used_count {}; wanted 1 or more, and no more used than there are",
+                  prefix_, experts, prefix_, used));
+    if (!is_latent_) check_softmax_router();
+    config().sizes["E"] = experts;
+    config().sizes["K"] = used;
+    config().reals["capacity"] = 0;
+    size("expert_feed_forward_length", "F", size_of("F"));
+  }
+
+  void check_softmax_router() {
+    const int64_t shared = integer("expert_shared_count", 0);
+    if (shared != 0)
+      fail(StatusCode::kUnsupported,
+           format("{}expert_shared_count is {}; only models without it (or with 0) can be imported", prefix_, shared));
+    // GGUF's numbers; the last divides by the sum of the chosen, as every normalised softmax.
+    constexpr int64_t kSoftmax = 1, kSoftmaxOfChosen = 3;
+    const int64_t gating = integer("expert_gating_func", kSoftmax);
+    if (gating != kSoftmax && gating != 0 && !(gating == kSoftmaxOfChosen && architecture_.softmax_of_chosen))
+      fail(StatusCode::kUnsupported,
+           format("{}expert_gating_func is {}; only models whose routers end with a softmax ({}) can be imported", prefix_,
+                  gating, kSoftmax));
+  }
+
+  void read_norm_and_base() {
+    real("attention.layer_norm_rms_epsilon", "norm_eps", {}, KeyForm::kSame);
+    real("rope.freq_base", "rope_theta", 10000.0, KeyForm::kSame);
+  }
+
+  void read_latent_experts() {
+    auto& sizes = config().sizes;
+    if (!sizes.contains("E"))
+      fail(StatusCode::kUnsupported,
+           format("a {} without experts (expert_count) is not supported", architecture_.name));
+    sizes["FD"] = layer_integer("feed_forward_length", {});
+    const int64_t dense = integer("leading_dense_block_count", 0), layers = size_of("L");
+    if (dense < 0 || dense > layers)
+      fail(StatusCode::kCorrupt, format("{}leading_dense_block_count is {} of {} layers", prefix_, dense, layers));
+    for (int64_t i = 0; dense > 0 && i < layers; ++i) config().lists["expert_layers"].push_back(i >= dense);
+    const int64_t shared = integer("expert_shared_count", 0);
+    if (shared < 0 || shared > 1024)
+      fail(StatusCode::kCorrupt, format("{}expert_shared_count is {}, wanted 0 to 1024", prefix_, shared));
+    if (shared > 0) sizes["FS"] = shared * sizes["F"];
+    factor("expert_weights_scale", "expert_scale", KeyForm::kSame);
+    flag("expert_weights_norm", "normalize", false);
+    constexpr int64_t kSoftmax = 1, kSigmoid = 2;
+    const int64_t gating = integer("expert_gating_func", kSoftmax);
+    if (gating != 0 && gating != kSoftmax && gating != kSigmoid)
+      fail(StatusCode::kUnsupported, format("{}expert_gating_func is {}; known: a softmax ({}) and a sigmoid ({})", prefix_,
+                                            gating, kSoftmax, kSigmoid));
+    if (gating != 0 && file_.has(prefix_ + "expert_gating_func")) config().flags["expert_sigmoid"] = gating == kSigmoid;
+    const int64_t groups = integer("expert_group_count", 1), groups_used = integer("expert_group_used_count", groups);
+    if (groups <= 1) return;
+    sizes["groups"] = groups;
+    sizes["groups_used"] = groups_used;
+  }
+
+  // The scores of latent attention are scaled, not its rotations. Returns mscale_all_dim.
+  double read_score_multiplier(double factor) {
+    const double multiplier = number("rope.scaling.yarn_log_multiplier", 0);
+    const double scale = 1 + multiplier * std::log(factor);
+    if (multiplier != 0 && factor > 1)
+      config().reals["attention_scale"] = scale * scale / std::sqrt(static_cast<double>(D()));
+    return 10 * multiplier;
+  }
+
+  void check_plain_scores(int64_t head_size) {
+    const double scale = number("attention.scale", 0.0);
+    if (scale == 0.0 || std::abs(scale * std::sqrt(static_cast<double>(head_size)) - 1) <= 1e-5) return;
+    fail(scale < 0 ? StatusCode::kCorrupt : StatusCode::kUnsupported,
+         scale < 0 ? format("{}attention.scale is {}, wanted more than 0", prefix_, scale)
+                   : format("{}attention.scale is {}, wanted one over the root of the head size {}", prefix_, scale,
+                            head_size));
+  }
+
+  void check_neutral_keys() {
+    for (const NeutralKey& row : kNeutralKeys) {
+      if (read_.contains(row.key)) continue;
+      const double value = number(row.key, row.neutral);
+      if (value != row.neutral && value != row.also_neutral)
+        fail(StatusCode::kUnsupported, format("{}{} is {}; only models without it (or with {}) can be imported", prefix_,
+                                              row.key, value, row.neutral));
+    }
   }
 
   const GgufFile& file_;
+  const GgufArchitecture& architecture_;
   const std::string prefix_;
+  std::set<std::string, std::less<>> read_;  // keys
+  bool is_latent_ = false;
+  Status status_;
 };
 
-}  // namespace
-
-namespace {
-
-struct Architecture {
-  std::string_view name;  // our name and the file's
-  HyperparameterReader::Read read;
-};
-constexpr Architecture kArchitectures[] = {
-    {"deepseek2", &HyperparameterReader::read_deepseek2}, {"gemma", &HyperparameterReader::read_gemma},
-    {"gemma2", &HyperparameterReader::read_gemma2},       {"gemma3", &HyperparameterReader::read_gemma3},
-    {"gpt-oss", &HyperparameterReader::read_gpt_oss},     {"gpt2", &HyperparameterReader::read_gpt2},
-    {"granite", &HyperparameterReader::read_granite},     {"llama", &HyperparameterReader::read_llama},
-    {"olmo2", &HyperparameterReader::read_olmo2},         {"phi3", &HyperparameterReader::read_phi3},
-    {"qwen2", &HyperparameterReader::read_qwen2},         {"qwen2moe", &HyperparameterReader::read_qwen2moe},
-    {"qwen3", &HyperparameterReader::read_qwen3},         {"qwen3moe", &HyperparameterReader::read_qwen3},
-    {"smollm3", &HyperparameterReader::read_smollm3},
+// The family that reads an architecture, with experts or without.
+struct KnownArchitecture {
+  const ModelFamily* family = nullptr;
+  const GgufArchitecture* described = nullptr;
 };
 
-}  // namespace
-
-bool is_known_gguf_architecture(std::string_view name) {
-  return std::ranges::find(kArchitectures, name, &Architecture::name) != std::end(kArchitectures);
+KnownArchitecture find_architecture(std::string_view name, bool has_experts) {
+  KnownArchitecture found;
+  for (const ModelFamily& family : all_model_families())
+    for (const GgufArchitecture& each : family.architectures)
+      if (each.name == name && (found.family == nullptr || each.has_experts == has_experts)) found = {&family, &each};
+  return found;
 }
 
+}  // namespace
+
+bool is_known_gguf_architecture(std::string_view name) { return find_architecture(name, false).family != nullptr; }
+
 std::string known_gguf_architectures() {
-  std::vector<std::string> names;
-  for (const Architecture& architecture : kArchitectures) names.emplace_back(architecture.name);
-  return join(names, ", ");
+  std::set<std::string> names;
+  for (const ModelFamily& family : all_model_families())
+    for (const GgufArchitecture& each : family.architectures) names.emplace(each.name);
+  return join(std::vector<std::string>(names.begin(), names.end()), ", ");
 }
 
 Result<GgufHyperparameters> read_gguf_hyperparameters(const GgufFile& file, std::string_view name) {
-  const auto architecture = std::ranges::find(kArchitectures, name, &Architecture::name);
-  TSR_CHECK(architecture != std::end(kArchitectures), "the architecture is known");
-  HyperparameterReader reader(file, name);
-  TSR_RETURN_IF_ERROR((reader.*architecture->read)());
+  TSR_ASSIGN_OR_RETURN(const int64_t experts, file.integer(std::string(name) + ".expert_count", 0));
+  const KnownArchitecture architecture = find_architecture(name, experts != 0);
+  TSR_CHECK(architecture.family != nullptr, "the architecture is known");
+  GgufReader reader(file, *architecture.family, *architecture.described);
+  TSR_RETURN_IF_ERROR(reader.run());
   return std::move(reader.found);
 }
 

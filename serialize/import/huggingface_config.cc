@@ -2,49 +2,38 @@
 
 #include <algorithm>
 
+#include "graph/base/quote.h"
 #include "graph/base/text.h"
-#include "serialize/import/huggingface_classes.h"
 #include "serialize/import/huggingface_encoder_config.h"
+#include "serialize/import/huggingface_reader.h"
 
 namespace tessera {
 namespace {
 
-struct Class {
-  std::string_view model_type;
-  void (*read)(HuggingfaceReader& r);
-  std::optional<int64_t> padding = {};  // pad_token_id of the class
-};
-constexpr Class kClasses[] = {
-    {"bert", read_encoder},
-    {"camembert", read_encoder},
-    {"deepseek_v2", read_deepseek_v2},
-    {"deepseek_v3", read_deepseek_v3},
-    {"distilbert", read_encoder},
-    {"gemma", read_gemma, 0},
-    {"gemma2", read_gemma2, 0},
-    {"gemma3_text", read_gemma3, 0},
-    {"gpt2", read_gpt2},
-    {"gpt_oss", read_gpt_oss},
-    {"granite", read_granite},
-    {"llama", read_llama},
-    {"mistral", read_mistral},
-    {"mixtral", read_mixtral},
-    {"modernbert", read_encoder},
-    {"nomic_bert", read_encoder},
-    {"olmo2", read_olmo2, 1},
-    {"olmo3", read_olmo3, 1},
-    {"phi3", read_phi3, 32000},
-    {"qwen2", read_qwen2},
-    {"qwen2_moe", read_qwen2_moe},
-    {"qwen3", read_qwen3},
-    {"qwen3_moe", read_qwen3_moe},
-    {"roberta", read_encoder},
-    {"smollm3", read_smollm3, 128004},
-    {"xlm-roberta", read_encoder},
-};
-
 // A model that also reads images, and the type of its text part, whose configuration is nested.
 constexpr std::string_view kWithPictures = "gemma3", kTextPart = "gemma3_text";
+
+// A class and the family that reads it.
+struct KnownClass {
+  const ModelFamily* family = nullptr;
+  const HuggingfaceClass* described = nullptr;
+};
+
+KnownClass find_class(std::string_view model_type) {
+  for (const ModelFamily& family : all_model_families())
+    for (const HuggingfaceClass& each : family.classes)
+      if (each.model_type == model_type) return {&family, &each};
+  return {};
+}
+
+std::string known_classes() {
+  std::vector<std::string> known = huggingface_encoders();
+  for (const ModelFamily& family : all_model_families())
+    for (const HuggingfaceClass& each : family.classes) known.emplace_back(each.model_type);
+  known.emplace_back(kWithPictures);
+  std::ranges::sort(known);
+  return join(known, ", ");
+}
 
 Result<HuggingfaceConfig> read_text_part(const Json& json) {
   JsonFields fields(json, "config.json");
@@ -72,21 +61,21 @@ Result<HuggingfaceConfig> read_huggingface_config(const Json& json) {
   r.out.model_type = r.fields.text("model_type");
   TSR_RETURN_IF_ERROR(r.fields.status());
   if (r.out.model_type == kWithPictures) return read_text_part(json);
-  const auto found = std::ranges::find(kClasses, std::string_view(r.out.model_type), &Class::model_type);
-  if (found == std::end(kClasses)) {
-    std::vector<std::string> known;
-    for (const Class& each : kClasses) known.emplace_back(each.model_type);
-    known.emplace_back(kWithPictures);
-    return Status(StatusCode::kUnsupported,
-                  format("config.json: model_type is '{}'; known: {}", r.out.model_type, join(known, ", ")));
-  }
+  const bool is_encoder = is_huggingface_encoder(r.out.model_type);
+  const KnownClass found = is_encoder ? KnownClass() : find_class(r.out.model_type);
+  if (!is_encoder && found.described == nullptr)
+    return Status(StatusCode::kUnsupported, format("config.json: model_type is '{}'; known: {}",
+                                                   quote(r.out.model_type, 80), known_classes()));
   if (const Json* quantization = r.fields.any("quantization_config")) {
     TSR_ASSIGN_OR_RETURN(r.out.quantization, read_folder_quantization(*quantization));
   }
-  found->read(r);
-  if (!is_huggingface_encoder(r.out.model_type)) {
+  if (is_encoder) {
+    read_encoder(r.fields, r.out);
+  } else {
+    r.out.config.family = found.family->name;
+    found.described->keys(r);
     r.read_direction();
-    r.read_class(found->padding);
+    r.read_class(found.described->padding);
   }
   r.read_end_ids();
   TSR_RETURN_IF_ERROR(r.fields.status());

@@ -5,8 +5,8 @@
 
 #include "graph/base/quote.h"
 #include "graph/base/text.h"
-#include "serialize/import/huggingface_classes.h"
 #include "serialize/import/huggingface_labels.h"
+#include "serialize/import/huggingface_reader.h"
 
 namespace tessera {
 namespace {
@@ -249,10 +249,16 @@ const EncoderConfigReader::Type* find_type(std::string_view model_type) {
 
 bool is_huggingface_encoder(std::string_view model_type) { return find_type(model_type) != nullptr; }
 
-void read_encoder(HuggingfaceReader& r) {
-  const EncoderConfigReader::Type* const type = find_type(r.out.model_type);
+std::vector<std::string> huggingface_encoders() {
+  std::vector<std::string> names;
+  for (const EncoderConfigReader::Type& type : EncoderConfigReader::types()) names.emplace_back(type.name);
+  return names;
+}
+
+void read_encoder(JsonFields& fields, HuggingfaceConfig& out) {
+  const EncoderConfigReader::Type* const type = find_type(out.model_type);
   TSR_CHECK(type != nullptr, "the type is an encoder's");
-  EncoderConfigReader(r.fields, r.out).run(*type);
+  EncoderConfigReader(fields, out).run(*type);
 }
 
 }  // namespace tessera

@@ -1,6 +1,7 @@
 #include "serialize/import/huggingface_reader.h"
 
 #include <algorithm>
+#include <cmath>
 #include <vector>
 
 #include "graph/base/quote.h"
@@ -9,43 +10,111 @@
 
 namespace tessera {
 
-void HuggingfaceReader::read_decoder(std::string_view family, const HuggingfaceDefaults& defaults,
-                                     std::string_view activation_key, std::string_view activation) {
-  out.config.family = family;
-  size("C") = fields.size("hidden_size", defaults.C);
-  size("L") = fields.integer("num_hidden_layers", defaults.L, 1, kMostLayers);
-  size("H") = fields.size("num_attention_heads", defaults.H);
-  size("KV") = fields.size("num_key_value_heads", defaults.KV == 0 ? size("H") : defaults.KV);
-  // The default, also for null, is the quotient.
-  size("D") =
-      fields.size("head_dim", defaults.D > 0 ? defaults.D : std::max<int64_t>(1, size("C") / size("H")));
-  size("F") = fields.size("intermediate_size", defaults.F);
-  size("V") = fields.size("vocab_size", defaults.V);
-  size("T") = fields.size("max_position_embeddings", defaults.T);
-  real("norm_eps") = fields.real("rms_norm_eps", defaults.norm_eps);
-  flag("tied") = fields.flag("tie_word_embeddings", defaults.tied);
-  flag("rope_half") = true;
-  const std::string found = fields.text(activation_key, std::string(activation));
-  if (found != activation && !(activation == "silu" && found == "swish"))
-    fields.fail(StatusCode::kUnsupported, format("{} is '{}'; only a {} model with '{}' can be imported",
-                                                 activation_key, found, family, activation));
-  default_theta = defaults.rope_theta;
+// ---- single keys
+
+void HuggingfaceReader::size(std::string_view key, std::string_view ours, std::optional<int64_t> otherwise) {
+  out.config.sizes[std::string(ours)] =
+      ours == "L" ? fields.integer(key, otherwise, 1, kMostLayers) : fields.size(key, otherwise);
 }
+
+double HuggingfaceReader::number(std::string_view key, std::optional<double> otherwise, KeyForm form) {
+  const double value = fields.real(key, otherwise);
+  return form == KeyForm::kInverse ? 1 / value : value;
+}
+
+void HuggingfaceReader::real(std::string_view key, std::string_view ours, std::optional<double> otherwise, KeyForm form) {
+  out.config.reals[std::string(ours)] = number(key, otherwise, form);
+}
+
+void HuggingfaceReader::positive(std::string_view key, std::string_view ours, double otherwise, KeyForm form) {
+  const double value = fields.real(key, otherwise);
+  if (!(value > 0)) fields.fail(StatusCode::kCorrupt, format("{} is {}, wanted more than 0", key, value));
+  out.config.reals[std::string(ours)] = number(key, otherwise, form);
+}
+
+void HuggingfaceReader::flag(std::string_view key, std::string_view ours, bool otherwise) {
+  out.config.flags[std::string(ours)] = fields.flag(key, otherwise);
+}
+
+void HuggingfaceReader::negated_flag(std::string_view key, std::string_view ours, bool otherwise) {
+  out.config.flags[std::string(ours)] = !fields.flag(key, otherwise);
+}
+
+size_t HuggingfaceReader::choice(std::string_view key, std::initializer_list<std::string_view> texts, size_t) {
+  const std::string found = fields.text(key, std::string(*texts.begin()));
+  const auto at = std::ranges::find(texts, std::string_view(found));
+  if (at == texts.end())
+    fields.fail(StatusCode::kUnsupported,
+                format("{} is '{}'; known: {}", key, quote(found, 60),
+                       join(std::vector<std::string>(texts.begin(), texts.end()), ", ")));
+  return at == texts.end() ? 0 : static_cast<size_t>(at - texts.begin());
+}
+
+void HuggingfaceReader::optional_size(std::string_view key, std::string_view ours, int64_t otherwise) {
+  if (fields.is_given(key) && !fields.has(key)) return;
+  size(key, ours, otherwise);
+}
+
+void HuggingfaceReader::wants(std::string_view key, std::string_view value, std::string_view meaning) {
+  fields.wants(key, Json::parse(value), meaning);
+}
+
+// ---- all decoders
+
+void HuggingfaceReader::decoder(const HuggingfaceDefaults& defaults, const ActivationKey& activation) {
+  size("hidden_size", "C", defaults.C);
+  size("num_hidden_layers", "L", defaults.L);
+  size("num_attention_heads", "H", defaults.H);
+  size("num_key_value_heads", "KV", defaults.KV == 0 ? size_("H") : defaults.KV);
+  // The default, also for null, is the quotient.
+  size("head_dim", "D", defaults.D > 0 ? defaults.D : std::max<int64_t>(1, size_("C") / size_("H")));
+  size("intermediate_size", "F", defaults.F);
+  size("vocab_size", "V", defaults.V);
+  size("max_position_embeddings", "T", defaults.T);
+  real("rms_norm_eps", "norm_eps", defaults.norm_eps, KeyForm::kSame);
+  flag("tie_word_embeddings", "tied", defaults.tied);
+  flag_("rope_half") = true;
+  const std::string found = fields.text(activation.key, std::string(activation.name));
+  if (found != activation.name && (activation.also.empty() || found != activation.also))
+    fields.fail(StatusCode::kUnsupported, format("{} is '{}'; only a {} model with '{}' can be imported", activation.key,
+                                                 quote(found, 60), out.model_type, activation.name));
+  default_theta_ = defaults.rope_theta;
+}
+
+void HuggingfaceReader::attention_bias() {
+  if (fields.flag("attention_bias", false)) flag_("qkv_bias") = flag_("o_bias") = true;
+}
+
+void HuggingfaceReader::score_scale(std::string_view key, double otherwise) { positive(key, "attention_scale", otherwise, KeyForm::kSame); }
+
+void HuggingfaceReader::score_divisor(std::string_view key, double otherwise) {
+  const double divisor = fields.real(key, otherwise);
+  if (!(divisor > 0)) fields.fail(StatusCode::kCorrupt, format("{} is {}, wanted more than 0", key, divisor));
+  if (divisor != static_cast<double>(size_("D"))) real_("attention_scale") = 1 / std::sqrt(divisor);
+}
+
+void HuggingfaceReader::cap(std::string_view key, std::string_view ours, double otherwise) {
+  const bool is_null = fields.is_given(key) && !fields.has(key);
+  const double value = is_null ? 0 : fields.real(key, otherwise);
+  if (value != 0) out.config.reals[std::string(ours)] = value;
+}
+
+// ---- windows
 
 void HuggingfaceReader::read_windows(int64_t window, const std::function<bool(int64_t layer)>& has_window) {
   const std::vector<std::string> types = fields.texts("layer_types", static_cast<size_t>(kMostLayers));
-  std::vector<int64_t> windows(static_cast<size_t>(L()), 0);
-  if (!types.empty() && types.size() != windows.size())
+  if (!types.empty() && static_cast<int64_t>(types.size()) != L())
     fields.fail(StatusCode::kCorrupt,
                 format("layer_types has {} names, the model has {} layers", types.size(), L()));
   if (!fields.status().ok()) return;
+  std::vector<int64_t> windows(static_cast<size_t>(L()), 0);
   for (size_t i = 0; i < windows.size(); ++i) {
     bool local = has_window(static_cast<int64_t>(i));
     if (!types.empty()) {
       local = types[i] == "sliding_attention";
       if (!local && types[i] != "full_attention")
-        fields.fail(StatusCode::kUnsupported,
-                    format("layer_types has '{}'; known: full_attention, sliding_attention", types[i]));
+        fields.fail(StatusCode::kUnsupported, format("layer_types has '{}'; known: full_attention, sliding_attention",
+                                                     quote(types[i], 60)));
     }
     if (local) windows[i] = window;
   }
@@ -53,40 +122,86 @@ void HuggingfaceReader::read_windows(int64_t window, const std::function<bool(in
     out.config.lists["windows"] = windows;
 }
 
-void HuggingfaceReader::read_window(std::optional<int64_t> otherwise) {
+void HuggingfaceReader::window(std::optional<int64_t> otherwise, bool one_kind) {
   // null means no window; an absent key means it only if the class says so.
-  const bool is_null = json.contains("sliding_window") && json["sliding_window"].is_null();
-  const int64_t window =
-      is_null ? 0 : fields.integer("sliding_window", otherwise.value_or(0), 0, kLongestWindow);
-  if (window > 0 && window < size("T")) size("window") = window;
+  const bool is_null = fields.is_given("sliding_window") && !fields.has("sliding_window");
+  const int64_t window = is_null ? 0 : fields.integer("sliding_window", otherwise.value_or(0), 0, kLongestWindow);
+  if (window > 0 && window < size_("T")) size_("window") = window;
+  if (!one_kind) return;
+  for (const std::string& type : fields.texts("layer_types", static_cast<size_t>(kMostLayers)))
+    if (type != (window > 0 ? "sliding_attention" : "full_attention"))
+      fields.fail(StatusCode::kUnsupported,
+                  format("layer_types has '{}'; the class of {} has one kind of layers: sliding_attention with a "
+                         "sliding_window, else full_attention",
+                         quote(type, 60), out.model_type));
 }
 
-void HuggingfaceReader::read_window_from_layer() {
+void HuggingfaceReader::optional_window(int64_t window_otherwise) {
+  if (fields.flag("use_sliding_window", false)) window(window_otherwise, false);
+}
+
+void HuggingfaceReader::windows_from_layer(int64_t window, int64_t layer) {
   const bool uses = fields.flag("use_sliding_window", false);
-  const int64_t window = fields.integer("sliding_window", 4096, 0, kLongestWindow);
-  const int64_t from = fields.integer("max_window_layers", 28, 0, int64_t{1} << 31);
-  read_windows(uses && window < size("T") ? window : 0, [&](int64_t i) { return uses && i >= from; });
+  window = fields.integer("sliding_window", window, 0, kLongestWindow);
+  const int64_t from = fields.integer("max_window_layers", layer, 0, int64_t{1} << 31);
+  read_windows(uses && window < size_("T") ? window : 0, [&](int64_t i) { return uses && i >= from; });
 }
 
-void HuggingfaceReader::read_biases() {
-  const bool biased = fields.flag("attention_bias", false);
-  if (biased) flag("qkv_bias") = flag("o_bias") = true;
+void HuggingfaceReader::alternating_windows(int64_t window, int64_t layer) {
+  const bool uses = fields.flag("use_sliding_window", false);
+  window = fields.integer("sliding_window", window, 0, kLongestWindow);
+  const int64_t until = fields.integer("max_window_layers", layer, 0, int64_t{1} << 31);
+  read_windows(uses && window < size_("T") ? window : 0, [&](int64_t i) { return uses && i % 2 == 0 && i < until; });
 }
 
-void HuggingfaceReader::read_mlp_bias() {
-  if (fields.flag("mlp_bias", false)) flag("mlp_bias") = true;
+void HuggingfaceReader::windows(const WindowKeys& keys) {
+  if (!keys.layers_without.empty()) {
+    const bool uses = fields.flag("use_sliding_window", false);
+    const int64_t window = fields.integer("sliding_window", keys.otherwise, 0, kLongestWindow);
+    const std::vector<int64_t>& layers = out.config.lists[std::string(keys.layers_without)];
+    if (fields.status().ok())
+      read_windows(window, [&](int64_t i) { return uses && window > 0 && layers[static_cast<size_t>(i)] == 0; });
+    return;
+  }
+  int64_t every = keys.every;
+  if (!keys.every_key.empty()) every = fields.integer(keys.every_key, every, 1, int64_t{1} << 31);
+  int64_t window = fields.integer("sliding_window", keys.otherwise, 1, kLongestWindow);
+  if (keys.halves && fields.flag("use_bidirectional_attention", false)) {
+    flag_("causal") = false;
+    window = window / 2 + 1;
+  }
+  read_windows(window, [&](int64_t i) { return (i + 1) % every != 0; });
 }
 
-void HuggingfaceReader::read_router(int64_t experts, int64_t used) {
-  size("E") = fields.size("num_local_experts", fields.size("num_experts", experts));
-  size("K") = fields.size("num_experts_per_tok", used);
-  real("capacity") = 0;  // no token is dropped
-  real("aux") = fields.real("router_aux_loss_coef", 0.001);
+void HuggingfaceReader::rope_layers(std::string_view key, std::string_view every_key, int64_t every) {
+  every = fields.integer(every_key, every, 1, int64_t{1} << 31);
+  const std::vector<double> given = fields.reals(key, static_cast<size_t>(kMostLayers));
+  if (!given.empty() && static_cast<int64_t>(given.size()) != L())
+    fields.fail(StatusCode::kCorrupt, format("{} has {} numbers, the model has {} layers", key, given.size(), L()));
+  if (!fields.status().ok()) return;
+  std::vector<int64_t>& turned = out.config.lists["rope_layers"];
+  for (int64_t i = 0; i < L(); ++i)
+    turned.push_back(given.empty() ? (i + 1) % every != 0 : given[static_cast<size_t>(i)] != 0);
 }
 
-void HuggingfaceReader::read_sparse_layers(int64_t expert_width) {
-  size("FD") = size("F");
-  size("F") = fields.size("moe_intermediate_size", expert_width);
+// ---- experts
+
+void HuggingfaceReader::router(std::string_view, int64_t experts, int64_t used) {
+  // Newer files use num_local_experts, older ones of some classes num_experts.
+  size_("E") = fields.size("num_local_experts", fields.size("num_experts", experts));
+  size("num_experts_per_tok", "K", used);
+  real_("capacity") = 0;  // no token is dropped
+  real_("aux") = fields.real("router_aux_loss_coef", 0.001);
+}
+
+void HuggingfaceReader::expert_width(std::string_view key, int64_t otherwise) {
+  size_("FD") = size_("F");
+  size(key, "F", otherwise);
+  real_("capacity") = 0;
+}
+
+void HuggingfaceReader::sparse_layers(int64_t width) {
+  expert_width("moe_intermediate_size", width);
   const int64_t step = fields.integer("decoder_sparse_step", 1, 1, int64_t{1} << 31);
   const std::vector<double> dense = fields.reals("mlp_only_layers", static_cast<size_t>(kMostLayers));
   if (!fields.status().ok()) return;
@@ -96,20 +211,29 @@ void HuggingfaceReader::read_sparse_layers(int64_t expert_width) {
   if (std::ranges::find(layers, 0) != layers.end()) out.config.lists["expert_layers"] = layers;
 }
 
-double HuggingfaceReader::positive(const char* key, double otherwise) {
-  const double value = fields.real(key, otherwise);
-  if (!(value > 0)) fields.fail(StatusCode::kCorrupt, format("{} is {}, wanted more than 0", key, value));
-  return value;
+void HuggingfaceReader::shared_experts(std::string_view key, int64_t otherwise) {
+  const int64_t shared = fields.integer(key, otherwise, 0, 1024);
+  if (shared > 0) size_("FS") = shared * size_("F");
 }
 
-double HuggingfaceReader::cap(const char* key, double otherwise) {
-  if (json.contains(key) && json[key].is_null()) return 0;
-  return fields.real(key, otherwise);
+void HuggingfaceReader::dense_first(std::string_view key, int64_t otherwise) {
+  const int64_t dense = fields.integer(key, otherwise, 0, kMostLayers);
+  if (dense == 0 || !fields.status().ok()) return;
+  std::vector<int64_t>& layers = out.config.lists["expert_layers"];
+  for (int64_t i = 0; i < L(); ++i) layers.push_back(i >= dense);
 }
+
+void HuggingfaceReader::further_layers(std::string_view key) {
+  const int64_t further = fields.integer(key, 0, 0, 64);
+  for (int64_t i = 0; i < further && fields.status().ok(); ++i)
+    out.ignored.push_back(format("model.layers.{}.", L() + i));
+}
+
+// ---- keys of all classes
 
 void HuggingfaceReader::read_direction() {
   if (fields.flag("is_causal", true)) return;
-  flag("causal") = false;
+  flag_("causal") = false;
   if (const auto window = out.config.sizes.find("window"); window != out.config.sizes.end()) ++window->second;
   for (int64_t& window : out.config.lists["windows"])
     if (window > 0) ++window;
@@ -133,9 +257,9 @@ void HuggingfaceReader::read_class(std::optional<int64_t> padding) {
   const auto other = out.config.sizes.extract("N");  // DeepSeek's size of that name
   read_labels(fields, out);
   if (!fields.status().ok()) return;
-  size("classes") = size("N");
+  size_("classes") = size_("N");
   out.config.sizes.erase("N");
-  if (!other.empty()) size("N") = other.mapped();
+  if (!other.empty()) size_("N") = other.mapped();
   const bool is_none = fields.is_given("pad_token_id") ? !fields.has("pad_token_id") : !padding;
   if (!is_none) out.padding = fields.integer("pad_token_id", padding, -1, (int64_t{1} << 31) - 1);
 }

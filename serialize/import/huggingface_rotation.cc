@@ -1,5 +1,6 @@
 // Rotary positions of decoders, as in transformers' RotaryEmbeddingConfigMixin.
 #include <algorithm>
+#include <cmath>
 
 #include "graph/base/quote.h"
 #include "graph/base/text.h"
@@ -15,16 +16,35 @@ bool is_nested(const Json& rope) { return rope.contains(kFull) || rope.contains(
 
 }  // namespace
 
-void HuggingfaceReader::read_rotation() {
+void HuggingfaceReader::rotation(const RotationKeys& keys) {
+  rotation_ = keys;
   const Json* given = rope_object();
-  const Json otherwise = default_rope.value_or(Json::object());
+  const Json otherwise = keys.scaling.empty() ? Json::object() : Json::parse(keys.scaling);
   const Json& rope = given ? *given : otherwise;
   if (is_nested(rope))
     fields.fail(StatusCode::kUnsupported,
                 format("rope_parameters has settings of kinds of layers ({}, {}); the class of {} has one rotation "
                        "for all: put its settings into rope_parameters themselves",
                        kFull, kSliding, out.model_type));
-  rotation_from(rope, fields.real("rope_theta", default_theta), "rope_parameters", true);
+  rotation_from(rope, fields.real("rope_theta", default_theta_), "rope_parameters", true);
+  if (keys.scales_scores && given != nullptr) scale_scores(*given);
+}
+
+void HuggingfaceReader::scale_scores(const Json& rope) {
+  JsonFields scaling(rope, "config.json: rope_parameters");
+  const std::string type = scaling.text("rope_type", scaling.text("type", "default"));
+  const double all = scaling.real("mscale_all_dim", 0), factor = scaling.real("factor", 1);
+  if (type == "default" || all == 0 || factor <= 1) return;
+  const double scale = 0.1 * all * std::log(factor) + 1;
+  real_("attention_scale") = scale * scale / std::sqrt(static_cast<double>(size_("D")));
+}
+
+// Phi-3 accepts older names for longrope, and no other scaling.
+void HuggingfaceReader::check_longrope(JsonFields& rope, std::string& type) const {
+  if (type == "su" || type == "yarn") type = "longrope";
+  if (type != "default" && type != "longrope")
+    rope.fail(StatusCode::kUnsupported,
+              format("rope_type is '{}'; the class of {} knows default and longrope", quote(type, 60), out.model_type));
 }
 
 const Json* HuggingfaceReader::rope_object() {
@@ -36,17 +56,12 @@ const Json* HuggingfaceReader::rope_object() {
 double HuggingfaceReader::rotation_from(const Json& rope_json, double theta, std::string_view where,
                                         bool is_global) {
   JsonFields rope(rope_json, format("config.json: {}", where));
-  const int64_t whole = rotated_part > 0 ? rotated_part : size("D");
+  const int64_t whole = rotation_.rotated.empty() ? size_("D") : size_of(rotation_.rotated);
   Rotation rotation{rope.real("rope_theta", theta), whole};
   std::string type = rope.text("rope_type", rope.text("type", "default"));
-  // phi3 accepts older names for longrope, and no other scaling.
-  if (out.config.family == "phi3") {
-    if (type == "su" || type == "yarn") type = "longrope";
-    if (type != "default" && type != "longrope")
-      rope.fail(StatusCode::kUnsupported, format("rope_type is '{}'; the class of phi3 knows default and longrope", type));
-  }
+  if (rotation_.only_longrope) check_longrope(rope, type);
   const double partial = rope.real("partial_rotary_factor", fields.real("partial_rotary_factor", 1.0));
-  if (rotates_part) {
+  if (rotation_.rotates_part) {
     if (!(partial > 0 && partial <= 1))
       rope.fail(StatusCode::kCorrupt,
                 format("partial_rotary_factor is {}, wanted more than 0, at most 1", partial));
@@ -63,16 +78,16 @@ double HuggingfaceReader::rotation_from(const Json& rope_json, double theta, std
                                            "even number of at most {} and a positive base",
                                            rotation.rotated, rotation.theta, kMostRotated));
   if (rope.status().ok() && fields.status().ok() && is_global) {
-    real("rope_theta") = rotation.theta;
-    if (rotation.rotated != size("D")) size("R") = rotation.rotated;
-    const auto T = static_cast<double>(size("T"));
-    const double inner = rope.real("original_max_position_embeddings", original_context.value_or(T));
-    const double original = fields.real("original_max_position_embeddings", original_context.value_or(inner));
-    out.scaling = read_huggingface_scaling(rope, type, rotation, {size("T"), original});
+    real_("rope_theta") = rotation.theta;
+    if (rotation.rotated != size_("D")) size_("R") = rotation.rotated;
+    const auto T = static_cast<double>(size_("T"));
+    const double inner = rope.real("original_max_position_embeddings", rotation_.original_context.value_or(T));
+    const double original = fields.real("original_max_position_embeddings", rotation_.original_context.value_or(inner));
+    out.scaling = read_huggingface_scaling(rope, type, rotation, {size_("T"), original});
     if (out.scaling) {
       out.scaling->describe(out.config);
       // Files with the trained length in max_position_embeddings have a longer context.
-      size("T") = std::max(size("T"), out.scaling->context);
+      size_("T") = std::max(size_("T"), out.scaling->context);
     }
   } else if (rope.status().ok() && type != "default") {
     rope.fail(StatusCode::kUnsupported,
@@ -105,11 +120,14 @@ Json rotation_of_layers(JsonFields& fields, std::string_view kind, bool is_scale
   return rope;
 }
 
-void HuggingfaceReader::read_rotations(double local_theta) {
-  rotation_from(rotation_of_layers(fields, kFull, true, out.model_type), fields.real("rope_theta", default_theta),
+void HuggingfaceReader::rotations(double local_theta, std::string_view local_key) {
+  rotation_ = {};
+  // Older files have a separate base only for local layers.
+  if (!local_key.empty()) local_theta = fields.real(local_key, local_theta);
+  rotation_from(rotation_of_layers(fields, kFull, true, out.model_type), fields.real("rope_theta", default_theta_),
                 "rope_parameters: full_attention", true);
-  real("window_theta") = rotation_from(rotation_of_layers(fields, kSliding, false, out.model_type), local_theta,
-                                       "rope_parameters: sliding_attention", false);
+  real_("window_theta") = rotation_from(rotation_of_layers(fields, kSliding, false, out.model_type), local_theta,
+                                        "rope_parameters: sliding_attention", false);
 }
 
 }  // namespace tessera

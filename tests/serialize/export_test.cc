@@ -336,15 +336,15 @@ TEST_CASE("what others have no form for is refused by name") {
   check_says(huggingface_status(model_of("llama:L=1,C=12,H=3,F=10,V=11,T=16,qkv_bias")),
              StatusCode::kUnsupported, "llama has no word for o_bias = 0");
   check_says(huggingface_status(model_of("llama:L=1,C=12,H=3,F=10,V=11,T=16,R=2")), StatusCode::kUnsupported,
-             "rotates whole heads of D = 4");
+             "llama has no word for R = 2");
   check_says(huggingface_status(model_of("llama:L=2,C=12,H=3,F=10,V=11,T=16,windows=4|0")),
-             StatusCode::kUnsupported, "windows of layer 1 = 0");
+             StatusCode::kUnsupported, "windows of layer 0 = 4");
   check_says(gguf_status(model_of("qwen2:L=1,C=12,H=3,F=10,V=11,T=16,window=4,rope_half")),
-             StatusCode::kUnsupported, "GGUF's qwen2 has no word for windows (4 tokens)");
+             StatusCode::kUnsupported, "GGUF's qwen2 has no word for windows of layer 0 = 4");
   check_says(gguf_status(model_of("smollm3:L=1,C=12,H=3,F=10,V=11,T=16,rope_layers=0")),
-             StatusCode::kUnsupported, "rope_layers = 0 in layer 0");
+             StatusCode::kUnsupported, "rope_layers of layer 0 = 0");
   check_says(gguf_status(model_of("gemma2:L=1,C=12,H=3,D=6,F=10,V=11,T=16,softcap=50,tied")),
-             StatusCode::kUnsupported, "without a cap");
+             StatusCode::kUnsupported, "no word for logit_softcap = 0");
   OpenedModel bare = model_of(kModels[0]);
   bare.model.metadata.erase("description");
   check_says(huggingface_status(bare), StatusCode::kUnsupported, "does not say which family");

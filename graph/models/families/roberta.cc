@@ -1,9 +1,9 @@
 // RoBERTa: BERT whose table of positions begins with rows for padding, and whose classes have a dense layer of their own.
 //   tokens, positions, token_types i32 [B, T] -> logits f32 [B, T, V or N], hidden f32 [B, T, C]
 #include "graph/models/encoder.h"
-#include "graph/models/families.h"
 
 namespace tessera {
+namespace {
 
 EncoderSizes roberta_sizes(ConfigReader& reader) {
   EncoderSizes m = read_encoder_sizes(reader, 1e-5);
@@ -13,10 +13,7 @@ EncoderSizes roberta_sizes(ConfigReader& reader) {
   return m;
 }
 
-Result<Graph> build_roberta(const ModelConfig& config) { return build_encoder_model(config, roberta_sizes); }
-
-namespace {
-constexpr NameRule kHuggingface[] = {
+constexpr NameRule kRobertaHuggingface[] = {
     {"pre_classifier.weight", "classifier.dense.weight"},
     {"pre_classifier.bias", "classifier.dense.bias"},
     {"classifier.weight", "classifier.out_proj.weight"},
@@ -28,8 +25,17 @@ constexpr NameRule kHuggingface[] = {
     {"output.weight", "lm_head.decoder.weight"},
     {"output.bias", "lm_head.bias"},
 };
-constexpr NameRule kGguf[] = {{"pre_classifier.weight", "cls.weight"}, {"pre_classifier.bias", "cls.bias"}};
+
+const ModelFamily kRobertaFamilies[] = {
+    {.name = "roberta",
+     .example = "roberta:L=12,C=768,H=12,V=50265,T=512",
+     .huggingface = {kRobertaHuggingface, kBertHuggingfaceNames},
+     .gguf = {kDenseClassifierGgufNames, kEncoderGgufNames},
+     .encoder = roberta_sizes},
+};
+
 }  // namespace
-constexpr std::span<const NameRule> kRobertaHuggingfaceNames = kHuggingface, kRobertaGgufNames = kGguf;
+
+std::span<const ModelFamily> roberta_families() { return kRobertaFamilies; }
 
 }  // namespace tessera

@@ -2,9 +2,9 @@
 // as one tensor.
 //   tokens, positions, token_types i32 [B, T] -> logits f32 [B, T, V or N], hidden f32 [B, T, C]
 #include "graph/models/encoder.h"
-#include "graph/models/families.h"
 
 namespace tessera {
+namespace {
 
 EncoderSizes nomic_bert_sizes(ConfigReader& reader) {
   EncoderSizes m = read_encoder_sizes(reader, 1e-12);
@@ -17,12 +17,7 @@ EncoderSizes nomic_bert_sizes(ConfigReader& reader) {
   return m;
 }
 
-Result<Graph> build_nomic_bert(const ModelConfig& config) {
-  return build_encoder_model(config, nomic_bert_sizes);
-}
-
-namespace {
-constexpr NameRule kHuggingface[] = {
+constexpr NameRule kNomicBertHuggingface[] = {
     {"embedding_norm.weight", "emb_ln.weight"},
     {"embedding_norm.bias", "emb_ln.bias"},
     {"block.#.q.weight", "encoder.layers.#.attn.Wqkv.weight"},
@@ -39,14 +34,24 @@ constexpr NameRule kHuggingface[] = {
     {"head_norm.weight", "cls.predictions.transform.layer_norm.weight"},
     {"head_norm.bias", "cls.predictions.transform.layer_norm.bias"},
 };
-constexpr NameRule kGguf[] = {
+constexpr NameRule kNomicBertGguf[] = {
     {"block.#.gate.weight", "blk.#.ffn_gate.weight"},
     {"block.#.up.weight", "blk.#.ffn_up.weight"},
     {"block.#.down.weight", "blk.#.ffn_down.weight"},
     {"pooler.weight", "cls.weight"},
     {"pooler.bias", "cls.bias"},
 };
+
+const ModelFamily kNomicBertFamilies[] = {
+    {.name = "nomic-bert",
+     .example = "nomic-bert:L=12,C=768,H=12,F=3072,V=30528,T=2048",
+     .huggingface = {kNomicBertHuggingface, kBertHuggingfaceNames},
+     .gguf = {kNomicBertGguf, kEncoderGgufNames},
+     .encoder = nomic_bert_sizes},
+};
+
 }  // namespace
-constexpr std::span<const NameRule> kNomicBertHuggingfaceNames = kHuggingface, kNomicBertGgufNames = kGguf;
+
+std::span<const ModelFamily> nomic_bert_families() { return kNomicBertFamilies; }
 
 }  // namespace tessera

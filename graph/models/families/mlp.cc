@@ -1,10 +1,11 @@
 // MLP: L hidden layers of width F with relu, and a linear head.
 //   x f32 [B, C] -> logits f32 [B, V]
 #include "graph/base/text.h"
-#include "graph/models/families.h"
 #include "graph/models/layer_builder.h"
+#include "graph/models/model_family.h"
 
 namespace tessera {
+namespace {
 
 Result<Graph> build_mlp(const ModelConfig& config) {
   LayerBuilder b;
@@ -21,5 +22,11 @@ Result<Graph> build_mlp(const ModelConfig& config) {
   b.output("logits", b.linear_with_bias(x, "output", F, V));
   return b.finish();
 }
+
+const ModelFamily kMlpFamilies[] = {{.name = "mlp", .example = "mlp:L=2,C=784,F=256,V=10", .build = build_mlp}};
+
+}  // namespace
+
+std::span<const ModelFamily> mlp_families() { return kMlpFamilies; }
 
 }  // namespace tessera

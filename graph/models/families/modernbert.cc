@@ -2,9 +2,9 @@
 // no biases. Its files hold q, k and v as one tensor, and gate and up as another.
 //   tokens, positions i32 [B, T] -> logits f32 [B, T, V or N], hidden f32 [B, T, C]
 #include "graph/models/encoder.h"
-#include "graph/models/families.h"
 
 namespace tessera {
+namespace {
 
 EncoderSizes modernbert_sizes(ConfigReader& reader) {
   EncoderSizes m = read_encoder_sizes(reader, 1e-5);
@@ -28,12 +28,7 @@ EncoderSizes modernbert_sizes(ConfigReader& reader) {
   return m;
 }
 
-Result<Graph> build_modernbert(const ModelConfig& config) {
-  return build_encoder_model(config, modernbert_sizes);
-}
-
-namespace {
-constexpr NameRule kHuggingface[] = {
+constexpr NameRule kModernbertHuggingface[] = {
     {"token_embedding", "embeddings.tok_embeddings.weight"},
     {"embedding_norm.weight", "embeddings.norm.weight"},
     {"output_norm.weight", "final_norm.weight"},
@@ -54,7 +49,7 @@ constexpr NameRule kHuggingface[] = {
     {"classifier.weight", "classifier.weight"},
     {"classifier.bias", "classifier.bias"},
 };
-constexpr NameRule kGguf[] = {
+constexpr NameRule kModernbertGguf[] = {
     {"output_norm.weight", "output_norm.weight"},
     {"block.#.norm1.weight", "blk.#.attn_norm.weight"},
     {"block.#.q.weight", "blk.#.attn_qkv.weight"},
@@ -68,7 +63,17 @@ constexpr NameRule kGguf[] = {
     {"head.bias", "cls.bias"},
     {"head_norm.weight", "cls.norm.weight"},
 };
+
+const ModelFamily kModernbertFamilies[] = {
+    {.name = "modernbert",
+     .example = "modernbert:L=22,C=768,H=12,F=1152,V=50368,T=8192",
+     .huggingface = {kModernbertHuggingface},
+     .gguf = {kModernbertGguf, kEncoderGgufNames},
+     .encoder = modernbert_sizes},
+};
+
 }  // namespace
-constexpr std::span<const NameRule> kModernbertHuggingfaceNames = kHuggingface, kModernbertGgufNames = kGguf;
+
+std::span<const ModelFamily> modernbert_families() { return kModernbertFamilies; }
 
 }  // namespace tessera

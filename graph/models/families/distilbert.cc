@@ -1,9 +1,9 @@
 // DistilBERT: BERT without types of tokens, and with relu between the two layers of its classes.
 //   tokens, positions i32 [B, T] -> logits f32 [B, T, V or N], hidden f32 [B, T, C]
 #include "graph/models/encoder.h"
-#include "graph/models/families.h"
 
 namespace tessera {
+namespace {
 
 EncoderSizes distilbert_sizes(ConfigReader& reader) {
   EncoderSizes m = read_encoder_sizes(reader, 1e-12);
@@ -11,12 +11,7 @@ EncoderSizes distilbert_sizes(ConfigReader& reader) {
   return m;
 }
 
-Result<Graph> build_distilbert(const ModelConfig& config) {
-  return build_encoder_model(config, distilbert_sizes);
-}
-
-namespace {
-constexpr NameRule kHuggingface[] = {
+constexpr NameRule kDistilbertHuggingface[] = {
     {"token_embedding", "embeddings.word_embeddings.weight"},
     {"position_embedding", "embeddings.position_embeddings.weight"},
     {"embedding_norm.weight", "embeddings.LayerNorm.weight"},
@@ -48,7 +43,17 @@ constexpr NameRule kHuggingface[] = {
     {"output.weight", "vocab_projector.weight"},
     {"output.bias", "vocab_projector.bias"},
 };
+
+const ModelFamily kDistilbertFamilies[] = {
+    {.name = "distilbert",
+     .example = "distilbert:L=6,C=768,H=12,V=30522,T=512",
+     .huggingface = {kDistilbertHuggingface},
+     .gguf = {kDenseClassifierGgufNames, kEncoderGgufNames},
+     .encoder = distilbert_sizes},
+};
+
 }  // namespace
-constexpr std::span<const NameRule> kDistilbertHuggingfaceNames = kHuggingface;
+
+std::span<const ModelFamily> distilbert_families() { return kDistilbertFamilies; }
 
 }  // namespace tessera

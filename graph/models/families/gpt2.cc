@@ -4,8 +4,8 @@
 // With dropout also input seed i64 []; evaluation and decoding leave it out.
 // q, k and v are three weights, so that heads shard without a permutation; importers split the fused one.
 #include "graph/base/text.h"
-#include "graph/models/families.h"
 #include "graph/models/layer_builder.h"
+#include "graph/models/model_family.h"
 
 namespace tessera {
 
@@ -18,7 +18,7 @@ struct Gpt2Sizes {
   int64_t classes;
 };
 
-Gpt2Sizes read(ConfigReader& config) {
+Gpt2Sizes gpt2_sizes(ConfigReader& config) {
   Gpt2Sizes m;
   m.L = config.size("L");
   m.C = config.size("C");
@@ -79,12 +79,10 @@ TensorId feed_forward(LayerBuilder& b, const Gpt2Sizes& m, const std::string& bl
   return b.op("add", {x, drop(b.linear_with_bias(active, block + ".proj", m.F, m.C))});
 }
 
-}  // namespace
-
 Result<Graph> build_gpt2(const ModelConfig& config) {
   LayerBuilder b;
   ConfigReader reader(config, b);
-  const Gpt2Sizes m = read(reader);
+  const Gpt2Sizes m = gpt2_sizes(reader);
   if (!reader.done()) return b.finish();
 
   const int64_t B = b.symbol("B"), T = b.symbol("T", m.T);
@@ -115,8 +113,7 @@ Result<Graph> build_gpt2(const ModelConfig& config) {
   return b.finish();
 }
 
-namespace {
-constexpr NameRule kGguf[] = {{"token_embedding", "token_embd.weight"},
+constexpr NameRule kGpt2Gguf[] = {{"token_embedding", "token_embd.weight"},
                               {"position_embedding", "position_embd.weight"},
                               {"final_norm.weight", "output_norm.weight"},
                               {"final_norm.bias", "output_norm.bias"},
@@ -139,7 +136,7 @@ constexpr NameRule kGguf[] = {{"token_embedding", "token_embd.weight"},
                               {"block.#.proj.bias", "blk.#.ffn_down.bias"}};
 
 // Its Conv1D layers hold their weights [in, out].
-constexpr NameRule kHuggingface[] = {
+constexpr NameRule kGpt2Huggingface[] = {
     {"token_embedding", "wte.weight"},
     {"position_embedding", "wpe.weight"},
     {"final_norm.weight", "ln_f.weight"},
@@ -163,7 +160,46 @@ constexpr NameRule kHuggingface[] = {
     {"block.#.proj.weight", "h.#.mlp.c_proj.weight", ValueChange::kTransposed},
     {"block.#.proj.bias", "h.#.mlp.c_proj.bias"},
 };
+
+constexpr HuggingfaceClass kGpt2Classes[] = {
+    {"gpt2", "GPT2LMHeadModel", [](HuggingfaceKeys& k) {
+       k.size("n_embd", "C", 768);
+       k.size("n_layer", "L", 12);
+       k.size("n_head", "H", 12);
+       k.size("n_inner", "F", 4 * k.size_of("C"));
+       k.size("vocab_size", "V", 50257);
+       k.size("n_positions", "T", 1024);
+       k.real("layer_norm_epsilon", "norm_eps", 1e-5);
+       k.flag("tie_word_embeddings", "tied", true);
+       k.choice("activation_function", {"gelu_new", "gelu_pytorch_tanh", "gelu_fast"}, 0);
+       k.wants("scale_attn_weights", "true", "scores times 1/sqrt(D)");
+       k.wants("scale_attn_by_inverse_layer_idx", "false", "scores alike in every layer");
+       k.wants("add_cross_attention", "false", "no encoder before it");
+       k.states("resid_pdrop", k.real_of("dropout"));
+       k.states("embd_pdrop", k.real_of("dropout"));
+       k.states("attn_pdrop", 0);
+     }}};
+
+void gpt2_gguf(GgufKeys& k) {
+  k.sizes();
+  k.real("attention.layer_norm_epsilon", "norm_eps", {});
+  k.whole_heads();
+}
+constexpr GgufArchitecture kGpt2Architectures[] = {{.name = "gpt2", .keys = gpt2_gguf, .biases = Biases::kAll}};
+
+const ModelFamily kGpt2Families[] = {{
+    .name = "gpt2",
+    .example = "gpt2:L=12,C=768,H=12,V=50257,T=1024",
+    .build = build_gpt2,
+    .read = [](ConfigReader& reader) { (void)gpt2_sizes(reader); },
+    .huggingface = {kGpt2Huggingface},
+    .gguf = {kGpt2Gguf},
+    .classes = kGpt2Classes,
+    .architectures = kGpt2Architectures,
+}};
+
 }  // namespace
-constexpr std::span<const NameRule> kGpt2GgufNames = kGguf, kGpt2HuggingfaceNames = kHuggingface;
+
+std::span<const ModelFamily> gpt2_families() { return kGpt2Families; }
 
 }  // namespace tessera

@@ -1,0 +1,136 @@
+// DeepSeek V2 and V3 (R1): latent attention, dense layers first, then layers of experts and of shared
+// experts. V3 scores experts by a sigmoid, and chooses them by scores plus a bias, within the best groups.
+//   tokens, positions i32 [B, T] -> logits f32 [B, T, V], aux_loss f32 [] where "aux" or "z" is above 0
+#include "graph/base/text.h"
+#include "graph/models/decoder.h"
+
+namespace tessera {
+namespace {
+
+DecoderSizes deepseek2_sizes(ConfigReader& reader) {
+  DecoderSizes m = read_decoder_sizes(reader);
+  read_rope_scaling(reader, m);
+  read_biases(reader, m);
+  m.mlp_bias = reader.flag("mlp_bias", false);
+  m.attention_scale = reader.real("attention_scale", 0);
+  m.latent.KA = reader.size("KA");
+  m.latent.QA = reader.size("QA", 0);
+  m.latent.N = reader.size("N", m.D - m.R);
+  m.latent.VD = reader.size("VD", m.latent.N);
+  m.latent.norm_eps = reader.real("latent_norm_eps", 1e-6);
+  reader.check(m.latent.N + m.R == m.D,
+               format("heads of D = {} have R = {} numbers that are rotated and N = {} others", m.D, m.R,
+                      m.latent.N));
+  reader.check(m.KV == m.H, format("KV = {} heads of keys, wanted those of queries, H = {}", m.KV, m.H));
+  read_experts(reader, m, false, 0, 0);
+  read_dense_layers(reader, m);
+  ExpertSizes& e = m.experts;
+  e.FS = reader.size("FS", 0);
+  e.scale = reader.real("expert_scale", 1);
+  e.sigmoid = reader.flag("expert_sigmoid", false);
+  e.selection_bias = reader.flag("selection_bias", e.sigmoid);
+  e.groups = reader.size("groups", 1);
+  e.groups_used = reader.size("groups_used", e.groups);
+  e.group_best = reader.size("group_best", e.sigmoid ? 2 : 1);
+  reader.check(!e.sigmoid || e.aux == 0, "aux is a loss of probabilities, wanted 0 with expert_sigmoid");
+  return m;
+}
+
+constexpr NameRule kDeepseek2Huggingface[] = {
+    {"block.#.q_a", "model.layers.#.self_attn.q_a_proj.weight"},
+    {"block.#.q_a.bias", "model.layers.#.self_attn.q_a_proj.bias"},
+    {"block.#.q_a_norm", "model.layers.#.self_attn.q_a_layernorm.weight"},
+    {"block.#.q_b", "model.layers.#.self_attn.q_b_proj.weight"},
+    {"block.#.kv_a", "model.layers.#.self_attn.kv_a_proj_with_mqa.weight"},
+    {"block.#.kv_a.bias", "model.layers.#.self_attn.kv_a_proj_with_mqa.bias"},
+    {"block.#.kv_a_norm", "model.layers.#.self_attn.kv_a_layernorm.weight"},
+    {"block.#.kv_b", "model.layers.#.self_attn.kv_b_proj.weight"},
+    {"block.#.selection.bias", "model.layers.#.mlp.gate.e_score_correction_bias"},
+    {"block.#.shared.gate", "model.layers.#.mlp.shared_experts.gate_proj.weight"},
+    {"block.#.shared.up", "model.layers.#.mlp.shared_experts.up_proj.weight"},
+    {"block.#.shared.down", "model.layers.#.mlp.shared_experts.down_proj.weight"},
+};
+constexpr NameRule kDeepseek2Gguf[] = {
+    {"block.#.q_a", "blk.#.attn_q_a.weight"},
+    {"block.#.q_a.bias", "blk.#.attn_q_a.bias"},
+    {"block.#.q_a_norm", "blk.#.attn_q_a_norm.weight"},
+    {"block.#.q_b", "blk.#.attn_q_b.weight"},
+    {"block.#.kv_a", "blk.#.attn_kv_a_mqa.weight"},
+    {"block.#.kv_a.bias", "blk.#.attn_kv_a_mqa.bias"},
+    {"block.#.kv_a_norm", "blk.#.attn_kv_a_norm.weight"},
+    {"block.#.kv_b", "blk.#.attn_kv_b.weight"},
+    {"block.#.selection.bias", "blk.#.exp_probs_b.bias"},
+};
+
+// Keys common to both versions.
+void deepseek_keys(HuggingfaceKeys& k, const HuggingfaceDefaults& defaults, int64_t expert_width, int64_t shared_experts,
+                   int64_t dense) {
+  k.decoder(defaults);
+  k.size("qk_rope_head_dim", "R", 64);
+  k.size("qk_nope_head_dim", "N", 128);
+  k.head_size(k.size_of("R") + k.size_of("N"));
+  k.size("v_head_dim", "VD", 128);
+  k.size("kv_lora_rank", "KA", 512);
+  k.optional_size("q_lora_rank", "QA", 1536);
+  k.rotation({.rotated = "R", .scales_scores = true});
+  k.attention_bias();
+  k.expert_width("moe_intermediate_size", expert_width);
+  k.shared_experts("n_shared_experts", shared_experts);
+  k.dense_first("first_k_dense_replace", dense);
+  k.wants("moe_layer_freq", "1", "experts in every layer after the first ones");
+}
+
+constexpr HuggingfaceClass kDeepseek2Classes[] = {
+    {"deepseek_v2", "DeepseekV2ForCausalLM",
+     [](HuggingfaceKeys& k) {
+       deepseek_keys(k, {.C = 4096, .F = 11008, .L = 32, .H = 32, .KV = 0, .V = 102400, .T = 2048, .norm_eps = 1e-6}, 1407, 2, 0);
+       k.set_flag("rope_half", false);
+       k.flag("mlp_bias", "mlp_bias", false);
+       k.size("n_routed_experts", "E", 64);
+       k.size("num_experts_per_tok", "K", {});
+       k.wants("scoring_func", "\"softmax\"", "scores that are probabilities");
+       k.wants("norm_topk_prob", "false", "weights as they are");
+       k.positive("routed_scaling_factor", "expert_scale", 1);
+       if (k.choice("topk_method", {"greedy", "group_limited_greedy"}, k.size_of("groups", 1) > 1 ? 1 : 0) == 1) {
+         k.size("n_group", "groups", {});
+         k.size("topk_group", "groups_used", {});
+       }
+     }},
+    {"deepseek_v3", "DeepseekV3ForCausalLM",
+     [](HuggingfaceKeys& k) {
+       deepseek_keys(k, {.C = 7168, .F = 18432, .L = 61, .H = 128, .KV = 0, .V = 129280, .T = 4096, .norm_eps = 1e-6}, 2048, 1, 3);
+       k.negated_flag("rope_interleave", "rope_half", true);
+       k.size("n_routed_experts", "E", 256);
+       k.size("num_experts_per_tok", "K", 8);
+       k.wants("scoring_func", "\"sigmoid\"", "scores that are sigmoids");
+       k.wants("topk_method", "\"noaux_tc\"", "groups chosen by the sum of their two best");
+       k.set_flag("expert_sigmoid", true);
+       k.flag("norm_topk_prob", "normalize", true);
+       k.positive("routed_scaling_factor", "expert_scale", 2.5);
+       k.size("n_group", "groups", 8);
+       k.size("topk_group", "groups_used", 4);
+       k.further_layers("num_nextn_predict_layers");  // they predict further tokens
+     }},
+};
+
+void deepseek2_gguf(GgufKeys& k) {
+  k.latent();
+  k.rotation();
+}
+constexpr GgufArchitecture kDeepseek2Architectures[] = {{.name = "deepseek2", .keys = deepseek2_gguf, .rope_half = false, .has_experts = true, .optional_biases = true}};
+
+const ModelFamily kDeepseek2Families[] = {{
+    .name = "deepseek2",
+    .example = "deepseek2:L=27,C=2048,H=16,D=192,R=64,KA=512,VD=128,F=1408,E=64,K=6,FS=2816,FD=10944,V=102400,T=163840",
+    .huggingface = {kDeepseek2Huggingface, kDecoderHuggingfaceNames},
+    .gguf = {kDeepseek2Gguf, kDecoderGgufNames},
+    .decoder = deepseek2_sizes,
+    .classes = kDeepseek2Classes,
+    .architectures = kDeepseek2Architectures,
+}};
+
+}  // namespace
+
+std::span<const ModelFamily> deepseek2_families() { return kDeepseek2Families; }
+
+}  // namespace tessera

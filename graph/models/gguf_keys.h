@@ -1,0 +1,63 @@
+// GgufKeys: the metadata of a GGUF file, behind the name of its architecture. An architecture's function names its keys, in
+// reading and in writing.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+#include "graph/models/foreign_keys.h"
+
+namespace tessera {
+
+class GgufKeys : public ForeignKeys {
+ public:
+  using ForeignKeys::real;
+
+  virtual void sizes() = 0;    // L, C, H, F and T, common to all architectures
+  virtual void decoder() = 0;  // sizes, heads, norm, base of the rotation, and experts, if the architecture has them
+  virtual void whole_heads() = 0;  // as many heads of keys and values as of queries, which divide the channels
+  // Scaled rotations by keys. `truncates`: the bounds of yarn's ramp are whole numbers.
+  virtual void rotation(bool truncates = true) = 0;
+  // Phi-3: rotations by two tensors of factors.
+  virtual void factor_tensors() = 0;
+  // One window for all layers, which llama.cpp ignores.
+  virtual void window() = 0;
+  // Windows in all layers except each `every`th, or by a pattern in the file; `otherwise` where the key is absent.
+  // `is_optional`: models without windows lack the key, else it states one of the whole context.
+  virtual void windows(int64_t otherwise, int64_t every, bool is_optional = false) = 0;
+  virtual bool has_windows() const = 0;
+  // Scores are divided by the root of the head size, whatever the key says.
+  virtual void plain_scores() = 0;
+  // A key with the factor of scores.
+  virtual void score_scale(std::string_view key) = 0;
+  // Gemma: the largest model of a generation, known by its layers, divides scores by the root of channels per head.
+  virtual void largest_scores(int64_t layers_of_largest) = 0;
+  // A factor; 0 and absent: none.
+  virtual void factor(std::string_view key, std::string_view ours, KeyForm form = KeyForm::kSame) = 0;
+  // All layers but each `every`th rotate; the file does not state it.
+  virtual void rope_layers(int64_t every) = 0;
+  // Returns the number at a key, which sets nothing; for writers 0.
+  virtual int64_t stated_size(std::string_view key) = 0;
+  virtual void latent() = 0;  // DeepSeek: widths of latent attention, experts and dense layers
+};
+
+// Tensors of rotation factors that an architecture has.
+enum class FactorTensors : uint8_t { kNone, kOne /* rope_freqs */, kTwo /* rope_factors_short and _long */ };
+// Biases that llama.cpp reads in decoders.
+enum class Biases : uint8_t { kNone, kQkv, kAll };
+
+// An architecture of llama.cpp that a family reads and writes.
+struct GgufArchitecture {
+  std::string_view name;  // general.architecture
+  void (*keys)(GgufKeys& k);
+  bool rope_half = true;     // rotated pairs are (i, i + R/2)
+  bool has_experts = false;  // expert_count is above 0: two families may share a name
+  FactorTensors factors = FactorTensors::kNone;
+  Biases biases = Biases::kNone;
+  bool is_tied = false;            // always without a tensor for the head
+  bool optional_biases = false;    // read where the tensors exist
+  bool softmax_of_chosen = false;  // expert_gating_func may be 3
+};
+
+}  // namespace tessera

@@ -1,0 +1,105 @@
+// HuggingfaceKeys: config.json of a transformers class. A class's function names its keys, in reading and in writing.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+#include "graph/models/foreign_keys.h"
+
+namespace tessera {
+
+// Values of a class where its keys are absent.
+struct HuggingfaceDefaults {
+  int64_t C, F, L, H, KV /* 0: H */, V, T;
+  double norm_eps;
+  double rope_theta = 10000;
+  bool tied = false;
+  int64_t D = 0;  // 0: C / H
+};
+
+// The name of an activation; some classes mean the same by a second name.
+struct ActivationKey {
+  std::string_view key = "hidden_act", name = "silu", also = "swish";
+};
+
+// A class's rotations, in rope_parameters or the older rope_theta and rope_scaling.
+struct RotationKeys {
+  std::optional<double> original_context = {};  // for classes with one of their own
+  std::string_view scaling = {};                // JSON: the scaling where the file has none
+  std::string_view rotated = {};                // our size: rotated elements of a head; empty: partial_rotary_factor, or all
+  bool rotates_part = false;               // reads partial_rotary_factor
+  bool only_longrope = false;              // knows longrope alone, also by the names su and yarn
+  bool scales_scores = false;              // mscale_all_dim scales scores (DeepSeek)
+};
+
+// The windows of layers. layer_types of the file take precedence over the class's pattern.
+struct WindowKeys {
+  int64_t otherwise = 0;            // sliding_window where the key is absent; 0: none
+  bool must_have = false;           // without windows the writer states one of the whole context
+  int64_t every = 0;                // each `every`th layer has none
+  std::string_view every_key = {};  // states `every`
+  std::string_view layers_without = {};  // our list: layers with 0 there have windows, if use_sliding_window
+  bool halves = false;              // use_bidirectional_attention halves them
+};
+
+class HuggingfaceKeys : public ForeignKeys {
+ public:
+  using ForeignKeys::real;
+
+  // Sizes, norm, ties and activation, common to all decoders.
+  virtual void decoder(const HuggingfaceDefaults& defaults, const ActivationKey& activation = {}) = 0;
+  virtual void rotation(const RotationKeys& keys = {}) = 0;
+  // A rotation for each kind of layers; those with windows have the base `local_theta`, or of `local_key`.
+  virtual void rotations(double local_theta, std::string_view local_key = {}) = 0;
+  // One window for all layers; `otherwise` where the key is absent, null means none. `one_kind`: layer_types must agree.
+  virtual void window(std::optional<int64_t> otherwise, bool one_kind = false) = 0;
+  // Qwen: use_sliding_window, and windows from layer max_window_layers on.
+  virtual void windows_from_layer(int64_t window, int64_t layer) = 0;
+  // One window for all layers, if use_sliding_window.
+  virtual void optional_window(int64_t window) = 0;
+  // Qwen2-MoE: windows in every other layer before max_window_layers, if use_sliding_window.
+  virtual void alternating_windows(int64_t window, int64_t layer) = 0;
+  virtual void windows(const WindowKeys& keys) = 0;
+  virtual void attention_bias() = 0;  // at q, k, v and o
+  virtual void head_size(int64_t size) = 0;  // in place of head_dim
+  // Null: none.
+  virtual void optional_size(std::string_view key, std::string_view ours, int64_t otherwise) = 0;
+  virtual void negated_flag(std::string_view key, std::string_view ours, bool otherwise) = 0;
+  virtual void positive(std::string_view key, std::string_view ours, double otherwise, KeyForm form = KeyForm::kSame) = 0;
+  // Which layers rotate: a list, or all but each `every`th.
+  virtual void rope_layers(std::string_view key, std::string_view every_key, int64_t every) = 0;
+  // Granite's attention_multiplier: the factor of scores.
+  virtual void score_scale(std::string_view key, double otherwise) = 0;
+  // Gemma's query_pre_attn_scalar: scores are divided by its root.
+  virtual void score_divisor(std::string_view key, double otherwise) = 0;
+  // A bound; null and 0: none.
+  virtual void cap(std::string_view key, std::string_view ours, double otherwise) = 0;
+  // Experts, and experts of a token. `key` is written; num_local_experts and num_experts are read.
+  virtual void router(std::string_view key, int64_t experts, int64_t used) = 0;
+  // Qwen: layers without experts by mlp_only_layers and decoder_sparse_step.
+  virtual void sparse_layers(int64_t expert_width) = 0;
+  // The width of one expert; intermediate_size is that of dense layers.
+  virtual void expert_width(std::string_view key, int64_t otherwise) = 0;
+  // The number of shared experts, each of the width of one.
+  virtual void shared_experts(std::string_view key, int64_t otherwise) = 0;
+  // DeepSeek: the first layers are dense.
+  virtual void dense_first(std::string_view key, int64_t otherwise) = 0;
+  // The number of layers after the model's, whose tensors are skipped.
+  virtual void further_layers(std::string_view key) = 0;
+  // A key that writers add, and readers ignore.
+  virtual void states(std::string_view key, double value) = 0;
+  // The key has this value, the default of the class, or the file is refused. `value`: JSON.
+  virtual void wants(std::string_view key, std::string_view value, std::string_view meaning) = 0;
+};
+
+// A class of transformers that a family reads and writes.
+struct HuggingfaceClass {
+  std::string_view model_type;    // "qwen3"
+  std::string_view architecture;  // with its head over the vocabulary: "Qwen3ForCausalLM"
+  void (*keys)(HuggingfaceKeys& k);
+  std::optional<int64_t> padding = {};  // pad_token_id of the class
+  std::string_view base = {};           // begins the names of its other heads; empty: that of `architecture`
+};
+
+}  // namespace tessera
