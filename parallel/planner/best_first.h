@@ -53,6 +53,15 @@ class OpenParts {
   size_t order_ = 0;
 };
 
+// BoundTrust: the factor on bounds that their properties leave, since some cost was found below its bound.
+struct BoundTrust {
+  double tolerance = 0;  // of costs, as a share
+  double factor = 1;
+  void observe(double bound, double cost) {
+    if (cost < bound * factor * (1 - tolerance)) factor = cost / bound;
+  }
+};
+
 // An evaluator has kByBound, whether ranks are bounds, and
 //   may_continue()     false: its budget is spent
 //   is_closed(open)    whether the part's bound reaches the cost to beat

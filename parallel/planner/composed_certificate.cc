@@ -7,6 +7,7 @@
 
 #include "graph/base/cancellation.h"
 #include "graph/base/text.h"
+#include "parallel/planner/best_first.h"
 #include "parallel/planner/composed_bound.h"
 #include "parallel/planner/plan_space.h"
 
@@ -92,8 +93,7 @@ class CertificateChecker {
       group.recompute = RecomputeForm::kNone;
       Result<GroupBound> bound = GroupBound::of(group, composer_);
       if (!bound.ok()) continue;
-      if (const double bound_s = bound->seconds(spec); std::isfinite(bound_s))
-        trust_ = std::min(trust_, entry->seconds / bound_s);
+      if (const double bound_s = bound->seconds(spec); std::isfinite(bound_s)) trust_.observe(bound_s, entry->seconds);
     }
     return {};
   }
@@ -105,7 +105,7 @@ class CertificateChecker {
     const bool is_dead = bound->bytes() > options_.memory_limit;
     for (const StrategySpec& plan : space_.plans_of(group.spec)) {
       ++check_.configurations;
-      const double bound_s = bound->seconds(plan) * trust_;
+      const double bound_s = bound->seconds(plan) * trust_.factor;
       if (is_dead || std::isinf(bound_s)) {
         ++check_.too_large;
         continue;
@@ -130,7 +130,7 @@ class CertificateChecker {
   const ComposedSpace space_;
   std::map<std::string, const ComposedEntry*> listed_;
   std::set<std::string> plans_;  // of the space, regardless of recomputation
-  double trust_ = 1;
+  BoundTrust trust_;
   CertificateCheck check_;
 };
 

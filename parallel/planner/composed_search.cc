@@ -63,7 +63,7 @@ class ComposedSearch {
 
   // Items not reached by a run without result.
   int64_t left_over() const { return static_cast<int64_t>(open_.all().size()); }
-  double left_over_bound() const { return open_.empty() ? INFINITY : open_.next().bound * trust_; }
+  double left_over_bound() const { return open_.empty() ? INFINITY : open_.next().bound * trust_.factor; }
 
   // --- evaluator ---
 
@@ -73,7 +73,7 @@ class ComposedSearch {
     return composed_ < most;
   }
 
-  bool is_closed(const OpenItem& it) const { return best_ && it.bound * trust_ >= best_->time.step_s; }
+  bool is_closed(const OpenItem& it) const { return best_ && it.bound * trust_.factor >= best_->time.step_s; }
 
   // Profiled in parallel; independent of threads, for determinism.
   size_t at_once() const { return 4; }
@@ -99,7 +99,7 @@ class ComposedSearch {
     is_dead_[g] = group.smaller >= 0 && is_dead_[static_cast<size_t>(group.smaller)];
     if (!is_dead_[g]) {
       if (Result<GroupBound> bound = GroupBound::of(group.spec, composer_); bound.ok()) {
-        if (bound->seconds(devices_) < bound_s * trust_) trust_ = bound->seconds(devices_) / bound_s;
+        trust_.observe(bound_s, bound->seconds(devices_));
         bound_s = bound->seconds(devices_);
         is_dead_[g] = bound->bytes() > options_.memory_limit;
         if (!is_dead_[g]) open_plans(item.part.group, *bound);
@@ -128,7 +128,7 @@ class ComposedSearch {
     }
     ++composed_, ++result_.search.solved;
     const double seconds = plan->time.step_s;
-    trust_ = std::min(trust_, seconds / item.bound);
+    trust_.observe(item.bound, seconds);
     const int64_t bytes = plan->most_bytes();
     result_.entries.push_back({to_text(plan->spec), seconds, bytes});
     if (bytes > options_.memory_limit) {
@@ -160,7 +160,7 @@ class ComposedSearch {
     PlanSearch& search = result_.search;
     search.bound_s = best_->time.step_s;
     for (const OpenItem& it : open_.all()) {
-      const double bound_s = it.bound * trust_;
+      const double bound_s = it.bound * trust_.factor;
       const bool is_open = bound_s < best_->time.step_s;
       if (it.part.plan || is_open) ++(is_open ? search.open : search.closed_by_bound);
       search.bound_s = std::min(search.bound_s, bound_s);
@@ -179,7 +179,7 @@ class ComposedSearch {
   PlanComposer composer_;
   std::vector<bool> is_dead_;  // a single block does not fit
   OpenParts<GroupOrPlan> open_;
-  double trust_ = 1;  // factor on bounds
+  BoundTrust trust_;
   int64_t composed_ = 0, found_at_ = 0;
   std::optional<ComposedPlan> best_;
   std::vector<ComposedPlan> fitting_;

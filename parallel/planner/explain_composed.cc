@@ -68,12 +68,9 @@ class ComposedExplainer {
   Status explain_memory() {
     TSR_ASSIGN_OR_RETURN(const std::vector<DeviceBytes> devices,
                          composed_memory(in_.variants, stages_, &schedules_));
-    for (const DeviceBytes& device : devices)
-      out_.bytes_by_device.push_back(device.total() + in_.reserved_bytes);
-    const auto largest = std::ranges::max_element(out_.bytes_by_device);
-    const auto fullest = static_cast<int32_t>(largest - out_.bytes_by_device.begin());
-    out_.memory_bytes = *largest;
-    out_.memory_limit = in_.memory_limit;
+    std::vector<int64_t> bytes_by_device;
+    for (const DeviceBytes& device : devices) bytes_by_device.push_back(device.total() + in_.reserved_bytes);
+    const auto fullest = static_cast<int32_t>(set_device_bytes(out_, std::move(bytes_by_device), in_.memory_limit));
     const ComposedStages filling = filling_stages(stages_);
     TSR_ASSIGN_OR_RETURN(const PipelineSchedule filled, schedule_of(filling.shape));
     TSR_ASSIGN_OR_RETURN(std::vector<MemoryPoint> points,

@@ -30,8 +30,9 @@ class GenerationExplainer {
     TSR_ASSIGN_OR_RETURN(prefill_, prices_.prefill(plan_));
     TSR_ASSIGN_OR_RETURN(decode_, prices_.decode(plan_, plan_.group()));
     TSR_ASSIGN_OR_RETURN(const std::vector<GenerationMemory> stages, prices_.memory(plan_, plan_.group()));
-    fullest_ = std::ranges::max_element(stages, {}, &GenerationMemory::total) - stages.begin();
-    for (const GenerationMemory& stage : stages) out_.bytes_by_device.push_back(stage.total());
+    std::vector<int64_t> bytes_by_device;
+    for (const GenerationMemory& stage : stages) bytes_by_device.push_back(stage.total());
+    fullest_ = set_device_bytes(out_, std::move(bytes_by_device), search_.limit(prices_.cluster()));
     slowest_ = static_cast<size_t>(std::ranges::max_element(decode_, {}, &GenerationPass::seconds) -
                                    decode_.begin());
     out_.lowered = false;
@@ -41,7 +42,6 @@ class GenerationExplainer {
     out_.global_batch = plan_.dp * plan_.batch;
     out_.micro_batches = plan_.parts();
     out_.step_s = time_.request_s;
-    out_.memory_limit = search_.limit(prices_.cluster());
     out_.gap = found_.gap;
     Serving& serving = out_.serving.emplace();
     serving.throughput = search_.throughput;
@@ -90,10 +90,9 @@ class GenerationExplainer {
   }
 
   void explain_memory() {
-    out_.memory_bytes = memory_.total();
     for (const auto& [cause, bytes] : causes()) add_memory(out_, cause, bytes);
     finish_peak(out_);
-    out_.peak.device = name_of(static_cast<size_t>(fullest_));
+    out_.peak.device = name_of(fullest_);
     out_.peak.entry = "generate";
     const std::string sequences = plan_.batch == 1 ? "one sequence" : format("{} sequences", plan_.batch);
     out_.peak.what = format("the last of {} new tokens, {} tokens of {} kept", work_.new_tokens,
@@ -185,13 +184,7 @@ class GenerationExplainer {
 
   void explain_runners_up() {
     const auto add = [&](const GenerationPlan& plan, const GenerationTime& time, std::string why) {
-      RunnerUp& other = out_.runners_up.emplace_back();
-      other.strategy = to_text(plan);
-      other.step_s = time.request_s;
-      other.loses_s = time.request_s - time_.request_s;
-      other.bytes = time.memory.total();
-      other.over_bytes = std::max<int64_t>(0, other.bytes - out_.memory_limit);
-      other.why = std::move(why);
+      RunnerUp& other = add_runner_up(out_, to_text(plan), time.request_s, time.memory.total(), std::move(why));
       other.tokens_per_s = time.tokens_per_s;
     };
     for (const FoundGeneration& other : found_.runners_up) add(other.plan, other.time, "");
@@ -374,8 +367,7 @@ class GenerationExplainer {
   const GenerationWork work_;
   const GenerationMemory memory_;  // of the fullest stage
   std::vector<GenerationPass> prefill_, decode_;
-  std::ptrdiff_t fullest_ = 0;
-  size_t slowest_ = 0;
+  size_t fullest_ = 0, slowest_ = 0;
   Explanation out_;
 };
 

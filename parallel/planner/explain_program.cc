@@ -57,7 +57,6 @@ class Explainer {
       out_.words = describe_strategy(plan.strategy, plan.global_batch, plan.micro_batches);
     out_.gap = plan.estimate.gap;
     if (out_.gap >= 0) out_.bound_s = out_.step_s * (1 - out_.gap);
-    out_.memory_limit = options_.memory_limit;
     TimeByCause time = time_by_cause(program_, simulation_, layout, phases_);
     out_.time = std::move(time.shares);
     out_.critical = device_name(static_cast<size_t>(time.rank));
@@ -72,13 +71,10 @@ class Explainer {
 
  private:
   void explain_memory() {
-    size_t fullest = 0;
-    for (size_t rank = 0; rank < program_.ranks.size(); ++rank) {
-      out_.bytes_by_device.push_back(program_.ranks[rank].arena_bytes);
-      if (out_.bytes_by_device[rank] > out_.bytes_by_device[fullest]) fullest = rank;
-    }
+    std::vector<int64_t> arenas;
+    for (const RankProgram& rank : program_.ranks) arenas.push_back(rank.arena_bytes);
+    const size_t fullest = set_device_bytes(out_, std::move(arenas), options_.memory_limit);
     const RankProgram& rank = program_.ranks[fullest];
-    out_.memory_bytes = rank.arena_bytes;
     // The entry with the largest run; ties: the first.
     size_t entry = 0;
     std::vector<LiveRange> live_ranges;
@@ -194,17 +190,11 @@ class Explainer {
   void explain_candidates() {
     for (size_t i = 1; i < options_.candidates.size(); ++i) {
       if (out_.runners_up.size() == options_.runners_up) break;
-      const Candidate& it = options_.candidates[i];
-      RunnerUp& other = out_.runners_up.emplace_back();
-      other.strategy = it.strategy;
-      other.step_s = it.step_time_s;
-      const Candidate& chosen = options_.candidates[0];
+      const Candidate &it = options_.candidates[i], &chosen = options_.candidates[0];
+      RunnerUp& other = add_runner_up(out_, it.strategy, it.step_time_s, it.arena_bytes, it.rejected);
+      // The candidates' own times: the explained step has all entries.
       if (it.step_time_s > 0) other.loses_s = it.step_time_s - chosen.step_time_s;
       if (it.measured_s > 0 && chosen.measured_s > 0) other.loses_s = it.measured_s - chosen.measured_s;
-      other.bytes = it.arena_bytes;
-      other.why = it.rejected;
-      if (options_.memory_limit > 0 && it.arena_bytes > options_.memory_limit)
-        other.over_bytes = it.arena_bytes - options_.memory_limit;
     }
   }
 

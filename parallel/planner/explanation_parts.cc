@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <utility>
 
 #include "graph/base/text.h"
 
@@ -28,6 +29,25 @@ std::string_view tier_name(Tier tier) {
 
 std::string stage_name(int64_t stage, int64_t stages) {
   return stages == 1 ? std::string("each device") : format("stage {}", stage);
+}
+
+size_t set_device_bytes(Explanation& it, std::vector<int64_t> by_device, int64_t limit) {
+  it.bytes_by_device = std::move(by_device);
+  it.memory_limit = limit;
+  const auto fullest = std::ranges::max_element(it.bytes_by_device);
+  it.memory_bytes = *fullest;
+  return static_cast<size_t>(fullest - it.bytes_by_device.begin());
+}
+
+RunnerUp& add_runner_up(Explanation& it, std::string strategy, double step_s, int64_t bytes, std::string why) {
+  RunnerUp& other = it.runners_up.emplace_back();
+  other.strategy = std::move(strategy);
+  other.step_s = step_s;
+  if (step_s > 0) other.loses_s = step_s - it.step_s;
+  other.bytes = bytes;
+  if (it.memory_limit > 0) other.over_bytes = std::max<int64_t>(0, bytes - it.memory_limit);
+  other.why = std::move(why);
+  return other;
 }
 
 void add_memory(Explanation& it, std::string_view cause, int64_t bytes, Tier tier) {

@@ -5,6 +5,7 @@
 #include <map>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "graph/explanation.h"
 
@@ -23,6 +24,10 @@ int64_t nanoseconds(double seconds);
 std::string_view tier_name(Tier tier);
 std::string stage_name(int64_t stage, int64_t stages);  // "stage 3"; without a pipeline "each device"
 
+// Bytes of every device and the limit of each; returns the index of the fullest.
+size_t set_device_bytes(Explanation& explanation, std::vector<int64_t> by_device, int64_t limit);
+// Another plan: what it loses to the explained one, and lacks under its limit. `step_s` 0: never priced.
+RunnerUp& add_runner_up(Explanation& explanation, std::string strategy, double step_s, int64_t bytes, std::string why = {});
 // Adds bytes of a device to its memory, unless 0.
 void add_memory(Explanation& explanation, std::string_view cause, int64_t bytes, Tier tier = Tier::kDevice);
 // The largest buffers of the peak, largest first, at most 16; without a list of buffers, the memory's shares.

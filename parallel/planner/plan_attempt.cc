@@ -104,7 +104,7 @@ PlanAttempt PlanAttempts::make_kept(const SpaceNode& node) const {
   }
   PlanAttempt it = planned(node);
   if (it.failure.ok())
-    if (const Status status = lower_ranks_as_representatives(it); !status.ok())
+    if (const Status status = lower_ranks_as_representatives(it).status(); !status.ok())
       it = refuse(std::move(it), status);
   if (options_.known != nullptr) options_.known->keep(words, it);
   return it;
@@ -156,22 +156,19 @@ EntrySpec PlanAttempts::entry_of(const PlanAttempt& it) const {
   return {std::string(kEntry), &graph_, &it.plan};
 }
 
-Status PlanAttempts::lower_ranks_as_representatives(PlanAttempt& it) const {
-  TSR_ASSIGN_OR_RETURN(const Program program, lower_representatives(entry_of(it), catalog_));
+Result<Program> PlanAttempts::lower_ranks_as_representatives(PlanAttempt& it) const {
+  TSR_ASSIGN_OR_RETURN(Program program, lower_representatives(entry_of(it), catalog_));
   TSR_RETURN_IF_ERROR(take(it, program));
   it.lowered = true;
   ++it.lowerings;
-  return {};
+  return program;
 }
 
 // The cheapest set of recomputed activations that fits, found on
 // the program that keeps all; the smallest set seen if none does.
 PlanAttempt PlanAttempts::with_set(PlanAttempt base, double beat_s) const {
-  const auto program = lower_representatives(entry_of(base), catalog_);
+  const Result<Program> program = lower_ranks_as_representatives(base);
   if (!program.ok()) return refuse(std::move(base), program.status());
-  if (const Status status = take(base, *program); !status.ok()) return refuse(std::move(base), status);
-  base.lowered = true;
-  ++base.lowerings;
   if (base.candidate.arena_bytes <= base.limit) {
     if (!base.plan.offload.empty()) return base;  // partly offloaded, which no strategy text expresses
     base.node.spec.recompute = RecomputeForm::kNone;
@@ -196,7 +193,7 @@ PlanAttempt PlanAttempts::with_set(PlanAttempt base, double beat_s) const {
       std::erase_if(it.plan.offload, [&](const OffloadedTensor& moved) {
         return std::ranges::binary_search(set, moved.tensor);
       });
-      TSR_RETURN_IF_ERROR(lower_ranks_as_representatives(it));
+      TSR_RETURN_IF_ERROR(lower_ranks_as_representatives(it).status());
       at = tried.emplace(set, std::move(it)).first;
     }
     return MeasuredSet{at->second.candidate.step_time_s, at->second.limited_bytes};
@@ -215,10 +212,9 @@ PlanAttempt PlanAttempts::with_set(PlanAttempt base, double beat_s) const {
 // of the others some are recomputed. The last resort offloads all.
 PlanAttempt PlanAttempts::with_moves(PlanAttempt base, double beat_s) const {
   const std::vector<OffloadedTensor> movable = std::exchange(base.plan.offload, {});
-  const auto program = lower_representatives(entry_of(base), catalog_);
+  const Result<Program> program = lower_ranks_as_representatives(base);
   if (!program.ok()) return refuse(std::move(base), program.status());
-  if (const Status status = take(base, *program); !status.ok()) return refuse(std::move(base), status);
-  base.lowered = true;
+  base.lowerings = 0;  // counted below
   if (base.candidate.arena_bytes <= base.limit) return with_set(std::move(base), beat_s);
   const auto may_repeat = [&](TensorId id) { return may_recompute(graph_, options_.pins, id); };
   const auto choices = RecomputeOptions::of(entry_of(base), *program, cluster_, may_repeat);

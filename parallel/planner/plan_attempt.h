@@ -87,7 +87,7 @@ class PlanAttempts {
   PlanAttempt with_set(PlanAttempt base, double beat_s) const;
   PlanAttempt with_moves(PlanAttempt base, double beat_s) const;
   EntrySpec entry_of(const PlanAttempt& it) const;
-  Status lower_ranks_as_representatives(PlanAttempt& it) const;
+  Result<Program> lower_ranks_as_representatives(PlanAttempt& it) const;
   Status take(PlanAttempt& it, const Program& program) const;
   void take_memory(PlanAttempt& it, const Program& program) const;
   std::vector<PlannedGraph> followed() const;  // for options_.like

@@ -15,12 +15,9 @@
 #include "parallel/planner/best_first.h"
 #include "parallel/planner/heterogeneous_plan.h"
 #include "parallel/planner/kind_factors.h"
-#include "parallel/planner/min_memory_plan.h"
-#include "parallel/planner/plan_space.h"
+#include "parallel/planner/lowered_question.h"
 #include "parallel/planner/smallest_fit.h"
 #include "parallel/pricing/check_cluster.h"
-#include "parallel/pricing/device_limit.h"
-#include "parallel/pricing/host_tier.h"
 #include "parallel/strategy/apply_pins.h"
 
 namespace tessera {
@@ -62,52 +59,13 @@ class LoweredSearch {
  public:
   static constexpr bool kByBound = false;
 
-  // All must outlive this.
-  LoweredSearch(const Graph& graph, const Cluster& cluster, const KernelCatalog& catalog, const PlanOptions& options)
-      : graph_(graph),
-        cluster_(cluster),
-        catalog_(catalog),
-        options_(options),
-        limit_(device_limit(cluster, options.memory_limit)),
-        trials_(graph, bound_graph_, cluster, catalog, options, limit_) {}
-
-  // First of all.
-  Status begin() {
-    TSR_ASSIGN_OR_RETURN(bound_graph_, graph_.bind_partly(options_.symbols));
-    int64_t tokens = 0;
-    for (const auto& [name, value] : options_.symbols)
-      if (name == "T") tokens = value;
-    space_ = space_of(graph_, options_.global_batch, tokens, offload_tier(cluster_));
-    TSR_ASSIGN_OR_RETURN(roots_, search_roots(space_, options_, static_cast<int32_t>(cluster_.devices.size())));
-    may_save_ = !roots_.has_words;
-    bounds_.emplace(bound_graph_, space_, cluster_, catalog_);
-    return {};
-  }
-
-  // Lower bound of any plan's bytes; 0: unknown.
-  int64_t least_bytes() { return may_choose_smallest() ? least_plan_bytes(smallest_space()) : 0; }
-
-  // Whether a plan fits, without lowering a whole one.
-  Result<LikelyFit> likely_fit() {
-    LikelyFit it;
-    if (!options_.pins.empty()) return it;
-    if (exceeds_memory(smallest_space(), limit_)) return LikelyFit{Fit::kNo, {}, 0};
-    if (!may_choose_smallest()) return it;
-    const std::optional<LikelyPlan> likely = find_likely_plan(smallest_space(), goal(limit_, true));
-    if (!likely) {
-      if (!is_effort_spent()) it.fit = Fit::kNo;
-      return it;
-    }
-    TSR_ASSIGN_OR_RETURN(it.plan, trials_.plan_of(likely->node));
-    it.fit = Fit::kLikely;
-    it.instructions = likely->instructions;
-    return it;
-  }
+  // It has begun, and outlives this.
+  explicit LoweredSearch(LoweredQuestion& question) : question_(question), may_save_(!question.roots.has_words) {}
 
   Result<PlanResult> run(PlanRefusal& refusal) {
-    const bool none = may_choose_smallest() && exceeds_memory(smallest_space(), limit_);
+    const bool none = question_.is_excluded();
     refusal.is_excluded = none;
-    if (options_.any_that_fits && may_choose_smallest()) return any_within(none);
+    if (options_.any_that_fits && question_.may_choose_smallest()) return any_within(none);
     // Pins are meant literally: options that they leave
     // open stay off unless nothing fits otherwise.
     std::vector<StrategySpec> plain, others;
@@ -115,8 +73,8 @@ class LoweredSearch {
     for (const StrategySpec& spec : plain) open({spec, SavingStep::kNone}, 0);
     // If even parameters and saved activations are too large for every strategy
     // that keeps them, the smallest of the others decides feasibility fastest.
-    const bool is_tight = !none && may_choose_smallest() && std::ranges::all_of(roots_.specs, [&](const StrategySpec& it) {
-      return bounds_->bytes(it) > limit_;
+    const bool is_tight = !none && question_.may_choose_smallest() && std::ranges::all_of(roots_.specs, [&](const StrategySpec& it) {
+      return question_.bounds->bytes(it) > limit_;
     });
     if (is_tight) TSR_RETURN_IF_ERROR(find_smallest(limit_));
     // Any smaller limit would have the same result.
@@ -142,7 +100,7 @@ class LoweredSearch {
         find_fastest();
       }
     }
-    if (decides_by_measuring()) TSR_RETURN_IF_ERROR(choose_measured());
+    if (question_.decides_by_measuring()) TSR_RETURN_IF_ERROR(choose_measured());
     return result();
   }
 
@@ -155,7 +113,7 @@ class LoweredSearch {
       try_sets();
       if (is_spent()) return false;
     }
-    if (!best_ && !smallest_ && may_choose_smallest() && spent() >= kBeforeSmallest) {
+    if (!best_ && !smallest_ && question_.may_choose_smallest() && spent() >= kBeforeSmallest) {
       TSR_RETURN_IF_ERROR(find_smallest(limit_));
       if (!has_smallest()) return false;
     }
@@ -169,8 +127,8 @@ class LoweredSearch {
   }
 
   bool is_closed(const OpenConfiguration& it) const {
-    return best_ && std::max(it.part.likely_s * likely_trust_, it.bound * trust_) >=
-                        best_->candidate.step_time_s * (decides_by_measuring() ? kFinalistTime : 1);
+    return best_ && std::max(it.part.likely_s * likely_trust_.factor, it.bound * trust_.factor) >=
+                        best_->candidate.step_time_s * (question_.decides_by_measuring() ? kFinalistTime : 1);
   }
 
   size_t at_once() const { return 1; }
@@ -179,14 +137,14 @@ class LoweredSearch {
   void evaluate(const OpenConfiguration& open) {
     const auto& [node, likely_s, saves_from] = open.part;
     // A single strategy has few ways to save memory: all are lowered, which is more precise than bounds.
-    if (roots_.specs.size() > 1 && bounds_->bytes(node.spec) > limit_) {
+    if (roots_.specs.size() > 1 && question_.bounds->bytes(node.spec) > limit_) {
       ++search_.too_large;
       // Parameters and state are cheap to bound.
-      skipped_ += bounds_->persistent_bytes(node.spec) <= limit_;
+      skipped_ += question_.bounds->persistent_bytes(node.spec) <= limit_;
       too_large_.push_back(open.part);
-      return save(node, likely_s, bounds_->bytes(node.spec));
+      return save(node, likely_s, question_.bounds->bytes(node.spec));
     }
-    const PlanAttempt& it = attempts_.emplace_back(trials_.make(node));
+    const PlanAttempt& it = attempts_.emplace_back(question_.trials.make(node));
     factors_.count(node.spec);
     if (options_.effort != nullptr) options_.effort->left -= it.instructions * std::max(1, it.lowerings);
     if (!it.lowered) {
@@ -195,12 +153,8 @@ class LoweredSearch {
     }
     ++search_.solved;
     const double seconds = it.candidate.step_time_s;
-    // Simulated times are whole nanoseconds per instruction.
-    if (seconds < open.bound * trust_ * (1 - 1e-4)) {
-      trust_ = seconds / open.bound;
-      bounds_hold_ = false;
-    }
-    if (seconds < likely_s * likely_trust_ * (1 - 1e-4)) likely_trust_ = seconds / likely_s;
+    trust_.observe(open.bound, seconds);
+    likely_trust_.observe(likely_s, seconds);
     factors_.learn(node.spec, likely_s, seconds);
     find_fastest();
     if (it.fits()) return;
@@ -209,24 +163,10 @@ class LoweredSearch {
   }
 
  private:
-  MinMemoryGoal goal(int64_t enough, bool nothing_else = false) const {
-    return {enough, nothing_else, options_.factors, options_.effort, cluster_.shared_cores != 1};
-  }
-  bool is_effort_spent() const { return options_.effort != nullptr && options_.effort->left <= 0; }
-  bool may_choose_sets() const {
-    return may_save_ && !roots_.has_words && options_.like == nullptr && space_.trains;
-  }
-  // Without pins; given single decisions may create other parts than bounds count.
-  bool may_choose_smallest() const {
-    return !roots_.has_words && options_.like == nullptr && space_.trains && options_.pins.empty();
-  }
-  bool decides_by_measuring() const {
-    return options_.finalists > 1 && options_.measure && options_.like == nullptr;
-  }
-  MinMemorySpace smallest_space() { return {roots_.specs, space_, roots_.pins, *bounds_, trials_}; }
+  bool may_choose_sets() const { return may_save_ && question_.may_choose_sets(); }
   bool has_smallest() const { return smallest_ && smallest_->fits(); }
   Status find_smallest(int64_t enough) {
-    TSR_ASSIGN_OR_RETURN(smallest_, find_min_memory_plan(smallest_space(), goal(enough)));
+    TSR_ASSIGN_OR_RETURN(smallest_, question_.find_smallest(enough));
     return {};
   }
   // The fastest that fits; ties: fewer collectives, then the first found.
@@ -241,8 +181,8 @@ class LoweredSearch {
     if (best_ && options_.any_that_fits) return true;
     if (!best_) without_ = spent();
     const int64_t used = best_ ? spent() - without_ : spent();
-    const int64_t most = best_ ? (decides_by_measuring() ? 2 : 1) * kMostWithPlan : kMostWithout;
-    if (used >= most || (!best_ && is_effort_spent())) return true;
+    const int64_t most = best_ ? (question_.decides_by_measuring() ? 2 : 1) * kMostWithPlan : kMostWithout;
+    if (used >= most || (!best_ && question_.is_effort_spent())) return true;
     report_progress(kSearchShare * static_cast<double>(used) / static_cast<double>(most));
     return false;
   }
@@ -264,18 +204,18 @@ class LoweredSearch {
     ++search_.configurations;
     double bound_s = 0, likely_s = at_least_s;
     if (options_.like == nullptr) {
-      bound_s = bounds_->seconds(node.spec);
+      bound_s = question_.bounds->seconds(node.spec);
       // Its own work only; overheads of savings order the search separately.
       StrategySpec plain = node.spec;
       plain.recompute = RecomputeForm::kNone;
       plain.offload = {};
-      likely_s = std::max(likely_s, bounds_->seconds(plain));
+      likely_s = std::max(likely_s, question_.bounds->seconds(plain));
     }
     open_.push({node, likely_s, saves_from}, bound_s);
   }
 
   std::vector<SpaceNode> savings(const SpaceNode& node) const {
-    return savings_of(node, space_, roots_.pins, roots_.has_words);
+    return savings_of(node, question_.space, roots_.pins, roots_.has_words);
   }
 
   void save(const SpaceNode& node, double at_least_s, int64_t bytes) {
@@ -290,12 +230,12 @@ class LoweredSearch {
   // Lowers it as it will run. A recompute set that is
   // then too large is chosen again with a smaller budget.
   Status finalize(PlanAttempt& it) {
-    TSR_RETURN_IF_ERROR(trials_.lower_whole(it));
+    TSR_RETURN_IF_ERROR(question_.trials.lower_whole(it));
     if (it.fits()) return {};
     ++search_.too_large;
     const int64_t excess = it.candidate.arena_bytes - limit_;
     if (it.node.spec.recompute == RecomputeForm::kSome && it.limit > 0 && it.limit == limit_) {
-      PlanAttempt smaller = trials_.make(it.node, limit_ - excess, INFINITY);
+      PlanAttempt smaller = question_.trials.make(it.node, limit_ - excess, INFINITY);
       smaller.limit = limit_ - excess;
       attempts_.push_back(std::move(smaller));
       return {};
@@ -317,8 +257,8 @@ class LoweredSearch {
     const auto consider = [&](const StrategySpec& kept, double step_s, int64_t bytes) {
       for (const bool moves : {false, true}) {
         if (moves && kept.offload.activations != Tier::kDevice) break;
-        StrategySpec spec = moves ? with_moves(kept, space_.away) : kept;
-        const auto [least_s, likely_s] = bounds_->extra_seconds_with_set(spec, bytes, limit_);
+        StrategySpec spec = moves ? with_moves(kept, question_.space.away) : kept;
+        const auto [least_s, likely_s] = question_.bounds->extra_seconds_with_set(spec, bytes, limit_);
         if (std::isinf(least_s)) continue;
         spec.recompute = RecomputeForm::kSome;
         auto& order = spec.offload.activations == Tier::kDevice ? again : moved;
@@ -330,8 +270,8 @@ class LoweredSearch {
         consider(it.node.spec, it.candidate.step_time_s, it.candidate.arena_bytes);
     for (const Configuration& it : too_large_)
       if (const StrategySpec& spec = it.node.spec;
-          spec.recompute == RecomputeForm::kNone && bounds_->persistent_bytes(spec) <= limit_)
-        consider(spec, factors_.guess_s(spec, it.likely_s), bounds_->bytes(spec));
+          spec.recompute == RecomputeForm::kNone && question_.bounds->persistent_bytes(spec) <= limit_)
+        consider(spec, factors_.guess_s(spec, it.likely_s), question_.bounds->bytes(spec));
     for (auto* order : {&again, &moved}) {
       std::ranges::stable_sort(*order, {}, &Promise::likely_s);
       int64_t more = 0, lowerings = 0;
@@ -341,7 +281,7 @@ class LoweredSearch {
         if (least_s >= beat_s || !with_sets_.insert(to_text(spec)).second) continue;
         ++more;
         ++search_.configurations;
-        const PlanAttempt& it = attempts_.emplace_back(trials_.make({spec, SavingStep::kRecompute}, limit_, beat_s));
+        const PlanAttempt& it = attempts_.emplace_back(question_.trials.make({spec, SavingStep::kRecompute}, limit_, beat_s));
         lowerings += it.lowerings;
         ++(it.lowered ? search_.solved : search_.refused);
         if (it.lowered && !it.fits()) ++search_.too_large;
@@ -390,8 +330,8 @@ class LoweredSearch {
   // for a node that cannot fit, of its descendants alone.
   double bound_below(const SpaceNode& node) {
     if (options_.like != nullptr) return 0;
-    if (bounds_->bytes(node.spec) <= limit_) return bounds_->seconds(node.spec);
-    double bound_s = may_save_ && !roots_.has_words ? bounds_->seconds_with_set(node.spec, limit_) : INFINITY;
+    if (question_.bounds->bytes(node.spec) <= limit_) return question_.bounds->seconds(node.spec);
+    double bound_s = may_save_ && !roots_.has_words ? question_.bounds->seconds_with_set(node.spec, limit_) : INFINITY;
     if (may_save_)
       for (const SpaceNode& below : savings(node)) bound_s = std::min(bound_s, bound_below(below));
     return bound_s;
@@ -400,7 +340,7 @@ class LoweredSearch {
   Result<PlanResult> any_within(bool none) {
     std::optional<PlanAttempt> any;
     if (!none) {
-      TSR_ASSIGN_OR_RETURN(any, find_min_memory_plan(smallest_space(), goal(limit_, true)));
+      TSR_ASSIGN_OR_RETURN(any, question_.find_smallest(limit_, true));
     }
     if (!any || !any->fits()) return Status(StatusCode::kOutOfMemory, "no plan fits");
     best_ = &attempts_.emplace_back(std::move(*any));
@@ -420,7 +360,7 @@ class LoweredSearch {
     for (const PlanAttempt& it : attempts_)  // a measured plan may be predicted slower than another
       if (it.fits()) lower_bound(it.candidate.step_time_s);
     closed_.insert(closed_.end(), open_.all().begin(), open_.all().end());
-    for (OpenConfiguration& it : closed_) it.bound = bound_below(it.part.node) * trust_;
+    for (OpenConfiguration& it : closed_) it.bound = bound_below(it.part.node) * trust_.factor;
     std::ranges::sort(closed_, {}, [](const OpenConfiguration& it) { return std::pair(it.bound, it.order); });
     for (const OpenConfiguration& it : closed_) {
       ++(it.bound >= time_s ? search_.closed_by_bound : search_.open);
@@ -430,12 +370,12 @@ class LoweredSearch {
         search_.closed.push_back({to_text(it.part.node.spec), it.bound});
     }
     // Recompute sets that were not tried.
-    if (may_save_ && !roots_.has_words && space_.trains) {
+    if (may_save_ && !roots_.has_words && question_.space.trains) {
       for (const PlanAttempt& it : attempts_)
-        if (it.lowered && !it.fits()) lower_bound(bounds_->seconds_with_set(it.node.spec, limit_) * trust_);
-      for (const Configuration& it : too_large_) lower_bound(bounds_->seconds_with_set(it.node.spec, limit_) * trust_);
+        if (it.lowered && !it.fits()) lower_bound(question_.bounds->seconds_with_set(it.node.spec, limit_) * trust_.factor);
+      for (const Configuration& it : too_large_) lower_bound(question_.bounds->seconds_with_set(it.node.spec, limit_) * trust_.factor);
     }
-    search_.gap = !bounds_hold_ ? -1 : time_s > 0 ? (time_s - search_.bound_s) / time_s : 0;
+    search_.gap = trust_.factor < 1 ? -1 : time_s > 0 ? (time_s - search_.bound_s) / time_s : 0;
     result.plan.estimate.gap = search_.gap;
     std::vector<PlanAttempt*> others;
     for (PlanAttempt& it : attempts_)
@@ -453,13 +393,13 @@ class LoweredSearch {
   }
 
   Status refuse(PlanRefusal& refusal) {
-    if (may_choose_smallest() && !smallest_) TSR_RETURN_IF_ERROR(find_smallest(0));
+    if (question_.may_choose_smallest() && !smallest_) TSR_RETURN_IF_ERROR(find_smallest(0));
     // Plans excluded by bounds may still contain the smallest.
     if (smallest_) {
       attempts_.push_back(std::move(*smallest_));
       too_large_.clear();
     }
-    const auto bytes = [&](const Configuration& it) { return bounds_->bytes(it.node.spec); };
+    const auto bytes = [&](const Configuration& it) { return question_.bounds->bytes(it.node.spec); };
     std::ranges::stable_sort(too_large_, {}, bytes);
     int64_t more = 0;
     for (const Configuration& it : too_large_) {
@@ -467,7 +407,7 @@ class LoweredSearch {
       for (const PlanAttempt& tried : attempts_)
         if (tried.lowered) least = std::min(least, tried.candidate.arena_bytes);
       if (bytes(it) >= least || more++ == kMostWithPlan) break;
-      attempts_.push_back(trials_.make(it.node));
+      attempts_.push_back(question_.trials.make(it.node));
     }
     if (attempts_.empty()) return Status(StatusCode::kInvalidArgument, "there is no strategy to try");
     const auto smallest = [&]() -> PlanAttempt& { return *std::ranges::min_element(attempts_, is_better); };
@@ -483,27 +423,20 @@ class LoweredSearch {
                          .more = "Its peak: " + least.peak});
   }
 
-  const Graph& graph_;
-  const Cluster& cluster_;
-  const KernelCatalog& catalog_;
-  const PlanOptions& options_;
-  const int64_t limit_;
-  Graph bound_graph_;  // symbols bound except B
-  const PlanAttempts trials_;
-  SpaceOfGraph space_;
-  SearchRoots roots_;
-  std::optional<PlanBounds> bounds_;
+  LoweredQuestion& question_;
+  const PlanOptions& options_ = question_.options;
+  const SearchRoots& roots_ = question_.roots;
+  const int64_t limit_ = question_.limit;
   std::optional<PlanAttempt> smallest_;  // regardless of time
-  bool may_save_ = true;  // savings are allowed
+  bool may_save_;  // savings are allowed
 
   OpenParts<Configuration> open_;
   std::vector<OpenConfiguration> closed_;  // by bound
   std::vector<SpaceNode> held_back_;       // while literal nodes may still fit
   std::vector<Configuration> too_large_;   // by their bounds
   KindFactors factors_;
-  bool bounds_hold_ = true;
-  double trust_ = 1;         // factor on bounds
-  double likely_trust_ = 1;  // factor on likely times
+  // Simulated times are whole nanoseconds per instruction.
+  BoundTrust trust_{.tolerance = 1e-4}, likely_trust_{.tolerance = 1e-4};  // in bounds, in likely times
   std::set<std::string> with_sets_;  // nodes with a tried recompute set
   bool sets_tried_ = false;          // before a plan was found
   int64_t skipped_ = 0;              // skipped by saved activations alone
@@ -525,9 +458,9 @@ Result<int64_t> least_bytes_of_plans(const Graph& graph, const Cluster& given, c
   TSR_RETURN_IF_ERROR(check_request(graph, given, options));
   if (is_heterogeneous(given) || options.like != nullptr) return 0;
   const Cluster cluster = with_one_kind(given);
-  LoweredSearch search(graph, cluster, catalog, options);
-  TSR_RETURN_IF_ERROR(search.begin());
-  return search.least_bytes();
+  LoweredQuestion question(graph, cluster, catalog, options);
+  TSR_RETURN_IF_ERROR(question.begin());
+  return question.least_bytes();
 }
 
 Result<LikelyFit> likely_fit(const Graph& graph, const Cluster& given, const KernelCatalog& catalog,
@@ -535,9 +468,9 @@ Result<LikelyFit> likely_fit(const Graph& graph, const Cluster& given, const Ker
   TSR_RETURN_IF_ERROR(check_request(graph, given, options));
   if (is_heterogeneous(given) || options.like != nullptr) return LikelyFit{};
   const Cluster cluster = with_one_kind(given);
-  LoweredSearch search(graph, cluster, catalog, options);
-  if (!search.begin().ok()) return LikelyFit{Fit::kNo, {}, 0};  // of the pins
-  return search.likely_fit();
+  LoweredQuestion question(graph, cluster, catalog, options);
+  if (!question.begin().ok()) return LikelyFit{Fit::kNo, {}, 0};  // of the pins
+  return question.likely_fit();
 }
 
 Result<PlanResult> make_plan(const Graph& graph, const Cluster& given, const KernelCatalog& catalog,
@@ -550,9 +483,9 @@ Result<PlanResult> make_plan(const Graph& graph, const Cluster& given, const Ker
   if (options.like != nullptr && options.like_graph == nullptr)
     return Status(StatusCode::kInvalidArgument, "PlanOptions.like needs like_graph with it");
   TSR_RETURN_IF_ERROR(check_pins(graph, options.pins));
-  LoweredSearch search(graph, cluster, catalog, options);
-  TSR_RETURN_IF_ERROR(search.begin());
-  Result<PlanResult> result = search.run(*refusal);
+  LoweredQuestion question(graph, cluster, catalog, options);
+  TSR_RETURN_IF_ERROR(question.begin());
+  Result<PlanResult> result = LoweredSearch(question).run(*refusal);
   const bool too_large = !result.ok() && result.status().code() == StatusCode::kOutOfMemory;
   if (!too_large || !options.advise || options.any_that_fits || options.like != nullptr) return result;
   return with_device_advice(result.status(), graph, cluster, catalog, options);
