@@ -5,7 +5,7 @@
 
 #include "engine/planning/estimate.h"
 #include "graph/base/text.h"
-#include "parallel/planner/composed_certificate.h"
+#include "parallel/planner/composed_search.h"
 #include "parallel/pricing/absent_catalog.h"
 #include "serialize/cluster_json.h"
 

@@ -85,10 +85,7 @@ class RecomputeFinder {
     passed_s_.assign(1, 0);
     for (const InstructionPrice& price : prices_)
       passed_s_.push_back(passed_s_.back() + seconds_at(price, cluster_, 1));
-    for (const auto& [root, waits] : waits_) {
-      add(TensorId{root}, waits, place);
-      add_waiting(TensorId{root}, waits, place);
-    }
+    for (const auto& [root, waits] : waits_) add(TensorId{root}, waits, place);
     return place;
   }
 
@@ -167,40 +164,41 @@ class RecomputeFinder {
 
   static constexpr int64_t kTooSmall = 2000;  // as a fraction of the held bytes
 
-  void add_waiting(TensorId root, const std::vector<Wait>& waits, RecomputeOptions::Place& place) const {
-    RecomputeOptions::Waiting value;
-    for (const Wait& wait : waits) value.bytes += wait.bytes;
-    if (value.bytes < place.live_bytes / kTooSmall) return;
-    value.first = waits.front().first;
-    value.idle_s = INFINITY;
-    for (const Wait& wait : waits)
-      value.idle_s = std::min(value.idle_s, passed_s_[static_cast<size_t>(wait.last + 1)] -
-                                                passed_s_[static_cast<size_t>(wait.first)]);
-    std::set<uint32_t> again;
-    if (!collect(root, again)) value.seconds = INFINITY;
-    for (const uint32_t t : again) value.seconds += place.works[index(graph_.tensor(TensorId{t}).producer)];
-    for (const TensorId alias : aliases_[index(root)])
-      if (known_[index(alias)] != kNoTensor) value.tensors.push_back(known_[index(alias)]);
-    place.waiting.push_back(std::move(value));
-  }
-
   void add(TensorId root, const std::vector<Wait>& waits, RecomputeOptions::Place& place) const {
+    RecomputeOptions::Waiting waiting;
+    for (const Wait& wait : waits) waiting.bytes += wait.bytes;
+    if (waiting.bytes < place.live_bytes / kTooSmall) return;
+    waiting.first = waits.front().first;
+    waiting.idle_s = INFINITY;
     RematerializableValue value;
-    for (const Wait& wait : waits) value.bytes = std::max(value.bytes, wait.bytes);
-    for (const Wait& wait : waits)
-      if (wait.bytes == value.bytes && wait.first <= wait.last)
-        value.moments.emplace_back(wait.first, wait.last);
-    if (value.moments.empty() || value.bytes < place.live_bytes / kTooSmall) return;
-    std::set<uint32_t> again;
-    if (!collect(root, again)) return;
-    std::vector<TensorId> tensors;
-    for (const uint32_t t : again) {
-      value.works.push_back(static_cast<int32_t>(index(graph_.tensor(TensorId{t}).producer)));
-      for (const TensorId alias : aliases_[t])
-        if (known_[index(alias)] != kNoTensor) tensors.push_back(known_[index(alias)]);
+    for (const Wait& wait : waits) {
+      waiting.idle_s = std::min(waiting.idle_s, passed_s_[static_cast<size_t>(wait.last + 1)] -
+                                                    passed_s_[static_cast<size_t>(wait.first)]);
+      value.bytes = std::max(value.bytes, wait.bytes);
     }
+    std::set<uint32_t> again;
+    const bool is_repeatable = collect(root, again);
+    std::vector<TensorId> tensors;  // with everything recomputed on the way
+    for (const uint32_t t : again) {
+      const size_t work = index(graph_.tensor(TensorId{t}).producer);
+      value.works.push_back(static_cast<int32_t>(work));
+      waiting.seconds += place.works[work];
+      add_known(TensorId{t}, tensors);
+    }
+    if (!is_repeatable) waiting.seconds = INFINITY;
+    add_known(root, waiting.tensors);
+    place.waiting.push_back(std::move(waiting));
+    for (const Wait& wait : waits)
+      if (wait.bytes == value.bytes && wait.first <= wait.last) value.moments.emplace_back(wait.first, wait.last);
+    if (!is_repeatable || value.moments.empty() || value.bytes < place.live_bytes / kTooSmall) return;
     place.values.push_back(std::move(value));
     place.tensors.push_back(std::move(tensors));
+  }
+
+  // The entry's tensors with the bytes of `root`.
+  void add_known(TensorId root, std::vector<TensorId>& tensors) const {
+    for (const TensorId alias : aliases_[index(root)])
+      if (known_[index(alias)] != kNoTensor) tensors.push_back(known_[index(alias)]);
   }
 
   // Collects the computations to repeat for `root`, down to kept values.

@@ -7,7 +7,7 @@
 
 #include "graph/base/text.h"
 #include "graph/transform/fewer_blocks.h"
-#include "parallel/planner/composed_certificate.h"
+#include "parallel/planner/composed_search.h"
 #include "parallel/planner/plan_space.h"
 #include "parallel/pricing/absent_catalog.h"
 #include "parallel/pricing/cluster_presets.h"
