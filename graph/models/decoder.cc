@@ -37,6 +37,13 @@ void read_biases(ConfigReader& config, DecoderSizes& m) {
   m.o_bias = config.flag("o_bias", false);
 }
 
+void read_query_temperature(ConfigReader& config, DecoderSizes& m) {
+  m.query_beta = config.real("query_beta", 0);
+  m.query_context = config.size("query_context", 0);
+  config.check(m.query_beta >= 0 && (m.query_beta == 0 || m.query_context > 0),
+               format("query_beta is {} and query_context {}, wanted none, or both above 0", m.query_beta, m.query_context));
+}
+
 void read_windows(ConfigReader& config, DecoderSizes& m, size_t every) {
   const int64_t window = config.size("window", 0);
   m.windows = config.list("windows", m.L, 0);
@@ -108,6 +115,7 @@ QueryKeyValue heads(LayerBuilder& b, const DecoderSizes& m, size_t layer, Tensor
   }
   Rotation rotate(b, m, layer, m.D, positions, factors);
   q = rotate(q);
+  if (m.query_beta > 0) q = b.op("position_scale", {q, positions}, {{"beta", m.query_beta}, {"context", m.query_context}});
   return {q, rotate(k), v};
 }
 

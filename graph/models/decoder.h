@@ -70,6 +70,8 @@ struct DecoderSizes {
   bool sinks = false;            // a logit of each head in the denominator of its weights (attention_sink)
   bool gelu_gate = false;        // gelu (tanh form) in place of silu
   double attention_scale = 0;    // 0: 1/sqrt(D)
+  double query_beta = 0;         // temperature of rotated queries by their position (position_scale); 0: none
+  int64_t query_context = 0;     // its steps
   double softcap = 0;            // of attention's scores; 0: none
   double logit_softcap = 0;      // of the logits
   double embedding_scale = 1, residual_scale = 1, logit_scale = 1;  // factors: of embeddings, of what halves add, of
@@ -82,6 +84,8 @@ struct DecoderSizes {
 DecoderSizes read_decoder_sizes(ConfigReader& config);
 // Reads the flags "qkv_bias" and "o_bias".
 void read_biases(ConfigReader& config, DecoderSizes& m);
+// Reads the real "query_beta" and the size "query_context".
+void read_query_temperature(ConfigReader& config, DecoderSizes& m);
 // Reads the size "window", for all layers except each `every`th (0: for all), or the list "windows".
 void read_windows(ConfigReader& config, DecoderSizes& m, size_t every = 0);
 // Reads the sizes "R", "rope_rows", "rope_switch" and the real "rope_magnitude".

@@ -10,6 +10,12 @@
 
 namespace tessera {
 
+// Scaled rotations of an architecture.
+struct GgufRotation {
+  bool truncates = true;        // the bounds of yarn's ramp are whole numbers
+  bool log_multiplier = false;  // rope.scaling.yarn_log_multiplier divides yarn's magnitude by that of its own
+};
+
 class GgufKeys : public ForeignKeys {
  public:
   using ForeignKeys::real;
@@ -17,8 +23,9 @@ class GgufKeys : public ForeignKeys {
   virtual void sizes() = 0;    // L, C, H, F and T, common to all architectures
   virtual void decoder() = 0;  // sizes, heads, norm, base of the rotation, and experts, if the architecture has them
   virtual void whole_heads() = 0;  // as many heads of keys and values as of queries, which divide the channels
-  // Scaled rotations by keys. `truncates`: the bounds of yarn's ramp are whole numbers.
-  virtual void rotation(bool truncates = true) = 0;
+  virtual void rotation(const GgufRotation& keys = {}) = 0;  // scaled rotations by keys
+  // The temperature of queries by their position, in steps of the original context.
+  virtual void query_temperature(std::string_view key) = 0;
   // Phi-3: rotations by two tensors of factors.
   virtual void factor_tensors() = 0;
   // One window for all layers, which llama.cpp ignores.

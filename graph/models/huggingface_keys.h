@@ -31,6 +31,7 @@ struct RotationKeys {
   bool rotates_part = false;               // reads partial_rotary_factor
   bool only_longrope = false;              // knows longrope alone, also by the names su and yarn
   bool scales_scores = false;              // mscale_all_dim scales scores (DeepSeek)
+  bool scales_queries = false;             // llama_4_scaling_beta, with steps of the original context (Ministral 3)
 };
 
 // The windows of layers. layer_types of the file take precedence over the class's pattern.
@@ -96,7 +97,7 @@ class HuggingfaceKeys : public ForeignKeys {
 // A class of transformers that a family reads and writes.
 struct HuggingfaceClass {
   std::string_view model_type;    // "qwen3"
-  std::string_view architecture;  // with its head over the vocabulary: "Qwen3ForCausalLM"
+  std::string_view architecture;  // with its head over the vocabulary: "Qwen3ForCausalLM"; empty: it is only read
   void (*keys)(HuggingfaceKeys& k);
   std::optional<int64_t> padding = {};  // pad_token_id of the class
   std::string_view base = {};           // begins the names of its other heads; empty: that of `architecture`

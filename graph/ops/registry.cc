@@ -88,6 +88,7 @@ extern const OpDef kMuonUpdate;
 extern const OpDef kMuonUpdateStochastic;
 extern const OpDef kNeg;
 extern const OpDef kOrthogonalize;
+extern const OpDef kPositionScale;
 extern const OpDef kPad;
 extern const OpDef kPick;
 extern const OpDef kQuantize;
@@ -232,6 +233,7 @@ std::span<const OpDef* const> table() {
       &kOrthogonalize,
       &kPad,
       &kPick,
+      &kPositionScale,
       &kQuantize,
       &kQuantizeScale,
       &kQuantizedMatmul,

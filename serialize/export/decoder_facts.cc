@@ -51,6 +51,8 @@ Facts facts_of(const DecoderSizes& m) {
                  {"rope_theta", m.rope_theta},
                  {"rope_magnitude", m.rope_magnitude},
                  {"attention_scale", m.attention_scale == 0 ? 1 / std::sqrt(number(m.D)) : m.attention_scale},
+                 {"query_beta", m.query_beta},
+                 {"query_context", m.query_beta > 0 ? number(m.query_context) : 0},
                  {"softcap", m.softcap},
                  {"logit_softcap", m.logit_softcap},
                  {"embedding_scale", m.embedding_scale},

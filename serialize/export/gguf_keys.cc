@@ -65,7 +65,12 @@ class GgufKeyWriter final : public GgufKeys {
 
   void whole_heads() override {}
 
-  void rotation(bool truncates) override { truncates_ = truncates; }
+  void rotation(const GgufRotation& keys) override { rotation_ = keys; }
+  void query_temperature(std::string_view name) override {
+    if (m_->query_beta == 0) return;
+    out_.f32(key(name), m_->query_beta);
+    if (m_->rope_rows == 0) out_.u32(key("rope.scaling.original_context_length"), m_->query_context);
+  }
   void factor_tensors() override {}
 
   void window() override {
@@ -182,15 +187,17 @@ class GgufKeyWriter final : public GgufKeys {
     const Result<Json> words = parse_json(factors.words.empty() ? "{}" : factors.words, "rope_scaling");
     if (!words.ok()) return false;
     JsonFields fields(*words, "rope_scaling");
-    if (fields.text("rope_type", "") != "yarn" || fields.flag("truncate", true) != truncates_) return false;
+    if (fields.text("rope_type", "") != "yarn" || fields.flag("truncate", true) != rotation_.truncates) return false;
     YarnScaling yarn;
     yarn.factor = fields.real("factor", 0);
     yarn.original_context = fields.real("original_max_position_embeddings", 0);
     yarn.beta_fast = fields.real("beta_fast", 32);
     yarn.beta_slow = fields.real("beta_slow", 1);
     if (!fields.status().ok() || !(yarn.factor > 0) || !(yarn.original_context >= 1)) return false;
-    yarn.truncates = truncates_;
+    yarn.truncates = rotation_.truncates;
     const double mscale = fields.real("mscale_all_dim", 0);
+    const double log_multiplier = rotation_.log_multiplier && fields.real("mscale", 0) == 1 ? mscale : 0;
+    if (log_multiplier != 0) yarn.mscale = 1, yarn.mscale_all_dim = log_multiplier;
     if (is_latent_) {  // a factor of scores instead of rotations
       yarn.mscale = yarn.mscale_all_dim = mscale;
       const double by = 1 + 0.1 * mscale * std::log(yarn.factor);
@@ -207,7 +214,8 @@ class GgufKeyWriter final : public GgufKeys {
     const double magnitude = m_->rope_magnitude / scaling.magnitude;  // magnitude in addition to the format's own
     if (std::abs(magnitude - 1) > 1e-7) out_.f32(key("rope.scaling.attn_factor"), magnitude);
     if (is_latent_ && mscale != 0) out_.f32(key("rope.scaling.yarn_log_multiplier"), 0.1 * mscale);
-    if (!truncates_)
+    if (log_multiplier != 0) out_.f32(key("rope.scaling.yarn_log_multiplier"), log_multiplier);
+    if (!rotation_.truncates)
       keys.notes.push_back("llama.cpp rounds the bounds of yarn's ramp, this model does not: results differ");
     if (yarn.beta_fast != 32) out_.f32(key("rope.scaling.yarn_beta_fast"), yarn.beta_fast);
     if (yarn.beta_slow != 1) out_.f32(key("rope.scaling.yarn_beta_slow"), yarn.beta_slow);
@@ -224,7 +232,8 @@ class GgufKeyWriter final : public GgufKeys {
   const DecoderSizes* const m_;  // null for families that decoder.h does not build
   GgufWriter& out_;
   const std::string prefix_;
-  bool truncates_ = true, is_latent_ = false;
+  GgufRotation rotation_;
+  bool is_latent_ = false;
 };
 
 // What llama.cpp reads by tensors, and lacks in some architectures.

@@ -72,6 +72,7 @@ class KeyWriter final : public HuggingfaceKeys {
     put("rope_theta") = m_->rope_theta;
     // A class that scales where the file has no scaling is told not to.
     put("rope_scaling") = scaling_.is_null() && !keys.scaling.empty() ? Json{{"rope_type", "default"}} : scaling_;
+    if (keys.scales_queries) state_query_scale();
     if (keys.original_context) put("original_max_position_embeddings") = m_->rope_switch > 0 ? m_->rope_switch : m_->T;
     if (keys.rotates_part) put("partial_rotary_factor") = static_cast<double>(m_->R) / static_cast<double>(m_->D);
   }
@@ -167,6 +168,13 @@ class KeyWriter final : public HuggingfaceKeys {
   ModelConfig* set_values() override { return nullptr; }
 
  private:
+  void state_query_scale() {
+    Json& rope = put("rope_scaling");
+    if (rope.is_null()) rope = {{"rope_type", "default"}};
+    rope["llama_4_scaling_beta"] = m_->query_beta;
+    if (m_->query_beta > 0) rope["original_max_position_embeddings"] = m_->query_context;
+  }
+
   Json& put(std::string_view key) { return json_[std::string(key)]; }
   void put_layer_types() {
     Json types = Json::array();
@@ -277,7 +285,7 @@ Result<Json> write_huggingface_config(const ExportedConfig& model,
   TSR_ASSIGN_OR_RETURN(const ModelConfig values, with_defaults(model.config));
   Status status;
   for (const HuggingfaceClass& kind : model.family->classes)
-    for (Json& scaling : scalings_of(model, factors)) {
+    for (Json& scaling : kind.architecture.empty() ? std::vector<Json>() : scalings_of(model, factors)) {
       Json json = class_json(kind, model, values, std::move(scaling));
       Status read = check_read_again(json, model, factors);
       if (read.ok()) return json;

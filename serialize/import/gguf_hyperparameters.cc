@@ -128,7 +128,7 @@ class GgufReader final : public GgufKeys {
   }
 
   // As in llama.cpp: linear by default, by the factor or its older name.
-  void rotation(bool truncates) override {
+  void rotation(const GgufRotation& keys) override {
     const std::string type = take(file_.text(name_of("rope.scaling.type"), "linear"), std::string("linear"));
     const double factor = number("rope.scaling.factor", number("rope.scale_linear", 1.0));
     const bool yarn = type == "yarn";
@@ -157,8 +157,12 @@ class GgufReader final : public GgufKeys {
     settings.original_context = static_cast<double>(original);
     settings.beta_fast = fast;
     settings.beta_slow = slow;
-    settings.truncates = truncates;
+    settings.truncates = keys.truncates;
     if (is_latent_) settings.mscale = settings.mscale_all_dim = read_score_multiplier(factor);
+    if (keys.log_multiplier) {
+      settings.mscale_all_dim = number("rope.scaling.yarn_log_multiplier", 0);
+      settings.mscale = settings.mscale_all_dim != 0 ? 1 : 0;
+    }
     // attn_factor multiplies the format's own magnitude.
     if (attention_factor != 1) settings.attention_factor = attention_factor * (factor <= 1 ? 1.0 : 0.1 * std::log(factor) + 1);
     found.scaling = yarn ? yarn_scaling(rotation, settings) : linear_scaling(rotation, factor);
@@ -166,6 +170,14 @@ class GgufReader final : public GgufKeys {
     if (!found.scaling) return;
     found.scaling->describe(config());
     config().sizes["T"] = std::max(T(), found.scaling->context);
+  }
+
+  void query_temperature(std::string_view key) override {
+    const double beta = number(key, 0);
+    if (beta < 0) fail(StatusCode::kCorrupt, format("{}{} is {}, wanted 0 or more", prefix_, key, beta));
+    if (!(beta > 0)) return;
+    config().reals["query_beta"] = beta;
+    size("rope.scaling.original_context_length", "query_context", T());
   }
 
   void factor_tensors() override {

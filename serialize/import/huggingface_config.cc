@@ -10,8 +10,16 @@
 namespace tessera {
 namespace {
 
-// A model that also reads images, and the type of its text part, whose configuration is nested.
-constexpr std::string_view kWithPictures = "gemma3", kTextPart = "gemma3_text";
+// Models that also read images or sounds nest the configuration of their text part in text_config, whose model_type is that of
+// another class; these are the types of parts that older files leave out.
+struct TextPart {
+  std::string_view model_type, text_type;
+};
+constexpr TextPart kTextParts[] = {{"gemma3", "gemma3_text"}, {"mistral3", "mistral"}, {"qwen3_vl", "qwen3_vl_text"}};
+
+// Tensors of the other parts, which are skipped, behind "model." or not.
+constexpr std::string_view kOtherParts[] = {"audio_tower.", "embed_audio.", "embed_vision.", "multi_modal_projector.",
+                                            "vision_model.", "vision_tower.", "visual."};
 
 // A class and the family that reads it.
 struct KnownClass {
@@ -30,25 +38,42 @@ std::string known_classes() {
   std::vector<std::string> known = huggingface_encoders();
   for (const ModelFamily& family : all_model_families())
     for (const HuggingfaceClass& each : family.classes) known.emplace_back(each.model_type);
-  known.emplace_back(kWithPictures);
   std::ranges::sort(known);
-  return join(known, ", ");
+  return join(known, ", ") + "; and models with a text_config of one of these";
 }
 
-Result<HuggingfaceConfig> read_text_part(const Json& json) {
+bool has_text_part(const Json& json, std::string_view model_type) {
+  const auto text = json.find("text_config");
+  return (text != json.end() && text->is_object()) ||
+         std::ranges::find(kTextParts, model_type, &TextPart::model_type) != std::end(kTextParts);
+}
+
+Result<HuggingfaceConfig> read_text_part(const Json& json, const std::string& model_type) {
   JsonFields fields(json, "config.json");
   const Json* const inner = fields.object("text_config");
   TSR_RETURN_IF_ERROR(fields.status());
   Json text = inner == nullptr ? Json::object() : *inner;
-  text["model_type"] = kTextPart;
-  for (const char* const key : {"architectures", "eos_token_id", "id2label", "num_labels", "problem_type",
-                                "quantization_config", "tie_word_embeddings"})
+  const auto part = std::ranges::find(kTextParts, std::string_view(model_type), &TextPart::model_type);
+  if (!text.contains("model_type") && part != std::end(kTextParts)) text["model_type"] = part->text_type;
+  if (text.contains("text_config"))
+    return Status(StatusCode::kUnsupported, "config.json: text_config has a text_config, wanted the configuration of a decoder");
+  for (const char* const key :
+       {"architectures", "eos_token_id", "id2label", "num_labels", "problem_type", "quantization_config"})
     if (json.contains(key) && !text.contains(key)) text[key] = json[key];
-  TSR_ASSIGN_OR_RETURN(HuggingfaceConfig config, read_huggingface_config(text));
-  config.model_type = kWithPictures;
-  config.ignored.insert(config.ignored.end(), {"vision_tower.", "multi_modal_projector.",
-                                               "model.vision_tower.", "model.multi_modal_projector."});
-  config.used.emplace_back("vision_config", "left out, with its weights: the model reads texts alone");
+  // The whole model's counts; a head in the file that differs from the embedding is used in any case.
+  if (json.contains("tie_word_embeddings"))
+    text["tie_word_embeddings"] = json["tie_word_embeddings"];
+  else if (!text.contains("tie_word_embeddings"))
+    text["tie_word_embeddings"] = true;
+  Result<HuggingfaceConfig> config = read_huggingface_config(text);
+  if (!config.ok()) return config.status().with_context(format("text_config of a {}", quote(model_type, 60)));
+  config->model_type = model_type;
+  for (const std::string_view other : kOtherParts) {
+    config->ignored.emplace_back(other);
+    config->ignored.push_back(format("model.{}", other));
+  }
+  for (const char* const key : {"audio_config", "vision_config"})
+    if (json.contains(key)) config->used.emplace_back(key, "left out, with its weights: the model reads texts alone");
   return config;
 }
 
@@ -60,7 +85,7 @@ Result<HuggingfaceConfig> read_huggingface_config(const Json& json) {
   HuggingfaceReader r(json);
   r.out.model_type = r.fields.text("model_type");
   TSR_RETURN_IF_ERROR(r.fields.status());
-  if (r.out.model_type == kWithPictures) return read_text_part(json);
+  if (has_text_part(json, r.out.model_type)) return read_text_part(json, r.out.model_type);
   const bool is_encoder = is_huggingface_encoder(r.out.model_type);
   const KnownClass found = is_encoder ? KnownClass() : find_class(r.out.model_type);
   if (!is_encoder && found.described == nullptr)

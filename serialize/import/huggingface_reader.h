@@ -86,7 +86,8 @@ class HuggingfaceReader final : public HuggingfaceKeys {
   // Returns the object's theta, or `theta`. `is_global`: the rotation of rope_factors.
   double rotation_from(const Json& rope_json, double theta, std::string_view where, bool is_global);
   void check_longrope(JsonFields& rope, std::string& type) const;
-  void scale_scores(const Json& rope);  // by mscale_all_dim
+  void scale_scores(const Json& rope);   // by mscale_all_dim
+  void scale_queries(const Json& rope);  // by llama_4_scaling_beta
 
   double default_theta_ = 10000;
   RotationKeys rotation_;

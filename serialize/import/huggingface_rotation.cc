@@ -28,6 +28,18 @@ void HuggingfaceReader::rotation(const RotationKeys& keys) {
                        kFull, kSliding, out.model_type));
   rotation_from(rope, fields.real("rope_theta", default_theta_), "rope_parameters", true);
   if (keys.scales_scores && given != nullptr) scale_scores(*given);
+  if (keys.scales_queries) scale_queries(rope);
+}
+
+void HuggingfaceReader::scale_queries(const Json& rope) {
+  JsonFields scaling(rope, "config.json: rope_parameters");
+  const double beta = scaling.real("llama_4_scaling_beta", 0);
+  if (beta < 0) scaling.fail(StatusCode::kCorrupt, format("llama_4_scaling_beta is {}, wanted 0 or more", beta));
+  if (beta > 0) {
+    real_("query_beta") = beta;
+    size_("query_context") = scaling.size("original_max_position_embeddings");
+  }
+  if (!scaling.status().ok()) fields.fail(scaling.status().code(), std::string(scaling.status().message()));
 }
 
 void HuggingfaceReader::scale_scores(const Json& rope) {

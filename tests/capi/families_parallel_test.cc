@@ -30,6 +30,7 @@ constexpr Family kFamilies[] = {
     {"gemma2:L=2,C=32,H=4,KV=2,D=16,F=48,V=256,T=48,window=7,softcap=20,logit_softcap=15,attention_scale=0.3,"
      "tied,rope_half"},
     {"phi3:L=2,C=32,H=4,F=48,V=256,T=48,R=4,rope_half"},
+    {"ministral3:L=4,C=32,H=4,KV=2,F=48,V=256,T=48,query_beta=0.3,query_context=5,tied,rope_half"},
     {"smollm3:L=4,C=32,H=4,KV=2,F=48,V=256,T=48,rope_layers=1|1|1|0,tied,rope_half"},
     {"moe:L=2,C=32,H=4,KV=2,F=24,E=4,K=2,V=256,T=48,window=9,capacity=0,tied", true},
     {"gpt2:L=2,C=32,H=4,V=256,T=48"},

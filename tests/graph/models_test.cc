@@ -84,6 +84,7 @@ TEST_CASE("models verify and read back from their text") {
         "qwen2:L=1,C=32,H=4,F=48,V=65,T=16,rope_half",
         "qwen3:L=1,C=32,H=4,F=48,V=65,T=16,D=6,o_bias,qkv_bias",
         "qwen3moe:L=1,C=32,H=4,F=48,E=3,K=2,V=65,T=16,normalize=0",
+        "ministral3:L=2,C=32,H=4,F=48,V=65,T=16,query_beta=0.2,query_context=4",
         "smollm3:L=2,C=32,H=4,F=48,V=65,T=16,rope_layers=1|0",
         "gemma:L=1,C=32,H=4,D=6,F=48,V=65,T=16,tied",
         "olmo2:L=2,C=32,H=4,KV=2,F=48,V=65,T=16,windows=5|0,window_theta=100",

@@ -171,6 +171,7 @@ std::vector<RowCase> row_cases() {
       {"add_rms_norm", "f[ROWS, 301], f[ROWS, 301], f[301]"},
       {"layer_norm", "f[ROWS, 301], f[301], f[301]"},
       {"add_layer_norm", "f[ROWS, 301], f[ROWS, 301], f[301], f[301]"},
+      {"position_scale", "f[1, ROWS, 3, 34], i32[1, ROWS] in 0 to 2000 {context = 100}"},
       {"rope", "f[1, ROWS, 3, 34], i32[1, ROWS] in 0 to 2000"},
       {"rope_angles", "i32[1, ROWS] in 0 to 2000 {head_size = 34}"},
       {"rope_rotate", "f[1, ROWS, 3, 34], f64[1, ROWS, 34]"},

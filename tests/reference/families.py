@@ -80,6 +80,11 @@ MODELS = {
     "phi3": ("phi3", {**GROUPS, "sliding_window": 17}),
     "phi3, longrope": ("phi3", {**GROUPS, "original_max_position_embeddings": 32, "rope_parameters": longrope(6)}),
     "phi3, partial": ("phi3", {**GROUPS, "rope_parameters": {"rope_type": "default", "partial_rotary_factor": 0.5, "rope_theta": 1e4}}),
+    "ministral3": ("ministral3", {**GROUPS, "head_dim": 16, "rope_parameters": {
+        "rope_type": "yarn", "rope_theta": 10000.0, "factor": 4.0, "original_max_position_embeddings": 16, "beta_fast": 32.0,
+        "beta_slow": 1.0, "mscale": 1.0, "mscale_all_dim": 1.0, "llama_4_scaling_beta": 0.3}}),
+    "ministral3, tied, window": ("ministral3", {**SEVEN, "head_dim": 12, "tie_word_embeddings": True, "sliding_window": 9, "rope_parameters": {
+        "rope_type": "default", "rope_theta": 500.0, "original_max_position_embeddings": 8, "llama_4_scaling_beta": 0.3}}),
     "smollm3": ("smollm3", {**SHAPE, "num_hidden_layers": 5, "head_dim": 12}),
     "gpt2": ("gpt2", GPT2),
     "gemma": ("gemma", {**SHAPE, "head_dim": 16}),

@@ -37,6 +37,7 @@ const std::vector<std::string> kModels = {
     "gemma3:L=7,C=12,H=3,KV=1,D=6,F=10,V=11,T=16,window=5,tied,rope_half",
     "phi3:L=2,C=12,H=3,KV=1,F=10,V=11,T=16,rope_half",
     "phi3:L=1,C=12,H=3,F=10,V=11,T=16,rope_half,rope_rows=2,rope_switch=8,rope_magnitude=1.25",
+    "ministral3:L=2,C=12,H=3,KV=1,F=10,V=11,T=16,query_beta=0.25,query_context=4,rope_half",
     "smollm3:L=4,C=12,H=3,KV=1,F=10,V=11,T=16,tied,rope_half,rope_layers=1|1|1|0",
     "gemma:L=2,C=12,H=3,KV=1,D=6,F=10,V=11,T=16,tied,rope_half",
     "olmo2:L=4,C=12,H=3,KV=1,F=10,V=11,T=16,rope_half,windows=5|5|5|0,window_theta=10000",

@@ -348,8 +348,31 @@ TEST_CASE("of_a_model_that_reads_pictures_the_part_that_reads_texts_is_taken") {
   CHECK(config->config.sizes.at("C") == 32);
   CHECK(config->config.lists.at("windows") == std::vector<int64_t>{5, 5, 5, 5, 5, 0, 5});
   CHECK(config->end_ids == std::vector<int32_t>{1, 106});
-  CHECK(config->ignored.size() == 4);
+  CHECK(std::ranges::find(config->ignored, "model.vision_tower.") != config->ignored.end());
   CHECK(config->used.back().first == "vision_config");
+}
+
+TEST_CASE("a text_config names the class of the text part, and the whole model says whether its head is tied") {
+  const auto read = [](const std::string& text) {
+    const auto json = parse_json(text, "config.json");
+    REQUIRE(json.ok());
+    return read_huggingface_config(*json);
+  };
+  const auto mistral = read(R"({"model_type":"mistral3","tie_word_embeddings":false,"vision_config":{},)"
+                            R"("text_config":{"model_type":"ministral3","tie_word_embeddings":true,"num_hidden_layers":3}})");
+  REQUIRE_MESSAGE(mistral.ok(), mistral.status().to_string());
+  CHECK(mistral->config.family == "ministral3");
+  CHECK(mistral->config.reals.at("query_beta") == 0.1);
+  CHECK(mistral->config.sizes.at("query_context") == 16384);
+  CHECK(!mistral->config.flags.at("tied"));
+  const auto other = read(R"({"model_type":"of_tomorrow","text_config":{"model_type":"qwen3_vl_text"}})");
+  REQUIRE_MESSAGE(other.ok(), other.status().to_string());
+  CHECK(other->config.family == "qwen3");
+  CHECK(other->config.flags.at("tied"));  // the head in the file, if any, counts
+  CHECK(read(R"({"model_type":"mistral3","text_config":{"model_type":"of_tomorrow"}})").status().message().find(
+            "text_config of a mistral3: config.json: model_type is 'of_tomorrow'; known: ") != std::string::npos);
+  CHECK(read(R"({"model_type":"a","text_config":{"model_type":"b","text_config":{}}})").status().message().find(
+            "text_config has a text_config") != std::string::npos);
 }
 
 TEST_CASE("configurations_that_change_the_result_are_obeyed_or_refused_by_name") {

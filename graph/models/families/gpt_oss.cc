@@ -55,7 +55,7 @@ constexpr HuggingfaceClass kGptOssClasses[] = {
 
 void gpt_oss_gguf(GgufKeys& k) {
   k.decoder();
-  k.rotation(false);
+  k.rotation({.truncates = false});
   k.windows(0, 2);
   k.plain_scores();
 }

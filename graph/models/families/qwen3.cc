@@ -22,10 +22,18 @@ DecoderSizes qwen3moe_sizes(ConfigReader& reader) {
 }
 
 constexpr HuggingfaceClass kQwen3Classes[] = {
-    {"qwen3", "Qwen3ForCausalLM", [](HuggingfaceKeys& k) {
+    {"qwen3", "Qwen3ForCausalLM",
+     [](HuggingfaceKeys& k) {
        k.decoder({.C = 4096, .F = 22016, .L = 32, .H = 32, .KV = 32, .V = 151936, .T = 32768, .norm_eps = 1e-6, .D = 128});
        k.rotation();
        k.windows_from_layer(4096, 28);
+       k.attention_bias();
+     }},
+    // The text part of Qwen3-VL, whose positions in texts are equal on its three axes. Only read.
+    {"qwen3_vl_text", "", [](HuggingfaceKeys& k) {
+       k.decoder({.C = 4096, .F = 22016, .L = 32, .H = 32, .KV = 32, .V = 151936, .T = 128000, .norm_eps = 1e-6,
+                  .rope_theta = 500000, .D = 128});
+       k.rotation();
        k.attention_bias();
      }}};
 constexpr HuggingfaceClass kQwen3moeClasses[] = {

@@ -126,6 +126,7 @@ constexpr KernelEntry kKernels[] = {
     {"orthogonalize", "reference", prepare_orthogonalize},
     {"pad", "reference", prepare_pad},
     {"pick", "reference", prepare_pick},
+    {"position_scale", "reference", prepare_position_scale},
     {"quantize", "reference", prepare_quantize},
     {"quantize_scale", "reference", prepare_quantize_scale},
     {"quantized_matmul", "packed", prepare_quantized_matmul_packed},

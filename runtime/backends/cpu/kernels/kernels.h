@@ -109,6 +109,7 @@ Result<PreparedKernel> prepare_rms_norm(const KernelSpec& spec);
 Result<PreparedKernel> prepare_rms_norm_grad(const KernelSpec& spec);
 Result<PreparedKernel> prepare_rms_norm_grad_input(const KernelSpec& spec);
 Result<PreparedKernel> prepare_rms_norm_grad_weight(const KernelSpec& spec);
+Result<PreparedKernel> prepare_position_scale(const KernelSpec& spec);
 Result<PreparedKernel> prepare_rope(const KernelSpec& spec);
 Result<PreparedKernel> prepare_rope_angles(const KernelSpec& spec);
 Result<PreparedKernel> prepare_rope_rotate(const KernelSpec& spec);

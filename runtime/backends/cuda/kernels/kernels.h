@@ -113,6 +113,7 @@ Result<PreparedKernel> prepare_rms_norm_grad_finish(const KernelSpec& spec);
 Result<PreparedKernel> prepare_rms_norm_grad_input(const KernelSpec& spec);
 Result<PreparedKernel> prepare_rms_norm_grad_sums(const KernelSpec& spec);
 Result<PreparedKernel> prepare_rms_norm_grad_weight(const KernelSpec& spec);
+Result<PreparedKernel> prepare_position_scale(const KernelSpec& spec);
 Result<PreparedKernel> prepare_rope(const KernelSpec& spec);
 Result<PreparedKernel> prepare_rope_angles(const KernelSpec& spec);
 Result<PreparedKernel> prepare_rope_rotate(const KernelSpec& spec);
