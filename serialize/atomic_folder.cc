@@ -99,14 +99,15 @@ Status AtomicFolder::commit() {
     keep_permissions_of_folder(path_, temporary_);
   }
   TSR_RETURN_IF_ERROR(sync_folder(temporary_));
-  // An absent or empty folder is replaced by renaming; others are exchanged, so that the path always exists.
+  // An absent or empty folder is replaced by renaming, others by RENAME_EXCHANGE, so that the path always exists. Where the file
+  // system lacks it there are two renames, between which the path is absent.
   std::string old;
   if (::rename(temporary_.c_str(), path_.c_str()) != 0) {
     if (errno != ENOTEMPTY && errno != EEXIST) return io_error(path_, "cannot rename onto it");
     if (renameat2(AT_FDCWD, temporary_.c_str(), AT_FDCWD, path_.c_str(), RENAME_EXCHANGE) == 0) {
       old = temporary_;
     } else {
-      old = temporary_ + "-0";  // no leftover's name, so only this removes the old contents
+      old = temporary_ + "-0";  // not a name of leftovers: no other writer removes the old contents
       if (::rename(path_.c_str(), old.c_str()) != 0) return io_error(path_, "cannot rename");
       if (::rename(temporary_.c_str(), path_.c_str()) != 0) {
         Status status = io_error(path_, "cannot rename onto it");

@@ -150,7 +150,7 @@ class EncoderBuilder {
     return b_.merge_heads(b_.op("attention", {zeros, zeros, values}, {{"causal", int64_t{0}}}));
   }
 
-  // Logits of classes for every token; those at the first token of a text are the text's.
+  // The input of the classifier at every token; that at a text's first token counts.
   TensorId classified(TensorId x) {
     if (m_.class_mean) x = mean_of_text(x);
     switch (m_.classifier) {

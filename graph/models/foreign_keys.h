@@ -38,12 +38,11 @@ class ForeignKeys {
     real(key, ours, otherwise, KeyForm::kSame);
   }
   // Sets a value that files of this kind do not state; for writers it must be the model's.
-  void set_size(std::string_view ours, int64_t value);
   void set_flag(std::string_view ours, bool value);
 
-  int64_t size_of(std::string_view ours, int64_t otherwise = 0) const;
-  double real_of(std::string_view ours, double otherwise = 0) const;
-  bool flag_of(std::string_view ours, bool otherwise = false) const;
+  int64_t our_size(std::string_view ours, int64_t otherwise = 0) const;
+  double our_real(std::string_view ours, double otherwise = 0) const;
+  bool our_flag(std::string_view ours, bool otherwise = false) const;
 
  protected:
   virtual ModelConfig* set_values() = 0;  // null for writers

@@ -47,7 +47,7 @@ bool is_transposed(const Graph& graph, TensorId parameter) {
   return false;
 }
 
-// momentum, weight_decay: of both; beta1, beta2, eps: of AdamW's part. muon_scale original:
+// weight_decay: of both; momentum: of Muon alone; beta1, beta2, eps: of AdamW's part. muon_scale original:
 // sqrt(max(1, out / in)) in place of 0.2 sqrt(max(out, in)), which gives directions the size of
 // AdamW's (Liu et al., "Muon is scalable for LLM training", 2025), so that one rate serves both.
 constexpr std::string_view kMuonScales[] = {"match_rms_adamw", "original"};

@@ -24,7 +24,7 @@ struct PassKey {
   friend auto operator<=>(const PassKey&, const PassKey&) = default;
 };
 
-// Raises `most` to at least `bytes`.
+// Keeps the breakdown with the larger total of a device.
 void raise(BytesByCause& most, const BytesByCause& bytes) {
   if (bytes.device() > most.device()) most = bytes;
 }

@@ -34,14 +34,14 @@ class GgufKeyWriter final : public GgufKeys {
   const ModelConfig& values() const override { return config_; }
   void fail(StatusCode, std::string) override {}
   void size(std::string_view name, std::string_view ours, std::optional<int64_t> otherwise) override {
-    out_.u32(key(name), size_of(ours, otherwise.value_or(0)));
+    out_.u32(key(name), our_size(ours, otherwise.value_or(0)));
   }
   void real(std::string_view name, std::string_view ours, std::optional<double> otherwise, KeyForm form) override {
-    const double value = real_of(ours, otherwise.value_or(0));
+    const double value = our_real(ours, otherwise.value_or(0));
     if (value != 0) out_.f32(key(name), form == KeyForm::kInverse ? 1 / value : value);
   }
   void flag(std::string_view name, std::string_view ours, bool otherwise) override {
-    out_.flag(key(name), flag_of(ours, otherwise));
+    out_.flag(key(name), our_flag(ours, otherwise));
   }
   size_t choice(std::string_view name, std::initializer_list<std::string_view> texts, size_t index) override {
     out_.text(key(name), texts.begin()[index]);
@@ -50,12 +50,12 @@ class GgufKeyWriter final : public GgufKeys {
 
   // ---- GgufKeys
   void sizes() override {
-    out_.u32(key("vocab_size"), size_of("V"));
-    out_.u32(key("context_length"), size_of("T"));
-    out_.u32(key("embedding_length"), size_of("C"));
-    out_.u32(key("block_count"), size_of("L"));
-    out_.u32(key("feed_forward_length"), m_ != nullptr && m_->experts.FD > 0 ? m_->experts.FD : size_of("F"));
-    out_.u32(key("attention.head_count"), size_of("H"));
+    out_.u32(key("vocab_size"), our_size("V"));
+    out_.u32(key("context_length"), our_size("T"));
+    out_.u32(key("embedding_length"), our_size("C"));
+    out_.u32(key("block_count"), our_size("L"));
+    out_.u32(key("feed_forward_length"), m_ != nullptr && m_->experts.FD > 0 ? m_->experts.FD : our_size("F"));
+    out_.u32(key("attention.head_count"), our_size("H"));
   }
 
   void decoder() override {

@@ -42,13 +42,13 @@ class KeyWriter final : public HuggingfaceKeys {
   void fail(StatusCode, std::string) override {}
 
   void size(std::string_view key, std::string_view ours, std::optional<int64_t> otherwise) override {
-    put(key) = size_of(ours, otherwise.value_or(0));
+    put(key) = our_size(ours, otherwise.value_or(0));
   }
   void real(std::string_view key, std::string_view ours, std::optional<double> otherwise, KeyForm form) override {
-    const double value = real_of(ours, otherwise.value_or(0));
+    const double value = our_real(ours, otherwise.value_or(0));
     put(key) = form == KeyForm::kInverse ? 1 / value : value;
   }
-  void flag(std::string_view key, std::string_view ours, bool otherwise) override { put(key) = flag_of(ours, otherwise); }
+  void flag(std::string_view key, std::string_view ours, bool otherwise) override { put(key) = our_flag(ours, otherwise); }
   size_t choice(std::string_view key, std::initializer_list<std::string_view> texts, size_t index) override {
     put(key) = texts.begin()[index];
     return index;
@@ -114,11 +114,11 @@ class KeyWriter final : public HuggingfaceKeys {
   void attention_bias() override { put("attention_bias") = m_->qkv_bias || m_->o_bias; }
   void head_size(int64_t) override { json_.erase("head_dim"); }
   void optional_size(std::string_view key, std::string_view ours, int64_t) override {
-    const int64_t value = size_of(ours);
+    const int64_t value = our_size(ours);
     put(key) = value > 0 ? Json(value) : Json();
   }
   void negated_flag(std::string_view key, std::string_view ours, bool otherwise) override {
-    put(key) = !flag_of(ours, !otherwise);
+    put(key) = !our_flag(ours, !otherwise);
   }
   void positive(std::string_view key, std::string_view ours, double otherwise, KeyForm form) override {
     real(key, ours, otherwise, form);
@@ -133,7 +133,7 @@ class KeyWriter final : public HuggingfaceKeys {
     put(key) = m_->attention_scale == 0 ? Json(m_->D) : whole(1 / (m_->attention_scale * m_->attention_scale));
   }
   void cap(std::string_view key, std::string_view ours, double) override {
-    const double value = real_of(ours);
+    const double value = our_real(ours);
     put(key) = value == 0 ? Json() : Json(value);
   }
 

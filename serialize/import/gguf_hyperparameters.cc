@@ -148,7 +148,7 @@ class GgufReader final : public GgufKeys {
            format("{}rope.scaling has factor {}, original context {}, betas {} and {}, attention factor {}; wanted positive "
                   "ones",
                   prefix_, factor, original, fast, slow, attention_factor));
-    const Rotation rotation{real_of("rope_theta"), size_of("R", D())};
+    const Rotation rotation{our_real("rope_theta"), our_size("R", D())};
     if (rotation.rotated > kMostRotated)
       fail(StatusCode::kCorrupt, format("{} numbers of a head are rotated, wanted at most {}", rotation.rotated, kMostRotated));
     if (!status_.ok()) return;
@@ -201,7 +201,7 @@ class GgufReader final : public GgufKeys {
   void windows(int64_t otherwise, int64_t every, bool) override {
     const int64_t window = integer("attention.sliding_window", otherwise);
     if (window <= 0 || window > T() || !status_.ok()) return;
-    const int64_t layers = size_of("L");
+    const int64_t layers = our_size("L");
     const std::string key = name_of("attention.sliding_window_pattern");
     std::vector<int64_t> local;
     if (file_.has_array(key)) {
@@ -225,7 +225,7 @@ class GgufReader final : public GgufKeys {
 
   void largest_scores(int64_t layers_of_largest) override {
     const double of_head = static_cast<double>(C()) / static_cast<double>(H());
-    if (size_of("L") == layers_of_largest && of_head != static_cast<double>(D()))
+    if (our_size("L") == layers_of_largest && of_head != static_cast<double>(D()))
       config().reals["attention_scale"] = 1 / std::sqrt(of_head);
   }
 
@@ -237,7 +237,7 @@ class GgufReader final : public GgufKeys {
 
   void rope_layers(int64_t every) override {
     std::vector<int64_t>& turned = config().lists["rope_layers"];
-    for (int64_t i = 0; i < size_of("L"); ++i) turned.push_back((i + 1) % every != 0);
+    for (int64_t i = 0; i < our_size("L"); ++i) turned.push_back((i + 1) % every != 0);
   }
 
   int64_t stated_size(std::string_view key) override { return layer_integer(key, 0); }
@@ -248,14 +248,14 @@ class GgufReader final : public GgufKeys {
     sizes();
     read_norm_and_base();
     // The norms of latent vectors have the epsilon of all others; 1e-6 is the family's own, which f32 rounds.
-    if (std::abs(real_of("norm_eps") / 1e-6 - 1) > 1e-6) config().reals["latent_norm_eps"] = real_of("norm_eps");
+    if (std::abs(our_real("norm_eps") / 1e-6 - 1) > 1e-6) config().reals["latent_norm_eps"] = our_real("norm_eps");
     size("attention.kv_lora_rank", "KA", {});
     const int64_t rank = integer("attention.q_lora_rank", 0);
     if (rank != 0) config().sizes["QA"] = rank;
     size("attention.key_length_mla", "D", integer("attention.key_length", 0));
     size("attention.value_length_mla", "VD", integer("attention.value_length", D()));
     size("rope.dimension_count", "R", {});
-    const int64_t R = size_of("R");
+    const int64_t R = our_size("R");
     if (R < 2 || R % 2 != 0 || D() <= R)
       fail(StatusCode::kCorrupt,
            format("heads of {} numbers of which rope.dimension_count, {}, are rotated; wanted an even number, and others",
@@ -271,10 +271,10 @@ class GgufReader final : public GgufKeys {
 
  private:
   ModelConfig& config() { return found.config; }
-  int64_t C() const { return size_of("C"); }
-  int64_t H() const { return size_of("H"); }
-  int64_t T() const { return size_of("T"); }
-  int64_t D() const { return size_of("D"); }
+  int64_t C() const { return our_size("C"); }
+  int64_t H() const { return our_size("H"); }
+  int64_t T() const { return our_size("T"); }
+  int64_t D() const { return our_size("D"); }
 
   std::string name_of(std::string_view key) {
     read_.emplace(key);
@@ -298,7 +298,7 @@ class GgufReader final : public GgufKeys {
     const std::string name = name_of(key);
     if (!file_.has_array(name)) return integer(key, otherwise);
     const std::vector<int64_t> values = take(file_.integers(name), std::vector<int64_t>());
-    const int64_t layers = size_of("L");
+    const int64_t layers = our_size("L");
     if (std::ssize(values) != layers) {
       fail(StatusCode::kCorrupt, format("{} has {} values, the model has {} layers", name, values.size(), layers));
       return 1;
@@ -326,7 +326,7 @@ class GgufReader final : public GgufKeys {
     config().sizes["E"] = experts;
     config().sizes["K"] = used;
     config().reals["capacity"] = 0;
-    size("expert_feed_forward_length", "F", size_of("F"));
+    size("expert_feed_forward_length", "F", our_size("F"));
   }
 
   void check_softmax_router() {
@@ -354,7 +354,7 @@ class GgufReader final : public GgufKeys {
       fail(StatusCode::kUnsupported,
            format("a {} without experts (expert_count) is not supported", architecture_.name));
     sizes["FD"] = layer_integer("feed_forward_length", {});
-    const int64_t dense = integer("leading_dense_block_count", 0), layers = size_of("L");
+    const int64_t dense = integer("leading_dense_block_count", 0), layers = our_size("L");
     if (dense < 0 || dense > layers)
       fail(StatusCode::kCorrupt, format("{}leading_dense_block_count is {} of {} layers", prefix_, dense, layers));
     for (int64_t i = 0; dense > 0 && i < layers; ++i) config().lists["expert_layers"].push_back(i >= dense);

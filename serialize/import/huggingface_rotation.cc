@@ -68,7 +68,7 @@ const Json* HuggingfaceReader::rope_object() {
 double HuggingfaceReader::rotation_from(const Json& rope_json, double theta, std::string_view where,
                                         bool is_global) {
   JsonFields rope(rope_json, format("config.json: {}", where));
-  const int64_t whole = rotation_.rotated.empty() ? size_("D") : size_of(rotation_.rotated);
+  const int64_t whole = rotation_.rotated.empty() ? size_("D") : our_size(rotation_.rotated);
   Rotation rotation{rope.real("rope_theta", theta), whole};
   std::string type = rope.text("rope_type", rope.text("type", "default"));
   if (rotation_.only_longrope) check_longrope(rope, type);

@@ -21,6 +21,8 @@ NOT_NAMES = {"alignas", "decltype", "noexcept", "requires", "sizeof", "defined",
 CALLED_FROM_OUTSIDE = {
     "main": "the system",
     "largest_encodable": "tests that go to the ends of a type",
+    **{f"{file.stem}_families": "family_list.inc, which the build makes of the folder"
+       for file in (pathlib.Path(__file__).resolve().parents[2] / "graph/models/families").glob("*.cc")},
     **{table: "tests that try every row of a table" for table in
        ("all_model_families", "all_tests", "builtin_names", "container_method_names", "text_method_names", "fusion_patterns")},
 }

@@ -3,8 +3,8 @@
 
 Draws schemas of a parameter (types, lists of types, anyOf, oneOf, allOf, $ref, nested $defs, enum, const, patterns,
 bounds; named by properties, patternProperties or additionalProperties) and values, writes each as Qwen3-Coder's, GLM's and
-tag-per-key templates do, and parses it with tessera.Chat. What comes back must be the text or what the text reads as, it
-must be valid where either is, and it must be the text where the schema names texts and allows it. Exits with 1 where not.
+tag-per-key templates do, and parses it with tessera.Chat. The parsed argument must be the raw text or its JSON reading,
+valid if either is, and the raw text if only that is valid. Exits with 1 where not.
 Needs the Python binding and jsonschema."""
 import json
 import random

@@ -68,7 +68,7 @@ void deepseek_keys(HuggingfaceKeys& k, const HuggingfaceDefaults& defaults, int6
   k.decoder(defaults);
   k.size("qk_rope_head_dim", "R", 64);
   k.size("qk_nope_head_dim", "N", 128);
-  k.head_size(k.size_of("R") + k.size_of("N"));
+  k.head_size(k.our_size("R") + k.our_size("N"));
   k.size("v_head_dim", "VD", 128);
   k.size("kv_lora_rank", "KA", 512);
   k.optional_size("q_lora_rank", "QA", 1536);
@@ -91,7 +91,7 @@ constexpr HuggingfaceClass kDeepseek2Classes[] = {
        k.wants("scoring_func", "\"softmax\"", "scores that are probabilities");
        k.wants("norm_topk_prob", "false", "weights as they are");
        k.positive("routed_scaling_factor", "expert_scale", 1);
-       if (k.choice("topk_method", {"greedy", "group_limited_greedy"}, k.size_of("groups", 1) > 1 ? 1 : 0) == 1) {
+       if (k.choice("topk_method", {"greedy", "group_limited_greedy"}, k.our_size("groups", 1) > 1 ? 1 : 0) == 1) {
          k.size("n_group", "groups", {});
          k.size("topk_group", "groups_used", {});
        }

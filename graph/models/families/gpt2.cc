@@ -166,7 +166,7 @@ constexpr HuggingfaceClass kGpt2Classes[] = {
        k.size("n_embd", "C", 768);
        k.size("n_layer", "L", 12);
        k.size("n_head", "H", 12);
-       k.size("n_inner", "F", 4 * k.size_of("C"));
+       k.size("n_inner", "F", 4 * k.our_size("C"));
        k.size("vocab_size", "V", 50257);
        k.size("n_positions", "T", 1024);
        k.real("layer_norm_epsilon", "norm_eps", 1e-5);
@@ -175,8 +175,8 @@ constexpr HuggingfaceClass kGpt2Classes[] = {
        k.wants("scale_attn_weights", "true", "scores times 1/sqrt(D)");
        k.wants("scale_attn_by_inverse_layer_idx", "false", "scores alike in every layer");
        k.wants("add_cross_attention", "false", "no encoder before it");
-       k.states("resid_pdrop", k.real_of("dropout"));
-       k.states("embd_pdrop", k.real_of("dropout"));
+       k.states("resid_pdrop", k.our_real("dropout"));
+       k.states("embd_pdrop", k.our_real("dropout"));
        k.states("attn_pdrop", 0);
      }}};
 

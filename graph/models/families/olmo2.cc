@@ -44,7 +44,7 @@ void olmo2_gguf(GgufKeys& k) {
   k.decoder();
   k.rotation();
   k.windows(0, 4, true);
-  if (k.has_windows()) k.real("rope.freq_base_swa", "window_theta", k.real_of("rope_theta"));
+  if (k.has_windows()) k.real("rope.freq_base_swa", "window_theta", k.our_real("rope_theta"));
   k.plain_scores();
 }
 constexpr GgufArchitecture kOlmo2Architectures[] = {{.name = "olmo2", .keys = olmo2_gguf, .optional_biases = true}};
