@@ -130,19 +130,39 @@ def random_model(model_type, settings):
     return model
 
 
-def check_text_part(library):
-    """A Gemma 3 that also reads pictures: of its texts the same logits."""
-    text = {**GROUPS, "head_dim": 16, "sliding_window": 13, "query_pre_attn_scalar": 16, "num_hidden_layers": 6}
-    vision = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "image_size": 28, "patch_size": 14}
-    config = transformers.Gemma3Config(text_config=text, vision_config=vision, mm_tokens_per_image=1, image_token_index=VOCABULARY - 2)
+def models_with_images():
+    """Models that also read images, at random: by name, the class and its configuration."""
+    text = {**GROUPS, "head_dim": 16}
+    pixtral = transformers.PixtralVisionConfig(hidden_size=16, intermediate_size=16, num_hidden_layers=1, num_attention_heads=2, image_size=28,
+                                               patch_size=14, head_dim=8)
+    siglip = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "image_size": 28, "patch_size": 14}
+    gemma = {**text, "sliding_window": 13, "query_pre_attn_scalar": 16, "num_hidden_layers": 6}
+    yield "gemma3", transformers.Gemma3ForConditionalGeneration, transformers.Gemma3Config(
+        text_config=gemma, vision_config=siglip, mm_tokens_per_image=1, image_token_index=VOCABULARY - 2)
+    for name, inner, tied in (("ministral3", transformers.Ministral3Config(**text, rope_parameters=MODELS["ministral3"][1]["rope_parameters"]), True),
+                              ("mistral", transformers.MistralConfig(**text, sliding_window=None), False)):
+        yield f"mistral3 of {name}", transformers.Mistral3ForConditionalGeneration, transformers.Mistral3Config(
+            text_config=inner, vision_config=pixtral, image_token_index=VOCABULARY - 2, tie_word_embeddings=tied)
+    rope = {"rope_type": "default", "rope_theta": 5000.0, "mrope_section": [3, 3, 2], "mrope_interleaved": True}
+    yield "qwen3_vl", transformers.Qwen3VLForConditionalGeneration, transformers.Qwen3VLConfig(
+        text_config={**text, "rope_parameters": rope}, image_token_id=VOCABULARY - 2, video_token_id=VOCABULARY - 3,
+        vision_start_token_id=VOCABULARY - 4, vision_end_token_id=VOCABULARY - 5,
+        vision_config={"hidden_size": 16, "intermediate_size": 16, "depth": 1, "num_heads": 2, "patch_size": 14, "out_hidden_size": 72,
+                       "deepstack_visual_indexes": [0], "num_position_embeddings": 16})
+    yield "llava of llama", transformers.LlavaForConditionalGeneration, transformers.LlavaConfig(
+        text_config=transformers.LlamaConfig(**text), vision_config=transformers.CLIPVisionConfig(**siglip), image_token_index=VOCABULARY - 2)
+
+
+def text_part_error(library, kind, config):
+    """The largest difference of logits of texts, of the largest logit."""
     torch.manual_seed(4)
-    model = transformers.Gemma3ForConditionalGeneration._from_config(config, attn_implementation="eager").float().eval()
+    model = kind._from_config(config, attn_implementation="eager").float().eval()
     with tempfile.TemporaryDirectory() as folder:
         model.save_pretrained(folder)
         ours_model = library.load(folder)
     check = Check.__new__(Check)
     check.library = library
-    ids = np.random.default_rng(5).integers(2, VOCABULARY - 3, (2, 24)).astype(np.int32)
+    ids = np.random.default_rng(5).integers(2, VOCABULARY - 6, (2, 24)).astype(np.int32)
     ours = check.run(ours_model, ids)
     with torch.no_grad():
         exact = model.double()(input_ids=torch.tensor(ids, dtype=torch.long)).logits.numpy()
@@ -325,11 +345,17 @@ def main():
             except Failed as error:
                 failed.append(name)
                 print(f"{name} | FAILED: {error}", flush=True)
-    if not chosen or "gemma3" in chosen:
-        error = check_text_part(library)
-        print(f"gemma3, the part that reads texts | {error:.1e}")
+    for name, kind, config in models_with_images():
+        if chosen and name.split(" ")[0] not in chosen:
+            continue
+        try:
+            error = text_part_error(library, kind, config)
+        except Failed as refusal:
+            error = float("nan")
+            print(f"{name}, the text part | FAILED: {refusal}")
+        print(f"{name}, the text part | {error:.1e} of 2e-5")
         if not error <= 2e-5:
-            failed.append("gemma3, the part that reads texts")
+            failed.append(f"{name}, the text part")
     print(f"failed: {', '.join(failed) or 'none'}")
     sys.exit(1 if failed else 0)
 
