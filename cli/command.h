@@ -1,4 +1,4 @@
-// What commands share: the options of placement, and opening of models, tokenizers and datasets. Each command is a file of
+// Common options of commands: placement, and opening of models, tokenizers and datasets. Each command is a file of
 // its own and a row in main.cc.
 #pragma once
 

@@ -22,7 +22,6 @@ class ForeignKeys {
  public:
   virtual ~ForeignKeys() = default;
 
-  virtual bool is_reader() const = 0;
   // Values by our names: for readers those read so far, for writers those of the model, defaults included.
   virtual const ModelConfig& values() const = 0;
   virtual void fail(StatusCode code, std::string message) = 0;

@@ -30,7 +30,6 @@ class GgufKeyWriter final : public GgufKeys {
   Status write_factors(const std::optional<RopeFactors>& factors) { return factors ? write_scaling(*factors) : Status(); }
 
   // ---- ForeignKeys
-  bool is_reader() const override { return false; }
   const ModelConfig& values() const override { return config_; }
   void fail(StatusCode, std::string) override {}
   void size(std::string_view name, std::string_view ours, std::optional<int64_t> otherwise) override {
@@ -236,7 +235,7 @@ class GgufKeyWriter final : public GgufKeys {
   bool is_latent_ = false;
 };
 
-// What llama.cpp reads by tensors, and lacks in some architectures.
+// Names the first of the model's tensors that llama.cpp does not read in this architecture; empty: none.
 std::string lacking(const GgufArchitecture& architecture, const DecoderSizes& m) {
   const bool has_qkv = architecture.biases != Biases::kNone, has_all = architecture.biases == Biases::kAll;
   if (!has_qkv && m.qkv_bias) return "biases at q, k and v (qkv_bias)";

@@ -37,7 +37,6 @@ class KeyWriter final : public HuggingfaceKeys {
   KeyWriter(const ModelConfig& config, const DecoderSizes* m, Json scaling, Json& json)
       : config_(config), m_(m), scaling_(std::move(scaling)), json_(json) {}
 
-  bool is_reader() const override { return false; }
   const ModelConfig& values() const override { return config_; }
   void fail(StatusCode, std::string) override {}
 

@@ -50,7 +50,6 @@ class GgufReader final : public GgufKeys {
   }
 
   // ---- ForeignKeys
-  bool is_reader() const override { return true; }
   const ModelConfig& values() const override { return found.config; }
   void fail(StatusCode code, std::string message) override {
     if (status_.ok()) status_ = Status(code, std::move(message));

@@ -23,7 +23,6 @@ class HuggingfaceReader final : public HuggingfaceKeys {
   static constexpr int64_t kLongestWindow = int64_t{1} << 40;
 
   // ---- ForeignKeys
-  bool is_reader() const override { return true; }
   const ModelConfig& values() const override { return out.config; }
   void fail(StatusCode code, std::string message) override { fields.fail(code, std::move(message)); }
   void size(std::string_view key, std::string_view ours, std::optional<int64_t> otherwise) override;

@@ -1,4 +1,4 @@
-// What kernels/mma.cuh says, in plain loops. Asynchronous copies arrive when they are
+// The functions of kernels/mma.cuh, in plain loops. Asynchronous copies arrive when they are
 // waited for.
 #pragma once
 

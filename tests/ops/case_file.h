@@ -17,7 +17,7 @@
 //   gradient_tolerance 1e-5 "why"  default 1e-6
 //   project 0                      results that the gradient is taken of (default: every float one)
 //   differentiate 0 2              operands it is taken by (default: every float one that is not shape-only)
-// Where operands are tied to each other (x and its statistics), the check is made on a graph instead:
+// Dependent operands (x and its statistics) are checked in a graph instead:
 // each `gradient ... end` block holds a graph's text in f64, whose parameters are differentiated and whose
 // outputs are weighed, and `feed NAME in a to b` or `feed NAME = ...` for tensors that want other values.
 //
