@@ -56,7 +56,10 @@ struct ContextOperands {
   // [B, S, KV, D]: a row for each token of the context. Attribute window bounds the tokens that are seen; causal = 0 shows
   // those that follow.
   int keys = -1, values = -1;
-  int segments = -1;  // the first of two optional operands: numbers of the documents of queries and keys, kept apart
+  // Optional last operands, numbers of the documents of a row, which are kept apart: of queries and of keys, or of tokens
+  // alone. `first_segment` (op_def.h) gives the first of them.
+  int segments = -1;  // the first, in a node without bias
+  int segment_count = 2;
 };
 
 // PageOperands: operands that are pages of keys and values: from `first` on, all except the last `behind`.

@@ -133,6 +133,11 @@ bool has_default_attrs(const OpDef& op, std::span<const Attr> attrs) {
   });
 }
 
+int first_segment(const OpDef& op, std::span<const Attr> attrs) {
+  if (op.context.segments < 0) return -1;
+  return op.context.segments + static_cast<int>(attr_i64_or(attrs, "bias", 0));
+}
+
 bool is_implied(const OpDef& op, const Attr& attr) {
   const auto spec = std::ranges::find(op.attrs, attr.name, &AttrSpec::name);
   return spec != op.attrs.end() && spec->is_late && spec->default_value == attr.value;

@@ -108,6 +108,9 @@ struct OpDef {
   // The op in a step of the serving engine, whose tokens belong to many sequences. Null: computed of each token by itself.
   Status (*serve)(ServingBuilder& builder) = nullptr;
 
+  // The operand [R, ...] that holds state of sequences, a row for each, which the op reads and updates in place. -1: none.
+  int row_state = -1;
+
   // Output 0 is input 0 in the element type of attribute dtype.
   bool is_cast = false;
 
@@ -148,6 +151,10 @@ struct OpDef {
 
 // Whether all attributes have their defaults.
 bool has_default_attrs(const OpDef& op, std::span<const Attr> attrs);
+
+// The operand of a node from which on documents are numbered (ContextOperands::segments), there or not: a bias, by attribute
+// bias = 1, is before it. -1: the op keeps none apart.
+int first_segment(const OpDef& op, std::span<const Attr> attrs);
 
 // Whether fingerprints leave the attribute out: a late one with its default.
 bool is_implied(const OpDef& op, const Attr& attr);

@@ -28,6 +28,8 @@ extern const OpDef kAttentionSink;
 extern const OpDef kAttentionSinkGrad;
 extern const OpDef kBroadcast;
 extern const OpDef kCast;
+extern const OpDef kCausalConv;
+extern const OpDef kCausalConvGrad;
 extern const OpDef kClamp;
 extern const OpDef kClampGrad;
 extern const OpDef kClipScale;
@@ -45,6 +47,8 @@ extern const OpDef kGelu;
 extern const OpDef kGeluGrad;
 extern const OpDef kHeadMatmul;
 extern const OpDef kKvWrite;
+extern const OpDef kL2Norm;
+extern const OpDef kL2NormGrad;
 extern const OpDef kLayerNorm;
 extern const OpDef kLayerNormFinish;
 extern const OpDef kLayerNormGrad;
@@ -117,6 +121,8 @@ extern const OpDef kRowSumSquares;
 extern const OpDef kSample;
 extern const OpDef kScale;
 extern const OpDef kScaleBy;
+extern const OpDef kScaleChannels;
+extern const OpDef kScaleChannelsGradWeight;
 extern const OpDef kScaledMatmul;
 extern const OpDef kScaledMatmulWeightGrad;
 extern const OpDef kSelectRow;
@@ -135,6 +141,10 @@ extern const OpDef kSplitDim;
 extern const OpDef kSqrt;
 extern const OpDef kSquare;
 extern const OpDef kSquareSums;
+extern const OpDef kStateScan;
+extern const OpDef kStateScanGrad;
+extern const OpDef kStepDecay;
+extern const OpDef kStepDecayGrad;
 extern const OpDef kSub;
 extern const OpDef kSumLeading;
 extern const OpDef kSumSquares;
@@ -172,6 +182,8 @@ std::span<const OpDef* const> table() {
       &kAttentionSinkGrad,
       &kBroadcast,
       &kCast,
+      &kCausalConv,
+      &kCausalConvGrad,
       &kClamp,
       &kClampGrad,
       &kClipScale,
@@ -189,6 +201,8 @@ std::span<const OpDef* const> table() {
       &kGeluGrad,
       &kHeadMatmul,
       &kKvWrite,
+      &kL2Norm,
+      &kL2NormGrad,
       &kLayerNorm,
       &kLayerNormFinish,
       &kLayerNormGrad,
@@ -262,6 +276,8 @@ std::span<const OpDef* const> table() {
       &kSample,
       &kScale,
       &kScaleBy,
+      &kScaleChannels,
+      &kScaleChannelsGradWeight,
       &kScaledMatmul,
       &kScaledMatmulWeightGrad,
       &kSelectRow,
@@ -280,6 +296,10 @@ std::span<const OpDef* const> table() {
       &kSqrt,
       &kSquare,
       &kSquareSums,
+      &kStateScan,
+      &kStateScanGrad,
+      &kStepDecay,
+      &kStepDecayGrad,
       &kSub,
       &kSumLeading,
       &kSumSquares,

@@ -81,7 +81,7 @@ Result<Graph> with_segments(const Graph& graph, SegmentUse use) {
     const Node& node = graph.node(tensor.producer);
     const bool is_kept_apart =
         use == SegmentUse::kDocuments ? node.op->context.mixes_tokens : sees_both_directions(node);
-    const int at = node.op->context.segments;
+    const int at = first_segment(*node.op, node.attrs);
     if (is_kept_apart && at < 0)
       return Status(
           StatusCode::kUnsupported,
@@ -93,7 +93,7 @@ Result<Graph> with_segments(const Graph& graph, SegmentUse use) {
     }
     std::vector<TensorId> operands;
     for (const TensorId input : node.inputs) operands.push_back(copy.mapped(input));
-    operands.insert(operands.end(), {segments, segments});
+    operands.insert(operands.end(), static_cast<size_t>(node.op->context.segment_count), segments);
     copy.graph().set_scope(node.scope);
     TSR_ASSIGN_OR_RETURN(
         const std::vector<TensorId> results,

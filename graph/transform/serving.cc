@@ -198,7 +198,7 @@ class ServingGraph {
 
   Status add_mixing(NodeId id) {
     const Node& node = forward_.node(id);
-    const int segments = node.op->context.segments;
+    const int segments = first_segment(*node.op, node.attrs);
     if (attr_i64_or(node.attrs, "causal", 1) != 1)
       return unsuitable("it is not causal: earlier positions would change with every token");
     if (segments >= 0 && node.inputs.size() > static_cast<size_t>(segments))

@@ -1,6 +1,7 @@
 #include "runtime/backends/cpu/kernels/kernels.h"
 #include "runtime/backends/cpu/kernels/log_functions.h"
 #include "runtime/backends/cpu/kernels/optimizer_kernels.h"
+#include "runtime/backends/cpu/kernels/recurrent_kernels.h"
 
 namespace tessera::cpu {
 
@@ -38,6 +39,8 @@ constexpr KernelEntry kKernels[] = {
     {"attention_sink_grad", "reference", prepare_attention_sink_grad},
     {"broadcast", "reference", prepare_broadcast},
     {"cast", "reference", prepare_cast},
+    {"causal_conv", "reference", prepare_causal_conv},
+    {"causal_conv_grad", "reference", prepare_causal_conv_grad},
     {"clamp", "reference", prepare_clamp},
     {"clamp_grad", "reference", prepare_clamp_grad},
     {"clip_scale", "reference", prepare_clip_scale},
@@ -65,6 +68,8 @@ constexpr KernelEntry kKernels[] = {
     {"head_matmul", "packed", prepare_head_matmul_packed},
     {"head_matmul", "reference", prepare_head_matmul},
     {"kv_write", "reference", prepare_kv_write},
+    {"l2_norm", "reference", prepare_l2_norm},
+    {"l2_norm_grad", "reference", prepare_l2_norm_grad},
     {"layer_norm", "simd", prepare_layer_norm_simd},
     {"layer_norm", "reference", prepare_layer_norm},
     {"layer_norm_finish", "reference", prepare_layer_norm_finish},
@@ -171,6 +176,8 @@ constexpr KernelEntry kKernels[] = {
     {"scale", "reference", prepare_scale},
     {"scale_by", "simd", prepare_scale_by_simd},
     {"scale_by", "reference", prepare_scale_by},
+    {"scale_channels", "reference", prepare_scale_channels},
+    {"scale_channels_grad_weight", "reference", prepare_scale_channels_grad_weight},
     {"scaled_matmul", "widened", prepare_scaled_matmul_widened},
     {"scaled_matmul", "reference", prepare_scaled_matmul},
     {"scaled_matmul_weight_grad", "widened", prepare_scaled_matmul_weight_grad_widened},
@@ -200,6 +207,10 @@ constexpr KernelEntry kKernels[] = {
     {"square", "simd", prepare_square_simd},
     {"square", "reference", prepare_square},
     {"square_sums", "reference", prepare_square_sums},
+    {"state_scan", "reference", prepare_state_scan},
+    {"state_scan_grad", "reference", prepare_state_scan_grad},
+    {"step_decay", "reference", prepare_step_decay},
+    {"step_decay_grad", "reference", prepare_step_decay_grad},
     {"sub", "simd", prepare_sub_simd},
     {"sub", "reference", prepare_sub},
     {"sum_leading", "simd", prepare_sum_leading_simd},

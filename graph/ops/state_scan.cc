@@ -1,0 +1,159 @@
+// Linear attention with a state of fixed size for each head: the gated delta rule (Yang et al., 2025) and the
+// state-space dual of Mamba-2 (Dao and Gu, 2024).
+#include "graph/base/text.h"
+#include "graph/ops/state_scan_support.h"
+
+namespace tessera {
+
+using namespace ops;
+
+namespace ops {
+
+const AttrSpec kScanAttrs[2] = {
+    {"rule", AttrType::kString, std::string("delta"),
+     "delta: the state is corrected towards v; add: v is added to it"},
+    {"scale", AttrType::kF64, 0.0, "factor of q; 0: 1/sqrt(K)"},
+};
+
+namespace {
+const TensorType& operand(Types inputs, int first, int i) { return inputs[static_cast<size_t>(first + i)]; }
+bool decays_by_channel(Types inputs, int first) { return operand(inputs, first, 3).shape.rank() == 4; }
+}  // namespace
+
+Status check_scan_operands(std::string_view op, Types inputs, Attrs attrs, int first) {
+  const std::string& rule = attr_string(attrs, "rule");
+  if (rule != "delta" && rule != "add")
+    return Status(StatusCode::kInvalidArgument, format("{}: rule is '{}', wanted 'delta' or 'add'", op, rule));
+  const int q = first, k = first + 1, v = first + 2, log_decay = first + 3, beta = first + 4;
+  TSR_RETURN_IF_ERROR(check_float(op, inputs, q, "q"));
+  TSR_RETURN_IF_ERROR(check_rank(op, inputs, q, "q", 4));
+  TSR_RETURN_IF_ERROR(check_same_type(op, inputs, k, q));
+  const TensorType &query = operand(inputs, first, 0), &value = operand(inputs, first, 2);
+  TSR_RETURN_IF_ERROR(check_dtype(op, inputs, v, "v", query.dtype));
+  TSR_RETURN_IF_ERROR(check_rank(op, inputs, v, "v", 4));
+  for (const int dim : {0, 1}) TSR_RETURN_IF_ERROR(check_extent(op, inputs, v, "v", dim, query.shape[dim]));
+  const int64_t heads = value.shape[2], key_heads = query.shape[2];
+  const bool symbolic = is_symbol(heads) || is_symbol(key_heads);
+  const bool divides = key_heads > 0 ? heads % key_heads == 0 : heads == 0;
+  if (heads != key_heads && (symbolic || !divides))
+    return Status(StatusCode::kInvalidArgument,
+                  format("{}: v {} must have a multiple of the heads (dim 2) of q {}", op, value, query));
+  const Shape per_head = without_last(value.shape);
+  const DType wide = statistics_dtype(query.dtype);
+  TSR_RETURN_IF_ERROR(check_dtype(op, inputs, log_decay, "log_decay", wide));
+  TSR_RETURN_IF_ERROR(check_shape(op, inputs, log_decay, "log_decay",
+                                  decays_by_channel(inputs, first) ? with_last(per_head, query.shape[3]) : per_head));
+  if (operand(inputs, first, 4).dtype != query.dtype)
+    TSR_RETURN_IF_ERROR(check_dtype(op, inputs, beta, "beta", wide));
+  return check_shape(op, inputs, beta, "beta", per_head);
+}
+
+std::string scan_operands_rule(Types inputs, int first) {
+  return format("btgk,btgk,bt(gr)v,bt(gr){},bt(gr)", decays_by_channel(inputs, first) ? "k" : "");
+}
+
+double scan_state_elements(Types inputs, int first) {
+  return static_cast<double>(operand(inputs, first, 2).shape.elements()) *
+         static_cast<double>(operand(inputs, first, 0).shape[3]);
+}
+
+double scan_flops(Types inputs, Attrs attrs, int first) {
+  return scan_state_elements(inputs, first) * (attr_string(attrs, "rule") == "delta" ? 7 : 5);
+}
+
+}  // namespace ops
+
+// state_scan(q, k, v, log_decay, beta, segments): for each value head, whose key head is j / (H / G), a state S [K, V],
+// zero before the first token of a segment; token by token
+//   S <- diag(exp(log_decay)) S;   d = beta * (v - S^T k), with rule "add" beta * v;   S <- S + k d^T;   o = scale * S^T q
+//   q, k [B, T, G, K], v [B, T, H, V], log_decay [B, T, H] or by channel [B, T, H, K], beta [B, T, H], segments [B, T] i32
+//   optional -> o [B, T, H, V].  log_decay and the state are f32 (f64 in an f64 graph); beta has their type or q's.
+namespace state_scan {
+
+constexpr std::string_view kName = "state_scan";
+
+Inferred infer(Types in, Attrs attrs) {
+  TSR_RETURN_IF_ERROR(check_count(kName, in, 5, 6));
+  TSR_RETURN_IF_ERROR(check_scan_operands(kName, in, attrs, 0));
+  if (in.size() == 6)
+    TSR_RETURN_IF_ERROR(check_indices(kName, in, 5, "segments", Shape{in[0].shape[0], in[0].shape[1]}));
+  return std::vector<TensorType>{in[2]};
+}
+
+Status vjp(VjpBuilder& b) {
+  const auto dout = b.output_grad(0);
+  if (!dout) return {};
+  std::vector<TensorId> operands = {*dout};
+  for (int i = 0; i < b.input_count(); ++i) operands.push_back(b.input(i));
+  TSR_ASSIGN_OR_RETURN(const auto grads,
+                       b.emit_all("state_scan_grad", operands, {b.attrs().begin(), b.attrs().end()}));
+  for (int i = 0; i < 5; ++i)
+    if (b.needs_grad(i)) TSR_RETURN_IF_ERROR(b.set_input_grad(i, grads[static_cast<size_t>(i)]));
+  return {};
+}
+
+// Columns of the state are independent: v may be sharded.
+ShardingRule sharding(const OpView& view) {
+  const std::string operands = scan_operands_rule(view.inputs, 0);
+  const std::string_view segments = view.inputs.size() == 6 ? ",bt" : "";
+  LinearSets linear = {{0}, {2}};
+  if (attr_string(view.attrs, "rule") == "add") linear.push_back({4});
+  return make_rule(format("{}{}->bt(gr)v", operands, segments), std::move(linear), "tk");
+}
+
+OpCost cost(const OpView& view) { return traffic_cost(view, scan_flops(view.inputs, view.attrs, 0)); }
+
+}  // namespace state_scan
+
+extern const OpDef kStateScan = {
+    .name = state_scan::kName,
+    .attrs = kScanAttrs,
+    .infer = state_scan::infer,
+    .vjp = state_scan::vjp,
+    .sharding = state_scan::sharding,
+    .cost = state_scan::cost,
+    .context = {.mixes_tokens = true, .segments = 5, .segment_count = 1},
+};
+
+// state_scan_grad(dout, q, k, v, log_decay, beta, segments): the scan is run again, then backwards, with P the state after
+// decay, u = v - P^T k (with rule "add" v) and dS carried from the last token to the first:
+//   dS += scale * q dout^T;   dq = scale * S dout;   e = dS^T k;   dk = beta * dS u - P dv;   dbeta = u . e;   dv = beta * e
+//   dP = dS - k dv^T;   dlog_decay = rowsum(dP * P), summed over channels where the decay is one for all;
+//   dS <- diag(exp(log_decay)) dP.   With rule "add" the terms of dv in dk and dP are absent.
+//   dout as o, the operands as of state_scan -> dq, dk, dv, dlog_decay, dbeta, as the operands.  Linear in dout.
+namespace state_scan_grad {
+
+constexpr std::string_view kName = "state_scan_grad";
+
+Inferred infer(Types in, Attrs attrs) {
+  TSR_RETURN_IF_ERROR(check_count(kName, in, 6, 7));
+  TSR_RETURN_IF_ERROR(check_scan_operands(kName, in, attrs, 1));
+  TSR_RETURN_IF_ERROR(check_same_type(kName, in, 0, 3));
+  if (in.size() == 7)
+    TSR_RETURN_IF_ERROR(check_indices(kName, in, 6, "segments", Shape{in[1].shape[0], in[1].shape[1]}));
+  return std::vector<TensorType>{in.begin() + 1, in.begin() + 6};
+}
+
+// dq and dk are sums over the value heads of a key head and over v, dlog_decay and dbeta over v.
+ShardingRule sharding(const OpView& view) {
+  const std::string operands = scan_operands_rule(view.inputs, 1);
+  const std::string_view segments = view.inputs.size() == 7 ? ",bt" : "";
+  ShardingRule rule = make_rule(format("bt(gr)v,{}{}->{}", operands, segments, operands), {{0}}, "tk");
+  reduce_too(rule, "rv");
+  return rule;
+}
+
+// The scan once for the states between chunks and once within them, then nine products or sums with the state.
+OpCost cost(const OpView& view) {
+  return traffic_cost(view, 2 * scan_flops(view.inputs, view.attrs, 1) + 15 * scan_state_elements(view.inputs, 1));
+}
+
+}  // namespace state_scan_grad
+
+extern const OpDef kStateScanGrad = {.name = state_scan_grad::kName,
+                                     .attrs = kScanAttrs,
+                                     .infer = state_scan_grad::infer,
+                                     .sharding = state_scan_grad::sharding,
+                                     .cost = state_scan_grad::cost};
+
+}  // namespace tessera
