@@ -1,9 +1,9 @@
 // ServingBuilder: an op's view in its `serve`: the node of a model, and functions that emit
 // its nodes in a step of the serving engine (graph/transform/serving.h). The tokens of a step,
-// [B, N], belong to many sequences; rows of earlier tokens are in pages, which are state.
+// [B, N], belong to many sequences; rows of earlier tokens are in pages, and what a recurrent op keeps of them in a row of
+// its own for each sequence. Both are state.
 #pragma once
 
-#include <initializer_list>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -16,10 +16,11 @@ class ServingBuilder {
  public:
   std::span<const Attr> attrs() const;
   TensorId input(int i) const;  // in the step
+  const TensorType& input_type(int i) const;  // in the model
   // Returns whether the model reads result i.
   bool is_read(int i) const;
 
-  Result<std::vector<TensorId>> emit(std::string_view op, std::initializer_list<TensorId> inputs,
+  Result<std::vector<TensorId>> emit(std::string_view op, const std::vector<TensorId>& inputs,
                                      std::vector<Attr> attrs = {});
   // Sets the replacement of result i.
   void set_output(int i, TensorId output);
@@ -33,6 +34,11 @@ class ServingBuilder {
   TensorId page_table(int64_t window) const;
   TensorId row() const;
   TensorId position() const;
+
+  // Adds state "<scope>.<which>" [R, ...], a row of type `row` for each sequence.
+  Result<TensorId> add_row_state(std::string_view which, const TensorType& row);
+  // Sets the state's value after the step.
+  void set_row_state(TensorId state, TensorId value);
 
   // Selects a row of operand i [2, ...] -> [1, ...]: row 0 for sequences of up to `threshold` tokens, row 1 for longer ones.
   Result<TensorId> select_by_length(int i, int64_t threshold);

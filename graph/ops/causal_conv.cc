@@ -1,8 +1,11 @@
 // Causal depthwise convolution over the tokens of a sequence (Poli et al., 2023; Mamba, Gu and Dao, 2023).
+#include <algorithm>
 #include <string>
+#include <vector>
 
 #include "graph/base/text.h"
 #include "graph/ops/op_support.h"
+#include "graph/serving_builder.h"
 
 namespace tessera {
 
@@ -101,6 +104,21 @@ OpCost cost(const OpView& view) {
   return traffic_cost(view, conv_flops(view, view.inputs[0].shape, view.inputs[1].shape));
 }
 
+// The last inputs of each sequence are state.
+Status serve(ServingBuilder& b) {
+  const TensorType &x = b.input_type(0), &w = b.input_type(1);
+  TSR_ASSIGN_OR_RETURN(const TensorId state,
+                       b.add_row_state("conv_rows", {statistics_dtype(x.dtype), {w.shape[1] - 1, w.shape[0]}}));
+  std::vector<TensorId> operands = {state, b.input(0), b.input(1)};
+  if (bias_count(b.attrs()) == 1) operands.push_back(b.input(2));
+  operands.insert(operands.end(), {b.row(), b.position()});
+  TSR_ASSIGN_OR_RETURN(const std::vector<TensorId> results,
+                       b.emit("causal_conv_rows", operands, {b.attrs().begin(), b.attrs().end()}));
+  b.set_output(0, results[0]);
+  b.set_row_state(state, results[1]);
+  return {};
+}
+
 }  // namespace causal_conv
 
 extern const OpDef kCausalConv = {
@@ -112,6 +130,7 @@ extern const OpDef kCausalConv = {
     .cost = causal_conv::cost,
     .weight = {.operand = 1},
     .context = {.mixes_tokens = true, .segments = 2, .segment_count = 1},
+    .serve = causal_conv::serve,
 };
 
 // causal_conv_grad(dy, x, w, bias, segments): with the value z before the activation made again, and g = dy * act'(z),
@@ -152,5 +171,57 @@ extern const OpDef kCausalConvGrad = {.name = causal_conv_grad::kName,
                                       .infer = causal_conv_grad::infer,
                                       .sharding = causal_conv_grad::sharding,
                                       .cost = causal_conv_grad::cost};
+
+// causal_conv_rows(state, x, w, bias, row, position): causal_conv in a step whose tokens belong to many sequences. Token
+// (b, n) stands at position[b, n] of sequence row[b, n]; tokens of one sequence come in the order of their positions. A row's
+// state is its last K - 1 inputs, before the convolution; a token at position 0 starts from zeros, whatever the state holds.
+// Tokens whose row is none of the R give 0 and write nothing.
+//   state [R, K - 1, C] f32 (f64 for x in f64), x [B, N, C], w [C, K], bias [C] with attribute bias, row, position [B, N] i32
+//   -> y [B, N, C], state in place.  For serving: no gradient.
+namespace causal_conv_rows {
+
+constexpr std::string_view kName = "causal_conv_rows";
+const int kInPlace[] = {-1, 0};
+
+Inferred infer(Types in, Attrs attrs) {
+  TSR_RETURN_IF_ERROR(check_conv_attrs(kName, attrs));
+  const int row = 3 + bias_count(attrs);
+  TSR_RETURN_IF_ERROR(check_count(kName, in, row + 2));
+  TSR_RETURN_IF_ERROR(check_conv_operands(kName, in, attrs, 1));
+  TSR_RETURN_IF_ERROR(check_dtype(kName, in, 0, "state", statistics_dtype(in[1].dtype)));
+  TSR_RETURN_IF_ERROR(check_rank(kName, in, 0, "state", 3));
+  TSR_RETURN_IF_ERROR(check_extent(kName, in, 0, "state", 1, in[2].shape[1] - 1));
+  TSR_RETURN_IF_ERROR(check_extent(kName, in, 0, "state", 2, in[1].shape[2]));
+  const Shape tokens{in[1].shape[0], in[1].shape[1]};
+  TSR_RETURN_IF_ERROR(check_indices(kName, in, row, "row", tokens));
+  TSR_RETURN_IF_ERROR(check_indices(kName, in, row + 1, "position", tokens));
+  return std::vector<TensorType>{in[1], in[0]};
+}
+
+ShardingRule sharding(const OpView& view) {
+  return make_rule(format("rmc,btc,ck{},bt,bt->btc,rmc", bias_count(view.attrs) == 1 ? ",c" : ""), {}, "rmkbt");
+}
+
+// In place: a step moves the state of no more rows than it has tokens.
+OpCost cost(const OpView& view) {
+  const Shape &state = view.inputs[0].shape, &x = view.inputs[1].shape;
+  const double idle = static_cast<double>(std::max<int64_t>(state[0] - x[0] * x[1], 0)) *
+                      static_cast<double>(dtype_bytes(view.inputs[0].dtype, state[1] * state[2]));
+  OpCost cost = traffic_cost(view, conv_flops(view, x, view.inputs[2].shape));
+  cost.bytes_read -= idle;
+  cost.bytes_written -= idle;
+  return cost;
+}
+
+}  // namespace causal_conv_rows
+
+extern const OpDef kCausalConvRows = {.name = causal_conv_rows::kName,
+                                      .attrs = kConvAttrs,
+                                      .infer = causal_conv_rows::infer,
+                                      .sharding = causal_conv_rows::sharding,
+                                      .cost = causal_conv_rows::cost,
+                                      .in_place = causal_conv_rows::kInPlace,
+                                      .weight = {.operand = 2},
+                                      .row_state = 0};
 
 }  // namespace tessera

@@ -30,6 +30,7 @@ extern const OpDef kBroadcast;
 extern const OpDef kCast;
 extern const OpDef kCausalConv;
 extern const OpDef kCausalConvGrad;
+extern const OpDef kCausalConvRows;
 extern const OpDef kClamp;
 extern const OpDef kClampGrad;
 extern const OpDef kClipScale;
@@ -143,6 +144,7 @@ extern const OpDef kSquare;
 extern const OpDef kSquareSums;
 extern const OpDef kStateScan;
 extern const OpDef kStateScanGrad;
+extern const OpDef kStateScanRows;
 extern const OpDef kStepDecay;
 extern const OpDef kStepDecayGrad;
 extern const OpDef kSub;
@@ -184,6 +186,7 @@ std::span<const OpDef* const> table() {
       &kCast,
       &kCausalConv,
       &kCausalConvGrad,
+      &kCausalConvRows,
       &kClamp,
       &kClampGrad,
       &kClipScale,
@@ -298,6 +301,7 @@ std::span<const OpDef* const> table() {
       &kSquareSums,
       &kStateScan,
       &kStateScanGrad,
+      &kStateScanRows,
       &kStepDecay,
       &kStepDecayGrad,
       &kSub,

@@ -1,7 +1,10 @@
 // Linear attention with a state of fixed size for each head: the gated delta rule (Yang et al., 2025) and the
 // state-space dual of Mamba-2 (Dao and Gu, 2024).
+#include <algorithm>
+
 #include "graph/base/text.h"
 #include "graph/ops/state_scan_support.h"
+#include "graph/serving_builder.h"
 
 namespace tessera {
 
@@ -103,6 +106,21 @@ ShardingRule sharding(const OpView& view) {
 
 OpCost cost(const OpView& view) { return traffic_cost(view, scan_flops(view.inputs, view.attrs, 0)); }
 
+Status serve(ServingBuilder& b) {
+  const TensorType &q = b.input_type(0), &v = b.input_type(2);
+  TSR_ASSIGN_OR_RETURN(
+      const TensorId state,
+      b.add_row_state("scan_rows", {statistics_dtype(q.dtype), {v.shape[2], q.shape[3], v.shape[3]}}));
+  TSR_ASSIGN_OR_RETURN(
+      const std::vector<TensorId> results,
+      b.emit("state_scan_rows",
+             {state, b.input(0), b.input(1), b.input(2), b.input(3), b.input(4), b.row(), b.position()},
+             {b.attrs().begin(), b.attrs().end()}));
+  b.set_output(0, results[0]);
+  b.set_row_state(state, results[1]);
+  return {};
+}
+
 }  // namespace state_scan
 
 extern const OpDef kStateScan = {
@@ -113,6 +131,7 @@ extern const OpDef kStateScan = {
     .sharding = state_scan::sharding,
     .cost = state_scan::cost,
     .context = {.mixes_tokens = true, .segments = 5, .segment_count = 1},
+    .serve = state_scan::serve,
 };
 
 // state_scan_grad(dout, q, k, v, log_decay, beta, segments): the scan is run again, then backwards, with P the state after
@@ -155,5 +174,55 @@ extern const OpDef kStateScanGrad = {.name = state_scan_grad::kName,
                                      .infer = state_scan_grad::infer,
                                      .sharding = state_scan_grad::sharding,
                                      .cost = state_scan_grad::cost};
+
+// state_scan_rows(state, q, k, v, log_decay, beta, row, position): state_scan in a step whose tokens belong to many
+// sequences, as in causal_conv_rows: a token at position 0 starts from zeros, and those of no row give 0 and write nothing.
+//   state [R, H, K, V] f32 (f64 for q in f64), q, k [B, N, G, K], v [B, N, H, V], log_decay, beta as of state_scan, row,
+//   position [B, N] i32 -> o [B, N, H, V], state in place.  For serving: no gradient.
+namespace state_scan_rows {
+
+constexpr std::string_view kName = "state_scan_rows";
+const int kInPlace[] = {-1, 0};
+
+Inferred infer(Types in, Attrs attrs) {
+  TSR_RETURN_IF_ERROR(check_count(kName, in, 8));
+  TSR_RETURN_IF_ERROR(check_scan_operands(kName, in, attrs, 1));
+  TSR_RETURN_IF_ERROR(check_dtype(kName, in, 0, "state", statistics_dtype(in[1].dtype)));
+  TSR_RETURN_IF_ERROR(check_rank(kName, in, 0, "state", 4));
+  TSR_RETURN_IF_ERROR(check_extent(kName, in, 0, "state", 1, in[3].shape[2]));
+  TSR_RETURN_IF_ERROR(check_extent(kName, in, 0, "state", 2, in[1].shape[3]));
+  TSR_RETURN_IF_ERROR(check_extent(kName, in, 0, "state", 3, in[3].shape[3]));
+  const Shape tokens{in[1].shape[0], in[1].shape[1]};
+  TSR_RETURN_IF_ERROR(check_indices(kName, in, 6, "row", tokens));
+  TSR_RETURN_IF_ERROR(check_indices(kName, in, 7, "position", tokens));
+  return std::vector<TensorType>{in[3], in[0]};
+}
+
+ShardingRule sharding(const OpView& view) {
+  return make_rule(format("s(gr)kv,{},bt,bt->bt(gr)v,s(gr)kv", scan_operands_rule(view.inputs, 1)), {}, "skbt");
+}
+
+// In place: a step moves the state of no more rows than it has tokens.
+OpCost cost(const OpView& view) {
+  const TensorType& state = view.inputs[0];
+  const Shape& q = view.inputs[1].shape;
+  const double idle =
+      static_cast<double>(std::max<int64_t>(state.shape[0] - q[0] * q[1], 0)) *
+      static_cast<double>(dtype_bytes(state.dtype, state.shape[1] * state.shape[2] * state.shape[3]));
+  OpCost cost = traffic_cost(view, scan_flops(view.inputs, view.attrs, 1));
+  cost.bytes_read -= idle;
+  cost.bytes_written -= idle;
+  return cost;
+}
+
+}  // namespace state_scan_rows
+
+extern const OpDef kStateScanRows = {.name = state_scan_rows::kName,
+                                     .attrs = kScanAttrs,
+                                     .infer = state_scan_rows::infer,
+                                     .sharding = state_scan_rows::sharding,
+                                     .cost = state_scan_rows::cost,
+                                     .in_place = state_scan_rows::kInPlace,
+                                     .row_state = 0};
 
 }  // namespace tessera

@@ -300,12 +300,15 @@ std::span<const Attr> ServingBuilder::attrs() const { return owner_.forward_.nod
 TensorId ServingBuilder::input(int i) const {
   return owner_.copy_.mapped(owner_.forward_.node(node_).inputs[static_cast<size_t>(i)]);
 }
+const TensorType& ServingBuilder::input_type(int i) const {
+  return owner_.forward_.type(owner_.forward_.node(node_).inputs[static_cast<size_t>(i)]);
+}
 bool ServingBuilder::is_read(int i) const {
   return owner_.uses_[index(owner_.forward_.node(node_).outputs[static_cast<size_t>(i)])] != 0;
 }
-Result<std::vector<TensorId>> ServingBuilder::emit(std::string_view op, std::initializer_list<TensorId> inputs,
+Result<std::vector<TensorId>> ServingBuilder::emit(std::string_view op, const std::vector<TensorId>& inputs,
                                                    std::vector<Attr> attrs) {
-  return owner_.graph().add_node(op, {inputs.begin(), inputs.size()}, std::move(attrs));
+  return owner_.graph().add_node(op, inputs, std::move(attrs));
 }
 void ServingBuilder::set_output(int i, TensorId output) {
   owner_.copy_.replace(owner_.forward_.node(node_).outputs[static_cast<size_t>(i)], output);
@@ -315,6 +318,12 @@ Result<TensorId> ServingBuilder::add_pages(std::string_view which, TensorId rows
                                            std::string_view what) {
   return owner_.add_written_pages(owner_.forward_.node(node_), which, rows, owner_.pool_of(window), what);
 }
+Result<TensorId> ServingBuilder::add_row_state(std::string_view which, const TensorType& row) {
+  TensorType type = {row.dtype, {owner_.options_.rows}};
+  for (const int64_t extent : row.shape.dims()) type.shape.push_back(extent);
+  return add_scoped_state(owner_.graph(), owner_.forward_.node(node_).scope, which, type);
+}
+void ServingBuilder::set_row_state(TensorId state, TensorId value) { owner_.graph().add_update(state, value); }
 TensorId ServingBuilder::page_table(int64_t window) const { return owner_.pool_of(window).table; }
 TensorId ServingBuilder::row() const { return owner_.row_; }
 TensorId ServingBuilder::position() const { return owner_.position_; }
@@ -365,6 +374,14 @@ std::set<std::string> window_states(const Graph& serving) {
     if (serving.tensor(node.inputs[table]).name != kWindowTable) continue;
     for (auto at = static_cast<size_t>(pages.first); at < table; ++at) state_of(node.inputs[at]);
   }
+  return names;
+}
+
+std::set<std::string> row_states(const Graph& serving) {
+  std::set<std::string> names;
+  for (const Node& node : serving.nodes())
+    if (const int at = node.op->row_state; at >= 0)
+      names.insert(serving.tensor(node.inputs[static_cast<size_t>(at)]).name);
   return names;
 }
 

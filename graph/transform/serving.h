@@ -1,7 +1,7 @@
 // Graph -> graph: a forward language model becomes a step of a server: tokens of any sequences
 // in one launch, keys and values in pages shared by sequences ("PagedAttention", Kwon et al.,
 // 2023; steps of mixed prompts and single tokens: "Orca", Yu et al., 2022). Works on any model
-// whose attention is the causal `attention` op and whose positions come from input "positions".
+// whose ops that mix tokens are causal and have a serving form, and whose positions come from input "positions".
 #pragma once
 
 #include <optional>
@@ -42,6 +42,8 @@ int64_t table_columns(const ServingOptions& options);
 // "<scope>.v_pages" [P, S, KV, D]; those of latent_attention.h with state "<scope>.latent_pages" [P, S, 1, KA + R] alone, of
 // latent vectors and the rotated part of keys, unless tokens have adapters of the weight that makes keys and values of them.
 // With adapters also "adapter" i32[B, N] (the slot of each token's adapter; -1: none), and states with the factors.
+// Recurrent ops read and update a row of state for each sequence, "<scope>.conv_rows" and "<scope>.scan_rows" [R, ...], by
+// "row": a token at position 0 starts from zeros, and tokens of one row come in the order of their positions.
 // Outputs: "logits" [W, V], in f32 where the model computes in 16 bits; with `hidden` also "hidden" f32[B, N, C], the hidden
 // states of all tokens (find_hidden of embedding.h).
 // With window_pages the attentions with a window shorter than the context have inputs of their own in place of "slot" and
@@ -63,5 +65,7 @@ int64_t paged_window(const Graph& forward, int64_t context);
 bool has_full_attention(const Graph& forward, int64_t context);
 // Names of the states in window pages, of a graph of make_serving.
 std::set<std::string> window_states(const Graph& serving);
+// Names of the states with a row for each sequence, which are in no pages; likewise.
+std::set<std::string> row_states(const Graph& serving);
 
 }  // namespace tessera

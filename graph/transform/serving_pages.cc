@@ -13,7 +13,10 @@ namespace {
 class PageGraph {
  public:
   explicit PageGraph(const Graph& serving)
-      : serving_(serving), windows_(window_states(serving)), slots_(graph_.symbol("N")) {}
+      : serving_(serving),
+        windows_(window_states(serving)),
+        rows_(row_states(serving)),
+        slots_(graph_.symbol("N")) {}
 
   int64_t slots() const { return slots_; }  // N
 
@@ -36,7 +39,7 @@ class PageGraph {
   Status for_each_state(Body body) {
     for (const TensorId id : serving_.tensors_of_kind(TensorKind::kState)) {
       const Tensor& given = serving_.tensor(id);
-      if (is_adapter_state(given.name)) continue;
+      if (is_adapter_state(given.name) || rows_.contains(given.name)) continue;
       TSR_ASSIGN_OR_RETURN(const TensorId pages,
                            graph_.add_tensor(given.name, given.type, TensorKind::kState));
       graph_.set_scope(given.name.substr(0, given.name.rfind('.')));
@@ -65,7 +68,7 @@ class PageGraph {
 
  private:
   const Graph& serving_;
-  const std::set<std::string> windows_;
+  const std::set<std::string> windows_, rows_;
   Graph graph_;
   const int64_t slots_;
 };

@@ -17,6 +17,7 @@
 #include "tests/masked_graph.h"
 #include "tests/ops/host_values.h"
 #include "tests/ops/kernel_runner.h"
+#include "tests/recurrent_graph.h"
 
 using namespace tessera;
 using namespace tessera::test;
@@ -73,6 +74,11 @@ Graph forward_model(const std::string& shorthand) {
     const auto masked = masked_graph(11, false);
     REQUIRE_MESSAGE(masked.ok(), masked.status().to_string());
     return *masked;
+  }
+  if (shorthand == "recurrent") {
+    const auto recurrent = recurrent_graph(11, true);
+    REQUIRE_MESSAGE(recurrent.ok(), recurrent.status().to_string());
+    return *recurrent;
   }
   const auto config = parse_shorthand(shorthand);
   REQUIRE_MESSAGE(config.ok(), config.status().to_string());
@@ -138,6 +144,7 @@ TEST_CASE("the gradient of every parameter of a tiny model equals finite differe
   const int64_t B = 2, T = 4;
   std::vector<std::string> models(std::begin(kModels), std::end(kModels));
   models.insert(models.end(), std::begin(kTrainedOnly), std::end(kTrainedOnly));
+  models.push_back("recurrent");
   for (const std::string& shorthand : models) {
     Graph graph = forward_model(shorthand);
     const Status with_loss = add_token_loss(graph);
@@ -194,6 +201,7 @@ TEST_CASE("serving tokens of several sequences in any order of steps gives the l
   const std::vector<int32_t> table = {7, 2, 9, 4, 10, 0, 1, 8, 3};
   std::vector<std::string> models(std::begin(kModels), std::end(kModels));
   models.push_back("masked");
+  models.push_back("recurrent");
   models.push_back(kAdaptedLatent);
   for (const std::string& shorthand : models) {
     CAPTURE(shorthand);

@@ -52,12 +52,13 @@ ChosenPages chosen_pages(const ServingSettings& given) {
 }
 
 std::vector<PageBytes> bytes_of_pages(const CompiledProgram& compiled, const ServingSettings& settings) {
-  const std::set<std::string> windows = window_states(*compiled.record->entries.front().graph);
+  const Graph& graph = *compiled.record->entries.front().graph;
+  const std::set<std::string> windows = window_states(graph), rows = row_states(graph);
   std::vector<PageBytes> pages;
   for (const RankProgram& rank : compiled.program.ranks) {
     PageBytes& bytes = pages.emplace_back();
     for (const Slot& slot : rank.slots) {
-      if (slot.kind != SlotKind::kState || is_adapter_state(slot.name)) continue;
+      if (slot.kind != SlotKind::kState || is_adapter_state(slot.name) || rows.contains(slot.name)) continue;
       (windows.contains(slot.name) ? bytes.window : bytes.full) += slot.bytes;
     }
     bytes.full /= settings.pages;

@@ -19,9 +19,10 @@ PageTransfer::PageTransfer(ProgramRunner& runner, const ServingSettings& setting
       page_size_(settings.page_size),
       copied_(copied_slots(settings)),
       slots_(stored_slots(settings)) {
-  const std::set<std::string> windows = window_states(*runner.record().entries.front().graph);
+  const Graph& graph = *runner.record().entries.front().graph;
+  const std::set<std::string> windows = window_states(graph), rows = row_states(graph);
   for (const auto& [name, type] : runner.states()) {  // [P, S, KV, D]
-    if (is_adapter_state(name)) continue;
+    if (is_adapter_state(name) || rows.contains(name)) continue;
     const PageState& state = states_.emplace_back(
         PageState{name, type.dtype, type.shape[2], type.shape[3], windows.contains(name)});
     row_bytes_ += state.row_bytes();

@@ -13,7 +13,7 @@ struct ConvShape {
   int64_t B, T, C, K;
   bool has_bias, has_segments, has_silu;
 
-  // x is operand `x`, followed by w, bias and segments.
+  // x is operand `x`, followed by w, bias, and what tells which tokens belong together.
   ConvShape(const KernelSpec& spec, int x)
       : B(spec.input_dims(x)[0]),
         T(spec.input_dims(x)[1]),

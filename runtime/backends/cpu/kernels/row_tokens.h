@@ -1,0 +1,43 @@
+// RowTokens: the tokens of a step by the row of state that they continue, in their order.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "runtime/backends/cpu/kernels/table_rows.h"
+
+namespace tessera::cpu {
+
+class RowTokens {
+ public:
+  static int64_t bytes(int64_t rows, int64_t tokens) {
+    return TableRows::bytes(rows, tokens) + rows * static_cast<int64_t>(sizeof(int64_t));
+  }
+
+  // row [tokens], of which those outside [0, rows) belong to no sequence; `workspace` has `bytes`.
+  RowTokens(int64_t rows, const int32_t* row, int64_t tokens, void* workspace)
+      : rows_(rows),
+        row_(row),
+        active_(static_cast<int64_t*>(workspace)),
+        by_row_(FactorIndex(), rows, row, tokens, active_ + rows) {
+    for (int64_t at = 0; at < rows; ++at)
+      if (!of(at).empty()) active_[active_count_++] = at;
+    std::fill(active_ + active_count_, active_ + rows, int64_t{-1});
+  }
+
+  bool is_padding(int64_t token) const { return row_[token] < 0 || row_[token] >= rows_; }
+  // In the order of their positions.
+  std::span<const int64_t> of(int64_t row) const { return {by_row_.begin(row), by_row_.end(row)}; }
+  // The rows that have tokens.
+  int64_t active_count() const { return active_count_; }
+  int64_t active(int64_t i) const { return active_[i]; }
+
+ private:
+  const int64_t rows_;
+  const int32_t* const row_;
+  int64_t* const active_;
+  int64_t active_count_ = 0;
+  const TableRows by_row_;
+};
+
+}  // namespace tessera::cpu
