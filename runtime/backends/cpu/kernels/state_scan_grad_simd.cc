@@ -1,0 +1,239 @@
+// The gradient of a scan in f32: a task has one key head of one sequence, whose columns of states it takes a few at a time, as
+// rows of K channels. A first scan keeps the states at every 64th token; from them each chunk is scanned again, last chunk
+// first, and then gone through backwards.
+#include <algorithm>
+#include <utility>
+
+#include "runtime/backends/cpu/kernels/recurrent_kernels.h"
+#include "runtime/backends/cpu/kernels/row_kernel.h"
+#include "runtime/backends/cpu/kernels/simd_targets.h"
+#include "runtime/backends/cpu/kernels/state_scan_shape.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "runtime/backends/cpu/kernels/state_scan_grad_simd.cc"
+#include "hwy/foreach_target.h"
+#include "hwy/highway.h"
+#include "runtime/backends/cpu/kernels/rows-inl.h"
+#include "runtime/backends/cpu/kernels/vector_math-inl.h"
+
+#ifndef TSR_STATE_SCAN_GRAD_SIMD_CC_ONCE_
+#define TSR_STATE_SCAN_GRAD_SIMD_CC_ONCE_
+namespace tessera::cpu {
+namespace {
+
+constexpr int64_t kChunk = 64;   // tokens
+constexpr int64_t kColumns = 4;  // of a state, at once
+
+// Operands of one sequence and key head, gradients that sum over the columns of its value heads, and scratch.
+struct ScanGradHead {
+  ScanShape e;
+  const float *q = nullptr, *k = nullptr;  // row t of the key head is t * G * K further
+  const float *v = nullptr, *log_decay = nullptr, *beta = nullptr, *dout = nullptr;  // of the sequence: [T, H, ...]
+  const int32_t* segments = nullptr;                                                 // may be null
+  float *dq = nullptr, *dk = nullptr;                                                // as q and k
+  float *dv = nullptr, *dlog_decay = nullptr, *dbeta = nullptr;                      // as v
+  float* decay = nullptr;   // [T, decays]: exponentials, of one value head
+  float* kept = nullptr;    // [chunks, kColumns, K]: states before chunks
+  float* before = nullptr;  // [kChunk + 1, kColumns, K]: states before tokens
+  float* gap = nullptr;     // [kChunk, kColumns]: v - S^T k
+  float* slope = nullptr;   // [kColumns, K]: the gradient of the state
+
+  int64_t chunks() const { return (e.T + kChunk - 1) / kChunk; }
+};
+
+// Columns [first, first + count) of a value head.
+struct ScanColumns {
+  int64_t head, first, count;
+};
+
+}  // namespace
+}  // namespace tessera::cpu
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace tessera::cpu::HWY_NAMESPACE {
+
+// The decay of the channels at `at`.
+template <bool kByChannel, class At>
+HWY_INLINE VR decay_at(const float* decay, const At& at) {
+  return kByChannel ? at.load(decay) : hn::Set(DR(), decay[0]);
+}
+
+// One token of the scan: state [K] of a column becomes what follows it, at `next`. Returns v - S^T k.
+template <bool kByChannel>
+HWY_INLINE float scan_token(const ScanGradHead& x, int64_t t, int64_t row, float value, const float* state, float* next) {
+  const DR d;
+  const float *key = x.k + t * x.e.G * x.e.K, *decay = x.decay + t * x.e.decays();
+  float gap = value;
+  if (x.e.corrects) {
+    VR dot = hn::Zero(d);
+    for_vectors(0, x.e.K, [&](auto at) HWY_ATTR {
+      dot = hn::MulAdd(hn::Mul(decay_at<kByChannel>(decay, at), at.load(state)), at.load(key), dot);
+    });
+    gap -= sum_of(dot);
+  }
+  const VR change = hn::Set(d, x.beta[row] * gap);
+  for_vectors(0, x.e.K, [&](auto at) HWY_ATTR {
+    at.store(hn::MulAdd(at.load(key), change, hn::Mul(decay_at<kByChannel>(decay, at), at.load(state))), next);
+  });
+  return gap;
+}
+
+// Scans tokens [begin, end) of the columns from the state at `before`, where the states before each follow.
+template <bool kByChannel>
+HWY_INLINE void scan_chunk(const ScanGradHead& x, const ScanColumns& columns, int64_t begin, int64_t end) {
+  const int64_t K = x.e.K, stride = kColumns * K;
+  for (int64_t t = begin; t < end; ++t) {
+    const int64_t row = t * x.e.H + columns.head;
+    float* const state = x.before + (t - begin) * stride;
+    if (starts_segment(x.segments, t)) std::fill_n(state, stride, 0.0f);
+    for (int64_t c = 0; c < columns.count; ++c)
+      x.gap[(t - begin) * kColumns + c] = scan_token<kByChannel>(x, t, row, x.v[row * x.e.V + columns.first + c],
+                                                                 state + c * K, state + stride + c * K);
+  }
+}
+
+// Token t of one column, backwards. Returns the gradient of beta.
+template <bool kByChannel>
+HWY_INLINE float scan_token_back(const ScanGradHead& x, int64_t t, int64_t row, float dout, float gap, const float* before,
+                                 float* slope, float* dv) {
+  const DR d;
+  const int64_t K = x.e.K, key_row = t * x.e.G * K;
+  const float *query = x.q + key_row, *key = x.k + key_row, *decay = x.decay + t * x.e.decays();
+  float *dq = x.dq + key_row, *dk = x.dk + key_row, *ddecay = x.dlog_decay + row * x.e.decays();
+  const float out = static_cast<float>(x.e.scale) * dout, beta = x.beta[row];
+  const VR out_all = hn::Set(d, out), change = hn::Set(d, beta * gap);
+  VR dot = hn::Zero(d);
+  for_vectors(0, K, [&](auto at) HWY_ATTR {
+    const VR g = hn::MulAdd(at.load(query), out_all, at.load(slope));
+    at.store(g, slope);
+    dot = hn::MulAdd(g, at.load(key), dot);
+  });
+  const float dvalue = sum_of(dot), dgap = beta * dvalue;
+  *dv = dgap;
+  const VR dgap_all = hn::Set(d, x.e.corrects ? dgap : 0.0f);
+  VR decay_sum = hn::Zero(d);
+  for_vectors(0, K, [&](auto at) HWY_ATTR {
+    const VR factor = decay_at<kByChannel>(decay, at), decayed = hn::Mul(factor, at.load(before));
+    const VR key_at = at.load(key), g = at.load(slope);
+    at.store(hn::MulAdd(out_all, hn::MulAdd(key_at, change, decayed), at.load(dq)), dq);
+    at.store(hn::NegMulAdd(decayed, dgap_all, hn::MulAdd(g, change, at.load(dk))), dk);
+    const VR rest = hn::NegMulAdd(key_at, dgap_all, g);
+    if (kByChannel)
+      at.store(hn::MulAdd(rest, decayed, at.load(ddecay)), ddecay);
+    else
+      decay_sum = hn::MulAdd(rest, decayed, decay_sum);
+    at.store(hn::Mul(factor, rest), slope);
+  });
+  if (!kByChannel) *ddecay += sum_of(decay_sum);
+  return gap * dvalue;
+}
+
+template <bool kByChannel>
+HWY_INLINE void columns_back(const ScanGradHead& x, const ScanColumns& columns) {
+  const int64_t K = x.e.K, stride = kColumns * K;
+  for (int64_t chunk = 0; chunk + 1 < x.chunks(); ++chunk) {
+    if (chunk > 0) std::copy_n(x.kept + chunk * stride, stride, x.before);
+    scan_chunk<kByChannel>(x, columns, chunk * kChunk, (chunk + 1) * kChunk);
+    std::copy_n(x.before + kChunk * stride, stride, x.kept + (chunk + 1) * stride);
+  }
+  std::fill_n(x.slope, stride, 0.0f);
+  for (int64_t chunk = x.chunks() - 1; chunk >= 0; --chunk) {
+    const int64_t begin = chunk * kChunk, end = std::min(x.e.T, begin + kChunk);
+    if (chunk > 0) std::copy_n(x.kept + chunk * stride, stride, x.before);
+    scan_chunk<kByChannel>(x, columns, begin, end);
+    for (int64_t t = end - 1; t >= begin; --t) {
+      const int64_t row = t * x.e.H + columns.head;
+      for (int64_t c = 0; c < columns.count; ++c) {
+        const int64_t at = row * x.e.V + columns.first + c;
+        x.dbeta[row] += scan_token_back<kByChannel>(x, t, row, x.dout[at], x.gap[(t - begin) * kColumns + c],
+                                                    x.before + (t - begin) * stride + c * K, x.slope + c * K, x.dv + at);
+      }
+      if (starts_segment(x.segments, t)) std::fill_n(x.slope, stride, 0.0f);
+    }
+  }
+}
+
+void scan_columns_back(const ScanGradHead& x, const ScanColumns& columns) {
+  x.e.decays_by_channel ? columns_back<true>(x, columns) : columns_back<false>(x, columns);
+}
+
+// The exponentials of the decays of a value head.
+void exp_decays(const ScanGradHead& x, int64_t head) {
+  const int64_t decays = x.e.decays();
+  for (int64_t t = 0; t < x.e.T; ++t)
+    for_vectors(0, decays, [&](auto at) HWY_ATTR {
+      at.store(fast_exp(DR(), at.load(x.log_decay + (t * x.e.H + head) * decays)), x.decay + t * decays);
+    });
+}
+
+}  // namespace tessera::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace tessera::cpu {
+
+HWY_EXPORT(scan_columns_back);
+HWY_EXPORT(exp_decays);
+
+namespace {
+
+// Floats of a task, in its order of fields.
+int64_t scratch_floats(const ScanShape& e) {
+  const int64_t chunks = (e.T + kChunk - 1) / kChunk;
+  const int64_t floats = e.T * e.decays() + kColumns * (e.K * (chunks + kChunk + 2) + kChunk);
+  return (floats + 15) / 16 * 16;
+}
+
+void head_back(ScanGradHead x, int64_t g, float* memory) {
+  const ScanShape& e = x.e;
+  const auto take = [&](int64_t count) { return std::exchange(memory, memory + count); };
+  x.decay = take(e.T * e.decays());
+  x.kept = take(x.chunks() * kColumns * e.K);
+  x.before = take((kChunk + 1) * kColumns * e.K);
+  x.gap = take(kChunk * kColumns);
+  x.slope = take(kColumns * e.K);
+  for (int64_t t = 0; t < e.T; ++t) {
+    std::fill_n(x.dq + t * e.G * e.K, e.K, 0.0f);
+    std::fill_n(x.dk + t * e.G * e.K, e.K, 0.0f);
+  }
+  for (int64_t h = g * e.group(); h < (g + 1) * e.group(); ++h) {
+    for (int64_t t = 0; t < e.T; ++t) {
+      std::fill_n(x.dlog_decay + (t * e.H + h) * e.decays(), e.decays(), 0.0f);
+      x.dbeta[t * e.H + h] = 0;
+    }
+    HWY_DYNAMIC_DISPATCH(exp_decays)(x, h);
+    for (int64_t v = 0; v < e.V; v += kColumns)
+      HWY_DYNAMIC_DISPATCH(scan_columns_back)(x, {h, v, std::min(kColumns, e.V - v)});
+  }
+}
+
+}  // namespace
+
+Result<PreparedKernel> prepare_state_scan_grad_simd(const KernelSpec& spec) {
+  TSR_RETURN_IF_ERROR(require_simd_f32(spec));
+  const ScanShape e(spec, 1);
+  if (e.K == 0) return Status(StatusCode::kUnsupported, "keys without channels: the reference kernel takes them");
+  const bool has_segments = spec.input_count() == 7;
+  const int64_t floats = scratch_floats(e);
+  return simd_prepared(
+      spec, 2 * e.flops() + 15 * e.state_elements(), make_kernel([=](const LaunchArgs& args) {
+        args.pool.parallel_for(e.B * e.G, [&](int64_t task) {
+          const int64_t b = task / e.G, g = task % e.G;
+          const int64_t keys = (b * e.T * e.G + g) * e.K, rows = b * e.T * e.H;
+          ScanGradHead x = {.e = e};
+          x.q = args.in<float>(1) + keys, x.k = args.in<float>(2) + keys;
+          x.v = args.in<float>(3) + rows * e.V, x.dout = args.in<float>(0) + rows * e.V;
+          x.log_decay = args.in<float>(4) + rows * e.decays(), x.beta = args.in<float>(5) + rows;
+          x.segments = has_segments ? args.in<int32_t>(6) + b * e.T : nullptr;
+          x.dq = args.out<float>(0) + keys, x.dk = args.out<float>(1) + keys;
+          x.dv = args.out<float>(2) + rows * e.V;
+          x.dlog_decay = args.out<float>(3) + rows * e.decays(), x.dbeta = args.out<float>(4) + rows;
+          head_back(x, g, static_cast<float*>(args.workspace) + task * floats);
+        });
+      }),
+      e.B * e.G * floats * static_cast<int64_t>(sizeof(float)));
+}
+
+}  // namespace tessera::cpu
+#endif

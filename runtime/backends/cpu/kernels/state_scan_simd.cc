@@ -1,0 +1,277 @@
+// Scans of tokens in f32. Columns of a state are independent: a task has 32 of a head and keeps them in L1 for all of its
+// tokens, with two passes over them a token. A column's sums are added in one order, whatever the step that a token comes in.
+#include <algorithm>
+#include <cstddef>
+
+#include "runtime/backends/cpu/kernels/recurrent_kernels.h"
+#include "runtime/backends/cpu/kernels/row_kernel.h"
+#include "runtime/backends/cpu/kernels/row_tokens.h"
+#include "runtime/backends/cpu/kernels/simd_targets.h"
+#include "runtime/backends/cpu/kernels/state_scan_shape.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "runtime/backends/cpu/kernels/state_scan_simd.cc"
+#include "hwy/foreach_target.h"
+#include "hwy/highway.h"
+#include "runtime/backends/cpu/kernels/rows-inl.h"
+#include "runtime/backends/cpu/kernels/vector_math-inl.h"
+
+#ifndef TSR_STATE_SCAN_SIMD_CC_ONCE_
+#define TSR_STATE_SCAN_SIMD_CC_ONCE_
+namespace tessera::cpu {
+namespace {
+
+constexpr int64_t kTileColumns = 32;
+
+struct Scan {
+  ScanShape e;
+  const float *q, *k, *v, *decay, *beta;  // decay = exp(log_decay)
+  float* out;
+};
+
+// Tokens that continue one state: `count` of a list, or those from `first` on.
+struct ScanTokens {
+  const int64_t* list;
+  int64_t first, count;
+  int64_t at(int64_t i) const { return list != nullptr ? list[i] : first + i; }
+};
+
+// Columns [begin, begin + width) of value head `head`, in rows of `stride` numbers; rows are whole tiles.
+struct ScanTile {
+  int64_t head, begin, width;
+  float* state;
+  int64_t stride;
+};
+
+}  // namespace
+}  // namespace tessera::cpu
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace tessera::cpu::HWY_NAMESPACE {
+
+// Vectors of columns that are computed at once.
+constexpr int kGroup = kRowLanes >= 8 ? static_cast<int>(kTileColumns / kRowLanes) : 4;
+constexpr int64_t kGroupColumns = kGroup * kRowLanes;
+
+// Up to kGroup vectors at `from`, of which `width` elements are there.
+HWY_INLINE void load_columns(const float* from, int64_t width, VR (&to)[kGroup]) {
+  for (int n = 0; n < kGroup; ++n) {
+    const int64_t left = width - n * kRowLanes;
+    to[n] = left >= kRowLanes ? hn::LoadU(DR(), from + n * kRowLanes)
+                              : load_part(from + n * kRowLanes, std::max<int64_t>(left, 0));
+  }
+}
+
+HWY_INLINE void store_columns(const VR (&from)[kGroup], int64_t width, float* to) {
+  for (int n = 0; n < kGroup; ++n) {
+    const int64_t left = width - n * kRowLanes;
+    if (left >= kRowLanes)
+      hn::StoreU(from[n], DR(), to + n * kRowLanes);
+    else if (left > 0)
+      store_part(from[n], to + n * kRowLanes, left);
+  }
+}
+
+// S^T k, with the decay by channel applied to S; even and odd channels apart.
+template <bool kByChannel>
+HWY_INLINE void dot_with_state(const float* key, const float* decay, int64_t K, const float* state, int64_t stride,
+                               VR (&dot)[kGroup]) {
+  const DR d;
+  VR odd[kGroup];
+  for (int n = 0; n < kGroup; ++n) dot[n] = odd[n] = hn::Zero(d);
+  const auto add = [&](int64_t i, VR(&sums)[kGroup]) HWY_ATTR {
+    const VR factor = hn::Set(d, kByChannel ? key[i] * decay[i] : key[i]);
+    for (int n = 0; n < kGroup; ++n)
+      sums[n] = hn::MulAdd(factor, hn::LoadU(d, state + i * stride + n * kRowLanes), sums[n]);
+  };
+  int64_t i = 0;
+  for (; i + 2 <= K; i += 2) add(i, dot), add(i + 1, odd);
+  if (i < K) add(i, dot);
+  for (int n = 0; n < kGroup; ++n) dot[n] = hn::Add(dot[n], odd[n]);
+}
+
+// S <- decay S + k d^T, and S^T q of that.
+template <bool kByChannel>
+HWY_INLINE void update_state(const float* key, const float* query, const float* decay, int64_t K, float* state,
+                             int64_t stride, const VR (&change)[kGroup], VR (&result)[kGroup]) {
+  const DR d;
+  VR factor = hn::Set(d, decay[0]);
+  for (int n = 0; n < kGroup; ++n) result[n] = hn::Zero(d);
+  for (int64_t i = 0; i < K; ++i) {
+    if (kByChannel) factor = hn::Set(d, decay[i]);
+    const VR key_i = hn::Set(d, key[i]), query_i = hn::Set(d, query[i]);
+    for (int n = 0; n < kGroup; ++n) {
+      float* const at = state + i * stride + n * kRowLanes;
+      const VR next = hn::MulAdd(key_i, change[n], hn::Mul(factor, hn::LoadU(d, at)));
+      hn::StoreU(next, d, at);
+      result[n] = hn::MulAdd(query_i, next, result[n]);
+    }
+  }
+}
+
+template <bool kByChannel, bool kCorrects>
+HWY_INLINE void scan_columns(const Scan& x, const ScanTokens& tokens, const ScanTile& tile) {
+  const DR d;
+  const ScanShape& e = x.e;
+  const int64_t g = tile.head / e.group();
+  const VR scale = hn::Set(d, static_cast<float>(e.scale));
+  for (int64_t t = 0; t < tokens.count; ++t) {
+    const int64_t token = tokens.at(t), row = e.value_row(token, tile.head);
+    const float *key = x.k + e.key_row(token, g) * e.K, *query = x.q + e.key_row(token, g) * e.K;
+    const float* decay = x.decay + row * e.decays();
+    VR change[kGroup], sums[kGroup];
+    load_columns(x.v + row * e.V + tile.begin, tile.width, change);
+    if (kCorrects) {
+      dot_with_state<kByChannel>(key, decay, e.K, tile.state, tile.stride, sums);
+      const VR factor = hn::Set(d, kByChannel ? 1.0f : decay[0]);
+      for (int n = 0; n < kGroup; ++n) change[n] = hn::NegMulAdd(factor, sums[n], change[n]);
+    }
+    const VR beta = hn::Set(d, x.beta[row]);
+    for (int n = 0; n < kGroup; ++n) change[n] = hn::Mul(beta, change[n]);
+    update_state<kByChannel>(key, query, decay, e.K, tile.state, tile.stride, change, sums);
+    for (int n = 0; n < kGroup; ++n) sums[n] = hn::Mul(scale, sums[n]);
+    store_columns(sums, tile.width, x.out + row * e.V + tile.begin);
+  }
+}
+
+void scan_tile(const Scan& x, const ScanTokens& tokens, const ScanTile& tile) {
+  for (int64_t from = 0; from < tile.width; from += kGroupColumns) {
+    const ScanTile part = {tile.head, tile.begin + from, std::min(kGroupColumns, tile.width - from),
+                           tile.state + from, tile.stride};
+    if (x.e.decays_by_channel)
+      x.e.corrects ? scan_columns<true, true>(x, tokens, part) : scan_columns<true, false>(x, tokens, part);
+    else
+      x.e.corrects ? scan_columns<false, true>(x, tokens, part) : scan_columns<false, false>(x, tokens, part);
+  }
+}
+
+void exp_all(const float* x, float* y, int64_t begin, int64_t end) {
+  for_vectors(begin, end, [&](auto at) HWY_ATTR { at.store(fast_exp(DR(), at.load(x)), y); });
+}
+
+}  // namespace tessera::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace tessera::cpu {
+
+HWY_EXPORT(scan_tile);
+HWY_EXPORT(exp_all);
+
+namespace {
+
+int64_t align_64(int64_t bytes) { return (bytes + 63) / 64 * 64; }
+int64_t tiles_of(int64_t V) { return (V + kTileColumns - 1) / kTileColumns; }
+
+Status require_channels(const ScanShape& e) {
+  if (e.K > 0) return {};
+  return Status(StatusCode::kUnsupported, "keys without channels: the reference kernel takes them");
+}
+
+// Operands q, k, v, log_decay, beta from `first` on; exponentials of the decays go to `decays`.
+Scan scan_of(const ScanShape& e, const LaunchArgs& args, int first, float* decays) {
+  const float* log_decay = args.in<float>(first + 3);
+  constexpr int64_t kGrain = 4096;  // exponentials of a task
+  args.pool.parallel_ranges(e.B * e.T * e.H * e.decays(), kGrain, [&](int64_t begin, int64_t end) {
+    HWY_DYNAMIC_DISPATCH(exp_all)(log_decay, decays, begin, end);
+  });
+  return {e,      args.in<float>(first), args.in<float>(first + 1), args.in<float>(first + 2),
+          decays, args.in<float>(first + 4), args.out<float>(0)};
+}
+
+int64_t decay_bytes(const ScanShape& e) {
+  return align_64(e.B * e.T * e.H * e.decays() * static_cast<int64_t>(sizeof(float)));
+}
+
+// The tokens of sequence b, in runs between which the state starts over.
+void scan_sequence(const Scan& x, const int32_t* segments, int64_t b, ScanTile tile) {
+  const int64_t T = x.e.T;
+  for (int64_t t = 0; t < T;) {
+    int64_t end = segments == nullptr ? T : t + 1;
+    while (end < T && !starts_segment(segments, end)) ++end;
+    std::fill_n(tile.state, x.e.K * tile.stride, 0.0f);
+    HWY_DYNAMIC_DISPATCH(scan_tile)(x, {nullptr, b * T + t, end - t}, tile);
+    t = end;
+  }
+}
+
+// The tokens of one row of state, which lies in `tile`.
+void scan_row(const Scan& x, const int32_t* position, std::span<const int64_t> tokens, const ScanTile& tile) {
+  const auto count = static_cast<int64_t>(tokens.size());
+  for (int64_t t = 0; t < count;) {
+    if (position[tokens[static_cast<size_t>(t)]] == 0)
+      for (int64_t i = 0; i < x.e.K; ++i) std::fill_n(tile.state + i * tile.stride, tile.width, 0.0f);
+    int64_t end = t + 1;
+    while (end < count && position[tokens[static_cast<size_t>(end)]] != 0) ++end;
+    HWY_DYNAMIC_DISPATCH(scan_tile)(x, {tokens.data() + t, 0, end - t}, tile);
+    t = end;
+  }
+}
+
+// Tile `tile` of the state [K, V] of one row: few tokens take it where it lies, many from a copy whose rows are adjacent.
+void scan_kept(const Scan& x, const int32_t* position, std::span<const int64_t> tokens, ScanTile tile,
+               const Pool& pool) {
+  constexpr size_t kFew = 3;
+  if (tile.width == kTileColumns && tokens.size() <= kFew) return scan_row(x, position, tokens, tile);
+  Scratch scratch(pool, x.e.K * kTileColumns);
+  float* const kept = tile.state;
+  const int64_t stride = tile.stride;
+  tile.state = scratch.floats(x.e.K * kTileColumns);
+  tile.stride = kTileColumns;
+  std::fill_n(tile.state, tile.width < kTileColumns ? x.e.K * kTileColumns : 0, 0.0f);
+  for (int64_t i = 0; i < x.e.K; ++i) std::copy_n(kept + i * stride, tile.width, tile.state + i * kTileColumns);
+  scan_row(x, position, tokens, tile);
+  for (int64_t i = 0; i < x.e.K; ++i) std::copy_n(tile.state + i * kTileColumns, tile.width, kept + i * stride);
+}
+
+}  // namespace
+
+Result<PreparedKernel> prepare_state_scan_simd(const KernelSpec& spec) {
+  TSR_RETURN_IF_ERROR(require_simd_f32(spec));
+  const ScanShape e(spec, 0);
+  TSR_RETURN_IF_ERROR(require_channels(e));
+  const bool has_segments = spec.input_count() == 6;
+  const int64_t tiles = tiles_of(e.V);
+  return simd_prepared(
+      spec, e.flops(), make_kernel([=](const LaunchArgs& args) {
+        const Scan x = scan_of(e, args, 0, static_cast<float*>(args.workspace));
+        args.pool.parallel_for(e.B * e.H * tiles, [&](int64_t task) {
+          const int64_t b = task / tiles / e.H, begin = task % tiles * kTileColumns;
+          Scratch scratch(args.pool, e.K * kTileColumns);
+          scan_sequence(x, has_segments ? args.in<int32_t>(5) + b * e.T : nullptr, b,
+                        {task / tiles % e.H, begin, std::min(kTileColumns, e.V - begin),
+                         scratch.floats(e.K * kTileColumns), kTileColumns});
+        });
+      }),
+      decay_bytes(e));
+}
+
+Result<PreparedKernel> prepare_state_scan_rows_simd(const KernelSpec& spec) {
+  TSR_RETURN_IF_ERROR(require_simd_f32(spec));
+  const ScanShape e(spec, 1);
+  TSR_RETURN_IF_ERROR(require_channels(e));
+  const int64_t R = spec.input_dims(0)[0], tokens = e.B * e.T, state_count = spec.input_elements(0);
+  const int64_t tiles = tiles_of(e.V), lists = decay_bytes(e);
+  return simd_prepared(
+      spec, e.flops(), make_kernel([=](const LaunchArgs& args) {
+        auto* const memory = static_cast<std::byte*>(args.workspace);
+        const RowTokens by_row(R, args.in<int32_t>(6), tokens, memory + lists);
+        const Scan x = scan_of(e, args, 1, reinterpret_cast<float*>(memory));
+        float* const state = args.out<float>(1);
+        if (args.inputs[0] != state) std::copy_n(args.in<float>(0), state_count, state);
+        for (int64_t token = 0; token < tokens; ++token)
+          if (by_row.is_padding(token)) std::fill_n(x.out + e.value_row(token, 0) * e.V, e.H * e.V, 0.0f);
+        args.pool.parallel_for(by_row.active_count() * e.H * tiles, [&](int64_t task) {
+          const int64_t row = by_row.active(task / tiles / e.H), h = task / tiles % e.H;
+          const int64_t begin = task % tiles * kTileColumns;
+          scan_kept(x, args.in<int32_t>(7), by_row.of(row),
+                    {h, begin, std::min(kTileColumns, e.V - begin), state + (row * e.H + h) * e.K * e.V + begin, e.V},
+                    args.pool);
+        });
+      }),
+      lists + RowTokens::bytes(R, tokens));
+}
+
+}  // namespace tessera::cpu
+#endif
