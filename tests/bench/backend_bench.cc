@@ -322,6 +322,19 @@ std::vector<Subject> subjects(DType dtype, bool small) {
        {},
        0},
   };
+  // A head of 128 by 128: a prompt, its gradient, one token of a server's step; its convolution.
+  const int64_t prompt = n(512);
+  const TensorType heads = of({1, prompt, 16, 128}), factors = wide({1, prompt, 16});
+  const TensorType token = of({1, 1, 16, 128}), factor = wide({1, 1, 16});
+  const double updates = 16.0 * 128 * 128 * static_cast<double>(prompt);  // of numbers of states
+  all.push_back({"state_scan", {heads, heads, heads, factors, factors}, {}, 7 * updates});
+  all.push_back({"state_scan_grad", {heads, heads, heads, heads, factors, factors}, {}, 29 * updates});
+  all.push_back({"state_scan_rows",
+                 {wide({2, 16, 128, 128}), token, token, token, factor, factor, ids({1, 1}), ids({1, 1})},
+                 {},
+                 0,
+                 2});
+  all.push_back({"causal_conv", {of({1, prompt, 6144}), of({6144, 4})}, {{"activation", std::string("silu")}}, 0});
   // At a temperature of 0.47, as `fill` has it: the head of probability 0.47, of all tokens and of 65.
   for (const auto& [tokens, top_k_below] : {std::pair(n(152064), 0), std::pair(n(32000), 100)})
     all.push_back({"sample",

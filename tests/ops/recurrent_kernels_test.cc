@@ -168,35 +168,37 @@ std::vector<RecurrentCase> recurrent_cases() {
   };
 }
 
-TEST_SUITE("gpu") {
-  TEST_CASE("tokens_of_recurrent_ops_have_the_bits_of_the_whole_sequence_in_any_steps") {
-    for (const RecurrentCase& recurrent : recurrent_cases()) {
-      std::vector<cpu::KernelEntry> entries = kernels_of(recurrent.op);
-      // What the CPU picks, which in bf16 is no row of the table.
-      entries.push_back({recurrent.op, "cpu", nullptr});
-      for (const cpu::KernelEntry& entry : entries)
-        for (const DType dtype : {DType::kF32, DType::kBF16}) {
-          CAPTURE(recurrent.op);
-          CAPTURE(recurrent.text);
-          CAPTURE(entry.variant);
-          CAPTURE(info(dtype).name);
-          Recurrence recurrence;
-          if (!recurrence.prepare(recurrent, entry, dtype)) {
-            CHECK_MESSAGE(dtype != DType::kF32, "no kernel in f32");
-            continue;
-          }
-          for (const auto& [first, rest] : {std::pair(70, 1), std::pair(1, 1), std::pair(1, 69), std::pair(69, 1),
-                                            std::pair(5, 13), std::pair(64, 2), std::pair(3, 33)})
-            for (const bool mixed : {false, true}) {
-              CAPTURE(first);
-              CAPTURE(rest);
-              CAPTURE(mixed);
-              CHECK(recurrence.has_same_bits(steps_of(first, rest, mixed), mixed));
-            }
+TEST_SUITE_BEGIN("gpu");
+
+TEST_CASE("tokens_of_recurrent_ops_have_the_bits_of_the_whole_sequence_in_any_steps") {
+  for (const RecurrentCase& recurrent : recurrent_cases()) {
+    std::vector<cpu::KernelEntry> entries = kernels_of(recurrent.op);
+    // What the CPU picks, which in bf16 is no row of the table.
+    entries.push_back({recurrent.op, "cpu", nullptr});
+    for (const cpu::KernelEntry& entry : entries)
+      for (const DType dtype : {DType::kF32, DType::kBF16}) {
+        CAPTURE(recurrent.op);
+        CAPTURE(recurrent.text);
+        CAPTURE(entry.variant);
+        CAPTURE(info(dtype).name);
+        Recurrence recurrence;
+        if (!recurrence.prepare(recurrent, entry, dtype)) {
+          CHECK_MESSAGE(dtype != DType::kF32, "no kernel in f32");
+          continue;
         }
-    }
+        for (const auto& [first, rest] : {std::pair(70, 1), std::pair(1, 1), std::pair(1, 69), std::pair(69, 1),
+                                          std::pair(5, 13), std::pair(64, 2), std::pair(3, 33)})
+          for (const bool mixed : {false, true}) {
+            CAPTURE(first);
+            CAPTURE(rest);
+            CAPTURE(mixed);
+            CHECK(recurrence.has_same_bits(steps_of(first, rest, mixed), mixed));
+          }
+      }
   }
 }
+
+TEST_SUITE_END();
 
 }  // namespace
 }  // namespace tessera::conformance
