@@ -1,9 +1,9 @@
 #include "graph/models/decoder.h"
 
 #include "graph/base/text.h"
-#include "graph/models/experts.h"
-#include "graph/models/latent_attention.h"
-#include "graph/models/rotation.h"
+#include "graph/models/decoder_attention.h"
+#include "graph/models/feed_forward.h"
+#include "graph/models/residual.h"
 
 namespace tessera {
 
@@ -32,6 +32,18 @@ DecoderSizes read_decoder_sizes(ConfigReader& config) {
   return m;
 }
 
+void read_layer_sizes(ConfigReader& config, DecoderSizes& m) {
+  m.head_sizes = config.list("head_sizes", m.L, 2);
+  m.kv_heads = config.list("kv_heads", m.L, 1);
+  m.ffn_widths = config.list("ffn_widths", m.L, 1);
+  for (const int64_t D : m.head_sizes)
+    config.check(D % 2 == 0, format("head_sizes has {}, which is odd; rotary positions turn pairs", D));
+  for (const int64_t KV : m.kv_heads)
+    config.check(KV > 0 && m.H % KV == 0, format("H = {} query heads is not a multiple of {} in kv_heads", m.H, KV));
+  config.check(m.head_sizes.empty() || m.rope_half,
+               "head_sizes without rope_half; rows of heads of several sizes keep their order in files: wanted rope_half");
+}
+
 void read_biases(ConfigReader& config, DecoderSizes& m) {
   m.qkv_bias = config.flag("qkv_bias", false);
   m.o_bias = config.flag("o_bias", false);
@@ -54,7 +66,7 @@ void read_windows(ConfigReader& config, DecoderSizes& m, size_t every) {
 }
 
 void read_rope_scaling(ConfigReader& config, DecoderSizes& m) {
-  m.R = config.size("R", m.D);
+  m.R = m.head_sizes.empty() ? config.size("R", m.D) : 0;
   m.rope_rows = config.size("rope_rows", 0);
   m.rope_switch = config.size("rope_switch", 0);
   m.rope_magnitude = config.real("rope_magnitude", 1);
@@ -84,96 +96,10 @@ void read_dense_layers(ConfigReader& config, DecoderSizes& m) {
 
 namespace {
 
-TensorId norm(LayerBuilder& b, const DecoderSizes& m, const std::string& name, TensorId x) {
-  return b.op("rms_norm", {x, b.parameter(name, {m.C})}, {{"eps", m.norm_eps}});
-}
-
-TensorId added_to(LayerBuilder& b, const DecoderSizes& m, TensorId x, TensorId added) {
-  if (m.residual_scale != 1) added = b.op("scale", {added}, {{"factor", m.residual_scale}});
-  return b.op("add", {x, added});
-}
-
-QueryKeyValue heads(LayerBuilder& b, const DecoderSizes& m, size_t layer, TensorId x, TensorId positions,
-                    TensorId factors) {
-  const std::string block = format("block.{}", layer);
-  const auto normed = [&](const char* name, TensorId of, int64_t width) {
-    return b.op("rms_norm", {of, b.parameter(block + name, {width})}, {{"eps", m.norm_eps}});
-  };
-  const auto project = [&](const char* name, int64_t count) {
-    return b.linear(x, block + name, m.C, count * m.D, m.qkv_bias);
-  };
-  TensorId q = project(".q", m.H), k, v;
-  if (m.wide_norm) q = normed(".q_norm", q, m.H * m.D);
-  q = b.split_heads(q, m.D);  // [B, T, H, D]
-  k = project(".k", m.KV);
-  if (m.wide_norm) k = normed(".k_norm", k, m.KV * m.D);
-  k = b.split_heads(k, m.D);
-  v = b.split_heads(project(".v", m.KV), m.D);
-  if (m.head_norm) {
-    q = normed(".q_norm", q, m.D);
-    k = normed(".k_norm", k, m.D);
-  }
-  Rotation rotate(b, m, layer, m.D, positions, factors);
-  q = rotate(q);
-  if (m.query_beta > 0) q = b.op("position_scale", {q, positions}, {{"beta", m.query_beta}, {"context", m.query_context}});
-  return {q, rotate(k), v};
-}
-
-// The attention half of a block, added to x.
-TensorId attention(LayerBuilder& b, const DecoderSizes& m, size_t layer, TensorId x, TensorId positions,
-                   TensorId factors) {
-  const std::string block = format("block.{}", layer);
-  b.scope(block + ".attention");
-  const TensorId input = m.input_norm ? norm(b, m, block + ".attention_norm", x) : x;
-  const bool is_latent = m.latent.KA > 0;
-  const auto [q, k, v] = is_latent ? latent_heads(b, m, layer, input, positions, factors)
-                                   : heads(b, m, layer, input, positions, factors);
-  std::vector<Attr> attrs = {{"causal", int64_t{m.causal ? 1 : 0}}};
-  if (m.attention_scale != 0) attrs.push_back({"scale", m.attention_scale});
-  if (m.softcap != 0) attrs.push_back({"softcap", m.softcap});
-  if (!m.windows.empty() && m.windows[layer] > 0) attrs.push_back({"window", m.windows[layer]});
-  const std::vector<TensorId> results = b.op_all("attention", {q, k, v}, std::move(attrs));
-  if (results.empty()) return kNoTensor;
-  TensorId mixed = results[0];
-  if (m.sinks) mixed = b.op("attention_sink", {mixed, results[1], b.parameter(block + ".sinks", {m.H})});
-  TensorId added = b.linear(b.merge_heads(mixed), block + ".o", m.H * (is_latent ? m.latent.VD : m.D), m.C,
-                            m.o_bias);
-  if (m.branch_norm) added = norm(b, m, block + ".attention_branch_norm", added);
-  return added_to(b, m, x, added);
-}
-
-TensorId gated(LayerBuilder& b, const DecoderSizes& m, TensorId gate, TensorId up) {
-  if (!m.gelu_gate) return b.op("swiglu", {gate, up});
-  return b.op("mul", {b.op("gelu", {gate}, {{"approximate", std::string("tanh")}}), up});
-}
-
-bool has_experts(const DecoderSizes& m, size_t layer) {
-  return m.experts.E > 0 && (m.experts.layers.empty() || m.experts.layers[layer] != 0);
-}
-
-// The feed-forward half, added to x.
-TensorId feed_forward(LayerBuilder& b, const DecoderSizes& m, size_t layer, TensorId x,
-                      AuxiliaryLoss& auxiliary) {
-  const std::string block = format("block.{}", layer);
-  b.scope(block + ".ffn");
-  const TensorId input = m.input_norm ? norm(b, m, block + ".ffn_norm", x) : x;
-  TensorId added;
-  if (has_experts(m, layer)) {
-    added = experts(b, m, block, input, auxiliary);
-  } else {
-    const int64_t F = m.experts.FD > 0 ? m.experts.FD : m.F;
-    const TensorId gate = b.linear(input, block + ".gate", m.C, F, m.mlp_bias);
-    const TensorId up = b.linear(input, block + ".up", m.C, F, m.mlp_bias);
-    added = b.linear(gated(b, m, gate, up), block + ".down", F, m.C, m.mlp_bias);
-  }
-  if (m.branch_norm) added = norm(b, m, block + ".ffn_branch_norm", added);
-  return added_to(b, m, x, added);
-}
-
 // The final norm, and the projection onto the vocabulary or onto classes, if any.
 void output(LayerBuilder& b, const DecoderSizes& m, TensorId x, TensorId table) {
   b.scope("output");
-  x = norm(b, m, "final_norm", x);
+  x = residual_norm(b, m, "final_norm", x);
   if (m.classes > 0 || !m.head) {
     if (m.classes > 0) b.output("class_logits", b.linear(x, "classifier", m.C, m.classes));
     b.output("hidden", x);
@@ -189,6 +115,12 @@ void output(LayerBuilder& b, const DecoderSizes& m, TensorId x, TensorId table) 
 }
 
 }  // namespace
+
+int64_t DecoderSizes::scaled_pairs() const {
+  size_t layer = 0;
+  while (layer + 1 < static_cast<size_t>(L) && has_local_rotation(layer)) ++layer;
+  return (R == 0 ? head_size(layer) : R) / 2;
+}
 
 Result<DecoderSizes> decoder_sizes(const ModelConfig& config, ReadDecoderSizes read) {
   LayerBuilder b;
@@ -209,12 +141,13 @@ Result<Graph> build_decoder(const ModelConfig& config, ReadDecoderSizes read) {
   b.scope("embedding");
   const TensorId table = b.parameter("token_embedding", {m.V, m.C});
   TensorId factors = kNoTensor;
-  if (m.rope_rows > 0) factors = b.constant("rope_factors", {m.rope_rows, (m.R == 0 ? m.D : m.R) / 2});
+  if (m.rope_rows > 0) factors = b.constant("rope_factors", {m.rope_rows, m.scaled_pairs()});
   TensorId x = b.op("embedding", {table, tokens});  // [B, T, C]
   if (m.embedding_scale != 1) x = b.op("scale", {x}, {{"factor", m.embedding_scale}});
+  DecoderAttention attention(b, m, positions, factors);
   for (size_t layer = 0; layer < static_cast<size_t>(m.L); ++layer) {
-    x = attention(b, m, layer, x, positions, factors);
-    x = feed_forward(b, m, layer, x, auxiliary);
+    x = attention.add(layer, x);
+    x = add_feed_forward(b, m, layer, x, auxiliary);
   }
   output(b, m, x, table);
   if (auxiliary.sum() != kNoTensor) b.output("aux_loss", auxiliary.sum());

@@ -53,8 +53,14 @@ struct DecoderSizes {
   int64_t classes = 0;
   bool causal = true;  // false: attention in both directions; a window is then on either side
 
+  // ---- sizes by layer in place of D, KV and F (of a dense layer); empty: all layers are alike
+  std::vector<int64_t> head_sizes, kv_heads, ffn_widths;
+  int64_t head_size(size_t layer) const { return head_sizes.empty() ? D : head_sizes[layer]; }
+  int64_t kv_count(size_t layer) const { return kv_heads.empty() ? KV : kv_heads[layer]; }
+  int64_t ffn_width(size_t layer) const { return !ffn_widths.empty() ? ffn_widths[layer] : experts.FD > 0 ? experts.FD : F; }
+
   // ---- options that Llama lacks; the defaults have no effect
-  int64_t R = 0;  // rotated elements at the start of a head; 0: all
+  int64_t R = 0;  // rotated elements at the start of a head; 0: all of the layer's
   // Frequencies are divided by the parameter "rope_factors" [rows, R/2]: row 1, of two, in sequences longer than
   // rope_switch. Cosines and sines are multiplied by rope_magnitude.
   int64_t rope_rows = 0, rope_switch = 0;
@@ -78,10 +84,18 @@ struct DecoderSizes {
                                                                     // the logits
   LatentSizes latent;
   ExpertSizes experts;
+
+  bool has_experts(size_t layer) const { return experts.E > 0 && (experts.layers.empty() || experts.layers[layer] != 0); }
+  // Whether the layer rotates by window_theta.
+  bool has_local_rotation(size_t layer) const { return window_theta > 0 && !windows.empty() && windows[layer] > 0; }
+  // Columns of rope_factors: rotated pairs of a head in the other layers.
+  int64_t scaled_pairs() const;
 };
 
 // Reads the common sizes: norm_eps, rope_theta, tied, rope_half, head, classes, causal.
 DecoderSizes read_decoder_sizes(ConfigReader& config);
+// Reads the lists "head_sizes", "kv_heads" and "ffn_widths".
+void read_layer_sizes(ConfigReader& config, DecoderSizes& m);
 // Reads the flags "qkv_bias" and "o_bias".
 void read_biases(ConfigReader& config, DecoderSizes& m);
 // Reads the real "query_beta" and the size "query_context".

@@ -6,7 +6,7 @@ Rotation::Rotation(LayerBuilder& b, const DecoderSizes& m, size_t layer, int64_t
                    TensorId positions, TensorId factors)
     : b_(b), positions_(positions) {
   if (!m.rope_layers.empty() && m.rope_layers[layer] == 0) return;
-  const bool local = m.window_theta > 0 && !m.windows.empty() && m.windows[layer] > 0;
+  const bool local = m.has_local_rotation(layer);
   theta_ = local ? m.window_theta : m.rope_theta;
   style_ = m.rope_half ? "half" : "interleaved";
   const bool scales = !local && (factors != kNoTensor || m.rope_magnitude != 1);

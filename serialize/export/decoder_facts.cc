@@ -34,8 +34,6 @@ Facts facts_of(const DecoderSizes& m) {
   Facts facts = {{"L", number(m.L)},
                  {"C", number(m.C)},
                  {"H", number(m.H)},
-                 {"KV", number(m.KV)},
-                 {"D", number(m.D)},
                  {"F", number(m.F)},
                  {"V", number(m.V)},
                  {"T", number(m.T)},
@@ -75,12 +73,12 @@ Facts facts_of(const DecoderSizes& m) {
     const int64_t given = m.windows.empty() ? 0 : m.windows[i];
     const bool is_none = given >= m.T && m.window_theta == 0;
     has_windows = has_windows || (given > 0 && !is_none);
+    const auto each = [&](std::string_view what, int64_t value) { facts.emplace_back(format("{} of layer {}", what, i), number(value)); };
+    each("head size", m.head_size(i)), each("KV", m.kv_count(i));
     facts.emplace_back(format("windows of layer {}", i), is_none ? 0 : number(given));
     facts.emplace_back(format("rope_layers of layer {}", i), m.rope_layers.empty() || m.rope_layers[i] != 0);
-    const bool routes = m.experts.layers.empty() || m.experts.layers[i] != 0;
-    if (m.experts.E == 0) continue;
-    facts.emplace_back(format("expert_layers of layer {}", i), routes);
-    if (!routes) facts.emplace_back("FD", number(m.experts.FD));
+    if (!m.has_experts(i)) each("width", m.ffn_width(i));
+    if (m.experts.E > 0) each("expert_layers", m.has_experts(i));
   }
   facts.emplace_back("window_theta", has_windows ? m.window_theta : 0);
   return facts;

@@ -1,0 +1,30 @@
+// DecoderAttention: the attention halves of a decoder's blocks.
+#pragma once
+
+#include <string>
+
+#include "graph/models/decoder.h"
+
+namespace tessera {
+
+class DecoderAttention {
+ public:
+  // positions i32 [B, T]; factors: "rope_factors", or kNoTensor.
+  DecoderAttention(LayerBuilder& b, const DecoderSizes& m, TensorId positions, TensorId factors)
+      : b_(b), m_(m), positions_(positions), factors_(factors) {}
+
+  // x [B, T, C] -> x + attention. Layers in order.
+  TensorId add(size_t layer, TensorId x);
+
+ private:
+  struct Heads {
+    TensorId q, k, v;  // [B, T, H, D], [B, T, KV, D] twice
+  };
+  Heads heads(size_t layer, TensorId x);
+
+  LayerBuilder& b_;
+  const DecoderSizes& m_;
+  const TensorId positions_, factors_;
+};
+
+}  // namespace tessera
