@@ -3,6 +3,7 @@
 #include "graph/base/text.h"
 #include "graph/models/decoder_attention.h"
 #include "graph/models/feed_forward.h"
+#include "graph/models/recurrent_mixers.h"
 #include "graph/models/residual.h"
 
 namespace tessera {
@@ -89,12 +90,43 @@ void read_experts(ConfigReader& config, DecoderSizes& m, bool normalize, double 
   config.check(e.aux >= 0 && e.z >= 0, format("aux is {} and z is {}, wanted 0 or more", e.aux, e.z));
 }
 
+void read_recurrent(ConfigReader& config, DecoderSizes& m, Recurrent kind, int64_t every, int64_t taps) {
+  RecurrentSizes& r = m.recurrent;
+  r.kind = kind;
+  every = config.size("attention_every", every);
+  r.layers = config.list("recurrent", m.L, 0);
+  if (r.layers.empty())
+    for (int64_t i = 1; i <= m.L; ++i) r.layers.push_back(i % every != 0);
+  r.taps = config.size("taps", taps);
+  r.conv_bias = config.flag("conv_bias", false);
+}
+
+void read_states(ConfigReader& config, DecoderSizes& m) {
+  RecurrentSizes& r = m.recurrent;
+  r.H = config.size("HS");
+  r.V = config.size("VS");
+  r.G = config.size("GS", r.H);
+  r.K = config.size("KS", r.V);
+  r.turned = config.flag("turned", false);
+  config.check(r.H % r.G == 0, format("HS = {} heads of values are not a multiple of GS = {} heads of keys", r.H, r.G));
+}
+
 void read_dense_layers(ConfigReader& config, DecoderSizes& m) {
   m.experts.layers = config.list("expert_layers", m.L, 0);
   m.experts.FD = config.size("FD", m.F);
 }
 
 namespace {
+
+// The recurrent half of a block, added to x.
+TensorId add_recurrence(LayerBuilder& b, const DecoderSizes& m, size_t layer, TensorId x) {
+  const std::string block = format("block.{}", layer);
+  b.scope(block + ".recurrence");
+  const TensorId input = m.input_norm ? residual_norm(b, m, block + ".attention_norm", x) : x;
+  TensorId added = recurrent_mixer(b, m, block, input);
+  if (m.branch_norm) added = residual_norm(b, m, block + ".attention_branch_norm", added);
+  return add_residual(b, m, x, added);
+}
 
 // The final norm, and the projection onto the vocabulary or onto classes, if any.
 void output(LayerBuilder& b, const DecoderSizes& m, TensorId x, TensorId table) {
@@ -146,7 +178,7 @@ Result<Graph> build_decoder(const ModelConfig& config, ReadDecoderSizes read) {
   if (m.embedding_scale != 1) x = b.op("scale", {x}, {{"factor", m.embedding_scale}});
   DecoderAttention attention(b, m, positions, factors);
   for (size_t layer = 0; layer < static_cast<size_t>(m.L); ++layer) {
-    x = attention.add(layer, x);
+    x = m.is_recurrent(layer) ? add_recurrence(b, m, layer, x) : attention.add(layer, x);
     x = add_feed_forward(b, m, layer, x, auxiliary);
   }
   output(b, m, x, table);

@@ -42,6 +42,26 @@ struct ExpertSizes {
                      // sigmoid(1.702 gate); 0: swiglu
 };
 
+// Recurrent: what mixes the tokens of a recurrent layer, in place of attention.
+enum class Recurrent : uint8_t {
+  kNone,
+  kConvolution,  // a causal convolution between two products (LFM2, section 2)
+  kDelta,        // the gated delta rule ("Gated Delta Networks", Yang et al., 2024)
+  kStateSpace,   // state-space duality (Mamba-2; Dao and Gu, 2024)
+};
+
+// Sizes of recurrent layers. A convolution has the model's C channels; the other two have H states of K x V.
+struct RecurrentSizes {
+  Recurrent kind = Recurrent::kNone;
+  std::vector<int64_t> layers;  // by layer: 1 for a recurrent one, 0 for one with attention
+  int64_t taps = 0;             // of the causal convolution
+  bool conv_bias = false;
+  int64_t H = 0, V = 0;  // heads of values, and their width
+  int64_t G = 0, K = 0;  // heads of keys and queries, each for H / G heads of values, and their width
+  bool turned = false;   // head j of values reads head j mod G of keys; else head j / (H / G)
+  double least_step = 0, most_step = 0;  // bounds of the step of a state space; 0: none
+};
+
 struct DecoderSizes {
   int64_t L, C, H, KV, D, F, V, T;
   double norm_eps, rope_theta;
@@ -73,6 +93,7 @@ struct DecoderSizes {
   bool wide_norm = false;        // rms_norm over all heads of q, and of k, at once
   bool input_norm = true;        // rms_norm of the input of each half
   bool branch_norm = false;      // rms_norm of the output of each half
+  bool output_gate = false;      // values of attention are multiplied by the sigmoid of a product with q's other half
   bool sinks = false;            // a logit of each head in the denominator of its weights (attention_sink)
   bool gelu_gate = false;        // gelu (tanh form) in place of silu
   double attention_scale = 0;    // 0: 1/sqrt(D)
@@ -84,6 +105,8 @@ struct DecoderSizes {
                                                                     // the logits
   LatentSizes latent;
   ExpertSizes experts;
+  RecurrentSizes recurrent;
+  bool is_recurrent(size_t layer) const { return !recurrent.layers.empty() && recurrent.layers[layer] != 0; }
 
   bool has_experts(size_t layer) const { return experts.E > 0 && (experts.layers.empty() || experts.layers[layer] != 0); }
   // Whether the layer rotates by window_theta.
@@ -108,6 +131,12 @@ void read_rope_scaling(ConfigReader& config, DecoderSizes& m);
 void read_experts(ConfigReader& config, DecoderSizes& m, bool normalize, double capacity, double aux);
 // Reads the list "expert_layers" and the size "FD".
 void read_dense_layers(ConfigReader& config, DecoderSizes& m);
+
+// Reads the list "recurrent", or the size "attention_every": each so manyth layer has attention (`every` where it is absent), the
+// others `kind`. Reads the size "taps" (`taps`) and the flag "conv_bias".
+void read_recurrent(ConfigReader& config, DecoderSizes& m, Recurrent kind, int64_t every, int64_t taps);
+// Reads the sizes "HS", "VS", "GS" and "KS": H, V, G and K of states.
+void read_states(ConfigReader& config, DecoderSizes& m);
 
 // Reads a family's sizes, with its defaults and its differences from Llama.
 using ReadDecoderSizes = DecoderSizes (*)(ConfigReader& config);

@@ -19,9 +19,16 @@ DecoderAttention::Heads DecoderAttention::heads(size_t layer, TensorId x) {
   const auto project = [&](const char* name, int64_t count) {
     return b_.linear(x, block + name, m_.C, count * D, m_.qkv_bias);
   };
-  TensorId q = project(".q", m_.H), k, v;
+  const auto part = [&](TensorId of, int64_t begin, int64_t end) {
+    return b_.op("slice", {of}, {{"dim", int64_t{3}}, {"begin", begin}, {"end", end}});
+  };
+  TensorId q = project(".q", m_.output_gate ? 2 * m_.H : m_.H), k, v, gate = kNoTensor;
   if (m_.wide_norm) q = normed(".q_norm", q, m_.H * D);
-  q = b_.split_heads(q, D);  // [B, T, H, D]
+  q = b_.split_heads(q, m_.output_gate ? 2 * D : D);  // [B, T, H, D]
+  if (m_.output_gate) {  // of each head the query, then the gate
+    gate = part(q, D, 2 * D);
+    q = part(q, 0, D);
+  }
   k = project(".k", KV);
   if (m_.wide_norm) k = normed(".k_norm", k, KV * D);
   k = b_.split_heads(k, D);
@@ -34,7 +41,7 @@ DecoderAttention::Heads DecoderAttention::heads(size_t layer, TensorId x) {
   q = rotate(q);
   if (m_.query_beta > 0)
     q = b_.op("position_scale", {q, positions_}, {{"beta", m_.query_beta}, {"context", m_.query_context}});
-  return {q, rotate(k), v};
+  return {q, rotate(k), v, gate};
 }
 
 TensorId DecoderAttention::add(size_t layer, TensorId x) {
@@ -45,7 +52,7 @@ TensorId DecoderAttention::add(size_t layer, TensorId x) {
   Heads of;
   if (is_latent) {
     const auto [q, k, v] = latent_heads(b_, m_, layer, input, positions_, factors_);
-    of = {q, k, v};
+    of = {q, k, v, kNoTensor};
   } else {
     of = heads(layer, input);
   }
@@ -57,6 +64,7 @@ TensorId DecoderAttention::add(size_t layer, TensorId x) {
   if (results.empty()) return kNoTensor;
   TensorId mixed = results[0];
   if (m_.sinks) mixed = b_.op("attention_sink", {mixed, results[1], b_.parameter(block + ".sinks", {m_.H})});
+  if (of.gate != kNoTensor) mixed = b_.op("mul", {mixed, b_.op("sigmoid", {of.gate})});
   const int64_t width = is_latent ? m_.latent.VD : m_.head_size(layer);
   TensorId added = b_.linear(b_.merge_heads(mixed), block + ".o", m_.H * width, m_.C, m_.o_bias);
   if (m_.branch_norm) added = residual_norm(b_, m_, block + ".attention_branch_norm", added);

@@ -19,6 +19,7 @@ class DecoderAttention {
  private:
   struct Heads {
     TensorId q, k, v;  // [B, T, H, D], [B, T, KV, D] twice
+    TensorId gate;     // of the output, as q; kNoTensor: none
   };
   Heads heads(size_t layer, TensorId x);
 

@@ -16,6 +16,8 @@ enum class ValueChange : uint8_t {
   kNone,
   kPlusOne,     // ours is one more: the stored weight of a norm is its difference from 1
   kTransposed,  // foreign: [K, N], of experts [E, K, N]
+  kApart,       // foreign: [N, 1, K], ours [N, K]
+  kLogNegated,  // ours is the logarithm of the stored vector's negative
   // Foreign rows alternate between two of our tensors: the even rows, or the odd ones.
   kEven,
   kOdd,
@@ -26,6 +28,8 @@ enum class ValueChange : uint8_t {
 constexpr bool is_alternating(ValueChange change) {
   return change >= ValueChange::kEven && change <= ValueChange::kTransposedOdd;
 }
+// Values are computed from the stored ones, in f32.
+constexpr bool is_computed(ValueChange change) { return change == ValueChange::kPlusOne || change == ValueChange::kLogNegated; }
 constexpr bool is_odd(ValueChange change) {
   return change == ValueChange::kOdd || change == ValueChange::kTransposedOdd;
 }

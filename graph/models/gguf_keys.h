@@ -34,6 +34,14 @@ class GgufKeys : public ForeignKeys {
   // `is_optional`: models without windows lack the key, else it states one of the whole context.
   virtual void windows(int64_t otherwise, int64_t every, bool is_optional = false) = 0;
   virtual bool has_windows() const = 0;
+  // Recurrent layers: all but each so manyth (`every` where the key is absent), or a list of flags in attention.recurrent_layers.
+  virtual void recurrent_by_interval(std::string_view key, int64_t every) = 0;
+  // ssm.*: convolution, heads and widths of recurrent layers.
+  virtual void states() = 0;
+  // The number of layers in block_count after the model's, whose tensors are skipped.
+  virtual void further_layers(std::string_view key) = 0;
+  // All layers rotate if the flag is set, or absent; else none.
+  virtual void rotates_if(std::string_view key) = 0;
   // Scores are divided by the root of the head size, whatever the key says.
   virtual void plain_scores() = 0;
   // A key with the factor of scores.
@@ -65,6 +73,7 @@ struct GgufArchitecture {
   bool is_tied = false;            // always without a tensor for the head
   bool optional_biases = false;    // read where the tensors exist
   bool softmax_of_chosen = false;  // expert_gating_func may be 3
+  bool recurrent_by_heads = false;  // attention.head_count_kv is a list, with 0 for recurrent layers
 };
 
 }  // namespace tessera

@@ -16,9 +16,10 @@ struct HuggingfaceDefaults {
   double rope_theta = 10000;
   bool tied = false;
   int64_t D = 0;  // 0: C / H
+  std::string_view norm_key = "rms_norm_eps";
 };
 
-// The name of an activation; some classes mean the same by a second name.
+// The name of an activation; some classes mean the same by a second name. Without a key the class has one activation.
 struct ActivationKey {
   std::string_view key = "hidden_act", name = "silu", also = "swish";
 };
@@ -29,6 +30,7 @@ struct RotationKeys {
   std::string_view scaling = {};                // JSON: the scaling where the file has none
   std::string_view rotated = {};                // our size: rotated elements of a head; empty: partial_rotary_factor, or all
   bool rotates_part = false;               // reads partial_rotary_factor
+  double part = 1;                         // where it is absent
   bool only_longrope = false;              // knows longrope alone, also by the names su and yarn
   bool scales_scores = false;              // mscale_all_dim scales scores (DeepSeek)
   bool scales_queries = false;             // llama_4_scaling_beta, with steps of the original context (Ministral 3)
@@ -42,6 +44,15 @@ struct WindowKeys {
   std::string_view every_key = {};  // states `every`
   std::string_view layers_without = {};  // our list: layers with 0 there have windows, if use_sliding_window
   bool halves = false;              // use_bidirectional_attention halves them
+};
+
+// The recurrent layers. layer_types of the file take precedence over the class's pattern.
+struct RecurrentKeys {
+  std::string_view type = "linear_attention";  // their name in layer_types
+  std::string_view also = {};                  // another
+  std::string_view every_key = {};             // each so manyth layer has attention
+  int64_t every = 0;                           // where the key is absent; 0: no layer has
+  std::string_view attention_layers = {};      // lists the layers with attention; absent: all
 };
 
 class HuggingfaceKeys : public ForeignKeys {
@@ -62,12 +73,20 @@ class HuggingfaceKeys : public ForeignKeys {
   // Qwen2-MoE: windows in every other layer before max_window_layers, if use_sliding_window.
   virtual void alternating_windows(int64_t window, int64_t layer) = 0;
   virtual void windows(const WindowKeys& keys) = 0;
+  virtual void recurrent(const RecurrentKeys& keys) = 0;
   virtual void attention_bias() = 0;  // at q, k, v and o
   virtual void head_size(int64_t size) = 0;  // in place of head_dim
   // Null: none.
   virtual void optional_size(std::string_view key, std::string_view ours, int64_t otherwise) = 0;
   virtual void negated_flag(std::string_view key, std::string_view ours, bool otherwise) = 0;
   virtual void positive(std::string_view key, std::string_view ours, double otherwise, KeyForm form = KeyForm::kSame) = 0;
+  // All layers rotate where the key has this text, else none.
+  virtual void rotates_if(std::string_view key, std::string_view text) = 0;
+  // LFM2: block_auto_adjust_ff_dim makes F of two thirds of the given width, times a factor, rounded up to a multiple.
+  virtual void adjusted_width() = 0;
+  // A second name of a key that was read: it counts, if the file has it.
+  virtual void renamed_size(std::string_view key, std::string_view ours) = 0;
+  virtual void renamed_flag(std::string_view key, std::string_view ours) = 0;
   // Which layers rotate: a list, or all but each `every`th.
   virtual void rope_layers(std::string_view key, std::string_view every_key, int64_t every) = 0;
   // Granite's attention_multiplier: the factor of scores.
@@ -88,6 +107,8 @@ class HuggingfaceKeys : public ForeignKeys {
   virtual void dense_first(std::string_view key, int64_t otherwise) = 0;
   // The number of layers after the model's, whose tensors are skipped.
   virtual void further_layers(std::string_view key) = 0;
+  // Tensors whose names begin so are skipped.
+  virtual void skips(std::string_view beginning) = 0;
   // A key that writers add, and readers ignore.
   virtual void states(std::string_view key, double value) = 0;
   // The key has this value, the default of the class, or the file is refused. `value`: JSON.

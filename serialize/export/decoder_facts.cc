@@ -29,6 +29,19 @@ void add_experts(const ExpertSizes& e, Facts& facts) {
                              {"biases of experts", e.bias}});
 }
 
+void add_recurrent(const RecurrentSizes& r, Facts& facts) {
+  facts.insert(facts.end(), {{"taps", number(r.taps)},
+                             {"HS", number(r.H)},
+                             {"VS", number(r.V)},
+                             {"GS", number(r.G)},
+                             {"KS", number(r.K)},
+                             {"conv_bias", r.conv_bias},
+                             {"turned", r.turned && r.H != r.G && r.G != 1},
+                             {"least_step", r.least_step},
+                             {"most_step", r.most_step}});
+  for (size_t i = 0; i < r.layers.size(); ++i) facts.emplace_back(format("recurrent of layer {}", i), number(r.layers[i]));
+}
+
 Facts facts_of(const DecoderSizes& m) {
   const LatentSizes& latent = m.latent;
   Facts facts = {{"L", number(m.L)},
@@ -64,9 +77,11 @@ Facts facts_of(const DecoderSizes& m) {
                  {"o_bias", m.o_bias},
                  {"mlp_bias", m.mlp_bias},
                  {"wide_norm", m.wide_norm},
+                 {"output_gate", m.output_gate},
                  {"sinks", m.sinks}};
   if (latent.KA > 0) facts.emplace_back("rope_half", m.rope_half);  // otherwise rows of q and k are reordered
   add_experts(m.experts, facts);
+  add_recurrent(m.recurrent, facts);
   bool has_windows = false;
   for (size_t i = 0; i < static_cast<size_t>(m.L); ++i) {
     // A window of the whole context equals none, unless it selects the rotation.

@@ -1,6 +1,7 @@
 #include "serialize/export/foreign_tensors.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <map>
 #include <memory>
@@ -70,6 +71,7 @@ class ForeignTensorMaker {
       return Status(StatusCode::kUnsupported,
                     format("matrix '{}' is stored less one in {} files", parameter, layout_.format));
     tensor.name = name->tensor;
+    if (name->change == ValueChange::kApart) tensor.type.shape = {tensor.type.shape[0], 1, tensor.type.shape[1]};
     made_.push_back(std::move(tensor));
     return {};
   }
@@ -95,6 +97,8 @@ class ForeignTensorMaker {
     }
     if (name.change == ValueChange::kPlusOne)
       for (float& value : values) value -= 1;
+    if (name.change == ValueChange::kLogNegated)
+      for (float& value : values) value = -std::exp(value);
     Shape shape = parts[0].type.shape;
     if (parts.size() > 1) shape = {static_cast<int64_t>(values.size())};
     TSR_ASSIGN_OR_RETURN(HostTensor tensor,

@@ -85,6 +85,24 @@ class GgufKeyWriter final : public GgufKeys {
     if (largest == 0 && m_->window_theta == 0) largest = m_->T;
     if (largest < m_->T || !is_optional) out_.u32(key("attention.sliding_window"), largest);
   }
+  void recurrent_by_interval(std::string_view name, int64_t every) override {
+    const std::vector<int64_t>& layers = m_->recurrent.layers;
+    const auto first = std::ranges::find(layers, 0);
+    if (first != layers.end()) every = first - layers.begin() + 1;
+    out_.u32(key(name), every);
+  }
+  void states() override {
+    const RecurrentSizes& r = m_->recurrent;
+    out_.u32(key("ssm.conv_kernel"), r.taps);
+    out_.u32(key("ssm.state_size"), r.K);
+    out_.u32(key("ssm.group_count"), r.G);
+    out_.u32(key("ssm.inner_size"), r.H * r.V);
+    out_.u32(key("ssm.time_step_rank"), r.H);
+  }
+  void further_layers(std::string_view) override {}
+  void rotates_if(std::string_view name) override {
+    out_.flag(key(name), m_->rope_layers.empty() || std::ranges::find(m_->rope_layers, 1) != m_->rope_layers.end());
+  }
   bool has_windows() const override { return largest_window() > 0 && largest_window() < m_->T; }
 
   void plain_scores() override {}
@@ -136,12 +154,20 @@ class GgufKeyWriter final : public GgufKeys {
 
   void write_heads(int64_t value_length) {
     sizes();
-    out_.u32(key("attention.head_count_kv"), m_->KV);
+    write_key_heads();
     out_.u32(key("attention.key_length"), m_->D);
     out_.u32(key("attention.value_length"), value_length);
     out_.f32(key("attention.layer_norm_rms_epsilon"), m_->norm_eps);
     out_.u32(key("rope.dimension_count"), m_->R);
     out_.f32(key("rope.freq_base"), m_->rope_theta);
+  }
+
+  // One number, or 0 for each recurrent layer.
+  void write_key_heads() {
+    if (!architecture_.recurrent_by_heads) return out_.u32(key("attention.head_count_kv"), m_->KV);
+    std::vector<int32_t> heads;
+    for (size_t i = 0; i < static_cast<size_t>(m_->L); ++i) heads.push_back(m_->is_recurrent(i) ? 0 : static_cast<int32_t>(m_->KV));
+    out_.integers(key("attention.head_count_kv"), heads);
   }
 
   void write_experts() {

@@ -53,7 +53,7 @@ class KeyWriter final : public HuggingfaceKeys {
     return index;
   }
 
-  void decoder(const HuggingfaceDefaults&, const ActivationKey& activation) override {
+  void decoder(const HuggingfaceDefaults& defaults, const ActivationKey& activation) override {
     put("vocab_size") = m_->V;
     put("hidden_size") = m_->C;
     put("intermediate_size") = m_->F;
@@ -61,9 +61,9 @@ class KeyWriter final : public HuggingfaceKeys {
     put("num_attention_heads") = m_->H;
     put("num_key_value_heads") = m_->KV;
     put("head_dim") = m_->D;
-    put(activation.key) = activation.name;
+    if (!activation.key.empty()) put(activation.key) = activation.name;
     put("max_position_embeddings") = m_->T;
-    put("rms_norm_eps") = m_->norm_eps;
+    put(defaults.norm_key) = m_->norm_eps;
     put("tie_word_embeddings") = m_->tied;
   }
 
@@ -108,6 +108,19 @@ class KeyWriter final : public HuggingfaceKeys {
       put("sliding_window") = largest_window(*m_) > 0 || !keys.must_have ? largest_window(*m_) : m_->T;
     }
     put_layer_types();
+  }
+
+  void recurrent(const RecurrentKeys& keys) override {
+    Json types = Json::array();
+    for (const int64_t is_recurrent : m_->recurrent.layers) types.push_back(is_recurrent != 0 ? keys.type : "full_attention");
+    put("layer_types") = std::move(types);
+  }
+  void adjusted_width() override { put("block_auto_adjust_ff_dim") = false; }
+  void renamed_size(std::string_view, std::string_view) override {}
+  void renamed_flag(std::string_view, std::string_view) override {}
+  void rotates_if(std::string_view key, std::string_view text) override {
+    const bool rotates = m_->rope_layers.empty() || std::ranges::find(m_->rope_layers, 1) != m_->rope_layers.end();
+    put(key) = rotates ? text : "nope";
   }
 
   void attention_bias() override { put("attention_bias") = m_->qkv_bias || m_->o_bias; }
@@ -160,6 +173,7 @@ class KeyWriter final : public HuggingfaceKeys {
     put(key) = std::ranges::find(layers, 1) - layers.begin();
   }
   void further_layers(std::string_view key) override { put(key) = 0; }
+  void skips(std::string_view) override {}
   void states(std::string_view key, double value) override { put(key) = value; }
   void wants(std::string_view key, std::string_view value, std::string_view) override { put(key) = Json::parse(value); }
 

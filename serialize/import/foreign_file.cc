@@ -3,6 +3,7 @@
 #include "serialize/import/foreign_file.h"
 
 #include <algorithm>
+#include <cmath>
 #include <optional>
 
 #include "graph/base/blocks/block_codec.h"
@@ -56,7 +57,7 @@ class Placer {
       if (places_.computed.contains(parameter.name)) continue;
       TSR_ASSIGN_OR_RETURN(Place place, find(parameter.name, parameter.type.shape));
       // A changed value is computed in f32.
-      const bool stays = place.change != ValueChange::kPlusOne && place.dtype != DType::kF64;
+      const bool stays = !is_computed(place.change) && place.dtype != DType::kF64;
       storage.types.emplace(parameter.name, stays ? place.dtype : DType::kF32);
       found.emplace(parameter.name, std::move(place));
     }
@@ -171,6 +172,7 @@ class Placer {
     wanted[0] = all;
     const bool turned = is_transposed(name.change) && wanted.size() == 2;
     if (turned) std::swap(wanted[0], wanted[1]);
+    if (name.change == ValueChange::kApart) wanted.insert(wanted.begin() + 1, 1);
     if (!std::ranges::equal(significant(stored.shape), significant(Shape(wanted))))
       return corrupt(
           format("tensor '{}' is [{}], the model wants [{}]", tensor, stored.shape, Shape(wanted)));
@@ -215,7 +217,7 @@ class Placer {
   // The value in the graph's type and layout.
   Result<TensorSource> source_of(const Tensor& parameter, const Place& place) const {
     const TensorType& type = parameter.type;
-    const bool as_stored = place.dtype == type.dtype && place.change != ValueChange::kPlusOne;
+    const bool as_stored = place.dtype == type.dtype && !is_computed(place.change);
     if (!as_stored && (type.dtype != DType::kF32 || !can_decode(place.dtype)) && place.dtype != DType::kF64)
       return unsupported(format("tensor '{}' is stored as {}, the model wants {}", parameter.name,
                                 to_text(place.dtype), to_text(type.dtype)));
@@ -274,6 +276,13 @@ class Placer {
     }
   }
 
+  static void change_values(ValueChange change, std::span<float> values) {
+    if (change == ValueChange::kPlusOne)
+      for (float& value : values) value += 1;
+    if (change == ValueChange::kLogNegated)
+      for (float& value : values) value = std::log(-value);
+  }
+
   // Computed as f32, slice by slice.
   TensorSource source_computed(const Tensor& parameter, const Place& place) const {
     TensorSource tensor{parameter.name,
@@ -293,8 +302,7 @@ class Placer {
       TSR_RETURN_IF_ERROR(read_ranges(*source, place, from, bytes));
       auto* const values = reinterpret_cast<float*>(buffer.data());
       widen(place.dtype, bytes.data(), values, count);
-      if (place.change == ValueChange::kPlusOne)
-        for (int64_t i = 0; i < count; ++i) values[i] += 1;
+      change_values(place.change, std::span(values, static_cast<size_t>(count)));
       return std::span<const std::byte>(buffer);
     };
     return tensor;

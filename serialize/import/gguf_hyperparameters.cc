@@ -101,7 +101,10 @@ class GgufReader final : public GgufKeys {
   void decoder() override {
     sizes();
     size("attention.key_length", "D", C() / H());
-    config().sizes["KV"] = layer_integer("attention.head_count_kv", H());
+    if (architecture_.recurrent_by_heads)
+      read_key_heads();
+    else
+      config().sizes["KV"] = layer_integer("attention.head_count_kv", H());
     read_norm_and_base();
     const int64_t value_size = integer("attention.value_length", D());
     if (value_size != D())
@@ -216,6 +219,42 @@ class GgufReader final : public GgufKeys {
     std::vector<int64_t>& windows = config().lists["windows"];
     for (const int64_t each : local) windows.push_back(each != 0 ? window : 0);
   }
+  void recurrent_by_interval(std::string_view name, int64_t every) override {
+    every = integer(name, every);
+    if (every < 1) return fail(StatusCode::kCorrupt, format("{}{} is {}, wanted 1 or more", prefix_, name, every));
+    const int64_t layers = our_size("L");
+    std::vector<int64_t> given;
+    if (const std::string key = name_of("attention.recurrent_layers"); file_.has_array(key)) {
+      given = take(file_.integers(key), std::vector<int64_t>());
+      if (std::ssize(given) < layers)
+        return fail(StatusCode::kCorrupt, format("{} has {} values, the model has {} layers", key, given.size(), layers));
+    }
+    std::vector<int64_t>& found_layers = config().lists["recurrent"];
+    for (int64_t i = 0; i < layers; ++i)
+      found_layers.push_back(given.empty() ? (i + 1) % every != 0 : given[static_cast<size_t>(i)] != 0);
+  }
+  void states() override {
+    size("ssm.conv_kernel", "taps", {});
+    size("ssm.state_size", "KS", {});
+    size("ssm.group_count", "GS", {});
+    size("ssm.time_step_rank", "HS", {});
+    const int64_t inner = integer("ssm.inner_size", {}), heads = our_size("HS");
+    if (heads < 1 || inner < 1 || inner % heads != 0)
+      return fail(StatusCode::kCorrupt, format("{}ssm.inner_size is {} and {}ssm.time_step_rank {}, wanted a multiple of it", prefix_,
+                                               inner, prefix_, heads));
+    config().sizes["VS"] = inner / heads;
+  }
+  void further_layers(std::string_view name) override {
+    const int64_t further = integer(name, 0), layers = our_size("L");
+    if (further < 0 || further >= layers)
+      return fail(StatusCode::kCorrupt, format("{}{} is {} of {}block_count {}", prefix_, name, further, prefix_, layers));
+    config().sizes["L"] = layers - further;
+    found.skipped_layers = further;
+  }
+  void rotates_if(std::string_view name) override {
+    if (!take(file_.flag(name_of(name), true), true))
+      config().lists["rope_layers"].assign(static_cast<size_t>(our_size("L")), 0);
+  }
   bool has_windows() const override { return values().lists.contains("windows"); }
 
   void plain_scores() override { check_plain_scores(D()); }
@@ -308,6 +347,30 @@ class GgufReader final : public GgufKeys {
              format("{} is {} in layer 0 and {} in layer {}; only models whose layers are alike can be imported", name,
                     values[0], values[i], i));
     return values[0];
+  }
+
+  // A list by layer with 0 for recurrent layers, or one number.
+  void read_key_heads() {
+    const std::string name = name_of("attention.head_count_kv");
+    std::vector<int64_t> heads(static_cast<size_t>(our_size("L")), 0);
+    if (file_.has_array(name)) {
+      const std::vector<int64_t> given = take(file_.integers(name), std::vector<int64_t>());
+      if (given.size() != heads.size())
+        return fail(StatusCode::kCorrupt, format("{} has {} values, the model has {} layers", name, given.size(), heads.size()));
+      heads = given;
+    } else {
+      std::ranges::fill(heads, integer("attention.head_count_kv", H()));
+    }
+    int64_t count = 0;
+    std::vector<int64_t>& layers = config().lists["recurrent"];
+    for (size_t i = 0; i < heads.size(); ++i) {
+      layers.push_back(heads[i] == 0);
+      if (heads[i] < 0 || (heads[i] > 0 && count > 0 && heads[i] != count))
+        return fail(heads[i] < 0 ? StatusCode::kCorrupt : StatusCode::kUnsupported,
+                    format("{} is {} in layer {}; layers with attention want one number of heads, others 0", name, heads[i], i));
+      count = std::max(count, heads[i]);
+    }
+    config().sizes["KV"] = count > 0 ? count : H();
   }
 
   // A mixture of experts has several feed-forward networks. No token is dropped.

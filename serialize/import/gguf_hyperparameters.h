@@ -16,6 +16,7 @@ namespace tessera {
 struct GgufHyperparameters {
   ModelConfig config;  // V, `tied` and biases are determined by tensors
   std::optional<RopeScaling> scaling;
+  int64_t skipped_layers = 0;   // after the model's, in the file
   bool may_have_biases = false;  // at q, k, v, o and in the feed-forward
   // For rotations with factor tensors: length beyond which the second row applies.
   int64_t original_context = 0;

@@ -102,6 +102,15 @@ Status read_head(const ForeignFile& foreign, const GgufFile& file, const std::st
   return {};
 }
 
+// Layers that predict further tokens, after the model's.
+void skip_further_layers(const ForeignFile& foreign, int64_t layers, int64_t count, ForeignPlaces& places) {
+  for (int64_t layer = layers; layer < layers + count; ++layer) {
+    const std::string beginning = format("blk.{}.", layer);
+    for (auto at = foreign.tensors.lower_bound(beginning); at != foreign.tensors.end() && at->first.starts_with(beginning); ++at)
+      places.used.insert(at->first);
+  }
+}
+
 // Determines variants by tensors: biases, and rotation factors.
 Status read_variant(const ForeignFile& foreign, GgufHyperparameters& model, ForeignPlaces& places) {
   ModelConfig& config = model.config;
@@ -207,6 +216,7 @@ Result<OpenedModel> open_gguf(std::shared_ptr<const ByteSource> source) {
   TSR_CHECK(family != nullptr, "hyper-parameters are of a family");
   ForeignPlaces places{
       .names = family->gguf, .format = "GGUF", .computed = {}, .used = {}, .product_scales = {}};
+  skip_further_layers(foreign, config.sizes["L"], hyperparameters.skipped_layers, places);
   TSR_RETURN_IF_ERROR(read_head(foreign, file, name, model, config, places));
   TSR_RETURN_IF_ERROR(read_variant(foreign, hyperparameters, places));
   TSR_ASSIGN_OR_RETURN(model.graph, build_model(config));

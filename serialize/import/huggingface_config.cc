@@ -14,8 +14,12 @@ namespace {
 // another class; these are the types of parts that older files leave out.
 struct TextPart {
   std::string_view model_type, text_type;
+  bool is_tied = true;  // where the file does not say
 };
-constexpr TextPart kTextParts[] = {{"gemma3", "gemma3_text"}, {"mistral3", "mistral"}, {"qwen3_vl", "qwen3_vl_text"}};
+constexpr TextPart kTextParts[] = {{"gemma3", "gemma3_text"},
+                                   {"mistral3", "mistral"},
+                                   {"qwen3_5", "qwen3_5_text", false},
+                                   {"qwen3_vl", "qwen3_vl_text"}};
 
 // Tensors of the other parts, which are skipped, behind "model." or not.
 constexpr std::string_view kOtherParts[] = {"audio_tower.", "embed_audio.", "embed_vision.", "multi_modal_projector.",
@@ -64,7 +68,7 @@ Result<HuggingfaceConfig> read_text_part(const Json& json, const std::string& mo
   if (json.contains("tie_word_embeddings"))
     text["tie_word_embeddings"] = json["tie_word_embeddings"];
   else if (!text.contains("tie_word_embeddings"))
-    text["tie_word_embeddings"] = true;
+    text["tie_word_embeddings"] = part == std::end(kTextParts) || part->is_tied;
   Result<HuggingfaceConfig> config = read_huggingface_config(text);
   if (!config.ok()) return config.status().with_context(format("text_config of a {}", quote(model_type, 60)));
   config->model_type = model_type;

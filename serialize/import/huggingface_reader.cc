@@ -71,14 +71,15 @@ void HuggingfaceReader::decoder(const HuggingfaceDefaults& defaults, const Activ
   size("intermediate_size", "F", defaults.F);
   size("vocab_size", "V", defaults.V);
   size("max_position_embeddings", "T", defaults.T);
-  real("rms_norm_eps", "norm_eps", defaults.norm_eps, KeyForm::kSame);
+  real(defaults.norm_key, "norm_eps", defaults.norm_eps, KeyForm::kSame);
   flag("tie_word_embeddings", "tied", defaults.tied);
   flag_("rope_half") = true;
+  default_theta_ = defaults.rope_theta;
+  if (activation.key.empty()) return;
   const std::string found = fields.text(activation.key, std::string(activation.name));
   if (found != activation.name && (activation.also.empty() || found != activation.also))
     fields.fail(StatusCode::kUnsupported, format("{} is '{}'; only a {} model with '{}' can be imported", activation.key,
                                                  quote(found, 60), out.model_type, activation.name));
-  default_theta_ = defaults.rope_theta;
 }
 
 void HuggingfaceReader::attention_bias() {
@@ -97,6 +98,65 @@ void HuggingfaceReader::cap(std::string_view key, std::string_view ours, double 
   const bool is_null = fields.is_given(key) && !fields.has(key);
   const double value = is_null ? 0 : fields.real(key, otherwise);
   if (value != 0) out.config.reals[std::string(ours)] = value;
+}
+
+void HuggingfaceReader::adjusted_width() {
+  const bool adjusts = fields.flag("block_auto_adjust_ff_dim", true);
+  const int64_t multiple = fields.size("block_multiple_of", 256);
+  const bool is_plain = fields.is_given("block_ffn_dim_multiplier") && !fields.has("block_ffn_dim_multiplier");
+  const double factor = is_plain ? 1 : fields.real("block_ffn_dim_multiplier", 1);
+  if (!(factor > 0) || factor > 1024)
+    fields.fail(StatusCode::kCorrupt, format("block_ffn_dim_multiplier is {}, wanted more than 0, at most 1024", factor));
+  if (!adjusts || !fields.status().ok()) return;
+  int64_t& width = size_("F");
+  width = 2 * width / 3;
+  if (is_plain) return;
+  width = static_cast<int64_t>(factor * static_cast<double>(width));
+  width = (width + multiple - 1) / multiple * multiple;
+}
+
+void HuggingfaceReader::renamed_size(std::string_view key, std::string_view ours) {
+  if (fields.has(key)) size(key, ours, {});
+}
+
+void HuggingfaceReader::renamed_flag(std::string_view key, std::string_view ours) {
+  if (fields.has(key)) flag(key, ours, false);
+}
+
+void HuggingfaceReader::rotates_if(std::string_view key, std::string_view text) {
+  const bool is_null = fields.is_given(key) && !fields.has(key);
+  const std::string found = is_null ? std::string("nope") : fields.text(key, "nope");
+  if (found != text && found != "nope")
+    fields.fail(StatusCode::kUnsupported, format("{} is '{}'; known: {}, nope", key, quote(found, 60), text));
+  if (found != text && fields.status().ok()) out.config.lists["rope_layers"].assign(static_cast<size_t>(L()), 0);
+}
+
+// ---- kinds of layers
+
+void HuggingfaceReader::recurrent(const RecurrentKeys& keys) {
+  constexpr std::string_view kAttention = "full_attention", kOlderAttention = "attention";
+  const std::vector<std::string> types =
+      fields.texts(fields.has("layer_types") ? "layer_types" : "layers_block_type", static_cast<size_t>(kMostLayers));
+  const int64_t every = keys.every_key.empty() ? keys.every : fields.integer(keys.every_key, keys.every, 1, int64_t{1} << 31);
+  std::vector<double> attending;
+  const bool has_list = !keys.attention_layers.empty() && fields.has(keys.attention_layers);
+  if (has_list) attending = fields.reals(keys.attention_layers, static_cast<size_t>(kMostLayers));
+  if (!types.empty() && static_cast<int64_t>(types.size()) != L())
+    fields.fail(StatusCode::kCorrupt, format("layer_types has {} names, the model has {} layers", types.size(), L()));
+  if (!fields.status().ok()) return;
+  std::vector<int64_t>& layers = out.config.lists["recurrent"];
+  for (int64_t i = 0; i < L(); ++i) {
+    bool is_recurrent = every == 0 || (i + 1) % every != 0;
+    if (!keys.attention_layers.empty())
+      is_recurrent = has_list && std::ranges::find(attending, static_cast<double>(i)) == attending.end();
+    if (!types.empty()) {
+      const std::string& type = types[static_cast<size_t>(i)];
+      is_recurrent = type == keys.type || (!keys.also.empty() && type == keys.also);
+      if (!is_recurrent && type != kAttention && type != kOlderAttention)
+        fields.fail(StatusCode::kUnsupported, format("layer_types has '{}'; known: {}, {}", quote(type, 60), kAttention, keys.type));
+    }
+    layers.push_back(is_recurrent);
+  }
 }
 
 // ---- windows

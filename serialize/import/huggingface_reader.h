@@ -39,11 +39,16 @@ class HuggingfaceReader final : public HuggingfaceKeys {
   void optional_window(int64_t window) override;
   void alternating_windows(int64_t window, int64_t layer) override;
   void windows(const WindowKeys& keys) override;
+  void recurrent(const RecurrentKeys& keys) override;
   void attention_bias() override;
   void head_size(int64_t size) override { size_("D") = size; }
   void optional_size(std::string_view key, std::string_view ours, int64_t otherwise) override;
   void negated_flag(std::string_view key, std::string_view ours, bool otherwise) override;
   void positive(std::string_view key, std::string_view ours, double otherwise, KeyForm form) override;
+  void rotates_if(std::string_view key, std::string_view text) override;
+  void adjusted_width() override;
+  void renamed_size(std::string_view key, std::string_view ours) override;
+  void renamed_flag(std::string_view key, std::string_view ours) override;
   void rope_layers(std::string_view key, std::string_view every_key, int64_t every) override;
   void score_scale(std::string_view key, double otherwise) override;
   void score_divisor(std::string_view key, double otherwise) override;
@@ -54,6 +59,7 @@ class HuggingfaceReader final : public HuggingfaceKeys {
   void shared_experts(std::string_view key, int64_t otherwise) override;
   void dense_first(std::string_view key, int64_t otherwise) override;
   void further_layers(std::string_view key) override;
+  void skips(std::string_view beginning) override { out.ignored.emplace_back(beginning); }
   void states(std::string_view, double) override {}
   void wants(std::string_view key, std::string_view value, std::string_view meaning) override;
 

@@ -72,7 +72,7 @@ double HuggingfaceReader::rotation_from(const Json& rope_json, double theta, std
   Rotation rotation{rope.real("rope_theta", theta), whole};
   std::string type = rope.text("rope_type", rope.text("type", "default"));
   if (rotation_.only_longrope) check_longrope(rope, type);
-  const double partial = rope.real("partial_rotary_factor", fields.real("partial_rotary_factor", 1.0));
+  const double partial = rope.real("partial_rotary_factor", fields.real("partial_rotary_factor", rotation_.part));
   if (rotation_.rotates_part) {
     if (!(partial > 0 && partial <= 1))
       rope.fail(StatusCode::kCorrupt,
