@@ -16,6 +16,7 @@
 #include "graph/base/text.h"
 #include "graph/transform/canonical_order.h"
 #include "graph/transform/serving_pages.h"
+#include "graph/transform/serving_rows.h"
 #include "graph/transform/shared_angles.h"
 #include "parallel/pricing/host_tier.h"
 #include "parallel/pricing/simulator.h"
@@ -375,6 +376,10 @@ Result<CompiledProgram> compile_serving(const Graph& forward, const ServingSetti
   };
   TSR_ASSIGN_OR_RETURN(Graph copy, make_page_copy(*graph));
   add(kPageCopyEntry, std::move(copy), copied_slots(settings));
+  if (settings.snapshots > 0) {
+    TSR_ASSIGN_OR_RETURN(Graph rows, make_row_copy(*graph));
+    add(kRowCopyEntry, std::move(rows), kCopiedRows);
+  }
   if (!settings.stores_sequences) return compile_inference(graphs, settings, 1, devices, along);
   TSR_ASSIGN_OR_RETURN(Graph read, make_page_read(*graph));
   add(kPageReadEntry, std::move(read), stored_slots(settings));

@@ -4,6 +4,7 @@
 #include <set>
 
 #include "graph/base/text.h"
+#include "graph/transform/serving_rows.h"
 
 namespace tessera {
 
@@ -35,6 +36,25 @@ Status finalize_windows(ServingSettings& settings, const Graph& forward) {
              serving_step_tokens(settings), settings.page_size));
 }
 
+// Snapshots of layers' states; none without prefixes to share.
+Status finalize_state(ServingSettings& settings, const Graph& forward) {
+  constexpr int64_t kFewest = 4;
+  settings.has_state = carries_state(forward);
+  if (!settings.has_state && settings.snapshots > 0)
+    return Status(StatusCode::kInvalidArgument,
+                  format("engine: option 'state_snapshots' is {}, and no layer of the model carries a state: leave it out",
+                         settings.snapshots));
+  if (settings.has_state && settings.speculates)
+    return Status(StatusCode::kUnsupported,
+                  "engine: option 'speculation' is on, and layers of the model carry a state that drafts would change: leave it "
+                  "out");
+  if (!settings.has_state || !settings.shares_prefixes)
+    settings.snapshots = 0;
+  else if (settings.snapshots < 0)
+    settings.snapshots = std::max(kFewest, settings.rows);
+  return {};
+}
+
 }  // namespace
 
 int64_t pages_of(const ServingSettings& settings, int64_t tokens) {
@@ -61,6 +81,7 @@ Result<ServingSettings> finalized(ServingSettings settings, const Graph& forward
   settings.longest = longest;
   if (settings.pages == 0) settings.pages = settings.rows * pages_of(settings, settings.context);
   TSR_RETURN_IF_ERROR(finalize_windows(settings, forward));
+  TSR_RETURN_IF_ERROR(finalize_state(settings, forward));
   return settings;
 }
 
@@ -74,7 +95,8 @@ ServingOptions serving_options(const ServingSettings& settings) {
           .adapter_rank = settings.adapter_rank,
           .adapter_type = settings.adapter_type,
           .hidden = settings.hidden,
-          .window_pages = settings.window_pages};
+          .window_pages = settings.window_pages,
+          .snapshots = settings.snapshots};
 }
 
 int64_t serving_step_tokens(const ServingSettings& settings) {

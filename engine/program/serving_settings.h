@@ -35,6 +35,8 @@ struct ServingSettings {
   int64_t step_tokens = 256;  // tokens of a step, at most
   std::vector<int64_t> step_sizes;  // step sizes to pad to, ascending; empty: powers of two
   bool shares_prefixes = true;
+  bool has_state = false;         // finalized: layers carry state from token to token
+  int64_t snapshots = -1;         // copies of that state, for prefixes of texts; -1: as many as rows, at least 4. Finalized 0: none
   bool speculates = false;         // speculative decoding
   int64_t max_drafts = 7;     // per text and step
   bool always_speculates = false;  // even if it does not pay
@@ -83,6 +85,9 @@ const ServingEntry& serving_entry(std::span<const ServingEntry> entries, int64_t
 // Entry points that copy, read and write positions of pages (graph/transform/serving_pages.h).
 inline constexpr std::string_view kPageCopyEntry = "pages.copy", kPageReadEntry = "pages.read",
                                   kPageWriteEntry = "pages.write";
+// Entry point that copies rows of state (graph/transform/serving_rows.h), so many at once.
+inline constexpr std::string_view kRowCopyEntry = "rows.copy";
+inline constexpr int64_t kCopiedRows = 8;
 int64_t copied_slots(const ServingSettings& settings);
 int64_t stored_slots(const ServingSettings& settings);  // slots read or written at once, through host memory
 

@@ -115,6 +115,7 @@ extern const OpDef kRmsNormGradWeight;
 extern const OpDef kRope;
 extern const OpDef kRopeAngles;
 extern const OpDef kRopeRotate;
+extern const OpDef kRowCopy;
 extern const OpDef kRowMax;
 extern const OpDef kRowSum;
 extern const OpDef kRowSumExp;
@@ -272,6 +273,7 @@ std::span<const OpDef* const> table() {
       &kRope,
       &kRopeAngles,
       &kRopeRotate,
+      &kRowCopy,
       &kRowMax,
       &kRowSum,
       &kRowSumExp,

@@ -5,6 +5,7 @@ For each: logits against transformers in f64, within 2e-5 of the largest logit o
 f32 is off; gradients likewise within 1e-4 of the largest; 64 greedy tokens, with the cache on both sides. Small odd
 shapes: 3 layers, 5 or 7 heads, grouped queries, head sizes unlike width/heads. Needs torch, transformers, safetensors
 and numpy (PyPI); never part of `./dev test`."""
+import contextlib
 import json
 import os
 import subprocess
@@ -33,6 +34,12 @@ LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_fr
           "original_max_position_embeddings": 32, "rope_theta": 500000.0}
 YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32, "rope_theta": 10000.0}
 LINEAR = {"rope_type": "linear", "factor": 2.5, "rope_theta": 10000.0}
+
+
+# Of qwen3_5: heads of values, of keys, and their widths.
+DELTA = {"num_hidden_layers": 5, "head_dim": 16, "linear_num_key_heads": 2, "linear_num_value_heads": 6, "linear_key_head_dim": 12,
+         "linear_value_head_dim": 10}
+CONVOLUTIONS = {**GROUPS, "num_hidden_layers": 5, "layer_types": ["conv", "conv", "full_attention", "conv", "full_attention"]}
 
 
 def longrope(pairs):
@@ -85,6 +92,16 @@ MODELS = {
         "beta_slow": 1.0, "mscale": 1.0, "mscale_all_dim": 1.0, "llama_4_scaling_beta": 0.3}}),
     "ministral3, tied, window": ("ministral3", {**SEVEN, "head_dim": 12, "tie_word_embeddings": True, "sliding_window": 9, "rope_parameters": {
         "rope_type": "default", "rope_theta": 500.0, "original_max_position_embeddings": 8, "llama_4_scaling_beta": 0.3}}),
+    "qwen3_5": ("qwen3_5_text", {**GROUPS, **DELTA}),
+    "qwen3_5, one to one, tied": ("qwen3_5_text", {**SEVEN, **DELTA, "linear_num_key_heads": 3, "linear_num_value_heads": 3,
+                                                   "linear_value_head_dim": 14, "tie_word_embeddings": True}),
+    "qwen3_5, one key head": ("qwen3_5_text", {**SHAPE, **DELTA, "linear_num_key_heads": 1, "linear_num_value_heads": 5, "linear_conv_kernel_dim": 3,
+                                               "linear_key_head_dim": 7, "layer_types": ["full_attention"] + 4 * ["linear_attention"],
+                                               "rope_parameters": {"rope_type": "default", "rope_theta": 1e6, "partial_rotary_factor": 0.5}}),
+    "lfm2": ("lfm2", CONVOLUTIONS),
+    "lfm2, biases, width as given": ("lfm2", {**CONVOLUTIONS, "conv_bias": True, "conv_L_cache": 5, "block_auto_adjust_ff_dim": False,
+                                              "tie_word_embeddings": False}),
+    "lfm2, width by factor": ("lfm2", {**CONVOLUTIONS, "block_ffn_dim_multiplier": 1.7, "block_multiple_of": 12}),
     "smollm3": ("smollm3", {**SHAPE, "num_hidden_layers": 5, "head_dim": 12}),
     "gpt2": ("gpt2", GPT2),
     "gemma": ("gemma", {**SHAPE, "head_dim": 16}),
@@ -109,6 +126,22 @@ MODELS = {
     "deepseek_v3, yarn": ("deepseek_v3", {**LATENT, "q_lora_rank": None, "n_group": 1, "topk_group": 1, "first_k_dense_replace": 0,
                                           "attention_bias": True, "rope_parameters": {**YARN, "mscale": 1.0, "mscale_all_dim": 0.6}}),
 }
+
+
+@contextlib.contextmanager
+def all_f64():
+    """Modules that compute in f32 whatever the model's type then compute in f64, as the exact model does."""
+    to, wide = torch.Tensor.to, torch.Tensor.float
+
+    def widened(self, *args, **named):
+        change = lambda value: torch.float64 if value is torch.float32 else value
+        return to(self, *map(change, args), **{name: change(value) for name, value in named.items()})
+
+    torch.Tensor.to, torch.Tensor.float = widened, lambda self: self.double()
+    try:
+        yield
+    finally:
+        torch.Tensor.to, torch.Tensor.float = to, wide
 
 
 def random_model(model_type, settings):
@@ -209,7 +242,8 @@ class Check:
         ids = self.ids(count)
         ours = self.run(self.model, ids)
         with torch.no_grad():
-            exact = self.exact(torch.tensor(ids, dtype=torch.long)).logits.numpy()
+            with all_f64():
+                exact = self.exact(torch.tensor(ids, dtype=torch.long)).logits.numpy()
             theirs = self.torch_model(torch.tensor(ids, dtype=torch.long)).logits.double().numpy()
         largest = np.abs(exact).max()
         limit = max(2e-5, 1.5 * np.abs(theirs - exact).max() / largest)

@@ -2207,6 +2207,8 @@ TSR_API void tsr_generator_free(tsr_generator* generator);
  *                         attention (DeepSeek) have one latent vector and one rotated key of each token and layer in the
  *                         cache, whole on each device of tp; with `adapters` above 0 keys and values of every head
  *   prefix_cache    i64   0: no prefix of a prompt is read from the cache (default 1)
+ *   state_snapshots i64   for models with recurrent layers: copies of their state, at which cached prefixes end; each takes as
+ *                         much memory as a sequence's state. Default: as many as sequences, at least 4
  *   step_tokens     i64   maximum tokens of a replica's step; longer prompts take several (default 256)
  *   speculation     str   off (default) | ngram | draft: draft tokens are verified in the step of the next token,
  *                         as long as that pays. ngram: drafts are the continuation of an earlier occurrence in the text;

@@ -20,11 +20,18 @@ struct CachedPrefix {
   int64_t size = 0;                         // tokens in all
   int64_t known = 0;                        // cached tokens, including those without window pages; >= `size`
 
-  // Finds the longest cached prefix under `root`.
-  static CachedPrefix find(PagePool& pool, PagePool::Content root, std::span<const int32_t> tokens);
+  std::optional<int32_t> snapshot = {};  // the row of state after these tokens
+  // Finds the longest cached prefix under `root`; with `needs_state` the longest that ends at a snapshot.
+  static CachedPrefix find(PagePool& pool, PagePool::Content root, std::span<const int32_t> tokens, bool needs_state = false);
   // Releases each full page and its window page, last
   // first, so that beginnings of texts stay cached longest.
   void give_back(PagePool& pool);
+
+ private:
+  // The number of first tokens that can be reused.
+  int64_t count_usable(PagePool& pool, PagePool::Content root, std::span<const int32_t> tokens, bool needs_state);
+  // Releases the pages behind `size`, all retained, and with them the prefix's last page if it is left in part.
+  void shorten(PagePool& pool);
 };
 
 }  // namespace tessera

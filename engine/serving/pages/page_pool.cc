@@ -4,13 +4,14 @@
 
 namespace tessera {
 
-PagePool::PagePool(int64_t pages, int64_t page_size, WindowExtent windows)
+PagePool::PagePool(int64_t pages, int64_t page_size, WindowExtent windows, SnapshotRows snapshots)
     : page_size_(page_size),
       index_(pages),
       users_(static_cast<size_t>(pages), 0),
       idle_at_(users_.size()),
       available_(pages),
-      windows_(windows, pages, page_size) {
+      windows_(windows, pages, page_size),
+      snapshots_(snapshots.first, snapshots.count, page_size) {
   for (size_t page = 0; page < users_.size(); ++page)
     idle_at_[page] = idle_.insert(idle_.end(), static_cast<int32_t>(page));
 }
@@ -20,6 +21,7 @@ void PagePool::forget_all() {
     index_.erase(page);
     if (!has_user(page)) windows_.detach(page);
   }
+  snapshots_.forget_all();
 }
 
 std::optional<int32_t> PagePool::take() {

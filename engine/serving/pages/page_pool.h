@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "engine/serving/pages/page_index.h"
+#include "engine/serving/pages/state_snapshots.h"
 #include "engine/serving/pages/window_pages.h"
 
 namespace tessera {
@@ -27,7 +28,12 @@ class PagePool {
   using Found = PageIndex::Found;
   using Beginning = PageIndex::Beginning;
 
-  PagePool(int64_t pages, int64_t page_size, WindowExtent windows = {});
+  // SnapshotRows: the rows of state that hold snapshots.
+  struct SnapshotRows {
+    int64_t first = 0, count = 0;
+  };
+  PagePool(int64_t pages, int64_t page_size, WindowExtent windows, SnapshotRows snapshots);
+  PagePool(int64_t pages, int64_t page_size, WindowExtent windows = {}) : PagePool(pages, page_size, windows, SnapshotRows()) {}
 
   int64_t page_size() const { return page_size_; }
   int64_t pages() const { return static_cast<int64_t>(users_.size()); }
@@ -36,6 +42,8 @@ class PagePool {
   // Pages of window layers, one for a page of this pool. A retained page may also retain its window page.
   WindowPages& windows() { return windows_; }
   const WindowPages& windows() const { return windows_; }
+  // States of recurrent layers after some of the recorded tokens.
+  StateSnapshots& snapshots() { return snapshots_; }
   bool is_known(int32_t page) const { return index_.contains(page); }
   bool has_user(int32_t page) const { return users_[static_cast<size_t>(page)] > 0; }
 
@@ -63,7 +71,7 @@ class PagePool {
   // Records a partly filled page, unless a page with the same beginning is recorded.
   void remember_beginning(int32_t page, Content before, std::span<const int32_t> tokens);
 
-  // Drops all records.
+  // Drops all records, and all snapshots.
   void forget_all();
 
  private:
@@ -80,6 +88,7 @@ class PagePool {
   std::vector<std::list<int32_t>::iterator> idle_at_;  // by page, while it is not retained
   int64_t available_;
   WindowPages windows_;
+  StateSnapshots snapshots_;
 };
 
 }  // namespace tessera

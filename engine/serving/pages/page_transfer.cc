@@ -71,6 +71,29 @@ Status PageTransfer::copy(std::span<const PageCopy> copies) {
   return run();
 }
 
+Status PageTransfer::copy(std::span<const StateCopy> copies) {
+  std::vector<int32_t> from, to;
+  const auto run = [&]() -> Status {
+    if (from.empty()) return {};
+    for (const auto& [name, rows] : {std::pair("from", &from), std::pair("to", &to)}) {
+      rows->resize(static_cast<size_t>(kCopiedRows), -1);
+      TSR_RETURN_IF_ERROR(runner_.feed(kRowCopyEntry, name,
+                                       HostTensor{{DType::kI32, {kCopiedRows}}, std::as_bytes(std::span(*rows)), nullptr}));
+    }
+    from.clear(), to.clear();
+    return runner_.run(kRowCopyEntry);
+  };
+  const auto contains = [](const std::vector<int32_t>& rows, int32_t row) { return std::ranges::find(rows, row) != rows.end(); };
+  for (const StateCopy& it : copies) {
+    // Those of one run are not ordered.
+    if (std::ssize(from) == kCopiedRows || contains(to, it.from) || contains(to, it.to) || contains(from, it.to))
+      TSR_RETURN_IF_ERROR(run());
+    from.push_back(it.from);
+    to.push_back(it.to);
+  }
+  return run();
+}
+
 Status PageTransfer::read(const Slots& slots, std::span<std::byte> rows) {
   const auto count = std::ssize(slots.pages);
   const int64_t row_bytes = this->row_bytes(slots.with_windows);

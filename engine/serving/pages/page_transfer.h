@@ -28,6 +28,8 @@ class PageTransfer {
 
   // Copies in the given order.
   Status copy(std::span<const PageCopy> copies);
+  // Copies rows of state in the given order.
+  Status copy(std::span<const StateCopy> copies);
   // Slots: the places of some positions in each pool; `windows` may be empty.
   struct Slots {
     std::vector<int32_t> pages, windows;

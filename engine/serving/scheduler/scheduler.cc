@@ -48,8 +48,8 @@ int64_t padded_tokens(std::span<const int64_t> sizes, int64_t tokens) {
 
 }  // namespace
 
-Scheduler::Scheduler(PagePool& pool, int64_t rows, bool shares, std::vector<int64_t> sizes)
-    : pool_(pool), shares_(shares), sizes_(std::move(sizes)) {
+Scheduler::Scheduler(PagePool& pool, int64_t rows, bool shares, std::vector<int64_t> sizes, bool has_state)
+    : pool_(pool), shares_(shares), has_state_(has_state), sizes_(std::move(sizes)) {
   for (int64_t row = rows; row > 0; --row) free_rows_.push_back(static_cast<int32_t>(row - 1));
 }
 
@@ -72,6 +72,7 @@ void Scheduler::restart() {
 // Releases the pages, last first, so that beginnings of texts stay cached longest.
 void Scheduler::stop(Sequence& sequence) {
   remember_last_page(sequence);
+  take_snapshot(sequence);
   for (; !sequence.pages.empty(); sequence.pages.pop_back()) {
     if (std::ssize(sequence.pages) > sequence.first_window)
       pool_.windows().give_back(sequence.pages.back(), true);
@@ -149,7 +150,7 @@ Scheduler::Admission Scheduler::admit(Sequence& sequence, std::span<const StepPa
   CachedPrefix prefix;
   if (shares_)
     prefix = CachedPrefix::find(pool_, PageIndex::root(sequence.root),
-                                std::span(sequence.tokens).first(static_cast<size_t>(sequence.reusable())));
+                                std::span(sequence.tokens).first(static_cast<size_t>(sequence.reusable())), has_state_);
   const int64_t full = std::ssize(prefix.pages) * pool_.page_size();
   const int64_t wanted = pages_of(sequence.size()) - std::ssize(prefix.pages);
   std::optional<Admission> refused;
@@ -161,6 +162,7 @@ Scheduler::Admission Scheduler::admit(Sequence& sequence, std::span<const StepPa
     return *refused;
   }
   sequence.branches = {prefix.size, prefix.known, sequence.reusable()};
+  plan_snapshots(sequence, prefix);
   sequence.pages = std::move(prefix.pages);
   sequence.contents = std::move(prefix.contents);
   sequence.first_window = prefix.first_window;
@@ -169,6 +171,10 @@ Scheduler::Admission Scheduler::admit(Sequence& sequence, std::span<const StepPa
   sequence.reused = sequence.computed;
   sequence.row = free_rows_.back();
   free_rows_.pop_back();
+  if (prefix.snapshot) {
+    pool_.snapshots().pin(*prefix.snapshot);
+    state_copies_.push_back({*prefix.snapshot, *sequence.row});
+  }
   insert(running_, sequence);
   return Admission::kAdmitted;
 }
@@ -204,6 +210,39 @@ void Scheduler::leave_windows(Sequence& sequence) {
         sequence.branches, [&](int64_t size) { return windows.first_page(size) <= i && i < pages_of(size); });
     windows.give_back(sequence.pages[static_cast<size_t>(i)], is_kept);
   }
+}
+
+// The state is copied where the cached tokens end, which other texts continue otherwise, and at the end of the prompt: before
+// its last token, which is computed again for its logits, and some tokens earlier, since templates end prompts with tokens that
+// the next turn of a conversation may lack.
+void Scheduler::plan_snapshots(Sequence& sequence, const CachedPrefix& prefix) const {
+  constexpr int64_t kUnit = 16, kEnding = 8, kLong = 64;
+  sequence.snapshots.clear();
+  if (!has_state_ || !shares_) return;
+  const int64_t end = sequence.size() - 1;
+  std::vector<int64_t> sizes = {prefix.known, end};
+  if (end - prefix.size >= kLong) sizes.push_back((end - kEnding) / kUnit * kUnit);
+  std::ranges::sort(sizes);
+  for (const int64_t size : sizes)
+    if (size > prefix.size && size <= std::min(end, sequence.findable) &&
+        (sequence.snapshots.empty() || sequence.snapshots.back() < size))
+      sequence.snapshots.push_back(size);
+}
+
+// The number of tokens up to the next snapshot.
+int64_t Scheduler::count_to_snapshot(const Sequence& sequence) const {
+  const auto next = std::ranges::upper_bound(sequence.snapshots, sequence.computed);
+  return next == sequence.snapshots.end() ? sequence.size() : *next - sequence.computed;
+}
+
+void Scheduler::take_snapshot(const Sequence& sequence) {
+  const int64_t full = sequence.computed / pool_.page_size();
+  if (!has_state_ || !shares_ || sequence.computed == 0 || sequence.computed > sequence.findable ||
+      std::ssize(sequence.contents) != full)
+    return;
+  const auto tokens = std::span(sequence.tokens).first(static_cast<size_t>(sequence.computed));
+  const auto row = pool_.snapshots().take(sequence.content(), tokens.subspan(static_cast<size_t>(full * pool_.page_size())));
+  if (row) state_copies_.push_back({*sequence.row, *row});
 }
 
 // Reserves pages for as many drafts as fit without preemption; the rest are dropped.
@@ -242,9 +281,10 @@ std::vector<StepPart> Scheduler::plan(int64_t budget, int64_t logits) {
   std::vector<StepPart> parts;
   planned_.clear();
   copies_.clear();
+  pool_.snapshots().unpin();
   lacks_pages_ = false;
   const auto put = [&](Sequence& sequence, int64_t most) {
-    int64_t count = std::min({most, budget, sequence.size() - sequence.computed});
+    int64_t count = std::min({most, budget, sequence.size() - sequence.computed, count_to_snapshot(sequence)});
     const int64_t wanted_from = std::max(sequence.logits_begin, sequence.computed);
     if (wanted_from < sequence.logits_end) count = std::min(count, wanted_from + logits - sequence.computed);
     if (count < 1 || !make_room(sequence, sequence.computed + count)) return;
@@ -309,6 +349,7 @@ void Scheduler::computed(const std::vector<StepPart>& parts) {
       // Other sequences may wait for a prompt's last page; generated tokens are recorded by full pages and at the end.
       if (is_prompt) remember_last_page(sequence);
     }
+    if (std::ranges::binary_search(sequence.snapshots, sequence.computed)) take_snapshot(sequence);
     leave_windows(sequence);
   }
 }

@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "engine/serving/pages/cached_prefix.h"
@@ -24,9 +25,9 @@ struct StepPart {
 
 class Scheduler {
  public:
-  // rows: running sequences at most. shares: prefixes are shared. sizes:
-  // step sizes, ascending, to which steps are padded; empty: any.
-  Scheduler(PagePool& pool, int64_t rows, bool shares, std::vector<int64_t> sizes = {});
+  // rows: running sequences at most. shares: prefixes are shared. sizes: step sizes, ascending, to which steps are padded;
+  // empty: any. has_state: layers carry state from token to token, so that a prefix ends at one of the pool's snapshots.
+  Scheduler(PagePool& pool, int64_t rows, bool shares, std::vector<int64_t> sizes = {}, bool has_state = false);
 
   // Schedules the sequence until `remove`; it must live that long, and its tokens must fit the pool.
   void add(Sequence& sequence);
@@ -42,6 +43,8 @@ class Scheduler {
   std::vector<StepPart> plan(int64_t budget, int64_t logits);
   // Copies to run, in this order, before the plan; a source page may be reused by it.
   std::span<const PageCopy> copies() const { return copies_; }
+  // Copies of state to run, in this order, before the plan; empties the list.
+  std::vector<StateCopy> take_state_copies() { return std::exchange(state_copies_, {}); }
   // Records the pages of the computed parts.
   void computed(const std::vector<StepPart>& parts);
   // Appends the first `right` drafts to the sequence and drops the others.
@@ -67,6 +70,9 @@ class Scheduler {
   Admission admit(Sequence& sequence, std::span<const StepPart> parts, int64_t budget);
   void begin_page(Sequence& sequence, const PagePool::Beginning& beginning, bool copies);
   void leave_windows(Sequence& sequence);
+  void plan_snapshots(Sequence& sequence, const CachedPrefix& prefix) const;
+  int64_t count_to_snapshot(const Sequence& sequence) const;
+  void take_snapshot(const Sequence& sequence);
   void stop(Sequence& sequence);
   void remember_full_pages(Sequence& sequence);
   int64_t reserve_drafts(Sequence& sequence, int64_t most);
@@ -75,13 +81,14 @@ class Scheduler {
   Sequence* least_important(const Sequence& than) const;
 
   PagePool& pool_;
-  const bool shares_;
+  const bool shares_, has_state_;
   const std::vector<int64_t> sizes_;
   std::vector<int32_t> free_rows_;  // the last one is used next
   std::vector<Sequence*> running_;  // the most important first
   std::vector<Sequence*> waiting_;  // likewise
   std::vector<Sequence*> planned_;  // of the present plan: they keep their pages
   std::vector<PageCopy> copies_;    // of the present plan
+  std::vector<StateCopy> state_copies_;  // since they were taken
   bool lacks_pages_ = false;        // likewise: too few for the next waiting sequence
   int64_t preemptions_ = 0;
 };

@@ -15,8 +15,9 @@ namespace tessera {
 ServingCore::ServingCore(ServingSettings settings)
     : settings_(std::move(settings)),
       entries_(serving_entries(settings_)),
-      pool_(settings_.pages, settings_.page_size, {settings_.window_pages, settings_.window}),
-      scheduler_(pool_, settings_.rows, settings_.shares_prefixes, serving_step_sizes(settings_)) {}
+      pool_(settings_.pages, settings_.page_size, {settings_.window_pages, settings_.window},
+            {.first = settings_.rows, .count = settings_.snapshots}),
+      scheduler_(pool_, settings_.rows, settings_.shares_prefixes, serving_step_sizes(settings_), settings_.has_state) {}
 
 Status ServingCore::check_adapters() const {
   if (settings_.adapters > 0) return {};
@@ -377,6 +378,7 @@ Result<bool> ServingCore::step(std::vector<ServingEvent>& events) {
   }
   for (const PageCopy& copy : scheduler_.copies()) counts_.copied += copy.count;
   TSR_RETURN_IF_ERROR(transfer_->copy(scheduler_.copies()));
+  TSR_RETURN_IF_ERROR(transfer_->copy(scheduler_.take_state_copies()));
   StepResults results;
   TSR_RETURN_IF_ERROR(run(parts, results));
   scheduler_.computed(parts);

@@ -132,6 +132,7 @@ Result<EngineSettings> read_engine_settings(const Options& options, const Shared
   const std::string cache = reader.choice("cache_type", "model", {"model", "f16", "bf16", "q8_0"});
   if (cache != "model") serving.cache = dtype_from_name(cache);
   serving.shares_prefixes = reader.flag("prefix_cache", true);
+  serving.snapshots = reader.i64("state_snapshots", serving.snapshots, 0, kMostSequences);
   serving.adapters = reader.i64("adapters", 0, 0, 4096);
   serving.adapter_rank = reader.i64("adapter_rank", serving.adapter_rank, 1, 4096);
   serving.adapter_type =

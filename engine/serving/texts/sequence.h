@@ -37,6 +37,7 @@ struct Sequence {
   int64_t hidden_begin = 0, hidden_end = 0;  // tokens to compute whose hidden states are requested
   std::vector<int32_t> drafts;             // proposed next tokens, verified in the next step
   int64_t reused = 0;                       // cached tokens when it last started
+  std::vector<int64_t> snapshots;           // numbers of first tokens after which its state is copied, ascending
 
   int64_t size() const { return static_cast<int64_t>(tokens.size()); }
   // The root without the mark of long texts.
