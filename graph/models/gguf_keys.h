@@ -38,6 +38,8 @@ class GgufKeys : public ForeignKeys {
   virtual void recurrent_by_interval(std::string_view key, int64_t every) = 0;
   // ssm.*: convolution, heads and widths of recurrent layers.
   virtual void states() = 0;
+  // The rotated pairs of three axes, which are equal in texts.
+  virtual void rope_sections(std::string_view key) = 0;
   // The number of layers in block_count after the model's, whose tensors are skipped.
   virtual void further_layers(std::string_view key) = 0;
   // All layers rotate if the flag is set, or absent; else none.
@@ -73,6 +75,7 @@ struct GgufArchitecture {
   bool is_tied = false;            // always without a tensor for the head
   bool optional_biases = false;    // read where the tensors exist
   bool softmax_of_chosen = false;  // expert_gating_func may be 3
+  bool turned = false;              // heads of values of recurrent layers are in turn of the heads of keys
   bool recurrent_by_heads = false;  // attention.head_count_kv is a list, with 0 for recurrent layers
 };
 

@@ -36,7 +36,6 @@ void add_recurrent(const RecurrentSizes& r, Facts& facts) {
                              {"GS", number(r.G)},
                              {"KS", number(r.K)},
                              {"conv_bias", r.conv_bias},
-                             {"turned", r.turned && r.H != r.G && r.G != 1},
                              {"least_step", r.least_step},
                              {"most_step", r.most_step}});
   for (size_t i = 0; i < r.layers.size(); ++i) facts.emplace_back(format("recurrent of layer {}", i), number(r.layers[i]));

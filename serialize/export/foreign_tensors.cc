@@ -81,7 +81,7 @@ class ForeignTensorMaker {
     if (found == sources_.end())
       return Status(StatusCode::kInvalidArgument, format("parameter '{}' has no value", parameter));
     done_.insert(parameter);
-    return std::move(found->second);
+    return with_heads_in_order(std::move(found->second), layout_.states);
   }
 
   // ---- what has one dim: computed at once

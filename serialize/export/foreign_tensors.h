@@ -11,6 +11,7 @@
 #include "graph/models/foreign_names.h"
 #include "serialize/head_rows.h"
 #include "serialize/model.h"
+#include "serialize/state_heads.h"
 #include "serialize/tensor_source.h"
 
 namespace tessera {
@@ -19,6 +20,7 @@ struct ForeignLayout {
   const ForeignNames& names;
   std::string_view format;                           // "GGUF", for messages
   std::optional<HeadRows> heads = {};                // nullopt: rows keep their order
+  StateHeads states = {};
   std::set<std::string, std::less<>> left_out = {};  // parameters stored in another form
   // Type of one-dimensional tensors. `only_exact`: f32 unless the type holds all values.
   DType vector_type = DType::kF32;

@@ -40,9 +40,15 @@ constexpr FileType kFileTypes[] = {
     {"tq1_0", 36},  {"tq2_0", 37},   {"mxfp4", 38}};
 
 // Matrices that llama.cpp reads only as f32.
+// A causal convolution's weight: "block.3.conv", "block.3.conv_q".
+bool has_taps(std::string_view parameter) {
+  const std::string_view leaf = parameter.substr(parameter.rfind('.') + 1);
+  return leaf == "conv" || leaf == "conv_q" || leaf == "conv_k" || leaf == "conv_v";
+}
+
 bool is_kept_wide(std::string_view parameter) {
   return parameter == "position_embedding" || parameter == "token_type_embedding" ||
-         parameter.ends_with(".router") || parameter.ends_with(".bias");
+         parameter.ends_with(".router") || parameter.ends_with(".bias") || has_taps(parameter);
 }
 
 std::string most_common_type(const std::vector<TensorSource>& tensors) {
@@ -91,6 +97,7 @@ Result<ExportContents> gguf_contents(OpenedModel& opened, const GgufExportSettin
                             .R = exported.decoder->R,
                             .half = exported.decoder->rope_half,
                             .wanted_half = keys.rope_half};
+  if (exported.decoder) layout.states = state_heads(exported.decoder->recurrent, keys.turned);
   for (TensorSource& parameter : opened.parameters)
     if (is_kept_wide(parameter.name) && parameter.type.dtype != DType::kF32)
       parameter = encode_source(std::move(parameter), DType::kF32);

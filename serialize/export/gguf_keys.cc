@@ -24,6 +24,7 @@ class GgufKeyWriter final : public GgufKeys {
       : architecture_(architecture), config_(config), m_(m), out_(out), prefix_(std::string(architecture.name) + ".") {
     keys.architecture = architecture.name;
     keys.rope_half = architecture.rope_half;
+    keys.turned = architecture.turned;
   }
 
   // After the architecture's function.
@@ -87,9 +88,14 @@ class GgufKeyWriter final : public GgufKeys {
   }
   void recurrent_by_interval(std::string_view name, int64_t every) override {
     const std::vector<int64_t>& layers = m_->recurrent.layers;
-    const auto first = std::ranges::find(layers, 0);
-    if (first != layers.end()) every = first - layers.begin() + 1;
     out_.u32(key(name), every);
+    std::vector<uint8_t> flags;
+    for (const int64_t layer : layers) flags.push_back(layer != 0);
+    out_.flags(key("attention.recurrent_layers"), flags);
+  }
+  void rope_sections(std::string_view name) override {
+    const auto pairs = static_cast<int32_t>(m_->R / 2), third = (pairs + 2) / 3, left = std::max(0, pairs - 2 * third);
+    out_.integers(key(name), std::vector<int32_t>{third, std::min(third, pairs - third), left, 0});
   }
   void states() override {
     const RecurrentSizes& r = m_->recurrent;

@@ -14,6 +14,7 @@ namespace tessera {
 struct WrittenKeys {
   std::string architecture;
   bool rope_half = false;             // row order of rotated heads in the file
+  bool turned = false;                // order of the heads of values in recurrent layers
   std::vector<TensorSource> factors;  // tensors of rotation factors
   std::vector<std::string> notes;
 };

@@ -89,6 +89,11 @@ void GgufWriter::integers(std::string_view key, std::span<const int32_t> values)
   for (const int32_t value : values) put(keys_, value);
 }
 
+void GgufWriter::flags(std::string_view key, std::span<const uint8_t> values) {
+  array(key, GgufType::kBool, values.size());
+  for (const uint8_t value : values) put(keys_, value);
+}
+
 void GgufWriter::byte_array(std::string_view key, std::string_view values) {
   array(key, GgufType::kU8, values.size());
   keys_ += values;

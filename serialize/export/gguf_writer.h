@@ -25,6 +25,7 @@ class GgufWriter {
   void text(std::string_view key, std::string_view value);
   void texts(std::string_view key, std::span<const std::string> values);
   void floats(std::string_view key, std::span<const float> values);
+  void flags(std::string_view key, std::span<const uint8_t> values);
   void integers(std::string_view key, std::span<const int32_t> values);
   void byte_array(std::string_view key, std::string_view values);
 

@@ -90,6 +90,7 @@ Result<ExportContents> huggingface_contents(OpenedModel& opened, const Huggingfa
                             .R = exported.decoder->R,
                             .half = exported.decoder->rope_half,
                             .wanted_half = exported.decoder->latent.KA == 0 || exported.decoder->rope_half};
+  if (exported.decoder) layout.states = state_heads(exported.decoder->recurrent, false);
   layout.vector_type = encode_matrices(opened.parameters, settings);
   layout.only_exact = !settings.type;
   TSR_ASSIGN_OR_RETURN(std::vector<TensorSource> tensors,

@@ -243,7 +243,9 @@ class GgufReader final : public GgufKeys {
       return fail(StatusCode::kCorrupt, format("{}ssm.inner_size is {} and {}ssm.time_step_rank {}, wanted a multiple of it", prefix_,
                                                inner, prefix_, heads));
     config().sizes["VS"] = inner / heads;
+    if (architecture_.turned) config().flags["turned"] = true;
   }
+  void rope_sections(std::string_view name) override { name_of(name); }
   void further_layers(std::string_view name) override {
     const int64_t further = integer(name, 0), layers = our_size("L");
     if (further < 0 || further >= layers)

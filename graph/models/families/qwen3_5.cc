@@ -36,17 +36,16 @@ constexpr HuggingfaceClass kQwen3_5Classes[] = {
      {},
      "Qwen3_5Text"}};
 
-// llama.cpp's order of the heads of values: that of the tensors of one head of keys apart.
 void qwen35_gguf(GgufKeys& k) {
   k.decoder();
   k.further_layers("nextn_predict_layers");
   k.rotation();
   k.recurrent_by_interval("full_attention_interval", kAttentionEvery);
   k.states();
-  k.set_flag("turned", true);
+  k.rope_sections("rope.dimension_sections");
   k.plain_scores();
 }
-constexpr GgufArchitecture kQwen3_5Architectures[] = {{.name = "qwen35", .keys = qwen35_gguf}};
+constexpr GgufArchitecture kQwen3_5Architectures[] = {{.name = "qwen35", .keys = qwen35_gguf, .turned = true}};
 
 constexpr NameRule kQwen3_5Huggingface[] = {
     {"final_norm", "model.norm.weight", ValueChange::kPlusOne},
