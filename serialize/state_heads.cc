@@ -36,8 +36,8 @@ int64_t source_of(int64_t place, const StateHeads& heads) {
 }  // namespace
 
 StateHeads state_heads(const RecurrentSizes& sizes, bool wanted_turned) {
-  if (sizes.kind != Recurrent::kDelta) return {};
-  return {sizes.H, sizes.G, sizes.V, sizes.turned, wanted_turned};
+  if (sizes.kind != Recurrent::kDelta && sizes.kind != Recurrent::kStateSpace) return {};
+  return {sizes.H, sizes.G, sizes.V, sizes.turned, sizes.kind == Recurrent::kDelta && wanted_turned};
 }
 
 Result<TensorSource> with_heads_in_order(TensorSource parameter, const StateHeads& heads) {

@@ -108,6 +108,8 @@ void read_states(ConfigReader& config, DecoderSizes& m) {
   r.G = config.size("GS", r.H);
   r.K = config.size("KS", r.V);
   r.turned = config.flag("turned", false);
+  r.least_step = config.real("least_step", 0);
+  r.most_step = config.real("most_step", 0);
   config.check(r.H % r.G == 0, format("HS = {} heads of values are not a multiple of GS = {} heads of keys", r.H, r.G));
 }
 

@@ -135,7 +135,7 @@ void read_dense_layers(ConfigReader& config, DecoderSizes& m);
 // Reads the list "recurrent", or the size "attention_every": each so manyth layer has attention (`every` where it is absent), the
 // others `kind`. Reads the size "taps" (`taps`) and the flag "conv_bias".
 void read_recurrent(ConfigReader& config, DecoderSizes& m, Recurrent kind, int64_t every, int64_t taps);
-// Reads the sizes "HS", "VS", "GS" and "KS": H, V, G and K of states.
+// Reads the sizes "HS", "VS", "GS" and "KS": H, V, G and K of states; the flag "turned", the reals "least_step" and "most_step".
 void read_states(ConfigReader& config, DecoderSizes& m);
 
 // Reads a family's sizes, with its defaults and its differences from Llama.

@@ -17,7 +17,10 @@ enum class ValueChange : uint8_t {
   kPlusOne,     // ours is one more: the stored weight of a norm is its difference from 1
   kTransposed,  // foreign: [K, N], of experts [E, K, N]
   kApart,       // foreign: [N, 1, K], ours [N, K]
+  kColumn,      // foreign: [N, 1], ours [N]
+  kGroups,      // foreign: [G, N / G], ours [N], of layers with G heads of keys
   kLogNegated,  // ours is the logarithm of the stored vector's negative
+  kLogNegatedColumn,  // and foreign is [N, 1]
   // Foreign rows alternate between two of our tensors: the even rows, or the odd ones.
   kEven,
   kOdd,
@@ -29,7 +32,9 @@ constexpr bool is_alternating(ValueChange change) {
   return change >= ValueChange::kEven && change <= ValueChange::kTransposedOdd;
 }
 // Values are computed from the stored ones, in f32.
-constexpr bool is_computed(ValueChange change) { return change == ValueChange::kPlusOne || change == ValueChange::kLogNegated; }
+constexpr bool is_computed(ValueChange change) {
+  return change == ValueChange::kPlusOne || change == ValueChange::kLogNegated || change == ValueChange::kLogNegatedColumn;
+}
 constexpr bool is_odd(ValueChange change) {
   return change == ValueChange::kOdd || change == ValueChange::kTransposedOdd;
 }
@@ -40,7 +45,7 @@ constexpr bool is_transposed(ValueChange change) {
 
 // The foreign name of one of ours. In `ours` the prefix "block.<i>." is written "block.#."; `theirs` has
 // its number at '#', and at '@' that of an expert, where each expert is a separate tensor: ours stacks
-// them. Several rules with one `theirs` are parts of it along its rows, in the order of the rules.
+// them. Several rules with one `theirs` are parts of it along its rows (of experts, along those of each), in the order of the rules.
 struct NameRule {
   std::string_view ours, theirs;
   ValueChange change = ValueChange::kNone;
@@ -50,20 +55,20 @@ struct ForeignName {
   std::string tensor;  // with '@' where experts are separate tensors
   ValueChange change = ValueChange::kNone;
   // Parameters that share the tensor, this one included, in the order of their rows; empty: the whole tensor.
-  std::array<std::string, 3> parts;
+  std::array<std::string, 5> parts;
 };
 
 class ForeignNames {
  public:
   constexpr ForeignNames() = default;
   // Tables must outlive it; earlier ones take precedence.
-  constexpr ForeignNames(std::span<const NameRule> own, std::span<const NameRule> common = {})
-      : tables_{own, common, {}} {}
+  constexpr ForeignNames(std::span<const NameRule> own, std::span<const NameRule> common = {}, std::span<const NameRule> further = {})
+      : tables_{own, common, further, {}} {}
 
   // The same names, with the rules in `first` before all others.
   ForeignNames preceded_by(std::span<const NameRule> first) const {
     ForeignNames names = *this;
-    names.tables_ = {first, tables_[0], tables_[1]};
+    names.tables_ = {first, tables_[0], tables_[1], tables_[2]};
     return names;
   }
 
@@ -72,7 +77,7 @@ class ForeignNames {
   std::optional<ForeignName> find(std::string_view parameter) const;
 
  private:
-  std::array<std::span<const NameRule>, 3> tables_;
+  std::array<std::span<const NameRule>, 4> tables_;
 };
 
 }  // namespace tessera

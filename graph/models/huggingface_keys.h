@@ -82,6 +82,10 @@ class HuggingfaceKeys : public ForeignKeys {
   virtual void positive(std::string_view key, std::string_view ours, double otherwise, KeyForm form = KeyForm::kSame) = 0;
   // All layers rotate where the key has this text, else none.
   virtual void rotates_if(std::string_view key, std::string_view text) = 0;
+  // The width of a head of values; "auto": the model's width times that of `expand_key`, shared by the heads.
+  virtual void head_width(std::string_view key, std::string_view expand_key, int64_t expand) = 0;
+  // The least and the most step of a state space, infinite where there is no bound.
+  virtual void step_limits(std::string_view key) = 0;
   // LFM2: block_auto_adjust_ff_dim makes F of two thirds of the given width, times a factor, rounded up to a multiple.
   virtual void adjusted_width() = 0;
   // A second name of a key that was read: it counts, if the file has it.
@@ -122,6 +126,7 @@ struct HuggingfaceClass {
   void (*keys)(HuggingfaceKeys& k);
   std::optional<int64_t> padding = {};  // pad_token_id of the class
   std::string_view base = {};           // begins the names of its other heads; empty: that of `architecture`
+  std::optional<bool> has_experts = {};  // num_local_experts is above 0, or it is not: two families share a model_type
 };
 
 }  // namespace tessera

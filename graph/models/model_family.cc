@@ -40,7 +40,7 @@ Status unknown_family(std::string_view name) {
 // Keys of a shorthand that are not sizes (sizes are all capitals).
 constexpr std::string_view kReals[] = {
     "attention_scale", "aux", "capacity", "dropout", "embedding_scale", "expert_scale", "gate_limit",
-    "latent_norm_eps", "logit_scale", "logit_softcap", "norm_eps", "query_beta", "residual_scale", "rope_magnitude", "rope_theta",
+    "latent_norm_eps", "least_step", "logit_scale", "logit_softcap", "most_step", "norm_eps", "query_beta", "residual_scale", "rope_magnitude", "rope_theta",
     "softcap", "window_theta", "z"};
 constexpr std::string_view kFlags[] = {
     "attention_bias", "causal", "class_mean", "conv_bias", "expert_sigmoid", "head", "head_bias", "mlm", "mlp_bias", "normalize",

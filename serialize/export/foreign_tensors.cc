@@ -97,10 +97,14 @@ class ForeignTensorMaker {
     }
     if (name.change == ValueChange::kPlusOne)
       for (float& value : values) value -= 1;
-    if (name.change == ValueChange::kLogNegated)
+    const bool is_log = name.change == ValueChange::kLogNegated || name.change == ValueChange::kLogNegatedColumn;
+    if (is_log)
       for (float& value : values) value = -std::exp(value);
+    const auto count = static_cast<int64_t>(values.size());
     Shape shape = parts[0].type.shape;
-    if (parts.size() > 1) shape = {static_cast<int64_t>(values.size())};
+    if (parts.size() > 1) shape = {count};
+    if (name.change == ValueChange::kColumn || name.change == ValueChange::kLogNegatedColumn) shape = {count, 1};
+    if (name.change == ValueChange::kGroups) shape = {layout_.states.G, count / layout_.states.G};
     TSR_ASSIGN_OR_RETURN(HostTensor tensor,
                          in_type(HostTensor::copy_of<float>({DType::kF32, shape}, values), name.tensor));
     made_.push_back(source_in_memory(name.tensor, std::move(tensor)));
@@ -149,26 +153,30 @@ class ForeignTensorMaker {
     return out;
   }
 
-  // Concatenates the rows of the parts.
+  // Concatenates the rows of the parts; of experts, those of each expert.
   static std::vector<TensorSource> joined(std::vector<TensorSource> parts) {
     if (parts.size() == 1) return parts;
     Shape shape = parts[0].type.shape;
-    int64_t rows = 0;
-    std::vector<std::pair<Stream, int64_t>> streams;  // with the remaining bytes of each
+    const bool is_stacked = shape.rank() == 3;
+    int64_t rows = 0, turn = 0;  // rows and bytes of all parts, for each expert
+    std::vector<std::pair<Stream, int64_t>> streams;  // with the bytes of each
     for (TensorSource& part : parts) {
-      rows += part.type.shape[0];
-      const int64_t size = bytes(part.type);
+      rows += part.type.shape[is_stacked ? 1 : 0];
+      const int64_t size = bytes(part.type) / (is_stacked ? shape[0] : 1);
+      turn += size;
       streams.emplace_back(nullptr, size);
     }
     std::vector<int64_t> dims(shape.dims().begin(), shape.dims().end());
-    dims[0] = rows;
+    dims[is_stacked ? 1 : 0] = rows;
     TensorSource out{{}, {parts[0].type.dtype, Shape(std::span<const int64_t>(dims))}, {}, 1, {}, {}};
     for (size_t i = 0; i < parts.size(); ++i)
       streams[i].first = std::make_shared<SourceStream>(std::move(parts[i]));
-    out.read = [streams = std::move(streams)](
+    out.read = [streams = std::move(streams), turn](
                    int64_t offset, std::span<std::byte> buffer) -> Result<std::span<const std::byte>> {
       std::span<std::byte> rest = buffer;
-      for (const auto& [stream, size] : streams) {
+      offset = turn > 0 ? offset % turn : 0;
+      for (size_t i = 0; !rest.empty(); i = (i + 1) % streams.size()) {
+        const auto& [stream, size] = streams[i];
         if (offset >= size) {
           offset -= size;
           continue;
@@ -178,7 +186,6 @@ class ForeignTensorMaker {
         TSR_RETURN_IF_ERROR(stream->read(rest.first(part)));
         rest = rest.subspan(part);
         offset = 0;
-        if (rest.empty()) break;
       }
       return std::span<const std::byte>(buffer);
     };

@@ -115,6 +115,16 @@ class KeyWriter final : public HuggingfaceKeys {
     for (const int64_t is_recurrent : m_->recurrent.layers) types.push_back(is_recurrent != 0 ? keys.type : "full_attention");
     put("layer_types") = std::move(types);
   }
+  void head_width(std::string_view key, std::string_view expand_key, int64_t) override {
+    const RecurrentSizes& r = m_->recurrent;
+    put(key) = r.V;
+    put(expand_key) = r.H * r.V / m_->C;
+  }
+  void step_limits(std::string_view key) override {
+    const RecurrentSizes& r = m_->recurrent;
+    const Json most = r.most_step > 0 ? Json(r.most_step) : Json{{"__float__", "Infinity"}};
+    put(key) = Json::array({r.least_step, most});
+  }
   void adjusted_width() override { put("block_auto_adjust_ff_dim") = false; }
   void renamed_size(std::string_view, std::string_view) override {}
   void renamed_flag(std::string_view, std::string_view) override {}

@@ -36,10 +36,10 @@ std::string expert_name(std::string_view pattern, int64_t expert) {
   return format("{}{}{}", pattern.substr(0, at), expert, pattern.substr(at + kExpert.size()));
 }
 
-// Extents without leading ones, which files add.
-std::span<const int64_t> significant(const Shape& shape) {
-  std::span<const int64_t> dims = shape.dims();
-  while (dims.size() > 1 && dims.front() == 1) dims = dims.subspan(1);
+// Extents without ones, which files add.
+std::vector<int64_t> significant(const Shape& shape) {
+  std::vector<int64_t> dims(shape.dims().begin(), shape.dims().end());
+  std::erase(dims, 1);
   return dims;
 }
 
@@ -154,26 +154,17 @@ class Placer {
                    const std::string& parameter, const Shape& shape, Place& place) const {
     if (is_alternating(name.change) || (is_transposed(name.change) && shape.rank() == 3))
       return add_columns(name.change, tensor, stored, shape, place);
+    if (shape.rank() == 3 && !name.parts[0].empty()) return add_stacked(name, tensor, stored, parameter, shape, place);
     std::vector<int64_t> wanted(shape.dims().begin(), shape.dims().end());
     if (name.tensor.find(kExpert) != std::string::npos) wanted.erase(wanted.begin());
     const int64_t rows = wanted[0];
-    int64_t first = 0, all = rows;
-    if (!name.parts[0].empty()) {
-      all = 0;
-      for (const std::string& part : name.parts) {
-        if (part.empty()) break;
-        if (part == parameter) first = all;
-        const auto id = model_.graph.find_tensor(part);
-        if (!id)
-          return unsupported(format("tensor '{}' has a part '{}', which the model has not", tensor, part));
-        all += model_.graph.type(*id).shape[0];
-      }
-    }
+    TSR_ASSIGN_OR_RETURN(const auto part, part_of(name, tensor, parameter, 0, rows));
+    const auto [first, all] = part;
     wanted[0] = all;
     const bool turned = is_transposed(name.change) && wanted.size() == 2;
     if (turned) std::swap(wanted[0], wanted[1]);
-    if (name.change == ValueChange::kApart) wanted.insert(wanted.begin() + 1, 1);
-    if (!std::ranges::equal(significant(stored.shape), significant(Shape(wanted))))
+    const bool is_flat = name.change == ValueChange::kGroups && stored.shape.rank() == 2 && stored.shape.elements() == shape.elements();
+    if (!is_flat && significant(stored.shape) != significant(Shape(wanted)))
       return corrupt(
           format("tensor '{}' is [{}], the model wants [{}]", tensor, stored.shape, Shape(wanted)));
     const int64_t elements =
@@ -195,6 +186,41 @@ class Placer {
     return {};
   }
 
+  // PartRows: where a parameter's rows begin in their tensor, and the tensor's rows in all.
+  struct PartRows {
+    int64_t first = 0, all = 0;
+  };
+  // `dim`: of rows.
+  Result<PartRows> part_of(const ForeignName& name, const std::string& tensor, const std::string& parameter, int dim,
+                           int64_t rows) const {
+    if (name.parts[0].empty()) return PartRows{0, rows};
+    PartRows found;
+    for (const std::string& part : name.parts) {
+      if (part.empty()) break;
+      if (part == parameter) found.first = found.all;
+      const auto id = model_.graph.find_tensor(part);
+      if (!id) return unsupported(format("tensor '{}' has a part '{}', which the model has not", tensor, part));
+      found.all += model_.graph.type(*id).shape[dim];
+    }
+    return found;
+  }
+
+  // Ours [E, N, K] from rows of each matrix of theirs [E, all rows, K].
+  Status add_stacked(const ForeignName& name, const std::string& tensor, const ForeignTensor& stored, const std::string& parameter,
+                     const Shape& shape, Place& place) const {
+    const int64_t E = shape[0], rows = shape[1], K = shape[2];
+    TSR_ASSIGN_OR_RETURN(const PartRows part, part_of(name, tensor, parameter, 1, rows));
+    const Shape wanted{E, part.all, K};
+    if (significant(stored.shape) != significant(wanted))
+      return corrupt(format("tensor '{}' is [{}], the model wants [{}]", tensor, stored.shape, wanted));
+    if (rows * K % info(stored.dtype).block_elements != 0 || K * part.first % info(stored.dtype).block_elements != 0)
+      return corrupt(format("tensor '{}' cannot be split between blocks", tensor));
+    place.bytes = dtype_bytes(stored.dtype, rows * K);
+    for (int64_t expert = 0; expert < E; ++expert)
+      place.offsets.push_back(stored.offset + dtype_bytes(stored.dtype, (expert * part.all + part.first) * K));
+    return {};
+  }
+
   // Ours [E, N, K] from theirs [E, K, N], or [E, K, 2N] with alternating columns; ours [E, N] from theirs [E, 2N].
   static Status add_columns(ValueChange change, const std::string& tensor, const ForeignTensor& stored,
                             const Shape& shape, Place& place) {
@@ -206,7 +232,7 @@ class Placer {
     place.all_rows = place.step * place.rows;
     const Shape wanted = shape.rank() == 3 ? Shape{place.matrices, place.columns, place.all_rows}
                                            : Shape{place.matrices, place.all_rows};
-    if (!std::ranges::equal(significant(stored.shape), significant(wanted)))
+    if (significant(stored.shape) != significant(wanted))
       return corrupt(format("tensor '{}' is [{}], the model wants [{}]", tensor, stored.shape, wanted));
     if (is_block_type(stored.dtype))
       return unsupported(format("tensor '{}' is stored as {} and transposed", tensor, stored.type));
@@ -279,7 +305,7 @@ class Placer {
   static void change_values(ValueChange change, std::span<float> values) {
     if (change == ValueChange::kPlusOne)
       for (float& value : values) value += 1;
-    if (change == ValueChange::kLogNegated)
+    if (change == ValueChange::kLogNegated || change == ValueChange::kLogNegatedColumn)
       for (float& value : values) value = std::log(-value);
   }
 

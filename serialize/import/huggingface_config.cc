@@ -31,10 +31,12 @@ struct KnownClass {
   const HuggingfaceClass* described = nullptr;
 };
 
-KnownClass find_class(std::string_view model_type) {
+KnownClass find_class(std::string_view model_type, const Json& json) {
+  const auto count = json.find("num_local_experts");
+  const bool has_experts = count == json.end() || !count->is_number() || *count > 0;
   for (const ModelFamily& family : all_model_families())
     for (const HuggingfaceClass& each : family.classes)
-      if (each.model_type == model_type) return {&family, &each};
+      if (each.model_type == model_type && each.has_experts.value_or(has_experts) == has_experts) return {&family, &each};
   return {};
 }
 
@@ -91,7 +93,7 @@ Result<HuggingfaceConfig> read_huggingface_config(const Json& json) {
   TSR_RETURN_IF_ERROR(r.fields.status());
   if (has_text_part(json, r.out.model_type)) return read_text_part(json, r.out.model_type);
   const bool is_encoder = is_huggingface_encoder(r.out.model_type);
-  const KnownClass found = is_encoder ? KnownClass() : find_class(r.out.model_type);
+  const KnownClass found = is_encoder ? KnownClass() : find_class(r.out.model_type, json);
   if (!is_encoder && found.described == nullptr)
     return Status(StatusCode::kUnsupported, format("config.json: model_type is '{}'; known: {}",
                                                    quote(r.out.model_type, 80), known_classes()));

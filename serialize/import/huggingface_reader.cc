@@ -100,6 +100,33 @@ void HuggingfaceReader::cap(std::string_view key, std::string_view ours, double 
   if (value != 0) out.config.reals[std::string(ours)] = value;
 }
 
+void HuggingfaceReader::head_width(std::string_view key, std::string_view expand_key, int64_t expand) {
+  const int64_t inner = fields.size(expand_key, expand) * size_("C"), heads = std::max<int64_t>(1, size_("HS"));
+  const Json* const given = fields.any(key);
+  const bool is_auto = given == nullptr || *given == "auto";
+  const int64_t width = is_auto ? inner / heads : fields.size(key, {});
+  if (width * heads != inner)
+    fields.fail(StatusCode::kCorrupt, format("{} heads of {} numbers, wanted {} numbers in all, {} times the width {}", heads, width,
+                                             inner, expand_key, size_("C")));
+  size_("VS") = width;
+}
+
+void HuggingfaceReader::step_limits(std::string_view key) {
+  const Json* const given = fields.any(key);
+  if (given == nullptr) return;
+  const bool is_pair = given->is_array() && given->size() == 2 && (*given)[0].is_number();
+  const auto is_infinite = [](const Json& limit) {  // transformers writes {"__float__": "Infinity"}
+    return limit.is_null() || (limit.is_object() && limit.value("__float__", Json()) == "Infinity");
+  };
+  if (!is_pair || !((*given)[1].is_number() || is_infinite((*given)[1])))
+    return fields.fail(StatusCode::kCorrupt, format("{} is {}, wanted the least and the most step", key, quote_json(*given, 60)));
+  const double least = (*given)[0].get<double>(), most = is_infinite((*given)[1]) ? 0 : (*given)[1].get<double>();
+  if (least < 0 || (most != 0 && most < least))
+    return fields.fail(StatusCode::kCorrupt, format("{} is {}, wanted the least and the most step", key, quote_json(*given, 60)));
+  if (least > 0) real_("least_step") = least;
+  if (most > 0 && std::isfinite(most)) real_("most_step") = most;
+}
+
 void HuggingfaceReader::adjusted_width() {
   const bool adjusts = fields.flag("block_auto_adjust_ff_dim", true);
   const int64_t multiple = fields.size("block_multiple_of", 256);

@@ -46,6 +46,8 @@ class HuggingfaceReader final : public HuggingfaceKeys {
   void negated_flag(std::string_view key, std::string_view ours, bool otherwise) override;
   void positive(std::string_view key, std::string_view ours, double otherwise, KeyForm form) override;
   void rotates_if(std::string_view key, std::string_view text) override;
+  void head_width(std::string_view key, std::string_view expand_key, int64_t expand) override;
+  void step_limits(std::string_view key) override;
   void adjusted_width() override;
   void renamed_size(std::string_view key, std::string_view ours) override;
   void renamed_flag(std::string_view key, std::string_view ours) override;
