@@ -17,6 +17,7 @@ enum class ValueChange : uint8_t {
   kPlusOne,     // ours is one more: the stored weight of a norm is its difference from 1
   kTransposed,  // foreign: [K, N], of experts [E, K, N]
   kApart,       // foreign: [N, 1, K], ours [N, K]
+  kByKeyHead,   // foreign rows of all parts are together for each of the layer's heads of keys
   kColumn,      // foreign: [N, 1], ours [N]
   kGroups,      // foreign: [G, N / G], ours [N], of layers with G heads of keys
   kLogNegated,  // ours is the logarithm of the stored vector's negative

@@ -37,10 +37,19 @@ TensorId LayerBuilder::op(std::string_view name, std::initializer_list<TensorId>
   return outputs.empty() ? kNoTensor : outputs.front();
 }
 
+TensorId LayerBuilder::op(std::string_view name, std::span<const TensorId> inputs, std::vector<Attr> attrs) {
+  const std::vector<TensorId> outputs = results(name, inputs, std::move(attrs));
+  return outputs.empty() ? kNoTensor : outputs.front();
+}
+
 std::vector<TensorId> LayerBuilder::op_all(std::string_view name, std::initializer_list<TensorId> inputs,
                                            std::vector<Attr> attrs) {
+  return results(name, std::span(inputs.begin(), inputs.size()), std::move(attrs));
+}
+
+std::vector<TensorId> LayerBuilder::results(std::string_view name, std::span<const TensorId> inputs, std::vector<Attr> attrs) {
   if (!status_.ok()) return {};
-  auto outputs = graph_.add_node(name, std::span(inputs.begin(), inputs.size()), std::move(attrs));
+  auto outputs = graph_.add_node(name, inputs, std::move(attrs));
   if (!outputs.ok()) fail(outputs.status());
   return outputs.ok() ? *outputs : std::vector<TensorId>{};
 }

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <initializer_list>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -26,6 +27,8 @@ class LayerBuilder {
   // The first result of a node; further results (statistics kept for the backward pass) stay in the graph.
   TensorId op(std::string_view name, std::initializer_list<TensorId> inputs, std::vector<Attr> attrs = {});
 
+  TensorId op(std::string_view name, std::span<const TensorId> inputs, std::vector<Attr> attrs);
+
   // Returns all results of a node; empty after an error.
   std::vector<TensorId> op_all(std::string_view name, std::initializer_list<TensorId> inputs,
                                std::vector<Attr> attrs = {});
@@ -46,6 +49,8 @@ class LayerBuilder {
   Result<Graph> finish();
 
  private:
+  std::vector<TensorId> results(std::string_view name, std::span<const TensorId> inputs, std::vector<Attr> attrs);
+
   Graph graph_;
   Status status_;
 };

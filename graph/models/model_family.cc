@@ -175,10 +175,12 @@ Initializer initializer_for(const Graph& graph, TensorId parameter, int64_t bloc
   if (name == "rope_factors") return {Initializer::Kind::kOnes, 0};  // factor 1: frequencies stay unchanged
   if (name.ends_with(".weight")) name.remove_suffix(7);
   const std::string_view leaf = name.substr(name.rfind('.') + 1);  // npos + 1 is 0
-  if (tensor.type.shape.rank() < 2)
-    return {
-        leaf.find("norm") != std::string_view::npos ? Initializer::Kind::kOnes : Initializer::Kind::kZeros,
-        0};
+  if (tensor.type.shape.rank() < 2) {
+    const bool is_factor = leaf.find("norm") != std::string_view::npos || leaf == "skip";
+    return {is_factor ? Initializer::Kind::kOnes : Initializer::Kind::kZeros, 0};
+  }
+  if (leaf == "conv" || leaf == "conv_q" || leaf == "conv_k" || leaf == "conv_v")  // few taps
+    return {Initializer::Kind::kNormal, 1 / std::sqrt(static_cast<double>(tensor.type.shape[1]))};
 
   // Low-rank adapters start as zero: the second matrix
   // is zero, the first keeps the scale of its input.
@@ -190,7 +192,7 @@ Initializer initializer_for(const Graph& graph, TensorId parameter, int64_t bloc
 
   constexpr double kStddev = 0.02;
   if (blocks > 0) {
-    const bool residual = name.starts_with("block.") && (leaf == "o" || leaf == "down" || leaf == "proj");
+    const bool residual = name.starts_with("block.") && (leaf == "o" || leaf == "down" || leaf == "proj" || leaf == "conv_out" || leaf == "scan_out");
     return {Initializer::Kind::kNormal,
             residual ? kStddev / std::sqrt(2.0 * static_cast<double>(blocks)) : kStddev};
   }

@@ -78,9 +78,15 @@ class Mixer {
   }
 
   TensorId scan(TensorId q, TensorId k, TensorId v, TensorId decay, TensorId beta, const char* rule, double scale) {
-    std::vector<Attr> attrs = {{"rule", std::string(rule)}, {"scale", scale}};
-    if (r_.turned) attrs.push_back({"turned", int64_t{1}});
-    return b_.op("state_scan", {q, k, v, decay, beta}, std::move(attrs));
+    if (r_.turned) q = in_turn(q), k = in_turn(k);
+    return b_.op("state_scan", {q, k, v, decay, beta}, {{"rule", std::string(rule)}, {"scale", scale}});
+  }
+
+  // The G heads of keys again and again, one for each head of values.
+  TensorId in_turn(TensorId heads) {
+    if (r_.H == r_.G || r_.G == 1) return heads;
+    const std::vector<TensorId> turns(static_cast<size_t>(r_.H / r_.G), heads);
+    return b_.op("concat", turns, {{"dim", int64_t{2}}});
   }
 
   // An rms_norm of each of G groups of the channels.

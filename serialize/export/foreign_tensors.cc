@@ -64,9 +64,12 @@ class ForeignTensorMaker {
       }
     for (TensorSource& part : parts)
       if (!order_.empty() && has_rotated_rows(part.name)) part = reordered(std::move(part));
+    const int64_t turns = parts[0].type.shape.rank() == 3            ? parts[0].type.shape[0]
+                          : name->change == ValueChange::kByKeyHead ? layout_.states.G
+                                                                    : 1;
     TensorSource tensor = is_alternating(name->change)  ? as_columns(std::move(parts))
-                          : is_transposed(name->change) ? as_columns(joined(std::move(parts)))
-                                                        : std::move(joined(std::move(parts))[0]);
+                          : is_transposed(name->change) ? as_columns(joined(std::move(parts), 1))
+                                                        : std::move(joined(std::move(parts), turns)[0]);
     if (name->change == ValueChange::kPlusOne)
       return Status(StatusCode::kUnsupported,
                     format("matrix '{}' is stored less one in {} files", parameter, layout_.format));
@@ -153,16 +156,16 @@ class ForeignTensorMaker {
     return out;
   }
 
-  // Concatenates the rows of the parts; of experts, those of each expert.
-  static std::vector<TensorSource> joined(std::vector<TensorSource> parts) {
+  // Concatenates the rows of the parts, in so many turns: those of each expert, or of each head of keys.
+  static std::vector<TensorSource> joined(std::vector<TensorSource> parts, int64_t turns) {
     if (parts.size() == 1) return parts;
     Shape shape = parts[0].type.shape;
     const bool is_stacked = shape.rank() == 3;
-    int64_t rows = 0, turn = 0;  // rows and bytes of all parts, for each expert
+    int64_t rows = 0, turn = 0;  // rows of all parts, and bytes of a turn
     std::vector<std::pair<Stream, int64_t>> streams;  // with the bytes of each
     for (TensorSource& part : parts) {
       rows += part.type.shape[is_stacked ? 1 : 0];
-      const int64_t size = bytes(part.type) / (is_stacked ? shape[0] : 1);
+      const int64_t size = bytes(part.type) / turns;
       turn += size;
       streams.emplace_back(nullptr, size);
     }

@@ -155,6 +155,7 @@ class Placer {
     if (is_alternating(name.change) || (is_transposed(name.change) && shape.rank() == 3))
       return add_columns(name.change, tensor, stored, shape, place);
     if (shape.rank() == 3 && !name.parts[0].empty()) return add_stacked(name, tensor, stored, parameter, shape, place);
+    if (name.change == ValueChange::kByKeyHead) return add_by_head(name, tensor, stored, parameter, shape, place);
     std::vector<int64_t> wanted(shape.dims().begin(), shape.dims().end());
     if (name.tensor.find(kExpert) != std::string::npos) wanted.erase(wanted.begin());
     const int64_t rows = wanted[0];
@@ -203,6 +204,21 @@ class Placer {
       found.all += model_.graph.type(*id).shape[dim];
     }
     return found;
+  }
+
+  // Ours [N, K] from N / G rows of each of the G heads of keys of theirs.
+  Status add_by_head(const ForeignName& name, const std::string& tensor, const ForeignTensor& stored, const std::string& parameter,
+                     const Shape& shape, Place& place) const {
+    const int64_t heads = places_.key_heads, rows = shape[0], K = shape[1];
+    TSR_ASSIGN_OR_RETURN(const PartRows part, part_of(name, tensor, parameter, 0, rows));
+    const Shape wanted{part.all, K};
+    if (significant(stored.shape) != significant(wanted) || rows % heads != 0 || part.first % heads != 0)
+      return corrupt(format("tensor '{}' is [{}], the model wants [{}] of {} heads of keys", tensor, stored.shape, wanted, heads));
+    if (K % info(stored.dtype).block_elements != 0) return corrupt(format("tensor '{}' cannot be split between blocks", tensor));
+    place.bytes = dtype_bytes(stored.dtype, rows / heads * K);
+    for (int64_t head = 0; head < heads; ++head)
+      place.offsets.push_back(stored.offset + dtype_bytes(stored.dtype, (head * (part.all / heads) + part.first / heads) * K));
+    return {};
   }
 
   // Ours [E, N, K] from rows of each matrix of theirs [E, all rows, K].

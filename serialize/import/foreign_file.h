@@ -34,6 +34,7 @@ struct ForeignPlaces {
   std::string_view format;                                  // "GGUF", for messages
   std::map<std::string, TensorSource, std::less<>> computed;  // parameters computed from several tensors or none, f32
   std::set<std::string, std::less<>> used;                  // tensors already consumed; the others need a parameter
+  int64_t key_heads = 1;  // of recurrent layers
   std::map<std::string, float, std::less<>>
       product_scales;  // by parameter: the scale on the products with this weight
 };

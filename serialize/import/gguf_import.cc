@@ -216,6 +216,7 @@ Result<OpenedModel> open_gguf(std::shared_ptr<const ByteSource> source) {
   TSR_CHECK(family != nullptr, "hyper-parameters are of a family");
   ForeignPlaces places{
       .names = family->gguf, .format = "GGUF", .computed = {}, .used = {}, .product_scales = {}};
+  if (const auto heads = config.sizes.find("GS"); heads != config.sizes.end()) places.key_heads = heads->second;
   skip_further_layers(foreign, config.sizes["L"], hyperparameters.skipped_layers, places);
   TSR_RETURN_IF_ERROR(read_head(foreign, file, name, model, config, places));
   TSR_RETURN_IF_ERROR(read_variant(foreign, hyperparameters, places));

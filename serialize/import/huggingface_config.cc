@@ -19,6 +19,7 @@ struct TextPart {
 constexpr TextPart kTextParts[] = {{"gemma3", "gemma3_text"},
                                    {"mistral3", "mistral"},
                                    {"qwen3_5", "qwen3_5_text", false},
+                                   {"qwen3_5_moe", "qwen3_5_moe_text", false},
                                    {"qwen3_vl", "qwen3_vl_text"}};
 
 // Tensors of the other parts, which are skipped, behind "model." or not.

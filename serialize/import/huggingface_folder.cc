@@ -90,6 +90,17 @@ bool is_derived(std::string_view name) {
          name.ends_with(".attn.masked_bias");
 }
 
+// Files on hubs stack the experts that transformers saves one by one.
+constexpr NameRule kStackedExpertNames[] = {
+    {"block.#.experts.gate", "model.layers.#.mlp.experts.gate_up_proj"},
+    {"block.#.experts.up", "model.layers.#.mlp.experts.gate_up_proj"},
+    {"block.#.experts.down", "model.layers.#.mlp.experts.down_proj"},
+};
+bool has_stacked_experts(const ForeignTensors& tensors) {
+  const auto ends = [](const auto& each) { return each.first.ends_with(".mlp.experts.gate_up_proj"); };
+  return !tensors.contains("model.layers.0.mlp.experts.gate_up_proj_bias") && std::ranges::any_of(tensors, ends);
+}
+
 }  // namespace
 
 Result<OpenedModel> open_huggingface(const std::shared_ptr<const ByteSource>& source) {
@@ -139,8 +150,9 @@ Result<OpenedModel> open_huggingface(const std::shared_ptr<const ByteSource>& so
   TSR_CHECK(family != nullptr, "a configuration is of a family");
   const bool is_mxfp4 =
       config.quantization && config.quantization->method == FolderQuantization::Method::kMxfp4;
-  const ForeignNames names =
-      is_mxfp4 ? family->huggingface.preceded_by(kMxfp4ExpertNames) : family->huggingface;
+  const ForeignNames names = is_mxfp4                         ? family->huggingface.preceded_by(kMxfp4ExpertNames)
+                             : has_stacked_experts(file.tensors) ? family->huggingface.preceded_by(kStackedExpertNames)
+                                                                 : family->huggingface;
   ForeignPlaces places{
       .names = names, .format = "Hugging Face", .computed = {}, .used = {}, .product_scales = {}};
   for (const auto& [name, tensor] : file.tensors)
@@ -153,6 +165,7 @@ Result<OpenedModel> open_huggingface(const std::shared_ptr<const ByteSource>& so
   } else {
     TSR_RETURN_IF_ERROR(choose_head(file, names, config, places));
   }
+  if (const auto heads = config.config.sizes.find("GS"); heads != config.config.sizes.end()) places.key_heads = heads->second;
   if (config.scaling) {
     places.computed.emplace("rope_factors", source_in_memory("rope_factors", config.scaling->values()));
     if (!config.scaling->words.empty()) model.metadata["rope_scaling"] = config.scaling->words;

@@ -39,6 +39,10 @@ LINEAR = {"rope_type": "linear", "factor": 2.5, "rope_theta": 10000.0}
 # Of qwen3_5: heads of values, of keys, and their widths.
 DELTA = {"num_hidden_layers": 5, "head_dim": 16, "linear_num_key_heads": 2, "linear_num_value_heads": 6, "linear_key_head_dim": 12,
          "linear_value_head_dim": 10}
+# Of state spaces: 6 heads of 24 numbers, twice the width.
+STATES = {"num_hidden_layers": 4, "layer_types": ["linear_attention", "full_attention", "linear_attention", "linear_attention"], "mamba_n_heads": 6,
+          "mamba_d_head": 24, "mamba_d_state": 10, "shared_intermediate_size": 40, "embedding_multiplier": 3.0, "attention_multiplier": 0.2,
+          "residual_multiplier": 0.7, "logits_scaling": 2.5}
 CONVOLUTIONS = {**GROUPS, "num_hidden_layers": 5, "layer_types": ["conv", "conv", "full_attention", "conv", "full_attention"]}
 
 
@@ -98,6 +102,13 @@ MODELS = {
     "qwen3_5, one key head": ("qwen3_5_text", {**SHAPE, **DELTA, "linear_num_key_heads": 1, "linear_num_value_heads": 5, "linear_conv_kernel_dim": 3,
                                                "linear_key_head_dim": 7, "layer_types": ["full_attention"] + 4 * ["linear_attention"],
                                                "rope_parameters": {"rope_type": "default", "rope_theta": 1e6, "partial_rotary_factor": 0.5}}),
+    "qwen3_5_moe": ("qwen3_5_moe_text", {**GROUPS, **DELTA, **EXPERTS, "num_experts": 6, "moe_intermediate_size": 20,
+                                         "shared_expert_intermediate_size": 28}),
+    "qwen3_next": ("qwen3_next", {**GROUPS, **DELTA, **EXPERTS, "num_experts": 6, "moe_intermediate_size": 20, "shared_expert_intermediate_size": 28,
+                                  "mlp_only_layers": [1]}),
+    "granitemoehybrid": ("granitemoehybrid", {**GROUPS, **STATES, "num_local_experts": 0}),
+    "granitemoehybrid, experts, rope": ("granitemoehybrid", {**GROUPS, **STATES, **EXPERTS, "num_local_experts": 5, "mamba_n_groups": 2,
+                                                             "position_embedding_type": "rope", "time_step_limit": (0.3, 1.2)}),
     "lfm2": ("lfm2", CONVOLUTIONS),
     "lfm2, biases, width as given": ("lfm2", {**CONVOLUTIONS, "conv_bias": True, "conv_L_cache": 5, "block_auto_adjust_ff_dim": False,
                                               "tie_word_embeddings": False}),
