@@ -96,9 +96,10 @@ constexpr NameRule kStackedExpertNames[] = {
     {"block.#.experts.up", "model.layers.#.mlp.experts.gate_up_proj"},
     {"block.#.experts.down", "model.layers.#.mlp.experts.down_proj"},
 };
-bool has_stacked_experts(const ForeignTensors& tensors) {
-  const auto ends = [](const auto& each) { return each.first.ends_with(".mlp.experts.gate_up_proj"); };
-  return !tensors.contains("model.layers.0.mlp.experts.gate_up_proj_bias") && std::ranges::any_of(tensors, ends);
+bool has_stacked_experts(const ForeignNames& names, const ForeignTensors& tensors) {
+  const std::optional<ForeignName> gate = names.find("block.0.experts.gate");
+  const auto is_stack = [](const auto& each) { return each.first.ends_with(".mlp.experts.gate_up_proj"); };
+  return gate && gate->tensor.find('@') != std::string::npos && std::ranges::any_of(tensors, is_stack);
 }
 
 }  // namespace
@@ -151,7 +152,7 @@ Result<OpenedModel> open_huggingface(const std::shared_ptr<const ByteSource>& so
   const bool is_mxfp4 =
       config.quantization && config.quantization->method == FolderQuantization::Method::kMxfp4;
   const ForeignNames names = is_mxfp4                         ? family->huggingface.preceded_by(kMxfp4ExpertNames)
-                             : has_stacked_experts(file.tensors) ? family->huggingface.preceded_by(kStackedExpertNames)
+                             : has_stacked_experts(family->huggingface, file.tensors) ? family->huggingface.preceded_by(kStackedExpertNames)
                                                                  : family->huggingface;
   ForeignPlaces places{
       .names = names, .format = "Hugging Face", .computed = {}, .used = {}, .product_scales = {}};

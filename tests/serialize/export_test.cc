@@ -38,6 +38,13 @@ const std::vector<std::string> kModels = {
     "phi3:L=2,C=12,H=3,KV=1,F=10,V=11,T=16,rope_half",
     "phi3:L=1,C=12,H=3,F=10,V=11,T=16,rope_half,rope_rows=2,rope_switch=8,rope_magnitude=1.25",
     "ministral3:L=2,C=12,H=3,KV=1,F=10,V=11,T=16,query_beta=0.25,query_context=4,rope_half",
+    "lfm2:L=3,C=12,H=3,KV=1,F=10,V=11,T=16,recurrent=1|0|1,tied,rope_half",
+    "qwen3_5:L=4,C=12,H=3,KV=1,D=8,R=4,F=10,HS=4,GS=2,VS=6,KS=3,V=11,T=16,tied,rope_half",
+    "qwen3_5moe:L=2,C=12,H=3,KV=1,D=4,F=10,E=3,K=2,FS=8,HS=6,GS=2,VS=3,KS=3,V=11,T=16,attention_every=2,rope_half",
+    "qwen3next:L=2,C=12,H=3,KV=1,D=4,F=10,E=3,K=2,FS=8,HS=4,GS=2,VS=3,KS=5,V=11,T=16,attention_every=2,rope_half",
+    "granitehybrid:L=3,C=12,H=3,KV=1,F=10,HS=4,GS=2,VS=6,KS=3,V=11,T=16,recurrent=1|0|1,rope_layers=0|0|0,conv_bias,rope_half,"
+    "attention_scale=0.5",
+    "granitehybridmoe:L=2,C=12,H=3,KV=1,F=10,E=3,K=2,FS=8,HS=4,GS=1,VS=6,KS=3,V=11,T=16,recurrent=1|0,conv_bias,rope_half",
     "smollm3:L=4,C=12,H=3,KV=1,F=10,V=11,T=16,tied,rope_half,rope_layers=1|1|1|0",
     "gemma:L=2,C=12,H=3,KV=1,D=6,F=10,V=11,T=16,tied,rope_half",
     "olmo2:L=4,C=12,H=3,KV=1,F=10,V=11,T=16,rope_half,windows=5|5|5|0,window_theta=10000",
