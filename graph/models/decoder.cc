@@ -101,6 +101,13 @@ void read_recurrent(ConfigReader& config, DecoderSizes& m, Recurrent kind, int64
   r.conv_bias = config.flag("conv_bias", false);
 }
 
+void read_halves(ConfigReader& config, DecoderSizes& m) {
+  constexpr int64_t kMost = 2;
+  m.halves = config.list("halves", m.L, 0);
+  for (const int64_t half : m.halves)
+    config.check(half <= kMost, format("halves has {}, wanted 0 for both, 1 for the mixer alone, 2 for the feed-forward half alone", half));
+}
+
 void read_states(ConfigReader& config, DecoderSizes& m) {
   RecurrentSizes& r = m.recurrent;
   r.H = config.size("HS");
@@ -124,7 +131,7 @@ namespace {
 TensorId add_recurrence(LayerBuilder& b, const DecoderSizes& m, size_t layer, TensorId x) {
   const std::string block = format("block.{}", layer);
   b.scope(block + ".recurrence");
-  const TensorId input = m.input_norm ? residual_norm(b, m, block + ".attention_norm", x) : x;
+  const TensorId input = m.input_norm ? residual_norm(b, m, block + m.mixer_norm(), x) : x;
   TensorId added = recurrent_mixer(b, m, block, input);
   if (m.branch_norm) added = residual_norm(b, m, block + ".attention_branch_norm", added);
   return add_residual(b, m, x, added);
@@ -180,8 +187,8 @@ Result<Graph> build_decoder(const ModelConfig& config, ReadDecoderSizes read) {
   if (m.embedding_scale != 1) x = b.op("scale", {x}, {{"factor", m.embedding_scale}});
   DecoderAttention attention(b, m, positions, factors);
   for (size_t layer = 0; layer < static_cast<size_t>(m.L); ++layer) {
-    x = m.is_recurrent(layer) ? add_recurrence(b, m, layer, x) : attention.add(layer, x);
-    x = add_feed_forward(b, m, layer, x, auxiliary);
+    if (m.has_mixer(layer)) x = m.is_recurrent(layer) ? add_recurrence(b, m, layer, x) : attention.add(layer, x);
+    if (m.has_feed_forward(layer)) x = add_feed_forward(b, m, layer, x, auxiliary);
   }
   output(b, m, x, table);
   if (auxiliary.sum() != kNoTensor) b.output("aux_loss", auxiliary.sum());
@@ -253,8 +260,28 @@ constexpr NameRule kGguf[] = {
     {"block.#.experts.down", "blk.#.ffn_down_exps.weight"},
 };
 
+constexpr NameRule kStateSpaceGguf[] = {
+    {"block.#.scan_z", "blk.#.ssm_in.weight"},
+    {"block.#.scan_v", "blk.#.ssm_in.weight"},
+    {"block.#.scan_k", "blk.#.ssm_in.weight"},
+    {"block.#.scan_q", "blk.#.ssm_in.weight"},
+    {"block.#.scan_step", "blk.#.ssm_in.weight"},
+    {"block.#.conv_v", "blk.#.ssm_conv1d.weight"},
+    {"block.#.conv_k", "blk.#.ssm_conv1d.weight"},
+    {"block.#.conv_q", "blk.#.ssm_conv1d.weight"},
+    {"block.#.conv_v.bias", "blk.#.ssm_conv1d.bias"},
+    {"block.#.conv_k.bias", "blk.#.ssm_conv1d.bias"},
+    {"block.#.conv_q.bias", "blk.#.ssm_conv1d.bias"},
+    {"block.#.log_rate", "blk.#.ssm_a", ValueChange::kLogNegatedColumn},
+    {"block.#.step_bias", "blk.#.ssm_dt.bias"},
+    {"block.#.skip", "blk.#.ssm_d", ValueChange::kColumn},
+    {"block.#.scan_norm", "blk.#.ssm_norm.weight", ValueChange::kGroups},
+    {"block.#.scan_out", "blk.#.ssm_out.weight"},
+};
+
 }  // namespace
 
 constexpr std::span<const NameRule> kDecoderHuggingfaceNames = kHuggingface, kDecoderGgufNames = kGguf;
+constexpr std::span<const NameRule> kStateSpaceGgufNames = kStateSpaceGguf;
 
 }  // namespace tessera

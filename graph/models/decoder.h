@@ -38,6 +38,7 @@ struct ExpertSizes {
   int64_t groups = 1, groups_used = 1;  // a token's experts are of its best groups alone; see moe_route
   int64_t group_best = 2;               // number of scores whose sum ranks a group
   bool bias = false;                    // at the router and at every product of an expert
+  int64_t M = 0;  // width of the routed experts' input and output, which are projections of x; 0: C
   double limit = 0;  // gates at most this, and ups at least -limit and at most limit; then (up + 1) * gate *
                      // sigmoid(1.702 gate); 0: swiglu
 };
@@ -106,6 +107,12 @@ struct DecoderSizes {
   LatentSizes latent;
   ExpertSizes experts;
   RecurrentSizes recurrent;
+  bool squared_relu = false;     // feed-forward halves are down(relu(up x)^2), without a gate
+  std::vector<int64_t> halves;   // by layer: 1 for the mixer alone, 2 for the feed-forward half alone, 0 for both; empty: both
+  bool has_mixer(size_t layer) const { return halves.empty() || halves[layer] != 2; }
+  bool has_feed_forward(size_t layer) const { return halves.empty() || halves[layer] != 1; }
+  // The name of the norm before a mixer; halves alone have one norm.
+  const char* mixer_norm() const { return halves.empty() ? ".attention_norm" : ".norm"; }
   bool is_recurrent(size_t layer) const { return !recurrent.layers.empty() && recurrent.layers[layer] != 0; }
 
   bool has_experts(size_t layer) const { return experts.E > 0 && (experts.layers.empty() || experts.layers[layer] != 0); }
@@ -135,6 +142,8 @@ void read_dense_layers(ConfigReader& config, DecoderSizes& m);
 // Reads the list "recurrent", or the size "attention_every": each so manyth layer has attention (`every` where it is absent), the
 // others `kind`. Reads the size "taps" (`taps`) and the flag "conv_bias".
 void read_recurrent(ConfigReader& config, DecoderSizes& m, Recurrent kind, int64_t every, int64_t taps);
+// Reads the list "halves".
+void read_halves(ConfigReader& config, DecoderSizes& m);
 // Reads the sizes "HS", "VS", "GS" and "KS": H, V, G and K of states; the flag "turned", the reals "least_step" and "most_step".
 void read_states(ConfigReader& config, DecoderSizes& m);
 
@@ -147,5 +156,7 @@ Result<Graph> build_decoder(const ModelConfig& config, ReadDecoderSizes read);
 
 // The names of the parameters of Llama and its relatives in Hugging Face and GGUF files.
 extern const std::span<const NameRule> kDecoderHuggingfaceNames, kDecoderGgufNames;
+// Of state spaces in GGUF files.
+extern const std::span<const NameRule> kStateSpaceGgufNames;
 
 }  // namespace tessera

@@ -47,7 +47,7 @@ DecoderAttention::Heads DecoderAttention::heads(size_t layer, TensorId x) {
 TensorId DecoderAttention::add(size_t layer, TensorId x) {
   const std::string block = format("block.{}", layer);
   b_.scope(block + ".attention");
-  const TensorId input = m_.input_norm ? residual_norm(b_, m_, block + ".attention_norm", x) : x;
+  const TensorId input = m_.input_norm ? residual_norm(b_, m_, block + m_.mixer_norm(), x) : x;
   const bool is_latent = m_.latent.KA > 0;
   Heads of;
   if (is_latent) {

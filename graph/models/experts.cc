@@ -62,19 +62,26 @@ TensorId routed(LayerBuilder& b, const DecoderSizes& m, const std::string& block
                                {{"axes", std::vector<int64_t>{1, 2}}});
     return b.op("add", {y, each});
   };
-  const TensorId there = b.op("moe_dispatch", {x, token});  // [E, B, S, C]
-  const TensorId gates = product(there, "gate", m.C, m.F), ups = product(there, "up", m.C, m.F);
-  const TensorId wide = e.limit > 0 ? bounded_gate(b, e.limit, gates, ups) : b.op("swiglu", {gates, ups});
-  const TensorId sum = b.op("moe_combine", {product(wide, "down", m.F, m.C), expert, slot, gate});
+  const int64_t M = e.M > 0 ? e.M : m.C;
+  const TensorId given = e.M > 0 ? b.linear(x, block + ".experts.in", m.C, M) : x;
+  const TensorId there = b.op("moe_dispatch", {given, token});  // [E, B, S, M]
+  const auto activated = [&] {
+    if (m.squared_relu) return b.squared_relu(product(there, "up", M, m.F));
+    const TensorId gates = product(there, "gate", M, m.F), ups = product(there, "up", M, m.F);
+    return e.limit > 0 ? bounded_gate(b, e.limit, gates, ups) : b.op("swiglu", {gates, ups});
+  };
+  TensorId sum = b.op("moe_combine", {product(activated(), "down", m.F, M), expert, slot, gate});
+  if (e.M > 0) sum = b.linear(sum, block + ".experts.out", M, m.C);
   return e.scale == 1 ? sum : b.op("scale", {sum}, {{"factor", e.scale}});
 }
 
 // The shared expert, which all tokens visit.
 TensorId shared(LayerBuilder& b, const DecoderSizes& m, const std::string& block, TensorId x) {
   const ExpertSizes& e = m.experts;
-  const TensorId gate = b.linear(x, block + ".shared.gate", m.C, e.FS),
+  const TensorId gate = m.squared_relu ? kNoTensor : b.linear(x, block + ".shared.gate", m.C, e.FS),
                  up = b.linear(x, block + ".shared.up", m.C, e.FS);
-  const TensorId y = b.linear(b.op("swiglu", {gate, up}), block + ".shared.down", e.FS, m.C);
+  const TensorId wide = m.squared_relu ? b.squared_relu(up) : b.op("swiglu", {gate, up});
+  const TensorId y = b.linear(wide, block + ".shared.down", e.FS, m.C);
   if (!e.shared_gate) return y;
   const std::vector<int64_t> last = {2};
   const TensorId weight = b.op("sigmoid", {b.linear(x, block + ".shared.router", m.C, 1)});  // [B, T, 1]

@@ -54,6 +54,8 @@ class GgufKeys : public ForeignKeys {
   virtual void factor(std::string_view key, std::string_view ours, KeyForm form = KeyForm::kSame) = 0;
   // All layers but each `every`th rotate; the file does not state it.
   virtual void rope_layers(int64_t every) = 0;
+  // Absent where there is none.
+  virtual void optional_size(std::string_view key, std::string_view ours) = 0;
   // Returns the number at a key, which sets nothing; for writers 0.
   virtual int64_t stated_size(std::string_view key) = 0;
   virtual void latent() = 0;  // DeepSeek: widths of latent attention, experts and dense layers
@@ -76,6 +78,7 @@ struct GgufArchitecture {
   bool optional_biases = false;    // read where the tensors exist
   bool softmax_of_chosen = false;  // expert_gating_func may be 3
   bool turned = false;              // heads of values of recurrent layers are in turn of the heads of keys
+  bool single_halves = false;       // and so is feed_forward_length, with 0 for layers without that half; each layer has one half
   bool recurrent_by_heads = false;  // attention.head_count_kv is a list, with 0 for recurrent layers
 };
 

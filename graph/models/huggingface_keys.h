@@ -74,6 +74,8 @@ class HuggingfaceKeys : public ForeignKeys {
   virtual void alternating_windows(int64_t window, int64_t layer) = 0;
   virtual void windows(const WindowKeys& keys) = 0;
   virtual void recurrent(const RecurrentKeys& keys) = 0;
+  // Layers of one half each, by names or by letters (`pattern_key`), which also number the layers.
+  virtual void single_halves(std::string_view key, std::string_view pattern_key) = 0;
   virtual void attention_bias() = 0;  // at q, k, v and o
   virtual void head_size(int64_t size) = 0;  // in place of head_dim
   // Null: none.
@@ -103,6 +105,8 @@ class HuggingfaceKeys : public ForeignKeys {
   virtual void router(std::string_view key, int64_t experts, int64_t used) = 0;
   // Qwen: layers without experts by mlp_only_layers and decoder_sparse_step.
   virtual void sparse_layers(int64_t expert_width) = 0;
+  // Whether a layer has experts, by a list that was read.
+  virtual bool has_expert_layers() const = 0;
   // The width of one expert; intermediate_size is that of dense layers.
   virtual void expert_width(std::string_view key, int64_t otherwise) = 0;
   // The number of shared experts, each of the width of one.

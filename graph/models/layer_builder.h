@@ -41,6 +41,7 @@ class LayerBuilder {
   TensorId linear_with_bias(TensorId x, const std::string& name, int64_t k, int64_t n);
   TensorId project(TensorId x, TensorId weight);  // by an existing weight (a tied head)
 
+  TensorId squared_relu(TensorId x) { return op("square", {op("relu", {x})}); }
   TensorId split_heads(TensorId x, int64_t head_size);  // [B, T, H*D] -> [B, T, H, D]
   TensorId merge_heads(TensorId x);                     // and back
 
@@ -61,6 +62,8 @@ class ConfigReader {
  public:
   ConfigReader(const ModelConfig& config, LayerBuilder& builder) : config_(config), builder_(builder) {}
 
+  // Whether the size is given.
+  bool has(std::string_view name) const { return config_.sizes.contains(std::string(name)); }
   int64_t size(std::string_view name);  // must be given
   int64_t size(std::string_view name, int64_t otherwise);
   double real(std::string_view name, double otherwise);

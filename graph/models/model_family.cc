@@ -45,7 +45,7 @@ constexpr std::string_view kReals[] = {
 constexpr std::string_view kFlags[] = {
     "attention_bias", "causal", "class_mean", "conv_bias", "expert_sigmoid", "head", "head_bias", "mlm", "mlp_bias", "normalize",
     "o_bias", "output_bias", "pooler", "qkv_bias", "rope_half", "selection_bias", "tied", "turned"};
-constexpr std::string_view kLists[] = {"expert_layers", "ffn_widths", "head_sizes", "kv_heads", "recurrent", "rope_layers", "windows"};
+constexpr std::string_view kLists[] = {"expert_layers", "ffn_widths", "halves", "head_sizes", "kv_heads", "recurrent", "rope_layers", "windows"};
 
 // Far above any model's; a graph of them takes seconds.
 constexpr int64_t kMostBlocks = 4096;

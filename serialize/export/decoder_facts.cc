@@ -22,6 +22,7 @@ void add_experts(const ExpertSizes& e, Facts& facts) {
                              {"group_best", e.groups > 1 ? number(e.group_best) : 0},
                              {"expert_scale", e.scale},
                              {"gate_limit", e.limit},
+                             {"M", number(e.M)},
                              {"normalize", e.normalize},
                              {"shared_gate", e.shared_gate},
                              {"expert_sigmoid", e.sigmoid},
@@ -77,10 +78,12 @@ Facts facts_of(const DecoderSizes& m) {
                  {"mlp_bias", m.mlp_bias},
                  {"wide_norm", m.wide_norm},
                  {"output_gate", m.output_gate},
+                 {"squared_relu", m.squared_relu},
                  {"sinks", m.sinks}};
   if (latent.KA > 0) facts.emplace_back("rope_half", m.rope_half);  // otherwise rows of q and k are reordered
   add_experts(m.experts, facts);
   add_recurrent(m.recurrent, facts);
+  for (size_t i = 0; i < m.halves.size(); ++i) facts.emplace_back(format("halves of layer {}", i), number(m.halves[i]));
   bool has_windows = false;
   for (size_t i = 0; i < static_cast<size_t>(m.L); ++i) {
     // A window of the whole context equals none, unless it selects the rotation.

@@ -54,7 +54,16 @@ class GgufKeyWriter final : public GgufKeys {
     out_.u32(key("context_length"), our_size("T"));
     out_.u32(key("embedding_length"), our_size("C"));
     out_.u32(key("block_count"), our_size("L"));
+    if (architecture_.single_halves) return write_halves();
     out_.u32(key("feed_forward_length"), m_ != nullptr && m_->experts.FD > 0 ? m_->experts.FD : our_size("F"));
+    out_.u32(key("attention.head_count"), our_size("H"));
+  }
+
+  void write_halves() {
+    const int64_t width = m_->experts.E > 0 ? m_->F : m_->experts.FD > 0 ? m_->experts.FD : m_->F;
+    std::vector<int32_t> widths;
+    for (size_t i = 0; i < static_cast<size_t>(m_->L); ++i) widths.push_back(m_->has_feed_forward(i) ? static_cast<int32_t>(width) : 0);
+    out_.integers(key("feed_forward_length"), widths);
     out_.u32(key("attention.head_count"), our_size("H"));
   }
 
@@ -115,6 +124,9 @@ class GgufKeyWriter final : public GgufKeys {
   void score_scale(std::string_view name) override { out_.f32(key(name), scale_of_scores()); }
   void largest_scores(int64_t) override {}
   void factor(std::string_view name, std::string_view ours, KeyForm form) override { real(name, ours, 1, form); }
+  void optional_size(std::string_view name, std::string_view ours) override {
+    if (const int64_t value = our_size(ours); value > 0) out_.u32(key(name), value);
+  }
   void rope_layers(int64_t) override {}
   int64_t stated_size(std::string_view) override { return 0; }
 
@@ -172,7 +184,7 @@ class GgufKeyWriter final : public GgufKeys {
   void write_key_heads() {
     if (!architecture_.recurrent_by_heads) return out_.u32(key("attention.head_count_kv"), m_->KV);
     std::vector<int32_t> heads;
-    for (size_t i = 0; i < static_cast<size_t>(m_->L); ++i) heads.push_back(m_->is_recurrent(i) ? 0 : static_cast<int32_t>(m_->KV));
+    for (size_t i = 0; i < static_cast<size_t>(m_->L); ++i) heads.push_back(m_->is_recurrent(i) || !m_->has_mixer(i) ? 0 : static_cast<int32_t>(m_->KV));
     out_.integers(key("attention.head_count_kv"), heads);
   }
 
@@ -322,7 +334,9 @@ Result<WrittenKeys> write_gguf_keys(const ExportedConfig& model, const std::opti
     return unsupported(format("a model of family '{}' cannot be written as a GGUF file; known: {}", model.config.family,
                               join(known, ", ")));
   }
-  const GgufArchitecture& architecture = model.family->architectures[0];
+  const bool has_experts = model.decoder && model.decoder->experts.E > 0;
+  const auto fitting = std::ranges::find(model.family->architectures, has_experts, &GgufArchitecture::has_experts);
+  const GgufArchitecture& architecture = fitting == model.family->architectures.end() ? model.family->architectures[0] : *fitting;
   TSR_ASSIGN_OR_RETURN(const ModelConfig values, with_defaults(model.config));
   GgufKeyWriter writer(architecture, values, model.decoder ? &*model.decoder : nullptr, out);
   architecture.keys(writer);

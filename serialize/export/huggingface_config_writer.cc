@@ -125,6 +125,13 @@ class KeyWriter final : public HuggingfaceKeys {
     const Json most = r.most_step > 0 ? Json(r.most_step) : Json{{"__float__", "Infinity"}};
     put(key) = Json::array({r.least_step, most});
   }
+  void single_halves(std::string_view key, std::string_view) override {
+    Json types = Json::array();
+    for (size_t i = 0; i < static_cast<size_t>(m_->L); ++i)
+      types.push_back(m_->has_mixer(i) ? (m_->is_recurrent(i) ? "linear_attention" : "full_attention") : m_->has_experts(i) ? "moe" : "mlp");
+    put(key) = std::move(types);
+    json_.erase("num_hidden_layers");
+  }
   void adjusted_width() override { put("block_auto_adjust_ff_dim") = false; }
   void renamed_size(std::string_view, std::string_view) override {}
   void renamed_flag(std::string_view, std::string_view) override {}
@@ -173,6 +180,7 @@ class KeyWriter final : public HuggingfaceKeys {
     put("decoder_sparse_step") = 1;
     put("mlp_only_layers") = std::move(dense);
   }
+  bool has_expert_layers() const override { return m_->experts.E > 0; }
   void expert_width(std::string_view key, int64_t) override {
     put("intermediate_size") = m_->experts.FD;
     put(key) = m_->F;

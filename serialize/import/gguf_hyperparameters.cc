@@ -82,7 +82,10 @@ class GgufReader final : public GgufKeys {
     config().sizes["L"] = status_.ok() ? layers : 1;
     size("embedding_length", "C", {});
     config().sizes["H"] = layer_integer("attention.head_count", {});
-    config().sizes["F"] = layer_integer("feed_forward_length", {});
+    if (architecture_.single_halves)
+      read_halves();
+    else
+      config().sizes["F"] = layer_integer("feed_forward_length", {});
     size("context_length", "T", {});
     if (H() < 1) {
       fail(StatusCode::kCorrupt, prefix_ + "attention.head_count is not positive");
@@ -275,6 +278,10 @@ class GgufReader final : public GgufKeys {
     if (value > 0) config().reals[std::string(ours)] = form == KeyForm::kInverse ? 1 / value : value;
   }
 
+  void optional_size(std::string_view key, std::string_view ours) override {
+    if (const int64_t value = integer(key, 0); value != 0) config().sizes[std::string(ours)] = value;
+  }
+
   void rope_layers(int64_t every) override {
     std::vector<int64_t>& turned = config().lists["rope_layers"];
     for (int64_t i = 0; i < our_size("L"); ++i) turned.push_back((i + 1) % every != 0);
@@ -351,6 +358,27 @@ class GgufReader final : public GgufKeys {
     return values[0];
   }
 
+  // Widths of feed-forward halves, 0 for layers without one.
+  void read_halves() {
+    const std::string name = name_of("feed_forward_length");
+    const std::vector<int64_t> widths = take(file_.integers(name), std::vector<int64_t>());
+    const auto layers = static_cast<size_t>(our_size("L"));
+    if (widths.size() != layers)
+      return fail(StatusCode::kCorrupt, format("{} has {} values, the model has {} layers", name, widths.size(), layers));
+    int64_t width = 0;
+    std::vector<int64_t>& halves = config().lists["halves"];
+    for (size_t i = 0; i < layers; ++i) {
+      if (widths[i] < 0 || (widths[i] > 0 && width > 0 && widths[i] != width))
+        return fail(widths[i] < 0 ? StatusCode::kCorrupt : StatusCode::kUnsupported,
+                    format("{} is {} in layer {}; layers with a feed-forward half want one width, others 0", name, widths[i], i));
+      width = std::max(width, widths[i]);
+      halves.push_back(widths[i] > 0 ? 2 : 1);
+    }
+    config().sizes["F"] = std::max<int64_t>(width, 1);
+    if (architecture_.has_experts)
+      for (const int64_t half : halves) config().lists["expert_layers"].push_back(half == 2);
+  }
+
   // A list by layer with 0 for recurrent layers, or one number.
   void read_key_heads() {
     const std::string name = name_of("attention.head_count_kv");
@@ -366,13 +394,14 @@ class GgufReader final : public GgufKeys {
     int64_t count = 0;
     std::vector<int64_t>& layers = config().lists["recurrent"];
     for (size_t i = 0; i < heads.size(); ++i) {
-      layers.push_back(heads[i] == 0);
+      layers.push_back(heads[i] == 0 && (config().lists["halves"].empty() || config().lists["halves"][i] == 1));
       if (heads[i] < 0 || (heads[i] > 0 && count > 0 && heads[i] != count))
         return fail(heads[i] < 0 ? StatusCode::kCorrupt : StatusCode::kUnsupported,
                     format("{} is {} in layer {}; layers with attention want one number of heads, others 0", name, heads[i], i));
       count = std::max(count, heads[i]);
     }
     config().sizes["KV"] = count > 0 ? count : H();
+    if (config().lists["halves"].empty()) config().lists.erase("halves");
   }
 
   // A mixture of experts has several feed-forward networks. No token is dropped.

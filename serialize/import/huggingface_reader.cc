@@ -186,6 +186,29 @@ void HuggingfaceReader::recurrent(const RecurrentKeys& keys) {
   }
 }
 
+void HuggingfaceReader::single_halves(std::string_view key, std::string_view pattern_key) {
+  std::vector<std::string> types = fields.texts(key, static_cast<size_t>(kMostLayers));
+  if (types.empty())
+    for (const char letter : fields.text(pattern_key, "")) types.emplace_back(1, letter);
+  if (types.empty() || std::ssize(types) > kMostLayers)
+    fields.fail(StatusCode::kCorrupt, format("{} has {} layers, wanted 1 to {}", key, types.size(), kMostLayers));
+  if (!fields.status().ok()) return;
+  size_("L") = std::ssize(types);
+  std::vector<int64_t> &halves = out.config.lists["halves"], &states = out.config.lists["recurrent"],
+                       &experts = out.config.lists["expert_layers"];
+  for (const std::string& type : types) {
+    const bool is_state = type == "linear_attention" || type == "mamba" || type == "M";
+    const bool is_attention = type == "full_attention" || type == "attention" || type == "*";
+    const bool has_experts = type == "moe" || type == "E";
+    if (!is_state && !is_attention && !has_experts && type != "mlp" && type != "-")
+      fields.fail(StatusCode::kUnsupported,
+                  format("{} has '{}'; known: linear_attention, full_attention, mlp, moe, and M, *, -, E", key, quote(type, 60)));
+    halves.push_back(is_state || is_attention ? 1 : 2);
+    states.push_back(is_state);
+    experts.push_back(has_experts);
+  }
+}
+
 // ---- windows
 
 void HuggingfaceReader::read_windows(int64_t window, const std::function<bool(int64_t layer)>& has_window) {
@@ -273,12 +296,18 @@ void HuggingfaceReader::rope_layers(std::string_view key, std::string_view every
 
 // ---- experts
 
-void HuggingfaceReader::router(std::string_view, int64_t experts, int64_t used) {
+void HuggingfaceReader::router(std::string_view key, int64_t experts, int64_t used) {
   // Newer files use num_local_experts, older ones of some classes num_experts.
   size_("E") = fields.size("num_local_experts", fields.size("num_experts", experts));
+  if (fields.has(key)) size_("E") = fields.size(key, experts);
   size("num_experts_per_tok", "K", used);
   real_("capacity") = 0;  // no token is dropped
   real_("aux") = fields.real("router_aux_loss_coef", 0.001);
+}
+
+bool HuggingfaceReader::has_expert_layers() const {
+  const auto layers = out.config.lists.find("expert_layers");
+  return layers != out.config.lists.end() && std::ranges::find(layers->second, 1) != layers->second.end();
 }
 
 void HuggingfaceReader::expert_width(std::string_view key, int64_t otherwise) {

@@ -40,6 +40,7 @@ class HuggingfaceReader final : public HuggingfaceKeys {
   void alternating_windows(int64_t window, int64_t layer) override;
   void windows(const WindowKeys& keys) override;
   void recurrent(const RecurrentKeys& keys) override;
+  void single_halves(std::string_view key, std::string_view pattern_key) override;
   void attention_bias() override;
   void head_size(int64_t size) override { size_("D") = size; }
   void optional_size(std::string_view key, std::string_view ours, int64_t otherwise) override;
@@ -57,6 +58,7 @@ class HuggingfaceReader final : public HuggingfaceKeys {
   void cap(std::string_view key, std::string_view ours, double otherwise) override;
   void router(std::string_view key, int64_t experts, int64_t used) override;
   void sparse_layers(int64_t expert_width) override;
+  bool has_expert_layers() const override;
   void expert_width(std::string_view key, int64_t otherwise) override;
   void shared_experts(std::string_view key, int64_t otherwise) override;
   void dense_first(std::string_view key, int64_t otherwise) override;

@@ -43,6 +43,9 @@ DELTA = {"num_hidden_layers": 5, "head_dim": 16, "linear_num_key_heads": 2, "lin
 STATES = {"num_hidden_layers": 4, "layer_types": ["linear_attention", "full_attention", "linear_attention", "linear_attention"], "mamba_n_heads": 6,
           "mamba_d_head": 24, "mamba_d_state": 10, "shared_intermediate_size": 40, "embedding_multiplier": 3.0, "attention_multiplier": 0.2,
           "residual_multiplier": 0.7, "logits_scaling": 2.5}
+HALVES = {**{key: value for key, value in GROUPS.items() if key != "num_hidden_layers"}, "head_dim": 16,
+          "layers_block_type": ["linear_attention", "mlp", "full_attention", "linear_attention", "mlp"], "mamba_num_heads": 6, "mamba_head_dim": 8,
+          "n_groups": 2, "ssm_state_size": 10}
 CONVOLUTIONS = {**GROUPS, "num_hidden_layers": 5, "layer_types": ["conv", "conv", "full_attention", "conv", "full_attention"]}
 
 
@@ -109,6 +112,13 @@ MODELS = {
     "granitemoehybrid": ("granitemoehybrid", {**GROUPS, **STATES, "num_local_experts": 0}),
     "granitemoehybrid, experts, rope": ("granitemoehybrid", {**GROUPS, **STATES, **EXPERTS, "num_local_experts": 5, "mamba_n_groups": 2,
                                                              "position_embedding_type": "rope", "time_step_limit": (0.3, 1.2)}),
+    "nemotron_h": ("nemotron_h", HALVES),
+    "nemotron_h, experts": ("nemotron_h", {**HALVES, "layers_block_type": ["linear_attention", "moe", "full_attention", "linear_attention", "moe"],
+                                           "n_routed_experts": 6, "num_experts_per_tok": 2, "moe_intermediate_size": 20,
+                                           "moe_shared_expert_intermediate_size": 28, "routed_scaling_factor": 1.7}),
+    "nemotron_h, narrow experts": ("nemotron_h", {**HALVES, "layers_block_type": ["moe", "linear_attention", "mlp", "full_attention"], "n_groups": 3,
+                                                  "n_routed_experts": 6, "num_experts_per_tok": 2, "moe_intermediate_size": 20, "moe_latent_size": 32,
+                                                  "moe_shared_expert_intermediate_size": 28, "n_group": 2, "topk_group": 1}),
     "lfm2": ("lfm2", CONVOLUTIONS),
     "lfm2, biases, width as given": ("lfm2", {**CONVOLUTIONS, "conv_bias": True, "conv_L_cache": 5, "block_auto_adjust_ff_dim": False,
                                               "tie_word_embeddings": False}),
