@@ -376,7 +376,7 @@ Result<CompiledProgram> compile_serving(const Graph& forward, const ServingSetti
   };
   TSR_ASSIGN_OR_RETURN(Graph copy, make_page_copy(*graph));
   add(kPageCopyEntry, std::move(copy), copied_slots(settings));
-  if (settings.snapshots > 0) {
+  if (settings.has_state && spare_rows(settings) > 0) {
     TSR_ASSIGN_OR_RETURN(Graph rows, make_row_copy(*graph));
     add(kRowCopyEntry, std::move(rows), kCopiedRows);
   }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "engine/model/shared_model.h"
 #include "graph/base/text.h"
 #include "graph/transform/serving_rows.h"
 
@@ -44,10 +45,10 @@ Status finalize_state(ServingSettings& settings, const Graph& forward) {
     return Status(StatusCode::kInvalidArgument,
                   format("engine: option 'state_snapshots' is {}, and no layer of the model carries a state: leave it out",
                          settings.snapshots));
-  if (settings.has_state && settings.speculates)
+  if (settings.draft != nullptr && carries_state(settings.draft->graph()))
     return Status(StatusCode::kUnsupported,
-                  "engine: option 'speculation' is on, and layers of the model carry a state that drafts would change: leave it "
-                  "out");
+                  "engine: option 'draft_model' names a model whose layers carry a state from token to token, which a draft model "
+                  "cannot take back: wanted another, or speculation ngram");
   if (!settings.has_state || !settings.shares_prefixes)
     settings.snapshots = 0;
   else if (settings.snapshots < 0)
@@ -96,7 +97,11 @@ ServingOptions serving_options(const ServingSettings& settings) {
           .adapter_type = settings.adapter_type,
           .hidden = settings.hidden,
           .window_pages = settings.window_pages,
-          .snapshots = settings.snapshots};
+          .spare_rows = spare_rows(settings)};
+}
+
+int64_t spare_rows(const ServingSettings& settings) {
+  return settings.snapshots + (settings.has_state && settings.speculates ? settings.rows : 0);
 }
 
 int64_t serving_step_tokens(const ServingSettings& settings) {

@@ -68,6 +68,10 @@ int64_t window_pages_of_sequence(const ServingSettings& settings);
 int64_t window_pages_of_step(const ServingSettings& settings);
 ServingOptions serving_options(const ServingSettings& settings);
 
+// Rows of state in addition to those of sequences: of snapshots, then, with speculation, one for each sequence, which keeps the
+// state before its drafts.
+int64_t spare_rows(const ServingSettings& settings);
+
 // Tokens of a step, at most.
 int64_t serving_step_tokens(const ServingSettings& settings);
 

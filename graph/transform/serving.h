@@ -27,7 +27,7 @@ struct ServingOptions {
   bool hidden = false;  // hidden states of all tokens are an output, too
   // Pages of layers whose window is shorter than the context; 0: they share the pages of all others.
   int64_t window_pages = 0;
-  int64_t snapshots = 0;  // rows of state, where layers carry one, in addition to those of sequences
+  int64_t spare_rows = 0;  // rows of state, where layers carry one, in addition to those of sequences
 };
 
 inline constexpr int64_t kPageTokens = 64;  // positions of a page, unless a context is shorter

@@ -48,8 +48,8 @@ int64_t padded_tokens(std::span<const int64_t> sizes, int64_t tokens) {
 
 }  // namespace
 
-Scheduler::Scheduler(PagePool& pool, int64_t rows, bool shares, std::vector<int64_t> sizes, bool has_state)
-    : pool_(pool), shares_(shares), has_state_(has_state), sizes_(std::move(sizes)) {
+Scheduler::Scheduler(PagePool& pool, int64_t rows, bool shares, std::vector<int64_t> sizes, bool has_state, int64_t saved_rows)
+    : pool_(pool), shares_(shares), has_state_(has_state), sizes_(std::move(sizes)), saved_rows_(saved_rows) {
   for (int64_t row = rows; row > 0; --row) free_rows_.push_back(static_cast<int32_t>(row - 1));
 }
 
@@ -302,6 +302,7 @@ std::vector<StepPart> Scheduler::plan(int64_t budget, int64_t logits) {
     put(it, 1);
     if (it.drafts.empty() || parts.empty() || parts.back().sequence != &it) return;
     const int64_t drafts = reserve_drafts(it, std::min(budget, logits));
+    if (has_state_ && drafts > 0) state_copies_.push_back({*it.row, saved_row(it)});
     parts.back().count += drafts;
     budget -= drafts;
     logits -= drafts;
@@ -359,6 +360,12 @@ void Scheduler::accept(Sequence& sequence, int64_t right) {
   sequence.drafts.clear();
   if (shares_) remember_full_pages(sequence);
   leave_windows(sequence);
+}
+
+void Scheduler::replay(Sequence& sequence) {
+  --sequence.computed;  // the step's first token, which is no draft
+  sequence.drafts.clear();
+  state_copies_.push_back({saved_row(sequence), *sequence.row});
 }
 
 std::vector<Sequence*> Scheduler::decoding() const {

@@ -27,7 +27,9 @@ class Scheduler {
  public:
   // rows: running sequences at most. shares: prefixes are shared. sizes: step sizes, ascending, to which steps are padded;
   // empty: any. has_state: layers carry state from token to token, so that a prefix ends at one of the pool's snapshots.
-  Scheduler(PagePool& pool, int64_t rows, bool shares, std::vector<int64_t> sizes = {}, bool has_state = false);
+  // saved_rows: the first of the rows that keep the state of sequences with drafts before a step.
+  Scheduler(PagePool& pool, int64_t rows, bool shares, std::vector<int64_t> sizes = {}, bool has_state = false,
+            int64_t saved_rows = 0);
 
   // Schedules the sequence until `remove`; it must live that long, and its tokens must fit the pool.
   void add(Sequence& sequence);
@@ -49,6 +51,9 @@ class Scheduler {
   void computed(const std::vector<StepPart>& parts);
   // Appends the first `right` drafts to the sequence and drops the others.
   void accept(Sequence& sequence, int64_t right);
+  // Drops the drafts of a sequence whose layers carry state: the state before the step is restored, and the step's tokens up to
+  // the last right one are computed again.
+  void replay(Sequence& sequence);
 
   // Returns the sequences that decode one token a step; empty while prompts are computed.
   std::vector<Sequence*> decoding() const;
@@ -73,6 +78,7 @@ class Scheduler {
   void plan_snapshots(Sequence& sequence, const CachedPrefix& prefix) const;
   int64_t count_to_snapshot(const Sequence& sequence) const;
   void take_snapshot(const Sequence& sequence);
+  int32_t saved_row(const Sequence& sequence) const { return static_cast<int32_t>(saved_rows_ + *sequence.row); }
   void stop(Sequence& sequence);
   void remember_full_pages(Sequence& sequence);
   int64_t reserve_drafts(Sequence& sequence, int64_t most);
@@ -83,6 +89,7 @@ class Scheduler {
   PagePool& pool_;
   const bool shares_, has_state_;
   const std::vector<int64_t> sizes_;
+  const int64_t saved_rows_;
   std::vector<int32_t> free_rows_;  // the last one is used next
   std::vector<Sequence*> running_;  // the most important first
   std::vector<Sequence*> waiting_;  // likewise

@@ -17,7 +17,8 @@ ServingCore::ServingCore(ServingSettings settings)
       entries_(serving_entries(settings_)),
       pool_(settings_.pages, settings_.page_size, {settings_.window_pages, settings_.window},
             {.first = settings_.rows, .count = settings_.snapshots}),
-      scheduler_(pool_, settings_.rows, settings_.shares_prefixes, serving_step_sizes(settings_), settings_.has_state) {}
+      scheduler_(pool_, settings_.rows, settings_.shares_prefixes, serving_step_sizes(settings_), settings_.has_state,
+                 settings_.rows + settings_.snapshots) {}
 
 Status ServingCore::check_adapters() const {
   if (settings_.adapters > 0) return {};
@@ -303,7 +304,10 @@ void ServingCore::take_rows(const Wanted& wanted, std::span<const float> rows,
   text.record_drafts(drafts.size(), right);
   counts_.drafted += std::ssize(drafts);
   counts_.accepted += static_cast<int64_t>(right);
-  scheduler_.accept(sequence, static_cast<int64_t>(right));
+  if (settings_.has_state && right < drafts.size())
+    scheduler_.replay(sequence);
+  else
+    scheduler_.accept(sequence, static_cast<int64_t>(right));
 }
 
 void ServingCore::take_results(const StepResults& results, std::vector<ServingEvent>& events) {
