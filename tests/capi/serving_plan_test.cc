@@ -51,6 +51,7 @@ TEST_CASE("the plan of serving has the bytes that the engine reports") {
   const char* const plain = "llama:L=2,C=64,H=4,KV=2,F=96,V=256,T=64";
   const char* const windows = "llama:L=2,C=64,H=4,KV=2,F=96,V=256,T=512,windows=20|0";
   const char* const only_windows = "llama:L=2,C=64,H=4,KV=2,F=96,V=256,T=512,windows=20|20";
+  const char* const recurrent = "qwen3_5:L=4,C=64,H=4,KV=2,F=96,HS=8,GS=4,VS=12,KS=8,V=256,T=512,attention_every=2";
   const int64_t few = 64;
   const ServingCase cases[] = {
       {plain, {}},
@@ -62,7 +63,10 @@ TEST_CASE("the plan of serving has the bytes that the engine reports") {
       {windows, {{"sequences", int64_t{9}}, {"step_tokens", few}}},
       {windows, {{"sequences", int64_t{9}}, {"step_tokens", few}, {"window_cache_tokens", int64_t{300}}}},
       {windows, {{"sequences", int64_t{9}}, {"step_tokens", few}, {"memory_limit", std::string("4MiB")}}},
-      {only_windows, {{"sequences", int64_t{9}}, {"step_tokens", few}, {"memory_limit", std::string("4MiB")}}}};
+      {only_windows, {{"sequences", int64_t{9}}, {"step_tokens", few}, {"memory_limit", std::string("4MiB")}}},
+      {recurrent, {{"sequences", int64_t{5}}, {"step_tokens", few}}},
+      {recurrent, {{"sequences", int64_t{5}}, {"state_snapshots", int64_t{9}}, {"memory_limit", std::string("4MiB")}}},
+      {recurrent, {{"sequences", int64_t{3}}, {"devices", std::string("cpu:2")}, {"parallel", std::string("tp=2")}}}};
   const Runtime rt = runtime();
   for (const ServingCase& c : cases) {
     CAPTURE(c.model);
