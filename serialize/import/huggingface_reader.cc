@@ -207,6 +207,7 @@ void HuggingfaceReader::single_halves(std::string_view key, std::string_view pat
     states.push_back(is_state);
     experts.push_back(has_experts);
   }
+  if (!has_expert_layers()) out.config.lists.erase("expert_layers");
 }
 
 // ---- windows

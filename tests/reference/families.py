@@ -152,17 +152,17 @@ MODELS = {
 @contextlib.contextmanager
 def all_f64():
     """Modules that compute in f32 whatever the model's type then compute in f64, as the exact model does."""
-    to, wide = torch.Tensor.to, torch.Tensor.float
+    to, as_type, wide = torch.Tensor.to, torch.Tensor.type, torch.Tensor.float
 
-    def widened(self, *args, **named):
-        change = lambda value: torch.float64 if value is torch.float32 else value
-        return to(self, *map(change, args), **{name: change(value) for name, value in named.items()})
+    def widened(change):
+        of = lambda value: torch.float64 if value is torch.float32 else value
+        return lambda self, *args, **named: change(self, *map(of, args), **{name: of(value) for name, value in named.items()})
 
-    torch.Tensor.to, torch.Tensor.float = widened, lambda self: self.double()
+    torch.Tensor.to, torch.Tensor.type, torch.Tensor.float = widened(to), widened(as_type), lambda self: self.double()
     try:
         yield
     finally:
-        torch.Tensor.to, torch.Tensor.float = to, wide
+        torch.Tensor.to, torch.Tensor.type, torch.Tensor.float = to, as_type, wide
 
 
 def random_model(model_type, settings):
@@ -276,7 +276,7 @@ class Check:
         self.library.export(self.model, folder)
         again = load_exact(folder)
         ids = torch.tensor(self.ids(24), dtype=torch.long)
-        with torch.no_grad():
+        with torch.no_grad(), all_f64():
             error = (again(ids).logits - self.exact(ids).logits).abs().max().item()
         self.note(f"{error:g}", error == 0)
 
@@ -344,7 +344,9 @@ class Check:
         self.library.export(self.model, folder)
         ours = load_exact(folder).state_dict()
         error = off = largest = 0.0
-        gradients = [self.gradients_of(model, tokens, labels) for model in (self.exact, self.torch_model)]
+        with all_f64():
+            gradients = [self.gradients_of(self.exact, tokens, labels)]
+        gradients.append(self.gradients_of(self.torch_model, tokens, labels))
         for name, parameter in self.exact.named_parameters():
             exact, theirs = gradients[0][name], gradients[1][name].double()
             found = (parameter.detach() - ours[name]) / rate
@@ -365,7 +367,7 @@ class Check:
         generator = self.library.generator(self.model, context=PROMPT + TOKENS, max_tokens=TOKENS)
         ours = self.library.continue_tokens(generator, prompt)
         self.exact.generation_config.eos_token_id = None  # all tokens are wanted
-        with torch.no_grad():
+        with torch.no_grad(), all_f64():
             theirs = self.exact.generate(torch.tensor([prompt]), attention_mask=torch.ones(1, len(prompt), dtype=torch.long), max_new_tokens=TOKENS,
                                          do_sample=False, use_cache=True)[0, PROMPT:].tolist()
         same = next((i for i, (a, b) in enumerate(zip(ours, theirs)) if a != b), min(len(ours), len(theirs)))
