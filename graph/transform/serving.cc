@@ -319,7 +319,7 @@ Result<TensorId> ServingBuilder::add_pages(std::string_view which, TensorId rows
   return owner_.add_written_pages(owner_.forward_.node(node_), which, rows, owner_.pool_of(window), what);
 }
 Result<TensorId> ServingBuilder::add_row_state(std::string_view which, const TensorType& row) {
-  TensorType type = {row.dtype, {owner_.options_.rows}};
+  TensorType type = {row.dtype, {owner_.options_.rows + owner_.options_.spare_rows}};
   for (const int64_t extent : row.shape.dims()) type.shape.push_back(extent);
   return add_scoped_state(owner_.graph(), owner_.forward_.node(node_).scope, which, type);
 }

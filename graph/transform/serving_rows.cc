@@ -1,6 +1,10 @@
 #include "graph/transform/serving_rows.h"
 
 #include <algorithm>
+#include <set>
+#include <string>
+
+#include "graph/transform/serving.h"
 
 namespace tessera {
 
@@ -8,13 +12,6 @@ bool carries_state(const Graph& forward) {
   return std::ranges::any_of(forward.nodes(), [](const Node& node) {
     return node.op->context.mixes_tokens && node.op->context.keys < 0;
   });
-}
-
-std::set<std::string> row_states(const Graph& serving) {
-  std::set<std::string> names;
-  for (const Node& node : serving.nodes())
-    if (node.op->row_state >= 0) names.insert(serving.tensor(node.inputs[static_cast<size_t>(node.op->row_state)]).name);
-  return names;
 }
 
 Result<Graph> make_row_copy(const Graph& serving) {

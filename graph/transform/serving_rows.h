@@ -2,9 +2,6 @@
 // each sequence and for each snapshot.
 #pragma once
 
-#include <set>
-#include <string>
-
 #include "graph/base/result.h"
 #include "graph/graph.h"
 
@@ -12,9 +9,6 @@ namespace tessera {
 
 // Returns whether layers of a model carry state from token to token.
 bool carries_state(const Graph& forward);
-// Names of the states of rows, of a graph of make_serving.
-std::set<std::string> row_states(const Graph& serving);
-
 // Inputs "from" and "to" i32[N]: each such state has row to[n] as a copy of row from[n]; -1: none. State: that of `serving`.
 // Symbol left: N.
 Result<Graph> make_row_copy(const Graph& serving);

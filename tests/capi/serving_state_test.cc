@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "graph/transform/serving_rows.h"
+#include "graph/transform/serving.h"
 #include "tests/capi/batched_serving.h"
 #include "tests/capi/test_server.h"
 #include "tests/full.h"
