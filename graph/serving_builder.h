@@ -28,7 +28,7 @@ class ServingBuilder {
   Status copy();
 
   // Adds state "<scope>.<which>", pages for the `rows` [B, T, KV, D] of all tokens, and writes the rows of the
-  // step. `window` as in attention: pages of a window hold no more than it. `what` names the rows in messages.
+  // step; for rows that have pages, returns those. `window` as in attention: pages of a window hold no more than it. `what` names the rows in messages.
   Result<TensorId> add_pages(std::string_view which, TensorId rows, int64_t window, std::string_view what);
   // The operands that locate a token's pages: [rows, columns], [B, N], [B, N].
   TensorId page_table(int64_t window) const;

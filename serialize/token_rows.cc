@@ -110,6 +110,8 @@ Result<Model> with_token_rows(const Model& model, int64_t rows, uint64_t seed) {
                   "the model has adapters: change the rows of its base, or merge them first");
   TSR_ASSIGN_OR_RETURN(ModelConfig config, parse_shorthand(description->second));
   config.sizes["V"] = rows;
+  if (const auto layer_rows = config.sizes.find("PV"); layer_rows != config.sizes.end() && layer_rows->second == before)
+    layer_rows->second = rows;
   TSR_ASSIGN_OR_RETURN(Graph graph, build_model(config));
   for (const TensorId id : logical.graph.tensors_of_kind(TensorKind::kParameter)) {
     const Tensor& old = logical.graph.tensor(id);

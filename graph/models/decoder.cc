@@ -1,8 +1,11 @@
 #include "graph/models/decoder.h"
 
+#include <algorithm>
+
 #include "graph/base/text.h"
 #include "graph/models/decoder_attention.h"
 #include "graph/models/feed_forward.h"
+#include "graph/models/layer_inputs.h"
 #include "graph/models/recurrent_mixers.h"
 #include "graph/models/residual.h"
 
@@ -43,6 +46,27 @@ void read_layer_sizes(ConfigReader& config, DecoderSizes& m) {
     config.check(KV > 0 && m.H % KV == 0, format("H = {} query heads is not a multiple of {} in kv_heads", m.H, KV));
   config.check(m.head_sizes.empty() || m.rope_half,
                "head_sizes without rope_half; rows of heads of several sizes keep their order in files: wanted rope_half");
+}
+
+void read_shared_keys(ConfigReader& config, DecoderSizes& m) {
+  m.key_values = config.list("key_values", m.L, 0);
+  const int64_t shared = config.size("shared_kv", 0), first = m.L - shared;
+  config.check(shared < m.L, format("shared_kv = {} layers read keys of others, wanted fewer than L = {}", shared, m.L));
+  if (shared == 0 || first < 1) return;
+  const auto kind = [&](int64_t layer) { return !m.windows.empty() && m.windows[static_cast<size_t>(layer)] > 0; };
+  for (int64_t i = 0; i < m.L; ++i) {
+    int64_t from = std::min(i, first - 1);
+    while (i >= first && from >= 0 && kind(from) != kind(i)) --from;
+    config.check(from >= 0, format("shared_kv = {}: no layer before has keys and values for layer {}, {} a window", shared, i,
+                                   kind(i) ? "with" : "without"));
+    m.kv_layers.push_back(i < first ? i : std::max<int64_t>(from, 0));
+  }
+}
+
+void read_layer_inputs(ConfigReader& config, DecoderSizes& m) {
+  m.P = config.size("P", 0);
+  m.PV = config.size("PV", m.V);
+  m.layer_scale = config.flag("layer_scale", true);
 }
 
 void read_biases(ConfigReader& config, DecoderSizes& m) {
@@ -157,10 +181,14 @@ void output(LayerBuilder& b, const DecoderSizes& m, TensorId x, TensorId table) 
 
 }  // namespace
 
-int64_t DecoderSizes::scaled_pairs() const {
-  size_t layer = 0;
-  while (layer + 1 < static_cast<size_t>(L) && has_local_rotation(layer)) ++layer;
-  return (R == 0 ? head_size(layer) : R) / 2;
+size_t DecoderSizes::window_layer() const {
+  const auto found = std::ranges::find_if(windows, [](int64_t window) { return window > 0; });
+  return found == windows.end() ? 0 : static_cast<size_t>(found - windows.begin());
+}
+
+size_t DecoderSizes::full_layer() const {
+  const auto found = std::ranges::find(windows, 0);
+  return found == windows.end() ? 0 : static_cast<size_t>(found - windows.begin());
 }
 
 Result<DecoderSizes> decoder_sizes(const ModelConfig& config, ReadDecoderSizes read) {
@@ -185,10 +213,13 @@ Result<Graph> build_decoder(const ModelConfig& config, ReadDecoderSizes read) {
   if (m.rope_rows > 0) factors = b.constant("rope_factors", {m.rope_rows, m.scaled_pairs()});
   TensorId x = b.op("embedding", {table, tokens});  // [B, T, C]
   if (m.embedding_scale != 1) x = b.op("scale", {x}, {{"factor", m.embedding_scale}});
+  LayerInputs inputs(b, m, tokens, x);
   DecoderAttention attention(b, m, positions, factors);
   for (size_t layer = 0; layer < static_cast<size_t>(m.L); ++layer) {
     if (m.has_mixer(layer)) x = m.is_recurrent(layer) ? add_recurrence(b, m, layer, x) : attention.add(layer, x);
     if (m.has_feed_forward(layer)) x = add_feed_forward(b, m, layer, x, auxiliary);
+    x = inputs.add(layer, x);
+    if (m.layer_scale) x = b.op("scale_channels", {x, b.constant(format("block.{}.layer_scale", layer), {1})});
   }
   output(b, m, x, table);
   if (auxiliary.sum() != kNoTensor) b.output("aux_loss", auxiliary.sum());

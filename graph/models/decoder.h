@@ -39,6 +39,9 @@ struct ExpertSizes {
   int64_t group_best = 2;               // number of scores whose sum ranks a group
   bool bias = false;                    // at the router and at every product of an expert
   int64_t M = 0;  // width of the routed experts' input and output, which are projections of x; 0: C
+  bool beside_dense = false;  // in addition to a dense MLP: both have norms of their own before and after
+  bool router_norm = false;   // the router reads the half's input before its norm: normed, over sqrt(C), times a weight [C]
+  bool output_scale = false;  // a weight of each expert's result
   double limit = 0;  // gates at most this, and ups at least -limit and at most limit; then (up + 1) * gate *
                      // sigmoid(1.702 gate); 0: swiglu
 };
@@ -80,6 +83,15 @@ struct DecoderSizes {
   int64_t kv_count(size_t layer) const { return kv_heads.empty() ? KV : kv_heads[layer]; }
   int64_t ffn_width(size_t layer) const { return !ffn_widths.empty() ? ffn_widths[layer] : experts.FD > 0 ? experts.FD : F; }
 
+  // ---- attention by layer; empty lists: as Llama
+  std::vector<int64_t> kv_layers;   // the layer whose keys and values are read: itself, or an earlier one
+  std::vector<int64_t> key_values;  // 1: values are the keys' projection, before norm and rotation
+  bool has_own_keys(size_t layer) const { return kv_layers.empty() || kv_layers[layer] == static_cast<int64_t>(layer); }
+
+  // ---- per-layer embeddings (layer_inputs.h): P numbers of a token for each layer, from a table of PV tokens; 0: none
+  int64_t P = 0, PV = 0;
+  bool layer_scale = false;  // each block's result is multiplied by a constant of its own
+
   // ---- options that Llama lacks; the defaults have no effect
   int64_t R = 0;  // rotated elements at the start of a head; 0: all of the layer's
   // Frequencies are divided by the parameter "rope_factors" [rows, R/2]: row 1, of two, in sequences longer than
@@ -91,6 +103,7 @@ struct DecoderSizes {
   std::vector<int64_t> rope_layers;  // by layer: 0 for one without rotation
   bool qkv_bias = false, o_bias = false, mlp_bias = false;
   bool head_norm = false;        // rms_norm of every head of q and k, before the rotation
+  bool value_norm = false;       // rms_norm without weight of every head of v
   bool wide_norm = false;        // rms_norm over all heads of q, and of k, at once
   bool input_norm = true;        // rms_norm of the input of each half
   bool branch_norm = false;      // rms_norm of the output of each half
@@ -118,14 +131,22 @@ struct DecoderSizes {
   bool has_experts(size_t layer) const { return experts.E > 0 && (experts.layers.empty() || experts.layers[layer] != 0); }
   // Whether the layer rotates by window_theta.
   bool has_local_rotation(size_t layer) const { return window_theta > 0 && !windows.empty() && windows[layer] > 0; }
-  // Columns of rope_factors: rotated pairs of a head in the other layers.
-  int64_t scaled_pairs() const;
+  // The first layer with a window, and the first without; the first of all where there is none.
+  size_t window_layer() const;
+  size_t full_layer() const;
+  // Columns of rope_factors: rotated pairs of a head in layers without local rotation.
+  int64_t scaled_pairs() const { return (R == 0 ? head_size(full_layer()) : R) / 2; }
 };
 
 // Reads the common sizes: norm_eps, rope_theta, tied, rope_half, head, classes, causal.
 DecoderSizes read_decoder_sizes(ConfigReader& config);
 // Reads the lists "head_sizes", "kv_heads" and "ffn_widths".
 void read_layer_sizes(ConfigReader& config, DecoderSizes& m);
+// Reads the size "shared_kv", the number of last layers that read keys and values of the last layer before them of their kind
+// (with a window or without), and the list "key_values".
+void read_shared_keys(ConfigReader& config, DecoderSizes& m);
+// Reads the sizes "P" and "PV", and the flag "layer_scale".
+void read_layer_inputs(ConfigReader& config, DecoderSizes& m);
 // Reads the flags "qkv_bias" and "o_bias".
 void read_biases(ConfigReader& config, DecoderSizes& m);
 // Reads the real "query_beta" and the size "query_context".

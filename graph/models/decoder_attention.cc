@@ -1,5 +1,6 @@
 #include "graph/models/decoder_attention.h"
 
+#include <cmath>
 #include <utility>
 #include <vector>
 
@@ -10,38 +11,53 @@
 
 namespace tessera {
 
+TensorId DecoderAttention::normed(const std::string& name, TensorId of, int64_t width) {
+  return b_.op("rms_norm", {of, b_.parameter(name, {width})}, {{"eps", m_.norm_eps}});
+}
+
+// keys [B, T, KV, D]: their projection.
+TensorId DecoderAttention::values(size_t layer, TensorId x, TensorId keys) {
+  const int64_t D = m_.head_size(layer);
+  const bool are_keys = !m_.key_values.empty() && m_.key_values[layer] != 0;
+  const TensorId v = are_keys ? keys
+                              : b_.split_heads(b_.linear(x, format("block.{}.v", layer), m_.C, m_.kv_count(layer) * D,
+                                                         m_.qkv_bias),
+                                               D);
+  if (!m_.value_norm) return v;
+  const auto width = static_cast<double>(D);
+  return b_.op("l2_norm", {v}, {{"eps", width * m_.norm_eps}, {"scale", std::sqrt(width)}});
+}
+
 DecoderAttention::Heads DecoderAttention::heads(size_t layer, TensorId x) {
   const std::string block = format("block.{}", layer);
   const int64_t D = m_.head_size(layer), KV = m_.kv_count(layer);
-  const auto normed = [&](const char* name, TensorId of, int64_t width) {
-    return b_.op("rms_norm", {of, b_.parameter(block + name, {width})}, {{"eps", m_.norm_eps}});
-  };
-  const auto project = [&](const char* name, int64_t count) {
-    return b_.linear(x, block + name, m_.C, count * D, m_.qkv_bias);
-  };
   const auto part = [&](TensorId of, int64_t begin, int64_t end) {
     return b_.op("slice", {of}, {{"dim", int64_t{3}}, {"begin", begin}, {"end", end}});
   };
-  TensorId q = project(".q", m_.output_gate ? 2 * m_.H : m_.H), k, v, gate = kNoTensor;
-  if (m_.wide_norm) q = normed(".q_norm", q, m_.H * D);
-  q = b_.split_heads(q, m_.output_gate ? 2 * D : D);  // [B, T, H, D]
+  const bool has_keys = m_.has_own_keys(layer);
+  const int64_t width = m_.output_gate ? 2 * D : D;
+  TensorId q = b_.linear(x, block + ".q", m_.C, m_.H * width, m_.qkv_bias), k = kNoTensor, v = kNoTensor, gate = kNoTensor;
+  if (m_.wide_norm) q = normed(block + ".q_norm", q, m_.H * D);
+  q = b_.split_heads(q, width);  // [B, T, H, D]
   if (m_.output_gate) {  // of each head the query, then the gate
     gate = part(q, D, 2 * D);
     q = part(q, 0, D);
   }
-  k = project(".k", KV);
-  if (m_.wide_norm) k = normed(".k_norm", k, KV * D);
-  k = b_.split_heads(k, D);
-  v = b_.split_heads(project(".v", KV), D);
-  if (m_.head_norm) {
-    q = normed(".q_norm", q, D);
-    k = normed(".k_norm", k, D);
+  if (has_keys) {
+    k = b_.linear(x, block + ".k", m_.C, KV * D, m_.qkv_bias);
+    if (m_.wide_norm) k = normed(block + ".k_norm", k, KV * D);
+    k = b_.split_heads(k, D);
+    v = values(layer, x, k);
   }
+  if (m_.head_norm) q = normed(block + ".q_norm", q, D);
+  if (m_.head_norm && has_keys) k = normed(block + ".k_norm", k, D);
   Rotation rotate(b_, m_, layer, D, positions_, factors_);
   q = rotate(q);
   if (m_.query_beta > 0)
     q = b_.op("position_scale", {q, positions_}, {{"beta", m_.query_beta}, {"context", m_.query_context}});
-  return {q, rotate(k), v, gate};
+  if (has_keys) return {q, rotate(k), v, gate};
+  const Heads& earlier = heads_[static_cast<size_t>(m_.kv_layers[layer])];
+  return {q, earlier.k, earlier.v, gate};
 }
 
 TensorId DecoderAttention::add(size_t layer, TensorId x) {
@@ -56,6 +72,7 @@ TensorId DecoderAttention::add(size_t layer, TensorId x) {
   } else {
     of = heads(layer, input);
   }
+  heads_.push_back(of);
   std::vector<Attr> attrs = {{"causal", int64_t{m_.causal ? 1 : 0}}};
   if (m_.attention_scale != 0) attrs.push_back({"scale", m_.attention_scale});
   if (m_.softcap != 0) attrs.push_back({"softcap", m_.softcap});

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "graph/models/decoder.h"
 
@@ -21,11 +22,15 @@ class DecoderAttention {
     TensorId q, k, v;  // [B, T, H, D], [B, T, KV, D] twice
     TensorId gate;     // of the output, as q; kNoTensor: none
   };
+  // Of an earlier layer's keys and values only the queries are the layer's own.
   Heads heads(size_t layer, TensorId x);
+  TensorId normed(const std::string& name, TensorId of, int64_t width);
+  TensorId values(size_t layer, TensorId x, TensorId keys);
 
   LayerBuilder& b_;
   const DecoderSizes& m_;
   const TensorId positions_, factors_;
+  std::vector<Heads> heads_;  // of the layers so far
 };
 
 }  // namespace tessera

@@ -1,6 +1,7 @@
 #include "graph/models/experts.h"
 
 #include "graph/base/text.h"
+#include "graph/models/residual.h"
 
 namespace tessera {
 
@@ -32,11 +33,24 @@ TensorId bounded_gate(LayerBuilder& b, double limit, TensorId gate, TensorId up)
   return b.op("add", {b.op("mul", {up, gate}), gate});
 }
 
+// rms_norm(x) / sqrt(C), times a weight of its own.
+TensorId router_input(LayerBuilder& b, const DecoderSizes& m, const std::string& block, TensorId x) {
+  const TensorId unit = b.op("l2_norm", {x}, {{"eps", static_cast<double>(m.C) * m.norm_eps}});
+  return b.op("scale_channels", {unit, b.parameter(block + ".router.scale", {m.C})});
+}
+
+// wide [E, B, S, F], times a weight of each expert: as its result times it.
+TensorId scaled_experts(LayerBuilder& b, const std::string& block, int64_t E, TensorId wide) {
+  const TensorId scale = b.parameter(block + ".experts.scale", {E});
+  return b.op("mul", {wide, b.op("broadcast", {scale, wide}, {{"axes", std::vector<int64_t>{1, 2, 3}}})});
+}
+
 // A token's own experts.
-TensorId routed(LayerBuilder& b, const DecoderSizes& m, const std::string& block, TensorId x,
+TensorId routed(LayerBuilder& b, const DecoderSizes& m, const std::string& block, TensorId x, TensorId router_x,
                 AuxiliaryLoss& auxiliary) {
   const ExpertSizes& e = m.experts;
-  const TensorId logits = b.linear(x, block + ".router", m.C, e.E, e.bias);
+  if (e.router_norm) router_x = router_input(b, m, block, router_x);
+  const TensorId logits = b.linear(router_x, block + ".router", m.C, e.E, e.bias);
   const TensorId probs = b.op(e.sigmoid ? "sigmoid" : "softmax", {logits});
   std::vector<Attr> attrs = {{"k", e.K}, {"capacity", e.capacity}};
   if (!e.normalize) attrs.push_back({"normalize", int64_t{0}});
@@ -68,9 +82,11 @@ TensorId routed(LayerBuilder& b, const DecoderSizes& m, const std::string& block
   const auto activated = [&] {
     if (m.squared_relu) return b.squared_relu(product(there, "up", M, m.F));
     const TensorId gates = product(there, "gate", M, m.F), ups = product(there, "up", M, m.F);
-    return e.limit > 0 ? bounded_gate(b, e.limit, gates, ups) : b.op("swiglu", {gates, ups});
+    return e.limit > 0 ? bounded_gate(b, e.limit, gates, ups) : gated(b, m, gates, ups);
   };
-  TensorId sum = b.op("moe_combine", {product(activated(), "down", m.F, M), expert, slot, gate});
+  TensorId wide = activated();
+  if (e.output_scale) wide = scaled_experts(b, block, e.E, wide);
+  TensorId sum = b.op("moe_combine", {product(wide, "down", m.F, M), expert, slot, gate});
   if (e.M > 0) sum = b.linear(sum, block + ".experts.out", M, m.C);
   return e.scale == 1 ? sum : b.op("scale", {sum}, {{"factor", e.scale}});
 }
@@ -91,9 +107,9 @@ TensorId shared(LayerBuilder& b, const DecoderSizes& m, const std::string& block
 
 }  // namespace
 
-TensorId experts(LayerBuilder& b, const DecoderSizes& m, const std::string& block, TensorId x,
+TensorId experts(LayerBuilder& b, const DecoderSizes& m, const std::string& block, TensorId x, TensorId router_x,
                  AuxiliaryLoss& auxiliary) {
-  const TensorId own = routed(b, m, block, x, auxiliary);
+  const TensorId own = routed(b, m, block, x, router_x, auxiliary);
   return m.experts.FS == 0 ? own : b.op("add", {own, shared(b, m, block, x)});
 }
 

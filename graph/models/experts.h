@@ -32,7 +32,8 @@ class AuxiliaryLoss {
 //   x [B, T, C] -> [B, T, C]
 // A sequence is a group: it has slots of its own at every expert, `capacity` times the even share. A token
 // without a slot has result 0. capacity = 0: no token is dropped.
-TensorId experts(LayerBuilder& b, const DecoderSizes& m, const std::string& block, TensorId x,
+// router_x [B, T, C]: what the router reads.
+TensorId experts(LayerBuilder& b, const DecoderSizes& m, const std::string& block, TensorId x, TensorId router_x,
                  AuxiliaryLoss& auxiliary);
 
 }  // namespace tessera

@@ -6,11 +6,6 @@
 namespace tessera {
 namespace {
 
-TensorId gated(LayerBuilder& b, const DecoderSizes& m, TensorId gate, TensorId up) {
-  if (!m.gelu_gate) return b.op("swiglu", {gate, up});
-  return b.op("mul", {b.op("gelu", {gate}, {{"approximate", std::string("tanh")}}), up});
-}
-
 TensorId dense(LayerBuilder& b, const DecoderSizes& m, size_t layer, const std::string& block, TensorId input) {
   const int64_t F = m.ffn_width(layer);
   if (m.squared_relu)
@@ -20,13 +15,26 @@ TensorId dense(LayerBuilder& b, const DecoderSizes& m, size_t layer, const std::
   return b.linear(gated(b, m, gate, up), block + ".down", F, m.C, m.mlp_bias);
 }
 
+// The sum of a dense MLP and of experts, each with norms of its own.
+//   x [B, T, C]: before its norm; input: after that of the dense MLP
+TensorId dense_and_experts(LayerBuilder& b, const DecoderSizes& m, size_t layer, TensorId x, TensorId input,
+                           AuxiliaryLoss& auxiliary) {
+  const std::string block = format("block.{}", layer);
+  const TensorId dense_part = residual_norm(b, m, block + ".dense_branch_norm", dense(b, m, layer, block, input));
+  const TensorId normed = residual_norm(b, m, block + ".experts_norm", x);
+  const TensorId sum = experts(b, m, block, normed, x, auxiliary);
+  return b.op("add", {dense_part, residual_norm(b, m, block + ".experts_branch_norm", sum)});
+}
+
 }  // namespace
 
 TensorId add_feed_forward(LayerBuilder& b, const DecoderSizes& m, size_t layer, TensorId x, AuxiliaryLoss& auxiliary) {
   const std::string block = format("block.{}", layer);
   b.scope(block + ".ffn");
   const TensorId input = m.input_norm ? residual_norm(b, m, block + (m.halves.empty() ? ".ffn_norm" : m.mixer_norm()), x) : x;
-  TensorId added = m.has_experts(layer) ? experts(b, m, block, input, auxiliary) : dense(b, m, layer, block, input);
+  TensorId added = !m.has_experts(layer) ? dense(b, m, layer, block, input)
+                   : m.experts.beside_dense ? dense_and_experts(b, m, layer, x, input, auxiliary)
+                                            : experts(b, m, block, input, input, auxiliary);
   if (m.branch_norm) added = residual_norm(b, m, block + ".ffn_branch_norm", added);
   return add_residual(b, m, x, added);
 }

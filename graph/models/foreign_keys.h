@@ -30,6 +30,8 @@ class ForeignKeys {
   virtual void size(std::string_view key, std::string_view ours, std::optional<int64_t> otherwise) = 0;
   virtual void real(std::string_view key, std::string_view ours, std::optional<double> otherwise, KeyForm form) = 0;
   virtual void flag(std::string_view key, std::string_view ours, bool otherwise) = 0;
+  // Without the value where theirs is 0.
+  virtual void size_or_zero(std::string_view key, std::string_view ours, int64_t otherwise) = 0;
   // One of several texts. Readers return the index of that in the file, writers write that of `index` and return it.
   virtual size_t choice(std::string_view key, std::initializer_list<std::string_view> texts, size_t index) = 0;
 

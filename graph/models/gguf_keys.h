@@ -16,12 +16,27 @@ struct GgufRotation {
   bool log_multiplier = false;  // rope.scaling.yarn_log_multiplier divides yarn's magnitude by that of its own
 };
 
+// What files state by layer.
+struct GgufDecoder {
+  bool by_layer = false;      // heads of keys and values, and widths, may be arrays
+  bool beside_dense = false;  // experts are beside a dense half of width feed_forward_length
+};
+
+// Windows in all layers except each `every`th, or by a pattern in the file.
+struct GgufWindows {
+  int64_t otherwise = 0;  // the window where the key is absent
+  int64_t every = 0;
+  bool is_optional = false;  // models without windows lack the key, else it states one of the whole context
+  bool has_pattern = false;  // writers state it
+};
+
 class GgufKeys : public ForeignKeys {
  public:
   using ForeignKeys::real;
 
   virtual void sizes() = 0;    // L, C, H, F and T, common to all architectures
-  virtual void decoder() = 0;  // sizes, heads, norm, base of the rotation, and experts, if the architecture has them
+  // Sizes, heads, norm, base of the rotation, and experts, if the architecture has them.
+  virtual void decoder(const GgufDecoder& keys = {}) = 0;
   virtual void whole_heads() = 0;  // as many heads of keys and values as of queries, which divide the channels
   virtual void rotation(const GgufRotation& keys = {}) = 0;  // scaled rotations by keys
   // The temperature of queries by their position, in steps of the original context.
@@ -30,9 +45,9 @@ class GgufKeys : public ForeignKeys {
   virtual void factor_tensors() = 0;
   // One window for all layers, which llama.cpp ignores.
   virtual void window() = 0;
-  // Windows in all layers except each `every`th, or by a pattern in the file; `otherwise` where the key is absent.
-  // `is_optional`: models without windows lack the key, else it states one of the whole context.
-  virtual void windows(int64_t otherwise, int64_t every, bool is_optional = false) = 0;
+  virtual void windows(const GgufWindows& keys) = 0;
+  // Layers with windows have heads of another size (keys that end in _swa); after windows.
+  virtual void window_heads() = 0;
   virtual bool has_windows() const = 0;
   // Recurrent layers: all but each so manyth (`every` where the key is absent), or a list of flags in attention.recurrent_layers.
   virtual void recurrent_by_interval(std::string_view key, int64_t every) = 0;
@@ -62,7 +77,12 @@ class GgufKeys : public ForeignKeys {
 };
 
 // Tensors of rotation factors that an architecture has.
-enum class FactorTensors : uint8_t { kNone, kOne /* rope_freqs */, kTwo /* rope_factors_short and _long */ };
+enum class FactorTensors : uint8_t {
+  kNone,
+  kOne,     // rope_freqs
+  kAlways,  // likewise, in each model with a layer without a window
+  kTwo,     // rope_factors_short and _long
+};
 // Biases that llama.cpp reads in decoders.
 enum class Biases : uint8_t { kNone, kQkv, kAll };
 
@@ -80,6 +100,7 @@ struct GgufArchitecture {
   bool turned = false;              // heads of values of recurrent layers are in turn of the heads of keys
   bool single_halves = false;       // and so is feed_forward_length, with 0 for layers without that half; each layer has one half
   bool recurrent_by_heads = false;  // attention.head_count_kv is a list, with 0 for recurrent layers
+  bool optional_values = false;    // layers without a tensor for v take values from the keys' projection
 };
 
 }  // namespace tessera

@@ -36,6 +36,27 @@ struct RotationKeys {
   bool scales_queries = false;             // llama_4_scaling_beta, with steps of the original context (Ministral 3)
 };
 
+// The rotations of layers with windows and of the others.
+struct LayerRotationKeys {
+  double local_theta = 10000;
+  std::string_view local_key = {};  // older files: the key of local_theta
+  std::string_view scaling = {};    // JSON: the scaling of layers without windows where the file has no rope_parameters
+  bool by_full_head = false;        // these layers have heads of another size (FullHeadKeys)
+};
+
+// Heads of layers without windows.
+struct FullHeadKeys {
+  std::string_view size;
+  int64_t otherwise;
+  std::string_view count;       // heads of keys and values, read with `are_values`
+  std::string_view are_values;  // a flag: values are the keys' projection
+};
+
+// Experts beside each dense half, whose width is intermediate_size.
+struct OptionalExpertKeys {
+  std::string_view enabled, count, used, width;
+};
+
 // The windows of layers. layer_types of the file take precedence over the class's pattern.
 struct WindowKeys {
   int64_t otherwise = 0;            // sliding_window where the key is absent; 0: none
@@ -43,7 +64,8 @@ struct WindowKeys {
   int64_t every = 0;                // each `every`th layer has none
   std::string_view every_key = {};  // states `every`
   std::string_view layers_without = {};  // our list: layers with 0 there have windows, if use_sliding_window
-  bool halves = false;              // use_bidirectional_attention halves them
+  bool halves = false;              // use_bidirectional_attention (true, or "all") halves them
+  bool last_is_full = false;        // whatever layer_types says
 };
 
 // The recurrent layers. layer_types of the file take precedence over the class's pattern.
@@ -62,8 +84,7 @@ class HuggingfaceKeys : public ForeignKeys {
   // Sizes, norm, ties and activation, common to all decoders.
   virtual void decoder(const HuggingfaceDefaults& defaults, const ActivationKey& activation = {}) = 0;
   virtual void rotation(const RotationKeys& keys = {}) = 0;
-  // A rotation for each kind of layers; those with windows have the base `local_theta`, or of `local_key`.
-  virtual void rotations(double local_theta, std::string_view local_key = {}) = 0;
+  virtual void rotations(const LayerRotationKeys& keys) = 0;  // after windows and full_heads
   // One window for all layers; `otherwise` where the key is absent, null means none. `one_kind`: layer_types must agree.
   virtual void window(std::optional<int64_t> otherwise, bool one_kind = false) = 0;
   // Qwen: use_sliding_window, and windows from layer max_window_layers on.
@@ -76,6 +97,9 @@ class HuggingfaceKeys : public ForeignKeys {
   virtual void recurrent(const RecurrentKeys& keys) = 0;
   // Layers of one half each, by names or by letters (`pattern_key`), which also number the layers.
   virtual void single_halves(std::string_view key, std::string_view pattern_key) = 0;
+  virtual void full_heads(const FullHeadKeys& keys) = 0;  // after windows
+  // A flag: layers that read keys and values of others (shared_kv) are twice as wide.
+  virtual void double_widths(std::string_view key) = 0;
   virtual void attention_bias() = 0;  // at q, k, v and o
   virtual void head_size(int64_t size) = 0;  // in place of head_dim
   // Null: none.
@@ -103,6 +127,7 @@ class HuggingfaceKeys : public ForeignKeys {
   virtual void cap(std::string_view key, std::string_view ours, double otherwise) = 0;
   // Experts, and experts of a token. `key` is written; num_local_experts and num_experts are read.
   virtual void router(std::string_view key, int64_t experts, int64_t used) = 0;
+  virtual void optional_experts(const OptionalExpertKeys& keys) = 0;
   // Qwen: layers without experts by mlp_only_layers and decoder_sparse_step.
   virtual void sparse_layers(int64_t expert_width) = 0;
   // Whether a layer has experts, by a list that was read.

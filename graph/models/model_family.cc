@@ -43,9 +43,9 @@ constexpr std::string_view kReals[] = {
     "latent_norm_eps", "least_step", "logit_scale", "logit_softcap", "most_step", "norm_eps", "query_beta", "residual_scale", "rope_magnitude", "rope_theta",
     "softcap", "window_theta", "z"};
 constexpr std::string_view kFlags[] = {
-    "attention_bias", "causal", "class_mean", "conv_bias", "expert_sigmoid", "head", "head_bias", "mlm", "mlp_bias", "normalize",
+    "attention_bias", "causal", "class_mean", "conv_bias", "expert_sigmoid", "head", "head_bias", "layer_scale", "mlm", "mlp_bias", "normalize",
     "o_bias", "output_bias", "pooler", "qkv_bias", "rope_half", "selection_bias", "tied", "turned"};
-constexpr std::string_view kLists[] = {"expert_layers", "ffn_widths", "halves", "head_sizes", "kv_heads", "recurrent", "rope_layers", "windows"};
+constexpr std::string_view kLists[] = {"expert_layers", "ffn_widths", "halves", "head_sizes", "key_values", "kv_heads", "recurrent", "rope_layers", "windows"};
 
 // Far above any model's; a graph of them takes seconds.
 constexpr int64_t kMostBlocks = 4096;
@@ -176,8 +176,8 @@ Initializer initializer_for(const Graph& graph, TensorId parameter, int64_t bloc
   if (name.ends_with(".weight")) name.remove_suffix(7);
   const std::string_view leaf = name.substr(name.rfind('.') + 1);  // npos + 1 is 0
   if (tensor.type.shape.rank() < 2) {
-    const bool is_factor = leaf.find("norm") != std::string_view::npos || leaf == "skip";
-    return {is_factor ? Initializer::Kind::kOnes : Initializer::Kind::kZeros, 0};
+    const bool multiplies = leaf.find("norm") != std::string_view::npos || leaf == "skip" || leaf.ends_with("scale");
+    return {multiplies ? Initializer::Kind::kOnes : Initializer::Kind::kZeros, 0};
   }
   if (leaf == "conv" || leaf == "conv_q" || leaf == "conv_k" || leaf == "conv_v")  // few taps
     return {Initializer::Kind::kNormal, 1 / std::sqrt(static_cast<double>(tensor.type.shape[1]))};
@@ -192,7 +192,7 @@ Initializer initializer_for(const Graph& graph, TensorId parameter, int64_t bloc
 
   constexpr double kStddev = 0.02;
   if (blocks > 0) {
-    const bool residual = name.starts_with("block.") && (leaf == "o" || leaf == "down" || leaf == "proj" || leaf == "conv_out" || leaf == "scan_out");
+    const bool residual = name.starts_with("block.") && (leaf == "o" || leaf == "down" || leaf == "proj" || leaf == "layer_proj" || leaf == "conv_out" || leaf == "scan_out");
     return {Initializer::Kind::kNormal,
             residual ? kStddev / std::sqrt(2.0 * static_cast<double>(blocks)) : kStddev};
   }

@@ -1,4 +1,4 @@
-// The residual stream of a decoder: its norms, and sums with what halves of blocks add.
+// Parts that several halves of a decoder's block have: norms of the residual stream, sums with it, gates.
 #pragma once
 
 #include <string>
@@ -9,6 +9,8 @@ namespace tessera {
 
 // x [B, T, C], times the weight `name` [C].
 TensorId residual_norm(LayerBuilder& b, const DecoderSizes& m, const std::string& name, TensorId x);
+// act(gate) * up, with the model's activation.
+TensorId gated(LayerBuilder& b, const DecoderSizes& m, TensorId gate, TensorId up);
 TensorId add_residual(LayerBuilder& b, const DecoderSizes& m, TensorId x, TensorId added);
 
 }  // namespace tessera

@@ -218,11 +218,13 @@ class ServingGraph {
     return has_own_pages ? window_ : full_;
   }
 
-  // Adds pages, and writes rows [B, T, KV, D] to them; returns the written pages.
+  // Adds pages, and writes rows [B, T, KV, D] to them; returns the written pages. Attentions that read the same rows share them.
   Result<TensorId> add_written_pages(const Node& node, std::string_view which, TensorId rows,
                                      const Pool& pool, std::string_view what) {
+    TensorId& written = written_.try_emplace({rows, &pool}, kNoTensor).first->second;
+    if (written != kNoTensor) return written;
     TSR_ASSIGN_OR_RETURN(const TensorId pages, add_pages(node, which, graph().type(rows), pool, what));
-    TSR_ASSIGN_OR_RETURN(const TensorId written, graph().add("kv_write", {pages, rows, pool.slot}));
+    TSR_ASSIGN_OR_RETURN(written, graph().add("kv_write", {pages, rows, pool.slot}));
     graph().add_update(pages, written);
     return written;
   }
@@ -292,6 +294,7 @@ class ServingGraph {
   Pool full_, window_{0};                                                                   // likewise
   TensorId wanted_ = kNoTensor, adapter_ = kNoTensor, rope_row_ = kNoTensor;
   bool is_absorbed_ = false;
+  std::map<std::pair<TensorId, const Pool*>, TensorId> written_;  // pages, by their rows and pool
   std::map<TensorId, TensorId> factors_;  // of rotations: the selected row, by the forward graph's rows
   std::vector<uint32_t> uses_;            // operand uses, by forward tensor
 };

@@ -40,8 +40,9 @@ int64_t table_columns(const ServingOptions& options);
 // "slot" i32[B, N] (where its keys and values go: page * S + place in the page; -1: nowhere); "page_table" i32[R, M];
 // "wanted" i32[W] (numbers b * N + n of tokens whose logits are wanted; -1: none). A step writes the keys and values of all
 // its tokens before any attends. Attention nodes become kv_write + attention_paged with state "<scope>.k_pages" and
-// "<scope>.v_pages" [P, S, KV, D]; those of latent_attention.h with state "<scope>.latent_pages" [P, S, 1, KA + R] alone, of
-// latent vectors and the rotated part of keys, unless tokens have adapters of the weight that makes keys and values of them.
+// "<scope>.v_pages" [P, S, KV, D], which attentions of the same keys and values share; those of latent_attention.h with state
+// "<scope>.latent_pages" [P, S, 1, KA + R] alone, of latent vectors and the rotated part of keys, unless tokens have adapters of
+// the weight that makes keys and values of them.
 // With adapters also "adapter" i32[B, N] (the slot of each token's adapter; -1: none), and states with the factors.
 // Recurrent ops read and update a row of state for each sequence, "<scope>.conv_rows" and "<scope>.scan_rows" [R, ...], by
 // "row": a token at position 0 starts from zeros, and tokens of one row come in the order of their positions.

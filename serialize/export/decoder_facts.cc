@@ -79,6 +79,9 @@ Facts facts_of(const DecoderSizes& m) {
                  {"wide_norm", m.wide_norm},
                  {"output_gate", m.output_gate},
                  {"squared_relu", m.squared_relu},
+                 {"P", number(m.P)},
+                 {"PV", m.P > 0 ? number(m.PV) : 0},
+                 {"layer_scale", m.layer_scale},
                  {"sinks", m.sinks}};
   if (latent.KA > 0) facts.emplace_back("rope_half", m.rope_half);  // otherwise rows of q and k are reordered
   add_experts(m.experts, facts);
@@ -91,7 +94,8 @@ Facts facts_of(const DecoderSizes& m) {
     const bool is_none = given >= m.T && m.window_theta == 0;
     has_windows = has_windows || (given > 0 && !is_none);
     const auto each = [&](std::string_view what, int64_t value) { facts.emplace_back(format("{} of layer {}", what, i), number(value)); };
-    each("head size", m.head_size(i)), each("KV", m.kv_count(i));
+    each("head size", m.head_size(i)), each("kv_layers", m.kv_layers.empty() ? static_cast<int64_t>(i) : m.kv_layers[i]);
+    if (m.has_own_keys(i)) each("KV", m.kv_count(i)), each("key_values", !m.key_values.empty() && m.key_values[i] != 0);
     facts.emplace_back(format("windows of layer {}", i), is_none ? 0 : number(given));
     facts.emplace_back(format("rope_layers of layer {}", i), m.rope_layers.empty() || m.rope_layers[i] != 0);
     if (!m.has_experts(i)) each("width", m.ffn_width(i));

@@ -28,7 +28,12 @@ class GgufKeyWriter final : public GgufKeys {
   }
 
   // After the architecture's function.
-  Status write_factors(const std::optional<RopeFactors>& factors) { return factors ? write_scaling(*factors) : Status(); }
+  Status write_factors(const std::optional<RopeFactors>& factors) {
+    if (factors) return write_scaling(*factors);
+    const std::vector<float> ones(static_cast<size_t>(m_->scaled_pairs()), 1);
+    if (architecture_.factors == FactorTensors::kAlways) add_factors("rope_freqs.weight", ones);
+    return {};
+  }
 
   // ---- ForeignKeys
   const ModelConfig& values() const override { return config_; }
@@ -43,6 +48,7 @@ class GgufKeyWriter final : public GgufKeys {
   void flag(std::string_view name, std::string_view ours, bool otherwise) override {
     out_.flag(key(name), our_flag(ours, otherwise));
   }
+  void size_or_zero(std::string_view name, std::string_view ours, int64_t) override { out_.u32(key(name), our_size(ours)); }
   size_t choice(std::string_view name, std::initializer_list<std::string_view> texts, size_t index) override {
     out_.text(key(name), texts.begin()[index]);
     return index;
@@ -55,7 +61,10 @@ class GgufKeyWriter final : public GgufKeys {
     out_.u32(key("embedding_length"), our_size("C"));
     out_.u32(key("block_count"), our_size("L"));
     if (architecture_.single_halves) return write_halves();
-    out_.u32(key("feed_forward_length"), m_ != nullptr && m_->experts.FD > 0 ? m_->experts.FD : our_size("F"));
+    if (m_ == nullptr)
+      out_.u32(key("feed_forward_length"), our_size("F"));
+    else
+      by_layer("feed_forward_length", m_->ffn_widths, m_->ffn_width(0));
     out_.u32(key("attention.head_count"), our_size("H"));
   }
 
@@ -67,8 +76,8 @@ class GgufKeyWriter final : public GgufKeys {
     out_.u32(key("attention.head_count"), our_size("H"));
   }
 
-  void decoder() override {
-    write_heads(m_->D);
+  void decoder(const GgufDecoder&) override {
+    write_heads(m_->head_size(m_->full_layer()));
     if (m_->experts.E > 0) write_experts();
   }
 
@@ -89,18 +98,26 @@ class GgufKeyWriter final : public GgufKeys {
     keys.notes.push_back(format("llama.cpp takes no notice of the window of {} tokens: beyond it results differ", largest));
   }
 
-  void windows(int64_t, int64_t, bool is_optional) override {
+  void windows(const GgufWindows& keys) override {
     int64_t largest = largest_window();
     // Without windows: the whole context; with a separate rotation: none.
     if (largest == 0 && m_->window_theta == 0) largest = m_->T;
-    if (largest < m_->T || !is_optional) out_.u32(key("attention.sliding_window"), largest);
+    if (largest < m_->T || !keys.is_optional) out_.u32(key("attention.sliding_window"), largest);
+    if (!keys.has_pattern) return;
+    std::vector<bool> has_window(static_cast<size_t>(m_->L), false);
+    for (size_t i = 0; i < m_->windows.size(); ++i) has_window[i] = m_->windows[i] > 0;
+    out_.flags(key("attention.sliding_window_pattern"), has_window);
+  }
+  void window_heads() override {
+    for (const char* const name : {"attention.key_length_swa", "attention.value_length_swa", "rope.dimension_count_swa"})
+      out_.u32(key(name), m_->head_size(m_->window_layer()));
   }
   void recurrent_by_interval(std::string_view name, int64_t every) override {
     const std::vector<int64_t>& layers = m_->recurrent.layers;
     out_.u32(key(name), every);
-    std::vector<uint8_t> flags;
-    for (const int64_t layer : layers) flags.push_back(layer != 0);
-    out_.flags(key("attention.recurrent_layers"), flags);
+    std::vector<bool> is_recurrent;
+    for (const int64_t layer : layers) is_recurrent.push_back(layer != 0);
+    out_.flags(key("attention.recurrent_layers"), is_recurrent);
   }
   void rope_sections(std::string_view name) override {
     const auto pairs = static_cast<int32_t>(m_->R / 2), third = (pairs + 2) / 3, left = std::max(0, pairs - 2 * third);
@@ -170,13 +187,23 @@ class GgufKeyWriter final : public GgufKeys {
     return unsupported(format("GGUF's {} has no word for {}", architecture_.name, what));
   }
 
+  // A number, or one for each layer.
+  void by_layer(std::string_view name, const std::vector<int64_t>& values, int64_t common) {
+    if (values.empty()) return out_.u32(key(name), common);
+    const std::vector<int32_t> all(values.begin(), values.end());
+    out_.integers(key(name), all);
+  }
+
   void write_heads(int64_t value_length) {
     sizes();
-    write_key_heads();
-    out_.u32(key("attention.key_length"), m_->D);
+    if (architecture_.recurrent_by_heads)
+      write_key_heads();
+    else
+      by_layer("attention.head_count_kv", m_->kv_heads, m_->KV);
+    out_.u32(key("attention.key_length"), m_->head_size(m_->full_layer()));
     out_.u32(key("attention.value_length"), value_length);
     out_.f32(key("attention.layer_norm_rms_epsilon"), m_->norm_eps);
-    out_.u32(key("rope.dimension_count"), m_->R);
+    out_.u32(key("rope.dimension_count"), 2 * m_->scaled_pairs());
     out_.f32(key("rope.freq_base"), m_->rope_theta);
   }
 
@@ -196,7 +223,7 @@ class GgufKeyWriter final : public GgufKeys {
 
   Status write_scaling(const RopeFactors& factors) {
     const std::span<const float> values = factors.values.as<float>();
-    const auto pairs = static_cast<size_t>(m_->R / 2);
+    const auto pairs = static_cast<size_t>(m_->scaled_pairs());
     if (architecture_.factors == FactorTensors::kTwo) {
       out_.u32(key("rope.scaling.original_context_length"), m_->rope_switch > 0 ? m_->rope_switch : m_->T);
       out_.f32(key("rope.scaling.attn_factor"), m_->rope_magnitude);
@@ -208,14 +235,14 @@ class GgufKeyWriter final : public GgufKeys {
       add_factors("rope_factors_short.weight", values.first(pairs));
       return {};
     }
-    if (m_->rope_rows == 1 && m_->rope_magnitude == 1 &&
+    if (m_->rope_rows == 1 && m_->rope_magnitude == 1 && architecture_.factors != FactorTensors::kAlways &&
         std::ranges::count(values, values[0]) == std::ssize(values)) {
       out_.text(key("rope.scaling.type"), "linear");
       out_.f32(key("rope.scaling.factor"), values[0]);
       return {};
     }
     if (write_yarn(factors)) return {};
-    if (architecture_.factors == FactorTensors::kOne && m_->rope_rows == 1 && m_->rope_magnitude == 1) {
+    if (architecture_.factors != FactorTensors::kNone && m_->rope_rows == 1 && m_->rope_magnitude == 1) {
       add_factors("rope_freqs.weight", values);
       return {};
     }
@@ -301,6 +328,7 @@ Result<DecoderSizes> sizes_read_again(const ModelFamily& family, std::string_vie
   sizes.tied = m.tied, sizes.head = m.head, sizes.classes = m.classes, sizes.causal = m.causal;
   sizes.qkv_bias = m.qkv_bias, sizes.o_bias = m.o_bias, sizes.mlp_bias = m.mlp_bias;
   sizes.experts.selection_bias = m.experts.selection_bias;
+  sizes.key_values = m.key_values, sizes.layer_scale = m.layer_scale;
   sizes.rope_rows = m.rope_rows, sizes.rope_switch = m.rope_switch, sizes.rope_magnitude = m.rope_magnitude;
   sizes.T = m.T;
   if (!has_scaling && m.latent.KA > 0) sizes.attention_scale = m.attention_scale;

@@ -74,6 +74,11 @@ void GgufWriter::array(std::string_view key, GgufType element, size_t count) {
   put(keys_, uint64_t{count});
 }
 
+void GgufWriter::flags(std::string_view key, const std::vector<bool>& values) {
+  array(key, GgufType::kBool, values.size());
+  for (const bool value : values) put(keys_, static_cast<uint8_t>(value ? 1 : 0));
+}
+
 void GgufWriter::texts(std::string_view key, std::span<const std::string> values) {
   array(key, GgufType::kString, values.size());
   for (const std::string& value : values) put_text(keys_, value);
@@ -87,11 +92,6 @@ void GgufWriter::floats(std::string_view key, std::span<const float> values) {
 void GgufWriter::integers(std::string_view key, std::span<const int32_t> values) {
   array(key, GgufType::kI32, values.size());
   for (const int32_t value : values) put(keys_, value);
-}
-
-void GgufWriter::flags(std::string_view key, std::span<const uint8_t> values) {
-  array(key, GgufType::kBool, values.size());
-  for (const uint8_t value : values) put(keys_, value);
 }
 
 void GgufWriter::byte_array(std::string_view key, std::string_view values) {

@@ -25,8 +25,8 @@ class GgufWriter {
   void text(std::string_view key, std::string_view value);
   void texts(std::string_view key, std::span<const std::string> values);
   void floats(std::string_view key, std::span<const float> values);
-  void flags(std::string_view key, std::span<const uint8_t> values);
   void integers(std::string_view key, std::span<const int32_t> values);
+  void flags(std::string_view key, const std::vector<bool>& values);
   void byte_array(std::string_view key, std::string_view values);
 
   void append(const GgufWriter& others);  // appends another writer's keys

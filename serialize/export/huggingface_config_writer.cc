@@ -48,6 +48,7 @@ class KeyWriter final : public HuggingfaceKeys {
     put(key) = form == KeyForm::kInverse ? 1 / value : value;
   }
   void flag(std::string_view key, std::string_view ours, bool otherwise) override { put(key) = our_flag(ours, otherwise); }
+  void size_or_zero(std::string_view key, std::string_view ours, int64_t) override { put(key) = our_size(ours); }
   size_t choice(std::string_view key, std::initializer_list<std::string_view> texts, size_t index) override {
     put(key) = texts.begin()[index];
     return index;
@@ -76,11 +77,11 @@ class KeyWriter final : public HuggingfaceKeys {
     if (keys.rotates_part) put("partial_rotary_factor") = static_cast<double>(m_->R) / static_cast<double>(m_->D);
   }
 
-  void rotations(double, std::string_view local_key) override {
+  void rotations(const LayerRotationKeys& keys) override {
     const double local = m_->window_theta == 0 ? m_->rope_theta : m_->window_theta;
-    if (!local_key.empty()) {
+    if (!keys.local_key.empty()) {
       rotation({});
-      put(local_key) = local;
+      put(keys.local_key) = local;
       return;
     }
     Json full = scaling_.is_null() ? Json{{"rope_type", "default"}} : scaling_;
@@ -140,6 +141,19 @@ class KeyWriter final : public HuggingfaceKeys {
     put(key) = rotates ? text : "nope";
   }
 
+  void full_heads(const FullHeadKeys& keys) override {
+    const size_t window = m_->window_layer(), full = m_->full_layer();
+    const bool are_values = !m_->key_values.empty();
+    put("head_dim") = m_->head_size(window);
+    put("num_key_value_heads") = m_->kv_count(are_values ? window : full);
+    put(keys.size) = m_->head_size(full);
+    put(keys.count) = are_values ? Json(m_->kv_count(full)) : Json();
+    put(keys.are_values) = are_values;
+  }
+  void double_widths(std::string_view key) override {
+    put("intermediate_size") = m_->ffn_width(0);
+    put(key) = !m_->ffn_widths.empty();
+  }
   void attention_bias() override { put("attention_bias") = m_->qkv_bias || m_->o_bias; }
   void head_size(int64_t) override { json_.erase("head_dim"); }
   void optional_size(std::string_view key, std::string_view ours, int64_t) override {
@@ -171,6 +185,12 @@ class KeyWriter final : public HuggingfaceKeys {
     put("num_experts_per_tok") = m_->experts.K;
     put("router_aux_loss_coef") = m_->experts.aux;
     put("output_router_logits") = false;
+  }
+  void optional_experts(const OptionalExpertKeys& keys) override {
+    const ExpertSizes& e = m_->experts;
+    const auto put_or_null = [&](std::string_view key, int64_t value) { put(key) = e.E > 0 ? Json(value) : Json(); };
+    put(keys.enabled) = e.E > 0;
+    put_or_null(keys.count, e.E), put_or_null(keys.used, e.K), put_or_null(keys.width, m_->F);
   }
   void sparse_layers(int64_t width) override {
     expert_width("moe_intermediate_size", width);
@@ -291,8 +311,12 @@ std::vector<Json> scalings_of(const ExportedConfig& model, const std::optional<R
   if (m.rope_rows == 1 && m.rope_magnitude == 1 &&
       std::ranges::count(values, values[0]) == std::ssize(values))
     all.push_back({{"rope_type", "linear"}, {"factor", values[0]}});
-  const auto first = values.first(static_cast<size_t>(m.R / 2)),
-             last = values.last(static_cast<size_t>(m.R / 2));
+  const auto pairs = static_cast<size_t>(m.scaled_pairs());
+  const auto first = values.first(pairs), last = values.last(pairs);
+  if (const auto rotated = std::ranges::find(values, kUnrotated) - values.begin(); m.rope_rows == 1 && rotated > 0)
+    all.push_back({{"rope_type", "proportional"},
+                   {"partial_rotary_factor", static_cast<double>(rotated) / static_cast<double>(pairs)},
+                   {"factor", values[0]}});
   all.push_back({{"rope_type", "longrope"},
                  {"short_factor", std::vector<float>(first.begin(), first.end())},
                  {"long_factor", std::vector<float>(last.begin(), last.end())},

@@ -41,6 +41,7 @@ class GgufReader final : public GgufKeys {
       : file_(file), architecture_(architecture), prefix_(std::string(architecture.name) + ".") {
     config().family = family.name;
     found.may_have_biases = architecture.optional_biases;
+    found.may_lack_values = architecture.optional_values;
   }
 
   Status run() {
@@ -64,6 +65,10 @@ class GgufReader final : public GgufKeys {
   void flag(std::string_view key, std::string_view ours, bool otherwise) override {
     config().flags[std::string(ours)] = take(file_.flag(name_of(key), otherwise), otherwise);
   }
+  void size_or_zero(std::string_view key, std::string_view ours, int64_t otherwise) override {
+    const int64_t value = integer(key, otherwise);
+    if (value != 0) config().sizes[std::string(ours)] = value;
+  }
   size_t choice(std::string_view key, std::initializer_list<std::string_view> texts, size_t) override {
     const std::string text = take(file_.text(name_of(key), std::string(*texts.begin())), std::string());
     const auto at = std::ranges::find(texts, std::string_view(text));
@@ -85,7 +90,7 @@ class GgufReader final : public GgufKeys {
     if (architecture_.single_halves)
       read_halves();
     else
-      config().sizes["F"] = layer_integer("feed_forward_length", {});
+      config().sizes["F"] = layer_integer("feed_forward_length", {}, by_layer_ ? "ffn_widths" : "");
     size("context_length", "T", {});
     if (H() < 1) {
       fail(StatusCode::kCorrupt, prefix_ + "attention.head_count is not positive");
@@ -101,13 +106,15 @@ class GgufReader final : public GgufKeys {
     read_experts();
   }
 
-  void decoder() override {
+  void decoder(const GgufDecoder& keys) override {
+    by_layer_ = keys.by_layer;
+    beside_dense_ = keys.beside_dense;
     sizes();
     size("attention.key_length", "D", C() / H());
     if (architecture_.recurrent_by_heads)
       read_key_heads();
     else
-      config().sizes["KV"] = layer_integer("attention.head_count_kv", H());
+      config().sizes["KV"] = layer_integer("attention.head_count_kv", H(), by_layer_ ? "kv_heads" : "");
     read_norm_and_base();
     const int64_t value_size = integer("attention.value_length", D());
     if (value_size != D())
@@ -203,9 +210,11 @@ class GgufReader final : public GgufKeys {
   }
 
   // sliding_window_pattern: another distance, or a flag per layer.
-  void windows(int64_t otherwise, int64_t every, bool) override {
-    const int64_t window = integer("attention.sliding_window", otherwise);
-    if (window <= 0 || window > T() || !status_.ok()) return;
+  void windows(const GgufWindows& keys) override {
+    const int64_t window = integer("attention.sliding_window", keys.otherwise);
+    // One longer than the context still selects the rotation.
+    const bool has_effect = window <= T() || values().reals.contains("window_theta");
+    if (window <= 0 || !has_effect || !status_.ok()) return;
     const int64_t layers = our_size("L");
     const std::string key = name_of("attention.sliding_window_pattern");
     std::vector<int64_t> local;
@@ -215,10 +224,11 @@ class GgufReader final : public GgufKeys {
         return fail(StatusCode::kCorrupt,
                     format("{} has {} values, the model has {} layers", key, local.size(), layers));
     } else {
-      every = take(file_.integer(key, every), int64_t{0});
+      const int64_t every = take(file_.integer(key, keys.every), int64_t{0});
       if (every < 0) return fail(StatusCode::kCorrupt, format("{} is {}, wanted 0 or more", key, every));
       for (int64_t i = 0; i < layers; ++i) local.push_back(every == 0 || i % every < every - 1);
     }
+    if (std::ranges::count(local, 0) == layers) return;
     std::vector<int64_t>& windows = config().lists["windows"];
     for (const int64_t each : local) windows.push_back(each != 0 ? window : 0);
   }
@@ -259,6 +269,21 @@ class GgufReader final : public GgufKeys {
   void rotates_if(std::string_view name) override {
     if (!take(file_.flag(name_of(name), true), true))
       config().lists["rope_layers"].assign(static_cast<size_t>(our_size("L")), 0);
+  }
+  void window_heads() override {
+    const int64_t full = D(), local = integer("attention.key_length_swa", full);
+    for (const char* const key : {"attention.value_length_swa", "rope.dimension_count_swa"})
+      if (const int64_t value = integer(key, local); value != local)
+        fail(StatusCode::kUnsupported,
+             format("{}{} is {} and {}attention.key_length_swa {}; both must be equal", prefix_, key, value, prefix_, local));
+    config().sizes["D"] = local;
+    if (full == local || !status_.ok()) return;
+    const std::vector<int64_t>& windows = config().lists["windows"];
+    std::vector<int64_t> sizes(static_cast<size_t>(our_size("L")), full);
+    for (size_t i = 0; i < windows.size(); ++i)
+      if (windows[i] > 0) sizes[i] = local;
+    if (windows.empty()) config().lists.erase("windows");
+    config().lists["head_sizes"] = std::move(sizes);
   }
   bool has_windows() const override { return values().lists.contains("windows"); }
 
@@ -340,8 +365,8 @@ class GgufReader final : public GgufKeys {
     return take(file_.real(name_of(key), otherwise), otherwise.value_or(1));
   }
 
-  // A number, or an array with one equal number per layer.
-  int64_t layer_integer(std::string_view key, std::optional<int64_t> otherwise) {
+  // A number, or an array with one per layer. Numbers that differ become the list `ours`; empty: they must be equal.
+  int64_t layer_integer(std::string_view key, std::optional<int64_t> otherwise, const std::string& ours = {}) {
     const std::string name = name_of(key);
     if (!file_.has_array(name)) return integer(key, otherwise);
     const std::vector<int64_t> values = take(file_.integers(name), std::vector<int64_t>());
@@ -351,7 +376,9 @@ class GgufReader final : public GgufKeys {
       return 1;
     }
     for (size_t i = 1; i < values.size(); ++i)
-      if (values[i] != values[0])
+      if (values[i] != values[0] && !ours.empty())
+        config().lists[ours] = values;
+      else if (values[i] != values[0])
         fail(StatusCode::kUnsupported,
              format("{} is {} in layer 0 and {} in layer {}; only models whose layers are alike can be imported", name,
                     values[0], values[i], i));
@@ -419,6 +446,7 @@ class GgufReader final : public GgufKeys {
     config().sizes["E"] = experts;
     config().sizes["K"] = used;
     config().reals["capacity"] = 0;
+    if (beside_dense_) config().sizes["FD"] = our_size("F");
     size("expert_feed_forward_length", "F", our_size("F"));
   }
 
@@ -501,7 +529,7 @@ class GgufReader final : public GgufKeys {
   const GgufArchitecture& architecture_;
   const std::string prefix_;
   std::set<std::string, std::less<>> read_;  // keys
-  bool is_latent_ = false;
+  bool is_latent_ = false, by_layer_ = false, beside_dense_ = false;
   Status status_;
 };
 

@@ -18,6 +18,7 @@ struct GgufHyperparameters {
   std::optional<RopeScaling> scaling;
   int64_t skipped_layers = 0;   // after the model's, in the file
   bool may_have_biases = false;  // at q, k, v, o and in the feed-forward
+  bool may_lack_values = false;  // tensors of v: values are the keys' projection there
   // For rotations with factor tensors: length beyond which the second row applies.
   int64_t original_context = 0;
   double attention_factor = 1;

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <optional>
+#include <set>
 
 #include "graph/base/text.h"
 #include "graph/models/encoder.h"
@@ -19,6 +20,11 @@
 
 namespace tessera {
 namespace {
+
+constexpr NameRule kJoinedExpertNames[] = {
+    {"block.#.experts.gate", "blk.#.ffn_gate_up_exps.weight"},
+    {"block.#.experts.up", "blk.#.ffn_gate_up_exps.weight"},
+};
 
 Status unsupported(std::string message) { return Status(StatusCode::kUnsupported, std::move(message)); }
 
@@ -51,6 +57,9 @@ Result<std::vector<float>> read_numbers(const ForeignFile& file, const std::stri
 // The tensor "X.scale" of a weight "X.weight" in
 // NVFP4 files: a factor of the weight's products.
 Status find_product_scales(const ForeignFile& file, const Graph& graph, ForeignPlaces& places) {
+  std::set<std::string> weights;  // that are parameters of the model
+  for (const TensorId id : graph.tensors_of_kind(TensorKind::kParameter))
+    if (const auto theirs = places.names.find(graph.tensor(id).name)) weights.insert(theirs->tensor);
   for (const TensorId id : graph.tensors_of_kind(TensorKind::kParameter)) {
     const std::string& parameter = graph.tensor(id).name;
     const std::optional<ForeignName> theirs = places.names.find(parameter);
@@ -58,7 +67,7 @@ Status find_product_scales(const ForeignFile& file, const Graph& graph, ForeignP
     if (!theirs || !theirs->tensor.ends_with(kWeight)) continue;
     const std::string scale = theirs->tensor.substr(0, theirs->tensor.size() - kWeight.size()) + ".scale";
     const auto found = file.tensors.find(scale);
-    if (found == file.tensors.end()) continue;
+    if (found == file.tensors.end() || weights.contains(scale)) continue;
     if (found->second.dtype != DType::kF32 || found->second.bytes != int64_t{sizeof(float)})
       return unsupported(format("tensor '{}' is {} of {} bytes; a weight's scale is one number of f32", scale,
                                 found->second.type, found->second.bytes));
@@ -111,6 +120,33 @@ void skip_further_layers(const ForeignFile& foreign, int64_t layers, int64_t cou
   }
 }
 
+// Skips keys and values of layers that read those of others, and finds layers that take values from the keys' projection.
+void read_keys_and_values(const ForeignFile& foreign, ModelConfig& config, ForeignPlaces& places) {
+  const int64_t L = config.sizes["L"], shared = config.sizes.contains("shared_kv") ? config.sizes["shared_kv"] : 0;
+  std::vector<int64_t> key_values(static_cast<size_t>(L), 0);
+  for (int64_t i = 0; i < L; ++i) {
+    const auto name = [i](const char* leaf) { return format("blk.{}.{}.weight", i, leaf); };
+    if (i < L - shared)
+      key_values[static_cast<size_t>(i)] = !foreign.tensors.contains(name("attn_v"));
+    else
+      for (const char* const leaf : {"attn_k", "attn_v", "attn_k_norm"}) places.used.insert(name(leaf));
+  }
+  if (std::ranges::count(key_values, 0) != L) config.lists["key_values"] = std::move(key_values);
+}
+
+// The one tensor of rotation factors, if its factors have an effect.
+Status read_factors(const ForeignFile& foreign, ModelConfig& config, ForeignPlaces& places) {
+  const std::string name = "rope_freqs.weight";
+  if (!foreign.tensors.contains(name)) return {};
+  RopeScaling scaling;
+  TSR_ASSIGN_OR_RETURN(scaling.factors, read_numbers(foreign, name));
+  if (scaling.is_neutral())
+    places.used.insert(name);
+  else
+    scaling.describe(config);
+  return {};
+}
+
 // Determines variants by tensors: biases, and rotation factors.
 Status read_variant(const ForeignFile& foreign, GgufHyperparameters& model, ForeignPlaces& places) {
   ModelConfig& config = model.config;
@@ -129,11 +165,11 @@ Status read_variant(const ForeignFile& foreign, GgufHyperparameters& model, Fore
     config.flags["selection_bias"] = biased;
     config.flags.emplace("expert_sigmoid", biased);
   }
-  if (foreign.tensors.contains("rope_freqs.weight")) {
-    RopeScaling scaling;
-    TSR_ASSIGN_OR_RETURN(scaling.factors, read_numbers(foreign, "rope_freqs.weight"));
-    scaling.describe(config);
+  if (model.may_lack_values) {
+    read_keys_and_values(foreign, config, places);
+    config.flags["layer_scale"] = foreign.tensors.contains("blk.0.layer_output_scale.weight");
   }
+  TSR_RETURN_IF_ERROR(read_factors(foreign, config, places));
   if (foreign.tensors.contains("rope_factors_short.weight") ||
       foreign.tensors.contains("rope_factors_long.weight")) {
     for (const char* const name : {"rope_factors_short.weight", "rope_factors_long.weight"})
@@ -214,8 +250,10 @@ Result<OpenedModel> open_gguf(std::shared_ptr<const ByteSource> source) {
   model.metadata["context_length"] = to_text(config.sizes["T"]);
   const ModelFamily* const family = find_model_family(config.family);
   TSR_CHECK(family != nullptr, "hyper-parameters are of a family");
-  ForeignPlaces places{
-      .names = family->gguf, .format = "GGUF", .computed = {}, .used = {}, .product_scales = {}};
+  // Newer files have both products of gates in one tensor.
+  const bool is_joined = foreign.tensors.contains("blk.0.ffn_gate_up_exps.weight");
+  const ForeignNames names = is_joined ? family->gguf.preceded_by(kJoinedExpertNames) : family->gguf;
+  ForeignPlaces places{.names = names, .format = "GGUF", .computed = {}, .used = {}, .product_scales = {}};
   if (const auto heads = config.sizes.find("GS"); heads != config.sizes.end()) places.key_heads = heads->second;
   skip_further_layers(foreign, config.sizes["L"], hyperparameters.skipped_layers, places);
   TSR_RETURN_IF_ERROR(read_head(foreign, file, name, model, config, places));

@@ -17,6 +17,8 @@ struct TextPart {
   bool is_tied = true;  // where the file does not say
 };
 constexpr TextPart kTextParts[] = {{"gemma3", "gemma3_text"},
+                                   {"gemma4", "gemma4_text"},
+                                   {"gemma4_unified", "gemma4_unified_text"},
                                    {"mistral3", "mistral"},
                                    {"qwen3_5", "qwen3_5_text", false},
                                    {"qwen3_5_moe", "qwen3_5_moe_text", false},

@@ -102,6 +102,22 @@ bool has_stacked_experts(const ForeignNames& names, const ForeignTensors& tensor
   return gate && gate->tensor.find('@') != std::string::npos && std::ranges::any_of(tensors, is_stack);
 }
 
+// Keys and values of layers that read those of earlier ones.
+void skip_shared_keys(HuggingfaceConfig& config, const ForeignFile& file, ForeignPlaces& places) {
+  const ModelConfig& model = config.config;
+  const auto shared = model.sizes.find("shared_kv");
+  if (shared == model.sizes.end()) return;
+  const int64_t L = model.sizes.at("L");
+  for (int64_t i = L - shared->second; i < L; ++i)
+    for (const char* const leaf : {"k_proj", "v_proj", "k_norm"})
+      for (const char* const what : {"weight", "bias"}) {
+        const std::string name = format("model.layers.{}.self_attn.{}.{}", i, leaf, what);
+        if (!file.tensors.contains(name)) continue;
+        places.used.insert(name);
+        config.used.emplace_back(name, "left out: the layer reads keys and values of an earlier one");
+      }
+}
+
 }  // namespace
 
 Result<OpenedModel> open_huggingface(const std::shared_ptr<const ByteSource>& source) {
@@ -156,6 +172,7 @@ Result<OpenedModel> open_huggingface(const std::shared_ptr<const ByteSource>& so
                                                                  : family->huggingface;
   ForeignPlaces places{
       .names = names, .format = "Hugging Face", .computed = {}, .used = {}, .product_scales = {}};
+  skip_shared_keys(config, file, places);
   for (const auto& [name, tensor] : file.tensors)
     if (is_derived(name) || std::ranges::any_of(config.ignored, [&name = name](const std::string& beginning) {
           return name.starts_with(beginning);

@@ -40,6 +40,11 @@ void HuggingfaceReader::negated_flag(std::string_view key, std::string_view ours
   out.config.flags[std::string(ours)] = !fields.flag(key, otherwise);
 }
 
+void HuggingfaceReader::size_or_zero(std::string_view key, std::string_view ours, int64_t otherwise) {
+  const int64_t value = fields.integer(key, otherwise, 0, (int64_t{1} << 31) - 1);
+  if (value > 0) out.config.sizes[std::string(ours)] = value;
+}
+
 size_t HuggingfaceReader::choice(std::string_view key, std::initializer_list<std::string_view> texts, size_t) {
   const std::string found = fields.text(key, std::string(*texts.begin()));
   const auto at = std::ranges::find(texts, std::string_view(found));
@@ -212,6 +217,20 @@ void HuggingfaceReader::single_halves(std::string_view key, std::string_view pat
 
 // ---- windows
 
+namespace {
+
+bool sees_both_directions(JsonFields& fields) {
+  constexpr std::string_view kKey = "use_bidirectional_attention";
+  const Json* const value = fields.any(kKey);
+  if (value == nullptr || !value->is_string()) return fields.flag(kKey, false);
+  const std::string text = fields.text(kKey);
+  if (text != "all" && text != "vision")  // between parts of images alone
+    fields.fail(StatusCode::kUnsupported, format("{} is '{}'; known: all, vision, true, false", kKey, quote(text, 60)));
+  return text == "all";
+}
+
+}  // namespace
+
 void HuggingfaceReader::read_windows(int64_t window, const std::function<bool(int64_t layer)>& has_window) {
   const std::vector<std::string> types = fields.texts("layer_types", static_cast<size_t>(kMostLayers));
   if (!types.empty() && static_cast<int64_t>(types.size()) != L())
@@ -277,11 +296,69 @@ void HuggingfaceReader::windows(const WindowKeys& keys) {
   int64_t every = keys.every;
   if (!keys.every_key.empty()) every = fields.integer(keys.every_key, every, 1, int64_t{1} << 31);
   int64_t window = fields.integer("sliding_window", keys.otherwise, 1, kLongestWindow);
-  if (keys.halves && fields.flag("use_bidirectional_attention", false)) {
+  if (keys.halves && sees_both_directions(fields)) {
     flag_("causal") = false;
     window = window / 2 + 1;
   }
   read_windows(window, [&](int64_t i) { return (i + 1) % every != 0; });
+  std::vector<int64_t>& windows = out.config.lists["windows"];
+  if (keys.last_is_full && !windows.empty()) windows.back() = 0;
+  if (std::ranges::count(windows, 0) == std::ssize(windows)) out.config.lists.erase("windows");
+}
+
+// ---- sizes of layers
+
+bool HuggingfaceReader::has_window(size_t layer) {
+  const auto windows = out.config.lists.find("windows");
+  return windows != out.config.lists.end() && windows->second[layer] > 0;
+}
+
+void HuggingfaceReader::set_layers(const char* ours, std::vector<int64_t> values, int64_t common) {
+  if (std::ranges::count(values, common) != std::ssize(values)) out.config.lists[ours] = std::move(values);
+}
+
+void HuggingfaceReader::read_layer_overrides(std::vector<int64_t>& sizes, std::vector<int64_t>& counts) {
+  const Json* const layers = fields.object("per_layer_config");
+  if (layers == nullptr) return;
+  std::ranges::fill(sizes, size_("D")), std::ranges::fill(counts, size_("KV"));
+  for (const auto& [key, own] : layers->items()) {
+    const std::optional<int64_t> layer = parse_i64(key);
+    if (!layer || *layer < 0 || *layer >= L())
+      return fields.fail(StatusCode::kCorrupt, format("per_layer_config has '{}', wanted numbers below {}", quote(key, 60), L()));
+    JsonFields layer_fields(own, format("config.json: per_layer_config {}", key));
+    const auto i = static_cast<size_t>(*layer);
+    sizes[i] = layer_fields.size("head_dim", sizes[i]);
+    counts[i] = layer_fields.size("num_key_value_heads", counts[i]);
+    for (const auto& [other, value] : layer_fields.unused())
+      layer_fields.fail(StatusCode::kUnsupported, format("{} is {}; known of single layers: head_dim, num_key_value_heads",
+                                                         quote(other, 60), value));
+    if (!layer_fields.status().ok()) fields.fail(layer_fields.status().code(), std::string(layer_fields.status().message()));
+  }
+}
+
+void HuggingfaceReader::full_heads(const FullHeadKeys& keys) {
+  const bool are_values = fields.flag(keys.are_values, false);
+  const int64_t size = fields.size(keys.size, keys.otherwise);
+  const int64_t count = are_values && fields.has(keys.count) ? fields.size(keys.count) : size_("KV");
+  std::vector<int64_t> sizes, counts, key_values;
+  for (size_t i = 0; i < static_cast<size_t>(L()) && fields.status().ok(); ++i) {
+    sizes.push_back(has_window(i) ? size_("D") : size);
+    counts.push_back(has_window(i) ? size_("KV") : count);
+    key_values.push_back(are_values && !has_window(i));
+  }
+  if (!fields.status().ok()) return;
+  read_layer_overrides(sizes, counts);
+  set_layers("head_sizes", std::move(sizes), size_("D"));
+  set_layers("kv_heads", std::move(counts), size_("KV"));
+  set_layers("key_values", std::move(key_values), 0);
+}
+
+void HuggingfaceReader::double_widths(std::string_view key) {
+  const int64_t shared = our_size("shared_kv");
+  if (!fields.flag(key, false) || shared == 0 || shared > L()) return;
+  std::vector<int64_t> widths(static_cast<size_t>(L()), size_("F"));
+  for (int64_t i = L() - shared; i < L(); ++i) widths[static_cast<size_t>(i)] *= 2;
+  out.config.lists["ffn_widths"] = std::move(widths);
 }
 
 void HuggingfaceReader::rope_layers(std::string_view key, std::string_view every_key, int64_t every) {
@@ -309,6 +386,14 @@ void HuggingfaceReader::router(std::string_view key, int64_t experts, int64_t us
 bool HuggingfaceReader::has_expert_layers() const {
   const auto layers = out.config.lists.find("expert_layers");
   return layers != out.config.lists.end() && std::ranges::find(layers->second, 1) != layers->second.end();
+}
+
+void HuggingfaceReader::optional_experts(const OptionalExpertKeys& keys) {
+  if (!fields.flag(keys.enabled, false)) return;
+  size(keys.count, "E", {});
+  size(keys.used, "K", {});
+  size_("FD") = size_("F");
+  size(keys.width, "F", {});
 }
 
 void HuggingfaceReader::expert_width(std::string_view key, int64_t otherwise) {

@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "graph/models/huggingface_keys.h"
 #include "serialize/import/huggingface_config.h"
@@ -28,12 +29,13 @@ class HuggingfaceReader final : public HuggingfaceKeys {
   void size(std::string_view key, std::string_view ours, std::optional<int64_t> otherwise) override;
   void real(std::string_view key, std::string_view ours, std::optional<double> otherwise, KeyForm form) override;
   void flag(std::string_view key, std::string_view ours, bool otherwise) override;
+  void size_or_zero(std::string_view key, std::string_view ours, int64_t otherwise) override;
   size_t choice(std::string_view key, std::initializer_list<std::string_view> texts, size_t index) override;
 
   // ---- HuggingfaceKeys
   void decoder(const HuggingfaceDefaults& defaults, const ActivationKey& activation) override;
   void rotation(const RotationKeys& keys) override;
-  void rotations(double local_theta, std::string_view local_key) override;
+  void rotations(const LayerRotationKeys& keys) override;
   void window(std::optional<int64_t> otherwise, bool one_kind) override;
   void windows_from_layer(int64_t window, int64_t layer) override;
   void optional_window(int64_t window) override;
@@ -41,6 +43,8 @@ class HuggingfaceReader final : public HuggingfaceKeys {
   void windows(const WindowKeys& keys) override;
   void recurrent(const RecurrentKeys& keys) override;
   void single_halves(std::string_view key, std::string_view pattern_key) override;
+  void full_heads(const FullHeadKeys& keys) override;
+  void double_widths(std::string_view key) override;
   void attention_bias() override;
   void head_size(int64_t size) override { size_("D") = size; }
   void optional_size(std::string_view key, std::string_view ours, int64_t otherwise) override;
@@ -57,6 +61,7 @@ class HuggingfaceReader final : public HuggingfaceKeys {
   void score_divisor(std::string_view key, double otherwise) override;
   void cap(std::string_view key, std::string_view ours, double otherwise) override;
   void router(std::string_view key, int64_t experts, int64_t used) override;
+  void optional_experts(const OptionalExpertKeys& keys) override;
   void sparse_layers(int64_t expert_width) override;
   bool has_expert_layers() const override;
   void expert_width(std::string_view key, int64_t otherwise) override;
@@ -91,9 +96,13 @@ class HuggingfaceReader final : public HuggingfaceKeys {
   double number(std::string_view key, std::optional<double> otherwise, KeyForm form);
   // Windows of layers named "sliding_attention" in layer_types, else of those that `has_window` selects.
   void read_windows(int64_t window, const std::function<bool(int64_t layer)>& has_window);
+  bool has_window(size_t layer);
+  // per_layer_config: sizes of single layers in place of those by kind. `sizes` and `counts`: of each layer.
+  void read_layer_overrides(std::vector<int64_t>& sizes, std::vector<int64_t>& counts);
+  void set_layers(const char* ours, std::vector<int64_t> values, int64_t common);  // unless all are `common`
   const Json* rope_object();  // rope_scaling unless empty, else rope_parameters; null: neither
   // Returns the object's theta, or `theta`. `is_global`: the rotation of rope_factors.
-  double rotation_from(const Json& rope_json, double theta, std::string_view where, bool is_global);
+  double rotation_from(const Json& rope_json, double theta, std::string_view where, bool is_global, int64_t head_size);
   void check_longrope(JsonFields& rope, std::string& type) const;
   void scale_scores(const Json& rope);   // by mscale_all_dim
   void scale_queries(const Json& rope);  // by llama_4_scaling_beta

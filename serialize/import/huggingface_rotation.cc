@@ -26,7 +26,7 @@ void HuggingfaceReader::rotation(const RotationKeys& keys) {
                 format("rope_parameters has settings of kinds of layers ({}, {}); the class of {} has one rotation "
                        "for all: put its settings into rope_parameters themselves",
                        kFull, kSliding, out.model_type));
-  rotation_from(rope, fields.real("rope_theta", default_theta_), "rope_parameters", true);
+  rotation_from(rope, fields.real("rope_theta", default_theta_), "rope_parameters", true, size_("D"));
   if (keys.scales_scores && given != nullptr) scale_scores(*given);
   if (keys.scales_queries) scale_queries(rope);
 }
@@ -65,10 +65,10 @@ const Json* HuggingfaceReader::rope_object() {
   return scaling != nullptr && !scaling->empty() ? scaling : parameters;
 }
 
-double HuggingfaceReader::rotation_from(const Json& rope_json, double theta, std::string_view where,
-                                        bool is_global) {
+double HuggingfaceReader::rotation_from(const Json& rope_json, double theta, std::string_view where, bool is_global,
+                                        int64_t head_size) {
   JsonFields rope(rope_json, format("config.json: {}", where));
-  const int64_t whole = rotation_.rotated.empty() ? size_("D") : our_size(rotation_.rotated);
+  const int64_t whole = rotation_.rotated.empty() ? head_size : our_size(rotation_.rotated);
   Rotation rotation{rope.real("rope_theta", theta), whole};
   std::string type = rope.text("rope_type", rope.text("type", "default"));
   if (rotation_.only_longrope) check_longrope(rope, type);
@@ -78,7 +78,7 @@ double HuggingfaceReader::rotation_from(const Json& rope_json, double theta, std
       rope.fail(StatusCode::kCorrupt,
                 format("partial_rotary_factor is {}, wanted more than 0, at most 1", partial));
     rotation.rotated = static_cast<int64_t>(static_cast<double>(whole) * partial);
-  } else if (partial != 1 && type != "default") {
+  } else if (partial != 1 && type != "default" && type != "proportional") {
     rope.fail(StatusCode::kUnsupported,
               format("partial_rotary_factor is {} with rope_type '{}'; the class of {} rotates whole heads: wanted 1, "
                      "or no such key",
@@ -91,7 +91,7 @@ double HuggingfaceReader::rotation_from(const Json& rope_json, double theta, std
                                            rotation.rotated, rotation.theta, kMostRotated));
   if (rope.status().ok() && fields.status().ok() && is_global) {
     real_("rope_theta") = rotation.theta;
-    if (rotation.rotated != size_("D")) size_("R") = rotation.rotated;
+    if (rotation.rotated != head_size) size_("R") = rotation.rotated;
     const auto T = static_cast<double>(size_("T"));
     const double inner = rope.real("original_max_position_embeddings", rotation_.original_context.value_or(T));
     const double original = fields.real("original_max_position_embeddings", rotation_.original_context.value_or(inner));
@@ -132,14 +132,21 @@ Json rotation_of_layers(JsonFields& fields, std::string_view kind, bool is_scale
   return rope;
 }
 
-void HuggingfaceReader::rotations(double local_theta, std::string_view local_key) {
+void HuggingfaceReader::rotations(const LayerRotationKeys& keys) {
   rotation_ = {};
+  double local_theta = keys.local_theta;
   // Older files have a separate base only for local layers.
-  if (!local_key.empty()) local_theta = fields.real(local_key, local_theta);
-  rotation_from(rotation_of_layers(fields, kFull, true, out.model_type), fields.real("rope_theta", default_theta_),
-                "rope_parameters: full_attention", true);
+  if (!keys.local_key.empty()) local_theta = fields.real(keys.local_key, local_theta);
+  Json full = rotation_of_layers(fields, kFull, true, out.model_type);
+  if (!keys.scaling.empty() && !fields.has("rope_parameters")) full = Json::parse(keys.scaling);
+  int64_t full_head = size_("D");
+  const std::vector<int64_t>& sizes = out.config.lists["head_sizes"];
+  for (size_t i = 0; keys.by_full_head && i < sizes.size(); ++i)
+    if (!has_window(i)) full_head = sizes[i];
+  if (sizes.empty()) out.config.lists.erase("head_sizes");
+  rotation_from(full, fields.real("rope_theta", default_theta_), "rope_parameters: full_attention", true, full_head);
   real_("window_theta") = rotation_from(rotation_of_layers(fields, kSliding, false, out.model_type), local_theta,
-                                        "rope_parameters: sliding_attention", false);
+                                        "rope_parameters: sliding_attention", false, size_("D"));
 }
 
 }  // namespace tessera

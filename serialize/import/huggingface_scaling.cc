@@ -85,9 +85,15 @@ std::optional<RopeScaling> read_huggingface_scaling(JsonFields& rope, const std:
     scaling = read_yarn(rope, rotation, context);
   } else if (type == "longrope") {
     scaling = read_longrope(rope, rotation, context);
+  } else if (type == "proportional") {
+    const double part = rope.real("partial_rotary_factor", 1.0);
+    if (!(part >= 0 && part <= 1))
+      rope.fail(StatusCode::kCorrupt, format("partial_rotary_factor is {}, wanted 0 to 1", part));
+    else
+      scaling = proportional_scaling(rotation, part, positive(rope, "factor", 1.0));
   } else {
     rope.fail(StatusCode::kUnsupported,
-              format("rope_type is '{}'; known: default, dynamic, linear, llama3, yarn, longrope", type));
+              format("rope_type is '{}'; known: default, dynamic, linear, llama3, yarn, longrope, proportional", type));
   }
   if (!rope.status().ok() || scaling.is_neutral()) return std::nullopt;
   return scaling;

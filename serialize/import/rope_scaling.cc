@@ -105,6 +105,17 @@ RopeScaling yarn_scaling(const Rotation& rotation, const YarnScaling& s) {
   return scaling;
 }
 
+RopeScaling proportional_scaling(const Rotation& rotation, double part, double factor) {
+  const auto rotated = static_cast<int64_t>(std::floor(part * static_cast<double>(rotation.rotated) / 2));
+  RopeScaling scaling;
+  for (int64_t pair = 0; pair < rotation.rotated / 2; ++pair)
+    scaling.factors.push_back(pair < rotated ? static_cast<float>(factor) : kUnrotated);
+  Json words = {{"rope_type", "proportional"}, {"partial_rotary_factor", part}};
+  if (factor != 1) words["factor"] = factor;
+  scaling.words = dump(words);
+  return scaling;
+}
+
 RopeScaling longrope_scaling(std::vector<float> shorter, std::vector<float> longer, int64_t original_context,
                              double ratio, std::optional<double> attention_factor) {
   RopeScaling scaling;

@@ -56,6 +56,10 @@ struct YarnScaling {
 };
 RopeScaling yarn_scaling(const Rotation& rotation, const YarnScaling& settings);
 
+// The first `part` of the pairs have their frequencies over `factor`, the others 0, as far as f32 sees (Gemma 4).
+inline constexpr float kUnrotated = 1e30F;  // the factor of the others, as in GGUF files
+RopeScaling proportional_scaling(const Rotation& rotation, double part, double factor);
+
 // Ding et al., 2024 (LongRoPE). attention_factor nullopt: sqrt(1 + ln(ratio) / ln(original)), 1 if ratio <= 1.
 RopeScaling longrope_scaling(std::vector<float> shorter, std::vector<float> longer, int64_t original_context,
                              double ratio, std::optional<double> attention_factor);

@@ -22,6 +22,11 @@ constexpr Family kFamilies[] = {
     {"gemma3:L=4,C=32,H=4,KV=2,D=16,F=48,V=256,T=48,windows=7|0|7|0,rope_rows=1,softcap=20,logit_softcap=15,"
      "tied,rope_half"},
     {"qwen3moe:L=2,C=32,H=4,KV=2,D=12,F=24,E=4,K=2,V=256,T=48,rope_half,normalize=0,qkv_bias", true},
+    {"gemma4:L=4,C=32,H=4,KV=2,D=8,F=48,V=256,T=48,windows=7|0|7|0,head_sizes=8|16|8|16,ffn_widths=48|48|96|96,shared_kv=2,P=6,"
+     "rope_rows=1,tied,rope_half"},
+    {"gemma4:L=2,C=32,H=4,KV=2,D=8,F=24,V=256,T=48,windows=7|0,head_sizes=8|16,kv_heads=2|1,key_values=0|1,logit_softcap=15,E=4,K=2,"
+     "FD=48,tied,rope_half",
+     true},
     {"llama:L=2,C=32,H=4,KV=2,F=48,V=256,T=48,R=4,rope_rows=1,rope_magnitude=1.2,qkv_bias,o_bias,mlp_bias,"
      "rope_half"},
     {"llama:L=2,C=32,H=4,KV=2,F=48,V=256,T=48,window=9,tied"},

@@ -80,6 +80,10 @@ TEST_CASE("models verify and read back from their text") {
         "llama:L=2,C=32,H=4,F=48,V=65,T=16,R=4,rope_rows=2,rope_switch=8,windows=0|5,qkv_bias,mlp_bias",
         "gemma2:L=2,C=32,H=4,F=48,V=65,T=16,window=5,softcap=50,logit_softcap=30",
         "gemma3:L=6,C=32,H=4,F=48,V=65,T=16,window=5,tied,rope_half",
+        "gemma4:L=4,C=32,H=4,KV=2,D=8,F=48,V=65,T=16,windows=5|0|5|0,head_sizes=8|16|8|16,ffn_widths=48|48|96|96,shared_kv=2,P=6,"
+        "rope_rows=1,tied,rope_half",
+        "gemma4:L=2,C=32,H=4,KV=2,D=8,F=48,V=65,T=16,windows=5|0,head_sizes=8|16,kv_heads=2|1,key_values=0|1,logit_softcap=15,"
+        "E=4,K=2,FD=20,rope_half",
         "phi3:L=1,C=32,H=4,F=48,V=65,T=16",
         "qwen2:L=1,C=32,H=4,F=48,V=65,T=16,rope_half",
         "qwen3:L=1,C=32,H=4,F=48,V=65,T=16,D=6,o_bias,qkv_bias",

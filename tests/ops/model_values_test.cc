@@ -33,6 +33,10 @@ const char* const kModels[] = {
     "mlp_bias",
     "gemma3:L=2,C=8,H=2,KV=1,D=4,F=6,V=11,T=6,windows=3|0,softcap=2,logit_softcap=3,attention_scale=0.7,tied,"
     "rope_half",
+    "gemma4:L=4,C=8,H=2,KV=1,D=4,F=6,V=11,T=6,windows=3|0|3|0,head_sizes=4|6|4|6,ffn_widths=6|6|9|9,shared_kv=2,P=3,rope_rows=1,"
+    "tied,rope_half",
+    "gemma4:L=2,C=8,H=2,KV=2,D=4,F=5,V=11,T=6,windows=3|0,head_sizes=4|6,kv_heads=2|1,key_values=0|1,logit_softcap=3,E=3,K=2,FD=7,"
+    "rope_half",
     "qwen3moe:L=1,C=8,H=2,KV=1,D=6,F=5,E=3,K=2,V=11,T=6,normalize=0,rope_half",
     "moe:L=2,C=8,H=4,KV=2,F=12,E=3,K=2,V=11,T=6,capacity=0,aux=0.3,z=0.1",
     "ministral3:L=2,C=8,H=4,KV=2,F=6,V=11,T=6,query_beta=0.4,query_context=2",

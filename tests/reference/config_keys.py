@@ -31,6 +31,8 @@ FAMILIES = {
     "qwen2": ("CausalLM", HEADS), "qwen3": ("CausalLM", HEADS),
     "qwen2_moe": ("CausalLM", dict(EXPERTS, num_experts=4, shared_expert_intermediate_size=24)), "qwen3_moe": ("CausalLM", dict(EXPERTS, num_experts=4)),
     "gemma": ("CausalLM", HEADS), "gemma2": ("CausalLM", dict(HEADS, sliding_window=64)), "gemma3_text": ("CausalLM", dict(HEADS, sliding_window=24, layer_types=KINDS)),
+    "gemma4_text": ("CausalLM", dict(HEADS, sliding_window=24, layer_types=KINDS[1:] + KINDS[1:2], global_head_dim=24, hidden_size_per_layer_input=6,
+                                      vocab_size_per_layer_input=V)),
     "phi3": ("CausalLM", HEADS), "smollm3": ("CausalLM", HEADS), "olmo2": ("CausalLM", HEADS), "olmo3": ("CausalLM", dict(HEADS, sliding_window=24, layer_types=KINDS)),
     "granite": ("CausalLM", HEADS), "gpt_oss": ("CausalLM", dict(HEADS, num_local_experts=4, num_experts_per_tok=2, sliding_window=24)),
     "deepseek_v2": ("CausalLM", dict(LATENT, topk_method="greedy")), "deepseek_v3": ("CausalLM", dict(LATENT, n_group=4, topk_group=2)),
@@ -88,6 +90,9 @@ VALUES = {
     "summary_type": ["mean"], "chunk_size_feed_forward": [4], "attention_type": ["original_full"], "embedding_size": [32], "classifier_pooling": ["mean"],
     "pad_token_id": [3, None], "cross_attention_hidden_size": [32], "mamba_enabled": [True], "problem_type": ["regression"], "use_mrope": [True],
     "attn_temperature_tuning": [True], "layernorm_epsilon": [0.1], "parallel_attn": [True], "use_parallel_residual": [True], "tf_legacy_loss": [True],
+    "global_head_dim": [24, None], "num_global_key_value_heads": [2], "attention_k_eq_v": [False], "num_kv_shared_layers": [0, 1, 2, 3],
+    "use_double_wide_mlp": [True], "hidden_size_per_layer_input": [6], "vocab_size_per_layer_input": [V], "enable_moe_block": [False],
+    "per_layer_config": [{}, {"0": {"head_dim": 16}}, {"1": {"head_dim": 24}, "2": {"head_dim": 24}}, {"1": {"sliding_window": 3}}],
     "transformers_weights": ["other.safetensors"], "sparse_prediction": [True], "sparse_pred_ignore_index": [-1], "mlp_dropout": [0.4],
 }
 # Changed together.

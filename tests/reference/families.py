@@ -26,6 +26,11 @@ SHAPE = {"num_hidden_layers": 3, "hidden_size": 60, "num_attention_heads": 5, "n
 SEVEN = {**SHAPE, "hidden_size": 70, "num_attention_heads": 7, "num_key_value_heads": 7}
 GROUPS = {**SHAPE, "hidden_size": 72, "num_attention_heads": 6, "num_key_value_heads": 2}
 EXPERTS = {"num_experts_per_tok": 2, "router_aux_loss_coef": 0.0}  # which ours adds to every training loss
+GEMMA4 = {**SHAPE, "num_hidden_layers": 4, "head_dim": 12, "global_head_dim": 16, "sliding_window": 13, "hidden_size_per_layer_input": 0,
+          "layer_types": ["sliding_attention", "full_attention", "sliding_attention", "full_attention"]}
+GEMMA4_E = {**GEMMA4, "num_hidden_layers": 8, "layer_types": 4 * ["sliding_attention", "full_attention"], "hidden_size_per_layer_input": 6,
+            "vocab_size_per_layer_input": VOCABULARY}
+GEMMA4_EXPERTS = {"enable_moe_block": True, "num_experts": 6, "top_k_experts": 2, "moe_intermediate_size": 20}
 LATENT = {**SHAPE, "num_key_value_heads": 5, "kv_lora_rank": 32, "qk_rope_head_dim": 8, "qk_nope_head_dim": 10, "v_head_dim": 14,
           "num_experts_per_tok": 3, "n_routed_experts": 8, "n_shared_experts": 2, "moe_intermediate_size": 12, "num_mtp_layers": 0}
 GPT2 = {"n_layer": 3, "n_embd": 60, "n_head": 5, "vocab_size": VOCABULARY, "n_positions": 128, "n_ctx": 128, "resid_pdrop": 0.0,
@@ -91,6 +96,21 @@ MODELS = {
     "gemma3, defaults": ("gemma3_text", {**SHAPE, "head_dim": 20, "num_hidden_layers": 7, "sliding_window": 10}),
     "gemma3, scaled as in GGUF": ("gemma3_text", {**SHAPE, "head_dim": 20, "num_hidden_layers": 7, "sliding_window": 10,
                                                   "query_pre_attn_scalar": 20}),
+    "gemma4": ("gemma4_text", {**GEMMA4, "final_logit_softcapping": 20.0}),
+    "gemma4, keys as values": ("gemma4_text", {**GEMMA4, "num_attention_heads": 6, "attention_k_eq_v": True, "num_global_key_value_heads": 2,
+                                               "num_key_value_heads": 3}),
+    "gemma4, shared": ("gemma4_text", {**GEMMA4_E, "num_kv_shared_layers": 4, "use_double_wide_mlp": True}),
+    "gemma4, shared, narrow": ("gemma4_text", {**GEMMA4_E, "num_kv_shared_layers": 1, "head_dim": 12, "global_head_dim": 12,
+                                               "final_logit_softcapping": 9.0}),
+    "gemma4, layer inputs": ("gemma4_text", {**GEMMA4_E, "num_hidden_layers": 6, "layer_types": None, "sliding_window": 5}),
+    "gemma4, keys as values, shared": ("gemma4_text", {**GEMMA4_E, "num_kv_shared_layers": 2, "attention_k_eq_v": True,
+                                                       "num_global_key_value_heads": 1, "num_attention_heads": 4, "num_key_value_heads": 2}),
+    "gemma4, experts": ("gemma4_text", {**GEMMA4, **GEMMA4_EXPERTS}),
+    "gemma4, experts, keys as values": ("gemma4_text", {**GEMMA4, **GEMMA4_EXPERTS, "num_experts": 4, "top_k_experts": 1, "attention_k_eq_v": True,
+                                                        "rope_parameters": {"full_attention": {"rope_type": "proportional", "rope_theta": 5e4,
+                                                                                               "partial_rotary_factor": 0.5},
+                                                                            "sliding_attention": {"rope_type": "default", "rope_theta": 1e3}}}),
+    "gemma4, unified": ("gemma4_unified_text", {**GEMMA4, "attention_k_eq_v": True, "num_global_key_value_heads": 1}),
     "phi3": ("phi3", {**GROUPS, "sliding_window": 17}),
     "phi3, longrope": ("phi3", {**GROUPS, "original_max_position_embeddings": 32, "rope_parameters": longrope(6)}),
     "phi3, partial": ("phi3", {**GROUPS, "rope_parameters": {"rope_type": "default", "partial_rotary_factor": 0.5, "rope_theta": 1e4}}),
@@ -174,13 +194,17 @@ def random_model(model_type, settings):
     model = transformers.AutoModelForCausalLM.from_config(config, attn_implementation="eager", experts_implementation="eager").float().eval()
     with torch.no_grad():
         for name, parameter in model.named_parameters():
-            around = 0.0 if model_type.startswith("gemma") and "norm" in name else 1.0 if "norm" in name or "ln_" in name else 0.0
+            less_one = model_type.startswith("gemma") and not model_type.startswith("gemma4")
+            around = 0.0 if less_one and "norm" in name else 1.0 if "norm" in name or "ln_" in name or "scale" in name else 0.0
             if name.endswith("bias"):
                 parameter.copy_(0.3 * torch.randn_like(parameter))
             elif parameter.dim() == 1:  # of few bits, so that 1 + w is exact
                 parameter.copy_((around + 0.3 * torch.randn_like(parameter)).mul(4096).round() / 4096)
             else:
                 parameter.copy_(torch.randn_like(parameter) * 1.3 / parameter.shape[-1] ** 0.5)
+        for name, buffer in model.named_buffers():
+            if name.endswith("layer_scalar"):
+                buffer.fill_(0.5 + torch.rand(()).item())
     return model
 
 

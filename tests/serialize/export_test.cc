@@ -35,6 +35,10 @@ const std::vector<std::string> kModels = {
     "qwen3moe:L=2,C=12,H=3,KV=1,D=6,F=10,E=3,K=2,V=11,T=16,rope_half",
     "gemma2:L=3,C=12,H=3,KV=1,D=6,F=10,V=11,T=16,window=5,tied,rope_half,softcap=50,logit_softcap=30",
     "gemma3:L=7,C=12,H=3,KV=1,D=6,F=10,V=11,T=16,window=5,tied,rope_half",
+    "gemma4:L=4,C=12,H=6,KV=2,D=6,F=10,V=11,T=16,windows=5|0|5|0,head_sizes=6|8|6|8,ffn_widths=10|10|20|20,shared_kv=2,P=4,tied,"
+    "rope_half,rope_rows=1",
+    "gemma4:L=2,C=12,H=6,KV=3,D=6,F=10,V=11,T=16,windows=5|0,head_sizes=6|8,kv_heads=3|2,key_values=0|1,logit_softcap=15,tied,rope_half",
+    "gemma4:L=2,C=12,H=6,KV=2,D=6,F=10,V=11,T=16,windows=5|0,head_sizes=6|8,E=3,K=2,FD=14,tied,rope_half",
     "phi3:L=2,C=12,H=3,KV=1,F=10,V=11,T=16,rope_half",
     "phi3:L=1,C=12,H=3,F=10,V=11,T=16,rope_half,rope_rows=2,rope_switch=8,rope_magnitude=1.25",
     "ministral3:L=2,C=12,H=3,KV=1,F=10,V=11,T=16,query_beta=0.25,query_context=4,rope_half",

@@ -75,7 +75,7 @@ constexpr HuggingfaceClass kGemma3Classes[] = {
        k.score_divisor("query_pre_attn_scalar", 256);
        k.cap("final_logit_softcapping", "logit_softcap", 0);  // the class ignores attn_logit_softcapping
        k.windows({.otherwise = 4096, .must_have = true, .every = 6, .every_key = "sliding_window_pattern", .halves = true});
-       k.rotations(10000, "rope_local_base_freq");
+       k.rotations({.local_theta = 10000, .local_key = "rope_local_base_freq"});
      },
      0, "Gemma3Text"}};
 
@@ -90,7 +90,7 @@ void gemma2_gguf(GgufKeys& k) {
   k.real("attn_logit_softcapping", "softcap", 50);
   k.real("final_logit_softcapping", "logit_softcap", 30);
   k.largest_scores(kLayersOfGemma2_27B);
-  k.windows(4096, 2);
+  k.windows({.otherwise = 4096, .every = 2});
 }
 constexpr GgufArchitecture kGemma2Architectures[] = {{.name = "gemma2", .keys = gemma2_gguf, .is_tied = true, .optional_biases = true}};
 void gemma3_gguf(GgufKeys& k) {
@@ -99,7 +99,7 @@ void gemma3_gguf(GgufKeys& k) {
   k.real("rope.freq_base_swa", "window_theta", 10000);
   k.real("final_logit_softcapping", "logit_softcap", 0);
   k.largest_scores(kLayersOfGemma3_27B);
-  k.windows(0, 6);
+  k.windows({.every = 6});
 }
 constexpr GgufArchitecture kGemma3Architectures[] = {{.name = "gemma3", .keys = gemma3_gguf, .optional_biases = true}};
 

@@ -56,7 +56,7 @@ constexpr HuggingfaceClass kGptOssClasses[] = {
 void gpt_oss_gguf(GgufKeys& k) {
   k.decoder();
   k.rotation({.truncates = false});
-  k.windows(0, 2);
+  k.windows({.every = 2});
   k.plain_scores();
 }
 constexpr GgufArchitecture kGptOssArchitectures[] = {{.name = "gpt-oss", .keys = gpt_oss_gguf, .has_experts = true, .biases = Biases::kAll, .softmax_of_chosen = true}};

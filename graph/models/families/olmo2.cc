@@ -34,7 +34,7 @@ constexpr HuggingfaceClass kOlmo2Classes[] = {
      [](HuggingfaceKeys& k) {
        k.decoder({.C = 4096, .F = 11008, .L = 32, .H = 32, .KV = 0, .V = 50304, .T = 2048, .norm_eps = 1e-5, .rope_theta = 500000});
        k.windows({.otherwise = 4096, .every = 4});
-       k.rotations(500000);  // rope_theta applies to layers without a window only
+       k.rotations({.local_theta = 500000});  // rope_theta applies to layers without a window only
        k.attention_bias();
      },
      1},
@@ -43,7 +43,7 @@ constexpr HuggingfaceClass kOlmo2Classes[] = {
 void olmo2_gguf(GgufKeys& k) {
   k.decoder();
   k.rotation();
-  k.windows(0, 4, true);
+  k.windows({.every = 4, .is_optional = true});
   if (k.has_windows()) k.real("rope.freq_base_swa", "window_theta", k.our_real("rope_theta"));
   k.plain_scores();
 }
