@@ -97,6 +97,7 @@ struct GgufArchitecture {
   bool is_tied = false;            // always without a tensor for the head
   bool optional_biases = false;    // read where the tensors exist
   bool softmax_of_chosen = false;  // expert_gating_func may be 3
+  bool sigmoid_router = false;      // experts are scored by a sigmoid, whatever expert_gating_func says
   bool turned = false;              // heads of values of recurrent layers are in turn of the heads of keys
   bool single_halves = false;       // and so is feed_forward_length, with 0 for layers without that half; each layer has one half
   bool recurrent_by_heads = false;  // attention.head_count_kv is a list, with 0 for recurrent layers

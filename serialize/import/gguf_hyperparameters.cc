@@ -9,30 +9,14 @@
 #include "graph/base/quote.h"
 #include "graph/base/text.h"
 #include "graph/models/gguf_keys.h"
+#include "serialize/import/gguf_architectures.h"
+#include "serialize/import/gguf_layers.h"
+#include "serialize/import/gguf_neutral_keys.h"
 
 namespace tessera {
 namespace {
 
 constexpr int64_t kMaxLayers = 1024;
-
-// NeutralKey: a key that scales or bounds something, and its values without effect: for architectures that do not read it.
-struct NeutralKey {
-  std::string_view key;
-  double neutral, also_neutral;
-};
-constexpr NeutralKey kNeutralKeys[] = {
-    {"logit_scale", 1, 0},
-    {"embedding_scale", 1, 0},
-    {"residual_scale", 1, 0},
-    {"attn_logit_softcapping", 0, 0},
-    {"final_logit_softcapping", 0, 0},
-    {"attention.clamp_kqv", 0, 0},
-    {"attention.max_alibi_bias", 0, 0},
-    {"expert_weights_scale", 1, 0},
-    {"rope.scaling.yarn_attn_factor", 1, -1},
-    {"rope.scaling.yarn_ext_factor", 1, -1},
-    {"rope.scaling.yarn_log_multiplier", 0, 0},
-};
 
 // GgufReader: reads metadata by an architecture's keys. Keeps the first error; after it, values are defaults.
 class GgufReader final : public GgufKeys {
@@ -235,16 +219,8 @@ class GgufReader final : public GgufKeys {
   void recurrent_by_interval(std::string_view name, int64_t every) override {
     every = integer(name, every);
     if (every < 1) return fail(StatusCode::kCorrupt, format("{}{} is {}, wanted 1 or more", prefix_, name, every));
-    const int64_t layers = our_size("L");
-    std::vector<int64_t> given;
-    if (const std::string key = name_of("attention.recurrent_layers"); file_.has_array(key)) {
-      given = take(file_.integers(key), std::vector<int64_t>());
-      if (std::ssize(given) < layers)
-        return fail(StatusCode::kCorrupt, format("{} has {} values, the model has {} layers", key, given.size(), layers));
-    }
-    std::vector<int64_t>& found_layers = config().lists["recurrent"];
-    for (int64_t i = 0; i < layers; ++i)
-      found_layers.push_back(given.empty() ? (i + 1) % every != 0 : given[static_cast<size_t>(i)] != 0);
+    config().lists["recurrent"] =
+        take(read_recurrent_layers(file_, name_of("attention.recurrent_layers"), every, our_size("L")), std::vector<int64_t>());
   }
   void states() override {
     size("ssm.conv_kernel", "taps", {});
@@ -387,48 +363,21 @@ class GgufReader final : public GgufKeys {
 
   // Widths of feed-forward halves, 0 for layers without one.
   void read_halves() {
-    const std::string name = name_of("feed_forward_length");
-    const std::vector<int64_t> widths = take(file_.integers(name), std::vector<int64_t>());
-    const auto layers = static_cast<size_t>(our_size("L"));
-    if (widths.size() != layers)
-      return fail(StatusCode::kCorrupt, format("{} has {} values, the model has {} layers", name, widths.size(), layers));
-    int64_t width = 0;
-    std::vector<int64_t>& halves = config().lists["halves"];
-    for (size_t i = 0; i < layers; ++i) {
-      if (widths[i] < 0 || (widths[i] > 0 && width > 0 && widths[i] != width))
-        return fail(widths[i] < 0 ? StatusCode::kCorrupt : StatusCode::kUnsupported,
-                    format("{} is {} in layer {}; layers with a feed-forward half want one width, others 0", name, widths[i], i));
-      width = std::max(width, widths[i]);
-      halves.push_back(widths[i] > 0 ? 2 : 1);
-    }
-    config().sizes["F"] = std::max<int64_t>(width, 1);
-    if (architecture_.has_experts)
-      for (const int64_t half : halves) config().lists["expert_layers"].push_back(half == 2);
+    const LayerCounts widths = take(read_layer_counts(file_, name_of("feed_forward_length"), our_size("L"), "a feed-forward half"), LayerCounts());
+    config().sizes["F"] = std::max<int64_t>(widths.count, 1);
+    for (const int64_t has : widths.layers) config().lists["halves"].push_back(has != 0 ? 2 : 1);
+    if (architecture_.has_experts) config().lists["expert_layers"] = widths.layers;
   }
 
-  // A list by layer with 0 for recurrent layers, or one number.
+  // 0 for recurrent layers, and for feed-forward halves alone.
   void read_key_heads() {
-    const std::string name = name_of("attention.head_count_kv");
-    std::vector<int64_t> heads(static_cast<size_t>(our_size("L")), 0);
-    if (file_.has_array(name)) {
-      const std::vector<int64_t> given = take(file_.integers(name), std::vector<int64_t>());
-      if (given.size() != heads.size())
-        return fail(StatusCode::kCorrupt, format("{} has {} values, the model has {} layers", name, given.size(), heads.size()));
-      heads = given;
-    } else {
-      std::ranges::fill(heads, integer("attention.head_count_kv", H()));
+    const LayerCounts heads = take(read_layer_counts(file_, name_of("attention.head_count_kv"), our_size("L"), "heads"), LayerCounts());
+    config().sizes["KV"] = heads.count > 0 ? heads.count : H();
+    const auto halves = config().lists.find("halves");
+    for (size_t i = 0; i < heads.layers.size(); ++i) {
+      const bool mixes = halves == config().lists.end() || halves->second[i] == 1;
+      config().lists["recurrent"].push_back(heads.layers[i] == 0 && mixes);
     }
-    int64_t count = 0;
-    std::vector<int64_t>& layers = config().lists["recurrent"];
-    for (size_t i = 0; i < heads.size(); ++i) {
-      layers.push_back(heads[i] == 0 && (config().lists["halves"].empty() || config().lists["halves"][i] == 1));
-      if (heads[i] < 0 || (heads[i] > 0 && count > 0 && heads[i] != count))
-        return fail(heads[i] < 0 ? StatusCode::kCorrupt : StatusCode::kUnsupported,
-                    format("{} is {} in layer {}; layers with attention want one number of heads, others 0", name, heads[i], i));
-      count = std::max(count, heads[i]);
-    }
-    config().sizes["KV"] = count > 0 ? count : H();
-    if (config().lists["halves"].empty()) config().lists.erase("halves");
   }
 
   // A mixture of experts has several feed-forward networks. No token is dropped.
@@ -442,7 +391,7 @@ class GgufReader final : public GgufKeys {
       fail(StatusCode::kCorrupt,
            format("{}expert_count is {} and {}expert_used_count {}; wanted 1 or more, and no more used than there are",
                   prefix_, experts, prefix_, used));
-    if (!is_latent_) check_softmax_router();
+    if (!is_latent_ && !architecture_.sigmoid_router) check_softmax_router();
     config().sizes["E"] = experts;
     config().sizes["K"] = used;
     config().reals["capacity"] = 0;
@@ -533,34 +482,11 @@ class GgufReader final : public GgufKeys {
   Status status_;
 };
 
-// The family that reads an architecture, with experts or without.
-struct KnownArchitecture {
-  const ModelFamily* family = nullptr;
-  const GgufArchitecture* described = nullptr;
-};
-
-KnownArchitecture find_architecture(std::string_view name, bool has_experts) {
-  KnownArchitecture found;
-  for (const ModelFamily& family : all_model_families())
-    for (const GgufArchitecture& each : family.architectures)
-      if (each.name == name && (found.family == nullptr || each.has_experts == has_experts)) found = {&family, &each};
-  return found;
-}
-
 }  // namespace
-
-bool is_known_gguf_architecture(std::string_view name) { return find_architecture(name, false).family != nullptr; }
-
-std::string known_gguf_architectures() {
-  std::set<std::string> names;
-  for (const ModelFamily& family : all_model_families())
-    for (const GgufArchitecture& each : family.architectures) names.emplace(each.name);
-  return join(std::vector<std::string>(names.begin(), names.end()), ", ");
-}
 
 Result<GgufHyperparameters> read_gguf_hyperparameters(const GgufFile& file, std::string_view name) {
   TSR_ASSIGN_OR_RETURN(const int64_t experts, file.integer(std::string(name) + ".expert_count", 0));
-  const KnownArchitecture architecture = find_architecture(name, experts != 0);
+  const KnownArchitecture architecture = find_gguf_architecture(name, experts != 0);
   TSR_CHECK(architecture.family != nullptr, "the architecture is known");
   GgufReader reader(file, *architecture.family, *architecture.described);
   TSR_RETURN_IF_ERROR(reader.run());

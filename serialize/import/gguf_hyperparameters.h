@@ -24,8 +24,6 @@ struct GgufHyperparameters {
   double attention_factor = 1;
 };
 
-bool is_known_gguf_architecture(std::string_view name);
-std::string known_gguf_architectures();  // "gemma2, gemma3, …"
 Result<GgufHyperparameters> read_gguf_hyperparameters(const GgufFile& file, std::string_view architecture);
 
 }  // namespace tessera

@@ -10,6 +10,7 @@
 #include "graph/models/encoder.h"
 #include "graph/models/model_family.h"
 #include "serialize/import/foreign_file.h"
+#include "serialize/import/gguf_architectures.h"
 #include "serialize/import/gguf_encoder_hyperparameters.h"
 #include "serialize/import/gguf_file.h"
 #include "serialize/import/gguf_hyperparameters.h"

@@ -165,8 +165,12 @@ void HuggingfaceReader::rotates_if(std::string_view key, std::string_view text) 
 
 // ---- kinds of layers
 
+namespace {
+constexpr std::string_view kFullAttention = "full_attention";  // "attention" in older files
+}  // namespace
+
 void HuggingfaceReader::recurrent(const RecurrentKeys& keys) {
-  constexpr std::string_view kAttention = "full_attention", kOlderAttention = "attention";
+  constexpr std::string_view kOlderAttention = kFullAttention.substr(5);
   const std::vector<std::string> types =
       fields.texts(fields.has("layer_types") ? "layer_types" : "layers_block_type", static_cast<size_t>(kMostLayers));
   const int64_t every = keys.every_key.empty() ? keys.every : fields.integer(keys.every_key, keys.every, 1, int64_t{1} << 31);
@@ -184,8 +188,8 @@ void HuggingfaceReader::recurrent(const RecurrentKeys& keys) {
     if (!types.empty()) {
       const std::string& type = types[static_cast<size_t>(i)];
       is_recurrent = type == keys.type || (!keys.also.empty() && type == keys.also);
-      if (!is_recurrent && type != kAttention && type != kOlderAttention)
-        fields.fail(StatusCode::kUnsupported, format("layer_types has '{}'; known: {}, {}", quote(type, 60), kAttention, keys.type));
+      if (!is_recurrent && type != kFullAttention && type != kOlderAttention)
+        fields.fail(StatusCode::kUnsupported, format("layer_types has '{}'; known: {}, {}", quote(type, 60), kFullAttention, keys.type));
     }
     layers.push_back(is_recurrent);
   }
@@ -203,7 +207,7 @@ void HuggingfaceReader::single_halves(std::string_view key, std::string_view pat
                        &experts = out.config.lists["expert_layers"];
   for (const std::string& type : types) {
     const bool is_state = type == "linear_attention" || type == "mamba" || type == "M";
-    const bool is_attention = type == "full_attention" || type == "attention" || type == "*";
+    const bool is_attention = type == kFullAttention || type == kFullAttention.substr(5) || type == "*";
     const bool has_experts = type == "moe" || type == "E";
     if (!is_state && !is_attention && !has_experts && type != "mlp" && type != "-")
       fields.fail(StatusCode::kUnsupported,

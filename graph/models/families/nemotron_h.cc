@@ -73,6 +73,8 @@ void nemotron_h_moe_gguf(GgufKeys& k) {
   k.factor("expert_weights_scale", "expert_scale");
   k.flag("expert_weights_norm", "normalize", false);
   k.optional_size("moe_latent_size", "M");
+  k.size("expert_group_count", "groups", 1);
+  k.size("expert_group_used_count", "groups_used", 1);
 }
 constexpr GgufArchitecture kNemotronHArchitectures[] = {
     {.name = "nemotron_h", .keys = nemotron_h_gguf, .optional_biases = true, .single_halves = true, .recurrent_by_heads = true},
@@ -80,6 +82,7 @@ constexpr GgufArchitecture kNemotronHArchitectures[] = {
      .keys = nemotron_h_moe_gguf,
      .has_experts = true,
      .optional_biases = true,
+     .sigmoid_router = true,
      .single_halves = true,
      .recurrent_by_heads = true}};
 
