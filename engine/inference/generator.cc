@@ -59,7 +59,7 @@ Result<std::unique_ptr<Generator>> Generator::create(std::shared_ptr<Runtime> ru
   TSR_RETURN_IF_ERROR(finalize_context(settings, model->context_length()));
   TSR_ASSIGN_OR_RETURN(std::shared_ptr<DeviceSet> devices,
                        runtime->open_devices(settings.compute.devices, settings.compute.profile));
-  ServingSettings serving = single_row_settings(settings, *devices);
+  ServingSettings serving = single_row_settings(settings, forward, *devices);
   const auto make = [&]() -> Result<std::shared_ptr<const LoadedProgram>> {
     TSR_ASSIGN_OR_RETURN(CompiledProgram compiled, compile_serving(forward, serving, devices));
     if (settings.inference.repack) take_arranged_variants(compiled.program, *devices);
@@ -85,7 +85,7 @@ Result<std::unique_ptr<Generator>> Generator::create(std::shared_ptr<WeightOwner
   TSR_RETURN_IF_ERROR(finalize_context(settings, weights->model()->context_length()));
   const bool trace = settings.compute.trace;
   TSR_ASSIGN_OR_RETURN(settings.compute, weights->compute_settings(settings.compute.memory_limit));
-  ServingSettings serving = single_row_settings(settings, *weights->devices());
+  ServingSettings serving = single_row_settings(settings, weights->forward(), *weights->devices());
   const TrainedPlan along = weights->plan();
   TSR_ASSIGN_OR_RETURN(CompiledProgram compiled,
                        compile_serving(weights->forward(), serving, weights->devices(), &along));

@@ -87,7 +87,7 @@ Result<std::shared_ptr<const PlanRecord>> plan_model(Runtime& runtime, const Sha
     TSR_ASSIGN_OR_RETURN(const auto devices,
                          runtime.open_devices(settings.compute.devices, settings.compute.profile));
     TSR_ASSIGN_OR_RETURN(CompiledProgram compiled,
-                         compile_serving(forward, single_row_settings(settings, *devices), devices));
+                         compile_serving(forward, single_row_settings(settings, forward, *devices), devices));
     return with_program(std::move(compiled));
   }
   TSR_ASSIGN_OR_RETURN(CompiledTraining it, compiled_training(runtime, model, nullptr, rest));

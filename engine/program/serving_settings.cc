@@ -101,7 +101,7 @@ ServingOptions serving_options(const ServingSettings& settings) {
 }
 
 int64_t spare_rows(const ServingSettings& settings) {
-  return settings.snapshots + (settings.has_state && settings.speculates ? settings.rows : 0);
+  return settings.has_state ? settings.snapshots + (settings.speculates ? settings.rows : 0) : 0;
 }
 
 int64_t serving_step_tokens(const ServingSettings& settings) {

@@ -144,6 +144,7 @@ class HuggingfaceKeys : public ForeignKeys {
   virtual void skips(std::string_view beginning) = 0;
   // A key that writers add, and readers ignore.
   virtual void states(std::string_view key, double value) = 0;
+  virtual void states_size(std::string_view key, int64_t value) = 0;
   // The key has this value, the default of the class, or the file is refused. `value`: JSON.
   virtual void wants(std::string_view key, std::string_view value, std::string_view meaning) = 0;
 };

@@ -213,6 +213,7 @@ class KeyWriter final : public HuggingfaceKeys {
   void further_layers(std::string_view key) override { put(key) = 0; }
   void skips(std::string_view) override {}
   void states(std::string_view key, double value) override { put(key) = value; }
+  void states_size(std::string_view key, int64_t value) override { put(key) = value; }
   void wants(std::string_view key, std::string_view value, std::string_view) override { put(key) = Json::parse(value); }
 
  protected:

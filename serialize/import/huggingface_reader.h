@@ -70,6 +70,7 @@ class HuggingfaceReader final : public HuggingfaceKeys {
   void further_layers(std::string_view key) override;
   void skips(std::string_view beginning) override { out.ignored.emplace_back(beginning); }
   void states(std::string_view, double) override {}
+  void states_size(std::string_view, int64_t) override {}
   void wants(std::string_view key, std::string_view value, std::string_view meaning) override;
 
   // ---- keys of all classes, read after those of one

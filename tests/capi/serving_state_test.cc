@@ -45,12 +45,13 @@ TEST_CASE("serving state: tokens are those of each request alone, on any devices
       if (layout.devices != std::string("cpu:1") && model != kDelta && !test::full()) continue;
       CAPTURE(std::string(model));
       CAPTURE(std::string(layout.parallel));
-      ServingSettings settings = settings_of(layout, 8, 256 / 8 + 8);
+      ServingSettings settings = settings_of(layout, 8, 256 / 8);
       settings.step_tokens = 24;
       const auto alone = core_of(model, without_prefixes(settings_of(layout, 8, 256))), few = core_of(model, settings);
       settings.pages = 256;
       settings.snapshots = 3;
       settings.speculates = settings.always_speculates = true;
+      settings.draft = new_model("llama:L=1,C=48,H=6,F=48,V=96,T=256", 3);  // wrong more often than not
       const auto drafting = core_of(model, settings);
       for (uint32_t mix = 0; mix < (test::full() ? 20 : 1); ++mix) {
         CAPTURE(mix);
@@ -102,7 +103,9 @@ TEST_CASE("serving state: a text that goes on from a snapshot, a fork or a begin
 }
 
 TEST_CASE("serving state: the next turn computes its own tokens, and a common beginning is found where requests part") {
-  TestServer server(kDelta, settings_of({"cpu:1", "", {}}, 8, 256));
+  ServingSettings settings = settings_of({"cpu:1", "", {}}, 8, 256);
+  settings.snapshots = 16;
+  TestServer server(kDelta, settings);
   uint32_t seed = 5;
   const Tokens prompt = random_tokens(seed, 90, 96);
   const Tokens text = joined(prompt, server.serve({prompt, 30}));

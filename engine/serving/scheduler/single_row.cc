@@ -4,6 +4,8 @@
 #include <string>
 #include <variant>
 
+#include "graph/transform/serving_rows.h"
+
 namespace tessera {
 
 namespace {
@@ -13,6 +15,7 @@ namespace {
 // rows read the weights a fourth as often as 128: 5 to 7 % of a prompt at 4 bits.
 constexpr int64_t kPromptSteps[] = {16, 128, 512, 1024};
 constexpr int64_t kLargestStepOnCores = 512;
+constexpr int64_t kSnapshots = 4;  // of layers' states: for the next turns of a conversation
 
 int64_t cache_bytes_read(const KernelDesc& desc, size_t operand, int64_t context) {
   const Shape& pages = desc.inputs[operand].shape;  // [P, S, KV, D]
@@ -23,13 +26,15 @@ int64_t cache_bytes_read(const KernelDesc& desc, size_t operand, int64_t context
 
 }  // namespace
 
-ServingSettings single_row_settings(const GeneratorSettings& settings, const DeviceSet& devices) {
+ServingSettings single_row_settings(const GeneratorSettings& settings, const Graph& forward, const DeviceSet& devices) {
   const bool is_on_cores = devices.cluster().shared_cores > 0;
   ServingSettings serving;
   serving.compute = settings.compute;
   serving.inference = settings.inference;
   serving.context = settings.context;
   serving.rows = 1;
+  serving.has_state = carries_state(forward);
+  serving.snapshots = serving.has_state ? kSnapshots : 0;
   serving.page_size = usual_page_size(settings.context);
   serving.pages = table_columns(serving_options(serving));
   serving.step_sizes = {1};

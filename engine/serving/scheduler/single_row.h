@@ -12,7 +12,7 @@ namespace tessera {
 
 // Finalized settings of a one-sequence server; its pages hold the
 // generator's context in every attention. `settings` have a context.
-ServingSettings single_row_settings(const GeneratorSettings& settings, const DeviceSet& devices);
+ServingSettings single_row_settings(const GeneratorSettings& settings, const Graph& forward, const DeviceSet& devices);
 
 // Bytes read for one token, over all ranks: parameters, and keys and values of a full context.
 struct TokenReads {

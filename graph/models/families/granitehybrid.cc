@@ -54,7 +54,7 @@ constexpr HuggingfaceClass kGranitehybridClasses[] = {
      [](HuggingfaceKeys& k) {
        common_keys(k);
        k.size("shared_intermediate_size", "F", 1024);
-       k.states("num_local_experts", 0);
+       k.states_size("num_local_experts", 0);
      },
      {}, {}, false}};
 constexpr HuggingfaceClass kGranitehybridmoeClasses[] = {
