@@ -1,5 +1,6 @@
 #include "graph/transform/scaled_products.h"
 
+#include <optional>
 #include <set>
 
 #include "graph/base/text.h"
@@ -13,7 +14,24 @@ bool is_plain_product(const Node& node) {
          attr_string_or(node.attrs, "activation", "none") == "none";
 }
 
+// Whether the op's weight is at this input, and its product can be scaled.
+bool scales_at(const Node& node, size_t input) {
+  return static_cast<int>(input) == node.op->weight.operand && is_plain_product(node);
+}
+
 }  // namespace
+
+bool can_scale_products(const Graph& graph, std::string_view parameter) {
+  const std::optional<TensorId> id = graph.find_tensor(parameter);
+  bool is_read = false;
+  for (const Node& node : graph.nodes())
+    for (size_t input = 0; id && input < node.inputs.size(); ++input) {
+      if (node.inputs[input] != *id) continue;
+      if (!scales_at(node, input)) return false;
+      is_read = true;
+    }
+  return is_read;
+}
 
 Result<Graph> with_scaled_products(const Graph& graph, const ProductScales& scales) {
   GraphCopy copy(graph);
@@ -37,7 +55,7 @@ Result<Graph> with_scaled_products(const Graph& graph, const ProductScales& scal
       const float* found = scale_of(node.inputs[input]);
       if (!found) continue;
       const std::string& name = graph.tensor(node.inputs[input]).name;
-      if (static_cast<int>(input) != node.op->weight.operand || !is_plain_product(node))
+      if (!scales_at(node, input))
         return Status(
             StatusCode::kUnsupported,
             format("the products of '{}' are to be scaled, but {} reads it; wanted matmul without bias "

@@ -4,6 +4,7 @@
 
 #include <map>
 #include <string>
+#include <string_view>
 
 #include "graph/base/result.h"
 #include "graph/graph.h"
@@ -12,6 +13,9 @@ namespace tessera {
 
 // By parameter; finite.
 using ProductScales = std::map<std::string, float, std::less<>>;
+
+// Whether with_scaled_products can scale the products of a parameter.
+bool can_scale_products(const Graph& graph, std::string_view parameter);
 
 // A `scale` follows each matmul of a weight named in `scales`, and takes the
 // name of its result. kUnsupported: names of parameters without a matmul, or

@@ -46,7 +46,12 @@ std::vector<int64_t> significant(const Shape& shape) {
 class Placer {
  public:
   Placer(const ForeignFile& file, const ForeignPlaces& places, OpenedModel& opened)
-      : file_(file), places_(places), model_(opened.model), opened_(opened), used_(places.used) {}
+      : file_(file),
+        places_(places),
+        model_(opened.model),
+        opened_(opened),
+        used_(places.used),
+        product_scales_(places.product_scales) {}
 
   Status run() {
     TSR_RETURN_IF_ERROR(check_none_is_missing());
@@ -66,8 +71,8 @@ class Placer {
         return unsupported(
             format("tensor '{}' has no place in a {} model: the file is a variant that is not supported",
                    name, family()));
-    if (!places_.product_scales.empty()) {
-      TSR_ASSIGN_OR_RETURN(model_.graph, with_scaled_products(model_.graph, places_.product_scales));
+    if (!product_scales_.empty()) {
+      TSR_ASSIGN_OR_RETURN(model_.graph, with_scaled_products(model_.graph, product_scales_));
       model_.metadata.erase("description");  // it would build a graph without them
     }
     TSR_ASSIGN_OR_RETURN(model_.graph, with_stored_weights(model_.graph, storage));
@@ -136,8 +141,10 @@ class Placer {
     const std::vector<std::string> tensors = tensors_of(parameter, shape);
     Place place;
     place.change = name.change;
+    const bool is_scaled = scales_products(parameter, tensors, name.change);
     for (const std::string& tensor : tensors) {
-      const ForeignTensor& stored = file_.tensors.find(tensor)->second;
+      const ForeignTensor& found = file_.tensors.find(tensor)->second;
+      const ForeignTensor& stored = found.scaled && !is_scaled ? *found.scaled : found;
       if (!place.offsets.empty() && stored.dtype != place.dtype)
         return unsupported(
             format("tensor '{}' is stored as {} and '{}' as {}; experts of one layer want one type",
@@ -147,6 +154,18 @@ class Placer {
       used_.insert(tensor);
     }
     return place;
+  }
+
+  // Notes the factor of the parameter's products, if its tensors have one, the same, and the graph has a place for it.
+  bool scales_products(const std::string& parameter, const std::vector<std::string>& tensors, ValueChange change) {
+    const auto scale_of = [&](const std::string& tensor) { return file_.tensors.find(tensor)->second.product_scale; };
+    const auto is_scale = [&](float scale) { return [&, scale](const std::string& tensor) { return scale_of(tensor) == scale; }; };
+    if (std::ranges::all_of(tensors, is_scale(1))) return true;
+    const float scale = scale_of(tensors.front());
+    if (is_transposed(change) || !std::ranges::all_of(tensors, is_scale(scale)) || !can_scale_products(model_.graph, parameter))
+      return false;
+    product_scales_.emplace(parameter, scale);
+    return true;
   }
 
   // Appends the parameter's range (for experts, the next one's) in the tensor.
@@ -384,6 +403,7 @@ class Placer {
   Model& model_;
   OpenedModel& opened_;
   std::set<std::string, std::less<>> used_;
+  ProductScales product_scales_;
 };
 
 }  // namespace
@@ -406,7 +426,7 @@ std::vector<StoredTensors> stored_tensors(const ForeignTensors& tensors) {
 }
 
 Result<bool> same_contents(const ForeignFile& file, const ForeignTensor& a, const ForeignTensor& b) {
-  if (a.dtype != b.dtype || a.shape != b.shape) return false;
+  if (a.dtype != b.dtype || a.shape != b.shape || a.product_scale != b.product_scale) return false;
   std::vector<std::byte> left(size_t{1} << 18), right(left.size());
   for (int64_t done = 0; done < a.bytes;) {
     const auto part =

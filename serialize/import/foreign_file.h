@@ -21,6 +21,9 @@ struct ForeignTensor {
   DType dtype = DType::kF32;
   Shape shape;  // outermost first
   int64_t offset = 0, bytes = 0;
+  // A factor of the weight's products; where it is not 1, the weight with that factor in its numbers.
+  float product_scale = 1;
+  std::shared_ptr<const ForeignTensor> scaled = nullptr;
 };
 using ForeignTensors = std::map<std::string, ForeignTensor, std::less<>>;
 

@@ -5,8 +5,8 @@
 
 namespace tessera {
 
-// Decodes every f8_e4m3 tensor NAME [N, K] with NAME_scale_inv [ceil(N / rows), ceil(K / columns)] (or one number) to f32.
-Result<std::vector<DecodedWeight>> fp8_weights(const FolderQuantization& quantization,
-                                               const ForeignFile& file);
+// Decodes every f8_e4m3 tensor NAME [N, K] with NAME_scale_inv (or NAME_scale) [ceil(N / rows), ceil(K / columns)], or one number,
+// to f32.
+Result<std::vector<DecodedWeight>> fp8_weights(const FolderQuantization& quantization, const ForeignFile& file);
 
 }  // namespace tessera

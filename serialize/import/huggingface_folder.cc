@@ -26,7 +26,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::string_view kConfig = "config.json";
+constexpr std::string_view kConfig = "config.json", kModeloptConfig = "hf_quant_config.json";
 constexpr int64_t kMostConfigBytes = int64_t{16} << 20;
 
 Status corrupt(std::string message) { return Status(StatusCode::kCorrupt, std::move(message)); }
@@ -84,6 +84,15 @@ Status read_generation_config(const std::string& folder, Model& model) {
   return {};
 }
 
+// Reads hf_quant_config.json, if the folder has one.
+Status read_modelopt_file(const std::string& folder, HuggingfaceConfig& config) {
+  const std::string path = path_in_folder(folder, kModeloptConfig);
+  if (!exists(path)) return {};
+  TSR_ASSIGN_OR_RETURN(const std::string text, read_text(path));
+  TSR_ASSIGN_OR_RETURN(const Json json, parse_json(text, kModeloptConfig));
+  return tessera::read_modelopt_file(json, config.quantization);
+}
+
 // Buffers of old versions: masks and frequencies derived from the configuration.
 bool is_derived(std::string_view name) {
   return name.ends_with(".rotary_emb.inv_freq") || name.ends_with(".attn.bias") ||
@@ -136,6 +145,7 @@ Result<OpenedModel> open_huggingface(const std::shared_ptr<const ByteSource>& so
   TSR_ASSIGN_OR_RETURN(const std::string text, read_text(config_path));
   TSR_ASSIGN_OR_RETURN(const Json json, parse_json(text, kConfig));
   TSR_ASSIGN_OR_RETURN(HuggingfaceConfig config, read_huggingface_config(json));
+  TSR_RETURN_IF_ERROR(read_modelopt_file(folder, config));
 
   const std::string opened_name = opened_path.filename().string();
   if (const auto wanted = json.find("transformers_weights");
@@ -146,12 +156,8 @@ Result<OpenedModel> open_huggingface(const std::shared_ptr<const ByteSource>& so
                          quote_json(*wanted, 80), opened_name));
   TSR_ASSIGN_OR_RETURN(const WeightFiles files, find_weight_files(folder, opened_name));
   TSR_ASSIGN_OR_RETURN(ForeignFile file, read_weight_files(folder, files));
-  if (is_huggingface_encoder(config.model_type))
-    rename_encoder_tensors(file.tensors, config.model_type);
-  else
-    rename_decoder_tensors(file.tensors, config.model_type);
   const std::vector<StoredTensors> stored = stored_tensors(file.tensors);
-  if (config.quantization) {
+  if (config.quantization) {  // its patterns are of the file's own names
     if (config.quantization->method == FolderQuantization::Method::kBitsandbytes &&
         config.config.family == "gpt2")
       return Status(
@@ -160,6 +166,10 @@ Result<OpenedModel> open_huggingface(const std::shared_ptr<const ByteSource>& so
     TSR_ASSIGN_OR_RETURN(std::string became, decode_quantized_tensors(*config.quantization, file));
     config.used.emplace_back("quantization_config", std::move(became));
   }
+  if (is_huggingface_encoder(config.model_type))
+    rename_encoder_tensors(file.tensors, config.model_type);
+  else
+    rename_decoder_tensors(file.tensors, config.model_type);
 
   OpenedModel opened;
   Model& model = opened.model;

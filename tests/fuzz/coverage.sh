@@ -6,7 +6,7 @@ set -euo pipefail
 build=$(realpath "${1:?usage: coverage.sh BUILD [SECONDS] [READER ...]}")
 seconds=${2:-60}
 readers=("${@:3}")
-[ ${#readers[@]} -gt 0 ] || readers=(gguf config safetensors tokenizer template)
+[ ${#readers[@]} -gt 0 ] || readers=(gguf config safetensors modules tokenizer template)
 root=$(realpath "$(dirname "$0")/../..")
 out=$build/fuzz
 mkdir -p "$out/objects"

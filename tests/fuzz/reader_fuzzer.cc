@@ -1,6 +1,7 @@
 // The readers of files from others as libFuzzer calls them: inputs that reach new code are kept and changed further.
 // TESSERA_FUZZ_READER chooses one; with TESSERA_FUZZ_SEEDS its valid files are written to that folder instead. Built and
 // run by coverage.sh.
+#include <algorithm>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -60,6 +61,13 @@ std::vector<std::string> configs() {
         R"(,"num_experts_per_tok":2,"sliding_window":4,"layer_types":["sliding_attention","full_attention"],"rope_scaling":)"
         R"({"rope_type":"yarn","factor":4,"original_max_position_embeddings":8}})");
   files.push_back(R"({"model_type":"llama","quantization_config":{"quant_method":"gptq","bits":4}})");
+  files.push_back(
+      R"({"model_type":"llama","quantization_config":{"quant_method":"compressed-tensors","format":"mixed-precision","ignore":["re:.*gate$"],)"
+      R"("config_groups":{"group_0":{"targets":["Linear","re:.*up"],"format":"float-quantized","weights":{"num_bits":8,"type":"float",)"
+      R"("strategy":"block","block_structure":[2,4]}},"group_1":{"targets":["x"],"format":"pack-quantized","weights":{"num_bits":4,)"
+      R"("group_size":32,"symmetric":false}}}}})");
+  files.push_back(R"({"model_type":"llama","quantization_config":{"quant_method":"modelopt","quant_algo":"MIXED_PRECISION",)"
+                  R"("exclude_modules":["lm*"],"quantized_layers":{"a":{"quant_algo":"NVFP4"},"b":{"quant_algo":"FP8"}}}})");
   return files;
 }
 // A graph is built where it is small.
@@ -104,7 +112,18 @@ std::vector<std::string> tensor_files() {
               .f32("u.SCB", "[2]", std::span(values).first(2))
               .finish()};
 }
-// The tensors as they are, and what each method makes of them, read once.
+// What a quantisation makes of the tensors, read once.
+void read_decoded(const FolderQuantization& quantization, ForeignFile file) {
+  const auto became = decode_quantized_tensors(quantization, file);
+  if (!became.ok()) return check(became.status());
+  for (const auto& [name, tensor] : file.tensors)
+    for (const ForeignTensor* const each : {&tensor, tensor.scaled.get()}) {
+      if (each == nullptr || each->bytes > int64_t{1} << 20) continue;
+      std::vector<std::byte> bytes(static_cast<size_t>(each->bytes));
+      check(file.source->read_at(each->offset, bytes));
+    }
+}
+// The tensors as they are, and what each method makes of them.
 void read_tensors(const std::string& input) {
   const auto source = source_of(input);
   const auto tensors = read_safetensors(*source, 0);
@@ -112,21 +131,41 @@ void read_tensors(const std::string& input) {
   for (const auto method :
        {FolderQuantization::Method::kFp8, FolderQuantization::Method::kGptq, FolderQuantization::Method::kAwq,
         FolderQuantization::Method::kMxfp4, FolderQuantization::Method::kBitsandbytes}) {
-    ForeignFile file{source, *tensors};
     FolderQuantization quantization;
     quantization.method = method;
     if (method == FolderQuantization::Method::kFp8) quantization.block_rows = quantization.block_columns = 2;
-    const auto became = decode_quantized_tensors(quantization, file);
-    if (!became.ok()) {
-      check(became.status());
-      continue;
-    }
-    for (const auto& [name, tensor] : file.tensors) {
-      if (tensor.bytes > int64_t{1} << 20) continue;
-      std::vector<std::byte> bytes(static_cast<size_t>(tensor.bytes));
-      check(file.source->read_at(tensor.offset, bytes));
-    }
+    read_decoded(quantization, {source, *tensors});
   }
+}
+
+// Tensors of modules, and how they are quantised: the first line names it.
+std::vector<std::string> module_files() {
+  const std::vector<float> values(8, 0.5f);
+  const std::string shape("\2\0\0\0\0\0\0\0\x08\0\0\0\0\0\0\0", 16), scale(1, '8');
+  const std::string group = R"({"quant_method":"compressed-tensors","config_groups":{"g":{"targets":["re:x.*"],"format":)";
+  SafetensorsWriter packed, nvfp4, mxfp8, modelopt;
+  packed.tensor("x.weight_packed", "I32", "[2,1]", "abcdefgh").tensor("x.weight_shape", "I64", "[2]", shape);
+  packed.tensor("x.weight_scale", "F16", "[2,1]", "4444").tensor("x.weight_zero_point", "I32", "[1,1]", "wwww");
+  packed.tensor("x.weight_g_idx", "I32", "[8]", std::string(32, '\0')).tensor("x.input_scale", "F16", "[1]", "44");
+  nvfp4.tensor("x.weight_packed", "U8", "[1,32]", std::string(32, 'n')).tensor("x.weight_scale", "F8_E4M3", "[1,4]", "8888");
+  nvfp4.f32("x.weight_global_scale", "[1]", std::span(values).first(1));
+  mxfp8.tensor("x.weight", "F8_E4M3", "[1,2]", "ab").tensor("x.weight_scale", "U8", "[1,1]", "z");
+  modelopt.tensor("a.weight", "F8_E4M3", "[1,2]", "ab").f32("a.weight_scale", "[]", std::span(values).first(1));
+  return {group + R"("pack-quantized","weights":{"num_bits":4,"symmetric":false,"group_size":32}}}})" + "\n" + packed.finish(),
+          group + R"("nvfp4-pack-quantized","weights":{"num_bits":4,"type":"float","group_size":16}}}})" + "\n" + nvfp4.finish(),
+          group + R"("mxfp8-quantized","weights":{"num_bits":8,"type":"float","group_size":32}}}})" + "\n" + mxfp8.finish(),
+          R"({"quant_method":"modelopt","quant_algo":"FP8","exclude_modules":["b*"]})" "\n" + modelopt.finish()};
+}
+void read_modules(const std::string& input) {
+  const size_t line = std::min(input.find('\n'), input.size());
+  const auto json = parse_json(std::string_view(input).substr(0, line), "quantization_config");
+  if (!json.ok()) return check(json.status());
+  const auto quantization = read_folder_quantization(*json);
+  if (!quantization.ok()) return check(quantization.status());
+  const auto source = source_of(input.substr(std::min(line + 1, input.size())));
+  const auto tensors = read_safetensors(*source, 0);
+  if (!tensors.ok()) return check(tensors.status());
+  read_decoded(*quantization, {source, *tensors});
 }
 
 std::vector<std::string> tokenizers() {
@@ -177,6 +216,7 @@ constexpr Reader kReaders[] = {
     {"gguf", models, read_model},
     {"config", configs, read_config},
     {"safetensors", tensor_files, read_tensors},
+    {"modules", module_files, read_modules},
     {"tokenizer", tokenizers, read_tokenizer},
     {"template", templates, read_template},
 };

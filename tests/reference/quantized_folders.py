@@ -1,15 +1,20 @@
 #!/usr/bin/env python3
-"""quantized_folders.py BUILD: folders quantised as GPTQ, AWQ, FP8 with scales of blocks, and MXFP4, against transformers.
+"""quantized_folders.py BUILD [WORD]: folders quantised as GPTQ, AWQ, FP8 with scales of blocks, and MXFP4, against transformers; and
+as compressed-tensors and modelopt quantise them, against both. WORD: only cases with it in their name.
 
 Weights of a random model are packed here as each format's description has it, and the model that they stand for is
 computed by transformers in f64; MXFP4 is unpacked by transformers' own code. Logits within 2e-5 of the largest, or half as much again
-as transformers' own f32 is off; 16-bit weights round rows of products, and have 2e-2. Needs torch, transformers,
-safetensors and numpy (PyPI); never part of `./dev test`."""
+as transformers' own f32 is off; 16-bit weights round rows of products, and have 2e-2. Weights of modules (module_folders.py) are also
+read back: floats have the bits of the package's own decoding, blocks the same numbers before it rounds them. Needs torch,
+transformers, safetensors, numpy, gguf, compressed-tensors and nvidia-modelopt (PyPI); never part of `./dev test`."""
+import ctypes
 import json
 import os
 import sys
 import tempfile
 
+import gguf
+import module_folders
 import numpy as np
 import torch
 import transformers
@@ -158,21 +163,18 @@ def logits(library, model, ids):
     return library.fetch(session, "forward", "logits")
 
 
-def check(library, name):
-    model_type, quantization, quantize = CASES[name]
-    model = random_model(model_type, GPT_OSS if model_type == "gpt_oss" else LLAMA)
-    with tempfile.TemporaryDirectory() as folder:
-        model.save_pretrained(folder)
-        path = os.path.join(folder, "model.safetensors")
-        tensors, exact = quantize(load_file(path))
-        save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, path)
-        config_path = os.path.join(folder, "config.json")
-        with open(config_path) as file:
-            config = json.load(file)
-        with open(config_path, "w") as file:
-            json.dump({**config, "quantization_config": quantization}, file)
-        ours_model = library.load(folder)
-    wide = random_model(model_type, GPT_OSS if model_type == "gpt_oss" else LLAMA).double()
+def write_folder(folder, tensors, quantization, files=()):
+    save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, os.path.join(folder, "model.safetensors"), metadata={"format": "pt"})
+    config_path = os.path.join(folder, "config.json")
+    with open(config_path) as file:
+        config = json.load(file)
+    for name, content in {"config.json": {**config, **({"quantization_config": quantization} if quantization else {})}, **dict(files)}.items():
+        with open(os.path.join(folder, name), "w") as file:
+            json.dump(content, file)
+
+
+def compare_logits(library, ours, wide, exact, limit):
+    """The difference of logits to those of the model of weights `exact` in f64, over the largest, and its limit."""
     with torch.no_grad():
         parameters = dict(wide.named_parameters())
         for key, value in exact.items():
@@ -180,21 +182,111 @@ def check(library, name):
         ids = np.random.default_rng(5).integers(2, VOCABULARY, (1, 24)).astype(np.int32)
         theirs = wide(torch.tensor(ids, dtype=torch.long)).logits.numpy()
         narrow = wide.float()(torch.tensor(ids, dtype=torch.long)).logits.double().numpy()
-    error, largest = np.abs(logits(library, ours_model, ids) - theirs).max(), np.abs(theirs).max()
+    error, largest = np.abs(logits(library, ours, ids) - theirs).max(), np.abs(theirs).max()
+    return error / largest, limit or max(2e-5, 1.5 * np.abs(narrow - theirs).max() / largest)
+
+
+def check(library, name):
+    model_type, quantization, quantize = CASES[name]
+    settings = GPT_OSS if model_type == "gpt_oss" else LLAMA
+    with tempfile.TemporaryDirectory() as folder:
+        random_model(model_type, settings).save_pretrained(folder)
+        path = os.path.join(folder, "model.safetensors")
+        tensors, exact = quantize(load_file(path))
+        os.remove(path)  # which what was read is still mapped from
+        write_folder(folder, tensors, quantization)
+        ours = library.load(folder)
     rounds = any(value.double().half().double().equal(value) for value in exact.values()) and "fp8" not in name
-    limit = 2e-2 if rounds else max(2e-5, 1.5 * np.abs(narrow - theirs).max() / largest)
-    return error / largest, limit
+    return compare_logits(library, ours, random_model(model_type, settings).double(), exact, 2e-2 if rounds else None)
+
+
+PARTS = {"q_proj": "q", "k_proj": "k", "v_proj": "v", "o_proj": "o", "gate_proj": "gate", "up_proj": "up", "down_proj": "down"}
+FLOATS = {0: np.float32, 2: np.float16, 3: np.uint16}
+BLOCKS = {8: "Q8_0", 9: "Q4_0", 13: "Q5_0", 31: "MXFP4", 32: "NVFP4"}
+
+
+def read_weight(library, model, name):
+    """The weight of a file's name as f32, and the type of its blocks, or None."""
+    layer, part = name.split(".layers.")[1].split(".")[0], PARTS[name.split(".")[-2]]
+    expert = name.split(".experts.")[1].split(".")[0] if ".experts." in name else None
+    tensor = library.make("tensor", "tsr_model_read", model, f"block.{layer}.{'experts.' if expert else ''}{part}")
+    pointer = ctypes.c_void_p(tensor.pointer)
+    kind = library.c.tsr_tensor_dtype(pointer)
+    shape = [library.c.tsr_tensor_dims(pointer)[i] for i in range(library.c.tsr_tensor_rank(pointer))]
+    if kind in FLOATS:
+        array = library.array(tensor, np.dtype(FLOATS[kind]))
+        array = (array.astype(np.uint32) << 16).view(np.float32) if kind == 3 else array.astype(np.float32)
+    else:
+        quantisation = gguf.GGMLQuantizationType[BLOCKS[kind]]
+        elements, size = gguf.GGML_QUANT_SIZES[quantisation]
+        stored = np.frombuffer(ctypes.string_at(library.c.tsr_tensor_data(pointer), int(np.prod(shape)) // elements * size), np.uint8)
+        array = gguf.quants.dequantize(stored.reshape(*shape[:-1], -1), quantisation).reshape(shape)
+    return torch.from_numpy(array[int(expert)] if expert else array), BLOCKS.get(kind)
+
+
+def differences(read, blocks, decoded, exact):
+    """Numbers that are not those of the package, of blocks before they are rounded; nvfp4's but for the factor of all."""
+    if not blocks:
+        return int((read != decoded.float()).sum())
+    if blocks == "NVFP4":
+        at = exact.abs().argmax()
+        factor = exact.flatten()[at] / read.double().flatten()[at]
+        return int((~torch.isclose(read.double() * factor, exact, rtol=1e-6, atol=0)).sum())
+    return int((read.double() != exact).sum())
+
+
+def check_modules(library, name):
+    model_type, settings, quantize = module_folders.CASES[name]
+    settings = {**LLAMA, **settings}
+    with tempfile.TemporaryDirectory() as folder:
+        random_model(model_type, settings).save_pretrained(folder)
+        path = os.path.join(folder, "model.safetensors")
+        tensors, quantization, files, facts = quantize(load_file(path))
+        os.remove(path)  # which what was read is still mapped from
+        write_folder(folder, tensors, quantization, files)
+        ours = library.load(folder)
+        wrong, types, exact = 0, {}, {}
+        for key, (decoded, unrounded) in facts.items():
+            read, blocks = read_weight(library, ours, key)
+            wrong += differences(read, blocks, decoded, unrounded)
+            kind = blocks or str(decoded.dtype)
+            types[kind] = types.get(kind, 0) + 1
+            exact[key] = unrounded if blocks else decoded.double()
+        wide = random_model(model_type, settings).double()
+        rounds = not all(kind in BLOCKS.values() or kind == "torch.float32" for kind in types)
+        error, limit = compare_logits(library, ours, wide, stacked(exact, wide), 5e-2 if rounds else None)
+    if wrong:
+        raise Failed(f"{wrong} other numbers")
+    return error, limit, ", ".join(f"{count} {kind}" for kind, count in types.items())
+
+
+def stacked(exact, model):
+    """Experts of files, one by one, as the model has them: gate and up of all in one tensor."""
+    out = {key: value for key, value in exact.items() if ".experts." not in key}
+    for key, parameter in model.named_parameters():
+        if ".experts." not in key:
+            continue
+        stem, which = key.rsplit(".", 1)
+        parts = ["gate_proj", "up_proj"] if which == "gate_up_proj" else ["down_proj"]
+        names = [[f"{stem}.{expert}.{part}.weight" for part in parts] for expert in range(parameter.shape[0])]
+        rows, plain = parameter.shape[1] // len(parts), parameter.detach()
+        out[key] = torch.stack([torch.cat([exact.get(name, plain[expert, i * rows:(i + 1) * rows]) for i, name in enumerate(each)])
+                                for expert, each in enumerate(names)])
+    return out
 
 
 def main():
     library = Library(sys.argv[1])
+    word = sys.argv[2] if len(sys.argv) > 2 else ""
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
     failed = []
-    for name in CASES:
+    for name, run in [*((name, check) for name in CASES), *((name, check_modules) for name in module_folders.CASES)]:
+        if word not in name:
+            continue
         try:
-            error, limit = check(library, name)
-            print(f"{name} | {error:.1e} of {limit:.1e}{'' if error <= limit else ' FAILED'}", flush=True)
+            error, limit, *more = run(library, name)
+            print(f"{name} | {error:.1e} of {limit:.1e}{'' if error <= limit else ' FAILED'}{''.join(f' | {each}' for each in more)}", flush=True)
             if error > limit:
                 failed.append(name)
         except Failed as refusal:

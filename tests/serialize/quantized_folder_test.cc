@@ -5,15 +5,14 @@
 
 #include <cmath>
 #include <cstring>
-#include <memory>
 #include <string>
 #include <vector>
 
 #include "graph/base/blocks/block_codec.h"
 #include "graph/base/fp8.h"
 #include "graph/base/half.h"
-#include "serialize/import/safetensors.h"
 #include "tests/serialize/foreign_values.h"
+#include "tests/serialize/quantized_tensors.h"
 #include "tests/serialize/safetensors_writer.h"
 
 namespace tessera {
@@ -21,42 +20,11 @@ namespace {
 
 using testing::SafetensorsWriter;
 
-template <class T>
-std::string bytes_of(const std::vector<T>& values) {
-  return {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T)};
-}
-
-std::string f16_bytes(const std::vector<float>& values) {
-  std::vector<uint16_t> halves;
-  for (const float value : values) halves.push_back(f16_from_f32(value));
-  return bytes_of(halves);
-}
-
-ForeignFile file_of(const SafetensorsWriter& writer) {
-  const auto bytes = std::make_shared<std::string>(writer.finish());
-  ForeignFile file;
-  file.source = bytes_in_memory(std::as_bytes(std::span(bytes->data(), bytes->size())), bytes);
-  auto tensors = read_safetensors(*file.source, 0);
-  REQUIRE_MESSAGE(tensors.ok(), tensors.status().to_string());
-  file.tensors = std::move(*tensors);
-  return file;
-}
-
-FolderQuantization quantization(std::string_view text) {
-  const auto json = parse_json(text, "quantization_config");
-  REQUIRE(json.ok());
-  const auto found = read_folder_quantization(*json);
-  REQUIRE_MESSAGE(found.ok(), found.status().to_string());
-  return *found;
-}
-
 constexpr std::string_view kGptq = R"({"quant_method":"gptq","bits":4,"group_size":32})";
 constexpr int64_t K = 64, N = 8;
 
 int code_of(int64_t k, int64_t n) { return static_cast<int>((k * 7 + n * 3 + k * n) % 16); }
-float scale_of(int64_t g, int64_t n) {
-  return 0.25f + static_cast<float>(g) / 8 + static_cast<float>(n) / 64;
-}
+float scale_of(int64_t g, int64_t n) { return 0.25f + static_cast<float>(g) / 8 + static_cast<float>(n) / 64; }
 
 // Theirs: words of eight rows of a column. Zero points are stored less one.
 struct Gptq {
@@ -77,23 +45,13 @@ struct Gptq {
       for (int64_t n = 0; n < N; ++n) scales.push_back(scale_of(g, n));
   }
   ForeignFile file() const {
-    return file_of(SafetensorsWriter()
-                       .tensor("x.qweight", "I32", "[8,8]", bytes_of(qweight))
-                       .tensor("x.qzeros", "I32", "[2,1]", bytes_of(qzeros))
-                       .tensor("x.scales", "F16", groups, f16_bytes(scales))
-                       .tensor("x.g_idx", "I32", "[64]", bytes_of(g_idx)));
+    return tensors_of(SafetensorsWriter()
+                          .tensor("x.qweight", "I32", "[8,8]", bytes_of(qweight))
+                          .tensor("x.qzeros", "I32", "[2,1]", bytes_of(qzeros))
+                          .tensor("x.scales", "F16", groups, f16_bytes(scales))
+                          .tensor("x.g_idx", "I32", "[64]", bytes_of(g_idx)));
   }
 };
-
-Status status_of(std::string_view quantization_json, ForeignFile file) {
-  return decode_quantized_tensors(quantization(quantization_json), file).status();
-}
-
-void check_says(const Status& status, std::string_view words) {
-  CAPTURE(status.to_string());
-  CHECK(!status.ok());
-  CHECK(status.message().find(words) != std::string_view::npos);
-}
 
 }  // namespace
 
@@ -107,8 +65,7 @@ TEST_CASE("gptq_of_middle_zero_points_is_q4_0") {
   const std::vector<float> values = values_of(file, "x.weight", DType::kQ4_0);
   for (int64_t n = 0; n < N; ++n)
     for (int64_t k = 0; k < K; ++k)
-      CHECK(values[static_cast<size_t>(n * K + k)] ==
-            static_cast<float>(code_of(k, n) - 8) * scale_of(k / 32, n));
+      CHECK(values[static_cast<size_t>(n * K + k)] == static_cast<float>(code_of(k, n) - 8) * scale_of(k / 32, n));
 }
 
 TEST_CASE("gptq_of_other_zero_points_or_orders_is_decoded") {
@@ -134,52 +91,65 @@ TEST_CASE("awq_columns_stand_in_their_order") {
   std::vector<uint32_t> qweight(32), qzeros(1);
   std::vector<float> scales;
   for (int64_t k = 0; k < 32; ++k)
-    for (int i = 0; i < 8; ++i)
-      qweight[static_cast<size_t>(k)] |= static_cast<uint32_t>(code_of(k, kOrder[i])) << (4 * i);
+    for (int i = 0; i < 8; ++i) qweight[static_cast<size_t>(k)] |= static_cast<uint32_t>(code_of(k, kOrder[i])) << (4 * i);
   for (int i = 0; i < 8; ++i) qzeros[0] |= static_cast<uint32_t>(kOrder[i] + 1) << (4 * i);
   for (int64_t n = 0; n < N; ++n) scales.push_back(scale_of(0, n));
-  ForeignFile file = file_of(SafetensorsWriter()
-                                 .tensor("x.qweight", "I32", "[32,1]", bytes_of(qweight))
-                                 .tensor("x.qzeros", "I32", "[1,1]", bytes_of(qzeros))
-                                 .tensor("x.scales", "F16", "[1,8]", f16_bytes(scales)));
-  REQUIRE(decode_quantized_tensors(quantization(R"({"quant_method":"awq","bits":4,"version":"GEMM"})"), file)
-              .ok());
+  ForeignFile file = tensors_of(SafetensorsWriter()
+                                    .tensor("x.qweight", "I32", "[32,1]", bytes_of(qweight))
+                                    .tensor("x.qzeros", "I32", "[1,1]", bytes_of(qzeros))
+                                    .tensor("x.scales", "F16", "[1,8]", f16_bytes(scales)));
+  REQUIRE(decode_quantized_tensors(quantization(R"({"quant_method":"awq","bits":4,"version":"GEMM"})"), file).ok());
   const std::vector<float> values = values_of(file, "x.weight", DType::kF16);
   for (int64_t n = 0; n < N; ++n)
     for (int64_t k = 0; k < 32; ++k)
       CHECK(values[static_cast<size_t>(n * 32 + k)] ==
-            f32_from_f16(
-                f16_from_f32(static_cast<float>(code_of(k, n) - static_cast<int>(n + 1)) * scale_of(0, n))));
+            f32_from_f16(f16_from_f32(static_cast<float>(code_of(k, n) - static_cast<int>(n + 1)) * scale_of(0, n))));
 }
 
 TEST_CASE("fp8_codes_are_multiplied_by_the_scale_of_their_block") {
   std::vector<uint8_t> codes;
   for (int i = 0; i < 5 * 7; ++i) codes.push_back(static_cast<uint8_t>(i * 7 % 0x7f));
   const std::vector<float> scales = {0.5f, 2, 3, 0.1f, 7, 11};  // 3 of rows, 2 of columns
-  ForeignFile file = file_of(SafetensorsWriter()
-                                 .tensor("x.weight", "F8_E4M3", "[5,7]", bytes_of(codes))
-                                 .f32("x.weight_scale_inv", "[3,2]", scales));
-  REQUIRE(decode_quantized_tensors(quantization(R"({"quant_method":"fp8","weight_block_size":[2,4]})"), file)
-              .ok());
+  ForeignFile file = tensors_of(
+      SafetensorsWriter().tensor("x.weight", "F8_E4M3", "[5,7]", bytes_of(codes)).f32("x.weight_scale_inv", "[3,2]", scales));
+  REQUIRE(decode_quantized_tensors(quantization(R"({"quant_method":"fp8","weight_block_size":[2,4]})"), file).ok());
   CHECK(file.tensors.size() == 1);
   const std::vector<float> values = values_of(file, "x.weight", DType::kF32);
   for (size_t row = 0; row < 5; ++row)
     for (size_t column = 0; column < 7; ++column)
-      CHECK(values[row * 7 + column] ==
-            f32_from_fp8(codes[row * 7 + column], kE4M3Format) * scales[row / 2 * 2 + column / 4]);
+      CHECK(values[row * 7 + column] == f32_from_fp8(codes[row * 7 + column], kE4M3Format) * scales[row / 2 * 2 + column / 4]);
+}
+
+TEST_CASE("static_fp8_has_one_scale_and_its_activations_scales_are_left_out") {
+  const std::vector<uint8_t> codes = {0x38, 0xb9, 0x01, 0x7e, 0x00, 0x44};
+  const std::vector<float> scale = {0.3f};
+  for (const char* const suffix : {"_scale_inv", "_scale"}) {
+    ForeignFile file = tensors_of(SafetensorsWriter()
+                                      .tensor("x.weight", "F8_E4M3", "[2,3]", bytes_of(codes))
+                                      .f32(std::string("x.weight") + suffix, "[]", scale)
+                                      .f32("x.activation_scale", "[]", scale)
+                                      .f32("x.k_scale", "[1]", scale));
+    const auto became = decode_quantized_tensors(
+        quantization(R"({"quant_method":"fp8","activation_scheme":"static","weight_block_size":null})"), file);
+    REQUIRE_MESSAGE(became.ok(), became.status().to_string());
+    CHECK(*became ==
+          "weights: 1 as f32; left out, as activations, keys and values are not rounded: activation_scheme static, 1 of "
+          "activation_scale, 1 of k_scale");
+    CHECK(file.tensors.size() == 1);
+    const std::vector<float> values = values_of(file, "x.weight", DType::kF32);
+    for (size_t i = 0; i < codes.size(); ++i) CHECK(values[i] == f32_from_fp8(codes[i], kE4M3Format) * scale[0]);
+  }
 }
 
 TEST_CASE("mxfp4_rows_of_gate_and_up_are_two_tensors") {
   constexpr float kNumbers[] = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6, -0.f, -0.5f, -1, -1.5f, -2, -3, -4, -6};
   constexpr int64_t E = 2, kRows = 4, kBlocks = 2;
   std::vector<uint8_t> codes, exponents;
-  for (int64_t i = 0; i < E * kRows * kBlocks * 16; ++i)
-    codes.push_back(static_cast<uint8_t>(i * 37 + i / 16));
+  for (int64_t i = 0; i < E * kRows * kBlocks * 16; ++i) codes.push_back(static_cast<uint8_t>(i * 37 + i / 16));
   for (int64_t i = 0; i < E * kRows * kBlocks; ++i) exponents.push_back(static_cast<uint8_t>(125 + i % 5));
-  ForeignFile file =
-      file_of(SafetensorsWriter()
-                  .tensor("m.experts.gate_up_proj_blocks", "U8", "[2,4,2,16]", bytes_of(codes))
-                  .tensor("m.experts.gate_up_proj_scales", "U8", "[2,4,2]", bytes_of(exponents)));
+  ForeignFile file = tensors_of(SafetensorsWriter()
+                                    .tensor("m.experts.gate_up_proj_blocks", "U8", "[2,4,2,16]", bytes_of(codes))
+                                    .tensor("m.experts.gate_up_proj_scales", "U8", "[2,4,2]", bytes_of(exponents)));
   REQUIRE(decode_quantized_tensors(quantization(R"({"quant_method":"mxfp4"})"), file).ok());
   const char* const names[] = {"m.experts.gate_proj.weight", "m.experts.up_proj.weight"};
   for (int64_t which = 0; which < 2; ++which) {
@@ -190,8 +160,8 @@ TEST_CASE("mxfp4_rows_of_gate_and_up_are_two_tensors") {
         for (int64_t i = 0; i < kBlocks * 32; ++i) {
           const int64_t block = (e * kRows + 2 * row + which) * kBlocks + i / 32;
           const uint8_t byte = codes[static_cast<size_t>(block * 16 + i % 32 / 2)];
-          const float exact = std::ldexp(kNumbers[i % 2 == 0 ? byte & 15 : byte >> 4],
-                                         exponents[static_cast<size_t>(block)] - 127);
+          const float exact =
+              std::ldexp(kNumbers[i % 2 == 0 ? byte & 15 : byte >> 4], exponents[static_cast<size_t>(block)] - 127);
           CHECK(values[static_cast<size_t>((e * kRows / 2 + row) * kBlocks * 32 + i)] == exact);
         }
   }
@@ -207,25 +177,25 @@ TEST_CASE("quantised_tensors_that_do_not_fit_are_refused_with_a_reason") {
   theirs = Gptq(8);
   theirs.scales[4] = HUGE_VALF;
   check_says(status_of(kGptq, theirs.file()), "x.scales' has inf at 4");
-  check_says(status_of(kGptq, file_of(SafetensorsWriter().tensor("x.qweight", "I32", "[1,1]", "abcd"))),
+  check_says(status_of(kGptq, tensors_of(SafetensorsWriter().tensor("x.qweight", "I32", "[1,1]", "abcd"))),
              "'x.scales' is missing");
-  check_says(status_of(R"({"quant_method":"fp8"})",
-                       file_of(SafetensorsWriter().tensor("x", "F8_E4M3", "[2,2]", "abcd"))),
+  check_says(status_of(R"({"quant_method":"fp8"})", tensors_of(SafetensorsWriter().tensor("x", "F8_E4M3", "[2,2]", "abcd"))),
              "'x_scale_inv' is missing");
   check_says(
-      status_of(R"({"quant_method":"mxfp4"})", file_of(SafetensorsWriter()
-                                                           .tensor("x_blocks", "U8", "[1,1,1,4]", "abcd")
-                                                           .tensor("x_scales", "U8", "[1,1,1]", "a"))),
+      status_of(
+          R"({"quant_method":"mxfp4"})",
+          tensors_of(SafetensorsWriter().tensor("x_blocks", "U8", "[1,1,1,4]", "abcd").tensor("x_scales", "U8", "[1,1,1]", "a"))),
       "wanted u8 [E, N, K / 32, 16]");
   const std::pair<std::string_view, std::string_view> configs[] = {
-      {R"({"quant_method":"hqq"})", "quant_method is 'hqq'; known: awq, bitsandbytes, fp8, gptq, mxfp4"},
+      {R"({"quant_method":"hqq"})",
+       "quant_method is 'hqq'; known: awq, bitsandbytes, compressed-tensors, fp8, gptq, modelopt, mxfp4"},
       {R"({"quant_method":"bitsandbytes","load_in_4bit":true,"bnb_4bit_quant_type":"af4"})",
        "bnb_4bit_quant_type is 'af4'; known: fp4, nf4"},
       {R"({"quant_method":"gptq"})", "bits is missing"},
       {R"({"quant_method":"gptq","bits":3})", "bits is 3"},
       {R"({"quant_method":"gptq","bits":4,"checkpoint_format":"marlin"})", "checkpoint_format is 'marlin'"},
       {R"({"quant_method":"awq","bits":4,"version":"gemv"})", "version is 'gemv'"},
-      {R"({"quant_method":"fp8","activation_scheme":"static"})", "activation_scheme is \"static\""},
+      {R"({"quant_method":"fp8","activation_scheme":"token"})", "activation_scheme is 'token'; known: dynamic, static"},
       {R"({"quant_method":"fp8","weight_block_size":[0,128]})", "weight_block_size"},
       {"[]", "wanted an object"},
   };

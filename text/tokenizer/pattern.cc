@@ -121,7 +121,7 @@ bool PatternSearch::match_at(size_t position) {
     const bool steps =
         found == PCRE2_ERROR_MATCHLIMIT || found == PCRE2_ERROR_HEAPLIMIT || found == PCRE2_ERROR_DEPTHLIMIT;
     status_ = Status(StatusCode::kInvalidArgument,
-                     format("the vocabulary's pattern {} {} at byte {} of a piece of {} bytes",
+                     format("the pattern {} {} at byte {} of a piece of {} bytes",
                             quote(pattern_.compiled_->expression),
                             steps ? std::string("takes too many steps, as it tries one way after another,")
                                   : format("fails with PCRE2's error {}", found),
@@ -141,7 +141,7 @@ bool PatternSearch::has_time() {
   if (begin_seconds_ < 0) begin_seconds_ = now;
   if (now - begin_seconds_ <= 1 + static_cast<double>(position_) / kBytesPerSecond) return true;
   status_ = Status(StatusCode::kInvalidArgument,
-                   format("the vocabulary's pattern {} takes too long: {} bytes in {} s",
+                   format("the pattern {} takes too long: {} bytes in {} s",
                           quote(pattern_.compiled_->expression), position_, now - begin_seconds_));
   return false;
 }
