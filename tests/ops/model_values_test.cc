@@ -182,18 +182,21 @@ TEST_CASE("the gradient of every parameter of a tiny model equals finite differe
       const std::vector<double> direction = scattered(static_cast<int64_t>(grad.size()), 99);
       double slope = 0;
       for (size_t i = 0; i < grad.size(); ++i) slope += grad[i] * direction[i];
-      const double step = 1e-5;
-      double loss[2];
-      for (int side : {0, 1}) {
+      const auto loss_at = [&](double step) {
         Values moved = values;
         const auto parameter = values[name].as<double>();
         std::vector<double> there(parameter.begin(), parameter.end());
-        for (size_t i = 0; i < there.size(); ++i) there[i] += (side == 1 ? step : -step) * direction[i];
+        for (size_t i = 0; i < there.size(); ++i) there[i] += step * direction[i];
         moved[name] = f64(values[name].type.shape, there);
-        loss[side] = output(forward, run(forward, moved), "loss")[0];
-      }
-      const double wanted = (loss[1] - loss[0]) / (2 * step);
-      CHECK_MESSAGE(std::abs(slope - wanted) < 1e-7 * (1 + std::abs(wanted)), shorthand, " ", name, ": ",
+        return output(forward, run(forward, moved), "loss")[0];
+      };
+      const auto difference = [&](double step) { return (loss_at(step) - loss_at(-step)) / (2 * step); };
+      const double step = 1e-5;
+      double wanted = difference(step);
+      const auto agrees = [&] { return std::abs(slope - wanted) < 1e-7 * (1 + std::abs(wanted)); };
+      // Norms of small vectors bend the loss: the error of second order is taken out by a second step.
+      if (!agrees()) wanted = (4 * wanted - difference(2 * step)) / 3;
+      CHECK_MESSAGE(agrees(), shorthand, " ", name, ": ",
                     slope, " along the direction, finite differences say ", wanted);
     }
   }
