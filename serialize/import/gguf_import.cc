@@ -141,7 +141,10 @@ Status read_factors(const ForeignFile& foreign, ModelConfig& config, ForeignPlac
   if (!foreign.tensors.contains(name)) return {};
   RopeScaling scaling;
   TSR_ASSIGN_OR_RETURN(scaling.factors, read_numbers(foreign, name));
-  if (scaling.is_neutral())
+  const auto full = config.lists.find("head_sizes");
+  const int64_t head = full == config.lists.end() ? config.sizes["D"] : std::ranges::max(full->second);
+  const int64_t rotated = config.sizes.contains("R") ? config.sizes["R"] : head;
+  if (scaling.is_neutral() && 2 * std::ssize(scaling.factors) == rotated)
     places.used.insert(name);
   else
     scaling.describe(config);

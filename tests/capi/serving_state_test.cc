@@ -49,6 +49,7 @@ TEST_CASE("serving state: tokens are those of each request alone, on any devices
       settings.step_tokens = 24;
       const auto alone = core_of(model, without_prefixes(settings_of(layout, 8, 256))), few = core_of(model, settings);
       settings.pages = 256;
+      const auto usual = core_of(model, settings);
       settings.snapshots = 3;
       settings.speculates = settings.always_speculates = true;
       settings.draft = new_model("llama:L=1,C=48,H=6,F=48,V=96,T=256", 3);  // wrong more often than not
@@ -56,11 +57,13 @@ TEST_CASE("serving state: tokens are those of each request alone, on any devices
       for (uint32_t mix = 0; mix < (test::full() ? 20 : 1); ++mix) {
         CAPTURE(mix);
         const std::vector<Asked> asked = requests_alike(mix, 12, {100, 50, 30});
-        check_each_alone(*alone, asked, serve(*few, asked));
+        check_each_alone(*alone, asked, serve(*usual, asked));
+        const std::vector<Asked> growing = requests_alike(mix, 12, {30, 20, 120});
+        check_each_alone(*alone, growing, serve(*few, growing));
         check_each_alone(*alone, asked, serve(*drafting, asked));
       }
       preemptions += few->counts().preemptions;
-      reused += few->counts().reused;
+      reused += usual->counts().reused;
       drafted += drafting->counts().drafted;
     }
   CHECK(preemptions > 0);
