@@ -9,19 +9,12 @@
 #include "serialize/export/sentencepiece_file.h"
 #include "serialize/export/wordpiece_vocabulary.h"
 #include "text/tokenizer/byte_characters.h"
-#include "text/json.h"
 #include "text/tokenizer/sentencepiece_settings.h"
 
 namespace tessera {
 namespace {
 
 constexpr int32_t kNone = -1;
-
-Status check_tokens(const TokenizerData& data, int64_t tokens) {
-  if (std::ssize(data.tokens) <= tokens) return {};
-  return Status(StatusCode::kUnsupported,
-                format("the tokenizer has {} tokens and the model {}, wanted no more", data.tokens.size(), tokens));
-}
 
 // Adds unused tokens without text.
 void pad(TokenizerData& data, int64_t tokens) {
@@ -33,14 +26,15 @@ void pad(TokenizerData& data, int64_t tokens) {
   }
 }
 
-bool is_byte_token(std::string_view token) { return token.size() == 6 && token.starts_with("<0x") && token.ends_with('>'); }
-
 // Derives missing token types from special tokens.
 void complete_types(TokenizerData& data) {
   if (!data.types.empty()) return;
   data.types.resize(data.tokens.size(), TokenType::kNormal);
   for (size_t id = 0; id < data.tokens.size(); ++id) {
-    if (data.kind == TokenizerKind::kSentencePiece && is_byte_token(data.tokens[id])) data.types[id] = TokenType::kByte;
+    const std::string& token = data.tokens[id];
+    if (data.kind == TokenizerKind::kSentencePiece && token.size() == 6 && token.starts_with("<0x") &&
+        token.ends_with('>'))
+      data.types[id] = TokenType::kByte;
   }
   for (const int32_t id : {data.bos, data.eos, data.pad})
     if (id >= 0) data.types[static_cast<size_t>(id)] = TokenType::kControl;
@@ -103,7 +97,10 @@ Status write_wordpiece(WordPieceVocabulary vocabulary, int64_t tokens, GgufWrite
 
 // Writes a SentencePiece Unigram vocabulary.
 Status write_unigram(TokenizerData data, int64_t tokens, GgufWriter& out) {
-  TSR_RETURN_IF_ERROR(check_tokens(data, tokens));
+  if (std::ssize(data.tokens) > tokens)
+    return Status(
+        StatusCode::kUnsupported,
+        format("the tokenizer has {} tokens and the model {}, wanted no more", data.tokens.size(), tokens));
   TSR_ASSIGN_OR_RETURN(const SentencePieceSettings settings, read_sentencepiece_settings(data.pipeline));
   pad(data, tokens);
   out.text("tokenizer.ggml.model", "t5");
@@ -120,43 +117,6 @@ Status write_unigram(TokenizerData data, int64_t tokens, GgufWriter& out) {
   return {};
 }
 
-// Whether a pipeline merges UTF-8 with ▁ for spaces, and unknown bytes as tokens (Gemma).
-bool is_raw_bpe(const TokenizerData& pipeline) {
-  const Result<Json> parts = parse_json(pipeline.pipeline, "the tokenizer's pipeline");
-  if (!parts.ok() || !parts->is_object()) return false;
-  const Json model = parts->value("model", Json::object()), pre_tokenizer = parts->value("pre_tokenizer", Json());
-  const Json spaces = {{"type", "Replace"}, {"pattern", {{"String", " "}}}, {"content", "▁"}};
-  // No space is left to split at.
-  const bool splits = !pre_tokenizer.is_null() && (!pre_tokenizer.is_object() || pre_tokenizer.value("type", "") != "Split" ||
-                                                   pre_tokenizer.value("pattern", Json()) != Json{{"String", " "}});
-  return model.value("type", "") == "BPE" && model.value("byte_fallback", Json()) == true &&
-         model.value("ignore_merges", Json()) != true && parts->value("normalizer", Json()) == spaces && !splits;
-}
-
-// Writes such a vocabulary.
-Status write_raw_bpe(TokenizerData data, int64_t tokens, GgufWriter& out) {
-  TSR_RETURN_IF_ERROR(check_tokens(data, tokens));
-  std::vector<std::string> merges;
-  for (size_t i = 0; i + 1 < data.merge_ids.size(); i += 2)
-    merges.push_back(data.tokens[static_cast<size_t>(data.merge_ids[i])] + " " +
-                     data.tokens[static_cast<size_t>(data.merge_ids[i + 1])]);
-  data.types.resize(data.tokens.size(), TokenType::kNormal);
-  for (size_t id = 0; id < data.tokens.size(); ++id) {
-    if (data.types[id] == TokenType::kNormal && is_byte_token(data.tokens[id])) data.types[id] = TokenType::kByte;
-    if (data.tokens[id].empty()) data.tokens[id] = format("[PAD{}]", id);  // an unused id
-  }
-  pad(data, tokens);
-  out.text("tokenizer.ggml.model", "gemma4");
-  out.texts("tokenizer.ggml.tokens", data.tokens);
-  write_types(data, out);
-  out.texts("tokenizer.ggml.merges", merges);
-  write_ids(data, false, out);
-  out.flag("tokenizer.ggml.add_bos_token", data.add_bos);
-  out.flag("tokenizer.ggml.add_eos_token", data.add_eos);
-  out.flag("tokenizer.ggml.add_space_prefix", false);
-  return {};
-}
-
 }  // namespace
 
 Status write_gguf_vocabulary(const std::optional<TokenizerData>& tokenizer, int64_t tokens, GgufWriter& out) {
@@ -168,13 +128,15 @@ Status write_gguf_vocabulary(const std::optional<TokenizerData>& tokenizer, int6
   if (data.kind == TokenizerKind::kBytes) spell_bytes(data);
   if (data.kind == TokenizerKind::kWordPiece ||
       (data.kind == TokenizerKind::kPipeline && is_wordpiece_pipeline(data))) {
-    TSR_RETURN_IF_ERROR(check_tokens(data, tokens));
+    if (std::ssize(data.tokens) > tokens)
+      return Status(
+          StatusCode::kUnsupported,
+          format("the tokenizer has {} tokens and the model {}, wanted no more", data.tokens.size(), tokens));
     if (data.kind == TokenizerKind::kWordPiece)
       return write_wordpiece({.data = std::move(data)}, tokens, out);
     TSR_ASSIGN_OR_RETURN(WordPieceVocabulary vocabulary, wordpiece_vocabulary(data));
     return write_wordpiece(std::move(vocabulary), tokens, out);
   }
-  if (data.kind == TokenizerKind::kPipeline && is_raw_bpe(data)) return write_raw_bpe(std::move(data), tokens, out);
   if (data.kind == TokenizerKind::kPipeline) {
     TSR_ASSIGN_OR_RETURN(data, byte_level_vocabulary(data));
   }
@@ -189,7 +151,10 @@ Status write_gguf_vocabulary(const std::optional<TokenizerData>& tokenizer, int6
         "the model's tokenizer is neither byte-level BPE nor SentencePiece BPE, which is what GGUF files of "
         "such models have; leave it out (--no-tokenizer, option tokenizer = 0) to run it by token ids");
   complete_types(data);
-  TSR_RETURN_IF_ERROR(check_tokens(data, tokens));
+  if (std::ssize(data.tokens) > tokens)
+    return Status(
+        StatusCode::kUnsupported,
+        format("the tokenizer has {} tokens and the model {}, wanted no more", data.tokens.size(), tokens));
   pad(data, tokens);
   out.text("tokenizer.ggml.model", sentencepiece ? "llama" : "gpt2");
   out.text("tokenizer.ggml.pre",
