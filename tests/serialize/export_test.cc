@@ -42,6 +42,9 @@ const std::vector<std::string> kModels = {
     "phi3:L=2,C=12,H=3,KV=1,F=10,V=11,T=16,rope_half",
     "phi3:L=1,C=12,H=3,F=10,V=11,T=16,rope_half,rope_rows=2,rope_switch=8,rope_magnitude=1.25",
     "ministral3:L=2,C=12,H=3,KV=1,F=10,V=11,T=16,query_beta=0.25,query_context=4,rope_half",
+    "nemotron_h:L=3,C=12,H=3,KV=1,D=4,F=10,HS=4,GS=2,VS=6,KS=3,V=11,T=16,halves=1|2|1,recurrent=1|0|0,conv_bias,rope_half",
+    "nemotron_h:L=3,C=12,H=3,KV=1,D=4,F=10,FD=10,E=4,K=2,FS=8,M=6,HS=4,GS=2,VS=6,KS=3,V=11,T=16,halves=1|2|1,recurrent=1|0|0,"
+    "expert_layers=0|1|0,conv_bias,rope_half,expert_scale=1.5",
     "lfm2:L=3,C=12,H=3,KV=1,F=10,V=11,T=16,recurrent=1|0|1,tied,rope_half",
     "qwen3_5:L=4,C=12,H=3,KV=1,D=8,R=4,F=10,HS=4,GS=2,VS=6,KS=3,V=11,T=16,tied,rope_half",
     "qwen3_5moe:L=2,C=12,H=3,KV=1,D=4,F=10,E=3,K=2,FS=8,HS=6,GS=2,VS=3,KS=3,V=11,T=16,attention_every=2,rope_half",
@@ -205,7 +208,8 @@ TEST_CASE("a gguf file of every family is read as the model that it was, bit for
     write_gguf(before, first);
     const OpenedModel after = opened(first);
     CHECK(after.model.metadata.at("name") == "small");
-    if (has_half_rotation(before) == has_half_rotation(after)) CHECK(values_of(after) == values_of(before));
+    const bool is_turned = after.model.metadata.at("description").find("turned=1") != std::string::npos;  // heads in another order
+    if (has_half_rotation(before) == has_half_rotation(after) && !is_turned) CHECK(values_of(after) == values_of(before));
     // Back again through the other order of rotated rows.
     const std::string folder = scratch / format("{}-hf", i), direct = scratch / format("{}-direct", i);
     write_folder(after, folder);
