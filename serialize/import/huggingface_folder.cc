@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <map>
 
 #include "graph/base/quote.h"
 #include "graph/base/text.h"
@@ -111,6 +112,19 @@ bool has_stacked_experts(const ForeignNames& names, const ForeignTensors& tensor
   return gate && gate->tensor.find('@') != std::string::npos && std::ranges::any_of(tensors, is_stack);
 }
 
+// Buffers, and tensors that the class leaves out: parts that read images, blocks that predict further tokens.
+void skip_ignored(HuggingfaceConfig& config, const ForeignFile& file, ForeignPlaces& places) {
+  std::map<std::string, int64_t> counts;
+  for (const auto& [name, tensor] : file.tensors) {
+    const auto begins = [&name = name](const std::string& beginning) { return name.starts_with(beginning); };
+    const auto found = std::ranges::find_if(config.ignored, begins);
+    if (found != config.ignored.end()) ++counts[*found];
+    if (found != config.ignored.end() || is_derived(name)) places.used.insert(name);
+  }
+  for (const auto& [beginning, count] : counts)
+    config.used.emplace_back(beginning + "*", format("left out: {} {}", count, count == 1 ? "tensor" : "tensors"));
+}
+
 // Keys and values of layers that read those of earlier ones.
 void skip_shared_keys(HuggingfaceConfig& config, const ForeignFile& file, ForeignPlaces& places) {
   const ModelConfig& model = config.config;
@@ -183,11 +197,7 @@ Result<OpenedModel> open_huggingface(const std::shared_ptr<const ByteSource>& so
   ForeignPlaces places{
       .names = names, .format = "Hugging Face", .computed = {}, .used = {}, .product_scales = {}};
   skip_shared_keys(config, file, places);
-  for (const auto& [name, tensor] : file.tensors)
-    if (is_derived(name) || std::ranges::any_of(config.ignored, [&name = name](const std::string& beginning) {
-          return name.starts_with(beginning);
-        }))
-      places.used.insert(name);
+  skip_ignored(config, file, places);
   if (family->encoder != nullptr) {
     TSR_RETURN_IF_ERROR(place_encoder_tensors(file, config, places));
   } else {

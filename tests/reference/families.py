@@ -8,6 +8,7 @@ and numpy (PyPI); never part of `./dev test`."""
 import contextlib
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -15,6 +16,7 @@ import tempfile
 import numpy as np
 import torch
 import transformers
+from safetensors.torch import load_file, save_file
 from tessera_c import F32, Failed, Library
 
 VOCABULARY, PROMPT, TOKENS = 97, 8, 64
@@ -227,6 +229,12 @@ def models_with_images():
         vision_start_token_id=VOCABULARY - 4, vision_end_token_id=VOCABULARY - 5,
         vision_config={"hidden_size": 16, "intermediate_size": 16, "depth": 1, "num_heads": 2, "patch_size": 14, "out_hidden_size": 72,
                        "deepstack_visual_indexes": [0], "num_position_embeddings": 16})
+    yield "qwen3_5", transformers.Qwen3_5ForConditionalGeneration, transformers.Qwen3_5Config(
+        text_config={**text, **DELTA, "rope_parameters": {"rope_type": "default", "rope_theta": 5000.0, "partial_rotary_factor": 0.5,
+                                                          "mrope_section": [2, 1, 1], "mrope_interleaved": True}},
+        image_token_id=VOCABULARY - 2, video_token_id=VOCABULARY - 3, vision_start_token_id=VOCABULARY - 4, vision_end_token_id=VOCABULARY - 5,
+        vision_config={"hidden_size": 16, "intermediate_size": 16, "depth": 1, "num_heads": 2, "patch_size": 14, "out_hidden_size": 72,
+                       "num_position_embeddings": 16})
     yield "llava of llama", transformers.LlavaForConditionalGeneration, transformers.LlavaConfig(
         text_config=transformers.LlamaConfig(**text), vision_config=transformers.CLIPVisionConfig(**siglip), image_token_index=VOCABULARY - 2)
 
@@ -303,6 +311,27 @@ class Check:
         with torch.no_grad(), all_f64():
             error = (again(ids).logits - self.exact(ids).logits).abs().max().item()
         self.note(f"{error:g}", error == 0)
+
+    def stacked(self, folder):
+        """With experts stacked as hubs have them, and a block that predicts further tokens: the same logits."""
+        experts = re.compile(r"(model\.layers\.\d+\.mlp\.experts\.)(\d+)\.(gate|up|down)_proj\.weight")
+        found = {}
+        tensors = {"mtp.fc.weight": torch.zeros(4, 4)}
+        for name, value in load_file(os.path.join(folder, "model.safetensors")).items():
+            match = experts.fullmatch(name)
+            if match:
+                found.setdefault(match[1], {}).setdefault(match[3], {})[int(match[2])] = value
+            else:
+                tensors[name] = value
+        if not found:
+            return
+        for prefix, parts in found.items():
+            gate, up, down = (torch.stack([parts[part][i] for i in sorted(parts[part])]) for part in ("gate", "up", "down"))
+            tensors[prefix + "gate_up_proj"], tensors[prefix + "down_proj"] = torch.cat([gate, up], 1).contiguous(), down.contiguous()
+        save_file(tensors, os.path.join(folder, "model.safetensors"))
+        ids = self.ids(24)
+        same = np.array_equal(self.run(self.model, ids), self.run(self.library.load(folder), ids))
+        self.note("stacked: equal" if same else "stacked", same)
 
     def gguf(self, path):
         """Through a GGUF file, the same logits from us, and from llama.cpp where PYTHON_OF_LLAMA_CPP has it."""
@@ -420,6 +449,8 @@ def main():
                 if CONVERTER:
                     check.converted(folder, os.path.join(folder, "converted.gguf"))
                 check.gradients(os.path.join(folder, "trained"))
+                if name.startswith(("qwen3_5", "qwen3_next")):
+                    check.stacked(folder)
                 if check.failures:
                     failed.append(name)
                 print(" | ".join(check.row), flush=True)
