@@ -52,7 +52,8 @@ void read_shared_keys(ConfigReader& config, DecoderSizes& m) {
   m.key_values = config.list("key_values", m.L, 0);
   const int64_t shared = config.size("shared_kv", 0), first = m.L - shared;
   config.check(shared < m.L, format("shared_kv = {} layers read keys of others, wanted fewer than L = {}", shared, m.L));
-  if (shared == 0 || first < 1) return;
+  const bool is_of_layers = m.windows.empty() || std::ssize(m.windows) == m.L;  // else an error already
+  if (shared == 0 || first < 1 || !is_of_layers) return;
   const auto kind = [&](int64_t layer) { return !m.windows.empty() && m.windows[static_cast<size_t>(layer)] > 0; };
   for (int64_t i = 0; i < m.L; ++i) {
     int64_t from = std::min(i, first - 1);

@@ -51,7 +51,8 @@ class GgufReader final : public GgufKeys {
   }
   void size_or_zero(std::string_view key, std::string_view ours, int64_t otherwise) override {
     const int64_t value = integer(key, otherwise);
-    if (value != 0) config().sizes[std::string(ours)] = value;
+    if (value < 0) fail(StatusCode::kCorrupt, format("{}{} is {}, wanted 0 or more", prefix_, key, value));
+    if (value > 0) config().sizes[std::string(ours)] = value;
   }
   size_t choice(std::string_view key, std::initializer_list<std::string_view> texts, size_t) override {
     const std::string text = take(file_.text(name_of(key), std::string(*texts.begin())), std::string());

@@ -121,17 +121,25 @@ void skip_further_layers(const ForeignFile& foreign, int64_t layers, int64_t cou
   }
 }
 
+// Keys and values in the file of layers that read those of others.
+std::vector<std::string> shared_key_tensors(const ForeignFile& foreign, const ModelConfig& config) {
+  std::vector<std::string> names;
+  const auto shared = config.sizes.find("shared_kv");
+  if (shared == config.sizes.end()) return names;
+  const int64_t L = config.sizes.at("L");
+  for (int64_t i = std::max<int64_t>(0, L - shared->second); i < L; ++i)
+    for (const char* const leaf : {"attn_k", "attn_v", "attn_k_norm"})
+      if (std::string name = format("blk.{}.{}.weight", i, leaf); foreign.tensors.contains(name)) names.push_back(std::move(name));
+  return names;
+}
+
 // Skips keys and values of layers that read those of others, and finds layers that take values from the keys' projection.
 void read_keys_and_values(const ForeignFile& foreign, ModelConfig& config, ForeignPlaces& places) {
   const int64_t L = config.sizes["L"], shared = config.sizes.contains("shared_kv") ? config.sizes["shared_kv"] : 0;
+  for (std::string& name : shared_key_tensors(foreign, config)) places.used.insert(std::move(name));
   std::vector<int64_t> key_values(static_cast<size_t>(L), 0);
-  for (int64_t i = 0; i < L; ++i) {
-    const auto name = [i](const char* leaf) { return format("blk.{}.{}.weight", i, leaf); };
-    if (i < L - shared)
-      key_values[static_cast<size_t>(i)] = !foreign.tensors.contains(name("attn_v"));
-    else
-      for (const char* const leaf : {"attn_k", "attn_v", "attn_k_norm"}) places.used.insert(name(leaf));
-  }
+  for (int64_t i = 0; i < L - shared; ++i)
+    key_values[static_cast<size_t>(i)] = !foreign.tensors.contains(format("blk.{}.attn_v.weight", i));
   if (std::ranges::count(key_values, 0) != L) config.lists["key_values"] = std::move(key_values);
 }
 
@@ -269,6 +277,8 @@ Result<OpenedModel> open_gguf(std::shared_ptr<const ByteSource> source) {
   TSR_RETURN_IF_ERROR(find_product_scales(foreign, model.graph, places));
   TSR_RETURN_IF_ERROR(place_parameters(foreign, places, opened));
   model.origin = origin_of(file, foreign.tensors);
+  for (std::string& name : shared_key_tensors(foreign, config))
+    model.origin.used.emplace_back(std::move(name), "left out: the layer reads keys and values of an earlier one");
   model.source = file.source();
   return opened;
 }

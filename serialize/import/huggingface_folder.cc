@@ -131,7 +131,7 @@ void skip_shared_keys(HuggingfaceConfig& config, const ForeignFile& file, Foreig
   const auto shared = model.sizes.find("shared_kv");
   if (shared == model.sizes.end()) return;
   const int64_t L = model.sizes.at("L");
-  for (int64_t i = L - shared->second; i < L; ++i)
+  for (int64_t i = std::max<int64_t>(0, L - shared->second); i < L; ++i)
     for (const char* const leaf : {"k_proj", "v_proj", "k_norm"})
       for (const char* const what : {"weight", "bias"}) {
         const std::string name = format("model.layers.{}.self_attn.{}.{}", i, leaf, what);

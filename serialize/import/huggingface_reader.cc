@@ -329,6 +329,8 @@ void HuggingfaceReader::read_layer_overrides(std::vector<int64_t>& sizes, std::v
     const std::optional<int64_t> layer = parse_i64(key);
     if (!layer || *layer < 0 || *layer >= L())
       return fields.fail(StatusCode::kCorrupt, format("per_layer_config has '{}', wanted numbers below {}", quote(key, 60), L()));
+    if (!own.is_object())
+      return fields.fail(StatusCode::kCorrupt, format("per_layer_config {} is {}, wanted an object", key, quote_json(own, 60)));
     JsonFields layer_fields(own, format("config.json: per_layer_config {}", key));
     const auto i = static_cast<size_t>(*layer);
     sizes[i] = layer_fields.size("head_dim", sizes[i]);

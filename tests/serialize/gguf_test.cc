@@ -397,6 +397,20 @@ TEST_CASE("hostile_files_are_refused_with_a_reason") {
   check_refused(w, StatusCode::kUnsupported, "spiral");
 }
 
+TEST_CASE("layers that read keys of others are some of the model's") {
+  const auto with = [](int32_t shared) {
+    GgufBuilder w;
+    w.text("general.architecture", "gemma4").u32("gemma4.block_count", 2).u32("gemma4.embedding_length", 8);
+    w.u32("gemma4.attention.head_count", 2).u32("gemma4.feed_forward_length", 6).u32("gemma4.context_length", 16);
+    w.f32("gemma4.attention.layer_norm_rms_epsilon", 1e-6f).scalar("gemma4.attention.shared_kv_layers", 5, shared);
+    w.tensor_f32("token_embd.weight", {8, 3}, std::vector<float>(24));
+    return w;
+  };
+  check_refused(with(-3), StatusCode::kCorrupt, "gemma4.attention.shared_kv_layers is -3, wanted 0 or more");
+  check_refused(with(2), StatusCode::kInvalidArgument, "shared_kv = 2 layers read keys of others, wanted fewer than L = 2");
+  check_refused(with(INT32_MAX), StatusCode::kInvalidArgument, "wanted fewer than L = 2");
+}
+
 TEST_CASE("a_model_that_does_not_fit_its_tensors_is_refused") {
   GgufBuilder w;
   w.text("general.architecture", "mamba").tensor_f32("x", {1}, {1});
