@@ -279,6 +279,8 @@ Result<OpenedModel> open_gguf(std::shared_ptr<const ByteSource> source) {
   model.origin = origin_of(file, foreign.tensors);
   for (std::string& name : shared_key_tensors(foreign, config))
     model.origin.used.emplace_back(std::move(name), "left out: the layer reads keys and values of an earlier one");
+  for (int64_t i = 0; i < hyperparameters.skipped_layers; ++i)
+    model.origin.used.emplace_back(format("blk.{}.*", config.sizes["L"] + i), "left out: the layer predicts further tokens");
   model.source = file.source();
   return opened;
 }
