@@ -1,6 +1,7 @@
 #include "runtime/backends/cuda/kernels/kernels.h"
 #include "runtime/backends/cuda/kernels/log_functions.h"
 #include "runtime/backends/cuda/kernels/optimizer_kernels.h"
+#include "runtime/backends/cuda/kernels/recurrent_kernels.h"
 
 namespace tessera::cuda {
 
@@ -41,6 +42,9 @@ constexpr KernelEntry kKernels[] = {
     {"attention_sink_grad", "reference", prepare_attention_sink_grad},
     {"broadcast", "reference", prepare_broadcast},
     {"cast", "reference", prepare_cast},
+    {"causal_conv", "reference", prepare_causal_conv},
+    {"causal_conv_grad", "reference", prepare_causal_conv_grad},
+    {"causal_conv_rows", "reference", prepare_causal_conv_rows},
     {"clamp", "reference", prepare_clamp},
     {"clamp_grad", "reference", prepare_clamp_grad},
     {"clip_scale", "reference", prepare_clip_scale},
@@ -63,6 +67,8 @@ constexpr KernelEntry kKernels[] = {
     {"head_matmul", "reference", prepare_head_matmul},
     {"head_matmul", "stored", prepare_head_matmul_stored},
     {"kv_write", "reference", prepare_kv_write},
+    {"l2_norm", "reference", prepare_l2_norm},
+    {"l2_norm_grad", "reference", prepare_l2_norm_grad},
     {"layer_norm", "reference", prepare_layer_norm},
     {"layer_norm_finish", "reference", prepare_layer_norm_finish},
     {"layer_norm_grad", "reference", prepare_layer_norm_grad},
@@ -154,6 +160,8 @@ constexpr KernelEntry kKernels[] = {
     {"sample", "reference", prepare_sample},
     {"scale", "reference", prepare_scale},
     {"scale_by", "reference", prepare_scale_by},
+    {"scale_channels", "reference", prepare_scale_channels},
+    {"scale_channels_grad_weight", "reference", prepare_scale_channels_grad_weight},
     {"scaled_matmul", "cublaslt", prepare_scaled_matmul_lt, true},
     {"scaled_matmul", "reference", prepare_scaled_matmul},
     {"scaled_matmul_weight_grad", "cublaslt", prepare_scaled_matmul_weight_grad_lt, true},
@@ -174,6 +182,11 @@ constexpr KernelEntry kKernels[] = {
     {"sqrt", "reference", prepare_sqrt},
     {"square", "reference", prepare_square},
     {"square_sums", "reference", prepare_square_sums},
+    {"state_scan", "reference", prepare_state_scan},
+    {"state_scan_grad", "reference", prepare_state_scan_grad},
+    {"state_scan_rows", "reference", prepare_state_scan_rows},
+    {"step_decay", "reference", prepare_step_decay},
+    {"step_decay_grad", "reference", prepare_step_decay_grad},
     {"sub", "reference", prepare_sub},
     {"sum_leading", "reference", prepare_sum_leading},
     {"sum_squares", "reference", prepare_sum_squares},

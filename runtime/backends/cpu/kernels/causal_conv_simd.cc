@@ -23,7 +23,7 @@
 namespace tessera::cpu {
 namespace {
 
-constexpr int64_t kBlock = 64;  // channels of a task
+constexpr int64_t kBlock = 128;  // channels of a task
 
 // ConvBlock: the weights of channels [begin, begin + width), by tap.
 struct ConvBlock {

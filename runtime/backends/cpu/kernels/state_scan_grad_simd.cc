@@ -41,7 +41,7 @@ struct ScanGradHead {
   int64_t chunks() const { return (e.T + kChunk - 1) / kChunk; }
 };
 
-// Columns [first, first + count) of a value head.
+// Columns [first, first + count) of a value head. Scratch has kColumns; those that are not there hold zeros.
 struct ScanColumns {
   int64_t head, first, count;
 };
@@ -59,79 +59,133 @@ HWY_INLINE VR decay_at(const float* decay, const At& at) {
   return kByChannel ? at.load(decay) : hn::Set(DR(), decay[0]);
 }
 
-// One token of the scan: state [K] of a column becomes what follows it, at `next`. Returns v - S^T k.
+// A number of each column, in all lanes.
+HWY_INLINE void set_columns(const float (&from)[kColumns], VR (&to)[kColumns]) {
+#pragma GCC unroll 4
+  for (int c = 0; c < kColumns; ++c) to[c] = hn::Set(DR(), from[c]);
+}
+
+// One token of the scan: `state` [kColumns, K] becomes what follows it, at `next`; `value` becomes v - S^T k.
 template <bool kByChannel>
-HWY_INLINE float scan_token(const ScanGradHead& x, int64_t t, int64_t row, float value, const float* state, float* next) {
+HWY_INLINE void scan_token(const ScanGradHead& x, int64_t t, float beta, const float* state, float* next,
+                           float (&value)[kColumns]) {
   const DR d;
-  const float *key = x.k + t * x.e.G * x.e.K, *decay = x.decay + t * x.e.decays();
-  float gap = value;
+  const int64_t K = x.e.K;
+  const float *key = x.k + t * x.e.G * K, *decay = x.decay + t * x.e.decays();
   if (x.e.corrects) {
-    VR dot = hn::Zero(d);
-    for_vectors(0, x.e.K, [&](auto at) HWY_ATTR {
-      dot = hn::MulAdd(hn::Mul(decay_at<kByChannel>(decay, at), at.load(state)), at.load(key), dot);
+    VR dot[kColumns] = {hn::Zero(d), hn::Zero(d), hn::Zero(d), hn::Zero(d)};
+    for_vectors(0, K, [&](auto at) HWY_ATTR {
+      const VR factor = hn::Mul(at.load(key), decay_at<kByChannel>(decay, at));
+#pragma GCC unroll 4
+      for (int c = 0; c < kColumns; ++c) dot[c] = hn::MulAdd(factor, at.load(state + c * K), dot[c]);
     });
-    gap -= sum_of(dot);
+#pragma GCC unroll 4
+    for (int c = 0; c < kColumns; ++c) value[c] -= sum_of(dot[c]);
   }
-  const VR change = hn::Set(d, x.beta[row] * gap);
-  for_vectors(0, x.e.K, [&](auto at) HWY_ATTR {
-    at.store(hn::MulAdd(at.load(key), change, hn::Mul(decay_at<kByChannel>(decay, at), at.load(state))), next);
+  VR change[kColumns];
+#pragma GCC unroll 4
+  for (int c = 0; c < kColumns; ++c) change[c] = hn::Set(d, beta * value[c]);
+  for_vectors(0, K, [&](auto at) HWY_ATTR {
+    const VR key_at = at.load(key), factor = decay_at<kByChannel>(decay, at);
+#pragma GCC unroll 4
+    for (int c = 0; c < kColumns; ++c)
+      at.store(hn::MulAdd(key_at, change[c], hn::Mul(factor, at.load(state + c * K))), next + c * K);
   });
-  return gap;
 }
 
 // Scans tokens [begin, end) of the columns from the state at `before`, where the states before each follow.
 template <bool kByChannel>
 HWY_INLINE void scan_chunk(const ScanGradHead& x, const ScanColumns& columns, int64_t begin, int64_t end) {
-  const int64_t K = x.e.K, stride = kColumns * K;
+  const int64_t stride = kColumns * x.e.K;
   for (int64_t t = begin; t < end; ++t) {
     const int64_t row = t * x.e.H + columns.head;
     float* const state = x.before + (t - begin) * stride;
     if (starts_segment(x.segments, t)) std::fill_n(state, stride, 0.0f);
-    for (int64_t c = 0; c < columns.count; ++c)
-      x.gap[(t - begin) * kColumns + c] = scan_token<kByChannel>(x, t, row, x.v[row * x.e.V + columns.first + c],
-                                                                 state + c * K, state + stride + c * K);
+    float gap[kColumns] = {};
+    std::copy_n(x.v + row * x.e.V + columns.first, columns.count, gap);
+    scan_token<kByChannel>(x, t, x.beta[row], state, state + stride, gap);
+    std::copy_n(gap, kColumns, x.gap + (t - begin) * kColumns);
   }
 }
 
-// Token t of one column, backwards. Returns the gradient of beta.
+// The gradient of the states [kColumns, K] after a token's q and dout, `out`, and that of its change beta (v - S^T k).
+HWY_INLINE void slope_of_change(const ScanGradHead& x, int64_t t, const float (&out)[kColumns], float (&change)[kColumns]) {
+  const DR d;
+  const int64_t K = x.e.K;
+  const float *query = x.q + t * x.e.G * K, *key = x.k + t * x.e.G * K;
+  VR dot[kColumns] = {hn::Zero(d), hn::Zero(d), hn::Zero(d), hn::Zero(d)}, out_all[kColumns];
+  set_columns(out, out_all);
+  for_vectors(0, K, [&](auto at) HWY_ATTR {
+    const VR query_at = at.load(query), key_at = at.load(key);
+#pragma GCC unroll 4
+    for (int c = 0; c < kColumns; ++c) {
+      const VR g = hn::MulAdd(query_at, out_all[c], at.load(x.slope + c * K));
+      at.store(g, x.slope + c * K);
+      dot[c] = hn::MulAdd(g, key_at, dot[c]);
+    }
+  });
+#pragma GCC unroll 4
+  for (int c = 0; c < kColumns; ++c) change[c] = sum_of(dot[c]);
+}
+
+// What a token adds to dq and dk, its gradient of the decay, and the gradient of the states before it.
+struct TokenTerms {
+  float out[kColumns], change[kColumns], dgap[kColumns];
+};
+
 template <bool kByChannel>
-HWY_INLINE float scan_token_back(const ScanGradHead& x, int64_t t, int64_t row, float dout, float gap, const float* before,
-                                 float* slope, float* dv) {
+HWY_INLINE void add_terms(const ScanGradHead& x, int64_t t, int64_t row, const float* before, const TokenTerms& terms) {
   const DR d;
   const int64_t K = x.e.K, key_row = t * x.e.G * K;
-  const float *query = x.q + key_row, *key = x.k + key_row, *decay = x.decay + t * x.e.decays();
+  const float *key = x.k + key_row, *decay = x.decay + t * x.e.decays();
   float *dq = x.dq + key_row, *dk = x.dk + key_row, *ddecay = x.dlog_decay + row * x.e.decays();
-  const float out = static_cast<float>(x.e.scale) * dout, beta = x.beta[row];
-  const VR out_all = hn::Set(d, out), change = hn::Set(d, beta * gap);
-  VR dot = hn::Zero(d);
+  VR out[kColumns], change[kColumns], dgap[kColumns], decay_sum = hn::Zero(d);
+  set_columns(terms.out, out), set_columns(terms.change, change), set_columns(terms.dgap, dgap);
   for_vectors(0, K, [&](auto at) HWY_ATTR {
-    const VR g = hn::MulAdd(at.load(query), out_all, at.load(slope));
-    at.store(g, slope);
-    dot = hn::MulAdd(g, at.load(key), dot);
-  });
-  const float dvalue = sum_of(dot), dgap = beta * dvalue;
-  *dv = dgap;
-  const VR dgap_all = hn::Set(d, x.e.corrects ? dgap : 0.0f);
-  VR decay_sum = hn::Zero(d);
-  for_vectors(0, K, [&](auto at) HWY_ATTR {
-    const VR factor = decay_at<kByChannel>(decay, at), decayed = hn::Mul(factor, at.load(before));
-    const VR key_at = at.load(key), g = at.load(slope);
-    at.store(hn::MulAdd(out_all, hn::MulAdd(key_at, change, decayed), at.load(dq)), dq);
-    at.store(hn::NegMulAdd(decayed, dgap_all, hn::MulAdd(g, change, at.load(dk))), dk);
-    const VR rest = hn::NegMulAdd(key_at, dgap_all, g);
+    const VR factor = decay_at<kByChannel>(decay, at), key_at = at.load(key);
+    VR dq_at = at.load(dq), dk_at = at.load(dk), ddecay_at = kByChannel ? at.load(ddecay) : decay_sum;
+#pragma GCC unroll 4
+    for (int c = 0; c < kColumns; ++c) {
+      const VR decayed = hn::Mul(factor, at.load(before + c * K)), g = at.load(x.slope + c * K);
+      dq_at = hn::MulAdd(out[c], hn::MulAdd(key_at, change[c], decayed), dq_at);
+      dk_at = hn::NegMulAdd(decayed, dgap[c], hn::MulAdd(g, change[c], dk_at));
+      const VR rest = hn::NegMulAdd(key_at, dgap[c], g);
+      ddecay_at = hn::MulAdd(rest, decayed, ddecay_at);
+      at.store(hn::Mul(factor, rest), x.slope + c * K);
+    }
+    at.store(dq_at, dq), at.store(dk_at, dk);
     if (kByChannel)
-      at.store(hn::MulAdd(rest, decayed, at.load(ddecay)), ddecay);
+      at.store(ddecay_at, ddecay);
     else
-      decay_sum = hn::MulAdd(rest, decayed, decay_sum);
-    at.store(hn::Mul(factor, rest), slope);
+      decay_sum = ddecay_at;
   });
   if (!kByChannel) *ddecay += sum_of(decay_sum);
-  return gap * dvalue;
+}
+
+// Token t of the columns, backwards; `before` and `gap` are the token's.
+template <bool kByChannel>
+HWY_INLINE void token_back(const ScanGradHead& x, const ScanColumns& columns, int64_t t, const float* before,
+                           const float* gap) {
+  const int64_t row = t * x.e.H + columns.head, first = row * x.e.V + columns.first;
+  const float beta = x.beta[row];
+  TokenTerms terms = {};
+  for (int64_t c = 0; c < columns.count; ++c) terms.out[c] = static_cast<float>(x.e.scale) * x.dout[first + c];
+  float dchange[kColumns];
+  slope_of_change(x, t, terms.out, dchange);
+  float dbeta = 0;
+  for (int64_t c = 0; c < kColumns; ++c) {
+    terms.change[c] = beta * gap[c];
+    if (x.e.corrects) terms.dgap[c] = beta * dchange[c];
+    if (c < columns.count) x.dv[first + c] = beta * dchange[c];
+    dbeta += gap[c] * dchange[c];
+  }
+  x.dbeta[row] += dbeta;
+  add_terms<kByChannel>(x, t, row, before, terms);
 }
 
 template <bool kByChannel>
 HWY_INLINE void columns_back(const ScanGradHead& x, const ScanColumns& columns) {
-  const int64_t K = x.e.K, stride = kColumns * K;
+  const int64_t stride = kColumns * x.e.K;
   for (int64_t chunk = 0; chunk + 1 < x.chunks(); ++chunk) {
     if (chunk > 0) std::copy_n(x.kept + chunk * stride, stride, x.before);
     scan_chunk<kByChannel>(x, columns, chunk * kChunk, (chunk + 1) * kChunk);
@@ -143,12 +197,7 @@ HWY_INLINE void columns_back(const ScanGradHead& x, const ScanColumns& columns) 
     if (chunk > 0) std::copy_n(x.kept + chunk * stride, stride, x.before);
     scan_chunk<kByChannel>(x, columns, begin, end);
     for (int64_t t = end - 1; t >= begin; --t) {
-      const int64_t row = t * x.e.H + columns.head;
-      for (int64_t c = 0; c < columns.count; ++c) {
-        const int64_t at = row * x.e.V + columns.first + c;
-        x.dbeta[row] += scan_token_back<kByChannel>(x, t, row, x.dout[at], x.gap[(t - begin) * kColumns + c],
-                                                    x.before + (t - begin) * stride + c * K, x.slope + c * K, x.dv + at);
-      }
+      token_back<kByChannel>(x, columns, t, x.before + (t - begin) * stride, x.gap + (t - begin) * kColumns);
       if (starts_segment(x.segments, t)) std::fill_n(x.slope, stride, 0.0f);
     }
   }

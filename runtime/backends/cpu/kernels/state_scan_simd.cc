@@ -56,6 +56,7 @@ constexpr int64_t kGroupColumns = kGroup * kRowLanes;
 
 // Up to kGroup vectors at `from`, of which `width` elements are there.
 HWY_INLINE void load_columns(const float* from, int64_t width, VR (&to)[kGroup]) {
+#pragma GCC unroll 8
   for (int n = 0; n < kGroup; ++n) {
     const int64_t left = width - n * kRowLanes;
     to[n] = left >= kRowLanes ? hn::LoadU(DR(), from + n * kRowLanes)
@@ -64,6 +65,7 @@ HWY_INLINE void load_columns(const float* from, int64_t width, VR (&to)[kGroup])
 }
 
 HWY_INLINE void store_columns(const VR (&from)[kGroup], int64_t width, float* to) {
+#pragma GCC unroll 8
   for (int n = 0; n < kGroup; ++n) {
     const int64_t left = width - n * kRowLanes;
     if (left >= kRowLanes)
@@ -79,15 +81,18 @@ HWY_INLINE void dot_with_state(const float* key, const float* decay, int64_t K, 
                                VR (&dot)[kGroup]) {
   const DR d;
   VR odd[kGroup];
+#pragma GCC unroll 8
   for (int n = 0; n < kGroup; ++n) dot[n] = odd[n] = hn::Zero(d);
   const auto add = [&](int64_t i, VR(&sums)[kGroup]) HWY_ATTR {
     const VR factor = hn::Set(d, kByChannel ? key[i] * decay[i] : key[i]);
+#pragma GCC unroll 8
     for (int n = 0; n < kGroup; ++n)
       sums[n] = hn::MulAdd(factor, hn::LoadU(d, state + i * stride + n * kRowLanes), sums[n]);
   };
   int64_t i = 0;
   for (; i + 2 <= K; i += 2) add(i, dot), add(i + 1, odd);
   if (i < K) add(i, dot);
+#pragma GCC unroll 8
   for (int n = 0; n < kGroup; ++n) dot[n] = hn::Add(dot[n], odd[n]);
 }
 
@@ -97,10 +102,12 @@ HWY_INLINE void update_state(const float* key, const float* query, const float* 
                              int64_t stride, const VR (&change)[kGroup], VR (&result)[kGroup]) {
   const DR d;
   VR factor = hn::Set(d, decay[0]);
+#pragma GCC unroll 8
   for (int n = 0; n < kGroup; ++n) result[n] = hn::Zero(d);
   for (int64_t i = 0; i < K; ++i) {
     if (kByChannel) factor = hn::Set(d, decay[i]);
     const VR key_i = hn::Set(d, key[i]), query_i = hn::Set(d, query[i]);
+#pragma GCC unroll 8
     for (int n = 0; n < kGroup; ++n) {
       float* const at = state + i * stride + n * kRowLanes;
       const VR next = hn::MulAdd(key_i, change[n], hn::Mul(factor, hn::LoadU(d, at)));
@@ -125,11 +132,14 @@ HWY_INLINE void scan_columns(const Scan& x, const ScanTokens& tokens, const Scan
     if (kCorrects) {
       dot_with_state<kByChannel>(key, decay, e.K, tile.state, tile.stride, sums);
       const VR factor = hn::Set(d, kByChannel ? 1.0f : decay[0]);
+#pragma GCC unroll 8
       for (int n = 0; n < kGroup; ++n) change[n] = hn::NegMulAdd(factor, sums[n], change[n]);
     }
     const VR beta = hn::Set(d, x.beta[row]);
+#pragma GCC unroll 8
     for (int n = 0; n < kGroup; ++n) change[n] = hn::Mul(beta, change[n]);
     update_state<kByChannel>(key, query, decay, e.K, tile.state, tile.stride, change, sums);
+#pragma GCC unroll 8
     for (int n = 0; n < kGroup; ++n) sums[n] = hn::Mul(scale, sums[n]);
     store_columns(sums, tile.width, x.out + row * e.V + tile.begin);
   }

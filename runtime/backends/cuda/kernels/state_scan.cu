@@ -1,0 +1,167 @@
+// Scans token by token: a block has some columns of a state in shared memory. A column's sums are added in one order, whatever
+// the step that a token comes in.
+#include "runtime/backends/cuda/kernels/recurrent_kernels.h"
+#include "runtime/backends/cuda/kernels/row_tokens.cuh"
+#include "runtime/backends/cuda/kernels/state_scan.cuh"
+
+namespace tessera::cuda {
+
+namespace {
+
+// The tokens of a sequence, each segment from a state of zeros.
+template <class W>
+struct WholeTokens {
+  const int32_t* segments;  // may be null
+  int64_t T;
+  __device__ int64_t count(int64_t) const { return T; }
+  __device__ int64_t token(int64_t sequence, int64_t i) const { return sequence * T + i; }
+  __device__ bool starts(int64_t token) const {
+    return token % T == 0 || (segments != nullptr && segments[token] != segments[token - 1]);
+  }
+  __device__ W* state(int64_t) const { return nullptr; }
+};
+
+// The tokens of a step that continue a row of state.
+template <class W>
+struct StepTokens {
+  RowTokens rows;
+  const int32_t* position;
+  W* states;
+  int64_t row_size;
+  __device__ int64_t count(int64_t row) const { return rows.count[row]; }
+  __device__ int64_t token(int64_t row, int64_t i) const { return rows.list[row * rows.tokens + i]; }
+  __device__ bool starts(int64_t token) const { return position[token] == 0; }
+  __device__ W* state(int64_t row) const { return states + row * row_size; }
+};
+
+template <int kColumns, class T, class S, class Tokens>
+__global__ void __launch_bounds__(kScanThreads)
+    scan_kernel(ScanShape e, ScanOperands<T, S> x, Tokens tokens, T* out) {
+  using W = Wide<T>;
+  using Block = ScanBlock<kColumns>;
+  extern __shared__ __align__(16) unsigned char shared[];
+  __shared__ W dots[Block::kWarps * kColumns], results[Block::kWarps * kColumns];
+  W* const state = reinterpret_cast<W*>(shared);  // [K][kColumns]; a thread touches its own numbers alone
+  const Block block;
+  const int64_t tiles = (e.V + kColumns - 1) / kColumns, tile = blockIdx.x % tiles;
+  const int64_t h = blockIdx.x / tiles % e.H, sequence = blockIdx.x / tiles / e.H, g = h / e.group();
+  const int64_t v = tile * kColumns + block.column;
+  const bool is_there = v < e.V;
+  const int64_t count = tokens.count(sequence);
+  if (count == 0) return;
+  W* const kept = tokens.state(sequence);
+  const auto each_channel = [&](auto body) {
+    for (int64_t i = block.slice; i < e.K; i += Block::kSlices) body(i, state[i * kColumns + block.column]);
+  };
+  each_channel([&](int64_t i, W& s) { s = kept != nullptr && is_there ? kept[(h * e.K + i) * e.V + v] : W(0); });
+  for (int64_t n = 0; n < count; ++n) {
+    const int64_t token = tokens.token(sequence, n), row = token * e.H + h;
+    const T *key = x.k + (token * e.G + g) * e.K, *query = x.q + (token * e.G + g) * e.K;
+    const W* log_decay = x.log_decay + row * e.decays();
+    const bool starts = tokens.starts(token);
+    const W factor = e.decays_by_channel ? W(0) : exp(log_decay[0]);
+    W dot = 0;
+    each_channel([&](int64_t i, W& s) {
+      s = starts ? W(0) : s * (e.decays_by_channel ? exp(log_decay[i]) : factor);
+      dot += s * widen(key[i]);
+    });
+    // Both sums have a barrier: dots and results are read before they are written again.
+    dot = block.sum_slices(dot, dots);
+    const W value = is_there ? widen(x.v[row * e.V + v]) : W(0);
+    const W change = widen(x.beta[row]) * (e.corrects ? value - dot : value);
+    W result = 0;
+    each_channel([&](int64_t i, W& s) {
+      s += widen(key[i]) * change;
+      result += s * widen(query[i]);
+    });
+    result = block.sum_slices(result, results);
+    if (block.slice == 0 && is_there) out[row * e.V + v] = narrow<T>(static_cast<W>(e.scale) * result);
+  }
+  if (kept != nullptr && is_there) each_channel([&](int64_t i, W& s) { kept[(h * e.K + i) * e.V + v] = s; });
+}
+
+// Launches a block for every head and tile of columns of `sequences`; columns by what shared memory holds.
+template <class T, class S, class Tokens>
+void launch_scan(const LaunchArgs& args, const ScanShape& e, const ScanOperands<T, S>& x, const Tokens& tokens,
+                 int64_t sequences) {
+  const auto launch = [&](auto columns) {
+    constexpr int kColumns = decltype(columns)::value;
+    const int64_t blocks = sequences * e.H * ((e.V + kColumns - 1) / kColumns);
+    if (blocks <= 0) return;
+    const auto bytes = static_cast<size_t>(e.K * kColumns) * sizeof(Wide<T>);
+    scan_kernel<kColumns, T, S, Tokens>
+        <<<static_cast<unsigned>(blocks), kScanThreads, bytes, args.stream>>>(e, x, tokens, args.out<T>(0));
+  };
+  constexpr int64_t kWideBytes = 32 * 1024;
+  if (e.K * 32 * static_cast<int64_t>(sizeof(Wide<T>)) <= kWideBytes)
+    launch(std::integral_constant<int, 32>{});
+  else
+    launch(std::integral_constant<int, 8>{});
+}
+
+// Success if a block of 8 columns has room in shared memory, and the grid is one.
+template <class W>
+Status check_scan(const ScanShape& e, int64_t sequences) {
+  constexpr int64_t kMostBytes = 40 * 1024, kMostGrid = int64_t{1} << 31;
+  if (e.K * 8 * static_cast<int64_t>(sizeof(W)) > kMostBytes)
+    return Status(StatusCode::kUnsupported, format("keys of {} channels: at most {}", e.K,
+                                                   kMostBytes / 8 / static_cast<int64_t>(sizeof(W))));
+  if (sequences * e.H * ((e.V + 7) / 8) >= kMostGrid)
+    return Status(StatusCode::kUnsupported, format("{} heads of {} sequences: the grid is too large", e.H, sequences));
+  return {};
+}
+
+PreparedKernel scan_prepared(const KernelSpec& spec, const ScanShape& e, std::unique_ptr<Kernel> kernel,
+                             int64_t workspace_bytes) {
+  PreparedKernel prepared = memory_bound(spec, std::move(kernel), workspace_bytes);
+  prepared.flops = e.flops();
+  prepared.efficiency = 0.05;
+  return prepared;
+}
+
+}  // namespace
+
+// q, k [B, T, G, K], v [B, T, H, V], log_decay [B, T, H] or [B, T, H, K], beta [B, T, H], segments [B, T]
+//   -> o [B, T, H, V]
+Result<PreparedKernel> prepare_state_scan(const KernelSpec& spec) {
+  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<PreparedKernel> {
+    using T = decltype(zero);
+    return dispatch_beta<T>(spec.input_dtype(4), spec.input_dtype(0), [&](auto beta) -> Result<PreparedKernel> {
+      using S = decltype(beta);
+      const ScanShape e(spec, 0);
+      TSR_RETURN_IF_ERROR(check_scan<Wide<T>>(e, e.B));
+      const bool has_segments = spec.input_count() == 6;
+      return scan_prepared(spec, e, make_kernel([=](const LaunchArgs& args) {
+                             launch_scan(args, e, ScanOperands<T, S>(args, 0),
+                                         WholeTokens<Wide<T>>{has_segments ? args.in<int32_t>(5) : nullptr, e.T}, e.B);
+                           }),
+                           0);
+    });
+  });
+}
+
+// state [R, H, K, V], those operands with tokens [B, N], row, position [B, N] -> o [B, N, H, V], state
+Result<PreparedKernel> prepare_state_scan_rows(const KernelSpec& spec) {
+  return dispatch_float(spec.input_dtype(1), [&](auto zero) -> Result<PreparedKernel> {
+    using T = decltype(zero);
+    using W = Wide<T>;
+    return dispatch_beta<T>(spec.input_dtype(5), spec.input_dtype(1), [&](auto beta) -> Result<PreparedKernel> {
+      using S = decltype(beta);
+      const ScanShape e(spec, 1);
+      const int64_t R = spec.input_dims(0)[0], tokens = e.B * e.T;
+      TSR_RETURN_IF_ERROR(check_scan<W>(e, R));
+      const int64_t state_bytes = spec.input_elements(0) * static_cast<int64_t>(sizeof(W));
+      return scan_prepared(spec, e, make_kernel([=](const LaunchArgs& args) -> Status {
+                             const RowTokens lists(R, tokens, args.in<int32_t>(6), args.workspace);
+                             TSR_RETURN_IF_ERROR(begin_rows(args, lists, args.out<T>(0), e.H * e.V, state_bytes));
+                             launch_scan(
+                                 args, e, ScanOperands<T, S>(args, 1),
+                                 StepTokens<W>{lists, args.in<int32_t>(7), args.out<W>(1), e.H * e.K * e.V}, R);
+                             return {};
+                           }),
+                           RowTokens::bytes(R, tokens));
+    });
+  });
+}
+
+}  // namespace tessera::cuda
