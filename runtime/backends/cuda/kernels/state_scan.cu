@@ -1,5 +1,6 @@
 // Scans token by token: a block has some columns of a state in shared memory. A column's sums are added in one order, whatever
 // the step that a token comes in.
+#include "runtime/backends/cuda/kernels/attention.cuh"
 #include "runtime/backends/cuda/kernels/recurrent_kernels.h"
 #include "runtime/backends/cuda/kernels/row_tokens.cuh"
 #include "runtime/backends/cuda/kernels/state_scan.cuh"
