@@ -253,7 +253,7 @@ Result<PreparedKernel> prepare_state_scan_grad(const KernelSpec& spec) {
           workspace_bytes);
       prepared.flops = 4 * e.flops();
       prepared.efficiency = 0.02;
-      return prepared;
+      return std::move(prepared);
     });
   });
 }
