@@ -98,7 +98,7 @@ Facts facts_of(const DecoderSizes& m) {
     if (m.has_own_keys(i)) each("KV", m.kv_count(i)), each("key_values", !m.key_values.empty() && m.key_values[i] != 0);
     facts.emplace_back(format("windows of layer {}", i), is_none ? 0 : number(given));
     facts.emplace_back(format("rope_layers of layer {}", i), m.rope_layers.empty() || m.rope_layers[i] != 0);
-    if (!m.has_experts(i)) each("width", m.ffn_width(i));
+    if (m.has_feed_forward(i) && !m.has_experts(i)) each("width", m.ffn_width(i));
     if (m.experts.E > 0) each("expert_layers", m.has_experts(i));
   }
   facts.emplace_back("window_theta", has_windows ? m.window_theta : 0);
