@@ -177,7 +177,7 @@ Result<Graph> build_decoder(const ModelConfig& config, ReadDecoderSizes read);
 
 // The names of the parameters of Llama and its relatives in Hugging Face and GGUF files.
 extern const std::span<const NameRule> kDecoderHuggingfaceNames, kDecoderGgufNames;
-// Of state spaces in GGUF files.
+// The names of the parameters of Mamba-2 mixers in GGUF files.
 extern const std::span<const NameRule> kStateSpaceGgufNames;
 
 }  // namespace tessera

@@ -22,7 +22,7 @@ class DecoderAttention {
     TensorId q, k, v;  // [B, T, H, D], [B, T, KV, D] twice
     TensorId gate;     // of the output, as q; kNoTensor: none
   };
-  // Of an earlier layer's keys and values only the queries are the layer's own.
+  // Queries of the layer; keys and values are its own or those of an earlier layer.
   Heads heads(size_t layer, TensorId x);
   TensorId normed(const std::string& name, TensorId of, int64_t width);
   TensorId values(size_t layer, TensorId x, TensorId keys);

@@ -16,10 +16,10 @@ struct GgufRotation {
   bool log_multiplier = false;  // rope.scaling.yarn_log_multiplier divides yarn's magnitude by that of its own
 };
 
-// What files state by layer.
+// Options of a decoder's keys.
 struct GgufDecoder {
   bool by_layer = false;      // heads of keys and values, and widths, may be arrays
-  bool beside_dense = false;  // experts are beside a dense half of width feed_forward_length
+  bool beside_dense = false;  // each layer has experts and a dense MLP, of width feed_forward_length
 };
 
 // Windows in all layers except each `every`th, or by a pattern in the file.

@@ -52,7 +52,7 @@ struct FullHeadKeys {
   std::string_view are_values;  // a flag: values are the keys' projection
 };
 
-// Experts beside each dense half, whose width is intermediate_size.
+// Keys of experts beside a dense MLP; the width of the MLP is intermediate_size.
 struct OptionalExpertKeys {
   std::string_view enabled, count, used, width;
 };
@@ -125,8 +125,9 @@ class HuggingfaceKeys : public ForeignKeys {
   virtual void score_divisor(std::string_view key, double otherwise) = 0;
   // A bound; null and 0: none.
   virtual void cap(std::string_view key, std::string_view ours, double otherwise) = 0;
-  // Experts, and experts of a token. `key` is written; num_local_experts and num_experts are read.
-  virtual void router(std::string_view key, int64_t experts, int64_t used) = 0;
+  // Experts, and experts of a token. `key` is written; num_local_experts and num_experts are read. `balance`: the factor of
+  // the balance loss where the file has no router_aux_loss_coef.
+  virtual void router(std::string_view key, int64_t experts, int64_t used, double balance = 0.001) = 0;
   virtual void optional_experts(const OptionalExpertKeys& keys) = 0;
   // Qwen: layers without experts by mlp_only_layers and decoder_sparse_step.
   virtual void sparse_layers(int64_t expert_width) = 0;

@@ -180,7 +180,7 @@ class KeyWriter final : public HuggingfaceKeys {
     put(key) = value == 0 ? Json() : Json(value);
   }
 
-  void router(std::string_view key, int64_t, int64_t) override {
+  void router(std::string_view key, int64_t, int64_t, double) override {
     put(key) = m_->experts.E;
     put("num_experts_per_tok") = m_->experts.K;
     put("router_aux_loss_coef") = m_->experts.aux;

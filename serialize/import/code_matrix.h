@@ -53,8 +53,8 @@ struct CodeMatrix {
   // All rows as `to`.
   DecodedTensor decoded(DType to) const;
 
-  // Takes the scales of the form `scales` from a tensor. kCorrupt for another type than the form's, and another shape than the
-  // grid's (but for extents of 1).
+  // Takes the scales of the form `scales` from a tensor. kUnsupported for another type than the form's, kCorrupt for
+  // another shape than the grid's; extents of 1 do not count.
   Status set_scales(const ForeignTensor& tensor, std::string_view name);
 };
 

@@ -380,13 +380,13 @@ void HuggingfaceReader::rope_layers(std::string_view key, std::string_view every
 
 // ---- experts
 
-void HuggingfaceReader::router(std::string_view key, int64_t experts, int64_t used) {
+void HuggingfaceReader::router(std::string_view key, int64_t experts, int64_t used, double balance) {
   // Newer files use num_local_experts, older ones of some classes num_experts.
   size_("E") = fields.size("num_local_experts", fields.size("num_experts", experts));
   if (fields.has(key)) size_("E") = fields.size(key, experts);
   size("num_experts_per_tok", "K", used);
   real_("capacity") = 0;  // no token is dropped
-  real_("aux") = fields.real("router_aux_loss_coef", 0.001);
+  real_("aux") = fields.real("router_aux_loss_coef", balance);
 }
 
 bool HuggingfaceReader::has_expert_layers() const {

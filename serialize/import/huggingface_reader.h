@@ -60,7 +60,7 @@ class HuggingfaceReader final : public HuggingfaceKeys {
   void score_scale(std::string_view key, double otherwise) override;
   void score_divisor(std::string_view key, double otherwise) override;
   void cap(std::string_view key, std::string_view ours, double otherwise) override;
-  void router(std::string_view key, int64_t experts, int64_t used) override;
+  void router(std::string_view key, int64_t experts, int64_t used, double balance) override;
   void optional_experts(const OptionalExpertKeys& keys) override;
   void sparse_layers(int64_t expert_width) override;
   bool has_expert_layers() const override;

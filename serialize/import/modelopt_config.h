@@ -1,4 +1,4 @@
-// Quantisation as NVIDIA's modelopt writes it: in hf_quant_config.json beside config.json, and in quantization_config.
+// The quantisation settings of NVIDIA's modelopt, from hf_quant_config.json beside config.json, and in quantization_config.
 #pragma once
 
 #include <map>

@@ -85,7 +85,7 @@ Status PageTransfer::copy(std::span<const StateCopy> copies) {
   };
   const auto contains = [](const std::vector<int32_t>& rows, int32_t row) { return std::ranges::find(rows, row) != rows.end(); };
   for (const StateCopy& it : copies) {
-    // Those of one run are not ordered.
+    // The copies of one run happen in any order, so none may read or write what another writes.
     if (std::ssize(from) == kCopiedRows || contains(to, it.from) || contains(to, it.to) || contains(from, it.to))
       TSR_RETURN_IF_ERROR(run());
     from.push_back(it.from);

@@ -1,6 +1,6 @@
 // Gemma 4: Gemma 3 whose layers without a window have heads of their own size, with rotations of a part of each pair's
-// frequencies; scores are not scaled, values are normed. E models read keys and values of earlier layers in their last ones, and
-// a vector of each token for each layer; the others take values from the keys' projection. 26B-A4B has experts beside the MLP.
+// frequencies; scores are not scaled, values are normed. The last layers of E models use keys and values of earlier layers, and
+// each layer has an embedding of its own; other models take values from the keys' projection. 26B-A4B has experts beside the MLP.
 //   tokens, positions i32 [B, T] -> logits f32 [B, T, V]
 #include <cmath>
 

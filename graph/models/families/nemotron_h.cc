@@ -51,8 +51,7 @@ constexpr HuggingfaceClass kNemotronHClasses[] = {
        k.step_limits("time_step_limit");
        if (!k.has_expert_layers()) return;
        k.expert_width("moe_intermediate_size", 7688);
-       k.router("n_routed_experts", 8, 2);
-       k.real("router_aux_loss_coef", "aux", 0);  // transformers has no such key here and adds no loss
+       k.router("n_routed_experts", 8, 2, 0);  // transformers' class adds no balance loss
        k.size("moe_shared_expert_intermediate_size", "FS", 7688);
        k.optional_size("moe_latent_size", "M", 0);
        k.real("routed_scaling_factor", "expert_scale", 1);

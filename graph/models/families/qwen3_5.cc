@@ -135,7 +135,7 @@ constexpr NameRule kExpertsHuggingface[] = {
     {"block.#.shared.up", "model.layers.#.mlp.shared_expert.up_proj.weight"},
     {"block.#.shared.down", "model.layers.#.mlp.shared_expert.down_proj.weight"},
     {"block.#.shared.router", "model.layers.#.mlp.shared_expert_gate.weight"},
-    // Of qwen3next, the rows of a head of keys together.
+    // qwen3_next stores q, k, v and z in one matrix, key head by key head.
     {"block.#.scan_q", "model.layers.#.linear_attn.in_proj_qkvz.weight", ValueChange::kByKeyHead},
     {"block.#.scan_k", "model.layers.#.linear_attn.in_proj_qkvz.weight", ValueChange::kByKeyHead},
     {"block.#.scan_v", "model.layers.#.linear_attn.in_proj_qkvz.weight", ValueChange::kByKeyHead},

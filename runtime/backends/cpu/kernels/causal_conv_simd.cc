@@ -157,7 +157,7 @@ struct ConvRow {
     for (int64_t n = 0; n < count; ++n)
       HWY_DYNAMIC_DISPATCH(conv_token)
       (block, seen(block, n), y + tokens[static_cast<size_t>(n)] * e.C + block.begin);
-    // What the next token sees. Rows of the state move towards its front, so that none is lost.
+    // The last K - 1 inputs become the state. Rows move towards its front in order, so no row is overwritten before it is read.
     const TapRows<const float> last = seen(block, count - 1);
     for (int64_t j = 0; j + 1 < e.K; ++j) {
       float* const kept = state + j * e.C + block.begin;

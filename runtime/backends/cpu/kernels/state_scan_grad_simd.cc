@@ -128,7 +128,7 @@ HWY_INLINE void slope_of_change(const ScanGradHead& x, int64_t t, const float (&
   for (int c = 0; c < kColumns; ++c) change[c] = sum_of(dot[c]);
 }
 
-// What a token adds to dq and dk, its gradient of the decay, and the gradient of the states before it.
+// One token's terms of dq and dk, of the decay's gradient, and of the gradient of the state before it.
 struct TokenTerms {
   float out[kColumns], change[kColumns], dgap[kColumns];
 };
