@@ -4,6 +4,7 @@
 #include <array>
 
 #include "graph/base/text.h"
+#include "text/python_json.h"
 
 namespace tessera {
 namespace {
@@ -23,7 +24,7 @@ constexpr const char *kTemperature = "general.sampling.temp", *kWindow = "genera
 
 Json object_of(std::string_view metadata) {
   if (metadata.empty()) return Json::object();
-  Result<Json> json = parse_json(metadata, kGenerationConfigKey);
+  Result<Json> json = parse_python_json(metadata, kGenerationConfigKey);
   return json.ok() && json->is_object() ? std::move(json).value() : Json::object();
 }
 

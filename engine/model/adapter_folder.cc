@@ -7,7 +7,7 @@
 #include "graph/base/quote.h"
 #include "graph/base/text.h"
 #include "serialize/export/peft_export.h"
-#include "text/json.h"
+#include "text/python_json.h"
 
 namespace tessera {
 namespace {
@@ -37,7 +37,7 @@ Result<std::string> base_of_adapters(const std::string& folder) {
   const std::string path = folder + "/adapter_config.json";
   TSR_ASSIGN_OR_RETURN(const std::string text,
                        read_text_file(path, "adapter configuration", kMostConfigBytes));
-  TSR_ASSIGN_OR_RETURN(const Json config, parse_json(text, path));
+  TSR_ASSIGN_OR_RETURN(const Json config, parse_python_json(text, path));
   const auto found = config.is_object() ? config.find("base_model_name_or_path") : config.end();
   const std::string base = found != config.end() && found->is_string() ? found->get<std::string>() : "";
   const std::string relative = relative_base_of(folder);

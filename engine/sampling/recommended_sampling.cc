@@ -8,7 +8,7 @@
 #include "graph/base/quote.h"
 #include "graph/base/text.h"
 #include "serialize/generation_config.h"
-#include "text/json.h"
+#include "text/python_json.h"
 
 namespace tessera {
 namespace {
@@ -106,7 +106,7 @@ AttrValue as_integer_if_whole(const AttrValue& value) {
 }  // namespace
 
 Result<Options> generation_config_values(std::string_view json) {
-  TSR_ASSIGN_OR_RETURN(const Json config, parse_json(json, "generation_config.json"));
+  TSR_ASSIGN_OR_RETURN(const Json config, parse_python_json(json, "generation_config.json"));
   if (!config.is_object())
     return Status(StatusCode::kCorrupt,
                   format("generation_config.json: found {}, wanted a JSON object", quote_json(config)));

@@ -26,7 +26,8 @@ struct LatentSizes {
 // Sizes of a mixture of experts in place of a feed-forward half. The model's F is the width of one expert.
 struct ExpertSizes {
   int64_t E = 0, K = 0;  // experts, and experts of each token; 0: none
-  bool normalize = true;                // a token's K weights are divided by their sum
+  bool normalize = true;                // a token's K weights are divided by their sum, plus sum_eps
+  double sum_eps = 0;
   double capacity = 0, aux = 0, z = 0;  // see moe.cc
   std::vector<int64_t> layers;          // by layer: 0 for a dense layer, whose width is FD; empty: all layers have experts
   int64_t FD = 0;

@@ -54,6 +54,7 @@ TensorId routed(LayerBuilder& b, const DecoderSizes& m, const std::string& block
   const TensorId probs = b.op(e.sigmoid ? "sigmoid" : "softmax", {logits});
   std::vector<Attr> attrs = {{"k", e.K}, {"capacity", e.capacity}};
   if (!e.normalize) attrs.push_back({"normalize", int64_t{0}});
+  if (e.sum_eps > 0) attrs.push_back({"sum_eps", e.sum_eps});
   if (e.groups > 1) {
     attrs.push_back({"groups", e.groups});
     attrs.push_back({"groups_used", e.groups_used});

@@ -75,6 +75,7 @@ struct RecurrentKeys {
   std::string_view every_key = {};             // each so manyth layer has attention
   int64_t every = 0;                           // where the key is absent; 0: no layer has
   std::string_view attention_layers = {};      // lists the layers with attention; absent: all
+  bool wants_types = false;                    // files without layer_types are refused
 };
 
 class HuggingfaceKeys : public ForeignKeys {

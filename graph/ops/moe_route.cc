@@ -22,6 +22,12 @@ Status check_normalize(std::string_view op, Attrs attrs) {
   return Status(StatusCode::kInvalidArgument, format("{}: normalize is {}, wanted 0 or 1", op, normalize));
 }
 
+Status check_sum_eps(std::string_view op, Attrs attrs) {
+  const double eps = attr_f64(attrs, "sum_eps");
+  if (eps >= 0 && eps <= 1) return {};
+  return Status(StatusCode::kInvalidArgument, format("{}: sum_eps is {}, wanted 0 to 1", op, eps));
+}
+
 // probs [B, T, E]
 Status check_probs(std::string_view op, Types in, int i) {
   TSR_RETURN_IF_ERROR(check_float(op, in, i, "probs"));
@@ -45,7 +51,7 @@ int64_t slots(int64_t T, int64_t E, int64_t k, double capacity) {
 // the larger score first.
 //   probs [B, T, E], bias [E] (f64 with f64, else f32) optional
 //   -> expert [B, T, K] i32; slot [B, T, K] i32, -1: dropped; gate [B, T, K], the probability,
-//   divided by the sum of the token's k with normalize = 1; token [E, B, S] i32, the owner of the slot, -1: none;
+//   divided by the sum of the token's k, plus sum_eps, with normalize = 1; token [E, B, S] i32, the owner of the slot, -1: none;
 //   load [E, B] i32, number of slots taken: the first ones.
 //   S = min(T, ceil(capacity * k * T / E)), at least 1; T with capacity = 0: then nothing is dropped.
 // Differentiable in gate. The bias chooses and does nothing else: no gradient goes through it.
@@ -72,6 +78,11 @@ const AttrSpec kAttrs[] = {
      .default_value = AttrValue(int64_t{2}),
      .meaning = "scores that a group counts by, the largest: 1 or 2",
      .is_late = true},
+    {.name = "sum_eps",
+     .type = AttrType::kF64,
+     .default_value = AttrValue(0.0),
+     .meaning = "added to the sum by which normalize = 1 divides",
+     .is_late = true},
 };
 
 // Checks groups of E experts, of which a token takes k.
@@ -96,6 +107,7 @@ Inferred infer(Types in, Attrs attrs) {
   TSR_RETURN_IF_ERROR(check_count(kName, in, 1, 2));
   TSR_RETURN_IF_ERROR(check_probs(kName, in, 0));
   TSR_RETURN_IF_ERROR(check_normalize(kName, attrs));
+  TSR_RETURN_IF_ERROR(check_sum_eps(kName, attrs));
   const int64_t B = in[0].shape[0], T = in[0].shape[1], E = in[0].shape[2], k = attr_i64(attrs, "k");
   if (k < 1 || (!is_symbol(E) && k > E))
     return Status(StatusCode::kInvalidArgument,
@@ -123,7 +135,7 @@ Status vjp(VjpBuilder& b) {
   if (!dgate) return {};
   return set_grad(b, 0, [&] {
     return b.emit("moe_route_grad", {b.input(0), b.output(0), *dgate},
-                  {{"normalize", attr_i64(b.attrs(), "normalize")}});
+                  {{"normalize", attr_i64(b.attrs(), "normalize")}, {"sum_eps", attr_f64(b.attrs(), "sum_eps")}});
   });
 }
 
@@ -151,19 +163,21 @@ extern const OpDef kMoeRoute = {
 };
 
 // moe_route_grad: the gradient of the chosen probabilities from that of the gates: dgate itself, or with
-// normalize = 1 and gates g = p / sum(p):  dp[j] = (dgate[j] - sum_i dgate[i] * g[i]) / sum(p)
+// normalize = 1 and gates g = p / S, S = sum(p) + sum_eps:  dp[j] = (dgate[j] - sum_i dgate[i] * g[i]) / S
 //   probs [B, T, E], expert [B, T, K] i32, dgate [B, T, K] -> dprobs [B, T, E].  Linear in dgate.
 namespace moe_route_grad {
 
 constexpr std::string_view kName = "moe_route_grad";
 const AttrSpec kAttrs[] = {
     {"normalize", AttrType::kI64, AttrValue(int64_t{1}), "as in moe_route"},
+    {.name = "sum_eps", .type = AttrType::kF64, .default_value = AttrValue(0.0), .meaning = "as in moe_route", .is_late = true},
 };
 
 Inferred infer(Types in, Attrs attrs) {
   TSR_RETURN_IF_ERROR(check_count(kName, in, 3));
   TSR_RETURN_IF_ERROR(check_probs(kName, in, 0));
   TSR_RETURN_IF_ERROR(check_normalize(kName, attrs));
+  TSR_RETURN_IF_ERROR(check_sum_eps(kName, attrs));
   TSR_RETURN_IF_ERROR(check_rank(kName, in, 2, "dgate", 3));
   TSR_RETURN_IF_ERROR(check_dtype(kName, in, 2, "dgate", in[0].dtype));
   TSR_RETURN_IF_ERROR(

@@ -22,7 +22,7 @@
 #include "serialize/import/safetensors.h"
 #include "serialize/plain_file.h"
 #include "serialize/token_rows.h"
-#include "text/json.h"
+#include "text/python_json.h"
 
 namespace tessera {
 namespace {
@@ -47,7 +47,7 @@ Result<Json> read_json(const std::string& path) {
     return corrupt(format("{} has {} bytes, wanted at most {}", path, file->size(), kMostConfigBytes));
   std::string text(static_cast<size_t>(file->size()), '\0');
   TSR_RETURN_IF_ERROR(file->read_at(0, std::as_writable_bytes(std::span(text))));
-  return parse_json(text, kConfig);
+  return parse_python_json(text, kConfig);
 }
 
 // Group: the tensors of one module.

@@ -76,9 +76,12 @@ class GgufKeyWriter final : public GgufKeys {
     out_.u32(key("attention.head_count"), our_size("H"));
   }
 
-  void decoder(const GgufDecoder&) override {
+  void decoder(const GgufDecoder& keys) override {
     write_heads(m_->head_size(m_->full_layer()));
-    if (m_->experts.E > 0) write_experts();
+    if (m_->experts.E == 0) return;
+    write_experts();
+    if (architecture_.sigmoid_router) out_.u32(key("expert_gating_func"), kSigmoid);
+    if (keys.dense_first) write_dense_first();
   }
 
   void whole_heads() override {}
@@ -160,11 +163,11 @@ class GgufKeyWriter final : public GgufKeys {
       keys.notes.push_back(format(
           "llama.cpp takes models of {} layers for ones {} a latent vector of queries, and will not open it", m_->L,
           is_lite ? "without" : "with"));
-    out_.u32(key("leading_dense_block_count"), std::ranges::find(e.layers, 1) - e.layers.begin());
+    write_dense_first();
     out_.u32(key("expert_shared_count"), e.FS / m_->F);
     out_.f32(key("expert_weights_scale"), e.scale);
     out_.flag(key("expert_weights_norm"), e.normalize);
-    out_.u32(key("expert_gating_func"), e.sigmoid ? 2 : 1);
+    out_.u32(key("expert_gating_func"), e.sigmoid ? kSigmoid : kSoftmax);
     if (e.groups <= 1) return;
     out_.u32(key("expert_group_count"), e.groups);
     out_.u32(key("expert_group_used_count"), e.groups_used);
@@ -178,6 +181,8 @@ class GgufKeyWriter final : public GgufKeys {
   ModelConfig* set_values() override { return nullptr; }
 
  private:
+  static constexpr uint32_t kSoftmax = 1, kSigmoid = 2;  // of expert_gating_func
+
   std::string key(std::string_view name) const { return prefix_ + std::string(name); }
   int64_t largest_window() const { return m_->windows.empty() ? 0 : *std::ranges::max_element(m_->windows); }
   double scale_of_scores() const {
@@ -219,6 +224,11 @@ class GgufKeyWriter final : public GgufKeys {
     out_.u32(key("expert_count"), m_->experts.E);
     out_.u32(key("expert_used_count"), m_->experts.K);
     if (architecture_.name != "llama") out_.u32(key("expert_feed_forward_length"), m_->F);
+  }
+
+  void write_dense_first() {
+    const std::vector<int64_t>& layers = m_->experts.layers;
+    out_.u32(key("leading_dense_block_count"), std::ranges::find(layers, 1) - layers.begin());
   }
 
   Status write_scaling(const RopeFactors& factors) {

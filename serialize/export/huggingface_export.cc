@@ -14,7 +14,7 @@
 #include "serialize/export/sentence_files.h"
 #include "serialize/generation_config.h"
 #include "serialize/quantization.h"
-#include "text/json.h"
+#include "text/python_json.h"
 
 namespace tessera {
 namespace {
@@ -146,7 +146,7 @@ Status may_replace_huggingface(const std::string& folder) {
   if (file->size() > kMostConfigBytes) return refuse("has a config.json that no export wrote");
   std::string text(static_cast<size_t>(file->size()), '\0');
   TSR_RETURN_IF_ERROR(file->read_at(0, std::as_writable_bytes(std::span(text))));
-  const Result<Json> config = parse_json(text, kConfig);
+  const Result<Json> config = parse_python_json(text, kConfig);
   const bool is_export =
       config.ok() && config->is_object() && config->value(std::string(kExportedBy), Json()) == kUs;
   return is_export ? Status() : refuse("is a model that no export wrote");

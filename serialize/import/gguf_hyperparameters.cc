@@ -93,8 +93,9 @@ class GgufReader final : public GgufKeys {
 
   void decoder(const GgufDecoder& keys) override {
     by_layer_ = keys.by_layer;
-    beside_dense_ = keys.beside_dense;
+    dense_has_width_ = keys.beside_dense || keys.dense_first;
     sizes();
+    if (keys.dense_first) read_dense_first();
     size("attention.key_length", "D", C() / H());
     if (architecture_.recurrent_by_heads)
       read_key_heads();
@@ -392,11 +393,14 @@ class GgufReader final : public GgufKeys {
       fail(StatusCode::kCorrupt,
            format("{}expert_count is {} and {}expert_used_count {}; wanted 1 or more, and no more used than there are",
                   prefix_, experts, prefix_, used));
-    if (!is_latent_ && !architecture_.sigmoid_router) check_softmax_router();
+    if (architecture_.sigmoid_router)
+      check_sigmoid_router();
+    else if (!is_latent_)
+      check_softmax_router();
     config().sizes["E"] = experts;
     config().sizes["K"] = used;
     config().reals["capacity"] = 0;
-    if (beside_dense_) config().sizes["FD"] = our_size("F");
+    if (dense_has_width_) config().sizes["FD"] = our_size("F");
     size("expert_feed_forward_length", "F", our_size("F"));
   }
 
@@ -414,6 +418,22 @@ class GgufReader final : public GgufKeys {
                   gating, kSoftmax));
   }
 
+  void check_sigmoid_router() {
+    constexpr int64_t kSigmoid = 2;
+    const int64_t gating = integer("expert_gating_func", kSigmoid);
+    if (gating != kSigmoid && gating != 0)
+      fail(StatusCode::kUnsupported, format("{}expert_gating_func is {}; only models whose routers end with a sigmoid ({}) can be "
+                                            "imported", prefix_, gating, kSigmoid));
+  }
+
+  // Layers before leading_dense_block_count have a dense MLP in place of experts.
+  void read_dense_first() {
+    const int64_t dense = integer("leading_dense_block_count", 0), layers = our_size("L");
+    if (dense < 0 || dense > layers)
+      fail(StatusCode::kCorrupt, format("{}leading_dense_block_count is {} of {} layers", prefix_, dense, layers));
+    for (int64_t i = 0; dense > 0 && i < layers; ++i) config().lists["expert_layers"].push_back(i >= dense);
+  }
+
   void read_norm_and_base() {
     real("attention.layer_norm_rms_epsilon", "norm_eps", {}, KeyForm::kSame);
     real("rope.freq_base", "rope_theta", 10000.0, KeyForm::kSame);
@@ -425,10 +445,7 @@ class GgufReader final : public GgufKeys {
       fail(StatusCode::kUnsupported,
            format("a {} without experts (expert_count) is not supported", architecture_.name));
     sizes["FD"] = layer_integer("feed_forward_length", {});
-    const int64_t dense = integer("leading_dense_block_count", 0), layers = our_size("L");
-    if (dense < 0 || dense > layers)
-      fail(StatusCode::kCorrupt, format("{}leading_dense_block_count is {} of {} layers", prefix_, dense, layers));
-    for (int64_t i = 0; dense > 0 && i < layers; ++i) config().lists["expert_layers"].push_back(i >= dense);
+    read_dense_first();
     const int64_t shared = integer("expert_shared_count", 0);
     if (shared < 0 || shared > 1024)
       fail(StatusCode::kCorrupt, format("{}expert_shared_count is {}, wanted 0 to 1024", prefix_, shared));
@@ -479,7 +496,7 @@ class GgufReader final : public GgufKeys {
   const GgufArchitecture& architecture_;
   const std::string prefix_;
   std::set<std::string, std::less<>> read_;  // keys
-  bool is_latent_ = false, by_layer_ = false, beside_dense_ = false;
+  bool is_latent_ = false, by_layer_ = false, dense_has_width_ = false;
   Status status_;
 };
 

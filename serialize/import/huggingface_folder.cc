@@ -19,7 +19,7 @@
 #include "serialize/import/sentence_modules.h"
 #include "serialize/import/tokenizer_folder.h"
 #include "serialize/plain_file.h"
-#include "text/json.h"
+#include "text/python_json.h"
 #include "text/tokenizer/hugging_face.h"
 
 namespace tessera {
@@ -52,7 +52,7 @@ Status read_chat_templates(const std::string& folder, Model& model) {
   const std::string config_path = path_in_folder(folder, "tokenizer_config.json");
   if (exists(config_path)) {
     TSR_ASSIGN_OR_RETURN(const std::string text, read_text(config_path));
-    TSR_ASSIGN_OR_RETURN(const Json config, parse_json(text, config_path));
+    TSR_ASSIGN_OR_RETURN(const Json config, parse_python_json(text, config_path));
     const auto given = config.is_object() ? config.find(key) : config.end();
     if (given != config.end() && given->is_string()) model.metadata[key] = given->get<std::string>();
     if (given != config.end() && given->is_array())
@@ -90,7 +90,7 @@ Status read_modelopt_file(const std::string& folder, HuggingfaceConfig& config) 
   const std::string path = path_in_folder(folder, kModeloptConfig);
   if (!exists(path)) return {};
   TSR_ASSIGN_OR_RETURN(const std::string text, read_text(path));
-  TSR_ASSIGN_OR_RETURN(const Json json, parse_json(text, kModeloptConfig));
+  TSR_ASSIGN_OR_RETURN(const Json json, parse_python_json(text, kModeloptConfig));
   return tessera::read_modelopt_file(json, config.quantization);
 }
 
@@ -157,7 +157,7 @@ Result<OpenedModel> open_huggingface(const std::shared_ptr<const ByteSource>& so
                   format("{} is missing: safetensors hold weights alone, and the model is described there",
                          config_path));
   TSR_ASSIGN_OR_RETURN(const std::string text, read_text(config_path));
-  TSR_ASSIGN_OR_RETURN(const Json json, parse_json(text, kConfig));
+  TSR_ASSIGN_OR_RETURN(const Json json, parse_python_json(text, kConfig));
   TSR_ASSIGN_OR_RETURN(HuggingfaceConfig config, read_huggingface_config(json));
   TSR_RETURN_IF_ERROR(read_modelopt_file(folder, config));
 

@@ -56,7 +56,7 @@ size_t HuggingfaceReader::choice(std::string_view key, std::initializer_list<std
 }
 
 void HuggingfaceReader::optional_size(std::string_view key, std::string_view ours, int64_t otherwise) {
-  if (fields.is_given(key) && !fields.has(key)) return;
+  if (!fields.has(key) && (fields.is_given(key) || otherwise == 0)) return;
   size(key, ours, otherwise);
 }
 
@@ -173,6 +173,8 @@ void HuggingfaceReader::recurrent(const RecurrentKeys& keys) {
   constexpr std::string_view kOlderAttention = kFullAttention.substr(5);
   const std::vector<std::string> types =
       fields.texts(fields.has("layer_types") ? "layer_types" : "layers_block_type", static_cast<size_t>(kMostLayers));
+  if (keys.wants_types && types.empty())
+    fields.fail(StatusCode::kCorrupt, format("layer_types is missing: wanted {} or {} for each of {} layers", keys.type, kFullAttention, L()));
   const int64_t every = keys.every_key.empty() ? keys.every : fields.integer(keys.every_key, keys.every, 1, int64_t{1} << 31);
   std::vector<double> attending;
   const bool has_list = !keys.attention_layers.empty() && fields.has(keys.attention_layers);

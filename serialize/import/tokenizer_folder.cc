@@ -8,7 +8,7 @@
 #include "graph/base/text.h"
 #include "serialize/model.h"
 #include "serialize/plain_file.h"
-#include "text/json.h"
+#include "text/python_json.h"
 #include "text/tokenizer/base64.h"
 #include "text/tokenizer/hugging_face.h"
 #include "text/tokenizer/hugging_face_sentencepiece.h"
@@ -109,7 +109,7 @@ class Folder {
     for (const char* name : {"generation_config.json", "config.json"}) {
       TSR_ASSIGN_OR_RETURN(const std::optional<std::string> text, read_(name));
       if (!text) continue;
-      TSR_ASSIGN_OR_RETURN(const TokenizerJson read, read_tokenizer_json(*text, name));
+      TSR_ASSIGN_OR_RETURN(const TokenizerJson read, read_tokenizer_json(strict_json(*text), name));
       if (end_ids_.empty()) end_ids_ = read_end_ids(read.rest);
       if (const auto rows = read.rest.find("vocab_size"); rows != read.rest.end() && rows->is_number_unsigned())
         table_rows_ = static_cast<int64_t>(std::min(rows->get<uint64_t>(), uint64_t{INT32_MAX}));

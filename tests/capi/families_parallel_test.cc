@@ -37,6 +37,7 @@ constexpr Family kFamilies[] = {
     {"phi3:L=2,C=32,H=4,F=48,V=256,T=48,R=4,rope_half"},
     {"ministral3:L=4,C=32,H=4,KV=2,F=48,V=256,T=48,query_beta=0.3,query_context=5,tied,rope_half"},
     {"lfm2:L=4,C=32,H=4,KV=2,F=48,V=256,T=48,attention_every=2,tied,rope_half"},
+    {"lfm2moe:L=4,C=32,H=4,KV=2,F=24,FD=48,E=4,K=2,V=256,T=48,attention_every=2,expert_layers=0|1|1|1,expert_scale=1.5,tied,rope_half", true},
     {"qwen3_5:L=4,C=32,H=4,KV=2,D=12,R=4,F=48,HS=8,GS=4,VS=8,KS=6,V=256,T=48,attention_every=2,tied,rope_half"},
     {"granitehybrid:L=4,C=32,H=4,KV=2,F=48,HS=8,GS=2,VS=8,KS=6,V=256,T=48,attention_every=2,conv_bias,tied,rope_half"},
     {"smollm3:L=4,C=32,H=4,KV=2,F=48,V=256,T=48,rope_layers=1|1|1|0,tied,rope_half"},

@@ -93,6 +93,7 @@ TEST_CASE("models verify and read back from their text") {
         "nemotron_h:L=4,C=32,H=4,D=8,F=48,HS=4,GS=2,VS=8,KS=6,V=65,T=16,halves=1|2|1|2,recurrent=1|0|0|0",
         "nemotron_h:L=3,C=32,H=4,D=8,F=24,FD=48,E=4,K=2,FS=20,M=16,HS=4,GS=2,VS=8,V=65,T=16,halves=1|2|2,recurrent=1|0|0,expert_layers=0|1|0",
         "lfm2:L=3,C=32,H=4,F=48,V=65,T=16,recurrent=1|0|1",
+        "lfm2moe:L=3,C=32,H=4,F=24,FD=48,E=4,K=2,V=65,T=16,recurrent=1|0|1,expert_layers=0|1|1",
         "qwen3_5:L=4,C=32,H=4,KV=2,D=12,R=4,F=48,HS=4,GS=2,VS=8,KS=6,V=65,T=16",
         "qwen3_5moe:L=2,C=32,H=4,F=24,E=3,K=2,FS=20,HS=4,GS=2,VS=8,V=65,T=16,attention_every=2,turned",
         "qwen3next:L=2,C=32,H=4,F=24,E=3,K=2,FS=20,FD=48,HS=4,GS=2,VS=8,V=65,T=16,expert_layers=0|1",

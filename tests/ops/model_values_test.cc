@@ -42,6 +42,7 @@ const char* const kModels[] = {
     "ministral3:L=2,C=8,H=4,KV=2,F=6,V=11,T=6,query_beta=0.4,query_context=2",
     "nemotron_h:L=3,C=8,H=2,D=4,F=6,HS=4,GS=2,VS=3,KS=2,V=11,T=6,halves=1|2|1,recurrent=1|0|0",
     "lfm2:L=2,C=8,H=4,KV=2,F=6,V=11,T=6,attention_every=2,conv_bias",
+    "lfm2moe:L=2,C=8,H=2,F=5,FD=6,E=4,K=2,V=11,T=6,recurrent=0|1,expert_layers=0|1,expert_scale=1.5",
     "qwen3_5:L=2,C=8,H=4,KV=2,D=4,R=2,F=6,HS=4,GS=2,VS=3,KS=2,V=11,T=6,attention_every=2,rope_half",
     "qwen3_5moe:L=1,C=8,H=2,KV=1,F=5,E=3,K=2,FS=4,HS=4,GS=2,VS=2,V=11,T=6,turned,rope_half",
     "granitehybrid:L=2,C=8,H=2,F=6,HS=4,GS=2,VS=3,KS=2,V=11,T=6,attention_every=2,conv_bias,residual_scale=0.5,rope_layers=0|0",

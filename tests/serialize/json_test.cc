@@ -9,6 +9,7 @@
 #include "serialize/cluster_json.h"
 #include "serialize/device_profile_json.h"
 #include "serialize/plan_pins_json.h"
+#include "text/python_json.h"
 #include "text/repeated_keys.h"
 
 namespace tessera {
@@ -81,6 +82,16 @@ TEST_CASE("json_has_a_key_once_or_with_one_value") {
   for (int i = 0; i < 20'000; ++i) wide += "\"k" + std::to_string(i) + "\":" + std::to_string(i) + ",";
   CHECK(parse_json(wide + "\"k7\":7}", "a text")->size() == 20'000);
   CHECK(message(wide + "\"k7\":8}").find("the key 'k7' stands twice, first with 7, then with 8") != std::string::npos);
+}
+
+TEST_CASE("numbers that only Python writes") {
+  const Result<Json> read = parse_python_json(R"({"a": [0.0, Infinity, -Infinity], "b": NaN, "c": "NaN \" Infinity"})", "file");
+  REQUIRE(read.ok());
+  CHECK(dump(*read) ==
+        R"({"a":[0.0,{"__float__":"Infinity"},{"__float__":"-Infinity"}],"b":{"__float__":"NaN"},"c":"NaN \" Infinity"})");
+  CHECK_FALSE(parse_python_json("[Infinit]", "file").ok());
+  CHECK_FALSE(parse_python_json("[InfinityNaN]", "file").ok());
+  CHECK_FALSE(parse_json("[Infinity]", "file").ok());
 }
 
 }  // namespace tessera

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "text/python_json.h"
 #include "text/tokenizer/json_members.h"
 #include "text/tokenizer/tokenizer_json.h"
 
@@ -15,7 +16,7 @@ constexpr const char* kNames[] = {"bos_token", "eos_token", "unk_token", "sep_to
 
 Result<json> read_object(const std::optional<std::string>& text, std::string_view name) {
   if (!text || text->empty()) return json::object();
-  TSR_ASSIGN_OR_RETURN(TokenizerJson read, read_tokenizer_json(*text, name));
+  TSR_ASSIGN_OR_RETURN(TokenizerJson read, read_tokenizer_json(strict_json(*text), name));
   return std::move(read.rest);
 }
 

@@ -75,6 +75,7 @@ Result<PreparedKernel> prepare_moe_route(const KernelSpec& spec) {
     const int64_t B = spec.input_dims(0)[0], tokens = spec.input_dims(0)[1], E = spec.input_dims(0)[2];
     const int64_t K = spec.output_dims(0)[2], S = spec.output_dims(3)[2];
     const bool normalize = spec.i64("normalize") == 1, has_bias = spec.input_count() == 2;
+    const double sum_eps = spec.f64("sum_eps");
     const Chooser chooser{E, K, spec.i64("groups"), spec.i64("groups_used"),
                           spec.i64("group_best")};
     auto launch = [=](const LaunchArgs& args) {
@@ -88,7 +89,7 @@ Result<PreparedKernel> prepare_moe_route(const KernelSpec& spec) {
         for (int64_t r = begin; r < end; ++r) {
           const T* p = probs + r * E;
           chooser.choose(p, bias, scores + r * E, expert + r * K);
-          const double sum = normalize ? sum_chosen(p, expert + r * K, K) : 1;
+          const double sum = normalize ? sum_chosen(p, expert + r * K, K) + sum_eps : 1;
           for (int64_t j = 0; j < K; ++j)
             gate[r * K + j] = sum == 0 ? T(0) : T(double(p[expert[r * K + j]]) / sum);
         }
@@ -121,6 +122,7 @@ Result<PreparedKernel> prepare_moe_route_grad(const KernelSpec& spec) {
     const Rows rows = rows_of(spec.input_dims(0));
     const int64_t E = rows.cols, K = spec.input_dims(1)[2];
     const bool normalize = spec.i64("normalize") == 1;
+    const double sum_eps = spec.f64("sum_eps");
     auto launch = [=](const LaunchArgs& args) {
       args.pool.parallel_ranges(rows.count, row_grain(E), [&](int64_t begin, int64_t end) {
         for (int64_t r = begin; r < end; ++r) {
@@ -131,7 +133,7 @@ Result<PreparedKernel> prepare_moe_route_grad(const KernelSpec& spec) {
           const auto is_expert = [E](int32_t e) { return e >= 0 && e < E; };
           double sum = 1, mean = 0;
           if (normalize) {
-            sum = 0;
+            sum = sum_eps;
             for (int64_t j = 0; j < K; ++j)
               if (is_expert(expert[j])) {
                 sum += double(p[expert[j]]);

@@ -59,6 +59,7 @@ struct Choose {
   T* gate;
   int64_t E, K;
   bool normalize;
+  double sum_eps;
   __device__ void operator()(int64_t row) const {
     using W = Wide<T>;
     const T* p = probs + row * E;
@@ -91,7 +92,7 @@ struct Choose {
       last = most;
       sum += widen(p[best]);
     }
-    if (!normalize) sum = 1;
+    sum = normalize ? sum + W(sum_eps) : W(1);
     for (int64_t j = 0; j < K; ++j)
       gate[row * K + j] = narrow<T>(sum == W(0) ? W(0) : widen(p[chosen[j]]) / sum);
   }
@@ -139,6 +140,7 @@ struct RouteGrad {
   T* dprobs;
   int64_t E, K;
   bool normalize;
+  double sum_eps;
   __device__ void operator()(int64_t row) const {
     using W = Wide<T>;
     const T *p = probs + row * E, *dg = dgate + row * K;
@@ -148,7 +150,7 @@ struct RouteGrad {
     const auto known = [this](int32_t e) { return e >= 0 && e < E; };
     W sum = 1, mean = 0;
     if (normalize) {
-      sum = 0;
+      sum = W(sum_eps);
       for (int64_t j = 0; j < K; ++j)
         if (known(chosen[j])) {
           sum += widen(p[chosen[j]]);
@@ -188,13 +190,14 @@ Result<PreparedKernel> prepare_moe_route(const KernelSpec& spec) {
     const int64_t B = spec.input_dims(0)[0], tokens = spec.input_dims(0)[1], E = spec.input_dims(0)[2];
     const int64_t K = spec.output_dims(0)[2], S = spec.output_dims(3)[2];
     const bool normalize = spec.i64("normalize") == 1, has_bias = spec.input_count() == 2;
+    const double sum_eps = spec.f64("sum_eps");
     const int64_t groups = spec.i64("groups"), groups_used = spec.i64("groups_used");
     const int64_t group_best = spec.i64("group_best");
     return memory_bound(
         spec, make_kernel([=](const LaunchArgs& args) {
           const Scores<T> scores{has_bias ? args.in<W>(1) : nullptr, E, groups, groups_used, group_best};
           launch_each(args.stream, B * tokens,
-                      Choose<T>{args.in<T>(0), scores, args.out<int32_t>(0), args.out<T>(2), E, K, normalize});
+                      Choose<T>{args.in<T>(0), scores, args.out<int32_t>(0), args.out<T>(2), E, K, normalize, sum_eps});
           launch_teams<32>(args.stream, E * B,
                            HandOut{args.out<int32_t>(0), args.out<int32_t>(1), args.out<int32_t>(3),
                                    args.out<int32_t>(4), B, tokens, K, S});
@@ -209,10 +212,11 @@ Result<PreparedKernel> prepare_moe_route_grad(const KernelSpec& spec) {
     const Rows rows = rows_of(spec.input_dims(0));
     const int64_t K = spec.input_dims(1)[2];
     const bool normalize = spec.i64("normalize") == 1;
+    const double sum_eps = spec.f64("sum_eps");
     return memory_bound(spec, make_kernel([=](const LaunchArgs& args) {
                           launch_each(args.stream, rows.count,
                                       RouteGrad<T>{args.in<T>(0), args.in<int32_t>(1), args.in<T>(2),
-                                                   args.out<T>(0), rows.cols, K, normalize});
+                                                   args.out<T>(0), rows.cols, K, normalize, sum_eps});
                         }));
   });
 }
