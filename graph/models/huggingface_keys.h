@@ -140,6 +140,8 @@ class HuggingfaceKeys : public ForeignKeys {
   virtual void shared_experts(std::string_view key, int64_t otherwise) = 0;
   // DeepSeek: the first layers are dense.
   virtual void dense_first(std::string_view key, int64_t otherwise) = 0;
+  // Layers "dense" or "sparse"; without the key the first is dense.
+  virtual void expert_layer_types(std::string_view key) = 0;
   // The number of layers after the model's, whose tensors are skipped.
   virtual void further_layers(std::string_view key) = 0;
   // Tensors whose names begin so are skipped.

@@ -156,6 +156,11 @@ class GgufKeyWriter final : public GgufKeys {
     write_experts();
     const ExpertSizes& e = m_->experts;
     out_.u32(key("attention.kv_lora_rank"), m_->latent.KA);
+    if (std::abs(m_->latent.norm_eps / m_->norm_eps - 1) > 1e-6) {
+      out_.f32(std::string(kLatentNormEpsilonKey), m_->latent.norm_eps);
+      keys.notes.push_back(format("llama.cpp adds {} in the norms of latent vectors, as in all others, this model {}: results differ",
+                                  m_->norm_eps, m_->latent.norm_eps));
+    }
     if (m_->latent.QA > 0) out_.u32(key("attention.q_lora_rank"), m_->latent.QA);
     // llama.cpp decides by the number of layers.
     const bool is_lite = m_->L == 26 || m_->L == 27;

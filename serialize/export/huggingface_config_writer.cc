@@ -210,6 +210,11 @@ class KeyWriter final : public HuggingfaceKeys {
     const std::vector<int64_t>& layers = m_->experts.layers;
     put(key) = std::ranges::find(layers, 1) - layers.begin();
   }
+  void expert_layer_types(std::string_view key) override {
+    Json types = Json::array();
+    for (size_t i = 0; i < static_cast<size_t>(m_->L); ++i) types.push_back(m_->has_experts(i) ? "sparse" : "dense");
+    put(key) = std::move(types);
+  }
   void further_layers(std::string_view key) override { put(key) = 0; }
   void skips(std::string_view) override {}
   void states(std::string_view key, double value) override { put(key) = value; }

@@ -172,7 +172,7 @@ class Placer {
   Status add_range(const ForeignName& name, const std::string& tensor, const ForeignTensor& stored,
                    const std::string& parameter, const Shape& shape, Place& place) const {
     if (is_alternating(name.change) || (is_transposed(name.change) && shape.rank() == 3))
-      return add_columns(name.change, tensor, stored, shape, place);
+      return add_columns(name, tensor, stored, parameter, shape, place);
     if (shape.rank() == 3 && !name.parts[0].empty()) return add_stacked(name, tensor, stored, parameter, shape, place);
     if (name.change == ValueChange::kByKeyHead) return add_by_head(name, tensor, stored, parameter, shape, place);
     std::vector<int64_t> wanted(shape.dims().begin(), shape.dims().end());
@@ -256,15 +256,21 @@ class Placer {
     return {};
   }
 
-  // Ours [E, N, K] from theirs [E, K, N], or [E, K, 2N] with alternating columns; ours [E, N] from theirs [E, 2N].
-  static Status add_columns(ValueChange change, const std::string& tensor, const ForeignTensor& stored,
-                            const Shape& shape, Place& place) {
-    place.step = is_alternating(change) ? 2 : 1;
-    place.first_row = is_odd(change) ? 1 : 0;
+  // Ours [E, N, K] from theirs [E, K, N], from adjacent columns of [E, K, all columns], or from [E, K, 2N] with alternating
+  // columns; ours [E, N] from theirs [E, 2N].
+  Status add_columns(const ForeignName& name, const std::string& tensor, const ForeignTensor& stored, const std::string& parameter,
+                     const Shape& shape, Place& place) const {
+    place.step = is_alternating(name.change) ? 2 : 1;
+    place.first_row = is_odd(name.change) ? 1 : 0;
     place.matrices = shape[0];
     place.rows = shape[1];
     place.columns = shape.rank() == 3 ? shape[2] : 1;
     place.all_rows = place.step * place.rows;
+    if (!is_alternating(name.change)) {
+      TSR_ASSIGN_OR_RETURN(const PartRows part, part_of(name, tensor, parameter, 1, place.rows));
+      place.first_row = part.first;
+      place.all_rows = part.all;
+    }
     const Shape wanted = shape.rank() == 3 ? Shape{place.matrices, place.columns, place.all_rows}
                                            : Shape{place.matrices, place.all_rows};
     if (significant(stored.shape) != significant(wanted))

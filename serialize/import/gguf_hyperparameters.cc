@@ -202,19 +202,9 @@ class GgufReader final : public GgufKeys {
     const bool has_effect = window <= T() || values().reals.contains("window_theta");
     if (window <= 0 || !has_effect || !status_.ok()) return;
     const int64_t layers = our_size("L");
-    const std::string key = name_of("attention.sliding_window_pattern");
-    std::vector<int64_t> local;
-    if (file_.has_array(key)) {
-      local = take(file_.integers(key), std::vector<int64_t>());
-      if (std::ssize(local) != layers)
-        return fail(StatusCode::kCorrupt,
-                    format("{} has {} values, the model has {} layers", key, local.size(), layers));
-    } else {
-      const int64_t every = take(file_.integer(key, keys.every), int64_t{0});
-      if (every < 0) return fail(StatusCode::kCorrupt, format("{} is {}, wanted 0 or more", key, every));
-      for (int64_t i = 0; i < layers; ++i) local.push_back(every == 0 || i % every < every - 1);
-    }
-    if (std::ranges::count(local, 0) == layers) return;
+    const std::vector<int64_t> local =
+        take(read_window_layers(file_, name_of("attention.sliding_window_pattern"), keys.every, layers), std::vector<int64_t>());
+    if (std::ranges::count(local, 0) == std::ssize(local)) return;
     std::vector<int64_t>& windows = config().lists["windows"];
     for (const int64_t each : local) windows.push_back(each != 0 ? window : 0);
   }
@@ -296,9 +286,12 @@ class GgufReader final : public GgufKeys {
   void latent() override {
     is_latent_ = true;
     sizes();
+    further_layers("nextn_predict_layers");
     read_norm_and_base();
-    // The norms of latent vectors have the epsilon of all others; 1e-6 is the family's own, which f32 rounds.
-    if (std::abs(our_real("norm_eps") / 1e-6 - 1) > 1e-6) config().reals["latent_norm_eps"] = our_real("norm_eps");
+    // The norms of latent vectors have the epsilon of all others where the file does not say; 1e-6 is the family's own, which f32 rounds.
+    const double epsilon = take(file_.real(std::string(kLatentNormEpsilonKey), our_real("norm_eps")), 1.0);
+    if (epsilon <= 0) fail(StatusCode::kCorrupt, format("{} is {}, wanted more than 0", kLatentNormEpsilonKey, epsilon));
+    if (std::abs(epsilon / 1e-6 - 1) > 1e-6) config().reals["latent_norm_eps"] = epsilon;
     size("attention.kv_lora_rank", "KA", {});
     const int64_t rank = integer("attention.q_lora_rank", 0);
     if (rank != 0) config().sizes["QA"] = rank;

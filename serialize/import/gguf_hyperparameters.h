@@ -13,6 +13,9 @@
 
 namespace tessera {
 
+// The epsilon of the norms of latent vectors, where it differs from that of all others.
+inline constexpr std::string_view kLatentNormEpsilonKey = "tessera.latent_norm_epsilon";
+
 struct GgufHyperparameters {
   ModelConfig config;  // V, `tied` and biases are determined by tensors
   std::optional<RopeScaling> scaling;

@@ -26,6 +26,20 @@ Result<LayerCounts> read_layer_counts(const GgufFile& file, const std::string& k
   return found;
 }
 
+Result<std::vector<int64_t>> read_window_layers(const GgufFile& file, const std::string& key, int64_t every, int64_t layers) {
+  std::vector<int64_t> found;
+  if (file.has_array(key)) {
+    TSR_ASSIGN_OR_RETURN(found, file.integers(key));
+    if (std::ssize(found) != layers)
+      return Status(StatusCode::kCorrupt, format("{} has {} values, the model has {} layers", key, found.size(), layers));
+    return found;
+  }
+  TSR_ASSIGN_OR_RETURN(every, file.integer(key, every));
+  if (every < 0) return Status(StatusCode::kCorrupt, format("{} is {}, wanted 0 or more", key, every));
+  for (int64_t i = 0; i < layers; ++i) found.push_back(every == 0 || i % every < every - 1);
+  return found;
+}
+
 Result<std::vector<int64_t>> read_recurrent_layers(const GgufFile& file, const std::string& list_key, int64_t every, int64_t layers) {
   std::vector<int64_t> flags, found;
   if (file.has_array(list_key)) {

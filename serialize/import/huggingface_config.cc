@@ -19,13 +19,15 @@ struct TextPart {
 constexpr TextPart kTextParts[] = {{"gemma3", "gemma3_text"},
                                    {"gemma4", "gemma4_text"},
                                    {"gemma4_unified", "gemma4_unified_text"},
+                                   {"kimi_k25", "deepseek_v3"},
                                    {"mistral3", "mistral"},
                                    {"qwen3_5", "qwen3_5_text", false},
                                    {"qwen3_5_moe", "qwen3_5_moe_text", false},
-                                   {"qwen3_vl", "qwen3_vl_text"}};
+                                   {"qwen3_vl", "qwen3_vl_text"},
+                                   {"qwen3_vl_moe", "qwen3_vl_moe_text"}};
 
 // Tensors of the other parts, which are skipped, behind "model." or not.
-constexpr std::string_view kOtherParts[] = {"audio_tower.", "embed_audio.", "embed_vision.", "multi_modal_projector.",
+constexpr std::string_view kOtherParts[] = {"audio_tower.",  "embed_audio.",  "embed_vision.", "mm_projector.", "multi_modal_projector.",
                                             "vision_model.", "vision_tower.", "visual."};
 
 // A class and the family that reads it.

@@ -106,10 +106,21 @@ constexpr NameRule kStackedExpertNames[] = {
     {"block.#.experts.up", "model.layers.#.mlp.experts.gate_up_proj"},
     {"block.#.experts.down", "model.layers.#.mlp.experts.down_proj"},
 };
-bool has_stacked_experts(const ForeignNames& names, const ForeignTensors& tensors) {
+// Qwen3-VL's are transposed, too: [E, C, 2F] and [E, F, C].
+constexpr NameRule kTransposedExpertNames[] = {
+    {"block.#.experts.gate", "model.layers.#.mlp.experts.gate_up_proj", ValueChange::kTransposed},
+    {"block.#.experts.up", "model.layers.#.mlp.experts.gate_up_proj", ValueChange::kTransposed},
+    {"block.#.experts.down", "model.layers.#.mlp.experts.down_proj", ValueChange::kTransposed},
+};
+// The family's names, with those of stacked experts, if the file has them. `channels`: the rows of a transposed stack.
+ForeignNames with_stacked_experts(const ForeignNames& names, const ForeignTensors& tensors, int64_t channels) {
   const std::optional<ForeignName> gate = names.find("block.0.experts.gate");
   const auto is_stack = [](const auto& each) { return each.first.ends_with(".mlp.experts.gate_up_proj"); };
-  return gate && gate->tensor.find('@') != std::string::npos && std::ranges::any_of(tensors, is_stack);
+  const auto stack = std::ranges::find_if(tensors, is_stack);
+  if (!gate || gate->tensor.find('@') == std::string::npos || stack == tensors.end()) return names;
+  const Shape& shape = stack->second.shape;
+  const bool is_transposed = shape.rank() == 3 && shape[1] == channels && shape[2] != channels;
+  return is_transposed ? names.preceded_by(kTransposedExpertNames) : names.preceded_by(kStackedExpertNames);
 }
 
 // Buffers, and tensors that the class leaves out: parts that read images, blocks that predict further tokens.
@@ -191,9 +202,8 @@ Result<OpenedModel> open_huggingface(const std::shared_ptr<const ByteSource>& so
   TSR_CHECK(family != nullptr, "a configuration is of a family");
   const bool is_mxfp4 =
       config.quantization && config.quantization->method == FolderQuantization::Method::kMxfp4;
-  const ForeignNames names = is_mxfp4                         ? family->huggingface.preceded_by(kMxfp4ExpertNames)
-                             : has_stacked_experts(family->huggingface, file.tensors) ? family->huggingface.preceded_by(kStackedExpertNames)
-                                                                 : family->huggingface;
+  const ForeignNames names = is_mxfp4 ? family->huggingface.preceded_by(kMxfp4ExpertNames)
+                                      : with_stacked_experts(family->huggingface, file.tensors, config.config.sizes["C"]);
   ForeignPlaces places{
       .names = names, .format = "Hugging Face", .computed = {}, .used = {}, .product_scales = {}};
   skip_shared_keys(config, file, places);

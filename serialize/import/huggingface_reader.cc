@@ -380,65 +380,6 @@ void HuggingfaceReader::rope_layers(std::string_view key, std::string_view every
     turned.push_back(given.empty() ? (i + 1) % every != 0 : given[static_cast<size_t>(i)] != 0);
 }
 
-// ---- experts
-
-void HuggingfaceReader::router(std::string_view key, int64_t experts, int64_t used, double balance) {
-  // Newer files use num_local_experts, older ones of some classes num_experts.
-  size_("E") = fields.size("num_local_experts", fields.size("num_experts", experts));
-  if (fields.has(key)) size_("E") = fields.size(key, experts);
-  size("num_experts_per_tok", "K", used);
-  real_("capacity") = 0;  // no token is dropped
-  real_("aux") = fields.real("router_aux_loss_coef", balance);
-}
-
-bool HuggingfaceReader::has_expert_layers() const {
-  const auto layers = out.config.lists.find("expert_layers");
-  return layers != out.config.lists.end() && std::ranges::find(layers->second, 1) != layers->second.end();
-}
-
-void HuggingfaceReader::optional_experts(const OptionalExpertKeys& keys) {
-  if (!fields.flag(keys.enabled, false)) return;
-  size(keys.count, "E", {});
-  size(keys.used, "K", {});
-  size_("FD") = size_("F");
-  size(keys.width, "F", {});
-}
-
-void HuggingfaceReader::expert_width(std::string_view key, int64_t otherwise) {
-  size_("FD") = size_("F");
-  size(key, "F", otherwise);
-  real_("capacity") = 0;
-}
-
-void HuggingfaceReader::sparse_layers(int64_t width) {
-  expert_width("moe_intermediate_size", width);
-  const int64_t step = fields.integer("decoder_sparse_step", 1, 1, int64_t{1} << 31);
-  const std::vector<double> dense = fields.reals("mlp_only_layers", static_cast<size_t>(kMostLayers));
-  if (!fields.status().ok()) return;
-  std::vector<int64_t> layers;
-  for (int64_t i = 0; i < L(); ++i)
-    layers.push_back((i + 1) % step == 0 && std::ranges::find(dense, static_cast<double>(i)) == dense.end());
-  if (std::ranges::find(layers, 0) != layers.end()) out.config.lists["expert_layers"] = layers;
-}
-
-void HuggingfaceReader::shared_experts(std::string_view key, int64_t otherwise) {
-  const int64_t shared = fields.integer(key, otherwise, 0, 1024);
-  if (shared > 0) size_("FS") = shared * size_("F");
-}
-
-void HuggingfaceReader::dense_first(std::string_view key, int64_t otherwise) {
-  const int64_t dense = fields.integer(key, otherwise, 0, kMostLayers);
-  if (dense == 0 || !fields.status().ok()) return;
-  std::vector<int64_t>& layers = out.config.lists["expert_layers"];
-  for (int64_t i = 0; i < L(); ++i) layers.push_back(i >= dense);
-}
-
-void HuggingfaceReader::further_layers(std::string_view key) {
-  const int64_t further = fields.integer(key, 0, 0, 64);
-  for (int64_t i = 0; i < further && fields.status().ok(); ++i)
-    out.ignored.push_back(format("model.layers.{}.", L() + i));
-}
-
 // ---- keys of all classes
 
 void HuggingfaceReader::read_direction() {

@@ -67,6 +67,7 @@ class HuggingfaceReader final : public HuggingfaceKeys {
   void expert_width(std::string_view key, int64_t otherwise) override;
   void shared_experts(std::string_view key, int64_t otherwise) override;
   void dense_first(std::string_view key, int64_t otherwise) override;
+  void expert_layer_types(std::string_view key) override;
   void further_layers(std::string_view key) override;
   void skips(std::string_view beginning) override { out.ignored.emplace_back(beginning); }
   void states(std::string_view, double) override {}

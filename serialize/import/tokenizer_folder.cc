@@ -135,7 +135,11 @@ class Folder {
     }
     TSR_ASSIGN_OR_RETURN(const std::optional<std::string> words, read_("vocab.txt"));
     if (words) return some(wordpiece(*words));
-    return std::optional<TokenizerData>();
+    TSR_ASSIGN_OR_RETURN(const std::optional<std::string> ranks, read_("tiktoken.model"));
+    if (!ranks) return std::optional<TokenizerData>();
+    return Status(StatusCode::kUnsupported,
+                  "the folder has tiktoken.model, whose pattern is in the model's own code; wanted tokenizer.json: save it from "
+                  "transformers (AutoTokenizer, then save_pretrained), or take that of a conversion, or use a GGUF file of the model");
   }
 
   static Result<std::optional<TokenizerData>> some(Result<TokenizerData> data) {

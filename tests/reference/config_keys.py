@@ -36,6 +36,7 @@ FAMILIES = {
     "phi3": ("CausalLM", HEADS), "smollm3": ("CausalLM", HEADS), "olmo2": ("CausalLM", HEADS), "olmo3": ("CausalLM", dict(HEADS, sliding_window=24, layer_types=KINDS)),
     "granite": ("CausalLM", HEADS), "gpt_oss": ("CausalLM", dict(HEADS, num_local_experts=4, num_experts_per_tok=2, sliding_window=24)),
     "deepseek_v2": ("CausalLM", dict(LATENT, topk_method="greedy")), "deepseek_v3": ("CausalLM", dict(LATENT, n_group=4, topk_group=2)),
+    "glm4_moe_lite": ("CausalLM", dict({key: value for key, value in LATENT.items() if key != "first_k_dense_replace"}, n_group=4, topk_group=2)),
     "gpt2": ("CausalLM", dict(n_embd=64, n_layer=3, n_head=4, n_positions=64, vocab_size=V, bos_token_id=1, eos_token_id=2)),
     "bert": ("MaskedLM", ENCODER), "roberta": ("MaskedLM", ENCODER), "xlm-roberta": ("MaskedLM", ENCODER), "camembert": ("MaskedLM", ENCODER),
     "distilbert": ("MaskedLM", dict(dim=64, hidden_dim=48, n_heads=4, n_layers=3, vocab_size=V, max_position_embeddings=64, pad_token_id=0)),
@@ -93,6 +94,7 @@ VALUES = {
     "global_head_dim": [24, None], "num_global_key_value_heads": [2], "attention_k_eq_v": [False], "num_kv_shared_layers": [0, 1, 2, 3],
     "use_double_wide_mlp": [True], "hidden_size_per_layer_input": [6], "vocab_size_per_layer_input": [V], "enable_moe_block": [False],
     "per_layer_config": [{}, {"0": {"head_dim": 16}}, {"1": {"head_dim": 24}, "2": {"head_dim": 24}}, {"1": {"sliding_window": 3}}],
+    "mlp_layer_types": [["dense", "sparse", "sparse"], ["sparse", "sparse", "dense"], ["sparse"], None], "qk_rope_head_dim": [8],
     "transformers_weights": ["other.safetensors"], "sparse_prediction": [True], "sparse_pred_ignore_index": [-1], "mlp_dropout": [0.4],
 }
 # Changed together.

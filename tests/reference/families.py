@@ -35,6 +35,7 @@ GEMMA4_E = {**GEMMA4, "num_hidden_layers": 8, "layer_types": 4 * ["sliding_atten
 GEMMA4_EXPERTS = {"enable_moe_block": True, "num_experts": 6, "top_k_experts": 2, "moe_intermediate_size": 20}
 LATENT = {**SHAPE, "num_key_value_heads": 5, "kv_lora_rank": 32, "qk_rope_head_dim": 8, "qk_nope_head_dim": 10, "v_head_dim": 14,
           "num_experts_per_tok": 3, "n_routed_experts": 8, "n_shared_experts": 2, "moe_intermediate_size": 12, "num_mtp_layers": 0}
+GLM4 = {**{key: value for key, value in LATENT.items() if key != "num_mtp_layers"}, "q_lora_rank": 24}
 GPT2 = {"n_layer": 3, "n_embd": 60, "n_head": 5, "vocab_size": VOCABULARY, "n_positions": 128, "n_ctx": 128, "resid_pdrop": 0.0,
         "embd_pdrop": 0.0, "attn_pdrop": 0.0}
 LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
@@ -115,6 +116,12 @@ MODELS = {
     "gemma4, unified": ("gemma4_unified_text", {**GEMMA4, "attention_k_eq_v": True, "num_global_key_value_heads": 1}),
     "phi3": ("phi3", {**GROUPS, "sliding_window": 17}),
     "phi3, longrope": ("phi3", {**GROUPS, "original_max_position_embeddings": 32, "rope_parameters": longrope(6)}),
+    "phi3, phi-4": ("phi3", {**GROUPS, "hidden_size": 120, "num_attention_heads": 12, "num_key_value_heads": 3,
+                             "rope_parameters": {"rope_type": "default", "rope_theta": 250000.0}}),
+    "phi3, phi-4 mini": ("phi3", {**GROUPS, "hidden_size": 96, "tie_word_embeddings": True, "original_max_position_embeddings": 32,
+                                  "rope_parameters": {**longrope(6), "partial_rotary_factor": 0.75}}),
+    "phi3, phi-4 mini, short": ("phi3", {**GROUPS, "hidden_size": 96, "tie_word_embeddings": True, "max_position_embeddings": 96,
+                                         "original_max_position_embeddings": 96, "rope_parameters": {**longrope(6), "partial_rotary_factor": 0.75}}),
     "phi3, partial": ("phi3", {**GROUPS, "rope_parameters": {"rope_type": "default", "partial_rotary_factor": 0.5, "rope_theta": 1e4}}),
     "ministral3": ("ministral3", {**GROUPS, "head_dim": 16, "rope_parameters": {
         "rope_type": "yarn", "rope_theta": 10000.0, "factor": 4.0, "original_max_position_embeddings": 16, "beta_fast": 32.0,
@@ -173,6 +180,14 @@ MODELS = {
     "deepseek_v3": ("deepseek_v3", {**LATENT, "q_lora_rank": 24, "n_group": 4, "topk_group": 2, "first_k_dense_replace": 1}),
     "deepseek_v3, yarn": ("deepseek_v3", {**LATENT, "q_lora_rank": None, "n_group": 1, "topk_group": 1, "first_k_dense_replace": 0,
                                           "attention_bias": True, "rope_parameters": {**YARN, "mscale": 1.0, "mscale_all_dim": 0.6}}),
+    "glm4_moe_lite": ("glm4_moe_lite", GLM4),
+    "glm4_moe_lite, groups": ("glm4_moe_lite", {**GLM4, "n_group": 4, "topk_group": 2, "q_lora_rank": None, "n_shared_experts": 1}),
+    "glm4_moe_lite, dense last": ("glm4_moe_lite", {**GLM4, "mlp_layer_types": ["sparse", "sparse", "dense"], "norm_topk_prob": False}),
+    "glm4_moe_lite, no dense": ("glm4_moe_lite", {**GLM4, "mlp_layer_types": 3 * ["sparse"], "attention_bias": True, "num_experts_per_tok": 1}),
+    "glm4_moe_lite, yarn": ("glm4_moe_lite", {**GLM4, "rope_parameters": {**YARN, "mscale": 1.0, "mscale_all_dim": 1.0}}),
+    "glm4_moe_lite, halves": ("glm4_moe_lite", {**GLM4, "rope_interleave": False, "routed_scaling_factor": 0.7}),
+    "glm4_moe_lite, tied": ("glm4_moe_lite", {**GLM4, "tie_word_embeddings": True, "rms_norm_eps": 1e-6, "v_head_dim": 18}),
+    "glm4_moe_lite, theta": ("glm4_moe_lite", {**GLM4, "rope_parameters": {"rope_type": "default", "rope_theta": 333.0}, "rms_norm_eps": 1e-3}),
 }
 
 
@@ -236,6 +251,17 @@ def models_with_images():
         vision_start_token_id=VOCABULARY - 4, vision_end_token_id=VOCABULARY - 5,
         vision_config={"hidden_size": 16, "intermediate_size": 16, "depth": 1, "num_heads": 2, "patch_size": 14, "out_hidden_size": 72,
                        "deepstack_visual_indexes": [0], "num_position_embeddings": 16})
+    images = {"image_token_id": VOCABULARY - 2, "video_token_id": VOCABULARY - 3, "vision_start_token_id": VOCABULARY - 4,
+              "vision_end_token_id": VOCABULARY - 5}
+    for more in ({}, {"mlp_only_layers": [1]}, {"decoder_sparse_step": 2}, {"num_experts_per_tok": 1, "attention_bias": True}):
+        yield f"qwen3_vl_moe {more}", transformers.Qwen3VLMoeForConditionalGeneration, transformers.Qwen3VLMoeConfig(
+            text_config={**text, "rope_parameters": rope, "num_experts": 6, "moe_intermediate_size": 20, "num_experts_per_tok": 2, **more}, **images,
+            vision_config={"hidden_size": 16, "intermediate_size": 16, "depth": 1, "num_heads": 2, "patch_size": 14, "out_hidden_size": 72,
+                           "deepstack_visual_indexes": [0], "num_position_embeddings": 16})
+    yield "kimi_k25", transformers.Kimi_K25ForConditionalGeneration, transformers.Kimi_K25Config(
+        text_config={**LATENT, "model_type": "deepseek_v3", "q_lora_rank": 24, "n_group": 4, "topk_group": 2, "first_k_dense_replace": 1}, **images,
+        vision_config={"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "patch_size": 14},
+        projection_hidden_size=16, tie_word_embeddings=False)
     yield "qwen3_5", transformers.Qwen3_5ForConditionalGeneration, transformers.Qwen3_5Config(
         text_config={**text, **DELTA, "rope_parameters": {"rope_type": "default", "rope_theta": 5000.0, "partial_rotary_factor": 0.5,
                                                           "mrope_section": [2, 1, 1], "mrope_interleaved": True}},

@@ -64,6 +64,7 @@ const std::vector<std::string> kModels = {
     "gpt-oss:L=2,C=12,H=3,KV=1,D=6,F=10,E=3,K=2,V=11,T=16,rope_half,window=5",
     "deepseek2:L=2,C=12,H=3,D=10,R=4,KA=12,QA=6,VD=8,F=10,FD=14,E=4,K=2,FS=20,V=11,T=16,norm_eps=1e-6,"
     "expert_layers=0|1",
+    "deepseek2:L=3,C=12,H=3,D=10,R=4,KA=12,QA=6,VD=8,F=10,FD=14,E=4,K=2,FS=10,V=11,T=16,expert_layers=0|1|1,expert_sigmoid",
     "deepseek2:L=1,C=12,H=3,D=10,R=4,KA=12,QA=6,F=10,FD=10,norm_eps=1e-6,E=4,K=2,FS=10,V=11,T=16,expert_"
     "sigmoid,groups=2,"
     "groups_used=1,expert_scale=1.5,normalize",

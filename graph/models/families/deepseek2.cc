@@ -1,4 +1,4 @@
-// DeepSeek V2 and V3 (R1): latent attention, dense layers first, then layers of experts and of shared
+// DeepSeek V2 and V3 (R1), Kimi K2, and GLM-4.7-Flash, which is V3 with experts in any layers: latent attention, dense layers first, then layers of experts and of shared
 // experts. V3 scores experts by a sigmoid, and chooses them by scores plus a bias, within the best groups.
 //   tokens, positions i32 [B, T] -> logits f32 [B, T, V], aux_loss f32 [] where "aux" or "z" is above 0
 #include "graph/base/text.h"
@@ -62,22 +62,69 @@ constexpr NameRule kDeepseek2Gguf[] = {
     {"block.#.selection.bias", "blk.#.exp_probs_b.bias"},
 };
 
-// Keys common to both versions.
-void deepseek_keys(HuggingfaceKeys& k, const HuggingfaceDefaults& defaults, int64_t expert_width, int64_t shared_experts,
-                   int64_t dense) {
+// Widths of latent attention where a class's keys are absent.
+struct LatentDefaults {
+  int64_t N = 128, VD = 128, QA = 1536;
+  std::string_view rotated_key = {};  // a second name of qk_rope_head_dim
+};
+
+void latent_keys(HuggingfaceKeys& k, const HuggingfaceDefaults& defaults, const LatentDefaults& latent) {
   k.decoder(defaults);
   k.size("qk_rope_head_dim", "R", 64);
-  k.size("qk_nope_head_dim", "N", 128);
+  if (!latent.rotated_key.empty()) k.renamed_size(latent.rotated_key, "R");
+  k.size("qk_nope_head_dim", "N", latent.N);
   k.head_size(k.our_size("R") + k.our_size("N"));
-  k.size("v_head_dim", "VD", 128);
+  k.size("v_head_dim", "VD", latent.VD);
   k.size("kv_lora_rank", "KA", 512);
-  k.optional_size("q_lora_rank", "QA", 1536);
+  k.optional_size("q_lora_rank", "QA", latent.QA);
   k.rotation({.rotated = "R", .scales_scores = true});
   k.attention_bias();
+}
+
+// Keys common to both versions of DeepSeek.
+void deepseek_keys(HuggingfaceKeys& k, const HuggingfaceDefaults& defaults, int64_t expert_width, int64_t shared_experts,
+                   int64_t dense) {
+  latent_keys(k, defaults, {});
   k.expert_width("moe_intermediate_size", expert_width);
   k.shared_experts("n_shared_experts", shared_experts);
   k.dense_first("first_k_dense_replace", dense);
   k.wants("moe_layer_freq", "1", "experts in every layer after the first ones");
+}
+
+// The router of V3.
+struct RouterDefaults {
+  int64_t experts, used, groups, groups_used;
+  double scale;
+};
+
+void sigmoid_router(HuggingfaceKeys& k, const RouterDefaults& defaults) {
+  k.size("n_routed_experts", "E", defaults.experts);
+  k.size("num_experts_per_tok", "K", defaults.used);
+  k.wants("scoring_func", "\"sigmoid\"", "scores that are sigmoids");
+  k.wants("topk_method", "\"noaux_tc\"", "groups chosen by the sum of their two best");
+  k.set_flag("expert_sigmoid", true);
+  k.flag("norm_topk_prob", "normalize", true);
+  k.positive("routed_scaling_factor", "expert_scale", defaults.scale);
+  k.size("n_group", "groups", defaults.groups);
+  k.size("topk_group", "groups_used", defaults.groups_used);
+  k.further_layers("num_nextn_predict_layers");  // they predict further tokens
+}
+
+void deepseek_v3_keys(HuggingfaceKeys& k) {
+  deepseek_keys(k, {.C = 7168, .F = 18432, .L = 61, .H = 128, .KV = 0, .V = 129280, .T = 4096, .norm_eps = 1e-6}, 2048, 1, 3);
+  k.negated_flag("rope_interleave", "rope_half", true);
+  sigmoid_router(k, {256, 8, 8, 4, 2.5});
+}
+
+void glm4_moe_lite_keys(HuggingfaceKeys& k) {
+  latent_keys(k, {.C = 2048, .F = 10240, .L = 47, .H = 20, .KV = 0, .V = 154880, .T = 202752, .norm_eps = 1e-5},
+              {.N = 192, .VD = 256, .QA = 768, .rotated_key = "head_dim"});
+  k.negated_flag("rope_interleave", "rope_half", true);
+  k.expert_width("moe_intermediate_size", 1536);
+  k.shared_experts("n_shared_experts", 1);
+  k.expert_layer_types("mlp_layer_types");
+  sigmoid_router(k, {64, 4, 1, 1, 1.8});
+  k.renamed_size("num_local_experts", "E");
 }
 
 constexpr HuggingfaceClass kDeepseek2Classes[] = {
@@ -96,21 +143,9 @@ constexpr HuggingfaceClass kDeepseek2Classes[] = {
          k.size("topk_group", "groups_used", {});
        }
      }},
-    {"deepseek_v3", "DeepseekV3ForCausalLM",
-     [](HuggingfaceKeys& k) {
-       deepseek_keys(k, {.C = 7168, .F = 18432, .L = 61, .H = 128, .KV = 0, .V = 129280, .T = 4096, .norm_eps = 1e-6}, 2048, 1, 3);
-       k.negated_flag("rope_interleave", "rope_half", true);
-       k.size("n_routed_experts", "E", 256);
-       k.size("num_experts_per_tok", "K", 8);
-       k.wants("scoring_func", "\"sigmoid\"", "scores that are sigmoids");
-       k.wants("topk_method", "\"noaux_tc\"", "groups chosen by the sum of their two best");
-       k.set_flag("expert_sigmoid", true);
-       k.flag("norm_topk_prob", "normalize", true);
-       k.positive("routed_scaling_factor", "expert_scale", 2.5);
-       k.size("n_group", "groups", 8);
-       k.size("topk_group", "groups_used", 4);
-       k.further_layers("num_nextn_predict_layers");  // they predict further tokens
-     }},
+    {"deepseek_v3", "DeepseekV3ForCausalLM", deepseek_v3_keys},
+    {"glm4_moe_lite", "Glm4MoeLiteForCausalLM", glm4_moe_lite_keys},
+    {"kimi_k2", "", deepseek_v3_keys},  // only read: transformers has no class of that name
 };
 
 void deepseek2_gguf(GgufKeys& k) {

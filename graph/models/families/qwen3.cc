@@ -37,7 +37,8 @@ constexpr HuggingfaceClass kQwen3Classes[] = {
        k.attention_bias();
      }}};
 constexpr HuggingfaceClass kQwen3moeClasses[] = {
-    {"qwen3_moe", "Qwen3MoeForCausalLM", [](HuggingfaceKeys& k) {
+    {"qwen3_moe", "Qwen3MoeForCausalLM",
+     [](HuggingfaceKeys& k) {
        k.decoder({.C = 2048, .F = 6144, .L = 24, .H = 32, .KV = 4, .V = 151936, .T = 32768, .norm_eps = 1e-6});
        k.rotation();
        k.optional_window(4096);
@@ -45,6 +46,14 @@ constexpr HuggingfaceClass kQwen3moeClasses[] = {
        k.router("num_experts", 128, 8);
        k.flag("norm_topk_prob", "normalize", false);
        k.sparse_layers(768);
+     }},
+    // The text part of Qwen3-VL, likewise.
+    {"qwen3_vl_moe_text", "", [](HuggingfaceKeys& k) {
+       k.decoder({.C = 2048, .F = 5632, .L = 24, .H = 16, .KV = 16, .V = 151936, .T = 128000, .norm_eps = 1e-6, .rope_theta = 500000});
+       k.rotation();
+       k.attention_bias();
+       k.router("num_experts", 60, 4);
+       k.sparse_layers(1408);
      }}};
 
 void qwen3_gguf(GgufKeys& k) {
@@ -52,9 +61,16 @@ void qwen3_gguf(GgufKeys& k) {
   k.rotation();
   k.plain_scores();
 }
-constexpr GgufArchitecture kQwen3Architectures[] = {{.name = "qwen3", .keys = qwen3_gguf, .optional_biases = true}};
+// The text part of Qwen3-VL.
+void qwen3_vl_gguf(GgufKeys& k) {
+  qwen3_gguf(k);
+  k.rope_sections("rope.dimension_sections");
+}
+constexpr GgufArchitecture kQwen3Architectures[] = {{.name = "qwen3", .keys = qwen3_gguf, .optional_biases = true},
+                                                    {.name = "qwen3vl", .keys = qwen3_vl_gguf, .optional_biases = true}};
 constexpr GgufArchitecture kQwen3moeArchitectures[] = {
-    {.name = "qwen3moe", .keys = qwen3_gguf, .has_experts = true, .optional_biases = true}};
+    {.name = "qwen3moe", .keys = qwen3_gguf, .has_experts = true, .optional_biases = true},
+    {.name = "qwen3vlmoe", .keys = qwen3_vl_gguf, .has_experts = true, .optional_biases = true}};
 
 const ModelFamily kQwen3Families[] = {
     {.name = "qwen3",
