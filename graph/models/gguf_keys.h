@@ -102,6 +102,7 @@ struct GgufArchitecture {
   bool turned = false;              // heads of values of recurrent layers are in turn of the heads of keys
   bool single_halves = false;       // and so is feed_forward_length, with 0 for layers without that half; each layer has one half
   bool recurrent_by_heads = false;  // attention.head_count_kv is a list, with 0 for recurrent layers
+  bool dense_layers = false;        // layers with a tensor ffn_up have no experts; feed_forward_length has their width
   bool optional_values = false;    // layers without a tensor for v take values from the keys' projection
 };
 

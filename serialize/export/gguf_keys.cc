@@ -69,9 +69,11 @@ class GgufKeyWriter final : public GgufKeys {
   }
 
   void write_halves() {
-    const int64_t width = m_->experts.E > 0 ? m_->F : m_->experts.FD > 0 ? m_->experts.FD : m_->F;
     std::vector<int32_t> widths;
-    for (size_t i = 0; i < static_cast<size_t>(m_->L); ++i) widths.push_back(m_->has_feed_forward(i) ? static_cast<int32_t>(width) : 0);
+    for (size_t i = 0; i < static_cast<size_t>(m_->L); ++i) {
+      const int64_t width = !m_->has_feed_forward(i) ? 0 : m_->has_experts(i) ? m_->F : m_->ffn_width(i);
+      widths.push_back(static_cast<int32_t>(width));
+    }
     out_.integers(key("feed_forward_length"), widths);
     out_.u32(key("attention.head_count"), our_size("H"));
   }
@@ -82,6 +84,7 @@ class GgufKeyWriter final : public GgufKeys {
     write_experts();
     if (architecture_.sigmoid_router) out_.u32(key("expert_gating_func"), kSigmoid);
     if (keys.dense_first) write_dense_first();
+    if (architecture_.dense_layers) note_dense_layers();
   }
 
   void whole_heads() override {}
@@ -229,6 +232,14 @@ class GgufKeyWriter final : public GgufKeys {
     out_.u32(key("expert_count"), m_->experts.E);
     out_.u32(key("expert_used_count"), m_->experts.K);
     if (architecture_.name != "llama") out_.u32(key("expert_feed_forward_length"), m_->F);
+  }
+
+  void note_dense_layers() {
+    for (size_t i = 0; i < static_cast<size_t>(m_->L); ++i) {
+      if (!m_->has_feed_forward(i) || m_->has_experts(i)) continue;
+      keys.notes.push_back(format("llama.cpp wants experts in all layers of this architecture, layer {} has none: it will not open the file", i));
+      return;
+    }
   }
 
   void write_dense_first() {
@@ -387,8 +398,9 @@ Result<WrittenKeys> write_gguf_keys(const ExportedConfig& model, const std::opti
     std::string missing = lacking(architecture, *model.decoder);
     if (missing.empty()) TSR_RETURN_IF_ERROR(writer.write_factors(factors));
     if (missing.empty()) {
-      TSR_ASSIGN_OR_RETURN(const DecoderSizes again, sizes_read_again(*model.family, architecture.name, *model.decoder,
-                                                                      factors.has_value(), out));
+      TSR_ASSIGN_OR_RETURN(DecoderSizes again,
+                           sizes_read_again(*model.family, architecture.name, *model.decoder, factors.has_value(), out));
+      if (architecture.dense_layers) again.experts.layers = model.decoder->experts.layers;  // by tensors
       constexpr double kOfF32 = 1e-6;  // keys are f32
       missing = first_difference(*model.decoder, again, kOfF32);
     }

@@ -12,6 +12,7 @@
 #include "serialize/import/gguf_architectures.h"
 #include "serialize/import/gguf_layers.h"
 #include "serialize/import/gguf_neutral_keys.h"
+#include "serialize/import/gguf_router.h"
 
 namespace tessera {
 namespace {
@@ -30,6 +31,7 @@ class GgufReader final : public GgufKeys {
 
   Status run() {
     architecture_.keys(*this);
+    read_layers_with_experts();
     check_neutral_keys();
     return status_;
   }
@@ -358,10 +360,27 @@ class GgufReader final : public GgufKeys {
 
   // Widths of feed-forward halves, 0 for layers without one.
   void read_halves() {
-    const LayerCounts widths = take(read_layer_counts(file_, name_of("feed_forward_length"), our_size("L"), "a feed-forward half"), LayerCounts());
-    config().sizes["F"] = std::max<int64_t>(widths.count, 1);
-    for (const int64_t has : widths.layers) config().lists["halves"].push_back(has != 0 ? 2 : 1);
-    if (architecture_.has_experts) config().lists["expert_layers"] = widths.layers;
+    const std::string key = name_of("feed_forward_length");
+    const int64_t layers = our_size("L");
+    if (!architecture_.has_experts) {
+      const LayerCounts widths = take(read_layer_counts(file_, key, layers, "a feed-forward half"), LayerCounts());
+      config().sizes["F"] = std::max<int64_t>(widths.count, 1);
+      for (const int64_t has : widths.layers) config().lists["halves"].push_back(has != 0 ? 2 : 1);
+      return;
+    }
+    config().sizes["F"] = take(read_expert_width(file_, name_of("expert_feed_forward_length"), layers, {}), int64_t{1});
+    const FeedForwardLayers widths = take(read_feed_forward_layers(file_, key, layers, our_size("F")), FeedForwardLayers());
+    for (const int64_t has : widths.halves) config().lists["halves"].push_back(has != 0 ? 2 : 1);
+    config().lists["expert_layers"] = widths.experts;
+    if (widths.width > 0) config().sizes["FD"] = widths.width;
+  }
+
+  // Layers without experts, by their tensors. After the number of layers is known.
+  void read_layers_with_experts() {
+    if (!architecture_.dense_layers || architecture_.single_halves) return;
+    std::vector<int64_t> layers;
+    for (int64_t i = 0; i < our_size("L"); ++i) layers.push_back(!has_dense_tensors(file_, i));
+    if (std::ranges::find(layers, 0) != layers.end()) config().lists["expert_layers"] = std::move(layers);
   }
 
   // 0 for recurrent layers, and for feed-forward halves alone.
@@ -389,26 +408,13 @@ class GgufReader final : public GgufKeys {
     if (architecture_.sigmoid_router)
       check_sigmoid_router();
     else if (!is_latent_)
-      check_softmax_router();
+      if (Status status = check_softmax_router(file_, prefix_, architecture_.softmax_of_chosen); !status.ok())
+        fail(status.code(), std::string(status.message()));
     config().sizes["E"] = experts;
     config().sizes["K"] = used;
     config().reals["capacity"] = 0;
-    if (dense_has_width_) config().sizes["FD"] = our_size("F");
-    size("expert_feed_forward_length", "F", our_size("F"));
-  }
-
-  void check_softmax_router() {
-    const int64_t shared = integer("expert_shared_count", 0);
-    if (shared != 0)
-      fail(StatusCode::kUnsupported,
-           format("{}expert_shared_count is {}; only models without it (or with 0) can be imported", prefix_, shared));
-    // GGUF's numbers; the last divides by the sum of the chosen, as every normalised softmax.
-    constexpr int64_t kSoftmax = 1, kSoftmaxOfChosen = 3;
-    const int64_t gating = integer("expert_gating_func", kSoftmax);
-    if (gating != kSoftmax && gating != 0 && !(gating == kSoftmaxOfChosen && architecture_.softmax_of_chosen))
-      fail(StatusCode::kUnsupported,
-           format("{}expert_gating_func is {}; only models whose routers end with a softmax ({}) can be imported", prefix_,
-                  gating, kSoftmax));
+    if (dense_has_width_ || (architecture_.dense_layers && !architecture_.single_halves)) config().sizes["FD"] = our_size("F");
+    config().sizes["F"] = take(read_expert_width(file_, name_of("expert_feed_forward_length"), our_size("L"), our_size("F")), int64_t{1});
   }
 
   void check_sigmoid_router() {

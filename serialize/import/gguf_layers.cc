@@ -4,7 +4,10 @@
 
 namespace tessera {
 
-Result<LayerCounts> read_layer_counts(const GgufFile& file, const std::string& key, int64_t layers, std::string_view what) {
+namespace {
+
+// One count for each layer, or a common one.
+Result<std::vector<int64_t>> read_counts(const GgufFile& file, const std::string& key, int64_t layers) {
   std::vector<int64_t> counts;
   if (file.has_array(key)) {
     TSR_ASSIGN_OR_RETURN(counts, file.integers(key));
@@ -14,14 +17,47 @@ Result<LayerCounts> read_layer_counts(const GgufFile& file, const std::string& k
   }
   if (std::ssize(counts) != layers)
     return Status(StatusCode::kCorrupt, format("{} has {} values, the model has {} layers", key, counts.size(), layers));
+  for (size_t i = 0; i < counts.size(); ++i)
+    if (counts[i] < 0) return Status(StatusCode::kCorrupt, format("{} is {} in layer {}, wanted 0 or more", key, counts[i], i));
+  return counts;
+}
+
+}  // namespace
+
+Result<LayerCounts> read_layer_counts(const GgufFile& file, const std::string& key, int64_t layers, std::string_view what) {
+  TSR_ASSIGN_OR_RETURN(const std::vector<int64_t> counts, read_counts(file, key, layers));
   LayerCounts found;
   for (size_t i = 0; i < counts.size(); ++i) {
-    if (counts[i] < 0) return Status(StatusCode::kCorrupt, format("{} is {} in layer {}, wanted 0 or more", key, counts[i], i));
     if (counts[i] > 0 && found.count > 0 && counts[i] != found.count)
       return Status(StatusCode::kUnsupported, format("{} is {} in layer {} and {} before; layers with {} want one number, others 0", key,
                                                      counts[i], i, found.count, what));
     if (counts[i] > 0) found.count = counts[i];
     found.layers.push_back(counts[i] > 0);
+  }
+  return found;
+}
+
+Result<int64_t> read_expert_width(const GgufFile& file, const std::string& key, int64_t layers, std::optional<int64_t> otherwise) {
+  if (!file.has_array(key)) return file.integer(key, otherwise);
+  TSR_ASSIGN_OR_RETURN(const LayerCounts widths, read_layer_counts(file, key, layers, "experts"));
+  if (widths.count == 0) return Status(StatusCode::kCorrupt, format("{} is 0 in all layers, wanted the width of experts", key));
+  return widths.count;
+}
+
+bool has_dense_tensors(const GgufFile& file, int64_t layer) { return file.tensors().contains(format("blk.{}.ffn_up.weight", layer)); }
+
+Result<FeedForwardLayers> read_feed_forward_layers(const GgufFile& file, const std::string& key, int64_t layers, int64_t expert_width) {
+  TSR_ASSIGN_OR_RETURN(const std::vector<int64_t> widths, read_counts(file, key, layers));
+  FeedForwardLayers found;
+  for (int64_t i = 0; i < layers; ++i) {
+    const int64_t width = widths[static_cast<size_t>(i)];
+    const bool is_dense = width > 0 && (file.tensors().empty() ? width != expert_width : has_dense_tensors(file, i));
+    if (is_dense && found.width > 0 && width != found.width)
+      return Status(StatusCode::kUnsupported, format("{} is {} in layer {} and {} before; layers without experts want one width", key,
+                                                     width, i, found.width));
+    if (is_dense) found.width = width;
+    found.halves.push_back(width > 0);
+    found.experts.push_back(width > 0 && !is_dense);
   }
   return found;
 }

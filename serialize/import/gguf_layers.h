@@ -2,7 +2,9 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "graph/base/result.h"
@@ -17,6 +19,21 @@ struct LayerCounts {
 };
 // Reads a list with one count for each layer that has it and 0 for the others, or one number for all. `what` names the count.
 Result<LayerCounts> read_layer_counts(const GgufFile& file, const std::string& key, int64_t layers, std::string_view what);
+
+// The width that all layers with experts share: one number, or a list with 0 for other layers. `otherwise`: without the key.
+Result<int64_t> read_expert_width(const GgufFile& file, const std::string& key, int64_t layers, std::optional<int64_t> otherwise);
+
+// Whether the file has a feed-forward half without experts for the layer.
+bool has_dense_tensors(const GgufFile& file, int64_t layer);
+
+// FeedForwardLayers: layers with a feed-forward half, with experts or without.
+struct FeedForwardLayers {
+  int64_t width = 0;                     // of those without experts; 0: there is none
+  std::vector<int64_t> halves, experts;  // by layer: 1 for a feed-forward half, and for one with experts
+};
+// Reads a list of widths, 0 for a layer without the half. A layer is dense if the file has the tensors of one, or, in a file
+// without tensors, if its width differs from `expert_width`.
+Result<FeedForwardLayers> read_feed_forward_layers(const GgufFile& file, const std::string& key, int64_t layers, int64_t expert_width);
 
 // By layer: 1 for one with a window, by the list at `key`, else all but each n-th: `key` has n, or it is `every`; 0: all.
 Result<std::vector<int64_t>> read_window_layers(const GgufFile& file, const std::string& key, int64_t every, int64_t layers);

@@ -45,11 +45,16 @@ const std::vector<std::string> kModels = {
     "nemotron_h:L=3,C=12,H=3,KV=1,D=4,F=10,HS=4,GS=2,VS=6,KS=3,V=11,T=16,halves=1|2|1,recurrent=1|0|0,conv_bias,rope_half",
     "nemotron_h:L=3,C=12,H=3,KV=1,D=4,F=10,FD=10,E=4,K=2,FS=8,M=6,HS=4,GS=2,VS=6,KS=3,V=11,T=16,halves=1|2|1,recurrent=1|0|0,"
     "expert_layers=0|1|0,conv_bias,rope_half,expert_scale=1.5",
+    "nemotron_h:L=4,C=12,H=3,KV=1,D=4,F=10,FD=14,E=4,K=2,FS=8,M=6,HS=4,GS=2,VS=6,KS=3,V=11,T=16,halves=2|1|2|1,recurrent=0|1|0|0,"
+    "expert_layers=1|0|0|0,conv_bias,rope_half",
+    "nemotron_h:L=4,C=12,H=3,KV=1,D=4,F=10,FD=10,E=4,K=2,FS=8,M=6,HS=4,GS=2,VS=6,KS=3,V=11,T=16,halves=2|1|2|1,recurrent=0|1|0|0,"
+    "expert_layers=0|0|1|0,conv_bias,rope_half",
     "lfm2:L=3,C=12,H=3,KV=1,F=10,V=11,T=16,recurrent=1|0|1,tied,rope_half",
     "lfm2moe:L=3,C=12,H=3,KV=1,F=10,FD=14,E=4,K=2,V=11,T=16,recurrent=1|0|1,expert_layers=0|1|1,tied,rope_half",
     "qwen3_5:L=4,C=12,H=3,KV=1,D=8,R=4,F=10,HS=4,GS=2,VS=6,KS=3,V=11,T=16,tied,rope_half",
     "qwen3_5moe:L=2,C=12,H=3,KV=1,D=4,F=10,E=3,K=2,FS=8,HS=6,GS=2,VS=3,KS=3,V=11,T=16,attention_every=2,rope_half",
     "qwen3next:L=2,C=12,H=3,KV=1,D=4,F=10,E=3,K=2,FS=8,HS=4,GS=2,VS=3,KS=5,V=11,T=16,attention_every=2,rope_half",
+    "qwen3next:L=3,C=12,H=3,KV=1,D=4,F=10,FD=14,E=3,K=2,FS=8,HS=4,GS=2,VS=3,KS=5,V=11,T=16,attention_every=2,rope_half,expert_layers=0|1|0",
     "granitehybrid:L=3,C=12,H=3,KV=1,F=10,HS=4,GS=2,VS=6,KS=3,V=11,T=16,recurrent=1|0|1,rope_layers=0|0|0,conv_bias,rope_half,"
     "attention_scale=0.5",
     "granitehybridmoe:L=2,C=12,H=3,KV=1,F=10,E=3,K=2,FS=8,HS=4,GS=1,VS=6,KS=3,V=11,T=16,recurrent=1|0,conv_bias,rope_half",

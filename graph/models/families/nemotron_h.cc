@@ -84,6 +84,7 @@ constexpr GgufArchitecture kNemotronHArchitectures[] = {
      .optional_biases = true,
      .sigmoid_router = true,
      .single_halves = true,
+     .dense_layers = true,
      .recurrent_by_heads = true}};
 
 constexpr NameRule kNemotronHHuggingface[] = {

@@ -91,7 +91,7 @@ void qwen3next_gguf(GgufKeys& k) {
 }
 constexpr GgufArchitecture kQwen3_5Architectures[] = {{.name = "qwen35", .keys = qwen35_sections_gguf, .turned = true}};
 constexpr GgufArchitecture kQwen3_5moeArchitectures[] = {{.name = "qwen35moe", .keys = qwen35moe_gguf, .has_experts = true, .turned = true}};
-constexpr GgufArchitecture kQwen3nextArchitectures[] = {{.name = "qwen3next", .keys = qwen3next_gguf, .has_experts = true}};
+constexpr GgufArchitecture kQwen3nextArchitectures[] = {{.name = "qwen3next", .keys = qwen3next_gguf, .has_experts = true, .dense_layers = true}};
 
 constexpr NameRule kQwen3_5Huggingface[] = {
     {"final_norm", "model.norm.weight", ValueChange::kPlusOne},
