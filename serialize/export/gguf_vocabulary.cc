@@ -6,6 +6,7 @@
 
 #include "graph/base/text.h"
 #include "serialize/export/byte_level_vocabulary.h"
+#include "serialize/export/raw_bpe_vocabulary.h"
 #include "serialize/export/sentencepiece_file.h"
 #include "serialize/export/wordpiece_vocabulary.h"
 #include "text/tokenizer/byte_characters.h"
@@ -15,6 +16,12 @@ namespace tessera {
 namespace {
 
 constexpr int32_t kNone = -1;
+
+Status check_tokens(const TokenizerData& data, int64_t tokens) {
+  if (std::ssize(data.tokens) <= tokens) return {};
+  return Status(StatusCode::kUnsupported,
+                format("the tokenizer has {} tokens and the model {}, wanted no more", data.tokens.size(), tokens));
+}
 
 // Adds unused tokens without text.
 void pad(TokenizerData& data, int64_t tokens) {
@@ -97,10 +104,7 @@ Status write_wordpiece(WordPieceVocabulary vocabulary, int64_t tokens, GgufWrite
 
 // Writes a SentencePiece Unigram vocabulary.
 Status write_unigram(TokenizerData data, int64_t tokens, GgufWriter& out) {
-  if (std::ssize(data.tokens) > tokens)
-    return Status(
-        StatusCode::kUnsupported,
-        format("the tokenizer has {} tokens and the model {}, wanted no more", data.tokens.size(), tokens));
+  TSR_RETURN_IF_ERROR(check_tokens(data, tokens));
   TSR_ASSIGN_OR_RETURN(const SentencePieceSettings settings, read_sentencepiece_settings(data.pipeline));
   pad(data, tokens);
   out.text("tokenizer.ggml.model", "t5");
@@ -117,6 +121,21 @@ Status write_unigram(TokenizerData data, int64_t tokens, GgufWriter& out) {
   return {};
 }
 
+// Writes a vocabulary that merges UTF-8 with ▁ for spaces.
+Status write_raw_bpe(TokenizerData data, int64_t tokens, GgufWriter& out) {
+  TSR_RETURN_IF_ERROR(check_tokens(data, tokens));
+  pad(data, tokens);
+  out.text("tokenizer.ggml.model", "gemma4");
+  out.texts("tokenizer.ggml.tokens", data.tokens);
+  write_types(data, out);
+  out.texts("tokenizer.ggml.merges", data.merges);
+  write_ids(data, false, out);
+  out.flag("tokenizer.ggml.add_bos_token", data.add_bos);
+  out.flag("tokenizer.ggml.add_eos_token", data.add_eos);
+  out.flag("tokenizer.ggml.add_space_prefix", false);
+  return {};
+}
+
 }  // namespace
 
 Status write_gguf_vocabulary(const std::optional<TokenizerData>& tokenizer, int64_t tokens, GgufWriter& out) {
@@ -128,16 +147,15 @@ Status write_gguf_vocabulary(const std::optional<TokenizerData>& tokenizer, int6
   if (data.kind == TokenizerKind::kBytes) spell_bytes(data);
   if (data.kind == TokenizerKind::kWordPiece ||
       (data.kind == TokenizerKind::kPipeline && is_wordpiece_pipeline(data))) {
-    if (std::ssize(data.tokens) > tokens)
-      return Status(
-          StatusCode::kUnsupported,
-          format("the tokenizer has {} tokens and the model {}, wanted no more", data.tokens.size(), tokens));
+    TSR_RETURN_IF_ERROR(check_tokens(data, tokens));
     if (data.kind == TokenizerKind::kWordPiece)
       return write_wordpiece({.data = std::move(data)}, tokens, out);
     TSR_ASSIGN_OR_RETURN(WordPieceVocabulary vocabulary, wordpiece_vocabulary(data));
     return write_wordpiece(std::move(vocabulary), tokens, out);
   }
   if (data.kind == TokenizerKind::kPipeline) {
+    TSR_ASSIGN_OR_RETURN(std::optional<TokenizerData> raw, raw_bpe_vocabulary(data));
+    if (raw) return write_raw_bpe(std::move(*raw), tokens, out);
     TSR_ASSIGN_OR_RETURN(data, byte_level_vocabulary(data));
   }
   if (data.kind == TokenizerKind::kSentencePieceModel) {
@@ -151,10 +169,7 @@ Status write_gguf_vocabulary(const std::optional<TokenizerData>& tokenizer, int6
         "the model's tokenizer is neither byte-level BPE nor SentencePiece BPE, which is what GGUF files of "
         "such models have; leave it out (--no-tokenizer, option tokenizer = 0) to run it by token ids");
   complete_types(data);
-  if (std::ssize(data.tokens) > tokens)
-    return Status(
-        StatusCode::kUnsupported,
-        format("the tokenizer has {} tokens and the model {}, wanted no more", data.tokens.size(), tokens));
+  TSR_RETURN_IF_ERROR(check_tokens(data, tokens));
   pad(data, tokens);
   out.text("tokenizer.ggml.model", sentencepiece ? "llama" : "gpt2");
   out.text("tokenizer.ggml.pre",

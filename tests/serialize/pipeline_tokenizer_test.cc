@@ -5,6 +5,8 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "serialize/export/gguf_vocabulary.h"
+#include "serialize/export/gguf_writer.h"
 #include "serialize/import/gguf_file.h"
 #include "serialize/import/tokenizer_folder.h"
 #include "serialize/model.h"
@@ -332,6 +334,20 @@ TEST_CASE("gguf_vocabularies_that_are_no_own_kind_become_pipelines") {
   CHECK(raw->decode(Ids{0, 3, 4, 6, 7, 8, 1}) == "a a\n\né");
   CHECK(raw->data().end_ids == Ids{1});
   CHECK(raw->before_text()[0] == 0);
+  GgufWriter written;  // and back
+  REQUIRE(write_gguf_vocabulary(raw->data(), 9, written).ok());
+  const auto file = written.finish({});
+  REQUIRE(file.ok());
+  const auto opened = GgufFile::open(source_of(file->header));
+  REQUIRE(opened.ok());
+  CHECK(*opened->text("tokenizer.ggml.model") == "gemma4");
+  const auto again = gguf_tokenizer(*opened);
+  REQUIRE_MESSAGE(again.ok(), again.status().to_string());
+  const auto same = Tokenizer::create(**again);
+  REQUIRE(same.ok());
+  CHECK(ids_of(**same, "a a\n\né<turn|>") == Ids{3, 4, 6, 7, 8, 1});
+  CHECK((*same)->decode(Ids{0, 3, 4, 6, 7, 8, 1}) == "a a\n\né");
+  CHECK((*same)->before_text()[0] == 0);
   GgufBuilder rwkv;
   rwkv.text("tokenizer.ggml.model", "rwkv");
   rwkv.texts("tokenizer.ggml.tokens", {"<s>", "a", "ab", "\\n", "\\xff", "\\\\"});
