@@ -23,27 +23,33 @@ bool is_set(const Json& object, const char* key) {
   return !value.is_null() && value != "" && value != false;
 }
 
+// A text; empty where there is none.
+std::string text_of(const Json& object, const char* key) {
+  const Json value = member(object, key);
+  return value.is_string() ? value.get<std::string>() : std::string();
+}
+
 // Members of objects are compared one by one: their order in a file says nothing.
 bool replaces(const Json& step, std::string_view from, std::string_view to) {
-  return member(step, "type") == "Replace" && member(member(step, "pattern"), "String") == from && member(step, "content") == to;
+  return text_of(step, "type") == "Replace" && text_of(member(step, "pattern"), "String") == from && text_of(step, "content") == to;
 }
 
 bool merges_utf8(const Json& model) {
-  return member(model, "type") == "BPE" && member(model, "byte_fallback") == true && !is_set(model, "ignore_merges") &&
+  return text_of(model, "type") == "BPE" && is_set(model, "byte_fallback") && !is_set(model, "ignore_merges") &&
          !is_set(model, "continuing_subword_prefix") && !is_set(model, "end_of_word_suffix") && !is_set(model, "dropout");
 }
 
 // A split at spaces finds none after the normaliser.
 bool splits_nothing(const Json& pre_tokenizer) {
   return pre_tokenizer.is_null() ||
-         (member(pre_tokenizer, "type") == "Split" && member(member(pre_tokenizer, "pattern"), "String") == kPlainSpace);
+         (text_of(pre_tokenizer, "type") == "Split" && text_of(member(pre_tokenizer, "pattern"), "String") == kPlainSpace);
 }
 
 bool joins_bytes(const Json& decoder) {
   const Json steps = member(decoder, "decoders");
-  if (member(decoder, "type") != "Sequence" || !steps.is_array() || steps.size() < 2 || steps.size() > 3) return false;
-  return replaces(steps[0], kMarkedSpace, kPlainSpace) && member(steps[1], "type") == "ByteFallback" &&
-         (steps.size() == 2 || member(steps[2], "type") == "Fuse");
+  if (text_of(decoder, "type") != "Sequence" || !steps.is_array() || steps.size() < 2 || steps.size() > 3) return false;
+  return replaces(steps[0], kMarkedSpace, kPlainSpace) && text_of(steps[1], "type") == "ByteFallback" &&
+         (steps.size() == 2 || text_of(steps[2], "type") == "Fuse");
 }
 
 // GGUF files have no word for added tokens that take spaces or stand between words.
