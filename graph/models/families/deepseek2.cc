@@ -1,5 +1,6 @@
-// DeepSeek V2 and V3 (R1), Kimi K2, and GLM-4.7-Flash, which is V3 with experts in any layers: latent attention, dense layers first, then layers of experts and of shared
-// experts. V3 scores experts by a sigmoid, and chooses them by scores plus a bias, within the best groups.
+// DeepSeek V2 and V3 (R1), Kimi K2, and GLM-4.7-Flash, which is V3 with experts in any layers: latent attention, dense layers first,
+// then layers of experts and of shared experts. V3 scores experts by a sigmoid, and chooses them by scores plus a bias, within the best
+// groups.
 //   tokens, positions i32 [B, T] -> logits f32 [B, T, V], aux_loss f32 [] where "aux" or "z" is above 0
 #include "graph/base/text.h"
 #include "graph/models/decoder.h"
