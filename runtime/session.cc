@@ -351,6 +351,11 @@ Status Session::write_rows(std::string_view name, int64_t first, const HostTenso
   return impl_->values.copy_rows_in(*tensor, first, value);
 }
 
+Status Session::read_rows_into(std::string_view name, int64_t first, std::span<std::byte> out) {
+  TSR_ASSIGN_OR_RETURN(const SessionTensor* tensor, impl_->values.find_tensor(name));
+  return impl_->values.copy_rows_out(*tensor, first, out);
+}
+
 Status Session::read_into(std::string_view name, std::span<std::byte> out) {
   TSR_ASSIGN_OR_RETURN(const SessionTensor* tensor, impl_->values.find_tensor(name));
   return impl_->values.copy_out(*tensor, out);

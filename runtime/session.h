@@ -94,6 +94,8 @@ class Session {
   // Writes rows [first, first + n) of a state; value is [n,
   // other dims]. For states with slots along their first dim.
   Status write_rows(std::string_view name, int64_t first, const HostTensor& value);
+  // Reads rows [first, first + n) of a state; `out` has the bytes of n rows.
+  Status read_rows_into(std::string_view name, int64_t first, std::span<std::byte> out);
   // The global value of a parameter or state, assembled from
   // its pieces (owner: the lowest rank that lists a box).
   Result<HostTensor> read(std::string_view name);

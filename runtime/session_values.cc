@@ -1,6 +1,7 @@
 #include "runtime/session_values.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "graph/base/nearest_hint.h"
 #include "graph/base/text.h"
@@ -34,6 +35,17 @@ Result<SessionTensor*> find_among(std::vector<SessionTensor>& list, std::string_
   for (SessionTensor& placed : list)
     if (placed.name == name) return &placed;
   return unknown(format("{} of entry '{}'", what, entry), name, names_of(list));
+}
+
+// The piece's part of rows [first, first + count), its box within these rows; nullopt: none.
+std::optional<Piece> rows_of(const Piece& piece, DType dtype, int64_t first, int64_t count) {
+  const Range held = piece.box[0];
+  const int64_t begin = std::max(first, held.begin), end = std::min(first + count, held.end);
+  if (begin >= end) return std::nullopt;
+  Piece part = piece;
+  part.box[0] = {begin - first, end - first};
+  part.at.offset += dtype_bytes(dtype, box_elements(part.box)) / (end - begin) * (begin - held.begin);
+  return part;
 }
 
 }  // namespace
@@ -180,26 +192,18 @@ Status SessionValues::copy_rows_in(const SessionTensor& placed, int64_t first, c
   for (const auto& [rank, binding] : placed.bindings) {
     RankExecutor& executor = *ranks_[static_cast<size_t>(rank)];
     for (const Piece& piece : binding->pieces) {
-      // This rank's rows, as a piece of `value`.
-      const Range held = piece.box[0];
-      const int64_t begin = std::max(first, held.begin), end = std::min(first + count, held.end);
-      if (begin >= end) continue;
-      Piece part = piece;
-      part.box[0] = {begin - first, end - first};
-      const int64_t part_bytes = dtype_bytes(global.dtype, box_elements(part.box));
-      part.at.offset += part_bytes / (end - begin) * (begin - held.begin);
-      TSR_RETURN_IF_ERROR(executor.memory().write(executor.stream(), value.data.data(), value.type, part));
-      memory_.note_written(rank, part.at, part_bytes);
+      const std::optional<Piece> part = rows_of(piece, global.dtype, first, count);
+      if (!part) continue;
+      TSR_RETURN_IF_ERROR(executor.memory().write(executor.stream(), value.data.data(), value.type, *part));
+      memory_.note_written(rank, part->at, dtype_bytes(global.dtype, box_elements(part->box)));
     }
   }
   return synchronize();
 }
 
-Status SessionValues::copy_out(const SessionTensor& placed, std::span<std::byte> out) {
-  if (out.size() != static_cast<size_t>(bytes(placed.global)))
-    return Status(StatusCode::kInvalidArgument,
-                  format("tensor '{}' is {} ({} bytes), the buffer has {} bytes", placed.name,
-                         to_text(placed.global), bytes(placed.global), static_cast<uint64_t>(out.size())));
+Status SessionValues::copy_boxes_out(const SessionTensor& placed, int64_t first, const TensorType& rows,
+                                     std::span<std::byte> out) {
+  const int64_t count = rows.shape.rank() > 0 ? rows.shape[0] : 1;
   int64_t covered = 0;
   for (size_t at = 0; at < placed.bindings.size(); ++at) {
     const auto& [rank, binding] = placed.bindings[at];
@@ -210,15 +214,41 @@ Status SessionValues::copy_out(const SessionTensor& placed, std::span<std::byte>
         is_owned = std::ranges::find(placed.bindings[lower].second->pieces, piece.box, &Piece::box) !=
                    placed.bindings[lower].second->pieces.end();
       if (is_owned) continue;
+      const std::optional<Piece> part =
+          rows.shape.rank() > 0 ? rows_of(piece, rows.dtype, first, count) : std::optional(piece);
+      if (!part) continue;
       RankExecutor& executor = *ranks_[static_cast<size_t>(rank)];
-      TSR_RETURN_IF_ERROR(executor.memory().read(executor.stream(), placed.global, piece, out.data()));
-      covered += box_elements(piece.box);
+      TSR_RETURN_IF_ERROR(executor.memory().read(executor.stream(), rows, *part, out.data()));
+      covered += box_elements(part->box);
     }
   }
-  if (covered != placed.global.shape.elements())
+  if (covered != rows.shape.elements())
     return Status(StatusCode::kInternal, format("tensor '{}': the ranks hold {} of its {} elements",
-                                                placed.name, covered, placed.global.shape.elements()));
+                                                placed.name, covered, rows.shape.elements()));
   return synchronize();
+}
+
+Status SessionValues::copy_rows_out(const SessionTensor& placed, int64_t first, std::span<std::byte> out) {
+  TensorType rows = placed.global;
+  if (placed.kind != SlotKind::kState || rows.shape.rank() < 1)
+    return Status(StatusCode::kInvalidArgument, format("rows of '{}' ({}) are read, wanted a state with rows",
+                                                       placed.name, to_text(rows)));
+  rows.shape.set(0, 1);
+  const int64_t row_bytes = bytes(rows);
+  rows.shape.set(0, row_bytes > 0 ? std::ssize(out) / row_bytes : 0);
+  if (std::ssize(out) != bytes(rows) || first < 0 || first + rows.shape[0] > placed.global.shape[0])
+    return Status(StatusCode::kInvalidArgument,
+                  format("{} bytes from row {} on are read of '{}', the state is {}, a row has {} bytes",
+                         static_cast<uint64_t>(out.size()), first, placed.name, to_text(placed.global), row_bytes));
+  return copy_boxes_out(placed, first, rows, out);
+}
+
+Status SessionValues::copy_out(const SessionTensor& placed, std::span<std::byte> out) {
+  if (out.size() != static_cast<size_t>(bytes(placed.global)))
+    return Status(StatusCode::kInvalidArgument,
+                  format("tensor '{}' is {} ({} bytes), the buffer has {} bytes", placed.name,
+                         to_text(placed.global), bytes(placed.global), static_cast<uint64_t>(out.size())));
+  return copy_boxes_out(placed, 0, placed.global, out);
 }
 
 Result<HostTensor> SessionValues::read(const SessionTensor& tensor) {

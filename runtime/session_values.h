@@ -60,11 +60,15 @@ class SessionValues {
   // Copies rows of a state, from `first` on.
   Status copy_rows_in(const SessionTensor& tensor, int64_t first, const HostTensor& value);
   Status copy_out(const SessionTensor& tensor, std::span<std::byte> out);
+  // Copies as many rows of a state as `out` has bytes for, from `first` on.
+  Status copy_rows_out(const SessionTensor& tensor, int64_t first, std::span<std::byte> out);
   Result<HostTensor> read(const SessionTensor& tensor);
   Status zero_states();
 
  private:
   Status synchronize();
+  // Copies the rows [first, first + rows.shape[0]) that the ranks hold, each box from its owner.
+  Status copy_boxes_out(const SessionTensor& tensor, int64_t first, const TensorType& rows, std::span<std::byte> out);
 
   Executable::Impl& executable_;
   const Program& program_;

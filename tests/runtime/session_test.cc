@@ -57,6 +57,13 @@ TEST_CASE("rows_of_a_state_are_written_and_nothing_else_is") {
   std::vector<float> wanted = floats(before);
   wanted.back() = 41;
   CHECK(floats(f.session->read("count").value()) == wanted);
+  std::vector<float> last(1);
+  const auto bytes_of_last = std::as_writable_bytes(std::span(last));
+  REQUIRE(f.session->read_rows_into("count", shape[0] - 1, bytes_of_last).ok());
+  CHECK(last[0] == 41);
+  CHECK(f.session->read_rows_into("count", shape[0], bytes_of_last).message().find("of 'count'") != std::string_view::npos);
+  CHECK(f.session->read_rows_into("count", 0, bytes_of_last.first(3)).message().find("3 bytes") != std::string_view::npos);
+  CHECK(f.session->read_rows_into("w", 0, bytes_of_last).message().find("wanted a state") != std::string_view::npos);
   CHECK(f.session->write_rows("count", shape[0], values({1}, 0)).message().find("of 'count'") !=
         std::string_view::npos);
   CHECK(f.session->write_rows("w", 0, values({1, 3}, 0)).message().find("wanted a state") !=
