@@ -1,6 +1,6 @@
-// A sequence's file: its tokens, and the keys and values of its first positions in the whole
-// model's layout, independent of pages and devices. Little-endian: a header, the states, tokens
-// i32, rows, and an xxh3 of all. The format is described in COMPATIBILITY.md. One thread.
+// A sequence's file: its tokens, the keys and values of its first positions, and the state of recurrent layers after them, in the
+// whole model's layout, independent of pages and devices. Little-endian: a header, the states, tokens i32, rows, and an xxh3 of
+// all. The format is described in COMPATIBILITY.md. One thread.
 #pragma once
 
 #include <cstddef>
@@ -12,6 +12,7 @@
 
 #include "graph/base/result.h"
 #include "graph/page_state.h"
+#include "graph/row_state.h"
 #include "serialize/atomic_file.h"
 #include "serialize/byte_cursor.h"
 #include "serialize/hash_stream.h"
@@ -22,6 +23,7 @@ struct SequenceHeader {
   uint64_t model = 0;  // fingerprint of the model that computed the rows
   uint64_t root = 0;   // root of the server's sequences
   std::vector<PageState> states;
+  std::vector<RowState> rows;  // after the cached positions; none: the file has keys and values alone
   std::vector<int32_t> tokens;
   int64_t cached = 0;  // number of first positions with rows
   // First position with rows of all states; earlier ones lack those of is_window states.
@@ -30,13 +32,14 @@ struct SequenceHeader {
   int64_t row_bytes(
       int64_t position) const;    // bytes of the position's rows, one per state that has it
   int64_t all_row_bytes() const;  // bytes of all cached positions
+  int64_t state_bytes() const;    // bytes of `rows`
 };
 
 class SequenceFileWriter {
  public:
   // The path is unchanged until `commit`.
   static Result<SequenceFileWriter> create(const std::string& path, const SequenceHeader& header);
-  Status append(std::span<const std::byte> rows);  // the next positions; all must be written
+  Status append(std::span<const std::byte> rows);  // the next positions, then the states; all must be written
   Status commit();
 
  private:
@@ -56,7 +59,7 @@ class SequenceFileReader {
   static Result<SequenceFileReader> open(const std::string& path);
   static Result<SequenceFileReader> open(std::shared_ptr<const ByteSource> source);
   const SequenceHeader& header() const { return header_; }
-  Status read_rows(std::span<std::byte> rows);  // reads the next positions
+  Status read_rows(std::span<std::byte> rows);  // reads the next positions, then the states
   // Verifies the checksum, after all rows; earlier results are untrusted until then.
   Status check();
 
@@ -67,6 +70,8 @@ class SequenceFileReader {
   template <class T>
   Result<T> number(std::string_view what);
   Result<PageState> state(bool has_window);
+  Result<RowState> row_state();
+  Status check_sizes(uint64_t tokens, uint64_t cached) const;
 
   std::shared_ptr<const ByteSource> source_;
   std::unique_ptr<ByteCursor> cursor_;

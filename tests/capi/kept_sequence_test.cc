@@ -15,6 +15,7 @@
 #include "serialize/envelope.h"
 #include "serialize/sequence_file.h"
 #include "tests/capi/c_api.h"
+#include "tests/capi/hybrid_models.h"
 #include "tests/capi/test_server.h"
 #include "tests/full.h"
 
@@ -225,14 +226,17 @@ void try_mutants(const ServingLayout& layout, int mutants) {
   const Bytes original = contents(folder / "a");
   uint32_t seed = 99;
   const auto pick = [&](size_t count) { return (size_t{next(seed)} << 20 ^ next(seed)) % count; };
-  // Most of the file is rows; the numbers are before them, names of types of four letters at most.
-  constexpr size_t kNumbers = 56 + 4 * (24 + 25) + 36 * 4;
+  // Most of the file is rows; the numbers are before them.
+  const auto opened = SequenceFileReader::open(folder / "a");
+  REQUIRE(opened.ok());
+  const SequenceHeader& header = opened->header();
+  const size_t numbers = original.size() - static_cast<size_t>(header.all_row_bytes() + header.state_bytes()) - 8;
   int refused = 0;
   for (int i = 0; i < mutants; ++i) {
     CAPTURE(i);
     Bytes bytes = original;
     const uint32_t kind = next(seed) % 5;
-    const auto place = [&] { return next(seed) % 4 == 0 ? pick(bytes.size()) : pick(kNumbers); };
+    const auto place = [&] { return next(seed) % 4 == 0 ? pick(bytes.size()) : pick(numbers); };
     if (kind == 0)
       for (uint32_t flips = 1 + next(seed) % 3; flips > 0; --flips)
         bytes[place()] ^= static_cast<char>(1 << next(seed) % 8);
@@ -288,7 +292,8 @@ void try_mutants(const ServingLayout& layout, int mutants) {
 
 TEST_CASE("kept sequences: mutants of a file are an error or a sequence, and the server serves on") {
   const int mutants = test::full() ? 2500 : 100;  // of each type of pages
-  for (const ServingLayout& layout : {kServingLayouts[0], kBlockLayout}) try_mutants(layout, mutants);
+  for (const ServingLayout& layout : {kServingLayouts[0], kBlockLayout, ServingLayout{"cpu:1", "", {}, kStates}})
+    try_mutants(layout, mutants);
 }
 
 }  // namespace tessera::serving_tests

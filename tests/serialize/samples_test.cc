@@ -89,8 +89,15 @@ SequenceHeader sample_sequence_with_window() {
   return header;
 }
 
+// The states of two recurrent layers are those after its 3 positions.
+SequenceHeader sample_sequence_with_states() {
+  SequenceHeader header = sample_sequence_with_window();
+  header.rows = {{"block.1.mixer.conv_rows", {DType::kF32, {3, 5}}}, {"block.1.mixer.scan_rows", {DType::kF32, {2, 4, 3}}}};
+  return header;
+}
+
 Status save_sample_sequence(const SequenceHeader& header, const std::string& path) {
-  std::vector<std::byte> rows(static_cast<size_t>(header.all_row_bytes()));
+  std::vector<std::byte> rows(static_cast<size_t>(header.all_row_bytes() + header.state_bytes()));
   TSR_RETURN_IF_ERROR(sample_bytes("rows", rows));
   TSR_ASSIGN_OR_RETURN(SequenceFileWriter file, SequenceFileWriter::create(path, header));
   TSR_RETURN_IF_ERROR(file.append(rows));
@@ -111,19 +118,23 @@ TEST_CASE("samples_can_be_written_for_a_new_format" * doctest::test_suite("on re
   CHECK(save_sample_sequence(sample_sequence(), to + "sequence-1.sequence").ok());
   CHECK(save_sample_sequence(sample_sequence_of_blocks(), to + "sequence-1-q8_0.sequence").ok());
   CHECK(save_sample_sequence(sample_sequence_with_window(), to + "sequence-2.sequence").ok());
+  CHECK(save_sample_sequence(sample_sequence_with_states(), to + "sequence-3.sequence").ok());
 }
 
 TEST_CASE("samples_of_sequences_load") {
   for (const auto& [name, wanted, row_bytes] :
        {std::tuple("sequence-1.sequence", sample_sequence(), 3 * (2 * 4 * 4 + 2 * 3 * 2)),
         std::tuple("sequence-1-q8_0.sequence", sample_sequence_of_blocks(), 3 * (2 * 2 * 34 + 2 * 34)),
-        std::tuple("sequence-2.sequence", sample_sequence_with_window(), 3 * 2 * 4 * 4 + 2 * 3 * 2)}) {
+        std::tuple("sequence-2.sequence", sample_sequence_with_window(), 3 * 2 * 4 * 4 + 2 * 3 * 2),
+        std::tuple("sequence-3.sequence", sample_sequence_with_states(),
+                   3 * 2 * 4 * 4 + 2 * 3 * 2 + (3 * 5 + 2 * 4 * 3) * 4)}) {
     CAPTURE(name);
     auto file = SequenceFileReader::open(sample(name));
     REQUIRE_MESSAGE(file.ok(), file.status().to_string());
     CHECK(file->header().model == wanted.model);
     CHECK(file->header().root == wanted.root);
     CHECK(file->header().states == wanted.states);
+    CHECK(file->header().rows == wanted.rows);
     CHECK(file->header().tokens == wanted.tokens);
     CHECK(file->header().cached == wanted.cached);
     CHECK(file->header().window_from == wanted.window_from);

@@ -2419,7 +2419,7 @@ TSR_API tsr_status* tsr_engine_submit_sequence(tsr_engine* engine, const tsr_opt
                                                const tsr_sequence* sequence, const int32_t* ids, size_t count,
                                                int64_t* out_request);
 
-/* A sequence in a file, with the keys and values that are cached; and back, into the cache as far as it has room. Of replicas
+/* A sequence in a file, with the keys and values that are cached, and the state of recurrent layers after them; and back, into the cache as far as it has room. Of replicas
  * the one whose cache has most of it, and the one whose cache is freest. Any thread; between two steps. TSR_CORRUPT for files that are damaged, TSR_INVALID_ARGUMENT for those of another model or other
  * settings; TSR_UNSUPPORTED to save one that was computed with an adapter.
  * Codes: TSR_NOT_FOUND, TSR_CORRUPT, TSR_INVALID_ARGUMENT, TSR_UNSUPPORTED, TSR_IO. */

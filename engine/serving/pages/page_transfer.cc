@@ -21,9 +21,14 @@ PageTransfer::PageTransfer(ProgramRunner& runner, const ServingSettings& setting
       slots_(stored_slots(settings)) {
   const Graph& graph = *runner.record().entries.front().graph;
   const std::set<std::string> windows = window_states(graph), rows = row_states(graph);
-  for (const auto& [name, type] : runner.states()) {  // [P, S, KV, D]
-    if (is_adapter_state(name) || rows.contains(name)) continue;
-    const PageState& state = states_.emplace_back(
+  for (const auto& [name, type] : runner.states()) {
+    if (is_adapter_state(name)) continue;
+    if (rows.contains(name)) {  // [R, ...]
+      const RowState& row = row_states_.emplace_back(RowState{name, {type.dtype, Shape(type.shape.dims().subspan(1))}});
+      state_bytes_ += bytes(row.type);
+      continue;
+    }
+    const PageState& state = states_.emplace_back(  // [P, S, KV, D]
         PageState{name, type.dtype, type.shape[2], type.shape[3], windows.contains(name)});
     row_bytes_ += state.row_bytes();
     if (!state.is_window) full_row_bytes_ += state.row_bytes();
@@ -132,6 +137,28 @@ Status PageTransfer::write(const Slots& slots, std::span<const std::byte> rows) 
     TSR_RETURN_IF_ERROR(runner_.feed(kPageWriteEntry, rows_name(state), HostTensor{type, scratch_, nullptr}));
   }
   return runner_.run(kPageWriteEntry);
+}
+
+Status PageTransfer::read_row(int32_t row, std::span<std::byte> state) {
+  TSR_CHECK(std::ssize(state) == state_bytes_);
+  for (const RowState& it : row_states_) {
+    const auto size = static_cast<size_t>(bytes(it.type));
+    TSR_RETURN_IF_ERROR(runner_.session().read_rows_into(it.name, row, state.first(size)));
+    state = state.subspan(size);
+  }
+  return {};
+}
+
+Status PageTransfer::write_row(int32_t row, std::span<const std::byte> state) {
+  TSR_CHECK(std::ssize(state) == state_bytes_);
+  for (const RowState& it : row_states_) {
+    TensorType type{it.type.dtype, {1}};
+    for (const int64_t extent : it.type.shape.dims()) type.shape.push_back(extent);
+    const auto size = static_cast<size_t>(bytes(type));
+    TSR_RETURN_IF_ERROR(runner_.session().write_rows(it.name, row, HostTensor{type, state.first(size), nullptr}));
+    state = state.subspan(size);
+  }
+  return {};
 }
 
 }  // namespace tessera

@@ -45,6 +45,13 @@ std::optional<int32_t> StateSnapshots::take(Content before, std::span<const int3
   return row;
 }
 
+void StateSnapshots::forget(int32_t row) {
+  const auto known = known_as_.find(row);
+  if (known == known_as_.end()) return;
+  rows_.erase(known->second);
+  known_as_.erase(known);
+}
+
 void StateSnapshots::pin(int32_t row) { pinned_.push_back(row); }
 
 void StateSnapshots::forget_all() {

@@ -34,6 +34,8 @@ class StateSnapshots {
   // Returns a row for the state after `before` and the tokens `rest`, fewer than a page; nullopt where there is one, or where
   // all rows are pinned.
   std::optional<int32_t> take(Content before, std::span<const int32_t> rest);
+  // Drops what `take` recorded for the row.
+  void forget(int32_t row);
   // Keeps a row from being taken until `unpin`.
   void pin(int32_t row);
   void unpin() { pinned_.clear(); }

@@ -399,12 +399,15 @@ Status ServingCore::save_sequence(std::span<const int32_t> tokens, uint64_t root
   TSR_RETURN_IF_ERROR(check_same_weights());
   TSR_RETURN_IF_ERROR(check_tokens(tokens).with_context("the sequence"));
   TSR_ASSIGN_OR_RETURN(const uint64_t model, model_fingerprint(*model_, settings_.inference));
+  TSR_RETURN_IF_ERROR(transfer_->copy(scheduler_.take_state_copies()));
   return tessera::save_sequence({root, {tokens.begin(), tokens.end()}}, model, pool_, *transfer_, path);
 }
 
 Result<KeptSequence> ServingCore::restore_sequence(const std::string& path, std::optional<uint64_t> root) {
   TSR_RETURN_IF_ERROR(check_same_weights());
   TSR_ASSIGN_OR_RETURN(const uint64_t model, model_fingerprint(*model_, settings_.inference));
+  TSR_RETURN_IF_ERROR(transfer_->copy(scheduler_.take_state_copies()));
+  pool_.snapshots().unpin();  // the last step's copies from them are made
   return tessera::restore_sequence(path, {model, root, text_model_.vocabulary}, pool_, *transfer_);
 }
 

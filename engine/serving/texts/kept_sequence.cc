@@ -44,8 +44,9 @@ PageTransfer::Slots slots_of(const PagePool& pool, std::span<const int32_t> page
   return slots;
 }
 
+// `snapshot`: the row of the header's states, if it has any.
 Status write_rows(const SequenceHeader& header, const PagePool& pool, std::span<const int32_t> pages,
-                  PageTransfer& transfer, const std::string& path) {
+                  std::optional<int32_t> snapshot, PageTransfer& transfer, const std::string& path) {
   TSR_ASSIGN_OR_RETURN(SequenceFileWriter file, SequenceFileWriter::create(path, header));
   std::vector<std::byte> rows;
   for (int64_t begin = 0; begin < header.cached;) {
@@ -57,11 +58,31 @@ Status write_rows(const SequenceHeader& header, const PagePool& pool, std::span<
     TSR_RETURN_IF_ERROR(file.append(rows));
     begin = end;
   }
+  if (snapshot) {
+    rows.resize(static_cast<size_t>(header.state_bytes()));
+    TSR_RETURN_IF_ERROR(transfer.read_row(*snapshot, rows));
+    TSR_RETURN_IF_ERROR(file.append(rows));
+  }
   return file.commit();
 }
 
 std::string to_text(const PageState& state) {
   return format("'{}' {}[{}, {}]", state.name, to_text(state.dtype), state.heads, state.width);
+}
+
+// Checks that the file's states, if it has any, are those of the model.
+Status check_row_states(std::span<const RowState> found, std::span<const RowState> wanted) {
+  const auto refused = [](std::string message) {
+    return Status(StatusCode::kInvalidArgument, std::move(message));
+  };
+  if (found.empty()) return {};
+  for (size_t i = 0; i < std::min(found.size(), wanted.size()); ++i)
+    if (found[i] != wanted[i])
+      return refused(format("it has state '{}' {}, wanted '{}' {}: it is of another model", found[i].name,
+                            to_text(found[i].type), wanted[i].name, to_text(wanted[i].type)));
+  if (found.size() != wanted.size())
+    return refused(format("it has states of {} tensors, wanted {}: it is of another model", found.size(), wanted.size()));
+  return {};
 }
 
 // Checks that the file is of this model and has the rows that pages hold.
@@ -78,6 +99,7 @@ Status check_origin(const SequenceHeader& header, const SequenceOrigin& wanted,
   if (own.size() != header.states.size())
     return refused(format("it has keys and values of {} tensors, wanted {}: it is of another model",
                           header.states.size(), own.size()));
+  TSR_RETURN_IF_ERROR(check_row_states(header.rows, transfer.row_states()));
   if (header.model != wanted.model)
     return refused(
         format("it is of the model with fingerprint {}, wanted {}: other parameters, or computed in "
@@ -92,9 +114,9 @@ Status check_origin(const SequenceHeader& header, const SequenceOrigin& wanted,
   return {};
 }
 
-// Reads all rows; writes positions [begin, end) to their pages.
-Status read_rows(SequenceFileReader& file, const PagePool& pool, std::span<const int32_t> pages,
-                 int64_t begin, int64_t end, PageTransfer& transfer) {
+// Reads all rows; writes positions [begin, end) to their pages. Returns the states, whose sizes were compared with the file's.
+Result<std::vector<std::byte>> read_rows(SequenceFileReader& file, const PagePool& pool, std::span<const int32_t> pages,
+                                         int64_t begin, int64_t end, PageTransfer& transfer) {
   const SequenceHeader& header = file.header();
   std::vector<std::byte> rows;
   for (int64_t at = 0; at < header.cached;) {
@@ -107,7 +129,20 @@ Status read_rows(SequenceFileReader& file, const PagePool& pool, std::span<const
       TSR_RETURN_IF_ERROR(transfer.write(slots_of(pool, pages, at >= header.window_from, at, to), rows));
     at = to;
   }
-  return file.check();
+  rows.resize(static_cast<size_t>(header.state_bytes()));
+  TSR_RETURN_IF_ERROR(file.read_rows(rows));
+  TSR_RETURN_IF_ERROR(file.check());
+  return rows;
+}
+
+// Makes the state after `before` and the tokens `rest` a snapshot, where a row is left for it.
+Status keep_state(std::span<const std::byte> state, PagePool::Content before, std::span<const int32_t> rest, PagePool& pool,
+                  PageTransfer& transfer) {
+  const std::optional<int32_t> row = pool.snapshots().take(before, rest);
+  if (!row) return {};
+  Status written = transfer.write_row(*row, state);
+  if (!written.ok()) pool.snapshots().forget(*row);
+  return written;
 }
 
 // Whether the pages can hold the file's rows: either every position
@@ -140,16 +175,19 @@ int64_t take_pages(HeldPages& held, const SequenceHeader& header) {
 
 Status save_sequence(const KeptSequence& sequence, uint64_t model, PagePool& pool, PageTransfer& transfer,
                      const std::string& path) {
-  CachedPrefix prefix = CachedPrefix::find(pool, PageIndex::root(sequence.root), sequence.tokens);
+  const bool has_state = !transfer.row_states().empty();
+  CachedPrefix prefix = CachedPrefix::find(pool, PageIndex::root(sequence.root), sequence.tokens, has_state);
   const HeldPages held = held_by(pool, prefix);
+  const std::span<const RowState> rows = prefix.snapshot ? transfer.row_states() : std::span<const RowState>();
   const SequenceHeader header{.model = model,
                               .root = sequence.root,
                               .states = {transfer.states().begin(), transfer.states().end()},
+                              .rows = {rows.begin(), rows.end()},
                               .tokens = sequence.tokens,
                               .cached = prefix.size,
                               .window_from = pool.windows().first_page(prefix.size) * pool.page_size()};
   if (prefix.rest) prefix.pages.push_back(prefix.rest->page);
-  return write_rows(header, pool, prefix.pages, transfer, path);
+  return write_rows(header, pool, prefix.pages, prefix.snapshot, transfer, path);
 }
 
 Result<KeptSequence> restore_sequence(const std::string& path, const SequenceOrigin& wanted, PagePool& pool,
@@ -165,7 +203,8 @@ Result<KeptSequence> restore_sequence(const std::string& path, const SequenceOri
   const int64_t begin = std::ssize(held.pages) * size;
   const bool is_usable = prefix.size < header.cached && has_windows_of(header, transfer.states());
   const int64_t end = is_usable ? take_pages(held, header) : begin;
-  TSR_RETURN_IF_ERROR(read_rows(file, pool, held.pages, begin, end, transfer).with_context(path));
+  const Result<std::vector<std::byte>> state = read_rows(file, pool, held.pages, begin, end, transfer);
+  if (!state.ok()) return state.status().with_context(path);
   PagePool::Content before = known == 0 ? PageIndex::root(header.root) : prefix.contents.back();
   for (size_t i = known; i < held.pages.size(); ++i) {
     const auto at = i * static_cast<size_t>(size);
@@ -175,6 +214,8 @@ Result<KeptSequence> restore_sequence(const std::string& path, const SequenceOri
     else
       pool.remember_beginning(held.pages[i], before, of_page);
   }
+  if (const bool has_all = std::max(end, prefix.size) >= header.cached; has_all && !header.rows.empty())
+    TSR_RETURN_IF_ERROR(keep_state(*state, before, tokens.subspan(static_cast<size_t>(header.cached / size * size)), pool, transfer));
   return KeptSequence{header.root, header.tokens, nullptr};
 }
 

@@ -30,7 +30,8 @@ struct KeptSequence {
   std::shared_ptr<const KeptText> text = nullptr;  // the last constrained text; null: none
 };
 
-// Writes the sequence and its cached pages to a file, atomically. `model`: model_fingerprint.
+// Writes the sequence and its cached pages to a file, atomically; of a model with recurrent layers those up to the newest snapshot,
+// and its state. No copy of state may be pending. `model`: model_fingerprint.
 Status save_sequence(const KeptSequence& sequence, uint64_t model, PagePool& pool, PageTransfer& transfer,
                      const std::string& path);
 
@@ -42,7 +43,7 @@ struct SequenceOrigin {
 };
 
 // Reads a sequence from an untrusted file. Its keys and values go to unused pages, as
-// far as there are any, and are recorded once the checksum is verified. kInvalidArgument
+// far as there are any, and are recorded once the checksum is verified, with its state as a snapshot. kInvalidArgument
 // for another model or layout, kCorrupt for damage; then nothing is recorded.
 Result<KeptSequence> restore_sequence(const std::string& path, const SequenceOrigin& wanted, PagePool& pool,
                                       PageTransfer& transfer);

@@ -1,4 +1,5 @@
 #include <cstring>
+#include <iterator>
 #include <string_view>
 #include <vector>
 
@@ -19,16 +20,18 @@ Status use_sequence(const std::string& file) {
     std::vector<std::byte> row(static_cast<size_t>(reader.header().row_bytes(i)));
     TSR_RETURN_IF_ERROR(reader.read_rows(row));
   }
+  std::vector<std::byte> states(static_cast<size_t>(reader.header().state_bytes()));
+  TSR_RETURN_IF_ERROR(reader.read_rows(states));
   return reader.check();
 }
 
 // Sequences of servers; most mutants have a checksum that is right again.
 class SequenceLoader final : public Loader {
  public:
-  SequenceLoader() : seeds_{seed(false), seed(true)} {}
+  SequenceLoader() : seeds_{seed(1), seed(2), seed(3)} {}
   std::string_view name() const override { return "sequence"; }
   Outcome run(Random& random) override {
-    const Seed& seed = seeds_[random.below(2)];
+    const Seed& seed = seeds_[random.below(std::size(seeds_))];
     std::string file = seed.file;
     for (uint64_t left = 1 + random.below(3); left > 0; --left) {
       const size_t at = random.below(random.one_in(4) ? file.size() : seed.numbers);
@@ -50,15 +53,18 @@ class SequenceLoader final : public Loader {
     size_t numbers = 0;  // bytes before the tokens
   };
 
-  // A file whose second state, with a window, has a row of the last position only.
-  static Seed seed(bool has_window) {
+  // A file of a version; its second state, with a window, has a row of the last position only from version 2 on, and from 3 on
+  // there are states of a recurrent layer.
+  static Seed seed(uint32_t version) {
+    const bool has_window = version >= 2, has_rows = version >= 3;
     Seed made;
     std::string& file = made.file;
     const auto put = [&](auto value) { file.append(reinterpret_cast<const char*>(&value), sizeof value); };
     file = "TSRSEQNC";
-    for (const uint32_t value : {has_window ? 2 : 1, 2}) put(value);  // version, states
-    for (const uint64_t value : {0, 9, 7, 3, 2}) put(value);          // bytes, model, root, tokens, cached
+    for (const uint32_t value : {version, uint32_t{2}}) put(value);  // version, states
+    for (const uint64_t value : {0, 9, 7, 3, 2}) put(value);         // bytes, model, root, tokens, cached
     if (has_window) put(uint64_t{1});
+    if (has_rows) put(uint64_t{2});
     struct State {
       std::string_view name, type;
       uint64_t width, is_window;
@@ -72,10 +78,19 @@ class SequenceLoader final : public Loader {
       file += state.name;
       file += state.type;
     }
+    for (const std::string_view name : {"conv_rows", "scan_rows"}) {
+      if (!has_rows) continue;
+      put(static_cast<uint32_t>(name.size()));
+      put(uint32_t{3});
+      for (const uint64_t value : {2, 3, 5}) put(value);  // rank, extents
+      file += name;
+      file += "f32";
+    }
     made.numbers = file.size();
     for (const int32_t token : {5, 6, 7}) put(token);
     const size_t rows = 2 * 2 * 4 * sizeof(float) + (has_window ? 1 : 2) * 2 * 34;
-    file += std::string(rows + sizeof(uint64_t), 'x');
+    const size_t states = has_rows ? 2 * 3 * 5 * sizeof(float) : 0;
+    file += std::string(rows + states + sizeof(uint64_t), 'x');
     set_size(file);
     set_checksum(file);
     check_ok(use_sequence(file));
@@ -91,7 +106,7 @@ class SequenceLoader final : public Loader {
     std::memcpy(file.data() + file.size() - sizeof hash, &hash, sizeof hash);
   }
 
-  const Seed seeds_[2];
+  const Seed seeds_[3];
 };
 
 }  // namespace
