@@ -140,6 +140,8 @@ constexpr ForeignWord kWords[] = {
     {Of::kOption, "no_mmap mlock", "",
      "nothing: .tsr and GGUF files are mapped, and read where a type has to be converted"},
     {Of::kOption, "jinja", "", "nothing: the model's template is always used ({template}, {template_name})"},
+    {Of::kOption, "context_shift no_context_shift", "",
+     "nothing: no cached token is moved or dropped, a text ends where {context} is full"},
     {Of::kOption, "trust_remote_code", "", "nothing: no code of a model is run"},
     {Of::kOption, "max_num_seqs parallel_requests np", "sequences"},
     {Of::kOption, "packing_strategy", "packing"},
