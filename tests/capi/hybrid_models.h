@@ -1,4 +1,4 @@
-// Small models with recurrent layers, of each kind of layer, and what tests do to their rows of state.
+// Small models with each kind of recurrent layer, and NaN for their rows of state.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -40,7 +40,7 @@ inline void poison_rows(ServingCore& core, int64_t begin, int64_t end) {
   }
 }
 
-// Rows of state in all.
+// The number of rows of state.
 inline int64_t count_rows(ServingCore& core) {
   const std::set<std::string> rows = row_states(*core.runner().record().entries.front().graph);
   for (const auto& [name, type] : core.runner().states())
