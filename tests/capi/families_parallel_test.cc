@@ -40,6 +40,12 @@ constexpr Family kFamilies[] = {
     {"lfm2moe:L=4,C=32,H=4,KV=2,F=24,FD=48,E=4,K=2,V=256,T=48,attention_every=2,expert_layers=0|1|1|1,expert_scale=1.5,tied,rope_half", true},
     {"qwen3_5:L=4,C=32,H=4,KV=2,D=12,R=4,F=48,HS=8,GS=4,VS=8,KS=6,V=256,T=48,attention_every=2,tied,rope_half"},
     {"granitehybrid:L=4,C=32,H=4,KV=2,F=48,HS=8,GS=2,VS=8,KS=6,V=256,T=48,attention_every=2,conv_bias,tied,rope_half"},
+    {"nemotron_h:L=4,C=32,H=4,KV=2,D=8,F=48,HS=8,GS=2,VS=8,KS=6,V=256,T=48,halves=1|2|1|1,recurrent=1|0|0|1,conv_bias"},
+    {"nemotron_h:L=4,C=32,H=4,KV=2,D=8,F=24,FD=48,E=4,K=2,FS=20,M=16,HS=8,GS=2,VS=8,KS=6,V=256,T=48,halves=1|2|1|2,recurrent=1|0|0|0,"
+     "expert_layers=0|1|0|1",
+     true},
+    {"qwen3_5moe:L=2,C=32,H=4,KV=2,D=12,R=4,F=24,E=4,K=2,FS=48,HS=8,GS=4,VS=8,KS=6,V=256,T=48,attention_every=2,rope_half", true},
+    {"granitehybridmoe:L=2,C=32,H=4,KV=2,F=24,E=4,K=2,FS=48,HS=8,GS=2,VS=8,KS=6,V=256,T=48,recurrent=1|0,conv_bias,rope_half", true},
     {"smollm3:L=4,C=32,H=4,KV=2,F=48,V=256,T=48,rope_layers=1|1|1|0,tied,rope_half"},
     {"moe:L=2,C=32,H=4,KV=2,F=24,E=4,K=2,V=256,T=48,window=9,capacity=0,tied", true},
     {"gpt2:L=2,C=32,H=4,V=256,T=48"},

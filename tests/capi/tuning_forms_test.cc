@@ -2,29 +2,27 @@
 // arenas as predicted, and checkpoints that are resumed on the same form bit for bit and on any other. All with
 // TESSERA_TEST_FULL=1, else a few of each.
 #include <algorithm>
-#include <cmath>
 #include <cstdio>
-#include <cstring>
 #include <fstream>
 #include <map>
-#include <nlohmann/json.hpp>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "tests/capi/c_api.h"
 #include "tests/capi/preference_training.h"
 #include "tests/capi/small_training.h"
+#include "tests/capi/training_forms.h"
 #include "tests/full.h"
 
 using namespace capi_test;
-using Json = nlohmann::json;
 
 namespace {
 
 // Matrices of 64 x 64 are the smallest whose moments `adamw8` keeps in 8 bits; q4_k has blocks of 256.
 constexpr const char* kFloatModel = "llama:L=2,C=64,H=4,KV=2,F=128,V=256,T=32";
 constexpr const char* kBlockModel = "llama:L=2,C=256,H=4,KV=2,F=512,V=256,T=32";
-constexpr int kSteps = 3;  // saved before the last
 constexpr int64_t kBatch = 4;
 
 struct Method {
@@ -59,11 +57,7 @@ const Method& method_of(std::string_view name) {
   return *std::ranges::find(methods(), name, [](const Method& it) { return std::string_view(it.name); });
 }
 
-struct Form {
-  const char *devices, *parallel;
-};
-constexpr Form kAlone = {"cpu:1", ""};
-constexpr Form kForms[] = {{"cpu:2", "dp=2"},
+constexpr ParallelForm kForms[] = {{"cpu:2", "dp=2"},
                            {"cpu:2", "tp=2"},
                            {"cpu:2", "pp=2,mb=2"},
                            {"cpu:2", "dp=2,zero=3"},
@@ -82,7 +76,7 @@ struct Training {
 };
 
 // Heads with magnitudes follow the blocks of `o`: rows of one block of 256 leave nothing to cut.
-bool is_refused(const Training& it, const Form& form) {
+bool is_refused(const Training& it, const ParallelForm& form) {
   const std::string_view parallel = form.parallel;
   return std::string_view(it.method) == "DoRA q4_k" &&
          (parallel.find("tp=2") != std::string::npos || parallel.find("ulysses") != std::string::npos);
@@ -141,7 +135,7 @@ class TrainingSetup {
   }
 
   // Null, with the error, where it is refused.
-  Trainer trainer(const Training& it, const Form& form, Error* refusal) {
+  Trainer trainer(const Training& it, const ParallelForm& form, Error* refusal) {
     const Method& method = method_of(it.method);
     const std::string loss = it.loss, optimizer = it.optimizer;
     const bool is_sft = loss == "sft" || loss == "packed";
@@ -171,156 +165,15 @@ class TrainingSetup {
   std::map<std::string, Model> models_;
 };
 
-using Bytes = std::vector<char>;
-using State = std::map<std::string, Bytes>;  // of all parameters
-
-State state_of(const Trainer& trainer, const Model& model) {
-  size_t count = 0;
-  ok(tsr_model_parameter_count(model.get(), &count));
-  State state;
-  for (size_t i = 0; i < count; ++i) {
-    const std::string name =
-        short_text([&](auto... out) { return tsr_model_parameter_name(model.get(), i, out...); });
-    tsr_tensor* value = nullptr;
-    ok(tsr_trainer_read(trainer.get(), name.c_str(), &value));
-    const Tensor owner(value);
-    const auto* data = static_cast<const char*>(tsr_tensor_data(value));
-    state[name] = Bytes(data, data + tsr_tensor_bytes(value));
-  }
-  return state;
-}
-
-// Trained parameters are f32; others are equal to the bit.
-struct Difference {
-  double largest = 0;    // relative to the largest number of its parameter
-  double far_share = 0;  // of the numbers that differ by more than 1e-5 of that
-};
-Difference difference(const State& found, const State& wanted) {
-  Difference all;
-  size_t far = 0, count = 0;
-  for (const auto& [name, bytes] : wanted) {
-    const Bytes& others = found.at(name);
-    if (others == bytes) continue;
-    REQUIRE(bytes.size() == others.size());
-    std::vector<float> a(bytes.size() / sizeof(float)), b(a.size());
-    std::memcpy(a.data(), others.data(), bytes.size());
-    std::memcpy(b.data(), bytes.data(), bytes.size());
-    double most = 0;
-    for (const float value : b) most = std::max(most, std::fabs(static_cast<double>(value)));
-    for (size_t i = 0; i < a.size(); ++i) {
-      const double deviation = std::fabs(static_cast<double>(a[i]) - static_cast<double>(b[i]));
-      if (!(deviation <= 1e-5 * most)) ++far;
-      if (most > 0 && !(deviation / most <= all.largest)) all.largest = deviation / most;
-    }
-    count += a.size();
-  }
-  all.far_share = count == 0 ? 0 : static_cast<double>(far) / static_cast<double>(count);
-  return all;
-}
-
-void check_equal_arenas(const Trainer& trainer) {
-  const Json report =
-      Json::parse(text([&](auto... out) { return tsr_trainer_report(trainer.get(), out...); }));
-  for (const Json& device : report["devices"]) {
-    CAPTURE(device["arena_bytes"].dump());
-    CHECK(device["arena_bytes"]["predicted"] == device["arena_bytes"]["measured"]);
-  }
-}
-
-struct Result {
-  std::vector<double> losses;  // of the steps, then held out
-  State state;
-};
-
-// Steps from the first, or where it was resumed the last alone; `folder`: where it is saved before the last.
-Result train(const Trainer& trainer, const Model& model, int first, const std::string& folder) {
-  Result result;
-  for (int step = first; step <= kSteps; ++step) {
-    if (step == kSteps && !folder.empty()) ok(tsr_trainer_save(trainer.get(), folder.c_str()));
-    result.losses.push_back(one_step(trainer));
-  }
-  result.losses.push_back(evaluated(trainer));
-  result.state = state_of(trainer, model);
-  return result;
-}
-
-struct Worst {
-  double loss = 0, value = 0, far_share = 0;
-};
-
-void check_near(const Training& it, const Result& found, const Result& wanted, Worst& worst) {
-  const size_t left = wanted.losses.size() - found.losses.size();
-  for (size_t i = 0; i < found.losses.size(); ++i) {
-    CHECK(found.losses[i] == doctest::Approx(wanted.losses[left + i]).epsilon(1e-5));
-    worst.loss = std::max(worst.loss, std::fabs(found.losses[i] / wanted.losses[left + i] - 1));
-  }
-  const Difference deviation = difference(found.state, wanted.state);
-  CAPTURE(deviation.largest);
-  CAPTURE(deviation.far_share);
-  if (std::string_view(it.optimizer) == "sgd") {
-    CHECK(deviation.largest < 1e-5);
-    worst.value = std::max(worst.value, deviation.largest);
-  } else {
-    CHECK(deviation.far_share < 0.01);
-    worst.far_share = std::max(worst.far_share, deviation.far_share);
-  }
-}
-
-void check_same(const Result& found, const Result& wanted) {
-  const size_t left = wanted.losses.size() - found.losses.size();
-  for (size_t i = 0; i < found.losses.size(); ++i) CHECK(found.losses[i] == wanted.losses[left + i]);
-  for (const auto& [name, bytes] : wanted.state) {
-    CAPTURE(name);
-    CHECK(found.state.at(name) == bytes);
-  }
-}
-
 // One training under the forms; those that are refused, in words.
-std::vector<std::string> check_forms(TrainingSetup& setup, const Training& it, std::span<const Form> forms,
-                                     Worst& worst) {
+std::vector<std::string> check_forms(TrainingSetup& setup, const Training& it, std::span<const ParallelForm> forms, WorstDeviation& worst) {
   CAPTURE(std::string(it.method));
   CAPTURE(std::string(it.loss));
   CAPTURE(std::string(it.optimizer));
-  Error refusal;
-  const Model& model = setup.model(method_of(it.method));
-  const auto made = [&](const Form& form) {
-    Trainer trainer = setup.trainer(it, form, &refusal);
-    INFO(refusal.message);
-    REQUIRE(trainer != nullptr);
-    return trainer;
-  };
-  const auto resumed = [&](const Trainer& trainer, const std::string& folder) {
-    ok(tsr_trainer_resume(trainer.get(), folder.c_str()));
-    return train(trainer, model, kSteps, "");
-  };
-  const std::string alone_folder = setup.folder("alone");
-  const Result alone = train(made(kAlone), model, 1, alone_folder);
-  const Trainer alone_again = made(kAlone);
-  check_same(resumed(alone_again, alone_folder), alone);
-  std::string other_folder = alone_folder;  // of the form before
-  std::vector<std::string> refused;
-  int number = 0;
-  for (const Form& form : forms) {
-    CAPTURE(std::string(form.parallel));
-    const std::string folder = setup.folder(++number % 2 == 0 ? "even" : "odd");
-    const Trainer trainer = setup.trainer(it, form, &refusal);
-    if (trainer == nullptr) {
-      refused.push_back(std::string(form.parallel) + ": " + refusal.message);
-      CHECK(is_refused(it, form));
-      CHECK_MESSAGE(refusal.message.find("does not fit") != std::string::npos, refusal.message);
-      continue;
-    }
-    CHECK(!is_refused(it, form));
-    const Result whole = train(trainer, model, 1, folder);
-    check_near(it, whole, alone, worst);
-    check_equal_arenas(trainer);
-    const Trainer again = made(form);
-    check_same(resumed(again, folder), whole);
-    check_near(it, resumed(again, other_folder), alone, worst);
-    check_near(it, resumed(alone_again, folder), alone, worst);
-    other_folder = folder;
-  }
-  return refused;
+  const FormedTraining training{
+      setup.model(method_of(it.method)), [&](const ParallelForm& form, Error* refusal) { return setup.trainer(it, form, refusal); },
+      [&](const ParallelForm& form) { return is_refused(it, form); }, std::string_view(it.optimizer) == "sgd"};
+  return check_forms(training, forms, [&](const char* name) { return setup.folder(name); }, worst);
 }
 
 std::vector<Training> all_trainings() {
@@ -341,10 +194,10 @@ std::vector<Training> all_trainings() {
 TEST_CASE(
     "every method, loss and optimizer trains under every form as on one device, and is resumed on others") {
   TrainingSetup setup;
-  Worst worst;
+  WorstDeviation worst;
   size_t trainings = 0, runs = 0;
   std::map<std::string, int> refused;
-  const auto check = [&](const Training& it, std::span<const Form> forms) {
+  const auto check = [&](const Training& it, std::span<const ParallelForm> forms) {
     const auto words = check_forms(setup, it, forms, worst);
     ++trainings, runs += forms.size() - words.size();
     for (const std::string& each : words)
