@@ -6,19 +6,39 @@ set -euo pipefail
 build=$(realpath "${1:?usage: coverage.sh BUILD [SECONDS] [READER ...]}")
 seconds=${2:-60}
 readers=("${@:3}")
-[ ${#readers[@]} -gt 0 ] || readers=(gguf config safetensors modules tokenizer template)
+[ ${#readers[@]} -gt 0 ] || readers=(gguf config safetensors modules sequence tokenizer template)
 root=$(realpath "$(dirname "$0")/../..")
 out=$build/fuzz
 mkdir -p "$out/objects"
 compiler=$(command -v clang++ || command -v clang++-14) || { echo "coverage.sh: clang++ is missing: apt install clang" >&2; exit 2; }
 
-# A rule for each source: only what changed is compiled again.
+# What loader_mutants is made of (CMakeLists.txt), and what adapters share with exporters.
+mapfile -t sources < <(find "$root"/{graph,text,serialize} -name '*.cc' -not -path "$root/serialize/export/*" | sort)
+for name in decoder_facts exported_config gguf_keys gguf_writer huggingface_encoder_writer; do
+  sources+=("$root/serialize/export/$name.cc")
+done
+sources+=("$root"/tests/fuzz/{seeds,sites,reader_fuzzer}.cc)
+# They are compiled together where their local names allow it; a rule for each unit: only what changed is compiled again.
+mkdir -p "$out/batches"
+declare -A text_of=()
+declare -A is_batched=()
+while read -r number source; do
+  text_of[$number]+="#include \"$source\""$'\n'
+  is_batched[$source]=1
+done < <(python3 "$root/tests/batches/batches.py" 3000 "${sources[@]}")
+units=()
+for number in "${!text_of[@]}"; do
+  unit=$out/batches/$number.cc
+  units+=("$unit")
+  [ "$(cat "$unit" 2>/dev/null)" = "${text_of[$number]%$'\n'}" ] || printf %s "${text_of[$number]}" >"$unit"
+done
+for source in "${sources[@]}"; do
+  [ -n "${is_batched[$source]:-}" ] || units+=("$source")
+done
 {
   echo "CXX = $compiler -std=c++20 -O1 -g1 -UNDEBUG -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=undefined -I$root -I$build"
   objects=()
-  for source in "$root"/graph/*.cc "$root"/graph/*/*.cc "$root"/graph/base/blocks/*.cc \
-                "$root"/text/*.cc "$root"/serialize/*.cc "$root"/text/answer/*.cc "$root"/serialize/import/*.cc "$root"/text/jinja/*.cc "$root"/serialize/run_log/*.cc "$root"/serialize/training_data/*.cc \
-                "$root"/text/tokenizer/*.cc "$root"/tests/fuzz/seeds.cc "$root"/tests/fuzz/sites.cc "$root"/tests/fuzz/reader_fuzzer.cc; do
+  for source in "${units[@]}"; do
     object=$out/objects/$(realpath --relative-to="$root" "$source" | tr / _).o
     objects+=("$object")
     printf '%s: %s\n\t$(CXX) -MMD -DTSR_SCHEMA_FOLDER=\\"%s\\" -c %s -o %s\n' "$object" "$source" "$build/tests/fuzz/schema" "$source" "$object"

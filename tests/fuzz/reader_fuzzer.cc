@@ -5,17 +5,21 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <map>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "graph/base/blocks/block_layout.h"
+#include "serialize/envelope.h"
 #include "serialize/import/huggingface_config.h"
 #include "serialize/import/quantized_folder.h"
 #include "serialize/import/safetensors.h"
 #include "serialize/import/tokenizer_folder.h"
 #include "serialize/importance_matrix.h"
+#include "serialize/sequence_file.h"
 #include "tests/fuzz/seeds.h"
 #include "tests/serialize/gguf_builder.h"
 #include "tests/serialize/safetensors_writer.h"
@@ -60,6 +64,25 @@ std::vector<std::string> configs() {
         "{\"model_type\":\"" + std::string(type) + "\"," + common +
         R"(,"num_experts_per_tok":2,"sliding_window":4,"layer_types":["sliding_attention","full_attention"],"rope_scaling":)"
         R"({"rope_type":"yarn","factor":4,"original_max_position_embeddings":8}})");
+  // Recurrent layers, by type of layer and their sizes.
+  const std::string delta =
+      R"(,"layer_types":["linear_attention","full_attention"],"linear_num_key_heads":2,"linear_num_value_heads":4,"linear_key_head_dim":4,)"
+      R"("linear_value_head_dim":3,"linear_conv_kernel_dim":3,"num_experts":4,"num_experts_per_tok":2,"moe_intermediate_size":6,)"
+      R"("shared_expert_intermediate_size":6,"rope_parameters":{"rope_theta":1e4,"partial_rotary_factor":0.5}})";
+  for (const char* const type : {"qwen3_5_text", "qwen3_5_moe_text", "qwen3_next"})
+    files.push_back("{\"model_type\":\"" + std::string(type) + "\"," + common + delta);
+  files.push_back("{\"model_type\":\"lfm2\"," + common + R"(,"layer_types":["conv","full_attention"],"conv_L_cache":3,"block_ff_dim":6,)"
+                  R"("block_auto_adjust_ff_dim":true,"block_multiple_of":4,"block_ffn_dim_multiplier":1.5})");
+  const std::string states =
+      R"(,"mamba_n_heads":4,"mamba_d_head":4,"mamba_n_groups":2,"mamba_d_state":3,"mamba_d_conv":3,"mamba_expand":2,)"
+      R"("mamba_num_heads":4,"mamba_head_dim":4,"n_groups":2,"ssm_state_size":3,"conv_kernel":3,"time_step_limit":[0,0.5],)"
+      R"("shared_intermediate_size":6,"num_local_experts":4,"n_routed_experts":4,"num_experts_per_tok":2,"moe_latent_size":4,)";
+  files.push_back("{\"model_type\":\"granitemoehybrid\"," + common + states + R"("layer_types":["mamba","attention"]})");
+  files.push_back("{\"model_type\":\"nemotron_h\"," + common + states + R"("hybrid_override_pattern":"ME"})");
+  files.push_back("{\"model_type\":\"gemma4_text\"," + common +
+                  R"(,"layer_types":["sliding_attention","full_attention"],"sliding_window":4,"head_dim":4,"global_head_dim":8,)"
+                  R"("num_kv_shared_layers":0,"hidden_size_per_layer_input":4,"vocab_size_per_layer_input":5,"attention_k_eq_v":true,)"
+                  R"("enable_moe_block":true,"num_experts":4,"top_k_experts":2,"moe_intermediate_size":6})");
   files.push_back(R"({"model_type":"llama","quantization_config":{"quant_method":"gptq","bits":4}})");
   files.push_back(
       R"({"model_type":"llama","quantization_config":{"quant_method":"compressed-tensors","format":"mixed-precision","ignore":["re:.*gate$"],)"
@@ -207,6 +230,40 @@ void read_template(const std::string& input) {
   check(made.ok() ? made.value()->render(request).status() : made.status());
 }
 
+// Files of each version: without windows and states, with a window, and with states.
+std::vector<std::string> sequences() {
+  const ScratchFolder folder;
+  std::vector<std::string> files;
+  for (const int kind : {1, 2, 3}) {
+    SequenceHeader header{.model = 9, .root = 7, .states = {{"k_pages", DType::kF32, 2, 4}, {"v_pages", DType::kQ8_0, 2, 32, kind > 1}}};
+    if (kind > 2) header.rows = {{"conv_rows", {DType::kF32, {3, 5}}}, {"scan_rows", {DType::kF64, {2, 2, 3}}}};
+    header.tokens = {5, 6, 7};
+    header.cached = 2;
+    header.window_from = kind > 1 ? 1 : 0;
+    auto file = SequenceFileWriter::create(folder / "a", header);
+    check_ok(file.status());
+    check_ok(file->append(std::vector<std::byte>(static_cast<size_t>(header.all_row_bytes() + header.state_bytes()))));
+    check_ok(file->commit());
+    files.push_back(read_file(folder / "a"));
+  }
+  return files;
+}
+// The size and the checksum are made right, so that what is behind them is reached.
+void read_sequence(const std::string& input) {
+  std::string bytes = input;
+  if (const uint64_t size = bytes.size(); size >= 32) {
+    std::memcpy(bytes.data() + 16, &size, sizeof size);
+    const uint64_t hash = xxh3(std::as_bytes(std::span(bytes)).first(bytes.size() - sizeof(uint64_t)));
+    std::memcpy(bytes.data() + bytes.size() - sizeof hash, &hash, sizeof hash);
+  }
+  auto file = SequenceFileReader::open(source_of(bytes));
+  if (!file.ok()) return check(file.status());
+  const SequenceHeader& header = file->header();
+  std::vector<std::byte> rows(static_cast<size_t>(header.all_row_bytes() + header.state_bytes()));
+  if (const Status read = file->read_rows(rows); !read.ok()) return check(read);
+  check(file->check());
+}
+
 struct Reader {
   std::string_view name;
   std::vector<std::string> (*seeds)();
@@ -217,6 +274,7 @@ constexpr Reader kReaders[] = {
     {"config", configs, read_config},
     {"safetensors", tensor_files, read_tensors},
     {"modules", module_files, read_modules},
+    {"sequence", sequences, read_sequence},
     {"tokenizer", tokenizers, read_tokenizer},
     {"template", templates, read_template},
 };
