@@ -20,7 +20,7 @@ inline constexpr int64_t kTileQueries = 64;  // queries of a tile
 inline constexpr int64_t kTileKeys = 64;     // keys of a tile
 // Keys that are summed from zero, then merged with those before them.
 inline constexpr int64_t kSpanKeys = 128;
-inline constexpr int64_t kMaxHead = 256;  // D and V: the tiles of a task are at most 545 KiB
+inline constexpr int64_t kMaxHead = 512;  // D and V: the tiles of a task are at most 1.1 MiB
 
 struct AttentionShape {
   int64_t B, T, H, S, KV, D, V;  // V: width of values and results
