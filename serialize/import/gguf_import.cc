@@ -259,6 +259,7 @@ Result<OpenedModel> open_gguf(std::shared_ptr<const ByteSource> source) {
   if (is_gguf_encoder(name)) return open_gguf_encoder(file, name, foreign, std::move(opened));
   TSR_ASSIGN_OR_RETURN(GgufHyperparameters hyperparameters, read_gguf_hyperparameters(file, name));
   ModelConfig& config = hyperparameters.config;
+  model.metadata["architecture"] = config.family;  // ours, by which rules of quantisation find names
   model.metadata["context_length"] = to_text(config.sizes["T"]);
   const ModelFamily* const family = find_model_family(config.family);
   TSR_CHECK(family != nullptr, "hyper-parameters are of a family");

@@ -215,6 +215,7 @@ TEST_CASE("a gguf file of every family is read as the model that it was, bit for
     write_gguf(before, first);
     const OpenedModel after = opened(first);
     CHECK(after.model.metadata.at("name") == "small");
+    CHECK(find_model_family(after.model.metadata.at("architecture")) != nullptr);
     const bool is_turned = after.model.metadata.at("description").find("turned=1") != std::string::npos;  // heads in another order
     if (has_half_rotation(before) == has_half_rotation(after) && !is_turned) CHECK(values_of(after) == values_of(before));
     // Back again through the other order of rotated rows.
