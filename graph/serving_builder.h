@@ -30,7 +30,7 @@ class ServingBuilder {
   // Adds state "<scope>.<which>", pages for the `rows` [B, T, KV, D] of all tokens, and writes the rows of the
   // step; for rows that have pages, returns those. `window` as in attention: pages of a window hold no more than it. `what` names the rows in messages.
   Result<TensorId> add_pages(std::string_view which, TensorId rows, int64_t window, std::string_view what);
-  // The operands that locate a token's pages: [rows, columns], [B, N], [B, N].
+  // The operands that locate a token's pages: [rows, columns], and the row and position of each token of input(0).
   TensorId page_table(int64_t window) const;
   TensorId row() const;
   TensorId position() const;

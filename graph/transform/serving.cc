@@ -4,6 +4,7 @@
 #include <cmath>
 #include <map>
 #include <optional>
+#include <ranges>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -56,7 +57,7 @@ class ServingGraph {
       hidden_ = *forward_.find_output("hidden");
       ++uses_[index(hidden_)];  // of every token: only its readers are computed for requested rows alone
     }
-    selected_ = earliest_wanted(forward_, logits_, uses_);
+    requested_.emplace(forward_, tokens_, hidden_);
     TSR_RETURN_IF_ERROR(add_inputs());
     for (size_t i = 0; i < forward_.tensors().size(); ++i) {
       const TensorId id{static_cast<uint32_t>(i)};
@@ -67,7 +68,6 @@ class ServingGraph {
         TSR_RETURN_IF_ERROR(copy_.copy_tensor(id));
       }
       if (id == hidden_) hidden_result_ = copy_.mapped(id);
-      if (id == selected_) TSR_RETURN_IF_ERROR(select_rows());
     }
     return add_results();
   }
@@ -111,9 +111,9 @@ class ServingGraph {
     const TensorType per_token{DType::kI32, {forward_.type(tokens_).shape[0], graph().symbol("N")}};
     TSR_ASSIGN_OR_RETURN(const TensorId tokens, graph().add_tensor("tokens", per_token, TensorKind::kInput));
     copy_.replace(tokens_, tokens);
-    TSR_ASSIGN_OR_RETURN(row_, graph().add_tensor("row", per_token, TensorKind::kInput));
-    TSR_ASSIGN_OR_RETURN(position_, graph().add_tensor("positions", per_token, TensorKind::kInput));
-    if (positions_ != kNoTensor) copy_.replace(positions_, position_);
+    TSR_ASSIGN_OR_RETURN(of_step_.row, graph().add_tensor("row", per_token, TensorKind::kInput));
+    TSR_ASSIGN_OR_RETURN(of_step_.position, graph().add_tensor("positions", per_token, TensorKind::kInput));
+    if (positions_ != kNoTensor) copy_.replace(positions_, of_step_.position);
     const TensorType table{DType::kI32, {options_.rows, table_columns(options_)}};
     const bool has_windows = options_.window_pages > 0 && paged_window(forward_, options_.context) > 0;
     if (!has_windows || has_full_attention(forward_, options_.context)) {
@@ -129,15 +129,43 @@ class ServingGraph {
     const TensorType wanted{DType::kI32, {graph().symbol("W")}};
     TSR_ASSIGN_OR_RETURN(wanted_, graph().add_tensor("wanted", wanted, TensorKind::kInput));
     if (options_.adapter_slots > 0) {
-      TSR_ASSIGN_OR_RETURN(adapter_, graph().add_tensor("adapter", per_token, TensorKind::kInput));
+      TSR_ASSIGN_OR_RETURN(of_step_.adapter, graph().add_tensor("adapter", per_token, TensorKind::kInput));
     }
     return {};
   }
 
   Status add_node(NodeId id) {
+    of_node_ = of_step_;
+    return requested_->has(id) ? add_requested(id) : add_copy(id);
+  }
+
+  // The node with rows [W, 1, ...] of requested tokens in place of those [B, N, ...] of all.
+  Status add_requested(NodeId id) {
     const Node& node = forward_.node(id);
-    if (adapter_ != kNoTensor && adapters_.applies_to(node))
-      return adapters_.add_product(copy_, id, adapter_);
+    std::vector<std::pair<TensorId, TensorId>> of_all;
+    for (size_t i = 0; i < node.inputs.size(); ++i) {
+      const TensorId input = node.inputs[i];
+      if (!requested_->reads_rows(id, i) || requested_->makes(input)) continue;
+      of_all.emplace_back(input, copy_.mapped(input));
+      TSR_ASSIGN_OR_RETURN(const TensorId rows, requested_rows(copy_.mapped(input), node.scope));
+      copy_.replace(input, rows);
+    }
+    if (node.op->context.mixes_tokens) {
+      TSR_ASSIGN_OR_RETURN(of_node_.row, requested_rows(of_step_.row, node.scope));
+      TSR_ASSIGN_OR_RETURN(of_node_.position, requested_rows(of_step_.position, node.scope));
+    }
+    if (of_step_.adapter != kNoTensor && adapters_.applies_to(node)) {
+      TSR_ASSIGN_OR_RETURN(of_node_.adapter, requested_rows(of_step_.adapter, node.scope));
+    }
+    TSR_RETURN_IF_ERROR(add_copy(id));
+    for (const auto& [input, all] : of_all | std::views::reverse) copy_.replace(input, all);
+    return {};
+  }
+
+  Status add_copy(NodeId id) {
+    const Node& node = forward_.node(id);
+    if (of_node_.adapter != kNoTensor && adapters_.applies_to(node))
+      return adapters_.add_product(copy_, id, of_node_.adapter);
     if (node.op->routing_scores >= 0) return copy_.copy_node(id, unbounded_routing(node));
     if (node.op->context.mixes_tokens)
       return add_mixing(id).with_context(format("{} '{}'", node.op->name, node.scope));
@@ -234,7 +262,7 @@ class ServingGraph {
   std::optional<LatentAttention> absorbed_form(const Node& node) const {
     auto latent = find_latent_attention(forward_, node);
     const auto is_adapted = [&](NodeId id) { return adapters_.applies_to(forward_.node(id)); };
-    if (latent && adapter_ != kNoTensor && std::ranges::any_of(latent->matmuls, is_adapted))
+    if (latent && of_step_.adapter != kNoTensor && std::ranges::any_of(latent->matmuls, is_adapted))
       return std::nullopt;
     return latent;
   }
@@ -250,7 +278,7 @@ class ServingGraph {
         const TensorId pages,
         add_written_pages(node, "latent_pages", rows, pool, "latent vectors with the rotated part of keys"));
     TSR_ASSIGN_OR_RETURN(const TensorId queries, add_absorbed_queries(copy_, latent, node));
-    const TensorId operands[] = {queries, pages, pool.table, row_, position_};
+    const TensorId operands[] = {queries, pages, pool.table, of_node_.row, of_node_.position};
     TSR_ASSIGN_OR_RETURN(const std::vector<TensorId> results,
                          graph().add_node("attention_paged", operands, std::move(attrs)));
     TSR_ASSIGN_OR_RETURN(const TensorId values, add_head_values(copy_, latent, results[0]));
@@ -259,12 +287,23 @@ class ServingGraph {
     return {};
   }
 
-  Status select_rows() {
-    graph().set_scope("output");
-    TSR_ASSIGN_OR_RETURN(const TensorId rows, graph().add("select_rows", {copy_.mapped(selected_), wanted_}));
+  // Adds the rows [W, 1, ...] of requested tokens of `all` [B, N, ...], in the new graph, once.
+  Result<TensorId> requested_rows(TensorId all, const std::string& scope) {
+    TensorId& rows = rows_.try_emplace(all, kNoTensor).first->second;
+    if (rows != kNoTensor) return rows;
+    graph().set_scope(scope);
+    TSR_ASSIGN_OR_RETURN(const TensorId flat, graph().add("select_rows", {all, wanted_}));
+    TSR_ASSIGN_OR_RETURN(rows, graph().add("split_dim", {flat}, {{"dim", int64_t{0}}, {"inner", int64_t{1}}}));
     graph().set_scope("");
-    copy_.replace(selected_, rows);
-    return {};
+    return rows;
+  }
+
+  // The logits [W, V] of requested tokens.
+  Result<TensorId> requested_logits() {
+    graph().set_scope("output");
+    const TensorId made = copy_.mapped(logits_);
+    return requested_->makes(logits_) ? graph().add("merge_dims", {made}, {{"dim", int64_t{0}}})
+                                      : graph().add("select_rows", {made, wanted_});
   }
 
   Status add_result(std::string_view name, TensorId result) {
@@ -277,7 +316,9 @@ class ServingGraph {
   }
 
   Result<Graph> add_results() {
-    TSR_RETURN_IF_ERROR(add_result("logits", copy_.mapped(logits_)));
+    TSR_ASSIGN_OR_RETURN(const TensorId logits, requested_logits());
+    graph().set_scope("");
+    TSR_RETURN_IF_ERROR(add_result("logits", logits));
     if (options_.hidden) TSR_RETURN_IF_ERROR(add_result("hidden", hidden_result_));
     if (is_absorbed_) return prune(graph());  // removes the producers of keys and values
     return std::move(graph());
@@ -288,11 +329,17 @@ class ServingGraph {
   GraphCopy copy_;
   RowAdapters adapters_;
   TensorId logits_ = kNoTensor, tokens_ = kNoTensor, positions_ = kNoTensor;  // of the forward graph
-  TensorId selected_ = kNoTensor, hidden_ = kNoTensor;
+  TensorId hidden_ = kNoTensor;
+  std::optional<RequestedNodes> requested_;  // of the forward graph
+  std::map<TensorId, TensorId> rows_;        // of requested tokens, by those of all, in the new graph
   TensorId hidden_result_ = kNoTensor;                                                      // of the new graph
-  TensorId row_ = kNoTensor, position_ = kNoTensor;                                         // likewise
+  // Inputs of numbers by token, in the new graph: of all tokens of the step, and of those of the node that is being added.
+  struct TokenNumbers {
+    TensorId row = kNoTensor, position = kNoTensor, adapter = kNoTensor;
+  };
+  TokenNumbers of_step_, of_node_;
   Pool full_, window_{0};                                                                   // likewise
-  TensorId wanted_ = kNoTensor, adapter_ = kNoTensor, rope_row_ = kNoTensor;
+  TensorId wanted_ = kNoTensor, rope_row_ = kNoTensor;
   bool is_absorbed_ = false;
   std::map<std::pair<TensorId, const Pool*>, TensorId> written_;  // pages, by their rows and pool
   std::map<TensorId, TensorId> factors_;  // of rotations: the selected row, by the forward graph's rows
@@ -328,8 +375,8 @@ Result<TensorId> ServingBuilder::add_row_state(std::string_view which, const Ten
 }
 void ServingBuilder::set_row_state(TensorId state, TensorId value) { owner_.graph().add_update(state, value); }
 TensorId ServingBuilder::page_table(int64_t window) const { return owner_.pool_of(window).table; }
-TensorId ServingBuilder::row() const { return owner_.row_; }
-TensorId ServingBuilder::position() const { return owner_.position_; }
+TensorId ServingBuilder::row() const { return owner_.of_node_.row; }
+TensorId ServingBuilder::position() const { return owner_.of_node_.position; }
 Result<TensorId> ServingBuilder::select_by_length(int i, int64_t threshold) {
   const Node& node = owner_.forward_.node(node_);
   return owner_.find_factors(node, node.inputs[static_cast<size_t>(i)], threshold);

@@ -358,6 +358,28 @@ TEST_CASE("a serving graph keeps keys and values as state and projects the wante
   }
 }
 
+TEST_CASE("serving computes for all tokens what keys and values are made of, and the rest for requested tokens") {
+  const auto has_all = [](const Graph& bound, std::string_view scope) {
+    return std::ranges::any_of(bound.nodes(), [&](const Node& node) {
+      return node.scope.starts_with(scope) && std::ranges::any_of(node.outputs, [&](TensorId output) {
+               const Shape& shape = bound.type(output).shape;
+               return shape.rank() > 1 && shape[1] == 5;
+             });
+    });
+  };
+  const std::pair<std::string, int64_t> values[] = {{"B", 1}, {"N", 5}, {"W", 2}};
+  const Graph llama = ok(ok(make_serving(model(kLlama), kServed)).bind(values));
+  CHECK(has_all(llama, "block.0.ffn"));
+  CHECK(has_all(llama, "block.1.attention"));
+  CHECK_FALSE(has_all(llama, "block.1.ffn"));
+  // The last two layers read keys and values of the two before.
+  const char* shared = "gemma4:L=4,C=32,H=4,KV=2,D=8,F=48,V=65,T=32,windows=4|0|4|0,head_sizes=8|16|8|16,shared_kv=2,P=6,tied,rope_half";
+  const Graph gemma = ok(ok(make_serving(model(shared), kServed)).bind(values));
+  CHECK(has_all(gemma, "block.0.ffn"));
+  CHECK(has_all(gemma, "block.1.attention"));
+  for (const char* scope : {"block.1.ffn", "block.2", "block.3", "output"}) CHECK_FALSE(has_all(gemma, scope));
+}
+
 TEST_CASE("serving also takes a model with a loss, which it leaves out") {
   const Graph serving = ok(make_serving(with_loss(kLlama), kServed));
   CHECK(names(serving, TensorKind::kInput) ==

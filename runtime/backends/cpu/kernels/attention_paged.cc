@@ -166,11 +166,13 @@ Result<PreparedKernel> prepare_kv_write(const KernelSpec& spec) {
   return prepared;
 }
 
-// x [B, T, C], rows [W] -> y [W, C]. Any dtype: rows are copied as bytes. `rows` is untrusted: what is not there gives 0.
+// x [B, T, C], or [B, T] of integers, rows [W] -> y [W, C], or [W]. Any dtype: rows are copied as bytes. `rows` is untrusted: what
+// is not there gives 0, of integers -1.
 Result<PreparedKernel> prepare_select_rows(const KernelSpec& spec) {
   const auto dims = spec.input_dims(0);
   const int64_t tokens = dims[0] * dims[1], count = spec.input_dims(1)[0];
-  const int64_t row_bytes = dtype_bytes(spec.input_dtype(0), dims[2]);
+  const bool is_number = dims.size() == 2;
+  const int64_t row_bytes = dtype_bytes(spec.input_dtype(0), is_number ? 1 : dims[2]);
   auto launch = [=](const LaunchArgs& args) {
     const std::byte* x = args.in<std::byte>(0);
     const int32_t* rows = args.in<int32_t>(1);
@@ -181,7 +183,7 @@ Result<PreparedKernel> prepare_select_rows(const KernelSpec& spec) {
       if (there) {
         std::memcpy(y + w * row_bytes, x + rows[w] * row_bytes, static_cast<size_t>(row_bytes));
       } else {
-        std::memset(y + w * row_bytes, 0, static_cast<size_t>(row_bytes));
+        std::memset(y + w * row_bytes, is_number ? 0xff : 0, static_cast<size_t>(row_bytes));
       }
     }
   };

@@ -141,11 +141,12 @@ struct SelectRows {
   const int32_t* rows;
   T* y;
   int64_t tokens, cols;
+  T none;
   template <class Team>
   __device__ void operator()(const Team& team, int64_t w) const {
     const int64_t at = rows[w];
     const bool there = at >= 0 && at < tokens;
-    team.each(cols, [&](int64_t c) { y[w * cols + c] = there ? x[at * cols + c] : T(0); });
+    team.each(cols, [&](int64_t c) { y[w * cols + c] = there ? x[at * cols + c] : none; });
   }
 };
 
@@ -252,15 +253,17 @@ Result<PreparedKernel> prepare_kv_write(const KernelSpec& spec) {
   return as_decode_step(std::move(prepared), {dtype, PageStep{slots, tokens, width}});
 }
 
-// x [B, T, C], rows [W] -> y [W, C]. `rows` is untrusted: what is not there gives 0.
+// x [B, T, C], or [B, T] of integers, rows [W] -> y [W, C], or [W]. `rows` is untrusted: what is not there gives 0, of integers -1.
 Result<PreparedKernel> prepare_select_rows(const KernelSpec& spec) {
   const auto dims = spec.input_dims(0);
-  const int64_t tokens = dims[0] * dims[1], cols = dims[2], count = spec.input_dims(1)[0];
+  const bool is_number = dims.size() == 2;
+  const int64_t tokens = dims[0] * dims[1], cols = is_number ? 1 : dims[2], count = spec.input_dims(1)[0];
   const auto selecting = [&](auto zero, int64_t each) -> Result<PreparedKernel> {
     using T = decltype(zero);
+    const T none = is_number ? static_cast<T>(-1) : T(0);
     return memory_bound(spec, make_kernel([=](const LaunchArgs& args) {
                           launch_rows(args.stream, count, each,
-                                      SelectRows<T>{args.in<T>(0), args.in<int32_t>(1), args.out<T>(0), tokens, each});
+                                      SelectRows<T>{args.in<T>(0), args.in<int32_t>(1), args.out<T>(0), tokens, each, none});
                         }));
   };
   if (spec.input_dtype(0) == DType::kQ8_0)
