@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
-"""llama_cpp.py BUILD [--model 134M|1.1B] [--types F32,F16,...] [--rounds 5]: decode and prefill against llama.cpp.
+"""llama_cpp.py BUILD [--model 134M|1.1B|qwen3.5-0.8B|...] [--types F32,F16,...] [--rounds 5] [--files FOLDER]: decode and prefill against
+llama.cpp.
 
-Random llamas (134M: 30 layers of width 576; 1.1B: 22 of 2048) in files that llama.cpp makes; both sides read the same
-file, run alternately in processes of their own, and use all cores. Prefill is 512 tokens; decode 64 tokens after 16.
-Medians, ratios, and what a token reads against the read bandwidth of that minute. Needs llama-cpp-python, built with its
-native flags, gguf and numpy (PyPI), and `ninja -C BUILD bench_ceilings`."""
+Random llamas (134M: 30 layers of width 576; 1.1B: 22 of 2048) in files that llama.cpp makes, or random models of today's families
+(random_models.py) in files that Tessera makes; both sides read the same file, run alternately in processes of their own, and use all cores.
+Prefill is 512 tokens; decode 64 tokens after 16. Medians, ratios, and what a token reads against the read bandwidth of that minute. Files stay
+in FOLDER, and are made where they are not there. Needs llama-cpp-python, built with its native flags, or xllamacpp where the machine has no
+more than AVX2 (llama_cpp_library.py), gguf and numpy (PyPI), and `ninja -C BUILD bench_ceilings`."""
 import argparse
 import ctypes
 import json
@@ -15,9 +17,9 @@ import sys
 import tempfile
 import time
 
-import numpy as np
-
-from random_llamas import THREADS, ceilings, ids, quantize, random_llama, silence
+from llama_cpp_library import LlamaCpp
+from random_llamas import THREADS, ceilings, ids, quantize, random_llama
+from random_models import MODELS, quantized, random_model
 
 del sys.path[0]  # this file has the name of the module it imports
 
@@ -26,36 +28,17 @@ PREFILL, PROMPT, DECODE = 512, 16, 64
 
 def run_llama(path):
     """Seconds of a prefill, and of a token."""
-    import llama_cpp as ll
-    silence(ll)
-    parameters = ll.llama_model_default_params()
-    parameters.n_gpu_layers = 0
-    model = ll.llama_model_load_from_file(path.encode(), parameters)
-    settings = ll.llama_context_default_params()
-    settings.n_ctx, settings.n_batch, settings.n_ubatch = 1024, PREFILL, PREFILL
-    settings.n_threads = settings.n_threads_batch = THREADS
-    context = ll.llama_init_from_model(model, settings)
-    size = ll.llama_vocab_n_tokens(ll.llama_model_get_vocab(model))
-    batch = ll.llama_batch_init(PREFILL, 0, 1)
-
-    def step(tokens, start):
-        batch.n_tokens = len(tokens)
-        for i, token in enumerate(tokens):
-            batch.token[i], batch.pos[i], batch.n_seq_id[i], batch.logits[i] = token, start + i, 1, i == len(tokens) - 1
-            batch.seq_id[i][0] = 0
-        assert ll.llama_decode(context, batch) == 0
-        return int(np.ctypeslib.as_array(ll.llama_get_logits_ith(context, len(tokens) - 1), (size,)).argmax())
-
-    step(ids(PREFILL, 17), 0)  # warm
-    ll.llama_memory_clear(ll.llama_get_memory(context), True)
+    llama = LlamaCpp(path, 1024, PREFILL, THREADS)
+    llama.step(ids(PREFILL, 17), 0)  # warm
+    llama.clear()
     begin = time.perf_counter()
-    step(ids(PREFILL), 0)
+    llama.step(ids(PREFILL), 0)
     prefill = time.perf_counter() - begin
-    ll.llama_memory_clear(ll.llama_get_memory(context), True)
-    token = step(ids(PROMPT), 0)
+    llama.clear()
+    token = llama.step(ids(PROMPT), 0)
     begin = time.perf_counter()
     for i in range(DECODE):
-        token = step([token], PROMPT + i)
+        token = llama.step([token], PROMPT + i)
     return prefill, (time.perf_counter() - begin) / DECODE, 0
 
 
@@ -101,10 +84,22 @@ def run_tessera(path, build):
     return prefill, report["decode_seconds"] / max(1, report["tokens"] - 1), reads
 
 
+def make_file(build, folder, model, kind):
+    """The file of the random model with weights of type `kind`."""
+    source, path = (os.path.join(folder, f"{model}.{it}.gguf") for it in ("f32", kind))
+    if os.path.exists(path):
+        return path
+    if not os.path.exists(source):
+        random_model(build, source, model) if model in MODELS else random_llama(source, model)
+    quantized(build, source, path, kind) if model in MODELS else quantize(source, path, kind)
+    return path
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("build"), parser.add_argument("--model", default="134M"), parser.add_argument("--types", default="F32,F16,BF16,Q8_0,Q4_0")
     parser.add_argument("--rounds", type=int, default=5), parser.add_argument("--side"), parser.add_argument("--file")
+    parser.add_argument("--files")
     args = parser.parse_args()
     if args.side:
         return print(json.dumps(run_llama(args.file) if args.side == "llama" else run_tessera(args.file, args.build)))
@@ -113,11 +108,8 @@ def main():
     print("type | prefill tokens/s: ours, llama.cpp, ratio | decode tokens/s: ours, llama.cpp, ratio | GB/s read by decode, of GB/s, share | "
           "that minute: f32 product GFLOP/s, byte multiply-adds GOP/s of one thread")
     with tempfile.TemporaryDirectory() as folder:
-        source = os.path.join(folder, "f32.gguf")
-        random_llama(source, args.model)
         for kind in args.types.split(","):
-            path = os.path.join(folder, f"{kind}.gguf")
-            quantize(source, path, kind)
+            path = make_file(args.build, args.files or folder, args.model, kind)
             found, limits = {"tessera": [], "llama": []}, []
             for _ in range(args.rounds):
                 limits.append(ceilings(args.build))
@@ -125,7 +117,8 @@ def main():
                     out = subprocess.run([sys.executable, __file__, args.build, "--side", side, "--file", path], check=True,
                                          capture_output=True, text=True).stdout
                     found[side].append(json.loads(out.splitlines()[-1]))
-            os.remove(path)
+            if not args.files:
+                os.remove(path)
             ours, theirs = ([statistics.median(column) for column in zip(*found[side])] for side in found)
             read, product, byte = (statistics.median(it[key] for it in limits) / 1e9 for key in
                                    ("read_bytes_per_s", "product_flops_per_s", "byte_macs_per_s_one_thread"))
