@@ -98,9 +98,9 @@ struct GgufArchitecture {
   bool is_tied = false;            // always without a tensor for the head
   bool optional_biases = false;    // read where the tensors exist
   bool softmax_of_chosen = false;  // expert_gating_func may be 3
-  bool sigmoid_router = false;      // experts are scored by a sigmoid, whatever expert_gating_func says
+  bool sigmoid_router = false;      // experts are scored by a sigmoid
   bool turned = false;              // heads of values of recurrent layers are in turn of the heads of keys
-  bool single_halves = false;       // and so is feed_forward_length, with 0 for layers without that half; each layer has one half
+  bool single_halves = false;       // each layer has one half; feed_forward_length is a list, with 0 for layers of the other
   bool recurrent_by_heads = false;  // attention.head_count_kv is a list, with 0 for recurrent layers
   bool dense_layers = false;        // layers with a tensor ffn_up have no experts; feed_forward_length has their width
   bool optional_values = false;    // layers without a tensor for v take values from the keys' projection

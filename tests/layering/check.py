@@ -26,7 +26,7 @@ ALLOWED = {
                              "parallel/sharding", "parallel/pipeline", "graph"],
     "parallel/planner": ["parallel", "graph"],
     "text": ["text", "graph/base"],
-    "text/tokenizer": ["text/tokenizer", "text/json.h", "text/repeated_keys.h", "graph/base"],
+    "text/tokenizer": ["text/tokenizer", "text/json.h", "text/python_json.h", "text/repeated_keys.h", "graph/base"],
     "text/jinja": ["text/jinja", "text/json.h", "text/repeated_keys.h", "graph/base"],
     "text/grammar": ["text/grammar", "text/tokenizer/tokenizer.h", "text/json.h", "text/repeated_keys.h", "graph/base"],
     "text/answer": ["text/answer", "text/grammar", "text/chat_template.h", "text/json.h", "text/repeated_keys.h", "graph/base"],

@@ -84,8 +84,8 @@ constexpr GgufArchitecture kNemotronHArchitectures[] = {
      .optional_biases = true,
      .sigmoid_router = true,
      .single_halves = true,
-     .dense_layers = true,
-     .recurrent_by_heads = true}};
+     .recurrent_by_heads = true,
+     .dense_layers = true}};
 
 constexpr NameRule kNemotronHHuggingface[] = {
     {"token_embedding", "backbone.embeddings.weight"},
