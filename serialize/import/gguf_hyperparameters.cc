@@ -31,7 +31,7 @@ class GgufReader final : public GgufKeys {
 
   Status run() {
     architecture_.keys(*this);
-    read_layers_with_experts();
+    if (architecture_.dense_layers && !architecture_.single_halves) read_layers_with_experts();
     check_neutral_keys();
     return status_;
   }
@@ -377,9 +377,7 @@ class GgufReader final : public GgufKeys {
 
   // Layers without experts, by their tensors. After the number of layers is known.
   void read_layers_with_experts() {
-    if (!architecture_.dense_layers || architecture_.single_halves) return;
-    std::vector<int64_t> layers;
-    for (int64_t i = 0; i < our_size("L"); ++i) layers.push_back(!has_dense_tensors(file_, i));
+    std::vector<int64_t> layers = layers_with_experts(file_, our_size("L"));
     if (std::ranges::find(layers, 0) != layers.end()) config().lists["expert_layers"] = std::move(layers);
   }
 
@@ -405,24 +403,13 @@ class GgufReader final : public GgufKeys {
       fail(StatusCode::kCorrupt,
            format("{}expert_count is {} and {}expert_used_count {}; wanted 1 or more, and no more used than there are",
                   prefix_, experts, prefix_, used));
-    if (architecture_.sigmoid_router)
-      check_sigmoid_router();
-    else if (!is_latent_)
-      if (Status status = check_softmax_router(file_, prefix_, architecture_.softmax_of_chosen); !status.ok())
-        fail(status.code(), std::string(status.message()));
+    if (!is_latent_)
+      if (Status status = check_router(file_, architecture_); !status.ok()) fail(status.code(), std::string(status.message()));
     config().sizes["E"] = experts;
     config().sizes["K"] = used;
     config().reals["capacity"] = 0;
     if (dense_has_width_ || (architecture_.dense_layers && !architecture_.single_halves)) config().sizes["FD"] = our_size("F");
     config().sizes["F"] = take(read_expert_width(file_, name_of("expert_feed_forward_length"), our_size("L"), our_size("F")), int64_t{1});
-  }
-
-  void check_sigmoid_router() {
-    constexpr int64_t kSigmoid = 2;
-    const int64_t gating = integer("expert_gating_func", kSigmoid);
-    if (gating != kSigmoid && gating != 0)
-      fail(StatusCode::kUnsupported, format("{}expert_gating_func is {}; only models whose routers end with a sigmoid ({}) can be "
-                                            "imported", prefix_, gating, kSigmoid));
   }
 
   // Layers before leading_dense_block_count have a dense MLP in place of experts.

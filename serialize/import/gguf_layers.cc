@@ -44,14 +44,19 @@ Result<int64_t> read_expert_width(const GgufFile& file, const std::string& key, 
   return widths.count;
 }
 
-bool has_dense_tensors(const GgufFile& file, int64_t layer) { return file.tensors().contains(format("blk.{}.ffn_up.weight", layer)); }
+std::vector<int64_t> layers_with_experts(const GgufFile& file, int64_t layers) {
+  std::vector<int64_t> found;
+  for (int64_t i = 0; i < layers; ++i) found.push_back(!file.tensors().contains(format("blk.{}.ffn_up.weight", i)));
+  return found;
+}
 
 Result<FeedForwardLayers> read_feed_forward_layers(const GgufFile& file, const std::string& key, int64_t layers, int64_t expert_width) {
   TSR_ASSIGN_OR_RETURN(const std::vector<int64_t> widths, read_counts(file, key, layers));
+  const std::vector<int64_t> with_experts = layers_with_experts(file, layers);
   FeedForwardLayers found;
-  for (int64_t i = 0; i < layers; ++i) {
-    const int64_t width = widths[static_cast<size_t>(i)];
-    const bool is_dense = width > 0 && (file.tensors().empty() ? width != expert_width : has_dense_tensors(file, i));
+  for (size_t i = 0; i < widths.size(); ++i) {
+    const int64_t width = widths[i];
+    const bool is_dense = width > 0 && (file.tensors().empty() ? width != expert_width : with_experts[i] == 0);
     if (is_dense && found.width > 0 && width != found.width)
       return Status(StatusCode::kUnsupported, format("{} is {} in layer {} and {} before; layers without experts want one width", key,
                                                      width, i, found.width));

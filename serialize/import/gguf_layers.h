@@ -23,8 +23,8 @@ Result<LayerCounts> read_layer_counts(const GgufFile& file, const std::string& k
 // The width that all layers with experts share: one number, or a list with 0 for other layers. `otherwise`: without the key.
 Result<int64_t> read_expert_width(const GgufFile& file, const std::string& key, int64_t layers, std::optional<int64_t> otherwise);
 
-// Whether the file has a feed-forward half without experts for the layer.
-bool has_dense_tensors(const GgufFile& file, int64_t layer);
+// By layer: 0 for one with the tensors of a feed-forward half without experts.
+std::vector<int64_t> layers_with_experts(const GgufFile& file, int64_t layers);
 
 // FeedForwardLayers: layers with a feed-forward half, with experts or without.
 struct FeedForwardLayers {
