@@ -23,7 +23,7 @@ struct SequenceHeader {
   uint64_t model = 0;  // fingerprint of the model that computed the rows
   uint64_t root = 0;   // root of the server's sequences
   std::vector<PageState> states;
-  std::vector<RowState> rows;  // after the cached positions; none: the file has keys and values alone
+  std::vector<RowState> rows = {};  // after the cached positions; none: the file has keys and values alone
   std::vector<int32_t> tokens;
   int64_t cached = 0;  // number of first positions with rows
   // First position with rows of all states; earlier ones lack those of is_window states.

@@ -20,7 +20,7 @@ PageTransfer::PageTransfer(ProgramRunner& runner, const ServingSettings& setting
       copied_(copied_slots(settings)),
       slots_(stored_slots(settings)) {
   const Graph& graph = *runner.record().entries.front().graph;
-  const std::set<std::string> windows = window_states(graph), rows = row_states(graph);
+  const std::set<std::string> windows = window_states(graph), rows = tessera::row_states(graph);
   for (const auto& [name, type] : runner.states()) {
     if (is_adapter_state(name)) continue;
     if (rows.contains(name)) {  // [R, ...]
